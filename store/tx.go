@@ -1,0 +1,83 @@
+package store
+
+import (
+	"strconv"
+	"time"
+)
+
+// A Tx is what a Go form sees of the keys of one step: keys[i] is key i. What a
+// form puts is seen by its later gets, and by others once the form has returned nil.
+//
+// A backend provides it over any state that it can lock, read and write: a map, a row
+// of a table. See docs/backends.md.
+type Tx interface {
+	// Now returns the store's clock in microseconds since the Unix epoch, read
+	// after the locks of the step were taken, and the same all through the step.
+	Now() int64
+
+	// Get returns what key i holds. The second result is false when the key is
+	// missing or expired. The error is ErrForeign, naming the key, when it holds
+	// anything but Nums of that tag and length.
+	Get(i int, tag Tag, length int) (Nums, bool, error)
+
+	// Put sets key i to n, to be forgotten after ttl, which is positive and a
+	// whole number of milliseconds.
+	Put(i int, n Nums, ttl time.Duration)
+
+	// Del deletes key i.
+	Del(i int)
+}
+
+// A Tag says whose value a key holds, and in which layout: a letter for the
+// algorithm and a digit for the version.
+type Tag [2]byte
+
+// MaxNums is how many integers a [Nums] can hold.
+const MaxNums = 4
+
+// Nums is what a key holds: a tag and up to [MaxNums] integers from 0 to 2^53-1.
+// As text, in a server or in a column, it reads "g1 1767225600000000 0 1": the
+// tag, then each integer in decimal, separated by single spaces.
+type Nums struct {
+	Tag Tag
+	Len uint8
+	N   [MaxNums]int64
+}
+
+// AppendText appends the text of n to b.
+func (n *Nums) AppendText(b []byte) []byte {
+	b = append(b, n.Tag[0], n.Tag[1])
+	for _, v := range n.N[:n.Len] {
+		b = append(b, ' ')
+		b = strconv.AppendInt(b, v, 10)
+	}
+	return b
+}
+
+// String returns the text of n.
+func (n Nums) String() string { return string(n.AppendText(nil)) }
+
+// ParseNums returns the Nums of which s is the text, false when s is no such text.
+func ParseNums(s string) (Nums, bool) {
+	var n Nums
+	if len(s) < len(n.Tag) {
+		return Nums{}, false
+	}
+	n.Tag = Tag{s[0], s[1]}
+	for s = s[len(n.Tag):]; s != ""; n.Len++ {
+		if n.Len == MaxNums || s[0] != ' ' {
+			return Nums{}, false
+		}
+		i, v := 1, int64(0)
+		for ; i < len(s) && '0' <= s[i] && s[i] <= '9'; i++ {
+			if v = v*10 + int64(s[i]-'0'); v >= 1<<53 {
+				return Nums{}, false
+			}
+		}
+		if i == 1 {
+			return Nums{}, false
+		}
+		n.N[n.Len], s = v, s[i:]
+	}
+	return n, true
+}

@@ -1,0 +1,72 @@
+package store
+
+import "strconv"
+
+// An Arg is one argument of a script: an integer or a string. The zero Arg is
+// the integer 0.
+type Arg struct {
+	n    int64
+	text any // a string, boxed once when the Arg was made; nil: the decimal of n
+}
+
+// IntArg returns the integer n as an argument.
+func IntArg(n int64) Arg { return Arg{n: n} }
+
+// ConstArg returns the integer n as an argument that is sent many times: its
+// text is made here, once, and not on each call.
+func ConstArg(n int64) Arg { return Arg{n: n, text: strconv.FormatInt(n, 10)} }
+
+// StringArg returns s, which may hold any bytes, as an argument.
+func StringArg(s string) Arg { return Arg{text: s} }
+
+// Int returns the argument as an integer, 0 for one made by [StringArg].
+func (a Arg) Int() int64 { return a.n }
+
+// String returns the argument as a server sees it.
+func (a Arg) String() string {
+	if a.text != nil {
+		return a.text.(string)
+	}
+	return strconv.FormatInt(a.n, 10)
+}
+
+// Any returns the argument as a string or an int64 for a client that
+// takes either; a string was boxed before, so that costs no allocation.
+func (a Arg) Any() any {
+	if a.text != nil {
+		return a.text
+	}
+	return a.n
+}
+
+// A Kind is the kind of a [Value].
+type Kind uint8
+
+// The kinds of values that a store returns.
+const (
+	Nil Kind = iota
+	Integer
+	Bulk
+)
+
+// A Value is one element of a reply. The zero Value is Nil.
+type Value struct {
+	n    int64
+	s    string
+	kind Kind
+}
+
+// IntegerValue returns the integer n as a value.
+func IntegerValue(n int64) Value { return Value{kind: Integer, n: n} }
+
+// BulkValue returns s, which may hold any bytes, as a value.
+func BulkValue(s string) Value { return Value{kind: Bulk, s: s} }
+
+// Kind returns the kind of v.
+func (v Value) Kind() Kind { return v.kind }
+
+// Int returns the integer that v holds, 0 when it holds none.
+func (v Value) Int() int64 { return v.n }
+
+// Str returns the string that v holds, "" when it holds none.
+func (v Value) Str() string { return v.s }
