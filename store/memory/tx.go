@@ -1,0 +1,198 @@
+package memory
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// A tx is one step: it locks the shards of the keys, gives the Go form its
+// view of them, and writes what the form put. It is used again.
+type tx struct {
+	store *Store
+	now   int64
+	keys  []view
+	order []int // the shards to lock, each once, ascending
+	dirty bool  // something was put or deleted
+}
+
+// A view is one key of a step.
+type view struct {
+	key     string
+	hash    uint64
+	shard   *shard
+	slot    int  // where the key was found, if held
+	held    bool // the key has a slot, dead or alive
+	live    bool
+	change  change
+	nums    store.Nums
+	expires int64
+}
+
+type change uint8
+
+const (
+	unchanged change = iota
+	written
+	deleted
+)
+
+// lock takes the locks of the shards in ascending order, so that no two steps
+// wait for each other.
+func (t *tx) lock(s *Store, keys []string) {
+	t.store, t.dirty = s, false
+	t.keys, t.order = t.keys[:0], t.order[:0]
+	for _, key := range keys {
+		hash := s.hash(key)
+		n := s.shard(hash)
+		t.keys = append(t.keys, view{key: key, hash: hash, shard: &s.shards[n]})
+		t.order = append(t.order, n)
+	}
+	if len(t.order) > 1 {
+		slices.Sort(t.order)
+		t.order = slices.Compact(t.order)
+	}
+	for _, n := range t.order {
+		s.shards[n].mu.Lock()
+	}
+}
+
+func (t *tx) unlock() {
+	for _, n := range t.order {
+		t.store.shards[n].mu.Unlock()
+	}
+	clear(t.keys) // hold on to no borrowed key
+}
+
+// load reads what the keys hold at now.
+func (t *tx) load(now int64) {
+	t.now = now
+	for i := range t.keys {
+		v := &t.keys[i]
+		v.slot, v.held = v.shard.find(v.hash, v.key)
+		if v.held {
+			if sl := &v.shard.slots[v.slot]; sl.expires > now {
+				v.live, v.nums = true, sl.nums
+			}
+		}
+	}
+}
+
+// Now implements [store.Tx].
+func (t *tx) Now() int64 { return t.now }
+
+// Get implements [store.Tx].
+func (t *tx) Get(i int, tag store.Tag, length int) (store.Nums, bool, error) {
+	v := &t.keys[i]
+	if !v.live {
+		return store.Nums{}, false, nil
+	}
+	if v.nums.Tag != tag || int(v.nums.Len) != length {
+		return store.Nums{}, false, store.Foreign(v.key)
+	}
+	return v.nums, true, nil
+}
+
+// Put implements [store.Tx].
+func (t *tx) Put(i int, n store.Nums, ttl time.Duration) {
+	v := &t.keys[i]
+	v.nums, v.live, v.change = n, true, written
+	v.expires = t.now + ttl.Microseconds()
+	t.dirty = true
+}
+
+// Del implements [store.Tx].
+func (t *tx) Del(i int) {
+	v := &t.keys[i]
+	v.live, v.change = false, deleted
+	t.dirty = true
+}
+
+// commit writes what the form put, or nothing when the store is full.
+func (t *tx) commit() error {
+	if !t.dirty {
+		return nil
+	}
+	if err := t.makeRoom(); err != nil {
+		return err
+	}
+	for i := range t.keys {
+		v := &t.keys[i]
+		switch v.change {
+		case written:
+			if t.inPlace(v) {
+				sl := &v.shard.slots[v.slot]
+				sl.nums, sl.expires = v.nums, v.expires
+			} else {
+				v.shard.put(v.hash, v.key, &v.nums, v.expires, t.now)
+			}
+		case deleted:
+			if at, ok := v.shard.find(v.hash, v.key); ok {
+				v.shard.remove(at)
+			}
+		}
+	}
+	return nil
+}
+
+// inPlace reports whether v still has the slot that it was found in: writing
+// another key of the step can move it.
+func (t *tx) inPlace(v *view) bool {
+	if !v.held || v.slot >= len(v.shard.slots) {
+		return false
+	}
+	sl := &v.shard.slots[v.slot]
+	return sl.hash == v.hash && sl.key == v.key
+}
+
+// makeRoom evicts what has to go for the new keys of the step. It evicts
+// nothing when there is no room for all of them.
+func (t *tx) makeRoom() error {
+	var evict []view
+	for i := range t.keys {
+		v := &t.keys[i]
+		if v.held || v.change != written {
+			continue
+		}
+		room := v.shard.max - v.shard.used
+		for j := range t.keys[:i] {
+			if o := &t.keys[j]; o.shard == v.shard && !o.held && o.change == written {
+				room--
+			}
+		}
+		for j := range evict {
+			if evict[j].shard == v.shard {
+				room++
+			}
+		}
+		if room > 0 {
+			continue
+		}
+		at, ok := v.shard.victim(v.expires, func(sl *slot) bool {
+			return t.claims(t.keys, sl) || t.claims(evict, sl)
+		})
+		if !ok {
+			return fmt.Errorf("%w: full with %d keys, all of which outlive the new one; raise MaxKeys", store.ErrUnavailable, t.store.shards[0].max*len(t.store.shards))
+		}
+		sl := v.shard.slots[at]
+		evict = append(evict, view{key: sl.key, hash: sl.hash, shard: v.shard})
+	}
+	for i := range evict {
+		v := &evict[i]
+		if at, ok := v.shard.find(v.hash, v.key); ok {
+			v.shard.remove(at)
+		}
+	}
+	return nil
+}
+
+func (t *tx) claims(views []view, sl *slot) bool {
+	for i := range views {
+		if views[i].hash == sl.hash && views[i].key == sl.key {
+			return true
+		}
+	}
+	return false
+}
