@@ -1,0 +1,73 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/store"
+)
+
+// errUnsent is for a command that a pipeline left without a reply and without a reason.
+var errUnsent = errors.New("the client sent no command")
+
+// EvalBatch runs calls: see [store.Batcher]. It sends one pipeline, which a
+// ClusterClient splits by node, and a second one for the calls whose script
+// a server did not know.
+func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
+	pending := make([]int, 0, len(calls))
+	for i := range calls {
+		c := &calls[i]
+		if c.Err = s.unfit; c.Err != nil {
+			continue
+		}
+		if err := store.CheckKeys(c.Keys); err != nil {
+			c.Err = fmt.Errorf("goredis: eval %s: %w", c.Script.Name(), err)
+			continue
+		}
+		pending = append(pending, i)
+	}
+	pending = s.flush(ctx, evalSHA, calls, pending)
+	s.flush(ctx, eval, calls, pending)
+}
+
+// flush runs the pending ones of calls by name in one pipeline. It returns those
+// that are to be run by eval, because a server did not know their script.
+func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending []int) []int {
+	if len(pending) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		for _, i := range pending {
+			calls[i].Err = fmt.Errorf("goredis: eval %s: %w", calls[i].Script.Name(), err)
+		}
+		return nil
+	}
+	pipe := s.client.Pipeline()
+	cmds := make([]*redis.Cmd, len(pending))
+	for j, i := range pending {
+		cmds[j] = command(ctx, name, calls[i].Script, calls[i].Keys, calls[i].Args)
+		_ = pipe.Process(ctx, cmds[j]) // it queues
+	}
+	_, failure := pipe.Exec(ctx) // the first error of many, or why nothing was sent
+	unknown := pending[:0]
+	for j, i := range pending {
+		c := &calls[i]
+		val, err := cmds[j].Result()
+		if list, _ := val.([]any); list != nil {
+			err = nil // newer clients mark all of a pipeline that broke, also what was answered
+		} else if val == nil && err == nil { // not even redis.Nil, so there was no reply
+			if err = failure; err == nil {
+				err = errUnsent
+			}
+		}
+		if name == evalSHA && noScript(err) {
+			unknown = append(unknown, i)
+			continue
+		}
+		c.Reply, c.Err = s.answer(ctx, c.Script, c.Keys, c.Reply, val, err)
+	}
+	return unknown
+}

@@ -1,0 +1,236 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/store"
+)
+
+var (
+	script = store.NewScript("probe", "return 1", nil)
+	keys   = []string{"a{k}", "b{k}"}
+	args   = []store.Arg{store.IntArg(7), store.ConstArg(8), store.StringArg("nine")}
+)
+
+// client returns a client that tries once and does not wait long.
+func client(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{
+		Addr: addr, MaxRetries: -1, DialTimeout: time.Second, ReadTimeout: 5 * time.Second, ContextTimeoutEnabled: true,
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// cluster returns a cluster client that tries once.
+func cluster(t *testing.T, addr string) *redis.ClusterClient {
+	t.Helper()
+	c := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: []string{addr}, MaxRedirects: -1, DialTimeout: time.Second, ReadTimeout: 5 * time.Second, ContextTimeoutEnabled: true,
+	})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// everyCall makes one call of each kind and returns their errors.
+func everyCall(ctx context.Context, s *Store) map[string]error {
+	errs := map[string]error{}
+	_, errs["eval"] = s.Eval(ctx, script, keys, args, nil)
+	_, errs["mget"] = s.MGet(ctx, keys, nil)
+	_, errs["mget over slots"] = s.MGet(ctx, []string{"a", "b"}, nil)
+	_, errs["time"] = s.Time(ctx)
+	calls := []store.Eval{{Script: script, Keys: keys}, {Script: script, Keys: []string{"c"}}}
+	s.EvalBatch(ctx, calls)
+	errs["batch 0"], errs["batch 1"] = calls[0].Err, calls[1].Err
+	return errs
+}
+
+func TestUnfitClient(t *testing.T) {
+	t.Parallel()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
+	defer func() { _ = ring.Close() }()
+	for name, c := range map[string]struct {
+		client redis.UniversalClient
+		want   string
+	}{
+		"nil":               {nil, "nil"},
+		"nil Client":        {(*redis.Client)(nil), "nil"},
+		"nil ClusterClient": {(*redis.ClusterClient)(nil), "nil"},
+		"nil Ring":          {(*redis.Ring)(nil), "nil"},
+		"Ring":              {ring, "*redis.Ring"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := New(c.client)
+			errs := everyCall(t.Context(), s)
+			errs["check"] = s.Check()
+			for call, err := range errs {
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "want a *redis.ClusterClient") &&
+					!strings.Contains(err.Error(), "or a *redis.ClusterClient") {
+					t.Errorf("%s: got %v, want an error that names %s and what would be right", call, err, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestFitClient(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]redis.UniversalClient{
+		"Client":        client(t, "127.0.0.1:1"),
+		"ClusterClient": cluster(t, "127.0.0.1:1"),
+		"Sentinel":      redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}}),
+	} {
+		if err := New(c).Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Nothing that the store can refuse by itself reaches the wire.
+func TestNothingSent(t *testing.T) {
+	t.Parallel()
+	srv := newServer(t, func([]string) string { return ":1\r\n" })
+	s := New(client(t, srv.addr))
+	reply := []store.Value{store.IntegerValue(5)}
+
+	got, err := s.Eval(t.Context(), script, []string{"a", "b"}, nil, reply)
+	if !errors.Is(err, store.ErrCrossSlot) || len(got) != 1 {
+		t.Errorf("keys of two slots: got %v, %v", got, err)
+	}
+	if _, err := s.Eval(t.Context(), script, nil, nil, nil); err == nil {
+		t.Error("no keys: got no error")
+	}
+	if got, err := s.MGet(t.Context(), nil, reply); err != nil || len(got) != 1 {
+		t.Errorf("mget of no keys: got %v, %v", got, err)
+	}
+	s.EvalBatch(t.Context(), nil)
+
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for call, err := range everyCall(cancelled, s) {
+		if !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s, context done: got %v", call, err)
+		}
+	}
+	if sent, _ := srv.commands(); len(sent) != 0 {
+		t.Errorf("the server received %q", sent)
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]redis.UniversalClient{"Client": client(t, addr), "ClusterClient": cluster(t, addr)} {
+		for call, err := range everyCall(t.Context(), New(c)) {
+			var op *net.OpError
+			if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &op) {
+				t.Errorf("%s: %s: got %v, want unavailable and the network's error", name, call, err)
+			}
+			if !strings.HasPrefix(err.Error(), "goredis: ") || strings.Count(err.Error(), "goredis") != 1 {
+				t.Errorf("%s: %s: %q is not wrapped once", name, call, err)
+			}
+		}
+	}
+}
+
+func TestClosedClient(t *testing.T) {
+	t.Parallel()
+	c := client(t, "127.0.0.1:1")
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for call, err := range everyCall(t.Context(), New(c)) {
+		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
+			t.Errorf("%s: got %v", call, err)
+		}
+	}
+}
+
+// A server that never answers: the error is that of the caller's context when
+// that has ended, and no more than unavailable when the client alone lost patience.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	var release sync.WaitGroup
+	release.Add(1)
+	srv := newServer(t, func([]string) string { release.Wait(); return "" })
+	t.Cleanup(release.Done)
+
+	t.Run("deadline", func(t *testing.T) {
+		s := New(client(t, srv.addr))
+		for _, call := range []string{"eval", "mget", "time", "batch"} {
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+			if err := oneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s: got %v", call, err)
+			}
+			cancel()
+		}
+	})
+	t.Run("client's timeout", func(t *testing.T) {
+		c := redis.NewClient(&redis.Options{Addr: srv.addr, MaxRetries: -1, ReadTimeout: 20 * time.Millisecond})
+		defer func() { _ = c.Close() }()
+		for _, call := range []string{"eval", "mget", "time", "batch"} {
+			var timeout net.Error
+			err := oneCall(t.Context(), New(c), call)
+			if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &timeout) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got %v", call, err)
+			}
+		}
+	})
+	t.Run("cancelled meanwhile", func(t *testing.T) {
+		c := redis.NewClient(&redis.Options{Addr: srv.addr, MaxRetries: -1, ReadTimeout: 50 * time.Millisecond})
+		defer func() { _ = c.Close() }()
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(10*time.Millisecond, cancel)
+		if err := oneCall(ctx, New(c), "eval"); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("dial", func(t *testing.T) {
+		c := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:1", MaxRetries: -1,
+			Dialer: func(context.Context, string, string) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
+			},
+		})
+		defer func() { _ = c.Close() }()
+		for _, call := range []string{"eval", "mget", "time", "batch"} {
+			// The caller set no deadline, so it must not be told that one passed.
+			if err := oneCall(t.Context(), New(c), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got %v", call, err)
+			}
+		}
+	})
+}
+
+func oneCall(ctx context.Context, s *Store, call string) error {
+	switch call {
+	case "eval":
+		_, err := s.Eval(ctx, script, keys, nil, nil)
+		return err
+	case "mget":
+		_, err := s.MGet(ctx, keys, nil)
+		return err
+	case "time":
+		_, err := s.Time(ctx)
+		return err
+	}
+	calls := []store.Eval{{Script: script, Keys: keys}}
+	s.EvalBatch(ctx, calls)
+	return calls[0].Err
+}

@@ -1,0 +1,79 @@
+package goredis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/errreply"
+)
+
+// The two ways to run a script, boxed once.
+var (
+	evalSHA any = "evalsha"
+	eval    any = "eval"
+)
+
+// firstKey is where the keys begin in the arguments of an EVAL.
+const firstKey = 3
+
+// command returns the command that runs script by name, which is evalSHA or eval.
+// It is the client's own EvalSha with one slice in place of two.
+func command(ctx context.Context, name any, script *store.Script, keys []string, args []store.Arg) *redis.Cmd {
+	words := make([]any, firstKey, firstKey+len(keys)+len(args))
+	words[0] = name
+	if name == evalSHA {
+		words[1] = script.SHA()
+	} else {
+		words[1] = script.Lua()
+	}
+	words[2] = len(keys)
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	for _, arg := range args {
+		words = append(words, arg.Any())
+	}
+	cmd := redis.NewCmd(ctx, words...)
+	cmd.SetFirstKeyPos(firstKey)
+	return cmd
+}
+
+// answer appends val, what script replied, to reply, unless err says that it
+// did not.
+func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val any, err error) ([]store.Value, error) {
+	if errors.Is(err, redis.Nil) {
+		val, err = nil, nil
+	}
+	if err != nil {
+		return reply, s.evalError(ctx, script, keys, err)
+	}
+	list, ok := val.([]any)
+	if !ok {
+		list = []any{val}
+	}
+	out := reply
+	for i, element := range list {
+		switch v := element.(type) {
+		case int64:
+			out = append(out, store.IntegerValue(v))
+		case string:
+			out = append(out, store.BulkValue(v))
+		case nil:
+			out = append(out, store.Value{})
+		default:
+			return reply, fmt.Errorf("goredis: eval %s: %w: element %d of the reply is a %T: want integers and strings",
+				script.Name(), store.ErrScript, i, element)
+		}
+	}
+	return out, nil
+}
+
+// noScript reports whether err says that the server does not know a script.
+func noScript(err error) bool {
+	text, ok := replied(err)
+	return ok && errreply.NoScript(text)
+}
