@@ -1,0 +1,109 @@
+// Package algorithm holds the rate-limiting algorithms and what they are made of.
+//
+// An algorithm is a plain struct, [GCRA] or [FixedWindow], whose NewLimit method
+// checks it and works out its constants. It knows nothing of clients, key names
+// or networks. Its atomic step is a [Fragment], in Lua and in Go: a check,
+// which reads, and a commit, which writes. [Compose] makes one script of any
+// list of fragments: all checks, then all commits if every check passed, or
+// none. The script replies with the state before the commit, and
+// the limit's Verdict turns that into numbers, for every store alike.
+//
+// An algorithm of one's own implements [Algorithm] and [Limit] in the same way.
+//
+// Time is in microseconds since the Unix epoch. Quantities are integers from 0
+// to 2^53-1, which Lua holds exactly; what could pass that is
+// refused by NewLimit. There is no floating point and no drift.
+package algorithm
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// ErrInvalidLimit says that a limit is zero, negative, contradictory or beyond
+// what can be counted exactly. The error names the field and what would do.
+var ErrInvalidLimit = errors.New("invalid limit")
+
+// Never is the wait for something that cannot happen: a request for more than
+// the capacity.
+const Never = time.Duration(math.MaxInt64)
+
+// MaxSpan is the longest time, in microseconds, that a limit can look ahead or
+// back: a window, or the time in which a bucket fills. It is about 142 years.
+const MaxSpan = 1 << 52
+
+// MaxTokens is the largest capacity.
+const MaxTokens = 1<<53 - 1
+
+// An Algorithm is a limit as a user writes it down.
+type Algorithm interface {
+	// NewLimit checks the algorithm's fields and works out its constants.
+	// The error is ErrInvalidLimit.
+	NewLimit() (Limit, error)
+}
+
+// A Limit is an [Algorithm] that was found valid. It is safe for concurrent use.
+type Limit interface {
+	// Fragment returns the algorithm's atomic step, always the same pointer.
+	Fragment() *Fragment
+
+	// AppendArgs appends the arguments of the fragment for r to args. The
+	// cost is 0 or more, and can exceed the capacity: then the check must fail.
+	AppendArgs(args []store.Arg, r Request) []store.Arg
+
+	// Verdict says what the state that the check saw at now means for r.
+	// If committed, the commit ran after it.
+	Verdict(now int64, committed bool, s State, r Request) Verdict
+}
+
+// A Request is what a caller asks of one limit.
+type Request struct {
+	Cost int64 // tokens, 0 or more
+}
+
+// MaxState is how many integers a fragment's check can report.
+const MaxState = 6
+
+// A State is what a fragment's check read, in the order of [Fragment].State.
+type State [MaxState]int64
+
+// A Verdict is one limit's answer to a [Request].
+type Verdict struct {
+	Allowed    bool          // the limit has room for the request
+	Limit      int64         // the capacity, in tokens
+	Remaining  int64         // whole tokens left after the request, or now if nothing was taken
+	RetryAfter time.Duration // until the same request would pass: 0 if it passes now, Never if it cannot
+	ResetAfter time.Duration // until the state is as new
+}
+
+// invalid returns an ErrInvalidLimit: what is wrong, and what would be right.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w: "+format, append([]any{ErrInvalidLimit}, args...)...)
+}
+
+// micros is n microseconds as a duration, Never when that is out of range.
+func micros(n int64) time.Duration {
+	if n > int64(Never)/1000 {
+		return Never
+	}
+	return time.Duration(n) * time.Microsecond
+}
+
+// wholeMicros is d in microseconds. The field is named in the error.
+func wholeMicros(field string, d time.Duration) (int64, error) {
+	us := d.Microseconds()
+	if us < 1 || us > MaxSpan || d%time.Microsecond != 0 {
+		return 0, invalid("%s is %v: it must be a whole number of microseconds, from 1µs to %v", field, d, micros(MaxSpan))
+	}
+	return us, nil
+}
+
+// ttl is how long a key is kept whose state matters for span more microseconds:
+// rounded up to the millisecond, plus slack.
+func ttl(span int64, slack time.Duration) time.Duration {
+	return micros((span+999)/1000*1000) + slack
+}

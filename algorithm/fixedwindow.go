@@ -1,0 +1,120 @@
+package algorithm
+
+import (
+	_ "embed"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// FixedWindow allows Limit tokens in each window. A window starts with the
+// first request that finds none, or, if Aligned, at the multiples of Window since the
+// Unix epoch, so that a day starts at midnight UTC.
+//
+// It is the cheapest count, and coarse: up to twice Limit can pass within one
+// Window that spans the edge of two.
+//
+// A request that was denied passes when the window ends, and not before. If the
+// clock steps back behind the start of a window, the window goes on.
+// If Limit or Window changes under a live key, its start and count are carried over.
+type FixedWindow struct {
+	// Limit is the capacity of a window, from 1 to MaxTokens.
+	Limit int64
+
+	// Window is its length: whole microseconds, from 1 µs to MaxSpan.
+	Window time.Duration
+
+	// Aligned says that windows start at the multiples of Window.
+	Aligned bool
+}
+
+//go:embed fixedwindow.lua
+var fixedWindowLua string
+
+var fixedWindowTag = store.Tag{'f', '1'}
+
+var fixedWindowFragment = &Fragment{
+	Name:   "fixedwindow",
+	Lua:    fixedWindowLua,
+	Args:   4,
+	State:  []string{"start", "count"},
+	Check:  fixedWindowCheck,
+	Commit: fixedWindowCommit,
+}
+
+type fixedWindowLimit struct {
+	limit  int64
+	window int64
+	align  int64
+	one    [4]store.Arg
+}
+
+// NewLimit implements [Algorithm].
+func (f FixedWindow) NewLimit() (Limit, error) {
+	if f.Limit < 1 || f.Limit > MaxTokens {
+		return nil, invalid("FixedWindow.Limit is %d: it must be from 1 to %d", f.Limit, int64(MaxTokens))
+	}
+	window, err := wholeMicros("FixedWindow.Window", f.Window)
+	if err != nil {
+		return nil, err
+	}
+	l := &fixedWindowLimit{limit: f.Limit, window: window, align: 1}
+	if f.Aligned {
+		l.align = window
+	}
+	for i, a := range l.AppendArgs(nil, Request{Cost: 1}) {
+		l.one[i] = store.ConstArg(a.Int())
+	}
+	return l, nil
+}
+
+func (l *fixedWindowLimit) Fragment() *Fragment { return fixedWindowFragment }
+
+func (l *fixedWindowLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
+	if r.Cost == 1 && l.one[0] != (store.Arg{}) {
+		return append(args, l.one[:]...)
+	}
+	return append(args, store.IntArg(max(l.limit-r.Cost, -1)), store.IntArg(l.window),
+		store.IntArg(min(r.Cost, l.limit)), store.IntArg(l.align))
+}
+
+func (l *fixedWindowLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
+	start, count := s[0], s[1]
+	v := Verdict{Limit: l.limit}
+	switch {
+	case r.Cost > l.limit:
+		v.RetryAfter = Never
+	case count > l.limit-r.Cost:
+		v.RetryAfter = micros(start + l.window - now)
+	default:
+		v.Allowed = true
+	}
+	if committed {
+		count += r.Cost
+	}
+	v.Remaining = max(l.limit-count, 0)
+	if count > 0 {
+		v.ResetAfter = micros(start + l.window - now)
+	}
+	return v
+}
+
+func fixedWindowCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
+	n, ok, err := tx.Get(key, fixedWindowTag, 2)
+	if err != nil {
+		return State{}, false, err
+	}
+	s := State{n.N[0], n.N[1]}
+	if !ok {
+		s[0] = -args[1].Int()
+	}
+	if now >= s[0]+args[1].Int() {
+		s = State{now - now%args[3].Int(), 0}
+	}
+	return s, s[1] <= args[0].Int(), nil
+}
+
+func fixedWindowCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
+	n := store.Nums{Tag: fixedWindowTag, Len: 2, N: [store.MaxNums]int64{s[0], s[1] + args[2].Int()}}
+	tx.Put(key, n, ttl(s[0]+args[1].Int()-now, slack))
+}

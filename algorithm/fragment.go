@@ -1,0 +1,104 @@
+package algorithm
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// A Fragment is an algorithm's atomic step, in Lua and in Go, in a form that can be
+// composed with others. The two forms must mean the same; package conformance
+// proves it.
+type Fragment struct {
+	// Name is a short lower-case word. It names the script, and the rule of a
+	// limiter that has one rule alone.
+	Name string
+
+	// Lua is the source of the check and the commit, each behind a line "-- check"
+	// or "-- commit"; what stands before the first is a comment for readers.
+	//
+	// It uses the fragment's key as KEYS[1] and its arguments as ARGV[1] to
+	// ARGV[Args], as literals, and can read two locals: now, in microseconds, and, in the
+	// commit, slack, the milliseconds by which to lengthen every TTL. Its own
+	// names are all local. Composing renumbers and renames them.
+	//
+	// The check reads, and sets the local ok and the locals of State, all integers;
+	// it writes nothing. A key that holds someone else's value ends it with
+	// return redis.error_reply('WEIRFOREIGN 1'). The commit writes, in commands that
+	// cannot fail for type or arity, and gives each key a TTL.
+	Lua string
+
+	// Args is the number of arguments, which [Limit].AppendArgs appends.
+	Args int
+
+	// State names the locals that the check reports, at most MaxState.
+	State []string
+
+	// Check is the check in Go. The key is key number key of tx. It reports the state
+	// and whether the request passes.
+	Check func(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error)
+
+	// Commit is the commit in Go, given what Check returned.
+	Commit func(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration)
+}
+
+// token finds what composing changes, and the strings and comments in which it
+// changes nothing else.
+var token = regexp.MustCompile(`--[^\n]*|'[^'\n]*'|"[^"\n]*"|\b(?:KEYS|ARGV)\[\d+\]|[.:]?\b[A-Za-z_]\w*`)
+
+var (
+	section = regexp.MustCompile(`(?m)^-- (check|commit)$`)
+	locals  = regexp.MustCompile(`\blocal ([A-Za-z_]\w*(?:, *[A-Za-z_]\w*)*)`)
+	foreign = regexp.MustCompile(`WEIRFOREIGN \d+`)
+)
+
+// source returns the check and the commit as rule number n of a script, its
+// arguments behind the first args others, and its locals' names with n appended.
+func (f *Fragment) source(n, args int) (check, commit string, err error) {
+	at := section.FindAllStringIndex(f.Lua, -1)
+	if len(at) != 2 || f.Lua[at[0][0]:at[0][1]] != "-- check" || f.Lua[at[1][0]:at[1][1]] != "-- commit" {
+		return "", "", fmt.Errorf("fragment %s: Lua must have one line \"-- check\" and, after it, one line \"-- commit\"", f.Name)
+	}
+	own := map[string]bool{}
+	for _, m := range locals.FindAllStringSubmatch(f.Lua[at[0][1]:], -1) {
+		for _, name := range strings.Split(m[1], ",") {
+			own[strings.TrimSpace(name)] = true
+		}
+	}
+	for _, name := range append([]string{"ok"}, f.State...) {
+		if !own[name] {
+			return "", "", fmt.Errorf("fragment %s: the check must set a local %s", f.Name, name)
+		}
+	}
+	if own["now"] || own["slack"] {
+		return "", "", fmt.Errorf("fragment %s: now and slack are given: name its own locals otherwise", f.Name)
+	}
+
+	change := func(t string) string {
+		switch {
+		case strings.HasPrefix(t, "KEYS["):
+			if t != "KEYS[1]" {
+				err = fmt.Errorf("fragment %s: it has one key, and uses %s", f.Name, t)
+			}
+			return "KEYS[" + strconv.Itoa(n) + "]"
+		case strings.HasPrefix(t, "ARGV["):
+			i, _ := strconv.Atoi(t[len("ARGV[") : len(t)-1])
+			if i < 1 || i > f.Args {
+				err = fmt.Errorf("fragment %s: it has %d arguments, and uses %s", f.Name, f.Args, t)
+			}
+			return "ARGV[" + strconv.Itoa(args+i) + "]"
+		case t[0] == '\'' || t[0] == '"':
+			return foreign.ReplaceAllString(t, "WEIRFOREIGN "+strconv.Itoa(n))
+		case own[t]:
+			return t + strconv.Itoa(n)
+		}
+		return t
+	}
+	check = token.ReplaceAllStringFunc(f.Lua[at[0][1]:at[1][0]], change)
+	commit = token.ReplaceAllStringFunc(f.Lua[at[1][1]:], change)
+	return strings.TrimSpace(check) + "\n", strings.TrimSpace(commit) + "\n", err
+}

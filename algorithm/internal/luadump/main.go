@@ -1,0 +1,62 @@
+// Command luadump writes the composed scripts of the built-in algorithms to the
+// directory that it is given, one .lua file each, for luacheck and luac.
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+func main() {
+	if len(os.Args) != 2 {
+		fmt.Fprintln(os.Stderr, "usage: luadump DIR")
+		os.Exit(2)
+	}
+	if err := dump(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, "luadump:", err)
+		os.Exit(1)
+	}
+}
+
+func dump(dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	all := []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1},
+		algorithm.FixedWindow{Limit: 1, Window: time.Second},
+	}
+	var mix []*algorithm.Fragment
+	for i := range algorithm.MaxRules {
+		limit, err := all[i%len(all)].NewLimit()
+		if err != nil {
+			return err
+		}
+		mix = append(mix, limit.Fragment())
+	}
+	lists := [][]*algorithm.Fragment{mix}
+	for i := range all {
+		lists = append(lists, mix[i:i+1])
+	}
+	for i, list := range lists {
+		p, err := algorithm.Compose(list...)
+		if err != nil {
+			return err
+		}
+		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset} {
+			name := s.Name()
+			if i == 0 {
+				name = fmt.Sprintf("mix%d-%s", len(list), s.SHA()[:8])
+			}
+			if err := os.WriteFile(filepath.Join(dir, name+".lua"), []byte(s.Lua()), 0o644); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+package algorithm
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// MaxRules is the most fragments that one script can hold.
+const MaxRules = 16
+
+// clockSlack lengthens every TTL when the caller brings the time: the key then expires
+// on another clock, and must not before its state is dead on the caller's.
+const clockSlack = time.Hour
+
+// A Program is a list of fragments composed into scripts, each one atomic step
+// over one key per fragment, in order. All take the same arguments, those of
+// [Program.AppendNow] and then each limit's, and reply alike. It cannot be
+// changed, and is safe for concurrent use.
+type Program struct {
+	Decide *store.Script // checks all, then commits all if every check passed
+	Peek   *store.Script // checks all
+	Reset  *store.Script // checks all, then deletes every key
+
+	fragments []*Fragment
+	states    []int // where each fragment's state begins in a reply
+	replies   int   // the length of a reply
+}
+
+// Compose makes one program of 1 to [MaxRules] fragments.
+func Compose(fragments ...*Fragment) (*Program, error) {
+	if len(fragments) < 1 || len(fragments) > MaxRules {
+		return nil, fmt.Errorf("%d rules in one decision: there must be from 1 to %d", len(fragments), MaxRules)
+	}
+	p := &Program{fragments: fragments, replies: 2}
+	var checks, commits, deletes, oks, state strings.Builder
+	names := make([]string, len(fragments))
+	args := 1
+	for i, f := range fragments {
+		if f == nil || f.Name == "" || f.Check == nil || f.Commit == nil || len(f.State) > MaxState {
+			return nil, fmt.Errorf("fragment %d: it must have a Name, a Check, a Commit and at most %d names in State", i+1, MaxState)
+		}
+		check, commit, err := f.source(i+1, args)
+		if err != nil {
+			return nil, err
+		}
+		n := strconv.Itoa(i + 1)
+		names[i] = f.Name
+		checks.WriteString(check)
+		commits.WriteString(commit)
+		deletes.WriteString("redis.call('DEL', KEYS[" + n + "])\n")
+		if i > 0 {
+			oks.WriteString(" and ")
+		}
+		oks.WriteString("ok" + n)
+		for _, s := range f.State {
+			state.WriteString(", " + s + n)
+		}
+		args += f.Args
+		p.states = append(p.states, p.replies)
+		p.replies += len(f.State)
+	}
+	name := strings.Join(names, "+")
+	head := "local ok = " + oks.String() + "\n"
+	tail := "return {ok and 1 or 0, now" + state.String() + "}\n"
+
+	p.Decide = store.NewScript(name, "-- weir "+name+"\n"+luaClockSlack+checks.String()+
+		head+"if ok then\n"+commits.String()+"end\n"+tail, p.form(p.commitIfOK))
+	p.Peek = store.NewReadOnlyScript(name+".peek", "-- weir "+name+" peek\n"+luaClock+checks.String()+
+		head+tail, p.form(nil))
+	p.Reset = store.NewScript(name+".reset", "-- weir "+name+" reset\n"+luaClock+checks.String()+
+		head+deletes.String()+tail, p.form(p.deleteAll))
+	return p, nil
+}
+
+const (
+	luaClock = `local now = ARGV[1] + 0
+if now == 0 then
+local time = redis.call('TIME')
+now = time[1] * 1000000 + time[2]
+end
+`
+	luaClockSlack = `local now, slack = ARGV[1] + 0, 3600000
+if now == 0 then
+local time = redis.call('TIME')
+now, slack = time[1] * 1000000 + time[2], 0
+end
+`
+)
+
+// AppendNow appends the first argument of every script: the caller's time, in
+// microseconds, or 0 for the store's.
+func (p *Program) AppendNow(args []store.Arg, now int64) []store.Arg {
+	return append(args, store.IntArg(now))
+}
+
+// Outcome reads the head of a reply: whether every check passed, so that a
+// decision was committed, and the time of the step. The error is
+// [store.ErrScript] for what no program replies.
+func (p *Program) Outcome(reply []store.Value) (ok bool, now int64, err error) {
+	if len(reply) != p.replies {
+		return false, 0, fmt.Errorf("%w: %s replied %d values, not %d", store.ErrScript, p.Decide.Name(), len(reply), p.replies)
+	}
+	for i := range reply {
+		if reply[i].Kind() != store.Integer {
+			return false, 0, fmt.Errorf("%w: %s replied a value that is no integer", store.ErrScript, p.Decide.Name())
+		}
+	}
+	return reply[0].Int() == 1, reply[1].Int(), nil
+}
+
+// State returns what the check of fragment i reported in reply, which Outcome found
+// sound.
+func (p *Program) State(reply []store.Value, i int) State {
+	var s State
+	for j, v := range reply[p.states[i] : p.states[i]+len(p.fragments[i].State)] {
+		s[j] = v.Int()
+	}
+	return s
+}
+
+// form returns the Go form of a script: all checks, then finish.
+func (p *Program) form(finish func(tx store.Tx, args []store.Arg, slack time.Duration, reply []store.Value)) store.GoForm {
+	return func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		now, slack := args[0].Int(), clockSlack
+		if now == 0 {
+			now, slack = tx.Now(), 0
+		}
+		start := len(reply)
+		reply = append(reply, store.IntegerValue(1), store.IntegerValue(now))
+		rest := args[1:]
+		for i, f := range p.fragments {
+			s, ok, err := f.Check(tx, i, now, rest[:f.Args])
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				reply[start] = store.IntegerValue(0)
+			}
+			for j := range f.State {
+				reply = append(reply, store.IntegerValue(s[j]))
+			}
+			rest = rest[f.Args:]
+		}
+		if finish != nil {
+			finish(tx, args[1:], slack, reply[start:])
+		}
+		return reply, nil
+	}
+}
+
+func (p *Program) commitIfOK(tx store.Tx, args []store.Arg, slack time.Duration, reply []store.Value) {
+	if reply[0].Int() == 0 {
+		return
+	}
+	now := reply[1].Int()
+	for i, f := range p.fragments {
+		f.Commit(tx, i, now, args[:f.Args], p.State(reply, i), slack)
+		args = args[f.Args:]
+	}
+}
+
+func (p *Program) deleteAll(tx store.Tx, _ []store.Arg, _ time.Duration, _ []store.Value) {
+	for i := range p.fragments {
+		tx.Del(i)
+	}
+}

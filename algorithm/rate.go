@@ -1,0 +1,65 @@
+package algorithm
+
+import (
+	"math/bits"
+	"time"
+)
+
+// A Rate is a number of tokens per period. It is exact: three per second is
+// not rounded to one every 333333 microseconds.
+type Rate struct {
+	Count  int64         // tokens, at least 1
+	Period time.Duration // at least 1 ns
+}
+
+// PerSecond is a rate of n tokens per second.
+func PerSecond(n int64) Rate { return Rate{n, time.Second} }
+
+// PerMinute is a rate of n tokens per minute.
+func PerMinute(n int64) Rate { return Rate{n, time.Minute} }
+
+// PerHour is a rate of n tokens per hour.
+func PerHour(n int64) Rate { return Rate{n, time.Hour} }
+
+// PerDay is a rate of n tokens per 24 hours.
+func PerDay(n int64) Rate { return Rate{n, 24 * time.Hour} }
+
+// Every is a rate of one token per period.
+func Every(period time.Duration) Rate { return Rate{1, period} }
+
+// interval returns the time between two tokens as num/den microseconds, in lowest
+// terms. Both are positive, and den is at most MaxSpan.
+func (r Rate) interval() (num, den int64, err error) {
+	switch {
+	case r.Count < 1:
+		return 0, 0, invalid("Rate.Count is %d: it must be at least 1", r.Count)
+	case r.Period < 1:
+		return 0, 0, invalid("Rate.Period is %d ns: it must be at least 1 ns", r.Period.Nanoseconds())
+	case r.Count > MaxSpan/1000:
+		return 0, 0, invalid("Rate.Count is %d: it must be at most %d", r.Count, int64(MaxSpan/1000))
+	}
+	num, den = r.Period.Nanoseconds(), 1000*r.Count
+	g := gcd(num, den)
+	return num / g, den / g, nil
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}
+
+// mulDiv returns the whole part and the remainder of n*num/den, and false when
+// the whole part is beyond MaxSpan. No argument is negative, and den is positive.
+func mulDiv(n, num, den int64) (whole, rem int64, ok bool) {
+	hi, lo := bits.Mul64(uint64(n), uint64(num))
+	if hi >= uint64(den) {
+		return 0, 0, false
+	}
+	q, r := bits.Div64(hi, lo, uint64(den))
+	if q > MaxSpan {
+		return 0, 0, false
+	}
+	return int64(q), int64(r), true
+}
