@@ -1,0 +1,189 @@
+// Package conformance proves that a [store.Store] keeps the contract, and that
+// every algorithm means the same on it as on every other. Whoever writes
+// a store runs it in one test:
+//
+//	func TestConformance(t *testing.T) {
+//		conformance.Run(t, conformance.Backend{New: func(t *testing.T) store.Store { return mine.New(t) }})
+//	}
+//
+// Each rule is a subtest with a stable name, Subject/Rule, and a failure begins with
+// the rule that was broken. Rules run in virtual time wherever they can, use
+// keys that no other run uses, so that a shared server serves, and are
+// bounded in time. What a run leaves behind expires by itself.
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"hash/maphash"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// A Backend is what [Run] needs to know of a store.
+type Backend struct {
+	// New returns the store under test. It is called once for each rule; the
+	// stores may share a server. Its clock is the real one. It uses t.Cleanup to
+	// close what it opened.
+	New func(t *testing.T) store.Store
+
+	// Keys, if not nil, returns every key whose name contains part, with
+	// the time until it expires, negative if never. Without it the rules on what may
+	// be left in a store are skipped.
+	Keys func(t *testing.T, st store.Store, part string) map[string]time.Duration
+
+	// DropScripts, if not nil, makes the server forget the scripts that it has
+	// seen. That disturbs other users of a shared server. Without it the
+	// rule on lost scripts is skipped.
+	DropScripts func(t *testing.T, st store.Store)
+
+	// Unsupported lists rules that the store is known to break, each with the reason. They
+	// are skipped, and fail if the store keeps them after all.
+	Unsupported map[string]string
+
+	// Record, if not nil, is told the outcome of each rule, in order.
+	Record func(Outcome)
+
+	// Seed makes random rules repeat what they did. 0 takes a new seed, which
+	// failures print.
+	Seed uint64
+
+	// wrap changes an algorithm, in the suite's own tests.
+	wrap func(algorithm.Algorithm) algorithm.Algorithm
+}
+
+// An Outcome says how a rule ended.
+type Outcome struct {
+	Rule    string // Subject/Rule
+	Passed  bool
+	Skipped string // why it was not checked
+}
+
+// A rule is one promise. Its text is printed when it is broken.
+type rule struct {
+	name string
+	text string
+	run  func(*T)
+}
+
+// subjects are the rules by subject, the body of the suite.
+var subjects = []struct {
+	name  string
+	rules []rule
+}{
+	{"Store", storeRules},
+	{"Batch", batchRules},
+	{"GCRA", gcraRules},
+	{"FixedWindow", fixedWindowRules},
+	{"Limiter", limiterRules},
+	{"Hygiene", hygieneRules},
+}
+
+// Rules returns the names of all rules, in the order in which they run.
+func Rules() []string {
+	var names []string
+	for _, s := range subjects {
+		for _, r := range s.rules {
+			names = append(names, s.name+"/"+r.name)
+		}
+	}
+	return names
+}
+
+// Run checks every rule on b, each in a subtest.
+func Run(t *testing.T, b Backend) {
+	if b.New == nil {
+		t.Fatal("conformance: Backend.New is nil: it must return the store under test")
+	}
+	known := map[string]bool{}
+	for _, name := range Rules() {
+		known[name] = true
+	}
+	for name := range b.Unsupported {
+		if !known[name] {
+			t.Errorf("conformance: Backend.Unsupported names %q, which is no rule", name)
+		}
+	}
+	for _, s := range subjects {
+		t.Run(s.name, func(t *testing.T) {
+			for _, r := range s.rules {
+				t.Run(r.name, func(t *testing.T) {
+					name := s.name + "/" + r.name
+					out := Outcome{Rule: name}
+					if b.Record != nil {
+						defer func() { b.Record(out) }()
+					}
+					c := check(t, b, r)
+					switch reason, declared := b.Unsupported[name]; {
+					case declared && c.skipped == "" && len(c.failures) == 0:
+						t.Errorf("declared unsupported (%s), and works: take it off Backend.Unsupported", reason)
+					case declared:
+						out.Skipped = "store does not support it: " + reason
+						t.Skip(out.Skipped)
+					case c.skipped != "":
+						out.Skipped = c.skipped
+						t.Skip(c.skipped)
+					case len(c.failures) > 0:
+						t.Errorf("broken: %s\nseed %d\n%s", r.text, c.seed, strings.Join(c.failures, "\n"))
+					default:
+						out.Passed = true
+					}
+				})
+			}
+		})
+	}
+}
+
+// ruleTime bounds a rule: the deadline of its context. A rule that ignores that is
+// given up after twice as long.
+const ruleTime = time.Minute
+
+// check runs r on a new store of b.
+func check(t *testing.T, b Backend, r rule) *T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), ruleTime)
+	defer cancel()
+	c := &T{ctx: ctx, test: t, backend: b, store: b.New(t), id: newID(), seed: b.Seed}
+	if c.store == nil {
+		t.Fatal("conformance: Backend.New returned nil")
+	}
+	for c.seed == 0 {
+		c.seed = new(maphash.Hash).Sum64()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer c.recover()
+		r.run(c)
+	}()
+	select {
+	case <-done:
+		return c
+	case <-time.After(2 * ruleTime):
+		t.Fatalf("broken: %s\nthe rule did not end within %v: a call ignores its context", r.text, 2*ruleTime)
+		return nil
+	}
+}
+
+// newID returns a key prefix that no other rule of any run uses.
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "weirtest-" + hex.EncodeToString(b[:])
+}
+
+// T is what a rule sees: the store, keys of its own, and a place for failures.
+type T struct {
+	ctx     context.Context
+	test    *testing.T
+	backend Backend
+	store   store.Store
+	id      string
+	seed    uint64
+	verdicts
+}

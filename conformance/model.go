@@ -1,0 +1,195 @@
+package conformance
+
+import (
+	"fmt"
+	"math/big"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// A model is a limit written in the plainest way, to compare an algorithm
+// with. Times are in microseconds.
+type model interface {
+	// room is how long from now until cost tokens fit: 0 if they do, weir.Never if
+	// they never will.
+	room(now, cost int64) time.Duration
+	take(now, cost int64)
+	// left is how many whole tokens are left, and how long until it is as new.
+	left(now int64) (int64, time.Duration)
+	limit() int64
+}
+
+// decide is what a limiter over models, one per rule, must answer. costs has one element
+// per rule.
+func decide(names []string, models []model, now int64, costs []int64, cost int64, take bool) (weir.Result, []weir.Result) {
+	ok, wait := true, time.Duration(0)
+	each := make([]weir.Result, len(models))
+	for i, m := range models {
+		retry := m.room(now, costs[i])
+		each[i] = weir.Result{Allowed: retry == 0, RetryAfter: retry, Limit: m.limit(), Rule: names[i]}
+		ok = ok && retry == 0
+		wait = max(wait, retry)
+	}
+	committed := ok && take
+	for i, m := range models {
+		if committed {
+			m.take(now, costs[i])
+			each[i].Granted = costs[i]
+		}
+		each[i].Remaining, each[i].ResetAfter = m.left(now)
+	}
+	pick := -1
+	for i, r := range each {
+		if !ok && !r.Allowed && pick < 0 || ok && (pick < 0 || r.Remaining < each[pick].Remaining) {
+			pick = i
+		}
+	}
+	res := each[pick]
+	res.RetryAfter = wait
+	if committed {
+		res.Granted = cost
+	}
+	return res, each
+}
+
+// A bucket is GCRA as a bucket of tokens that fills all the time, in fractions.
+type bucket struct {
+	rate   *big.Rat // tokens per microsecond
+	burst  int64
+	tokens *big.Rat // at the time at; it was not full before it was first taken from
+	at     int64
+}
+
+func newBucket(g algorithm.GCRA) *bucket {
+	rate := big.NewRat(g.Rate.Count, 1)
+	rate.Quo(rate, big.NewRat(g.Rate.Period.Nanoseconds(), 1000))
+	return &bucket{rate: rate, burst: g.Burst}
+}
+
+func (b *bucket) limit() int64 { return b.burst }
+
+// level is how many tokens there are, at most burst, and fewer than none
+// when the clock stepped back.
+func (b *bucket) level(now int64) *big.Rat {
+	full := big.NewRat(b.burst, 1)
+	if b.tokens == nil {
+		return full
+	}
+	l := new(big.Rat).Mul(b.rate, big.NewRat(now-b.at, 1))
+	if l.Add(l, b.tokens); l.Cmp(full) > 0 {
+		return full
+	}
+	return l
+}
+
+// until is how long it takes until there are n tokens, rounded up.
+func (b *bucket) until(now, n int64) time.Duration {
+	lack := new(big.Rat).Sub(big.NewRat(n, 1), b.level(now))
+	if lack.Sign() <= 0 {
+		return 0
+	}
+	lack.Quo(lack, b.rate)
+	us := new(big.Int).Add(lack.Num(), lack.Denom())
+	us.Sub(us, big.NewInt(1))
+	return time.Duration(us.Div(us, lack.Denom()).Int64()) * time.Microsecond
+}
+
+func (b *bucket) room(now, cost int64) time.Duration {
+	if cost > b.burst {
+		return weir.Never
+	}
+	return b.until(now, cost)
+}
+
+func (b *bucket) take(now, cost int64) {
+	b.tokens, b.at = b.level(now).Sub(b.level(now), big.NewRat(cost, 1)), now
+}
+
+func (b *bucket) left(now int64) (int64, time.Duration) {
+	l := b.level(now)
+	n := new(big.Int).Div(l.Num(), l.Denom()) // rounds down
+	return max(n.Int64(), 0), b.until(now, b.burst)
+}
+
+// A counted is FixedWindow as a count and the end of its window.
+type counted struct {
+	algorithm.FixedWindow
+	count int64
+	end   int64
+}
+
+func (c *counted) limit() int64 { return c.Limit }
+
+// used is the count of the current window.
+func (c *counted) used(now int64) int64 {
+	if now >= c.end {
+		return 0
+	}
+	return c.count
+}
+
+func (c *counted) room(now, cost int64) time.Duration {
+	switch {
+	case cost > c.Limit:
+		return weir.Never
+	case c.used(now)+cost > c.Limit:
+		return time.Duration(c.end-now) * time.Microsecond
+	}
+	return 0
+}
+
+func (c *counted) take(now, cost int64) {
+	if now >= c.end {
+		start := now
+		if c.Aligned {
+			start = now / c.Window.Microseconds() * c.Window.Microseconds()
+		}
+		c.count, c.end = 0, start+c.Window.Microseconds()
+	}
+	c.count += cost
+}
+
+func (c *counted) left(now int64) (int64, time.Duration) {
+	n := c.used(now)
+	if n == 0 {
+		return c.Limit, 0
+	}
+	return c.Limit - n, time.Duration(c.end-now) * time.Microsecond
+}
+
+// newModel returns the model of a.
+func newModel(a algorithm.Algorithm) model {
+	switch a := a.(type) {
+	case algorithm.GCRA:
+		return newBucket(a)
+	case algorithm.FixedWindow:
+		return &counted{FixedWindow: a}
+	}
+	panic(fmt.Sprintf("conformance: no model of %T", a))
+}
+
+// pick returns one of list.
+func pick[E any](r *rand.Rand, list ...E) E { return list[r.IntN(len(list))] }
+
+// anyGCRA returns a random GCRA, awkward fractions and high rates among them.
+func anyGCRA(r *rand.Rand) algorithm.Algorithm {
+	return algorithm.GCRA{
+		Rate: algorithm.Rate{
+			Count:  pick(r, 1, 2, 3, 7, 10, 60, 997, 1000, 3_000_000, 1+r.Int64N(1000)),
+			Period: pick(r, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 1500*time.Nanosecond, 1+time.Duration(r.Int64N(int64(time.Minute)))),
+		},
+		Burst: pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
+	}
+}
+
+// anyFixedWindow returns a random FixedWindow.
+func anyFixedWindow(r *rand.Rand) algorithm.Algorithm {
+	return algorithm.FixedWindow{
+		Limit:   pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
+		Window:  pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),
+		Aligned: r.IntN(2) == 0,
+	}
+}

@@ -1,0 +1,111 @@
+package conformance
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// The scripts that the rules on stores run, in both forms.
+
+var counterTag = store.Tag{'c', '1'}
+
+// counter adds 1 to each of its two keys, which count alike, and replies with
+// what they held before.
+var counter = store.NewScript("counter", `
+local a, b = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
+local m = a and tonumber(string.match(a, '^c1 (%d+)$')) or 0
+local n = b and tonumber(string.match(b, '^c1 (%d+)$')) or 0
+redis.call('SET', KEYS[1], string.format('c1 %d', m + 1), 'PX', 600000)
+redis.call('SET', KEYS[2], string.format('c1 %d', n + 1), 'PX', 600000)
+return {m, n}
+`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	for i := range 2 {
+		n, _, err := tx.Get(i, counterTag, 1)
+		if err != nil {
+			return nil, err
+		}
+		reply = append(reply, store.IntegerValue(n.N[0]))
+		n.Tag, n.Len = counterTag, 1
+		n.N[0]++
+		tx.Put(i, n, 10*time.Minute)
+	}
+	return reply, nil
+})
+
+// echo replies with its arguments as strings.
+var echo = store.NewScript("echo", `
+return ARGV
+`, func(_ store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	for _, a := range args {
+		reply = append(reply, store.BulkValue(a.String()))
+	}
+	return reply, nil
+})
+
+// kinds replies with values of every kind.
+var kinds = store.NewScript("kinds", `
+return {0, -1, 9007199254740991, -9007199254740991, '', 'a\0\r\n\255', false, 7}
+`, func(_ store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	return append(reply, kindsReply...), nil
+})
+
+var kindsReply = []store.Value{
+	store.IntegerValue(0), store.IntegerValue(-1), store.IntegerValue(1<<53 - 1), store.IntegerValue(-(1<<53 - 1)),
+	store.BulkValue(""), store.BulkValue("a\x00\r\n\xff"), {}, store.IntegerValue(7),
+}
+
+// put sets each key to "p1 ARGV[n]", where ARGV[1] is the TTL in milliseconds and
+// the others are the keys' numbers; it replies with the time.
+func putScript(keys int) *store.Script {
+	lua := "local time = redis.call('TIME')\n"
+	for i := range keys {
+		lua += fmt.Sprintf("redis.call('SET', KEYS[%d], 'p1 ' .. ARGV[%d], 'PX', ARGV[1])\n", i+1, i+2)
+	}
+	return store.NewScript("put", lua+"return {time[1] * 1000000 + time[2]}\n",
+		func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+			for i, a := range args[1:] {
+				n := store.Nums{Tag: store.Tag{'p', '1'}, Len: 1, N: [store.MaxNums]int64{a.Int()}}
+				tx.Put(i, n, time.Duration(args[0].Int())*time.Millisecond)
+			}
+			return append(reply, store.IntegerValue(tx.Now())), nil
+		})
+}
+
+var (
+	putOne = putScript(1)
+	putTwo = putScript(2)
+)
+
+// put sets key to "p1 n" for a while.
+func (t *T) put(key string, n int64) {
+	t.eval(putOne, []string{key}, store.IntArg(600_000), store.IntArg(n))
+}
+
+// del deletes its key.
+var del = store.NewScript("del", `
+redis.call('DEL', KEYS[1])
+return {1}
+`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	tx.Del(0)
+	return append(reply, store.IntegerValue(1)), nil
+})
+
+// broken fails, before it writes.
+var broken = store.NewScript("broken", `
+return redis.error_reply('ERR broken on purpose')
+`, func(tx store.Tx, _ []store.Arg, _ []store.Value) ([]store.Value, error) {
+	tx.Put(0, store.Nums{Tag: counterTag, Len: 1}, time.Minute) // must not take effect
+	return nil, fmt.Errorf("%w: on purpose", store.ErrScript)
+})
+
+// luaOnly has no Go form.
+var luaOnly = store.NewScript("lua-only", "return {1}\n", nil)
+
+// list makes its key a list; only a store that runs Lua can.
+var list = store.NewScript("list", `
+redis.call('RPUSH', KEYS[1], 'x')
+redis.call('PEXPIRE', KEYS[1], 600000)
+return {1}
+`, nil)
