@@ -14,6 +14,9 @@ import (
 // "%sha256=", which escaping cannot produce, and its SHA-256 in hexadecimal.
 const MaxSegment = 128
 
+// maxSegments bounds what a rule can be by.
+const maxSegments = 64
+
 // A keySpace turns paths into keys: prefix:{shared segments}:rule:other segments.
 type keySpace struct {
 	head   string // prefix and opening brace
@@ -43,8 +46,8 @@ func newKeySpace(prefix string, names []string, bys [][]int) (keySpace, error) {
 			continue
 		case len(by) == 0:
 			return ks, fmt.Errorf("rule %q is by no segment: list segments in By, or leave it nil for all", names[i])
-		case set[0] < 0:
-			return ks, fmt.Errorf("rule %q is by segment %d: segments count from 0", names[i], set[0])
+		case set[0] < 0 || set[len(set)-1] >= maxSegments:
+			return ks, fmt.Errorf("rule %q is by segments %v: they count from 0 to %d", names[i], by, maxSegments-1)
 		case len(slices.Compact(slices.Clone(set))) < len(set):
 			return ks, fmt.Errorf("rule %q is by a segment twice: %v", names[i], by)
 		}

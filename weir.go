@@ -66,8 +66,8 @@ type Rule struct {
 	// Name tells the rule from the limiter's others, in results and in keys.
 	Name string
 
-	// By lists the path segments, counted from 0, that identify whose limit it
-	// is: nil means all, {0, 2} the first and third.
+	// By lists the path segments, counted from 0 to 63, that identify whose
+	// limit it is: nil means all, {0, 2} the first and third.
 	By []int
 
 	// Algorithm is what is allowed.
@@ -153,6 +153,9 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 		if err != nil {
 			return nil, fmt.Errorf("weir: rule %d (%q): %w", i, r.Name, err)
 		}
+		if limit == nil || limit.Fragment() == nil {
+			return nil, fmt.Errorf("weir: %w: rule %d (%q): its Algorithm has no limit, or a limit without Fragment", ErrInvalidRule, i, r.Name)
+		}
 		fragment := limit.Fragment()
 		if r.Name == "" && len(rules) == 1 {
 			r.Name = fragment.Name
@@ -163,7 +166,7 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 		case slices.Contains(names, r.Name):
 			return nil, fmt.Errorf("weir: %w: two rules are named %q", ErrInvalidRule, r.Name)
 		case r.Cost < 0:
-			return nil, fmt.Errorf("weir: %w: rule %q has cost %d: it must be positive, or 0 for the request's", ErrInvalidCost, r.Name, r.Cost)
+			return nil, fmt.Errorf("weir: %w: rule %q: %w: %d is negative; 0 means the request's", ErrInvalidRule, r.Name, ErrInvalidCost, r.Cost)
 		}
 		names, bys, fragments = append(names, r.Name), append(bys, r.By), append(fragments, fragment)
 		l.rules = append(l.rules, rule{name: r.Name, limit: limit, cost: r.Cost})

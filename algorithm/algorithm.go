@@ -103,7 +103,8 @@ func wholeMicros(field string, d time.Duration) (int64, error) {
 }
 
 // ttl is how long a key is kept whose state matters for span more microseconds:
-// rounded up to the millisecond, plus slack.
+// rounded up to the millisecond, plus slack. A span that no clock can bring about,
+// only a hand that edits keys, is cut to what a duration holds.
 func ttl(span int64, slack time.Duration) time.Duration {
-	return micros((span+999)/1000*1000) + slack
+	return micros((min(span, 2*MaxSpan)+999)/1000*1000) + slack
 }

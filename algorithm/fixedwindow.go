@@ -16,7 +16,8 @@ import (
 //
 // A request that was denied passes when the window ends, and not before. If the
 // clock steps back behind the start of a window, the window goes on.
-// If Limit or Window changes under a live key, its start and count are carried over.
+// If Limit or Window changes under a live key, the window under way keeps its
+// count, and ends when it would have.
 type FixedWindow struct {
 	// Limit is the capacity of a window, from 1 to MaxTokens.
 	Limit int64
@@ -37,7 +38,7 @@ var fixedWindowFragment = &Fragment{
 	Name:   "fixedwindow",
 	Lua:    fixedWindowLua,
 	Args:   4,
-	State:  []string{"start", "count"},
+	State:  []string{"edge", "count"},
 	Check:  fixedWindowCheck,
 	Commit: fixedWindowCommit,
 }
@@ -79,13 +80,13 @@ func (l *fixedWindowLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
 }
 
 func (l *fixedWindowLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
-	start, count := s[0], s[1]
+	edge, count := s[0], s[1]
 	v := Verdict{Limit: l.limit}
 	switch {
 	case r.Cost > l.limit:
 		v.RetryAfter = Never
 	case count > l.limit-r.Cost:
-		v.RetryAfter = micros(start + l.window - now)
+		v.RetryAfter = micros(edge - now)
 	default:
 		v.Allowed = true
 	}
@@ -94,27 +95,24 @@ func (l *fixedWindowLimit) Verdict(now int64, committed bool, s State, r Request
 	}
 	v.Remaining = max(l.limit-count, 0)
 	if count > 0 {
-		v.ResetAfter = micros(start + l.window - now)
+		v.ResetAfter = micros(edge - now)
 	}
 	return v
 }
 
 func fixedWindowCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
-	n, ok, err := tx.Get(key, fixedWindowTag, 2)
+	n, _, err := tx.Get(key, fixedWindowTag, 2)
 	if err != nil {
 		return State{}, false, err
 	}
 	s := State{n.N[0], n.N[1]}
-	if !ok {
-		s[0] = -args[1].Int()
-	}
-	if now >= s[0]+args[1].Int() {
-		s = State{now - now%args[3].Int(), 0}
+	if now >= s[0] {
+		s = State{now - now%args[3].Int() + args[1].Int(), 0}
 	}
 	return s, s[1] <= args[0].Int(), nil
 }
 
 func fixedWindowCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
 	n := store.Nums{Tag: fixedWindowTag, Len: 2, N: [store.MaxNums]int64{s[0], s[1] + args[2].Int()}}
-	tx.Put(key, n, ttl(s[0]+args[1].Int()-now, slack))
+	tx.Put(key, n, ttl(s[0]-now, slack))
 }

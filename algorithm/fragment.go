@@ -24,7 +24,8 @@ type Fragment struct {
 	// It uses the fragment's key as KEYS[1] and its arguments as ARGV[1] to
 	// ARGV[Args], as literals, and can read two locals: now, in microseconds, and, in the
 	// commit, slack, the milliseconds by which to lengthen every TTL. Its own
-	// names are all local. Composing renumbers and renames them.
+	// names are all local, and end in no digit. Composing renumbers and renames
+	// them. It uses no long strings or comments, [[ ]].
 	//
 	// The check reads, and sets the local ok and the locals of State, all integers;
 	// it writes nothing. A key that holds someone else's value ends it with
@@ -46,13 +47,13 @@ type Fragment struct {
 	Commit func(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration)
 }
 
-// token finds what composing changes, and the strings and comments in which it
-// changes nothing else.
-var token = regexp.MustCompile(`--[^\n]*|'[^'\n]*'|"[^"\n]*"|\b(?:KEYS|ARGV)\[\d+\]|[.:]?\b[A-Za-z_]\w*`)
+// token finds what composing changes, and what could be taken for it: strings,
+// comments, and the names of fields behind a dot that is no concatenation.
+var token = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|\b(?:KEYS|ARGV)\[\d+\]|\.\.|[.:]?\b[A-Za-z_]\w*`)
 
 var (
-	section = regexp.MustCompile(`(?m)^-- (check|commit)$`)
-	locals  = regexp.MustCompile(`\blocal ([A-Za-z_]\w*(?:, *[A-Za-z_]\w*)*)`)
+	section = regexp.MustCompile(`(?m)^-- (?:check|commit)$`)
+	locals  = regexp.MustCompile(`\blocal\s+(?:function\s+)?([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)`)
 	foreign = regexp.MustCompile(`WEIRFOREIGN \d+`)
 )
 
@@ -61,34 +62,39 @@ var (
 func (f *Fragment) source(n, args int) (check, commit string, err error) {
 	at := section.FindAllStringIndex(f.Lua, -1)
 	if len(at) != 2 || f.Lua[at[0][0]:at[0][1]] != "-- check" || f.Lua[at[1][0]:at[1][1]] != "-- commit" {
-		return "", "", fmt.Errorf("fragment %s: Lua must have one line \"-- check\" and, after it, one line \"-- commit\"", f.Name)
+		return "", "", f.errorf("Lua must have one line \"-- check\" and, after it, one line \"-- commit\"")
 	}
+	check, commit = strings.TrimSpace(f.Lua[at[0][1]:at[1][0]]), strings.TrimSpace(f.Lua[at[1][1]:])
 	own := map[string]bool{}
-	for _, m := range locals.FindAllStringSubmatch(f.Lua[at[0][1]:], -1) {
-		for _, name := range strings.Split(m[1], ",") {
-			own[strings.TrimSpace(name)] = true
-		}
-	}
+	declared(own, check)
 	for _, name := range append([]string{"ok"}, f.State...) {
 		if !own[name] {
-			return "", "", fmt.Errorf("fragment %s: the check must set a local %s", f.Name, name)
+			return "", "", f.errorf("the check must set a local %s", name)
 		}
 	}
-	if own["now"] || own["slack"] {
-		return "", "", fmt.Errorf("fragment %s: now and slack are given: name its own locals otherwise", f.Name)
+	declared(own, commit)
+	for name := range own {
+		switch last := name[len(name)-1]; {
+		case name == "now" || name == "slack":
+			return "", "", f.errorf("now and slack are given: name its own locals otherwise")
+		case '0' <= last && last <= '9':
+			return "", "", f.errorf("the local %s ends in a digit, which the number of the rule follows", name)
+		}
 	}
 
 	change := func(t string) string {
 		switch {
+		case t == "KEYS" || t == "ARGV":
+			err = f.errorf("%s can be used only as %s[1], with a literal number", t, t)
 		case strings.HasPrefix(t, "KEYS["):
 			if t != "KEYS[1]" {
-				err = fmt.Errorf("fragment %s: it has one key, and uses %s", f.Name, t)
+				err = f.errorf("it has one key, and uses %s", t)
 			}
 			return "KEYS[" + strconv.Itoa(n) + "]"
 		case strings.HasPrefix(t, "ARGV["):
-			i, _ := strconv.Atoi(t[len("ARGV[") : len(t)-1])
-			if i < 1 || i > f.Args {
-				err = fmt.Errorf("fragment %s: it has %d arguments, and uses %s", f.Name, f.Args, t)
+			i, bad := strconv.Atoi(t[len("ARGV[") : len(t)-1])
+			if bad != nil || i < 1 || i > f.Args {
+				err = f.errorf("it has %d arguments, and uses %s", f.Args, t)
 			}
 			return "ARGV[" + strconv.Itoa(args+i) + "]"
 		case t[0] == '\'' || t[0] == '"':
@@ -98,7 +104,26 @@ func (f *Fragment) source(n, args int) (check, commit string, err error) {
 		}
 		return t
 	}
-	check = token.ReplaceAllStringFunc(f.Lua[at[0][1]:at[1][0]], change)
-	commit = token.ReplaceAllStringFunc(f.Lua[at[1][1]:], change)
-	return strings.TrimSpace(check) + "\n", strings.TrimSpace(commit) + "\n", err
+	check = token.ReplaceAllStringFunc(check, change)
+	commit = token.ReplaceAllStringFunc(commit, change)
+	return check + "\n", commit + "\n", err
+}
+
+// declared adds to own the names that lua declares local.
+func declared(own map[string]bool, lua string) {
+	code := token.ReplaceAllStringFunc(lua, func(t string) string {
+		if strings.HasPrefix(t, "--") || t[0] == '\'' || t[0] == '"' {
+			return ""
+		}
+		return t
+	})
+	for _, m := range locals.FindAllStringSubmatch(code, -1) {
+		for name := range strings.SplitSeq(m[1], ",") {
+			own[strings.TrimSpace(name)] = true
+		}
+	}
+}
+
+func (f *Fragment) errorf(format string, args ...any) error {
+	return fmt.Errorf("fragment %s: "+format, append([]any{f.Name}, args...)...)
 }

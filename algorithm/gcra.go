@@ -102,7 +102,6 @@ func (l *gcraLimit) room(cost int64) (whole, rem int64) {
 
 func (l *gcraLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
 	at, part := gcraLater(s, now)
-	part = min(part, l.den-1) // a key edited by hand must not break the division below
 	v := Verdict{Limit: l.burst}
 	room, roomRem := l.room(r.Cost)
 	wait := at - now - room
@@ -129,11 +128,11 @@ func (l *gcraLimit) Verdict(now int64, committed bool, s State, r Request) Verdi
 	return v
 }
 
-// tokens is how many whole tokens whole+rem/den microseconds are worth; rem
-// is between -den and den.
+// tokens is how many whole tokens whole+rem/den microseconds are worth.
 func (l *gcraLimit) tokens(whole, rem int64) int64 {
 	if rem < 0 {
-		whole, rem = whole-1, rem+l.den
+		borrow := (l.den - 1 - rem) / l.den // 1, unless somebody edited the key
+		whole, rem = whole-borrow, rem+borrow*l.den
 	}
 	if whole < 0 {
 		return 0

@@ -10,7 +10,7 @@ import (
 var fixedWindowRules = []rule{
 	{"Anchored", "a FixedWindow starts with its first request", fixedWindowAnchored},
 	{"Aligned", "an aligned FixedWindow starts at a multiple of its length", fixedWindowAligned},
-	{"Carry", "when Limit or Window changes under a live key, FixedWindow carries start and count over", fixedWindowCarry},
+	{"Carry", "when Limit or Window changes under a live key, the window under way keeps its count and its end", fixedWindowCarry},
 	{"History", "FixedWindow answers as a plain count does, and leaves what the reference store holds", history(anyFixedWindow)},
 	{"Exact", "FixedWindow denies 1µs before RetryAfter is over and admits when it is", exact(anyFixedWindow)},
 	{"HotKey", "of many concurrent callers FixedWindow admits exactly the limit", hotKey(algorithm.FixedWindow{Limit: 50, Window: time.Hour}, 50)},
@@ -61,7 +61,7 @@ func fixedWindowCarry(t *T) {
 	t.allow(minute, 3, "k")
 	c.advance(time.Second)
 	got := t.peek(small, 1, "k")
-	want := weir.Result{Limit: 2, Rule: "one", RetryAfter: 119 * time.Second, ResetAfter: 119 * time.Second}
+	want := weir.Result{Limit: 2, Rule: "one", RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}
 	if got != want {
 		t.errorf("3 taken of 5 per minute, then 2 per 2 minutes:\ngot  %+v\nwant %+v", got, want)
 	}

@@ -88,6 +88,11 @@ func gcraFast(t *T) {
 		{3 * us, 8, true, 0, 3 * us, 0},
 		{10 * us, 10, true, 0, 3 * us, 0},
 		{13 * us, 11, false, 10, 0, weir.Never},
+		{20 * us, 1, true, 9, 1 * us, 0}, // a quarter
+		{20 * us, 1, true, 8, 1 * us, 0},
+		{20 * us, 1, true, 7, 1 * us, 0},
+		{20 * us, 1, true, 6, 1 * us, 0},
+		{20 * us, 1, true, 5, 2 * us, 0},
 	})
 }
 
@@ -95,17 +100,17 @@ func gcraCarry(t *T) {
 	us := time.Microsecond
 	c := newClock()
 	thirds := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3}))
-	whole := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 2}))
-	if got, want := t.allow(thirds, 1, "k").ResetAfter, 333_334*us; got != want {
+	sevenths := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 7}))
+	if got, want := t.allow(thirds, 1, "k").ResetAfter, 333_334*us; got != want { // and a third
 		t.errorf("at 3 per second, one token: ResetAfter is %v, want %v", got, want)
 	}
-	if got, want := t.peek(whole, 1, "k").ResetAfter, 333_334*us; got != want {
-		t.errorf("carried over to 2 per second: ResetAfter is %v, want %v", got, want)
+	if got, want := t.peek(sevenths, 1, "k").ResetAfter, 333_334*us; got != want { // and nothing
+		t.errorf("carried over to 7 per second: ResetAfter is %v, want %v", got, want)
 	}
-	if got, want := t.allow(whole, 1, "k").ResetAfter, 833_334*us; got != want {
+	if got, want := t.allow(sevenths, 1, "k").ResetAfter, 476_192*us; got != want { // 142,857 and a seventh more
 		t.errorf("and one token taken: ResetAfter is %v, want %v", got, want)
 	}
-	if got, want := t.peek(thirds, 1, "k").ResetAfter, 833_334*us; got != want {
+	if got, want := t.peek(thirds, 1, "k").ResetAfter, 476_192*us; got != want {
 		t.errorf("carried back to 3 per second: ResetAfter is %v, want %v", got, want)
 	}
 }

@@ -195,7 +195,7 @@ func limiterForeignType(t *T) {
 	if !t.runsLua() {
 		t.skipf("store runs no Lua: every key holds Nums")
 	}
-	t.foreign(func(key string) { t.eval(list, []string{key}) })
+	t.foreign(func(key string) { t.eval(listScript, []string{key}) })
 }
 
 // foreign makes one key of a decision someone else's, and tries every verb.

@@ -103,8 +103,8 @@ return redis.error_reply('ERR broken on purpose')
 // luaOnly has no Go form.
 var luaOnly = store.NewScript("lua-only", "return {1}\n", nil)
 
-// list makes its key a list; only a store that runs Lua can.
-var list = store.NewScript("list", `
+// listScript makes its key a list; only a store that runs Lua can.
+var listScript = store.NewScript("list", `
 redis.call('RPUSH', KEYS[1], 'x')
 redis.call('PEXPIRE', KEYS[1], 600000)
 return {1}

@@ -240,7 +240,7 @@ func storeMGetType(t *T) {
 		t.skipf("store runs no Lua: every key holds Nums")
 	}
 	keys := t.keys("a", 2)
-	t.eval(list, keys[:1])
+	t.eval(listScript, keys[:1])
 	t.put(keys[1], 3)
 	if got := t.mget(keys...); got[0].Kind() != store.Nil || got[1].Str() != "p1 3" {
 		t.errorf("got %v, want [nil, p1 3]", got)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -127,7 +128,8 @@ func (t *T) limiterOn(st store.Store, c *clock, rules ...weir.Rule) *weir.Limite
 	if c != nil {
 		opts.Clock = c.now
 	}
-	if t.backend.wrap != nil {
+	if t.backend.wrap != nil && st == t.store {
+		rules = slices.Clone(rules)
 		for i := range rules {
 			rules[i].Algorithm = t.backend.wrap(rules[i].Algorithm)
 		}

@@ -139,24 +139,24 @@ func (s *Store) run(form store.GoForm, readOnly bool, keys []string, args []stor
 	return reply, t.commit()
 }
 
-// MGet implements [store.Store].
+// MGet implements [store.Store]. It reads all keys at one instant.
 func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 	if err := s.ready(ctx); err != nil {
 		return values, err
 	}
+	var t tx // not one to use again, which would keep room for this many keys
+	t.lock(s, keys)
+	defer t.unlock()
 	now, err := s.micros()
 	if err != nil {
 		return values, fmt.Errorf("memory: mget: %w", err)
 	}
-	for _, key := range keys {
-		hash := s.hash(key)
-		sh := &s.shards[s.shard(hash)]
+	t.load(now)
+	for i := range t.keys {
 		var v store.Value
-		sh.mu.Lock()
-		if i, ok := sh.find(hash, key); ok && sh.slots[i].expires > now {
-			v = store.BulkValue(sh.slots[i].nums.String())
+		if t.keys[i].live {
+			v = store.BulkValue(t.keys[i].nums.String())
 		}
-		sh.mu.Unlock()
 		values = append(values, v)
 	}
 	return values, nil

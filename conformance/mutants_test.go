@@ -1,0 +1,520 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// A mutant differs from a correct store, or algorithm, in one behaviour. It
+// must break its rule, may break those that look at the same thing, and must keep
+// all others.
+type mutant struct {
+	name  string
+	rule  string
+	also  []string // rules or, ending in a slash, subjects
+	wrong mutation
+}
+
+// onlyFor limits a change of the view to scripts whose name begins with name.
+func onlyFor(name string, change func(f *fake, tx store.Tx) store.Tx) mutation {
+	return mutation{tx: func(f *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if !strings.HasPrefix(s.Name(), name) {
+			return tx
+		}
+		return change(f, tx)
+	}}
+}
+
+// torn runs a script that begins with name on what it read some time ago.
+func torn(name string) mutation {
+	return mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if s.Name() != name {
+			return f.right(ctx, s, keys, args, reply)
+		}
+		var puts []func(tx store.Tx)
+		read := store.NewScript("read", "", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+			return s.GoForm()(writeLater{tx, &puts}, args, reply)
+		})
+		reply, err := f.Store.Eval(ctx, read, keys, args, reply)
+		if err != nil {
+			return reply, err
+		}
+		time.Sleep(50 * time.Microsecond)
+		write := store.NewScript("write", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+			for _, put := range puts {
+				put(tx)
+			}
+			return reply, nil
+		})
+		_, err = f.Store.Eval(ctx, write, keys, nil, nil)
+		return reply, err
+	}}
+}
+
+type writeLater struct {
+	store.Tx
+	puts *[]func(store.Tx)
+}
+
+func (w writeLater) Put(i int, n store.Nums, ttl time.Duration) {
+	*w.puts = append(*w.puts, func(tx store.Tx) { tx.Put(i, n, ttl) })
+}
+
+// hasty gives scripts whose name begins with name a clock that runs at twice the speed.
+func hasty(name string) mutation {
+	return onlyFor(name, func(f *fake, tx store.Tx) store.Tx {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if f.memo == nil {
+			f.memo = tx.Now()
+		}
+		start := f.memo.(int64)
+		return txFunc{Tx: tx, now: func() int64 { return start + 2*(tx.Now()-start) }}
+	})
+}
+
+// changed runs Eval as it should be and then changes a reply in which the head,
+// ok and now, is followed by states.
+func changed(change func(s *store.Script, keys []string, reply []store.Value)) mutation {
+	return mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		start := len(reply)
+		reply, err := f.right(ctx, s, keys, args, reply)
+		if err == nil {
+			change(s, keys, reply[start:])
+		}
+		return reply, err
+	}}
+}
+
+// composed reports whether s decides over several rules.
+func composed(s *store.Script) bool { return strings.Contains(s.Name(), "+") }
+
+func asks(s *store.Script) bool { return strings.HasSuffix(s.Name(), ".peek") }
+
+// spend takes from key 0 without being asked to.
+func spend(tx store.Tx) {
+	if n, ok, err := tx.Get(0, store.Tag{'f', '1'}, 2); ok && err == nil {
+		n.N[1]++
+		tx.Put(0, n, time.Hour)
+	}
+	if n, ok, err := tx.Get(0, store.Tag{'g', '1'}, 3); ok && err == nil {
+		n.N[0] += 1_000_000
+		tx.Put(0, n, time.Hour)
+	}
+}
+
+// roundArgs loses the last digits of large numbers, as tostring does on Redis.
+func roundArgs(args []store.Arg) {
+	for i, a := range args {
+		if a.Int() > 1e14 {
+			args[i] = store.IntArg(a.Int() / 1000 * 1000)
+		}
+	}
+}
+
+// mayBeNever gives a request that never fits a time to come back at.
+func mayBeNever(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+	if v.RetryAfter == algorithm.Never {
+		v.RetryAfter = time.Hour
+	}
+	return v
+}
+
+// sevens miscounts requests of one cost.
+func sevens(v algorithm.Verdict, _ bool, _ algorithm.State, r algorithm.Request) algorithm.Verdict {
+	if r.Cost == 7 {
+		v.Remaining++
+	}
+	return v
+}
+
+// unknownAhead takes for missing what lies more than most ahead of now.
+func unknownAhead(most func(args []store.Arg) int64) badAlgorithm {
+	return badAlgorithm{check: func(tx store.Tx, now int64, args []store.Arg) store.Tx {
+		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if n.N[0]-now > most(args) {
+				return store.Nums{}, false, err
+			}
+			return n, ok, err
+		}}
+	}}
+}
+
+var mutants = []mutant{
+	{"nil becomes empty", "Store/Reply", nil, changed(func(_ *store.Script, _ []string, reply []store.Value) {
+		for i, v := range reply {
+			if v.Kind() == store.Nil {
+				reply[i] = store.BulkValue("")
+			}
+		}
+	})},
+	{"reply is not appended to", "Store/Reply", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if s != kinds {
+			return f.right(ctx, s, keys, args, reply)
+		}
+		return f.right(ctx, s, keys, args, nil)
+	}}},
+	{"arguments end at a NUL", "Store/Args", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		args = slices.Clone(args)
+		for i, a := range args {
+			if before, _, cut := strings.Cut(a.String(), "\x00"); cut {
+				args[i] = store.StringArg(before)
+			}
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+	{"keys end at a NUL", "Store/Keys", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		keys = slices.Clone(keys)
+		for i, key := range keys {
+			keys[i], _, _ = strings.Cut(key, "\x00")
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+	{"steps interleave", "Store/Atomic", nil, torn("counter")},
+	{"steps run twice at times", "Store/Atomic", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if got, err := f.right(ctx, s, keys, args, reply); s != counter || err != nil || got[len(got)-2].Int()%100 != 50 {
+			return got, err
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+	{"replies are swapped", "Store/OwnReply", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		got, err := f.right(ctx, s, keys, args, reply)
+		if s != echo || len(args) != 1 || err != nil {
+			return got, err
+		}
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		if last, ok := f.memo.(store.Value); ok {
+			f.memo, got[len(got)-1] = got[len(got)-1], last
+			return got, nil
+		}
+		f.memo = got[len(got)-1]
+		return got, nil
+	}}},
+	{"a failed script is an outage", "Store/ScriptError", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		got, err := f.right(ctx, s, keys, args, reply)
+		if errors.Is(err, store.ErrScript) {
+			err = fmt.Errorf("%w: %v", store.ErrUnavailable, err)
+		}
+		return got, err
+	}}},
+	{"a failed script spoils the reply", "Store/ScriptError", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		got, err := f.right(ctx, s, keys, args, reply)
+		if errors.Is(err, store.ErrScript) {
+			got = nil
+		}
+		return got, err
+	}}},
+	{"Lua is run wrongly", "Store/GoForm", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if s == luaOnly {
+			return append(reply, store.IntegerValue(2)), nil
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+	{"slots are not looked at", "Store/CrossSlot", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		got, err := f.right(ctx, s, keys, args, reply)
+		if s == putTwo && errors.Is(err, store.ErrCrossSlot) {
+			for i := range keys {
+				if got, err = f.right(ctx, putOne, keys[i:i+1], []store.Arg{args[0], args[i+1]}, reply); err != nil {
+					return got, err
+				}
+			}
+		}
+		return got, err
+	}}},
+	{"values come in the order of slots", "Store/MGet", nil, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+		if len(keys) > 250 {
+			keys = slices.Clone(keys)
+			slices.SortStableFunc(keys, func(a, b string) int { return store.Slot(a) - store.Slot(b) })
+		}
+		return f.Store.MGet(ctx, keys, values)
+	}}},
+	{"lists pass for strings", "Store/MGetType", []string{"Limiter/ForeignType"}, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+		start := len(values)
+		values, err := f.Store.MGet(ctx, keys, values)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for i, key := range keys {
+			if err == nil && f.lists[key] {
+				values[start+i] = store.BulkValue("x")
+			}
+		}
+		return values, err
+	}}},
+	{"keys expire early", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl / 4 }}
+	})},
+	{"keys never expire", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl + time.Hour }}
+	})},
+	{"deleting does nothing", "Store/Delete", nil, onlyFor("del", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, del: func(int) {}}
+	})},
+	{"contexts are ignored", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		return f.right(context.WithoutCancel(ctx), s, keys, args, reply)
+	}}},
+	{"a cancellation is an outage", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if ctx.Err() != nil {
+			return reply, store.ErrUnavailable
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+	{"Time is another clock", "Store/Time", []string{"Store/Expiry"}, mutation{time: func(f *fake, ctx context.Context) (time.Time, error) {
+		now, err := f.Store.Time(ctx)
+		return now.Add(-time.Second), err
+	}}},
+	{"keys are kept", "Store/Borrowed", nil, mutation{
+		eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+			if s == putOne {
+				kept, _ := f.memo.([]string)
+				f.memo = append(kept, keys[0]) // where a copy is due
+			}
+			return f.right(ctx, s, keys, args, reply)
+		},
+		mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+			if kept, _ := f.memo.([]string); len(keys) == 1 && strings.Contains(keys[0], ":{a}:10") && !slices.Contains(kept, keys[0]) {
+				return append(values, store.Value{}), nil
+			}
+			return f.Store.MGet(ctx, keys, values)
+		},
+	}},
+	{"a lost script runs twice", "Store/ScriptLoss", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if f.scriptsLost() {
+			if _, err := f.right(ctx, s, keys, args, nil); err != nil {
+				return reply, err
+			}
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+
+	{"a failed call ends the batch", "Batch/Independent", nil, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+		var err error
+		for i := range calls {
+			c := &calls[i]
+			if err == nil {
+				c.Reply, err = f.right(ctx, c.Script, c.Keys, c.Args, c.Reply)
+			}
+			c.Err = err
+		}
+	}}},
+	{"a batch has no second try", "Batch/ScriptLoss", nil, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+		lost := f.scriptsLost()
+		for i := range calls {
+			c := &calls[i]
+			if c.Err = fmt.Errorf("%w: NOSCRIPT", store.ErrScript); !lost {
+				c.Reply, c.Err = f.right(ctx, c.Script, c.Keys, c.Args, c.Reply)
+			}
+		}
+	}}},
+	{"a batch ignores its context", "Batch/Cancelled", nil, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+		for i := range calls {
+			c := &calls[i]
+			c.Reply, c.Err = f.right(context.WithoutCancel(ctx), c.Script, c.Keys, c.Args, c.Reply)
+		}
+	}}},
+
+	{"remaining exceeds the limit", "GCRA/Vectors", []string{"GCRA/", "Limiter/Mix"}, badGCRA(badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+		if v.RetryAfter == algorithm.Never {
+			v.Remaining++
+		}
+		return v
+	}})},
+	{"fractions are dropped", "GCRA/Thirds", []string{"GCRA/", "Limiter/"}, badGCRA(badAlgorithm{args: func(args []store.Arg) { args[3] = store.IntArg(0) }})},
+	{"an interval is at least 1µs", "GCRA/Fast", []string{"GCRA/", "Limiter/Mix"}, badGCRA(badAlgorithm{args: func(args []store.Arg) { args[2] = store.IntArg(max(1, args[2].Int())) }})},
+	{"parts are taken for others", "GCRA/Carry", nil, badGCRA(badAlgorithm{check: func(tx store.Tx, _ int64, args []store.Arg) store.Tx {
+		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			n.N[2] = args[4].Int()
+			return n, ok, err
+		}}
+	}})},
+	{"a cost is miscounted", "GCRA/History", []string{"Limiter/Mix"}, badGCRA(badAlgorithm{verdict: sevens})},
+	{"a layout of its own", "GCRA/History", []string{"GCRA/Carry", "GCRA/Huge", "Limiter/Mix"}, onlyFor("gcra", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
+			if n.N[2] == 7 {
+				n.N[1], n.N[2] = 0, 1
+			}
+			return n, ttl
+		}}
+	})},
+	{"the wait is rounded up", "GCRA/Exact", []string{"GCRA/", "Limiter/"}, badGCRA(badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+		if v.RetryAfter != algorithm.Never {
+			v.RetryAfter = (v.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond)
+		}
+		return v
+	}})},
+	{"reads and writes apart", "GCRA/HotKey", []string{"Hygiene/TTL"}, torn("gcra")},
+	{"the clock is fast", "GCRA/Refill", []string{"Hygiene/"}, hasty("gcra")},
+	{"far times are disbelieved", "GCRA/Backwards", []string{"GCRA/History", "GCRA/Never", "Limiter/Mix", "Hygiene/"}, badGCRA(unknownAhead(func(args []store.Arg) int64 {
+		return args[0].Int() + args[2].Int() + 1
+	}))},
+	{"never is an hour", "GCRA/Never", []string{"GCRA/", "Limiter/Mix"}, badGCRA(badAlgorithm{verdict: mayBeNever})},
+	{"large numbers lose digits", "GCRA/Huge", nil, badGCRA(badAlgorithm{args: roundArgs})},
+
+	{"always aligned", "FixedWindow/Anchored", []string{"FixedWindow/", "Limiter/"}, badWindow(badAlgorithm{args: func(args []store.Arg) { args[3] = args[1] }})},
+	{"never aligned", "FixedWindow/Aligned", []string{"FixedWindow/", "Limiter/Mix"}, badWindow(badAlgorithm{args: func(args []store.Arg) { args[3] = store.IntArg(1) }})},
+	{"remaining is negative", "FixedWindow/Carry", nil, badWindow(badAlgorithm{verdict: func(v algorithm.Verdict, committed bool, s algorithm.State, _ algorithm.Request) algorithm.Verdict {
+		if !committed {
+			v.Remaining = v.Limit - s[1]
+		}
+		return v
+	}})},
+	{"a cost is miscounted", "FixedWindow/History", []string{"Limiter/Mix"}, badWindow(badAlgorithm{verdict: sevens})},
+	{"the wait is the window", "FixedWindow/Exact", []string{"FixedWindow/", "Limiter/Mix"}, mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
+		w, ok := a.(algorithm.FixedWindow)
+		if !ok {
+			return a
+		}
+		return &badAlgorithm{Algorithm: a, verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+			if !v.Allowed && v.RetryAfter != algorithm.Never {
+				v.RetryAfter = w.Window
+			}
+			return v
+		}}
+	}}},
+	{"reads and writes apart", "FixedWindow/HotKey", []string{"Hygiene/TTL"}, torn("fixedwindow")},
+	{"the clock is fast", "FixedWindow/Refill", []string{"Hygiene/"}, hasty("fixedwindow")},
+	{"a start ahead of now is forgotten", "FixedWindow/Backwards", []string{"FixedWindow/History", "Limiter/Mix"}, badWindow(unknownAhead(func(args []store.Arg) int64 { return args[1].Int() }))},
+	{"never is an hour", "FixedWindow/Never", []string{"FixedWindow/", "Limiter/Mix"}, badWindow(badAlgorithm{verdict: mayBeNever})},
+	{"large numbers lose digits", "FixedWindow/Huge", nil, badWindow(badAlgorithm{args: roundArgs})},
+
+	{"the time of a mix is off", "Limiter/Mix", []string{"Limiter/PeekMany"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
+		if composed(s) {
+			reply[1] = store.IntegerValue(reply[1].Int() + 1)
+		}
+	})},
+	{"a denial charges", "Limiter/AllOrNone", []string{"Limiter/Mix"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
+		if composed(s) && !asks(s) && reply[0].Int() == 0 {
+			spend(tx)
+		}
+	}}},
+	{"a cost is not charged in full", "Limiter/Cost", nil, badWindow(badAlgorithm{args: func(args []store.Arg) {
+		if args[2].Int() == 10 {
+			args[2] = store.IntArg(9)
+		}
+	}})},
+	{"asking charges", "Limiter/Ask", []string{"Limiter/"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, _ []store.Value) {
+		if composed(s) && asks(s) {
+			spend(tx)
+		}
+	}}},
+	{"many values are off by one", "Limiter/PeekMany", nil, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+		values, err := f.Store.MGet(ctx, keys, values)
+		if err == nil && len(keys) > 100 && len(keys) < 250 {
+			values = append(values[1:], values[0])
+		}
+		return values, err
+	}}},
+	{"a reset does nothing", "Limiter/Reset", []string{"Hygiene/Prefix"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if strings.HasSuffix(s.Name(), ".reset") {
+			return txFunc{Tx: tx, del: func(int) {}}
+		}
+		return tx
+	}}},
+	{"a foreign key passes for missing", "Limiter/Foreign", nil, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, _ error) (store.Nums, bool, error) { return n, ok, nil }}
+	}}},
+	{"a list passes for missing", "Limiter/ForeignType", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		got, err := f.right(ctx, s, keys, args, reply)
+		if errors.Is(err, store.ErrForeign) && len(f.lists) > 0 {
+			return f.Store.Eval(ctx, s, keys, args, reply)
+		}
+		return got, err
+	}}},
+	{"seconds are rounded down", "Limiter/Throttle", nil, changed(func(_ *store.Script, keys []string, reply []store.Value) {
+		if strings.HasSuffix(keys[0], ":throttle") {
+			now := reply[1].Int()
+			reply[1] = store.IntegerValue(now + (now/1_000_000+1)*1_000_000%now)
+		}
+	})},
+
+	{"a decision writes one key more", "Hygiene/Prefix", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		start := len(reply)
+		got, err := f.right(ctx, s, keys, args, reply)
+		if err == nil && composed(s) && !asks(s) && got[start].Int() == 1 {
+			_, err = f.Store.Eval(ctx, putOne, []string{keys[0] + ":more"}, []store.Arg{store.IntArg(1000), store.IntArg(1)}, nil)
+		}
+		return got, err
+	}}},
+	{"a denial writes", "Hygiene/Nothing", []string{"Limiter/Mix"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
+		if composed(s) && reply[0].Int() == 0 {
+			if _, ok, err := tx.Get(0, store.Tag{'g', '1'}, 3); !ok && err == nil {
+				tx.Put(0, store.Nums{Tag: store.Tag{'g', '1'}, Len: 3, N: [store.MaxNums]int64{1, 0, 1}}, time.Hour)
+			}
+		}
+	}}},
+	{"a TTL is in whole seconds", "Hygiene/TTL", []string{"Hygiene/ClockTTL"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if s == putOne {
+			return tx
+		}
+		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
+			return n, max(ttl.Truncate(time.Second), min(ttl, time.Second))
+		}}
+	}}},
+	{"a caller's clock lengthens nothing", "Hygiene/ClockTTL", []string{"GCRA/", "FixedWindow/", "Limiter/"}, mutation{tx: func(_ *fake, _ *store.Script, args []store.Arg, tx store.Tx) store.Tx {
+		if len(args) == 0 || args[0].Int() < 1<<40 {
+			return tx
+		}
+		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl - time.Hour }}
+	}}},
+}
+
+// TestFake shows that what mutants are made of keeps and skips no rule.
+func TestFake(t *testing.T) {
+	t.Parallel()
+	b := mutation{}.backend()
+	b.Record = func(o Outcome) {
+		if !o.Passed {
+			t.Errorf("%s: not passed: %s", o.Rule, o.Skipped)
+		}
+	}
+	Run(t, b)
+}
+
+// TestMutants shows that every rule can fail.
+func TestMutants(t *testing.T) {
+	t.Parallel()
+	covered := map[string]bool{}
+	for _, m := range mutants {
+		covered[m.rule] = true
+		t.Run(strings.ReplaceAll(m.rule, "/", ".")+" "+m.name, func(t *testing.T) {
+			t.Parallel()
+			m.test(t)
+		})
+	}
+	for _, name := range Rules() {
+		if !covered[name] {
+			t.Errorf("no mutant breaks %s", name)
+		}
+	}
+}
+
+func (m mutant) test(t *testing.T) {
+	related := func(name string) bool {
+		return slices.ContainsFunc(m.also, func(a string) bool {
+			return a == name || strings.HasSuffix(a, "/") && strings.HasPrefix(name, a)
+		})
+	}
+	for _, s := range subjects {
+		for _, r := range s.rules {
+			name := s.name + "/" + r.name
+			if name != m.rule && related(name) {
+				continue // either way is right
+			}
+			c := check(t, m.wrong.backend(), r)
+			switch failed := len(c.failures) > 0; {
+			case name == m.rule && !failed:
+				t.Errorf("%s passed (skipped %q)", name, c.skipped)
+			case name != m.rule && failed:
+				t.Errorf("%s failed, which has nothing to do with it:\n%s", name, strings.Join(c.failures, "\n"))
+			}
+		}
+	}
+}
