@@ -1,0 +1,21 @@
+-- What a script may use: Lua 5.1 as every Redis and Valkey gives it to a script,
+-- without what a script has no business with, such as print and loadstring.
+stds.script = {
+	read_globals = {
+		"KEYS", "ARGV",
+		"assert", "error", "ipairs", "next", "pairs", "pcall", "select", "tonumber", "tostring", "type", "unpack",
+		redis = { fields = { "call", "pcall", "error_reply", "status_reply", "sha1hex" } },
+		math = { fields = { "abs", "ceil", "floor", "fmod", "huge", "max", "min", "modf" } },
+		string = {
+			fields = {
+				"byte", "char", "find", "format", "gmatch", "gsub", "len", "lower", "match", "rep", "reverse", "sub",
+				"upper",
+			},
+		},
+		table = { fields = { "concat", "insert", "remove", "sort" } },
+	},
+}
+std = "script"
+
+-- The lines that list every key or local of a decision grow with its rules.
+max_line_length = false

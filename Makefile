@@ -1,0 +1,42 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.NOTPARALLEL:
+
+# How many times make bench runs each benchmark.
+BENCH_COUNT ?= 10
+
+.PHONY: demo test test-root test-bench test-integration bench lint images
+
+demo: ## The main job, in memory.
+	go run ./examples/quickstart
+
+test: test-root test-bench test-integration
+
+test-root:
+	go test -race -count=1 ./...
+
+test-bench:
+	cd bench && go vet ./... && go test -count=1 ./...
+
+# The servers of the matrix are one machine's load, hence -p 1.
+test-integration:
+	@if docker version >/dev/null 2>&1; then \
+		conformance/integration/images.sh; \
+	elif [[ "$${WEIR_REQUIRE_DOCKER:-}" == 1 ]]; then \
+		echo 'make test: no Docker engine answers, and WEIR_REQUIRE_DOCKER is 1' >&2; exit 1; \
+	else \
+		echo 'make test: no Docker engine answers: the tests on servers in containers are skipped'; \
+	fi
+	cd conformance/integration && go vet ./... && go test -race -count=1 -p 1 -timeout 20m ./...
+
+# A round runs every benchmark once: rounds, unlike -count, run what is compared
+# side by side, so that a machine that slows down slows all of it.
+bench:
+	cd bench && go test -c -o bench.test && \
+	for ((i = 0; i < $(BENCH_COUNT); i++)); do ./bench.test -test.run '^$$' -test.bench . -test.timeout 0; done | tee latest.txt
+
+lint:
+	.ci/lint
+
+images: ## The images of the servers that test-integration starts.
+	conformance/integration/images.sh

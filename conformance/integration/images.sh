@@ -1,0 +1,212 @@
+#!/usr/bin/env bash
+#
+# Makes the images of the servers that the integration tests start. An image
+# that the Docker engine has is left alone; one that it lacks is pulled, and,
+# where no registry answers, made from Debian's packages with debootstrap. That
+# takes root and a machine with apt. Nothing is done twice: run it at any time.
+#
+# An image is replaced by naming another one in the environment, as in
+# WEIR_IMAGE_REDIS_8_0=registry.example/redis:8.0. WEIR_DEBIAN_MIRROR replaces
+# the mirror, which is otherwise the one in this machine's apt sources.
+#
+# It needs bash 4.4 and GNU coreutils.
+
+# shellcheck disable=SC2317 # Functions are reached through trap and start.
+
+set -euo pipefail
+set -m # Each background job is a process group, which cleanup ends as a whole.
+
+readonly pull_seconds=120 debootstrap_seconds=600
+
+# An entry is: image, Debian suite that has the server, server, its version.
+readonly images=(
+	"${WEIR_IMAGE_REDIS_6_0:-redis:6.0} bullseye redis 6.0"
+	"${WEIR_IMAGE_REDIS_7_0:-redis:7.0} bookworm redis 7.0"
+	"${WEIR_IMAGE_REDIS_8_0:-redis:8.0} trixie redis 8.0"
+	"${WEIR_IMAGE_VALKEY_8_1:-valkey/valkey:8.1} trixie valkey 8.1"
+	"${WEIR_IMAGE_VALKEY_9_1:-valkey/valkey:9.1} forky valkey 9.1"
+)
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/weir-images.XXXXXX")
+readonly work
+jobs=()
+
+# cleanup leaves no process and no tree behind.
+cleanup() {
+	local status=$? job
+	trap - EXIT
+	for job in "${jobs[@]}"; do
+		kill -KILL -- "-$job" 2>/dev/null || true
+	done
+	wait 2>/dev/null
+	rm -rf --one-file-system "$work"
+	exit "$status"
+}
+trap cleanup EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM HUP
+
+say() {
+	printf 'images: %s\n' "$*"
+}
+
+die() {
+	say "$*" >&2
+	exit 1
+}
+
+# version IMAGE SERVER prints the version of the server in the image.
+version() {
+	timeout 60 docker run --rm --network none "$1" "$2-server" --version |
+		sed -n 's/.* v=\([0-9.]*\) .*/\1/p'
+}
+
+# check IMAGE SERVER VERSION prints the server's whole version when it is a
+# release of VERSION, and fails when it is not.
+check() {
+	local got
+	got=$(version "$1" "$2") || return
+	case $got in
+	"$3".*) echo "$got" ;;
+	*)
+		echo "$2-server is ${got:-of an unknown version}, not $3" >&2
+		return 1
+		;;
+	esac
+}
+
+# pull IMAGE SERVER VERSION
+pull() {
+	local got
+	timeout "$pull_seconds" docker pull --quiet "$1" >/dev/null || return
+	got=$(check "$@") || return
+	say "$1: pulled ($2 $got)"
+}
+
+# debian_mirror prints the address of the first Debian archive that apt uses.
+# Asking apt saves parsing its two formats of sources; it knows the label of an
+# archive only after an update.
+debian_mirror() {
+	# shellcheck disable=SC2016 # The format is apt's to expand.
+	apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' 'Label: Debian' |
+		awk '/^(https?|file):/ && !n++'
+}
+
+# find_keyring prints the path of Debian's keys, which end in .pgp since Debian 13.
+find_keyring() {
+	find /usr/share/keyrings -name 'debian-archive-keyring.[gp][gp][gp]' | head -n 1
+}
+
+# prepare sees to debootstrap, the keyring and the mirror.
+prepare() {
+	local apt=(apt-get -qq -o DPkg::Lock::Timeout=120)
+
+	[[ $(id -u) == 0 ]] || die "no registry gave them, and making them from Debian's packages takes root"
+	command -v apt-get >/dev/null || die "no registry gave them, and this machine has no apt to make them with"
+
+	mirror=${WEIR_DEBIAN_MIRROR:-$(debian_mirror)}
+	if [[ -z $mirror || -z $(find_keyring) ]] || ! command -v debootstrap >/dev/null; then
+		if ! {
+			timeout 300 "${apt[@]}" update &&
+				DEBIAN_FRONTEND=noninteractive timeout 300 "${apt[@]}" install --no-install-recommends \
+					debootstrap debian-archive-keyring
+		} >"$work/apt.log" 2>&1 </dev/null; then
+			die "apt-get gives no debootstrap: $(tail -n 3 "$work/apt.log")"
+		fi
+		mirror=${mirror:-$(debian_mirror)}
+	fi
+	[[ -n $mirror ]] || die "this machine's apt sources name no Debian archive: set WEIR_DEBIAN_MIRROR"
+	keyring=$(find_keyring)
+}
+
+# make_from SUITE makes the missing images whose server is in that suite. They
+# share one tree: what is asked of an image is its server, not to be small.
+make_from() {
+	local suite=$1 tree=$work/$1 entry image from server want package servers id got
+	local script=/usr/share/debootstrap/scripts/$suite
+
+	servers=$(printf '%s\n' "${missing[@]}" | awk -v suite="$suite" '$2 == suite { print $3 "-server" }' | paste -sd,)
+	# A suite younger than debootstrap differs in nothing from sid.
+	[[ -e $script ]] || script=${script%/*}/sid
+	# --foreign stops before the packages are configured: a server needs its
+	# files only, and configuring takes a third of the time.
+	if ! timeout --foreground "$debootstrap_seconds" debootstrap --foreign --variant=minbase \
+		--include="$servers" --keyring="$keyring" "$suite" "$tree" "$mirror" "$script" >"$work/$suite.log" 2>&1; then
+		tail -n 5 "$work/$suite.log" >&2
+		die "debootstrap $suite failed"
+	fi
+	for package in $(<"$tree/debootstrap/base"); do
+		dpkg-deb --fsys-tarfile "$tree/var/cache/apt/archives/$package"_*.deb |
+			tar --extract --keep-directory-symlink --directory="$tree"
+	done
+
+	id=$(
+		tar --create --directory="$tree" \
+			--exclude='./debootstrap' --exclude='./proc/*' --exclude='./sys/*' --exclude='./dev/*' --exclude='./run/*' \
+			--exclude='./var/cache/*' --exclude='./var/lib/apt/*' --exclude='./var/log/*' \
+			--exclude='./usr/share/doc' --exclude='./usr/share/man' --exclude='./usr/share/info' \
+			--exclude='./usr/share/i18n' --exclude='./usr/share/locale' --exclude='./usr/lib/locale' \
+			. |
+			docker import --change "LABEL weir.made-from=debian-$suite" --change 'WORKDIR /data' -
+	)
+	rm -rf --one-file-system "$tree"
+
+	for entry in "${missing[@]}"; do
+		read -r image from server want <<<"$entry"
+		[[ $from == "$suite" ]] || continue
+		if ! got=$(check "$id" "$server" "$want"); then
+			docker rmi "$id" >/dev/null 2>&1 || true
+			die "$image: Debian $suite has no $server $want (any more)"
+		fi
+		docker tag "$id" "$image"
+		say "$image: made from Debian $suite ($server $got)"
+	done
+}
+
+# start COMMAND… runs it in the background.
+start() {
+	"$@" </dev/null &
+	jobs+=($!)
+}
+
+docker version >"$work/docker.log" 2>&1 || die "no Docker engine answers: $(tail -n 1 "$work/docker.log")"
+
+absent=()
+for entry in "${images[@]}"; do
+	read -r image _ <<<"$entry"
+	if docker image inspect "$image" >/dev/null 2>&1; then
+		say "$image: present"
+	else
+		absent+=("$entry")
+	fi
+done
+
+missing=()
+for entry in "${absent[@]}"; do
+	read -r image suite server want <<<"$entry"
+	start pull "$image" "$server" "$want" 2>"$work/pull-${#jobs[@]}.log"
+done
+for i in "${!absent[@]}"; do
+	wait "${jobs[i]}" && continue
+	read -r image _ <<<"${absent[i]}"
+	missing+=("${absent[i]}")
+	say "$image: not pulled: $(tail -n 1 "$work/pull-$i.log")" >&2
+done
+((${#missing[@]})) || exit 0
+
+prepare
+running=0 failed=0
+for suite in $(printf '%s\n' "${missing[@]}" | awk '!seen[$2]++ { print $2 }'); do
+	# Two at a time: a debootstrap waits for the network, then keeps one
+	# processor busy.
+	if ((running == 2)); then
+		wait -n || failed=1
+		running=$((running - 1))
+	fi
+	start make_from "$suite"
+	running=$((running + 1))
+done
+for ((; running > 0; running--)); do
+	wait -n || failed=1
+done
+exit "$failed"

@@ -1,0 +1,233 @@
+// Package integration runs the conformance suite on every store, client and
+// server of the matrix, with the newest clients.
+package integration
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/conformance"
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/goredis"
+)
+
+func TestMain(m *testing.M) { servers.Main(m) }
+
+// An adapter is one of the stores under test.
+type adapter struct {
+	name string
+	// open returns the store over a client of its own, which ends with t.
+	open func(t *testing.T, addrs []string, cluster bool) store.Store
+	// skips are the rules that do not concern the adapter, with the reason.
+	skips map[string]string
+}
+
+var adapters = []adapter{
+	{
+		name: "goredis",
+		open: func(t *testing.T, addrs []string, cluster bool) store.Store {
+			return goredis.New(client(t, addrs, cluster))
+		},
+		skips: map[string]string{
+			"Store/Borrowed": "store does not borrow strings",
+		},
+	},
+}
+
+// miniredisUnsupported are the rules that miniredis cannot keep.
+var miniredisUnsupported = map[string]string{
+	"Store/Expiry": "miniredis lets keys expire when it is told to, not with time",
+	"Hygiene/TTL":  "miniredis lets keys expire when it is told to, not with time",
+}
+
+// externalSkips are the rules that would disturb the other users of a server.
+var externalSkips = map[string]string{
+	"Store/ScriptLoss": "backend gives no DropScripts",
+	"Batch/ScriptLoss": "backend gives no DropScripts",
+}
+
+// TestMatrix runs every adapter on every server, and holds what was run
+// against what was to be run, so that an early return cannot pass for a pass.
+func TestMatrix(t *testing.T) {
+	var m manifest
+	t.Run("on", func(t *testing.T) {
+		for _, a := range adapters {
+			t.Run(a.name+"/miniredis", func(t *testing.T) {
+				t.Parallel()
+				addrs := []string{miniredis.RunT(t).Addr()}
+				m.run(t, a, "miniredis", addrs, false, miniredisUnsupported)
+			})
+			for _, server := range servers.All() {
+				t.Run(a.name+"/"+server.Name, func(t *testing.T) {
+					t.Parallel()
+					m.expect(a.name, server.Name)
+					server.Start(t)
+					m.run(t, a, server.Name, server.Addrs, server.Cluster, nil)
+				})
+			}
+		}
+	})
+	m.compare(t)
+}
+
+// A manifest is what became of each rule, by store and server.
+type manifest struct {
+	mu       sync.Mutex
+	expected []string // store/server
+	outcomes map[string]conformance.Outcome
+}
+
+func (m *manifest) expect(adapter, server string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if pair := adapter + "/" + server; !slices.Contains(m.expected, pair) {
+		m.expected = append(m.expected, pair)
+	}
+}
+
+func (m *manifest) run(t *testing.T, a adapter, server string, addrs []string, cluster bool, unsupported map[string]string) {
+	m.expect(a.name, server)
+	admin := client(t, addrs, cluster)
+	b := conformance.Backend{
+		New:         func(t *testing.T) store.Store { return a.open(t, addrs, cluster) },
+		Keys:        func(t *testing.T, _ store.Store, part string) map[string]time.Duration { return keys(t, admin, part) },
+		DropScripts: func(t *testing.T, _ store.Store) { flushScripts(t, admin) },
+		Unsupported: unsupported,
+		Record: func(o conformance.Outcome) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if m.outcomes == nil {
+				m.outcomes = map[string]conformance.Outcome{}
+			}
+			m.outcomes[a.name+"/"+server+"/"+o.Rule] = o
+		},
+	}
+	if strings.HasPrefix(server, "external") {
+		b.DropScripts = nil
+	}
+	conformance.Run(t, b)
+}
+
+// compare writes the manifest to manifest.txt, and fails if a rule was neither
+// passed nor skipped for a declared reason.
+func (m *manifest) compare(t *testing.T) {
+	if pattern := flag.Lookup("test.run").Value.String(); pattern != "" && pattern != "TestMatrix" {
+		t.Logf("no manifest of a run of %q alone", pattern)
+		return
+	}
+	required := os.Getenv("WEIR_REQUIRE_DOCKER") == "1"
+	var text strings.Builder
+	passed, skipped := 0, 0
+	want := len(adapters) * (1 + len(servers.All()))
+	if len(m.expected) != want {
+		t.Errorf("%d pairs of store and server were begun, want %d", len(m.expected), want)
+	}
+	slices.Sort(m.expected)
+	for _, pair := range m.expected {
+		name, server, _ := strings.Cut(pair, "/")
+		for _, rule := range conformance.Rules() {
+			o, ran := m.outcomes[pair+"/"+rule]
+			line := "passed"
+			switch {
+			case ran && o.Passed:
+				passed++
+			case ran && o.Skipped != "":
+				skipped++
+				line = "skipped: " + o.Skipped
+				if reason := declared(name, server, rule); reason == "" || !strings.Contains(o.Skipped, reason) {
+					t.Errorf("%s %s: skipped without being declared: %s", pair, rule, o.Skipped)
+				}
+			case ran:
+				line = "FAILED"
+				t.Errorf("%s %s: failed", pair, rule)
+			default:
+				line = "not run"
+				if required || server == "miniredis" {
+					t.Errorf("%s %s: not run", pair, rule)
+				}
+			}
+			fmt.Fprintf(&text, "%s %s %s %s\n", name, server, rule, line)
+		}
+	}
+	if err := os.WriteFile("manifest.txt", []byte(text.String()), 0o644); err != nil {
+		t.Error(err)
+	}
+	fmt.Printf("manifest: %d stores × %d servers × %d rules: %d passed, %d skipped as declared, %d not run\n",
+		len(adapters), 1+len(servers.All()), len(conformance.Rules()), passed, skipped,
+		want*len(conformance.Rules())-passed-skipped)
+}
+
+// declared is the reason for which a rule may be skipped, "" if it may not.
+func declared(name, server, rule string) string {
+	for _, a := range adapters {
+		if a.name == name && a.skips[rule] != "" {
+			return a.skips[rule]
+		}
+	}
+	switch {
+	case server == "miniredis":
+		return miniredisUnsupported[rule]
+	case strings.HasPrefix(server, "external"):
+		return externalSkips[rule]
+	}
+	return ""
+}
+
+// client returns a client that ends with t.
+func client(t *testing.T, addrs []string, cluster bool) redis.UniversalClient {
+	c := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, IsClusterMode: cluster})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// eachMaster calls f with a client of every master.
+func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Context, *redis.Client) error) error {
+	if cluster, ok := c.(*redis.ClusterClient); ok {
+		return cluster.ForEachMaster(ctx, f)
+	}
+	return f(ctx, c.(*redis.Client))
+}
+
+// keys lists the keys that contain part.
+func keys(t *testing.T, c redis.UniversalClient, part string) map[string]time.Duration {
+	var mu sync.Mutex
+	found := map[string]time.Duration{}
+	err := eachMaster(t.Context(), c, func(ctx context.Context, node *redis.Client) error {
+		for it := node.Scan(ctx, 0, "*"+part+"*", 10_000).Iterator(); ; {
+			if !it.Next(ctx) {
+				return it.Err()
+			}
+			ttl, err := node.PTTL(ctx, it.Val()).Result()
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			found[it.Val()] = ttl
+			mu.Unlock()
+		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func flushScripts(t *testing.T, c redis.UniversalClient) {
+	err := eachMaster(t.Context(), c, func(ctx context.Context, node *redis.Client) error {
+		return node.ScriptFlush(ctx).Err()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
