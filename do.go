@@ -16,7 +16,8 @@ type Request struct {
 	Path []string
 
 	// Cost is the number of tokens to take, 1 for an ordinary request. 0 takes
-	// nothing and asks how things stand. It is not negative.
+	// nothing and asks how things stand; it is denied only while more is taken than
+	// the limit, as after the limit was lowered. It is not negative.
 	Cost int64
 
 	// Peek asks whether Cost would pass, and takes nothing.

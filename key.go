@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // MaxSegment is the length, in bytes, of the longest prefix, rule name or path
@@ -141,13 +140,15 @@ func appendEscaped(b []byte, s string) []byte {
 		sum := sha256.Sum256([]byte(s))
 		return hex.AppendEncode(append(b, "%sha256="...), sum[:])
 	}
-	for {
-		i := strings.IndexAny(s, "{}:%")
-		if i < 0 {
-			return append(b, s...)
+	from := 0
+	for i := range len(s) {
+		if escaped[s[i]] {
+			b = append(b, s[from:i]...)
+			b = append(b, '%', "0123456789ABCDEF"[s[i]>>4], "0123456789ABCDEF"[s[i]&15])
+			from = i + 1
 		}
-		b = append(b, s[:i]...)
-		b = append(b, '%', "0123456789ABCDEF"[s[i]>>4], "0123456789ABCDEF"[s[i]&15])
-		s = s[i+1:]
 	}
+	return append(b, s[from:]...)
 }
+
+var escaped = [256]bool{'{': true, '}': true, ':': true, '%': true}

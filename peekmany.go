@@ -45,6 +45,9 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 	if err != nil {
 		return nil, err
 	}
+	if len(values) != len(keys) {
+		return nil, fmt.Errorf("weir: %w: the store read %d values of %d keys", store.ErrScript, len(values), len(keys))
+	}
 
 	args := l.appendArgs(nil, now, 1, nil)
 	results := make([]Result, len(paths))
@@ -75,16 +78,18 @@ var _ store.Tx = snapshot{}
 
 func (s snapshot) Now() int64 { return s.now }
 
-func (s snapshot) Get(i int, tag store.Tag, length int) (store.Nums, bool, error) {
+func (s snapshot) Get(i int, tag store.Tag) (store.Nums, bool, error) {
 	if s.values[i].Kind() == store.Nil {
 		return store.Nums{}, false, nil
 	}
 	n, ok := store.ParseNums(s.values[i].Str())
-	if !ok || n.Tag != tag || int(n.Len) != length {
-		return store.Nums{}, false, store.Foreign(s.keys[i])
+	if !ok || n.Tag != tag {
+		return store.Nums{}, false, s.Foreign(i)
 	}
 	return n, true, nil
 }
+
+func (s snapshot) Foreign(i int) error { return store.Foreign(s.keys[i]) }
 
 func (s snapshot) Put(int, store.Nums, time.Duration) {}
 

@@ -16,16 +16,16 @@ func (l *Limiter) Reset(ctx context.Context, path ...string) error {
 	if err := l.space.check(path); err != nil {
 		return err
 	}
-	var rules []int
+	var set uint
 	for i := range l.rules {
 		if l.space.identified(i, path) {
-			rules = append(rules, i)
+			set |= 1 << i
 		}
 	}
-	if rules == nil {
+	if set == 0 {
 		return fmt.Errorf("weir: %w: no rule is identified by the whole path: name one with ResetRule", ErrInvalidRule)
 	}
-	return l.reset(ctx, rules, path)
+	return l.reset(ctx, set, path)
 }
 
 // ResetRule makes the rule with that name as new, for path and everyone else with
@@ -36,13 +36,14 @@ func (l *Limiter) ResetRule(ctx context.Context, name string, path ...string) er
 	}
 	for i := range l.rules {
 		if l.rules[i].name == name {
-			return l.reset(ctx, []int{i}, path)
+			return l.reset(ctx, 1<<i, path)
 		}
 	}
 	return fmt.Errorf("weir: %w: there is no rule %q", ErrInvalidRule, name)
 }
 
-func (l *Limiter) reset(ctx context.Context, rules []int, path []string) error {
+// reset deletes the keys of the rules whose bits are in set.
+func (l *Limiter) reset(ctx context.Context, set uint, path []string) error {
 	now, err := l.now()
 	if err != nil {
 		return err
@@ -50,15 +51,22 @@ func (l *Limiter) reset(ctx context.Context, rules []int, path []string) error {
 	var fragments []*algorithm.Fragment
 	var keys []string
 	args := l.program.AppendNow(nil, now)
-	for _, i := range rules {
-		fragments = append(fragments, l.rules[i].limit.Fragment())
+	for i, r := range l.rules {
+		if set&(1<<i) == 0 {
+			continue
+		}
+		fragments = append(fragments, r.limit.Fragment())
 		keys = append(keys, string(l.space.appendKey(nil, i, path)))
-		args = l.rules[i].limit.AppendArgs(args, algorithm.Request{})
+		args = r.limit.AppendArgs(args, algorithm.Request{})
 	}
-	program, err := algorithm.Compose(fragments...)
-	if err != nil {
-		return fmt.Errorf("weir: %w", err)
+	program, ok := l.resets.Load(set)
+	if !ok {
+		composed, err := algorithm.Compose(fragments...)
+		if err != nil {
+			return fmt.Errorf("weir: %w", err)
+		}
+		program, _ = l.resets.LoadOrStore(set, composed)
 	}
-	_, err = l.store.Eval(ctx, program.Reset, keys, args, nil)
+	_, err = l.store.Eval(ctx, program.(*algorithm.Program).Reset, keys, args, nil)
 	return err
 }

@@ -101,6 +101,7 @@ type Limiter struct {
 	clock   func() time.Time
 	borrow  bool // the store keeps no key beyond a call
 	scratch sync.Pool
+	resets  sync.Map // of the program that resets a set of rules, by a bit for each
 }
 
 type rule struct {

@@ -81,6 +81,9 @@ func (l *fixedWindowLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
 
 func (l *fixedWindowLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
 	edge, count := s[0], s[1]
+	if now >= edge {
+		edge, count = now+l.window, 0 // no check reports such a window
+	}
 	v := Verdict{Limit: l.limit}
 	switch {
 	case r.Cost > l.limit:
@@ -101,9 +104,12 @@ func (l *fixedWindowLimit) Verdict(now int64, committed bool, s State, r Request
 }
 
 func fixedWindowCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
-	n, _, err := tx.Get(key, fixedWindowTag, 2)
+	n, ok, err := tx.Get(key, fixedWindowTag)
 	if err != nil {
 		return State{}, false, err
+	}
+	if ok && n.Len != 2 {
+		return State{}, false, tx.Foreign(key)
 	}
 	s := State{n.N[0], n.N[1]}
 	if now >= s[0] {

@@ -27,8 +27,8 @@ type Fragment struct {
 	// names are all local, and end in no digit. Composing renumbers and renames
 	// them. It uses no long strings or comments, [[ ]].
 	//
-	// The check reads, and sets the local ok and the locals of State, all integers;
-	// it writes nothing. A key that holds someone else's value ends it with
+	// The check reads, and sets the local ok and the locals of State, integers
+	// from 0 to 2^53; it writes nothing. A key that holds someone else's value ends it with
 	// return redis.error_reply('WEIRFOREIGN 1'). The commit writes, in commands that
 	// cannot fail for type or arity, and gives each key a TTL.
 	Lua string

@@ -160,16 +160,16 @@ func gcraAdd(at, part, inc, incRem, den int64) (int64, int64) {
 }
 
 func gcraCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
-	n, ok, err := tx.Get(key, gcraTag, 3)
+	n, ok, err := tx.Get(key, gcraTag)
 	if err != nil {
 		return State{}, false, err
 	}
-	var s State
-	if ok {
-		s[0], s[1] = n.N[0], n.N[1]
-		if n.N[2] != args[4].Int() && s[1] > 0 {
-			s[0], s[1] = s[0]+1, 0
-		}
+	if ok && n.Len != 1 && n.Len != 3 {
+		return State{}, false, tx.Foreign(key)
+	}
+	s := State{n.N[0], n.N[1]}
+	if n.N[2] != args[4].Int() && s[1] > 0 {
+		s[0], s[1] = s[0]+1, 0
 	}
 	at, part := gcraLater(s, now)
 	over := at - now - args[0].Int()
@@ -178,7 +178,13 @@ func gcraCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, 
 
 func gcraCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
 	at, part := gcraLater(s, now)
-	den := args[4].Int()
-	at, part = gcraAdd(at, part, args[2].Int(), args[3].Int(), den)
-	tx.Put(key, store.Nums{Tag: gcraTag, Len: 3, N: [store.MaxNums]int64{at, part, den}}, ttl(at-now+1, slack))
+	n := store.Nums{Tag: gcraTag, Len: 1}
+	if den := args[4].Int(); den == 1 {
+		at += args[2].Int()
+	} else {
+		at, part = gcraAdd(at, part, args[2].Int(), args[3].Int(), den)
+		n.Len, n.N[1], n.N[2] = 3, part, den
+	}
+	n.N[0] = at
+	tx.Put(key, n, ttl(at-now+1, slack))
 }

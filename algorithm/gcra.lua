@@ -3,12 +3,12 @@
 -- The theoretical arrival time (TAT) is when the bucket is full again. It is
 -- kept as whole microseconds and a remainder in parts of a denominator.
 --
--- KEYS[1]  string "g1 TAT REM DEN": microseconds since the epoch, 0 <= REM < DEN
+-- KEYS[1]  string "g1 TAT" or "g1 TAT REM DEN": microseconds since the epoch, 0 <= REM < DEN
 -- ARGV[1]  room: the TAT may be at most this many microseconds ahead; -1: never
 -- ARGV[2]  and this many parts
 -- ARGV[3]  increment of the TAT, in microseconds
 -- ARGV[4]  and this many parts
--- ARGV[5]  DEN, the parts in a microsecond
+-- ARGV[5]  DEN, the parts in a microsecond; 1: all are whole, and what is written has no REM
 -- state    tat, rem: the TAT before the commit, 0 0 for none
 
 -- check
@@ -19,10 +19,15 @@ if v then
     if string.find(v.err, 'WRONGTYPE', 1, true) then return redis.error_reply('WEIRFOREIGN 1') end
     return v
   end
-  local t, r, d = string.match(v, '^g1 (%d+) (%d+) (%d+)$')
+  local t, more = string.match(v, '^g1 (%d+)(.*)$')
   if not t then return redis.error_reply('WEIRFOREIGN 1') end
-  tat, rem = t + 0, r + 0
-  if d ~= ARGV[5] and rem > 0 then tat, rem = tat + 1, 0 end
+  tat = t + 0
+  if more ~= '' then
+    local r, d = string.match(more, '^ (%d+) (%d+)$')
+    if not r then return redis.error_reply('WEIRFOREIGN 1') end
+    rem = r + 0
+    if d ~= ARGV[5] and rem > 0 then tat, rem = tat + 1, 0 end
+  end
 end
 local at, part = tat, rem
 if at < now then at, part = now, 0 end
@@ -30,7 +35,12 @@ local over = at - now - ARGV[1]
 local ok = over < 0 or over == 0 and part <= ARGV[2] + 0
 
 -- commit
-at, part = at + ARGV[3], part + ARGV[4]
-if part >= ARGV[5] + 0 then at, part = at + 1, part - ARGV[5] end
-redis.call('SET', KEYS[1], string.format('g1 %d %d %s', at, part, ARGV[5]),
+at = at + ARGV[3]
+local fraction = ''
+if ARGV[5] ~= '1' then
+  part = part + ARGV[4]
+  if part >= ARGV[5] + 0 then at, part = at + 1, part - ARGV[5] end
+  fraction = string.format(' %d %s', part, ARGV[5])
+end
+redis.call('SET', KEYS[1], string.format('g1 %d%s', at, fraction),
   'PX', string.format('%d', (at - now + 1000) / 1000 + slack))

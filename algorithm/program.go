@@ -77,16 +77,20 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 }
 
 const (
-	luaClock = `local now = ARGV[1] + 0
-if now == 0 then
+	luaClock = `local now = 0
+if ARGV[1] == '0' then
 local time = redis.call('TIME')
 now = time[1] * 1000000 + time[2]
+else
+now = ARGV[1] + 0
 end
 `
-	luaClockSlack = `local now, slack = ARGV[1] + 0, 3600000
-if now == 0 then
+	luaClockSlack = `local now, slack = 0, 0
+if ARGV[1] == '0' then
 local time = redis.call('TIME')
-now, slack = time[1] * 1000000 + time[2], 0
+now = time[1] * 1000000 + time[2]
+else
+now, slack = ARGV[1] + 0, 3600000
 end
 `
 )
@@ -104,10 +108,13 @@ func (p *Program) Outcome(reply []store.Value) (ok bool, now int64, err error) {
 	if len(reply) != p.replies {
 		return false, 0, fmt.Errorf("%w: %s replied %d values, not %d", store.ErrScript, p.Decide.Name(), len(reply), p.replies)
 	}
-	for i := range reply {
-		if reply[i].Kind() != store.Integer {
-			return false, 0, fmt.Errorf("%w: %s replied a value that is no integer", store.ErrScript, p.Decide.Name())
+	for i, v := range reply {
+		if v.Kind() != store.Integer || v.Int() < 0 || v.Int() > 1<<53 {
+			return false, 0, fmt.Errorf("%w: value %d of what %s replied is no integer from 0 to 2^53", store.ErrScript, i, p.Decide.Name())
 		}
+	}
+	if reply[0].Int() > 1 || reply[1].Int() < 1 || reply[1].Int() >= MaxSpan {
+		return false, 0, fmt.Errorf("%w: %s replied %d at %d", store.ErrScript, p.Decide.Name(), reply[0].Int(), reply[1].Int())
 	}
 	return reply[0].Int() == 1, reply[1].Int(), nil
 }

@@ -155,8 +155,8 @@ func (t txFunc) Now() int64 {
 	return t.Tx.Now()
 }
 
-func (t txFunc) Get(i int, tag store.Tag, length int) (store.Nums, bool, error) {
-	n, ok, err := t.Tx.Get(i, tag, length)
+func (t txFunc) Get(i int, tag store.Tag) (store.Nums, bool, error) {
+	n, ok, err := t.Tx.Get(i, tag)
 	if t.get != nil {
 		return t.get(n, ok, err)
 	}

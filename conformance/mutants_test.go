@@ -101,11 +101,11 @@ func asks(s *store.Script) bool { return strings.HasSuffix(s.Name(), ".peek") }
 
 // spend takes from key 0 without being asked to.
 func spend(tx store.Tx) {
-	if n, ok, err := tx.Get(0, store.Tag{'f', '1'}, 2); ok && err == nil {
+	if n, ok, err := tx.Get(0, store.Tag{'f', '1'}); ok && err == nil {
 		n.N[1]++
 		tx.Put(0, n, time.Hour)
 	}
-	if n, ok, err := tx.Get(0, store.Tag{'g', '1'}, 3); ok && err == nil {
+	if n, ok, err := tx.Get(0, store.Tag{'g', '1'}); ok && err == nil {
 		n.N[0] += 1_000_000
 		tx.Put(0, n, time.Hour)
 	}
@@ -445,7 +445,7 @@ var mutants = []mutant{
 	}}},
 	{"a denial writes", "Hygiene/Nothing", []string{"Limiter/Mix"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
 		if composed(s) && reply[0].Int() == 0 {
-			if _, ok, err := tx.Get(0, store.Tag{'g', '1'}, 3); !ok && err == nil {
+			if _, ok, err := tx.Get(0, store.Tag{'g', '1'}); !ok && err == nil {
 				tx.Put(0, store.Nums{Tag: store.Tag{'g', '1'}, Len: 3, N: [store.MaxNums]int64{1, 0, 1}}, time.Hour)
 			}
 		}

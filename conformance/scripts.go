@@ -22,7 +22,7 @@ redis.call('SET', KEYS[2], string.format('c1 %d', n + 1), 'PX', 600000)
 return {m, n}
 `, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 	for i := range 2 {
-		n, _, err := tx.Get(i, counterTag, 1)
+		n, _, err := tx.Get(i, counterTag)
 		if err != nil {
 			return nil, err
 		}

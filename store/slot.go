@@ -26,6 +26,9 @@ func CheckKeys(keys []string) error {
 	if len(keys) == 0 {
 		return errNoKeys
 	}
+	if len(keys) == 1 {
+		return nil
+	}
 	first := hashTag(keys[0])
 	for _, key := range keys[1:] {
 		if hashTag(key) != first && Slot(key) != Slot(keys[0]) {

@@ -26,8 +26,8 @@ type Store interface {
 	// to reply. It takes one round trip, or two when the server did not know
 	// the script.
 	//
-	// All keys, at least one, must share a cluster slot, on every store:
-	// otherwise nothing is sent and the error is ErrCrossSlot. After an
+	// All keys, at least one and each once, must share a cluster slot, on every
+	// store: otherwise nothing is sent and the error is ErrCrossSlot. After an
 	// error, the returned slice holds what reply held. A step that ended in
 	// ErrUnavailable or in an error of ctx may have run; Eval never repeats it
 	// by itself.

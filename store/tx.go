@@ -15,10 +15,14 @@ type Tx interface {
 	// after the locks of the step were taken, and the same all through the step.
 	Now() int64
 
-	// Get returns what key i holds. The second result is false when the key is
-	// missing or expired. The error is ErrForeign, naming the key, when it holds
-	// anything but Nums of that tag and length.
-	Get(i int, tag Tag, length int) (Nums, bool, error)
+	// Get returns what key i holds. The second result is false, and the first
+	// zero, when the key is missing or expired. The error is Foreign(i) when it
+	// holds anything but Nums with that tag.
+	Get(i int, tag Tag) (Nums, bool, error)
+
+	// Foreign returns the ErrForeign that names key i, for a form that finds
+	// Nums with its tag, and not of its making.
+	Foreign(i int) error
 
 	// Put sets key i to n, to be forgotten after ttl, which is positive and a
 	// whole number of milliseconds.

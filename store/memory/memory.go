@@ -5,9 +5,10 @@
 // The store is bounded: it holds at most [Options].MaxKeys keys, and a flood of
 // new keys can neither make it grow without end nor free a caller who is being
 // denied. When it is full of live keys, the soonest-expiring of a few goes, if
-// it expires before the newcomer would; if not, the newcomer is refused with
-// [store.ErrUnavailable]. Dead keys are swept a few at a time by the calls
-// that add keys. There is no goroutine and nothing to close.
+// it expires before the newcomer would and the last decision on it was no denial; if
+// there is none, the newcomer is refused with [store.ErrUnavailable]. Dead keys are
+// swept a few at a time by the calls that add keys. There is no goroutine and
+// nothing to close.
 //
 // Scripts run in their Go form. A decision on a key that the store holds
 // allocates nothing.
@@ -26,7 +27,7 @@ import (
 )
 
 // DefaultMaxKeys is how many keys a store holds unless told otherwise. A key
-// takes about 130 bytes beside its own length.
+// takes about 140 bytes beside its own length.
 const DefaultMaxKeys = 1 << 20
 
 const (
@@ -133,8 +134,11 @@ func (s *Store) run(form store.GoForm, readOnly bool, keys []string, args []stor
 	if err != nil {
 		return nil, err
 	}
-	if t.dirty && readOnly {
+	switch {
+	case t.dirty && readOnly:
 		return nil, fmt.Errorf("%w: it is read-only and wrote", store.ErrScript)
+	case !t.dirty && !readOnly:
+		t.deny()
 	}
 	return reply, t.commit()
 }

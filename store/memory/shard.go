@@ -31,6 +31,7 @@ type slot struct {
 	key     string
 	expires int64 // microseconds since the epoch
 	nums    store.Nums
+	denied  bool // the last step that could have written the key did not: it is not evicted
 }
 
 // home is the slot at which the search for hash begins. The lowest bit of a
@@ -66,7 +67,8 @@ func (sh *shard) put(hash uint64, key string, n *store.Nums, expires, now int64)
 		sh.slots[i].hash, sh.slots[i].key = hash, strings.Clone(key)
 		sh.used++
 	}
-	sh.slots[i].nums, sh.slots[i].expires = *n, expires
+	sl := &sh.slots[i]
+	sl.nums, sl.expires, sl.denied = *n, expires, false
 }
 
 // remove empties slot i and closes the gap, so that every search that passed
@@ -113,14 +115,15 @@ func (sh *shard) resize(n int, now int64) {
 }
 
 // victim returns the slot of a sample that expires soonest, passing over those
-// that taken claims, and false if none expires before the newcomer.
-func (sh *shard) victim(expires int64, taken func(*slot) bool) (int, bool) {
+// that taken claims and those alive of callers who are being denied, and false if
+// none expires before the newcomer.
+func (sh *shard) victim(expires, now int64, taken func(*slot) bool) (int, bool) {
 	best := -1
 	for seen, n := 0, 0; n < len(sh.slots) && seen < sampleSlots; n++ {
 		sh.cursor &= len(sh.slots) - 1
 		if sl := &sh.slots[sh.cursor]; sl.hash != 0 && !taken(sl) {
 			seen++
-			if sl.expires < expires && (best < 0 || sl.expires < sh.slots[best].expires) {
+			if spared := sl.denied && sl.expires > now; !spared && sl.expires < expires && (best < 0 || sl.expires < sh.slots[best].expires) {
 				best = sh.cursor
 			}
 		}

@@ -84,16 +84,19 @@ func (t *tx) load(now int64) {
 func (t *tx) Now() int64 { return t.now }
 
 // Get implements [store.Tx].
-func (t *tx) Get(i int, tag store.Tag, length int) (store.Nums, bool, error) {
+func (t *tx) Get(i int, tag store.Tag) (store.Nums, bool, error) {
 	v := &t.keys[i]
 	if !v.live {
 		return store.Nums{}, false, nil
 	}
-	if v.nums.Tag != tag || int(v.nums.Len) != length {
-		return store.Nums{}, false, store.Foreign(v.key)
+	if v.nums.Tag != tag {
+		return store.Nums{}, false, t.Foreign(i)
 	}
 	return v.nums, true, nil
 }
+
+// Foreign implements [store.Tx].
+func (t *tx) Foreign(i int) error { return store.Foreign(t.keys[i].key) }
 
 // Put implements [store.Tx].
 func (t *tx) Put(i int, n store.Nums, ttl time.Duration) {
@@ -110,6 +113,15 @@ func (t *tx) Del(i int) {
 	t.dirty = true
 }
 
+// deny marks the keys as those of a caller who asked for tokens and got none.
+func (t *tx) deny() {
+	for i := range t.keys {
+		if v := &t.keys[i]; v.live {
+			v.shard.slots[v.slot].denied = true
+		}
+	}
+}
+
 // commit writes what the form put, or nothing when the store is full.
 func (t *tx) commit() error {
 	if !t.dirty {
@@ -124,7 +136,7 @@ func (t *tx) commit() error {
 		case written:
 			if t.inPlace(v) {
 				sl := &v.shard.slots[v.slot]
-				sl.nums, sl.expires = v.nums, v.expires
+				sl.nums, sl.expires, sl.denied = v.nums, v.expires, false
 			} else {
 				v.shard.put(v.hash, v.key, &v.nums, v.expires, t.now)
 			}
@@ -170,11 +182,11 @@ func (t *tx) makeRoom() error {
 		if room > 0 {
 			continue
 		}
-		at, ok := v.shard.victim(v.expires, func(sl *slot) bool {
+		at, ok := v.shard.victim(v.expires, t.now, func(sl *slot) bool {
 			return t.claims(t.keys, sl) || t.claims(evict, sl)
 		})
 		if !ok {
-			return fmt.Errorf("%w: full with %d keys, all of which outlive the new one; raise MaxKeys", store.ErrUnavailable, t.store.shards[0].max*len(t.store.shards))
+			return fmt.Errorf("%w: full with %d keys, none of which can make way for a new one; raise MaxKeys", store.ErrUnavailable, t.store.shards[0].max*len(t.store.shards))
 		}
 		sl := v.shard.slots[at]
 		evict = append(evict, view{key: sl.key, hash: sl.hash, shard: v.shard})

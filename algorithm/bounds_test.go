@@ -1,0 +1,124 @@
+package algorithm_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+)
+
+// maxSpan is algorithm.MaxSpan as a duration.
+const maxSpan = time.Duration(algorithm.MaxSpan) * time.Microsecond
+
+// Every limit that cannot be kept exactly is refused, and the error says which
+// field is wrong and what would do.
+func TestInvalidLimit(t *testing.T) {
+	t.Parallel()
+	const maxCount = algorithm.MaxSpan / 1000
+	for _, tt := range []struct {
+		name  string
+		limit algorithm.Algorithm
+		says  []string // nil: valid
+	}{
+		{"zero GCRA", algorithm.GCRA{}, []string{"Rate.Count is 0", "at least 1"}},
+		{"no rate", algorithm.GCRA{Burst: 1}, []string{"Rate.Count is 0", "at least 1"}},
+		{"negative count", algorithm.GCRA{Rate: algorithm.PerSecond(-3), Burst: 1}, []string{"Rate.Count is -3", "at least 1"}},
+		{"least count", algorithm.GCRA{Rate: algorithm.PerSecond(math.MinInt64), Burst: 1}, []string{"Rate.Count is -9223372036854775808", "at least 1"}},
+		{"no period", algorithm.GCRA{Rate: algorithm.Rate{Count: 1}, Burst: 1}, []string{"Rate.Period is 0", "at least 1 ns"}},
+		{"negative period", algorithm.GCRA{Rate: algorithm.Every(-time.Second), Burst: 1}, []string{"Rate.Period is -1000000000 ns", "at least 1 ns"}},
+		{"largest count", algorithm.GCRA{Rate: algorithm.PerSecond(maxCount), Burst: 1}, nil},
+		{"count too large", algorithm.GCRA{Rate: algorithm.PerSecond(maxCount + 1), Burst: 1}, []string{"Rate.Count is 4503599627371", "at most 4503599627370"}},
+		{"greatest count", algorithm.GCRA{Rate: algorithm.PerSecond(math.MaxInt64), Burst: 1}, []string{"Rate.Count is", "at most"}},
+		{"shortest period", algorithm.GCRA{Rate: algorithm.Every(1), Burst: 1}, nil},
+		{"shortest period, largest count", algorithm.GCRA{Rate: algorithm.Rate{Count: maxCount, Period: 1}, Burst: algorithm.MaxTokens}, nil},
+
+		{"no burst", algorithm.GCRA{Rate: algorithm.PerSecond(1)}, []string{"GCRA.Burst is 0", "from 1 to 9007199254740991"}},
+		{"negative burst", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: -1}, []string{"GCRA.Burst is -1", "from 1 to"}},
+		{"burst too large", algorithm.GCRA{Rate: algorithm.Every(1), Burst: algorithm.MaxTokens + 1}, []string{"GCRA.Burst is 9007199254740992", "from 1 to"}},
+		{"greatest burst", algorithm.GCRA{Rate: algorithm.Every(1), Burst: math.MaxInt64}, []string{"GCRA.Burst is", "from 1 to"}},
+
+		{"fills in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, nil},
+		{"fills in a nanosecond more", algorithm.GCRA{Rate: algorithm.Every(maxSpan + 1), Burst: 1}, nil},
+		{"fills in a microsecond more", algorithm.GCRA{Rate: algorithm.Every(maxSpan + us), Burst: 1}, []string{"Burst 1", "142 years", "lower Burst"}},
+		{"fills in MaxSpan, two tokens", algorithm.GCRA{Rate: algorithm.Every(maxSpan / 2), Burst: 2}, nil},
+		{"fills in more, two tokens", algorithm.GCRA{Rate: algorithm.Every(maxSpan/2 + us), Burst: 2}, []string{"Burst 2", "142 years"}},
+		{"fills in MaxSpan, one a microsecond", algorithm.GCRA{Rate: algorithm.Every(us), Burst: algorithm.MaxSpan}, nil},
+		{"fills in more, one a microsecond", algorithm.GCRA{Rate: algorithm.Every(us), Burst: algorithm.MaxSpan + 1}, []string{"142 years", "raise Rate"}},
+		{"product beyond 64 bits", algorithm.GCRA{Rate: algorithm.Every(math.MaxInt64), Burst: algorithm.MaxTokens}, []string{"142 years"}},
+		{"product of 2^64 and little", algorithm.GCRA{Rate: algorithm.Every(1 << 32), Burst: 1 << 32}, []string{"142 years"}},
+
+		{"zero FixedWindow", algorithm.FixedWindow{}, []string{"FixedWindow.Limit is 0", "from 1 to 9007199254740991"}},
+		{"negative limit", algorithm.FixedWindow{Limit: -1, Window: time.Second}, []string{"FixedWindow.Limit is -1", "from 1 to"}},
+		{"largest limit", algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: time.Second}, nil},
+		{"limit too large", algorithm.FixedWindow{Limit: algorithm.MaxTokens + 1, Window: time.Second}, []string{"FixedWindow.Limit is 9007199254740992", "from 1 to"}},
+		{"no window", algorithm.FixedWindow{Limit: 1}, []string{"FixedWindow.Window is 0s", "from 1µs"}},
+		{"negative window", algorithm.FixedWindow{Limit: 1, Window: -time.Second}, []string{"FixedWindow.Window is -1s", "from 1µs"}},
+		{"least window", algorithm.FixedWindow{Limit: 1, Window: math.MinInt64}, []string{"FixedWindow.Window is", "from 1µs"}},
+		{"window of nanoseconds", algorithm.FixedWindow{Limit: 1, Window: 999}, []string{"FixedWindow.Window is 999ns", "from 1µs"}},
+		{"window of a part", algorithm.FixedWindow{Limit: 1, Window: time.Second + 1}, []string{"FixedWindow.Window is 1.000000001s", "whole number of microseconds"}},
+		{"shortest window", algorithm.FixedWindow{Limit: 1, Window: us}, nil},
+		{"longest window", algorithm.FixedWindow{Limit: 1, Window: maxSpan}, nil},
+		{"window too long", algorithm.FixedWindow{Limit: 1, Window: maxSpan + us}, []string{"FixedWindow.Window is", maxSpan.String()}},
+		{"greatest window", algorithm.FixedWindow{Limit: 1, Window: math.MaxInt64}, []string{"FixedWindow.Window is", maxSpan.String()}},
+		{"aligned", algorithm.FixedWindow{Limit: 1, Window: maxSpan + us, Aligned: true}, []string{"FixedWindow.Window is"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l, err := tt.limit.NewLimit()
+			if tt.says == nil {
+				if err != nil || l == nil {
+					t.Errorf("NewLimit of %+v = %v, %v, want a limit", tt.limit, l, err)
+				}
+				return
+			}
+			if l != nil || !errors.Is(err, algorithm.ErrInvalidLimit) {
+				t.Fatalf("NewLimit of %+v = %v, %v, want ErrInvalidLimit", tt.limit, l, err)
+			}
+			for _, s := range tt.says {
+				if !strings.Contains(err.Error(), s) {
+					t.Errorf("error %q does not say %q", err, s)
+				}
+			}
+		})
+	}
+}
+
+// What is allowed at the bounds is counted exactly there too, at any time that a store
+// can read.
+func TestLimitsAtTheBounds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		limit algorithm.Algorithm
+		burst int64
+		wait  time.Duration // for one token, when empty
+		reset time.Duration // when empty
+	}{
+		{"one in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, 1, maxSpan, maxSpan},
+		{"one a microsecond, full in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(us), Burst: algorithm.MaxSpan}, algorithm.MaxSpan, us, maxSpan},
+		{"largest capacity at the highest rate", algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: algorithm.MaxTokens}, algorithm.MaxTokens, us, 3 * us},
+		{"most in the longest window", algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: maxSpan}, algorithm.MaxTokens, maxSpan, maxSpan},
+	} {
+		for _, now := range []int64{1, epoch, 1<<52 - 1} {
+			t.Run(tt.name, func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, tt.limit)
+				if got := b.take(now, tt.burst+1); got.Allowed || got.RetryAfter != never || got.Remaining != tt.burst {
+					t.Errorf("more than all: got %+v", got)
+				}
+				if got := b.take(now, tt.burst); !got.Allowed || got.Remaining != 0 || got.ResetAfter != tt.reset {
+					t.Errorf("all: got %+v, want it allowed, and full after %v", got, tt.reset)
+				}
+				if got := b.take(now, 1); got.Allowed || got.RetryAfter != tt.wait {
+					t.Errorf("one more: got %+v, want a wait of %v", got, tt.wait)
+				}
+				if got, ok := b.state.keys[0].nums, b.state.keys[0].held; !ok || got.N[0] >= 1<<53 {
+					t.Errorf("the key holds %v, want integers below 2^53", got)
+				}
+			})
+		}
+	}
+}

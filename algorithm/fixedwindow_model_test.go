@@ -1,0 +1,155 @@
+package algorithm_test
+
+import (
+	"errors"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+)
+
+// windowModel is FixedWindow as it is defined, in unbounded integers.
+type windowModel struct {
+	limit, window, align *big.Int
+	end, count           *big.Int // nil: never seen
+}
+
+func (m *windowModel) set(w algorithm.FixedWindow) bool {
+	if w.Limit < 1 || w.Limit > algorithm.MaxTokens || w.Window < us || w.Window%us != 0 || w.Window/us > algorithm.MaxSpan {
+		return false
+	}
+	m.limit, m.window, m.align = big.NewInt(w.Limit), big.NewInt(w.Window.Microseconds()), big.NewInt(1)
+	if w.Aligned {
+		m.align = m.window
+	}
+	return true
+}
+
+func (m *windowModel) decide(now, cost int64, commit bool) algorithm.Verdict {
+	at, n := big.NewInt(now), big.NewInt(cost)
+	end, count := m.end, m.count
+	if end == nil || end.Cmp(at) <= 0 {
+		start := new(big.Int).Sub(at, new(big.Int).Mod(at, m.align))
+		end, count = start.Add(start, m.window), new(big.Int)
+	}
+	after := new(big.Int).Add(count, n)
+	left := micros(new(big.Int).Sub(end, at))
+	v := algorithm.Verdict{Limit: m.limit.Int64()}
+	switch {
+	case n.Cmp(m.limit) > 0:
+		v.RetryAfter = algorithm.Never
+	case after.Cmp(m.limit) > 0:
+		v.RetryAfter = left
+	default:
+		v.Allowed = true
+		if commit {
+			count = after
+			m.end, m.count = end, count
+		}
+	}
+	if free := new(big.Int).Sub(m.limit, count); free.Sign() > 0 {
+		v.Remaining = free.Int64()
+	}
+	if count.Sign() > 0 {
+		v.ResetAfter = left
+	}
+	return v
+}
+
+// The Go form and the verdict are those of the model, whatever the limit, the cost
+// and the clock do, and whether or not the store drops what is dead.
+func FuzzFixedWindow(f *testing.F) {
+	ops := []byte{0, 1, 0, 1, 0, 3, 1, 1, 3, 1, 1, 5, 8, 0, 0, 0, 4, 2, 2, 1, 132, 0, 1, 2, 0, 200, 3, 1, 0, 0, 0, 255, 1, 9, 1, 1}
+	f.Add(int64(3), int64(time.Second), true, int64(7), int64(time.Minute), false, true, ops)
+	f.Add(int64(1), int64(time.Microsecond), false, int64(1), int64(time.Hour), true, false, ops)
+	f.Add(int64(algorithm.MaxTokens), int64(24*time.Hour), true, int64(10), int64(25*time.Hour), true, false, ops)
+	f.Add(int64(10), int64(4503599627370496000), true, int64(10), int64(4503599627370496000), false, true, ops)
+	f.Fuzz(func(t *testing.T, limit, window int64, aligned bool, limit2, window2 int64, aligned2, keep bool, ops []byte) {
+		limits := [2]algorithm.FixedWindow{
+			{Limit: limit, Window: time.Duration(window), Aligned: aligned},
+			{Limit: limit2, Window: time.Duration(window2), Aligned: aligned2},
+		}
+		var compiled [2]algorithm.Limit
+		model := windowModel{}
+		for i, w := range limits {
+			l, err := w.NewLimit()
+			if good := model.set(w); good != (err == nil) {
+				t.Fatalf("%+v: error %v, the model says it is good: %v", w, err, good)
+			}
+			if err != nil {
+				if !errors.Is(err, algorithm.ErrInvalidLimit) {
+					t.Fatalf("%+v: error %v, want ErrInvalidLimit", w, err)
+				}
+				return
+			}
+			compiled[i] = l
+		}
+		if len(ops) > 400 {
+			ops = ops[:400]
+		}
+
+		b := newBench(t, limits[0])
+		b.state.keep = keep
+		model.set(limits[0])
+		now := int64(epoch)
+		for ; len(ops) >= 4; ops = ops[4:] {
+			op, step, unit, cost := ops[0], int64(ops[1]), ops[2], int64(ops[3])
+			length := model.window.Int64()
+			switch unit % 4 {
+			case 1:
+				step *= max(1, length/16)
+			case 2:
+				step *= length % (1 << 52 >> 8)
+			case 3:
+				step = length - 1 + step%3
+			}
+			if op&3 == 3 {
+				step = -step
+			}
+			if now+step < 1 || now+step >= 1<<52 {
+				step = 0
+			}
+			now += step
+			switch {
+			case cost > 250:
+				cost = model.limit.Int64() + cost - 254
+			case cost > 240:
+				cost = 1 << 53 << (cost - 241)
+			case cost > 100:
+				cost = model.limit.Int64() / (cost - 99)
+			}
+			if op&4 != 0 {
+				i := int(op >> 7)
+				b.limit = compiled[i]
+				model.set(limits[i])
+			}
+			cost = max(cost, 0)
+			take := op&8 == 0 && cost > 0
+			want := model.decide(now, cost, take)
+			var got algorithm.Verdict
+			if take {
+				got = b.take(now, cost)
+			} else {
+				got = b.peek(now, cost)
+			}
+			if got != want {
+				t.Fatalf("at %d, cost %d, %+v: got %+v, want %+v", now, cost, limits, got, want)
+			}
+			if got.Remaining < 0 || got.Remaining > got.Limit || got.RetryAfter < 0 || got.ResetAfter < 0 {
+				t.Fatalf("at %d, cost %d, %+v: impossible %+v", now, cost, limits, got)
+			}
+			if retry := now + got.RetryAfter.Microseconds(); got.RetryAfter > 0 && retry < 1<<52 {
+				if v := b.peek(retry-1, cost); v.Allowed {
+					t.Fatalf("one microsecond before RetryAfter %v, cost %d passes: %+v", got.RetryAfter, cost, v)
+				}
+				if v := b.peek(retry, cost); !v.Allowed {
+					t.Fatalf("after RetryAfter %v, cost %d is denied: %+v", got.RetryAfter, cost, v)
+				}
+			}
+			if ttl := b.state.ttl; b.state.writes > 0 && (ttl <= 0 || ttl%time.Millisecond != 0) {
+				t.Fatalf("TTL %v: want a positive number of milliseconds", ttl)
+			}
+		}
+	})
+}

@@ -1,0 +1,174 @@
+package algorithm_test
+
+import (
+	"errors"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+)
+
+// gcraModel is GCRA as it is defined, in fractions: nothing in it can
+// overflow, drift or expire.
+type gcraModel struct {
+	interval *big.Rat // microseconds
+	burst    int64
+	tat      *big.Rat // nil: never seen
+	den      *big.Int // of the interval under which tat was written
+}
+
+// set changes the limit, and reports whether it is one: the bucket fills within
+// algorithm.MaxSpan.
+func (m *gcraModel) set(g algorithm.GCRA) bool {
+	if g.Rate.Count < 1 || g.Rate.Period < 1 || g.Burst < 1 || g.Burst > algorithm.MaxTokens || g.Rate.Count > algorithm.MaxSpan/1000 {
+		return false
+	}
+	interval := new(big.Rat).SetFrac(big.NewInt(int64(g.Rate.Period)), new(big.Int).Mul(big.NewInt(g.Rate.Count), big.NewInt(1000)))
+	span := new(big.Rat).Mul(interval, rat(g.Burst))
+	if floor(span).Cmp(big.NewInt(algorithm.MaxSpan)) > 0 {
+		return false
+	}
+	m.interval, m.burst = interval, g.Burst
+	return true
+}
+
+func (m *gcraModel) decide(now, cost int64, commit bool) algorithm.Verdict {
+	at := rat(now)
+	if m.tat != nil {
+		tat := m.tat
+		if m.den.Cmp(m.interval.Denom()) != 0 {
+			tat = new(big.Rat).SetInt(ceil(tat))
+		}
+		if tat.Cmp(at) > 0 {
+			at = tat
+		}
+	}
+	v := algorithm.Verdict{Limit: m.burst}
+	if cost > m.burst {
+		v.RetryAfter = algorithm.Never
+	} else {
+		room := new(big.Rat).Mul(m.interval, rat(m.burst-cost))
+		over := new(big.Rat).Sub(new(big.Rat).Sub(at, rat(now)), room)
+		if v.Allowed = over.Sign() <= 0; !v.Allowed {
+			v.RetryAfter = micros(ceil(over))
+		}
+	}
+	if v.Allowed && commit {
+		at = new(big.Rat).Add(at, new(big.Rat).Mul(m.interval, rat(cost)))
+		m.tat, m.den = at, m.interval.Denom()
+	}
+	ahead := new(big.Rat).Sub(at, rat(now))
+	free := new(big.Rat).Sub(new(big.Rat).Mul(m.interval, rat(m.burst)), ahead)
+	if free.Sign() > 0 {
+		v.Remaining = floor(free.Quo(free, m.interval)).Int64()
+	}
+	v.ResetAfter = micros(ceil(ahead))
+	return v
+}
+
+// The Go form and the verdict are those of the model, whatever the limit, the cost
+// and the clock do, and whether or not the store drops what is dead.
+func FuzzGCRA(f *testing.F) {
+	ops := []byte{0, 1, 0, 1, 132, 0, 0, 1, 4, 0, 0, 2, 140, 9, 0, 1, 132, 1, 1, 2, 12, 3, 0, 3, 0, 1, 0, 0, 1, 3, 5, 2, 4, 0, 9, 0, 1, 1, 2, 6, 3, 200, 2, 0, 0, 0, 0, 0, 7, 1, 1, 4, 2, 0, 3, 1}
+	f.Add(int64(3), int64(time.Second), int64(5), int64(7), int64(time.Minute), int64(2), true, ops)
+	f.Add(int64(1), int64(time.Second), int64(1), int64(1), int64(time.Hour), int64(100), false, ops)
+	f.Add(int64(1500000), int64(time.Second), int64(10), int64(1), int64(1), int64(1), false, ops)
+	f.Add(int64(4503599627370), int64(1), int64(algorithm.MaxTokens), int64(999999937), int64(24*time.Hour), int64(1e9), true, ops)
+	f.Add(int64(1), int64(1<<62), int64(1), int64(1), int64(4503599627370496000), int64(1), false, ops)
+	f.Add(int64(6000), int64(time.Second), int64(6000), int64(6000), int64(time.Second), int64(5999), true, ops)
+	f.Fuzz(func(t *testing.T, count, period, burst, count2, period2, burst2 int64, keep bool, ops []byte) {
+		limits := [2]algorithm.GCRA{
+			{Rate: algorithm.Rate{Count: count, Period: time.Duration(period)}, Burst: burst},
+			{Rate: algorithm.Rate{Count: count2, Period: time.Duration(period2)}, Burst: burst2},
+		}
+		var compiled [2]algorithm.Limit
+		model := gcraModel{}
+		for i, g := range limits {
+			l, err := g.NewLimit()
+			if good := model.set(g); good != (err == nil) {
+				t.Fatalf("%+v: error %v, the model says it is good: %v", g, err, good)
+			}
+			if err != nil {
+				if !errors.Is(err, algorithm.ErrInvalidLimit) {
+					t.Fatalf("%+v: error %v, want ErrInvalidLimit", g, err)
+				}
+				return
+			}
+			compiled[i] = l
+		}
+		if len(ops) > 200 {
+			ops = ops[:200]
+		}
+
+		b := newBench(t, limits[0])
+		b.state.keep = keep
+		model.set(limits[0])
+		now := int64(epoch)
+		for ; len(ops) >= 4; ops = ops[4:] {
+			op, step, unit, cost := ops[0], int64(ops[1]), ops[2], int64(ops[3])
+			interval := max(1, floor(model.interval).Int64())
+			switch unit % 5 {
+			case 1:
+				step *= interval
+			case 2:
+				step = step*interval + 1
+			case 3:
+				step = max(0, step*interval/3-1)
+			case 4:
+				step *= max(1, interval*min(model.burst, 1<<20)/16)
+			}
+			if step < 0 || step > algorithm.MaxSpan/8 {
+				step = algorithm.MaxSpan / 8
+			}
+			if op&1 != 0 { // three to one forwards
+				if op&2 != 0 {
+					step = -step
+				}
+			}
+			if now+step < 1 || now+step >= 1<<52 {
+				step = 0
+			}
+			now += step
+			switch {
+			case cost > 250:
+				cost = model.burst + cost - 254 // one below it to one above it
+			case cost > 240:
+				cost = 1 << 53 << (cost - 241)
+			case cost > 100:
+				cost = model.burst / (cost - 99)
+			}
+			if op&4 != 0 {
+				i := int(op >> 7)
+				b.limit = compiled[i]
+				model.set(limits[i])
+			}
+			cost = max(cost, 0)
+			take := op&8 == 0 && cost > 0
+			want := model.decide(now, cost, take)
+			var got algorithm.Verdict
+			if take {
+				got = b.take(now, cost)
+			} else {
+				got = b.peek(now, cost)
+			}
+			if got != want {
+				t.Fatalf("at %d, cost %d, %+v: got %+v, want %+v", now, cost, limits, got, want)
+			}
+			if got.Remaining < 0 || got.Remaining > got.Limit || got.RetryAfter < 0 || got.ResetAfter < 0 {
+				t.Fatalf("at %d, cost %d, %+v: impossible %+v", now, cost, limits, got)
+			}
+			if retry := now + got.RetryAfter.Microseconds(); got.RetryAfter > 0 && retry < 1<<52 {
+				if v := b.peek(retry-1, cost); v.Allowed {
+					t.Fatalf("one microsecond before RetryAfter %v, cost %d passes: %+v", got.RetryAfter, cost, v)
+				}
+				if v := b.peek(retry, cost); !v.Allowed {
+					t.Fatalf("after RetryAfter %v, cost %d is denied: %+v", got.RetryAfter, cost, v)
+				}
+			}
+			if ttl := b.state.ttl; b.state.writes > 0 && (ttl <= 0 || ttl%time.Millisecond != 0) {
+				t.Fatalf("TTL %v: want a positive number of milliseconds", ttl)
+			}
+		}
+	})
+}

@@ -1,0 +1,188 @@
+package algorithm_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+)
+
+const never = algorithm.Never
+
+// What redis-cell answers for max_burst 4, 1 per second, to the microsecond.
+func TestGCRATrace(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5})
+	ms := time.Millisecond
+	for _, tt := range []struct {
+		at           int64 // milliseconds
+		cost         int64
+		allowed      bool
+		remaining    int64
+		reset, retry time.Duration
+	}{
+		{0, 6, false, 5, 0, never},
+		{0, 1, true, 4, 1000 * ms, 0},
+		{0, 1, true, 3, 2000 * ms, 0},
+		{0, 1, true, 2, 3000 * ms, 0},
+		{0, 1, true, 1, 4000 * ms, 0},
+		{0, 1, true, 0, 5000 * ms, 0},
+		{0, 1, false, 0, 5000 * ms, 1000 * ms},
+		{3000, 1, true, 2, 3000 * ms, 0},
+		{3100, 1, true, 1, 3900 * ms, 0},
+		{4000, 1, true, 1, 4000 * ms, 0},
+		{8000, 1, true, 4, 1000 * ms, 0},
+		{9500, 1, true, 4, 1000 * ms, 0},
+		{9500, 0, true, 4, 1000 * ms, 0},
+		{9500, 2, true, 2, 3000 * ms, 0},
+		{9500, 5, false, 2, 3000 * ms, 3000 * ms},
+		{15000, 6, false, 5, 0, never},
+	} {
+		want := algorithm.Verdict{Allowed: tt.allowed, Limit: 5, Remaining: tt.remaining, RetryAfter: tt.retry, ResetAfter: tt.reset}
+		if got := b.take(epoch+tt.at*1000, tt.cost); got != want {
+			t.Errorf("at %d ms, cost %d: got %+v, want %+v", tt.at, tt.cost, got, want)
+		}
+	}
+}
+
+// What comes back in a day is exactly the rate, to the last token: a caller who comes
+// at each RetryAfter gets it, and nobody gets more.
+func TestGCRANoDrift(t *testing.T) {
+	t.Parallel()
+	const burst = 7
+	for _, tt := range []struct {
+		rate algorithm.Rate
+		span time.Duration
+		want int64
+	}{
+		{algorithm.PerSecond(3), 24 * time.Hour, 259_200 + burst},
+		{algorithm.PerMinute(7), 7 * 24 * time.Hour, 70_560 + burst},
+		{algorithm.PerDay(86_401), 24 * time.Hour, 86_401 + burst},
+		{algorithm.Rate{Count: 1_000_003, Period: 7 * 24 * time.Hour}, 24 * time.Hour, 1_000_003/7 + burst},
+		{algorithm.PerSecond(1_500_000), 40 * time.Millisecond, 60_000 + burst},
+		{algorithm.PerSecond(7_000_000), 10 * time.Millisecond, 70_000 + burst},
+	} {
+		t.Run(fmt.Sprintf("%d per %v", tt.rate.Count, tt.rate.Period), func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, algorithm.GCRA{Rate: tt.rate, Burst: burst})
+			var got int64
+			end := epoch + tt.span.Microseconds()
+			for now := int64(epoch); now <= end; {
+				v := b.take(now, 1)
+				if v.Allowed {
+					got++
+				}
+				now += v.RetryAfter.Microseconds()
+			}
+			if got != tt.want {
+				t.Errorf("%v admitted %d, want %d", tt.span, got, tt.want)
+			}
+		})
+	}
+}
+
+// The capacity can be taken in one instant at any rate, and not one token more.
+func TestGCRABurst(t *testing.T) {
+	t.Parallel()
+	for _, rate := range []algorithm.Rate{
+		algorithm.PerDay(1), algorithm.PerSecond(3), algorithm.PerSecond(1_000_000), algorithm.PerSecond(6_000_000),
+		algorithm.PerSecond(4_503_599_627_370), algorithm.Every(time.Nanosecond), algorithm.Every(1001 * time.Nanosecond),
+	} {
+		for _, burst := range []int64{1, 2, 10, 6000} {
+			t.Run(fmt.Sprintf("%d per %v, burst %d", rate.Count, rate.Period, burst), func(t *testing.T) {
+				t.Parallel()
+				b := newBench(t, algorithm.GCRA{Rate: rate, Burst: burst})
+				for left := burst - 1; left >= 0; left-- {
+					if v := b.take(epoch, 1); !v.Allowed || v.Remaining != left {
+						t.Fatalf("token %d: got %+v, want it allowed and %d left", burst-left, v, left)
+					}
+				}
+				v := b.take(epoch, 1)
+				if v.Allowed || v.Remaining != 0 || v.RetryAfter < us {
+					t.Fatalf("one too many: got %+v, want it denied", v)
+				}
+				full := epoch + v.ResetAfter.Microseconds()
+				if v := b.peek(full, burst); !v.Allowed || v.Remaining != burst || v.ResetAfter != 0 {
+					t.Errorf("after ResetAfter: got %+v, want it full", v)
+				}
+				if v := b.peek(full-1, burst); v.ResetAfter == 0 {
+					t.Errorf("one microsecond before ResetAfter: got %+v, want it not full", v)
+				}
+			})
+		}
+	}
+}
+
+// Cost 0 passes, takes nothing and writes nothing; so does what can never pass,
+// which is denied.
+func TestGCRACost(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5})
+	for _, tt := range []struct {
+		at   int64 // seconds
+		cost int64
+		want algorithm.Verdict
+	}{
+		{0, 0, algorithm.Verdict{Allowed: true, Limit: 5, Remaining: 5}},
+		{0, 1 << 62, algorithm.Verdict{Limit: 5, Remaining: 5, RetryAfter: never}},
+		{0, 5, algorithm.Verdict{Allowed: true, Limit: 5, ResetAfter: 5 * time.Second}},
+		{0, 0, algorithm.Verdict{Allowed: true, Limit: 5, ResetAfter: 5 * time.Second}},
+		{0, 6, algorithm.Verdict{Limit: 5, RetryAfter: never, ResetAfter: 5 * time.Second}},
+		{2, 6, algorithm.Verdict{Limit: 5, Remaining: 2, RetryAfter: never, ResetAfter: 3 * time.Second}},
+		{2, 4, algorithm.Verdict{Limit: 5, Remaining: 2, RetryAfter: 2 * time.Second, ResetAfter: 3 * time.Second}},
+	} {
+		if got := b.take(epoch+tt.at*1e6, tt.cost); got != tt.want {
+			t.Errorf("at %d s, cost %d: got %+v, want %+v", tt.at, tt.cost, got, tt.want)
+		}
+	}
+	if b.state.writes != 1 {
+		t.Errorf("%d writes, want 1", b.state.writes)
+	}
+}
+
+// A changed rate carries over the time until full; what is left of a
+// microsecond is rounded up, never down.
+func TestGCRAChangedLimit(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3})
+	b.take(epoch, 1) // full again in a third of a second
+	for _, tt := range []struct {
+		name string
+		to   algorithm.GCRA
+		want algorithm.Verdict
+	}{
+		{"the same", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3}, algorithm.Verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 333334 * us}},
+		{"same denominator", algorithm.GCRA{Rate: algorithm.Rate{Count: 3, Period: 2 * time.Second}, Burst: 3}, algorithm.Verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 333334 * us}},
+		{"slower", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 3}, algorithm.Verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 333334 * us}},
+		{"faster", algorithm.GCRA{Rate: algorithm.PerSecond(300), Burst: 3}, algorithm.Verdict{Limit: 3, ResetAfter: 333334 * us, RetryAfter: 326667 * us}},
+		{"faster, whole", algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 3}, algorithm.Verdict{Limit: 3, ResetAfter: 333334 * us, RetryAfter: 313334 * us}},
+		{"another denominator", algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 3}, algorithm.Verdict{Limit: 3, ResetAfter: 333334 * us, RetryAfter: 47620 * us}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			changed := *b
+			changed.t, changed.limit = t, mustLimit(t, tt.to)
+			if got := changed.peek(epoch, 1); got != tt.want {
+				t.Errorf("got %+v, want %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestRates(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name      string
+		got, want algorithm.Rate
+	}{
+		{"PerSecond", algorithm.PerSecond(2), algorithm.Rate{Count: 2, Period: time.Second}},
+		{"PerMinute", algorithm.PerMinute(3), algorithm.Rate{Count: 3, Period: time.Minute}},
+		{"PerHour", algorithm.PerHour(4), algorithm.Rate{Count: 4, Period: time.Hour}},
+		{"PerDay", algorithm.PerDay(5), algorithm.Rate{Count: 5, Period: 24 * time.Hour}},
+		{"Every", algorithm.Every(6 * time.Millisecond), algorithm.Rate{Count: 1, Period: 6 * time.Millisecond}},
+	} {
+		if tt.got != tt.want {
+			t.Errorf("%s: got %+v, want %+v", tt.name, tt.got, tt.want)
+		}
+	}
+}

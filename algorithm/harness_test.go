@@ -1,0 +1,165 @@
+package algorithm_test
+
+import (
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// epoch is where virtual time starts: 2026-01-01, in microseconds.
+const epoch = 1767225600000000
+
+// A state is a store of a few keys, as small as a Go form can run on.
+type state struct {
+	now    int64
+	keys   []value
+	keep   bool // the dead stay: a TTL is ignored
+	writes int
+	ttl    time.Duration // of the last write
+}
+
+type value struct {
+	held    bool
+	nums    store.Nums
+	expires int64
+}
+
+func newState(now int64, keys int) *state { return &state{now: now, keys: make([]value, keys)} }
+
+func (s *state) Now() int64 { return s.now }
+
+func (s *state) Get(i int, tag store.Tag) (store.Nums, bool, error) {
+	v := s.keys[i]
+	if !v.held || v.expires <= s.now && !s.keep {
+		return store.Nums{}, false, nil
+	}
+	if v.nums.Tag != tag {
+		return store.Nums{}, false, s.Foreign(i)
+	}
+	return v.nums, true, nil
+}
+
+func (s *state) Foreign(int) error { return store.Foreign("key") }
+
+func (s *state) Put(i int, n store.Nums, ttl time.Duration) {
+	s.keys[i] = value{true, n, s.now + ttl.Microseconds()}
+	s.ttl = ttl
+	s.writes++
+}
+
+func (s *state) Del(i int) {
+	s.keys[i] = value{}
+	s.writes++
+}
+
+func mustLimit(t testing.TB, a algorithm.Algorithm) algorithm.Limit {
+	t.Helper()
+	l, err := a.NewLimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mustCompose(t testing.TB, fragments ...*algorithm.Fragment) *algorithm.Program {
+	t.Helper()
+	p, err := algorithm.Compose(fragments...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// run runs the Go form of script for limits, each at its own cost, at the
+// caller's time now, or at tx's if now is 0. It returns what was decided
+// and each limit's verdict. (It is no t.Helper: that costs more than the decision.)
+func run(t testing.TB, p *algorithm.Program, script *store.Script, tx store.Tx, now int64, limits []algorithm.Limit, costs []int64) (bool, []algorithm.Verdict) {
+	args := p.AppendNow(nil, now)
+	for i, l := range limits {
+		args = l.AppendArgs(args, algorithm.Request{Cost: costs[i]})
+	}
+	reply, err := script.GoForm()(tx, args, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ok, at, err := p.Outcome(reply)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := now; at != want && want != 0 || want == 0 && at != tx.Now() {
+		t.Fatalf("decided at %d, want %d", at, want)
+	}
+	verdicts := make([]algorithm.Verdict, len(limits))
+	for i, l := range limits {
+		verdicts[i] = l.Verdict(at, ok && script == p.Decide, p.State(reply, i), algorithm.Request{Cost: costs[i]})
+	}
+	return ok, verdicts
+}
+
+// A bench is one limit over one key.
+type bench struct {
+	t       testing.TB
+	state   *state
+	limit   algorithm.Limit
+	program *algorithm.Program
+}
+
+func newBench(t testing.TB, a algorithm.Algorithm) *bench {
+	t.Helper()
+	l := mustLimit(t, a)
+	return &bench{t, newState(epoch, 1), l, mustCompose(t, l.Fragment())}
+}
+
+// take decides at now; cost 0 peeks, as a limiter does.
+func (b *bench) take(now, cost int64) algorithm.Verdict {
+	if cost == 0 {
+		return b.peek(now, 0)
+	}
+	return b.run(b.program.Decide, now, cost)
+}
+
+func (b *bench) peek(now, cost int64) algorithm.Verdict {
+	before := b.state.writes
+	v := b.run(b.program.Peek, now, cost)
+	if b.state.writes != before {
+		b.t.Fatal("a peek wrote")
+	}
+	return v
+}
+
+func (b *bench) run(script *store.Script, now, cost int64) algorithm.Verdict {
+	before := b.state.writes
+	b.state.now = now
+	ok, v := run(b.t, b.program, script, b.state, 0, []algorithm.Limit{b.limit}, []int64{cost})
+	if ok != v[0].Allowed {
+		b.t.Fatalf("the script says %v and the verdict %+v", ok, v[0])
+	}
+	if !ok && b.state.writes != before {
+		b.t.Fatal("a denial wrote")
+	}
+	return v[0]
+}
+
+func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
+
+// floor and ceil are the integers beside x.
+func floor(x *big.Rat) *big.Int { return new(big.Int).Div(x.Num(), x.Denom()) } // Euclidean; the denominator is positive
+
+func ceil(x *big.Rat) *big.Int {
+	up := new(big.Int).Add(x.Num(), new(big.Int).Sub(x.Denom(), big.NewInt(1)))
+	return up.Div(up, x.Denom())
+}
+
+// micros is x microseconds as a duration, Never when that is out of range.
+func micros(x *big.Int) time.Duration {
+	ns := new(big.Int).Mul(x, big.NewInt(1000))
+	if !ns.IsInt64() {
+		return algorithm.Never
+	}
+	return time.Duration(ns.Int64())
+}
+
+const us = time.Microsecond

@@ -1,0 +1,90 @@
+package algorithm_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// luaLocals is how many locals a Lua 5.1 function can have.
+const luaLocals = 200
+
+// fullPrograms are the built-in algorithms, each sixteen times over, and mixed.
+func fullPrograms(t testing.TB) map[string]*algorithm.Program {
+	t.Helper()
+	builtIn := []*algorithm.Fragment{
+		mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}).Fragment(),
+		mustLimit(t, algorithm.FixedWindow{Limit: 1, Window: time.Second}).Fragment(),
+	}
+	programs := map[string]*algorithm.Program{}
+	var mixed []*algorithm.Fragment
+	for i := range algorithm.MaxRules {
+		mixed = append(mixed, builtIn[i%len(builtIn)])
+	}
+	programs["mixed"] = mustCompose(t, mixed...)
+	for _, f := range builtIn {
+		all := make([]*algorithm.Fragment, algorithm.MaxRules)
+		for i := range all {
+			all[i] = f
+		}
+		programs[f.Name] = mustCompose(t, f)
+		programs[fmt.Sprintf("%s%d", f.Name, algorithm.MaxRules)] = mustCompose(t, all...)
+	}
+	return programs
+}
+
+// Sixteen rules of any kind fit into one Lua function.
+func TestLuaLocals(t *testing.T) {
+	t.Parallel()
+	list := regexp.MustCompile(`(?m)^\s*local (?:function )?([\w, ]+)`)
+	for name, p := range fullPrograms(t) {
+		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset} {
+			n := 0
+			for _, m := range list.FindAllStringSubmatch(s.Lua(), -1) {
+				n += strings.Count(m[1], ",") + 1
+			}
+			if n < 1 || n > luaLocals {
+				t.Errorf("%s: %s has %d locals, want at most %d, counting those of inner blocks too", name, s.Name(), n, luaLocals)
+			}
+		}
+	}
+}
+
+// The scripts are Lua 5.1, and read and set no global but what a server gives.
+func TestLuaCompiles(t *testing.T) {
+	t.Parallel()
+	luac, err := exec.LookPath("luac5.1")
+	if err != nil {
+		t.Skip("no luac5.1 here: the Lua forms are not compiled")
+	}
+	given := map[string]bool{"redis": true, "KEYS": true, "ARGV": true, "string": true}
+	global := regexp.MustCompile(`\b([GS]ETGLOBAL)\b.*; (\S+)`)
+	for name, p := range fullPrograms(t) {
+		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset} {
+			t.Run(name+"/"+s.SHA()[:8], func(t *testing.T) {
+				t.Parallel()
+				file := filepath.Join(t.TempDir(), "script.lua")
+				if err := os.WriteFile(file, []byte(s.Lua()), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				out, err := exec.Command(luac, "-p", "-l", file).CombinedOutput()
+				if err != nil {
+					t.Fatalf("%v: %s\n%s", err, out, s.Lua())
+				}
+				for _, m := range global.FindAllStringSubmatch(string(out), -1) {
+					if m[1] == "SETGLOBAL" || !given[m[2]] {
+						t.Errorf("%s %s", m[1], m[2])
+					}
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// epoch is where virtual time starts.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A clock is moved by hand.
+type clock struct{ micros atomic.Int64 }
+
+func newClock() *clock {
+	c := new(clock)
+	c.set(epoch)
+	return c
+}
+
+func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()) }
+func (c *clock) set(t time.Time)         { c.micros.Store(t.UnixMicro()) }
+func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+
+// put returns a script that sets n keys to their number and the integers of its
+// arguments behind the first, which is the TTL in milliseconds. It replies the clock.
+func put(n int) *store.Script {
+	return store.NewScript("put", "", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		for i := range n {
+			nums := store.Nums{Tag: store.Tag{'t', '1'}}
+			for _, a := range args[1:] {
+				nums.N[nums.Len] = a.Int()
+				nums.Len++
+			}
+			tx.Put(i, nums, time.Duration(args[0].Int())*time.Millisecond)
+		}
+		return append(reply, store.IntegerValue(tx.Now())), nil
+	})
+}
+
+// set puts n into keys for ttl.
+func set(st *memory.Store, ttl time.Duration, n int64, keys ...string) error {
+	_, err := st.Eval(context.Background(), put(len(keys)), keys, []store.Arg{store.IntArg(ttl.Milliseconds()), store.IntArg(n)}, nil)
+	return err
+}
+
+// get returns the text of each key, "" for none.
+func get(t testing.TB, st *memory.Store, keys ...string) []string {
+	t.Helper()
+	values, err := st.MGet(context.Background(), keys, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = v.Str()
+	}
+	return texts
+}
+
+func TestClock(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		at   time.Time
+		good bool
+	}{
+		{"first microsecond", time.UnixMicro(1), true},
+		{"last microsecond", time.UnixMicro(1<<52 - 1), true},
+		{"zero time", time.Time{}, false},
+		{"1970", time.UnixMicro(0), false},
+		{"before", time.UnixMicro(-1), false},
+		{"too late", time.UnixMicro(1 << 52), false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			st := memory.New(&memory.Options{Now: func() time.Time { return tt.at }})
+			err := set(st, time.Second, 1, "a")
+			_, merr := st.MGet(context.Background(), []string{"a"}, nil)
+			for _, err := range []error{err, merr} {
+				if tt.good != (err == nil) || !tt.good && !errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("got %v, want it to work: %v", err, tt.good)
+				}
+			}
+			if got, want := st.Len(), map[bool]int{true: 1}[tt.good]; got != want {
+				t.Errorf("Len() = %d, want %d", got, want)
+			}
+			if got, err := st.Time(context.Background()); tt.good && (err != nil || !got.Equal(tt.at)) {
+				t.Errorf("Time() = %v, %v, want %v", got, err, tt.at)
+			}
+		})
+	}
+}
+
+// A key is there until its time, to the microsecond, and not at it.
+func TestExpiry(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	st := memory.New(&memory.Options{Now: c.now})
+	if err := set(st, 2*time.Millisecond, 7, "a"); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		after time.Duration
+		want  string
+	}{
+		{0, "t1 7"},
+		{2*time.Millisecond - time.Microsecond, "t1 7"},
+		{2 * time.Millisecond, ""},
+		{time.Hour, ""},
+	} {
+		c.set(epoch.Add(tt.after))
+		if got := get(t, st, "a")[0]; got != tt.want {
+			t.Errorf("after %v: got %q, want %q", tt.after, got, tt.want)
+		}
+		live := map[string]time.Duration{}
+		for key, ttl := range st.All() {
+			live[key] = ttl
+		}
+		if want := 2*time.Millisecond - tt.after; tt.want != "" && live["a"] != want || tt.want == "" && len(live) != 0 {
+			t.Errorf("after %v: All gives %v", tt.after, live)
+		}
+	}
+}
+
+// Without a clock of its own the store follows that of a synctest bubble.
+func TestSynctest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		limit, err := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}.NewLimit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, err := algorithm.Compose(limit.Fragment())
+		if err != nil {
+			t.Fatal(err)
+		}
+		take := func() bool {
+			args := limit.AppendArgs(p.AppendNow(nil, 0), algorithm.Request{Cost: 1})
+			reply, err := st.Eval(t.Context(), p.Decide, []string{"k"}, args, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ok, _, _ := p.Outcome(reply)
+			return ok
+		}
+		for i, step := range []struct {
+			wait time.Duration // virtual
+			want bool
+		}{{0, true}, {0, false}, {time.Second - time.Microsecond, false}, {time.Microsecond, true}, {time.Hour, true}} {
+			time.Sleep(step.wait)
+			if got := take(); got != step.want {
+				t.Errorf("step %d: got %v, want %v", i, got, step.want)
+			}
+		}
+	})
+}

@@ -1,0 +1,197 @@
+package memory_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// within fails the test when f does not end in time: a deadlock, most likely.
+func within(t *testing.T, d time.Duration, f func()) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f()
+	}()
+	select {
+	case <-done:
+	case <-time.After(d): // real time: it bounds a test that hangs
+		t.Fatal("not done in time")
+	}
+}
+
+// add returns a script that adds 1 to n keys.
+func add(n int) *store.Script {
+	return store.NewScript("add", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+		for i := range n {
+			nums, _, err := tx.Get(i, store.Tag{'t', '1'})
+			if err != nil {
+				return nil, err
+			}
+			tx.Put(i, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [4]int64{nums.N[0] + 1}}, time.Hour)
+		}
+		return reply, nil
+	})
+}
+
+// Steps over several keys, named in any order, neither wait for each other for ever nor
+// lose an update.
+func TestConcurrentSteps(t *testing.T) {
+	t.Parallel()
+	const keys, callers, rounds, perStep = 40, 8, 500, 4
+	st := memory.New(&memory.Options{MaxKeys: 1 << 17}) // all shards
+	script := add(perStep)
+	within(t, time.Minute, func() {
+		var wg sync.WaitGroup
+		for caller := range callers {
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(caller), 1))
+				for range rounds {
+					names := make([]string, perStep)
+					for i, n := range r.Perm(keys)[:perStep] {
+						names[i] = fmt.Sprintf("{k}%d", n)
+					}
+					if _, err := st.Eval(context.Background(), script, names, nil, nil); err != nil {
+						t.Error(err)
+						return
+					}
+					_ = st.Len()
+				}
+			})
+		}
+		wg.Wait()
+	})
+	var sum, n int64
+	for key := range st.All() {
+		nums, _ := store.ParseNums(get(t, st, key)[0])
+		sum += nums.N[0]
+		n++
+	}
+	if sum != callers*rounds*perStep || n != keys {
+		t.Errorf("%d keys hold %d, want %d holding %d", n, sum, keys, callers*rounds*perStep)
+	}
+}
+
+// A hot key admits its limit, to the token.
+func TestConcurrentLimit(t *testing.T) {
+	t.Parallel()
+	const burst, callers = 100, 8
+	st := memory.New(nil)
+	limit, err := algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: burst}.NewLimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := algorithm.Compose(limit.Fragment())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var admitted [callers]int
+	within(t, time.Minute, func() {
+		var wg sync.WaitGroup
+		for caller := range callers {
+			wg.Go(func() {
+				for range burst {
+					args := limit.AppendArgs(p.AppendNow(nil, 0), algorithm.Request{Cost: 1})
+					reply, err := st.Eval(context.Background(), p.Decide, []string{"hot"}, args, nil)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if ok, _, _ := p.Outcome(reply); ok {
+						admitted[caller]++
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+	sum := 0
+	for _, n := range admitted {
+		sum += n
+	}
+	if sum != burst {
+		t.Errorf("admitted %d, want %d", sum, burst)
+	}
+}
+
+// MGet reads the keys of one slot at one instant: never half of a step.
+func TestMGetIsAtomic(t *testing.T) {
+	t.Parallel()
+	st := memory.New(&memory.Options{MaxKeys: 1 << 17})
+	keys := []string{"{k}0", "{k}1", "{k}2", "{k}3", "{k}4", "{k}5", "{k}6", "{k}7"}
+	script := add(len(keys))
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					_, _ = st.Eval(context.Background(), script, keys, nil, nil)
+				}
+			}
+		})
+	}
+	torn := 0
+	for range 20_000 {
+		texts := get(t, st, keys...)
+		for _, text := range texts[1:] {
+			if text != texts[0] {
+				if torn++; torn == 1 {
+					t.Errorf("one MGet of keys that every step sets alike read %q", texts)
+				}
+				break
+			}
+		}
+	}
+	close(stop)
+	wg.Wait()
+	if torn > 0 {
+		t.Errorf("%d of 20000 reads saw half of a step", torn)
+	}
+}
+
+// A flood that evicts, a sweep and a clock that moves leave the store whole.
+func TestConcurrentFlood(t *testing.T) {
+	t.Parallel()
+	const max = 1 << 12
+	c := newClock()
+	st := memory.New(&memory.Options{MaxKeys: max, Now: c.now})
+	script := add(3)
+	within(t, time.Minute, func() {
+		var wg sync.WaitGroup
+		for caller := range 4 {
+			wg.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(caller), 2))
+				for range 5000 {
+					var names [3]string
+					for i := range names {
+						names[i] = fmt.Sprintf("{k}%d.%d", i, r.IntN(20_000))
+					}
+					_, _ = st.Eval(context.Background(), script, names[:], nil, nil)
+					c.advance(time.Duration(r.IntN(1000)) * time.Millisecond)
+				}
+			})
+		}
+		wg.Go(func() {
+			for range 20 {
+				for range st.All() {
+				}
+			}
+		})
+		wg.Wait()
+	})
+	if got := st.Len(); got > max {
+		t.Errorf("%d keys, want at most %d", got, max)
+	}
+}

@@ -1,0 +1,148 @@
+package memory
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/weir-go/weir/store"
+)
+
+// check looks at the whole table: every key can be found, none is there twice, and the
+// counts are right.
+func (sh *shard) check(t testing.TB) {
+	t.Helper()
+	n := 0
+	seen := map[string]bool{}
+	for i := range sh.slots {
+		sl := &sh.slots[i]
+		if sl.hash == 0 {
+			if *sl != (slot{}) {
+				t.Fatalf("slot %d is empty and holds %+v", i, *sl)
+			}
+			continue
+		}
+		n++
+		if seen[sl.key] {
+			t.Fatalf("key %q is there twice", sl.key)
+		}
+		seen[sl.key] = true
+		if at, ok := sh.find(sl.hash, sl.key); !ok || at != i {
+			t.Fatalf("key %q in slot %d: found %v in %d", sl.key, i, ok, at)
+		}
+	}
+	if n != sh.used {
+		t.Fatalf("%d keys, and used is %d", n, sh.used)
+	}
+	if size := len(sh.slots); size&(size-1) != 0 || n > size*3/4 {
+		t.Fatalf("%d keys in %d slots", n, size)
+	}
+}
+
+// A table does what a map does, whatever the hashes, with a clock that moves.
+func FuzzShard(f *testing.F) {
+	f.Add([]byte{0, 1, 1, 0, 2, 1, 0, 3, 1, 1, 2, 0, 2, 9, 0, 3, 1, 0})
+	f.Add([]byte("many operations, one after the other, on keys that share their homes; and then the clock moves on"))
+	f.Fuzz(func(t *testing.T, ops []byte) {
+		type entry struct{ n, expires int64 }
+		sh, model, now := new(shard), map[string]entry{}, int64(1)
+		hash := func(k byte) uint64 { return uint64(k&31)*7<<1 | 1 } // several keys to a hash, all homes near
+		if len(ops) > 3000 {
+			ops = ops[:3000]
+		}
+		for n := int64(1); len(ops) >= 3; ops, n = ops[3:], n+1 {
+			k, x := ops[1], int64(ops[2])
+			key := fmt.Sprint(k)
+			switch ops[0] % 8 {
+			case 0, 1, 2, 3:
+				nums := store.Nums{Len: 1, N: [4]int64{n}}
+				sh.put(hash(k), key, &nums, now+1+x, now)
+				model[key] = entry{n, now + 1 + x}
+			case 4, 5:
+				if at, ok := sh.find(hash(k), key); ok {
+					sh.remove(at)
+				}
+				delete(model, key)
+			case 6:
+				now += x
+			case 7:
+				live := 0
+				for _, e := range model {
+					if e.expires > now {
+						live++
+					}
+				}
+				at, ok := sh.victim(now+1+x, now, func(sl *slot) bool { return sl.key == key })
+				if ok && (sh.slots[at].hash == 0 || sh.slots[at].key == key || sh.slots[at].expires >= now+1+x) {
+					t.Fatalf("victim for %d is %+v", now+1+x, sh.slots[at])
+				}
+				if ok {
+					delete(model, sh.slots[at].key)
+					sh.remove(at)
+				}
+			}
+			sh.check(t)
+			for key, e := range model {
+				var k byte
+				_, _ = fmt.Sscan(key, &k)
+				at, ok := sh.find(hash(k), key)
+				if alive := e.expires > now; alive && (!ok || sh.slots[at].nums.N[0] != e.n || sh.slots[at].expires != e.expires) {
+					t.Fatalf("key %q at %d: found %v, want %+v", key, now, ok, e)
+				} else if !alive && !ok {
+					delete(model, key) // swept
+				}
+			}
+			if sh.used > len(model) {
+				t.Fatalf("%d keys, and %d in the model", sh.used, len(model))
+			}
+		}
+	})
+}
+
+// The table grows with what is alive, and gives memory back when that dies.
+func TestShardShrinks(t *testing.T) {
+	t.Parallel()
+	sh := new(shard)
+	nums := store.Nums{}
+	const n = 10_000
+	key := func(i int) (uint64, string) { return uint64(i)*0x9E3779B97F4A7C15 | 1, fmt.Sprint(i) }
+	for i := range n {
+		h, k := key(i)
+		sh.put(h, k, &nums, 100, 1)
+	}
+	sh.check(t)
+	if len(sh.slots) != 16384 {
+		t.Errorf("%d slots for %d keys, want 16384", len(sh.slots), n)
+	}
+	for i := range 20_000 { // all the others are dead by now
+		h, k := key(n + i)
+		sh.put(h, k, &nums, int64(300+i), int64(200+i))
+	}
+	sh.check(t)
+	if sh.used > 4*100 || len(sh.slots) > 4096 {
+		t.Errorf("%d keys in %d slots, of which about 100 are alive", sh.used, len(sh.slots))
+	}
+	for i := range sh.slots {
+		if sl := sh.slots[i]; sl.hash != 0 {
+			at, _ := sh.find(sl.hash, sl.key)
+			sh.remove(at)
+		}
+	}
+	for sh.used > 0 { // removal moves slots: look until there are none
+		for i := range sh.slots {
+			if sh.slots[i].hash != 0 {
+				sh.remove(i)
+				break
+			}
+		}
+	}
+	sh.check(t)
+	h, k := key(1)
+	for range 20 {
+		sh.put(h, k, &nums, 1_000_000, 500_000)
+		at, _ := sh.find(h, k)
+		sh.remove(at)
+	}
+	if len(sh.slots) > 2*minSlots {
+		t.Errorf("%d slots for one key", len(sh.slots))
+	}
+}

@@ -1,0 +1,111 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir/store"
+)
+
+const maxNum = 1<<53 - 1
+
+func TestNumsText(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		nums store.Nums
+		want string
+	}{
+		{store.Nums{Tag: store.Tag{'g', '1'}}, "g1"},
+		{store.Nums{Tag: store.Tag{'g', '1'}, Len: 1}, "g1 0"},
+		{store.Nums{Tag: store.Tag{'g', '1'}, Len: 3, N: [4]int64{1767225600000000, 0, 1}}, "g1 1767225600000000 0 1"},
+		{store.Nums{Tag: store.Tag{'x', '9'}, Len: 4, N: [4]int64{maxNum, maxNum, maxNum, maxNum}},
+			"x9 9007199254740991 9007199254740991 9007199254740991 9007199254740991"},
+		{store.Nums{Tag: store.Tag{' ', ' '}, Len: 1, N: [4]int64{5}}, "   5"},
+	} {
+		t.Run(tt.want, func(t *testing.T) {
+			t.Parallel()
+			if got := tt.nums.String(); got != tt.want {
+				t.Errorf("String() = %q, want %q", got, tt.want)
+			}
+			if got := string(tt.nums.AppendText([]byte("before "))); got != "before "+tt.want {
+				t.Errorf("AppendText = %q, want it behind what was there", got)
+			}
+			if got, ok := store.ParseNums(tt.want); !ok || got != tt.nums {
+				t.Errorf("ParseNums(%q) = %+v, %v, want %+v", tt.want, got, ok, tt.nums)
+			}
+		})
+	}
+}
+
+func TestParseNumsRejects(t *testing.T) {
+	t.Parallel()
+	for _, s := range []string{
+		"", "g", // no tag
+		"g1 ", "g1 1 ", "g1  1", " g1 1", // spaces
+		"g1x", "g11", "g1,1", "g1\t1", "g1\n1", "g1 1\n", "g1 1\x00", // separators
+		"g1 -1", "g1 +1", "g1 1.0", "g1 1e3", "g1 0x1", "g1 a", "g1 1a", "g1 ١", // numbers
+		"g1 9007199254740992", "g1 9223372036854775808", "g1 18446744073709551617", // too large
+		"g1 99999999999999999999999999999999999999999999",
+		"g1 1 9007199254740992",
+		"g1 1 2 3 4 5", // too many
+		"g1 1 2 3 4 ",  // and nothing behind them
+		"hello", "170", "{\"a\":1}",
+	} {
+		t.Run(s, func(t *testing.T) {
+			t.Parallel()
+			if got, ok := store.ParseNums(s); ok || got != (store.Nums{}) {
+				t.Errorf("ParseNums(%q) = %+v, %v, want none", s, got, ok)
+			}
+		})
+	}
+}
+
+func TestParseNumsAllocatesNothing(t *testing.T) {
+	const s = "g1 1767225600000000 0 1"
+	buf := make([]byte, 0, 64)
+	if got := testing.AllocsPerRun(100, func() {
+		n, _ := store.ParseNums(s)
+		buf = n.AppendText(buf[:0])
+	}); got != 0 {
+		t.Errorf("ParseNums and AppendText allocate %v times, want 0", got)
+	}
+}
+
+// Every Nums survives its text.
+func FuzzNums(f *testing.F) {
+	f.Add(byte('g'), byte('1'), uint8(3), int64(1767225600000000), int64(0), int64(1), int64(0))
+	f.Add(byte(' '), byte(0xff), uint8(4), int64(maxNum), int64(0), int64(maxNum), int64(10))
+	f.Fuzz(func(t *testing.T, t0, t1 byte, length uint8, a, b, c, d int64) {
+		want := store.Nums{Tag: store.Tag{t0, t1}, Len: length % (store.MaxNums + 1)}
+		for i, n := range []int64{a, b, c, d}[:want.Len] {
+			want.N[i] = n & maxNum
+		}
+		if got, ok := store.ParseNums(want.String()); !ok || got != want {
+			t.Errorf("ParseNums(%q) = %+v, %v, want %+v", want.String(), got, ok, want)
+		}
+	})
+}
+
+// What is parsed is in bounds, and is the same when written and parsed again.
+func FuzzParseNums(f *testing.F) {
+	for _, s := range []string{"g1 1 2 3", "g1", "g1 007", "g1 9007199254740991", "g1 9007199254740992", "g1  1", "g1 1 2 3 4 5"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		n, ok := store.ParseNums(s)
+		if !ok {
+			return
+		}
+		if n.Len > store.MaxNums || strings.Count(s[2:], " ") != int(n.Len) {
+			t.Fatalf("ParseNums(%q) has length %d", s, n.Len)
+		}
+		for i, v := range n.N {
+			if v < 0 || v > maxNum || i >= int(n.Len) && v != 0 {
+				t.Fatalf("ParseNums(%q) holds %v", s, n.N)
+			}
+		}
+		if again, ok := store.ParseNums(n.String()); !ok || again != n {
+			t.Errorf("ParseNums(%q) = %+v, and of its own text %+v, %v", s, n, again, ok)
+		}
+	})
+}
