@@ -28,6 +28,8 @@ test-integration:
 		echo 'make test: no Docker engine answers: the tests on servers in containers are skipped'; \
 	fi
 	cd conformance/integration && go vet ./... && go test -race -count=1 -p 1 -timeout 20m ./...
+	@awk '{ n[$$4]++ } END { printf "manifest: %d of %d rules passed, %d skipped as declared, %d not run\n", \
+		n["passed"], NR, n["skipped:"], n["not"] }' conformance/integration/manifest.txt
 
 # A round runs every benchmark once: rounds, unlike -count, run what is compared
 # side by side, so that a machine that slows down slows all of it.

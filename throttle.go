@@ -17,8 +17,8 @@ type Throttler struct{ limiter *Limiter }
 // The store is not asked anything.
 func NewThrottler(st store.Store, opts *Options) (*Throttler, error) {
 	// Every call brings its own limit; this one makes the limiter.
-	any := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}
-	l, err := NewRules(st, []Rule{{Name: "throttle", Algorithm: any}}, opts)
+	first := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}
+	l, err := NewRules(st, []Rule{{Name: "throttle", Algorithm: first}}, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -251,9 +251,12 @@ func backwards(a algorithm.Algorithm) func(*T) {
 			c := newClock()
 			l := t.limiter(c, one(a))
 			path := []string{"back", strconv.Itoa(i)}
-			for t.allow(l, 1, path...).Allowed {
+			var still time.Duration
+			for full := t.allow(l, 1, path...); ; full = t.allow(l, 1, path...) {
+				if still = full.RetryAfter; !full.Allowed {
+					break
+				}
 			}
-			still := t.peek(l, 1, path...).RetryAfter
 			c.advance(-back)
 			if res := t.allow(l, 1, path...); res.Allowed || res.RetryAfter > still+back {
 				t.errorf("%+v: a full limit, denied for %v; the clock steps back by %v: got %+v", a, still, back, res)

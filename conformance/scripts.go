@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -56,14 +57,16 @@ var kindsReply = []store.Value{
 	store.BulkValue(""), store.BulkValue("a\x00\r\n\xff"), {}, store.IntegerValue(7),
 }
 
-// put sets each key to "p1 ARGV[n]", where ARGV[1] is the TTL in milliseconds and
+// putScript returns a script that sets each key to "p1 ARGV[n]", where ARGV[1] is the TTL in milliseconds and
 // the others are the keys' numbers; it replies with the time.
 func putScript(keys int) *store.Script {
-	lua := "local time = redis.call('TIME')\n"
+	var lua strings.Builder
+	lua.WriteString("local time = redis.call('TIME')\n")
 	for i := range keys {
-		lua += fmt.Sprintf("redis.call('SET', KEYS[%d], 'p1 ' .. ARGV[%d], 'PX', ARGV[1])\n", i+1, i+2)
+		fmt.Fprintf(&lua, "redis.call('SET', KEYS[%d], 'p1 ' .. ARGV[%d], 'PX', ARGV[1])\n", i+1, i+2)
 	}
-	return store.NewScript("put", lua+"return {time[1] * 1000000 + time[2]}\n",
+	lua.WriteString("return {time[1] * 1000000 + time[2]}\n")
+	return store.NewScript("put", lua.String(),
 		func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 			for i, a := range args[1:] {
 				n := store.Nums{Tag: store.Tag{'p', '1'}, Len: 1, N: [store.MaxNums]int64{a.Int()}}

@@ -37,7 +37,7 @@ func storeReply(t *T) {
 	if err != nil {
 		t.fatalf("Eval: %v", err)
 	}
-	if want := append(before, kindsReply...); !slices.Equal(got, want) {
+	if want := slices.Concat(before, kindsReply); !slices.Equal(got, want) {
 		t.errorf("got  %q\nwant %q", got, want)
 	}
 }

@@ -1,0 +1,34 @@
+//go:build !race
+
+package bench
+
+import (
+	"context"
+	"testing"
+)
+
+// maxAllocs is how many allocations a decision of one rule, on the server's
+// clock, may make beyond those of the client in a bare EVALSHA with one key.
+const maxAllocs = 4
+
+// TestAllocs checks maxAllocs. It does not run under the race detector, which
+// makes pools forget.
+func TestAllocs(t *testing.T) {
+	rdb := connect(t)
+	ctx := context.Background()
+	allocs := map[string]float64{}
+	for _, r := range remotes(t, rdb) {
+		allocs[r.name] = testing.AllocsPerRun(2000, func() {
+			if ok, err := r.allow(ctx, "user-1"); err != nil || !ok {
+				t.Fatalf("%s: allowed %v, error %v", r.name, ok, err)
+			}
+		})
+		t.Logf("%s: %v allocations", r.name, allocs[r.name])
+		if err := r.reset(ctx, "user-1"); err != nil {
+			t.Error(err)
+		}
+	}
+	if got := allocs["weir-gcra"] - allocs["floor"]; got > maxAllocs {
+		t.Errorf("weir-gcra makes %v allocations more than a bare EVALSHA: want at most %d", got, maxAllocs)
+	}
+}

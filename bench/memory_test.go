@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/sethvargo/go-limiter/memorystore"
+	"golang.org/x/time/rate"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// A local is a limiter in the memory of the process.
+type local struct {
+	name string
+	make func(testing.TB) func(key string) (allowed bool)
+}
+
+var locals = []local{
+	{"weir-gcra", newWeir},
+	{"xtimerate-syncmap", newXTimeRate},
+	{"sethvargo-memorystore", newMemoryStore},
+}
+
+var keyCounts = []int{1, 1000, 100_000}
+
+// BenchmarkMemory asks for random keys, all known, from one goroutine.
+func BenchmarkMemory(b *testing.B) {
+	eachLocal(b, func(b *testing.B, allow func(string) bool, draws draws) {
+		b.ReportAllocs()
+		denied := 0
+		for i := 0; b.Loop(); i++ {
+			if !allow(draws.at(i)) {
+				denied++
+			}
+		}
+		if denied > 0 {
+			b.Fatalf("%d requests were denied", denied)
+		}
+	})
+}
+
+// BenchmarkMemoryParallel is [BenchmarkMemory] from GOMAXPROCS goroutines.
+func BenchmarkMemoryParallel(b *testing.B) {
+	eachLocal(b, func(b *testing.B, allow func(string) bool, draws draws) {
+		b.ReportAllocs()
+		b.RunParallel(func(pb *testing.PB) {
+			denied := 0
+			for i := rand.IntN(drawn); pb.Next(); i++ {
+				if !allow(draws.at(i)) {
+					denied++
+				}
+			}
+			if denied > 0 {
+				b.Errorf("%d requests were denied", denied)
+			}
+		})
+	})
+}
+
+// eachLocal runs f for every limiter and number of keys, the limiters in turn.
+// Each starts with all keys known.
+func eachLocal(b *testing.B, f func(b *testing.B, allow func(string) bool, draws draws)) {
+	for _, keys := range keyCounts {
+		draws := drawKeys(keys)
+		for _, l := range locals {
+			b.Run(fmt.Sprintf("impl=%s/keys=%d", l.name, keys), func(b *testing.B) {
+				allow := l.make(b)
+				for _, key := range someKeys(keys) {
+					allow(key)
+				}
+				b.ResetTimer()
+				f(b, allow, draws)
+			})
+		}
+	}
+}
+
+// TestMemoryLimitersAllow checks that every limiter allows what the benchmarks
+// ask, and does not mistake one key for another.
+func TestMemoryLimitersAllow(t *testing.T) {
+	for _, l := range locals {
+		t.Run(l.name, func(t *testing.T) {
+			allow := l.make(t)
+			for i, key := range append(someKeys(100), someKeys(100)...) {
+				if !allow(key) {
+					t.Fatalf("request %d, for %q, was denied", i+1, key)
+				}
+			}
+		})
+	}
+}
+
+func newWeir(tb testing.TB) func(string) bool {
+	lim, err := weir.New(memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx := context.Background()
+	return func(key string) bool {
+		res, err := lim.Allow(ctx, key)
+		return err == nil && res.Allowed
+	}
+}
+
+func newXTimeRate(testing.TB) func(string) bool {
+	var limiters sync.Map
+	return func(key string) bool {
+		lim, ok := limiters.Load(key)
+		if !ok {
+			lim, _ = limiters.LoadOrStore(key, rate.NewLimiter(perSecond, burst))
+		}
+		return lim.(*rate.Limiter).Allow()
+	}
+}
+
+// newMemoryStore has the burst as the tokens of one interval, which is as long
+// as the rate takes to give them back: it knows no burst beside a rate.
+func newMemoryStore(tb testing.TB) func(string) bool {
+	st, err := memorystore.New(&memorystore.Config{Tokens: burst, Interval: burst / perSecond * time.Second})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx := context.Background()
+	tb.Cleanup(func() { _ = st.Close(ctx) })
+	return func(key string) bool {
+		_, _, _, ok, err := st.Take(ctx, key)
+		return err == nil && ok
+	}
+}
