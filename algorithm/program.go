@@ -77,7 +77,7 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 }
 
 const (
-	luaClock = `local now = 0
+	luaClock = `local now
 if ARGV[1] == '0' then
 local time = redis.call('TIME')
 now = time[1] * 1000000 + time[2]
@@ -85,10 +85,10 @@ else
 now = ARGV[1] + 0
 end
 `
-	luaClockSlack = `local now, slack = 0, 0
+	luaClockSlack = `local now, slack
 if ARGV[1] == '0' then
 local time = redis.call('TIME')
-now = time[1] * 1000000 + time[2]
+now, slack = time[1] * 1000000 + time[2], 0
 else
 now, slack = ARGV[1] + 0, 3600000
 end
