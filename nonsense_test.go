@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
 )
 
@@ -51,7 +52,7 @@ func TestNonsenseReply(t *testing.T) {
 		{"a nil", append(integers(1, now, 0), store.Value{})},
 		{"strings", []store.Value{store.BulkValue("1"), store.BulkValue("1"), store.BulkValue("0"), store.BulkValue("0")}},
 		{"yes, with a state that denies", integers(1, now, now+5e6, 0)},
-		{"yes, with a state that denies by a part", integers(1, now, now+4e6, 1)},
+		{"yes, with a state that denies by a part", integers(1, now, now+4e6, 5)},
 		{"no, with a state that allows", integers(0, now, 0, 0)},
 		{"no, with a state that just allows", integers(0, now, now+4e6, 0)},
 		{"neither yes nor no", integers(2, now, now+5e6, 0)},
@@ -67,7 +68,9 @@ func TestNonsenseReply(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := mustNew(t, liar{reply: tt.reply}, []weir.Rule{{Algorithm: perSecond}}, nil)
+			// Its interval of a second and a bit makes it reply with a remainder.
+			fraction := algorithm.GCRA{Rate: algorithm.Rate{Count: 3, Period: 3*time.Second + 1}, Burst: 5}
+			l := mustNew(t, liar{reply: tt.reply}, []weir.Rule{{Algorithm: fraction}}, nil)
 			for _, r := range []weir.Request{{Path: []string{"u"}, Cost: 1}, {Path: []string{"u"}, Cost: 1, Peek: true}} {
 				func() {
 					defer func() {
@@ -95,7 +98,7 @@ func FuzzReply(f *testing.F) {
 	f.Add(int64(0), now, now, int64(0), now-73, int64(6), int64(1))
 	f.Fuzz(func(t *testing.T, ok, at, tat, rem, start, count, cost int64) {
 		l := mustNew(t, liar{reply: integers(ok, at, tat, rem, start, count)},
-			[]weir.Rule{{Name: "a", Algorithm: perSecond}, {Name: "b", Algorithm: window(5, time.Hour)}}, nil)
+			[]weir.Rule{{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}}, {Name: "b", Algorithm: window(5, time.Hour)}}, nil)
 		each := make([]weir.Result, 2)
 		res, err := l.Do(t.Context(), weir.Request{Path: []string{"u"}, Cost: cost & (1<<63 - 1), Each: each})
 		if err != nil {

@@ -11,18 +11,23 @@ import (
 
 // A Throttler answers as redis-cell's CL.THROTTLE does: the limit comes with each
 // call. Make one with [NewThrottler].
-type Throttler struct{ limiter *Limiter }
+type Throttler struct {
+	limiters map[*algorithm.Fragment]*Limiter // GCRA has two, over the same keys
+}
 
 // NewThrottler returns a throttler over st. If opts is nil, the defaults are used.
 // The store is not asked anything.
 func NewThrottler(st store.Store, opts *Options) (*Throttler, error) {
-	// Every call brings its own limit; this one makes the limiter.
-	first := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}
-	l, err := NewRules(st, []Rule{{Name: "throttle", Algorithm: first}}, opts)
-	if err != nil {
-		return nil, err
+	t := &Throttler{limiters: map[*algorithm.Fragment]*Limiter{}}
+	// Every call brings its own limit; these make the limiters.
+	for _, rate := range []algorithm.Rate{algorithm.PerSecond(1), algorithm.PerSecond(3)} {
+		l, err := NewRules(st, []Rule{{Name: "throttle", Algorithm: algorithm.GCRA{Rate: rate, Burst: 1}}}, opts)
+		if err != nil {
+			return nil, err
+		}
+		t.limiters[l.rules[0].limit.Fragment()] = l
 	}
-	return &Throttler{limiter: l}, nil
+	return t, nil
 }
 
 // Throttled is the answer of [Throttler.Throttle], in whole seconds rounded up, so
@@ -58,7 +63,7 @@ func (t *Throttler) Throttle(ctx context.Context, key string, maxBurst, count in
 	if err != nil {
 		return Throttled{}, fmt.Errorf("weir: %w", err)
 	}
-	r, err := t.limiter.do(ctx, Request{Path: []string{key}, Cost: quantity}, limit)
+	r, err := t.limiters[limit.Fragment()].do(ctx, Request{Path: []string{key}, Cost: quantity}, limit)
 	if err != nil {
 		return Throttled{}, err
 	}

@@ -93,6 +93,14 @@ func micros(n int64) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
+// constArgs returns args as constants, which are sent many times.
+func constArgs(args []store.Arg) []store.Arg {
+	for i, a := range args {
+		args[i] = store.ConstArg(a.Int())
+	}
+	return args
+}
+
 // wholeMicros is d in microseconds. The field is named in the error.
 func wholeMicros(field string, d time.Duration) (int64, error) {
 	us := d.Microseconds()

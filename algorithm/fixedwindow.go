@@ -47,7 +47,7 @@ type fixedWindowLimit struct {
 	limit  int64
 	window int64
 	align  int64
-	one    [4]store.Arg
+	one    []store.Arg // for cost 1
 }
 
 // NewLimit implements [Algorithm].
@@ -63,17 +63,15 @@ func (f FixedWindow) NewLimit() (Limit, error) {
 	if f.Aligned {
 		l.align = window
 	}
-	for i, a := range l.AppendArgs(nil, Request{Cost: 1}) {
-		l.one[i] = store.ConstArg(a.Int())
-	}
+	l.one = constArgs(l.AppendArgs(nil, Request{Cost: 1}))
 	return l, nil
 }
 
 func (l *fixedWindowLimit) Fragment() *Fragment { return fixedWindowFragment }
 
 func (l *fixedWindowLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
-	if r.Cost == 1 && l.one[0] != (store.Arg{}) {
-		return append(args, l.one[:]...)
+	if r.Cost == 1 && l.one != nil {
+		return append(args, l.one...)
 	}
 	return append(args, store.IntArg(max(l.limit-r.Cost, -1)), store.IntArg(l.window),
 		store.IntArg(min(r.Cost, l.limit)), store.IntArg(l.align))

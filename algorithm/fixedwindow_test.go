@@ -133,7 +133,7 @@ func TestFixedWindowLengthened(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.FixedWindow{Limit: 1, Window: time.Second})
 	b.take(epoch, 1)
-	b.limit = mustLimit(t, algorithm.FixedWindow{Limit: 1, Window: time.Minute})
+	b.change(algorithm.FixedWindow{Limit: 1, Window: time.Minute})
 	before := b.peek(epoch+1e6-1, 1)
 	for _, at := range []int64{epoch + 1e6 - 1, epoch + 1e6, epoch + 2e6, epoch + 59e6, epoch + 60e6} {
 		b.state.keep = false

@@ -1,19 +1,14 @@
--- gcra: the generic cell rate algorithm with an exact emission interval.
+-- gcra: the generic cell rate algorithm, at an emission interval of whole microseconds.
+-- The theoretical arrival time (TAT) is when the bucket is full again.
 --
--- The theoretical arrival time (TAT) is when the bucket is full again. It is
--- kept as whole microseconds and a remainder in parts of a denominator.
---
--- KEYS[1]  string "g1 TAT" or "g1 TAT REM DEN": microseconds since the epoch, 0 <= REM < DEN
+-- KEYS[1]  string "g1 TAT": microseconds since the epoch; or as in gcrafraction.lua
 -- ARGV[1]  room: the TAT may be at most this many microseconds ahead; -1: never
--- ARGV[2]  and this many parts
--- ARGV[3]  increment of the TAT, in microseconds
--- ARGV[4]  and this many parts
--- ARGV[5]  DEN, the parts in a microsecond; 1: all are whole, and what is written has no REM
--- state    tat, rem: the TAT before the commit, 0 0 for none
+-- ARGV[2]  increment of the TAT, in microseconds
+-- state    tat: the TAT before the commit, 0 for none
 
 -- check
 local v = redis.pcall('GET', KEYS[1])
-local tat, rem = 0, 0
+local tat = 0
 if v then
   if v.err then
     if string.find(v.err, 'WRONGTYPE', 1, true) then return redis.error_reply('WEIRFOREIGN 1') end
@@ -23,24 +18,16 @@ if v then
   if not t then return redis.error_reply('WEIRFOREIGN 1') end
   tat = t + 0
   if more ~= '' then
-    local r, d = string.match(more, '^ (%d+) (%d+)$')
+    local r = string.match(more, '^ (%d+) %d+$')
     if not r then return redis.error_reply('WEIRFOREIGN 1') end
-    rem = r + 0
-    if d ~= ARGV[5] and rem > 0 then tat, rem = tat + 1, 0 end
+    if r ~= '0' then tat = tat + 1 end
   end
 end
-local at, part = tat, rem
-if at < now then at, part = now, 0 end
-local over = at - now - ARGV[1]
-local ok = over < 0 or over == 0 and part <= ARGV[2] + 0
+local at = tat
+if at < now then at = now end
+local ok = at - now <= ARGV[1] + 0
 
 -- commit
-at = at + ARGV[3]
-local fraction = ''
-if ARGV[5] ~= '1' then
-  part = part + ARGV[4]
-  if part >= ARGV[5] + 0 then at, part = at + 1, part - ARGV[5] end
-  fraction = string.format(' %d %s', part, ARGV[5])
-end
-redis.call('SET', KEYS[1], string.format('g1 %d%s', at, fraction),
+at = at + ARGV[2]
+redis.call('SET', KEYS[1], string.format('g1 %d', at),
   'PX', string.format('%d', (at - now + 1000) / 1000 + slack))

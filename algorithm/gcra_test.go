@@ -161,7 +161,8 @@ func TestGCRAChangedLimit(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			changed := *b
-			changed.t, changed.limit = t, mustLimit(t, tt.to)
+			changed.t = t
+			changed.change(tt.to)
 			if got := changed.peek(epoch, 1); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}

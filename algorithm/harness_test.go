@@ -113,6 +113,12 @@ func newBench(t testing.TB, a algorithm.Algorithm) *bench {
 	return &bench{t, newState(epoch, 1), l, mustCompose(t, l.Fragment())}
 }
 
+// change puts another limit over the key.
+func (b *bench) change(a algorithm.Algorithm) {
+	b.limit = mustLimit(b.t, a)
+	b.program = mustCompose(b.t, b.limit.Fragment())
+}
+
 // take decides at now; cost 0 peeks, as a limiter does.
 func (b *bench) take(now, cost int64) algorithm.Verdict {
 	if cost == 0 {

@@ -19,6 +19,8 @@ func TestPinnedScripts(t *testing.T) {
 	t.Parallel()
 	gcra := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}).Fragment()
 	window := mustLimit(t, algorithm.FixedWindow{Limit: 1, Window: time.Second}).Fragment()
+	fraction := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}).Fragment()
+	parts := mustCompose(t, fraction)
 	one, other, both := mustCompose(t, gcra), mustCompose(t, window), mustCompose(t, gcra, window)
 
 	// The frame is what composing adds around two fragments of almost nothing.
@@ -26,15 +28,19 @@ func TestPinnedScripts(t *testing.T) {
 	frame := mustCompose(t, bare, bare)
 
 	for _, tt := range []struct{ name, text, want string }{
-		{"gcra fragment", gcra.Lua, "8ce643b01484abdce20d9487e6277b84b14f6c0d"},
-		{"gcra decide", one.Decide.Lua(), "2056c2ca5de725680b4b75108d75a8c1b71901e8"},
-		{"gcra peek", one.Peek.Lua(), "28c017afe827e89a93ce105f8750cda6fd473ea8"},
-		{"gcra reset", one.Reset.Lua(), "c3d6fbf617a225fa39f15166dd01ba86ce8d7fc1"},
+		{"gcra fragment", gcra.Lua, "230021f73c712da1d7b9eea9266ba109e1262697"},
+		{"gcra decide", one.Decide.Lua(), "2c3478b0aa5fedc24d6f3fadfd5230f4791b087f"},
+		{"gcra peek", one.Peek.Lua(), "a55f6c00c85251eca3e05e94cc7aa6a4315183fe"},
+		{"gcra reset", one.Reset.Lua(), "5200ef22a2232194b1bc03ae41757b8e033d4e44"},
+		{"gcrafraction fragment", fraction.Lua, "bc7161ae94a8aa27a20c4baf6796166c64114f53"},
+		{"gcrafraction decide", parts.Decide.Lua(), "1cdd8d9bb0eb201d0eb4e2cde74eed625933681a"},
+		{"gcrafraction peek", parts.Peek.Lua(), "28c017afe827e89a93ce105f8750cda6fd473ea8"},
+		{"gcrafraction reset", parts.Reset.Lua(), "c3d6fbf617a225fa39f15166dd01ba86ce8d7fc1"},
 		{"fixedwindow fragment", window.Lua, "aa3c2e698d9e6f788ced07651c6113e82c0aa355"},
 		{"fixedwindow decide", other.Decide.Lua(), "3cdb3be0ecd49eaee02681be58af0ad7d8835bb0"},
 		{"fixedwindow peek", other.Peek.Lua(), "dc36e964ee8e95b525498c0bfa90b9ae0259abd0"},
 		{"fixedwindow reset", other.Reset.Lua(), "b773403c8ad7cbefb107327993d4ee5c2ae58d62"},
-		{"gcra and fixedwindow decide", both.Decide.Lua(), "72559fdacd9aa239ce9de89381195bf13b49e302"},
+		{"gcra and fixedwindow decide", both.Decide.Lua(), "cea53024708e7b914e3e45e72b1f4cedd6d408f7"},
 		{"frame decide", frame.Decide.Lua(), "0ccd5f75276e349f5c0f8d5cd9f72b7478c12fd4"},
 		{"frame peek", frame.Peek.Lua(), "2a93769d75580e684807d3c63651e2394e18b48d"},
 		{"frame reset", frame.Reset.Lua(), "2bf05151892f3ad56bb749e30247f17ec3d419bb"},

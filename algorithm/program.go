@@ -28,6 +28,7 @@ type Program struct {
 	fragments []*Fragment
 	states    []int // where each fragment's state begins in a reply
 	replies   int   // the length of a reply
+	args      int   // the number of arguments
 }
 
 // Compose makes one program of 1 to [MaxRules] fragments.
@@ -63,6 +64,7 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 		p.states = append(p.states, p.replies)
 		p.replies += len(f.State)
 	}
+	p.args = args
 	name := strings.Join(names, "+")
 	head := "local ok = " + oks.String() + "\n"
 	tail := "return {ok and 1 or 0, now" + state.String() + "}\n"
@@ -132,6 +134,9 @@ func (p *Program) State(reply []store.Value, i int) State {
 // form returns the Go form of a script: all checks, then finish.
 func (p *Program) form(finish func(tx store.Tx, args []store.Arg, slack time.Duration, reply []store.Value)) store.GoForm {
 	return func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if len(args) != p.args {
+			return nil, fmt.Errorf("%w: %s takes %d arguments, and got %d", store.ErrScript, p.Decide.Name(), p.args, len(args))
+		}
 		now, slack := args[0].Int(), clockSlack
 		if now == 0 {
 			now, slack = tx.Now(), 0

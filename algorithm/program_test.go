@@ -72,7 +72,7 @@ func TestProgramReplies(t *testing.T) {
 	for _, l := range limits {
 		args = l.AppendArgs(args, algorithm.Request{Cost: 1})
 	}
-	want := []int64{1, epoch + 500_000, epoch + 10_000_000, 2, epoch + 1_000_000, 0}
+	want := []int64{1, epoch + 500_000, epoch + 10_000_000, 2, epoch + 1_000_000}
 	for _, script := range []*store.Script{p.Peek, p.Decide, p.Peek, p.Reset, p.Peek} {
 		reply, err := script.GoForm()(s, args, []store.Value{store.BulkValue("before")})
 		if err != nil {
@@ -88,12 +88,12 @@ func TestProgramReplies(t *testing.T) {
 		}
 		switch script {
 		case p.Decide:
-			want = []int64{1, epoch + 500_000, epoch + 10_000_000, 3, epoch + 2_000_000, 0}
+			want = []int64{1, epoch + 500_000, epoch + 10_000_000, 3, epoch + 2_000_000}
 		case p.Reset:
 			if s.keys[0].held || s.keys[1].held {
 				t.Error("a key is there after the reset")
 			}
-			want = []int64{1, epoch + 500_000, epoch + 10_500_000, 0, 0, 0}
+			want = []int64{1, epoch + 500_000, epoch + 10_500_000, 0, 0}
 		}
 	}
 }
@@ -145,7 +145,7 @@ func TestProgramOutcome(t *testing.T) {
 		return reply
 	}
 	with := func(i int, v store.Value) []store.Value {
-		reply := ints(1, epoch, epoch, 2, epoch, 0)
+		reply := ints(1, epoch, epoch, 2, epoch)
 		reply[i] = v
 		return reply
 	}
@@ -155,13 +155,13 @@ func TestProgramOutcome(t *testing.T) {
 		ok    bool
 		good  bool
 	}{
-		{"yes", ints(1, epoch, epoch, 2, epoch, 0), true, true},
-		{"no", ints(0, epoch, epoch, 2, epoch, 0), false, true},
-		{"largest", ints(1, 1<<52-1, 1<<53-1, 1<<53-1, 1<<53, 1<<53-1), true, true},
+		{"yes", ints(1, epoch, epoch, 2, epoch), true, true},
+		{"no", ints(0, epoch, epoch, 2, epoch), false, true},
+		{"largest", ints(1, 1<<52-1, 1<<53-1, 1<<53-1, 1<<53), true, true},
 		{"none", nil, false, false},
-		{"short", ints(1, epoch, epoch, 2, epoch), false, false},
-		{"long", ints(1, epoch, epoch, 2, epoch, 0, 0), false, false},
-		{"a nil", with(5, store.Value{}), false, false},
+		{"short", ints(1, epoch, epoch, 2), false, false},
+		{"long", ints(1, epoch, epoch, 2, epoch, 0), false, false},
+		{"a nil", with(4, store.Value{}), false, false},
 		{"a string", with(0, store.BulkValue("1")), false, false},
 		{"a string for a number", with(4, store.BulkValue("1767225600000000")), false, false},
 		{"neither yes nor no", with(0, store.IntegerValue(2)), false, false},

@@ -99,7 +99,7 @@ func gcraFast(t *T) {
 func gcraCarry(t *T) {
 	us := time.Microsecond
 	c := newClock()
-	thirds := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3}))
+	thirds := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}))
 	sevenths := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 7}))
 	if got, want := t.allow(thirds, 1, "k").ResetAfter, 333_334*us; got != want { // and a third
 		t.errorf("at 3 per second, one token: ResetAfter is %v, want %v", got, want)
@@ -112,5 +112,12 @@ func gcraCarry(t *T) {
 	}
 	if got, want := t.peek(thirds, 1, "k").ResetAfter, 476_192*us; got != want {
 		t.errorf("carried back to 3 per second: ResetAfter is %v, want %v", got, want)
+	}
+	whole := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 4}))
+	if got, want := t.allow(whole, 1, "k").ResetAfter, 976_192*us; got != want {
+		t.errorf("and one token taken at 2 per second: ResetAfter is %v, want %v", got, want)
+	}
+	if got, want := t.allow(thirds, 1, "k").ResetAfter, 1_309_526*us; got != want { // 1,309,525 and a third
+		t.errorf("and one at 3 per second: ResetAfter is %v, want %v", got, want)
 	}
 }

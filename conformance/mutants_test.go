@@ -111,6 +111,10 @@ func spend(tx store.Tx) {
 	}
 }
 
+// fractional reports whether args are those of a GCRA whose interval is no whole
+// number of microseconds.
+func fractional(args []store.Arg) bool { return len(args) == 5 }
+
 // roundArgs loses the last digits of large numbers, as tostring does on Redis.
 func roundArgs(args []store.Arg) {
 	for i, a := range args {
@@ -327,11 +331,21 @@ var mutants = []mutant{
 		}
 		return v
 	}})},
-	{"fractions are dropped", "GCRA/Thirds", []string{"GCRA/", "Limiter/"}, badGCRA(badAlgorithm{args: func(args []store.Arg) { args[3] = store.IntArg(0) }})},
-	{"an interval is at least 1µs", "GCRA/Fast", []string{"GCRA/", "Limiter/Mix"}, badGCRA(badAlgorithm{args: func(args []store.Arg) { args[2] = store.IntArg(max(1, args[2].Int())) }})},
+	{"fractions are dropped", "GCRA/Thirds", []string{"GCRA/", "Limiter/"}, badGCRA(badAlgorithm{args: func(args []store.Arg) {
+		if fractional(args) {
+			args[3] = store.IntArg(0)
+		}
+	}})},
+	{"an interval is at least 1µs", "GCRA/Fast", []string{"GCRA/", "Limiter/Mix"}, badGCRA(badAlgorithm{args: func(args []store.Arg) {
+		if fractional(args) {
+			args[2] = store.IntArg(max(1, args[2].Int()))
+		}
+	}})},
 	{"parts are taken for others", "GCRA/Carry", nil, badGCRA(badAlgorithm{check: func(tx store.Tx, _ int64, args []store.Arg) store.Tx {
 		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
-			n.N[2] = args[4].Int()
+			if fractional(args) {
+				n.N[2] = args[4].Int()
+			}
 			return n, ok, err
 		}}
 	}})},
@@ -353,7 +367,11 @@ var mutants = []mutant{
 	{"reads and writes apart", "GCRA/HotKey", []string{"Hygiene/TTL"}, torn("gcra")},
 	{"the clock is fast", "GCRA/Refill", []string{"Hygiene/"}, hasty("gcra")},
 	{"far times are disbelieved", "GCRA/Backwards", []string{"GCRA/History", "GCRA/Never", "Limiter/Mix", "Hygiene/"}, badGCRA(unknownAhead(func(args []store.Arg) int64 {
-		return args[0].Int() + args[2].Int() + 1
+		inc := args[1]
+		if fractional(args) {
+			inc = args[2]
+		}
+		return args[0].Int() + inc.Int() + 1
 	}))},
 	{"never is an hour", "GCRA/Never", []string{"GCRA/", "Limiter/Mix"}, badGCRA(badAlgorithm{verdict: mayBeNever})},
 	{"large numbers lose digits", "GCRA/Huge", nil, badGCRA(badAlgorithm{args: roundArgs})},

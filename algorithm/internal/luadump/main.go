@@ -29,6 +29,7 @@ func dump(dir string) error {
 	}
 	all := []algorithm.Algorithm{
 		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1},
+		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1},
 		algorithm.FixedWindow{Limit: 1, Window: time.Second},
 	}
 	var mix []*algorithm.Fragment
@@ -49,7 +50,7 @@ func dump(dir string) error {
 			return err
 		}
 		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset} {
-			name := s.Name()
+			name := fmt.Sprintf("%s-%s", s.Name(), s.SHA()[:8]) // two fragments can share a name
 			if i == 0 {
 				name = fmt.Sprintf("mix%d-%s", len(list), s.SHA()[:8])
 			}
