@@ -86,6 +86,13 @@ func (l *Limiter) do(ctx context.Context, r Request, limit algorithm.Limit) (Res
 	if r.Each != nil && len(r.Each) != len(l.rules) {
 		return Result{}, fmt.Errorf("weir: Request.Each has %d elements: it must have one for each of the %d rules", len(r.Each), len(l.rules))
 	}
+	for i := range l.rules {
+		if check := l.rules[i].check; check != nil {
+			if err := check(l.cost(i, r.Cost)); err != nil {
+				return Result{}, fmt.Errorf("weir: rule %q: %w", l.rules[i].name, err)
+			}
+		}
+	}
 	if err := l.space.check(r.Path); err != nil {
 		return Result{}, err
 	}

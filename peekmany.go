@@ -12,9 +12,10 @@ import (
 // PeekMany answers for every one of paths what [Limiter.Peek] would, with one MGet
 // and one Time of the store, whatever their number. It is for dashboards and metrics:
 // the paths are not read at one instant, and a key of a wrong type reads as if
-// it were missing.
+// it were missing. Limits whose state MGet cannot read, [algorithm.SlidingLog] for
+// instance, cost one Peek for each path, in one batch if the store has them.
 //
-// A path with a key that holds someone else's text has the zero Result, and the error,
+// A path with a key that holds someone else's value has the zero Result, and the error,
 // [store.ErrForeign], names all such keys; the other results hold.
 // After any other error there are no results.
 func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, error) {
@@ -33,6 +34,9 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 	now, err := l.now()
 	if err != nil {
 		return nil, err
+	}
+	if l.program.Sets {
+		return l.peekEach(ctx, keys, l.appendArgs(nil, now, 1, nil))
 	}
 	if now == 0 {
 		t, err := l.store.Time(ctx)
@@ -67,6 +71,39 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 	return results, errors.Join(foreign...)
 }
 
+// peekEach runs the peek script for the paths whose keys are given, one path's behind
+// the other's.
+func (l *Limiter) peekEach(ctx context.Context, keys []string, args []store.Arg) ([]Result, error) {
+	calls := make([]store.Eval, len(keys)/len(l.rules))
+	for i := range calls {
+		calls[i] = store.Eval{Script: l.program.Peek, Keys: keys[i*len(l.rules) : (i+1)*len(l.rules)], Args: args}
+	}
+	if b, ok := l.store.(store.Batcher); ok {
+		b.EvalBatch(ctx, calls)
+	} else {
+		for i := range calls {
+			c := &calls[i]
+			c.Reply, c.Err = l.store.Eval(ctx, c.Script, c.Keys, c.Args, nil)
+		}
+	}
+	results := make([]Result, len(calls))
+	var foreign []error
+	for i, c := range calls {
+		switch {
+		case errors.Is(c.Err, store.ErrForeign):
+			foreign = append(foreign, fmt.Errorf("weir: path %d: %w", i, c.Err))
+			continue
+		case c.Err != nil:
+			return nil, c.Err
+		}
+		var err error
+		if results[i], err = l.result(c.Reply, 1, false, nil, nil); err != nil {
+			return nil, err
+		}
+	}
+	return results, errors.Join(foreign...)
+}
+
 // A snapshot is the view of values that MGet read. Nothing can be written through it.
 type snapshot struct {
 	keys   []string
@@ -90,6 +127,20 @@ func (s snapshot) Get(i int, tag store.Tag) (store.Nums, bool, error) {
 }
 
 func (s snapshot) Foreign(i int) error { return store.Foreign(s.keys[i]) }
+
+// A snapshot has no sets: limits that keep one are not peeked at through it.
+
+func (s snapshot) At(i int, _ int64) (store.Member, bool, error) {
+	return store.Member{}, false, s.Foreign(i)
+}
+
+func (s snapshot) Count(i int, _ int64) (above, all int64, err error) { return 0, 0, s.Foreign(i) }
+
+func (s snapshot) Add(int, store.Member) {}
+
+func (s snapshot) Trim(int, int64) {}
+
+func (s snapshot) Expire(int, time.Duration) {}
 
 func (s snapshot) Put(int, store.Nums, time.Duration) {}
 

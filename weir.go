@@ -43,8 +43,9 @@ var (
 	// ErrInvalidRule says that a list of rules does not make a limiter.
 	ErrInvalidRule = errors.New("invalid rule")
 
-	// ErrInvalidCost says that a cost is negative.
-	ErrInvalidCost = errors.New("invalid cost")
+	// ErrInvalidCost says that a cost is negative, or more than an algorithm can
+	// take at once.
+	ErrInvalidCost = algorithm.ErrInvalidCost
 
 	// ErrInvalidKey says that a path has too few or too many segments, or an
 	// empty one.
@@ -107,7 +108,8 @@ type Limiter struct {
 type rule struct {
 	name  string
 	limit algorithm.Limit
-	cost  int64 // 0: the request's
+	cost  int64                  // 0: the request's
+	check func(cost int64) error // nil: every cost will do
 }
 
 // New returns a limiter with one rule, named like the algorithm, that is
@@ -170,7 +172,14 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 			return nil, fmt.Errorf("weir: %w: rule %q: %w: %d is negative; 0 means the request's", ErrInvalidRule, r.Name, ErrInvalidCost, r.Cost)
 		}
 		names, bys, fragments = append(names, r.Name), append(bys, r.By), append(fragments, fragment)
-		l.rules = append(l.rules, rule{name: r.Name, limit: limit, cost: r.Cost})
+		own := rule{name: r.Name, limit: limit, cost: r.Cost}
+		if c, ok := limit.(algorithm.CostChecker); ok {
+			own.check = c.CheckCost
+			if err := own.check(r.Cost); err != nil {
+				return nil, fmt.Errorf("weir: %w: rule %q: %w", ErrInvalidRule, r.Name, err)
+			}
+		}
+		l.rules = append(l.rules, own)
 	}
 	var err error
 	if l.program, err = algorithm.Compose(fragments...); err != nil {

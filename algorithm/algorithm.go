@@ -1,6 +1,6 @@
 // Package algorithm holds the rate-limiting algorithms and what they are made of.
 //
-// An algorithm is a plain struct, [GCRA] or [FixedWindow], whose NewLimit method
+// An algorithm is a plain struct, [GCRA], [FixedWindow] or [SlidingLog], whose NewLimit method
 // checks it and works out its constants. It knows nothing of clients, key names
 // or networks. Its atomic step is a [Fragment], in Lua and in Go: a check,
 // which reads, and a commit, which writes. [Compose] makes one script of any
@@ -27,6 +27,10 @@ import (
 // ErrInvalidLimit says that a limit is zero, negative, contradictory or beyond
 // what can be counted exactly. The error names the field and what would do.
 var ErrInvalidLimit = errors.New("invalid limit")
+
+// ErrInvalidCost says that a request's cost is negative, or larger than what an
+// algorithm can take at once.
+var ErrInvalidCost = errors.New("invalid cost")
 
 // Never is the wait for something that cannot happen: a request for more than
 // the capacity.
@@ -58,6 +62,14 @@ type Limit interface {
 	// Verdict says what the state that the check saw at now means for r.
 	// If committed, the commit ran after it.
 	Verdict(now int64, committed bool, s State, r Request) Verdict
+}
+
+// A CostChecker is a [Limit] that cannot take every cost within its capacity at
+// once.
+type CostChecker interface {
+	// CheckCost returns an ErrInvalidCost for a cost that is within the capacity,
+	// and more than can be taken at once.
+	CheckCost(cost int64) error
 }
 
 // A Request is what a caller asks of one limit.

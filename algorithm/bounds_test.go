@@ -50,6 +50,12 @@ func TestInvalidLimit(t *testing.T) {
 		{"product beyond 64 bits", algorithm.GCRA{Rate: algorithm.Every(math.MaxInt64), Burst: algorithm.MaxTokens}, []string{"142 years"}},
 		{"product of 2^64 and little", algorithm.GCRA{Rate: algorithm.Every(1 << 32), Burst: 1 << 32}, []string{"142 years"}},
 
+		{"zero SlidingLog", algorithm.SlidingLog{}, []string{"SlidingLog.Limit is 0", "from 1 to 1000000"}},
+		{"log too long", algorithm.SlidingLog{Limit: algorithm.MaxLog + 1, Window: time.Second}, []string{"SlidingLog.Limit is 1000001", "from 1 to 1000000"}},
+		{"log without window", algorithm.SlidingLog{Limit: 1}, []string{"SlidingLog.Window is 0s", "from 1µs"}},
+		{"log of nanoseconds", algorithm.SlidingLog{Limit: 1, Window: 1001}, []string{"SlidingLog.Window is 1.001µs", "from 1µs"}},
+		{"longest log", algorithm.SlidingLog{Limit: algorithm.MaxLog, Window: maxSpan}, nil},
+
 		{"zero FixedWindow", algorithm.FixedWindow{}, []string{"FixedWindow.Limit is 0", "from 1 to 9007199254740991"}},
 		{"negative limit", algorithm.FixedWindow{Limit: -1, Window: time.Second}, []string{"FixedWindow.Limit is -1", "from 1 to"}},
 		{"largest limit", algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: time.Second}, nil},

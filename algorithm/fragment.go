@@ -39,6 +39,9 @@ type Fragment struct {
 	// State names the locals that the check reports, at most MaxState.
 	State []string
 
+	// Sets says that the key holds a sorted set, which MGet cannot read.
+	Sets bool
+
 	// Check is the check in Go. The key is key number key of tx. It reports the state
 	// and whether the request passes.
 	Check func(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error)

@@ -2,6 +2,7 @@ package algorithm_test
 
 import (
 	"math/big"
+	"sort"
 	"testing"
 	"time"
 
@@ -25,6 +26,7 @@ type value struct {
 	held    bool
 	nums    store.Nums
 	expires int64
+	set     []store.Member // what the key holds, if it is no Nums
 }
 
 func newState(now int64, keys int) *state { return &state{now: now, keys: make([]value, keys)} }
@@ -36,7 +38,7 @@ func (s *state) Get(i int, tag store.Tag) (store.Nums, bool, error) {
 	if !v.held || v.expires <= s.now && !s.keep {
 		return store.Nums{}, false, nil
 	}
-	if v.nums.Tag != tag {
+	if v.set != nil || v.nums.Tag != tag {
 		return store.Nums{}, false, s.Foreign(i)
 	}
 	return v.nums, true, nil
@@ -45,9 +47,59 @@ func (s *state) Get(i int, tag store.Tag) (store.Nums, bool, error) {
 func (s *state) Foreign(int) error { return store.Foreign("key") }
 
 func (s *state) Put(i int, n store.Nums, ttl time.Duration) {
-	s.keys[i] = value{true, n, s.now + ttl.Microseconds()}
+	s.keys[i] = value{held: true, nums: n, expires: s.now + ttl.Microseconds()}
 	s.ttl = ttl
 	s.writes++
+}
+
+// At, Count, Add, Trim and Expire keep a set as a plain sorted list.
+
+func (s *state) At(i int, rank int64) (store.Member, bool, error) {
+	v := s.keys[i]
+	if !v.held || v.expires <= s.now && !s.keep {
+		return store.Member{}, false, nil
+	}
+	if v.set == nil {
+		return store.Member{}, false, s.Foreign(i)
+	}
+	if rank < 0 {
+		rank += int64(len(v.set))
+	}
+	if rank < 0 || rank >= int64(len(v.set)) {
+		return store.Member{}, false, nil
+	}
+	return v.set[rank], true, nil
+}
+
+func (s *state) Count(i int, after int64) (above, all int64, err error) {
+	for rank := int64(0); ; rank++ {
+		m, ok, err := s.At(i, rank)
+		if !ok {
+			return above, rank, err
+		}
+		if m.Score > after {
+			above++
+		}
+	}
+}
+
+func (s *state) Add(i int, m store.Member) {
+	v := &s.keys[i]
+	v.held, v.set = true, append(v.set, m)
+	sort.Slice(v.set, func(a, b int) bool {
+		return v.set[a].Score < v.set[b].Score || v.set[a].Score == v.set[b].Score && v.set[a].Text < v.set[b].Text
+	})
+	s.writes++
+}
+
+func (s *state) Trim(i int, n int64) {
+	s.keys[i].set = s.keys[i].set[n:]
+	s.writes++
+}
+
+func (s *state) Expire(i int, ttl time.Duration) {
+	s.keys[i].expires = s.now + ttl.Microseconds()
+	s.ttl = ttl
 }
 
 func (s *state) Del(i int) {

@@ -30,7 +30,7 @@ func TestForeignKey(t *testing.T) {
 			l := mustLimit(t, tt.limit)
 			p := mustCompose(t, l.Fragment())
 			s := newState(epoch, 1)
-			s.keys[0] = value{true, tt.holds, epoch + 1e9}
+			s.keys[0] = value{held: true, nums: tt.holds, expires: epoch + 1e9}
 			args := l.AppendArgs(p.AppendNow(nil, 0), algorithm.Request{Cost: 1})
 			for _, script := range []*store.Script{p.Decide, p.Peek, p.Reset} {
 				reply, err := script.GoForm()(s, args, nil)
@@ -83,7 +83,7 @@ func FuzzHostileNums(f *testing.F) {
 		}
 		for _, at := range []int64{0, now} {
 			s := newState(now, 1)
-			s.keys[0] = value{true, n, 1 << 62}
+			s.keys[0] = value{held: true, nums: n, expires: 1 << 62}
 			script := p.Decide
 			if cost == 0 {
 				script = p.Peek

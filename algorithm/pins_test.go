@@ -20,7 +20,8 @@ func TestPinnedScripts(t *testing.T) {
 	gcra := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}).Fragment()
 	window := mustLimit(t, algorithm.FixedWindow{Limit: 1, Window: time.Second}).Fragment()
 	fraction := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}).Fragment()
-	parts := mustCompose(t, fraction)
+	log := mustLimit(t, algorithm.SlidingLog{Limit: 1, Window: time.Second}).Fragment()
+	parts, logs := mustCompose(t, fraction), mustCompose(t, log)
 	one, other, both := mustCompose(t, gcra), mustCompose(t, window), mustCompose(t, gcra, window)
 
 	// The frame is what composing adds around two fragments of almost nothing.
@@ -40,6 +41,10 @@ func TestPinnedScripts(t *testing.T) {
 		{"fixedwindow decide", other.Decide.Lua(), "3cdb3be0ecd49eaee02681be58af0ad7d8835bb0"},
 		{"fixedwindow peek", other.Peek.Lua(), "dc36e964ee8e95b525498c0bfa90b9ae0259abd0"},
 		{"fixedwindow reset", other.Reset.Lua(), "b773403c8ad7cbefb107327993d4ee5c2ae58d62"},
+		{"slidinglog fragment", log.Lua, "8d2bde6f7e5e7d0fe8602ac4b54be4c8171e4ac7"},
+		{"slidinglog decide", logs.Decide.Lua(), "b1fb36bd9f77a881d02a92c8eb9b5458a930b7f5"},
+		{"slidinglog peek", logs.Peek.Lua(), "7bb7f97a2af793eedc0438334be0cdfd51e8d66c"},
+		{"slidinglog reset", logs.Reset.Lua(), "188cd48b0182489c39271dcb89ee00b32b9a6a73"},
 		{"gcra and fixedwindow decide", both.Decide.Lua(), "cea53024708e7b914e3e45e72b1f4cedd6d408f7"},
 		{"frame decide", frame.Decide.Lua(), "0ccd5f75276e349f5c0f8d5cd9f72b7478c12fd4"},
 		{"frame peek", frame.Peek.Lua(), "2a93769d75580e684807d3c63651e2394e18b48d"},

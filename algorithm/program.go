@@ -25,6 +25,9 @@ type Program struct {
 	Peek   *store.Script // checks all
 	Reset  *store.Script // checks all, then deletes every key
 
+	// Sets says that a key holds a sorted set, which MGet cannot read.
+	Sets bool
+
 	fragments []*Fragment
 	states    []int // where each fragment's state begins in a reply
 	replies   int   // the length of a reply
@@ -61,6 +64,7 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 			state.WriteString(", " + s + n)
 		}
 		args += f.Args
+		p.Sets = p.Sets || f.Sets
 		p.states = append(p.states, p.replies)
 		p.replies += len(f.State)
 	}

@@ -103,6 +103,8 @@ func unitOf(a algorithm.Algorithm) time.Duration {
 		return a.Rate.Period / time.Duration(a.Rate.Count)
 	case algorithm.FixedWindow:
 		return a.Window / 4
+	case algorithm.SlidingLog:
+		return a.Window / time.Duration(min(a.Limit, 4))
 	}
 	panic(fmt.Sprintf("conformance: no unit of %T", a))
 }

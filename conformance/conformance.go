@@ -80,6 +80,7 @@ var subjects = []struct {
 	{"Batch", batchRules},
 	{"GCRA", gcraRules},
 	{"FixedWindow", fixedWindowRules},
+	{"SlidingLog", slidingLogRules},
 	{"Limiter", limiterRules},
 	{"Hygiene", hygieneRules},
 }

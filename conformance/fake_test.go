@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,14 +14,14 @@ import (
 
 // A fake is a correct store with everything that a store can have, so that it
 // skips no rule: it takes batches, borrows strings, forgets scripts, and passes for a store that runs
-// Lua as far as the suite's own scripts go. A mutant is a fake with one
+// Lua. A mutant is a fake with one
 // behaviour changed.
 type fake struct {
 	*memory.Store
-	mu    sync.Mutex
-	lists map[string]bool // keys that hold a list
-	lost  bool            // the scripts were dropped, and none was sent since
-	memo  any             // what a mutant remembers
+	mu   sync.Mutex
+	sets map[string]bool // keys that the suite made a set of
+	lost bool            // the scripts were dropped, and none was sent since
+	memo any             // what a mutant remembers
 	mutation
 }
 
@@ -38,7 +37,7 @@ type mutation struct {
 }
 
 func newFake(m mutation) *fake {
-	return &fake{Store: memory.New(nil), lists: map[string]bool{}, mutation: m}
+	return &fake{Store: memory.New(nil), sets: map[string]bool{}, mutation: m}
 }
 
 func (m mutation) backend() Backend {
@@ -75,22 +74,13 @@ func (f *fake) Eval(ctx context.Context, s *store.Script, keys []string, args []
 func (f *fake) right(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	f.mu.Lock()
 	f.lost = false
-	list := -1
-	switch s {
-	case luaOnly:
-		f.mu.Unlock()
-		return append(reply, store.IntegerValue(1)), nil
-	case listScript:
-		f.lists[strings.Clone(keys[0])] = true
-	default:
-		list = slices.IndexFunc(keys, func(key string) bool { return f.lists[key] })
+	if s == setScript {
+		f.sets[strings.Clone(keys[0])] = true
 	}
 	f.mu.Unlock()
 	switch {
-	case s == listScript:
+	case s == luaOnly:
 		return append(reply, store.IntegerValue(1)), nil
-	case list >= 0:
-		return reply, store.Foreign(keys[list])
 	case f.tx == nil && f.after == nil:
 		return f.Store.Eval(ctx, s, keys, args, reply)
 	}
@@ -184,6 +174,7 @@ type badAlgorithm struct {
 	algorithm.Algorithm
 	args    func(args []store.Arg)
 	check   func(tx store.Tx, now int64, args []store.Arg) store.Tx
+	anyCost bool // CheckCost lets everything pass
 	verdict func(v algorithm.Verdict, committed bool, s algorithm.State, r algorithm.Request) algorithm.Verdict
 }
 
@@ -206,6 +197,13 @@ func (b *badAlgorithm) NewLimit() (algorithm.Limit, error) {
 		}
 	}
 	return &badLimit{Limit: limit, bad: b, fragment: &fragment}, nil
+}
+
+func (l *badLimit) CheckCost(cost int64) error {
+	if c, ok := l.Limit.(algorithm.CostChecker); ok && !l.bad.anyCost {
+		return c.CheckCost(cost)
+	}
+	return nil
 }
 
 func (l *badLimit) Fragment() *algorithm.Fragment { return l.fragment }

@@ -28,7 +28,7 @@ func limiterMix(t *T) {
 	t.histories(40, 30, func(r *rand.Rand) []weir.Rule {
 		rules := make([]weir.Rule, 2+r.IntN(3))
 		for i := range rules {
-			maker := pick(r, anyGCRA, anyFixedWindow)
+			maker := pick(r, anyGCRA, anyFixedWindow, anySlidingLog)
 			rules[i] = weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: maker(r), Cost: pick[int64](r, 0, 0, 1, 2)}
 		}
 		return rules
@@ -192,10 +192,7 @@ func limiterForeign(t *T) {
 }
 
 func limiterForeignType(t *T) {
-	if !t.runsLua() {
-		t.skipf("store runs no Lua: every key holds Nums")
-	}
-	t.foreign(func(key string) { t.eval(listScript, []string{key}) })
+	t.foreign(func(key string) { t.eval(setScript, []string{key}) })
 }
 
 // foreign makes one key of a decision someone else's, and tries every verb.

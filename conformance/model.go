@@ -160,6 +160,57 @@ func (c *counted) left(now int64) (int64, time.Duration) {
 	return c.Limit - n, time.Duration(c.end-now) * time.Microsecond
 }
 
+// A logged is SlidingLog as the plain list of when each token was taken.
+type logged struct {
+	algorithm.SlidingLog
+	taken []int64
+}
+
+func (l *logged) limit() int64 { return l.Limit }
+
+// live are the tokens that count at now, the oldest first. Time does not go back
+// behind the newest.
+func (l *logged) live(now int64) []int64 {
+	if n := len(l.taken); n > 0 {
+		now = max(now, l.taken[n-1])
+	}
+	for i, t := range l.taken {
+		if now-t < l.Window.Microseconds() {
+			return l.taken[i:]
+		}
+	}
+	return nil
+}
+
+func (l *logged) room(now, cost int64) time.Duration {
+	live := l.live(now)
+	lack := int64(len(live)) + cost - l.Limit
+	switch {
+	case cost > l.Limit:
+		return weir.Never
+	case lack <= 0:
+		return 0
+	}
+	return time.Duration(live[lack-1]+l.Window.Microseconds()-now) * time.Microsecond
+}
+
+func (l *logged) take(now, cost int64) {
+	if n := len(l.taken); n > 0 {
+		now = max(now, l.taken[n-1])
+	}
+	for range cost {
+		l.taken = append(l.taken, now)
+	}
+}
+
+func (l *logged) left(now int64) (int64, time.Duration) {
+	live := l.live(now)
+	if len(live) == 0 {
+		return l.Limit, 0
+	}
+	return l.Limit - int64(len(live)), time.Duration(live[len(live)-1]+l.Window.Microseconds()-now) * time.Microsecond
+}
+
 // newModel returns the model of a.
 func newModel(a algorithm.Algorithm) model {
 	switch a := a.(type) {
@@ -167,6 +218,8 @@ func newModel(a algorithm.Algorithm) model {
 		return newBucket(a)
 	case algorithm.FixedWindow:
 		return &counted{FixedWindow: a}
+	case algorithm.SlidingLog:
+		return &logged{SlidingLog: a}
 	}
 	panic(fmt.Sprintf("conformance: no model of %T", a))
 }
@@ -191,5 +244,13 @@ func anyFixedWindow(r *rand.Rand) algorithm.Algorithm {
 		Limit:   pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
 		Window:  pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),
 		Aligned: r.IntN(2) == 0,
+	}
+}
+
+// anySlidingLog returns a random SlidingLog.
+func anySlidingLog(r *rand.Rand) algorithm.Algorithm {
+	return algorithm.SlidingLog{
+		Limit:  pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
+		Window: pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),
 	}
 }

@@ -64,8 +64,18 @@ type writeLater struct {
 	puts *[]func(store.Tx)
 }
 
+func (w writeLater) later(write func(tx store.Tx)) { *w.puts = append(*w.puts, write) }
+
 func (w writeLater) Put(i int, n store.Nums, ttl time.Duration) {
-	*w.puts = append(*w.puts, func(tx store.Tx) { tx.Put(i, n, ttl) })
+	w.later(func(tx store.Tx) { tx.Put(i, n, ttl) })
+}
+
+func (w writeLater) Add(i int, m store.Member) { w.later(func(tx store.Tx) { tx.Add(i, m) }) }
+
+func (w writeLater) Trim(i int, n int64) { w.later(func(tx store.Tx) { tx.Trim(i, n) }) }
+
+func (w writeLater) Expire(i int, ttl time.Duration) {
+	w.later(func(tx store.Tx) { tx.Expire(i, ttl) })
 }
 
 // hasty gives scripts whose name begins with name a clock that runs at twice the speed.
@@ -152,6 +162,62 @@ func unknownAhead(most func(args []store.Arg) int64) badAlgorithm {
 	}}
 }
 
+// badLog returns a mutation of SlidingLog alone.
+func badLog(b badAlgorithm) mutation {
+	return mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
+		if _, ok := a.(algorithm.SlidingLog); !ok {
+			return a
+		}
+		bad := b
+		bad.Algorithm = a
+		return &bad
+	}}
+}
+
+// Views of sorted sets, each wrong in one way.
+type (
+	arrival   struct{ store.Tx } // equal scores are in the order of arrival
+	inclusive struct{ store.Tx } // Count includes after
+	hoarder   struct{ store.Tx } // Trim and Del do nothing
+	forgetful struct {           // a member ahead of now is not seen
+		store.Tx
+		now int64
+	}
+	oncePerScore struct { // a score is held once
+		store.Tx
+		held map[int64]bool
+	}
+)
+
+func (a arrival) Add(i int, m store.Member) {
+	if m.Score%2 == 0 {
+		m.Text = "\x00" + m.Text
+	}
+	a.Tx.Add(i, m)
+}
+
+func (c inclusive) Count(i int, after int64) (above, all int64, err error) {
+	return c.Tx.Count(i, after-1)
+}
+
+func (hoarder) Trim(int, int64) {}
+
+func (f forgetful) At(i int, rank int64) (store.Member, bool, error) {
+	m, ok, err := f.Tx.At(i, rank)
+	if m.Score > f.now {
+		return store.Member{}, false, err
+	}
+	return m, ok, err
+}
+
+func (o oncePerScore) Add(i int, m store.Member) {
+	if last, ok, _ := o.Tx.At(i, -1); ok && last.Score == m.Score || o.held[m.Score] {
+		return
+	}
+	o.held[m.Score] = true
+	o.Tx.Add(i, m)
+}
+
 var mutants = []mutant{
 	{"nil becomes empty", "Store/Reply", nil, changed(func(_ *store.Script, _ []string, reply []store.Value) {
 		for i, v := range reply {
@@ -166,7 +232,7 @@ var mutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, nil)
 	}}},
-	{"arguments end at a NUL", "Store/Args", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"arguments end at a NUL", "Store/Args", []string{"Store/Set"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		args = slices.Clone(args)
 		for i, a := range args {
 			if before, _, cut := strings.Cut(a.String(), "\x00"); cut {
@@ -241,18 +307,20 @@ var mutants = []mutant{
 		}
 		return f.Store.MGet(ctx, keys, values)
 	}}},
-	{"lists pass for strings", "Store/MGetType", []string{"Limiter/ForeignType"}, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+	{"sets pass for strings", "Store/MGetType", []string{"Limiter/ForeignType"}, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 		start := len(values)
 		values, err := f.Store.MGet(ctx, keys, values)
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for i, key := range keys {
-			if err == nil && f.lists[key] {
+			if err == nil && f.sets[key] {
 				values[start+i] = store.BulkValue("x")
 			}
 		}
 		return values, err
 	}}},
+	{"equal scores are in the order of arrival", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return arrival{tx} })},
+	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Limiter/Mix"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx { return inclusive{tx} }}},
 	{"keys expire early", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl / 4 }}
 	})},
@@ -403,6 +471,32 @@ var mutants = []mutant{
 	{"never is an hour", "FixedWindow/Never", []string{"FixedWindow/", "Limiter/Mix"}, badWindow(badAlgorithm{verdict: mayBeNever})},
 	{"large numbers lose digits", "FixedWindow/Huge", nil, badWindow(badAlgorithm{args: roundArgs})},
 
+	{"a token leaves late", "SlidingLog/Trace", []string{"SlidingLog/", "Limiter/Mix", "Hygiene/"}, badLog(badAlgorithm{args: func(args []store.Arg) { args[2] = store.IntArg(args[2].Int() + 1) }})},
+	{"the second rule is named", "SlidingLog/Demonstration", nil, changed(func(s *store.Script, keys []string, reply []store.Value) {
+		if s.Name() == "slidinglog+slidinglog" && strings.Contains(keys[0], "{calc}") && reply[0].Int() == 0 { // the resource passes for free
+			reply[2], reply[5] = store.IntegerValue(0), store.IntegerValue(3)
+		}
+	})},
+	{"tokens of one microsecond are one", "SlidingLog/SameMicrosecond", []string{"SlidingLog/", "Limiter/Mix"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if s.Name() == "setstep" {
+			return tx
+		}
+		return oncePerScore{tx, map[int64]bool{}}
+	}}},
+	{"nothing is trimmed", "SlidingLog/Bounded", nil, onlyFor("slidinglog", func(_ *fake, tx store.Tx) store.Tx { return hoarder{tx} })},
+	{"any cost is taken", "SlidingLog/Cost", nil, badLog(badAlgorithm{anyCost: true})},
+	{"a cost is miscounted", "SlidingLog/History", []string{"Limiter/Mix"}, badLog(badAlgorithm{verdict: sevens})},
+	{"the wait is rounded up", "SlidingLog/Exact", []string{"SlidingLog/", "Limiter/Mix"}, badLog(badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+		if v.RetryAfter != algorithm.Never {
+			v.RetryAfter = (v.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond)
+		}
+		return v
+	}})},
+	{"reads and writes apart", "SlidingLog/HotKey", []string{"Hygiene/TTL"}, torn("slidinglog")},
+	{"the clock is fast", "SlidingLog/Refill", []string{"Hygiene/"}, hasty("slidinglog")},
+	{"the newest is disregarded", "SlidingLog/Backwards", []string{"SlidingLog/", "Limiter/Mix"}, badLog(badAlgorithm{check: func(tx store.Tx, now int64, _ []store.Arg) store.Tx { return forgetful{tx, now} }})},
+	{"never is an hour", "SlidingLog/Never", []string{"SlidingLog/", "Limiter/Mix"}, badLog(badAlgorithm{verdict: mayBeNever})},
+
 	{"the time of a mix is off", "Limiter/Mix", []string{"Limiter/PeekMany"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		if composed(s) {
 			reply[1] = store.IntegerValue(reply[1].Int() + 1)
@@ -436,15 +530,16 @@ var mutants = []mutant{
 		}
 		return tx
 	}}},
-	{"a foreign key passes for missing", "Limiter/Foreign", nil, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a foreign key passes for missing", "Limiter/Foreign", []string{"Limiter/ForeignType"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, _ error) (store.Nums, bool, error) { return n, ok, nil }}
 	}}},
-	{"a list passes for missing", "Limiter/ForeignType", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		got, err := f.right(ctx, s, keys, args, reply)
-		if errors.Is(err, store.ErrForeign) && len(f.lists) > 0 {
-			return f.Store.Eval(ctx, s, keys, args, reply)
-		}
-		return got, err
+	{"a set passes for missing", "Limiter/ForeignType", nil, mutation{tx: func(f *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if len(f.sets) > 0 {
+				err = nil
+			}
+			return n, ok, err
+		}}
 	}}},
 	{"seconds are rounded down", "Limiter/Throttle", nil, changed(func(_ *store.Script, keys []string, reply []store.Value) {
 		if strings.HasSuffix(keys[0], ":throttle") {

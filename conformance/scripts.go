@@ -106,9 +106,51 @@ return redis.error_reply('ERR broken on purpose')
 // luaOnly has no Go form.
 var luaOnly = store.NewScript("lua-only", "return {1}\n", nil)
 
-// listScript makes its key a list; only a store that runs Lua can.
-var listScript = store.NewScript("list", `
-redis.call('RPUSH', KEYS[1], 'x')
+// setScript makes its key a sorted set.
+var setScript = store.NewScript("set", `
+redis.call('ZADD', KEYS[1], 1, 'x')
 redis.call('PEXPIRE', KEYS[1], 600000)
 return {1}
-`, nil)
+`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	tx.Add(0, store.Member{Score: 1, Text: "x"})
+	tx.Expire(0, 10*time.Minute)
+	return append(reply, store.IntegerValue(1)), nil
+})
+
+// setStep adds a member of score ARGV[2] and text ARGV[3], after it has removed the
+// first ARGV[1] members. Before both it reads: how many members have a score above
+// ARGV[4], and how many there are; and the member of rank ARGV[5], if any.
+var setStep = store.NewScript("setstep", `
+local above, all = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[4], '+inf'), redis.call('ZCARD', KEYS[1])
+local member = redis.call('ZRANGE', KEYS[1], ARGV[5], ARGV[5], 'WITHSCORES')
+if ARGV[1] ~= '0' then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, ARGV[1] - 1) end
+redis.call('ZADD', KEYS[1], ARGV[2], ARGV[3])
+redis.call('PEXPIRE', KEYS[1], 600000)
+if not member[1] then return {above, all} end
+return {above, all, member[1], tonumber(member[2])}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	above, all, err := tx.Count(0, args[3].Int())
+	if err != nil {
+		return nil, err
+	}
+	m, ok, err := tx.At(0, args[4].Int())
+	if err != nil {
+		return nil, err
+	}
+	tx.Trim(0, args[0].Int())
+	tx.Add(0, store.Member{Score: args[1].Int(), Text: args[2].String()})
+	tx.Expire(0, 10*time.Minute)
+	reply = append(reply, store.IntegerValue(above), store.IntegerValue(all))
+	if ok {
+		reply = append(reply, store.BulkValue(m.Text), store.IntegerValue(m.Score))
+	}
+	return reply, nil
+})
+
+// count replies with the number of members of its sorted set.
+var count = store.NewScript("count", `
+return {redis.call('ZCARD', KEYS[1])}
+`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	_, all, err := tx.Count(0, 0)
+	return append(reply, store.IntegerValue(all)), err
+})

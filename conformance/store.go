@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -23,6 +24,7 @@ var storeRules = []rule{
 	{"CrossSlot", "keys that do not share a slot are ErrCrossSlot, no keys are an error, and nothing runs", storeCrossSlot},
 	{"MGet", "MGet returns one value per key, in order, over any slots; a missing key is Nil", storeMGet},
 	{"MGetType", "MGet returns Nil for a key that holds no string", storeMGetType},
+	{"Set", "a sorted set is in the order of its scores, then of its texts, counts and trims", storeSet},
 	{"Expiry", "a key is forgotten when its TTL is over, and not before", storeExpiry},
 	{"Delete", "a deleted key is missing", storeDelete},
 	{"Cancelled", "a context that is done ends a call with the context's own error, and nothing runs", storeCancelled},
@@ -236,14 +238,43 @@ func storeMGet(t *T) {
 }
 
 func storeMGetType(t *T) {
-	if !t.runsLua() {
-		t.skipf("store runs no Lua: every key holds Nums")
-	}
 	keys := t.keys("a", 2)
-	t.eval(listScript, keys[:1])
+	t.eval(setScript, keys[:1])
 	t.put(keys[1], 3)
 	if got := t.mget(keys...); got[0].Kind() != store.Nil || got[1].Str() != "p1 3" {
 		t.errorf("got %v, want [nil, p1 3]", got)
+	}
+}
+
+// storeSet compares random steps with a plain list.
+func storeSet(t *T) {
+	r := t.rand()
+	key := t.keys("a", 1)
+	var list []store.Member
+	for i := range 200 {
+		trim := pick[int64](r, 0, 0, 0, 0, 1, 2, 50)
+		m := store.Member{Score: r.Int64N(50), Text: strconv.Itoa(i) + "\x00\xff"}
+		if r.IntN(4) == 0 {
+			m.Score += 1<<53 - 100
+		}
+		after, rank := r.Int64N(50), r.Int64N(60)-30
+		want := []store.Value{store.IntegerValue(0), store.IntegerValue(int64(len(list)))}
+		for j, other := range list {
+			if other.Score > after {
+				want[0] = store.IntegerValue(want[0].Int() + 1)
+			}
+			if int64(j) == rank || int64(j) == rank+int64(len(list)) {
+				want = append(want, store.BulkValue(other.Text), store.IntegerValue(other.Score))
+			}
+		}
+		got := t.eval(setStep, key, store.IntArg(trim), store.IntArg(m.Score), store.StringArg(m.Text), store.IntArg(after), store.IntArg(rank))
+		if !slices.Equal(got, want) {
+			t.fatalf("step %d, above %d, rank %d of %v:\ngot  %v\nwant %v", i, after, rank, list, got, want)
+		}
+		list = append(list[min(int(trim), len(list)):], m)
+		slices.SortFunc(list, func(a, b store.Member) int {
+			return cmp.Or(cmp.Compare(a.Score, b.Score), strings.Compare(a.Text, b.Text))
+		})
 	}
 }
 

@@ -103,12 +103,6 @@ func (t *T) time() time.Time {
 	return now
 }
 
-// runsLua reports whether the store runs the Lua form of scripts.
-func (t *T) runsLua() bool {
-	_, err := t.store.Eval(t.ctx, luaOnly, t.keys("lua", 1), nil, nil)
-	return err == nil
-}
-
 // A clock is a virtual clock.
 type clock struct{ us int64 }
 

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A Tx is what a Go form sees of the keys of one step: keys[i] is key i. What a
-// form puts is seen by its later gets, and by others once the form has returned nil.
+// A Tx is what a Go form sees of the keys of one step: keys[i] is key i. A key holds
+// [Nums] or a sorted set. What a form puts is seen by its later gets, and by
+// others once the form has returned nil.
 //
 // A backend provides it over any state that it can lock, read and write: a map, a row
 // of a table. See docs/backends.md.
@@ -28,8 +29,36 @@ type Tx interface {
 	// whole number of milliseconds.
 	Put(i int, n Nums, ttl time.Duration)
 
-	// Del deletes key i.
+	// Del deletes key i, whatever it holds.
 	Del(i int)
+
+	// At returns the member at that rank of the sorted set at key i: by score,
+	// then by the bytes of the text, from 0; -1 is the last, -2 the one before. The
+	// second result is false when there is none. The error is Foreign(i) when the key
+	// holds anything but a sorted set.
+	At(i int, rank int64) (Member, bool, error)
+
+	// Count returns how many members of the sorted set at key i have a score above
+	// after, and how many there are, 0 of a missing key. The error is that of At.
+	Count(i int, after int64) (above, all int64, err error)
+
+	// Add adds m to the sorted set at key i, in which no member has its text.
+	// A form reads a set before it changes it.
+	Add(i int, m Member)
+
+	// Trim removes the first n members of the sorted set at key i.
+	Trim(i int, n int64)
+
+	// Expire sets when key i, of a sorted set that was added to, is to be forgotten,
+	// as Put does for Nums. A set that is new has to be given a time.
+	Expire(i int, ttl time.Duration)
+}
+
+// A Member is an entry of a sorted set. The score is an integer from 0 to 2^53-1;
+// the text, which may hold any bytes, is unique in its set.
+type Member struct {
+	Score int64
+	Text  string
 }
 
 // A Tag says whose value a key holds, and in which layout: a letter for the

@@ -158,7 +158,7 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	t.load(now)
 	for i := range t.keys {
 		var v store.Value
-		if t.keys[i].live {
+		if t.keys[i].live && t.keys[i].set == nil {
 			v = store.BulkValue(t.keys[i].nums.String())
 		}
 		values = append(values, v)

@@ -31,6 +31,7 @@ type slot struct {
 	key     string
 	expires int64 // microseconds since the epoch
 	nums    store.Nums
+	set     *set // what the key holds, if it is no Nums
 	denied  bool // the last step that could have written the key did not: it is not evicted
 }
 
@@ -56,7 +57,7 @@ func (sh *shard) find(hash uint64, key string) (int, bool) {
 }
 
 // put sets key, which may be new: then the caller has made room.
-func (sh *shard) put(hash uint64, key string, n *store.Nums, expires, now int64) {
+func (sh *shard) put(hash uint64, key string, n *store.Nums, set *set, expires, now int64) {
 	i, ok := sh.find(hash, key)
 	if !ok {
 		sh.sweep(now)
@@ -68,7 +69,7 @@ func (sh *shard) put(hash uint64, key string, n *store.Nums, expires, now int64)
 		sh.used++
 	}
 	sl := &sh.slots[i]
-	sl.nums, sl.expires, sl.denied = *n, expires, false
+	sl.nums, sl.set, sl.expires, sl.denied = *n, set, expires, false
 }
 
 // remove empties slot i and closes the gap, so that every search that passed

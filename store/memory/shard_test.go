@@ -55,7 +55,7 @@ func FuzzShard(f *testing.F) {
 			switch ops[0] % 8 {
 			case 0, 1, 2, 3:
 				nums := store.Nums{Len: 1, N: [4]int64{n}}
-				sh.put(hash(k), key, &nums, now+1+x, now)
+				sh.put(hash(k), key, &nums, nil, now+1+x, now)
 				model[key] = entry{n, now + 1 + x}
 			case 4, 5:
 				if at, ok := sh.find(hash(k), key); ok {
@@ -107,7 +107,7 @@ func TestShardShrinks(t *testing.T) {
 	key := func(i int) (uint64, string) { return uint64(i)*0x9E3779B97F4A7C15 | 1, fmt.Sprint(i) }
 	for i := range n {
 		h, k := key(i)
-		sh.put(h, k, &nums, 100, 1)
+		sh.put(h, k, &nums, nil, 100, 1)
 	}
 	sh.check(t)
 	if len(sh.slots) != 16384 {
@@ -115,7 +115,7 @@ func TestShardShrinks(t *testing.T) {
 	}
 	for i := range 20_000 { // all the others are dead by now
 		h, k := key(n + i)
-		sh.put(h, k, &nums, int64(300+i), int64(200+i))
+		sh.put(h, k, &nums, nil, int64(300+i), int64(200+i))
 	}
 	sh.check(t)
 	if sh.used > 4*100 || len(sh.slots) > 4096 {
@@ -138,7 +138,7 @@ func TestShardShrinks(t *testing.T) {
 	sh.check(t)
 	h, k := key(1)
 	for range 20 {
-		sh.put(h, k, &nums, 1_000_000, 500_000)
+		sh.put(h, k, &nums, nil, 1_000_000, 500_000)
 		at, _ := sh.find(h, k)
 		sh.remove(at)
 	}

@@ -14,8 +14,9 @@ type tx struct {
 	store *Store
 	now   int64
 	keys  []view
-	order []int // the shards to lock, each once, ascending
-	dirty bool  // something was put or deleted
+	order []int       // the shards to lock, each once, ascending
+	dirty bool        // something was put or deleted
+	sets  []setChange // to make, in order
 }
 
 // A view is one key of a step.
@@ -28,6 +29,7 @@ type view struct {
 	live    bool
 	change  change
 	nums    store.Nums
+	set     *set
 	expires int64
 }
 
@@ -43,7 +45,7 @@ const (
 // wait for each other.
 func (t *tx) lock(s *Store, keys []string) {
 	t.store, t.dirty = s, false
-	t.keys, t.order = t.keys[:0], t.order[:0]
+	t.keys, t.order, t.sets = t.keys[:0], t.order[:0], t.sets[:0]
 	for _, key := range keys {
 		hash := s.hash(key)
 		n := s.shard(hash)
@@ -64,6 +66,7 @@ func (t *tx) unlock() {
 		t.store.shards[n].mu.Unlock()
 	}
 	clear(t.keys) // hold on to no borrowed key
+	clear(t.sets)
 }
 
 // load reads what the keys hold at now.
@@ -74,7 +77,7 @@ func (t *tx) load(now int64) {
 		v.slot, v.held = v.shard.find(v.hash, v.key)
 		if v.held {
 			if sl := &v.shard.slots[v.slot]; sl.expires > now {
-				v.live, v.nums = true, sl.nums
+				v.live, v.nums, v.set, v.expires = true, sl.nums, sl.set, sl.expires
 			}
 		}
 	}
@@ -89,7 +92,7 @@ func (t *tx) Get(i int, tag store.Tag) (store.Nums, bool, error) {
 	if !v.live {
 		return store.Nums{}, false, nil
 	}
-	if v.nums.Tag != tag {
+	if v.set != nil || v.nums.Tag != tag {
 		return store.Nums{}, false, t.Foreign(i)
 	}
 	return v.nums, true, nil
@@ -101,7 +104,7 @@ func (t *tx) Foreign(i int) error { return store.Foreign(t.keys[i].key) }
 // Put implements [store.Tx].
 func (t *tx) Put(i int, n store.Nums, ttl time.Duration) {
 	v := &t.keys[i]
-	v.nums, v.live, v.change = n, true, written
+	v.nums, v.set, v.live, v.change = n, nil, true, written
 	v.expires = t.now + ttl.Microseconds()
 	t.dirty = true
 }
@@ -109,7 +112,7 @@ func (t *tx) Put(i int, n store.Nums, ttl time.Duration) {
 // Del implements [store.Tx].
 func (t *tx) Del(i int) {
 	v := &t.keys[i]
-	v.live, v.change = false, deleted
+	v.set, v.live, v.change = nil, false, deleted
 	t.dirty = true
 }
 
@@ -130,15 +133,18 @@ func (t *tx) commit() error {
 	if err := t.makeRoom(); err != nil {
 		return err
 	}
+	for i := range t.sets {
+		t.sets[i].make()
+	}
 	for i := range t.keys {
 		v := &t.keys[i]
 		switch v.change {
 		case written:
 			if t.inPlace(v) {
 				sl := &v.shard.slots[v.slot]
-				sl.nums, sl.expires, sl.denied = v.nums, v.expires, false
+				sl.nums, sl.set, sl.expires, sl.denied = v.nums, v.set, v.expires, false
 			} else {
-				v.shard.put(v.hash, v.key, &v.nums, v.expires, t.now)
+				v.shard.put(v.hash, v.key, &v.nums, v.set, v.expires, t.now)
 			}
 		case deleted:
 			if at, ok := v.shard.find(v.hash, v.key); ok {

@@ -31,6 +31,7 @@ func dump(dir string) error {
 		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1},
 		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1},
 		algorithm.FixedWindow{Limit: 1, Window: time.Second},
+		algorithm.SlidingLog{Limit: 1, Window: time.Second},
 	}
 	var mix []*algorithm.Fragment
 	for i := range algorithm.MaxRules {

@@ -1,0 +1,167 @@
+package conformance
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+var slidingLogRules = []rule{
+	{"Trace", "a token leaves a SlidingLog exactly one window after it was taken", slidingLogTrace},
+	{"Demonstration", "a resource and its consumers get the verdicts of the published demonstration", slidingLogDemonstration},
+	{"SameMicrosecond", "tokens taken in one microsecond are all kept", slidingLogSameMicrosecond},
+	{"Bounded", "a SlidingLog keeps fewer than twice Limit entries and 64 more", slidingLogBounded},
+	{"Cost", "a request takes at most 1000 tokens of a SlidingLog at once", slidingLogCost},
+	{"History", "SlidingLog answers as a plain list of times does", history(anySlidingLog)},
+	{"Exact", "SlidingLog denies 1µs before RetryAfter is over and admits when it is", exact(anySlidingLog)},
+	{"HotKey", "of many concurrent callers SlidingLog admits exactly the limit", hotKey(algorithm.SlidingLog{Limit: 50, Window: time.Hour}, 50)},
+	{"Refill", "on the store's clock SlidingLog lets a denied caller pass after RetryAfter, not before", refill(algorithm.SlidingLog{Limit: 3, Window: 200 * time.Millisecond})},
+	{"Backwards", "a clock that steps back extends no SlidingLog wait by more than the step, and admits nothing", backwards(algorithm.SlidingLog{Limit: 3, Window: time.Minute})},
+	{"Never", "a cost above Limit is denied by SlidingLog for ever and changes nothing", neverFits(algorithm.SlidingLog{Limit: 5, Window: time.Minute})},
+}
+
+func slidingLogTrace(t *T) {
+	s, us := time.Second, time.Microsecond
+	t.trace(algorithm.SlidingLog{Limit: 3, Window: 10 * time.Second}, []step{
+		{0, 1, true, 2, 10 * s, 0},
+		{4 * s, 1, true, 1, 10 * s, 0},
+		{4 * s, 0, true, 1, 10 * s, 0},
+		{4 * s, 2, false, 1, 10 * s, 6 * s},
+		{4 * s, 4, false, 1, 10 * s, weir.Never},
+		{5 * s, 1, true, 0, 10 * s, 0},
+		{6 * s, 1, false, 0, 9 * s, 4 * s},
+		{6 * s, 2, false, 0, 9 * s, 8 * s},
+		{6 * s, 3, false, 0, 9 * s, 9 * s},
+		{10*s - us, 1, false, 0, 5*s + us, us},
+		{10 * s, 1, true, 0, 10 * s, 0},
+		{14 * s, 1, true, 0, 10 * s, 0},
+		{24*s - us, 3, false, 2, us, us},
+		{24 * s, 3, true, 0, 10 * s, 0},
+		{34 * s, 0, true, 3, 0, 0},
+	})
+}
+
+// slidingLogDemonstration replays two published runs of a limiter on a resource, 5 per
+// 10 s, and on each consumer of it, 3 per 10 s.
+func slidingLogDemonstration(t *T) {
+	run := func(resource string, first, last, bFirst, bLast time.Duration) (a, b string, l *weir.Limiter, c *clock) {
+		c = newClock()
+		start := c.us
+		l = t.limiter(c,
+			weir.Rule{Name: "resource", By: []int{0}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 10 * time.Second}},
+			weir.Rule{Name: "consumer", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: 3, Window: 10 * time.Second}})
+		ask := func(who string) string {
+			switch res := t.allow(l, 1, resource, who); {
+			case res.Allowed:
+				return "A"
+			case res.Rule == "resource":
+				return "R"
+			}
+			return "C"
+		}
+		for at := first; at <= last; at += time.Second / 2 {
+			if c.us = start + at.Microseconds(); at%time.Second == 0 {
+				if at == first || at >= 0 {
+					a += ask("a")
+				}
+			}
+			if at >= bFirst && at <= bLast && (at-bFirst)%(2*time.Second) == 0 {
+				b += ask("b")
+			}
+		}
+		return a, b, l, c
+	}
+
+	a, b, l, _ := run("calc", 0, 49*time.Second, 4*time.Second, 48*time.Second)
+	if got, want := a[10:], strings.Repeat("AAARCRCRRR", 4); got != want {
+		t.errorf("consumer A from 10 s on: got %s, want %s", got, want)
+	}
+	if want := strings.Repeat("AARRR", 5)[:len(b)]; b != want {
+		t.errorf("consumer B from 4 s on: got %s, want %s", b, want)
+	}
+	each := make([]weir.Result, 2)
+	for who, want := range map[string]int64{"a": 3, "b": 2} {
+		t.do(l, weir.Request{Path: []string{"calc", who}, Cost: 1, Peek: true, Each: each})
+		if live := 5 - each[0].Remaining; live != 5 {
+			t.errorf("the resource has %d live entries at the end, want 5", live)
+		}
+		if live := 3 - each[1].Remaining; live != want {
+			t.errorf("consumer %s has %d live entries at the end, want %d", who, live, want)
+		}
+	}
+
+	a, b, _, _ = run("yesno", -7*time.Second, 24*time.Second, 1500*time.Millisecond, 19500*time.Millisecond)
+	yes := strings.NewReplacer("A", "T", "R", "F", "C", "F")
+	if got, want := yes.Replace(a), "T"+"TTFTFFFFFF"+"TTFTFFFFFF"+"TTFTF"; got != want {
+		t.errorf("consumer A, yes or no: got %s, want %s", got, want)
+	}
+	if got, want := yes.Replace(b), "TTFFF"+"TTFFF"; got != want {
+		t.errorf("consumer B, yes or no: got %s, want %s", got, want)
+	}
+}
+
+func slidingLogSameMicrosecond(t *T) {
+	c := newClock()
+	l := t.limiter(c, one(algorithm.SlidingLog{Limit: 200, Window: time.Second}))
+	for i := range int64(100) {
+		if res := t.allow(l, 1, "k"); res.Remaining != 199-i {
+			t.fatalf("token %d of one microsecond left %d, want %d", i, res.Remaining, 199-i)
+		}
+	}
+	if res := t.allow(l, 100, "k"); !res.Allowed || res.Remaining != 0 {
+		t.errorf("the last 100 at once: got %+v", res)
+	}
+	if n := t.eval(count, []string{t.id + ":{k}:one"})[0].Int(); n != 200 {
+		t.errorf("200 tokens are %d entries", n)
+	}
+}
+
+func slidingLogBounded(t *T) {
+	const limit = 100
+	c := newClock()
+	l := t.limiter(c, one(algorithm.SlidingLog{Limit: limit, Window: time.Second}))
+	key := []string{t.id + ":{k}:one"}
+	r := t.rand()
+	for i := range 600 {
+		if i%250 == 249 {
+			c.advance(900 * time.Millisecond) // a lull in which almost all leave
+		}
+		c.advance(10 * time.Millisecond)
+		t.allow(l, pick[int64](r, 1, 1, 1, 3, 20), "k")
+		if i%10 == 0 {
+			if n := t.eval(count, key)[0].Int(); n >= 2*limit+64 {
+				t.fatalf("%d entries with a limit of %d", n, limit)
+			}
+		}
+	}
+	c.advance(time.Second)
+	t.allow(l, 1, "k")
+	if n := t.eval(count, key)[0].Int(); n != 1 {
+		t.errorf("%d entries behind a lull of a whole window, want 1", n)
+	}
+}
+
+func slidingLogCost(t *T) {
+	c := newClock()
+	l := t.limiter(c, one(algorithm.SlidingLog{Limit: 3000, Window: time.Hour}))
+	if _, err := l.AllowN(t.ctx, algorithm.MaxLogCost+1, "k"); !errors.Is(err, weir.ErrInvalidCost) {
+		t.errorf("cost %d: got error %v, want ErrInvalidCost", algorithm.MaxLogCost+1, err)
+	}
+	if res := t.allow(l, 3001, "k"); res.Allowed || res.RetryAfter != weir.Never || res.Remaining != 3000 {
+		t.errorf("cost 3001: got %+v", res)
+	}
+	for i := range int64(3) {
+		if res := t.allow(l, algorithm.MaxLogCost, "k"); !res.Allowed || res.Remaining != 2000-1000*i {
+			t.errorf("request %d of cost %d: got %+v", i, algorithm.MaxLogCost, res)
+		}
+	}
+	if res := t.allow(l, 1, "k"); res.Allowed {
+		t.errorf("token 3001: got %+v", res)
+	}
+	if err := l.Reset(t.ctx, "k"); err != nil {
+		t.errorf("Reset: %v", err)
+	}
+}
