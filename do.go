@@ -17,7 +17,8 @@ type Request struct {
 
 	// Cost is the number of tokens to take, 1 for an ordinary request. 0 takes
 	// nothing and asks how things stand; it is denied only while more is taken than
-	// the limit, as after the limit was lowered. It is not negative.
+	// the limit, as after the limit was lowered, or if a rule with a Cost of its own has
+	// no room for that. It is not negative.
 	Cost int64
 
 	// Peek asks whether Cost would pass, and takes nothing.
@@ -94,7 +95,7 @@ func (l *Limiter) do(ctx context.Context, r Request, limit algorithm.Limit) (Res
 		}
 	}
 	if err := l.space.check(r.Path); err != nil {
-		return Result{}, err
+		return Result{}, fmt.Errorf("weir: %w", err)
 	}
 	now, err := l.now()
 	if err != nil {

@@ -85,13 +85,13 @@ func newKeySpace(prefix string, names []string, bys [][]int) (keySpace, error) {
 func (ks *keySpace) check(path []string) error {
 	switch {
 	case len(path) < ks.need:
-		return fmt.Errorf("weir: %w: the path has %d segments, the rules need %d", ErrInvalidKey, len(path), ks.need)
+		return fmt.Errorf("%w: the path has %d segments, the rules need %d", ErrInvalidKey, len(path), ks.need)
 	case len(path) > ks.need && ks.exact:
-		return fmt.Errorf("weir: %w: the path has %d segments, the rules use %d", ErrInvalidKey, len(path), ks.need)
+		return fmt.Errorf("%w: the path has %d segments, the rules use %d", ErrInvalidKey, len(path), ks.need)
 	}
 	for i, s := range path {
 		if s == "" {
-			return fmt.Errorf("weir: %w: segment %d of the path is empty", ErrInvalidKey, i)
+			return fmt.Errorf("%w: segment %d of the path is empty", ErrInvalidKey, i)
 		}
 	}
 	return nil

@@ -130,7 +130,7 @@ func TestNewRefuses(t *testing.T) {
 		{"no rules", st, nil, weir.ErrInvalidRule, "1 to 16"},
 		{"17 rules", st, many, weir.ErrInvalidRule, "17 rules"},
 		{"no algorithm", st, []weir.Rule{{Name: "x"}}, weir.ErrInvalidRule, `"x"`},
-		{"an invalid limit", st, []weir.Rule{many[0], {Name: "x", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1)}}}, weir.ErrInvalidLimit, `rule 1 ("x"): invalid limit: GCRA.Burst`},
+		{"an invalid limit", st, []weir.Rule{many[0], {Name: "x", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1)}}}, weir.ErrInvalidLimit, `rule "x": invalid limit: GCRA.Burst`},
 		{"an error of the algorithm", st, []weir.Rule{{Algorithm: broken{err: algorithm.ErrInvalidLimit}}}, weir.ErrInvalidLimit, "rule 0"},
 		{"no names", st, []weir.Rule{{Algorithm: perSecond}, {Algorithm: perSecond}}, weir.ErrInvalidRule, "rule 0 has no Name"},
 		{"one name missing", st, []weir.Rule{many[0], {Algorithm: perSecond}}, weir.ErrInvalidRule, "rule 1 has no Name"},
@@ -140,6 +140,9 @@ func TestNewRefuses(t *testing.T) {
 		{"by a negative segment", st, []weir.Rule{{Name: "x", Algorithm: perSecond, By: []int{0, -1}}}, weir.ErrInvalidRule, "-1"},
 		{"by one segment twice", st, []weir.Rule{{Name: "x", Algorithm: perSecond, By: []int{1, 0, 1}}}, weir.ErrInvalidRule, "twice"},
 		{"nothing in common", st, []weir.Rule{{Name: "x", Algorithm: perSecond, By: []int{0}}, {Name: "y", Algorithm: perSecond, By: []int{1}}}, weir.ErrInvalidRule, "in common"},
+		{"a cost above the capacity", st, []weir.Rule{{Name: "x", Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Second}, Cost: 6}}, weir.ErrInvalidRule, "capacity"},
+		{"a zero memory store", &memory.Store{}, []weir.Rule{{Name: "x", Algorithm: perSecond}}, nil, "make one with New"},
+		{"a nil memory store", (*memory.Store)(nil), []weir.Rule{{Name: "x", Algorithm: perSecond}}, nil, "make one with New"},
 		{"nothing in common among three", st, []weir.Rule{
 			{Name: "x", Algorithm: perSecond, By: []int{0, 1}}, {Name: "y", Algorithm: perSecond, By: []int{1, 2}}, {Name: "z", Algorithm: perSecond, By: []int{0, 2}},
 		}, weir.ErrInvalidRule, "in common"},

@@ -16,7 +16,8 @@ import (
 // instance, cost one Peek for each path, in one batch if the store has them.
 //
 // A path with a key that holds someone else's value has the zero Result, and the error,
-// [store.ErrForeign], names all such keys; the other results hold.
+// [store.ErrForeign], names all such keys; the other results hold. One call reads all
+// keys at once: ask for some thousands, not for millions.
 // After any other error there are no results.
 func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, error) {
 	if len(paths) == 0 {
@@ -25,7 +26,7 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 	keys := make([]string, 0, len(paths)*len(l.rules))
 	for i, path := range paths {
 		if err := l.space.check(path); err != nil {
-			return nil, fmt.Errorf("path %d: %w", i, err)
+			return nil, fmt.Errorf("weir: path %d: %w", i, err)
 		}
 		for n := range l.rules {
 			keys = append(keys, string(l.space.appendKey(nil, n, path)))

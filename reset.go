@@ -11,10 +11,10 @@ import (
 // Rules that are by fewer segments hold for others too and are left alone:
 // see [Limiter.ResetRule]. If there is no other kind, the error is ErrInvalidRule. A
 // key that holds someone else's value is not deleted: the error is
-// [store.ErrForeign].
+// [store.ErrForeign]. Other errors are [ErrInvalidKey] and those of the store.
 func (l *Limiter) Reset(ctx context.Context, path ...string) error {
 	if err := l.space.check(path); err != nil {
-		return err
+		return fmt.Errorf("weir: %w", err)
 	}
 	var set uint
 	for i := range l.rules {
@@ -29,10 +29,12 @@ func (l *Limiter) Reset(ctx context.Context, path ...string) error {
 }
 
 // ResetRule makes the rule with that name as new, for path and everyone else with
-// whom path shares the rule.
+// whom path shares the rule. The path has all its segments, as in [Limiter.Allow]; those
+// that the rule is not by do not matter. The error is [ErrInvalidRule] for a name that
+// there is not, or as of [Limiter.Reset].
 func (l *Limiter) ResetRule(ctx context.Context, name string, path ...string) error {
 	if err := l.space.check(path); err != nil {
-		return err
+		return fmt.Errorf("weir: %w", err)
 	}
 	for i := range l.rules {
 		if l.rules[i].name == name {

@@ -54,9 +54,6 @@ func TestResult(t *testing.T) {
 			{0, 1, weir.Result{Allowed: true, Granted: 1, Limit: 10, Remaining: 0, ResetAfter: 10 * s, Rule: "a"}},
 			{10 * s, 1, weir.Result{Limit: 3, Remaining: 0, RetryAfter: 10 * s, ResetAfter: 10 * s, Rule: "b"}},
 		}},
-		{"a rule whose cost never fits", []weir.Rule{{Name: "a", Algorithm: window(10, 10*s)}, {Name: "b", Algorithm: window(3, 20*s), Cost: 4}}, []step{
-			{0, 1, weir.Result{Limit: 3, Remaining: 3, RetryAfter: weir.Never, Rule: "b"}},
-		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

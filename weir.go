@@ -75,7 +75,8 @@ type Rule struct {
 	Algorithm algorithm.Algorithm
 
 	// Cost is what a request costs under this rule, whatever the cost of the
-	// request. 0 means the request's cost.
+	// request, also when that asks with 0. It is at most the algorithm's capacity. 0
+	// means the request's cost.
 	Cost int64
 }
 
@@ -143,21 +144,21 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 
 	l := &Limiter{store: st, clock: o.Clock}
 	if b, ok := st.(store.Borrower); ok {
-		l.borrow = b.BorrowsStrings()
+		l.borrow = b.BorrowsStrings(st)
 	}
 	fragments := make([]*algorithm.Fragment, 0, len(rules))
 	names := make([]string, 0, len(rules))
 	bys := make([][]int, 0, len(rules))
 	for i, r := range rules {
 		if r.Algorithm == nil {
-			return nil, fmt.Errorf("weir: %w: rule %d (%q) has no Algorithm", ErrInvalidRule, i, r.Name)
+			return nil, fmt.Errorf("weir: %w: %s has no Algorithm", ErrInvalidRule, ruleName(i, r))
 		}
 		limit, err := r.Algorithm.NewLimit()
 		if err != nil {
-			return nil, fmt.Errorf("weir: rule %d (%q): %w", i, r.Name, err)
+			return nil, fmt.Errorf("weir: %s: %w", ruleName(i, r), err)
 		}
 		if limit == nil || limit.Fragment() == nil {
-			return nil, fmt.Errorf("weir: %w: rule %d (%q): its Algorithm has no limit, or a limit without Fragment", ErrInvalidRule, i, r.Name)
+			return nil, fmt.Errorf("weir: %w: %s: its Algorithm has no limit, or a limit without Fragment", ErrInvalidRule, ruleName(i, r))
 		}
 		fragment := limit.Fragment()
 		if r.Name == "" && len(rules) == 1 {
@@ -172,6 +173,9 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 			return nil, fmt.Errorf("weir: %w: rule %q: %w: %d is negative; 0 means the request's", ErrInvalidRule, r.Name, ErrInvalidCost, r.Cost)
 		}
 		names, bys, fragments = append(names, r.Name), append(bys, r.By), append(fragments, fragment)
+		if r.Cost > 0 && limit.Verdict(1, false, algorithm.State{}, algorithm.Request{Cost: r.Cost}).RetryAfter == Never {
+			return nil, fmt.Errorf("weir: %w: rule %q costs %d, which is more than its capacity: nothing would ever pass", ErrInvalidRule, r.Name, r.Cost)
+		}
 		own := rule{name: r.Name, limit: limit, cost: r.Cost}
 		if c, ok := limit.(algorithm.CostChecker); ok {
 			own.check = c.CheckCost
@@ -190,6 +194,14 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 	}
 	l.scratch.New = func() any { return new(scratch) }
 	return l, nil
+}
+
+// ruleName names rule i in an error.
+func ruleName(i int, r Rule) string {
+	if r.Name == "" {
+		return fmt.Sprintf("rule %d", i)
+	}
+	return fmt.Sprintf("rule %q", r.Name)
 }
 
 // now is the time to hand to a script, 0 for the store's.

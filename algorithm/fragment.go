@@ -11,11 +11,11 @@ import (
 )
 
 // A Fragment is an algorithm's atomic step, in Lua and in Go, in a form that can be
-// composed with others. The two forms must mean the same; package conformance
-// proves it.
+// composed with others. The two forms must mean the same; for the built-in algorithms package
+// conformance proves it.
 type Fragment struct {
-	// Name is a short lower-case word. It names the script, and the rule of a
-	// limiter that has one rule alone.
+	// Name is a short word of lower-case letters and digits. It names the script, and
+	// the rule of a limiter that has one rule alone.
 	Name string
 
 	// Lua is the source of the check and the commit, each behind a line "-- check"
@@ -58,6 +58,7 @@ var (
 	section = regexp.MustCompile(`(?m)^-- (?:check|commit)$`)
 	locals  = regexp.MustCompile(`\blocal\s+(?:function\s+)?([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)`)
 	foreign = regexp.MustCompile(`WEIRFOREIGN \d+`)
+	word    = regexp.MustCompile(`^[a-z0-9]+$`)
 )
 
 // source returns the check and the commit as rule number n of a script, its

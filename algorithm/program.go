@@ -44,8 +44,8 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 	names := make([]string, len(fragments))
 	args := 1
 	for i, f := range fragments {
-		if f == nil || f.Name == "" || f.Check == nil || f.Commit == nil || len(f.State) > MaxState || f.Args < 0 {
-			return nil, fmt.Errorf("fragment %d: it must have a Name, a Check, a Commit, at most %d names in State, and no fewer arguments than none", i+1, MaxState)
+		if f == nil || !word.MatchString(f.Name) || f.Check == nil || f.Commit == nil || len(f.State) > MaxState || f.Args < 0 {
+			return nil, fmt.Errorf("fragment %d: it must have a Name of lower-case letters and digits, a Check, a Commit, at most %d names in State, and no fewer arguments than none", i+1, MaxState)
 		}
 		check, commit, err := f.source(i+1, args)
 		if err != nil {

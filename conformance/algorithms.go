@@ -42,16 +42,21 @@ func (t *T) trace(a algorithm.Algorithm, steps []step) {
 	}
 }
 
-// histories runs random histories of several rules through the store and
-// through the models, and compares the answers, and what the keys then hold with
+// histories runs n random histories, every few of them under other rules, through the
+// store and through the models, and compares the answers, and what the keys then hold with
 // what they hold on the reference store.
-func (t *T) histories(n, steps int, maker func(*rand.Rand) []weir.Rule) {
+func (t *T) histories(n, steps, every int, maker func(*rand.Rand) []weir.Rule) {
 	r := t.rand()
+	var rules []weir.Rule
+	var lim, ref *weir.Limiter
+	c := newClock()
+	reference := memory.New(nil)
 	for h := range n {
-		rules := maker(r)
-		c := newClock()
-		reference := memory.New(nil)
-		lim, ref := t.limiter(c, rules...), t.limiterOn(reference, c, rules...)
+		if h%every == 0 { // a limiter takes longer to make than a history
+			rules = maker(r)
+			lim, ref = t.limiter(c, rules...), t.limiterOn(reference, c, rules...)
+		}
+		*c = *newClock()
 		models := make([]model, len(rules))
 		names := make([]string, len(rules))
 		keys := make([]string, len(rules))
@@ -132,7 +137,7 @@ func single(maker func(*rand.Rand) algorithm.Algorithm) func(*rand.Rand) []weir.
 }
 
 func history(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
-	return func(t *T) { t.histories(40, 30, single(maker)) }
+	return func(t *T) { t.histories(t.times(40), 30, 1, single(maker)) }
 }
 
 // exact checks that a request that is denied is denied one microsecond before
@@ -140,7 +145,7 @@ func history(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 func exact(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		r := t.rand()
-		for h, denials := 0, 0; denials < 60; h++ {
+		for h, denials := 0, 0; denials < t.times(60); h++ {
 			if h == 600 {
 				t.fatalf("only %d denials in %d histories", denials, h)
 			}
@@ -182,7 +187,7 @@ func hotKey(a algorithm.Algorithm, limit int64) func(*T) {
 		var wg sync.WaitGroup
 		for w := range workers {
 			r := rand.New(rand.NewPCG(t.seed, uint64(w)))
-			wg.Go(func() {
+			t.goes(&wg, func() {
 				for asked.Load() < 2*limit {
 					cost := 1 + r.Int64N(3)
 					res, err := l.AllowN(t.ctx, cost, "hot")
@@ -216,23 +221,29 @@ func hotKey(a algorithm.Algorithm, limit int64) func(*T) {
 }
 
 // refill checks on the store's own clock that a denied request passes when its
-// RetryAfter is over, and not before. It really waits, as that clock is real.
+// RetryAfter is over, and not before. It really waits, as that clock is real. The
+// limit is taken at once, so that a slow store is denied before it comes back.
 func refill(a algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		l := t.limiter(nil, one(a))
+		limit := t.peek(l, 1, "refill").Limit
 		var denied weir.Result
-		before := t.time()
-		for {
+		var before time.Time
+		for try := 0; ; try++ {
+			t.allow(l, limit, "refill")
+			before = t.time()
 			if denied = t.allow(l, 1, "refill"); !denied.Allowed {
 				break
 			}
-			before = t.time() // of the last that passed, or later
+			if try == 20 {
+				t.fatalf("%+v: 20 times nobody was denied behind a request for all of it", a)
+			}
 		}
 		for {
 			res := t.allow(l, 1, "refill")
 			waited := t.time().Sub(before)
 			if res.Allowed {
-				if waited < denied.RetryAfter {
+				if waited+skew < denied.RetryAfter {
 					t.errorf("%+v: passed %v after a denial for %v", a, waited, denied.RetryAfter)
 				}
 				return

@@ -34,6 +34,7 @@ type mutation struct {
 	tx    func(f *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx
 	after func(f *fake, s *store.Script, tx store.Tx, reply []store.Value) // runs inside the step
 	wrap  func(algorithm.Algorithm) algorithm.Algorithm
+	peer  bool // a peer's steps and the store's own interleave
 }
 
 func newFake(m mutation) *fake {
@@ -51,6 +52,12 @@ func (m mutation) backend() Backend {
 				}
 			}
 			return keys
+		},
+		Peer: func(_ *testing.T, st store.Store) store.Store {
+			if !m.peer {
+				return st
+			}
+			return &fake{Store: st.(*fake).Store, sets: map[string]bool{}, mutation: torn("counter")}
 		},
 		DropScripts: func(_ *testing.T, st store.Store) {
 			f := st.(*fake)
@@ -97,6 +104,9 @@ func (f *fake) right(ctx context.Context, s *store.Script, keys []string, args [
 		return reply, err
 	}), keys, args, reply)
 }
+
+// BorrowsStrings reports true: what a fake notes, it copies.
+func (f *fake) BorrowsStrings(st store.Store) bool { return st == store.Store(f) }
 
 func (f *fake) scriptsLost() bool {
 	f.mu.Lock()

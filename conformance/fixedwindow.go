@@ -14,7 +14,7 @@ var fixedWindowRules = []rule{
 	{"History", "FixedWindow answers as a plain count does, and leaves what the reference store holds", history(anyFixedWindow)},
 	{"Exact", "FixedWindow denies 1µs before RetryAfter is over and admits when it is", exact(anyFixedWindow)},
 	{"HotKey", "of many concurrent callers FixedWindow admits exactly the limit", hotKey(algorithm.FixedWindow{Limit: 50, Window: time.Hour}, 50)},
-	{"Refill", "on the store's clock FixedWindow lets a denied caller pass after RetryAfter, not before", refill(algorithm.FixedWindow{Limit: 3, Window: 200 * time.Millisecond})},
+	{"Refill", "on the store's clock FixedWindow lets a denied caller pass after RetryAfter, not before", refill(algorithm.FixedWindow{Limit: 3, Window: 300 * time.Millisecond})},
 	{"Backwards", "a clock that steps back extends no FixedWindow wait by more than the step, and admits nothing", fixedWindowBackwards},
 	{"Never", "a cost above Limit is denied by FixedWindow for ever and changes nothing", neverFits(algorithm.FixedWindow{Limit: 5, Window: time.Minute})},
 	{"Huge", "FixedWindow is exact at its bounds", huge([]algorithm.Algorithm{

@@ -17,7 +17,7 @@ var gcraRules = []rule{
 	{"History", "GCRA answers as a bucket that fills continuously, and leaves what the reference store holds", history(anyGCRA)},
 	{"Exact", "GCRA denies 1µs before RetryAfter is over and admits when it is", exact(anyGCRA)},
 	{"HotKey", "of many concurrent callers GCRA admits exactly the limit", hotKey(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 50}, 50)},
-	{"Refill", "on the store's clock GCRA lets a denied caller pass after RetryAfter, not before", refill(algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 3})},
+	{"Refill", "on the store's clock GCRA lets a denied caller pass after RetryAfter, not before", refill(algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3})},
 	{"Backwards", "a clock that steps back extends no GCRA wait by more than the step, and admits nothing", backwards(tenPerMinute)},
 	{"Never", "a cost above Burst is denied by GCRA for ever and changes nothing", neverFits(tenPerMinute)},
 	{"Huge", "GCRA is exact at its bounds", huge([]algorithm.Algorithm{

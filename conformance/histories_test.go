@@ -9,7 +9,7 @@ func TestSlidingLogHistories(t *testing.T) {
 	}
 	t.Parallel()
 	r := rule{"Histories", "SlidingLog answers as a plain list of times does", func(t *T) {
-		t.histories(10_000, 20, single(anySlidingLog))
+		t.histories(10_000, 12, 50, single(anySlidingLog))
 	}}
 	b := mutation{}.backend()
 	b.Seed = 0

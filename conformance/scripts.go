@@ -13,14 +13,15 @@ import (
 var counterTag = store.Tag{'c', '1'}
 
 // counter adds 1 to each of its two keys, which count alike, and replies with
-// what they held before.
+// what they held before, and with the time.
 var counter = store.NewScript("counter", `
 local a, b = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
 local m = a and tonumber(string.match(a, '^c1 (%d+)$')) or 0
 local n = b and tonumber(string.match(b, '^c1 (%d+)$')) or 0
 redis.call('SET', KEYS[1], string.format('c1 %d', m + 1), 'PX', 600000)
 redis.call('SET', KEYS[2], string.format('c1 %d', n + 1), 'PX', 600000)
-return {m, n}
+local time = redis.call('TIME')
+return {m, n, time[1] * 1000000 + time[2]}
 `, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 	for i := range 2 {
 		n, _, err := tx.Get(i, counterTag)
@@ -32,7 +33,60 @@ return {m, n}
 		n.N[0]++
 		tx.Put(i, n, 10*time.Minute)
 	}
+	return append(reply, store.IntegerValue(tx.Now())), nil
+})
+
+// steps puts and deletes its key and replies with what it sees between.
+var steps = store.NewScript("steps", `
+redis.call('SET', KEYS[1], 'c1 1', 'PX', 600000)
+local one = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], 'c1 2', 'PX', 600000)
+local two = redis.call('GET', KEYS[1])
+redis.call('DEL', KEYS[1])
+local none = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], 'c1 3', 'PX', 600000)
+return {one, two, none}
+`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	see := func() {
+		var v store.Value
+		if n, ok, err := tx.Get(0, counterTag); ok && err == nil {
+			v = store.BulkValue(n.String())
+		}
+		reply = append(reply, v)
+	}
+	put := func(n int64) {
+		tx.Put(0, store.Nums{Tag: counterTag, Len: 1, N: [store.MaxNums]int64{n}}, 10*time.Minute)
+	}
+	put(1)
+	see()
+	put(2)
+	see()
+	tx.Del(0)
+	see()
+	put(3)
 	return reply, nil
+})
+
+// wide sets its key to "c1" and its arguments, and replies with what it held.
+var wide = store.NewScript("wide", `
+local before = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], table.concat({'c1', unpack(ARGV)}, ' '), 'PX', 600000)
+return {before}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	var v store.Value
+	n, ok, err := tx.Get(0, counterTag)
+	if err != nil {
+		return nil, err
+	}
+	if ok {
+		v = store.BulkValue(n.String())
+	}
+	n = store.Nums{Tag: counterTag, Len: uint8(len(args))}
+	for i, a := range args {
+		n.N[i] = a.Int()
+	}
+	tx.Put(0, n, 10*time.Minute)
+	return append(reply, v), nil
 })
 
 // echo replies with its arguments as strings.

@@ -18,7 +18,7 @@ var slidingLogRules = []rule{
 	{"History", "SlidingLog answers as a plain list of times does", history(anySlidingLog)},
 	{"Exact", "SlidingLog denies 1µs before RetryAfter is over and admits when it is", exact(anySlidingLog)},
 	{"HotKey", "of many concurrent callers SlidingLog admits exactly the limit", hotKey(algorithm.SlidingLog{Limit: 50, Window: time.Hour}, 50)},
-	{"Refill", "on the store's clock SlidingLog lets a denied caller pass after RetryAfter, not before", refill(algorithm.SlidingLog{Limit: 3, Window: 200 * time.Millisecond})},
+	{"Refill", "on the store's clock SlidingLog lets a denied caller pass after RetryAfter, not before", refill(algorithm.SlidingLog{Limit: 3, Window: 300 * time.Millisecond})},
 	{"Backwards", "a clock that steps back extends no SlidingLog wait by more than the step, and admits nothing", backwards(algorithm.SlidingLog{Limit: 3, Window: time.Minute})},
 	{"Never", "a cost above Limit is denied by SlidingLog for ever and changes nothing", neverFits(algorithm.SlidingLog{Limit: 5, Window: time.Minute})},
 }

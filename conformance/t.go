@@ -19,6 +19,7 @@ type verdicts struct {
 	mu       sync.Mutex
 	failures []string
 	skipped  string
+	ended    bool // the rule ran to its end
 }
 
 // maxFailures keeps a broken store from filling the screen.
@@ -45,6 +46,22 @@ func (t *T) fatalf(format string, args ...any) {
 func (t *T) skipf(format string, args ...any) {
 	t.skipped = fmt.Sprintf(format, args...)
 	panic(stop{})
+}
+
+// times is how often a random rule tries what it tries n times.
+func (t *T) times(n int) int {
+	if t.backend.brief {
+		return n / 8
+	}
+	return n
+}
+
+// goes runs f in a goroutine of wg. A store that panics breaks the rule and no other.
+func (t *T) goes(wg *sync.WaitGroup, f func()) {
+	wg.Go(func() {
+		defer t.recover()
+		f()
+	})
 }
 
 func (t *T) recover() {

@@ -36,12 +36,13 @@ type Store interface {
 	Eval(ctx context.Context, script *Script, keys []string, args []Arg, reply []Value) ([]Value, error)
 
 	// MGet appends one value per key, in the order of keys, to values: a Bulk,
-	// or Nil for a key that is missing or holds no string. Keys may span slots;
+	// or Nil for a key that is missing or holds no string. A key may be named twice. Keys may span slots;
 	// the reads are then atomic for each slot, not for all.
 	MGet(ctx context.Context, keys []string, values []Value) ([]Value, error)
 
 	// Time returns the store's clock, in microseconds or better: the clock that a
-	// script reads.
+	// script reads. Of several servers it is the clock of any one; they are taken to
+	// agree.
 	Time(ctx context.Context) (time.Time, error)
 }
 
@@ -68,8 +69,9 @@ type Batcher interface {
 // A store whose client sends asynchronously must not promise this: the caller
 // may return, and reuse the buffer, before the client has sent it.
 type Borrower interface {
-	// BorrowsStrings reports whether the store keeps the promise.
-	BorrowsStrings() bool
+	// BorrowsStrings reports whether st, the store that is going to be called, keeps the
+	// promise. A store answers for itself alone: st may be a wrapper that embeds it.
+	BorrowsStrings(st Store) bool
 }
 
 // A Checker is a [Store] that can tell, without network, that it can never

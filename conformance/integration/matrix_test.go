@@ -1,5 +1,6 @@
 // Package integration runs the conformance suite on every store, client and
-// server of the matrix, with the newest clients.
+// server of the matrix. go.mod requires the newest clients; oldest.mod, with
+// -modfile, those that the root module does.
 package integration
 
 import (
@@ -102,6 +103,7 @@ func (m *manifest) run(t *testing.T, a adapter, server string, addrs []string, c
 	b := conformance.Backend{
 		New:         func(t *testing.T) store.Store { return a.open(t, addrs, cluster) },
 		Keys:        func(t *testing.T, _ store.Store, part string) map[string]time.Duration { return keys(t, admin, part) },
+		Peer:        func(t *testing.T, _ store.Store) store.Store { return a.open(t, addrs, cluster) },
 		DropScripts: func(t *testing.T, _ store.Store) { flushScripts(t, admin) },
 		Unsupported: unsupported,
 		Record: func(o conformance.Outcome) {
@@ -180,7 +182,10 @@ func declared(name, server, rule string) string {
 
 // client returns a client that ends with t.
 func client(t *testing.T, addrs []string, cluster bool) redis.UniversalClient {
-	c := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: addrs, IsClusterMode: cluster})
+	var c redis.UniversalClient = redis.NewClient(&redis.Options{Addr: addrs[0]})
+	if cluster {
+		c = redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
+	}
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

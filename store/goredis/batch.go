@@ -20,7 +20,7 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	pending := make([]int, 0, len(calls))
 	for i := range calls {
 		c := &calls[i]
-		if c.Err = s.unfit; c.Err != nil {
+		if c.Err = s.Check(); c.Err != nil {
 			continue
 		}
 		if err := store.CheckKeys(c.Keys); err != nil {

@@ -1,5 +1,5 @@
-// Package goredis keeps limiter state in Redis or Valkey through the client
-// github.com/redis/go-redis/v9.
+// Package goredis keeps limiter state in Redis, from 6.0, or Valkey through the client
+// github.com/redis/go-redis/v9, from 9.7.3.
 //
 // # Clients
 //
@@ -116,13 +116,18 @@ func New(client redis.UniversalClient) *Store {
 }
 
 // Check returns an error when New was given a client that can never work.
-func (s *Store) Check() error { return s.unfit }
+func (s *Store) Check() error {
+	if s == nil || s.client == nil {
+		return errNil
+	}
+	return s.unfit
+}
 
 // Eval runs script: see [store.Store]. It sends an EVALSHA, and, when the server
 // does not know the script, an EVAL.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	if s.unfit != nil {
-		return reply, s.unfit
+	if err := s.Check(); err != nil {
+		return reply, err
 	}
 	err := store.CheckKeys(keys)
 	if err == nil {
@@ -143,8 +148,8 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 
 // Time returns the server's clock, in microseconds.
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
-	if s.unfit != nil {
-		return time.Time{}, s.unfit
+	if err := s.Check(); err != nil {
+		return time.Time{}, err
 	}
 	if err := ctx.Err(); err != nil {
 		return time.Time{}, fmt.Errorf("goredis: time: %w", err)

@@ -17,8 +17,8 @@ var errNotMGet = errors.New("the reply is not a list of one string or nil for ea
 // MGet reads keys: see [store.Store]. It sends one MGET to a [redis.Client]; to
 // any other client, one for each slot, in one pipeline.
 func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
-	if s.unfit != nil {
-		return values, s.unfit
+	if err := s.Check(); err != nil {
+		return values, err
 	}
 	if err := ctx.Err(); err != nil {
 		return values, fmt.Errorf("goredis: mget: %w", err)

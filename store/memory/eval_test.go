@@ -159,7 +159,7 @@ func TestTx(t *testing.T) {
 func TestBorrowedKeys(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
-	if !st.BorrowsStrings() {
+	if !st.BorrowsStrings(st) {
 		t.Fatal("BorrowsStrings() = false")
 	}
 	buf := make([]byte, 0, 64)

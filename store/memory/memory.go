@@ -6,9 +6,11 @@
 // new keys can neither make it grow without end nor free a caller who is being
 // denied. When it is full of live keys, the soonest-expiring of a few goes, if
 // it expires before the newcomer would and the last decision on it was no denial; if
-// there is none, the newcomer is refused with [store.ErrUnavailable]. Dead keys are
-// swept a few at a time by the calls that add keys. There is no goroutine and
-// nothing to close.
+// there is none, the newcomer is refused with [store.ErrUnavailable]. So who can bring up
+// MaxKeys names can make the store forget those who were not denied yet, or fill it
+// with names that were: give MaxKeys room, and do not take a name from a stranger when
+// an address will do. Dead keys are swept a few at a time by the calls that add
+// keys. There is no goroutine and nothing to close.
 //
 // Scripts run in their Go form. A decision on a key that the store holds
 // allocates nothing.
@@ -92,12 +94,19 @@ func New(opts *Options) *Store {
 	return s
 }
 
-// Check reports bad [Options].
-func (s *Store) Check() error { return s.err }
+// Check reports bad [Options], and a store that [New] did not make.
+func (s *Store) Check() error {
+	if s == nil || s.shards == nil {
+		return errNotNew
+	}
+	return s.err
+}
 
-// BorrowsStrings reports true: keys are copied when they are stored, and
+var errNotNew = errors.New("memory: the store is nil or a zero value: make one with New")
+
+// BorrowsStrings reports true of s: keys are copied when they are stored, and
 // nothing else is kept.
-func (s *Store) BorrowsStrings() bool { return true }
+func (s *Store) BorrowsStrings(st store.Store) bool { return st == store.Store(s) }
 
 // Eval implements [store.Store] by running the Go form of script while it holds
 // the locks of all keys. It looks at ctx once, before it starts.
@@ -214,8 +223,8 @@ func (s *Store) All() iter.Seq2[string, time.Duration] {
 }
 
 func (s *Store) ready(ctx context.Context) error {
-	if s.err != nil {
-		return s.err
+	if err := s.Check(); err != nil {
+		return err
 	}
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memory: %w", err)
