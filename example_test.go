@@ -43,7 +43,7 @@ func ExampleNewRules() {
 	login, err := weir.NewRules(st, []weir.Rule{
 		{Name: "all", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Second}},
 		{Name: "ip", By: []int{0, 1}, Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(30), Burst: 10}},
-		{Name: "account", By: []int{0, 2}, Algorithm: algorithm.GCRA{Rate: algorithm.Every(3 * time.Minute), Burst: 5}},
+		{Name: "account", By: []int{0, 2}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 15 * time.Minute}},
 	}, &weir.Options{Prefix: "auth", Clock: noon})
 	if err != nil {
 		fmt.Println(err)
@@ -60,7 +60,7 @@ func ExampleNewRules() {
 	fmt.Println(res.Allowed, res.Rule, res.Remaining, err)
 	// Output:
 	// account 4 <nil>
-	// false account 3m0s <nil>
+	// false account 15m0s <nil>
 	// true account 4 <nil>
 }
 
