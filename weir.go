@@ -107,6 +107,7 @@ type Limiter struct {
 type rule struct {
 	name  string
 	limit algorithm.Limit
+	keys  int   // how many keys the limit's fragment has
 	cost  int64 // 0: the request's
 }
 
@@ -170,7 +171,7 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 			return nil, fmt.Errorf("weir: %w: rule %q: %w: %d is negative; 0 means the request's", ErrInvalidRule, r.Name, ErrInvalidCost, r.Cost)
 		}
 		names, bys, fragments = append(names, r.Name), append(bys, r.By), append(fragments, fragment)
-		l.rules = append(l.rules, rule{name: r.Name, limit: limit, cost: r.Cost})
+		l.rules = append(l.rules, rule{name: r.Name, limit: limit, keys: max(fragment.Keys, 1), cost: r.Cost})
 	}
 	var err error
 	if l.program, err = algorithm.Compose(fragments...); err != nil {

@@ -80,6 +80,7 @@ var subjects = []struct {
 	{"Batch", batchRules},
 	{"GCRA", gcraRules},
 	{"FixedWindow", fixedWindowRules},
+	{"SlidingBuckets", slidingBucketsRules},
 	{"Limiter", limiterRules},
 	{"Hygiene", hygieneRules},
 }

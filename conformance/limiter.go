@@ -28,7 +28,7 @@ func limiterMix(t *T) {
 	t.histories(40, 30, func(r *rand.Rand) []weir.Rule {
 		rules := make([]weir.Rule, 2+r.IntN(3))
 		for i := range rules {
-			maker := pick(r, anyGCRA, anyFixedWindow)
+			maker := pick(r, anyGCRA, anyFixedWindow, anySlidingBuckets)
 			rules[i] = weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: maker(r), Cost: pick[int64](r, 0, 0, 1, 2)}
 		}
 		return rules
