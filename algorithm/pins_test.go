@@ -19,6 +19,8 @@ func TestPinnedScripts(t *testing.T) {
 	t.Parallel()
 	gcra := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}).Fragment()
 	window := mustLimit(t, algorithm.FixedWindow{Limit: 1, Window: time.Second}).Fragment()
+	ring := mustLimit(t, algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 1}, {Window: 3 * time.Second, Limit: 2}}}).Fragment()
+	buckets := mustCompose(t, ring)
 	one, other, both := mustCompose(t, gcra), mustCompose(t, window), mustCompose(t, gcra, window)
 
 	// The frame is what composing adds around two fragments of almost nothing.
@@ -34,6 +36,10 @@ func TestPinnedScripts(t *testing.T) {
 		{"fixedwindow decide", other.Decide.Lua(), "37ab1d22a0eb32a4fc98efbe1404eb300fe3dfd1"},
 		{"fixedwindow peek", other.Peek.Lua(), "d4ae52e1e05e2318a61b1aad5e2b3cec6e0394a3"},
 		{"fixedwindow reset", other.Reset.Lua(), "535ee139fc668f3a7500a711371c8627ba5ba5fa"},
+		{"slidingbuckets fragment", ring.Lua, "4ef2150a16244aaa77abce85716971a810093eae"},
+		{"slidingbuckets decide", buckets.Decide.Lua(), "6bbea9a7fd8976bc19f0e8e32ecf1feaacf62f55"},
+		{"slidingbuckets peek", buckets.Peek.Lua(), "a49160cf53c25029df51266944ebe0291443fa60"},
+		{"slidingbuckets reset", buckets.Reset.Lua(), "13a7d40eeb67683fa63aea0e25382cabb6847414"},
 		{"gcra and fixedwindow decide", both.Decide.Lua(), "aa99a6860c65af12cfc790599c70de67b546eb3b"},
 		{"frame decide", frame.Decide.Lua(), "c545f04d985a45d33fb0efb35d559c1a94fcb7e0"},
 		{"frame peek", frame.Peek.Lua(), "e799ec21acb3618f9611a91add77791c5104dfda"},

@@ -472,7 +472,7 @@ var mutants = []mutant{
 	}}},
 	{"many values are off by one", "Limiter/PeekMany", nil, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 		values, err := f.Store.MGet(ctx, keys, values)
-		if err == nil && strings.HasSuffix(keys[0], "{tenant0}:a") {
+		if err == nil && len(keys) > 0 && strings.HasSuffix(keys[0], "{tenant0}:a") {
 			values = append(values[1:], values[0])
 		}
 		return values, err

@@ -242,14 +242,14 @@ func slidingBucketsReset(t *T) {
 // anySlidingBuckets returns random spans, of one bucket and of 128 among them.
 func anySlidingBuckets(r *rand.Rand) algorithm.Algorithm {
 	a := algorithm.SlidingBuckets{Width: pick(r, time.Millisecond, 1500*time.Microsecond, 250*time.Millisecond, time.Second, time.Minute, time.Hour)}
-	lengths := r.Perm(pick(r, 1, 3, 8, 16))[:1]
+	lengths := r.Perm(pick(r, 1, 3, 6))[:1]
 	switch r.IntN(3) {
 	case 0:
-		lengths = append(lengths, 15+r.IntN(6))
+		lengths = append(lengths, 6+r.IntN(4))
 	case 1:
-		lengths = append(lengths, 30, 20+r.IntN(8))
+		lengths = append(lengths, 11, 8+r.IntN(3))
 	}
-	if r.IntN(20) == 0 {
+	if r.IntN(30) == 0 {
 		lengths = append(lengths, algorithm.MaxBuckets-1)
 	}
 	limit := 1 + r.Int64N(8)
