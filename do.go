@@ -129,14 +129,13 @@ func (l *Limiter) setKeys(s *scratch, path []string) {
 		}
 		s.ends = append(s.ends, len(s.buf))
 	}
+	text := unsafe.String(unsafe.SliceData(s.buf), len(s.buf))
+	if !l.borrow {
+		text = string(s.buf)
+	}
 	start := 0
 	for _, end := range s.ends {
-		key := s.buf[start:end]
-		if l.borrow {
-			s.keys = append(s.keys, unsafe.String(unsafe.SliceData(key), len(key)))
-		} else {
-			s.keys = append(s.keys, string(key))
-		}
+		s.keys = append(s.keys, text[start:end])
 		start = end
 	}
 }

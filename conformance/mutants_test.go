@@ -449,6 +449,12 @@ var mutants = []mutant{
 			}
 		}}
 	}}},
+	{"a thousand keys are too many", "SlidingBuckets/Sixteen", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if len(keys) > 1000 {
+			return reply, fmt.Errorf("%w: too many keys", store.ErrScript)
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
 
 	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/PeekMany", "Limiter/PeekMany"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		if composed(s) {

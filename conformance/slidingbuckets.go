@@ -44,6 +44,7 @@ var slidingBucketsRules = []rule{
 	{"ForeignType", "a key of another type anywhere in a ring is an ErrForeign that names it; no key is changed", slidingBucketsForeignType},
 	{"PeekMany", "PeekMany reads whole rings, and answers as Peek does", slidingBucketsPeekMany},
 	{"Reset", "Reset deletes every key of a ring", slidingBucketsReset},
+	{"Sixteen", "sixteen rings of up to 128 keys fit into one decision", slidingBucketsSixteen},
 }
 
 func slidingBucketsSpans(t *T) {
@@ -236,6 +237,33 @@ func slidingBucketsReset(t *T) {
 		if v != before[i] {
 			t.errorf("ResetRule of another path changed %q", others[i])
 		}
+	}
+}
+
+func slidingBucketsSixteen(t *T) {
+	c := newClock()
+	rules := make([]weir.Rule, weir.MaxRules)
+	for i := range rules {
+		n := []time.Duration{1, 64, 65, algorithm.MaxBuckets}[i%4]
+		rules[i] = weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: algorithm.SlidingBuckets{
+			Width: time.Minute, Spans: []algorithm.Span{{Window: n * time.Minute, Limit: 2 + int64(i%3)}},
+		}}
+	}
+	l := t.limiter(c, rules...)
+	for i, want := range []weir.Result{
+		{Allowed: true, Granted: 1, Limit: 2, Remaining: 1, ResetAfter: time.Minute, Rule: "r0", Span: time.Minute},
+		{Allowed: true, Granted: 1, Limit: 2, Remaining: 0, ResetAfter: time.Minute, Rule: "r0", Span: time.Minute},
+		{Limit: 2, Rule: "r0", ResetAfter: time.Minute, RetryAfter: 128 * time.Minute, Span: time.Minute},
+	} {
+		if got := t.allow(l, 1, "sixteen"); got != want {
+			t.errorf("request %d:\ngot  %+v\nwant %+v", i, got, want)
+		}
+	}
+	if err := l.Reset(t.ctx, "sixteen"); err != nil {
+		t.errorf("Reset: %v", err)
+	}
+	if got := t.peek(l, 2, "sixteen"); !got.Allowed {
+		t.errorf("after a reset: got %+v, want it to pass", got)
 	}
 }
 
