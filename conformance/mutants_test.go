@@ -449,8 +449,8 @@ var mutants = []mutant{
 			}
 		}}
 	}}},
-	{"a thousand keys are too many", "SlidingBuckets/Sixteen", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if len(keys) > 1000 {
+	{"two hundred keys are too many", "SlidingBuckets/Sixteen", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if len(keys) > 200 {
 			return reply, fmt.Errorf("%w: too many keys", store.ErrScript)
 		}
 		return f.right(ctx, s, keys, args, reply)

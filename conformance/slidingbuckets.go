@@ -244,16 +244,19 @@ func slidingBucketsSixteen(t *T) {
 	c := newClock()
 	rules := make([]weir.Rule, weir.MaxRules)
 	for i := range rules {
-		n := []time.Duration{1, 64, 65, algorithm.MaxBuckets}[i%4]
+		n := time.Duration(2)
+		if i >= weir.MaxRules-2 {
+			n = []time.Duration{64, algorithm.MaxBuckets}[i%2]
+		}
 		rules[i] = weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: algorithm.SlidingBuckets{
 			Width: time.Minute, Spans: []algorithm.Span{{Window: n * time.Minute, Limit: 2 + int64(i%3)}},
 		}}
 	}
 	l := t.limiter(c, rules...)
 	for i, want := range []weir.Result{
-		{Allowed: true, Granted: 1, Limit: 2, Remaining: 1, ResetAfter: time.Minute, Rule: "r0", Span: time.Minute},
-		{Allowed: true, Granted: 1, Limit: 2, Remaining: 0, ResetAfter: time.Minute, Rule: "r0", Span: time.Minute},
-		{Limit: 2, Rule: "r0", ResetAfter: time.Minute, RetryAfter: 128 * time.Minute, Span: time.Minute},
+		{Allowed: true, Granted: 1, Limit: 2, Remaining: 1, ResetAfter: 2 * time.Minute, Rule: "r0", Span: 2 * time.Minute},
+		{Allowed: true, Granted: 1, Limit: 2, Remaining: 0, ResetAfter: 2 * time.Minute, Rule: "r0", Span: 2 * time.Minute},
+		{Limit: 2, Rule: "r0", ResetAfter: 2 * time.Minute, RetryAfter: 128 * time.Minute, Span: 2 * time.Minute},
 	} {
 		if got := t.allow(l, 1, "sixteen"); got != want {
 			t.errorf("request %d:\ngot  %+v\nwant %+v", i, got, want)
