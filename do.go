@@ -35,12 +35,13 @@ type Request struct {
 type Result struct {
 	Allowed    bool          // go ahead
 	Granted    int64         // tokens taken: the cost if allowed, else 0
-	Limit      int64         // capacity of Rule, in tokens
-	Remaining  int64         // whole tokens left now in Rule, also on a denial
+	Limit      int64         // capacity of Rule, or of its Span, in tokens
+	Remaining  int64         // whole tokens left now in Rule, or in its Span, also on a denial
 	RetryAfter time.Duration // 0 if allowed; else until the same request would pass, Never if it cannot
 	ResetAfter time.Duration // until the state of Rule is as new
 	Delay      time.Duration // until it is the request's turn, for a queue; else 0
 	Rule       string        // if denied, the first rule that denies; if allowed, the one with the least left, the first of equals
+	Span       time.Duration // the window of one span of Rule, if that has several: chosen among them like Rule among rules; else 0
 }
 
 // Allow takes one token for path from every rule, if all have room.
@@ -124,17 +125,25 @@ func (l *Limiter) do(ctx context.Context, r Request, limit algorithm.Limit) (Res
 func (l *Limiter) setKeys(s *scratch, path []string) {
 	s.buf, s.ends, s.keys = s.buf[:0], s.ends[:0], s.keys[:0]
 	for i := range l.rules {
+		start := len(s.buf)
 		s.buf = l.space.appendKey(s.buf, i, path)
+		if n := l.rules[i].keys; n > 1 {
+			base := len(s.buf)
+			s.buf = appendNumber(s.buf, 0)
+			for k := 1; k < n; k++ {
+				s.ends = append(s.ends, len(s.buf))
+				s.buf = appendNumber(append(s.buf, s.buf[start:base]...), k)
+			}
+		}
 		s.ends = append(s.ends, len(s.buf))
+	}
+	text := unsafe.String(unsafe.SliceData(s.buf), len(s.buf))
+	if !l.borrow {
+		text = string(s.buf)
 	}
 	start := 0
 	for _, end := range s.ends {
-		key := s.buf[start:end]
-		if l.borrow {
-			s.keys = append(s.keys, unsafe.String(unsafe.SliceData(key), len(key)))
-		} else {
-			s.keys = append(s.keys, string(key))
-		}
+		s.keys = append(s.keys, text[start:end])
 		start = end
 	}
 }
@@ -178,7 +187,7 @@ func (l *Limiter) result(reply []store.Value, cost int64, take bool, limit algor
 		}
 		one := Result{
 			Allowed: v.Allowed, Limit: v.Limit, Remaining: v.Remaining,
-			RetryAfter: v.RetryAfter, ResetAfter: v.ResetAfter, Rule: l.rules[i].name,
+			RetryAfter: v.RetryAfter, ResetAfter: v.ResetAfter, Rule: l.rules[i].name, Span: v.Span,
 		}
 		if committed {
 			one.Granted = c

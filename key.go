@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 )
 
 // MaxSegment is the length, in bytes, of the longest prefix, rule name or path
@@ -125,6 +126,26 @@ func (ks *keySpace) appendKey(b []byte, n int, path []string) []byte {
 		}
 	}
 	return b
+}
+
+// appendNumber appends to the key of a rule with several keys the number of one of
+// them, as a segment. Names and segments are escaped, and every key of such a rule ends in
+// one number, so what stands before that is the rule's key of one path alone: no two of
+// a rule's keys, nor those of two rules of one limiter, are the same.
+func appendNumber(b []byte, n int) []byte {
+	return strconv.AppendInt(append(b, ':'), int64(n), 10)
+}
+
+// appendKeys appends the n keys of rule i for a path that check allowed.
+func (ks *keySpace) appendKeys(keys []string, i, n int, path []string) []string {
+	key := ks.appendKey(nil, i, path)
+	if n == 1 {
+		return append(keys, string(key))
+	}
+	for k := range n {
+		keys = append(keys, string(appendNumber(key[:len(key):len(key)], k)))
+	}
+	return keys
 }
 
 // identified reports whether the whole of path identifies rule n.

@@ -8,8 +8,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -166,5 +168,47 @@ func TestPrefix(t *testing.T) {
 		if err != nil || res.Remaining != tt.want {
 			t.Errorf("step %d, %s: got %+v, %v, want %d left", i, fmt.Sprint(tt), res, err, tt.want)
 		}
+	}
+}
+
+// A rule with several keys has a number behind each, and rules around it keep theirs.
+func TestKeysOfRing(t *testing.T) {
+	t.Parallel()
+	ring := algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 3 * time.Second, Limit: 5}}}
+	one := algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 5}}}
+	rules := []weir.Rule{
+		{Name: "a", By: []int{0}, Algorithm: perSecond},
+		{Name: "b", By: []int{0, 1}, Algorithm: ring},
+		{Name: "c", By: []int{0}, Algorithm: one},
+		{Name: "d", Algorithm: ring},
+	}
+	want := []string{
+		"weir:{x}:a", "weir:{x}:b:y:0", "weir:{x}:b:y:1", "weir:{x}:b:y:2", "weir:{x}:c", "weir:{x}:d:y:1:0", "weir:{x}:d:y:1:1", "weir:{x}:d:y:1:2",
+	}
+	if got := keysOf(t, rules, "", "x", "y", "1"); !slices.Equal(got, want) {
+		t.Errorf("keys %q, want %q", got, want)
+	}
+
+	// No path has a key of another's.
+	seen := map[string]string{}
+	for _, path := range [][]string{{"x", "y"}, {"x", "y", "0"}, {"x", "y", "0", "0"}, {"x", "y:0"}, {"x", "y", "1"}, {"x", "1", "0"}, {"x", "1"}} {
+		for _, key := range keysOf(t, rules[3:], "", path...) {
+			if other, ok := seen[key]; ok {
+				t.Errorf("%q and %q share %q", path, other, key)
+			}
+			seen[key] = strings.Join(path, " ")
+		}
+	}
+
+	st := newStore(newClock())
+	l := mustNew(t, st, rules, nil)
+	if _, err := l.Allow(t.Context(), "x", "y", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.ResetRule(t.Context(), "d", "x", "y", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := dump(t, st); len(got) != 3 {
+		t.Errorf("after a reset of one of four rules: %q", got)
 	}
 }

@@ -23,13 +23,17 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 	if len(paths) == 0 {
 		return nil, nil
 	}
-	keys := make([]string, 0, len(paths)*len(l.rules))
+	each := 0 // keys of one path
+	for _, r := range l.rules {
+		each += r.keys
+	}
+	keys := make([]string, 0, len(paths)*each)
 	for i, path := range paths {
 		if err := l.space.check(path); err != nil {
 			return nil, fmt.Errorf("weir: path %d: %w", i, err)
 		}
-		for n := range l.rules {
-			keys = append(keys, string(l.space.appendKey(nil, n, path)))
+		for n, r := range l.rules {
+			keys = l.space.appendKeys(keys, n, r.keys, path)
 		}
 	}
 	now, err := l.now()
@@ -59,7 +63,7 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 	var foreign []error
 	var reply []store.Value
 	for i := range paths {
-		first, last := i*len(l.rules), (i+1)*len(l.rules)
+		first, last := i*each, (i+1)*each
 		read := snapshot{keys: keys[first:last], values: values[first:last], now: now}
 		if reply, err = l.program.Peek.GoForm()(read, args, reply[:0]); err != nil {
 			foreign = append(foreign, fmt.Errorf("weir: path %d: %w", i, err))

@@ -58,7 +58,7 @@ func (l *Limiter) reset(ctx context.Context, set uint, path []string) error {
 			continue
 		}
 		fragments = append(fragments, r.limit.Fragment())
-		keys = append(keys, string(l.space.appendKey(nil, i, path)))
+		keys = l.space.appendKeys(keys, i, r.keys, path)
 		args = r.limit.AppendArgs(args, algorithm.Request{})
 	}
 	program, ok := l.resets.Load(set)

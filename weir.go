@@ -109,6 +109,7 @@ type Limiter struct {
 type rule struct {
 	name  string
 	limit algorithm.Limit
+	keys  int                    // how many keys the limit's fragment has
 	cost  int64                  // 0: the request's
 	check func(cost int64) error // nil: every cost will do
 }
@@ -176,7 +177,7 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 		if r.Cost > 0 && limit.Verdict(1, false, algorithm.State{}, algorithm.Request{Cost: r.Cost}).RetryAfter == Never {
 			return nil, fmt.Errorf("weir: %w: rule %q costs %d, which is more than its capacity: nothing would ever pass", ErrInvalidRule, r.Name, r.Cost)
 		}
-		own := rule{name: r.Name, limit: limit, cost: r.Cost}
+		own := rule{name: r.Name, limit: limit, keys: max(fragment.Keys, 1), cost: r.Cost}
 		if c, ok := limit.(algorithm.CostChecker); ok {
 			own.check = c.CheckCost
 			if err := own.check(r.Cost); err != nil {

@@ -1,7 +1,8 @@
 // Package algorithm holds the rate-limiting algorithms and what they are made of.
 //
-// An algorithm is a plain struct, [GCRA], [FixedWindow] or [SlidingLog], whose NewLimit method
-// checks it and works out its constants. It knows nothing of clients, key names
+// An algorithm is a plain struct, [GCRA], [FixedWindow], [SlidingBuckets] or
+// [SlidingLog], whose NewLimit method checks it and works out its constants. It knows
+// nothing of clients, key names
 // or networks. Its atomic step is a [Fragment], in Lua and in Go: a check,
 // which reads, and a commit, which writes. [Compose] makes one script of any
 // list of fragments: all checks, then all commits if every check passed, or
@@ -90,6 +91,10 @@ type Verdict struct {
 	Remaining  int64         // whole tokens left after the request, or now if nothing was taken
 	RetryAfter time.Duration // until the same request would pass: 0 if it passes now, Never if it cannot
 	ResetAfter time.Duration // until the state is as new
+
+	// Span is, of an algorithm that limits over several spans at once, the window of
+	// the one that Limit and Remaining are of; of others it is 0.
+	Span time.Duration
 }
 
 // invalid returns an ErrInvalidLimit: what is wrong, and what would be right.

@@ -14,6 +14,8 @@ var clockLimits = []algorithm.Algorithm{
 	algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1},
 	algorithm.FixedWindow{Limit: 4, Window: time.Second},
 	algorithm.FixedWindow{Limit: 4, Window: time.Second, Aligned: true},
+	spans(250*time.Millisecond, algorithm.Span{Window: time.Second, Limit: 4}),
+	spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 9}, algorithm.Span{Window: time.Second, Limit: 4}),
 }
 
 // A clock that steps back makes nobody wait longer than the step besides.
@@ -23,7 +25,7 @@ func TestClockStepsBackWaits(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
 			t.Parallel()
 			for _, step := range []time.Duration{us, time.Millisecond, time.Second, time.Hour, 40 * 365 * 24 * time.Hour} {
-				b := newBench(t, a)
+				b := newRing(t, a)
 				before := b.take(epoch, 1)
 				for before.Allowed {
 					before = b.take(epoch, 1)
@@ -51,9 +53,10 @@ func TestClockStepsBackAdmits(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(uint64(i), 17))
-			stepping, standing := newBench(t, a), newBench(t, a)
+			stepping, standing := newRing(t, a), newRing(t, a)
+			keys := len(standing.state.keys)
 			for round := range 300 {
-				stepping.state, standing.state = newState(epoch, 1), newState(epoch, 1)
+				stepping.state, standing.state = newState(epoch, keys), newState(epoch, keys)
 				now, highest := int64(epoch), int64(0)
 				var got, most int
 				for step := range 100 {

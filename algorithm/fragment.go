@@ -21,17 +21,21 @@ type Fragment struct {
 	// Lua is the source of the check and the commit, each behind a line "-- check"
 	// or "-- commit"; what stands before the first is a comment for readers.
 	//
-	// It uses the fragment's key as KEYS[1] and its arguments as ARGV[1] to
-	// ARGV[Args], as literals, and can read two locals: now, in microseconds, and, in the
+	// It uses the fragment's keys as KEYS[1] to KEYS[Keys] and its arguments as
+	// ARGV[1] to ARGV[Args], as literals, and can read two locals: now, in microseconds, and, in the
 	// commit, slack, the milliseconds by which to lengthen every TTL. Its own
 	// names are all local, and end in no digit. Composing renumbers and renames
 	// them. It uses no long strings or comments, [[ ]].
 	//
 	// The check reads, and sets the local ok and the locals of State, integers
-	// from 0 to 2^53; it writes nothing. A key that holds someone else's value ends it with
-	// return redis.error_reply('WEIRFOREIGN 1'). The commit writes, in commands that
+	// from 0 to 2^53; it writes nothing. If key n holds someone else's value, it ends with
+	// return redis.error_reply('WEIRFOREIGN n'), n a literal too. The commit writes, in commands that
 	// cannot fail for type or arity, and gives each key a TTL.
 	Lua string
+
+	// Keys is the number of keys, at most MaxKeys; 0 means 1. All share a
+	// cluster slot.
+	Keys int
 
 	// Args is the number of arguments, which [Limit].AppendArgs appends.
 	Args int
@@ -42,28 +46,78 @@ type Fragment struct {
 	// Sets says that the key holds a sorted set, which MGet cannot read.
 	Sets bool
 
-	// Check is the check in Go. The key is key number key of tx. It reports the state
-	// and whether the request passes.
+	// Check is the check in Go. Its first key is key number key of tx, and the others
+	// follow. It reports the state and whether the request passes.
 	Check func(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error)
 
 	// Commit is the commit in Go, given what Check returned.
 	Commit func(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration)
 }
 
-// token finds what composing changes, and what could be taken for it: strings,
-// comments, and the names of fields behind a dot that is no concatenation.
-var token = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|\b(?:KEYS|ARGV)\[\d+\]|\.\.|[.:]?\b[A-Za-z_]\w*`)
+// MaxKeys is the most keys that a fragment can have.
+const MaxKeys = 128
+
+func (f *Fragment) keys() int { return max(f.Keys, 1) }
+
+// tokens returns lua with everything that composing changes, and what could be taken for it,
+// replaced: strings, comments, KEYS[n] and ARGV[n], and names, those of fields with their dot.
+// (A regular expression took milliseconds for a fragment with many keys.)
+func tokens(lua string, change func(string) string) string {
+	var out strings.Builder
+	for i := 0; i < len(lua); {
+		end := i + 1
+		switch c := lua[i]; {
+		case strings.HasPrefix(lua[i:], "--"):
+			for end < len(lua) && lua[end] != '\n' {
+				end++
+			}
+		case strings.HasPrefix(lua[i:], ".."):
+			out.WriteString("..")
+			i += 2
+			continue
+		case c == '\'' || c == '"':
+			for end < len(lua) && lua[end] != c && lua[end] != '\n' {
+				if lua[end] == '\\' {
+					end++
+				}
+				end++
+			}
+			end = min(end+1, len(lua))
+		case nameByte(c) || (c == '.' || c == ':') && end < len(lua) && nameByte(lua[end]):
+			for end < len(lua) && nameByte(lua[end]) {
+				end++
+			}
+			if name := lua[i:end]; name == "KEYS" || name == "ARGV" {
+				if n := literal.FindString(lua[end:]); n != "" {
+					end += len(n)
+				}
+			}
+		default:
+			out.WriteByte(c)
+			i = end
+			continue
+		}
+		out.WriteString(change(lua[i:end]))
+		i = end
+	}
+	return out.String()
+}
+
+func nameByte(c byte) bool {
+	return c == '_' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+}
 
 var (
+	literal = regexp.MustCompile(`^\[\d+\]`)
 	section = regexp.MustCompile(`(?m)^-- (?:check|commit)$`)
-	locals  = regexp.MustCompile(`\blocal\s+(?:function\s+)?([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)`)
+	locals  = regexp.MustCompile(`^local\s+(?:function\s+)?([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)`)
 	foreign = regexp.MustCompile(`WEIRFOREIGN \d+`)
 	word    = regexp.MustCompile(`^[a-z0-9]+$`)
 )
 
-// source returns the check and the commit as rule number n of a script, its
-// arguments behind the first args others, and its locals' names with n appended.
-func (f *Fragment) source(n, args int) (check, commit string, err error) {
+// source returns the check and the commit as rule number n of a script, its keys and
+// arguments behind the first keys and args others, and its locals' names with n appended.
+func (f *Fragment) source(n, keys, args int) (check, commit string, err error) {
 	at := section.FindAllStringIndex(f.Lua, -1)
 	if len(at) != 2 || f.Lua[at[0][0]:at[0][1]] != "-- check" || f.Lua[at[1][0]:at[1][1]] != "-- commit" {
 		return "", "", f.errorf("Lua must have one line \"-- check\" and, after it, one line \"-- commit\"")
@@ -86,44 +140,52 @@ func (f *Fragment) source(n, args int) (check, commit string, err error) {
 		}
 	}
 
+	// moved is the number of one of most things, once before others stand before them.
+	moved := func(literal string, before, most int, what, used string) string {
+		i, bad := strconv.Atoi(literal)
+		if bad != nil || i < 1 || i > most {
+			err = f.errorf("it has %d %s, and uses %s", most, what, used)
+		}
+		return strconv.Itoa(before + i)
+	}
 	change := func(t string) string {
 		switch {
 		case t == "KEYS" || t == "ARGV":
 			err = f.errorf("%s can be used only as %s[1], with a literal number", t, t)
 		case strings.HasPrefix(t, "KEYS["):
-			if t != "KEYS[1]" {
-				err = f.errorf("it has one key, and uses %s", t)
-			}
-			return "KEYS[" + strconv.Itoa(n) + "]"
+			return "KEYS[" + moved(t[len("KEYS["):len(t)-1], keys, f.keys(), "keys", t) + "]"
 		case strings.HasPrefix(t, "ARGV["):
-			i, bad := strconv.Atoi(t[len("ARGV[") : len(t)-1])
-			if bad != nil || i < 1 || i > f.Args {
-				err = f.errorf("it has %d arguments, and uses %s", f.Args, t)
-			}
-			return "ARGV[" + strconv.Itoa(args+i) + "]"
+			return "ARGV[" + moved(t[len("ARGV["):len(t)-1], args, f.Args, "arguments", t) + "]"
 		case t[0] == '\'' || t[0] == '"':
-			return foreign.ReplaceAllString(t, "WEIRFOREIGN "+strconv.Itoa(n))
+			return foreign.ReplaceAllStringFunc(t, func(t string) string {
+				return "WEIRFOREIGN " + moved(t[len("WEIRFOREIGN "):], keys, f.keys(), "keys", t)
+			})
 		case own[t]:
 			return t + strconv.Itoa(n)
 		}
 		return t
 	}
-	check = token.ReplaceAllStringFunc(check, change)
-	commit = token.ReplaceAllStringFunc(commit, change)
+	check = tokens(check, change)
+	commit = tokens(commit, change)
 	return check + "\n", commit + "\n", err
 }
 
 // declared adds to own the names that lua declares local.
 func declared(own map[string]bool, lua string) {
-	code := token.ReplaceAllStringFunc(lua, func(t string) string {
-		if strings.HasPrefix(t, "--") || t[0] == '\'' || t[0] == '"' {
+	code := tokens(lua, func(t string) string {
+		switch {
+		case strings.HasPrefix(t, "--") || t[0] == '\'' || t[0] == '"':
 			return ""
+		case t == "local":
+			return "\x00local" // where a declaration begins
 		}
 		return t
 	})
-	for _, m := range locals.FindAllStringSubmatch(code, -1) {
-		for name := range strings.SplitSeq(m[1], ",") {
-			own[strings.TrimSpace(name)] = true
+	for part := range strings.SplitSeq(code, "\x00") {
+		if m := locals.FindStringSubmatch(part); m != nil {
+			for name := range strings.SplitSeq(m[1], ",") {
+				own[strings.TrimSpace(name)] = true
+			}
 		}
 	}
 }

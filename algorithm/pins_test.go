@@ -22,6 +22,8 @@ func TestPinnedScripts(t *testing.T) {
 	fraction := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}).Fragment()
 	log := mustLimit(t, algorithm.SlidingLog{Limit: 1, Window: time.Second}).Fragment()
 	parts, logs := mustCompose(t, fraction), mustCompose(t, log)
+	ring := mustLimit(t, algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 1}, {Window: 3 * time.Second, Limit: 2}}}).Fragment()
+	buckets := mustCompose(t, ring)
 	one, other, both := mustCompose(t, gcra), mustCompose(t, window), mustCompose(t, gcra, window)
 
 	// The frame is what composing adds around two fragments of almost nothing.
@@ -49,6 +51,10 @@ func TestPinnedScripts(t *testing.T) {
 		{"frame decide", frame.Decide.Lua(), "0ccd5f75276e349f5c0f8d5cd9f72b7478c12fd4"},
 		{"frame peek", frame.Peek.Lua(), "2a93769d75580e684807d3c63651e2394e18b48d"},
 		{"frame reset", frame.Reset.Lua(), "2bf05151892f3ad56bb749e30247f17ec3d419bb"},
+		{"slidingbuckets fragment", ring.Lua, "4ef2150a16244aaa77abce85716971a810093eae"},
+		{"slidingbuckets decide", buckets.Decide.Lua(), "568233e03be2ba09a466e5a7c7decb3a54d00685"},
+		{"slidingbuckets peek", buckets.Peek.Lua(), "2f45e37c6880efbc7834e9b11f48e81fc40a8649"},
+		{"slidingbuckets reset", buckets.Reset.Lua(), "dbc75c1ff6a4e19cbc107e379ad45757e8975d0a"},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "/"), func(t *testing.T) {
 			t.Parallel()

@@ -17,7 +17,7 @@ const MaxRules = 16
 const clockSlack = time.Hour
 
 // A Program is a list of fragments composed into scripts, each one atomic step
-// over one key per fragment, in order. All take the same arguments, those of
+// over the keys of each fragment, in order. All take the same arguments, those of
 // [Program.AppendNow] and then each limit's, and reply alike. It cannot be
 // changed, and is safe for concurrent use.
 type Program struct {
@@ -29,6 +29,7 @@ type Program struct {
 	Sets bool
 
 	fragments []*Fragment
+	keys      []int // the first key of each fragment, counted from 0
 	states    []int // where each fragment's state begins in a reply
 	replies   int   // the length of a reply
 	args      int   // the number of arguments
@@ -42,12 +43,12 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 	p := &Program{fragments: fragments, replies: 2}
 	var checks, commits, deletes, oks, state strings.Builder
 	names := make([]string, len(fragments))
-	args := 1
+	keys, args := 0, 1
 	for i, f := range fragments {
-		if f == nil || !word.MatchString(f.Name) || f.Check == nil || f.Commit == nil || len(f.State) > MaxState || f.Args < 0 {
-			return nil, fmt.Errorf("fragment %d: it must have a Name of lower-case letters and digits, a Check, a Commit, at most %d names in State, and no fewer arguments than none", i+1, MaxState)
+		if f == nil || !word.MatchString(f.Name) || f.Check == nil || f.Commit == nil || len(f.State) > MaxState || f.Args < 0 || f.Keys < 0 || f.Keys > MaxKeys {
+			return nil, fmt.Errorf("fragment %d: it must have a Name of lower-case letters and digits, a Check, a Commit, at most %d names in State, no fewer arguments than none, and at most %d keys", i+1, MaxState, MaxKeys)
 		}
-		check, commit, err := f.source(i+1, args)
+		check, commit, err := f.source(i+1, keys, args)
 		if err != nil {
 			return nil, err
 		}
@@ -55,7 +56,10 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 		names[i] = f.Name
 		checks.WriteString(check)
 		commits.WriteString(commit)
-		deletes.WriteString("redis.call('DEL', KEYS[" + n + "])\n")
+		for range f.keys() {
+			keys++
+			deletes.WriteString("redis.call('DEL', KEYS[" + strconv.Itoa(keys) + "])\n")
+		}
 		if i > 0 {
 			oks.WriteString(" and ")
 		}
@@ -65,6 +69,7 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 		}
 		args += f.Args
 		p.Sets = p.Sets || f.Sets
+		p.keys = append(p.keys, keys-f.keys())
 		p.states = append(p.states, p.replies)
 		p.replies += len(f.State)
 	}
@@ -149,7 +154,7 @@ func (p *Program) form(finish func(tx store.Tx, args []store.Arg, slack time.Dur
 		reply = append(reply, store.IntegerValue(1), store.IntegerValue(now))
 		rest := args[1:]
 		for i, f := range p.fragments {
-			s, ok, err := f.Check(tx, i, now, rest[:f.Args])
+			s, ok, err := f.Check(tx, p.keys[i], now, rest[:f.Args])
 			if err != nil {
 				return nil, err
 			}
@@ -174,13 +179,15 @@ func (p *Program) commitIfOK(tx store.Tx, args []store.Arg, slack time.Duration,
 	}
 	now := reply[1].Int()
 	for i, f := range p.fragments {
-		f.Commit(tx, i, now, args[:f.Args], p.State(reply, i), slack)
+		f.Commit(tx, p.keys[i], now, args[:f.Args], p.State(reply, i), slack)
 		args = args[f.Args:]
 	}
 }
 
 func (p *Program) deleteAll(tx store.Tx, _ []store.Arg, _ time.Duration, _ []store.Value) {
-	for i := range p.fragments {
-		tx.Del(i)
+	for i, f := range p.fragments {
+		for key := range f.keys() {
+			tx.Del(p.keys[i] + key)
+		}
 	}
 }

@@ -34,7 +34,7 @@ func (t *T) trace(a algorithm.Algorithm, steps []step) {
 	for i, s := range steps {
 		c.us = start + s.at.Microseconds()
 		got := t.allow(l, s.cost, "trace", fmt.Sprintf("%+v", a))
-		got.Granted, got.Limit, got.Rule = 0, 0, ""
+		got.Granted, got.Limit, got.Rule, got.Span = 0, 0, "", 0
 		want := weir.Result{Allowed: s.allowed, Remaining: s.left, ResetAfter: s.reset, RetryAfter: s.retry}
 		if got != want {
 			t.errorf("step %d of %+v, cost %d at %v:\ngot  %+v\nwant %+v", i, a, s.cost, s.at, got, want)
@@ -59,11 +59,11 @@ func (t *T) histories(n, steps, every int, maker func(*rand.Rand) []weir.Rule) {
 		*c = *newClock()
 		models := make([]model, len(rules))
 		names := make([]string, len(rules))
-		keys := make([]string, len(rules))
+		var keys []string
 		path := []string{"history", strconv.Itoa(h)}
 		for i, rule := range rules {
 			models[i], names[i] = newModel(rule.Algorithm), rule.Name
-			keys[i] = t.id + ":{history:" + strconv.Itoa(h) + "}:" + rule.Name
+			keys = append(keys, t.keysOf("history:"+strconv.Itoa(h), rule.Name, rule.Algorithm)...)
 		}
 		unit := unitOf(rules[r.IntN(len(rules))].Algorithm)
 		each, costs := make([]weir.Result, len(rules)), make([]int64, len(rules))
@@ -101,6 +101,24 @@ func (t *T) histories(n, steps, every int, maker func(*rand.Rand) []weir.Rule) {
 	}
 }
 
+// keysOf are the keys of a rule called name over a, for the path in tag.
+func (t *T) keysOf(tag, name string, a algorithm.Algorithm) []string {
+	limit, err := a.NewLimit()
+	if err != nil {
+		t.fatalf("NewLimit: %v", err)
+	}
+	key := t.key(tag, name)
+	n := limit.Fragment().Keys
+	if n <= 1 {
+		return []string{key}
+	}
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = key + ":" + strconv.Itoa(i)
+	}
+	return keys
+}
+
 // unitOf is a time in which something happens to a.
 func unitOf(a algorithm.Algorithm) time.Duration {
 	switch a := a.(type) {
@@ -110,6 +128,8 @@ func unitOf(a algorithm.Algorithm) time.Duration {
 		return a.Window / 4
 	case algorithm.SlidingLog:
 		return a.Window / time.Duration(min(a.Limit, 4))
+	case algorithm.SlidingBuckets:
+		return a.Width
 	}
 	panic(fmt.Sprintf("conformance: no unit of %T", a))
 }
@@ -251,7 +271,7 @@ func refill(a algorithm.Algorithm) func(*T) {
 			if waited > 20*time.Second {
 				t.fatalf("%+v: still denied %v after a denial for %v", a, waited, denied.RetryAfter)
 			}
-			time.Sleep(res.RetryAfter / 4)
+			time.Sleep(res.RetryAfter / 8)
 		}
 	}
 }
@@ -297,16 +317,17 @@ func neverFits(a algorithm.Algorithm) func(*T) {
 			before := t.allow(l, taken, "big")
 			for _, cost := range []int64{limit + 1, 1 << 40, 1<<63 - 1} {
 				got := t.allow(l, cost, "big")
-				want := weir.Result{Limit: limit, Remaining: limit - taken, RetryAfter: weir.Never, ResetAfter: before.ResetAfter, Rule: "one"}
+				want := weir.Result{Limit: limit, Remaining: limit - taken, RetryAfter: weir.Never, ResetAfter: before.ResetAfter, Rule: "one", Span: before.Span}
 				if got != want {
 					t.errorf("%+v: cost %d with %d taken:\ngot  %+v\nwant %+v", a, cost, taken, got, want)
 				}
 			}
 		}
-		key := t.id + ":{fresh}:one"
 		t.allow(l, limit+1, "fresh")
-		if v := t.mget(key)[0]; v.Str() != "" {
-			t.errorf("%+v: a cost above the capacity wrote %q", a, v.Str())
+		for _, v := range t.mget(t.keysOf("fresh", "one", a)...) {
+			if v.Str() != "" {
+				t.errorf("%+v: a cost above the capacity wrote %q", a, v.Str())
+			}
 		}
 	}
 }

@@ -87,6 +87,7 @@ var subjects = []struct {
 	{"Batch", batchRules},
 	{"GCRA", gcraRules},
 	{"FixedWindow", fixedWindowRules},
+	{"SlidingBuckets", slidingBucketsRules},
 	{"SlidingLog", slidingLogRules},
 	{"Limiter", limiterRules},
 	{"Hygiene", hygieneRules},

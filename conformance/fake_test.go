@@ -235,7 +235,7 @@ func (l *badLimit) Verdict(now int64, committed bool, s algorithm.State, r algor
 	return v
 }
 
-// badGCRA and badWindow return a mutation of one algorithm alone.
+// badGCRA, badWindow and badBuckets return a mutation of one algorithm alone.
 func badGCRA(b badAlgorithm) mutation {
 	return mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
 		if _, ok := a.(algorithm.GCRA); !ok {
@@ -250,6 +250,17 @@ func badGCRA(b badAlgorithm) mutation {
 func badWindow(b badAlgorithm) mutation {
 	return mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
 		if _, ok := a.(algorithm.FixedWindow); !ok {
+			return a
+		}
+		bad := b
+		bad.Algorithm = a
+		return &bad
+	}}
+}
+
+func badBuckets(b badAlgorithm) mutation {
+	return mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
+		if _, ok := a.(algorithm.SlidingBuckets); !ok {
 			return a
 		}
 		bad := b

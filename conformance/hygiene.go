@@ -54,7 +54,8 @@ func hygienePrefix(t *T) {
 
 func hygieneNothing(t *T) {
 	t.left()
-	l := t.limiter(nil, weir.Rule{Name: "a", Algorithm: tenPerMinute}, weir.Rule{Name: "b", Algorithm: algorithm.FixedWindow{Limit: 2, Window: time.Minute}})
+	l := t.limiter(nil, weir.Rule{Name: "a", Algorithm: tenPerMinute}, weir.Rule{Name: "b", Algorithm: algorithm.FixedWindow{Limit: 2, Window: time.Minute}},
+		weir.Rule{Name: "c", Algorithm: quarters})
 	t.peek(l, 1, "peek")
 	t.allow(l, 0, "zero")
 	t.allow(l, 3, "denied") // by b, a having room
@@ -80,6 +81,7 @@ func (t *T) ttls(c *clock, longer time.Duration) {
 		algorithm.FixedWindow{Limit: 10, Window: 7_000_001 * time.Microsecond},
 		algorithm.SlidingLog{Limit: 10, Window: 10 * time.Second},
 		algorithm.SlidingLog{Limit: 10, Window: 24 * time.Hour},
+		algorithm.SlidingBuckets{Width: 2_000_001 * time.Microsecond, Spans: []algorithm.Span{{Window: 8_000_004 * time.Microsecond, Limit: 10}}},
 	}
 	for i, a := range list {
 		name := string(rune('a' + i))
@@ -97,8 +99,8 @@ func (t *T) ttls(c *clock, longer time.Duration) {
 			var got time.Duration
 			found := false
 			for key, ttl := range t.left() {
-				if strings.HasSuffix(key, ":"+name) {
-					got, found = ttl, true
+				if key += ":"; strings.Contains(key, ":"+name+":") { // of a ring, the key written last
+					got, found = max(got, ttl), true
 				}
 			}
 			slop := time.Since(since)

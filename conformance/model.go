@@ -22,6 +22,13 @@ type model interface {
 	limit() int64
 }
 
+// A spanned model limits over several spans, of which it picks the one to report for a
+// request, before that takes anything.
+type spanned interface {
+	pick(now, cost int64) algorithm.Span
+	leftOf(now int64, s algorithm.Span) int64
+}
+
 // decide is what a limiter over models, one per rule, must answer. costs has one element
 // per rule.
 func decide(names []string, models []model, now int64, costs []int64, cost int64, take bool) (weir.Result, []weir.Result) {
@@ -30,6 +37,10 @@ func decide(names []string, models []model, now int64, costs []int64, cost int64
 	for i, m := range models {
 		retry := m.room(now, costs[i])
 		each[i] = weir.Result{Allowed: retry == 0, RetryAfter: retry, Limit: m.limit(), Rule: names[i]}
+		if s, ok := m.(spanned); ok {
+			span := s.pick(now, costs[i])
+			each[i].Limit, each[i].Span = span.Limit, span.Window
+		}
 		ok = ok && retry == 0
 		wait = max(wait, retry)
 	}
@@ -40,6 +51,9 @@ func decide(names []string, models []model, now int64, costs []int64, cost int64
 			each[i].Granted = costs[i]
 		}
 		each[i].Remaining, each[i].ResetAfter = m.left(now)
+		if s, ok := m.(spanned); ok {
+			each[i].Remaining = s.leftOf(now, algorithm.Span{Window: each[i].Span, Limit: each[i].Limit})
+		}
 	}
 	pick := -1
 	for i, r := range each {
@@ -211,6 +225,88 @@ func (l *logged) left(now int64) (int64, time.Duration) {
 	return l.Limit - int64(len(live)), time.Duration(live[len(live)-1]+l.Window.Microseconds()-now) * time.Microsecond
 }
 
+// tallies is SlidingBuckets as a count for each bucket, all of them kept.
+type tallies struct {
+	algorithm.SlidingBuckets
+	counts map[int64]int64 // by the number of the bucket since the epoch
+	newest int64
+}
+
+func (c *tallies) limit() int64 {
+	least := c.Spans[0].Limit
+	for _, s := range c.Spans {
+		least = min(least, s.Limit)
+	}
+	return least
+}
+
+// bucket is the current one: the clock's, or a later one that was used.
+func (c *tallies) bucket(now int64) int64 { return max(now/c.Width.Microseconds(), c.newest) }
+
+// used is what the buckets of s hold, if bucket is the current one.
+func (c *tallies) used(bucket int64, s algorithm.Span) int64 {
+	sum := int64(0)
+	for b, n := range c.counts {
+		if b <= bucket && b > bucket-int64(s.Window/c.Width) {
+			sum += n
+		}
+	}
+	return sum
+}
+
+func (c *tallies) room(now, cost int64) time.Duration {
+	if cost > c.limit() {
+		return weir.Never
+	}
+	first := c.bucket(now)
+	for b := first; ; b++ {
+		fits := true
+		for _, s := range c.Spans {
+			fits = fits && c.used(b, s)+cost <= s.Limit
+		}
+		switch {
+		case fits && b == first:
+			return 0
+		case fits:
+			return time.Duration(b*c.Width.Microseconds()-now) * time.Microsecond
+		}
+	}
+}
+
+func (c *tallies) take(now, cost int64) {
+	c.newest = c.bucket(now)
+	c.counts[c.newest] += cost
+}
+
+func (c *tallies) pick(now, cost int64) algorithm.Span {
+	best := c.Spans[0]
+	for _, s := range c.Spans {
+		switch n := c.used(c.bucket(now), s); {
+		case cost > s.Limit-n:
+			return s
+		case s.Limit-n < best.Limit-c.used(c.bucket(now), best):
+			best = s
+		}
+	}
+	return best
+}
+
+func (c *tallies) leftOf(now int64, s algorithm.Span) int64 {
+	return max(s.Limit-c.used(c.bucket(now), s), 0)
+}
+
+func (c *tallies) left(now int64) (int64, time.Duration) {
+	longest := time.Duration(0)
+	for _, s := range c.Spans {
+		longest = max(longest, s.Window)
+	}
+	end := c.newest*c.Width.Microseconds() + longest.Microseconds()
+	if len(c.counts) == 0 || end <= now {
+		return c.limit(), 0
+	}
+	return c.limit(), time.Duration(end-now) * time.Microsecond
+}
+
 // newModel returns the model of a.
 func newModel(a algorithm.Algorithm) model {
 	switch a := a.(type) {
@@ -220,6 +316,8 @@ func newModel(a algorithm.Algorithm) model {
 		return &counted{FixedWindow: a}
 	case algorithm.SlidingLog:
 		return &logged{SlidingLog: a}
+	case algorithm.SlidingBuckets:
+		return &tallies{SlidingBuckets: a, counts: map[int64]int64{}}
 	}
 	panic(fmt.Sprintf("conformance: no model of %T", a))
 }

@@ -329,7 +329,7 @@ var mutants = []mutant{
 		}
 		return f.Store.MGet(ctx, keys, values)
 	}}},
-	{"sets pass for strings", "Store/MGetType", []string{"Limiter/ForeignType"}, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+	{"sets pass for strings", "Store/MGetType", []string{"Limiter/ForeignType", "SlidingBuckets/ForeignType"}, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 		start := len(values)
 		values, err := f.Store.MGet(ctx, keys, values)
 		f.mu.Lock()
@@ -527,7 +527,82 @@ var mutants = []mutant{
 	{"the newest is disregarded", "SlidingLog/Backwards", []string{"SlidingLog/", "Limiter/Mix"}, badLog(badAlgorithm{check: func(tx store.Tx, now int64, _ []store.Arg) store.Tx { return forgetful{tx, now} }})},
 	{"never is an hour", "SlidingLog/Never", []string{"SlidingLog/", "Limiter/Mix"}, badLog(badAlgorithm{verdict: mayBeNever})},
 
-	{"the time of a mix is off", "Limiter/Mix", []string{"Limiter/PeekMany"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
+	{"no span is named", "SlidingBuckets/Spans", []string{"SlidingBuckets/", "Limiter/Mix"}, badBuckets(badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+		v.Span = 0
+		return v
+	}})},
+	{"the current bucket is left out", "SlidingBuckets/Edges", []string{"SlidingBuckets/", "Limiter/Mix", "Hygiene/"}, badBuckets(badAlgorithm{check: func(tx store.Tx, now int64, args []store.Arg) store.Tx {
+		width := args[len(args)-1].Int()
+		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if width == 2_000_000 && now-n.N[0] < width {
+				return store.Nums{}, false, err
+			}
+			return n, ok, err
+		}}
+	}})},
+	{"remaining is negative", "SlidingBuckets/Carry", nil, badBuckets(badAlgorithm{verdict: func(v algorithm.Verdict, committed bool, s algorithm.State, _ algorithm.Request) algorithm.Verdict {
+		if !committed {
+			v.Remaining = v.Limit - s[1]
+		}
+		return v
+	}})},
+	{"a cost is miscounted", "SlidingBuckets/History", []string{"Limiter/Mix"}, badBuckets(badAlgorithm{verdict: sevens})},
+	{"the wait is rounded up", "SlidingBuckets/Exact", []string{"SlidingBuckets/", "Limiter/Mix"}, badBuckets(badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+		if v.RetryAfter != algorithm.Never {
+			v.RetryAfter = (v.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond)
+		}
+		return v
+	}})},
+	{"reads and writes apart", "SlidingBuckets/HotKey", []string{"Hygiene/TTL"}, torn("slidingbuckets")},
+	{"the clock is fast", "SlidingBuckets/Refill", []string{"SlidingBuckets/HotKey", "Hygiene/"}, hasty("slidingbuckets")},
+	{"a bucket ahead of now is forgotten", "SlidingBuckets/Backwards", []string{"SlidingBuckets/History", "Limiter/Mix"}, badBuckets(unknownAhead(func([]store.Arg) int64 { return 0 }))},
+	{"never is an hour", "SlidingBuckets/Never", []string{"SlidingBuckets/", "Limiter/Mix"}, badBuckets(badAlgorithm{verdict: mayBeNever})},
+	{"large numbers lose digits", "SlidingBuckets/Huge", nil, badBuckets(badAlgorithm{args: roundArgs})},
+	{"a foreign key passes for missing", "SlidingBuckets/Foreign", []string{"SlidingBuckets/ForeignType"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if !strings.Contains(s.Name(), "slidingbuckets") {
+			return tx
+		}
+		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, _ error) (store.Nums, bool, error) { return n, ok, nil }}
+	}}},
+	{"a set passes for missing", "SlidingBuckets/ForeignType", nil, mutation{tx: func(f *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if !strings.Contains(s.Name(), "slidingbuckets") {
+			return tx
+		}
+		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if len(f.sets) > 0 {
+				err = nil
+			}
+			return n, ok, err
+		}}
+	}}},
+	{"a key of a ring is not read", "SlidingBuckets/PeekMany", nil, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+		start := len(values)
+		values, err := f.Store.MGet(ctx, keys, values)
+		for i, key := range keys {
+			if err == nil && strings.HasSuffix(key, "{many1}:ring:0") {
+				values[start+i] = store.Value{}
+			}
+		}
+		return values, err
+	}}},
+	{"a reset takes the first key alone", "SlidingBuckets/Reset", nil, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if s.Name() != "slidingbuckets.reset" {
+			return tx
+		}
+		return txFunc{Tx: tx, del: func(i int) {
+			if i == 0 {
+				tx.Del(i)
+			}
+		}}
+	}}},
+	{"two hundred keys are too many", "SlidingBuckets/Sixteen", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if len(keys) > 200 {
+			return reply, fmt.Errorf("%w: too many keys", store.ErrScript)
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+
+	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/PeekMany", "SlidingBuckets/Sixteen", "Limiter/PeekMany"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		if composed(s) {
 			reply[1] = store.IntegerValue(reply[1].Int() + 1)
 		}
@@ -549,21 +624,21 @@ var mutants = []mutant{
 	}}},
 	{"many values are off by one", "Limiter/PeekMany", nil, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 		values, err := f.Store.MGet(ctx, keys, values)
-		if err == nil && len(keys) > 100 && len(keys) < 250 {
+		if err == nil && len(keys) > 0 && strings.HasSuffix(keys[0], "{tenant0}:a") {
 			values = append(values[1:], values[0])
 		}
 		return values, err
 	}}},
-	{"a reset does nothing", "Limiter/Reset", []string{"Hygiene/Prefix"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a reset does nothing", "Limiter/Reset", []string{"SlidingBuckets/Reset", "SlidingBuckets/Sixteen", "Hygiene/Prefix"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		if strings.HasSuffix(s.Name(), ".reset") {
 			return txFunc{Tx: tx, del: func(int) {}}
 		}
 		return tx
 	}}},
-	{"a foreign key passes for missing", "Limiter/Foreign", []string{"Limiter/ForeignType"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a foreign key passes for missing", "Limiter/Foreign", []string{"Limiter/ForeignType", "SlidingBuckets/"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, _ error) (store.Nums, bool, error) { return n, ok, nil }}
 	}}},
-	{"a set passes for missing", "Limiter/ForeignType", nil, mutation{tx: func(f *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a set passes for missing", "Limiter/ForeignType", []string{"SlidingBuckets/ForeignType"}, mutation{tx: func(f *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
 			if len(f.sets) > 0 {
 				err = nil
@@ -586,7 +661,7 @@ var mutants = []mutant{
 		}
 		return got, err
 	}}},
-	{"a denial writes", "Hygiene/Nothing", []string{"Limiter/Mix"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
+	{"a denial writes", "Hygiene/Nothing", []string{"SlidingBuckets/PeekMany", "Limiter/Mix"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
 		if composed(s) && reply[0].Int() == 0 {
 			if _, ok, err := tx.Get(0, store.Tag{'g', '1'}); !ok && err == nil {
 				tx.Put(0, store.Nums{Tag: store.Tag{'g', '1'}, Len: 3, N: [store.MaxNums]int64{1, 0, 1}}, time.Hour)
@@ -656,6 +731,9 @@ func (m mutant) test(t *testing.T) {
 				b := m.wrong.backend()
 				b.brief = name != m.rule
 				c := check(t, b, r)
+				for try := 0; try < 3 && name == m.rule && len(c.failures) == 0; try++ {
+					c = check(t, b, r) // a rule that looks at real time can miss something on a busy machine
+				}
 				switch failed := len(c.failures) > 0; {
 				case name == m.rule && !failed:
 					t.Errorf("%s passed (skipped %q)", name, c.skipped)

@@ -32,6 +32,7 @@ func dump(dir string) error {
 		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1},
 		algorithm.FixedWindow{Limit: 1, Window: time.Second},
 		algorithm.SlidingLog{Limit: 1, Window: time.Second},
+		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 128 * time.Second, Limit: 2}, {Window: time.Second, Limit: 1}}},
 	}
 	var mix []*algorithm.Fragment
 	for i := range algorithm.MaxRules {
