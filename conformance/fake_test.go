@@ -235,32 +235,10 @@ func (l *badLimit) Verdict(now int64, committed bool, s algorithm.State, r algor
 	return v
 }
 
-// badGCRA, badWindow and badBuckets return a mutation of one algorithm alone.
-func badGCRA(b badAlgorithm) mutation {
+// bad returns a mutation of one algorithm alone.
+func bad[A algorithm.Algorithm](b badAlgorithm) mutation {
 	return mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
-		if _, ok := a.(algorithm.GCRA); !ok {
-			return a
-		}
-		bad := b
-		bad.Algorithm = a
-		return &bad
-	}}
-}
-
-func badWindow(b badAlgorithm) mutation {
-	return mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
-		if _, ok := a.(algorithm.FixedWindow); !ok {
-			return a
-		}
-		bad := b
-		bad.Algorithm = a
-		return &bad
-	}}
-}
-
-func badBuckets(b badAlgorithm) mutation {
-	return mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
-		if _, ok := a.(algorithm.SlidingBuckets); !ok {
+		if _, ok := a.(A); !ok {
 			return a
 		}
 		bad := b
