@@ -16,9 +16,9 @@ type Request struct {
 	Path []string
 
 	// Cost is the number of tokens to take, 1 for an ordinary request. 0 takes
-	// nothing and asks how things stand; it is denied only while more is taken than
-	// the limit, as after the limit was lowered, or if a rule with a Cost of its own has
-	// no room for that. It is not negative.
+	// nothing and asks how things stand; it is denied only while more is taken
+	// than the limit, as after the limit was lowered, or if a rule with a Cost
+	// of its own has no room for that. It is not negative.
 	Cost int64
 
 	// Peek asks whether Cost would pass, and takes nothing.
@@ -44,8 +44,8 @@ type Result struct {
 	Span       time.Duration // the window of one span of Rule, if that has several: chosen among them like Rule among rules; else 0
 }
 
-// Allow takes one token for path from every rule, if all have room.
-// The errors are those of [Limiter.Do].
+// Allow takes one token for path from every rule, if all have room. The errors
+// are those of [Limiter.Do].
 func (l *Limiter) Allow(ctx context.Context, path ...string) (Result, error) {
 	return l.do(ctx, Request{Path: path, Cost: 1}, nil)
 }
@@ -56,8 +56,8 @@ func (l *Limiter) AllowN(ctx context.Context, cost int64, path ...string) (Resul
 	return l.do(ctx, Request{Path: path, Cost: cost}, nil)
 }
 
-// Peek answers what [Limiter.Allow] would, and changes nothing.
-// The errors are those of [Limiter.Do].
+// Peek answers what [Limiter.Allow] would, and changes nothing. The errors are
+// those of [Limiter.Do].
 func (l *Limiter) Peek(ctx context.Context, path ...string) (Result, error) {
 	return l.do(ctx, Request{Path: path, Cost: 1, Peek: true}, nil)
 }
@@ -66,9 +66,9 @@ func (l *Limiter) Peek(ctx context.Context, path ...string) (Result, error) {
 // nothing is taken from any and RetryAfter is the longest among those that deny.
 //
 // The error is [ErrInvalidCost] or [ErrInvalidKey] for a request that makes no
-// sense; one of package store, such as [store.ErrUnavailable], or ctx's, when the store
-// could not decide; [store.ErrForeign] when a key holds someone else's value.
-// It says nothing of whether the request is allowed.
+// sense; one of package store, such as [store.ErrUnavailable], or ctx's, when
+// the store could not decide; [store.ErrForeign] when a key holds someone
+// else's value. It says nothing of whether the request is allowed.
 func (l *Limiter) Do(ctx context.Context, r Request) (Result, error) { return l.do(ctx, r, nil) }
 
 // A scratch holds the buffers of one call.

@@ -128,10 +128,11 @@ func (ks *keySpace) appendKey(b []byte, n int, path []string) []byte {
 	return b
 }
 
-// appendNumber appends to the key of a rule with several keys the number of one of
-// them, as a segment. Names and segments are escaped, and every key of such a rule ends in
-// one number, so what stands before that is the rule's key of one path alone: no two of
-// a rule's keys, nor those of two rules of one limiter, are the same.
+// appendNumber appends to the key of a rule with several keys the number of one
+// of them, as a segment. Names and segments are escaped, and every key of such
+// a rule ends in one number, so what stands before that is the rule's key of
+// one path alone: no two of a rule's keys, nor those of two rules of one
+// limiter, are the same.
 func appendNumber(b []byte, n int) []byte {
 	return strconv.AppendInt(append(b, ':'), int64(n), 10)
 }

@@ -9,15 +9,16 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// PeekMany answers for every one of paths what [Limiter.Peek] would, with one MGet
-// and one Time of the store, whatever their number. It is for dashboards and metrics:
-// the paths are not read at one instant, and a key of a wrong type reads as if
-// it were missing. Limits whose state MGet cannot read, [algorithm.SlidingLog] for
-// instance, cost one Peek for each path, in one batch if the store has them.
+// PeekMany answers for every one of paths what [Limiter.Peek] would, with one
+// MGet and one Time of the store, whatever their number. It is for dashboards
+// and metrics: the paths are not read at one instant, and a key of a wrong type
+// reads as if it were missing. Limits whose state MGet cannot read,
+// [algorithm.SlidingLog] for instance, cost one Peek for each path, in one
+// batch if the store has them.
 //
-// A path with a key that holds someone else's value has the zero Result, and the error,
-// [store.ErrForeign], names all such keys; the other results hold. One call reads all
-// keys at once: ask for some thousands, not for millions.
+// A path with a key that holds someone else's value has the zero Result, and
+// the error, [store.ErrForeign], names all such keys; the other results hold.
+// One call reads all keys at once: ask for some thousands, not for millions.
 // After any other error there are no results.
 func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, error) {
 	if len(paths) == 0 {
@@ -76,8 +77,8 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 	return results, errors.Join(foreign...)
 }
 
-// peekEach runs the peek script for the paths whose keys are given, one path's behind
-// the other's.
+// peekEach runs the peek script for the paths whose keys are given, one path's
+// behind the other's.
 func (l *Limiter) peekEach(ctx context.Context, keys []string, args []store.Arg) ([]Result, error) {
 	calls := make([]store.Eval, len(keys)/len(l.rules))
 	for i := range calls {

@@ -8,9 +8,9 @@ import (
 )
 
 // Reset makes the rules that the whole of path identifies as new, in one step.
-// Rules that are by fewer segments hold for others too and are left alone:
-// see [Limiter.ResetRule]. If there is no other kind, the error is ErrInvalidRule. A
-// key that holds someone else's value is not deleted: the error is
+// Rules that are by fewer segments hold for others too and are left alone: see
+// [Limiter.ResetRule]. If there is no other kind, the error is ErrInvalidRule.
+// A key that holds someone else's value is not deleted: the error is
 // [store.ErrForeign]. Other errors are [ErrInvalidKey] and those of the store.
 func (l *Limiter) Reset(ctx context.Context, path ...string) error {
 	if err := l.space.check(path); err != nil {
@@ -28,10 +28,10 @@ func (l *Limiter) Reset(ctx context.Context, path ...string) error {
 	return l.reset(ctx, set, path)
 }
 
-// ResetRule makes the rule with that name as new, for path and everyone else with
-// whom path shares the rule. The path has all its segments, as in [Limiter.Allow]; those
-// that the rule is not by do not matter. The error is [ErrInvalidRule] for a name that
-// there is not, or as of [Limiter.Reset].
+// ResetRule makes the rule with that name as new, for path and everyone else
+// with whom path shares the rule. The path has all its segments, as in
+// [Limiter.Allow]; those that the rule is not by do not matter. The error is
+// [ErrInvalidRule] for a name that there is not, or as of [Limiter.Reset].
 func (l *Limiter) ResetRule(ctx context.Context, name string, path ...string) error {
 	if err := l.space.check(path); err != nil {
 		return fmt.Errorf("weir: %w", err)

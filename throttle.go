@@ -15,8 +15,8 @@ type Throttler struct {
 	limiters map[*algorithm.Fragment]*Limiter // GCRA has two, over the same keys
 }
 
-// NewThrottler returns a throttler over st. If opts is nil, the defaults are used.
-// The store is not asked anything.
+// NewThrottler returns a throttler over st. If opts is nil, the defaults are
+// used. The store is not asked anything.
 func NewThrottler(st store.Store, opts *Options) (*Throttler, error) {
 	t := &Throttler{limiters: map[*algorithm.Fragment]*Limiter{}}
 	// Every call brings its own limit; these make the limiters.
@@ -30,8 +30,8 @@ func NewThrottler(st store.Store, opts *Options) (*Throttler, error) {
 	return t, nil
 }
 
-// Throttled is the answer of [Throttler.Throttle], in whole seconds rounded up, so
-// that nobody who waits that long comes back too early. (redis-cell rounds
+// Throttled is the answer of [Throttler.Throttle], in whole seconds rounded up,
+// so that nobody who waits that long comes back too early. (redis-cell rounds
 // down.)
 type Throttled struct {
 	Limited    bool  // denied
@@ -41,8 +41,8 @@ type Throttled struct {
 	ResetAfter int64 // seconds until the bucket is full
 }
 
-// Numbers returns the five numbers in redis-cell's order: limited as 0 or 1, limit,
-// remaining, retry after, reset after.
+// Numbers returns the five numbers in redis-cell's order: limited as 0 or 1,
+// limit, remaining, retry after, reset after.
 func (t Throttled) Numbers() [5]int64 {
 	limited := int64(0)
 	if t.Limited {
@@ -53,8 +53,8 @@ func (t Throttled) Numbers() [5]int64 {
 
 // Throttle takes quantity tokens of key from a bucket of maxBurst+1 tokens, of
 // which count come back per period. Quantity 0 asks and takes nothing, and a
-// negative one is [ErrInvalidCost]. The other errors are [ErrInvalidLimit] and those of
-// [Limiter.Do].
+// negative one is [ErrInvalidCost]. The other errors are [ErrInvalidLimit] and
+// those of [Limiter.Do].
 func (t *Throttler) Throttle(ctx context.Context, key string, maxBurst, count int64, period time.Duration, quantity int64) (Throttled, error) {
 	if maxBurst < 0 || maxBurst >= algorithm.MaxTokens {
 		return Throttled{}, fmt.Errorf("weir: %w: max burst is %d: it must be from 0 to %d", ErrInvalidLimit, maxBurst, int64(algorithm.MaxTokens-1))

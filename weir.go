@@ -1,7 +1,7 @@
 // Package weir limits rates. A [Limiter] binds one or more rules, each an
-// algorithm with a name and a scope, to a store that keeps their state: Redis or
-// Valkey through the client that you already have, or the memory of
-// the process.
+// algorithm with a name and a scope, to a store that keeps their state: Redis
+// or Valkey through the client that you already have, or the memory of the
+// process.
 //
 // A decision is one atomic step and one round trip, whatever the number of
 // rules: all allow and all are charged, or none is. What was denied takes
@@ -10,19 +10,21 @@
 // # Paths
 //
 // Whom a decision is about is a path of one or more segments: a user, or an
-// action, an address and an account. A rule's By lists the segments that identify
-// it. The segments that all rules share choose the cluster slot, so that the keys of
-// one decision lie together, while subjects spread over the cluster.
+// action, an address and an account. A rule's By lists the segments that
+// identify it. The segments that all rules share choose the cluster slot, so
+// that the keys of one decision lie together, while subjects spread over the
+// cluster.
 //
-// In the store a key reads prefix:{shared segments}:rule:other segments. Prefix, rule
-// names and segments are escaped, so no input can collide with another or choose
-// its slot. A segment longer than [MaxSegment] bytes is replaced by its SHA-256.
+// In the store a key reads prefix:{shared segments}:rule:other segments.
+// Prefix, rule names and segments are escaped, so no input can collide with
+// another or choose its slot. A segment longer than [MaxSegment] bytes is
+// replaced by its SHA-256.
 //
 // # Answers
 //
-// A denial is a [Result]. Misuse is an error: [ErrInvalidCost] or [ErrInvalidKey].
-// An outage is an error of the store, [store.ErrUnavailable] or the
-// context's own, and what it means for a request is the caller's policy.
+// A denial is a [Result]. Misuse is an error: [ErrInvalidCost] or
+// [ErrInvalidKey]. An outage is an error of the store, [store.ErrUnavailable]
+// or the context's own, and what it means for a request is the caller's policy.
 package weir
 
 import (
@@ -75,8 +77,8 @@ type Rule struct {
 	Algorithm algorithm.Algorithm
 
 	// Cost is what a request costs under this rule, whatever the cost of the
-	// request, also when that asks with 0. It is at most the algorithm's capacity. 0
-	// means the request's cost.
+	// request, also when that asks with 0. It is at most the algorithm's
+	// capacity. 0 means the request's cost.
 	Cost int64
 }
 
@@ -86,10 +88,11 @@ type Options struct {
 	// store and a prefix share the state of rules with the same name.
 	Prefix string
 
-	// Clock is the time that decisions are made by, the store's own clock if nil.
-	// It is for tests, and for servers that refuse TIME in scripts: clocks of
-	// several callers that differ admit more than the limit. It must read later than
-	// 1970 and earlier than 2112. Keys live one hour longer than needed.
+	// Clock is the time that decisions are made by, the store's own clock if
+	// nil. It is for tests, and for servers that refuse TIME in scripts: clocks
+	// of several callers that differ admit more than the limit. It must read
+	// later than 1970 and earlier than 2112. Keys live one hour longer than
+	// needed.
 	Clock func() time.Time
 }
 
@@ -121,8 +124,9 @@ func New(st store.Store, a algorithm.Algorithm) (*Limiter, error) {
 }
 
 // NewRules returns a limiter in which every one of rules, from 1 to [MaxRules],
-// must allow a request. They must have a path segment in common. A lone rule may go
-// without name: it is named like its algorithm. If opts is nil, the defaults are used.
+// must allow a request. They must have a path segment in common. A lone rule
+// may go without name: it is named like its algorithm. If opts is nil, the
+// defaults are used.
 //
 // The error is [ErrInvalidLimit] or [ErrInvalidRule], or says why st cannot
 // work. The store is not asked anything.

@@ -1,19 +1,19 @@
 // Package algorithm holds the rate-limiting algorithms and what they are made of.
 //
 // An algorithm is a plain struct, [GCRA], [FixedWindow], [SlidingBuckets] or
-// [SlidingLog], whose NewLimit method checks it and works out its constants. It knows
-// nothing of clients, key names
-// or networks. Its atomic step is a [Fragment], in Lua and in Go: a check,
-// which reads, and a commit, which writes. [Compose] makes one script of any
-// list of fragments: all checks, then all commits if every check passed, or
-// none. The script replies with the state before the commit, and
-// the limit's Verdict turns that into numbers, for every store alike.
+// [SlidingLog], whose NewLimit method checks it and works out its constants. It
+// knows nothing of clients, key names or networks. Its atomic step is a
+// [Fragment], in Lua and in Go: a check, which reads, and a commit, which
+// writes. [Compose] makes one script of any list of fragments: all checks, then
+// all commits if every check passed, or none. The script replies with the state
+// before the commit, and the limit's Verdict turns that into numbers, for every
+// store alike.
 //
 // An algorithm of one's own implements [Algorithm] and [Limit] in the same way.
 //
 // Time is in microseconds since the Unix epoch. Quantities are integers from 0
-// to 2^53-1, which Lua holds exactly; what could pass that is
-// refused by NewLimit. There is no floating point and no drift.
+// to 2^53-1, which Lua holds exactly; what could pass that is refused by
+// NewLimit. There is no floating point and no drift.
 package algorithm
 
 import (
@@ -60,8 +60,8 @@ type Limit interface {
 	// cost is 0 or more, and can exceed the capacity: then the check must fail.
 	AppendArgs(args []store.Arg, r Request) []store.Arg
 
-	// Verdict says what the state that the check saw at now means for r.
-	// If committed, the commit ran after it.
+	// Verdict says what the state that the check saw at now means for r. If
+	// committed, the commit ran after it.
 	Verdict(now int64, committed bool, s State, r Request) Verdict
 }
 
@@ -92,8 +92,8 @@ type Verdict struct {
 	RetryAfter time.Duration // until the same request would pass: 0 if it passes now, Never if it cannot
 	ResetAfter time.Duration // until the state is as new
 
-	// Span is, of an algorithm that limits over several spans at once, the window of
-	// the one that Limit and Remaining are of; of others it is 0.
+	// Span is, of an algorithm that limits over several spans at once, the
+	// window of the one that Limit and Remaining are of; of others it is 0.
 	Span time.Duration
 }
 
@@ -128,8 +128,8 @@ func wholeMicros(field string, d time.Duration) (int64, error) {
 }
 
 // ttl is how long a key is kept whose state matters for span more microseconds:
-// rounded up to the millisecond, plus slack. A span that no clock can bring about,
-// only a hand that edits keys, is cut to what a duration holds.
+// rounded up to the millisecond, plus slack. A span that no clock can bring
+// about, only a hand that edits keys, is cut to what a duration holds.
 func ttl(span int64, slack time.Duration) time.Duration {
 	return micros((min(span, 2*MaxSpan)+999)/1000*1000) + slack
 }

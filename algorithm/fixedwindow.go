@@ -8,16 +8,16 @@ import (
 )
 
 // FixedWindow allows Limit tokens in each window. A window starts with the
-// first request that finds none, or, if Aligned, at the multiples of Window since the
-// Unix epoch, so that a day starts at midnight UTC.
+// first request that finds none, or, if Aligned, at the multiples of Window
+// since the Unix epoch, so that a day starts at midnight UTC.
 //
 // It is the cheapest count, and coarse: up to twice Limit can pass within one
 // Window that spans the edge of two.
 //
 // A request that was denied passes when the window ends, and not before. If the
-// clock steps back behind the start of a window, the window goes on.
-// If Limit or Window changes under a live key, the window under way keeps its
-// count, and ends when it would have.
+// clock steps back behind the start of a window, the window goes on. If Limit
+// or Window changes under a live key, the window under way keeps its count, and
+// ends when it would have.
 type FixedWindow struct {
 	// Limit is the capacity of a window, from 1 to MaxTokens.
 	Limit int64

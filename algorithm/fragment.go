@@ -10,27 +10,30 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Fragment is an algorithm's atomic step, in Lua and in Go, in a form that can be
-// composed with others. The two forms must mean the same; for the built-in algorithms package
-// conformance proves it.
+// A Fragment is an algorithm's atomic step, in Lua and in Go, in a form that
+// can be composed with others. The two forms must mean the same; for the
+// built-in algorithms package conformance proves it.
 type Fragment struct {
-	// Name is a short word of lower-case letters and digits. It names the script, and
-	// the rule of a limiter that has one rule alone.
+	// Name is a short word of lower-case letters and digits. It names the
+	// script, and the rule of a limiter that has one rule alone.
 	Name string
 
-	// Lua is the source of the check and the commit, each behind a line "-- check"
-	// or "-- commit"; what stands before the first is a comment for readers.
+	// Lua is the source of the check and the commit, each behind a line "--
+	// check" or "-- commit"; what stands before the first is a comment for
+	// readers.
 	//
 	// It uses the fragment's keys as KEYS[1] to KEYS[Keys] and its arguments as
-	// ARGV[1] to ARGV[Args], as literals, and can read two locals: now, in microseconds, and, in the
-	// commit, slack, the milliseconds by which to lengthen every TTL. Its own
-	// names are all local, and end in no digit. Composing renumbers and renames
-	// them. It uses no long strings or comments, [[ ]].
+	// ARGV[1] to ARGV[Args], as literals, and can read two locals: now, in
+	// microseconds, and, in the commit, slack, the milliseconds by which to
+	// lengthen every TTL. Its own names are all local, and end in no digit.
+	// Composing renumbers and renames them. It uses no long strings or
+	// comments, [[ ]].
 	//
 	// The check reads, and sets the local ok and the locals of State, integers
-	// from 0 to 2^53; it writes nothing. If key n holds someone else's value, it ends with
-	// return redis.error_reply('WEIRFOREIGN n'), n a literal too. The commit writes, in commands that
-	// cannot fail for type or arity, and gives each key a TTL.
+	// from 0 to 2^53; it writes nothing. If key n holds someone else's value,
+	// it ends with return redis.error_reply('WEIRFOREIGN n'), n a literal too.
+	// The commit writes, in commands that cannot fail for type or arity, and
+	// gives each key a TTL.
 	Lua string
 
 	// Keys is the number of keys, at most MaxKeys; 0 means 1. All share a
@@ -46,8 +49,8 @@ type Fragment struct {
 	// Sets says that the key holds a sorted set, which MGet cannot read.
 	Sets bool
 
-	// Check is the check in Go. Its first key is key number key of tx, and the others
-	// follow. It reports the state and whether the request passes.
+	// Check is the check in Go. Its first key is key number key of tx, and the
+	// others follow. It reports the state and whether the request passes.
 	Check func(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error)
 
 	// Commit is the commit in Go, given what Check returned.
@@ -59,9 +62,10 @@ const MaxKeys = 128
 
 func (f *Fragment) keys() int { return max(f.Keys, 1) }
 
-// tokens returns lua with everything that composing changes, and what could be taken for it,
-// replaced: strings, comments, KEYS[n] and ARGV[n], and names, those of fields with their dot.
-// (A regular expression took milliseconds for a fragment with many keys.)
+// tokens returns lua with everything that composing changes, and what could be
+// taken for it, replaced: strings, comments, KEYS[n] and ARGV[n], and names,
+// those of fields with their dot. (A regular expression took milliseconds for a
+// fragment with many keys.)
 func tokens(lua string, change func(string) string) string {
 	var out strings.Builder
 	for i := 0; i < len(lua); {
@@ -115,8 +119,9 @@ var (
 	word    = regexp.MustCompile(`^[a-z0-9]+$`)
 )
 
-// source returns the check and the commit as rule number n of a script, its keys and
-// arguments behind the first keys and args others, and its locals' names with n appended.
+// source returns the check and the commit as rule number n of a script, its
+// keys and arguments behind the first keys and args others, and its locals'
+// names with n appended.
 func (f *Fragment) source(n, keys, args int) (check, commit string, err error) {
 	at := section.FindAllStringIndex(f.Lua, -1)
 	if len(at) != 2 || f.Lua[at[0][0]:at[0][1]] != "-- check" || f.Lua[at[1][0]:at[1][1]] != "-- commit" {

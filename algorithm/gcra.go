@@ -12,17 +12,19 @@ import (
 // full at first and gets one back every emission interval, the period of
 // Rate divided by its count. A request passes if the bucket holds its cost.
 //
-// Its whole state is one time, the theoretical arrival time (TAT) at which the bucket
-// would be full. A request of cost n moves max(TAT, now) ahead by n intervals, and
-// passes if that is at most Burst intervals from now. The interval is kept
-// exactly, so no count and period drift, above a million per second either.
+// Its whole state is one time, the theoretical arrival time (TAT) at which the
+// bucket would be full. A request of cost n moves max(TAT, now) ahead by n
+// intervals, and passes if that is at most Burst intervals from now. The
+// interval is kept exactly, so no count and period drift, above a million per
+// second either.
 //
-// If the rate changes under a live key, the TAT stays: the time until full is carried
-// over, not the number of tokens. What is left of a microsecond is
+// If the rate changes under a live key, the TAT stays: the time until full is
+// carried over, not the number of tokens. What is left of a microsecond is
 // rounded up if the new interval has another denominator.
 //
-// Source: ATM Forum Traffic Management Specification 4.0, section 4.4.2 (virtual
-// scheduling), as redis-cell applies it; Burst is redis-cell's max_burst plus one.
+// Source: ATM Forum Traffic Management Specification 4.0, section 4.4.2
+// (virtual scheduling), as redis-cell applies it; Burst is redis-cell's
+// max_burst plus one.
 type GCRA struct {
 	// Rate is how fast tokens come back. Its Count is at most 2^52/1000.
 	Rate Rate
@@ -40,8 +42,8 @@ var gcraFractionLua string
 
 var gcraTag = store.Tag{'g', '1'}
 
-// Most rates have an interval of whole microseconds. They go without
-// the arithmetic of parts: a decision then costs the server a twelfth less.
+// Most rates have an interval of whole microseconds. They go without the
+// arithmetic of parts: a decision then costs the server a twelfth less.
 var (
 	gcraFragment = &Fragment{
 		Name:   "gcra",

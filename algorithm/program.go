@@ -12,8 +12,9 @@ import (
 // MaxRules is the most fragments that one script can hold.
 const MaxRules = 16
 
-// clockSlack lengthens every TTL when the caller brings the time: the key then expires
-// on another clock, and must not before its state is dead on the caller's.
+// clockSlack lengthens every TTL when the caller brings the time: the key then
+// expires on another clock, and must not before its state is dead on the
+// caller's.
 const clockSlack = time.Hour
 
 // A Program is a list of fragments composed into scripts, each one atomic step
@@ -130,8 +131,8 @@ func (p *Program) Outcome(reply []store.Value) (ok bool, now int64, err error) {
 	return reply[0].Int() == 1, reply[1].Int(), nil
 }
 
-// State returns what the check of fragment i reported in reply, which Outcome found
-// sound.
+// State returns what the check of fragment i reported in reply, which Outcome
+// found sound.
 func (p *Program) State(reply []store.Value, i int) State {
 	var s State
 	for j, v := range reply[p.states[i] : p.states[i]+len(p.fragments[i].State)] {

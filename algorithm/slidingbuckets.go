@@ -28,22 +28,25 @@ type Span struct {
 // SlidingBuckets allows, over each of several spans of time at once, a number of
 // tokens: 1000 in 1 s, 5000 in 10 s and 7000 in 15 s, for instance.
 //
-// Time is cut into buckets at the multiples of Width since the Unix epoch, each with a count.
-// A span of n buckets holds the current one and the n-1 before it, and slides
-// by whole buckets. A request passes if every span has room for its cost. So
-// in any interval as long as a span less one bucket, at most its Limit passes; in
-// one as long as the span, which can touch one bucket more, what passes beyond
-// that is at most what passed in one bucket. A span of one bucket is an
-// aligned [FixedWindow]. The shorter the buckets, the sharper the spans, and the dearer.
+// Time is cut into buckets at the multiples of Width since the Unix epoch, each
+// with a count. A span of n buckets holds the current one and the n-1 before
+// it, and slides by whole buckets. A request passes if every span has room for
+// its cost. So in any interval as long as a span less one bucket, at most its
+// Limit passes; in one as long as the span, which can touch one bucket more,
+// what passes beyond that is at most what passed in one bucket. A span of one
+// bucket is an aligned [FixedWindow]. The shorter the buckets, the sharper the
+// spans, and the dearer.
 //
-// The verdict names one span, with its limit and what it has left: if denied, the first that
-// denies, in the order declared; if allowed, the one with the least left,
-// the first of equals. A denied request passes at the start of a bucket.
+// The verdict names one span, with its limit and what it has left: if denied,
+// the first that denies, in the order declared; if allowed, the one with the
+// least left, the first of equals. A denied request passes at the start of a
+// bucket.
 //
-// If the clock steps back, the bucket that was used last stays the current one until the
-// clock is there again. If limits change under a live key, or spans other than the longest
-// do, the counts stay. If Width or the longest span changes, what was counted
-// is lost, or read as another part of the longest span that it fell in.
+// If the clock steps back, the bucket that was used last stays the current one
+// until the clock is there again. If limits change under a live key, or spans
+// other than the longest do, the counts stay. If Width or the longest span
+// changes, what was counted is lost, or read as another part of the longest
+// span that it fell in.
 //
 // Its state is a ring of one key per bucket of the longest span. Source: the
 // counters per second that are read by one MGET in Redis rate limiting recipes.
@@ -105,14 +108,12 @@ func (b SlidingBuckets) NewLimit() (Limit, error) {
 		r.spans = append(r.spans, int(window/l.width))
 	}
 	l.fragment = r.fragment()
-	for _, a := range l.AppendArgs(nil, Request{Cost: 1}) {
-		l.one = append(l.one, store.ConstArg(a.Int()))
-	}
+	l.one = constArgs(l.AppendArgs(nil, Request{Cost: 1}))
 	return l, nil
 }
 
-// widthHint names the shortest width from the one that was asked for on that would do, or else the
-// greatest.
+// widthHint names the shortest width from the one that was asked for on that
+// would do, or else the greatest.
 func widthHint(asked, longest, common int64) string {
 	best := int64(0)
 	for parts := int64(1); parts <= MaxBuckets; parts++ {
@@ -215,8 +216,8 @@ func (r ring) lua() string {
 	return out.String()
 }
 
-// manyKeys is how many arguments a call can have beside the locals of fifteen other rules: they
-// share the 250 registers of a Lua function.
+// manyKeys is how many arguments a call can have beside the locals of fifteen
+// other rules: they share the 250 registers of a Lua function.
 const manyKeys = 64
 
 // call is a call over all keys: in a function of its own, if there are many.
@@ -236,8 +237,8 @@ func (r ring) call(before, after string) string {
 	return b.String()
 }
 
-// set chooses, by halves, the key to write from those numbered from first to last: keys are
-// literals.
+// set chooses, by halves, the key to write from those numbered from first to
+// last: keys are literals.
 func (r ring) set(first, last int, indent string) string {
 	if first == last {
 		return fmt.Sprintf("redis.call('SET', KEYS[%d], value, 'PX', life)", first)
@@ -286,8 +287,8 @@ func (r ring) check(tx store.Tx, key int, now int64, args []store.Arg) (State, b
 	return s, least >= 0, nil
 }
 
-// read sums up the buckets from the one that began at top backwards, and returns when the newest
-// one began: top, or later if the clock was set back.
+// read sums up the buckets from the one that began at top backwards, and
+// returns when the newest one began: top, or later if the clock was set back.
 func (r ring) read(tx store.Tx, key int, top, width int64, sums *[MaxBuckets]int64) (int64, error) {
 	turn := width * int64(r.size)
 	start, slot := top-top%turn, int(top%turn/width)

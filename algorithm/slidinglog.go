@@ -10,18 +10,18 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// SlidingLog allows Limit tokens in any span of Window, exactly: it remembers when each
-// token was taken. A token taken exactly Window ago no longer counts.
+// SlidingLog allows Limit tokens in any span of Window, exactly: it remembers
+// when each token was taken. A token taken exactly Window ago no longer counts.
 //
-// It costs memory for each token, and as much work for a request as the request has
-// tokens: at most MaxLogCost. What left the window is removed a few at a time, or all at
-// once when nothing is left in it, so that a key holds fewer than twice Limit entries and
-// 64 more.
+// It costs memory for each token, and as much work for a request as the request
+// has tokens: at most MaxLogCost. What left the window is removed a few at a
+// time, or all at once when nothing is left in it, so that a key holds fewer
+// than twice Limit entries and 64 more.
 //
-// A denied request passes when as many tokens have left the window as it lacks. If
-// the clock steps back, tokens are taken at the time of the newest. If Limit or Window
-// changes under a live key, its tokens are judged by the new one; those that had left a
-// shorter Window may be gone.
+// A denied request passes when as many tokens have left the window as it lacks.
+// If the clock steps back, tokens are taken at the time of the newest. If Limit
+// or Window changes under a live key, its tokens are judged by the new one;
+// those that had left a shorter Window may be gone.
 type SlidingLog struct {
 	// Limit is the most tokens in a Window, from 1 to MaxLog.
 	Limit int64

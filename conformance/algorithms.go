@@ -42,9 +42,9 @@ func (t *T) trace(a algorithm.Algorithm, steps []step) {
 	}
 }
 
-// histories runs n random histories, every few of them under other rules, through the
-// store and through the models, and compares the answers, and what the keys then hold with
-// what they hold on the reference store.
+// histories runs n random histories, every few of them under other rules,
+// through the store and through the models, and compares the answers, and what
+// the keys then hold with what they hold on the reference store.
 func (t *T) histories(n, steps, every int, maker func(*rand.Rand) []weir.Rule) {
 	r := t.rand()
 	var rules []weir.Rule
@@ -197,8 +197,9 @@ func exact(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	}
 }
 
-// hotKey lets many callers ask for one key at once, on the store's own clock, and checks that
-// exactly the limit passes: the limit is such that nothing comes back meanwhile.
+// hotKey lets many callers ask for one key at once, on the store's own clock,
+// and checks that exactly the limit passes: the limit is such that nothing
+// comes back meanwhile.
 func hotKey(a algorithm.Algorithm, limit int64) func(*T) {
 	return func(t *T) {
 		const workers = 8
@@ -276,8 +277,8 @@ func refill(a algorithm.Algorithm) func(*T) {
 	}
 }
 
-// backwards checks what a clock that steps back may do: extend a wait by
-// no more than the step, and admit no more than if it had stood still.
+// backwards checks what a clock that steps back may do: extend a wait by no
+// more than the step, and admit no more than if it had stood still.
 func backwards(a algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		for i, back := range []time.Duration{time.Microsecond, 300 * time.Millisecond, 5 * time.Second, time.Hour} {

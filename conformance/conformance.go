@@ -1,16 +1,16 @@
 // Package conformance proves that a [store.Store] keeps the contract, and that
-// every algorithm means the same on it as on every other. Whoever writes
-// a store runs it in one test:
+// every algorithm means the same on it as on every other. Whoever writes a
+// store runs it in one test:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Backend{New: func(t *testing.T) store.Store { return mine.New(t) }})
 //	}
 //
-// Each rule is a subtest with a stable name, Subject/Rule, and a failure begins with
-// the rule that was broken. Rules run in virtual time wherever they can, use
-// keys that no other run uses, so that a shared server serves, and are
-// bounded in time: about 10,000 calls in all, which may take up to 50 ms each. What a
-// run leaves behind has a TTL.
+// Each rule is a subtest with a stable name, Subject/Rule, and a failure begins
+// with the rule that was broken. Rules run in virtual time wherever they can,
+// use keys that no other run uses, so that a shared server serves, and are
+// bounded in time: about 10,000 calls in all, which may take up to 50 ms each.
+// What a run leaves behind has a TTL.
 package conformance
 
 import (
@@ -33,9 +33,9 @@ type Backend struct {
 	// close what it opened.
 	New func(t *testing.T) store.Store
 
-	// Keys, if not nil, returns every key whose name contains part, with
-	// the time until it expires, negative if never. Without it the rules on what may
-	// be left in a store are skipped.
+	// Keys, if not nil, returns every key whose name contains part, with the
+	// time until it expires, negative if never. Without it the rules on what
+	// may be left in a store are skipped.
 	Keys func(t *testing.T, st store.Store, part string) map[string]time.Duration
 
 	// DropScripts, if not nil, makes the server forget the scripts that it has
@@ -43,12 +43,13 @@ type Backend struct {
 	// rule on lost scripts is skipped.
 	DropScripts func(t *testing.T, st store.Store)
 
-	// Peer, if not nil, returns another store over the same state as st, as another
-	// process would have. Without it the rule on several stores is skipped.
+	// Peer, if not nil, returns another store over the same state as st, as
+	// another process would have. Without it the rule on several stores is
+	// skipped.
 	Peer func(t *testing.T, st store.Store) store.Store
 
-	// Unsupported lists rules that the store is known to break, each with the reason. They
-	// are skipped, and fail if the store keeps them after all.
+	// Unsupported lists rules that the store is known to break, each with the
+	// reason. They are skipped, and fail if the store keeps them after all.
 	Unsupported map[string]string
 
 	// Record, if not nil, is told the outcome of each rule, in order.
@@ -58,8 +59,8 @@ type Backend struct {
 	// failures print.
 	Seed uint64
 
-	// In the suite's own tests, wrap changes an algorithm, and brief makes random rules
-	// try an eighth as much.
+	// In the suite's own tests, wrap changes an algorithm, and brief makes
+	// random rules try an eighth as much.
 	wrap  func(algorithm.Algorithm) algorithm.Algorithm
 	brief bool
 }
@@ -151,8 +152,8 @@ func Run(t *testing.T, b Backend) {
 	}
 }
 
-// ruleTime bounds a rule: the deadline of its context. A rule that ignores that is
-// given up after twice as long.
+// ruleTime bounds a rule: the deadline of its context. A rule that ignores that
+// is given up after twice as long.
 const ruleTime = 2 * time.Minute
 
 // check runs r on a new store of b.

@@ -13,8 +13,8 @@ import (
 // A model is a limit written in the plainest way, to compare an algorithm
 // with. Times are in microseconds.
 type model interface {
-	// room is how long from now until cost tokens fit: 0 if they do, weir.Never if
-	// they never will.
+	// room is how long from now until cost tokens fit: 0 if they do, weir.Never
+	// if they never will.
 	room(now, cost int64) time.Duration
 	take(now, cost int64)
 	// left is how many whole tokens are left, and how long until it is as new.
@@ -22,15 +22,15 @@ type model interface {
 	limit() int64
 }
 
-// A spanned model limits over several spans, of which it picks the one to report for a
-// request, before that takes anything.
+// A spanned model limits over several spans, of which it picks the one to
+// report for a request, before that takes anything.
 type spanned interface {
 	pick(now, cost int64) algorithm.Span
 	leftOf(now int64, s algorithm.Span) int64
 }
 
-// decide is what a limiter over models, one per rule, must answer. costs has one element
-// per rule.
+// decide is what a limiter over models, one per rule, must answer. costs has
+// one element per rule.
 func decide(names []string, models []model, now int64, costs []int64, cost int64, take bool) (weir.Result, []weir.Result) {
 	ok, wait := true, time.Duration(0)
 	each := make([]weir.Result, len(models))

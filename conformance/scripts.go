@@ -111,8 +111,9 @@ var kindsReply = []store.Value{
 	store.BulkValue(""), store.BulkValue("a\x00\r\n\xff"), {}, store.IntegerValue(7),
 }
 
-// putScript returns a script that sets each key to "p1 ARGV[n]", where ARGV[1] is the TTL in milliseconds and
-// the others are the keys' numbers; it replies with the time.
+// putScript returns a script that sets each key to "p1 ARGV[n]", where ARGV[1]
+// is the TTL in milliseconds and the others are the keys' numbers; it replies
+// with the time.
 func putScript(keys int) *store.Script {
 	var lua strings.Builder
 	lua.WriteString("local time = redis.call('TIME')\n")
@@ -171,9 +172,10 @@ return {1}
 	return append(reply, store.IntegerValue(1)), nil
 })
 
-// setStep adds a member of score ARGV[2] and text ARGV[3], after it has removed the
-// first ARGV[1] members. Before both it reads: how many members have a score above
-// ARGV[4], and how many there are; and the member of rank ARGV[5], if any.
+// setStep adds a member of score ARGV[2] and text ARGV[3], after it has removed
+// the first ARGV[1] members. Before both it reads: how many members have a
+// score above ARGV[4], and how many there are; and the member of rank ARGV[5],
+// if any.
 var setStep = store.NewScript("setstep", `
 local above, all = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[4], '+inf'), redis.call('ZCARD', KEYS[1])
 local member = redis.call('ZRANGE', KEYS[1], ARGV[5], ARGV[5], 'WITHSCORES')

@@ -44,8 +44,8 @@ func slidingLogTrace(t *T) {
 	})
 }
 
-// slidingLogDemonstration replays two published runs of a limiter on a resource, 5 per
-// 10 s, and on each consumer of it, 3 per 10 s.
+// slidingLogDemonstration replays two published runs of a limiter on a
+// resource, 5 per 10 s, and on each consumer of it, 3 per 10 s.
 func slidingLogDemonstration(t *T) {
 	run := func(resource string, first, last, bFirst, bLast time.Duration) (a, b string, l *weir.Limiter, c *clock) {
 		c = newClock()

@@ -110,9 +110,9 @@ func storeNums(t *T) {
 	}
 }
 
-// storeAtomic checks a history of concurrent fetch-and-adds for linearizability:
-// every value is handed out once, both keys agree, a call that began after another
-// ended sees a greater value, and a later time.
+// storeAtomic checks a history of concurrent fetch-and-adds for
+// linearizability: every value is handed out once, both keys agree, a call that
+// began after another ended sees a greater value, and a later time.
 func storeAtomic(t *T) { t.atomic(t.store) }
 
 func storePeer(t *T) {

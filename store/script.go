@@ -26,8 +26,8 @@ type GoForm func(tx Tx, args []Arg, reply []Value) ([]Value, error)
 
 // NewScript returns the script called name, a short word for errors and
 // metrics. The Lua form uses each key as a literal KEYS[n], replies with a flat
-// array of integers and strings, and reads everything that it needs before its first
-// write, as servers do not roll back. The Go form may be nil: then stores
+// array of integers and strings, and reads everything that it needs before its
+// first write, as servers do not roll back. The Go form may be nil: then stores
 // that run no Lua return [ErrNoGoForm].
 func NewScript(name, lua string, form GoForm) *Script {
 	sum := sha1.Sum([]byte(lua)) //nolint:gosec // see the import

@@ -8,9 +8,9 @@ import (
 // Slots is the number of slots of a Redis or Valkey cluster.
 const Slots = 16384
 
-// Slot returns the cluster slot of key, from 0 to Slots-1: the CRC16 (XMODEM) of
-// its hash tag, or of all of it when it has none, modulo Slots, as the Redis Cluster
-// specification defines it.
+// Slot returns the cluster slot of key, from 0 to Slots-1: the CRC16 (XMODEM)
+// of its hash tag, or of all of it when it has none, modulo Slots, as the Redis
+// Cluster specification defines it.
 func Slot(key string) int {
 	crc := uint16(0)
 	for tag, i := hashTag(key), 0; i < len(tag); i++ {
@@ -20,8 +20,8 @@ func Slot(key string) int {
 }
 
 // CheckKeys returns an [ErrCrossSlot] that names two of the keys if keys do not
-// all share one slot, and an error if there are none. Every store calls
-// it before it runs or sends anything.
+// all share one slot, and an error if there are none. Every store calls it
+// before it runs or sends anything.
 func CheckKeys(keys []string) error {
 	if len(keys) == 0 {
 		return errNoKeys

@@ -36,13 +36,14 @@ type Store interface {
 	Eval(ctx context.Context, script *Script, keys []string, args []Arg, reply []Value) ([]Value, error)
 
 	// MGet appends one value per key, in the order of keys, to values: a Bulk,
-	// or Nil for a key that is missing or holds no string. A key may be named twice. Keys may span slots;
-	// the reads are then atomic for each slot, not for all.
+	// or Nil for a key that is missing or holds no string. A key may be named
+	// twice. Keys may span slots; the reads are then atomic for each slot, not
+	// for all.
 	MGet(ctx context.Context, keys []string, values []Value) ([]Value, error)
 
-	// Time returns the store's clock, in microseconds or better: the clock that a
-	// script reads. Of several servers it is the clock of any one; they are taken to
-	// agree.
+	// Time returns the store's clock, in microseconds or better: the clock that
+	// a script reads. Of several servers it is the clock of any one; they are
+	// taken to agree.
 	Time(ctx context.Context) (time.Time, error)
 }
 
@@ -65,12 +66,13 @@ type Batcher interface {
 }
 
 // A Borrower is a [Store] that keeps no key and no argument beyond a call, so
-// that a caller may hand it strings over a buffer that it will use again.
-// A store whose client sends asynchronously must not promise this: the caller
-// may return, and reuse the buffer, before the client has sent it.
+// that a caller may hand it strings over a buffer that it will use again. A
+// store whose client sends asynchronously must not promise this: the caller may
+// return, and reuse the buffer, before the client has sent it.
 type Borrower interface {
-	// BorrowsStrings reports whether st, the store that is going to be called, keeps the
-	// promise. A store answers for itself alone: st may be a wrapper that embeds it.
+	// BorrowsStrings reports whether st, the store that is going to be called,
+	// keeps the promise. A store answers for itself alone: st may be a wrapper
+	// that embeds it.
 	BorrowsStrings(st Store) bool
 }
 

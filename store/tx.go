@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// A Tx is what a Go form sees of the keys of one step: keys[i] is key i. A key holds
-// [Nums] or a sorted set. What a form puts is seen by its later gets, and by
-// others once the form has returned nil.
+// A Tx is what a Go form sees of the keys of one step: keys[i] is key i. A key
+// holds [Nums] or a sorted set. What a form puts is seen by its later gets, and
+// by others once the form has returned nil.
 //
-// A backend provides it over any state that it can lock, read and write: a map, a row
-// of a table. See docs/backends.md.
+// A backend provides it over any state that it can lock, read and write: a map,
+// a row of a table. See docs/backends.md.
 type Tx interface {
 	// Now returns the store's clock in microseconds since the Unix epoch, read
 	// after the locks of the step were taken, and the same all through the step.
@@ -33,13 +33,14 @@ type Tx interface {
 	Del(i int)
 
 	// At returns the member at that rank of the sorted set at key i: by score,
-	// then by the bytes of the text, from 0; -1 is the last, -2 the one before. The
-	// second result is false when there is none. The error is Foreign(i) when the key
-	// holds anything but a sorted set.
+	// then by the bytes of the text, from 0; -1 is the last, -2 the one before.
+	// The second result is false when there is none. The error is Foreign(i)
+	// when the key holds anything but a sorted set.
 	At(i int, rank int64) (Member, bool, error)
 
-	// Count returns how many members of the sorted set at key i have a score above
-	// after, and how many there are, 0 of a missing key. The error is that of At.
+	// Count returns how many members of the sorted set at key i have a score
+	// above after, and how many there are, 0 of a missing key. The error is
+	// that of At.
 	Count(i int, after int64) (above, all int64, err error)
 
 	// Add adds m to the sorted set at key i, in which no member has its text.
@@ -49,8 +50,9 @@ type Tx interface {
 	// Trim removes the first n members of the sorted set at key i.
 	Trim(i int, n int64)
 
-	// Expire sets when key i, of a sorted set that was added to, is to be forgotten,
-	// as Put does for Nums. A set that is new has to be given a time.
+	// Expire sets when key i, of a sorted set that was added to, is to be
+	// forgotten, as Put does for Nums. A set that is new has to be given a
+	// time.
 	Expire(i int, ttl time.Duration)
 }
 

@@ -30,8 +30,8 @@ func (a Arg) String() string {
 	return strconv.FormatInt(a.n, 10)
 }
 
-// Any returns the argument as a string or an int64 for a client that
-// takes either; a string was boxed before, so that costs no allocation.
+// Any returns the argument as a string or an int64 for a client that takes
+// either; a string was boxed before, so that costs no allocation.
 func (a Arg) Any() any {
 	if a.text != nil {
 		return a.text

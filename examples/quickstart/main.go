@@ -59,8 +59,8 @@ func run(ctx context.Context, w io.Writer, st store.Store) error {
 		return err
 	}
 
-	// A resource that all share, and a smaller share for each consumer of it. Both
-	// are charged or none.
+	// A resource that all share, and a smaller share for each consumer of it.
+	// Both are charged or none.
 	calc, err := weir.NewRules(st, []weir.Rule{
 		{Name: "resource", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 5, Window: 10 * time.Second}},
 		{Name: "consumer", By: []int{0, 1}, Algorithm: algorithm.FixedWindow{Limit: 3, Window: 10 * time.Second}},

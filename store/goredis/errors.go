@@ -73,8 +73,8 @@ func (s *Store) unanswered(ctx context.Context, call string, err error) error {
 	return fmt.Errorf("goredis: %s: %w: %w", call, store.ErrUnavailable, err)
 }
 
-// ended returns the error of ctx, also when its deadline has passed but its timer, unlike
-// the client's, has not fired yet.
+// ended returns the error of ctx, also when its deadline has passed but its
+// timer, unlike the client's, has not fired yet.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

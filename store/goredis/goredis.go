@@ -1,5 +1,5 @@
-// Package goredis keeps limiter state in Redis, from 6.0, or Valkey through the client
-// github.com/redis/go-redis/v9, from 9.7.3.
+// Package goredis keeps limiter state in Redis, from 6.0, or Valkey through the
+// client github.com/redis/go-redis/v9, from 9.7.3.
 //
 // # Clients
 //
@@ -22,41 +22,42 @@
 // # Contexts
 //
 // A context that is done before a call sends nothing. During a call, go-redis
-// looks at the context while it waits for a connection and between
-// tries; a read or a write under way ends at the deadline only with
-// ContextTimeoutEnabled set. Without it, and always for a cancellation that comes
-// without a deadline, the bound is the client's DialTimeout,
-// ReadTimeout and WriteTimeout for each try. A call that fails when its context is done
-// returns the context's error, whichever way the client put it, and the step may
-// have run.
+// looks at the context while it waits for a connection and between tries; a
+// read or a write under way ends at the deadline only with
+// ContextTimeoutEnabled set. Without it, and always for a cancellation that
+// comes without a deadline, the bound is the client's DialTimeout, ReadTimeout
+// and WriteTimeout for each try. A call that fails when its context is done
+// returns the context's error, whichever way the client put it, and the step
+// may have run.
 //
 // # Retries
 //
 // The store never repeats a step whose reply was lost. The client may: by
-// default go-redis tries a command again after a timeout or a lost connection, and a step
-// that had run then charges once more. So one decision charges up to MaxRetries + 1 times
-// (4 by default), and never lets anyone through for free. A limiter is better off
-// with MaxRetries: -1, since its caller would rather hear of trouble early, and decide what to
-// do, than wait through backoffs for a decision that charged twice. A
-// ClusterClient does not retry on a node by default, but its MaxRedirects counts
-// lost replies too: up to MaxRedirects + 1 charges (4 by default). It is better left
-// on, as it is also what follows a slot that has moved.
+// default go-redis tries a command again after a timeout or a lost connection,
+// and a step that had run then charges once more. So one decision charges up to
+// MaxRetries + 1 times (4 by default), and never lets anyone through for free.
+// A limiter is better off with MaxRetries: -1, since its caller would rather
+// hear of trouble early, and decide what to do, than wait through backoffs for
+// a decision that charged twice. A ClusterClient does not retry on a node by
+// default, but its MaxRedirects counts lost replies too: up to MaxRedirects + 1
+// charges (4 by default). It is better left on, as it is also what follows a
+// slot that has moved.
 //
 // Newer versions of the client dial five times, 100 ms apart, unless
-// DialerRetries says otherwise, and a ClusterClient of theirs asks its servers for
-// COMMAND unless DisableRoutingPolicies is set: an ACL should allow that.
+// DialerRetries says otherwise, and a ClusterClient of theirs asks its servers
+// for COMMAND unless DisableRoutingPolicies is set: an ACL should allow that.
 //
 // # Failover
 //
 // A ClusterClient looks at its cluster's topology once in 10 to 60 seconds, or
 // when a server sends it elsewhere, which a dead one does not. So the store
 // asks the client for a new topology, in the background and at most four times
-// a second, when a node cannot be reached or says that it no longer serves. A call
-// still fails with [store.ErrUnavailable] until a replica was promoted.
+// a second, when a node cannot be reached or says that it no longer serves. A
+// call still fails with [store.ErrUnavailable] until a replica was promoted.
 //
-// A server before Redis 7.0 that was demoted behind an address that
-// stays the same reports READONLY from inside the script, where go-redis does not see
-// it and keeps the connection: there, set ConnMaxLifetime.
+// A server before Redis 7.0 that was demoted behind an address that stays the
+// same reports READONLY from inside the script, where go-redis does not see it
+// and keeps the connection: there, set ConnMaxLifetime.
 package goredis
 
 import (

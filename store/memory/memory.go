@@ -5,12 +5,13 @@
 // The store is bounded: it holds at most [Options].MaxKeys keys, and a flood of
 // new keys can neither make it grow without end nor free a caller who is being
 // denied. When it is full of live keys, the soonest-expiring of a few goes, if
-// it expires before the newcomer would and the last decision on it was no denial; if
-// there is none, the newcomer is refused with [store.ErrUnavailable]. So who can bring up
-// MaxKeys names can make the store forget those who were not denied yet, or fill it
-// with names that were: give MaxKeys room, and do not take a name from a stranger when
-// an address will do. Dead keys are swept a few at a time by the calls that add
-// keys. There is no goroutine and nothing to close.
+// it expires before the newcomer would and the last decision on it was no
+// denial; if there is none, the newcomer is refused with
+// [store.ErrUnavailable]. So who can bring up MaxKeys names can make the store
+// forget those who were not denied yet, or fill it with names that were: give
+// MaxKeys room, and do not take a name from a stranger when an address will do.
+// Dead keys are swept a few at a time by the calls that add keys. There is no
+// goroutine and nothing to close.
 //
 // Scripts run in their Go form. A decision on a key that the store holds
 // allocates nothing.
@@ -41,8 +42,8 @@ const (
 // Options are the settings of a [Store]. The zero value is the default.
 type Options struct {
 	// MaxKeys is the most keys to hold, DefaultMaxKeys if 0. Keys spread over
-	// shards of equal size, so a large store can refuse or evict
-	// when it is a few per cent short of this.
+	// shards of equal size, so a large store can refuse or evict when it is a
+	// few per cent short of this.
 	MaxKeys int
 
 	// Now is the clock, time.Now if nil. It must read later than 1970 and

@@ -14,8 +14,8 @@ const (
 )
 
 // A shard is an open-addressing hash table with linear probing. State lies in
-// the slots themselves, and removal moves later slots up, so there are no tombstones.
-// The table is at most three quarters full.
+// the slots themselves, and removal moves later slots up, so there are no
+// tombstones. The table is at most three quarters full.
 type shard struct {
 	mu     sync.Mutex
 	max    int // the most keys to hold

@@ -50,9 +50,9 @@ var unavailable = map[string]bool{
 	"WRONGPASS":   true,
 }
 
-// refusals holds how the texts without a code of their own begin that a server sends in place
-// of running anything: to a connection that it refuses, while a client sets
-// one up, or to a client of the wrong kind.
+// refusals holds how the texts without a code of their own begin that a server
+// sends in place of running anything: to a connection that it refuses, while a
+// client sets one up, or to a client of the wrong kind.
 var refusals = []string{
 	"ERR max number of clients",
 	"ERR invalid password",
@@ -142,8 +142,8 @@ func refused(text string) bool {
 	return false
 }
 
-// cutWord returns what stands in text behind word, and whether word stands there, as a
-// word of its own.
+// cutWord returns what stands in text behind word, and whether word stands
+// there, as a word of its own.
 func cutWord(text, word string) (rest string, found bool) {
 	for {
 		before, after, ok := strings.Cut(text, word)
