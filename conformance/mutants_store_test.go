@@ -138,7 +138,7 @@ var storeMutants = []mutant{
 	{"keys expire early", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl / 10 }}
 	})},
-	{"a TTL is not renewed", "Store/Expiry", nil, onlyFor("put", func(f *fake, tx store.Tx) store.Tx {
+	{"a TTL is not renewed", "Store/Expiry", []string{"Store/Keys"}, onlyFor("put", func(f *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(i int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
 			if _, held, _ := tx.Get(i, n.Tag); held {
 				ttl = 250 * time.Millisecond
