@@ -41,9 +41,53 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 	if err != nil {
 		return nil, err
 	}
+	read := l.readMany
 	if l.program.Sets {
-		return l.peekEach(ctx, keys, l.appendArgs(nil, now, 1, nil))
+		read = l.evalMany
 	}
+	replies, err := read(ctx, keys, each, now)
+	if err != nil {
+		return nil, err
+	}
+
+	results := make([]Result, len(paths))
+	var foreign []error
+	for i, r := range replies {
+		switch {
+		case errors.Is(r.Err, store.ErrForeign):
+			foreign = append(foreign, fmt.Errorf("weir: path %d: %w", i, r.Err))
+			continue
+		case r.Err != nil:
+			return nil, r.Err
+		}
+		if results[i], err = l.result(r.Reply, 1, false, nil, nil); err != nil {
+			return nil, err
+		}
+	}
+	return results, errors.Join(foreign...)
+}
+
+// evalMany runs the peek script over keys, of which each path has as many as
+// each says, at now or, if that is 0, the store's time.
+func (l *Limiter) evalMany(ctx context.Context, keys []string, each int, now int64) ([]store.Eval, error) {
+	args := l.appendArgs(nil, now, 1, nil)
+	calls := make([]store.Eval, len(keys)/each)
+	for i := range calls {
+		calls[i] = store.Eval{Script: l.program.Peek, Keys: keys[i*each : (i+1)*each], Args: args}
+	}
+	if b, ok := l.store.(store.Batcher); ok {
+		b.EvalBatch(ctx, calls)
+		return calls, nil
+	}
+	for i := range calls {
+		c := &calls[i]
+		c.Reply, c.Err = l.store.Eval(ctx, c.Script, c.Keys, c.Args, nil)
+	}
+	return calls, nil
+}
+
+// readMany does what evalMany does over what one MGet read.
+func (l *Limiter) readMany(ctx context.Context, keys []string, each int, now int64) ([]store.Eval, error) {
 	if now == 0 {
 		t, err := l.store.Time(ctx)
 		if err != nil {
@@ -58,56 +102,14 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 	if len(values) != len(keys) {
 		return nil, fmt.Errorf("weir: %w: the store read %d values of %d keys", store.ErrScript, len(values), len(keys))
 	}
-
 	args := l.appendArgs(nil, now, 1, nil)
-	results := make([]Result, len(paths))
-	var foreign []error
-	var reply []store.Value
-	for i := range paths {
+	calls := make([]store.Eval, len(keys)/each)
+	for i := range calls {
 		first, last := i*each, (i+1)*each
 		read := snapshot{keys: keys[first:last], values: values[first:last], now: now}
-		if reply, err = l.program.Peek.GoForm()(read, args, reply[:0]); err != nil {
-			foreign = append(foreign, fmt.Errorf("weir: path %d: %w", i, err))
-			continue
-		}
-		if results[i], err = l.result(reply, 1, false, nil, nil); err != nil {
-			return nil, err
-		}
+		calls[i].Reply, calls[i].Err = l.program.Peek.GoForm()(read, args, nil)
 	}
-	return results, errors.Join(foreign...)
-}
-
-// peekEach runs the peek script for the paths whose keys are given, one path's
-// behind the other's.
-func (l *Limiter) peekEach(ctx context.Context, keys []string, args []store.Arg) ([]Result, error) {
-	calls := make([]store.Eval, len(keys)/len(l.rules))
-	for i := range calls {
-		calls[i] = store.Eval{Script: l.program.Peek, Keys: keys[i*len(l.rules) : (i+1)*len(l.rules)], Args: args}
-	}
-	if b, ok := l.store.(store.Batcher); ok {
-		b.EvalBatch(ctx, calls)
-	} else {
-		for i := range calls {
-			c := &calls[i]
-			c.Reply, c.Err = l.store.Eval(ctx, c.Script, c.Keys, c.Args, nil)
-		}
-	}
-	results := make([]Result, len(calls))
-	var foreign []error
-	for i, c := range calls {
-		switch {
-		case errors.Is(c.Err, store.ErrForeign):
-			foreign = append(foreign, fmt.Errorf("weir: path %d: %w", i, c.Err))
-			continue
-		case c.Err != nil:
-			return nil, c.Err
-		}
-		var err error
-		if results[i], err = l.result(c.Reply, 1, false, nil, nil); err != nil {
-			return nil, err
-		}
-	}
-	return results, errors.Join(foreign...)
+	return calls, nil
 }
 
 // A snapshot is the view of values that MGet read. Nothing can be written through it.

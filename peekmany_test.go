@@ -11,6 +11,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // PeekMany answers what Peek would, for every path, with one MGet and one Time.
@@ -119,6 +120,34 @@ func TestPeekManyForeign(t *testing.T) {
 		want, err := l.Peek(ctx, path)
 		if got[i] != want || (err != nil) != (want == weir.Result{}) {
 			t.Errorf("path %q: got %+v, and Peek says %+v, %v", path, got[i], want, err)
+		}
+	}
+}
+
+// A ring of many keys beside a sorted set: the paths are peeked at one by one, each
+// with all its keys.
+func TestPeekManyRingAndSet(t *testing.T) {
+	t.Parallel()
+	lim := mustNew(t, memory.New(nil), []weir.Rule{
+		{Name: "ring", Algorithm: algorithm.SlidingBuckets{Width: time.Hour, Spans: []algorithm.Span{{Window: 24 * time.Hour, Limit: 9}}}},
+		{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Hour}},
+	}, &weir.Options{Clock: func() time.Time { return epoch }})
+	paths := [][]string{{"a"}, {"b"}, {"c"}}
+	for i, path := range paths {
+		for range i {
+			if _, err := lim.Allow(t.Context(), path...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	got, err := lim.PeekMany(t.Context(), paths)
+	if err != nil || len(got) != len(paths) {
+		t.Fatalf("PeekMany = %v, %v", got, err)
+	}
+	for i, path := range paths {
+		want, err := lim.Peek(t.Context(), path...)
+		if err != nil || got[i] != want || want.Remaining != int64(5-i) {
+			t.Errorf("path %v: got %+v, Peek %+v, %v", path, got[i], want, err)
 		}
 	}
 }
