@@ -140,7 +140,7 @@ func FuzzGCRA(f *testing.F) {
 			}
 			if op&4 != 0 {
 				i := int(op >> 7)
-				b.limit = compiled[i]
+				b.use(compiled[i])
 				model.set(limits[i])
 			}
 			cost = max(cost, 0)

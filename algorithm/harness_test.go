@@ -166,9 +166,14 @@ func newBench(t testing.TB, a algorithm.Algorithm) *bench {
 }
 
 // change puts another limit over the key.
-func (b *bench) change(a algorithm.Algorithm) {
-	b.limit = mustLimit(b.t, a)
-	b.program = mustCompose(b.t, b.limit.Fragment())
+func (b *bench) change(a algorithm.Algorithm) { b.use(mustLimit(b.t, a)) }
+
+// use is change, for a limit that was made before.
+func (b *bench) use(l algorithm.Limit) {
+	if l.Fragment() != b.limit.Fragment() {
+		b.program = mustCompose(b.t, l.Fragment())
+	}
+	b.limit = l
 }
 
 // take decides at now; cost 0 peeks, as a limiter does.

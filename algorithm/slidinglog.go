@@ -148,14 +148,15 @@ func slidingLogCommit(tx store.Tx, key int, now int64, args []store.Arg, s State
 	live, newest, at := s[0], s[1], max(s[1], now)
 	window, cost, renew := args[2].Int(), args[3].Int(), args[4].Int()
 	last, _, _ := tx.At(key, -1)
-	_, all, _ := tx.Count(key, 0)
 	number, _ := logNumber(last)
 	switch {
 	case live == 0 && newest > 0:
 		tx.Del(key)
 		number, newest = 0, 0
-	case number%64+cost >= 64 && all > live:
-		tx.Trim(key, min(all-live, cost+64))
+	case number%64+cost >= 64:
+		if _, all, _ := tx.Count(key, 0); all > live {
+			tx.Trim(key, min(all-live, cost+64))
+		}
 	}
 	for i := range cost {
 		tx.Add(key, store.Member{Score: at, Text: fmt.Sprintf(logText+"%016d", number+i+1)})

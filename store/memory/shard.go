@@ -22,7 +22,7 @@ type shard struct {
 	used   int
 	cursor int // where the next sweep, or sample, begins
 	slots  []slot
-	_      [128 - 64]byte // two shards share no cache line
+	_      [128 - 56]byte // two shards share no cache line
 }
 
 // A slot is empty when its hash is 0.
