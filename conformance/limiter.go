@@ -55,7 +55,7 @@ func limiterAllOrNone(t *T) {
 	l := t.limiter(c, sixteen()...)
 	keys := make([]string, weir.MaxRules)
 	for i := range keys {
-		keys[i] = t.id + ":{k}:r" + strconv.Itoa(i)
+		keys[i] = t.key("k", "r"+strconv.Itoa(i))
 	}
 	for i := range 2 {
 		if res := t.allow(l, 1, "k"); !res.Allowed || res.Rule != "r15" || res.Remaining != int64(1-i) {
@@ -99,7 +99,7 @@ func limiterAsk(t *T) {
 		{Name: "b", Algorithm: algorithm.FixedWindow{Limit: 2, Window: time.Minute}},
 	}
 	l := t.limiter(c, rules...)
-	keys := []string{t.id + ":{k}:a", t.id + ":{k}:b"}
+	keys := []string{t.key("k", "a"), t.key("k", "b")}
 	for taken := range int64(3) {
 		before := t.mget(keys...)
 		for range 3 {
@@ -142,7 +142,7 @@ func limiterPeekMany(t *T) {
 			t.errorf("path %v:\ngot  %+v\nwant %+v", path, got[i], want)
 		}
 	}
-	key := t.id + ":{tenant2}:b:user9"
+	key := t.key("tenant2", "b:user9")
 	t.put(key, 1)
 	again, err := l.PeekMany(t.ctx, paths)
 	if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), key) {
@@ -202,29 +202,30 @@ func (t *T) foreign(spoil func(key string)) {
 	for _, at := range []int{1, 0, 15}[:(t.times(24)+7)/8] {
 		l := t.limiter(newClock(), sixteen()...)
 		path := "p" + strconv.Itoa(at)
-		key := t.id + ":{" + path + "}:r" + strconv.Itoa(at)
+		key := t.key(path, "r"+strconv.Itoa(at))
 		spoil(key)
 		before := t.mget(key)[0]
-		verbs := []struct {
-			name string
-			call func() error
-		}{
-			{"Allow", func() error { _, err := l.Allow(t.ctx, path); return err }},
-			{"AllowN 0", func() error { _, err := l.AllowN(t.ctx, 0, path); return err }},
-			{"Peek", func() error { _, err := l.Peek(t.ctx, path); return err }},
-			{"Reset", func() error { return l.Reset(t.ctx, path) }},
-		}
-		for _, v := range verbs {
-			err := v.call()
-			if !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), key) {
-				t.errorf("%s with a foreign key %d: got error %v, want an ErrForeign that names %q", v.name, at, err, key)
-			}
-		}
+		t.refused(l, path, key)
 		for i := range weir.MaxRules {
-			other := t.id + ":{" + path + "}:r" + strconv.Itoa(i)
+			other := t.key(path, "r"+strconv.Itoa(i))
 			if v := t.mget(other)[0]; i == at && v != before || i != at && v.Kind() != store.Nil {
 				t.errorf("with a foreign key %d, key %d now holds %v", at, i, v)
 			}
+		}
+	}
+}
+
+// refused tries every verb on path, of which key is someone else's.
+func (t *T) refused(l *weir.Limiter, path, key string) {
+	for name, call := range map[string]func() error{
+		"Allow":    func() error { _, err := l.Allow(t.ctx, path); return err },
+		"AllowN 0": func() error { _, err := l.AllowN(t.ctx, 0, path); return err },
+		"Peek":     func() error { _, err := l.Peek(t.ctx, path); return err },
+		"Reset":    func() error { return l.Reset(t.ctx, path) },
+	} {
+		err := call()
+		if !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), `"`+key+`"`) {
+			t.errorf("%s with a foreign key: got error %v, want an ErrForeign that names %q", name, err, key)
 		}
 	}
 }

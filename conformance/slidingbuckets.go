@@ -1,10 +1,8 @@
 package conformance
 
 import (
-	"errors"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -169,16 +167,7 @@ func (t *T) foreignInRing(spoil func(key string)) {
 		spoil(keys[at])
 		all := append([]string{t.key(path, "first")}, keys...)
 		before := t.mget(all...)
-		for name, call := range map[string]func() error{
-			"Allow":    func() error { _, err := l.Allow(t.ctx, path); return err },
-			"AllowN 0": func() error { _, err := l.AllowN(t.ctx, 0, path); return err },
-			"Peek":     func() error { _, err := l.Peek(t.ctx, path); return err },
-			"Reset":    func() error { return l.Reset(t.ctx, path) },
-		} {
-			if err := call(); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), keys[at]+`"`) {
-				t.errorf("%s with a foreign key %d of a ring: got error %v, want an ErrForeign that names %q", name, at, err, keys[at])
-			}
-		}
+		t.refused(l, path, keys[at])
 		for i, v := range t.mget(all...) {
 			if v != before[i] {
 				t.errorf("with a foreign key %d, key %q now holds %v, not %v", at, all[i], v, before[i])

@@ -114,7 +114,7 @@ func slidingLogSameMicrosecond(t *T) {
 	if res := t.allow(l, 100, "k"); !res.Allowed || res.Remaining != 0 {
 		t.errorf("the last 100 at once: got %+v", res)
 	}
-	if n := t.eval(count, []string{t.id + ":{k}:one"})[0].Int(); n != 200 {
+	if n := t.eval(count, []string{t.key("k", "one")})[0].Int(); n != 200 {
 		t.errorf("200 tokens are %d entries", n)
 	}
 }
@@ -123,7 +123,7 @@ func slidingLogBounded(t *T) {
 	const limit = 100
 	c := newClock()
 	l := t.limiter(c, one(algorithm.SlidingLog{Limit: limit, Window: time.Second}))
-	key := []string{t.id + ":{k}:one"}
+	key := []string{t.key("k", "one")}
 	r := t.rand()
 	for i := range 600 {
 		if i%250 == 249 {
