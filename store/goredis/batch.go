@@ -3,7 +3,6 @@ package goredis
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -24,7 +23,7 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 			continue
 		}
 		if err := store.CheckKeys(c.Keys); err != nil {
-			c.Err = fmt.Errorf("goredis: eval %s: %w", c.Script.Name(), err)
+			c.Err = s.errs.Call("eval "+c.Script.Name(), err)
 			continue
 		}
 		pending = append(pending, i)
@@ -41,7 +40,7 @@ func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending
 	}
 	if err := ctx.Err(); err != nil {
 		for _, i := range pending {
-			calls[i].Err = fmt.Errorf("goredis: eval %s: %w", calls[i].Script.Name(), err)
+			calls[i].Err = s.errs.Call("eval "+calls[i].Script.Name(), err)
 		}
 		return nil
 	}
@@ -63,7 +62,7 @@ func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending
 				err = errUnsent
 			}
 		}
-		if name == evalSHA && noScript(err) {
+		if name == evalSHA && s.errs.NoScript(err) {
 			unknown = append(unknown, i)
 			continue
 		}

@@ -63,14 +63,13 @@ package goredis
 import (
 	"context"
 	"errors"
-	"fmt"
 	"reflect"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/adapter"
 )
 
 var (
@@ -92,15 +91,15 @@ type Store struct {
 	cluster *redis.ClusterClient // the client, when it is one
 	single  bool                 // the client is a *redis.Client
 	unfit   error                // why the client can never work
-
-	born   time.Time    // what reload counts from
-	reload atomic.Int64 // when, in nanoseconds, the cluster may be looked at again
+	errs    adapter.Errors
+	reload  adapter.Gate // to the cluster's topology
 }
 
 // New returns a store over client, without asking the server for anything. A
 // client that can never work, nil or a [redis.Ring], is reported by Check.
 func New(client redis.UniversalClient) *Store {
-	s := &Store{client: client, born: time.Now()}
+	s := &Store{client: client}
+	s.errs = adapter.Errors{Name: "goredis", Replied: replied, Follow: s.follow}
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		s.unfit = errNil
 		return s
@@ -135,12 +134,12 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 		err = ctx.Err()
 	}
 	if err != nil {
-		return reply, fmt.Errorf("goredis: eval %s: %w", script.Name(), err)
+		return reply, s.errs.Call("eval "+script.Name(), err)
 	}
 	val, err := s.process(ctx, command(ctx, evalSHA, script, keys, args))
-	if noScript(err) {
+	if s.errs.NoScript(err) {
 		if err := ctx.Err(); err != nil {
-			return reply, fmt.Errorf("goredis: eval %s: %w", script.Name(), err)
+			return reply, s.errs.Call("eval "+script.Name(), err)
 		}
 		val, err = s.process(ctx, command(ctx, eval, script, keys, args))
 	}
@@ -153,11 +152,11 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return time.Time{}, fmt.Errorf("goredis: time: %w", err)
+		return time.Time{}, s.errs.Call("time", err)
 	}
 	now, err := s.client.Time(ctx).Result()
 	if err != nil {
-		return time.Time{}, s.readError(ctx, "time", err)
+		return time.Time{}, s.errs.Read(ctx, "time", err)
 	}
 	return now, nil
 }

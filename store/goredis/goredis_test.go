@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/respserver"
 )
 
 var (
@@ -98,8 +99,8 @@ func TestFitClient(t *testing.T) {
 // Nothing that the store can refuse by itself reaches the wire.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
-	srv := newServer(t, func([]string) string { return ":1\r\n" })
-	s := New(client(t, srv.addr))
+	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
+	s := New(client(t, srv.Addr))
 	reply := []store.Value{store.IntegerValue(5)}
 
 	got, err := s.Eval(t.Context(), script, []string{"a", "b"}, nil, reply)
@@ -121,7 +122,7 @@ func TestNothingSent(t *testing.T) {
 			t.Errorf("%s, context done: got %v", call, err)
 		}
 	}
-	if sent, _ := srv.commands(); len(sent) != 0 {
+	if sent, _ := srv.Commands(); len(sent) != 0 {
 		t.Errorf("the server received %q", sent)
 	}
 }
@@ -168,11 +169,11 @@ func TestSilence(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup
 	release.Add(1)
-	srv := newServer(t, func([]string) string { release.Wait(); return "" })
+	srv := respserver.New(t, func([]string) string { release.Wait(); return "" })
 	t.Cleanup(release.Done)
 
 	t.Run("deadline", func(t *testing.T) {
-		s := New(client(t, srv.addr))
+		s := New(client(t, srv.Addr))
 		for _, call := range []string{"eval", "mget", "time", "batch"} {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 			if err := oneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
@@ -182,7 +183,7 @@ func TestSilence(t *testing.T) {
 		}
 	})
 	t.Run("client's timeout", func(t *testing.T) {
-		c := redis.NewClient(&redis.Options{Addr: srv.addr, MaxRetries: -1, ReadTimeout: 20 * time.Millisecond})
+		c := redis.NewClient(&redis.Options{Addr: srv.Addr, MaxRetries: -1, ReadTimeout: 20 * time.Millisecond})
 		defer func() { _ = c.Close() }()
 		for _, call := range []string{"eval", "mget", "time", "batch"} {
 			var timeout net.Error
@@ -193,7 +194,7 @@ func TestSilence(t *testing.T) {
 		}
 	})
 	t.Run("cancelled meanwhile", func(t *testing.T) {
-		c := redis.NewClient(&redis.Options{Addr: srv.addr, MaxRetries: -1, ReadTimeout: 50 * time.Millisecond})
+		c := redis.NewClient(&redis.Options{Addr: srv.Addr, MaxRetries: -1, ReadTimeout: 50 * time.Millisecond})
 		defer func() { _ = c.Close() }()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Millisecond, cancel)

@@ -8,7 +8,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/errreply"
 )
 
 // The two ways to run a script, boxed once.
@@ -49,7 +48,7 @@ func (s *Store) answer(ctx context.Context, script *store.Script, keys []string,
 		val, err = nil, nil
 	}
 	if err != nil {
-		return reply, s.evalError(ctx, script, keys, err)
+		return reply, s.errs.Eval(ctx, script, keys, err)
 	}
 	list, ok := val.([]any)
 	if !ok {
@@ -70,10 +69,4 @@ func (s *Store) answer(ctx context.Context, script *store.Script, keys []string,
 		}
 	}
 	return out, nil
-}
-
-// noScript reports whether err says that the server does not know a script.
-func noScript(err error) bool {
-	text, ok := replied(err)
-	return ok && errreply.NoScript(text)
 }

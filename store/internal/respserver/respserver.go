@@ -1,4 +1,6 @@
-package goredis
+// Package respserver answers a Redis client as a test tells it to, where no real
+// server can be made to.
+package respserver
 
 import (
 	"bufio"
@@ -11,24 +13,26 @@ import (
 	"testing"
 )
 
-// A server speaks RESP on a loopback port and answers as a test tells it to, where
-// no real server can be made to.
-type server struct {
-	addr   string
-	answer func(args []string) string // the reply as it goes over the wire; "" closes the connection
+// A Server speaks RESP on a loopback port, until its test ends.
+type Server struct {
+	Addr   string
+	answer func(args []string) string
 
 	mu   sync.Mutex
 	sent [][]string // the commands received, but for those of a connection's set-up
 }
 
-func newServer(t *testing.T, answer func(args []string) string) *server {
+// New starts a server. Answer returns the reply to a command as it goes over the
+// wire, or "" to close the connection. It is not asked about HELLO and CLIENT,
+// which are unknown.
+func New(t *testing.T, answer func(args []string) string) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = l.Close() })
-	s := &server{addr: l.Addr().String(), answer: answer}
+	s := &Server{Addr: l.Addr().String(), answer: answer}
 	go func() {
 		for {
 			conn, err := l.Accept()
@@ -41,7 +45,7 @@ func newServer(t *testing.T, answer func(args []string) string) *server {
 	return s
 }
 
-func (s *server) serve(conn net.Conn) {
+func (s *Server) serve(conn net.Conn) {
 	defer func() { _ = conn.Close() }()
 	for r := bufio.NewReader(conn); ; {
 		args, err := readCommand(r)
@@ -63,16 +67,16 @@ func (s *server) serve(conn net.Conn) {
 	}
 }
 
-// commands returns what was received since the last call, without what a cluster
+// Commands returns what was received since the last call, without what a cluster
 // client asks for itself: it counts the requests for the topology.
-func (s *server) commands() (commands []string, reloads int) {
+func (s *Server) Commands() (commands []string, reloads int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, args := range s.sent {
 		switch args[0] {
-		case "cluster":
+		case "cluster", "CLUSTER":
 			reloads++
-		case "command":
+		case "command", "COMMAND":
 		default:
 			commands = append(commands, strings.Join(args, " "))
 		}
@@ -112,8 +116,8 @@ func readLen(r *bufio.Reader, kind byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// slots is the reply to CLUSTER SLOTS of a cluster that is one node.
-func slots(addr string) string {
+// Slots is the reply to CLUSTER SLOTS of a cluster that is the one node at addr.
+func Slots(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
 }
