@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 	"unsafe"
 
@@ -23,6 +24,11 @@ type Request struct {
 
 	// Peek asks whether Cost would pass, and takes nothing.
 	Peek bool
+
+	// Metadata is kept, if the request is admitted, by rules whose algorithm
+	// does so, [algorithm.MetadataWindow], for [Limiter.Entries] to list: any
+	// bytes, at most [algorithm.MaxMetadata].
+	Metadata string
 
 	// Each, if not nil, has one element per rule, and receives the answer of
 	// each, in the order declared. Its Allowed says whether that rule alone had
@@ -65,7 +71,8 @@ func (l *Limiter) Peek(ctx context.Context, path ...string) (Result, error) {
 // Do decides r in one atomic step and one round trip. If any rule denies,
 // nothing is taken from any and RetryAfter is the longest among those that deny.
 //
-// The error is [ErrInvalidCost] or [ErrInvalidKey] for a request that makes no
+// The error is [ErrInvalidCost], [ErrInvalidKey], [ErrInvalidMetadata] or, for
+// metadata that no rule keeps, [ErrUnsupported] for a request that makes no
 // sense; one of package store, such as [store.ErrUnavailable], or ctx's, when
 // the store could not decide; [store.ErrForeign] when a key holds someone
 // else's value. It says nothing of whether the request is allowed.
@@ -88,9 +95,14 @@ func (l *Limiter) do(ctx context.Context, r Request, limit algorithm.Limit) (Res
 	if r.Each != nil && len(r.Each) != len(l.rules) {
 		return Result{}, fmt.Errorf("weir: Request.Each has %d elements: it must have one for each of the %d rules", len(r.Each), len(l.rules))
 	}
+	if r.Metadata != "" && !l.keeps {
+		return Result{}, fmt.Errorf("weir: %w: Request.Metadata: no rule keeps it; algorithm.MetadataWindow does", ErrUnsupported)
+	}
+	// Cloned, as what goes to an algorithm takes a caller's path to the heap with it.
+	ask := algorithm.Request{Cost: r.Cost, Metadata: strings.Clone(r.Metadata)}
 	for i := range l.rules {
 		if check := l.rules[i].check; check != nil {
-			if err := check(l.cost(i, r.Cost)); err != nil {
+			if err := check(l.request(i, ask)); err != nil {
 				return Result{}, fmt.Errorf("weir: rule %q: %w", l.rules[i].name, err)
 			}
 		}
@@ -106,7 +118,7 @@ func (l *Limiter) do(ctx context.Context, r Request, limit algorithm.Limit) (Res
 	s := l.scratch.Get().(*scratch)
 	defer l.scratch.Put(s)
 	l.setKeys(s, r.Path)
-	s.args = l.appendArgs(s.args[:0], now, r.Cost, limit)
+	s.args = l.appendArgs(s.args[:0], now, ask, limit)
 
 	take := r.Cost > 0 && !r.Peek
 	script := l.program.Peek
@@ -117,7 +129,7 @@ func (l *Limiter) do(ctx context.Context, r Request, limit algorithm.Limit) (Res
 	if err != nil {
 		return Result{}, err
 	}
-	return l.result(s.reply, r.Cost, take, limit, r.Each)
+	return l.result(s.reply, ask, take, limit, r.Each)
 }
 
 // setKeys sets s.keys to the keys of all rules: over s.buf, when the store keeps
@@ -148,10 +160,10 @@ func (l *Limiter) setKeys(s *scratch, path []string) {
 	}
 }
 
-func (l *Limiter) appendArgs(args []store.Arg, now, cost int64, limit algorithm.Limit) []store.Arg {
+func (l *Limiter) appendArgs(args []store.Arg, now int64, r algorithm.Request, limit algorithm.Limit) []store.Arg {
 	args = l.program.AppendNow(args, now)
 	for i := range l.rules {
-		args = l.limit(i, limit).AppendArgs(args, algorithm.Request{Cost: l.cost(i, cost)})
+		args = l.limit(i, limit).AppendArgs(args, l.request(i, r))
 	}
 	return args
 }
@@ -163,15 +175,16 @@ func (l *Limiter) limit(i int, first algorithm.Limit) algorithm.Limit {
 	return l.rules[i].limit
 }
 
-func (l *Limiter) cost(i int, cost int64) int64 {
+// request is what r asks of rule i.
+func (l *Limiter) request(i int, r algorithm.Request) algorithm.Request {
 	if c := l.rules[i].cost; c > 0 {
-		return c
+		r.Cost = c
 	}
-	return cost
+	return r
 }
 
 // result turns a reply into an answer. take says that the script was to commit.
-func (l *Limiter) result(reply []store.Value, cost int64, take bool, limit algorithm.Limit, each []Result) (Result, error) {
+func (l *Limiter) result(reply []store.Value, r algorithm.Request, take bool, limit algorithm.Limit, each []Result) (Result, error) {
 	ok, now, err := l.program.Outcome(reply)
 	if err != nil {
 		return Result{}, fmt.Errorf("weir: %w", err)
@@ -180,8 +193,8 @@ func (l *Limiter) result(reply []store.Value, cost int64, take bool, limit algor
 	var res Result
 	var wait time.Duration
 	for i := range l.rules {
-		c := l.cost(i, cost)
-		v := l.limit(i, limit).Verdict(now, committed, l.program.State(reply, i), algorithm.Request{Cost: c})
+		req := l.request(i, r)
+		v := l.limit(i, limit).Verdict(now, committed, l.program.State(reply, i), req)
 		if ok && !v.Allowed {
 			return Result{}, fmt.Errorf("weir: %w: rule %q let pass what it denies by its own reply", store.ErrScript, l.rules[i].name)
 		}
@@ -190,7 +203,7 @@ func (l *Limiter) result(reply []store.Value, cost int64, take bool, limit algor
 			RetryAfter: v.RetryAfter, ResetAfter: v.ResetAfter, Rule: l.rules[i].name, Span: v.Span,
 		}
 		if committed {
-			one.Granted = c
+			one.Granted = req.Cost
 		}
 		if each != nil {
 			each[i] = one
@@ -205,7 +218,7 @@ func (l *Limiter) result(reply []store.Value, cost int64, take bool, limit algor
 	}
 	res.RetryAfter = wait
 	if committed {
-		res.Granted = cost
+		res.Granted = r.Cost
 	}
 	return res, nil
 }

@@ -138,6 +138,10 @@ func TestStoreErrors(t *testing.T) {
 					r, err := throttler.Throttle(t.Context(), "u", 1, 1, time.Second, 1)
 					return r, weir.Throttled{}, err
 				},
+				"Entries": func() (any, any, error) {
+					list, err := mustNew(t, st, []weir.Rule{kept("kept")}, nil).Entries(t.Context(), "", "u")
+					return len(list), 0, err
+				},
 				"Reset": func() (any, any, error) { return nil, nil, l.Reset(t.Context(), "u") },
 				"PeekMany": func() (any, any, error) {
 					r, err := l.PeekMany(t.Context(), [][]string{{"u"}})

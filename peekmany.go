@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
 )
 
@@ -13,7 +14,7 @@ import (
 // MGet and one Time of the store, whatever their number. It is for dashboards
 // and metrics: the paths are not read at one instant, and a key of a wrong type
 // reads as if it were missing. Limits whose state MGet cannot read,
-// [algorithm.SlidingLog] for instance, cost one Peek for each path, in one
+// [algorithm.SlidingLog] and [algorithm.MetadataWindow], cost one Peek for each path, in one
 // batch if the store has them.
 //
 // A path with a key that holds someone else's value has the zero Result, and
@@ -60,7 +61,7 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 		case r.Err != nil:
 			return nil, r.Err
 		}
-		if results[i], err = l.result(r.Reply, 1, false, nil, nil); err != nil {
+		if results[i], err = l.result(r.Reply, algorithm.Request{Cost: 1}, false, nil, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -70,7 +71,7 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 // evalMany runs the peek script over keys, of which each path has as many as
 // each says, at now or, if that is 0, the store's time.
 func (l *Limiter) evalMany(ctx context.Context, keys []string, each int, now int64) ([]store.Eval, error) {
-	args := l.appendArgs(nil, now, 1, nil)
+	args := l.appendArgs(nil, now, algorithm.Request{Cost: 1}, nil)
 	calls := make([]store.Eval, len(keys)/each)
 	for i := range calls {
 		calls[i] = store.Eval{Script: l.program.Peek, Keys: keys[i*each : (i+1)*each], Args: args}
@@ -102,7 +103,7 @@ func (l *Limiter) readMany(ctx context.Context, keys []string, each int, now int
 	if len(values) != len(keys) {
 		return nil, fmt.Errorf("weir: %w: the store read %d values of %d keys", store.ErrScript, len(values), len(keys))
 	}
-	args := l.appendArgs(nil, now, 1, nil)
+	args := l.appendArgs(nil, now, algorithm.Request{Cost: 1}, nil)
 	calls := make([]store.Eval, len(keys)/each)
 	for i := range calls {
 		first, last := i*each, (i+1)*each

@@ -61,14 +61,23 @@ func (l *Limiter) reset(ctx context.Context, set uint, path []string) error {
 		keys = l.space.appendKeys(keys, i, r.keys, path)
 		args = r.limit.AppendArgs(args, algorithm.Request{})
 	}
-	program, ok := l.resets.Load(set)
+	program, err := l.part(set, fragments)
+	if err != nil {
+		return err
+	}
+	_, err = l.store.Eval(ctx, program.Reset, keys, args, nil)
+	return err
+}
+
+// part returns the program of fragments, those of the rules whose bits are in set.
+func (l *Limiter) part(set uint, fragments []*algorithm.Fragment) (*algorithm.Program, error) {
+	program, ok := l.parts.Load(set)
 	if !ok {
 		composed, err := algorithm.Compose(fragments...)
 		if err != nil {
-			return fmt.Errorf("weir: %w", err)
+			return nil, fmt.Errorf("weir: %w", err)
 		}
-		program, _ = l.resets.LoadOrStore(set, composed)
+		program, _ = l.parts.LoadOrStore(set, composed)
 	}
-	_, err = l.store.Eval(ctx, program.(*algorithm.Program).Reset, keys, args, nil)
-	return err
+	return program.(*algorithm.Program), nil
 }

@@ -49,6 +49,12 @@ var (
 	// take at once.
 	ErrInvalidCost = algorithm.ErrInvalidCost
 
+	// ErrInvalidMetadata says that a request's metadata is too long.
+	ErrInvalidMetadata = algorithm.ErrInvalidMetadata
+
+	// ErrUnsupported says that no rule's algorithm can do what was asked.
+	ErrUnsupported = errors.New("unsupported")
+
 	// ErrInvalidKey says that a path has too few or too many segments, or an
 	// empty one.
 	ErrInvalidKey = errors.New("invalid key")
@@ -106,15 +112,16 @@ type Limiter struct {
 	clock   func() time.Time
 	borrow  bool // the store keeps no key beyond a call
 	scratch sync.Pool
-	resets  sync.Map // of the program that resets a set of rules, by a bit for each
+	keeps   bool     // a rule keeps metadata
+	parts   sync.Map // of the program of a set of rules, by a bit for each
 }
 
 type rule struct {
 	name  string
 	limit algorithm.Limit
-	keys  int                    // how many keys the limit's fragment has
-	cost  int64                  // 0: the request's
-	check func(cost int64) error // nil: every cost will do
+	keys  int                           // how many keys the limit's fragment has
+	cost  int64                         // 0: the request's
+	check func(algorithm.Request) error // nil: every request will do
 }
 
 // New returns a limiter with one rule, named like the algorithm, that is
@@ -182,12 +189,16 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 			return nil, fmt.Errorf("weir: %w: rule %q costs %d, which is more than its capacity: nothing would ever pass", ErrInvalidRule, r.Name, r.Cost)
 		}
 		own := rule{name: r.Name, limit: limit, keys: max(fragment.Keys, 1), cost: r.Cost}
-		if c, ok := limit.(algorithm.CostChecker); ok {
-			own.check = c.CheckCost
-			if err := own.check(r.Cost); err != nil {
+		if c, ok := limit.(algorithm.RequestChecker); ok {
+			own.check = c.CheckRequest
+			if err := own.check(algorithm.Request{Cost: r.Cost}); err != nil {
 				return nil, fmt.Errorf("weir: %w: rule %q: %w", ErrInvalidRule, r.Name, err)
 			}
 		}
+		if _, ok := limit.(algorithm.Lister); !ok && fragment.Entries != nil {
+			return nil, fmt.Errorf("weir: %w: %s: its Fragment has Entries, and its limit is no algorithm.Lister", ErrInvalidRule, ruleName(i, r))
+		}
+		l.keeps = l.keeps || fragment.Entries != nil
 		l.rules = append(l.rules, own)
 	}
 	var err error

@@ -1,7 +1,7 @@
 // Package algorithm holds the rate-limiting algorithms and what they are made of.
 //
-// An algorithm is a plain struct, [GCRA], [FixedWindow], [SlidingBuckets] or
-// [SlidingLog], whose NewLimit method checks it and works out its constants. It
+// An algorithm is a plain struct, [GCRA], [FixedWindow], [MetadataWindow],
+// [SlidingBuckets] or [SlidingLog], whose NewLimit method checks it and works out its constants. It
 // knows nothing of clients, key names or networks. Its atomic step is a
 // [Fragment], in Lua and in Go: a check, which reads, and a commit, which
 // writes. [Compose] makes one script of any list of fragments: all checks, then
@@ -65,17 +65,32 @@ type Limit interface {
 	Verdict(now int64, committed bool, s State, r Request) Verdict
 }
 
-// A CostChecker is a [Limit] that cannot take every cost within its capacity at
-// once.
-type CostChecker interface {
-	// CheckCost returns an ErrInvalidCost for a cost that is within the capacity,
-	// and more than can be taken at once.
-	CheckCost(cost int64) error
+// A RequestChecker is a [Limit] that cannot take every request.
+type RequestChecker interface {
+	// CheckRequest returns what is wrong with r: ErrInvalidCost for a cost that
+	// is within the capacity, and more than can be taken at once, or
+	// ErrInvalidMetadata.
+	CheckRequest(r Request) error
+}
+
+// A Lister is a [Limit] that keeps the metadata of the requests it admitted. Its
+// fragment has Entries.
+type Lister interface {
+	// Entries returns what texts, the reply of [Program].Entries, list. The error
+	// is [store.ErrScript] for what no script of this module replies.
+	Entries(texts []string) ([]Entry, error)
+}
+
+// An Entry is one request that was admitted.
+type Entry struct {
+	Cost     int64  // tokens taken, 1 or more
+	Metadata string // what the request brought along, any bytes
 }
 
 // A Request is what a caller asks of one limit.
 type Request struct {
-	Cost int64 // tokens, 0 or more
+	Cost     int64  // tokens, 0 or more
+	Metadata string // for a limit that keeps it
 }
 
 // MaxState is how many integers a fragment's check can report.

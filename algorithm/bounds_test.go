@@ -56,6 +56,11 @@ func TestInvalidLimit(t *testing.T) {
 		{"log of nanoseconds", algorithm.SlidingLog{Limit: 1, Window: 1001}, []string{"SlidingLog.Window is 1.001µs", "from 1µs"}},
 		{"longest log", algorithm.SlidingLog{Limit: algorithm.MaxLog, Window: maxSpan}, nil},
 
+		{"zero MetadataWindow", algorithm.MetadataWindow{}, []string{"MetadataWindow.Limit is 0", "from 1 to 1000000"}},
+		{"metadata of too many", algorithm.MetadataWindow{Limit: algorithm.MaxLog + 1, Window: time.Second}, []string{"MetadataWindow.Limit is 1000001", "from 1 to 1000000"}},
+		{"metadata without window", algorithm.MetadataWindow{Limit: 1}, []string{"MetadataWindow.Window is 0s", "from 1µs"}},
+		{"metadata of the longest window", algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: maxSpan, Aligned: true}, nil},
+
 		{"zero FixedWindow", algorithm.FixedWindow{}, []string{"FixedWindow.Limit is 0", "from 1 to 9007199254740991"}},
 		{"negative limit", algorithm.FixedWindow{Limit: -1, Window: time.Second}, []string{"FixedWindow.Limit is -1", "from 1 to"}},
 		{"largest limit", algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: time.Second}, nil},

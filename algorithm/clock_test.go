@@ -14,6 +14,8 @@ var clockLimits = []algorithm.Algorithm{
 	algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1},
 	algorithm.FixedWindow{Limit: 4, Window: time.Second},
 	algorithm.FixedWindow{Limit: 4, Window: time.Second, Aligned: true},
+	algorithm.MetadataWindow{Limit: 4, Window: time.Second},
+	algorithm.SlidingLog{Limit: 4, Window: time.Second},
 	spans(250*time.Millisecond, algorithm.Span{Window: time.Second, Limit: 4}),
 	spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 9}, algorithm.Span{Window: time.Second, Limit: 4}),
 }

@@ -19,8 +19,8 @@ type Fragment struct {
 	Name string
 
 	// Lua is the source of the check and the commit, each behind a line "--
-	// check" or "-- commit"; what stands before the first is a comment for
-	// readers.
+	// check" or "-- commit", and, behind a line "-- entries", that of Entries if
+	// there is one; what stands before the first is a comment for readers.
 	//
 	// It uses the fragment's keys as KEYS[1] to KEYS[Keys] and its arguments as
 	// ARGV[1] to ARGV[Args], as literals, and can read two locals: now, in
@@ -33,7 +33,8 @@ type Fragment struct {
 	// from 0 to 2^53; it writes nothing. If key n holds someone else's value,
 	// it ends with return redis.error_reply('WEIRFOREIGN n'), n a literal too.
 	// The commit writes, in commands that cannot fail for type or arity, and
-	// gives each key a TTL.
+	// gives each key a TTL. The third part, which follows the check alone, sets
+	// the local entries, a table of strings, and writes nothing.
 	Lua string
 
 	// Keys is the number of keys, at most MaxKeys; 0 means 1. All share a
@@ -46,7 +47,8 @@ type Fragment struct {
 	// State names the locals that the check reports, at most MaxState.
 	State []string
 
-	// Sets says that the key holds a sorted set, which MGet cannot read.
+	// Sets says that the key holds a sorted set, or a list in a server, which
+	// MGet cannot read.
 	Sets bool
 
 	// Check is the check in Go. Its first key is key number key of tx, and the
@@ -55,6 +57,11 @@ type Fragment struct {
 
 	// Commit is the commit in Go, given what Check returned.
 	Commit func(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration)
+
+	// Entries, of a fragment whose limit is a [Lister], lists what the key keeps
+	// of requests, given what Check returned, the oldest first. It is nil for
+	// others.
+	Entries func(tx store.Tx, key int, s State) ([]string, error)
 }
 
 // MaxKeys is the most keys that a fragment can have.
@@ -113,35 +120,59 @@ func nameByte(c byte) bool {
 
 var (
 	literal = regexp.MustCompile(`^\[\d+\]`)
-	section = regexp.MustCompile(`(?m)^-- (?:check|commit)$`)
+	section = regexp.MustCompile(`(?m)^-- (check|commit|entries)$`)
 	locals  = regexp.MustCompile(`^local\s+(?:function\s+)?([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)`)
 	foreign = regexp.MustCompile(`WEIRFOREIGN \d+`)
 	word    = regexp.MustCompile(`^[a-z0-9]+$`)
 )
 
-// source returns the check and the commit as rule number n of a script, its
-// keys and arguments behind the first keys and args others, and its locals'
-// names with n appended.
-func (f *Fragment) source(n, keys, args int) (check, commit string, err error) {
-	at := section.FindAllStringIndex(f.Lua, -1)
-	if len(at) != 2 || f.Lua[at[0][0]:at[0][1]] != "-- check" || f.Lua[at[1][0]:at[1][1]] != "-- commit" {
-		return "", "", f.errorf("Lua must have one line \"-- check\" and, after it, one line \"-- commit\"")
+// A source is a fragment's Lua as a part of a script.
+type source struct{ check, commit, entries string }
+
+// source returns the Lua as that of rule number n of a script, its keys and
+// arguments behind the first keys and args others, and its locals' names with n
+// appended.
+func (f *Fragment) source(n, keys, args int) (src source, err error) {
+	at := section.FindAllStringSubmatchIndex(f.Lua, -1)
+	parts := []*string{&src.check, &src.commit}
+	want := "check commit"
+	if f.Entries != nil {
+		parts, want = append(parts, &src.entries), want+" entries"
 	}
-	check, commit = strings.TrimSpace(f.Lua[at[0][1]:at[1][0]]), strings.TrimSpace(f.Lua[at[1][1]:])
+	found := make([]string, len(at))
+	for i, m := range at {
+		found[i] = f.Lua[m[2]:m[3]]
+	}
+	if strings.Join(found, " ") != want {
+		return src, f.errorf("Lua must have one line \"-- check\" and, after it, one line \"-- commit\", and one \"-- entries\" behind them if there is Entries")
+	}
 	own := map[string]bool{}
-	declared(own, check)
-	for _, name := range append([]string{"ok"}, f.State...) {
-		if !own[name] {
-			return "", "", f.errorf("the check must set a local %s", name)
+	for i, part := range parts {
+		end := len(f.Lua)
+		if i+1 < len(at) {
+			end = at[i+1][0]
+		}
+		*part = strings.TrimSpace(f.Lua[at[i][1]:end])
+		declared(own, *part)
+		switch i {
+		case 0:
+			for _, name := range append([]string{"ok"}, f.State...) {
+				if !own[name] {
+					return src, f.errorf("the check must set a local %s", name)
+				}
+			}
+		case 2:
+			if !own["entries"] {
+				return src, f.errorf("the third part must set a local entries")
+			}
 		}
 	}
-	declared(own, commit)
 	for name := range own {
 		switch last := name[len(name)-1]; {
 		case name == "now" || name == "slack":
-			return "", "", f.errorf("now and slack are given: name its own locals otherwise")
+			return src, f.errorf("now and slack are given: name its own locals otherwise")
 		case '0' <= last && last <= '9':
-			return "", "", f.errorf("the local %s ends in a digit, which the number of the rule follows", name)
+			return src, f.errorf("the local %s ends in a digit, which the number of the rule follows", name)
 		}
 	}
 
@@ -170,9 +201,10 @@ func (f *Fragment) source(n, keys, args int) (check, commit string, err error) {
 		}
 		return t
 	}
-	check = tokens(check, change)
-	commit = tokens(commit, change)
-	return check + "\n", commit + "\n", err
+	for _, part := range parts {
+		*part = tokens(*part, change) + "\n"
+	}
+	return src, err
 }
 
 // declared adds to own the names that lua declares local.

@@ -48,6 +48,12 @@ func TestComposeRefuses(t *testing.T) {
 		}
 		return []*algorithm.Fragment{fragment(strings.Replace(soundLua, old, new, 1))}
 	}
+	lister := func(lua string) *algorithm.Fragment {
+		f := fragment(lua)
+		f.Entries = func(store.Tx, int, algorithm.State) ([]string, error) { return nil, nil }
+		return f
+	}
+	listed := func(part string) []*algorithm.Fragment { return []*algorithm.Fragment{lister(soundLua + part)} }
 	for _, tt := range []struct {
 		name      string
 		fragments []*algorithm.Fragment
@@ -72,6 +78,13 @@ func TestComposeRefuses(t *testing.T) {
 		{"the wrong way round", []*algorithm.Fragment{fragment("-- commit\nlocal ok, count = 1, 2\n-- check\n")}, "-- check"},
 		{"indented", lua("-- check\n", " -- check\n"), "-- check"},
 		{"more on the line", lua("-- check\n", "-- check this\n"), "-- check"},
+
+		{"entries in Lua alone", lua("-- commit\n", "-- commit\n-- entries\nlocal entries = {}\n"), "-- entries"},
+		{"entries in Go alone", listed(""), "-- entries"},
+		{"entries before the commit", []*algorithm.Fragment{lister("-- check\nlocal ok, count = 1, 2\n-- entries\nlocal entries = {}\n-- commit\n")}, "-- entries"},
+		{"no list", listed("-- entries\nlocal list = {}\n"), "local entries"},
+		{"a list of state", listed("-- entries\nlocal entries = {count}\n"), ""},
+		{"a list of a second key", listed("-- entries\nlocal entries = redis.call('LRANGE', KEYS[2], 0, 1)\n"), "KEYS[2]"},
 
 		{"no ok", lua("local ok =", "local fine ="), "local ok"},
 		{"ok is global", lua("local ok =", "ok ="), "local ok"},

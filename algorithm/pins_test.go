@@ -24,6 +24,8 @@ func TestPinnedScripts(t *testing.T) {
 	parts, logs := mustCompose(t, fraction), mustCompose(t, log)
 	ring := mustLimit(t, algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 1}, {Window: 3 * time.Second, Limit: 2}}}).Fragment()
 	buckets := mustCompose(t, ring)
+	kept := mustLimit(t, algorithm.MetadataWindow{Limit: 1, Window: time.Second}).Fragment()
+	keeps := mustCompose(t, kept)
 	one, other, both := mustCompose(t, gcra), mustCompose(t, window), mustCompose(t, gcra, window)
 
 	// The frame is what composing adds around two fragments of almost nothing.
@@ -34,27 +36,32 @@ func TestPinnedScripts(t *testing.T) {
 		{"gcra fragment", gcra.Lua, "230021f73c712da1d7b9eea9266ba109e1262697"},
 		{"gcra decide", one.Decide.Lua(), "2c3478b0aa5fedc24d6f3fadfd5230f4791b087f"},
 		{"gcra peek", one.Peek.Lua(), "a55f6c00c85251eca3e05e94cc7aa6a4315183fe"},
-		{"gcra reset", one.Reset.Lua(), "5200ef22a2232194b1bc03ae41757b8e033d4e44"},
+		{"gcra reset", one.Reset.Lua(), "03901149f108471b60f8340d96189f6db0b3e544"},
 		{"gcrafraction fragment", fraction.Lua, "bc7161ae94a8aa27a20c4baf6796166c64114f53"},
 		{"gcrafraction decide", parts.Decide.Lua(), "1cdd8d9bb0eb201d0eb4e2cde74eed625933681a"},
 		{"gcrafraction peek", parts.Peek.Lua(), "28c017afe827e89a93ce105f8750cda6fd473ea8"},
-		{"gcrafraction reset", parts.Reset.Lua(), "c3d6fbf617a225fa39f15166dd01ba86ce8d7fc1"},
+		{"gcrafraction reset", parts.Reset.Lua(), "c0f71495addede671636ed3c04b1c768a72895e3"},
 		{"fixedwindow fragment", window.Lua, "aa3c2e698d9e6f788ced07651c6113e82c0aa355"},
 		{"fixedwindow decide", other.Decide.Lua(), "3cdb3be0ecd49eaee02681be58af0ad7d8835bb0"},
 		{"fixedwindow peek", other.Peek.Lua(), "dc36e964ee8e95b525498c0bfa90b9ae0259abd0"},
-		{"fixedwindow reset", other.Reset.Lua(), "b773403c8ad7cbefb107327993d4ee5c2ae58d62"},
+		{"fixedwindow reset", other.Reset.Lua(), "dca7022dfba74ee91d26e532807a553e236393e2"},
+		{"metadatawindow fragment", kept.Lua, "7e9969ea4be9576b4e84d0580593c39e0f471288"},
+		{"metadatawindow decide", keeps.Decide.Lua(), "34f5c68d069d3819d8dc3b044b9179a3d9d3c9db"},
+		{"metadatawindow peek", keeps.Peek.Lua(), "5a99ef5396711c167c7f9bc34821fceb0c120e59"},
+		{"metadatawindow reset", keeps.Reset.Lua(), "370fad27e3998cb19a948024c5b8fc60a7563e93"},
+		{"metadatawindow entries", keeps.Entries.Lua(), "5bc258df14bbbc26c85e605283461d0b6755f79b"},
 		{"slidinglog fragment", log.Lua, "8d2bde6f7e5e7d0fe8602ac4b54be4c8171e4ac7"},
 		{"slidinglog decide", logs.Decide.Lua(), "b1fb36bd9f77a881d02a92c8eb9b5458a930b7f5"},
 		{"slidinglog peek", logs.Peek.Lua(), "7bb7f97a2af793eedc0438334be0cdfd51e8d66c"},
-		{"slidinglog reset", logs.Reset.Lua(), "188cd48b0182489c39271dcb89ee00b32b9a6a73"},
+		{"slidinglog reset", logs.Reset.Lua(), "13332d5f0646b3909ec29db4b1bac2333a65c8af"},
 		{"gcra and fixedwindow decide", both.Decide.Lua(), "cea53024708e7b914e3e45e72b1f4cedd6d408f7"},
 		{"frame decide", frame.Decide.Lua(), "0ccd5f75276e349f5c0f8d5cd9f72b7478c12fd4"},
 		{"frame peek", frame.Peek.Lua(), "2a93769d75580e684807d3c63651e2394e18b48d"},
-		{"frame reset", frame.Reset.Lua(), "2bf05151892f3ad56bb749e30247f17ec3d419bb"},
+		{"frame reset", frame.Reset.Lua(), "6e7373ff98883c3fd94cbb23091eba03bcb7441d"},
 		{"slidingbuckets fragment", ring.Lua, "4ef2150a16244aaa77abce85716971a810093eae"},
 		{"slidingbuckets decide", buckets.Decide.Lua(), "568233e03be2ba09a466e5a7c7decb3a54d00685"},
 		{"slidingbuckets peek", buckets.Peek.Lua(), "2f45e37c6880efbc7834e9b11f48e81fc40a8649"},
-		{"slidingbuckets reset", buckets.Reset.Lua(), "dbc75c1ff6a4e19cbc107e379ad45757e8975d0a"},
+		{"slidingbuckets reset", buckets.Reset.Lua(), "e963020716a04d19c145d7c1bfa05ebd9778bfcf"},
 	} {
 		t.Run(strings.ReplaceAll(tt.name, " ", "/"), func(t *testing.T) {
 			t.Parallel()

@@ -26,7 +26,11 @@ type Program struct {
 	Peek   *store.Script // checks all
 	Reset  *store.Script // checks all, then deletes every key
 
-	// Sets says that a key holds a sorted set, which MGet cannot read.
+	// Entries, of one fragment alone that has Entries, replies with the texts
+	// that it lists, and nothing else. Otherwise it is nil.
+	Entries *store.Script
+
+	// Sets says that a key holds a sorted set or a list, which MGet cannot read.
 	Sets bool
 
 	fragments []*Fragment
@@ -43,23 +47,24 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 	}
 	p := &Program{fragments: fragments, replies: 2}
 	var checks, commits, deletes, oks, state strings.Builder
+	var src source
 	names := make([]string, len(fragments))
 	keys, args := 0, 1
 	for i, f := range fragments {
 		if f == nil || !word.MatchString(f.Name) || f.Check == nil || f.Commit == nil || len(f.State) > MaxState || f.Args < 0 || f.Keys < 0 || f.Keys > MaxKeys {
 			return nil, fmt.Errorf("fragment %d: it must have a Name of lower-case letters and digits, a Check, a Commit, at most %d names in State, no fewer arguments than none, and at most %d keys", i+1, MaxState, MaxKeys)
 		}
-		check, commit, err := f.source(i+1, keys, args)
-		if err != nil {
+		var err error
+		if src, err = f.source(i+1, keys, args); err != nil {
 			return nil, err
 		}
 		n := strconv.Itoa(i + 1)
 		names[i] = f.Name
-		checks.WriteString(check)
-		commits.WriteString(commit)
+		checks.WriteString(src.check)
+		commits.WriteString(src.commit)
 		for range f.keys() {
 			keys++
-			deletes.WriteString("redis.call('DEL', KEYS[" + strconv.Itoa(keys) + "])\n")
+			deletes.WriteString("redis.call('UNLINK', KEYS[" + strconv.Itoa(keys) + "])\n")
 		}
 		if i > 0 {
 			oks.WriteString(" and ")
@@ -85,6 +90,10 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 		head+tail, p.form(nil))
 	p.Reset = store.NewScript(name+".reset", "-- weir "+name+" reset\n"+luaClock+checks.String()+
 		head+deletes.String()+tail, p.form(p.deleteAll))
+	if len(fragments) == 1 && fragments[0].Entries != nil {
+		p.Entries = store.NewReadOnlyScript(name+".entries", "-- weir "+name+" entries\n"+luaClock+checks.String()+
+			src.entries+"return entries1\n", p.entries)
+	}
 	return p, nil
 }
 
@@ -183,6 +192,19 @@ func (p *Program) commitIfOK(tx store.Tx, args []store.Arg, slack time.Duration,
 		f.Commit(tx, p.keys[i], now, args[:f.Args], p.State(reply, i), slack)
 		args = args[f.Args:]
 	}
+}
+
+// entries is the Go form of Entries.
+func (p *Program) entries(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	checked, err := p.Peek.GoForm()(tx, args, nil)
+	if err != nil {
+		return nil, err
+	}
+	texts, err := p.fragments[0].Entries(tx, p.keys[0], p.State(checked, 0))
+	for _, text := range texts {
+		reply = append(reply, store.BulkValue(text))
+	}
+	return reply, err
 }
 
 func (p *Program) deleteAll(tx store.Tx, _ []store.Arg, _ time.Duration, _ []store.Value) {

@@ -108,9 +108,9 @@ func TestProgramScripts(t *testing.T) {
 		commands []string
 		not      []string
 	}{
-		{p.Decide, "fixedwindow+gcra", false, []string{"'GET', KEYS[1]", "'GET', KEYS[2]", "'SET', KEYS[1]", "'SET', KEYS[2]", "'TIME'"}, []string{"'DEL'"}},
-		{p.Peek, "fixedwindow+gcra.peek", true, []string{"'GET', KEYS[1]", "'GET', KEYS[2]", "'TIME'"}, []string{"'SET'", "'DEL'", "slack"}},
-		{p.Reset, "fixedwindow+gcra.reset", false, []string{"'GET', KEYS[1]", "'DEL', KEYS[1]", "'DEL', KEYS[2]"}, []string{"'SET'", "slack"}},
+		{p.Decide, "fixedwindow+gcra", false, []string{"'GET', KEYS[1]", "'GET', KEYS[2]", "'SET', KEYS[1]", "'SET', KEYS[2]", "'TIME'"}, []string{"'UNLINK'"}},
+		{p.Peek, "fixedwindow+gcra.peek", true, []string{"'GET', KEYS[1]", "'GET', KEYS[2]", "'TIME'"}, []string{"'SET'", "'UNLINK'", "slack"}},
+		{p.Reset, "fixedwindow+gcra.reset", false, []string{"'GET', KEYS[1]", "'UNLINK', KEYS[1]", "'UNLINK', KEYS[2]"}, []string{"'SET'", "slack"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -224,11 +224,11 @@ func TestComposeKeys(t *testing.T) {
 		}
 	}
 	for i := range 4 {
-		if want := fmt.Sprintf("redis.call('DEL', KEYS[%d])\n", i+1); !strings.Contains(p.Reset.Lua(), want) {
+		if want := fmt.Sprintf("redis.call('UNLINK', KEYS[%d])\n", i+1); !strings.Contains(p.Reset.Lua(), want) {
 			t.Errorf("no %s in\n%s", want, p.Reset.Lua())
 		}
 	}
-	for _, lua := range []string{"redis.call('DEL', KEYS[3])", "redis.call('DEL', KEYS[0])", "return redis.error_reply('WEIRFOREIGN 3')"} {
+	for _, lua := range []string{"redis.call('UNLINK', KEYS[3])", "redis.call('UNLINK', KEYS[0])", "return redis.error_reply('WEIRFOREIGN 3')"} {
 		if _, err := algorithm.Compose(two(lua)); err == nil || !strings.Contains(err.Error(), "it has 2 keys") {
 			t.Errorf("%s: %v, want an error", lua, err)
 		}

@@ -31,7 +31,7 @@ type SlidingLog struct {
 }
 
 const (
-	// MaxLog is the largest Limit of a [SlidingLog].
+	// MaxLog is the largest Limit of a [SlidingLog] or a [MetadataWindow].
 	MaxLog = 1_000_000
 
 	// MaxLogCost is the largest cost of a request to a [SlidingLog].
@@ -77,10 +77,10 @@ func (s SlidingLog) NewLimit() (Limit, error) {
 
 func (l *slidingLogLimit) Fragment() *Fragment { return slidingLogFragment }
 
-// CheckCost implements [CostChecker].
-func (l *slidingLogLimit) CheckCost(cost int64) error {
-	if cost > MaxLogCost && cost <= l.limit {
-		return fmt.Errorf("%w: %d tokens at once in a SlidingLog, which takes at most %d", ErrInvalidCost, cost, int64(MaxLogCost))
+// CheckRequest implements [RequestChecker].
+func (l *slidingLogLimit) CheckRequest(r Request) error {
+	if r.Cost > MaxLogCost && r.Cost <= l.limit {
+		return fmt.Errorf("%w: %d tokens at once in a SlidingLog, which takes at most %d", ErrInvalidCost, r.Cost, int64(MaxLogCost))
 	}
 	return nil
 }

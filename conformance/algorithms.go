@@ -126,6 +126,8 @@ func unitOf(a algorithm.Algorithm) time.Duration {
 		return a.Rate.Period / time.Duration(a.Rate.Count)
 	case algorithm.FixedWindow:
 		return a.Window / 4
+	case algorithm.MetadataWindow:
+		return a.Window / 4
 	case algorithm.SlidingLog:
 		return a.Window / time.Duration(min(a.Limit, 4))
 	case algorithm.SlidingBuckets:

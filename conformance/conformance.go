@@ -88,6 +88,7 @@ var subjects = []struct {
 	{"Batch", batchRules},
 	{"GCRA", gcraRules},
 	{"FixedWindow", fixedWindowRules},
+	{"MetadataWindow", metadataWindowRules},
 	{"SlidingBuckets", slidingBucketsRules},
 	{"SlidingLog", slidingLogRules},
 	{"Limiter", limiterRules},

@@ -184,8 +184,9 @@ type badAlgorithm struct {
 	algorithm.Algorithm
 	args    func(args []store.Arg)
 	check   func(tx store.Tx, now int64, args []store.Arg) store.Tx
-	anyCost bool // CheckCost lets everything pass
+	anyCost bool // CheckRequest lets everything pass
 	verdict func(v algorithm.Verdict, committed bool, s algorithm.State, r algorithm.Request) algorithm.Verdict
+	entries func(list []algorithm.Entry) []algorithm.Entry
 }
 
 type badLimit struct {
@@ -209,11 +210,19 @@ func (b *badAlgorithm) NewLimit() (algorithm.Limit, error) {
 	return &badLimit{Limit: limit, bad: b, fragment: &fragment}, nil
 }
 
-func (l *badLimit) CheckCost(cost int64) error {
-	if c, ok := l.Limit.(algorithm.CostChecker); ok && !l.bad.anyCost {
-		return c.CheckCost(cost)
+func (l *badLimit) CheckRequest(r algorithm.Request) error {
+	if c, ok := l.Limit.(algorithm.RequestChecker); ok && !l.bad.anyCost {
+		return c.CheckRequest(r)
 	}
 	return nil
+}
+
+func (l *badLimit) Entries(texts []string) ([]algorithm.Entry, error) {
+	list, err := l.Limit.(algorithm.Lister).Entries(texts)
+	if l.bad.entries != nil {
+		list = l.bad.entries(list)
+	}
+	return list, err
 }
 
 func (l *badLimit) Fragment() *algorithm.Fragment { return l.fragment }

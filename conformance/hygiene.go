@@ -55,7 +55,7 @@ func hygienePrefix(t *T) {
 func hygieneNothing(t *T) {
 	t.left()
 	l := t.limiter(nil, weir.Rule{Name: "a", Algorithm: tenPerMinute}, weir.Rule{Name: "b", Algorithm: algorithm.FixedWindow{Limit: 2, Window: time.Minute}},
-		weir.Rule{Name: "c", Algorithm: quarters})
+		weir.Rule{Name: "c", Algorithm: quarters}, weir.Rule{Name: "d", Algorithm: algorithm.MetadataWindow{Limit: 5, Window: time.Minute}})
 	t.peek(l, 1, "peek")
 	t.allow(l, 0, "zero")
 	t.allow(l, 3, "denied") // by b, a having room
@@ -63,6 +63,7 @@ func hygieneNothing(t *T) {
 	if _, err := l.PeekMany(t.ctx, [][]string{{"many"}}); err != nil {
 		t.errorf("PeekMany: %v", err)
 	}
+	t.entries(l, "entries")
 	for key := range t.left() {
 		t.errorf("%q was written", key)
 	}
@@ -79,6 +80,7 @@ func (t *T) ttls(c *clock, longer time.Duration) {
 		algorithm.FixedWindow{Limit: 10, Window: 10 * time.Second},
 		algorithm.FixedWindow{Limit: 10, Window: 24 * time.Hour, Aligned: true},
 		algorithm.FixedWindow{Limit: 10, Window: 7_000_001 * time.Microsecond},
+		algorithm.MetadataWindow{Limit: 10, Window: 10 * time.Second},
 		algorithm.SlidingLog{Limit: 10, Window: 10 * time.Second},
 		algorithm.SlidingLog{Limit: 10, Window: 24 * time.Hour},
 		algorithm.SlidingBuckets{Width: 2_000_001 * time.Microsecond, Spans: []algorithm.Span{{Window: 8_000_004 * time.Microsecond, Limit: 10}}},

@@ -18,6 +18,7 @@ var limiterRules = []rule{
 	{"Cost", "a rule with a cost of its own charges that, whatever the request's", limiterCost},
 	{"Ask", "Peek and cost 0 answer truly and change nothing", limiterAsk},
 	{"PeekMany", "PeekMany answers for each path as Peek does, and names foreign keys", limiterPeekMany},
+	{"PeekEach", "PeekMany answers as Peek does for rules that keep strings, sorted sets and lists", limiterPeekEach},
 	{"Reset", "Reset makes the rules of the whole path as new, ResetRule the one named, and no other", limiterReset},
 	{"Foreign", "a key with someone else's value is an ErrForeign that names it; no key is changed", limiterForeign},
 	{"ForeignType", "a key of another type is an ErrForeign that names it; no key is changed", limiterForeignType},
@@ -28,7 +29,7 @@ func limiterMix(t *T) {
 	t.histories(t.times(40), 30, 1, func(r *rand.Rand) []weir.Rule {
 		rules := make([]weir.Rule, 2+r.IntN(3))
 		for i := range rules {
-			maker := pick(r, anyGCRA, anyFixedWindow, anySlidingBuckets, anySlidingLog)
+			maker := pick(r, anyGCRA, anyFixedWindow, anyMetadataWindow, anySlidingBuckets, anySlidingLog)
 			a := maker(r)
 			cost := min(pick[int64](r, 0, 0, 1, 2), newModel(a).limit())
 			rules[i] = weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: a, Cost: cost}
@@ -149,6 +150,45 @@ func limiterPeekMany(t *T) {
 		t.errorf("got error %v, want an ErrForeign that names %q", err, key)
 	}
 	if len(again) != len(paths) || again[9] != (weir.Result{}) || again[10] != got[10] {
+		t.errorf("a foreign key took more than its own result with it")
+	}
+}
+
+func limiterPeekEach(t *T) {
+	c := newClock()
+	l := t.limiter(c,
+		weir.Rule{Name: "ring", By: []int{0}, Algorithm: threeSpans},
+		weir.Rule{Name: "log", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
+		weir.Rule{Name: "rate", By: []int{0, 1}, Algorithm: tenPerMinute},
+		weir.Rule{Name: "kept", By: []int{0, 1}, Algorithm: algorithm.MetadataWindow{Limit: 6, Window: time.Minute}})
+	var paths [][]string
+	for i := range 20 {
+		path := []string{"tenant" + strconv.Itoa(i%3), "user" + strconv.Itoa(i)}
+		paths = append(paths, path)
+		for range i % 7 {
+			c.advance(time.Second)
+			t.allow(l, 1, path...)
+		}
+	}
+	got, err := l.PeekMany(t.ctx, paths)
+	if err != nil || len(got) != len(paths) {
+		t.fatalf("PeekMany: %d results, %v", len(got), err)
+	}
+	for i, path := range paths {
+		if want := t.peek(l, 1, path...); got[i] != want {
+			t.errorf("path %v:\ngot  %+v\nwant %+v", path, got[i], want)
+		}
+	}
+	key := t.key("tenant1", "kept:user4")
+	if err := l.ResetRule(t.ctx, "kept", paths[4]...); err != nil {
+		t.errorf("ResetRule: %v", err)
+	}
+	t.put(key, 1)
+	again, err := l.PeekMany(t.ctx, paths)
+	if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), key) {
+		t.errorf("got error %v, want an ErrForeign that names %q", err, key)
+	}
+	if len(again) != len(paths) || again[4] != (weir.Result{}) || again[5] != got[5] {
 		t.errorf("a foreign key took more than its own result with it")
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 var limiterMutants = []mutant{
-	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/PeekMany", "SlidingBuckets/Sixteen", "Limiter/PeekMany"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
+	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/PeekMany", "SlidingBuckets/Sixteen", "Limiter/PeekMany", "MetadataWindow/Entries", "Limiter/PeekEach"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		if composed(s) {
 			reply[1] = store.IntegerValue(reply[1].Int() + 1)
 		}
@@ -37,16 +37,26 @@ var limiterMutants = []mutant{
 		}
 		return values, err
 	}}},
-	{"a reset does nothing", "Limiter/Reset", []string{"SlidingBuckets/Reset", "SlidingBuckets/Sixteen", "Hygiene/Prefix"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a batch answers the wrong caller", "Limiter/PeekEach", []string{"Batch/"}, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+		for i := range calls {
+			c := &calls[i]
+			keys := c.Keys
+			if len(keys) > 10 && i > 0 {
+				keys = calls[i-1].Keys
+			}
+			c.Reply, c.Err = f.right(ctx, c.Script, keys, c.Args, c.Reply)
+		}
+	}}},
+	{"a reset does nothing", "Limiter/Reset", []string{"SlidingBuckets/Reset", "SlidingBuckets/Sixteen", "Hygiene/Prefix", "MetadataWindow/Entries"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		if strings.HasSuffix(s.Name(), ".reset") {
 			return txFunc{Tx: tx, del: func(int) {}}
 		}
 		return tx
 	}}},
-	{"a foreign key passes for missing", "Limiter/Foreign", []string{"Limiter/ForeignType", "SlidingBuckets/"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a foreign key passes for missing", "Limiter/Foreign", []string{"Limiter/ForeignType", "SlidingBuckets/", "MetadataWindow/Foreign"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, _ error) (store.Nums, bool, error) { return n, ok, nil }}
 	}}},
-	{"a set passes for missing", "Limiter/ForeignType", []string{"SlidingBuckets/ForeignType"}, mutation{tx: func(f *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a set passes for missing", "Limiter/ForeignType", []string{"SlidingBuckets/ForeignType", "MetadataWindow/Foreign"}, mutation{tx: func(f *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
 			if len(f.sets) > 0 {
 				err = nil
@@ -71,7 +81,7 @@ var hygieneMutants = []mutant{
 		}
 		return got, err
 	}}},
-	{"a denial writes", "Hygiene/Nothing", []string{"SlidingBuckets/PeekMany", "Limiter/Mix"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
+	{"a denial writes", "Hygiene/Nothing", []string{"SlidingBuckets/PeekMany", "Limiter/Mix", "MetadataWindow/Entries", "Limiter/PeekEach"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
 		if composed(s) && reply[0].Int() == 0 {
 			if _, ok, err := tx.Get(0, store.Tag{'g', '1'}); !ok && err == nil {
 				tx.Put(0, store.Nums{Tag: store.Tag{'g', '1'}, Len: 3, N: [store.MaxNums]int64{1, 0, 1}}, time.Hour)

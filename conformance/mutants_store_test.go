@@ -25,7 +25,7 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, nil)
 	}}},
-	{"arguments end at a NUL", "Store/Args", []string{"Store/Set"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"arguments end at a NUL", "Store/Args", []string{"Store/Set", "MetadataWindow/Entries"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		args = slices.Clone(args)
 		for i, a := range args {
 			if before, _, cut := strings.Cut(a.String(), "\x00"); cut {
@@ -191,7 +191,7 @@ var storeMutants = []mutant{
 }
 
 var batchMutants = []mutant{
-	{"a failed call ends the batch", "Batch/Independent", nil, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+	{"a failed call ends the batch", "Batch/Independent", []string{"Limiter/PeekEach"}, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
 		var err error
 		for i := range calls {
 			c := &calls[i]

@@ -69,6 +69,8 @@ func (w writeLater) Put(i int, n store.Nums, ttl time.Duration) {
 	w.later(func(tx store.Tx) { tx.Put(i, n, ttl) })
 }
 
+func (w writeLater) Del(i int) { w.later(func(tx store.Tx) { tx.Del(i) }) }
+
 func (w writeLater) Add(i int, m store.Member) { w.later(func(tx store.Tx) { tx.Add(i, m) }) }
 
 func (w writeLater) Trim(i int, n int64) { w.later(func(tx store.Tx) { tx.Trim(i, n) }) }
@@ -161,7 +163,7 @@ func unknownAhead(most func(args []store.Arg) int64) badAlgorithm {
 	}}
 }
 
-var mutants = slices.Concat(storeMutants, batchMutants, gcraMutants, fixedWindowMutants,
+var mutants = slices.Concat(storeMutants, batchMutants, gcraMutants, fixedWindowMutants, metadataWindowMutants,
 	slidingBucketsMutants, slidingLogMutants, limiterMutants, hygieneMutants)
 
 // TestFake shows that what mutants are made of keeps and skips no rule.

@@ -31,6 +31,7 @@ func dump(dir string) error {
 		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1},
 		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1},
 		algorithm.FixedWindow{Limit: 1, Window: time.Second},
+		algorithm.MetadataWindow{Limit: 1, Window: time.Second},
 		algorithm.SlidingLog{Limit: 1, Window: time.Second},
 		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 128 * time.Second, Limit: 2}, {Window: time.Second, Limit: 1}}},
 	}
@@ -51,12 +52,19 @@ func dump(dir string) error {
 		if err != nil {
 			return err
 		}
-		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset} {
+		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset, p.Entries} {
+			if s == nil {
+				continue
+			}
 			name := fmt.Sprintf("%s-%s", s.Name(), s.SHA()[:8]) // two fragments can share a name
 			if i == 0 {
 				name = fmt.Sprintf("mix%d-%s", len(list), s.SHA()[:8])
 			}
-			if err := os.WriteFile(filepath.Join(dir, name+".lua"), []byte(s.Lua()), 0o644); err != nil {
+			lua := s.Lua()
+			if s == p.Entries { // it may need a part alone of what the check sets
+				lua = "-- luacheck: ignore 211 311\n" + lua
+			}
+			if err := os.WriteFile(filepath.Join(dir, name+".lua"), []byte(lua), 0o644); err != nil {
 				return err
 			}
 		}
