@@ -7,6 +7,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -28,8 +29,12 @@ func TestMain(m *testing.M) { servers.Main(m) }
 // An adapter is one of the stores under test.
 type adapter struct {
 	name string
-	// open returns the store over a client of its own, which ends with t.
-	open func(t *testing.T, addrs []string, cluster bool) store.Store
+	// open returns the store over a client of its own, which ends with t. The
+	// client serves every kind of endpoint that lacks does not name, and logs in
+	// and speaks TLS as the endpoint says.
+	open func(t *testing.T, e servers.Endpoint) store.Store
+	// lacks are the kinds of servers that the adapter can't do, with the reason.
+	lacks map[servers.Kind]string
 	// skips are the rules that do not concern the adapter, with the reason.
 	skips map[string]string
 }
@@ -37,9 +42,7 @@ type adapter struct {
 var adapters = []adapter{
 	{
 		name: "goredis",
-		open: func(t *testing.T, addrs []string, cluster bool) store.Store {
-			return goredis.New(client(t, addrs, cluster))
-		},
+		open: func(t *testing.T, e servers.Endpoint) store.Store { return goredis.New(servers.Client(t, e)) },
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
 		},
@@ -66,15 +69,19 @@ func TestMatrix(t *testing.T) {
 		for _, a := range adapters {
 			t.Run(a.name+"/miniredis", func(t *testing.T) {
 				t.Parallel()
-				addrs := []string{miniredis.RunT(t).Addr()}
-				m.run(t, a, "miniredis", addrs, false, miniredisUnsupported)
+				m.begin(a.name, "miniredis")
+				e := servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}
+				m.run(t, a, "miniredis", e, e, miniredisUnsupported)
 			})
 			for _, server := range servers.All() {
 				t.Run(a.name+"/"+server.Name, func(t *testing.T) {
 					t.Parallel()
-					m.expect(a.name, server.Name)
+					m.begin(a.name, server.Name)
+					if reason := a.lacks[server.Kind]; reason != "" {
+						t.Skip(reason)
+					}
 					server.Start(t)
-					m.run(t, a, server.Name, server.Addrs, server.Cluster, nil)
+					m.run(t, a, server.Name, server.Endpoint, server.Admin(), nil)
 				})
 			}
 		}
@@ -85,26 +92,25 @@ func TestMatrix(t *testing.T) {
 // A manifest is what became of each rule, by store and server.
 type manifest struct {
 	mu       sync.Mutex
-	expected []string // store/server
-	outcomes map[string]conformance.Outcome
+	begun    []string                       // adapter/server
+	outcomes map[string]conformance.Outcome // by adapter/server/rule
 }
 
-func (m *manifest) expect(adapter, server string) {
+func (m *manifest) begin(adapter, server string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if pair := adapter + "/" + server; !slices.Contains(m.expected, pair) {
-		m.expected = append(m.expected, pair)
-	}
+	m.begun = append(m.begun, adapter+"/"+server)
 }
 
-func (m *manifest) run(t *testing.T, a adapter, server string, addrs []string, cluster bool, unsupported map[string]string) {
-	m.expect(a.name, server)
-	admin := client(t, addrs, cluster)
+// run checks every rule on the store that a makes of e. The suite itself looks
+// into the server, and empties its script cache, by way of admin.
+func (m *manifest) run(t *testing.T, a adapter, server string, e, admin servers.Endpoint, unsupported map[string]string) {
+	rdb := servers.Client(t, admin)
 	b := conformance.Backend{
-		New:         func(t *testing.T) store.Store { return a.open(t, addrs, cluster) },
-		Keys:        func(t *testing.T, _ store.Store, part string) map[string]time.Duration { return keys(t, admin, part) },
-		Peer:        func(t *testing.T, _ store.Store) store.Store { return a.open(t, addrs, cluster) },
-		DropScripts: func(t *testing.T, _ store.Store) { flushScripts(t, admin) },
+		New:         func(t *testing.T) store.Store { return a.open(t, e) },
+		Keys:        func(t *testing.T, _ store.Store, part string) map[string]time.Duration { return keys(t, rdb, part) },
+		Peer:        func(t *testing.T, _ store.Store) store.Store { return a.open(t, e) },
+		DropScripts: func(t *testing.T, _ store.Store) { flushScripts(t, rdb) },
 		Unsupported: unsupported,
 		Record: func(o conformance.Outcome) {
 			m.mu.Lock()
@@ -121,6 +127,18 @@ func (m *manifest) run(t *testing.T, a adapter, server string, addrs []string, c
 	conformance.Run(t, b)
 }
 
+// product returns every pair of adapter and server, and the kind of the server.
+func product() map[string]servers.Kind {
+	pairs := map[string]servers.Kind{}
+	for _, a := range adapters {
+		pairs[a.name+"/miniredis"] = servers.Single
+		for _, server := range servers.All() {
+			pairs[a.name+"/"+server.Name] = server.Kind
+		}
+	}
+	return pairs
+}
+
 // compare writes the manifest to manifest.txt, and fails if a rule was neither
 // passed nor skipped for a declared reason.
 func (m *manifest) compare(t *testing.T) {
@@ -130,17 +148,23 @@ func (m *manifest) compare(t *testing.T) {
 	}
 	required := os.Getenv("WEIR_REQUIRE_DOCKER") == "1"
 	var text strings.Builder
-	want := len(adapters) * (1 + len(servers.All()))
-	if len(m.expected) != want {
-		t.Errorf("%d pairs of store and server were begun, want %d", len(m.expected), want)
+	pairs := product()
+	want := slices.Sorted(maps.Keys(pairs))
+	if slices.Sort(m.begun); !slices.Equal(m.begun, want) {
+		t.Errorf("these pairs of store and server were begun: %q, want %q", m.begun, want)
 	}
-	slices.Sort(m.expected)
-	for _, pair := range m.expected {
+	for _, pair := range want {
 		name, server, _ := strings.Cut(pair, "/")
+		lack := lacks(name, pairs[pair])
 		for _, rule := range conformance.Rules() {
 			o, ran := m.outcomes[pair+"/"+rule]
 			line := "passed"
 			switch {
+			case lack != "":
+				line = "skipped: " + lack
+				if ran {
+					t.Errorf("%s %s: run, although: %s", pair, rule, lack)
+				}
 			case ran && o.Passed: // as it should be
 			case ran && o.Skipped != "":
 				line = "skipped: " + o.Skipped
@@ -164,6 +188,17 @@ func (m *manifest) compare(t *testing.T) {
 	}
 }
 
+// lacks is the reason for which an adapter is not run on servers of a kind, ""
+// if it is.
+func lacks(name string, kind servers.Kind) string {
+	for _, a := range adapters {
+		if a.name == name {
+			return a.lacks[kind]
+		}
+	}
+	return ""
+}
+
 // declared is the reason for which a rule may be skipped, "" if it may not.
 func declared(name, server, rule string) string {
 	for _, a := range adapters {
@@ -178,16 +213,6 @@ func declared(name, server, rule string) string {
 		return externalSkips[rule]
 	}
 	return ""
-}
-
-// client returns a client that ends with t.
-func client(t *testing.T, addrs []string, cluster bool) redis.UniversalClient {
-	var c redis.UniversalClient = redis.NewClient(&redis.Options{Addr: addrs[0]})
-	if cluster {
-		c = redis.NewClusterClient(&redis.ClusterOptions{Addrs: addrs})
-	}
-	t.Cleanup(func() { _ = c.Close() })
-	return c
 }
 
 // eachMaster calls f with a client of every master.

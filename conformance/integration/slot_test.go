@@ -11,12 +11,12 @@ import (
 // TestSlot compares store.Slot with the cluster's own CLUSTER KEYSLOT.
 func TestSlot(t *testing.T) {
 	for _, server := range servers.All() {
-		if !server.Cluster {
+		if server.Kind != servers.Cluster {
 			continue
 		}
 		t.Run(server.Name, func(t *testing.T) {
 			server.Start(t)
-			c := client(t, server.Addrs, true)
+			c := servers.Client(t, server.Endpoint)
 			keys := []string{"", "a", "{}", "{}a", "{a}", "x{a}y", "{a}{b}", "{{a}}", "a{b", "a}b{c}", "\x00\xff\r\n"}
 			for range 500 {
 				b := make([]byte, rand.IntN(20))

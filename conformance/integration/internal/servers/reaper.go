@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
-	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
@@ -25,8 +24,10 @@ import (
 // Testcontainers has the same in a container, whose image must be pulled.
 
 const (
-	// label is on every container, with the run's ID as its value.
-	label = "weir.run"
+	// The labels are on every container, with the IDs of the run and of the
+	// server as their values.
+	runLabel    = "weir.run"
+	serverLabel = "weir.server"
 
 	// reaperOf, in the environment, makes a process the reaper of that run.
 	reaperOf = "WEIR_REAPER_OF"
@@ -120,42 +121,41 @@ func reap(run string) error {
 	if err != nil {
 		return err
 	}
-	if err := remove(run); err != nil {
+	ctx, label := context.Background(), runLabel+"="+run
+	if err := remove(ctx, label); err != nil {
 		return err
 	}
 	if len(farewell) == 0 {
 		// The process died, perhaps while the engine was making a container.
 		time.Sleep(2 * time.Second)
-		return remove(run)
+		return remove(ctx, label)
 	}
 	return nil
 }
 
-// remove removes the containers of the run.
-func remove(run string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), reapTimeout)
+// remove removes the containers with the label.
+func remove(ctx context.Context, label string) error {
+	ctx, cancel := context.WithTimeout(ctx, reapTimeout)
 	defer cancel()
-	docker, err := testcontainers.NewDockerClientWithOpts(ctx)
-	if err != nil {
-		return err
-	}
-	defer docker.Close()
-	list, err := docker.ContainerList(ctx, client.ContainerListOptions{
-		All:     true,
-		Filters: make(client.Filters).Add("label", label+"="+run),
-	})
-	if err != nil {
-		return err
-	}
-	errs := make([]error, len(list.Items))
-	var wg sync.WaitGroup
-	for i, item := range list.Items {
-		wg.Go(func() {
-			// Force kills it: a server has nothing to save, and sleep, as the
-			// first process of its container, ignores the polite signal.
-			_, errs[i] = docker.ContainerRemove(ctx, item.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	return withDocker(ctx, func(docker *client.Client) error {
+		list, err := docker.ContainerList(ctx, client.ContainerListOptions{
+			All:     true,
+			Filters: make(client.Filters).Add("label", label),
 		})
-	}
-	wg.Wait()
-	return errors.Join(errs...)
+		if err != nil {
+			return err
+		}
+		errs := make([]error, len(list.Items))
+		var wg sync.WaitGroup
+		for i, item := range list.Items {
+			wg.Go(func() {
+				// Force kills it, also when it is paused: a server has nothing to
+				// save, and sleep, as the first process of its container, ignores
+				// the polite signal.
+				_, errs[i] = docker.ContainerRemove(ctx, item.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+			})
+		}
+		wg.Wait()
+		return errors.Join(errs...)
+	})
 }

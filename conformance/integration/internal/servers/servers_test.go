@@ -5,8 +5,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/redis/go-redis/v9"
 )
 
 func TestMain(m *testing.M) { Main(m) }
@@ -22,10 +20,9 @@ func TestServers(t *testing.T) {
 			t.Logf("ready after %v at %v", time.Since(began).Round(time.Millisecond), server.Addrs)
 
 			ctx := t.Context()
-			rdb := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: server.Addrs, IsClusterMode: server.Cluster})
-			defer rdb.Close()
+			rdb := Client(t, server.Endpoint)
 			for i := range 100 {
-				key := fmt.Sprintf("servers:%d", i)
+				key := fmt.Sprintf("weirtest-servers-%d", i)
 				if err := rdb.Set(ctx, key, i, time.Minute).Err(); err != nil {
 					t.Fatal(err)
 				}
@@ -33,36 +30,42 @@ func TestServers(t *testing.T) {
 			if strings.HasPrefix(server.Name, "external") {
 				return
 			}
-			for _, addr := range server.Addrs {
-				checkNode(t, server, addr)
+			for _, node := range server.Nodes {
+				checkNode(t, server, node)
 			}
-			if server.Cluster && len(server.Nodes) != nodes {
-				t.Errorf("got %d nodes, want %d", len(server.Nodes), nodes)
+			if want := map[Kind]int{Single: 1, Cluster: nodes, Sentinel: 2}[server.Kind]; len(server.Nodes) != want {
+				t.Errorf("got %d nodes, want %d", len(server.Nodes), want)
+			}
+			if server.Kind == Sentinel && len(server.Sentinels) != sentinels {
+				t.Errorf("got %d sentinels, want %d", len(server.Sentinels), sentinels)
 			}
 		})
 	}
 }
 
-func checkNode(t *testing.T, server *Server, addr string) {
+func checkNode(t *testing.T, server *Server, node *Node) {
 	t.Helper()
-	node := dial(addr)
-	defer node.Close()
-	info, err := node.Info(t.Context()).Result()
+	rdb := node.dial()
+	defer rdb.Close()
+	info, err := rdb.Info(t.Context()).Result()
 	if err != nil {
 		t.Fatal(err)
 	}
 	// Valkey gives a redis_version too, that of the Redis it forked from.
 	field, mode := "\nredis_version:", "\nredis_mode:standalone"
-	kind, version, _ := strings.Cut(strings.Replace(server.Name, "-cluster", "", 1), "-")
+	kind, version, _ := strings.Cut(server.version, "-")
 	if kind == "valkey" {
 		field, mode = "\nvalkey_version:", "\nserver_mode:standalone"
 	}
-	if server.Cluster {
+	if server.Kind == Cluster {
 		mode = strings.Replace(mode, "standalone", "cluster", 1)
+	}
+	if !strings.HasSuffix(server.Name, "-"+version) {
+		t.Errorf("the version is %s", version)
 	}
 	for _, want := range []string{field + version + ".", mode} {
 		if !strings.Contains(info, want) {
-			t.Errorf("%s: INFO has no %q", addr, strings.TrimSpace(want))
+			t.Errorf("%s: INFO has no %q", node.Addr, strings.TrimSpace(want))
 		}
 	}
 }

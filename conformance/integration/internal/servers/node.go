@@ -1,0 +1,157 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+	"github.com/redis/go-redis/v9"
+	"github.com/testcontainers/testcontainers-go"
+)
+
+// A Node is one process of a server, in a container of its own. Its methods
+// fail the test when the engine does not do as told; they are for a server that
+// belongs to the test.
+type Node struct {
+	Addr string
+
+	server *Server
+	id     string // of the container
+	// sentinel tells that its users are not those of the server.
+	sentinel bool
+}
+
+// Endpoint returns the node alone, for a user who may do everything.
+func (n *Node) Endpoint() Endpoint {
+	if n.sentinel {
+		return Endpoint{Kind: Single, Addrs: []string{n.Addr}}
+	}
+	e := n.server.Admin()
+	e.Kind, e.Addrs, e.Master = Single, []string{n.Addr}, ""
+	return e
+}
+
+// Pause freezes the node: it accepts connections, and answers none.
+func (n *Node) Pause(t testing.TB) {
+	t.Helper()
+	n.tell(t, "pause", func(ctx context.Context, docker *client.Client) error {
+		_, err := docker.ContainerPause(ctx, n.id, client.ContainerPauseOptions{})
+		return err
+	})
+}
+
+// Unpause ends what Pause began. The node then serves what it was sent meanwhile.
+func (n *Node) Unpause(t testing.TB) {
+	t.Helper()
+	n.tell(t, "unpause", func(ctx context.Context, docker *client.Client) error {
+		_, err := docker.ContainerUnpause(ctx, n.id, client.ContainerUnpauseOptions{})
+		return err
+	})
+}
+
+// Kill ends the node at once, by SIGKILL. Its connections break; a new one is
+// refused, or accepted by the engine's proxy and closed.
+func (n *Node) Kill(t testing.TB) {
+	t.Helper()
+	n.tell(t, "kill", func(ctx context.Context, docker *client.Client) error {
+		_, err := docker.ContainerKill(ctx, n.id, client.ContainerKillOptions{Signal: "SIGKILL"})
+		return err
+	})
+}
+
+// Restart starts a killed node again, at its address, and returns when it
+// answers. It remembers its cluster or its sentinels' master, and no key.
+func (n *Node) Restart(t testing.TB) {
+	t.Helper()
+	n.tell(t, "restart", func(ctx context.Context, docker *client.Client) error {
+		if _, err := docker.ContainerStart(ctx, n.id, client.ContainerStartOptions{}); err != nil {
+			return err
+		}
+		return n.await(ctx)
+	})
+}
+
+func (n *Node) tell(t testing.TB, what string, f func(context.Context, *client.Client) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if err := withDocker(ctx, func(docker *client.Client) error { return f(ctx, docker) }); err != nil {
+		t.Fatalf("%s: %s %s: %v", n.server.Name, what, n.Addr, err)
+	}
+}
+
+// dial returns a client of the node alone, which gives up early.
+func (n *Node) dial() *redis.Client {
+	return dial(n.Endpoint(), time.Second).(*redis.Client)
+}
+
+// await returns when the node answers.
+func (n *Node) await(ctx context.Context) error {
+	rdb := n.dial()
+	defer rdb.Close()
+	if err := poll(ctx, func() error { return rdb.Ping(ctx).Err() }); err != nil {
+		return fmt.Errorf("ping %s: %w", n.Addr, err)
+	}
+	return nil
+}
+
+// lastWords returns what the node wrote last, "" if it has not ended.
+func (n *Node) lastWords(ctx context.Context) string {
+	var text strings.Builder
+	_ = withDocker(ctx, func(docker *client.Client) error {
+		state, err := docker.ContainerInspect(ctx, n.id, client.ContainerInspectOptions{})
+		if err != nil || state.Container.State.Running {
+			return err
+		}
+		logs, err := docker.ContainerLogs(ctx, n.id, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true})
+		if err != nil {
+			return err
+		}
+		defer logs.Close()
+		_, err = stdcopy.StdCopy(&text, &text, logs)
+		return err
+	})
+	return text.String()[max(0, text.Len()-1000):]
+}
+
+// startNode adds a node that keeps nothing on disk and that clients outside its
+// container may use.
+func (s *Server) startNode(ctx context.Context, port string, args ...string) error {
+	return s.startNodeWith(ctx, port, nil, append([]string{"--port", port}, args...)...)
+}
+
+func (s *Server) startNodeWith(ctx context.Context, port string, files []testcontainers.ContainerFile, args ...string) error {
+	node, err := s.startProcess(ctx, port, files, slices.Concat(
+		[]string{s.binary(), "--save", "", "--appendonly", "no", "--protected-mode", "no"}, args, s.args)...)
+	if err != nil {
+		return err
+	}
+	s.Nodes = append(s.Nodes, node)
+	return nil
+}
+
+// binary returns the name of the server's program.
+func (s *Server) binary() string {
+	kind, _, _ := strings.Cut(s.version, "-")
+	return kind + "-server"
+}
+
+// startProcess starts a command that listens on one of the server's ports.
+func (s *Server) startProcess(ctx context.Context, port string, files []testcontainers.ContainerFile, command ...string) (*Node, error) {
+	c, err := s.run(ctx, command,
+		testcontainers.WithFiles(files...),
+		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) {
+			c.NetworkMode = container.NetworkMode("container:" + s.network)
+		}))
+	if err != nil {
+		return nil, err
+	}
+	return &Node{Addr: net.JoinHostPort(loopback.String(), port), server: s, id: c.GetContainerID()}, nil
+}

@@ -1,0 +1,143 @@
+package servers
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/testcontainers/testcontainers-go"
+)
+
+const (
+	sentinels  = 3 // of which two elect, so that one may die
+	masterName = "weir"
+)
+
+// startReplicated starts a master and a replica.
+func (s *Server) startReplicated(ctx context.Context) error {
+	ports, err := s.listen(ctx, 2)
+	if err != nil {
+		return err
+	}
+	if err := s.replicate(ctx, ports); err != nil {
+		return err
+	}
+	s.Addrs = []string{s.Nodes[0].Addr}
+	return nil
+}
+
+// startSentinel starts a master, a replica and the sentinels.
+func (s *Server) startSentinel(ctx context.Context) error {
+	ports, err := s.listen(ctx, 2+sentinels)
+	if err != nil {
+		return err
+	}
+	// A sentinel asks the master for its replicas once in 10 s, so they have to
+	// be there when it asks first.
+	if err := s.replicate(ctx, ports[:2]); err != nil {
+		return err
+	}
+	s.Master = masterName
+	for _, port := range ports[2:] {
+		config := strings.NewReplacer("PORT", port, "NAME", masterName, "HOST", loopback.String(), "MASTER", ports[0]).Replace(
+			"port PORT\n" +
+				"protected-mode no\n" +
+				"sentinel announce-ip HOST\n" +
+				"sentinel monitor NAME HOST MASTER 2\n" +
+				"sentinel down-after-milliseconds NAME 1500\n" +
+				"sentinel failover-timeout NAME 6000\n")
+		if s.Password != "" {
+			config += fmt.Sprintf("sentinel auth-pass %s %s\n", masterName, s.Password)
+		}
+		// It writes what it learns to the file, and needs it in a restart.
+		file := testcontainers.ContainerFile{Reader: strings.NewReader(config), ContainerFilePath: "/data/sentinel.conf", FileMode: 0o666}
+		node, err := s.startProcess(ctx, port, []testcontainers.ContainerFile{file}, s.binary(), file.ContainerFilePath, "--sentinel")
+		if err != nil {
+			return err
+		}
+		node.sentinel = true
+		s.Sentinels = append(s.Sentinels, node)
+		s.Addrs = append(s.Addrs, node.Addr)
+	}
+	for _, node := range s.Sentinels {
+		if err := node.await(ctx); err != nil {
+			return err
+		}
+		rdb := node.dial()
+		defer rdb.Close()
+		// Said once, it ends the wait for the others' word, 2 s by default.
+		// Redis 6 has no such command.
+		_ = rdb.Do(ctx, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", "200").Err()
+		if err := poll(ctx, func() error { return watches(ctx, rdb) }); err != nil {
+			return fmt.Errorf("sentinel %s: %w", node.Addr, err)
+		}
+	}
+	return nil
+}
+
+// replicate starts a node on each port, the first of which is the master of the
+// others, and returns when they are in step.
+func (s *Server) replicate(ctx context.Context, ports []string) error {
+	for i, port := range ports {
+		// Any of them may become the master of the others.
+		args := []string{
+			"--replica-announce-ip", loopback.String(),
+			"--repl-diskless-sync-delay", "0",
+			"--repl-ping-replica-period", "1",
+		}
+		if s.Password != "" {
+			args = append(args, "--masterauth", s.Password)
+		}
+		if i > 0 {
+			args = append(args, "--replicaof", fmt.Sprintf("%v %s", loopback, ports[0]))
+		}
+		if err := s.startNode(ctx, port, args...); err != nil {
+			return err
+		}
+	}
+	if err := s.await(ctx); err != nil {
+		return err
+	}
+	for _, node := range s.Nodes[1:] {
+		rdb := node.dial()
+		defer rdb.Close()
+		if err := poll(ctx, func() error { return inStep(ctx, rdb) }); err != nil {
+			return fmt.Errorf("replica %s: %w", node.Addr, err)
+		}
+	}
+	return nil
+}
+
+// inStep reports why the node, a replica, could not succeed its master: it must
+// have been in step with it once.
+func inStep(ctx context.Context, node *redis.Client) error {
+	info, err := node.Info(ctx, "replication").Result()
+	if err != nil {
+		return err
+	}
+	if !strings.Contains(info, "role:slave") || !strings.Contains(info, "master_link_status:up") {
+		return fmt.Errorf("replication: %s", info)
+	}
+	return nil
+}
+
+// watches reports why the sentinel could not fail over its master.
+func watches(ctx context.Context, sentinel *redis.Client) error {
+	cmd := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", masterName)
+	_ = sentinel.Process(ctx, cmd)
+	fields, err := cmd.Result()
+	if err != nil {
+		return err
+	}
+	for field, want := range map[string]string{
+		"flags":               "master", // and neither down nor disconnected
+		"num-slaves":          "1",
+		"num-other-sentinels": fmt.Sprint(sentinels - 1),
+	} {
+		if fields[field] != want {
+			return fmt.Errorf("%s is %q, not %q", field, fields[field], want)
+		}
+	}
+	return nil
+}
