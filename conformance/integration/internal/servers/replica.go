@@ -33,8 +33,6 @@ func (s *Server) startSentinel(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A sentinel asks the master for its replicas once in 10 s, so they have to
-	// be there when it asks first.
 	if err := s.replicate(ctx, ports[:2]); err != nil {
 		return err
 	}
@@ -66,9 +64,9 @@ func (s *Server) startSentinel(ctx context.Context) error {
 		}
 		rdb := node.dial()
 		defer rdb.Close()
-		// Said once, it ends the wait for the others' word, 2 s by default.
-		// Redis 6 has no such command.
-		_ = rdb.Do(ctx, "SENTINEL", "DEBUG", "PUBLISH-PERIOD", "200").Err()
+		// How often it looks for replicas, 10 s by default, and for the other
+		// sentinels, 2 s. Redis 6 has no such command, and takes its time.
+		_ = rdb.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "200").Err()
 		if err := poll(ctx, func() error { return watches(ctx, rdb) }); err != nil {
 			return fmt.Errorf("sentinel %s: %w", node.Addr, err)
 		}

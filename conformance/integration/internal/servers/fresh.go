@@ -1,0 +1,61 @@
+package servers
+
+import (
+	"context"
+	"slices"
+	"testing"
+)
+
+// NewSingle returns a server of the version, as in "redis-8.0", that belongs to
+// t and is removed with it. The arguments are of the server's command line, as in
+// "--maxmemory", "1mb"; a --requirepass among them sets the endpoint's password.
+func NewSingle(t testing.TB, version string, args ...string) *Server {
+	t.Helper()
+	return fresh(t, newServer(version+" of "+t.Name(), version, Single, (*Server).startSingle), args)
+}
+
+// NewReplicated is NewSingle with a replica, which is in step: Nodes[1]. Both get
+// the arguments.
+func NewReplicated(t testing.TB, version string, args ...string) *Server {
+	t.Helper()
+	return fresh(t, newServer(version+" of "+t.Name(), version, Single, (*Server).startReplicated), args)
+}
+
+// NewCluster is NewSingle of a cluster of three masters and three replicas. Each
+// gets the arguments.
+func NewCluster(t testing.TB, version string, args ...string) *Server {
+	t.Helper()
+	return fresh(t, newServer(version+" of "+t.Name(), version, Cluster, (*Server).startCluster), args)
+}
+
+// NewSentinel is NewReplicated with three sentinels, two of which elect. They
+// take the master for dead after 1.5 s.
+func NewSentinel(t testing.TB, version string, args ...string) *Server {
+	t.Helper()
+	return fresh(t, newServer(version+" of "+t.Name(), version, Sentinel, (*Server).startSentinel), args)
+}
+
+// NewTLS is NewSingle that speaks TLS alone, and whose user may do what [ACL]
+// says.
+func NewTLS(t testing.TB, version string, args ...string) *Server {
+	t.Helper()
+	return fresh(t, newServer(version+" of "+t.Name(), version, Single, (*Server).startTLS), args)
+}
+
+func fresh(t testing.TB, s *Server, args []string) *Server {
+	t.Helper()
+	s.args = args
+	if i := slices.Index(args, "--requirepass"); i >= 0 && i+1 < len(args) {
+		s.Password = args[i+1]
+	}
+	t.Cleanup(func() {
+		if s.network == "" {
+			return // nothing was started
+		}
+		if err := remove(context.Background(), serverLabel+"="+s.id); err != nil {
+			t.Errorf("%s: remove the containers: %v", s.Name, err)
+		}
+	})
+	s.Start(t)
+	return s
+}
