@@ -23,7 +23,8 @@ import (
 const ACL = "~weir* -@all " +
 	"+eval +evalsha +mget +time " +
 	"+get +set +exists +del +unlink +pexpire " +
-	"+zadd +zcard +zcount +zrange +zremrangebyrank"
+	"+zadd +zcard +zcount +zrange +zremrangebyrank " +
+	"+rpush +lindex +lrange"
 
 // startTLS starts a server that has no other port than for TLS, and no default
 // user.
