@@ -49,6 +49,17 @@ func ExampleClockSecond() {
 	// search 6 of ann: please wait 59s
 }
 
+func ExampleMetadataList() {
+	if err := patterns.MetadataList(context.Background(), os.Stdout, memory.New(nil)); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// request 11, of bob: denied, come back in 300ms
+	// the quota went to ann eve eve bob eve eve eve ann eve eve
+	// of 10 requests, eve made 7, ann 2 and bob 1
+	// after 1s: 0 entries
+}
+
 func ExampleSlidingBuckets() {
 	if err := patterns.SlidingBuckets(context.Background(), os.Stdout, memory.New(nil)); err != nil {
 		fmt.Println(err)

@@ -26,6 +26,7 @@ func All() []Pattern {
 	return []Pattern{
 		{"SingleCounter", SingleCounter},
 		{"ClockSecond", ClockSecond},
+		{"MetadataList", MetadataList},
 		{"SlidingBuckets", SlidingBuckets},
 		{"ResourceAndConsumer", ResourceAndConsumer},
 		{"Throttle", Throttle},
