@@ -31,6 +31,8 @@ type newAsker func(st store.Store, opts *weir.Options) (func(ctx context.Context
 
 var footprints = []footprint{
 	{"fixedwindow", 100_000, 1, time.Millisecond, one(algorithm.FixedWindow{Limit: 10, Window: time.Second})},
+	{"metadatawindow/entries=3", 100_000, 3, time.Millisecond, metadata},
+	{"metadatawindow/entries=10", 100_000, 10, time.Millisecond, metadata},
 	{"slidingbuckets/used=1", 100_000, 1, time.Second, one(threeSpans)},
 	{"slidingbuckets/used=15", 100_000, 15, time.Second, one(threeSpans)},
 	{"consumer/entries=1", 100_000, 1, 2 * time.Second, consumer},
@@ -53,6 +55,15 @@ func one(a algorithm.Algorithm) newAsker {
 			return err
 		}, err
 	}
+}
+
+// metadata is a limiter that keeps the subject as metadata, which is 11 bytes.
+func metadata(st store.Store, opts *weir.Options) (func(context.Context, string) error, error) {
+	lim, err := weir.NewRules(st, []weir.Rule{{Algorithm: algorithm.MetadataWindow{Limit: 10, Window: time.Second}}}, opts)
+	return func(ctx context.Context, subject string) error {
+		_, err := lim.Do(ctx, weir.Request{Path: []string{subject}, Cost: 1, Metadata: subject})
+		return err
+	}, err
 }
 
 // consumer is one resource with subjects as its consumers. A call every two
