@@ -35,14 +35,18 @@ type adapter struct {
 	open func(t *testing.T, e servers.Endpoint) store.Store
 	// lacks are the kinds of servers that the adapter can't do, with the reason.
 	lacks map[servers.Kind]string
+	// words are what an ACL must allow, beside servers.ACL, for the client's own
+	// commands, by the rules of ACL SETUSER.
+	words map[servers.Kind]string
 	// skips are the rules that do not concern the adapter, with the reason.
 	skips map[string]string
 }
 
 var adapters = []adapter{
 	{
-		name: "goredis",
-		open: func(t *testing.T, e servers.Endpoint) store.Store { return goredis.New(servers.Client(t, e)) },
+		name:  "goredis",
+		open:  func(t *testing.T, e servers.Endpoint) store.Store { return goredis.New(servers.Client(t, e)) },
+		words: map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
 		},
@@ -81,7 +85,11 @@ func TestMatrix(t *testing.T) {
 						t.Skip(reason)
 					}
 					server.Start(t)
-					m.run(t, a, server.Name, server.Endpoint, server.Admin(), nil)
+					e := server.Endpoint
+					if e.User != "" {
+						e = server.Grant(t, "~weir* "+servers.ACL+" "+a.words[server.Kind])
+					}
+					m.run(t, a, server.Name, e, server.Admin(), nil)
 				})
 			}
 		}

@@ -18,14 +18,6 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
-// ACL is what a user needs for everything that a limiter does, by the rules of
-// ACL SETUSER.
-const ACL = "~weir* -@all " +
-	"+eval +evalsha +mget +time " +
-	"+get +set +exists +del +unlink +pexpire " +
-	"+zadd +zcard +zcount +zrange +zremrangebyrank " +
-	"+rpush +lindex +lrange"
-
 // startTLS starts a server that has no other port than for TLS, and no default
 // user.
 func (s *Server) startTLS(ctx context.Context) error {
@@ -60,7 +52,7 @@ func (s *Server) startTLS(ctx context.Context) error {
 	for _, user := range []string{
 		"default off",
 		s.admin.User + " on >" + s.admin.Password + " ~* &* +@all",
-		s.User + " on >" + s.Password + " " + ACL,
+		s.User + " on >" + s.Password + " ~weir* " + ACL,
 	} {
 		args = append(append(args, "--user"), strings.Fields(user)...)
 	}
