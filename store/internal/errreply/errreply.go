@@ -50,17 +50,17 @@ var unavailable = map[string]bool{
 	"WRONGPASS":   true,
 }
 
-// refusals holds how the texts without a code of their own begin that a server
-// sends in place of running anything: to a connection that it refuses, while a
-// client sets one up, or to a client of the wrong kind.
+// refusals holds how the texts without a code of their own, but for ERR, begin
+// that a server sends in place of running anything: to a connection that it
+// refuses, while a client sets one up, or to a client of the wrong kind.
 var refusals = []string{
-	"ERR max number of clients",
-	"ERR invalid password",
-	"ERR Client sent AUTH, but no password is set",
-	"ERR AUTH <password> called without any password configured",
-	"ERR DB index is out of range",
-	"ERR This instance has cluster support disabled",
-	"ERR unknown command",
+	"max number of clients",
+	"invalid password",
+	"Client sent AUTH, but no password is set",
+	"AUTH <password> called without any password configured",
+	"DB index is out of range",
+	"This instance has cluster support disabled",
+	"unknown command",
 }
 
 // aclRefusals holds how a server begins, in a script, what is NOPERM outside of one.
@@ -69,8 +69,9 @@ var aclRefusals = []string{
 	"ACL failure in script",
 }
 
-// wrapper matches what a server before 7.0 puts before the code of an error in a script.
-var wrapper = regexp.MustCompile(`^(?:ERR Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: )?(?:@user_script: \d+: -?)?`)
+// wrapper matches what a server before 7.0 puts before the code of an error in a
+// script. Some clients cut off the ERR.
+var wrapper = regexp.MustCompile(`^(?:(?:ERR )?Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: )?(?:@user_script: \d+: -?)?`)
 
 // NoScript reports whether text says that the server does not know a script.
 func NoScript(text string) bool {
@@ -129,7 +130,7 @@ func code(text string) string {
 
 func refused(text string) bool {
 	for _, prefix := range refusals {
-		if strings.HasPrefix(text, prefix) {
+		if strings.HasPrefix(strings.TrimPrefix(text, "ERR "), prefix) {
 			return true
 		}
 	}

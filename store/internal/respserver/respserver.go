@@ -17,32 +17,58 @@ import (
 type Server struct {
 	Addr   string
 	answer func(args []string) string
+	l      net.Listener
 
-	mu   sync.Mutex
-	sent [][]string // the commands received, but for those of a connection's set-up
+	mu       sync.Mutex
+	received sync.Cond
+	sent     [][]string // the commands received, but for those of a connection's set-up
+	conns    []net.Conn
 }
 
 // New starts a server. Answer returns the reply to a command as it goes over the
 // wire, or "" to close the connection. It is not asked about HELLO and CLIENT,
-// which are unknown.
+// which are unknown, nor about PING.
 func New(t *testing.T, answer func(args []string) string) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = l.Close() })
-	s := &Server{Addr: l.Addr().String(), answer: answer}
+	s := &Server{Addr: l.Addr().String(), answer: answer, l: l}
+	s.received.L = &s.mu
+	t.Cleanup(s.Close)
 	go func() {
 		for {
 			conn, err := l.Accept()
 			if err != nil {
 				return
 			}
+			s.mu.Lock()
+			s.conns = append(s.conns, conn)
+			s.mu.Unlock()
 			go s.serve(conn)
 		}
 	}()
 	return s
+}
+
+// Close stops the server, and closes its connections.
+func (s *Server) Close() {
+	_ = s.l.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, conn := range s.conns {
+		_ = conn.Close()
+	}
+}
+
+// Wait returns once n commands were received since the last call of Commands.
+func (s *Server) Wait(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.sent) < n {
+		s.received.Wait()
+	}
 }
 
 func (s *Server) serve(conn net.Conn) {
@@ -52,13 +78,16 @@ func (s *Server) serve(conn net.Conn) {
 		if err != nil {
 			return
 		}
-		reply := "-ERR unknown command\r\n"
+		reply := "-ERR unknown command '" + args[0] + "'\r\n"
 		switch strings.ToLower(args[0]) {
 		case "hello", "client":
+		case "ping":
+			reply = "+PONG\r\n"
 		default:
 			s.mu.Lock()
 			s.sent = append(s.sent, args)
 			s.mu.Unlock()
+			s.received.Broadcast()
 			reply = s.answer(args)
 		}
 		if _, err := io.WriteString(conn, reply); err != nil || reply == "" {
@@ -116,8 +145,14 @@ func readLen(r *bufio.Reader, kind byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// Slots is the reply to CLUSTER SLOTS of a cluster that is the one node at addr.
-func Slots(addr string) string {
-	host, port, _ := net.SplitHostPort(addr)
-	return fmt.Sprintf("*1\r\n*3\r\n:0\r\n:16383\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+// Slots is the reply to CLUSTER SLOTS of a cluster that is the one master at
+// addr, and its replicas.
+func Slots(addr string, replicas ...string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "*1\r\n*%d\r\n:0\r\n:16383\r\n", 3+len(replicas))
+	for _, addr := range append([]string{addr}, replicas...) {
+		host, port, _ := net.SplitHostPort(addr)
+		fmt.Fprintf(&b, "*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+	}
+	return b.String()
 }

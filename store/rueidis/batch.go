@@ -1,0 +1,67 @@
+package rueidis
+
+import (
+	"context"
+	"errors"
+
+	redis "github.com/redis/rueidis"
+
+	"github.com/weir-go/weir/store"
+)
+
+// errUnsent is for a command that a client, or what wraps it, gave no result for.
+var errUnsent = errors.New("the client returned no result")
+
+// EvalBatch runs calls: see [store.Batcher]. It sends one pipeline, which the
+// client of a cluster splits by node, and a second one for the calls whose
+// script a server did not know.
+func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
+	pending := make([]int, 0, len(calls))
+	for i := range calls {
+		c := &calls[i]
+		if c.Err = s.Check(); c.Err != nil {
+			continue
+		}
+		if err := store.CheckKeys(c.Keys); err != nil {
+			c.Err = s.errs.Call("eval "+c.Script.Name(), err)
+			continue
+		}
+		pending = append(pending, i)
+	}
+	pending = s.flush(ctx, evalSHA, calls, pending)
+	s.flush(ctx, eval, calls, pending)
+}
+
+// flush runs the pending ones of calls in one pipeline. It returns those that are
+// to be run by eval, because a server did not know their script.
+func (s *Store) flush(ctx context.Context, how way, calls []store.Eval, pending []int) []int {
+	if len(pending) == 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		for _, i := range pending {
+			calls[i].Err = s.errs.Call("eval "+calls[i].Script.Name(), err)
+		}
+		return nil
+	}
+	cmds := make(redis.Commands, len(pending))
+	for j, i := range pending {
+		cmds[j] = s.command(how, calls[i].Script, calls[i].Keys, calls[i].Args)
+	}
+	results := s.client.DoMulti(ctx, cmds...)
+	unknown := pending[:0]
+	for j, i := range pending {
+		c := &calls[i]
+		var val redis.RedisMessage
+		err := errUnsent
+		if j < len(results) {
+			val, err = results[j].ToMessage()
+		}
+		if how == evalSHA && s.errs.NoScript(err) {
+			unknown = append(unknown, i)
+			continue
+		}
+		c.Reply, c.Err = s.answer(ctx, c.Script, c.Keys, c.Reply, &val, err)
+	}
+	return unknown
+}
