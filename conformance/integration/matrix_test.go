@@ -17,11 +17,13 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	rueidisclient "github.com/redis/rueidis"
 
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
+	"github.com/weir-go/weir/store/rueidis"
 )
 
 func TestMain(m *testing.M) { servers.Main(m) }
@@ -47,6 +49,24 @@ var adapters = []adapter{
 		name:  "goredis",
 		open:  func(t *testing.T, e servers.Endpoint) store.Store { return goredis.New(servers.Client(t, e)) },
 		words: map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
+		skips: map[string]string{
+			"Store/Borrowed": "store does not borrow strings",
+		},
+	},
+	{
+		name: "rueidis",
+		open: func(t *testing.T, addrs []string, cluster bool) store.Store {
+			c, err := rueidisclient.NewClient(rueidisclient.ClientOption{
+				InitAddress:       addrs,
+				ForceSingleClient: !cluster,
+				DisableCache:      true, // miniredis has no CLIENT TRACKING
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(c.Close)
+			return rueidis.New(c)
+		},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
 		},

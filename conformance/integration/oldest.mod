@@ -9,6 +9,7 @@ require (
 	github.com/moby/moby/api v1.55.0
 	github.com/moby/moby/client v0.5.0
 	github.com/redis/go-redis/v9 v9.7.3
+	github.com/redis/rueidis v1.0.76
 	github.com/testcontainers/testcontainers-go v0.44.0
 	github.com/weir-go/weir v0.0.0
 )

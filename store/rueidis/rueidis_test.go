@@ -246,6 +246,15 @@ func silent(t *testing.T) *respserver.Server {
 	return srv
 }
 
+// openSilent returns a store whose server is gone before its client is closed,
+// which would wait for it.
+func openSilent(t *testing.T, srv *respserver.Server, o redis.ClientOption) *Store {
+	t.Helper()
+	s := New(open(t, o))
+	t.Cleanup(srv.Close)
+	return s
+}
+
 // A server that never answers: the error is that of the caller's context when
 // that has ended, and no more than unavailable when the client alone lost patience.
 func TestSilence(t *testing.T) {
@@ -257,7 +266,7 @@ func TestSilence(t *testing.T) {
 				srv := silent(t)
 				o := options(srv.Addr)
 				o.AlwaysPipelining = pipelining
-				return New(open(t, o)), srv
+				return openSilent(t, srv, o), srv
 			}
 			t.Run("deadline/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -292,9 +301,10 @@ func TestSilence(t *testing.T) {
 	for _, call := range allCalls {
 		t.Run("client's timeout/"+call, func(t *testing.T) {
 			t.Parallel()
-			o := options(silent(t).Addr)
+			srv := silent(t)
+			o := options(srv.Addr)
 			o.ConnWriteTimeout = 20 * time.Millisecond
-			err := oneCall(t.Context(), New(open(t, o)), call)
+			err := oneCall(t.Context(), openSilent(t, srv, o), call)
 			if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
@@ -326,7 +336,7 @@ func TestDeadlineOfAnother(t *testing.T) {
 			o := options(srv.Addr)
 			o.AlwaysPipelining = pipelining
 			o.ConnWriteTimeout = time.Minute
-			s := New(open(t, o))
+			s := openSilent(t, srv, o)
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 			defer cancel()
 			first := make(chan error, 1)
