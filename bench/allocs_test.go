@@ -7,17 +7,29 @@ import (
 	"testing"
 )
 
-// maxAllocs is how many allocations a decision of one rule, on the server's
-// clock, may make beyond those of the client in a bare EVALSHA with one key.
-const maxAllocs = 4
+// How many allocations a decision of one rule, on the server's clock, may make
+// beyond those of the client in a bare EVALSHA with one key.
+const (
+	maxAllocs        = 4 // over go-redis
+	maxRueidisAllocs = 2
+)
 
-// TestAllocs checks maxAllocs. It does not run under the race detector, which
-// makes pools forget.
+// TestAllocs checks maxAllocs. Like TestRueidisAllocs, it does not run under the
+// race detector, which makes pools forget.
 func TestAllocs(t *testing.T) {
-	rdb := connect(t)
+	checkAllocs(t, remotes(t, connect(t)), maxAllocs)
+}
+
+// TestRueidisAllocs checks maxRueidisAllocs.
+func TestRueidisAllocs(t *testing.T) {
+	checkAllocs(t, rueidisRemotes(t, connect(t)), maxRueidisAllocs)
+}
+
+func checkAllocs(t *testing.T, contenders []*remote, limit float64) {
+	t.Helper()
 	ctx := context.Background()
 	allocs := map[string]float64{}
-	for _, r := range remotes(t, rdb) {
+	for _, r := range contenders {
 		allocs[r.name] = testing.AllocsPerRun(2000, func() {
 			if ok, err := r.allow(ctx, "user-1"); err != nil || !ok {
 				t.Fatalf("%s: allowed %v, error %v", r.name, ok, err)
@@ -28,7 +40,7 @@ func TestAllocs(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if got := allocs["weir-gcra"] - allocs["floor"]; got > maxAllocs {
-		t.Errorf("weir-gcra makes %v allocations more than a bare EVALSHA: want at most %d", got, maxAllocs)
+	if got := allocs["weir-gcra"] - allocs["floor"]; got > limit {
+		t.Errorf("weir-gcra makes %v allocations more than a bare EVALSHA: want at most %v", got, limit)
 	}
 }

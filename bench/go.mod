@@ -7,6 +7,8 @@ replace github.com/weir-go/weir => ..
 require (
 	github.com/go-redis/redis_rate/v10 v10.0.1
 	github.com/redis/go-redis/v9 v9.22.0
+	github.com/redis/rueidis v1.0.79
+	github.com/redis/rueidis/rueidislimiter v1.0.76
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/weir-go/weir v0.0.0-00010101000000-000000000000
 	golang.org/x/time v0.15.0
@@ -15,5 +17,5 @@ require (
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
 	go.uber.org/atomic v1.11.0 // indirect
-	golang.org/x/sys v0.30.0 // indirect
+	golang.org/x/sys v0.47.0 // indirect
 )

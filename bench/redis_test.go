@@ -50,6 +50,13 @@ func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 		newWeirRedis(tb, rdb, "weir-gcra-clock", "weir-clock", time.Now),
 		newRedisRate(rdb),
 	}
+	known(tb, contenders)
+	return contenders
+}
+
+// known warms the contenders, and makes them forget their keys at the end of tb.
+func known(tb testing.TB, contenders []*remote) {
+	tb.Helper()
 	for _, r := range contenders {
 		r.warm(tb)
 	}
@@ -64,7 +71,6 @@ func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 			}
 		}
 	})
-	return contenders
 }
 
 // warm makes someKeys(remoteKeys) known, and the script.
@@ -83,37 +89,40 @@ func (r *remote) warm(tb testing.TB) {
 func BenchmarkRedis(b *testing.B) {
 	rdb := connect(b)
 	contenders := remotes(b, rdb)
-	draws := drawKeys(remoteKeys)
 	for _, callers := range []int{1, 32} {
 		for _, r := range contenders {
-			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), func(b *testing.B) {
-				b.ReportAllocs()
-				r.warm(b)
-				m := startMeter(b, rdb)
-				ctx := context.Background()
-				var next atomic.Int64
-				var wg sync.WaitGroup
-				b.ResetTimer()
-				for range callers {
-					wg.Go(func() {
-						for {
-							i := int(next.Add(1)) - 1
-							if i >= b.N {
-								return
-							}
-							if ok, err := r.allow(ctx, draws.at(i)); err != nil || !ok {
-								b.Errorf("request %d: allowed %v, error %v", i, ok, err)
-								return
-							}
-						}
-					})
-				}
-				wg.Wait()
-				b.StopTimer()
-				m.report(b, b.N)
-			})
+			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), func(b *testing.B) { r.bench(b, rdb, callers) })
 		}
 	}
+}
+
+// bench asks for random keys, each caller one after the other.
+func (r *remote) bench(b *testing.B, rdb *redis.Client, callers int) {
+	draws := drawKeys(remoteKeys)
+	b.ReportAllocs()
+	r.warm(b)
+	m := startMeter(b, rdb)
+	ctx := context.Background()
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	b.ResetTimer()
+	for range callers {
+		wg.Go(func() {
+			for {
+				i := int(next.Add(1)) - 1
+				if i >= b.N {
+					return
+				}
+				if ok, err := r.allow(ctx, draws.at(i)); err != nil || !ok {
+					b.Errorf("request %d: allowed %v, error %v", i, ok, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.StopTimer()
+	m.report(b, b.N)
 }
 
 // BenchmarkServer asks for random keys in pipelines of depth calls, so that the
