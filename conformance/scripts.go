@@ -42,7 +42,7 @@ redis.call('SET', KEYS[1], 'c1 1', 'PX', 600000)
 local one = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], 'c1 2', 'PX', 600000)
 local two = redis.call('GET', KEYS[1])
-redis.call('DEL', KEYS[1])
+redis.call('UNLINK', KEYS[1])
 local none = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], 'c1 3', 'PX', 600000)
 return {one, two, none}
@@ -143,7 +143,7 @@ func (t *T) put(key string, n int64) {
 
 // del deletes its key.
 var del = store.NewScript("del", `
-redis.call('DEL', KEYS[1])
+redis.call('UNLINK', KEYS[1])
 return {1}
 `, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 	tx.Del(0)

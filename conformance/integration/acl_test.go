@@ -67,7 +67,7 @@ var errDenied = errors.New("denied by the ACL")
 func everything(t *testing.T, a adapter, server *servers.Server, words []string) error {
 	flushScripts(t, servers.Client(t, server.Admin())) // so that EVAL is needed too
 	e := server.Grant(t, strings.Join(words, " "))
-	st := a.open(t, e)
+	st := a.store(t, e)
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
 

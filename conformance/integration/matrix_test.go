@@ -17,61 +17,13 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
-	rueidisclient "github.com/redis/rueidis"
 
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/goredis"
-	"github.com/weir-go/weir/store/rueidis"
 )
 
 func TestMain(m *testing.M) { servers.Main(m) }
-
-// An adapter is one of the stores under test.
-type adapter struct {
-	name string
-	// open returns the store over a client of its own, which ends with t. The
-	// client serves every kind of endpoint that lacks does not name, and logs in
-	// and speaks TLS as the endpoint says.
-	open func(t *testing.T, e servers.Endpoint) store.Store
-	// lacks are the kinds of servers that the adapter can't do, with the reason.
-	lacks map[servers.Kind]string
-	// words are what an ACL must allow, beside servers.ACL, for the client's own
-	// commands, by the rules of ACL SETUSER.
-	words map[servers.Kind]string
-	// skips are the rules that do not concern the adapter, with the reason.
-	skips map[string]string
-}
-
-var adapters = []adapter{
-	{
-		name:  "goredis",
-		open:  func(t *testing.T, e servers.Endpoint) store.Store { return goredis.New(servers.Client(t, e)) },
-		words: map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
-		skips: map[string]string{
-			"Store/Borrowed": "store does not borrow strings",
-		},
-	},
-	{
-		name: "rueidis",
-		open: func(t *testing.T, addrs []string, cluster bool) store.Store {
-			c, err := rueidisclient.NewClient(rueidisclient.ClientOption{
-				InitAddress:       addrs,
-				ForceSingleClient: !cluster,
-				DisableCache:      true, // miniredis has no CLIENT TRACKING
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Cleanup(c.Close)
-			return rueidis.New(c)
-		},
-		skips: map[string]string{
-			"Store/Borrowed": "store does not borrow strings",
-		},
-	},
-}
 
 // miniredisUnsupported are the rules that miniredis cannot keep.
 var miniredisUnsupported = map[string]string{
@@ -135,9 +87,9 @@ func (m *manifest) begin(adapter, server string) {
 func (m *manifest) run(t *testing.T, a adapter, server string, e, admin servers.Endpoint, unsupported map[string]string) {
 	rdb := servers.Client(t, admin)
 	b := conformance.Backend{
-		New:         func(t *testing.T) store.Store { return a.open(t, e) },
+		New:         func(t *testing.T) store.Store { return a.store(t, e) },
 		Keys:        func(t *testing.T, _ store.Store, part string) map[string]time.Duration { return keys(t, rdb, part) },
-		Peer:        func(t *testing.T, _ store.Store) store.Store { return a.open(t, e) },
+		Peer:        func(t *testing.T, _ store.Store) store.Store { return a.store(t, e) },
 		DropScripts: func(t *testing.T, _ store.Store) { flushScripts(t, rdb) },
 		Unsupported: unsupported,
 		Record: func(o conformance.Outcome) {

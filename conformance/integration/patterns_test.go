@@ -34,7 +34,7 @@ func TestPatterns(t *testing.T) {
 }
 
 func runPatterns(t *testing.T, a adapter, e servers.Endpoint) {
-	st := a.open(t, e)
+	st := a.store(t, e)
 	for _, p := range patterns.All() {
 		t.Run(p.Name, func(t *testing.T) {
 			var got, want bytes.Buffer

@@ -34,10 +34,13 @@ type Endpoint struct {
 
 // Client returns a client of the endpoint that ends with t.
 func Client(t testing.TB, e Endpoint) redis.UniversalClient {
-	c := dial(e, 0)
+	c := Dial(e)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
+
+// Dial returns a client of the endpoint.
+func Dial(e Endpoint) redis.UniversalClient { return dial(e, 0) }
 
 // dial returns a client, whose dials are bounded, unless by 0.
 func dial(e Endpoint, timeout time.Duration) redis.UniversalClient {
