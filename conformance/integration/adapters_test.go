@@ -47,7 +47,7 @@ var adapters = []adapter{
 	{
 		name:  "rueidis",
 		open:  openRueidis,
-		words: map[servers.Kind]string{servers.Cluster: "+cluster|slots +cluster|shards", servers.Sentinel: "+role"},
+		words: map[servers.Kind]string{servers.Cluster: "+ping +cluster|slots +cluster|shards", servers.Sentinel: "+role"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
 		},
