@@ -29,25 +29,26 @@ type remote struct {
 	name string
 
 	// allow decides, in one round trip.
-	allow func(ctx context.Context, key string) (allowed bool, err error)
+	allow func(ctx context.Context, path ...string) (allowed bool, err error)
 
 	// queue adds to a pipeline the call that allow sends, and flush sends it. It
 	// returns how many requests were allowed.
-	queue func(ctx context.Context, key string) error
+	queue func(ctx context.Context, path ...string) error
 	flush func(ctx context.Context) (allowed int, err error)
 
-	// reset forgets a key.
-	reset func(ctx context.Context, key string) error
+	// reset forgets a path. Most remotes know paths of one segment only: a key.
+	reset func(ctx context.Context, path ...string) error
 }
 
 // remotes returns the contenders, their scripts loaded. The keys are forgotten at
 // the end of tb.
 func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
+	gcra := weir.Rule{Name: "gcra", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}}
 	contenders := []*remote{
 		newFloor(rdb),
-		newWeirRedis(tb, rdb, "weir-gcra", "weir-bench", nil),
-		newWeirRedis(tb, rdb, "weir-gcra-clock", "weir-clock", time.Now),
+		newWeirRedis(tb, rdb, "weir-gcra", weir.Options{}, gcra),
+		newWeirRedis(tb, rdb, "weir-gcra-clock", weir.Options{Prefix: "weir-clock", Clock: time.Now}, gcra),
 		newRedisRate(rdb),
 	}
 	known(tb, contenders)
@@ -61,16 +62,20 @@ func known(tb testing.TB, contenders []*remote) {
 		r.warm(tb)
 	}
 	tb.Cleanup(func() {
-		ctx := context.Background()
 		for _, r := range contenders {
-			for _, key := range someKeys(remoteKeys) {
-				if err := r.reset(ctx, key); err != nil {
-					tb.Errorf("%s: forgetting %q: %v", r.name, key, err)
-					return
-				}
-			}
+			r.forget(tb, someKeys(remoteKeys))
 		}
 	})
+}
+
+// forget resets every key, with what follows it in the path.
+func (r *remote) forget(tb testing.TB, keys []string, rest ...string) {
+	tb.Helper()
+	for _, key := range keys {
+		if err := r.reset(context.Background(), append([]string{key}, rest...)...); err != nil {
+			tb.Fatalf("%s: forgetting %q: %v", r.name, key, err)
+		}
+	}
 }
 
 // warm makes someKeys(remoteKeys) known, and the script.
@@ -133,47 +138,22 @@ func BenchmarkServer(b *testing.B) {
 	contenders := remotes(b, rdb)
 	draws := drawKeys(remoteKeys)
 	for _, r := range contenders {
-		b.Run("impl="+r.name, func(b *testing.B) {
-			ctx := context.Background()
-			flush := func(want int) {
-				if got, err := r.flush(ctx); err != nil || got != want {
-					b.Fatalf("%d of %d requests were allowed, error %v", got, want, err)
-				}
-			}
-			r.warm(b)
-			m := startMeter(b, rdb)
-			asked := 0
-			for b.Loop() {
-				if err := r.queue(ctx, draws.at(asked)); err != nil {
-					b.Fatal(err)
-				}
-				if asked++; asked%depth == 0 {
-					flush(depth)
-				}
-			}
-			if rest := asked % depth; rest > 0 {
-				flush(rest)
-			}
-			m.report(b, asked)
-		})
+		b.Run("impl="+r.name, scene{
+			remote:  r,
+			allowed: true,
+			prepare: r.warm,
+			path:    func(i int) []string { return []string{draws.at(i)} },
+		}.run(rdb))
 	}
 }
 
 // TestRemotesAllow checks that every contender allows what the benchmarks ask, one
 // by one and in a pipeline.
 func TestRemotesAllow(t *testing.T) {
-	ctx := context.Background()
 	for _, r := range remotes(t, connect(t)) {
 		t.Run(r.name, func(t *testing.T) {
 			for range 2 {
-				for _, key := range someKeys(depth) {
-					if err := r.queue(ctx, key); err != nil {
-						t.Fatal(err)
-					}
-				}
-				if got, err := r.flush(ctx); err != nil || got != depth {
-					t.Errorf("%d of %d requests were allowed, error %v", got, depth, err)
-				}
+				r.askAll(t, depth, true, func(i int) []string { return []string{someKeys(depth)[i]} })
 			}
 		})
 	}
@@ -186,30 +166,35 @@ func newFloor(rdb *redis.Client) *remote {
 	pipe := rdb.Pipeline()
 	return &remote{
 		name: "floor",
-		allow: func(ctx context.Context, key string) (bool, error) {
-			n, err := floorScript.Run(ctx, rdb, []string{key}).Int64()
+		allow: func(ctx context.Context, path ...string) (bool, error) {
+			n, err := floorScript.Run(ctx, rdb, path).Int64()
 			return n == 1, err
 		},
-		queue: func(ctx context.Context, key string) error {
-			return pipe.EvalSha(ctx, floorScript.Hash(), []string{key}).Err()
+		queue: func(ctx context.Context, path ...string) error {
+			return pipe.EvalSha(ctx, floorScript.Hash(), path).Err()
 		},
 		flush: func(ctx context.Context) (int, error) {
 			cmds, err := pipe.Exec(ctx)
 			return len(cmds), err
 		},
-		reset: func(context.Context, string) error { return nil },
+		reset: func(context.Context, ...string) error { return nil },
 	}
 }
 
-// newWeirRedis has a prefix, like newRedisRate, that makes all keys about as
-// long: a server takes longer over longer ones.
-func newWeirRedis(tb testing.TB, rdb *redis.Client, name, prefix string, clock func() time.Time) *remote {
+// benchPrefix begins the keys of all that have no other prefix, so that all keys
+// are about as long: a server takes longer over longer ones.
+const benchPrefix = "weir-bench"
+
+// newWeirRedis makes a limiter of rules, which have names.
+func newWeirRedis(tb testing.TB, rdb *redis.Client, name string, opts weir.Options, rules ...weir.Rule) *remote {
 	tb.Helper()
 	st := goredis.New(rdb)
 	tape := &recorder{Store: st}
-	opts := &weir.Options{Prefix: prefix, Clock: clock}
+	if opts.Prefix == "" {
+		opts.Prefix = benchPrefix
+	}
 	newLimiter := func(st store.Store) *weir.Limiter {
-		lim, err := weir.NewRules(st, []weir.Rule{{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}}}, opts)
+		lim, err := weir.NewRules(st, rules, &opts)
 		if err != nil {
 			tb.Fatal(err)
 		}
@@ -218,12 +203,12 @@ func newWeirRedis(tb testing.TB, rdb *redis.Client, name, prefix string, clock f
 	lim, recorded := newLimiter(st), newLimiter(tape)
 	return &remote{
 		name: name,
-		allow: func(ctx context.Context, key string) (bool, error) {
-			res, err := lim.Allow(ctx, key)
+		allow: func(ctx context.Context, path ...string) (bool, error) {
+			res, err := lim.Allow(ctx, path...)
 			return res.Allowed, err
 		},
-		queue: func(ctx context.Context, key string) error {
-			if _, err := recorded.Allow(ctx, key); !errors.Is(err, errRecorded) {
+		queue: func(ctx context.Context, path ...string) error {
+			if _, err := recorded.Allow(ctx, path...); !errors.Is(err, errRecorded) {
 				return fmt.Errorf("recording a call: %w", err)
 			}
 			return nil
@@ -240,7 +225,14 @@ func newWeirRedis(tb testing.TB, rdb *redis.Client, name, prefix string, clock f
 			tape.calls = tape.calls[:0]
 			return allowed, nil
 		},
-		reset: func(ctx context.Context, key string) error { return lim.Reset(ctx, key) },
+		reset: func(ctx context.Context, path ...string) error {
+			for _, rule := range rules {
+				if err := lim.ResetRule(ctx, rule.Name, path...); err != nil {
+					return err
+				}
+			}
+			return nil
+		},
 	}
 }
 
@@ -261,15 +253,15 @@ func newRedisRate(rdb *redis.Client) *remote {
 	pipe := rdb.Pipeline()
 	lim, queued := redis_rate.NewLimiter(rdb), redis_rate.NewLimiter(deferred{pipe})
 	limit := redis_rate.Limit{Rate: perSecond, Period: time.Second, Burst: burst}
-	const prefix = "weir-bench:"
+	const prefix = benchPrefix + ":"
 	return &remote{
 		name: "redis_rate",
-		allow: func(ctx context.Context, key string) (bool, error) {
-			res, err := lim.Allow(ctx, prefix+key, limit)
+		allow: func(ctx context.Context, path ...string) (bool, error) {
+			res, err := lim.Allow(ctx, prefix+path[0], limit)
 			return err == nil && res.Allowed == 1, err
 		},
-		queue: func(ctx context.Context, key string) error {
-			_, err := queued.Allow(ctx, prefix+key, limit)
+		queue: func(ctx context.Context, path ...string) error {
+			_, err := queued.Allow(ctx, prefix+path[0], limit)
 			return err
 		},
 		flush: func(ctx context.Context) (int, error) {
@@ -285,7 +277,7 @@ func newRedisRate(rdb *redis.Client) *remote {
 			}
 			return allowed, nil
 		},
-		reset: func(ctx context.Context, key string) error { return lim.Reset(ctx, prefix+key) },
+		reset: func(ctx context.Context, path ...string) error { return lim.Reset(ctx, prefix+path[0]) },
 	}
 }
 

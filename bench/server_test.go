@@ -123,6 +123,23 @@ func startMeter(tb testing.TB, rdb *redis.Client) *meter {
 	return &meter{rdb, before}
 }
 
+// leaveOut runs f, and does not count what it has the server do.
+func (m *meter) leaveOut(tb testing.TB, f func()) {
+	tb.Helper()
+	from, err := readStats(m.rdb)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f()
+	to, err := readStats(m.rdb)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m.before.shaCalls += to.shaCalls - from.shaCalls
+	m.before.otherCalls += to.otherCalls - from.otherCalls
+	m.before.micros += to.micros - from.micros
+}
+
 // report reports the server's time for each of n decisions, and fails b if
 // the server has run more, or other, scripts than these.
 func (m *meter) report(b *testing.B, n int) {

@@ -1,0 +1,76 @@
+package bench
+
+import (
+	"context"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A scene is what a benchmark asks a remote, in turns.
+type scene struct {
+	*remote
+
+	allowed bool                 // what every answer has to be
+	prepare func(testing.TB)     // before each turn, not measured
+	turn    int                  // decisions in a turn, a multiple of depth; 0: all in one
+	path    func(i int) []string // of decision i
+}
+
+// run returns a benchmark that asks in pipelines of depth calls, so that the
+// server is busy with scripts, and reports its time for each as server-µs/op. The
+// time of the client is not to be compared.
+func (s scene) run(rdb *redis.Client) func(*testing.B) {
+	return func(b *testing.B) {
+		s.prepare(b)
+		m := startMeter(b, rdb)
+		asked := 0
+		for b.Loop() {
+			if s.turn > 0 && asked > 0 && asked%s.turn == 0 {
+				b.StopTimer()
+				m.leaveOut(b, func() { s.prepare(b) })
+				b.StartTimer()
+			}
+			s.ask(b, asked, s.allowed, s.path(asked))
+			asked++
+		}
+		s.send(b, asked%depth, s.allowed)
+		m.report(b, asked)
+	}
+}
+
+// ask queues request i, and sends the pipeline if that fills it.
+func (r *remote) ask(tb testing.TB, i int, allowed bool, path []string) {
+	tb.Helper()
+	if err := r.queue(context.Background(), path...); err != nil {
+		tb.Fatal(err)
+	}
+	if (i+1)%depth == 0 {
+		r.send(tb, depth, allowed)
+	}
+}
+
+// send sends the n requests that are queued: all of them, or none, have to be
+// allowed.
+func (r *remote) send(tb testing.TB, n int, allowed bool) {
+	tb.Helper()
+	if n == 0 {
+		return
+	}
+	want := 0
+	if allowed {
+		want = n
+	}
+	if got, err := r.flush(context.Background()); err != nil || got != want {
+		tb.Fatalf("%s: %d of %d requests were allowed, error %v: want %d", r.name, got, n, err, want)
+	}
+}
+
+// askAll sends n requests.
+func (r *remote) askAll(tb testing.TB, n int, allowed bool, path func(i int) []string) {
+	tb.Helper()
+	for i := range n {
+		r.ask(tb, i, allowed, path(i))
+	}
+	r.send(tb, n%depth, allowed)
+}

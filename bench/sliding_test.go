@@ -1,0 +1,259 @@
+package bench
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// BenchmarkSlidingLog compares logs of many live entries with short ones. Both
+// are skip lists on the server.
+func BenchmarkSlidingLog(b *testing.B) {
+	rdb := connect(b)
+	for _, allowed := range []bool{true, false} {
+		for _, live := range []int{100, 100_000} {
+			b.Run(fmt.Sprintf("decision=%s/live=%d", decision(allowed), live), func(b *testing.B) {
+				newLog(b, rdb, live, allowed).run(rdb)(b)
+			})
+		}
+	}
+}
+
+func decision(allowed bool) string {
+	if allowed {
+		return "admitted"
+	}
+	return "denied"
+}
+
+// newLog asks for one key with so many live entries, in virtual time. To be
+// allowed, each request comes at the instant at which the oldest entry leaves: it
+// finds live-1 and makes them live, and the log is trimmed as fast as it grows. To
+// be denied, all come at the time of the newest entry.
+func newLog(tb testing.TB, rdb *redis.Client, live int, allowed bool) scene {
+	tb.Helper()
+	const step = time.Millisecond
+	now, steps := time.Unix(1_700_000_000, 0), step
+	clock := func() time.Time {
+		now = now.Add(steps)
+		return now
+	}
+	log := algorithm.SlidingLog{Limit: int64(live), Window: time.Duration(live) * step}
+	r := newWeirRedis(tb, rdb, "weir-log", weir.Options{Clock: clock}, weir.Rule{Name: "log", Algorithm: log})
+	key := []string{"log"}
+	path := func(int) []string { return key }
+	tb.Cleanup(func() { r.forget(tb, key) })
+	return scene{remote: r, allowed: allowed, path: path, prepare: func(tb testing.TB) {
+		r.askAll(tb, 2*live, true, path) // twice: old entries await their trimming
+		if !allowed {
+			steps = 0
+		}
+	}}
+}
+
+// BenchmarkResourceConsumer compares a decision over two logs, of a resource and
+// of its consumer, with the script of a write-up.
+func BenchmarkResourceConsumer(b *testing.B) {
+	rdb := connect(b)
+	for _, c := range pairCases {
+		for _, make := range []func(testing.TB, *redis.Client, pairLimits) *remote{newWriteUp, newWeirPair} {
+			r := make(b, rdb, c.limits)
+			b.Run(c.name+"/impl="+r.name, c.scene(b, r).run(rdb))
+		}
+	}
+}
+
+// TestResourceConsumer checks that both give the verdicts that the benchmark is
+// about, turn by turn.
+func TestResourceConsumer(t *testing.T) {
+	rdb := connect(t)
+	for _, c := range pairCases {
+		if c.limits == wide {
+			continue // has no turns, and takes seconds
+		}
+		for _, r := range []*remote{newWriteUp(t, rdb, c.limits), newWeirPair(t, rdb, c.limits)} {
+			t.Run(c.name+"/impl="+r.name, func(t *testing.T) {
+				s := c.scene(t, r)
+				for range 2 {
+					s.prepare(t)
+					r.askAll(t, s.turn, s.allowed, s.path)
+				}
+			})
+		}
+	}
+}
+
+type pairLimits struct {
+	resource, consumer int64
+	window             time.Duration
+}
+
+var (
+	published = pairLimits{5, 3, 10 * time.Second}
+	wide      = pairLimits{500_000, 300_000, time.Second} // more than are ever asked for
+)
+
+// A pairCase is a state of a resource and its consumers, and what the answer to
+// consumer is then.
+type pairCase struct {
+	name     string
+	limits   pairLimits
+	pairs    int
+	before   []string // the consumers that are admitted first
+	consumer string
+	allowed  bool
+}
+
+var pairCases = []pairCase{
+	{"limits=published/decision=admitted", published, remoteKeys, nil, "a", true},
+	{"limits=published/decision=resource-over", published, remoteKeys, []string{"a", "a", "a", "b", "b"}, "b", false},
+	{"limits=published/decision=consumer-over", published, remoteKeys, []string{"a", "a", "a"}, "a", false},
+	{"limits=wide/decision=admitted/pairs=50", wide, 50, nil, "a", true},
+	{"limits=wide/decision=admitted/pairs=1000", wide, remoteKeys, nil, "a", true},
+}
+
+// scene asks for all resources in turn, on the server's clock: as often as a new
+// one admits, or without end, if the limits are wide. Then old entries leave as
+// fast as new ones come, since two windows have gone by before.
+func (c pairCase) scene(tb testing.TB, r *remote) scene {
+	tb.Helper()
+	keys := someKeys(c.pairs)
+	of := func(consumer string) func(int) []string {
+		return func(i int) []string { return []string{keys[i%len(keys)], consumer} }
+	}
+	forget := func(tb testing.TB) {
+		for _, consumer := range append(c.before, c.consumer) {
+			r.forget(tb, keys, consumer)
+		}
+	}
+	tb.Cleanup(func() { forget(tb) })
+	s := scene{remote: r, allowed: c.allowed, path: of(c.consumer)}
+	if c.limits == wide {
+		s.prepare = func(tb testing.TB) { r.askFor(tb, 2*c.limits.window, s.path) }
+		return s
+	}
+	s.turn = len(keys) * int(c.limits.consumer) / depth * depth
+	s.prepare = func(tb testing.TB) {
+		forget(tb)
+		for _, consumer := range c.before {
+			r.askAll(tb, len(keys), true, of(consumer))
+		}
+	}
+	return s
+}
+
+// askFor sends requests that are allowed until so much time has passed.
+func (r *remote) askFor(tb testing.TB, d time.Duration, path func(i int) []string) {
+	tb.Helper()
+	i := 0
+	for end := time.Now().Add(d); i%depth > 0 || time.Now().Before(end); i++ {
+		r.ask(tb, i, true, path(i))
+	}
+}
+
+func newWeirPair(tb testing.TB, rdb *redis.Client, l pairLimits) *remote {
+	tb.Helper()
+	r := newWeirRedis(tb, rdb, "weir-slidinglog", weir.Options{},
+		weir.Rule{Name: "global", By: []int{0}, Algorithm: algorithm.SlidingLog{Limit: l.resource, Window: l.window}},
+		weir.Rule{Name: "consumer", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: l.consumer, Window: l.window}})
+	r.teach(tb)
+	return r
+}
+
+//go:embed writeup.lua
+var writeUpLua string
+
+var writeUpScript = redis.NewScript(writeUpLua)
+
+func newWriteUp(tb testing.TB, rdb *redis.Client, l pairLimits) *remote {
+	tb.Helper()
+	pipe := rdb.Pipeline()
+	args := []any{int64(l.window / time.Second), l.resource, l.consumer}
+	keys := func(path []string) []string {
+		return []string{benchPrefix + ":global:calc{" + path[0] + "}", benchPrefix + ":consumer-" + path[1] + ":calc{" + path[0] + "}"}
+	}
+	r := &remote{
+		name: "write-up",
+		allow: func(ctx context.Context, path ...string) (bool, error) {
+			n, err := writeUpScript.Run(ctx, rdb, keys(path), args...).Int64()
+			return err == nil && n == 0, err
+		},
+		queue: func(ctx context.Context, path ...string) error {
+			return pipe.EvalSha(ctx, writeUpScript.Hash(), keys(path), args...).Err()
+		},
+		flush: func(ctx context.Context) (int, error) {
+			allowed := 0
+			cmds, err := pipe.Exec(ctx)
+			for _, cmd := range cmds {
+				if n, err := cmd.(*redis.Cmd).Int64(); err == nil && n == 0 {
+					allowed++
+				}
+			}
+			return allowed, err
+		},
+		reset: func(ctx context.Context, path ...string) error { return rdb.Del(ctx, keys(path)...).Err() },
+	}
+	r.teach(tb)
+	return r
+}
+
+// teach makes the script known to the server.
+func (r *remote) teach(tb testing.TB) {
+	tb.Helper()
+	path := []string{"known", "script"}
+	if ok, err := r.allow(context.Background(), path...); err != nil || !ok {
+		tb.Fatalf("%s: a first request: allowed %v, error %v", r.name, ok, err)
+	}
+	r.forget(tb, path[:1], path[1:]...)
+}
+
+const (
+	buckets     = 16
+	bucketWidth = 100 * time.Millisecond
+)
+
+// BenchmarkSlidingBuckets compares a span of 16 buckets, all in use, with a window
+// that is as long, on the server's clock.
+func BenchmarkSlidingBuckets(b *testing.B) {
+	rdb := connect(b)
+	const window = buckets * bucketWidth
+	for _, c := range []struct {
+		impl string
+		rule weir.Rule
+	}{
+		{"fixedwindow", weir.Rule{Name: "one", Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}}},
+		{"slidingbuckets", weir.Rule{Name: "one", Algorithm: algorithm.SlidingBuckets{
+			Width: bucketWidth, Spans: []algorithm.Span{{Window: window, Limit: burst}},
+		}}},
+	} {
+		r := newWeirRedis(b, rdb, c.impl, weir.Options{}, c.rule)
+		keys := someKeys(remoteKeys)
+		b.Cleanup(func() { r.forget(b, keys) })
+		path := func(i int) []string { return []string{keys[i%len(keys)]} }
+		b.Run("impl="+c.impl, scene{remote: r, allowed: true, path: path, prepare: func(tb testing.TB) {
+			r.askFor(tb, window+bucketWidth, path)
+			if c.impl == "slidingbuckets" {
+				requireAll(tb, rdb, benchPrefix+":{"+keys[0]+"}:one:")
+			}
+		}}.run(rdb))
+	}
+}
+
+// requireAll checks that all buckets are in use.
+func requireAll(tb testing.TB, rdb *redis.Client, prefix string) {
+	tb.Helper()
+	var keys []string
+	for i := range buckets {
+		keys = append(keys, prefix+fmt.Sprint(i))
+	}
+	if n, err := rdb.Exists(context.Background(), keys...).Result(); err != nil || n != buckets {
+		tb.Fatalf("%d of %d buckets are in use, error %v", n, buckets, err)
+	}
+}
