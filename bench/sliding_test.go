@@ -214,46 +214,33 @@ func (r *remote) teach(tb testing.TB) {
 	r.forget(tb, path[:1], path[1:]...)
 }
 
-const (
-	buckets     = 16
-	bucketWidth = 100 * time.Millisecond
-)
-
 // BenchmarkSlidingBuckets compares a span of 16 buckets, all in use, with a window
 // that is as long, on the server's clock.
 func BenchmarkSlidingBuckets(b *testing.B) {
+	const buckets, width = 16, time.Second
+	const window = buckets * width
 	rdb := connect(b)
-	const window = buckets * bucketWidth
-	for _, c := range []struct {
-		impl string
-		rule weir.Rule
-	}{
-		{"fixedwindow", weir.Rule{Name: "one", Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}}},
-		{"slidingbuckets", weir.Rule{Name: "one", Algorithm: algorithm.SlidingBuckets{
-			Width: bucketWidth, Spans: []algorithm.Span{{Window: window, Limit: burst}},
-		}}},
-	} {
-		r := newWeirRedis(b, rdb, c.impl, weir.Options{}, c.rule)
-		keys := someKeys(remoteKeys)
-		b.Cleanup(func() { r.forget(b, keys) })
-		path := func(i int) []string { return []string{keys[i%len(keys)]} }
-		b.Run("impl="+c.impl, scene{remote: r, allowed: true, path: path, prepare: func(tb testing.TB) {
-			r.askFor(tb, window+bucketWidth, path)
-			if c.impl == "slidingbuckets" {
-				requireAll(tb, rdb, benchPrefix+":{"+keys[0]+"}:one:")
-			}
-		}}.run(rdb))
-	}
-}
-
-// requireAll checks that all buckets are in use.
-func requireAll(tb testing.TB, rdb *redis.Client, prefix string) {
-	tb.Helper()
-	var keys []string
-	for i := range buckets {
-		keys = append(keys, prefix+fmt.Sprint(i))
-	}
-	if n, err := rdb.Exists(context.Background(), keys...).Result(); err != nil || n != buckets {
-		tb.Fatalf("%d of %d buckets are in use, error %v", n, buckets, err)
+	spans := []algorithm.Span{{Window: window, Limit: burst}}
+	for _, keys := range []int{1, remoteKeys} {
+		for _, rule := range []weir.Rule{
+			{Name: "fixedwindow", Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}},
+			{Name: "slidingbuckets", Algorithm: algorithm.SlidingBuckets{Width: width, Spans: spans}},
+		} {
+			b.Run(fmt.Sprintf("keys=%d/impl=%s", keys, rule.Name), func(b *testing.B) {
+				names := someKeys(keys)
+				path := func(i int) []string { return []string{names[i%keys]} }
+				var then time.Time
+				earlier := newWeirRedis(b, rdb, rule.Name, weir.Options{Clock: func() time.Time { return then }}, rule)
+				r := newWeirRedis(b, rdb, rule.Name, weir.Options{}, rule)
+				b.Cleanup(func() { r.forget(b, names) })
+				scene{remote: r, allowed: true, path: path, prepare: func(tb testing.TB) {
+					now := time.Now()
+					for then = now.Add(width - window); !then.After(now); then = then.Add(width) {
+						earlier.askAll(tb, keys, true, path)
+					}
+					r.askAll(tb, keys, true, path)
+				}}.run(rdb)(b)
+			})
+		}
 	}
 }
