@@ -2,6 +2,7 @@
 --
 -- An entry's text is a running number, so that tokens taken in one microsecond
 -- stay apart. No entry is older than the one before it, whatever the clock does.
+-- Arguments of calls are text: a server formats numbers in 17 digits, slowly.
 --
 -- KEYS[1]  sorted set: "l1 NUMBER" by microseconds since the epoch
 -- ARGV[1]  room: so many entries may be live before; -1: never
@@ -12,7 +13,7 @@
 -- state    live, newest, back: entries that count, the newest of all or 0, when the request would pass or 0
 
 -- check
-local last = redis.pcall('ZRANGE', KEYS[1], -1, -1, 'WITHSCORES')
+local last = redis.pcall('ZRANGE', KEYS[1], '-1', '-1', 'WITHSCORES')
 if last.err then
   if string.find(last.err, 'WRONGTYPE', 1, true) then return redis.error_reply('WEIRFOREIGN 1') end
   return last
@@ -37,7 +38,7 @@ if live == 0 and newest > 0 then
 elseif number % 64 + ARGV[4] >= 64 then
   local dead = redis.call('ZCARD', KEYS[1]) - live
   if dead > 0 then
-    redis.call('ZREMRANGEBYRANK', KEYS[1], 0, string.format('%d', math.min(dead, ARGV[4] + 64) - 1))
+    redis.call('ZREMRANGEBYRANK', KEYS[1], '0', string.format('%d', math.min(dead, ARGV[4] + 64) - 1))
   end
 end
 local score = string.format('%d', at)
