@@ -21,8 +21,9 @@ func NewReplicated(t testing.TB, version string, args ...string) *Server {
 	return fresh(t, newServer(version+" of "+t.Name(), version, Single, (*Server).startReplicated), args)
 }
 
-// NewCluster is NewSingle of a cluster of three masters and three replicas. Each
-// gets the arguments.
+// NewCluster is NewSingle of a cluster of three masters and three replicas, of a
+// version from redis-7.0. Each gets the arguments. They take a master for dead
+// after 1.5 s.
 func NewCluster(t testing.TB, version string, args ...string) *Server {
 	t.Helper()
 	return fresh(t, newServer(version+" of "+t.Name(), version, Cluster, (*Server).startCluster), args)
@@ -44,7 +45,7 @@ func NewTLS(t testing.TB, version string, args ...string) *Server {
 
 func fresh(t testing.TB, s *Server, args []string) *Server {
 	t.Helper()
-	s.args = args
+	s.args, s.mortal = args, true
 	if i := slices.Index(args, "--requirepass"); i >= 0 && i+1 < len(args) {
 		s.Password = args[i+1]
 	}

@@ -92,11 +92,20 @@ func (n *Node) dial() *redis.Client {
 	return dial(n.Endpoint(), time.Second).(*redis.Client)
 }
 
-// await returns when the node answers.
+// await returns when the node answers, or has ended.
 func (n *Node) await(ctx context.Context) error {
 	rdb := n.dial()
 	defer rdb.Close()
-	if err := poll(ctx, func() error { return rdb.Ping(ctx).Err() }); err != nil {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	err := poll(ctx, func() error {
+		err := rdb.Ping(ctx).Err()
+		if err != nil && n.lastWords(ctx) != "" {
+			cancel() // as it would after a wrong argument
+		}
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("ping %s: %w", n.Addr, err)
 	}
 	return nil

@@ -38,12 +38,17 @@ func (s *Server) startSentinel(ctx context.Context) error {
 	}
 	s.Master = masterName
 	for _, port := range ports[2:] {
-		config := strings.NewReplacer("PORT", port, "NAME", masterName, "HOST", loopback.String(), "MASTER", ports[0]).Replace(
+		// Too little for a busy machine, unless failing over is what it is for.
+		down := "30000"
+		if s.mortal {
+			down = "1500"
+		}
+		config := strings.NewReplacer("PORT", port, "NAME", masterName, "HOST", loopback.String(), "MASTER", ports[0], "DOWN", down).Replace(
 			"port PORT\n" +
 				"protected-mode no\n" +
 				"sentinel announce-ip HOST\n" +
 				"sentinel monitor NAME HOST MASTER 2\n" +
-				"sentinel down-after-milliseconds NAME 1500\n" +
+				"sentinel down-after-milliseconds NAME DOWN\n" +
 				"sentinel failover-timeout NAME 6000\n")
 		if s.Password != "" {
 			config += fmt.Sprintf("sentinel auth-pass %s %s\n", masterName, s.Password)
@@ -88,7 +93,7 @@ func (s *Server) replicate(ctx context.Context, ports []string) error {
 			args = append(args, "--masterauth", s.Password)
 		}
 		if i > 0 {
-			args = append(args, "--replicaof", fmt.Sprintf("%v %s", loopback, ports[0]))
+			args = append(args, "--replicaof", loopback.String(), ports[0])
 		}
 		if err := s.startNode(ctx, port, args...); err != nil {
 			return err

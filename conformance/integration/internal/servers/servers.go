@@ -64,6 +64,7 @@ type Server struct {
 
 	version string   // a key of images, "" for a server that the environment named
 	args    []string // of each of Nodes, after all others
+	mortal  bool     // belongs to a test, which may kill nodes
 	admin   Endpoint // with a user of its own, if Endpoint's may not do everything
 	start   func(*Server, context.Context) error
 

@@ -51,7 +51,7 @@ func (s *Server) startTLS(ctx context.Context) error {
 	}
 	for _, user := range []string{
 		"default off",
-		s.admin.User + " on >" + s.admin.Password + " ~* &* +@all",
+		s.admin.User + " on >" + s.admin.Password + " ~* +@all",
 		s.User + " on >" + s.Password + " ~weir* " + ACL,
 	} {
 		args = append(append(args, "--user"), strings.Fields(user)...)
