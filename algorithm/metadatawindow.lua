@@ -13,7 +13,7 @@
 -- entries  the newest 1001 entries of the current window
 
 -- check
-local v = redis.pcall('LINDEX', KEYS[1], -1)
+local v = redis.pcall('LINDEX', KEYS[1], '-1')
 local edge, count = 0, 0
 if v then
   if v.err then
@@ -34,4 +34,4 @@ redis.call('PEXPIRE', KEYS[1], string.format('%d', (edge - now + 999) / 1000 + s
 
 -- entries
 local entries = {}
-if count > 0 then entries = redis.call('LRANGE', KEYS[1], -1001, -1) end
+if count > 0 then entries = redis.call('LRANGE', KEYS[1], '-1001', '-1') end

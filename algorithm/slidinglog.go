@@ -16,7 +16,7 @@ import (
 // It costs memory for each token, and as much work for a request as the request
 // has tokens: at most MaxLogCost. What left the window is removed a few at a
 // time, or all at once when nothing is left in it, so that a key holds fewer
-// than twice Limit entries and 64 more.
+// than twice Limit entries and as many more as Limit says, from 8 to 64.
 //
 // A denied request passes when as many tokens have left the window as it lacks.
 // If the clock steps back, tokens are taken at the time of the newest. If Limit
@@ -47,7 +47,7 @@ const logText = "l1 "
 var slidingLogFragment = &Fragment{
 	Name:   "slidinglog",
 	Lua:    slidingLogLua,
-	Args:   5,
+	Args:   6,
 	State:  []string{"live", "newest", "back"},
 	Sets:   true,
 	Check:  slidingLogCheck,
@@ -58,6 +58,7 @@ type slidingLogLimit struct {
 	limit  int64
 	window int64
 	renew  int64       // the TTL is renewed once in this many microseconds
+	trim   int64       // what has left is removed once in this many entries
 	one    []store.Arg // for cost 1
 }
 
@@ -70,7 +71,7 @@ func (s SlidingLog) NewLimit() (Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &slidingLogLimit{limit: s.Limit, window: window, renew: (window + 7) / 8}
+	l := &slidingLogLimit{limit: s.Limit, window: window, renew: (window + 7) / 8, trim: min(max(s.Limit, 8), 64)}
 	l.one = constArgs(l.AppendArgs(nil, Request{Cost: 1}))
 	return l, nil
 }
@@ -91,7 +92,7 @@ func (l *slidingLogLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
 	}
 	cost := min(r.Cost, l.limit+1)
 	return append(args, store.IntArg(l.limit-cost), store.IntArg(cost-l.limit-1),
-		store.IntArg(l.window), store.IntArg(cost), store.IntArg(l.renew))
+		store.IntArg(l.window), store.IntArg(cost), store.IntArg(l.renew), store.IntArg(l.trim))
 }
 
 func (l *slidingLogLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
@@ -146,16 +147,16 @@ func slidingLogCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, 
 
 func slidingLogCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
 	live, newest, at := s[0], s[1], max(s[1], now)
-	window, cost, renew := args[2].Int(), args[3].Int(), args[4].Int()
+	window, cost, renew, trim := args[2].Int(), args[3].Int(), args[4].Int(), args[5].Int()
 	last, _, _ := tx.At(key, -1)
 	number, _ := logNumber(last)
 	switch {
 	case live == 0 && newest > 0:
 		tx.Del(key)
 		number, newest = 0, 0
-	case number%64+cost >= 64:
+	case number%trim+cost >= trim:
 		if _, all, _ := tx.Count(key, 0); all > live {
-			tx.Trim(key, min(all-live, cost+64))
+			tx.Trim(key, min(all-live, cost+trim))
 		}
 	}
 	for i := range cost {

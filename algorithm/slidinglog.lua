@@ -10,6 +10,7 @@
 -- ARGV[3]  window, in microseconds
 -- ARGV[4]  cost: entries to add
 -- ARGV[5]  the TTL is renewed once in this many microseconds, and longer by as many
+-- ARGV[6]  what has left is removed once in so many entries, at most so many and the cost
 -- state    live, newest, back: entries that count, the newest of all or 0, when the request would pass or 0
 
 -- check
@@ -35,10 +36,10 @@ local number = last[1] and tonumber(string.sub(last[1], 4), 10) or 0
 if live == 0 and newest > 0 then
   redis.call('UNLINK', KEYS[1])
   number, newest = 0, 0
-elseif number % 64 + ARGV[4] >= 64 then
+elseif number % ARGV[6] + ARGV[4] >= ARGV[6] + 0 then
   local dead = redis.call('ZCARD', KEYS[1]) - live
   if dead > 0 then
-    redis.call('ZREMRANGEBYRANK', KEYS[1], '0', string.format('%d', math.min(dead, ARGV[4] + 64) - 1))
+    redis.call('ZREMRANGEBYRANK', KEYS[1], '0', string.format('%d', math.min(dead, ARGV[4] + ARGV[6]) - 1))
   end
 end
 local score = string.format('%d', at)

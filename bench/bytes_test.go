@@ -38,7 +38,7 @@ var footprints = []footprint{
 	{"consumer/entries=1", 100_000, 1, 2 * time.Second, consumer},
 	{"consumer/entries=2", 100_000, 2, 2 * time.Second, consumer},
 	{"consumer/entries=3", 100_000, 3, 2 * time.Second, consumer},
-	{"consumer/entries=63", 10_000, 63, 4 * time.Second, consumer}, // three live, the others not yet removed
+	{"consumer/entries=10", 100_000, 15, 4 * time.Second, consumer}, // three live, the others not yet removed
 	{"throttle", 100_000, 1, time.Millisecond, throttle},
 }
 

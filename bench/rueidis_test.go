@@ -55,11 +55,11 @@ func newRueidisFloor(client rueidisclient.Client) *remote {
 	lua := rueidisclient.NewLuaScript("return 1")
 	return &remote{
 		name: "floor",
-		allow: func(ctx context.Context, key string) (bool, error) {
-			n, err := lua.Exec(ctx, client, []string{key}, nil).AsInt64()
+		allow: func(ctx context.Context, path ...string) (bool, error) {
+			n, err := lua.Exec(ctx, client, path[:1], nil).AsInt64()
 			return n == 1, err
 		},
-		reset: func(context.Context, string) error { return nil },
+		reset: func(context.Context, ...string) error { return nil },
 	}
 }
 
@@ -72,11 +72,11 @@ func newWeirRueidis(tb testing.TB, client rueidisclient.Client, name, prefix str
 	}
 	return &remote{
 		name: name,
-		allow: func(ctx context.Context, key string) (bool, error) {
-			res, err := lim.Allow(ctx, key)
+		allow: func(ctx context.Context, path ...string) (bool, error) {
+			res, err := lim.Allow(ctx, path...)
 			return res.Allowed, err
 		},
-		reset: func(ctx context.Context, key string) error { return lim.Reset(ctx, key) },
+		reset: func(ctx context.Context, path ...string) error { return lim.Reset(ctx, path...) },
 	}
 }
 
@@ -96,12 +96,12 @@ func newRueidisLimiter(tb testing.TB, client rueidisclient.Client) *remote {
 	}
 	return &remote{
 		name: "rueidislimiter",
-		allow: func(ctx context.Context, key string) (bool, error) {
-			res, err := lim.Allow(ctx, key)
+		allow: func(ctx context.Context, path ...string) (bool, error) {
+			res, err := lim.Allow(ctx, path[0])
 			return res.Allowed, err
 		},
-		reset: func(ctx context.Context, key string) error {
-			tagged := prefix + ":{" + key + "}"
+		reset: func(ctx context.Context, path ...string) error {
+			tagged := prefix + ":{" + path[0] + "}"
 			return client.Do(ctx, client.B().Del().Key(tagged, tagged+":ex").Build()).Error()
 		},
 	}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,7 +14,7 @@ var slidingLogRules = []rule{
 	{"Trace", "a token leaves a SlidingLog exactly one window after it was taken", slidingLogTrace},
 	{"Demonstration", "a resource and its consumers get the verdicts of the published demonstration", slidingLogDemonstration},
 	{"SameMicrosecond", "tokens taken in one microsecond are all kept", slidingLogSameMicrosecond},
-	{"Bounded", "a SlidingLog keeps fewer than twice Limit entries and 64 more", slidingLogBounded},
+	{"Bounded", "a SlidingLog keeps fewer than twice Limit entries and as many more as Limit, from 8 to 64", slidingLogBounded},
 	{"Cost", "a request takes at most 1000 tokens of a SlidingLog at once", slidingLogCost},
 	{"History", "SlidingLog answers as a plain list of times does", history(anySlidingLog)},
 	{"Exact", "SlidingLog denies 1µs before RetryAfter is over and admits when it is", exact(anySlidingLog)},
@@ -120,27 +121,30 @@ func slidingLogSameMicrosecond(t *T) {
 }
 
 func slidingLogBounded(t *T) {
-	const limit = 100
-	c := newClock()
-	l := t.limiter(c, one(algorithm.SlidingLog{Limit: limit, Window: time.Second}))
-	key := []string{t.key("k", "one")}
-	r := t.rand()
-	for i := range 600 {
-		if i%250 == 249 {
-			c.advance(900 * time.Millisecond) // a lull in which almost all leave
-		}
-		c.advance(10 * time.Millisecond)
-		t.allow(l, pick[int64](r, 1, 1, 1, 3, 20), "k")
-		if i%10 == 0 {
-			if n := t.eval(count, key)[0].Int(); n >= 2*limit+64 {
-				t.fatalf("%d entries with a limit of %d", n, limit)
+	for _, limit := range []int64{1, 3, 20, 100} {
+		name := "limit" + strconv.FormatInt(limit, 10)
+		c := newClock()
+		l := t.limiter(c, weir.Rule{Name: name, Algorithm: algorithm.SlidingLog{Limit: limit, Window: time.Second}})
+		key := []string{t.key("k", name)}
+		most := 2*limit + min(max(limit, 8), 64)
+		r := t.rand()
+		for i := range t.times(int(80 + 4*limit)) {
+			if i%150 == 149 {
+				c.advance(900 * time.Millisecond) // a lull in which almost all leave
+			}
+			c.advance(time.Second / time.Duration(limit))
+			t.allow(l, min(pick[int64](r, 1, 1, 1, 3, 20), limit), "k")
+			if i%5 == 0 {
+				if n := t.eval(count, key)[0].Int(); n >= most {
+					t.fatalf("%d entries with a limit of %d, want fewer than %d", n, limit, most)
+				}
 			}
 		}
-	}
-	c.advance(time.Second)
-	t.allow(l, 1, "k")
-	if n := t.eval(count, key)[0].Int(); n != 1 {
-		t.errorf("%d entries behind a lull of a whole window, want 1", n)
+		c.advance(time.Second)
+		t.allow(l, 1, "k")
+		if n := t.eval(count, key)[0].Int(); n != 1 {
+			t.errorf("%d entries behind a lull of a whole window, want 1", n)
+		}
 	}
 }
 
