@@ -12,40 +12,41 @@
 // Valkey Cluster. A nil client is refused: New then returns a store whose Check,
 // like every other method, returns an error that says so.
 //
-// [redis.NewClient] itself connects, and fails without a server. With
+// It is [redis.NewClient] that connects, and fails without a server. With
 // ForceSingleClient it returns a client beside that error, which works once the
 // server does. Without, it asks a lone address for CLUSTER SLOTS to learn what
-// it is, which an ACL should allow. DisableCache suits a limiter: nothing here
-// is cached on the client, and servers without RESP3 or CLIENT TRACKING need it.
+// it is. DisableCache suits a limiter: nothing here is cached on the client, and
+// servers without RESP3 or CLIENT TRACKING need it.
 //
 // Concurrent calls share connections and leave in one write, as rueidis does
-// with any commands; a lone caller pays nothing for that. AlwaysPipelining costs
-// it some time, but see Contexts.
+// with any commands.
 //
 // Scripts go to masters: the store marks none as read-only, so a SendToReplicas
 // that returns what IsReadOnly says keeps them there. One that returns true for
-// other commands too breaks the client for every write, these among them.
-// ReplicaOnly does so as well. MGet is read-only, and may read from a replica
-// where SendToReplicas says so. The clock that Time tells is that of any one node
-// of a cluster, replicas included.
+// other commands sends scripts to replicas, where they fail or read the past, and
+// so does ReplicaOnly. MGet is read-only, and may read from a replica where
+// SendToReplicas says so. The clock that Time tells is that of any one node of a
+// cluster, replicas included.
 //
 // # Contexts
 //
 // A context that is done before a call sends nothing. A deadline or a
-// cancellation that comes during a call ends it at once with the context's
-// error, and the step may have run, or may still run: it can wait in the queue of
-// a connection, from where the client does not take it back.
+// cancellation that comes during a call, also one without a deadline, ends it at
+// once with the context's error. The step may have run, or may still run: it can
+// wait in the queue of a connection, from where the client does not take it back.
 //
-// A caller alone on its connection gives that connection the deadline, so that
-// when it passes the connection is closed and whoever had joined it meanwhile
-// gets [store.ErrUnavailable]. With AlwaysPipelining a deadline ends the one
-// call. When 1,024 commands wait for one connection, the next one waits for room
-// whatever its context says, unless the environment sets RUEIDIS_QUEUE_TYPE to
+// A caller alone on its connection gives that connection its deadline: when it
+// passes the connection is closed, and whoever had joined it meanwhile gets
+// [store.ErrUnavailable]. With AlwaysPipelining a deadline ends the one call.
+//
+// Two waits do not look at the context: for a connection that another call is
+// making, up to Dialer.Timeout, 5 s by default, and for room when 1,024 calls
+// wait on one connection, unless the environment sets RUEIDIS_QUEUE_TYPE to
 // flowbuffer.
 //
 // Without a deadline, a server that fell silent is noticed after
-// ConnWriteTimeout, 10 s by default, and on an idle connection after one more
-// Dialer.KeepAlive. Every limiter should set one of these bounds.
+// ConnWriteTimeout, 10 s by default, and where callers share a connection after
+// one more Dialer.KeepAlive. A limiter is better off with less.
 //
 // # Retries
 //
@@ -58,11 +59,11 @@
 //
 // # Failover
 //
-// A cluster client learns of a new topology from MOVED, and within a second of a
-// connection that was lost or could not be made, of its own accord. The store
-// has nothing to add. A call fails with [store.ErrUnavailable] until a replica
-// was promoted. With Sentinel, the client hears of a new master by subscription;
-// from v1.0.77 TopologyRefreshInterval makes up for a message that was missed.
+// A cluster client learns of a new topology from MOVED, and, of its own accord,
+// within a second after a connection was lost or could not be made. The store has
+// nothing to add. A call fails with [store.ErrUnavailable] until a replica was
+// promoted. With Sentinel, the client hears of a new master by subscription; from
+// v1.0.77, TopologyRefreshInterval makes up for a message that was missed.
 package rueidis
 
 import (

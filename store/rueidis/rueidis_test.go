@@ -219,6 +219,33 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
+// A client that was made before its server works once that is up.
+func TestServerComesLater(t *testing.T) {
+	t.Parallel()
+	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
+	var up atomic.Bool
+	o := options(srv.Addr)
+	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
+		if !up.Load() {
+			return nil, errors.New("not yet")
+		}
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	c, err := redis.NewClient(o)
+	if err == nil || c == nil {
+		t.Fatalf("got %v, %v, want a client beside an error", c, err)
+	}
+	defer c.Close()
+	s := New(c)
+	if _, err := s.Eval(t.Context(), script, keys, nil, nil); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("got %v", err)
+	}
+	up.Store(true)
+	if _, err := s.Eval(t.Context(), script, keys, nil, nil); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestClosedClient(t *testing.T) {
 	t.Parallel()
 	srv := clusterServer(t, func([]string) string { return ":1\r\n" })
