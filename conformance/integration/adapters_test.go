@@ -18,7 +18,7 @@ type adapter struct {
 	// open returns the store over a client of its own, and what closes that. The
 	// client serves every kind of endpoint that lacks does not name, and logs in
 	// and speaks TLS as the endpoint says.
-	open func(t testing.TB, e servers.Endpoint) (st store.Store, close func())
+	open func(e servers.Endpoint) (st store.Store, close func(), err error)
 	// lacks are the kinds of servers that the adapter can't do, with the reason.
 	lacks map[servers.Kind]string
 	// words are what an ACL must allow, beside servers.ACL, for the client's own
@@ -30,7 +30,11 @@ type adapter struct {
 
 // store returns the store over a client that ends with t.
 func (a adapter) store(t testing.TB, e servers.Endpoint) store.Store {
-	st, closeClient := a.open(t, e)
+	t.Helper()
+	st, closeClient, err := a.open(e)
+	if err != nil {
+		t.Fatal(err)
+	}
 	t.Cleanup(closeClient)
 	return st
 }
@@ -47,19 +51,19 @@ var adapters = []adapter{
 	{
 		name:  "rueidis",
 		open:  openRueidis,
-		words: map[servers.Kind]string{servers.Cluster: "+ping +cluster|slots +cluster|shards", servers.Sentinel: "+role"},
+		words: map[servers.Kind]string{servers.Cluster: "+cluster|slots +cluster|shards", servers.Sentinel: "+role"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
 		},
 	},
 }
 
-func openGoredis(_ testing.TB, e servers.Endpoint) (store.Store, func()) {
+func openGoredis(e servers.Endpoint) (store.Store, func(), error) {
 	c := servers.Dial(e)
-	return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() })
+	return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
 }
 
-func openRueidis(t testing.TB, e servers.Endpoint) (store.Store, func()) {
+func openRueidis(e servers.Endpoint) (store.Store, func(), error) {
 	options := rueidisclient.ClientOption{
 		InitAddress:       e.Addrs,
 		TLSConfig:         e.TLS,
@@ -73,7 +77,7 @@ func openRueidis(t testing.TB, e servers.Endpoint) (store.Store, func()) {
 	}
 	c, err := rueidisclient.NewClient(options)
 	if err != nil {
-		t.Fatal(err)
+		return nil, nil, err
 	}
-	return rueidis.New(c), sync.OnceFunc(c.Close)
+	return rueidis.New(c), sync.OnceFunc(c.Close), nil
 }
