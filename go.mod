@@ -3,6 +3,8 @@ module github.com/weir-go/weir
 go 1.25.0
 
 require (
+	github.com/gomodule/redigo v1.8.9
+	github.com/mna/redisc v1.4.0
 	github.com/redis/go-redis/v9 v9.7.3
 	github.com/redis/rueidis v1.0.76
 )

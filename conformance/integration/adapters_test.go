@@ -1,14 +1,18 @@
 package integration
 
 import (
+	"context"
 	"sync"
 	"testing"
 
+	redigoclient "github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
 	rueidisclient "github.com/redis/rueidis"
 
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
+	"github.com/weir-go/weir/store/redigo"
 	"github.com/weir-go/weir/store/rueidis"
 )
 
@@ -56,6 +60,15 @@ var adapters = []adapter{
 			"Store/Borrowed": "store does not borrow strings",
 		},
 	},
+	{
+		name:  "redigo",
+		open:  openRedigo,
+		lacks: map[servers.Kind]string{servers.Sentinel: "redigo does not know Sentinel"},
+		words: map[servers.Kind]string{servers.Cluster: "+cluster|slots"},
+		skips: map[string]string{
+			"Store/Borrowed": "store does not borrow strings",
+		},
+	},
 }
 
 func openGoredis(e servers.Endpoint) (store.Store, func(), error) {
@@ -80,4 +93,27 @@ func openRueidis(e servers.Endpoint) (store.Store, func(), error) {
 		return nil, nil, err
 	}
 	return rueidis.New(c), sync.OnceFunc(c.Close), nil
+}
+
+func openRedigo(_ testing.TB, e servers.Endpoint) (store.Store, func()) {
+	pool := func(addr string, options ...redigoclient.DialOption) (*redigoclient.Pool, error) {
+		return &redigoclient.Pool{
+			MaxIdle: 10,
+			DialContext: func(ctx context.Context) (redigoclient.Conn, error) {
+				return redigoclient.DialContext(ctx, "tcp", addr, options...)
+			},
+		}, nil
+	}
+	options := []redigoclient.DialOption{
+		redigoclient.DialUseTLS(e.TLS != nil),
+		redigoclient.DialTLSConfig(e.TLS),
+		redigoclient.DialUsername(e.User),
+		redigoclient.DialPassword(e.Password),
+	}
+	if e.Kind == servers.Cluster {
+		c := &redisc.Cluster{StartupNodes: e.Addrs, DialOptions: options, CreatePool: pool}
+		return redigo.NewCluster(c), sync.OnceFunc(func() { _ = c.Close() })
+	}
+	p, _ := pool(e.Addrs[0], options...)
+	return redigo.New(p), sync.OnceFunc(func() { _ = p.Close() })
 }

@@ -6,6 +6,8 @@ replace github.com/weir-go/weir => ../..
 
 require (
 	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/gomodule/redigo v1.9.3
+	github.com/mna/redisc v1.4.0
 	github.com/moby/moby/api v1.55.0
 	github.com/moby/moby/client v0.5.0
 	github.com/redis/go-redis/v9 v9.23.0

@@ -36,6 +36,15 @@ func (e *Errors) NoScript(err error) bool {
 	return ok && errreply.NoScript(text)
 }
 
+// ReadOnly reports whether err says that the server is no master.
+func (e *Errors) ReadOnly(err error) bool {
+	if err == nil {
+		return false
+	}
+	text, ok := e.Replied(err)
+	return ok && errreply.ReadOnly(text)
+}
+
 // Call wraps err, which is not the client's, as an error of the call.
 func (e *Errors) Call(call string, err error) error {
 	return fmt.Errorf("%s: %s: %w", e.Name, call, err)

@@ -89,6 +89,9 @@ func Stale(text string) bool {
 	return false
 }
 
+// ReadOnly reports whether text says that the server is no master.
+func ReadOnly(text string) bool { return code(text) == "READONLY" }
+
 // Eval returns what text, the reply to a script over keys, means: one of
 // [store.ErrUnavailable], [store.ErrCrossSlot], [store.ErrScript] and
 // [store.ErrForeign], the last naming the keys and thereby complete.

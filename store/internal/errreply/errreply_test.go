@@ -155,3 +155,18 @@ func TestStale(t *testing.T) {
 		}
 	}
 }
+
+func TestReadOnly(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]bool{
+		"READONLY You can't write against a read only replica." + tail:    true,
+		call + line + "-READONLY You can't write against a read only one": true,
+		line + "-READONLY You can't write against a read only replica. ":  true,
+		"MOVED 3999 127.0.0.1:6381":                                       false,
+		"ERR user_script:1: READONLY":                                     false,
+	} {
+		if got := ReadOnly(text); got != want {
+			t.Errorf("ReadOnly(%q) = %t, want %t", text, got, want)
+		}
+	}
+}

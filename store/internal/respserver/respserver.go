@@ -114,6 +114,13 @@ func (s *Server) Commands() (commands []string, reloads int) {
 	return commands, reloads
 }
 
+// Conns returns how many connections were made so far.
+func (s *Server) Conns() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.conns)
+}
+
 func readCommand(r *bufio.Reader) ([]string, error) {
 	n, err := readLen(r, '*')
 	if err != nil {
@@ -153,6 +160,20 @@ func Slots(addr string, replicas ...string) string {
 	for _, addr := range append([]string{addr}, replicas...) {
 		host, port, _ := net.SplitHostPort(addr)
 		fmt.Fprintf(&b, "*2\r\n$%d\r\n%s\r\n:%s\r\n", len(host), host, port)
+	}
+	return b.String()
+}
+
+// Shards is the reply to CLUSTER SLOTS of a cluster of the masters at addrs, each of
+// which serves as many slots as any other.
+func Shards(addrs ...string) string {
+	const slots = 16384
+	var b strings.Builder
+	fmt.Fprintf(&b, "*%d\r\n", len(addrs))
+	for i, addr := range addrs {
+		host, port, _ := net.SplitHostPort(addr)
+		first, last := slots*i/len(addrs), slots*(i+1)/len(addrs)-1
+		fmt.Fprintf(&b, "*3\r\n:%d\r\n:%d\r\n*2\r\n$%d\r\n%s\r\n:%s\r\n", first, last, len(host), host, port)
 	}
 	return b.String()
 }

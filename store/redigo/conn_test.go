@@ -1,0 +1,255 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/respserver"
+)
+
+// Whatever becomes of a call, its connection is given back, or closed if it may not
+// be used again.
+func TestConnectionsReturned(t *testing.T) {
+	t.Parallel()
+	var release sync.WaitGroup
+	release.Add(1)
+	t.Cleanup(release.Done)
+	for name, c := range map[string]struct {
+		answer func() string
+		kept   bool
+	}{
+		"answered":        {func() string { return "*2\r\n$1\r\n1\r\n$1\r\n1\r\n" }, true},
+		"error":           {func() string { return "-ERR no\r\n" }, true},
+		"out of memory":   {func() string { return "-OOM no\r\n" }, true},
+		"unknown script":  {func() string { return unknown }, true},
+		"unusable reply":  {func() string { return "*1\r\n*0\r\n" }, true},
+		"demoted":         {func() string { return "-READONLY You can't write against a read only replica.\r\n" }, false},
+		"connection lost": {func() string { return "" }, false},
+		"garbage":         {func() string { return "HTTP/1.1 400 Bad Request\r\n" }, false},
+		"silence":         {func() string { release.Wait(); return "" }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var srv *respserver.Server
+			srv = respserver.New(t, func(args []string) string {
+				if args[0] == "CLUSTER" {
+					return respserver.Slots(srv.Addr)
+				}
+				return c.answer()
+			})
+			p, nodes := pool(t, srv.Addr), cluster(t, srv.Addr)
+			if err := nodes.Refresh(); err != nil {
+				t.Fatal(err)
+			}
+			for _, call := range kinds {
+				for client, s := range map[string]*Store{"Pool": New(p), "Cluster": NewCluster(nodes)} {
+					ctx, cancel := t.Context(), context.CancelFunc(func() {})
+					if name == "silence" {
+						ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond) // long enough to connect
+					}
+					_ = oneCall(ctx, s, call)
+					cancel()
+					stats := p.Stats()
+					if client == "Cluster" {
+						// A refresh may hold a connection of its own for a moment.
+						for s.refreshing.Load() {
+							time.Sleep(time.Millisecond)
+						}
+						stats = nodes.Stats()[srv.Addr]
+					}
+					if stats.ActiveCount != stats.IdleCount {
+						t.Errorf("%s: %s: %d of %d connections are idle", client, call, stats.IdleCount, stats.ActiveCount)
+					}
+					if client == "Pool" && (stats.IdleCount == 1) != c.kept {
+						t.Errorf("%s: %s: %d connections are kept, want it to be %t that one is", client, call, stats.IdleCount, c.kept)
+					}
+				}
+			}
+		})
+	}
+}
+
+// A connection to a server that turned out to be no master is used for the call under
+// way, and never again.
+func TestReadOnlyDropsConnection(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string]string{
+		"plain":   "-READONLY You can't write against a read only replica.\r\n",
+		"newer":   "-READONLY You can't write against a read only replica. script: fd02, on @user_script:1.\r\n",
+		"wrapped": "-ERR Error running script (call to f_fd025da278024fe7a673b46f5cabd34e715d760d): @user_script:10: @user_script: 10: -READONLY You can't write against a read only replica. \r\n",
+	} {
+		for _, call := range []string{"eval", "batch"} {
+			t.Run(name+" "+call, func(t *testing.T) {
+				t.Parallel()
+				for _, client := range []string{"Pool", "Cluster"} {
+					var master atomic.Bool
+					var srv *respserver.Server
+					srv = respserver.New(t, func(args []string) string {
+						switch {
+						case args[0] == "CLUSTER":
+							return respserver.Slots(srv.Addr)
+						case master.Load():
+							return ":1\r\n"
+						}
+						return reply
+					})
+					s := New(pool(t, srv.Addr))
+					if client == "Cluster" {
+						c := cluster(t, srv.Addr)
+						if err := c.Refresh(); err != nil {
+							t.Fatal(err)
+						}
+						s = NewCluster(c)
+					}
+					master.Store(true)
+					for range 3 {
+						if err := oneCall(t.Context(), s, call); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if got := srv.Conns(); got != 1 {
+						t.Fatalf("%s: %d connections for three calls to a master, want 1", client, got)
+					}
+					master.Store(false)
+					if err := oneCall(t.Context(), s, call); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "READONLY") {
+						t.Fatalf("%s: got %v", client, err)
+					}
+					for s.refreshing.Load() {
+						time.Sleep(time.Millisecond)
+					}
+					master.Store(true)
+					if err := oneCall(t.Context(), s, call); err != nil {
+						t.Fatal(err)
+					}
+					if got := srv.Conns(); got != 2 {
+						t.Errorf("%s: %d connections in all, want one more after READONLY", client, got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// In a batch, one READONLY among other replies is enough, and the others stand.
+func TestReadOnlyInBatch(t *testing.T) {
+	t.Parallel()
+	srv := respserver.New(t, func(args []string) string {
+		if args[3] == "r" {
+			return "-READONLY no\r\n"
+		}
+		return ":1\r\n"
+	})
+	p := pool(t, srv.Addr)
+	calls := []store.Eval{{Script: script, Keys: []string{"a"}}, {Script: script, Keys: []string{"r"}}, {Script: script, Keys: []string{"b"}}}
+	New(p).EvalBatch(t.Context(), calls)
+	if calls[0].Err != nil || !errors.Is(calls[1].Err, store.ErrUnavailable) || calls[2].Err != nil {
+		t.Errorf("got %v, %v, %v", calls[0].Err, calls[1].Err, calls[2].Err)
+	}
+	if n := p.ActiveCount(); n != 0 {
+		t.Errorf("%d connections are left, want none", n)
+	}
+}
+
+// Connections that know no contexts, as wrappers may not, serve all the same.
+func TestPlainConnections(t *testing.T) {
+	t.Parallel()
+	type timed struct{ redis.ConnWithTimeout }
+	type plain struct{ redis.Conn }
+	var silent atomic.Bool
+	var release sync.WaitGroup
+	release.Add(1)
+	t.Cleanup(release.Done)
+	srv := respserver.New(t, func(args []string) string {
+		if silent.Load() {
+			release.Wait()
+		}
+		if args[0] == "MGET" || args[0] == "TIME" {
+			return "*2\r\n$1\r\n1\r\n$1\r\n1\r\n"
+		}
+		return ":1\r\n"
+	})
+	for name, wrap := range map[string]func(redis.Conn) redis.Conn{
+		"timed": func(c redis.Conn) redis.Conn { return timed{c.(redis.ConnWithTimeout)} },
+		"plain": func(c redis.Conn) redis.Conn { return plain{c} },
+	} {
+		silent.Store(false)
+		p := &redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) {
+			c, err := redis.Dial("tcp", srv.Addr, redis.DialReadTimeout(150*time.Millisecond))
+			if err != nil {
+				return nil, err
+			}
+			return wrap(c), nil
+		}}
+		defer func() { _ = p.Close() }()
+		s := New(p)
+		deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		for _, ctx := range []context.Context{t.Context(), deadline} {
+			for _, call := range kinds {
+				if err := oneCall(ctx, s, call); err != nil {
+					t.Errorf("%s: %s: %v", name, call, err)
+				}
+			}
+		}
+		if n := p.ActiveCount(); n != 1 {
+			t.Errorf("%s: %d connections for calls one after the other, want 1", name, n)
+		}
+		silent.Store(true)
+		for _, call := range kinds {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // long enough to connect
+			if err := oneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: %s, silence: got %v", name, call, err)
+			}
+			cancel()
+		}
+		if n := p.ActiveCount(); n != 0 {
+			t.Errorf("%s: %d connections are kept on which a reply is due, want none", name, n)
+		}
+	}
+}
+
+// noConn is a pool that breaks its word.
+type noConn struct{}
+
+func (noConn) GetContext(context.Context) (redis.Conn, error) { return nil, nil } //nolint:nilnil // on purpose
+
+func TestPoolWithoutConnection(t *testing.T) {
+	t.Parallel()
+	for call, err := range everyCall(t.Context(), New(noConn{})) {
+		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, errNoConn) {
+			t.Errorf("%s: got %v", call, err)
+		}
+	}
+}
+
+// A batch that is larger than the buffers of two sockets, to a server that reads no
+// command before its last reply was taken.
+func TestLargeBatch(t *testing.T) {
+	t.Parallel()
+	const n, size = 400, 64 << 10
+	text := strings.Repeat("x", size)
+	srv := respserver.New(t, func(args []string) string { return "$65536\r\n" + args[4] + "\r\n" })
+	s := New(pool(t, srv.Addr, redis.DialWriteTimeout(5*time.Second)))
+	calls := make([]store.Eval, n)
+	for i := range calls {
+		calls[i] = store.Eval{Script: script, Keys: []string{"k"}, Args: []store.Arg{store.StringArg(text)}}
+	}
+	s.EvalBatch(t.Context(), calls)
+	for i, c := range calls {
+		if c.Err != nil || !slices.Equal(c.Reply, []store.Value{store.BulkValue(text)}) {
+			t.Fatalf("call %d: %d values, %v", i, len(c.Reply), c.Err)
+		}
+	}
+	if sent, _ := srv.Commands(); len(sent) != n || srv.Conns() != 1 {
+		t.Errorf("the server received %d commands over %d connections, want %d over 1", len(sent), srv.Conns(), n)
+	}
+}

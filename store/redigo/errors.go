@@ -1,0 +1,17 @@
+package redigo
+
+import (
+	"errors"
+
+	"github.com/gomodule/redigo/redis"
+)
+
+// replied returns the text of the error reply that err is, or wraps, and false
+// when no server sent it.
+func replied(err error) (text string, ok bool) {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return "", false
+	}
+	return string(reply), true
+}

@@ -1,0 +1,107 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/weir-go/weir/store"
+)
+
+// slots is how many slots a cluster has.
+const slots = 16384
+
+// errNotSlots is for a reply that no CLUSTER SLOTS gives.
+var errNotSlots = errors.New("the reply is not a list of slots")
+
+// A layout numbers the nodes that serve the slots of a cluster. Redisc has one, and
+// keeps it to itself.
+type layout [slots]uint16
+
+// readLayout asks any node for the layout.
+func (s *Store) readLayout(ctx context.Context) (*layout, error) {
+	l := line{store: s}
+	if err := l.open(ctx); err != nil {
+		return nil, err
+	}
+	defer l.close()
+	val, err := l.do(ctx, &command{name: "CLUSTER", args: []any{"SLOTS"}})
+	if err != nil {
+		return nil, err
+	}
+	return parseLayout(val)
+}
+
+// parseLayout reads a reply to CLUSTER SLOTS: a list of the first slot of a range,
+// the last, and its nodes, the master before the others, each a list that begins
+// with its host and port.
+func parseLayout(val any) (*layout, error) {
+	ranges, ok := val.([]any)
+	if !ok {
+		return nil, errNotSlots
+	}
+	var nodes layout
+	numbers := map[string]uint16{}
+	for _, element := range ranges {
+		r, err := redis.Values(element, nil)
+		if err != nil || len(r) < 3 {
+			return nil, errNotSlots
+		}
+		first, ok1 := r[0].(int64)
+		last, ok2 := r[1].(int64)
+		master, ok3 := r[2].([]any)
+		if !ok1 || !ok2 || !ok3 || first < 0 || last >= slots || len(master) < 2 {
+			return nil, errNotSlots
+		}
+		addr := fmt.Sprintf("%s:%v", master[0], master[1])
+		number, known := numbers[addr]
+		if !known {
+			number = uint16(len(numbers))
+			numbers[addr] = number
+		}
+		for slot := first; slot <= last; slot++ {
+			nodes[slot] = number
+		}
+	}
+	return &nodes, nil
+}
+
+// byNode returns the indices of cmds for each node, in order.
+func (s *Store) byNode(ctx context.Context, cmds []command) [][]int {
+	order, at := make([]int, len(cmds)), make([]int, len(cmds))
+	spread := false
+	for i := range cmds {
+		order[i] = i
+		if s.cluster != nil {
+			at[i] = store.Slot(cmds[i].key)
+			spread = spread || at[i] != at[0]
+		}
+	}
+	if !spread {
+		return [][]int{order}
+	}
+	nodes := s.layout.Load()
+	if nodes == nil {
+		var err error
+		if nodes, err = s.readLayout(ctx); err == nil {
+			s.layout.Store(nodes)
+		}
+	}
+	if nodes != nil { // without a layout, each slot counts as a node
+		for i, slot := range at {
+			at[i] = int(nodes[slot])
+		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return at[a] - at[b] })
+	var groups [][]int
+	for from, to := 0, 0; from < len(order); from = to {
+		for to < len(order) && at[order[to]] == at[order[from]] {
+			to++
+		}
+		groups = append(groups, order[from:to])
+	}
+	return groups
+}

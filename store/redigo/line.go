@@ -1,0 +1,165 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
+)
+
+// maxRedirects is how often a call follows a cluster that sends it elsewhere.
+const maxRedirects = 3
+
+var errNoConn = errors.New("the pool gave neither a connection nor an error")
+
+// A line is the connection of one call, at first to the node that key, if there is
+// one, belongs to, and then to wherever a cluster sends the call.
+type line struct {
+	store *Store
+	key   string
+
+	conn      redis.Conn
+	lent      *redis.Pool // what conn is from, when it is of this line alone
+	asking    bool        // the node serves the key's slot only after an ASKING
+	demoted   bool        // the node is no master
+	redirects int
+	movedTo   string
+}
+
+// open connects the line.
+func (l *line) open(ctx context.Context) error {
+	if l.store.cluster == nil {
+		conn, err := l.store.pool.GetContext(ctx)
+		if err == nil && conn == nil {
+			err = errNoConn
+		}
+		if err != nil {
+			return err
+		}
+		l.conn = conn
+		return nil
+	}
+	conn := l.store.cluster.Get()
+	var err error
+	if l.key == "" {
+		err = redisc.BindConn(conn)
+	} else {
+		err = redisc.BindConn(conn, l.key)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return err
+	}
+	l.conn = conn
+	return nil
+}
+
+// close gives the connection back.
+func (l *line) close() {
+	if l.conn == nil {
+		return
+	}
+	if l.demoted {
+		drop(l.conn)
+	}
+	_ = l.conn.Close()
+	if l.lent != nil {
+		_ = l.lent.Close()
+	}
+	l.conn, l.lent, l.asking, l.demoted = nil, nil, false, false
+}
+
+// do sends cmd, wherever the cluster says, and returns its reply.
+func (l *line) do(ctx context.Context, cmd *command) (any, error) {
+	for {
+		if l.asking {
+			if err := l.conn.Send("ASKING"); err != nil {
+				return nil, err
+			}
+		}
+		val, err := exchange(ctx, l.conn, cmd)
+		l.heard(err)
+		to := l.store.redirection(err)
+		if to == nil {
+			return val, err
+		}
+		if ok, err := l.follow(ctx, to); !ok {
+			return nil, err
+		}
+	}
+}
+
+// heard notes what a reply says about the node.
+func (l *line) heard(err error) {
+	l.demoted = l.demoted || l.store.errs.ReadOnly(err)
+}
+
+// follow connects the line to where a server sent it. It returns false, and why,
+// if the call ends here.
+func (l *line) follow(ctx context.Context, to *redisc.RedirError) (bool, error) {
+	reason := error(redis.Error(to.Error()))
+	if l.redirects == maxRedirects || to.Type == "MOVED" && to.Addr == l.movedTo {
+		return false, reason // to a node that redisc could not reach, say
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	l.close()
+	l.redirects++
+	var err error
+	if to.Type == "MOVED" {
+		l.movedTo = to.Addr
+		l.store.layout.Store(nil)
+		err = l.open(ctx) // redisc has noted the move
+	} else {
+		err = l.ask(ctx, to.Addr)
+	}
+	return err == nil, err
+}
+
+// ask connects the line to the node at addr, which is taking over the slot. Redisc
+// may not know the node yet, and would connect to the slot's owner.
+func (l *line) ask(ctx context.Context, addr string) error {
+	cluster := l.store.cluster
+	if cluster.CreatePool == nil {
+		conn, err := redis.DialContext(ctx, "tcp", addr, cluster.DialOptions...)
+		if err != nil {
+			return err
+		}
+		l.conn, l.asking = conn, true
+		return nil
+	}
+	pool, err := cluster.CreatePool(addr, cluster.DialOptions...)
+	if err != nil {
+		return err
+	}
+	conn, err := pool.GetContext(ctx)
+	if err != nil {
+		_ = pool.Close()
+		return err
+	}
+	l.conn, l.lent, l.asking = conn, pool, true
+	return nil
+}
+
+// redirection returns where err, a reply, sends a call, or nil.
+func (s *Store) redirection(err error) *redisc.RedirError {
+	if s.cluster == nil || err == nil {
+		return nil
+	}
+	return redisc.ParseRedir(err)
+}
+
+// refresh makes redisc look at the topology again, in the background, unless it
+// has just done so or is about to.
+func (s *Store) refresh() {
+	if !s.reload.Open() || !s.refreshing.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer s.refreshing.Store(false)
+		_ = s.cluster.Refresh() // the next call that fails asks again
+		s.layout.Store(nil)
+	}()
+}

@@ -1,0 +1,88 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/adapter"
+)
+
+// errNotMGet is for a reply that no MGET gives.
+var errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
+
+// MGet reads keys: see [store.Store]. It sends one MGET to a pool, and one for each
+// slot to a cluster, in one pipeline to each node.
+func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+	if err := s.Check(); err != nil {
+		return values, err
+	}
+	if err := ctx.Err(); err != nil {
+		return values, s.errs.Call("mget", err)
+	}
+	if len(keys) == 0 {
+		return values, nil
+	}
+	out := slices.Grow(values, len(keys))[:len(values)+len(keys)]
+	if err := s.mget(ctx, keys, out[len(values):]); err != nil {
+		return values, s.errs.Read(ctx, "mget", err)
+	}
+	return out, nil
+}
+
+// mget sets read[i] to what keys[i] holds.
+func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) error {
+	var cmds []command
+	var parts [][]int
+	add := func(keys []string, at []int) {
+		words := make([]any, len(keys))
+		for i, key := range keys {
+			words[i] = key
+		}
+		cmds, parts = append(cmds, command{key: keys[0], name: "MGET", args: words}), append(parts, at)
+	}
+	if s.cluster == nil {
+		add(keys, nil)
+	} else {
+		adapter.BySlot(keys)(func(keys []string, at []int) bool { add(keys, at); return true })
+	}
+	s.pipeline(ctx, cmds)
+	for i := range cmds {
+		if err := cmds[i].err; err != nil {
+			return err
+		}
+		if err := scatter(cmds[i].reply, read, parts[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scatter stores value i of an MGET's reply at read[at[i]], or, if at is nil, at
+// read[i].
+func scatter(reply any, read []store.Value, at []int) error {
+	want := len(read)
+	if at != nil {
+		want = len(at)
+	}
+	list, ok := reply.([]any)
+	if !ok || len(list) != want {
+		return errNotMGet
+	}
+	for i, element := range list {
+		to := i
+		if at != nil {
+			to = at[i]
+		}
+		switch v := element.(type) {
+		case []byte:
+			read[to] = store.BulkValue(string(v))
+		case nil:
+			read[to] = store.Value{}
+		default:
+			return errNotMGet
+		}
+	}
+	return nil
+}

@@ -1,0 +1,298 @@
+package redigo
+
+import (
+	"context"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
+
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/respserver"
+)
+
+var (
+	script = store.NewScript("probe", "return 1", nil)
+	keys   = []string{"a{k}", "b{k}"}
+	args   = []store.Arg{store.IntArg(7), store.ConstArg(8), store.StringArg("nine")}
+)
+
+// unknown is how a proxy may put NOSCRIPT.
+const unknown = "-ERR proxy: NOSCRIPT No matching script. Please use EVAL.\r\n"
+
+// newPool returns a pool of connections to addr, with options more than a limit on
+// connecting.
+func newPool(addr string, options ...redis.DialOption) (*redis.Pool, error) {
+	options = append([]redis.DialOption{redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(5 * time.Second)}, options...)
+	return &redis.Pool{
+		MaxIdle: 10,
+		DialContext: func(ctx context.Context) (redis.Conn, error) {
+			return redis.DialContext(ctx, "tcp", addr, options...)
+		},
+	}, nil
+}
+
+// pool returns a pool that ends with t.
+func pool(t *testing.T, addr string, options ...redis.DialOption) *redis.Pool {
+	t.Helper()
+	p, _ := newPool(addr, options...)
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+// cluster returns a cluster that ends with t.
+func cluster(t *testing.T, addr string, options ...redis.DialOption) *redisc.Cluster {
+	t.Helper()
+	c := &redisc.Cluster{StartupNodes: []string{addr}, CreatePool: newPool, DialOptions: options}
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// everyCall makes one call of each kind and returns their errors.
+func everyCall(ctx context.Context, s *Store) map[string]error {
+	errs := map[string]error{}
+	_, errs["eval"] = s.Eval(ctx, script, keys, args, nil)
+	_, errs["mget"] = s.MGet(ctx, keys, nil)
+	_, errs["mget over slots"] = s.MGet(ctx, []string{"a", "b"}, nil)
+	_, errs["time"] = s.Time(ctx)
+	calls := []store.Eval{{Script: script, Keys: keys}, {Script: script, Keys: []string{"c"}}}
+	s.EvalBatch(ctx, calls)
+	errs["batch 0"], errs["batch 1"] = calls[0].Err, calls[1].Err
+	return errs
+}
+
+// oneCall makes the call of the given kind.
+func oneCall(ctx context.Context, s *Store, call string) error {
+	switch call {
+	case "eval":
+		_, err := s.Eval(ctx, script, keys, nil, nil)
+		return err
+	case "mget":
+		_, err := s.MGet(ctx, keys, nil)
+		return err
+	case "time":
+		_, err := s.Time(ctx)
+		return err
+	}
+	calls := []store.Eval{{Script: script, Keys: keys}}
+	s.EvalBatch(ctx, calls)
+	return calls[0].Err
+}
+
+var kinds = []string{"eval", "mget", "time", "batch"}
+
+func TestUnfitClient(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		store *Store
+		want  string
+	}{
+		"nil":           {New(nil), "nil: want New with a *redis.Pool"},
+		"nil Pool":      {New((*redis.Pool)(nil)), "nil: want New with a *redis.Pool"},
+		"empty Pool":    {New(&redis.Pool{}), "want a *redis.Pool with a Dial"},
+		"nil Cluster":   {NewCluster(nil), "or NewCluster with a *redisc.Cluster"},
+		"empty Cluster": {NewCluster(&redisc.Cluster{}), "want a *redisc.Cluster with StartupNodes"},
+		"zero Store":    {&Store{}, "nil: want New with a *redis.Pool"},
+		"nil Store":     {nil, "nil: want New with a *redis.Pool"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			errs := everyCall(t.Context(), c.store)
+			errs["check"] = c.store.Check()
+			for call, err := range errs {
+				if err == nil || !strings.Contains(err.Error(), c.want) {
+					t.Errorf("%s: got %v, want an error with %q", call, err, c.want)
+				}
+			}
+		})
+	}
+}
+
+func TestFitClient(t *testing.T) {
+	t.Parallel()
+	for name, s := range map[string]*Store{
+		"Pool":        New(pool(t, "127.0.0.1:1")),
+		"Pool, Dial":  New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, net.ErrClosed }}),
+		"own Pool":    New(struct{ Pool }{}),
+		"Cluster":     NewCluster(cluster(t, "127.0.0.1:1")),
+		"Cluster, no": NewCluster(&redisc.Cluster{StartupNodes: []string{"127.0.0.1:1"}}),
+	} {
+		if err := s.Check(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// Nothing that the store can refuse by itself reaches the wire.
+func TestNothingSent(t *testing.T) {
+	t.Parallel()
+	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
+	for name, s := range map[string]*Store{"Pool": New(pool(t, srv.Addr)), "Cluster": NewCluster(cluster(t, srv.Addr))} {
+		reply := []store.Value{store.IntegerValue(5)}
+		got, err := s.Eval(t.Context(), script, []string{"a", "b"}, nil, reply)
+		if !errors.Is(err, store.ErrCrossSlot) || len(got) != 1 {
+			t.Errorf("%s: keys of two slots: got %v, %v", name, got, err)
+		}
+		if _, err := s.Eval(t.Context(), script, nil, nil, nil); err == nil {
+			t.Errorf("%s: no keys: got no error", name)
+		}
+		calls := []store.Eval{{Script: script, Keys: []string{"a", "b"}}, {Script: script}}
+		if s.EvalBatch(t.Context(), calls); !errors.Is(calls[0].Err, store.ErrCrossSlot) || calls[1].Err == nil {
+			t.Errorf("%s: batch: got %v, %v", name, calls[0].Err, calls[1].Err)
+		}
+		if got, err := s.MGet(t.Context(), nil, reply); err != nil || len(got) != 1 {
+			t.Errorf("%s: mget of no keys: got %v, %v", name, got, err)
+		}
+		s.EvalBatch(t.Context(), nil)
+
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		for call, err := range everyCall(cancelled, s) {
+			if !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s: %s, context done: got %v", name, call, err)
+			}
+		}
+	}
+	if sent, topology := srv.Commands(); len(sent) != 0 || topology != 0 || srv.Conns() != 0 {
+		t.Errorf("the server received %q, %d topology requests, %d connections", sent, topology, srv.Conns())
+	}
+}
+
+func TestNobodyListens(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for name, s := range map[string]*Store{"Pool": New(pool(t, addr)), "Cluster": NewCluster(cluster(t, addr))} {
+		for call, err := range everyCall(t.Context(), s) {
+			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") {
+				t.Errorf("%s: %s: got %v, want unavailable and the network's error", name, call, err)
+			}
+			var op *net.OpError
+			if name == "Pool" && !errors.As(err, &op) { // redisc hands on the text alone
+				t.Errorf("%s: %s: got %v, want the network's error", name, call, err)
+			}
+			if !strings.HasPrefix(err.Error(), "redigo: ") || strings.Count(err.Error(), "redigo") != 1 {
+				t.Errorf("%s: %s: %q is not wrapped once", name, call, err)
+			}
+		}
+	}
+}
+
+func TestClosedClient(t *testing.T) {
+	t.Parallel()
+	p, c := pool(t, "127.0.0.1:1"), cluster(t, "127.0.0.1:1")
+	if err := errors.Join(p.Close(), c.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for want, s := range map[string]*Store{"get on closed pool": New(p), "redisc: closed": NewCluster(c)} {
+		for call, err := range everyCall(t.Context(), s) {
+			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %v, want unavailable and %q", call, err, want)
+			}
+		}
+	}
+}
+
+func TestExhaustedPool(t *testing.T) {
+	t.Parallel()
+	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
+	p := pool(t, srv.Addr)
+	p.MaxActive = 1
+	taken := p.Get()
+	for call, err := range everyCall(t.Context(), New(p)) {
+		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, redis.ErrPoolExhausted) {
+			t.Errorf("%s: got %v", call, err)
+		}
+	}
+	_ = taken.Close()
+
+	p = pool(t, srv.Addr)
+	p.MaxActive, p.Wait = 1, true
+	taken = p.Get()
+	defer func() { _ = taken.Close() }()
+	for _, call := range kinds {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if err := oneCall(ctx, New(p), call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s, waiting: got %v", call, err)
+		}
+		cancel()
+	}
+	if sent, _ := srv.Commands(); len(sent) != 0 {
+		t.Errorf("the server received %q", sent)
+	}
+}
+
+// A server that never answers: the error is that of the caller's context when
+// that has ended, and no more than unavailable when the client alone lost patience.
+func TestSilence(t *testing.T) {
+	t.Parallel()
+	var release sync.WaitGroup
+	release.Add(1)
+	srv := respserver.New(t, func([]string) string { release.Wait(); return "" })
+	t.Cleanup(release.Done)
+	const short = 20 * time.Millisecond
+
+	t.Run("deadline", func(t *testing.T) {
+		for name, s := range map[string]*Store{"Pool": New(pool(t, srv.Addr)), "Cluster": NewCluster(cluster(t, srv.Addr))} {
+			for _, call := range kinds {
+				start := time.Now()
+				ctx, cancel := context.WithTimeout(t.Context(), short)
+				if err := oneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("%s: %s: got %v", name, call, err)
+				}
+				if took := time.Since(start); took > 4*time.Second { // the read timeout is 5 s
+					t.Errorf("%s: %s: took %v", name, call, took)
+				}
+				cancel()
+			}
+		}
+	})
+	t.Run("read timeout", func(t *testing.T) {
+		limit := redis.DialReadTimeout(short)
+		for name, s := range map[string]*Store{"Pool": New(pool(t, srv.Addr, limit)), "Cluster": NewCluster(cluster(t, srv.Addr, limit))} {
+			for _, call := range kinds {
+				var timeout net.Error
+				err := oneCall(t.Context(), s, call)
+				if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &timeout) || errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("%s: %s: got %v", name, call, err)
+				}
+			}
+		}
+	})
+	t.Run("cancelled meanwhile", func(t *testing.T) {
+		for name, s := range map[string]*Store{
+			"Pool":    New(pool(t, srv.Addr, redis.DialReadTimeout(0))), // the context alone ends the call
+			"Cluster": NewCluster(cluster(t, srv.Addr, redis.DialReadTimeout(50*time.Millisecond))),
+		} {
+			for _, call := range kinds {
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(10*time.Millisecond, cancel)
+				if err := oneCall(ctx, s, call); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("%s: %s: got %v", name, call, err)
+				}
+			}
+		}
+	})
+	t.Run("dial", func(t *testing.T) {
+		p := &redis.Pool{Dial: func() (redis.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
+		}}
+		for _, call := range kinds {
+			// The caller set no deadline, so it must not be told that one passed.
+			if err := oneCall(t.Context(), New(p), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("%s: got %v", call, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,78 @@
+package redigo
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/weir-go/weir/store"
+)
+
+// A command is what is sent to a server, and what it replied in a pipeline.
+type command struct {
+	key  string // decides which node of a cluster it goes to
+	name string
+	args []any
+
+	reply any
+	err   error
+}
+
+// newCommand returns the EVALSHA that runs script.
+func newCommand(script *store.Script, keys []string, args []store.Arg) command {
+	words := make([]any, 2, 2+len(keys)+len(args))
+	words[0], words[1] = script.SHA(), len(keys)
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	for _, arg := range args {
+		words = append(words, arg.Any())
+	}
+	return command{key: keys[0], name: "EVALSHA", args: words}
+}
+
+// spellOut turns the EVALSHA of script, which was answered, into an EVAL.
+func (c *command) spellOut(script *store.Script) {
+	c.name, c.args[0] = "EVAL", script.Lua()
+}
+
+// size returns about how many bytes the command takes on the wire.
+func (c *command) size() int {
+	const frame = 16
+	n := frame + len(c.name)
+	for _, arg := range c.args {
+		n += frame
+		if text, ok := arg.(string); ok {
+			n += len(text)
+		}
+	}
+	return n
+}
+
+// answer appends val, what script replied, to reply, unless err says that it
+// did not.
+func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val any, err error) ([]store.Value, error) {
+	if err != nil {
+		return reply, s.errs.Eval(ctx, script, keys, err)
+	}
+	list, ok := val.([]any)
+	if !ok {
+		list = []any{val}
+	}
+	out := reply
+	for i, element := range list {
+		switch v := element.(type) {
+		case int64:
+			out = append(out, store.IntegerValue(v))
+		case []byte:
+			out = append(out, store.BulkValue(string(v)))
+		case string: // a status
+			out = append(out, store.BulkValue(v))
+		case nil:
+			out = append(out, store.Value{})
+		default:
+			return reply, fmt.Errorf("redigo: eval %s: %w: element %d of the reply is a %T: want integers and strings",
+				script.Name(), store.ErrScript, i, element)
+		}
+	}
+	return out, nil
+}
