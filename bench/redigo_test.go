@@ -1,0 +1,211 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	redigoclient "github.com/gomodule/redigo/redis"
+	"github.com/redis/go-redis/v9"
+	"github.com/sethvargo/go-limiter"
+	"github.com/sethvargo/go-redisstore"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/goredis"
+	"github.com/weir-go/weir/store/redigo"
+)
+
+// batch is how many decisions BenchmarkBatch takes at once.
+const batch = 100
+
+// BenchmarkRedigo is BenchmarkRedis over redigo.
+func BenchmarkRedigo(b *testing.B) {
+	rdb := connect(b)
+	contenders := redigoRemotes(b, rdb)
+	known(b, contenders)
+	for _, callers := range []int{1, 32} {
+		for _, r := range contenders {
+			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), func(b *testing.B) { r.bench(b, rdb, callers) })
+		}
+	}
+}
+
+// redigoRemotes returns the contenders over redigo, each with a pool of its own.
+func redigoRemotes(tb testing.TB, rdb *redis.Client) []*remote {
+	tb.Helper()
+	return []*remote{
+		newRedigoFloor(newRedigoPool(tb, rdb)),
+		newWeirRedigo(tb, rdb, "weir-gcra", "weir-bench", nil),
+		newWeirRedigo(tb, rdb, "weir-gcra-clock", "weir-clock", time.Now),
+		newRedisstore(tb, rdb, "redisstore", func(c *redisstore.Config) (limiter.Store, error) {
+			return redisstore.NewWithPool(c, newRedigoPool(tb, rdb))
+		}),
+		newRedisstore(tb, rdb, "redisstore-new", func(c *redisstore.Config) (limiter.Store, error) {
+			c.Dial = func() (redigoclient.Conn, error) { return redigoclient.Dial("tcp", rdb.Options().Addr) }
+			return redisstore.New(c)
+		}),
+	}
+}
+
+// newRedigoPool returns a pool that keeps as many connections as there are callers.
+func newRedigoPool(tb testing.TB, rdb *redis.Client) *redigoclient.Pool {
+	tb.Helper()
+	addr := rdb.Options().Addr
+	pool := &redigoclient.Pool{
+		MaxIdle: 32,
+		DialContext: func(ctx context.Context) (redigoclient.Conn, error) {
+			return redigoclient.DialContext(ctx, "tcp", addr)
+		},
+	}
+	tb.Cleanup(func() { _ = pool.Close() })
+	return pool
+}
+
+// newRedigoFloor returns the least that a script costs over redigo.
+func newRedigoFloor(pool *redigoclient.Pool) *remote {
+	lua := redigoclient.NewScript(1, "return 1")
+	return &remote{
+		name: "floor",
+		allow: func(_ context.Context, key string) (bool, error) {
+			conn := pool.Get()
+			defer func() { _ = conn.Close() }()
+			n, err := redigoclient.Int(lua.Do(conn, key))
+			return n == 1, err
+		},
+		reset: func(context.Context, string) error { return nil },
+	}
+}
+
+// newWeirRedigo has a prefix that makes all keys about as long as the others'.
+func newWeirRedigo(tb testing.TB, rdb *redis.Client, name, prefix string, clock func() time.Time) *remote {
+	tb.Helper()
+	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
+	st := redigo.New(newRedigoPool(tb, rdb))
+	lim, err := weir.NewRules(st, []weir.Rule{{Algorithm: gcra}}, &weir.Options{Prefix: prefix, Clock: clock})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &remote{
+		name: name,
+		allow: func(ctx context.Context, key string) (bool, error) {
+			res, err := lim.Allow(ctx, key)
+			return res.Allowed, err
+		},
+		reset: func(ctx context.Context, key string) error { return lim.Reset(ctx, key) },
+	}
+}
+
+// newRedisstore returns go-limiter's token bucket on Redis, which tells the server
+// its own clock. The pool of its own New keeps no connection, so that each decision
+// makes one.
+func newRedisstore(tb testing.TB, rdb *redis.Client, name string, open func(*redisstore.Config) (limiter.Store, error)) *remote {
+	tb.Helper()
+	const prefix = "weir-bench:"
+	st, err := open(&redisstore.Config{Tokens: burst, Interval: window})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return &remote{
+		name: name,
+		allow: func(ctx context.Context, key string) (bool, error) {
+			_, _, _, ok, err := st.Take(ctx, prefix+key)
+			return ok, err
+		},
+		reset: func(ctx context.Context, key string) error { return rdb.Del(ctx, prefix+key).Err() },
+	}
+}
+
+// BenchmarkBatch asks for batch decisions, one after the other and all at once, and
+// reports the time of each.
+func BenchmarkBatch(b *testing.B) {
+	rdb := connect(b)
+	for name, st := range batchers(b, rdb) {
+		calls := recordBatch(b, st)
+		for way, run := range ways(st) {
+			b.Run(fmt.Sprintf("store=%s/way=%s", name, way), func(b *testing.B) {
+				ctx := context.Background()
+				for b.Loop() {
+					for i := range calls {
+						calls[i].Reply = calls[i].Reply[:0]
+					}
+					run(ctx, calls)
+					for i := range calls {
+						if c := &calls[i]; c.Err != nil || c.Reply[0].Int() != 1 { // 1 if every rule allowed
+							b.Fatalf("call %d: %v, %v", i, c.Reply, c.Err)
+						}
+					}
+				}
+				b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/batch, "ns/decision")
+			})
+		}
+	}
+}
+
+// TestWays checks that both ways of BenchmarkBatch decide.
+func TestWays(t *testing.T) {
+	for name, st := range batchers(t, connect(t)) {
+		calls := recordBatch(t, st)
+		for way, run := range ways(st) {
+			run(t.Context(), calls)
+			for i := range calls {
+				c := &calls[i]
+				if c.Err != nil || len(c.Reply) == 0 || c.Reply[0].Int() != 1 {
+					t.Errorf("%s, %s: call %d: %v, %v", name, way, i, c.Reply, c.Err)
+				}
+				c.Reply = nil
+			}
+		}
+	}
+}
+
+// ways returns how a store runs a batch.
+func ways(st store.Store) map[string]func(context.Context, []store.Eval) {
+	return map[string]func(context.Context, []store.Eval){
+		"calls": func(ctx context.Context, calls []store.Eval) {
+			for i := range calls {
+				c := &calls[i]
+				c.Reply, c.Err = st.Eval(ctx, c.Script, c.Keys, c.Args, c.Reply)
+			}
+		},
+		"batch": st.(store.Batcher).EvalBatch,
+	}
+}
+
+func batchers(tb testing.TB, rdb *redis.Client) map[string]store.Store {
+	tb.Helper()
+	return map[string]store.Store{"goredis": goredis.New(rdb), "redigo": redigo.New(newRedigoPool(tb, rdb))}
+}
+
+// recordBatch returns the calls of batch decisions of a GCRA, each on a key of its
+// own. The keys are forgotten at the end of tb.
+func recordBatch(tb testing.TB, st store.Store) []store.Eval {
+	tb.Helper()
+	tape := &recorder{Store: st}
+	gcra := []weir.Rule{{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}}}
+	opts := &weir.Options{Prefix: "weir-bench"}
+	lim, err := weir.NewRules(st, gcra, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	recorded, err := weir.NewRules(tape, gcra, opts)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, key := range someKeys(batch) {
+		_, _ = recorded.Allow(tb.Context(), key) // fails, as it is recorded
+	}
+	if len(tape.calls) != batch {
+		tb.Fatalf("%d calls were recorded, want %d", len(tape.calls), batch)
+	}
+	tb.Cleanup(func() {
+		for _, key := range someKeys(batch) {
+			if err := lim.Reset(context.Background(), key); err != nil {
+				tb.Errorf("forgetting %q: %v", key, err)
+			}
+		}
+	})
+	return tape.calls
+}
