@@ -69,13 +69,13 @@ func newRedigoFloor(pool *redigoclient.Pool) *remote {
 	lua := redigoclient.NewScript(1, "return 1")
 	return &remote{
 		name: "floor",
-		allow: func(_ context.Context, key string) (bool, error) {
+		allow: func(_ context.Context, path ...string) (bool, error) {
 			conn := pool.Get()
 			defer func() { _ = conn.Close() }()
-			n, err := redigoclient.Int(lua.Do(conn, key))
+			n, err := redigoclient.Int(lua.Do(conn, path[0]))
 			return n == 1, err
 		},
-		reset: func(context.Context, string) error { return nil },
+		reset: func(context.Context, ...string) error { return nil },
 	}
 }
 
@@ -90,11 +90,11 @@ func newWeirRedigo(tb testing.TB, rdb *redis.Client, name, prefix string, clock 
 	}
 	return &remote{
 		name: name,
-		allow: func(ctx context.Context, key string) (bool, error) {
-			res, err := lim.Allow(ctx, key)
+		allow: func(ctx context.Context, path ...string) (bool, error) {
+			res, err := lim.Allow(ctx, path...)
 			return res.Allowed, err
 		},
-		reset: func(ctx context.Context, key string) error { return lim.Reset(ctx, key) },
+		reset: func(ctx context.Context, path ...string) error { return lim.Reset(ctx, path...) },
 	}
 }
 
@@ -110,11 +110,11 @@ func newRedisstore(tb testing.TB, rdb *redis.Client, name string, open func(*red
 	}
 	return &remote{
 		name: name,
-		allow: func(ctx context.Context, key string) (bool, error) {
-			_, _, _, ok, err := st.Take(ctx, prefix+key)
+		allow: func(ctx context.Context, path ...string) (bool, error) {
+			_, _, _, ok, err := st.Take(ctx, prefix+path[0])
 			return ok, err
 		},
-		reset: func(ctx context.Context, key string) error { return rdb.Del(ctx, prefix+key).Err() },
+		reset: func(ctx context.Context, path ...string) error { return rdb.Del(ctx, prefix+path[0]).Err() },
 	}
 }
 
