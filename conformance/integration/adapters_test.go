@@ -95,7 +95,7 @@ func openRueidis(e servers.Endpoint) (store.Store, func(), error) {
 	return rueidis.New(c), sync.OnceFunc(c.Close), nil
 }
 
-func openRedigo(_ testing.TB, e servers.Endpoint) (store.Store, func()) {
+func openRedigo(e servers.Endpoint) (store.Store, func(), error) {
 	pool := func(addr string, options ...redigoclient.DialOption) (*redigoclient.Pool, error) {
 		return &redigoclient.Pool{
 			MaxIdle: 10,
@@ -112,8 +112,8 @@ func openRedigo(_ testing.TB, e servers.Endpoint) (store.Store, func()) {
 	}
 	if e.Kind == servers.Cluster {
 		c := &redisc.Cluster{StartupNodes: e.Addrs, DialOptions: options, CreatePool: pool}
-		return redigo.NewCluster(c), sync.OnceFunc(func() { _ = c.Close() })
+		return redigo.NewCluster(c), sync.OnceFunc(func() { _ = c.Close() }), nil
 	}
 	p, _ := pool(e.Addrs[0], options...)
-	return redigo.New(p), sync.OnceFunc(func() { _ = p.Close() })
+	return redigo.New(p), sync.OnceFunc(func() { _ = p.Close() }), nil
 }
