@@ -5,6 +5,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/alicebob/miniredis/v2"
 	redigoclient "github.com/gomodule/redigo/redis"
 	"github.com/mna/redisc"
 	rueidisclient "github.com/redis/rueidis"
@@ -41,6 +42,26 @@ func (a adapter) store(t testing.TB, e servers.Endpoint) store.Store {
 	}
 	t.Cleanup(closeClient)
 	return st
+}
+
+// everywhere runs f for every adapter on every server, each in a parallel subtest.
+func everywhere(t *testing.T, f func(t *testing.T, st store.Store)) {
+	for _, a := range adapters {
+		t.Run(a.name+"/miniredis", func(t *testing.T) {
+			t.Parallel()
+			f(t, a.store(t, servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}))
+		})
+		for _, server := range servers.All() {
+			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
+				t.Parallel()
+				if reason := a.lacks[server.Kind]; reason != "" {
+					t.Skip(reason)
+				}
+				server.Start(t)
+				f(t, a.store(t, server.Endpoint))
+			})
+		}
+	}
 }
 
 var adapters = []adapter{
