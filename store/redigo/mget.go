@@ -45,7 +45,9 @@ func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) err
 	if s.cluster == nil {
 		add(keys, nil)
 	} else {
-		adapter.BySlot(keys)(func(keys []string, at []int) bool { add(keys, at); return true })
+		for keys, at := range adapter.BySlot(keys) {
+			add(keys, at)
+		}
 	}
 	s.pipeline(ctx, cmds)
 	for i := range cmds {

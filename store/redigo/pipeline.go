@@ -1,8 +1,6 @@
 package redigo
 
-import (
-	"context"
-)
+import "context"
 
 // window is how many bytes of commands may await their replies on a connection, but
 // for a single longer one. So much goes into the buffers of any two sockets,
