@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	redigoclient "github.com/gomodule/redigo/redis"
@@ -24,6 +25,12 @@ type adapter struct {
 	// client serves every kind of endpoint that lacks does not name, and logs in
 	// and speaks TLS as the endpoint says.
 	open func(e servers.Endpoint) (st store.Store, close func(), err error)
+	// bounded is open, with a client whose waits are as short as docs/stores.md
+	// advises, and that sends nothing twice.
+	bounded func(e servers.Endpoint) (st store.Store, close func(), err error)
+	// longest is the longest that a call takes over that client, where that is
+	// much longer than its context allows.
+	longest time.Duration
 	// lacks are the kinds of servers that the adapter can't do, with the reason.
 	lacks map[servers.Kind]string
 	// words are what an ACL must allow, beside servers.ACL, for the client's own
@@ -66,26 +73,29 @@ func everywhere(t *testing.T, f func(t *testing.T, st store.Store)) {
 
 var adapters = []adapter{
 	{
-		name:  "goredis",
-		open:  openGoredis,
-		words: map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
+		name:    "goredis",
+		open:    openGoredis,
+		bounded: boundedGoredis,
+		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
 		},
 	},
 	{
-		name:  "rueidis",
-		open:  openRueidis,
-		words: map[servers.Kind]string{servers.Cluster: "+cluster|slots +cluster|shards", servers.Sentinel: "+role"},
+		name:    "rueidis",
+		open:    openRueidis,
+		bounded: boundedRueidis,
+		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots +cluster|shards", servers.Sentinel: "+role"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
 		},
 	},
 	{
-		name:  "redigo",
-		open:  openRedigo,
-		lacks: map[servers.Kind]string{servers.Sentinel: "redigo does not know Sentinel"},
-		words: map[servers.Kind]string{servers.Cluster: "+cluster|slots"},
+		name:    "redigo",
+		open:    openRedigo,
+		bounded: boundedRedigo,
+		lacks:   map[servers.Kind]string{servers.Sentinel: "redigo does not know Sentinel"},
+		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
 		},

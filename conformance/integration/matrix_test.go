@@ -23,7 +23,14 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-func TestMain(m *testing.M) { servers.Main(m) }
+func TestMain(m *testing.M) {
+	redis.SetLogger(silent{}) // it tells of each dial that fails
+	servers.Main(m)
+}
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // miniredisUnsupported are the rules that miniredis cannot keep.
 var miniredisUnsupported = map[string]string{

@@ -118,6 +118,18 @@ func newServer(name, version string, kind Kind, start func(*Server, context.Cont
 	return &Server{Name: name, Endpoint: Endpoint{Kind: kind}, version: version, start: start, id: rand.Text()}
 }
 
+// Need skips the test where no Docker engine answers, or fails it if
+// WEIR_REQUIRE_DOCKER is 1.
+func Need(t testing.TB) {
+	t.Helper()
+	if err := engine(); err != nil {
+		if os.Getenv("WEIR_REQUIRE_DOCKER") == "1" {
+			t.Fatalf("no Docker engine answers, and WEIR_REQUIRE_DOCKER is 1: %v", err)
+		}
+		t.Skipf("no Docker engine answers: %v", err)
+	}
+}
+
 // Start starts the server if no test did before, and returns when it is ready.
 // It may be called by parallel tests.
 func (s *Server) Start(t testing.TB) {
@@ -125,12 +137,7 @@ func (s *Server) Start(t testing.TB) {
 	if s.version == "" {
 		return
 	}
-	if err := engine(); err != nil {
-		if os.Getenv("WEIR_REQUIRE_DOCKER") == "1" {
-			t.Fatalf("%s: no Docker engine answers, and WEIR_REQUIRE_DOCKER is 1: %v", s.Name, err)
-		}
-		t.Skipf("%s: no Docker engine answers: %v", s.Name, err)
-	}
+	Need(t)
 	s.once.Do(func() {
 		// Not the test's context: the server outlives the test.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)

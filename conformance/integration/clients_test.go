@@ -1,0 +1,107 @@
+package integration
+
+import (
+	"context"
+	"net"
+	"reflect"
+	"sync"
+	"time"
+
+	redigoclient "github.com/gomodule/redigo/redis"
+	"github.com/mna/redisc"
+	"github.com/redis/go-redis/v9"
+	rueidisclient "github.com/redis/rueidis"
+
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/goredis"
+	"github.com/weir-go/weir/store/redigo"
+	"github.com/weir-go/weir/store/rueidis"
+)
+
+// This file makes the clients that servers are made to suffer under. They are
+// set as docs/stores.md advises.
+
+const (
+	dialTime  = 200 * time.Millisecond
+	replyTime = 200 * time.Millisecond
+	conns     = 16
+)
+
+func boundedGoredis(e servers.Endpoint) (store.Store, func(), error) {
+	var c redis.UniversalClient
+	switch e.Kind {
+	case servers.Cluster:
+		o := &redis.ClusterOptions{
+			Addrs: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
+			DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
+		}
+		dialOnce(o)
+		c = redis.NewClusterClient(o)
+	case servers.Sentinel:
+		o := &redis.FailoverOptions{
+			SentinelAddrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
+			MaxRetries: -1, DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
+		}
+		dialOnce(o)
+		c = redis.NewFailoverClient(o)
+	default:
+		o := &redis.Options{
+			Addr: e.Addrs[0], TLSConfig: e.TLS, Username: e.User, Password: e.Password,
+			MaxRetries: -1, DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
+		}
+		dialOnce(o)
+		c = redis.NewClient(o)
+	}
+	return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
+}
+
+// dialOnce sets DialerRetries, which old versions do not have, and without which
+// new ones dial five times.
+func dialOnce(options any) {
+	if f := reflect.ValueOf(options).Elem().FieldByName("DialerRetries"); f.IsValid() {
+		f.SetInt(1)
+	}
+}
+
+func boundedRueidis(e servers.Endpoint) (store.Store, func(), error) {
+	options := rueidisclient.ClientOption{
+		InitAddress: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
+		ForceSingleClient: e.Kind == servers.Single,
+		DisableCache:      true,
+		DisableRetry:      true,
+		AlwaysPipelining:  true,
+		Dialer:            net.Dialer{Timeout: dialTime},
+		ConnWriteTimeout:  replyTime,
+	}
+	if e.Kind == servers.Sentinel {
+		options.Sentinel = rueidisclient.SentinelOption{MasterSet: e.Master, Dialer: net.Dialer{Timeout: dialTime}}
+	}
+	c, err := rueidisclient.NewClient(options)
+	if err != nil {
+		return nil, nil, err
+	}
+	return rueidis.New(c), sync.OnceFunc(c.Close), nil
+}
+
+func boundedRedigo(e servers.Endpoint) (store.Store, func(), error) {
+	pool := func(addr string, options ...redigoclient.DialOption) (*redigoclient.Pool, error) {
+		return &redigoclient.Pool{
+			MaxIdle: conns, MaxActive: conns, Wait: true,
+			DialContext: func(ctx context.Context) (redigoclient.Conn, error) {
+				return redigoclient.DialContext(ctx, "tcp", addr, options...)
+			},
+		}, nil
+	}
+	options := []redigoclient.DialOption{
+		redigoclient.DialUseTLS(e.TLS != nil), redigoclient.DialTLSConfig(e.TLS),
+		redigoclient.DialUsername(e.User), redigoclient.DialPassword(e.Password),
+		redigoclient.DialConnectTimeout(dialTime), redigoclient.DialReadTimeout(replyTime), redigoclient.DialWriteTimeout(replyTime),
+	}
+	if e.Kind == servers.Cluster {
+		c := &redisc.Cluster{StartupNodes: e.Addrs, DialOptions: options, CreatePool: pool, PoolWaitTime: replyTime}
+		return redigo.NewCluster(c), sync.OnceFunc(func() { _ = c.Close() }), nil
+	}
+	p, _ := pool(e.Addrs[0], options...)
+	return redigo.New(p), sync.OnceFunc(func() { _ = p.Close() }), nil
+}
