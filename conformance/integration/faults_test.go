@@ -140,14 +140,15 @@ func again(every time.Duration, f func()) (stop func()) {
 // must runs a command on the node.
 func must(t *testing.T, rdb doer, words ...any) {
 	t.Helper()
-	if err := rdb.Do(context.Background(), words...).Err(); err != nil {
+	ctx := context.Background()
+	if err := rdb.Process(ctx, redis.NewCmd(ctx, words...)); err != nil {
 		t.Errorf("%v: %v", words, err)
 	}
 }
 
 // A doer is a client, or one of its connections.
 type doer interface {
-	Do(ctx context.Context, args ...any) *redis.Cmd
+	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
 // await waits until f holds.
