@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -35,6 +36,7 @@ type weather struct {
 	mu        sync.Mutex
 	failures  []string
 	begun     time.Time // of the fault
+	effect    bool      // of the fault
 	over      bool      // the fault
 	out       FaultOutcome
 	callers   []*caller
@@ -131,6 +133,9 @@ func (w *weather) suffer(t *testing.T, f Fault, out *FaultOutcome) {
 		w.mu.Unlock()
 	}
 	f.Begin()
+	w.mu.Lock()
+	w.effect = true
+	w.mu.Unlock()
 	if !w.rule.still {
 		time.Sleep(foulTime)
 	}
@@ -277,14 +282,8 @@ func (w *weather) confirm(f Fault, ended <-chan struct{}) {
 			continue
 		}
 		w.mu.Lock()
-		kept := w.recent[:0]
-		for _, at := range w.recent {
-			if at.After(start) {
-				kept = append(kept, at)
-			}
-		}
-		if w.begun.IsZero() { // later ones may be of another server
-			w.recent = kept
+		if !w.effect { // later ones may be of another server
+			w.recent = slices.DeleteFunc(w.recent, start.After)
 		}
 		w.mu.Unlock()
 	}
