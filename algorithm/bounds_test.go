@@ -56,6 +56,12 @@ func TestInvalidLimit(t *testing.T) {
 		{"log of nanoseconds", algorithm.SlidingLog{Limit: 1, Window: 1001}, []string{"SlidingLog.Window is 1.001µs", "from 1µs"}},
 		{"longest log", algorithm.SlidingLog{Limit: algorithm.MaxLog, Window: maxSpan}, nil},
 
+		{"zero SlidingCounter", algorithm.SlidingCounter{}, []string{"SlidingCounter.Limit is 0", "from 1 to 4294967296"}},
+		{"counter too large", algorithm.SlidingCounter{Limit: algorithm.MaxCounter + 1, Window: time.Second}, []string{"SlidingCounter.Limit is 4294967297", "from 1 to 4294967296"}},
+		{"counter without window", algorithm.SlidingCounter{Limit: 1}, []string{"SlidingCounter.Window is 0s", "from 1µs"}},
+		{"longest counter", algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: maxSpan / 4}, nil},
+		{"counter too long", algorithm.SlidingCounter{Limit: 1, Window: maxSpan/4 + us}, []string{"SlidingCounter.Window is", "at most"}},
+
 		{"zero MetadataWindow", algorithm.MetadataWindow{}, []string{"MetadataWindow.Limit is 0", "from 1 to 1000000"}},
 		{"metadata of too many", algorithm.MetadataWindow{Limit: algorithm.MaxLog + 1, Window: time.Second}, []string{"MetadataWindow.Limit is 1000001", "from 1 to 1000000"}},
 		{"metadata without window", algorithm.MetadataWindow{Limit: 1}, []string{"MetadataWindow.Window is 0s", "from 1µs"}},

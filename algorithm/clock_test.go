@@ -16,6 +16,7 @@ var clockLimits = []algorithm.Algorithm{
 	algorithm.FixedWindow{Limit: 4, Window: time.Second, Aligned: true},
 	algorithm.MetadataWindow{Limit: 4, Window: time.Second},
 	algorithm.SlidingLog{Limit: 4, Window: time.Second},
+	algorithm.SlidingCounter{Limit: 4, Window: time.Second},
 	spans(250*time.Millisecond, algorithm.Span{Window: time.Second, Limit: 4}),
 	spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 9}, algorithm.Span{Window: time.Second, Limit: 4}),
 }

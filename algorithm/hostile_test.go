@@ -23,6 +23,10 @@ func TestForeignKey(t *testing.T) {
 		{"GCRA, too long", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, store.Nums{Tag: store.Tag{'g', '1'}, Len: 4}},
 		{"GCRA, empty", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, store.Nums{Tag: store.Tag{'g', '1'}}},
 		{"FixedWindow, a TAT", algorithm.FixedWindow{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'g', '1'}, Len: 3}},
+		{"SlidingCounter, a window", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'f', '1'}, Len: 3}},
+		{"SlidingCounter, too short", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'s', '1'}, Len: 2}},
+		{"SlidingCounter, beyond count", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'s', '1'}, Len: 3, N: [4]int64{0, algorithm.MaxCounter + 1}}},
+		{"SlidingCounter, beyond count before", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'s', '1'}, Len: 3, N: [4]int64{0, 0, algorithm.MaxCounter + 1}}},
 		{"FixedWindow, too long", algorithm.FixedWindow{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'f', '1'}, Len: 3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -54,6 +58,8 @@ var hostileLimits = []algorithm.Algorithm{
 	algorithm.FixedWindow{Limit: 5, Window: time.Second},
 	algorithm.FixedWindow{Limit: 5, Window: time.Second, Aligned: true},
 	algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: maxSpan},
+	algorithm.SlidingCounter{Limit: 5, Window: time.Second},
+	algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: maxSpan / 4},
 }
 
 // A value of the right form that no limiter wrote, edited by hand, breaks nothing:
@@ -80,6 +86,10 @@ func FuzzHostileNums(f *testing.F) {
 		}
 		if l.Fragment().Name == "fixedwindow" {
 			n.Tag, n.Len, n.N = store.Tag{'f', '1'}, 2, [4]int64{n.N[0], n.N[1]}
+		}
+		if l.Fragment().Name == "slidingcounter" { // larger counts are no limiter's
+			n.Tag, n.N = store.Tag{'s', '1'}, [4]int64{n.N[0], n.N[1] % (algorithm.MaxCounter + 1), n.N[2] % (algorithm.MaxCounter + 1)}
+			n.Len = 3
 		}
 		for _, at := range []int64{0, now} {
 			s := newState(now, 1)

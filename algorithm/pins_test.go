@@ -26,6 +26,8 @@ func TestPinnedScripts(t *testing.T) {
 	buckets := mustCompose(t, ring)
 	kept := mustLimit(t, algorithm.MetadataWindow{Limit: 1, Window: time.Second}).Fragment()
 	keeps := mustCompose(t, kept)
+	counter := mustLimit(t, algorithm.SlidingCounter{Limit: 1, Window: time.Second}).Fragment()
+	counts := mustCompose(t, counter)
 	one, other, both := mustCompose(t, gcra), mustCompose(t, window), mustCompose(t, gcra, window)
 
 	// The frame is what composing adds around two fragments of almost nothing.
@@ -50,6 +52,10 @@ func TestPinnedScripts(t *testing.T) {
 		{"metadatawindow peek", keeps.Peek.Lua(), "99aca4d4a6aa09963933014a6c056a4b98234d75"},
 		{"metadatawindow reset", keeps.Reset.Lua(), "9285dd7a40dc850ada947076adde78536dd5c171"},
 		{"metadatawindow entries", keeps.Entries.Lua(), "e37ea7abd8700888c78b90f2ed7b12d4f370cffc"},
+		{"slidingcounter fragment", counter.Lua, "9b5bf5c68a3cbc42ae7a7806fc59a156799b4521"},
+		{"slidingcounter decide", counts.Decide.Lua(), "f355aa55433974a3437e7a9626d5eb69647422f3"},
+		{"slidingcounter peek", counts.Peek.Lua(), "08ff6ef2cde34fba3017aa98388cde3a4bf20245"},
+		{"slidingcounter reset", counts.Reset.Lua(), "0d01f896b8661e54577ac27b4dad5570965f3085"},
 		{"slidinglog fragment", log.Lua, "61e85c65dce62c30a964fa5f02cef3da184904cb"},
 		{"slidinglog decide", logs.Decide.Lua(), "dec8aa0b0f7d5254194661b6544de79041e8bac2"},
 		{"slidinglog peek", logs.Peek.Lua(), "e40a257d2216aac5e20b9b34465a15d7a7f1443c"},

@@ -33,6 +33,7 @@ var footprints = []footprint{
 	{"fixedwindow", 100_000, 1, time.Millisecond, one(algorithm.FixedWindow{Limit: 10, Window: time.Second})},
 	{"metadatawindow/entries=3", 100_000, 3, time.Millisecond, metadata},
 	{"metadatawindow/entries=10", 100_000, 10, time.Millisecond, metadata},
+	{"slidingcounter", 100_000, 1, time.Millisecond, one(algorithm.SlidingCounter{Limit: 10, Window: time.Second})},
 	{"slidingbuckets/used=1", 100_000, 1, time.Second, one(threeSpans)},
 	{"slidingbuckets/used=15", 100_000, 15, time.Second, one(threeSpans)},
 	{"consumer/entries=1", 100_000, 1, 2 * time.Second, consumer},

@@ -130,6 +130,8 @@ func unitOf(a algorithm.Algorithm) time.Duration {
 		return a.Window / 4
 	case algorithm.SlidingLog:
 		return a.Window / time.Duration(min(a.Limit, 4))
+	case algorithm.SlidingCounter:
+		return a.Window / time.Duration(min(a.Limit, 4))
 	case algorithm.SlidingBuckets:
 		return a.Width
 	}

@@ -90,6 +90,7 @@ var subjects = []struct {
 	{"FixedWindow", fixedWindowRules},
 	{"MetadataWindow", metadataWindowRules},
 	{"SlidingBuckets", slidingBucketsRules},
+	{"SlidingCounter", slidingCounterRules},
 	{"SlidingLog", slidingLogRules},
 	{"Limiter", limiterRules},
 	{"Hygiene", hygieneRules},

@@ -81,6 +81,7 @@ func (t *T) ttls(c *clock, longer time.Duration) {
 		algorithm.FixedWindow{Limit: 10, Window: 24 * time.Hour, Aligned: true},
 		algorithm.FixedWindow{Limit: 10, Window: 7_000_001 * time.Microsecond},
 		algorithm.MetadataWindow{Limit: 10, Window: 10 * time.Second},
+		algorithm.SlidingCounter{Limit: 10, Window: 10 * time.Second},
 		algorithm.SlidingLog{Limit: 10, Window: 10 * time.Second},
 		algorithm.SlidingLog{Limit: 10, Window: 24 * time.Hour},
 		algorithm.SlidingBuckets{Width: 2_000_001 * time.Microsecond, Spans: []algorithm.Span{{Window: 8_000_004 * time.Microsecond, Limit: 10}}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"sort"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -307,6 +308,79 @@ func (c *tallies) left(now int64) (int64, time.Duration) {
 	return c.limit(), time.Duration(end-now) * time.Microsecond
 }
 
+// A weighted is SlidingCounter as two counts and fractions.
+type weighted struct {
+	algorithm.SlidingCounter
+	start         int64 // of the window under way; 0: never used
+	count, before int64
+}
+
+func (w *weighted) limit() int64 { return w.Limit }
+
+// at returns the model as it is at now, if nobody asks meanwhile.
+func (w *weighted) at(now int64) *weighted {
+	m, window := *w, w.Window.Microseconds()
+	if m.start == 0 {
+		m.start = now / window * window
+	}
+	for rolls := 0; now >= m.start+window; rolls++ {
+		if rolls == 2 { // both counts are gone
+			m.start = now / window * window
+			break
+		}
+		m.start, m.count, m.before = m.start+window, 0, m.count
+	}
+	return &m
+}
+
+// used is what counts at now: the parts of a token that are left over count in full.
+func (w *weighted) used(now int64) int64 {
+	m, window := w.at(now), w.Window.Microseconds()
+	step := (window + 1<<20 - 1) / (1 << 20)
+	steps := (window + step - 1) / step
+	left := steps - max(now-m.start, 0)/step
+	share := new(big.Rat).Mul(big.NewRat(m.before, 1), big.NewRat(left, steps))
+	up := new(big.Int).Add(share.Num(), share.Denom())
+	up.Sub(up, big.NewInt(1))
+	return m.count + up.Div(up, share.Denom()).Int64()
+}
+
+func (w *weighted) room(now, cost int64) time.Duration {
+	switch {
+	case cost > w.Limit:
+		return weir.Never
+	case w.used(now)+cost <= w.Limit:
+		return 0
+	}
+	// Between two beginnings of a window, the more time has passed the less is used.
+	m, window := w.at(now), w.Window.Microseconds()
+	from := max(now, m.start)
+	for end := m.start + window; ; end += window {
+		if w.used(end-1)+cost <= w.Limit {
+			n := sort.Search(int(end-from), func(i int) bool { return w.used(from+int64(i))+cost <= w.Limit })
+			return time.Duration(from+int64(n)-now) * time.Microsecond
+		}
+		from = end
+	}
+}
+
+func (w *weighted) take(now, cost int64) {
+	*w = *w.at(now)
+	w.count += cost
+}
+
+func (w *weighted) left(now int64) (int64, time.Duration) {
+	m, window := w.at(now), w.Window.Microseconds()
+	end := now
+	switch {
+	case m.count > 0:
+		end = m.start + 2*window
+	case m.before > 0:
+		end = m.start + window
+	}
+	return max(w.Limit-w.used(now), 0), time.Duration(end-now) * time.Microsecond
+}
+
 // newModel returns the model of a.
 func newModel(a algorithm.Algorithm) model {
 	switch a := a.(type) {
@@ -318,6 +392,8 @@ func newModel(a algorithm.Algorithm) model {
 		return &counted{FixedWindow: algorithm.FixedWindow(a)}
 	case algorithm.SlidingLog:
 		return &logged{SlidingLog: a}
+	case algorithm.SlidingCounter:
+		return &weighted{SlidingCounter: a}
 	case algorithm.SlidingBuckets:
 		return &tallies{SlidingBuckets: a, counts: map[int64]int64{}}
 	}

@@ -163,7 +163,7 @@ func unknownAhead(most func(args []store.Arg) int64) badAlgorithm {
 	}}
 }
 
-var mutants = slices.Concat(storeMutants, batchMutants, gcraMutants, fixedWindowMutants, metadataWindowMutants,
+var mutants = slices.Concat(storeMutants, batchMutants, gcraMutants, fixedWindowMutants, metadataWindowMutants, slidingCounterMutants,
 	slidingBucketsMutants, slidingLogMutants, limiterMutants, hygieneMutants)
 
 // TestFake shows that what mutants are made of keeps and skips no rule.

@@ -33,6 +33,7 @@ func dump(dir string) error {
 		algorithm.FixedWindow{Limit: 1, Window: time.Second},
 		algorithm.MetadataWindow{Limit: 1, Window: time.Second},
 		algorithm.SlidingLog{Limit: 1, Window: time.Second},
+		algorithm.SlidingCounter{Limit: 1, Window: time.Second},
 		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 128 * time.Second, Limit: 2}, {Window: time.Second, Limit: 1}}},
 	}
 	var mix []*algorithm.Fragment
