@@ -92,6 +92,42 @@ func TestFaultsPass(t *testing.T) {
 	}
 }
 
+// A strewn store notes the keys that are not in the slot of one.
+type strewn struct {
+	store.Store
+	key string
+
+	mu   sync.Mutex
+	away []string
+}
+
+func (s *strewn) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	s.mu.Lock()
+	for _, key := range keys {
+		if store.Slot(key) != store.Slot(s.key) {
+			s.away = append(s.away, key)
+		}
+	}
+	s.mu.Unlock()
+	return s.Store.Eval(ctx, script, keys, args, reply)
+}
+
+// All callers decide in the slot that the maker of a fault is told.
+func TestFaultsOneSlot(t *testing.T) {
+	t.Parallel()
+	s := &strewn{Store: memory.New(nil)}
+	w, _ := suffer(t, "ClusterFailover", func(_ *testing.T, key string) Fault {
+		s.key = key
+		return Fault{Open: func() (store.Store, func()) { return s, func() {} }, Begin: func() {}, End: func() {}}
+	})
+	if len(w.failures) > 0 {
+		t.Errorf("failures: %s", w.failures)
+	}
+	if len(s.away) > 0 {
+		t.Errorf("not in the slot of %q: %q", s.key, s.away[0])
+	}
+}
+
 // Each thing that a store can do wrong in bad weather is found.
 func TestFaultsFail(t *testing.T) {
 	t.Parallel()

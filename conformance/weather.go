@@ -56,6 +56,14 @@ type caller struct {
 	served  time.Time // when the last call that was answered began
 }
 
+// path returns what c asks for. All callers' keys are in one slot.
+func (c *caller) path() []string {
+	if c.pair {
+		return []string{"weather", "caller" + strconv.Itoa(c.number)}
+	}
+	return []string{"weather"}
+}
+
 func newWeather(r faultRule) *weather {
 	w := &weather{rule: r, id: newID()}
 	w.key = w.id + ":{weather}:shared"
@@ -89,7 +97,7 @@ func (w *weather) suffer(t *testing.T, f Fault, out *FaultOutcome) {
 	pprof.SetGoroutineLabels(t.Context())
 	for i := range faultCallers {
 		c := &caller{number: i, pair: i%2 == 1, limit: sharedLimit + 1000 + int64(i)}
-		rules := []weir.Rule{{Name: "own" + strconv.Itoa(i), By: []int{0, 1}, Algorithm: algorithm.FixedWindow{Limit: c.limit, Window: 24 * time.Hour}}}
+		rules := []weir.Rule{{Name: "own" + strconv.Itoa(i), By: []int{0, 1}[:len(c.path())], Algorithm: algorithm.FixedWindow{Limit: c.limit, Window: 24 * time.Hour}}}
 		if c.pair {
 			rules = append(rules, weir.Rule{Name: "shared", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: sharedLimit, Window: 24 * time.Hour}})
 		}
@@ -194,7 +202,7 @@ func (w *weather) ask(c *caller, f Fault, ended <-chan struct{}) {
 			w.errorf("caller %d: panic: %v\n%s", c.number, r, debug.Stack())
 		}
 	}()
-	path := []string{"weather", "caller" + strconv.Itoa(c.number)}
+	path := c.path()
 	each := make([]weir.Result, 1)
 	if c.pair {
 		each = make([]weir.Result, 2)
@@ -298,7 +306,7 @@ func (w *weather) account(t *testing.T, f Fault) {
 		if c.pair {
 			each = make([]weir.Result, 2)
 		}
-		req := weir.Request{Path: []string{"weather", "caller" + strconv.Itoa(c.number)}, Peek: true, Each: each}
+		req := weir.Request{Path: c.path(), Peek: true, Each: each}
 		if _, err := c.limiter.Do(ctx, req); err != nil {
 			w.errorf("caller %d, after the fault: %v", c.number, err)
 			continue

@@ -209,7 +209,7 @@ func (c *cluster) topologyRequests(t *testing.T, but int) []int64 {
 // commands.
 func commandStats(t *testing.T, node *redis.Client, calls *regexp.Regexp) []int64 {
 	t.Helper()
-	text, err := node.Info(t.Context(), "commandstats").Result()
+	text, err := node.Info(t.Context(), "commandstats", "errorstats").Result()
 	if err != nil {
 		t.Fatal(err)
 	}
