@@ -31,6 +31,10 @@ type Fault struct {
 	// was lost.
 	Repeats int
 
+	// Conns, if not nil, returns how many connections the server has, but for
+	// those of the test itself.
+	Conns func() int
+
 	// Loses says that the server can forget what it has acknowledged. If Confirm
 	// is not nil, it returns when all that the server has acknowledged before
 	// would outlive the fault, or an error if it cannot tell.
@@ -120,7 +124,7 @@ func FaultRules() []string {
 // end in an error that is neither [store.ErrUnavailable] nor that of its
 // context, none may be let pass that was not charged, none may get another's
 // answer, and once the fault is over service comes back, and nothing is left
-// running when the client is closed.
+// running, nor connected, when the client is closed.
 func RunFaults(t *testing.T, makers map[string]func(t *testing.T, key string) Fault, record func(FaultOutcome)) {
 	known := map[string]bool{}
 	for _, r := range faultRules {

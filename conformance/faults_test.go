@@ -198,6 +198,7 @@ func TestFaultsFail(t *testing.T) {
 			}
 			return nil, unavailable
 		}}, down, nil, "goroutines are left"},
+		{"leaves a connection", "NoReplicas", new(suffering), down, func(f *Fault) { f.Conns = func() int { return 1 } }, "has 1 connections"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -164,9 +164,21 @@ func (w *weather) suffer(t *testing.T, f Fault, out *FaultOutcome) {
 	*out = w.out
 	out.Rule, out.Promise = "Faults/"+w.rule.name, w.rule.text
 	out.Recovery = back
+	if f.Conns != nil && f.Conns() == 0 {
+		w.errorf("Conns counts none while the client is open")
+	}
 	closeClient()
 	if left := leaked(w.id); left != "" {
 		w.errorf("%v after the client was closed, goroutines are left:\n%s", leakTime, left)
+	}
+	if f.Conns == nil {
+		return
+	}
+	for deadline := time.Now().Add(leakTime); f.Conns() > 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			w.errorf("%v after the client was closed, the server has %d connections", leakTime, f.Conns())
+			return
+		}
 	}
 }
 

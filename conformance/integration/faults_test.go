@@ -106,9 +106,25 @@ func row(name string, a adapter, o conformance.FaultOutcome) string {
 		o.Calls, o.Allowed, o.Unavailable, o.Cancelled, o.Slowest.Milliseconds(), o.Recovery.Milliseconds(), lost)
 }
 
-// suffers returns a fault over the endpoint, to be given a beginning and an end.
-func (a adapter) suffers(t *testing.T, e servers.Endpoint) conformance.Fault {
+// suffers returns a fault over the endpoint, of a server of these nodes, to be given
+// a beginning and an end.
+func (a adapter) suffers(t *testing.T, e servers.Endpoint, nodes ...*redis.Client) conformance.Fault {
 	return conformance.Fault{
+		Conns: func() int {
+			n := 0
+			for _, node := range nodes {
+				list, err := node.ClientList(context.Background()).Result()
+				if err != nil {
+					continue // a node that is down has none
+				}
+				for line := range strings.Lines(list) {
+					if !strings.Contains(line, " name="+servers.Name+" ") && strings.Contains(line, " flags=N ") {
+						n++
+					}
+				}
+			}
+			return n
+		},
 		Open: func() (store.Store, func()) {
 			st, closeClient, err := a.bounded(e)
 			if err != nil {

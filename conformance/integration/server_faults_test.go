@@ -64,12 +64,12 @@ func during(c conformance.Fault, every time.Duration, f func()) conformance.Faul
 
 func scriptFlush(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := single(t)
-	return during(a.suffers(t, server.Endpoint), 2*time.Millisecond, func() { must(t, rdb, "SCRIPT", "FLUSH") })
+	return during(a.suffers(t, server.Endpoint, rdb), 2*time.Millisecond, func() { must(t, rdb, "SCRIPT", "FLUSH") })
 }
 
 func restart(t *testing.T, a adapter, _ string) conformance.Fault {
-	server, _ := single(t)
-	f := a.suffers(t, server.Endpoint)
+	server, rdb := single(t)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Loses = true // it keeps nothing on disk
 	f.Begin = func() { server.Nodes[0].Kill(t) }
 	f.End = func() { server.Nodes[0].Restart(t) }
@@ -78,12 +78,12 @@ func restart(t *testing.T, a adapter, _ string) conformance.Fault {
 
 func connectionsKilled(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := single(t)
-	return during(a.suffers(t, server.Endpoint), 20*time.Millisecond, func() { must(t, rdb, "CLIENT", "KILL", "TYPE", "normal") })
+	return during(a.suffers(t, server.Endpoint, rdb), 20*time.Millisecond, func() { must(t, rdb, "CLIENT", "KILL", "TYPE", "normal") })
 }
 
 func paused(t *testing.T, a adapter, _ string) conformance.Fault {
-	server, _ := single(t)
-	f := a.suffers(t, server.Endpoint)
+	server, rdb := single(t)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Begin = func() { server.Nodes[0].Pause(t) }
 	f.End = func() { server.Nodes[0].Unpause(t) }
 	return f
@@ -92,7 +92,7 @@ func paused(t *testing.T, a adapter, _ string) conformance.Fault {
 // behind starts a server behind a proxy, and returns the fault over that.
 func behind(t *testing.T, a adapter) (*toxiproxy.Proxy, conformance.Fault) {
 	t.Helper()
-	server, _ := single(t)
+	server, rdb := single(t)
 	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "weather", "127.0.0.1:0", server.Addrs[0])
 	if err := proxy.Start(); err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func behind(t *testing.T, a adapter) (*toxiproxy.Proxy, conformance.Fault) {
 	t.Cleanup(proxy.Stop)
 	e := server.Endpoint
 	e.Addrs = []string{proxy.Listen}
-	return proxy, a.suffers(t, e)
+	return proxy, a.suffers(t, e, rdb)
 }
 
 func closedPort(t *testing.T, a adapter, _ string) conformance.Fault {
@@ -185,7 +185,7 @@ func loading(t *testing.T, a adapter, _ string) conformance.Fault {
 		must(t, rdb, "SET", "weather-"+strconv.Itoa(i), strings.Repeat("x", 100))
 	}
 	must(t, rdb, "SAVE")
-	f := a.suffers(t, server.Endpoint)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Loses = true // what came after the save
 	f.Begin = func() {
 		server.Nodes[0].Kill(t)
@@ -205,7 +205,7 @@ func readOnly(t *testing.T, a adapter, _ string) conformance.Fault {
 			return strings.Contains(info, "role:"+want)
 		}
 	}
-	f := a.suffers(t, server.Endpoint)
+	f := a.suffers(t, server.Endpoint, master, replica)
 	f.Begin = func() {
 		must(t, master, "FAILOVER")
 		await(t, "the replica to take over", role(replica, "master"))
@@ -220,7 +220,7 @@ func readOnly(t *testing.T, a adapter, _ string) conformance.Fault {
 
 func masterDown(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := single(t, "--replica-serve-stale-data", "no")
-	f := a.suffers(t, server.Endpoint)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Begin = func() { must(t, rdb, "REPLICAOF", "127.0.0.1", "1") }
 	f.End = func() {
 		must(t, rdb, "REPLICAOF", "NO", "ONE")
@@ -234,7 +234,7 @@ func masterDown(t *testing.T, a adapter, _ string) conformance.Fault {
 func setting(code string, begin, end []any) faultMaker {
 	return func(t *testing.T, a adapter, _ string) conformance.Fault {
 		server, rdb := single(t)
-		f := a.suffers(t, server.Endpoint)
+		f := a.suffers(t, server.Endpoint, rdb)
 		f.Begin = func() { must(t, rdb, append([]any{"CONFIG", "SET"}, begin...)...) }
 		f.End = func() {
 			must(t, rdb, append([]any{"CONFIG", "SET"}, end...)...)
@@ -247,7 +247,7 @@ func setting(code string, begin, end []any) faultMaker {
 // misconf lets a server fail to save: nothing can be written to /proc.
 func misconf(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := single(t, "--dir", "/proc", "--save", "3600 1000000", "--stop-writes-on-bgsave-error", "no")
-	f := a.suffers(t, server.Endpoint)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Begin = func() {
 		must(t, rdb, "BGSAVE")
 		await(t, "the save to fail", func() bool {
@@ -265,7 +265,7 @@ func misconf(t *testing.T, a adapter, _ string) conformance.Fault {
 
 func busy(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := single(t, "--busy-reply-threshold", "20")
-	f := a.suffers(t, server.Endpoint)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Begin = func() {
 		go func() { _ = rdb.WithTimeout(time.Minute).Eval(context.Background(), "while true do end", nil).Err() }()
 		await(t, "the server to be busy", func() bool {
@@ -282,7 +282,7 @@ func busy(t *testing.T, a adapter, _ string) conformance.Fault {
 
 func noPermission(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := single(t)
-	f := a.suffers(t, server.Endpoint)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Begin = func() { must(t, rdb, "ACL", "SETUSER", "default", "-eval", "-evalsha") }
 	f.End = func() {
 		must(t, rdb, "ACL", "SETUSER", "default", "+eval", "+evalsha")
@@ -298,7 +298,7 @@ func wrongPassword(t *testing.T, a adapter, _ string) conformance.Fault {
 	conn := rdb.Conn() // one that is logged in, and stays so
 	t.Cleanup(func() { _ = conn.Close() })
 	must(t, conn, "PING")
-	f := a.suffers(t, server.Endpoint)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Begin = func() {
 		must(t, conn, "ACL", "SETUSER", "default", "resetpass", ">wrong")
 		must(t, conn, "CLIENT", "KILL", "TYPE", "normal")
@@ -321,7 +321,7 @@ func tooManyClients(t *testing.T, a adapter, _ string) conformance.Fault {
 		n, _, _ := strings.Cut(info, "\r")
 		return n
 	}
-	f := a.suffers(t, server.Endpoint)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Begin = func() {
 		must(t, conn, "CONFIG", "SET", "maxclients", "1")
 		must(t, conn, "CLIENT", "KILL", "TYPE", "normal")
@@ -339,7 +339,7 @@ func tooManyClients(t *testing.T, a adapter, _ string) conformance.Fault {
 func eviction(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := single(t, "--maxmemory-policy", "volatile-random")
 	ctx := context.Background()
-	f := a.suffers(t, server.Endpoint)
+	f := a.suffers(t, server.Endpoint, rdb)
 	f.Loses = true
 	n := 0
 	f = during(f, 5*time.Millisecond, func() {

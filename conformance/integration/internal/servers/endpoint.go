@@ -32,30 +32,34 @@ type Endpoint struct {
 	User, Password string
 }
 
-// Client returns a client of the endpoint that ends with t.
+// Name is what clients of [Client] call themselves.
+const Name = "the-tests-own"
+
+// Client returns a client of the endpoint that ends with t. It is the test's own
+// and not under test.
 func Client(t testing.TB, e Endpoint) redis.UniversalClient {
-	c := Dial(e)
+	c := dial(e, 0, Name)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
 // Dial returns a client of the endpoint.
-func Dial(e Endpoint) redis.UniversalClient { return dial(e, 0) }
+func Dial(e Endpoint) redis.UniversalClient { return dial(e, 0, "") }
 
 // dial returns a client, whose dials are bounded, unless by 0.
-func dial(e Endpoint, timeout time.Duration) redis.UniversalClient {
+func dial(e Endpoint, timeout time.Duration, name string) redis.UniversalClient {
 	switch e.Kind {
 	case Cluster:
 		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout,
+			Addrs: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout, ClientName: name,
 		})
 	case Sentinel:
 		return redis.NewFailoverClient(&redis.FailoverOptions{
-			SentinelAddrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout,
+			SentinelAddrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout, ClientName: name,
 		})
 	default:
 		return redis.NewClient(&redis.Options{
-			Addr: e.Addrs[0], TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout,
+			Addr: e.Addrs[0], TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout, ClientName: name,
 		})
 	}
 }

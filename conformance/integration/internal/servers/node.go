@@ -89,7 +89,7 @@ func (n *Node) tell(t testing.TB, what string, f func(context.Context, *client.C
 
 // dial returns a client of the node alone, which gives up early.
 func (n *Node) dial() *redis.Client {
-	return dial(n.Endpoint(), time.Second).(*redis.Client)
+	return dial(n.Endpoint(), time.Second, Name).(*redis.Client)
 }
 
 // await returns when the node answers, or has ended.
