@@ -29,11 +29,22 @@ func init() {
 }
 
 // clusterSuffers is suffers, on a cluster, where go-redis counts lost replies as
-// redirections, and sends those steps again.
+// redirections, and sends those steps again, and where rueidis, when it is closed
+// within a second after a MOVED, still looks at the topology, and leaves the
+// connections that it makes for that.
 func (a adapter) clusterSuffers(t *testing.T, c *cluster) conformance.Fault {
 	f := a.suffers(t, c.Endpoint)
 	if a.name == "goredis" {
 		f.Repeats = 3 // MaxRedirects
+	}
+	if open := f.Open; a.name == "rueidis" {
+		f.Open = func() (store.Store, func()) {
+			st, closeClient := open()
+			return st, func() {
+				time.Sleep(2 * time.Second)
+				closeClient()
+			}
+		}
 	}
 	return f
 }
