@@ -128,6 +128,24 @@ func TestFaultsOneSlot(t *testing.T) {
 	}
 }
 
+// A client that repeats what it has lost charges as often as it says, and no more.
+func TestFaultsRepeats(t *testing.T) {
+	t.Parallel()
+	twice := func(s *suffering, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error) {
+		if _, err := s.Store.Eval(ctx, script, keys, args, nil); err != nil {
+			return nil, err
+		}
+		return s.Store.Eval(ctx, script, keys, args, nil)
+	}
+	for repeats := range 2 {
+		s := &suffering{wrong: twice}
+		w, out := suffer(t, "Reset", s.fault(down, func(f *Fault) { f.Repeats = repeats }))
+		if fails := len(w.failures) > 0; fails != (repeats == 0) || out.Unavailable > 0 {
+			t.Errorf("%d repeats: got %+v, failures %q", repeats, out, w.failures)
+		}
+	}
+}
+
 // Each thing that a store can do wrong in bad weather is found.
 func TestFaultsFail(t *testing.T) {
 	t.Parallel()

@@ -229,11 +229,11 @@ func (w *weather) ask(c *caller, f Fault, ended <-chan struct{}) {
 		if w.serves(c) {
 			limit = 10 * time.Second // a machine that is slow is none that fails
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		start := time.Now()
+		ctx, cancel := context.WithDeadline(context.Background(), start.Add(limit))
 		res, err := c.limiter.Do(ctx, weir.Request{Path: path, Cost: 1, Each: each})
 		took := time.Since(start)
-		done := ctx.Err() != nil || took >= limit
+		done := ctx.Err() != nil || took >= limit // its timer may be late
 		cancel()
 		w.answered(c, f, start, took, done, res, each, err)
 	}
@@ -319,7 +319,13 @@ func (w *weather) account(t *testing.T, f Fault) {
 			each = make([]weir.Result, 2)
 		}
 		req := weir.Request{Path: c.path(), Peek: true, Each: each}
-		if _, err := c.limiter.Do(ctx, req); err != nil {
+		_, err := c.limiter.Do(ctx, req)
+		// A client's bounds may be too tight for a machine that is slow.
+		for errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
+			time.Sleep(20 * time.Millisecond)
+			_, err = c.limiter.Do(ctx, req)
+		}
+		if err != nil {
 			w.errorf("caller %d, after the fault: %v", c.number, err)
 			continue
 		}
@@ -330,7 +336,8 @@ func (w *weather) account(t *testing.T, f Fault) {
 				w.errorf("caller %d was let pass %d times, and charged %d times", c.number, c.granted, charged)
 			}
 		}
-		if most := c.granted + c.unknown*int64(f.Repeats+1); charged > most {
+		// What was repeated may have been answered in the end.
+		if most := (c.granted + c.unknown) * int64(f.Repeats+1); charged > most {
 			w.errorf("caller %d was charged %d times, for %d answers and %d calls without: want %d at most", c.number, charged, c.granted, c.unknown, most)
 		}
 	}
