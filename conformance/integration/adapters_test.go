@@ -31,6 +31,11 @@ type adapter struct {
 	// longest is the longest that a call takes over that client, where that is
 	// much longer than its context allows.
 	longest time.Duration
+	repeats int    // how often that client sends a step again
+	version string // of the server that is made to suffer; "": redis-8.0
+	// late is how long after a cancellation that comes without a deadline a call
+	// over that client may return.
+	late time.Duration
 	// lacks are the kinds of servers that the adapter can't do, with the reason.
 	lacks map[servers.Kind]string
 	// words are what an ACL must allow, beside servers.ACL, for the client's own
@@ -76,6 +81,7 @@ var adapters = []adapter{
 		name:    "goredis",
 		open:    openGoredis,
 		bounded: boundedGoredis,
+		late:    replyTime,
 		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",

@@ -29,6 +29,16 @@ const (
 )
 
 func boundedGoredis(e servers.Endpoint) (store.Store, func(), error) {
+	return goredisOf(e, -1, replyTime)
+}
+
+// retryingGoredis sends what was not answered again, as often as go-redis does by
+// default, and so early that its caller is there still.
+func retryingGoredis(e servers.Endpoint) (store.Store, func(), error) {
+	return goredisOf(e, 0, replyTime/4)
+}
+
+func goredisOf(e servers.Endpoint, retries int, replyTime time.Duration) (store.Store, func(), error) {
 	var c redis.UniversalClient
 	switch e.Kind {
 	case servers.Cluster:
@@ -41,14 +51,14 @@ func boundedGoredis(e servers.Endpoint) (store.Store, func(), error) {
 	case servers.Sentinel:
 		o := &redis.FailoverOptions{
 			SentinelAddrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
-			MaxRetries: -1, DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
+			MaxRetries: retries, DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
 		}
 		dialOnce(o)
 		c = redis.NewFailoverClient(o)
 	default:
 		o := &redis.Options{
 			Addr: e.Addrs[0], TLSConfig: e.TLS, Username: e.User, Password: e.Password,
-			MaxRetries: -1, DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
+			MaxRetries: retries, DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
 		}
 		dialOnce(o)
 		c = redis.NewClient(o)
