@@ -62,6 +62,7 @@ func eventually(t *testing.T, what string, f func(context.Context) error) {
 // serving returns the indices of the master of key's slot and of its replicas, as
 // the node from sees them.
 func (c *cluster) serving(ctx context.Context, from int, key string) ([]int, error) {
+	//lint:ignore SA1019 clients of clusters ask for it too
 	ranges, err := c.nodes[from].ClusterSlots(ctx).Result()
 	if err != nil {
 		return nil, err

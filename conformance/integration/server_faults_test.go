@@ -279,6 +279,7 @@ func busy(t *testing.T, a adapter, _ string) conformance.Fault {
 	}
 	f.End = func() {
 		must(t, conn, "SCRIPT", "KILL")
+		await(t, "the script to end", func() bool { return conn.Ping(context.Background()).Err() == nil })
 		answered(t, rdb, "BUSY")
 	}
 	return f
