@@ -200,7 +200,7 @@ func TestFaultsFail(t *testing.T) {
 		{"calls an outage nothing", "WrongPassword", fails(errors.New("suffering")), down, nil, "want either"},
 		{"blames a context that is not done", "ClosedPort", fails(context.DeadlineExceeded), down, nil, "before its deadline"},
 		{"waits on", "BlackHole", &suffering{wrong: func(*suffering, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
-			time.Sleep(5 * CallTime)
+			time.Sleep(16 * CallTime)
 			return nil, context.DeadlineExceeded
 		}}, hang, nil, "waited"},
 		{"panics", "Reset", &suffering{wrong: func(*suffering, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
