@@ -89,6 +89,9 @@ func boundedRueidis(e servers.Endpoint) (store.Store, func(), error) {
 	}
 	c, err := rueidisclient.NewClient(options)
 	if err != nil {
+		if c != nil {
+			c.Close()
+		}
 		return nil, nil, err
 	}
 	return rueidis.New(c), sync.OnceFunc(c.Close), nil
