@@ -33,7 +33,7 @@ func init() {
 // within a second after a MOVED, still looks at the topology, and leaves the
 // connections that it makes for that.
 func (a adapter) clusterSuffers(t *testing.T, c *cluster) conformance.Fault {
-	f := a.suffers(t, c.Endpoint)
+	f := a.suffers(t, c.Endpoint, c.nodes...)
 	if a.name == "goredis" {
 		f.Repeats = 3 // MaxRedirects
 	}
@@ -153,7 +153,7 @@ func sentinelFailover(t *testing.T, a adapter, key string) conformance.Fault {
 	for _, n := range s.Sentinels {
 		sentinels = append(sentinels, alone(t, n))
 	}
-	f := a.suffers(t, s.Endpoint)
+	f := a.suffers(t, s.Endpoint, master, replica)
 	f.Loses = true
 	f.Confirm = confirms(t, master, key)
 	f.Begin = func() { s.Nodes[0].Kill(t) }
@@ -213,6 +213,7 @@ func migration(t *testing.T, a adapter, key string) conformance.Fault {
 		}
 	}
 	f := a.clusterSuffers(t, c)
+	f.Conns = nil // a server that migrates keeps a connection to the other for a while
 	open := f.Open
 	var w *watched
 	f.Open = func() (store.Store, func()) {

@@ -28,7 +28,7 @@ type cluster struct {
 // alone returns a client that gives up early and says what it is told at once.
 func alone(t *testing.T, n *servers.Node) *redis.Client {
 	c := redis.NewClient(&redis.Options{
-		Addr: n.Addr, MaxRetries: -1, ContextTimeoutEnabled: true,
+		Addr: n.Addr, ClientName: servers.Name, MaxRetries: -1, ContextTimeoutEnabled: true,
 		DialTimeout: 500 * time.Millisecond, ReadTimeout: 500 * time.Millisecond, WriteTimeout: 500 * time.Millisecond,
 	})
 	t.Cleanup(func() { _ = c.Close() })

@@ -172,7 +172,8 @@ func (a adapter) suffers(t *testing.T, e servers.Endpoint, nodes ...*redis.Clien
 					continue // a node that is down has none
 				}
 				for line := range strings.Lines(list) {
-					if !strings.Contains(line, " name="+servers.Name+" ") && strings.Contains(line, " flags=N ") {
+					own := strings.Contains(line, " name="+servers.Name+" ") || strings.Contains(line, " name=sentinel-")
+					if !own && strings.Contains(line, " flags=N ") {
 						n++
 					}
 				}

@@ -247,7 +247,7 @@ func setting(code string, begin, end []any) faultMaker {
 
 // misconf lets a server fail to save: nothing can be written to /proc.
 func misconf(t *testing.T, a adapter, _ string) conformance.Fault {
-	server, rdb := a.single(t, "--dir", "/proc", "--save", "3600 1000000", "--stop-writes-on-bgsave-error", "no")
+	server, rdb := a.single(t, "--dir", "/proc", "--save", "3600", "1000000", "--stop-writes-on-bgsave-error", "no")
 	f := a.suffers(t, server.Endpoint, rdb)
 	f.Begin = func() {
 		must(t, rdb, "BGSAVE")
