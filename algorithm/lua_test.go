@@ -33,6 +33,7 @@ func fullPrograms(t testing.TB) map[string]*algorithm.Program {
 	builtIn := []*algorithm.Fragment{
 		mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}).Fragment(),
 		mustLimit(t, algorithm.FixedWindow{Limit: 1, Window: time.Second}).Fragment(),
+		mustLimit(t, algorithm.SlidingLog{Limit: 1, Window: time.Second}).Fragment(),
 		mustLimit(t, buckets(64, 1, 16)).Fragment(),
 		mustLimit(t, buckets(128, 1, 2, 3, 4, 5, 6, 7)).Fragment(),
 	}
@@ -78,7 +79,7 @@ func TestLuaCompiles(t *testing.T) {
 	if err != nil {
 		t.Skip("no luac5.1 here: the Lua forms are not compiled")
 	}
-	given := map[string]bool{"redis": true, "KEYS": true, "ARGV": true, "string": true, "math": true}
+	given := map[string]bool{"redis": true, "KEYS": true, "ARGV": true, "string": true, "math": true, "tonumber": true, "unpack": true}
 	global := regexp.MustCompile(`\b([GS]ETGLOBAL)\b.*; (\S+)`)
 	for name, p := range fullPrograms(t) {
 		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset} {

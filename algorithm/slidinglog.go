@@ -15,8 +15,8 @@ import (
 //
 // It costs memory for each token, and as much work for a request as the request
 // has tokens: at most MaxLogCost. What left the window is removed a few at a
-// time, or all at once when nothing is left in it, so that a key holds fewer
-// than twice Limit entries and as many more as Limit says, from 8 to 64.
+// time, or all at once when nothing is left in it, so that a key holds at most 15
+// entries more than Limit, and at most 3 if Limit is up to 5.
 //
 // A denied request passes when as many tokens have left the window as it lacks.
 // If the clock steps back, tokens are taken at the time of the newest. If Limit
@@ -41,13 +41,25 @@ const (
 //go:embed slidinglog.lua
 var slidingLogLua string
 
-// logText is the text of a log's entries, behind which its number stands in 16 digits.
-const logText = "l1 "
+const (
+	// logText is how the text of a log's entries begins.
+	logText = "l1 "
+
+	// logDigits is how many digits the number has in which the text ends.
+	logDigits = 8
+
+	// A log of a limit up to shortLog is read as a whole, which is no more than
+	// the newest shortRead entries.
+	shortLog, shortRead = 5, 8
+
+	// When so many entries have left, some are removed.
+	shortTrim, longTrim = 4, 16
+)
 
 var slidingLogFragment = &Fragment{
 	Name:   "slidinglog",
 	Lua:    slidingLogLua,
-	Args:   6,
+	Args:   3,
 	State:  []string{"live", "newest", "back"},
 	Sets:   true,
 	Check:  slidingLogCheck,
@@ -57,8 +69,6 @@ var slidingLogFragment = &Fragment{
 type slidingLogLimit struct {
 	limit  int64
 	window int64
-	renew  int64       // the TTL is renewed once in this many microseconds
-	trim   int64       // what has left is removed once in this many entries
 	one    []store.Arg // for cost 1
 }
 
@@ -71,7 +81,7 @@ func (s SlidingLog) NewLimit() (Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &slidingLogLimit{limit: s.Limit, window: window, renew: (window + 7) / 8, trim: min(max(s.Limit, 8), 64)}
+	l := &slidingLogLimit{limit: s.Limit, window: window}
 	l.one = constArgs(l.AppendArgs(nil, Request{Cost: 1}))
 	return l, nil
 }
@@ -90,9 +100,7 @@ func (l *slidingLogLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
 	if r.Cost == 1 && l.one != nil {
 		return append(args, l.one...)
 	}
-	cost := min(r.Cost, l.limit+1)
-	return append(args, store.IntArg(l.limit-cost), store.IntArg(cost-l.limit-1),
-		store.IntArg(l.window), store.IntArg(cost), store.IntArg(l.renew), store.IntArg(l.trim))
+	return append(args, store.IntArg(l.limit), store.IntArg(min(r.Cost, l.limit+1)), store.IntArg(l.window))
 }
 
 func (l *slidingLogLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
@@ -118,58 +126,79 @@ func (l *slidingLogLimit) Verdict(now int64, committed bool, s State, r Request)
 
 func slidingLogCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
 	var s State
+	limit, cost, window := args[0].Int(), args[1].Int(), args[2].Int()
 	last, ok, err := tx.At(key, -1)
 	if err != nil {
 		return s, false, err
 	}
 	if ok {
-		if _, ok := logNumber(last); !ok {
+		if !isLogText(last.Text) {
 			return s, false, tx.Foreign(key)
 		}
 		s[1] = last.Score
-		if s[0], _, err = tx.Count(key, max(last.Score, now)-args[2].Int()); err != nil {
+		if s[0], _, err = tx.Count(key, max(last.Score, now)-window); err != nil {
 			return s, false, err
 		}
+		if limit <= shortLog {
+			s[0] = min(s[0], shortRead)
+		}
 	}
-	room := args[0].Int()
+	room := limit - cost
 	if s[0] <= room {
 		return s, true, nil
 	}
 	if room >= 0 {
-		leaves, _, err := tx.At(key, args[1].Int())
+		leaves, _, err := tx.At(key, -1-room)
 		if err != nil {
 			return s, false, err
 		}
-		s[2] = leaves.Score + args[2].Int()
+		s[2] = leaves.Score + window
 	}
 	return s, false, nil
 }
 
 func slidingLogCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
 	live, newest, at := s[0], s[1], max(s[1], now)
-	window, cost, renew, trim := args[2].Int(), args[3].Int(), args[4].Int(), args[5].Int()
-	last, _, _ := tx.At(key, -1)
-	number, _ := logNumber(last)
-	switch {
-	case live == 0 && newest > 0:
-		tx.Del(key)
-		number, newest = 0, 0
-	case number%trim+cost >= trim:
-		if _, all, _ := tx.Count(key, 0); all > live {
-			tx.Trim(key, min(all-live, cost+trim))
+	limit, cost, window := args[0].Int(), args[1].Int(), args[2].Int()
+	number := int64(0)
+	if at == newest {
+		last, _, _ := tx.At(key, -1)
+		number = logNumber(last.Text)
+	}
+	if live > 0 {
+		_, all, _ := tx.Count(key, 0)
+		few := int64(longTrim)
+		if limit <= shortLog {
+			all, few = min(all, shortRead), shortTrim
 		}
+		if dead := all - live; dead >= few {
+			tx.Trim(key, min(dead, cost+few))
+		}
+	} else if newest > 0 {
+		tx.Del(key)
 	}
 	for i := range cost {
-		tx.Add(key, store.Member{Score: at, Text: fmt.Sprintf(logText+"%016d", number+i+1)})
+		tx.Add(key, store.Member{Score: at, Text: fmt.Sprintf(logText+"%d %0*d", at, logDigits, number+i+1)})
 	}
-	if newest < at-at%renew {
+	renew := (window + 7) / 8
+	if live == 0 || newest < at-at%renew {
 		tx.Expire(key, ttl(at+window+renew-now, slack))
 	}
 }
 
-// logNumber is the number of an entry of a log, false if it is none.
-func logNumber(m store.Member) (int64, bool) {
-	digits, ok := strings.CutPrefix(m.Text, logText)
-	n, err := strconv.ParseUint(digits, 10, 53)
-	return int64(n), ok && err == nil
+// isLogText reports whether text begins as that of a log's entry does: as far as
+// every decision looks.
+func isLogText(text string) bool {
+	rest, ok := strings.CutPrefix(text, logText)
+	digits, _, more := strings.Cut(rest, " ")
+	return ok && more && digits != "" && strings.Trim(digits, "0123456789") == ""
+}
+
+// logNumber is the number in which the text of an entry ends.
+func logNumber(text string) int64 {
+	n, err := strconv.ParseUint(text[max(len(text)-logDigits, 0):], 10, 63)
+	if err != nil {
+		return 0
+	}
+	return int64(n)
 }

@@ -1,57 +1,85 @@
 -- slidinglog: one entry for each token, with the time at which it was taken.
 --
--- An entry's text is a running number, so that tokens taken in one microsecond
--- stay apart. No entry is older than the one before it, whatever the clock does.
--- Arguments of calls are text: a server formats numbers in 17 digits, slowly.
+-- An entry's text has its time, so that no read needs scores, which a server
+-- formats in 17 digits, slowly, as it does numbers in arguments. NUMBER, in 8
+-- digits, counts the tokens of one microsecond from 1, and keeps them apart and in
+-- order. All of them are live when the last comes: they are at most as many as the
+-- limit, and never more than 8 digits can count. No entry is older than the one
+-- before it, whatever the clock does.
 --
--- KEYS[1]  sorted set: "l1 NUMBER" by microseconds since the epoch
--- ARGV[1]  room: so many entries may be live before; -1: never
--- ARGV[2]  the rank, from the newest, of the entry that must have left if there is no room
+-- A short log, of a limit up to 5, is read as a whole. Of a longer one the newest
+-- entry is read, and the others are counted, which costs as much as five reads.
+--
+-- KEYS[1]  sorted set: "l1 TIME NUMBER" by TIME, microseconds since the epoch
+-- ARGV[1]  limit: so many entries may be live
+-- ARGV[2]  cost: entries to add; limit + 1 for any that never fits
 -- ARGV[3]  window, in microseconds
--- ARGV[4]  cost: entries to add
--- ARGV[5]  the TTL is renewed once in this many microseconds, and longer by as many
--- ARGV[6]  what has left is removed once in so many entries, at most so many and the cost
--- state    live, newest, back: entries that count, the newest of all or 0, when the request would pass or 0
+-- state    live, newest, back: entries that count (in a short log, at most 8), the time of the newest of all
+--          or 0, when the request would pass or 0
 
 -- check
-local last = redis.pcall('ZRANGE', KEYS[1], '-1', '-1', 'WITHSCORES')
-if last.err then
-  if string.find(last.err, 'WRONGTYPE', 1, true) then return redis.error_reply('WEIRFOREIGN 1') end
-  return last
-end
+local room, window, short = ARGV[1] - ARGV[2], ARGV[3] + 0, ARGV[1] + 0 <= 5
 local newest, at, live, back = 0, now, 0, 0
-if last[1] then
-  if not string.find(last[1], '^l1 %d+$') then return redis.error_reply('WEIRFOREIGN 1') end
-  newest = last[2] + 0
+local log = redis.pcall('ZRANGE', KEYS[1], short and '-8' or '-1', '-1')
+if log.err then
+  if string.find(log.err, 'WRONGTYPE', 1, true) then return redis.error_reply('WEIRFOREIGN 1') end
+  return log
+end
+if log[1] then
+  local sub, n = string.sub, #log
+  newest = string.match(log[n], '^l1 (%d+) ')
+  if not newest then return redis.error_reply('WEIRFOREIGN 1') end
+  newest = newest + 0
   if newest > now then at = newest end
-  live = redis.call('ZCOUNT', KEYS[1], string.format('(%d', at - ARGV[3]), '+inf')
+  local after, oldest = at - window, newest
+  if not short then
+    live = redis.call('ZCOUNT', KEYS[1], string.format('(%d', after), '+inf')
+  elseif newest > after then
+    live = n
+    while live > 1 do
+      oldest = sub(log[n + 1 - live], 4, -10) + 0
+      if oldest > after then break end
+      live, oldest = live - 1, newest
+    end
+  end
+  if live > room and room >= 0 then
+    if not short then
+      local rank = string.format('%d', -1 - room)
+      oldest = sub(redis.call('ZRANGE', KEYS[1], rank, rank)[1], 4, -10)
+    elseif live > room + 1 then
+      oldest = sub(log[n - room], 4, -10)
+    end
+    back = oldest + window
+  end
 end
-local ok = live <= ARGV[1] + 0
-if not ok and ARGV[1] ~= '-1' then
-  back = redis.call('ZRANGE', KEYS[1], ARGV[2], ARGV[2], 'WITHSCORES')[2] + ARGV[3]
-end
+local ok = live <= room
 
 -- commit
-local number = last[1] and tonumber(string.sub(last[1], 4), 10) or 0
-if live == 0 and newest > 0 then
-  redis.call('UNLINK', KEYS[1])
-  number, newest = 0, 0
-elseif number % ARGV[6] + ARGV[4] >= ARGV[6] + 0 then
-  local dead = redis.call('ZCARD', KEYS[1]) - live
-  if dead > 0 then
-    redis.call('ZREMRANGEBYRANK', KEYS[1], '0', string.format('%d', math.min(dead, ARGV[4] + ARGV[6]) - 1))
+do
+  if live > 0 then
+    -- What has left is removed a few at a time.
+    local dead, few = #log - live, 4
+    if not short then dead, few = redis.call('ZCARD', KEYS[1]) - live, 16 end
+    if dead >= few then
+      redis.call('ZREMRANGEBYRANK', KEYS[1], '0', string.format('%d', math.min(dead, ARGV[2] + few) - 1))
+    end
+  elseif newest > 0 then
+    redis.call('UNLINK', KEYS[1])
   end
-end
-local score = string.format('%d', at)
-if ARGV[4] == '1' then
-  redis.call('ZADD', KEYS[1], score, string.format('l1 %016d', number + 1))
-else
-  local entries = {}
-  for i = 1, ARGV[4] + 0 do
-    entries[2 * i - 1], entries[2 * i] = score, string.format('l1 %016d', number + i)
+  local score = string.format('%d', at)
+  if ARGV[2] == '1' and at > newest then
+    redis.call('ZADD', KEYS[1], score, 'l1 ' .. score .. ' 00000001')
+  else
+    local entries, number = {}, 0
+    if at == newest then number = tonumber(string.sub(log[#log], -8), 10) or 0 end
+    for i = 1, ARGV[2] + 0 do
+      entries[2 * i - 1], entries[2 * i] = score, string.format('l1 %s %08d', score, number + i)
+    end
+    redis.call('ZADD', KEYS[1], unpack(entries))
   end
-  redis.call('ZADD', KEYS[1], unpack(entries))
-end
-if newest < at - at % ARGV[5] then
-  redis.call('PEXPIRE', KEYS[1], string.format('%d', (at + ARGV[3] + ARGV[5] - now + 999) / 1000 + slack))
+  -- The TTL is renewed once in an eighth of the window, and longer by as much.
+  local renew = (window + 7 - (window + 7) % 8) / 8
+  if newest < at - at % renew or live == 0 then
+    redis.call('PEXPIRE', KEYS[1], string.format('%d', (at + window + renew - now + 999) / 1000 + slack))
+  end
 end

@@ -36,12 +36,16 @@ var footprints = []footprint{
 	{"slidingcounter", 100_000, 1, time.Millisecond, one(algorithm.SlidingCounter{Limit: 10, Window: time.Second})},
 	{"slidingbuckets/used=1", 100_000, 1, time.Second, one(threeSpans)},
 	{"slidingbuckets/used=15", 100_000, 15, time.Second, one(threeSpans)},
+	{"slidinglog/entries=3", 100_000, 3, time.Millisecond, one(tokens)},
+	{"slidinglog/entries=20", 100_000, 20, time.Millisecond, one(tokens)},
 	{"consumer/entries=1", 100_000, 1, 2 * time.Second, consumer},
 	{"consumer/entries=2", 100_000, 2, 2 * time.Second, consumer},
 	{"consumer/entries=3", 100_000, 3, 2 * time.Second, consumer},
-	{"consumer/entries=10", 100_000, 15, 4 * time.Second, consumer}, // three live, the others not yet removed
+	{"consumer/entries=6", 100_000, 14, 4 * time.Second, consumer}, // three live, the others not yet removed
 	{"throttle", 100_000, 1, time.Millisecond, throttle},
 }
+
+var tokens = algorithm.SlidingLog{Limit: 20, Window: time.Second}
 
 var threeSpans = algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{
 	{Window: time.Second, Limit: 1000}, {Window: 10 * time.Second, Limit: 5000}, {Window: 15 * time.Second, Limit: 7000},

@@ -15,6 +15,7 @@ type (
 	arrival   struct{ store.Tx } // equal scores are in the order of arrival
 	inclusive struct{ store.Tx } // Count includes after
 	hoarder   struct{ store.Tx } // Trim and Del do nothing
+	tolerant  struct{ store.Tx } // every text is an entry's
 	forgetful struct {           // a member ahead of now is not seen
 		store.Tx
 		now int64
@@ -37,6 +38,12 @@ func (c inclusive) Count(i int, after int64) (above, all int64, err error) {
 }
 
 func (hoarder) Trim(int, int64) {}
+
+func (t tolerant) At(i int, rank int64) (store.Member, bool, error) {
+	m, ok, err := t.Tx.At(i, rank)
+	m.Text = "l1 1 00000001"
+	return m, ok, err
+}
 
 func (f forgetful) At(i int, rank int64) (store.Member, bool, error) {
 	m, ok, err := f.Tx.At(i, rank)
@@ -145,6 +152,12 @@ var slidingLogMutants = []mutant{
 		return oncePerScore{tx, map[int64]bool{}}
 	}}},
 	{"nothing is trimmed", "SlidingLog/Bounded", nil, onlyFor("slidinglog", func(_ *fake, tx store.Tx) store.Tx { return hoarder{tx} })},
+	{"a limit of 4 is one of 5", "SlidingLog/Lowered", []string{"SlidingLog/", "Limiter/Mix"}, bad[algorithm.SlidingLog](badAlgorithm{args: func(args []store.Arg) {
+		if args[0].Int() == 4 {
+			args[0] = store.IntArg(5)
+		}
+	}})},
+	{"an entry of any layout is its own", "SlidingLog/Layout", []string{"MetadataWindow/Foreign"}, onlyFor("slidinglog", func(_ *fake, tx store.Tx) store.Tx { return tolerant{tx} })},
 	{"any cost is taken", "SlidingLog/Cost", nil, bad[algorithm.SlidingLog](badAlgorithm{anyCost: true})},
 	{"a cost is miscounted", "SlidingLog/History", []string{"Limiter/Mix"}, bad[algorithm.SlidingLog](badAlgorithm{verdict: sevens})},
 	{"the wait is rounded up", "SlidingLog/Exact", []string{"SlidingLog/", "Limiter/Mix"}, bad[algorithm.SlidingLog](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {

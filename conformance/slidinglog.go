@@ -8,13 +8,16 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 )
 
 var slidingLogRules = []rule{
 	{"Trace", "a token leaves a SlidingLog exactly one window after it was taken", slidingLogTrace},
 	{"Demonstration", "a resource and its consumers get the verdicts of the published demonstration", slidingLogDemonstration},
 	{"SameMicrosecond", "tokens taken in one microsecond are all kept", slidingLogSameMicrosecond},
-	{"Bounded", "a SlidingLog keeps fewer than twice Limit entries and as many more as Limit, from 8 to 64", slidingLogBounded},
+	{"Bounded", "a SlidingLog keeps at most 15 entries more than Limit, and 3 if Limit is up to 5", slidingLogBounded},
+	{"Lowered", "under another Limit the tokens of a SlidingLog are judged by that one", slidingLogLowered},
+	{"Layout", "an entry without a time is a foreign value to SlidingLog", slidingLogLayout},
 	{"Cost", "a request takes at most 1000 tokens of a SlidingLog at once", slidingLogCost},
 	{"History", "SlidingLog answers as a plain list of times does", history(anySlidingLog)},
 	{"Exact", "SlidingLog denies 1µs before RetryAfter is over and admits when it is", exact(anySlidingLog)},
@@ -126,7 +129,10 @@ func slidingLogBounded(t *T) {
 		c := newClock()
 		l := t.limiter(c, weir.Rule{Name: name, Algorithm: algorithm.SlidingLog{Limit: limit, Window: time.Second}})
 		key := []string{t.key("k", name)}
-		most := 2*limit + min(max(limit, 8), 64)
+		most := limit + 15
+		if limit <= 5 {
+			most = limit + 3
+		}
 		r := t.rand()
 		for i := range t.times(int(80 + 4*limit)) {
 			if i%150 == 149 {
@@ -135,8 +141,8 @@ func slidingLogBounded(t *T) {
 			c.advance(time.Second / time.Duration(limit))
 			t.allow(l, min(pick[int64](r, 1, 1, 1, 3, 20), limit), "k")
 			if i%5 == 0 {
-				if n := t.eval(count, key)[0].Int(); n >= most {
-					t.fatalf("%d entries with a limit of %d, want fewer than %d", n, limit, most)
+				if n := t.eval(count, key)[0].Int(); n > most {
+					t.fatalf("%d entries with a limit of %d, want at most %d", n, limit, most)
 				}
 			}
 		}
@@ -167,5 +173,46 @@ func slidingLogCost(t *T) {
 	}
 	if err := l.Reset(t.ctx, "k"); err != nil {
 		t.errorf("Reset: %v", err)
+	}
+}
+
+func slidingLogLowered(t *T) {
+	c := newClock()
+	limits := map[int64]*weir.Limiter{}
+	for _, limit := range []int64{4, 10, 20} {
+		limits[limit] = t.limiter(c, one(algorithm.SlidingLog{Limit: limit, Window: 100 * time.Second}))
+	}
+	for range 20 {
+		c.advance(time.Second)
+		t.allow(limits[20], 1, "k")
+	}
+	for i, want := range []struct {
+		limit, cost int64
+		retry       time.Duration // in seconds
+		left        int64
+	}{
+		{4, 0, 96, 0}, {4, 1, 97, 0}, {4, 3, 99, 0}, {10, 0, 90, 0}, {10, 3, 93, 0}, // with all 20 live
+		{4, 3, 9, 0}, {10, 6, 1, 5}, {20, 1, 0, 14}, // 90 seconds on, with 10, 5 and 5
+	} {
+		switch i {
+		case 5:
+			c.advance(90 * time.Second)
+		case 6:
+			c.advance(5 * time.Second)
+		}
+		res := t.allow(limits[want.limit], want.cost, "k")
+		if res.RetryAfter != want.retry*time.Second || res.Allowed != (want.retry == 0) || res.Remaining != want.left {
+			t.errorf("step %d, %d of %d: got %+v, want %d left and a wait of %d s", i, want.cost, want.limit, res, want.left, want.retry)
+		}
+	}
+}
+
+func slidingLogLayout(t *T) {
+	l := t.limiter(newClock(), one(algorithm.SlidingLog{Limit: 3, Window: time.Minute}))
+	for i, text := range []string{"l1 0000000000000001", "l1", "l1  00000001", "l1 -1 00000001", "l2 1 00000001", "x"} {
+		path := "layout" + strconv.Itoa(i)
+		key := t.key(path, "one")
+		t.eval(setStep, []string{key}, store.IntArg(0), store.IntArg(1), store.StringArg(text), store.IntArg(0), store.IntArg(0))
+		t.refused(l, path, key)
 	}
 }
