@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// BenchmarkSlidingLog compares logs of many live entries with short ones. Both
-// are skip lists on the server.
+// BenchmarkSlidingLog compares logs of many live entries, a skip list on the
+// server, with short ones, a listpack, which is about as long as one may be.
 func BenchmarkSlidingLog(b *testing.B) {
 	rdb := connect(b)
 	for _, allowed := range []bool{true, false} {
