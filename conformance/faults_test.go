@@ -228,6 +228,27 @@ func TestFaultsFail(t *testing.T) {
 	}
 }
 
+// Every rule finds a store that answers wrongly while its server suffers. (Nobody
+// asks meanwhile under the rules that TestFaultsLoses breaks.)
+func TestFaultsEveryRule(t *testing.T) {
+	t.Parallel()
+	var wg sync.WaitGroup
+	for _, r := range faultRules {
+		if r.still {
+			continue
+		}
+		wg.Go(func() { // most of a rule's time is spent waiting
+			s := &suffering{wrong: func(*suffering, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
+				return nil, fmt.Errorf("suffering: %w", store.ErrScript)
+			}}
+			if w, _ := suffer(t, r.name, s.fault(down, nil)); len(w.failures) == 0 {
+				t.Errorf("%s passed", r.name)
+			}
+		})
+	}
+	wg.Wait()
+}
+
 // What a server forgets is at most what was not confirmed, and nothing if nobody
 // asked when it was last confirmed.
 func TestFaultsLoses(t *testing.T) {
