@@ -20,7 +20,8 @@ test-bench:
 		echo 'make test: no redis-server and no WEIR_REDIS_ADDR: the tests of bench that need one are skipped'
 	cd bench && go vet ./... && go test -count=1 ./...
 
-# The servers of the matrix are one machine's load, hence -p 1.
+# The servers of the matrix are one machine's load, hence -p 1; most tests wait most
+# of the time, hence -parallel 4.
 test-integration:
 	@if docker version >/dev/null 2>&1; then \
 		conformance/integration/images.sh; \
@@ -29,9 +30,9 @@ test-integration:
 	else \
 		echo 'make test: no Docker engine answers: the tests on servers in containers are skipped'; \
 	fi
-	cd conformance/integration && go vet ./... && go test -race -count=1 -p 1 -timeout 20m ./...
+	cd conformance/integration && go vet ./... && go test -race -count=1 -p 1 -parallel 4 -timeout 20m ./...
 	@echo 'the same matrix, with the oldest clients:'
-	cd conformance/integration && go test -modfile=oldest.mod -count=1 -timeout 20m .
+	cd conformance/integration && go test -modfile=oldest.mod -count=1 -parallel 4 -timeout 20m .
 	@awk '{ n[$$4]++ } END { printf "manifest: %d of %d rules passed, %d skipped as declared, %d not run\n", \
 		n["passed"], NR, n["skipped:"], n["not"] }' conformance/integration/manifest.txt
 

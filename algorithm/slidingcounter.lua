@@ -31,8 +31,8 @@ if past >= 2 * ARGV[2] then
   start, count, before = now - now % ARGV[2], 0, 0
   past = now - start
 elseif past >= ARGV[2] + 0 then
-  start, count, before = start + ARGV[2], 0, count
-  past = past - ARGV[2]
+  before = count
+  start, count, past = start + ARGV[2], 0, past - ARGV[2]
 end
 local weight = 0
 if before > 0 then

@@ -255,11 +255,6 @@ func answered(t *testing.T, rdb *redis.Client, code string) {
 	}
 }
 
-// node returns a client of the node alone, that ends with t.
-func node(t *testing.T, n *servers.Node) *redis.Client {
-	return servers.Client(t, n.Endpoint()).(*redis.Client)
-}
-
 func TestFaultNames(t *testing.T) {
 	for name := range faultMakers {
 		if !slices.Contains(conformance.FaultRules(), "Faults/"+name) {

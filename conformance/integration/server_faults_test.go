@@ -52,7 +52,7 @@ func init() {
 func (a adapter) single(t *testing.T, args ...string) (*servers.Server, *redis.Client) {
 	t.Helper()
 	server := servers.NewSingle(t, cmp.Or(a.version, "redis-8.0"), args...)
-	return server, node(t, server.Nodes[0])
+	return server, server.Nodes[0].Client(t)
 }
 
 // during returns a fault that lasts while f is called every now and then.
@@ -199,7 +199,7 @@ func loading(t *testing.T, a adapter, _ string) conformance.Fault {
 // readOnly lets a master hand over to its replica, behind an address that stays.
 func readOnly(t *testing.T, a adapter, _ string) conformance.Fault {
 	server := servers.NewReplicated(t, "redis-8.0")
-	master, replica := node(t, server.Nodes[0]), node(t, server.Nodes[1])
+	master, replica := server.Nodes[0].Client(t), server.Nodes[1].Client(t)
 	role := func(rdb *redis.Client, want string) func() bool {
 		return func() bool {
 			info, _ := rdb.Info(context.Background(), "replication").Result()

@@ -32,13 +32,12 @@ type Endpoint struct {
 	User, Password string
 }
 
-// Name is what clients of [Client] call themselves.
+// Name is what clients of [Node.Client] call themselves.
 const Name = "the-tests-own"
 
-// Client returns a client of the endpoint that ends with t. It is the test's own
-// and not under test.
+// Client returns a client of the endpoint that ends with t.
 func Client(t testing.TB, e Endpoint) redis.UniversalClient {
-	c := dial(e, 0, Name)
+	c := Dial(e)
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }

@@ -38,6 +38,14 @@ func (n *Node) Endpoint() Endpoint {
 	return e
 }
 
+// Client returns a client of the node alone, for a user who may do everything, that
+// ends with t. The node knows it as the test's own, by its [Name].
+func (n *Node) Client(t testing.TB) *redis.Client {
+	c := dial(n.Endpoint(), 0, Name).(*redis.Client)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 // Pause freezes the node: it accepts connections, and answers none.
 func (n *Node) Pause(t testing.TB) {
 	t.Helper()
