@@ -35,6 +35,10 @@ type Fault struct {
 	// those of the test itself.
 	Conns func() int
 
+	// Leaky says that the client is known to leave something running or
+	// connected when it is closed, which then is not looked for.
+	Leaky bool
+
 	// Loses says that the server can forget what it has acknowledged. If Confirm
 	// is not nil, it returns when all that the server has acknowledged before
 	// would outlive the fault, or an error if it cannot tell.

@@ -172,6 +172,9 @@ func (w *weather) suffer(t *testing.T, f Fault, out *FaultOutcome) {
 		w.errorf("Conns counts none while the client is open")
 	}
 	closeClient()
+	if f.Leaky {
+		return
+	}
 	if left := leaked(w.id); left != "" {
 		w.errorf("%v after the client was closed, goroutines are left:\n%s", leakTime, left)
 	}

@@ -31,6 +31,9 @@ type adapter struct {
 	// longest is the longest that a call takes over that client, where that is
 	// much longer than its context allows.
 	longest time.Duration
+	// leaky says that the client, closed while it looks for a new topology, leaves
+	// the connection that it makes for that.
+	leaky   bool
 	repeats int    // how often that client sends a step again
 	version string // of the server that is made to suffer; "": redis-8.0
 	// late is how long after a cancellation that comes without a deadline a call
@@ -91,6 +94,7 @@ var adapters = []adapter{
 		name:    "rueidis",
 		open:    openRueidis,
 		bounded: boundedRueidis,
+		leaky:   true,
 		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots +cluster|shards", servers.Sentinel: "+role"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",

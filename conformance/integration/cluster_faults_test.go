@@ -29,22 +29,11 @@ func init() {
 }
 
 // clusterSuffers is suffers, on a cluster, where go-redis counts lost replies as
-// redirections, and sends those steps again, and where rueidis, when it is closed
-// within a second after a MOVED, still looks at the topology, and leaves the
-// connections that it makes for that.
+// redirections, and sends those steps again.
 func (a adapter) clusterSuffers(t *testing.T, c *cluster) conformance.Fault {
 	f := a.suffers(t, c.Endpoint, c.nodes...)
 	if a.name == "goredis" {
 		f.Repeats = 3 // MaxRedirects
-	}
-	if open := f.Open; a.name == "rueidis" {
-		f.Open = func() (store.Store, func()) {
-			st, closeClient := open()
-			return st, func() {
-				time.Sleep(2 * time.Second)
-				closeClient()
-			}
-		}
 	}
 	return f
 }

@@ -195,6 +195,7 @@ func (a adapter) suffers(t *testing.T, e servers.Endpoint, nodes ...*redis.Clien
 		Longest: max(a.longest, 2*time.Second), // a machine that runs the matrix is slow
 		Within:  10 * time.Second,
 		Repeats: a.repeats,
+		Leaky:   a.leaky && e.Kind != servers.Single,
 	}
 }
 
