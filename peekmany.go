@@ -145,9 +145,11 @@ func (s snapshot) At(i int, _ int64) (store.Member, bool, error) {
 
 func (s snapshot) Count(i int, _ int64) (above, all int64, err error) { return 0, 0, s.Foreign(i) }
 
+func (s snapshot) Find(i int, _ string) (int64, bool, error) { return 0, false, s.Foreign(i) }
+
 func (s snapshot) Add(int, store.Member) {}
 
-func (s snapshot) Trim(int, int64) {}
+func (s snapshot) Remove(int, int64, int64) {}
 
 func (s snapshot) Expire(int, time.Duration) {}
 

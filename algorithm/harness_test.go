@@ -2,6 +2,7 @@ package algorithm_test
 
 import (
 	"math/big"
+	"slices"
 	"sort"
 	"testing"
 	"time"
@@ -52,7 +53,7 @@ func (s *state) Put(i int, n store.Nums, ttl time.Duration) {
 	s.writes++
 }
 
-// At, Count, Add, Trim and Expire keep a set as a plain sorted list.
+// At, Count, Find, Add, Remove and Expire keep a set as a plain sorted list.
 
 func (s *state) At(i int, rank int64) (store.Member, bool, error) {
 	v := s.keys[i]
@@ -83,6 +84,15 @@ func (s *state) Count(i int, after int64) (above, all int64, err error) {
 	}
 }
 
+func (s *state) Find(i int, text string) (rank int64, ok bool, err error) {
+	for ; ; rank++ {
+		m, ok, err := s.At(i, rank)
+		if !ok || m.Text == text {
+			return rank, ok, err
+		}
+	}
+}
+
 func (s *state) Add(i int, m store.Member) {
 	v := &s.keys[i]
 	v.held, v.set = true, append(v.set, m)
@@ -92,8 +102,11 @@ func (s *state) Add(i int, m store.Member) {
 	s.writes++
 }
 
-func (s *state) Trim(i int, n int64) {
-	s.keys[i].set = s.keys[i].set[n:]
+func (s *state) Remove(i int, rank, n int64) {
+	v := &s.keys[i]
+	if v.set = slices.Delete(v.set, int(rank), int(min(rank+n, int64(len(v.set))))); len(v.set) == 0 {
+		*v = value{}
+	}
 	s.writes++
 }
 

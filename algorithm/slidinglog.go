@@ -172,7 +172,7 @@ func slidingLogCommit(tx store.Tx, key int, now int64, args []store.Arg, s State
 			all, few = min(all, shortRead), shortTrim
 		}
 		if dead := all - live; dead >= few {
-			tx.Trim(key, min(dead, cost+few))
+			tx.Remove(key, 0, min(dead, cost+few))
 		}
 	} else if newest > 0 {
 		tx.Del(key)

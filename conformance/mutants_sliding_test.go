@@ -14,7 +14,10 @@ import (
 type (
 	arrival   struct{ store.Tx } // equal scores are in the order of arrival
 	inclusive struct{ store.Tx } // Count includes after
-	hoarder   struct{ store.Tx } // Trim and Del do nothing
+	hoarder   struct{ store.Tx } // Remove does nothing
+	first     struct{ store.Tx } // Remove takes from the beginning
+	blind     struct{ store.Tx } // Find finds nothing in the first half
+	empty     struct{ store.Tx } // a set keeps its last member
 	tolerant  struct{ store.Tx } // every text is an entry's
 	forgetful struct {           // a member ahead of now is not seen
 		store.Tx
@@ -37,7 +40,22 @@ func (c inclusive) Count(i int, after int64) (above, all int64, err error) {
 	return c.Tx.Count(i, after-1)
 }
 
-func (hoarder) Trim(int, int64) {}
+func (hoarder) Remove(int, int64, int64) {}
+
+func (f first) Remove(i int, _, n int64) { f.Tx.Remove(i, 0, n) }
+
+func (b blind) Find(i int, text string) (int64, bool, error) {
+	rank, ok, err := b.Tx.Find(i, text)
+	_, all, _ := b.Tx.Count(i, 0)
+	return rank, ok && rank >= all/2, err
+}
+
+func (e empty) Remove(i int, rank, n int64) {
+	if _, all, _ := e.Tx.Count(i, 0); n > all {
+		n = all - 1
+	}
+	e.Tx.Remove(i, rank, n)
+}
 
 func (t tolerant) At(i int, rank int64) (store.Member, bool, error) {
 	m, ok, err := t.Tx.At(i, rank)

@@ -134,6 +134,9 @@ var storeMutants = []mutant{
 		return values, err
 	}}},
 	{"equal scores are in the order of arrival", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return arrival{tx} })},
+	{"a removal ignores its rank", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return first{tx} })},
+	{"a text is not found everywhere", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return blind{tx} })},
+	{"a set cannot be emptied", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return empty{tx} })},
 	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Limiter/Mix"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx { return inclusive{tx} }}},
 	{"keys expire early", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl / 10 }}

@@ -73,7 +73,9 @@ func (w writeLater) Del(i int) { w.later(func(tx store.Tx) { tx.Del(i) }) }
 
 func (w writeLater) Add(i int, m store.Member) { w.later(func(tx store.Tx) { tx.Add(i, m) }) }
 
-func (w writeLater) Trim(i int, n int64) { w.later(func(tx store.Tx) { tx.Trim(i, n) }) }
+func (w writeLater) Remove(i int, rank, n int64) {
+	w.later(func(tx store.Tx) { tx.Remove(i, rank, n) })
+}
 
 func (w writeLater) Expire(i int, ttl time.Duration) {
 	w.later(func(tx store.Tx) { tx.Expire(i, ttl) })

@@ -172,36 +172,66 @@ return {1}
 	return append(reply, store.IntegerValue(1)), nil
 })
 
-// setStep adds a member of score ARGV[2] and text ARGV[3], after it has removed
-// the first ARGV[1] members. Before both it reads: how many members have a
-// score above ARGV[4], and how many there are; and the member of rank ARGV[5],
-// if any.
+// setStep removes ARGV[2] members from rank ARGV[1] on, adds a member of score
+// ARGV[3] and text ARGV[4], unless that is empty, and removes the first ARGV[5].
+// Before that it reads: how many members have a score above ARGV[6], and how many
+// there are; the rank of the member with text ARGV[8], -1 for none; and the member
+// of rank ARGV[7], if any.
 var setStep = store.NewScript("setstep", `
-local above, all = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[4], '+inf'), redis.call('ZCARD', KEYS[1])
-local member = redis.call('ZRANGE', KEYS[1], ARGV[5], ARGV[5], 'WITHSCORES')
-if ARGV[1] ~= '0' then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, ARGV[1] - 1) end
-redis.call('ZADD', KEYS[1], ARGV[2], ARGV[3])
+local above, all = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[6], '+inf'), redis.call('ZCARD', KEYS[1])
+local found = redis.call('ZRANK', KEYS[1], ARGV[8]) or -1
+local member = redis.call('ZRANGE', KEYS[1], ARGV[7], ARGV[7], 'WITHSCORES')
+if ARGV[2] ~= '0' then redis.call('ZREMRANGEBYRANK', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1) end
+if ARGV[4] ~= '' then redis.call('ZADD', KEYS[1], ARGV[3], ARGV[4]) end
+if ARGV[5] ~= '0' then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, ARGV[5] - 1) end
 redis.call('PEXPIRE', KEYS[1], 600000)
-if not member[1] then return {above, all} end
-return {above, all, member[1], tonumber(member[2])}
+if not member[1] then return {above, all, found} end
+return {above, all, found, member[1], tonumber(member[2])}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	above, all, err := tx.Count(0, args[3].Int())
+	above, all, err := tx.Count(0, args[5].Int())
 	if err != nil {
 		return nil, err
 	}
-	m, ok, err := tx.At(0, args[4].Int())
+	m, ok, err := tx.At(0, args[6].Int())
 	if err != nil {
 		return nil, err
 	}
-	tx.Trim(0, args[0].Int())
-	tx.Add(0, store.Member{Score: args[1].Int(), Text: args[2].String()})
+	found, held, err := tx.Find(0, args[7].String())
+	if err != nil {
+		return nil, err
+	}
+	if !held {
+		found = -1
+	}
+	tx.Remove(0, args[0].Int(), args[1].Int())
+	if text := args[3].String(); text != "" {
+		tx.Add(0, store.Member{Score: args[2].Int(), Text: text})
+	}
+	tx.Remove(0, 0, args[4].Int())
 	tx.Expire(0, 10*time.Minute)
-	reply = append(reply, store.IntegerValue(above), store.IntegerValue(all))
+	reply = append(reply, store.IntegerValue(above), store.IntegerValue(all), store.IntegerValue(found))
 	if ok {
 		reply = append(reply, store.BulkValue(m.Text), store.IntegerValue(m.Score))
 	}
 	return reply, nil
 })
+
+// A setChange is what one setStep does to its key, and asks of it.
+type setChange struct {
+	rank, remove int64        // first: so many members from that rank on
+	add          store.Member // then, unless it has no text
+	trim         int64        // and then: so many of the first
+
+	after, at int64
+	find      string
+}
+
+// setStep runs one on key.
+func (t *T) setStep(key string, c setChange) []store.Value {
+	return t.eval(setStep, []string{key}, store.IntArg(c.rank), store.IntArg(c.remove),
+		store.IntArg(c.add.Score), store.StringArg(c.add.Text), store.IntArg(c.trim),
+		store.IntArg(c.after), store.IntArg(c.at), store.StringArg(c.find))
+}
 
 // count replies with the number of members of its sorted set.
 var count = store.NewScript("count", `

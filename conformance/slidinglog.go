@@ -212,7 +212,7 @@ func slidingLogLayout(t *T) {
 	for i, text := range []string{"l1 0000000000000001", "l1", "l1  00000001", "l1 -1 00000001", "l2 1 00000001", "x"} {
 		path := "layout" + strconv.Itoa(i)
 		key := t.key(path, "one")
-		t.eval(setStep, []string{key}, store.IntArg(0), store.IntArg(1), store.StringArg(text), store.IntArg(0), store.IntArg(0))
+		t.setStep(key, setChange{add: store.Member{Score: 1, Text: text}})
 		t.refused(l, path, key)
 	}
 }

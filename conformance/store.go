@@ -25,7 +25,7 @@ var storeRules = []rule{
 	{"CrossSlot", "keys that do not share a slot are ErrCrossSlot, no keys are an error, and nothing runs", storeCrossSlot},
 	{"MGet", "MGet returns one value per key, in order, over any slots; a missing key is Nil", storeMGet},
 	{"MGetType", "MGet returns Nil for a key that holds no string", storeMGetType},
-	{"Set", "a sorted set is in the order of its scores, then of its texts, counts and trims", storeSet},
+	{"Set", "a sorted set is in the order of its scores, then of its texts, counts, finds a text, gives up members of any rank, and is missing without any", storeSet},
 	{"Expiry", "a key is forgotten when its last TTL is over, and not before", storeExpiry},
 	{"Delete", "a deleted key is missing", storeDelete},
 	{"Cancelled", "a context that is done ends a call with the context's own error, and nothing runs", storeCancelled},

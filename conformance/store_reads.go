@@ -56,34 +56,60 @@ func storeMGetType(t *T) {
 	}
 }
 
-// storeSet compares random steps with a plain list.
+// storeSet compares random steps with a plain list, which grows to some hundred
+// members, and is emptied now and then.
 func storeSet(t *T) {
 	r := t.rand()
-	key := t.keys("a", 1)
+	key := t.key("a", "0")
 	var list []store.Member
-	for i := range 200 {
-		trim := pick[int64](r, 0, 0, 0, 0, 1, 2, 50)
-		m := store.Member{Score: r.Int64N(50), Text: strconv.Itoa(i) + "\x00\xff"}
-		if r.IntN(4) == 0 {
-			m.Score += 1<<53 - 100
+	remove := func(rank, n int64) {
+		rank = min(rank, int64(len(list)))
+		list = slices.Delete(list, int(rank), int(min(rank+n, int64(len(list)))))
+	}
+	for i := range 300 {
+		c := setChange{
+			rank: pick(r, 0, 0, 1, r.Int64N(150)), remove: pick[int64](r, 0, 0, 0, 0, 1, 1, 3),
+			add:  store.Member{Score: r.Int64N(50), Text: strconv.Itoa(i) + "\x00\xff"},
+			trim: pick[int64](r, 0, 0, 0, 0, 0, 0, 1, 2), after: r.Int64N(50), at: r.Int64N(160) - 80,
+			find: strconv.Itoa(r.IntN(i+2)) + "\x00\xff",
 		}
-		after, rank := r.Int64N(50), r.Int64N(60)-30
-		want := []store.Value{store.IntegerValue(0), store.IntegerValue(int64(len(list)))}
+		if r.IntN(4) == 0 {
+			c.add.Score += 1<<53 - 100
+		}
+		switch i {
+		case 220:
+			c.rank, c.remove, c.add = 0, 1<<20, store.Member{}
+		case 270:
+			c.trim = 1 << 20
+		}
+		want := []store.Value{store.IntegerValue(0), store.IntegerValue(int64(len(list))), store.IntegerValue(-1)}
 		for j, other := range list {
-			if other.Score > after {
+			if other.Score > c.after {
 				want[0] = store.IntegerValue(want[0].Int() + 1)
 			}
-			if int64(j) == rank || int64(j) == rank+int64(len(list)) {
+			if other.Text == c.find {
+				want[2] = store.IntegerValue(int64(j))
+			}
+			if int64(j) == c.at || int64(j) == c.at+int64(len(list)) {
 				want = append(want, store.BulkValue(other.Text), store.IntegerValue(other.Score))
 			}
 		}
-		got := t.eval(setStep, key, store.IntArg(trim), store.IntArg(m.Score), store.StringArg(m.Text), store.IntArg(after), store.IntArg(rank))
-		if !slices.Equal(got, want) {
-			t.fatalf("step %d, above %d, rank %d of %v:\ngot  %v\nwant %v", i, after, rank, list, got, want)
+		if got := t.setStep(key, c); !slices.Equal(got, want) {
+			t.fatalf("step %d, %+v of %v:\ngot  %v\nwant %v", i, c, list, got, want)
 		}
-		list = append(list[min(int(trim), len(list)):], m)
+		remove(c.rank, c.remove)
+		if c.add.Text != "" {
+			list = append(list, c.add)
+		}
 		slices.SortFunc(list, func(a, b store.Member) int {
 			return cmp.Or(cmp.Compare(a.Score, b.Score), strings.Compare(a.Text, b.Text))
 		})
+		if remove(0, c.trim); len(list) > 0 {
+			continue
+		}
+		if got := t.eval(wide, []string{key}, store.IntArg(1))[0]; got.Kind() != store.Nil {
+			t.errorf("a set without members reads %v, want nothing", got)
+		}
+		t.eval(del, []string{key})
 	}
 }

@@ -43,12 +43,19 @@ type Tx interface {
 	// that of At.
 	Count(i int, after int64) (above, all int64, err error)
 
+	// Find returns the rank of the member with that text in the sorted set at key
+	// i, from 0. The second result is false when there is none. The error is that
+	// of At.
+	Find(i int, text string) (rank int64, ok bool, err error)
+
 	// Add adds m to the sorted set at key i, in which no member has its text.
-	// A form reads a set before it changes it.
+	// A form reads a set before it changes it; the changes are made in order.
 	Add(i int, m Member)
 
-	// Trim removes the first n members of the sorted set at key i.
-	Trim(i int, n int64)
+	// Remove removes n members of the sorted set at key i, from that rank on, or as
+	// many as there are. The rank, 0 or more, is that after the changes before. A
+	// set that a step leaves without members is missing.
+	Remove(i int, rank, n int64)
 
 	// Expire sets when key i, of a sorted set that was added to, is to be
 	// forgotten, as Put does for Nums. A set that is new has to be given a

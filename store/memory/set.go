@@ -11,25 +11,77 @@ import (
 
 // A set is a sorted set: members by score, then by text. It mostly grows at
 // its end and shrinks at its beginning.
-type set struct{ members []store.Member }
+type set struct {
+	members []store.Member
+	scores  map[string]int64 // by text, once a large set was searched; else nil
+}
 
-// A setChange adds a member, or trims.
+// scanned is the size up to which a set is searched member by member.
+const scanned = 64
+
+// find returns the rank of the member with that text.
+func (s *set) find(text string) (int, bool) {
+	if s.scores == nil && len(s.members) <= scanned {
+		at := slices.IndexFunc(s.members, func(m store.Member) bool { return m.Text == text })
+		return at, at >= 0
+	}
+	if s.scores == nil {
+		s.scores = make(map[string]int64, len(s.members))
+		for _, m := range s.members {
+			s.scores[m.Text] = m.Score
+		}
+	}
+	score, ok := s.scores[text]
+	if !ok {
+		return -1, false
+	}
+	return slices.BinarySearchFunc(s.members, store.Member{Score: score, Text: text}, compare)
+}
+
+func (s *set) insert(m store.Member) {
+	at, _ := slices.BinarySearchFunc(s.members, m, compare)
+	s.members = slices.Insert(s.members, at, m)
+	if s.scores != nil {
+		s.scores[m.Text] = m.Score
+	}
+}
+
+// remove removes n members from rank at on, and moves those on the shorter side.
+func (s *set) remove(at, n int) {
+	m := s.members
+	if s.scores != nil {
+		if len(m)-n <= scanned/2 {
+			s.scores = nil
+		}
+		for _, gone := range m[at : at+n] {
+			delete(s.scores, gone.Text)
+		}
+	}
+	if at > (len(m)-n)/2 {
+		s.members = slices.Delete(m, at, at+n)
+		return
+	}
+	copy(m[n:], m[:at])
+	clear(m[:n])      // let go of the texts
+	s.members = m[n:] // appending will move what is left to a new array some day
+}
+
+// A setChange adds a member, or removes some.
 type setChange struct {
-	set  *set
-	add  store.Member
-	trim int64 // if not 0
+	set    *set
+	add    store.Member
+	rank   int64
+	remove int64 // if not 0
 }
 
 func (c *setChange) make() {
-	m := c.set.members
-	if c.trim > 0 {
-		n := min(int(c.trim), len(m))
-		clear(m[:n])          // let go of the texts
-		c.set.members = m[n:] // appending will move what is left to a new array some day
-		return
+	all := int64(len(c.set.members))
+	switch {
+	case c.remove == 0:
+		c.set.insert(c.add)
+	case c.rank < all:
+		c.set.remove(int(c.rank), int(min(c.remove, all-c.rank)))
 	}
-	at, _ := slices.BinarySearchFunc(m, c.add, compare)
-	c.set.members = slices.Insert(m, at, c.add)
 }
 
 func compare(a, b store.Member) int {
@@ -76,6 +128,16 @@ func (t *tx) Count(i int, after int64) (above, all int64, err error) {
 	return int64(len(s.members) - at), int64(len(s.members)), nil
 }
 
+// Find implements [store.Tx].
+func (t *tx) Find(i int, text string) (rank int64, ok bool, err error) {
+	s, err := t.setOf(i)
+	if s == nil {
+		return 0, false, err
+	}
+	at, ok := s.find(text)
+	return int64(max(at, 0)), ok, nil
+}
+
 // Add implements [store.Tx].
 func (t *tx) Add(i int, m store.Member) {
 	v := &t.keys[i]
@@ -87,10 +149,10 @@ func (t *tx) Add(i int, m store.Member) {
 	v.live, v.change, t.dirty = true, written, true
 }
 
-// Trim implements [store.Tx].
-func (t *tx) Trim(i int, n int64) {
-	if v := &t.keys[i]; v.set != nil && n > 0 {
-		t.sets = append(t.sets, setChange{set: v.set, trim: n})
+// Remove implements [store.Tx].
+func (t *tx) Remove(i int, rank, n int64) {
+	if v := &t.keys[i]; v.set != nil && n > 0 && rank >= 0 {
+		t.sets = append(t.sets, setChange{set: v.set, rank: rank, remove: n})
 		v.change, t.dirty = written, true
 	}
 }

@@ -138,6 +138,9 @@ func (t *tx) commit() error {
 	}
 	for i := range t.keys {
 		v := &t.keys[i]
+		if v.set != nil && len(v.set.members) == 0 && v.change == written {
+			v.change = deleted
+		}
 		switch v.change {
 		case written:
 			if t.inPlace(v) {
