@@ -30,24 +30,23 @@ func (l *Limiter) Entries(ctx context.Context, name string, path ...string) ([]a
 	if err != nil {
 		return nil, err
 	}
-	r := l.rules[i]
-	program, err := l.part(1<<i, []*algorithm.Fragment{r.limit.Fragment()})
+	p, err := l.part(1 << i)
 	if err != nil {
 		return nil, err
 	}
-	args := r.limit.AppendArgs(program.AppendNow(nil, now), algorithm.Request{})
-	reply, err := l.store.Eval(ctx, program.Entries, l.space.appendKeys(nil, i, r.keys, path), args, nil)
+	args := l.appendArgs(nil, p, now, algorithm.Request{}, nil)
+	reply, err := l.store.Eval(ctx, p.program.Entries, l.keysOf(p, path, ""), args, nil)
 	if err != nil {
 		return nil, err
 	}
 	texts := make([]string, len(reply))
 	for i, v := range reply {
 		if v.Kind() != store.Bulk {
-			return nil, fmt.Errorf("weir: %w: value %d of what %s replied is no text", store.ErrScript, i, program.Entries.Name())
+			return nil, fmt.Errorf("weir: %w: value %d of what %s replied is no text", store.ErrScript, i, p.program.Entries.Name())
 		}
 		texts[i] = v.Str()
 	}
-	list, err := r.limit.(algorithm.Lister).Entries(texts)
+	list, err := l.rules[i].limit.(algorithm.Lister).Entries(texts)
 	if err != nil {
 		return nil, fmt.Errorf("weir: %w", err)
 	}

@@ -137,17 +137,9 @@ func appendNumber(b []byte, n int) []byte {
 	return strconv.AppendInt(append(b, ':'), int64(n), 10)
 }
 
-// appendKeys appends the n keys of rule i for a path that check allowed.
-func (ks *keySpace) appendKeys(keys []string, i, n int, path []string) []string {
-	key := ks.appendKey(nil, i, path)
-	if n == 1 {
-		return append(keys, string(key))
-	}
-	for k := range n {
-		keys = append(keys, string(appendNumber(key[:len(key):len(key)], k)))
-	}
-	return keys
-}
+// appendID appends to the key of a rule what makes it the key of a marker: a mark
+// that escaping cannot produce, and the decision's ID.
+func appendID(b []byte, id string) []byte { return appendEscaped(append(b, ":%id="...), id) }
 
 // identified reports whether the whole of path identifies rule n.
 func (ks *keySpace) identified(n int, path []string) bool {

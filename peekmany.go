@@ -26,24 +26,22 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 		return nil, nil
 	}
 	each := 0 // keys of one path
-	for _, r := range l.rules {
-		each += r.keys
+	for _, n := range l.all.keys {
+		each += n
 	}
 	keys := make([]string, 0, len(paths)*each)
 	for i, path := range paths {
 		if err := l.space.check(path); err != nil {
 			return nil, fmt.Errorf("weir: path %d: %w", i, err)
 		}
-		for n, r := range l.rules {
-			keys = l.space.appendKeys(keys, n, r.keys, path)
-		}
+		keys = append(keys, l.keysOf(l.all, path, "")...)
 	}
 	now, err := l.now()
 	if err != nil {
 		return nil, err
 	}
 	read := l.readMany
-	if l.program.Sets {
+	if l.all.program.Sets {
 		read = l.evalMany
 	}
 	replies, err := read(ctx, keys, each, now)
@@ -61,7 +59,8 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 		case r.Err != nil:
 			return nil, r.Err
 		}
-		if results[i], err = l.result(r.Reply, algorithm.Request{Cost: 1}, false, nil, nil); err != nil {
+		c := call{plan: l.all, script: l.all.program.Peek, ask: algorithm.Request{Cost: 1}}
+		if results[i], err = l.result(&c, r.Reply, nil, nil); err != nil {
 			return nil, err
 		}
 	}
@@ -71,19 +70,12 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 // evalMany runs the peek script over keys, of which each path has as many as
 // each says, at now or, if that is 0, the store's time.
 func (l *Limiter) evalMany(ctx context.Context, keys []string, each int, now int64) ([]store.Eval, error) {
-	args := l.appendArgs(nil, now, algorithm.Request{Cost: 1}, nil)
+	args := l.appendArgs(nil, l.all, now, algorithm.Request{Cost: 1}, nil)
 	calls := make([]store.Eval, len(keys)/each)
 	for i := range calls {
-		calls[i] = store.Eval{Script: l.program.Peek, Keys: keys[i*each : (i+1)*each], Args: args}
+		calls[i] = store.Eval{Script: l.all.program.Peek, Keys: keys[i*each : (i+1)*each], Args: args}
 	}
-	if b, ok := l.store.(store.Batcher); ok {
-		b.EvalBatch(ctx, calls)
-		return calls, nil
-	}
-	for i := range calls {
-		c := &calls[i]
-		c.Reply, c.Err = l.store.Eval(ctx, c.Script, c.Keys, c.Args, nil)
-	}
+	l.evalBatch(ctx, calls)
 	return calls, nil
 }
 
@@ -103,12 +95,12 @@ func (l *Limiter) readMany(ctx context.Context, keys []string, each int, now int
 	if len(values) != len(keys) {
 		return nil, fmt.Errorf("weir: %w: the store read %d values of %d keys", store.ErrScript, len(values), len(keys))
 	}
-	args := l.appendArgs(nil, now, algorithm.Request{Cost: 1}, nil)
+	args := l.appendArgs(nil, l.all, now, algorithm.Request{Cost: 1}, nil)
 	calls := make([]store.Eval, len(keys)/each)
 	for i := range calls {
 		first, last := i*each, (i+1)*each
 		read := snapshot{keys: keys[first:last], values: values[first:last], now: now}
-		calls[i].Reply, calls[i].Err = l.program.Peek.GoForm()(read, args, nil)
+		calls[i].Reply, calls[i].Err = l.all.program.Peek.GoForm()(read, args, nil)
 	}
 	return calls, nil
 }

@@ -50,34 +50,11 @@ func (l *Limiter) reset(ctx context.Context, set uint, path []string) error {
 	if err != nil {
 		return err
 	}
-	var fragments []*algorithm.Fragment
-	var keys []string
-	args := l.program.AppendNow(nil, now)
-	for i, r := range l.rules {
-		if set&(1<<i) == 0 {
-			continue
-		}
-		fragments = append(fragments, r.limit.Fragment())
-		keys = l.space.appendKeys(keys, i, r.keys, path)
-		args = r.limit.AppendArgs(args, algorithm.Request{})
-	}
-	program, err := l.part(set, fragments)
+	p, err := l.part(set)
 	if err != nil {
 		return err
 	}
-	_, err = l.store.Eval(ctx, program.Reset, keys, args, nil)
+	args := l.appendArgs(nil, p, now, algorithm.Request{}, nil)
+	_, err = l.store.Eval(ctx, p.program.Reset, l.keysOf(p, path, ""), args, nil)
 	return err
-}
-
-// part returns the program of fragments, those of the rules whose bits are in set.
-func (l *Limiter) part(set uint, fragments []*algorithm.Fragment) (*algorithm.Program, error) {
-	program, ok := l.parts.Load(set)
-	if !ok {
-		composed, err := algorithm.Compose(fragments...)
-		if err != nil {
-			return nil, fmt.Errorf("weir: %w", err)
-		}
-		program, _ = l.parts.LoadOrStore(set, composed)
-	}
-	return program.(*algorithm.Program), nil
 }

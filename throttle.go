@@ -12,22 +12,18 @@ import (
 // A Throttler answers as redis-cell's CL.THROTTLE does: the limit comes with each
 // call. Make one with [NewThrottler].
 type Throttler struct {
-	limiters map[*algorithm.Fragment]*Limiter // GCRA has two, over the same keys
+	limiter *Limiter
 }
 
 // NewThrottler returns a throttler over st. If opts is nil, the defaults are
 // used. The store is not asked anything.
 func NewThrottler(st store.Store, opts *Options) (*Throttler, error) {
-	t := &Throttler{limiters: map[*algorithm.Fragment]*Limiter{}}
-	// Every call brings its own limit; these make the limiters.
-	for _, rate := range []algorithm.Rate{algorithm.PerSecond(1), algorithm.PerSecond(3)} {
-		l, err := NewRules(st, []Rule{{Name: "throttle", Algorithm: algorithm.GCRA{Rate: rate, Burst: 1}}}, opts)
-		if err != nil {
-			return nil, err
-		}
-		t.limiters[l.rules[0].limit.Fragment()] = l
+	// Every call brings its own limit.
+	l, err := NewRules(st, []Rule{{Name: "throttle", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}}}, opts)
+	if err != nil {
+		return nil, err
 	}
-	return t, nil
+	return &Throttler{l}, nil
 }
 
 // Throttled is the answer of [Throttler.Throttle], in whole seconds rounded up,
@@ -63,7 +59,7 @@ func (t *Throttler) Throttle(ctx context.Context, key string, maxBurst, count in
 	if err != nil {
 		return Throttled{}, fmt.Errorf("weir: %w", err)
 	}
-	r, err := t.limiters[limit.Fragment()].do(ctx, Request{Path: []string{key}, Cost: quantity}, limit)
+	r, err := t.limiter.Do(ctx, Request{Path: []string{key}, Cost: quantity, Limits: []algorithm.Limit{limit}})
 	if err != nil {
 		return Throttled{}, err
 	}

@@ -55,6 +55,10 @@ var (
 	// ErrUnsupported says that no rule's algorithm can do what was asked.
 	ErrUnsupported = errors.New("unsupported")
 
+	// ErrInvalidLease says that a request to a limit on what goes on at once names
+	// no lease, or one that is too long.
+	ErrInvalidLease = algorithm.ErrInvalidLease
+
 	// ErrInvalidKey says that a path has too few or too many segments, or an
 	// empty one.
 	ErrInvalidKey = errors.New("invalid key")
@@ -106,22 +110,22 @@ type Options struct {
 // safe for concurrent use, holds no connection, and needs no closing.
 type Limiter struct {
 	store   store.Store
-	program *algorithm.Program
+	all     *plan
 	rules   []rule
 	space   keySpace
 	clock   func() time.Time
 	borrow  bool // the store keeps no key beyond a call
 	scratch sync.Pool
 	keeps   bool     // a rule keeps metadata
-	parts   sync.Map // of the program of a set of rules, by a bit for each
+	leases  bool     // a rule holds leases
+	parts   sync.Map // the plans of sets of rules, by a bit for each
+	plans   sync.Map // the plans of all rules under limits of calls, by their fragments
 }
 
 type rule struct {
 	name  string
 	limit algorithm.Limit
-	keys  int                           // how many keys the limit's fragment has
-	cost  int64                         // 0: the request's
-	check func(algorithm.Request) error // nil: every request will do
+	cost  int64 // 0: the request's
 }
 
 // New returns a limiter with one rule, named like the algorithm, that is
@@ -188,10 +192,8 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 		if r.Cost > 0 && limit.Verdict(1, false, algorithm.State{}, algorithm.Request{Cost: r.Cost}).RetryAfter == Never {
 			return nil, fmt.Errorf("weir: %w: rule %q costs %d, which is more than its capacity: nothing would ever pass", ErrInvalidRule, r.Name, r.Cost)
 		}
-		own := rule{name: r.Name, limit: limit, keys: max(fragment.Keys, 1), cost: r.Cost}
 		if c, ok := limit.(algorithm.RequestChecker); ok {
-			own.check = c.CheckRequest
-			if err := own.check(algorithm.Request{Cost: r.Cost}); err != nil {
+			if err := c.CheckRequest(algorithm.Request{Cost: r.Cost}); err != nil {
 				return nil, fmt.Errorf("weir: %w: rule %q: %w", ErrInvalidRule, r.Name, err)
 			}
 		}
@@ -199,10 +201,15 @@ func NewRules(st store.Store, rules []Rule, opts *Options) (*Limiter, error) {
 			return nil, fmt.Errorf("weir: %w: %s: its Fragment has Entries, and its limit is no algorithm.Lister", ErrInvalidRule, ruleName(i, r))
 		}
 		l.keeps = l.keeps || fragment.Entries != nil
-		l.rules = append(l.rules, own)
+		l.leases = l.leases || fragment.Leases
+		l.rules = append(l.rules, rule{name: r.Name, limit: limit, cost: r.Cost})
 	}
 	var err error
-	if l.program, err = algorithm.Compose(fragments...); err != nil {
+	every := make([]int, len(rules))
+	for i := range every {
+		every[i] = i
+	}
+	if l.all, err = l.newPlan(every, fragments); err != nil {
 		return nil, fmt.Errorf("weir: %w: %w", ErrInvalidRule, err)
 	}
 	if l.space, err = newKeySpace(o.Prefix, names, bys); err != nil {

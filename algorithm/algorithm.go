@@ -33,6 +33,10 @@ var ErrInvalidLimit = errors.New("invalid limit")
 // algorithm can take at once.
 var ErrInvalidCost = errors.New("invalid cost")
 
+// ErrInvalidLease says that a request to a limit on what goes on at once names no
+// lease, or one that is too long.
+var ErrInvalidLease = errors.New("invalid lease")
+
 // Never is the wait for something that cannot happen: a request for more than
 // the capacity.
 const Never = time.Duration(math.MaxInt64)
@@ -91,6 +95,15 @@ type Entry struct {
 type Request struct {
 	Cost     int64  // tokens, 0 or more
 	Metadata string // for a limit that keeps it
+
+	// MaxWait is how long the caller would wait, 0 or more, for a limit whose
+	// fragment Reserves: tokens that are there only so much later can be taken now.
+	MaxWait time.Duration
+
+	// Lease names what the request holds, for a limit whose fragment Leases.
+	// RenewOnly lets it pass only if that is held already.
+	Lease     string
+	RenewOnly bool
 }
 
 // MaxState is how many integers a fragment's check can report.
@@ -106,6 +119,7 @@ type Verdict struct {
 	Remaining  int64         // whole tokens left after the request, or now if nothing was taken
 	RetryAfter time.Duration // until the same request would pass: 0 if it passes now, Never if it cannot
 	ResetAfter time.Duration // until the state is as new
+	Delay      time.Duration // if allowed, until it is the request's turn: at most its MaxWait, if the fragment Reserves
 
 	// Span is, of an algorithm that limits over several spans at once, the
 	// window of the one that Limit and Remaining are of; of others it is 0.

@@ -41,6 +41,10 @@ var fixedWindowFragment = &Fragment{
 	State:  []string{"edge", "count"},
 	Check:  fixedWindowCheck,
 	Commit: fixedWindowCommit,
+	Fit:    fixedWindowFit,
+	Take:   fixedWindowTake,
+	Charge: fixedWindowCharge,
+	Refund: fixedWindowRefund,
 }
 
 type fixedWindowLimit struct {
@@ -119,4 +123,22 @@ func fixedWindowCheck(tx store.Tx, key int, now int64, args []store.Arg) (State,
 func fixedWindowCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
 	n := store.Nums{Tag: fixedWindowTag, Len: 2, N: [store.MaxNums]int64{s[0], s[1] + args[2].Int()}}
 	tx.Put(key, n, ttl(s[0]-now, slack))
+}
+
+func fixedWindowFit(_ int64, args []store.Arg, s State) int64 { return args[0].Int() + 1 - s[1] }
+
+func fixedWindowTake(args []store.Arg, n int64) { args[2] = store.IntArg(n) }
+
+// fixedWindowCharge is the window's end, and the tokens.
+func fixedWindowCharge(now int64, args []store.Arg, s State) (Charge, int64) {
+	return Charge{s[0], args[2].Int()}, s[0] - now
+}
+
+func fixedWindowRefund(tx store.Tx, key int, now int64, _ []store.Arg, s State, was Charge, slack time.Duration) bool {
+	if s[0] != was[0] || s[1] == 0 {
+		return false
+	}
+	n := store.Nums{Tag: fixedWindowTag, Len: 2, N: [store.MaxNums]int64{s[0], max(s[1]-was[1], 0)}}
+	tx.Put(key, n, ttl(s[0]-now, slack))
+	return true
 }

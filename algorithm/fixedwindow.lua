@@ -20,8 +20,24 @@ if v then
   edge, count = e + 0, c + 0
 end
 if now >= edge then edge, count = now - now % ARGV[4] + ARGV[2], 0 end
-local ok = count <= ARGV[1] + 0
+local ok, cost = count <= ARGV[1] + 0, ARGV[3] + 0
 
 -- commit
-redis.call('SET', KEYS[1], string.format('f1 %d %d', edge, count + ARGV[3]),
+redis.call('SET', KEYS[1], string.format('f1 %d %d', edge, count + cost),
   'PX', string.format('%d', (edge - now + 999) / 1000 + slack))
+
+-- upto
+local fit = ARGV[1] + 1 - count
+
+-- take
+cost = take
+
+-- charge
+local charge, life = string.format('%d %d 0 0', edge, cost), edge - now
+
+-- refund
+if edge == was[1] + 0 and count > 0 then
+  gave = 1
+  redis.call('SET', KEYS[1], string.format('f1 %d %d', edge, math.max(count - was[2], 0)),
+    'PX', string.format('%d', (edge - now + 999) / 1000 + slack))
+end

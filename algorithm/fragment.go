@@ -3,6 +3,7 @@ package algorithm
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,13 +19,14 @@ type Fragment struct {
 	// script, and the rule of a limiter that has one rule alone.
 	Name string
 
-	// Lua is the source of the check and the commit, each behind a line "--
-	// check" or "-- commit", and, behind a line "-- entries", that of Entries if
-	// there is one; what stands before the first is a comment for readers.
+	// Lua is the source in sections, each behind a line that names it: "--
+	// check", "-- commit", and then, for those functions of the fragment that
+	// there are, "-- entries", "-- upto" and "-- take", "-- charge", "-- refund".
+	// What stands before the first is a comment for readers.
 	//
 	// It uses the fragment's keys as KEYS[1] to KEYS[Keys] and its arguments as
 	// ARGV[1] to ARGV[Args], as literals, and can read two locals: now, in
-	// microseconds, and, in the commit, slack, the milliseconds by which to
+	// microseconds, and, where it writes, slack, the milliseconds by which to
 	// lengthen every TTL. Its own names are all local, and end in no digit.
 	// Composing renumbers and renames them. It uses no long strings or
 	// comments, [[ ]].
@@ -33,8 +35,7 @@ type Fragment struct {
 	// from 0 to 2^53; it writes nothing. If key n holds someone else's value,
 	// it ends with return redis.error_reply('WEIRFOREIGN n'), n a literal too.
 	// The commit writes, in commands that cannot fail for type or arity, and
-	// gives each key a TTL. The third part, which follows the check alone, sets
-	// the local entries, a table of strings, and writes nothing.
+	// gives each key a TTL. The others are described at their functions.
 	Lua string
 
 	// Keys is the number of keys, at most MaxKeys; 0 means 1. All share a
@@ -60,9 +61,50 @@ type Fragment struct {
 
 	// Entries, of a fragment whose limit is a [Lister], lists what the key keeps
 	// of requests, given what Check returned, the oldest first. It is nil for
-	// others.
+	// others. In Lua, it follows the check, sets the local entries, a table of
+	// strings, and writes nothing.
 	Entries func(tx store.Tx, key int, s State) ([]string, error)
+
+	// Fit returns how many tokens would pass, given what Check returned for the
+	// arguments of cost 1; fewer than 1 means none. Nil means that a part of what
+	// is asked for cannot be taken. In Lua, it follows the check, and sets the
+	// local fit.
+	Fit func(now int64, args []store.Arg, s State) int64
+
+	// Take, which comes with Fit, makes of the arguments for cost 1, in place,
+	// those for n tokens. In Lua, it stands between the check, made with the
+	// arguments for cost 1, and the commit, and changes the check's locals so that
+	// the commit takes as many tokens as take says, a local that is given.
+	Take func(args []store.Arg, n int64)
+
+	// Charge returns what [Fragment].Refund needs to know of tokens that were
+	// taken, given what Commit was given: four integers from 0 to 2^53-1;
+	// and for how many microseconds they can still be given back. Nil means that
+	// this limit's tokens have no marker. In Lua, it follows the commit, and sets
+	// the locals charge, a string of the four integers with single spaces
+	// between, and life.
+	Charge func(now int64, args []store.Arg, s State) (Charge, int64)
+
+	// Refund gives back what is left of a charge, given what Check returned for
+	// the arguments of cost 1, and reports whether that was anything. What has
+	// come back by itself since, or belongs to a window that is over, is not
+	// given again. Without Charge it goes by its arguments alone: what a lease
+	// holds, say. Nil means that nothing can be given back. In Lua, it follows the
+	// check; was is given, a table of the charge's four strings; it writes in
+	// commands that cannot fail, and sets gave, which is given, to 1 if anything
+	// was given back.
+	Refund func(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool
+
+	// Reserves says that the limit heeds [Request].MaxWait.
+	Reserves bool
+
+	// Leases says that the limit is on what goes on at once, and heeds
+	// [Request].Lease: Refund, without Charge, ends the lease.
+	Leases bool
 }
+
+// A Charge is where the tokens of a decision were put, in a fragment's own terms.
+type Charge [4]int64
 
 // MaxKeys is the most keys that a fragment can have.
 const MaxKeys = 128
@@ -120,57 +162,70 @@ func nameByte(c byte) bool {
 
 var (
 	literal = regexp.MustCompile(`^\[\d+\]`)
-	section = regexp.MustCompile(`(?m)^-- (check|commit|entries)$`)
+	section = regexp.MustCompile(`(?m)^-- (check|commit|entries|upto|take|charge|refund)$`)
 	locals  = regexp.MustCompile(`^local\s+(?:function\s+)?([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)`)
 	foreign = regexp.MustCompile(`WEIRFOREIGN \d+`)
 	word    = regexp.MustCompile(`^[a-z0-9]+$`)
 )
 
 // A source is a fragment's Lua as a part of a script.
-type source struct{ check, commit, entries string }
+type source struct{ check, commit, entries, upto, take, charge, refund string }
+
+// given are the locals that a script declares for its fragments.
+var given = []string{"now", "slack", "take", "was", "gave"}
 
 // source returns the Lua as that of rule number n of a script, its keys and
 // arguments behind the first keys and args others, and its locals' names with n
 // appended.
 func (f *Fragment) source(n, keys, args int) (src source, err error) {
-	at := section.FindAllStringSubmatchIndex(f.Lua, -1)
-	parts := []*string{&src.check, &src.commit}
-	want := "check commit"
+	type part struct {
+		name string
+		text *string
+		sets []string
+	}
+	parts := []part{{"check", &src.check, append([]string{"ok"}, f.State...)}, {"commit", &src.commit, nil}}
 	if f.Entries != nil {
-		parts, want = append(parts, &src.entries), want+" entries"
+		parts = append(parts, part{"entries", &src.entries, []string{"entries"}})
 	}
-	found := make([]string, len(at))
-	for i, m := range at {
-		found[i] = f.Lua[m[2]:m[3]]
+	if f.Fit != nil {
+		parts = append(parts, part{"upto", &src.upto, []string{"fit"}}, part{"take", &src.take, nil})
 	}
-	if strings.Join(found, " ") != want {
-		return src, f.errorf("Lua must have one line \"-- check\" and, after it, one line \"-- commit\", and one \"-- entries\" behind them if there is Entries")
+	if f.Charge != nil {
+		parts = append(parts, part{"charge", &src.charge, []string{"charge", "life"}})
+	}
+	if f.Refund != nil {
+		parts = append(parts, part{"refund", &src.refund, nil})
+	}
+	at := section.FindAllStringSubmatchIndex(f.Lua, -1)
+	var found, want []string
+	for _, m := range at {
+		found = append(found, f.Lua[m[2]:m[3]])
+	}
+	for _, p := range parts {
+		want = append(want, p.name)
+	}
+	if !slices.Equal(found, want) {
+		return src, f.errorf("Lua must have, for the functions that it has, one line each, in this order: \"-- %s\"; it has \"-- %s\"",
+			strings.Join(want, "\", \"-- "), strings.Join(found, "\", \"-- "))
 	}
 	own := map[string]bool{}
-	for i, part := range parts {
+	for i, p := range parts {
 		end := len(f.Lua)
 		if i+1 < len(at) {
 			end = at[i+1][0]
 		}
-		*part = strings.TrimSpace(f.Lua[at[i][1]:end])
-		declared(own, *part)
-		switch i {
-		case 0:
-			for _, name := range append([]string{"ok"}, f.State...) {
-				if !own[name] {
-					return src, f.errorf("the check must set a local %s", name)
-				}
-			}
-		case 2:
-			if !own["entries"] {
-				return src, f.errorf("the third part must set a local entries")
+		*p.text = strings.TrimSpace(f.Lua[at[i][1]:end])
+		declared(own, *p.text)
+		for _, name := range p.sets {
+			if !own[name] {
+				return src, f.errorf("the %s must set a local %s", p.name, name)
 			}
 		}
 	}
 	for name := range own {
 		switch last := name[len(name)-1]; {
-		case name == "now" || name == "slack":
-			return src, f.errorf("now and slack are given: name its own locals otherwise")
+		case slices.Contains(given, name):
+			return src, f.errorf("%s is given: name its own locals otherwise", name)
 		case '0' <= last && last <= '9':
 			return src, f.errorf("the local %s ends in a digit, which the number of the rule follows", name)
 		}
@@ -196,13 +251,15 @@ func (f *Fragment) source(n, keys, args int) (src source, err error) {
 			return foreign.ReplaceAllStringFunc(t, func(t string) string {
 				return "WEIRFOREIGN " + moved(t[len("WEIRFOREIGN "):], keys, f.keys(), "keys", t)
 			})
+		case t == "was": // a table of them, so as to be one local
+			return "was[" + strconv.Itoa(n) + "]"
 		case own[t]:
 			return t + strconv.Itoa(n)
 		}
 		return t
 	}
-	for _, part := range parts {
-		*part = tokens(*part, change) + "\n"
+	for _, p := range parts {
+		*p.text = tokens(*p.text, change) + "\n"
 	}
 	return src, err
 }

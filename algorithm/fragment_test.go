@@ -91,8 +91,8 @@ func TestComposeRefuses(t *testing.T) {
 		{"ok in the commit", []*algorithm.Fragment{fragment("-- check\nlocal count = 1\n-- commit\nlocal ok = true\n")}, "local ok"},
 		{"no state", lua("local count =", "local n ="), "local count"},
 		{"state in the commit", []*algorithm.Fragment{fragment("-- check\nlocal ok = true\n-- commit\nlocal count = 1\n")}, "local count"},
-		{"its own now", lua("local ok =", "local now = 1\nlocal ok ="), "now and slack"},
-		{"its own slack", lua("local ok =", "local a, slack = 1, 2\nlocal ok ="), "now and slack"},
+		{"its own now", lua("local ok =", "local now = 1\nlocal ok ="), " is given"},
+		{"its own slack", lua("local ok =", "local a, slack = 1, 2\nlocal ok ="), " is given"},
 
 		{"a second key", lua("KEYS[1]", "KEYS[2]"), "KEYS[2]"},
 		{"key 0", lua("KEYS[1]", "KEYS[0]"), "KEYS[0]"},

@@ -52,6 +52,12 @@ var (
 		State:  []string{"tat"},
 		Check:  gcraCheck,
 		Commit: gcraCommit,
+		Fit:    gcraFit,
+		Take:   gcraTake,
+		Charge: gcraCharge,
+		Refund: gcraRefund,
+
+		Reserves: true,
 	}
 	gcraFractionFragment = &Fragment{
 		Name:   "gcra",
@@ -60,6 +66,12 @@ var (
 		State:  []string{"tat", "rem"},
 		Check:  gcraCheck,
 		Commit: gcraCommit,
+		Fit:    gcraFit,
+		Take:   gcraTake,
+		Charge: gcraCharge,
+		Refund: gcraRefund,
+
+		Reserves: true,
 	}
 )
 
@@ -99,10 +111,10 @@ func (l *gcraLimit) Fragment() *Fragment {
 }
 
 func (l *gcraLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
-	if r.Cost == 1 && l.one != nil {
+	if r.Cost == 1 && r.MaxWait <= 0 && l.one != nil {
 		return append(args, l.one...)
 	}
-	room, roomRem := l.room(r.Cost)
+	room, roomRem := l.room(r)
 	inc, incRem := int64(0), int64(0)
 	if room >= 0 {
 		inc, incRem, _ = mulDiv(r.Cost, l.num, l.den)
@@ -114,19 +126,20 @@ func (l *gcraLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
 		store.IntArg(inc), store.IntArg(incRem), store.IntArg(l.den))
 }
 
-// room is how far ahead of now the TAT may be for cost to pass, -1 if it cannot.
-func (l *gcraLimit) room(cost int64) (whole, rem int64) {
-	if cost > l.burst {
+// room is how far ahead of now the TAT may be for r to pass, -1 if it cannot.
+func (l *gcraLimit) room(r Request) (whole, rem int64) {
+	if r.Cost > l.burst {
 		return -1, 0
 	}
-	whole, rem, _ = mulDiv(l.burst-cost, l.num, l.den)
-	return whole, rem
+	whole, rem, _ = mulDiv(l.burst-r.Cost, l.num, l.den)
+	// No time passes 2^53: now is less than MaxSpan, and so is what is added.
+	return whole + max(min(r.MaxWait.Microseconds(), MaxSpan-1-l.span), 0), rem
 }
 
 func (l *gcraLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
 	at, part := gcraLater(s, now)
 	v := Verdict{Limit: l.burst}
-	room, roomRem := l.room(r.Cost)
+	room, roomRem := l.room(r)
 	wait := at - now - room
 	if part > roomRem {
 		wait++
@@ -138,6 +151,13 @@ func (l *gcraLimit) Verdict(now int64, committed bool, s State, r Request) Verdi
 		v.RetryAfter = micros(wait)
 	default:
 		v.Allowed = true
+		if r.MaxWait > 0 {
+			room, _ = l.room(Request{Cost: r.Cost})
+			if wait = at - now - room; part > roomRem {
+				wait++
+			}
+			v.Delay = micros(max(wait, 0))
+		}
 	}
 	if committed {
 		inc, incRem, _ := mulDiv(r.Cost, l.num, l.den)
@@ -220,4 +240,104 @@ func gcraCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slac
 	}
 	n.N[0] = at
 	tx.Put(key, n, ttl(at-now+1, slack))
+}
+
+func gcraFit(now int64, args []store.Arg, s State) int64 {
+	a := readGCRAArgs(args)
+	at, part := gcraLater(s, now)
+	num := a.inc*a.den + a.incRem
+	if a.den == 1 {
+		return floorDiv(a.room+num-(at-now), num)
+	}
+	whole, rest := a.room+a.inc-(at-now), a.roomRem+a.incRem-part
+	most := int64(MaxTokens) / num
+	if most == 0 { // no interval that anyone would write down
+		if whole < a.inc || whole == a.inc && rest < a.incRem {
+			return 0
+		}
+		return 1
+	}
+	if whole >= (MaxTokens-2*a.den)/a.den {
+		return most
+	}
+	return min(floorDiv(whole*a.den+rest, num), most)
+}
+
+func gcraTake(args []store.Arg, n int64) {
+	a := readGCRAArgs(args)
+	inc, incRem, _ := mulDiv(n, a.inc*a.den+a.incRem, a.den)
+	if a.den == 1 {
+		args[1] = store.IntArg(inc)
+		return
+	}
+	args[2], args[3] = store.IntArg(inc), store.IntArg(incRem)
+}
+
+// gcraCharge is the TAT behind the tokens, and by how much they moved it.
+func gcraCharge(now int64, args []store.Arg, s State) (Charge, int64) {
+	a := readGCRAArgs(args)
+	at, part := gcraLater(s, now)
+	at, part = gcraAdd(at, part, a.inc, a.incRem, a.den)
+	if a.den == 1 {
+		return Charge{at, 0, a.inc, 0}, at - now
+	}
+	return Charge{at, part, a.inc, a.incRem}, at - now + 1
+}
+
+// A parts is a time in microseconds and parts of one.
+type parts struct{ whole, rem int64 }
+
+func (p parts) less(o parts) bool { return p.whole < o.whole || p.whole == o.whole && p.rem < o.rem }
+
+// minus is p less o, of which one has den parts.
+func (p parts) minus(o parts, den int64) parts {
+	p.whole, p.rem = p.whole-o.whole, p.rem-o.rem
+	if p.rem < 0 {
+		p.whole, p.rem = p.whole-1, p.rem+den
+	}
+	if p.rem >= den {
+		p.whole, p.rem = p.whole+1, p.rem-den
+	}
+	return p
+}
+
+func gcraRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool {
+	a := readGCRAArgs(args)
+	span := parts{a.room, a.roomRem}.minus(parts{-a.inc, -a.incRem}, a.den)
+	tat, late, back := parts{s[0], s[1]}, parts{was[0], was[1]}, parts{was[2], was[3]}
+	if late.rem >= a.den { // under another denominator
+		late.rem = 0
+	}
+	if back.rem >= a.den {
+		back.rem = 0
+	}
+	if left := (parts{late.whole - now, late.rem}); left.less(back) {
+		back = left
+	}
+	if ahead := (parts{tat.whole - now, tat.rem}); span.less(ahead) && late.less(tat) {
+		back = back.minus(tat.minus(late, a.den), a.den)
+	}
+	if left := (parts{tat.whole - now, tat.rem}); left.less(back) {
+		back = left
+	}
+	if !(parts{}).less(back) {
+		return false
+	}
+	tat = tat.minus(back, a.den)
+	n := store.Nums{Tag: gcraTag, Len: 1}
+	if a.den > 1 {
+		n.Len, n.N[1], n.N[2] = 3, tat.rem, a.den
+	}
+	n.N[0] = tat.whole
+	tx.Put(key, n, ttl(tat.whole-now+1, slack))
+	return true
+}
+
+// floorDiv is a/b rounded down; b is positive.
+func floorDiv(a, b int64) int64 {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
 }

@@ -25,9 +25,31 @@ if v then
 end
 local at = tat
 if at < now then at = now end
-local ok = at - now <= ARGV[1] + 0
+local ok, inc = at - now <= ARGV[1] + 0, ARGV[2] + 0
 
 -- commit
-at = at + ARGV[2]
+at = at + inc
 redis.call('SET', KEYS[1], string.format('g1 %d', at),
   'PX', string.format('%d', (at - now + 1000) / 1000 + slack))
+
+-- upto
+local fit = ARGV[1] + inc - (at - now)
+fit = (fit - fit % inc) / inc
+
+-- take
+inc = inc * take
+
+-- charge
+local charge, life = string.format('%d 0 %d 0', at, inc), at - now
+
+-- refund
+-- What has not come back by itself, without what was reserved behind it while
+-- somebody waits: a newcomer would go beside that one.
+local back = math.min(was[1] - now, was[3] + 0)
+if tat - ARGV[1] - ARGV[2] > now then back = back - math.max(tat - was[1], 0) end
+back = math.min(back, tat - now)
+if back > 0 then
+  gave = 1
+  redis.call('SET', KEYS[1], string.format('g1 %d', tat - back),
+    'PX', string.format('%d', (tat - back - now + 1000) / 1000 + slack))
+end

@@ -32,9 +32,60 @@ local at, part = tat, rem
 if at < now then at, part = now, 0 end
 local over = at - now - ARGV[1]
 local ok = over < 0 or over == 0 and part <= ARGV[2] + 0
+local inc, increm = ARGV[3], ARGV[4]
 
 -- commit
-at, part = at + ARGV[3], part + ARGV[4]
+at, part = at + inc, part + increm
 if part >= ARGV[5] + 0 then at, part = at + 1, part - ARGV[5] end
 redis.call('SET', KEYS[1], string.format('g1 %d %d %s', at, part, ARGV[5]),
   'PX', string.format('%d', (at - now + 1000) / 1000 + slack))
+
+-- upto
+-- At most 2^53 / NUM tokens, NUM / DEN being the interval, so that no product is
+-- beyond what is exact.
+local num = ARGV[3] * ARGV[5] + ARGV[4]
+local whole, rest = ARGV[1] + ARGV[3] - (at - now), ARGV[2] + ARGV[4] - part
+local most = (9007199254740991 - 9007199254740991 % num) / num
+local fit = most
+if most == 0 then
+  fit = ok and 1 or 0
+elseif whole < (9007199254740991 - 2 * ARGV[5]) / ARGV[5] then
+  fit = whole * ARGV[5] + rest
+  fit = math.min((fit - fit % num) / num, most)
+end
+
+-- take
+if take > 1 then
+  local all = (ARGV[3] * ARGV[5] + ARGV[4]) * take
+  increm = all % ARGV[5]
+  inc = (all - increm) / ARGV[5]
+end
+
+-- charge
+local charge, life = string.format('%d %d %d %d', at, part, inc + 0, increm + 0), at - now + 1
+
+-- refund
+-- As in gcra.lua, in microseconds and parts: the smaller of what is still ahead of
+-- now and what was taken, less what was reserved behind it while somebody waits.
+local den, span, spanrem = ARGV[5] + 0, ARGV[1] + ARGV[3], ARGV[2] + ARGV[4]
+if spanrem >= den then span, spanrem = span + 1, spanrem - den end
+local late, laterem = was[1] + 0, was[2] + 0
+local back, backrem = was[3] + 0, was[4] + 0
+if laterem >= den then laterem = 0 end
+if backrem >= den then backrem = 0 end
+if late - now < back or late - now == back and laterem < backrem then back, backrem = late - now, laterem end
+if tat - span > now or tat - span == now and rem > spanrem then
+  if tat > late or tat == late and rem > laterem then
+    back, backrem = back - (tat - late), backrem - (rem - laterem)
+    if backrem < 0 then back, backrem = back - 1, backrem + den end
+    if backrem >= den then back, backrem = back + 1, backrem - den end
+  end
+end
+if tat - now < back or tat - now == back and rem < backrem then back, backrem = tat - now, rem end
+if back > 0 or back == 0 and backrem > 0 then
+  gave = 1
+  back, backrem = tat - back, rem - backrem
+  if backrem < 0 then back, backrem = back - 1, backrem + den end
+  redis.call('SET', KEYS[1], string.format('g1 %d %d %s', back, backrem, ARGV[5]),
+    'PX', string.format('%d', (back - now + 1000) / 1000 + slack))
+end

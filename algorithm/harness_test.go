@@ -150,10 +150,11 @@ func run(t testing.TB, p *algorithm.Program, script *store.Script, tx store.Tx, 
 	if err != nil {
 		t.Fatal(err)
 	}
-	ok, at, err := p.Outcome(reply)
+	n, at, err := p.Outcome(reply)
 	if err != nil {
 		t.Fatal(err)
 	}
+	ok := n == 1
 	if want := now; at != want && want != 0 || want == 0 && at != tx.Now() {
 		t.Fatalf("decided at %d, want %d", at, want)
 	}
@@ -239,3 +240,19 @@ func micros(x *big.Int) time.Duration {
 }
 
 const us = time.Microsecond
+
+// scriptsOf are the scripts that p can run: a decision in every mode, the questions,
+// and what undoes it.
+func scriptsOf(t testing.TB, p *algorithm.Program) []*store.Script {
+	t.Helper()
+	scripts := []*store.Script{p.Decide, p.Peek, p.Reset}
+	for _, mode := range []algorithm.Mode{{Marked: true}, {UpTo: true}, {UpTo: true, Marked: true}, {UpTo: true, Fixed: 1<<algorithm.MaxRules - 1}} {
+		if s, err := p.Variant(mode); err == nil {
+			scripts = append(scripts, s)
+		}
+	}
+	if s, err := p.Refund(); err == nil {
+		scripts = append(scripts, s)
+	}
+	return scripts
+}

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store"
 )
 
 // luaLocals is how many locals a Lua 5.1 function can have, less those of the inner
@@ -58,15 +57,28 @@ func fullPrograms(t testing.TB) map[string]*algorithm.Program {
 // Sixteen rules of any kind fit into one Lua function.
 func TestLuaLocals(t *testing.T) {
 	t.Parallel()
-	list := regexp.MustCompile(`(?m)^local (?:function )?([\w, ]+)`)
+	list := regexp.MustCompile(`^local (?:function )?([\w, ]+)`)
+	begins, ends := regexp.MustCompile(`^(?:do|repeat|if .* then|for .* do|while .* do|local function .*)$`), regexp.MustCompile(`^(?:end|until)\b`)
 	for name, p := range fullPrograms(t) {
-		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset} {
-			n := 0
-			for _, m := range list.FindAllStringSubmatch(s.Lua(), -1) {
-				n += strings.Count(m[1], ",") + 1
+		for _, s := range scriptsOf(t, p) {
+			// What is indented is within a block of its fragment, with a few locals.
+			n, most := 0, 0
+			var outer []int // the number before each block
+			for line := range strings.Lines(s.Lua()) {
+				line = strings.TrimRight(line, "\n")
+				if m := list.FindStringSubmatch(line); m != nil {
+					n += strings.Count(m[1], ",") + 1
+					most = max(most, n)
+				}
+				switch {
+				case begins.MatchString(line):
+					outer = append(outer, n)
+				case ends.MatchString(line):
+					n, outer = outer[len(outer)-1], outer[:len(outer)-1]
+				}
 			}
-			if n < 1 || n > luaLocals {
-				t.Errorf("%s: %s has %d locals, want at most %d", name, s.Name(), n, luaLocals)
+			if most < 1 || most > luaLocals || len(outer) > 0 {
+				t.Errorf("%s: %s has %d locals at once, want at most %d", name, s.Name(), most, luaLocals)
 			}
 		}
 	}
@@ -82,7 +94,7 @@ func TestLuaCompiles(t *testing.T) {
 	given := map[string]bool{"redis": true, "KEYS": true, "ARGV": true, "string": true, "math": true, "tonumber": true, "unpack": true}
 	global := regexp.MustCompile(`\b([GS]ETGLOBAL)\b.*; (\S+)`)
 	for name, p := range fullPrograms(t) {
-		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset} {
+		for _, s := range scriptsOf(t, p) {
 			t.Run(name+"/"+s.SHA()[:8], func(t *testing.T) {
 				t.Parallel()
 				file := filepath.Join(t.TempDir(), "script.lua")

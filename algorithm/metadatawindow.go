@@ -55,6 +55,8 @@ var metadataWindowFragment = &Fragment{
 	Sets:    true,
 	Check:   metadataWindowCheck,
 	Commit:  metadataWindowCommit,
+	Fit:     fixedWindowFit,
+	Take:    fixedWindowTake,
 	Entries: metadataWindowEntries,
 }
 

@@ -25,13 +25,19 @@ if v then
   edge, count = e + 0, c + 0
 end
 if now >= edge then edge, count = now - now % ARGV[4] + ARGV[2], 0 end
-local ok = count <= ARGV[1] + 0
+local ok, cost = count <= ARGV[1] + 0, ARGV[3] + 0
 
 -- commit
 if v and count == 0 then redis.call('UNLINK', KEYS[1]) end
-redis.call('RPUSH', KEYS[1], string.format('m1 %d %d ', edge, count + ARGV[3]) .. ARGV[5])
+redis.call('RPUSH', KEYS[1], string.format('m1 %d %d ', edge, count + cost) .. ARGV[5])
 redis.call('PEXPIRE', KEYS[1], string.format('%d', (edge - now + 999) / 1000 + slack))
 
 -- entries
 local entries = {}
 if count > 0 then entries = redis.call('LRANGE', KEYS[1], '-1001', '-1') end
+
+-- upto
+local fit = ARGV[1] + 1 - count
+
+-- take
+cost = take

@@ -2,8 +2,10 @@ package algorithm
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -20,7 +22,9 @@ const clockSlack = time.Hour
 // A Program is a list of fragments composed into scripts, each one atomic step
 // over the keys of each fragment, in order. All take the same arguments, those of
 // [Program.AppendNow] and then each limit's, and reply alike. It cannot be
-// changed, and is safe for concurrent use.
+// changed, and is safe for concurrent use. What is not decided every day is
+// composed when it is first asked for: see [Program.Variant] and
+// [Program.Refund].
 type Program struct {
 	Decide *store.Script // checks all, then commits all if every check passed
 	Peek   *store.Script // checks all
@@ -34,10 +38,18 @@ type Program struct {
 	Sets bool
 
 	fragments []*Fragment
-	keys      []int // the first key of each fragment, counted from 0
-	states    []int // where each fragment's state begins in a reply
-	replies   int   // the length of a reply
-	args      int   // the number of arguments
+	sources   []source
+	name      string
+	checks    string   // in Lua
+	states    string   // in Lua, what a reply holds behind its head
+	keys      []int    // the first key of each fragment, counted from 0
+	nkeys     int      // keys of all fragments
+	markers   []int    // the key of each fragment's marker, behind all those, 0 for none
+	offsets   []int    // where each fragment's state begins in a reply
+	replies   int      // the length of a reply
+	args      int      // the number of arguments
+	variants  sync.Map // of Decide, by Mode
+	refund    func() (*store.Script, error)
 }
 
 // Compose makes one program of 1 to [MaxRules] fragments.
@@ -45,57 +57,73 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 	if len(fragments) < 1 || len(fragments) > MaxRules {
 		return nil, fmt.Errorf("%d rules in one decision: there must be from 1 to %d", len(fragments), MaxRules)
 	}
-	p := &Program{fragments: fragments, replies: 2}
-	var checks, commits, deletes, oks, state strings.Builder
-	var src source
+	p := &Program{fragments: slices.Clone(fragments), replies: 2, args: 1}
+	var checks, commits, deletes, oks, states strings.Builder
 	names := make([]string, len(fragments))
-	keys, args := 0, 1
 	for i, f := range fragments {
 		if f == nil || !word.MatchString(f.Name) || f.Check == nil || f.Commit == nil || len(f.State) > MaxState || f.Args < 0 || f.Keys < 0 || f.Keys > MaxKeys {
 			return nil, fmt.Errorf("fragment %d: it must have a Name of lower-case letters and digits, a Check, a Commit, at most %d names in State, no fewer arguments than none, and at most %d keys", i+1, MaxState, MaxKeys)
 		}
-		var err error
-		if src, err = f.source(i+1, keys, args); err != nil {
+		if (f.Fit == nil) != (f.Take == nil) || f.Charge != nil && f.Refund == nil {
+			return nil, f.errorf("Fit and Take come together, and Charge comes with Refund")
+		}
+		src, err := f.source(i+1, p.nkeys, p.args)
+		if err != nil {
 			return nil, err
 		}
+		p.sources = append(p.sources, src)
 		n := strconv.Itoa(i + 1)
 		names[i] = f.Name
 		checks.WriteString(src.check)
 		commits.WriteString(src.commit)
+		p.keys = append(p.keys, p.nkeys)
 		for range f.keys() {
-			keys++
-			deletes.WriteString("redis.call('UNLINK', KEYS[" + strconv.Itoa(keys) + "])\n")
+			p.nkeys++
+			deletes.WriteString("redis.call('UNLINK', " + luaKey(p.nkeys-1) + ")\n")
 		}
 		if i > 0 {
 			oks.WriteString(" and ")
 		}
 		oks.WriteString("ok" + n)
 		for _, s := range f.State {
-			state.WriteString(", " + s + n)
+			states.WriteString(", " + s + n)
 		}
-		args += f.Args
+		p.args += f.Args
 		p.Sets = p.Sets || f.Sets
-		p.keys = append(p.keys, keys-f.keys())
-		p.states = append(p.states, p.replies)
+		p.offsets = append(p.offsets, p.replies)
 		p.replies += len(f.State)
 	}
-	p.args = args
-	name := strings.Join(names, "+")
+	p.markers = make([]int, len(fragments))
+	marked := p.nkeys
+	for i, f := range fragments {
+		if f.Charge != nil {
+			p.markers[i] = marked
+			marked++
+		}
+	}
+	p.name, p.checks, p.states = strings.Join(names, "+"), checks.String(), states.String()
+	p.refund = sync.OnceValues(p.newRefund)
 	head := "local ok = " + oks.String() + "\n"
-	tail := "return {ok and 1 or 0, now" + state.String() + "}\n"
+	tail := p.reply("ok and 1 or 0")
 
-	p.Decide = store.NewScript(name, "-- weir "+name+"\n"+luaClockSlack+checks.String()+
+	p.Decide = store.NewScript(p.name, "-- weir "+p.name+"\n"+luaClockSlack+p.checks+
 		head+"if ok then\n"+commits.String()+"end\n"+tail, p.form(p.commitIfOK))
-	p.Peek = store.NewReadOnlyScript(name+".peek", "-- weir "+name+" peek\n"+luaClock+checks.String()+
+	p.Peek = store.NewReadOnlyScript(p.name+".peek", "-- weir "+p.name+" peek\n"+luaClock+p.checks+
 		head+tail, p.form(nil))
-	p.Reset = store.NewScript(name+".reset", "-- weir "+name+" reset\n"+luaClock+checks.String()+
+	p.Reset = store.NewScript(p.name+".reset", "-- weir "+p.name+" reset\n"+luaClock+p.checks+
 		head+deletes.String()+tail, p.form(p.deleteAll))
 	if len(fragments) == 1 && fragments[0].Entries != nil {
-		p.Entries = store.NewReadOnlyScript(name+".entries", "-- weir "+name+" entries\n"+luaClock+checks.String()+
-			src.entries+"return entries1\n", p.entries)
+		p.Entries = store.NewReadOnlyScript(p.name+".entries", "-- weir "+p.name+" entries\n"+luaClock+p.checks+
+			p.sources[0].entries+"return entries1\n", p.entries)
 	}
 	return p, nil
 }
+
+// luaKey is key i, counted from 0.
+func luaKey(i int) string { return "KEYS[" + strconv.Itoa(i+1) + "]" }
+
+// reply ends a script: with a number, the time, and the states.
+func (p *Program) reply(head string) string { return "return {" + head + ", now" + p.states + "}\n" }
 
 const (
 	luaClock = `local now
@@ -122,39 +150,55 @@ func (p *Program) AppendNow(args []store.Arg, now int64) []store.Arg {
 	return append(args, store.IntArg(now))
 }
 
-// Outcome reads the head of a reply: whether every check passed, so that a
-// decision was committed, and the time of the step. The error is
-// [store.ErrScript] for what no program replies.
-func (p *Program) Outcome(reply []store.Value) (ok bool, now int64, err error) {
+// Outcome reads the head of a reply: a number, and the time of the step. The
+// number is 1 if every check passed, so that a decision was committed, or else 0;
+// of a decision with UpTo, how many tokens were taken; of a refund, 1 if anything
+// was given back. The error is [store.ErrScript] for what no program replies.
+func (p *Program) Outcome(reply []store.Value) (n, now int64, err error) {
 	if len(reply) != p.replies {
-		return false, 0, fmt.Errorf("%w: %s replied %d values, not %d", store.ErrScript, p.Decide.Name(), len(reply), p.replies)
+		return 0, 0, fmt.Errorf("%w: %s replied %d values, not %d", store.ErrScript, p.Decide.Name(), len(reply), p.replies)
 	}
 	for i, v := range reply {
 		if v.Kind() != store.Integer || v.Int() < 0 || v.Int() > 1<<53 {
-			return false, 0, fmt.Errorf("%w: value %d of what %s replied is no integer from 0 to 2^53", store.ErrScript, i, p.Decide.Name())
+			return 0, 0, fmt.Errorf("%w: value %d of what %s replied is no integer from 0 to 2^53", store.ErrScript, i, p.Decide.Name())
 		}
 	}
-	if reply[0].Int() > 1 || reply[1].Int() < 1 || reply[1].Int() >= MaxSpan {
-		return false, 0, fmt.Errorf("%w: %s replied %d at %d", store.ErrScript, p.Decide.Name(), reply[0].Int(), reply[1].Int())
+	if reply[1].Int() < 1 || reply[1].Int() >= MaxSpan {
+		return 0, 0, fmt.Errorf("%w: %s replied %d at %d", store.ErrScript, p.Decide.Name(), reply[0].Int(), reply[1].Int())
 	}
-	return reply[0].Int() == 1, reply[1].Int(), nil
+	return reply[0].Int(), reply[1].Int(), nil
 }
 
 // State returns what the check of fragment i reported in reply, which Outcome
 // found sound.
 func (p *Program) State(reply []store.Value, i int) State {
 	var s State
-	for j, v := range reply[p.states[i] : p.states[i]+len(p.fragments[i].State)] {
+	for j, v := range reply[p.offsets[i] : p.offsets[i]+len(p.fragments[i].State)] {
 		s[j] = v.Int()
 	}
 	return s
 }
 
+// A step is what the Go form of a script has read, for what it does then.
+type step struct {
+	tx    store.Tx
+	now   int64
+	args  []store.Arg // behind the time
+	extra store.Arg   // behind the limits' arguments
+	slack time.Duration
+	reply []store.Value // the head, and the states
+
+	passed uint // a bit for each check that did
+}
+
 // form returns the Go form of a script: all checks, then finish.
-func (p *Program) form(finish func(tx store.Tx, args []store.Arg, slack time.Duration, reply []store.Value)) store.GoForm {
+func (p *Program) form(finish func(s step) error) store.GoForm { return p.formOf(0, finish) }
+
+// formOf is form for a script with 0 or 1 extra arguments.
+func (p *Program) formOf(extra int, finish func(s step) error) store.GoForm {
 	return func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if len(args) != p.args {
-			return nil, fmt.Errorf("%w: %s takes %d arguments, and got %d", store.ErrScript, p.Decide.Name(), p.args, len(args))
+		if len(args) != p.args+extra {
+			return nil, fmt.Errorf("%w: %s takes %d arguments, and got %d", store.ErrScript, p.name, p.args+extra, len(args))
 		}
 		now, slack := args[0].Int(), clockSlack
 		if now == 0 {
@@ -162,13 +206,15 @@ func (p *Program) form(finish func(tx store.Tx, args []store.Arg, slack time.Dur
 		}
 		start := len(reply)
 		reply = append(reply, store.IntegerValue(1), store.IntegerValue(now))
-		rest := args[1:]
+		rest, passed := args[1:], uint(0)
 		for i, f := range p.fragments {
 			s, ok, err := f.Check(tx, p.keys[i], now, rest[:f.Args])
 			if err != nil {
 				return nil, err
 			}
-			if !ok {
+			if ok {
+				passed |= 1 << i
+			} else {
 				reply[start] = store.IntegerValue(0)
 			}
 			for j := range f.State {
@@ -177,21 +223,28 @@ func (p *Program) form(finish func(tx store.Tx, args []store.Arg, slack time.Dur
 			rest = rest[f.Args:]
 		}
 		if finish != nil {
-			finish(tx, args[1:], slack, reply[start:])
+			s := step{tx: tx, now: now, args: args[1:p.args], slack: slack, reply: reply[start:], passed: passed}
+			if extra > 0 {
+				s.extra = args[p.args]
+			}
+			if err := finish(s); err != nil {
+				return nil, err
+			}
 		}
 		return reply, nil
 	}
 }
 
-func (p *Program) commitIfOK(tx store.Tx, args []store.Arg, slack time.Duration, reply []store.Value) {
-	if reply[0].Int() == 0 {
-		return
+func (p *Program) commitIfOK(s step) error {
+	if s.reply[0].Int() == 0 {
+		return nil
 	}
-	now := reply[1].Int()
+	args := s.args
 	for i, f := range p.fragments {
-		f.Commit(tx, p.keys[i], now, args[:f.Args], p.State(reply, i), slack)
+		f.Commit(s.tx, p.keys[i], s.now, args[:f.Args], p.State(s.reply, i), s.slack)
 		args = args[f.Args:]
 	}
+	return nil
 }
 
 // entries is the Go form of Entries.
@@ -207,10 +260,9 @@ func (p *Program) entries(tx store.Tx, args []store.Arg, reply []store.Value) ([
 	return reply, err
 }
 
-func (p *Program) deleteAll(tx store.Tx, _ []store.Arg, _ time.Duration, _ []store.Value) {
-	for i, f := range p.fragments {
-		for key := range f.keys() {
-			tx.Del(p.keys[i] + key)
-		}
+func (p *Program) deleteAll(s step) error {
+	for key := range p.nkeys {
+		s.tx.Del(key)
 	}
+	return nil
 }

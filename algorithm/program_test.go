@@ -152,37 +152,37 @@ func TestProgramOutcome(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		reply []store.Value
-		ok    bool
+		n     int64
 		good  bool
 	}{
-		{"yes", ints(1, epoch, epoch, 2, epoch), true, true},
-		{"no", ints(0, epoch, epoch, 2, epoch), false, true},
-		{"largest", ints(1, 1<<52-1, 1<<53-1, 1<<53-1, 1<<53), true, true},
-		{"none", nil, false, false},
-		{"short", ints(1, epoch, epoch, 2), false, false},
-		{"long", ints(1, epoch, epoch, 2, epoch, 0), false, false},
-		{"a nil", with(4, store.Value{}), false, false},
-		{"a string", with(0, store.BulkValue("1")), false, false},
-		{"a string for a number", with(4, store.BulkValue("1767225600000000")), false, false},
-		{"neither yes nor no", with(0, store.IntegerValue(2)), false, false},
-		{"negative", with(0, store.IntegerValue(-1)), false, false},
-		{"a time before 1970", with(1, store.IntegerValue(-epoch)), false, false},
-		{"a time too late", with(1, store.IntegerValue(1<<62)), false, false},
-		{"negative state", with(3, store.IntegerValue(-1)), false, false},
-		{"state too large", with(4, store.IntegerValue(1<<62)), false, false},
+		{"yes", ints(1, epoch, epoch, 2, epoch), 1, true},
+		{"no", ints(0, epoch, epoch, 2, epoch), 0, true},
+		{"largest", ints(1, 1<<52-1, 1<<53-1, 1<<53-1, 1<<53), 1, true},
+		{"seven tokens", ints(7, epoch, epoch, 2, epoch), 7, true},
+		{"none", nil, 0, false},
+		{"short", ints(1, epoch, epoch, 2), 0, false},
+		{"long", ints(1, epoch, epoch, 2, epoch, 0), 0, false},
+		{"a nil", with(4, store.Value{}), 0, false},
+		{"a string", with(0, store.BulkValue("1")), 0, false},
+		{"a string for a number", with(4, store.BulkValue("1767225600000000")), 0, false},
+		{"negative", with(0, store.IntegerValue(-1)), 0, false},
+		{"a time before 1970", with(1, store.IntegerValue(-epoch)), 0, false},
+		{"a time too late", with(1, store.IntegerValue(1<<62)), 0, false},
+		{"negative state", with(3, store.IntegerValue(-1)), 0, false},
+		{"state too large", with(4, store.IntegerValue(1<<62)), 0, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			ok, now, err := p.Outcome(tt.reply)
+			n, now, err := p.Outcome(tt.reply)
 			if (err == nil) != tt.good || !tt.good && !errors.Is(err, store.ErrScript) {
-				t.Fatalf("Outcome = %v, %d, %v, want an answer: %v", ok, now, err, tt.good)
+				t.Fatalf("Outcome = %d, %d, %v, want an answer: %v", n, now, err, tt.good)
 			}
-			if ok != tt.ok {
-				t.Errorf("ok = %v, want %v", ok, tt.ok)
+			if n != tt.n {
+				t.Errorf("n = %d, want %d", n, tt.n)
 			}
 			if err == nil {
 				for i, l := range limits {
-					l.Verdict(now, ok, p.State(tt.reply, i), algorithm.Request{Cost: 1})
+					l.Verdict(now, n == 1, p.State(tt.reply, i), algorithm.Request{Cost: 1})
 				}
 			}
 		})

@@ -182,6 +182,10 @@ func (r ring) fragment() *Fragment {
 		State:  []string{"span", "used", "pass", "reset", "top", "count"},
 		Check:  r.check,
 		Commit: r.commit,
+		Fit:    r.fit,
+		Take:   r.take,
+		Charge: r.charge,
+		Refund: r.refund,
 	}
 }
 
@@ -320,4 +324,30 @@ func (r ring) commit(tx store.Tx, key int, now int64, args []store.Arg, s State,
 	top, count := s[4], s[5]+args[len(r.spans)].Int()
 	n := store.Nums{Tag: slidingBucketsTag, Len: 2, N: [store.MaxNums]int64{top - top%turn, count}}
 	tx.Put(key+int(top%turn/width), n, ttl(top+turn-now, slack))
+}
+
+func (r ring) fit(_ int64, args []store.Arg, s State) int64 { return args[s[0]].Int() + 1 - s[1] }
+
+func (r ring) take(args []store.Arg, n int64) { args[len(r.spans)] = store.IntArg(n) }
+
+// charge is when the bucket began, and the tokens.
+func (r ring) charge(now int64, args []store.Arg, s State) (Charge, int64) {
+	turn := args[len(r.spans)+1].Int() * int64(r.size)
+	return Charge{s[4], args[len(r.spans)].Int()}, s[4] + turn - now
+}
+
+func (r ring) refund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool {
+	width := args[len(r.spans)+1].Int()
+	turn := width * int64(r.size)
+	if was[0]%width != 0 || was[0]+turn <= s[4] {
+		return false
+	}
+	slot := key + int(was[0]%turn/width)
+	n, _, err := tx.Get(slot, slidingBucketsTag)
+	if err != nil || n.N[0] != was[0]-was[0]%turn || n.N[1] == 0 {
+		return false
+	}
+	n.N[1] = max(n.N[1]-was[1], 0)
+	tx.Put(slot, n, ttl(was[0]+turn-now, slack))
+	return true
 }

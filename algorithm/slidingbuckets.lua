@@ -18,6 +18,7 @@
 
 -- check
 local ok, top, count
+local cost = $COST + 0
 local span, used, pass, reset = 0, 0, 0, 0
 do
   local v = $MGET
@@ -69,7 +70,32 @@ end
 do
   local turn = $SIZE * $WIDTH
   local slot = top % turn / $WIDTH + 1
-  local value = string.format('b1 %d %d', top - top % turn, count + $COST)
+  local value = string.format('b1 %d %d', top - top % turn, count + cost)
   local life = string.format('%d', (top + turn - now + 999) / 1000 + slack)
   $SET
+end
+
+-- upto
+local fit = 0
+if span == $I then fit = ARGV[$A] + 1 - used end
+
+-- take
+cost = take
+
+-- charge
+local charge, life = string.format('%d %d 0 0', top, cost), top + $SIZE * $WIDTH - now
+
+-- refund
+do
+  local turn = $SIZE * $WIDTH
+  local begin = was[1] - was[1] % turn
+  local slot = was[1] % turn / $WIDTH + 1
+  local v = slot % 1 == 0 and $MGET or {}
+  local held = v[slot] and string.match(v[slot], string.format('^b1 %d (%%d+)$', begin))
+  if held and held ~= '0' and was[1] + turn > top then
+    gave = 1
+    local value = string.format('b1 %d %d', begin, math.max(held - was[2], 0))
+    local life = string.format('%d', (was[1] + turn - now + 999) / 1000 + slack)
+    $SET
+  end
 end

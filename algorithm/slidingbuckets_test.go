@@ -177,13 +177,13 @@ func FuzzSlidingBucketsHostile(f *testing.F) {
 		if errors.Is(err, store.ErrForeign) {
 			return
 		}
-		ok, at2, err := p.Outcome(reply)
+		n, at2, err := p.Outcome(reply)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := l.Verdict(at2, ok && cost > 0, p.State(reply, 0), algorithm.Request{Cost: cost})
-		if ok != got.Allowed {
-			t.Fatalf("at %d, cost %d: the script says %v and the verdict %+v", now, cost, ok, got)
+		got := l.Verdict(at2, n == 1 && cost > 0, p.State(reply, 0), algorithm.Request{Cost: cost})
+		if n == 1 != got.Allowed {
+			t.Fatalf("at %d, cost %d: the script says %v and the verdict %+v", now, cost, n == 1, got)
 		}
 		if got.Remaining < 0 || got.Remaining > got.Limit || got.RetryAfter < 0 || got.ResetAfter < 0 || got.Span == 0 {
 			t.Fatalf("at %d, cost %d: impossible %+v", now, cost, got)

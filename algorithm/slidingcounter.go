@@ -52,6 +52,10 @@ var slidingCounterFragment = &Fragment{
 	State:  []string{"start", "count", "before"},
 	Check:  slidingCounterCheck,
 	Commit: slidingCounterCommit,
+	Fit:    slidingCounterFit,
+	Take:   slidingCounterTake,
+	Charge: slidingCounterCharge,
+	Refund: slidingCounterRefund,
 }
 
 type slidingCounterLimit struct {
@@ -161,4 +165,29 @@ func slidingCounterCheck(tx store.Tx, key int, now int64, args []store.Arg) (Sta
 func slidingCounterCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
 	n := store.Nums{Tag: slidingCounterTag, Len: 3, N: [store.MaxNums]int64{s[0], s[1] + args[4].Int(), s[2]}}
 	tx.Put(key, n, ttl(s[0]+2*args[1].Int()-now, slack))
+}
+
+func slidingCounterFit(now int64, args []store.Arg, s State) int64 {
+	return args[0].Int() + 1 - s[1] - counterWeight(s[2], now-s[0], args[2].Int(), args[3].Int())
+}
+
+func slidingCounterTake(args []store.Arg, n int64) { args[4] = store.IntArg(n) }
+
+// slidingCounterCharge is the window's start, and the tokens.
+func slidingCounterCharge(now int64, args []store.Arg, s State) (Charge, int64) {
+	return Charge{s[0], args[4].Int()}, s[0] + 2*args[1].Int() - now
+}
+
+func slidingCounterRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool {
+	switch window := args[1].Int(); {
+	case s[0] == was[0] && s[1] > 0:
+		s[1] = max(s[1]-was[1], 0)
+	case s[0]-window == was[0] && s[2] > 0:
+		s[2] = max(s[2]-was[1], 0)
+	default:
+		return false
+	}
+	n := store.Nums{Tag: slidingCounterTag, Len: 3, N: [store.MaxNums]int64{s[0], s[1], s[2]}}
+	tx.Put(key, n, ttl(s[0]+2*args[1].Int()-now, slack))
+	return true
 }

@@ -43,8 +43,30 @@ if before > 0 then
   weight = (weight - rest) / ARGV[4]
   if rest > 0 then weight = weight + 1 end
 end
-local ok = count + weight <= ARGV[1] + 0
+local ok, cost = count + weight <= ARGV[1] + 0, ARGV[5] + 0
 
 -- commit
-redis.call('SET', KEYS[1], string.format('s1 %d %d %d', start, count + ARGV[5], before),
+redis.call('SET', KEYS[1], string.format('s1 %d %d %d', start, count + cost, before),
   'PX', string.format('%d', (start + 2 * ARGV[2] - now + 999) / 1000 + slack))
+
+-- upto
+local fit = ARGV[1] + 1 - count - weight
+
+-- take
+cost = take
+
+-- charge
+local charge, life = string.format('%d %d 0 0', start, cost), start + 2 * ARGV[2] - now
+
+-- refund
+local this = start == was[1] + 0 and count > 0
+if this then count = math.max(count - was[2], 0) end
+if not this and start - ARGV[2] == was[1] + 0 and before > 0 then
+  this = true
+  before = math.max(before - was[2], 0)
+end
+if this then
+  gave = 1
+  redis.call('SET', KEYS[1], string.format('s1 %d %d %d', start, count, before),
+    'PX', string.format('%d', (start + 2 * ARGV[2] - now + 999) / 1000 + slack))
+end

@@ -64,6 +64,10 @@ var slidingLogFragment = &Fragment{
 	Sets:   true,
 	Check:  slidingLogCheck,
 	Commit: slidingLogCommit,
+	Fit:    slidingLogFit,
+	Take:   slidingLogTake,
+	Charge: slidingLogCharge,
+	Refund: slidingLogRefund,
 }
 
 type slidingLogLimit struct {
@@ -201,4 +205,29 @@ func logNumber(text string) int64 {
 		return 0
 	}
 	return int64(n)
+}
+
+func slidingLogFit(_ int64, args []store.Arg, s State) int64 {
+	return min(args[0].Int()-s[0], MaxLogCost)
+}
+
+func slidingLogTake(args []store.Arg, n int64) { args[1] = store.IntArg(n) }
+
+// slidingLogCharge is the time of the entries, and their number.
+func slidingLogCharge(now int64, args []store.Arg, s State) (Charge, int64) {
+	at := max(s[1], now)
+	return Charge{at, args[1].Int()}, at + args[2].Int() - now
+}
+
+func slidingLogRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, _ time.Duration) bool {
+	if was[0] <= max(s[1], now)-args[2].Int() {
+		return false
+	}
+	later, all, _ := tx.Count(key, was[0])
+	since, _, _ := tx.Count(key, was[0]-1)
+	these := min(since-later, was[1])
+	if these > 0 {
+		tx.Remove(key, all-later-these, these)
+	}
+	return these > 0
 }

@@ -18,7 +18,8 @@
 --          or 0, when the request would pass or 0
 
 -- check
-local room, window, short = ARGV[1] - ARGV[2], ARGV[3] + 0, ARGV[1] + 0 <= 5
+local cost, window, short = ARGV[2] + 0, ARGV[3] + 0, ARGV[1] + 0 <= 5
+local room = ARGV[1] - cost
 local newest, at, live, back = 0, now, 0, 0
 local log = redis.pcall('ZRANGE', KEYS[1], short and '-8' or '-1', '-1')
 if log.err then
@@ -61,18 +62,18 @@ do
     local dead, few = #log - live, 4
     if not short then dead, few = redis.call('ZCARD', KEYS[1]) - live, 16 end
     if dead >= few then
-      redis.call('ZREMRANGEBYRANK', KEYS[1], '0', string.format('%d', math.min(dead, ARGV[2] + few) - 1))
+      redis.call('ZREMRANGEBYRANK', KEYS[1], '0', string.format('%d', math.min(dead, cost + few) - 1))
     end
   elseif newest > 0 then
     redis.call('UNLINK', KEYS[1])
   end
   local score = string.format('%d', at)
-  if ARGV[2] == '1' and at > newest then
+  if cost == 1 and at > newest then
     redis.call('ZADD', KEYS[1], score, 'l1 ' .. score .. ' 00000001')
   else
     local entries, number = {}, 0
     if at == newest then number = tonumber(string.sub(log[#log], -8), 10) or 0 end
-    for i = 1, ARGV[2] + 0 do
+    for i = 1, cost do
       entries[2 * i - 1], entries[2 * i] = score, string.format('l1 %s %08d', score, number + i)
     end
     redis.call('ZADD', KEYS[1], unpack(entries))
@@ -81,5 +82,26 @@ do
   local renew = (window + 7 - (window + 7) % 8) / 8
   if newest < at - at % renew or live == 0 then
     redis.call('PEXPIRE', KEYS[1], string.format('%d', (at + window + renew - now + 999) / 1000 + slack))
+  end
+end
+
+-- upto
+local fit = math.min(ARGV[1] - live, 1000)
+
+-- take
+cost = take
+
+-- charge
+local charge, life = string.format('%d %d 0 0', at, cost), at + window - now
+
+-- refund
+-- Entries of one microsecond are alike: the last of them go.
+if was[1] + 0 > at - window then
+  local score = string.format('%d', was[1])
+  local these = math.min(redis.call('ZCOUNT', KEYS[1], score, score), was[2] + 0)
+  if these > 0 then
+    gave = 1
+    local later = redis.call('ZCOUNT', KEYS[1], '(' .. score, '+inf')
+    redis.call('ZREMRANGEBYRANK', KEYS[1], string.format('%d', -later - these), string.format('%d', -later - 1))
   end
 end

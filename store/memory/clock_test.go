@@ -149,8 +149,8 @@ func TestSynctest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ok, _, _ := p.Outcome(reply)
-			return ok
+			n, _, _ := p.Outcome(reply)
+			return n == 1
 		}
 		for i, step := range []struct {
 			wait time.Duration // virtual

@@ -105,7 +105,7 @@ func TestConcurrentLimit(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					if ok, _, _ := p.Outcome(reply); ok {
+					if n, _, _ := p.Outcome(reply); n == 1 {
 						admitted[caller]++
 					}
 				}

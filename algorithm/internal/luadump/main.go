@@ -53,7 +53,16 @@ func dump(dir string) error {
 		if err != nil {
 			return err
 		}
-		for _, s := range []*store.Script{p.Decide, p.Peek, p.Reset, p.Entries} {
+		scripts := []*store.Script{p.Decide, p.Peek, p.Reset, p.Entries}
+		for _, mode := range []algorithm.Mode{{Marked: true}, {UpTo: true}, {UpTo: true, Marked: true}} {
+			if s, err := p.Variant(mode); err == nil {
+				scripts = append(scripts, s)
+			}
+		}
+		if s, err := p.Refund(); err == nil {
+			scripts = append(scripts, s)
+		}
+		for n, s := range scripts {
 			if s == nil {
 				continue
 			}
@@ -62,7 +71,7 @@ func dump(dir string) error {
 				name = fmt.Sprintf("mix%d-%s", len(list), s.SHA()[:8])
 			}
 			lua := s.Lua()
-			if s == p.Entries { // it may need a part alone of what the check sets
+			if n > 2 { // it may need a part alone of what the check sets
 				lua = "-- luacheck: ignore 211 311\n" + lua
 			}
 			if err := os.WriteFile(filepath.Join(dir, name+".lua"), []byte(lua), 0o644); err != nil {
