@@ -18,6 +18,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"hash/maphash"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,7 +93,7 @@ var subjects = []struct {
 	{"SlidingBuckets", slidingBucketsRules},
 	{"SlidingCounter", slidingCounterRules},
 	{"SlidingLog", slidingLogRules},
-	{"Limiter", limiterRules},
+	{"Limiter", slices.Concat(limiterRules, verbRules)},
 	{"Hygiene", hygieneRules},
 }
 

@@ -22,6 +22,8 @@ var fixedWindowRules = []rule{
 		algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: 24 * time.Hour, Aligned: true},
 		algorithm.FixedWindow{Limit: 10, Window: algorithm.MaxSpan * time.Microsecond},
 	})},
+	{"UpTo", "FixedWindow takes as many tokens as there is room for, and keeps what is less than one", upTo(anyFixedWindow)},
+	{"Refund", "a refund makes FixedWindow as if the tokens had not been taken, once, and inflates nothing later", refunds(anyFixedWindow)},
 }
 
 func fixedWindowAnchored(t *T) {

@@ -25,6 +25,10 @@ var gcraRules = []rule{
 		algorithm.GCRA{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Burst: 1 << 41},
 		algorithm.GCRA{Rate: algorithm.PerDay(7), Burst: 1000},
 	})},
+	{"UpTo", "GCRA takes as many tokens as there is room for, and keeps what is less than one", upTo(anyGCRA)},
+	{"Refund", "a refund makes GCRA as if the tokens had not been taken, once, and inflates nothing later", refunds(anyGCRA)},
+	{"Reserve", "GCRA takes tokens ahead of time within MaxWait, and tells when to go", reserves(anyGCRA)},
+	{"Cancel", "of tokens that others wait behind GCRA gives back those that nobody has reserved after", cancels(algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}, time.Second)},
 }
 
 func gcraVectors(t *T) {

@@ -28,6 +28,7 @@ var metadataWindowRules = []rule{
 	{"Huge", "MetadataWindow is exact at its bounds", huge([]algorithm.Algorithm{
 		algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan * time.Microsecond},
 	})},
+	{"UpTo", "MetadataWindow takes as many tokens as there is room for, and keeps what is less than one", upTo(anyMetadataWindow)},
 }
 
 func metadataWindowTrace(t *T) {

@@ -43,6 +43,8 @@ var slidingBucketsRules = []rule{
 	{"PeekMany", "PeekMany reads whole rings, and answers as Peek does", slidingBucketsPeekMany},
 	{"Reset", "Reset deletes every key of a ring", slidingBucketsReset},
 	{"Sixteen", "sixteen rings of up to 128 keys fit into one decision", slidingBucketsSixteen},
+	{"UpTo", "SlidingBuckets takes as many tokens as there is room for, and keeps what is less than one", upTo(anySlidingBuckets)},
+	{"Refund", "a refund makes SlidingBuckets as if the tokens had not been taken, once, and inflates nothing later", refunds(anySlidingBuckets)},
 }
 
 func slidingBucketsSpans(t *T) {

@@ -23,6 +23,8 @@ var slidingCounterRules = []rule{
 		algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: 7_000_001 * time.Microsecond},
 		algorithm.SlidingCounter{Limit: 10, Window: algorithm.MaxSpan / 4 * time.Microsecond},
 	})},
+	{"UpTo", "SlidingCounter takes as many tokens as there is room for, and keeps what is less than one", upTo(anySlidingCounter)},
+	{"Refund", "a refund makes SlidingCounter as if the tokens had not been taken, once, and inflates nothing later", refunds(anySlidingCounter)},
 }
 
 func slidingCounterTrace(t *T) {

@@ -25,6 +25,8 @@ var slidingLogRules = []rule{
 	{"Refill", "on the store's clock SlidingLog lets a denied caller pass after RetryAfter, not before", refill(algorithm.SlidingLog{Limit: 3, Window: 300 * time.Millisecond})},
 	{"Backwards", "a clock that steps back extends no SlidingLog wait by more than the step, and admits nothing", backwards(algorithm.SlidingLog{Limit: 3, Window: time.Minute})},
 	{"Never", "a cost above Limit is denied by SlidingLog for ever and changes nothing", neverFits(algorithm.SlidingLog{Limit: 5, Window: time.Minute})},
+	{"UpTo", "SlidingLog takes as many tokens as there is room for, and keeps what is less than one", upTo(anySlidingLog)},
+	{"Refund", "a refund makes SlidingLog as if the tokens had not been taken, once, and inflates nothing later", refunds(anySlidingLog)},
 }
 
 func slidingLogTrace(t *T) {
