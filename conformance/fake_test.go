@@ -179,11 +179,12 @@ func (t txFunc) Del(i int) {
 }
 
 // A badAlgorithm is an algorithm of which a mutant changes the arguments, the
-// check or the verdict.
+// check, what its fragment does besides, or the verdict.
 type badAlgorithm struct {
 	algorithm.Algorithm
 	args    func(args []store.Arg)
 	check   func(tx store.Tx, now int64, args []store.Arg) store.Tx
+	verbs   func(f *algorithm.Fragment)
 	anyCost bool // CheckRequest lets everything pass
 	verdict func(v algorithm.Verdict, committed bool, s algorithm.State, r algorithm.Request) algorithm.Verdict
 	entries func(list []algorithm.Entry) []algorithm.Entry
@@ -206,6 +207,9 @@ func (b *badAlgorithm) NewLimit() (algorithm.Limit, error) {
 		fragment.Check = func(tx store.Tx, key int, now int64, args []store.Arg) (algorithm.State, bool, error) {
 			return right(b.check(tx, now, args), key, now, args)
 		}
+	}
+	if b.verbs != nil {
+		b.verbs(&fragment)
 	}
 	return &badLimit{Limit: limit, bad: b, fragment: &fragment}, nil
 }

@@ -8,7 +8,7 @@ import (
 )
 
 var gcraMutants = []mutant{
-	{"remaining exceeds the limit", "GCRA/Vectors", []string{"GCRA/", "Limiter/Mix"}, bad[algorithm.GCRA](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+	{"remaining exceeds the limit", "GCRA/Vectors", []string{"GCRA/", "Limiter/Mix", "Limiter/Modes"}, bad[algorithm.GCRA](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
 		if v.RetryAfter == algorithm.Never {
 			v.Remaining++
 		}
@@ -32,7 +32,7 @@ var gcraMutants = []mutant{
 			return n, ok, err
 		}}
 	}})},
-	{"a cost is miscounted", "GCRA/History", []string{"Limiter/Mix"}, bad[algorithm.GCRA](badAlgorithm{verdict: sevens})},
+	{"a cost is miscounted", "GCRA/History", []string{"Limiter/Mix", "Limiter/Modes"}, bad[algorithm.GCRA](badAlgorithm{verdict: sevens})},
 	{"a layout of its own", "GCRA/History", []string{"GCRA/Carry", "GCRA/Huge", "Limiter/Mix"}, onlyFor("gcra", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
 			if n.N[2] == 7 {
@@ -49,14 +49,14 @@ var gcraMutants = []mutant{
 	}})},
 	{"reads and writes apart", "GCRA/HotKey", []string{"Hygiene/TTL"}, torn("gcra")},
 	{"the clock is fast", "GCRA/Refill", []string{"Hygiene/"}, hasty("gcra")},
-	{"far times are disbelieved", "GCRA/Backwards", []string{"GCRA/History", "GCRA/Never", "Limiter/Mix", "Hygiene/"}, bad[algorithm.GCRA](unknownAhead(func(args []store.Arg) int64 {
+	{"far times are disbelieved", "GCRA/Backwards", []string{"GCRA/History", "GCRA/Never", "Limiter/Mix", "Hygiene/", "GCRA/Cancel", "GCRA/Refund", "GCRA/Reserve", "GCRA/UpTo", "Limiter/Cancel", "Limiter/Limits", "Limiter/Modes"}, bad[algorithm.GCRA](unknownAhead(func(args []store.Arg) int64 {
 		inc := args[1]
 		if fractional(args) {
 			inc = args[2]
 		}
 		return args[0].Int() + inc.Int() + 1
 	}))},
-	{"never is an hour", "GCRA/Never", []string{"GCRA/", "Limiter/Mix"}, bad[algorithm.GCRA](badAlgorithm{verdict: mayBeNever})},
+	{"never is an hour", "GCRA/Never", []string{"GCRA/", "Limiter/Mix", "Limiter/Modes", "Limiter/Refused"}, bad[algorithm.GCRA](badAlgorithm{verdict: mayBeNever})},
 	{"large numbers lose digits", "GCRA/Huge", nil, bad[algorithm.GCRA](badAlgorithm{args: roundArgs})},
 }
 
@@ -84,7 +84,7 @@ var fixedWindowMutants = []mutant{
 	}}},
 	{"reads and writes apart", "FixedWindow/HotKey", []string{"Hygiene/TTL"}, torn("fixedwindow")},
 	{"the clock is fast", "FixedWindow/Refill", []string{"Hygiene/"}, hasty("fixedwindow")},
-	{"a start ahead of now is forgotten", "FixedWindow/Backwards", []string{"FixedWindow/History", "Limiter/Mix"}, bad[algorithm.FixedWindow](unknownAhead(func(args []store.Arg) int64 { return args[1].Int() }))},
+	{"a start ahead of now is forgotten", "FixedWindow/Backwards", []string{"FixedWindow/History", "Limiter/Mix", "FixedWindow/UpTo"}, bad[algorithm.FixedWindow](unknownAhead(func(args []store.Arg) int64 { return args[1].Int() }))},
 	{"never is an hour", "FixedWindow/Never", []string{"FixedWindow/", "Limiter/Mix"}, bad[algorithm.FixedWindow](badAlgorithm{verdict: mayBeNever})},
 	{"large numbers lose digits", "FixedWindow/Huge", nil, bad[algorithm.FixedWindow](badAlgorithm{args: roundArgs})},
 }

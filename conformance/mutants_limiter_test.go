@@ -10,12 +10,12 @@ import (
 )
 
 var limiterMutants = []mutant{
-	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/PeekMany", "SlidingBuckets/Sixteen", "Limiter/PeekMany", "MetadataWindow/Entries", "Limiter/PeekEach"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
+	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/PeekMany", "SlidingBuckets/Sixteen", "Limiter/PeekMany", "MetadataWindow/Entries", "Limiter/PeekEach", "Limiter/Many", "Limiter/Modes", "Limiter/UpTo"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		if composed(s) {
 			reply[1] = store.IntegerValue(reply[1].Int() + 1)
 		}
 	})},
-	{"a denial charges", "Limiter/AllOrNone", []string{"Limiter/Mix"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
+	{"a denial charges", "Limiter/AllOrNone", []string{"Limiter/Mix", "Limiter/Modes", "Limiter/Refund", "Limiter/UpTo"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
 		if composed(s) && !asks(s) && reply[0].Int() == 0 {
 			spend(tx)
 		}
@@ -53,7 +53,7 @@ var limiterMutants = []mutant{
 		}
 		return tx
 	}}},
-	{"a foreign key passes for missing", "Limiter/Foreign", []string{"Limiter/ForeignType", "SlidingBuckets/", "MetadataWindow/Foreign"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a foreign key passes for missing", "Limiter/Foreign", []string{"Limiter/ForeignType", "SlidingBuckets/", "MetadataWindow/Foreign", "Limiter/Many", "Limiter/Refund"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, _ error) (store.Nums, bool, error) { return n, ok, nil }}
 	}}},
 	{"a set passes for missing", "Limiter/ForeignType", []string{"SlidingBuckets/ForeignType", "MetadataWindow/Foreign"}, mutation{tx: func(f *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {

@@ -80,7 +80,7 @@ func (o oncePerScore) Add(i int, m store.Member) {
 }
 
 var slidingBucketsMutants = []mutant{
-	{"no span is named", "SlidingBuckets/Spans", []string{"SlidingBuckets/", "Limiter/Mix"}, bad[algorithm.SlidingBuckets](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+	{"no span is named", "SlidingBuckets/Spans", []string{"SlidingBuckets/", "Limiter/Mix", "Limiter/Modes"}, bad[algorithm.SlidingBuckets](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
 		v.Span = 0
 		return v
 	}})},
@@ -100,7 +100,7 @@ var slidingBucketsMutants = []mutant{
 		return v
 	}})},
 	{"a cost is miscounted", "SlidingBuckets/History", []string{"Limiter/Mix"}, bad[algorithm.SlidingBuckets](badAlgorithm{verdict: sevens})},
-	{"the wait is rounded up", "SlidingBuckets/Exact", []string{"SlidingBuckets/", "Limiter/Mix"}, bad[algorithm.SlidingBuckets](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+	{"the wait is rounded up", "SlidingBuckets/Exact", []string{"SlidingBuckets/", "Limiter/Mix", "Limiter/Modes"}, bad[algorithm.SlidingBuckets](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
 		if v.RetryAfter != algorithm.Never {
 			v.RetryAfter = (v.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond)
 		}
@@ -108,10 +108,10 @@ var slidingBucketsMutants = []mutant{
 	}})},
 	{"reads and writes apart", "SlidingBuckets/HotKey", []string{"Hygiene/TTL"}, torn("slidingbuckets")},
 	{"the clock is fast", "SlidingBuckets/Refill", []string{"SlidingBuckets/HotKey", "Hygiene/"}, hasty("slidingbuckets")},
-	{"a bucket ahead of now is forgotten", "SlidingBuckets/Backwards", []string{"SlidingBuckets/History", "Limiter/Mix"}, bad[algorithm.SlidingBuckets](unknownAhead(func([]store.Arg) int64 { return 0 }))},
+	{"a bucket ahead of now is forgotten", "SlidingBuckets/Backwards", []string{"SlidingBuckets/History", "Limiter/Mix", "Limiter/Modes", "SlidingBuckets/UpTo"}, bad[algorithm.SlidingBuckets](unknownAhead(func([]store.Arg) int64 { return 0 }))},
 	{"never is an hour", "SlidingBuckets/Never", []string{"SlidingBuckets/", "Limiter/Mix"}, bad[algorithm.SlidingBuckets](badAlgorithm{verdict: mayBeNever})},
 	{"large numbers lose digits", "SlidingBuckets/Huge", nil, bad[algorithm.SlidingBuckets](badAlgorithm{args: roundArgs})},
-	{"a foreign key passes for missing", "SlidingBuckets/Foreign", []string{"SlidingBuckets/ForeignType"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a foreign key passes for missing", "SlidingBuckets/Foreign", []string{"SlidingBuckets/ForeignType", "Limiter/Refund"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		if !strings.Contains(s.Name(), "slidingbuckets") {
 			return tx
 		}
@@ -169,7 +169,7 @@ var slidingLogMutants = []mutant{
 		}
 		return oncePerScore{tx, map[int64]bool{}}
 	}}},
-	{"nothing is trimmed", "SlidingLog/Bounded", nil, onlyFor("slidinglog", func(_ *fake, tx store.Tx) store.Tx { return hoarder{tx} })},
+	{"nothing is trimmed", "SlidingLog/Bounded", []string{"SlidingLog/Refund"}, onlyFor("slidinglog", func(_ *fake, tx store.Tx) store.Tx { return hoarder{tx} })},
 	{"a limit of 4 is one of 5", "SlidingLog/Lowered", []string{"SlidingLog/", "Limiter/Mix"}, bad[algorithm.SlidingLog](badAlgorithm{args: func(args []store.Arg) {
 		if args[0].Int() == 4 {
 			args[0] = store.IntArg(5)

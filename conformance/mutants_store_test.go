@@ -41,7 +41,7 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, reply)
 	}}},
-	{"numbers are cut to three", "Store/Nums", nil, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"numbers are cut to three", "Store/Nums", []string{"FixedWindow/Refund", "GCRA/Cancel", "GCRA/Refund", "Limiter/Cancel", "Limiter/Modes", "Limiter/Refund", "SlidingBuckets/Refund", "SlidingCounter/Refund", "SlidingLog/Refund"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
 			n.Len = min(n.Len, 3)
 			return n, ttl
@@ -137,7 +137,7 @@ var storeMutants = []mutant{
 	{"a removal ignores its rank", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return first{tx} })},
 	{"a text is not found everywhere", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return blind{tx} })},
 	{"a set cannot be emptied", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return empty{tx} })},
-	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Limiter/Mix"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx { return inclusive{tx} }}},
+	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Limiter/Mix", "Limiter/Refund"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx { return inclusive{tx} }}},
 	{"keys expire early", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl / 10 }}
 	})},
@@ -152,7 +152,7 @@ var storeMutants = []mutant{
 	{"keys never expire", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl + time.Hour }}
 	})},
-	{"deleting does nothing", "Store/Delete", nil, onlyFor("del", func(_ *fake, tx store.Tx) store.Tx {
+	{"deleting does nothing", "Store/Delete", []string{"Store/Set"}, onlyFor("del", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, del: func(int) {}}
 	})},
 	{"contexts are ignored", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
@@ -194,7 +194,7 @@ var storeMutants = []mutant{
 }
 
 var batchMutants = []mutant{
-	{"a failed call ends the batch", "Batch/Independent", []string{"Limiter/PeekEach"}, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+	{"a failed call ends the batch", "Batch/Independent", []string{"Limiter/PeekEach", "Limiter/Many"}, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
 		var err error
 		for i := range calls {
 			c := &calls[i]
