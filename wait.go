@@ -13,7 +13,7 @@ import (
 var ErrRefused = errors.New("refused")
 
 // refundTime bounds the refund of a wait that was cancelled.
-const refundTime = 5 * time.Second
+const refundTime = time.Second
 
 // A Reservation is a decision of [Limiter.Reserve]. If the result is Allowed, its
 // tokens are taken, and it is the request's turn when Delay is over.
@@ -22,6 +22,7 @@ type Reservation struct {
 
 	limiter *Limiter
 	request Request
+	taken   bool // or perhaps so
 }
 
 // Reserve decides r as [Limiter.Do] does, and also takes tokens that are there only
@@ -30,7 +31,8 @@ type Reservation struct {
 // rule's algorithm must be one of those of [Request].MaxWait. An empty r.ID is
 // replaced by a random one.
 //
-// The errors are those of [Limiter.Do].
+// The errors are those of [Limiter.Do]. After one of the store, or ctx's, tokens may
+// have been taken all the same: Cancel gives them back.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return Reservation{}, err
@@ -48,7 +50,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	}
 	r.Path = append([]string(nil), r.Path...)
 	res, err := l.Do(ctx, r)
-	return Reservation{Result: res, limiter: l, request: r}, err
+	return Reservation{Result: res, limiter: l, request: r, taken: res.Allowed || err != nil}, err
 }
 
 // Cancel gives the tokens back, once, as [Limiter.Refund] does, and reports
@@ -56,7 +58,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 // its time: only what nobody has reserved behind it can be had again, as long as
 // somebody waits. It can be tried again after an error.
 func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
-	if !r.Allowed {
+	if !r.taken {
 		return false, nil
 	}
 	return r.limiter.refund(ctx, &r.request)
@@ -72,9 +74,9 @@ func (l *Limiter) Wait(ctx context.Context, path ...string) (Result, error) {
 // WaitN waits until it is the turn of cost tokens for path. If the error is nil,
 // go ahead. It is [ErrRefused], at once and with nothing taken, if the tokens cannot
 // be had before ctx's deadline, or ever: the result, a denial, tells more. If ctx is
-// done during the wait, the tokens are given back, see [Reservation.Cancel], and the
-// error is ctx's, joined with that of giving back if it fails. Other errors are those
-// of [Limiter.Reserve].
+// done during the wait, the tokens are given back, see [Reservation.Cancel], in at
+// most a second more, and the error is ctx's, joined with that of giving back if it
+// fails. Other errors are those of [Limiter.Reserve].
 func (l *Limiter) WaitN(ctx context.Context, cost int64, path ...string) (Result, error) {
 	r, err := l.Reserve(ctx, Request{Path: path, Cost: cost})
 	switch {
