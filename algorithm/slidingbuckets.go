@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -173,7 +174,20 @@ type ring struct {
 	spans []int // the length of each span in buckets, in the order declared
 }
 
+// rings are the fragments of all rings that were asked for, so that limits of one
+// shape share theirs.
+var rings sync.Map
+
 func (r ring) fragment() *Fragment {
+	shape := fmt.Sprint(r.size, r.spans)
+	if f, ok := rings.Load(shape); ok {
+		return f.(*Fragment)
+	}
+	f, _ := rings.LoadOrStore(shape, r.newFragment())
+	return f.(*Fragment)
+}
+
+func (r ring) newFragment() *Fragment {
 	return &Fragment{
 		Name:   "slidingbuckets",
 		Lua:    r.lua(),
