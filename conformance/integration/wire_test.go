@@ -1,0 +1,168 @@
+package integration
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+)
+
+// TestWire counts what a decision sends: one EVALSHA, whatever it decides over and
+// does besides, through a proxy between each client and a server.
+func TestWire(t *testing.T) {
+	servers.Need(t)
+	for _, a := range adapters {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			server, _ := a.single(t)
+			e := server.Endpoint
+			wire := tap(t, e.Addrs[0])
+			e.Addrs = []string{wire.addr}
+			lim, err := weir.NewRules(a.store(t, e), []weir.Rule{
+				{Name: "all", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Hour}},
+				{Name: "user", By: []int{0, 1}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1000}},
+				{Name: "log", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: 1000, Window: time.Hour}},
+				{Name: "spans", By: []int{0, 2}, Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 8 * time.Second, Limit: 1000}}}},
+			}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := []string{"wire", "user", "address"}
+			for _, tt := range []struct {
+				name string
+				call func() error
+			}{
+				{"Allow", func() error { _, err := lim.Allow(t.Context(), path...); return err }},
+				{"Peek", func() error { _, err := lim.Peek(t.Context(), path...); return err }},
+				{"TakeUpTo", func() error { _, err := lim.TakeUpTo(t.Context(), 3, path...); return err }},
+				{"with an ID", func() error {
+					_, err := lim.Do(t.Context(), weir.Request{Path: path, Cost: 1, ID: "x"})
+					return err
+				}},
+				{"Refund", func() error { _, err := lim.Refund(t.Context(), "x", path...); return err }},
+			} {
+				if err := tt.call(); err != nil { // it dials, and the server learns the script
+					t.Fatalf("%s: %v", tt.name, err)
+				}
+				const calls = 10
+				before := wire.sent()
+				for range calls {
+					if err := tt.call(); err != nil {
+						t.Fatalf("%s: %v", tt.name, err)
+					}
+				}
+				sent := wire.sent()
+				for name, n := range before {
+					if sent[name] -= n; sent[name] == 0 {
+						delete(sent, name)
+					}
+				}
+				if want := map[string]int{"EVALSHA": calls}; tt.name != "Peek" && !maps.Equal(sent, want) || sent["EVALSHA"]+sent["EVALSHA_RO"] != calls || len(sent) != 1 {
+					t.Errorf("%s: %d calls sent %v, want one EVALSHA each", tt.name, calls, sent)
+				}
+			}
+		})
+	}
+}
+
+// A wiretap is a proxy on loopback that counts the commands which pass it.
+type wiretap struct {
+	addr string
+	mu   sync.Mutex
+	n    map[string]int // by name
+}
+
+// tap returns a proxy to the server at addr.
+func tap(t *testing.T, addr string) *wiretap {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wiretap{addr: l.Addr().String(), n: map[string]int{}}
+	var wg sync.WaitGroup
+	t.Cleanup(wg.Wait)
+	t.Cleanup(func() { _ = l.Close() })
+	wg.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return // closed
+			}
+			server, err := net.Dial("tcp", addr)
+			if err != nil {
+				_ = client.Close()
+				continue
+			}
+			done := func() { _, _ = client.Close(), server.Close() } // either end takes the other with it
+			wg.Go(func() { defer done(); _, _ = io.Copy(client, server) })
+			wg.Go(func() { defer done(); w.forward(client, server) })
+			t.Cleanup(done)
+		}
+	})
+	return w
+}
+
+// forward notes each command of client, and then sends it to server.
+func (w *wiretap) forward(client io.Reader, server io.Writer) {
+	in := bufio.NewReader(client)
+	var command []byte
+	header := func(mark string) (int, error) {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return 0, err
+		}
+		command = append(command, line...)
+		number, ok := strings.CutPrefix(strings.TrimSpace(line), mark)
+		n, err := strconv.Atoi(number)
+		if !ok || err != nil {
+			return 0, fmt.Errorf("%q is no part of a command", line)
+		}
+		return n, nil
+	}
+	for {
+		command = command[:0]
+		words, err := header("*")
+		if err != nil {
+			return
+		}
+		name := ""
+		for i := range words {
+			n, err := header("$")
+			if err != nil {
+				return
+			}
+			word := make([]byte, n+len("\r\n"))
+			if _, err := io.ReadFull(in, word); err != nil {
+				return
+			}
+			if command = append(command, word...); i == 0 {
+				name = strings.ToUpper(string(word[:n]))
+			}
+		}
+		if name != "HELLO" && name != "CLIENT" { // with which clients begin a connection
+			w.mu.Lock()
+			w.n[name]++
+			w.mu.Unlock()
+		}
+		if _, err := server.Write(command); err != nil {
+			return
+		}
+	}
+}
+
+// sent returns how many commands of each name have passed so far.
+func (w *wiretap) sent() map[string]int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return maps.Clone(w.n)
+}
