@@ -2,6 +2,8 @@ package integration
 
 import (
 	"bufio"
+	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -9,12 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/store"
 )
 
 // TestWire counts what a decision sends: one EVALSHA, whatever it decides over and
@@ -75,9 +79,52 @@ func TestWire(t *testing.T) {
 	}
 }
 
+// TestLostRefund loses the reply to a refund: whether the client tries again by itself
+// or its caller does, it gives back once.
+func TestLostRefund(t *testing.T) {
+	servers.Need(t)
+	for _, a := range adapters {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			server, _ := a.single(t)
+			e := server.Endpoint
+			wire := tap(t, e.Addrs[0])
+			e.Addrs = []string{wire.addr}
+			lim, err := weir.New(a.store(t, e), algorithm.FixedWindow{Limit: 10, Window: time.Hour})
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := []string{"lost", rand.Text()}
+			if _, err := lim.Refund(t.Context(), "none", path...); err != nil { // the server learns the script
+				t.Fatal(err)
+			}
+			for _, id := range []string{"kept", "given back"} {
+				if _, err := lim.Do(t.Context(), weir.Request{Path: path, Cost: 3, ID: id}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			wire.lose.Store(true)
+			before := wire.sent()["EVALSHA"]
+			gave, err := lim.Refund(t.Context(), "given back", path...)
+			tries := wire.sent()["EVALSHA"] - before
+			if wire.lose.Load() || tries > 1 && (gave || err != nil) || tries == 1 && !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("the refund whose reply was lost: got %v, %v after %d tries", gave, err, tries)
+			}
+			if gave, err := lim.Refund(t.Context(), "given back", path...); gave || err != nil {
+				t.Errorf("the refund after it: got %v, %v, want that nothing is left", gave, err)
+			}
+			if res, err := lim.Peek(t.Context(), path...); err != nil || res.Remaining != 7 {
+				t.Errorf("got %+v, %v, want 7 of 10 left", res, err)
+			}
+			t.Logf("%d tries by the client", tries)
+		})
+	}
+}
+
 // A wiretap is a proxy on loopback that counts the commands which pass it.
 type wiretap struct {
 	addr string
+	lose atomic.Bool // the reply to the next EVALSHA
 	mu   sync.Mutex
 	n    map[string]int // by name
 }
@@ -103,17 +150,32 @@ func tap(t *testing.T, addr string) *wiretap {
 				_ = client.Close()
 				continue
 			}
-			done := func() { _, _ = client.Close(), server.Close() } // either end takes the other with it
-			wg.Go(func() { defer done(); _, _ = io.Copy(client, server) })
-			wg.Go(func() { defer done(); w.forward(client, server) })
-			t.Cleanup(done)
+			// Either end takes the other with it, once what it was sent has arrived.
+			var lost atomic.Bool
+			wg.Go(func() { _, _ = io.Copy(losing{client, &lost}, server); _ = client.Close() })
+			wg.Go(func() { w.forward(client, server, &lost); _ = server.(*net.TCPConn).CloseWrite() })
+			t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 		}
 	})
 	return w
 }
 
-// forward notes each command of client, and then sends it to server.
-func (w *wiretap) forward(client io.Reader, server io.Writer) {
+// losing is a connection to a client that fails when a reply has to be lost.
+type losing struct {
+	net.Conn
+	lost *atomic.Bool
+}
+
+func (l losing) Write(p []byte) (int, error) {
+	if l.lost.Load() {
+		return 0, io.ErrClosedPipe
+	}
+	return l.Conn.Write(p)
+}
+
+// forward notes each command of client, and then sends it to server. It says so when
+// the reply has to be lost.
+func (w *wiretap) forward(client io.Reader, server io.Writer, lost *atomic.Bool) {
 	in := bufio.NewReader(client)
 	var command []byte
 	header := func(mark string) (int, error) {
@@ -153,6 +215,9 @@ func (w *wiretap) forward(client io.Reader, server io.Writer) {
 			w.mu.Lock()
 			w.n[name]++
 			w.mu.Unlock()
+		}
+		if name == "EVALSHA" && w.lose.CompareAndSwap(true, false) {
+			lost.Store(true)
 		}
 		if _, err := server.Write(command); err != nil {
 			return
