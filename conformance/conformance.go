@@ -11,6 +11,10 @@
 // use keys that no other run uses, so that a shared server serves, and are
 // bounded in time: about 10,000 calls in all, which may take up to 50 ms each.
 // What a run leaves behind has a TTL.
+//
+// Whoever writes an algorithm runs [RunAlgorithm]: its rules are those that every
+// algorithm keeps, Algorithm/Rule, and need no model of it. [RunFaults] shows what
+// a store makes of a server that suffers.
 package conformance
 
 import (
@@ -59,6 +63,9 @@ type Backend struct {
 	// Seed makes random rules repeat what they did. 0 takes a new seed, which
 	// failures print.
 	Seed uint64
+
+	// subject is what RunAlgorithm checks, nil in Run.
+	subject *Subject
 
 	// In the suite's own tests, wrap changes an algorithm, and brief makes
 	// random rules try an eighth as much.
@@ -126,32 +133,38 @@ func Run(t *testing.T, b Backend) {
 		t.Run(s.name, func(t *testing.T) {
 			for _, r := range s.rules {
 				t.Run(r.name, func(t *testing.T) {
-					name := s.name + "/" + r.name
-					out := Outcome{Rule: name}
-					if b.Record != nil {
-						defer func() { b.Record(out) }()
-					}
-					c := check(t, b, r)
-					if t.Failed() || t.Skipped() {
-						return // by a hook
-					}
-					switch reason, declared := b.Unsupported[name]; {
-					case declared && c.skipped == "" && len(c.failures) == 0:
-						t.Errorf("declared unsupported (%s), and works: take it off Backend.Unsupported", reason)
-					case declared:
-						out.Skipped = "store does not support it: " + reason
-						t.Skip(out.Skipped)
-					case c.skipped != "":
-						out.Skipped = c.skipped
-						t.Skip(c.skipped)
-					case len(c.failures) > 0:
-						t.Errorf("broken: %s\nseed %d\n%s", r.text, c.seed, strings.Join(c.failures, "\n"))
-					default:
-						out.Passed = true
-					}
+					judge(t, b, s.name+"/"+r.name, r, b.Unsupported, "store", "Backend.Unsupported")
 				})
 			}
 		})
+	}
+}
+
+// judge checks r, which is called name, on b, and tells t and the backend what
+// became of it. unsupported are the rules that who breaks, as declared there.
+func judge(t *testing.T, b Backend, name string, r rule, unsupported map[string]string, who, there string) {
+	t.Helper()
+	out := Outcome{Rule: name}
+	if b.Record != nil {
+		defer func() { b.Record(out) }()
+	}
+	c := check(t, b, r)
+	if t.Failed() || t.Skipped() {
+		return // by a hook
+	}
+	switch reason, declared := unsupported[name]; {
+	case declared && c.skipped == "" && len(c.failures) == 0:
+		t.Errorf("declared unsupported (%s), and works: take it off %s", reason, there)
+	case declared:
+		out.Skipped = who + " does not support it: " + reason
+		t.Skip(out.Skipped)
+	case c.skipped != "":
+		out.Skipped = c.skipped
+		t.Skip(c.skipped)
+	case len(c.failures) > 0:
+		t.Errorf("broken: %s\nseed %d\n%s", r.text, c.seed, strings.Join(c.failures, "\n"))
+	default:
+		out.Passed = true
 	}
 }
 
