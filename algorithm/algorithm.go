@@ -10,6 +10,7 @@
 // store alike.
 //
 // An algorithm of one's own implements [Algorithm] and [Limit] in the same way.
+// Package conformance proves it, by RunAlgorithm; examples/dailyquota is one.
 //
 // Time is in microseconds since the Unix epoch. Quantities are integers from 0
 // to 2^53-1, which Lua holds exactly; what could pass that is refused by

@@ -12,8 +12,8 @@ import (
 )
 
 // A Fragment is an algorithm's atomic step, in Lua and in Go, in a form that
-// can be composed with others. The two forms must mean the same; for the
-// built-in algorithms package conformance proves it.
+// can be composed with others. The two forms must mean the same, which package
+// conformance proves: by Run for the built-in algorithms, by RunAlgorithm for others.
 type Fragment struct {
 	// Name is a short word of lower-case letters and digits. It names the
 	// script, and the rule of a limiter that has one rule alone.
