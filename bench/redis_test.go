@@ -188,6 +188,13 @@ const benchPrefix = "weir-bench"
 // newWeirRedis makes a limiter of rules, which have names.
 func newWeirRedis(tb testing.TB, rdb *redis.Client, name string, opts weir.Options, rules ...weir.Rule) *remote {
 	tb.Helper()
+	ask := func(path []string) weir.Request { return weir.Request{Path: path, Cost: 1} }
+	return newWeirAsking(tb, rdb, name, opts, ask, rules...)
+}
+
+// newWeirAsking is newWeirRedis for requests that ask makes.
+func newWeirAsking(tb testing.TB, rdb *redis.Client, name string, opts weir.Options, ask func(path []string) weir.Request, rules ...weir.Rule) *remote {
+	tb.Helper()
 	st := goredis.New(rdb)
 	tape := &recorder{Store: st}
 	if opts.Prefix == "" {
@@ -204,11 +211,11 @@ func newWeirRedis(tb testing.TB, rdb *redis.Client, name string, opts weir.Optio
 	return &remote{
 		name: name,
 		allow: func(ctx context.Context, path ...string) (bool, error) {
-			res, err := lim.Allow(ctx, path...)
+			res, err := lim.Do(ctx, ask(path))
 			return res.Allowed, err
 		},
 		queue: func(ctx context.Context, path ...string) error {
-			if _, err := recorded.Allow(ctx, path...); !errors.Is(err, errRecorded) {
+			if _, err := recorded.Do(ctx, ask(path)); !errors.Is(err, errRecorded) {
 				return fmt.Errorf("recording a call: %w", err)
 			}
 			return nil

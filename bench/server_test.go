@@ -48,13 +48,16 @@ func newClient(addr string) *redis.Client {
 }
 
 // own is the server that this process starts when it is given none.
-var own server
+var own = server{counted: os.Getenv("WEIR_BENCH_CALLGRIND") == "1"}
 
 type server struct {
 	once sync.Once
 	cmd  *exec.Cmd
 	at   string
 	err  error
+
+	counted bool       // run it under callgrind
+	counter *callgrind // nil: it does not
 }
 
 // addr starts the server on its first call.
@@ -75,11 +78,21 @@ func (s *server) start() error {
 	s.at = free.Addr().String()
 	host, port, _ := net.SplitHostPort(s.at)
 	_ = free.Close()
-	cmd := exec.Command(path, "--bind", host, "--port", port, "--save", "", "--appendonly", "no")
+	args := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no"}
+	cmd, dir := exec.Command(path, args...), ""
+	if s.counted {
+		if dir, err = os.MkdirTemp("", "weir-bench"); err != nil {
+			return err
+		}
+		cmd = callgrindCommand(dir, path, append(args, "--hz", "1")...) // its own chores count too
+	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
 	s.cmd = cmd
+	if s.counted {
+		s.counter = &callgrind{pid: cmd.Process.Pid, dir: dir}
+	}
 
 	rdb := newClient(s.at)
 	defer func() { _ = rdb.Close() }()
@@ -101,12 +114,17 @@ func (s *server) stop() {
 		_ = s.cmd.Wait() // killed is how it ends
 		s.cmd = nil
 	}
+	if s.counter != nil {
+		_ = os.RemoveAll(s.counter.dir)
+	}
 }
 
-// A meter measures the server's time in scripts since it was started.
+// A meter measures the server's time in scripts since it was started, or all of its
+// instructions.
 type meter struct {
-	rdb    *redis.Client
-	before scriptStats
+	rdb          *redis.Client
+	before       scriptStats
+	instructions int64 // until it was last stopped
 }
 
 type scriptStats struct {
@@ -120,12 +138,40 @@ func startMeter(tb testing.TB, rdb *redis.Client) *meter {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return &meter{rdb, before}
+	m := &meter{rdb: rdb, before: before}
+	m.count(tb)
+	return m
+}
+
+// count has callgrind count from now on, if the server runs under it.
+func (m *meter) count(tb testing.TB) {
+	tb.Helper()
+	if own.counter == nil {
+		return
+	}
+	if err := own.counter.start(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// uncount ends that.
+func (m *meter) uncount(tb testing.TB) {
+	tb.Helper()
+	if own.counter == nil {
+		return
+	}
+	n, err := own.counter.stop()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	m.instructions += n
 }
 
 // leaveOut runs f, and does not count what it has the server do.
 func (m *meter) leaveOut(tb testing.TB, f func()) {
 	tb.Helper()
+	m.uncount(tb)
+	defer m.count(tb)
 	from, err := readStats(m.rdb)
 	if err != nil {
 		tb.Fatal(err)
@@ -144,6 +190,7 @@ func (m *meter) leaveOut(tb testing.TB, f func()) {
 // the server has run more, or other, scripts than these.
 func (m *meter) report(b *testing.B, n int) {
 	b.Helper()
+	m.uncount(b)
 	after, err := readStats(m.rdb)
 	if err != nil {
 		b.Fatal(err)
@@ -151,6 +198,10 @@ func (m *meter) report(b *testing.B, n int) {
 	calls, others := after.shaCalls-m.before.shaCalls, after.otherCalls-m.before.otherCalls
 	if calls != int64(n) || others != 0 {
 		b.Fatalf("%d decisions took %d EVALSHA and %d other script calls: the server has to be idle, and to know the scripts", n, calls, others)
+	}
+	if own.counter != nil {
+		b.ReportMetric(float64(m.instructions)/float64(calls), "server-instructions/op")
+		return
 	}
 	b.ReportMetric(float64(after.micros-m.before.micros)/float64(calls), "server-µs/op")
 }

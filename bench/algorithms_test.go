@@ -1,0 +1,177 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// A contestant is an algorithm whose cost is compared with the others', for a limit
+// of n in n steps.
+type contestant struct {
+	name      string
+	algorithm func(n int64) algorithm.Algorithm
+	single    bool                       // state grows with each request or token: filled one by one
+	request   func(i int64) weir.Request // beside path and cost; nil: nothing
+}
+
+// step is the time in which one token comes back.
+const step = time.Millisecond
+
+// contestants are compared with the first.
+var contestants = []contestant{
+	{name: "fixedwindow", algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.FixedWindow{Limit: n, Window: steps(n)}
+	}},
+	{name: "metadatawindow", single: true, algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.MetadataWindow{Limit: n, Window: steps(n)}
+	}, request: func(i int64) weir.Request { return weir.Request{Metadata: fmt.Sprintf("user-%06d", i%1_000_000)} }},
+	{name: "gcra", algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.GCRA{Rate: algorithm.Every(step), Burst: n}
+	}},
+	{name: "slidingbuckets", algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.SlidingBuckets{Width: steps(n / 10), Spans: []algorithm.Span{{Window: steps(n), Limit: n}}}
+	}},
+	{name: "slidingcounter", algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.SlidingCounter{Limit: n + n/10 + 2, Window: steps(n)} // room for estimates above n
+	}},
+	{name: "slidinglog", single: true, algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.SlidingLog{Limit: n, Window: steps(n)}
+	}},
+}
+
+func steps(n int64) time.Duration { return time.Duration(n) * step }
+
+// BenchmarkAlgorithms compares what a decision of one token costs a server, by
+// algorithm, under a limit of 100 and of 100,000. To be admitted, a request comes
+// each time that a token is back, after a whole window of them. To be denied, it
+// finds a key with no room. Time is virtual.
+func BenchmarkAlgorithms(b *testing.B) {
+	rdb := connect(b)
+	for _, c := range contestants {
+		for _, allowed := range []bool{true, false} {
+			for _, n := range []int64{100, 100_000} {
+				b.Run(fmt.Sprintf("impl=%s/decision=%s/limit=%d", c.name, decision(allowed), n), func(b *testing.B) {
+					c.scene(b, rdb, n, allowed).run(rdb)(b)
+				})
+			}
+		}
+	}
+}
+
+// TestAlgorithms checks that all answer as the benchmark says.
+func TestAlgorithms(t *testing.T) {
+	rdb := connect(t)
+	for _, c := range contestants {
+		for _, allowed := range []bool{true, false} {
+			t.Run(c.name+"/"+decision(allowed), func(t *testing.T) {
+				s := c.scene(t, rdb, 100, allowed)
+				s.prepare(t)
+				s.askAll(t, 5*depth, allowed, s.path)
+			})
+		}
+	}
+}
+
+// TestLimits checks that a decision on a full key costs about as much under a limit
+// of 100,000 as under one of 100.
+func TestLimits(t *testing.T) {
+	const (
+		most   = 3 // times as much
+		rounds = 10
+		turn   = 10 * depth
+	)
+	rdb := connect(t)
+	if own.counter != nil {
+		t.Skip("callgrind makes time mean nothing")
+	}
+	for _, c := range contestants {
+		for _, allowed := range []bool{true, false} {
+			t.Run(c.name+"/"+decision(allowed), func(t *testing.T) {
+				var micros [2]int64 // of the best of the rounds, which nobody disturbed
+				for i, n := range []int64{100, 100_000} {
+					s := c.scene(t, rdb, n, allowed)
+					s.prepare(t)
+					for range rounds {
+						m := startMeter(t, rdb)
+						s.askAll(t, turn, allowed, s.path)
+						after, err := readStats(rdb)
+						if err != nil {
+							t.Fatal(err)
+						}
+						if took := after.micros - m.before.micros; micros[i] == 0 || took < micros[i] {
+							micros[i] = took
+						}
+					}
+				}
+				if micros[1] > most*micros[0] {
+					t.Errorf("%d decisions take the server %d µs under a limit of 100,000, and %d µs under one of 100: want at most %d times as much",
+						turn, micros[1], micros[0], most)
+				}
+			})
+		}
+	}
+}
+
+func (c contestant) scene(tb testing.TB, rdb *redis.Client, n int64, allowed bool) scene {
+	tb.Helper()
+	now, pace := time.Unix(1_700_000_000, 0), time.Duration(0)
+	clock := func() time.Time {
+		now = now.Add(pace)
+		return now
+	}
+	asked, cost := int64(0), int64(1)
+	ask := func(path []string) weir.Request {
+		var r weir.Request
+		if c.request != nil {
+			r = c.request(asked)
+		}
+		asked++
+		r.Path, r.Cost = path, cost
+		return r
+	}
+	rule := weir.Rule{Name: c.name, Algorithm: c.algorithm(n)}
+	r := newWeirAsking(tb, rdb, "weir-"+c.name, weir.Options{Prefix: benchPrefix, Clock: clock}, ask, rule)
+	names := []string{"full"}
+	path := func(int) []string { return names }
+	tb.Cleanup(func() { r.forget(tb, names) })
+	return scene{remote: r, allowed: allowed, path: path, prepare: func(tb testing.TB) {
+		r.forget(tb, names)
+		if !c.single {
+			cost = n / 10
+		}
+		if allowed { // more than a window, so that what is over is in the key too
+			pace = steps(cost)
+			r.askAll(tb, int(n/cost+n/cost/8), true, path)
+			now = now.Add(pace - step) // a batch stands for its tokens up to the next
+			cost, pace = 1, step
+			return
+		}
+		pace = 0
+		for cost == 1 && asked < n { // in pipelines
+			r.ask(tb, int(asked), true, names)
+		}
+		r.send(tb, int(asked%depth), true)
+		for ; cost > 0; cost /= 2 {
+			r.fill(tb, names)
+		}
+		cost = 1
+	}}
+}
+
+// fill asks until it is denied.
+func (r *remote) fill(tb testing.TB, path []string) {
+	tb.Helper()
+	for ok := true; ok; {
+		var err error
+		if ok, err = r.allow(context.Background(), path...); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,59 @@
+package bench
+
+import (
+	"bufio"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// A callgrind counts the instructions of a server that runs under Valgrind's
+// callgrind. Unlike time, they are the same on a busy machine.
+type callgrind struct {
+	pid   int
+	dir   string // of the files that are dumped
+	dumps int
+}
+
+// callgrindCommand returns the command that runs another, with all that is dumped
+// in dir. Nothing is counted yet.
+func callgrindCommand(dir, path string, args ...string) *exec.Cmd {
+	own := []string{"--tool=callgrind", "--instr-atstart=no", "--vgdb-prefix=" + filepath.Join(dir, "vgdb"), "--callgrind-out-file=" + filepath.Join(dir, "out"), path}
+	return exec.Command("valgrind", append(own, args...)...)
+}
+
+func (c *callgrind) order(what ...string) error {
+	out, err := exec.Command("vgdb", append([]string{"--pid=" + strconv.Itoa(c.pid), "--vgdb-prefix=" + filepath.Join(c.dir, "vgdb")}, what...)...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("vgdb %s: %w: %s", strings.Join(what, " "), err, out)
+	}
+	return nil
+}
+
+// start starts counting.
+func (c *callgrind) start() error { return c.order("instrumentation", "on") }
+
+// stop stops counting, and returns the instructions since it was started.
+func (c *callgrind) stop() (int64, error) {
+	if err := c.order("dump"); err != nil {
+		return 0, err
+	}
+	if err := c.order("instrumentation", "off"); err != nil {
+		return 0, err
+	}
+	c.dumps++
+	f, err := os.Open(filepath.Join(c.dir, fmt.Sprintf("out.%d", c.dumps)))
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = f.Close() }()
+	for lines := bufio.NewScanner(f); lines.Scan(); {
+		if text, ok := strings.CutPrefix(lines.Text(), "totals:"); ok {
+			return strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+		}
+	}
+	return 0, fmt.Errorf("%s tells no totals", f.Name())
+}
