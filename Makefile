@@ -5,12 +5,12 @@ SHELL := bash
 # How many times make bench runs each benchmark.
 BENCH_COUNT ?= 10
 
-.PHONY: demo test test-root test-bench test-integration bench lint images
+.PHONY: demo test test-root test-bench test-docs test-integration bench docs lint images
 
 demo: ## The main job, in memory.
 	go run ./examples/quickstart
 
-test: test-root test-bench test-integration
+test: test-root test-bench test-docs test-integration
 
 test-root:
 	go test -race -count=1 ./...
@@ -19,6 +19,9 @@ test-bench:
 	@[[ -n "$${WEIR_REDIS_ADDR:-}" ]] || command -v redis-server >/dev/null || \
 		echo 'make test: no redis-server and no WEIR_REDIS_ADDR: the tests of bench that need one are skipped'
 	cd bench && go vet ./... && go test -count=1 ./...
+
+test-docs:
+	cd docs/charts && go vet ./... && go test -count=1 ./...
 
 # The servers of the matrix are one machine's load, hence -p 1; most tests wait most
 # of the time, hence -parallel 4.
@@ -42,6 +45,9 @@ bench:
 	cd bench && go test -c -o bench.test && \
 	for ((i = 0; i < $(BENCH_COUNT); i++)); do ./bench.test -test.run '^$$' -test.bench . -test.skip Bytes -test.timeout 0; done | tee latest.txt && \
 	./bench.test -test.run '^$$' -test.bench Bytes -test.timeout 0 | tee -a latest.txt
+
+docs: ## The pictures of docs/algorithms.md.
+	cd docs/charts && go run .
 
 lint:
 	.ci/lint

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"gonum.org/v1/plot"
+	"gonum.org/v1/plot/text"
+	"gonum.org/v1/plot/vg"
+)
+
+// What the picture of all shows of the traffic: the burst and a window's length
+// from its first request on.
+const (
+	edgeStart = edge - burst/2
+	edgeEnd   = edgeStart + window
+	edgeFrom  = edgeStart - 500*time.Millisecond
+	edgeTo    = edgeEnd + 4*time.Second // with room for two columns
+)
+
+// drawEdge draws what became of the burst across the edge of two windows, a row for
+// each play, with two numbers behind it.
+func drawEdge(plays []play) (picture, error) {
+	const row = vg.Length(22)
+	pl := newPlot(edgeFrom, edgeTo)
+	rows := float64(len(plays))
+	pl.Y.Min, pl.Y.Max = -0.6, rows+0.5
+	pl.X.Tick.Marker = seconds(edge, edgeEnd, time.Second)
+	pl.Add(
+		box(shade, edgeStart, edgeStart+burst, -0.6, rows-0.4),
+		verticals(stroke(black, 1, 5, 3), []time.Duration{edge}, -0.6, rows-0.4),
+	)
+	head := style(sans, grey, text.XCenter, text.YCenter)
+	number := style(bold, black, text.XCenter, text.YCenter)
+	const column1, column2 = edgeEnd + 1200*time.Millisecond, edgeEnd + 3*time.Second
+	pl.Add(
+		label(head, edge, rows, "edge"),
+		label(head, column1, rows, "in 1 s"), label(head, column2, rows, "in 10 s"),
+	)
+	var marks plot.ConstantTicks
+	var said []string
+	for i, p := range plays {
+		at := rows - 1 - float64(i)
+		marks = append(marks, plot.Tick{Value: at, Label: p.name()})
+		in, out := between(p.turns), between(p.denied)
+		second, whole := most(in, time.Second), len(in)
+		pl.Add(
+			verticals(stroke(blue, 1.5), in, at-0.36, at+0.36),
+			verticals(stroke(orange, 0.75), out, at-0.12, at+0.12),
+			label(number, column1, at, fmt.Sprint(second)), label(number, column2, at, fmt.Sprint(whole)),
+		)
+		said = append(said, fmt.Sprintf("%s %d and %d", p.name(), second, whole))
+	}
+	pl.Y.Tick.Marker = marks
+	pl.Y.Tick.Length = 0
+	keys := []key{{ticks(stroke(blue, 1.5)), "admitted; from a queue: whose turn came"}, {ticks(stroke(orange, 0.75)), "denied"}}
+	title := fmt.Sprintf("A burst at a window’s edge, limit %d in %.0f s: how many are admitted", limit, window.Seconds())
+	alt := "Admitted within 1 s and within 10 s around a window’s edge: " + strings.Join(said, ", ")
+	return finish(pl, 95+row*vg.Length(len(plays)+1), title, keys, "edge", alt)
+}
+
+// between returns those of times that lie within a window from the burst on.
+func between(times []time.Duration) []time.Duration {
+	var in []time.Duration
+	for _, at := range times {
+		if edgeStart <= at && at < edgeEnd {
+			in = append(in, at)
+		}
+	}
+	return in
+}
