@@ -17,6 +17,10 @@ var clockLimits = []algorithm.Algorithm{
 	algorithm.MetadataWindow{Limit: 4, Window: time.Second},
 	algorithm.SlidingLog{Limit: 4, Window: time.Second},
 	algorithm.SlidingCounter{Limit: 4, Window: time.Second},
+	algorithm.TokenBucket{Capacity: 4, Refill: algorithm.PerSecond(3)},
+	algorithm.TokenBucket{Capacity: 4, Refill: algorithm.PerSecond(10)},
+	algorithm.TokenBucket{Capacity: 4, Refill: algorithm.PerSecond(3), AtOnce: true},
+	algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 3},
 	spans(250*time.Millisecond, algorithm.Span{Window: time.Second, Limit: 4}),
 	spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 9}, algorithm.Span{Window: time.Second, Limit: 4}),
 }
@@ -95,6 +99,10 @@ func TestClockSlack(t *testing.T) {
 		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 334 * time.Millisecond},
 		{algorithm.GCRA{Rate: algorithm.PerSecond(9_000_000), Burst: 5}, time.Millisecond},
 		{algorithm.FixedWindow{Limit: 4, Window: time.Second}, time.Second},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1)}, time.Second + time.Millisecond},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3)}, 334 * time.Millisecond},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3), AtOnce: true}, time.Second + time.Millisecond},
+		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 4}, 334 * time.Millisecond},
 		{algorithm.FixedWindow{Limit: 4, Window: us}, time.Millisecond},
 		{algorithm.FixedWindow{Limit: 4, Window: 1001 * us}, 2 * time.Millisecond},
 	} {

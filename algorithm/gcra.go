@@ -302,6 +302,11 @@ func (p parts) minus(o parts, den int64) parts {
 }
 
 func gcraRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool {
+	return gcraGiveBack(tx, key, now, args, s, was, slack, false)
+}
+
+// gcraGiveBack is gcraRefund. If queue, whoever is behind waits, whatever the burst.
+func gcraGiveBack(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration, queue bool) bool {
 	a := readGCRAArgs(args)
 	span := parts{a.room, a.roomRem}.minus(parts{-a.inc, -a.incRem}, a.den)
 	tat, late, back := parts{s[0], s[1]}, parts{was[0], was[1]}, parts{was[2], was[3]}
@@ -314,7 +319,7 @@ func gcraRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was 
 	if left := (parts{late.whole - now, late.rem}); left.less(back) {
 		back = left
 	}
-	if ahead := (parts{tat.whole - now, tat.rem}); span.less(ahead) && late.less(tat) {
+	if ahead := (parts{tat.whole - now, tat.rem}); (queue || span.less(ahead)) && late.less(tat) {
 		back = back.minus(tat.minus(late, a.den), a.den)
 	}
 	if left := (parts{tat.whole - now, tat.rem}); left.less(back) {

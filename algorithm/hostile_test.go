@@ -27,6 +27,11 @@ func TestForeignKey(t *testing.T) {
 		{"SlidingCounter, too short", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'s', '1'}, Len: 2}},
 		{"SlidingCounter, beyond count", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'s', '1'}, Len: 3, N: [4]int64{0, algorithm.MaxCounter + 1}}},
 		{"SlidingCounter, beyond count before", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'s', '1'}, Len: 3, N: [4]int64{0, 0, algorithm.MaxCounter + 1}}},
+		{"TokenBucket, a window", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}, store.Nums{Tag: store.Tag{'f', '1'}, Len: 2}},
+		{"TokenBucket, too short", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1}},
+		{"TokenBucket, too long", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}, store.Nums{Tag: store.Tag{'t', '1'}, Len: 3}},
+		{"LeakyBucket, tokens", algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}, store.Nums{Tag: store.Tag{'t', '1'}, Len: 2}},
+		{"LeakyBucket, too short", algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}, store.Nums{Tag: store.Tag{'g', '1'}, Len: 2}},
 		{"FixedWindow, too long", algorithm.FixedWindow{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'f', '1'}, Len: 3}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -60,6 +65,11 @@ var hostileLimits = []algorithm.Algorithm{
 	algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: maxSpan},
 	algorithm.SlidingCounter{Limit: 5, Window: time.Second},
 	algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: maxSpan / 4},
+	algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3)},
+	algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3), AtOnce: true},
+	algorithm.TokenBucket{Capacity: 1 << 52, Refill: algorithm.PerSecond(4_000_000_000)},
+	algorithm.TokenBucket{Capacity: 1, Refill: algorithm.Every(maxSpan)},
+	algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 4},
 }
 
 // A value of the right form that no limiter wrote, edited by hand, breaks nothing:
@@ -90,6 +100,9 @@ func FuzzHostileNums(f *testing.F) {
 		if l.Fragment().Name == "slidingcounter" { // larger counts are no limiter's
 			n.Tag, n.N = store.Tag{'s', '1'}, [4]int64{n.N[0], n.N[1] % (algorithm.MaxCounter + 1), n.N[2] % (algorithm.MaxCounter + 1)}
 			n.Len = 3
+		}
+		if l.Fragment().Name == "tokenbucket" {
+			n.Tag, n.Len, n.N = store.Tag{'t', '1'}, 2, [4]int64{n.N[0], n.N[1]}
 		}
 		for _, at := range []int64{0, now} {
 			s := newState(now, 1)

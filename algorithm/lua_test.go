@@ -34,6 +34,8 @@ func fullPrograms(t testing.TB) map[string]*algorithm.Program {
 		mustLimit(t, algorithm.FixedWindow{Limit: 1, Window: time.Second}).Fragment(),
 		mustLimit(t, algorithm.SlidingLog{Limit: 1, Window: time.Second}).Fragment(),
 		mustLimit(t, buckets(64, 1, 16)).Fragment(),
+		mustLimit(t, algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}).Fragment(),
+		mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}).Fragment(),
 		mustLimit(t, buckets(128, 1, 2, 3, 4, 5, 6, 7)).Fragment(),
 	}
 	programs := map[string]*algorithm.Program{}

@@ -28,6 +28,11 @@ func TestPinnedScripts(t *testing.T) {
 	keeps := mustCompose(t, kept)
 	counter := mustLimit(t, algorithm.SlidingCounter{Limit: 1, Window: time.Second}).Fragment()
 	counts := mustCompose(t, counter)
+	tokens := mustLimit(t, algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}).Fragment()
+	bucket := mustCompose(t, tokens)
+	turns := mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}).Fragment()
+	turnParts := mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}).Fragment()
+	queue, queueParts := mustCompose(t, turns), mustCompose(t, turnParts)
 	one, other, both := mustCompose(t, gcra), mustCompose(t, window), mustCompose(t, gcra, window)
 
 	// The frame is what composing adds around two fragments of almost nothing.
@@ -60,6 +65,18 @@ func TestPinnedScripts(t *testing.T) {
 		{"slidinglog decide", logs.Decide.Lua(), "9b4ea81d40c6a4e089054a26fb72099732795bf5"},
 		{"slidinglog peek", logs.Peek.Lua(), "06c70be56199ff4f31a9d6bc8a481219529f2db1"},
 		{"slidinglog reset", logs.Reset.Lua(), "f1e78bfa0d4808a2766730693958a0af5251d129"},
+		{"tokenbucket fragment", tokens.Lua, "c9b511e3dd2258558f734e731ae7598436a8423a"},
+		{"tokenbucket decide", bucket.Decide.Lua(), "41626676a79a2eb4a98df5412c7e59c639f8c46b"},
+		{"tokenbucket peek", bucket.Peek.Lua(), "9700a38990f8aaf4d27ab579211932575178251a"},
+		{"tokenbucket reset", bucket.Reset.Lua(), "a3574afe9ba337714c0d8ae2bb16a54ebe9a3f1f"},
+		{"leakybucket fragment", turns.Lua, "46f2f3092b5299f2cd8baf3c6f193fe0355f4ed0"},
+		{"leakybucket decide", queue.Decide.Lua(), "7d952978f5d432fe17dff2b7cec690ca05652fc5"},
+		{"leakybucket peek", queue.Peek.Lua(), "0d699a56a82b69be8efdc86b623decb44c24dbde"},
+		{"leakybucket reset", queue.Reset.Lua(), "739a4bea49c12b0997a8277d196bffcde39d520a"},
+		{"leakybucket fraction fragment", turnParts.Lua, "62ee4d9cd61520c7ea7e9af9cf5c1f3a7f74bcbb"},
+		{"leakybucket fraction decide", queueParts.Decide.Lua(), "f48ae014906d5665453dca292d97db87075c1e5f"},
+		{"leakybucket fraction peek", queueParts.Peek.Lua(), "228ea092a83caf6f2ebaa5c1738e2f8ccecf181e"},
+		{"leakybucket fraction reset", queueParts.Reset.Lua(), "576fdcdb66b2f9ebb34a01ad9828455416d13a04"},
 		{"gcra and fixedwindow decide", both.Decide.Lua(), "4b51e46b32e702e00e00a9f4eccee83cedfb10d6"},
 		{"frame decide", frame.Decide.Lua(), "0ccd5f75276e349f5c0f8d5cd9f72b7478c12fd4"},
 		{"frame peek", frame.Peek.Lua(), "2a93769d75580e684807d3c63651e2394e18b48d"},

@@ -34,6 +34,8 @@ var footprints = []footprint{
 	{"metadatawindow/entries=3", 100_000, 3, time.Millisecond, metadata},
 	{"metadatawindow/entries=10", 100_000, 10, time.Millisecond, metadata},
 	{"slidingcounter", 100_000, 1, time.Millisecond, one(algorithm.SlidingCounter{Limit: 10, Window: time.Second})},
+	{"tokenbucket", 100_000, 1, time.Millisecond, one(algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(10)})},
+	{"leakybucket", 100_000, 1, time.Millisecond, one(algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 9})},
 	{"slidingbuckets/used=1", 100_000, 1, time.Second, one(threeSpans)},
 	{"slidingbuckets/used=15", 100_000, 15, time.Second, one(threeSpans)},
 	{"slidinglog/entries=3", 100_000, 3, time.Millisecond, one(tokens)},

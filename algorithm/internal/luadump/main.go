@@ -34,6 +34,9 @@ func dump(dir string) error {
 		algorithm.MetadataWindow{Limit: 1, Window: time.Second},
 		algorithm.SlidingLog{Limit: 1, Window: time.Second},
 		algorithm.SlidingCounter{Limit: 1, Window: time.Second},
+		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)},
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
 		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 128 * time.Second, Limit: 2}, {Window: time.Second, Limit: 1}}},
 	}
 	var mix []*algorithm.Fragment

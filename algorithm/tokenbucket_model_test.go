@@ -1,0 +1,210 @@
+package algorithm_test
+
+import (
+	"errors"
+	"math/big"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+)
+
+// A tokenModel is TokenBucket as it is defined, in integers without bound.
+type tokenModel struct {
+	algorithm.TokenBucket
+	anchor, missing *big.Int // nil: never seen
+}
+
+func (m *tokenModel) period() (num, den *big.Int) {
+	if m.AtOnce {
+		return big.NewInt(m.Refill.Period.Microseconds()), big.NewInt(m.Refill.Count)
+	}
+	r := new(big.Rat).SetFrac(big.NewInt(int64(m.Refill.Period)), new(big.Int).Mul(big.NewInt(m.Refill.Count), big.NewInt(1000)))
+	return r.Num(), r.Denom()
+}
+
+// good reports whether it is a limit.
+func (m *tokenModel) good() bool {
+	if m.Refill.Count < 1 || m.Refill.Count > algorithm.MaxSpan/1000 || m.Refill.Period < 1 || m.Capacity < 1 || m.Capacity > algorithm.MaxTokens {
+		return false
+	}
+	if us := m.Refill.Period.Microseconds(); m.AtOnce && (us < 1 || us > algorithm.MaxSpan || m.Refill.Period%time.Microsecond != 0) {
+		return false
+	}
+	num, den := m.period()
+	if !m.AtOnce && new(big.Int).Mul(num, den).Cmp(big.NewInt(algorithm.MaxTokens)) > 0 {
+		return false
+	}
+	if new(big.Int).Add(den, big.NewInt(m.Capacity)).Cmp(big.NewInt(algorithm.MaxTokens)) > 0 {
+		return false
+	}
+	return m.until(big.NewInt(m.Capacity)).Cmp(big.NewInt(algorithm.MaxSpan)) <= 0
+}
+
+func (m *tokenModel) back(past *big.Int) *big.Int {
+	num, den := m.period()
+	if past.Sign() <= 0 {
+		return new(big.Int)
+	}
+	if m.AtOnce {
+		n := new(big.Int).Div(past, num)
+		return n.Mul(n, den)
+	}
+	n := new(big.Int).Mul(past, den)
+	return n.Div(n, num)
+}
+
+func (m *tokenModel) until(n *big.Int) *big.Int {
+	num, den := m.period()
+	if m.AtOnce {
+		u := ceil(new(big.Rat).SetFrac(n, den))
+		return u.Mul(u, num)
+	}
+	return ceil(new(big.Rat).SetFrac(new(big.Int).Mul(n, num), den))
+}
+
+func (m *tokenModel) decide(now, cost int64, commit bool) algorithm.Verdict {
+	at := big.NewInt(now)
+	anchor, missing := at, new(big.Int)
+	if m.missing != nil {
+		past := new(big.Int).Sub(at, m.anchor)
+		if m.back(past).Cmp(m.missing) < 0 {
+			anchor, missing = new(big.Int).Set(m.anchor), new(big.Int).Set(m.missing)
+			if num, den := m.period(); past.Sign() > 0 {
+				q := new(big.Int).Div(past, num)
+				anchor.Add(anchor, new(big.Int).Mul(q, num))
+				missing.Sub(missing, q.Mul(q, den))
+			}
+		}
+	}
+	past := new(big.Int).Sub(at, anchor)
+	wait := func(n *big.Int) time.Duration {
+		if n.Cmp(m.back(past)) <= 0 {
+			return 0
+		}
+		u := m.until(n)
+		return micros(u.Sub(u, past))
+	}
+	v := algorithm.Verdict{Limit: m.Capacity}
+	if cost > m.Capacity {
+		v.RetryAfter = algorithm.Never
+	} else {
+		n := new(big.Int).Add(missing, big.NewInt(cost-m.Capacity))
+		v.RetryAfter = wait(n)
+		v.Allowed = v.RetryAfter == 0
+	}
+	if v.Allowed && commit {
+		missing.Add(missing, big.NewInt(cost))
+		m.anchor, m.missing = anchor, missing
+	}
+	left := new(big.Int).Sub(missing, m.back(past))
+	left.Sub(big.NewInt(m.Capacity), left)
+	v.Remaining = max(min(left.Int64(), m.Capacity), 0)
+	v.ResetAfter = wait(missing)
+	return v
+}
+
+// The Go form and the verdict are those of the model, whatever the limit, the cost
+// and the clock do, and whether or not the store drops what is dead.
+func FuzzTokenBucket(f *testing.F) {
+	ops := []byte{0, 1, 0, 1, 132, 0, 0, 1, 4, 0, 0, 2, 140, 9, 0, 1, 132, 1, 1, 2, 12, 3, 0, 3, 0, 1, 0, 0, 1, 3, 5, 2, 4, 0, 9, 0, 1, 1, 2, 6, 3, 200, 2, 0, 0, 0, 0, 0, 7, 1, 1, 4, 2, 0, 3, 1}
+	f.Add(int64(3), int64(time.Second), int64(5), byte(0), int64(7), int64(time.Minute), int64(2), true, ops)
+	f.Add(int64(3), int64(time.Second), int64(5), byte(3), int64(7), int64(time.Minute), int64(2), true, ops)
+	f.Add(int64(1), int64(time.Second), int64(1), byte(1), int64(1), int64(time.Hour), int64(100), false, ops)
+	f.Add(int64(1500000), int64(time.Second), int64(10), byte(0), int64(1), int64(1), int64(1), false, ops)
+	f.Add(int64(4503599627370), int64(1e9), int64(algorithm.MaxTokens-5e12), byte(2), int64(104_249), int64(24*time.Hour), int64(1e9), true, ops)
+	f.Add(int64(997), int64(time.Minute), int64(100), byte(2), int64(algorithm.MaxSpan/1000), int64(4503599627370496000), int64(1), false, ops)
+	f.Fuzz(func(t *testing.T, count, period, capacity int64, atOnce byte, count2, period2, capacity2 int64, keep bool, ops []byte) {
+		limits := [2]algorithm.TokenBucket{
+			{Refill: algorithm.Rate{Count: count, Period: time.Duration(period)}, Capacity: capacity, AtOnce: atOnce&1 != 0},
+			{Refill: algorithm.Rate{Count: count2, Period: time.Duration(period2)}, Capacity: capacity2, AtOnce: atOnce&2 != 0},
+		}
+		var compiled [2]algorithm.Limit
+		for i, a := range limits {
+			l, err := a.NewLimit()
+			if good := (&tokenModel{TokenBucket: a}).good(); good != (err == nil) {
+				t.Fatalf("%+v: error %v, the model says it is good: %v", a, err, good)
+			}
+			if err != nil {
+				if !errors.Is(err, algorithm.ErrInvalidLimit) {
+					t.Fatalf("%+v: error %v, want ErrInvalidLimit", a, err)
+				}
+				return
+			}
+			compiled[i] = l
+		}
+		b, m := newBench(t, limits[0]), &tokenModel{TokenBucket: limits[0]}
+		b.state.keep = keep
+		now, wrote := int64(epoch), -1 // the limit that wrote the key
+		which := 0
+		for ops = ops[:min(len(ops), 200)]; len(ops) >= 4; ops = ops[4:] {
+			op, step, unit, cost := ops[0], int64(ops[1]), ops[2], int64(ops[3])
+			num, den := m.period()
+			one := max(1, new(big.Int).Div(num, den).Int64())
+			switch unit % 5 {
+			case 1:
+				step *= one
+			case 2:
+				step = step*one + 1
+			case 3:
+				step = max(0, step*num.Int64()/3-1)
+			case 4:
+				step *= num.Int64()
+			}
+			if step < 0 || step > algorithm.MaxSpan/8 {
+				step = algorithm.MaxSpan / 8
+			}
+			if op&3 == 3 { // three to one forwards
+				step = -step
+			}
+			if now+step < 1 || now+step >= 1<<52 {
+				step = 0
+			}
+			now += step
+			switch {
+			case cost > 250:
+				cost = m.Capacity + cost - 254 // from four below it to one above
+			case cost > 240:
+				cost = 1 << 53 << (cost - 241)
+			case cost > 100:
+				cost = m.Capacity / (cost - 99)
+			}
+			cost = max(cost, 0)
+			if op&4 != 0 {
+				which = int(op >> 7)
+				b.use(compiled[which])
+				m.TokenBucket = limits[which]
+			}
+			held := m.missing
+			if wrote >= 0 && which != wrote && !keep && b.state.keys[0].expires <= now {
+				m.missing = nil // full under the limit that wrote it
+			}
+			take := op&8 == 0 && cost > 0
+			want, got := m.decide(now, cost, take), algorithm.Verdict{}
+			if take {
+				got = b.take(now, cost)
+			} else {
+				got = b.peek(now, cost)
+			}
+			if take && got.Allowed {
+				wrote = which
+			} else {
+				m.missing = held // a clock that steps back may find it again
+			}
+			if got != want {
+				t.Fatalf("at %d, cost %d, %+v: got %+v, want %+v", now, cost, m.TokenBucket, got, want)
+			}
+			if got.Remaining < 0 || got.Remaining > got.Limit || got.RetryAfter < 0 || got.ResetAfter < 0 {
+				t.Fatalf("at %d, cost %d, %+v: impossible %+v", now, cost, limits, got)
+			}
+			if ttl := b.state.ttl; b.state.writes > 0 && (ttl <= 0 || ttl%time.Millisecond != 0) {
+				t.Fatalf("TTL %v: want a positive number of milliseconds", ttl)
+			}
+			for _, x := range b.state.keys[0].nums.N {
+				if x < 0 || x >= 1<<53 {
+					t.Fatalf("it holds %v, want integers below 2^53", b.state.keys[0].nums)
+				}
+			}
+		}
+	})
+}
