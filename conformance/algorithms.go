@@ -142,6 +142,10 @@ func unitOf(a algorithm.Algorithm) time.Duration {
 		return a.Window / time.Duration(min(a.Limit, 4))
 	case algorithm.SlidingBuckets:
 		return a.Width
+	case algorithm.TokenBucket:
+		return a.Refill.Period / time.Duration(a.Refill.Count)
+	case algorithm.LeakyBucket:
+		return a.Rate.Period / time.Duration(a.Rate.Count)
 	}
 	panic(fmt.Sprintf("conformance: no unit of %T", a))
 }

@@ -100,6 +100,8 @@ var subjects = []struct {
 	{"SlidingBuckets", slidingBucketsRules},
 	{"SlidingCounter", slidingCounterRules},
 	{"SlidingLog", slidingLogRules},
+	{"TokenBucket", tokenBucketRules},
+	{"LeakyBucket", leakyBucketRules},
 	{"Limiter", slices.Concat(limiterRules, verbRules)},
 	{"Hygiene", hygieneRules},
 }

@@ -29,7 +29,8 @@ func limiterMix(t *T) {
 	t.histories(t.times(40), 30, 1, func(r *rand.Rand) []weir.Rule {
 		rules := make([]weir.Rule, 2+r.IntN(3))
 		for i := range rules {
-			maker := pick(r, anyGCRA, anyFixedWindow, anyMetadataWindow, anySlidingBuckets, anySlidingCounter, anySlidingLog)
+			maker := pick(r, anyGCRA, anyFixedWindow, anyMetadataWindow, anySlidingBuckets, anySlidingCounter, anySlidingLog,
+				anyTokenBucket, anyLeakyBucket)
 			a := maker(r)
 			cost := min(pick[int64](r, 0, 0, 1, 2), newModel(a).limit())
 			rules[i] = weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: a, Cost: cost}

@@ -128,7 +128,7 @@ func limiterRefund(t *T) {
 
 // refundable makes a random algorithm whose decisions can be given back.
 func refundable(r *rand.Rand) algorithm.Algorithm {
-	return pick(r, anyGCRA, anyFixedWindow, anySlidingBuckets, anySlidingCounter, anySlidingLog)(r)
+	return pick(r, anyGCRA, anyFixedWindow, anySlidingBuckets, anySlidingCounter, anySlidingLog, anyTokenBucket, anyLeakyBucket)(r)
 }
 
 func limiterModes(t *T) {

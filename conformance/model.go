@@ -30,10 +30,13 @@ type spanned interface {
 	leftOf(now int64, s algorithm.Span) int64
 }
 
+// A delayed model lets requests pass whose turn is only to come.
+type delayed interface{ delay(now int64) time.Duration }
+
 // decide is what a limiter over models, one per rule, must answer. costs has
 // one element per rule.
 func decide(names []string, models []model, now int64, costs []int64, cost int64, take bool) (weir.Result, []weir.Result) {
-	ok, wait := true, time.Duration(0)
+	ok, wait, delay := true, time.Duration(0), time.Duration(0)
 	each := make([]weir.Result, len(models))
 	for i, m := range models {
 		retry := m.room(now, costs[i])
@@ -41,6 +44,10 @@ func decide(names []string, models []model, now int64, costs []int64, cost int64
 		if s, ok := m.(spanned); ok {
 			span := s.pick(now, costs[i])
 			each[i].Limit, each[i].Span = span.Limit, span.Window
+		}
+		if d, ok := m.(delayed); ok && retry == 0 {
+			each[i].Delay = d.delay(now)
+			delay = max(delay, each[i].Delay)
 		}
 		ok = ok && retry == 0
 		wait = max(wait, retry)
@@ -64,6 +71,9 @@ func decide(names []string, models []model, now int64, costs []int64, cost int64
 	}
 	res := each[pick]
 	res.RetryAfter = wait
+	if ok {
+		res.Delay = delay
+	}
 	if committed {
 		res.Granted = cost
 	}
@@ -381,6 +391,73 @@ func (w *weighted) left(now int64) (int64, time.Duration) {
 	return max(w.Limit-w.used(now), 0), time.Duration(end-now) * time.Microsecond
 }
 
+// A refilled is TokenBucket as how many tokens were taken since it was full, and how
+// many came back since.
+type refilled struct {
+	algorithm.TokenBucket
+	full  int64 // when it was
+	taken int64
+	low   int64 // when the period began in which any were taken last
+}
+
+func (b *refilled) limit() int64 { return b.Capacity }
+
+// period is, in microseconds, when a whole number of tokens comes back after as
+// many, and their number.
+func (b *refilled) period() (us, n *big.Int) {
+	if b.AtOnce {
+		return big.NewInt(b.Refill.Period.Microseconds()), big.NewInt(b.Refill.Count)
+	}
+	r := big.NewRat(b.Refill.Period.Microseconds(), b.Refill.Count)
+	return r.Num(), r.Denom()
+}
+
+// missing is how many tokens are not back. Time does not go back behind low.
+func (b *refilled) missing(now int64) int64 {
+	us, n := b.period()
+	back := big.NewInt(max(now, b.low) - b.full)
+	if b.AtOnce {
+		back.Div(back, us).Mul(back, n)
+	} else {
+		back.Mul(back, n).Div(back, us)
+	}
+	if back.Cmp(big.NewInt(b.taken)) >= 0 {
+		return 0
+	}
+	return b.taken - back.Int64()
+}
+
+// until is how long it takes until at most n tokens are missing.
+func (b *refilled) until(now, n int64) time.Duration {
+	return time.Duration(sort.Search(1<<53, func(us int) bool { return b.missing(now+int64(us)) <= n })) * time.Microsecond
+}
+
+func (b *refilled) room(now, cost int64) time.Duration {
+	if cost > b.Capacity {
+		return weir.Never
+	}
+	return b.until(now, b.Capacity-cost)
+}
+
+func (b *refilled) take(now, cost int64) {
+	if b.missing(now) == 0 {
+		b.full, b.low, b.taken = now, now, 0
+	}
+	us, _ := b.period()
+	past := big.NewInt(max(now, b.low) - b.full)
+	b.low = b.full + past.Div(past, us).Mul(past, us).Int64()
+	b.taken += cost
+}
+
+func (b *refilled) left(now int64) (int64, time.Duration) {
+	return max(b.Capacity-b.missing(now), 0), b.until(now, 0)
+}
+
+// A queued is LeakyBucket as a bucket, whose next turn is when it is full.
+type queued struct{ *bucket }
+
+func (q queued) delay(now int64) time.Duration { return q.until(now, q.burst) }
+
 // newModel returns the model of a.
 func newModel(a algorithm.Algorithm) model {
 	switch a := a.(type) {
@@ -394,6 +471,10 @@ func newModel(a algorithm.Algorithm) model {
 		return &logged{SlidingLog: a}
 	case algorithm.SlidingCounter:
 		return &weighted{SlidingCounter: a}
+	case algorithm.TokenBucket:
+		return &refilled{TokenBucket: a}
+	case algorithm.LeakyBucket:
+		return queued{newBucket(algorithm.GCRA{Rate: a.Rate, Burst: a.Queue + 1})}
 	case algorithm.SlidingBuckets:
 		return &tallies{SlidingBuckets: a, counts: map[int64]int64{}}
 	}

@@ -32,7 +32,7 @@ var slidingCounterMutants = []mutant{
 		return v
 	}})},
 	{"a cost is miscounted", "SlidingCounter/History", []string{"Limiter/Mix"}, bad[algorithm.SlidingCounter](badAlgorithm{verdict: sevens})},
-	{"the wait is rounded up", "SlidingCounter/Exact", []string{"SlidingCounter/", "Limiter/Mix"}, bad[algorithm.SlidingCounter](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
+	{"the wait is rounded up", "SlidingCounter/Exact", []string{"SlidingCounter/", "Limiter/Mix", "Limiter/Modes"}, bad[algorithm.SlidingCounter](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
 		if v.RetryAfter != algorithm.Never {
 			v.RetryAfter = (v.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond)
 		}
@@ -41,7 +41,7 @@ var slidingCounterMutants = []mutant{
 	{"reads and writes apart", "SlidingCounter/HotKey", []string{"Hygiene/TTL"}, torn("slidingcounter")},
 	{"the clock is fast", "SlidingCounter/Refill", []string{"SlidingCounter/HotKey", "Hygiene/"}, hasty("slidingcounter")},
 	{"a window ahead of now is forgotten", "SlidingCounter/Backwards", []string{"SlidingCounter/History", "Limiter/Mix", "SlidingCounter/UpTo"}, bad[algorithm.SlidingCounter](unknownAhead(func([]store.Arg) int64 { return 0 }))},
-	{"never is an hour", "SlidingCounter/Never", []string{"SlidingCounter/", "Limiter/Mix"}, bad[algorithm.SlidingCounter](badAlgorithm{verdict: mayBeNever})},
+	{"never is an hour", "SlidingCounter/Never", []string{"SlidingCounter/", "Limiter/Mix", "Limiter/Modes"}, bad[algorithm.SlidingCounter](badAlgorithm{verdict: mayBeNever})},
 	{"large numbers lose digits", "SlidingCounter/Huge", []string{"SlidingCounter/"}, counterArg(4, func(n int64) int64 {
 		if n > 1<<30 {
 			n -= n % 1000

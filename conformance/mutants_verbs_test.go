@@ -59,7 +59,7 @@ var verbMutants = []mutant{
 		take := f.Take
 		f.Take = func(args []store.Arg, n int64) { take(args, n+1) }
 	})},
-	{"a marker stays", "Limiter/Refund", []string{"GCRA/", "FixedWindow/Refund", "SlidingBuckets/Refund", "SlidingCounter/Refund", "SlidingLog/Refund", "Limiter/"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a marker stays", "Limiter/Refund", []string{"GCRA/", "FixedWindow/Refund", "SlidingBuckets/Refund", "SlidingCounter/Refund", "SlidingLog/Refund", "TokenBucket/", "LeakyBucket/", "Limiter/"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		if strings.HasSuffix(s.Name(), ".refund") {
 			return txFunc{Tx: tx, del: func(int) {}}
 		}
