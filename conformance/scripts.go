@@ -179,7 +179,10 @@ return {1}
 // of rank ARGV[7], if any.
 var setStep = store.NewScript("setstep", `
 local above, all = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[6], '+inf'), redis.call('ZCARD', KEYS[1])
-local found = redis.call('ZRANK', KEYS[1], ARGV[8]) or -1
+local found = -1
+for rank, text in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  if text == ARGV[8] then found = rank - 1 end
+end
 local member = redis.call('ZRANGE', KEYS[1], ARGV[7], ARGV[7], 'WITHSCORES')
 if ARGV[2] ~= '0' then redis.call('ZREMRANGEBYRANK', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1) end
 if ARGV[4] ~= '' then redis.call('ZADD', KEYS[1], ARGV[3], ARGV[4]) end
