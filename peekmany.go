@@ -14,8 +14,8 @@ import (
 // MGet and one Time of the store, whatever their number. It is for dashboards
 // and metrics: the paths are not read at one instant, and a key of a wrong type
 // reads as if it were missing. Limits whose state MGet cannot read,
-// [algorithm.SlidingLog] and [algorithm.MetadataWindow], cost one Peek for each path, in one
-// batch if the store has them.
+// [algorithm.SlidingLog], [algorithm.Concurrency] and [algorithm.MetadataWindow],
+// cost one Peek for each path, in one batch if the store has them.
 //
 // A path with a key that holds someone else's value has the zero Result, and
 // the error, [store.ErrForeign], names all such keys; the other results hold.

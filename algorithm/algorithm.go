@@ -1,8 +1,8 @@
 // Package algorithm holds the rate-limiting algorithms and what they are made of.
 //
 // An algorithm is a plain struct, [GCRA], [TokenBucket], [LeakyBucket],
-// [FixedWindow], [MetadataWindow], [SlidingBuckets], [SlidingCounter] or
-// [SlidingLog], whose NewLimit method checks it and works out its constants. It
+// [FixedWindow], [MetadataWindow], [SlidingBuckets], [SlidingCounter],
+// [SlidingLog] or [Concurrency], whose NewLimit method checks it and works out its constants. It
 // knows nothing of clients, key names or networks. Its atomic step is a
 // [Fragment], in Lua and in Go: a check, which reads, and a commit, which
 // writes. [Compose] makes one script of any list of fragments: all checks, then

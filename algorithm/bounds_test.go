@@ -86,6 +86,11 @@ func TestInvalidLimit(t *testing.T) {
 		{"queue too long", algorithm.LeakyBucket{Rate: algorithm.Every(1), Queue: algorithm.MaxTokens}, []string{"LeakyBucket.Queue is 9007199254740991", "from 0 to"}},
 		{"empties in MaxSpan", algorithm.LeakyBucket{Rate: algorithm.Every(maxSpan / 2), Queue: 1}, nil},
 		{"empties in more", algorithm.LeakyBucket{Rate: algorithm.Every(maxSpan/2 + us), Queue: 1}, []string{"LeakyBucket with Queue 1", "142 years", "lower Queue or raise Rate"}},
+		{"zero Concurrency", algorithm.Concurrency{}, []string{"Concurrency.Limit is 0", "from 1 to 1000000"}},
+		{"too many leases", algorithm.Concurrency{Limit: algorithm.MaxLog + 1, Lease: time.Second}, []string{"Concurrency.Limit is 1000001", "from 1 to 1000000"}},
+		{"no lease", algorithm.Concurrency{Limit: 1}, []string{"Concurrency.Lease is 0s", "from 1µs"}},
+		{"a lease of nanoseconds", algorithm.Concurrency{Limit: 1, Lease: 1001}, []string{"Concurrency.Lease is 1.001µs", "from 1µs"}},
+		{"longest lease", algorithm.Concurrency{Limit: algorithm.MaxLog, Lease: maxSpan}, nil},
 
 		{"zero MetadataWindow", algorithm.MetadataWindow{}, []string{"MetadataWindow.Limit is 0", "from 1 to 1000000"}},
 		{"metadata of too many", algorithm.MetadataWindow{Limit: algorithm.MaxLog + 1, Window: time.Second}, []string{"MetadataWindow.Limit is 1000001", "from 1 to 1000000"}},

@@ -95,6 +95,9 @@ func (s *state) Find(i int, text string) (rank int64, ok bool, err error) {
 
 func (s *state) Add(i int, m store.Member) {
 	v := &s.keys[i]
+	if v.expires <= s.now && !s.keep && v.expires > 0 {
+		*v = value{}
+	}
 	v.held, v.set = true, append(v.set, m)
 	sort.Slice(v.set, func(a, b int) bool {
 		return v.set[a].Score < v.set[b].Score || v.set[a].Score == v.set[b].Score && v.set[a].Text < v.set[b].Text

@@ -33,6 +33,8 @@ func TestPinnedScripts(t *testing.T) {
 	turns := mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}).Fragment()
 	turnParts := mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}).Fragment()
 	queue, queueParts := mustCompose(t, turns), mustCompose(t, turnParts)
+	held := mustLimit(t, algorithm.Concurrency{Limit: 1, Lease: time.Second}).Fragment()
+	holds := mustCompose(t, held)
 	one, other, both := mustCompose(t, gcra), mustCompose(t, window), mustCompose(t, gcra, window)
 
 	// The frame is what composing adds around two fragments of almost nothing.
@@ -61,6 +63,10 @@ func TestPinnedScripts(t *testing.T) {
 		{"slidingcounter decide", counts.Decide.Lua(), "484ade746251dd82e161b69d6935f6e8f45a70ba"},
 		{"slidingcounter peek", counts.Peek.Lua(), "f2478f2692ceccd1c28855b2a697761bc8393140"},
 		{"slidingcounter reset", counts.Reset.Lua(), "2c6ed6eefe52ed633f296d50a06b6a6c967431ca"},
+		{"concurrency fragment", held.Lua, "0b6440fbadb7bdb787c42e07c93051bacd7770d6"},
+		{"concurrency decide", holds.Decide.Lua(), "33cea89649ce2f0d718367a2d67b49ed0d83893e"},
+		{"concurrency peek", holds.Peek.Lua(), "e117cb3d6c4d06123b9a3a4c7b17ab82f694e35e"},
+		{"concurrency reset", holds.Reset.Lua(), "ed52be9044ae70a8ce37b468834ff1e4db02927d"},
 		{"slidinglog fragment", log.Lua, "6c6d23ecb3465f53c0da8a4225e8e86102c7e356"},
 		{"slidinglog decide", logs.Decide.Lua(), "9b4ea81d40c6a4e089054a26fb72099732795bf5"},
 		{"slidinglog peek", logs.Peek.Lua(), "06c70be56199ff4f31a9d6bc8a481219529f2db1"},

@@ -31,7 +31,8 @@ type SlidingLog struct {
 }
 
 const (
-	// MaxLog is the largest Limit of a [SlidingLog] or a [MetadataWindow].
+	// MaxLog is the largest Limit of a [SlidingLog], a [MetadataWindow] or a
+	// [Concurrency].
 	MaxLog = 1_000_000
 
 	// MaxLogCost is the largest cost of a request to a [SlidingLog].

@@ -98,6 +98,13 @@ func everything(t *testing.T, a adapter, server *servers.Server, words []string)
 			}
 		}
 	}
+	lim, err := weir.NewRules(st, []weir.Rule{{Name: "r", Algorithm: algorithm.Concurrency{Limit: 3, Lease: time.Second}}}, &weir.Options{Prefix: prefix, Clock: virtual})
+	if err != nil {
+		return err
+	}
+	if err := useLeases(ctx, lim, &clock); err != nil {
+		return err
+	}
 	for _, node := range server.Nodes {
 		log, err := servers.Client(t, node.Endpoint()).(*redis.Client).Do(ctx, "ACL", "LOG", 100).Slice()
 		if err != nil {
@@ -117,6 +124,21 @@ func everything(t *testing.T, a adapter, server *servers.Server, words []string)
 		}
 	}
 	return nil
+}
+
+// useLeases holds leases in each way in which that can go.
+func useLeases(ctx context.Context, lim *weir.Limiter, clock *time.Time) error {
+	for i, name := range []string{"a", "b", "b", "c", "denied", "d", "e"} {
+		*clock = clock.Add([]time.Duration{0, 600, 0, 0, 0, 600, 60_000}[i] * time.Millisecond) // at last all are over
+		if _, err := lim.Do(ctx, weir.Request{Path: []string{"path"}, Cost: 1, Lease: name}); err != nil {
+			return err
+		}
+	}
+	if _, err := lim.Renew(ctx, "e", "path"); err != nil {
+		return err
+	}
+	_, err := lim.Release(ctx, "e", "path")
+	return err
 }
 
 // use calls every verb of the limiter, once for each way in which it can go.

@@ -37,6 +37,7 @@ func dump(dir string) error {
 		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)},
 		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
 		algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
+		algorithm.Concurrency{Limit: 1, Lease: time.Second},
 		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 128 * time.Second, Limit: 2}, {Window: time.Second, Limit: 1}}},
 	}
 	var mix []*algorithm.Fragment

@@ -12,7 +12,7 @@ import (
 // on top. docs/stores.md has the same line.
 const ACL = "+eval +evalsha +mget +time " +
 	"+get +set +exists +unlink +pexpire " +
-	"+zadd +zcard +zcount +zrange +zremrangebyrank " +
+	"+zadd +zcard +zcount +zrange +zrem +zremrangebyrank +zscore " +
 	"+rpush +lindex +lrange"
 
 // Grant makes a user by the rules, as ACL SETUSER takes them, on each of Nodes,
