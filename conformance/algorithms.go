@@ -140,6 +140,8 @@ func unitOf(a algorithm.Algorithm) time.Duration {
 		return a.Window / time.Duration(min(a.Limit, 4))
 	case algorithm.SlidingCounter:
 		return a.Window / time.Duration(min(a.Limit, 4))
+	case algorithm.Concurrency:
+		return a.Lease / time.Duration(min(a.Limit, 4))
 	case algorithm.SlidingBuckets:
 		return a.Width
 	case algorithm.TokenBucket:

@@ -102,6 +102,7 @@ var subjects = []struct {
 	{"SlidingLog", slidingLogRules},
 	{"TokenBucket", tokenBucketRules},
 	{"LeakyBucket", leakyBucketRules},
+	{"Concurrency", concurrencyRules},
 	{"Limiter", slices.Concat(limiterRules, verbRules)},
 	{"Hygiene", hygieneRules},
 }

@@ -37,6 +37,7 @@ func limiterMix(t *T) {
 		}
 		return rules
 	})
+	t.leaseHistories(t.times(16), true)
 }
 
 // sixteen returns as many rules as there can be, the last of which admits 2.

@@ -65,6 +65,7 @@ func limiterUpTo(t *T) {
 }
 
 func limiterRefund(t *T) {
+	t.leaseAndRefund()
 	rules := []weir.Rule{
 		{Name: "all", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Minute}},
 		{Name: "user", By: []int{0, 1}, Algorithm: tenPerMinute},

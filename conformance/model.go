@@ -1,10 +1,13 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"math/big"
 	"math/rand/v2"
+	"slices"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -458,6 +461,89 @@ type queued struct{ *bucket }
 
 func (q queued) delay(now int64) time.Duration { return q.until(now, q.burst) }
 
+// A lease is until when a name has a place.
+type lease struct {
+	until int64
+	name  string
+}
+
+// A leased is Concurrency as the list of leases, those that are over until they are
+// removed.
+type leased struct {
+	algorithm.Concurrency
+	all  []lease // by until, then by name
+	name string  // of the request
+	only bool    // it renews
+}
+
+func (l *leased) limit() int64 { return l.Limit }
+
+// live are the leases that are not over.
+func (l *leased) live(now int64) []lease {
+	over := sort.Search(len(l.all), func(i int) bool { return l.all[i].until > now })
+	return l.all[over:]
+}
+
+// held is until when name has a lease, 0 if it has none.
+func (l *leased) held(now int64, name string) int64 {
+	for _, one := range l.live(now) {
+		if one.name == name {
+			return one.until
+		}
+	}
+	return 0
+}
+
+func (l *leased) room(now, cost int64) time.Duration {
+	live := l.live(now)
+	lack := int64(len(live)) + cost - l.Limit
+	switch {
+	case cost == 1 && l.held(now, l.name) > 0:
+		return 0
+	case cost > 1 || cost == 1 && l.only:
+		return weir.Never
+	case lack <= 0:
+		return 0
+	}
+	return time.Duration(live[lack-1].until-now) * time.Microsecond
+}
+
+// drop removes name's lease, over or not.
+func (l *leased) drop(name string) {
+	l.all = slices.DeleteFunc(l.all, func(one lease) bool { return one.name == name })
+}
+
+func (l *leased) take(now, _ int64) {
+	held := l.held(now, l.name)
+	if l.drop(l.name); held == 0 {
+		live := l.live(now)
+		gone := len(l.all) - len(live)
+		if len(live) > 0 {
+			gone = min(gone, 16)
+		}
+		l.all = l.all[gone:]
+	}
+	l.all = append(l.all, lease{max(held, now+l.Lease.Microseconds()), l.name})
+	slices.SortFunc(l.all, func(a, b lease) int {
+		return cmp.Or(cmp.Compare(a.until, b.until), strings.Compare(a.name, b.name))
+	})
+}
+
+// release reports whether name had a lease.
+func (l *leased) release(now int64, name string) bool {
+	held := l.held(now, name) > 0
+	l.drop(name)
+	return held
+}
+
+func (l *leased) left(now int64) (int64, time.Duration) {
+	live := l.live(now)
+	if len(live) == 0 {
+		return l.Limit, 0
+	}
+	return max(l.Limit-int64(len(live)), 0), time.Duration(live[len(live)-1].until-now) * time.Microsecond
+}
+
 // newModel returns the model of a.
 func newModel(a algorithm.Algorithm) model {
 	switch a := a.(type) {
@@ -475,6 +561,8 @@ func newModel(a algorithm.Algorithm) model {
 		return &refilled{TokenBucket: a}
 	case algorithm.LeakyBucket:
 		return queued{newBucket(algorithm.GCRA{Rate: a.Rate, Burst: a.Queue + 1})}
+	case algorithm.Concurrency:
+		return &leased{Concurrency: a}
 	case algorithm.SlidingBuckets:
 		return &tallies{SlidingBuckets: a, counts: map[int64]int64{}}
 	}

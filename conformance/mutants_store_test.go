@@ -25,7 +25,7 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, nil)
 	}}},
-	{"arguments end at a NUL", "Store/Args", []string{"Store/Set", "MetadataWindow/Entries"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"arguments end at a NUL", "Store/Args", []string{"Store/Set", "MetadataWindow/Entries", "Concurrency/"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		args = slices.Clone(args)
 		for i, a := range args {
 			if before, _, cut := strings.Cut(a.String(), "\x00"); cut {
@@ -137,7 +137,7 @@ var storeMutants = []mutant{
 	{"a removal ignores its rank", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return first{tx} })},
 	{"a text is not found everywhere", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return blind{tx} })},
 	{"a set cannot be emptied", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return empty{tx} })},
-	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Limiter/Mix", "Limiter/Refund"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx { return inclusive{tx} }}},
+	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Concurrency/", "Limiter/Mix", "Limiter/Refund"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx { return inclusive{tx} }}},
 	{"keys expire early", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl / 10 }}
 	})},

@@ -166,7 +166,7 @@ func unknownAhead(most func(args []store.Arg) int64) badAlgorithm {
 }
 
 var mutants = slices.Concat(storeMutants, batchMutants, gcraMutants, fixedWindowMutants, metadataWindowMutants, slidingCounterMutants,
-	slidingBucketsMutants, slidingLogMutants, tokenBucketMutants, leakyBucketMutants, limiterMutants, verbMutants, hygieneMutants)
+	slidingBucketsMutants, slidingLogMutants, tokenBucketMutants, leakyBucketMutants, concurrencyMutants, limiterMutants, verbMutants, hygieneMutants)
 
 // TestFake shows that what mutants are made of keeps and skips no rule.
 func TestFake(t *testing.T) {
