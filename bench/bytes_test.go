@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -40,6 +41,8 @@ var footprints = []footprint{
 	{"slidingbuckets/used=15", 100_000, 15, time.Second, one(threeSpans)},
 	{"slidinglog/entries=3", 100_000, 3, time.Millisecond, one(tokens)},
 	{"slidinglog/entries=20", 100_000, 20, time.Millisecond, one(tokens)},
+	{"concurrency/leases=3", 100_000, 3, time.Millisecond, leases()},
+	{"concurrency/leases=20", 100_000, 20, time.Millisecond, leases()},
 	{"consumer/entries=1", 100_000, 1, 2 * time.Second, consumer},
 	{"consumer/entries=2", 100_000, 2, 2 * time.Second, consumer},
 	{"consumer/entries=3", 100_000, 3, 2 * time.Second, consumer},
@@ -71,6 +74,19 @@ func metadata(st store.Store, opts *weir.Options) (func(context.Context, string)
 		_, err := lim.Do(ctx, weir.Request{Path: []string{subject}, Cost: 1, Metadata: subject})
 		return err
 	}, err
+}
+
+// leases is a limiter of which each call holds a lease, named in 16 bytes.
+func leases() newAsker {
+	calls := 0
+	return func(st store.Store, opts *weir.Options) (func(context.Context, string) error, error) {
+		lim, err := weir.NewRules(st, []weir.Rule{{Algorithm: algorithm.Concurrency{Limit: 20, Lease: 24 * time.Hour}}}, opts)
+		return func(ctx context.Context, subject string) error {
+			calls++
+			_, err := lim.Do(ctx, weir.Request{Path: []string{subject}, Cost: 1, Lease: fmt.Sprintf("%016x", calls)})
+			return err
+		}, err
+	}
 }
 
 // consumer is one resource with subjects as its consumers. A call every two

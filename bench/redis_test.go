@@ -221,16 +221,9 @@ func newWeirAsking(tb testing.TB, rdb *redis.Client, name string, opts weir.Opti
 			return nil
 		},
 		flush: func(ctx context.Context) (int, error) {
-			allowed := 0
-			st.EvalBatch(ctx, tape.calls)
-			for _, c := range tape.calls {
-				if c.Err != nil {
-					return allowed, c.Err
-				}
-				allowed += int(c.Reply[0].Int()) // 1 if every rule allowed
-			}
+			calls := tape.calls
 			tape.calls = tape.calls[:0]
-			return allowed, nil
+			return allowed(ctx, st, calls)
 		},
 		reset: func(ctx context.Context, path ...string) error {
 			for _, rule := range rules {
@@ -241,6 +234,18 @@ func newWeirAsking(tb testing.TB, rdb *redis.Client, name string, opts weir.Opti
 			return nil
 		},
 	}
+}
+
+// allowed sends calls, and counts those that every rule allowed.
+func allowed(ctx context.Context, st store.Batcher, calls []store.Eval) (n int, err error) {
+	st.EvalBatch(ctx, calls)
+	for _, c := range calls {
+		if c.Err != nil {
+			return n, c.Err
+		}
+		n += int(c.Reply[0].Int())
+	}
+	return n, nil
 }
 
 // A recorder is a store that runs nothing and keeps what it was to run, for a batch.
