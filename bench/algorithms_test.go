@@ -35,6 +35,15 @@ var contestants = []contestant{
 	{name: "gcra", algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.GCRA{Rate: algorithm.Every(step), Burst: n}
 	}},
+	{name: "tokenbucket", algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.TokenBucket{Capacity: n, Refill: algorithm.Every(step)}
+	}},
+	{name: "tokenbucket-atonce", algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.TokenBucket{Capacity: n, Refill: algorithm.Rate{Count: n, Period: steps(n)}, AtOnce: true}
+	}},
+	{name: "leakybucket", algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.LeakyBucket{Rate: algorithm.Every(step), Queue: n - 1}
+	}},
 	{name: "slidingbuckets", algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.SlidingBuckets{Width: steps(n / 10), Spans: []algorithm.Span{{Window: steps(n), Limit: n}}}
 	}},
@@ -44,6 +53,9 @@ var contestants = []contestant{
 	{name: "slidinglog", single: true, algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.SlidingLog{Limit: n, Window: steps(n)}
 	}},
+	{name: "concurrency", single: true, algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.Concurrency{Limit: n, Lease: steps(n)}
+	}, request: func(i int64) weir.Request { return weir.Request{Lease: fmt.Sprintf("lease-%012d", i)} }},
 }
 
 func steps(n int64) time.Duration { return time.Duration(n) * step }

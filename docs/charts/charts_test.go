@@ -51,11 +51,15 @@ func TestPictures(t *testing.T) {
 // algorithm: how many are admitted at most within one window.
 func TestPromises(t *testing.T) {
 	want := map[string]int{
-		"GCRA":           2*limit - 1, // all at once, and those that come back
-		"FixedWindow":    2 * limit,
-		"SlidingBuckets": limit + 3, // what came in the rest of a bucket
-		"SlidingCounter": 2*limit - 2,
-		"SlidingLog":     limit,
+		"GCRA":                 2*limit - 1, // all at once, and those that come back
+		"TokenBucket":          2*limit - 1,
+		"TokenBucket, at once": limit, // as it was last full at the burst
+		"LeakyBucket":          limit,
+		"FixedWindow":          2 * limit,
+		"SlidingBuckets":       limit + 3, // what came in the rest of a bucket
+		"SlidingCounter":       2*limit - 2,
+		"SlidingLog":           limit,
+		"Concurrency":          2 * limit, // those of the burst make room after half a window
 	}
 	for _, s := range subjects {
 		p, err := playTrace(t.Context(), s)

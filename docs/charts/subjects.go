@@ -29,10 +29,14 @@ type subject struct {
 // FixedWindow does, and has no picture of its own.
 var subjects = []subject{
 	{file: "gcra", algorithm: algorithm.GCRA{Rate: rate, Burst: limit}},
+	{file: "tokenbucket", algorithm: algorithm.TokenBucket{Capacity: limit, Refill: rate}},
+	{file: "tokenbucketatonce", algorithm: algorithm.TokenBucket{Capacity: limit, Refill: rate, AtOnce: true}, variant: ", at once"},
+	{file: "leakybucket", algorithm: algorithm.LeakyBucket{Rate: rate, Queue: limit - 1}},
 	{file: "fixedwindow", algorithm: algorithm.FixedWindow{Limit: limit, Window: window, Aligned: true}},
 	{file: "slidingbuckets", algorithm: algorithm.SlidingBuckets{Width: window / 5, Spans: []algorithm.Span{{Window: window, Limit: limit}}}},
 	{file: "slidingcounter", algorithm: algorithm.SlidingCounter{Limit: limit, Window: window}},
 	{file: "slidinglog", algorithm: algorithm.SlidingLog{Limit: limit, Window: window}},
+	{file: "concurrency", algorithm: algorithm.Concurrency{Limit: limit, Lease: window}, hold: window / 2},
 }
 
 // kind is the name of the algorithm's type.
