@@ -249,18 +249,20 @@ func gcraFit(now int64, args []store.Arg, s State) int64 {
 	if a.den == 1 {
 		return floorDiv(a.room+num-(at-now), num)
 	}
-	whole, rest := a.room+a.inc-(at-now), a.roomRem+a.incRem-part
-	most := int64(MaxTokens) / num
-	if most == 0 { // no interval that anyone would write down
-		if whole < a.inc || whole == a.inc && rest < a.incRem {
+	left := parts{a.room, a.roomRem}.minus(parts{-a.inc, -a.incRem}, a.den).minus(parts{at - now, part}, a.den)
+	switch most := int64(MaxTokens) / num; {
+	case left.whole < 0: // as far as a clock can step back
+		return 0
+	case most == 0: // no interval that anyone would write down
+		if left.less(parts{a.inc, a.incRem}) {
 			return 0
 		}
 		return 1
-	}
-	if whole >= (MaxTokens-2*a.den)/a.den {
+	case left.whole >= (MaxTokens-a.den)/a.den:
 		return most
+	default:
+		return min((left.whole*a.den+left.rem)/num, most)
 	}
-	return min(floorDiv(whole*a.den+rest, num), most)
 }
 
 func gcraTake(args []store.Arg, n int64) {

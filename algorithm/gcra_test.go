@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 )
 
 const never = algorithm.Never
@@ -185,5 +186,49 @@ func TestRates(t *testing.T) {
 		if tt.got != tt.want {
 			t.Errorf("%s: got %+v, want %+v", tt.name, tt.got, tt.want)
 		}
+	}
+}
+
+// However far the clock steps back, and however fine the interval, no more fits than
+// there is room for.
+func TestGCRAFitAtTheBounds(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		limit algorithm.GCRA
+		ahead int64 // the TAT, of now
+		want  int64 // of 2^53-1 asked for
+	}{
+		{"a billion parts, 9 h ahead", algorithm.GCRA{Rate: algorithm.Rate{Count: 997_000_003, Period: 7 * time.Second}, Burst: 1}, 9 * 3600e6, 0},
+		{"a billion parts, years ahead", algorithm.GCRA{Rate: algorithm.Rate{Count: 997_000_003, Period: 7 * time.Second}, Burst: 1}, 1 << 51, 0},
+		{"whole, years ahead", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, 1 << 51, 0},
+		{"one of five", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 1_333_333, 1},
+		{"none of five, by a part", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 1_333_334, 0},
+		{"all", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 0, 5},
+		{"no more than is exact", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 10_000_000_000}, 0, (1<<53 - 1) / 1_000_000},
+		{"an interval beyond what is exact", algorithm.GCRA{Rate: algorithm.Rate{Count: 1009, Period: 1<<63 - 1}, Burst: 1}, 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := mustLimit(t, tt.limit)
+			p := mustCompose(t, l.Fragment())
+			script, err := p.Variant(algorithm.Mode{UpTo: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := newState(epoch, 1)
+			if tt.ahead > 0 {
+				n := store.Nums{Tag: store.Tag{'g', '1'}, Len: 1, N: [store.MaxNums]int64{epoch + tt.ahead}}
+				s.keys[0] = value{held: true, nums: n, expires: 1 << 60}
+			}
+			args := p.AppendUpTo(l.AppendArgs(p.AppendNow(nil, epoch), algorithm.Request{Cost: 1}), algorithm.MaxTokens)
+			reply, err := script.GoForm()(s, args, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if n, _, err := p.Outcome(reply); n != tt.want || err != nil {
+				t.Errorf("%d tokens, %v, want %d", n, err, tt.want)
+			}
+		})
 	}
 }

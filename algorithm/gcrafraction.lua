@@ -44,12 +44,15 @@ redis.call('SET', KEYS[1], string.format('g1 %d %d %s', at, part, ARGV[5]),
 -- At most 2^53 / NUM tokens, NUM / DEN being the interval, so that no product is
 -- beyond what is exact.
 local num = ARGV[3] * ARGV[5] + ARGV[4]
-local whole, rest = ARGV[1] + ARGV[3] - (at - now), ARGV[2] + ARGV[4] - part
 local most = (9007199254740991 - 9007199254740991 % num) / num
-local fit = most
-if most == 0 then
+local whole, rest, fit = ARGV[1] + ARGV[3] - (at - now), ARGV[2] + ARGV[4] - part, most
+if rest >= ARGV[5] + 0 then whole, rest = whole + 1, rest - ARGV[5] end
+if rest < 0 then whole, rest = whole - 1, rest + ARGV[5] end
+if whole < 0 then
+  fit = 0
+elseif most == 0 then
   fit = ok and 1 or 0
-elseif whole < (9007199254740991 - 2 * ARGV[5]) / ARGV[5] then
+elseif whole < (9007199254740991 - ARGV[5]) / ARGV[5] then
   fit = whole * ARGV[5] + rest
   fit = math.min((fit - fit % num) / num, most)
 end

@@ -23,6 +23,12 @@ func TestBuiltIn(t *testing.T) {
 		{"GCRA", anyGCRA, nil, []algorithm.Algorithm{
 			algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: time.Second}, Burst: algorithm.MaxTokens},
 		}},
+		{"TokenBucket", anyTokenBucket, nil, []algorithm.Algorithm{
+			algorithm.TokenBucket{Capacity: 1 << 52, Refill: algorithm.PerSecond(1_000_000)},
+		}},
+		{"LeakyBucket", anyLeakyBucket, nil, []algorithm.Algorithm{
+			algorithm.LeakyBucket{Rate: algorithm.PerSecond(1_000_000), Queue: 1<<52 - 1},
+		}},
 		{"FixedWindow", anyFixedWindow, []string{"Algorithm/MaxWait"}, []algorithm.Algorithm{
 			algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: algorithm.MaxSpan * time.Microsecond},
 		}},

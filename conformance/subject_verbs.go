@@ -164,17 +164,26 @@ func subjectMaxWait(t *T) {
 	})
 	r := t.rand()
 	waited := 0
-	for h, a := range list {
+	for h := 0; h < len(list) || waited == 0 && h < 500; h++ {
+		a := list[h%len(list)]
+		if h >= len(list) {
+			if a = t.draw(r); !t.fragment(a).Reserves {
+				continue
+			}
+		}
 		c := newClock()
 		l, ref := t.limiter(c, one(a)), t.limiterOn(memory.New(nil), c, one(a))
 		path := []string{"wait", strconv.Itoa(h)}
+		full := pick(r, 1, t.peek(l, 1, path...).Limit)
+		t.allow(l, full, path...) // somebody has to wait
+		t.allow(ref, full, path...)
 		for s := range 12 {
 			unit := max(t.unitOf(a), time.Microsecond)
 			c.advance(max(anyPause(r, unit), 0) / 8)
 			req := t.request(r, a, 1+r.Int64N(3), path...)
 			req.Peek = true
 			plain := t.do(l, req)
-			req.MaxWait = time.Duration(1+r.IntN(8)) * unit
+			req.MaxWait = pick(r, time.Duration(1+r.IntN(8))*unit, weir.Never)
 			got := t.do(l, req)
 			d := got.Delay
 			switch {

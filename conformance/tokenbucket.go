@@ -166,7 +166,7 @@ func anyTokenBucket(r *rand.Rand) algorithm.Algorithm {
 		Capacity: pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
 		Refill: algorithm.Rate{
 			Count:  pick(r, 1, 2, 3, 7, 10, 60, 997, 3_000_000, 1+r.Int64N(1000)),
-			Period: pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute),
+			Period: pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour),
 		},
 		AtOnce: r.IntN(3) == 0,
 	}

@@ -59,7 +59,7 @@ type Tx interface {
 
 	// Expire sets when key i, of a sorted set that was added to, is to be
 	// forgotten, as Put does for Nums. A set that is new has to be given a
-	// time.
+	// time. A missing key stays missing.
 	Expire(i int, ttl time.Duration)
 }
 

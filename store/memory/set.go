@@ -159,7 +159,8 @@ func (t *tx) Remove(i int, rank, n int64) {
 
 // Expire implements [store.Tx].
 func (t *tx) Expire(i int, ttl time.Duration) {
-	v := &t.keys[i]
-	v.expires = t.now + ttl.Microseconds()
-	v.change, t.dirty = written, true
+	if v := &t.keys[i]; v.live {
+		v.expires = t.now + ttl.Microseconds()
+		v.change, t.dirty = written, true
+	}
 }
