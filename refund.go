@@ -27,18 +27,14 @@ func (l *Limiter) refund(ctx context.Context, r *Request) (bool, error) {
 	if err := l.checkRequest(&Request{ID: r.ID, Limits: r.Limits}, algorithm.Request{}, false); err != nil {
 		return false, fmt.Errorf("weir: %w", err)
 	}
-	p, limits := l.all, r.Limits
-	var err error
-	if l.leases {
-		limits = nil
+	p, err := l.planFor(r.Limits)
+	if l.leases && err == nil {
 		p, err = l.part(l.only(func(f *algorithm.Fragment) bool { return f.Charge != nil }))
-	} else {
-		p, err = l.planFor(limits)
 	}
 	if err != nil {
 		return false, err
 	}
-	return l.giveBack(ctx, p, algorithm.Request{}, r.Path, r.ID, limits)
+	return l.giveBack(ctx, p, algorithm.Request{}, r.Path, r.ID, r.Limits)
 }
 
 // Release ends the lease of that name that path holds, see [Request].Lease, and
