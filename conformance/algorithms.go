@@ -175,7 +175,7 @@ func single(maker func(*rand.Rand) algorithm.Algorithm) func(*rand.Rand) []weir.
 }
 
 func history(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
-	return func(t *T) { t.histories(t.times(40), 30, 1, single(maker)) }
+	return func(t *T) { t.histories(t.times(24), 30, 1, single(maker)) }
 }
 
 // exact checks that a request that is denied is denied one microsecond before
@@ -183,7 +183,7 @@ func history(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 func exact(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		r := t.rand()
-		for h, denials := 0, 0; denials < t.times(60); h++ {
+		for h, denials := 0, 0; denials < t.times(40); h++ {
 			if h == 600 {
 				t.fatalf("only %d denials in %d histories", denials, h)
 			}

@@ -25,7 +25,7 @@ var concurrencyRules = []rule{
 	{"Bounded", "a Concurrency keeps at most Limit leases, those that are over among them", concurrencyBounded},
 	{"Lowered", "under a lower Limit holders keep their leases, and nobody comes in before enough are over", concurrencyLowered},
 	{"Layout", "a member that is no lease, or another type, is a foreign value to Concurrency", concurrencyLayout},
-	{"History", "Concurrency answers as a plain list of leases does, and keeps what that keeps", func(t *T) { t.leaseHistories(t.times(40), false) }},
+	{"History", "Concurrency answers as a plain list of leases does, and keeps what that keeps", func(t *T) { t.leaseHistories(t.times(24), false) }},
 	{"Exact", "Concurrency denies 1µs before RetryAfter is over and admits when it is", concurrencyExact},
 	{"HotKey", "of many concurrent callers exactly Limit hold a lease, and all places are free when they are released", concurrencyHotKey},
 	{"Refill", "on the store's clock a denied caller gets a lease after RetryAfter, not before", concurrencyRefill},
@@ -455,7 +455,7 @@ func (t *T) leaseAndRefund() {
 
 func concurrencyExact(t *T) {
 	r := t.rand()
-	for h, denials := 0, 0; denials < t.times(60); h++ {
+	for h, denials := 0, 0; denials < t.times(40); h++ {
 		if h == 600 {
 			t.fatalf("only %d denials in %d histories", denials, h)
 		}

@@ -26,7 +26,7 @@ var limiterRules = []rule{
 }
 
 func limiterMix(t *T) {
-	t.histories(t.times(40), 30, 1, func(r *rand.Rand) []weir.Rule {
+	t.histories(t.times(24), 30, 1, func(r *rand.Rand) []weir.Rule {
 		rules := make([]weir.Rule, 2+r.IntN(3))
 		for i := range rules {
 			maker := pick(r, anyGCRA, anyFixedWindow, anyMetadataWindow, anySlidingBuckets, anySlidingCounter, anySlidingLog,
@@ -37,7 +37,7 @@ func limiterMix(t *T) {
 		}
 		return rules
 	})
-	t.leaseHistories(t.times(16), true)
+	t.leaseHistories(t.times(8), true)
 }
 
 // sixteen returns as many rules as there can be, the last of which admits 2.

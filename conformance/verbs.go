@@ -69,7 +69,7 @@ func (p pair) same(what any, keys ...string) {
 func upTo(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		r := t.rand()
-		for h := range t.times(16) {
+		for h := range t.times(8) {
 			a := maker(r)
 			c, m := newClock(), newModel(a)
 			p := t.pair(c, one(a))
@@ -99,7 +99,7 @@ func upTo(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 func refunds(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		r := t.rand()
-		for h, given := 0, 0; given < t.times(32); h++ {
+		for h, given := 0, 0; given < t.times(16); h++ {
 			if h == 1000 {
 				t.fatalf("only %d refunds in %d histories gave anything", given, h)
 			}
@@ -160,7 +160,7 @@ func refunds(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 func reserves(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		r := t.rand()
-		for h := range t.times(24) {
+		for h := range t.times(16) {
 			a := maker(r)
 			c, m := newClock(), newModel(a)
 			p := t.pair(c, one(a))
