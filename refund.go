@@ -24,15 +24,17 @@ func (l *Limiter) refund(ctx context.Context, r *Request) (bool, error) {
 	if r.ID == "" {
 		return false, fmt.Errorf("weir: %w: Refund: the ID is empty: give each decision a Request.ID", ErrInvalidKey)
 	}
+	p, err := l.planFor(r.Limits)
+	if err != nil {
+		return false, err
+	}
 	if err := l.checkRequest(&Request{ID: r.ID, Limits: r.Limits}, algorithm.Request{}, false); err != nil {
 		return false, fmt.Errorf("weir: %w", err)
 	}
-	p, err := l.planFor(r.Limits)
-	if l.leases && err == nil {
-		p, err = l.part(l.only(func(f *algorithm.Fragment) bool { return f.Charge != nil }))
-	}
-	if err != nil {
-		return false, err
+	if l.leases {
+		if p, err = l.part(l.only(func(f *algorithm.Fragment) bool { return f.Charge != nil })); err != nil {
+			return false, err
+		}
 	}
 	return l.giveBack(ctx, p, algorithm.Request{}, r.Path, r.ID, r.Limits)
 }

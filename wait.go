@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -48,7 +49,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if r.ID == "" {
 		r.ID = rand.Text()
 	}
-	r.Path = append([]string(nil), r.Path...)
+	r.Path, r.Limits = slices.Clone(r.Path), slices.Clone(r.Limits)
 	res, err := l.Do(ctx, r)
 	return Reservation{Result: res, limiter: l, request: r, taken: res.Allowed || err != nil}, err
 }

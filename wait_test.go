@@ -217,6 +217,51 @@ func TestReservationCancelAfterAnError(t *testing.T) {
 	}
 }
 
+// A request that makes no sense took nothing, and to give it back is no worse than to
+// make it.
+func TestReservationCancelOfMisuse(t *testing.T) {
+	t.Parallel()
+	l := mustNew(t, newStore(newClock()), alone(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}), nil)
+	for _, req := range []weir.Request{
+		{Path: []string{"k"}, Cost: 1, Limits: []algorithm.Limit{}},
+		{Path: []string{"k"}, Cost: 1, Limits: make([]algorithm.Limit, 2)},
+		{Path: []string{"k"}, Cost: 1, Each: []weir.Result{}},
+		{Path: []string{"k"}, Cost: -1},
+		{Cost: 1},
+	} {
+		r, err := l.Reserve(t.Context(), req)
+		if err == nil || r.Allowed {
+			t.Errorf("%+v: Reserve: got %+v, %v, want an error", req, r, err)
+		}
+		if gave, _ := r.Cancel(t.Context()); gave {
+			t.Errorf("%+v: Cancel gave something", req)
+		}
+	}
+}
+
+// What limits a reservation was made under is its own, as its path is.
+func TestReservationKeepsLimits(t *testing.T) {
+	t.Parallel()
+	l := mustNew(t, newStore(newClock()), alone(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}), nil)
+	limit, err := algorithm.GCRA{Rate: algorithm.PerHour(3), Burst: 5}.NewLimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, err := algorithm.FixedWindow{Limit: 5, Window: time.Hour}.NewLimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := []algorithm.Limit{limit}
+	r, err := l.Reserve(t.Context(), weir.Request{Path: []string{"k"}, Cost: 5, Limits: limits})
+	if err != nil || !r.Allowed {
+		t.Fatalf("Reserve: got %+v, %v", r, err)
+	}
+	limits[0] = other
+	if gave, err := r.Cancel(t.Context()); !gave || err != nil {
+		t.Errorf("Cancel: got %v, %v", gave, err)
+	}
+}
+
 // A hooked store runs eval before each decision, and fails with its error.
 type hooked struct {
 	store.Store
