@@ -32,18 +32,22 @@ type Request struct {
 	// MaxWait takes tokens that are there only so much later, too, if every
 	// rule's algorithm can: [algorithm.GCRA], [algorithm.TokenBucket] and
 	// [algorithm.LeakyBucket]. The answer's Delay tells how long to wait. It is
-	// cut to whole microseconds; 0 takes only what is there now, and leaves it to a
-	// LeakyBucket how long its queue is.
+	// not negative, and cut to whole microseconds; 0 takes only what is there now,
+	// and leaves it to a LeakyBucket how long its queue is. It does not go with
+	// UpTo.
 	MaxWait time.Duration
 
 	// ID names the decision, so that [Limiter.Refund] can give back what it took:
-	// any bytes, and another for each decision. It costs a key for each rule, until
-	// there is nothing left to give back. Empty, there is no refund.
+	// any bytes, and another for each decision. It costs a key for each rule that
+	// holds no leases, until there is nothing left to give back. Empty, there is no
+	// refund. It is [ErrUnsupported] if a rule's algorithm gives nothing back.
 	ID string
 
 	// Lease names what the request holds, once admitted, under rules that limit
-	// what goes on at once, [algorithm.Concurrency], until it is released: see
-	// [Limiter.Release].
+	// what goes on at once, [algorithm.Concurrency], until it is released or over:
+	// see [Limiter.Release] and [Limiter.Renew]. It is any bytes, from 1 to
+	// [algorithm.MaxLease] of them, and another for each holder. Under such a rule
+	// what takes anything has to have one, so that Allow and AllowN do not serve.
 	Lease string
 
 	// Limits, if not nil, has one element per rule: the limit to judge this request
@@ -108,11 +112,12 @@ func (l *Limiter) TakeUpTo(ctx context.Context, most int64, path ...string) (Res
 // nothing is taken from any and RetryAfter is the longest among those that deny.
 //
 // The error is [ErrInvalidCost], [ErrInvalidKey], [ErrInvalidMetadata],
-// [ErrInvalidLease], [ErrInvalidLimit] or, for what a rule's algorithm does not
-// do, [ErrUnsupported] for a request that makes no sense; one of package store,
+// [ErrInvalidLease] or [ErrInvalidLimit] for a request that makes no sense, and one
+// with its own text for a negative MaxWait, or an Each or Limits of a wrong length;
+// [ErrUnsupported] for what a rule's algorithm does not do; one of package store,
 // such as [store.ErrUnavailable], or ctx's, when the store could not decide;
-// [store.ErrForeign] when a key holds someone else's value. It says nothing of
-// whether the request is allowed.
+// [store.ErrForeign] when a key holds someone else's value. An error says nothing
+// of whether the request is allowed.
 func (l *Limiter) Do(ctx context.Context, r Request) (Result, error) {
 	s := l.scratch.Get().(*scratch)
 	defer l.scratch.Put(s)

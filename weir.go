@@ -22,9 +22,11 @@
 //
 // # Answers
 //
-// A denial is a [Result]. Misuse is an error: [ErrInvalidCost] or
-// [ErrInvalidKey]. An outage is an error of the store, [store.ErrUnavailable]
-// or the context's own, and what it means for a request is the caller's policy.
+// A denial is a [Result]; of [Limiter.Wait] alone it is also an error,
+// [ErrRefused]. Misuse is an error, [ErrInvalidCost], [ErrInvalidKey] or
+// [ErrUnsupported] for instance. An outage is an error of the store,
+// [store.ErrUnavailable] or the context's own, and what it means for a request is
+// the caller's policy.
 package weir
 
 import (
@@ -39,7 +41,8 @@ import (
 )
 
 var (
-	// ErrInvalidLimit says that an algorithm's numbers are out of bounds.
+	// ErrInvalidLimit says that an algorithm's numbers are out of bounds, or that
+	// one of Request.Limits is of another algorithm than its rule.
 	ErrInvalidLimit = algorithm.ErrInvalidLimit
 
 	// ErrInvalidRule says that a list of rules does not make a limiter.
@@ -52,11 +55,13 @@ var (
 	// ErrInvalidMetadata says that a request's metadata is too long.
 	ErrInvalidMetadata = algorithm.ErrInvalidMetadata
 
-	// ErrUnsupported says that no rule's algorithm can do what was asked.
+	// ErrUnsupported says that a rule's algorithm cannot do what was asked, or that
+	// no rule's can. The error names the verb.
 	ErrUnsupported = errors.New("unsupported")
 
-	// ErrInvalidLease says that a request to a limit on what goes on at once names
-	// no lease, or one that is too long.
+	// ErrInvalidLease says that a request to a limit on what goes on at once,
+	// [algorithm.Concurrency], names no lease, or one in more than
+	// [algorithm.MaxLease] bytes.
 	ErrInvalidLease = algorithm.ErrInvalidLease
 
 	// ErrInvalidKey says that a path has too few or too many segments, or an
@@ -65,7 +70,7 @@ var (
 )
 
 // Never is the RetryAfter of a request that can never pass, as it costs more than
-// the capacity.
+// the capacity, or renews a lease that is not held.
 const Never = algorithm.Never
 
 // MaxRules is the most rules that a limiter can have.

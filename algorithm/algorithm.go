@@ -2,13 +2,15 @@
 //
 // An algorithm is a plain struct, [GCRA], [TokenBucket], [LeakyBucket],
 // [FixedWindow], [MetadataWindow], [SlidingBuckets], [SlidingCounter],
-// [SlidingLog] or [Concurrency], whose NewLimit method checks it and works out its constants. It
-// knows nothing of clients, key names or networks. Its atomic step is a
-// [Fragment], in Lua and in Go: a check, which reads, and a commit, which
-// writes. [Compose] makes one script of any list of fragments: all checks, then
-// all commits if every check passed, or none. The script replies with the state
-// before the commit, and the limit's Verdict turns that into numbers, for every
-// store alike.
+// [SlidingLog] or [Concurrency], whose NewLimit method checks it and works out
+// its constants. It knows nothing of clients, key names or networks. Its atomic
+// step is a [Fragment], in Lua and in Go: a check, which reads, and a commit,
+// which writes. [Compose] makes one script of any list of fragments: all checks,
+// then all commits if every check passed, or none. The script replies with the
+// state before the commit, and the limit's Verdict turns that into numbers, for
+// every store alike. What else a fragment can do, take as much as fits or give
+// back, are further parts of it, which scripts have that need them:
+// [Program.Variant] and [Program.Refund].
 //
 // An algorithm of one's own implements [Algorithm] and [Limit] in the same way.
 // Package conformance proves it, by RunAlgorithm; examples/dailyquota is one.
@@ -35,12 +37,12 @@ var ErrInvalidLimit = errors.New("invalid limit")
 // algorithm can take at once.
 var ErrInvalidCost = errors.New("invalid cost")
 
-// ErrInvalidLease says that a request to a limit on what goes on at once names no
-// lease, or one that is too long.
+// ErrInvalidLease says that a request to a limit on what goes on at once, a
+// [Concurrency], names no lease, or one in more than [MaxLease] bytes.
 var ErrInvalidLease = errors.New("invalid lease")
 
 // Never is the wait for something that cannot happen: a request for more than
-// the capacity.
+// the capacity, or the renewal of a lease that is not held.
 const Never = time.Duration(math.MaxInt64)
 
 // MaxSpan is the longest time, in microseconds, that a limit can look ahead or
@@ -74,8 +76,8 @@ type Limit interface {
 // A RequestChecker is a [Limit] that cannot take every request.
 type RequestChecker interface {
 	// CheckRequest returns what is wrong with r: ErrInvalidCost for a cost that
-	// is within the capacity, and more than can be taken at once, or
-	// ErrInvalidMetadata.
+	// is within the capacity, and more than can be taken at once, or that the
+	// limit has no meaning for; ErrInvalidMetadata; or ErrInvalidLease.
 	CheckRequest(r Request) error
 }
 
@@ -102,8 +104,8 @@ type Request struct {
 	// fragment Reserves: tokens that are there only so much later can be taken now.
 	MaxWait time.Duration
 
-	// Lease names what the request holds, for a limit whose fragment Leases.
-	// RenewOnly lets it pass only if that is held already.
+	// Lease names what the request holds, for a limit whose fragment Leases: up to
+	// MaxLease bytes. RenewOnly lets it pass only if that is held already.
 	Lease     string
 	RenewOnly bool
 }

@@ -25,13 +25,15 @@ import (
 // A lease is one: a request costs 1, which takes it, or 0, which asks. Remaining is
 // how many places are free; a denied request passes, if nobody releases or renews,
 // when enough leases are over; ResetAfter is until the last one is. A lease is over
-// exactly Lease after it was taken.
+// exactly Lease after it was taken or renewed last. Any other cost is
+// [ErrInvalidCost].
 //
 // A key holds at most Limit leases, those among them that are over and not yet
 // removed, which go up to 16 at a time with each that is taken. If Limit is lowered
 // under a live key, who holds a lease keeps it, and can renew it. If Lease is
-// changed, it is that of leases taken or renewed from then on. If the clock steps back, leases
-// last longer by the step; some that were over are not again.
+// changed, it is that of leases taken or renewed from then on. If the clock steps
+// back, leases last longer by the step, and some that were over go on, no more than
+// there are places.
 type Concurrency struct {
 	// Limit is the most leases at once, from 1 to MaxLog.
 	Limit int64

@@ -21,10 +21,10 @@ const clockSlack = time.Hour
 
 // A Program is a list of fragments composed into scripts, each one atomic step
 // over the keys of each fragment, in order. All take the same arguments, those of
-// [Program.AppendNow] and then each limit's, and reply alike. It cannot be
-// changed, and is safe for concurrent use. What is not decided every day is
-// composed when it is first asked for: see [Program.Variant] and
-// [Program.Refund].
+// [Program.AppendNow] and then each limit's, and reply alike; those that a [Mode]
+// describes may have markers' keys and one more argument behind these. It cannot
+// be changed, and is safe for concurrent use. What is seldom needed is composed
+// when it is first asked for: see [Program.Variant] and [Program.Refund].
 type Program struct {
 	Decide *store.Script // checks all, then commits all if every check passed
 	Peek   *store.Script // checks all

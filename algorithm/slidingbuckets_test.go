@@ -141,8 +141,8 @@ func TestSlidingBucketsDeadKeys(t *testing.T) {
 
 func pick(r *rand.Rand, list ...int64) int64 { return list[r.IntN(len(list))] }
 
-// Values of the right form that no limiter wrote break nothing: they are an error, or the script and
-// the verdict agree.
+// Values of the right form that no limiter wrote break nothing: they are an error, or
+// the script and the verdict agree.
 func FuzzSlidingBucketsHostile(f *testing.F) {
 	list := []algorithm.SlidingBuckets{
 		spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5}, algorithm.Span{Window: time.Second, Limit: 2}),

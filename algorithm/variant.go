@@ -11,7 +11,7 @@ import (
 // This file composes the scripts of decisions that do more than [Program].Decide,
 // and the one that undoes them.
 
-// A Mode says what a decision does besides.
+// A Mode says what a decision does beyond [Program].Decide. The zero Mode is nothing.
 type Mode struct {
 	// UpTo takes as many tokens as fit every limit, up to a number that follows
 	// the limits' arguments as the last: see [Program.AppendUpTo]. The limits'
@@ -28,7 +28,7 @@ type Mode struct {
 	Marked bool
 }
 
-// Variant returns the script of a decision with mode. The error says which
+// Variant returns the script of a decision with mode m. The error says which
 // fragment cannot do that.
 func (p *Program) Variant(m Mode) (*store.Script, error) {
 	if m == (Mode{}) {

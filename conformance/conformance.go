@@ -9,7 +9,7 @@
 // Each rule is a subtest with a stable name, Subject/Rule, and a failure begins
 // with the rule that was broken. Rules run in virtual time wherever they can,
 // use keys that no other run uses, so that a shared server serves, and are
-// bounded in time: about 10,000 calls in all, which may take up to 50 ms each.
+// bounded in time: about 26,000 calls in all, which may take up to 50 ms each.
 // What a run leaves behind has a TTL.
 //
 // Whoever writes an algorithm runs [RunAlgorithm]: its rules are those that every

@@ -13,9 +13,8 @@ import (
 )
 
 // A fake is a correct store with everything that a store can have, so that it
-// skips no rule: it takes batches, borrows strings, forgets scripts, and passes for a store that runs
-// Lua. A mutant is a fake with one
-// behaviour changed.
+// skips no rule: it takes batches, borrows strings, forgets scripts, and passes for
+// a store that runs Lua. A mutant is a fake with one behaviour changed.
 type fake struct {
 	*memory.Store
 	mu   sync.Mutex

@@ -75,7 +75,8 @@ func TestPromises(t *testing.T) {
 	}
 }
 
-// TestMost checks the two counts that are drawn: what is as old as the window has left it.
+// TestMost checks the two counts that are drawn: what is as old as the window has
+// left it.
 func TestMost(t *testing.T) {
 	times := []time.Duration{0, time.Second, time.Second, window, window + time.Second}
 	want := []count{{0, 1}, {time.Second, 3}, {window + time.Second, 2}, {2 * window, 1}, {2*window + time.Second, 0}}
