@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -89,6 +90,99 @@ func ExampleLimiter_PeekMany() {
 	// alice 0 of 3 for 1h0m0s
 	// bob 2 of 3 for 1h0m0s
 	// carol 3 of 3 for 0s
+}
+
+func ExampleLimiter_TakeUpTo() {
+	lim, err := weir.NewRules(memory.New(nil), []weir.Rule{
+		{Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
+	}, &weir.Options{Clock: noon})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	for range 3 {
+		res, err := lim.TakeUpTo(ctx, 6, "queue")
+		fmt.Println(res.Allowed, res.Granted, res.RetryAfter, err)
+	}
+	// Output:
+	// true 6 0s <nil>
+	// true 4 0s <nil>
+	// false 0 1h0m0s <nil>
+}
+
+func ExampleLimiter_Refund() {
+	lim, err := weir.NewRules(memory.New(nil), []weir.Rule{
+		{Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
+	}, &weir.Options{Clock: noon})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	res, err := lim.Do(ctx, weir.Request{Path: []string{"alice"}, Cost: 4, ID: "order-17"})
+	fmt.Println(res.Remaining, err)
+	for range 2 { // the order failed; to say so twice does no harm
+		gave, err := lim.Refund(ctx, "order-17", "alice")
+		fmt.Println(gave, err)
+	}
+	res, err = lim.Peek(ctx, "alice")
+	fmt.Println(res.Remaining, err)
+	// Output:
+	// 6 <nil>
+	// true <nil>
+	// false <nil>
+	// 10 <nil>
+}
+
+func ExampleLimiter_Wait() {
+	lim, err := weir.New(memory.New(nil), algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 2 {
+		_, err := lim.Wait(ctx, "api.example.com")
+		switch {
+		case err == nil:
+			fmt.Println("go ahead")
+		case errors.Is(err, weir.ErrRefused):
+			fmt.Println("not within a minute; nothing was taken, and nobody waited")
+		default: // ctx's error, or the store's
+			fmt.Println(err)
+		}
+	}
+	// Output:
+	// go ahead
+	// not within a minute; nothing was taken, and nobody waited
+}
+
+func ExampleLimiter_Release() {
+	lim, err := weir.New(memory.New(nil), algorithm.Concurrency{Limit: 1, Lease: time.Minute})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	ctx := context.Background()
+	ask := func(job string) {
+		res, err := lim.Do(ctx, weir.Request{Path: []string{"reports"}, Cost: 1, Lease: job})
+		fmt.Println(job, res.Allowed, err)
+	}
+	ask("job-1")
+	ask("job-2")
+	res, err := lim.Renew(ctx, "job-1", "reports") // before the minute is over
+	fmt.Println("renewed", res.Allowed, err)
+	held, err := lim.Release(ctx, "job-1", "reports")
+	fmt.Println("released", held, err)
+	ask("job-2")
+	// Output:
+	// job-1 true <nil>
+	// job-2 false <nil>
+	// renewed true <nil>
+	// released true <nil>
+	// job-2 true <nil>
 }
 
 func ExampleThrottler_Throttle() {
