@@ -108,42 +108,13 @@ func FuzzGCRA(f *testing.F) {
 		for ; len(ops) >= 4; ops = ops[4:] {
 			op, step, unit, cost := ops[0], int64(ops[1]), ops[2], int64(ops[3])
 			interval := max(1, floor(model.interval).Int64())
-			switch unit % 5 {
-			case 1:
-				step *= interval
-			case 2:
-				step = step*interval + 1
-			case 3:
-				step = max(0, step*interval/3-1)
-			case 4:
-				step *= max(1, interval*min(model.burst, 1<<20)/16)
-			}
-			if step < 0 || step > algorithm.MaxSpan/8 {
-				step = algorithm.MaxSpan / 8
-			}
-			if op&1 != 0 { // three to one forwards
-				if op&2 != 0 {
-					step = -step
-				}
-			}
-			if now+step < 1 || now+step >= 1<<52 {
-				step = 0
-			}
-			now += step
-			switch {
-			case cost > 250:
-				cost = model.burst + cost - 254 // one below it to one above it
-			case cost > 240:
-				cost = 1 << 53 << (cost - 241)
-			case cost > 100:
-				cost = model.burst / (cost - 99)
-			}
+			now += fuzzStep(now, op, step, unit, interval, interval, max(1, interval*min(model.burst, 1<<20)/16))
+			cost = fuzzCost(cost, model.burst)
 			if op&4 != 0 {
 				i := int(op >> 7)
 				b.use(compiled[i])
 				model.set(limits[i])
 			}
-			cost = max(cost, 0)
 			take := op&8 == 0 && cost > 0
 			want := model.decide(now, cost, take)
 			var got algorithm.Verdict

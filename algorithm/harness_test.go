@@ -201,6 +201,21 @@ func (b *bench) take(now, cost int64) algorithm.Verdict {
 	return b.run(b.program.Decide, now, cost)
 }
 
+// admits is how many tokens pass within span, from the epoch on, for a caller who
+// comes back whenever one is there.
+func (b *bench) admits(span time.Duration) int64 {
+	var n int64
+	end := epoch + span.Microseconds()
+	for now := int64(epoch); now <= end; {
+		v := b.take(now, 1)
+		if v.Allowed {
+			n++
+		}
+		now += v.RetryAfter.Microseconds()
+	}
+	return n
+}
+
 func (b *bench) peek(now, cost int64) algorithm.Verdict {
 	before := b.state.writes
 	v := b.run(b.program.Peek, now, cost)
@@ -221,6 +236,46 @@ func (b *bench) run(script *store.Script, now, cost int64) algorithm.Verdict {
 		b.t.Fatal("a denial wrote")
 	}
 	return v[0]
+}
+
+// fuzzStep is by how much a fuzzed clock at now moves, by three bytes of input: step,
+// or so many times one or many, or about a third of so many times few; and three to
+// one forwards.
+func fuzzStep(now int64, op byte, step int64, unit byte, one, few, many int64) int64 {
+	switch unit % 5 {
+	case 1:
+		step *= one
+	case 2:
+		step = step*one + 1
+	case 3:
+		step = max(0, step*few/3-1)
+	case 4:
+		step *= many
+	}
+	if step < 0 || step > algorithm.MaxSpan/8 {
+		step = algorithm.MaxSpan / 8
+	}
+	if op&3 == 3 {
+		step = -step
+	}
+	if now+step < 1 || now+step >= 1<<52 {
+		return 0
+	}
+	return step
+}
+
+// fuzzCost is a cost by a byte of input: small, or a part of capacity, or about as
+// much, or far above it.
+func fuzzCost(cost, capacity int64) int64 {
+	switch {
+	case cost > 250:
+		cost = capacity + cost - 254 // from three below it to one above
+	case cost > 240:
+		cost = 1 << 53 << (cost - 241)
+	case cost > 100:
+		cost = capacity / (cost - 99)
+	}
+	return max(cost, 0)
 }
 
 func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }

@@ -141,35 +141,8 @@ func FuzzTokenBucket(f *testing.F) {
 			op, step, unit, cost := ops[0], int64(ops[1]), ops[2], int64(ops[3])
 			num, den := m.period()
 			one := max(1, new(big.Int).Div(num, den).Int64())
-			switch unit % 5 {
-			case 1:
-				step *= one
-			case 2:
-				step = step*one + 1
-			case 3:
-				step = max(0, step*num.Int64()/3-1)
-			case 4:
-				step *= num.Int64()
-			}
-			if step < 0 || step > algorithm.MaxSpan/8 {
-				step = algorithm.MaxSpan / 8
-			}
-			if op&3 == 3 { // three to one forwards
-				step = -step
-			}
-			if now+step < 1 || now+step >= 1<<52 {
-				step = 0
-			}
-			now += step
-			switch {
-			case cost > 250:
-				cost = m.Capacity + cost - 254 // from four below it to one above
-			case cost > 240:
-				cost = 1 << 53 << (cost - 241)
-			case cost > 100:
-				cost = m.Capacity / (cost - 99)
-			}
-			cost = max(cost, 0)
+			now += fuzzStep(now, op, step, unit, one, num.Int64(), num.Int64())
+			cost = fuzzCost(cost, m.Capacity)
 			if op&4 != 0 {
 				which = int(op >> 7)
 				b.use(compiled[which])

@@ -220,11 +220,7 @@ func newWeirAsking(tb testing.TB, rdb *redis.Client, name string, opts weir.Opti
 			}
 			return nil
 		},
-		flush: func(ctx context.Context) (int, error) {
-			calls := tape.calls
-			tape.calls = tape.calls[:0]
-			return allowed(ctx, st, calls)
-		},
+		flush: func(ctx context.Context) (int, error) { return tape.flush(ctx, st) },
 		reset: func(ctx context.Context, path ...string) error {
 			for _, rule := range rules {
 				if err := lim.ResetRule(ctx, rule.Name, path...); err != nil {
@@ -234,18 +230,6 @@ func newWeirAsking(tb testing.TB, rdb *redis.Client, name string, opts weir.Opti
 			return nil
 		},
 	}
-}
-
-// allowed sends calls, and counts those that every rule allowed.
-func allowed(ctx context.Context, st store.Batcher, calls []store.Eval) (n int, err error) {
-	st.EvalBatch(ctx, calls)
-	for _, c := range calls {
-		if c.Err != nil {
-			return n, c.Err
-		}
-		n += int(c.Reply[0].Int())
-	}
-	return n, nil
 }
 
 // A recorder is a store that runs nothing and keeps what it was to run, for a batch.
@@ -259,6 +243,20 @@ var errRecorded = errors.New("the call was recorded")
 func (r *recorder) Eval(_ context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	r.calls = append(r.calls, store.Eval{Script: script, Keys: append([]string(nil), keys...), Args: append([]store.Arg(nil), args...)})
 	return reply, errRecorded
+}
+
+// flush sends the calls to st, and counts those that every rule allowed.
+func (r *recorder) flush(ctx context.Context, st store.Batcher) (allowed int, err error) {
+	calls := r.calls
+	r.calls = r.calls[:0]
+	st.EvalBatch(ctx, calls)
+	for _, c := range calls {
+		if c.Err != nil {
+			return allowed, c.Err
+		}
+		allowed += int(c.Reply[0].Int())
+	}
+	return allowed, nil
 }
 
 func newRedisRate(rdb *redis.Client) *remote {
