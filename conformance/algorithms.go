@@ -299,20 +299,26 @@ func refill(a algorithm.Algorithm) func(*T) {
 				t.fatalf("%+v: 20 times nobody was denied behind a request for all of it", a)
 			}
 		}
-		for {
-			res := t.allow(l, 1, "refill")
-			waited := t.time().Sub(before)
-			if res.Allowed {
-				if waited+skew < denied.RetryAfter {
-					t.errorf("%+v: passed %v after a denial for %v", a, waited, denied.RetryAfter)
-				}
-				return
+		t.passesWhenDue(a, denied, before, func() weir.Result { return t.allow(l, 1, "refill") })
+	}
+}
+
+// passesWhenDue asks a until it allows what it denied soon after before, and checks
+// that this is not before RetryAfter was over.
+func (t *T) passesWhenDue(a algorithm.Algorithm, denied weir.Result, before time.Time, ask func() weir.Result) {
+	for {
+		res := ask()
+		waited := t.time().Sub(before)
+		if res.Allowed {
+			if waited+skew < denied.RetryAfter {
+				t.errorf("%+v: passed %v after a denial for %v", a, waited, denied.RetryAfter)
 			}
-			if waited > 20*time.Second {
-				t.fatalf("%+v: still denied %v after a denial for %v", a, waited, denied.RetryAfter)
-			}
-			time.Sleep(res.RetryAfter / 8)
+			return
 		}
+		if waited > 20*time.Second {
+			t.fatalf("%+v: still denied %v after a denial for %v", a, waited, denied.RetryAfter)
+		}
+		time.Sleep(res.RetryAfter / 8)
 	}
 }
 

@@ -547,20 +547,7 @@ func concurrencyRefill(t *T) {
 			break
 		}
 	}
-	for {
-		res := t.hold(l, "late", "refill")
-		waited := t.time().Sub(before)
-		if res.Allowed {
-			if waited+skew < denied.RetryAfter {
-				t.errorf("%+v: passed %v after a denial for %v", a, waited, denied.RetryAfter)
-			}
-			return
-		}
-		if waited > 20*time.Second {
-			t.fatalf("%+v: still denied %v after a denial for %v", a, waited, denied.RetryAfter)
-		}
-		time.Sleep(res.RetryAfter / 8)
-	}
+	t.passesWhenDue(a, denied, before, func() weir.Result { return t.hold(l, "late", "refill") })
 }
 
 func concurrencyBackwards(t *T) {

@@ -323,17 +323,7 @@ func (m subjectMutant) test(t *testing.T) {
 		wg.Go(func() {
 			b := m.wrong.backend()
 			b.subject = m.subject()
-			b.brief = r.name != m.rule
-			c := check(t, b, r)
-			for try := 0; try < 3 && r.name == m.rule && len(c.failures) == 0; try++ {
-				c = check(t, b, r) // a rule that looks at real time can miss something on a busy machine
-			}
-			switch failed := len(c.failures) > 0; {
-			case r.name == m.rule && !failed:
-				t.Errorf("%s passed (skipped %q)", r.name, c.skipped)
-			case r.name != m.rule && failed:
-				t.Errorf("%s failed, which has nothing to do with it:\n%s", r.name, strings.Join(c.failures, "\n"))
-			}
+			b.breaks(t, r, r.name, r.name == m.rule)
 		})
 	}
 	wg.Wait()

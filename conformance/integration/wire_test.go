@@ -28,11 +28,8 @@ func TestWire(t *testing.T) {
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
-			server, _ := a.single(t)
-			e := server.Endpoint
-			wire := tap(t, e.Addrs[0])
-			e.Addrs = []string{wire.addr}
-			lim, err := weir.NewRules(a.store(t, e), []weir.Rule{
+			st, wire := a.tapped(t)
+			lim, err := weir.NewRules(st, []weir.Rule{
 				{Name: "all", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Hour}},
 				{Name: "user", By: []int{0, 1}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1000}},
 				{Name: "log", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: 1000, Window: time.Hour}},
@@ -86,11 +83,8 @@ func TestLostRefund(t *testing.T) {
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
-			server, _ := a.single(t)
-			e := server.Endpoint
-			wire := tap(t, e.Addrs[0])
-			e.Addrs = []string{wire.addr}
-			lim, err := weir.New(a.store(t, e), algorithm.FixedWindow{Limit: 10, Window: time.Hour})
+			st, wire := a.tapped(t)
+			lim, err := weir.New(st, algorithm.FixedWindow{Limit: 10, Window: time.Hour})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -119,6 +113,16 @@ func TestLostRefund(t *testing.T) {
 			t.Logf("%d tries by the client", tries)
 		})
 	}
+}
+
+// tapped returns a store over a server of its own, and the wiretap between them.
+func (a adapter) tapped(t *testing.T) (store.Store, *wiretap) {
+	t.Helper()
+	server, _ := a.single(t)
+	e := server.Endpoint
+	wire := tap(t, e.Addrs[0])
+	e.Addrs = []string{wire.addr}
+	return a.store(t, e), wire
 }
 
 // A wiretap is a proxy on loopback that counts the commands which pass it.
