@@ -25,7 +25,7 @@ func TestWaitInOrder(t *testing.T) {
 		var mu sync.Mutex
 		var evals, ended []time.Duration
 		start := time.Now()
-		st := &hooked{Store: memory.New(nil), eval: func() error {
+		st := &hooked{Store: memory.New(nil), eval: func(context.Context) error {
 			mu.Lock()
 			defer mu.Unlock()
 			evals = append(evals, time.Since(start))
@@ -128,12 +128,11 @@ func TestWaitCancelledInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("the cable is out")
 		calls := 0
-		var st *hooked
-		st = &hooked{Store: memory.New(nil), eval: func() error {
+		st := &hooked{Store: memory.New(nil), eval: func(ctx context.Context) error {
 			if calls++; calls < 2 {
 				return nil
 			}
-			if deadline, ok := st.ctx.Deadline(); !ok || time.Until(deadline) > time.Minute {
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > time.Minute {
 				t.Errorf("giving back has no deadline, or a late one: %v", deadline)
 			}
 			return down
@@ -199,7 +198,7 @@ func TestReservationCancelAfterAnError(t *testing.T) {
 	t.Parallel()
 	lost := errors.New("the reply was lost")
 	st := memory.New(nil)
-	after := &hooked{Store: st, eval: func() error { return nil }}
+	after := &hooked{Store: st, eval: func(context.Context) error { return nil }}
 	l := mustNew(t, after, alone(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}), nil)
 	after.lose = lost
 	r, err := l.Reserve(t.Context(), weir.Request{Path: []string{"k"}, Cost: 2})
@@ -265,18 +264,16 @@ func TestReservationKeepsLimits(t *testing.T) {
 // A hooked store runs eval before each decision, and fails with its error.
 type hooked struct {
 	store.Store
-	ctx  context.Context // of the call, for eval
-	eval func() error
+	eval func(ctx context.Context) error
 	lose error // of a call that was made all the same
 }
 
 func (h *hooked) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	h.ctx = ctx
 	if h.lose != nil {
 		_, _ = h.Store.Eval(ctx, s, keys, args, nil)
 		return reply, h.lose
 	}
-	if err := h.eval(); err != nil {
+	if err := h.eval(ctx); err != nil {
 		return reply, err
 	}
 	return h.Store.Eval(ctx, s, keys, args, reply)
