@@ -141,9 +141,7 @@ func tokens(lua string, change func(string) string) string {
 				end++
 			}
 			if name := lua[i:end]; name == "KEYS" || name == "ARGV" {
-				if n := literal.FindString(lua[end:]); n != "" {
-					end += len(n)
-				}
+				end += len(index(lua[end:]))
 			}
 		default:
 			out.WriteByte(c)
@@ -160,13 +158,47 @@ func nameByte(c byte) bool {
 	return c == '_' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }
 
+// index is the [n] that lua begins with, if any.
+func index(lua string) string {
+	end := 1
+	for end < len(lua) && '0' <= lua[end] && lua[end] <= '9' {
+		end++
+	}
+	if end > 1 && lua[0] == '[' && end < len(lua) && lua[end] == ']' {
+		return lua[:end+1]
+	}
+	return ""
+}
+
 var (
-	literal = regexp.MustCompile(`^\[\d+\]`)
-	section = regexp.MustCompile(`(?m)^-- (check|commit|entries|upto|take|charge|refund)$`)
-	locals  = regexp.MustCompile(`^local\s+(?:function\s+)?([A-Za-z_]\w*(?:\s*,\s*[A-Za-z_]\w*)*)`)
 	foreign = regexp.MustCompile(`WEIRFOREIGN \d+`)
 	word    = regexp.MustCompile(`^[a-z0-9]+$`)
 )
+
+// sectionNames are those of the sections of a fragment's Lua.
+var sectionNames = []string{"check", "commit", "entries", "upto", "take", "charge", "refund"}
+
+// sections returns the sections of lua, in the order in which they stand.
+func sections(lua string) (names, texts []string) {
+	start := 0 // of the text under way
+	for at := 0; at < len(lua); {
+		end := len(lua)
+		if n := strings.IndexByte(lua[at:], '\n'); n >= 0 {
+			end = at + n + 1
+		}
+		if name, ok := strings.CutPrefix(strings.TrimSuffix(lua[at:end], "\n"), "-- "); ok && slices.Contains(sectionNames, name) {
+			if len(names) > 0 {
+				texts = append(texts, lua[start:at])
+			}
+			names, start = append(names, name), end
+		}
+		at = end
+	}
+	if len(names) > 0 {
+		texts = append(texts, lua[start:])
+	}
+	return names, texts
+}
 
 // A source is a fragment's Lua as a part of a script.
 type source struct{ check, commit, entries, upto, take, charge, refund string }
@@ -196,11 +228,8 @@ func (f *Fragment) source(n, keys, args int) (src source, err error) {
 	if f.Refund != nil {
 		parts = append(parts, part{"refund", &src.refund, nil})
 	}
-	at := section.FindAllStringSubmatchIndex(f.Lua, -1)
-	var found, want []string
-	for _, m := range at {
-		found = append(found, f.Lua[m[2]:m[3]])
-	}
+	found, texts := sections(f.Lua)
+	var want []string
 	for _, p := range parts {
 		want = append(want, p.name)
 	}
@@ -210,11 +239,7 @@ func (f *Fragment) source(n, keys, args int) (src source, err error) {
 	}
 	own := map[string]bool{}
 	for i, p := range parts {
-		end := len(f.Lua)
-		if i+1 < len(at) {
-			end = at[i+1][0]
-		}
-		*p.text = strings.TrimSpace(f.Lua[at[i][1]:end])
+		*p.text = strings.TrimSpace(texts[i])
 		declared(own, *p.text)
 		for _, name := range p.sets {
 			if !own[name] {
@@ -248,6 +273,9 @@ func (f *Fragment) source(n, keys, args int) (src source, err error) {
 		case strings.HasPrefix(t, "ARGV["):
 			return "ARGV[" + moved(t[len("ARGV["):len(t)-1], args, f.Args, "arguments", t) + "]"
 		case t[0] == '\'' || t[0] == '"':
+			if !strings.Contains(t, "WEIRFOREIGN") {
+				return t
+			}
 			return foreign.ReplaceAllStringFunc(t, func(t string) string {
 				return "WEIRFOREIGN " + moved(t[len("WEIRFOREIGN "):], keys, f.keys(), "keys", t)
 			})
@@ -276,10 +304,21 @@ func declared(own map[string]bool, lua string) {
 		return t
 	})
 	for part := range strings.SplitSeq(code, "\x00") {
-		if m := locals.FindStringSubmatch(part); m != nil {
-			for name := range strings.SplitSeq(m[1], ",") {
-				own[strings.TrimSpace(name)] = true
+		part, ok := strings.CutPrefix(part, "local")
+		for ok {
+			part = strings.TrimLeft(part, " \t\n")
+			end := 0
+			for end < len(part) && nameByte(part[end]) {
+				end++
 			}
+			name := part[:end]
+			if part = strings.TrimLeft(part[end:], " \t\n"); name == "function" {
+				continue
+			}
+			if name != "" {
+				own[name] = true
+			}
+			part, ok = strings.CutPrefix(part, ",")
 		}
 	}
 }
