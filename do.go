@@ -269,10 +269,19 @@ func (l *Limiter) setKeys(s *scratch, p *plan, path []string, id string, borrow 
 		}
 		s.ends = append(s.ends, len(s.buf))
 	}
-	for markers, n := p.program.Markers(), 0; id != "" && n < len(p.rules); n++ {
-		if markers&(1<<n) != 0 {
-			s.buf = appendID(l.space.appendKey(s.buf, p.rules[n], path), id)
-			s.ends = append(s.ends, len(s.buf))
+	if id != "" {
+		markers, notes := p.program.Markers()
+		for n, i := range p.rules {
+			if markers&(1<<n) != 0 {
+				s.buf = appendID(l.space.appendKey(s.buf, i, path), id)
+				s.ends = append(s.ends, len(s.buf))
+			}
+		}
+		for n, i := range p.rules {
+			if notes&(1<<n) != 0 {
+				s.buf = append(l.space.appendKey(s.buf, i, path), noteKey...)
+				s.ends = append(s.ends, len(s.buf))
+			}
 		}
 	}
 	text := unsafe.String(unsafe.SliceData(s.buf), len(s.buf))

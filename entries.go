@@ -30,7 +30,7 @@ func (l *Limiter) Entries(ctx context.Context, name string, path ...string) ([]a
 	if err != nil {
 		return nil, err
 	}
-	p, err := l.part(1 << i)
+	p, err := l.part(1<<i, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -141,6 +141,9 @@ func appendNumber(b []byte, n int) []byte {
 // that escaping cannot produce, and the decision's ID.
 func appendID(b []byte, id string) []byte { return appendEscaped(append(b, ":%id="...), id) }
 
+// noteKey makes the key of a rule that of its note: see appendID.
+const noteKey = ":%refunds"
+
 // identified reports whether the whole of path identifies rule n.
 func (ks *keySpace) identified(n int, path []string) bool {
 	rk := &ks.rules[n]

@@ -31,23 +31,61 @@ func (l *Limiter) newPlan(rules []int, fragments []*algorithm.Fragment) (*plan, 
 	return p, nil
 }
 
-// part returns the plan of the rules whose bits are in set.
-func (l *Limiter) part(set uint) (*plan, error) {
-	if p, ok := l.parts.Load(set); ok {
+// A planKey is what a plan depends on: which rules, by a bit for each, and their
+// fragments.
+type planKey struct {
+	set       uint
+	fragments [MaxRules]*algorithm.Fragment
+}
+
+// planFor returns the plan of all rules under limits, those of a call, each nil for
+// the rule's own.
+func (l *Limiter) planFor(limits []algorithm.Limit) (*plan, error) {
+	if limits == nil {
+		return l.all, nil
+	}
+	return l.part(1<<len(l.rules)-1, limits)
+}
+
+// part returns the plan of the rules whose bits are in set, under limits.
+func (l *Limiter) part(set uint, limits []algorithm.Limit) (*plan, error) {
+	if limits != nil && len(limits) != len(l.rules) {
+		return nil, fmt.Errorf("weir: Request.Limits has %d elements: it must have one for each of the %d rules, nil for the rule's own", len(limits), len(l.rules))
+	}
+	key := planKey{set: set}
+	own := set == 1<<len(l.rules)-1
+	for i, r := range l.rules {
+		f := r.limit.Fragment()
+		if limits != nil && limits[i] != nil {
+			given := limits[i].Fragment()
+			if given == nil || given.Name != f.Name {
+				return nil, fmt.Errorf("weir: %w: Request.Limits[%d] is for another algorithm than rule %q, a %s: its keys hold that one's state", ErrInvalidLimit, i, r.name, f.Name)
+			}
+			own = own && given == f
+			f = given
+		}
+		if set&(1<<i) != 0 {
+			key.fragments[i] = f
+		}
+	}
+	if own {
+		return l.all, nil
+	}
+	if p, ok := l.plans.Load(key); ok {
 		return p.(*plan), nil
 	}
 	var rules []int
 	var fragments []*algorithm.Fragment
-	for i, r := range l.rules {
-		if set&(1<<i) != 0 {
-			rules, fragments = append(rules, i), append(fragments, r.limit.Fragment())
+	for i, f := range key.fragments {
+		if f != nil {
+			rules, fragments = append(rules, i), append(fragments, f)
 		}
 	}
 	p, err := l.newPlan(rules, fragments)
 	if err != nil {
 		return nil, fmt.Errorf("weir: %w", err)
 	}
-	kept, _ := l.parts.LoadOrStore(set, p)
+	kept, _ := l.plans.LoadOrStore(key, p)
 	return kept.(*plan), nil
 }
 
@@ -60,43 +98,6 @@ func (l *Limiter) only(such func(f *algorithm.Fragment) bool) uint {
 		}
 	}
 	return set
-}
-
-// planFor returns the plan of all rules under limits, those of a call, each nil
-// for the rule's own.
-func (l *Limiter) planFor(limits []algorithm.Limit) (*plan, error) {
-	if limits == nil {
-		return l.all, nil
-	}
-	if len(limits) != len(l.rules) {
-		return nil, fmt.Errorf("weir: Request.Limits has %d elements: it must have one for each of the %d rules, nil for the rule's own", len(limits), len(l.rules))
-	}
-	var fragments [MaxRules]*algorithm.Fragment
-	own := true
-	for i, r := range l.rules {
-		fragments[i] = r.limit.Fragment()
-		if limits[i] == nil {
-			continue
-		}
-		f := limits[i].Fragment()
-		if f == nil || f.Name != fragments[i].Name {
-			return nil, fmt.Errorf("weir: %w: Request.Limits[%d] is for another algorithm than rule %q, a %s: its keys hold that one's state", ErrInvalidLimit, i, r.name, fragments[i].Name)
-		}
-		own = own && f == fragments[i]
-		fragments[i] = f
-	}
-	if own {
-		return l.all, nil
-	}
-	if p, ok := l.plans.Load(fragments); ok {
-		return p.(*plan), nil
-	}
-	p, err := l.newPlan(l.all.rules, fragments[:len(l.rules)])
-	if err != nil {
-		return nil, fmt.Errorf("weir: %w", err)
-	}
-	kept, _ := l.plans.LoadOrStore(fragments, p)
-	return kept.(*plan), nil
 }
 
 // limitOf is the limit of rule i: that of the call, if there is one.

@@ -13,10 +13,19 @@ import (
 // more than full. A second refund of one decision gives nothing, so it can be tried
 // again after an error. Leases are not ended: see [Limiter.Release].
 //
+// A decision under [Request].Limits is given back under the same ones, by
+// [Limiter.RefundRequest].
+//
 // The error is [ErrUnsupported] if a rule's algorithm gives nothing back, or as of
 // [Limiter.Do].
 func (l *Limiter) Refund(ctx context.Context, id string, path ...string) (bool, error) {
 	return l.refund(ctx, &Request{Path: path, ID: id})
+}
+
+// RefundRequest is [Limiter.Refund] of what r took, of which Path, ID and Limits
+// count.
+func (l *Limiter) RefundRequest(ctx context.Context, r Request) (bool, error) {
+	return l.refund(ctx, &r)
 }
 
 // refund is Refund of the decision on r.
@@ -32,7 +41,7 @@ func (l *Limiter) refund(ctx context.Context, r *Request) (bool, error) {
 		return false, fmt.Errorf("weir: %w", err)
 	}
 	if l.leases {
-		if p, err = l.part(l.only(func(f *algorithm.Fragment) bool { return f.Charge != nil })); err != nil {
+		if p, err = l.part(l.only(func(f *algorithm.Fragment) bool { return f.Charge != nil }), r.Limits); err != nil {
 			return false, err
 		}
 	}
@@ -85,7 +94,7 @@ func (l *Limiter) leased(verb, lease string) (*plan, algorithm.Request, error) {
 	if lease == "" {
 		return nil, ask, fmt.Errorf("weir: %w: %s: its name is empty", ErrInvalidLease, verb)
 	}
-	p, err := l.part(l.only(func(f *algorithm.Fragment) bool { return f.Leases }))
+	p, err := l.part(l.only(func(f *algorithm.Fragment) bool { return f.Leases }), nil)
 	if err != nil {
 		return nil, ask, err
 	}

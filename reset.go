@@ -50,7 +50,7 @@ func (l *Limiter) reset(ctx context.Context, set uint, path []string) error {
 	if err != nil {
 		return err
 	}
-	p, err := l.part(set)
+	p, err := l.part(set, nil)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/weir-go/weir/store"
 )
 
 // ErrRefused says that what [Limiter.Wait] waits for cannot be had before the
@@ -32,8 +34,8 @@ type Reservation struct {
 // rule's algorithm must be one of those of [Request].MaxWait. An empty r.ID is
 // replaced by a random one.
 //
-// The errors are those of [Limiter.Do]. After one of the store, or ctx's, tokens may
-// have been taken all the same: Cancel gives them back.
+// The errors are those of [Limiter.Do]. After [store.ErrUnavailable], or ctx's, tokens
+// may have been taken all the same: Cancel gives them back.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return Reservation{}, err
@@ -42,16 +44,19 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (Reservation, error) {
 		r.MaxWait = Never
 	}
 	if deadline, ok := ctx.Deadline(); ok {
-		if r.MaxWait = min(r.MaxWait, time.Until(deadline)); r.MaxWait < time.Microsecond {
+		left := time.Until(deadline)
+		if left < time.Microsecond {
 			return Reservation{}, context.DeadlineExceeded
 		}
+		r.MaxWait = min(r.MaxWait, left)
 	}
 	if r.ID == "" {
 		r.ID = rand.Text()
 	}
 	r.Path, r.Limits = slices.Clone(r.Path), slices.Clone(r.Limits)
 	res, err := l.Do(ctx, r)
-	return Reservation{Result: res, limiter: l, request: r, taken: res.Allowed || err != nil}, err
+	lost := errors.Is(err, store.ErrUnavailable) || err != nil && ctx.Err() != nil
+	return Reservation{Result: res, limiter: l, request: r, taken: res.Granted > 0 || lost}, err
 }
 
 // Cancel gives the tokens back, once, as [Limiter.Refund] does, and reports
@@ -74,28 +79,31 @@ func (l *Limiter) Wait(ctx context.Context, path ...string) (Result, error) {
 
 // WaitN waits until it is the turn of cost tokens for path. If the error is nil,
 // go ahead. It is [ErrRefused], at once and with nothing taken, if the tokens cannot
-// be had before ctx's deadline, or ever: the result, a denial, tells more. If ctx is
-// done during the wait, the tokens are given back, see [Reservation.Cancel], in at
-// most a second more, and the error is ctx's, joined with that of giving back if it
-// fails. Other errors are those of [Limiter.Reserve].
+// be had before ctx's deadline, or because a queue is full, or ever: the result, a
+// denial, tells more. If ctx is done before the turn has come, the tokens are given
+// back, see [Reservation.Cancel], in at most a second more, and the error is ctx's,
+// joined with that of giving back if it fails. Other errors are those of
+// [Limiter.Reserve].
 func (l *Limiter) WaitN(ctx context.Context, cost int64, path ...string) (Result, error) {
 	r, err := l.Reserve(ctx, Request{Path: path, Cost: cost})
 	switch {
-	case err != nil:
+	case err != nil && ctx.Err() == nil:
 		return Result{}, err
+	case err != nil: // what was perhaps taken is given back
 	case !r.Allowed && r.RetryAfter == Never:
-		return r.Result, fmt.Errorf("weir: %w: rule %q never has room for %d tokens: its limit is %d", ErrRefused, r.Rule, cost, r.Limit)
+		return r.Result, fmt.Errorf("weir: %w: there is never room for %d tokens: a rule's limit is lower", ErrRefused, cost)
 	case !r.Allowed:
-		return r.Result, fmt.Errorf("weir: %w: rule %q has room for %d tokens only %v after the deadline", ErrRefused, r.Rule, cost, r.RetryAfter)
+		return r.Result, fmt.Errorf("weir: %w: rule %q has no room for %d tokens before the deadline, or in its queue; it would have %v later", ErrRefused, r.Rule, cost, r.RetryAfter)
 	case r.Delay == 0:
 		return r.Result, nil
-	}
-	timer := time.NewTimer(r.Delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return r.Result, nil
-	case <-ctx.Done():
+	default:
+		timer := time.NewTimer(r.Delay)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+			return r.Result, nil
+		case <-ctx.Done():
+		}
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 	defer cancel()

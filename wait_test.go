@@ -3,6 +3,7 @@ package weir_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -78,8 +79,8 @@ func TestWait(t *testing.T) {
 		{"nothing asked for", 0, 0, 2, 0, nil, "", 0, 1, 2 * time.Hour},
 		{"in time", 0, 0, 2, 1, nil, "", time.Hour, 1, 2 * time.Hour},
 		{"just in time", time.Hour, 0, 2, 1, nil, "", time.Hour, 1, 2 * time.Hour},
-		{"a microsecond too late", time.Hour - time.Microsecond, 0, 2, 1, weir.ErrRefused, "1µs after the deadline", 0, 1, 2 * time.Hour},
-		{"never", 0, 0, 0, 3, weir.ErrRefused, "never has room for 3 tokens: its limit is 2", 0, 1, 0},
+		{"a microsecond too late", time.Hour - time.Microsecond, 0, 2, 1, weir.ErrRefused, "1µs later", 0, 1, 2 * time.Hour},
+		{"never", 0, 0, 0, 3, weir.ErrRefused, "never room for 3 tokens", 0, 1, 0},
 		{"negative", 0, 0, 0, -1, weir.ErrInvalidCost, "-1", 0, 0, 0},
 		{"cancelled", 0, time.Minute, 2, 1, context.Canceled, "", time.Minute, 2, 2*time.Hour - time.Minute},
 		{"cancelled with all that was taken", 0, time.Minute, 1, 2, context.Canceled, "", time.Minute, 2, time.Hour - time.Minute},
@@ -196,7 +197,7 @@ func TestReservationCancel(t *testing.T) {
 // What an error leaves open is given back if it was taken.
 func TestReservationCancelAfterAnError(t *testing.T) {
 	t.Parallel()
-	lost := errors.New("the reply was lost")
+	lost := fmt.Errorf("%w: the reply was lost", store.ErrUnavailable)
 	st := memory.New(nil)
 	after := &hooked{Store: st, eval: func(context.Context) error { return nil }}
 	l := mustNew(t, after, alone(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}), nil)

@@ -123,8 +123,7 @@ type Limiter struct {
 	scratch sync.Pool
 	keeps   bool     // a rule keeps metadata
 	leases  bool     // a rule holds leases
-	parts   sync.Map // the plans of sets of rules, by a bit for each
-	plans   sync.Map // the plans of all rules under limits of calls, by their fragments
+	plans   sync.Map // the plans of some rules, or under limits of calls, by planKey
 }
 
 type rule struct {

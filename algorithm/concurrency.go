@@ -211,7 +211,7 @@ func concurrencyCommit(tx store.Tx, key int, now int64, args []store.Arg, s Stat
 	tx.Expire(key, ttl(max(last, expires)-now, slack))
 }
 
-func concurrencyRefund(tx store.Tx, key int, _ int64, args []store.Arg, s State, _ Charge, _ time.Duration) bool {
+func concurrencyRefund(tx store.Tx, key int, _ int64, args []store.Arg, s State, _ Charge, _ Note) bool {
 	rank, ok, _ := tx.Find(key, args[2].String())
 	if ok {
 		tx.Remove(key, rank, 1)

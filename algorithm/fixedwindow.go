@@ -130,15 +130,15 @@ func fixedWindowFit(_ int64, args []store.Arg, s State) int64 { return args[0].I
 func fixedWindowTake(args []store.Arg, n int64) { args[2] = store.IntArg(n) }
 
 // fixedWindowCharge is the window's end, and the tokens.
-func fixedWindowCharge(now int64, args []store.Arg, s State) (Charge, int64) {
+func fixedWindowCharge(now int64, args []store.Arg, s State, _ Note) (Charge, int64) {
 	return Charge{s[0], args[2].Int()}, s[0] - now
 }
 
-func fixedWindowRefund(tx store.Tx, key int, now int64, _ []store.Arg, s State, was Charge, slack time.Duration) bool {
+func fixedWindowRefund(tx store.Tx, key int, _ int64, _ []store.Arg, s State, was Charge, _ Note) bool {
 	if s[0] != was[0] || s[1] == 0 {
 		return false
 	}
 	n := store.Nums{Tag: fixedWindowTag, Len: 2, N: [store.MaxNums]int64{s[0], max(s[1]-was[1], 0)}}
-	tx.Put(key, n, ttl(s[0]-now, slack))
+	tx.Put(key, n, 0)
 	return true
 }

@@ -78,22 +78,31 @@ type Fragment struct {
 	Take func(args []store.Arg, n int64)
 
 	// Charge returns what [Fragment].Refund needs to know of tokens that were
-	// taken, given what Commit was given: four integers from 0 to 2^53-1;
-	// and for how many microseconds they can still be given back. Nil means that
-	// this limit's tokens have no marker. In Lua, it follows the commit, and sets
-	// the locals charge, a string of the four integers with single spaces
-	// between, and life.
-	Charge func(now int64, args []store.Arg, s State) (Charge, int64)
+	// taken, given what Commit was given: where they were put, four integers from
+	// 0 to 2^53-1; and for how many microseconds they can still be given back. Nil
+	// means that this limit's tokens have no marker. In Lua, it follows the
+	// commit, and sets the locals charge, a string of the four integers with single
+	// spaces between, and life.
+	Charge func(now int64, args []store.Arg, s State, note Note) (c Charge, life int64)
 
 	// Refund gives back what is left of a charge, given what Check returned for
 	// the arguments of cost 1, and reports whether that was anything. What has
 	// come back by itself since, or belongs to a window that is over, is not
-	// given again. Without Charge it goes by its arguments alone: what a lease
-	// holds, say. Nil means that nothing can be given back. In Lua, it follows the
-	// check; was is given, a table of the charge's four strings; it writes in
-	// commands that cannot fail, and sets gave, which is given, to 1 if anything
-	// was given back.
-	Refund func(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool
+	// given again. It writes with a TTL of 0, as what a key holds then matters no
+	// longer than before. Without Charge it goes by its arguments alone: what a
+	// lease holds, say. Nil means that nothing can be given back. In Lua, it
+	// follows the check; was is given, a table of the charge's four strings; it
+	// writes in commands that cannot fail, SET with KEEPTTL, and sets gave, which
+	// is given, to 1 if anything was given back.
+	Refund func(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, note Note) (gave bool)
+
+	// Notes says that a refund moves what was taken behind it, so that charges of
+	// before are to be read otherwise. What that takes is a note: four integers
+	// as of a charge, which Charge and Refund are given, and can replace, with the
+	// microseconds for which it matters. In Lua, note is given, a table of four
+	// strings, or false if there is none; to replace it, they set keep, a string as
+	// charge is, and kept, the microseconds.
+	Notes bool
 
 	// Reserves says that the limit heeds [Request].MaxWait.
 	Reserves bool
@@ -105,6 +114,23 @@ type Fragment struct {
 
 // A Charge is where the tokens of a decision were put, in a fragment's own terms.
 type Charge [4]int64
+
+// A Note is what refunds have left, of a fragment with Notes. Its methods do nothing
+// for others.
+type Note struct {
+	Charge
+	Held bool // there is one
+
+	keep *Charge
+	life *int64
+}
+
+// Keep makes c the note, for as long as life microseconds.
+func (n Note) Keep(c Charge, life int64) {
+	if n.keep != nil {
+		*n.keep, *n.life = c, life
+	}
+}
 
 // MaxKeys is the most keys that a fragment can have.
 const MaxKeys = 128
@@ -204,7 +230,7 @@ func sections(lua string) (names, texts []string) {
 type source struct{ check, commit, entries, upto, take, charge, refund string }
 
 // given are the locals that a script declares for its fragments.
-var given = []string{"now", "slack", "take", "was", "gave"}
+var given = []string{"now", "slack", "take", "was", "gave", "note", "keep", "kept"}
 
 // source returns the Lua as that of rule number n of a script, its keys and
 // arguments behind the first keys and args others, and its locals' names with n
@@ -279,8 +305,8 @@ func (f *Fragment) source(n, keys, args int) (src source, err error) {
 			return foreign.ReplaceAllStringFunc(t, func(t string) string {
 				return "WEIRFOREIGN " + moved(t[len("WEIRFOREIGN "):], keys, f.keys(), "keys", t)
 			})
-		case t == "was": // a table of them, so as to be one local
-			return "was[" + strconv.Itoa(n) + "]"
+		case t == "was" || t == "note": // a table of them, so as to be one local
+			return t + "[" + strconv.Itoa(n) + "]"
 		case own[t]:
 			return t + strconv.Itoa(n)
 		}

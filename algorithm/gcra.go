@@ -57,6 +57,7 @@ var (
 		Charge: gcraCharge,
 		Refund: gcraRefund,
 
+		Notes:    true,
 		Reserves: true,
 	}
 	gcraFractionFragment = &Fragment{
@@ -71,6 +72,7 @@ var (
 		Charge: gcraCharge,
 		Refund: gcraRefund,
 
+		Notes:    true,
 		Reserves: true,
 	}
 )
@@ -275,16 +277,39 @@ func gcraTake(args []store.Arg, n int64) {
 	args[2], args[3] = store.IntArg(inc), store.IntArg(incRem)
 }
 
-// gcraCharge is the TAT behind the tokens, and by how much they moved it.
-func gcraCharge(now int64, args []store.Arg, s State) (Charge, int64) {
+// gcraCharge is the TAT behind the tokens, and by how much they moved it. While
+// refunds have moved what lay behind them, it is as if they had not: see gcraNote.
+func gcraCharge(now int64, args []store.Arg, s State, note Note) (Charge, int64) {
 	a := readGCRAArgs(args)
 	at, part := gcraLater(s, now)
 	at, part = gcraAdd(at, part, a.inc, a.incRem, a.den)
-	if a.den == 1 {
-		return Charge{at, 0, a.inc, 0}, at - now
+	late := at
+	if n := gcraNote(note, now); n.moved > 0 {
+		late = min(late+n.moved, MaxTokens)
+		until := min(max(n.until, late+1), MaxTokens) // a marker is not to be read without the note
+		note.Keep(Charge{n.moved, n.from, until}, until-now)
 	}
-	return Charge{at, part, a.inc, a.incRem}, at - now + 1
+	if a.den == 1 {
+		return Charge{late, 0, a.inc, 0}, at - now
+	}
+	return Charge{late, part, a.inc, a.incRem}, at - now + 1
 }
+
+// A gcraMoved is a note: charges that end later than from end moved microseconds
+// sooner than their markers say, rounded up. It matters until the last of those, as its
+// marker says, has come back by itself.
+type gcraMoved struct{ moved, from, until int64 }
+
+func gcraNote(note Note, now int64) gcraMoved {
+	if !note.Held || now >= note.Charge[2] {
+		return gcraMoved{}
+	}
+	return gcraMoved{note.Charge[0], note.Charge[1], note.Charge[2]}
+}
+
+// maxMoved is the most that is given back in all, before a pause as long as a bucket
+// takes to fill: 71 years. So that no sum passes 2^53.
+const maxMoved = MaxSpan / 2
 
 // A parts is a time in microseconds and parts of one.
 type parts struct{ whole, rem int64 }
@@ -303,12 +328,13 @@ func (p parts) minus(o parts, den int64) parts {
 	return p
 }
 
-func gcraRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool {
-	return gcraGiveBack(tx, key, now, args, s, was, slack, false)
+func gcraRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, note Note) bool {
+	return gcraGiveBack(tx, key, now, args, s, was, note, false)
 }
 
-// gcraGiveBack is gcraRefund. If queue, whoever is behind waits, whatever the burst.
-func gcraGiveBack(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration, queue bool) bool {
+// gcraGiveBack is gcraRefund. If queue, whoever is behind waits for a turn that it was
+// told, whatever the burst.
+func gcraGiveBack(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, note Note, queue bool) bool {
 	a := readGCRAArgs(args)
 	span := parts{a.room, a.roomRem}.minus(parts{-a.inc, -a.incRem}, a.den)
 	tat, late, back := parts{s[0], s[1]}, parts{was[0], was[1]}, parts{was[2], was[3]}
@@ -318,25 +344,42 @@ func gcraGiveBack(tx store.Tx, key int, now int64, args []store.Arg, s State, wa
 	if back.rem >= a.den {
 		back.rem = 0
 	}
+	n := gcraNote(note, now)
+	if n.moved > 0 && late.whole > n.from {
+		late.whole -= n.moved
+	}
 	if left := (parts{late.whole - now, late.rem}); left.less(back) {
 		back = left
 	}
-	if ahead := (parts{tat.whole - now, tat.rem}); (queue || span.less(ahead)) && late.less(tat) {
+	ahead := parts{tat.whole - now, tat.rem}
+	switch behind := late.less(tat); {
+	case behind && queue:
+		return false
+	case behind && span.less(ahead):
 		back = back.minus(tat.minus(late, a.den), a.den)
 	}
-	if left := (parts{tat.whole - now, tat.rem}); left.less(back) {
-		back = left
+	if ahead.less(back) {
+		back = ahead
 	}
-	if !(parts{}).less(back) {
+	up := back.whole
+	if back.rem > 0 {
+		up++
+	}
+	if up <= 0 || n.moved+up > maxMoved {
 		return false
 	}
-	tat = tat.minus(back, a.den)
-	n := store.Nums{Tag: gcraTag, Len: 1}
-	if a.den > 1 {
-		n.Len, n.N[1], n.N[2] = 3, tat.rem, a.den
+	from, until := late.whole-up, tat.whole+1
+	if n.moved > 0 {
+		from, until = min(from, n.from), max(until, n.until)
 	}
-	n.N[0] = tat.whole
-	tx.Put(key, n, ttl(tat.whole-now+1, slack))
+	note.Keep(Charge{n.moved + up, max(from, 0), until}, until-now)
+	tat = tat.minus(back, a.den)
+	v := store.Nums{Tag: gcraTag, Len: 1}
+	if a.den > 1 {
+		v.Len, v.N[1], v.N[2] = 3, tat.rem, a.den
+	}
+	v.N[0] = tat.whole
+	tx.Put(key, v, 0)
 	return true
 }
 

@@ -40,16 +40,34 @@ fit = (fit - fit % inc) / inc
 inc = inc * take
 
 -- charge
-local charge, life = string.format('%d 0 %d 0', at, inc), at - now
+-- While refunds have moved what lay behind them, as if they had not: see the refund.
+local late = at
+if note and now < note[3] + 0 then
+  late = math.min(at + note[1], 9007199254740991)
+  kept = math.min(math.max(note[3] + 0, late + 1), 9007199254740991)
+  keep, kept = string.format('%d %d %d 0', note[1] + 0, note[2] + 0, kept), kept - now
+end
+local charge, life = string.format('%d 0 %d 0', late, inc), at - now
 
 -- refund
--- What has not come back by itself, without what was reserved behind it while
--- somebody waits: a newcomer would go beside that one.
-local back = math.min(was[1] - now, was[3] + 0)
-if tat - ARGV[1] - ARGV[2] > now then back = back - math.max(tat - was[1], 0) end
+-- A note "MOVED FROM UNTIL 0" says that charges which end later than FROM end MOVED
+-- microseconds sooner than their markers say, as refunds have moved them; it matters
+-- until UNTIL. What is given back is what of the charge has not come back by itself,
+-- without what was reserved behind it while somebody waits: a newcomer would go
+-- beside that one.
+local late, moved = was[1] + 0, 0
+if note and now < note[3] + 0 then
+  moved = note[1] + 0
+  if late > note[2] + 0 then late = late - moved end
+end
+local back = math.min(late - now, was[3] + 0)
+local waits = tat - ARGV[1] - ARGV[2] > now
+if waits and tat > late then back = back - (tat - late) end
 back = math.min(back, tat - now)
-if back > 0 then
+if back > 0 and moved + back <= 2251799813685248 then
   gave = 1
-  redis.call('SET', KEYS[1], string.format('g1 %d', tat - back),
-    'PX', string.format('%d', (tat - back - now + 1000) / 1000 + slack))
+  local from, ends = late - back, tat + 1
+  if moved > 0 then from, ends = math.min(from, note[2] + 0), math.max(ends, note[3] + 0) end
+  keep, kept = string.format('%d %d %d 0', moved + back, math.max(from, 0), ends), ends - now
+  redis.call('SET', KEYS[1], string.format('g1 %d', tat - back), 'KEEPTTL')
 end

@@ -65,30 +65,43 @@ if take > 1 then
 end
 
 -- charge
-local charge, life = string.format('%d %d %d %d', at, part, inc + 0, increm + 0), at - now + 1
+-- As in gcra.lua.
+local late = at
+if note and now < note[3] + 0 then
+  late = math.min(at + note[1], 9007199254740991)
+  kept = math.min(math.max(note[3] + 0, late + 1), 9007199254740991)
+  keep, kept = string.format('%d %d %d 0', note[1] + 0, note[2] + 0, kept), kept - now
+end
+local charge, life = string.format('%d %d %d %d', late, part, inc + 0, increm + 0), at - now + 1
 
 -- refund
 -- As in gcra.lua, in microseconds and parts: the smaller of what is still ahead of
 -- now and what was taken, less what was reserved behind it while somebody waits.
 local den, span, spanrem = ARGV[5] + 0, ARGV[1] + ARGV[3], ARGV[2] + ARGV[4]
 if spanrem >= den then span, spanrem = span + 1, spanrem - den end
-local late, laterem = was[1] + 0, was[2] + 0
+local late, laterem, moved = was[1] + 0, was[2] + 0, 0
 local back, backrem = was[3] + 0, was[4] + 0
 if laterem >= den then laterem = 0 end
 if backrem >= den then backrem = 0 end
-if late - now < back or late - now == back and laterem < backrem then back, backrem = late - now, laterem end
-if tat - span > now or tat - span == now and rem > spanrem then
-  if tat > late or tat == late and rem > laterem then
-    back, backrem = back - (tat - late), backrem - (rem - laterem)
-    if backrem < 0 then back, backrem = back - 1, backrem + den end
-    if backrem >= den then back, backrem = back + 1, backrem - den end
-  end
+if note and now < note[3] + 0 then
+  moved = note[1] + 0
+  if late > note[2] + 0 then late = late - moved end
 end
+if late - now < back or late - now == back and laterem < backrem then back, backrem = late - now, laterem end
+local waits = tat - span > now or tat - span == now and rem > spanrem
+local behind = tat > late or tat == late and rem > laterem
+if waits and behind then back, backrem = back - (tat - late), backrem - (rem - laterem) end
+if backrem < 0 then back, backrem = back - 1, backrem + den end
+if backrem >= den then back, backrem = back + 1, backrem - den end
 if tat - now < back or tat - now == back and rem < backrem then back, backrem = tat - now, rem end
-if back > 0 or back == 0 and backrem > 0 then
+local up = back
+if backrem > 0 then up = back + 1 end
+if up > 0 and moved + up <= 2251799813685248 then
   gave = 1
+  local from, ends = late - up, tat + 1
+  if moved > 0 then from, ends = math.min(from, note[2] + 0), math.max(ends, note[3] + 0) end
+  keep, kept = string.format('%d %d %d 0', moved + up, math.max(from, 0), ends), ends - now
   back, backrem = tat - back, rem - backrem
   if backrem < 0 then back, backrem = back - 1, backrem + den end
-  redis.call('SET', KEYS[1], string.format('g1 %d %d %s', back, backrem, ARGV[5]),
-    'PX', string.format('%d', (back - now + 1000) / 1000 + slack))
+  redis.call('SET', KEYS[1], string.format('g1 %d %d %s', back, backrem, ARGV[5]), 'KEEPTTL')
 end

@@ -48,8 +48,11 @@ func (s *state) Get(i int, tag store.Tag) (store.Nums, bool, error) {
 func (s *state) Foreign(int) error { return store.Foreign("key") }
 
 func (s *state) Put(i int, n store.Nums, ttl time.Duration) {
-	s.keys[i] = value{held: true, nums: n, expires: s.now + ttl.Microseconds()}
-	s.ttl = ttl
+	expires := s.keys[i].expires
+	if ttl > 0 {
+		expires, s.ttl = s.now+ttl.Microseconds(), ttl
+	}
+	s.keys[i] = value{held: true, nums: n, expires: expires}
 	s.writes++
 }
 

@@ -2,7 +2,6 @@ package algorithm
 
 import (
 	"strings"
-	"time"
 
 	"github.com/weir-go/weir/store"
 )
@@ -39,19 +38,20 @@ type LeakyBucket struct {
 	Queue int64
 }
 
-// The step is that of GCRA, but for what a refund does: there somebody waits once
-// the burst is used up, here whoever is behind does.
+// The step is that of GCRA, but for what a refund does: everybody in a queue was told
+// a turn, so only the last can give back.
 var (
-	leakyBucketFragment         = queue(gcraFragment, "if tat - ARGV[1] - ARGV[2] > now then")
-	leakyBucketFractionFragment = queue(gcraFractionFragment, "if tat - span > now or tat - span == now and rem > spanrem then")
+	leakyBucketFragment = queue(gcraFragment, "if waits and tat > late then back = back - (tat - late) end",
+		"if tat > late then back = 0 end")
+	leakyBucketFractionFragment = queue(gcraFractionFragment, "if waits and behind then back, backrem = back - (tat - late), backrem - (rem - laterem) end",
+		"if behind then back, backrem = 0, 0 end")
 )
 
-// queue returns the fragment of a queue over f, in which the condition waits, that
-// somebody does, is true while anything is taken.
-func queue(f *Fragment, waits string) *Fragment {
+// queue returns the fragment of a queue over f, of whose refund one line is another.
+func queue(f *Fragment, line, instead string) *Fragment {
 	q := *f
 	q.Name = "leakybucket"
-	q.Lua = strings.Replace(f.Lua, waits, "if tat >= now then", 1)
+	q.Lua = strings.Replace(f.Lua, line, instead, 1)
 	q.Refund = leakyBucketRefund
 	return &q
 }
@@ -109,6 +109,6 @@ func (l leakyBucketLimit) Verdict(now int64, committed bool, s State, r Request)
 	return v
 }
 
-func leakyBucketRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool {
-	return gcraGiveBack(tx, key, now, args, s, was, slack, true)
+func leakyBucketRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, note Note) bool {
+	return gcraGiveBack(tx, key, now, args, s, was, note, true)
 }

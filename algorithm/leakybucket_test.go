@@ -122,7 +122,7 @@ func TestLeakyBucketScript(t *testing.T) {
 				changed = append(changed, want[i])
 			}
 		}
-		if len(got) != len(want) || len(changed) != 1 || !strings.Contains(changed[0], "> now") || !strings.Contains(changed[0], "if ") || !strings.Contains(queue.Lua, "\n-- refund\n") {
+		if len(got) != len(want) || len(changed) != 1 || !strings.HasPrefix(changed[0], "if waits and ") || !strings.Contains(queue.Lua, "\n-- refund\n") {
 			t.Errorf("at %v it changes %q", rate, changed)
 		}
 	}

@@ -45,6 +45,7 @@ type Program struct {
 	keys      []int    // the first key of each fragment, counted from 0
 	nkeys     int      // keys of all fragments
 	markers   []int    // the key of each fragment's marker, behind all those, 0 for none
+	notes     []int    // and of its note, behind the markers
 	offsets   []int    // where each fragment's state begins in a reply
 	replies   int      // the length of a reply
 	args      int      // the number of arguments
@@ -64,8 +65,8 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 		if f == nil || !word.MatchString(f.Name) || f.Check == nil || f.Commit == nil || len(f.State) > MaxState || f.Args < 0 || f.Keys < 0 || f.Keys > MaxKeys {
 			return nil, fmt.Errorf("fragment %d: it must have a Name of lower-case letters and digits, a Check, a Commit, at most %d names in State, no fewer arguments than none, and at most %d keys", i+1, MaxState, MaxKeys)
 		}
-		if (f.Fit == nil) != (f.Take == nil) || f.Charge != nil && f.Refund == nil {
-			return nil, f.errorf("Fit and Take come together, and Charge comes with Refund")
+		if (f.Fit == nil) != (f.Take == nil) || f.Charge != nil && f.Refund == nil || f.Notes && f.Charge == nil {
+			return nil, f.errorf("Fit and Take come together, Charge comes with Refund, and Notes with Charge")
 		}
 		src, err := f.source(i+1, p.nkeys, p.args)
 		if err != nil {
@@ -93,12 +94,18 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 		p.offsets = append(p.offsets, p.replies)
 		p.replies += len(f.State)
 	}
-	p.markers = make([]int, len(fragments))
-	marked := p.nkeys
+	p.markers, p.notes = make([]int, len(fragments)), make([]int, len(fragments))
+	next := p.nkeys
 	for i, f := range fragments {
 		if f.Charge != nil {
-			p.markers[i] = marked
-			marked++
+			p.markers[i] = next
+			next++
+		}
+	}
+	for i, f := range fragments {
+		if f.Notes {
+			p.notes[i] = next
+			next++
 		}
 	}
 	p.name, p.checks, p.states = strings.Join(names, "+"), checks.String(), states.String()

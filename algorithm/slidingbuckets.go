@@ -212,7 +212,8 @@ func (r ring) lua() string {
 		"$SIZE", strconv.Itoa(r.size),
 		"$COST", fmt.Sprintf("ARGV[%d]", len(r.spans)+1),
 		"$WIDTH", fmt.Sprintf("ARGV[%d]", len(r.spans)+2),
-		"$SET", r.set(1, r.size, "  "),
+		"$SET", r.set("'PX', life", 1, r.size, "  "),
+		"$KEEP", r.set("'KEEPTTL'", 1, r.size, "    "),
 	)
 	var out strings.Builder
 	for line := range strings.Lines(slidingBucketsLua) {
@@ -257,13 +258,13 @@ func (r ring) call(before, after string) string {
 
 // set chooses, by halves, the key to write from those numbered from first to
 // last: keys are literals.
-func (r ring) set(first, last int, indent string) string {
+func (r ring) set(ttl string, first, last int, indent string) string {
 	if first == last {
-		return fmt.Sprintf("redis.call('SET', KEYS[%d], value, 'PX', life)", first)
+		return fmt.Sprintf("redis.call('SET', KEYS[%d], value, %s)", first, ttl)
 	}
 	middle, deeper := (first+last)/2, indent+"  "
 	return fmt.Sprintf("if slot <= %d then\n%s%s\n%selse\n%s%s\n%send", middle,
-		deeper, r.set(first, middle, deeper), indent, deeper, r.set(middle+1, last, deeper), indent)
+		deeper, r.set(ttl, first, middle, deeper), indent, deeper, r.set(ttl, middle+1, last, deeper), indent)
 }
 
 func (r ring) check(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
@@ -345,12 +346,12 @@ func (r ring) fit(_ int64, args []store.Arg, s State) int64 { return args[s[0]].
 func (r ring) take(args []store.Arg, n int64) { args[len(r.spans)] = store.IntArg(n) }
 
 // charge is when the bucket began, and the tokens.
-func (r ring) charge(now int64, args []store.Arg, s State) (Charge, int64) {
+func (r ring) charge(now int64, args []store.Arg, s State, _ Note) (Charge, int64) {
 	turn := args[len(r.spans)+1].Int() * int64(r.size)
 	return Charge{s[4], args[len(r.spans)].Int()}, s[4] + turn - now
 }
 
-func (r ring) refund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool {
+func (r ring) refund(tx store.Tx, key int, _ int64, args []store.Arg, s State, was Charge, _ Note) bool {
 	width := args[len(r.spans)+1].Int()
 	turn := width * int64(r.size)
 	if was[0]%width != 0 || was[0]+turn <= s[4] {
@@ -362,6 +363,6 @@ func (r ring) refund(tx store.Tx, key int, now int64, args []store.Arg, s State,
 		return false
 	}
 	n.N[1] = max(n.N[1]-was[1], 0)
-	tx.Put(slot, n, ttl(was[0]+turn-now, slack))
+	tx.Put(slot, n, 0)
 	return true
 }

@@ -95,7 +95,6 @@ do
   if held and held ~= '0' and was[1] + turn > top then
     gave = 1
     local value = string.format('b1 %d %d', begin, math.max(held - was[2], 0))
-    local life = string.format('%d', (was[1] + turn - now + 999) / 1000 + slack)
-    $SET
+    $KEEP
   end
 end

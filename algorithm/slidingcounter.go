@@ -174,20 +174,24 @@ func slidingCounterFit(now int64, args []store.Arg, s State) int64 {
 func slidingCounterTake(args []store.Arg, n int64) { args[4] = store.IntArg(n) }
 
 // slidingCounterCharge is the window's start, and the tokens.
-func slidingCounterCharge(now int64, args []store.Arg, s State) (Charge, int64) {
+func slidingCounterCharge(now int64, args []store.Arg, s State, _ Note) (Charge, int64) {
 	return Charge{s[0], args[4].Int()}, s[0] + 2*args[1].Int() - now
 }
 
-func slidingCounterRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool {
-	switch window := args[1].Int(); {
-	case s[0] == was[0] && s[1] > 0:
-		s[1] = max(s[1]-was[1], 0)
-	case s[0]-window == was[0] && s[2] > 0:
-		s[2] = max(s[2]-was[1], 0)
+func slidingCounterRefund(tx store.Tx, key int, _ int64, args []store.Arg, s State, was Charge, _ Note) bool {
+	window := args[1].Int()
+	// What the key holds is left in its place: another limit may read it otherwise.
+	n, ok, err := tx.Get(key, slidingCounterTag)
+	switch {
+	case err != nil || !ok:
+		return false
+	case n.N[0] == was[0] && n.N[1] > 0 && (s[0] == was[0] || s[0]-window == was[0]):
+		n.N[1] = max(n.N[1]-was[1], 0)
+	case n.N[0]-window == was[0] && s[0] == n.N[0] && n.N[2] > 0:
+		n.N[2] = max(n.N[2]-was[1], 0)
 	default:
 		return false
 	}
-	n := store.Nums{Tag: slidingCounterTag, Len: 3, N: [store.MaxNums]int64{s[0], s[1], s[2]}}
-	tx.Put(key, n, ttl(s[0]+2*args[1].Int()-now, slack))
+	tx.Put(key, n, 0)
 	return true
 }

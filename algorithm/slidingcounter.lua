@@ -59,14 +59,15 @@ cost = take
 local charge, life = string.format('%d %d 0 0', start, cost), start + 2 * ARGV[2] - now
 
 -- refund
-local this = start == was[1] + 0 and count > 0
-if this then count = math.max(count - was[2], 0) end
-if not this and start - ARGV[2] == was[1] + 0 and before > 0 then
+-- What the key holds is left in its place: another limit may read it otherwise.
+local begun, used, old = string.match(v or '', '^s1 (%d+) (%d+) (%d+)$')
+local this = begun == was[1] and used ~= '0' and (start == was[1] + 0 or start - ARGV[2] == was[1] + 0)
+if this then used = math.max(used - was[2], 0) end
+if begun and not this and begun - ARGV[2] == was[1] + 0 and start == begun + 0 and old ~= '0' then
   this = true
-  before = math.max(before - was[2], 0)
+  old = math.max(old - was[2], 0)
 end
 if this then
   gave = 1
-  redis.call('SET', KEYS[1], string.format('s1 %d %d %d', start, count, before),
-    'PX', string.format('%d', (start + 2 * ARGV[2] - now + 999) / 1000 + slack))
+  redis.call('SET', KEYS[1], string.format('s1 %d %d %d', begun + 0, used + 0, old + 0), 'KEEPTTL')
 end

@@ -185,10 +185,7 @@ func slidingLogCommit(tx store.Tx, key int, now int64, args []store.Arg, s State
 	for i := range cost {
 		tx.Add(key, store.Member{Score: at, Text: fmt.Sprintf(logText+"%d %0*d", at, logDigits, number+i+1)})
 	}
-	renew := (window + 7) / 8
-	if live == 0 || newest < at-at%renew {
-		tx.Expire(key, ttl(at+window+renew-now, slack))
-	}
+	tx.Expire(key, ttl(at+window-now, slack))
 }
 
 // isLogText reports whether text begins as that of a log's entry does: as far as
@@ -215,12 +212,12 @@ func slidingLogFit(_ int64, args []store.Arg, s State) int64 {
 func slidingLogTake(args []store.Arg, n int64) { args[1] = store.IntArg(n) }
 
 // slidingLogCharge is the time of the entries, and their number.
-func slidingLogCharge(now int64, args []store.Arg, s State) (Charge, int64) {
+func slidingLogCharge(now int64, args []store.Arg, s State, _ Note) (Charge, int64) {
 	at := max(s[1], now)
 	return Charge{at, args[1].Int()}, at + args[2].Int() - now
 }
 
-func slidingLogRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, _ time.Duration) bool {
+func slidingLogRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, _ Note) bool {
 	if was[0] <= max(s[1], now)-args[2].Int() {
 		return false
 	}

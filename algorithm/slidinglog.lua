@@ -78,11 +78,7 @@ do
     end
     redis.call('ZADD', KEYS[1], unpack(entries))
   end
-  -- The TTL is renewed once in an eighth of the window, and longer by as much.
-  local renew = (window + 7 - (window + 7) % 8) / 8
-  if newest < at - at % renew or live == 0 then
-    redis.call('PEXPIRE', KEYS[1], string.format('%d', (at + window + renew - now + 999) / 1000 + slack))
-  end
+  redis.call('PEXPIRE', KEYS[1], string.format('%d', (at + window - now + 999) / 1000 + slack))
 end
 
 -- upto

@@ -65,6 +65,7 @@ var tokenBucketFragment = &Fragment{
 	Take:     tokenBucketTake,
 	Charge:   tokenBucketCharge,
 	Refund:   tokenBucketRefund,
+	Notes:    true,
 	Reserves: true,
 }
 
@@ -238,12 +239,9 @@ func tokenBucketCheck(tx store.Tx, key int, now int64, args []store.Arg) (State,
 
 func tokenBucketCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
 	a := readTokenBucketArgs(args)
-	a.put(tx, key, now, State{s[0], s[1] + a.cost}, slack)
-}
-
-func (a tokenBucketArgs) put(tx store.Tx, key int, now int64, s State, slack time.Duration) {
-	n := store.Nums{Tag: tokenBucketTag, Len: 2, N: [store.MaxNums]int64{s[0], s[1]}}
-	tx.Put(key, n, ttl(s[0]+a.until(s[1])-now+1, slack))
+	missing := s[1] + a.cost
+	n := store.Nums{Tag: tokenBucketTag, Len: 2, N: [store.MaxNums]int64{s[0], missing}}
+	tx.Put(key, n, ttl(s[0]+a.until(missing)-now+1, slack))
 }
 
 func tokenBucketFit(now int64, args []store.Arg, s State) int64 {
@@ -256,27 +254,61 @@ func tokenBucketTake(args []store.Arg, n int64) {
 	args[1] = store.IntArg(n)
 }
 
-func tokenBucketCharge(now int64, args []store.Arg, s State) (Charge, int64) {
+// tokenBucketCharge is when the period began, the tokens missing behind those taken,
+// and these. While refunds have moved what lay behind them, it is as if they had not:
+// see tokenBucketNote.
+func tokenBucketCharge(now int64, args []store.Arg, s State, note Note) (Charge, int64) {
 	a := readTokenBucketArgs(args)
 	missing := s[1] + a.cost
-	return Charge{s[0], missing, a.cost}, s[0] + a.until(missing) - now + 1
+	full := s[0] + a.until(missing) + 1
+	c := Charge{s[0], missing, a.cost}
+	if n := a.note(note, now); n.moved > 0 {
+		c[1] = min(missing+n.moved, MaxTokens)
+		until := min(max(n.until, s[0]+a.until(c[1])+1), MaxTokens) // a marker is not to be read without the note
+		note.Keep(Charge{n.moved, note.Charge[1], note.Charge[2], until}, until-now)
+	}
+	return c, full - now
 }
 
-func tokenBucketRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, slack time.Duration) bool {
+// A tokenBucketMoved is a note: charges behind which more than from tokens are missing
+// lack moved tokens less than their markers say. It matters until the last of those, as
+// its marker says, has come back by itself.
+type tokenBucketMoved struct{ moved, from, until int64 }
+
+func (a tokenBucketArgs) note(note Note, now int64) tokenBucketMoved {
+	if !note.Held || now >= note.Charge[3] {
+		return tokenBucketMoved{}
+	}
+	return tokenBucketMoved{note.Charge[0], note.Charge[1] - a.back(now-note.Charge[2]), note.Charge[3]}
+}
+
+func tokenBucketRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, note Note) bool {
 	a := readTokenBucketArgs(args)
 	lack := a.lack(now, s)
+	n := a.note(note, now)
 	left := was[1] - a.back(now-was[0])
+	if n.moved > 0 && left > n.from {
+		was[1], left = was[1]-n.moved, left-n.moved
+	}
 	give := min(left, was[2])
 	if lack > a.room+1 {
 		give -= max(lack-left, 0)
 	}
-	switch {
-	case give <= 0 || lack <= 0:
+	if give = min(give, lack); give <= 0 || n.moved+give > maxMoved {
 		return false
-	case give < lack:
-		a.put(tx, key, now, State{s[0], s[1] - give}, slack)
-	default:
-		tx.Del(key)
 	}
+	kept := Charge{n.moved + give, max(was[1]-give, 0), was[0], min(s[0]+a.until(s[1])+1, MaxTokens)}
+	if n.moved > 0 {
+		kept[3] = max(kept[3], n.until)
+		if n.from < left-give {
+			kept[1], kept[2] = note.Charge[1], note.Charge[2]
+		}
+	}
+	note.Keep(kept, kept[3]-now)
+	if give == lack {
+		tx.Del(key)
+		return true
+	}
+	tx.Put(key, store.Nums{Tag: tokenBucketTag, Len: 2, N: [store.MaxNums]int64{s[0], s[1] - give}}, 0)
 	return true
 }

@@ -61,26 +61,53 @@ if back < missing then fit = fit - (missing - back) end
 cost = take
 
 -- charge
-local charge, life = string.format('%d %d %d 0', anchor, owed, cost), full + 1
+-- While refunds have moved what lay behind them, as if they had not: see the refund.
+local marked = owed
+if note and now < note[4] + 0 then
+  marked = math.min(owed + note[1], 9007199254740991)
+  local some = marked % ARGV[4]
+  kept = anchor + (marked - some) / ARGV[4] * ARGV[3] + 1
+  if some > 0 then kept = kept + (ARGV[5] == '0' and ARGV[3] or math.ceil(some * ARGV[3] / ARGV[4])) end
+  kept = math.min(math.max(note[4] + 0, kept), 9007199254740991)
+  keep, kept = string.format('%d %d %d %d', note[1] + 0, note[2] + 0, note[3] + 0, kept), kept - now
+end
+local charge, life = string.format('%d %d %d 0', anchor, marked, cost), full + 1
 
 -- refund
--- What would be missing of it still if nobody had taken more; less, while somebody
--- waits, what was taken behind it: a newcomer would go beside that one.
-local lack, past = missing - back, math.max(now - was[1], 0)
-local part = past % ARGV[3]
-local left = part * ARGV[5]
-left = was[2] - (past - part) / ARGV[3] * ARGV[4] - (left - left % ARGV[3]) / ARGV[3]
+-- A note "MOVED FROM ANCHOR UNTIL" says that charges behind which more is missing than
+-- FROM, since ANCHOR, lack MOVED tokens less than their markers say, as refunds have
+-- moved them; it matters until UNTIL. What is given back is what would be missing of
+-- the charge still if nobody had taken more; less, while somebody waits, what was taken
+-- behind it: a newcomer would go beside that one.
+local function returned(since)
+  local past = math.max(now - since, 0)
+  local part = past % ARGV[3]
+  local some = part * ARGV[5]
+  return (past - part) / ARGV[3] * ARGV[4] + (some - some % ARGV[3]) / ARGV[3]
+end
+local lack, owed, moved, from = missing - back, was[2] + 0, 0, 0
+local left = owed - returned(was[1])
+if note and now < note[4] + 0 then
+  moved, from = note[1] + 0, note[2] - returned(note[3])
+  if left > from then owed, left = owed - moved, left - moved end
+end
 local give = math.min(left, was[3] + 0)
 if lack > ARGV[1] + 1 then give = give - math.max(lack - left, 0) end
-if give > 0 and give < lack then
+give = math.min(give, lack)
+if give > 0 and moved + give <= 2251799813685248 then
   gave = 1
-  local owed = missing - give
-  local rest = owed % ARGV[4]
-  local full = anchor - now + (owed - rest) / ARGV[4] * ARGV[3]
-  if rest > 0 then full = full + (ARGV[5] == '0' and ARGV[3] or rest * ARGV[3] / ARGV[4]) end
-  redis.call('SET', KEYS[1], string.format('t1 %d %d', anchor, owed),
-    'PX', string.format('%d', (full + 1000) / 1000 + slack))
-elseif give > 0 and lack > 0 then
-  gave = 1
-  redis.call('UNLINK', KEYS[1])
+  local rest = missing % ARGV[4]
+  local full = anchor + (missing - rest) / ARGV[4] * ARGV[3] + 1
+  if rest > 0 then full = full + (ARGV[5] == '0' and ARGV[3] or math.ceil(rest * ARGV[3] / ARGV[4])) end
+  local first, since, ends = math.max(owed - give, 0), was[1] + 0, math.min(full, 9007199254740991)
+  if moved > 0 then
+    ends = math.max(ends, note[4] + 0)
+    if from < left - give then first, since = note[2] + 0, note[3] + 0 end
+  end
+  keep, kept = string.format('%d %d %d %d', moved + give, first, since, ends), ends - now
+  if give == lack then
+    redis.call('UNLINK', KEYS[1])
+  else
+    redis.call('SET', KEYS[1], string.format('t1 %d %d', anchor, missing - give), 'KEEPTTL')
+  end
 end

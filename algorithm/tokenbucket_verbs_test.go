@@ -185,7 +185,7 @@ func (b *bench) charge(now int64, r algorithm.Request) (algorithm.Charge, algori
 	if !ok {
 		return algorithm.Charge{}, v
 	}
-	c, life := f.Charge(now, args, s)
+	c, life := f.Charge(now, args, s, algorithm.Note{})
 	f.Commit(b.state, 0, now, args, s, 0)
 	if life <= 0 || life < v.ResetAfter.Microseconds() {
 		b.t.Fatalf("a charge that matters for %d µs, of a bucket that is full after %v", life, v.ResetAfter)
@@ -201,7 +201,7 @@ func (b *bench) refund(now int64, was algorithm.Charge) bool {
 		b.t.Fatal(err)
 	}
 	before := b.state.writes
-	gave := f.Refund(b.state, 0, now, args, s, was, 0)
+	gave := f.Refund(b.state, 0, now, args, s, was, algorithm.Note{})
 	if gave != (b.state.writes > before) {
 		b.t.Fatalf("gave back: %v, after %d writes", gave, b.state.writes-before)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/weir-go/weir/store"
 )
@@ -22,9 +23,10 @@ type Mode struct {
 	// of a cost of their own, whatever is taken from the others.
 	Fixed uint
 
-	// Marked keeps a marker for each fragment that has Charge, in one more key
-	// each, in order, behind those of all fragments, by which [Program.Refund]
-	// gives back what was taken.
+	// Marked keeps a marker for each fragment that has Charge, by which
+	// [Program.Refund] gives back what was taken. The keys of the markers, in
+	// order, follow those of all fragments, and then come those of the notes, one
+	// for each fragment that has Notes.
 	Marked bool
 }
 
@@ -51,15 +53,17 @@ func (p *Program) Variant(m Mode) (*store.Script, error) {
 // for cost 1. The error names a fragment that gives nothing back.
 func (p *Program) Refund() (*store.Script, error) { return p.refund() }
 
-// Markers returns which fragments have a marker, by a bit for each.
-func (p *Program) Markers() uint {
-	var set uint
-	for i, key := range p.markers {
-		if key > 0 {
-			set |= 1 << i
+// Markers returns which fragments have a marker, and which a note, by a bit for each.
+func (p *Program) Markers() (markers, notes uint) {
+	for i := range p.fragments {
+		if p.markers[i] > 0 {
+			markers |= 1 << i
+		}
+		if p.notes[i] > 0 {
+			notes |= 1 << i
 		}
 	}
-	return set
+	return markers, notes
 }
 
 // AppendUpTo appends the last argument of a decision with UpTo: how many tokens
@@ -68,7 +72,7 @@ func (p *Program) AppendUpTo(args []store.Arg, most int64) []store.Arg {
 	return append(args, store.IntArg(min(most, MaxTokens)))
 }
 
-// markerTag begins a marker: "i1 A B C D", the integers of a [Charge].
+// markerTag begins a marker, or a note: "i1 A B C D", the integers of a [Charge].
 var markerTag = store.Tag{'i', '1'}
 
 func (p *Program) newVariant(m Mode) (*store.Script, error) {
@@ -107,6 +111,14 @@ func (p *Program) newVariant(m Mode) (*store.Script, error) {
 	if m.UpTo {
 		lua.WriteString("if take < 0 then take = 0 end\nlocal ok = take > 0\n")
 	}
+	if m.Marked {
+		lua.WriteString("local note, keep, kept = {}\n")
+		for i, key := range p.notes {
+			if key > 0 {
+				lua.WriteString(luaRead("note", i, key))
+			}
+		}
+	}
 	lua.WriteString("if ok then\n")
 	for i := range p.fragments {
 		lua.WriteString("do\n")
@@ -117,16 +129,63 @@ func (p *Program) newVariant(m Mode) (*store.Script, error) {
 		if m.Marked && p.markers[i] > 0 {
 			n := strconv.Itoa(i + 1)
 			lua.WriteString(p.sources[i].charge + "redis.call('SET', " + luaKey(p.markers[i]) + ", 'i1 ' .. charge" + n +
-				", 'PX', string.format('%d', (life" + n + " + 999) / 1000 + slack))\n")
+				", 'PX', string.format('%d', (life" + n + " + 999) / 1000 + slack))\n" + p.luaKeep(i))
 		}
 		lua.WriteString("end\n")
 	}
 	lua.WriteString("end\n" + p.reply(head))
-	return store.NewScript(name, lua.String(), p.formOf(extra, func(s step) error { p.decide(m, s); return nil })), nil
+	return store.NewScript(name, lua.String(), p.formOf(extra, func(s step) error { return p.decide(m, s) })), nil
+}
+
+// luaRead reads the marker or note at key into element i of table.
+func luaRead(table string, i, key int) string {
+	v, at := table+"["+strconv.Itoa(i+1)+"]", luaKey(key)
+	foreign := fmt.Sprintf("return redis.error_reply('WEIRFOREIGN %d')", key+1)
+	return v + " = redis.pcall('GET', " + at + ")\nif " + v + " then\n" +
+		"if " + v + ".err then\nif string.find(" + v + ".err, 'WRONGTYPE', 1, true) then " + foreign + " end\nreturn " + v + "\nend\n" +
+		v + " = {string.match(" + v + ", '^i1 (%d+) (%d+) (%d+) (%d+)$')}\nif not " + v + "[1] then " + foreign + " end\nend\n"
+}
+
+// luaKeep writes the note of fragment i, if that replaces it.
+func (p *Program) luaKeep(i int) string {
+	if p.notes[i] == 0 {
+		return ""
+	}
+	return "if keep then\nredis.call('SET', " + luaKey(p.notes[i]) + ", 'i1 ' .. keep, 'PX', string.format('%d', (kept + 999) / 1000 + slack))\nkeep = nil\nend\n"
+}
+
+// mark reads a marker or a note.
+func (p *Program) mark(tx store.Tx, key int) (c Charge, held bool, err error) {
+	n, held, err := tx.Get(key, markerTag)
+	if err == nil && held && int(n.Len) != len(c) {
+		err = tx.Foreign(key)
+	}
+	return n.N, held, err
+}
+
+// note reads the note of fragment i, to be kept by keep.
+func (p *Program) note(tx store.Tx, i int) (Note, error) {
+	n := Note{keep: new(Charge), life: new(int64)}
+	var err error
+	if p.notes[i] > 0 {
+		n.Charge, n.Held, err = p.mark(tx, p.notes[i])
+	}
+	return n, err
+}
+
+// keep writes the note of fragment i, if that was replaced.
+func (p *Program) keep(s step, i int, n Note) {
+	if *n.life > 0 && p.notes[i] > 0 {
+		putMark(s.tx, p.notes[i], *n.keep, *n.life, s.slack)
+	}
+}
+
+func putMark(tx store.Tx, key int, c Charge, life int64, slack time.Duration) {
+	tx.Put(key, store.Nums{Tag: markerTag, Len: uint8(len(c)), N: c}, ttl(life, slack))
 }
 
 // decide is what the Go form of a variant does after the checks.
-func (p *Program) decide(m Mode, s step) {
+func (p *Program) decide(m Mode, s step) error {
 	take := s.reply[0].Int()
 	if m.UpTo {
 		take = s.extra.Int()
@@ -143,8 +202,17 @@ func (p *Program) decide(m Mode, s step) {
 		take = max(take, 0)
 		s.reply[0] = store.IntegerValue(take)
 	}
+	var notes [MaxRules]Note
+	for i := range p.fragments {
+		var err error
+		if m.Marked {
+			if notes[i], err = p.note(s.tx, i); err != nil {
+				return err
+			}
+		}
+	}
 	if take == 0 {
-		return
+		return nil
 	}
 	args := s.args
 	var own []store.Arg
@@ -154,18 +222,14 @@ func (p *Program) decide(m Mode, s step) {
 		if m.UpTo && m.Fixed&(1<<i) == 0 {
 			f.Take(own, take)
 		}
-		var charge Charge
-		var life int64
 		if m.Marked && p.markers[i] > 0 {
-			charge, life = f.Charge(s.now, own, state)
+			charge, life := f.Charge(s.now, own, state, notes[i])
+			putMark(s.tx, p.markers[i], charge, life, s.slack)
+			p.keep(s, i, notes[i])
 		}
 		f.Commit(s.tx, p.keys[i], s.now, own, state, s.slack)
-		if m.Marked && p.markers[i] > 0 {
-			n := store.Nums{Tag: markerTag, Len: uint8(len(charge))}
-			copy(n.N[:], charge[:])
-			s.tx.Put(p.markers[i], n, ttl(life, s.slack))
-		}
 	}
+	return nil
 }
 
 func (p *Program) newRefund() (*store.Script, error) {
@@ -178,27 +242,26 @@ func (p *Program) newRefund() (*store.Script, error) {
 			gives.WriteString("do\n" + p.sources[i].refund + "end\n")
 			continue
 		}
-		was, key, foreign := "was["+strconv.Itoa(i+1)+"]", luaKey(p.markers[i]), fmt.Sprintf("return redis.error_reply('WEIRFOREIGN %d')", p.markers[i]+1)
-		reads.WriteString(was + " = redis.pcall('GET', " + key + ")\nif " + was + " then\n" +
-			"if " + was + ".err then\nif string.find(" + was + ".err, 'WRONGTYPE', 1, true) then " + foreign + " end\nreturn " + was + "\nend\n" +
-			was + " = {string.match(" + was + ", '^i1 (%d+) (%d+) (%d+) (%d+)$')}\nif not " + was + "[1] then " + foreign + " end\nend\n")
-		gives.WriteString("if " + was + " then\n" + p.sources[i].refund + "redis.call('UNLINK', " + key + ")\nend\n")
+		reads.WriteString(luaRead("was", i, p.markers[i]))
+		if p.notes[i] > 0 {
+			reads.WriteString(luaRead("note", i, p.notes[i]))
+		}
+		gives.WriteString("if was[" + strconv.Itoa(i+1) + "] then\n" + p.sources[i].refund + p.luaKeep(i) +
+			"redis.call('UNLINK', " + luaKey(p.markers[i]) + ")\nend\n")
 	}
 	return store.NewScript(p.name+".refund", "-- weir "+p.name+" refund\n"+luaClockSlack+p.checks+
-		"local gave, was = 0, {}\n"+reads.String()+gives.String()+p.reply("gave"), p.form(p.giveBack)), nil
+		"local gave, was, note, keep, kept = 0, {}, {}\n"+reads.String()+gives.String()+p.reply("gave"), p.form(p.giveBack)), nil
 }
 
 // giveBack is what the Go form of Refund does after the checks.
 func (p *Program) giveBack(s step) error {
-	was := make([]store.Nums, len(p.fragments))
-	found := make([]bool, len(p.fragments))
+	var was [MaxRules]Charge
+	var found [MaxRules]bool
+	var notes [MaxRules]Note
 	for i, key := range p.markers {
 		var err error
-		if key == 0 {
-			continue
-		}
-		if was[i], found[i], err = s.tx.Get(key, markerTag); err == nil && found[i] && int(was[i].Len) != len(Charge{}) {
-			err = s.tx.Foreign(key)
+		if notes[i], err = p.note(s.tx, i); err == nil && key > 0 {
+			was[i], found[i], err = p.mark(s.tx, key)
 		}
 		if err != nil {
 			return err
@@ -207,9 +270,10 @@ func (p *Program) giveBack(s step) error {
 	args, gave := s.args, int64(0)
 	for i, f := range p.fragments {
 		if found[i] || p.markers[i] == 0 {
-			if f.Refund(s.tx, p.keys[i], s.now, args[:f.Args], p.State(s.reply, i), Charge(was[i].N), s.slack) {
+			if f.Refund(s.tx, p.keys[i], s.now, args[:f.Args], p.State(s.reply, i), was[i], notes[i]) {
 				gave = 1
 			}
+			p.keep(s, i, notes[i])
 			if found[i] {
 				s.tx.Del(p.markers[i])
 			}

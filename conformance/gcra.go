@@ -29,6 +29,7 @@ var gcraRules = []rule{
 	{"Refund", "a refund makes GCRA as if the tokens had not been taken, once, and inflates nothing later", refunds(anyGCRA)},
 	{"Reserve", "GCRA takes tokens ahead of time within MaxWait, and tells when to go", reserves(anyGCRA)},
 	{"Cancel", "of tokens that others wait behind GCRA gives back those that nobody has reserved after", cancels(algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}, time.Second)},
+	{"Refunds", "many refunds of GCRA give together no more than if their requests had never been made", neverMade(anyGCRA)},
 }
 
 func gcraVectors(t *T) {

@@ -112,9 +112,6 @@ func (t *T) ttls(c *clock, longer time.Duration) {
 			slop := time.Since(since)
 			want := res.ResetAfter + longer
 			most := want + 2*time.Millisecond
-			if log, ok := a.(algorithm.SlidingLog); ok {
-				most += log.Window / 8 // its TTL is not renewed with each token
-			}
 			gone := !found && slop >= want // it took that long to look
 			if !gone && (!found || got > most || got < want-slop-time.Millisecond) {
 				t.errorf("%+v, cost %d: the key lives %v, %v after a decision whose state matters for %v", a, cost, got, slop, want)

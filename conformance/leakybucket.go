@@ -31,6 +31,7 @@ var leakyBucketRules = []rule{
 	{"UpTo", "LeakyBucket takes as many turns as there is room for in its queue", upTo(anyLeakyBucket)},
 	{"Refund", "a refund makes LeakyBucket as if the turns had not been taken, once, and inflates nothing later", refunds(anyLeakyBucket)},
 	{"Cancel", "of turns that others wait behind LeakyBucket gives back those that nobody is queued after", cancels(algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 9}, time.Second)},
+	{"Refunds", "many refunds of LeakyBucket give together no more than if their requests had never been made", neverMade(anyLeakyBucket)},
 }
 
 // turns asks for one turn after the other at the times in at, and checks the delays; a

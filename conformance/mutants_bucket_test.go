@@ -85,7 +85,7 @@ var tokenBucketMutants = []mutant{
 		v.Delay = max(v.Delay-time.Microsecond, 0)
 		return v
 	}})},
-	{"everybody counts as the last in line", "TokenBucket/Cancel", []string{"TokenBucket/Refund", "Limiter/Modes"}, remarked("tokenbucket.refund", func(n *store.Nums) { n.N[1] += 1000 })},
+	{"everybody counts as the last in line", "TokenBucket/Cancel", []string{"TokenBucket/Refund", "Limiter/Modes", "TokenBucket/Refunds"}, remarked("tokenbucket.refund", func(n *store.Nums) { n.N[1] += 1000 })},
 }
 
 // onlyOwn reads no key that GCRA wrote last.
@@ -152,5 +152,5 @@ var leakyBucketMutants = []mutant{
 	{"large numbers lose digits", "LeakyBucket/Huge", nil, bad[algorithm.LeakyBucket](badAlgorithm{args: roundArgs})},
 	{"a turn more is taken than granted", "LeakyBucket/UpTo", []string{"LeakyBucket/Refund", "Limiter/Modes"}, oneMore("leakybucket.upto", func(n *store.Nums) { n.N[0] += 1_000_000 })},
 	{"gives back again and again", "LeakyBucket/Refund", []string{"LeakyBucket/Cancel", "Limiter/Modes"}, keptMarkers("leakybucket.refund")},
-	{"everybody counts as the last in line", "LeakyBucket/Cancel", []string{"LeakyBucket/Refund", "Limiter/Modes"}, remarked("leakybucket.refund", func(n *store.Nums) { n.N[0] += 1 << 40 })},
+	{"everybody counts as the last in line", "LeakyBucket/Cancel", []string{"LeakyBucket/Refund", "Limiter/Modes", "LeakyBucket/Refunds"}, remarked("leakybucket.refund", func(n *store.Nums) { n.N[0] += 1 << 40 })},
 }

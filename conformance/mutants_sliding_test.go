@@ -169,7 +169,7 @@ var slidingLogMutants = []mutant{
 		}
 		return oncePerScore{tx, map[int64]bool{}}
 	}}},
-	{"nothing is trimmed", "SlidingLog/Bounded", []string{"SlidingLog/Refund"}, onlyFor("slidinglog", func(_ *fake, tx store.Tx) store.Tx { return hoarder{tx} })},
+	{"nothing is trimmed", "SlidingLog/Bounded", []string{"SlidingLog/Refund", "SlidingLog/Refunds"}, onlyFor("slidinglog", func(_ *fake, tx store.Tx) store.Tx { return hoarder{tx} })},
 	{"a limit of 4 is one of 5", "SlidingLog/Lowered", []string{"SlidingLog/", "Limiter/Mix"}, bad[algorithm.SlidingLog](badAlgorithm{args: func(args []store.Arg) {
 		if args[0].Int() == 4 {
 			args[0] = store.IntArg(5)

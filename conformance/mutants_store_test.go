@@ -41,7 +41,7 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, reply)
 	}}},
-	{"numbers are cut to three", "Store/Nums", []string{"FixedWindow/Refund", "GCRA/Cancel", "GCRA/Refund", "Limiter/Cancel", "Limiter/Modes", "Limiter/Refund", "SlidingBuckets/Refund", "SlidingCounter/Refund", "SlidingLog/Refund", "TokenBucket/Refund", "TokenBucket/Cancel", "LeakyBucket/Refund", "LeakyBucket/Cancel"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"numbers are cut to three", "Store/Nums", []string{"FixedWindow/Refund", "GCRA/Cancel", "GCRA/Refund", "Limiter/Cancel", "Limiter/Modes", "Limiter/Refund", "SlidingBuckets/Refund", "SlidingCounter/Refund", "SlidingLog/Refund", "TokenBucket/Refund", "TokenBucket/Cancel", "LeakyBucket/Refund", "LeakyBucket/Cancel", "GCRA/Refunds", "LeakyBucket/Refunds", "SlidingBuckets/Refunds", "SlidingCounter/Refunds", "SlidingLog/Refunds", "TokenBucket/Refunds"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
 			n.Len = min(n.Len, 3)
 			return n, ttl

@@ -183,20 +183,20 @@ var subjectMutants = []subjectMutant{
 	}), mutation{}},
 	{"the next window is given tokens", "Refund", nil, flawed(func(f *algorithm.Fragment) {
 		refund := f.Refund
-		f.Refund = func(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, was algorithm.Charge, slack time.Duration) bool {
+		f.Refund = func(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, was algorithm.Charge, note algorithm.Note) bool {
 			was[0] = s[0]
-			return refund(tx, key, now, args, s, was, slack)
+			return refund(tx, key, now, args, s, was, note)
 		}
 		charge := f.Charge
-		f.Charge = func(now int64, args []store.Arg, s algorithm.State) (algorithm.Charge, int64) {
-			was, life := charge(now, args, s)
+		f.Charge = func(now int64, args []store.Arg, s algorithm.State, note algorithm.Note) (algorithm.Charge, int64) {
+			was, life := charge(now, args, s, note)
 			return was, 2 * life
 		}
 	}), mutation{}},
 	{"more is given than was taken", "Refund", nil, flawed(func(f *algorithm.Fragment) {
 		charge := f.Charge
-		f.Charge = func(now int64, args []store.Arg, s algorithm.State) (algorithm.Charge, int64) {
-			was, life := charge(now, args, s)
+		f.Charge = func(now int64, args []store.Arg, s algorithm.State, note algorithm.Note) (algorithm.Charge, int64) {
+			was, life := charge(now, args, s, note)
 			was[1]++
 			return was, life
 		}

@@ -45,6 +45,7 @@ var slidingBucketsRules = []rule{
 	{"Sixteen", "sixteen rings of up to 128 keys fit into one decision", slidingBucketsSixteen},
 	{"UpTo", "SlidingBuckets takes as many tokens as there is room for, and keeps what is less than one", upTo(anySlidingBuckets)},
 	{"Refund", "a refund makes SlidingBuckets as if the tokens had not been taken, once, and inflates nothing later", refunds(anySlidingBuckets)},
+	{"Refunds", "many refunds of SlidingBuckets give together no more than if their requests had never been made", neverMade(anySlidingBuckets)},
 }
 
 func slidingBucketsSpans(t *T) {

@@ -25,6 +25,7 @@ var slidingCounterRules = []rule{
 	})},
 	{"UpTo", "SlidingCounter takes as many tokens as there is room for, and keeps what is less than one", upTo(anySlidingCounter)},
 	{"Refund", "a refund makes SlidingCounter as if the tokens had not been taken, once, and inflates nothing later", refunds(anySlidingCounter)},
+	{"Refunds", "many refunds of SlidingCounter give together no more than if their requests had never been made", neverMade(anySlidingCounter)},
 }
 
 func slidingCounterTrace(t *T) {

@@ -27,6 +27,7 @@ var slidingLogRules = []rule{
 	{"Never", "a cost above Limit is denied by SlidingLog for ever and changes nothing", neverFits(algorithm.SlidingLog{Limit: 5, Window: time.Minute})},
 	{"UpTo", "SlidingLog takes as many tokens as there is room for, and keeps what is less than one", upTo(anySlidingLog)},
 	{"Refund", "a refund makes SlidingLog as if the tokens had not been taken, once, and inflates nothing later", refunds(anySlidingLog)},
+	{"Refunds", "many refunds of SlidingLog give together no more than if their requests had never been made", neverMade(anySlidingLog)},
 }
 
 func slidingLogTrace(t *T) {

@@ -54,14 +54,13 @@ local charge, life = string.format('%d %d 0 0', edge, cost), edge - now
 -- refund
 if edge == was[1] + 0 and count > 0 then
   gave = 1
-  redis.call('SET', KEYS[1], string.format('t1 %d %d', edge, math.max(count - was[2], 0)), 'PX', string.format('%d', (edge - now + 999) / 1000 + slack))
+  redis.call('SET', KEYS[1], string.format('t1 %d %d', edge, math.max(count - was[2], 0)), 'KEEPTTL')
 end
 `
 
 func tallyFragment() *algorithm.Fragment {
-	put := func(tx store.Tx, key int, now, edge, count int64, slack time.Duration) {
-		n := store.Nums{Tag: tallyTag, Len: 2, N: [store.MaxNums]int64{edge, count}}
-		tx.Put(key, n, time.Duration((edge-now+999)/1000)*time.Millisecond+slack)
+	value := func(edge, count int64) store.Nums {
+		return store.Nums{Tag: tallyTag, Len: 2, N: [store.MaxNums]int64{edge, count}}
 	}
 	return &algorithm.Fragment{
 		Name: "tally", Lua: tallyLua, Args: 3, State: []string{"edge", "count"},
@@ -77,18 +76,18 @@ func tallyFragment() *algorithm.Fragment {
 			return s, s[1] <= args[0].Int(), err
 		},
 		Commit: func(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, slack time.Duration) {
-			put(tx, key, now, s[0], s[1]+args[1].Int(), slack)
+			tx.Put(key, value(s[0], s[1]+args[1].Int()), time.Duration((s[0]-now+999)/1000)*time.Millisecond+slack)
 		},
 		Fit:  func(_ int64, args []store.Arg, s algorithm.State) int64 { return args[0].Int() + 1 - s[1] },
 		Take: func(args []store.Arg, n int64) { args[1] = store.IntArg(n) },
-		Charge: func(now int64, args []store.Arg, s algorithm.State) (algorithm.Charge, int64) {
+		Charge: func(now int64, args []store.Arg, s algorithm.State, _ algorithm.Note) (algorithm.Charge, int64) {
 			return algorithm.Charge{s[0], args[1].Int()}, s[0] - now
 		},
-		Refund: func(tx store.Tx, key int, now int64, _ []store.Arg, s algorithm.State, was algorithm.Charge, slack time.Duration) bool {
+		Refund: func(tx store.Tx, key int, _ int64, _ []store.Arg, s algorithm.State, was algorithm.Charge, _ algorithm.Note) bool {
 			if s[0] != was[0] || s[1] == 0 {
 				return false
 			}
-			put(tx, key, now, s[0], max(s[1]-was[1], 0), slack)
+			tx.Put(key, value(s[0], max(s[1]-was[1], 0)), 0)
 			return true
 		},
 	}

@@ -34,6 +34,7 @@ var tokenBucketRules = []rule{
 	{"Refund", "a refund makes TokenBucket as if the tokens had not been taken, once, and inflates nothing later", refunds(anyTokenBucket)},
 	{"Reserve", "TokenBucket takes tokens ahead of time within MaxWait, and tells when to go", reserves(anyTokenBucket)},
 	{"Cancel", "of tokens that others wait behind TokenBucket gives back those that nobody has reserved after", cancels(algorithm.TokenBucket{Capacity: 2, Refill: algorithm.PerSecond(1)}, time.Second)},
+	{"Refunds", "many refunds of TokenBucket give together no more than if their requests had never been made", neverMade(anyTokenBucket)},
 }
 
 func tokenBucketSmooth(t *T) {

@@ -235,3 +235,61 @@ func cancels(a algorithm.Algorithm, interval time.Duration) func(*T) {
 		want("f", 0)
 	}
 }
+
+// phase is how many tokens of a come back sooner or later by when its period began,
+// which may be with a request that was given back.
+func phase(a algorithm.Algorithm) int64 {
+	switch b, ok := a.(algorithm.TokenBucket); {
+	case ok && b.AtOnce:
+		return b.Refill.Count
+	case ok:
+		return 1
+	}
+	return 0
+}
+
+// neverMade checks many refunds on one key: together they give no more than if the
+// requests had never been made, which are replayed without them; and that of the
+// newest, at once, gives all.
+func neverMade(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
+	type request struct {
+		at, cost int64
+		id       string
+		gone     bool // given back
+	}
+	return func(t *T) {
+		r := t.rand()
+		for h := range t.times(32) {
+			a := maker(r)
+			c := newClock()
+			p := t.pair(c, one(a))
+			path := []string{"never" + strconv.Itoa(h)}
+			var made []request
+			for s := range 16 {
+				c.advance(max(anyPause(r, unitOf(a)/2), 0))
+				if refunds := r.IntN(3) == 0 && len(made) > 0; refunds {
+					n := r.IntN(len(made))
+					if p.refund(made[n].id, path...) {
+						made[n].gone = true
+					}
+				} else if cost := 1 + r.Int64N(4); p.both(weir.Request{Path: path, Cost: cost, ID: strconv.Itoa(s)}).Allowed {
+					made = append(made, request{at: c.us, cost: cost, id: strconv.Itoa(s)})
+				}
+				now := c.us
+				without := t.limiterOn(memory.New(nil), c, one(a))
+				for _, m := range made {
+					if c.us = m.at; !m.gone {
+						t.do(without, weir.Request{Path: path, Cost: m.cost})
+					}
+				}
+				c.us = now
+				got, want := p.both(weir.Request{Path: path, Cost: 1, Peek: true}), t.peek(without, 1, path...)
+				if got.Remaining > want.Remaining+phase(a) {
+					t.errorf("history %d of %+v, step %d, after %+v:\n%d are left, and %d if what was given back had never been taken", h, a, s, made, got.Remaining, want.Remaining)
+					return
+				}
+			}
+			p.same(a, append(t.keysOf(path[0], "one", a), t.key(path[0], "one:%refunds"))...)
+		}
+	}
+}

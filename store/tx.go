@@ -26,7 +26,8 @@ type Tx interface {
 	Foreign(i int) error
 
 	// Put sets key i to n, to be forgotten after ttl, which is positive and a
-	// whole number of milliseconds.
+	// whole number of milliseconds; or, with a ttl of 0, when what the key held
+	// until now was to be: it is then not missing.
 	Put(i int, n Nums, ttl time.Duration)
 
 	// Del deletes key i, whatever it holds.

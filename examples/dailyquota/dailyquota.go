@@ -196,13 +196,13 @@ func check(tx store.Tx, key int, now int64, args []store.Arg) (algorithm.State, 
 
 // commit is the commit of dailyquota.lua.
 func commit(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, slack time.Duration) {
-	put(tx, key, now, s[0], s[1]+args[1].Int(), slack)
+	// Until the day ends, in whole milliseconds, rounded up.
+	tx.Put(key, value(s[0], s[1]+args[1].Int()), time.Duration((s[0]-now+999)/1000)*time.Millisecond+slack)
 }
 
-// put keeps a count until the day ends, in whole milliseconds, rounded up.
-func put(tx store.Tx, key int, now, edge, count int64, slack time.Duration) {
-	n := store.Nums{Tag: tag, Len: 2, N: [store.MaxNums]int64{edge, count}}
-	tx.Put(key, n, time.Duration((edge-now+999)/1000)*time.Millisecond+slack)
+// value is what a key holds: when the day ends, and a count.
+func value(edge, count int64) store.Nums {
+	return store.Nums{Tag: tag, Len: 2, N: [store.MaxNums]int64{edge, count}}
 }
 
 // With fit and take, a Quota can be asked for as much as there is.
@@ -211,14 +211,14 @@ func fit(_ int64, args []store.Arg, s algorithm.State) int64 { return args[0].In
 func take(args []store.Arg, n int64) { args[1] = store.IntArg(n) }
 
 // With charge and refund, it can be given back what was taken, until the day ends.
-func charge(now int64, args []store.Arg, s algorithm.State) (algorithm.Charge, int64) {
+func charge(now int64, args []store.Arg, s algorithm.State, _ algorithm.Note) (algorithm.Charge, int64) {
 	return algorithm.Charge{s[0], args[1].Int()}, s[0] - now
 }
 
-func refund(tx store.Tx, key int, now int64, _ []store.Arg, s algorithm.State, was algorithm.Charge, slack time.Duration) bool {
+func refund(tx store.Tx, key int, _ int64, _ []store.Arg, s algorithm.State, was algorithm.Charge, _ algorithm.Note) bool {
 	if s[0] != was[0] || s[1] == 0 {
 		return false
 	}
-	put(tx, key, now, s[0], max(s[1]-was[1], 0), slack)
+	tx.Put(key, value(s[0], max(s[1]-was[1], 0)), 0) // for as long as before
 	return true
 }

@@ -56,6 +56,5 @@ local charge, life = string.format('%d %d 0 0', edge, cost), edge - now
 -- refund
 if edge == was[1] + 0 and count > 0 then
   gave = 1
-  redis.call('SET', KEYS[1], string.format('d1 %d %d', edge, math.max(count - was[2], 0)),
-    'PX', string.format('%d', (edge - now + 999) / 1000 + slack))
+  redis.call('SET', KEYS[1], string.format('d1 %d %d', edge, math.max(count - was[2], 0)), 'KEEPTTL')
 end

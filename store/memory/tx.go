@@ -105,7 +105,9 @@ func (t *tx) Foreign(i int) error { return store.Foreign(t.keys[i].key) }
 func (t *tx) Put(i int, n store.Nums, ttl time.Duration) {
 	v := &t.keys[i]
 	v.nums, v.set, v.live, v.change = n, nil, true, written
-	v.expires = t.now + ttl.Microseconds()
+	if ttl > 0 {
+		v.expires = t.now + ttl.Microseconds()
+	}
 	t.dirty = true
 }
 
