@@ -34,7 +34,9 @@ type Request struct {
 	// [algorithm.LeakyBucket]. The answer's Delay tells how long to wait. It is
 	// not negative, and cut to whole microseconds; 0 takes only what is there now,
 	// and leaves it to a LeakyBucket how long its queue is. It does not go with
-	// UpTo.
+	// UpTo. Of several rules, each is taken from at its own turn, and Delay is that
+	// of the last.
+
 	MaxWait time.Duration
 
 	// ID names the decision, so that [Limiter.Refund] can give back what it took:

@@ -23,8 +23,9 @@ import (
 // Its arithmetic and its value in a store, "g1 …", are those of a [GCRA] with a
 // Burst of Queue+1, which lets the same requests pass, and all of them at once. If
 // Rate changes under a live key, the time until the queue is empty is carried
-// over. Giving back leaves no gap and lets nobody share a turn: what is behind it
-// in the queue stays where it is, and counts against what is given back.
+// over. Giving back lets nobody share a turn: whoever is behind keeps the one that
+// they were told, so only the last in the queue gives back.
+
 //
 // Source: limit_req of nginx, whose burst is Queue; Turner, "New directions in
 // communications (or which way to the information age?)", IEEE Communications

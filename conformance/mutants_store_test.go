@@ -12,6 +12,12 @@ import (
 )
 
 var storeMutants = []mutant{
+	{"what keeps its time gets an hour", "Store/Expiry", nil, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if s != keepOne {
+			return tx
+		}
+		return txFunc{Tx: tx, put: func(_ int, n store.Nums, _ time.Duration) (store.Nums, time.Duration) { return n, time.Hour }}
+	}}},
 	{"nil becomes empty", "Store/Reply", nil, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		for i, v := range reply {
 			if s == kinds && v.Kind() == store.Nil {

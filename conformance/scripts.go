@@ -136,6 +136,15 @@ var (
 	putTwo = putScript(2)
 )
 
+// keepOne sets its key to "p1 ARGV[1]", and leaves it the time that it has.
+var keepOne = store.NewScript("keep", `
+redis.call('SET', KEYS[1], 'p1 ' .. ARGV[1], 'KEEPTTL')
+return {1}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	tx.Put(0, store.Nums{Tag: store.Tag{'p', '1'}, Len: 1, N: [store.MaxNums]int64{args[0].Int()}}, 0)
+	return append(reply, store.IntegerValue(1)), nil
+})
+
 // put sets key to "p1 n" for a while.
 func (t *T) put(key string, n int64) {
 	t.eval(putOne, []string{key}, store.IntArg(600_000), store.IntArg(n))

@@ -26,7 +26,7 @@ var storeRules = []rule{
 	{"MGet", "MGet returns one value per key, in order, over any slots; a missing key is Nil", storeMGet},
 	{"MGetType", "MGet returns Nil for a key that holds no string", storeMGetType},
 	{"Set", "a sorted set is in the order of its scores, then of its texts, counts, finds a text, gives up members of any rank, and is missing without any", storeSet},
-	{"Expiry", "a key is forgotten when its last TTL is over, and not before", storeExpiry},
+	{"Expiry", "a key is forgotten when its last TTL is over, and not before, also if it was put anew without one", storeExpiry},
 	{"Delete", "a deleted key is missing", storeDelete},
 	{"Cancelled", "a context that is done ends a call with the context's own error, and nothing runs", storeCancelled},
 	{"Time", "Time is the clock that scripts read, in microseconds or better, and the real time", storeTime},
@@ -249,28 +249,32 @@ const skew = 20 * time.Millisecond
 // storeExpiry really waits, as only the store's own clock forgets keys.
 func storeExpiry(t *T) {
 	const ttl = 250 * time.Millisecond
-	keys := t.keys("a", 4)
+	keys := t.keys("a", 6)
 	ms := store.IntArg(ttl.Milliseconds())
 	t.put(keys[1], 9)
 	t.eval(putOne, keys[2:3], ms, store.IntArg(7))
 	t.put(keys[2], 7) // a longer TTL replaces a shorter one
 	t.put(keys[3], 6)
 	t.eval(putOne, keys[3:4], ms, store.IntArg(6)) // and the other way round
+	t.put(keys[4], 4)
+	t.eval(keepOne, keys[4:5], store.IntArg(5)) // none keeps either
+	t.eval(putOne, keys[5:6], ms, store.IntArg(4))
+	t.eval(keepOne, keys[5:6], store.IntArg(5))
 	reply := t.eval(putOne, keys[:1], ms, store.IntArg(8))
 	for put := reply[0].Int(); ; time.Sleep(2 * time.Millisecond) {
 		got := t.mget(keys...)
 		age := time.Duration(t.time().UnixMicro()-put) * time.Microsecond
-		if got[1].Str() != "p1 9" || got[2].Str() != "p1 7" {
-			t.fatalf("of two keys with ten minutes to live, one put anew, there is %v after %v", got[1:3], age)
+		if got[1].Str() != "p1 9" || got[2].Str() != "p1 7" || got[4].Str() != "p1 5" {
+			t.fatalf("of three keys with ten minutes to live, two put anew, there is %v after %v", []store.Value{got[1], got[2], got[4]}, age)
 		}
 		if got[0].Kind() == store.Nil && age+skew < ttl {
 			t.fatalf("a key with a TTL of %v is gone after %v", ttl, age)
 		}
-		if got[0].Kind() == store.Nil && got[3].Kind() == store.Nil {
+		if got[0].Kind() == store.Nil && got[3].Kind() == store.Nil && got[5].Kind() == store.Nil {
 			return
 		}
 		if age > 3*time.Second {
-			t.fatalf("of two keys with a TTL of %v, one put anew, there is %v after %v", ttl, []store.Value{got[0], got[3]}, age)
+			t.fatalf("of three keys with a TTL of %v, two put anew, there is %v after %v", ttl, []store.Value{got[0], got[3], got[5]}, age)
 		}
 	}
 }
