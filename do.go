@@ -36,7 +36,6 @@ type Request struct {
 	// and leaves it to a LeakyBucket how long its queue is. It does not go with
 	// UpTo. Of several rules, each is taken from at its own turn, and Delay is that
 	// of the last.
-
 	MaxWait time.Duration
 
 	// ID names the decision, so that [Limiter.Refund] can give back what it took:

@@ -25,7 +25,6 @@ import (
 // Rate changes under a live key, the time until the queue is empty is carried
 // over. Giving back lets nobody share a turn: whoever is behind keeps the one that
 // they were told, so only the last in the queue gives back.
-
 //
 // Source: limit_req of nginx, whose burst is Queue; Turner, "New directions in
 // communications (or which way to the information age?)", IEEE Communications
