@@ -21,8 +21,22 @@ type suffering struct {
 	down, hang atomic.Bool
 	wrong      func(s *suffering, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error)
 
-	mu   sync.Mutex
+	mu   sync.Mutex    // also of Store, which a fault can replace
 	last []store.Value // that was replied
+}
+
+// inner returns what it has until it suffers a loss.
+func (s *suffering) inner() store.Store {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.Store
+}
+
+// lose forgets everything.
+func (s *suffering) lose() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Store = memory.New(nil)
 }
 
 func (s *suffering) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
@@ -36,7 +50,7 @@ func (s *suffering) Eval(ctx context.Context, script *store.Script, keys []strin
 		<-ctx.Done()
 		return reply, fmt.Errorf("suffering: %w", ctx.Err())
 	}
-	reply, err := s.Store.Eval(ctx, script, keys, args, reply)
+	reply, err := s.inner().Eval(ctx, script, keys, args, reply)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last = append(s.last[:0], reply...)
@@ -46,7 +60,7 @@ func (s *suffering) Eval(ctx context.Context, script *store.Script, keys []strin
 // fault returns a maker of what sets flag for a while.
 func (s *suffering) fault(flag func(*suffering) *atomic.Bool, change func(*Fault)) func(*testing.T, string) Fault {
 	return func(*testing.T, string) Fault {
-		s.Store = memory.New(nil)
+		s.lose()
 		f := Fault{
 			Open:   func() (store.Store, func()) { return s, func() {} },
 			Begin:  func() { flag(s).Store(true) },
@@ -132,10 +146,10 @@ func TestFaultsOneSlot(t *testing.T) {
 func TestFaultsRepeats(t *testing.T) {
 	t.Parallel()
 	twice := func(s *suffering, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error) {
-		if _, err := s.Store.Eval(ctx, script, keys, args, nil); err != nil {
+		if _, err := s.inner().Eval(ctx, script, keys, args, nil); err != nil {
 			return nil, err
 		}
-		return s.Store.Eval(ctx, script, keys, args, nil)
+		return s.inner().Eval(ctx, script, keys, args, nil)
 	}
 	for repeats := range 2 {
 		s := &suffering{wrong: twice}
@@ -158,7 +172,7 @@ func TestFaultsFail(t *testing.T) {
 	twice := func(*suffering) *suffering {
 		return &suffering{wrong: func(s *suffering, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error) {
 			for range 2 {
-				if _, err := s.Store.Eval(ctx, script, keys, args, nil); err != nil {
+				if _, err := s.inner().Eval(ctx, script, keys, args, nil); err != nil {
 					return nil, err
 				}
 			}
@@ -275,7 +289,7 @@ func TestFaultsLoses(t *testing.T) {
 				}
 				end := f.End
 				f.End = func() {
-					s.Store = memory.New(nil)
+					s.lose()
 					end()
 				}
 			})
