@@ -48,7 +48,7 @@ var gcraMutants = []mutant{
 		return v
 	}})},
 	{"reads and writes apart", "GCRA/HotKey", []string{"Hygiene/TTL"}, torn("gcra")},
-	{"the clock is fast", "GCRA/Refill", []string{"Hygiene/"}, hasty("gcra")},
+	{"the clock is fast", "GCRA/Refill", []string{"Limiter/Wait", "Hygiene/"}, hasty("gcra")},
 	{"far times are disbelieved", "GCRA/Backwards", []string{"GCRA/History", "GCRA/Never", "Limiter/Mix", "Hygiene/", "GCRA/Cancel", "GCRA/Refund", "GCRA/Reserve", "GCRA/UpTo", "Limiter/Cancel", "Limiter/Limits", "Limiter/Modes"}, bad[algorithm.GCRA](unknownAhead(func(args []store.Arg) int64 {
 		inc := args[1]
 		if fractional(args) {
