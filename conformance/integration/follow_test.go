@@ -27,8 +27,9 @@ const (
 	stormTime    = 3 * time.Second // without a master
 	stormCallers = 1000
 	// stormTopology is how often a second, at most, each node is asked for the
-	// topology, when a thousand callers fail.
-	stormTopology = 5
+	// topology, when a thousand callers fail: some 10,000 times a second. The
+	// adapters ask a few times; rueidis asks by itself too, up to 14 times.
+	stormTopology = 20
 )
 
 // TestFollow measures how long after a promotion the clients, as they are made by
