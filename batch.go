@@ -23,9 +23,8 @@ func (l *Limiter) AllowMany(ctx context.Context, requests []Request) []Answer {
 	of := make([]int, 0, len(requests)) // the request of each call
 	for i := range requests {
 		var s scratch
-		c, err := l.prepare(&s, &requests[i], false)
-		if err != nil {
-			answers[i].Err = err
+		var c call
+		if answers[i].Err = l.prepare(&c, &s, &requests[i], false); answers[i].Err != nil {
 			continue
 		}
 		calls = append(calls, store.Eval{Script: c.script, Keys: s.keys, Args: s.args})

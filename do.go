@@ -122,7 +122,8 @@ func (l *Limiter) TakeUpTo(ctx context.Context, most int64, path ...string) (Res
 func (l *Limiter) Do(ctx context.Context, r Request) (Result, error) {
 	s := l.scratch.Get().(*scratch)
 	defer l.scratch.Put(s)
-	c, err := l.prepare(s, &r, l.borrow)
+	var c call
+	err := l.prepare(&c, s, &r, l.borrow)
 	if err != nil {
 		return Result{}, err
 	}
@@ -146,73 +147,64 @@ type scratch struct {
 type call struct {
 	plan   *plan
 	script *store.Script
-	ask    algorithm.Request // with UpTo, its cost is the most to take
+	ask    algorithm.Request // with UpTo, for one token
+	most   int64             // with UpTo, to take; else 0
 	take   bool              // the script commits
-	upTo   bool
 }
 
-// prepare checks r and sets the keys and arguments of s, the keys over its buffer
-// if borrow says so.
-func (l *Limiter) prepare(s *scratch, r *Request, borrow bool) (call, error) {
+// prepare checks r and sets c, and the keys and arguments of s, the keys over its
+// buffer if borrow says so.
+func (l *Limiter) prepare(c *call, s *scratch, r *Request, borrow bool) error {
 	if r.Cost < 0 {
-		return call{}, fmt.Errorf("weir: %w: %d is negative", ErrInvalidCost, r.Cost)
+		return fmt.Errorf("weir: %w: %d is negative", ErrInvalidCost, r.Cost)
 	}
 	if r.Each != nil && len(r.Each) != len(l.rules) {
-		return call{}, fmt.Errorf("weir: Request.Each has %d elements: it must have one for each of the %d rules", len(r.Each), len(l.rules))
+		return fmt.Errorf("weir: Request.Each has %d elements: it must have one for each of the %d rules", len(r.Each), len(l.rules))
 	}
 	p, err := l.planFor(r.Limits)
 	if err != nil {
-		return call{}, err
+		return err
 	}
 	// Cloned, as what goes to an algorithm takes a caller's path to the heap with it.
-	c := call{plan: p, take: r.Cost > 0 && !r.Peek, ask: algorithm.Request{
-		Cost: r.Cost, Metadata: strings.Clone(r.Metadata), Lease: strings.Clone(r.Lease), MaxWait: r.MaxWait,
-	}}
-	c.upTo = c.take && r.UpTo
-	mode := algorithm.Mode{UpTo: c.upTo, Marked: c.take && r.ID != ""}
-	if err := l.checkRequest(r, c.ask, c.take); err != nil {
-		return call{}, fmt.Errorf("weir: %w", err)
+	c.plan, c.take = p, r.Cost > 0 && !r.Peek
+	c.ask = algorithm.Request{Cost: r.Cost, Metadata: strings.Clone(r.Metadata), Lease: strings.Clone(r.Lease), MaxWait: r.MaxWait}
+	mode := algorithm.Mode{UpTo: c.take && r.UpTo, Marked: c.take && r.ID != ""}
+	if r.UpTo {
+		c.ask.Cost = min(r.Cost, 1)
+	}
+	if err := l.checkRequest(r, &c.ask, c.take); err != nil {
+		return fmt.Errorf("weir: %w", err)
 	}
 	if err := l.space.check(r.Path); err != nil {
-		return call{}, fmt.Errorf("weir: %w", err)
+		return fmt.Errorf("weir: %w", err)
 	}
 	now, err := l.now()
 	if err != nil {
-		return call{}, err
+		return err
 	}
 	id := ""
 	if mode.Marked {
 		id = r.ID
 	}
 	l.setKeys(s, p, r.Path, id, borrow)
-	args := c.ask
-	if r.UpTo && r.Cost > 0 {
-		args.Cost = 1
-		if r.Peek {
-			c.ask.Cost = 1
-		}
-	}
-	s.args = l.appendArgs(s.args[:0], p, now, args, r.Limits)
-	switch {
-	case !c.take:
+	s.args = l.appendArgs(s.args[:0], p, now, &c.ask, r.Limits)
+	if !c.take {
 		c.script = p.program.Peek
-		return c, nil
-	case !c.upTo && !mode.Marked:
-		c.script = p.program.Decide
-		return c, nil
-	case c.upTo:
-		mode.Fixed = p.fixed
+		return nil
+	}
+	if mode.UpTo {
+		mode.Fixed, c.most = p.fixed, r.Cost
 		s.args = p.program.AppendUpTo(s.args, r.Cost)
 	}
 	if c.script, err = p.program.Variant(mode); err != nil {
-		return call{}, fmt.Errorf("weir: %w: %w", ErrUnsupported, err)
+		return fmt.Errorf("weir: %w: %w", ErrUnsupported, err)
 	}
-	return c, nil
+	return nil
 }
 
 // checkRequest returns what a rule's algorithm cannot do of r. take says that it is
 // more than a question.
-func (l *Limiter) checkRequest(r *Request, ask algorithm.Request, take bool) error {
+func (l *Limiter) checkRequest(r *Request, ask *algorithm.Request, take bool) error {
 	switch {
 	case r.MaxWait < 0:
 		return fmt.Errorf("Request.MaxWait is %v: it must be 0 or more", r.MaxWait)
@@ -222,8 +214,6 @@ func (l *Limiter) checkRequest(r *Request, ask algorithm.Request, take bool) err
 		return fmt.Errorf("%w: Request.Lease: no rule holds leases; algorithm.Concurrency does", ErrUnsupported)
 	case r.UpTo && r.MaxWait > 0:
 		return fmt.Errorf("%w: Request.UpTo takes what is there now, so it has no MaxWait", ErrUnsupported)
-	case r.UpTo && ask.Cost > 0:
-		ask.Cost = 1
 	}
 	marked := false
 	for i := range l.rules {
@@ -242,7 +232,9 @@ func (l *Limiter) checkRequest(r *Request, ask algorithm.Request, take bool) err
 		}
 		marked = marked || f.Charge != nil
 		if c, ok := limit.(algorithm.RequestChecker); ok {
-			if err := c.CheckRequest(l.ask(i, ask)); err != nil {
+			one := *ask
+			one.Cost = l.costOf(i, ask.Cost)
+			if err := c.CheckRequest(one); err != nil {
 				return fmt.Errorf("rule %q: %w", own.name, err)
 			}
 		}
@@ -271,19 +263,7 @@ func (l *Limiter) setKeys(s *scratch, p *plan, path []string, id string, borrow 
 		s.ends = append(s.ends, len(s.buf))
 	}
 	if id != "" {
-		markers, notes := p.program.Markers()
-		for n, i := range p.rules {
-			if markers&(1<<n) != 0 {
-				s.buf = appendID(l.space.appendKey(s.buf, i, path), id)
-				s.ends = append(s.ends, len(s.buf))
-			}
-		}
-		for n, i := range p.rules {
-			if notes&(1<<n) != 0 {
-				s.buf = append(l.space.appendKey(s.buf, i, path), noteKey...)
-				s.ends = append(s.ends, len(s.buf))
-			}
-		}
+		l.addMarkers(s, p, path, id)
 	}
 	text := unsafe.String(unsafe.SliceData(s.buf), len(s.buf))
 	if !borrow {
@@ -296,6 +276,23 @@ func (l *Limiter) setKeys(s *scratch, p *plan, path []string, id string, borrow 
 	}
 }
 
+// addMarkers adds to the buffer of s the keys of p's markers, and then of its notes.
+func (l *Limiter) addMarkers(s *scratch, p *plan, path []string, id string) {
+	markers, notes := p.program.Markers()
+	for n, i := range p.rules {
+		if markers&(1<<n) != 0 {
+			s.buf = appendID(l.space.appendKey(s.buf, i, path), id)
+			s.ends = append(s.ends, len(s.buf))
+		}
+	}
+	for n, i := range p.rules {
+		if notes&(1<<n) != 0 {
+			s.buf = append(l.space.appendKey(s.buf, i, path), noteKey...)
+			s.ends = append(s.ends, len(s.buf))
+		}
+	}
+}
+
 // result turns a reply into an answer.
 func (l *Limiter) result(c *call, reply []store.Value, limits []algorithm.Limit, each []Result) (Result, error) {
 	p, ask := c.plan.program, c.ask
@@ -303,9 +300,9 @@ func (l *Limiter) result(c *call, reply []store.Value, limits []algorithm.Limit,
 	if err != nil {
 		return Result{}, fmt.Errorf("weir: %w", err)
 	}
-	most := int64(1)
-	if c.upTo {
-		most, ask.Cost = c.ask.Cost, max(n, 1)
+	most, cost := int64(1), ask.Cost
+	if c.most > 0 {
+		most, cost = c.most, max(n, 1)
 	}
 	if n > most {
 		return Result{}, fmt.Errorf("weir: %w: %s replied %d, of %d at most", store.ErrScript, c.script.Name(), n, most)
@@ -315,8 +312,8 @@ func (l *Limiter) result(c *call, reply []store.Value, limits []algorithm.Limit,
 	var res Result
 	var wait, delay time.Duration
 	for n, i := range c.plan.rules {
-		req := l.ask(i, ask)
-		v := l.limitOf(i, limits).Verdict(now, committed, p.State(reply, n), req)
+		ask.Cost = l.costOf(i, cost)
+		v := l.limitOf(i, limits).Verdict(now, committed, p.State(reply, n), ask)
 		if ok && !v.Allowed {
 			return Result{}, fmt.Errorf("weir: %w: rule %q let pass what it denies by its own reply", store.ErrScript, l.rules[i].name)
 		}
@@ -325,7 +322,7 @@ func (l *Limiter) result(c *call, reply []store.Value, limits []algorithm.Limit,
 			RetryAfter: v.RetryAfter, ResetAfter: v.ResetAfter, Delay: v.Delay, Rule: l.rules[i].name, Span: v.Span,
 		}
 		if committed {
-			one.Granted = req.Cost
+			one.Granted = ask.Cost
 		}
 		if each != nil {
 			each[n] = one
@@ -343,7 +340,7 @@ func (l *Limiter) result(c *call, reply []store.Value, limits []algorithm.Limit,
 		res.Delay = delay
 	}
 	if committed {
-		res.Granted = ask.Cost
+		res.Granted = cost
 	}
 	return res, nil
 }

@@ -34,7 +34,7 @@ func (l *Limiter) Entries(ctx context.Context, name string, path ...string) ([]a
 	if err != nil {
 		return nil, err
 	}
-	args := l.appendArgs(nil, p, now, algorithm.Request{}, nil)
+	args := l.appendArgs(nil, p, now, &algorithm.Request{}, nil)
 	reply, err := l.store.Eval(ctx, p.program.Entries, l.keysOf(p, path, ""), args, nil)
 	if err != nil {
 		return nil, err

@@ -70,7 +70,7 @@ func (l *Limiter) PeekMany(ctx context.Context, paths [][]string) ([]Result, err
 // evalMany runs the peek script over keys, of which each path has as many as
 // each says, at now or, if that is 0, the store's time.
 func (l *Limiter) evalMany(ctx context.Context, keys []string, each int, now int64) ([]store.Eval, error) {
-	args := l.appendArgs(nil, l.all, now, algorithm.Request{Cost: 1}, nil)
+	args := l.appendArgs(nil, l.all, now, &algorithm.Request{Cost: 1}, nil)
 	calls := make([]store.Eval, len(keys)/each)
 	for i := range calls {
 		calls[i] = store.Eval{Script: l.all.program.Peek, Keys: keys[i*each : (i+1)*each], Args: args}
@@ -95,7 +95,7 @@ func (l *Limiter) readMany(ctx context.Context, keys []string, each int, now int
 	if len(values) != len(keys) {
 		return nil, fmt.Errorf("weir: %w: the store read %d values of %d keys", store.ErrScript, len(values), len(keys))
 	}
-	args := l.appendArgs(nil, l.all, now, algorithm.Request{Cost: 1}, nil)
+	args := l.appendArgs(nil, l.all, now, &algorithm.Request{Cost: 1}, nil)
 	calls := make([]store.Eval, len(keys)/each)
 	for i := range calls {
 		first, last := i*each, (i+1)*each

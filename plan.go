@@ -108,19 +108,21 @@ func (l *Limiter) limitOf(i int, limits []algorithm.Limit) algorithm.Limit {
 	return l.rules[i].limit
 }
 
-// ask is what r asks of rule i.
-func (l *Limiter) ask(i int, r algorithm.Request) algorithm.Request {
-	if c := l.rules[i].cost; c > 0 {
-		r.Cost = c
+// costOf is what a request of that cost costs under rule i.
+func (l *Limiter) costOf(i int, cost int64) int64 {
+	if own := l.rules[i].cost; own > 0 {
+		return own
 	}
-	return r
+	return cost
 }
 
 // appendArgs appends the arguments of p's scripts.
-func (l *Limiter) appendArgs(args []store.Arg, p *plan, now int64, r algorithm.Request, limits []algorithm.Limit) []store.Arg {
+func (l *Limiter) appendArgs(args []store.Arg, p *plan, now int64, ask *algorithm.Request, limits []algorithm.Limit) []store.Arg {
 	args = p.program.AppendNow(args, now)
 	for _, i := range p.rules {
-		args = l.limitOf(i, limits).AppendArgs(args, l.ask(i, r))
+		r := *ask
+		r.Cost = l.costOf(i, ask.Cost)
+		args = l.limitOf(i, limits).AppendArgs(args, r)
 	}
 	return args
 }

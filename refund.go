@@ -37,7 +37,7 @@ func (l *Limiter) refund(ctx context.Context, r *Request) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if err := l.checkRequest(&Request{ID: r.ID, Limits: r.Limits}, algorithm.Request{}, false); err != nil {
+	if err := l.checkRequest(&Request{ID: r.ID, Limits: r.Limits}, &algorithm.Request{}, false); err != nil {
 		return false, fmt.Errorf("weir: %w", err)
 	}
 	if l.leases {
@@ -78,7 +78,7 @@ func (l *Limiter) Renew(ctx context.Context, lease string, path ...string) (Resu
 	}
 	ask.RenewOnly = true
 	c := call{plan: p, script: p.program.Decide, ask: ask, take: true}
-	reply, err := l.store.Eval(ctx, c.script, l.keysOf(p, path, ""), l.appendArgs(nil, p, now, ask, nil), nil)
+	reply, err := l.store.Eval(ctx, c.script, l.keysOf(p, path, ""), l.appendArgs(nil, p, now, &ask, nil), nil)
 	if err != nil {
 		return Result{}, err
 	}

@@ -54,7 +54,7 @@ func (l *Limiter) reset(ctx context.Context, set uint, path []string) error {
 	if err != nil {
 		return err
 	}
-	args := l.appendArgs(nil, p, now, algorithm.Request{}, nil)
+	args := l.appendArgs(nil, p, now, &algorithm.Request{}, nil)
 	_, err = l.store.Eval(ctx, p.program.Reset, l.keysOf(p, path, ""), args, nil)
 	return err
 }
