@@ -114,11 +114,11 @@ func Compose(fragments ...*Fragment) (*Program, error) {
 	tail := p.reply("ok and 1 or 0")
 
 	p.Decide = store.NewScript(p.name, "-- weir "+p.name+"\n"+luaClockSlack+p.checks+
-		head+"if ok then\n"+commits.String()+"end\n"+tail, p.form(p.commitIfOK))
+		head+"if ok then\n"+commits.String()+"end\n"+tail, p.form(p.args, p.commitIfOK))
 	p.Peek = store.NewReadOnlyScript(p.name+".peek", "-- weir "+p.name+" peek\n"+luaClock+p.checks+
-		head+tail, p.form(nil))
+		head+tail, p.form(p.args, nil))
 	p.Reset = store.NewScript(p.name+".reset", "-- weir "+p.name+" reset\n"+luaClock+p.checks+
-		head+deletes.String()+tail, p.form(p.deleteAll))
+		head+deletes.String()+tail, p.form(p.args, p.deleteAll))
 	if len(fragments) == 1 && fragments[0].Entries != nil {
 		p.Entries = store.NewReadOnlyScript(p.name+".entries", "-- weir "+p.name+" entries\n"+luaClock+p.checks+
 			p.sources[0].entries+"return entries1\n", p.entries)
@@ -186,26 +186,16 @@ func (p *Program) State(reply []store.Value, i int) State {
 	return s
 }
 
-// A step is what the Go form of a script has read, for what it does then.
-type step struct {
-	tx    store.Tx
-	now   int64
-	args  []store.Arg // behind the time
-	extra store.Arg   // behind the limits' arguments
-	slack time.Duration
-	reply []store.Value // the head, and the states
+// A finish is what the Go form of a script does once every check has run: args are
+// behind the time, reply is the head and the states, and passed has a bit for each
+// check that did.
+type finish func(tx store.Tx, args []store.Arg, slack time.Duration, reply []store.Value, passed uint) error
 
-	passed uint // a bit for each check that did
-}
-
-// form returns the Go form of a script: all checks, then finish.
-func (p *Program) form(finish func(s step) error) store.GoForm { return p.formOf(0, finish) }
-
-// formOf is form for a script with 0 or 1 extra arguments.
-func (p *Program) formOf(extra int, finish func(s step) error) store.GoForm {
+// form returns the Go form of a script with that many arguments: all checks, then end.
+func (p *Program) form(nargs int, end finish) store.GoForm {
 	return func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if len(args) != p.args+extra {
-			return nil, fmt.Errorf("%w: %s takes %d arguments, and got %d", store.ErrScript, p.name, p.args+extra, len(args))
+		if len(args) != nargs {
+			return nil, fmt.Errorf("%w: %s takes %d arguments, and got %d", store.ErrScript, p.name, nargs, len(args))
 		}
 		now, slack := args[0].Int(), clockSlack
 		if now == 0 {
@@ -229,12 +219,8 @@ func (p *Program) formOf(extra int, finish func(s step) error) store.GoForm {
 			}
 			rest = rest[f.Args:]
 		}
-		if finish != nil {
-			s := step{tx: tx, now: now, args: args[1:p.args], slack: slack, reply: reply[start:], passed: passed}
-			if extra > 0 {
-				s.extra = args[p.args]
-			}
-			if err := finish(s); err != nil {
+		if end != nil {
+			if err := end(tx, args[1:], slack, reply[start:], passed); err != nil {
 				return nil, err
 			}
 		}
@@ -242,13 +228,13 @@ func (p *Program) formOf(extra int, finish func(s step) error) store.GoForm {
 	}
 }
 
-func (p *Program) commitIfOK(s step) error {
-	if s.reply[0].Int() == 0 {
+func (p *Program) commitIfOK(tx store.Tx, args []store.Arg, slack time.Duration, reply []store.Value, _ uint) error {
+	if reply[0].Int() == 0 {
 		return nil
 	}
-	args := s.args
+	now := reply[1].Int()
 	for i, f := range p.fragments {
-		f.Commit(s.tx, p.keys[i], s.now, args[:f.Args], p.State(s.reply, i), s.slack)
+		f.Commit(tx, p.keys[i], now, args[:f.Args], p.State(reply, i), slack)
 		args = args[f.Args:]
 	}
 	return nil
@@ -267,9 +253,9 @@ func (p *Program) entries(tx store.Tx, args []store.Arg, reply []store.Value) ([
 	return reply, err
 }
 
-func (p *Program) deleteAll(s step) error {
+func (p *Program) deleteAll(tx store.Tx, _ []store.Arg, _ time.Duration, _ []store.Value, _ uint) error {
 	for key := range p.nkeys {
-		s.tx.Del(key)
+		tx.Del(key)
 	}
 	return nil
 }

@@ -88,9 +88,9 @@ func (p *Program) newVariant(m Mode) (*store.Script, error) {
 		name += ".marked"
 	}
 	lua.WriteString("-- weir " + strings.ReplaceAll(name, ".", " ") + "\n" + luaClockSlack + p.checks)
-	head, extra := "ok and 1 or 0", 0
+	head, nargs := "ok and 1 or 0", p.args
 	if m.UpTo {
-		head, extra = "take", 1
+		head, nargs = "take", p.args+1
 		lua.WriteString("local take = ARGV[" + strconv.Itoa(p.args+1) + "] + 0\n")
 	} else {
 		lua.WriteString("local ok = true\n")
@@ -134,7 +134,7 @@ func (p *Program) newVariant(m Mode) (*store.Script, error) {
 		lua.WriteString("end\n")
 	}
 	lua.WriteString("end\n" + p.reply(head))
-	return store.NewScript(name, lua.String(), p.formOf(extra, func(s step) error { return p.decide(m, s) })), nil
+	return store.NewScript(name, lua.String(), p.form(nargs, p.decide(m))), nil
 }
 
 // luaRead reads the marker or note at key into element i of table.
@@ -154,8 +154,8 @@ func (p *Program) luaKeep(i int) string {
 	return "if keep then\nredis.call('SET', " + luaKey(p.notes[i]) + ", 'i1 ' .. keep, 'PX', string.format('%d', (kept + 999) / 1000 + slack))\nkeep = nil\nend\n"
 }
 
-// mark reads a marker or a note.
-func (p *Program) mark(tx store.Tx, key int) (c Charge, held bool, err error) {
+// readMark reads a marker or a note.
+func readMark(tx store.Tx, key int) (c Charge, held bool, err error) {
 	n, held, err := tx.Get(key, markerTag)
 	if err == nil && held && int(n.Len) != len(c) {
 		err = tx.Foreign(key)
@@ -163,73 +163,80 @@ func (p *Program) mark(tx store.Tx, key int) (c Charge, held bool, err error) {
 	return n.N, held, err
 }
 
-// note reads the note of fragment i, to be kept by keep.
-func (p *Program) note(tx store.Tx, i int) (Note, error) {
-	n := Note{keep: new(Charge), life: new(int64)}
-	var err error
-	if p.notes[i] > 0 {
-		n.Charge, n.Held, err = p.mark(tx, p.notes[i])
-	}
-	return n, err
-}
-
-// keep writes the note of fragment i, if that was replaced.
-func (p *Program) keep(s step, i int, n Note) {
-	if *n.life > 0 && p.notes[i] > 0 {
-		putMark(s.tx, p.notes[i], *n.keep, *n.life, s.slack)
-	}
-}
-
 func putMark(tx store.Tx, key int, c Charge, life int64, slack time.Duration) {
 	tx.Put(key, store.Nums{Tag: markerTag, Len: uint8(len(c)), N: c}, ttl(life, slack))
 }
 
-// decide is what the Go form of a variant does after the checks.
-func (p *Program) decide(m Mode, s step) error {
-	take := s.reply[0].Int()
-	if m.UpTo {
-		take = s.extra.Int()
-		args := s.args
-		for i, f := range p.fragments {
-			state := p.State(s.reply, i)
-			if m.Fixed&(1<<i) == 0 {
-				take = min(take, f.Fit(s.now, args[:f.Args], state))
-			} else if s.passed&(1<<i) == 0 {
-				take = 0
-			}
-			args = args[f.Args:]
+// readNotes reads the notes of the fragments that have them.
+func (p *Program) readNotes(tx store.Tx) (notes [MaxRules]Note, err error) {
+	for i, key := range p.notes {
+		if key == 0 {
+			continue
 		}
-		take = max(take, 0)
-		s.reply[0] = store.IntegerValue(take)
+		n := Note{keep: new(Charge), life: new(int64)}
+		if n.Charge, n.Held, err = readMark(tx, key); err != nil {
+			return notes, err
+		}
+		notes[i] = n
 	}
-	var notes [MaxRules]Note
-	for i := range p.fragments {
-		var err error
+	return notes, nil
+}
+
+// putNote writes the note of fragment i, if that was replaced.
+func (p *Program) putNote(tx store.Tx, i int, n Note, slack time.Duration) {
+	if n.life != nil && *n.life > 0 {
+		putMark(tx, p.notes[i], *n.keep, *n.life, slack)
+	}
+}
+
+// decide returns what the Go form of a variant does after the checks.
+func (p *Program) decide(m Mode) finish {
+	return func(tx store.Tx, args []store.Arg, slack time.Duration, reply []store.Value, passed uint) (err error) {
+		take, now := reply[0].Int(), reply[1].Int()
+		if m.UpTo {
+			take = p.fitting(m, now, args, reply, passed)
+			reply[0] = store.IntegerValue(take)
+		}
+		var notes [MaxRules]Note
 		if m.Marked {
-			if notes[i], err = p.note(s.tx, i); err != nil {
+			if notes, err = p.readNotes(tx); err != nil {
 				return err
 			}
 		}
-	}
-	if take == 0 {
+		if take == 0 {
+			return nil
+		}
+		var own []store.Arg
+		for i, f := range p.fragments {
+			state := p.State(reply, i)
+			own, args = append(own[:0], args[:f.Args]...), args[f.Args:]
+			if m.UpTo && m.Fixed&(1<<i) == 0 {
+				f.Take(own, take)
+			}
+			if m.Marked && p.markers[i] > 0 {
+				charge, life := f.Charge(now, own, state, notes[i])
+				putMark(tx, p.markers[i], charge, life, slack)
+				p.putNote(tx, i, notes[i], slack)
+			}
+			f.Commit(tx, p.keys[i], now, own, state, slack)
+		}
 		return nil
 	}
-	args := s.args
-	var own []store.Arg
+}
+
+// fitting is how many tokens a decision with UpTo takes: the last argument, or as
+// many as fit.
+func (p *Program) fitting(m Mode, now int64, args []store.Arg, reply []store.Value, passed uint) int64 {
+	take := args[len(args)-1].Int()
 	for i, f := range p.fragments {
-		state := p.State(s.reply, i)
-		own, args = append(own[:0], args[:f.Args]...), args[f.Args:]
-		if m.UpTo && m.Fixed&(1<<i) == 0 {
-			f.Take(own, take)
+		if m.Fixed&(1<<i) == 0 {
+			take = min(take, f.Fit(now, args[:f.Args], p.State(reply, i)))
+		} else if passed&(1<<i) == 0 {
+			take = 0
 		}
-		if m.Marked && p.markers[i] > 0 {
-			charge, life := f.Charge(s.now, own, state, notes[i])
-			putMark(s.tx, p.markers[i], charge, life, s.slack)
-			p.keep(s, i, notes[i])
-		}
-		f.Commit(s.tx, p.keys[i], s.now, own, state, s.slack)
+		args = args[f.Args:]
 	}
-	return nil
+	return max(take, 0)
 }
 
 func (p *Program) newRefund() (*store.Script, error) {
@@ -250,36 +257,37 @@ func (p *Program) newRefund() (*store.Script, error) {
 			"redis.call('UNLINK', " + luaKey(p.markers[i]) + ")\nend\n")
 	}
 	return store.NewScript(p.name+".refund", "-- weir "+p.name+" refund\n"+luaClockSlack+p.checks+
-		"local gave, was, note, keep, kept = 0, {}, {}\n"+reads.String()+gives.String()+p.reply("gave"), p.form(p.giveBack)), nil
+		"local gave, was, note, keep, kept = 0, {}, {}\n"+reads.String()+gives.String()+p.reply("gave"), p.form(p.args, p.giveBack)), nil
 }
 
 // giveBack is what the Go form of Refund does after the checks.
-func (p *Program) giveBack(s step) error {
+func (p *Program) giveBack(tx store.Tx, args []store.Arg, slack time.Duration, reply []store.Value, _ uint) error {
+	notes, err := p.readNotes(tx)
+	if err != nil {
+		return err
+	}
 	var was [MaxRules]Charge
 	var found [MaxRules]bool
-	var notes [MaxRules]Note
 	for i, key := range p.markers {
-		var err error
-		if notes[i], err = p.note(s.tx, i); err == nil && key > 0 {
-			was[i], found[i], err = p.mark(s.tx, key)
-		}
-		if err != nil {
-			return err
+		if key > 0 {
+			if was[i], found[i], err = readMark(tx, key); err != nil {
+				return err
+			}
 		}
 	}
-	args, gave := s.args, int64(0)
+	now, gave := reply[1].Int(), int64(0)
 	for i, f := range p.fragments {
 		if found[i] || p.markers[i] == 0 {
-			if f.Refund(s.tx, p.keys[i], s.now, args[:f.Args], p.State(s.reply, i), was[i], notes[i]) {
+			if f.Refund(tx, p.keys[i], now, args[:f.Args], p.State(reply, i), was[i], notes[i]) {
 				gave = 1
 			}
-			p.keep(s, i, notes[i])
+			p.putNote(tx, i, notes[i], slack)
 			if found[i] {
-				s.tx.Del(p.markers[i])
+				tx.Del(p.markers[i])
 			}
 		}
 		args = args[f.Args:]
 	}
-	s.reply[0] = store.IntegerValue(gave)
+	reply[0] = store.IntegerValue(gave)
 	return nil
 }
