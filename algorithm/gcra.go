@@ -60,22 +60,14 @@ var (
 		Notes:    true,
 		Reserves: true,
 	}
-	gcraFractionFragment = &Fragment{
-		Name:   "gcra",
-		Lua:    gcraFractionLua,
-		Args:   5,
-		State:  []string{"tat", "rem"},
-		Check:  gcraCheck,
-		Commit: gcraCommit,
-		Fit:    gcraFit,
-		Take:   gcraTake,
-		Charge: gcraCharge,
-		Refund: gcraRefund,
-
-		Notes:    true,
-		Reserves: true,
-	}
+	gcraFractionFragment = gcraFractions(*gcraFragment)
 )
+
+// gcraFractions is f with parts of a microsecond: the Go forms are the same.
+func gcraFractions(f Fragment) *Fragment {
+	f.Lua, f.Args, f.State = gcraFractionLua, 5, []string{"tat", "rem"}
+	return &f
+}
 
 // A gcraLimit has emission interval num/den microseconds.
 type gcraLimit struct {
@@ -116,9 +108,10 @@ func (l *gcraLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
 	if r.Cost == 1 && r.MaxWait <= 0 && l.one != nil {
 		return append(args, l.one...)
 	}
-	room, roomRem := l.room(r)
+	room, roomRem := l.room(r.Cost)
 	inc, incRem := int64(0), int64(0)
 	if room >= 0 {
+		room += l.wait(r)
 		inc, incRem, _ = mulDiv(r.Cost, l.num, l.den)
 	}
 	if l.den == 1 {
@@ -128,38 +121,36 @@ func (l *gcraLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
 		store.IntArg(inc), store.IntArg(incRem), store.IntArg(l.den))
 }
 
-// room is how far ahead of now the TAT may be for r to pass, -1 if it cannot.
-func (l *gcraLimit) room(r Request) (whole, rem int64) {
-	if r.Cost > l.burst {
+// room is how far ahead of now the TAT may be for cost to pass, -1 if it cannot.
+func (l *gcraLimit) room(cost int64) (whole, rem int64) {
+	if cost > l.burst {
 		return -1, 0
 	}
-	whole, rem, _ = mulDiv(l.burst-r.Cost, l.num, l.den)
-	// No time passes 2^53: now is less than MaxSpan, and so is what is added.
-	return whole + max(min(r.MaxWait.Microseconds(), MaxSpan-1-l.span), 0), rem
+	whole, rem, _ = mulDiv(l.burst-cost, l.num, l.den)
+	return whole, rem
+}
+
+// wait is how many microseconds r may wait, such that no time passes 2^53: now is
+// less than MaxSpan, and so is what is added.
+func (l *gcraLimit) wait(r Request) int64 {
+	return max(min(r.MaxWait.Microseconds(), MaxSpan-1-l.span), 0)
 }
 
 func (l *gcraLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
 	at, part := gcraLater(s, now)
 	v := Verdict{Limit: l.burst}
-	room, roomRem := l.room(r)
-	wait := at - now - room
+	room, roomRem := l.room(r.Cost)
+	delay := at - now - room
 	if part > roomRem {
-		wait++
+		delay++
 	}
-	switch {
+	switch wait := l.wait(r); {
 	case room < 0:
 		v.RetryAfter = Never
-	case wait > 0:
-		v.RetryAfter = micros(wait)
+	case delay > wait:
+		v.RetryAfter = micros(delay - wait)
 	default:
-		v.Allowed = true
-		if r.MaxWait > 0 {
-			room, _ = l.room(Request{Cost: r.Cost})
-			if wait = at - now - room; part > roomRem {
-				wait++
-			}
-			v.Delay = micros(max(wait, 0))
-		}
+		v.Allowed, v.Delay = true, micros(max(delay, 0))
 	}
 	if committed {
 		inc, incRem, _ := mulDiv(r.Cost, l.num, l.den)
