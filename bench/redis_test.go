@@ -135,7 +135,11 @@ func (r *remote) bench(b *testing.B, rdb *redis.Client, callers int) {
 // time of the clients is not to be compared here.
 func BenchmarkServer(b *testing.B) {
 	rdb := connect(b)
-	contenders := remotes(b, rdb)
+	benchServer(b, rdb, remotes(b, rdb))
+}
+
+// benchServer is BenchmarkServer of contenders.
+func benchServer(b *testing.B, rdb *redis.Client, contenders []*remote) {
 	draws := drawKeys(remoteKeys)
 	for _, r := range contenders {
 		b.Run("impl="+r.name, scene{

@@ -20,18 +20,10 @@ var four = []weir.Rule{
 // rules, and one of each alone: what four decisions cost apart is the sum.
 func BenchmarkTogether(b *testing.B) {
 	rdb := connect(b)
-	draws := drawKeys(remoteKeys)
 	contenders := []*remote{newWeirRedis(b, rdb, "together", weir.Options{Prefix: "weir-four"}, four...)}
 	for _, rule := range four {
 		contenders = append(contenders, newWeirRedis(b, rdb, "apart-"+rule.Name, weir.Options{}, rule))
 	}
 	known(b, contenders)
-	for _, r := range contenders {
-		b.Run("impl="+r.name, scene{
-			remote:  r,
-			allowed: true,
-			prepare: r.warm,
-			path:    func(i int) []string { return []string{draws.at(i)} },
-		}.run(rdb))
-	}
+	benchServer(b, rdb, contenders)
 }

@@ -191,7 +191,13 @@ func TestMutants(t *testing.T) {
 			m.test(t)
 		})
 	}
-	for _, name := range Rules() {
+	eachCovered(t, Rules(), covered)
+}
+
+// eachCovered checks that a mutant breaks each rule.
+func eachCovered(t *testing.T, rules []string, covered map[string]bool) {
+	t.Helper()
+	for _, name := range rules {
 		if !covered[name] {
 			t.Errorf("no mutant breaks %s", name)
 		}
