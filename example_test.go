@@ -4,106 +4,187 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
-// noon is a clock that stands, so that the examples print the same at all times. A
-// program leaves it out.
-func noon() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
-
 func ExampleNew() {
-	lim, err := weir.New(memory.New(nil), algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 2})
+	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 2}, nil)
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	ctx := context.Background()
 	for range 3 {
-		res, err := lim.Allow(ctx, "user:1000")
-		switch {
-		case err != nil: // the store could not be asked: your policy
-			fmt.Println(err)
-		case !res.Allowed: // tell the caller to come back in res.RetryAfter
-			fmt.Println("denied, again in", res.RetryAfter.Round(time.Minute))
-		default:
-			fmt.Println("allowed,", res.Remaining, "left")
+		res, err := lim.Allow(context.Background(), "ann")
+		if err != nil {
+			panic(err) // no decision was made: fail open or fail closed
 		}
+		fmt.Println(res.Allowed, res.Remaining, res.RetryAfter.Round(time.Minute))
 	}
 	// Output:
-	// allowed, 1 left
-	// allowed, 0 left
-	// denied, again in 1m0s
+	// true 1 0s
+	// true 0 0s
+	// false 0 1m0s
 }
 
-func ExampleNewRules() {
-	st := memory.New(nil)
-	login, err := weir.NewRules(st, []weir.Rule{
-		{Name: "all", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Second}},
-		{Name: "ip", By: []int{0, 1}, Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(30), Burst: 10}},
-		{Name: "account", By: []int{0, 2}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 15 * time.Minute}},
-	}, &weir.Options{Prefix: "auth", Clock: noon})
+// Log-ins are limited by IP address and by account. Support can unlock an account.
+func ExampleNewPolicy() {
+	login, err := weir.NewPolicy(memory.New(nil), weir.Policy{
+		Name:     "login",
+		Segments: []string{"shop", "ip", "account"},
+		Rules: []weir.Rule{
+			{Name: "ip", By: []string{"shop", "ip"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(30), Burst: 100}},
+			{Name: "account", By: []string{"shop", "account"}, Algorithm: algorithm.SlidingLog{Limit: 2, Window: 15 * time.Minute}},
+		},
+	}, nil)
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
 	ctx := context.Background()
-	res, err := login.Allow(ctx, "login", "192.0.2.1", "alice") // one round trip; all three or none
-	fmt.Println(res.Rule, res.Remaining, err)
-
-	res, err = login.AllowN(ctx, 5, "login", "192.0.2.1", "alice")
-	fmt.Println(res.Allowed, res.Rule, res.RetryAfter, err)
-
-	res, err = login.Allow(ctx, "login", "192.0.2.1", "bob")
-	fmt.Println(res.Allowed, res.Rule, res.Remaining, err)
+	try := func() {
+		res, err := login.Allow(ctx, "toys", "192.0.2.1", "ann") // one round trip for both rules
+		fmt.Println(res.Allowed, res.Rule, res.RetryAfter.Round(time.Minute), err)
+	}
+	try()
+	try()
+	try()
+	account, _ := login.Only("account")
+	fmt.Println("unlocked", account.Reset(ctx, "toys", "any", "ann"))
+	try()
 	// Output:
-	// account 4 <nil>
+	// true account 0s <nil>
+	// true account 0s <nil>
 	// false account 15m0s <nil>
-	// true account 4 <nil>
+	// unlocked <nil>
+	// true account 0s <nil>
 }
 
-func ExampleLimiter_PeekMany() {
-	lim, err := weir.NewRules(memory.New(nil), []weir.Rule{
-		{Algorithm: algorithm.FixedWindow{Limit: 3, Window: time.Hour}},
-	}, &weir.Options{Clock: noon})
+// Each customer has a plan. A failed order is refunded, and support can reset a customer.
+func ExampleLimiter_With() {
+	free, err := weir.New("orders", memory.New(nil), algorithm.FixedWindow{Limit: 10, Window: time.Hour}, nil)
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	ctx := context.Background()
-	_, _ = lim.AllowN(ctx, 3, "alice")
-	_, _ = lim.Allow(ctx, "bob")
+	pro, err := free.With(weir.Rule{Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Hour}})
+	if err != nil {
+		panic(err)
+	}
+	plan := map[string]*weir.Limiter{"ann": pro, "bob": free}["ann"]
 
-	paths := [][]string{{"alice"}, {"bob"}, {"carol"}}
-	results, err := lim.PeekMany(ctx, paths)
-	if err != nil {
-		fmt.Println(err)
-		return
+	ctx := context.Background()
+	order := weir.Request{Key: weir.KeyOf("ann"), Cost: 40, ID: "order-17"}
+	res, err := plan.Decide(ctx, order, nil)
+	fmt.Println(res.Allowed, res.Remaining, err)
+	for range 2 { // a second refund of an order refunds nothing
+		refunded, err := plan.Refund(ctx, order)
+		fmt.Println("refunded", refunded, err)
 	}
-	for i, res := range results {
-		fmt.Println(paths[i][0], res.Remaining, "of", res.Limit, "for", res.ResetAfter)
+	fmt.Println("reset", plan.Reset(ctx, "ann"))
+	// Output:
+	// true 960 <nil>
+	// refunded true <nil>
+	// refunded false <nil>
+	// reset <nil>
+}
+
+func ExampleLimiter_Wait() {
+	lim, err := weir.New("mails", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}, nil)
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	for range 2 { // the second token comes in an hour: Wait fails at once
+		_, err = lim.Wait(ctx, "ann")
+		fmt.Println(err == nil, errors.Is(err, weir.ErrDenied))
+	}
+	r, err := lim.Reserve(context.Background(), weir.Request{Key: weir.KeyOf("ann"), MaxWait: 2 * time.Hour})
+	fmt.Println("reserved, in", r.Delay.Round(time.Hour), err)
+	refunded, err := r.Cancel(ctx)
+	fmt.Println("refunded", refunded, err)
+	// Output:
+	// true false
+	// false true
+	// reserved, in 1h0m0s <nil>
+	// refunded true <nil>
+}
+
+// At most two reports of a customer run at once, and ten start per hour.
+func ExampleLimiter_Acquire() {
+	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "reports", Rules: []weir.Rule{
+		{Name: "running", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}},
+		{Name: "started", Algorithm: algorithm.SlidingLog{Limit: 10, Window: time.Hour}},
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	lease, err := lim.Acquire(ctx, "ann") // waits until ctx ends
+	if err != nil {
+		panic(err)
+	}
+	go lease.KeepAlive(ctx, func(error) { cancel() }) // if the lease is lost, stop the work
+	fmt.Println(lease.Release(ctx))
+	// Output: true <nil>
+}
+
+func ExampleLimiter_DoMany() {
+	lim, err := weir.New("api", memory.New(nil), algorithm.FixedWindow{Limit: 3, Window: time.Hour}, nil)
+	if err != nil {
+		panic(err)
+	}
+	requests := []weir.Request{{Key: weir.KeyOf("ann"), Cost: 3}, {Key: weir.KeyOf("bob")}, {Key: weir.KeyOf("")}}
+	for _, a := range lim.DoMany(context.Background(), requests) {
+		fmt.Println(a.Result.Allowed, a.Result.Remaining, a.Err)
 	}
 	// Output:
-	// alice 0 of 3 for 1h0m0s
-	// bob 2 of 3 for 1h0m0s
-	// carol 3 of 3 for 0s
+	// true 0 <nil>
+	// true 2 <nil>
+	// false 0 weir: the key's segment "key" is empty
+}
+
+func ExampleLimiter_Decide() {
+	lim, _ := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "api", Rules: []weir.Rule{
+		{Name: "burst", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Second}},
+		{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 1000, Window: 24 * time.Hour}},
+	}}, nil)
+	each := make([]weir.Result, 2)
+	res, err := lim.Decide(context.Background(), weir.Request{Key: weir.KeyOf("ann"), Cost: 4}, each)
+	fmt.Println(res.Rule, each[0].Remaining, each[1].Remaining, err)
+	// Output: burst 6 996 <nil>
+}
+
+// A limiter over the memory store works in virtual time.
+func TestVirtualTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim, err := weir.New("api", memory.New(nil), algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range []bool{true, false, true} {
+			res, err := lim.Allow(t.Context(), "ann")
+			if err != nil || res.Allowed != want {
+				t.Errorf("request %d: got %+v, %v, want allowed: %v", i, res, err, want)
+			}
+			time.Sleep(res.RetryAfter)
+		}
+	})
 }
 
 func ExampleLimiter_TakeUpTo() {
-	lim, err := weir.NewRules(memory.New(nil), []weir.Rule{
-		{Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
-	}, &weir.Options{Clock: noon})
+	lim, err := weir.New("jobs", memory.New(nil), algorithm.FixedWindow{Limit: 10, Window: time.Hour}, nil)
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	ctx := context.Background()
 	for range 3 {
-		res, err := lim.TakeUpTo(ctx, 6, "queue")
-		fmt.Println(res.Allowed, res.Granted, res.RetryAfter, err)
+		res, err := lim.TakeUpTo(context.Background(), 6, "queue")
+		fmt.Println(res.Allowed, res.Granted, res.RetryAfter.Round(time.Minute), err)
 	}
 	// Output:
 	// true 6 0s <nil>
@@ -111,89 +192,25 @@ func ExampleLimiter_TakeUpTo() {
 	// false 0 1h0m0s <nil>
 }
 
-func ExampleLimiter_Refund() {
-	lim, err := weir.NewRules(memory.New(nil), []weir.Rule{
-		{Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
-	}, &weir.Options{Clock: noon})
-	if err != nil {
-		fmt.Println(err)
-		return
+// A failOpen allows every request that the store cannot decide.
+type failOpen struct{ next weir.Decider }
+
+func (f failOpen) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	res, err := f.next.Decide(ctx, r, each)
+	if errors.Is(err, store.ErrUnavailable) && r.Op == weir.Consume {
+		return weir.Result{Allowed: true}, nil
 	}
-	ctx := context.Background()
-	res, err := lim.Do(ctx, weir.Request{Path: []string{"alice"}, Cost: 4, ID: "order-17"})
-	fmt.Println(res.Remaining, err)
-	for range 2 { // the order failed; to say so twice does no harm
-		gave, err := lim.Refund(ctx, "order-17", "alice")
-		fmt.Println(gave, err)
-	}
-	res, err = lim.Peek(ctx, "alice")
-	fmt.Println(res.Remaining, err)
-	// Output:
-	// 6 <nil>
-	// true <nil>
-	// false <nil>
-	// 10 <nil>
+	return res, err
 }
 
-func ExampleLimiter_Wait() {
-	lim, err := weir.New(memory.New(nil), algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1})
+func ExampleLimiter_Wrap() {
+	down := liar{err: store.ErrUnavailable} // a store during an outage
+	lim, err := weir.New("api", down, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 	if err != nil {
-		fmt.Println(err)
-		return
+		panic(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	for range 2 {
-		_, err := lim.Wait(ctx, "api.example.com")
-		switch {
-		case err == nil:
-			fmt.Println("go ahead")
-		case errors.Is(err, weir.ErrRefused):
-			fmt.Println("not within a minute; nothing was taken, and nobody waited")
-		default: // ctx's error, or the store's
-			fmt.Println(err)
-		}
-	}
-	// Output:
-	// go ahead
-	// not within a minute; nothing was taken, and nobody waited
-}
-
-func ExampleLimiter_Release() {
-	lim, err := weir.New(memory.New(nil), algorithm.Concurrency{Limit: 1, Lease: time.Minute})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ctx := context.Background()
-	ask := func(job string) {
-		res, err := lim.Do(ctx, weir.Request{Path: []string{"reports"}, Cost: 1, Lease: job})
-		fmt.Println(job, res.Allowed, err)
-	}
-	ask("job-1")
-	ask("job-2")
-	res, err := lim.Renew(ctx, "job-1", "reports") // before the minute is over
-	fmt.Println("renewed", res.Allowed, err)
-	held, err := lim.Release(ctx, "job-1", "reports")
-	fmt.Println("released", held, err)
-	ask("job-2")
-	// Output:
-	// job-1 true <nil>
-	// job-2 false <nil>
-	// renewed true <nil>
-	// released true <nil>
-	// job-2 true <nil>
-}
-
-func ExampleThrottler_Throttle() {
-	throttler, err := weir.NewThrottler(memory.New(nil), &weir.Options{Clock: noon})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	// CL.THROTTLE user123 15 30 60 1
-	answer, err := throttler.Throttle(context.Background(), "user123", 15, 30, time.Minute, 1)
-	fmt.Println(answer.Numbers(), err)
-	// Output:
-	// [0 16 15 -1 2] <nil>
+	lim = lim.Wrap(func(next weir.Decider) weir.Decider { return failOpen{next} })
+	res, err := lim.Allow(context.Background(), "ann")
+	fmt.Println(res.Allowed, err)
+	// Output: true <nil>
 }

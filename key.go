@@ -3,159 +3,218 @@ package weir
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"slices"
 	"strconv"
+	"strings"
+	"unsafe"
 )
 
-// MaxSegment is the length, in bytes, of the longest prefix, rule name or path
-// segment that stands in a key as it is. A longer one is replaced by the mark
-// "%sha256=", which escaping cannot produce, and its SHA-256 in hexadecimal.
-const MaxSegment = 128
+const (
+	// MaxSegments is the most segments of a key.
+	MaxSegments = 8
 
-// maxSegments bounds what a rule can be by.
-const maxSegments = 64
+	// MaxSegment is the length, in bytes, of the longest segment that stands in a
+	// store's key as it is. A longer one is replaced by "%sha256=" and its SHA-256
+	// in hexadecimal. Names of limiters and rules have at most that length.
+	MaxSegment = 128
+)
 
-// A keySpace turns paths into keys: prefix:{shared segments}:rule:other segments.
+// DefaultPrefix begins the keys of a limiter that has no other prefix.
+const DefaultPrefix = "weir"
+
+// A Key identifies the caller being limited. It has one segment for each of
+// [Policy].Segments, for example an IP address and an account. Keys are comparable.
+// Make one with [KeyOf]: the zero Key is invalid.
+type Key struct {
+	segments [MaxSegments]string
+	count    int // as given: it can be more than MaxSegments
+}
+
+// KeyOf returns the key with these segments. It does not check them: a request with
+// an invalid key returns [ErrInvalidKey].
+func KeyOf(segments ...string) Key {
+	var k Key
+	k.set(segments)
+	return k
+}
+
+func (k *Key) set(segments []string) {
+	k.count = copy(k.segments[:], segments) + max(len(segments)-MaxSegments, 0)
+}
+
+// A keySpace turns keys into the keys of a store:
+//
+//	prefix:name:{shared segments}:rule.tag:other segments
 type keySpace struct {
-	head   string // prefix and opening brace
-	shared []int  // the segments in the hash tag, ascending; nil: all
-	rules  []ruleKey
-	need   int  // the least number of segments
-	exact  bool // and the most
+	head     string // prefix, name, and an opening brace
+	segments []string
+	secret   segmentSet
+	shared   []int // the segments that all rules are by, ascending
+	rules    []ruleKey
 }
 
 type ruleKey struct {
-	tail string // closing brace and rule name
-	rest []int  // the segments behind the name, ascending
-	all  bool   // and all segments from keySpace.need on
-	full bool   // the first need segments identify the rule: rest and shared are all of them
+	tail  string // a closing brace, the rule's name and the algorithm's tag
+	by    segmentSet
+	other []int // the segments of by that not all rules share, ascending
 }
 
-func newKeySpace(prefix string, names []string, bys [][]int) (keySpace, error) {
-	ks := keySpace{head: string(appendEscaped(nil, prefix)) + ":{", exact: true, need: 1}
-	var everywhere bool // every rule is by all segments
-	sets := make([][]int, len(bys))
-	for i, by := range bys {
-		set := slices.Clone(by)
-		slices.Sort(set)
+// A segmentSet has one bit for each segment.
+type segmentSet uint8
+
+func (s segmentSet) has(n int) bool { return s&(1<<n) != 0 }
+
+func (s segmentSet) list() []int {
+	var list []int
+	for n := range MaxSegments {
+		if s.has(n) {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
+// newKeySpace returns the key space of p, so far without rules.
+func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
+	ks := &keySpace{segments: []string{"key"}}
+	if p.Segments != nil {
+		ks.segments = slices.Clone(p.Segments)
+	}
+	switch {
+	case p.Name == "":
+		return nil, fail(ErrInvalidRule, "the limiter has no name: its name is part of every key, so that two limiters never share state by accident")
+	case len(p.Name) > MaxSegment:
+		return nil, fail(ErrInvalidRule, "the limiter's name has %d bytes: it must have at most %d", len(p.Name), MaxSegment)
+	case len(ks.segments) < 1 || len(ks.segments) > MaxSegments:
+		return nil, fail(ErrInvalidRule, "Policy.Segments has %d names: it must have from 1 to %d, or be nil for one segment", len(ks.segments), MaxSegments)
+	}
+	for i, name := range ks.segments {
 		switch {
-		case by == nil:
-			ks.exact = false
-			continue
-		case len(by) == 0:
-			return ks, fmt.Errorf("rule %q is by no segment: list segments in By, or leave it nil for all", names[i])
-		case set[0] < 0 || set[len(set)-1] >= maxSegments:
-			return ks, fmt.Errorf("rule %q is by segments %v: they count from 0 to %d", names[i], by, maxSegments-1)
-		case len(slices.Compact(slices.Clone(set))) < len(set):
-			return ks, fmt.Errorf("rule %q is by a segment twice: %v", names[i], by)
-		}
-		ks.need = max(ks.need, set[len(set)-1]+1)
-		sets[i] = set
-	}
-	everywhere = !slices.ContainsFunc(sets, func(s []int) bool { return s != nil })
-	if !everywhere {
-		for n := range ks.need {
-			if !slices.ContainsFunc(sets, func(s []int) bool { return s != nil && !slices.Contains(s, n) }) {
-				ks.shared = append(ks.shared, n)
-			}
-		}
-		if ks.shared == nil {
-			return ks, errors.New("the rules have no segment in common: all keys of one decision lie in one cluster slot, " +
-				"which the shared segments choose; give every rule a segment that all have, an action or a tenant for instance, or use two limiters")
+		case name == "":
+			return nil, fail(ErrInvalidRule, "Policy.Segments: name %d is empty", i)
+		case slices.Contains(ks.segments[:i], name):
+			return nil, fail(ErrInvalidRule, "Policy.Segments: two segments are named %q", name)
 		}
 	}
-	for i, set := range sets {
-		rk := ruleKey{tail: "}:" + string(appendEscaped(nil, names[i])), all: set == nil && !everywhere}
-		rk.full = set == nil || len(set) == ks.need
-		if !everywhere {
-			for n := range ks.need {
-				if (set == nil || slices.Contains(set, n)) && !slices.Contains(ks.shared, n) {
-					rk.rest = append(rk.rest, n)
-				}
-			}
-		}
-		ks.rules = append(ks.rules, rk)
+	var err error
+	if ks.secret, err = ks.set("Policy.Secret", p.Secret); err != nil {
+		return nil, err
 	}
+	b := append(appendEscaped(nil, prefix), ':')
+	ks.head = string(append(appendEscaped(b, p.Name), ":{"...))
 	return ks, nil
 }
 
-// check returns an ErrInvalidKey unless keys can be made of path. It keeps
-// path out of the error, so that a caller's path need not be on the heap.
-func (ks *keySpace) check(path []string) error {
-	switch {
-	case len(path) < ks.need:
-		return fmt.Errorf("%w: the path has %d segments, the rules need %d", ErrInvalidKey, len(path), ks.need)
-	case len(path) > ks.need && ks.exact:
-		return fmt.Errorf("%w: the path has %d segments, the rules use %d", ErrInvalidKey, len(path), ks.need)
+// set returns the set of the segments with these names. The field is for the error.
+func (ks *keySpace) set(field string, names []string) (segmentSet, error) {
+	var set segmentSet
+	for _, name := range names {
+		n := slices.Index(ks.segments, name)
+		switch {
+		case n < 0:
+			return 0, fail(ErrInvalidRule, "%s names the segment %q: the segments are %s", field, name, ks.names())
+		case set.has(n):
+			return 0, fail(ErrInvalidRule, "%s names the segment %q twice", field, name)
+		}
+		set |= 1 << n
 	}
-	for i, s := range path {
-		if s == "" {
-			return fmt.Errorf("%w: segment %d of the path is empty", ErrInvalidKey, i)
+	return set, nil
+}
+
+// by returns the set of Rule.By of the rule that label names.
+func (ks *keySpace) by(label string, names []string) (segmentSet, error) {
+	switch {
+	case names == nil:
+		return 1<<len(ks.segments) - 1, nil
+	case len(names) == 0:
+		return 0, fail(ErrInvalidRule, "%s: By names no segment: name segments, or leave it nil for all", label)
+	}
+	return ks.set(label+": By", names)
+}
+
+// addRules adds the rules with these names, algorithms' tags, and segments.
+func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
+	all := ^segmentSet(0)
+	for _, set := range by {
+		all &= set
+	}
+	if all == 0 {
+		return fail(ErrInvalidRule, "the rules have no segment in common: "+
+			"all keys of a decision must lie in one cluster slot, which the common segments choose: "+
+			"add a segment that every rule is by, for example an action or a tenant, or make two limiters")
+	}
+	ks.shared = all.list()
+	for i, r := range rules {
+		tail := []byte("}:")
+		if r.given != "" {
+			tail = append(appendEscaped(tail, r.given), '.')
+		}
+		tail = append(tail, r.limit.Kind.Tag[:]...)
+		ks.rules = append(ks.rules, ruleKey{tail: string(tail), by: by[i], other: (by[i] &^ all).list()})
+	}
+	return nil
+}
+
+// names lists the names of the segments.
+func (ks *keySpace) names() string { return `"` + strings.Join(ks.segments, `", "`) + `"` }
+
+// full reports whether all segments identify rule n.
+func (ks *keySpace) full(n int) bool { return ks.rules[n].by == 1<<len(ks.segments)-1 }
+
+// check returns an ErrInvalidKey unless k is a key of this space.
+func (ks *keySpace) check(k *Key) error {
+	if k.count != len(ks.segments) {
+		return fail(ErrInvalidKey, "the key has %d segments: it must have %d: %s", k.count, len(ks.segments), ks.names())
+	}
+	for i, name := range ks.segments {
+		if k.segments[i] == "" {
+			return fail(ErrInvalidKey, "the key's segment %q is empty", name)
 		}
 	}
 	return nil
 }
 
-// appendKey appends the key of rule n for a path that check allowed.
-func (ks *keySpace) appendKey(b []byte, n int, path []string) []byte {
+// appendHead appends what the keys of all rules begin with.
+func (ks *keySpace) appendHead(b []byte, k *Key) []byte {
 	b = append(b, ks.head...)
-	if ks.shared == nil {
-		for i, s := range path {
-			if i > 0 {
-				b = append(b, ':')
-			}
-			b = appendEscaped(b, s)
-		}
-	}
 	for i, n := range ks.shared {
 		if i > 0 {
 			b = append(b, ':')
 		}
-		b = appendEscaped(b, path[n])
-	}
-	rk := &ks.rules[n]
-	b = append(b, rk.tail...)
-	for _, n := range rk.rest {
-		b = appendEscaped(append(b, ':'), path[n])
-	}
-	if rk.all {
-		for _, s := range path[ks.need:] {
-			b = appendEscaped(append(b, ':'), s)
-		}
+		b = ks.appendSegment(b, n, k)
 	}
 	return b
 }
 
-// appendNumber appends to the key of a rule with several keys the number of one
-// of them, as a segment. Names and segments are escaped, and every key of such
-// a rule ends in one number, so what stands before that is the rule's key of
-// one path alone: no two of a rule's keys, nor those of two rules of one
-// limiter, are the same.
+// appendTail appends the rest of the key of rule n.
+func (ks *keySpace) appendTail(b []byte, n int, k *Key) []byte {
+	rk := &ks.rules[n]
+	b = append(b, rk.tail...)
+	for _, n := range rk.other {
+		b = ks.appendSegment(append(b, ':'), n, k)
+	}
+	return b
+}
+
+func (ks *keySpace) appendSegment(b []byte, n int, k *Key) []byte {
+	if ks.secret.has(n) {
+		return appendHash(b, k.segments[n])
+	}
+	return appendEscaped(b, k.segments[n])
+}
+
+// appendNumber appends to the key of a rule with several keys the number of one of
+// them, as a segment. Every key of such a rule ends in one number, so no two keys are
+// equal.
 func appendNumber(b []byte, n int) []byte {
 	return strconv.AppendInt(append(b, ':'), int64(n), 10)
 }
 
-// appendID appends to the key of a rule what makes it the key of a marker: a mark
-// that escaping cannot produce, and the decision's ID.
-func appendID(b []byte, id string) []byte { return appendEscaped(append(b, ":%id="...), id) }
-
-// noteKey makes the key of a rule that of its note: see appendID.
-const noteKey = ":%refunds"
-
-// identified reports whether the whole of path identifies rule n.
-func (ks *keySpace) identified(n int, path []string) bool {
-	rk := &ks.rules[n]
-	return rk.full && (rk.all || ks.shared == nil || len(path) == ks.need)
-}
-
-// appendEscaped appends s with what has a meaning in a key, and the escape
-// itself, as % and two hexadecimal digits.
+// appendEscaped appends s. What has a meaning in a key, and the escape itself, is
+// replaced by % and two hexadecimal digits.
 func appendEscaped(b []byte, s string) []byte {
 	if len(s) > MaxSegment {
-		sum := sha256.Sum256([]byte(s))
-		return hex.AppendEncode(append(b, "%sha256="...), sum[:])
+		return appendHash(b, s)
 	}
 	from := 0
 	for i := range len(s) {
@@ -169,3 +228,9 @@ func appendEscaped(b []byte, s string) []byte {
 }
 
 var escaped = [256]bool{'{': true, '}': true, ':': true, '%': true}
+
+// appendHash appends the hash of s behind a mark that escaping cannot produce.
+func appendHash(b []byte, s string) []byte {
+	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s))) // []byte(s) would allocate
+	return hex.AppendEncode(append(b, "%sha256="...), sum[:])
+}

@@ -16,31 +16,42 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// keysOf returns the keys that a decision for path uses, one for each rule.
-func keysOf(t testing.TB, rules []weir.Rule, prefix string, path ...string) []string {
+// keysOf returns the keys that a decision on key uses.
+func keysOf(t testing.TB, p weir.Policy, prefix string, key ...string) []string {
 	t.Helper()
 	st := &recorder{Store: memory.New(nil)}
-	l := mustNew(t, st, rules, &weir.Options{Prefix: prefix})
-	if _, err := l.Peek(t.Context(), path...); err != nil {
+	l, err := weir.NewPolicy(st, p, &weir.Options{Prefix: prefix})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Peek(t.Context(), key...); err != nil {
 		t.Fatal(err)
 	}
 	peeked := st.keys
-	if _, err := l.PeekMany(t.Context(), [][]string{path}); err != nil {
-		t.Fatal(err)
+	if many := l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf(key...), Op: weir.Peek}}); many[0].Err != nil {
+		t.Fatal(many[0].Err)
 	}
 	if !slices.Equal(peeked, st.keys) {
-		t.Fatalf("Peek uses %q and PeekMany %q", peeked, st.keys)
+		t.Fatalf("Peek uses %q and DoMany %q", peeked, st.keys)
 	}
 	return peeked
 }
 
-// by returns rules named a, b, c … that are by those segments.
-func by(sets ...[]int) []weir.Rule {
-	var rules []weir.Rule
-	for i, set := range sets {
-		rules = append(rules, weir.Rule{Name: string(rune('a' + i)), By: set, Algorithm: perSecond})
+// by returns a policy of n segments "0", "1" …, whose rules a, b … are by those that are
+// listed, or by all.
+func by(n int, sets ...string) weir.Policy {
+	p := weir.Policy{Name: "t"}
+	for i := range n {
+		p.Segments = append(p.Segments, fmt.Sprint(i))
 	}
-	return rules
+	for i, set := range sets {
+		r := weir.Rule{Name: string(rune('a' + i)), Algorithm: perSecond}
+		if set != "all" {
+			r.By = strings.Split(set, "")
+		}
+		p.Rules = append(p.Rules, r)
+	}
+	return p
 }
 
 func digest(s string) string {
@@ -48,167 +59,218 @@ func digest(s string) string {
 	return "%sha256=" + hex.EncodeToString(sum[:])
 }
 
+// A key in the store is prefix:name:{shared segments}:rule.tag:other segments, escaped.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", weir.MaxSegment)
+	secret := by(2, "0", "all")
+	secret.Secret = []string{"1"}
+	secretTag := by(2, "0", "all")
+	secretTag.Secret = []string{"0"}
+	named := func(name, rule string) weir.Policy {
+		return weir.Policy{Name: name, Rules: []weir.Rule{{Name: rule, Algorithm: perSecond}}}
+	}
 	for _, tt := range []struct {
 		name   string
-		rules  []weir.Rule
+		policy weir.Policy
 		prefix string
-		path   []string
+		key    []string
 		want   []string
 	}{
-		{"one rule by all", by(nil), "", []string{"user"}, []string{"weir:{user}:a"}},
-		{"one rule by all of three", by(nil), "", []string{"login", "ip", "user"}, []string{"weir:{login:ip:user}:a"}},
-		{"named like its algorithm", []weir.Rule{{Algorithm: perSecond}}, "", []string{"user"}, []string{"weir:{user}:gcra"}},
-		{"two rules by all", by(nil, nil), "", []string{"x", "y"}, []string{"weir:{x:y}:a", "weir:{x:y}:b"}},
-		{"one rule by the first", by([]int{0}), "", []string{"x"}, []string{"weir:{x}:a"}},
-		{"one rule by the second", by([]int{1}), "", []string{"x", "y"}, []string{"weir:{y}:a"}},
-		{"action, address and account", by([]int{0}, []int{0, 1}, []int{0, 2}), "auth", []string{"login", "ip", "user"},
-			[]string{"auth:{login}:a", "auth:{login}:b:ip", "auth:{login}:c:user"}},
-		{"two segments in common", by([]int{0, 1}, []int{0, 1, 2}), "", []string{"t", "u", "e"}, []string{"weir:{t:u}:a", "weir:{t:u}:b:e"}},
-		{"in any order", by([]int{2, 0}, []int{0, 2, 1}), "", []string{"x", "y", "z"}, []string{"weir:{x:z}:a", "weir:{x:z}:b:y"}},
-		{"all beside some", by([]int{1}, nil), "", []string{"x", "y"}, []string{"weir:{y}:a", "weir:{y}:b:x"}},
-		{"all beside some, a longer path", by([]int{1}, nil), "", []string{"x", "y", "z", "w"}, []string{"weir:{y}:a", "weir:{y}:b:x:z:w"}},
-		{"escaped", by([]int{0}, nil), "p:{%}", []string{"a:b", "{c}"}, []string{"p%3A%7B%25%7D:{a%3Ab}:a", "p%3A%7B%25%7D:{a%3Ab}:b:%7Bc%7D"}},
-		{"an escaped name", []weir.Rule{{Name: "{x}:%", Algorithm: perSecond}}, "", []string{"}"}, []string{"weir:{%7D}:%7Bx%7D%3A%25"}},
-		{"any bytes", by(nil), "", []string{"\x00\xff é\n"}, []string{"weir:{\x00\xff é\n}:a"}},
-		{"longest segment", by(nil), "", []string{long}, []string{"weir:{" + long + "}:a"}},
-		{"too long a segment", by([]int{0}, nil), "", []string{long + "y", long + "z"},
-			[]string{"weir:{" + digest(long+"y") + "}:a", "weir:{" + digest(long+"y") + "}:b:" + digest(long+"z")}},
-		{"too long a segment to escape", by(nil), "", []string{"{" + long}, []string{"weir:{" + digest("{"+long) + "}:a"}},
-		{"too long a prefix and name", []weir.Rule{{Name: long + "n", Algorithm: perSecond}}, long + "p", []string{"u"},
-			[]string{digest(long+"p") + ":{u}:" + digest(long+"n")}},
-		{"what looks like a digest", by(nil), "", []string{digest("u")}, []string{"weir:{%25" + digest("u")[1:] + "}:a"}},
+		{"no name", named("t", ""), "", []string{"u"}, []string{"weir:t:{u}:g2"}},
+		{"the example of the documentation", weir.Policy{Name: "login", Segments: []string{"ip", "account"}, Rules: []weir.Rule{
+			{Name: "ip", By: []string{"ip"}, Algorithm: perSecond},
+			{Name: "account", Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
+		}}, "", []string{"10.0.0.1", "ann"}, []string{"weir:login:{10.0.0.1}:ip.g2", "weir:login:{10.0.0.1}:account.l2:ann"}},
+		{"one rule by all", by(1, "all"), "", []string{"u"}, []string{"weir:t:{u}:a.g2"}},
+		{"one rule by all of three", by(3, "all"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:y:z}:a.g2"}},
+		{"two rules by all", by(2, "all", "all"), "", []string{"x", "y"}, []string{"weir:t:{x:y}:a.g2", "weir:t:{x:y}:b.g2"}},
+		{"one rule by the first", by(2, "0"), "", []string{"x", "y"}, []string{"weir:t:{x}:a.g2"}},
+		{"one rule by the second", by(2, "1"), "", []string{"x", "y"}, []string{"weir:t:{y}:a.g2"}},
+		{"action, address and account", by(3, "0", "01", "02"), "auth", []string{"login", "ip", "user"},
+			[]string{"auth:t:{login}:a.g2", "auth:t:{login}:b.g2:ip", "auth:t:{login}:c.g2:user"}},
+		{"two segments in common", by(3, "01", "012"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:y}:a.g2", "weir:t:{x:y}:b.g2:z"}},
+		{"in any order", by(3, "20", "021"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:z}:a.g2", "weir:t:{x:z}:b.g2:y"}},
+		{"all eight", by(8, "all", "7"), "", strings.Split("abcdefgh", ""), []string{"weir:t:{h}:a.g2:a:b:c:d:e:f:g", "weir:t:{h}:b.g2"}},
+		{"escaped", by(2, "0", "all"), "p:{%}", []string{"a:b", "{c}"}, []string{"p%3A%7B%25%7D:t:{a%3Ab}:a.g2", "p%3A%7B%25%7D:t:{a%3Ab}:b.g2:%7Bc%7D"}},
+		{"escaped names", named("{n}:%", "{x}:%"), "", []string{"}"}, []string{"weir:%7Bn%7D%3A%25:{%7D}:%7Bx%7D%3A%25.g2"}},
+		{"any bytes", by(1, "all"), "", []string{"\x00\xff é\n"}, []string{"weir:t:{\x00\xff é\n}:a.g2"}},
+		{"the longest segment", by(1, "all"), "", []string{long}, []string{"weir:t:{" + long + "}:a.g2"}},
+		{"a longer segment", by(2, "0", "all"), "", []string{long + "y", long + "z"},
+			[]string{"weir:t:{" + digest(long+"y") + "}:a.g2", "weir:t:{" + digest(long+"y") + "}:b.g2:" + digest(long+"z")}},
+		{"a longer segment to escape", by(1, "all"), "", []string{"{" + long}, []string{"weir:t:{" + digest("{"+long) + "}:a.g2"}},
+		{"a longer prefix", by(1, "all"), long + "p", []string{"u"}, []string{digest(long+"p") + ":t:{u}:a.g2"}},
+		{"what looks like a digest", by(1, "all"), "", []string{digest("u")}, []string{"weir:t:{%25" + digest("u")[1:] + "}:a.g2"}},
+		{"a secret", secret, "", []string{"x", "s3cret"}, []string{"weir:t:{x}:a.g2", "weir:t:{x}:b.g2:" + digest("s3cret")}},
+		{"a shared secret", secretTag, "", []string{"s3cret", "y"}, []string{"weir:t:{" + digest("s3cret") + "}:a.g2", "weir:t:{" + digest("s3cret") + "}:b.g2:y"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := keysOf(t, tt.rules, tt.prefix, tt.path...); !slices.Equal(got, tt.want) {
+			if got := keysOf(t, tt.policy, tt.prefix, tt.key...); !slices.Equal(got, tt.want) {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
 	}
 }
 
-var keyShape = regexp.MustCompile(`(?s)^[^{}:]+:\{[^{}]+\}:[^{}:]+(:[^{}:]+)*$`)
+var keyShape = regexp.MustCompile(`(?s)^[^{}:]+:[^{}:]+:\{[^{}]+\}:[^{}:]+(:[^{}:]+)*$`)
 
-// No input chooses its slot or meets the key of another: the keys of two paths or two
-// rules are equal only if the segments that identify them are, and all keys of one decision
-// lie in one slot.
+// No input chooses its slot or gets the key of another: the keys of two requests or two
+// rules are equal only if the segments that identify them are, and all keys of one
+// decision lie in one slot.
 func FuzzKeys(f *testing.F) {
 	f.Add("a:b", "c", "d", "a", "b:c", "d", "weir", "x", "y")
 	f.Add("{", "}", "%7B", "%257B", "{}", "}{", "{p}", "x:y", "x")
 	f.Add(strings.Repeat("x", 129), digest(strings.Repeat("x", 129)), "c", "\xff", "\x00", " ", "%", ":", "::")
+	f.Add("a", "b", "c", "a", "b", "c", "p", "x", "x.g2")
 	empty := memory.New(nil)
 	f.Fuzz(func(t *testing.T, a0, a1, a2, b0, b1, b2, prefix, name, other string) {
-		pa, pb := []string{a0, a1, a2}, []string{b0, b1, b2}
-		if slices.Contains(append(slices.Clone(pa), pb...), "") || name == "" || other == "" || name == other {
+		ka, kb := []string{a0, a1, a2}, []string{b0, b1, b2}
+		if slices.Contains(append(slices.Clone(ka), kb...), "") || name == "" || other == "" || name == other || len(name) > 128 || len(other) > 128 {
 			return
 		}
-		for _, sets := range [][][]int{{nil, nil}, {{0}, {0, 2}}, {{0, 2}, {0, 1}}, {{1}, nil}, {{0, 1, 2}, {2}}} {
-			rules := by(sets...)
-			rules[0].Name, rules[1].Name = name, other
+		for _, sets := range [][]string{{"all", "all"}, {"0", "02"}, {"02", "01"}, {"1", "all"}, {"012", "2"}} {
+			p := by(3, sets...)
+			p.Rules[0].Name, p.Rules[1].Name = name, other
 			st := &recorder{Store: empty}
-			l := mustNew(t, st, rules, &weir.Options{Prefix: prefix})
-			if _, err := l.PeekMany(t.Context(), [][]string{pa, pb}); err != nil {
+			l, err := weir.NewPolicy(st, p, &weir.Options{Prefix: prefix})
+			if err != nil {
 				t.Fatal(err)
 			}
-			ka, kb := st.keys[:2], st.keys[2:]
-			for i, key := range append(slices.Clone(ka), kb...) {
-				if !keyShape.MatchString(key) {
-					t.Fatalf("key %d is %q", i, key)
+			for _, a := range l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf(ka...), Op: weir.Peek}, {Key: weir.KeyOf(kb...), Op: weir.Peek}}) {
+				if a.Err != nil {
+					t.Fatal(a.Err)
 				}
 			}
-			for _, keys := range [][]string{ka, kb} {
-				if store.Slot(keys[0]) != store.Slot(keys[1]) {
-					t.Fatalf("%q and %q lie in two slots", keys[0], keys[1])
-				}
-				if keys[0] == keys[1] {
-					t.Fatalf("two rules have one key %q", keys[0])
-				}
-			}
-			for i, set := range sets {
-				if set == nil {
-					set = []int{0, 1, 2}
-				}
-				same := true
-				for _, n := range set {
-					same = same && pa[n] == pb[n]
-				}
-				if got := ka[i] == kb[i]; got != same {
-					t.Fatalf("rule %d, paths %q and %q: keys %q and %q", i, pa, pb, ka[i], kb[i])
-				}
-			}
-			if ka[0] == kb[1] || ka[1] == kb[0] {
-				t.Fatalf("rules meet: %q and %q", ka, kb)
-			}
-		}
-		// Paths of different lengths never meet either.
-		short, long := keysOf(t, by(nil), prefix, a0, a1), keysOf(t, by(nil), prefix, b0, b1, b2)
-		if short[0] == long[0] {
-			t.Fatalf("paths %q and %q have one key %q", pa[:2], pb, short[0])
+			checkKeys(t, sets, ka, kb, st.keys[:2], st.keys[2:])
 		}
 	})
 }
 
-// Limiters of two prefixes share nothing, and of one prefix, the rules of one name.
-func TestPrefix(t *testing.T) {
+// checkKeys checks the store's keys sa and sb of the keys ka and kb, under two rules that
+// are by sets.
+func checkKeys(t *testing.T, sets, ka, kb, sa, sb []string) {
+	t.Helper()
+	for i, key := range append(slices.Clone(sa), sb...) {
+		if !keyShape.MatchString(key) {
+			t.Fatalf("key %d is %q", i, key)
+		}
+	}
+	for _, keys := range [][]string{sa, sb} {
+		if store.Slot(keys[0]) != store.Slot(keys[1]) {
+			t.Fatalf("%q and %q lie in two slots", keys[0], keys[1])
+		}
+		if keys[0] == keys[1] {
+			t.Fatalf("two rules have one key %q", keys[0])
+		}
+	}
+	for i, set := range sets {
+		if set == "all" {
+			set = "012"
+		}
+		same := true
+		for _, n := range set {
+			same = same && ka[n-'0'] == kb[n-'0']
+		}
+		if got := sa[i] == sb[i]; got != same {
+			t.Fatalf("rule %d, keys %q and %q: %q and %q in the store", i, ka, kb, sa[i], sb[i])
+		}
+	}
+	if sa[0] == sb[1] || sa[1] == sb[0] {
+		t.Fatalf("two rules share a key: %q and %q", sa, sb)
+	}
+}
+
+// Limiters with another prefix or name share nothing.
+func TestPrefixAndName(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
-	limit := func(prefix, name string) *weir.Limiter {
-		return mustNew(t, st, []weir.Rule{{Name: name, Algorithm: perSecond}}, &weir.Options{Prefix: prefix})
-	}
 	for i, tt := range []struct {
 		prefix, name string
 		want         int64
 	}{
-		{"p", "a", 4}, {"q", "a", 4}, {"p", "b", 4}, {"p", "a", 3}, {"", "a", 4}, {weir.DefaultPrefix, "a", 3}, {"p:{u}", "a", 4},
+		{"p", "a", 4}, {"q", "a", 4}, {"p", "b", 4}, {"p", "a", 3}, {"", "a", 4}, {weir.DefaultPrefix, "a", 3}, {"p:a", "a", 4}, {"p", "a:{u}", 4},
 	} {
-		res, err := limit(tt.prefix, tt.name).Allow(t.Context(), "u")
-		if err != nil || res.Remaining != tt.want {
-			t.Errorf("step %d, %s: got %+v, %v, want %d left", i, fmt.Sprint(tt), res, err, tt.want)
+		l, err := weir.New(tt.name, st, perSecond, &weir.Options{Prefix: tt.prefix})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res, err := l.Allow(t.Context(), "u"); err != nil || res.Remaining != tt.want {
+			t.Errorf("step %d, %v: got %+v, %v, want %d left", i, tt, res, err, tt.want)
 		}
 	}
 }
 
-// A rule with several keys has a number behind each, and rules around it keep theirs.
+// A rule with several keys has a number behind each, and the rules around it keep theirs.
 func TestKeysOfRing(t *testing.T) {
 	t.Parallel()
-	ring := algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 3 * time.Second, Limit: 5}}}
-	one := algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 5}}}
-	rules := []weir.Rule{
-		{Name: "a", By: []int{0}, Algorithm: perSecond},
-		{Name: "b", By: []int{0, 1}, Algorithm: ring},
-		{Name: "c", By: []int{0}, Algorithm: one},
-		{Name: "d", Algorithm: ring},
+	ring := func(n int) algorithm.SlidingBuckets {
+		return algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Duration(n) * time.Second, Limit: 5}}}
 	}
+	p := by(3, "0", "01", "0", "all")
+	p.Rules[1].Algorithm, p.Rules[2].Algorithm, p.Rules[3].Algorithm = ring(3), ring(1), ring(3)
 	want := []string{
-		"weir:{x}:a", "weir:{x}:b:y:0", "weir:{x}:b:y:1", "weir:{x}:b:y:2", "weir:{x}:c", "weir:{x}:d:y:1:0", "weir:{x}:d:y:1:1", "weir:{x}:d:y:1:2",
+		"weir:t:{x}:a.g2", "weir:t:{x}:b.b2:y:0", "weir:t:{x}:b.b2:y:1", "weir:t:{x}:b.b2:y:2", "weir:t:{x}:c.b2",
+		"weir:t:{x}:d.b2:y:1:0", "weir:t:{x}:d.b2:y:1:1", "weir:t:{x}:d.b2:y:1:2",
 	}
-	if got := keysOf(t, rules, "", "x", "y", "1"); !slices.Equal(got, want) {
+	if got := keysOf(t, p, "", "x", "y", "1"); !slices.Equal(got, want) {
+		t.Errorf("keys %q, want %q", got, want)
+	}
+	first := weir.Policy{Name: "t", Rules: []weir.Rule{{Algorithm: ring(2)}}}
+	if got, want := keysOf(t, first, "", "x"), []string{"weir:t:{x}:b2:0", "weir:t:{x}:b2:1"}; !slices.Equal(got, want) {
 		t.Errorf("keys %q, want %q", got, want)
 	}
 
-	// No path has a key of another's.
-	seen := map[string]string{}
-	for _, path := range [][]string{{"x", "y"}, {"x", "y", "0"}, {"x", "y", "0", "0"}, {"x", "y:0"}, {"x", "y", "1"}, {"x", "1", "0"}, {"x", "1"}} {
-		for _, key := range keysOf(t, rules[3:], "", path...) {
-			if other, ok := seen[key]; ok {
-				t.Errorf("%q and %q share %q", path, other, key)
-			}
-			seen[key] = strings.Join(path, " ")
-		}
-	}
-
 	st := newStore(newClock())
-	l := mustNew(t, st, rules, nil)
+	l := mustPolicy(t, st, p)
 	if _, err := l.Allow(t.Context(), "x", "y", "1"); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.ResetRule(t.Context(), "d", "x", "y", "1"); err != nil {
+	d, err := l.Only("d")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if got := dump(t, st); len(got) != 3 {
+	if err := d.Reset(t.Context(), "x", "y", "1"); err != nil {
+		t.Fatal(err)
+	}
+	if got := keysIn(st); len(got) != 3 || strings.Contains(strings.Join(got, " "), ":d.b2") {
 		t.Errorf("after a reset of one of four rules: %q", got)
+	}
+}
+
+// The key of a marker is that of its rule, and a hash of the whole key and the ID.
+func TestMarkerKeys(t *testing.T) {
+	t.Parallel()
+	st := &recorder{Store: newStore(newClock())}
+	p := by(2, "0", "all")
+	p.Rules[0].Algorithm = window(500, time.Minute)
+	p.Rules[1].Algorithm = window(500, time.Hour)
+	l := mustPolicy(t, st, p)
+	seen := map[string]string{}
+	shape := regexp.MustCompile(`^%id=[0-9a-f]{32}$`)
+	for _, user := range []string{"u", "v", "u:x", "u:"} {
+		for _, id := range []string{"x", "a:{b}%", "0", strings.Repeat("long", 100), "\x00", "u"} {
+			allow(t, l, weir.Request{Key: weir.KeyOf("t", user), ID: id})
+			decided := slices.Clone(st.keys)
+			if len(decided) != 4 {
+				t.Fatalf("keys %q, want two of rules and two of markers", decided)
+			}
+			for i, rule := range decided[:2] {
+				rest, ok := strings.CutPrefix(decided[2+i], rule+":")
+				if !ok || !shape.MatchString(rest) {
+					t.Errorf("marker %q of the rule %q", decided[2+i], rule)
+				}
+			}
+			if other := seen[decided[2]]; other != "" {
+				t.Errorf("%q and %q share the marker %q", other, user+" "+id, decided[2])
+			}
+			seen[decided[2]] = user + " " + id
+			if gave, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("t", user), ID: id}); !gave || err != nil {
+				t.Errorf("Refund of %q: got %v, %v", id, gave, err)
+			}
+			if !slices.Equal(st.keys, decided) {
+				t.Errorf("ID %q: the refund uses %q, want %q", id, st.keys, decided)
+			}
+		}
 	}
 }

@@ -1,238 +1,227 @@
 package weir_test
 
 import (
-	"context"
 	"errors"
-	"slices"
+	"fmt"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
-// epoch is where virtual time starts.
-var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// A clock is moved by hand.
-type clock struct{ micros atomic.Int64 }
-
-func newClock() *clock {
-	c := new(clock)
-	c.micros.Store(epoch.UnixMicro())
-	return c
-}
-
-func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()) }
-func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
-
-// newStore returns a memory store that runs on c.
-func newStore(c *clock) *memory.Store { return memory.New(&memory.Options{Now: c.now}) }
-
-// A recorder is a store that notes what it is asked for.
-type recorder struct {
-	store.Store
-	keys   []string
-	evals  int
-	mgets  int
-	times  int
-	writes int // scripts that may write
-}
-
-func (r *recorder) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	r.evals++
-	if !s.ReadOnly() {
-		r.writes++
-	}
-	r.keys = slices.Clone(keys)
-	return r.Store.Eval(ctx, s, keys, args, reply)
-}
-
-func (r *recorder) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
-	r.mgets++
-	r.keys = slices.Clone(keys)
-	return r.Store.MGet(ctx, keys, values)
-}
-
-func (r *recorder) Time(ctx context.Context) (time.Time, error) {
-	r.times++
-	return r.Store.Time(ctx)
-}
-
-// dump is every key of st and what it holds, in order.
-func dump(t testing.TB, st *memory.Store) []string {
-	t.Helper()
-	var lines []string
-	for key := range st.All() {
-		values, err := st.MGet(t.Context(), []string{key}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, key+" = "+values[0].Str())
-	}
-	slices.Sort(lines)
-	return lines
-}
-
-// plant makes key hold the integers n behind tag.
-func plant(t testing.TB, st store.Store, key string, tag store.Tag, n ...int64) {
-	t.Helper()
-	script := store.NewScript("plant", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-		nums := store.Nums{Tag: tag, Len: uint8(len(n))}
-		copy(nums.N[:], n)
-		tx.Put(0, nums, time.Hour)
-		return reply, nil
-	})
-	if _, err := st.Eval(t.Context(), script, []string{key}, nil, nil); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func mustNew(t testing.TB, st store.Store, rules []weir.Rule, opts *weir.Options) *weir.Limiter {
-	t.Helper()
-	l, err := weir.NewRules(st, rules, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return l
-}
-
-var perSecond = algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}
-
-// broken is an algorithm that gives what the test says.
-type broken struct {
-	limit algorithm.Limit
+// A fake is an algorithm that returns what the test says.
+type fake struct {
+	limit *contract.Limit
 	err   error
 }
 
-func (b broken) NewLimit() (algorithm.Limit, error) { return b.limit, b.err }
+func (f fake) NewLimit() (*contract.Limit, error) { return f.limit, f.err }
 
-func TestNewRefuses(t *testing.T) {
+// wantError fails the test unless err is want (nil: any error), and says so in one text
+// that begins with "weir: " once.
+func wantError(t *testing.T, err, want error, says string) {
+	t.Helper()
+	if err == nil || want != nil && !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+	text := err.Error()
+	if !strings.HasPrefix(text, "weir: ") || strings.Count(text, "weir: ") > 1 || !strings.Contains(text, says) {
+		t.Errorf("error %q, want one prefix and %q", text, says)
+	}
+}
+
+// NewPolicy rejects what makes no limiter, and says what would be right.
+func TestNewPolicyRejects(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
 	many := make([]weir.Rule, weir.MaxRules+1)
 	for i := range many {
 		many[i] = weir.Rule{Name: string(rune('a' + i)), Algorithm: perSecond}
 	}
+	long := strings.Repeat("x", weir.MaxSegment+1)
+	x := func(r weir.Rule) weir.Policy { r.Name = "x"; return rules(r) }
+	by := func(sets ...[]string) weir.Policy {
+		p := weir.Policy{Segments: []string{"ip", "user", "token"}}
+		for i, set := range sets {
+			p.Rules = append(p.Rules, weir.Rule{Name: string(rune('a' + i)), By: set, Algorithm: perSecond})
+		}
+		return p
+	}
+	kind := &contract.Kind{Name: "mine", Tag: store.Tag{'z', '1'}}
 	for _, tt := range []struct {
-		name  string
-		store store.Store
-		rules []weir.Rule
-		want  error // nil: any
-		says  string
+		name   string
+		store  store.Store
+		policy weir.Policy
+		want   error // nil: any
+		says   string
 	}{
-		{"no store", nil, many[:1], nil, "store is nil"},
-		{"a store that cannot work", memory.New(&memory.Options{MaxKeys: -1}), many[:1], nil, "MaxKeys is -1"},
-		{"no rules", st, nil, weir.ErrInvalidRule, "1 to 16"},
-		{"17 rules", st, many, weir.ErrInvalidRule, "17 rules"},
-		{"no algorithm", st, []weir.Rule{{Name: "x"}}, weir.ErrInvalidRule, `"x"`},
-		{"an invalid limit", st, []weir.Rule{many[0], {Name: "x", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1)}}}, weir.ErrInvalidLimit, `rule "x": invalid limit: GCRA.Burst`},
-		{"an error of the algorithm", st, []weir.Rule{{Algorithm: broken{err: algorithm.ErrInvalidLimit}}}, weir.ErrInvalidLimit, "rule 0"},
-		{"no names", st, []weir.Rule{{Algorithm: perSecond}, {Algorithm: perSecond}}, weir.ErrInvalidRule, "rule 0 has no Name"},
-		{"one name missing", st, []weir.Rule{many[0], {Algorithm: perSecond}}, weir.ErrInvalidRule, "rule 1 has no Name"},
-		{"one name twice", st, []weir.Rule{many[0], many[1], many[0]}, weir.ErrInvalidRule, `"a"`},
-		{"negative cost", st, []weir.Rule{{Name: "x", Algorithm: perSecond, Cost: -1}}, weir.ErrInvalidRule, "-1"},
-		{"by nothing", st, []weir.Rule{{Name: "x", Algorithm: perSecond, By: []int{}}}, weir.ErrInvalidRule, "no segment"},
-		{"by a negative segment", st, []weir.Rule{{Name: "x", Algorithm: perSecond, By: []int{0, -1}}}, weir.ErrInvalidRule, "-1"},
-		{"by one segment twice", st, []weir.Rule{{Name: "x", Algorithm: perSecond, By: []int{1, 0, 1}}}, weir.ErrInvalidRule, "twice"},
-		{"nothing in common", st, []weir.Rule{{Name: "x", Algorithm: perSecond, By: []int{0}}, {Name: "y", Algorithm: perSecond, By: []int{1}}}, weir.ErrInvalidRule, "in common"},
-		{"a cost above the capacity", st, []weir.Rule{{Name: "x", Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Second}, Cost: 6}}, weir.ErrInvalidRule, "capacity"},
-		{"a zero memory store", &memory.Store{}, []weir.Rule{{Name: "x", Algorithm: perSecond}}, nil, "make one with New"},
-		{"a nil memory store", (*memory.Store)(nil), []weir.Rule{{Name: "x", Algorithm: perSecond}}, nil, "make one with New"},
-		{"nothing in common among three", st, []weir.Rule{
-			{Name: "x", Algorithm: perSecond, By: []int{0, 1}}, {Name: "y", Algorithm: perSecond, By: []int{1, 2}}, {Name: "z", Algorithm: perSecond, By: []int{0, 2}},
-		}, weir.ErrInvalidRule, "in common"},
-		{"by a segment that no path has", st, []weir.Rule{{Name: "x", Algorithm: perSecond, By: []int{0, 1<<63 - 1}}}, weir.ErrInvalidRule, "segment"},
+		{"no store", nil, rules(many[0]), nil, "store is nil"},
+		{"a store that cannot work", memory.New(&memory.Options{MaxKeys: -1}), rules(many[0]), nil, "MaxKeys is -1"},
+		{"a zero memory store", &memory.Store{}, rules(many[0]), nil, "make one with New"},
+		{"a nil memory store", (*memory.Store)(nil), rules(many[0]), nil, "make one with New"},
+		{"a long name", st, weir.Policy{Name: long, Rules: many[:1]}, weir.ErrInvalidRule, "129 bytes"},
+		{"no segments", st, weir.Policy{Segments: []string{}, Rules: many[:1]}, weir.ErrInvalidRule, "from 1 to 8"},
+		{"nine segments", st, weir.Policy{Segments: strings.Split("abcdefghi", ""), Rules: many[:1]}, weir.ErrInvalidRule, "9 names"},
+		{"an empty segment", st, weir.Policy{Segments: []string{"ip", ""}, Rules: many[:1]}, weir.ErrInvalidRule, "name 1 is empty"},
+		{"a segment twice", st, weir.Policy{Segments: []string{"ip", "ip"}, Rules: many[:1]}, weir.ErrInvalidRule, `"ip"`},
+		{"an unknown secret", st, weir.Policy{Secret: []string{"token"}, Rules: many[:1]}, weir.ErrInvalidRule, `Policy.Secret names the segment "token": the segments are "key"`},
+		{"no rules", st, rules(), weir.ErrInvalidRule, "from 1 to 16"},
+		{"17 rules", st, rules(many...), weir.ErrInvalidRule, "17 rules"},
+		{"no algorithm", st, x(weir.Rule{}), weir.ErrInvalidRule, `rule "x": its Algorithm is nil`},
+		{"an invalid limit", st, rules(many[0], weir.Rule{Name: "x", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1)}}), weir.ErrInvalidLimit, `weir: rule "x": GCRA.Burst is 0`},
+		{"a bare error of the algorithm", st, rules(weir.Rule{Algorithm: fake{err: algorithm.ErrInvalidLimit}}), weir.ErrInvalidLimit, "weir: rule 0: invalid limit"},
+		{"no limit", st, x(weir.Rule{Algorithm: fake{}}), weir.ErrInvalidRule, "returned no limit"},
+		{"a limit without kind", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Capacity: 1}}}), weir.ErrInvalidRule, "without Kind"},
+		{"a limit without capacity", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Kind: kind}}}), weir.ErrInvalidRule, "Capacity 0"},
+		{"a kind without arithmetic", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Kind: kind, Capacity: 1}}}), weir.ErrInvalidRule, "kind mine"},
+		{"no names", st, rules(weir.Rule{Algorithm: perSecond}, weir.Rule{Algorithm: perSecond}), weir.ErrInvalidRule, "rule 0 has no Name"},
+		{"one name missing", st, rules(many[0], weir.Rule{Algorithm: perSecond}), weir.ErrInvalidRule, "rule 1 has no Name"},
+		{"one name twice", st, rules(many[0], many[1], many[0]), weir.ErrInvalidRule, `"a"`},
+		{"a long rule name", st, rules(weir.Rule{Name: long, Algorithm: perSecond}), weir.ErrInvalidRule, "129 bytes"},
+		{"negative cost", st, x(weir.Rule{Algorithm: perSecond, Cost: -1}), weir.ErrInvalidRule, "-1"},
+		{"a cost above the capacity", st, x(weir.Rule{Algorithm: perSecond, Cost: 6}), weir.ErrInvalidRule, "Cost is 6: the limit is 5"},
+		{"by nothing", st, by([]string{}), weir.ErrInvalidRule, `rule "a": By names no segment`},
+		{"by an unknown segment", st, by([]string{"address"}), weir.ErrInvalidRule, `rule "a": By names the segment "address": the segments are "ip", "user", "token"`},
+		{"by one segment twice", st, by([]string{"ip", "user", "ip"}), weir.ErrInvalidRule, `"ip" twice`},
+		{"nothing in common", st, by([]string{"ip"}, []string{"user"}), weir.ErrInvalidRule, "in common"},
+		{"nothing in common among three", st, by([]string{"ip", "user"}, []string{"user", "token"}, []string{"ip", "token"}), weir.ErrInvalidRule, "in common"},
+		{"leases and metadata", st, rules(
+			weir.Rule{Name: "a", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Second}},
+			weir.Rule{Name: "b", Algorithm: algorithm.MetadataWindow{Limit: 1, Window: time.Second}},
+		), weir.ErrInvalidRule, "cannot share a limiter"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l, err := weir.NewRules(tt.store, tt.rules, nil)
-			if err == nil || l != nil || tt.want != nil && !errors.Is(err, tt.want) {
-				t.Fatalf("NewRules = %v, %v, want %v", l, err, tt.want)
+			if tt.policy.Name == "" {
+				tt.policy.Name = "t"
 			}
-			if !strings.HasPrefix(err.Error(), "weir: ") || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("error %q does not say %q", err, tt.says)
+			l, err := weir.NewPolicy(tt.store, tt.policy, nil)
+			if l != nil {
+				t.Errorf("got a limiter with %v", err)
 			}
+			wantError(t, err, tt.want, tt.says)
 		})
 	}
 }
 
-// An algorithm from elsewhere that gives no limit or no fragment is an error too.
-func TestNewSurvivesBrokenAlgorithms(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		a    algorithm.Algorithm
-	}{
-		{"no limit", broken{}},
-		{"no fragment", broken{limit: noFragment{}}},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			defer func() {
-				if p := recover(); p != nil {
-					t.Errorf("panic: %v", p)
-				}
-			}()
-			if l, err := weir.New(memory.New(nil), tt.a); err == nil {
-				t.Errorf("New = %v, want an error", l)
-			}
-		})
-	}
-}
-
-type noFragment struct{ algorithm.Limit }
-
-func (noFragment) Fragment() *algorithm.Fragment { return nil }
-
-// What makes no sense is refused before the store is asked.
+// Misuse is rejected before the store is called.
 func TestMisuse(t *testing.T) {
 	t.Parallel()
-	one := []weir.Rule{{Name: "a", Algorithm: perSecond}}
-	two := []weir.Rule{{Name: "a", By: []int{0}, Algorithm: perSecond}, {Name: "b", By: []int{0, 2}, Algorithm: perSecond}}
-	open := []weir.Rule{{Name: "a", By: []int{0, 1}, Algorithm: perSecond}, {Name: "b", Algorithm: perSecond}}
+	st := &recorder{Store: memory.New(nil)}
+	one := mustNew(t, st, perSecond)
+	three := mustPolicy(t, st, weir.Policy{Segments: []string{"ip", "account", "host"}, Rules: []weir.Rule{
+		{Name: "a", By: []string{"ip"}, Algorithm: perSecond}, {Name: "b", By: []string{"ip", "host"}, Algorithm: window(5, time.Minute)},
+	}})
+	costs := mustPolicy(t, st, rules(weir.Rule{Name: "a", Algorithm: perSecond, Cost: 1}))
+	kept := mustNew(t, st, algorithm.MetadataWindow{Limit: 5, Window: time.Minute})
+	leases := mustPolicy(t, st, rules(weir.Rule{Name: "jobs", Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Minute}}, weir.Rule{Name: "rate", Algorithm: perSecond}))
+	u, abc := weir.KeyOf("u"), weir.KeyOf("a", "b", "c")
+	ctx := t.Context()
+	decide := func(l *weir.Limiter, r weir.Request) func() error {
+		if r.Key == (weir.Key{}) {
+			r.Key = u
+		}
+		return func() error { _, err := l.Decide(ctx, r, nil); return err }
+	}
 	for _, tt := range []struct {
-		name  string
-		rules []weir.Rule
-		r     weir.Request
-		want  error // nil: any
-		says  string
+		name string
+		call func() error
+		want error // nil: any
+		says string
 	}{
-		{"negative cost", one, weir.Request{Path: []string{"u"}, Cost: -1}, weir.ErrInvalidCost, "-1"},
-		{"negative cost, to peek", one, weir.Request{Path: []string{"u"}, Cost: -1, Peek: true}, weir.ErrInvalidCost, "-1"},
-		{"no path", one, weir.Request{Cost: 1}, weir.ErrInvalidKey, "0 segments"},
-		{"empty segment", one, weir.Request{Path: []string{""}, Cost: 1}, weir.ErrInvalidKey, "segment 0"},
-		{"empty segment behind others", one, weir.Request{Path: []string{"a", "b", ""}, Cost: 1}, weir.ErrInvalidKey, "segment 2"},
-		{"too short", two, weir.Request{Path: []string{"a", "b"}, Cost: 1}, weir.ErrInvalidKey, "2 segments, the rules need 3"},
-		{"too long", two, weir.Request{Path: []string{"a", "b", "c", "d"}, Cost: 1}, weir.ErrInvalidKey, "4 segments, the rules use 3"},
-		{"too short, no end", open, weir.Request{Path: []string{"a"}, Cost: 1}, weir.ErrInvalidKey, "1 segments, the rules need 2"},
-		{"an empty segment that no rule uses", two, weir.Request{Path: []string{"a", "", "c"}, Cost: 1}, weir.ErrInvalidKey, "segment 1"},
-		{"Each too short", two, weir.Request{Path: []string{"a", "b", "c"}, Cost: 1, Each: make([]weir.Result, 1)}, nil, "1 elements"},
-		{"Each too long", one, weir.Request{Path: []string{"a"}, Cost: 1, Each: make([]weir.Result, 2)}, nil, "2 elements"},
-		{"Each empty", one, weir.Request{Path: []string{"a"}, Cost: 1, Each: []weir.Result{}}, nil, "0 elements"},
+		{"negative cost", decide(one, weir.Request{Cost: -1}), weir.ErrInvalidCost, "-1"},
+		{"negative cost, to peek", decide(one, weir.Request{Cost: -1, Op: weir.Peek}), weir.ErrInvalidCost, "-1"},
+		{"negative cost, to refund", decide(one, weir.Request{Cost: -1, Op: weir.Refund, ID: "x"}), weir.ErrInvalidCost, "-1"},
+		{"no key", func() error { _, err := one.Allow(ctx); return err }, weir.ErrInvalidKey, `0 segments: it must have 1: "key"`},
+		{"a zero key", func() error { _, err := one.Decide(ctx, weir.Request{}, nil); return err }, weir.ErrInvalidKey, "0 segments"},
+		{"an empty segment", func() error { _, err := one.Allow(ctx, ""); return err }, weir.ErrInvalidKey, `"key" is empty`},
+		{"a key too short", func() error { _, err := three.Allow(ctx, "a", "b"); return err }, weir.ErrInvalidKey, `2 segments: it must have 3: "ip", "account", "host"`},
+		{"a key too long", func() error { _, err := three.Allow(ctx, "a", "b", "c", "d"); return err }, weir.ErrInvalidKey, "4 segments"},
+		{"nine segments", func() error {
+			_, err := three.Allow(ctx, "a", "b", "c", "d", "e", "f", "g", "h", "i")
+			return err
+		}, weir.ErrInvalidKey, "9 segments"},
+		{"an empty segment that no rule is by", func() error { return three.Reset(ctx, "a", "", "c") }, weir.ErrInvalidKey, `"account" is empty`},
+		{"each too short", func() error {
+			_, err := three.Decide(ctx, weir.Request{Key: abc}, make([]weir.Result, 1))
+			return err
+		}, nil, "each has 1 elements: it must have one for each of the 2 rules"},
+		{"no such op", decide(one, weir.Request{Op: 99}), weir.ErrUnsupported, "Op(99)"},
+		{"up to 0", func() error { _, err := one.TakeUpTo(ctx, 0, "u"); return err }, weir.ErrInvalidCost, "0"},
+		{"up to a negative number", func() error { _, err := one.TakeUpTo(ctx, -1, "u"); return err }, weir.ErrInvalidCost, "-1"},
+		{"up to, ahead of time", decide(one, weir.Request{Op: weir.TakeUpTo, MaxWait: time.Second}), weir.ErrUnsupported, "MaxWait"},
+		{"up to, with costs of the rules", decide(costs, weir.Request{Op: weir.TakeUpTo}), weir.ErrUnsupported, "every rule has a Cost"},
+		{"up to, leases", decide(leases, weir.Request{Op: weir.TakeUpTo, ID: "x"}), weir.ErrUnsupported, `"jobs" is a concurrency`},
+		{"a negative wait", decide(one, weir.Request{MaxWait: -1}), nil, "0 or more"},
+		{"a wait for a window", decide(three, weir.Request{Key: abc, MaxWait: 1}), weir.ErrUnsupported, `"b" is a fixedwindow`},
+		{"a refund without ID", func() error { _, err := one.Refund(ctx, weir.Request{Key: u}); return err }, weir.ErrInvalidKey, "ID"},
+		{"a refund without key", func() error { _, err := one.Refund(ctx, weir.Request{ID: "x"}); return err }, weir.ErrInvalidKey, "segments"},
+		{"a refund of metadata", func() error { _, err := kept.Refund(ctx, weir.Request{Key: u, ID: "x"}); return err }, weir.ErrUnsupported, "metadatawindow"},
+		{"an ID for metadata", decide(kept, weir.Request{ID: "x"}), weir.ErrUnsupported, "Request.ID"},
+		{"a refund of leases", func() error { _, err := leases.Refund(ctx, weir.Request{Key: u, ID: "x"}); return err }, weir.ErrUnsupported, "Release"},
+		{"metadata that no rule keeps", decide(one, weir.Request{Metadata: "x"}), weir.ErrUnsupported, "algorithm.MetadataWindow"},
+		{"long metadata", decide(kept, weir.Request{Metadata: strings.Repeat("x", algorithm.MaxMetadata+1)}), weir.ErrInvalidMetadata, fmt.Sprint(algorithm.MaxMetadata)},
+		{"entries that no rule keeps", func() error { _, err := one.Entries(ctx, "u"); return err }, weir.ErrUnsupported, "algorithm.MetadataWindow"},
+		{"entries without key", func() error { _, err := kept.Entries(ctx); return err }, weir.ErrInvalidKey, "0 segments"},
+		{"a lease without ID", decide(leases, weir.Request{}), weir.ErrInvalidLease, "TryAcquire"},
+		{"a long lease", decide(leases, weir.Request{ID: strings.Repeat("x", algorithm.MaxLease+1)}), weir.ErrInvalidLease, "129 bytes"},
+		{"two leases at once", decide(leases, weir.Request{ID: "x", Cost: 2}), weir.ErrInvalidCost, "at most 1"},
+		{"to renew what is no lease", decide(one, weir.Request{Op: weir.Renew, ID: "x"}), weir.ErrUnsupported, "Renew: no rule holds leases"},
+		{"to release what is no lease", decide(one, weir.Request{Op: weir.Release, ID: "x"}), weir.ErrUnsupported, "Release: no rule holds leases"},
+		{"to renew no lease", decide(leases, weir.Request{Op: weir.Renew}), weir.ErrInvalidLease, "empty"},
+		{"to release a long lease", decide(leases, weir.Request{Op: weir.Release, ID: strings.Repeat("x", 129)}), weir.ErrInvalidLease, "129 bytes"},
+		{"to acquire what is no lease", func() error { _, err := one.TryAcquire(ctx, "u"); return err }, weir.ErrUnsupported, "algorithm.Concurrency"},
+		{"to wait for what is no lease", func() error { _, err := one.Acquire(ctx, "u"); return err }, weir.ErrUnsupported, "algorithm.Concurrency"},
+		{"to acquire without key", func() error { _, err := leases.TryAcquire(ctx); return err }, weir.ErrInvalidKey, "0 segments"},
+		{"to reserve a peek", func() error {
+			_, err := one.Reserve(ctx, weir.Request{Key: u, Op: weir.Peek, MaxWait: time.Second})
+			return err
+		}, weir.ErrUnsupported, "Peek"},
+		{"to reserve an empty segment", func() error {
+			_, err := one.Reserve(ctx, weir.Request{Key: weir.KeyOf(""), MaxWait: time.Second})
+			return err
+		}, weir.ErrInvalidKey, "empty"},
+		{"to wait for 0", func() error { _, err := one.WaitN(ctx, 0, "u"); return err }, weir.ErrInvalidCost, "0"},
+		{"to wait for less", func() error { _, err := one.WaitN(ctx, -1, "u"); return err }, weir.ErrInvalidCost, "-1"},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			st := &recorder{Store: memory.New(nil)}
-			res, err := mustNew(t, st, tt.rules, nil).Do(t.Context(), tt.r)
-			if err == nil || tt.want != nil && !errors.Is(err, tt.want) || res != (weir.Result{}) {
-				t.Fatalf("Do = %+v, %v, want %v", res, err, tt.want)
-			}
-			if !strings.HasPrefix(err.Error(), "weir: ") || !strings.Contains(err.Error(), tt.says) {
-				t.Errorf("error %q does not say %q", err, tt.says)
-			}
-			if st.evals+st.mgets+st.times > 0 {
-				t.Error("the store was asked")
-			}
-		})
+		t.Run(tt.name, func(t *testing.T) { wantError(t, tt.call(), tt.want, tt.says) })
+	}
+	if n := st.calls(); n > 0 {
+		t.Errorf("the store was called %d times", n)
 	}
 }
 
-// The clock of the options decides, and one that is out of range is an error.
+// An algorithm can consume less at once than its limit. A cost above that is an error,
+// one above the limit is denied, and TakeUpTo consumes what it can.
+func TestMaxCost(t *testing.T) {
+	t.Parallel()
+	l := mustPolicy(t, newStore(newClock()), rules(
+		weir.Rule{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 2 * algorithm.MaxLogCost, Window: time.Hour}},
+		weir.Rule{Name: "window", Algorithm: window(1<<50, time.Hour)},
+	))
+	const most = algorithm.MaxLogCost
+	for _, op := range []weir.Op{weir.Consume, weir.Peek} {
+		_, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: op, Cost: most + 1}, nil)
+		wantError(t, err, weir.ErrInvalidCost, `rule "log" is a slidinglog, which can consume at most`)
+		if res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: op, Cost: 2*most + 1}, nil); err != nil || res.Allowed || res.RetryAfter != weir.Never {
+			t.Errorf("%v of more than the limit: got %+v, %v, want it denied for ever", op, res, err)
+		}
+	}
+	for i, want := range []int64{most, most, 0} {
+		if res, err := l.TakeUpTo(t.Context(), 1<<60, "u"); err != nil || res.Granted != want {
+			t.Errorf("TakeUpTo %d: got %+v, %v, want %d", i, res, err, want)
+		}
+	}
+	_, err := l.With(weir.Rule{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 2 * most, Window: time.Hour}, Cost: most + 1})
+	wantError(t, err, weir.ErrInvalidRule, "at most")
+}
+
+// Options.Clock decides, and one that is out of range is an error.
 func TestOptionsClock(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -249,21 +238,46 @@ func TestOptionsClock(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			st := &recorder{Store: memory.New(nil)}
-			l := mustNew(t, st, []weir.Rule{{Algorithm: perSecond}}, &weir.Options{Clock: func() time.Time { return tt.at }})
+			l, err := weir.New("t", st, perSecond, &weir.Options{Clock: func() time.Time { return tt.at }})
+			if err != nil {
+				t.Fatal(err)
+			}
 			res, err := l.AllowN(t.Context(), 5, "u")
 			if (err == nil) != tt.good || res.Allowed != tt.good {
-				t.Errorf("AllowN = %+v, %v, want it to work: %v", res, err, tt.good)
+				t.Errorf("AllowN: got %+v, %v, want it to work: %v", res, err, tt.good)
 			}
 			if tt.good && res.ResetAfter != 5*time.Second {
-				t.Errorf("ResetAfter = %v, want 5s", res.ResetAfter)
+				t.Errorf("ResetAfter: got %v, want 5s", res.ResetAfter)
 			}
-			_, err = l.PeekMany(t.Context(), [][]string{{"u"}})
-			if err2 := l.Reset(t.Context(), "u"); (err == nil) != tt.good || (err2 == nil) != tt.good {
-				t.Errorf("PeekMany and Reset: %v, %v, want them to work: %v", err, err2, tt.good)
+			many := l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf("u"), Op: weir.Peek}})
+			if err2 := l.Reset(t.Context(), "u"); (many[0].Err == nil) != tt.good || (err2 == nil) != tt.good {
+				t.Errorf("DoMany and Reset: %v, %v, want them to work: %v", many[0].Err, err2, tt.good)
 			}
-			if st.times > 0 || !tt.good && st.evals+st.mgets > 0 {
-				t.Error("the store was asked")
+			if st.times > 0 || !tt.good && st.calls() > 0 {
+				t.Error("the store was called")
 			}
 		})
+	}
+}
+
+// Every decision is one call of the store, whatever else it does.
+func TestOneCall(t *testing.T) {
+	t.Parallel()
+	st := &recorder{Store: newStore(newClock())}
+	l := mustPolicy(t, st, rules(
+		weir.Rule{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 50}},
+		weir.Rule{Name: "b", Algorithm: window(50, time.Minute)},
+		weir.Rule{Name: "c", Algorithm: algorithm.SlidingLog{Limit: 50, Window: time.Minute}},
+		weir.Rule{Name: "d", Algorithm: algorithm.SlidingCounter{Limit: 50, Window: time.Minute}},
+	))
+	for _, r := range []weir.Request{
+		{}, {Op: weir.Peek}, {Cost: 5, Op: weir.TakeUpTo}, {ID: "x"}, {Cost: 5, Op: weir.TakeUpTo, ID: "y"}, {Op: weir.Refund, ID: "x"}, {Op: weir.Reset},
+	} {
+		st.evals = 0
+		r.Key = weir.KeyOf("u")
+		allow(t, l, r)
+		if st.evals != 1 || st.mgets+st.times != 0 {
+			t.Errorf("%+v: %d calls of the store, want one", r, st.calls())
+		}
 	}
 }

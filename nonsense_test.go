@@ -37,50 +37,64 @@ func integers(n ...int64) []store.Value {
 	return values
 }
 
-// What no script replies is an error, and never lets anyone pass.
+func texts(list ...string) []store.Value {
+	var values []store.Value
+	for _, text := range list {
+		values = append(values, store.BulkValue(text))
+	}
+	return values
+}
+
+// What no script replies is an error, and never lets a request pass.
 func TestNonsenseReply(t *testing.T) {
 	t.Parallel()
 	now := epoch.UnixMicro()
 	const least, most = -1 << 63, 1<<63 - 1
+	head := fmt.Sprintf("%d %d", now/1e6, now%1e6)
 	for _, tt := range []struct {
 		name  string
-		reply []store.Value // of one GCRA, 1 per second, burst 5: ok, now, tat, rem
+		reply []store.Value // of one FixedWindow: passed, now, edge, count
 	}{
 		{"nothing", nil},
 		{"too short", integers(1, now, 0)},
 		{"too long", integers(1, now, 0, 0, 0)},
 		{"a nil", append(integers(1, now, 0), store.Value{})},
-		{"strings", []store.Value{store.BulkValue("1"), store.BulkValue("1"), store.BulkValue("0"), store.BulkValue("0")}},
-		{"yes, with a state that denies", integers(1, now, now+5e6, 0)},
-		{"yes, with a state that denies by a part", integers(1, now, now+4e6, 5)},
+		{"strings", texts("1", "1", "0", "0")},
+		{"yes, with a state that denies", integers(1, now, now+1, 5)},
 		{"no, with a state that allows", integers(0, now, 0, 0)},
-		{"no, with a state that just allows", integers(0, now, now+4e6, 0)},
-		{"neither yes nor no", integers(2, now, now+5e6, 0)},
+		{"no, with a state that just allows", integers(0, now, now+1, 4)},
+		{"neither yes nor no", integers(2, now, now+1, 5)},
 		{"neither yes nor no, with a state that allows", integers(-1, now, 0, 0)},
+		{"more than was asked for", integers(2, now, 0, 0)},
+		{"no time", integers(1, 0, 0, 0)},
 		{"a time before 1970", integers(1, -1, 0, 0)},
 		{"the least time", integers(1, least, least, least)},
-		{"the least time, a far TAT", integers(0, least, 1<<62, 0)},
+		{"the least time, a far edge", integers(0, least, 1<<62, 0)},
 		{"the greatest numbers", integers(1, most, most, most)},
-		{"a negative remainder", integers(1, now, now, -1)},
-		{"a negative TAT", integers(1, now, -1, 0)},
-		{"a remainder that is too large", integers(1, now, now, most)},
+		{"a negative count", integers(1, now, now, -1)},
 		{"all the least", integers(least, least, least, least)},
+		{"an empty text", texts("")},
+		{"a text without rules", texts("1;" + head)},
+		{"a text without time", texts("1;;f2 1 1")},
+		{"a text with another tag", texts("1;" + head + ";g2 1 1")},
+		{"a text with a cut value", texts("1;" + head + ";f2 ")},
+		{"a text with a state that denies", texts(fmt.Sprintf("1;%s;f2 %d 5", head, now+1))},
+		{"a text with a state that allows", texts("0;" + head + ";")},
+		{"two texts", texts("1;"+head+";", "1")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			// Its interval of a second and a bit makes it reply with a remainder.
-			fraction := algorithm.GCRA{Rate: algorithm.Rate{Count: 3, Period: 3*time.Second + 1}, Burst: 5}
-			l := mustNew(t, liar{reply: tt.reply}, []weir.Rule{{Algorithm: fraction}}, nil)
-			for _, r := range []weir.Request{{Path: []string{"u"}, Cost: 1}, {Path: []string{"u"}, Cost: 1, Peek: true}} {
+			l := mustNew(t, liar{reply: tt.reply}, window(5, time.Hour))
+			for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo} {
 				func() {
 					defer func() {
 						if p := recover(); p != nil {
 							t.Errorf("panic: %v", p)
 						}
 					}()
-					res, err := l.Do(t.Context(), r)
+					res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: op}, nil)
 					if !errors.Is(err, store.ErrScript) || res != (weir.Result{}) {
-						t.Errorf("Do = %+v, %v, want ErrScript", res, err)
+						t.Errorf("%v: got %+v, %v, want ErrScript", op, res, err)
 					}
 				}()
 			}
@@ -88,19 +102,32 @@ func TestNonsenseReply(t *testing.T) {
 	}
 }
 
-// Whatever the numbers of a reply, nothing panics, and what is denied by any number is not
-// allowed.
+// The reply of a server is one text.
+func TestReplyOfServer(t *testing.T) {
+	t.Parallel()
+	now := epoch.UnixMicro()
+	reply := texts(fmt.Sprintf("1;%d %d;f2 %d 3", now/1e6, now%1e6, now+1e6))
+	l := mustNew(t, liar{reply: reply}, window(5, time.Hour))
+	want := weir.Result{Allowed: true, Granted: 1, Rule: "fixedwindow", Limit: 5, Window: time.Hour, Remaining: 1, ResetAfter: time.Second}
+	if res, err := l.Allow(t.Context(), "u"); err != nil || res != want {
+		t.Errorf("got %+v, %v, want %+v", res, err, want)
+	}
+}
+
+// Whatever the numbers of a reply, nothing panics, and a request that a number denies is
+// not allowed.
 func FuzzReply(f *testing.F) {
 	now := epoch.UnixMicro()
-	f.Add(int64(1), now, now, int64(0), now, int64(3), int64(1))
-	f.Add(int64(0), int64(-1<<63), int64(1<<62), int64(1), int64(1<<62), int64(-5), int64(7))
-	f.Add(int64(1), now, now, int64(0), now-73, int64(3), int64(1)) // a window that ended
-	f.Add(int64(0), now, now, int64(0), now-73, int64(6), int64(1))
-	f.Fuzz(func(t *testing.T, ok, at, tat, rem, start, count, cost int64) {
-		l := mustNew(t, liar{reply: integers(ok, at, tat, rem, start, count)},
-			[]weir.Rule{{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}}, {Name: "b", Algorithm: window(5, time.Hour)}}, nil)
+	f.Add(int64(1), now, now, int64(0), int64(1), now, int64(3), int64(1))
+	f.Add(int64(0), int64(-1<<63), int64(1<<62), int64(1), int64(1), int64(1<<62), int64(-5), int64(7))
+	f.Add(int64(1), now, now, int64(0), int64(1), now-73, int64(3), int64(1)) // a window that ended
+	f.Add(int64(0), now, now, int64(0), int64(1), now-73, int64(6), int64(1))
+	f.Fuzz(func(t *testing.T, ok, at, tat, rem, den, edge, count, cost int64) {
+		l := mustPolicy(t, liar{reply: integers(ok, at, tat, rem, den, edge, count)}, rules(
+			weir.Rule{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}}, weir.Rule{Name: "b", Algorithm: window(5, time.Hour)},
+		))
 		each := make([]weir.Result, 2)
-		res, err := l.Do(t.Context(), weir.Request{Path: []string{"u"}, Cost: cost & (1<<63 - 1), Each: each})
+		res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Cost: cost & (1<<63 - 1)}, each)
 		if err != nil {
 			if res != (weir.Result{}) {
 				t.Fatalf("%+v with error %v", res, err)
@@ -118,39 +145,45 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// An error of the store passes as it is, with no result beside it.
+// An error of the store is passed on, with no result beside it.
 func TestStoreErrors(t *testing.T) {
 	t.Parallel()
 	for _, want := range []error{store.ErrUnavailable, store.ErrScript, store.ErrForeign, context.DeadlineExceeded, context.Canceled} {
 		t.Run(want.Error(), func(t *testing.T) {
 			t.Parallel()
-			st := liar{reply: integers(1, epoch.UnixMicro(), 0, 0), values: make([]store.Value, 1), err: fmt.Errorf("some store: %w", want)}
-			l := mustNew(t, st, []weir.Rule{{Algorithm: perSecond}}, nil)
-			throttler, err := weir.NewThrottler(st, nil)
-			if err != nil {
-				t.Fatal(err)
+			st := liar{reply: integers(1, epoch.UnixMicro(), 0, 0, 1), values: make([]store.Value, 1), err: fmt.Errorf("some store: %w", want)}
+			l := mustNew(t, st, perSecond)
+			kept := mustNew(t, st, algorithm.MetadataWindow{Limit: 5, Window: time.Minute})
+			jobs := mustNew(t, st, algorithm.Concurrency{Limit: 5, Lease: time.Minute})
+			ctx, u := t.Context(), weir.KeyOf("u")
+			many := func(op weir.Op) (any, any, error) {
+				a := l.DoMany(ctx, []weir.Request{{Key: u, Op: op}})
+				return a[0].Result, weir.Result{}, a[0].Err
 			}
 			for name, call := range map[string]func() (any, any, error){
-				"Allow":  func() (any, any, error) { r, err := l.Allow(t.Context(), "u"); return r, weir.Result{}, err },
-				"AllowN": func() (any, any, error) { r, err := l.AllowN(t.Context(), 2, "u"); return r, weir.Result{}, err },
-				"Peek":   func() (any, any, error) { r, err := l.Peek(t.Context(), "u"); return r, weir.Result{}, err },
-				"Throttle": func() (any, any, error) {
-					r, err := throttler.Throttle(t.Context(), "u", 1, 1, time.Second, 1)
-					return r, weir.Throttled{}, err
+				"Allow":    func() (any, any, error) { r, err := l.Allow(ctx, "u"); return r, weir.Result{}, err },
+				"AllowN":   func() (any, any, error) { r, err := l.AllowN(ctx, 2, "u"); return r, weir.Result{}, err },
+				"Peek":     func() (any, any, error) { r, err := l.Peek(ctx, "u"); return r, weir.Result{}, err },
+				"TakeUpTo": func() (any, any, error) { r, err := l.TakeUpTo(ctx, 2, "u"); return r, weir.Result{}, err },
+				"Entries":  func() (any, any, error) { list, err := kept.Entries(ctx, "u"); return len(list), 0, err },
+				"Refund": func() (any, any, error) {
+					gave, err := l.Refund(ctx, weir.Request{Key: u, ID: "x"})
+					return gave, false, err
 				},
-				"Entries": func() (any, any, error) {
-					list, err := mustNew(t, st, []weir.Rule{kept("kept")}, nil).Entries(t.Context(), "", "u")
-					return len(list), 0, err
-				},
-				"Reset": func() (any, any, error) { return nil, nil, l.Reset(t.Context(), "u") },
-				"PeekMany": func() (any, any, error) {
-					r, err := l.PeekMany(t.Context(), [][]string{{"u"}})
-					return len(r), 0, err
+				"Reset":      func() (any, any, error) { return nil, nil, l.Reset(ctx, "u") },
+				"peeks":      func() (any, any, error) { return many(weir.Peek) },
+				"a batch":    func() (any, any, error) { return many(weir.Consume) },
+				"Wait":       func() (any, any, error) { r, err := l.Wait(ctx, "u"); return r, weir.Result{}, err },
+				"TryAcquire": func() (any, any, error) { r, err := jobs.TryAcquire(ctx, "u"); return r, (*weir.Lease)(nil), err },
+				"Acquire":    func() (any, any, error) { r, err := jobs.Acquire(ctx, "u"); return r, (*weir.Lease)(nil), err },
+				"with a lease": func() (any, any, error) {
+					r, err := jobs.Decide(ctx, weir.Request{Key: u, ID: "x"}, nil)
+					return r, weir.Result{}, err
 				},
 			} {
 				got, zero, err := call()
 				if !errors.Is(err, want) || got != zero {
-					t.Errorf("%s = %+v, %v, want %v alone", name, got, err, want)
+					t.Errorf("%s: got %+v, %v, want %v alone", name, got, err, want)
 				}
 				if want != store.ErrUnavailable && errors.Is(err, store.ErrUnavailable) {
 					t.Errorf("%s: %v is no outage", name, err)
@@ -160,20 +193,37 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// A store that gives other than one value for each key is not believed.
+// A store that reads other than one value for each key is an error.
 func TestNonsenseMGet(t *testing.T) {
 	t.Parallel()
 	for _, values := range [][]store.Value{nil, make([]store.Value, 1), make([]store.Value, 3)} {
-		t.Run(fmt.Sprint(len(values)), func(t *testing.T) {
+		l := mustNew(t, liar{values: values}, perSecond)
+		for i, a := range l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf("u"), Op: weir.Peek}, {Key: weir.KeyOf("v"), Op: weir.Peek}}) {
+			if !errors.Is(a.Err, store.ErrScript) || a.Result != (weir.Result{}) {
+				t.Errorf("%d values, answer %d: got %+v, want ErrScript", len(values), i, a)
+			}
+		}
+	}
+}
+
+// What no list of metadata holds is an error.
+func TestNonsenseEntries(t *testing.T) {
+	t.Parallel()
+	for name, reply := range map[string][]store.Value{
+		"an integer":        integers(1),
+		"a nil":             make([]store.Value, 1),
+		"another tag":       texts("l2 0000000000000001"),
+		"no metadata":       texts("m2 1 1"),
+		"no number":         texts("m2 1 x ann"),
+		"a count of none":   texts("m2 1 0 ann"),
+		"a count that sank": texts("m2 1 2 ann", "m2 1 2 bob"),
+		"beyond 2^53":       texts("m2 1 9007199254740992 ann"),
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			defer func() {
-				if p := recover(); p != nil {
-					t.Errorf("panic: %v", p)
-				}
-			}()
-			l := mustNew(t, liar{values: values}, []weir.Rule{{Algorithm: perSecond}}, nil)
-			if res, err := l.PeekMany(t.Context(), [][]string{{"u"}, {"v"}}); !errors.Is(err, store.ErrScript) || res != nil {
-				t.Errorf("PeekMany = %+v, %v, want ErrScript", res, err)
+			l := mustNew(t, liar{reply: reply}, algorithm.MetadataWindow{Limit: 5, Window: time.Minute})
+			if list, err := l.Entries(t.Context(), "u"); !errors.Is(err, store.ErrScript) || list != nil {
+				t.Errorf("got %+v, %v, want ErrScript", list, err)
 			}
 		})
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 // A hundred waiters on one key go one interval apart, in the order of their
-// reservations, and ask the store once each.
+// reservations, and call the store once each.
 func TestWaitInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -26,19 +26,19 @@ func TestWaitInOrder(t *testing.T) {
 		var mu sync.Mutex
 		var evals, ended []time.Duration
 		start := time.Now()
-		st := &hooked{Store: memory.New(nil), eval: func(context.Context) error {
+		st := &hooked{Store: memory.New(nil), eval: func(context.Context, *store.Script) error {
 			mu.Lock()
 			defer mu.Unlock()
 			evals = append(evals, time.Since(start))
 			return nil
 		}}
-		l := mustNew(t, st, alone(algorithm.GCRA{Rate: algorithm.Every(interval), Burst: 1}), nil)
+		l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.Every(interval), Burst: 1})
 		var wg sync.WaitGroup
 		for range waiters {
 			wg.Go(func() {
 				res, err := l.Wait(t.Context(), "k")
 				if err != nil || !res.Allowed || res.Granted != 1 {
-					t.Errorf("Wait: got %+v, %v", res, err)
+					t.Errorf("got %+v, %v", res, err)
 				}
 				mu.Lock()
 				defer mu.Unlock()
@@ -50,7 +50,7 @@ func TestWaitInOrder(t *testing.T) {
 		}
 		wg.Wait()
 		if len(evals) != waiters || slices.Max(evals) != 0 {
-			t.Errorf("%d waiters asked the store %d times, the last after %v, want once each, at once", waiters, len(evals), slices.Max(evals))
+			t.Errorf("%d waiters called the store %d times, the last after %v, want once each, at once", waiters, len(evals), slices.Max(evals))
 		}
 		for i, d := range ended {
 			if d != time.Duration(i)*interval {
@@ -60,40 +60,40 @@ func TestWaitInOrder(t *testing.T) {
 	})
 }
 
-func TestWait(t *testing.T) {
+// WaitN waits as long as it must and may, and leaves nothing consumed if it fails.
+func TestWaitN(t *testing.T) {
 	t.Parallel()
 	hourly := algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}
 	for _, tt := range []struct {
 		name   string
-		within time.Duration // of the deadline; 0: none
-		cancel time.Duration // after which ctx is cancelled; 0: never
-		taken  int64         // before
+		within time.Duration // of the deadline; 0 means none
+		cancel time.Duration // after which ctx is cancelled; 0 means never
+		before int64         // tokens consumed before
 		cost   int64
 		want   error
-		text   string
+		says   string
 		took   time.Duration
 		evals  int
-		left   time.Duration // until the limit is as new
+		reset  time.Duration // until the limit is fully reset
 	}{
 		{"there", 0, 0, 0, 2, nil, "", 0, 1, 2 * time.Hour},
-		{"nothing asked for", 0, 0, 2, 0, nil, "", 0, 1, 2 * time.Hour},
 		{"in time", 0, 0, 2, 1, nil, "", time.Hour, 1, 2 * time.Hour},
 		{"just in time", time.Hour, 0, 2, 1, nil, "", time.Hour, 1, 2 * time.Hour},
-		{"a microsecond too late", time.Hour - time.Microsecond, 0, 2, 1, weir.ErrRefused, "1µs later", 0, 1, 2 * time.Hour},
-		{"never", 0, 0, 0, 3, weir.ErrRefused, "never room for 3 tokens", 0, 1, 0},
+		{"a microsecond too late", time.Hour - time.Microsecond, 0, 2, 1, weir.ErrDenied, `denied by rule "gcra": 0 of 2 tokens remain: retry after 1µs`, 0, 1, 2 * time.Hour},
+		{"never", 0, 0, 0, 3, weir.ErrDenied, `denied by rule "gcra": its limit is 2, and the request can never pass`, 0, 1, 0},
 		{"negative", 0, 0, 0, -1, weir.ErrInvalidCost, "-1", 0, 0, 0},
 		{"cancelled", 0, time.Minute, 2, 1, context.Canceled, "", time.Minute, 2, 2*time.Hour - time.Minute},
-		{"cancelled with all that was taken", 0, time.Minute, 1, 2, context.Canceled, "", time.Minute, 2, time.Hour - time.Minute},
+		{"cancelled with all tokens", 0, time.Minute, 1, 2, context.Canceled, "", time.Minute, 2, time.Hour - time.Minute},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				r := &recorder{Store: memory.New(nil)}
-				l := mustNew(t, r, alone(hourly), nil)
-				if _, err := l.AllowN(t.Context(), tt.taken, "k"); err != nil {
-					t.Fatal(err)
+				st := &recorder{Store: memory.New(nil)}
+				l := mustNew(t, st, hourly)
+				if tt.before > 0 {
+					allow(t, l, weir.Request{Key: weir.KeyOf("k"), Cost: tt.before})
 				}
-				r.evals = 0
+				st.evals = 0
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				if tt.within > 0 {
@@ -105,180 +105,178 @@ func TestWait(t *testing.T) {
 				}
 				start := time.Now()
 				res, err := l.WaitN(ctx, tt.cost, "k")
-				if !errors.Is(err, tt.want) || tt.want != nil && !strings.Contains(err.Error(), tt.text) {
-					t.Errorf("got %+v, %v, want %v %q", res, err, tt.want, tt.text)
+				if !errors.Is(err, tt.want) || tt.want != nil && !strings.Contains(err.Error(), tt.says) {
+					t.Errorf("got %+v, %v, want %v %q", res, err, tt.want, tt.says)
 				}
-				if (err == nil) != res.Allowed {
+				if (err == nil) != res.Allowed || errors.Is(err, weir.ErrDenied) != (res.RetryAfter > 0) {
 					t.Errorf("got %+v with error %v", res, err)
 				}
-				if took := time.Since(start); took != tt.took || r.evals != tt.evals {
-					t.Errorf("it took %v and %d calls, want %v and %d", took, r.evals, tt.took, tt.evals)
+				if took := time.Since(start); took != tt.took || st.evals != tt.evals {
+					t.Errorf("it took %v and %d calls, want %v and %d", took, st.evals, tt.took, tt.evals)
 				}
-				after, err := l.Peek(t.Context(), "k")
-				if err != nil || after.ResetAfter != tt.left {
-					t.Errorf("left %+v, %v, want it as new after %v", after, err, tt.left)
+				if after := left(t, l, "k"); after.ResetAfter != tt.reset {
+					t.Errorf("left %+v, want it reset after %v", after, tt.reset)
 				}
 			})
 		})
 	}
 }
 
-// A wait whose tokens cannot be given back says so, and does not wait for that for ever.
+// A wait whose tokens cannot be refunded says so, and does not try for longer than 1 s.
 func TestWaitCancelledInAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("the cable is out")
 		calls := 0
-		st := &hooked{Store: memory.New(nil), eval: func(ctx context.Context) error {
-			if calls++; calls < 2 {
+		st := &hooked{Store: memory.New(nil), eval: func(ctx context.Context, _ *store.Script) error {
+			if calls++; calls < 3 {
 				return nil
 			}
-			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > time.Minute {
-				t.Errorf("giving back has no deadline, or a late one: %v", deadline)
+			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > time.Second {
+				t.Errorf("the refund has no deadline, or a late one: %v", deadline)
 			}
 			return down
 		}}
-		l := mustNew(t, st, alone(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}), nil)
-		if _, err := l.Reserve(t.Context(), weir.Request{Path: []string{"k"}, Cost: 1}); err != nil {
-			t.Fatal(err)
-		}
-		calls = 0
+		l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1})
+		allow(t, l, weir.Request{Key: weir.KeyOf("k")})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 		time.AfterFunc(time.Minute, cancel)
-		if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) || !errors.Is(err, down) || res.Allowed {
+		if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) || !errors.Is(err, down) || res != (weir.Result{}) {
 			t.Errorf("got %+v, %v, want both errors", res, err)
 		}
 	})
 }
 
-// A reservation is of a path that its caller may change afterwards, and is given
-// back once.
+// Reserve needs a bound: MaxWait or a deadline, of which the earlier holds.
+func TestReserveBound(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		maxWait time.Duration
+		within  time.Duration // of the deadline; 0 means none
+		before  int64
+		want    error // nil with a negative delay: an error without a name
+		delay   time.Duration
+	}{
+		{"no bound", 0, 0, 0, nil, -1},
+		{"a negative wait", -1, 0, 0, nil, -1},
+		{"a negative wait within a deadline", -1, time.Hour, 0, nil, -1},
+		{"a wait", time.Second, 0, 1, nil, time.Second},
+		{"a wait that is too short", time.Second - 1, 0, 1, weir.ErrDenied, 0},
+		{"any wait", weir.Never, 0, 1000, nil, 1000 * time.Second},
+		{"a deadline", 0, time.Second, 1, nil, time.Second},
+		{"a deadline that is too short", 0, time.Second - 1, 1, weir.ErrDenied, 0},
+		{"a wait within a deadline", time.Second, time.Minute, 2, weir.ErrDenied, 0},
+		{"a deadline within a wait", time.Minute, time.Second, 2, weir.ErrDenied, 0},
+		{"any wait within a deadline", weir.Never, 2 * time.Second, 2, nil, 2 * time.Second},
+		{"a deadline that has passed", time.Minute, -1, 0, context.DeadlineExceeded, 0},
+		{"a deadline that is as good as passed", time.Minute, 999, 0, context.DeadlineExceeded, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := &recorder{Store: memory.New(nil)}
+				l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})
+				for range tt.before {
+					allow(t, l, weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never})
+				}
+				before := dump(t, st.Store.(*memory.Store))
+				ctx := t.Context()
+				if tt.within != 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, tt.within)
+					defer cancel()
+				}
+				r, err := l.Reserve(ctx, weir.Request{Key: weir.KeyOf("k"), MaxWait: tt.maxWait})
+				if tt.want == nil && tt.delay >= 0 {
+					if err != nil || r.Delay != tt.delay || !r.Allowed {
+						t.Errorf("got %+v, %v, want a reservation in %v", r, err, tt.delay)
+					}
+					return
+				}
+				if err == nil || r != nil || !errors.Is(err, tt.want) && tt.want != nil {
+					t.Errorf("got %+v, %v, want %v", r, err, tt.want)
+				}
+				if after := dump(t, st.Store.(*memory.Store)); !slices.Equal(before, after) {
+					t.Errorf("changed %q to %q", before, after)
+				}
+			})
+		})
+	}
+}
+
+// The tokens of a reservation are refunded once, and those who reserve later take its
+// place.
 func TestReservationCancel(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	l := mustNew(t, newStore(c), []weir.Rule{
-		{Name: "all", By: []int{0}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}},
-		{Name: "user", By: []int{0, 1}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, Cost: 1},
-	}, nil)
-	path := []string{"a", "u"}
-	var list []weir.Reservation
+	l := mustPolicy(t, newStore(newClock()), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+		{Name: "all", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}},
+		{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, Cost: 1},
+	}})
+	r := weir.Request{Key: weir.KeyOf("a", "u"), MaxWait: time.Minute}
+	var list []*weir.Reservation
 	for range 2 {
-		r, err := l.Reserve(t.Context(), weir.Request{Path: path, Cost: 1, MaxWait: time.Minute})
-		if err != nil || !r.Allowed {
-			t.Fatalf("Reserve: got %+v, %v", r, err)
+		res, err := l.Reserve(t.Context(), r)
+		if err != nil || !res.Allowed {
+			t.Fatalf("got %+v, %v", res, err)
 		}
-		list = append(list, r)
+		list = append(list, res)
 	}
 	if d := list[1].Delay; d != time.Second {
 		t.Errorf("the second goes after %v, want the later of both rules, 1s", d)
 	}
-	path[1] = "v"
 	for _, want := range []bool{true, false} {
 		if gave, err := list[1].Cancel(t.Context()); gave != want || err != nil {
 			t.Errorf("Cancel: got %v, %v, want %v", gave, err, want)
 		}
 	}
-	res, err := l.Do(t.Context(), weir.Request{Path: []string{"a", "u"}, Cost: 1, MaxWait: time.Minute})
-	if err != nil || res.Delay != time.Second {
-		t.Errorf("the next: got %+v, %v, want it to go in place of the second", res, err)
-	}
-	refused, err := l.Reserve(t.Context(), weir.Request{Path: []string{"a", "u"}, Cost: 2})
-	if err != nil || refused.Allowed {
-		t.Errorf("more than there can be: got %+v, %v", refused, err)
-	}
-	if gave, err := refused.Cancel(t.Context()); gave || err != nil {
-		t.Errorf("Cancel of a denial: got %v, %v", gave, err)
-	}
-	if gave, err := new(weir.Reservation).Cancel(t.Context()); gave || err != nil {
-		t.Errorf("Cancel of nothing: got %v, %v", gave, err)
+	if res := allow(t, l, r); res.Delay != time.Second {
+		t.Errorf("the next: got %+v, want it to go in place of the second", res)
 	}
 }
 
-// What an error leaves open is given back if it was taken.
-func TestReservationCancelAfterAnError(t *testing.T) {
+// If the reply is lost, what was consumed can be refunded.
+func TestReservationAfterAnOutage(t *testing.T) {
 	t.Parallel()
-	lost := fmt.Errorf("%w: the reply was lost", store.ErrUnavailable)
-	st := memory.New(nil)
-	after := &hooked{Store: st, eval: func(context.Context) error { return nil }}
-	l := mustNew(t, after, alone(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}), nil)
-	after.lose = lost
-	r, err := l.Reserve(t.Context(), weir.Request{Path: []string{"k"}, Cost: 2})
-	if !errors.Is(err, lost) || r.Allowed {
-		t.Fatalf("Reserve: got %+v, %v", r, err)
+	st := &hooked{Store: memory.New(nil)}
+	l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
+	st.lose = fmt.Errorf("%w: the reply was lost", store.ErrUnavailable)
+	r, err := l.Reserve(t.Context(), weir.Request{Key: weir.KeyOf("k"), Cost: 2, MaxWait: time.Minute})
+	if !errors.Is(err, st.lose) || r == nil || r.Allowed || r.Delay != weir.Never {
+		t.Fatalf("got %+v, %v, want the error, and a reservation that goes never", r, err)
 	}
-	after.lose = nil
+	st.lose = nil
 	for _, want := range []bool{true, false} {
 		if gave, err := r.Cancel(t.Context()); gave != want || err != nil {
 			t.Errorf("Cancel: got %v, %v, want %v", gave, err, want)
 		}
 	}
-	if res, err := l.Peek(t.Context(), "k"); err != nil || res.Remaining != 2 {
-		t.Errorf("left %+v, %v, want all", res, err)
+	if res := left(t, l, "k"); res.Remaining != 2 {
+		t.Errorf("left %+v, want all", res)
+	}
+
+	// Wait has no reservation to return, and refunds if its context has ended.
+	ctx, cancel := context.WithCancel(t.Context())
+	st.eval = func(context.Context, *store.Script) error { cancel(); return nil }
+	st.lose = context.Canceled
+	if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) || res != (weir.Result{}) {
+		t.Errorf("Wait: got %+v, %v", res, err)
+	}
+	st.lose = nil
+	if res := left(t, l, "k"); res.Remaining != 2 {
+		t.Errorf("after Wait: left %+v, want all", res)
 	}
 }
 
-// A request that makes no sense took nothing, and to give it back is no worse than to
-// make it.
-func TestReservationCancelOfMisuse(t *testing.T) {
+// An ID that the caller gives is kept.
+func TestReservationKeepsID(t *testing.T) {
 	t.Parallel()
-	l := mustNew(t, newStore(newClock()), alone(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}), nil)
-	for _, req := range []weir.Request{
-		{Path: []string{"k"}, Cost: 1, Limits: []algorithm.Limit{}},
-		{Path: []string{"k"}, Cost: 1, Limits: make([]algorithm.Limit, 2)},
-		{Path: []string{"k"}, Cost: 1, Each: []weir.Result{}},
-		{Path: []string{"k"}, Cost: -1},
-		{Cost: 1},
-	} {
-		r, err := l.Reserve(t.Context(), req)
-		if err == nil || r.Allowed {
-			t.Errorf("%+v: Reserve: got %+v, %v, want an error", req, r, err)
-		}
-		if gave, _ := r.Cancel(t.Context()); gave {
-			t.Errorf("%+v: Cancel gave something", req)
-		}
-	}
-}
-
-// What limits a reservation was made under is its own, as its path is.
-func TestReservationKeepsLimits(t *testing.T) {
-	t.Parallel()
-	l := mustNew(t, newStore(newClock()), alone(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}), nil)
-	limit, err := algorithm.GCRA{Rate: algorithm.PerHour(3), Burst: 5}.NewLimit()
-	if err != nil {
+	l := mustNew(t, newStore(newClock()), perSecond)
+	r := weir.Request{Key: weir.KeyOf("k"), ID: "order-17", MaxWait: time.Second}
+	if _, err := l.Reserve(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	other, err := algorithm.FixedWindow{Limit: 5, Window: time.Hour}.NewLimit()
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits := []algorithm.Limit{limit}
-	r, err := l.Reserve(t.Context(), weir.Request{Path: []string{"k"}, Cost: 5, Limits: limits})
-	if err != nil || !r.Allowed {
-		t.Fatalf("Reserve: got %+v, %v", r, err)
-	}
-	limits[0] = other
-	if gave, err := r.Cancel(t.Context()); !gave || err != nil {
-		t.Errorf("Cancel: got %v, %v", gave, err)
+	if gave, err := l.Refund(t.Context(), r); !gave || err != nil {
+		t.Errorf("Refund: got %v, %v", gave, err)
 	}
 }
-
-// A hooked store runs eval before each decision, and fails with its error.
-type hooked struct {
-	store.Store
-	eval func(ctx context.Context) error
-	lose error // of a call that was made all the same
-}
-
-func (h *hooked) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	if h.lose != nil {
-		_, _ = h.Store.Eval(ctx, s, keys, args, nil)
-		return reply, h.lose
-	}
-	if err := h.eval(ctx); err != nil {
-		return reply, err
-	}
-	return h.Store.Eval(ctx, s, keys, args, reply)
-}
-
-// alone is the rule of a limiter that has no other.
-func alone(a algorithm.Algorithm) []weir.Rule { return []weir.Rule{{Algorithm: a}} }

@@ -1,12 +1,14 @@
 package algorithm_test
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
 )
 
 var clockLimits = []algorithm.Algorithm{
@@ -32,7 +34,7 @@ func TestClockStepsBackWaits(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
 			t.Parallel()
 			for _, step := range []time.Duration{us, time.Millisecond, time.Second, time.Hour, 40 * 365 * 24 * time.Hour} {
-				b := newRing(t, a)
+				b := newBench(t, a)
 				before := b.take(epoch, 1)
 				for before.Allowed {
 					before = b.take(epoch, 1)
@@ -52,7 +54,7 @@ func TestClockStepsBackWaits(t *testing.T) {
 	}
 }
 
-// A clock that steps back admits, at any moment, no more than one that stood still
+// A clock that steps back allows, at any moment, no more than one that stood still
 // at its highest reading instead.
 func TestClockStepsBackAdmits(t *testing.T) {
 	t.Parallel()
@@ -60,7 +62,7 @@ func TestClockStepsBackAdmits(t *testing.T) {
 		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(uint64(i), 17))
-			stepping, standing := newRing(t, a), newRing(t, a)
+			stepping, standing := newBench(t, a), newBench(t, a)
 			keys := len(standing.state.keys)
 			for round := range 300 {
 				stepping.state, standing.state = newState(epoch, keys), newState(epoch, keys)
@@ -80,7 +82,7 @@ func TestClockStepsBackAdmits(t *testing.T) {
 						most++
 					}
 					if got > most {
-						t.Fatalf("round %d: after %d steps, %d admitted, and %d by a clock that stands", round, step+1, got, most)
+						t.Fatalf("round %d: after %d steps, %d allowed, and %d by a clock that stands", round, step+1, got, most)
 					}
 				}
 			}
@@ -88,37 +90,74 @@ func TestClockStepsBackAdmits(t *testing.T) {
 	}
 }
 
-// At the caller's time, a key lives one hour longer than at the store's.
+// A key lives until the end of its state, rounded up to the next multiple of the quantum
+// and then to the millisecond. At the caller's time, it lives one hour longer.
 func TestClockSlack(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		limit algorithm.Algorithm
-		want  time.Duration
+		ends  time.Duration // of the state, after one request
 	}{
-		{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, time.Second + time.Millisecond},
-		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 334 * time.Millisecond},
-		{algorithm.GCRA{Rate: algorithm.PerSecond(9_000_000), Burst: 5}, time.Millisecond},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, time.Second},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 333_334 * us},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(9_000_000), Burst: 5}, us},
 		{algorithm.FixedWindow{Limit: 4, Window: time.Second}, time.Second},
-		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1)}, time.Second + time.Millisecond},
-		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3)}, 334 * time.Millisecond},
-		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3), AtOnce: true}, time.Second + time.Millisecond},
-		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 4}, 334 * time.Millisecond},
-		{algorithm.FixedWindow{Limit: 4, Window: us}, time.Millisecond},
-		{algorithm.FixedWindow{Limit: 4, Window: 1001 * us}, 2 * time.Millisecond},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1)}, time.Second},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3)}, 333_334 * us},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3), AtOnce: true}, time.Second},
+		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 4}, 333_334 * us},
+		{algorithm.FixedWindow{Limit: 4, Window: us}, us},
+		{algorithm.FixedWindow{Limit: 4, Window: 1001 * us}, 1001 * us},
+		{algorithm.FixedWindow{Limit: 4, Window: time.Hour}, time.Hour},
 	} {
 		t.Run(fmt.Sprintf("%+v", tt.limit), func(t *testing.T) {
 			t.Parallel()
-			l := mustLimit(t, tt.limit)
-			p := mustCompose(t, l.Fragment())
-			for _, now := range []int64{0, epoch - 1e12, epoch + 1e12} {
-				s, want := newState(epoch, 1), tt.want
-				if now != 0 {
-					want += time.Hour
+			for _, callers := range []int64{0, epoch - 1e12, epoch + 1e12} {
+				b, slack := newBench(t, tt.limit), time.Duration(0)
+				now := cmp.Or(callers, int64(epoch))
+				if callers != 0 {
+					slack = time.Hour
 				}
-				run(t, p, p.Decide, s, now, []algorithm.Limit{l}, []int64{1})
-				if s.ttl != want {
-					t.Errorf("at time %d: TTL %v, want %v", now, s.ttl, want)
+				b.do(compose.Consume, epoch, compose.Call{Cost: 1, Now: callers})
+				got := b.state.ttl - slack
+				if got%time.Millisecond != 0 || got < tt.ends || got > tt.ends+quantum+time.Millisecond {
+					t.Errorf("at time %d: TTL %v and %v, want from %v to %v", callers, slack, got, tt.ends, tt.ends+quantum)
 				}
+				if over := (now + got.Microseconds()) % quantum.Microseconds(); over >= 1000 {
+					t.Errorf("at time %d: TTL %v and %v ends %d µs after a multiple of the quantum", callers, slack, got, over)
+				}
+			}
+		})
+	}
+}
+
+// A key keeps its TTL while the end of its state stays within one quantum, and gets a new
+// one otherwise. So it is never missing while it is in use.
+func TestClockKeepsTheTTL(t *testing.T) {
+	t.Parallel()
+	for _, a := range clockLimits {
+		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(3, 19))
+			b := newBench(t, a)
+			kept, set := 0, 0
+			for now := int64(1); now < 40_000_000; now += r.Int64N(400_000) {
+				before := b.state.keys[0].expires
+				if v := b.take(now, 1); !v.Allowed {
+					continue
+				}
+				key := &b.state.keys[0]
+				if v := b.peek(now, 1); key.expires > 0 && key.set == nil && b.program.Keys(0) == 1 && key.expires < now+v.ResetAfter.Microseconds() {
+					t.Fatalf("at %d: the key expires at %d, and is in use for %v", now, key.expires, v.ResetAfter)
+				}
+				if key.expires == before {
+					kept++
+				} else {
+					set++
+				}
+			}
+			if set == 0 || b.limit.Kind.Absolute && kept == 0 && set > 40 {
+				t.Errorf("the TTL was kept %d times, and set %d times", kept, set)
 			}
 		})
 	}

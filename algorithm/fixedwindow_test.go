@@ -11,7 +11,7 @@ func TestFixedWindowTrace(t *testing.T) {
 	t.Parallel()
 	type step struct {
 		at        int64 // milliseconds
-		cost      int64
+		cost      int64 // 0: a peek of 1
 		allowed   bool
 		remaining int64
 		reset     time.Duration
@@ -32,7 +32,7 @@ func TestFixedWindowTrace(t *testing.T) {
 			{600, 2, false, 1, 400 * ms, 400 * ms},
 			{999, 1, true, 0, 1 * ms, 0},
 			{999, 1, false, 0, 1 * ms, 1 * ms},
-			{999, 0, true, 0, 1 * ms, 0},
+			{999, 0, false, 0, 1 * ms, 1 * ms},
 			{999, 4, false, 0, 1 * ms, never},
 			{1000, 4, false, 3, 0, never},
 			{1000, 0, true, 3, 0, 0},
@@ -54,8 +54,8 @@ func TestFixedWindowTrace(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, tt.limit)
 			for _, s := range tt.steps {
-				want := algorithm.Verdict{Allowed: s.allowed, Limit: tt.limit.Limit, Remaining: s.remaining, RetryAfter: s.retry, ResetAfter: s.reset}
-				if got := b.take(epoch+(tt.from+s.at)*1000, s.cost); got != want {
+				want := verdict{Allowed: s.allowed, Limit: tt.limit.Limit, Remaining: s.remaining, RetryAfter: s.retry, ResetAfter: s.reset}
+				if got := b.takeOrPeek(epoch+(tt.from+s.at)*1000, s.cost); got != want {
 					t.Errorf("at %d ms, cost %d: got %+v, want %+v", s.at, s.cost, got, want)
 				}
 			}
@@ -110,16 +110,17 @@ func TestFixedWindowChangedLimit(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		to   algorithm.FixedWindow
-		want algorithm.Verdict
+		want verdict
 	}{
-		{"higher", algorithm.FixedWindow{Limit: 6, Window: time.Minute}, algorithm.Verdict{Allowed: true, Limit: 6, Remaining: 2, ResetAfter: 59 * time.Second}},
-		{"lower", algorithm.FixedWindow{Limit: 3, Window: time.Minute}, algorithm.Verdict{Limit: 3, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
-		{"longer", algorithm.FixedWindow{Limit: 4, Window: time.Hour}, algorithm.Verdict{Limit: 4, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
-		{"shorter", algorithm.FixedWindow{Limit: 4, Window: time.Second}, algorithm.Verdict{Limit: 4, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
+		{"higher", algorithm.FixedWindow{Limit: 6, Window: time.Minute}, verdict{Allowed: true, Limit: 6, Remaining: 2, ResetAfter: 59 * time.Second}},
+		{"lower", algorithm.FixedWindow{Limit: 3, Window: time.Minute}, verdict{Limit: 3, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
+		{"longer", algorithm.FixedWindow{Limit: 4, Window: time.Hour}, verdict{Limit: 4, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
+		{"shorter", algorithm.FixedWindow{Limit: 4, Window: time.Second}, verdict{Limit: 4, RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			changed := *b
-			changed.t, changed.limit = t, mustLimit(t, tt.to)
+			changed.t = t
+			changed.change(tt.to)
 			if got := changed.peek(at, 1); got != tt.want {
 				t.Errorf("got %+v, want %+v", got, tt.want)
 			}
@@ -127,8 +128,8 @@ func TestFixedWindowChangedLimit(t *testing.T) {
 	}
 }
 
-// A key's TTL is no part of the decision, also when the window becomes longer under
-// a live key: what is decided is the same whether what is dead was dropped or not.
+// A key's TTL is no part of the decision, also when the window becomes longer under a live
+// key: a decision is the same whether an expired key is there or gone.
 func TestFixedWindowLengthened(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.FixedWindow{Limit: 1, Window: time.Second})
@@ -147,5 +148,43 @@ func TestFixedWindowLengthened(t *testing.T) {
 	b.state.keep = false
 	if got := b.peek(epoch+1e6-1+before.RetryAfter.Microseconds()-1, 1); got.Allowed {
 		t.Errorf("told to wait %v, and one microsecond earlier it passes", before.RetryAfter)
+	}
+}
+
+// A refund returns tokens while their window lasts, and does not move the window. When it
+// leaves no tokens in the window, the next request starts a new one.
+func TestFixedWindowRefund(t *testing.T) {
+	t.Parallel()
+	const second = 1_000_000
+	for _, tt := range []struct {
+		name   string
+		others int64 // tokens of another request, before
+		after  int64
+		gave   bool
+		left   int64         // after the refund
+		next   time.Duration // of the window, after one more token
+	}{
+		{"the only tokens", 0, second / 2, true, 5, time.Second},
+		{"with others", 2, second / 2, true, 3, time.Second / 2},
+		{"just before the end", 2, second - 1, true, 3, us},
+		{"at the end", 2, second, false, 5, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, algorithm.FixedWindow{Limit: 5, Window: time.Second})
+			if tt.others > 0 {
+				b.take(epoch, tt.others)
+			}
+			was, _ := b.charge(epoch, 3, 0)
+			if gave := b.refund(epoch+tt.after, was); gave != tt.gave {
+				t.Errorf("refunded: %v, want %v", gave, tt.gave)
+			}
+			if got := b.peek(epoch+tt.after, 1); got.Remaining != tt.left {
+				t.Errorf("%d are left, want %d", got.Remaining, tt.left)
+			}
+			if got := b.take(epoch+tt.after, 1); got.ResetAfter != tt.next {
+				t.Errorf("the window ends in %v, want %v", got.ResetAfter, tt.next)
+			}
+		})
 	}
 }

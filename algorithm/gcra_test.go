@@ -6,10 +6,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
-
-const never = algorithm.Never
 
 // What redis-cell answers for max_burst 4, 1 per second, to the microsecond.
 func TestGCRATrace(t *testing.T) {
@@ -18,7 +17,7 @@ func TestGCRATrace(t *testing.T) {
 	ms := time.Millisecond
 	for _, tt := range []struct {
 		at           int64 // milliseconds
-		cost         int64
+		cost         int64 // 0: a peek of 1
 		allowed      bool
 		remaining    int64
 		reset, retry time.Duration
@@ -40,8 +39,8 @@ func TestGCRATrace(t *testing.T) {
 		{9500, 5, false, 2, 3000 * ms, 3000 * ms},
 		{15000, 6, false, 5, 0, never},
 	} {
-		want := algorithm.Verdict{Allowed: tt.allowed, Limit: 5, Remaining: tt.remaining, RetryAfter: tt.retry, ResetAfter: tt.reset}
-		if got := b.take(epoch+tt.at*1000, tt.cost); got != want {
+		want := verdict{Allowed: tt.allowed, Limit: 5, Remaining: tt.remaining, RetryAfter: tt.retry, ResetAfter: tt.reset}
+		if got := b.takeOrPeek(epoch+tt.at*1000, tt.cost); got != want {
 			t.Errorf("at %d ms, cost %d: got %+v, want %+v", tt.at, tt.cost, got, want)
 		}
 	}
@@ -68,7 +67,7 @@ func TestGCRANoDrift(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, algorithm.GCRA{Rate: tt.rate, Burst: burst})
 			if got := b.admits(tt.span); got != tt.want {
-				t.Errorf("%v admitted %d, want %d", tt.span, got, tt.want)
+				t.Errorf("%v allowed %d, want %d", tt.span, got, tt.want)
 			}
 		})
 	}
@@ -106,25 +105,24 @@ func TestGCRABurst(t *testing.T) {
 	}
 }
 
-// Cost 0 passes, takes nothing and writes nothing; so does what can never pass,
-// which is denied.
+// A request that can never pass is denied with Never, and writes nothing.
 func TestGCRACost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5})
 	for _, tt := range []struct {
 		at   int64 // seconds
-		cost int64
-		want algorithm.Verdict
+		cost int64 // 0: a peek of 1
+		want verdict
 	}{
-		{0, 0, algorithm.Verdict{Allowed: true, Limit: 5, Remaining: 5}},
-		{0, 1 << 62, algorithm.Verdict{Limit: 5, Remaining: 5, RetryAfter: never}},
-		{0, 5, algorithm.Verdict{Allowed: true, Limit: 5, ResetAfter: 5 * time.Second}},
-		{0, 0, algorithm.Verdict{Allowed: true, Limit: 5, ResetAfter: 5 * time.Second}},
-		{0, 6, algorithm.Verdict{Limit: 5, RetryAfter: never, ResetAfter: 5 * time.Second}},
-		{2, 6, algorithm.Verdict{Limit: 5, Remaining: 2, RetryAfter: never, ResetAfter: 3 * time.Second}},
-		{2, 4, algorithm.Verdict{Limit: 5, Remaining: 2, RetryAfter: 2 * time.Second, ResetAfter: 3 * time.Second}},
+		{0, 0, verdict{Allowed: true, Limit: 5, Remaining: 5}},
+		{0, 1 << 62, verdict{Limit: 5, Remaining: 5, RetryAfter: never}},
+		{0, 5, verdict{Allowed: true, Limit: 5, ResetAfter: 5 * time.Second}},
+		{0, 0, verdict{Limit: 5, RetryAfter: time.Second, ResetAfter: 5 * time.Second}},
+		{0, 6, verdict{Limit: 5, RetryAfter: never, ResetAfter: 5 * time.Second}},
+		{2, 6, verdict{Limit: 5, Remaining: 2, RetryAfter: never, ResetAfter: 3 * time.Second}},
+		{2, 4, verdict{Limit: 5, Remaining: 2, RetryAfter: 2 * time.Second, ResetAfter: 3 * time.Second}},
 	} {
-		if got := b.take(epoch+tt.at*1e6, tt.cost); got != tt.want {
+		if got := b.takeOrPeek(epoch+tt.at*1e6, tt.cost); got != tt.want {
 			t.Errorf("at %d s, cost %d: got %+v, want %+v", tt.at, tt.cost, got, tt.want)
 		}
 	}
@@ -142,14 +140,14 @@ func TestGCRAChangedLimit(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		to   algorithm.GCRA
-		want algorithm.Verdict
+		want verdict
 	}{
-		{"the same", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3}, algorithm.Verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 333334 * us}},
-		{"same denominator", algorithm.GCRA{Rate: algorithm.Rate{Count: 3, Period: 2 * time.Second}, Burst: 3}, algorithm.Verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 333334 * us}},
-		{"slower", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 3}, algorithm.Verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 333334 * us}},
-		{"faster", algorithm.GCRA{Rate: algorithm.PerSecond(300), Burst: 3}, algorithm.Verdict{Limit: 3, ResetAfter: 333334 * us, RetryAfter: 326667 * us}},
-		{"faster, whole", algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 3}, algorithm.Verdict{Limit: 3, ResetAfter: 333334 * us, RetryAfter: 313334 * us}},
-		{"another denominator", algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 3}, algorithm.Verdict{Limit: 3, ResetAfter: 333334 * us, RetryAfter: 47620 * us}},
+		{"the same", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3}, verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 333334 * us}},
+		{"same denominator", algorithm.GCRA{Rate: algorithm.Rate{Count: 3, Period: 2 * time.Second}, Burst: 3}, verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 333334 * us}},
+		{"slower", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 3}, verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 333334 * us}},
+		{"faster", algorithm.GCRA{Rate: algorithm.PerSecond(300), Burst: 3}, verdict{Limit: 3, ResetAfter: 333334 * us, RetryAfter: 326667 * us}},
+		{"faster, whole", algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 3}, verdict{Limit: 3, ResetAfter: 333334 * us, RetryAfter: 313334 * us}},
+		{"another denominator", algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 3}, verdict{Limit: 3, ResetAfter: 333334 * us, RetryAfter: 47620 * us}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			changed := *b
@@ -180,9 +178,9 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// However far the clock steps back, and however fine the interval, no more fits than
-// there is room for.
-func TestGCRAFitAtTheBounds(t *testing.T) {
+// However far the clock steps back, and however fine the interval, TakeUpTo consumes no more
+// than fits.
+func TestGCRAUpToAtTheBounds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
@@ -196,30 +194,44 @@ func TestGCRAFitAtTheBounds(t *testing.T) {
 		{"one of five", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 1_333_333, 1},
 		{"none of five, by a part", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 1_333_334, 0},
 		{"all", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 0, 5},
-		{"no more than is exact", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 10_000_000_000}, 0, (1<<53 - 1) / 1_000_000},
-		{"an interval beyond what is exact", algorithm.GCRA{Rate: algorithm.Rate{Count: 1009, Period: 1<<63 - 1}, Burst: 1}, 0, 1},
+		{"the most that is exact", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_254}, 0, 9_007_199_254},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := mustLimit(t, tt.limit)
-			p := mustCompose(t, l.Fragment())
-			script, err := p.Variant(algorithm.Mode{UpTo: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			s := newState(epoch, 1)
+			b := newBench(t, tt.limit)
 			if tt.ahead > 0 {
-				n := store.Nums{Tag: store.Tag{'g', '1'}, Len: 1, N: [store.MaxNums]int64{epoch + tt.ahead}}
-				s.keys[0] = value{held: true, nums: n, expires: 1 << 60}
+				b = holding(t, tt.limit, store.Nums{Tag: b.limit.Kind.Tag, Len: 1, N: [store.MaxNums]int64{epoch + tt.ahead}})
 			}
-			args := p.AppendUpTo(l.AppendArgs(p.AppendNow(nil, epoch), algorithm.Request{Cost: 1}), algorithm.MaxTokens)
-			reply, err := script.GoForm()(s, args, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if n, _, err := p.Outcome(reply); n != tt.want || err != nil {
-				t.Errorf("%d tokens, %v, want %d", n, err, tt.want)
+			if n, _ := b.do(compose.UpTo, epoch, compose.Call{Cost: algorithm.MaxTokens}); n != tt.want {
+				t.Errorf("%d tokens, want %d", n, tt.want)
 			}
 		})
+	}
+}
+
+// Both kinds of GCRA share a key: the interval may be whole under one limit, and a fraction
+// under the next.
+func TestGCRAKindsShareKeys(t *testing.T) {
+	t.Parallel()
+	whole, third := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9}
+	b := newBench(t, third)
+	if other := mustLimit(t, whole).Kind; other == b.limit.Kind || other.Tag != b.limit.Kind.Tag || other.Name != b.limit.Kind.Name {
+		t.Fatalf("kinds %+v and %+v", other, b.limit.Kind)
+	}
+	for i, tt := range []struct {
+		limit algorithm.GCRA
+		want  string
+	}{
+		{third, "g2 1767225600333333 1 3"},
+		{whole, "g2 1767225601333334"},
+		{third, "g2 1767225601666667 1 3"},
+		{third, "g2 1767225602000000 2 3"},
+		{whole, "g2 1767225603000001"},
+	} {
+		b.change(tt.limit)
+		b.take(epoch, 1)
+		if got := b.state.keys[0].nums.String(); got != tt.want {
+			t.Errorf("request %d: the key holds %s, want %s", i, got, tt.want)
+		}
 	}
 }

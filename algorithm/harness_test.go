@@ -1,124 +1,92 @@
 package algorithm_test
 
 import (
+	"cmp"
+	"fmt"
 	"math/big"
 	"slices"
-	"sort"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
 
-// epoch is where virtual time starts: 2026-01-01, in microseconds.
-const epoch = 1767225600000000
+const (
+	// epoch is where virtual time starts: 2026-01-01, in microseconds.
+	epoch = 1767225600000000
 
-// A state is a store of a few keys, as small as a Go form can run on.
+	us    = time.Microsecond
+	never = algorithm.Never
+
+	// maxSpan is algorithm.MaxSpan as a duration.
+	maxSpan = time.Duration(algorithm.MaxSpan) * us
+
+	// quantum is what a cell's TTL is rounded up to.
+	quantum = 1 << 20 * us
+)
+
+// A state is the smallest store.Tx that a Go form can run on.
 type state struct {
 	now    int64
 	keys   []value
-	keep   bool // the dead stay: a TTL is ignored
+	keep   bool // expired keys stay: a TTL is ignored
 	writes int
-	ttl    time.Duration // of the last write
+	ttl    time.Duration // the last one that was set
 }
 
 type value struct {
 	held    bool
 	nums    store.Nums
 	expires int64
-	set     []store.Member // what the key holds, if it is no Nums
+	set     []store.Member // sorted; nil if the key holds Nums
 }
 
 func newState(now int64, keys int) *state { return &state{now: now, keys: make([]value, keys)} }
 
+// live returns key i, or nil if the key is missing.
+func (s *state) live(i int) *value {
+	if v := &s.keys[i]; v.held && (v.expires > s.now || s.keep) {
+		return v
+	}
+	return nil
+}
+
 func (s *state) Now() int64 { return s.now }
 
-func (s *state) Get(i int, tag store.Tag) (store.Nums, bool, error) {
-	v := s.keys[i]
-	if !v.held || v.expires <= s.now && !s.keep {
+func (s *state) Get(i int) (store.Nums, bool, error) {
+	v := s.live(i)
+	switch {
+	case v == nil:
 		return store.Nums{}, false, nil
-	}
-	if v.set != nil || v.nums.Tag != tag {
-		return store.Nums{}, false, s.Foreign(i)
+	case v.set != nil:
+		return store.Nums{}, false, store.ForeignAt(i)
 	}
 	return v.nums, true, nil
 }
 
-func (s *state) Foreign(int) error { return store.Foreign("key") }
-
 func (s *state) Put(i int, n store.Nums, ttl time.Duration) {
-	expires := s.keys[i].expires
-	if ttl > 0 {
-		expires, s.ttl = s.now+ttl.Microseconds(), ttl
-	}
-	s.keys[i] = value{held: true, nums: n, expires: expires}
-	s.writes++
+	s.keys[i] = value{held: true, nums: n, expires: s.expires(ttl)}
 }
 
-// At, Count, Find, Add, Remove and Expire keep a set as a plain sorted list.
-
-func (s *state) At(i int, rank int64) (store.Member, bool, error) {
-	v := s.keys[i]
-	if !v.held || v.expires <= s.now && !s.keep {
-		return store.Member{}, false, nil
-	}
-	if v.set == nil {
-		return store.Member{}, false, s.Foreign(i)
-	}
-	if rank < 0 {
-		rank += int64(len(v.set))
-	}
-	if rank < 0 || rank >= int64(len(v.set)) {
-		return store.Member{}, false, nil
-	}
-	return v.set[rank], true, nil
-}
-
-func (s *state) Count(i int, after int64) (above, all int64, err error) {
-	for rank := int64(0); ; rank++ {
-		m, ok, err := s.At(i, rank)
-		if !ok {
-			return above, rank, err
-		}
-		if m.Score > after {
-			above++
-		}
-	}
-}
-
-func (s *state) Find(i int, text string) (rank int64, ok bool, err error) {
-	for ; ; rank++ {
-		m, ok, err := s.At(i, rank)
-		if !ok || m.Text == text {
-			return rank, ok, err
-		}
-	}
-}
-
-func (s *state) Add(i int, m store.Member) {
-	v := &s.keys[i]
-	if v.expires <= s.now && !s.keep && v.expires > 0 {
-		*v = value{}
-	}
-	v.held, v.set = true, append(v.set, m)
-	sort.Slice(v.set, func(a, b int) bool {
-		return v.set[a].Score < v.set[b].Score || v.set[a].Score == v.set[b].Score && v.set[a].Text < v.set[b].Text
-	})
-	s.writes++
-}
-
-func (s *state) Remove(i int, rank, n int64) {
-	v := &s.keys[i]
-	if v.set = slices.Delete(v.set, int(rank), int(min(rank+n, int64(len(v.set))))); len(v.set) == 0 {
-		*v = value{}
+// expires notes a write with a TTL, and returns when the key expires.
+func (s *state) expires(ttl time.Duration) int64 {
+	if ttl <= 0 || ttl%time.Millisecond != 0 {
+		panic(fmt.Sprintf("TTL %v: want a positive number of milliseconds", ttl))
 	}
 	s.writes++
-}
-
-func (s *state) Expire(i int, ttl time.Duration) {
-	s.keys[i].expires = s.now + ttl.Microseconds()
 	s.ttl = ttl
+	return s.now + ttl.Microseconds()
+}
+
+func (s *state) Keep(i int, n store.Nums) {
+	if v := s.live(i); v != nil {
+		*v = value{held: true, nums: n, expires: v.expires}
+	}
+	s.writes++
 }
 
 func (s *state) Del(i int) {
@@ -126,7 +94,80 @@ func (s *state) Del(i int) {
 	s.writes++
 }
 
-func mustLimit(t testing.TB, a algorithm.Algorithm) algorithm.Limit {
+// members returns the set at key i.
+func (s *state) members(i int) ([]store.Member, error) {
+	v := s.live(i)
+	switch {
+	case v == nil:
+		return nil, nil
+	case v.set == nil:
+		return nil, store.ForeignAt(i)
+	}
+	return v.set, nil
+}
+
+func (s *state) At(i int, fromEnd int64) (store.Member, bool, error) {
+	set, err := s.members(i)
+	if n := int64(len(set)); fromEnd >= 0 && fromEnd < n {
+		return set[n-1-fromEnd], true, nil
+	}
+	return store.Member{}, false, err
+}
+
+func (s *state) Count(i int, after int64) (above, all int64, err error) {
+	set, err := s.members(i)
+	for _, m := range set {
+		if m.Score > after {
+			above++
+		}
+	}
+	return above, int64(len(set)), err
+}
+
+func (s *state) Score(i int, text string) (int64, bool, error) {
+	set, err := s.members(i)
+	for _, m := range set {
+		if m.Text == text {
+			return m.Score, true, nil
+		}
+	}
+	return 0, false, err
+}
+
+func (s *state) Add(i int, m store.Member, ttl time.Duration) {
+	set, _ := s.members(i)
+	set = slices.DeleteFunc(slices.Clone(set), func(o store.Member) bool { return o.Text == m.Text })
+	set = append(set, m)
+	slices.SortFunc(set, func(a, b store.Member) int {
+		if a.Score != b.Score {
+			return int(min(max(a.Score-b.Score, -1), 1))
+		}
+		return strings.Compare(a.Text, b.Text)
+	})
+	s.keys[i] = value{held: true, set: set, expires: s.expires(ttl)}
+}
+
+func (s *state) Remove(i int, text string) {
+	s.cut(i, func(set []store.Member) []store.Member {
+		return slices.DeleteFunc(set, func(m store.Member) bool { return m.Text == text })
+	})
+}
+
+func (s *state) Trim(i int, n int64) {
+	s.cut(i, func(set []store.Member) []store.Member { return set[min(n, int64(len(set))):] })
+}
+
+// cut replaces the set at key i, if there is one.
+func (s *state) cut(i int, f func([]store.Member) []store.Member) {
+	s.writes++
+	if set, _ := s.members(i); set != nil {
+		if s.keys[i].set = f(slices.Clone(set)); len(s.keys[i].set) == 0 {
+			s.keys[i] = value{}
+		}
+	}
+}
+
+func mustLimit(t testing.TB, a algorithm.Algorithm) *contract.Limit {
 	t.Helper()
 	l, err := a.NewLimit()
 	if err != nil {
@@ -135,73 +176,137 @@ func mustLimit(t testing.TB, a algorithm.Algorithm) algorithm.Limit {
 	return l
 }
 
-func mustCompose(t testing.TB, fragments ...*algorithm.Fragment) *algorithm.Program {
+func mustProgram(t testing.TB, limits ...*contract.Limit) *compose.Program {
 	t.Helper()
-	p, err := algorithm.Compose(fragments...)
+	rules := make([]compose.Rule, len(limits))
+	for i, l := range limits {
+		rules[i].Limit = l
+	}
+	p, err := compose.New(rules)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return p
 }
 
-// run runs the Go form of script for limits, each at its own cost, at the
-// caller's time now, or at tx's if now is 0. It returns what was decided
-// and each limit's verdict. (It is no t.Helper: that costs more than the decision.)
-func run(t testing.TB, p *algorithm.Program, script *store.Script, tx store.Tx, now int64, limits []algorithm.Limit, costs []int64) (bool, []algorithm.Verdict) {
-	args := p.AppendNow(nil, now)
-	for i, l := range limits {
-		args = l.AppendArgs(args, algorithm.Request{Cost: costs[i]})
-	}
-	reply, err := script.GoForm()(tx, args, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, at, err := p.Outcome(reply)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ok := n == 1
-	if want := now; at != want && want != 0 || want == 0 && at != tx.Now() {
-		t.Fatalf("decided at %d, want %d", at, want)
-	}
-	verdicts := make([]algorithm.Verdict, len(limits))
-	for i, l := range limits {
-		verdicts[i] = l.Verdict(at, ok && script == p.Decide, p.State(reply, i), algorithm.Request{Cost: costs[i]})
-	}
-	return ok, verdicts
+// A verdict is the answer of one limit, without its window.
+type verdict struct {
+	Allowed    bool
+	Limit      int64
+	Remaining  int64
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+	Delay      time.Duration
 }
 
-// A bench is one limit over one key.
+// A charge is the marker of a decision.
+type charge = value
+
+// A bench is one limit over its keys. The last key is a marker's.
 type bench struct {
 	t       testing.TB
 	state   *state
-	limit   algorithm.Limit
-	program *algorithm.Program
+	limit   *contract.Limit
+	program *compose.Program
+	gen     int64
 }
 
 func newBench(t testing.TB, a algorithm.Algorithm) *bench {
 	t.Helper()
 	l := mustLimit(t, a)
-	return &bench{t, newState(epoch, 1), l, mustCompose(t, l.Fragment())}
+	p := mustProgram(t, l)
+	return &bench{t: t, state: newState(epoch, p.Keys(0)+1), limit: l, program: p}
 }
 
-// change puts another limit over the key.
+// change puts another limit over the keys.
 func (b *bench) change(a algorithm.Algorithm) { b.use(mustLimit(b.t, a)) }
 
 // use is change, for a limit that was made before.
-func (b *bench) use(l algorithm.Limit) {
-	if l.Fragment() != b.limit.Fragment() {
-		b.program = mustCompose(b.t, l.Fragment())
+func (b *bench) use(l *contract.Limit) {
+	if l != b.limit {
+		b.limit, b.program = l, mustProgram(b.t, l)
 	}
-	b.limit = l
 }
 
-// take decides at now; cost 0 peeks, as a limiter does.
-func (b *bench) take(now, cost int64) algorithm.Verdict {
-	if cost == 0 {
-		return b.peek(now, 0)
+// do runs v at now, and returns the reply's number and the answer. It checks that they
+// agree, and that nothing is written unless the request passes. (It is no t.Helper: that
+// costs more than the decision.)
+func (b *bench) do(v compose.Verb, now int64, c compose.Call) (int64, verdict) {
+	b.state.now = now
+	before := b.state.writes
+	reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &c), nil)
+	if err != nil {
+		b.t.Fatal(err)
 	}
-	return b.run(b.program.Decide, now, cost)
+	o, err := b.program.Outcome(v, reply, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if at := cmp.Or(c.Now, now); o.Now != at {
+		b.t.Fatalf("decided at %d, want %d", o.Now, at)
+	}
+	if wrote := b.state.writes > before; wrote && (o.N == 0 && v != compose.Refund || v == compose.Peek) {
+		b.t.Fatalf("%s replied %d, and wrote", b.program.Script(v).Name(), o.N)
+	}
+	if v > compose.Renew {
+		return o.N, verdict{}
+	}
+	a := b.program.Answer(0, v, &o, &c)
+	if a.Allowed != (o.N > 0) || (a.Granted > 0) != (o.N > 0 && v != compose.Peek) {
+		b.t.Fatalf("%s replied %d, and the answer is %+v", b.program.Script(v).Name(), o.N, a)
+	}
+	return o.N, verdict{a.Allowed, a.Limit, a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay}
+}
+
+// take consumes cost tokens at now, if they fit.
+func (b *bench) take(now, cost int64) verdict {
+	_, v := b.do(compose.Consume, now, compose.Call{Cost: cost})
+	return v
+}
+
+func (b *bench) peek(now, cost int64) verdict {
+	_, v := b.do(compose.Peek, now, compose.Call{Cost: cost})
+	return v
+}
+
+// takeOrPeek is take or, with a cost of 0, a peek of one token.
+func (b *bench) takeOrPeek(now, cost int64) verdict {
+	if cost == 0 {
+		return b.peek(now, 1)
+	}
+	return b.take(now, cost)
+}
+
+// wait is take, or peek, for a caller who may wait.
+func (b *bench) wait(v compose.Verb, now, cost int64, wait time.Duration) verdict {
+	_, got := b.do(v, now, compose.Call{Cost: cost, Wait: wait.Microseconds()})
+	return got
+}
+
+// charge is wait for a decision with an ID.
+func (b *bench) charge(now, cost int64, wait time.Duration) (charge, verdict) {
+	b.gen++
+	mark := &b.state.keys[len(b.state.keys)-1]
+	*mark = value{}
+	_, v := b.do(compose.ConsumeMark, now, compose.Call{Cost: cost, Wait: wait.Microseconds(), Gen: b.gen})
+	if v.Allowed != mark.held {
+		b.t.Fatalf("allowed: %v, marker: %v", v.Allowed, mark.held)
+	}
+	if v.Allowed && mark.expires < now+v.ResetAfter.Microseconds() {
+		b.t.Fatalf("the marker expires in %d µs, and the key is in use for %v", mark.expires-now, v.ResetAfter)
+	}
+	return *mark, v
+}
+
+// refund refunds a charge, and reports whether it gave anything.
+func (b *bench) refund(now int64, was charge) bool {
+	mark := &b.state.keys[len(b.state.keys)-1]
+	*mark = was
+	n, _ := b.do(compose.Refund, now, compose.Call{Cost: 1})
+	if mark.held && mark.expires > now {
+		b.t.Fatal("a refund left its marker")
+	}
+	return n > 0
 }
 
 // admits is how many tokens pass within span, from the epoch on, for a caller who
@@ -219,26 +324,13 @@ func (b *bench) admits(span time.Duration) int64 {
 	return n
 }
 
-func (b *bench) peek(now, cost int64) algorithm.Verdict {
-	before := b.state.writes
-	v := b.run(b.program.Peek, now, cost)
-	if b.state.writes != before {
-		b.t.Fatal("a peek wrote")
+// integers fails unless all integers of the key are below 2^53.
+func (b *bench) integers() {
+	for _, x := range b.state.keys[0].nums.N {
+		if x < 0 || x >= 1<<53 {
+			b.t.Fatalf("the key holds %v, want integers below 2^53", b.state.keys[0].nums)
+		}
 	}
-	return v
-}
-
-func (b *bench) run(script *store.Script, now, cost int64) algorithm.Verdict {
-	before := b.state.writes
-	b.state.now = now
-	ok, v := run(b.t, b.program, script, b.state, 0, []algorithm.Limit{b.limit}, []int64{cost})
-	if ok != v[0].Allowed {
-		b.t.Fatalf("the script says %v and the verdict %+v", ok, v[0])
-	}
-	if !ok && b.state.writes != before {
-		b.t.Fatal("a denial wrote")
-	}
-	return v[0]
 }
 
 // fuzzStep is by how much a fuzzed clock at now moves, by three bytes of input: step,
@@ -267,18 +359,40 @@ func fuzzStep(now int64, op byte, step int64, unit byte, one, few, many int64) i
 	return step
 }
 
-// fuzzCost is a cost by a byte of input: small, or a part of capacity, or about as
-// much, or far above it.
+// fuzzCost is a cost by a byte of input: small, a part of capacity, about as much, or
+// the largest.
 func fuzzCost(cost, capacity int64) int64 {
 	switch {
 	case cost > 250:
 		cost = capacity + cost - 254 // from three below it to one above
 	case cost > 240:
-		cost = 1 << 53 << (cost - 241)
+		cost = algorithm.MaxTokens
 	case cost > 100:
 		cost = capacity / (cost - 99)
 	}
-	return max(cost, 0)
+	return min(max(cost, 1), algorithm.MaxTokens)
+}
+
+// checkExact fails if a denial's RetryAfter is not exact: one microsecond earlier the
+// same request is denied, and then it passes.
+func (b *bench) checkExact(now, cost int64, wait time.Duration, v verdict) {
+	retry := now + v.RetryAfter.Microseconds()
+	if v.Allowed || v.RetryAfter == never || retry >= 1<<52 {
+		return
+	}
+	if early := b.wait(compose.Peek, retry-1, cost, wait); early.Allowed {
+		b.t.Fatalf("one microsecond before RetryAfter %v, cost %d passes: %+v", v.RetryAfter, cost, early)
+	}
+	if due := b.wait(compose.Peek, retry, cost, wait); !due.Allowed {
+		b.t.Fatalf("after RetryAfter %v, cost %d is denied: %+v", v.RetryAfter, cost, due)
+	}
+}
+
+// checkPossible fails on an answer that no limit gives.
+func (b *bench) checkPossible(v verdict) {
+	if v.Remaining < 0 || v.Remaining > v.Limit || v.RetryAfter < 0 || v.ResetAfter < 0 || v.Delay < 0 || v.Allowed != (v.RetryAfter == 0) {
+		b.t.Fatalf("impossible: %+v", v)
+	}
 }
 
 func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
@@ -298,22 +412,4 @@ func micros(x *big.Int) time.Duration {
 		return algorithm.Never
 	}
 	return time.Duration(ns.Int64())
-}
-
-const us = time.Microsecond
-
-// scriptsOf are the scripts that p can run: a decision in every mode, the questions,
-// and what undoes it.
-func scriptsOf(t testing.TB, p *algorithm.Program) []*store.Script {
-	t.Helper()
-	scripts := []*store.Script{p.Decide, p.Peek, p.Reset}
-	for _, mode := range []algorithm.Mode{{Marked: true}, {UpTo: true}, {UpTo: true, Marked: true}, {UpTo: true, Fixed: 1<<algorithm.MaxRules - 1}} {
-		if s, err := p.Variant(mode); err == nil {
-			scripts = append(scripts, s)
-		}
-	}
-	if s, err := p.Refund(); err == nil {
-		scripts = append(scripts, s)
-	}
-	return scripts
 }

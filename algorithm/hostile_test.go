@@ -2,55 +2,111 @@ package algorithm_test
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
 
-// A key that holds someone else's value is an error, not a pass.
+// nums returns the value with that text.
+func nums(t testing.TB, text string) store.Nums {
+	t.Helper()
+	n, ok := store.ParseNums(text)
+	if !ok {
+		t.Fatalf("%q is no value", text)
+	}
+	return n
+}
+
+// holding returns a bench whose key holds n and does not expire.
+func holding(t testing.TB, a algorithm.Algorithm, n store.Nums) *bench {
+	t.Helper()
+	b := newBench(t, a)
+	b.state.keys[0] = value{held: true, nums: n, expires: 1 << 62}
+	return b
+}
+
+// A key that holds a value of another algorithm is an error for every verb: the request
+// is not allowed, and the value is not overwritten.
 func TestForeignKey(t *testing.T) {
 	t.Parallel()
+	gcra, third := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}
+	window, counter := algorithm.FixedWindow{Limit: 1, Window: time.Second}, algorithm.SlidingCounter{Limit: 1, Window: time.Second}
+	bucket, queue := algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}
 	for _, tt := range []struct {
-		name  string
 		limit algorithm.Algorithm
-		holds store.Nums
+		texts []string
 	}{
-		{"GCRA, a window", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, store.Nums{Tag: store.Tag{'f', '1'}, Len: 2}},
-		{"GCRA, another layout", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, store.Nums{Tag: store.Tag{'g', '2'}, Len: 3}},
-		{"GCRA, too short", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, store.Nums{Tag: store.Tag{'g', '1'}, Len: 2}},
-		{"GCRA, too long", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, store.Nums{Tag: store.Tag{'g', '1'}, Len: 4}},
-		{"GCRA, empty", algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, store.Nums{Tag: store.Tag{'g', '1'}}},
-		{"FixedWindow, a TAT", algorithm.FixedWindow{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'g', '1'}, Len: 3}},
-		{"SlidingCounter, a window", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'f', '1'}, Len: 3}},
-		{"SlidingCounter, too short", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'s', '1'}, Len: 2}},
-		{"SlidingCounter, beyond count", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'s', '1'}, Len: 3, N: [4]int64{0, algorithm.MaxCounter + 1}}},
-		{"SlidingCounter, beyond count before", algorithm.SlidingCounter{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'s', '1'}, Len: 3, N: [4]int64{0, 0, algorithm.MaxCounter + 1}}},
-		{"TokenBucket, a window", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}, store.Nums{Tag: store.Tag{'f', '1'}, Len: 2}},
-		{"TokenBucket, too short", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1}},
-		{"TokenBucket, too long", algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}, store.Nums{Tag: store.Tag{'t', '1'}, Len: 3}},
-		{"LeakyBucket, tokens", algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}, store.Nums{Tag: store.Tag{'t', '1'}, Len: 2}},
-		{"LeakyBucket, too short", algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}, store.Nums{Tag: store.Tag{'g', '1'}, Len: 2}},
-		{"FixedWindow, too long", algorithm.FixedWindow{Limit: 1, Window: time.Second}, store.Nums{Tag: store.Tag{'f', '1'}, Len: 3}},
+		{gcra, []string{"f2 5 1", "g1 5", "g3 5", "g2", "g2 5 1", "g2 5 1 3 4", "g2 5 1 3 4 5", "g2 5 1 3 4 5 6 7", "q2 5", "i1 5"}},
+		{third, []string{"f2 5 1", "g1 5 0 3", "g2", "g2 5 1", "g2 5 1 3 4", "g2 5 1 3 4 5", "g2 5 1 3 4 5 6 7"}},
+		{window, []string{"g2 5", "f1 5 1", "f2", "f2 5", "f2 5 1 2 3", "f2 5 1 2 3 4 5 6 7"}},
+		{counter, []string{"f2 5 1", "s1 5 1 1", "s2 5", "s2 5 1", "s2 5 1 1 2 3"}},
+		{bucket, []string{"f2 5 1", "t1 5 1", "t2 5", "t2 5 1 2", "t2 5 1 2 3", "t2 5 1 2 3 4", "t2 5 1 2 3 4 5 6"}},
+		{queue, []string{"g2 5", "q1 5", "q2", "q2 5 1", "q2 5 1 3 4"}},
+		{buckets(1), []string{"f2 5 1", "b1 5 1", "b2 5", "b2 5 1 2 3"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		for _, text := range tt.texts {
+			t.Run(fmt.Sprintf("%T, %s", tt.limit, text), func(t *testing.T) {
+				t.Parallel()
+				b := holding(t, tt.limit, nums(t, text))
+				for _, v := range b.program.Verbs() {
+					reply, err := b.program.Script(v).Run(b.state, []string{"the key", "marker"}, b.program.AppendArgs(nil, v, &compose.Call{Cost: 1, Gen: 1}), nil)
+					if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"the key"`) || reply != nil {
+						t.Errorf("%s replied %v, %v, want ErrForeign that names the key", b.program.Script(v).Name(), reply, err)
+					}
+				}
+				if b.state.writes != 0 {
+					t.Errorf("%d writes, want none", b.state.writes)
+				}
+			})
+		}
+	}
+}
+
+// A set is foreign to an algorithm that keeps integers, and integers are foreign to one
+// that keeps a set.
+func TestForeignKind(t *testing.T) {
+	t.Parallel()
+	set := value{held: true, set: []store.Member{{Score: 5, Text: "x"}}, expires: 1 << 62}
+	for _, a := range []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, algorithm.FixedWindow{Limit: 1, Window: time.Second}, buckets(1),
+		algorithm.SlidingLog{Limit: 1, Window: time.Second}, algorithm.MetadataWindow{Limit: 1, Window: time.Second}, algorithm.Concurrency{Limit: 1, Lease: time.Second},
+	} {
+		t.Run(fmt.Sprintf("%T", a), func(t *testing.T) {
 			t.Parallel()
-			l := mustLimit(t, tt.limit)
-			p := mustCompose(t, l.Fragment())
-			s := newState(epoch, 1)
-			s.keys[0] = value{held: true, nums: tt.holds, expires: epoch + 1e9}
-			args := l.AppendArgs(p.AppendNow(nil, 0), algorithm.Request{Cost: 1})
-			for _, script := range []*store.Script{p.Decide, p.Peek, p.Reset} {
-				reply, err := script.GoForm()(s, args, nil)
-				if !errors.Is(err, store.ErrForeign) || reply != nil {
-					t.Errorf("%s replied %v, %v, want ErrForeign", script.Name(), reply, err)
+			for _, holds := range []value{set, {held: true, nums: nums(t, "z9 5 1"), expires: 1 << 62}} {
+				b := newBench(t, a)
+				b.state.keys[0] = holds
+				for _, v := range b.program.Verbs() {
+					call := compose.Call{Cost: 1, Gen: 1, Text: "a"}
+					if _, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &call), nil); !errors.Is(err, store.ErrForeign) {
+						t.Errorf("%s: %v, want ErrForeign", b.program.Script(v).Name(), err)
+					}
+				}
+				if b.state.writes != 0 {
+					t.Errorf("%d writes, want none", b.state.writes)
 				}
 			}
-			if s.writes != 0 {
-				t.Errorf("%d writes, want none", s.writes)
-			}
 		})
+	}
+}
+
+// A marker of another layout is foreign. Nothing is refunded.
+func TestForeignMarker(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5})
+	was, _ := b.charge(epoch, 1, 0)
+	held := b.state.keys[0]
+	for _, text := range []string{"i1", "i1 1 1 1 1 1", "i1 1 1 1 1 1 1 1", "i0 1 1 1767225601000000 0 0 0", "g2 5"} {
+		b.state.keys[1] = value{held: true, nums: nums(t, text), expires: was.expires}
+		_, err := b.program.Script(compose.Refund).Run(b.state, []string{"key", "the marker"}, b.program.AppendArgs(nil, compose.Refund, &compose.Call{Cost: 1}), nil)
+		if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"the marker"`) || b.state.keys[0].nums != held.nums {
+			t.Errorf("%s: %v, and the key holds %v", text, err, b.state.keys[0].nums)
+		}
 	}
 }
 
@@ -59,7 +115,7 @@ var hostileLimits = []algorithm.Algorithm{
 	algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5},
 	algorithm.GCRA{Rate: algorithm.PerSecond(3_000_000), Burst: 1},
 	algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1},
-	algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: algorithm.MaxTokens},
+	algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: 4503599627370991},
 	algorithm.FixedWindow{Limit: 5, Window: time.Second},
 	algorithm.FixedWindow{Limit: 5, Window: time.Second, Aligned: true},
 	algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: maxSpan},
@@ -70,64 +126,58 @@ var hostileLimits = []algorithm.Algorithm{
 	algorithm.TokenBucket{Capacity: 1 << 52, Refill: algorithm.PerSecond(4_000_000_000)},
 	algorithm.TokenBucket{Capacity: 1, Refill: algorithm.Every(maxSpan)},
 	algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 4},
+	algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
 }
 
-// A value of the right form that no limiter wrote, edited by hand, breaks nothing:
-// the script and the verdict still agree, and what is allowed is written, in
-// bounds and for a while.
+// A value of the right form that no limiter wrote, edited by hand, breaks nothing: the
+// script and the answer still agree, and what is written is in bounds and expires.
 func FuzzHostileNums(f *testing.F) {
 	for i := range hostileLimits {
-		f.Add(-1-i, int64(epoch), int64(epoch+1), int64(0), int64(0), int64(1))
-		f.Add(i, int64(epoch), int64(epoch), int64(7), int64(2), int64(1)) // rem >= den
-		f.Add(i, int64(epoch), int64(1<<53-1), int64(1<<53-1), int64(0), int64(1))
-		f.Add(i, int64(epoch), int64(0), int64(0), int64(0), int64(5))
-		f.Add(i, int64(1<<52-1), int64(1<<53-1), int64(3), int64(3), int64(2))
-		f.Add(i, int64(1), int64(epoch), int64(1), int64(0), int64(1<<53))
-		f.Add(i, int64(1), int64(1<<53-1), int64(2), int64(0), int64(1))
+		f.Add(i, int64(epoch), int64(epoch+1), int64(0), int64(0), int64(0), byte(0), int64(1))
+		f.Add(i, int64(epoch), int64(epoch), int64(7), int64(2), int64(3), byte(1), int64(1)) // rem >= den
+		f.Add(i, int64(epoch), int64(1<<53-1), int64(1<<53-1), int64(0), int64(1<<53-1), byte(2), int64(1))
+		f.Add(i, int64(epoch), int64(0), int64(0), int64(0), int64(0), byte(1), int64(5))
+		f.Add(i, int64(1<<52-1), int64(1<<53-1), int64(3), int64(3), int64(1<<51), byte(2), int64(2))
+		f.Add(i, int64(1), int64(epoch), int64(1), int64(0), int64(1<<51+1), byte(2), int64(1<<53))
+		f.Add(i, int64(1), int64(1<<53-1), int64(2), int64(0), int64(epoch), byte(1), int64(1))
 	}
-	f.Add(0, int64(epoch), int64(epoch+666666), int64(7), int64(3), int64(3)) // as far ahead as three tokens allow, but for the parts
-	f.Fuzz(func(t *testing.T, which int, now, a, b, c, cost int64) {
-		l := mustLimit(t, hostileLimits[uint(which)%uint(len(hostileLimits))])
-		now, cost = max(1, now&(1<<52-1)), max(0, cost)
-		p := mustCompose(t, l.Fragment())
-		n := store.Nums{Tag: store.Tag{'g', '1'}, Len: 3, N: [4]int64{a & (1<<53 - 1), b & (1<<53 - 1), c & (1<<53 - 1)}}
-		if which < 0 {
-			n.Len, n.N = 1, [4]int64{n.N[0]}
+	f.Add(0, int64(epoch), int64(epoch+666666), int64(7), int64(3), int64(0), byte(1), int64(3)) // as far ahead as three tokens allow, but for the parts
+	f.Fuzz(func(t *testing.T, which int, now, x, y, z, tail int64, shape byte, cost int64) {
+		const mask = 1<<53 - 1
+		now, cost = max(1, now&(1<<52-1)), max(1, cost)
+		a := hostileLimits[uint(which)%uint(len(hostileLimits))]
+		k := mustLimit(t, a).Kind
+		names, optional, _ := strings.Cut(k.Cell, " [")
+		short := len(strings.Fields(names))
+		cell := short + len(strings.Fields(optional))
+		n := store.Nums{Tag: k.Tag, N: [store.MaxNums]int64{x & mask, y & mask, z & mask}}
+		switch shape % 3 {
+		case 0:
+			n.Len = uint8(short)
+		case 1:
+			n.Len = uint8(cell)
+		case 2:
+			n.Len = uint8(cell + 1 + len(strings.Fields(k.Note)))
+			for i := cell; i < int(n.Len); i++ {
+				n.N[i] = (tail + int64(i-cell)*x) & mask
+			}
 		}
-		if l.Fragment().Name == "fixedwindow" {
-			n.Tag, n.Len, n.N = store.Tag{'f', '1'}, 2, [4]int64{n.N[0], n.N[1]}
+		clear(n.N[n.Len:])
+		mark := store.Nums{Tag: store.Tag{'i', '1'}, Len: uint8(2 + cell), N: [store.MaxNums]int64{n.N[cell], y & mask, tail & mask, x & mask, z & mask}}
+		if k.Note != "" {
+			mark.Len++
+			mark.N[2+cell] = z & mask
 		}
-		if l.Fragment().Name == "slidingcounter" { // larger counts are no limiter's
-			n.Tag, n.N = store.Tag{'s', '1'}, [4]int64{n.N[0], n.N[1] % (algorithm.MaxCounter + 1), n.N[2] % (algorithm.MaxCounter + 1)}
-			n.Len = 3
-		}
-		if l.Fragment().Name == "tokenbucket" {
-			n.Tag, n.Len, n.N = store.Tag{'t', '1'}, 2, [4]int64{n.N[0], n.N[1]}
-		}
-		for _, at := range []int64{0, now} {
-			s := newState(now, 1)
-			s.keys[0] = value{held: true, nums: n, expires: 1 << 62}
-			script := p.Decide
-			if cost == 0 {
-				script = p.Peek
-			}
-			ok, v := run(t, p, script, s, at, []algorithm.Limit{l}, []int64{cost})
-			if ok != v[0].Allowed {
-				t.Fatalf("%v at %d, cost %d: the script says %v and the verdict %+v", n, now, cost, ok, v[0])
-			}
-			if got := v[0]; got.Remaining < 0 || got.Remaining > got.Limit || got.RetryAfter < 0 || got.ResetAfter < 0 {
-				t.Fatalf("%v at %d, cost %d: impossible %+v", n, now, cost, got)
-			}
-			if !ok || cost == 0 {
-				continue
-			}
-			if s.ttl <= 0 || s.ttl%time.Millisecond != 0 {
-				t.Fatalf("%v at %d, cost %d: written for %v, want a positive number of milliseconds", n, now, cost, s.ttl)
-			}
-			for _, x := range s.keys[0].nums.N {
-				if x < 0 || x >= 1<<53 {
-					t.Fatalf("%v at %d, cost %d: wrote %v, want integers below 2^53", n, now, cost, s.keys[0].nums)
+		clear(mark.N[mark.Len:])
+		for _, callers := range []int64{0, now} {
+			for _, v := range []compose.Verb{compose.Consume, compose.ConsumeMark, compose.UpTo, compose.Peek, compose.Refund} {
+				b := holding(t, a, n)
+				b.state.keys[1] = value{held: true, nums: mark, expires: 1 << 62}
+				_, got := b.do(v, now, compose.Call{Cost: cost, Wait: tail & mask * (cost % 2), Now: callers, Gen: 1})
+				if v <= compose.Peek {
+					b.checkPossible(got)
 				}
+				b.integers()
 			}
 		}
 	})

@@ -2,11 +2,13 @@ package algorithm_test
 
 import (
 	"math/rand/v2"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
 )
 
 func TestLeakyBucketTrace(t *testing.T) {
@@ -15,48 +17,59 @@ func TestLeakyBucketTrace(t *testing.T) {
 	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(2), Queue: 3})
 	for _, tt := range []struct {
 		at      int64 // milliseconds
-		ask     algorithm.Request
+		cost    int64
+		wait    time.Duration
 		allowed bool
-		left    int64
+		left    int64 // tokens of a request that goes at once
 		delay   time.Duration
 		reset   time.Duration
 		retry   time.Duration
 	}{
-		{0, algorithm.Request{Cost: 5}, false, 4, 0, 0, never},
-		{0, algorithm.Request{Cost: 1}, true, 3, 0, 500 * ms, 0},
-		{0, algorithm.Request{Cost: 1, MaxWait: 500*ms - us}, false, 3, 0, 500 * ms, us},
-		{0, algorithm.Request{Cost: 1, MaxWait: 500 * ms}, true, 2, 500 * ms, 1000 * ms, 0},
-		{100, algorithm.Request{Cost: 2}, true, 0, 900 * ms, 1900 * ms, 0},
-		{100, algorithm.Request{Cost: 1}, false, 0, 0, 1900 * ms, 400 * ms},
-		{100, algorithm.Request{Cost: 1, MaxWait: time.Hour}, false, 0, 0, 1900 * ms, 400 * ms}, // the queue is no longer for that
-		{100, algorithm.Request{Cost: 1, MaxWait: 300 * ms}, false, 0, 0, 1900 * ms, 1600 * ms},
-		{500, algorithm.Request{Cost: 1}, true, 0, 1500 * ms, 2000 * ms, 0},
-		{500, algorithm.Request{Cost: 0}, true, 0, 2000 * ms, 2000 * ms, 0},
-		{500, algorithm.Request{Cost: 5, MaxWait: 1}, false, 0, 0, 2000 * ms, never},
-		{2500, algorithm.Request{Cost: 1, MaxWait: 1}, true, 3, 0, 500 * ms, 0},
-		{2500, algorithm.Request{Cost: 1, MaxWait: 1}, false, 3, 0, 500 * ms, 500 * ms},
-		{3000, algorithm.Request{Cost: 4}, true, 0, 0, 2000 * ms, 0},
+		{0, 5, 0, false, 4, 0, 0, never},
+		{0, 5, time.Hour, false, 4, 0, 0, never},
+		{0, 1, 0, true, 0, 0, 500 * ms, 0},
+		{0, 1, 0, false, 0, 0, 500 * ms, 500 * ms}, // somebody goes now, and nobody waits without MaxWait
+		{0, 1, 500*ms - us, false, 0, 0, 500 * ms, us},
+		{0, 1, 500 * ms, true, 0, 500 * ms, 1000 * ms, 0},
+		{100, 2, time.Hour, true, 0, 900 * ms, 1900 * ms, 0},
+		{100, 1, 0, false, 0, 0, 1900 * ms, 1900 * ms},
+		{100, 1, time.Hour, false, 0, 0, 1900 * ms, 400 * ms}, // the queue is no longer for that
+		{100, 1, 300 * ms, false, 0, 0, 1900 * ms, 1600 * ms},
+		{500, 1, time.Hour, true, 0, 1500 * ms, 2000 * ms, 0},
+		{500, 5, 1, false, 0, 0, 2000 * ms, never},
+		{2500 - 1, 1, 0, false, 0, 0, 1 * ms, 1 * ms},
+		{2500, 1, 0, true, 0, 0, 500 * ms, 0},
+		{2500, 1, 1, false, 0, 0, 500 * ms, 500 * ms},
+		{3000, 4, 0, true, 0, 0, 2000 * ms, 0},
 	} {
-		script := b.program.Decide
-		if tt.ask.Cost == 0 {
-			script = b.program.Peek
-		}
-		want := algorithm.Verdict{Allowed: tt.allowed, Limit: 4, Remaining: tt.left, Delay: tt.delay, ResetAfter: tt.reset, RetryAfter: tt.retry}
-		if got := b.ask(script, epoch+tt.at*1000, tt.ask); got != want {
-			t.Errorf("at %d ms, %+v:\ngot  %+v\nwant %+v", tt.at, tt.ask, got, want)
+		want := verdict{Allowed: tt.allowed, Limit: 4, Remaining: tt.left, Delay: tt.delay, ResetAfter: tt.reset, RetryAfter: tt.retry}
+		if got := b.wait(compose.Consume, epoch+tt.at*1000, tt.cost, tt.wait); got != want {
+			t.Errorf("at %d ms, cost %d, wait %v:\ngot  %+v\nwant %+v", tt.at, tt.cost, tt.wait, got, want)
 		}
 	}
 }
 
-// Requests that are allowed, each after its Delay, are an interval apart: to the
-// microsecond, rounded up, and without drift. A day of three per second has 259,200.
+// Without MaxWait nobody waits, and TakeUpTo consumes what can go at once: the whole queue
+// if it is empty, otherwise nothing.
+func TestLeakyBucketAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 3})
+	for _, tt := range []struct{ at, want int64 }{{0, 4}, {1, 0}, {1_333_333, 0}, {1_333_334, 4}} {
+		if n, v := b.do(compose.UpTo, epoch+tt.at, compose.Call{Cost: 9}); n != tt.want || v.Delay != 0 {
+			t.Errorf("at %d µs: %d tokens, %+v, want %d", tt.at, n, v, tt.want)
+		}
+	}
+}
+
+// Allowed requests, each after its Delay, are an interval apart: to the microsecond, rounded
+// up, and without drift. A day of three per second has 259,200.
 func TestLeakyBucketTurns(t *testing.T) {
 	t.Parallel()
 	const day = 86_400_000_000
 	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 10})
 	n := int64(0)
 	for now := int64(epoch); ; {
-		v := b.take(now, 1)
+		v := b.wait(compose.Consume, now, 1, time.Hour)
 		if !v.Allowed {
 			now += v.RetryAfter.Microseconds()
 			continue
@@ -75,82 +88,89 @@ func TestLeakyBucketTurns(t *testing.T) {
 	}
 }
 
-// A LeakyBucket lets pass what a GCRA with one more for its Burst does, and writes
-// the same; neither takes the other's key for a foreign one.
+// Of requests that may wait, a LeakyBucket allows what a GCRA with one more for its Burst
+// does, and writes the same integers.
 func TestLeakyBucketIsGCRA(t *testing.T) {
 	t.Parallel()
 	for i, rate := range []algorithm.Rate{algorithm.PerSecond(10), algorithm.PerSecond(3), algorithm.PerSecond(7_000_000)} {
 		r := rand.New(rand.NewPCG(uint64(i), 7))
-		queue, cells := algorithm.LeakyBucket{Rate: rate, Queue: 8}, algorithm.GCRA{Rate: rate, Burst: 9}
-		left, right := newBench(t, queue), newBench(t, cells)
+		left, right := newBench(t, algorithm.LeakyBucket{Rate: rate, Queue: 8}), newBench(t, algorithm.GCRA{Rate: rate, Burst: 9})
 		now := int64(epoch)
-		for step := range 2000 {
+		for range 2000 {
 			now += r.Int64N(3*max(rate.Period.Microseconds()/rate.Count, 1)+1) - 1
 			cost := 1 + r.Int64N(3)
-			got, want := left.take(now, cost), right.take(now, cost)
-			if delay := got.Delay; got.Allowed && delay > want.ResetAfter {
-				t.Fatalf("%v: a Delay of %v in a queue that is empty in %v", rate, delay, want.ResetAfter)
-			}
-			if got.Delay = 0; got != want {
+			got, want := left.wait(compose.Consume, now, cost, time.Hour), right.take(now, cost)
+			if got.Allowed != want.Allowed || got.RetryAfter != want.RetryAfter || got.ResetAfter != want.ResetAfter {
 				t.Fatalf("cost %d at %v: got %+v, GCRA says %+v", cost, rate, got, want)
 			}
-			if left.state.keys[0].nums != right.state.keys[0].nums {
-				t.Fatalf("it holds %v, of a GCRA %v", left.state.keys[0].nums, right.state.keys[0].nums)
+			if got.Allowed && got.Delay > want.ResetAfter {
+				t.Fatalf("%v: a Delay of %v in a queue that is empty in %v", rate, got.Delay, want.ResetAfter)
 			}
-			if step%100 == 0 {
-				left.change(queue)
-				left.state, right.state = right.state, left.state
+			holds, gcra := left.state.keys[0].nums, right.state.keys[0].nums
+			if holds.N[0] != gcra.N[0] || holds.N[1] != gcra.N[1] {
+				t.Fatalf("it holds %v, of a GCRA %v", holds, gcra)
 			}
 		}
 	}
 }
 
-// What a LeakyBucket changes in GCRA's script is what a refund goes by: whether
-// somebody waits who must not be passed.
-func TestLeakyBucketScript(t *testing.T) {
+// A LeakyBucket's Lua is that of a GCRA, except for the room, and for one line of the
+// refund, which asks whether somebody is behind in the queue.
+func TestLeakyBucketLua(t *testing.T) {
 	t.Parallel()
-	for _, rate := range []algorithm.Rate{algorithm.PerSecond(1), algorithm.PerSecond(3)} {
-		queue := mustLimit(t, algorithm.LeakyBucket{Rate: rate}).Fragment()
-		cells := mustLimit(t, algorithm.GCRA{Rate: rate, Burst: 1}).Fragment()
-		if queue.Name != "leakybucket" || cells.Name != "gcra" {
-			t.Errorf("named %q and %q", queue.Name, cells.Name)
+	section := func(lua, name string) string {
+		_, rest, _ := strings.Cut(lua, "\n-- "+name+"\n")
+		for _, next := range []string{"\n-- room\n", "\n-- take\n", "\n-- ends\n", "\n-- refund\n"} {
+			rest, _, _ = strings.Cut(rest, next)
 		}
-		got, want := strings.Split(queue.Lua, "\n"), strings.Split(cells.Lua, "\n")
-		var changed []string
-		for i := range want {
-			if i >= len(got) || got[i] != want[i] {
-				changed = append(changed, want[i])
-			}
+		return strings.TrimSpace(regexp.MustCompile(`(?m)^--.*$`).ReplaceAllString(rest, ""))
+	}
+	queue := mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}).Kind.Lua
+	cells := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}).Kind.Lua
+	for _, name := range []string{"settle", "take", "ends"} {
+		if got, want := section(queue, name), section(cells, name); got == "" || got != want {
+			t.Errorf("section %s is\n%s\nof a GCRA\n%s", name, got, want)
 		}
-		if len(got) != len(want) || len(changed) != 1 || !strings.HasPrefix(changed[0], "if waits and ") || !strings.Contains(queue.Lua, "\n-- refund\n") {
-			t.Errorf("at %v it changes %q", rate, changed)
+	}
+	if got := section(queue, "room"); got == "" || got == section(cells, "room") {
+		t.Errorf("section room is\n%s", got)
+	}
+	got, want := strings.Split(section(queue, "refund"), "\n"), strings.Split(section(cells, "refund"), "\n")
+	var changed []string
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			changed = append(changed, got[i])
 		}
+	}
+	if len(got) != len(want) || len(changed) != 1 || changed[0] != "if behind > 0 then back = 0 end" {
+		t.Errorf("the refund differs in %q", changed)
 	}
 }
 
 func TestLeakyBucketRefund(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name   string
-		which  int // of four that came at once, at 0
-		after  time.Duration
-		gave   bool
-		delay  time.Duration // of the next
-		remain int64
+		name  string
+		which int // of four that came at once, at 0
+		after time.Duration
+		gave  bool
+		delay time.Duration // of the next
 	}{
-		{"the last", 3, 0, true, 3 * time.Second, 3},
-		{"one in the middle", 2, 0, false, 4 * time.Second, 2},
-		{"the first", 0, 0, false, 4 * time.Second, 2},
-		{"the last, a moment before its turn", 3, 3*time.Second - us, true, us, 5},
-		{"the last, halfway to the next turn", 3, 3500 * time.Millisecond, true, 0, 6},
-		{"the last, when all is over", 3, 4 * time.Second, false, 0, 6},
+		{"the last", 3, 0, true, 3 * time.Second},
+		{"one in the middle", 2, 0, false, 4 * time.Second},
+		{"the first", 0, 0, false, 4 * time.Second},
+		{"the last, a moment before its turn", 3, 3*time.Second - us, true, us},
+		{"the last, at its turn", 3, 3 * time.Second, true, 0},
+		{"the last, halfway to the next turn", 3, 3500 * time.Millisecond, true, 0},
+		{"the last, a moment before the next turn", 3, 4*time.Second - us, true, 0},
+		{"the last, at the next turn", 3, 4 * time.Second, false, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 5})
-			var charges []algorithm.Charge
+			var charges []charge
 			for range 4 {
-				c, v := b.charge(epoch, algorithm.Request{Cost: 1})
+				c, v := b.charge(epoch, 1, time.Minute)
 				if !v.Allowed {
 					t.Fatalf("got %+v", v)
 				}
@@ -158,14 +178,10 @@ func TestLeakyBucketRefund(t *testing.T) {
 			}
 			now := epoch + tt.after.Microseconds()
 			if gave := b.refund(now, charges[tt.which]); gave != tt.gave {
-				t.Errorf("gave back: %v, want %v", gave, tt.gave)
+				t.Errorf("refunded: %v, want %v", gave, tt.gave)
 			}
-			got := b.peek(now, 1)
-			if got.Delay != tt.delay {
+			if got := b.wait(compose.Peek, now, 1, time.Minute); got.Delay != tt.delay {
 				t.Errorf("the next has a Delay of %v, want %v", got.Delay, tt.delay)
-			}
-			if got := b.peek(now, 0); got.Remaining != tt.remain {
-				t.Errorf("%d are left, want %d", got.Remaining, tt.remain)
 			}
 		})
 	}

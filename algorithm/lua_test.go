@@ -6,16 +6,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
 )
-
-// luaLocals is how many locals a Lua 5.1 function can have, less those of the inner
-// blocks of one rule, which are indented and gone with it.
-const luaLocals = 200 - 24
 
 // buckets has a span of most buckets of a second, and others.
 func buckets(most int, others ...int) algorithm.SlidingBuckets {
@@ -26,86 +23,81 @@ func buckets(most int, others ...int) algorithm.SlidingBuckets {
 	return a
 }
 
-// fullPrograms are the built-in algorithms, each sixteen times over, and mixed.
-func fullPrograms(t testing.TB) map[string]*algorithm.Program {
+// builtIn are limits of all kinds of this package.
+func builtIn(t testing.TB) []*contract.Limit {
 	t.Helper()
-	builtIn := []*algorithm.Fragment{
-		mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}).Fragment(),
-		mustLimit(t, algorithm.FixedWindow{Limit: 1, Window: time.Second}).Fragment(),
-		mustLimit(t, algorithm.SlidingLog{Limit: 1, Window: time.Second}).Fragment(),
-		mustLimit(t, buckets(64, 1, 16)).Fragment(),
-		mustLimit(t, algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}).Fragment(),
-		mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}).Fragment(),
-		mustLimit(t, buckets(128, 1, 2, 3, 4, 5, 6, 7)).Fragment(),
+	var limits []*contract.Limit
+	for _, a := range []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1},
+		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1},
+		algorithm.FixedWindow{Limit: 1, Window: time.Second},
+		algorithm.SlidingCounter{Limit: 1, Window: time.Second},
+		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)},
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
+		algorithm.SlidingLog{Limit: 1, Window: time.Second},
+		algorithm.MetadataWindow{Limit: 1, Window: time.Second},
+		algorithm.Concurrency{Limit: 1, Lease: time.Second},
+		buckets(64, 1, 16),
+		buckets(128, 1, 2, 3, 4, 5, 6, 7),
+	} {
+		limits = append(limits, mustLimit(t, a))
 	}
-	programs := map[string]*algorithm.Program{}
-	var mixed []*algorithm.Fragment
-	for i := range algorithm.MaxRules {
-		mixed = append(mixed, builtIn[i%len(builtIn)])
-	}
-	programs["mixed"] = mustCompose(t, mixed...)
-	for _, f := range builtIn {
-		all := make([]*algorithm.Fragment, algorithm.MaxRules)
-		for i := range all {
-			all[i] = f
+	return limits
+}
+
+// manyPrograms are the built-in kinds, alone, sixteen times over, and mixed; with a cost of
+// their own and without.
+func manyPrograms(t testing.TB) map[string]*compose.Program {
+	t.Helper()
+	limits, programs := builtIn(t), map[string]*compose.Program{}
+	add := func(name string, rules []compose.Rule) {
+		p, err := compose.New(rules)
+		if err != nil {
+			t.Fatal(err)
 		}
-		name := fmt.Sprintf("%s of %d", f.Name, max(f.Keys, 1))
-		programs[name] = mustCompose(t, f)
-		programs[fmt.Sprintf("%s, %d times", name, algorithm.MaxRules)] = mustCompose(t, all...)
+		programs[name] = p
+	}
+	var mixed []compose.Rule
+	for i := range compose.MaxRules {
+		mixed = append(mixed, compose.Rule{Limit: limits[i%len(limits)], Cost: int64(i % 2)})
+	}
+	add("mixed", mixed)
+	for i, l := range limits {
+		var all []compose.Rule
+		for range compose.MaxRules {
+			all = append(all, compose.Rule{Limit: l})
+		}
+		name := fmt.Sprintf("%s %d of %d keys", l.Kind.Name, i, max(l.Kind.Keys, 1))
+		add(name, all[:1])
+		add(name+", own cost", []compose.Rule{{Limit: l, Cost: 1}})
+		add(fmt.Sprintf("%s, %d times", name, compose.MaxRules), all)
 	}
 	return programs
 }
 
-// Sixteen rules of any kind fit into one Lua function.
-func TestLuaLocals(t *testing.T) {
-	t.Parallel()
-	list := regexp.MustCompile(`^local (?:function )?([\w, ]+)`)
-	begins, ends := regexp.MustCompile(`^(?:do|repeat|if .* then|for .* do|while .* do|local function .*)$`), regexp.MustCompile(`^(?:end|until)\b`)
-	for name, p := range fullPrograms(t) {
-		for _, s := range scriptsOf(t, p) {
-			// What is indented is within a block of its fragment, with a few locals.
-			n, most := 0, 0
-			var outer []int // the number before each block
-			for line := range strings.Lines(s.Lua()) {
-				line = strings.TrimRight(line, "\n")
-				if m := list.FindStringSubmatch(line); m != nil {
-					n += strings.Count(m[1], ",") + 1
-					most = max(most, n)
-				}
-				switch {
-				case begins.MatchString(line):
-					outer = append(outer, n)
-				case ends.MatchString(line):
-					n, outer = outer[len(outer)-1], outer[:len(outer)-1]
-				}
-			}
-			if most < 1 || most > luaLocals || len(outer) > 0 {
-				t.Errorf("%s: %s has %d locals at once, want at most %d", name, s.Name(), most, luaLocals)
-			}
-		}
-	}
-}
-
-// The scripts are Lua 5.1, and read and set no global but what a server gives.
+// The scripts of all verbs are Lua 5.1. Sixteen rules of any kind fit into one function,
+// which has at most 200 locals and 60 upvalues. A script reads no global but those that a
+// server gives, and sets none.
 func TestLuaCompiles(t *testing.T) {
 	t.Parallel()
 	luac, err := exec.LookPath("luac5.1")
 	if err != nil {
 		t.Skip("no luac5.1 here: the Lua forms are not compiled")
 	}
-	given := map[string]bool{"redis": true, "KEYS": true, "ARGV": true, "string": true, "math": true, "tonumber": true, "unpack": true}
+	given := map[string]bool{"redis": true, "KEYS": true, "ARGV": true, "string": true, "math": true, "unpack": true}
 	global := regexp.MustCompile(`\b([GS]ETGLOBAL)\b.*; (\S+)`)
-	for name, p := range fullPrograms(t) {
-		for _, s := range scriptsOf(t, p) {
-			t.Run(name+"/"+s.SHA()[:8], func(t *testing.T) {
+	for name, p := range manyPrograms(t) {
+		for _, v := range p.Verbs() {
+			t.Run(fmt.Sprintf("%s/%d", name, v), func(t *testing.T) {
 				t.Parallel()
+				lua := p.Script(v).Lua()
 				file := filepath.Join(t.TempDir(), "script.lua")
-				if err := os.WriteFile(file, []byte(s.Lua()), 0o600); err != nil {
+				if err := os.WriteFile(file, []byte(lua), 0o600); err != nil {
 					t.Fatal(err)
 				}
 				out, err := exec.Command(luac, "-p", "-l", file).CombinedOutput()
 				if err != nil {
-					t.Fatalf("%v: %s\n%s", err, out, s.Lua())
+					t.Fatalf("%v: %s\n%s", err, out, lua)
 				}
 				for _, m := range global.FindAllStringSubmatch(string(out), -1) {
 					if m[1] == "SETGLOBAL" || !given[m[2]] {
@@ -113,6 +105,35 @@ func TestLuaCompiles(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// Keys are literals, no number is sent without a format, and a script that only reads calls
+// no command that writes.
+func TestLuaText(t *testing.T) {
+	t.Parallel()
+	key, command := regexp.MustCompile(`KEYS(\W\w*\W?)`), regexp.MustCompile(`redis\.p?call\('(\w+)'`)
+	reads := map[string]bool{"GET": true, "MGET": true, "EXISTS": true, "TIME": true, "LINDEX": true, "LRANGE": true, "ZRANGE": true, "ZCOUNT": true, "ZCARD": true, "ZSCORE": true}
+	literal := regexp.MustCompile(`^\[[1-9]\d*\]$`)
+	for name, p := range manyPrograms(t) {
+		for _, v := range p.Verbs() {
+			s := p.Script(v)
+			for _, m := range key.FindAllStringSubmatch(s.Lua(), -1) {
+				if !literal.MatchString(m[1]) {
+					t.Errorf("%s: %s has KEYS%s", name, s.Name(), m[1])
+				}
+			}
+			for _, m := range command.FindAllStringSubmatch(s.Lua(), -1) {
+				if s.ReadOnly() && !reads[m[1]] {
+					t.Errorf("%s: %s calls %s", name, s.Name(), m[1])
+				}
+			}
+			for _, bad := range []string{"$", "@", "tostring", "%s", "replicate_commands"} {
+				if regexp.MustCompile(regexp.QuoteMeta(bad) + `[a-z(]`).MatchString(s.Lua()) {
+					t.Errorf("%s: %s has %s in\n%s", name, s.Name(), bad, s.Lua())
+				}
+			}
 		}
 	}
 }

@@ -2,23 +2,22 @@ package algorithm
 
 import (
 	_ "embed"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// MetadataWindow is a [FixedWindow] that keeps the metadata of the requests that
-// it admitted: who used up an address's quota, say. It decides like a FixedWindow
-// with the same fields.
+// MetadataWindow is a [FixedWindow] that keeps the metadata of the requests that it
+// allowed, for example which accounts used up the quota of an IP address. It decides
+// like a FixedWindow with the same fields.
 //
-// It costs memory for each admitted request, about 30 bytes and its metadata. The
-// whole window is forgotten at once, when it has ended.
+// Metadata expires with its window. Tokens cannot be refunded. Cost: one list with an
+// entry for each allowed request, about 30 bytes and its metadata.
 type MetadataWindow struct {
-	// Limit is the capacity of a window, from 1 to MaxLog.
+	// Limit is the number of tokens in a window, from 1 to MaxLog.
 	Limit int64
 
 	// Window is its length: whole microseconds, from 1 µs to MaxSpan.
@@ -32,142 +31,109 @@ const (
 	// MaxMetadata is the most metadata that a request can have, in bytes.
 	MaxMetadata = 512
 
-	// MaxEntries is the most entries that are listed at once, so that a list
-	// has at most 512,000 bytes of metadata.
+	// MaxEntries is the most entries that are listed at once. A list has at most
+	// 512,000 bytes of metadata.
 	MaxEntries = 1000
 )
-
-// ErrInvalidMetadata says that a request's metadata is too long.
-var ErrInvalidMetadata = errors.New("invalid metadata")
 
 //go:embed metadatawindow.lua
 var metadataWindowLua string
 
-// metadataText begins the text of an entry. Behind it stand when the window ends,
-// the count with this entry, and the metadata.
-const metadataText = "m1 "
-
-var metadataWindowFragment = &Fragment{
-	Name:    "metadatawindow",
-	Lua:     metadataWindowLua,
-	Args:    5,
-	State:   []string{"edge", "count"},
-	Sets:    true,
-	Check:   metadataWindowCheck,
-	Commit:  metadataWindowCommit,
-	Fit:     fixedWindowFit,
-	Take:    fixedWindowTake,
-	Entries: metadataWindowEntries,
+var metadataWindowKind = &contract.Kind{
+	Name: "metadatawindow", Tag: store.Tag{'m', '2'}, Sets: true, Entries: true,
+	Cell: "edge count", Args: "limit window align", Locals: "found",
+	Lua:  metadataWindowLua,
+	Step: func(args []store.Arg) contract.Step { return metadataWindow{fixedWindowKind.Meter(args).(fixedWindow)} },
 }
-
-// A metadataWindowLimit answers as the fixed window does that it is.
-type metadataWindowLimit struct{ *fixedWindowLimit }
 
 // NewLimit implements [Algorithm].
-func (m MetadataWindow) NewLimit() (Limit, error) {
+func (m MetadataWindow) NewLimit() (*contract.Limit, error) {
 	if m.Limit < 1 || m.Limit > MaxLog {
-		return nil, invalid("MetadataWindow.Limit is %d: it must be from 1 to %d", m.Limit, int64(MaxLog))
+		return nil, contract.Invalid("MetadataWindow.Limit is %d: it must be from 1 to %d", m.Limit, int64(MaxLog))
 	}
-	if _, err := wholeMicros("MetadataWindow.Window", m.Window); err != nil {
+	if _, err := contract.WholeMicros("MetadataWindow.Window", m.Window); err != nil {
 		return nil, err
 	}
-	window, err := FixedWindow(m).NewLimit()
-	if err != nil {
-		return nil, err
+	l, err := FixedWindow(m).NewLimit()
+	if err == nil {
+		l.Kind = metadataWindowKind
 	}
-	return &metadataWindowLimit{window.(*fixedWindowLimit)}, nil
+	return l, err
 }
 
-func (l *metadataWindowLimit) Fragment() *Fragment { return metadataWindowFragment }
+// A metadataWindow's state is the fixed window's cell: edge and count. In the Go form
+// the list is a sorted set, whose scores are the counts.
+type metadataWindow struct{ fixedWindow }
 
-// CheckRequest implements [RequestChecker].
-func (l *metadataWindowLimit) CheckRequest(r Request) error {
-	if len(r.Metadata) > MaxMetadata {
-		return fmt.Errorf("%w: %d bytes, of which a MetadataWindow keeps at most %d", ErrInvalidMetadata, len(r.Metadata), MaxMetadata)
+func (w metadataWindow) Read(tx store.Tx, key int, now int64, _ contract.Ask) (contract.State, error) {
+	var c contract.Cell
+	last, ok, err := tx.At(key, 0)
+	if err != nil {
+		return contract.State{}, err
 	}
+	if ok {
+		if c.A, c.B, _, ok = parseMetadata(last.Text); !ok {
+			return contract.State{}, store.ForeignAt(key)
+		}
+	}
+	c = w.Settle(now, c)
+	return contract.State{c.A, c.B}, nil
+}
+
+func (w metadataWindow) Room(_ int64, s contract.State, _ contract.Ask) int64 { return w.limit - s[1] }
+
+func (w metadataWindow) Write(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, _ int64, slack time.Duration) error {
+	edge, count := s[0], s[1]+n
+	if count == n {
+		tx.Del(key)
+	}
+	tx.Add(key, store.Member{Score: count, Text: fmt.Sprintf("m2 %d %d %s", edge, count, a.Text)}, contract.TTL(now, edge, slack))
 	return nil
 }
 
-var noMetadata = store.StringArg("")
-
-func (l *metadataWindowLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
-	args = l.fixedWindowLimit.AppendArgs(args, r)
-	if r.Metadata == "" {
-		return append(args, noMetadata)
-	}
-	return append(args, store.StringArg(r.Metadata))
+func (w metadataWindow) Answer(now int64, s contract.State, n int64, _ contract.Ask) contract.Answer {
+	return answer(now, w.limit, w.window, s[1]+n, s[0], s[0])
 }
 
-// Entries implements [Lister].
-func (l *metadataWindowLimit) Entries(texts []string) ([]Entry, error) {
-	var list []Entry
+// Entries implements [contract.Lister]. It lists one entry more than MaxEntries, which
+// tells the cost of the next.
+func (w metadataWindow) Entries(tx store.Tx, key int, s contract.State) ([]string, error) {
+	if s[1] == 0 {
+		return nil, nil
+	}
+	_, all, err := tx.Count(key, 0)
+	var texts []string
+	var m store.Member
+	for fromEnd := min(all, MaxEntries+1) - 1; err == nil && fromEnd >= 0; fromEnd-- {
+		m, _, err = tx.At(key, fromEnd)
+		texts = append(texts, m.Text)
+	}
+	return texts, err
+}
+
+// Parse implements [contract.Lister].
+func (w metadataWindow) Parse(texts []string) ([]contract.Entry, error) {
+	var list []contract.Entry
 	before := int64(0)
 	for i, text := range texts {
 		_, count, metadata, ok := parseMetadata(text)
 		if !ok || count <= before {
-			return nil, fmt.Errorf("%w: entry %d of a MetadataWindow is %q, behind a count of %d", store.ErrScript, i, text, before)
+			return nil, fmt.Errorf("%w: entry %d of a MetadataWindow is %q, after a count of %d", store.ErrScript, i, text, before)
 		}
-		if i > 0 || len(texts) <= MaxEntries { // one more than was asked for tells the cost of the next
-			list = append(list, Entry{Cost: count - before, Metadata: metadata})
+		if i > 0 || len(texts) <= MaxEntries {
+			list = append(list, contract.Entry{Cost: count - before, Metadata: metadata})
 		}
 		before = count
 	}
 	return list, nil
 }
 
-// parseMetadata reads the text of an entry.
+// parseMetadata parses an entry: "m2 EDGE COUNT METADATA".
 func parseMetadata(text string) (edge, count int64, metadata string, ok bool) {
-	rest, tagged := strings.CutPrefix(text, metadataText)
+	rest, tagged := strings.CutPrefix(text, "m2 ")
 	first, rest, _ := strings.Cut(rest, " ")
 	second, metadata, found := strings.Cut(rest, " ")
-	e, err1 := strconv.ParseUint(first, 10, 53)
-	c, err2 := strconv.ParseUint(second, 10, 53)
-	return int64(e), int64(c), metadata, tagged && found && err1 == nil && err2 == nil
-}
-
-// In the Go form the list is a sorted set, by the counts.
-
-func metadataWindowCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
-	var s State
-	last, ok, err := tx.At(key, -1)
-	if err != nil {
-		return s, false, err
-	}
-	if ok {
-		if s[0], s[1], _, ok = parseMetadata(last.Text); !ok {
-			return State{}, false, tx.Foreign(key)
-		}
-	}
-	if now >= s[0] {
-		s = State{now - now%args[3].Int() + args[1].Int(), 0}
-	}
-	return s, s[1] <= args[0].Int(), nil
-}
-
-func metadataWindowCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
-	if s[1] == 0 {
-		tx.Del(key)
-	}
-	count := s[1] + args[2].Int()
-	tx.Add(key, store.Member{Score: count, Text: fmt.Sprintf(metadataText+"%d %d %s", s[0], count, args[4])})
-	tx.Expire(key, ttl(s[0]-now, slack))
-}
-
-func metadataWindowEntries(tx store.Tx, key int, s State) ([]string, error) {
-	if s[1] == 0 {
-		return nil, nil
-	}
-	_, all, err := tx.Count(key, 0)
-	if err != nil {
-		return nil, err
-	}
-	var texts []string
-	for rank := max(all-MaxEntries-1, 0); rank < all; rank++ {
-		m, _, err := tx.At(key, rank)
-		if err != nil {
-			return nil, err
-		}
-		texts = append(texts, m.Text)
-	}
-	return texts, nil
+	edge, ok1 := parseDigits(first)
+	count, ok2 := parseDigits(second)
+	return edge, count, metadata, tagged && found && ok1 && ok2
 }

@@ -1,43 +1,36 @@
--- metadatawindow: a fixed window that keeps what its requests brought along.
+-- metadatawindow: a fixed window that keeps the metadata of the requests that it allowed.
 --
--- The newest entry tells the window and its count, so a list needs no other key.
---
--- KEYS[1]  list of "m1 EDGE COUNT METADATA", one for each request: when the window
---          ends, in microseconds since the epoch, and the count with this request
--- ARGV[1]  room: the count may be at most this before; -1: never
--- ARGV[2]  length of a window, in microseconds
--- ARGV[3]  cost, which the count grows by
--- ARGV[4]  a window starts at a multiple of this many microseconds: 1, or its length
--- ARGV[5]  metadata, any bytes
--- state    edge, count: of the current window; count is 0 in one that nobody used
--- entries  the newest 1001 entries of the current window
+-- $key1   a list of "m2 EDGE COUNT METADATA", one for each request, the newest last. EDGE is when the
+--         window ends, in microseconds since the Unix epoch. COUNT is the tokens consumed in the
+--         window, with this request. So a decision reads the newest entry alone.
+-- $align  a window starts at a multiple of this many microseconds: 1, or the window's length
+-- $edge   EDGE of the current window
+-- $count  tokens consumed in it
+-- $found  true if the list exists
 
--- check
-local v = redis.pcall('LINDEX', KEYS[1], '-1')
-local edge, count = 0, 0
-if v then
-  if v.err then
-    if string.find(v.err, 'WRONGTYPE', 1, true) then return redis.error_reply('WEIRFOREIGN 1') end
-    return v
+-- read
+local last = redis.pcall('LINDEX', $key1, '-1')
+if last then
+  if last.err then
+    if string.find(last.err, 'WRONGTYPE', 1, true) then return $foreign1 end
+    return last
   end
-  local e, c = string.match(v, '^m1 (%d+) (%d+) ')
-  if not e then return redis.error_reply('WEIRFOREIGN 1') end
-  edge, count = e + 0, c + 0
+  local edge, count = string.match(last, '^m2 (%d+) (%d+) ')
+  if not edge then return $foreign1 end
+  $edge, $count, $found = edge + 0, count + 0, true
+  if $edge > 9007199254740991 or $count > 9007199254740991 then return $foreign1 end
 end
-if now >= edge then edge, count = now - now % ARGV[4] + ARGV[2], 0 end
-local ok, cost = count <= ARGV[1] + 0, ARGV[3] + 0
+if now >= $edge then $edge, $count = now - now % $align + $window, 0 end
+$room = $limit - $count
 
--- commit
-if v and count == 0 then redis.call('UNLINK', KEYS[1]) end
-redis.call('RPUSH', KEYS[1], string.format('m1 %d %d ', edge, count + cost) .. ARGV[5])
-redis.call('PEXPIRE', KEYS[1], string.format('%d', (edge - now + 999) / 1000 + slack))
+-- write
+if $found and $count == 0 then redis.call('UNLINK', $key1) end
+redis.call('RPUSH', $key1, string.format('m2 %d %d ', $edge, $count + n) .. $text)
+-- A list of the current window keeps its TTL.
+if $count == 0 or slack > 0 then
+  redis.call('PEXPIRE', $key1, string.format('%d', ($edge - now + 999) / 1000 + slack))
+end
 
 -- entries
-local entries = {}
-if count > 0 then entries = redis.call('LRANGE', KEYS[1], '-1001', '-1') end
-
--- upto
-local fit = ARGV[1] + 1 - count
-
--- take
-cost = take
+$entries = {}
+if $count > 0 then $entries = redis.call('LRANGE', $key1, '-1001', '-1') end

@@ -3,6 +3,8 @@ package algorithm
 import (
 	"math/bits"
 	"time"
+
+	"github.com/weir-go/weir/algorithm/contract"
 )
 
 // A Rate is a number of tokens per period. It is exact: three per second is
@@ -32,11 +34,11 @@ func Every(period time.Duration) Rate { return Rate{1, period} }
 func (r Rate) interval() (num, den int64, err error) {
 	switch {
 	case r.Count < 1:
-		return 0, 0, invalid("Rate.Count is %d: it must be at least 1", r.Count)
+		return 0, 0, contract.Invalid("Rate.Count is %d: it must be at least 1", r.Count)
 	case r.Period < 1:
-		return 0, 0, invalid("Rate.Period is %d ns: it must be at least 1 ns", r.Period.Nanoseconds())
+		return 0, 0, contract.Invalid("Rate.Period is %d ns: it must be at least 1 ns", r.Period.Nanoseconds())
 	case r.Count > MaxSpan/1000:
-		return 0, 0, invalid("Rate.Count is %d: it must be at most %d", r.Count, int64(MaxSpan/1000))
+		return 0, 0, contract.Invalid("Rate.Count is %d: it must be at most %d", r.Count, int64(MaxSpan/1000))
 	}
 	num, den = r.Period.Nanoseconds(), 1000*r.Count
 	g := gcd(num, den)

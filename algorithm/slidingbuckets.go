@@ -3,57 +3,57 @@ package algorithm
 import (
 	_ "embed"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// MaxBuckets is the most buckets that a [SlidingBuckets] can have.
-const MaxBuckets = 128
+// The bounds of a [SlidingBuckets].
+const (
+	MaxBuckets = 128  // the most buckets
+	MaxSpans   = 8    // the most spans
+	minWidth   = 1000 // the shortest bucket, in microseconds
+	maxRings   = 64   // the most rings in the cache
+)
 
-// MaxSpans is the most spans that a [SlidingBuckets] can have.
-const MaxSpans = 8
-
-// minWidth is the shortest bucket, in microseconds.
-const minWidth = 1000
-
-// A Span is one limit of a [SlidingBuckets]: Limit tokens in any Window.
+// A Span is one limit of a [SlidingBuckets]: at most Limit tokens in any Window.
 type Span struct {
-	Window time.Duration // a multiple of the width, up to MaxBuckets of them
+	Window time.Duration // a multiple of Width, at most MaxBuckets times as long
 	Limit  int64         // from 1 to MaxTokens
 }
 
-// SlidingBuckets allows, over each of several spans of time at once, a number of
-// tokens: 1000 in 1 s, 5000 in 10 s and 7000 in 15 s, for instance.
+// SlidingBuckets limits several spans of time at once, for example 1000 tokens in 1 s,
+// 5000 in 10 s and 7000 in 15 s. It counts tokens in buckets.
 //
-// Time is cut into buckets at the multiples of Width since the Unix epoch, each
-// with a count. A span of n buckets holds the current one and the n-1 before
-// it, and slides by whole buckets. A request passes if every span has room for
-// its cost. So in any interval as long as a span less one bucket, at most its
-// Limit passes; in one as long as the span, which can touch one bucket more,
-// what passes beyond that is at most what passed in one bucket. A span of one
-// bucket is an aligned [FixedWindow]. The shorter the buckets, the sharper the
-// spans, and the dearer.
+// A bucket is Width long and starts at a multiple of Width since the Unix epoch. A span
+// of n buckets covers the current bucket and the n-1 before it. A request is allowed if
+// its cost fits every span. So at most Limit tokens pass in any interval that is one
+// bucket shorter than a span. An interval as long as the span can touch one bucket more,
+// and then up to that bucket's count passes in addition. Shorter buckets are more exact,
+// and cost more. A span of one bucket is an aligned [FixedWindow].
 //
-// The verdict names one span, with its limit and what it has left: if denied,
-// the first that denies, in the order declared; if allowed, the one with the
-// least left, the first of equals. A denied request passes at the start of a
+// The Limit, Window and Remaining of a result are those of one span: if the request is
+// denied, of the span with the longest wait, and otherwise of the span with the fewest
+// tokens left. The first declared wins a tie. A denied request passes at the start of a
 // bucket.
 //
-// If the clock steps back, the bucket that was used last stays the current one
-// until the clock is there again. If limits change under a live key, or spans
-// other than the longest do, the counts stay. If Width or the longest span
-// changes, what was counted is lost, or read as another part of the longest
-// span that it fell in.
+// If the clock steps back, the newest bucket stays the current one until the clock
+// reaches it again. If limits or spans change under a live key, the counts stay. If
+// Width or the longest span changes, counts are lost or read as those of other buckets.
+// A refund lowers the count of its decision's bucket while the longest span covers it.
 //
-// Its state is a ring of one key per bucket of the longest span. Source: the
-// counters per second that are read by one MGET in Redis rate limiting recipes.
+// Cost: one string key for each bucket of the longest span, all read by one MGET. Every
+// combination of spans, in buckets, has scripts of its own. So operators should choose
+// Width and the windows, and tenants at most the limits. Source: the counters per
+// second of Redis rate limiting recipes, which are read by one MGET.
 type SlidingBuckets struct {
-	// Width is the length of a bucket: whole microseconds, from 1 ms. Every span
-	// is a multiple of it, and the longest at most MaxBuckets times as long.
+	// Width is the length of a bucket: whole microseconds, from 1 ms. Every window is
+	// a multiple of it, and the longest at most MaxBuckets times as long.
 	Width time.Duration
 
 	// Spans are the limits, from 1 to MaxSpans, no two with the same Window. All
@@ -64,57 +64,44 @@ type SlidingBuckets struct {
 //go:embed slidingbuckets.lua
 var slidingBucketsLua string
 
-var slidingBucketsTag = store.Tag{'b', '1'}
-
-type slidingBucketsLimit struct {
-	spans    []Span
-	width    int64
-	least    int64 // the smallest limit
-	most     int64 // and the largest
-	fragment *Fragment
-	one      []store.Arg
-}
-
 // NewLimit implements [Algorithm].
-func (b SlidingBuckets) NewLimit() (Limit, error) {
+func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 	if len(b.Spans) < 1 || len(b.Spans) > MaxSpans {
-		return nil, invalid("SlidingBuckets.Spans has %d elements: it must have from 1 to %d", len(b.Spans), MaxSpans)
+		return nil, contract.Invalid("SlidingBuckets.Spans has %d elements: it must have from 1 to %d", len(b.Spans), MaxSpans)
 	}
-	l := &slidingBucketsLimit{spans: append([]Span(nil), b.Spans...), least: b.Spans[0].Limit}
 	var longest, common int64 // common divides every window
-	windows := make([]int64, len(b.Spans))
+	var args, windows []int64
+	least := b.Spans[0]
 	for i, s := range b.Spans {
 		if s.Limit < 1 || s.Limit > MaxTokens {
-			return nil, invalid("SlidingBuckets.Spans[%d].Limit is %d: it must be from 1 to %d", i, s.Limit, int64(MaxTokens))
+			return nil, contract.Invalid("SlidingBuckets.Spans[%d].Limit is %d: it must be from 1 to %d", i, s.Limit, int64(MaxTokens))
 		}
-		window, err := wholeMicros(fmt.Sprintf("SlidingBuckets.Spans[%d].Window", i), s.Window)
+		window, err := contract.WholeMicros(fmt.Sprintf("SlidingBuckets.Spans[%d].Window", i), s.Window)
 		if err != nil {
 			return nil, err
 		}
-		for j := range i {
-			if windows[j] == window {
-				return nil, invalid("SlidingBuckets.Spans[%d] and [%d] are both of %v: give a window one limit", j, i, s.Window)
-			}
+		if j := slices.Index(windows, window); j >= 0 {
+			return nil, contract.Invalid("SlidingBuckets.Spans[%d] and [%d] are both of %v: give a window one limit", j, i, s.Window)
 		}
-		windows[i], longest, common = window, max(longest, window), gcd(window, common)
-		l.least, l.most = min(l.least, s.Limit), max(l.most, s.Limit)
+		args, windows = append(args, s.Limit), append(windows, window)
+		longest, common = max(longest, window), gcd(window, common)
+		if s.Limit < least.Limit {
+			least = s
+		}
 	}
-	l.width = b.Width.Microseconds()
-	if b.Width%time.Microsecond != 0 || l.width < minWidth || common%l.width != 0 || longest/l.width > MaxBuckets {
-		return nil, invalid("SlidingBuckets.Width is %v: every window must be a multiple of it, the longest at most %d times as long, and it "+
-			"at least 1ms and whole microseconds: %s", b.Width, MaxBuckets, widthHint(l.width, longest, common))
+	width := b.Width.Microseconds()
+	if b.Width%time.Microsecond != 0 || width < minWidth || common%width != 0 || longest/width > MaxBuckets {
+		return nil, contract.Invalid("SlidingBuckets.Width is %v: every window must be a multiple of it, the longest at most %d times as long, and it "+
+			"at least 1ms and whole microseconds: %s", b.Width, MaxBuckets, widthHint(width, longest, common))
 	}
-	r := ring{size: int(longest / l.width)}
-	for _, window := range windows {
-		r.spans = append(r.spans, int(window/l.width))
+	lengths := make([]int, len(windows))
+	for i, window := range windows {
+		lengths[i] = int(window / width)
 	}
-	l.fragment = r.fragment()
-	l.one = constArgs(l.AppendArgs(nil, Request{Cost: 1}))
-	return l, nil
+	return &contract.Limit{Kind: ringKind(lengths), Args: consts(append(args, width)...), Capacity: least.Limit, Window: least.Window}, nil
 }
 
-// widthHint names the shortest width from the one that was asked for on that
-// would do, or else the greatest.
+// widthHint names the shortest valid width that is at least asked, or else the longest.
 func widthHint(asked, longest, common int64) string {
 	best := int64(0)
 	for parts := int64(1); parts <= MaxBuckets; parts++ {
@@ -124,245 +111,225 @@ func widthHint(asked, longest, common int64) string {
 		}
 	}
 	if best == 0 {
-		return "no width does for these spans, make the windows multiples of one that is long enough"
+		return "no width is valid for these spans, so make the windows multiples of one that is long enough"
 	}
-	return micros(best).String() + " would do"
-}
-
-func (l *slidingBucketsLimit) Fragment() *Fragment { return l.fragment }
-
-func (l *slidingBucketsLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
-	if r.Cost == 1 && l.one != nil {
-		return append(args, l.one...)
-	}
-	cost := min(r.Cost, l.most+1) // enough for no span to have room
-	for _, s := range l.spans {
-		args = append(args, store.IntArg(s.Limit-cost))
-	}
-	return append(args, store.IntArg(min(cost, l.least)), store.IntArg(l.width))
-}
-
-func (l *slidingBucketsLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
-	at, used, pass, reset := int(s[0]), s[1], s[2], s[3]
-	if at >= len(l.spans) {
-		at = 0 // no check reports such a span
-	}
-	span := l.spans[at]
-	v := Verdict{Limit: span.Limit, Span: span.Window}
-	switch {
-	case r.Cost > l.least:
-		v.RetryAfter = Never
-	case used > span.Limit-r.Cost:
-		v.RetryAfter = micros(max(pass-now, 1))
-	default:
-		v.Allowed = true
-	}
-	if committed {
-		used += r.Cost
-		if r.Cost > 0 {
-			reset = s[4] + l.width*int64(l.fragment.Keys)
-		}
-	}
-	v.Remaining = max(span.Limit-used, 0)
-	v.ResetAfter = micros(max(reset-now, 0))
-	return v
+	return contract.Micros(best).String() + " would be valid"
 }
 
 // A ring is what the script of a SlidingBuckets depends on.
 type ring struct {
-	size  int   // buckets, and keys
-	spans []int // the length of each span in buckets, in the order declared
+	size    int   // buckets, and keys
+	lengths []int // of the spans, in buckets, in the order declared
+	kind    *contract.Kind
 }
 
-// rings are the fragments of all rings that were asked for, so that limits of one
-// shape share theirs.
-var rings sync.Map
+// rings caches the rings used most recently, the most recent last.
+var rings struct {
+	sync.Mutex
+	list []*ring
+}
 
-func (r ring) fragment() *Fragment {
-	shape := fmt.Sprint(r.size, r.spans)
-	if f, ok := rings.Load(shape); ok {
-		return f.(*Fragment)
+// ringKind returns the kind for spans of these lengths. Limits share it while it is in
+// the cache.
+func ringKind(lengths []int) *contract.Kind {
+	rings.Lock()
+	defer rings.Unlock()
+	at := slices.IndexFunc(rings.list, func(r *ring) bool { return slices.Equal(r.lengths, lengths) })
+	if at < 0 {
+		rings.list = append(rings.list, newRing(lengths))
+		at = len(rings.list) - 1
 	}
-	f, _ := rings.LoadOrStore(shape, r.newFragment())
-	return f.(*Fragment)
+	r := rings.list[at]
+	rings.list = append(slices.Delete(rings.list, at, at+1), r)
+	rings.list = slices.Delete(rings.list, 0, max(len(rings.list)-maxRings, 0))
+	return r.kind
 }
 
-func (r ring) newFragment() *Fragment {
-	return &Fragment{
-		Name:   "slidingbuckets",
-		Lua:    r.lua(),
-		Keys:   r.size,
-		Args:   len(r.spans) + 2,
-		State:  []string{"span", "used", "pass", "reset", "top", "count"},
-		Check:  r.check,
-		Commit: r.commit,
-		Fit:    r.fit,
-		Take:   r.take,
-		Charge: r.charge,
-		Refund: r.refund,
+func newRing(lengths []int) *ring {
+	r := &ring{size: slices.Max(lengths), lengths: lengths}
+	r.kind = &contract.Kind{
+		Name: "slidingbuckets", Tag: store.Tag{'b', '2'}, Keys: r.size,
+		Cell: "span used pass reset", Locals: "top ring turn count owner",
+		Args: strings.Join(strings.Split(spanLetters[:len(lengths)], ""), " ") + " width",
+		Lua:  r.lua(),
+		Step: func(args []store.Arg) contract.Step {
+			b := &slidingBuckets{ring: r, width: args[len(lengths)].Int()}
+			b.turn = b.width * int64(r.size)
+			for i := range lengths {
+				b.limits = append(b.limits, args[i].Int())
+			}
+			return b
+		},
 	}
+	return r
 }
+
+// spanLetters name the limits of the spans in Lua.
+const spanLetters = "abcdefgh"
+
+// manyKeys is how many arguments a call can have. A Lua function has 250 registers,
+// which the locals of 15 other rules share with the arguments.
+const manyKeys = 48
 
 // lua fills in the template.
-func (r ring) lua() string {
-	fill := strings.NewReplacer(
-		"$MGET", r.call("redis.pcall('MGET', ", ")"),
-		"$EXISTS", r.call("redis.call('EXISTS', ", ")"),
-		"$ZEROS", strings.Repeat(", 0", r.size)[2:],
-		"$SIZE", strconv.Itoa(r.size),
-		"$COST", fmt.Sprintf("ARGV[%d]", len(r.spans)+1),
-		"$WIDTH", fmt.Sprintf("ARGV[%d]", len(r.spans)+2),
-		"$SET", r.set("'PX', life", 1, r.size, "  "),
-		"$KEEP", r.set("'KEEPTTL'", 1, r.size, "    "),
-	)
-	var out strings.Builder
-	for line := range strings.Lines(slidingBucketsLua) {
+func (r *ring) lua() string {
+	fill := []string{"@SIZE", strconv.Itoa(r.size), "@ZEROS", "{" + strings.Repeat(", 0", r.size)[2:] + "}", "@(", "", "@)", ""}
+	if r.size > manyKeys {
+		fill[5], fill[7] = "(function() return ", " end)()"
+		fill[3] = fill[5] + fill[3] + fill[7]
+	}
+	var keys, out strings.Builder
+	for i := range r.size {
+		fmt.Fprintf(&keys, ", $key%d", i+1)
+	}
+	all := strings.NewReplacer(append(fill, "@KEYS", keys.String()[2:])...)
+	_, sections, _ := strings.Cut(slidingBucketsLua, "\n\n")
+	for line := range strings.Lines(sections) {
 		switch {
-		case strings.HasPrefix(line, "--") && strings.Contains(line, "$"):
-			out.WriteString(line) // about the template itself
-		case strings.Contains(line, "$N"):
+		case strings.Contains(line, "@N"):
 			for i := range r.size {
-				out.WriteString(strings.ReplaceAll(line, "$N", strconv.Itoa(i+1)))
+				out.WriteString(strings.ReplaceAll(line, "@N", strconv.Itoa(i+1)))
 			}
-		case strings.Contains(line, "$A"):
-			for i, n := range r.spans {
-				out.WriteString(strings.NewReplacer("$I", strconv.Itoa(i), "$A", strconv.Itoa(i+1), "$B", strconv.Itoa(n)).Replace(line))
+		case strings.Contains(line, "@B"):
+			for i, n := range r.lengths {
+				span := strings.NewReplacer("@I", strconv.Itoa(i), "@L", spanLetters[i:i+1], "@B", strconv.Itoa(n))
+				out.WriteString(span.Replace(line))
 			}
 		default:
-			out.WriteString(fill.Replace(line))
+			out.WriteString(all.Replace(line))
 		}
 	}
 	return out.String()
 }
 
-// manyKeys is how many arguments a call can have beside the locals of fifteen
-// other rules: they share the 250 registers of a Lua function.
-const manyKeys = 64
-
-// call is a call over all keys: in a function of its own, if there are many.
-func (r ring) call(before, after string) string {
-	var b strings.Builder
-	b.WriteString(before)
-	for i := range r.size {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "KEYS[%d]", i+1)
-	}
-	b.WriteString(after)
-	if r.size > manyKeys {
-		return "(function() return " + b.String() + " end)()"
-	}
-	return b.String()
+// A slidingBuckets' state is span, used, pass and reset, as in slidingbuckets.lua, and
+// top and owner, which a reply does not carry.
+type slidingBuckets struct {
+	*ring
+	limits      []int64
+	width, turn int64
 }
 
-// set chooses, by halves, the key to write from those numbered from first to
-// last: keys are literals.
-func (r ring) set(ttl string, first, last int, indent string) string {
-	if first == last {
-		return fmt.Sprintf("redis.call('SET', KEYS[%d], value, %s)", first, ttl)
+func (b *slidingBuckets) Read(tx store.Tx, key int, now int64, a contract.Ask) (s contract.State, err error) {
+	var sums [MaxBuckets]int64 // sums[i] is the sum of the newest i+1 buckets
+	top, owner := now-now%b.width, int64(0)
+	for ahead := int64(-1); ahead != top; {
+		top = max(top, ahead)
+		if ahead, owner, err = b.sum(tx, key, top, &sums); err != nil {
+			return s, err
+		}
 	}
-	middle, deeper := (first+last)/2, indent+"  "
-	return fmt.Sprintf("if slot <= %d then\n%s%s\n%selse\n%s%s\n%send", middle,
-		deeper, r.set(ttl, first, middle, deeper), indent, deeper, r.set(ttl, middle+1, last, deeper), indent)
+	s = contract.State{4: top, 5: owner}
+	least := int64(MaxTokens + 1)
+	for i, n := range b.lengths {
+		limit, sum, pass := b.limits[i], sums[n-1], int64(0)
+		switch {
+		case a.Cost > limit:
+			pass = MaxTokens
+		case sum > limit-a.Cost:
+			age := slices.IndexFunc(sums[:], func(sum int64) bool { return sum > limit-a.Cost })
+			pass = top + int64(n-age)*b.width
+		}
+		if pass > s[2] || pass == s[2] && pass == 0 && limit-sum < least {
+			s[0], s[1], s[2], least = int64(i), sum, pass, limit-sum
+		}
+	}
+	s[1] = min(s[1], MaxTokens)
+	if age := slices.IndexFunc(sums[:b.size], func(sum int64) bool { return sum > 0 || top > now }); age >= 0 {
+		s[3] = top + int64(b.size-age)*b.width
+	}
+	return s, nil
 }
 
-func (r ring) check(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
-	var sums [MaxBuckets]int64 // sums[i] is that of the newest i+1 buckets
-	width := args[len(r.spans)+1].Int()
-	top := now - now%width
-	for {
-		ahead, err := r.read(tx, key, top, width, &sums)
-		if err != nil {
-			return State{}, false, err
-		}
-		if ahead == top {
-			break
-		}
-		top = ahead
-	}
-
-	s := State{4: top, 5: sums[0]}
-	least := int64(1 << 53)
-	for i, n := range r.spans {
-		if left := args[i].Int() - sums[n-1]; least >= 0 && left < least {
-			s[0], s[1], least = int64(i), min(sums[n-1], 1<<53), left
-		}
-	}
-	for i, n := range r.spans {
-		for age := 0; least < 0 && age < n; age++ {
-			if sums[age] > args[i].Int() {
-				s[2] = max(s[2], top+int64(n-age)*width)
-				break
-			}
-		}
-	}
-	for age := range r.size {
-		if sums[age] > 0 {
-			s[3] = top + int64(r.size-age)*width
-			break
-		}
-	}
-	return s, least >= 0, nil
+// place returns the key of the bucket that began at begin, and the turn that it is in.
+func (b *slidingBuckets) place(begin int64) (slot int, turn int64) {
+	return int(begin % b.turn / b.width), begin - begin%b.turn
 }
 
-// read sums up the buckets from the one that began at top backwards, and
-// returns when the newest one began: top, or later if the clock was set back.
-func (r ring) read(tx store.Tx, key int, top, width int64, sums *[MaxBuckets]int64) (int64, error) {
-	turn := width * int64(r.size)
-	start, slot := top-top%turn, int(top%turn/width)
-	ahead, total := top, int64(0)
-	for age := range r.size {
-		n, ok, err := tx.Get(key+slot, slidingBucketsTag)
+// sum sums up the buckets from the one that began at top backwards. ahead is when the
+// newest bucket began: top, or later if the clock stepped back. owner is the GEN of the
+// bucket that began at top.
+func (b *slidingBuckets) sum(tx store.Tx, key int, top int64, sums *[MaxBuckets]int64) (ahead, owner int64, err error) {
+	total, ahead := int64(0), top
+	for age := range b.size {
+		slot, turn := b.place(top + b.turn - int64(age)*b.width)
+		turn -= b.turn
+		n, ok, err := tx.Get(key + slot)
+		begin := n.N[0] + int64(slot)*b.width
 		switch {
 		case err != nil:
-			return 0, err
-		case !ok: // nothing was counted
-		case n.Len != 2 || n.N[0] >= MaxSpan:
-			return 0, tx.Foreign(key + slot)
-		case n.N[0] == start:
+			return 0, 0, err
+		case !ok: // nothing was consumed
+		case n.Tag != b.kind.Tag || n.Len < 2 || n.Len > 3 || n.N[0] >= MaxSpan:
+			return 0, 0, store.ForeignAt(key + slot)
+		case n.N[0] == turn:
 			total += n.N[1]
-		case n.N[0]%turn == 0:
-			ahead = max(ahead, n.N[0]+int64(slot)*width)
+			if age == 0 {
+				owner = n.N[2]
+			}
+		case n.N[0]%b.turn == 0 && begin > ahead:
+			if ahead = begin; ahead >= MaxSpan {
+				return 0, 0, store.ForeignAt(key + slot)
+			}
 		}
 		sums[age] = total
-		if slot--; slot < 0 {
-			slot, start = r.size-1, start-turn
-		}
 	}
-	return ahead, nil
+	return ahead, owner, nil
 }
 
-func (r ring) commit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
-	width := args[len(r.spans)+1].Int()
-	turn := width * int64(r.size)
-	top, count := s[4], s[5]+args[len(r.spans)].Int()
-	n := store.Nums{Tag: slidingBucketsTag, Len: 2, N: [store.MaxNums]int64{top - top%turn, count}}
-	tx.Put(key+int(top%turn/width), n, ttl(top+turn-now, slack))
+func (b *slidingBuckets) Room(_ int64, s contract.State, _ contract.Ask) int64 {
+	return b.limits[b.span(s)] - s[1]
 }
 
-func (r ring) fit(_ int64, args []store.Arg, s State) int64 { return args[s[0]].Int() + 1 - s[1] }
+// span is the span that s is about. A reply that names none is no script's.
+func (b *slidingBuckets) span(s contract.State) int { return min(int(s[0]), len(b.limits)-1) }
 
-func (r ring) take(args []store.Arg, n int64) { args[len(r.spans)] = store.IntArg(n) }
-
-// charge is when the bucket began, and the tokens.
-func (r ring) charge(now int64, args []store.Arg, s State, _ Note) (Charge, int64) {
-	turn := args[len(r.spans)+1].Int() * int64(r.size)
-	return Charge{s[4], args[len(r.spans)].Int()}, s[4] + turn - now
+func (b *slidingBuckets) Write(tx store.Tx, key int, now int64, s contract.State, n int64, _ contract.Ask, gen int64, slack time.Duration) error {
+	mark, ends := b.Mark(now, s, n, gen)
+	slot, turn := b.place(mark.A)
+	held, _, err := tx.Get(key + slot)
+	if err != nil {
+		return err
+	}
+	value := store.Nums{Tag: b.kind.Tag, Len: 2, N: [store.MaxNums]int64{turn, n, mark.B}}
+	if held.N[0] == turn {
+		value.N[1] += held.N[1]
+	}
+	if mark.B > 0 {
+		value.Len = 3
+	}
+	tx.Put(key+slot, value, contract.TTL(now, ends, slack))
+	return nil
 }
 
-func (r ring) refund(tx store.Tx, key int, _ int64, args []store.Arg, s State, was Charge, _ Note) bool {
-	width := args[len(r.spans)+1].Int()
-	turn := width * int64(r.size)
-	if was[0]%width != 0 || was[0]+turn <= s[4] {
-		return false
+func (b *slidingBuckets) Answer(now int64, s contract.State, n int64, _ contract.Ask) contract.Answer {
+	at, used, pass, reset := b.span(s), s[1]+n, s[2], s[3]
+	if n > 0 {
+		reset = max(reset, now-now%b.width+b.turn)
 	}
-	slot := key + int(was[0]%turn/width)
-	n, _, err := tx.Get(slot, slidingBucketsTag)
-	if err != nil || n.N[0] != was[0]-was[0]%turn || n.N[1] == 0 {
-		return false
+	ans := answer(now, b.limits[at], b.width*int64(b.lengths[at]), used, pass, reset)
+	ans.ResetAfter = contract.Micros(max(reset-now, 0))
+	return ans
+}
+
+// Mark implements [contract.StepRefunder]: when the bucket began, and its GEN after the
+// decision.
+func (b *slidingBuckets) Mark(_ int64, s contract.State, _, gen int64) (contract.Cell, int64) {
+	top, owner := s[4], s[5]
+	if owner == 0 {
+		owner = gen
 	}
-	n.N[1] = max(n.N[1]-was[1], 0)
-	tx.Put(slot, n, 0)
-	return true
+	return contract.Cell{A: top, B: owner}, top + b.turn
+}
+
+// Refund implements [contract.StepRefunder].
+func (b *slidingBuckets) Refund(tx store.Tx, key int, _ int64, s contract.State, _ contract.Ask, mark contract.Cell, n, _ int64) (bool, error) {
+	slot, turn := b.place(mark.A)
+	held, _, err := tx.Get(key + slot)
+	if err != nil || held.Len != 3 || held.N[0] != turn || held.N[1] == 0 || held.N[2] != mark.B || mark.A+b.turn <= s[4] || mark.A%b.width != 0 {
+		return false, err
+	}
+	held.N[1] = max(held.N[1]-n, 0)
+	tx.Keep(key+slot, held)
+	return true, nil
 }

@@ -1,100 +1,116 @@
--- slidingbuckets: counts of several spans over one ring of buckets.
+-- slidingbuckets: a ring of buckets that count tokens, for limits over several spans.
 --
--- This is a template. $SIZE is the number of buckets, a literal like all that begins with $. A line
--- with $N is repeated for each bucket, $N counting from 1; one with $I for each span, in the order
--- declared: $I counts from 0, ARGV[$A] is its room, $B its length in buckets. W stands for the number
--- of spans.
+-- This is a template: slidingbuckets.go replaces what begins with @. @SIZE is the number of buckets.
+-- A line with @N is repeated for each bucket, @N counting from 1. A line with @B is repeated for each
+-- span: @I counts them from 0, $@L is its limit, $a the first, and @B is its length in buckets.
 --
--- Time is cut into buckets, and into turns of the ring, each from one multiple of the longest span to
--- the next. Bucket N of a turn is counted in key N. What a key holds from an earlier turn is stale.
+-- Time is cut into buckets of $width, and into turns of the ring, which begin at multiples of the
+-- longest span. Bucket N of a turn is counted in key N. A value of an earlier turn has expired.
 --
--- KEYS[N]    string "b1 TURN COUNT": when the turn began, in microseconds since the epoch
--- ARGV[1-W]  room: a span may hold at most this before, in the order declared; negative: never
--- ARGV[W+1]  cost, which the count of the current bucket grows by
--- ARGV[W+2]  width of a bucket, in microseconds
--- state      span: the first that denies, or else the one with the least left; used: its sum before;
---            pass: when the request would pass, 0 if it does; reset: when the newest used bucket leaves the
---            longest span, 0 if none; top: when the current bucket began; count: its count
+-- $key1…   strings "b2 TURN COUNT" or "b2 TURN COUNT GEN": when the turn began, in microseconds since
+--          the Unix epoch; the tokens consumed; the generation of the first decision with a marker
+--          that consumed from the bucket
+-- $span    if denied, the span with the longest wait; otherwise the one with the least left
+-- $used    the tokens in that span, at most 2^53-1
+-- $pass    if denied, when the request passes, 2^53-1 for never; otherwise 0
+-- $reset   when the newest bucket that is in use, or ahead of the clock, leaves the longest span, or 0
+-- $ring    the values of all keys; $turn is the length of a turn
+-- $top     when the current bucket began; $count and $owner are its COUNT and GEN, or 0
+-- $mark    when the bucket began, and its GEN after the decision
 
--- check
-local ok, top, count
-local cost = $COST + 0
-local span, used, pass, reset = 0, 0, 0, 0
-do
-  local v = $MGET
-  if v.err then return v end
-  local match, sub, width = string.match, string.sub, $WIDTH + 0
-  local turn, sum = $SIZE * width, {$ZEROS}
-  local ahead, bad, seen = now - now % width, 0
-  repeat
-    -- From the newest bucket to the oldest: sum[i] is that of the newest i. If one is ahead of the
-    -- clock, which was set back, then that one is the newest.
-    top, seen = ahead, 0
-    local slot, total = top % turn / width + 1, 0
-    local head = string.format('b1 %d ', top - top % turn)
-    local long = #head
-    for i = 1, $SIZE do
-      local x = v[slot]
-      if x then
-        seen = seen + 1
-        if sub(x, 1, long) == head then
-          total = total + sub(x, long + 1)
-        else
-          local s = match(x, '^b1 (%d+) %d+$')
-          if not s or s + 0 >= 4503599627370496 then bad = slot break end
-          if s % turn == 0 and s + (slot - 1) * width > ahead then ahead = s + (slot - 1) * width end
+-- read
+$ring = @(redis.pcall('MGET', @KEYS)@)
+if $ring.err then return $ring end
+local find, match, width = string.find, string.match, $width
+local turn, sum = @SIZE * width, @ZEROS
+$turn = turn
+local ahead, bad, missing = now - now % width, 0
+repeat
+  -- From the newest bucket to the oldest: sum[i] is the sum of the newest i. If a bucket is ahead of
+  -- the clock, which stepped back, then that bucket is the newest.
+  $top, $owner, missing = ahead, 0, 0
+  local slot, total, start = $top % turn / width + 1, 0, $top - $top % turn
+  local head = string.format('b2 %d ', start)
+  local first = #head + 1
+  for i = 1, @SIZE do
+    local value = $ring[slot]
+    if value then
+      local count = find(value, head, 1, true) == 1 and match(value, '^%d+$', first)
+      if not count then
+        local began, c, rest = match(value, '^b2 (%d+) (%d+)(.*)$')
+        local id = rest == '' and 0 or rest and match(rest, '^ (%d+)$')
+        if not id then bad = slot break end
+        began, c, id = began + 0, c + 0, id + 0
+        if began >= 4503599627370496 or c > 9007199254740991 or id > 9007199254740991 then bad = slot break end
+        if began == start then
+          count = c
+          if i == 1 then $owner = id end
+        elseif began % turn == 0 and began + (slot - 1) * width > ahead then
+          ahead = began + (slot - 1) * width
+          if ahead >= 4503599627370496 then bad = slot break end
         end
       end
-      sum[i] = total
-      slot = slot - 1
-      if slot == 0 then
-        slot, head = $SIZE, string.format('b1 %d ', top - top % turn - turn)
-        long = #head
+      if count then
+        count = count + 0
+        if count > 9007199254740991 then bad = slot break end
+        total = total + count
       end
+    else
+      missing = missing + 1
     end
-  until ahead == top or bad > 0
-  if bad > 0 or seen < $SIZE and $EXISTS > seen then
-    if bad == $N or not v[$N] and redis.call('EXISTS', KEYS[$N]) == 1 then return redis.error_reply('WEIRFOREIGN $N') end
+    sum[i] = total
+    slot = slot - 1
+    if slot == 0 then
+      slot, start = @SIZE, start - turn
+      head = string.format('b2 %d ', start)
+      first = #head + 1
+    end
   end
-  local least, left = 9007199254740992
-  left = ARGV[$A] - sum[$B] if least >= 0 and left < least then span, least, used = $I, left, sum[$B] end
-  ok, count = least >= 0, sum[1]
-  if used > 9007199254740992 then used = 9007199254740992 end
-  if not ok then
-    for i = 1, $B do if sum[i] > ARGV[$A] + 0 then pass = math.max(pass, top + ($B + 1 - i) * width) break end end
+until ahead == $top or bad > 0
+if bad > 0 or missing > 0 and @(redis.call('EXISTS', @KEYS)@) > @SIZE - missing then
+  if bad == @N or not $ring[@N] and redis.call('EXISTS', $key@N) == 1 then return $foreign@N end
+end
+$count = sum[1]
+local least, left = 9007199254740992
+left = $@L - sum[@B] if left < least then $span, $used, least = @I, sum[@B], left end
+if least < n then
+  local limits, lengths = {}, {}
+  limits[@I + 1], lengths[@I + 1] = $@L, @B
+  for a = 1, #limits do
+    local limit, length, pass = limits[a], lengths[a], 0
+    if n > limit then
+      pass = 9007199254740991
+    elseif sum[length] > limit - n then
+      local i = 1
+      while sum[i] <= limit - n do i = i + 1 end
+      pass = $top + (length + 1 - i) * width
+    end
+    if pass > $pass then $span, $used, $pass = a - 1, sum[length], pass end
   end
-  for i = 1, $SIZE do if sum[i] > 0 then reset = top + ($SIZE + 1 - i) * width break end end
 end
+if $used > 9007199254740991 then $used = 9007199254740991 end
+local newest = 1
+while newest < @SIZE and sum[newest] == 0 and $top <= now do newest = newest + 1 end
+if sum[newest] > 0 or $top > now then $reset = $top + (@SIZE + 1 - newest) * width end
+$room = least
 
--- commit
-do
-  local turn = $SIZE * $WIDTH
-  local slot = top % turn / $WIDTH + 1
-  local value = string.format('b1 %d %d', top - top % turn, count + cost)
-  local life = string.format('%d', (top + turn - now + 999) / 1000 + slack)
-  $SET
-end
+-- write
+local slot, owner = $top % $turn / ($turn / @SIZE) + 1, $owner
+local value = string.format('b2 %d %d', $top - $top % $turn, $count + n)
+if owner == 0 then owner = $gen end
+if owner > 0 then value = value .. string.format(' %d', owner) end
+local life = string.format('%d', ($top + $turn - now + 999) / 1000 + slack)
+if slot == @N then redis.call('SET', $key@N, value, 'PX', life) end
 
--- upto
-local fit = 0
-if span == $I then fit = ARGV[$A] + 1 - used end
-
--- take
-cost = take
-
--- charge
-local charge, life = string.format('%d %d 0 0', top, cost), top + $SIZE * $WIDTH - now
+-- mark
+$mark, $ends = string.format('%d %d 0 0', $top, owner), $top + $turn
 
 -- refund
-do
-  local turn = $SIZE * $WIDTH
-  local begin = was[1] - was[1] % turn
-  local slot = was[1] % turn / $WIDTH + 1
-  local v = slot % 1 == 0 and $MGET or {}
-  local held = v[slot] and string.match(v[slot], string.format('^b1 %d (%%d+)$', begin))
-  if held and held ~= '0' and was[1] + turn > top then
-    gave = 1
-    local value = string.format('b1 %d %d', begin, math.max(held - was[2], 0))
-    $KEEP
-  end
+local start = $was1 - $was1 % $turn
+local slot = $was1 % $turn / ($turn / @SIZE) + 1
+local count, owner = string.match($ring[slot] or '', string.format('^b2 %d (%%d+) (%%d+)$', start))
+if count and owner + 0 == $was2 and count + 0 > 0 and $was1 + $turn > $top then
+  $gave = 1
+  local value = string.format('b2 %d %d %d', start, math.max(count - n, 0), owner)
+  if slot == @N then redis.call('SET', $key@N, value, 'KEEPTTL') end
 end

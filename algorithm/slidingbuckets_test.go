@@ -10,22 +10,16 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
-
-// newRing is newBench for a limit with several keys.
-func newRing(t testing.TB, a algorithm.Algorithm) *bench {
-	t.Helper()
-	b := newBench(t, a)
-	b.state = newState(epoch, max(b.limit.Fragment().Keys, 1))
-	return b
-}
 
 func spans(width time.Duration, list ...algorithm.Span) algorithm.SlidingBuckets {
 	return algorithm.SlidingBuckets{Width: width, Spans: list}
 }
 
-// What cannot be kept is refused, and the error names the width that would do.
+// An invalid limit is an error, which names a width that would be valid.
 func TestSlidingBucketsInvalid(t *testing.T) {
 	t.Parallel()
 	s, ms := time.Second, time.Millisecond
@@ -50,17 +44,17 @@ func TestSlidingBucketsInvalid(t *testing.T) {
 		{"window of a part", spans(s, algorithm.Span{Limit: 1, Window: s + 1}), []string{"Spans[0].Window is 1.000000001s", "whole number"}},
 		{"window too long", spans(s, algorithm.Span{Limit: 1, Window: maxSpan + us}), []string{"Spans[0].Window is", maxSpan.String()}},
 		{"one window twice", spans(s, many[0], many[1], algorithm.Span{Window: s, Limit: 7}), []string{"Spans[0] and [2] are both of 1s"}},
-		{"no width", spans(0, many[0], many[1]), []string{"Width is 0s", "15.625ms would do"}},
-		{"negative width", spans(-s, many[0]), []string{"Width is -1s", "would do"}},
-		{"width of a part", spans(s+1, algorithm.Span{Window: 2 * s, Limit: 1}), []string{"Width is 1.000000001s", "whole microseconds", "1s would do"}},
+		{"no width", spans(0, many[0], many[1]), []string{"Width is 0s", "15.625ms would be valid"}},
+		{"negative width", spans(-s, many[0]), []string{"Width is -1s", "would be valid"}},
+		{"width of a part", spans(s+1, algorithm.Span{Window: 2 * s, Limit: 1}), []string{"Width is 1.000000001s", "whole microseconds", "1s would be valid"}},
 		{"shortest width", spans(ms, algorithm.Span{Window: 128 * ms, Limit: 1}), nil},
-		{"width too short", spans(ms/2, algorithm.Span{Window: 10 * ms, Limit: 1}), []string{"Width is 500µs", "at least 1ms", "1ms would do"}},
+		{"width too short", spans(ms/2, algorithm.Span{Window: 10 * ms, Limit: 1}), []string{"Width is 500µs", "at least 1ms", "1ms would be valid"}},
 		{"128 buckets", spans(s, algorithm.Span{Window: 128 * s, Limit: 1}), nil},
 		{"129 buckets", spans(s, algorithm.Span{Window: 129 * s, Limit: 1}), []string{"Width is 1s", "at most 128 times", "1.03"}},
-		{"a day by minutes", spans(time.Minute, algorithm.Span{Window: 24 * time.Hour, Limit: 1}), []string{"11m15s would do"}},
-		{"no multiple", spans(3*s, many[0], many[9-1]), []string{"Width is 3s", "1s would do"}},
-		{"wider than a window", spans(2*s, many[0]), []string{"Width is 2s", "1s would do"}},
-		{"no width does", spans(s, many[0], algorithm.Span{Window: 129 * s, Limit: 1}), []string{"no width does"}},
+		{"a day by minutes", spans(time.Minute, algorithm.Span{Window: 24 * time.Hour, Limit: 1}), []string{"11m15s would be valid"}},
+		{"no multiple", spans(3*s, many[0], many[9-1]), []string{"Width is 3s", "1s would be valid"}},
+		{"wider than a window", spans(2*s, many[0]), []string{"Width is 2s", "1s would be valid"}},
+		{"no width is valid", spans(s, many[0], algorithm.Span{Window: 129 * s, Limit: 1}), []string{"no width is valid"}},
 		{"longest", spans(maxSpan/128, algorithm.Span{Window: maxSpan, Limit: 1}), nil},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -84,7 +78,7 @@ func TestSlidingBucketsInvalid(t *testing.T) {
 	}
 }
 
-// The width that an error names does.
+// The width that an error names is valid.
 func TestSlidingBucketsWidthHint(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 5))
@@ -94,10 +88,10 @@ func TestSlidingBucketsWidthHint(t *testing.T) {
 			a.Spans = append(a.Spans, algorithm.Span{Window: a.Spans[0].Window * time.Duration(2+r.Int64N(140)), Limit: 1})
 		}
 		_, err := a.NewLimit()
-		if err == nil || strings.Contains(err.Error(), "no width does") {
+		if err == nil || strings.Contains(err.Error(), "no width is valid") {
 			continue
 		}
-		hint, ok := strings.CutSuffix(err.Error(), " would do")
+		hint, ok := strings.CutSuffix(err.Error(), " would be valid")
 		if hint = hint[strings.LastIndex(hint, " ")+1:]; !ok {
 			t.Fatalf("%v names no width", err)
 		}
@@ -105,44 +99,214 @@ func TestSlidingBucketsWidthHint(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := a.NewLimit(); err != nil {
-			t.Errorf("the width %v does not do: %v", hint, err)
+			t.Errorf("the width %v is not valid: %v", hint, err)
 		}
 	}
 }
 
-// The limit keeps no slice of its caller's.
+// answer is do for an answer with its window.
+func (b *bench) answer(v compose.Verb, now, cost int64) compose.Answer {
+	b.state.now = now
+	c := compose.Call{Cost: cost}
+	reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &c), nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o, err := b.program.Outcome(v, reply, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return b.program.Answer(0, v, &o, &c)
+}
+
+// A limit keeps no slice of its caller's.
 func TestSlidingBucketsCopies(t *testing.T) {
 	t.Parallel()
 	a := spans(time.Second, algorithm.Span{Window: 2 * time.Second, Limit: 3})
-	b := newRing(t, a)
+	b := newBench(t, a)
 	a.Spans[0] = algorithm.Span{Window: time.Hour, Limit: 1}
-	if got := b.take(epoch, 2); !got.Allowed || got.Limit != 3 || got.Span != 2*time.Second {
+	if got := b.answer(compose.Consume, epoch, 2); !got.Allowed || got.Limit != 3 || got.Window != 2*time.Second {
 		t.Errorf("got %+v", got)
 	}
 }
 
-// An answer is the same whether dead keys are there or gone, in every turn of the ring.
-func TestSlidingBucketsDeadKeys(t *testing.T) {
+// An answer is about the span with the longest wait if the request is denied, and
+// otherwise about the one with the fewest tokens left.
+func TestSlidingBucketsSpans(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	b := newBench(t, spans(s, algorithm.Span{Window: s, Limit: 3}, algorithm.Span{Window: 4 * s, Limit: 6}, algorithm.Span{Window: 2 * s, Limit: 5}))
+	for i, step := range []struct {
+		at      time.Duration
+		cost    int64
+		allowed bool
+		answer  contract.Answer
+	}{
+		{0, 2, true, contract.Answer{Limit: 3, Window: s, Remaining: 1, ResetAfter: 4 * s}},
+		{s / 2, 2, false, contract.Answer{Limit: 3, Window: s, Remaining: 1, RetryAfter: s / 2, ResetAfter: 7 * s / 2}},
+		{s / 2, 4, false, contract.Answer{Limit: 3, Window: s, Remaining: 1, RetryAfter: never, ResetAfter: 7 * s / 2}},
+		{s, 3, true, contract.Answer{Limit: 3, Window: s, ResetAfter: 4 * s}},
+		{s, 2, false, contract.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 3 * s, ResetAfter: 4 * s}}, // all three deny
+		{s, 1, false, contract.Answer{Limit: 3, Window: s, RetryAfter: s, ResetAfter: 4 * s}},                       // two deny for as long
+		{2 * s, 1, true, contract.Answer{Limit: 6, Window: 4 * s, ResetAfter: 4 * s}},
+		{4*s - us, 1, false, contract.Answer{Limit: 6, Window: 4 * s, RetryAfter: us, ResetAfter: 2*s + us}},
+		{4 * s, 1, true, contract.Answer{Limit: 6, Window: 4 * s, Remaining: 1, ResetAfter: 4 * s}},
+		{3 * s, 2, false, contract.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 2 * s, ResetAfter: 5 * s}}, // the clock stepped back
+		{8 * s, 1, true, contract.Answer{Limit: 3, Window: s, Remaining: 2, ResetAfter: 4 * s}},
+	} {
+		got := b.answer(compose.Consume, epoch+step.at.Microseconds(), step.cost)
+		if got.Allowed != step.allowed || got.Answer != step.answer {
+			t.Errorf("step %d, cost %d at %v:\ngot  %v %+v\nwant %v %+v", i, step.cost, step.at, got.Allowed, got.Answer, step.allowed, step.answer)
+		}
+	}
+}
+
+// A plainRing is a model of a SlidingBuckets: a count for every bucket there ever was.
+type plainRing struct {
+	algorithm.SlidingBuckets
+	counts map[int64]int64
+	gens   map[int64]int64
+}
+
+func (m *plainRing) top(now int64) int64 {
+	top := now - now%m.Width.Microseconds()
+	for at := range m.counts {
+		top = max(top, at)
+	}
+	return top
+}
+
+func (m *plainRing) consume(top, n int64) {
+	if _, held := m.counts[top]; !held {
+		delete(m.gens, top)
+	}
+	m.counts[top] += n
+}
+
+// room is the least that is left of the spans, and the longest wait.
+func (m *plainRing) room(now, cost int64) (room int64, wait time.Duration) {
+	width, top := m.Width.Microseconds(), m.top(now)
+	room = math.MaxInt64
+	for _, s := range m.Spans {
+		sum, late := int64(0), int64(0)
+		for at := top; at > top-s.Window.Microseconds(); at -= width {
+			if sum += m.counts[at]; sum > s.Limit-cost && late == 0 {
+				late = at + s.Window.Microseconds()
+			}
+		}
+		if room = min(room, s.Limit-sum); cost > s.Limit {
+			wait = never
+		}
+		wait = max(wait, time.Duration(max(late-now, 0))*us)
+	}
+	return room, wait
+}
+
+// A SlidingBuckets answers as plain counts do. A refund lowers the count of its bucket,
+// unless that was reset since.
+func TestSlidingBucketsModel(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for i, a := range []algorithm.SlidingBuckets{
+		spans(s, algorithm.Span{Window: 5 * s, Limit: 9}, algorithm.Span{Window: 2 * s, Limit: 5}),
+		spans(s, algorithm.Span{Window: s, Limit: 4}),
+		spans(s/10, algorithm.Span{Window: s, Limit: 5}, algorithm.Span{Window: 7 * s, Limit: 20}, algorithm.Span{Window: 3 * s, Limit: 12}),
+	} {
+		r := rand.New(rand.NewPCG(6, uint64(i)))
+		b := newBench(t, a)
+		b.state.keep = r.IntN(2) == 0
+		model := &plainRing{SlidingBuckets: a, counts: map[int64]int64{}, gens: map[int64]int64{}}
+		longest := int64(0)
+		for _, s := range a.Spans {
+			longest = max(longest, s.Window.Microseconds())
+		}
+		type decision struct {
+			mark         charge
+			bucket, n, g int64
+		}
+		var made []decision
+		now := int64(epoch)
+		for step := range 8000 {
+			if r.IntN(2) == 0 {
+				now += r.Int64N(1_500_000)
+			} else if r.IntN(30) == 0 {
+				now -= r.Int64N(8_000_000)
+			}
+			cost := 1 + r.Int64N(5)
+			top := model.top(now)
+			room, wait := model.room(now, cost)
+			what := fmt.Sprintf("ring %d, step %d, cost %d at %d", i, step, cost, now-epoch)
+			switch op := r.IntN(12); {
+			case op == 0 && r.IntN(9) == 0:
+				b.do(compose.Reset, now, compose.Call{Cost: 1})
+				clear(model.counts)
+			case op < 4:
+				mark, got := b.charge(now, cost, 0)
+				if got.Allowed != (room >= cost) || got.RetryAfter != wait {
+					t.Fatalf("%s: got %+v, want room %d and a wait of %v", what, got, room, wait)
+				}
+				if got.Allowed {
+					if model.consume(top, cost); model.gens[top] == 0 {
+						model.gens[top] = b.gen
+					}
+					made = append(made, decision{mark, top, cost, model.gens[top]})
+				}
+			case op < 7 && len(made) > 0:
+				j := max(0, len(made)-1-r.IntN(6))
+				d := made[j]
+				made = append(made[:j], made[j+1:]...)
+				count, held := model.counts[d.bucket]
+				want := held && count > 0 && model.gens[d.bucket] == d.g && d.bucket > top-longest
+				if got := b.refund(now, d.mark); got != want {
+					t.Fatalf("%s: the refund of %d in the bucket of %d says %v", what, d.n, d.bucket-epoch, got)
+				}
+				if want {
+					model.counts[d.bucket] = max(count-d.n, 0)
+				}
+			default:
+				v := compose.Consume
+				if op < 9 {
+					v = compose.Peek
+				}
+				got := b.answer(v, now, cost)
+				if got.Allowed != (room >= cost) || got.RetryAfter != wait {
+					t.Fatalf("%s: got %+v, want room %d and a wait of %v", what, got, room, wait)
+				}
+				if got.Granted > 0 {
+					room -= cost
+					model.consume(top, cost)
+				}
+				if got.Allowed && got.Remaining != room {
+					t.Fatalf("%s: got %+v, want %d left", what, got, room)
+				}
+				b.checkExact(now, cost, 0, verdict{Allowed: got.Allowed, RetryAfter: got.RetryAfter})
+			}
+		}
+	}
+}
+
+// An answer is the same whether expired keys are still there or gone.
+func TestSlidingBucketsExpiredKeys(t *testing.T) {
 	t.Parallel()
 	a := spans(time.Second, algorithm.Span{Window: 5 * time.Second, Limit: 9}, algorithm.Span{Window: 2 * time.Second, Limit: 5})
 	r := rand.New(rand.NewPCG(3, 9))
-	gone, kept := newRing(t, a), newRing(t, a)
+	gone, kept := newBench(t, a), newBench(t, a)
 	kept.state.keep = true
 	now := int64(epoch)
 	for step := range 3000 {
 		now += r.Int64N(pick(r, 1_000_000, 1_000_000, 1_000_000, 12_000_000))
 		cost := r.Int64N(4)
-		got, want := kept.take(now, cost), gone.take(now, cost)
+		got, want := kept.takeOrPeek(now, cost), gone.takeOrPeek(now, cost)
 		if got != want {
-			t.Fatalf("step %d at %d, cost %d: with dead keys %+v, without %+v", step, now-epoch, cost, got, want)
+			t.Fatalf("step %d at %d, cost %d: with expired keys %+v, without %+v", step, now-epoch, cost, got, want)
 		}
 	}
 }
 
 func pick(r *rand.Rand, list ...int64) int64 { return list[r.IntN(len(list))] }
 
-// Values of the right form that no limiter wrote break nothing: they are an error, or
-// the script and the verdict agree.
+// Values of the right form that no limiter wrote are an error, or the script and the
+// answer agree.
 func FuzzSlidingBucketsHostile(f *testing.F) {
 	list := []algorithm.SlidingBuckets{
 		spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5}, algorithm.Span{Window: time.Second, Limit: 2}),
@@ -151,93 +315,80 @@ func FuzzSlidingBucketsHostile(f *testing.F) {
 	}
 	for i := range list {
 		f.Add(i, int64(epoch), int64(epoch), int64(1), uint(0), int64(epoch), int64(1<<53-1), uint(2), int64(1))
-		f.Add(i, int64(1), int64(1<<52-1), int64(1), uint(0), int64(3), int64(3), uint(1), int64(1<<53))
+		f.Add(i, int64(1), int64(1<<52-1), int64(1), uint(0), int64(3), int64(3), uint(1), int64(1<<53-1))
 		f.Add(i, int64(1<<52-1), int64(0), int64(1<<53-1), uint(1), int64(0), int64(1<<53-1), uint(2), int64(0))
 		f.Add(i, int64(1), int64(1<<53-1), int64(1), uint(0), int64(0), int64(0), uint(7), int64(2))
 	}
-	f.Fuzz(func(t *testing.T, which int, now, a, x int64, at uint, b, y int64, bt uint, cost int64) {
-		l := mustLimit(t, list[uint(which)%uint(len(list))])
-		now, cost = max(1, now&(1<<52-1)), max(0, cost)
-		p := mustCompose(t, l.Fragment())
-		keys := uint(l.Fragment().Keys)
-		s := newState(now, int(keys))
+	f.Fuzz(func(t *testing.T, which int, now, a, x int64, at uint, c, y int64, ct uint, cost int64) {
+		b := newBench(t, list[uint(which)%uint(len(list))])
+		now, cost = max(1, now&(1<<52-1)), cost&(1<<53-1)
+		keys := uint(b.program.Keys(0))
 		for _, v := range []struct {
 			start, count int64
 			at           uint
-		}{{a, x, at}, {b, y, bt}} {
-			n := store.Nums{Tag: store.Tag{'b', '1'}, Len: 2, N: [4]int64{v.start & (1<<53 - 1), v.count & (1<<53 - 1)}}
-			s.keys[v.at%keys] = value{held: true, nums: n, expires: 1 << 62}
+		}{{a, x, at}, {c, y, ct}} {
+			n := store.Nums{Tag: store.Tag{'b', '2'}, Len: 2, N: [store.MaxNums]int64{v.start & (1<<53 - 1), v.count & (1<<53 - 1)}}
+			b.state.keys[v.at%keys] = value{held: true, nums: n, expires: 1 << 62}
 		}
-		script := p.Decide
+		v, args := compose.Consume, compose.Call{Cost: cost}
 		if cost == 0 {
-			script = p.Peek
+			v, args.Cost = compose.Peek, 1
 		}
-		args := l.AppendArgs(p.AppendNow(nil, 0), algorithm.Request{Cost: cost})
-		reply, err := script.GoForm()(s, args, nil)
+		b.state.now = now
+		reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &args), nil)
 		if errors.Is(err, store.ErrForeign) {
 			return
 		}
-		n, at2, err := p.Outcome(reply)
+		o, err := b.program.Outcome(v, reply, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := l.Verdict(at2, n == 1 && cost > 0, p.State(reply, 0), algorithm.Request{Cost: cost})
-		if n == 1 != got.Allowed {
-			t.Fatalf("at %d, cost %d: the script says %v and the verdict %+v", now, cost, n == 1, got)
+		got := b.program.Answer(0, v, &o, &args)
+		if (o.N == 1) != got.Allowed {
+			t.Fatalf("at %d, cost %d: the script says %d and the answer %+v", now, cost, o.N, got)
 		}
-		if got.Remaining < 0 || got.Remaining > got.Limit || got.RetryAfter < 0 || got.ResetAfter < 0 || got.Span == 0 {
-			t.Fatalf("at %d, cost %d: impossible %+v", now, cost, got)
-		}
-		if s.writes > 0 && (s.ttl <= 0 || s.ttl%time.Millisecond != 0) {
-			t.Fatalf("at %d, cost %d: written for %v", now, cost, s.ttl)
-		}
+		b.checkPossible(verdict{got.Allowed, got.Limit, got.Remaining, got.RetryAfter, got.ResetAfter, got.Delay})
 	})
 }
 
-// A reply that no script gives is no panic.
+// A reply that no script makes is no panic.
 func TestSlidingBucketsNonsense(t *testing.T) {
 	t.Parallel()
-	l := mustLimit(t, spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5}))
-	for _, s := range []algorithm.State{{1}, {1 << 53, 1 << 53}, {0, 1 << 53, 1 << 53, 1 << 53, 1 << 53, 1 << 53}, {0, 6, 0, 0}} {
-		if v := l.Verdict(epoch, true, s, algorithm.Request{Cost: 1}); v.Remaining < 0 || v.RetryAfter < 0 || v.ResetAfter < 0 || v.Allowed != (s[1] < 5) {
-			t.Errorf("%v: %+v", s, v)
+	p := mustProgram(t, mustLimit(t, spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5})))
+	for _, ints := range []string{"1 0 0 0 0", "9007199254740992 9007199254740992 0 0 0", "0 9007199254740992 9007199254740992 9007199254740992 9007199254740992", "0 6 0 0 0"} {
+		c := compose.Call{Cost: 1}
+		o, err := p.Outcome(compose.Consume, []store.Value{store.BulkValue("1;1767225600 0;" + ints)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a := p.Answer(0, compose.Consume, &o, &c); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
+			t.Errorf("%s: %+v", ints, a)
 		}
 	}
 }
 
-// A fragment with several keys is composed with others: keys and foreign values are
-// renumbered.
-func TestComposeKeys(t *testing.T) {
-	t.Parallel()
-	two := func(lua string) *algorithm.Fragment {
-		f := fragment("-- check\nlocal ok, count = true, redis.call('MGET', KEYS[1], KEYS[2])\n-- commit\n" + lua + "\n")
-		f.Keys = 2
-		return f
+// Limits of one shape share a kind. The cache of shapes is bounded, and keeps those used
+// most recently.
+func TestSlidingBucketsShapes(t *testing.T) {
+	a := spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5}, algorithm.Span{Window: time.Second, Limit: 2})
+	first := mustLimit(t, a).Kind
+	other := func(n int) {
+		mustLimit(t, spans(time.Second, algorithm.Span{Window: time.Duration(n) * time.Second, Limit: 1}))
 	}
-	one := fragment(soundLua)
-	p := mustCompose(t, one, two("redis.call('SET', KEYS[2], ARGV[1], 'PX', 1) return redis.error_reply('WEIRFOREIGN 2')"), one)
-	for _, want := range []string{
-		"redis.call('MGET', KEYS[2], KEYS[3])", "redis.call('SET', KEYS[3], ARGV[3], 'PX', 1)", "WEIRFOREIGN 3", "redis.call('SET', KEYS[4], count3 + 1",
-	} {
-		if !strings.Contains(p.Decide.Lua(), want) {
-			t.Errorf("no %s in\n%s", want, p.Decide.Lua())
+	for n := range 128 {
+		other(n + 1)
+		a.Width, a.Spans = a.Width*2, []algorithm.Span{{Window: a.Width * 6, Limit: int64(n + 1)}, {Window: a.Width * 2, Limit: 9}}
+		if a.Width > time.Hour {
+			a.Width, a.Spans = time.Second, []algorithm.Span{{Window: 3 * time.Second, Limit: 5}, {Window: time.Second, Limit: 2}}
+		}
+		if mustLimit(t, a).Kind != first {
+			t.Fatalf("after %d other shapes, the shape that is in use has another kind", n)
 		}
 	}
-	for i := range 4 {
-		if want := fmt.Sprintf("redis.call('UNLINK', KEYS[%d])\n", i+1); !strings.Contains(p.Reset.Lua(), want) {
-			t.Errorf("no %s in\n%s", want, p.Reset.Lua())
-		}
+	for n := range 128 {
+		other(n + 1)
 	}
-	for _, lua := range []string{"redis.call('UNLINK', KEYS[3])", "redis.call('UNLINK', KEYS[0])", "return redis.error_reply('WEIRFOREIGN 3')"} {
-		if _, err := algorithm.Compose(two(lua)); err == nil || !strings.Contains(err.Error(), "it has 2 keys") {
-			t.Errorf("%s: %v, want an error", lua, err)
-		}
-	}
-	for _, keys := range []int{-1, algorithm.MaxKeys + 1} {
-		f := *one
-		f.Keys = keys
-		if _, err := algorithm.Compose(&f); err == nil || !strings.Contains(err.Error(), "at most 128 keys") {
-			t.Errorf("%d keys: %v, want an error", keys, err)
-		}
+	if mustLimit(t, a).Kind == first {
+		t.Error("128 shapes later, the shape has the same kind: the cache has no bound")
 	}
 }

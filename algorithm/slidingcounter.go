@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"time"
 
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
@@ -43,155 +44,93 @@ const counterSteps = 1 << 20
 //go:embed slidingcounter.lua
 var slidingCounterLua string
 
-var slidingCounterTag = store.Tag{'s', '1'}
-
-var slidingCounterFragment = &Fragment{
-	Name:   "slidingcounter",
-	Lua:    slidingCounterLua,
-	Args:   5,
-	State:  []string{"start", "count", "before"},
-	Check:  slidingCounterCheck,
-	Commit: slidingCounterCommit,
-	Fit:    slidingCounterFit,
-	Take:   slidingCounterTake,
-	Charge: slidingCounterCharge,
-	Refund: slidingCounterRefund,
-}
-
-type slidingCounterLimit struct {
-	limit  int64
-	window int64
-	step   int64 // in microseconds
-	steps  int64 // in a window, the last of which may be shorter
-	one    []store.Arg
+var slidingCounterKind = &contract.Kind{
+	Name: "slidingcounter",
+	Tag:  store.Tag{'s', '2'},
+	Cell: "start count before",
+	Args: "limit window step steps",
+	Lua:  slidingCounterLua,
+	Meter: func(args []store.Arg) contract.Meter {
+		return slidingCounter{args[0].Int(), args[1].Int(), args[2].Int(), args[3].Int()}
+	},
 }
 
 // NewLimit implements [Algorithm].
-func (c SlidingCounter) NewLimit() (Limit, error) {
+func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 	if c.Limit < 1 || c.Limit > MaxCounter {
-		return nil, invalid("SlidingCounter.Limit is %d: it must be from 1 to %d", c.Limit, int64(MaxCounter))
+		return nil, contract.Invalid("SlidingCounter.Limit is %d: it must be from 1 to %d", c.Limit, int64(MaxCounter))
 	}
-	window, err := wholeMicros("SlidingCounter.Window", c.Window)
+	window, err := contract.WholeMicros("SlidingCounter.Window", c.Window)
 	if err != nil {
 		return nil, err
 	}
 	if window > MaxSpan/4 {
-		return nil, invalid("SlidingCounter.Window is %v: it must be at most %v", c.Window, micros(MaxSpan/4))
+		return nil, contract.Invalid("SlidingCounter.Window is %v: it must be at most %v", c.Window, contract.Micros(MaxSpan/4))
 	}
-	l := &slidingCounterLimit{limit: c.Limit, window: window}
-	l.step = (window + counterSteps - 1) / counterSteps
-	l.steps = (window + l.step - 1) / l.step
-	l.one = constArgs(l.AppendArgs(nil, Request{Cost: 1}))
-	return l, nil
+	step := ceilDiv(window, counterSteps)
+	return &contract.Limit{
+		Kind: slidingCounterKind, Args: consts(c.Limit, window, step, ceilDiv(window, step)), Capacity: c.Limit, Window: c.Window,
+	}, nil
 }
 
-func (l *slidingCounterLimit) Fragment() *Fragment { return slidingCounterFragment }
+// A slidingCounter works on cells of start, count and before. A window has steps
+// steps of step microseconds, the last of which may be shorter.
+type slidingCounter struct{ limit, window, step, steps int64 }
 
-func (l *slidingCounterLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
-	if r.Cost == 1 && l.one != nil {
-		return append(args, l.one...)
+func (s slidingCounter) Settle(now int64, c contract.Cell) contract.Cell {
+	switch past := now - c.A; {
+	case past >= 2*s.window:
+		return contract.Cell{A: now - now%s.window}
+	case past >= s.window:
+		return contract.Cell{A: c.A + s.window, C: c.B}
 	}
-	return append(args, store.IntArg(max(l.limit-r.Cost, -1)), store.IntArg(l.window),
-		store.IntArg(l.step), store.IntArg(l.steps), store.IntArg(min(r.Cost, l.limit)))
+	return c
 }
 
-func (l *slidingCounterLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
-	start, count, before := s[0], s[1], min(s[2], MaxCounter)
-	weight := counterWeight(before, now-start, l.step, l.steps)
-	v := Verdict{Limit: l.limit}
+func (s slidingCounter) Room(now, _ int64, c contract.Cell) int64 {
+	left := s.steps
+	if past := now - c.A; past > 0 {
+		left -= past / s.step
+	}
+	weight := (min(c.C, MaxCounter)*left + s.steps - 1) / s.steps
+	return s.limit - c.B - weight
+}
+
+func (s slidingCounter) Take(c contract.Cell, n int64) contract.Cell {
+	c.B += n
+	return c
+}
+
+func (s slidingCounter) Ends(c contract.Cell) int64 {
+	if c.B > 0 {
+		return c.A + 2*s.window
+	}
+	return c.A + s.window
+}
+
+func (s slidingCounter) Ready(_ int64, c contract.Cell, n, _ int64) int64 {
+	if room := s.limit - n; c.B > room { // when this window is the one before, and weighs little enough
+		return c.A + s.window + s.fades(c.B, room)
+	}
+	return c.A + s.fades(c.C, s.limit-n-c.B)
+}
+
+// fades returns how long after a window's end its count n weighs at most room, which
+// is less than n.
+func (s slidingCounter) fades(n, room int64) int64 {
+	n = max(min(n, MaxCounter), 1)
+	return min((s.steps-room*s.steps/n)*s.step, s.window)
+}
+
+func (s slidingCounter) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	switch {
-	case r.Cost > l.limit:
-		v.RetryAfter = Never
-	case count > l.limit-r.Cost:
-		// When this window is the one before, and weighs so little.
-		v.RetryAfter = micros(max(start+l.window+l.fades(count, l.limit-r.Cost)-now, 1))
-	case count+weight > l.limit-r.Cost:
-		v.RetryAfter = micros(max(start+l.fades(before, l.limit-r.Cost-count)-now, 1))
-	default:
-		v.Allowed = true
+	case ch.Was.A == c.A:
+		c.B = max(c.B-ch.N, 0)
+	case ch.Was.A == c.A-s.window && now < c.A+s.window:
+		c.C = max(c.C-ch.N, 0)
 	}
-	if committed {
-		count += r.Cost
+	if c.B+c.C == 0 {
+		c.A = 0
 	}
-	v.Remaining = max(l.limit-min(count, l.limit)-weight, 0)
-	switch {
-	case count > 0:
-		v.ResetAfter = micros(start + 2*l.window - now)
-	case before > 0:
-		v.ResetAfter = micros(start + l.window - now)
-	}
-	return v
-}
-
-// fades returns how long after a window's end its count n weighs at most room,
-// which is less than n.
-func (l *slidingCounterLimit) fades(n, room int64) int64 {
-	return min((l.steps-room*l.steps/n)*l.step, l.window)
-}
-
-// counterWeight is what before tokens of the window before weigh when so much of
-// the current one is past, rounded up.
-func counterWeight(before, past, step, steps int64) int64 {
-	left := steps
-	if past > 0 {
-		left -= past / step
-	}
-	return (before*left + steps - 1) / steps
-}
-
-func slidingCounterCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
-	n, ok, err := tx.Get(key, slidingCounterTag)
-	if err != nil {
-		return State{}, false, err
-	}
-	if ok && (n.Len != 3 || n.N[1] > MaxCounter || n.N[2] > MaxCounter) {
-		return State{}, false, tx.Foreign(key)
-	}
-	window := args[1].Int()
-	s := State{n.N[0], n.N[1], n.N[2]}
-	past := now - s[0]
-	switch {
-	case past >= 2*window:
-		s = State{now - now%window}
-		past = now - s[0]
-	case past >= window:
-		s = State{s[0] + window, 0, s[1]}
-		past -= window
-	}
-	weight := counterWeight(s[2], past, args[2].Int(), args[3].Int())
-	return s, s[1]+weight <= args[0].Int(), nil
-}
-
-func slidingCounterCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
-	n := store.Nums{Tag: slidingCounterTag, Len: 3, N: [store.MaxNums]int64{s[0], s[1] + args[4].Int(), s[2]}}
-	tx.Put(key, n, ttl(s[0]+2*args[1].Int()-now, slack))
-}
-
-func slidingCounterFit(now int64, args []store.Arg, s State) int64 {
-	return args[0].Int() + 1 - s[1] - counterWeight(s[2], now-s[0], args[2].Int(), args[3].Int())
-}
-
-func slidingCounterTake(args []store.Arg, n int64) { args[4] = store.IntArg(n) }
-
-// slidingCounterCharge is the window's start, and the tokens.
-func slidingCounterCharge(now int64, args []store.Arg, s State, _ Note) (Charge, int64) {
-	return Charge{s[0], args[4].Int()}, s[0] + 2*args[1].Int() - now
-}
-
-func slidingCounterRefund(tx store.Tx, key int, _ int64, args []store.Arg, s State, was Charge, _ Note) bool {
-	window := args[1].Int()
-	// What the key holds is left in its place: another limit may read it otherwise.
-	n, ok, err := tx.Get(key, slidingCounterTag)
-	switch {
-	case err != nil || !ok:
-		return false
-	case n.N[0] == was[0] && n.N[1] > 0 && (s[0] == was[0] || s[0]-window == was[0]):
-		n.N[1] = max(n.N[1]-was[1], 0)
-	case n.N[0]-window == was[0] && s[0] == n.N[0] && n.N[2] > 0:
-		n.N[2] = max(n.N[2]-was[1], 0)
-	default:
-		return false
-	}
-	tx.Put(key, n, 0)
-	return true
+	return c, note
 }

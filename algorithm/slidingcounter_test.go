@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// On random traffic, below the limit and above, SlidingCounter is off from the
-// exact count by little. docs/algorithms.md has these figures.
+// On random traffic, below the limit and above, a SlidingCounter differs little from the
+// exact count. docs/algorithms.md has these figures.
 func TestSlidingCounterError(t *testing.T) {
 	t.Parallel()
 	const limit, window, requests = 100, int64(10_000_000), 200_000
@@ -41,5 +41,66 @@ func TestSlidingCounterError(t *testing.T) {
 		if mean > 0.1 || worst > limit*5/4 {
 			t.Errorf("at %v of the limit: off by %v, and %d of %d in a window", load, mean, worst, limit)
 		}
+	}
+}
+
+// A refund returns tokens to the window that they were consumed in, while it still counts.
+func TestSlidingCounterRefund(t *testing.T) {
+	t.Parallel()
+	const second = 1_000_000
+	for _, tt := range []struct {
+		name  string
+		after int64
+		gave  bool
+		left  int64 // after the refund
+	}{
+		{"in its window", second - 1, true, 8},
+		{"as the next window starts", second, true, 8},
+		{"in the next window", second + second/2, true, 9},
+		{"as the next window ends", 2*second - 1, true, 9},
+		{"after the next window", 2 * second, false, 10},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t, algorithm.SlidingCounter{Limit: 10, Window: time.Second})
+			b.take(epoch, 2)
+			was, _ := b.charge(epoch, 3, 0)
+			if gave := b.refund(epoch+tt.after, was); gave != tt.gave {
+				t.Errorf("refunded: %v, want %v", gave, tt.gave)
+			}
+			if got := b.peek(epoch+tt.after, 1); got.Remaining != tt.left {
+				t.Errorf("%d are left, want %d", got.Remaining, tt.left)
+			}
+		})
+	}
+}
+
+// A refund that comes when the window before has lost its weight gives nothing, also if the
+// key was not written since.
+func TestSlidingCounterRefundTooLate(t *testing.T) {
+	t.Parallel()
+	const second = 1_000_000
+	b := newBench(t, algorithm.SlidingCounter{Limit: 10, Window: time.Second})
+	was, _ := b.charge(epoch, 3, 0)
+	b.take(epoch+second, 1) // the key now holds two counts
+	for _, tt := range []struct {
+		after int64
+		gave  bool
+	}{{2 * second, false}, {3*second - 1, false}, {2*second - 1, true}} {
+		if gave := b.refund(epoch+tt.after, was); gave != tt.gave {
+			t.Errorf("after %d µs: refunded %v, want %v", tt.after, gave, tt.gave)
+		}
+	}
+}
+
+// A key that is missing is not in use, also while the clock is within one window of 1970.
+func TestSlidingCounterEarly(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.SlidingCounter{Limit: 10, Window: time.Hour})
+	if got, want := b.peek(1, 1), (verdict{Allowed: true, Limit: 10, Remaining: 10}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	if got := b.take(1, 4); got.Remaining != 6 || got.ResetAfter != 2*time.Hour-us {
+		t.Errorf("got %+v", got)
 	}
 }

@@ -7,21 +7,26 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// SlidingLog allows Limit tokens in any span of Window, exactly: it remembers
-// when each token was taken. A token taken exactly Window ago no longer counts.
+// SlidingLog is the sliding window log: it allows at most Limit tokens in any span of
+// Window, exactly. It stores the time of each token. A request is allowed if its cost
+// and the tokens of the last Window are together at most Limit. A token consumed
+// exactly Window ago no longer counts.
 //
-// It costs memory for each token, and as much work for a request as the request
-// has tokens: at most MaxLogCost. What left the window is removed a few at a
-// time, or all at once when nothing is left in it, so that a key holds at most 15
-// entries more than Limit, and at most 3 if Limit is up to 5.
+// A denied request passes when enough tokens have left the window. If the clock steps
+// back, tokens are consumed at the time of the newest one. If Limit or Window changes
+// under a live key, the tokens stay, and the new limit judges them. Tokens that had
+// left a shorter Window may be gone. A refund removes the tokens of its decision that
+// are still in the window, and no others.
 //
-// A denied request passes when as many tokens have left the window as it lacks.
-// If the clock steps back, tokens are taken at the time of the newest. If Limit
-// or Window changes under a live key, its tokens are judged by the new one;
-// those that had left a shorter Window may be gone.
+// Cost: one sorted set with an entry for each token, so memory grows with Limit, and a
+// request does as much work as it has tokens. Expired entries are removed a few at a
+// time, or all at once if no live one is left. A key holds up to 15 entries more than
+// Limit, and up to 3 more if Limit is at most 5. Source: "Better Rate Limiting With
+// Redis Sorted Sets" by ClassDojo (2015).
 type SlidingLog struct {
 	// Limit is the most tokens in a Window, from 1 to MaxLog.
 	Limit int64
@@ -31,201 +36,184 @@ type SlidingLog struct {
 }
 
 const (
-	// MaxLog is the largest Limit of a [SlidingLog], a [MetadataWindow] or a
-	// [Concurrency].
+	// MaxLog is the largest Limit of [SlidingLog], [MetadataWindow] and [Concurrency].
 	MaxLog = 1_000_000
 
 	// MaxLogCost is the largest cost of a request to a [SlidingLog].
 	MaxLogCost = 1000
+
+	// maxLogNumber is the largest NUMBER of an entry: see slidinglog.lua.
+	maxLogNumber = 99_999_999
+
+	// A log of a limit up to shortLog is read as a whole, up to shortRead entries.
+	// Expired entries are removed when there are shortTrim, or longTrim in longer logs.
+	shortLog, shortRead, shortTrim, longTrim = 5, 8, 4, 16
 )
 
 //go:embed slidinglog.lua
 var slidingLogLua string
 
-const (
-	// logText is how the text of a log's entries begins.
-	logText = "l1 "
-
-	// logDigits is how many digits the number has in which the text ends.
-	logDigits = 8
-
-	// A log of a limit up to shortLog is read as a whole, which is no more than
-	// the newest shortRead entries.
-	shortLog, shortRead = 5, 8
-
-	// When so many entries have left, some are removed.
-	shortTrim, longTrim = 4, 16
-)
-
-var slidingLogFragment = &Fragment{
-	Name:   "slidinglog",
-	Lua:    slidingLogLua,
-	Args:   3,
-	State:  []string{"live", "newest", "back"},
-	Sets:   true,
-	Check:  slidingLogCheck,
-	Commit: slidingLogCommit,
-	Fit:    slidingLogFit,
-	Take:   slidingLogTake,
-	Charge: slidingLogCharge,
-	Refund: slidingLogRefund,
-}
-
-type slidingLogLimit struct {
-	limit  int64
-	window int64
-	one    []store.Arg // for cost 1
+var slidingLogKind = &contract.Kind{
+	Name: "slidinglog", Tag: store.Tag{'l', '2'}, Sets: true,
+	Cell: "live newest back", Args: "limit window", Locals: "log number span short",
+	Lua:  slidingLogLua,
+	Step: func(args []store.Arg) contract.Step { return slidingLog{args[0].Int(), args[1].Int()} },
 }
 
 // NewLimit implements [Algorithm].
-func (s SlidingLog) NewLimit() (Limit, error) {
+func (s SlidingLog) NewLimit() (*contract.Limit, error) {
 	if s.Limit < 1 || s.Limit > MaxLog {
-		return nil, invalid("SlidingLog.Limit is %d: it must be from 1 to %d", s.Limit, int64(MaxLog))
+		return nil, contract.Invalid("SlidingLog.Limit is %d: it must be from 1 to %d", s.Limit, int64(MaxLog))
 	}
-	window, err := wholeMicros("SlidingLog.Window", s.Window)
+	window, err := contract.WholeMicros("SlidingLog.Window", s.Window)
 	if err != nil {
 		return nil, err
 	}
-	l := &slidingLogLimit{limit: s.Limit, window: window}
-	l.one = constArgs(l.AppendArgs(nil, Request{Cost: 1}))
+	l := &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, Window: s.Window}
+	if s.Limit > MaxLogCost {
+		l.MaxCost = MaxLogCost
+	}
 	return l, nil
 }
 
-func (l *slidingLogLimit) Fragment() *Fragment { return slidingLogFragment }
+// A slidingLog's state is live, newest and back, as in slidinglog.lua; and number, which a
+// reply does not carry.
+type slidingLog struct{ limit, window int64 }
 
-// CheckRequest implements [RequestChecker].
-func (l *slidingLogLimit) CheckRequest(r Request) error {
-	if r.Cost > MaxLogCost && r.Cost <= l.limit {
-		return fmt.Errorf("%w: %d tokens at once in a SlidingLog, which takes at most %d", ErrInvalidCost, r.Cost, int64(MaxLogCost))
+func (l slidingLog) Read(tx store.Tx, key int, now int64, a contract.Ask) (s contract.State, err error) {
+	newest, rest, ok, err := logEntry(tx, key, 0, MaxSpan-1)
+	if err != nil || !ok {
+		return s, err
+	}
+	digits, gen, _ := strings.Cut(rest, " ")
+	number, counts := parseDigits(digits)
+	switch {
+	case !counts || number > maxLogNumber || strings.Trim(gen, "0123456789") != "":
+		return s, store.ForeignAt(key)
+	case newest < now:
+		number = 0
+	case number > maxLogNumber-MaxLogCost:
+		newest, number = newest+1, 0 // NUMBER has no room for another request
+	}
+	after := max(newest, now) - l.window
+	live, all, err := tx.Count(key, after)
+	if err != nil {
+		return s, err
+	}
+	if l.limit <= shortLog {
+		if live = min(all, shortRead); newest <= after {
+			live = 0
+		}
+		for at := int64(0); live > 1; live-- {
+			if at, _, _, err = logEntry(tx, key, live-1, newest); err != nil || at > after {
+				break
+			}
+		}
+	}
+	s = contract.State{live, newest, 0, number}
+	if rank := l.limit - a.Cost; err == nil && live > rank && rank >= 0 {
+		s[2], _, _, err = logEntry(tx, key, rank, newest)
+		s[2] += l.window
+	}
+	return s, err
+}
+
+// logEntry returns the TIME of an entry counted from the end, which must be at most
+// latest, and the text behind it. It is not ok if there is no such entry.
+func logEntry(tx store.Tx, key int, fromEnd, latest int64) (at int64, rest string, ok bool, err error) {
+	m, ok, err := tx.At(key, fromEnd)
+	if err != nil || !ok {
+		return 0, "", false, err
+	}
+	rest, tagged := strings.CutPrefix(m.Text, "l2 ")
+	digits, rest, found := strings.Cut(rest, " ")
+	at, counts := parseDigits(digits)
+	if !tagged || !found || !counts || at > latest {
+		return 0, "", false, store.ForeignAt(key)
+	}
+	return at, rest, true, nil
+}
+
+// parseDigits parses an integer from 0 to 2^53-1, in digits alone.
+func parseDigits(s string) (int64, bool) {
+	n, err := strconv.ParseUint(s, 10, 53)
+	return int64(n), err == nil
+}
+
+// logText returns the text of an entry. gen is 0 for a decision without a marker.
+func logText(at, number, gen int64) string {
+	if gen > 0 {
+		return fmt.Sprintf("l2 %016d %08d %d", at, number, gen)
+	}
+	return fmt.Sprintf("l2 %016d %08d", at, number)
+}
+
+func (l slidingLog) Room(_ int64, s contract.State, _ contract.Ask) int64 {
+	return min(l.limit-s[0], MaxLogCost)
+}
+
+func (l slidingLog) Write(tx store.Tx, key int, now int64, s contract.State, n int64, _ contract.Ask, gen int64, slack time.Duration) error {
+	_, all, err := tx.Count(key, 0)
+	if err != nil {
+		return err
+	}
+	few := int64(longTrim)
+	if l.limit <= shortLog {
+		all, few = min(all, shortRead), shortTrim
+	}
+	if live := s[0]; live == 0 {
+		tx.Del(key)
+	} else if dead := all - live; dead >= few {
+		tx.Trim(key, min(dead, n+few))
+	}
+	first, ends := l.Mark(now, s, n, gen)
+	for i := range n {
+		tx.Add(key, store.Member{Score: first.A, Text: logText(first.A, first.B+i, gen)}, contract.TTL(now, ends, slack))
 	}
 	return nil
 }
 
-func (l *slidingLogLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
-	if r.Cost == 1 && l.one != nil {
-		return append(args, l.one...)
+func (l slidingLog) Answer(now int64, s contract.State, n int64, _ contract.Ask) contract.Answer {
+	live, newest, back := s[0]+n, s[1], s[2]
+	if n > 0 {
+		newest = max(newest, now)
 	}
-	return append(args, store.IntArg(l.limit), store.IntArg(min(r.Cost, l.limit+1)), store.IntArg(l.window))
+	return answer(now, l.limit, l.window, live, back, newest+l.window)
 }
 
-func (l *slidingLogLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
-	live, newest, back := s[0], s[1], s[2]
-	v := Verdict{Limit: l.limit}
-	switch {
-	case r.Cost > l.limit:
-		v.RetryAfter = Never
-	case live > l.limit-r.Cost:
-		v.RetryAfter = micros(max(back-now, 1))
-	default:
-		v.Allowed = true
+// answer is the answer of a limit of which used tokens are consumed. A denied request
+// passes at pass; package compose clears RetryAfter if it is allowed. The state ends at
+// ends.
+func answer(now, limit, window, used, pass, ends int64) contract.Answer {
+	a := contract.Answer{Limit: limit, Window: contract.Micros(window), Remaining: max(limit-used, 0)}
+	a.RetryAfter = contract.Micros(max(pass-now, 1))
+	if used > 0 {
+		a.ResetAfter = contract.Micros(max(ends-now, 1))
 	}
-	if committed {
-		live, newest = live+r.Cost, max(newest, now)
-	}
-	v.Remaining = max(l.limit-live, 0)
-	if live > 0 {
-		v.ResetAfter = micros(max(newest+l.window-now, 1))
-	}
-	return v
+	return a
 }
 
-func slidingLogCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
-	var s State
-	limit, cost, window := args[0].Int(), args[1].Int(), args[2].Int()
-	last, ok, err := tx.At(key, -1)
-	if err != nil {
-		return s, false, err
-	}
-	if ok {
-		if !isLogText(last.Text) {
-			return s, false, tx.Foreign(key)
-		}
-		s[1] = last.Score
-		if s[0], _, err = tx.Count(key, max(last.Score, now)-window); err != nil {
-			return s, false, err
-		}
-		if limit <= shortLog {
-			s[0] = min(s[0], shortRead)
-		}
-	}
-	room := limit - cost
-	if s[0] <= room {
-		return s, true, nil
-	}
-	if room >= 0 {
-		leaves, _, err := tx.At(key, -1-room)
-		if err != nil {
-			return s, false, err
-		}
-		s[2] = leaves.Score + window
-	}
-	return s, false, nil
-}
-
-func slidingLogCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
-	live, newest, at := s[0], s[1], max(s[1], now)
-	limit, cost, window := args[0].Int(), args[1].Int(), args[2].Int()
-	number := int64(0)
-	if at == newest {
-		last, _, _ := tx.At(key, -1)
-		number = logNumber(last.Text)
-	}
-	if live > 0 {
-		_, all, _ := tx.Count(key, 0)
-		few := int64(longTrim)
-		if limit <= shortLog {
-			all, few = min(all, shortRead), shortTrim
-		}
-		if dead := all - live; dead >= few {
-			tx.Remove(key, 0, min(dead, cost+few))
-		}
-	} else if newest > 0 {
-		tx.Del(key)
-	}
-	for i := range cost {
-		tx.Add(key, store.Member{Score: at, Text: fmt.Sprintf(logText+"%d %0*d", at, logDigits, number+i+1)})
-	}
-	tx.Expire(key, ttl(at+window-now, slack))
-}
-
-// isLogText reports whether text begins as that of a log's entry does: as far as
-// every decision looks.
-func isLogText(text string) bool {
-	rest, ok := strings.CutPrefix(text, logText)
-	digits, _, more := strings.Cut(rest, " ")
-	return ok && more && digits != "" && strings.Trim(digits, "0123456789") == ""
-}
-
-// logNumber is the number in which the text of an entry ends.
-func logNumber(text string) int64 {
-	n, err := strconv.ParseUint(text[max(len(text)-logDigits, 0):], 10, 63)
-	if err != nil {
-		return 0
-	}
-	return int64(n)
-}
-
-func slidingLogFit(_ int64, args []store.Arg, s State) int64 {
-	return min(args[0].Int()-s[0], MaxLogCost)
-}
-
-func slidingLogTake(args []store.Arg, n int64) { args[1] = store.IntArg(n) }
-
-// slidingLogCharge is the time of the entries, and their number.
-func slidingLogCharge(now int64, args []store.Arg, s State, _ Note) (Charge, int64) {
+// Mark implements [contract.StepRefunder]: TIME and NUMBER of the first entry.
+func (l slidingLog) Mark(now int64, s contract.State, _, _ int64) (contract.Cell, int64) {
 	at := max(s[1], now)
-	return Charge{at, args[1].Int()}, at + args[2].Int() - now
+	return contract.Cell{A: at, B: s[3] + 1}, at + l.window
 }
 
-func slidingLogRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, _ Note) bool {
-	if was[0] <= max(s[1], now)-args[2].Int() {
-		return false
+// Refund implements [contract.StepRefunder].
+func (l slidingLog) Refund(tx store.Tx, key int, now int64, s contract.State, _ contract.Ask, mark contract.Cell, n, gen int64) (bool, error) {
+	var held []string
+	for i := range min(n, MaxLogCost) {
+		text := logText(mark.A, mark.B+i, gen)
+		_, ok, err := tx.Score(key, text)
+		if err != nil {
+			return false, err
+		}
+		if ok && mark.A > max(s[1], now)-l.window {
+			held = append(held, text)
+		}
 	}
-	later, all, _ := tx.Count(key, was[0])
-	since, _, _ := tx.Count(key, was[0]-1)
-	these := min(since-later, was[1])
-	if these > 0 {
-		tx.Remove(key, all-later-these, these)
+	for _, text := range held {
+		tx.Remove(key, text)
 	}
-	return these > 0
+	return len(held) > 0, nil
 }

@@ -1,103 +1,100 @@
--- slidinglog: one entry for each token, with the time at which it was taken.
+-- slidinglog: one entry for each token, with the time of the decision that consumed it.
 --
--- An entry's text has its time, so that no read needs scores, which a server
--- formats in 17 digits, slowly, as it does numbers in arguments. NUMBER, in 8
--- digits, counts the tokens of one microsecond from 1, and keeps them apart and in
--- order. All of them are live when the last comes: they are at most as many as the
--- limit, and never more than 8 digits can count. No entry is older than the one
--- before it, whatever the clock does.
+-- $key1    a sorted set of "l2 TIME NUMBER" or "l2 TIME NUMBER GEN", whose score is TIME, in 16 digits
+--          and in microseconds since the Unix epoch. NUMBER, in 8 digits, counts the tokens of one
+--          TIME from 1: texts are unique and in order. GEN is the generation of a decision with a marker.
+-- $live    entries within the window; a log of a limit up to 5 counts at most 8
+-- $newest  TIME of the newest entry, 0 if there is none
+-- $back    when a denied request passes, 0 if it is allowed or never passes
+-- $number  NUMBER of the newest entry if its TIME is not before now, otherwise 0
+-- $mark    TIME and NUMBER of the decision's first entry
 --
--- A short log, of a limit up to 5, is read as a whole. Of a longer one the newest
--- entry is read, and the others are counted, which costs as much as five reads.
---
--- KEYS[1]  sorted set: "l1 TIME NUMBER" by TIME, microseconds since the epoch
--- ARGV[1]  limit: so many entries may be live
--- ARGV[2]  cost: entries to add; limit + 1 for any that never fits
--- ARGV[3]  window, in microseconds
--- state    live, newest, back: entries that count (in a short log, at most 8), the time of the newest of all
---          or 0, when the request would pass or 0
+-- If the clock steps back, tokens are consumed at the newest TIME, so entries stay in order. TIME is
+-- read from the text, because Redis formats scores slowly. A log of a limit up to 5 is read as a whole.
+-- Of a longer one, the newest entry is read, and the others are counted. $log is what was read.
 
--- check
-local cost, window, short = ARGV[2] + 0, ARGV[3] + 0, ARGV[1] + 0 <= 5
-local room = ARGV[1] - cost
-local newest, at, live, back = 0, now, 0, 0
-local log = redis.pcall('ZRANGE', KEYS[1], short and '-8' or '-1', '-1')
-if log.err then
-  if string.find(log.err, 'WRONGTYPE', 1, true) then return redis.error_reply('WEIRFOREIGN 1') end
-  return log
+-- read
+local limit, match = $limit, string.match
+$number, $span, $short = 0, $window, limit <= 5
+$log = redis.pcall('ZRANGE', $key1, $short and '-8' or '-1', '-1')
+if $log.err then
+  if string.find($log.err, 'WRONGTYPE', 1, true) then return $foreign1 end
+  return $log
 end
-if log[1] then
-  local sub, n = string.sub, #log
-  newest = string.match(log[n], '^l1 (%d+) ')
-  if not newest then return redis.error_reply('WEIRFOREIGN 1') end
-  newest = newest + 0
-  if newest > now then at = newest end
-  local after, oldest = at - window, newest
-  if not short then
-    live = redis.call('ZCOUNT', KEYS[1], string.format('(%d', after), '+inf')
-  elseif newest > after then
-    live = n
-    while live > 1 do
-      oldest = sub(log[n + 1 - live], 4, -10) + 0
-      if oldest > after then break end
-      live, oldest = live - 1, newest
-    end
+local size = #$log
+if size > 0 then
+  local time, number = match($log[size], '^l2 0*(%d+) 0*(%d+) ?%d*$')
+  if not time then return $foreign1 end
+  local last = time + 0
+  $newest = last
+  if last >= 4503599627370496 or #number > 8 then return $foreign1 end
+  local after = now - $span
+  if $newest >= now then
+    $number = number + 0
+    -- NUMBER has no room for another request: go on one microsecond later.
+    if $number > 99998999 then $newest, $number = $newest + 1, 0 end
+    after = $newest - $span
   end
-  if live > room and room >= 0 then
-    if not short then
-      local rank = string.format('%d', -1 - room)
-      oldest = sub(redis.call('ZRANGE', KEYS[1], rank, rank)[1], 4, -10)
-    elseif live > room + 1 then
-      oldest = sub(log[n - room], 4, -10)
+  local rank = limit - n
+  time = last
+  if not $short then
+    $live = redis.call('ZCOUNT', $key1, string.format('(%d', after), '+inf')
+    if $live > rank and rank >= 0 then
+      local index = string.format('%d', -1 - rank)
+      time = match(redis.call('ZRANGE', $key1, index, index)[1], '^l2 0*(%d+) ')
     end
-    back = oldest + window
+  elseif $newest > after then
+    $live = size
+    while $live > 1 do
+      time = match($log[size + 1 - $live], '^l2 0*(%d+) ')
+      if not time then return $foreign1 end
+      time = time + 0
+      if time > $newest then return $foreign1 end
+      if time > after then break end
+      $live, time = $live - 1, last
+    end
+    if $live > rank + 1 and rank >= 0 then time = match($log[size - rank], '^l2 0*(%d+) ') end
+  end
+  if $live > rank and rank >= 0 then
+    if not time then return $foreign1 end
+    time = time + 0
+    if time > $newest then return $foreign1 end
+    $back = time + $span
   end
 end
-local ok = live <= room
+$room = limit - $live
+if $room > 1000 then $room = 1000 end
 
--- commit
-do
-  if live > 0 then
-    -- What has left is removed a few at a time.
-    local dead, few = #log - live, 4
-    if not short then dead, few = redis.call('ZCARD', KEYS[1]) - live, 16 end
-    if dead >= few then
-      redis.call('ZREMRANGEBYRANK', KEYS[1], '0', string.format('%d', math.min(dead, cost + few) - 1))
-    end
-  elseif newest > 0 then
-    redis.call('UNLINK', KEYS[1])
-  end
-  local score = string.format('%d', at)
-  if cost == 1 and at > newest then
-    redis.call('ZADD', KEYS[1], score, 'l1 ' .. score .. ' 00000001')
-  else
-    local entries, number = {}, 0
-    if at == newest then number = tonumber(string.sub(log[#log], -8), 10) or 0 end
-    for i = 1, cost do
-      entries[2 * i - 1], entries[2 * i] = score, string.format('l1 %s %08d', score, number + i)
-    end
-    redis.call('ZADD', KEYS[1], unpack(entries))
-  end
-  redis.call('PEXPIRE', KEYS[1], string.format('%d', (at + window - now + 999) / 1000 + slack))
+-- write
+local time, suffix = now, ''
+if $newest > now then time = $newest end
+if $gen > 0 then suffix = string.format(' %d', $gen) end
+if $live > 0 then
+  -- Expired entries are removed a few at a time.
+  local dead, few = #$log - $live, 4
+  if not $short then dead, few = redis.call('ZCARD', $key1) - $live, 16 end
+  if dead >= few then redis.call('ZREMRANGEBYRANK', $key1, '0', string.format('%d', math.min(dead, n + few) - 1)) end
+elseif #$log > 0 then
+  redis.call('UNLINK', $key1)
 end
+local score = string.format('%016d', time)
+if n == 1 and $number == 0 then
+  redis.call('ZADD', $key1, score, 'l2 ' .. score .. ' 00000001' .. suffix)
+else
+  local entries = {}
+  for i = 1, n do
+    entries[2 * i - 1], entries[2 * i] = score, string.format('l2 %s %08d%s', score, $number + i, suffix)
+  end
+  redis.call('ZADD', $key1, unpack(entries))
+end
+redis.call('PEXPIRE', $key1, string.format('%d', (time + $span - now + 999) / 1000 + slack))
 
--- upto
-local fit = math.min(ARGV[1] - live, 1000)
-
--- take
-cost = take
-
--- charge
-local charge, life = string.format('%d %d 0 0', at, cost), at + window - now
+-- mark
+$mark, $ends = string.format('%d %d 0 0', time, $number + 1), time + $span
 
 -- refund
--- Entries of one microsecond are alike: the last of them go.
-if was[1] + 0 > at - window then
-  local score = string.format('%d', was[1])
-  local these = math.min(redis.call('ZCOUNT', KEYS[1], score, score), was[2] + 0)
-  if these > 0 then
-    gave = 1
-    local later = redis.call('ZCOUNT', KEYS[1], '(' .. score, '+inf')
-    redis.call('ZREMRANGEBYRANK', KEYS[1], string.format('%d', -later - these), string.format('%d', -later - 1))
-  end
+if n > 0 and $was1 > math.max($newest, now) - $span then
+  local texts = {}
+  for i = 1, math.min(n, 1000) do texts[i] = string.format('l2 %016d %08d %d', $was1, $was2 + i - 1, $gen) end
+  if redis.call('ZREM', $key1, unpack(texts)) > 0 then $gave = 1 end
 end

@@ -3,35 +3,31 @@ package algorithm
 import (
 	_ "embed"
 	"math/bits"
-	"time"
 
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// TokenBucket is a bucket of Capacity tokens that is full at first. A request
-// passes if the bucket holds its cost, and takes that out. Refill.Count tokens
-// come back in each Refill.Period, one by one, evenly spread, or, if AtOnce, all
-// together when the period ends; never more than are missing. Periods are counted
-// from when the bucket was last full: from the request that first took from it.
+// TokenBucket is a bucket of Capacity tokens that is full at first. Count tokens come
+// back in each Period of Refill: one by one, or AtOnce at the end of the period. A
+// request passes if the bucket holds its cost.
 //
-// Without AtOnce it admits what a [GCRA] of the same rate and burst does. They
-// differ when the limit changes under a live key: here the tokens missing stay
-// missing, whatever the time in which they come back; a GCRA keeps the time until
-// full. What came back since the period began in which something was taken last
-// is counted at the new Refill; a bucket that would be full by now under the old
-// limit may be.
+// A GCRA decides alike while Refill stays the same. The difference shows when it changes
+// under a live key: a TokenBucket keeps the number of tokens, a GCRA the time until it is
+// full. And only a TokenBucket refills at once.
 //
-// It counts in integers, and exactly: three per second is 259,200 a day. If the
-// clock steps back behind the start of that period, nothing has come back since,
-// until it is there again.
+// Periods are counted from the time at which the bucket was last full. It counts in
+// integers, exactly. If the clock steps back behind the start of the period, no tokens
+// come back until the clock is there again.
 //
-// It heeds [Request].MaxWait: tokens that come back within that time can be taken
-// now, so that more can be missing than there is room for. Verdict.Delay tells when
-// they are back.
+// Tokens can be reserved ahead of time, with Request.MaxWait. A refund returns the
+// tokens that have not come back by themselves. It does not move the period: if the
+// refunded request started it, later tokens still come back by it. They then come back
+// earlier than if the request had never been made: by less than one Period if AtOnce, and
+// else by less than the time between two tokens.
 //
-// Source: Stripe's "Scaling your API with rate limiters" (2017) for the bucket,
-// and bucket4j's greedy and interval refill for the two ways in which tokens come
-// back.
+// Cost: one string key. Source: Stripe, "Scaling your API with rate limiters" (2017), for
+// the bucket; bucket4j's greedy and interval refill for the two ways to refill.
 type TokenBucket struct {
 	// Capacity is the most that can be taken at once, from 1 to MaxTokens, and
 	// such that the bucket fills within MaxSpan. Together with the tokens of a
@@ -52,94 +48,50 @@ type TokenBucket struct {
 //go:embed tokenbucket.lua
 var tokenBucketLua string
 
-var tokenBucketTag = store.Tag{'t', '1'}
-
-var tokenBucketFragment = &Fragment{
+var tokenBucketKind = &contract.Kind{
 	Name:     "tokenbucket",
+	Tag:      store.Tag{'t', '2'},
+	Cell:     "anchor missing",
+	Note:     "moved from since",
+	Args:     "capacity num den step",
 	Lua:      tokenBucketLua,
-	Args:     6,
-	State:    []string{"anchor", "missing"},
-	Check:    tokenBucketCheck,
-	Commit:   tokenBucketCommit,
-	Fit:      tokenBucketFit,
-	Take:     tokenBucketTake,
-	Charge:   tokenBucketCharge,
-	Refund:   tokenBucketRefund,
-	Notes:    true,
 	Reserves: true,
-}
-
-// A refill is tokens that come back, den of them in each period of num
-// microseconds. step is den if they come one by one, and 0 if all at once. If
-// step is den, num times den is less than 2^53.
-type refill struct{ num, den, step int64 }
-
-// back is how many tokens come back in past microseconds, at most 2^53 of them.
-func (r refill) back(past int64) int64 {
-	if past <= 0 {
-		return 0
-	}
-	hi, lo := bits.Mul64(uint64(past/r.num), uint64(r.den))
-	if hi > 0 || lo > MaxTokens {
-		return MaxTokens + 1
-	}
-	return min(int64(lo)+past%r.num*r.step/r.num, MaxTokens+1)
-}
-
-// until is how many microseconds pass until n tokens are back, at most 2^61.
-func (r refill) until(n int64) int64 {
-	hi, lo := bits.Mul64(uint64(n/r.den), uint64(r.num))
-	if hi > 0 || lo > 1<<60 {
-		return 1 << 61
-	}
-	rest := n % r.den
-	switch {
-	case rest > 0 && r.step == 0:
-		return int64(lo) + r.num
-	case rest > 0:
-		return int64(lo) + (rest*r.num+r.den-1)/r.den
-	}
-	return int64(lo)
-}
-
-type tokenBucketLimit struct {
-	refill
-	capacity int64
-	longest  int64       // the longest wait that is heeded
-	one      []store.Arg // for cost 1
+	Meter: func(args []store.Arg) contract.Meter {
+		return tokenBucket{capacity: args[0].Int(), num: args[1].Int(), den: args[2].Int(), step: args[3].Int()}
+	},
 }
 
 // NewLimit implements [Algorithm].
-func (b TokenBucket) NewLimit() (Limit, error) {
+func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 	num, den, err := b.Refill.interval()
 	if err != nil {
 		return nil, err
 	}
 	if b.Capacity < 1 || b.Capacity > MaxTokens {
-		return nil, invalid("TokenBucket.Capacity is %d: it must be from 1 to %d", b.Capacity, int64(MaxTokens))
+		return nil, contract.Invalid("TokenBucket.Capacity is %d: it must be from 1 to %d", b.Capacity, int64(MaxTokens))
 	}
-	l := &tokenBucketLimit{refill: refill{num, den, den}, capacity: b.Capacity}
+	m := tokenBucket{b.Capacity, num, den, den}
 	if b.AtOnce {
-		if num, err = wholeMicros("TokenBucket.Refill.Period", b.Refill.Period); err != nil {
+		if num, err = contract.WholeMicros("TokenBucket.Refill.Period", b.Refill.Period); err != nil {
 			return nil, err
 		}
-		l.refill = refill{num, b.Refill.Count, 0}
+		m = tokenBucket{b.Capacity, num, b.Refill.Count, 0}
 	} else if hi, lo := bits.Mul64(uint64(num), uint64(den)); hi > 0 || lo > MaxTokens {
 		return nil, b.tooFine()
 	}
-	if most := MaxTokens - l.den; b.Capacity > most {
-		return nil, invalid("TokenBucket.Capacity is %d: with %d tokens in a period of %d µs it must be at most %d", b.Capacity, l.den, l.num, most)
+	if most := MaxTokens - m.den; b.Capacity > most {
+		return nil, contract.Invalid("TokenBucket.Capacity is %d: with %d tokens in a period of %d µs it must be at most %d", b.Capacity, m.den, m.num, most)
 	}
-	span := l.until(b.Capacity)
+	span := m.until(b.Capacity)
 	if span > MaxSpan {
-		return nil, invalid("TokenBucket with Capacity %d at %d per %v takes longer than %v years to fill: lower Capacity or raise Refill",
-			b.Capacity, b.Refill.Count, b.Refill.Period, int64(MaxSpan)/(365*24*3600*1e6))
+		return nil, contract.Invalid("TokenBucket with Capacity %d at %d per %v takes longer than %v years to fill: lower Capacity or raise Refill",
+			b.Capacity, b.Refill.Count, b.Refill.Period, years)
 	}
-	// So that no time and no count passes 2^53.
-	spare := MaxTokens - l.den - b.Capacity
-	l.longest = max(min(MaxSpan-span, l.until(spare-spare%l.den)-l.num), 0)
-	l.one = constArgs(l.AppendArgs(nil, Request{Cost: 1}))
-	return l, nil
+	spare := MaxTokens - m.den - b.Capacity // of tokens, so that no time and no count passes 2^53
+	return &contract.Limit{
+		Kind: tokenBucketKind, Args: consts(m.capacity, m.num, m.den, m.step), Capacity: b.Capacity, Window: window(b.Capacity, b.Refill),
+		MaxWait: max(min(MaxSpan-span, m.until(spare-spare%m.den)-m.num), 0),
+	}, nil
 }
 
 // tooFine says that Refill cannot be counted exactly, and what could.
@@ -147,168 +99,99 @@ func (b TokenBucket) tooFine() error {
 	part := gcd(b.Refill.Period.Nanoseconds(), 1000)
 	hi, lo := bits.Mul64(uint64(b.Refill.Period.Nanoseconds()/part), uint64(1000/part))
 	if hi == 0 && lo <= MaxTokens {
-		return invalid("TokenBucket.Refill is %d per %v, too fine to be counted exactly: with this Period a Count up to %d would do; GCRA takes any",
+		return contract.Invalid("TokenBucket.Refill is %d per %v, too fine to be counted exactly: with this Period a Count up to %d would do; GCRA allows more",
 			b.Refill.Count, b.Refill.Period, MaxTokens/lo)
 	}
-	return invalid("TokenBucket.Refill is %d per %v, too fine to be counted exactly: a Period of whole microseconds, up to %v, with a small Count would do; GCRA takes any",
-		b.Refill.Count, b.Refill.Period, micros(MaxSpan))
+	return contract.Invalid("TokenBucket.Refill is %d per %v, too fine to be counted exactly: a Period of whole microseconds, up to %v, with a small Count would do; GCRA allows more",
+		b.Refill.Count, b.Refill.Period, contract.Micros(MaxSpan))
 }
 
-func (l *tokenBucketLimit) Fragment() *Fragment { return tokenBucketFragment }
+// A tokenBucket works on cells of anchor and missing: when a period began, and the tokens
+// missing then and consumed since. In each period of num microseconds den tokens come
+// back. step is den if they come back one by one, and 0 if all at once. If step is den,
+// num times den is less than 2^53.
+type tokenBucket struct{ capacity, num, den, step int64 }
 
-func (l *tokenBucketLimit) AppendArgs(args []store.Arg, r Request) []store.Arg {
-	if r.Cost == 1 && r.MaxWait == 0 && l.one != nil {
-		return append(args, l.one...)
-	}
-	room, wait := l.capacity-r.Cost, l.wait(r)
-	if room < 0 {
-		room, wait = -1, 0
-	}
-	return append(args, store.IntArg(room), store.IntArg(min(r.Cost, l.capacity)),
-		store.IntArg(l.num), store.IntArg(l.den), store.IntArg(l.step), store.IntArg(wait))
-}
-
-// wait is how many microseconds r may wait.
-func (l *tokenBucketLimit) wait(r Request) int64 {
-	return min(max(r.MaxWait.Microseconds(), 0), l.longest)
-}
-
-func (l *tokenBucketLimit) Verdict(now int64, committed bool, s State, r Request) Verdict {
-	anchor, missing := s[0], s[1]
-	v := Verdict{Limit: l.capacity}
-	if r.Cost > l.capacity {
-		v.RetryAfter = Never
-	} else {
-		delay := l.delay(now, anchor, missing+r.Cost-l.capacity)
-		if wait := l.wait(r); delay > wait {
-			v.RetryAfter = micros(delay - wait)
-		} else {
-			v.Allowed, v.Delay = true, micros(delay)
-		}
-	}
-	if committed {
-		missing += r.Cost
-	}
-	v.Remaining = max(l.capacity-max(missing-l.back(now-anchor), 0), 0)
-	v.ResetAfter = micros(l.delay(now, anchor, missing))
-	return v
-}
-
-// delay is how long after now n tokens are back since anchor.
-func (l *tokenBucketLimit) delay(now, anchor, n int64) int64 {
-	if n <= l.back(now-anchor) {
+// back is how many tokens come back in past microseconds, at most 2^53.
+func (b tokenBucket) back(past int64) int64 {
+	if past <= 0 {
 		return 0
 	}
-	return anchor + l.until(n) - now
-}
-
-// A tokenBucketArgs is the arguments of the fragment.
-type tokenBucketArgs struct {
-	room, cost int64
-	refill
-	wait int64
-}
-
-func readTokenBucketArgs(args []store.Arg) tokenBucketArgs {
-	return tokenBucketArgs{args[0].Int(), args[1].Int(), refill{args[2].Int(), args[3].Int(), args[4].Int()}, args[5].Int()}
-}
-
-// lack is how many tokens are missing that are not back within wait, less than
-// none if more come back.
-func (a tokenBucketArgs) lack(now int64, s State) int64 { return s[1] - a.back(now+a.wait-s[0]) }
-
-func tokenBucketCheck(tx store.Tx, key int, now int64, args []store.Arg) (State, bool, error) {
-	n, ok, err := tx.Get(key, tokenBucketTag)
-	if err != nil {
-		return State{}, false, err
+	hi, lo := bits.Mul64(uint64(past/b.num), uint64(b.den))
+	if hi > 0 || lo > MaxTokens {
+		return MaxTokens + 1
 	}
-	if ok && n.Len != 2 {
-		return State{}, false, tx.Foreign(key)
+	return min(int64(lo)+past%b.num*b.step/b.num, MaxTokens+1)
+}
+
+// until is how many microseconds pass until n tokens are back, at most 2^61.
+func (b tokenBucket) until(n int64) int64 {
+	hi, lo := bits.Mul64(uint64(n/b.den), uint64(b.num))
+	if hi > 0 || lo > 1<<60 {
+		return 1 << 61
 	}
-	a := readTokenBucketArgs(args)
-	s := State{n.N[0], n.N[1]}
-	past := now - s[0]
+	rest := n % b.den
 	switch {
-	case a.back(past) >= s[1]:
-		s = State{now, 0}
-	case past >= a.num:
-		s = State{now - past%a.num, s[1] - past/a.num*a.den}
+	case rest > 0 && b.step == 0:
+		return int64(lo) + b.num
+	case rest > 0:
+		return int64(lo) + ceilDiv(rest*b.num, b.den)
 	}
-	return s, a.lack(now, s) <= a.room, nil
+	return int64(lo)
 }
 
-func tokenBucketCommit(tx store.Tx, key int, now int64, args []store.Arg, s State, slack time.Duration) {
-	a := readTokenBucketArgs(args)
-	missing := s[1] + a.cost
-	n := store.Nums{Tag: tokenBucketTag, Len: 2, N: [store.MaxNums]int64{s[0], missing}}
-	tx.Put(key, n, ttl(s[0]+a.until(missing)-now+1, slack))
-}
-
-func tokenBucketFit(now int64, args []store.Arg, s State) int64 {
-	a := readTokenBucketArgs(args)
-	return a.room + 1 - max(a.lack(now, s), 0)
-}
-
-func tokenBucketTake(args []store.Arg, n int64) {
-	args[0] = store.IntArg(args[0].Int() + 1 - n)
-	args[1] = store.IntArg(n)
-}
-
-// tokenBucketCharge is when the period began, the tokens missing behind those taken,
-// and these. While refunds have moved what lay behind them, it is as if they had not:
-// see tokenBucketNote.
-func tokenBucketCharge(now int64, args []store.Arg, s State, note Note) (Charge, int64) {
-	a := readTokenBucketArgs(args)
-	missing := s[1] + a.cost
-	full := s[0] + a.until(missing) + 1
-	c := Charge{s[0], missing, a.cost}
-	if n := a.note(note, now); n.moved > 0 {
-		c[1] = min(missing+n.moved, MaxTokens)
-		until := min(max(n.until, s[0]+a.until(c[1])+1), MaxTokens) // a marker is not to be read without the note
-		note.Keep(Charge{n.moved, note.Charge[1], note.Charge[2], until}, until-now)
+func (b tokenBucket) Settle(now int64, c contract.Cell) contract.Cell {
+	past := now - c.A
+	switch {
+	case b.back(past) >= c.B:
+		c = contract.Cell{A: now}
+	case past >= b.num:
+		c.A, c.B = now-past%b.num, c.B-past/b.num*b.den
 	}
-	return c, full - now
+	return c
 }
 
-// A tokenBucketMoved is a note: charges behind which more than from tokens are missing
-// lack moved tokens less than their markers say. It matters until the last of those, as
-// its marker says, has come back by itself.
-type tokenBucketMoved struct{ moved, from, until int64 }
-
-func (a tokenBucketArgs) note(note Note, now int64) tokenBucketMoved {
-	if !note.Held || now >= note.Charge[3] {
-		return tokenBucketMoved{}
-	}
-	return tokenBucketMoved{note.Charge[0], note.Charge[1] - a.back(now-note.Charge[2]), note.Charge[3]}
+func (b tokenBucket) Room(_, at int64, c contract.Cell) int64 {
+	return b.capacity - max(c.B-b.back(at-c.A), 0)
 }
 
-func tokenBucketRefund(tx store.Tx, key int, now int64, args []store.Arg, s State, was Charge, note Note) bool {
-	a := readTokenBucketArgs(args)
-	lack := a.lack(now, s)
-	n := a.note(note, now)
-	left := was[1] - a.back(now-was[0])
-	if n.moved > 0 && left > n.from {
-		was[1], left = was[1]-n.moved, left-n.moved
+func (b tokenBucket) Take(c contract.Cell, n int64) contract.Cell {
+	c.B += n
+	return c
+}
+
+func (b tokenBucket) Ends(c contract.Cell) int64 { return min(c.A+b.until(c.B), MaxTokens) }
+
+func (b tokenBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
+	lack := c.B + n - b.capacity
+	if lack <= b.back(now-c.A) {
+		return now - wait
 	}
-	give := min(left, was[2])
-	if lack > a.room+1 {
+	return c.A + b.until(lack) - wait
+}
+
+func (b tokenBucket) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
+	moved, from := note.A, note.B-b.back(now-note.C)
+	lack := c.B - b.back(now-c.A)
+	behind := ch.Was.B + ch.Moved // the tokens missing just behind the charge
+	left := behind - b.back(now-ch.Was.A)
+	if moved > 0 && left > from {
+		behind, left = behind-moved, left-moved
+	}
+	give := min(left, ch.N)
+	if lack > b.capacity {
 		give -= max(lack-left, 0)
 	}
-	if give = min(give, lack); give <= 0 || n.moved+give > maxMoved {
-		return false
+	if give = min(give, lack); give <= 0 || moved+give > maxMoved {
+		return c, note
 	}
-	kept := Charge{n.moved + give, max(was[1]-give, 0), was[0], min(s[0]+a.until(s[1])+1, MaxTokens)}
-	if n.moved > 0 {
-		kept[3] = max(kept[3], n.until)
-		if n.from < left-give {
-			kept[1], kept[2] = note.Charge[1], note.Charge[2]
-		}
+	after := contract.Cell{A: moved + give, B: min(max(behind-give, 0), MaxTokens), C: ch.Was.A}
+	if moved > 0 && from < left-give {
+		after.B, after.C = note.B, note.C
 	}
-	note.Keep(kept, kept[3]-now)
 	if give == lack {
-		tx.Del(key)
-		return true
+		return contract.Cell{}, after
 	}
-	tx.Put(key, store.Nums{Tag: tokenBucketTag, Len: 2, N: [store.MaxNums]int64{s[0], s[1] - give}}, 0)
-	return true
+	c.B -= give
+	return c, after
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
 )
 
 func TestTokenBucketTrace(t *testing.T) {
@@ -15,7 +16,7 @@ func TestTokenBucketTrace(t *testing.T) {
 	s := time.Second
 	type step struct {
 		at           time.Duration
-		cost         int64
+		cost         int64 // 0: a peek of 1
 		allowed      bool
 		remaining    int64
 		reset, retry time.Duration
@@ -58,8 +59,8 @@ func TestTokenBucketTrace(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, tt.limit)
 			for _, s := range tt.steps {
-				want := algorithm.Verdict{Allowed: s.allowed, Limit: tt.limit.Capacity, Remaining: s.remaining, RetryAfter: s.retry, ResetAfter: s.reset}
-				if got := b.take(epoch+s.at.Microseconds(), s.cost); got != want {
+				want := verdict{Allowed: s.allowed, Limit: tt.limit.Capacity, Remaining: s.remaining, RetryAfter: s.retry, ResetAfter: s.reset}
+				if got := b.takeOrPeek(epoch+s.at.Microseconds(), s.cost); got != want {
 					t.Errorf("at %v, cost %d: got %+v, want %+v", s.at, s.cost, got, want)
 				}
 			}
@@ -88,7 +89,7 @@ func TestTokenBucketNoDrift(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, tt.limit)
 			if got := b.admits(tt.span); got != tt.want {
-				t.Errorf("%v admitted %d, want %d", tt.span, got, tt.want)
+				t.Errorf("%v allowed %d, want %d", tt.span, got, tt.want)
 			}
 		})
 	}
@@ -104,13 +105,13 @@ func TestTokenBucketIsGCRA(t *testing.T) {
 		now := int64(epoch)
 		for range 2000 {
 			now += r.Int64N(3*max(rate.Period.Microseconds()/rate.Count, 1) + 1)
-			ask := algorithm.Request{Cost: 1 + r.Int64N(3)}
+			cost, wait := 1+r.Int64N(3), time.Duration(0)
 			if r.IntN(3) == 0 {
-				ask.MaxWait = time.Duration(r.Int64N(3 * int64(rate.Period) / rate.Count))
+				wait = time.Duration(r.Int64N(3 * int64(rate.Period) / rate.Count))
 			}
-			got, want := tokens.ask(tokens.program.Decide, now, ask), cells.ask(cells.program.Decide, now, ask)
+			got, want := tokens.wait(compose.Consume, now, cost, wait), cells.wait(compose.Consume, now, cost, wait)
 			if got != want {
-				t.Fatalf("%+v at %v: got %+v, GCRA says %+v", ask, rate, got, want)
+				t.Fatalf("cost %d, wait %v at %v: got %+v, GCRA says %+v", cost, wait, rate, got, want)
 			}
 		}
 	}
@@ -128,15 +129,15 @@ func TestTokenBucketChangedLimit(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		to   algorithm.TokenBucket
-		want algorithm.Verdict
+		want verdict
 	}{
-		{"the same", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(1)}, algorithm.Verdict{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: 6100 * time.Millisecond}},
-		{"larger", algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(1)}, algorithm.Verdict{Allowed: true, Limit: 20, Remaining: 13, ResetAfter: 6100 * time.Millisecond}},
-		{"smaller", algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1)}, algorithm.Verdict{Limit: 5, RetryAfter: 2100 * time.Millisecond, ResetAfter: 6100 * time.Millisecond}},
-		{"ten times as fast", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(10)}, algorithm.Verdict{Allowed: true, Limit: 10, Remaining: 10, ResetAfter: 0}},
-		{"twice as fast", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(2)}, algorithm.Verdict{Allowed: true, Limit: 10, Remaining: 4, ResetAfter: 2600 * time.Millisecond}},
-		{"slower", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerMinute(1)}, algorithm.Verdict{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: 7*time.Minute - 900*time.Millisecond}},
-		{"at once", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.Rate{Count: 4, Period: 4 * s}, AtOnce: true}, algorithm.Verdict{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: 7100 * time.Millisecond}},
+		{"the same", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(1)}, verdict{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: 6100 * time.Millisecond}},
+		{"larger", algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(1)}, verdict{Allowed: true, Limit: 20, Remaining: 13, ResetAfter: 6100 * time.Millisecond}},
+		{"smaller", algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1)}, verdict{Limit: 5, RetryAfter: 2100 * time.Millisecond, ResetAfter: 6100 * time.Millisecond}},
+		{"ten times as fast", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(10)}, verdict{Allowed: true, Limit: 10, Remaining: 10, ResetAfter: 0}},
+		{"twice as fast", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(2)}, verdict{Allowed: true, Limit: 10, Remaining: 4, ResetAfter: 2600 * time.Millisecond}},
+		{"slower", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerMinute(1)}, verdict{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: 7*time.Minute - 900*time.Millisecond}},
+		{"at once", algorithm.TokenBucket{Capacity: 10, Refill: algorithm.Rate{Count: 4, Period: 4 * s}, AtOnce: true}, verdict{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: 7100 * time.Millisecond}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			changed := *b

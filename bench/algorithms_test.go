@@ -17,14 +17,14 @@ import (
 type contestant struct {
 	name      string
 	algorithm func(n int64) algorithm.Algorithm
-	single    bool                       // state grows with each request or token: filled one by one
-	request   func(i int64) weir.Request // beside path and cost; nil: nothing
+	single    bool                       // filled one by one, because the state grows with each request or token
+	request   func(i int64) weir.Request // the request without key and cost; nil means the zero Request
 }
 
 // step is the time in which one token comes back.
 const step = time.Millisecond
 
-// contestants are compared with the first.
+// contestants are compared with the first of them.
 var contestants = []contestant{
 	{name: "fixedwindow", algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.FixedWindow{Limit: n, Window: steps(n)}
@@ -43,7 +43,7 @@ var contestants = []contestant{
 	}},
 	{name: "leakybucket", algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.LeakyBucket{Rate: algorithm.Every(step), Queue: n - 1}
-	}},
+	}, request: func(int64) weir.Request { return weir.Request{MaxWait: window} }},
 	{name: "slidingbuckets", algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.SlidingBuckets{Width: steps(n / 10), Spans: []algorithm.Span{{Window: steps(n), Limit: n}}}
 	}},
@@ -55,15 +55,15 @@ var contestants = []contestant{
 	}},
 	{name: "concurrency", single: true, algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.Concurrency{Limit: n, Lease: steps(n)}
-	}, request: func(i int64) weir.Request { return weir.Request{Lease: fmt.Sprintf("lease-%012d", i)} }},
+	}, request: func(i int64) weir.Request { return weir.Request{ID: fmt.Sprintf("lease-%012d", i)} }},
 }
 
 func steps(n int64) time.Duration { return time.Duration(n) * step }
 
 // BenchmarkAlgorithms compares what a decision of one token costs a server, by
-// algorithm, under a limit of 100 and of 100,000. To be admitted, a request comes
-// each time that a token is back, after a whole window of them. To be denied, it
-// finds a key with no room. Time is virtual.
+// algorithm, under a limit of 100 and of 100,000. To be allowed, a request comes each
+// time that a token is back, on a key that was in use for a whole window. To be denied,
+// it comes to a key without a token. Time is virtual.
 func BenchmarkAlgorithms(b *testing.B) {
 	rdb := connect(b)
 	for _, c := range contestants {
@@ -77,7 +77,7 @@ func BenchmarkAlgorithms(b *testing.B) {
 	}
 }
 
-// TestAlgorithms checks that all answer as the benchmark says.
+// TestAlgorithms checks that all give the answers that the benchmark expects.
 func TestAlgorithms(t *testing.T) {
 	rdb := connect(t)
 	for _, c := range contestants {
@@ -85,7 +85,7 @@ func TestAlgorithms(t *testing.T) {
 			t.Run(c.name+"/"+decision(allowed), func(t *testing.T) {
 				s := c.scene(t, rdb, 100, allowed)
 				s.prepare(t)
-				s.askAll(t, 5*depth, allowed, s.path)
+				s.askAll(t, 5*depth, allowed, s.key)
 			})
 		}
 	}
@@ -99,50 +99,49 @@ func (c contestant) scene(tb testing.TB, rdb *redis.Client, n int64, allowed boo
 		return now
 	}
 	asked, cost := int64(0), int64(1)
-	ask := func(path []string) weir.Request {
+	ask := func() weir.Request {
 		var r weir.Request
 		if c.request != nil {
 			r = c.request(asked)
 		}
 		asked++
-		r.Path, r.Cost = path, cost
+		r.Cost = cost
 		return r
 	}
-	rule := weir.Rule{Name: c.name, Algorithm: c.algorithm(n)}
-	r := newWeirAsking(tb, rdb, "weir-"+c.name, weir.Options{Prefix: benchPrefix, Clock: clock}, ask, rule)
-	names := []string{"full"}
-	path := func(int) []string { return names }
-	tb.Cleanup(func() { r.forget(tb, names) })
-	return scene{remote: r, allowed: allowed, path: path, prepare: func(tb testing.TB) {
-		r.forget(tb, names)
+	r := newWeirAsking(tb, rdb, "weir-"+c.name, policy(weir.Rule{Algorithm: c.algorithm(n)}), clock, ask)
+	path := []string{"full"}
+	key := func(int) []string { return path }
+	tb.Cleanup(func() { r.forget(tb, path...) })
+	return scene{remote: r, allowed: allowed, key: key, prepare: func(tb testing.TB) {
+		r.forget(tb, path...)
 		if !c.single {
 			cost = n / 10
 		}
-		if allowed { // more than a window, so that what is over is in the key too
+		if allowed { // more than a window, so that the key holds expired state too
 			pace = steps(cost)
-			r.askAll(tb, int(n/cost+n/cost/8), true, path)
-			now = now.Add(pace - step) // a batch stands for its tokens up to the next
+			r.askAll(tb, int(n/cost+n/cost/8), true, key)
+			now = now.Add(pace - step) // the next token is back after cost steps
 			cost, pace = 1, step
 			return
 		}
 		pace = 0
 		for cost == 1 && asked < n { // in pipelines
-			r.ask(tb, int(asked), true, names)
+			r.ask(tb, int(asked), true, path)
 		}
 		r.send(tb, int(asked%depth), true)
 		for ; cost > 0; cost /= 2 {
-			r.fill(tb, names)
+			r.fill(tb, path...)
 		}
 		cost = 1
 	}}
 }
 
-// fill asks until it is denied.
-func (r *remote) fill(tb testing.TB, path []string) {
+// fill asks until a request is denied.
+func (r *remote) fill(tb testing.TB, key ...string) {
 	tb.Helper()
 	for ok := true; ok; {
 		var err error
-		if ok, err = r.allow(context.Background(), path...); err != nil {
+		if ok, err = r.allow(context.Background(), key...); err != nil {
 			tb.Fatal(err)
 		}
 	}

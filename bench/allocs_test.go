@@ -7,15 +7,15 @@ import (
 	"testing"
 )
 
-// How many allocations a decision of one rule, on the server's clock, may make
-// beyond those of the client in a bare EVALSHA with one key.
+// The most allocations of a decision of one rule, on the server's clock, above those of
+// the client in a bare EVALSHA with one key.
 const (
 	maxAllocs        = 4 // over go-redis
 	maxRueidisAllocs = 2
 )
 
-// TestAllocs checks maxAllocs. Like TestRueidisAllocs, it does not run under the
-// race detector, which makes pools forget.
+// TestAllocs checks maxAllocs. Like TestRueidisAllocs, it does not run under the race
+// detector, under which a sync.Pool drops items.
 func TestAllocs(t *testing.T) {
 	checkAllocs(t, remotes(t, connect(t)), maxAllocs)
 }

@@ -14,12 +14,12 @@ import (
 // callgrind. Unlike time, they are the same on a busy machine.
 type callgrind struct {
 	pid   int
-	dir   string // of the files that are dumped
+	dir   string // of the files that it writes
 	dumps int
 }
 
-// callgrindCommand returns the command that runs another, with all that is dumped
-// in dir. Nothing is counted yet.
+// callgrindCommand returns a command that runs path under callgrind, which writes its
+// files to dir. Counting has not started yet.
 func callgrindCommand(dir, path string, args ...string) *exec.Cmd {
 	own := []string{"--tool=callgrind", "--instr-atstart=no", "--vgdb-prefix=" + filepath.Join(dir, "vgdb"), "--callgrind-out-file=" + filepath.Join(dir, "out"), path}
 	return exec.Command("valgrind", append(own, args...)...)
@@ -55,5 +55,5 @@ func (c *callgrind) stop() (int64, error) {
 			return strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("%s tells no totals", f.Name())
+	return 0, fmt.Errorf("%s has no line of totals", f.Name())
 }

@@ -24,6 +24,7 @@ type local struct {
 
 var locals = []local{
 	{"weir-gcra", newWeir},
+	{"weir-four", newWeirFour},
 	{"xtimerate-syncmap", newXTimeRate},
 	{"sethvargo-memorystore", newMemoryStore},
 }
@@ -98,7 +99,25 @@ func TestMemoryLimitersAllow(t *testing.T) {
 }
 
 func newWeir(tb testing.TB) func(string) bool {
-	lim, err := weir.New(memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst})
+	lim, err := weir.New(benchName, memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	ctx := context.Background()
+	return func(key string) bool {
+		res, err := lim.Allow(ctx, key)
+		return err == nil && res.Allowed
+	}
+}
+
+// newWeirFour has four rules of four algorithms. It does four times what the others do.
+func newWeirFour(tb testing.TB) func(string) bool {
+	lim, err := weir.NewPolicy(memory.New(nil), policy(
+		weir.Rule{Name: "gcra", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}},
+		weir.Rule{Name: "fixedwindow", Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}},
+		weir.Rule{Name: "slidingcounter", Algorithm: algorithm.SlidingCounter{Limit: burst, Window: window}},
+		weir.Rule{Name: "tokenbucket", Algorithm: algorithm.TokenBucket{Capacity: burst, Refill: algorithm.PerSecond(perSecond)}},
+	), nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

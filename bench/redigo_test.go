@@ -18,7 +18,7 @@ import (
 	"github.com/weir-go/weir/store/redigo"
 )
 
-// batch is how many decisions BenchmarkBatch takes at once.
+// batch is the number of decisions in a batch of BenchmarkBatch.
 const batch = 100
 
 // BenchmarkRedigo is BenchmarkRedis over redigo.
@@ -38,8 +38,8 @@ func redigoRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
 	return []*remote{
 		newRedigoFloor(newRedigoPool(tb, rdb)),
-		newWeirRedigo(tb, rdb, "weir-gcra", "weir-bench", nil),
-		newWeirRedigo(tb, rdb, "weir-gcra-clock", "weir-clock", time.Now),
+		newWeirRedigo(tb, rdb, "weir-gcra", benchName, nil),
+		newWeirRedigo(tb, rdb, "weir-gcra-clock", "clock", time.Now),
 		newRedisstore(tb, rdb, "redisstore", func(c *redisstore.Config) (limiter.Store, error) {
 			return redisstore.NewWithPool(c, newRedigoPool(tb, rdb))
 		}),
@@ -69,52 +69,52 @@ func newRedigoFloor(pool *redigoclient.Pool) *remote {
 	lua := redigoclient.NewScript(1, "return 1")
 	return &remote{
 		name: "floor",
-		allow: func(_ context.Context, path ...string) (bool, error) {
+		allow: func(_ context.Context, key ...string) (bool, error) {
 			conn := pool.Get()
 			defer func() { _ = conn.Close() }()
-			n, err := redigoclient.Int(lua.Do(conn, path[0]))
+			n, err := redigoclient.Int(lua.Do(conn, key[0]))
 			return n == 1, err
 		},
 		reset: func(context.Context, ...string) error { return nil },
 	}
 }
 
-// newWeirRedigo has a prefix that makes all keys about as long as the others'.
-func newWeirRedigo(tb testing.TB, rdb *redis.Client, name, prefix string, clock func() time.Time) *remote {
+// newWeirRedigo returns a limiter whose name makes its keys as long as the others'.
+func newWeirRedigo(tb testing.TB, rdb *redis.Client, name, limiter string, clock func() time.Time) *remote {
 	tb.Helper()
 	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
 	st := redigo.New(newRedigoPool(tb, rdb))
-	lim, err := weir.NewRules(st, []weir.Rule{{Algorithm: gcra}}, &weir.Options{Prefix: prefix, Clock: clock})
+	lim, err := weir.New(limiter, st, gcra, &weir.Options{Clock: clock})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return &remote{
 		name: name,
-		allow: func(ctx context.Context, path ...string) (bool, error) {
-			res, err := lim.Allow(ctx, path...)
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			res, err := lim.Allow(ctx, key...)
 			return res.Allowed, err
 		},
-		reset: func(ctx context.Context, path ...string) error { return lim.Reset(ctx, path...) },
+		reset: func(ctx context.Context, key ...string) error { return lim.Reset(ctx, key...) },
 	}
 }
 
-// newRedisstore returns go-limiter's token bucket on Redis, which tells the server
-// its own clock. The pool of its own New keeps no connection, so that each decision
-// makes one.
+// newRedisstore returns go-limiter's token bucket on Redis, which sends its own clock
+// to the server. The pool that redisstore.New makes keeps no connection, so each
+// decision makes one.
 func newRedisstore(tb testing.TB, rdb *redis.Client, name string, open func(*redisstore.Config) (limiter.Store, error)) *remote {
 	tb.Helper()
-	const prefix = "weir-bench:"
+	const prefix = benchPrefix + ":"
 	st, err := open(&redisstore.Config{Tokens: burst, Interval: window})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return &remote{
 		name: name,
-		allow: func(ctx context.Context, path ...string) (bool, error) {
-			_, _, _, ok, err := st.Take(ctx, prefix+path[0])
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			_, _, _, ok, err := st.Take(ctx, prefix+key[0])
 			return ok, err
 		},
-		reset: func(ctx context.Context, path ...string) error { return rdb.Del(ctx, prefix+path[0]).Err() },
+		reset: func(ctx context.Context, key ...string) error { return rdb.Del(ctx, prefix+key[0]).Err() },
 	}
 }
 
@@ -133,7 +133,7 @@ func BenchmarkBatch(b *testing.B) {
 					}
 					run(ctx, calls)
 					for i := range calls {
-						if c := &calls[i]; c.Err != nil || c.Reply[0].Int() != 1 { // 1 if every rule allowed
+						if c := &calls[i]; c.Err != nil || !passed(c.Reply) {
 							b.Fatalf("call %d: %v, %v", i, c.Reply, c.Err)
 						}
 					}
@@ -152,7 +152,7 @@ func TestWays(t *testing.T) {
 			run(t.Context(), calls)
 			for i := range calls {
 				c := &calls[i]
-				if c.Err != nil || len(c.Reply) == 0 || c.Reply[0].Int() != 1 {
+				if c.Err != nil || !passed(c.Reply) {
 					t.Errorf("%s, %s: call %d: %v, %v", name, way, i, c.Reply, c.Err)
 				}
 				c.Reply = nil
@@ -179,23 +179,22 @@ func batchers(tb testing.TB, rdb *redis.Client) map[string]store.Store {
 	return map[string]store.Store{"goredis": goredis.New(rdb), "redigo": redigo.New(newRedigoPool(tb, rdb))}
 }
 
-// recordBatch returns the calls of batch decisions of a GCRA, each on a key of its
-// own. The keys are forgotten at the end of tb.
+// recordBatch returns the calls of a batch of decisions of a GCRA, each on a key of its
+// own. The keys are deleted at the end of tb.
 func recordBatch(tb testing.TB, st store.Store) []store.Eval {
 	tb.Helper()
 	tape := &recorder{Store: st}
-	gcra := []weir.Rule{{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}}}
-	opts := &weir.Options{Prefix: "weir-bench"}
-	lim, err := weir.NewRules(st, gcra, opts)
+	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
+	lim, err := weir.New(benchName, st, gcra, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
-	recorded, err := weir.NewRules(tape, gcra, opts)
+	recorded, err := weir.New(benchName, tape, gcra, nil)
 	if err != nil {
 		tb.Fatal(err)
 	}
 	for _, key := range someKeys(batch) {
-		_, _ = recorded.Allow(tb.Context(), key) // fails, as it is recorded
+		_, _ = recorded.Allow(tb.Context(), key) // errRecorded
 	}
 	if len(tape.calls) != batch {
 		tb.Fatalf("%d calls were recorded, want %d", len(tape.calls), batch)
@@ -203,7 +202,7 @@ func recordBatch(tb testing.TB, st store.Store) []store.Eval {
 	tb.Cleanup(func() {
 		for _, key := range someKeys(batch) {
 			if err := lim.Reset(context.Background(), key); err != nil {
-				tb.Errorf("forgetting %q: %v", key, err)
+				tb.Errorf("deleting the state of %q: %v", key, err)
 			}
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -29,33 +30,33 @@ type remote struct {
 	name string
 
 	// allow decides, in one round trip.
-	allow func(ctx context.Context, path ...string) (allowed bool, err error)
+	allow func(ctx context.Context, key ...string) (allowed bool, err error)
 
-	// queue adds to a pipeline the call that allow sends, and flush sends it. It
-	// returns how many requests were allowed.
-	queue func(ctx context.Context, path ...string) error
+	// queue adds to a pipeline the call that allow sends. flush sends the pipeline,
+	// and returns how many requests were allowed.
+	queue func(ctx context.Context, key ...string) error
 	flush func(ctx context.Context) (allowed int, err error)
 
-	// reset forgets a path. Most remotes know paths of one segment only: a key.
-	reset func(ctx context.Context, path ...string) error
+	// reset deletes the state of a key.
+	reset func(ctx context.Context, key ...string) error
 }
 
-// remotes returns the contenders, their scripts loaded. The keys are forgotten at
-// the end of tb.
+// remotes returns the contenders, with their scripts loaded. Their keys are deleted
+// at the end of tb.
 func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
-	gcra := weir.Rule{Name: "gcra", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}}
+	gcra := weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}}
 	contenders := []*remote{
 		newFloor(rdb),
-		newWeirRedis(tb, rdb, "weir-gcra", weir.Options{}, gcra),
-		newWeirRedis(tb, rdb, "weir-gcra-clock", weir.Options{Prefix: "weir-clock", Clock: time.Now}, gcra),
+		newWeirRedis(tb, rdb, "weir-gcra", policy(gcra), nil),
+		newWeirRedis(tb, rdb, "weir-gcra-clock", weir.Policy{Name: "clock", Rules: []weir.Rule{gcra}}, time.Now),
 		newRedisRate(rdb),
 	}
 	known(tb, contenders)
 	return contenders
 }
 
-// known warms the contenders, and makes them forget their keys at the end of tb.
+// known makes the contenders' keys known, and deletes them at the end of tb.
 func known(tb testing.TB, contenders []*remote) {
 	tb.Helper()
 	for _, r := range contenders {
@@ -63,22 +64,28 @@ func known(tb testing.TB, contenders []*remote) {
 	}
 	tb.Cleanup(func() {
 		for _, r := range contenders {
-			r.forget(tb, someKeys(remoteKeys))
+			r.forget(tb, someKeys(remoteKeys)...)
 		}
 	})
 }
 
-// forget resets every key, with what follows it in the path.
-func (r *remote) forget(tb testing.TB, keys []string, rest ...string) {
+// forget resets keys of one segment.
+func (r *remote) forget(tb testing.TB, keys ...string) {
 	tb.Helper()
 	for _, key := range keys {
-		if err := r.reset(context.Background(), append([]string{key}, rest...)...); err != nil {
-			tb.Fatalf("%s: forgetting %q: %v", r.name, key, err)
-		}
+		r.forgetKey(tb, key)
 	}
 }
 
-// warm makes someKeys(remoteKeys) known, and the script.
+// forgetKey resets a key.
+func (r *remote) forgetKey(tb testing.TB, key ...string) {
+	tb.Helper()
+	if err := r.reset(context.Background(), key...); err != nil {
+		tb.Fatalf("%s: deleting the state of %q: %v", r.name, key, err)
+	}
+}
+
+// warm asks once for each of someKeys(remoteKeys). It makes the script known too.
 func (r *remote) warm(tb testing.TB) {
 	tb.Helper()
 	ctx := context.Background()
@@ -101,7 +108,7 @@ func BenchmarkRedis(b *testing.B) {
 	}
 }
 
-// bench asks for random keys, each caller one after the other.
+// bench is a benchmark of random keys, for which each caller asks one after the other.
 func (r *remote) bench(b *testing.B, rdb *redis.Client, callers int) {
 	draws := drawKeys(remoteKeys)
 	b.ReportAllocs()
@@ -131,8 +138,8 @@ func (r *remote) bench(b *testing.B, rdb *redis.Client, callers int) {
 }
 
 // BenchmarkServer asks for random keys in pipelines of depth calls, so that the
-// server is busy with scripts, and reports its time for each as server-µs/op. The
-// time of the clients is not to be compared here.
+// server is busy with scripts, and reports its time for each as server-µs/op. Do not
+// compare the time of the clients here.
 func BenchmarkServer(b *testing.B) {
 	rdb := connect(b)
 	benchServer(b, rdb, remotes(b, rdb))
@@ -146,7 +153,7 @@ func benchServer(b *testing.B, rdb *redis.Client, contenders []*remote) {
 			remote:  r,
 			allowed: true,
 			prepare: r.warm,
-			path:    func(i int) []string { return []string{draws.at(i)} },
+			key:     func(i int) []string { return []string{draws.at(i)} },
 		}.run(rdb))
 	}
 }
@@ -170,12 +177,12 @@ func newFloor(rdb *redis.Client) *remote {
 	pipe := rdb.Pipeline()
 	return &remote{
 		name: "floor",
-		allow: func(ctx context.Context, path ...string) (bool, error) {
-			n, err := floorScript.Run(ctx, rdb, path).Int64()
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			n, err := floorScript.Run(ctx, rdb, key).Int64()
 			return n == 1, err
 		},
-		queue: func(ctx context.Context, path ...string) error {
-			return pipe.EvalSha(ctx, floorScript.Hash(), path).Err()
+		queue: func(ctx context.Context, key ...string) error {
+			return pipe.EvalSha(ctx, floorScript.Hash(), key).Err()
 		},
 		flush: func(ctx context.Context) (int, error) {
 			cmds, err := pipe.Exec(ctx)
@@ -185,58 +192,76 @@ func newFloor(rdb *redis.Client) *remote {
 	}
 }
 
-// benchPrefix begins the keys of all that have no other prefix, so that all keys
-// are about as long: a server takes longer over longer ones.
-const benchPrefix = "weir-bench"
+// benchName is the name of the limiters, whose keys in the server then begin with
+// "weir:bench:". Those of other limiters begin with benchPrefix, so that all keys are
+// about as long: a server takes longer over longer ones.
+const (
+	benchName   = "bench"
+	benchPrefix = "weir-bench"
+)
 
-// newWeirRedis makes a limiter of rules, which have names.
-func newWeirRedis(tb testing.TB, rdb *redis.Client, name string, opts weir.Options, rules ...weir.Rule) *remote {
+// policy returns a policy of keys of one segment.
+func policy(rules ...weir.Rule) weir.Policy { return weir.Policy{Name: benchName, Rules: rules} }
+
+// newWeirRedis returns a remote for a policy.
+func newWeirRedis(tb testing.TB, rdb *redis.Client, name string, p weir.Policy, clock func() time.Time) *remote {
 	tb.Helper()
-	ask := func(path []string) weir.Request { return weir.Request{Path: path, Cost: 1} }
-	return newWeirAsking(tb, rdb, name, opts, ask, rules...)
+	return newWeirAsking(tb, rdb, name, p, clock, func() weir.Request { return weir.Request{} })
 }
 
-// newWeirAsking is newWeirRedis for requests that ask makes.
-func newWeirAsking(tb testing.TB, rdb *redis.Client, name string, opts weir.Options, ask func(path []string) weir.Request, rules ...weir.Rule) *remote {
+// newWeirAsking is newWeirRedis for requests that ask makes. They have no key yet.
+func newWeirAsking(tb testing.TB, rdb *redis.Client, name string, p weir.Policy, clock func() time.Time, ask func() weir.Request) *remote {
 	tb.Helper()
 	st := goredis.New(rdb)
 	tape := &recorder{Store: st}
-	if opts.Prefix == "" {
-		opts.Prefix = benchPrefix
-	}
 	newLimiter := func(st store.Store) *weir.Limiter {
-		lim, err := weir.NewRules(st, rules, &opts)
+		lim, err := weir.NewPolicy(st, p, &weir.Options{Clock: clock})
 		if err != nil {
 			tb.Fatal(err)
 		}
 		return lim
 	}
 	lim, recorded := newLimiter(st), newLimiter(tape)
+	request := func(key []string) weir.Request {
+		r := ask()
+		r.Key = weir.KeyOf(key...)
+		return r
+	}
 	return &remote{
 		name: name,
-		allow: func(ctx context.Context, path ...string) (bool, error) {
-			res, err := lim.Do(ctx, ask(path))
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			res, err := lim.Decide(ctx, request(key), nil)
 			return res.Allowed, err
 		},
-		queue: func(ctx context.Context, path ...string) error {
-			if _, err := recorded.Do(ctx, ask(path)); !errors.Is(err, errRecorded) {
+		queue: func(ctx context.Context, key ...string) error {
+			if _, err := recorded.Decide(ctx, request(key), nil); !errors.Is(err, errRecorded) {
 				return fmt.Errorf("recording a call: %w", err)
 			}
 			return nil
 		},
 		flush: func(ctx context.Context) (int, error) { return tape.flush(ctx, st) },
-		reset: func(ctx context.Context, path ...string) error {
-			for _, rule := range rules {
-				if err := lim.ResetRule(ctx, rule.Name, path...); err != nil {
-					return err
-				}
-			}
-			return nil
-		},
+		reset: func(ctx context.Context, key ...string) error { return resetAll(ctx, lim, p, key) },
 	}
 }
 
-// A recorder is a store that runs nothing and keeps what it was to run, for a batch.
+// resetAll resets every rule of p, also those that the whole key does not identify.
+func resetAll(ctx context.Context, lim *weir.Limiter, p weir.Policy, key []string) error {
+	for _, rule := range p.Rules {
+		if rule.By == nil {
+			continue
+		}
+		one, err := lim.Only(rule.Name)
+		if err != nil {
+			return err
+		}
+		if err := one.Reset(ctx, key...); err != nil {
+			return err
+		}
+	}
+	return lim.Reset(ctx, key...)
+}
+
+// A recorder is a store that runs nothing. It keeps the calls for a batch.
 type recorder struct {
 	store.Store
 	calls []store.Eval
@@ -249,7 +274,7 @@ func (r *recorder) Eval(_ context.Context, script *store.Script, keys []string, 
 	return reply, errRecorded
 }
 
-// flush sends the calls to st, and counts those that every rule allowed.
+// flush sends the calls to st, and counts the allowed ones.
 func (r *recorder) flush(ctx context.Context, st store.Batcher) (allowed int, err error) {
 	calls := r.calls
 	r.calls = r.calls[:0]
@@ -258,9 +283,17 @@ func (r *recorder) flush(ctx context.Context, st store.Batcher) (allowed int, er
 		if c.Err != nil {
 			return allowed, c.Err
 		}
-		allowed += int(c.Reply[0].Int())
+		if passed(c.Reply) {
+			allowed++
+		}
 	}
 	return allowed, nil
+}
+
+// passed reports whether the reply of a server says that the request was allowed. The
+// reply is one string that begins with 1 or 0.
+func passed(reply []store.Value) bool {
+	return len(reply) == 1 && strings.HasPrefix(reply[0].Str(), "1;")
 }
 
 func newRedisRate(rdb *redis.Client) *remote {
@@ -270,12 +303,12 @@ func newRedisRate(rdb *redis.Client) *remote {
 	const prefix = benchPrefix + ":"
 	return &remote{
 		name: "redis_rate",
-		allow: func(ctx context.Context, path ...string) (bool, error) {
-			res, err := lim.Allow(ctx, prefix+path[0], limit)
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			res, err := lim.Allow(ctx, prefix+key[0], limit)
 			return err == nil && res.Allowed == 1, err
 		},
-		queue: func(ctx context.Context, path ...string) error {
-			_, err := queued.Allow(ctx, prefix+path[0], limit)
+		queue: func(ctx context.Context, key ...string) error {
+			_, err := queued.Allow(ctx, prefix+key[0], limit)
 			return err
 		},
 		flush: func(ctx context.Context) (int, error) {
@@ -291,12 +324,12 @@ func newRedisRate(rdb *redis.Client) *remote {
 			}
 			return allowed, nil
 		},
-		reset: func(ctx context.Context, path ...string) error { return lim.Reset(ctx, prefix+path[0]) },
+		reset: func(ctx context.Context, key ...string) error { return lim.Reset(ctx, prefix+key[0]) },
 	}
 }
 
-// A deferred is a pipeline that redis_rate can use: the replies of its scripts
-// come later, and until then each caller is told that it was allowed.
+// A deferred is a pipeline that redis_rate can use. The replies of its scripts come
+// later, so each caller is told that it was allowed.
 type deferred struct{ redis.Pipeliner }
 
 func (d deferred) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {

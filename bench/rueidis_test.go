@@ -15,7 +15,7 @@ import (
 	"github.com/weir-go/weir/store/rueidis"
 )
 
-// window is that of the fixed windows, which outlast any benchmark.
+// window is the length of the fixed windows, which outlast any benchmark.
 const window = 24 * time.Hour
 
 // BenchmarkRueidis is BenchmarkRedis over rueidis, which sends the commands of
@@ -43,9 +43,9 @@ func rueidisRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Cleanup(client.Close)
 	return []*remote{
 		newRueidisFloor(client),
-		newWeirRueidis(tb, client, "weir-gcra", "weir-bench", algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil),
-		newWeirRueidis(tb, client, "weir-window", "weir-windw", algorithm.FixedWindow{Limit: burst, Window: window}, nil),
-		newWeirRueidis(tb, client, "weir-window-clock", "weir-clock", algorithm.FixedWindow{Limit: burst, Window: window}, time.Now),
+		newWeirRueidis(tb, client, "weir-gcra", benchName, algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil),
+		newWeirRueidis(tb, client, "weir-window", "windw", algorithm.FixedWindow{Limit: burst, Window: window}, nil),
+		newWeirRueidis(tb, client, "weir-window-clock", "clock", algorithm.FixedWindow{Limit: burst, Window: window}, time.Now),
 		newRueidisLimiter(tb, client),
 	}
 }
@@ -55,39 +55,38 @@ func newRueidisFloor(client rueidisclient.Client) *remote {
 	lua := rueidisclient.NewLuaScript("return 1")
 	return &remote{
 		name: "floor",
-		allow: func(ctx context.Context, path ...string) (bool, error) {
-			n, err := lua.Exec(ctx, client, path[:1], nil).AsInt64()
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			n, err := lua.Exec(ctx, client, key[:1], nil).AsInt64()
 			return n == 1, err
 		},
 		reset: func(context.Context, ...string) error { return nil },
 	}
 }
 
-// newWeirRueidis has a prefix that makes all keys about as long as the others'.
-func newWeirRueidis(tb testing.TB, client rueidisclient.Client, name, prefix string, a algorithm.Algorithm, clock func() time.Time) *remote {
+// newWeirRueidis returns a limiter whose name makes its keys as long as the others'.
+func newWeirRueidis(tb testing.TB, client rueidisclient.Client, name, limiter string, a algorithm.Algorithm, clock func() time.Time) *remote {
 	tb.Helper()
-	lim, err := weir.NewRules(rueidis.New(client), []weir.Rule{{Algorithm: a}}, &weir.Options{Prefix: prefix, Clock: clock})
+	lim, err := weir.New(limiter, rueidis.New(client), a, &weir.Options{Clock: clock})
 	if err != nil {
 		tb.Fatal(err)
 	}
 	return &remote{
 		name: name,
-		allow: func(ctx context.Context, path ...string) (bool, error) {
-			res, err := lim.Allow(ctx, path...)
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			res, err := lim.Allow(ctx, key...)
 			return res.Allowed, err
 		},
-		reset: func(ctx context.Context, path ...string) error { return lim.Reset(ctx, path...) },
+		reset: func(ctx context.Context, key ...string) error { return lim.Reset(ctx, key...) },
 	}
 }
 
-// newRueidisLimiter returns the fixed window of rueidislimiter. It tells the
-// server its own clock, keeps two keys for each subject, and counts what it denies.
+// newRueidisLimiter returns the fixed window of rueidislimiter. It sends its own clock
+// to the server, keeps two keys for each caller, and counts denied requests.
 func newRueidisLimiter(tb testing.TB, client rueidisclient.Client) *remote {
 	tb.Helper()
-	const prefix = "weir-bench"
 	lim, err := rueidislimiter.NewRateLimiter(rueidislimiter.RateLimiterOption{
 		ClientBuilder: func(rueidisclient.ClientOption) (rueidisclient.Client, error) { return client, nil },
-		KeyPrefix:     prefix,
+		KeyPrefix:     benchPrefix,
 		Limit:         burst,
 		Window:        window,
 	})
@@ -96,12 +95,12 @@ func newRueidisLimiter(tb testing.TB, client rueidisclient.Client) *remote {
 	}
 	return &remote{
 		name: "rueidislimiter",
-		allow: func(ctx context.Context, path ...string) (bool, error) {
-			res, err := lim.Allow(ctx, path[0])
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			res, err := lim.Allow(ctx, key[0])
 			return res.Allowed, err
 		},
-		reset: func(ctx context.Context, path ...string) error {
-			tagged := prefix + ":{" + path[0] + "}"
+		reset: func(ctx context.Context, key ...string) error {
+			tagged := benchPrefix + ":{" + key[0] + "}"
 			return client.Do(ctx, client.B().Del().Key(tagged, tagged+":ex").Build()).Error()
 		},
 	}

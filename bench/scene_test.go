@@ -14,12 +14,12 @@ type scene struct {
 	allowed bool                 // what every answer has to be
 	prepare func(testing.TB)     // before each turn, not measured
 	turn    int                  // decisions in a turn, a multiple of depth; 0: all in one
-	path    func(i int) []string // of decision i
+	key     func(i int) []string // of decision i
 }
 
 // run returns a benchmark that asks in pipelines of depth calls, so that the
-// server is busy with scripts, and reports its time for each as server-µs/op. The
-// time of the client is not to be compared.
+// server is busy with scripts, and reports its time for each as server-µs/op. Do not
+// compare the time of the client.
 func (s scene) run(rdb *redis.Client) func(*testing.B) {
 	return func(b *testing.B) {
 		s.prepare(b)
@@ -31,7 +31,7 @@ func (s scene) run(rdb *redis.Client) func(*testing.B) {
 				m.leaveOut(b, func() { s.prepare(b) })
 				b.StartTimer()
 			}
-			s.ask(b, asked, s.allowed, s.path(asked))
+			s.ask(b, asked, s.allowed, s.key(asked))
 			asked++
 		}
 		s.send(b, asked%depth, s.allowed)
@@ -40,9 +40,9 @@ func (s scene) run(rdb *redis.Client) func(*testing.B) {
 }
 
 // ask queues request i, and sends the pipeline if that fills it.
-func (r *remote) ask(tb testing.TB, i int, allowed bool, path []string) {
+func (r *remote) ask(tb testing.TB, i int, allowed bool, key []string) {
 	tb.Helper()
-	if err := r.queue(context.Background(), path...); err != nil {
+	if err := r.queue(context.Background(), key...); err != nil {
 		tb.Fatal(err)
 	}
 	if (i+1)%depth == 0 {
@@ -50,8 +50,7 @@ func (r *remote) ask(tb testing.TB, i int, allowed bool, path []string) {
 	}
 }
 
-// send sends the n requests that are queued: all of them, or none, have to be
-// allowed.
+// send sends the n queued requests. All of them have to be allowed, or none.
 func (r *remote) send(tb testing.TB, n int, allowed bool) {
 	tb.Helper()
 	if n == 0 {
@@ -67,10 +66,10 @@ func (r *remote) send(tb testing.TB, n int, allowed bool) {
 }
 
 // askAll sends n requests.
-func (r *remote) askAll(tb testing.TB, n int, allowed bool, path func(i int) []string) {
+func (r *remote) askAll(tb testing.TB, n int, allowed bool, key func(i int) []string) {
 	tb.Helper()
 	for i := range n {
-		r.ask(tb, i, allowed, path(i))
+		r.ask(tb, i, allowed, key(i))
 	}
 	r.send(tb, n%depth, allowed)
 }

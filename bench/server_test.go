@@ -24,16 +24,14 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// connect returns a client of the server that WEIR_REDIS_ADDR names, or of one
-// that is started for this run. It skips tb when there is neither.
+// connect returns a client of the server that WEIR_REDIS_ADDR names, or of a server
+// that is started for this run. It skips tb if neither is there, or fails tb if
+// WEIR_REQUIRE_DOCKER is 1.
 func connect(tb testing.TB) *redis.Client {
 	tb.Helper()
 	addr := os.Getenv("WEIR_REDIS_ADDR")
 	if addr == "" {
-		var err error
-		if addr, err = own.addr(); err != nil {
-			tb.Skipf("WEIR_REDIS_ADDR is not set, and no server can be started: %v", err)
-		}
+		addr = own.mustStart(tb)
 	}
 	rdb := newClient(addr)
 	tb.Cleanup(func() { _ = rdb.Close() })
@@ -47,30 +45,83 @@ func newClient(addr string) *redis.Client {
 	return redis.NewClient(&redis.Options{Addr: addr, PoolSize: 32, MaxRetries: -1})
 }
 
-// own is the server that this process starts when it is given none.
+// own is the server that this process starts if WEIR_REDIS_ADDR is not set.
 var own = server{counted: os.Getenv("WEIR_BENCH_CALLGRIND") == "1"}
 
+// A server is a redis-server on a free port of the loopback interface: a process, or a
+// container if no redis-server is installed.
 type server struct {
 	once sync.Once
-	cmd  *exec.Cmd
 	at   string
 	err  error
+	end  func() // ends the process or the container; nil if there is none
 
 	counted bool       // run it under callgrind
-	counter *callgrind // nil: it does not
+	counter *callgrind // nil unless counted
 }
 
-// addr starts the server on its first call.
-func (s *server) addr() (string, error) {
+// mustStart starts the server on its first call, and returns its address. It skips tb
+// if it cannot, or fails tb if WEIR_REQUIRE_DOCKER is 1.
+func (s *server) mustStart(tb testing.TB) string {
+	tb.Helper()
 	s.once.Do(func() { s.err = s.start() })
-	return s.at, s.err
+	switch {
+	case s.err == nil:
+	case os.Getenv("WEIR_REQUIRE_DOCKER") == "1":
+		tb.Fatalf("WEIR_REDIS_ADDR is not set, no server can be started, and WEIR_REQUIRE_DOCKER is 1: %v", s.err)
+	default:
+		tb.Skipf("WEIR_REDIS_ADDR is not set, and no server can be started: %v", s.err)
+	}
+	return s.at
 }
+
+// serverArgs are the arguments of every server.
+var serverArgs = []string{"--save", "", "--appendonly", "no"}
 
 func (s *server) start() error {
 	path, err := exec.LookPath("redis-server")
+	switch {
+	case err == nil:
+		err = s.startProcess(path)
+	case s.counted:
+	default:
+		if other := s.startContainer(); other != nil {
+			err = fmt.Errorf("%w; %w", err, other)
+		} else {
+			err = nil
+		}
+	}
 	if err != nil {
 		return err
 	}
+
+	for end := time.Now().Add(serverStart); ; time.Sleep(10 * time.Millisecond) {
+		err := ping(s.at)
+		if err == nil {
+			return nil
+		}
+		if time.Now().After(end) {
+			s.stop()
+			return fmt.Errorf("the server at %s did not start: %w", s.at, err)
+		}
+	}
+}
+
+// ping pings the server at addr. It dials by itself first, because go-redis writes to
+// the log if it cannot.
+func ping(addr string) error {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
+	rdb := newClient(addr)
+	defer func() { _ = rdb.Close() }()
+	return rdb.Ping(context.Background()).Err()
+}
+
+// startProcess starts the redis-server at path.
+func (s *server) startProcess(path string) error {
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
@@ -78,53 +129,75 @@ func (s *server) start() error {
 	s.at = free.Addr().String()
 	host, port, _ := net.SplitHostPort(s.at)
 	_ = free.Close()
-	args := []string{"--bind", host, "--port", port, "--save", "", "--appendonly", "no"}
+	args := append([]string{"--bind", host, "--port", port}, serverArgs...)
 	cmd, dir := exec.Command(path, args...), ""
 	if s.counted {
 		if dir, err = os.MkdirTemp("", "weir-bench"); err != nil {
 			return err
 		}
-		cmd = callgrindCommand(dir, path, append(args, "--hz", "1")...) // its own chores count too
+		cmd = callgrindCommand(dir, path, append(args, "--hz", "1")...) // less work between the decisions
 	}
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	s.cmd = cmd
+	s.end = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // reports the kill
+	}
 	if s.counted {
 		s.counter = &callgrind{pid: cmd.Process.Pid, dir: dir}
 	}
+	return nil
+}
 
-	rdb := newClient(s.at)
-	defer func() { _ = rdb.Close() }()
-	for end := time.Now().Add(serverStart); ; time.Sleep(10 * time.Millisecond) {
-		err := rdb.Ping(context.Background()).Err()
-		if err == nil {
-			return nil
-		}
-		if time.Now().After(end) {
-			s.stop()
-			return fmt.Errorf("%s did not start: %w", path, err)
-		}
+// startContainer starts a server in a container. It pulls no image:
+// conformance/integration/images.sh makes it.
+func (s *server) startContainer() error {
+	image := os.Getenv("WEIR_IMAGE_REDIS_7_0")
+	if image == "" {
+		image = "redis:7.0"
 	}
+	run := []string{"run", "--detach", "--rm", "--pull", "never", "--publish", "127.0.0.1::6379", image, "redis-server", "--protected-mode", "no"}
+	id, err := docker(append(run, serverArgs...)...)
+	if err != nil {
+		return fmt.Errorf("%w (conformance/integration/images.sh makes the image)", err)
+	}
+	s.end = func() { _, _ = docker("rm", "--force", "--volumes", id) }
+	if s.at, err = docker("port", id, "6379/tcp"); err != nil {
+		s.stop()
+	}
+	return err
+}
+
+// docker runs a command of the Docker client, and returns its output.
+func docker(args ...string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	var problem strings.Builder
+	cmd := exec.CommandContext(ctx, "docker", args...)
+	cmd.Stderr = &problem
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("docker %s: %w: %s", args[0], err, strings.TrimSpace(problem.String()))
+	}
+	return strings.TrimSpace(string(out)), nil
 }
 
 func (s *server) stop() {
-	if s.cmd != nil {
-		_ = s.cmd.Process.Kill()
-		_ = s.cmd.Wait() // killed is how it ends
-		s.cmd = nil
+	if s.end != nil {
+		s.end()
+		s.end = nil
 	}
 	if s.counter != nil {
 		_ = os.RemoveAll(s.counter.dir)
 	}
 }
 
-// A meter measures the server's time in scripts since it was started, or all of its
-// instructions.
+// A meter measures the server's time in scripts, or all of its instructions.
 type meter struct {
 	rdb          *redis.Client
 	before       scriptStats
-	instructions int64 // until it was last stopped
+	instructions int64 // until uncount
 }
 
 type scriptStats struct {
@@ -143,7 +216,7 @@ func startMeter(tb testing.TB, rdb *redis.Client) *meter {
 	return m
 }
 
-// count has callgrind count from now on, if the server runs under it.
+// count starts the count of instructions, if the server runs under callgrind.
 func (m *meter) count(tb testing.TB) {
 	tb.Helper()
 	if own.counter == nil {
@@ -154,7 +227,7 @@ func (m *meter) count(tb testing.TB) {
 	}
 }
 
-// uncount ends that.
+// uncount ends what count started.
 func (m *meter) uncount(tb testing.TB) {
 	tb.Helper()
 	if own.counter == nil {
@@ -167,7 +240,7 @@ func (m *meter) uncount(tb testing.TB) {
 	m.instructions += n
 }
 
-// leaveOut runs f, and does not count what it has the server do.
+// leaveOut runs f, and does not count what the server does for f.
 func (m *meter) leaveOut(tb testing.TB, f func()) {
 	tb.Helper()
 	m.uncount(tb)
@@ -186,8 +259,8 @@ func (m *meter) leaveOut(tb testing.TB, f func()) {
 	m.before.micros += to.micros - from.micros
 }
 
-// report reports the server's time for each of n decisions, and fails b if
-// the server has run more, or other, scripts than these.
+// report reports the server's time for each of n decisions. It fails b if the server
+// has run more scripts, or others.
 func (m *meter) report(b *testing.B, n int) {
 	b.Helper()
 	m.uncount(b)
@@ -206,7 +279,7 @@ func (m *meter) report(b *testing.B, n int) {
 	b.ReportMetric(float64(after.micros-m.before.micros)/float64(calls), "server-µs/op")
 }
 
-// readStats adds up what INFO commandstats tells, in lines such as
+// readStats adds up INFO commandstats, which has lines such as
 // "cmdstat_evalsha:calls=2,usec=31,usec_per_call=15.50".
 func readStats(rdb *redis.Client) (scriptStats, error) {
 	info, err := rdb.Info(context.Background(), "commandstats").Result()
@@ -239,7 +312,7 @@ func readStats(rdb *redis.Client) (scriptStats, error) {
 		}
 	}
 	if s.shaCalls == 0 {
-		return scriptStats{}, errors.New("INFO commandstats tells of no EVALSHA")
+		return scriptStats{}, errors.New("INFO commandstats has no line of EVALSHA")
 	}
 	return s, nil
 }

@@ -28,15 +28,15 @@ func BenchmarkSlidingLog(b *testing.B) {
 
 func decision(allowed bool) string {
 	if allowed {
-		return "admitted"
+		return "allowed"
 	}
 	return "denied"
 }
 
-// newLog asks for one key with so many live entries, in virtual time. To be
-// allowed, each request comes at the instant at which the oldest entry leaves: it
-// finds live-1 and makes them live, and the log is trimmed as fast as it grows. To
-// be denied, all come at the time of the newest entry.
+// newLog asks for one key with that many live entries, in virtual time. To be
+// allowed, each request comes at the instant at which the oldest entry expires, so the
+// log is trimmed as fast as it grows. To be denied, all come at the time of the newest
+// entry.
 func newLog(tb testing.TB, rdb *redis.Client, live int, allowed bool) scene {
 	tb.Helper()
 	const step = time.Millisecond
@@ -46,20 +46,20 @@ func newLog(tb testing.TB, rdb *redis.Client, live int, allowed bool) scene {
 		return now
 	}
 	log := algorithm.SlidingLog{Limit: int64(live), Window: time.Duration(live) * step}
-	r := newWeirRedis(tb, rdb, "weir-log", weir.Options{Clock: clock}, weir.Rule{Name: "log", Algorithm: log})
-	key := []string{"log"}
-	path := func(int) []string { return key }
-	tb.Cleanup(func() { r.forget(tb, key) })
-	return scene{remote: r, allowed: allowed, path: path, prepare: func(tb testing.TB) {
-		r.askAll(tb, 2*live, true, path) // twice: old entries await their trimming
+	r := newWeirRedis(tb, rdb, "weir-log", policy(weir.Rule{Algorithm: log}), clock)
+	path := []string{"log"}
+	key := func(int) []string { return path }
+	tb.Cleanup(func() { r.forget(tb, path...) })
+	return scene{remote: r, allowed: allowed, key: key, prepare: func(tb testing.TB) {
+		r.askAll(tb, 2*live, true, key) // twice: expired entries are still in the log
 		if !allowed {
 			steps = 0
 		}
 	}}
 }
 
-// BenchmarkResourceConsumer compares a decision over two logs, of a resource and
-// of its consumer, with the script of a write-up.
+// BenchmarkResourceConsumer compares a decision over two logs, of a resource and of
+// its consumer, with the script of a write-up.
 func BenchmarkResourceConsumer(b *testing.B) {
 	rdb := connect(b)
 	for _, c := range pairCases {
@@ -70,8 +70,7 @@ func BenchmarkResourceConsumer(b *testing.B) {
 	}
 }
 
-// TestResourceConsumer checks that both give the verdicts that the benchmark is
-// about, turn by turn.
+// TestResourceConsumer checks that both give the answers that the benchmark expects.
 func TestResourceConsumer(t *testing.T) {
 	rdb := connect(t)
 	for _, c := range pairCases {
@@ -83,7 +82,7 @@ func TestResourceConsumer(t *testing.T) {
 				s := c.scene(t, r)
 				for range 2 {
 					s.prepare(t)
-					r.askAll(t, s.turn, s.allowed, s.path)
+					r.askAll(t, s.turn, s.allowed, s.key)
 				}
 			})
 		}
@@ -100,28 +99,27 @@ var (
 	wide      = pairLimits{500_000, 300_000, time.Second} // more than are ever asked for
 )
 
-// A pairCase is a state of a resource and its consumers, and what the answer to
-// consumer is then.
+// A pairCase is a state of a resource and its consumers, and the answer to consumer.
 type pairCase struct {
 	name     string
 	limits   pairLimits
 	pairs    int
-	before   []string // the consumers, a or b, that are admitted first
+	before   []string // the consumers, a or b, that are allowed first
 	consumer string
 	allowed  bool
 }
 
 var pairCases = []pairCase{
-	{"limits=published/decision=admitted", published, remoteKeys, nil, "a", true},
+	{"limits=published/decision=allowed", published, remoteKeys, nil, "a", true},
 	{"limits=published/decision=resource-over", published, remoteKeys, []string{"a", "a", "a", "b", "b"}, "b", false},
 	{"limits=published/decision=consumer-over", published, remoteKeys, []string{"a", "a", "a"}, "a", false},
-	{"limits=wide/decision=admitted", wide, 50, nil, "a", true},
-	{"limits=wide/decision=admitted-spread", wide, remoteKeys, nil, "a", true},
+	{"limits=wide/decision=allowed", wide, 50, nil, "a", true},
+	{"limits=wide/decision=allowed-spread", wide, remoteKeys, nil, "a", true},
 }
 
-// scene asks for all resources in turn, on the server's clock: as often as a new
-// one admits, or without end, if the limits are wide. Then old entries leave as
-// fast as new ones come, since two windows have gone by before.
+// scene asks for all resources in turn, on the server's clock. With published limits a
+// turn ends when the resources are full. With wide limits there is one turn, which
+// starts after two windows: entries expire as fast as new ones come.
 func (c pairCase) scene(tb testing.TB, r *remote) scene {
 	tb.Helper()
 	keys := someKeys(c.pairs)
@@ -129,14 +127,15 @@ func (c pairCase) scene(tb testing.TB, r *remote) scene {
 		return func(i int) []string { return []string{keys[i%len(keys)], consumer} }
 	}
 	forget := func(tb testing.TB) {
-		for _, consumer := range []string{"a", "b"} {
-			r.forget(tb, keys, consumer)
+		for _, key := range keys {
+			r.forgetKey(tb, key, "a")
+			r.forgetKey(tb, key, "b")
 		}
 	}
 	tb.Cleanup(func() { forget(tb) })
-	s := scene{remote: r, allowed: c.allowed, path: of(c.consumer)}
+	s := scene{remote: r, allowed: c.allowed, key: of(c.consumer)}
 	if c.limits == wide {
-		s.prepare = func(tb testing.TB) { r.askFor(tb, 2*c.limits.window, s.path) }
+		s.prepare = func(tb testing.TB) { r.askFor(tb, 2*c.limits.window, s.key) }
 		return s
 	}
 	s.turn = len(keys) * int(c.limits.consumer) / depth * depth
@@ -149,22 +148,32 @@ func (c pairCase) scene(tb testing.TB, r *remote) scene {
 	return s
 }
 
-// askFor sends requests that are allowed until so much time has passed.
-func (r *remote) askFor(tb testing.TB, d time.Duration, path func(i int) []string) {
+// askFor sends requests, all of which have to be allowed, for the time d.
+func (r *remote) askFor(tb testing.TB, d time.Duration, key func(i int) []string) {
 	tb.Helper()
 	i := 0
 	for end := time.Now().Add(d); i%depth > 0 || time.Now().Before(end); i++ {
-		r.ask(tb, i, true, path(i))
+		r.ask(tb, i, true, key(i))
 	}
 }
 
 func newWeirPair(tb testing.TB, rdb *redis.Client, l pairLimits) *remote {
 	tb.Helper()
-	r := newWeirRedis(tb, rdb, "weir-slidinglog", weir.Options{},
-		weir.Rule{Name: "global", By: []int{0}, Algorithm: algorithm.SlidingLog{Limit: l.resource, Window: l.window}},
-		weir.Rule{Name: "consumer", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: l.consumer, Window: l.window}})
+	r := newWeirRedis(tb, rdb, "weir-slidinglog", pairPolicy(l), nil)
 	r.teach(tb)
 	return r
+}
+
+// pairPolicy limits a resource, and each of its consumers.
+func pairPolicy(l pairLimits) weir.Policy {
+	return weir.Policy{
+		Name:     benchName,
+		Segments: []string{"resource", "consumer"},
+		Rules: []weir.Rule{
+			{Name: "global", By: []string{"resource"}, Algorithm: algorithm.SlidingLog{Limit: l.resource, Window: l.window}},
+			{Name: "consumer", Algorithm: algorithm.SlidingLog{Limit: l.consumer, Window: l.window}},
+		},
+	}
 }
 
 //go:embed writeup.lua
@@ -176,17 +185,17 @@ func newWriteUp(tb testing.TB, rdb *redis.Client, l pairLimits) *remote {
 	tb.Helper()
 	pipe := rdb.Pipeline()
 	args := []any{int64(l.window / time.Second), l.resource, l.consumer}
-	keys := func(path []string) []string {
-		return []string{benchPrefix + ":global:calc{" + path[0] + "}", benchPrefix + ":consumer-" + path[1] + ":calc{" + path[0] + "}"}
+	keys := func(key []string) []string {
+		return []string{benchPrefix + ":global:calc{" + key[0] + "}", benchPrefix + ":consumer-" + key[1] + ":calc{" + key[0] + "}"}
 	}
 	r := &remote{
 		name: "write-up",
-		allow: func(ctx context.Context, path ...string) (bool, error) {
-			n, err := writeUpScript.Run(ctx, rdb, keys(path), args...).Int64()
+		allow: func(ctx context.Context, key ...string) (bool, error) {
+			n, err := writeUpScript.Run(ctx, rdb, keys(key), args...).Int64()
 			return err == nil && n == 0, err
 		},
-		queue: func(ctx context.Context, path ...string) error {
-			return pipe.EvalSha(ctx, writeUpScript.Hash(), keys(path), args...).Err()
+		queue: func(ctx context.Context, key ...string) error {
+			return pipe.EvalSha(ctx, writeUpScript.Hash(), keys(key), args...).Err()
 		},
 		flush: func(ctx context.Context) (int, error) {
 			allowed := 0
@@ -198,7 +207,7 @@ func newWriteUp(tb testing.TB, rdb *redis.Client, l pairLimits) *remote {
 			}
 			return allowed, err
 		},
-		reset: func(ctx context.Context, path ...string) error { return rdb.Del(ctx, keys(path)...).Err() },
+		reset: func(ctx context.Context, key ...string) error { return rdb.Del(ctx, keys(key)...).Err() },
 	}
 	r.teach(tb)
 	return r
@@ -207,15 +216,15 @@ func newWriteUp(tb testing.TB, rdb *redis.Client, l pairLimits) *remote {
 // teach makes the script known to the server.
 func (r *remote) teach(tb testing.TB) {
 	tb.Helper()
-	path := []string{"known", "script"}
-	if ok, err := r.allow(context.Background(), path...); err != nil || !ok {
+	key := []string{"known", "script"}
+	if ok, err := r.allow(context.Background(), key...); err != nil || !ok {
 		tb.Fatalf("%s: a first request: allowed %v, error %v", r.name, ok, err)
 	}
-	r.forget(tb, path[:1], path[1:]...)
+	r.forgetKey(tb, key...)
 }
 
-// BenchmarkSlidingBuckets compares a span of 16 buckets, all in use, with a window
-// that is as long, on the server's clock.
+// BenchmarkSlidingBuckets compares a span of 16 buckets, all in use, with a fixed
+// window of the same length, on the server's clock.
 func BenchmarkSlidingBuckets(b *testing.B) {
 	const buckets, width = 16, time.Second
 	const window = buckets * width
@@ -228,17 +237,17 @@ func BenchmarkSlidingBuckets(b *testing.B) {
 		} {
 			b.Run(fmt.Sprintf("keys=%d/impl=%s", keys, rule.Name), func(b *testing.B) {
 				names := someKeys(keys)
-				path := func(i int) []string { return []string{names[i%keys]} }
+				key := func(i int) []string { return []string{names[i%keys]} }
 				var then time.Time
-				earlier := newWeirRedis(b, rdb, rule.Name, weir.Options{Clock: func() time.Time { return then }}, rule)
-				r := newWeirRedis(b, rdb, rule.Name, weir.Options{}, rule)
-				b.Cleanup(func() { r.forget(b, names) })
-				scene{remote: r, allowed: true, path: path, prepare: func(tb testing.TB) {
+				earlier := newWeirRedis(b, rdb, rule.Name, policy(rule), func() time.Time { return then })
+				r := newWeirRedis(b, rdb, rule.Name, policy(rule), nil)
+				b.Cleanup(func() { r.forget(b, names...) })
+				scene{remote: r, allowed: true, key: key, prepare: func(tb testing.TB) {
 					now := time.Now()
 					for then = now.Add(width - window); !then.After(now); then = then.Add(width) {
-						earlier.askAll(tb, keys, true, path)
+						earlier.askAll(tb, keys, true, key)
 					}
-					r.askAll(tb, keys, true, path)
+					r.askAll(tb, keys, true, key)
 				}}.run(rdb)(b)
 			})
 		}

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// four are rules over four algorithms.
+// four are rules of four algorithms.
 var four = []weir.Rule{
 	{Name: "gcra", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}},
 	{Name: "fixedwindow", Algorithm: algorithm.FixedWindow{Limit: burst, Window: time.Hour}},
@@ -17,12 +17,13 @@ var four = []weir.Rule{
 }
 
 // BenchmarkTogether asks in pipelines, as BenchmarkServer does, a limiter of four
-// rules, and one of each alone: what four decisions cost apart is the sum.
+// rules, and a limiter of each of them. The sum of the latter is the cost of four
+// separate decisions.
 func BenchmarkTogether(b *testing.B) {
 	rdb := connect(b)
-	contenders := []*remote{newWeirRedis(b, rdb, "together", weir.Options{Prefix: "weir-four"}, four...)}
+	contenders := []*remote{newWeirRedis(b, rdb, "together", weir.Policy{Name: "four", Rules: four}, nil)}
 	for _, rule := range four {
-		contenders = append(contenders, newWeirRedis(b, rdb, "apart-"+rule.Name, weir.Options{}, rule))
+		contenders = append(contenders, newWeirRedis(b, rdb, "apart-"+rule.Name, policy(rule), nil))
 	}
 	known(b, contenders)
 	benchServer(b, rdb, contenders)

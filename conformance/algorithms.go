@@ -3,123 +3,106 @@ package conformance
 import (
 	"fmt"
 	"math/rand/v2"
+	"sort"
 	"strconv"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// This file holds the rules that every algorithm keeps; the files named like an
-// algorithm say which of them it runs, and add its own traces.
+// This file holds the checks that every algorithm passes. The file named like an
+// algorithm lists its checks, and adds traces of its own.
 
-// A step of a trace: at a time since its start a request is made.
+// A step is one request of a trace, and its answer.
 type step struct {
-	at      time.Duration
-	cost    int64
+	at      time.Duration // since the start of the trace
+	cost    int64         // 0: a Peek of cost 1
 	allowed bool
 	left    int64
 	reset   time.Duration
 	retry   time.Duration
 }
 
-// trace runs steps through a on one key, in virtual time.
+// trace makes the requests of steps under a, on one key and in virtual time.
 func (t *T) trace(a algorithm.Algorithm, steps []step) {
 	c := newClock()
 	start := c.us
-	l := t.limiter(c, one(a))
+	l, m := t.limiter(c, one(a)), newModel(a)
 	for i, s := range steps {
 		c.us = start + s.at.Microseconds()
-		got := t.allow(l, s.cost, "trace", fmt.Sprintf("%+v", a))
-		got.Granted, got.Limit, got.Rule, got.Span = 0, 0, "", 0
-		want := weir.Result{Allowed: s.allowed, Remaining: s.left, ResetAfter: s.reset, RetryAfter: s.retry}
-		if got != want {
+		req := weir.Request{Key: weir.KeyOf(fmt.Sprintf("%+v", a)), Cost: s.cost}
+		want := weir.Result{
+			Allowed: s.allowed, Remaining: s.left, ResetAfter: s.reset, RetryAfter: s.retry,
+			Limit: m.limit(), Window: m.window(), Rule: "one",
+		}
+		if s.cost == 0 {
+			req.Op = weir.Peek
+		}
+		if want.Granted = s.cost; !s.allowed {
+			want.Granted, want.Delay = 0, weir.Never
+		}
+		if got := t.do(l, req); got != want {
 			t.errorf("step %d of %+v, cost %d at %v:\ngot  %+v\nwant %+v", i, a, s.cost, s.at, got, want)
 		}
 	}
 }
 
-// histories runs n random histories, every few of them under other rules,
-// through the store and through the models, and compares the answers, and what
-// the keys then hold with what they hold on the reference store.
+// histories runs n random histories through the store and through the models, every few
+// of them under other rules. It compares the answers, and what the keys hold in the end
+// with what they hold on the reference store.
 func (t *T) histories(n, steps, every int, maker func(*rand.Rand) []weir.Rule) {
 	r := t.rand()
-	var rules []weir.Rule
-	var lim, ref *weir.Limiter
 	c := newClock()
-	reference := memory.New(nil)
+	var p pair
+	var rules []weir.Rule
 	for h := range n {
-		if h%every == 0 { // a limiter takes longer to make than a history
+		if h%every == 0 { // to make a limiter takes longer than a history
 			rules = maker(r)
-			lim, ref = t.limiter(c, rules...), t.limiterOn(reference, c, rules...)
+			p = t.pair(c, rules...)
 		}
 		*c = *newClock()
 		models := make([]model, len(rules))
-		names := make([]string, len(rules))
+		name := "history" + strconv.Itoa(h)
 		var keys []string
-		path := []string{"history", strconv.Itoa(h)}
+		reserves := true
 		for i, rule := range rules {
-			models[i], names[i] = newModel(rule.Algorithm), rule.Name
-			keys = append(keys, t.keysOf("history:"+strconv.Itoa(h), rule.Name, rule.Algorithm)...)
+			models[i] = newModel(rule.Algorithm)
+			keys = append(keys, t.keysOf(name, rule.Name, rule.Algorithm)...)
+			_, delayed := models[i].(delayed)
+			reserves = reserves && delayed
 		}
 		unit := unitOf(rules[r.IntN(len(rules))].Algorithm)
-		each, costs := make([]weir.Result, len(rules)), make([]int64, len(rules))
+		each, refEach := make([]weir.Result, len(rules)), make([]weir.Result, len(rules))
 		for s := range steps {
 			c.advance(anyPause(r, unit))
-			req := weir.Request{Path: path, Cost: pick(r, 0, 1, 1, 1, 2, r.Int64N(8)), Peek: r.IntN(5) == 0, Each: each}
-			for i, rule := range rules {
-				if costs[i] = rule.Cost; rule.Cost == 0 {
-					costs[i] = req.Cost
-				}
+			req := weir.Request{Key: weir.KeyOf(name), Cost: pick(r, 0, 1, 1, 1, 2, r.Int64N(8))}
+			if r.IntN(5) == 0 {
+				req.Op = weir.Peek
 			}
-			got := t.do(lim, req)
-			want, wantEach := decide(names, models, c.us, costs, req.Cost, req.Cost > 0 && !req.Peek)
+			if reserves && r.IntN(4) == 0 {
+				req.MaxWait = anyWait(r, unit)
+			}
+			got := t.do(p.lim, req, each...)
+			t.do(p.ref, req, refEach...)
+			want, wantEach := decide(rules, models, c.us, req)
 			if got != want {
-				t.errorf("history %d of %+v, step %d, cost %d, peek %v:\ngot  %+v\nwant %+v", h, rules, s, req.Cost, req.Peek, got, want)
+				t.errorf("history %d of %+v, step %d, %+v:\ngot  %+v\nwant %+v", h, rules, s, req, got, want)
 				return
 			}
 			for i := range each {
 				if each[i] != wantEach[i] {
-					t.errorf("history %d of %+v, step %d, cost %d, peek %v, rule %d:\ngot  %+v\nwant %+v", h, rules, s, req.Cost, req.Peek, i, each[i], wantEach[i])
+					t.errorf("history %d of %+v, step %d, %+v, rule %d:\ngot  %+v\nwant %+v", h, rules, s, req, i, each[i], wantEach[i])
 					return
 				}
 			}
-			t.do(ref, weir.Request{Path: path, Cost: req.Cost, Peek: req.Peek})
 		}
-		want, err := reference.MGet(t.ctx, keys, nil)
-		if err != nil {
-			t.fatalf("the reference store: %v", err)
-		}
-		for i, v := range t.mget(keys...) {
-			if v != want[i] {
-				t.errorf("history %d of %+v: key %q holds %q, on the reference store %q", h, rules, keys[i], v.Str(), want[i].Str())
-			}
-		}
+		p.same(rules, keys...)
 	}
 }
 
-// keysOf are the keys of a rule called name over a, for the path in tag.
-func (t *T) keysOf(tag, name string, a algorithm.Algorithm) []string {
-	limit, err := a.NewLimit()
-	if err != nil {
-		t.fatalf("NewLimit: %v", err)
-	}
-	key := t.key(tag, name)
-	n := limit.Fragment().Keys
-	if n <= 1 {
-		return []string{key}
-	}
-	keys := make([]string, n)
-	for i := range keys {
-		keys[i] = key + ":" + strconv.Itoa(i)
-	}
-	return keys
-}
-
-// unitOf is a time in which something happens to a.
+// unitOf returns a time in which the state of a changes.
 func (t *T) unitOf(a algorithm.Algorithm) time.Duration {
 	if s := t.backend.subject; s != nil {
 		return s.Unit(a)
@@ -127,7 +110,7 @@ func (t *T) unitOf(a algorithm.Algorithm) time.Duration {
 	return unitOf(a)
 }
 
-// unitOf is a time in which something happens to a built-in algorithm.
+// unitOf returns a time in which the state of a built-in algorithm changes.
 func unitOf(a algorithm.Algorithm) time.Duration {
 	switch a := a.(type) {
 	case algorithm.GCRA:
@@ -152,8 +135,8 @@ func unitOf(a algorithm.Algorithm) time.Duration {
 	panic(fmt.Sprintf("conformance: no unit of %T", a))
 }
 
-// anyPause is none, a microsecond, about unit, or long; now and then the clock
-// steps back.
+// anyPause returns a random pause: none, a microsecond, about unit, or long. Now and
+// then it is negative, and the clock steps back.
 func anyPause(r *rand.Rand, unit time.Duration) time.Duration {
 	unit = max(unit, time.Microsecond)
 	switch r.IntN(10) {
@@ -169,17 +152,24 @@ func anyPause(r *rand.Rand, unit time.Duration) time.Duration {
 	return time.Duration(r.Int64N(int64(3 * unit)))
 }
 
-// single makes rule lists of one random algorithm.
+// anyWait returns a random MaxWait, in whole microseconds.
+func anyWait(r *rand.Rand, unit time.Duration) time.Duration {
+	unit = max(unit, time.Microsecond)
+	return pick(r, 0, time.Microsecond, unit.Truncate(time.Microsecond), time.Duration(r.Int64N(int64(3*unit))).Truncate(time.Microsecond), time.Hour, weir.Never)
+}
+
+// single makes lists of one rule, of a random algorithm.
 func single(maker func(*rand.Rand) algorithm.Algorithm) func(*rand.Rand) []weir.Rule {
 	return func(r *rand.Rand) []weir.Rule { return []weir.Rule{one(maker(r))} }
 }
 
-func history(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
+// asModel checks random histories under one rule against its model.
+func asModel(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) { t.histories(t.times(24), 30, 1, single(maker)) }
 }
 
-// exact checks that a request that is denied is denied one microsecond before
-// RetryAfter is over and passes when it is.
+// exact checks that a denied request is denied until 1 µs before its RetryAfter is over,
+// and passes when it is over. A request that may wait is no exception.
 func exact(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		r := t.rand()
@@ -190,229 +180,181 @@ func exact(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 			a := maker(r)
 			c := newClock()
 			l := t.limiter(c, one(a))
-			path := []string{"exact", strconv.Itoa(h)}
+			reserves := t.kindOf(a).Reserves
+			key := weir.KeyOf("exact" + strconv.Itoa(h))
 			for range 8 {
 				c.advance(max(anyPause(r, t.unitOf(a)), 0))
-				req := weir.Request{Path: path, Cost: 1 + r.Int64N(3)}
+				req := weir.Request{Key: key, Cost: 1 + r.Int64N(3)}
+				if reserves && r.IntN(3) == 0 {
+					req.MaxWait = anyWait(r, t.unitOf(a))
+				}
 				res := t.do(l, req)
 				if res.Allowed || res.RetryAfter == weir.Never {
 					continue
 				}
 				denials++
 				if res.RetryAfter <= 0 {
-					t.errorf("%+v: denied, and to come back in %v", a, res.RetryAfter)
+					t.errorf("%+v: a denial has the RetryAfter %v", a, res.RetryAfter)
 				}
 				c.advance(res.RetryAfter - time.Microsecond)
 				if early := t.do(l, req); early.Allowed || early.RetryAfter != time.Microsecond {
-					t.errorf("%+v, cost %d: 1µs before a RetryAfter of %v: got %+v, want a denial for 1µs more", a, req.Cost, res.RetryAfter, early)
+					t.errorf("%+v, %+v: 1µs before a RetryAfter of %v is over: got %+v, want a denial for 1µs more", a, req, res.RetryAfter, early)
 				}
 				c.advance(time.Microsecond)
 				if due := t.do(l, req); !due.Allowed {
-					t.errorf("%+v, cost %d: after a RetryAfter of %v: got %+v, want it to pass", a, req.Cost, res.RetryAfter, due)
+					t.errorf("%+v, %+v: after a RetryAfter of %v: got %+v, want it allowed", a, req, res.RetryAfter, due)
 				}
 			}
 		}
 	}
 }
 
-// hotKey lets many callers ask for one key at once, on the store's own clock,
-// and checks that exactly the limit passes: the limit is such that nothing
-// comes back meanwhile.
-func hotKey(a algorithm.Algorithm, limit int64) func(*T) {
-	return func(t *T) {
-		if admitted, asked := t.hot(a, limit); admitted != limit {
-			t.errorf("%d tokens asked for at once: %d admitted, want exactly %d", asked, admitted, limit)
-		}
-	}
-}
-
-// hot lets many callers ask for one key at once until it has nothing left, and
-// returns how many tokens were admitted and asked for. It ends the rule when an
-// answer makes no sense.
-func (t *T) hot(a algorithm.Algorithm, limit int64) (admitted, asked int64) {
-	const workers = 8
-	l := t.limiter(nil, one(a))
-	most := t.fitting(a, 3)
-	var took, wanted atomic.Int64
-	var wg sync.WaitGroup
-	for w := range workers {
-		r := rand.New(rand.NewPCG(t.seed, uint64(w)))
-		t.goes(&wg, func() {
-			for wanted.Load() < 2*limit {
-				cost := 1 + r.Int64N(most)
-				res, err := l.AllowN(t.ctx, cost, "hot")
-				if err != nil {
-					t.errorf("AllowN: %v", err)
-					return
-				}
-				wanted.Add(cost)
-				took.Add(res.Granted)
-				if want := map[bool]int64{true: cost}[res.Allowed]; res.Granted != want {
-					t.errorf("cost %d: got %+v", cost, res)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if t.failed() {
-		panic(stop{})
-	}
-	// What two or three tokens found no room for, single ones take.
-	for range 3 {
-		took.Add(t.allow(l, 1, "hot").Granted)
-	}
-	if err := l.Reset(t.ctx, "hot"); err != nil {
-		t.errorf("Reset: %v", err)
-	}
-	return took.Load(), wanted.Load()
-}
-
-// fitting is the largest cost, at most cost, that a takes at once.
+// fitting returns the largest cost, at most cost, that a can consume at once.
 func (t *T) fitting(a algorithm.Algorithm, cost int64) int64 {
 	limit, err := a.NewLimit()
 	if err != nil {
 		t.fatalf("%+v: NewLimit: %v", a, err)
 	}
-	c, ok := limit.(algorithm.RequestChecker)
-	for ok && cost > 1 && c.CheckRequest(algorithm.Request{Cost: cost}) != nil {
-		cost -= (cost + 1) / 2
+	if limit.MaxCost > 0 && cost <= limit.Capacity {
+		return min(cost, limit.MaxCost)
 	}
 	return cost
 }
 
-// refill checks on the store's own clock that a denied request passes when its
-// RetryAfter is over, and not before. It really waits, as that clock is real. The
-// limit is taken at once, so that a slow store is denied before it comes back.
-func refill(a algorithm.Algorithm) func(*T) {
-	return func(t *T) {
-		l := t.limiter(nil, one(a))
-		limit := t.peek(l, 1, "refill").Limit
-		var denied weir.Result
-		var before time.Time
-		for try := 0; ; try++ {
-			t.allow(l, limit, "refill")
-			before = t.time()
-			if denied = t.allow(l, 1, "refill"); !denied.Allowed {
-				break
-			}
-			if try == 20 {
-				t.fatalf("%+v: 20 times nobody was denied behind a request for all of it", a)
-			}
-		}
-		t.passesWhenDue(a, denied, before, func() weir.Result { return t.allow(l, 1, "refill") })
-	}
-}
-
-// passesWhenDue asks a until it allows what it denied soon after before, and checks
-// that this is not before RetryAfter was over.
-func (t *T) passesWhenDue(a algorithm.Algorithm, denied weir.Result, before time.Time, ask func() weir.Result) {
-	for {
-		res := ask()
-		waited := t.time().Sub(before)
-		if res.Allowed {
-			if waited+skew < denied.RetryAfter {
-				t.errorf("%+v: passed %v after a denial for %v", a, waited, denied.RetryAfter)
-			}
-			return
-		}
-		if waited > 20*time.Second {
-			t.fatalf("%+v: still denied %v after a denial for %v", a, waited, denied.RetryAfter)
-		}
-		time.Sleep(res.RetryAfter / 8)
-	}
-}
-
-// backwards checks what a clock that steps back may do: extend a wait by no
-// more than the step, and admit no more than if it had stood still.
-func backwards(a algorithm.Algorithm) func(*T) {
-	return func(t *T) {
-		t.backwards(a, "back", time.Microsecond, 300*time.Millisecond, 5*time.Second, time.Hour)
-	}
-}
-
-func (t *T) backwards(a algorithm.Algorithm, name string, steps ...time.Duration) {
-	for i, back := range steps {
-		c := newClock()
-		l := t.limiter(c, one(a))
-		path := []string{name, strconv.Itoa(i)}
-		var still time.Duration
-		for full := t.allow(l, 1, path...); ; full = t.allow(l, 1, path...) {
-			if still = full.RetryAfter; !full.Allowed {
-				break
-			}
-		}
-		c.advance(-back)
-		if res := t.allow(l, 1, path...); res.Allowed || still != weir.Never && res.RetryAfter > still+back {
-			t.errorf("%+v: a full limit, denied for %v; the clock steps back by %v: got %+v", a, still, back, res)
-		}
-		if still == weir.Never {
-			continue
-		}
-		c.advance(back + still - time.Microsecond)
-		if res := t.allow(l, 1, path...); res.Allowed {
-			t.errorf("%+v: the step back by %v shortened the wait of %v", a, back, still)
-		}
-		c.advance(time.Microsecond)
-		if res := t.allow(l, 1, path...); !res.Allowed {
-			t.errorf("%+v: the step back by %v made the wait of %v longer once undone: %+v", a, back, still, res)
-		}
-	}
-}
-
-// neverFits checks that a cost above the capacity is denied for ever, with true
+// neverFits checks that a cost above the capacity is denied with Never, with the right
 // numbers, and changes nothing.
 func neverFits(a algorithm.Algorithm) func(*T) {
 	return func(t *T) { t.neverFits(a, "") }
 }
 
-// neverFits uses paths that end in name.
+// neverFits uses keys that end in name.
 func (t *T) neverFits(a algorithm.Algorithm, name string) {
 	c := newClock()
 	l := t.limiter(c, one(a))
-	limit := t.peek(l, 1, "big"+name).Limit
-	for _, taken := range []int64{0, 1} {
-		before := t.allow(l, taken, "big"+name)
-		for _, cost := range []int64{limit + 1, 1 << 40, 1<<63 - 1} {
-			if cost <= limit {
+	key, fresh := "big"+name, "fresh"+name
+	limit, reserves := t.peek(l, 1, key).Limit, t.kindOf(a).Reserves
+	for used := range 2 {
+		if used > 0 {
+			t.allow(l, 1, key)
+		}
+		before := t.peek(l, 1, key)
+		for _, req := range []weir.Request{{Cost: limit + 1}, {Cost: 1 << 40}, {Cost: 1<<63 - 1}, {Cost: limit + 1, MaxWait: weir.Never}} {
+			if req.Cost <= limit || req.MaxWait > 0 && !reserves {
 				continue
 			}
-			got := t.allow(l, cost, "big"+name)
-			want := weir.Result{Limit: limit, Remaining: limit - taken, RetryAfter: weir.Never, ResetAfter: before.ResetAfter, Rule: "one", Span: before.Span}
-			if t.backend.subject != nil && got.Span != want.Span { // a denial may be about another
-				want.Span, want.Limit, want.Remaining = got.Span, got.Limit, got.Remaining
+			req.Key = weir.KeyOf(key)
+			got := t.do(l, req)
+			want := before
+			want.Allowed, want.RetryAfter, want.Delay = false, weir.Never, weir.Never
+			if t.backend.subject != nil && got.Window != want.Window { // the answer may be about another span
+				want.Window, want.Limit, want.Remaining = got.Window, got.Limit, got.Remaining
+			}
+			if t.backend.subject == nil {
+				m := newModel(a)
+				if used > 0 {
+					m.take(c.us, 1)
+				}
+				want, _ = decide([]weir.Rule{one(a)}, []model{m}, c.us, req)
 			}
 			if got != want {
-				t.errorf("%+v: cost %d with %d taken:\ngot  %+v\nwant %+v", a, cost, taken, got, want)
+				t.errorf("%+v: %+v, with %d tokens consumed:\ngot  %+v\nwant %+v", a, req, used, got, want)
 			}
 		}
 	}
-	t.allow(l, limit+1, "fresh"+name)
-	for _, v := range t.mget(t.keysOf("fresh"+name, "one", a)...) {
+	t.allow(l, limit+1, fresh)
+	for _, v := range t.mget(t.keysOf(fresh, "one", a)...) {
 		if v.Str() != "" {
 			t.errorf("%+v: a cost above the capacity wrote %q", a, v.Str())
 		}
 	}
 }
 
-// huge checks that numbers near the bounds come back as exact as small ones.
+// hugeCost is more than any capacity, and near the largest integer.
+const hugeCost = 1 << 62
+
+// huge checks that numbers near their bounds are as exact as small ones.
 func huge(list []algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		for i, a := range list {
-			c := newClock()
-			l := t.limiter(c, one(a))
+			c, rules := newClock(), []weir.Rule{one(a)}
+			p := t.pair(c, rules...)
+			key := "huge" + strconv.Itoa(i)
 			m := newModel(a)
-			path := []string{"huge", strconv.Itoa(i)}
-			for s, cost := range []int64{1, m.limit() / 3, 1, m.limit() / 2, m.limit(), 0} {
-				c.advance(7 * time.Microsecond)
-				got := t.allow(l, cost, path...)
-				want, _ := decide([]string{"one"}, []model{m}, c.us, []int64{cost}, cost, cost > 0)
-				if got != want {
-					t.errorf("%+v, step %d, cost %d:\ngot  %+v\nwant %+v", a, s, cost, got, want)
+			compare := func(req, as weir.Request) {
+				want, _ := decide(rules, []model{m}, c.us, as)
+				req.Key = weir.KeyOf(key)
+				if got := p.both(req); got != want {
+					t.errorf("%+v, %+v:\ngot  %+v\nwant %+v", a, req, got, want)
 				}
+				c.advance(7 * time.Microsecond)
 			}
-			if err := l.Reset(t.ctx, path...); err != nil {
-				t.errorf("Reset: %v", err)
+			limit := m.limit()
+			for _, cost := range []int64{1, limit / 3, 1, limit / 2, limit} {
+				req := weir.Request{Cost: t.fitting(a, cost)}
+				compare(req, req)
 			}
+			compare(weir.Request{Op: weir.Peek}, weir.Request{Op: weir.Peek})
+			if longest := t.longestWait(a); longest > 0 {
+				for _, cost := range []int64{limit, limit/3 + 1, 1, limit} {
+					req := weir.Request{Cost: cost, MaxWait: longest}
+					compare(req, req)
+				}
+				compare(weir.Request{}, weir.Request{})
+			}
+			t.resetBoth(p, key)
+			m = newModel(a)
+			compare(weir.Request{}, weir.Request{})
+			compare(weir.Request{Op: weir.TakeUpTo, Cost: hugeCost}, upToRequest(a, m, c.us, hugeCost))
+			p.same(a, t.keysOf(key, "one", a)...)
+			t.resetBoth(p, key)
 		}
 	}
+}
+
+// longestWait returns how far ahead tokens of a can be reserved.
+func (t *T) longestWait(a algorithm.Algorithm) time.Duration {
+	limit, err := a.NewLimit()
+	if err != nil {
+		t.fatalf("%+v: NewLimit: %v", a, err)
+	}
+	if !limit.Kind.Reserves {
+		return 0
+	}
+	return contract.Micros(limit.MaxWait)
+}
+
+func (t *T) resetBoth(p pair, key string) {
+	for _, l := range []*weir.Limiter{p.lim, p.ref} {
+		if err := l.Reset(t.ctx, key); err != nil {
+			t.errorf("Reset: %v", err)
+		}
+	}
+}
+
+// upToRequest returns the request that has the same answer as TakeUpTo of most tokens.
+func upToRequest(a algorithm.Algorithm, m model, now, most int64) weir.Request {
+	if _, log := a.(algorithm.SlidingLog); log {
+		most = min(most, algorithm.MaxLogCost)
+	}
+	most = min(most, m.limit())
+	fits := sort.Search(int(most), func(n int) bool { return m.retry(now, int64(n+1), 0) > 0 })
+	if fits == 0 {
+		return weir.Request{Cost: 1}
+	}
+	return weir.Request{Cost: int64(fits)}
+}
+
+// largest returns the greatest n from 1 to most for which maker's algorithm is valid. It
+// must be valid for 1, and for all below the greatest.
+func largest(most int64, maker func(n int64) algorithm.Algorithm) algorithm.Algorithm {
+	low, high := int64(1), most
+	for low < high {
+		middle := low + (high-low+1)/2
+		if _, err := maker(middle).NewLimit(); err != nil {
+			high = middle - 1
+		} else {
+			low = middle
+		}
+	}
+	return maker(low)
 }

@@ -11,9 +11,9 @@ import (
 )
 
 var batchRules = []rule{
-	{"Independent", "the calls of a batch get their own replies over any slots, and one that fails stops no other", batchIndependent},
-	{"ScriptLoss", "a batch whose scripts the server forgot runs every call once all the same", batchScriptLoss},
-	{"Cancelled", "a batch whose context is done runs nothing", batchCancelled},
+	{"Independent", "each call of a batch gets its own reply, over any slots, and a failed call stops no other", batchIndependent},
+	{"ScriptLoss", "a batch whose scripts the server has lost runs every call once", batchScriptLoss},
+	{"Cancelled", "a batch whose context is done runs nothing, and each call returns the context's own error", batchCancelled},
 }
 
 func (t *T) batcher() store.Batcher {

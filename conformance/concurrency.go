@@ -15,50 +15,50 @@ import (
 )
 
 var concurrencyRules = []rule{
-	{"Trace", "a lease of a Concurrency is over exactly Lease after it was taken", concurrencyTrace},
+	{"Trace", "a lease of a Concurrency expires exactly Lease after it was acquired", concurrencyTrace},
 	{"Retried", "a request that is repeated under the same name holds one lease", concurrencyRetried},
-	{"Renew", "who renews a lease keeps it, also when all places are taken, and none that is over", concurrencyRenew},
+	{"Renew", "a lease that is renewed is kept, even if all places are taken, and an expired lease is not renewed", concurrencyRenew},
 	{"Release", "a lease that is released frees its place at once", concurrencyRelease},
-	{"LateRelease", "to release a lease that is over frees nobody else's place", concurrencyLateRelease},
-	{"Crash", "leases that nobody renews or releases free their places one by one, as each is over", concurrencyCrash},
-	{"Names", "a request names its lease in 1 to 128 bytes, any, and costs 1; one that asks needs no name", concurrencyNames},
-	{"Bounded", "a Concurrency keeps at most Limit leases, those that are over among them", concurrencyBounded},
-	{"Lowered", "under a lower Limit holders keep their leases, and nobody comes in before enough are over", concurrencyLowered},
-	{"Layout", "a member that is no lease, or another type, is a foreign value to Concurrency", concurrencyLayout},
-	{"History", "Concurrency answers as a plain list of leases does, and keeps what that keeps", func(t *T) { t.leaseHistories(t.times(24), false) }},
-	{"Exact", "Concurrency denies 1µs before RetryAfter is over and admits when it is", concurrencyExact},
+	{"LateRelease", "releasing an expired lease frees nobody else's place", concurrencyLateRelease},
+	{"Crash", "leases that are neither renewed nor released free their places one by one, as each expires", concurrencyCrash},
+	{"Names", "a lease has a name of 1 to 128 bytes of any value, and costs 1; Peek needs no name", concurrencyNames},
+	{"Bounded", "a Concurrency keeps at most Limit leases, expired ones included", concurrencyBounded},
+	{"Lowered", "under a lower Limit holders keep their leases, and a new lease is denied until enough have expired", concurrencyLowered},
+	{"Layout", "a member that is no lease, or another type, is an ErrForeign", concurrencyLayout},
+	{"History", "Concurrency answers as a plain list of leases does, and keeps as many", func(t *T) { t.leaseHistories(t.times(24), false) }},
+	{"Exact", "a request denied by Concurrency is denied until 1µs before RetryAfter is over, and passes when it is over", concurrencyExact},
 	{"HotKey", "of many concurrent callers exactly Limit hold a lease, and all places are free when they are released", concurrencyHotKey},
-	{"Refill", "on the store's clock a denied caller gets a lease after RetryAfter, not before", concurrencyRefill},
-	{"Backwards", "a clock that steps back extends no lease by more than the step, and admits nobody", concurrencyBackwards},
-	{"Never", "to renew what is not held is denied for ever and changes nothing", concurrencyNever},
+	{"Refill", "on the store's clock, a request denied by Concurrency passes when RetryAfter is over, and not before", concurrencyRefill},
+	{"Backwards", "a clock that steps back lengthens no lease by more than the step, and frees no place", concurrencyBackwards},
+	{"Never", "renewing a lease that is not held is denied with Never, and changes nothing", concurrencyNever},
 	{"TTL", "a key of leases lives as long as the last of them", concurrencyTTL},
 }
 
 // hold asks for a lease of that name.
-func (t *T) hold(l *weir.Limiter, name string, path ...string) weir.Result {
-	return t.do(l, weir.Request{Path: path, Cost: 1, Lease: name})
+func (t *T) hold(l *weir.Limiter, name string, key ...string) weir.Result {
+	return t.do(l, weir.Request{Key: weir.KeyOf(key...), ID: name})
 }
 
-func (t *T) renew(l *weir.Limiter, name string, path ...string) weir.Result {
-	res, err := l.Renew(t.ctx, name, path...)
-	if err != nil {
-		t.fatalf("Renew %q: %v", name, err)
-	}
-	return res
+func (t *T) renew(l *weir.Limiter, name string, key ...string) weir.Result {
+	return t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Renew, ID: name})
 }
 
-func (t *T) release(l *weir.Limiter, name string, path ...string) bool {
-	held, err := l.Release(t.ctx, name, path...)
-	if err != nil {
-		t.fatalf("Release %q: %v", name, err)
-	}
-	return held
+// release reports whether the lease was held.
+func (t *T) release(l *weir.Limiter, name string, key ...string) bool {
+	return t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Release, ID: name}).Allowed
 }
 
-// free checks how many places are.
-func (t *T) free(l *weir.Limiter, want int64, path ...string) {
-	if got := t.peek(l, 1, path...); got.Remaining != want || got.Allowed != (want > 0) {
+// free checks how many places are free.
+func (t *T) free(l *weir.Limiter, want int64, key ...string) {
+	if got := t.peek(l, 1, key...); got.Remaining != want || got.Allowed != (want > 0) {
 		t.errorf("got %+v, want %d places free", got, want)
+	}
+}
+
+// leases checks how many leases the key of a holds, expired ones included.
+func (t *T) leases(a algorithm.Algorithm, what string, want int64) {
+	if n := t.eval(count, []string{t.keyOf("k", "one", a)})[0].Int(); n != want {
+		t.errorf("%s: the key holds %d leases, want %d", what, n, want)
 	}
 }
 
@@ -69,7 +69,7 @@ func concurrencyTrace(t *T) {
 	s, us := time.Second, time.Microsecond
 	for i, step := range []struct {
 		at    time.Duration
-		name  string // of a lease to take, or "": to ask
+		name  string // of the lease to acquire; "": a Peek
 		ok    bool
 		left  int64
 		reset time.Duration
@@ -78,7 +78,7 @@ func concurrencyTrace(t *T) {
 		{0, "", true, 2, 0, 0},
 		{0, "a", true, 1, 10 * s, 0},
 		{4 * s, "b", true, 0, 10 * s, 0},
-		{4 * s, "", true, 0, 10 * s, 0},
+		{4 * s, "", false, 0, 10 * s, 6 * s},
 		{5 * s, "c", false, 0, 9 * s, 5 * s},
 		{10*s - us, "c", false, 0, 4*s + us, us},
 		{10 * s, "c", true, 0, 10 * s, 0},
@@ -89,22 +89,30 @@ func concurrencyTrace(t *T) {
 		{24 * s, "d", true, 1, 10 * s, 0},
 	} {
 		c.us = start + step.at.Microseconds()
-		req := weir.Request{Path: []string{"trace"}, Lease: step.name}
-		if step.name != "" {
-			req.Cost = 1
+		req := weir.Request{Key: weir.KeyOf("trace"), ID: step.name}
+		if step.name == "" {
+			req.Op = weir.Peek
 		}
 		got := t.do(l, req)
 		want := weir.Result{Allowed: step.ok, Limit: 2, Remaining: step.left, ResetAfter: step.reset, RetryAfter: step.retry, Rule: "one"}
-		if step.ok {
-			want.Granted = req.Cost
+		switch {
+		case !step.ok:
+			want.Delay = weir.Never
+		case step.name != "":
+			want.Granted = 1
 		}
 		if got != want {
 			t.errorf("step %d, lease %q at %v:\ngot  %+v\nwant %+v", i, step.name, step.at, got, want)
 		}
 	}
-	many, err := l.PeekMany(t.ctx, [][]string{{"trace"}, {"nobody"}})
-	if err != nil || len(many) != 2 || many[0] != t.peek(l, 1, "trace") || many[1] != t.peek(l, 1, "nobody") {
-		t.errorf("PeekMany: got %+v, %v", many, err)
+	keys := [][]string{{"trace"}, {"nobody"}}
+	for i, got := range l.DoMany(t.ctx, peeks(keys)) {
+		if want := t.peek(l, 1, keys[i]...); got.Err != nil || got.Result != want {
+			t.errorf("DoMany: got %+v, want %+v", got, want)
+		}
+	}
+	if got, want := t.do(l, weir.Request{Key: weir.KeyOf("trace"), Op: weir.Peek, ID: "d"}), t.peek(l, 1, "trace"); got != want {
+		t.errorf("Peek with the name of a lease: got %+v, want %+v", got, want)
 	}
 }
 
@@ -113,12 +121,12 @@ func concurrencyRetried(t *T) {
 	l := t.limiter(c, one(algorithm.Concurrency{Limit: 2, Lease: time.Minute}))
 	for i := range 5 {
 		if res := t.hold(l, "a", "k"); !res.Allowed || res.Granted != 1 || res.Remaining != 1 {
-			t.errorf("try %d under one name: got %+v, want it to pass and leave 1", i, res)
+			t.errorf("try %d under one name: got %+v, want it allowed with 1 left", i, res)
 		}
 	}
 	t.hold(l, "b", "k")
 	if res := t.hold(l, "a", "k"); !res.Allowed || res.Remaining != 0 {
-		t.errorf("a retry when all places are taken: got %+v, want it to pass", res)
+		t.errorf("a retry when all places are taken: got %+v, want it allowed", res)
 	}
 	if res := t.hold(l, "c", "k"); res.Allowed {
 		t.errorf("a third name: got %+v", res)
@@ -136,7 +144,7 @@ func concurrencyRenew(t *T) {
 	for i := range 4 {
 		c.advance(9 * time.Second)
 		if res := t.renew(l, "a", "k"); !res.Allowed || res.Remaining != 0 || res.ResetAfter != 10*time.Second {
-			t.errorf("renewal %d: got %+v, want it to pass, for 10s more", i, res)
+			t.errorf("renewal %d: got %+v, want it allowed, for 10s more", i, res)
 		}
 		if res := t.hold(l, "b", "k"); res.Allowed || res.RetryAfter != 10*time.Second {
 			t.errorf("after renewal %d, another: got %+v, want a wait of 10s", i, res)
@@ -146,24 +154,25 @@ func concurrencyRenew(t *T) {
 	t.renew(l, "a", "k")
 	c.advance(10 * time.Second)
 	if res := t.renew(l, "a", "k"); res.Allowed || res.Remaining != 1 {
-		t.errorf("a lease that is over just now was renewed: %+v", res)
+		t.errorf("a lease that expires now was renewed: %+v", res)
 	}
 	t.hold(l, "b", "k")
 	if res := t.renew(l, "a", "k"); res.Allowed {
-		t.errorf("a lease that another has followed was renewed: %+v", res)
+		t.errorf("a lease whose place another has was renewed: %+v", res)
 	}
 }
 
 func concurrencyRelease(t *T) {
 	c := newClock()
-	l := t.limiter(c, one(algorithm.Concurrency{Limit: 3, Lease: time.Minute}))
+	a := algorithm.Concurrency{Limit: 3, Lease: time.Minute}
+	l := t.limiter(c, one(a))
 	for _, name := range []string{"a", "b", "c"} {
 		c.advance(time.Second)
 		t.hold(l, name, "k")
 	}
 	for i, name := range []string{"b", "c", "a"} {
 		if !t.release(l, name, "k") {
-			t.errorf("%q was held, and Release says that it was not", name)
+			t.errorf("%q was held, and Release reports that it was not", name)
 		}
 		t.free(l, int64(i+1), "k")
 		if t.release(l, name, "k") {
@@ -172,11 +181,9 @@ func concurrencyRelease(t *T) {
 		t.free(l, int64(i+1), "k")
 	}
 	if got := t.peek(l, 1, "k"); got.ResetAfter != 0 {
-		t.errorf("with all leases released: got %+v, want it as new", got)
+		t.errorf("with all leases released: got %+v, want it fully reset", got)
 	}
-	if n := t.eval(count, []string{t.key("k", "one")})[0].Int(); n != 0 {
-		t.errorf("with all leases released the key holds %d", n)
-	}
+	t.leases(a, "with all leases released", 0)
 }
 
 func concurrencyLateRelease(t *T) {
@@ -186,10 +193,10 @@ func concurrencyLateRelease(t *T) {
 	c.advance(9 * time.Second)
 	t.hold(l, "b", "k")
 	c.advance(time.Second)
-	t.hold(l, "c", "k") // in the place of a, which is over
-	for _, name := range []string{"a", "stranger", "c ", ""} {
-		if held, err := l.Release(t.ctx, name, "k"); held || err != nil && !errors.Is(err, weir.ErrInvalidLease) {
-			t.errorf("Release of %q, which holds nothing: got %v, %v", name, held, err)
+	t.hold(l, "c", "k") // in the place of a, which has expired
+	for _, name := range []string{"a", "stranger", "c "} {
+		if t.release(l, name, "k") {
+			t.errorf("the release of %q, which is not held, reports that it was", name)
 		}
 		t.free(l, 0, "k")
 	}
@@ -199,7 +206,7 @@ func concurrencyLateRelease(t *T) {
 	t.hold(l, "d", "k")
 	c.advance(10 * time.Second)
 	if t.release(l, "d", "k") {
-		t.errorf("a lease that is over was held until it was released")
+		t.errorf("the release of an expired lease reports that it was held")
 	}
 	t.free(l, 2, "k")
 }
@@ -219,7 +226,7 @@ func concurrencyCrash(t *T) {
 		t.free(l, i+1, "k")
 	}
 	if res := t.hold(l, "next", "k"); !res.Allowed || res.Remaining != 29 || res.ResetAfter != time.Minute {
-		t.errorf("after all: got %+v", res)
+		t.errorf("after all: got %+v, want it allowed with 29 left", res)
 	}
 }
 
@@ -227,7 +234,7 @@ func concurrencyNames(t *T) {
 	c := newClock()
 	l := t.limiter(c, one(algorithm.Concurrency{Limit: 20, Lease: time.Minute}))
 	names := []string{
-		"a", "A", " ", "a ", " a", "\x00", "a\x00", "\r\n", "\xff\xfe", "c1 a", "c1 ", "%d%s", "1", "01",
+		"a", "A", " ", "a ", " a", "\x00", "a\x00", "\r\n", "\xff\xfe", "c2 a", "c2 ", "%d%s", "1", "01",
 		strings.Repeat("x", algorithm.MaxLease), strings.Repeat("x", algorithm.MaxLease-1) + "y",
 	}
 	for i, name := range names {
@@ -241,49 +248,52 @@ func concurrencyNames(t *T) {
 		}
 		t.free(l, int64(5+i), "k")
 	}
-	for _, req := range []weir.Request{
-		{Cost: 1}, {Cost: 1, Lease: strings.Repeat("x", algorithm.MaxLease+1)},
-		{Cost: 2, Lease: "a"}, {Cost: 21, Lease: "a"},
+	for _, tt := range []struct {
+		req  weir.Request
+		want error
+	}{
+		{weir.Request{}, weir.ErrInvalidLease},
+		{weir.Request{Op: weir.Renew}, weir.ErrInvalidLease},
+		{weir.Request{Op: weir.Release}, weir.ErrInvalidLease},
+		{weir.Request{ID: strings.Repeat("x", algorithm.MaxLease+1)}, weir.ErrInvalidLease},
+		{weir.Request{ID: strings.Repeat("x", algorithm.MaxLease+1), Op: weir.Release}, weir.ErrInvalidLease},
+		{weir.Request{ID: "a", Cost: 2}, weir.ErrInvalidCost},
+		{weir.Request{ID: "a", Cost: 20}, weir.ErrInvalidCost},
+		{weir.Request{ID: "a", Op: weir.TakeUpTo, Cost: 2}, weir.ErrUnsupported},
+		{weir.Request{ID: "a", Op: weir.Refund}, weir.ErrUnsupported},
 	} {
-		req.Path = []string{"k"}
-		want := weir.ErrInvalidLease
-		if req.Cost > 1 {
-			want = weir.ErrInvalidCost
+		tt.req.Key = weir.KeyOf("k")
+		if res, err := l.Decide(t.ctx, tt.req, nil); !errors.Is(err, tt.want) {
+			t.errorf("%v of cost %d, a name of %d bytes: got %+v, %v, want %v", tt.req.Op, tt.req.Cost, len(tt.req.ID), res, err, tt.want)
 		}
-		if _, err := l.Do(t.ctx, req); !errors.Is(err, want) {
-			t.errorf("cost %d, a name of %d bytes: got error %v, want %v", req.Cost, len(req.Lease), err, want)
-		}
+	}
+	if res := t.do(l, weir.Request{Key: weir.KeyOf("k"), ID: "a", Cost: 21}); res.Allowed || res.RetryAfter != weir.Never {
+		t.errorf("cost 21 of 20: got %+v, want a denial with Never", res)
 	}
 	t.free(l, 20, "k")
-	if res := t.allow(l, 0, "k"); !res.Allowed || res.Remaining != 20 || res.Granted != 0 {
-		t.errorf("cost 0: got %+v", res)
-	}
 }
 
 func concurrencyBounded(t *T) {
 	c := newClock()
-	l := t.limiter(c, one(algorithm.Concurrency{Limit: 50, Lease: time.Minute}))
-	holds := func(want int64) {
-		if n := t.eval(count, []string{t.key("k", "one")})[0].Int(); n != want {
-			t.errorf("the key holds %d leases, want %d", n, want)
-		}
-	}
+	a := algorithm.Concurrency{Limit: 50, Lease: time.Minute}
+	l := t.limiter(c, one(a))
+	holds := func(want int64) { t.leases(a, "of 50", want) }
 	for i := range 50 {
 		if i == 40 {
 			c.advance(30 * time.Second)
 		}
 		t.hold(l, strconv.Itoa(i), "k")
 	}
-	c.advance(30 * time.Second) // 40 are over
+	c.advance(30 * time.Second) // 40 expire
 	holds(50)
 	t.free(l, 40, "k")
-	t.hold(l, "45", "k") // a renewal adds none
+	t.hold(l, "45", "k") // renews
 	holds(50)
 	for i, want := range []int64{35, 20, 13, 14} { // 16 go with each, and 8 with the third
 		t.hold(l, "new"+strconv.Itoa(i), "k")
 		holds(want)
 	}
-	t.hold(l, "39", "k") // which was over, and is gone
+	t.hold(l, "39", "k") // which had expired, and was removed
 	holds(15)
 	c.advance(time.Minute)
 	t.hold(l, "last", "k")
@@ -299,16 +309,16 @@ func concurrencyLowered(t *T) {
 		c.advance(time.Second)
 	}
 	if res := t.hold(two, "x", "k"); res.Allowed || res.Remaining != 0 || res.RetryAfter != 58*time.Second {
-		t.errorf("five held, and two allowed: got %+v, want a wait of 58s", res)
+		t.errorf("five held under a limit of two: got %+v, want a RetryAfter of 58s", res)
 	}
-	if res := t.allow(two, 0, "k"); res.Allowed || res.RetryAfter != 57*time.Second {
-		t.errorf("five held, and two allowed: asking got %+v, want a wait of 57s", res)
+	if res := t.peek(two, 1, "k"); res.Allowed || res.RetryAfter != 58*time.Second {
+		t.errorf("five held under a limit of two: Peek got %+v, want a RetryAfter of 58s", res)
 	}
 	if res := t.renew(two, "3", "k"); !res.Allowed || res.Remaining != 0 || res.ResetAfter != 59*time.Second {
-		t.errorf("a renewal for 10s: got %+v, want it to pass, and no lease to be shorter", res)
+		t.errorf("a renewal for 10s: got %+v, want it allowed, and no lease shorter", res)
 	}
 	if res := t.hold(five, "5", "k"); res.Allowed || res.RetryAfter != 55*time.Second {
-		t.errorf("five held, and five allowed: got %+v", res)
+		t.errorf("five held under a limit of five: got %+v, want a RetryAfter of 55s", res)
 	}
 }
 
@@ -316,88 +326,75 @@ func concurrencyLayout(t *T) {
 	c := newClock()
 	own := algorithm.Concurrency{Limit: 3, Lease: time.Minute}
 	l := t.limiter(c, one(own))
-	spoil := map[string]func(key string){"Nums": func(key string) { t.put(key, 1) }}
-	for i, text := range []string{"c1", "c2 a", "l1 1767225600000000 00000001", "x", " c1 a", "C1 a"} {
+	spoil := map[string]func(key string){"number": func(key string) { t.put(key, 1) }}
+	for i, text := range []string{"c2", "c1 a", "l2 1767225600000000 00000001", "x", " c2 a", "C2 a"} {
 		spoil["layout"+strconv.Itoa(i)] = func(key string) {
 			t.setStep(key, setChange{add: store.Member{Score: c.us + 1, Text: text}})
 		}
 	}
-	for path, make := range spoil {
-		key := t.key(path, "one")
+	for name, make := range spoil {
+		key := t.keyOf(name, "one", own)
 		make(key)
-		for name, call := range map[string]func() error{
-			"Do": func() error {
-				_, err := l.Do(t.ctx, weir.Request{Path: []string{path}, Cost: 1, Lease: "a"})
-				return err
-			},
-			"AllowN 0": func() error { _, err := l.AllowN(t.ctx, 0, path); return err },
-			"Peek":     func() error { _, err := l.Peek(t.ctx, path); return err },
-			"Renew":    func() error { _, err := l.Renew(t.ctx, "a", path); return err },
-			"Release":  func() error { _, err := l.Release(t.ctx, "a", path); return err },
-			"Reset":    func() error { return l.Reset(t.ctx, path) },
-		} {
-			err := call()
+		for _, req := range []weir.Request{{ID: "a"}, {Op: weir.Peek}, {Op: weir.Renew, ID: "a"}, {Op: weir.Release, ID: "a"}, {Op: weir.Reset}} {
+			req.Key = weir.KeyOf(name)
+			_, err := l.Decide(t.ctx, req, nil)
 			if !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), `"`+key+`"`) {
-				t.errorf("%s on %s: got error %v, want an ErrForeign that names %q", name, path, err, key)
+				t.errorf("%v, %s: got error %v, want an ErrForeign that names %q", req.Op, name, err, key)
 			}
 		}
 	}
 }
 
-// leaseHistories runs n random histories of leases, alone or mixed with a rate: then
-// both are taken or none, and the lease's rule has a cost of its own.
+// leaseHistories runs n random histories of leases, alone or with a rate. With a rate,
+// both are consumed or neither is, and the rule of the leases has a Cost of its own.
 func (t *T) leaseHistories(n int, mixed bool) {
 	r := t.rand()
 	for h := range n {
 		a := anyConcurrency(r)
 		m := newModel(a).(*leased)
-		names, models, costs := []string{"lease"}, []model{m}, []int64{0}
+		models := []model{m}
 		rules := []weir.Rule{{Name: "lease", Algorithm: a}}
 		if mixed {
 			rate := pick(r, anyGCRA, anyFixedWindow, anySlidingLog)(r)
 			rules[0].Cost = 1
 			rules = append(rules, weir.Rule{Name: "rate", Algorithm: rate})
-			names, models, costs = append(names, "rate"), append(models, newModel(rate)), append(costs, 0)
+			models = append(models, newModel(rate))
 		}
 		c := newClock()
 		l := t.limiter(c, rules...)
 		each := make([]weir.Result, len(rules))
-		path := []string{"leases", strconv.Itoa(h)}
-		who := []string{"a", "7", "\x00", "c1 a", " ", strings.Repeat("\xff", algorithm.MaxLease), "x", "y", "z"}
+		name := "leases" + strconv.Itoa(h)
+		key := weir.KeyOf(name)
+		who := []string{"a", "7", "\x00", "c2 a", " ", strings.Repeat("\xff", algorithm.MaxLease), "x", "y", "z"}
 		who = who[:min(int64(len(who)), a.Limit+2)]
 		for s := range 50 {
 			c.advance(anyPause(r, unitOf(a)))
-			m.name, m.only = pick(r, who...), false
-			switch verb := r.IntN(8); {
-			case verb == 0:
-				if got, want := t.release(l, m.name, path...), m.release(c.us, m.name); got != want {
-					t.errorf("history %d of %+v, step %d: Release of %q: got %v, want %v", h, rules, s, m.name, got, want)
+			m.name, m.renew = pick(r, who...), false
+			switch verb := r.IntN(8); verb {
+			case 0:
+				if got, want := t.release(l, m.name, name), m.release(c.us, m.name); got != want {
+					t.errorf("history %d of %+v, step %d: the release of %q: got %v, want %v", h, rules, s, m.name, got, want)
 				}
 				continue
-			case verb == 1 && !mixed:
-				m.only = true
-				got := t.renew(l, m.name, path...)
-				want, _ := decide(names, models, c.us, []int64{1}, 1, true)
-				got.Granted, want.Granted = 0, 0
-				if got != want {
-					t.errorf("history %d of %+v, step %d: Renew of %q:\ngot  %+v\nwant %+v", h, rules, s, m.name, got, want)
+			case 1: // it is about the leases alone
+				m.renew = true
+				got := t.renew(l, m.name, name)
+				want, _ := decide(rules[:1], models[:1], c.us, weir.Request{})
+				if want.Granted = 0; got != want {
+					t.errorf("history %d of %+v, step %d: the renewal of %q:\ngot  %+v\nwant %+v", h, rules, s, m.name, got, want)
 				}
 				continue
 			}
-			req := weir.Request{Path: path, Cost: pick[int64](r, 0, 1, 1, 1, 1), Peek: r.IntN(6) == 0, Each: each}
+			req := weir.Request{Key: key, Op: pick(r, weir.Consume, weir.Consume, weir.Consume, weir.Consume, weir.Peek), Cost: pick[int64](r, 0, 1)}
 			if mixed {
 				req.Cost = pick(r, 0, 1, 1, 2, r.Int64N(8))
 			}
-			if req.Peek || req.Cost == 0 {
+			if req.Op == weir.Peek {
 				m.name = pick(r, m.name, "")
 			}
-			req.Lease = m.name
-			costs[0] = req.Cost
-			if mixed {
-				costs[0], costs[1] = 1, req.Cost
-			}
-			got := t.do(l, req)
-			want, wantEach := decide(names, models, c.us, costs, req.Cost, req.Cost > 0 && !req.Peek)
+			req.ID = m.name
+			got := t.do(l, req, each...)
+			want, wantEach := decide(rules, models, c.us, req)
 			if got != want {
 				t.errorf("history %d of %+v, step %d, %+v:\ngot  %+v\nwant %+v", h, rules, s, req, got, want)
 				return
@@ -409,48 +406,43 @@ func (t *T) leaseHistories(n int, mixed bool) {
 				}
 			}
 		}
-		key := t.key("leases:"+path[1], "lease")
-		if n := t.eval(count, []string{key})[0].Int(); n != int64(len(m.all)) {
+		if n := t.eval(count, []string{t.keyOf(name, "lease", a)})[0].Int(); n != int64(len(m.all)) {
 			t.errorf("history %d of %+v: the key holds %d leases, want %d", h, rules, n, len(m.all))
 		}
 	}
 }
 
-// leaseAndRefund takes a lease beside a rate, as much of which as there is, and
-// gives each back on its own.
+// leaseAndRefund acquires a lease with as many tokens of a rate as there are. To release
+// the lease refunds no tokens, and a request that holds a lease cannot be refunded.
 func (t *T) leaseAndRefund() {
 	l := t.limiter(newClock(),
 		weir.Rule{Name: "rate", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Minute}},
 		weir.Rule{Name: "lease", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}, Cost: 1})
 	each := make([]weir.Result, 2)
+	key := weir.KeyOf("both")
 	free := func(what string, rate, leases int64) {
-		t.do(l, weir.Request{Path: []string{"both"}, Cost: 1, Peek: true, Each: each})
+		t.do(l, weir.Request{Key: key, Op: weir.Peek}, each...)
 		if each[0].Remaining != rate || each[1].Remaining != leases {
 			t.errorf("%s: %d tokens and %d places are left, want %d and %d", what, each[0].Remaining, each[1].Remaining, rate, leases)
 		}
 	}
-	t.do(l, weir.Request{Path: []string{"both"}, Cost: 4, Lease: "a"})
-	free("with 4 taken", 6, 1)
-	if res := t.do(l, weir.Request{Path: []string{"both"}, Cost: 9, UpTo: true, Lease: "b", ID: "2"}); !res.Allowed || res.Granted != 6 {
+	t.do(l, weir.Request{Key: key, Cost: 4, ID: "a"})
+	free("with 4 tokens consumed", 6, 1)
+	if res := t.do(l, weir.Request{Key: key, Op: weir.TakeUpTo, Cost: 9, ID: "b"}); !res.Allowed || res.Granted != 6 {
 		t.errorf("up to 9 of 6, with a lease: got %+v, want 6 granted", res)
 	}
-	free("with all taken", 0, 0)
-	if res := t.do(l, weir.Request{Path: []string{"both"}, Cost: 9, UpTo: true, Lease: "c", ID: "3"}); res.Allowed {
-		t.errorf("with all taken: got %+v", res)
+	free("with all consumed", 0, 0)
+	if res := t.do(l, weir.Request{Key: key, Op: weir.TakeUpTo, Cost: 9, ID: "c"}); res.Allowed {
+		t.errorf("with all consumed: got %+v, want a denial", res)
 	}
-	for try, want := range []bool{true, false} {
-		if gave, err := l.Refund(t.ctx, "2", "both"); err != nil || gave != want {
-			t.errorf("refund %d beside a lease: got %v, %v, want %v", try, gave, err, want)
-		}
+	if res, err := l.Decide(t.ctx, weir.Request{Key: key, Op: weir.Refund, ID: "b"}, nil); !errors.Is(err, weir.ErrUnsupported) {
+		t.errorf("the refund of a request that holds a lease: got %+v, %v, want ErrUnsupported", res, err)
 	}
-	free("after a refund", 6, 0)
-	if res := t.do(l, weir.Request{Path: []string{"both"}, Cost: 1, UpTo: true, Lease: "c"}); res.Allowed || res.Rule != "lease" {
-		t.errorf("with no place free: got %+v, want a denial by the lease", res)
+	free("after a refund that is not supported", 0, 0)
+	if !t.release(l, "a", "both") || t.release(l, "a", "both") {
+		t.errorf("a lease was not released by its name, or was released twice")
 	}
-	if !t.release(l, "a", "both") || t.release(l, "2", "both") {
-		t.errorf("a lease was not released by its name, or was by an ID")
-	}
-	free("after a release", 6, 1)
+	free("after a release", 0, 1)
 }
 
 func concurrencyExact(t *T) {
@@ -462,25 +454,25 @@ func concurrencyExact(t *T) {
 		a := anyConcurrency(r)
 		c := newClock()
 		l := t.limiter(c, one(a))
-		path := []string{"exact", strconv.Itoa(h)}
+		key := "exact" + strconv.Itoa(h)
 		for i := range 12 {
 			c.advance(max(anyPause(r, unitOf(a))/4, 0))
 			name := strconv.Itoa(i)
-			res := t.hold(l, name, path...)
+			res := t.hold(l, name, key)
 			if res.Allowed {
 				continue
 			}
 			denials++
 			if res.RetryAfter <= 0 {
-				t.errorf("%+v: denied, and to come back in %v", a, res.RetryAfter)
+				t.errorf("%+v: a denial has the RetryAfter %v", a, res.RetryAfter)
 			}
 			c.advance(res.RetryAfter - time.Microsecond)
-			if early := t.hold(l, name, path...); early.Allowed || early.RetryAfter != time.Microsecond {
-				t.errorf("%+v: 1µs before a RetryAfter of %v: got %+v, want a denial for 1µs more", a, res.RetryAfter, early)
+			if early := t.hold(l, name, key); early.Allowed || early.RetryAfter != time.Microsecond {
+				t.errorf("%+v: 1µs before a RetryAfter of %v is over: got %+v, want a denial for 1µs more", a, res.RetryAfter, early)
 			}
 			c.advance(time.Microsecond)
-			if due := t.hold(l, name, path...); !due.Allowed {
-				t.errorf("%+v: after a RetryAfter of %v: got %+v, want it to pass", a, res.RetryAfter, due)
+			if due := t.hold(l, name, key); !due.Allowed {
+				t.errorf("%+v: after a RetryAfter of %v: got %+v, want it allowed", a, res.RetryAfter, due)
 			}
 		}
 	}
@@ -497,10 +489,10 @@ func concurrencyHotKey(t *T) {
 			for i := range each {
 				name := strconv.Itoa(w) + "/" + strconv.Itoa(i)
 				got := weir.Result{}
-				for range 1 + i%2 { // every other one tries twice
+				for range 1 + i%2 { // every other caller tries twice
 					var err error
-					if got, err = l.Do(t.ctx, weir.Request{Path: []string{"hot"}, Cost: 1, Lease: name}); err != nil {
-						t.errorf("Do: %v", err)
+					if got, err = l.Decide(t.ctx, weir.Request{Key: weir.KeyOf("hot"), ID: name}, nil); err != nil {
+						t.errorf("Decide: %v", err)
 						return
 					}
 				}
@@ -516,14 +508,15 @@ func concurrencyHotKey(t *T) {
 		return
 	}
 	if n := held.Load(); n != limit {
-		t.errorf("%d asked at once: %d hold a lease, want exactly %d", workers*each, n, limit)
+		t.errorf("of %d concurrent callers %d hold a lease, want exactly %d", workers*each, n, limit)
 	}
 	t.free(l, 0, "hot")
 	for w := range workers {
 		t.goes(&wg, func() {
 			for _, name := range holders[w] {
-				if ok, err := l.Release(t.ctx, name, "hot"); err != nil || !ok {
-					t.errorf("Release of %q, which is held: %v, %v", name, ok, err)
+				res, err := l.Decide(t.ctx, weir.Request{Key: weir.KeyOf("hot"), Op: weir.Release, ID: name}, nil)
+				if err != nil || !res.Allowed {
+					t.errorf("the release of %q, which is held: %+v, %v", name, res, err)
 				}
 			}
 		})
@@ -532,74 +525,66 @@ func concurrencyHotKey(t *T) {
 	t.free(l, limit, "hot")
 }
 
-// concurrencyRefill really waits, on the store's clock.
 func concurrencyRefill(t *T) {
-	a := algorithm.Concurrency{Limit: 3, Lease: 300 * time.Millisecond}
-	l := t.limiter(nil, one(a))
-	var denied weir.Result
-	var before time.Time
-	for try := 0; ; try++ {
-		if try == 60 {
-			t.fatalf("%+v: of 60 that asked nobody was denied", a)
+	t.refill(func(d time.Duration) (algorithm.Algorithm, func() weir.Result) {
+		a, key := algorithm.Concurrency{Limit: 3, Lease: d}, "refill"+d.String()
+		l := t.limiter(nil, one(a))
+		for i := range 3 {
+			t.hold(l, "taken"+strconv.Itoa(i), key)
 		}
-		before = t.time()
-		if denied = t.hold(l, "taken"+strconv.Itoa(try), "refill"); !denied.Allowed {
-			break
-		}
-	}
-	t.passesWhenDue(a, denied, before, func() weir.Result { return t.hold(l, "late", "refill") })
+		return a, func() weir.Result { return t.hold(l, "late", key) }
+	})
 }
 
 func concurrencyBackwards(t *T) {
 	for i, back := range []time.Duration{time.Microsecond, 300 * time.Millisecond, 5 * time.Second, time.Hour} {
 		c := newClock()
 		l := t.limiter(c, one(algorithm.Concurrency{Limit: 3, Lease: time.Minute}))
-		path := []string{"back", strconv.Itoa(i)}
-		for n := range 6 { // the first three are over, and then gone
+		key := "back" + strconv.Itoa(i)
+		for n := range 6 { // the first three expire, and are removed
 			if n == 3 {
 				c.advance(time.Minute)
 			}
-			t.hold(l, strconv.Itoa(n), path...)
+			t.hold(l, strconv.Itoa(n), key)
 		}
-		still := t.hold(l, "x", path...).RetryAfter
+		still := t.hold(l, "x", key).RetryAfter
 		c.advance(-back)
-		if res := t.hold(l, "x", path...); res.Allowed || res.RetryAfter > still+back {
-			t.errorf("all places taken, denied for %v; the clock steps back by %v: got %+v", still, back, res)
+		if res := t.hold(l, "x", key); res.Allowed || res.RetryAfter > still+back {
+			t.errorf("all places are taken, and a request is denied for %v; the clock steps back by %v: got %+v", still, back, res)
 		}
 		for n := range 3 {
-			if name := strconv.Itoa(n); t.renew(l, name, path...).Allowed {
-				t.errorf("a step back by %v: lease %s is held, whose place another has", back, name)
+			if name := strconv.Itoa(n); t.renew(l, name, key).Allowed {
+				t.errorf("after a step back by %v: lease %s is held, and so is its place by another", back, name)
 			}
 		}
-		if res := t.renew(l, "4", path...); !res.Allowed {
-			t.errorf("a step back by %v: a lease that is held was not renewed: %+v", back, res)
+		if res := t.renew(l, "4", key); !res.Allowed {
+			t.errorf("after a step back by %v: a lease that is held was not renewed: %+v", back, res)
 		}
 		c.advance(back + still - time.Microsecond)
-		if res := t.hold(l, "x", path...); res.Allowed {
-			t.errorf("the step back by %v shortened the wait of %v", back, still)
+		if res := t.hold(l, "x", key); res.Allowed {
+			t.errorf("a step back by %v shortened the wait of %v", back, still)
 		}
 		c.advance(time.Microsecond)
-		if res := t.hold(l, "x", path...); !res.Allowed {
-			t.errorf("the step back by %v made the wait of %v longer once undone: %+v", back, still, res)
+		if res := t.hold(l, "x", key); !res.Allowed {
+			t.errorf("a step back by %v, which was undone, lengthened the wait of %v: %+v", back, still, res)
 		}
 	}
 }
 
 func concurrencyNever(t *T) {
 	c := newClock()
-	l := t.limiter(c, one(algorithm.Concurrency{Limit: 2, Lease: time.Minute}))
-	for taken := range int64(3) {
-		want := weir.Result{Limit: 2, Remaining: 2 - taken, RetryAfter: weir.Never, Rule: "one"}
-		if taken > 0 {
+	a := algorithm.Concurrency{Limit: 2, Lease: time.Minute}
+	l := t.limiter(c, one(a))
+	for used := range int64(3) {
+		want := weir.Result{Limit: 2, Remaining: 2 - used, RetryAfter: weir.Never, Delay: weir.Never, Rule: "one"}
+		if used > 0 {
 			want.ResetAfter = time.Minute
 		}
 		if got := t.renew(l, "stranger", "k"); got != want {
-			t.errorf("a renewal of what nobody holds, with %d held:\ngot  %+v\nwant %+v", taken, got, want)
+			t.errorf("the renewal of a lease that is not held, with %d held:\ngot  %+v\nwant %+v", used, got, want)
 		}
-		if n := t.eval(count, []string{t.key("k", "one")})[0].Int(); n != taken {
-			t.errorf("a renewal that was denied, with %d held: the key holds %d", taken, n)
-		}
-		t.hold(l, strconv.FormatInt(taken, 10), "k")
+		t.leases(a, "after a renewal that was denied", used)
+		t.hold(l, strconv.FormatInt(used, 10), "k")
 	}
 }
 
@@ -607,7 +592,8 @@ func concurrencyTTL(t *T) {
 	t.left()
 	for longer, c := range map[time.Duration]*clock{0: nil, time.Hour: newClock()} {
 		name := "ttl" + strconv.Itoa(int(longer))
-		l := t.limiter(c, weir.Rule{Name: name, Algorithm: algorithm.Concurrency{Limit: 5, Lease: 20_000_001 * time.Microsecond}})
+		a := algorithm.Concurrency{Limit: 5, Lease: 300_000_001 * time.Microsecond}
+		l := t.limiter(c, weir.Rule{Name: name, Algorithm: a})
 		began := time.Now()
 		for i, step := range []func(){
 			func() { t.hold(l, "a", "k") },
@@ -620,7 +606,7 @@ func concurrencyTTL(t *T) {
 			begin := time.Now()
 			step()
 			want := t.peek(l, 1, "k").ResetAfter + longer
-			got, found := t.left()[t.key("k", name)]
+			got, found := t.left()[t.keyOf("k", name, a)]
 			slop := time.Since(begin)
 			if c != nil {
 				slop = time.Minute // on a virtual clock the TTL alone runs on
@@ -629,9 +615,7 @@ func concurrencyTTL(t *T) {
 				t.errorf("step %d, %v longer: the key lives %v, and its last lease %v", i, longer, got, want)
 			}
 		}
-		if err := l.Reset(t.ctx, "k"); err != nil {
-			t.errorf("Reset: %v", err)
-		}
+		t.reset(l, "k")
 	}
 }
 

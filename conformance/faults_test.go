@@ -14,41 +14,41 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A suffering store is a right one over a server that can be down, or be so slow
-// that no call is answered in time. A mutant answers otherwise.
-type suffering struct {
+// A failing store is a correct store on a server that can be down, or so slow that no
+// call is answered in time. A mutant answers otherwise.
+type failing struct {
 	store.Store
 	down, hang atomic.Bool
-	wrong      func(s *suffering, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error)
+	wrong      func(s *failing, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error)
 
-	mu   sync.Mutex    // also of Store, which a fault can replace
-	last []store.Value // that was replied
+	mu   sync.Mutex    // of last, and of Store, which a fault can replace
+	last []store.Value // the last reply
 }
 
-// inner returns what it has until it suffers a loss.
-func (s *suffering) inner() store.Store {
+// inner returns the store that it has now.
+func (s *failing) inner() store.Store {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.Store
 }
 
-// lose forgets everything.
-func (s *suffering) lose() {
+// lose loses all state.
+func (s *failing) lose() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.Store = memory.New(nil)
 }
 
-func (s *suffering) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+func (s *failing) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if s.wrong != nil && (s.down.Load() || s.hang.Load()) {
 		return s.wrong(s, ctx, script, keys, args)
 	}
 	switch {
 	case s.down.Load():
-		return reply, fmt.Errorf("suffering: %w", store.ErrUnavailable)
+		return reply, fmt.Errorf("failing: %w", store.ErrUnavailable)
 	case s.hang.Load():
 		<-ctx.Done()
-		return reply, fmt.Errorf("suffering: %w", ctx.Err())
+		return reply, fmt.Errorf("failing: %w", ctx.Err())
 	}
 	reply, err := s.inner().Eval(ctx, script, keys, args, reply)
 	s.mu.Lock()
@@ -57,8 +57,8 @@ func (s *suffering) Eval(ctx context.Context, script *store.Script, keys []strin
 	return reply, err
 }
 
-// fault returns a maker of what sets flag for a while.
-func (s *suffering) fault(flag func(*suffering) *atomic.Bool, change func(*Fault)) func(*testing.T, string) Fault {
+// fault returns a maker of a fault that sets flag.
+func (s *failing) fault(flag func(*failing) *atomic.Bool, change func(*Fault)) func(*testing.T, string) Fault {
 	return func(*testing.T, string) Fault {
 		s.lose()
 		f := Fault{
@@ -74,29 +74,29 @@ func (s *suffering) fault(flag func(*suffering) *atomic.Bool, change func(*Fault
 	}
 }
 
-func down(s *suffering) *atomic.Bool { return &s.down }
-func hang(s *suffering) *atomic.Bool { return &s.hang }
+func down(s *failing) *atomic.Bool { return &s.down }
+func hang(s *failing) *atomic.Bool { return &s.hang }
 
-// suffer runs the rule of that name and returns what it found.
-func suffer(t *testing.T, name string, maker func(*testing.T, string) Fault) (*weather, FaultOutcome) {
+// runFault runs the check of that name and returns it, with its outcome.
+func runFault(t *testing.T, name string, maker func(*testing.T, string) Fault) (*faultRun, FaultOutcome) {
 	t.Helper()
 	for _, r := range faultRules {
 		if r.name == name {
-			w := newWeather(r)
+			w := newFaultRun(r)
 			var out FaultOutcome
-			w.suffer(t, maker(t, w.key), &out)
+			w.run(t, maker(t, w.key), &out)
 			return w, out
 		}
 	}
-	t.Fatalf("no rule %s", name)
+	t.Fatalf("no check %s", name)
 	return nil, FaultOutcome{}
 }
 
-// A right store passes, and its calls are counted as what they are.
+// A correct store passes, and its calls are counted by how they ended.
 func TestFaultsPass(t *testing.T) {
 	t.Parallel()
-	for _, flag := range []func(*suffering) *atomic.Bool{down, hang} {
-		w, out := suffer(t, "Restart", new(suffering).fault(flag, nil))
+	for _, flag := range []func(*failing) *atomic.Bool{down, hang} {
+		w, out := runFault(t, "Restart", new(failing).fault(flag, nil))
 		if len(w.failures) > 0 {
 			t.Errorf("failures: %s", w.failures)
 		}
@@ -106,7 +106,7 @@ func TestFaultsPass(t *testing.T) {
 	}
 }
 
-// A strewn store notes the keys that are not in the slot of one.
+// A strewn store notes the keys that are not in the slot of key.
 type strewn struct {
 	store.Store
 	key string
@@ -130,7 +130,7 @@ func (s *strewn) Eval(ctx context.Context, script *store.Script, keys []string, 
 func TestFaultsOneSlot(t *testing.T) {
 	t.Parallel()
 	s := &strewn{Store: memory.New(nil)}
-	w, _ := suffer(t, "ClusterFailover", func(_ *testing.T, key string) Fault {
+	w, _ := runFault(t, "ClusterFailover", func(_ *testing.T, key string) Fault {
 		s.key = key
 		return Fault{Open: func() (store.Store, func()) { return s, func() {} }, Begin: func() {}, End: func() {}}
 	})
@@ -142,35 +142,35 @@ func TestFaultsOneSlot(t *testing.T) {
 	}
 }
 
-// A client that repeats what it has lost charges as often as it says, and no more.
+// A client that repeats calls whose reply was lost consumes no more than Repeats says.
 func TestFaultsRepeats(t *testing.T) {
 	t.Parallel()
-	twice := func(s *suffering, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error) {
+	twice := func(s *failing, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error) {
 		if _, err := s.inner().Eval(ctx, script, keys, args, nil); err != nil {
 			return nil, err
 		}
 		return s.inner().Eval(ctx, script, keys, args, nil)
 	}
 	for repeats := range 2 {
-		s := &suffering{wrong: twice}
-		w, out := suffer(t, "Reset", s.fault(down, func(f *Fault) { f.Repeats = repeats }))
+		s := &failing{wrong: twice}
+		w, out := runFault(t, "Reset", s.fault(down, func(f *Fault) { f.Repeats = repeats }))
 		if fails := len(w.failures) > 0; fails != (repeats == 0) || out.Unavailable > 0 {
 			t.Errorf("%d repeats: got %+v, failures %q", repeats, out, w.failures)
 		}
 	}
 }
 
-// Each thing that a store can do wrong in bad weather is found.
+// Each thing that a store can do wrong during a fault is found.
 func TestFaultsFail(t *testing.T) {
 	t.Parallel()
-	unavailable := fmt.Errorf("suffering: %w", store.ErrUnavailable)
-	fails := func(err error) *suffering {
-		return &suffering{wrong: func(*suffering, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
+	unavailable := fmt.Errorf("failing: %w", store.ErrUnavailable)
+	fails := func(err error) *failing {
+		return &failing{wrong: func(*failing, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
 			return nil, err
 		}}
 	}
-	twice := func(*suffering) *suffering {
-		return &suffering{wrong: func(s *suffering, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error) {
+	twice := func(*failing) *failing {
+		return &failing{wrong: func(s *failing, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error) {
 			for range 2 {
 				if _, err := s.inner().Eval(ctx, script, keys, args, nil); err != nil {
 					return nil, err
@@ -185,56 +185,56 @@ func TestFaultsFail(t *testing.T) {
 	t.Cleanup(func() { close(leak) })
 	for _, tt := range []struct {
 		name, rule string
-		store      *suffering
-		flag       func(*suffering) *atomic.Bool
+		store      *failing
+		flag       func(*failing) *atomic.Bool
 		change     func(*Fault)
 		says       string
 	}{
-		{"lets pass what it could not decide", "Restart", &suffering{wrong: func(s *suffering, _ context.Context, script *store.Script, keys []string, _ []store.Arg) ([]store.Value, error) {
+		{"allows what it could not decide", "Restart", &failing{wrong: func(s *failing, _ context.Context, script *store.Script, keys []string, _ []store.Arg) ([]store.Value, error) {
 			if len(keys) > 1 {
 				return nil, unavailable
 			}
 			now := time.Now().UnixMicro()
 			return []store.Value{store.IntegerValue(1), store.IntegerValue(now), store.IntegerValue(now + 1e6), store.IntegerValue(7)}, nil
-		}}, down, nil, "was let pass"},
-		{"gives a reply to another", "Latency", &suffering{wrong: func(s *suffering, _ context.Context, _ *store.Script, _ []string, _ []store.Arg) ([]store.Value, error) {
+		}}, down, nil, "was allowed"},
+		{"gives a reply to another call", "Latency", &failing{wrong: func(s *failing, _ context.Context, _ *store.Script, _ []string, _ []store.Arg) ([]store.Value, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return append([]store.Value(nil), s.last...), nil
 		}}, down, nil, ""},
-		{"denies", "Paused", &suffering{wrong: func(s *suffering, _ context.Context, _ *store.Script, keys []string, _ []store.Arg) ([]store.Value, error) {
+		{"denies", "Paused", &failing{wrong: func(s *failing, _ context.Context, _ *store.Script, keys []string, _ []store.Arg) ([]store.Value, error) {
 			if len(keys) > 1 {
 				return nil, unavailable
 			}
 			now := time.Now().UnixMicro()
 			return []store.Value{store.IntegerValue(0), store.IntegerValue(now), store.IntegerValue(now + 1e6), store.IntegerValue(1 << 50)}, nil
 		}}, down, nil, "was denied"},
-		{"calls an outage a broken script", "Busy", fails(fmt.Errorf("suffering: %w", store.ErrScript)), down, nil, "want either ErrUnavailable"},
-		{"calls an outage two things", "NoPermission", fails(fmt.Errorf("%w: %w", store.ErrUnavailable, context.DeadlineExceeded)), down, nil, "want either"},
-		{"calls an outage nothing", "WrongPassword", fails(errors.New("suffering")), down, nil, "want either"},
+		{"returns a failed script for an outage", "Busy", fails(fmt.Errorf("failing: %w", store.ErrScript)), down, nil, "want either ErrUnavailable"},
+		{"returns two errors for an outage", "NoPermission", fails(fmt.Errorf("%w: %w", store.ErrUnavailable, context.DeadlineExceeded)), down, nil, "want either"},
+		{"returns an unknown error for an outage", "WrongPassword", fails(errors.New("failing")), down, nil, "want either"},
 		{"blames a context that is not done", "ClosedPort", fails(context.DeadlineExceeded), down, nil, "before its deadline"},
-		{"waits on", "BlackHole", &suffering{wrong: func(*suffering, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
+		{"waits on", "BlackHole", &failing{wrong: func(*failing, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
 			time.Sleep(16 * CallTime)
 			return nil, context.DeadlineExceeded
 		}}, hang, nil, "waited"},
-		{"panics", "Reset", &suffering{wrong: func(*suffering, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
-			panic("suffering")
-		}}, down, func(f *Fault) { f.Within = time.Millisecond }, "panic: suffering"},
-		{"is not served again", "Loading", new(suffering), down, func(f *Fault) { f.End, f.Within = func() {}, time.Millisecond }, "not all callers were served"},
-		{"charges a call twice", "HalfOpen", twice(nil), down, nil, "was charged"},
-		{"notices a flush", "ScriptFlush", fails(unavailable), down, nil, "served all the time"},
-		{"notices a migration", "Migration", fails(unavailable), down, nil, "served all the time"},
-		{"leaves a goroutine", "Misconf", &suffering{wrong: func(*suffering, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
+		{"panics", "Reset", &failing{wrong: func(*failing, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
+			panic("failing")
+		}}, down, func(f *Fault) { f.Within = time.Millisecond }, "panic: failing"},
+		{"is not served again", "Loading", new(failing), down, func(f *Fault) { f.End, f.Within = func() {}, time.Millisecond }, "not all callers were served"},
+		{"consumes twice for a call", "HalfOpen", twice(nil), down, nil, "consumed"},
+		{"notices a flush", "ScriptFlush", fails(unavailable), down, nil, "every call served"},
+		{"notices a migration", "Migration", fails(unavailable), down, nil, "every call served"},
+		{"leaves a goroutine", "Misconf", &failing{wrong: func(*failing, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
 			if never.Swap(false) {
 				go func() { <-leak }()
 			}
 			return nil, unavailable
 		}}, down, nil, "goroutines are left"},
-		{"leaves a connection", "NoReplicas", new(suffering), down, func(f *Fault) { f.Conns = func() int { return 1 } }, "has 1 connections"},
+		{"leaves a connection", "NoReplicas", new(failing), down, func(f *Fault) { f.Conns = func() int { return 1 } }, "has 1 connections"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w, _ := suffer(t, tt.rule, tt.store.fault(tt.flag, tt.change))
+			w, _ := runFault(t, tt.rule, tt.store.fault(tt.flag, tt.change))
 			if len(w.failures) == 0 || !strings.Contains(strings.Join(w.failures, "\n"), tt.says) {
 				t.Errorf("got failures %q, want one that says %q", w.failures, tt.says)
 			}
@@ -242,8 +242,8 @@ func TestFaultsFail(t *testing.T) {
 	}
 }
 
-// Every rule finds a store that answers wrongly while its server suffers. (Nobody
-// asks meanwhile under the rules that TestFaultsLoses breaks.)
+// Every check finds a store that answers wrongly during the fault. (TestFaultsLoses is
+// about the checks in which nobody calls during the fault.)
 func TestFaultsEveryRule(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
@@ -251,11 +251,11 @@ func TestFaultsEveryRule(t *testing.T) {
 		if r.still {
 			continue
 		}
-		wg.Go(func() { // most of a rule's time is spent waiting
-			s := &suffering{wrong: func(*suffering, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
-				return nil, fmt.Errorf("suffering: %w", store.ErrScript)
+		wg.Go(func() { // most of a check's time is spent waiting
+			s := &failing{wrong: func(*failing, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
+				return nil, fmt.Errorf("failing: %w", store.ErrScript)
 			}}
-			if w, _ := suffer(t, r.name, s.fault(down, nil)); len(w.failures) == 0 {
+			if w, _ := runFault(t, r.name, s.fault(down, nil)); len(w.failures) == 0 {
 				t.Errorf("%s passed", r.name)
 			}
 		})
@@ -263,13 +263,13 @@ func TestFaultsEveryRule(t *testing.T) {
 	wg.Wait()
 }
 
-// What a server forgets is at most what was not confirmed, and nothing if nobody
-// asked when it was last confirmed.
+// A server may lose at most the tokens that were not confirmed, and none if nobody called
+// after the last confirmation.
 func TestFaultsLoses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name, rule string
-		confirm    bool // rightly
+		confirm    bool
 		fails      bool
 	}{
 		{"nothing was confirmed", "MasterKilled", false, false},
@@ -278,7 +278,7 @@ func TestFaultsLoses(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			s := new(suffering)
+			s := new(failing)
 			maker := s.fault(down, func(f *Fault) {
 				f.Loses = true
 				f.Confirm = func() error {
@@ -293,7 +293,7 @@ func TestFaultsLoses(t *testing.T) {
 					end()
 				}
 			})
-			w, out := suffer(t, tt.rule, maker)
+			w, out := runFault(t, tt.rule, maker)
 			if out.Excess == 0 || (len(w.failures) > 0) != tt.fails {
 				t.Errorf("got %+v, failures %q", out, w.failures)
 			}
@@ -301,7 +301,7 @@ func TestFaultsLoses(t *testing.T) {
 	}
 }
 
-// Every rule is run by the name that it has, and what nobody makes is skipped.
+// Every check has a name, and is skipped if it has no maker.
 func TestRunFaults(t *testing.T) {
 	t.Parallel()
 	names := FaultRules()
@@ -311,7 +311,7 @@ func TestRunFaults(t *testing.T) {
 	var mu sync.Mutex
 	got := map[string]FaultOutcome{}
 	t.Run("run", func(t *testing.T) {
-		RunFaults(t, map[string]func(*testing.T, string) Fault{"Restart": new(suffering).fault(down, nil)}, func(o FaultOutcome) {
+		RunFaults(t, map[string]func(*testing.T, string) Fault{"Restart": new(failing).fault(down, nil)}, func(o FaultOutcome) {
 			mu.Lock()
 			defer mu.Unlock()
 			got[o.Rule] = o

@@ -10,20 +10,23 @@ import (
 var fixedWindowRules = []rule{
 	{"Anchored", "a FixedWindow starts with its first request", fixedWindowAnchored},
 	{"Aligned", "an aligned FixedWindow starts at a multiple of its length", fixedWindowAligned},
-	{"Carry", "when Limit or Window changes under a live key, the window under way keeps its count and its end", fixedWindowCarry},
-	{"History", "FixedWindow answers as a plain count does, and leaves what the reference store holds", history(anyFixedWindow)},
-	{"Exact", "FixedWindow denies 1µs before RetryAfter is over and admits when it is", exact(anyFixedWindow)},
-	{"HotKey", "of many concurrent callers FixedWindow admits exactly the limit", hotKey(algorithm.FixedWindow{Limit: 50, Window: time.Hour}, 50)},
-	{"Refill", "on the store's clock FixedWindow lets a denied caller pass after RetryAfter, not before", refill(algorithm.FixedWindow{Limit: 3, Window: 300 * time.Millisecond})},
-	{"Backwards", "a clock that steps back extends no FixedWindow wait by more than the step, and admits nothing", fixedWindowBackwards},
-	{"Never", "a cost above Limit is denied by FixedWindow for ever and changes nothing", neverFits(algorithm.FixedWindow{Limit: 5, Window: time.Minute})},
-	{"Huge", "FixedWindow is exact at its bounds", huge([]algorithm.Algorithm{
+	{"Carry", "if Limit or Window changes under a live key, the current window keeps its count and its end", fixedWindowCarry},
+	{"History", "FixedWindow answers as a plain count does, and its keys hold what they hold on the reference store", asModel(anyFixedWindow)},
+	{"Exact", "a request denied by FixedWindow is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anyFixedWindow)},
+	{"HotKey", "of many concurrent callers, FixedWindow allows exactly the limit", hotKey(algorithm.FixedWindow{Limit: 50, Window: time.Hour}, 50)},
+	{"Refill", "on the store's clock, a request denied by FixedWindow passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
+		return algorithm.FixedWindow{Limit: 3, Window: d}
+	})},
+	{"Backwards", "a clock that steps back lengthens no wait for FixedWindow by more than the step, and allows nothing", fixedWindowBackwards},
+	{"Never", "FixedWindow denies a cost above Limit with Never, and it changes nothing", neverFits(algorithm.FixedWindow{Limit: 5, Window: time.Minute})},
+	{"Huge", "FixedWindow is exact at its bounds, and TakeUpTo consumes what it has there", huge([]algorithm.Algorithm{
 		algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: time.Hour},
 		algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: 24 * time.Hour, Aligned: true},
 		algorithm.FixedWindow{Limit: 10, Window: algorithm.MaxSpan * time.Microsecond},
 	})},
-	{"UpTo", "FixedWindow takes as many tokens as there is room for, and keeps what is less than one", upTo(anyFixedWindow)},
-	{"Refund", "a refund makes FixedWindow as if the tokens had not been taken, once, and inflates nothing later", refunds(anyFixedWindow)},
+	{"UpTo", "TakeUpTo consumes as many tokens as FixedWindow has", upTo(anyFixedWindow)},
+	{"Refund", "a refund of FixedWindow undoes a request at once, and later makes the window no fuller than without the request", refunds(anyFixedWindow)},
+	{"Refunds", "many refunds of FixedWindow together refund no more than if their requests had never been made", neverMade(anyFixedWindow)},
 }
 
 func fixedWindowAnchored(t *T) {
@@ -63,9 +66,9 @@ func fixedWindowCarry(t *T) {
 	t.allow(minute, 3, "k")
 	c.advance(time.Second)
 	got := t.peek(small, 1, "k")
-	want := weir.Result{Limit: 2, Rule: "one", RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second}
+	want := weir.Result{Limit: 2, Window: 2 * time.Minute, Rule: "one", RetryAfter: 59 * time.Second, ResetAfter: 59 * time.Second, Delay: weir.Never}
 	if got != want {
-		t.errorf("3 taken of 5 per minute, then 2 per 2 minutes:\ngot  %+v\nwant %+v", got, want)
+		t.errorf("3 consumed of 5 per minute, then 2 per 2 minutes:\ngot  %+v\nwant %+v", got, want)
 	}
 }
 

@@ -10,26 +10,33 @@ import (
 var tenPerMinute = algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 5}
 
 var gcraRules = []rule{
-	{"Vectors", "GCRA answers the public redis-cell vectors", gcraVectors},
-	{"Thirds", "GCRA at three per second keeps the third of a microsecond, and does not drift", gcraThirds},
-	{"Fast", "GCRA works above a million per second", gcraFast},
-	{"Carry", "when the rate changes under a live key, GCRA carries the time until full over, rounded up", gcraCarry},
-	{"History", "GCRA answers as a bucket that fills continuously, and leaves what the reference store holds", history(anyGCRA)},
-	{"Exact", "GCRA denies 1µs before RetryAfter is over and admits when it is", exact(anyGCRA)},
-	{"HotKey", "of many concurrent callers GCRA admits exactly the limit", hotKey(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 50}, 50)},
-	{"Refill", "on the store's clock GCRA lets a denied caller pass after RetryAfter, not before", refill(algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3})},
-	{"Backwards", "a clock that steps back extends no GCRA wait by more than the step, and admits nothing", backwards(tenPerMinute)},
-	{"Never", "a cost above Burst is denied by GCRA for ever and changes nothing", neverFits(tenPerMinute)},
-	{"Huge", "GCRA is exact at its bounds", huge([]algorithm.Algorithm{
-		algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: algorithm.MaxSpan},
-		algorithm.GCRA{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Burst: 1 << 41},
-		algorithm.GCRA{Rate: algorithm.PerDay(7), Burst: 1000},
+	{"Vectors", "GCRA answers the public vectors of redis-cell", gcraVectors},
+	{"Thirds", "GCRA at three per second keeps thirds of a microsecond, and does not drift", gcraThirds},
+	{"Fast", "GCRA is exact above a million per second", gcraFast},
+	{"Carry", "if the rate changes under a live key, GCRA keeps the time until the bucket is full, rounded up", gcraCarry},
+	{"History", "GCRA answers as a bucket that fills continuously, and its keys hold what they hold on the reference store", asModel(anyGCRA)},
+	{"Exact", "a request denied by GCRA is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anyGCRA)},
+	{"HotKey", "of many concurrent callers, GCRA allows exactly the limit", hotKey(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 50}, 50)},
+	{"Refill", "on the store's clock, a request denied by GCRA passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
+		return algorithm.GCRA{Rate: algorithm.Every(d), Burst: 3}
 	})},
-	{"UpTo", "GCRA takes as many tokens as there is room for, and keeps what is less than one", upTo(anyGCRA)},
-	{"Refund", "a refund makes GCRA as if the tokens had not been taken, once, and inflates nothing later", refunds(anyGCRA)},
-	{"Reserve", "GCRA takes tokens ahead of time within MaxWait, and tells when to go", reserves(anyGCRA)},
-	{"Cancel", "of tokens that others wait behind GCRA gives back those that nobody has reserved after", cancels(algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}, time.Second)},
-	{"Refunds", "many refunds of GCRA give together no more than if their requests had never been made", neverMade(anyGCRA)},
+	{"Backwards", "a clock that steps back lengthens no wait for GCRA by more than the step, and allows nothing", backwards(tenPerMinute)},
+	{"Never", "GCRA denies a cost above Burst with Never, and it changes nothing", neverFits(tenPerMinute)},
+	{"Huge", "GCRA is exact at its bounds, and TakeUpTo consumes what it has there", huge([]algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: algorithm.MaxSpan},
+		algorithm.GCRA{Rate: algorithm.PerDay(7), Burst: 1000},
+		largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
+			return algorithm.GCRA{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Burst: n}
+		}),
+		largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
+			return algorithm.GCRA{Rate: algorithm.PerSecond(3_000_001), Burst: n}
+		}),
+	})},
+	{"UpTo", "TakeUpTo consumes as many tokens as GCRA has, and keeps the fraction of a token", upTo(anyGCRA)},
+	{"Refund", "a refund of GCRA undoes a request at once, and later makes the bucket no fuller than without the request", refunds(anyGCRA)},
+	{"Reserve", "GCRA reserves tokens within MaxWait, and tells when to go", reserves(anyGCRA)},
+	{"Cancel", "GCRA refunds no tokens on which a later reservation depends", cancels(algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}, time.Second)},
+	{"Refunds", "many refunds of GCRA together refund no more than if their requests had never been made", neverMade(anyGCRA)},
 }
 
 func gcraVectors(t *T) {
@@ -67,7 +74,7 @@ func gcraThirds(t *T) {
 		{1_000_000 * us, 1, true, 0, 666_667 * us, 0},
 	})
 
-	// Whoever comes back exactly when told takes three tokens every second.
+	// A caller who comes back exactly when told gets three tokens every second.
 	c := newClock()
 	l := t.limiter(c, one(a))
 	start := c.us
@@ -75,7 +82,7 @@ func gcraThirds(t *T) {
 	for range 300 {
 		c.advance(t.peek(l, 1, "day").RetryAfter)
 		if res := t.allow(l, 1, "day"); !res.Allowed {
-			t.fatalf("after %v: got %+v, want it to pass", time.Duration(c.us-start)*us, res)
+			t.fatalf("after %v: got %+v, want it allowed", time.Duration(c.us-start)*us, res)
 		}
 	}
 	if got, want := c.us-start, int64(100_000_000); got != want {
@@ -110,17 +117,17 @@ func gcraCarry(t *T) {
 		t.errorf("at 3 per second, one token: ResetAfter is %v, want %v", got, want)
 	}
 	if got, want := t.peek(sevenths, 1, "k").ResetAfter, 333_334*us; got != want { // and nothing
-		t.errorf("carried over to 7 per second: ResetAfter is %v, want %v", got, want)
+		t.errorf("then at 7 per second: ResetAfter is %v, want %v", got, want)
 	}
 	if got, want := t.allow(sevenths, 1, "k").ResetAfter, 476_192*us; got != want { // 142,857 and a seventh more
-		t.errorf("and one token taken: ResetAfter is %v, want %v", got, want)
+		t.errorf("and one token consumed: ResetAfter is %v, want %v", got, want)
 	}
 	if got, want := t.peek(thirds, 1, "k").ResetAfter, 476_192*us; got != want {
-		t.errorf("carried back to 3 per second: ResetAfter is %v, want %v", got, want)
+		t.errorf("then at 3 per second again: ResetAfter is %v, want %v", got, want)
 	}
 	whole := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 4}))
 	if got, want := t.allow(whole, 1, "k").ResetAfter, 976_192*us; got != want {
-		t.errorf("and one token taken at 2 per second: ResetAfter is %v, want %v", got, want)
+		t.errorf("and one token consumed at 2 per second: ResetAfter is %v, want %v", got, want)
 	}
 	if got, want := t.allow(thirds, 1, "k").ResetAfter, 1_309_526*us; got != want { // 1,309,525 and a third
 		t.errorf("and one at 3 per second: ResetAfter is %v, want %v", got, want)

@@ -2,7 +2,7 @@ package conformance
 
 import "testing"
 
-// TestSlidingLogHistories compares 10,000 random histories with the plain list of times.
+// TestSlidingLogHistories compares 10,000 random histories with a plain list of times.
 func TestSlidingLogHistories(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes seconds")

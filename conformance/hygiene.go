@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"strconv"
 	"strings"
 	"time"
 
@@ -10,12 +11,16 @@ import (
 
 var hygieneRules = []rule{
 	{"Prefix", "a decision writes the keys that are documented, and nothing else", hygienePrefix},
-	{"Nothing", "Peek, cost 0 and a denial write nothing", hygieneNothing},
-	{"TTL", "every key lives as long as its state matters, rounded up to the millisecond", hygieneTTL},
-	{"ClockTTL", "on a caller's clock every key lives an hour longer", hygieneClockTTL},
+	{"Nothing", "a peek and a denial write nothing", hygieneNothing},
+	{"TTL", "every key lives as long as its state is in use, and at most 1.05 s longer", hygieneTTL},
+	{"ClockTTL", "on a caller's clock every key lives one hour longer", hygieneClockTTL},
+	{"Kept", "no decision of a history leaves a key that expires before its state is fully reset", hygieneKept},
 }
 
-// left returns the keys that the rule left in the store.
+// quantum is what the end of a key's life is rounded up to.
+const quantum = (1 << 20) * time.Microsecond
+
+// left returns the keys that the check left in the store.
 func (t *T) left() map[string]time.Duration {
 	if t.backend.Keys == nil {
 		t.skipf("backend gives no Keys")
@@ -23,21 +28,37 @@ func (t *T) left() map[string]time.Duration {
 	return t.backend.Keys(t.test, t.store, t.id)
 }
 
+// longest returns the longest TTL of the keys of the rule called name: of a ring of keys,
+// that is the TTL of the key written last.
+func (t *T) longest(name string) (ttl time.Duration, found bool) {
+	for key, left := range t.left() {
+		if strings.Contains(key, "}:"+name+".") && !strings.Contains(key, ":%id=") {
+			ttl, found = max(ttl, left), true
+		}
+	}
+	return ttl, found
+}
+
 func hygienePrefix(t *T) {
 	t.left()
 	l := t.limiter(nil,
-		weir.Rule{Name: "all", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 9, Window: time.Minute}},
-		weir.Rule{Name: "ip", By: []int{0, 1}, Algorithm: tenPerMinute},
-		weir.Rule{Name: "user", By: []int{0, 2}, Algorithm: tenPerMinute})
+		weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 9, Window: time.Minute}},
+		weir.Rule{Name: "ip", By: []string{"s0", "s1"}, Algorithm: tenPerMinute},
+		weir.Rule{Name: "user", By: []string{"s0", "s2"}, Algorithm: tenPerMinute})
 	t.allow(l, 1, "log{in}", "10.0.0.1", "a:b%")
 	t.peek(l, 1, "log{in}", "10.0.0.1", "a:b%")
-	if err := l.ResetRule(t.ctx, "ip", "log{in}", "10.0.0.1", "a:b%"); err != nil {
-		t.errorf("ResetRule: %v", err)
-	}
+	t.reset(t.only(l, "ip"), "log{in}", "10.0.0.1", "a:b%")
 	want := map[string]bool{
-		t.id + ":{log%7Bin%7D}:all":           true,
-		t.id + ":{log%7Bin%7D}:user:a%3Ab%25": true,
+		t.id + ":suite:{log%7Bin%7D}:all.f2":           true,
+		t.id + ":suite:{log%7Bin%7D}:user.g2:a%3Ab%25": true,
 	}
+	// A limiter of one rule without a name.
+	single, err := weir.New("a b", t.store, algorithm.FixedWindow{Limit: 9, Window: time.Minute}, &weir.Options{Prefix: t.id})
+	if err != nil {
+		t.fatalf("New: %v", err)
+	}
+	t.allow(single, 1, "ann")
+	want[t.id+":a b:{ann}:f2"] = true
 	got := t.left()
 	for key, ttl := range got {
 		if !want[key] {
@@ -54,23 +75,29 @@ func hygienePrefix(t *T) {
 
 func hygieneNothing(t *T) {
 	t.left()
-	l := t.limiter(nil, weir.Rule{Name: "a", Algorithm: tenPerMinute}, weir.Rule{Name: "b", Algorithm: algorithm.FixedWindow{Limit: 2, Window: time.Minute}},
+	window := weir.Rule{Name: "b", Algorithm: algorithm.FixedWindow{Limit: 2, Window: time.Minute}}
+	l := t.limiter(nil, weir.Rule{Name: "a", Algorithm: tenPerMinute}, window,
 		weir.Rule{Name: "c", Algorithm: quarters}, weir.Rule{Name: "d", Algorithm: algorithm.MetadataWindow{Limit: 5, Window: time.Minute}})
 	t.peek(l, 1, "peek")
-	t.allow(l, 0, "zero")
-	t.allow(l, 3, "denied") // by b, a having room
+	t.peek(l, 3, "peek")
+	t.allow(l, 3, "denied") // by b; a has room
 	t.allow(l, 9, "never")
-	if _, err := l.PeekMany(t.ctx, [][]string{{"many"}}); err != nil {
-		t.errorf("PeekMany: %v", err)
+	for _, a := range l.DoMany(t.ctx, peeks([][]string{{"many"}, {"more"}})) {
+		if a.Err != nil {
+			t.errorf("DoMany: %v", a.Err)
+		}
 	}
 	t.entries(l, "entries")
+	marks := t.limiter(nil, weir.Rule{Name: "a", Algorithm: tenPerMinute}, window)
+	t.do(marks, weir.Request{Key: weir.KeyOf("denied"), Cost: 3, ID: "x"})
+	t.refundAs(marks, "x", false, "denied")
 	for key := range t.left() {
 		t.errorf("%q was written", key)
 	}
 }
 
-// ttls takes from limits of many kinds and checks each key's TTL against the
-// time that its state matters.
+// ttls consumes from limits of many kinds, and compares the TTL of each key with the time
+// that its state is in use.
 func (t *T) ttls(c *clock, longer time.Duration) {
 	t.left()
 	list := []algorithm.Algorithm{
@@ -93,36 +120,81 @@ func (t *T) ttls(c *clock, longer time.Duration) {
 		name := string(rune('a' + i))
 		l := t.limiter(c, weir.Rule{Name: name, Algorithm: a})
 		var since time.Time
-		for _, cost := range []int64{1, 2, 7, 10} { // rewriting a key must renew its TTL
+		written := false
+		for _, cost := range []int64{1, 2, 7, 10} { // each write must renew the TTL
 			if cost == 10 {
-				time.Sleep(4 * time.Millisecond) // and a denial must not: it has run on
+				time.Sleep(4 * time.Millisecond) // and a denial must not
 			}
 			begin := time.Now()
 			res := t.allow(l, cost, "k")
+			if written = written || res.Allowed; !written {
+				continue
+			}
 			if res.Allowed || c == nil {
-				since = begin // on a virtual clock the TTL alone runs on
+				since = begin // on a virtual clock only the TTL runs down
 			}
-			var got time.Duration
-			found := false
-			for key, ttl := range t.left() {
-				if key += ":"; strings.Contains(key, ":"+name+":") { // of a ring, the key written last
-					got, found = max(got, ttl), true
-				}
-			}
-			slop := time.Since(since)
+			got, found := t.longest(name)
+			elapsed := time.Since(since)
 			want := res.ResetAfter + longer
-			most := want + 2*time.Millisecond
-			gone := !found && slop >= want // it took that long to look
-			if !gone && (!found || got > most || got < want-slop-time.Millisecond) {
-				t.errorf("%+v, cost %d: the key lives %v, %v after a decision whose state matters for %v", a, cost, got, slop, want)
+			gone := !found && elapsed >= want // to look took that long
+			if !gone && (!found || got > want+quantum+2*time.Millisecond || got < want-elapsed-time.Millisecond) {
+				t.errorf("%+v, cost %d: the key lives %v, %v after a decision whose state is in use for %v", a, cost, got, elapsed, want)
 			}
 		}
-		if err := l.Reset(t.ctx, "k"); err != nil {
-			t.errorf("Reset: %v", err)
-		}
+		t.reset(l, "k")
 	}
 }
 
 func hygieneTTL(t *T) { t.ttls(nil, 0) }
 
 func hygieneClockTTL(t *T) { t.ttls(newClock(), time.Hour) }
+
+// hygieneKept runs histories on the store's clock, on which a decision can keep the TTL
+// of a key that lives long enough.
+func hygieneKept(t *T) {
+	t.left()
+	r := t.rand()
+	for i, a := range []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerSecond(50), Burst: 300},
+		algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 60},
+		algorithm.TokenBucket{Capacity: 300, Refill: algorithm.PerSecond(30)},
+		algorithm.TokenBucket{Capacity: 60, Refill: algorithm.Rate{Count: 10, Period: 1_300_000 * time.Microsecond}, AtOnce: true},
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(30), Queue: 300},
+		algorithm.FixedWindow{Limit: 300, Window: 7 * time.Second},
+		algorithm.FixedWindow{Limit: 300, Window: 24 * time.Hour, Aligned: true},
+		algorithm.SlidingCounter{Limit: 300, Window: 9 * time.Second},
+		algorithm.SlidingLog{Limit: 300, Window: 9 * time.Second},
+		algorithm.SlidingBuckets{Width: 2 * time.Second, Spans: []algorithm.Span{{Window: 8 * time.Second, Limit: 300}}},
+	} {
+		name := "kept" + strconv.Itoa(i)
+		l := t.limiter(nil, weir.Rule{Name: name, Algorithm: a})
+		var ids []string
+		for s := range t.times(40) {
+			req := weir.Request{Key: weir.KeyOf("k"), Cost: 1 + r.Int64N(12)}
+			if r.IntN(2) == 0 {
+				req.ID = strconv.Itoa(s)
+			}
+			if _, queue := a.(algorithm.LeakyBucket); queue {
+				req.MaxWait = weir.Never
+			}
+			begin := time.Now()
+			res := t.do(l, req)
+			if req.ID != "" && res.Allowed {
+				ids = append(ids, req.ID)
+			}
+			if len(ids) > 0 && r.IntN(4) == 0 {
+				if _, err := l.Refund(t.ctx, weir.Request{Key: req.Key, ID: ids[r.IntN(len(ids))]}); err != nil {
+					t.fatalf("Refund: %v", err)
+				}
+				begin = time.Now()
+				res = t.peek(l, 1, "k")
+			}
+			got, found := t.longest(name)
+			elapsed := time.Since(begin)
+			if short := res.ResetAfter - elapsed - time.Millisecond; short > 0 && (!found || got < short) {
+				t.errorf("%+v, step %d: the key lives %v, %v after a decision whose state is in use for %v", a, s, got, elapsed, res.ResetAfter)
+			}
+		}
+		t.reset(l, "k")
+	}
+}

@@ -12,40 +12,44 @@ import (
 var fourWait = algorithm.LeakyBucket{Rate: algorithm.PerMinute(10), Queue: 4}
 
 var leakyBucketRules = []rule{
-	{"Turns", "LeakyBucket tells each request when to go, one interval after the one before", leakyBucketTurns},
+	{"Turns", "LeakyBucket tells each request that may wait when to go, one interval after the one before; without MaxWait it allows a request only if it goes at once", leakyBucketTurns},
 	{"Thirds", "the turns of a LeakyBucket at three per second do not drift", leakyBucketThirds},
-	{"Wait", "MaxWait denies what would have to wait longer in a LeakyBucket, and lengthens no queue", leakyBucketWait},
-	{"Carry", "when the rate changes under a live key, LeakyBucket carries the time until the queue is empty over", leakyBucketCarry},
-	{"Shared", "LeakyBucket keeps what GCRA keeps, and each takes up the other's key", leakyBucketShared},
-	{"History", "LeakyBucket answers as a queue that empties continuously, and leaves what the reference store holds", history(anyLeakyBucket)},
-	{"Exact", "LeakyBucket denies 1µs before RetryAfter is over and admits when it is", exact(anyLeakyBucket)},
-	{"HotKey", "of many concurrent callers LeakyBucket admits exactly what its queue holds", hotKey(algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 49}, 50)},
-	{"Refill", "on the store's clock LeakyBucket lets a denied caller pass after RetryAfter, not before", refill(algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 2})},
-	{"Backwards", "a clock that steps back extends no LeakyBucket wait by more than the step, and admits nothing", backwards(fourWait)},
-	{"Never", "a cost above what the queue holds is denied by LeakyBucket for ever and changes nothing", neverFits(fourWait)},
-	{"Huge", "LeakyBucket is exact at its bounds", huge([]algorithm.Algorithm{
-		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1_000_000), Queue: algorithm.MaxSpan - 1},
-		algorithm.LeakyBucket{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Queue: 1 << 41},
-		algorithm.LeakyBucket{Rate: algorithm.PerDay(7), Queue: 1000},
+	{"Wait", "LeakyBucket denies a request whose turn is later than MaxWait, and a denial lengthens no queue", leakyBucketWait},
+	{"Carry", "if the rate changes under a live key, LeakyBucket keeps the time until the queue is empty", leakyBucketCarry},
+	{"History", "LeakyBucket answers as a queue that empties continuously, and its keys hold what they hold on the reference store", asModel(anyLeakyBucket)},
+	{"Exact", "a request denied by LeakyBucket is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anyLeakyBucket)},
+	{"HotKey", "of many concurrent callers that may wait, LeakyBucket allows exactly what its queue holds", hotKey(algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 49}, 50)},
+	{"Refill", "on the store's clock, a request denied by LeakyBucket passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
+		return algorithm.LeakyBucket{Rate: algorithm.Every(d / 3), Queue: 2}
 	})},
-	{"UpTo", "LeakyBucket takes as many turns as there is room for in its queue", upTo(anyLeakyBucket)},
-	{"Refund", "a refund makes LeakyBucket as if the turns had not been taken, once, and inflates nothing later", refunds(anyLeakyBucket)},
-	{"Cancel", "of turns that others wait behind LeakyBucket gives back those that nobody is queued after", cancels(algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 9}, time.Second)},
-	{"Refunds", "many refunds of LeakyBucket give together no more than if their requests had never been made", neverMade(anyLeakyBucket)},
+	{"Backwards", "a clock that steps back lengthens no wait for LeakyBucket by more than the step, and allows nothing", backwards(fourWait)},
+	{"Never", "LeakyBucket denies a cost above Queue+1 with Never, and it changes nothing", neverFits(fourWait)},
+	{"Huge", "LeakyBucket is exact at its bounds, and TakeUpTo consumes what it has there", huge([]algorithm.Algorithm{
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1_000_000), Queue: algorithm.MaxSpan - 1},
+		algorithm.LeakyBucket{Rate: algorithm.PerDay(7), Queue: 1000},
+		largest(algorithm.MaxTokens-1, func(n int64) algorithm.Algorithm {
+			return algorithm.LeakyBucket{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Queue: n}
+		}),
+	})},
+	{"UpTo", "TakeUpTo consumes as many turns as the queue of a LeakyBucket has, if nobody waits", upTo(anyLeakyBucket)},
+	{"Refund", "a refund of LeakyBucket undoes a request at once, and later makes the queue no shorter than without the request", refunds(anyLeakyBucket)},
+	{"Reserve", "LeakyBucket reserves turns within MaxWait, and tells when to go", reserves(anyLeakyBucket)},
+	{"Cancel", "LeakyBucket refunds no turn behind which others are queued", cancels(algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 9}, time.Second)},
+	{"Refunds", "many refunds of LeakyBucket together refund no more than if their requests had never been made", neverMade(anyLeakyBucket)},
 }
 
-// turns asks for one turn after the other at the times in at, and checks the delays; a
-// negative one is that of a denial, for so long.
+// turns makes one request after the other at the times in at, each of which may wait, and
+// checks the delays. A negative delay is a denial with that RetryAfter.
 func (t *T) turns(a algorithm.Algorithm, at, delays []time.Duration) {
 	c := newClock()
 	start := c.us
-	l, path := t.limiter(c, one(a)), fmt.Sprintf("%+v", a)
+	l, key := t.limiter(c, one(a)), weir.KeyOf(fmt.Sprintf("turns %+v", a))
 	for i := range at {
 		c.us = start + at[i].Microseconds()
-		got := t.allow(l, 1, path)
+		got := t.do(l, weir.Request{Key: key, MaxWait: weir.Never})
 		want, retry := delays[i], time.Duration(0)
 		if want < 0 {
-			want, retry = 0, -want
+			want, retry = weir.Never, -want
 		}
 		if got.Allowed != (retry == 0) || got.Delay != want || got.RetryAfter != retry {
 			t.errorf("%+v, request %d at %v: got %+v, want a Delay of %v and a RetryAfter of %v", a, i, at[i], got, want, retry)
@@ -58,9 +62,21 @@ func leakyBucketTurns(t *T) {
 	t.turns(algorithm.LeakyBucket{Rate: algorithm.Every(2 * time.Second), Queue: 3},
 		[]time.Duration{0, 0, 0, 1 * s, 1 * s, 2*s - us, 2 * s, 7 * s, 30 * s, 31 * s, 40 * s},
 		[]time.Duration{0, 2 * s, 4 * s, 5 * s, -1 * s, -us, 6 * s, 3 * s, 0, 1 * s, 0})
-	t.turns(algorithm.LeakyBucket{Rate: algorithm.Every(2 * time.Second)}, // nobody may wait
+	t.turns(algorithm.LeakyBucket{Rate: algorithm.Every(2 * time.Second)}, // nobody can wait
 		[]time.Duration{0, 0, 2*s - us, 2 * s, 3 * s},
 		[]time.Duration{0, -2 * s, -us, 0, -1 * s})
+	t.trace(algorithm.LeakyBucket{Rate: algorithm.Every(2 * time.Second), Queue: 3}, []step{
+		{0, 1, true, 0, 2 * s, 0},
+		{0, 1, false, 0, 2 * s, 2 * s},
+		{1 * s, 1, false, 0, 1 * s, 1 * s},
+		{2*s - us, 1, false, 0, us, us},
+		{2 * s, 2, true, 0, 4 * s, 0},
+		{3 * s, 1, false, 0, 3 * s, 3 * s},
+		{6 * s, 4, true, 0, 8 * s, 0},
+		{6 * s, 5, false, 0, 8 * s, weir.Never},
+		{14 * s, 5, false, 4, 0, weir.Never},
+		{14 * s, 0, true, 4, 0, 0},
+	})
 }
 
 func leakyBucketThirds(t *T) {
@@ -68,7 +84,7 @@ func leakyBucketThirds(t *T) {
 	start := c.us
 	l := t.limiter(c, one(algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 5}))
 	for i := int64(0); i < 150; {
-		res := t.allow(l, 1, "k")
+		res := t.do(l, weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never})
 		if !res.Allowed {
 			c.advance(res.RetryAfter)
 			continue
@@ -93,7 +109,9 @@ func leakyBucketWait(t *T) {
 		{0, 6*s - us, 1, 0, us},
 		{0, 6 * s, 1, 6 * s, 0},
 		{0, time.Hour, 2, 12 * s, 0},
-		{0, 0, 1, 24 * s, 0},
+		{0, 0, 1, 0, 24 * s}, // it would have to wait
+		{0, 24*s - us, 1, 0, us},
+		{0, 24 * s, 1, 24 * s, 0},
 		{0, time.Hour, 1, 0, 6 * s}, // the queue is full
 		{0, 10 * s, 1, 0, 20 * s},
 		{20 * s, 10*s - us, 1, 0, us},
@@ -101,7 +119,10 @@ func leakyBucketWait(t *T) {
 		{0, time.Hour, 6, 0, weir.Never},
 	} {
 		c.advance(step.advance)
-		got := t.do(l, weir.Request{Path: []string{"k"}, Cost: step.cost, MaxWait: step.wait})
+		got := t.do(l, weir.Request{Key: weir.KeyOf("k"), Cost: step.cost, MaxWait: step.wait})
+		if step.retry > 0 {
+			step.delay = weir.Never
+		}
 		if got.Allowed != (step.retry == 0) || got.Delay != step.delay || got.RetryAfter != step.retry {
 			t.errorf("step %d, cost %d, waiting up to %v: got %+v, want a Delay of %v and a RetryAfter of %v", i, step.cost, step.wait, got, step.delay, step.retry)
 		}
@@ -112,30 +133,11 @@ func leakyBucketCarry(t *T) {
 	c := newClock()
 	slow := t.limiter(c, one(algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 5}))
 	fast := t.limiter(c, one(algorithm.LeakyBucket{Rate: algorithm.PerSecond(2), Queue: 7}))
-	t.allow(slow, 3, "k") // empty in 3 s
-	got := t.allow(fast, 1, "k")
-	want := weir.Result{Allowed: true, Granted: 1, Limit: 8, Remaining: 1, ResetAfter: 3500 * time.Millisecond, Delay: 3 * time.Second, Rule: "one"}
+	t.allow(slow, 3, "k") // the queue is empty in 3 s
+	got := t.do(fast, weir.Request{Key: weir.KeyOf("k"), MaxWait: time.Hour})
+	want := weir.Result{Allowed: true, Granted: 1, Limit: 8, Window: 4 * time.Second, ResetAfter: 3500 * time.Millisecond, Delay: 3 * time.Second, Rule: "one"}
 	if got != want {
 		t.errorf("empty in 3 s, then 1 more at 2 per second:\ngot  %+v\nwant %+v", got, want)
-	}
-}
-
-func leakyBucketShared(t *T) {
-	for i, rate := range []algorithm.Rate{algorithm.PerMinute(10), algorithm.PerSecond(3)} {
-		c := newClock()
-		path := string(rune('a' + i))
-		queue := t.limiter(c, one(algorithm.LeakyBucket{Rate: rate, Queue: 4}))
-		cells := t.limiter(c, one(algorithm.GCRA{Rate: rate, Burst: 5}))
-		t.allow(queue, 2, path)
-		if got := t.allow(cells, 1, path); !got.Allowed || got.Remaining != 2 || got.Delay != 0 {
-			t.errorf("2 of 5 queued, then 1 of a GCRA: got %+v, want 2 left", got)
-		}
-		if got := t.allow(queue, 2, path); !got.Allowed || got.Remaining != 0 || got.Delay <= 0 {
-			t.errorf("3 of 5 taken, then 2 queued: got %+v, want none left and a Delay", got)
-		}
-		if got := t.allow(cells, 1, path); got.Allowed || got.RetryAfter <= 0 {
-			t.errorf("5 of 5 taken, then 1 of a GCRA: got %+v, want a denial", got)
-		}
 	}
 }
 

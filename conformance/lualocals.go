@@ -5,14 +5,14 @@ import "regexp"
 // maxLuaLocals is how many locals a function of Lua 5.1 can have at once.
 const maxLuaLocals = 200
 
-// luaToken is what counting locals looks at: names and keywords, and what may
-// hide some.
+// luaToken matches names, keywords and signs, and the comments and strings that can hold
+// them.
 var luaToken = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|[A-Za-z_]\w*|[^\s\w]`)
 
-// luaLocals returns how many locals lua, a script, has at once at most. It knows
-// no long strings or comments.
+// luaLocals returns the largest number of locals that the script lua has at once. The
+// script must have no long strings or comments.
 func luaLocals(lua string) int {
-	// A block has locals, and those of a function are counted apart.
+	// The locals of a function are counted separately.
 	type block struct {
 		locals   int
 		function bool

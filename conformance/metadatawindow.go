@@ -15,20 +15,22 @@ import (
 
 var metadataWindowRules = []rule{
 	{"Trace", "a MetadataWindow starts with its first request", metadataWindowTrace},
-	{"Entries", "Entries lists what the current window admitted, byte for byte", metadataWindowEntries},
-	{"Newest", "Entries lists the newest 1000 of more", metadataWindowNewest},
-	{"Bytes", "metadata has at most 512 bytes, and a rule that keeps it", metadataWindowBytes},
+	{"Entries", "Entries lists the requests that the current window allowed, byte for byte", metadataWindowEntries},
+	{"Newest", "Entries lists the newest 1000 requests if there are more", metadataWindowNewest},
+	{"Bytes", "metadata of up to 512 bytes is kept, more is ErrInvalidMetadata, and without a rule that keeps it ErrUnsupported", metadataWindowBytes},
 	{"Foreign", "a key of another type or algorithm is an ErrForeign that names it, and is not changed", metadataWindowForeign},
-	{"History", "MetadataWindow answers as a plain count does", history(anyMetadataWindow)},
-	{"Exact", "MetadataWindow denies 1µs before RetryAfter is over and admits when it is", exact(anyMetadataWindow)},
-	{"HotKey", "of many concurrent callers MetadataWindow admits exactly the limit", hotKey(algorithm.MetadataWindow{Limit: 50, Window: time.Hour}, 50)},
-	{"Refill", "on the store's clock MetadataWindow lets a denied caller pass after RetryAfter, not before", refill(algorithm.MetadataWindow{Limit: 3, Window: 300 * time.Millisecond})},
-	{"Backwards", "a clock that steps back extends no MetadataWindow wait by more than the step, and admits nothing", backwards(algorithm.MetadataWindow{Limit: 3, Window: time.Minute})},
-	{"Never", "a cost above Limit is denied by MetadataWindow for ever and changes nothing", neverFits(algorithm.MetadataWindow{Limit: 5, Window: time.Minute})},
-	{"Huge", "MetadataWindow is exact at its bounds", huge([]algorithm.Algorithm{
+	{"History", "MetadataWindow answers as a plain count does", asModel(anyMetadataWindow)},
+	{"Exact", "a request denied by MetadataWindow is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anyMetadataWindow)},
+	{"HotKey", "of many concurrent callers, MetadataWindow allows exactly the limit", hotKey(algorithm.MetadataWindow{Limit: 50, Window: time.Hour}, 50)},
+	{"Refill", "on the store's clock, a request denied by MetadataWindow passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
+		return algorithm.MetadataWindow{Limit: 3, Window: d}
+	})},
+	{"Backwards", "a clock that steps back lengthens no wait for MetadataWindow by more than the step, and allows nothing", backwards(algorithm.MetadataWindow{Limit: 3, Window: time.Minute})},
+	{"Never", "MetadataWindow denies a cost above Limit with Never, and it changes nothing", neverFits(algorithm.MetadataWindow{Limit: 5, Window: time.Minute})},
+	{"Huge", "MetadataWindow is exact at its bounds, and TakeUpTo consumes what it has there", huge([]algorithm.Algorithm{
 		algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan * time.Microsecond},
 	})},
-	{"UpTo", "MetadataWindow takes as many tokens as there is room for, and keeps what is less than one", upTo(anyMetadataWindow)},
+	{"UpTo", "TakeUpTo consumes as many tokens as MetadataWindow has", upTo(anyMetadataWindow)},
 }
 
 func metadataWindowTrace(t *T) {
@@ -50,9 +52,9 @@ func metadataWindowTrace(t *T) {
 	})
 }
 
-// entries lists what path's window admitted, and ends the rule when it cannot.
-func (t *T) entries(l *weir.Limiter, path ...string) []algorithm.Entry {
-	list, err := l.Entries(t.ctx, "", path...)
+// entries returns what Entries lists for key.
+func (t *T) entries(l *weir.Limiter, key ...string) []weir.Entry {
+	list, err := l.Entries(t.ctx, key...)
 	if err != nil {
 		t.fatalf("Entries: %v", err)
 	}
@@ -67,46 +69,45 @@ func metadataWindowEntries(t *T) {
 		l := t.limiter(c,
 			weir.Rule{Name: "rate", Algorithm: algorithm.FixedWindow{Limit: 12, Window: a.Window}},
 			weir.Rule{Name: "kept", Algorithm: a})
-		path := []string{"entries", strconv.Itoa(h)}
+		key := "entries" + strconv.Itoa(h)
 		m := newModel(a).(*counted)
-		var admitted []algorithm.Entry
+		var allowed []weir.Entry
 		for s := range 40 {
 			c.advance(anyPause(r, unitOf(a)))
 			if r.IntN(3) == 0 {
-				want := admitted
-				if m.used(c.us) == 0 { // the window is over, though the next has not begun
+				want := allowed
+				if m.used(c.us) == 0 { // the window is over, and the next one has not begun
 					want = nil
 				}
-				if got := t.entries(l, path...); !slices.Equal(got, want) {
+				if got := t.entries(l, key); !slices.Equal(got, want) {
 					t.fatalf("%+v, step %d:\ngot  %q\nwant %q", a, s, got, want)
 				}
 			}
-			req := weir.Request{Path: path, Cost: pick[int64](r, 0, 1, 1, 1, 2, 3), Peek: r.IntN(6) == 0, Metadata: anyMetadata(r)}
-			if res := t.do(l, req); res.Granted == 0 {
+			req := weir.Request{Key: weir.KeyOf(key), Cost: pick[int64](r, 0, 1, 1, 1, 2, 3), Op: pick(r, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Peek), Metadata: anyMetadata(r)}
+			res := t.do(l, req)
+			if res.Granted == 0 {
 				continue
 			}
 			if m.used(c.us) == 0 {
-				admitted = nil
+				allowed = nil
 			}
-			m.take(c.us, req.Cost)
-			admitted = append(admitted, algorithm.Entry{Cost: req.Cost, Metadata: req.Metadata})
+			m.take(c.us, res.Granted)
+			allowed = append(allowed, weir.Entry{Cost: res.Granted, Metadata: req.Metadata})
 		}
-		if err := l.Reset(t.ctx, path...); err != nil {
-			t.errorf("Reset: %v", err)
-		}
-		if got := t.entries(l, path...); len(got) != 0 {
+		t.reset(l, key)
+		if got := t.entries(l, key); len(got) != 0 {
 			t.errorf("after Reset: got %q, want nothing", got)
 		}
 	}
 }
 
-// anyMetadata returns random bytes, or what could be taken for something else.
+// anyMetadata returns random bytes, or text that looks like something else.
 func anyMetadata(r *rand.Rand) string {
 	b := make([]byte, r.IntN(20))
 	for i := range b {
 		b[i] = byte(r.Uint32())
 	}
-	return pick(r, "", " ", "\x00", "a b\r\n", "m1 1 2 ", "7", "%d%s", "\xff\xfe", string(b), strings.Repeat("x", algorithm.MaxMetadata))
+	return pick(r, "", " ", "\x00", "a b\r\n", "m2 1 2 ", "7", "%d%s", "\xff\xfe", string(b), strings.Repeat("x", algorithm.MaxMetadata))
 }
 
 func metadataWindowNewest(t *T) {
@@ -119,7 +120,7 @@ func metadataWindowNewest(t *T) {
 	}
 	for i := range calls {
 		cost := int64(1 + i%3)
-		if res := t.do(l, weir.Request{Path: []string{"many"}, Cost: cost, Metadata: strconv.Itoa(i)}); !res.Allowed {
+		if res := t.do(l, weir.Request{Key: weir.KeyOf("many"), Cost: cost, Metadata: strconv.Itoa(i)}); !res.Allowed {
 			t.fatalf("request %d: got %+v", i, res)
 		}
 		if i+1 != algorithm.MaxEntries && i+1 != algorithm.MaxEntries+1 && i+1 != calls {
@@ -131,7 +132,7 @@ func metadataWindowNewest(t *T) {
 			t.fatalf("%d requests: %d entries, want %d", i+1, len(got), i+1-first)
 		}
 		for j, e := range got {
-			if want := (algorithm.Entry{Cost: int64(1 + (first+j)%3), Metadata: strconv.Itoa(first + j)}); e != want {
+			if want := (weir.Entry{Cost: int64(1 + (first+j)%3), Metadata: strconv.Itoa(first + j)}); e != want {
 				t.fatalf("%d requests, entry %d: got %+v, want %+v", i+1, j, e, want)
 			}
 		}
@@ -142,10 +143,10 @@ func metadataWindowBytes(t *T) {
 	c := newClock()
 	l := t.limiter(c, one(algorithm.MetadataWindow{Limit: 5, Window: time.Minute}))
 	long := strings.Repeat("\xff", algorithm.MaxMetadata)
-	if res := t.do(l, weir.Request{Path: []string{"k"}, Cost: 1, Metadata: long}); !res.Allowed {
+	if res := t.do(l, weir.Request{Key: weir.KeyOf("k"), Metadata: long}); !res.Allowed {
 		t.errorf("%d bytes: got %+v", len(long), res)
 	}
-	_, err := l.Do(t.ctx, weir.Request{Path: []string{"k"}, Cost: 1, Metadata: long + "x"})
+	_, err := l.Decide(t.ctx, weir.Request{Key: weir.KeyOf("k"), Metadata: long + "x"}, nil)
 	if !errors.Is(err, weir.ErrInvalidMetadata) {
 		t.errorf("%d bytes: got error %v, want ErrInvalidMetadata", len(long)+1, err)
 	}
@@ -153,50 +154,58 @@ func metadataWindowBytes(t *T) {
 		t.errorf("got %d entries, want one of %d bytes", len(got), len(long))
 	}
 	other := t.limiter(c, one(tenPerMinute))
-	if _, err := other.Do(t.ctx, weir.Request{Path: []string{"other"}, Cost: 1, Metadata: "x"}); !errors.Is(err, weir.ErrUnsupported) {
+	if _, err := other.Decide(t.ctx, weir.Request{Key: weir.KeyOf("other"), Metadata: "x"}, nil); !errors.Is(err, weir.ErrUnsupported) {
 		t.errorf("metadata for a GCRA: got error %v, want ErrUnsupported", err)
 	}
-	if _, err := other.Entries(t.ctx, "", "other"); !errors.Is(err, weir.ErrUnsupported) {
+	if _, err := other.Entries(t.ctx, "other"); !errors.Is(err, weir.ErrUnsupported) {
 		t.errorf("Entries of a GCRA: got error %v, want ErrUnsupported", err)
 	}
 }
+
+// pushText makes its key the list of ARGV[1] alone. In a Go form a list is a set.
+var pushText = store.NewScript("push", `
+redis.call('RPUSH', KEYS[1], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], 600000)
+return {1}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	tx.Add(0, store.Member{Score: 1, Text: args[0].String()}, longTTL)
+	return append(reply, store.IntegerValue(1)), nil
+})
 
 func metadataWindowForeign(t *T) {
 	c := newClock()
 	own := algorithm.MetadataWindow{Limit: 5, Window: time.Minute}
 	l := t.limiter(c, weir.Rule{Name: "same", Algorithm: own}, weir.Rule{Name: "rate", Algorithm: tenPerMinute})
-	spoil := map[string]func(path string){
-		"Nums":  func(path string) { t.put(t.key(path, "same"), 1) },
-		"a set": func(path string) { t.eval(setScript, []string{t.key(path, "same")}) },
+	spoil := map[string]func(key string){
+		"a number":  func(key string) { t.put(key, 1) },
+		"a set":     func(key string) { t.eval(setScript, []string{key}) },
+		"the log's": func(key string) { t.setStep(key, setChange{add: store.Member{Score: 1, Text: "l2 1 00000001"}}) },
 	}
-	others := []algorithm.Algorithm{
-		algorithm.FixedWindow{Limit: 5, Window: time.Minute},
-		algorithm.SlidingLog{Limit: 5, Window: time.Minute},
-		tenPerMinute,
-	}
-	for _, a := range others {
-		limit, err := a.NewLimit()
-		if err != nil {
-			t.fatalf("NewLimit: %v", err)
-		}
-		spoil[limit.Fragment().Name] = func(path string) {
-			t.allow(t.limiter(c, weir.Rule{Name: "same", Algorithm: a}), 1, path)
-		}
+	const end = "1767225660000000" // of a window that is not over
+	for i, text := range []string{
+		"x", "m2", "m2 " + end + " 1", "m1 " + end + " 1 x", "m2  " + end + " 1 x", "m2 " + end + " -1 x", "m2 1.5 1 x",
+		"m2 9007199254740992 1 x", "m2 " + end + " 9007199254740992 x", " m2 " + end + " 1 x",
+	} {
+		spoil["text "+strconv.Itoa(i)] = func(key string) { t.eval(pushText, []string{key}, store.StringArg(text)) }
 	}
 	for what, make := range spoil {
-		key := t.key(what, "same")
-		make(what)
+		key := t.keyOf(what, "same", own)
+		make(key)
 		t.refused(l, what, key)
-		if _, err := l.Entries(t.ctx, "same", what); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), key) {
+		if _, err := l.Entries(t.ctx, what); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), key) {
 			t.errorf("Entries of %s: got error %v, want an ErrForeign that names %q", what, err, key)
 		}
-		if v := t.mget(t.key(what, "rate"))[0]; v.Kind() != store.Nil {
-			t.errorf("beside %s, the other rule now holds %q", what, v.Str())
+		if v := t.mget(t.keyOf(what, "rate", tenPerMinute))[0]; v.Kind() != store.Nil {
+			t.errorf("with %s at a key, the other rule's key now holds %q", what, v.Str())
 		}
 	}
 	t.allow(l, 1, "list")
-	for _, a := range others {
-		t.refused(t.limiter(c, weir.Rule{Name: "same", Algorithm: a}), "list", t.key("list", "same"))
+	for _, a := range []algorithm.Algorithm{
+		algorithm.FixedWindow{Limit: 5, Window: time.Minute},
+		algorithm.SlidingLog{Limit: 5, Window: time.Minute},
+		tenPerMinute,
+	} {
+		t.allow(t.limiter(c, weir.Rule{Name: "same", Algorithm: a}), 1, "list")
 	}
 	if got := t.entries(l, "list"); len(got) != 1 {
 		t.errorf("under other algorithms the list became %q", got)

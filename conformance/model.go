@@ -14,93 +14,117 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// A model is a limit written in the plainest way, to compare an algorithm
-// with. Times are in microseconds.
+// A model is a limit written in the plainest way, to compare an algorithm with. Times
+// are in microseconds since the Unix epoch. A cost is 1 or more.
 type model interface {
-	// room is how long from now until cost tokens fit: 0 if they do, weir.Never
-	// if they never will.
-	room(now, cost int64) time.Duration
-	take(now, cost int64)
-	// left is how many whole tokens are left, and how long until it is as new.
-	left(now int64) (int64, time.Duration)
 	limit() int64
+	window() time.Duration
+
+	// retry returns how long from now until a request passes that may wait for wait:
+	// 0 if it passes now, weir.Never if it never does.
+	retry(now, cost int64, wait time.Duration) time.Duration
+
+	// take consumes cost tokens.
+	take(now, cost int64)
+
+	// left returns how many whole tokens are left, and how long it takes until the
+	// limit is fully reset.
+	left(now int64) (int64, time.Duration)
 }
 
-// A spanned model limits over several spans, of which it picks the one to
-// report for a request, before that takes anything.
+// A delayed model reserves tokens ahead of time: delay is how long an allowed request
+// waits for them. Other models ignore the wait of a request.
+type delayed interface {
+	delay(now, cost int64) time.Duration
+}
+
+// A spanned model limits over several spans. pick returns the span that the answer to
+// a request is about, before the request consumes anything.
 type spanned interface {
 	pick(now, cost int64) algorithm.Span
 	leftOf(now int64, s algorithm.Span) int64
 }
 
-// A delayed model lets requests pass whose turn is only to come.
-type delayed interface{ delay(now int64) time.Duration }
-
-// decide is what a limiter over models, one per rule, must answer. costs has
-// one element per rule.
-func decide(names []string, models []model, now int64, costs []int64, cost int64, take bool) (weir.Result, []weir.Result) {
-	ok, wait, delay := true, time.Duration(0), time.Duration(0)
-	each := make([]weir.Result, len(models))
+// decide returns what a limiter with these rules must answer to r at now, and what it
+// must answer for each rule. There is one model for each rule. Consume changes them.
+func decide(rules []weir.Rule, models []model, now int64, r weir.Request) (weir.Result, []weir.Result) {
+	ok, delay := true, time.Duration(0)
+	each, costs := make([]weir.Result, len(models)), make([]int64, len(models))
 	for i, m := range models {
-		retry := m.room(now, costs[i])
-		each[i] = weir.Result{Allowed: retry == 0, RetryAfter: retry, Limit: m.limit(), Rule: names[i]}
+		if costs[i] = rules[i].Cost; costs[i] == 0 {
+			costs[i] = max(r.Cost, 1)
+		}
+		retry := m.retry(now, costs[i], r.MaxWait)
+		each[i] = weir.Result{Allowed: retry == 0, RetryAfter: retry, Limit: m.limit(), Window: m.window(), Rule: rules[i].Name}
 		if s, ok := m.(spanned); ok {
 			span := s.pick(now, costs[i])
-			each[i].Limit, each[i].Span = span.Limit, span.Window
+			each[i].Limit, each[i].Window = span.Limit, span.Window
 		}
 		if d, ok := m.(delayed); ok && retry == 0 {
-			each[i].Delay = d.delay(now)
-			delay = max(delay, each[i].Delay)
+			each[i].Delay = d.delay(now, costs[i])
 		}
-		ok = ok && retry == 0
-		wait = max(wait, retry)
+		if retry > 0 {
+			ok, each[i].Delay = false, weir.Never
+		}
+		delay = max(delay, each[i].Delay)
 	}
-	committed := ok && take
+	res, granted := 0, int64(-1)
 	for i, m := range models {
-		if committed {
+		e := &each[i]
+		if ok && r.Op == weir.Consume {
 			m.take(now, costs[i])
-			each[i].Granted = costs[i]
+			e.Granted = costs[i]
 		}
-		each[i].Remaining, each[i].ResetAfter = m.left(now)
+		e.Remaining, e.ResetAfter = m.left(now)
 		if s, ok := m.(spanned); ok {
-			each[i].Remaining = s.leftOf(now, algorithm.Span{Window: each[i].Span, Limit: each[i].Limit})
+			e.Remaining = s.leftOf(now, algorithm.Span{Window: e.Window, Limit: e.Limit})
+		}
+		if rules[i].Cost == 0 {
+			granted = e.Granted
+		}
+		if ok && e.Remaining < each[res].Remaining || !ok && e.RetryAfter > each[res].RetryAfter {
+			res = i
 		}
 	}
-	pick := -1
-	for i, r := range each {
-		if !ok && !r.Allowed && pick < 0 || ok && (pick < 0 || r.Remaining < each[pick].Remaining) {
-			pick = i
-		}
+	one := each[res]
+	if one.Delay = weir.Never; ok {
+		one.Delay = delay
 	}
-	res := each[pick]
-	res.RetryAfter = wait
-	if ok {
-		res.Delay = delay
+	if granted >= 0 {
+		one.Granted = granted
 	}
-	if committed {
-		res.Granted = cost
-	}
-	return res, each
+	return one, each
 }
 
-// A bucket is GCRA as a bucket of tokens that fills all the time, in fractions.
+// windowOf returns the time in which n tokens come back at rate, rounded down.
+func windowOf(n int64, rate algorithm.Rate) time.Duration {
+	w := new(big.Int).Mul(big.NewInt(n), big.NewInt(rate.Period.Nanoseconds()))
+	if w.Div(w, big.NewInt(rate.Count)); !w.IsInt64() {
+		return weir.Never
+	}
+	return time.Duration(w.Int64())
+}
+
+// A bucket is GCRA as a bucket of tokens that fills continuously, in fractions.
 type bucket struct {
 	rate   *big.Rat // tokens per microsecond
 	burst  int64
-	tokens *big.Rat // at the time at; it was not full before it was first taken from
+	full   time.Duration // how long it takes to fill
+	tokens *big.Rat      // at the time at; nil means full
 	at     int64
 }
 
 func newBucket(g algorithm.GCRA) *bucket {
 	rate := big.NewRat(g.Rate.Count, 1)
 	rate.Quo(rate, big.NewRat(g.Rate.Period.Nanoseconds(), 1000))
-	return &bucket{rate: rate, burst: g.Burst}
+	return &bucket{rate: rate, burst: g.Burst, full: windowOf(g.Burst, g.Rate)}
 }
 
-func (b *bucket) limit() int64 { return b.burst }
+func (b *bucket) limit() int64          { return b.burst }
+func (b *bucket) window() time.Duration { return b.full }
 
-// level is how many tokens there are, at most burst, and fewer than none
-// when the clock stepped back.
+// level returns how many tokens there are. It is at most burst, and below 0 if tokens
+// are reserved or the clock stepped back.
 func (b *bucket) level(now int64) *big.Rat {
 	full := big.NewRat(b.burst, 1)
 	if b.tokens == nil {
@@ -113,7 +137,7 @@ func (b *bucket) level(now int64) *big.Rat {
 	return l
 }
 
-// until is how long it takes until there are n tokens, rounded up.
+// until returns how long it takes until there are n tokens, rounded up.
 func (b *bucket) until(now, n int64) time.Duration {
 	lack := new(big.Rat).Sub(big.NewRat(n, 1), b.level(now))
 	if lack.Sign() <= 0 {
@@ -125,12 +149,14 @@ func (b *bucket) until(now, n int64) time.Duration {
 	return time.Duration(us.Div(us, lack.Denom()).Int64()) * time.Microsecond
 }
 
-func (b *bucket) room(now, cost int64) time.Duration {
+func (b *bucket) retry(now, cost int64, wait time.Duration) time.Duration {
 	if cost > b.burst {
 		return weir.Never
 	}
-	return b.until(now, cost)
+	return max(b.until(now, cost)-wait, 0)
 }
+
+func (b *bucket) delay(now, cost int64) time.Duration { return b.until(now, cost) }
 
 func (b *bucket) take(now, cost int64) {
 	b.tokens, b.at = b.level(now).Sub(b.level(now), big.NewRat(cost, 1)), now
@@ -149,9 +175,10 @@ type counted struct {
 	end   int64
 }
 
-func (c *counted) limit() int64 { return c.Limit }
+func (c *counted) limit() int64          { return c.Limit }
+func (c *counted) window() time.Duration { return c.Window }
 
-// used is the count of the current window.
+// used returns the count of the current window.
 func (c *counted) used(now int64) int64 {
 	if now >= c.end {
 		return 0
@@ -159,7 +186,7 @@ func (c *counted) used(now int64) int64 {
 	return c.count
 }
 
-func (c *counted) room(now, cost int64) time.Duration {
+func (c *counted) retry(now, cost int64, _ time.Duration) time.Duration {
 	switch {
 	case cost > c.Limit:
 		return weir.Never
@@ -188,16 +215,17 @@ func (c *counted) left(now int64) (int64, time.Duration) {
 	return c.Limit - n, time.Duration(c.end-now) * time.Microsecond
 }
 
-// A logged is SlidingLog as the plain list of when each token was taken.
+// A logged is SlidingLog as a plain list of when each token was consumed.
 type logged struct {
 	algorithm.SlidingLog
 	taken []int64
 }
 
-func (l *logged) limit() int64 { return l.Limit }
+func (l *logged) limit() int64          { return l.Limit }
+func (l *logged) window() time.Duration { return l.Window }
 
-// live are the tokens that count at now, the oldest first. Time does not go back
-// behind the newest.
+// live returns the tokens that count at now, the oldest first. Time never goes back
+// before the newest.
 func (l *logged) live(now int64) []int64 {
 	if n := len(l.taken); n > 0 {
 		now = max(now, l.taken[n-1])
@@ -210,7 +238,7 @@ func (l *logged) live(now int64) []int64 {
 	return nil
 }
 
-func (l *logged) room(now, cost int64) time.Duration {
+func (l *logged) retry(now, cost int64, _ time.Duration) time.Duration {
 	live := l.live(now)
 	lack := int64(len(live)) + cost - l.Limit
 	switch {
@@ -246,18 +274,19 @@ type tallies struct {
 	newest int64
 }
 
-func (c *tallies) limit() int64 {
-	least := c.Spans[0].Limit
-	for _, s := range c.Spans {
-		least = min(least, s.Limit)
-	}
-	return least
+func (c *tallies) limit() int64          { return c.least().Limit }
+func (c *tallies) window() time.Duration { return c.least().Window }
+
+// least returns the span with the smallest limit, the first of equals.
+func (c *tallies) least() algorithm.Span {
+	return slices.MinFunc(c.Spans, func(a, b algorithm.Span) int { return cmp.Compare(a.Limit, b.Limit) })
 }
 
-// bucket is the current one: the clock's, or a later one that was used.
+// bucket returns the number of the current bucket: the clock's, or a later one that was
+// used.
 func (c *tallies) bucket(now int64) int64 { return max(now/c.Width.Microseconds(), c.newest) }
 
-// used is what the buckets of s hold, if bucket is the current one.
+// used returns what the buckets of s hold, if bucket is the current one.
 func (c *tallies) used(bucket int64, s algorithm.Span) int64 {
 	sum := int64(0)
 	for b, n := range c.counts {
@@ -268,23 +297,24 @@ func (c *tallies) used(bucket int64, s algorithm.Span) int64 {
 	return sum
 }
 
-func (c *tallies) room(now, cost int64) time.Duration {
-	if cost > c.limit() {
+// spanRetry returns how long from now until a request passes s.
+func (c *tallies) spanRetry(now, cost int64, s algorithm.Span) time.Duration {
+	if cost > s.Limit {
 		return weir.Never
 	}
 	first := c.bucket(now)
-	for b := first; ; b++ {
-		fits := true
-		for _, s := range c.Spans {
-			fits = fits && c.used(b, s)+cost <= s.Limit
-		}
-		switch {
-		case fits && b == first:
-			return 0
-		case fits:
-			return time.Duration(b*c.Width.Microseconds()-now) * time.Microsecond
-		}
+	b := first
+	for c.used(b, s)+cost > s.Limit {
+		b++
 	}
+	if b == first {
+		return 0
+	}
+	return time.Duration(b*c.Width.Microseconds()-now) * time.Microsecond
+}
+
+func (c *tallies) retry(now, cost int64, _ time.Duration) time.Duration {
+	return c.spanRetry(now, cost, c.pick(now, cost))
 }
 
 func (c *tallies) take(now, cost int64) {
@@ -292,14 +322,14 @@ func (c *tallies) take(now, cost int64) {
 	c.counts[c.newest] += cost
 }
 
+// pick returns the span that denies for the longest time, or else the one with the
+// least left; of equals the first.
 func (c *tallies) pick(now, cost int64) algorithm.Span {
-	best := c.Spans[0]
-	for _, s := range c.Spans {
-		switch n := c.used(c.bucket(now), s); {
-		case cost > s.Limit-n:
-			return s
-		case s.Limit-n < best.Limit-c.used(c.bucket(now), best):
-			best = s
+	best, longest := c.Spans[0], c.spanRetry(now, cost, c.Spans[0])
+	for _, s := range c.Spans[1:] {
+		retry := c.spanRetry(now, cost, s)
+		if retry > longest || longest == 0 && c.leftOf(now, s) < c.leftOf(now, best) {
+			best, longest = s, retry
 		}
 	}
 	return best
@@ -324,13 +354,14 @@ func (c *tallies) left(now int64) (int64, time.Duration) {
 // A weighted is SlidingCounter as two counts and fractions.
 type weighted struct {
 	algorithm.SlidingCounter
-	start         int64 // of the window under way; 0: never used
+	start         int64 // of the current window; 0 if it was never used
 	count, before int64
 }
 
-func (w *weighted) limit() int64 { return w.Limit }
+func (w *weighted) limit() int64          { return w.Limit }
+func (w *weighted) window() time.Duration { return w.Window }
 
-// at returns the model as it is at now, if nobody asks meanwhile.
+// at returns the model as it is at now, if nothing is consumed meanwhile.
 func (w *weighted) at(now int64) *weighted {
 	m, window := *w, w.Window.Microseconds()
 	if m.start == 0 {
@@ -346,7 +377,7 @@ func (w *weighted) at(now int64) *weighted {
 	return &m
 }
 
-// used is what counts at now: the parts of a token that are left over count in full.
+// used returns what counts at now. The rest of a token counts in full.
 func (w *weighted) used(now int64) int64 {
 	m, window := w.at(now), w.Window.Microseconds()
 	step := (window + 1<<20 - 1) / (1 << 20)
@@ -358,14 +389,14 @@ func (w *weighted) used(now int64) int64 {
 	return m.count + up.Div(up, share.Denom()).Int64()
 }
 
-func (w *weighted) room(now, cost int64) time.Duration {
+func (w *weighted) retry(now, cost int64, _ time.Duration) time.Duration {
 	switch {
 	case cost > w.Limit:
 		return weir.Never
 	case w.used(now)+cost <= w.Limit:
 		return 0
 	}
-	// Between two beginnings of a window, the more time has passed the less is used.
+	// Within a window, what is used never grows.
 	m, window := w.at(now), w.Window.Microseconds()
 	from := max(now, m.start)
 	for end := m.start + window; ; end += window {
@@ -394,19 +425,20 @@ func (w *weighted) left(now int64) (int64, time.Duration) {
 	return max(w.Limit-w.used(now), 0), time.Duration(end-now) * time.Microsecond
 }
 
-// A refilled is TokenBucket as how many tokens were taken since it was full, and how
+// A refilled is TokenBucket as how many tokens were consumed since it was full, and how
 // many came back since.
 type refilled struct {
 	algorithm.TokenBucket
-	full  int64 // when it was
+	full  int64 // when it was full
 	taken int64
-	low   int64 // when the period began in which any were taken last
+	low   int64 // when the period began in which tokens were last consumed
 }
 
-func (b *refilled) limit() int64 { return b.Capacity }
+func (b *refilled) limit() int64          { return b.Capacity }
+func (b *refilled) window() time.Duration { return windowOf(b.Capacity, b.Refill) }
 
-// period is, in microseconds, when a whole number of tokens comes back after as
-// many, and their number.
+// period returns the shortest time, in microseconds, in which a whole number of tokens
+// comes back, and that number.
 func (b *refilled) period() (us, n *big.Int) {
 	if b.AtOnce {
 		return big.NewInt(b.Refill.Period.Microseconds()), big.NewInt(b.Refill.Count)
@@ -415,7 +447,7 @@ func (b *refilled) period() (us, n *big.Int) {
 	return r.Num(), r.Denom()
 }
 
-// missing is how many tokens are not back. Time does not go back behind low.
+// missing returns how many tokens are not back. Time never goes back before low.
 func (b *refilled) missing(now int64) int64 {
 	us, n := b.period()
 	back := big.NewInt(max(now, b.low) - b.full)
@@ -430,17 +462,19 @@ func (b *refilled) missing(now int64) int64 {
 	return b.taken - back.Int64()
 }
 
-// until is how long it takes until at most n tokens are missing.
+// until returns how long it takes until at most n tokens are missing.
 func (b *refilled) until(now, n int64) time.Duration {
 	return time.Duration(sort.Search(1<<53, func(us int) bool { return b.missing(now+int64(us)) <= n })) * time.Microsecond
 }
 
-func (b *refilled) room(now, cost int64) time.Duration {
+func (b *refilled) retry(now, cost int64, wait time.Duration) time.Duration {
 	if cost > b.Capacity {
 		return weir.Never
 	}
-	return b.until(now, b.Capacity-cost)
+	return max(b.until(now, b.Capacity-cost)-wait, 0)
 }
+
+func (b *refilled) delay(now, cost int64) time.Duration { return b.until(now, b.Capacity-cost) }
 
 func (b *refilled) take(now, cost int64) {
 	if b.missing(now) == 0 {
@@ -456,35 +490,52 @@ func (b *refilled) left(now int64) (int64, time.Duration) {
 	return max(b.Capacity-b.missing(now), 0), b.until(now, 0)
 }
 
-// A queued is LeakyBucket as a bucket, whose next turn is when it is full.
+// A queued is LeakyBucket as a bucket that is full while nobody waits. The next request
+// has its turn when the bucket is full, and the queue holds as many turns as there are
+// tokens.
 type queued struct{ *bucket }
 
-func (q queued) delay(now int64) time.Duration { return q.until(now, q.burst) }
+func (q queued) retry(now, cost int64, wait time.Duration) time.Duration {
+	if cost > q.burst {
+		return weir.Never
+	}
+	return max(q.delay(now, cost)-wait, q.until(now, cost))
+}
 
-// A lease is until when a name has a place.
+func (q queued) delay(now, _ int64) time.Duration { return q.until(now, q.burst) }
+
+func (q queued) left(now int64) (int64, time.Duration) {
+	if turn := q.until(now, q.burst); turn > 0 {
+		return 0, turn
+	}
+	return q.burst, 0
+}
+
+// A lease is held by a name until a time.
 type lease struct {
 	until int64
 	name  string
 }
 
-// A leased is Concurrency as the list of leases, those that are over until they are
+// A leased is Concurrency as a list of leases, with the expired ones until they are
 // removed.
 type leased struct {
 	algorithm.Concurrency
-	all  []lease // by until, then by name
-	name string  // of the request
-	only bool    // it renews
+	all   []lease // by until, then by name
+	name  string  // of the request, "" for none
+	renew bool    // the request only renews
 }
 
-func (l *leased) limit() int64 { return l.Limit }
+func (l *leased) limit() int64        { return l.Limit }
+func (*leased) window() time.Duration { return 0 }
 
-// live are the leases that are not over.
+// live returns the leases that have not expired.
 func (l *leased) live(now int64) []lease {
 	over := sort.Search(len(l.all), func(i int) bool { return l.all[i].until > now })
 	return l.all[over:]
 }
 
-// held is until when name has a lease, 0 if it has none.
+// held returns when the lease of that name expires, 0 if it is not held.
 func (l *leased) held(now int64, name string) int64 {
 	for _, one := range l.live(now) {
 		if one.name == name {
@@ -494,13 +545,13 @@ func (l *leased) held(now int64, name string) int64 {
 	return 0
 }
 
-func (l *leased) room(now, cost int64) time.Duration {
+func (l *leased) retry(now, cost int64, _ time.Duration) time.Duration {
 	live := l.live(now)
 	lack := int64(len(live)) + cost - l.Limit
 	switch {
 	case cost == 1 && l.held(now, l.name) > 0:
 		return 0
-	case cost > 1 || cost == 1 && l.only:
+	case cost > l.Limit || l.renew:
 		return weir.Never
 	case lack <= 0:
 		return 0
@@ -508,7 +559,7 @@ func (l *leased) room(now, cost int64) time.Duration {
 	return time.Duration(live[lack-1].until-now) * time.Microsecond
 }
 
-// drop removes name's lease, over or not.
+// drop removes the lease of that name, expired or not.
 func (l *leased) drop(name string) {
 	l.all = slices.DeleteFunc(l.all, func(one lease) bool { return one.name == name })
 }
@@ -529,7 +580,7 @@ func (l *leased) take(now, _ int64) {
 	})
 }
 
-// release reports whether name had a lease.
+// release ends the lease of that name, and reports whether it was held.
 func (l *leased) release(now int64, name string) bool {
 	held := l.held(now, name) > 0
 	l.drop(name)

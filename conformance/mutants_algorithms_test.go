@@ -4,87 +4,118 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-var gcraMutants = []mutant{
-	{"remaining exceeds the limit", "GCRA/Vectors", []string{"GCRA/", "Limiter/Mix", "Limiter/Modes"}, bad[algorithm.GCRA](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
-		if v.RetryAfter == algorithm.Never {
-			v.Remaining++
-		}
-		return v
-	}})},
-	{"fractions are dropped", "GCRA/Thirds", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](badAlgorithm{args: func(args []store.Arg) {
-		if fractional(args) {
-			args[3] = store.IntArg(0)
-		}
-	}})},
-	{"an interval is at least 1µs", "GCRA/Fast", []string{"GCRA/", "Limiter/Mix"}, bad[algorithm.GCRA](badAlgorithm{args: func(args []store.Arg) {
-		if fractional(args) {
-			args[2] = store.IntArg(max(1, args[2].Int()))
-		}
-	}})},
-	{"parts are taken for others", "GCRA/Carry", nil, bad[algorithm.GCRA](badAlgorithm{check: func(tx store.Tx, _ int64, args []store.Arg) store.Tx {
-		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
-			if fractional(args) {
-				n.N[2] = args[4].Int()
+// longer changes the waits that an algorithm answers, of requests that do not pass now.
+func longer(change func(wait int64) int64) flaw {
+	return flaw{
+		meter: func(m *badMeter, _ []store.Arg) {
+			m.ready = func(now int64, c contract.Cell, n, wait int64) int64 {
+				at := m.Meter.Ready(now, c, n, wait)
+				if at > now {
+					at = now + change(at-now)
+				}
+				return at
 			}
-			return n, ok, err
-		}}
+		},
+		step: func(b *badStep, _ []store.Arg) {
+			b.answer = func(now int64, s contract.State, n int64, a contract.Ask) contract.Answer {
+				ans := b.Step.Answer(now, s, n, a)
+				if ans.RetryAfter > 0 && ans.RetryAfter != contract.Never {
+					ans.RetryAfter = contract.Micros(change(ans.RetryAfter.Microseconds()))
+				}
+				return ans
+			}
+		},
+	}
+}
+
+// wholeMillis rounds a wait up to the millisecond.
+var wholeMillis = longer(func(wait int64) int64 { return (wait + 999) / 1000 * 1000 })
+
+// mayBeNever answers a request that never passes with a time to come back, of a Step.
+var mayBeNever = flaw{step: func(b *badStep, _ []store.Arg) {
+	b.answer = func(now int64, s contract.State, n int64, a contract.Ask) contract.Answer {
+		ans := b.Step.Answer(now, s, n, a)
+		if ans.RetryAfter == contract.Never {
+			ans.RetryAfter = time.Hour
+		}
+		return ans
+	}
+}}
+
+// overdrawn has a token if more than the limit was consumed, before the limit was lowered.
+var overdrawn = flaw{meter: func(m *badMeter, _ []store.Arg) {
+	m.room = func(now, at int64, c contract.Cell) int64 {
+		if left := m.Meter.Room(now, at, c); left >= 0 {
+			return left
+		}
+		return 1
+	}
+}}
+
+var gcraMutants = []mutant{
+	{"a bucket has one token more", "GCRA/Vectors", []string{"GCRA/", "Limiter/", "Hygiene/", "SlidingBuckets/", "MetadataWindow/"}, bad[algorithm.GCRA](flaw{meter: func(m *badMeter, _ []store.Arg) {
+		m.room = func(now, at int64, c contract.Cell) int64 { return m.Meter.Room(now, at, c) + 1 }
 	}})},
-	{"a cost is miscounted", "GCRA/History", []string{"Limiter/Mix", "Limiter/Modes"}, bad[algorithm.GCRA](badAlgorithm{verdict: sevens})},
+	{"fractions are dropped", "GCRA/Thirds", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](flaw{meter: func(m *badMeter, args []store.Arg) {
+		m.take = func(c contract.Cell, n int64) contract.Cell {
+			if c = m.Meter.Take(c, n); fractional(args) {
+				c.B = 0
+			}
+			return c
+		}
+	}})},
+	{"an interval is at least 1µs", "GCRA/Fast", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](flaw{limit: func(l *contract.Limit) {
+		if parts := l.Args[1].Int(); fractional(l.Args) && l.Args[0].Int() < parts {
+			l.Args[0], l.Args[2] = store.ConstArg(parts), store.ConstArg(parts*l.Capacity)
+		}
+	}})},
+	{"parts are taken for others", "GCRA/Carry", nil, bad[algorithm.GCRA](flaw{meter: func(m *badMeter, args []store.Arg) {
+		m.settle = func(now int64, c contract.Cell) contract.Cell {
+			if fractional(args) && c.C > 0 {
+				c.C = args[1].Int()
+			}
+			return m.Meter.Settle(now, c)
+		}
+	}})},
+	{"a cost is miscounted", "GCRA/History", []string{"Limiter/Mix", "Limiter/Modes"}, bad[algorithm.GCRA](sevens)},
 	{"a layout of its own", "GCRA/History", []string{"GCRA/Carry", "GCRA/Huge", "Limiter/Mix"}, onlyFor("gcra", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-			if n.N[2] == 7 {
+			if n.Tag == gcraTag && n.N[2] == 7 {
 				n.N[1], n.N[2] = 0, 1
 			}
 			return n, ttl
 		}}
 	})},
-	{"the wait is rounded up", "GCRA/Exact", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
-		if v.RetryAfter != algorithm.Never {
-			v.RetryAfter = (v.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond)
-		}
-		return v
-	}})},
+	{"the wait is rounded up", "GCRA/Exact", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](wholeMillis)},
 	{"reads and writes apart", "GCRA/HotKey", []string{"Hygiene/TTL"}, torn("gcra")},
 	{"the clock is fast", "GCRA/Refill", []string{"Limiter/Wait", "Hygiene/"}, hasty("gcra")},
-	{"far times are disbelieved", "GCRA/Backwards", []string{"GCRA/History", "GCRA/Never", "Limiter/Mix", "Hygiene/", "GCRA/Cancel", "GCRA/Refund", "GCRA/Reserve", "GCRA/UpTo", "Limiter/Cancel", "Limiter/Limits", "Limiter/Modes"}, bad[algorithm.GCRA](unknownAhead(func(args []store.Arg) int64 {
-		inc := args[1]
+	{"far times are disbelieved", "GCRA/Backwards", []string{"GCRA/", "Limiter/", "Hygiene/"}, bad[algorithm.GCRA](unknownAhead(func(args []store.Arg) int64 {
 		if fractional(args) {
-			inc = args[2]
+			return args[2].Int()/args[1].Int() + args[0].Int()/args[1].Int() + 1
 		}
-		return args[0].Int() + inc.Int() + 1
+		return args[1].Int() + args[0].Int() + 1
 	}))},
-	{"never is an hour", "GCRA/Never", []string{"GCRA/", "Limiter/Mix", "Limiter/Modes", "Limiter/Refused"}, bad[algorithm.GCRA](badAlgorithm{verdict: mayBeNever})},
-	{"large numbers lose digits", "GCRA/Huge", nil, bad[algorithm.GCRA](badAlgorithm{args: roundArgs})},
+	{"a very large cost is cut", "GCRA/Never", []string{"GCRA/Huge"}, cutCosts("gcra")},
+	{"large numbers lose digits", "GCRA/Huge", nil, bad[algorithm.GCRA](rounded)},
 }
 
+var gcraTag = store.Tag{'g', '2'}
+
 var fixedWindowMutants = []mutant{
-	{"always aligned", "FixedWindow/Anchored", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](badAlgorithm{args: func(args []store.Arg) { args[3] = args[1] }})},
-	{"never aligned", "FixedWindow/Aligned", []string{"FixedWindow/", "Limiter/Mix"}, bad[algorithm.FixedWindow](badAlgorithm{args: func(args []store.Arg) { args[3] = store.IntArg(1) }})},
-	{"remaining is negative", "FixedWindow/Carry", nil, bad[algorithm.FixedWindow](badAlgorithm{verdict: func(v algorithm.Verdict, committed bool, s algorithm.State, _ algorithm.Request) algorithm.Verdict {
-		if !committed {
-			v.Remaining = v.Limit - s[1]
-		}
-		return v
+	{"always aligned", "FixedWindow/Anchored", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](flaw{limit: func(l *contract.Limit) { l.Args[2] = l.Args[1] }})},
+	{"never aligned", "FixedWindow/Aligned", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](flaw{limit: func(l *contract.Limit) { l.Args[2] = store.ConstArg(1) }})},
+	{"an overdrawn window has a token", "FixedWindow/Carry", []string{"Limiter/Limits"}, bad[algorithm.FixedWindow](overdrawn)},
+	{"a cost is miscounted", "FixedWindow/History", []string{"Limiter/Mix", "Limiter/Modes"}, bad[algorithm.FixedWindow](sevens)},
+	{"the wait is the window", "FixedWindow/Exact", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](flaw{meter: func(m *badMeter, args []store.Arg) {
+		m.ready = func(now int64, _ contract.Cell, _, _ int64) int64 { return now + args[1].Int() }
 	}})},
-	{"a cost is miscounted", "FixedWindow/History", []string{"Limiter/Mix"}, bad[algorithm.FixedWindow](badAlgorithm{verdict: sevens})},
-	{"the wait is the window", "FixedWindow/Exact", []string{"FixedWindow/", "Limiter/Mix"}, mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
-		w, ok := a.(algorithm.FixedWindow)
-		if !ok {
-			return a
-		}
-		return &badAlgorithm{Algorithm: a, verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
-			if !v.Allowed && v.RetryAfter != algorithm.Never {
-				v.RetryAfter = w.Window
-			}
-			return v
-		}}
-	}}},
 	{"reads and writes apart", "FixedWindow/HotKey", []string{"Hygiene/TTL"}, torn("fixedwindow")},
 	{"the clock is fast", "FixedWindow/Refill", []string{"Hygiene/"}, hasty("fixedwindow")},
-	{"a start ahead of now is forgotten", "FixedWindow/Backwards", []string{"FixedWindow/History", "Limiter/Mix", "FixedWindow/UpTo"}, bad[algorithm.FixedWindow](unknownAhead(func(args []store.Arg) int64 { return args[1].Int() }))},
-	{"never is an hour", "FixedWindow/Never", []string{"FixedWindow/", "Limiter/Mix"}, bad[algorithm.FixedWindow](badAlgorithm{verdict: mayBeNever})},
-	{"large numbers lose digits", "FixedWindow/Huge", nil, bad[algorithm.FixedWindow](badAlgorithm{args: roundArgs})},
+	{"a start ahead of now is forgotten", "FixedWindow/Backwards", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](unknownAhead(func(args []store.Arg) int64 { return args[1].Int() }))},
+	{"a very large cost is cut", "FixedWindow/Never", []string{"FixedWindow/Huge"}, cutCosts("fixedwindow")},
+	{"large numbers lose digits", "FixedWindow/Huge", nil, bad[algorithm.FixedWindow](rounded)},
 }

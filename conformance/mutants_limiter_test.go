@@ -2,12 +2,42 @@ package conformance
 
 import (
 	"context"
+	"regexp"
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
+
+// digest is that of a marker's key.
+var digest = regexp.MustCompile(`:%id=[0-9a-f]{32}$`)
+
+// oneMarker gives all markers of a key that has tag in it one name, whatever the
+// decision.
+func oneMarker(tag string) mutation {
+	return mutation{keys: func(key string) string {
+		if strings.Contains(key, tag) {
+			return digest.ReplaceAllString(key, ":%id=one")
+		}
+		return key
+	}}
+}
+
+func undoes(s *store.Script) bool { return strings.HasSuffix(s.Name(), ".refund") }
+
+// lasting keeps the TTL of every key that exists.
+type lasting struct{ store.Tx }
+
+func (k lasting) Put(i int, n store.Nums, ttl time.Duration) {
+	if _, ok, err := k.Get(i); ok && err == nil {
+		k.Keep(i, n)
+		return
+	}
+	k.Tx.Put(i, n, ttl)
+}
 
 var limiterMutants = []mutant{
 	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/PeekMany", "SlidingBuckets/Sixteen", "Limiter/PeekMany", "MetadataWindow/Entries", "Limiter/PeekEach", "Limiter/Many", "Limiter/Modes", "Limiter/UpTo"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
@@ -16,13 +46,16 @@ var limiterMutants = []mutant{
 		}
 	})},
 	{"a denial charges", "Limiter/AllOrNone", []string{"Limiter/Mix", "Limiter/Modes", "Limiter/Refund", "Limiter/UpTo"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
-		if composed(s) && !asks(s) && reply[0].Int() == 0 {
+		if composed(s) && !asks(s) && !undoes(s) && reply[0].Int() == 0 {
 			spend(tx)
 		}
 	}}},
-	{"a cost is not charged in full", "Limiter/Cost", nil, bad[algorithm.FixedWindow](badAlgorithm{args: func(args []store.Arg) {
-		if args[2].Int() == 10 {
-			args[2] = store.IntArg(9)
+	{"a cost is not charged in full", "Limiter/Cost", nil, bad[algorithm.FixedWindow](flaw{meter: func(m *badMeter, _ []store.Arg) {
+		m.take = func(c contract.Cell, n int64) contract.Cell {
+			if n == 10 {
+				n = 9
+			}
+			return m.Meter.Take(c, n)
 		}
 	}})},
 	{"asking charges", "Limiter/Ask", []string{"Limiter/"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, _ []store.Value) {
@@ -32,7 +65,7 @@ var limiterMutants = []mutant{
 	}}},
 	{"many values are off by one", "Limiter/PeekMany", nil, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 		values, err := f.Store.MGet(ctx, keys, values)
-		if err == nil && len(keys) > 0 && strings.HasSuffix(keys[0], "{tenant0}:a") {
+		if err == nil && len(keys) > 0 && strings.HasSuffix(keys[0], "{tenant0}:a.f2") {
 			values = append(values[1:], values[0])
 		}
 		return values, err
@@ -47,25 +80,63 @@ var limiterMutants = []mutant{
 			c.Reply, c.Err = f.right(ctx, c.Script, keys, c.Args, c.Reply)
 		}
 	}}},
-	{"a reset does nothing", "Limiter/Reset", []string{"SlidingBuckets/Reset", "SlidingBuckets/Sixteen", "Hygiene/Prefix", "MetadataWindow/Entries"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
-		if strings.HasSuffix(s.Name(), ".reset") {
+	{"a reset of several rules does nothing", "Limiter/Reset", []string{"Limiter/Limits", "SlidingBuckets/Reset", "SlidingBuckets/Sixteen", "MetadataWindow/Entries"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if composed(s) && strings.HasSuffix(s.Name(), ".reset") {
 			return txFunc{Tx: tx, del: func(int) {}}
 		}
 		return tx
 	}}},
-	{"a foreign key passes for missing", "Limiter/Foreign", []string{"Limiter/ForeignType", "SlidingBuckets/", "MetadataWindow/Foreign", "Limiter/Many", "Limiter/Refund"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
-		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, _ error) (store.Nums, bool, error) { return n, ok, nil }}
-	}}},
-	{"a set passes for missing", "Limiter/ForeignType", []string{"SlidingBuckets/ForeignType", "MetadataWindow/Foreign"}, mutation{tx: func(f *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
-		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
-			if len(f.sets) > 0 {
+	{"a foreign value passes for missing", "Limiter/Foreign", []string{"Limiter/ForeignType", "SlidingBuckets/", "MetadataWindow/Foreign", "Limiter/PeekEach", "Limiter/Many", "Limiter/Refund"}, ofLimiters(func(_ *fake, s *store.Script, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(_ int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if composed(s) && (err != nil || n.Tag == putTag) {
+				return store.Nums{}, false, nil
+			}
+			return n, ok, err
+		}}
+	})},
+	{"a set passes for missing", "Limiter/ForeignType", []string{"SlidingBuckets/ForeignType", "MetadataWindow/Foreign"}, ofLimiters(func(_ *fake, s *store.Script, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(_ int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if composed(s) {
 				err = nil
 			}
 			return n, ok, err
 		}}
+	})},
+	{"a value with too many integers passes for missing", "Limiter/ForeignText", nil, ofLimiters(func(_ *fake, _ *store.Script, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(_ int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			return n, ok && n.Len < 8, err
+		}}
+	})},
+	{"a reset deletes foreign values", "Limiter/ForeignText", []string{"Limiter/ForeignType", "Limiter/Foreign", "SlidingBuckets/", "MetadataWindow/"}, ofLimiters(func(_ *fake, s *store.Script, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(_ int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if strings.HasSuffix(s.Name(), ".reset") {
+				return store.Nums{}, false, nil
+			}
+			return n, ok, err
+		}}
+	})},
+	{"names are not part of keys", "Limiter/Names", []string{"Limiter/Secret"}, mutation{policy: func(p *weir.Policy) { p.Name = suite }}},
+	{"tags are not part of keys", "Limiter/Changed", nil, mutation{keys: func(key string) string {
+		before, _, _ := strings.Cut(key, "}:changes.")
+		return before
 	}}},
+	{"secrets are not hashed", "Limiter/Secret", nil, mutation{policy: func(p *weir.Policy) { p.Secret = nil }}},
+	{"a refund goes to whatever the key holds now", "Limiter/RefundGone", nil, onlyFor("fixedwindow.refund", func(_ *fake, tx store.Tx) store.Tx {
+		gen := int64(0)
+		return txFunc{Tx: tx, get: func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			switch {
+			case i == 0 && n.Len == 3:
+				gen = n.N[2]
+			case i == 1 && gen > 0:
+				n.N[0] = gen
+			}
+			return n, ok, err
+		}}
+	})},
+	{"a marker is of an ID, not of a key", "Limiter/RefundKeys", nil, oneMarker("{twokeys")},
+	{"a marker is of a key, not of the limits", "Limiter/RefundLimits", nil, oneMarker("{limits")},
 	{"seconds are rounded down", "Limiter/Throttle", nil, changed(func(_ *store.Script, keys []string, reply []store.Value) {
-		if strings.HasSuffix(keys[0], ":throttle") {
+		if strings.HasSuffix(keys[0], "}:g2") {
 			now := reply[1].Int()
 			reply[1] = store.IntegerValue(now + (now/1_000_000+1)*1_000_000%now)
 		}
@@ -83,23 +154,28 @@ var hygieneMutants = []mutant{
 	}}},
 	{"a denial writes", "Hygiene/Nothing", []string{"SlidingBuckets/PeekMany", "Limiter/Mix", "MetadataWindow/Entries", "Limiter/PeekEach"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
 		if composed(s) && reply[0].Int() == 0 {
-			if _, ok, err := tx.Get(0, store.Tag{'g', '1'}); !ok && err == nil {
-				tx.Put(0, store.Nums{Tag: store.Tag{'g', '1'}, Len: 3, N: [store.MaxNums]int64{1, 0, 1}}, time.Hour)
+			if _, ok, err := tx.Get(0); !ok && err == nil {
+				tx.Put(0, nums(store.Tag{'g', '2'}, 1), time.Hour)
 			}
 		}
 	}}},
-	{"a TTL is in whole seconds", "Hygiene/TTL", []string{"Hygiene/ClockTTL"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
-		if s == putOne {
-			return tx
-		}
+	{"a TTL is a second short", "Hygiene/TTL", []string{"Hygiene/"}, ofLimiters(func(_ *fake, _ *store.Script, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-			return n, max(ttl.Truncate(time.Second), min(ttl, time.Second))
+			if ttl > 3*time.Second {
+				ttl -= 1100 * time.Millisecond
+			}
+			return n, ttl
 		}}
-	}}},
+	})},
 	{"a caller's clock lengthens nothing", "Hygiene/ClockTTL", []string{"GCRA/", "FixedWindow/", "SlidingBuckets/", "SlidingCounter/", "TokenBucket/", "LeakyBucket/", "Limiter/"}, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
-		if s == wide || len(args) == 0 || args[0].Int() < 1<<40 {
+		at := len(args) - 1 // the time is the last argument, or the one before the generation
+		if strings.HasSuffix(s.Name(), ".mark") || undoes(s) {
+			at--
+		}
+		if ofSuite(s) || at < 0 || args[at].Int()/1e15 != 1 {
 			return tx
 		}
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl - time.Hour }}
 	}}},
+	{"a key keeps its TTL whenever it exists", "Hygiene/Kept", []string{"Hygiene/"}, ofLimiters(func(_ *fake, _ *store.Script, tx store.Tx) store.Tx { return lasting{tx} })},
 }

@@ -5,57 +5,49 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// A cutter is a view of sets that cuts texts where C does.
-type cutter struct{ store.Tx }
-
-func (c cutter) Add(i int, m store.Member) {
-	m.Text, _, _ = strings.Cut(m.Text, "\x00")
-	c.Tx.Add(i, m)
-}
-
-// A careless view takes a set of someone else's for its own.
-type careless struct{ store.Tx }
-
-func (c careless) At(i int, rank int64) (store.Member, bool, error) {
-	m, ok, err := c.Tx.At(i, rank)
-	if !strings.HasPrefix(m.Text, "m1 ") {
-		return store.Member{}, false, err
-	}
-	return m, ok, err
-}
-
 var metadataWindowMutants = []mutant{
-	{"a window starts aligned", "MetadataWindow/Trace", []string{"MetadataWindow/", "Limiter/Mix", "Hygiene/"}, bad[algorithm.MetadataWindow](badAlgorithm{args: func(args []store.Arg) { args[3] = args[1] }})},
-	{"texts end at a zero byte", "MetadataWindow/Entries", nil, onlyFor("fixedwindow+metadatawindow", func(_ *fake, tx store.Tx) store.Tx { return cutter{tx} })},
-	{"the first entry is left out", "MetadataWindow/Newest", []string{"MetadataWindow/Entries", "MetadataWindow/Bytes", "MetadataWindow/Foreign"}, bad[algorithm.MetadataWindow](badAlgorithm{entries: func(list []algorithm.Entry) []algorithm.Entry {
-		return list[min(1, len(list)):]
-	}})},
-	{"any metadata is kept", "MetadataWindow/Bytes", nil, bad[algorithm.MetadataWindow](badAlgorithm{anyCost: true})},
-	{"a set passes for an empty list", "MetadataWindow/Foreign", nil, onlyFor("metadatawindow+gcra", func(_ *fake, tx store.Tx) store.Tx { return careless{tx} })},
-	{"a cost is miscounted", "MetadataWindow/History", []string{"Limiter/Mix"}, bad[algorithm.MetadataWindow](badAlgorithm{verdict: sevens})},
-	{"the wait is rounded up", "MetadataWindow/Exact", []string{"MetadataWindow/", "Limiter/Mix"}, bad[algorithm.MetadataWindow](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
-		if v.RetryAfter != algorithm.Never {
-			v.RetryAfter = (v.RetryAfter + time.Millisecond - 1).Truncate(time.Millisecond)
+	{"a window starts aligned", "MetadataWindow/Trace", []string{"MetadataWindow/", "Limiter/", "Hygiene/"}, bad[algorithm.MetadataWindow](flaw{limit: func(l *contract.Limit) { l.Args[2] = l.Args[1] }})},
+	{"texts end at a zero byte", "MetadataWindow/Entries", nil, onlyFor("fixedwindow+metadatawindow", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
+			m.Text, _, _ = strings.Cut(m.Text, "\x00")
+			tx.Add(i, m, ttl)
+		}}
+	})},
+	{"the first entry is left out", "MetadataWindow/Newest", []string{"MetadataWindow/Entries", "MetadataWindow/Bytes", "MetadataWindow/Foreign"}, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
+		b.parse = func(texts []string) ([]contract.Entry, error) {
+			list, err := b.Step.(contract.Lister).Parse(texts)
+			return list[min(1, len(list)):], err
 		}
-		return v
 	}})},
+	{"long metadata is cut", "MetadataWindow/Bytes", []string{"MetadataWindow/Entries"}, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
+		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
+			a.Text = a.Text[:min(len(a.Text), 500)]
+			return b.Step.Write(tx, key, now, s, n, a, gen, slack)
+		}
+	}})},
+	{"a foreign member passes for an empty list", "MetadataWindow/Foreign", nil, onlyFor("metadatawindow+gcra", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, at: func(i int, fromEnd int64) (store.Member, bool, error) {
+			m, ok, err := tx.At(i, fromEnd)
+			if !strings.HasPrefix(m.Text, "m2 ") {
+				return store.Member{}, false, err
+			}
+			return m, ok, err
+		}}
+	})},
+	{"a cost is miscounted", "MetadataWindow/History", []string{"Limiter/Mix"}, bad[algorithm.MetadataWindow](sevens)},
+	{"the wait is rounded up", "MetadataWindow/Exact", []string{"MetadataWindow/", "Limiter/"}, bad[algorithm.MetadataWindow](wholeMillis)},
 	{"reads and writes apart", "MetadataWindow/HotKey", []string{"Hygiene/TTL"}, torn("metadatawindow")},
 	{"the clock is fast", "MetadataWindow/Refill", []string{"Hygiene/"}, hasty("metadatawindow")},
-	{"the clock never steps back", "MetadataWindow/Backwards", []string{"MetadataWindow/", "Limiter/Mix"}, bad[algorithm.MetadataWindow](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
-		if v.RetryAfter != algorithm.Never && v.RetryAfter > time.Minute {
-			v.RetryAfter += time.Hour
+	{"a wait of more than a minute is longer", "MetadataWindow/Backwards", []string{"MetadataWindow/", "Limiter/"}, bad[algorithm.MetadataWindow](longer(func(wait int64) int64 {
+		if wait > 60_000_000 {
+			wait += 3_600_000_000
 		}
-		return v
-	}})},
-	{"never is an hour", "MetadataWindow/Never", []string{"MetadataWindow/", "Limiter/Mix"}, bad[algorithm.MetadataWindow](badAlgorithm{verdict: mayBeNever})},
-	{"large numbers lose digits", "MetadataWindow/Huge", []string{"MetadataWindow/"}, bad[algorithm.MetadataWindow](badAlgorithm{args: func(args []store.Arg) {
-		for i, a := range args[:4] {
-			if a.Int() > 1e14 {
-				args[i] = store.IntArg(a.Int() / 1000 * 1000)
-			}
-		}
-	}})},
+		return wait
+	}))},
+	{"large numbers lose digits", "MetadataWindow/Huge", []string{"MetadataWindow/"}, bad[algorithm.MetadataWindow](rounded)},
+	{"a very large cost is cut", "MetadataWindow/Never", []string{"MetadataWindow/"}, cutCosts("metadatawindow")},
 }

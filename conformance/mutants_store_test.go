@@ -12,11 +12,15 @@ import (
 )
 
 var storeMutants = []mutant{
-	{"what keeps its time gets an hour", "Store/Expiry", nil, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a key that keeps its TTL gets an hour", "Store/Expiry", nil, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		if s != keepOne {
 			return tx
 		}
-		return txFunc{Tx: tx, put: func(_ int, n store.Nums, _ time.Duration) (store.Nums, time.Duration) { return n, time.Hour }}
+		return txFunc{Tx: tx, keep: func(i int, n store.Nums) {
+			if _, ok, _ := tx.Get(i); ok {
+				tx.Put(i, n, time.Hour)
+			}
+		}}
 	}}},
 	{"nil becomes empty", "Store/Reply", nil, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		for i, v := range reply {
@@ -31,7 +35,7 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, nil)
 	}}},
-	{"arguments end at a NUL", "Store/Args", []string{"Store/Set", "MetadataWindow/Entries", "Concurrency/"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"arguments end at a NUL", "Store/Args", []string{"Store/Set", "MetadataWindow/Entries", "Concurrency/", "Limiter/Mix"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		args = slices.Clone(args)
 		for i, a := range args {
 			if before, _, cut := strings.Cut(a.String(), "\x00"); cut {
@@ -40,21 +44,59 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, reply)
 	}}},
-	{"keys end at a NUL", "Store/Keys", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"keys end at a NUL", "Store/Keys", []string{"Limiter/Names"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		keys = slices.Clone(keys)
 		for i, key := range keys {
 			keys[i], _, _ = strings.Cut(key, "\x00")
 		}
 		return f.right(ctx, s, keys, args, reply)
 	}}},
-	{"numbers are cut to three", "Store/Nums", []string{"FixedWindow/Refund", "GCRA/Cancel", "GCRA/Refund", "Limiter/Cancel", "Limiter/Modes", "Limiter/Refund", "SlidingBuckets/Refund", "SlidingCounter/Refund", "SlidingLog/Refund", "TokenBucket/Refund", "TokenBucket/Cancel", "LeakyBucket/Refund", "LeakyBucket/Cancel", "GCRA/Refunds", "LeakyBucket/Refunds", "SlidingBuckets/Refunds", "SlidingCounter/Refunds", "SlidingLog/Refunds", "TokenBucket/Refunds"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"numbers are cut to seven", "Store/Nums", nil, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-			n.Len = min(n.Len, 3)
+			n.Len = min(n.Len, 7)
 			return n, ttl
 		}}
 	}}},
-	{"a script does not see what it put", "Store/Nums", nil, onlyFor("steps", func(_ *fake, tx store.Tx) store.Tx {
-		return txFunc{Tx: tx, get: func(store.Nums, bool, error) (store.Nums, bool, error) { return store.Nums{}, false, nil }}
+	{"a missing key that keeps its TTL is written", "Store/Nums", nil, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, keep: func(i int, n store.Nums) {
+			if _, ok, err := tx.Get(i); !ok && err == nil {
+				tx.Put(i, n, longTTL)
+				return
+			}
+			tx.Keep(i, n)
+		}}
+	}}},
+	{"a foreign value of the second key names the first", "Store/Foreign", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		got, err := f.right(ctx, s, keys, args, reply)
+		if errors.Is(err, store.ErrForeign) && s.Name() == "read" {
+			err = store.Foreign(keys[0])
+		}
+		return got, err
+	}}},
+	{"a foreign value is a failed script", "Store/Foreign", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		got, err := f.right(ctx, s, keys, args, reply)
+		if errors.Is(err, store.ErrForeign) && s.Name() == "read" {
+			err = fmt.Errorf("%w: %v", store.ErrScript, err)
+		}
+		return got, err
+	}}},
+	{"a number passes for a set without members", "Store/Foreign", nil, onlyFor("read", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, score: func(i int, text string) (int64, bool, error) {
+			score, ok, _ := tx.Score(i, text)
+			return score, ok, nil
+		}}
+	})},
+	{"a form that finds a foreign value writes before", "Store/Foreign", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		got, err := f.right(ctx, s, keys, args, reply)
+		if errors.Is(err, store.ErrForeign) && s.Name() == "read" {
+			if _, err := f.right(ctx, putOne, keys[:1], []store.Arg{longMS, store.IntArg(1)}, nil); err != nil {
+				return reply, err
+			}
+		}
+		return got, err
+	}}},
+	{"a script does not see what it wrote", "Store/Nums", nil, onlyFor("steps", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(int, store.Nums, bool, error) (store.Nums, bool, error) { return store.Nums{}, false, nil }}
 	})},
 	{"steps interleave", "Store/Atomic", []string{"Store/Peer"}, torn("counter")},
 	{"the clock is read before the locks", "Store/Atomic", []string{"Store/Peer"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
@@ -68,7 +110,7 @@ var storeMutants = []mutant{
 		}
 		return got, err
 	}}},
-	{"a store locks its own callers out alone", "Store/Peer", nil, mutation{peer: true}},
+	{"a store locks only its own callers", "Store/Peer", nil, mutation{peer: true}},
 	{"steps run twice at times", "Store/Atomic", []string{"Store/Peer"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		if got, err := f.right(ctx, s, keys, args, reply); s != counter || err != nil || got[len(got)-3].Int()%100 != 50 {
 			return got, err
@@ -96,6 +138,13 @@ var storeMutants = []mutant{
 		}
 		return got, err
 	}}},
+	{"the error of a form is returned as it is", "Store/ScriptError", []string{"Batch/Independent"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		got, err := f.right(ctx, s, keys, args, reply)
+		if s == broken && err != nil {
+			err = errors.New("broken on purpose")
+		}
+		return got, err
+	}}},
 	{"a failed script spoils the reply", "Store/ScriptError", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
 		if errors.Is(err, store.ErrScript) {
@@ -109,7 +158,7 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, reply)
 	}}},
-	{"slots are not looked at", "Store/CrossSlot", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"slots are not checked", "Store/CrossSlot", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
 		if s == putTwo && errors.Is(err, store.ErrCrossSlot) {
 			for i := range keys {
@@ -133,23 +182,82 @@ var storeMutants = []mutant{
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for i, key := range keys {
-			if err == nil && f.sets[key] {
+			if err == nil && f.sets[key] && values[start+i].Kind() == store.Nil && f.has(key) {
 				values[start+i] = store.BulkValue("x")
 			}
 		}
 		return values, err
 	}}},
-	{"equal scores are in the order of arrival", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return arrival{tx} })},
-	{"a removal ignores its rank", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return first{tx} })},
-	{"a text is not found everywhere", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return blind{tx} })},
-	{"a set cannot be emptied", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx { return empty{tx} })},
-	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Concurrency/", "Limiter/Mix", "Limiter/Refund"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx { return inclusive{tx} }}},
+	{"equal scores are not ordered by text", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, at: func(i int, fromEnd int64) (store.Member, bool, error) {
+			m, ok, err := tx.At(i, fromEnd)
+			if next, more, _ := tx.At(i, fromEnd+1); ok && more && next.Score == m.Score {
+				return next, true, nil
+			}
+			return m, ok, err
+		}}
+	})},
+	{"a member that is added again keeps its score", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
+			if score, ok, _ := tx.Score(i, m.Text); ok {
+				m.Score = score
+			}
+			tx.Add(i, m, ttl)
+		}}
+	})},
+	{"a removal removes the lowest member", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, remove: func(i int, text string) {
+			if _, ok, _ := tx.Score(i, text); ok {
+				tx.Trim(i, 1)
+			}
+		}}
+	})},
+	{"a text is not found everywhere", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, score: func(i int, text string) (int64, bool, error) {
+			score, ok, err := tx.Score(i, text)
+			return score, ok && score >= 10, err
+		}}
+	})},
+	{"long texts are cut", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
+			m.Text = m.Text[:min(len(m.Text), store.MaxText-1)]
+			tx.Add(i, m, ttl)
+		}}
+	})},
+	{"a trim leaves one more", "Store/Set", []string{"Store/Expiry"}, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, trim: func(i int, n int64) { tx.Trim(i, n-1) }}
+	})},
+	{"a set cannot be emptied", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, trim: func(i int, n int64) {
+			_, all, _ := tx.Count(i, 0)
+			tx.Trim(i, min(n, all-1))
+		}}
+	})},
+	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Concurrency/", "Limiter/Mix", "Limiter/Limits", "Limiter/Modes", "Limiter/Refund"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, count: func(i int, after int64) (above, all int64, err error) { return tx.Count(i, after-1) }}
+	}}},
+	{"a set keeps its first TTL", "Store/Expiry", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
+			if _, all, _ := tx.Count(i, 0); all > 0 {
+				ttl = longTTL
+			}
+			tx.Add(i, m, ttl)
+		}}
+	})},
+	{"a set of which members are removed never expires", "Store/Expiry", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, remove: func(i int, text string) {
+			tx.Remove(i, text)
+			if m, ok, _ := tx.At(i, 0); ok && m.Text != text {
+				tx.Add(i, m, longTTL)
+			}
+		}}
+	})},
 	{"keys expire early", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl / 10 }}
 	})},
 	{"a TTL is not renewed", "Store/Expiry", []string{"Store/Keys"}, onlyFor("put", func(f *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(i int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-			if _, held, _ := tx.Get(i, n.Tag); held {
+			if _, held, _ := tx.Get(i); held {
 				ttl = 250 * time.Millisecond
 			}
 			return n, ttl
@@ -158,7 +266,7 @@ var storeMutants = []mutant{
 	{"keys never expire", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl + time.Hour }}
 	})},
-	{"deleting does nothing", "Store/Delete", []string{"Store/Set"}, onlyFor("del", func(_ *fake, tx store.Tx) store.Tx {
+	{"deleting does nothing", "Store/Delete", []string{"Store/Set", "Store/Foreign", "Limiter/RefundGone", "Concurrency/", "SlidingLog/"}, onlyFor("del", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, del: func(int) {}}
 	})},
 	{"contexts are ignored", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {

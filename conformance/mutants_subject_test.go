@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -10,12 +11,13 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// A subjectMutant is an algorithm that is wrong in one way, or a store that runs
-// its Lua otherwise than its Go. It must break its rule, may break those that
-// look at the same thing, and must keep all others.
+// A subjectMutant is an algorithm that is wrong in one way, or a store that runs it
+// otherwise than the memory store does, as one does whose Lua differs from the Go. It must
+// fail its check, may fail related checks, and must pass all others.
 type subjectMutant struct {
 	name  string
 	rule  string
@@ -24,261 +26,289 @@ type subjectMutant struct {
 	wrong mutation
 }
 
-// flawed makes tallies whose fragment is changed.
-func flawed(change func(f *algorithm.Fragment)) func(*rand.Rand) algorithm.Algorithm {
-	return anyTally(&flaw{fragment: change})
-}
+// A flawedOne is an algorithm with a flaw. The zero value is invalid.
+type flawedOne struct{ *badAlgorithm }
 
-// lying makes tallies whose verdict is changed.
-func lying(change func(v algorithm.Verdict, committed bool, r algorithm.Request) algorithm.Verdict) func(*rand.Rand) algorithm.Algorithm {
-	return anyTally(&flaw{verdict: change})
-}
-
-// rewrite changes what a fragment puts.
-func rewrite(put func(i int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration)) func(f *algorithm.Fragment) {
-	return func(f *algorithm.Fragment) {
-		commit := f.Commit
-		f.Commit = func(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, slack time.Duration) {
-			commit(txFunc{Tx: tx, put: put}, key, now, args, s, slack)
-		}
+func (a flawedOne) NewLimit() (*contract.Limit, error) {
+	if a.badAlgorithm == nil {
+		return nil, contract.Invalid("flawedOne has no algorithm")
 	}
+	return a.badAlgorithm.NewLimit()
+}
+
+func (a flawedOne) String() string { return fmt.Sprintf("%+v with a flaw", a.Algorithm) }
+
+// flawed makes algorithms with a flaw.
+func flawed(maker func(*rand.Rand) algorithm.Algorithm, f flaw) func(*rand.Rand) algorithm.Algorithm {
+	kinds := &flawedKinds{flaw: f}
+	return func(r *rand.Rand) algorithm.Algorithm { return flawedOne{&badAlgorithm{maker(r), kinds}} }
+}
+
+// ofTally changes the view of scripts that decide over a tally.
+func ofTally(change func(f *fake, s *store.Script, tx store.Tx) store.Tx) mutation {
+	return mutation{tx: func(f *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if !strings.Contains(s.Name(), "tally") {
+			return tx
+		}
+		return change(f, s, tx)
+	}}
+}
+
+// putTally changes the values of a tally that scripts write.
+func putTally(change func(i int, n *store.Nums, ttl *time.Duration)) mutation {
+	return ofTally(func(_ *fake, _ *store.Script, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, put: func(i int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
+			if n.Tag == tallyTag {
+				change(i, &n, &ttl)
+			}
+			return n, ttl
+		}}
+	})
+}
+
+// getTally changes what scripts that decide over a tally read.
+func getTally(get func(f *fake, n store.Nums, ok bool, err error) (store.Nums, bool, error)) mutation {
+	return ofTally(func(f *fake, _ *store.Script, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(_ int, n store.Nums, ok bool, err error) (store.Nums, bool, error) { return get(f, n, ok, err) }}
+	})
+}
+
+// fromStart is a tally whose cell holds when the window starts, so that its end depends on
+// the limit.
+func fromStart(m *badMeter, args []store.Arg) {
+	window := args[1].Int()
+	m.ends = func(c contract.Cell) int64 { return c.A + window }
+	m.settle = func(now int64, c contract.Cell) contract.Cell {
+		if now >= c.A+window {
+			return contract.Cell{A: now}
+		}
+		return c
+	}
+	m.ready = func(_ int64, c contract.Cell, _, _ int64) int64 { return c.A + window }
+}
+
+// otherWaiting refunds as if constant number at were larger by what by returns: the
+// capacity, or the time in which the bucket fills. So it sees too late, or too early, that
+// others wait.
+func otherWaiting(at int, by func(args []store.Arg) int64) flaw {
+	return flaw{meter: func(m *badMeter, args []store.Arg) {
+		var a algorithm.Algorithm = algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}
+		switch len(args) {
+		case 2:
+			a = algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}
+		case 3:
+			a = algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}
+		}
+		right, _ := a.NewLimit()
+		args = slices.Clone(args)
+		i := min(at, len(args)-1)
+		args[i] = store.ConstArg(args[i].Int() + by(args))
+		m.refund = right.Kind.Meter(args).(contract.Refunder).Refund
+	}}
+}
+
+func constant(n int64) func([]store.Arg) int64 { return func([]store.Arg) int64 { return n } }
+
+func firstArg(args []store.Arg) int64 { return args[0].Int() }
+
+// manyLocals is Lua with more locals than sixteen rules can have.
+func manyLocals() string {
+	names := make([]string, 120)
+	for i := range names {
+		names[i] = fmt.Sprintf("l%d", i)
+	}
+	return "-- settle\nlocal " + strings.Join(names, ", ") + "\n"
 }
 
 var subjectMutants = []subjectMutant{
 	{"the zero value panics", "Zero", nil, func(r *rand.Rand) algorithm.Algorithm {
-		return unchecked{anyTally(&flaw{})(r).(tally)}
+		return unchecked{anyTally(flaw{})(r).(tally)}
 	}, mutation{}},
-	{"a fragment is made for each call", "Zero", nil, func(r *rand.Rand) algorithm.Algorithm {
-		return restless{anyTally(&flaw{})(r).(tally)}
+	{"a kind is made for each limit", "Zero", nil, func(r *rand.Rand) algorithm.Algorithm {
+		return anyTally(flaw{limit: func(l *contract.Limit) {
+			k := *l.Kind
+			l.Kind = &k
+		}})(r)
 	}, mutation{}},
-	{"Lua counts the third twice", "Same", []string{"PeekMany", "Remaining", "Mix", "Sixteen", "HotKeyFull", "OwnClock", "Dead", "ResetAfter", "UpTo", "Refund", "Huge", "Never"}, nil,
-		onlyFor("tally", func(_ *fake, tx store.Tx) store.Tx {
-			return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-				if n.Tag == tallyTag && n.N[1] == 3 {
-					n.N[1]++
-				}
-				return n, ttl
-			}}
+	{"Lua counts the third twice", "Same", []string{"PeekMany", "Remaining", "Mix", "Sixteen", "HotKeyFull", "OwnClock", "ResetAfter", "UpTo", "Refund", "Huge", "Never"}, nil,
+		putTally(func(_ int, n *store.Nums, _ *time.Duration) {
+			if n.N[1] == 3 {
+				n.N[1]++
+			}
 		})},
-	{"in Lua keys live longer", "Same", nil, nil, onlyFor("tally", func(_ *fake, tx store.Tx) store.Tx {
-		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, 2 * ttl }}
-	})},
+	{"in Lua keys live longer", "Same", nil, nil, putTally(func(_ int, _ *store.Nums, ttl *time.Duration) { *ttl *= 2 })},
 	{"a denial is kept in mind", "Ask", []string{"Same"}, nil, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
-		if n, ok, err := tx.Get(0, tallyTag); s.Name() == "tally" && reply[0].Int() == 0 && ok && err == nil {
+		if n, ok, err := tx.Get(0); s.Name() == "tally" && reply[0].Int() == 0 && ok && err == nil {
 			tx.Put(0, n, 48*time.Hour)
 		}
 	}}},
-	{"Peek does not tell all", "Peek", nil, lying(func(v algorithm.Verdict, committed bool, r algorithm.Request) algorithm.Verdict {
-		if committed && r.Cost == 2 {
-			v.Span = time.Second
+	{"Peek answers less than Consume", "Peek", nil, flawed(anySlidingLog, badStepAnswer(func(ans *contract.Answer, _ contract.State, n int64) {
+		if n == 2 {
+			ans.Window = time.Second
 		}
-		return v
-	}), mutation{}},
+	})), mutation{}},
 	{"many values are off by one", "PeekMany", nil, nil, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 		values, err := f.Store.MGet(ctx, keys, values)
-		if err == nil && len(keys) > 1 {
+		if err == nil && len(keys) > 1 && strings.Contains(keys[0], "{many") {
 			values = append(values[1:], values[0])
 		}
 		return values, err
 	}}},
-	{"a denial miscounts", "Remaining", []string{"Huge"}, lying(func(v algorithm.Verdict, _ bool, _ algorithm.Request) algorithm.Verdict {
-		if !v.Allowed && v.RetryAfter != algorithm.Never {
-			v.Remaining++
-		}
-		return v
-	}), mutation{}},
-	{"only the first key is read", "Mix", []string{"Sixteen", "Ask", "Foreign", "ForeignType", "UpTo"}, flawed(func(f *algorithm.Fragment) {
-		check := f.Check
-		f.Check = func(tx store.Tx, _ int, now int64, args []store.Arg) (algorithm.State, bool, error) {
-			return check(tx, 0, now, args)
-		}
-	}), mutation{}},
-	{"all are charged what the first is", "Sixteen", []string{"Mix"}, flawed(func(f *algorithm.Fragment) {
-		commit := f.Commit
-		f.Commit = func(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, slack time.Duration) {
-			if key == 9 {
-				s[1]++
+	{"a denial miscounts", "Remaining", []string{"Huge"}, flawed(anySlidingLog, flaw{step: func(b *badStep, args []store.Arg) {
+		b.answer = func(now int64, s contract.State, n int64, a contract.Ask) contract.Answer {
+			ans := b.Step.Answer(now, s, n, a)
+			if n == 0 && b.Step.Room(now, s, a) < a.Cost && a.Cost > 1 && a.Cost <= args[0].Int() {
+				ans.Remaining++
 			}
-			commit(tx, key, now, args, s, slack)
+			return ans
 		}
-	}), mutation{}},
-	{"too many locals", "Sixteen", nil, flawed(func(f *algorithm.Fragment) {
-		f.Lua = strings.Replace(f.Lua, "-- check\n", "-- check\nlocal na, nb, nc, nd, ne, nf, ng, nh, ni\n", 1)
-	}), mutation{}},
-	{"the wait is a microsecond longer", "Exact", []string{"Backwards"}, lying(func(v algorithm.Verdict, _ bool, _ algorithm.Request) algorithm.Verdict {
-		if !v.Allowed && v.RetryAfter != algorithm.Never {
-			v.RetryAfter += time.Microsecond
+	}}), mutation{}},
+	{"of many rules only the first is read", "Mix", []string{"Sixteen"}, nil, ofTally(func(_ *fake, _ *store.Script, tx store.Tx) store.Tx {
+		var first *store.Nums
+		return txFunc{Tx: tx, get: func(_ int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if n.Tag != tallyTag {
+				return n, ok, err
+			}
+			if first == nil {
+				first = &n
+			}
+			return *first, ok, err
+		}}
+	})},
+	{"rule 9 is charged twice", "Sixteen", nil, nil, putTally(func(i int, n *store.Nums, _ *time.Duration) {
+		if i == 9 {
+			n.N[1]++
 		}
-		return v
-	}), mutation{}},
-	{"never is an hour", "Never", []string{"Exact"}, lying(func(v algorithm.Verdict, _ bool, _ algorithm.Request) algorithm.Verdict {
-		if v.RetryAfter == algorithm.Never {
-			v.RetryAfter = time.Hour
-		}
-		return v
-	}), mutation{}},
+	})},
+	{"too many locals", "Sixteen", nil, anyTally(flaw{kind: func(k *contract.Kind) { k.Lua = strings.Replace(k.Lua, "-- settle\n", manyLocals(), 1) }}), mutation{}},
+	{"the wait is a microsecond longer", "Exact", []string{"Backwards"}, anyTally(longer(func(wait int64) int64 { return wait + 1 })), mutation{}},
+	{"a very large cost is cut", "Never", []string{"Huge"}, nil, cutCosts("tally")},
 	{"reads and writes apart", "HotKey", nil, nil, torn("tally")},
 	{"odd counts are rounded up", "HotKeyFull", []string{"Same", "Mix", "Sixteen", "OwnClock", "PeekMany", "Remaining", "Huge", "Never", "ResetAfter", "UpTo", "Refund", "Exact"}, nil,
-		onlyFor("tally", func(_ *fake, tx store.Tx) store.Tx {
-			return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-				if n.Tag == tallyTag {
-					n.N[1] += n.N[1] % 2
-				}
-				return n, ttl
-			}}
-		})},
-	{"a window ahead is forgotten", "Backwards", nil, flawed(func(f *algorithm.Fragment) {
-		check := f.Check
-		f.Check = func(tx store.Tx, key int, now int64, args []store.Arg) (algorithm.State, bool, error) {
-			s, ok, err := check(tx, key, now, args)
-			if s[0]-now > args[2].Int() {
-				return algorithm.State{now + args[2].Int()}, args[0].Int() >= 0, err
-			}
-			return s, ok, err
-		}
-	}), mutation{}},
+		putTally(func(_ int, n *store.Nums, _ *time.Duration) { n.N[1] += n.N[1] % 2 })},
+	{"a window ahead is forgotten", "Backwards", nil, anyTally(unknownAhead(func(args []store.Arg) int64 { return args[1].Int() })), mutation{}},
 	{"the store's clock is fast", "OwnClock", nil, nil, onlyFor("tally", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, now: func() int64 { return tx.Now() + 1_000_000 }}
 	})},
-	{"a foreign key passes for missing", "Foreign", []string{"ForeignType"}, flawed(func(f *algorithm.Fragment) {
-		check := f.Check
-		f.Check = func(tx store.Tx, key int, now int64, args []store.Arg) (algorithm.State, bool, error) {
-			s, ok, _ := check(tx, key, now, args)
-			return s, ok, nil
+	{"a foreign value passes for missing", "Foreign", nil, nil, getTally(func(_ *fake, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+		return n, ok && n.Tag != putTag, err
+	})},
+	{"a set passes for missing", "ForeignType", nil, nil, getTally(func(f *fake, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+		if len(f.sets) > 0 {
+			err = nil
 		}
-	}), mutation{}},
-	{"a set passes for missing", "ForeignType", nil, nil, mutation{tx: func(f *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
-		if !strings.Contains(s.Name(), "tally") {
+		return n, ok, err
+	})},
+	{"a value of another length passes for missing", "Layout", nil, nil, getTally(func(_ *fake, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+		return n, ok && (n.Tag != tallyTag || n.Len == 2 || n.Len == 3), err
+	})},
+	{"an integer above 2^53 is accepted", "Layout", nil, nil, getTally(func(f *fake, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+		if err != nil && len(f.sets) == 0 {
+			return nums(tallyTag, 1<<53-1, 0), true, nil
+		}
+		return n, ok, err
+	})},
+	{"a caller's clock lengthens nothing", "TTL", []string{"Same"}, nil, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
+		if !strings.HasPrefix(s.Name(), "tally") || len(args) < 5 || args[4].Int() == 0 {
 			return tx
 		}
-		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
-			if len(f.sets) > 0 {
-				err = nil
-			}
-			return n, ok, err
-		}}
+		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl - time.Hour }}
 	}}},
-	{"a caller's clock lengthens nothing", "TTL", []string{"Same"}, flawed(func(f *algorithm.Fragment) {
-		commit := f.Commit
-		f.Commit = func(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, _ time.Duration) {
-			commit(tx, key, now, args, s, 0)
+	{"a TTL is kept, and the end depends on the limit", "TTL", nil, anyTally(flaw{meter: fromStart}), mutation{}},
+	{"keys live too short", "Dead", []string{"TTL"}, flawed(anySlidingLog, flaw{step: func(b *badStep, _ []store.Arg) {
+		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
+			half := txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
+				tx.Add(i, m, max((ttl/2).Truncate(time.Millisecond), time.Millisecond))
+			}}
+			return b.Step.Write(half, key, now, s, n, a, gen, slack)
 		}
-	}), mutation{}},
-	{"keys live too short", "Dead", []string{"TTL"}, flawed(rewrite(func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-		return n, ttl / 2
-	})), mutation{}},
-	{"a reset is told in seconds", "ResetAfter", []string{"TTL"}, lying(func(v algorithm.Verdict, _ bool, _ algorithm.Request) algorithm.Verdict {
-		v.ResetAfter = (v.ResetAfter + time.Second - 1).Truncate(time.Second)
-		return v
-	}), mutation{}},
-	{"a reset does nothing", "Reset", nil, nil, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	}}), mutation{}},
+	{"a window ends a second later than it is settled", "ResetAfter", nil, anyTally(flaw{meter: func(m *badMeter, _ []store.Arg) {
+		m.ends = func(c contract.Cell) int64 { return c.A + 1_000_000 }
+	}}), mutation{}},
+	{"a settled cell ends a window late", "ResetAfter", nil, flawed(anySlidingCounter, flaw{meter: func(m *badMeter, args []store.Arg) {
+		m.ends = func(c contract.Cell) int64 { return c.A + 2*args[1].Int() }
+	}}), mutation{}},
+	{"a reset does nothing", "Reset", []string{"Refund"}, nil, ofTally(func(_ *fake, s *store.Script, tx store.Tx) store.Tx {
 		if strings.HasSuffix(s.Name(), ".reset") {
 			return txFunc{Tx: tx, del: func(int) {}}
 		}
 		return tx
-	}}},
-	{"one less fits", "UpTo", nil, flawed(func(f *algorithm.Fragment) {
-		fit := f.Fit
-		f.Fit = func(now int64, args []store.Arg, s algorithm.State) int64 { return fit(now, args, s) - 1 }
-	}), mutation{}},
-	{"the next window is given tokens", "Refund", nil, flawed(func(f *algorithm.Fragment) {
-		refund := f.Refund
-		f.Refund = func(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, was algorithm.Charge, note algorithm.Note) bool {
-			was[0] = s[0]
-			return refund(tx, key, now, args, s, was, note)
+	})},
+	{"no more than one at a time", "UpTo", []string{"Same", "Huge"}, nil, oneAtATime("tally")},
+	{"more is refunded than was consumed", "Refund", nil, anyTally(oneMoreBack), mutation{}},
+	{"a second refund refunds again", "Refund", nil, nil, keptMarkers("tally.refund")},
+	{"refunds know nothing of each other", "Refund", []string{"Huge"}, flawed(anyGCRA, unaware), mutation{}},
+	{"in Lua refunds know nothing of each other", "Refund", []string{"Huge"}, anyGCRA, bad[algorithm.GCRA](unaware)},
+	{"in Lua a full bucket counts as one that others wait for", "Refund", []string{"Huge"}, anyTokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(-1)))},
+	{"in Lua the first who waits for a bucket is not seen", "Refund", []string{"Huge"}, anyTokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(1)))},
+	{"in Lua a used up GCRA counts as one that others wait for", "Refund", []string{"Huge"}, anyGCRA, bad[algorithm.GCRA](otherWaiting(2, constant(-1)))},
+	{"in Lua the first who waits for a GCRA is not seen", "Refund", []string{"Huge"}, anyGCRA, bad[algorithm.GCRA](otherWaiting(2, firstArg))},
+	{"a turn is told a microsecond late", "MaxWait", []string{"Peek", "Exact", "Backwards", "Refund", "Same", "Huge"}, flawed(anyGCRA, lateDelays(1)), mutation{}},
+	{"the time at which a caller goes is ignored", "MaxWait", []string{"Exact", "Refund", "Peek", "Remaining"}, flawed(anyGCRA, flaw{meter: func(m *badMeter, _ []store.Arg) {
+		m.room = func(now, _ int64, c contract.Cell) int64 { return m.Meter.Room(now, now, c) }
+	}}), mutation{}},
+	{"a turn that comes just now is denied", "MaxWait", []string{"Exact", "Refund", "Peek", "Same", "Huge"}, flawed(anyLeakyBucket, flaw{meter: func(m *badMeter, _ []store.Arg) {
+		m.room = func(now, at int64, c contract.Cell) int64 {
+			if at > now && c.A == at {
+				return 0
+			}
+			return m.Meter.Room(now, at, c)
 		}
-		charge := f.Charge
-		f.Charge = func(now int64, args []store.Arg, s algorithm.State, note algorithm.Note) (algorithm.Charge, int64) {
-			was, life := charge(now, args, s, note)
-			return was, 2 * life
-		}
-	}), mutation{}},
-	{"more is given than was taken", "Refund", nil, flawed(func(f *algorithm.Fragment) {
-		charge := f.Charge
-		f.Charge = func(now int64, args []store.Arg, s algorithm.State, note algorithm.Note) (algorithm.Charge, int64) {
-			was, life := charge(now, args, s, note)
-			was[1]++
-			return was, life
-		}
-	}), mutation{}},
-	{"a turn is told a microsecond late", "MaxWait", nil, func(r *rand.Rand) algorithm.Algorithm {
-		return unpunctual{algorithm.GCRA{Rate: algorithm.PerHour(6), Burst: 1 + r.Int64N(9)}}
-	}, mutation{}},
-	{"large numbers lose digits", "Huge", nil, anyTally(&flaw{args: roundArgs}), mutation{}},
+	}}), mutation{}},
+	{"large numbers lose digits", "Huge", nil, anyTally(rounded), mutation{}},
 }
 
-// A restless tally has a new fragment each time.
-type restless struct{ tally }
-
-type restlessLimit struct{ algorithm.Limit }
-
-func (a restless) NewLimit() (algorithm.Limit, error) {
-	l, err := a.tally.NewLimit()
-	if err != nil {
-		return nil, err
+// unitOfAny is a Subject.Unit of everything that mutants are made of.
+func unitOfAny(a algorithm.Algorithm) time.Duration {
+	switch a := a.(type) {
+	case flawedOne:
+		return unitOfAny(a.Algorithm)
+	case tally, unchecked:
+		return 3 * time.Minute
 	}
-	return restlessLimit{l}, nil
+	return unitOf(a)
 }
 
-func (l restlessLimit) Fragment() *algorithm.Fragment {
-	f := *l.Limit.Fragment()
-	return &f
-}
-
-// An unpunctual GCRA tells everyone to come a little later.
-type unpunctual struct{ algorithm.GCRA }
-
-type unpunctualLimit struct{ algorithm.Limit }
-
-func (a unpunctual) NewLimit() (algorithm.Limit, error) {
-	l, err := a.GCRA.NewLimit()
-	return unpunctualLimit{l}, err
-}
-
-func (l unpunctualLimit) Verdict(now int64, committed bool, s algorithm.State, r algorithm.Request) algorithm.Verdict {
-	v := l.Limit.Verdict(now, committed, s, r)
-	if v.Delay > 0 {
-		v.Delay += time.Microsecond
-	}
-	return v
-}
-
-// subject is what a mutant is proven as.
+// subject is the Subject that a mutant is checked as.
 func (m subjectMutant) subject() *Subject {
-	s := &Subject{
-		New:  m.maker,
-		Unit: func(a algorithm.Algorithm) time.Duration { return 3 * time.Minute },
-	}
+	s := &Subject{New: m.maker, Unit: unitOfAny}
 	if s.New == nil {
-		s.New = anyTally(&flaw{})
+		s.New = anyTally(flaw{})
 	}
-	f := &flaw{}
 	if a, ok := s.New(rand.New(rand.NewPCG(1, 1))).(tally); ok {
-		f = a.flaw
+		s.Huge = []algorithm.Algorithm{tally{algorithm.MaxTokens, time.Hour, a.flawedKinds}}
 	}
-	s.Huge = []algorithm.Algorithm{tally{algorithm.MaxTokens, time.Hour, f}}
 	return s
 }
 
-// TestTally shows that what mutants are made of keeps every rule.
+// TestTally shows that the algorithms that mutants are made of pass every check.
 func TestTally(t *testing.T) {
 	t.Parallel()
-	b := mutation{}.backend()
-	b.Seed = 0
-	b.Record = func(o Outcome) {
-		if !o.Passed && o.Rule != "Algorithm/MaxWait" {
-			t.Errorf("%s: not passed: %s", o.Rule, o.Skipped)
-		}
+	for name, f := range map[string]flaw{
+		"edge":  {},
+		"start": {meter: fromStart, kind: func(k *contract.Kind) { k.Absolute = false }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := mutation{}.backend()
+			b.Seed = 0
+			b.Record = func(o Outcome) {
+				if !o.Passed && o.Rule != "Algorithm/MaxWait" {
+					t.Errorf("%s: not passed: %s", o.Rule, o.Skipped)
+				}
+			}
+			RunAlgorithm(t, b, *subjectMutant{maker: anyTally(f)}.subject())
+		})
 	}
-	RunAlgorithm(t, b, *subjectMutant{}.subject())
 }
 
-// TestUnsupported shows that rules for which an algorithm is never slow enough are
-// broken until they are declared.
+// TestUnsupported shows that checks for which an algorithm is never slow enough fail
+// until they are declared.
 func TestUnsupported(t *testing.T) {
 	t.Parallel()
 	declared := map[string]string{
-		"Algorithm/HotKey":     "all is back within a second",
+		"Algorithm/HotKey":     "all tokens are back within a second",
 		"Algorithm/HotKeyFull": "the same",
 		"Algorithm/OwnClock":   "the same",
 	}
@@ -290,13 +320,13 @@ func TestUnsupported(t *testing.T) {
 		}
 	}
 	RunAlgorithm(t, b, Subject{
-		New:         func(r *rand.Rand) algorithm.Algorithm { return tally{1 + r.Int64N(12), time.Second, &flaw{}} },
+		New:         func(r *rand.Rand) algorithm.Algorithm { return tally{1 + r.Int64N(12), time.Second, nil} },
 		Unit:        func(algorithm.Algorithm) time.Duration { return time.Second / 4 },
 		Unsupported: declared,
 	})
 }
 
-// TestSubjectMutants shows that every rule of RunAlgorithm can fail.
+// TestSubjectMutants shows that every check of RunAlgorithm can fail.
 func TestSubjectMutants(t *testing.T) {
 	t.Parallel()
 	covered := map[string]bool{}

@@ -8,17 +8,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// A mutant differs from a correct store, or algorithm, in one behaviour. It
-// must break its rule, may break those that look at the same thing, and must keep
-// all others.
+// A mutant differs from a correct store, or algorithm, in one behaviour. It must fail its
+// check, may fail related checks, and must pass all others.
 type mutant struct {
 	name  string
-	rule  string
-	also  []string // rules or, ending in a slash, subjects
+	rule  string   // its check
+	also  []string // related checks or, ending in a slash, subjects
 	wrong mutation
 }
 
@@ -32,7 +31,7 @@ func onlyFor(name string, change func(f *fake, tx store.Tx) store.Tx) mutation {
 	}}
 }
 
-// torn runs a script that begins with name on what it read some time ago.
+// torn runs the script of that name in two steps: one that reads, and one that writes.
 func torn(name string) mutation {
 	return mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		if s.Name() != name {
@@ -69,17 +68,17 @@ func (w writeLater) Put(i int, n store.Nums, ttl time.Duration) {
 	w.later(func(tx store.Tx) { tx.Put(i, n, ttl) })
 }
 
+func (w writeLater) Keep(i int, n store.Nums) { w.later(func(tx store.Tx) { tx.Keep(i, n) }) }
+
 func (w writeLater) Del(i int) { w.later(func(tx store.Tx) { tx.Del(i) }) }
 
-func (w writeLater) Add(i int, m store.Member) { w.later(func(tx store.Tx) { tx.Add(i, m) }) }
-
-func (w writeLater) Remove(i int, rank, n int64) {
-	w.later(func(tx store.Tx) { tx.Remove(i, rank, n) })
+func (w writeLater) Add(i int, m store.Member, ttl time.Duration) {
+	w.later(func(tx store.Tx) { tx.Add(i, m, ttl) })
 }
 
-func (w writeLater) Expire(i int, ttl time.Duration) {
-	w.later(func(tx store.Tx) { tx.Expire(i, ttl) })
-}
+func (w writeLater) Remove(i int, text string) { w.later(func(tx store.Tx) { tx.Remove(i, text) }) }
+
+func (w writeLater) Trim(i int, n int64) { w.later(func(tx store.Tx) { tx.Trim(i, n) }) }
 
 // hasty gives scripts whose name begins with name a clock that runs at twice the speed.
 func hasty(name string) mutation {
@@ -94,8 +93,8 @@ func hasty(name string) mutation {
 	})
 }
 
-// changed runs Eval as it should be and then changes a reply in which the head,
-// ok and now, is followed by states.
+// changed runs a correct Eval and then changes the reply. That of a Go form is integers:
+// tokens, the time, and what each rule's key held.
 func changed(change func(s *store.Script, keys []string, reply []store.Value)) mutation {
 	return mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		start := len(reply)
@@ -112,63 +111,101 @@ func composed(s *store.Script) bool { return strings.Contains(s.Name(), "+") }
 
 func asks(s *store.Script) bool { return strings.HasSuffix(s.Name(), ".peek") }
 
-// spend takes from key 0 without being asked to.
-func spend(tx store.Tx) {
-	if n, ok, err := tx.Get(0, store.Tag{'f', '1'}); ok && err == nil {
-		n.N[1]++
-		tx.Put(0, n, time.Hour)
-	}
-	if n, ok, err := tx.Get(0, store.Tag{'g', '1'}); ok && err == nil {
-		n.N[0] += 1_000_000
-		tx.Put(0, n, time.Hour)
-	}
+// ofSuite reports whether s is a script of the suite, and not of a limiter.
+func ofSuite(s *store.Script) bool {
+	return slices.Contains([]string{"counter", "steps", "wide", "echo", "kinds", "put", "keep", "text", "del", "broken", "set", "read", "setstep", "count"}, s.Name())
 }
 
-// fractional reports whether args are those of a GCRA whose interval is no whole
-// number of microseconds.
-func fractional(args []store.Arg) bool { return len(args) == 5 }
+// ofLimiters limits a change of the view to the scripts of limiters.
+func ofLimiters(change func(f *fake, s *store.Script, tx store.Tx) store.Tx) mutation {
+	return mutation{tx: func(f *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if ofSuite(s) {
+			return tx
+		}
+		return change(f, s, tx)
+	}}
+}
 
-// roundArgs loses the last digits of large numbers, as tostring does on Redis.
-func roundArgs(args []store.Arg) {
-	for i, a := range args {
+// spend consumes from key 0 without being asked to.
+func spend(tx store.Tx) {
+	n, ok, err := tx.Get(0)
+	switch {
+	case !ok || err != nil:
+		return
+	case n.Tag == store.Tag{'f', '2'}:
+		n.N[1]++
+	case n.Tag == store.Tag{'g', '2'}:
+		n.N[0] += 1_000_000
+	default:
+		return
+	}
+	tx.Put(0, n, time.Hour)
+}
+
+// fractional reports whether args are those of a GCRA whose interval is not a whole
+// number of microseconds.
+func fractional(args []store.Arg) bool { return len(args) == 3 }
+
+// rounded loses the last digits of large numbers, as tostring does on Redis.
+var rounded = flaw{limit: func(l *contract.Limit) {
+	for i, a := range l.Args {
 		if a.Int() > 1e14 {
-			args[i] = store.IntArg(a.Int() / 1000 * 1000)
+			l.Args[i] = store.ConstArg(a.Int() / 1000 * 1000)
 		}
 	}
-}
+}}
 
-// mayBeNever gives a request that never fits a time to come back at.
-func mayBeNever(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
-	if v.RetryAfter == algorithm.Never {
-		v.RetryAfter = time.Hour
-	}
-	return v
+// cutCosts cuts a very large cost to 1, of requests on a virtual clock to scripts whose
+// name is name.
+func cutCosts(name string) mutation {
+	return mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if at := len(args) - 3; s.Name() == name && at >= 0 && args[at].Int() >= 1<<40 {
+			args = slices.Clone(args)
+			args[at] = store.IntArg(1)
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}
 }
 
 // sevens miscounts requests of one cost.
-func sevens(v algorithm.Verdict, _ bool, _ algorithm.State, r algorithm.Request) algorithm.Verdict {
-	if r.Cost == 7 {
-		v.Remaining++
-	}
-	return v
+var sevens = flaw{
+	meter: func(m *badMeter, _ []store.Arg) {
+		m.take = func(c contract.Cell, n int64) contract.Cell {
+			if n == 7 {
+				n = 6
+			}
+			return m.Meter.Take(c, n)
+		}
+	},
+	step: func(b *badStep, _ []store.Arg) {
+		b.answer = func(now int64, s contract.State, n int64, a contract.Ask) contract.Answer {
+			ans := b.Step.Answer(now, s, n, a)
+			if a.Cost == 7 {
+				ans.Remaining++
+			}
+			return ans
+		}
+	},
 }
 
-// unknownAhead takes for missing what lies more than most ahead of now.
-func unknownAhead(most func(args []store.Arg) int64) badAlgorithm {
-	return badAlgorithm{check: func(tx store.Tx, now int64, args []store.Arg) store.Tx {
-		return txFunc{Tx: tx, get: func(n store.Nums, ok bool, err error) (store.Nums, bool, error) {
-			if n.N[0]-now > most(args) {
-				return store.Nums{}, false, err
+// unknownAhead takes for missing a cell whose first integer is more than most ahead of
+// now.
+func unknownAhead(most func(args []store.Arg) int64) flaw {
+	return flaw{meter: func(m *badMeter, args []store.Arg) {
+		m.settle = func(now int64, c contract.Cell) contract.Cell {
+			if c.A-now > most(args) {
+				c = contract.Cell{}
 			}
-			return n, ok, err
-		}}
+			return m.Meter.Settle(now, c)
+		}
 	}}
 }
 
 var mutants = slices.Concat(storeMutants, batchMutants, gcraMutants, fixedWindowMutants, metadataWindowMutants, slidingCounterMutants,
 	slidingBucketsMutants, slidingLogMutants, tokenBucketMutants, leakyBucketMutants, concurrencyMutants, limiterMutants, verbMutants, hygieneMutants)
 
-// TestFake shows that what mutants are made of keeps and skips no rule.
+// TestFake shows that the fake that mutants are made of passes every check, and skips
+// none.
 func TestFake(t *testing.T) {
 	t.Parallel()
 	b := mutation{}.backend()
@@ -180,7 +217,27 @@ func TestFake(t *testing.T) {
 	Run(t, b)
 }
 
-// TestMutants shows that every rule can fail.
+// TestFailureLine shows that a failure names the source line of the check, also if a
+// helper finds it.
+func TestFailureLine(t *testing.T) {
+	t.Parallel()
+	for name, run := range map[string]func(*T){
+		"errorf": func(t *T) { t.errorf("wrong") },
+		"helper": func(t *T) { t.eval(broken, t.keys("a", 1)) },
+		"goes": func(t *T) {
+			var wg sync.WaitGroup
+			t.goes(&wg, func() { t.errorf("wrong") })
+			wg.Wait()
+		},
+	} {
+		c := check(t, mutation{}.backend(), rule{"Line", "", run})
+		if len(c.failures) != 1 || !strings.HasPrefix(c.failures[0], "mutants_test.go:") {
+			t.Errorf("%s: got failures %q, want one that begins with the line of this test", name, c.failures)
+		}
+	}
+}
+
+// TestMutants shows that every check can fail.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	covered := map[string]bool{}
@@ -194,12 +251,12 @@ func TestMutants(t *testing.T) {
 	eachCovered(t, Rules(), covered)
 }
 
-// eachCovered checks that a mutant breaks each rule.
+// eachCovered checks that a mutant fails each check.
 func eachCovered(t *testing.T, rules []string, covered map[string]bool) {
 	t.Helper()
 	for _, name := range rules {
 		if !covered[name] {
-			t.Errorf("no mutant breaks %s", name)
+			t.Errorf("no mutant fails %s", name)
 		}
 	}
 }
@@ -217,25 +274,25 @@ func (m mutant) test(t *testing.T) {
 			if name != m.rule && related(name) {
 				continue // either way is right
 			}
-			wg.Go(func() { m.wrong.backend().breaks(t, r, name, name == m.rule) }) // most of a rule's time is spent waiting
+			wg.Go(func() { m.wrong.backend().breaks(t, r, name, name == m.rule) }) // most of a check's time is spent waiting
 		}
 	}
 	wg.Wait()
 }
 
-// breaks checks that a mutant breaks r, its own rule, which is called name, or, if it
-// is not its own, keeps it.
+// breaks checks that a mutant fails the check r, which is called name, if that is its
+// own, and passes it otherwise.
 func (b Backend) breaks(t *testing.T, r rule, name string, own bool) {
 	t.Helper()
 	b.brief = !own
 	c := check(t, b, r)
 	for try := 0; try < 3 && own && len(c.failures) == 0; try++ {
-		c = check(t, b, r) // a rule that looks at real time can miss something on a busy machine
+		c = check(t, b, r) // a check in real time can miss something on a busy machine
 	}
 	switch failed := len(c.failures) > 0; {
 	case own && !failed:
 		t.Errorf("%s passed (skipped %q)", name, c.skipped)
 	case !own && failed:
-		t.Errorf("%s failed, which has nothing to do with it:\n%s", name, strings.Join(c.failures, "\n"))
+		t.Errorf("%s failed, which is not related to it:\n%s", name, strings.Join(c.failures, "\n"))
 	}
 }

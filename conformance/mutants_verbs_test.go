@@ -3,100 +3,79 @@ package conformance
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// verbs changes what the fragment of an algorithm does besides deciding.
-func verbs[A algorithm.Algorithm](change func(f *algorithm.Fragment)) mutation {
-	return bad[A](badAlgorithm{verbs: change})
-}
-
-// oneAtATime grants one token where more fit.
-func oneAtATime(f *algorithm.Fragment) {
-	fit := f.Fit
-	f.Fit = func(now int64, args []store.Arg, s algorithm.State) int64 { return min(fit(now, args, s), 1) }
-}
-
-// chargedNow takes what was charged at some time for a charge of another.
-func chargedNow(when func(now int64, s algorithm.State) int64) func(*algorithm.Fragment) {
-	return func(f *algorithm.Fragment) {
-		refund := f.Refund
-		f.Refund = func(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, was algorithm.Charge, note algorithm.Note) bool {
-			was[0] = when(now, s)
-			return refund(tx, key, now, args, s, was, note)
+// badStepRefund changes what an algorithm with a Step refunds.
+func badStepRefund(change func(s contract.State, mark *contract.Cell, n *int64)) flaw {
+	return flaw{step: func(b *badStep, _ []store.Arg) {
+		b.refund = func(tx store.Tx, key int, now int64, s contract.State, a contract.Ask, mark contract.Cell, n, gen int64) (bool, error) {
+			change(s, &mark, &n)
+			return b.Step.(contract.StepRefunder).Refund(tx, key, now, s, a, mark, n, gen)
 		}
-	}
+	}}
 }
 
-// stateAs is the state's integer i.
-func stateAs(i int) func(int64, algorithm.State) int64 {
-	return func(_ int64, s algorithm.State) int64 { return s[i] }
-}
+// oneMoreBack refunds a token more than was consumed.
+var oneMoreBack = badRefund(func(_ contract.Cell, ch *contract.Charge, _ *contract.Cell) { ch.N++ })
 
-// unaware refunds know nothing of each other.
-func unaware(f *algorithm.Fragment) {
-	refund := f.Refund
-	f.Refund = func(tx store.Tx, key int, now int64, args []store.Arg, s algorithm.State, was algorithm.Charge, _ algorithm.Note) bool {
-		return refund(tx, key, now, args, s, was, algorithm.Note{})
-	}
-}
+// refilledAgain refunds tokens that have come back by themselves.
+var refilledAgain = badRefund(func(_ contract.Cell, ch *contract.Charge, _ *contract.Cell) { ch.Was.A += 1 << 50 })
 
-// oneMoreBack gives back a token more than was taken: integer 1 of a charge.
-func oneMoreBack(f *algorithm.Fragment) {
-	charge := f.Charge
-	f.Charge = func(now int64, args []store.Arg, s algorithm.State, note algorithm.Note) (algorithm.Charge, int64) {
-		c, life := charge(now, args, s, note)
-		c[1]++
-		return c, life
+// newestEntries refunds the newest n entries of a SlidingLog, whose decision ever.
+var newestEntries = flaw{step: func(b *badStep, _ []store.Arg) {
+	b.refund = func(tx store.Tx, key int, _ int64, _ contract.State, _ contract.Ask, _ contract.Cell, n, _ int64) (bool, error) {
+		var texts []string
+		for i := range n {
+			if m, ok, err := tx.At(key, i); ok && err == nil {
+				texts = append(texts, m.Text)
+			}
+		}
+		for _, text := range texts {
+			tx.Remove(key, text)
+		}
+		return len(texts) > 0, nil
 	}
-}
+}}
 
 var verbMutants = []mutant{
-	{"refunds know nothing of each other", "GCRA/Refunds", []string{"Limiter/"}, verbs[algorithm.GCRA](unaware)},
-	{"refunds know nothing of each other", "TokenBucket/Refunds", []string{"Limiter/"}, verbs[algorithm.TokenBucket](unaware)},
-	{"what came back by itself is given again", "LeakyBucket/Refunds", []string{"LeakyBucket/", "Limiter/"}, verbs[algorithm.LeakyBucket](chargedNow(func(now int64, _ algorithm.State) int64 { return now + 1<<50 }))},
-	{"one more is given back", "SlidingCounter/Refunds", []string{"SlidingCounter/", "Limiter/"}, verbs[algorithm.SlidingCounter](oneMoreBack)},
-	{"one more is given back", "SlidingBuckets/Refunds", []string{"SlidingBuckets/", "Limiter/"}, verbs[algorithm.SlidingBuckets](oneMoreBack)},
-	{"one more is given back", "SlidingLog/Refunds", []string{"SlidingLog/", "Limiter/"}, verbs[algorithm.SlidingLog](oneMoreBack)},
-	{"no more than one at a time", "GCRA/UpTo", []string{"Limiter/", "GCRA/Refund"}, verbs[algorithm.GCRA](oneAtATime)},
-	{"no more than one at a time", "FixedWindow/UpTo", []string{"Limiter/", "FixedWindow/Refund"}, verbs[algorithm.FixedWindow](oneAtATime)},
-	{"no more than one at a time", "MetadataWindow/UpTo", nil, verbs[algorithm.MetadataWindow](oneAtATime)},
-	{"no more than one at a time", "SlidingBuckets/UpTo", []string{"Limiter/", "SlidingBuckets/Refund"}, verbs[algorithm.SlidingBuckets](oneAtATime)},
-	{"no more than one at a time", "SlidingCounter/UpTo", []string{"Limiter/", "SlidingCounter/Refund"}, verbs[algorithm.SlidingCounter](oneAtATime)},
-	{"no more than one at a time", "SlidingLog/UpTo", []string{"Limiter/", "SlidingLog/Refund"}, verbs[algorithm.SlidingLog](oneAtATime)},
-	{"what came back by itself is given again", "GCRA/Refund", []string{"GCRA/Cancel", "Limiter/", "GCRA/Refunds"}, verbs[algorithm.GCRA](chargedNow(func(now int64, _ algorithm.State) int64 { return now + 1<<50 }))},
-	{"a late refund inflates the window", "FixedWindow/Refund", []string{"Limiter/"}, verbs[algorithm.FixedWindow](chargedNow(stateAs(0)))},
-	{"a late refund inflates the window", "SlidingCounter/Refund", []string{"Limiter/", "SlidingCounter/Refunds"}, verbs[algorithm.SlidingCounter](chargedNow(stateAs(0)))},
-	{"a refund takes the newest", "SlidingLog/Refund", []string{"Limiter/", "SlidingLog/Refunds"}, verbs[algorithm.SlidingLog](chargedNow(stateAs(1)))},
-	{"a refund goes to the newest bucket", "SlidingBuckets/Refund", []string{"Limiter/", "SlidingBuckets/Refunds"}, verbs[algorithm.SlidingBuckets](chargedNow(stateAs(4)))},
-	{"a turn is a millisecond late", "GCRA/Reserve", []string{"GCRA/Cancel"}, bad[algorithm.GCRA](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
-		if v.Delay > 0 {
-			v.Delay += time.Millisecond
+	{"refunds know nothing of each other", "GCRA/Refunds", []string{"Limiter/"}, bad[algorithm.GCRA](unaware)},
+	{"refunds know nothing of each other", "TokenBucket/Refunds", []string{"Limiter/"}, bad[algorithm.TokenBucket](unaware)},
+	{"what has come back is refunded again", "LeakyBucket/Refunds", []string{"LeakyBucket/", "Limiter/"}, bad[algorithm.LeakyBucket](refilledAgain)},
+	{"one more is refunded", "FixedWindow/Refunds", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](oneMoreBack)},
+	{"one more is refunded", "SlidingCounter/Refunds", []string{"SlidingCounter/", "Limiter/"}, bad[algorithm.SlidingCounter](oneMoreBack)},
+	{"one more is refunded", "SlidingBuckets/Refunds", []string{"SlidingBuckets/", "Limiter/"}, bad[algorithm.SlidingBuckets](badStepRefund(func(_ contract.State, _ *contract.Cell, n *int64) { *n++ }))},
+	{"the newest entries are refunded", "SlidingLog/Refunds", []string{"SlidingLog/", "Limiter/"}, bad[algorithm.SlidingLog](newestEntries)},
+	{"no more than one at a time", "GCRA/UpTo", []string{"GCRA/", "Limiter/"}, oneAtATime("gcra")},
+	{"no more than one at a time", "FixedWindow/UpTo", []string{"FixedWindow/", "Limiter/"}, oneAtATime("fixedwindow")},
+	{"no more than one at a time", "MetadataWindow/UpTo", []string{"MetadataWindow/"}, oneAtATime("metadatawindow")},
+	{"no more than one at a time", "SlidingBuckets/UpTo", []string{"SlidingBuckets/", "Limiter/"}, oneAtATime("slidingbuckets")},
+	{"no more than one at a time", "SlidingCounter/UpTo", []string{"SlidingCounter/", "Limiter/"}, oneAtATime("slidingcounter")},
+	{"no more than one at a time", "SlidingLog/UpTo", []string{"SlidingLog/", "Limiter/"}, oneAtATime("slidinglog")},
+	{"what has come back is refunded again", "GCRA/Refund", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](refilledAgain)},
+	{"one more is refunded", "FixedWindow/Refund", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](oneMoreBack)},
+	{"a late refund goes to the current window", "SlidingCounter/Refund", []string{"SlidingCounter/", "Limiter/"}, bad[algorithm.SlidingCounter](badRefund(func(c contract.Cell, ch *contract.Charge, _ *contract.Cell) { ch.Was.A = c.A }))},
+	{"a refund goes to the newest entries", "SlidingLog/Refund", []string{"SlidingLog/", "Limiter/"}, bad[algorithm.SlidingLog](newestEntries)},
+	{"a refund goes to the newest bucket", "SlidingBuckets/Refund", []string{"SlidingBuckets/", "Limiter/"}, bad[algorithm.SlidingBuckets](badStepRefund(func(s contract.State, mark *contract.Cell, _ *int64) { mark.A, mark.B = s[4], s[5] }))},
+	{"a turn is a millisecond late", "GCRA/Reserve", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](lateDelays(1000))},
+	{"every decision counts as the last", "GCRA/Cancel", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](alwaysLast)},
+	{"one more is consumed than granted", "Limiter/UpTo", []string{"FixedWindow/", "Limiter/"}, oneMore("fixedwindow", ".upto", func(n *store.Nums) {
+		if n.Tag == (store.Tag{'f', '2'}) {
+			n.N[1]++
 		}
-		return v
-	}})},
-	{"who waits behind is not regarded", "GCRA/Cancel", []string{"GCRA/Refund", "Limiter/", "GCRA/Refunds"}, verbs[algorithm.GCRA](chargedNow(stateAs(0)))},
-	{"one more is charged than granted", "Limiter/UpTo", []string{"FixedWindow/UpTo", "FixedWindow/Refund", "Limiter/"}, verbs[algorithm.FixedWindow](func(f *algorithm.Fragment) {
-		take := f.Take
-		f.Take = func(args []store.Arg, n int64) { take(args, n+1) }
 	})},
-	{"a marker stays", "Limiter/Refund", []string{"GCRA/", "FixedWindow/Refund", "SlidingBuckets/Refund", "SlidingCounter/Refund", "SlidingLog/Refund", "TokenBucket/", "LeakyBucket/", "Limiter/", "SlidingBuckets/Refunds", "SlidingCounter/Refunds"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
-		if strings.HasSuffix(s.Name(), ".refund") {
+	{"a marker stays", "Limiter/Refund", []string{"GCRA/", "FixedWindow/", "SlidingBuckets/", "SlidingCounter/", "SlidingLog/", "TokenBucket/", "LeakyBucket/", "Limiter/"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if undoes(s) {
 			return txFunc{Tx: tx, del: func(int) {}}
 		}
 		return tx
 	}}},
-	{"of many rules none gets anything back", "Limiter/Modes", []string{"Limiter/Refund"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
-		if strings.HasSuffix(s.Name(), ".refund") && composed(s) {
-			return txFunc{Tx: tx, put: func(i int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-				if old, ok, err := tx.Get(i, n.Tag); ok && err == nil {
-					n = old
-				}
-				return n, ttl
-			}}
+	{"of many rules none is refunded", "Limiter/Modes", []string{"Limiter/"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if undoes(s) && composed(s) {
+			return txFunc{Tx: tx, keep: func(int, store.Nums) {}}
 		}
 		return tx
 	}}},
@@ -109,25 +88,41 @@ var verbMutants = []mutant{
 			c.Reply, c.Err = f.right(ctx, c.Script, c.Keys, c.Args, c.Reply)
 		}
 	}}},
-	{"another limit forgets what a key holds", "Limiter/Limits", nil, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
-		if s.Name() != "gcra+slidingbuckets+fixedwindow" || len(args) < 2 || args[len(args)-4].Int() == 99 {
+	{"under other limits a key counts as missing", "Limiter/Limits", nil, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
+		if !strings.HasPrefix(s.Name(), "gcra+slidingbuckets+fixedwindow") || args[1].Int() != 3 { // 3 per second
 			return tx
 		}
-		return txFunc{Tx: tx, get: func(n store.Nums, _ bool, err error) (store.Nums, bool, error) { return store.Nums{}, false, err }}
+		return txFunc{Tx: tx, get: func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			return n, ok && i > 0, err
+		}}
 	}}},
-	{"nobody is told to wait", "Limiter/Wait", []string{"GCRA/Reserve", "GCRA/Cancel", "Limiter/Cancel"}, bad[algorithm.GCRA](badAlgorithm{verdict: func(v algorithm.Verdict, _ bool, _ algorithm.State, _ algorithm.Request) algorithm.Verdict {
-		v.Delay = 0
-		return v
+	{"nobody is told to wait", "Limiter/Wait", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](flaw{meter: func(m *badMeter, _ []store.Arg) {
+		m.ready = func(now int64, c contract.Cell, n, wait int64) int64 {
+			if wait == 0 {
+				return now
+			}
+			return m.Meter.Ready(now, c, n, wait)
+		}
 	}})},
-	{"a refusal charges", "Limiter/Refused", []string{"GCRA/", "Limiter/"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
-		if s.Name() == "gcra.marked" && reply[0].Int() == 0 {
+	{"a denied wait is charged", "Limiter/Refused", []string{"GCRA/", "Limiter/"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
+		if s.Name() == "gcra.mark" && reply[0].Int() == 0 {
 			spend(tx)
 		}
 	}}},
-	{"nothing is given back", "Limiter/Cancel", []string{"GCRA/Refund", "GCRA/Cancel", "Limiter/Refund", "Limiter/Modes", "GCRA/Refunds"}, verbs[algorithm.GCRA](func(f *algorithm.Fragment) {
-		f.Refund = func(store.Tx, int, int64, []store.Arg, algorithm.State, algorithm.Charge, algorithm.Note) bool {
-			return false
+	{"nothing is refunded", "Limiter/Cancel", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](flaw{meter: func(m *badMeter, _ []store.Arg) {
+		m.refund = func(_ int64, c contract.Cell, _ contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
+			return c, note
 		}
+	}})},
+	{"a window is reserved ahead of time", "Limiter/Unsupported", nil, bad[algorithm.FixedWindow](flaw{
+		kind: func(k *contract.Kind) { k.Reserves = true },
+		meter: func(m *badMeter, _ []store.Arg) {
+			m.ready = func(now int64, c contract.Cell, n, wait int64) int64 {
+				if m.Meter.Room(now, now, c) >= n {
+					return now
+				}
+				return m.Meter.Ready(now, c, n, wait)
+			}
+		},
 	})},
-	{"a window is taken from ahead of time", "Limiter/Unsupported", nil, verbs[algorithm.FixedWindow](func(f *algorithm.Fragment) { f.Reserves = true })},
 }

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -8,12 +9,25 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// The scripts that the rules on stores run, in both forms.
+// This file holds the scripts that the checks of stores run, in both forms.
 
-var counterTag = store.Tag{'c', '1'}
+// longTTL is the TTL of keys that must outlive a check.
+const longTTL = 10 * time.Minute
 
-// counter adds 1 to each of its two keys, which count alike, and replies with
-// what they held before, and with the time.
+var (
+	counterTag = store.Tag{'c', '1'}
+	putTag     = store.Tag{'p', '1'}
+)
+
+// nums returns the Nums of tag and list.
+func nums(tag store.Tag, list ...int64) store.Nums {
+	n := store.Nums{Tag: tag, Len: uint8(len(list))}
+	copy(n.N[:], list)
+	return n
+}
+
+// counter adds 1 to each of its two keys, which always hold the same number. It
+// replies with what they held before, and with the time.
 var counter = store.NewScript("counter", `
 local a, b = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
 local m = a and tonumber(string.match(a, '^c1 (%d+)$')) or 0
@@ -24,46 +38,55 @@ local time = redis.call('TIME')
 return {m, n, time[1] * 1000000 + time[2]}
 `, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 	for i := range 2 {
-		n, _, err := tx.Get(i, counterTag)
+		n, _, err := tx.Get(i)
 		if err != nil {
 			return nil, err
 		}
 		reply = append(reply, store.IntegerValue(n.N[0]))
-		n.Tag, n.Len = counterTag, 1
-		n.N[0]++
-		tx.Put(i, n, 10*time.Minute)
+		tx.Put(i, nums(counterTag, n.N[0]+1), longTTL)
 	}
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
 
-// steps puts and deletes its key and replies with what it sees between.
+// held returns what a form sees of key i: its text, or nil.
+func held(tx store.Tx, i int) (store.Value, error) {
+	n, ok, err := tx.Get(i)
+	if !ok || err != nil {
+		return store.Value{}, err
+	}
+	return store.BulkValue(n.String()), nil
+}
+
+// steps writes and deletes its key, and replies with what it reads in between.
 var steps = store.NewScript("steps", `
 redis.call('SET', KEYS[1], 'c1 1', 'PX', 600000)
 local one = redis.call('GET', KEYS[1])
-redis.call('SET', KEYS[1], 'c1 2', 'PX', 600000)
+redis.call('SET', KEYS[1], 'd1 2', 'PX', 600000)
 local two = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], 'c1 3', 'XX', 'KEEPTTL')
+local three = redis.call('GET', KEYS[1])
 redis.call('UNLINK', KEYS[1])
 local none = redis.call('GET', KEYS[1])
-redis.call('SET', KEYS[1], 'c1 3', 'PX', 600000)
-return {one, two, none}
+redis.call('SET', KEYS[1], 'c1 4', 'XX', 'KEEPTTL')
+local still = redis.call('GET', KEYS[1])
+redis.call('SET', KEYS[1], 'c1 5', 'PX', 600000)
+return {one, two, three, none, still}
 `, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-	see := func() {
-		var v store.Value
-		if n, ok, err := tx.Get(0, counterTag); ok && err == nil {
-			v = store.BulkValue(n.String())
+	for _, change := range []func(){
+		func() { tx.Put(0, nums(counterTag, 1), longTTL) },
+		func() { tx.Put(0, nums(store.Tag{'d', '1'}, 2), longTTL) },
+		func() { tx.Keep(0, nums(counterTag, 3)) },
+		func() { tx.Del(0) },
+		func() { tx.Keep(0, nums(counterTag, 4)) },
+	} {
+		change()
+		v, err := held(tx, 0)
+		if err != nil {
+			return nil, err
 		}
 		reply = append(reply, v)
 	}
-	put := func(n int64) {
-		tx.Put(0, store.Nums{Tag: counterTag, Len: 1, N: [store.MaxNums]int64{n}}, 10*time.Minute)
-	}
-	put(1)
-	see()
-	put(2)
-	see()
-	tx.Del(0)
-	see()
-	put(3)
+	tx.Put(0, nums(counterTag, 5), longTTL)
 	return reply, nil
 })
 
@@ -73,19 +96,15 @@ local before = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], table.concat({'c1', unpack(ARGV)}, ' '), 'PX', 600000)
 return {before}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	var v store.Value
-	n, ok, err := tx.Get(0, counterTag)
+	v, err := held(tx, 0)
 	if err != nil {
 		return nil, err
 	}
-	if ok {
-		v = store.BulkValue(n.String())
+	var list []int64
+	for _, a := range args {
+		list = append(list, a.Int())
 	}
-	n = store.Nums{Tag: counterTag, Len: uint8(len(args))}
-	for i, a := range args {
-		n.N[i] = a.Int()
-	}
-	tx.Put(0, n, 10*time.Minute)
+	tx.Put(0, nums(counterTag, list...), longTTL)
 	return append(reply, v), nil
 })
 
@@ -111,9 +130,8 @@ var kindsReply = []store.Value{
 	store.BulkValue(""), store.BulkValue("a\x00\r\n\xff"), {}, store.IntegerValue(7),
 }
 
-// putScript returns a script that sets each key to "p1 ARGV[n]", where ARGV[1]
-// is the TTL in milliseconds and the others are the keys' numbers; it replies
-// with the time.
+// putScript returns a script that sets key n to "p1 ARGV[n+1]". ARGV[1] is the TTL in
+// milliseconds. It replies with the time.
 func putScript(keys int) *store.Script {
 	var lua strings.Builder
 	lua.WriteString("local time = redis.call('TIME')\n")
@@ -124,8 +142,7 @@ func putScript(keys int) *store.Script {
 	return store.NewScript("put", lua.String(),
 		func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 			for i, a := range args[1:] {
-				n := store.Nums{Tag: store.Tag{'p', '1'}, Len: 1, N: [store.MaxNums]int64{a.Int()}}
-				tx.Put(i, n, time.Duration(args[0].Int())*time.Millisecond)
+				tx.Put(i, nums(putTag, a.Int()), time.Duration(args[0].Int())*time.Millisecond)
 			}
 			return append(reply, store.IntegerValue(tx.Now())), nil
 		})
@@ -136,19 +153,34 @@ var (
 	putTwo = putScript(2)
 )
 
-// keepOne sets its key to "p1 ARGV[1]", and leaves it the time that it has.
+// longMS is longTTL as an argument.
+var longMS = store.IntArg(longTTL.Milliseconds())
+
+// put sets key to "p1 n" for a while.
+func (t *T) put(key string, n int64) { t.eval(putOne, []string{key}, longMS, store.IntArg(n)) }
+
+// keepOne sets its key to "p1 ARGV[1]" if it is not missing. The key keeps its TTL.
 var keepOne = store.NewScript("keep", `
-redis.call('SET', KEYS[1], 'p1 ' .. ARGV[1], 'KEEPTTL')
+redis.call('SET', KEYS[1], 'p1 ' .. ARGV[1], 'XX', 'KEEPTTL')
 return {1}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	tx.Put(0, store.Nums{Tag: store.Tag{'p', '1'}, Len: 1, N: [store.MaxNums]int64{args[0].Int()}}, 0)
+	tx.Keep(0, nums(putTag, args[0].Int()))
 	return append(reply, store.IntegerValue(1)), nil
 })
 
-// put sets key to "p1 n" for a while.
-func (t *T) put(key string, n int64) {
-	t.eval(putOne, []string{key}, store.IntArg(600_000), store.IntArg(n))
-}
+// putText sets its key to ARGV[1], which can be any text on a server. A store that runs
+// Go forms can hold only Nums and sets: if the text is not that of Nums, it gets a set.
+var putText = store.NewScript("text", `
+redis.call('SET', KEYS[1], ARGV[1], 'PX', 600000)
+return {1}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	if n, ok := store.ParseNums(args[0].String()); ok {
+		tx.Put(0, n, longTTL)
+	} else {
+		tx.Add(0, store.Member{Score: 1, Text: "x"}, longTTL)
+	}
+	return append(reply, store.IntegerValue(1)), nil
+})
 
 // del deletes its key.
 var del = store.NewScript("del", `
@@ -159,12 +191,13 @@ return {1}
 	return append(reply, store.IntegerValue(1)), nil
 })
 
-// broken fails, before it writes.
+// broken fails. The Lua form fails before it writes; what the Go form wrote must not
+// take effect.
 var broken = store.NewScript("broken", `
 return redis.error_reply('ERR broken on purpose')
 `, func(tx store.Tx, _ []store.Arg, _ []store.Value) ([]store.Value, error) {
-	tx.Put(0, store.Nums{Tag: counterTag, Len: 1}, time.Minute) // must not take effect
-	return nil, fmt.Errorf("%w: on purpose", store.ErrScript)
+	tx.Put(0, nums(counterTag), time.Minute)
+	return nil, errors.New("broken on purpose")
 })
 
 // luaOnly has no Go form.
@@ -176,63 +209,110 @@ redis.call('ZADD', KEYS[1], 1, 'x')
 redis.call('PEXPIRE', KEYS[1], 600000)
 return {1}
 `, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-	tx.Add(0, store.Member{Score: 1, Text: "x"})
-	tx.Expire(0, 10*time.Minute)
+	tx.Add(0, store.Member{Score: 1, Text: "x"}, longTTL)
 	return append(reply, store.IntegerValue(1)), nil
 })
 
-// setStep removes ARGV[2] members from rank ARGV[1] on, adds a member of score
-// ARGV[3] and text ARGV[4], unless that is empty, and removes the first ARGV[5].
-// Before that it reads: how many members have a score above ARGV[6], and how many
-// there are; the rank of the member with text ARGV[8], -1 for none; and the member
-// of rank ARGV[7], if any.
+// A reader is a script that writes its first key and then reads its second key in one
+// way. It finds a foreign value if the second key holds another type, or Nums of another
+// tag than putTag.
+type reader struct {
+	method string // of store.Tx
+	set    bool   // it reads a sorted set
+	script *store.Script
+}
+
+func newReader(method string, set bool, lua string, read func(tx store.Tx) error) reader {
+	return reader{method, set, store.NewScript("read", `
+local v = redis.pcall(`+lua+`)
+if type(v) == 'table' and v.err then return redis.error_reply('WEIRFOREIGN 2') end
+if type(v) == 'string' and string.sub(v, 1, 3) ~= 'p1 ' then return redis.error_reply('WEIRFOREIGN 2') end
+redis.call('SET', KEYS[1], 'c1 1', 'PX', 600000)
+return {1}
+`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+		tx.Put(0, nums(counterTag, 1), longTTL) // must not take effect if the read fails
+		return append(reply, store.IntegerValue(1)), read(tx)
+	})}
+}
+
+var readers = []reader{
+	newReader("Get", false, "'GET', KEYS[2]", func(tx store.Tx) error {
+		n, ok, err := tx.Get(1)
+		if ok && n.Tag != putTag {
+			err = store.ForeignAt(1)
+		}
+		return err
+	}),
+	newReader("At", true, "'ZRANGE', KEYS[2], -1, -1", func(tx store.Tx) error {
+		_, _, err := tx.At(1, 0)
+		return err
+	}),
+	newReader("Count", true, "'ZCOUNT', KEYS[2], 0, 1", func(tx store.Tx) error {
+		_, _, err := tx.Count(1, 0)
+		return err
+	}),
+	newReader("Score", true, "'ZSCORE', KEYS[2], 'y'", func(tx store.Tx) error {
+		_, _, err := tx.Score(1, "x")
+		return err
+	}),
+}
+
+// setStep removes the member with text ARGV[1], adds a member of score ARGV[2] and text
+// ARGV[3] with a TTL of ARGV[8] ms, and removes the ARGV[4] lowest members. An empty text
+// and 0 mean none. Before that it reads how many members have a score above ARGV[5], how
+// many members there are, the score of the member with text ARGV[7], or -1, and the
+// member that is ARGV[6] places before the last, if there is one.
 var setStep = store.NewScript("setstep", `
-local above, all = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[6], '+inf'), redis.call('ZCARD', KEYS[1])
-local found = -1
-for rank, text in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
-  if text == ARGV[8] then found = rank - 1 end
+local above, all = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[5], '+inf'), redis.call('ZCARD', KEYS[1])
+local score = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[7]) or -1)
+local rank = string.format('%d', -1 - ARGV[6])
+local member = redis.call('ZRANGE', KEYS[1], rank, rank, 'WITHSCORES')
+if ARGV[1] ~= '' then redis.call('ZREM', KEYS[1], ARGV[1]) end
+if ARGV[3] ~= '' then
+  redis.call('ZADD', KEYS[1], ARGV[2], ARGV[3])
+  redis.call('PEXPIRE', KEYS[1], ARGV[8])
 end
-local member = redis.call('ZRANGE', KEYS[1], ARGV[7], ARGV[7], 'WITHSCORES')
-if ARGV[2] ~= '0' then redis.call('ZREMRANGEBYRANK', KEYS[1], ARGV[1], ARGV[1] + ARGV[2] - 1) end
-if ARGV[4] ~= '' then redis.call('ZADD', KEYS[1], ARGV[3], ARGV[4]) end
-if ARGV[5] ~= '0' then redis.call('ZREMRANGEBYRANK', KEYS[1], 0, ARGV[5] - 1) end
-redis.call('PEXPIRE', KEYS[1], 600000)
-if not member[1] then return {above, all, found} end
-return {above, all, found, member[1], tonumber(member[2])}
+if ARGV[4] ~= '0' then redis.call('ZREMRANGEBYRANK', KEYS[1], '0', string.format('%d', ARGV[4] - 1)) end
+if not member[1] then return {above, all, score} end
+return {above, all, score, member[1], tonumber(member[2])}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	above, all, err := tx.Count(0, args[5].Int())
+	above, all, err := tx.Count(0, args[4].Int())
 	if err != nil {
 		return nil, err
 	}
-	m, ok, err := tx.At(0, args[6].Int())
+	m, ok, err := tx.At(0, args[5].Int())
 	if err != nil {
 		return nil, err
 	}
-	found, held, err := tx.Find(0, args[7].String())
+	score, held, err := tx.Score(0, args[6].String())
 	if err != nil {
 		return nil, err
 	}
 	if !held {
-		found = -1
+		score = -1
 	}
-	tx.Remove(0, args[0].Int(), args[1].Int())
-	if text := args[3].String(); text != "" {
-		tx.Add(0, store.Member{Score: args[2].Int(), Text: text})
+	if text := args[0].String(); text != "" {
+		tx.Remove(0, text)
 	}
-	tx.Remove(0, 0, args[4].Int())
-	tx.Expire(0, 10*time.Minute)
-	reply = append(reply, store.IntegerValue(above), store.IntegerValue(all), store.IntegerValue(found))
+	if text := args[2].String(); text != "" {
+		tx.Add(0, store.Member{Score: args[1].Int(), Text: text}, time.Duration(args[7].Int())*time.Millisecond)
+	}
+	if n := args[3].Int(); n > 0 {
+		tx.Trim(0, n)
+	}
+	reply = append(reply, store.IntegerValue(above), store.IntegerValue(all), store.IntegerValue(score))
 	if ok {
 		reply = append(reply, store.BulkValue(m.Text), store.IntegerValue(m.Score))
 	}
 	return reply, nil
 })
 
-// A setChange is what one setStep does to its key, and asks of it.
+// A setChange is what one setStep does to its key, and what it reads before.
 type setChange struct {
-	rank, remove int64        // first: so many members from that rank on
-	add          store.Member // then, unless it has no text
-	trim         int64        // and then: so many of the first
+	remove string        // first: the member with this text
+	add    store.Member  // then, unless its text is empty
+	ttl    time.Duration // of add; 0 means longTTL
+	trim   int64         // and then: the lowest members
 
 	after, at int64
 	find      string
@@ -240,9 +320,11 @@ type setChange struct {
 
 // setStep runs one on key.
 func (t *T) setStep(key string, c setChange) []store.Value {
-	return t.eval(setStep, []string{key}, store.IntArg(c.rank), store.IntArg(c.remove),
-		store.IntArg(c.add.Score), store.StringArg(c.add.Text), store.IntArg(c.trim),
-		store.IntArg(c.after), store.IntArg(c.at), store.StringArg(c.find))
+	if c.ttl == 0 {
+		c.ttl = longTTL
+	}
+	return t.eval(setStep, []string{key}, store.StringArg(c.remove), store.IntArg(c.add.Score), store.StringArg(c.add.Text),
+		store.IntArg(c.trim), store.IntArg(c.after), store.IntArg(c.at), store.StringArg(c.find), store.IntArg(c.ttl.Milliseconds()))
 }
 
 // count replies with the number of members of its sorted set.

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// threeSpans are those of the write-up on counters per second.
+// threeSpans has the spans of the published recipe of counters per second.
 var threeSpans = algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{
 	{Window: time.Second, Limit: 1000}, {Window: 10 * time.Second, Limit: 5000}, {Window: 15 * time.Second, Limit: 7000},
 }}
@@ -18,40 +18,40 @@ var threeSpans = algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm
 // quarters has 8 buckets and one span.
 var quarters = algorithm.SlidingBuckets{Width: 15 * time.Second, Spans: []algorithm.Span{{Window: 2 * time.Minute, Limit: 5}}}
 
-// hourly has few tokens for longer than any test runs.
+// hourly gives no token back while a test runs.
 var hourly = algorithm.SlidingBuckets{Width: time.Hour, Spans: []algorithm.Span{{Window: 24 * time.Hour, Limit: 60}, {Window: 12 * time.Hour, Limit: 50}}}
 
 var slidingBucketsRules = []rule{
-	{"Spans", "SlidingBuckets holds every span at once, and names the one that denies", slidingBucketsSpans},
+	{"Spans", "SlidingBuckets limits every span at once, and Window and Limit are those of the span that denies for the longest time", slidingBucketsSpans},
 	{"Edges", "a span of SlidingBuckets slides by whole buckets", slidingBucketsEdges},
-	{"Carry", "when limits change under a live key, SlidingBuckets keeps its counts", slidingBucketsCarry},
-	{"History", "SlidingBuckets answers as a plain count by bucket does, and leaves what the reference store holds", history(anySlidingBuckets)},
-	{"Exact", "SlidingBuckets denies 1µs before RetryAfter is over and admits when it is", exact(anySlidingBuckets)},
-	{"HotKey", "of many concurrent callers SlidingBuckets admits exactly the limit", hotKey(hourly, 50)},
-	{"Refill", "on the store's clock SlidingBuckets lets a denied caller pass after RetryAfter, not before", refill(algorithm.SlidingBuckets{
-		Width: 50 * time.Millisecond, Spans: []algorithm.Span{{Window: 200 * time.Millisecond, Limit: 3}, {Window: 300 * time.Millisecond, Limit: 100}},
+	{"Carry", "if limits change under a live key, SlidingBuckets keeps its counts", slidingBucketsCarry},
+	{"History", "SlidingBuckets answers as a plain count by bucket does, and its keys hold what they hold on the reference store", asModel(anySlidingBuckets)},
+	{"Exact", "a request denied by SlidingBuckets is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anySlidingBuckets)},
+	{"HotKey", "of many concurrent callers, SlidingBuckets allows exactly the limit", hotKey(hourly, 50)},
+	{"Refill", "on the store's clock, a request denied by SlidingBuckets passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
+		return algorithm.SlidingBuckets{Width: d / 4, Spans: []algorithm.Span{{Window: d, Limit: 3}, {Window: d * 3 / 2, Limit: 100}}}
 	})},
-	{"Backwards", "a clock that steps back extends no SlidingBuckets wait by more than the step, and admits nothing", slidingBucketsBackwards},
-	{"Never", "a cost above the smallest limit is denied by SlidingBuckets for ever and changes nothing", neverFits(threeSpans)},
-	{"Huge", "SlidingBuckets is exact at its bounds", huge([]algorithm.Algorithm{
+	{"Backwards", "a clock that steps back lengthens no wait for SlidingBuckets by more than the step, and allows nothing", slidingBucketsBackwards},
+	{"Never", "SlidingBuckets denies a cost above the smallest limit with Never, and it changes nothing", neverFits(threeSpans)},
+	{"Huge", "SlidingBuckets is exact at its bounds, and TakeUpTo consumes what it has there", huge([]algorithm.Algorithm{
 		algorithm.SlidingBuckets{Width: time.Hour, Spans: []algorithm.Span{{Window: 100 * time.Hour, Limit: algorithm.MaxTokens}}},
 		algorithm.SlidingBuckets{Width: time.Minute, Spans: []algorithm.Span{{Window: 128 * time.Minute, Limit: algorithm.MaxTokens - 1}, {Window: time.Minute, Limit: algorithm.MaxTokens - 2}}},
 		algorithm.SlidingBuckets{Width: algorithm.MaxSpan / 128 * time.Microsecond, Spans: []algorithm.Span{{Window: algorithm.MaxSpan * time.Microsecond, Limit: 10}}},
 	})},
-	{"Foreign", "someone else's value in any key of a ring is an ErrForeign that names it; no key is changed", slidingBucketsForeign},
-	{"ForeignType", "a key of another type anywhere in a ring is an ErrForeign that names it; no key is changed", slidingBucketsForeignType},
-	{"PeekMany", "PeekMany reads whole rings, and answers as Peek does", slidingBucketsPeekMany},
-	{"Reset", "Reset deletes every key of a ring", slidingBucketsReset},
-	{"Sixteen", "sixteen rings of up to 128 keys fit into one decision", slidingBucketsSixteen},
-	{"UpTo", "SlidingBuckets takes as many tokens as there is room for, and keeps what is less than one", upTo(anySlidingBuckets)},
-	{"Refund", "a refund makes SlidingBuckets as if the tokens had not been taken, once, and inflates nothing later", refunds(anySlidingBuckets)},
-	{"Refunds", "many refunds of SlidingBuckets give together no more than if their requests had never been made", neverMade(anySlidingBuckets)},
+	{"Foreign", "a foreign value at any key of a SlidingBuckets is an ErrForeign that names the key, and no key is changed", slidingBucketsForeign},
+	{"ForeignType", "another type at any key of a SlidingBuckets is an ErrForeign that names the key, and no key is changed", slidingBucketsForeignType},
+	{"PeekMany", "DoMany reads all keys of a SlidingBuckets, and answers peeks as Peek does", slidingBucketsPeekMany},
+	{"Reset", "Reset deletes every key of a SlidingBuckets", slidingBucketsReset},
+	{"Sixteen", "sixteen SlidingBuckets of up to 128 keys fit into one decision", slidingBucketsSixteen},
+	{"UpTo", "TakeUpTo consumes as many tokens as every span of SlidingBuckets has", upTo(anySlidingBuckets)},
+	{"Refund", "a refund of SlidingBuckets undoes a request at once, and later makes it no fuller than without the request", refunds(anySlidingBuckets)},
+	{"Refunds", "many refunds of SlidingBuckets together refund no more than if their requests had never been made", neverMade(anySlidingBuckets)},
 }
 
 func slidingBucketsSpans(t *T) {
 	s, s10, s15 := time.Second, 10*time.Second, 15*time.Second
 	c := newClock()
-	start := c.us // where a turn of the ring begins
+	start := c.us // the first bucket is that of key 0
 	l := t.limiter(c, one(threeSpans))
 	for i, step := range []struct {
 		at      time.Duration
@@ -71,8 +71,8 @@ func slidingBucketsSpans(t *T) {
 		{3 * s, 1000, true, s, 1000, 0, s15, 0},
 		{4 * s, 1000, true, s, 1000, 0, s15, 0},
 		{5 * s, 1, false, s10, 5000, 0, 14 * s, 5 * s},
-		{9 * s, 0, true, s10, 5000, 0, 10 * s, 0},
-		{9 * s, 1001, false, s, 1000, 1000, 10 * s, weir.Never}, // the first that denies
+		{9 * s, 0, false, s10, 5000, 0, 10 * s, 1 * s},
+		{9 * s, 1001, false, s, 1000, 1000, 10 * s, weir.Never}, // the span of 10 s denies for a second
 		{10*s - time.Microsecond, 1, false, s10, 5000, 0, 9*s + time.Microsecond, time.Microsecond},
 		{10 * s, 500, true, s, 1000, 500, s15, 0},
 		{10 * s, 501, false, s, 1000, 500, s15, 1 * s},
@@ -85,16 +85,21 @@ func slidingBucketsSpans(t *T) {
 		{15 * s, 1, false, s, 1000, 0, 15 * s, s},
 		{16*s - time.Microsecond, 2, false, s, 1000, 0, 14*s + time.Microsecond, time.Microsecond},
 		{100 * s, 1, true, s, 1000, 999, s15, 0},
+		{100 * s, 1000, false, s, 1000, 999, s15, 1 * s},
 	} {
 		c.us = start + step.at.Microseconds()
 		want := weir.Result{
 			Allowed: step.allowed, Limit: step.limit, Remaining: step.left,
-			RetryAfter: step.retry, ResetAfter: step.reset, Rule: "one", Span: step.span,
+			RetryAfter: step.retry, ResetAfter: step.reset, Rule: "one", Window: step.span,
 		}
-		if step.allowed {
-			want.Granted = step.cost
+		if want.Granted = step.cost; !step.allowed {
+			want.Granted, want.Delay = 0, weir.Never
 		}
-		if got := t.allow(l, step.cost, "spans"); got != want {
+		req := weir.Request{Key: weir.KeyOf("spans"), Cost: step.cost}
+		if step.cost == 0 {
+			req.Op = weir.Peek
+		}
+		if got := t.do(l, req); got != want {
 			t.errorf("step %d, cost %d at %v:\ngot  %+v\nwant %+v", i, step.cost, step.at, got, want)
 		}
 	}
@@ -126,19 +131,12 @@ func slidingBucketsCarry(t *T) {
 	}}))
 	t.allow(wide, 4, "k")
 	c.advance(time.Second)
-	for _, tt := range []struct {
-		cost int64
-		want weir.Result
-	}{
-		{1, weir.Result{Limit: 3, Rule: "one", RetryAfter: 119 * time.Second, ResetAfter: 119 * time.Second, Span: time.Minute}},
-		{0, weir.Result{Limit: 3, Rule: "one", RetryAfter: 119 * time.Second, ResetAfter: 119 * time.Second, Span: time.Minute}},
-	} {
-		if got := t.peek(narrow, tt.cost, "k"); got != tt.want {
-			t.errorf("4 taken of 5, then 3 and 2 are the limits, cost %d:\ngot  %+v\nwant %+v", tt.cost, got, tt.want)
-		}
+	want := weir.Result{Limit: 2, Window: quarters.Spans[0].Window, Rule: "one", RetryAfter: 119 * time.Second, ResetAfter: 119 * time.Second, Delay: weir.Never}
+	if got := t.peek(narrow, 1, "k"); got != want {
+		t.errorf("4 consumed of 5, then the limits are 3 and 2:\ngot  %+v\nwant %+v", got, want)
 	}
 	if res := t.allow(wide, 1, "k"); !res.Allowed || res.Remaining != 0 {
-		t.errorf("back at 5: got %+v, want the fifth to pass", res)
+		t.errorf("back at 5: got %+v, want the fifth token allowed", res)
 	}
 }
 
@@ -155,22 +153,22 @@ func slidingBucketsForeignType(t *T) {
 	t.foreignInRing(func(key string) { t.eval(setScript, []string{key}) })
 }
 
-// foreignInRing makes one key of a ring someone else's, and tries every verb.
+// foreignInRing puts a foreign value at one key of a SlidingBuckets, and tries every verb.
 func (t *T) foreignInRing(spoil func(key string)) {
-	c := newClock() // in the first bucket of a turn
+	c := newClock() // in the bucket of key 0
 	for _, at := range []int{0, 1, 7} {
-		path := "p" + strconv.Itoa(at)
+		name := "p" + strconv.Itoa(at)
 		l := t.limiter(c,
 			weir.Rule{Name: "first", Algorithm: tenPerMinute},
 			weir.Rule{Name: "ring", Algorithm: quarters})
-		keys := t.keysOf(path, "ring", quarters)
+		keys := t.keysOf(name, "ring", quarters)
 		if at != 0 {
-			t.allow(l, 1, path) // some keys are there and some are not
+			t.allow(l, 1, name) // one key exists, the others do not
 		}
 		spoil(keys[at])
-		all := append([]string{t.key(path, "first")}, keys...)
+		all := append([]string{t.keyOf(name, "first", tenPerMinute)}, keys...)
 		before := t.mget(all...)
-		t.refused(l, path, keys[at])
+		t.refused(l, name, keys[at])
 		for i, v := range t.mget(all...) {
 			if v != before[i] {
 				t.errorf("with a foreign key %d, key %q now holds %v, not %v", at, all[i], v, before[i])
@@ -185,21 +183,17 @@ func slidingBucketsPeekMany(t *T) {
 		weir.Rule{Name: "ring", Algorithm: quarters},
 		weir.Rule{Name: "rate", Algorithm: tenPerMinute},
 		weir.Rule{Name: "spans", Algorithm: threeSpans})
-	var paths [][]string
+	var keys [][]string
 	for i := range 7 {
-		paths = append(paths, []string{"many" + strconv.Itoa(i)})
+		keys = append(keys, []string{"many" + strconv.Itoa(i)})
 		for range i {
-			t.allow(l, 1, paths[i]...)
+			t.allow(l, 1, keys[i]...)
 			c.advance(4 * time.Second)
 		}
 	}
-	got, err := l.PeekMany(t.ctx, paths)
-	if err != nil || len(got) != len(paths) {
-		t.fatalf("PeekMany: %d results, %v", len(got), err)
-	}
-	for i, path := range paths {
-		if want := t.peek(l, 1, path...); got[i] != want {
-			t.errorf("path %v:\ngot  %+v\nwant %+v", path, got[i], want)
+	for i, got := range l.DoMany(t.ctx, peeks(keys)) {
+		if want := t.peek(l, 1, keys[i]...); got.Err != nil || got.Result != want {
+			t.errorf("key %v:\ngot  %+v, %v\nwant %+v", keys[i], got.Result, got.Err, want)
 		}
 	}
 }
@@ -214,17 +208,15 @@ func slidingBucketsReset(t *T) {
 	}
 	keys, others := t.keysOf("reset", "ring", quarters), t.keysOf("other", "ring", quarters)
 	before := t.mget(others...)
-	if err := l.ResetRule(t.ctx, "ring", "reset"); err != nil {
-		t.errorf("ResetRule: %v", err)
-	}
+	t.reset(t.only(l, "ring"), "reset")
 	for i, v := range t.mget(keys...) {
 		if v.Kind() != store.Nil {
-			t.errorf("after ResetRule, %q holds %q", keys[i], v.Str())
+			t.errorf("after Reset, %q holds %q", keys[i], v.Str())
 		}
 	}
 	for i, v := range t.mget(others...) {
 		if v != before[i] {
-			t.errorf("ResetRule of another path changed %q", others[i])
+			t.errorf("Reset of another key changed %q", others[i])
 		}
 	}
 }
@@ -243,19 +235,17 @@ func slidingBucketsSixteen(t *T) {
 	}
 	l := t.limiter(c, rules...)
 	for i, want := range []weir.Result{
-		{Allowed: true, Granted: 1, Limit: 2, Remaining: 1, ResetAfter: 2 * time.Minute, Rule: "r0", Span: 2 * time.Minute},
-		{Allowed: true, Granted: 1, Limit: 2, Remaining: 0, ResetAfter: 2 * time.Minute, Rule: "r0", Span: 2 * time.Minute},
-		{Limit: 2, Rule: "r0", ResetAfter: 2 * time.Minute, RetryAfter: 128 * time.Minute, Span: 2 * time.Minute},
+		{Allowed: true, Granted: 1, Limit: 2, Remaining: 1, ResetAfter: 2 * time.Minute, Rule: "r0", Window: 2 * time.Minute},
+		{Allowed: true, Granted: 1, Limit: 2, Remaining: 0, ResetAfter: 2 * time.Minute, Rule: "r0", Window: 2 * time.Minute},
+		{Limit: 2, Rule: "r15", ResetAfter: 128 * time.Minute, RetryAfter: 128 * time.Minute, Window: 128 * time.Minute, Delay: weir.Never},
 	} {
 		if got := t.allow(l, 1, "sixteen"); got != want {
 			t.errorf("request %d:\ngot  %+v\nwant %+v", i, got, want)
 		}
 	}
-	if err := l.Reset(t.ctx, "sixteen"); err != nil {
-		t.errorf("Reset: %v", err)
-	}
+	t.reset(l, "sixteen")
 	if got := t.peek(l, 2, "sixteen"); !got.Allowed {
-		t.errorf("after a reset: got %+v, want it to pass", got)
+		t.errorf("after a reset: got %+v, want it allowed", got)
 	}
 }
 

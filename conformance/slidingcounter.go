@@ -9,23 +9,25 @@ import (
 )
 
 var slidingCounterRules = []rule{
-	{"Trace", "of the window before a SlidingCounter, what lies within one window of now counts, rounded up", slidingCounterTrace},
+	{"Trace", "SlidingCounter counts the part of the window before that lies within one Window of now, rounded up", slidingCounterTrace},
 	{"Steps", "the weight of a long window falls in steps of a 2^20th of it", slidingCounterSteps},
-	{"Carry", "when Limit or Window changes under a live key, its counts are judged by the new one", slidingCounterCarry},
-	{"History", "SlidingCounter answers as plain counts of windows do, and leaves what the reference store holds", history(anySlidingCounter)},
-	{"Exact", "SlidingCounter denies 1µs before RetryAfter is over and admits when it is", exact(anySlidingCounter)},
-	{"HotKey", "of many concurrent callers SlidingCounter admits exactly the limit", hotKey(algorithm.SlidingCounter{Limit: 50, Window: 24 * time.Hour}, 50)},
-	{"Refill", "on the store's clock SlidingCounter lets a denied caller pass after RetryAfter, not before", refill(algorithm.SlidingCounter{Limit: 3, Window: 300 * time.Millisecond})},
-	{"Backwards", "a clock that steps back extends no SlidingCounter wait by more than the step, and admits nothing", backwards(algorithm.SlidingCounter{Limit: 3, Window: time.Minute})},
-	{"Never", "a cost above Limit is denied by SlidingCounter for ever and changes nothing", neverFits(algorithm.SlidingCounter{Limit: 5, Window: time.Minute})},
-	{"Huge", "SlidingCounter is exact at its bounds", huge([]algorithm.Algorithm{
+	{"Carry", "if Limit or Window changes under a live key, the new limit judges the counts", slidingCounterCarry},
+	{"History", "SlidingCounter answers as plain counts of windows do, and its keys hold what they hold on the reference store", asModel(anySlidingCounter)},
+	{"Exact", "a request denied by SlidingCounter is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anySlidingCounter)},
+	{"HotKey", "of many concurrent callers, SlidingCounter allows exactly the limit", hotKey(algorithm.SlidingCounter{Limit: 50, Window: 24 * time.Hour}, 50)},
+	{"Refill", "on the store's clock, a request denied by SlidingCounter passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
+		return algorithm.SlidingCounter{Limit: 3, Window: 2 * d}
+	})},
+	{"Backwards", "a clock that steps back lengthens no wait for SlidingCounter by more than the step, and allows nothing", backwards(algorithm.SlidingCounter{Limit: 3, Window: time.Minute})},
+	{"Never", "SlidingCounter denies a cost above Limit with Never, and it changes nothing", neverFits(algorithm.SlidingCounter{Limit: 5, Window: time.Minute})},
+	{"Huge", "SlidingCounter is exact at its bounds, and TakeUpTo consumes what it has there", huge([]algorithm.Algorithm{
 		algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: time.Second},
 		algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: 7_000_001 * time.Microsecond},
 		algorithm.SlidingCounter{Limit: 10, Window: algorithm.MaxSpan / 4 * time.Microsecond},
 	})},
-	{"UpTo", "SlidingCounter takes as many tokens as there is room for, and keeps what is less than one", upTo(anySlidingCounter)},
-	{"Refund", "a refund makes SlidingCounter as if the tokens had not been taken, once, and inflates nothing later", refunds(anySlidingCounter)},
-	{"Refunds", "many refunds of SlidingCounter give together no more than if their requests had never been made", neverMade(anySlidingCounter)},
+	{"UpTo", "TakeUpTo consumes as many tokens as SlidingCounter has", upTo(anySlidingCounter)},
+	{"Refund", "a refund of SlidingCounter undoes a request at once, and later makes it no fuller than without the request", refunds(anySlidingCounter)},
+	{"Refunds", "many refunds of SlidingCounter together refund no more than if their requests had never been made", neverMade(anySlidingCounter)},
 }
 
 func slidingCounterTrace(t *T) {
@@ -56,7 +58,7 @@ func slidingCounterSteps(t *T) {
 	for _, past := range []int64{0, 1, 999, 1000, 1999, 2000, 1<<20*1000 - 1} {
 		c.us = start + window.Microseconds() + past
 		if got, want := t.peek(l, 1, "k").Remaining, past/1000; got != want {
-			t.errorf("%d µs into a window of 2^20 ms, whose predecessor was full: %d left, want %d", past, got, want)
+			t.errorf("%d µs into a window of 2^20 ms, with the window before used up: %d left, want %d", past, got, want)
 		}
 	}
 }
@@ -69,9 +71,9 @@ func slidingCounterCarry(t *T) {
 	c.advance(time.Second)
 	got := t.peek(small, 1, "k")
 	// A quarter is left of 4 within 90 s of the next window, by steps of 115 µs.
-	want := weir.Result{Limit: 2, Rule: "one", RetryAfter: 209*time.Second + 150*time.Microsecond, ResetAfter: 239 * time.Second}
+	want := weir.Result{Limit: 2, Window: 2 * time.Minute, Rule: "one", Delay: weir.Never, RetryAfter: 209*time.Second + 150*time.Microsecond, ResetAfter: 239 * time.Second}
 	if got != want {
-		t.errorf("4 taken of 6 per minute, then 2 per 2 minutes:\ngot  %+v\nwant %+v", got, want)
+		t.errorf("4 consumed of 6 per minute, then 2 per 2 minutes:\ngot  %+v\nwant %+v", got, want)
 	}
 }
 

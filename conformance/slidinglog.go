@@ -12,22 +12,24 @@ import (
 )
 
 var slidingLogRules = []rule{
-	{"Trace", "a token leaves a SlidingLog exactly one window after it was taken", slidingLogTrace},
-	{"Demonstration", "a resource and its consumers get the verdicts of the published demonstration", slidingLogDemonstration},
-	{"SameMicrosecond", "tokens taken in one microsecond are all kept", slidingLogSameMicrosecond},
+	{"Trace", "a token leaves a SlidingLog exactly one Window after it was consumed", slidingLogTrace},
+	{"Demonstration", "a resource and its consumers get the answers of the published demonstration", slidingLogDemonstration},
+	{"SameMicrosecond", "SlidingLog keeps every token of one microsecond", slidingLogSameMicrosecond},
 	{"Bounded", "a SlidingLog keeps at most 15 entries more than Limit, and 3 if Limit is up to 5", slidingLogBounded},
-	{"Lowered", "under another Limit the tokens of a SlidingLog are judged by that one", slidingLogLowered},
-	{"Layout", "an entry without a time is a foreign value to SlidingLog", slidingLogLayout},
-	{"Cost", "a request takes at most 1000 tokens of a SlidingLog at once", slidingLogCost},
-	{"History", "SlidingLog answers as a plain list of times does", history(anySlidingLog)},
-	{"Exact", "SlidingLog denies 1µs before RetryAfter is over and admits when it is", exact(anySlidingLog)},
-	{"HotKey", "of many concurrent callers SlidingLog admits exactly the limit", hotKey(algorithm.SlidingLog{Limit: 50, Window: time.Hour}, 50)},
-	{"Refill", "on the store's clock SlidingLog lets a denied caller pass after RetryAfter, not before", refill(algorithm.SlidingLog{Limit: 3, Window: 300 * time.Millisecond})},
-	{"Backwards", "a clock that steps back extends no SlidingLog wait by more than the step, and admits nothing", backwards(algorithm.SlidingLog{Limit: 3, Window: time.Minute})},
-	{"Never", "a cost above Limit is denied by SlidingLog for ever and changes nothing", neverFits(algorithm.SlidingLog{Limit: 5, Window: time.Minute})},
-	{"UpTo", "SlidingLog takes as many tokens as there is room for, and keeps what is less than one", upTo(anySlidingLog)},
-	{"Refund", "a refund makes SlidingLog as if the tokens had not been taken, once, and inflates nothing later", refunds(anySlidingLog)},
-	{"Refunds", "many refunds of SlidingLog give together no more than if their requests had never been made", neverMade(anySlidingLog)},
+	{"Lowered", "if Limit changes under a live key, the new limit judges the tokens of a SlidingLog", slidingLogLowered},
+	{"Layout", "a member that is no entry of a SlidingLog is an ErrForeign", slidingLogLayout},
+	{"Cost", "a request consumes at most 1000 tokens of a SlidingLog at once", slidingLogCost},
+	{"History", "SlidingLog answers as a plain list of times does", asModel(anySlidingLog)},
+	{"Exact", "a request denied by SlidingLog is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anySlidingLog)},
+	{"HotKey", "of many concurrent callers, SlidingLog allows exactly the limit", hotKey(algorithm.SlidingLog{Limit: 50, Window: time.Hour}, 50)},
+	{"Refill", "on the store's clock, a request denied by SlidingLog passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
+		return algorithm.SlidingLog{Limit: 3, Window: d}
+	})},
+	{"Backwards", "a clock that steps back lengthens no wait for SlidingLog by more than the step, and allows nothing", backwards(algorithm.SlidingLog{Limit: 3, Window: time.Minute})},
+	{"Never", "SlidingLog denies a cost above Limit with Never, and it changes nothing", neverFits(algorithm.SlidingLog{Limit: 5, Window: time.Minute})},
+	{"UpTo", "TakeUpTo consumes as many tokens as SlidingLog has", upTo(anySlidingLog)},
+	{"Refund", "a refund of SlidingLog undoes a request at once, and later makes it no fuller than without the request", refunds(anySlidingLog)},
+	{"Refunds", "many refunds of SlidingLog together refund no more than if their requests had never been made", neverMade(anySlidingLog)},
 }
 
 func slidingLogTrace(t *T) {
@@ -51,20 +53,21 @@ func slidingLogTrace(t *T) {
 	})
 }
 
-// slidingLogDemonstration replays two published runs of a limiter on a
-// resource, 5 per 10 s, and on each consumer of it, 3 per 10 s.
+// slidingLogDemonstration replays two published runs of a limiter with a limit for a
+// resource, 5 per 10 s, and one for each of its consumers, 3 per 10 s.
 func slidingLogDemonstration(t *T) {
-	run := func(resource string, first, last, bFirst, bLast time.Duration) (a, b string, l *weir.Limiter, c *clock) {
-		c = newClock()
+	each := make([]weir.Result, 2)
+	run := func(resource string, first, last, bFirst, bLast time.Duration) (a, b string, l *weir.Limiter) {
+		c := newClock()
 		start := c.us
 		l = t.limiter(c,
-			weir.Rule{Name: "resource", By: []int{0}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 10 * time.Second}},
-			weir.Rule{Name: "consumer", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: 3, Window: 10 * time.Second}})
+			weir.Rule{Name: "resource", By: []string{"s0"}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 10 * time.Second}},
+			weir.Rule{Name: "consumer", By: []string{"s0", "s1"}, Algorithm: algorithm.SlidingLog{Limit: 3, Window: 10 * time.Second}})
 		ask := func(who string) string {
-			switch res := t.allow(l, 1, resource, who); {
+			switch res := t.do(l, weir.Request{Key: weir.KeyOf(resource, who)}, each...); {
 			case res.Allowed:
 				return "A"
-			case res.Rule == "resource":
+			case !each[0].Allowed:
 				return "R"
 			}
 			return "C"
@@ -79,19 +82,18 @@ func slidingLogDemonstration(t *T) {
 				b += ask("b")
 			}
 		}
-		return a, b, l, c
+		return a, b, l
 	}
 
-	a, b, l, _ := run("calc", 0, 49*time.Second, 4*time.Second, 48*time.Second)
+	a, b, l := run("calc", 0, 49*time.Second, 4*time.Second, 48*time.Second)
 	if got, want := a[10:], strings.Repeat("AAARCRCRRR", 4); got != want {
 		t.errorf("consumer A from 10 s on: got %s, want %s", got, want)
 	}
 	if want := strings.Repeat("AARRR", 5)[:len(b)]; b != want {
 		t.errorf("consumer B from 4 s on: got %s, want %s", b, want)
 	}
-	each := make([]weir.Result, 2)
 	for who, want := range map[string]int64{"a": 3, "b": 2} {
-		t.do(l, weir.Request{Path: []string{"calc", who}, Cost: 1, Peek: true, Each: each})
+		t.do(l, weir.Request{Key: weir.KeyOf("calc", who), Op: weir.Peek}, each...)
 		if live := 5 - each[0].Remaining; live != 5 {
 			t.errorf("the resource has %d live entries at the end, want 5", live)
 		}
@@ -100,7 +102,7 @@ func slidingLogDemonstration(t *T) {
 		}
 	}
 
-	a, b, _, _ = run("yesno", -7*time.Second, 24*time.Second, 1500*time.Millisecond, 19500*time.Millisecond)
+	a, b, _ = run("yesno", -7*time.Second, 24*time.Second, 1500*time.Millisecond, 19500*time.Millisecond)
 	yes := strings.NewReplacer("A", "T", "R", "F", "C", "F")
 	if got, want := yes.Replace(a), "T"+"TTFTFFFFFF"+"TTFTFFFFFF"+"TTFTF"; got != want {
 		t.errorf("consumer A, yes or no: got %s, want %s", got, want)
@@ -112,7 +114,8 @@ func slidingLogDemonstration(t *T) {
 
 func slidingLogSameMicrosecond(t *T) {
 	c := newClock()
-	l := t.limiter(c, one(algorithm.SlidingLog{Limit: 200, Window: time.Second}))
+	a := algorithm.SlidingLog{Limit: 200, Window: time.Second}
+	l := t.limiter(c, one(a))
 	for i := range int64(100) {
 		if res := t.allow(l, 1, "k"); res.Remaining != 199-i {
 			t.fatalf("token %d of one microsecond left %d, want %d", i, res.Remaining, 199-i)
@@ -121,7 +124,7 @@ func slidingLogSameMicrosecond(t *T) {
 	if res := t.allow(l, 100, "k"); !res.Allowed || res.Remaining != 0 {
 		t.errorf("the last 100 at once: got %+v", res)
 	}
-	if n := t.eval(count, []string{t.key("k", "one")})[0].Int(); n != 200 {
+	if n := t.eval(count, []string{t.keyOf("k", "one", a)})[0].Int(); n != 200 {
 		t.errorf("200 tokens are %d entries", n)
 	}
 }
@@ -130,8 +133,9 @@ func slidingLogBounded(t *T) {
 	for _, limit := range []int64{1, 3, 20, 100} {
 		name := "limit" + strconv.FormatInt(limit, 10)
 		c := newClock()
-		l := t.limiter(c, weir.Rule{Name: name, Algorithm: algorithm.SlidingLog{Limit: limit, Window: time.Second}})
-		key := []string{t.key("k", name)}
+		a := algorithm.SlidingLog{Limit: limit, Window: time.Second}
+		l := t.limiter(c, weir.Rule{Name: name, Algorithm: a})
+		key := []string{t.keyOf("k", name, a)}
 		most := limit + 15
 		if limit <= 5 {
 			most = limit + 3
@@ -139,7 +143,7 @@ func slidingLogBounded(t *T) {
 		r := t.rand()
 		for i := range t.times(int(80 + 4*limit)) {
 			if i%150 == 149 {
-				c.advance(900 * time.Millisecond) // a lull in which almost all leave
+				c.advance(900 * time.Millisecond) // a pause in which almost all tokens leave
 			}
 			c.advance(time.Second / time.Duration(limit))
 			t.allow(l, min(pick[int64](r, 1, 1, 1, 3, 20), limit), "k")
@@ -152,7 +156,7 @@ func slidingLogBounded(t *T) {
 		c.advance(time.Second)
 		t.allow(l, 1, "k")
 		if n := t.eval(count, key)[0].Int(); n != 1 {
-			t.errorf("%d entries behind a lull of a whole window, want 1", n)
+			t.errorf("%d entries after a pause of a whole window, want 1", n)
 		}
 	}
 }
@@ -174,9 +178,7 @@ func slidingLogCost(t *T) {
 	if res := t.allow(l, 1, "k"); res.Allowed {
 		t.errorf("token 3001: got %+v", res)
 	}
-	if err := l.Reset(t.ctx, "k"); err != nil {
-		t.errorf("Reset: %v", err)
-	}
+	t.reset(l, "k")
 }
 
 func slidingLogLowered(t *T) {
@@ -194,13 +196,13 @@ func slidingLogLowered(t *T) {
 		retry       time.Duration // in seconds
 		left        int64
 	}{
-		{4, 0, 96, 0}, {4, 1, 97, 0}, {4, 3, 99, 0}, {10, 0, 90, 0}, {10, 3, 93, 0}, // with all 20 live
-		{4, 3, 9, 0}, {10, 6, 1, 5}, {20, 1, 0, 14}, // 90 seconds on, with 10, 5 and 5
+		{4, 1, 97, 0}, {4, 3, 99, 0}, {10, 1, 91, 0}, {10, 3, 93, 0}, // with all 20 in the window
+		{4, 3, 9, 0}, {10, 6, 1, 5}, {20, 1, 0, 14}, // 90 seconds later, with 10, 5 and 5
 	} {
 		switch i {
-		case 5:
+		case 4:
 			c.advance(90 * time.Second)
-		case 6:
+		case 5:
 			c.advance(5 * time.Second)
 		}
 		res := t.allow(limits[want.limit], want.cost, "k")
@@ -211,11 +213,15 @@ func slidingLogLowered(t *T) {
 }
 
 func slidingLogLayout(t *T) {
-	l := t.limiter(newClock(), one(algorithm.SlidingLog{Limit: 3, Window: time.Minute}))
-	for i, text := range []string{"l1 0000000000000001", "l1", "l1  00000001", "l1 -1 00000001", "l2 1 00000001", "x"} {
-		path := "layout" + strconv.Itoa(i)
-		key := t.key(path, "one")
+	a := algorithm.SlidingLog{Limit: 3, Window: time.Minute}
+	l := t.limiter(newClock(), one(a))
+	for i, text := range []string{
+		"l2 0000000000000001", "l2", "l2  00000001", "l2 -1 00000001", "l1 1 00000001", "x", " l2 1 00000001", "l2 1 1.5", "l2 1 00000001 x",
+		"l2 9007199254740992 00000001", "l2 4503599627370496 00000001", "l2 1 123456789", "l2 99999999999999999999999999 00000001",
+	} {
+		name := "layout" + strconv.Itoa(i)
+		key := t.keyOf(name, "one", a)
 		t.setStep(key, setChange{add: store.Member{Score: 1, Text: text}})
-		t.refused(l, path, key)
+		t.refused(l, name, key)
 	}
 }

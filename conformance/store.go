@@ -16,22 +16,23 @@ var storeRules = []rule{
 	{"Reply", "Eval appends the script's reply, a flat list of integers, strings and nils, to reply", storeReply},
 	{"Args", "arguments arrive as sent, in order, whatever bytes they hold", storeArgs},
 	{"Keys", "keys hold what was written to them, whatever bytes their names hold", storeKeys},
-	{"Nums", "a key holds up to four integers below 2^53, and a script sees what it wrote itself", storeNums},
-	{"Atomic", "a script runs alone: steps on one key happen one after the other, in an order that agrees with real time and with the time that they read", storeAtomic},
-	{"Peer", "scripts of several stores over one state run one after the other", storePeer},
+	{"Nums", "a key holds a tag and up to eight integers below 2^53, and a script sees what it wrote itself", storeNums},
+	{"Foreign", "a script that finds a foreign value is an ErrForeign that names the key, and writes nothing", storeForeign},
+	{"Atomic", "steps on one key run one after the other, in an order that agrees with real time and with the time that they read", storeAtomic},
+	{"Peer", "steps of several stores over one state run one after the other", storePeer},
 	{"OwnReply", "every caller gets the reply to its own call", storeOwnReply},
 	{"ScriptError", "a script that fails is an ErrScript, writes nothing, and leaves reply as it was", storeScriptError},
 	{"GoForm", "a store that runs no Lua returns ErrNoGoForm for a script without Go form", storeGoForm},
 	{"CrossSlot", "keys that do not share a slot are ErrCrossSlot, no keys are an error, and nothing runs", storeCrossSlot},
 	{"MGet", "MGet returns one value per key, in order, over any slots; a missing key is Nil", storeMGet},
 	{"MGetType", "MGet returns Nil for a key that holds no string", storeMGetType},
-	{"Set", "a sorted set is in the order of its scores, then of its texts, counts, finds a text, gives up members of any rank, and is missing without any", storeSet},
-	{"Expiry", "a key is forgotten when its last TTL is over, and not before, also if it was put anew without one", storeExpiry},
-	{"Delete", "a deleted key is missing", storeDelete},
-	{"Cancelled", "a context that is done ends a call with the context's own error, and nothing runs", storeCancelled},
-	{"Time", "Time is the clock that scripts read, in microseconds or better, and the real time", storeTime},
-	{"Borrowed", "a store that says it borrows strings keeps none of them beyond the call", storeBorrowed},
-	{"ScriptLoss", "a server that forgot a script is given it again, unnoticed", storeScriptLoss},
+	{"Set", "a sorted set is ordered by score and then by text, adds, moves, counts, finds, removes and trims members of any text, and is missing without any", storeSet},
+	{"Expiry", "a key expires when its last TTL is over, and not before, also if its value changes and it keeps its TTL", storeExpiry},
+	{"Delete", "a deleted key is missing, whatever it held", storeDelete},
+	{"Cancelled", "a call whose context is done returns the context's own error, and runs nothing", storeCancelled},
+	{"Time", "Time is the clock that scripts read, in microseconds or finer, and the real time", storeTime},
+	{"Borrowed", "a store that says it borrows strings keeps none of them after the call", storeBorrowed},
+	{"ScriptLoss", "a script that the server has lost is sent again, and runs once", storeScriptLoss},
 }
 
 func storeReply(t *T) {
@@ -79,23 +80,24 @@ func storeKeys(t *T) {
 			t.errorf("key %.40q: got %v, want %v", keys[i], v, want)
 		}
 	}
-	t.eval(putTwo, []string{keys[1], keys[0]}, store.IntArg(600_000), store.IntArg(11), store.IntArg(10))
+	t.eval(putTwo, []string{keys[1], keys[0]}, longMS, store.IntArg(11), store.IntArg(10))
 	if got := t.mget(keys[0], keys[1]); got[0].Str() != "p1 10" || got[1].Str() != "p1 11" {
 		t.errorf("after one script over two keys: got %v, want p1 10 and p1 11", got)
 	}
 }
 
 func storeNums(t *T) {
-	want := []store.Value{store.BulkValue("c1 1"), store.BulkValue("c1 2"), {}}
+	want := []store.Value{store.BulkValue("c1 1"), store.BulkValue("d1 2"), store.BulkValue("c1 3"), {}, {}}
 	if got := t.eval(steps, t.keys("steps", 1)); !slices.Equal(got, want) {
-		t.errorf("a script that puts 1, puts 2 and deletes saw %v, want %v", got, want)
+		t.errorf("a script that sets 1, 2 and 3, deletes, and keeps what is missing read %v, want %v", got, want)
 	}
-	if v := t.mget(t.keys("steps", 1)[0])[0]; v.Str() != "c1 3" {
-		t.errorf("and then put 3: the key holds %v", v)
+	if v := t.mget(t.keys("steps", 1)[0])[0]; v.Str() != "c1 5" {
+		t.errorf("and then set 5: the key holds %v", v)
 	}
 	key := t.keys("wide", 1)
 	held := store.Value{}
-	for _, list := range [][]int64{{1}, {0, 0}, {1<<53 - 1, 1<<53 - 2, 1<<53 - 3, 1<<53 - 4}, {5, 6, 7}, {}, {0}} {
+	const top = 1<<53 - 1
+	for _, list := range [][]int64{{1}, {0, 0}, {top, top - 1, top - 2, top - 3, top - 4, top - 5, top - 6, top - 7}, {5, 6, 7}, {}, {0, 0, 0, 0, 0, 0, 0, 0}, {0}} {
 		args, text := []store.Arg{}, "c1"
 		for _, n := range list {
 			args, text = append(args, store.IntArg(n)), text+" "+strconv.FormatInt(n, 10)
@@ -108,11 +110,58 @@ func storeNums(t *T) {
 			t.errorf("MGet: got %v, want %v", v, held)
 		}
 	}
+	t.eval(keepOne, key, store.IntArg(8))
+	if v := t.mget(key[0])[0]; v.Str() != "p1 8" {
+		t.errorf("a value that was replaced and keeps its TTL: got %v, want p1 8", v)
+	}
+	t.eval(setScript, t.keys("set", 1))
+	t.put(t.keys("set", 1)[0], 9)
+	if v := t.mget(t.keys("set", 1)[0])[0]; v.Str() != "p1 9" {
+		t.errorf("a number in place of a set: got %v, want p1 9", v)
+	}
+	missing := t.keys("missing", 1)
+	t.eval(keepOne, missing, store.IntArg(8))
+	if v := t.mget(missing[0])[0]; v.Kind() != store.Nil {
+		t.errorf("a missing key that was to keep its TTL holds %v, want it missing", v)
+	}
 }
 
-// storeAtomic checks a history of concurrent fetch-and-adds for
-// linearizability: every value is handed out once, both keys agree, a call that
-// began after another ended sees a greater value, and a later time.
+// storeForeign reads keys of another type, and of another tag.
+func storeForeign(t *T) {
+	for _, r := range readers {
+		keys := t.keys(r.method, 4) // written first; a number; a set; a number of another tag
+		t.put(keys[1], 5)
+		t.eval(setScript, keys[2:3])
+		t.eval(wide, keys[3:], store.IntArg(5))
+		before := t.mget(keys...)
+		for i, key := range keys {
+			right := i == 0 || i == 1 && !r.set || i == 2 && r.set
+			read := key
+			if i == 0 {
+				read = t.key(r.method, "missing")
+			}
+			reply := []store.Value{store.IntegerValue(7)}
+			got, err := t.store.Eval(t.ctx, r.script, []string{keys[0], read}, nil, reply)
+			switch {
+			case right && err != nil:
+				t.errorf("%s of key %d: %v", r.method, i, err)
+			case right:
+				t.eval(del, keys[:1])
+			case !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), `"`+key+`"`):
+				t.errorf("%s of key %d: got error %v, want an ErrForeign that names %q", r.method, i, err, key)
+			case !slices.Equal(got, reply):
+				t.errorf("%s of key %d: got reply %v, want %v", r.method, i, got, reply)
+			}
+		}
+		if after := t.mget(keys...); !slices.Equal(after, before) {
+			t.errorf("%s: the keys hold %v, want %v", r.method, after, before)
+		}
+	}
+}
+
+// storeAtomic checks that a history of concurrent fetch-and-adds is linearizable: every
+// value is returned once, both keys agree, and a call that began after another had ended
+// gets a greater value, and a later time.
 func storeAtomic(t *T) { t.atomic(t.store) }
 
 func storePeer(t *T) {
@@ -160,13 +209,13 @@ func (t *T) atomic(stores ...store.Store) {
 	latest := time.Time{} // the latest begin of all ops with smaller values
 	for i, o := range all {
 		if o.n != int64(i) {
-			t.fatalf("value %d was handed out in place of %d: a step was lost or ran twice", o.n, i)
+			t.fatalf("value %d was returned in place of %d: a step was lost or ran twice", o.n, i)
 		}
 		if i > 0 && o.now < all[i-1].now {
-			t.errorf("value %d was handed out at %d µs, and the one after it at %d: the clock was read before the keys were locked", i-1, all[i-1].now, o.now)
+			t.errorf("value %d was returned at %d µs, and the next value at %d: the clock was read before the keys were locked", i-1, all[i-1].now, o.now)
 		}
 		if o.end.Before(latest) {
-			t.errorf("value %d was handed out after the call for a smaller one began, to a call that had ended", o.n)
+			t.errorf("value %d was returned by a call that ended before the call that got a smaller value began", o.n)
 		}
 		if o.begin.After(latest) {
 			latest = o.begin
@@ -226,7 +275,7 @@ func storeGoForm(t *T) {
 func storeCrossSlot(t *T) {
 	keys := []string{t.key("a", "x"), t.key("b", "x")}
 	before := []store.Value{store.IntegerValue(5)}
-	got, err := t.store.Eval(t.ctx, putTwo, keys, []store.Arg{store.IntArg(600_000), store.IntArg(1), store.IntArg(2)}, before)
+	got, err := t.store.Eval(t.ctx, putTwo, keys, []store.Arg{longMS, store.IntArg(1), store.IntArg(2)}, before)
 	if !errors.Is(err, store.ErrCrossSlot) {
 		t.errorf("got error %v, want ErrCrossSlot", err)
 	}
@@ -243,50 +292,82 @@ func storeCrossSlot(t *T) {
 	}
 }
 
-// skew is how far the clocks of a store's servers may be apart.
+// skew is how far the clocks of a store's servers can differ.
 const skew = 20 * time.Millisecond
 
-// storeExpiry really waits, as only the store's own clock forgets keys.
+// storeExpiry waits in real time, because keys expire by the store's own clock.
 func storeExpiry(t *T) {
 	const ttl = 250 * time.Millisecond
-	keys := t.keys("a", 6)
-	ms := store.IntArg(ttl.Milliseconds())
-	t.put(keys[1], 9)
-	t.eval(putOne, keys[2:3], ms, store.IntArg(7))
-	t.put(keys[2], 7) // a longer TTL replaces a shorter one
-	t.put(keys[3], 6)
-	t.eval(putOne, keys[3:4], ms, store.IntArg(6)) // and the other way round
-	t.put(keys[4], 4)
-	t.eval(keepOne, keys[4:5], store.IntArg(5)) // none keeps either
-	t.eval(putOne, keys[5:6], ms, store.IntArg(4))
-	t.eval(keepOne, keys[5:6], store.IntArg(5))
-	reply := t.eval(putOne, keys[:1], ms, store.IntArg(8))
-	for put := reply[0].Int(); ; time.Sleep(2 * time.Millisecond) {
-		got := t.mget(keys...)
-		age := time.Duration(t.time().UnixMicro()-put) * time.Microsecond
-		if got[1].Str() != "p1 9" || got[2].Str() != "p1 7" || got[4].Str() != "p1 5" {
-			t.fatalf("of three keys with ten minutes to live, two put anew, there is %v after %v", []store.Value{got[1], got[2], got[4]}, age)
+	short := store.IntArg(ttl.Milliseconds())
+	// Keys that stay, and keys that expire, by how they were written.
+	stay, gone, sets := t.keys("stay", 3), t.keys("gone", 6), t.keys("sets", 4)
+	t.put(stay[0], 9)
+	t.eval(putOne, stay[1:2], short, store.IntArg(7))
+	t.put(stay[1], 7) // a longer TTL replaces a shorter one
+	t.put(stay[2], 4)
+	t.eval(keepOne, stay[2:3], store.IntArg(5)) // and Keep keeps it
+	want := []store.Value{store.BulkValue("p1 9"), store.BulkValue("p1 7"), store.BulkValue("p1 5")}
+
+	x, y := store.Member{Score: 1, Text: "x"}, store.Member{Score: 2, Text: "y"}
+	t.setStep(sets[0], setChange{add: x, ttl: ttl})
+	t.setStep(sets[0], setChange{add: y}) // a longer TTL of a set
+	t.setStep(sets[1], setChange{add: x})
+	t.setStep(sets[1], setChange{add: y, ttl: ttl}) // and a shorter one
+	for _, key := range sets[2:] {
+		t.setStep(key, setChange{add: x})
+		t.setStep(key, setChange{add: y, ttl: ttl})
+	}
+	t.setStep(sets[2], setChange{remove: "x"}) // keeps the TTL
+	t.setStep(sets[3], setChange{trim: 1})     // likewise
+
+	t.put(gone[1], 6)
+	t.eval(putOne, gone[1:2], short, store.IntArg(6)) // a shorter TTL replaces a longer one
+	t.eval(putOne, gone[2:3], short, store.IntArg(4))
+	t.eval(keepOne, gone[2:3], store.IntArg(5))
+	t.eval(setScript, gone[3:4])
+	t.eval(putOne, gone[3:4], short, store.IntArg(4)) // in place of a set
+	t.eval(putOne, gone[4:5], short, store.IntArg(4))
+	t.eval(del, gone[4:5])
+	t.eval(putOne, gone[4:5], short, store.IntArg(4)) // deleted before
+	t.setStep(gone[5], setChange{add: x, ttl: ttl})
+	t.eval(keepOne, gone[5:], store.IntArg(4)) // in place of a set, with its TTL
+	first := t.eval(putOne, gone[:1], short, store.IntArg(8))[0].Int()
+	age := func() time.Duration { return time.Duration(t.time().UnixMicro()-first) * time.Microsecond }
+	for ; ; time.Sleep(2 * time.Millisecond) {
+		before := age()
+		held, left := t.mget(stay...), t.mget(gone...)
+		members := make([]int64, len(sets))
+		for i, key := range sets {
+			members[i] = t.eval(count, []string{key})[0].Int()
 		}
-		if got[0].Kind() == store.Nil && age+skew < ttl {
-			t.fatalf("a key with a TTL of %v is gone after %v", ttl, age)
+		after := age()
+		// On a slow machine, the first member can expire before the second is added.
+		if (!slices.Equal(held, want) || members[0] == 0) && after < longTTL/2 {
+			t.fatalf("keys with a TTL of %v hold %v and %d members after %v, want %v and 1 or 2", longTTL, held, members[0], after, want)
 		}
-		if got[0].Kind() == store.Nil && got[3].Kind() == store.Nil && got[5].Kind() == store.Nil {
+		if left[0].Kind() == store.Nil && after+skew < ttl {
+			t.fatalf("a key with a TTL of %v is missing after %v", ttl, after)
+		}
+		if slices.Max(members[1:]) == 0 && !slices.ContainsFunc(left, func(v store.Value) bool { return v.Kind() != store.Nil }) {
 			return
 		}
-		if age > 3*time.Second {
-			t.fatalf("of three keys with a TTL of %v, two put anew, there is %v after %v", ttl, []store.Value{got[0], got[3], got[5]}, age)
+		if before > 3*time.Second {
+			t.fatalf("keys with a TTL of %v hold %v and %d members after %v, want them missing", ttl, left, members[1:], before)
 		}
 	}
 }
 
 func storeDelete(t *T) {
-	keys := t.keys("a", 1)
+	keys := t.keys("a", 2)
 	t.put(keys[0], 1)
-	t.eval(del, keys)
-	if v := t.mget(keys[0])[0]; v.Kind() != store.Nil {
-		t.errorf("a deleted key holds %v", v)
+	t.eval(setScript, keys[1:])
+	for i, key := range keys {
+		t.eval(del, []string{key})
+		if v, n := t.mget(key)[0], t.eval(count, []string{key})[0].Int(); v.Kind() != store.Nil || n != 0 {
+			t.errorf("deleted key %d holds %v and %d members", i, v, n)
+		}
+		t.eval(del, []string{key}) // a missing key can be deleted
 	}
-	t.eval(del, keys) // a missing key can be deleted
 }
 
 func storeCancelled(t *T) {
@@ -323,10 +404,10 @@ func storeTime(t *T) {
 	fine := false
 	last := t.time()
 	for i := range 20 {
-		script := t.eval(putOne, t.keys("a", 1), store.IntArg(600_000), store.IntArg(int64(i)))[0].Int()
+		script := t.eval(putOne, t.keys("a", 1), longMS, store.IntArg(int64(i)))[0].Int()
 		now := t.time()
 		if script < last.Add(-skew).UnixMicro() || script > now.Add(skew).UnixMicro() {
-			t.errorf("a script read %d µs between two calls of Time that returned %d and %d", script, last.UnixMicro(), now.UnixMicro())
+			t.errorf("a script read %d µs, between two calls of Time that returned %d and %d", script, last.UnixMicro(), now.UnixMicro())
 		}
 		fine = fine || now.UnixMicro()%1000 != 0
 		last = now
@@ -343,11 +424,11 @@ func storeBorrowed(t *T) {
 	if b, ok := t.store.(store.Borrower); !ok || !b.BorrowsStrings(t.store) {
 		t.skipf("store does not borrow strings")
 	}
-	// Keys over one buffer, overwritten after each call.
+	// The keys are over one buffer, which is overwritten after each call.
 	buf := make([]byte, 0, 100)
 	for i := range 50 {
 		buf = append(buf[:0], t.key("a", strconv.Itoa(1000+i))...)
-		t.eval(putOne, []string{borrowed(buf)}, store.IntArg(600_000), store.IntArg(int64(i)))
+		t.eval(putOne, []string{borrowed(buf)}, longMS, store.IntArg(int64(i)))
 	}
 	for i := range 50 {
 		want := "p1 " + strconv.Itoa(i)

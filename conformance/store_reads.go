@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -57,28 +58,50 @@ func storeMGetType(t *T) {
 }
 
 // storeSet compares random steps with a plain list, which grows to some hundred
-// members, and is emptied now and then.
+// members, and becomes empty now and then. Texts have up to store.MaxText bytes.
 func storeSet(t *T) {
 	r := t.rand()
 	key := t.key("a", "0")
+	long := strings.Repeat("\xff\x00 ", store.MaxText)
+	text := func(i int) string {
+		s := strconv.Itoa(i) + "\x00\xff"
+		if i%5 == 0 {
+			s = long[:store.MaxText-len(s)] + s
+		}
+		return s
+	}
 	var list []store.Member
-	remove := func(rank, n int64) {
-		rank = min(rank, int64(len(list)))
-		list = slices.Delete(list, int(rank), int(min(rank+n, int64(len(list)))))
+	anyText := func(i int) string {
+		if len(list) > 0 && r.IntN(2) == 0 {
+			return list[r.IntN(len(list))].Text
+		}
+		return text(r.IntN(i + 2))
+	}
+	remove := func(text string) {
+		list = slices.DeleteFunc(list, func(m store.Member) bool { return m.Text == text })
 	}
 	for i := range 300 {
 		c := setChange{
-			rank: pick(r, 0, 0, 1, r.Int64N(150)), remove: pick[int64](r, 0, 0, 0, 0, 1, 1, 3),
-			add:  store.Member{Score: r.Int64N(50), Text: strconv.Itoa(i) + "\x00\xff"},
-			trim: pick[int64](r, 0, 0, 0, 0, 0, 0, 1, 2), after: r.Int64N(50), at: r.Int64N(160) - 80,
-			find: strconv.Itoa(r.IntN(i+2)) + "\x00\xff",
+			add:  store.Member{Score: r.Int64N(50), Text: text(i)},
+			trim: pick[int64](r, 0, 0, 0, 0, 0, 0, 1, 2), after: r.Int64N(50), at: r.Int64N(160), find: anyText(i),
+		}
+		if i%4 == 0 {
+			c.at = r.Int64N(4)
+		}
+		switch r.IntN(8) {
+		case 0:
+			c.add.Text = anyText(i) // moves
+		case 1, 2:
+			c.remove = anyText(i)
+		case 3:
+			c.remove, c.add.Text = anyText(i), ""
 		}
 		if r.IntN(4) == 0 {
 			c.add.Score += 1<<53 - 100
 		}
 		switch i {
 		case 220:
-			c.rank, c.remove, c.add = 0, 1<<20, store.Member{}
+			c.add, c.trim = store.Member{}, 1<<20
 		case 270:
 			c.trim = 1 << 20
 		}
@@ -88,28 +111,40 @@ func storeSet(t *T) {
 				want[0] = store.IntegerValue(want[0].Int() + 1)
 			}
 			if other.Text == c.find {
-				want[2] = store.IntegerValue(int64(j))
+				want[2] = store.IntegerValue(other.Score)
 			}
-			if int64(j) == c.at || int64(j) == c.at+int64(len(list)) {
+			if c.at == int64(len(list)-1-j) {
 				want = append(want, store.BulkValue(other.Text), store.IntegerValue(other.Score))
 			}
 		}
 		if got := t.setStep(key, c); !slices.Equal(got, want) {
-			t.fatalf("step %d, %+v of %v:\ngot  %v\nwant %v", i, c, list, got, want)
+			t.fatalf("step %d, %.60q of a set of %d:\ngot  %.60q\nwant %.60q", i, fmt.Sprint(c), len(list), got, want)
 		}
-		remove(c.rank, c.remove)
+		remove(c.remove)
 		if c.add.Text != "" {
+			remove(c.add.Text)
 			list = append(list, c.add)
 		}
 		slices.SortFunc(list, func(a, b store.Member) int {
 			return cmp.Or(cmp.Compare(a.Score, b.Score), strings.Compare(a.Text, b.Text))
 		})
-		if remove(0, c.trim); len(list) > 0 {
+		if list = list[min(c.trim, int64(len(list))):]; len(list) > 0 {
 			continue
 		}
 		if got := t.eval(wide, []string{key}, store.IntArg(1))[0]; got.Kind() != store.Nil {
 			t.errorf("a set without members reads %v, want nothing", got)
 		}
 		t.eval(del, []string{key})
+	}
+	// What the last member of a set removed is missing too.
+	t.eval(del, []string{key})
+	t.setStep(key, setChange{add: store.Member{Score: 1, Text: long[:store.MaxText]}})
+	t.setStep(key, setChange{remove: long[:store.MaxText-1]})
+	if n := t.eval(count, []string{key})[0].Int(); n != 1 {
+		t.errorf("a set of one member has %d after a text that it does not hold was removed", n)
+	}
+	t.setStep(key, setChange{remove: long[:store.MaxText]})
+	if got := t.eval(wide, []string{key}, store.IntArg(1))[0]; got.Kind() != store.Nil {
+		t.errorf("a set whose last member was removed reads %v, want nothing", got)
 	}
 }

@@ -15,19 +15,15 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// This file holds the rules of RunAlgorithm on what is kept.
+// This file holds the checks of RunAlgorithm of what is kept in the store.
 
 func subjectZero(t *T) {
 	r := t.rand()
 	seen := map[reflect.Type]bool{}
 	for range t.times(16) {
 		a := t.draw(r)
-		limit, err := a.NewLimit()
-		if err != nil {
-			t.fatalf("%+v: NewLimit: %v", a, err)
-		}
-		if f := limit.Fragment(); f == nil || f != limit.Fragment() {
-			t.errorf("%+v: Fragment returns %p and then %p: it must return the same pointer", a, f, limit.Fragment())
+		if k, again := t.kindOf(a), t.kindOf(a); k != again {
+			t.errorf("%+v: NewLimit returns the Kind %p and then %p: it must return the same pointer", a, k, again)
 		}
 		kind := reflect.TypeOf(a)
 		if seen[kind] {
@@ -50,87 +46,103 @@ func subjectSame(t *T) {
 	for h := range t.times(40) {
 		a := t.draw(r)
 		c := newClock()
-		l, ref := t.limiter(c, one(a)), t.limiterOn(reference, c, one(a))
-		path := []string{"same", strconv.Itoa(h)}
+		list := []algorithm.Algorithm{a}
+		if h%2 == 1 {
+			list = append(list, t.relative(r, a)) // the limit changes now and then
+		}
+		name := "same" + strconv.Itoa(h)
 		begin := time.Now()
 		for s := range 30 {
+			a := list[0]
+			if r.IntN(4) == 0 {
+				a = pick(r, list...)
+			}
+			l, ref := t.limiter(c, one(a)), t.limiterOn(reference, c, one(a))
 			c.advance(anyPause(r, t.unitOf(a)))
-			req := t.request(r, a, anyCost(r), path...)
-			req.Peek = r.IntN(5) == 0
+			req := t.request(r, a, anyCost(r), name)
+			req.Op = pick(r, weir.Consume, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Peek)
+			if req.Op != weir.TakeUpTo && t.kindOf(a).Reserves && r.IntN(4) == 0 {
+				req.MaxWait = anyWait(r, t.unitOf(a))
+			}
 			if got, want := t.do(l, req), t.do(ref, req); got != want {
-				t.fatalf("history %d of %+v, step %d, cost %d, peek %v:\ngot                 %+v\non the memory store %+v", h, a, s, req.Cost, req.Peek, got, want)
+				t.fatalf("history %d of %+v, step %d, %+v under %+v:\ngot                 %+v\non the memory store %+v", h, list, s, req, a, got, want)
 			}
 		}
-		keys := t.keysOf("same:"+strconv.Itoa(h), "one", a)
+		keys := t.keysOf(name, "one", a)
 		want, err := reference.MGet(t.ctx, keys, nil)
 		if err != nil {
 			t.fatalf("the memory store: %v", err)
 		}
 		for i, v := range t.mget(keys...) {
 			if v != want[i] {
-				t.errorf("history %d of %+v: key %q holds %q, on the memory store %q", h, a, keys[i], v.Str(), want[i].Str())
+				t.errorf("history %d of %+v: key %q holds %q, on the memory store %q", h, list, keys[i], v.Str(), want[i].Str())
 			}
 		}
-		if t.lister(a) {
-			wantList, err := ref.Entries(t.ctx, "", path...)
-			if got := t.entries(l, path...); err != nil || !slices.Equal(got, wantList) {
-				t.errorf("history %d of %+v: Entries lists %q, on the memory store %q, %v", h, a, got, wantList, err)
+		if t.kindOf(a).Entries {
+			l, ref := t.limiter(c, one(a)), t.limiterOn(reference, c, one(a))
+			wantList, err := ref.Entries(t.ctx, name)
+			if got := t.entries(l, name); err != nil || !slices.Equal(got, wantList) {
+				t.errorf("history %d of %+v: Entries lists %q, on the memory store %q, %v", h, list, got, wantList, err)
 			}
 		}
 		if t.backend.Keys != nil {
-			t.sameTTLs(a, keys, reference, begin)
+			t.sameTTLs(a, name, keys, reference, begin)
 		}
 	}
 }
 
-// sameTTLs compares how long keys, written since begin, live with how long they
-// do in reference.
-func (t *T) sameTTLs(a algorithm.Algorithm, keys []string, reference *memory.Store, begin time.Time) {
-	tag := keys[0][:strings.Index(keys[0], "}")+1]
-	got, want := t.backend.Keys(t.test, t.store, tag), maps.Collect(reference.All())
+// keysLike returns the keys that the limiters of this check wrote for name, with their
+// TTLs.
+func (t *T) keysLike(name string) map[string]time.Duration {
+	return t.backend.Keys(t.test, t.store, t.id+":"+suite+":{"+name+"}")
+}
+
+// sameTTLs compares the TTLs of keys, written since begin, with those in reference.
+func (t *T) sameTTLs(a algorithm.Algorithm, name string, keys []string, reference *memory.Store, begin time.Time) {
+	got, want := t.keysLike(name), maps.Collect(reference.All())
 	slop := time.Since(begin) + 2*time.Millisecond
 	for _, key := range keys {
 		if d := got[key] - want[key]; d > slop || d < -slop {
-			t.errorf("%+v: key %q lives %v, on the memory store %v, 0 being gone", a, key, got[key], want[key])
+			t.errorf("%+v: key %q has the TTL %v, on the memory store %v; 0 means a missing key", a, key, got[key], want[key])
 		}
 		delete(got, key)
 	}
 	for key := range got {
-		t.errorf("%+v: %q was written, which is no key of it", a, key)
+		t.errorf("%+v: %q was written, which is not one of its keys", a, key)
 	}
 }
 
-// A kept is all that can be seen of what an algorithm keeps.
+// A kept is all that a caller can see of a key's state.
 type kept struct {
 	values string
 	ttls   map[string]time.Duration
 	answer weir.Result
 }
 
-// kept looks at keys, those of path.
-func (t *T) kept(l *weir.Limiter, keys, path []string) kept {
+// kept looks at keys, which are those of name.
+func (t *T) kept(l *weir.Limiter, keys []string, name string) kept {
 	var k kept
 	for _, v := range t.mget(keys...) {
 		k.values += v.Str() + "\n"
 	}
 	if t.backend.Keys != nil {
-		k.ttls = t.backend.Keys(t.test, t.store, keys[0][:strings.Index(keys[0], "}")+1])
+		k.ttls = t.keysLike(name)
 	}
-	k.answer = t.peek(l, 0, path...)
+	k.answer = t.peek(l, 1, name)
 	return k
 }
 
-// changed says what is otherwise in now, or "". TTLs run on.
+// changed says what differs in now, or "". TTLs run down.
 func (k kept) changed(now kept) string {
 	switch {
 	case now.values != k.values:
 		return "its keys held " + strconv.Quote(k.values) + ", and now " + strconv.Quote(now.values)
 	case now.answer != k.answer:
-		return "it answers otherwise"
+		return "it answers Peek otherwise"
 	}
 	for key, ttl := range now.ttls {
 		if before, ok := k.ttls[key]; !ok || ttl > before+time.Millisecond {
-			return "key " + strconv.Quote(key) + " lives " + ttl.String() + ", and lived " + before.String() + " before"
+			return "key " + strconv.Quote(key) + " has the TTL " + ttl.String() + ", and had " + before.String() + " before"
 		}
 	}
 	return ""
@@ -142,35 +154,39 @@ func subjectAsk(t *T) {
 		a := t.draw(r)
 		c := newClock()
 		l := t.limiter(c, one(a))
-		gate := algorithm.FixedWindow{Limit: 1, Window: algorithm.MaxSpan * time.Microsecond / 2}
-		closed := t.limiter(c, weir.Rule{Name: "gate", Algorithm: gate}, one(a))
-		path := []string{"ask", strconv.Itoa(h)}
-		t.allow(t.limiter(c, weir.Rule{Name: "gate", Algorithm: gate}), 1, path...)
-		keys := t.keysOf("ask:"+strconv.Itoa(h), "one", a)
+		gate := weir.Rule{Name: "gate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: algorithm.MaxSpan * time.Microsecond / 2}}
+		closed := t.limiter(c, gate, one(a))
+		name := "ask" + strconv.Itoa(h)
+		t.allow(t.limiter(c, gate), 1, name)
+		keys := t.keysOf(name, "one", a)
 		for range 8 {
-			req := t.request(r, a, 1+r.Int64N(3), path...)
+			req := t.request(r, a, 1+r.Int64N(3), name)
+			denied := func(op weir.Op) weir.Result {
+				req := req
+				req.Op = op
+				res := t.do(closed, req)
+				if res.Allowed {
+					t.errorf("a request is allowed that one of its rules denies: %+v", res)
+				}
+				return res
+			}
 			asks := map[string]func() weir.Result{
-				"cost 0": func() weir.Result { return t.allow(l, 0, path...) },
-				"Peek":   func() weir.Result { return t.peek(l, req.Cost, path...) },
-				"denied by another rule": func() weir.Result {
-					res := t.do(closed, req)
-					if res.Allowed {
-						t.errorf("a rule that is over passed: %+v", res)
-					}
-					return res
-				},
+				"Peek":                     func() weir.Result { return t.peek(l, req.Cost, name) },
+				"DoMany":                   func() weir.Result { return l.DoMany(t.ctx, peeks([][]string{{name}}))[0].Result },
+				"denied by another rule":   func() weir.Result { return denied(weir.Consume) },
+				"TakeUpTo, denied as well": func() weir.Result { return denied(weir.TakeUpTo) },
 				"denied": func() weir.Result {
-					if t.peek(l, req.Cost, path...).Allowed {
+					if t.peek(l, req.Cost, name).Allowed {
 						return weir.Result{}
 					}
 					return t.do(l, req)
 				},
 			}
-			for _, name := range slices.Sorted(maps.Keys(asks)) {
-				before := t.kept(l, keys, path)
-				res := asks[name]()
-				if what := before.changed(t.kept(l, keys, path)); what != "" {
-					t.fatalf("%+v, %s, cost %d, which was answered by %+v: %s", a, name, req.Cost, res, what)
+			for _, what := range slices.Sorted(maps.Keys(asks)) {
+				before := t.kept(l, keys, name)
+				res := asks[what]()
+				if changed := before.changed(t.kept(l, keys, name)); changed != "" {
+					t.fatalf("%+v, %s, cost %d, answered by %+v: %s", a, what, req.Cost, res, changed)
 				}
 			}
 			t.do(l, req)
@@ -187,23 +203,83 @@ func subjectForeignType(t *T) {
 	t.subjectForeign("type", func(key string) { t.eval(setScript, []string{key}) })
 }
 
-// subjectForeign makes one key of a decision someone else's, and tries every verb.
+// besides are the rules with which an algorithm to check is mixed.
+func besides(a algorithm.Algorithm) []weir.Rule {
+	return []weir.Rule{
+		{Name: "before", Algorithm: tenPerMinute}, one(a),
+		{Name: "behind", Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Minute}},
+	}
+}
+
+// subjectForeign puts a foreign value at one key of a decision, and tries every verb.
 func (t *T) subjectForeign(name string, spoil func(key string)) {
 	r := t.rand()
 	for h := range t.times(16) {
 		a := t.draw(r)
-		l := t.limiter(newClock(),
-			weir.Rule{Name: "before", Algorithm: tenPerMinute}, one(a),
-			weir.Rule{Name: "behind", Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Minute}})
-		path := name + strconv.Itoa(h)
-		keys := t.keysOf(path, "one", a)
+		rules := besides(a)
+		l := t.limiter(newClock(), rules...)
+		name := name + strconv.Itoa(h)
+		keys := t.keysOf(name, "one", a)
 		key := pick(r, keys...)
 		spoil(key)
 		before := t.mget(key)[0]
-		t.refused(l, path, key)
-		for _, other := range append(keys, t.key(path, "before"), t.key(path, "behind")) {
-			if v := t.mget(other)[0]; other == key && v != before || other != key && v.Kind() != store.Nil {
-				t.errorf("%+v, of whose keys %q is foreign: key %q now holds %q", a, key, other, v.Str())
+		t.refused(l, name, key)
+		for _, rule := range rules {
+			for _, other := range t.keysOf(name, rule.Name, rule.Algorithm) {
+				if v := t.mget(other)[0]; other == key && v != before || other != key && v.Kind() != store.Nil {
+					t.errorf("%+v, with a foreign value at key %q: key %q now holds %q", a, key, other, v.Str())
+				}
+			}
+		}
+	}
+}
+
+// subjectLayout puts values at a key that no decision can have written.
+func subjectLayout(t *T) {
+	const over = "9007199254740992" // 2^53
+	r := t.rand()
+	for h := range t.times(8) {
+		a := t.draw(r)
+		k := t.kindOf(a)
+		tag := string(k.Tag[:])
+		texts := []string{
+			tag, tag + " ", tag + " x", tag + " -1", tag + " 1.5", tag + " 1e3", " " + tag + " 1", tag + "1 1", "x",
+			string([]byte{k.Tag[0], k.Tag[1] + 1}) + " 1 1",
+		}
+		if k.Meter != nil {
+			cell, optional, _ := strings.Cut(k.Cell, "[")
+			short := len(strings.Fields(cell))
+			long := short + len(strings.Fields(strings.TrimSuffix(optional, "]")))
+			full := long + 1 + len(strings.Fields(k.Note))
+			for n := range full + 2 {
+				if n != short && n != long && n != full {
+					texts = append(texts, tag+strings.Repeat(" 1", n))
+					continue
+				}
+				for at := range n {
+					for _, large := range []string{over, strings.Repeat("9", 26)} {
+						texts = append(texts, tag+strings.Repeat(" 1", at)+" "+large+strings.Repeat(" 1", n-at-1))
+					}
+				}
+				texts = append(texts, tag+strings.Repeat(" 1", n)+" ", tag+strings.Repeat(" 1", n)+"\n", tag+" "+strings.Repeat(" 1", n))
+			}
+		}
+		if t.backend.brief {
+			r.Shuffle(len(texts), func(i, j int) { texts[i], texts[j] = texts[j], texts[i] })
+			texts = texts[:len(texts)/2]
+		}
+		l := t.limiter(newClock(), besides(a)...)
+		for i, text := range texts {
+			name := "layout" + strconv.Itoa(h) + "." + strconv.Itoa(i)
+			key := t.keyOf(name, "one", a)
+			t.eval(putText, []string{key}, store.StringArg(text))
+			before := t.mget(key)[0]
+			t.refused(l, name, key)
+			if v := t.mget(key)[0]; v != before {
+				t.errorf("%+v: the value %q became %q", a, text, v.Str())
+			}
+			if t.failed() {
+				t.fatalf("%+v: the value %q", a, text)
 			}
 		}
 	}
@@ -214,18 +290,19 @@ func subjectTTL(t *T) {
 	r := t.rand()
 	for h := range t.times(24) {
 		a := t.draw(r)
+		list := []algorithm.Algorithm{a, a, t.relative(r, a)}
 		for i, c := range []*clock{nil, newClock()} {
 			longer := time.Duration(i) * time.Hour
-			l := t.limiter(c, one(a))
-			path := "ttl" + strconv.Itoa(h) + "-" + strconv.Itoa(i)
-			for range 3 {
+			name := "ttl" + strconv.Itoa(h) + "-" + strconv.Itoa(i)
+			for range 4 {
+				a := pick(r, list...)
 				since := time.Now()
-				res := t.do(l, t.request(r, a, 1+r.Int64N(3), path))
+				res := t.do(t.limiter(c, one(a)), t.request(r, a, 1+r.Int64N(3), name))
 				if !res.Allowed {
-					break
+					continue
 				}
 				var longest time.Duration
-				for key, ttl := range t.backend.Keys(t.test, t.store, "{"+path+"}") {
+				for key, ttl := range t.keysLike(name) {
 					if ttl < 0 {
 						t.errorf("%+v: %q never expires", a, key)
 					}
@@ -233,15 +310,15 @@ func subjectTTL(t *T) {
 				}
 				slop := time.Since(since)
 				if longest+slop+time.Millisecond < res.ResetAfter+longer {
-					t.errorf("%+v: its keys live %v, %v after a decision whose state matters for %v", a, longest, slop, res.ResetAfter+longer)
+					t.errorf("%+v of %+v: the longest TTL is %v, %v after a decision whose state matters for %v", a, list, longest, slop, res.ResetAfter+longer)
 				}
 			}
 		}
 	}
 }
 
-// subjectDead compares a store on whose clock every key is gone as soon as it may be
-// with one whose clock stands still, so that none ever goes.
+// subjectDead compares a store on whose clock every key is gone as soon as it expires
+// with one whose clock stands still, so that no key ever expires.
 func subjectDead(t *T) {
 	r := t.rand()
 	for h := range t.times(40) {
@@ -250,16 +327,27 @@ func subjectDead(t *T) {
 		still := *c
 		goes := t.limiterOn(memory.New(&memory.Options{Now: c.now}), nil, one(a))
 		stays := t.limiterOn(memory.New(&memory.Options{Now: still.now}), c, one(a))
-		path := []string{"dead", strconv.Itoa(h)}
+		name := "dead" + strconv.Itoa(h)
+		refunds := t.refundable(a)
 		for s := range 30 {
 			c.advance(max(anyPause(r, t.unitOf(a)), 0))
-			req := t.request(r, a, anyCost(r), path...)
+			req := t.request(r, a, anyCost(r), name)
+			if refunds && r.IntN(2) == 0 {
+				req.ID = "id" + strconv.Itoa(s)
+			}
 			got, want := t.do(goes, req), t.do(stays, req)
 			if got != want {
 				t.fatalf("history %d of %+v, step %d, cost %d:\nwith keys that expire %+v\nwith keys that stay   %+v", h, a, s, req.Cost, got, want)
 			}
 			if r.IntN(4) == 0 && got.ResetAfter < tooFar/1000 {
 				c.advance(got.ResetAfter + time.Duration(r.IntN(3)-1)*time.Microsecond)
+			}
+			if !refunds || r.IntN(4) > 0 {
+				continue
+			}
+			id := "id" + strconv.Itoa(r.IntN(s+1))
+			if got, want := t.refund(goes, id, name), t.refund(stays, id, name); got != want {
+				t.fatalf("history %d of %+v, step %d: a refund reports %v with keys that expire, and %v with keys that stay", h, a, s, got, want)
 			}
 		}
 	}
@@ -271,30 +359,40 @@ func subjectReset(t *T) {
 		a := t.draw(r)
 		c := newClock()
 		l := t.limiter(c, one(a))
-		path, other := "reset"+strconv.Itoa(h), "other"+strconv.Itoa(h)
+		name, other := "reset"+strconv.Itoa(h), "other"+strconv.Itoa(h)
 		for range 4 {
 			c.advance(max(anyPause(r, t.unitOf(a)), 0))
 			cost := 1 + r.Int64N(3)
-			t.do(l, t.request(r, a, cost, path))
+			t.do(l, t.request(r, a, cost, name))
 			t.do(l, t.request(r, a, cost, other))
 		}
 		before := t.peek(l, 1, other)
-		if got := t.peek(l, 1, path); got != before {
-			t.errorf("%+v: two callers who did the same:\none   %+v\nother %+v", a, got, before)
+		if got := t.peek(l, 1, name); got != before {
+			t.errorf("%+v: two keys after the same requests:\none   %+v\nother %+v", a, got, before)
 		}
-		if err := l.Reset(t.ctx, path); err != nil {
-			t.fatalf("Reset: %v", err)
-		}
-		if got, want := t.peek(l, 1, path), t.peek(l, 1, "never"); got != want {
+		t.reset(l, name)
+		if got, want := t.peek(l, 1, name), t.peek(l, 1, "never"); got != want {
 			t.errorf("%+v: after Reset:\ngot  %+v\nwant %+v", a, got, want)
 		}
 		if got := t.peek(l, 1, other); got != before {
-			t.errorf("%+v: after Reset of another:\ngot  %+v\nwant %+v", a, got, before)
+			t.errorf("%+v: after Reset of another key:\ngot  %+v\nwant %+v", a, got, before)
 		}
 		if t.backend.Keys != nil {
-			for key := range t.backend.Keys(t.test, t.store, "{"+path+"}") {
+			for key := range t.keysLike(name) {
 				t.errorf("%+v: after Reset there is still %q", a, key)
 			}
 		}
 	}
+}
+
+// refundable reports whether decisions of a can be refunded.
+func (t *T) refundable(a algorithm.Algorithm) bool {
+	_, err := t.limiterOn(memory.New(nil), newClock(), one(a)).Refund(t.ctx, weir.Request{Key: weir.KeyOf("k"), ID: "id"})
+	switch {
+	case errors.Is(err, weir.ErrUnsupported):
+		return false
+	case err != nil:
+		t.fatalf("Refund: %v", err)
+	}
+	return true
 }

@@ -10,18 +10,24 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// TestBuiltIn shows, briefly, that every built-in algorithm keeps the rules for
-// those of others.
+// TestBuiltIn shows, briefly, that every built-in algorithm passes the checks of any
+// algorithm.
 func TestBuiltIn(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		maker func(*rand.Rand) algorithm.Algorithm
-		lacks []string // rules on verbs that it has not
+		lacks []string // checks of verbs that it does not have
 		huge  []algorithm.Algorithm
 	}{
 		{"GCRA", anyGCRA, nil, []algorithm.Algorithm{
-			algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: time.Second}, Burst: algorithm.MaxTokens},
+			algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: algorithm.MaxSpan},
+			largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
+				return algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: time.Second}, Burst: n}
+			}),
+			largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
+				return algorithm.GCRA{Rate: algorithm.PerSecond(3_000_001), Burst: n}
+			}),
 		}},
 		{"TokenBucket", anyTokenBucket, nil, []algorithm.Algorithm{
 			algorithm.TokenBucket{Capacity: 1 << 52, Refill: algorithm.PerSecond(1_000_000)},

@@ -1,54 +1,78 @@
 package conformance
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// verdicts is what became of a rule.
+// verdicts is the outcome of a check.
 type verdicts struct {
 	mu       sync.Mutex
 	failures []string
 	skipped  string
-	ended    bool // the rule ran to its end
+	ended    bool // the check ran to its end
 }
 
 // maxFailures keeps a broken store from filling the screen.
 const maxFailures = 5
 
-// stop ends a rule early, by panic.
+// stop ends a check early, by panic.
 type stop struct{}
 
 func (t *T) errorf(format string, args ...any) {
+	at := checkLine()
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.failures) < maxFailures {
-		t.failures = append(t.failures, fmt.Sprintf(format, args...))
+		t.failures = append(t.failures, at+": "+fmt.Sprintf(format, args...))
 	}
 }
 
-// fatalf ends the rule. Only the rule's own goroutine may call it.
+// checkLine returns the source line of the check that runs: the first caller in this
+// package that is not in this file.
+func checkLine() string {
+	var pcs [16]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
+	own := ""
+	for {
+		f, more := frames.Next()
+		if own == "" {
+			own = f.File
+		}
+		if f.File != own || !more {
+			return filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
+		}
+	}
+}
+
+// fatalf ends the check. Only the check's own goroutine may call it.
 func (t *T) fatalf(format string, args ...any) {
 	t.errorf(format, args...)
 	panic(stop{})
 }
 
-// skipf ends the rule as not checked, for a reason.
+// skipf ends the check as skipped, for a reason.
 func (t *T) skipf(format string, args ...any) {
 	t.skipped = fmt.Sprintf(format, args...)
 	panic(stop{})
 }
 
-// times is how often a random rule tries what it tries n times.
+// times is how often a random check tries what it should try n times.
 func (t *T) times(n int) int {
 	if t.backend.brief {
 		return n / 8
@@ -56,7 +80,7 @@ func (t *T) times(n int) int {
 	return n
 }
 
-// goes runs f in a goroutine of wg. A store that panics breaks the rule and no other.
+// goes runs f in a goroutine of wg. A store that panics fails this check and no other.
 func (t *T) goes(wg *sync.WaitGroup, f func()) {
 	wg.Go(func() {
 		defer t.recover()
@@ -81,7 +105,7 @@ func (t *T) failed() bool {
 // rand returns a source that repeats with the seed.
 func (t *T) rand() *rand.Rand { return rand.New(rand.NewPCG(t.seed, 0)) }
 
-// key returns a key of this rule; keys with the same tag share a slot.
+// key returns a key of this check. Keys with the same tag share a slot.
 func (t *T) key(tag, name string) string { return t.id + ":{" + tag + "}:" + name }
 
 func (t *T) keys(tag string, n int) []string {
@@ -92,7 +116,7 @@ func (t *T) keys(tag string, n int) []string {
 	return keys
 }
 
-// eval runs s and ends the rule when it fails.
+// eval runs s, and ends the check if that fails.
 func (t *T) eval(s *store.Script, keys []string, args ...store.Arg) []store.Value {
 	reply, err := t.store.Eval(t.ctx, s, keys, args, nil)
 	if err != nil {
@@ -129,44 +153,163 @@ func newClock() *clock { return &clock{us: 1_767_225_600_000_000} }
 func (c *clock) now() time.Time          { return time.UnixMicro(c.us) }
 func (c *clock) advance(d time.Duration) { c.us += d.Microseconds() }
 
-// limiter returns a limiter over the store, on c or, if that is nil, the store's clock.
+// suite is the name of the limiters of the checks.
+const suite = "suite"
+
+// segmentsOf returns the names of the segments of a limiter with these rules: "s0" up to
+// the highest that a rule is by, or "s0" alone if no rule has a By.
+func segmentsOf(rules []weir.Rule) []string {
+	names := []string{"s0", "s1", "s2"}
+	n := 1
+	for _, r := range rules {
+		for _, by := range r.By {
+			n = max(n, slices.Index(names, by)+1)
+		}
+	}
+	return names[:n]
+}
+
+// limiter returns a limiter over the store, on c or, if that is nil, the store's
+// clock. Its keys have the segments of segmentsOf: one if no rule has a By.
 func (t *T) limiter(c *clock, rules ...weir.Rule) *weir.Limiter {
 	return t.limiterOn(t.store, c, rules...)
 }
 
 func (t *T) limiterOn(st store.Store, c *clock, rules ...weir.Rule) *weir.Limiter {
+	return t.policy(st, c, weir.Policy{Name: suite, Segments: segmentsOf(rules), Rules: rules})
+}
+
+// policy returns the limiter of p, under the prefix of this check.
+func (t *T) policy(st store.Store, c *clock, p weir.Policy) *weir.Limiter {
 	opts := &weir.Options{Prefix: t.id}
 	if c != nil {
 		opts.Clock = c.now
 	}
-	if t.backend.wrap != nil && st == t.store {
-		rules = slices.Clone(rules)
-		for i := range rules {
-			rules[i].Algorithm = t.backend.wrap(rules[i].Algorithm)
-		}
+	if st == t.store {
+		p.Rules = t.wrapped(p.Rules)
 	}
-	l, err := weir.NewRules(st, rules, opts)
+	if t.backend.policy != nil {
+		t.backend.policy(&p)
+	}
+	l, err := weir.NewPolicy(st, p, opts)
 	if err != nil {
-		t.fatalf("NewRules: %v", err)
+		t.fatalf("NewPolicy: %v", err)
 	}
 	return l
 }
 
-// one is the rules of a limiter with a alone.
+// with returns l under other limits.
+func (t *T) with(l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
+	other, err := l.With(t.wrapped(rules)...)
+	if err != nil {
+		t.fatalf("With: %v", err)
+	}
+	return other
+}
+
+// wrapped returns rules over the algorithms that the suite's own tests have changed.
+func (t *T) wrapped(rules []weir.Rule) []weir.Rule {
+	if t.backend.wrap == nil {
+		return rules
+	}
+	rules = slices.Clone(rules)
+	for i := range rules {
+		rules[i].Algorithm = t.backend.wrap(rules[i].Algorithm)
+	}
+	return rules
+}
+
+// one is the only rule of a limiter.
 func one(a algorithm.Algorithm) weir.Rule { return weir.Rule{Name: "one", Algorithm: a} }
 
-func (t *T) do(l *weir.Limiter, r weir.Request) weir.Result {
-	res, err := l.Do(t.ctx, r)
+// do decides r. If each is not empty, it gets the results of the rules.
+func (t *T) do(l *weir.Limiter, r weir.Request, each ...weir.Result) weir.Result {
+	res, err := l.Decide(t.ctx, r, each)
 	if err != nil {
-		t.fatalf("Do %v: %v", r.Path, err)
+		t.fatalf("Decide %+v: %v", r, err)
 	}
 	return res
 }
 
-func (t *T) allow(l *weir.Limiter, cost int64, path ...string) weir.Result {
-	return t.do(l, weir.Request{Path: path, Cost: cost})
+// allow consumes cost tokens. A cost of 0 means 1.
+func (t *T) allow(l *weir.Limiter, cost int64, key ...string) weir.Result {
+	return t.do(l, weir.Request{Key: weir.KeyOf(key...), Cost: cost})
 }
 
-func (t *T) peek(l *weir.Limiter, cost int64, path ...string) weir.Result {
-	return t.do(l, weir.Request{Path: path, Cost: cost, Peek: true})
+// peek asks for cost tokens. A cost of 0 means 1.
+func (t *T) peek(l *weir.Limiter, cost int64, key ...string) weir.Result {
+	return t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Cost: cost})
+}
+
+// kindOf returns the kind of a.
+func (t *T) kindOf(a algorithm.Algorithm) *contract.Kind {
+	limit, err := a.NewLimit()
+	if err != nil {
+		t.fatalf("%+v: NewLimit: %v", a, err)
+	}
+	return limit.Kind
+}
+
+// escaper escapes what has a meaning in a key. It does not shorten.
+var escaper = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")
+
+// keyOf returns the first key in the store of the rule called name over a. shared is
+// the segment that all rules are by, and other are the other segments of the rule.
+func (t *T) keyOf(shared, name string, a algorithm.Algorithm, other ...string) string {
+	return t.keysOf(shared, name, a, other...)[0]
+}
+
+// keysOf returns all keys of that rule.
+func (t *T) keysOf(shared, name string, a algorithm.Algorithm, other ...string) []string {
+	kind := t.kindOf(a)
+	key := t.id + ":" + suite + ":{" + escaper.Replace(shared) + "}:" + escaper.Replace(name) + "." + string(kind.Tag[:])
+	for _, segment := range other {
+		key += ":" + escaper.Replace(segment)
+	}
+	if kind.Keys <= 1 {
+		return []string{key}
+	}
+	keys := make([]string, kind.Keys)
+	for i := range keys {
+		keys[i] = key + ":" + strconv.Itoa(i)
+	}
+	return keys
+}
+
+// markersOf returns the keys of the markers of the decision r, which has an ID, under
+// rules of a limiter of t.limiter: one for each rule that can be refunded.
+func (t *T) markersOf(r weir.Request, rules ...weir.Rule) []string {
+	spy := new(spyStore)
+	l := t.limiterOn(spy, newClock(), rules...)
+	r.Op = weir.Consume
+	_, _ = l.Decide(t.ctx, r, nil)
+	return slices.DeleteFunc(spy.keys, func(key string) bool { return !strings.Contains(key, ":%id=") })
+}
+
+// A spyStore notes the keys of the last call. It runs nothing if Store is nil.
+type spyStore struct {
+	store.Store
+	keys []string
+}
+
+var errSpy = errors.New("spied on")
+
+func (s *spyStore) note(keys []string) {
+	s.keys = nil
+	for _, key := range keys {
+		s.keys = append(s.keys, strings.Clone(key))
+	}
+}
+
+func (s *spyStore) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	s.note(keys)
+	if s.Store == nil {
+		return reply, errSpy
+	}
+	return s.Store.Eval(ctx, script, keys, args, reply)
+}
+
+func (s *spyStore) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+	s.note(keys)
+	return s.Store.MGet(ctx, keys, values)
 }

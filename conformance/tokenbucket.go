@@ -13,28 +13,30 @@ var fivePerMinute = algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerMinu
 
 var tokenBucketRules = []rule{
 	{"Smooth", "the tokens of a TokenBucket come back one by one, evenly spread over the period", tokenBucketSmooth},
-	{"AtOnce", "the tokens of a TokenBucket with AtOnce come back together at the end of a period, counted from when it was last full", tokenBucketAtOnce},
+	{"AtOnce", "the tokens of a TokenBucket with AtOnce come back together at the end of a period, counted from when the bucket was last full", tokenBucketAtOnce},
 	{"Thirds", "TokenBucket at three per second does not drift", tokenBucketThirds},
-	{"Carry", "when the limit changes under a live key, the tokens missing in a TokenBucket stay missing", tokenBucketCarry},
-	{"Wait", "TokenBucket lets pass what has its tokens within MaxWait, and tells when", waits(fivePerMinute)},
-	{"History", "TokenBucket answers as tokens taken and tokens back since it was full do, and leaves what the reference store holds", history(anyTokenBucket)},
-	{"Exact", "TokenBucket denies 1µs before RetryAfter is over and admits when it is", exact(anyTokenBucket)},
-	{"HotKey", "of many concurrent callers TokenBucket admits exactly the limit", hotKey(algorithm.TokenBucket{Capacity: 50, Refill: algorithm.PerHour(1)}, 50)},
-	{"Refill", "on the store's clock TokenBucket lets a denied caller pass after RetryAfter, not before", refill(algorithm.TokenBucket{Capacity: 3, Refill: algorithm.PerSecond(3)})},
-	{"Backwards", "a clock that steps back extends no TokenBucket wait by more than the step, and admits nothing", tokenBucketBackwards},
-	{"Never", "a cost above Capacity is denied by TokenBucket for ever and changes nothing", neverFits(fivePerMinute)},
-	{"Huge", "TokenBucket is exact at its bounds", huge([]algorithm.Algorithm{
+	{"Carry", "if the limit changes under a live key, the tokens missing in a TokenBucket stay missing", tokenBucketCarry},
+	{"Wait", "TokenBucket allows a request whose tokens are there within MaxWait, and tells when", waits(fivePerMinute)},
+	{"History", "TokenBucket answers as a plain count of tokens consumed and refilled does, and its keys hold what they hold on the reference store", asModel(anyTokenBucket)},
+	{"Exact", "a request denied by TokenBucket is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anyTokenBucket)},
+	{"HotKey", "of many concurrent callers, TokenBucket allows exactly the limit", hotKey(algorithm.TokenBucket{Capacity: 50, Refill: algorithm.PerHour(1)}, 50)},
+	{"Refill", "on the store's clock, a request denied by TokenBucket passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
+		return algorithm.TokenBucket{Capacity: 3, Refill: algorithm.Every(d)}
+	})},
+	{"Backwards", "a clock that steps back lengthens no wait for TokenBucket by more than the step, and allows nothing", tokenBucketBackwards},
+	{"Never", "TokenBucket denies a cost above Capacity with Never, and it changes nothing", neverFits(fivePerMinute)},
+	{"Huge", "TokenBucket is exact at its bounds, and TakeUpTo consumes what it has there", huge([]algorithm.Algorithm{
 		algorithm.TokenBucket{Capacity: algorithm.MaxSpan, Refill: algorithm.PerSecond(1_000_000)},
 		algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 2_000, Refill: algorithm.Rate{Count: 1999, Period: time.Microsecond}},
 		algorithm.TokenBucket{Capacity: 1 << 41, Refill: algorithm.Rate{Count: 1 << 40, Period: time.Hour}},
 		algorithm.TokenBucket{Capacity: 1 << 41, Refill: algorithm.Rate{Count: 1<<40 + 1, Period: time.Hour}, AtOnce: true},
 		algorithm.TokenBucket{Capacity: 100_000, Refill: algorithm.PerDay(104_249)},
 	})},
-	{"UpTo", "TokenBucket takes as many tokens as there are, and keeps what is less than one", upTo(anyTokenBucket)},
-	{"Refund", "a refund makes TokenBucket as if the tokens had not been taken, once, and inflates nothing later", refunds(anyTokenBucket)},
-	{"Reserve", "TokenBucket takes tokens ahead of time within MaxWait, and tells when to go", reserves(anyTokenBucket)},
-	{"Cancel", "of tokens that others wait behind TokenBucket gives back those that nobody has reserved after", cancels(algorithm.TokenBucket{Capacity: 2, Refill: algorithm.PerSecond(1)}, time.Second)},
-	{"Refunds", "many refunds of TokenBucket give together no more than if their requests had never been made", neverMade(anyTokenBucket)},
+	{"UpTo", "TakeUpTo consumes as many tokens as TokenBucket has, and keeps the fraction of a token", upTo(anyTokenBucket)},
+	{"Refund", "a refund of TokenBucket undoes a request at once, and later makes the bucket no fuller than without the request", refunds(anyTokenBucket)},
+	{"Reserve", "TokenBucket reserves tokens within MaxWait, and tells when to go", reserves(anyTokenBucket)},
+	{"Cancel", "TokenBucket refunds no tokens on which a later reservation depends", cancels(algorithm.TokenBucket{Capacity: 2, Refill: algorithm.PerSecond(1)}, time.Second)},
+	{"Refunds", "many refunds of TokenBucket together refund no more than if their requests had never been made", neverMade(anyTokenBucket)},
 }
 
 func tokenBucketSmooth(t *T) {
@@ -78,16 +80,16 @@ func tokenBucketThirds(t *T) {
 		{Capacity: 2, Refill: algorithm.PerSecond(3)},
 		{Capacity: 3, Refill: algorithm.PerSecond(3), AtOnce: true},
 	} {
-		// Whoever comes back exactly when told takes three tokens every second.
+		// A caller who comes back exactly when told gets three tokens every second.
 		c := newClock()
 		l := t.limiter(c, one(a))
 		start := c.us
-		path := strconv.FormatInt(a.Capacity, 10)
-		t.allow(l, a.Capacity, path)
+		key := strconv.FormatInt(a.Capacity, 10)
+		t.allow(l, a.Capacity, key)
 		for range 150 {
-			c.advance(t.peek(l, 1, path).RetryAfter)
-			if res := t.allow(l, 1, path); !res.Allowed {
-				t.fatalf("%+v: after %d µs: got %+v, want it to pass", a, c.us-start, res)
+			c.advance(t.peek(l, 1, key).RetryAfter)
+			if res := t.allow(l, 1, key); !res.Allowed {
+				t.fatalf("%+v: after %d µs: got %+v, want it allowed", a, c.us-start, res)
 			}
 		}
 		if got, want := c.us-start, int64(50_000_000); got != want {
@@ -114,7 +116,10 @@ func tokenBucketCarry(t *T) {
 		{algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(2)}, weir.Result{Allowed: true, Limit: 10, Remaining: 4, ResetAfter: 2600 * ms}}, // at 0.9 s of a period that is now half a second
 		{algorithm.TokenBucket{Capacity: 10, Refill: algorithm.Rate{Count: 4, Period: 4 * time.Second}, AtOnce: true}, weir.Result{Allowed: true, Limit: 10, Remaining: 3, ResetAfter: 7100 * ms}},
 	} {
-		tt.want.Rule = "one"
+		tt.want.Rule, tt.want.Window = "one", windowOf(tt.to.Capacity, tt.to.Refill)
+		if !tt.want.Allowed {
+			tt.want.Delay = weir.Never
+		}
 		if got := t.peek(t.limiter(c, one(tt.to)), 1, "k"); got != tt.want {
 			t.errorf("7 of 10 missing for 0.9 s, at 1 per second, then %+v:\ngot  %+v\nwant %+v", tt.to, got, tt.want)
 		}
@@ -128,8 +133,8 @@ func tokenBucketBackwards(t *T) {
 	backwards(atOnce)(t)
 }
 
-// waits checks that requests that may wait take, of a limit of 5 that gets one back
-// each 6 seconds, what comes within that time, and are told when.
+// waits checks that a request that may wait is allowed if its tokens are there by then,
+// and told when to go. a has 5 tokens, and one comes back every 6 seconds.
 func waits(a algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		s, us := time.Second, time.Microsecond
@@ -153,7 +158,10 @@ func waits(a algorithm.Algorithm) func(*T) {
 			{0, us, 1, 0, 6*s - us},
 		} {
 			c.advance(step.advance)
-			got := t.do(l, weir.Request{Path: []string{"k"}, Cost: step.cost, MaxWait: step.wait})
+			got := t.do(l, weir.Request{Key: weir.KeyOf("k"), Cost: step.cost, MaxWait: step.wait})
+			if step.retry > 0 {
+				step.delay = weir.Never
+			}
 			if got.Allowed != (step.retry == 0) || got.Delay != step.delay || got.RetryAfter != step.retry {
 				t.errorf("%+v, step %d, cost %d, waiting up to %v: got %+v, want a Delay of %v and a RetryAfter of %v", a, i, step.cost, step.wait, got, step.delay, step.retry)
 			}

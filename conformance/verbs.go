@@ -11,10 +11,11 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// This file holds the rules on verbs that every algorithm keeps which has them; the
-// files named like an algorithm say which of them it runs.
+// This file holds the checks of TakeUpTo, Refund and MaxWait, which every algorithm passes
+// that supports them. The file named like an algorithm says which of them it runs.
 
-// A pair is the same rules on the store under test and on the reference store.
+// A pair is two limiters with the same rules: one on the store under test, and one on the
+// reference store.
 type pair struct {
 	*T
 	lim, ref  *weir.Limiter
@@ -26,7 +27,7 @@ func (t *T) pair(c *clock, rules ...weir.Rule) pair {
 	return pair{T: t, lim: t.limiter(c, rules...), ref: t.limiterOn(reference, c, rules...), reference: reference}
 }
 
-// both asks both stores for r, and checks that they answer alike.
+// both makes a request on both stores, and checks that the answers are equal.
 func (p pair) both(r weir.Request) weir.Result {
 	got, want := p.do(p.lim, r), p.do(p.ref, r)
 	if got != want {
@@ -35,13 +36,14 @@ func (p pair) both(r weir.Request) weir.Result {
 	return got
 }
 
-// refund gives back the decision id on both stores, and checks that they agree.
-func (p pair) refund(id string, path ...string) bool {
-	got, err := p.lim.Refund(p.ctx, id, path...)
+// refund refunds the decision with that ID on both stores, and checks that they agree.
+func (p pair) refund(id string, key ...string) bool {
+	r := weir.Request{Key: weir.KeyOf(key...), ID: id}
+	got, err := p.lim.Refund(p.ctx, r)
 	if err != nil {
 		p.fatalf("Refund: %v", err)
 	}
-	want, err := p.ref.Refund(p.ctx, id, path...)
+	want, err := p.ref.Refund(p.ctx, r)
 	if err != nil {
 		p.fatalf("Refund on the reference store: %v", err)
 	}
@@ -64,66 +66,61 @@ func (p pair) same(what any, keys ...string) {
 	}
 }
 
-// upTo checks TakeUpTo: it grants the most that the model has room for, and answers
-// as a request for that many would.
+// upTo checks TakeUpTo: it grants as many tokens as the model has, and answers as a
+// request for that many would.
 func upTo(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		r := t.rand()
 		for h := range t.times(8) {
 			a := maker(r)
+			rules := []weir.Rule{one(a)}
 			c, m := newClock(), newModel(a)
-			p := t.pair(c, one(a))
-			tag := "upto" + strconv.Itoa(h)
+			p := t.pair(c, rules...)
+			name := "upto" + strconv.Itoa(h)
 			for s := range 20 {
 				c.advance(anyPause(r, unitOf(a)))
-				most := 1 + pick(r, r.Int64N(4), r.Int64N(30), 2*m.limit())
-				cost := min(most, m.limit(), 200) // the models are slow
-				for ; cost > 0 && m.room(c.us, cost) > 0; cost-- {
-				}
-				if cost == 200 {
-					most = 200
-				}
-				want, _ := decide([]string{"one"}, []model{m}, c.us, []int64{max(cost, 1)}, max(cost, 1), cost > 0)
-				if got := p.both(weir.Request{Path: []string{tag}, Cost: most, UpTo: true}); got != want {
+				most := 1 + pick(r, r.Int64N(4), r.Int64N(30), 2*m.limit(), hugeCost)
+				want, _ := decide(rules, []model{m}, c.us, upToRequest(a, m, c.us, most))
+				got := p.both(weir.Request{Key: weir.KeyOf(name), Op: weir.TakeUpTo, Cost: most})
+				if got != want {
 					t.errorf("history %d of %+v, step %d, up to %d:\ngot  %+v\nwant %+v", h, a, s, most, got, want)
 					return
 				}
 			}
-			p.same(a, t.keysOf(tag, "one", a)...)
+			p.same(a, t.keysOf(name, "one", a)...)
 		}
 	}
 }
 
-// refunds checks Refund: at once it makes everything as before; later it gives no
-// more than if the request had never been made; and it gives once.
+// refunds checks Refund. A refund at once undoes the request. A later one makes the limit
+// no fuller than if the request had never been made. A second one does nothing.
 func refunds(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		r := t.rand()
 		for h, given := 0, 0; given < t.times(16); h++ {
 			if h == 1000 {
-				t.fatalf("only %d refunds in %d histories gave anything", given, h)
+				t.fatalf("only %d refunds in %d histories refunded anything", given, h)
 			}
 			a := maker(r)
 			c := newClock()
 			p := t.pair(c, one(a))
-			tag := "refund" + strconv.Itoa(h)
-			path, twin := []string{tag}, []string{tag + "twin"}
+			name := "refund" + strconv.Itoa(h)
+			key, twin := weir.KeyOf(name), weir.KeyOf(name+"twin")
 			alike := true
-			others := func(n int) {
+			others := func(n int) { // the same requests on both keys
 				for range n {
 					c.advance(max(anyPause(r, unitOf(a)), 0))
 					cost := 1 + r.Int64N(3)
-					x, y := p.both(weir.Request{Path: path, Cost: cost}), p.both(weir.Request{Path: twin, Cost: cost})
+					x, y := p.both(weir.Request{Key: key, Cost: cost}), p.both(weir.Request{Key: twin, Cost: cost})
 					alike = alike && x.Allowed == y.Allowed
 				}
 			}
-			ask := func(path []string) weir.Result {
-				return p.both(weir.Request{Path: path, Cost: 1, Peek: true})
-			}
+			peek := func(key weir.Key) weir.Result { return p.both(weir.Request{Key: key, Op: weir.Peek}) }
 			others(r.IntN(4))
-			start := ask(path)
-			taken := p.both(weir.Request{Path: path, Cost: 1 + r.Int64N(4), UpTo: r.IntN(2) == 0, ID: "it:{" + tag})
-			if !taken.Allowed {
+			start := peek(key)
+			req := weir.Request{Key: key, Cost: 1 + r.Int64N(4), Op: pick(r, weir.Consume, weir.TakeUpTo), ID: "it:{" + name}
+			took := p.both(req)
+			if !took.Allowed {
 				continue
 			}
 			atOnce := r.IntN(3) == 0
@@ -131,78 +128,67 @@ func refunds(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 				others(r.IntN(4))
 				c.advance(max(anyPause(r, unitOf(a)), 0))
 			}
-			before, without := ask(path), ask(twin)
-			gave := p.refund("it:{"+tag, path...)
-			after := ask(path)
+			before, without := peek(key), peek(twin)
+			gave := p.refund(req.ID, name)
+			after := peek(key)
 			if gave {
 				given++
 			}
 			switch {
 			case atOnce && (!gave || after.Remaining != start.Remaining || after.Allowed != start.Allowed || after.RetryAfter != start.RetryAfter):
-				t.errorf("%+v: %d tokens given back at once (%v):\ngot  %+v\nwant %+v", a, taken.Granted, gave, after, start)
+				t.errorf("%+v: %d tokens refunded at once (%v):\ngot  %+v\nwant %+v", a, took.Granted, gave, after, start)
 			case !gave && after != before:
-				t.errorf("%+v: a refund that gave nothing made\n     %+v\nout of %+v", a, after, before)
+				t.errorf("%+v: a refund that reports nothing turned\n     %+v\ninto %+v", a, before, after)
 			case after.Remaining < before.Remaining || after.ResetAfter > before.ResetAfter:
-				t.errorf("%+v: a refund made\n     %+v\nout of %+v", a, after, before)
+				t.errorf("%+v: a refund turned\n     %+v\ninto %+v", a, before, after)
 			case alike && after.Remaining > max(before.Remaining, without.Remaining):
-				t.errorf("%+v: %d tokens given back made\n%+v out of\n%+v, and without them it would have been\n%+v", a, taken.Granted, after, before, without)
+				t.errorf("%+v: the refund of %d tokens turned\n%+v into\n%+v, and without the request it would be\n%+v", a, took.Granted, before, after, without)
 			}
-			if p.refund("it:{"+tag, path...) || ask(path) != after {
-				t.errorf("%+v: a second refund gave something", a)
+			if p.refund(req.ID, name) || peek(key) != after {
+				t.errorf("%+v: a second refund refunded something", a)
 			}
-			p.same(a, append(t.keysOf(tag, "one", a), t.key(tag, "one:%id=it%3A%7B"+tag))...)
+			p.same(a, append(t.keysOf(name, "one", a), t.markersOf(req, one(a))...)...)
 		}
 	}
 }
 
-// reserves checks MaxWait: what the model has room for within that time is taken at
-// once, and told when to go.
+// reserves checks MaxWait: what the model has within that time is consumed at once, and
+// Delay tells when to go.
 func reserves(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
 	return func(t *T) {
 		r := t.rand()
 		for h := range t.times(16) {
 			a := maker(r)
+			rules := []weir.Rule{one(a)}
 			c, m := newClock(), newModel(a)
-			p := t.pair(c, one(a))
-			tag := "reserve" + strconv.Itoa(h)
+			p := t.pair(c, rules...)
+			name := "reserve" + strconv.Itoa(h)
 			for s := range 20 {
 				c.advance(anyPause(r, unitOf(a)/2))
-				req := weir.Request{Path: []string{tag}, Cost: 1 + r.Int64N(3), Peek: r.IntN(5) == 0}
-				req.MaxWait = pick(r, 0, time.Microsecond, time.Duration(r.Int64N(int64(3*max(unitOf(a), time.Microsecond)))).Truncate(time.Microsecond), time.Hour, weir.Never)
-				room := m.room(c.us, req.Cost)
-				want := weir.Result{Limit: m.limit(), Rule: "one"}
-				switch {
-				case room == weir.Never:
-					want.RetryAfter = room
-				case room > req.MaxWait:
-					want.RetryAfter = room - req.MaxWait
-				default:
-					want.Allowed, want.Delay = true, room
-					if !req.Peek {
-						want.Granted = req.Cost
-						m.take(c.us, req.Cost)
-					}
+				req := weir.Request{Key: weir.KeyOf(name), Cost: 1 + r.Int64N(3), MaxWait: anyWait(r, unitOf(a))}
+				if r.IntN(5) == 0 {
+					req.Op = weir.Peek
 				}
-				want.Remaining, want.ResetAfter = m.left(c.us)
+				want, _ := decide(rules, []model{m}, c.us, req)
 				if got := p.both(req); got != want {
 					t.errorf("history %d of %+v, step %d, cost %d within %v:\ngot  %+v\nwant %+v", h, a, s, req.Cost, req.MaxWait, got, want)
 					return
 				}
 			}
-			p.same(a, t.keysOf(tag, "one", a)...)
+			p.same(a, t.keysOf(name, "one", a)...)
 		}
 	}
 }
 
-// cancels checks what a refund gives back of tokens that others are queued behind: a
-// newcomer is let in no earlier than at the time of the last who waits, one token on.
-// Of a, one token comes back every interval.
+// cancels checks what is refunded of tokens that others are queued behind: the next
+// caller goes no earlier than one token after the last who waits. Of a, one token comes
+// back every interval.
 func cancels(a algorithm.Algorithm, interval time.Duration) func(*T) {
 	return func(t *T) {
 		c := newClock()
 		p := t.pair(c, one(a))
 		reserve := func(id string) time.Duration {
-			res := p.both(weir.Request{Path: []string{"q"}, Cost: 1, MaxWait: time.Hour, ID: id})
+			res := p.both(weir.Request{Key: weir.KeyOf("q"), MaxWait: time.Hour, ID: id})
 			if !res.Allowed {
 				t.errorf("%+v: %s got %+v", a, id, res)
 			}
@@ -215,10 +201,10 @@ func cancels(a algorithm.Algorithm, interval time.Duration) func(*T) {
 		}
 		gives := func(id string, want bool) {
 			if got := p.refund(id, "q"); got != want {
-				t.errorf("%+v: the refund of %s gave something: %v, want %v", a, id, got, want)
+				t.errorf("%+v: the refund of %s refunded something: %v, want %v", a, id, got, want)
 			}
 		}
-		for i := 0; ; i++ {
+		for i := range 100 {
 			if reserve("now"+strconv.Itoa(i)) > 0 { // the first to wait, for one interval
 				break
 			}
@@ -236,8 +222,9 @@ func cancels(a algorithm.Algorithm, interval time.Duration) func(*T) {
 	}
 }
 
-// phase is how many tokens of a come back sooner or later by when its period began,
-// which may be with a request that was given back.
+// phase returns how many tokens of a can come back earlier because of when its period
+// began. A refund does not move the period, so it may have begun with a request that was
+// refunded.
 func phase(a algorithm.Algorithm) int64 {
 	switch b, ok := a.(algorithm.TokenBucket); {
 	case ok && b.AtOnce:
@@ -248,48 +235,55 @@ func phase(a algorithm.Algorithm) int64 {
 	return 0
 }
 
-// neverMade checks many refunds on one key: together they give no more than if the
-// requests had never been made, which are replayed without them; and that of the
-// newest, at once, gives all.
+// fixesWindow reports whether a request that finds a fully reset decides when windows
+// begin and end. A refund does not move the window, so what follows its refund cannot be
+// compared with a history without the request.
+func fixesWindow(a algorithm.Algorithm) bool {
+	f, ok := a.(algorithm.FixedWindow)
+	return ok && !f.Aligned
+}
+
+// neverMade checks many refunds on one key. Together they refund no more than if their
+// requests had never been made, which a replay of all others tells.
 func neverMade(maker func(*rand.Rand) algorithm.Algorithm) func(*T) {
-	type request struct {
-		at, cost int64
-		id       string
-		gone     bool // given back
-	}
 	return func(t *T) {
 		r := t.rand()
 		for h := range t.times(32) {
 			a := maker(r)
 			c := newClock()
 			p := t.pair(c, one(a))
-			path := []string{"never" + strconv.Itoa(h)}
-			var made []request
+			_, reserves := newModel(a).(delayed)
+			name := "never" + strconv.Itoa(h)
+			key := weir.KeyOf(name)
+			next := weir.Request{Key: key, Op: weir.Peek}
+			if reserves {
+				next.MaxWait = weir.Never
+			}
+			var past history
+			var first []bool // the limit was fully reset
+			var markers []string
 			for s := range 16 {
 				c.advance(max(anyPause(r, unitOf(a)/2), 0))
-				if refunds := r.IntN(3) == 0 && len(made) > 0; refunds {
-					n := r.IntN(len(made))
-					if p.refund(made[n].id, path...) {
-						made[n].gone = true
-					}
-				} else if cost := 1 + r.Int64N(4); p.both(weir.Request{Path: path, Cost: cost, ID: strconv.Itoa(s)}).Allowed {
-					made = append(made, request{at: c.us, cost: cost, id: strconv.Itoa(s)})
+				req := weir.Request{Key: key, Cost: 1 + r.Int64N(4), ID: strconv.Itoa(s)}
+				if reserves && r.IntN(3) == 0 {
+					req.MaxWait = anyWait(r, unitOf(a))
 				}
-				now := c.us
-				without := t.limiterOn(memory.New(nil), c, one(a))
-				for _, m := range made {
-					if c.us = m.at; !m.gone {
-						t.do(without, weir.Request{Path: path, Cost: m.cost})
+				if r.IntN(3) == 0 && len(past) > 0 {
+					i := r.IntN(len(past))
+					if !(first[i] && fixesWindow(a)) && p.refund(past[i].req.ID, name) {
+						past[i].gone = true
 					}
+				} else if fresh := p.both(next).ResetAfter == 0; p.both(req).Allowed {
+					past, first = append(past, pastRequest{at: c.us, req: req}), append(first, fresh)
+					markers = append(markers, t.markersOf(req, one(a))...)
 				}
-				c.us = now
-				got, want := p.both(weir.Request{Path: path, Cost: 1, Peek: true}), t.peek(without, 1, path...)
-				if got.Remaining > want.Remaining+phase(a) {
-					t.errorf("history %d of %+v, step %d, after %+v:\n%d are left, and %d if what was given back had never been taken", h, a, s, made, got.Remaining, want.Remaining)
+				got, want := p.both(next), t.without(a, c, past, next)
+				if got.Remaining > want.Remaining+phase(a) || phase(a) == 0 && got.Delay < want.Delay {
+					t.errorf("history %d of %+v, step %d, after %+v:\ngot  %+v\nwant %+v, as if the refunded requests had never been made", h, a, s, past, got, want)
 					return
 				}
 			}
-			p.same(a, append(t.keysOf(path[0], "one", a), t.key(path[0], "one:%refunds"))...)
+			p.same(a, append(t.keysOf(name, "one", a), markers...)...)
 		}
 	}
 }

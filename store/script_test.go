@@ -51,7 +51,7 @@ func TestScript(t *testing.T) {
 			}
 			reply, err := s.GoForm()(nil, nil, nil)
 			if err != nil || len(reply) != 1 || reply[0].Int() != 17 {
-				t.Errorf("the Go form replied %v, %v: it is another", reply, err)
+				t.Errorf("the Go form replied %v, %v: want [17]", reply, err)
 			}
 		})
 	}
@@ -62,7 +62,7 @@ func TestForeign(t *testing.T) {
 	buf := []byte("weir:{a\x00}:rule")
 	err := store.Foreign(unsafe.String(&buf[0], len(buf)))
 	wrapped := fmt.Errorf("memory: eval gcra: %w", err)
-	clear(buf) // the key was borrowed
+	clear(buf) // a caller may use the buffer of a borrowed key again
 	for _, err := range []error{err, wrapped} {
 		if !errors.Is(err, store.ErrForeign) {
 			t.Errorf("errors.Is(%v, ErrForeign) = false", err)
@@ -73,7 +73,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// No sentinel is another, or hides one.
+// errors.Is tells the sentinels apart.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	all := []error{store.ErrUnavailable, store.ErrScript, store.ErrForeign, store.ErrCrossSlot, store.ErrNoGoForm}

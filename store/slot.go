@@ -8,9 +8,9 @@ import (
 // Slots is the number of slots of a Redis or Valkey cluster.
 const Slots = 16384
 
-// Slot returns the cluster slot of key, from 0 to Slots-1: the CRC16 (XMODEM)
-// of its hash tag, or of all of it when it has none, modulo Slots, as the Redis
-// Cluster specification defines it.
+// Slot returns the cluster slot of key, from 0 to Slots-1, as the Redis Cluster
+// specification defines it: the CRC16 (XMODEM) of the key's hash tag, modulo
+// Slots. If the key has no hash tag, it is the CRC16 of the whole key.
 func Slot(key string) int {
 	crc := uint16(0)
 	for tag, i := hashTag(key), 0; i < len(tag); i++ {
@@ -19,9 +19,9 @@ func Slot(key string) int {
 	return int(crc % Slots)
 }
 
-// CheckKeys returns an [ErrCrossSlot] that names two of the keys if keys do not
-// all share one slot, and an error if there are none. Every store calls it
-// before it runs or sends anything.
+// CheckKeys returns an [ErrCrossSlot] that names two of the keys if the keys do
+// not share one slot. It also returns an error if there are no keys. Every store
+// calls CheckKeys before it runs or sends a script.
 func CheckKeys(keys []string) error {
 	if len(keys) == 0 {
 		return errNoKeys
@@ -32,14 +32,14 @@ func CheckKeys(keys []string) error {
 	first := hashTag(keys[0])
 	for _, key := range keys[1:] {
 		if hashTag(key) != first && Slot(key) != Slot(keys[0]) {
-			return fmt.Errorf("%w: %q and %q do not", ErrCrossSlot, strings.Clone(keys[0]), strings.Clone(key))
+			return fmt.Errorf("%w: %q and %q do not: give them one hash tag", ErrCrossSlot, strings.Clone(keys[0]), strings.Clone(key))
 		}
 	}
 	return nil
 }
 
-// hashTag returns the part of key that is hashed: what stands between the first
-// { and the first } after it, unless that is nothing.
+// hashTag returns the part of key that is hashed: the text between the first {
+// and the first } after it, or the whole key if there is no such text.
 func hashTag(key string) string {
 	open := strings.IndexByte(key, '{')
 	if open < 0 {

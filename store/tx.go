@@ -5,85 +5,111 @@ import (
 	"time"
 )
 
-// A Tx is what a Go form sees of the keys of one step: keys[i] is key i. A key
-// holds [Nums] or a sorted set. What a form puts is seen by its later gets, and
-// by others once the form has returned nil.
+// A Tx is what a Go form sees of the keys of one step. Key i is keys[i] of the
+// call. A key is missing, or it holds [Nums], a sorted set, or a foreign value.
 //
-// A backend provides it over any state that it can lock, read and write: a map,
-// a row of a table. See docs/backends.md.
+// A form follows these rules:
+//   - It reads a sorted set before it changes that set. What a later read of
+//     the set returns in the same step is not defined.
+//   - Get sees what Put, Keep and Del did before in the same step.
+//   - It changes nothing if its script is read-only.
+//
+// A store follows these rules:
+//   - A key that expires at Now, or that expired before, is missing.
+//   - Changes apply in the order in which the form made them. All of them take
+//     effect when the form returns without an error; otherwise none does.
+//   - A store removes no member by itself, whatever its score and Now are. A
+//     member stays until the form removes it or the key expires.
+//
+// A Tx that reads from a server while the form runs may also return
+// [ErrUnavailable] or the error of the call's context.
+//
+// [NewLoaded] returns a ready Tx for stores that read all keys first.
 type Tx interface {
-	// Now returns the store's clock in microseconds since the Unix epoch, read
-	// after the locks of the step were taken, and the same all through the step.
+	// Now returns the store's clock, in microseconds since the Unix epoch. The
+	// store reads the clock once for each step, after it has taken its locks.
 	Now() int64
 
-	// Get returns what key i holds. The second result is false, and the first
-	// zero, when the key is missing or expired. The error is Foreign(i) when it
-	// holds anything but Nums with that tag.
-	Get(i int, tag Tag) (Nums, bool, error)
+	// Get returns the Nums at key i. The second result is false if the key is
+	// missing. Get accepts any tag: the form checks [Nums].Tag itself.
+	//
+	// The error is ForeignAt(i) if the key holds anything but Nums, for example
+	// a sorted set.
+	Get(i int) (Nums, bool, error)
 
-	// Foreign returns the ErrForeign that names key i, for a form that finds
-	// Nums with its tag, and not of its making.
-	Foreign(i int) error
-
-	// Put sets key i to n, to be forgotten after ttl, which is positive and a
-	// whole number of milliseconds; or, with a ttl of 0, when what the key held
-	// until now was to be: it is then not missing.
+	// Put sets key i to n, whatever the key holds. The key expires after ttl,
+	// which is positive and a whole number of milliseconds.
 	Put(i int, n Nums, ttl time.Duration)
 
-	// Del deletes key i, whatever it holds.
+	// Keep sets key i to n, like Put, but the key keeps its TTL. The key must
+	// exist: Keep does nothing if the key is missing.
+	Keep(i int, n Nums)
+
+	// Del deletes key i, whatever the key holds. The key may be missing.
 	Del(i int)
 
-	// At returns the member at that rank of the sorted set at key i: by score,
-	// then by the bytes of the text, from 0; -1 is the last, -2 the one before.
-	// The second result is false when there is none. The error is Foreign(i)
-	// when the key holds anything but a sorted set.
-	At(i int, rank int64) (Member, bool, error)
+	// At returns a member of the sorted set at key i, counted from the end: 0
+	// is the last member, 1 is the one before it. Members are ordered by score,
+	// then by the bytes of their text. The second result is false if there is
+	// no such member.
+	//
+	// The error is ForeignAt(i) if the key holds anything but a sorted set.
+	At(i int, fromEnd int64) (Member, bool, error)
 
 	// Count returns how many members of the sorted set at key i have a score
-	// above after, and how many there are, 0 of a missing key. The error is
-	// that of At.
+	// above after, and how many members there are. Both are 0 if the key is
+	// missing.
+	//
+	// The error is ForeignAt(i) if the key holds anything but a sorted set.
 	Count(i int, after int64) (above, all int64, err error)
 
-	// Find returns the rank of the member with that text in the sorted set at key
-	// i, from 0. The second result is false when there is none. The error is that
-	// of At.
-	Find(i int, text string) (rank int64, ok bool, err error)
+	// Score returns the score of the member with that text in the sorted set at
+	// key i. The second result is false if there is no such member.
+	//
+	// The error is ForeignAt(i) if the key holds anything but a sorted set.
+	Score(i int, text string) (score int64, ok bool, err error)
 
-	// Add adds m to the sorted set at key i, in which no member has its text.
-	// A form reads a set before it changes it; the changes are made in order.
-	Add(i int, m Member)
+	// Add adds m to the sorted set at key i. If the set has a member with the
+	// same text, that member moves to the new score. The whole key expires
+	// after ttl, which is positive and a whole number of milliseconds.
+	Add(i int, m Member, ttl time.Duration)
 
-	// Remove removes n members of the sorted set at key i, from that rank on, or as
-	// many as there are. The rank, 0 or more, is that after the changes before. A
-	// set that a step leaves without members is missing.
-	Remove(i int, rank, n int64)
+	// Remove removes the member with that text from the sorted set at key i, if
+	// there is one. The key keeps its TTL. A set without members is missing.
+	Remove(i int, text string)
 
-	// Expire sets when key i, of a sorted set that was added to, is to be
-	// forgotten, as Put does for Nums. A set that is new has to be given a
-	// time. A missing key stays missing.
-	Expire(i int, ttl time.Duration)
+	// Trim removes the n lowest members of the sorted set at key i, or all if
+	// there are fewer. The key keeps its TTL. A set without members is missing.
+	Trim(i int, n int64)
 }
 
-// A Member is an entry of a sorted set. The score is an integer from 0 to 2^53-1;
-// the text, which may hold any bytes, is unique in its set.
+// MaxText is the largest length of a [Member].Text, in bytes. A store must keep
+// texts up to this length, so a column or an index entry can be bounded.
+const MaxText = 1024
+
+// A Member is an entry of a sorted set.
 type Member struct {
+	// Score is an integer from 0 to 2^53-1.
 	Score int64
-	Text  string
+
+	// Text holds up to MaxText bytes of any value. It is unique in its set.
+	Text string
 }
 
-// A Tag says whose value a key holds, and in which layout: a letter for the
-// algorithm and a digit for the version.
+// A Tag identifies the algorithm that wrote a value, and the layout of the
+// value: a letter for the algorithm and a digit for the version of the layout.
 type Tag [2]byte
 
-// MaxNums is how many integers a [Nums] can hold.
-const MaxNums = 4
+// MaxNums is the largest number of integers in a [Nums].
+const MaxNums = 8
 
-// Nums is what a key holds: a tag and up to [MaxNums] integers from 0 to 2^53-1.
-// As text, in a server or in a column, it reads "g1 1767225600000000 0 1": the
-// tag, then each integer in decimal, separated by single spaces.
+// Nums is a value of a key: a tag and up to [MaxNums] integers from 0 to 2^53-1.
+//
+// Its text is "g1 1767225600000000 0 1": the tag, then each integer in decimal
+// behind a single space. Redis servers hold this text, and other stores can.
 type Nums struct {
 	Tag Tag
-	Len uint8
+	Len uint8 // how many elements of N are used; the others are 0
 	N   [MaxNums]int64
 }
 
@@ -100,7 +126,8 @@ func (n *Nums) AppendText(b []byte) []byte {
 // String returns the text of n.
 func (n Nums) String() string { return string(n.AppendText(nil)) }
 
-// ParseNums returns the Nums of which s is the text, false when s is no such text.
+// ParseNums returns the Nums whose text is s. The second result is false if s is
+// not the text of a Nums.
 func ParseNums(s string) (Nums, bool) {
 	var n Nums
 	if len(s) < len(n.Tag) {

@@ -6,23 +6,23 @@ import "strconv"
 // the integer 0.
 type Arg struct {
 	n    int64
-	text any // a string, boxed once when the Arg was made; nil: the decimal of n
+	text any // a string, boxed once when the Arg is made; nil means n in decimal
 }
 
 // IntArg returns the integer n as an argument.
 func IntArg(n int64) Arg { return Arg{n: n} }
 
-// ConstArg returns the integer n as an argument that is sent many times: its
-// text is made here, once, and not on each call.
+// ConstArg returns the integer n as an argument that is sent many times. Its
+// text is made once, by ConstArg, and not by each call.
 func ConstArg(n int64) Arg { return Arg{n: n, text: strconv.FormatInt(n, 10)} }
 
 // StringArg returns s, which may hold any bytes, as an argument.
 func StringArg(s string) Arg { return Arg{text: s} }
 
-// Int returns the argument as an integer, 0 for one made by [StringArg].
+// Int returns the argument as an integer. It is 0 if [StringArg] made it.
 func (a Arg) Int() int64 { return a.n }
 
-// String returns the argument as a server sees it.
+// String returns the argument as the text that a server receives.
 func (a Arg) String() string {
 	if a.text != nil {
 		return a.text.(string)
@@ -30,8 +30,8 @@ func (a Arg) String() string {
 	return strconv.FormatInt(a.n, 10)
 }
 
-// Any returns the argument as a string or an int64 for a client that takes
-// either; a string was boxed before, so that costs no allocation.
+// Any returns the argument as a string or an int64, for clients that accept
+// both. It does not allocate for a string.
 func (a Arg) Any() any {
 	if a.text != nil {
 		return a.text
@@ -65,8 +65,8 @@ func BulkValue(s string) Value { return Value{kind: Bulk, s: s} }
 // Kind returns the kind of v.
 func (v Value) Kind() Kind { return v.kind }
 
-// Int returns the integer that v holds, 0 when it holds none.
+// Int returns the integer that v holds, or 0 if v is no Integer.
 func (v Value) Int() int64 { return v.n }
 
-// Str returns the string that v holds, "" when it holds none.
+// Str returns the string that v holds, or "" if v is no Bulk.
 func (v Value) Str() string { return v.s }

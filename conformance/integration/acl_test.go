@@ -18,9 +18,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// TestACL shows that a user can do everything with the line in docs/stores.md
-// and what an adapter's client asks for, and that each word of the line is
-// needed.
+// TestACL checks that a user can do everything with the ACL line in docs/stores.md and
+// the words for the client's own commands, and that each word of the line is needed.
 func TestACL(t *testing.T) {
 	docs, err := os.ReadFile("../../docs/stores.md")
 	if err != nil {
@@ -37,17 +36,17 @@ func TestACL(t *testing.T) {
 				}
 				server.Start(t)
 				if len(server.Nodes) == 0 {
-					t.Skip("an external server's users are left alone")
+					t.Skip("the test makes no users on an external server")
 				}
 				words := strings.Fields("~weirtest-* " + servers.ACL)
 				if own := a.words[server.Kind]; own != "" {
-					words = append(words, own) // as one, since a client's versions differ in what they ask for
+					words = append(words, own) // as one word, because a client's versions differ in what they send
 				}
 				if err := everything(t, a, server, words); err != nil {
 					t.Fatalf("with %q: %v", words, err)
 				}
 				if server.Name != "redis-cluster-8.0" && server.Name != "tls-8.0" {
-					return // once for each word takes its time
+					return // a run for each word takes long
 				}
 				for i, word := range words {
 					err := everything(t, a, server, slices.Delete(slices.Clone(words), i, i+1))
@@ -60,11 +59,11 @@ func TestACL(t *testing.T) {
 	}
 }
 
-// errDenied says that the client asked for more, and came into being without it
-// or not at all.
+// errDenied means that the ACL denied a command of the client itself. The client may
+// work without it.
 var errDenied = errors.New("denied by the ACL")
 
-// everything lets a user with the words do all that limiters can.
+// everything calls all that limiters can do, as a user with the words.
 func everything(t *testing.T, a adapter, server *servers.Server, words []string) error {
 	flushScripts(t, servers.Client(t, server.Admin())) // so that EVAL is needed too
 	e := server.Grant(t, strings.Join(words, " "))
@@ -79,17 +78,18 @@ func everything(t *testing.T, a adapter, server *servers.Server, words []string)
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	virtual := func() time.Time { return clock }
 	prefix := fmt.Sprintf("weirtest-acl-%d", time.Now().UnixNano())
-	for i, rule := range []algorithm.Algorithm{
+	for i, a := range []algorithm.Algorithm{
 		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 100},
 		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 100},
 		algorithm.FixedWindow{Limit: 100, Window: time.Second},
+		algorithm.SlidingCounter{Limit: 100, Window: time.Second},
+		algorithm.TokenBucket{Capacity: 100, Refill: algorithm.PerSecond(100)},
 		algorithm.MetadataWindow{Limit: 100, Window: time.Second},
 		algorithm.SlidingBuckets{Width: 100 * time.Millisecond, Spans: []algorithm.Span{{Limit: 100, Window: time.Second}}},
 		algorithm.SlidingLog{Limit: 100, Window: time.Second},
 	} {
 		for _, now := range []func() time.Time{nil, virtual} {
-			opts := &weir.Options{Prefix: fmt.Sprint(prefix, i, now == nil), Clock: now}
-			lim, err := weir.NewRules(st, []weir.Rule{{Name: "r", Algorithm: rule}}, opts)
+			lim, err := weir.New(fmt.Sprint(i, now == nil), st, a, &weir.Options{Prefix: prefix, Clock: now})
 			if err != nil {
 				return err
 			}
@@ -98,7 +98,7 @@ func everything(t *testing.T, a adapter, server *servers.Server, words []string)
 			}
 		}
 	}
-	lim, err := weir.NewRules(st, []weir.Rule{{Name: "r", Algorithm: algorithm.Concurrency{Limit: 3, Lease: time.Second}}}, &weir.Options{Prefix: prefix, Clock: virtual})
+	lim, err := weir.New("leases", st, algorithm.Concurrency{Limit: 3, Lease: time.Second}, &weir.Options{Prefix: prefix, Clock: virtual})
 	if err != nil {
 		return err
 	}
@@ -115,8 +115,8 @@ func everything(t *testing.T, a adapter, server *servers.Server, words []string)
 			if !ok {
 				return fmt.Errorf("ACL LOG: got a %T", entry)
 			}
-			// Its name and version a client is glad to tell, and does without; to
-			// a ping, a refusal is an answer.
+			// Clients work without telling their names and versions. An error is an
+			// answer to a ping too.
 			what := fields["object"]
 			if fields["username"] == e.User && what != "client|setinfo" && what != "client" && what != "ping" {
 				return fmt.Errorf("%w: %v", errDenied, what)
@@ -126,22 +126,23 @@ func everything(t *testing.T, a adapter, server *servers.Server, words []string)
 	return nil
 }
 
-// useLeases holds leases in each way in which that can go.
+// useLeases acquires leases in each way in which that can go.
 func useLeases(ctx context.Context, lim *weir.Limiter, clock *time.Time) error {
-	for i, name := range []string{"a", "b", "b", "c", "denied", "d", "e"} {
-		*clock = clock.Add([]time.Duration{0, 600, 0, 0, 0, 600, 60_000}[i] * time.Millisecond) // at last all are over
-		if _, err := lim.Do(ctx, weir.Request{Path: []string{"path"}, Cost: 1, Lease: name}); err != nil {
+	for i, id := range []string{"a", "b", "b", "c", "denied", "d", "e"} {
+		*clock = clock.Add([]time.Duration{0, 600, 0, 0, 0, 600, 60_000}[i] * time.Millisecond) // before e, all expire
+		if _, err := lim.Decide(ctx, weir.Request{Key: weir.KeyOf("key"), ID: id}, nil); err != nil {
 			return err
 		}
 	}
-	if _, err := lim.Renew(ctx, "e", "path"); err != nil {
-		return err
+	for _, op := range []weir.Op{weir.Renew, weir.Release} {
+		if res, err := lim.Decide(ctx, weir.Request{Key: weir.KeyOf("key"), Op: op, ID: "e"}, nil); err != nil || !res.Allowed {
+			return fmt.Errorf("%v: got %+v, %w", op, res, err)
+		}
 	}
-	_, err := lim.Release(ctx, "e", "path")
-	return err
+	return nil
 }
 
-// use calls every verb of the limiter, once for each way in which it can go.
+// use calls every verb of the limiter in each way in which it can go.
 func use(ctx context.Context, lim *weir.Limiter, clock *time.Time) error {
 	for _, step := range []struct {
 		cost  int64
@@ -150,22 +151,48 @@ func use(ctx context.Context, lim *weir.Limiter, clock *time.Time) error {
 		{60, 0},
 		{30, 600 * time.Millisecond},
 		{60, 0},                      // denied
-		{60, 600 * time.Millisecond}, // some of a log's entries are dead
-		{1, time.Minute},             // all of them are
+		{60, 600 * time.Millisecond}, // some entries of a sliding log have expired
+		{1, time.Minute},             // all have expired
 	} {
 		*clock = clock.Add(step.after)
-		if _, err := lim.AllowN(ctx, step.cost, "path"); err != nil {
+		if _, err := lim.AllowN(ctx, step.cost, "key"); err != nil {
 			return err
 		}
 	}
-	if _, err := lim.Peek(ctx, "path"); err != nil {
+	if _, err := lim.Peek(ctx, "key"); err != nil {
 		return err
 	}
-	if _, err := lim.PeekMany(ctx, [][]string{{"path"}, {"other"}}); err != nil {
+	if _, err := lim.TakeUpTo(ctx, 3, "key"); err != nil {
 		return err
 	}
-	if _, err := lim.Entries(ctx, "", "path"); err != nil && !errors.Is(err, weir.ErrUnsupported) {
+	peeks := []weir.Request{{Key: weir.KeyOf("key"), Op: weir.Peek}, {Key: weir.KeyOf("other"), Op: weir.Peek}}
+	for _, answer := range lim.DoMany(ctx, peeks) {
+		if answer.Err != nil {
+			return answer.Err
+		}
+	}
+	if _, err := lim.Entries(ctx, "key"); err != nil && !errors.Is(err, weir.ErrUnsupported) {
 		return err
 	}
-	return lim.Reset(ctx, "path")
+	if err := useRefunds(ctx, lim); err != nil {
+		return err
+	}
+	return lim.Reset(ctx, "key")
+}
+
+// useRefunds refunds some tokens of a key, and then all of another key.
+func useRefunds(ctx context.Context, lim *weir.Limiter) error {
+	for i, key := range []string{"key", "refunded"} {
+		r := weir.Request{Key: weir.KeyOf(key), ID: fmt.Sprint("id", i)}
+		switch res, err := lim.Decide(ctx, r, nil); {
+		case errors.Is(err, weir.ErrUnsupported):
+			return nil // by the algorithm
+		case err != nil || !res.Allowed:
+			return fmt.Errorf("with an ID: got %+v, %w", res, err)
+		}
+		if _, err := lim.Refund(ctx, r); err != nil { // on the server's clock, the tokens may be back already
+			return fmt.Errorf("refund: %w", err)
+		}
+	}
+	return nil
 }

@@ -9,8 +9,10 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	redigoclient "github.com/gomodule/redigo/redis"
 	"github.com/mna/redisc"
+	"github.com/redis/go-redis/v9"
 	rueidisclient "github.com/redis/rueidis"
 
+	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
@@ -21,34 +23,33 @@ import (
 // An adapter is one of the stores under test.
 type adapter struct {
 	name string
-	// open returns the store over a client of its own, and what closes that. The
-	// client serves every kind of endpoint that lacks does not name, and logs in
-	// and speaks TLS as the endpoint says.
+	// open returns a store over a new client, and a function that closes the client.
+	// It can open every kind of endpoint that lacks does not name.
 	open func(e servers.Endpoint) (st store.Store, close func(), err error)
-	// bounded is open, with a client whose waits are as short as docs/stores.md
-	// advises, and that sends nothing twice.
+	// bounded is open, with a client that has the timeouts of docs/stores.md and does
+	// not retry.
 	bounded func(e servers.Endpoint) (st store.Store, close func(), err error)
-	// longest is the longest that a call takes over that client, where that is
-	// much longer than its context allows.
+	// longest bounds a call over that client, if that is much longer than the
+	// context's deadline.
 	longest time.Duration
-	// leaky says that the client, closed while it looks for a new topology, leaves
-	// the connection that it makes for that.
+	// leaky says that a client that is closed while it reads a new topology can leave
+	// a connection open.
 	leaky   bool
-	repeats int    // how often that client sends a step again
-	version string // of the server that is made to suffer; "": redis-8.0
-	// late is how long after a cancellation that comes without a deadline a call
-	// over that client may return.
+	repeats int    // how many times that client retries a step
+	version string // of the server in fault tests; "" means redis-8.0
+	// late bounds the time from a cancellation, without a deadline, until a call over
+	// that client returns.
 	late time.Duration
-	// lacks are the kinds of servers that the adapter can't do, with the reason.
+	// lacks are the kinds of servers that the adapter does not support, with the reason.
 	lacks map[servers.Kind]string
-	// words are what an ACL must allow, beside servers.ACL, for the client's own
-	// commands, by the rules of ACL SETUSER.
+	// words are the rules of ACL SETUSER, besides servers.ACL, that the client's own
+	// commands need.
 	words map[servers.Kind]string
-	// skips are the rules that do not concern the adapter, with the reason.
+	// skips are the checks that do not concern the adapter, with the reason.
 	skips map[string]string
 }
 
-// store returns the store over a client that ends with t.
+// store returns a store over a new client, which is closed when t ends.
 func (a adapter) store(t testing.TB, e servers.Endpoint) store.Store {
 	t.Helper()
 	st, closeClient, err := a.open(e)
@@ -59,12 +60,12 @@ func (a adapter) store(t testing.TB, e servers.Endpoint) store.Store {
 	return st
 }
 
-// everywhere runs f for every adapter on every server, each in a parallel subtest.
+// everywhere runs f for every adapter on every server, in parallel subtests.
 func everywhere(t *testing.T, f func(t *testing.T, st store.Store)) {
 	for _, a := range adapters {
 		t.Run(a.name+"/miniredis", func(t *testing.T) {
 			t.Parallel()
-			f(t, a.store(t, servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}))
+			f(t, a.store(t, runMiniredis(t)))
 		})
 		for _, server := range servers.All() {
 			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
@@ -77,6 +78,52 @@ func everywhere(t *testing.T, f func(t *testing.T, st store.Store)) {
 			})
 		}
 	}
+}
+
+// backend returns a backend over stores that a makes of endpoints. For each check, where
+// returns the endpoint, and another one through which the suite lists keys and drops
+// scripts.
+func (a adapter) backend(where func(t *testing.T) (e, admin servers.Endpoint)) conformance.Backend {
+	type place struct {
+		e   servers.Endpoint
+		rdb redis.UniversalClient
+	}
+	var places sync.Map // by store.Store
+	of := func(st store.Store) place {
+		p, _ := places.Load(st)
+		return p.(place)
+	}
+	return conformance.Backend{
+		New: func(t *testing.T) store.Store {
+			e, admin := where(t)
+			st := a.store(t, e)
+			places.Store(st, place{e, servers.Client(t, admin)})
+			return st
+		},
+		Keys: func(t *testing.T, st store.Store, part string) map[string]time.Duration {
+			return keys(t, of(st).rdb, part)
+		},
+		Peer:        func(t *testing.T, st store.Store) store.Store { return a.store(t, of(st).e) },
+		DropScripts: func(t *testing.T, st store.Store) { flushScripts(t, of(st).rdb) },
+	}
+}
+
+// eachMiniredis starts a miniredis for each check: it is slow if it has many keys.
+func eachMiniredis(t *testing.T) (e, admin servers.Endpoint) {
+	e = runMiniredis(t)
+	return e, e
+}
+
+// always returns the same endpoints for each check.
+func always(e, admin servers.Endpoint) func(*testing.T) (servers.Endpoint, servers.Endpoint) {
+	return func(*testing.T) (servers.Endpoint, servers.Endpoint) { return e, admin }
+}
+
+// runMiniredis starts a miniredis whose keys expire with time.
+func runMiniredis(t *testing.T) servers.Endpoint {
+	m := miniredis.RunT(t)
+	m.ClockTTL(true)
+	return servers.Endpoint{Kind: servers.Single, Addrs: []string{m.Addr()}}
 }
 
 var adapters = []adapter{

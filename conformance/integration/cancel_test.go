@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 )
 
-// TestCancel measures how long after its context was cancelled, which had no
-// deadline, a call to a silent server returns.
+// TestCancel measures the time from a cancellation, of a context without a deadline,
+// until a call to a silent server returns.
 func TestCancel(t *testing.T) {
 	servers.Need(t)
 	const asked, atOnce = 50 * time.Millisecond, 300 * time.Millisecond
@@ -25,7 +25,7 @@ func TestCancel(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Cleanup(closeClient)
-			lim, err := weir.New(st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20})
+			lim, err := weir.New("cancel", st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -33,7 +33,7 @@ func TestCancel(t *testing.T) {
 				t.Fatal(err)
 			}
 			server.Nodes[0].Pause(t)
-			quickest := time.Hour // of some, as the machine may be slow
+			quickest := time.Hour // of three calls, because the machine can be slow
 			for range 3 {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(asked, cancel)
@@ -46,7 +46,7 @@ func TestCancel(t *testing.T) {
 			}
 			t.Logf("it returned %v after the cancellation", quickest.Round(time.Millisecond))
 			if most := a.late + atOnce; quickest > most {
-				t.Errorf("it returned %v after the cancellation, want %v at most", quickest, most)
+				t.Errorf("it returned %v after the cancellation: want at most %v", quickest, most)
 			}
 		})
 	}

@@ -19,8 +19,7 @@ import (
 	"github.com/weir-go/weir/store/rueidis"
 )
 
-// This file makes the clients that servers are made to suffer under. They are
-// set as docs/stores.md advises.
+// This file makes the clients of the fault tests, with the settings of docs/stores.md.
 
 const (
 	dialTime  = 200 * time.Millisecond
@@ -32,8 +31,8 @@ func boundedGoredis(e servers.Endpoint) (store.Store, func(), error) {
 	return goredisOf(e, -1, replyTime)
 }
 
-// retryingGoredis sends what was not answered again, as often as go-redis does by
-// default, and so early that its caller is there still.
+// retryingGoredis retries as many times as go-redis does by default. Its timeout is so
+// short that it retries before the caller's deadline.
 func retryingGoredis(e servers.Endpoint) (store.Store, func(), error) {
 	return goredisOf(e, 0, replyTime/4)
 }
@@ -66,8 +65,8 @@ func goredisOf(e servers.Endpoint, retries int, replyTime time.Duration) (store.
 	return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
 }
 
-// dialOnce sets DialerRetries, which old versions do not have, and without which
-// new ones dial five times.
+// dialOnce sets DialerRetries to 1, if this version of go-redis has that field. Newer
+// versions dial five times by default.
 func dialOnce(options any) {
 	if f := reflect.ValueOf(options).Elem().FieldByName("DialerRetries"); f.IsValid() {
 		f.SetInt(1)

@@ -28,17 +28,17 @@ func init() {
 	})
 }
 
-// clusterSuffers is suffers, on a cluster, where go-redis counts lost replies as
-// redirections, and sends those steps again.
-func (a adapter) clusterSuffers(t *testing.T, c *cluster) conformance.Fault {
-	f := a.suffers(t, c.Endpoint, c.nodes...)
+// clusterFault is fault on a cluster. There go-redis counts a lost reply as a redirection,
+// and retries.
+func (a adapter) clusterFault(t *testing.T, c *cluster) conformance.Fault {
+	f := a.fault(t, c.Endpoint, c.nodes...)
 	if a.name == "goredis" {
 		f.Repeats = 3 // MaxRedirects
 	}
 	return f
 }
 
-// clusterDown takes a slot away from another master, without which none serves.
+// clusterDown takes a slot away from another master. Then no master serves.
 func clusterDown(t *testing.T, a adapter, key string) conformance.Fault {
 	c := newCluster(t)
 	master, _ := c.master(t, key)
@@ -68,15 +68,15 @@ func clusterDown(t *testing.T, a adapter, key string) conformance.Fault {
 			return nil
 		})
 	}
-	f := a.clusterSuffers(t, c)
+	f := a.clusterFault(t, c)
 	f.Begin = func() {
-		// The owner first: its next message would tell the others again.
+		// The owner comes first: its next message would restore the slot on the others.
 		if err := c.nodes[other].ClusterDelSlots(t.Context(), slot).Err(); err != nil {
 			t.Error(err)
 		}
 		for i, n := range c.nodes {
 			if i != other {
-				_ = n.ClusterDelSlots(t.Context(), slot).Err() // it may have heard already
+				_ = n.ClusterDelSlots(t.Context(), slot).Err() // the node may know it already
 			}
 		}
 		state("fail")
@@ -94,7 +94,7 @@ func clusterFailover(t *testing.T, a adapter, key string) conformance.Fault {
 	c := newCluster(t)
 	master, replica := c.master(t, key)
 	replicates(t, c.nodes[replica])
-	f := a.clusterSuffers(t, c)
+	f := a.clusterFault(t, c)
 	f.End = func() { c.agree(t, key, replica) }
 	f.Begin = func() {
 		if err := c.nodes[replica].ClusterFailover(t.Context()).Err(); err != nil {
@@ -109,7 +109,7 @@ func masterKilled(t *testing.T, a adapter, key string) conformance.Fault {
 	c := newCluster(t)
 	master, replica := c.master(t, key)
 	replicates(t, c.nodes[replica])
-	f := a.clusterSuffers(t, c)
+	f := a.clusterFault(t, c)
 	f.Loses = true
 	f.Confirm = confirms(t, c.nodes[master], key)
 	f.Begin = func() { c.Nodes[master].Kill(t) }
@@ -121,14 +121,14 @@ func masterPaused(t *testing.T, a adapter, key string) conformance.Fault {
 	c := newCluster(t)
 	master, replica := c.master(t, key)
 	replicates(t, c.nodes[replica])
-	f := a.clusterSuffers(t, c)
+	f := a.clusterFault(t, c)
 	f.Loses = true
 	f.Confirm = confirms(t, c.nodes[master], key)
 	f.Begin = func() { c.Nodes[master].Pause(t) }
 	f.End = func() {
 		c.succeeded(t, key, master, replica)
 		c.Nodes[master].Unpause(t)
-		// Until it knows, it admits whom nobody will have charged.
+		// Until it knows its successor, it consumes tokens that will be lost.
 		c.agree(t, key, replica)
 	}
 	return f
@@ -142,7 +142,7 @@ func sentinelFailover(t *testing.T, a adapter, key string) conformance.Fault {
 	for _, n := range s.Sentinels {
 		sentinels = append(sentinels, alone(t, n))
 	}
-	f := a.suffers(t, s.Endpoint, master, replica)
+	f := a.fault(t, s.Endpoint, master, replica)
 	f.Loses = true
 	f.Confirm = confirms(t, master, key)
 	f.Begin = func() { s.Nodes[0].Kill(t) }
@@ -163,8 +163,8 @@ func sentinelFailover(t *testing.T, a adapter, key string) conformance.Fault {
 	return f
 }
 
-// migration moves the slot of key to another master, key by key: one half while it
-// begins and one while it ends.
+// migration moves the slot of key to another master, key by key: one half in Begin, the
+// other half in End.
 func migration(t *testing.T, a adapter, key string) conformance.Fault {
 	const pause = 50 * time.Millisecond // between keys
 	c := newCluster(t)
@@ -185,7 +185,7 @@ func migration(t *testing.T, a adapter, key string) conformance.Fault {
 			t.Errorf("node %d: %v: %v", node, args, err)
 		}
 	}
-	// move moves keys, and leaves some.
+	// move moves all keys but leave.
 	move := func(leave int) int {
 		moved := 0
 		for {
@@ -201,8 +201,8 @@ func migration(t *testing.T, a adapter, key string) conformance.Fault {
 			time.Sleep(pause)
 		}
 	}
-	f := a.clusterSuffers(t, c)
-	f.Conns = nil // a server that migrates keeps a connection to the other for a while
+	f := a.clusterFault(t, c)
+	f.Conns = nil // a server that migrates keys keeps a connection to the other server for a while
 	open := f.Open
 	var w *watched
 	f.Open = func() (store.Store, func()) {
@@ -223,13 +223,13 @@ func migration(t *testing.T, a adapter, key string) conformance.Fault {
 	f.End = func() {
 		rest := move(0)
 		if half == 0 || rest == 0 {
-			t.Errorf("%d keys were moved at first, and %d then: want some each time", half, rest)
+			t.Errorf("%d keys were moved in Begin and %d in End: want some in both", half, rest)
 		}
 		tell(to, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
 		tell(from, "CLUSTER", "SETSLOT", slot, "NODE", ids[to])
 		for i, n := range c.nodes {
 			if i != from && i != to {
-				_ = n.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "NODE", ids[to]).Err() // replicas refuse
+				_ = n.Do(t.Context(), "CLUSTER", "SETSLOT", slot, "NODE", ids[to]).Err() // replicas reject it
 			}
 		}
 		c.agree(t, key, to)
@@ -240,13 +240,13 @@ func migration(t *testing.T, a adapter, key string) conformance.Fault {
 	return f
 }
 
-// A watched store tells for how long at most a decision was not served, over one
-// key and over two.
+// A watched store measures the longest time between two decisions on the same keys: on one
+// key, and on two.
 type watched struct {
 	store.Store
 
 	mu        sync.Mutex
-	served    map[string]time.Time // by the keys
+	served    map[string]time.Time // the last decision, by the keys
 	one, pair time.Duration
 }
 

@@ -18,15 +18,15 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A faultMaker makes a fault for one adapter, and says what its client, as
-// adapter.bounded sets it, promises. All keys lie in the slot of key.
+// A faultMaker makes a fault for one adapter, whose client is that of adapter.bounded. All
+// keys lie in the slot of key.
 type faultMaker func(t *testing.T, a adapter, key string) conformance.Fault
 
-// faultMakers are those of each rule on faults, in the files that are named
-// after what suffers.
+// faultMakers has the maker of each check of faults: see server_faults_test.go and
+// cluster_faults_test.go.
 var faultMakers = map[string]faultMaker{}
 
-// needs are the kinds of servers that some rules need, where that isn't Single.
+// needs are the kinds of servers that some checks need. The others need a Single.
 var needs = map[string]servers.Kind{
 	"ClusterDown":       servers.Cluster,
 	"ClusterFailover":   servers.Cluster,
@@ -37,52 +37,52 @@ var needs = map[string]servers.Kind{
 	"SentinelFailover":  servers.Sentinel,
 }
 
-// mild are the rules that no call may have to notice.
+// mild are the checks in which it can happen that no call fails.
 var mild = map[string]bool{
 	"ScriptFlush": true, "Eviction": true, "ClusterFailover": true, "MasterKilledStill": true,
 }
 
-// A sufferer is an adapter, with the rules that it is to suffer.
-type sufferer struct {
+// A faulty is an adapter, and the checks of faults that it takes part in.
+type faulty struct {
 	adapter
-	rules []string // nil: all
+	checks []string // nil means all
 }
 
-// sufferers are all adapters, and again where a client does something else by
-// default, or an older server words its errors otherwise.
-func sufferers() []sufferer {
-	var all []sufferer
+// faulties returns all adapters; go-redis with its default retries; and all adapters on
+// Redis 6.0, whose errors have other texts.
+func faulties() []faulty {
+	var all []faulty
 	for _, a := range adapters {
-		all = append(all, sufferer{adapter: a})
+		all = append(all, faulty{adapter: a})
 	}
-	all = append(all, sufferer{
+	all = append(all, faulty{
 		adapter{name: "goredis, MaxRetries 3", bounded: retryingGoredis, repeats: 3}, []string{"Latency", "Reset", "HalfOpen"},
 	})
 	for _, a := range adapters {
 		a.name, a.version = a.name+", Redis 6.0", "redis-6.0"
-		all = append(all, sufferer{a, []string{"MasterDown", "Misconf", "Busy", "OutOfMemory"}})
+		all = append(all, faulty{a, []string{"MasterDown", "Misconf", "Busy", "OutOfMemory"}})
 	}
 	return all
 }
 
-// suffers reports why s does not suffer a rule, "" if it does.
-func (s sufferer) spared(name string) string {
-	if s.rules != nil && !slices.Contains(s.rules, name) {
-		return "not for " + s.name
+// spared returns why f does not take part in a check, or "" if it does.
+func (f faulty) spared(name string) string {
+	if f.checks != nil && !slices.Contains(f.checks, name) {
+		return "not for " + f.name
 	}
-	return s.lacks[needs[name]]
+	return f.lacks[needs[name]]
 }
 
 var update = flag.Bool("update", false, "put the table of TestFaults into docs/stores.md")
 
-// TestFaults makes real servers suffer, under every adapter, and writes what
-// became of it to faults.md.
+// TestFaults makes real servers fail while callers use every adapter, and writes the
+// outcomes to faults.md.
 func TestFaults(t *testing.T) {
 	servers.Need(t)
 	var mu sync.Mutex
-	outcomes := map[string]conformance.FaultOutcome{} // by rule and sufferer
+	outcomes := map[string]conformance.FaultOutcome{} // by check and faulty
 	t.Run("on", func(t *testing.T) {
-		for _, s := range sufferers() {
+		for _, s := range faulties() {
 			makers := map[string]func(t *testing.T, key string) conformance.Fault{}
 			for name, maker := range faultMakers {
 				if s.spared(name) == "" {
@@ -104,20 +104,20 @@ func TestFaults(t *testing.T) {
 		return
 	}
 	var text strings.Builder
-	text.WriteString("| Fault | Store | Calls | Admitted | Unavailable | Deadline | Slowest | Served again after | Lost |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
-	for _, rule := range conformance.FaultRules() {
-		name := strings.TrimPrefix(rule, "Faults/")
+	text.WriteString("| Fault | Store | Calls | Allowed | Unavailable | Deadline | Slowest | Served again after | Lost |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
+	for _, check := range conformance.FaultRules() {
+		name := strings.TrimPrefix(check, "Faults/")
 		promise := ""
-		for _, s := range sufferers() {
-			o, ran := outcomes[rule+" "+s.name]
+		for _, s := range faulties() {
+			o, ran := outcomes[check+" "+s.name]
 			spared := s.spared(name)
 			switch {
 			case !ran:
-				t.Errorf("%s: %s was not run", rule, s.name)
+				t.Errorf("%s: %s was not run", check, s.name)
 			case (o.Skipped != "") != (spared != ""):
-				t.Errorf("%s: %s was skipped %q, and is declared spared %q", rule, s.name, o.Skipped, spared)
+				t.Errorf("%s: %s was skipped because of %q, and is declared as spared because of %q", check, s.name, o.Skipped, spared)
 			case spared == "" && !mild[name] && s.repeats == 0 && o.Unavailable+o.Cancelled == 0:
-				t.Errorf("%s: %s: no call failed, so there was no fault", rule, s.name)
+				t.Errorf("%s: %s: no call failed, so there was no fault", check, s.name)
 			}
 			if spared != "" {
 				continue
@@ -144,7 +144,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// put replaces what stands in a file between two lines.
+// put replaces the text between two lines of a file.
 func put(t *testing.T, file, begin, end, text string) {
 	old, err := os.ReadFile(file)
 	if err != nil {
@@ -160,16 +160,16 @@ func put(t *testing.T, file, begin, end, text string) {
 	}
 }
 
-// suffers returns a fault over the endpoint, of a server of these nodes, to be given
-// a beginning and an end.
-func (a adapter) suffers(t *testing.T, e servers.Endpoint, nodes ...*redis.Client) conformance.Fault {
+// fault returns a fault over the endpoint, of a server of these nodes, without Begin and
+// End.
+func (a adapter) fault(t *testing.T, e servers.Endpoint, nodes ...*redis.Client) conformance.Fault {
 	return conformance.Fault{
 		Conns: func() int {
 			n := 0
 			for _, node := range nodes {
 				list, err := node.ClientList(context.Background()).Result()
 				if err != nil {
-					continue // a node that is down has none
+					continue // a node that is down has no connections
 				}
 				for line := range strings.Lines(list) {
 					own := strings.Contains(line, " name="+servers.Name+" ") || strings.Contains(line, " name=sentinel-")
@@ -181,7 +181,7 @@ func (a adapter) suffers(t *testing.T, e servers.Endpoint, nodes ...*redis.Clien
 			return n
 		},
 		Open: func() (store.Store, func()) {
-			// A client that connects has little time to, for a machine that is slow.
+			// The timeout of a connection is short for a slow machine: try again.
 			for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
 				st, closeClient, err := a.bounded(e)
 				if err == nil {
@@ -192,14 +192,14 @@ func (a adapter) suffers(t *testing.T, e servers.Endpoint, nodes ...*redis.Clien
 				}
 			}
 		},
-		Longest: max(a.longest, 2*time.Second), // a machine that runs the matrix is slow
+		Longest: max(a.longest, 2*time.Second), // a machine that runs the whole matrix is slow
 		Within:  10 * time.Second,
 		Repeats: a.repeats,
 		Leaky:   a.leaky && e.Kind != servers.Single,
 	}
 }
 
-// again calls f every now and then until the function that it returns is called.
+// again calls f at intervals, until the function that it returns is called.
 func again(every time.Duration, f func()) (stop func()) {
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
@@ -230,18 +230,18 @@ type doer interface {
 	Process(ctx context.Context, cmd redis.Cmder) error
 }
 
-// await waits until f holds.
+// await waits until f returns true.
 func await(t *testing.T, what string, f func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !f(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("it took too long: %s", what)
 		}
 	}
 }
 
-// answered fails the test unless the node has answered with an error of that code:
-// otherwise nobody suffered.
+// answered fails the test unless the node has replied with an error of that code:
+// otherwise there was no fault.
 func answered(t *testing.T, rdb *redis.Client, code string) {
 	t.Helper()
 	info, err := rdb.Info(context.Background(), "errorstats").Result()
@@ -252,14 +252,14 @@ func answered(t *testing.T, rdb *redis.Client, code string) {
 		return // Redis 6.0 does not count
 	}
 	if !strings.Contains(info, "errorstat_"+code+":") {
-		t.Errorf("nobody was told %s: %s", code, strings.ReplaceAll(info, "\r\n", " "))
+		t.Errorf("no caller got the error %s: %s", code, strings.ReplaceAll(info, "\r\n", " "))
 	}
 }
 
 func TestFaultNames(t *testing.T) {
 	for name := range faultMakers {
 		if !slices.Contains(conformance.FaultRules(), "Faults/"+name) {
-			t.Errorf("%s is no rule", name)
+			t.Errorf("there is no check %s", name)
 		}
 	}
 }

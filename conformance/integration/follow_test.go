@@ -23,17 +23,17 @@ import (
 
 const (
 	followKills  = 5
-	followMedian = time.Second     // from a promotion to service
+	followMedian = time.Second     // from a promotion to the first decision
 	stormTime    = 3 * time.Second // without a master
 	stormCallers = 1000
-	// stormTopology is how often a second, at most, each node is asked for the
-	// topology, when a thousand callers fail: some 10,000 times a second. The
-	// adapters ask a few times; rueidis asks by itself too, up to 14 times.
+	// stormTopology bounds the requests for the topology to each node per second, while
+	// 1000 callers fail about 10,000 times a second. The adapters send a few; rueidis
+	// sends up to 14 of its own.
 	stormTopology = 20
 )
 
-// TestFollow measures how long after a promotion the clients, as they are made by
-// default, serve again, and what that costs the other nodes.
+// TestFollow measures the time from a promotion to the first decision, with clients of
+// default settings, and the requests for the topology that the other nodes get.
 func TestFollow(t *testing.T) {
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
@@ -43,8 +43,7 @@ func TestFollow(t *testing.T) {
 			}
 			c := newCluster(t)
 			st := a.store(t, c.Endpoint)
-			rules := []weir.Rule{{By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 1 << 40, Window: 24 * time.Hour}}}
-			lim, err := weir.NewRules(st, rules, &weir.Options{Prefix: "follow"})
+			lim, err := weir.New("follow", st, algorithm.FixedWindow{Limit: 1 << 40, Window: 24 * time.Hour}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,7 +61,7 @@ func decide(t *testing.T, lim *weir.Limiter) error {
 	return err
 }
 
-// onlyKey returns the one key that lim decides over.
+// onlyKey returns the only key of lim.
 func onlyKey(t *testing.T, c *cluster, lim *weir.Limiter) string {
 	t.Helper()
 	if err := decide(t, lim); err != nil {
@@ -75,14 +74,14 @@ func onlyKey(t *testing.T, c *cluster, lim *weir.Limiter) string {
 	return ""
 }
 
-// follow kills the master of key, again and again.
+// follow kills the master of key several times.
 func (c *cluster) follow(t *testing.T, lim *weir.Limiter, key string) {
 	var took []time.Duration
 	for range followKills {
 		master, replica := c.master(t, key)
 		replicates(t, c.nodes[replica])
 		var mu sync.Mutex
-		var served []time.Time // when decisions were
+		var served []time.Time // the times of decisions
 		ended := make(chan struct{})
 		var wg sync.WaitGroup
 		wg.Go(func() {
@@ -133,7 +132,7 @@ func (c *cluster) follow(t *testing.T, lim *weir.Limiter, key string) {
 	}
 }
 
-// storm kills the master of key, lets nobody succeed it, and has many fail.
+// storm kills the master of key and prevents a promotion, while many callers fail.
 func (c *cluster) storm(t *testing.T, lim *weir.Limiter, key string) {
 	master, replica := c.master(t, key)
 	if err := c.nodes[replica].ConfigSet(t.Context(), "cluster-replica-no-failover", "yes").Err(); err != nil {
@@ -191,7 +190,8 @@ func (c *cluster) storm(t *testing.T, lim *weir.Limiter, key string) {
 
 var topologyCalls = regexp.MustCompile(`cmdstat_cluster\|(slots|shards|nodes):calls=(\d+)`)
 
-// topologyRequests returns how often each node but one was asked for the topology.
+// topologyRequests returns how many requests for the topology each node got, except the
+// node but.
 func (c *cluster) topologyRequests(t *testing.T, but int) []int64 {
 	t.Helper()
 	counts := make([]int64, len(c.nodes))
@@ -206,8 +206,7 @@ func (c *cluster) topologyRequests(t *testing.T, but int) []int64 {
 	return counts
 }
 
-// commandStats returns the last group of each match in what a node says of its
-// commands.
+// commandStats returns the last group of each match in the node's command statistics.
 func commandStats(t *testing.T, node *redis.Client, calls *regexp.Regexp) []int64 {
 	t.Helper()
 	text, err := node.Info(t.Context(), "commandstats", "errorstats").Result()

@@ -1,6 +1,6 @@
-// Package integration runs the conformance suite on every store, client and
-// server of the matrix. go.mod requires the newest clients; oldest.mod, with
-// -modfile, those that the root module does.
+// Package integration runs the conformance suite with every store on every server of the
+// matrix. go.mod requires the newest clients. oldest.mod, with -modfile, requires the
+// clients that the root module does.
 package integration
 
 import (
@@ -15,16 +15,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
-	"github.com/weir-go/weir/store"
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silent{}) // it tells of each dial that fails
+	redis.SetLogger(silent{}) // it logs each failed dial
 	servers.Main(m)
 }
 
@@ -32,20 +30,14 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// miniredisUnsupported are the rules that miniredis cannot keep.
-var miniredisUnsupported = map[string]string{
-	"Store/Expiry": "miniredis lets keys expire when it is told to, not with time",
-	"Hygiene/TTL":  "miniredis lets keys expire when it is told to, not with time",
-}
-
-// externalSkips are the rules that would disturb the other users of a server.
+// externalSkips are the checks that would disturb other users of a server.
 var externalSkips = map[string]string{
 	"Store/ScriptLoss": "backend gives no DropScripts",
 	"Batch/ScriptLoss": "backend gives no DropScripts",
 }
 
-// TestMatrix runs every adapter on every server, and holds what was run
-// against what was to be run, so that an early return cannot pass for a pass.
+// TestMatrix runs the suite with every adapter on every server. It compares the checks
+// that ran with those that must run, so an early return is not taken for a pass.
 func TestMatrix(t *testing.T) {
 	var m manifest
 	t.Run("on", func(t *testing.T) {
@@ -53,8 +45,7 @@ func TestMatrix(t *testing.T) {
 			t.Run(a.name+"/miniredis", func(t *testing.T) {
 				t.Parallel()
 				m.begin(a.name, "miniredis")
-				e := servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}
-				m.run(t, a, "miniredis", e, e, miniredisUnsupported)
+				m.run(t, a, "miniredis", eachMiniredis)
 			})
 			for _, server := range servers.All() {
 				t.Run(a.name+"/"+server.Name, func(t *testing.T) {
@@ -68,7 +59,7 @@ func TestMatrix(t *testing.T) {
 					if e.User != "" {
 						e = server.Grant(t, "~weir* "+servers.ACL+" "+a.words[server.Kind])
 					}
-					m.run(t, a, server.Name, e, server.Admin(), nil)
+					m.run(t, a, server.Name, always(e, server.Admin()))
 				})
 			}
 		}
@@ -76,11 +67,11 @@ func TestMatrix(t *testing.T) {
 	m.compare(t)
 }
 
-// A manifest is what became of each rule, by store and server.
+// A manifest has the outcome of each check, by store and server.
 type manifest struct {
 	mu       sync.Mutex
 	begun    []string                       // adapter/server
-	outcomes map[string]conformance.Outcome // by adapter/server/rule
+	outcomes map[string]conformance.Outcome // by adapter/server/check
 }
 
 func (m *manifest) begin(adapter, server string) {
@@ -89,24 +80,17 @@ func (m *manifest) begin(adapter, server string) {
 	m.begun = append(m.begun, adapter+"/"+server)
 }
 
-// run checks every rule on the store that a makes of e. The suite itself looks
-// into the server, and empties its script cache, by way of admin.
-func (m *manifest) run(t *testing.T, a adapter, server string, e, admin servers.Endpoint, unsupported map[string]string) {
-	rdb := servers.Client(t, admin)
-	b := conformance.Backend{
-		New:         func(t *testing.T) store.Store { return a.store(t, e) },
-		Keys:        func(t *testing.T, _ store.Store, part string) map[string]time.Duration { return keys(t, rdb, part) },
-		Peer:        func(t *testing.T, _ store.Store) store.Store { return a.store(t, e) },
-		DropScripts: func(t *testing.T, _ store.Store) { flushScripts(t, rdb) },
-		Unsupported: unsupported,
-		Record: func(o conformance.Outcome) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			if m.outcomes == nil {
-				m.outcomes = map[string]conformance.Outcome{}
-			}
-			m.outcomes[a.name+"/"+server+"/"+o.Rule] = o
-		},
+// run runs every check on the store that a makes of the endpoints of where: see
+// adapter.backend.
+func (m *manifest) run(t *testing.T, a adapter, server string, where func(*testing.T) (e, admin servers.Endpoint)) {
+	b := a.backend(where)
+	b.Record = func(o conformance.Outcome) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if m.outcomes == nil {
+			m.outcomes = map[string]conformance.Outcome{}
+		}
+		m.outcomes[a.name+"/"+server+"/"+o.Rule] = o
 	}
 	if strings.HasPrefix(server, "external") {
 		b.DropScripts = nil
@@ -126,8 +110,8 @@ func product() map[string]servers.Kind {
 	return pairs
 }
 
-// compare writes the manifest to manifest.txt, and fails if a rule was neither
-// passed nor skipped for a declared reason.
+// compare writes the manifest to manifest.txt. It fails if a check neither passed nor was
+// skipped for a declared reason.
 func (m *manifest) compare(t *testing.T) {
 	if pattern := flag.Lookup("test.run").Value.String(); pattern != "" && pattern != "TestMatrix" {
 		t.Logf("no manifest of a run of %q alone", pattern)
@@ -143,31 +127,31 @@ func (m *manifest) compare(t *testing.T) {
 	for _, pair := range want {
 		name, server, _ := strings.Cut(pair, "/")
 		lack := lacks(name, pairs[pair])
-		for _, rule := range conformance.Rules() {
-			o, ran := m.outcomes[pair+"/"+rule]
+		for _, check := range conformance.Rules() {
+			o, ran := m.outcomes[pair+"/"+check]
 			line := "passed"
 			switch {
 			case lack != "":
 				line = "skipped: " + lack
 				if ran {
-					t.Errorf("%s %s: run, although: %s", pair, rule, lack)
+					t.Errorf("%s %s: it ran, although: %s", pair, check, lack)
 				}
-			case ran && o.Passed: // as it should be
+			case ran && o.Passed:
 			case ran && o.Skipped != "":
 				line = "skipped: " + o.Skipped
-				if reason := declared(name, server, rule); reason == "" || !strings.Contains(o.Skipped, reason) {
-					t.Errorf("%s %s: skipped without being declared: %s", pair, rule, o.Skipped)
+				if reason := declared(name, server, check); reason == "" || !strings.Contains(o.Skipped, reason) {
+					t.Errorf("%s %s: skipped without being declared: %s", pair, check, o.Skipped)
 				}
 			case ran:
 				line = "FAILED"
-				t.Errorf("%s %s: failed", pair, rule)
+				t.Errorf("%s %s: failed", pair, check)
 			default:
 				line = "not run" // no Docker engine
 				if required || server == "miniredis" {
-					t.Errorf("%s %s: not run", pair, rule)
+					t.Errorf("%s %s: not run", pair, check)
 				}
 			}
-			fmt.Fprintf(&text, "%s %s %s %s\n", name, server, rule, line)
+			fmt.Fprintf(&text, "%s %s %s %s\n", name, server, check, line)
 		}
 	}
 	if err := os.WriteFile("manifest.txt", []byte(text.String()), 0o644); err != nil {
@@ -175,8 +159,7 @@ func (m *manifest) compare(t *testing.T) {
 	}
 }
 
-// lacks is the reason for which an adapter is not run on servers of a kind, ""
-// if it is.
+// lacks returns why an adapter is not run on servers of a kind, or "" if it is.
 func lacks(name string, kind servers.Kind) string {
 	for _, a := range adapters {
 		if a.name == name {
@@ -186,18 +169,15 @@ func lacks(name string, kind servers.Kind) string {
 	return ""
 }
 
-// declared is the reason for which a rule may be skipped, "" if it may not.
-func declared(name, server, rule string) string {
+// declared returns the reason for which a check may be skipped, or "" if it may not.
+func declared(name, server, check string) string {
 	for _, a := range adapters {
-		if a.name == name && a.skips[rule] != "" {
-			return a.skips[rule]
+		if a.name == name && a.skips[check] != "" {
+			return a.skips[check]
 		}
 	}
-	switch {
-	case server == "miniredis":
-		return miniredisUnsupported[rule]
-	case strings.HasPrefix(server, "external"):
-		return externalSkips[rule]
+	if strings.HasPrefix(server, "external") {
+		return externalSkips[check]
 	}
 	return ""
 }
@@ -222,6 +202,9 @@ func keys(t *testing.T, c redis.UniversalClient, part string) map[string]time.Du
 			ttl, err := node.PTTL(ctx, it.Val()).Result()
 			if err != nil {
 				return err
+			}
+			if ttl == -2 {
+				continue // the key has expired since
 			}
 			mu.Lock()
 			found[it.Val()] = ttl

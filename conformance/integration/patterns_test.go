@@ -9,9 +9,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// TestPatterns runs every example of the published patterns on every store and
-// server, and compares what it prints with what it prints over the memory store,
-// which the examples of that package vouch for.
+// TestPatterns runs every published pattern on every store and server. It must print
+// what it prints over the memory store, which the examples of package patterns check.
 func TestPatterns(t *testing.T) { everywhere(t, runPatterns) }
 
 func runPatterns(t *testing.T, st store.Store) {

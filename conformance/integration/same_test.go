@@ -4,189 +4,297 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/rediscell"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
-// TestSame plays one trace through every store, in virtual time, and compares
-// all that is answered, to the last bit, with what the memory store answers.
+// TestSame sends the same random requests through every store, in virtual time. The
+// answers must be those of the memory store, bit for bit.
 func TestSame(t *testing.T) {
 	seed := rand.Uint64()
 	want, err := trace(t.Context(), memory.New(nil), seed)
 	if err != nil {
-		t.Fatal(err)
-	}
-	for _, line := range want {
-		if strings.Contains(line, failed) {
-			t.Fatalf("seed %d: the trace is of answers, and has an error: %s", seed, line)
-		}
+		t.Fatalf("seed %d: %v", seed, err)
 	}
 	everywhere(t, func(t *testing.T, st store.Store) {
 		got, err := trace(t.Context(), st, seed)
-		if err != nil {
-			t.Fatalf("seed %d: %v", seed, err)
-		}
-		for i := range want {
+		for i := range got {
 			if got[i] != want[i] {
-				t.Fatalf("seed %d, step %d:\ngot    %s\nmemory %s", seed, i, got[i], want[i])
+				t.Fatalf("seed %d, answer %d:\ngot    %s\nmemory %s", seed, i, got[i], want[i])
 			}
+		}
+		if err != nil {
+			t.Fatalf("seed %d, after %d answers: %v", seed, len(got), err)
 		}
 	})
 }
 
-// failed marks a line about an error.
-const failed = " unavailable "
-
-// traced are rules of every kind, all of which a request has to pass.
-var traced = []weir.Rule{
-	{Name: "all", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 40, Window: 10 * time.Second, Aligned: true}},
-	{Name: "thirds", By: []int{0, 1}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 12}},
-	{Name: "whole", By: []int{0, 1}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(4), Burst: 14}},
-	{Name: "spans", By: []int{0, 1}, Algorithm: algorithm.SlidingBuckets{Width: 500 * time.Millisecond, Spans: []algorithm.Span{
-		{Window: time.Second, Limit: 6}, {Window: 8 * time.Second, Limit: 30},
-	}}},
-	{Name: "log", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: 25, Window: 7 * time.Second}},
-	{Name: "kept", By: []int{0, 1}, Algorithm: algorithm.MetadataWindow{Limit: 20, Window: 5 * time.Second}},
+// TestTrace checks that traces have answers of every kind.
+func TestTrace(t *testing.T) {
+	var text strings.Builder
+	for seed := range uint64(10) {
+		lines, err := trace(t.Context(), memory.New(nil), seed)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		for _, line := range lines {
+			text.WriteString(line + "\n")
+		}
+	}
+	for _, what := range []string{
+		"decide", "take up to", "mark", "take up to with ID", "plan", "reserve", "acquire", "renew", "release", "refund", "refund of the plan", "cancel", "throttle",
+	} {
+		for _, answer := range []string{"true", "false"} {
+			if !strings.Contains(text.String(), "\n"+what+": "+answer) {
+				t.Errorf("no answer to %q is %s", what, answer)
+			}
+		}
+	}
 }
 
-// given are rules of every kind that can be given back, beside one that holds leases.
-var given = []weir.Rule{
-	{Name: "counter", By: []int{0}, Algorithm: algorithm.SlidingCounter{Limit: 20, Window: 10 * time.Second}},
-	{Name: "tokens", By: []int{0, 1}, Algorithm: algorithm.TokenBucket{Capacity: 6, Refill: algorithm.PerMinute(35)}},
-	{Name: "once", By: []int{0, 1}, Algorithm: algorithm.TokenBucket{Capacity: 7, Refill: algorithm.Rate{Count: 5, Period: 7 * time.Second}, AtOnce: true}},
-	{Name: "queue", By: []int{0, 1}, Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerMinute(70), Queue: 7}},
-	{Name: "thirds", By: []int{0, 1}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 50}},
-	{Name: "spans", By: []int{0, 1}, Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 8 * time.Second, Limit: 9}}}},
-	{Name: "log", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: 8, Window: 7 * time.Second}},
-	{Name: "leases", By: []int{0, 1}, Algorithm: algorithm.Concurrency{Limit: 2, Lease: 25 * time.Second}, Cost: 1},
+// tracedSegments are the segments of the keys of a trace.
+var tracedSegments = []string{"resource", "user"}
+
+// perResource is the By of a rule that all users of a resource share.
+var perResource = []string{"resource"}
+
+// tracedPolicies have rules of every algorithm, in several combinations.
+var tracedPolicies = map[string][]weir.Rule{
+	"mixed": {
+		{Name: "all", By: perResource, Algorithm: algorithm.FixedWindow{Limit: 22, Window: 10 * time.Second, Aligned: true}},
+		{Name: "thirds", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 12}},
+		{Name: "whole", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(4), Burst: 14}},
+		{Name: "spans", Algorithm: algorithm.SlidingBuckets{Width: 500 * time.Millisecond, Spans: []algorithm.Span{
+			{Window: time.Second, Limit: 6}, {Window: 8 * time.Second, Limit: 30},
+		}}},
+		{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 9, Window: 7 * time.Second}},
+		{Name: "kept", Algorithm: algorithm.MetadataWindow{Limit: 8, Window: 5 * time.Second}},
+	},
+	"refundable": {
+		{Name: "counter", By: perResource, Algorithm: algorithm.SlidingCounter{Limit: 30, Window: 10 * time.Second}},
+		{Name: "window", Algorithm: algorithm.FixedWindow{Limit: 12, Window: 10 * time.Second}},
+		{Name: "tokens", Algorithm: algorithm.TokenBucket{Capacity: 6, Refill: algorithm.PerMinute(35)}},
+		{Name: "once", Algorithm: algorithm.TokenBucket{Capacity: 7, Refill: algorithm.Rate{Count: 5, Period: 7 * time.Second}, AtOnce: true}},
+		{Name: "thirds", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 50}},
+		{Name: "whole", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 9}},
+		{Name: "spans", Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 8 * time.Second, Limit: 9}}}},
+		{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 8, Window: 7 * time.Second}},
+	},
+	"reservable": {
+		{Name: "all", By: perResource, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(4), Burst: 9}},
+		{Name: "ahead", Algorithm: algorithm.TokenBucket{Capacity: 4, Refill: algorithm.PerMinute(40)}},
+		{Name: "queue", Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerMinute(50), Queue: 6}},
+	},
+	"leases": {
+		{Name: "starts", By: perResource, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 20}},
+		{Name: "leases", Algorithm: algorithm.Concurrency{Limit: 2, Lease: 9 * time.Second}, Cost: 1},
+		{Name: "long", By: perResource, Algorithm: algorithm.Concurrency{Limit: 6, Lease: 20 * time.Second}, Cost: 1},
+	},
+	"large": {
+		{Name: "gcra", Algorithm: algorithm.GCRA{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Burst: 1 << 31}},
+		{Name: "whole", Algorithm: algorithm.GCRA{Rate: algorithm.Rate{Count: 1, Period: time.Microsecond}, Burst: 1 << 50}},
+		{Name: "window", Algorithm: algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: time.Hour}},
+		{Name: "counter", Algorithm: algorithm.SlidingCounter{Limit: 1 << 30, Window: time.Minute}},
+		{Name: "tokens", Algorithm: algorithm.TokenBucket{Capacity: 1 << 45, Refill: algorithm.Rate{Count: 7, Period: time.Microsecond}}},
+	},
 }
 
-// ahead are rules that can be taken from ahead of time.
-var ahead = []weir.Rule{
-	{Name: "all", By: []int{0}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(30), Burst: 9}},
-	{Name: "ahead", By: []int{0, 1}, Algorithm: algorithm.TokenBucket{Capacity: 4, Refill: algorithm.PerSecond(3)}},
-	{Name: "turns", By: []int{0, 1}, Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerSecond(7), Queue: 20}},
+// plan replaces rules of the refundable limiter. Both limiters share their state.
+var plan = []weir.Rule{
+	{Name: "counter", Algorithm: algorithm.SlidingCounter{Limit: 40, Window: 12 * time.Second}},
+	{Name: "window", Algorithm: algorithm.FixedWindow{Limit: 9, Window: 8 * time.Second}},
+	{Name: "tokens", Algorithm: algorithm.TokenBucket{Capacity: 12, Refill: algorithm.PerSecond(3)}},
+	{Name: "thirds", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(4), Burst: 40}},
+	{Name: "whole", Algorithm: algorithm.GCRA{Rate: algorithm.Rate{Count: 7, Period: 3 * time.Second}, Burst: 11}},
+	{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 6, Window: 9 * time.Second}},
 }
 
-// trace asks st what seed says, and returns a line for each answer.
+// A tracer sends requests, and notes the answers.
+type tracer struct {
+	ctx      context.Context
+	rand     *rand.Rand
+	now      time.Time
+	limiters map[string]*weir.Limiter
+	plan     *weir.Limiter
+	cells    *rediscell.Throttler
+	ids      int
+	marked   []weir.Request // decisions that can be refunded
+	planned  []weir.Request // decisions of the plan
+	reserved []weir.Request
+	acquired []weir.Request
+	lines    []string
+	err      error
+}
+
+// trace sends the requests of seed to st, and returns a line for each answer.
 func trace(ctx context.Context, st store.Store, seed uint64) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
 	defer cancel()
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	// A prefix of its own, which no line shows.
-	opts := &weir.Options{Prefix: fmt.Sprintf("weirtest-same-%x", rand.Uint64()), Clock: func() time.Time { return now }}
-	lim, err := weir.NewRules(st, traced, opts)
-	if err != nil {
-		return nil, err
+	tr := &tracer{
+		ctx: ctx, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), limiters: map[string]*weir.Limiter{},
 	}
-	giver, err := weir.NewRules(st, given, &weir.Options{Prefix: opts.Prefix + "-given", Clock: opts.Clock})
-	if err != nil {
-		return nil, err
-	}
-	waiter, err := weir.NewRules(st, ahead, &weir.Options{Prefix: opts.Prefix + "-ahead", Clock: opts.Clock})
-	if err != nil {
-		return nil, err
-	}
-	plan, err := algorithm.TokenBucket{Capacity: 12, Refill: algorithm.PerSecond(3)}.NewLimit()
-	if err != nil {
-		return nil, err
-	}
-	throttler, err := weir.NewThrottler(st, opts)
-	if err != nil {
-		return nil, err
-	}
-	var lines []string
-	say := func(what string, answer any, err error) {
-		text := ""
+	// The random prefix is in no answer.
+	opts := &weir.Options{Prefix: fmt.Sprintf("weirtest-same-%x", rand.Uint64()), Clock: func() time.Time { return tr.now }}
+	for name, rules := range tracedPolicies {
+		lim, err := weir.NewPolicy(st, weir.Policy{Name: name, Segments: tracedSegments, Rules: rules}, opts)
 		if err != nil {
-			// The text of an error names the client; what it is does not.
-			text = fmt.Sprint(failed, strings.Contains(err.Error(), store.ErrUnavailable.Error()))
-		}
-		lines = append(lines, fmt.Sprintf("%s: %+v%s", what, answer, text))
-	}
-	r := rand.New(rand.NewPCG(seed, 1))
-	users := []string{"ann", "bob", "a{b}:c%", "\x00\xff"}
-	each := make([]weir.Result, len(traced))
-	type decision struct {
-		id   string
-		path []string
-	}
-	var taken, reserved []decision
-	recent := func(list []decision) decision { // one of the last, not always the latest
-		if len(list) == 0 {
-			return decision{"none", []string{"calc", "nobody"}}
-		}
-		return list[max(len(list)-1-r.IntN(6), 0)]
-	}
-	for i := range 600 {
-		now = now.Add(time.Duration(r.Int64N(900_000)-50_000) * time.Microsecond)
-		path := []string{"calc", users[r.IntN(len(users))]}
-		switch n := r.IntN(32); {
-		case n >= 20:
-			req := weir.Request{Path: path, Cost: 1 + r.Int64N(6)}
-			switch {
-			case n < 25:
-				req.UpTo, req.ID, req.Lease = n < 23, fmt.Sprint(i), fmt.Sprint(i)
-				if n == 21 {
-					req.Limits = make([]algorithm.Limit, len(given))
-					req.Limits[1] = plan
-				}
-				taken = append(taken, decision{req.ID, path})
-				res, err := giver.Do(ctx, req)
-				say(fmt.Sprintf("take %q %d", path, req.Cost), res, err)
-			case n < 27:
-				d := recent(taken)
-				gave, err := giver.Refund(ctx, d.id, d.path...)
-				say("refund", gave, err)
-			case n < 28:
-				d := recent(taken)
-				res, err := giver.Renew(ctx, d.id, d.path...)
-				say("renew", res, err)
-			case n < 29:
-				d := recent(taken)
-				held, err := giver.Release(ctx, d.id, d.path...)
-				say("release", held, err)
-			default:
-				req.MaxWait, req.ID = time.Duration(r.Int64N(3_000_000))*time.Microsecond, fmt.Sprint(i)
-				res, err := waiter.Do(ctx, req)
-				say("reserve", res, err)
-				reserved = append(reserved, decision{req.ID, path})
-				if n == 31 {
-					d := recent(reserved)
-					gave, err := waiter.Refund(ctx, d.id, d.path...)
-					say("cancel", gave, err)
-				}
-			}
-		case n < 14:
-			req := weir.Request{Path: path, Cost: r.Int64N(5), Peek: n < 2, Metadata: users[r.IntN(len(users))], Each: each}
-			res, err := lim.Do(ctx, req)
-			say(fmt.Sprintf("do %q %d", path, req.Cost), res, err)
-			say("each", each, nil)
-		case n < 16:
-			res, err := throttler.Throttle(ctx, path[1], 15, 30, time.Minute, r.Int64N(4))
-			say("throttle", res, err)
-		case n < 17:
-			list, err := lim.Entries(ctx, "", path...)
-			say("entries", list, err)
-		case n < 19:
-			var paths [][]string
-			for _, user := range users {
-				paths = append(paths, []string{"calc", user})
-			}
-			list, err := lim.PeekMany(ctx, paths)
-			say("peek many", list, err)
-		default:
-			say("reset", "", lim.ResetRule(ctx, traced[r.IntN(len(traced))].Name, path...))
-		}
-		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		tr.limiters[name] = lim
 	}
-	return lines, nil
+	var err error
+	if tr.plan, err = tr.limiters["refundable"].With(plan...); err != nil {
+		return nil, err
+	}
+	if tr.cells, err = rediscell.New("cells", st, opts); err != nil {
+		return nil, err
+	}
+	for range 800 {
+		tr.now = tr.now.Add(time.Duration(tr.rand.Int64N(900_000)-50_000) * time.Microsecond)
+		tr.step()
+		if tr.err != nil {
+			return tr.lines, tr.err
+		}
+	}
+	return tr.lines, nil
+}
+
+// say notes an answer.
+func (tr *tracer) say(what string, err error, answer ...any) {
+	if err != nil {
+		tr.err = fmt.Errorf("%s: %w", what, err)
+		return
+	}
+	line := what + ":"
+	for _, part := range answer {
+		line += fmt.Sprintf(" %+v", part)
+	}
+	tr.lines = append(tr.lines, line)
+}
+
+var tracedUsers = []string{"ann", "bob", "a{b}:c%", "\x00\xff"}
+
+// user returns a random user.
+func (tr *tracer) user() string { return tracedUsers[tr.rand.IntN(len(tracedUsers))] }
+
+// request returns a request of a random user, with a new ID if id says so.
+func (tr *tracer) request(op weir.Op, most int64, id bool) weir.Request {
+	r := weir.Request{Key: weir.KeyOf("calc", tr.user()), Op: op, Cost: tr.rand.Int64N(most + 1)}
+	if id {
+		tr.ids++
+		r.ID = fmt.Sprint("id-", tr.ids)
+	}
+	return r
+}
+
+// recent returns one of the last requests of list, with another Op.
+func (tr *tracer) recent(list []weir.Request, op weir.Op) weir.Request {
+	r := weir.Request{Key: weir.KeyOf("calc", "nobody"), ID: "none"}
+	if len(list) > 0 {
+		r = list[max(len(list)-1-tr.rand.IntN(6), 0)]
+	}
+	return weir.Request{Key: r.Key, Op: op, ID: r.ID}
+}
+
+// decide notes the answer to r, with the results of all rules.
+func (tr *tracer) decide(what string, lim *weir.Limiter, r weir.Request) {
+	each := make([]weir.Result, weir.MaxRules)
+	res, err := lim.Decide(tr.ctx, r, each)
+	each = slices.DeleteFunc(each, func(res weir.Result) bool { return res.Rule == "" })
+	tr.say(what, err, res.Allowed, res, each)
+}
+
+// step sends one random request, or a few.
+func (tr *tracer) step() {
+	mixed, refundable, reservable, leases := tr.limiters["mixed"], tr.limiters["refundable"], tr.limiters["reservable"], tr.limiters["leases"]
+	switch n := tr.rand.IntN(43); {
+	case n < 12:
+		r := tr.request([]weir.Op{weir.Consume, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Peek}[tr.rand.IntN(5)], 4, false)
+		r.Metadata = tr.user()
+		tr.decide(map[weir.Op]string{weir.Consume: "decide", weir.Peek: "peek", weir.TakeUpTo: "take up to"}[r.Op], mixed, r)
+	case n < 13:
+		list, err := mixed.Entries(tr.ctx, "calc", tr.user())
+		tr.say("entries", err, list)
+	case n < 14:
+		rules := tracedPolicies["mixed"]
+		lim, err := mixed.Only(rules[tr.rand.IntN(len(rules))].Name)
+		if err == nil {
+			err = lim.Reset(tr.ctx, "calc", tr.user())
+		}
+		tr.say("reset a rule", err)
+	case n < 15:
+		tr.say("reset", refundable.Reset(tr.ctx, "calc", tr.user()))
+	case n < 16:
+		tr.many(mixed, weir.Peek)
+	case n < 17:
+		tr.many(refundable, weir.Peek)
+	case n < 18:
+		tr.many(refundable, weir.Consume)
+	case n < 20:
+		user, quantity := tr.user(), tr.rand.Int64N(6)
+		res, err := tr.cells.Throttle(tr.ctx, user, 7, 20+tr.rand.Int64N(2), time.Minute, quantity)
+		tr.say("throttle", err, res.Limited, res)
+	case n < 23:
+		r := tr.request(weir.Consume, 4, true)
+		tr.marked = append(tr.marked, r)
+		tr.decide("mark", refundable, r)
+	case n < 25:
+		r := tr.request(weir.TakeUpTo, 6, true)
+		tr.marked = append(tr.marked, r)
+		tr.decide("take up to with ID", refundable, r)
+	case n < 26 || n >= 40 && n < 42:
+		r := tr.request(weir.Consume, 4, true)
+		tr.planned = append(tr.planned, r)
+		tr.decide("plan", tr.plan, r)
+	case n < 29:
+		ok, err := refundable.Refund(tr.ctx, tr.recent(tr.marked, weir.Refund))
+		tr.say("refund", err, ok)
+	case n < 30 || n == 42:
+		ok, err := tr.plan.Refund(tr.ctx, tr.recent(tr.planned, weir.Refund))
+		tr.say("refund of the plan", err, ok)
+	case n < 33:
+		r := tr.request(weir.Consume, 4, true)
+		r.MaxWait = time.Duration(tr.rand.Int64N(3_000_000)) * time.Microsecond
+		tr.reserved = append(tr.reserved, r)
+		tr.decide("reserve", reservable, r)
+	case n < 35:
+		ok, err := reservable.Refund(tr.ctx, tr.recent(tr.reserved, weir.Refund))
+		tr.say("cancel", err, ok)
+	case n < 37:
+		r := tr.request(weir.Consume, 2, true)
+		tr.acquired = append(tr.acquired, r)
+		tr.decide("acquire", leases, r)
+	case n < 38:
+		tr.decide("renew", leases, tr.recent(tr.acquired, weir.Renew))
+	case n < 39:
+		tr.decide("release", leases, tr.recent(tr.acquired, weir.Release))
+	default:
+		r := tr.request(weir.Consume, 1, false)
+		r.Cost = 1 + tr.rand.Int64N(int64(1)<<tr.rand.IntN(40))
+		r.Op = []weir.Op{weir.Consume, weir.TakeUpTo, weir.Peek}[tr.rand.IntN(3)]
+		tr.decide("large", tr.limiters["large"], r)
+	}
+}
+
+// many sends one request for each user at once.
+func (tr *tracer) many(lim *weir.Limiter, op weir.Op) {
+	var requests []weir.Request
+	for _, user := range tracedUsers {
+		resource := "calc"
+		if op == weir.Consume {
+			resource = "many " + user // the order of decisions on one key is not defined
+		}
+		requests = append(requests, weir.Request{Key: weir.KeyOf(resource, user), Op: op, Cost: tr.rand.Int64N(4)})
+	}
+	for i, answer := range lim.DoMany(tr.ctx, requests) {
+		tr.say(fmt.Sprint("many ", i), answer.Err, answer.Result)
+	}
 }

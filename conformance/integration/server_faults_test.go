@@ -19,7 +19,7 @@ import (
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 )
 
-// This file makes single servers suffer.
+// This file makes single servers fail.
 
 func init() {
 	for name, maker := range map[string]faultMaker{
@@ -48,14 +48,14 @@ func init() {
 	}
 }
 
-// single starts a server for a, and returns it with a client of its own.
+// single starts a server for a, and returns it with a client.
 func (a adapter) single(t *testing.T, args ...string) (*servers.Server, *redis.Client) {
 	t.Helper()
 	server := servers.NewSingle(t, cmp.Or(a.version, "redis-8.0"), args...)
 	return server, server.Nodes[0].Client(t)
 }
 
-// during returns a fault that lasts while f is called every now and then.
+// during returns a fault in which f is called at intervals.
 func during(c conformance.Fault, every time.Duration, f func()) conformance.Fault {
 	var stop func()
 	c.Begin = func() { stop = again(every, f) }
@@ -65,13 +65,13 @@ func during(c conformance.Fault, every time.Duration, f func()) conformance.Faul
 
 func scriptFlush(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t)
-	return during(a.suffers(t, server.Endpoint, rdb), 2*time.Millisecond, func() { must(t, rdb, "SCRIPT", "FLUSH") })
+	return during(a.fault(t, server.Endpoint, rdb), 2*time.Millisecond, func() { must(t, rdb, "SCRIPT", "FLUSH") })
 }
 
 func restart(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t)
-	f := a.suffers(t, server.Endpoint, rdb)
-	f.Loses = true // it keeps nothing on disk
+	f := a.fault(t, server.Endpoint, rdb)
+	f.Loses = true // the server saves nothing on disk
 	f.Begin = func() { server.Nodes[0].Kill(t) }
 	f.End = func() { server.Nodes[0].Restart(t) }
 	return f
@@ -79,12 +79,12 @@ func restart(t *testing.T, a adapter, _ string) conformance.Fault {
 
 func connectionsKilled(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t)
-	return during(a.suffers(t, server.Endpoint, rdb), 20*time.Millisecond, func() { must(t, rdb, "CLIENT", "KILL", "TYPE", "normal") })
+	return during(a.fault(t, server.Endpoint, rdb), 20*time.Millisecond, func() { must(t, rdb, "CLIENT", "KILL", "TYPE", "normal") })
 }
 
 func paused(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t)
-	f := a.suffers(t, server.Endpoint, rdb)
+	f := a.fault(t, server.Endpoint, rdb)
 	f.Begin = func() { server.Nodes[0].Pause(t) }
 	f.End = func() { server.Nodes[0].Unpause(t) }
 	return f
@@ -94,14 +94,14 @@ func paused(t *testing.T, a adapter, _ string) conformance.Fault {
 func behind(t *testing.T, a adapter) (*toxiproxy.Proxy, conformance.Fault) {
 	t.Helper()
 	server, rdb := a.single(t)
-	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "weather", "127.0.0.1:0", server.Addrs[0])
+	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "fault", "127.0.0.1:0", server.Addrs[0])
 	if err := proxy.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(proxy.Stop)
 	e := server.Endpoint
 	e.Addrs = []string{proxy.Listen}
-	return proxy, a.suffers(t, e, rdb)
+	return proxy, a.fault(t, e, rdb)
 }
 
 func closedPort(t *testing.T, a adapter, _ string) conformance.Fault {
@@ -115,8 +115,8 @@ func closedPort(t *testing.T, a adapter, _ string) conformance.Fault {
 	return f
 }
 
-// blackHole lets a socket that nobody accepts from listen at the address: when
-// its queue is full, the system drops whoever calls.
+// blackHole listens at the address with a socket that accepts no connection. When its
+// queue is full, the system drops connection attempts.
 func blackHole(t *testing.T, a adapter, _ string) conformance.Fault {
 	proxy, f := behind(t, a)
 	_, port, _ := net.SplitHostPort(proxy.Listen)
@@ -160,18 +160,18 @@ func blackHole(t *testing.T, a adapter, _ string) conformance.Fault {
 	return f
 }
 
-// toxic returns a maker of what a proxy does to replies.
+// toxic returns a maker of a fault in which a proxy delays or cuts replies.
 func toxic(kind string, attributes string) faultMaker {
 	return func(t *testing.T, a adapter, _ string) conformance.Fault {
 		proxy, f := behind(t, a)
 		f.Begin = func() {
-			wrapper := fmt.Sprintf(`{"name":"weather","type":%q,"stream":"downstream","attributes":%s}`, kind, attributes)
+			wrapper := fmt.Sprintf(`{"name":"fault","type":%q,"stream":"downstream","attributes":%s}`, kind, attributes)
 			if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(wrapper)); err != nil {
 				t.Error(err)
 			}
 		}
 		f.End = func() {
-			if err := proxy.Toxics.RemoveToxic(context.Background(), "weather"); err != nil {
+			if err := proxy.Toxics.RemoveToxic(context.Background(), "fault"); err != nil {
 				t.Error(err)
 			}
 		}
@@ -179,24 +179,24 @@ func toxic(kind string, attributes string) faultMaker {
 	}
 }
 
-// loading restarts a server that has saved its data, which it then loads slowly.
+// loading restarts a server that has saved its data, and loads it slowly.
 func loading(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t, "--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
 	for i := range 1000 {
-		must(t, rdb, "SET", "weather-"+strconv.Itoa(i), strings.Repeat("x", 100))
+		must(t, rdb, "SET", "fault-"+strconv.Itoa(i), strings.Repeat("x", 100))
 	}
 	must(t, rdb, "SAVE")
-	f := a.suffers(t, server.Endpoint, rdb)
-	f.Loses = true // what came after the save
+	f := a.fault(t, server.Endpoint, rdb)
+	f.Loses = true // what was written after the save
 	f.Begin = func() {
 		server.Nodes[0].Kill(t)
-		server.Nodes[0].Restart(t) // returns when all is loaded
+		server.Nodes[0].Restart(t) // returns when all data is loaded
 	}
 	f.End = func() { answered(t, rdb, "LOADING") }
 	return f
 }
 
-// readOnly lets a master hand over to its replica, behind an address that stays.
+// readOnly makes a master and its replica change roles. The address of the server stays.
 func readOnly(t *testing.T, a adapter, _ string) conformance.Fault {
 	server := servers.NewReplicated(t, "redis-8.0")
 	master, replica := server.Nodes[0].Client(t), server.Nodes[1].Client(t)
@@ -206,7 +206,7 @@ func readOnly(t *testing.T, a adapter, _ string) conformance.Fault {
 			return strings.Contains(info, "role:"+want)
 		}
 	}
-	f := a.suffers(t, server.Endpoint, master, replica)
+	f := a.fault(t, server.Endpoint, master, replica)
 	f.Begin = func() {
 		must(t, master, "FAILOVER")
 		await(t, "the replica to take over", role(replica, "master"))
@@ -221,7 +221,7 @@ func readOnly(t *testing.T, a adapter, _ string) conformance.Fault {
 
 func masterDown(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t, "--replica-serve-stale-data", "no")
-	f := a.suffers(t, server.Endpoint, rdb)
+	f := a.fault(t, server.Endpoint, rdb)
 	f.Begin = func() { must(t, rdb, "REPLICAOF", "127.0.0.1", "1") }
 	f.End = func() {
 		must(t, rdb, "REPLICAOF", "NO", "ONE")
@@ -230,12 +230,12 @@ func masterDown(t *testing.T, a adapter, _ string) conformance.Fault {
 	return f
 }
 
-// setting returns a maker of what CONFIG SET does and undoes, to which the server
-// answers code.
+// setting returns a maker of a fault that CONFIG SET begins and ends. The server replies
+// with errors of that code.
 func setting(code string, begin, end []any) faultMaker {
 	return func(t *testing.T, a adapter, _ string) conformance.Fault {
 		server, rdb := a.single(t)
-		f := a.suffers(t, server.Endpoint, rdb)
+		f := a.fault(t, server.Endpoint, rdb)
 		f.Begin = func() { must(t, rdb, append([]any{"CONFIG", "SET"}, begin...)...) }
 		f.End = func() {
 			must(t, rdb, append([]any{"CONFIG", "SET"}, end...)...)
@@ -245,10 +245,10 @@ func setting(code string, begin, end []any) faultMaker {
 	}
 }
 
-// misconf lets a server fail to save: nothing can be written to /proc.
+// misconf makes a server fail to save: it cannot write to /proc.
 func misconf(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t, "--dir", "/proc", "--save", "3600", "1000000", "--stop-writes-on-bgsave-error", "no")
-	f := a.suffers(t, server.Endpoint, rdb)
+	f := a.fault(t, server.Endpoint, rdb)
 	f.Begin = func() {
 		must(t, rdb, "BGSAVE")
 		await(t, "the save to fail", func() bool {
@@ -266,10 +266,10 @@ func misconf(t *testing.T, a adapter, _ string) conformance.Fault {
 
 func busy(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t, "--lua-time-limit", "20")
-	conn := rdb.Conn() // a busy server greets no new one
+	conn := rdb.Conn() // a busy server accepts no new connection
 	t.Cleanup(func() { _ = conn.Close() })
 	must(t, conn, "PING")
-	f := a.suffers(t, server.Endpoint, rdb)
+	f := a.fault(t, server.Endpoint, rdb)
 	f.Begin = func() {
 		go func() { _ = rdb.WithTimeout(time.Minute).Eval(context.Background(), "while true do end", nil).Err() }()
 		await(t, "the server to be busy", func() bool {
@@ -287,7 +287,7 @@ func busy(t *testing.T, a adapter, _ string) conformance.Fault {
 
 func noPermission(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t)
-	f := a.suffers(t, server.Endpoint, rdb)
+	f := a.fault(t, server.Endpoint, rdb)
 	f.Begin = func() { must(t, rdb, "ACL", "SETUSER", "default", "-eval", "-evalsha") }
 	f.End = func() {
 		must(t, rdb, "ACL", "SETUSER", "default", "+eval", "+evalsha")
@@ -296,14 +296,13 @@ func noPermission(t *testing.T, a adapter, _ string) conformance.Fault {
 	return f
 }
 
-// wrongPassword changes the password and ends all connections, so that clients
-// log in anew.
+// wrongPassword changes the password and closes all connections, so clients log in again.
 func wrongPassword(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t, "--requirepass", "right")
-	conn := rdb.Conn() // one that is logged in, and stays so
+	conn := rdb.Conn() // it stays logged in
 	t.Cleanup(func() { _ = conn.Close() })
 	must(t, conn, "PING")
-	f := a.suffers(t, server.Endpoint, rdb)
+	f := a.fault(t, server.Endpoint, rdb)
 	f.Begin = func() {
 		must(t, conn, "ACL", "SETUSER", "default", "resetpass", ">wrong")
 		must(t, conn, "CLIENT", "KILL", "TYPE", "normal")
@@ -326,7 +325,7 @@ func tooManyClients(t *testing.T, a adapter, _ string) conformance.Fault {
 		n, _, _ := strings.Cut(info, "\r")
 		return n
 	}
-	f := a.suffers(t, server.Endpoint, rdb)
+	f := a.fault(t, server.Endpoint, rdb)
 	f.Begin = func() {
 		must(t, conn, "CONFIG", "SET", "maxclients", "1")
 		must(t, conn, "CLIENT", "KILL", "TYPE", "normal")
@@ -340,16 +339,16 @@ func tooManyClients(t *testing.T, a adapter, _ string) conformance.Fault {
 	return f
 }
 
-// eviction lets a server throw keys away to make room for others.
+// eviction makes a server evict keys to make room for others.
 func eviction(t *testing.T, a adapter, _ string) conformance.Fault {
 	server, rdb := a.single(t, "--maxmemory-policy", "volatile-random")
 	ctx := context.Background()
-	f := a.suffers(t, server.Endpoint, rdb)
+	f := a.fault(t, server.Endpoint, rdb)
 	f.Loses = true
 	n := 0
 	f = during(f, 5*time.Millisecond, func() {
 		n++
-		if err := rdb.Set(ctx, "weather-"+strconv.Itoa(n), strings.Repeat("x", 50_000), time.Hour).Err(); err != nil {
+		if err := rdb.Set(ctx, "fault-"+strconv.Itoa(n), strings.Repeat("x", 50_000), time.Hour).Err(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -2,12 +2,12 @@ package integration
 
 import (
 	"bufio"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,38 +21,65 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// TestWire counts what a decision sends: one EVALSHA, whatever it decides over and
-// does besides, through a proxy between each client and a server.
+// wireRules are rules of several kinds: one with several keys, and one with a Cost of its
+// own.
+var wireRules = []weir.Rule{
+	{Name: "all", By: []string{"tenant"}, Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Hour}},
+	{Name: "user", By: []string{"tenant", "user"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1000}, Cost: 2},
+	{Name: "log", By: []string{"tenant", "user"}, Algorithm: algorithm.SlidingLog{Limit: 1000, Window: time.Hour}},
+	{Name: "spans", By: []string{"tenant", "ip"}, Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 2 * time.Second, Limit: 1000}}}},
+}
+
+// TestWire counts what a call sends, through a proxy between each client and a server: one
+// EVALSHA, whatever the rules and the verb are. It also compares the keys and the
+// arguments of the command.
 func TestWire(t *testing.T) {
 	servers.Need(t)
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			st, wire := a.tapped(t)
-			lim, err := weir.NewRules(st, []weir.Rule{
-				{Name: "all", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Hour}},
-				{Name: "user", By: []int{0, 1}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1000}},
-				{Name: "log", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: 1000, Window: time.Hour}},
-				{Name: "spans", By: []int{0, 2}, Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 8 * time.Second, Limit: 1000}}}},
-			}, nil)
-			if err != nil {
-				t.Fatal(err)
+			policy := weir.Policy{Name: "wire", Segments: []string{"tenant", "user", "ip"}, Secret: []string{"ip"}, Rules: wireRules}
+			limiter := func(clock func() time.Time) *weir.Limiter {
+				lim, err := weir.NewPolicy(st, policy, &weir.Options{Clock: clock})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return lim
 			}
-			path := []string{"wire", "user", "address"}
+			lim := limiter(nil)
+			at := time.Now()
+			clocked := limiter(func() time.Time { return at })
+
+			const ip = "%sha256=a379a6f6eeafb9a55e378c118034e2751e682fab9f2d30ab13d2125586ce1947" // of "example.com"
+			keys := []string{
+				"weir:wire:{acme}:all.f2", "weir:wire:{acme}:user.g2:ann", "weir:wire:{acme}:log.l2:ann",
+				"weir:wire:{acme}:spans.b2:" + ip + ":0", "weir:wire:{acme}:spans.b2:" + ip + ":1",
+			}
+			marked := slices.Clone(keys) // with the markers of the decision x, one for each rule
+			for _, key := range []string{keys[0], keys[1], keys[2], "weir:wire:{acme}:spans.b2:" + ip} {
+				marked = append(marked, key+":%id=*")
+			}
+			consts := constants(t, wireRules)
+			args := func(tail ...string) []string { return slices.Concat(consts, tail) }
+			key := []string{"acme", "ann", "example.com"}
+			r := weir.Request{Key: weir.KeyOf(key...), ID: "x"}
 			for _, tt := range []struct {
 				name string
 				call func() error
+				keys []string
+				args []string
 			}{
-				{"Allow", func() error { _, err := lim.Allow(t.Context(), path...); return err }},
-				{"Peek", func() error { _, err := lim.Peek(t.Context(), path...); return err }},
-				{"TakeUpTo", func() error { _, err := lim.TakeUpTo(t.Context(), 3, path...); return err }},
-				{"with an ID", func() error {
-					_, err := lim.Do(t.Context(), weir.Request{Path: path, Cost: 1, ID: "x"})
-					return err
-				}},
-				{"Refund", func() error { _, err := lim.Refund(t.Context(), "x", path...); return err }},
+				{"Allow", func() error { _, err := lim.Allow(t.Context(), key...); return err }, keys, args()},
+				{"AllowN", func() error { _, err := lim.AllowN(t.Context(), 3, key...); return err }, keys, args("3")},
+				{"Peek", func() error { _, err := lim.Peek(t.Context(), key...); return err }, keys, args()},
+				{"TakeUpTo", func() error { _, err := lim.TakeUpTo(t.Context(), 3, key...); return err }, keys, args("3")},
+				{"a clock", func() error { _, err := clocked.Allow(t.Context(), key...); return err }, keys, args("1", "0", strconv.FormatInt(at.UnixMicro(), 10))},
+				{"an ID", func() error { _, err := lim.Decide(t.Context(), r, nil); return err }, marked, args("1", "0", "0", "*")},
+				{"Refund", func() error { _, err := lim.Refund(t.Context(), r); return err }, marked, args("1", "0", "0", "*")},
+				{"Reset", func() error { l, err := lim.Only("log"); return errors.Join(err, l.Reset(t.Context(), key...)) }, keys[2:3], constants(t, wireRules[2:3])},
 			} {
-				if err := tt.call(); err != nil { // it dials, and the server learns the script
+				if err := tt.call(); err != nil { // the client dials, and the server learns the script
 					t.Fatalf("%s: %v", tt.name, err)
 				}
 				const calls = 10
@@ -68,46 +95,77 @@ func TestWire(t *testing.T) {
 						delete(sent, name)
 					}
 				}
-				if want := map[string]int{"EVALSHA": calls}; tt.name != "Peek" && !maps.Equal(sent, want) || sent["EVALSHA"]+sent["EVALSHA_RO"] != calls || len(sent) != 1 {
+				if !maps.Equal(sent, map[string]int{"EVALSHA": calls}) {
 					t.Errorf("%s: %d calls sent %v, want one EVALSHA each", tt.name, calls, sent)
+				}
+				want := slices.Concat([]string{"EVALSHA", "*", strconv.Itoa(len(tt.keys))}, tt.keys, tt.args)
+				if got := wire.lastEval(); !slices.EqualFunc(got, want, matches) {
+					t.Errorf("%s: sent\n%q, want\n%q", tt.name, got, want)
 				}
 			}
 		})
 	}
 }
 
-// TestLostRefund loses the reply to a refund: whether the client tries again by itself
-// or its caller does, it gives back once.
+// matches reports whether word is want, in which a final * stands for any text.
+func matches(word, want string) bool {
+	if head, ok := strings.CutSuffix(want, "*"); ok {
+		return strings.HasPrefix(word, head)
+	}
+	return word == want
+}
+
+// constants returns the arguments that every call under rules begins with.
+func constants(t *testing.T, rules []weir.Rule) []string {
+	t.Helper()
+	var words []string
+	for _, r := range rules {
+		l, err := r.Algorithm.NewLimit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, arg := range l.Args {
+			words = append(words, arg.String())
+		}
+		if r.Cost > 0 {
+			words = append(words, strconv.FormatInt(r.Cost, 10))
+		}
+	}
+	return words
+}
+
+// TestLostRefund loses the reply to a refund. Whether the client or the caller retries,
+// the tokens are refunded once.
 func TestLostRefund(t *testing.T) {
 	servers.Need(t)
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			st, wire := a.tapped(t)
-			lim, err := weir.New(st, algorithm.FixedWindow{Limit: 10, Window: time.Hour})
+			lim, err := weir.New("lost", st, algorithm.FixedWindow{Limit: 10, Window: time.Hour}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			path := []string{"lost", rand.Text()}
-			if _, err := lim.Refund(t.Context(), "none", path...); err != nil { // the server learns the script
+			decision := func(id string) weir.Request { return weir.Request{Key: weir.KeyOf("key"), Cost: 3, ID: id} }
+			if _, err := lim.Refund(t.Context(), decision("none")); err != nil { // the server learns the script
 				t.Fatal(err)
 			}
-			for _, id := range []string{"kept", "given back"} {
-				if _, err := lim.Do(t.Context(), weir.Request{Path: path, Cost: 3, ID: id}); err != nil {
+			for _, id := range []string{"kept", "refunded"} {
+				if _, err := lim.Decide(t.Context(), decision(id), nil); err != nil {
 					t.Fatal(err)
 				}
 			}
 			wire.lose.Store(true)
 			before := wire.sent()["EVALSHA"]
-			gave, err := lim.Refund(t.Context(), "given back", path...)
+			refunded, err := lim.Refund(t.Context(), decision("refunded"))
 			tries := wire.sent()["EVALSHA"] - before
-			if wire.lose.Load() || tries > 1 && (gave || err != nil) || tries == 1 && !errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("the refund whose reply was lost: got %v, %v after %d tries", gave, err, tries)
+			if wire.lose.Load() || tries > 1 && (refunded || err != nil) || tries == 1 && !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("the refund whose reply was lost: got %v, %v after %d tries", refunded, err, tries)
 			}
-			if gave, err := lim.Refund(t.Context(), "given back", path...); gave || err != nil {
-				t.Errorf("the refund after it: got %v, %v, want that nothing is left", gave, err)
+			if refunded, err := lim.Refund(t.Context(), decision("refunded")); refunded || err != nil {
+				t.Errorf("the second refund: got %v, %v, want that nothing is left to refund", refunded, err)
 			}
-			if res, err := lim.Peek(t.Context(), path...); err != nil || res.Remaining != 7 {
+			if res, err := lim.Peek(t.Context(), "key"); err != nil || res.Remaining != 7 {
 				t.Errorf("got %+v, %v, want 7 of 10 left", res, err)
 			}
 			t.Logf("%d tries by the client", tries)
@@ -125,12 +183,13 @@ func (a adapter) tapped(t *testing.T) (store.Store, *wiretap) {
 	return a.store(t, e), wire
 }
 
-// A wiretap is a proxy on loopback that counts the commands which pass it.
+// A wiretap is a proxy on the loopback interface that counts the commands through it.
 type wiretap struct {
 	addr string
-	lose atomic.Bool // the reply to the next EVALSHA
+	lose atomic.Bool // lose the reply to the next EVALSHA
 	mu   sync.Mutex
 	n    map[string]int // by name
+	last []string       // the words of the last EVALSHA
 }
 
 // tap returns a proxy to the server at addr.
@@ -154,7 +213,7 @@ func tap(t *testing.T, addr string) *wiretap {
 				_ = client.Close()
 				continue
 			}
-			// Either end takes the other with it, once what it was sent has arrived.
+			// If one side ends, the other side is closed too, after the data has arrived.
 			var lost atomic.Bool
 			wg.Go(func() { _, _ = io.Copy(losing{client, &lost}, server); _ = client.Close() })
 			wg.Go(func() { w.forward(client, server, &lost); _ = server.(*net.TCPConn).CloseWrite() })
@@ -164,7 +223,7 @@ func tap(t *testing.T, addr string) *wiretap {
 	return w
 }
 
-// losing is a connection to a client that fails when a reply has to be lost.
+// losing is a connection to a client that fails if the reply is to be lost.
 type losing struct {
 	net.Conn
 	lost *atomic.Bool
@@ -177,8 +236,8 @@ func (l losing) Write(p []byte) (int, error) {
 	return l.Conn.Write(p)
 }
 
-// forward notes each command of client, and then sends it to server. It says so when
-// the reply has to be lost.
+// forward counts each command of client and sends it to server. It sets lost if the reply
+// is to be lost.
 func (w *wiretap) forward(client io.Reader, server io.Writer, lost *atomic.Bool) {
 	in := bufio.NewReader(client)
 	var command []byte
@@ -191,17 +250,17 @@ func (w *wiretap) forward(client io.Reader, server io.Writer, lost *atomic.Bool)
 		number, ok := strings.CutPrefix(strings.TrimSpace(line), mark)
 		n, err := strconv.Atoi(number)
 		if !ok || err != nil {
-			return 0, fmt.Errorf("%q is no part of a command", line)
+			return 0, fmt.Errorf("%q is not part of a command", line)
 		}
 		return n, nil
 	}
 	for {
 		command = command[:0]
-		words, err := header("*")
+		n, err := header("*")
 		if err != nil {
 			return
 		}
-		name := ""
+		words := make([]string, n)
 		for i := range words {
 			n, err := header("$")
 			if err != nil {
@@ -211,16 +270,11 @@ func (w *wiretap) forward(client io.Reader, server io.Writer, lost *atomic.Bool)
 			if _, err := io.ReadFull(in, word); err != nil {
 				return
 			}
-			if command = append(command, word...); i == 0 {
-				name = strings.ToUpper(string(word[:n]))
-			}
+			command, words[i] = append(command, word...), string(word[:n])
 		}
-		if name != "HELLO" && name != "CLIENT" { // with which clients begin a connection
-			w.mu.Lock()
-			w.n[name]++
-			w.mu.Unlock()
-		}
-		if name == "EVALSHA" && w.lose.CompareAndSwap(true, false) {
+		words[0] = strings.ToUpper(words[0])
+		w.note(words)
+		if words[0] == "EVALSHA" && w.lose.CompareAndSwap(true, false) {
 			lost.Store(true)
 		}
 		if _, err := server.Write(command); err != nil {
@@ -229,7 +283,27 @@ func (w *wiretap) forward(client io.Reader, server io.Writer, lost *atomic.Bool)
 	}
 }
 
-// sent returns how many commands of each name have passed so far.
+// note counts a command, unless clients begin a connection with it.
+func (w *wiretap) note(words []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch words[0] {
+	case "HELLO", "CLIENT":
+		return
+	case "EVALSHA":
+		w.last = words
+	}
+	w.n[words[0]]++
+}
+
+// lastEval returns the words of the last EVALSHA.
+func (w *wiretap) lastEval() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.last
+}
+
+// sent returns how many commands of each name have passed.
 func (w *wiretap) sent() map[string]int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

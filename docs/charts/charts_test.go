@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestPictures draws every picture anew, and compares it with the file.
+// TestPictures draws every picture again and compares it with its file.
 func TestPictures(t *testing.T) {
 	pictures, err := drawAll(t.Context())
 	if err != nil {
@@ -28,13 +28,13 @@ func TestPictures(t *testing.T) {
 		case err != nil:
 			t.Errorf("%v: run make docs", err)
 		case !bytes.Equal(got, p.svg):
-			t.Errorf("%s is not what is drawn now: look why, and run make docs", p.file)
+			t.Errorf("%s differs from the picture that is drawn now: find out why, then run make docs", p.file)
 		}
 		if !strings.Contains(string(doc), p.link()+"\n") {
 			t.Errorf("docs/algorithms.md does not have this line:\n%s", p.link())
 		}
 		if len(p.svg) > 40_000 {
-			t.Errorf("%s has %d bytes, more than a page should load", p.file, len(p.svg))
+			t.Errorf("%s has %d bytes: a picture must have at most 40,000", p.file, len(p.svg))
 		}
 	}
 	got, err := filepath.Glob("*.svg")
@@ -43,40 +43,40 @@ func TestPictures(t *testing.T) {
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("there are %v, and drawn are %v", got, want)
+		t.Errorf("the directory has %v: drawn are %v", got, want)
 	}
 }
 
-// TestPromises checks that the plays show what docs/algorithms.md says of each
-// algorithm: how many are admitted at most within one window.
+// TestPromises checks that the simulations show what docs/algorithms.md says of each
+// algorithm: how many requests are allowed at most within one window.
 func TestPromises(t *testing.T) {
 	want := map[string]int{
-		"GCRA":                 2*limit - 1, // all at once, and those that come back
+		"GCRA":                 2*limit - 1, // the burst, and the tokens that come back
 		"TokenBucket":          2*limit - 1,
-		"TokenBucket, at once": limit, // as it was last full at the burst
+		"TokenBucket, at once": limit, // because it was full at the burst
 		"LeakyBucket":          limit,
 		"FixedWindow":          2 * limit,
-		"SlidingBuckets":       limit + 3, // what came in the rest of a bucket
+		"SlidingBuckets":       limit + 3, // those of the rest of a bucket
 		"SlidingCounter":       2*limit - 2,
 		"SlidingLog":           limit,
-		"Concurrency":          2 * limit, // those of the burst make room after half a window
+		"Concurrency":          2 * limit, // those of the burst release their leases after half a window
 	}
-	for _, s := range subjects {
-		p, err := playTrace(t.Context(), s)
+	for _, s := range setups {
+		p, err := simulate(t.Context(), s)
 		if err != nil {
 			t.Fatalf("%s: %v", s.title(), err)
 		}
-		if got, asked := len(p.admitted)+len(p.denied), len(arrivals()); got != asked {
+		if got, asked := len(p.allowed)+len(p.denied), len(arrivals()); got != asked {
 			t.Errorf("%s: %d answers to %d requests", s.name(), got, asked)
 		}
 		if got := most(p.turns, window); got != want[s.name()] {
-			t.Errorf("%s admits %d within one window, want %d", s.name(), got, want[s.name()])
+			t.Errorf("%s allows %d within one window, want %d", s.name(), got, want[s.name()])
 		}
 	}
 }
 
-// TestMost checks the two counts that are drawn: what is as old as the window has
-// left it.
+// TestMost checks the two counts that are drawn. A time exactly one window ago does not
+// lie in the window.
 func TestMost(t *testing.T) {
 	times := []time.Duration{0, time.Second, time.Second, window, window + time.Second}
 	want := []count{{0, 1}, {time.Second, 3}, {window + time.Second, 2}, {2 * window, 1}, {2*window + time.Second, 0}}

@@ -10,8 +10,7 @@ import (
 	"gonum.org/v1/plot/vg"
 )
 
-// What the picture of all shows of the traffic: the burst and a window's length
-// from its first request on.
+// The picture of all setups shows the burst, and one window from its first request on.
 const (
 	edgeStart = edge - burst/2
 	edgeEnd   = edgeStart + window
@@ -19,12 +18,12 @@ const (
 	edgeTo    = edgeEnd + 4*time.Second // with room for two columns
 )
 
-// drawEdge draws what became of the burst across the edge of two windows, a row for
-// each play, with two numbers behind it.
-func drawEdge(plays []play) (picture, error) {
+// drawEdge draws the answers to the burst across the edge of two windows: a row for each
+// simulation, followed by two numbers.
+func drawEdge(simulations []simulation) (picture, error) {
 	const row = vg.Length(22)
 	pl := newPlot(edgeFrom, edgeTo)
-	rows := float64(len(plays))
+	rows := float64(len(simulations))
 	pl.Y.Min, pl.Y.Max = -0.6, rows+0.5
 	pl.X.Tick.Marker = seconds(edge, edgeEnd, time.Second)
 	pl.Add(
@@ -39,8 +38,8 @@ func drawEdge(plays []play) (picture, error) {
 		label(head, column1, rows, "in 1 s"), label(head, column2, rows, "in 10 s"),
 	)
 	var marks plot.ConstantTicks
-	var said []string
-	for i, p := range plays {
+	var parts []string
+	for i, p := range simulations {
 		at := rows - 1 - float64(i)
 		marks = append(marks, plot.Tick{Value: at, Label: p.name()})
 		in, out := between(p.turns), between(p.denied)
@@ -50,17 +49,17 @@ func drawEdge(plays []play) (picture, error) {
 			verticals(stroke(orange, 0.75), out, at-0.12, at+0.12),
 			label(number, column1, at, fmt.Sprint(second)), label(number, column2, at, fmt.Sprint(whole)),
 		)
-		said = append(said, fmt.Sprintf("%s %d and %d", p.name(), second, whole))
+		parts = append(parts, fmt.Sprintf("%s %d and %d", p.name(), second, whole))
 	}
 	pl.Y.Tick.Marker = marks
 	pl.Y.Tick.Length = 0
-	keys := []key{{ticks(stroke(blue, 1.5)), "admitted; from a queue: whose turn came"}, {ticks(stroke(orange, 0.75)), "denied"}}
-	title := fmt.Sprintf("A burst at a window’s edge, limit %d in %.0f s: how many are admitted", limit, window.Seconds())
-	alt := "Admitted within 1 s and within 10 s around a window’s edge: " + strings.Join(said, ", ")
-	return finish(pl, 95+row*vg.Length(len(plays)+1), title, keys, "edge", alt)
+	keys := []key{{ticks(stroke(blue, 1.5)), "allowed; from a queue: whose turn came"}, {ticks(stroke(orange, 0.75)), "denied"}}
+	title := fmt.Sprintf("A burst at a window’s edge, limit %d in %.0f s: how many are allowed", limit, window.Seconds())
+	alt := "Allowed within 1 s and within 10 s around a window’s edge: " + strings.Join(parts, ", ")
+	return finish(pl, 95+row*vg.Length(len(simulations)+1), title, keys, "edge", alt)
 }
 
-// between returns those of times that lie within a window from the burst on.
+// between returns those of times that lie within one window from the start of the burst.
 func between(times []time.Duration) []time.Duration {
 	var in []time.Duration
 	for _, at := range times {

@@ -1,10 +1,9 @@
-// Command charts draws the pictures of docs/algorithms.md: what each algorithm
-// admits of the same traffic, decided by the library itself in virtual time.
+// Command charts draws the pictures of docs/algorithms.md: what each algorithm allows of
+// the same traffic. The library itself decides, in virtual time.
 //
 //	go run .    # in this directory, or make docs in the root
 //
-// It is a module of its own, so that the dependencies of a drawing library are not
-// weir's.
+// It is a separate module, so that weir does not depend on a drawing library.
 package main
 
 import (
@@ -27,32 +26,32 @@ func main() {
 	}
 }
 
-// A picture is a file beside this one.
+// A picture is a file in this directory.
 type picture struct {
 	file string
-	alt  string // what it shows, for who does not see it
+	alt  string // what it shows, for readers who do not see it
 	svg  []byte
 }
 
-// link is what shows p in docs/algorithms.md.
+// link is the line of docs/algorithms.md that shows p.
 func (p picture) link() string { return fmt.Sprintf("![%s](charts/%s)", p.alt, p.file) }
 
-// drawAll draws one picture for each algorithm, and the one of them all.
+// drawAll draws one picture for each setup, and one of all setups.
 func drawAll(ctx context.Context) ([]picture, error) {
 	var pictures []picture
-	var plays []play
-	for _, s := range subjects {
-		p, err := playTrace(ctx, s)
+	var simulations []simulation
+	for _, s := range setups {
+		p, err := simulate(ctx, s)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.title(), err)
 		}
-		plays = append(plays, p)
+		simulations = append(simulations, p)
 		drawn, err := drawTimeline(p)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.title(), err)
 		}
 		pictures = append(pictures, drawn)
 	}
-	edge, err := drawEdge(plays)
+	edge, err := drawEdge(simulations)
 	return append(pictures, edge), err
 }

@@ -17,8 +17,8 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Colours that who is colour-blind can tell apart: those of Okabe and Ito, "Color
-// universal design" (2008), on white, which a dark page does not change.
+// Colours that colour-blind readers can tell apart: those of Okabe and Ito, "Color
+// universal design" (2008). The background is white on a dark page too.
 var (
 	black  = color.Gray{0x22}
 	grey   = color.Gray{0x77}
@@ -45,7 +45,7 @@ func style(f font.Font, c color.Color, x text.XAlignment, y text.YAlignment) tex
 	return text.Style{Color: c, Font: font.From(f, fontSize), XAlign: x, YAlign: y, Handler: plot.DefaultTextHandler}
 }
 
-// stroke is a line so many points wide.
+// stroke is a line of that width, in points.
 func stroke(c color.Color, width vg.Length, dashes ...vg.Length) draw.LineStyle {
 	return draw.LineStyle{Color: c, Width: width, Dashes: dashes}
 }
@@ -175,9 +175,9 @@ func finish(p *plot.Plot, height vg.Length, title string, keys []key, file, alt 
 
 var texts = regexp.MustCompile(`(?s)<text (x=[^>]*font-weight:(\w+);[^>]*)>([^<]*)</text>`)
 
-// readable adds to a drawing what vgsvg leaves out: fonts for machines that have not
-// the one it was laid out with, the width that a text has room for, and what is read
-// aloud in the picture's place.
+// readable adds what vgsvg leaves out: fonts for machines without the one that the
+// drawing was laid out with, the width of each text, and the text that a screen reader
+// reads.
 func readable(svg, alt string) []byte {
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;font-variant:normal;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;")
 	svg = texts.ReplaceAllStringFunc(svg, func(s string) string {

@@ -14,12 +14,12 @@ import (
 
 // Where rows of ticks lie, below the axis of time.
 const (
-	rowAdmitted = -2.2
-	rowDenied   = -4.4
-	rowTurn     = -6.6 // of a queue alone
-	rowHeight   = 1.5
-	rowGap      = 1.2 // below the last row
-	top         = 25.5
+	rowAllowed = -2.2
+	rowDenied  = -4.4
+	rowTurn    = -6.6 // of a queue alone
+	rowHeight  = 1.5
+	rowGap     = 1.2 // below the last row
+	top        = 25.5
 )
 
 // A row is of ticks, one for each request.
@@ -30,12 +30,12 @@ type row struct {
 	color color.Color
 }
 
-// drawTimeline draws all of the traffic, what became of it, and two counts: of the
-// requests that were admitted within the last window, and what the algorithm counts.
-func drawTimeline(p play) (picture, error) {
+// drawTimeline draws all of the traffic, the answers, and two counts: the requests that
+// were allowed within the last window, and the tokens that the algorithm counts.
+func drawTimeline(p simulation) (picture, error) {
 	pl := newPlot(0, length)
-	rows := []row{{"admitted", rowAdmitted, p.admitted, blue}, {"denied", rowDenied, p.denied, orange}}
-	if p.queues() {
+	rows := []row{{"allowed", rowAllowed, p.allowed, blue}, {"denied", rowDenied, p.denied, orange}}
+	if p.waits {
 		rows = append(rows, row{"its turn", rowTurn, p.turns, blue})
 	}
 	bottom := rows[len(rows)-1].at - rowGap
@@ -69,15 +69,14 @@ func drawTimeline(p play) (picture, error) {
 		pl.Add(label(s, (ph.start+ph.end)/2, top-0.6, ph.label))
 	}
 
-	what := "admitted"
-	if p.queues() {
-		what = "whose turn came"
+	what, counts := "allowed", "what "+p.kind()+" counts (Limit − Remaining)"
+	if p.waits {
+		what, counts = "whose turn came", "turns taken"
 	}
 	in := fmt.Sprintf("%s within the last %.0f s", what, window.Seconds())
-	counts := "what " + p.kind() + " counts (Limit − Remaining)"
 	keys := []key{{area(sky, let), in}, {line(own), counts}, {line(bound), "the limit"}}
-	alt := fmt.Sprintf("%s: of %d requests %d are admitted, at most %d start within 10 s",
-		p.name(), len(p.admitted)+len(p.denied), len(p.admitted), most(p.turns, window))
+	alt := fmt.Sprintf("%s: of %d requests %d are allowed, at most %d start within 10 s",
+		p.name(), len(p.allowed)+len(p.denied), len(p.allowed), most(p.turns, window))
 	return finish(pl, 270, p.title(), keys, p.file, alt)
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -16,8 +15,8 @@ type phase struct {
 	requests   int
 }
 
-// traffic is what all subjects are asked. The burst lies across the edge of two
-// windows: half of it, a whole limit, comes before.
+// traffic is the requests to each setup. The burst lies across the edge of two windows:
+// half of it, which is a whole limit, comes before the edge.
 var traffic = []phase{
 	{"below the rate", 0, 10 * time.Second, 8},
 	{"", 10 * time.Second, edge - burst/2, 0},
@@ -37,20 +36,17 @@ const (
 // epoch is when traffic starts, at the edge of a window.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// look is how often a subject is asked what it counts.
+// look is the time between two peeks at what a setup counts.
 const look = 50 * time.Millisecond
 
-// A play is what became of the traffic.
-type play struct {
-	subject
-	admitted []time.Duration // when the requests came that were admitted
-	turns    []time.Duration // when each of them was to go on: as it came, unless it queued
-	denied   []time.Duration
-	counted  []count // what the subject says is used
+// A simulation is the answers of one setup to the traffic.
+type simulation struct {
+	setup
+	allowed []time.Duration // arrivals of the allowed requests
+	turns   []time.Duration // when each of them may go on: on arrival, unless it waits
+	denied  []time.Duration // arrivals of the denied requests
+	counted []count         // the tokens in use, as the setup's results say
 }
-
-// queues tells whether some had to wait for their turn.
-func (p play) queues() bool { return !slices.Equal(p.admitted, p.turns) }
 
 // A count holds from a time on.
 type count struct {
@@ -58,24 +54,29 @@ type count struct {
 	n  int64
 }
 
-// playTrace asks s for all of the traffic, in virtual time.
-func playTrace(ctx context.Context, s subject) (play, error) {
-	p := play{subject: s}
+// simulate sends all of the traffic to a limiter of s, in virtual time.
+func simulate(ctx context.Context, s setup) (simulation, error) {
+	p := simulation{setup: s}
 	now := epoch
-	lim, err := weir.NewRules(memory.New(nil), []weir.Rule{{Algorithm: s.algorithm}}, &weir.Options{Clock: func() time.Time { return now }})
+	lim, err := weir.New("charts", memory.New(nil), s.algorithm, &weir.Options{Clock: func() time.Time { return now }})
 	if err != nil {
 		return p, err
 	}
 	observe := func(at time.Duration) error {
 		res, err := lim.Peek(ctx, s.file)
-		p.counted = record(p.counted, at, res.Limit-res.Remaining)
+		used := res.Limit - res.Remaining
+		if s.waits {
+			used = turns(res.ResetAfter)
+		}
+		p.counted = record(p.counted, at, used)
 		return err
 	}
-	next, held := arrivals(), []time.Duration(nil) // held: when those came that go on
+	key := weir.KeyOf(s.file)
+	next, held := arrivals(), []time.Duration(nil) // held: arrivals of the requests that hold a lease
 	for at := time.Duration(0); at <= length; {
 		now = epoch.Add(at)
 		for ; len(held) > 0 && held[0]+s.hold == at; held = held[1:] {
-			if _, err := lim.Release(ctx, held[0].String(), s.file); err != nil {
+			if _, err := lim.Decide(ctx, weir.Request{Key: key, Op: weir.Release, ID: held[0].String()}, nil); err != nil {
 				return p, err
 			}
 		}
@@ -84,18 +85,21 @@ func playTrace(ctx context.Context, s subject) (play, error) {
 		}
 		if len(next) > 0 && next[0] == at {
 			next = next[1:]
-			r := weir.Request{Path: []string{s.file}, Cost: 1}
-			if s.hold > 0 {
-				r.Lease = at.String()
+			r := weir.Request{Key: key}
+			switch {
+			case s.hold > 0:
+				r.ID = at.String()
+			case s.waits:
+				r.MaxWait = weir.Never
 			}
-			res, err := lim.Do(ctx, r)
+			res, err := lim.Decide(ctx, r, nil)
 			switch {
 			case err != nil:
 				return p, err
 			case !res.Allowed:
 				p.denied = append(p.denied, at)
 			default:
-				p.admitted = append(p.admitted, at)
+				p.allowed = append(p.allowed, at)
 				p.turns = append(p.turns, at+res.Delay)
 				if s.hold > 0 {
 					held = append(held, at)
@@ -116,7 +120,10 @@ func playTrace(ctx context.Context, s subject) (play, error) {
 	return p, nil
 }
 
-// arrivals returns when requests come, no two at once.
+// turns returns how many turns of a queue are taken that is empty after d.
+func turns(d time.Duration) int64 { return int64((d*limit + window - 1) / window) }
+
+// arrivals returns when the requests come, no two at the same time.
 func arrivals() []time.Duration {
 	var all []time.Duration
 	for _, ph := range traffic {
@@ -136,8 +143,8 @@ func record(counts []count, at time.Duration, n int64) []count {
 	return append(counts, count{at, n})
 }
 
-// inWindow returns how many of times, which ascend, lie in the window that ends
-// at each moment: what is one window old has left it.
+// inWindow returns how many of times, which ascend, lie in the window that ends at each
+// moment. A time exactly one window ago does not lie in it.
 func inWindow(times []time.Duration) []count {
 	var counts []count
 	for in, out := 0, 0; out < len(times); {

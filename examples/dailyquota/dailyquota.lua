@@ -1,29 +1,13 @@
--- dailyquota: a count that starts again at midnight, where the caller lives.
+-- dailyquota: tokens consumed in a day, and when the day ends, at midnight in a time zone.
 --
--- What day it is, now says, the time of the step. The zone's clocks show now + OFFSET, and
--- OFFSET is another after each CHANGE. One day is added to all offsets: none is negative.
---
--- KEYS[1]  string "d1 EDGE COUNT": when the day ends, in microseconds since the epoch
--- ARGV[1]  room: the count may be at most this before; -1: never
--- ARGV[2]  cost, which the count grows by
--- ARGV[3]  "OFFSET CHANGE OFFSET CHANGE OFFSET …", in microseconds, at least three days apart
--- state    edge, count: of the day under way; count is 0 in one that nobody used
+-- A clock in the zone shows now + OFFSET, and OFFSET changes at each CHANGE. One day is added
+-- to all offsets, so none is negative. $offsets is "OFFSET CHANGE OFFSET CHANGE OFFSET ...", in
+-- microseconds. Changes are at least three days apart.
 
--- check
-local v = redis.pcall('GET', KEYS[1])
-local edge, count = 0, 0
-if v then
-  if v.err then
-    if string.find(v.err, 'WRONGTYPE', 1, true) then return redis.error_reply('WEIRFOREIGN 1') end
-    return v
-  end
-  local e, c = string.match(v, '^d1 (%d+) (%d+)$')
-  if not e then return redis.error_reply('WEIRFOREIGN 1') end
-  edge, count = e + 0, c + 0
-end
-if now >= edge then
-  local offset, change, after = string.match(ARGV[3], '^%d+') + 0, 0, 0
-  for at, to in string.gmatch(ARGV[3], ' (%d+) (%d+)') do
+-- settle
+if now >= $edge then
+  local offset, change, after = string.match($offsets, '^%d+') + 0, 0, 0
+  for at, to in string.gmatch($offsets, ' (%d+) (%d+)') do
     if now < at + 0 then
       change, after = at + 0, to + 0
       break
@@ -32,29 +16,24 @@ if now >= edge then
   end
   local clock = now + offset
   clock = clock - clock % 86400000000 + 86400000000
-  edge, count = clock - offset, 0
-  if change > 0 and edge >= change then
-    -- Clocks change first, or skip midnight.
-    edge = math.max(change, clock - after)
+  $edge, $count = clock - offset, 0
+  if change > 0 and $edge >= change then
+    -- The clocks change first, or skip midnight.
+    $edge = math.max(change, clock - after)
   end
 end
-local ok, cost = count <= ARGV[1] + 0, ARGV[2] + 0
 
--- commit
-redis.call('SET', KEYS[1], string.format('d1 %d %d', edge, count + cost),
-  'PX', string.format('%d', (edge - now + 999) / 1000 + slack))
-
--- upto
-local fit = ARGV[1] + 1 - count
+-- room
+$room = $limit - $count
 
 -- take
-cost = take
+$count = $count + n
 
--- charge
-local charge, life = string.format('%d %d 0 0', edge, cost), edge - now
+-- ends
+$ends = $edge
 
 -- refund
-if edge == was[1] + 0 and count > 0 then
-  gave = 1
-  redis.call('SET', KEYS[1], string.format('d1 %d %d', edge, math.max(count - was[2], 0)), 'KEEPTTL')
+if $edge == $was_edge then
+  $count = math.max($count - n, 0)
+  if $count == 0 then $edge = 0 end
 end

@@ -92,9 +92,9 @@ func TestDays(t *testing.T) {
 			t.Fatal(err)
 		}
 		clock := now
-		lim, err := weir.NewRules(memory.New(nil), []weir.Rule{{Algorithm: dailyquota.Quota{
+		lim, err := weir.New("api", memory.New(nil), dailyquota.Quota{
 			Limit: 1, Zone: zone(t, tt.zone), From: time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC),
-		}}}, &weir.Options{Clock: func() time.Time { return clock }})
+		}, &weir.Options{Clock: func() time.Time { return clock }})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestDates(t *testing.T) {
 			r := rand.New(rand.NewPCG(1, 2))
 			loc := zone(t, name)
 			clock := from
-			lim, err := weir.NewRules(memory.New(nil), []weir.Rule{{Algorithm: dailyquota.Quota{Limit: 1, Zone: loc, From: from}}},
+			lim, err := weir.New("api", memory.New(nil), dailyquota.Quota{Limit: 1, Zone: loc, From: from},
 				&weir.Options{Clock: func() time.Time { return clock }})
 			if err != nil {
 				t.Fatal(err)
@@ -150,10 +150,10 @@ func TestZones(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
 	now := time.Date(2026, 6, 1, 18, 0, 0, 0, time.UTC)
-	lim, err := weir.NewRules(memory.New(nil), []weir.Rule{
+	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "api", Rules: []weir.Rule{
 		{Name: "burst", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}},
 		{Name: "day", Algorithm: dailyquota.Quota{Limit: 1, Zone: time.UTC}},
-	}, &weir.Options{Clock: func() time.Time { return now }})
+	}}, &weir.Options{Clock: func() time.Time { return now }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,17 +166,16 @@ func TestZones(t *testing.T) {
 		{"eve", "America/Los_Angeles", 13 * time.Hour},
 		{"ann", "Asia/Tokyo", 6 * time.Hour},
 	} {
-		limit, err := dailyquota.Quota{Limit: 1, Zone: zone(t, tt.zone), From: from}.NewLimit()
+		theirs, err := lim.With(weir.Rule{Name: "day", Algorithm: dailyquota.Quota{Limit: 1, Zone: zone(t, tt.zone), From: from}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		ask := weir.Request{Path: []string{tt.who}, Cost: 1, Limits: []algorithm.Limit{nil, limit}}
 		for range 2 {
-			if _, err := lim.Do(t.Context(), ask); err != nil {
+			if _, err := theirs.Allow(t.Context(), tt.who); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if res, err := lim.Do(t.Context(), ask); err != nil || res.Rule != "day" || res.RetryAfter != tt.rest {
+		if res, err := theirs.Allow(t.Context(), tt.who); err != nil || res.Rule != "day" || res.RetryAfter != tt.rest {
 			t.Errorf("%s in %s: got %+v, %v; want a denial for %v", tt.who, tt.zone, res, err, tt.rest)
 		}
 	}
@@ -187,7 +186,7 @@ func TestOutside(t *testing.T) {
 	t.Parallel()
 	for _, year := range []int{1971, 2000, 2060, 2111} {
 		clock := time.Date(year, 7, 1, 12, 0, 0, 0, time.UTC)
-		lim, err := weir.NewRules(memory.New(nil), []weir.Rule{{Algorithm: dailyquota.Quota{Limit: 1, Zone: zone(t, "Europe/Berlin")}}},
+		lim, err := weir.New("api", memory.New(nil), dailyquota.Quota{Limit: 1, Zone: zone(t, "Europe/Berlin")},
 			&weir.Options{Clock: func() time.Time { return clock }})
 		if err != nil {
 			t.Fatal(err)

@@ -20,10 +20,10 @@ func Example() {
 	}
 	// An hour before midnight; at two o'clock clocks go forward.
 	now := time.Date(2026, 3, 28, 23, 0, 0, 0, berlin)
-	lim, err := weir.NewRules(memory.New(nil), []weir.Rule{
+	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "api", Rules: []weir.Rule{
 		{Name: "burst", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 3}},
 		{Name: "day", Algorithm: dailyquota.Quota{Limit: 10, Zone: berlin, From: now.AddDate(-1, 0, 0)}},
-	}, &weir.Options{Clock: func() time.Time { return now }}) // for the example: leave that to the store
+	}}, &weir.Options{Clock: func() time.Time { return now }}) // for the example: leave that to the store
 	if err != nil {
 		fmt.Println(err)
 		return

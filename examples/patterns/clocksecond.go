@@ -11,44 +11,47 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// ClockSecond counts by the seconds of the clock: 10 calls from each address, 10
-// with each API key and 15 from all together, in one decision. Each user may
-// also search 5 times in a minute of the clock, and is then told to wait.
+// ClockSecond counts by the seconds of the clock: 10 calls from each address, 10 with
+// each API key and 15 in all, in one decision. Each user may also search 5 times in a
+// minute of the clock, and is then told to wait. The API keys are stored as hashes.
 func ClockSecond(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 
 	perSecond := func(n int64) algorithm.FixedWindow {
 		return algorithm.FixedWindow{Limit: n, Window: time.Second, Aligned: true}
 	}
-	calls, err := weir.NewRules(st, []weir.Rule{
-		{Name: "all", By: []int{0}, Algorithm: perSecond(15)},
-		{Name: "ip", By: []int{0, 1}, Algorithm: perSecond(10)},
-		{Name: "apikey", By: []int{0, 2}, Algorithm: perSecond(10)},
+	calls, err := weir.NewPolicy(st, weir.Policy{
+		Name:     "calls",
+		Segments: []string{"service", "ip", "apikey"},
+		Secret:   []string{"apikey"},
+		Rules: []weir.Rule{
+			{Name: "all", By: []string{"service"}, Algorithm: perSecond(15)},
+			{Name: "ip", By: []string{"service", "ip"}, Algorithm: perSecond(10)},
+			{Name: "apikey", By: []string{"service", "apikey"}, Algorithm: perSecond(10)},
+		},
 	}, opts)
 	if err != nil {
 		return err
 	}
-	search, err := weir.NewRules(st, []weir.Rule{
-		{Name: "search", Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Minute, Aligned: true}},
-	}, opts)
+	search, err := weir.New("search", st, algorithm.FixedWindow{Limit: 5, Window: time.Minute, Aligned: true}, opts)
 	if err != nil {
 		return err
 	}
 
-	call := func(n int, ip, key string) error {
+	call := func(n int, ip, apiKey string) error {
 		var res weir.Result
 		allowed := 0
 		for range n {
-			if res, err = calls.Allow(ctx, "call", ip, key); err != nil {
+			if res, err = calls.Allow(ctx, "maps", ip, apiKey); err != nil {
 				return err
 			}
 			if res.Allowed {
 				allowed++
 			}
 		}
-		fmt.Fprintf(w, "%s, %s: %d of %d allowed", ip, key, allowed, n)
+		fmt.Fprintf(w, "%s, %s: %d of %d allowed", ip, apiKey, allowed, n)
 		if !res.Allowed {
-			fmt.Fprintf(w, ", then denied by %q, again in %v", res.Rule, res.RetryAfter)
+			fmt.Fprintf(w, ", then denied by %q, retry after %v", res.Rule, res.RetryAfter)
 		}
 		fmt.Fprintln(w)
 		return nil
@@ -56,15 +59,15 @@ func ClockSecond(ctx context.Context, w io.Writer, st store.Store) error {
 	clock.at(900 * time.Millisecond)
 	fmt.Fprintln(w, "00:00:00.9")
 	for _, c := range []struct {
-		n       int
-		ip, key string
+		n          int
+		ip, apiKey string
 	}{
 		{6, "192.0.2.1", "key-a"},
 		{5, "192.0.2.2", "key-a"},
 		{5, "192.0.2.1", "key-b"},
 		{2, "192.0.2.3", "key-c"},
 	} {
-		if err := call(c.n, c.ip, c.key); err != nil {
+		if err := call(c.n, c.ip, c.apiKey); err != nil {
 			return err
 		}
 	}

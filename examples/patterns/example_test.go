@@ -24,8 +24,8 @@ func ExampleSingleCounter() {
 	// request 8: allowed, 2 left
 	// request 9: allowed, 1 left
 	// request 10: allowed, 0 left
-	// request 11: denied, come back in 300ms
-	// request 12: denied, come back in 230ms
+	// request 11: denied, retry after 300ms
+	// request 12: denied, retry after 230ms
 	// after 1s: allowed true, 9 left
 }
 
@@ -36,9 +36,9 @@ func ExampleClockSecond() {
 	// Output:
 	// 00:00:00.9
 	// 192.0.2.1, key-a: 6 of 6 allowed
-	// 192.0.2.2, key-a: 4 of 5 allowed, then denied by "apikey", again in 100ms
-	// 192.0.2.1, key-b: 4 of 5 allowed, then denied by "ip", again in 100ms
-	// 192.0.2.3, key-c: 1 of 2 allowed, then denied by "all", again in 100ms
+	// 192.0.2.2, key-a: 4 of 5 allowed, then denied by "apikey", retry after 100ms
+	// 192.0.2.1, key-b: 4 of 5 allowed, then denied by "ip", retry after 100ms
+	// 192.0.2.3, key-c: 1 of 2 allowed, then denied by "all", retry after 100ms
 	// 00:00:01.0
 	// 192.0.2.2, key-a: 5 of 5 allowed
 	// search 1 of ann: found, 4 more this minute
@@ -54,7 +54,7 @@ func ExampleMetadataList() {
 		fmt.Println(err)
 	}
 	// Output:
-	// request 11, of bob: denied, come back in 300ms
+	// request 11, of bob: denied, retry after 300ms
 	// the quota went to ann eve eve bob eve eve eve ann eve eve
 	// of 10 requests, eve made 7, ann 2 and bob 1
 	// after 1s: 0 entries
@@ -65,23 +65,23 @@ func ExampleSlidingBuckets() {
 		fmt.Println(err)
 	}
 	// Output:
-	// second  0: 1000 allowed; too many at once, come back in 1s
-	// second  1: 1000 allowed; too many at once, come back in 1s
-	// second  2: 1000 allowed; too many at once, come back in 1s
-	// second  3: 1000 allowed; too many at once, come back in 1s
-	// second  4: 1000 allowed; too many at once, come back in 6s
-	// second  5:    0 allowed; too many in 10 seconds, come back in 5s
-	// second  6:    0 allowed; too many in 10 seconds, come back in 4s
-	// second  7:    0 allowed; too many in 10 seconds, come back in 3s
-	// second  8:    0 allowed; too many in 10 seconds, come back in 2s
-	// second  9:    0 allowed; too many in 10 seconds, come back in 1s
-	// second 10: 1000 allowed; too many at once, come back in 1s
-	// second 11: 1000 allowed; too many at once, come back in 4s
-	// second 12:    0 allowed; too many for long: you are told to slow down, come back in 3s
-	// second 13:    0 allowed; too many for long: you are told to slow down, come back in 2s
-	// second 14:    0 allowed; too many for long: you are told to slow down, come back in 1s
-	// second 15: 1000 allowed; too many at once, come back in 1s
-	// second 16: 1000 allowed; too many at once, come back in 1s
+	// second  0: 1000 allowed; too many at once, retry after 1s
+	// second  1: 1000 allowed; too many at once, retry after 1s
+	// second  2: 1000 allowed; too many at once, retry after 1s
+	// second  3: 1000 allowed; too many at once, retry after 1s
+	// second  4: 1000 allowed; too many in 10 seconds, retry after 6s
+	// second  5:    0 allowed; too many in 10 seconds, retry after 5s
+	// second  6:    0 allowed; too many in 10 seconds, retry after 4s
+	// second  7:    0 allowed; too many in 10 seconds, retry after 3s
+	// second  8:    0 allowed; too many in 10 seconds, retry after 2s
+	// second  9:    0 allowed; too many in 10 seconds, retry after 1s
+	// second 10: 1000 allowed; too many at once, retry after 1s
+	// second 11: 1000 allowed; too many in 15 seconds: slow down, retry after 4s
+	// second 12:    0 allowed; too many in 15 seconds: slow down, retry after 3s
+	// second 13:    0 allowed; too many in 15 seconds: slow down, retry after 2s
+	// second 14:    0 allowed; too many in 15 seconds: slow down, retry after 1s
+	// second 15: 1000 allowed; too many at once, retry after 1s
+	// second 16: 1000 allowed; too many at once, retry after 1s
 }
 
 func ExampleResourceAndConsumer() {
@@ -89,7 +89,7 @@ func ExampleResourceAndConsumer() {
 		fmt.Println(err)
 	}
 	// Output:
-	// A admitted, R resource over, C consumer over
+	// A allowed, R denied by the resource's limit, C denied by the consumer's limit alone
 	//   a, from 0s on: AAACCCCRRRAAARCRCRRRAAARCRCRRRAAARCRCRRRAAARCRCRRR
 	//   b, from 4s on: AARRRAARRRAARRRAARRRAAR
 	// T yes, F no

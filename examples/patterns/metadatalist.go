@@ -11,15 +11,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// MetadataList allows each address 10 requests in a second and remembers which
-// user made each: once an address is over its limit, its operator sees who used
-// the quota.
+// MetadataList allows each address 10 requests in a second, and keeps the user of each
+// request. When an address reaches its limit, an operator sees which users reached it.
 func MetadataList(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 
-	lim, err := weir.NewRules(st, []weir.Rule{
-		{Name: "ip", Algorithm: algorithm.MetadataWindow{Limit: 10, Window: time.Second}},
-	}, opts)
+	lim, err := weir.New("requests", st, algorithm.MetadataWindow{Limit: 10, Window: time.Second}, opts)
 	if err != nil {
 		return err
 	}
@@ -27,16 +24,16 @@ func MetadataList(ctx context.Context, w io.Writer, st store.Store) error {
 	const ip = "192.0.2.1"
 	for i, user := range []string{"ann", "eve", "eve", "bob", "eve", "eve", "eve", "ann", "eve", "eve", "bob"} {
 		clock.at(time.Duration(i) * 70 * time.Millisecond)
-		res, err := lim.Do(ctx, weir.Request{Path: []string{ip}, Cost: 1, Metadata: user})
+		res, err := lim.Decide(ctx, weir.Request{Key: weir.KeyOf(ip), Metadata: user}, nil)
 		switch {
 		case err != nil:
 			return err
 		case !res.Allowed:
-			fmt.Fprintf(w, "request %d, of %s: denied, come back in %v\n", i+1, user, res.RetryAfter)
+			fmt.Fprintf(w, "request %d, of %s: denied, retry after %v\n", i+1, user, res.RetryAfter)
 		}
 	}
 
-	entries, err := lim.Entries(ctx, "", ip)
+	entries, err := lim.Entries(ctx, ip)
 	if err != nil {
 		return err
 	}
@@ -49,7 +46,7 @@ func MetadataList(ctx context.Context, w io.Writer, st store.Store) error {
 	fmt.Fprintf(w, "\nof 10 requests, eve made %d, ann %d and bob %d\n", used["eve"], used["ann"], used["bob"])
 
 	clock.at(time.Second)
-	entries, err = lim.Entries(ctx, "", ip)
+	entries, err = lim.Entries(ctx, ip)
 	fmt.Fprintf(w, "after 1s: %d entries\n", len(entries))
 	return err
 }

@@ -1,7 +1,7 @@
-// Package patterns holds six published rate limiters, each as the few lines
-// that an application writes with weir. They run on any store, in virtual time,
-// so that what they print is the same on all. docs/patterns.md says what each
-// keeps on a server, what it costs, and what is better than in its source.
+// Package patterns holds six published rate limiters, each as the few lines that an
+// application writes with weir. They run on any store, in virtual time, so they print
+// the same on every store. docs/patterns.md says what each keeps on a server, what it
+// costs, and what is better than in its source.
 package patterns
 
 import (
@@ -14,11 +14,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Pattern is one of the limiters: it lets some requests through a store and
-// prints to w what became of them.
+// A Pattern is one of the limiters.
 type Pattern struct {
 	Name string
-	Run  func(ctx context.Context, w io.Writer, st store.Store) error
+
+	// Run sends some requests through a limiter over st, and prints the answers to w.
+	Run func(ctx context.Context, w io.Writer, st store.Store) error
 }
 
 // All returns the patterns, in the order of docs/patterns.md.
@@ -33,20 +34,20 @@ func All() []Pattern {
 	}
 }
 
-// A clock moves when it is told to.
+// A clock shows the time that at has set.
 type clock struct{ now time.Time }
 
-// epoch is when every example begins.
+// epoch is the time at which every example begins.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// virtual returns a clock and the options that make a limiter go by it. Most
-// applications pass nil in their place: the store's own clock is the better one.
-// The prefix is new each time, as servers are shared and remember, and begins with
-// weir for those whose users may touch no other keys.
+// virtual returns a clock, and options that make a limiter use it. Most applications
+// pass nil options, and so use the store's clock. The prefix is random, so an example
+// finds no state of an earlier run on a shared server. It begins with weir, because a
+// server's ACL can reserve those keys for limiters.
 func virtual() (*clock, *weir.Options) {
 	c := &clock{epoch}
 	return c, &weir.Options{
-		Prefix: "weir-patterns-" + rand.Text(),
+		Prefix: "weir-" + rand.Text(),
 		Clock:  func() time.Time { return c.now },
 	}
 }

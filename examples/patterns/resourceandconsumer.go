@@ -12,56 +12,61 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// ResourceAndConsumer allows a resource 5 calls in any 10 seconds, and each of
-// its consumers 3 of them. The answer says which of the two was over. Resources
-// have slots of their own in a cluster; a resource and its consumers share one.
+// ResourceAndConsumer allows a resource 5 calls in any 10 seconds, and 3 of them to each
+// of its consumers. The answer says which limit denied a call; if both did, it is the
+// resource's. In a cluster, each resource has a slot of its own; a resource and its
+// consumers share one.
 func ResourceAndConsumer(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 
-	lim, err := weir.NewRules(st, []weir.Rule{
-		{Name: "resource", By: []int{0}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 10 * time.Second}},
-		{Name: "consumer", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: 3, Window: 10 * time.Second}},
+	lim, err := weir.NewPolicy(st, weir.Policy{
+		Name:     "calls",
+		Segments: []string{"resource", "consumer"},
+		Rules: []weir.Rule{
+			{Name: "resource", By: []string{"resource"}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 10 * time.Second}},
+			{Name: "consumer", Algorithm: algorithm.SlidingLog{Limit: 3, Window: 10 * time.Second}},
+		},
 	}, opts)
 	if err != nil {
 		return err
 	}
 
-	verdict := func(resource, consumer string) string {
-		res, callErr := lim.Allow(ctx, resource, consumer)
+	each := make([]weir.Result, 2) // of the resource, and of the consumer
+	answer := func(resource, consumer string) string {
+		res, callErr := lim.Decide(ctx, weir.Request{Key: weir.KeyOf(resource, consumer)}, each)
 		switch {
 		case callErr != nil:
 			err = callErr
 			return "?"
 		case res.Allowed:
 			return "A"
-		case res.Rule == "resource":
+		case !each[0].Allowed:
 			return "R"
 		}
 		return "C"
 	}
-	// Consumer a calls every second until end, and consumer b every other second
-	// from first to last.
+	// Consumer a calls every second until end. Consumer b calls every other second, from
+	// first to last.
 	run := func(resource string, end, first, last time.Duration) (a, b string) {
 		for at := time.Duration(0); at < end && err == nil; at += time.Second / 2 {
 			clock.at(at)
 			if at%time.Second == 0 {
-				a += verdict(resource, "a")
+				a += answer(resource, "a")
 			}
 			if first <= at && at <= last && (at-first)%(2*time.Second) == 0 {
-				b += verdict(resource, "b")
+				b += answer(resource, "b")
 			}
 		}
 		return a, b
 	}
 
 	a, b := run("calc", 50*time.Second, 4*time.Second, 48*time.Second)
-	fmt.Fprintln(w, "A admitted, R resource over, C consumer over")
+	fmt.Fprintln(w, "A allowed, R denied by the resource's limit, C denied by the consumer's limit alone")
 	fmt.Fprintf(w, "  a, from 0s on: %s\n  b, from 4s on: %s\n", a, b)
 
-	// Whoever needs no more than yes or no looks at res.Allowed alone. Consumer a
-	// comes with one call that is seven seconds old.
+	// For a yes or no, res.Allowed is enough. Consumer a made one call 7 seconds before.
 	clock.at(-7 * time.Second)
-	verdict("mail", "a")
+	answer("mail", "a")
 	a, b = run("mail", 25*time.Second, 1500*time.Millisecond, 19500*time.Millisecond)
 	yesNo := strings.NewReplacer("A", "T", "R", "F", "C", "F")
 	fmt.Fprintln(w, "T yes, F no")

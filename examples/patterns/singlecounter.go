@@ -11,14 +11,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// SingleCounter allows each address 10 requests in a second that begins with
-// the first of them. It is the smallest limiter: one count for each address.
+// SingleCounter allows each address 10 requests in a window of one second, which begins
+// with the first of them. It uses the least memory: one counter for each address.
 func SingleCounter(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 
-	lim, err := weir.NewRules(st, []weir.Rule{
-		{Name: "ip", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Second}},
-	}, opts)
+	lim, err := weir.New("requests", st, algorithm.FixedWindow{Limit: 10, Window: time.Second}, opts)
 	if err != nil {
 		return err
 	}
@@ -30,7 +28,7 @@ func SingleCounter(ctx context.Context, w io.Writer, st store.Store) error {
 		case err != nil:
 			return err
 		case !res.Allowed:
-			fmt.Fprintf(w, "request %d: denied, come back in %v\n", i+1, res.RetryAfter)
+			fmt.Fprintf(w, "request %d: denied, retry after %v\n", i+1, res.RetryAfter)
 		default:
 			fmt.Fprintf(w, "request %d: allowed, %d left\n", i+1, res.Remaining)
 		}

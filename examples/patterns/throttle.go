@@ -6,16 +6,16 @@ import (
 	"io"
 	"time"
 
-	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm/rediscell"
 	"github.com/weir-go/weir/store"
 )
 
-// Throttle asks as redis-cell's CL.THROTTLE user123 15 30 60 does, and answers
-// an HTTP request with the five numbers.
+// Throttle asks what redis-cell's CL.THROTTLE user123 15 30 60 asks, and answers an HTTP
+// request with the five numbers.
 func Throttle(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 
-	throttler, err := weir.NewThrottler(st, opts)
+	throttler, err := rediscell.New("requests", st, opts)
 	if err != nil {
 		return err
 	}

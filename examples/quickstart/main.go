@@ -1,5 +1,5 @@
-// Command quickstart lets a burst of requests of two users through two
-// limiters and prints what became of each request:
+// Command quickstart sends a burst of requests of two users through two limiters and
+// prints the answer to each request:
 //
 //	go run ./examples/quickstart                          # state in memory, no server
 //	go run ./examples/quickstart -redis localhost:6379    # state on that server, the same table
@@ -26,7 +26,7 @@ import (
 
 func main() {
 	log.SetFlags(0)
-	addr := flag.String("redis", "", "`address` of a Redis or Valkey server; empty: keep state in memory")
+	addr := flag.String("redis", "", "`address` of a Redis or Valkey server; if empty, state is kept in memory")
 	flag.Parse()
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -43,27 +43,29 @@ func main() {
 }
 
 func run(ctx context.Context, w io.Writer, st store.Store) error {
-	// A prefix of its own, so that a second run finds a server as new as the first.
+	// Every run uses its own prefix, so it finds no state of an earlier run.
 	opts := &weir.Options{Prefix: fmt.Sprintf("quickstart-%d", time.Now().UnixNano())}
 
-	// Two tokens per second, three at once, for each user.
-	users, err := weir.NewRules(st, []weir.Rule{
-		{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 3}},
-	}, opts)
+	// Each user has 2 tokens per second, and at most 3 at once.
+	api, err := weir.New("api", st, algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 3}, opts)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "GCRA: 2 per second, burst 3, per user")
-	err = burst(ctx, w, users, [][]string{{"ann"}, {"ann"}, {"bob"}, {"ann"}, {"ann"}, {"bob"}})
+	fmt.Fprintln(w, "GCRA: 2 per second, burst 3, for each user")
+	err = burst(ctx, w, api, [][]string{{"ann"}, {"ann"}, {"bob"}, {"ann"}, {"ann"}, {"bob"}})
 	if err != nil {
 		return err
 	}
 
-	// A resource that all share, and a smaller share for each consumer of it.
-	// Both are charged or none.
-	calc, err := weir.NewRules(st, []weir.Rule{
-		{Name: "resource", By: []int{0}, Algorithm: algorithm.FixedWindow{Limit: 5, Window: 10 * time.Second}},
-		{Name: "consumer", By: []int{0, 1}, Algorithm: algorithm.FixedWindow{Limit: 3, Window: 10 * time.Second}},
+	// All consumers share a resource, and each of them has a smaller limit. Both rules
+	// are charged, or none is.
+	calc, err := weir.NewPolicy(st, weir.Policy{
+		Name:     "calc",
+		Segments: []string{"resource", "consumer"},
+		Rules: []weir.Rule{
+			{Name: "resource", By: []string{"resource"}, Algorithm: algorithm.FixedWindow{Limit: 5, Window: 10 * time.Second}},
+			{Name: "consumer", Algorithm: algorithm.FixedWindow{Limit: 3, Window: 10 * time.Second}},
+		},
 	}, opts)
 	if err != nil {
 		return err
@@ -74,23 +76,24 @@ func run(ctx context.Context, w io.Writer, st store.Store) error {
 	})
 }
 
-// burst asks for each of paths and prints a line for each answer.
-func burst(ctx context.Context, w io.Writer, lim *weir.Limiter, paths [][]string) error {
+// burst sends one request for each of keys and prints a line for each answer.
+func burst(ctx context.Context, w io.Writer, lim *weir.Limiter, keys [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(tw, "request\tverdict\trule\tremaining\tretry after\t")
-	for _, path := range paths {
-		res, err := lim.Allow(ctx, path...)
+	fmt.Fprintln(tw, "key\tanswer\trule\tremaining\tretry after\t")
+	for _, key := range keys {
+		res, err := lim.Allow(ctx, key...)
 		if err != nil {
 			return err
 		}
-		verdict, retry := "allowed", "-"
+		answer, retry := "allowed", "-"
 		if !res.Allowed {
-			verdict, retry = "denied", roundUp(res.RetryAfter, 500*time.Millisecond).String()
+			answer, retry = "denied", roundUp(res.RetryAfter, 500*time.Millisecond).String()
 		}
-		fmt.Fprintf(tw, "%v\t%s\t%s\t%d of %d\t%s\t\n", path, verdict, res.Rule, res.Remaining, res.Limit, retry)
+		fmt.Fprintf(tw, "%v\t%s\t%s\t%d of %d\t%s\t\n", key, answer, res.Rule, res.Remaining, res.Limit, retry)
 	}
 	return tw.Flush()
 }
 
-// roundUp hides how fast this machine is, and never sends anyone back too early.
+// roundUp makes the output independent of the machine's speed. It rounds up, so that no
+// caller comes back too early.
 func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit * unit }

@@ -1,7 +1,7 @@
-// Command twoclients lets two clients call one resource, and shows what became
-// of each call on one line for each client:
+// Command twoclients lets two clients call one resource, and prints a line for each
+// client with the answers to its calls:
 //
-//	go run ./examples/twoclients                                # at once, in memory
+//	go run ./examples/twoclients                                # in virtual time, in memory
 //	go run ./examples/twoclients -redis localhost:6379          # the same on that server
 //	go run ./examples/twoclients -live                          # in real time: 50 seconds
 //	go run ./examples/twoclients -live -redis localhost:6379    # by the clock of that server
@@ -34,15 +34,15 @@ const (
 	clientLimit   = 3
 	window        = 10 * time.Second
 
-	// liveWindow is for real time, in which a call comes a little late or early: a
-	// token of ten seconds ago has surely left, one of nine has surely not.
+	// liveWindow is for real time, in which a call comes a little late or early. A
+	// call of ten seconds ago has left the window; a call of nine seconds ago has not.
 	liveWindow = window - 500*time.Millisecond
 )
 
 func main() {
 	log.SetFlags(0)
-	addr := flag.String("redis", "", "`address` of a Redis or Valkey server; empty: keep state in memory")
-	live := flag.Bool("live", false, "play in real time")
+	addr := flag.String("redis", "", "`address` of a Redis or Valkey server; if empty, state is kept in memory")
+	live := flag.Bool("live", false, "run in real time")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
@@ -53,119 +53,123 @@ func main() {
 		defer func() { _ = rdb.Close() }()
 		st = goredis.New(rdb)
 	}
-	play := playVirtual
+	run := runVirtual
 	if *live {
-		play = playLive
+		run = runLive
 	}
-	if err := play(ctx, os.Stdout, st); err != nil {
+	if err := run(ctx, os.Stdout, st); err != nil {
 		stop()
 		log.Fatal(err)
 	}
 }
 
-// A client calls in second first, and in every second that is a multiple of
-// every behind that.
+// A client calls in the second first, and again every so many seconds.
 type client struct {
 	name         string
 	first, every int
-	verdicts     string // one for each second so far
+	answers      string // one letter for each second so far
 }
 
-// A game is two clients at one resource.
-type game struct {
+// A simulation is two clients that call one resource.
+type simulation struct {
 	lim     *weir.Limiter
 	clients []*client
 }
 
-func newGame(st store.Store, window time.Duration, clock func() time.Time) (*game, error) {
-	lim, err := weir.NewRules(st, []weir.Rule{
-		{Name: "resource", By: []int{0}, Algorithm: algorithm.SlidingLog{Limit: resourceLimit, Window: window}},
-		{Name: "client", By: []int{0, 1}, Algorithm: algorithm.SlidingLog{Limit: clientLimit, Window: window}},
-	}, &weir.Options{Prefix: "weir-twoclients-" + rand.Text(), Clock: clock})
-	return &game{lim, []*client{{name: "ann", every: 1}, {name: "bob", first: 4, every: 2}}}, err
+func newSimulation(st store.Store, window time.Duration, clock func() time.Time) (*simulation, error) {
+	lim, err := weir.NewPolicy(st, weir.Policy{
+		Name:     "twoclients",
+		Segments: []string{"resource", "client"},
+		Rules: []weir.Rule{
+			{Name: "resource", By: []string{"resource"}, Algorithm: algorithm.SlidingLog{Limit: resourceLimit, Window: window}},
+			{Name: "client", Algorithm: algorithm.SlidingLog{Limit: clientLimit, Window: window}},
+		},
+	}, &weir.Options{Prefix: "weir-" + rand.Text(), Clock: clock})
+	return &simulation{lim, []*client{{name: "ann", every: 1}, {name: "bob", first: 4, every: 2}}}, err
 }
 
-// play lets the clients call whose turn it is in a second, ann first.
-func (g *game) play(ctx context.Context, second int) error {
-	for _, c := range g.clients {
+// step makes the calls of one second, those of ann first.
+func (s *simulation) step(ctx context.Context, second int) error {
+	each := make([]weir.Result, 2) // of the resource, and of the client
+	for _, c := range s.clients {
 		if second < c.first || (second-c.first)%c.every != 0 {
-			c.verdicts += " "
+			c.answers += " "
 			continue
 		}
-		res, err := g.lim.Allow(ctx, "calc", c.name)
+		res, err := s.lim.Decide(ctx, weir.Request{Key: weir.KeyOf("calc", c.name)}, each)
 		switch {
 		case err != nil:
 			return err
 		case res.Allowed:
-			c.verdicts += "A"
-		case res.Rule == "resource":
-			c.verdicts += "R"
+			c.answers += "A"
+		case !each[0].Allowed:
+			c.answers += "R"
 		default:
-			c.verdicts += "C"
+			c.answers += "C"
 		}
 	}
 	return nil
 }
 
 // print prints the timeline, which is timelineHeight lines high.
-func (g *game) print(w io.Writer) {
+func (s *simulation) print(w io.Writer) {
 	var tens strings.Builder
-	for s := 0; s < seconds; s += 10 {
-		fmt.Fprintf(&tens, "%-10d", s)
+	for second := 0; second < seconds; second += 10 {
+		fmt.Fprintf(&tens, "%-10d", second)
 	}
 	fmt.Fprintf(w, "second  %s\n", strings.TrimRight(tens.String(), " "))
 	fmt.Fprintf(w, "        %s\n", strings.Repeat("|----+----", seconds/10))
-	for _, c := range g.clients {
-		fmt.Fprintf(w, "%-6s  %s\n", c.name, strings.TrimRight(c.verdicts, " "))
+	for _, c := range s.clients {
+		fmt.Fprintf(w, "%-6s  %s\n", c.name, strings.TrimRight(c.answers, " "))
 	}
 }
 
 const timelineHeight = 4
 
 func printLegend(w io.Writer) {
-	fmt.Fprintf(w, "The resource takes %d calls in %v, and %d of one client.\n", resourceLimit, window, clientLimit)
-	fmt.Fprintln(w, "Ann calls every second, bob every other from the fourth on.")
-	fmt.Fprint(w, "A: admitted.  R: the resource was over.  C: the client was over.\n\n")
+	fmt.Fprintf(w, "The resource allows %d calls in %v, and %d of them to one client.\n", resourceLimit, window, clientLimit)
+	fmt.Fprintln(w, "Ann calls every second. Bob calls every other second, from second 4 on.")
+	fmt.Fprint(w, "A: allowed.  R: denied by the resource's limit.  C: denied by the client's limit alone.\n\n")
 }
 
-// printEnd prints how many calls of the last window are remembered.
-func (g *game) printEnd(ctx context.Context, w io.Writer) error {
+// printEnd prints how many calls of the last window each rule counts.
+func (s *simulation) printEnd(ctx context.Context, w io.Writer) error {
 	each := make([]weir.Result, 2)
-	var of [2]int64
-	for i, c := range g.clients {
-		if _, err := g.lim.Do(ctx, weir.Request{Path: []string{"calc", c.name}, Peek: true, Each: each}); err != nil {
+	var used [2]int64
+	for i, c := range s.clients {
+		if _, err := s.lim.Decide(ctx, weir.Request{Key: weir.KeyOf("calc", c.name), Op: weir.Peek}, each); err != nil {
 			return err
 		}
-		of[i] = each[1].Limit - each[1].Remaining
+		used[i] = each[1].Limit - each[1].Remaining
 	}
-	_, err := fmt.Fprintf(w, "\nIn the last %v: the resource %d, ann %d, bob %d.\n", window, each[0].Limit-each[0].Remaining, of[0], of[1])
+	_, err := fmt.Fprintf(w, "\nIn the last %v: the resource %d, ann %d, bob %d.\n", window, each[0].Limit-each[0].Remaining, used[0], used[1])
 	return err
 }
 
-// playVirtual plays at once, by a clock of its own.
-func playVirtual(ctx context.Context, w io.Writer, st store.Store) error {
+// runVirtual runs all seconds at once, by a clock of its own.
+func runVirtual(ctx context.Context, w io.Writer, st store.Store) error {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	g, err := newGame(st, window, func() time.Time { return now })
+	s, err := newSimulation(st, window, func() time.Time { return now })
 	if err != nil {
 		return err
 	}
-	for s := range seconds {
-		if s > 0 {
+	for second := range seconds {
+		if second > 0 {
 			now = now.Add(time.Second)
 		}
-		if err := g.play(ctx, s); err != nil {
+		if err := s.step(ctx, second); err != nil {
 			return err
 		}
 	}
 	printLegend(w)
-	g.print(w)
-	return g.printEnd(ctx, w)
+	s.print(w)
+	return s.printEnd(ctx, w)
 }
 
-// playLive plays in real time, by the clock of the store. On a terminal the
-// timeline grows; elsewhere each second is a line, and the timeline comes last.
-func playLive(ctx context.Context, w io.Writer, st store.Store) error {
-	g, err := newGame(st, liveWindow, nil)
+// runLive runs in real time, by the clock of the store. On a terminal the timeline
+// grows; elsewhere each second is a line, and the timeline comes last.
+func runLive(ctx context.Context, w io.Writer, st store.Store) error {
+	s, err := newSimulation(st, liveWindow, nil)
 	if err != nil {
 		return err
 	}
@@ -173,32 +177,32 @@ func playLive(ctx context.Context, w io.Writer, st store.Store) error {
 	printLegend(w)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	for s := range seconds {
-		if s > 0 {
+	for second := range seconds {
+		if second > 0 {
 			select {
 			case <-ctx.Done():
 				return ctx.Err()
 			case <-tick.C:
 			}
 		}
-		if err := g.play(ctx, s); err != nil {
+		if err := s.step(ctx, second); err != nil {
 			return err
 		}
 		switch {
 		case !terminal:
-			fmt.Fprintf(w, "second %d: ann %c, bob %c\n", s, g.clients[0].verdicts[s], g.clients[1].verdicts[s])
-		case s > 0:
-			fmt.Fprintf(w, "\x1b[%dF", timelineHeight) // back up, to print over what is there
+			fmt.Fprintf(w, "second %d: ann %c, bob %c\n", second, s.clients[0].answers[second], s.clients[1].answers[second])
+		case second > 0:
+			fmt.Fprintf(w, "\x1b[%dF", timelineHeight) // back up, to print over the last timeline
 			fallthrough
 		default:
-			g.print(w)
+			s.print(w)
 		}
 	}
 	if !terminal {
 		fmt.Fprintln(w)
-		g.print(w)
+		s.print(w)
 	}
-	return g.printEnd(ctx, w)
+	return s.printEnd(ctx, w)
 }
 
 func isTerminal(w io.Writer) bool {

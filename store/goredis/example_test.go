@@ -9,8 +9,7 @@ import (
 	"github.com/weir-go/weir/store/goredis"
 )
 
-// One server. The limits on time are what bounds a decision: without retries,
-// it takes no longer than they say, and charges once.
+// One server. The timeouts bound a decision. Without retries, it consumes tokens once.
 func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{
 		Addr:                  "localhost:6379",
@@ -22,7 +21,7 @@ func ExampleNew() {
 	defer rdb.Close()
 
 	st := goredis.New(rdb)
-	if err := st.Check(); err != nil { // weir.New checks it too
+	if err := st.Check(); err != nil { // weir.New calls it too
 		log.Fatal(err)
 	}
 }

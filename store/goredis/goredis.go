@@ -1,63 +1,66 @@
-// Package goredis keeps limiter state in Redis, from 6.0, or Valkey through the
-// client github.com/redis/go-redis/v9, from 9.7.3.
+// Package goredis keeps limiter state in Redis, from 6.0, or Valkey, through the client
+// github.com/redis/go-redis/v9, from v9.7.3:
+//
+//	rdb := redis.NewClient(&redis.Options{
+//		Addr:                  "localhost:6379",
+//		MaxRetries:            -1,
+//		ContextTimeoutEnabled: true,
+//	})
+//	lim, err := weir.New("api", goredis.New(rdb), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
 // # Clients
 //
 // [New] takes the client that the application already has, and never closes it:
 //
-//   - a [redis.Client], for one server, or for a proxy that looks like one;
+//   - a [redis.Client], for one server, or for a proxy that looks like one server;
 //   - a [redis.Client] made by [redis.NewFailoverClient], for Sentinel;
 //   - a [redis.ClusterClient], for Redis Cluster and Valkey Cluster;
-//   - whatever [redis.NewUniversalClient] makes of an address or several.
+//   - any client that [redis.NewUniversalClient] makes.
 //
-// A [redis.Ring] is refused: it sends MGET to the shard of the first key alone,
-// and when a shard drops out its keys move to others, where every limit starts
-// afresh. So is a nil client. New then returns a store whose Check, like every
-// other method, returns an error that says so.
+// A nil client and a [redis.Ring] are rejected: every method of the store, and weir.New,
+// returns an error. A Ring sends an MGET to the shard of its first key only. If a shard
+// is down, the Ring moves its keys to other shards, so their limits start afresh.
 //
-// Scripts go to masters, whatever the client's ReadOnly, RouteByLatency and
-// RouteRandomly say; with these set, MGet may read from a replica of a cluster.
-// The clock that Time tells is that of any one server of a cluster.
+// Scripts go to masters, whatever the client's ReadOnly, RouteByLatency and RouteRandomly
+// are. If one of these is set, MGet can read from a replica of a cluster. Time is the
+// clock of any one server of a cluster.
 //
 // # Contexts
 //
-// A context that is done before a call sends nothing. During a call, go-redis
-// looks at the context while it waits for a connection and between tries; a
-// read or a write under way ends at the deadline only with
-// ContextTimeoutEnabled set. Without it, and always for a cancellation that
-// comes without a deadline, the bound is the client's DialTimeout, ReadTimeout
-// and WriteTimeout for each try. A call that fails when its context is done
-// returns the context's error, whichever way the client put it, and the step
-// may have run.
+// If the context is done before a call, nothing is sent. During a call, go-redis checks
+// the context while it waits for a connection, and between retries. With
+// ContextTimeoutEnabled, a deadline also ends a read or a write. Without it, and for a
+// cancellation without a deadline, the client's DialTimeout, ReadTimeout and WriteTimeout
+// bound each attempt. A call that fails after its context is done returns the context's
+// error. The step may have run.
 //
 // # Retries
 //
-// The store never repeats a step whose reply was lost. The client may: by
-// default go-redis tries a command again after a timeout or a lost connection,
-// and a step that had run then charges once more. So one decision charges up to
-// MaxRetries + 1 times (4 by default), and never lets anyone through for free.
-// A limiter is better off with MaxRetries: -1, since its caller would rather
-// hear of trouble early, and decide what to do, than wait through backoffs for
-// a decision that charged twice. A ClusterClient does not retry on a node by
-// default, but its MaxRedirects counts lost replies too: up to MaxRedirects + 1
-// charges (4 by default). It is better left on, as it is also what follows a
-// slot that has moved.
+// The store never retries a step whose reply was lost. The client can: by default,
+// go-redis retries a command after a timeout or a lost connection. If the step had run,
+// it then consumes tokens again: up to MaxRetries+1 times, 4 by default. Nobody is
+// allowed without consuming a token. Set MaxRetries to -1: then a decision consumes once,
+// and the caller gets an error early.
 //
-// Newer versions of the client dial five times, 100 ms apart, unless
-// DialerRetries says otherwise, and a ClusterClient of theirs asks its servers
-// for COMMAND unless DisableRoutingPolicies is set: an ACL should allow that.
+// A ClusterClient does not retry on one node by default. But its MaxRedirects counts lost
+// replies too, so a decision can consume up to MaxRedirects+1 times, 4 by default. Leave
+// MaxRedirects on: the client needs it to follow a slot that moves.
+//
+// Newer versions of the client dial five times, 100 ms apart, unless DialerRetries is
+// set. Their ClusterClient sends COMMAND, unless DisableRoutingPolicies is set: an ACL
+// must then allow COMMAND.
 //
 // # Failover
 //
-// A ClusterClient looks at its cluster's topology once in 10 to 60 seconds, or
-// when a server sends it elsewhere, which a dead one does not. So the store
-// asks the client for a new topology, in the background and at most four times
-// a second, when a node cannot be reached or says that it no longer serves. A
-// call still fails with [store.ErrUnavailable] until a replica was promoted.
+// A ClusterClient reads its cluster's topology every 10 to 60 seconds, or after a
+// redirection. A dead node sends no redirection. So the store makes the client read the
+// topology if a node cannot be reached or says that it no longer serves: in the
+// background, and at most four times a second. Until a replica is promoted, calls return
+// [store.ErrUnavailable].
 //
-// A server before Redis 7.0 that was demoted behind an address that stays the
-// same reports READONLY from inside the script, where go-redis does not see it
-// and keeps the connection: there, set ConnMaxLifetime.
+// If a server before Redis 7.0 is demoted behind a fixed address, it replies READONLY
+// from inside the script. go-redis does not notice that and keeps the connection: set
+// ConnMaxLifetime.
 package goredis
 
 import (
@@ -84,19 +87,18 @@ var (
 		"loses limits with a shard: want a *redis.ClusterClient, or a *redis.Client on one server")
 )
 
-// A Store keeps limiter state where its client is connected to. It is safe for
-// concurrent use.
+// A Store keeps limiter state on the servers of its client. It is safe for concurrent use.
 type Store struct {
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // the client, when it is one
 	single  bool                 // the client is a *redis.Client
-	unfit   error                // why the client can never work
+	unfit   error                // the reason why the client can never work
 	errs    adapter.Errors
 	reload  adapter.Gate // to the cluster's topology
 }
 
-// New returns a store over client, without asking the server for anything. A
-// client that can never work, nil or a [redis.Ring], is reported by Check.
+// New returns a store over client. It sends nothing to the server. Check reports a client
+// that can never work: nil, or a [redis.Ring].
 func New(client redis.UniversalClient) *Store {
 	s := &Store{client: client}
 	s.errs = adapter.Errors{Name: "goredis", Replied: replied, Follow: s.follow}
@@ -115,7 +117,7 @@ func New(client redis.UniversalClient) *Store {
 	return s
 }
 
-// Check returns an error when New was given a client that can never work.
+// Check returns an error if the client can never work.
 func (s *Store) Check() error {
 	if s == nil || s.client == nil {
 		return errNil
@@ -123,8 +125,8 @@ func (s *Store) Check() error {
 	return s.unfit
 }
 
-// Eval runs script: see [store.Store]. It sends an EVALSHA, and, when the server
-// does not know the script, an EVAL.
+// Eval runs script: see [store.Store]. It sends an EVALSHA, and an EVAL if the server does
+// not know the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err

@@ -21,7 +21,7 @@ var (
 	args   = []store.Arg{store.IntArg(7), store.ConstArg(8), store.StringArg("nine")}
 )
 
-// client returns a client that tries once and does not wait long.
+// client returns a client without retries and with short timeouts.
 func client(t *testing.T, addr string) *redis.Client {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{
@@ -31,7 +31,7 @@ func client(t *testing.T, addr string) *redis.Client {
 	return c
 }
 
-// cluster returns a cluster client that tries once.
+// cluster returns a cluster client without retries.
 func cluster(t *testing.T, addr string) *redis.ClusterClient {
 	t.Helper()
 	c := redis.NewClusterClient(&redis.ClusterOptions{
@@ -96,7 +96,7 @@ func TestFitClient(t *testing.T) {
 	}
 }
 
-// Nothing that the store can refuse by itself reaches the wire.
+// Calls that the store rejects by itself send nothing.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
@@ -163,8 +163,8 @@ func TestClosedClient(t *testing.T) {
 	}
 }
 
-// A server that never answers: the error is that of the caller's context when
-// that has ended, and no more than unavailable when the client alone lost patience.
+// The server never answers. The error is that of the caller's context if that has ended,
+// and ErrUnavailable if only the client's timeout has passed.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup
@@ -211,7 +211,7 @@ func TestSilence(t *testing.T) {
 		})
 		defer func() { _ = c.Close() }()
 		for _, call := range []string{"eval", "mget", "time", "batch"} {
-			// The caller set no deadline, so it must not be told that one passed.
+			// The caller set no deadline, so the error must not say that one passed.
 			if err := oneCall(t.Context(), New(c), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got %v", call, err)
 			}

@@ -11,11 +11,11 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// errNotMGet is for a reply that no MGET gives.
+// errNotMGet is the error of a reply that is not one of MGET.
 var errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
-// MGet reads keys: see [store.Store]. It sends one MGET to a [redis.Client]; to
-// any other client, one for each slot, in one pipeline.
+// MGet reads keys: see [store.Store]. To a [redis.Client] it sends one MGET. To any other
+// client it sends one for each slot, in one pipeline.
 func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return values, err

@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// The two ways to run a script, boxed once.
+// The two commands that run a script, converted to an interface once.
 var (
 	evalSHA any = "evalsha"
 	eval    any = "eval"
@@ -19,8 +19,8 @@ var (
 // firstKey is where the keys begin in the arguments of an EVAL.
 const firstKey = 3
 
-// command returns the command that runs script by name, which is evalSHA or eval.
-// It is the client's own EvalSha with one slice in place of two.
+// command returns the command that runs script by name, which is evalSHA or eval. It
+// allocates one slice, and the client's own EvalSha two.
 func command(ctx context.Context, name any, script *store.Script, keys []string, args []store.Arg) *redis.Cmd {
 	words := make([]any, firstKey, firstKey+len(keys)+len(args))
 	words[0] = name
@@ -41,8 +41,7 @@ func command(ctx context.Context, name any, script *store.Script, keys []string,
 	return cmd
 }
 
-// answer appends val, what script replied, to reply, unless err says that it
-// did not.
+// answer appends val, the reply of script, to reply, or returns the error for err.
 func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val any, err error) ([]store.Value, error) {
 	if errors.Is(err, redis.Nil) {
 		val, err = nil, nil

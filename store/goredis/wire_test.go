@@ -15,7 +15,7 @@ import (
 	"github.com/weir-go/weir/store/internal/respserver"
 )
 
-// unknown is how a proxy may put NOSCRIPT.
+// unknown is a NOSCRIPT with the text that a proxy may send.
 const unknown = "-ERR proxy: NOSCRIPT No matching script. Please use EVAL.\r\n"
 
 func TestEvalOnTheWire(t *testing.T) {
@@ -151,7 +151,7 @@ func is(err, want error) bool {
 	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
 }
 
-// A connection that breaks in the middle of a batch: what was answered stands.
+// A connection breaks in the middle of a batch: replies that came before are kept.
 func TestBatchBroken(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func(args []string) string {
@@ -268,17 +268,17 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// Failing callers make the store look at the cluster again, but not one time each.
+// Failing callers make the store read the topology again, but not once for each call.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	const down = "-CLUSTERDOWN The cluster is down\r\n"
 	for name, c := range map[string]struct {
 		answer   string
-		topology bool // the node can tell it again
+		topology bool // the node can send it again
 	}{
 		"CLUSTERDOWN":     {down, true},
 		"connection lost": {"", true},
-		"no topology":     {down, false}, // where the client itself sets no pause between reloads
+		"no topology":     {down, false}, // then the client itself makes no pause between reloads
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -297,9 +297,9 @@ func TestFollow(t *testing.T) {
 			if _, err := s.Eval(t.Context(), script, keys, nil, nil); !errors.Is(err, store.ErrUnavailable) {
 				t.Fatal(err)
 			}
-			_, reloads := srv.Commands() // the client's first, and perhaps the one that was asked for
+			_, reloads := srv.Commands() // the client's first, and perhaps one by the store
 			start := time.Now()
-			for reloads < 4 { // real time, as the client reloads in the background
+			for reloads < 4 { // in real time, because the client reloads in the background
 				if _, err := s.Eval(t.Context(), script, keys, nil, nil); !errors.Is(err, store.ErrUnavailable) {
 					t.Fatal(err)
 				}

@@ -5,18 +5,16 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
-// epoch is where virtual time starts.
+// epoch is the start of virtual time.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A clock is moved by hand.
+// A clock is a clock that tests set.
 type clock struct{ micros atomic.Int64 }
 
 func newClock() *clock {
@@ -29,8 +27,8 @@ func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()
 func (c *clock) set(t time.Time)         { c.micros.Store(t.UnixMicro()) }
 func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
-// put returns a script that sets n keys to their number and the integers of its
-// arguments behind the first, which is the TTL in milliseconds. It replies the clock.
+// put returns a script that sets n keys to the integers of its arguments after the
+// first. The first argument is the TTL in milliseconds. It replies with the clock.
 func put(n int) *store.Script {
 	return store.NewScript("put", "", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		for i := range n {
@@ -45,13 +43,13 @@ func put(n int) *store.Script {
 	})
 }
 
-// set puts n into keys for ttl.
+// set sets keys to n, with that TTL.
 func set(st *memory.Store, ttl time.Duration, n int64, keys ...string) error {
 	_, err := st.Eval(context.Background(), put(len(keys)), keys, []store.Arg{store.IntArg(ttl.Milliseconds()), store.IntArg(n)}, nil)
 	return err
 }
 
-// get returns the text of each key, "" for none.
+// get returns the text of each key, "" for a missing key.
 func get(t testing.TB, st *memory.Store, keys ...string) []string {
 	t.Helper()
 	values, err := st.MGet(context.Background(), keys, nil)
@@ -99,7 +97,7 @@ func TestClock(t *testing.T) {
 	}
 }
 
-// A key is there until its time, to the microsecond, and not at it.
+// A key exists until the last microsecond of its TTL.
 func TestExpiry(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -128,38 +126,4 @@ func TestExpiry(t *testing.T) {
 			t.Errorf("after %v: All gives %v", tt.after, live)
 		}
 	}
-}
-
-// Without a clock of its own the store follows that of a synctest bubble.
-func TestSynctest(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		st := memory.New(nil)
-		limit, err := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}.NewLimit()
-		if err != nil {
-			t.Fatal(err)
-		}
-		p, err := algorithm.Compose(limit.Fragment())
-		if err != nil {
-			t.Fatal(err)
-		}
-		take := func() bool {
-			args := limit.AppendArgs(p.AppendNow(nil, 0), algorithm.Request{Cost: 1})
-			reply, err := st.Eval(t.Context(), p.Decide, []string{"k"}, args, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			n, _, _ := p.Outcome(reply)
-			return n == 1
-		}
-		for i, step := range []struct {
-			wait time.Duration // virtual
-			want bool
-		}{{0, true}, {0, false}, {time.Second - time.Microsecond, false}, {time.Microsecond, true}, {time.Hour, true}} {
-			time.Sleep(step.wait)
-			if got := take(); got != step.want {
-				t.Errorf("step %d: got %v, want %v", i, got, step.want)
-			}
-		}
-	})
 }

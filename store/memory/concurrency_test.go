@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
-// within fails the test when f does not end in time: a deadlock, most likely.
+// within fails the test if f does not return in time, most likely because of a deadlock.
 func within(t *testing.T, d time.Duration, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -23,7 +22,7 @@ func within(t *testing.T, d time.Duration, f func()) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(d): // real time: it bounds a test that hangs
+	case <-time.After(d): // real time, because the test may hang
 		t.Fatal("not done in time")
 	}
 }
@@ -32,18 +31,17 @@ func within(t *testing.T, d time.Duration, f func()) {
 func add(n int) *store.Script {
 	return store.NewScript("add", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 		for i := range n {
-			nums, _, err := tx.Get(i, store.Tag{'t', '1'})
+			nums, _, err := tx.Get(i)
 			if err != nil {
 				return nil, err
 			}
-			tx.Put(i, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [4]int64{nums.N[0] + 1}}, time.Hour)
+			tx.Put(i, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [store.MaxNums]int64{nums.N[0] + 1}}, time.Hour)
 		}
 		return reply, nil
 	})
 }
 
-// Steps over several keys, named in any order, neither wait for each other for ever nor
-// lose an update.
+// Steps over several keys, named in any order, neither deadlock nor lose an update.
 func TestConcurrentSteps(t *testing.T) {
 	t.Parallel()
 	const keys, callers, rounds, perStep = 40, 8, 500, 4
@@ -80,49 +78,7 @@ func TestConcurrentSteps(t *testing.T) {
 	}
 }
 
-// A hot key admits its limit, to the token.
-func TestConcurrentLimit(t *testing.T) {
-	t.Parallel()
-	const burst, callers = 100, 8
-	st := memory.New(nil)
-	limit, err := algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: burst}.NewLimit()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := algorithm.Compose(limit.Fragment())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var admitted [callers]int
-	within(t, time.Minute, func() {
-		var wg sync.WaitGroup
-		for caller := range callers {
-			wg.Go(func() {
-				for range burst {
-					args := limit.AppendArgs(p.AppendNow(nil, 0), algorithm.Request{Cost: 1})
-					reply, err := st.Eval(context.Background(), p.Decide, []string{"hot"}, args, nil)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					if n, _, _ := p.Outcome(reply); n == 1 {
-						admitted[caller]++
-					}
-				}
-			})
-		}
-		wg.Wait()
-	})
-	sum := 0
-	for _, n := range admitted {
-		sum += n
-	}
-	if sum != burst {
-		t.Errorf("admitted %d, want %d", sum, burst)
-	}
-}
-
-// MGet reads the keys of one slot at one instant: never half of a step.
+// MGet reads the keys of one slot atomically.
 func TestMGetIsAtomic(t *testing.T) {
 	t.Parallel()
 	st := memory.New(&memory.Options{MaxKeys: 1 << 17})
@@ -148,7 +104,7 @@ func TestMGetIsAtomic(t *testing.T) {
 		for _, text := range texts[1:] {
 			if text != texts[0] {
 				if torn++; torn == 1 {
-					t.Errorf("one MGet of keys that every step sets alike read %q", texts)
+					t.Errorf("one MGet of keys that every step sets to one value read %q", texts)
 				}
 				break
 			}
@@ -161,7 +117,8 @@ func TestMGetIsAtomic(t *testing.T) {
 	}
 }
 
-// A flood that evicts, a sweep and a clock that moves leave the store whole.
+// The store stays within MaxKeys while concurrent steps evict, expired keys are removed
+// and the clock moves.
 func TestConcurrentFlood(t *testing.T) {
 	t.Parallel()
 	const max = 1 << 12

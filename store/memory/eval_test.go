@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -13,11 +14,11 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// write returns a script that puts 1 into key 0 and deletes key 1, and then ends
-// as end says.
+// write returns a script that sets key 0 to 1, deletes key 1, and returns the error of
+// end.
 func write(readOnly bool, end func() error) *store.Script {
 	form := func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-		tx.Put(0, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [4]int64{1}}, time.Hour)
+		tx.Put(0, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [store.MaxNums]int64{1}}, time.Hour)
 		tx.Del(1)
 		return append(reply, store.IntegerValue(1)), end()
 	}
@@ -27,11 +28,10 @@ func write(readOnly bool, end func() error) *store.Script {
 	return store.NewScript("write", "", form)
 }
 
-// A step that fails in any way changes nothing, keeps no lock, and gives back what reply
-// held.
+// A failed step changes nothing, releases its locks, and returns what reply held. Its
+// error is the one that docs/backends.md names.
 func TestEvalFails(t *testing.T) {
 	t.Parallel()
-	broken := errors.New("broken")
 	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	nothing := func() error { return nil }
@@ -42,8 +42,10 @@ func TestEvalFails(t *testing.T) {
 		keys   []string
 		want   error
 	}{
-		{"the form fails", t.Context(), write(false, func() error { return broken }), []string{"{k}0", "{k}1"}, broken},
-		{"the form meets a foreign key", t.Context(), write(false, func() error { return store.Foreign("{k}1") }), []string{"{k}0", "{k}1"}, store.ErrForeign},
+		{"the form fails", t.Context(), write(false, func() error { return errors.New("broken") }), []string{"{k}0", "{k}1"}, store.ErrScript},
+		{"the form fails with ErrScript", t.Context(), write(false, func() error { return store.ErrScript }), []string{"{k}0", "{k}1"}, store.ErrScript},
+		{"the form fails with ErrUnavailable", t.Context(), write(false, func() error { return store.ErrUnavailable }), []string{"{k}0", "{k}1"}, store.ErrUnavailable},
+		{"the form meets a foreign key", t.Context(), write(false, func() error { return store.ForeignAt(1) }), []string{"{k}0", "{k}1"}, store.ErrForeign},
 		{"a read-only script writes", t.Context(), write(true, nothing), []string{"{k}0", "{k}1"}, store.ErrScript},
 		{"no Go form", t.Context(), store.NewScript("lua", "return 1", nil), []string{"{k}0", "{k}1"}, store.ErrNoGoForm},
 		{"keys of two slots", t.Context(), write(false, nothing), []string{"{k}0", "{l}1"}, store.ErrCrossSlot},
@@ -74,7 +76,7 @@ func TestEvalFails(t *testing.T) {
 	}
 }
 
-// A form that panics takes no lock with it, and nothing of what it wrote stays.
+// If a form panics, its locks are released and its changes are discarded.
 func TestEvalPanics(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -82,7 +84,7 @@ func TestEvalPanics(t *testing.T) {
 		func() {
 			defer func() {
 				if got := recover(); got != "broken" {
-					t.Errorf("recovered %v, want the panic to pass", got)
+					t.Errorf("recovered %v, want broken", got)
 				}
 			}()
 			_, _ = st.Eval(t.Context(), write(false, func() error { panic("broken") }), []string{"{k}0", "{k}1"}, nil, nil)
@@ -96,66 +98,109 @@ func TestEvalPanics(t *testing.T) {
 	}
 }
 
-// What a form puts is what its later gets see.
+// Get sees the changes that the form made before.
 func TestTx(t *testing.T) {
 	t.Parallel()
-	tag, other := store.Tag{'t', '1'}, store.Tag{'u', '1'}
-	one := store.Nums{Tag: tag, Len: 1, N: [4]int64{1}}
+	tag := store.Tag{'t', '1'}
+	nums := func(n int64) store.Nums { return store.Nums{Tag: tag, Len: 1, N: [store.MaxNums]int64{n}} }
 	c := newClock()
 	st := memory.New(&memory.Options{Now: c.now})
-	if err := set(st, time.Hour, 9, "{k}held"); err != nil {
-		t.Fatal(err)
-	}
-	if err := set(st, time.Millisecond, 9, "{k}dead"); err != nil {
-		t.Fatal(err)
+	for key, ttl := range map[string]time.Duration{"{k}held": time.Hour, "{k}kept": time.Hour, "{k}expired": time.Millisecond} {
+		if err := set(st, ttl, 9, key); err != nil {
+			t.Fatal(err)
+		}
 	}
 	c.advance(time.Second)
 	script := store.NewScript("tx", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-		check := func(what string, i int, tag store.Tag, want string, foreign bool) {
+		check := func(what string, i int, want string) {
 			t.Helper()
-			n, ok, err := tx.Get(i, tag)
+			n, ok, err := tx.Get(i)
 			got := ""
 			if ok {
 				got = n.String()
 			}
-			if err := tx.Foreign(i); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"{k}`) {
-				t.Errorf("Foreign(%d) = %v, want ErrForeign that names the key", i, err)
-			}
-			if !ok && n != (store.Nums{}) {
-				t.Errorf("%s: got %v beside false", what, n)
-			}
-			if got != want || errors.Is(err, store.ErrForeign) != foreign || (err != nil) != foreign {
-				t.Errorf("%s: got %q, %v, want %q, foreign %v", what, got, err, want, foreign)
+			if got != want || err != nil || !ok && n != (store.Nums{}) {
+				t.Errorf("%s: got %v, %v, %v, want %q", what, n, ok, err, want)
 			}
 		}
 		if got, want := tx.Now(), c.now().UnixMicro(); got != want {
 			t.Errorf("Now() = %d, want %d", got, want)
 		}
-		check("missing", 0, tag, "", false)
-		check("held", 1, tag, "t1 9", false)
-		check("held, another tag", 1, other, "", true)
-		check("dead", 2, tag, "", false)
-		check("dead, another tag", 2, other, "", false)
-		tx.Put(0, one, time.Second)
-		check("put", 0, tag, "t1 1", false)
+		check("missing", 0, "")
+		check("held", 1, "t1 9")
+		check("expired", 2, "")
+		tx.Keep(0, nums(5))
+		check("kept, missing", 0, "")
+		tx.Put(0, nums(1), time.Second)
+		check("put", 0, "t1 1")
+		tx.Keep(0, nums(2))
+		check("put and kept", 0, "t1 2")
 		tx.Del(1)
-		check("deleted", 1, other, "", false)
-		tx.Put(2, one, time.Second)
+		check("deleted", 1, "")
+		tx.Put(2, nums(1), time.Second)
 		tx.Del(2)
-		check("put and deleted", 2, tag, "", false)
-		tx.Put(1, one, time.Second)
-		check("deleted and put", 1, tag, "t1 1", false)
+		check("put and deleted", 2, "")
+		tx.Put(1, nums(1), time.Second)
+		check("deleted and put", 1, "t1 1")
+		tx.Keep(3, nums(4))
+		check("kept", 3, "t1 4")
 		return reply, nil
 	})
-	if _, err := st.Eval(t.Context(), script, []string{"{k}new", "{k}held", "{k}dead"}, nil, nil); err != nil {
+	keys := []string{"{k}new", "{k}held", "{k}expired", "{k}kept"}
+	if _, err := st.Eval(t.Context(), script, keys, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := fmt.Sprintf("%q", get(t, st, "{k}new", "{k}held", "{k}dead")), `["t1 1" "t1 1" ""]`; got != want {
+	if got, want := fmt.Sprintf("%q", get(t, st, keys...)), `["t1 2" "t1 1" "" "t1 4"]`; got != want {
 		t.Errorf("the store holds %s, want %s", got, want)
+	}
+	ttls := map[string]time.Duration{}
+	for key, ttl := range st.All() {
+		ttls[key] = ttl
+	}
+	if want := map[string]time.Duration{"{k}new": time.Second, "{k}held": time.Second, "{k}kept": time.Hour - time.Second}; !maps.Equal(ttls, want) {
+		t.Errorf("TTLs are %v, want %v", ttls, want)
 	}
 }
 
-// The store keeps nothing of the keys that it is lent.
+// A sorted set and Nums are foreign to each other, and the error names the key.
+func TestForeign(t *testing.T) {
+	t.Parallel()
+	st := memory.New(nil)
+	if err := set(st, time.Hour, 1, "{k}nums"); err != nil {
+		t.Fatal(err)
+	}
+	add := store.NewScript("add", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+		tx.Add(0, store.Member{Text: "a"}, time.Hour)
+		return reply, nil
+	})
+	if _, err := st.Eval(t.Context(), add, []string{"{k}set"}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct {
+		name, key string
+		read      func(tx store.Tx) error
+	}{
+		{"Get", "{k}set", func(tx store.Tx) error { _, _, err := tx.Get(1); return err }},
+		{"At", "{k}nums", func(tx store.Tx) error { _, _, err := tx.At(1, 0); return err }},
+		{"Count", "{k}nums", func(tx store.Tx) error { _, _, err := tx.Count(1, 0); return err }},
+		{"Score", "{k}nums", func(tx store.Tx) error { _, _, err := tx.Score(1, "a"); return err }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			form := func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+				return reply, tt.read(tx)
+			}
+			for _, script := range []*store.Script{store.NewScript("x", "", form), store.NewReadOnlyScript("x", "", form)} {
+				_, err := st.Eval(t.Context(), script, []string{"{k}other", tt.key}, nil, nil)
+				if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), fmt.Sprintf("%q", tt.key)) {
+					t.Errorf("got %v, want an ErrForeign that names %q", err, tt.key)
+				}
+			}
+		})
+	}
+}
+
+// The store copies the keys that it keeps.
 func TestBorrowedKeys(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -174,8 +219,8 @@ func TestBorrowedKeys(t *testing.T) {
 		}
 	}
 	_, err := st.Eval(t.Context(), store.NewScript("foreign", "", func(tx store.Tx, _ []store.Arg, _ []store.Value) ([]store.Value, error) {
-		_, _, err := tx.Get(0, store.Tag{'u', '1'})
-		return nil, err
+		_, _, err := tx.Get(0)
+		return nil, errors.Join(err, store.ForeignAt(0))
 	}), []string{borrow(17)}, nil, nil)
 	clear(buf[:cap(buf)])
 	if err == nil || !strings.Contains(err.Error(), `"{k}17"`) {

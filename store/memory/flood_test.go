@@ -7,14 +7,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A million keys that were never seen before do not make the store larger than it may
-// be, whether each lives long or is dead before the next comes.
+// A million new keys do not make the store exceed MaxKeys.
 func TestFloodIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -26,7 +23,7 @@ func TestFloodIsBounded(t *testing.T) {
 	}{
 		{"all live", 1000, 24 * time.Hour, time.Millisecond, 1000},
 		{"all live, several shards", 1 << 14, 24 * time.Hour, time.Millisecond, 1 << 14},
-		{"dead soon", 1 << 20, 100 * time.Millisecond, time.Millisecond, 1 << 14}, // 100 alive: the rest waits for the sweep
+		{"expire soon", 1 << 20, 100 * time.Millisecond, time.Millisecond, 1 << 14}, // about 100 have not expired; the sweep removes the others
 		{"one key", 1, time.Hour, time.Millisecond, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -60,22 +57,22 @@ func TestFloodIsBounded(t *testing.T) {
 	}
 }
 
-// When the store is full, what expires before the newcomer goes, and a newcomer that
-// would expire first is refused.
+// A full store evicts the key that expires soonest, and rejects a new key that would
+// expire before all others.
 func TestFullStore(t *testing.T) {
 	t.Parallel()
-	const max = 8 // one sample sees all
+	const max = 8 // one sample contains all keys
 	for _, tt := range []struct {
 		name  string
 		ttl   time.Duration
-		gone  string // "": the newcomer is refused
+		gone  string // "": the new key is rejected
 		after time.Duration
 	}{
 		{"outlives all", time.Hour, "{k}3", 0},
 		{"outlives one", 1500 * time.Millisecond, "{k}3", 0},
-		{"expires with the first", time.Second, "", 0},
+		{"expires with the first", time.Second, "{k}3", 0},
 		{"expires first", 500 * time.Millisecond, "", 0},
-		{"one is dead", time.Millisecond, "{k}3", time.Second},
+		{"one has expired", time.Millisecond, "{k}3", time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -90,8 +87,8 @@ func TestFullStore(t *testing.T) {
 			}
 			c.advance(tt.after)
 			err := set(st, tt.ttl, 100, "{k}new")
-			if refused := tt.gone == ""; refused != errors.Is(err, store.ErrUnavailable) || refused != (err != nil) {
-				t.Fatalf("the newcomer got %v, want ErrUnavailable: %v", err, refused)
+			if rejected := tt.gone == ""; rejected != errors.Is(err, store.ErrUnavailable) || rejected != (err != nil) {
+				t.Fatalf("the new key got %v, want ErrUnavailable: %v", err, rejected)
 			}
 			for i, got := range get(t, st, keys...) {
 				want := fmt.Sprintf("t1 %d", i)
@@ -103,33 +100,33 @@ func TestFullStore(t *testing.T) {
 				}
 			}
 			if got := get(t, st, "{k}new")[0]; (got != "") != (tt.gone != "") {
-				t.Errorf("the newcomer holds %q", got)
+				t.Errorf("the new key holds %q", got)
 			}
 			if err := set(st, time.Millisecond, 50, keys[7]); err != nil {
-				t.Errorf("a key that is there: %v", err)
+				t.Errorf("an existing key: %v", err)
 			}
 		})
 	}
 }
 
-// A step that cannot have room for all its keys changes none, and nobody goes for it.
+// A step without room for all its new keys changes nothing and evicts no key.
 func TestNoRoomForAll(t *testing.T) {
 	t.Parallel()
 	const max = 6
 	for _, tt := range []struct {
 		name string
-		keys string // of the step; a, b and c expire before it, and x, y and z after
+		keys string // of the step; a, b and c expire before them, x, y and z later
 		good bool
-		left string // of the others
+		left string // the other keys that remain
 	}{
 		{"one", "n", true, "b c x y z"},
 		{"three", "n o p", true, "x y z"},
 		{"four", "n o p q", false, "a b c x y z"},
 		{"two of which one is held", "n b", true, "c x y z"},
-		{"three beside all that could go", "n o p a", false, "b c x y z"},
-		{"all three that could go are in the step", "a b c n", false, "x y z"},
-		{"all that is held", "a b c x y z", true, ""},
-		{"more than ever fits", "n o p q r s t", false, "a b c x y z"},
+		{"three, and one of those that could be evicted", "n o p a", false, "b c x y z"},
+		{"all three that could be evicted are in the step", "a b c n", false, "x y z"},
+		{"all keys of the store", "a b c x y z", true, ""},
+		{"more than MaxKeys", "n o p q r s t", false, "a b c x y z"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -164,7 +161,7 @@ func TestNoRoomForAll(t *testing.T) {
 			}
 			for _, k := range strings.Fields(tt.left) {
 				if got := get(t, st, "{k}"+k)[0]; got != "t1 1" {
-					t.Errorf("key %q holds %q: it is no part of the step", k, got)
+					t.Errorf("key %q holds %q, want \"t1 1\": the step does not name it", k, got)
 				}
 			}
 			if st.Len() > max {
@@ -174,60 +171,76 @@ func TestNoRoomForAll(t *testing.T) {
 	}
 }
 
-// A flood of callers does not let in the one who is being denied: who used up more
-// than a newcomer stays when the newcomer finds no room.
-func TestFloodFreesNobody(t *testing.T) {
+// deny runs a step on key that changes nothing, as a denied request does.
+func deny(t testing.TB, st *memory.Store, key string) {
+	t.Helper()
+	script := store.NewScript("deny", "", func(_ store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) { return reply, nil })
+	if _, err := st.Eval(t.Context(), script, []string{key}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A store that is full of keys that expire at the same instant accepts new keys that
+// expire then too, as those of aligned windows do. It keeps the keys that were denied.
+func TestFullOfKeysThatExpireTogether(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	st := memory.New(&memory.Options{MaxKeys: 100, Now: c.now})
-	limit, err := algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 60}.NewLimit()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := algorithm.Compose(limit.Fragment())
-	if err != nil {
-		t.Fatal(err)
-	}
-	take := func(key string, cost int64) (bool, error) {
-		args := limit.AppendArgs(p.AppendNow(nil, 0), algorithm.Request{Cost: cost})
-		reply, err := st.Eval(t.Context(), p.Decide, []string{key}, args, nil)
-		if err != nil {
-			return false, err
-		}
-		n, _, err := p.Outcome(reply)
-		return n == 1, err
-	}
-	for i := range 100 { // all are used up: full again in an hour
-		if ok, err := take(fmt.Sprint("denied", i), 60); !ok || err != nil {
-			t.Fatalf("caller %d: %v, %v", i, ok, err)
-		}
-	}
-	refused := 0
-	for i := range 20_000 {
-		if _, err := take(fmt.Sprint("new", i), 1); errors.Is(err, store.ErrUnavailable) {
-			refused++
-		} else if err != nil {
-			t.Fatal(err)
-		}
-		if i%100 == 0 {
-			denied := fmt.Sprint("denied", i/100%100)
-			if ok, err := take(denied, 60); ok || err != nil {
-				t.Fatalf("after %d newcomers, %s got %v, %v", i, denied, ok, err)
-			}
-		}
-	}
-	if refused != 20_000 {
-		t.Errorf("%d of 20000 newcomers were refused, want all", refused)
-	}
-	c.advance(time.Hour + time.Second)
-	for i := range 100 {
-		if ok, err := take(fmt.Sprint("new", i), 1); !ok || err != nil {
-			t.Fatalf("once all is dead, newcomer %d got %v, %v", i, ok, err)
+	const max, day = 2048, 24 * time.Hour
+	for _, tt := range []struct {
+		name  string
+		round func(ttl time.Duration) time.Duration
+		step  time.Duration // between requests
+	}{
+		{"to the microsecond", func(ttl time.Duration) time.Duration { return ttl }, time.Millisecond},
+		{"rounded up to milliseconds", func(ttl time.Duration) time.Duration { return (ttl + time.Millisecond - 1).Truncate(time.Millisecond) }, 7 * time.Microsecond},
+		{"rounded up to seconds", func(ttl time.Duration) time.Duration { return (ttl + time.Second - 1).Truncate(time.Second) }, 7301 * time.Microsecond},
+	} {
+		for _, share := range []int{0, 10, 2} { // one key in share is denied
+			t.Run(fmt.Sprintf("%s, share %d", tt.name, share), func(t *testing.T) {
+				t.Parallel()
+				c := newClock()
+				st := memory.New(&memory.Options{MaxKeys: max, Now: c.now})
+				fresh := func(key string) error {
+					c.advance(tt.step)
+					return set(st, tt.round(epoch.Add(day).Sub(c.now())), 1, key)
+				}
+				for i := range 20_000 {
+					if err := fresh(fmt.Sprint("old", i)); err != nil {
+						t.Fatalf("old key %d: %v", i, err)
+					}
+				}
+				var denied []string
+				n := 0
+				for key := range st.All() {
+					if n++; share > 0 && n%share == 0 {
+						denied = append(denied, key)
+						deny(t, st, key)
+					}
+				}
+				rejected := 0
+				for i := range 10_000 {
+					if err := fresh(fmt.Sprint("new", i)); errors.Is(err, store.ErrUnavailable) {
+						rejected++
+					} else if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if rejected > 0 {
+					t.Errorf("%d of 10000 new keys were rejected, want none", rejected)
+				}
+				for i, text := range get(t, st, denied...) {
+					if text == "" {
+						t.Errorf("the denied key %q was evicted", denied[i])
+					}
+				}
+				if st.Len() > max {
+					t.Errorf("%d keys, want at most %d", st.Len(), max)
+				}
+			})
 		}
 	}
 }
 
-// The dead go although nobody asks for them, a few with each key that comes.
+// Each new key removes a few expired keys.
 func TestSweep(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -244,7 +257,7 @@ func TestSweep(t *testing.T) {
 		}
 	}
 	if got := st.Len(); got < 50_000 || got > 52_500 {
-		t.Errorf("%d keys, want the 50000 that live and few others", got)
+		t.Errorf("%d keys, want the 50000 that have not expired and few others", got)
 	}
 	live := 0
 	for range st.All() {
@@ -252,48 +265,5 @@ func TestSweep(t *testing.T) {
 	}
 	if live != 50_000 {
 		t.Errorf("All gives %d keys, want 50000", live)
-	}
-}
-
-// Not even newcomers that would expire later displace a caller who is being denied;
-// they displace each other, and a caller who is allowed again can go as well.
-func TestFloodOfLongerLived(t *testing.T) {
-	t.Parallel()
-	c := newClock()
-	st := memory.New(&memory.Options{MaxKeys: 100, Now: c.now})
-	lim, err := weir.New(st, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	allow := func(caller string) bool {
-		t.Helper()
-		res, err := lim.Allow(t.Context(), caller)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return res.Allowed
-	}
-	if !allow("bad") || allow("bad") {
-		t.Fatal("the second request of bad passed, or not even the first")
-	}
-	for i := range 5000 {
-		c.advance(time.Millisecond)
-		if !allow(fmt.Sprint("new", i)) {
-			t.Fatalf("newcomer %d was denied", i)
-		}
-		if i%50 == 0 && allow("bad") {
-			t.Fatalf("bad was let pass after %d newcomers", i)
-		}
-	}
-	c.advance(time.Hour)
-	if !allow("bad") {
-		t.Error("bad is denied after its window")
-	}
-	for i := range 5000 {
-		c.advance(time.Millisecond)
-		allow(fmt.Sprint("later", i))
-	}
-	if !allow("bad") {
-		t.Error("bad, who was allowed last, was kept through a flood of 5000 in a store of 100")
 	}
 }

@@ -1,20 +1,29 @@
-// Package memory keeps limiter state in the memory of the process. It is the
-// reference that the other stores are compared with, the limiter of a single
-// process, and what tests use.
+// Package memory provides a store that keeps limiter state in the memory of the
+// process. Use it for the limits of a single process and in tests.
 //
-// The store is bounded: it holds at most [Options].MaxKeys keys, and a flood of
-// new keys can neither make it grow without end nor free a caller who is being
-// denied. When it is full of live keys, the soonest-expiring of a few goes, if
-// it expires before the newcomer would and the last decision on it was no
-// denial; if there is none, the newcomer is refused with
-// [store.ErrUnavailable]. So who can bring up MaxKeys names can make the store
-// forget those who were not denied yet, or fill it with names that were: give
-// MaxKeys room, and do not take a name from a stranger when an address will do.
-// Dead keys are swept a few at a time by the calls that add keys. There is no
-// goroutine and nothing to close.
+//	st := memory.New(&memory.Options{MaxKeys: 100_000})
+//	lim, err := weir.New("api", st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
-// Scripts run in their Go form. A decision on a key that the store holds
-// allocates nothing.
+// The store runs the Go forms of scripts. A decision on a key that the store
+// holds allocates nothing. There is no goroutine and nothing to close: calls that
+// add keys also remove a few expired keys.
+//
+// # When the store is full
+//
+// The store holds at most [Options].MaxKeys keys. If a new key needs room, the
+// store samples a few keys and evicts the one that expires soonest. It never
+// evicts a key
+//   - that was denied last and has not expired, because its caller would be free
+//     again;
+//   - that expires later than the new key, because it has used up more. Keys that
+//     expire at the same instant can evict each other.
+//
+// If no sampled key can be evicted, the call returns [store.ErrUnavailable].
+//
+// So an attacker who can create MaxKeys keys can evict keys that have not been
+// denied yet, or fill the store with keys that were denied. Choose MaxKeys much
+// larger than the number of callers that you expect. Prefer keys that a client
+// cannot choose, such as an address, to names that it can.
 package memory
 
 import (
@@ -29,25 +38,26 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// DefaultMaxKeys is how many keys a store holds unless told otherwise. A key
-// takes about 140 bytes beside its own length.
+// DefaultMaxKeys is the default of [Options].MaxKeys. A full store takes from 160
+// to 320 bytes for each key, and 240 bytes by default, plus the length of the key.
+// A sorted set takes more.
 const DefaultMaxKeys = 1 << 20
 
 const (
 	maxShards    = 64
-	keysPerShard = 1024    // fewer shards rather than smaller ones, so that all fill evenly
+	keysPerShard = 1024    // the smallest MaxKeys of a shard; small shards would fill unevenly
 	maxNow       = 1 << 52 // microseconds; the year 2112
 )
 
 // Options are the settings of a [Store]. The zero value is the default.
 type Options struct {
-	// MaxKeys is the most keys to hold, DefaultMaxKeys if 0. Keys spread over
-	// shards of equal size, so a large store can refuse or evict when it is a
-	// few per cent short of this.
+	// MaxKeys is the largest number of keys. The default is DefaultMaxKeys. Keys
+	// are spread over shards of equal size, so a large store can evict keys when
+	// it holds a few per cent fewer.
 	MaxKeys int
 
-	// Now is the clock, time.Now if nil. It must read later than 1970 and
-	// earlier than 2112. It is called with locks held.
+	// Now is the clock. The default is time.Now. It must read later than 1970
+	// and earlier than 2112. The store holds locks while it calls Now.
 	Now func() time.Time
 }
 
@@ -66,7 +76,8 @@ var (
 	_ store.Checker  = (*Store)(nil)
 )
 
-// New returns an empty store. If opts is nil, the defaults are used.
+// New returns an empty store. If opts is nil, New uses the defaults. [Store.Check]
+// and every call report bad options.
 func New(opts *Options) *Store {
 	var o Options
 	if opts != nil {
@@ -95,7 +106,7 @@ func New(opts *Options) *Store {
 	return s
 }
 
-// Check reports bad [Options], and a store that [New] did not make.
+// Check returns an error if the [Options] are bad or if [New] did not make s.
 func (s *Store) Check() error {
 	if s == nil || s.shards == nil {
 		return errNotNew
@@ -105,49 +116,42 @@ func (s *Store) Check() error {
 
 var errNotNew = errors.New("memory: the store is nil or a zero value: make one with New")
 
-// BorrowsStrings reports true of s: keys are copied when they are stored, and
-// nothing else is kept.
+// BorrowsStrings reports whether st is s. The store copies the keys and texts that
+// it keeps.
 func (s *Store) BorrowsStrings(st store.Store) bool { return st == store.Store(s) }
 
-// Eval implements [store.Store] by running the Go form of script while it holds
-// the locks of all keys. It looks at ctx once, before it starts.
+// Eval implements [store.Store]. It runs the Go form of script while it holds the
+// locks of all keys. It checks ctx once, before it takes the locks.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.ready(ctx); err != nil {
 		return reply, err
 	}
-	form := script.GoForm()
-	if form == nil {
-		return reply, fmt.Errorf("memory: eval %s: %w", script.Name(), store.ErrNoGoForm)
-	}
 	if err := store.CheckKeys(keys); err != nil {
 		return reply, fmt.Errorf("memory: eval %s: %w", script.Name(), err)
 	}
-	out, err := s.run(form, script.ReadOnly(), keys, args, reply)
+	out, err := s.run(script, keys, args, reply)
 	if err != nil {
 		return reply, fmt.Errorf("memory: eval %s: %w", script.Name(), err)
 	}
 	return out, nil
 }
 
-func (s *Store) run(form store.GoForm, readOnly bool, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+func (s *Store) run(script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	t := s.txs.Get().(*tx)
 	defer s.txs.Put(t)
 	t.lock(s, keys)
-	defer t.unlock() // also when a form panics
+	defer t.unlock() // also if the form panics
 
 	now, err := s.micros()
 	if err != nil {
 		return nil, err
 	}
 	t.load(now)
-	reply, err = form(t, args, reply)
+	reply, err = script.Run(t, keys, args, reply)
 	if err != nil {
 		return nil, err
 	}
-	switch {
-	case t.dirty && readOnly:
-		return nil, fmt.Errorf("%w: it is read-only and wrote", store.ErrScript)
-	case !t.dirty && !readOnly:
+	if !t.dirty && !script.ReadOnly() {
 		t.deny()
 	}
 	return reply, t.commit()
@@ -158,7 +162,7 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	if err := s.ready(ctx); err != nil {
 		return values, err
 	}
-	var t tx // not one to use again, which would keep room for this many keys
+	var t tx // not one of the pool, which would retain space for this many keys
 	t.lock(s, keys)
 	defer t.unlock()
 	now, err := s.micros()
@@ -184,8 +188,8 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	return s.now(), nil
 }
 
-// Len returns how many keys the store holds, dead ones that were not swept yet
-// among them.
+// Len returns how many keys the store holds. It counts expired keys that are not
+// removed yet.
 func (s *Store) Len() int {
 	n := 0
 	for i := range s.shards {
@@ -197,9 +201,9 @@ func (s *Store) Len() int {
 	return n
 }
 
-// All returns the live keys, in no order, each with the time until it is
-// forgotten. Each part of the store is copied while it is locked, and none is
-// locked while the caller's loop body runs.
+// All returns the keys that have not expired, each with its remaining TTL. The
+// order is not defined. All copies one shard of the store at a time, and holds no
+// lock while the body of the caller's loop runs.
 func (s *Store) All() iter.Seq2[string, time.Duration] {
 	return func(yield func(string, time.Duration) bool) {
 		var live []slot
@@ -243,9 +247,9 @@ func (s *Store) micros() (int64, error) {
 	return now, nil
 }
 
-// hash is never 0, which marks an empty slot.
+// hash returns the hash of key. It is never 0: a hash of 0 marks an empty slot.
 func (s *Store) hash(key string) uint64 { return maphash.String(s.seed, key) | 1 }
 
-// shard is the number of the shard of hash: its high bits, as slots take the
-// low ones. The number of shards is a power of two.
+// shard returns the index of the shard of hash. It uses the high bits, because
+// slots use the low bits. The number of shards is a power of two.
 func (s *Store) shard(hash uint64) int { return int(hash>>32) & (len(s.shards) - 1) }

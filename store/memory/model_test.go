@@ -10,8 +10,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A store does what a map does: steps over several keys that put, delete and leave
-// alone, while others die, are swept, and make the tables grow and shrink under them.
+// A store does what a map does, while keys expire and the table grows and shrinks.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {
@@ -37,17 +36,22 @@ func TestModel(t *testing.T) {
 				}
 				script := store.NewScript("step", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 					for i, key := range keys {
-						n, ok, err := tx.Get(i, tag)
+						n, ok, err := tx.Get(i)
 						if e, held := model[key]; err != nil || ok != (held && e.expires.After(c.now())) || ok && n.N[0] != e.n {
 							return nil, fmt.Errorf("key %q: got %v, %v, %v, want %+v", key, n, ok, err, e)
 						}
-						switch ttl := time.Duration(1+r.IntN(100)) * time.Millisecond; r.IntN(6) {
+						switch ttl := time.Duration(1+r.IntN(100)) * time.Millisecond; r.IntN(7) {
 						case 0:
+						case 2:
+							tx.Keep(i, store.Nums{Tag: tag, Len: 1, N: [store.MaxNums]int64{step}})
+							if ok {
+								model[key] = entry{step, model[key].expires}
+							}
 						case 1:
 							tx.Del(i)
 							delete(model, key)
 						default:
-							tx.Put(i, store.Nums{Tag: tag, Len: 1, N: [4]int64{step}}, ttl)
+							tx.Put(i, store.Nums{Tag: tag, Len: 1, N: [store.MaxNums]int64{step}}, ttl)
 							model[key] = entry{step, c.now().Add(ttl)}
 						}
 					}

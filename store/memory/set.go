@@ -9,23 +9,27 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A set is a sorted set: members by score, then by text. It mostly grows at
-// its end and shrinks at its beginning.
+// A set is a sorted set: its members are ordered by score, then by text. It
+// mostly grows at its end and shrinks at its beginning.
 type set struct {
-	members []store.Member
-	scores  map[string]int64 // by text, once a large set was searched; else nil
+	members  []store.Member
+	shuffled bool             // the texts are not in the order of the members
+	scores   map[string]int64 // the scores by text, of a large shuffled set; else nil
 }
 
-// scanned is the size up to which a set is searched member by member.
+// scanned is the largest size of a shuffled set that is searched member by member.
 const scanned = 64
 
-// find returns the rank of the member with that text.
+// find returns the index of the member with that text. Texts that begin with the
+// time of their score are in the order of the members, so most sets need no index.
 func (s *set) find(text string) (int, bool) {
-	if s.scores == nil && len(s.members) <= scanned {
+	switch {
+	case !s.shuffled:
+		return slices.BinarySearchFunc(s.members, text, func(m store.Member, text string) int { return strings.Compare(m.Text, text) })
+	case s.scores == nil && len(s.members) <= scanned:
 		at := slices.IndexFunc(s.members, func(m store.Member) bool { return m.Text == text })
 		return at, at >= 0
-	}
-	if s.scores == nil {
+	case s.scores == nil:
 		s.scores = make(map[string]int64, len(s.members))
 		for _, m := range s.members {
 			s.scores[m.Text] = m.Score
@@ -38,15 +42,23 @@ func (s *set) find(text string) (int, bool) {
 	return slices.BinarySearchFunc(s.members, store.Member{Score: score, Text: text}, compare)
 }
 
-func (s *set) insert(m store.Member) {
+// add adds m, or moves the member with the text of m.
+func (s *set) add(m store.Member) {
+	if at, ok := s.find(m.Text); ok {
+		s.remove(at, 1)
+	}
 	at, _ := slices.BinarySearchFunc(s.members, m, compare)
 	s.members = slices.Insert(s.members, at, m)
+	if at > 0 && s.members[at-1].Text > m.Text || at+1 < len(s.members) && s.members[at+1].Text < m.Text {
+		s.shuffled = true
+	}
 	if s.scores != nil {
 		s.scores[m.Text] = m.Score
 	}
 }
 
-// remove removes n members from rank at on, and moves those on the shorter side.
+// remove removes n members from index at on. It moves the members on the shorter
+// side.
 func (s *set) remove(at, n int) {
 	m := s.members
 	if s.scores != nil {
@@ -57,30 +69,44 @@ func (s *set) remove(at, n int) {
 			delete(s.scores, gone.Text)
 		}
 	}
+	s.shuffled = s.shuffled && n < len(m)
 	if at > (len(m)-n)/2 {
 		s.members = slices.Delete(m, at, at+n)
 		return
 	}
 	copy(m[n:], m[:at])
-	clear(m[:n])      // let go of the texts
-	s.members = m[n:] // appending will move what is left to a new array some day
+	clear(m[:n])      // release the texts
+	s.members = m[n:] // a later append moves the members to a new array
 }
 
-// A setChange adds a member, or removes some.
+// A setChange is one change to a set.
 type setChange struct {
 	set    *set
-	add    store.Member
-	rank   int64
-	remove int64 // if not 0
+	op     setOp
+	member store.Member // to add; to remove: the one with its text
+	n      int64        // to trim
 }
 
+type setOp uint8
+
+const (
+	addMember setOp = iota
+	removeMember
+	trimMembers
+)
+
 func (c *setChange) make() {
-	all := int64(len(c.set.members))
-	switch {
-	case c.remove == 0:
-		c.set.insert(c.add)
-	case c.rank < all:
-		c.set.remove(int(c.rank), int(min(c.remove, all-c.rank)))
+	switch c.op {
+	case addMember:
+		c.set.add(c.member)
+	case removeMember:
+		if at, ok := c.set.find(c.member.Text); ok {
+			c.set.remove(at, 1)
+		}
+	case trimMembers:
+		if n := min(c.n, int64(len(c.set.members))); n > 0 {
+			c.set.remove(0, int(n))
+		}
 	}
 }
 
@@ -88,29 +114,26 @@ func compare(a, b store.Member) int {
 	return cmp.Or(cmp.Compare(a.Score, b.Score), strings.Compare(a.Text, b.Text))
 }
 
-// setOf returns the set at key i, nil if the key is missing.
+// setOf returns the set at key i, or nil if the key is missing.
 func (t *tx) setOf(i int) (*set, error) {
 	v := &t.keys[i]
 	if v.live && v.set == nil {
-		return nil, t.Foreign(i)
+		return nil, store.ForeignAt(i)
 	}
 	return v.set, nil
 }
 
 // At implements [store.Tx].
-func (t *tx) At(i int, rank int64) (store.Member, bool, error) {
+func (t *tx) At(i int, fromEnd int64) (store.Member, bool, error) {
 	s, err := t.setOf(i)
 	if s == nil {
 		return store.Member{}, false, err
 	}
 	n := int64(len(s.members))
-	if rank < 0 {
-		rank += n
-	}
-	if rank < 0 || rank >= n {
+	if fromEnd < 0 || fromEnd >= n {
 		return store.Member{}, false, nil
 	}
-	return s.members[rank], true, nil
+	return s.members[n-1-fromEnd], true, nil
 }
 
 // Count implements [store.Tx].
@@ -128,39 +151,44 @@ func (t *tx) Count(i int, after int64) (above, all int64, err error) {
 	return int64(len(s.members) - at), int64(len(s.members)), nil
 }
 
-// Find implements [store.Tx].
-func (t *tx) Find(i int, text string) (rank int64, ok bool, err error) {
+// Score implements [store.Tx].
+func (t *tx) Score(i int, text string) (score int64, ok bool, err error) {
 	s, err := t.setOf(i)
 	if s == nil {
 		return 0, false, err
 	}
 	at, ok := s.find(text)
-	return int64(max(at, 0)), ok, nil
+	if !ok {
+		return 0, false, nil
+	}
+	return s.members[at].Score, true, nil
 }
 
 // Add implements [store.Tx].
-func (t *tx) Add(i int, m store.Member) {
+func (t *tx) Add(i int, m store.Member, ttl time.Duration) {
 	v := &t.keys[i]
 	if v.set == nil {
 		v.set, v.nums = new(set), store.Nums{}
 	}
-	m.Text = strings.Clone(m.Text) // it may be borrowed
-	t.sets = append(t.sets, setChange{set: v.set, add: m})
+	m.Text = strings.Clone(m.Text) // the text may be borrowed
+	t.sets = append(t.sets, setChange{set: v.set, op: addMember, member: m})
+	v.expires = t.now + ttl.Microseconds()
 	v.live, v.change, t.dirty = true, written, true
 }
 
 // Remove implements [store.Tx].
-func (t *tx) Remove(i int, rank, n int64) {
-	if v := &t.keys[i]; v.set != nil && n > 0 && rank >= 0 {
-		t.sets = append(t.sets, setChange{set: v.set, rank: rank, remove: n})
-		v.change, t.dirty = written, true
-	}
+func (t *tx) Remove(i int, text string) {
+	t.change(i, setChange{op: removeMember, member: store.Member{Text: text}})
 }
 
-// Expire implements [store.Tx].
-func (t *tx) Expire(i int, ttl time.Duration) {
-	if v := &t.keys[i]; v.live {
-		v.expires = t.now + ttl.Microseconds()
-		v.change, t.dirty = written, true
+// Trim implements [store.Tx].
+func (t *tx) Trim(i int, n int64) { t.change(i, setChange{op: trimMembers, n: n}) }
+
+func (t *tx) change(i int, c setChange) {
+	if v := &t.keys[i]; v.set != nil {
+		c.set = v.set
+		t.sets = append(t.sets, c)
+		v.change = written
 	}
+	t.dirty = true
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// check looks at the whole table: every key can be found, none is there twice, and the
+// check checks the whole table: every key can be found, no key occurs twice, and the
 // counts are right.
 func (sh *shard) check(t testing.TB) {
 	t.Helper()
@@ -23,7 +23,7 @@ func (sh *shard) check(t testing.TB) {
 		}
 		n++
 		if seen[sl.key] {
-			t.Fatalf("key %q is there twice", sl.key)
+			t.Fatalf("key %q is in the table twice", sl.key)
 		}
 		seen[sl.key] = true
 		if at, ok := sh.find(sl.hash, sl.key); !ok || at != i {
@@ -38,14 +38,14 @@ func (sh *shard) check(t testing.TB) {
 	}
 }
 
-// A table does what a map does, whatever the hashes, with a clock that moves.
+// A table does what a map does, for any hashes and a clock that moves.
 func FuzzShard(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 0, 2, 1, 0, 3, 1, 1, 2, 0, 2, 9, 0, 3, 1, 0})
 	f.Add([]byte("many operations, one after the other, on keys that share their homes; and then the clock moves on"))
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		type entry struct{ n, expires int64 }
 		sh, model, now := new(shard), map[string]entry{}, int64(1)
-		hash := func(k byte) uint64 { return uint64(k&31)*7<<1 | 1 } // several keys to a hash, all homes near
+		hash := func(k byte) uint64 { return uint64(k&31)*7<<1 | 1 } // several keys share a hash, and all homes are close together
 		if len(ops) > 3000 {
 			ops = ops[:3000]
 		}
@@ -54,7 +54,7 @@ func FuzzShard(f *testing.F) {
 			key := fmt.Sprint(k)
 			switch ops[0] % 8 {
 			case 0, 1, 2, 3:
-				nums := store.Nums{Len: 1, N: [4]int64{n}}
+				nums := store.Nums{Len: 1, N: [store.MaxNums]int64{n}}
 				sh.put(hash(k), key, &nums, nil, now+1+x, now)
 				model[key] = entry{n, now + 1 + x}
 			case 4, 5:
@@ -72,7 +72,7 @@ func FuzzShard(f *testing.F) {
 					}
 				}
 				at, ok := sh.victim(now+1+x, now, func(sl *slot) bool { return sl.key == key })
-				if ok && (sh.slots[at].hash == 0 || sh.slots[at].key == key || sh.slots[at].expires >= now+1+x) {
+				if ok && (sh.slots[at].hash == 0 || sh.slots[at].key == key || sh.slots[at].expires > now+1+x+rounding(1+x)) {
 					t.Fatalf("victim for %d is %+v", now+1+x, sh.slots[at])
 				}
 				if ok {
@@ -98,7 +98,7 @@ func FuzzShard(f *testing.F) {
 	})
 }
 
-// The table grows with what is alive, and gives memory back when that dies.
+// The table grows with the number of keys, and shrinks after they have expired.
 func TestShardShrinks(t *testing.T) {
 	t.Parallel()
 	sh := new(shard)
@@ -113,13 +113,13 @@ func TestShardShrinks(t *testing.T) {
 	if len(sh.slots) != 16384 {
 		t.Errorf("%d slots for %d keys, want 16384", len(sh.slots), n)
 	}
-	for i := range 20_000 { // all the others are dead by now
+	for i := range 20_000 { // all other keys have expired
 		h, k := key(n + i)
 		sh.put(h, k, &nums, nil, int64(300+i), int64(200+i))
 	}
 	sh.check(t)
 	if sh.used > 4*100 || len(sh.slots) > 4096 {
-		t.Errorf("%d keys in %d slots, of which about 100 are alive", sh.used, len(sh.slots))
+		t.Errorf("%d keys in %d slots, of which about 100 have not expired", sh.used, len(sh.slots))
 	}
 	for i := range sh.slots {
 		if sl := sh.slots[i]; sl.hash != 0 {
@@ -127,7 +127,7 @@ func TestShardShrinks(t *testing.T) {
 			sh.remove(at)
 		}
 	}
-	for sh.used > 0 { // removal moves slots: look until there are none
+	for sh.used > 0 { // removing a key moves others: repeat until there are none
 		for i := range sh.slots {
 			if sh.slots[i].hash != 0 {
 				sh.remove(i)

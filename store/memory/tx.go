@@ -8,15 +8,15 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A tx is one step: it locks the shards of the keys, gives the Go form its
-// view of them, and writes what the form put. It is used again.
+// A tx is one step. It locks the shards of the keys, shows the keys to the Go
+// form, and writes the form's changes. Steps reuse it.
 type tx struct {
 	store *Store
 	now   int64
 	keys  []view
 	order []int       // the shards to lock, each once, ascending
-	dirty bool        // something was put or deleted
-	sets  []setChange // to make, in order
+	dirty bool        // the form changed something
+	sets  []setChange // the changes of sets, in order
 }
 
 // A view is one key of a step.
@@ -25,8 +25,8 @@ type view struct {
 	hash    uint64
 	shard   *shard
 	slot    int  // where the key was found, if held
-	held    bool // the key has a slot, dead or alive
-	live    bool
+	held    bool // the key has a slot; it may have expired
+	live    bool // the key has not expired
 	change  change
 	nums    store.Nums
 	set     *set
@@ -41,8 +41,8 @@ const (
 	deleted
 )
 
-// lock takes the locks of the shards in ascending order, so that no two steps
-// wait for each other.
+// lock takes the locks of the shards in ascending order, so that two steps cannot
+// deadlock.
 func (t *tx) lock(s *Store, keys []string) {
 	t.store, t.dirty = s, false
 	t.keys, t.order, t.sets = t.keys[:0], t.order[:0], t.sets[:0]
@@ -65,7 +65,7 @@ func (t *tx) unlock() {
 	for _, n := range t.order {
 		t.store.shards[n].mu.Unlock()
 	}
-	clear(t.keys) // hold on to no borrowed key
+	clear(t.keys) // retain no borrowed key
 	clear(t.sets)
 }
 
@@ -87,26 +87,29 @@ func (t *tx) load(now int64) {
 func (t *tx) Now() int64 { return t.now }
 
 // Get implements [store.Tx].
-func (t *tx) Get(i int, tag store.Tag) (store.Nums, bool, error) {
+func (t *tx) Get(i int) (store.Nums, bool, error) {
 	v := &t.keys[i]
 	if !v.live {
 		return store.Nums{}, false, nil
 	}
-	if v.set != nil || v.nums.Tag != tag {
-		return store.Nums{}, false, t.Foreign(i)
+	if v.set != nil {
+		return store.Nums{}, false, store.ForeignAt(i)
 	}
 	return v.nums, true, nil
 }
-
-// Foreign implements [store.Tx].
-func (t *tx) Foreign(i int) error { return store.Foreign(t.keys[i].key) }
 
 // Put implements [store.Tx].
 func (t *tx) Put(i int, n store.Nums, ttl time.Duration) {
 	v := &t.keys[i]
 	v.nums, v.set, v.live, v.change = n, nil, true, written
-	if ttl > 0 {
-		v.expires = t.now + ttl.Microseconds()
+	v.expires = t.now + ttl.Microseconds()
+	t.dirty = true
+}
+
+// Keep implements [store.Tx].
+func (t *tx) Keep(i int, n store.Nums) {
+	if v := &t.keys[i]; v.live {
+		v.nums, v.set, v.change = n, nil, written
 	}
 	t.dirty = true
 }
@@ -118,7 +121,7 @@ func (t *tx) Del(i int) {
 	t.dirty = true
 }
 
-// deny marks the keys as those of a caller who asked for tokens and got none.
+// deny marks the keys as those of a caller whose last request was denied.
 func (t *tx) deny() {
 	for i := range t.keys {
 		if v := &t.keys[i]; v.live {
@@ -127,7 +130,7 @@ func (t *tx) deny() {
 	}
 }
 
-// commit writes what the form put, or nothing when the store is full.
+// commit makes the form's changes. If the store is full, it makes none.
 func (t *tx) commit() error {
 	if !t.dirty {
 		return nil
@@ -160,7 +163,7 @@ func (t *tx) commit() error {
 	return nil
 }
 
-// inPlace reports whether v still has the slot that it was found in: writing
+// inPlace reports whether v is still in the slot in which load found it. Writing
 // another key of the step can move it.
 func (t *tx) inPlace(v *view) bool {
 	if !v.held || v.slot >= len(v.shard.slots) {
@@ -170,8 +173,8 @@ func (t *tx) inPlace(v *view) bool {
 	return sl.hash == v.hash && sl.key == v.key
 }
 
-// makeRoom evicts what has to go for the new keys of the step. It evicts
-// nothing when there is no room for all of them.
+// makeRoom evicts keys for the new keys of the step. If there is no room for all
+// new keys, it evicts none.
 func (t *tx) makeRoom() error {
 	var evict []view
 	for i := range t.keys {
@@ -197,7 +200,7 @@ func (t *tx) makeRoom() error {
 			return t.claims(t.keys, sl) || t.claims(evict, sl)
 		})
 		if !ok {
-			return fmt.Errorf("%w: full with %d keys, none of which can make way for a new one; raise MaxKeys", store.ErrUnavailable, t.store.shards[0].max*len(t.store.shards))
+			return fmt.Errorf("%w: full with %d keys, and no sampled key may be evicted for a new key: raise MaxKeys", store.ErrUnavailable, t.store.shards[0].max*len(t.store.shards))
 		}
 		sl := v.shard.slots[at]
 		evict = append(evict, view{key: sl.key, hash: sl.hash, shard: v.shard})

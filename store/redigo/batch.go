@@ -6,9 +6,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// EvalBatch runs calls: see [store.Batcher]. It sends one pipeline to each node,
-// and a second one for the calls whose script the node did not know. A pipeline
-// of more than 32 KiB is sent in parts, each when the one before was answered.
+// EvalBatch runs calls: see [store.Batcher]. It sends one pipeline to each node, and a
+// second one for the calls whose script the node did not know. A pipeline of more than
+// 32 KiB is sent in parts, each after the replies to the part before.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	if len(calls) == 0 {
 		return

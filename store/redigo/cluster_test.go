@@ -25,7 +25,7 @@ const low, high = "{b}", "{a}"
 // half of the slots, and the second the upper.
 type duo struct {
 	nodes  [2]*respserver.Server
-	owners atomic.Pointer[[2]int] // who serves the halves, when the client asks again
+	owners atomic.Pointer[[2]int] // the owners of the halves, when the client asks again
 	client *redisc.Cluster
 	store  *Store
 }
@@ -56,7 +56,7 @@ func newDuo(t *testing.T, pooled bool, answer func(d *duo, n int, args []string)
 	return d
 }
 
-// topologyRequests returns how many there were since it was last called.
+// topologyRequests returns the number of topology requests since the last call.
 func (d *duo) topologyRequests() int {
 	_, first := d.nodes[0].Commands()
 	_, second := d.nodes[1].Commands()
@@ -82,7 +82,7 @@ func (d *duo) expect(t *testing.T, first, second []string) {
 	}
 }
 
-// redirect is a reply that sends the caller of key elsewhere.
+// redirect is a reply that redirects the caller of key.
 func redirect(how, key, addr string) string {
 	return fmt.Sprintf("-%s %d %s\r\n", how, store.Slot(key), addr)
 }
@@ -113,7 +113,7 @@ func eachWay(t *testing.T, test func(t *testing.T, batch, pooled bool)) {
 
 var one = []store.Value{store.IntegerValue(1)}
 
-// A slot has moved: the call follows, and the next one goes right there.
+// A slot has moved: the call follows, and the next call goes to the new owner at once.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -135,7 +135,7 @@ func TestMoved(t *testing.T) {
 	})
 }
 
-// Two nodes each of which takes the other for the owner do not keep a call for ever.
+// Two nodes redirect a call to each other: the call ends.
 func TestMovedInCircles(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -164,8 +164,8 @@ func TestMovedInCircles(t *testing.T) {
 	})
 }
 
-// The slot's new owner is dead: redisc turns to another node, which sends the call
-// to the dead one again, and that ends it.
+// The slot's new owner is dead: redisc asks another node, which redirects the call to the
+// dead node again, and the call ends.
 func TestMovedToDeadNode(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -188,8 +188,8 @@ func TestMovedToDeadNode(t *testing.T) {
 	})
 }
 
-// A slot is being taken over by a node that serves none yet, and serves this one only
-// to those that were sent: an ASKING goes before each command, on its connection.
+// A node that serves no slot yet takes over a slot. It serves the slot only after an
+// ASKING before each command, on the same connection.
 func TestAsk(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -261,10 +261,10 @@ func TestAsk(t *testing.T) {
 	})
 }
 
-// The node that a call was sent to does not answer: the context still bounds the call.
+// The node of a redirection does not answer: the context still bounds the call.
 func TestAskOfSilence(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, and nobody reads
+	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and no process reads
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -281,7 +281,7 @@ func TestAskOfSilence(t *testing.T) {
 	})
 }
 
-// A slot whose keys are on two nodes is not waited for.
+// If the keys of a slot are on two nodes, the call does not wait.
 func TestTryAgain(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -295,7 +295,7 @@ func TestTryAgain(t *testing.T) {
 	})
 }
 
-// Calls go to each node at once, in order, and those that belong elsewhere follow.
+// Calls go to each node in one pipeline, in order. Redirected calls follow.
 func TestBatchByNode(t *testing.T) {
 	t.Parallel()
 	var moved atomic.Bool
@@ -338,13 +338,14 @@ func TestBatchByNode(t *testing.T) {
 		t.Error("after a slot has moved, the store did not ask for the layout")
 	}
 	for addr, stats := range d.client.Stats() {
-		if stats.ActiveCount > 2 { // one at a time, and redisc's own
+		if stats.ActiveCount > 2 { // one for calls, and one of redisc
 			t.Errorf("%d connections to %s", stats.ActiveCount, addr)
 		}
 	}
 }
 
-// topologyRequestsWith is topologyRequests and expect.
+// topologyRequestsWith checks what the nodes received, as expect does, and returns the
+// number of topology requests.
 func (d *duo) topologyRequestsWith(t *testing.T, first, second []string) int {
 	t.Helper()
 	n := 0
@@ -362,7 +363,7 @@ func (d *duo) topologyRequestsWith(t *testing.T, first, second []string) int {
 	return n
 }
 
-// A cluster that does not tell its layout is asked slot by slot.
+// If a cluster does not send its layout, calls go slot by slot.
 func TestNoLayout(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []string{
@@ -418,7 +419,7 @@ func TestParseLayout(t *testing.T) {
 	}
 }
 
-// One node of two is dead: its keys fail, those of the other do not.
+// One node of two is dead: calls for its keys fail, and calls for other keys do not.
 func TestBatchWithDeadNode(t *testing.T) {
 	t.Parallel()
 	const dead = "127.0.0.1:1"
@@ -443,7 +444,7 @@ func TestBatchWithDeadNode(t *testing.T) {
 	}
 }
 
-// Failing callers make the store look at the cluster again, but not one time each.
+// Failing callers make the store read the topology again, but not once for each call.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{
@@ -466,7 +467,7 @@ func TestFollow(t *testing.T) {
 			_, _ = srv.Commands()
 			s, refreshes := NewCluster(c), 0
 			start := time.Now()
-			for refreshes < 4 { // real time, as the refresh is in the background
+			for refreshes < 4 { // in real time, because the refresh is in the background
 				if _, err := s.Eval(t.Context(), script, keys, nil, nil); !errors.Is(err, store.ErrUnavailable) {
 					t.Fatal(err)
 				}
@@ -483,7 +484,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// A refresh that takes long is not joined by another, nor waited for.
+// While a slow refresh runs, no second one starts, and no call waits for it.
 func TestFollowOneAtATime(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})

@@ -8,8 +8,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// What a pool's connection returns, before it sends anything, when the one that
-// it manages has no DoContext or DoWithTimeout: redigo does not export it.
+// The errors of a pool's connection if the connection in it has no DoContext or
+// DoWithTimeout. Nothing was sent then. redigo does not export these errors.
 var errNoContext, errNoTimeout = func() (ctx, timeout error) {
 	var plain struct{ redis.Conn }
 	_, ctx = redis.ReceiveContext(plain, context.Background())
@@ -17,8 +17,8 @@ var errNoContext, errNoTimeout = func() (ctx, timeout error) {
 	return ctx, timeout
 }()
 
-// exchange sends cmd over conn, with all that was queued, and returns its reply.
-// It honours ctx as far as conn can.
+// exchange sends cmd over conn, with all queued commands, and returns its reply. It
+// honours ctx as far as conn can.
 func exchange(ctx context.Context, conn redis.Conn, cmd *command) (any, error) {
 	return within(ctx, conn,
 		func(c redis.ConnWithContext) (any, error) { return c.DoContext(ctx, cmd.name, cmd.args...) },
@@ -36,7 +36,7 @@ func receive(ctx context.Context, conn redis.Conn) (any, error) {
 		conn.Receive)
 }
 
-// within calls the one of three that honours ctx best among those that conn has.
+// within calls the function of three that honours ctx best and that conn supports.
 func within(ctx context.Context, conn redis.Conn,
 	byContext func(redis.ConnWithContext) (any, error),
 	byTimeout func(redis.ConnWithTimeout, time.Duration) (any, error),
@@ -52,7 +52,7 @@ func within(ctx context.Context, conn redis.Conn,
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		if c, ok := conn.(redis.ConnWithTimeout); ok {
-			left := max(time.Until(deadline), time.Nanosecond) // no time left breaks conn, as it should
+			left := max(time.Until(deadline), time.Nanosecond) // without time left, conn fails, as it should
 			if val, err := byTimeout(c, left); !errors.Is(err, errNoTimeout) {
 				return val, err
 			}
@@ -61,8 +61,8 @@ func within(ctx context.Context, conn redis.Conn,
 	return plain()
 }
 
-// drop makes conn, on which no reply is due, one that its pool closes: to wait for
-// a reply in vain breaks it, and redigo offers no other way.
+// drop makes conn's pool close conn, on which no reply is due: a wait for a reply that
+// does not come breaks conn. redigo has no other way.
 func drop(conn redis.Conn) {
 	_, _ = redis.ReceiveWithTimeout(conn, time.Nanosecond)
 }

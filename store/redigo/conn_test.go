@@ -16,8 +16,8 @@ import (
 	"github.com/weir-go/weir/store/internal/respserver"
 )
 
-// Whatever becomes of a call, its connection is given back, or closed if it may not
-// be used again.
+// After every call, its connection is back in the pool, or closed if it cannot be used
+// again.
 func TestConnectionsReturned(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup
@@ -60,7 +60,7 @@ func TestConnectionsReturned(t *testing.T) {
 					cancel()
 					stats := p.Stats()
 					if client == "Cluster" {
-						// A refresh may hold a connection of its own for a moment.
+						// A refresh can hold a connection for a moment.
 						for s.refreshing.Load() {
 							time.Sleep(time.Millisecond)
 						}
@@ -78,8 +78,8 @@ func TestConnectionsReturned(t *testing.T) {
 	}
 }
 
-// A connection to a server that turned out to be no master is used for the call under
-// way, and never again.
+// A connection to a server that is not a master is used for the current call, and then
+// closed.
 func TestReadOnlyDropsConnection(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string]string{
@@ -139,7 +139,7 @@ func TestReadOnlyDropsConnection(t *testing.T) {
 	}
 }
 
-// In a batch, one READONLY among other replies is enough, and the others stand.
+// In a batch, one READONLY is enough to close the connection. The other replies are kept.
 func TestReadOnlyInBatch(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func(args []string) string {
@@ -159,7 +159,7 @@ func TestReadOnlyInBatch(t *testing.T) {
 	}
 }
 
-// Connections that know no contexts, as wrappers may not, serve all the same.
+// Connections without support for contexts, such as wrappers, work too.
 func TestPlainConnections(t *testing.T) {
 	t.Parallel()
 	type timed struct{ redis.ConnWithTimeout }
@@ -217,7 +217,7 @@ func TestPlainConnections(t *testing.T) {
 	}
 }
 
-// noConn is a pool that breaks its word.
+// noConn is a pool that returns neither a connection nor an error.
 type noConn struct{}
 
 func (noConn) GetContext(context.Context) (redis.Conn, error) { return nil, nil } //nolint:nilnil // on purpose
@@ -231,8 +231,8 @@ func TestPoolWithoutConnection(t *testing.T) {
 	}
 }
 
-// A batch that is larger than the buffers of two sockets, to a server that reads no
-// command before its last reply was taken.
+// A batch is larger than the buffers of two sockets, and the server reads no command
+// before its last reply was read.
 func TestLargeBatch(t *testing.T) {
 	t.Parallel()
 	const n, size = 400, 64 << 10

@@ -6,8 +6,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// replied returns the text of the error reply that err is, or wraps, and false
-// when no server sent it.
+// replied returns the text of the error reply that err is or wraps. It returns false if
+// err is not from a server.
 func replied(err error) (text string, ok bool) {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

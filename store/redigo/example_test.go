@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/store/redigo"
 )
 
-// What bounds a decision that no context ends.
+// options bound a decision without a deadline.
 var options = []redis.DialOption{
 	redis.DialConnectTimeout(time.Second),
 	redis.DialReadTimeout(200 * time.Millisecond),
@@ -30,7 +30,7 @@ func newPool(addr string, options ...redis.DialOption) (*redis.Pool, error) {
 	}, nil
 }
 
-// One server. Callers above MaxActive wait as long as their contexts allow.
+// One server. Callers above MaxActive wait until their contexts end.
 func ExampleNew() {
 	pool, err := newPool("localhost:6379", options...)
 	if err != nil {
@@ -39,7 +39,7 @@ func ExampleNew() {
 	defer pool.Close()
 
 	st := redigo.New(pool)
-	if err := st.Check(); err != nil { // weir.New checks it too
+	if err := st.Check(); err != nil { // weir.New calls it too
 		log.Fatal(err)
 	}
 }
@@ -53,7 +53,7 @@ func ExampleNewCluster() {
 	}
 	defer cluster.Close()
 	if err := cluster.Refresh(); err != nil {
-		log.Print(err) // the store asks again
+		log.Print(err) // the store tries again
 	}
 
 	_ = redigo.NewCluster(cluster)

@@ -11,17 +11,17 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// slots is how many slots a cluster has.
+// slots is the number of slots of a cluster.
 const slots = 16384
 
-// errNotSlots is for a reply that no CLUSTER SLOTS gives.
+// errNotSlots is the error of a reply that is not one of CLUSTER SLOTS.
 var errNotSlots = errors.New("the reply is not a list of slots")
 
-// A layout numbers the nodes that serve the slots of a cluster. Redisc has one, and
-// keeps it to itself.
+// A layout numbers the nodes that serve the slots of a cluster. redisc does not export
+// its own.
 type layout [slots]uint16
 
-// readLayout asks any node for the layout.
+// readLayout reads the layout from any node.
 func (s *Store) readLayout(ctx context.Context) (*layout, error) {
 	l := line{store: s}
 	if err := l.open(ctx); err != nil {
@@ -35,9 +35,9 @@ func (s *Store) readLayout(ctx context.Context) (*layout, error) {
 	return parseLayout(val)
 }
 
-// parseLayout reads a reply to CLUSTER SLOTS: a list of the first slot of a range,
-// the last, and its nodes, the master before the others, each a list that begins
-// with its host and port.
+// parseLayout parses a reply to CLUSTER SLOTS. It has a list for each range: the first
+// slot, the last slot, and the nodes, the master first. A node is a list that begins with
+// its host and port.
 func parseLayout(val any) (*layout, error) {
 	ranges, ok := val.([]any)
 	if !ok {

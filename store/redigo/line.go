@@ -8,19 +8,19 @@ import (
 	"github.com/mna/redisc"
 )
 
-// maxRedirects is how often a call follows a cluster that sends it elsewhere.
+// maxRedirects is the number of redirections that a call follows.
 const maxRedirects = 3
 
 var errNoConn = errors.New("the pool gave neither a connection nor an error")
 
-// A line is the connection of one call, at first to the node that key, if there is
-// one, belongs to, and then to wherever a cluster sends the call.
+// A line is the connection of one call: first to the node of key, if there is one, and then
+// to the nodes that the cluster redirects the call to.
 type line struct {
 	store *Store
 	key   string
 
 	conn      redis.Conn
-	lent      *redis.Pool // what conn is from, when it is of this line alone
+	lent      *redis.Pool // the pool of conn, if it serves this line only
 	asking    bool        // the node serves the key's slot only after an ASKING
 	demoted   bool        // the node is no master
 	redirects int
@@ -55,7 +55,7 @@ func (l *line) open(ctx context.Context) error {
 	return nil
 }
 
-// close gives the connection back.
+// close returns the connection to its pool.
 func (l *line) close() {
 	if l.conn == nil {
 		return
@@ -70,7 +70,7 @@ func (l *line) close() {
 	l.conn, l.lent, l.asking, l.demoted = nil, nil, false, false
 }
 
-// do sends cmd, wherever the cluster says, and returns its reply.
+// do sends cmd, follows redirections, and returns the reply.
 func (l *line) do(ctx context.Context, cmd *command) (any, error) {
 	for {
 		if l.asking {
@@ -90,17 +90,17 @@ func (l *line) do(ctx context.Context, cmd *command) (any, error) {
 	}
 }
 
-// heard notes what a reply says about the node.
+// heard notes what a reply tells about the node.
 func (l *line) heard(err error) {
 	l.demoted = l.demoted || l.store.errs.ReadOnly(err)
 }
 
-// follow connects the line to where a server sent it. It returns false, and why,
+// follow connects the line to the node of a redirection. It returns false and the reason
 // if the call ends here.
 func (l *line) follow(ctx context.Context, to *redisc.RedirError) (bool, error) {
 	reason := error(redis.Error(to.Error()))
 	if l.redirects == maxRedirects || to.Type == "MOVED" && to.Addr == l.movedTo {
-		return false, reason // to a node that redisc could not reach, say
+		return false, reason // for example, redisc could not reach the node
 	}
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -118,8 +118,8 @@ func (l *line) follow(ctx context.Context, to *redisc.RedirError) (bool, error) 
 	return err == nil, err
 }
 
-// ask connects the line to the node at addr, which is taking over the slot. Redisc
-// may not know the node yet, and would connect to the slot's owner.
+// ask connects the line to the node at addr, which takes over the slot. redisc may not
+// know the node yet, and would connect to the owner of the slot.
 func (l *line) ask(ctx context.Context, addr string) error {
 	cluster := l.store.cluster
 	if cluster.CreatePool == nil {
@@ -143,7 +143,7 @@ func (l *line) ask(ctx context.Context, addr string) error {
 	return nil
 }
 
-// redirection returns where err, a reply, sends a call, or nil.
+// redirection returns the redirection that err, a reply, is, or nil.
 func (s *Store) redirection(err error) *redisc.RedirError {
 	if s.cluster == nil || err == nil {
 		return nil
@@ -151,15 +151,15 @@ func (s *Store) redirection(err error) *redisc.RedirError {
 	return redisc.ParseRedir(err)
 }
 
-// refresh makes redisc look at the topology again, in the background, unless it
-// has just done so or is about to.
+// refresh makes redisc read the topology again, in the background, unless it did so a
+// moment ago or is about to.
 func (s *Store) refresh() {
 	if !s.reload.Open() || !s.refreshing.CompareAndSwap(false, true) {
 		return
 	}
 	go func() {
 		defer s.refreshing.Store(false)
-		_ = s.cluster.Refresh() // the next call that fails asks again
+		_ = s.cluster.Refresh() // the next failed call tries again
 		s.layout.Store(nil)
 	}()
 }

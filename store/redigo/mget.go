@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// errNotMGet is for a reply that no MGET gives.
+// errNotMGet is the error of a reply that is not one of MGET.
 var errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
 // MGet reads keys: see [store.Store]. It sends one MGET to a pool, and one for each
@@ -31,7 +31,7 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	return out, nil
 }
 
-// mget sets read[i] to what keys[i] holds.
+// mget sets read[i] to the value of keys[i].
 func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) error {
 	var cmds []command
 	var parts [][]int

@@ -2,10 +2,10 @@ package redigo
 
 import "context"
 
-// window is how many bytes of commands may await their replies on a connection, but
-// for a single longer one. So much goes into the buffers of any two sockets,
-// whatever the server does: it never waits for its replies to be read before it
-// reads on, while the store waits for it to read.
+// window is how many bytes of commands can await their replies on a connection; a longer
+// command is sent alone. That much fits into the buffers of two sockets. So there is no
+// deadlock in which the server waits until its replies are read, and the store waits until
+// its commands are read.
 const window = 32 << 10
 
 // pipeline sends cmds, node by node, and sets their replies and errors.
@@ -18,8 +18,7 @@ func (s *Store) pipeline(ctx context.Context, cmds []command) {
 	}
 }
 
-// flush sends those of cmds that stand at the indices at, which are not none, over
-// one connection.
+// flush sends the cmds at the indices at over one connection. There is at least one index.
 func (s *Store) flush(ctx context.Context, cmds []command, at []int) {
 	l := line{store: s, key: cmds[at[0]].key}
 	err := l.open(ctx)
@@ -51,7 +50,7 @@ func (s *Store) flush(ctx context.Context, cmds []command, at []int) {
 	}
 }
 
-// redirect sends cmd again, alone, if the answer to it was that it belongs elsewhere.
+// redirect sends cmd again, alone, if the reply to it was a redirection.
 func (s *Store) redirect(ctx context.Context, cmd *command) {
 	to := s.redirection(cmd.err)
 	if to == nil {

@@ -1,74 +1,78 @@
-// Package redigo keeps limiter state in Redis, from 6.0, or Valkey through the
-// client github.com/gomodule/redigo, from 1.8.9, and, for a cluster,
-// github.com/mna/redisc, from 1.4.0.
+// Package redigo keeps limiter state in Redis, from 6.0, or Valkey, through the client
+// github.com/gomodule/redigo, from v1.8.9, and for a cluster github.com/mna/redisc, from
+// v1.4.0:
+//
+//	pool := &redis.Pool{
+//		MaxIdle: 32,
+//		DialContext: func(ctx context.Context) (redis.Conn, error) {
+//			return redis.DialContext(ctx, "tcp", "localhost:6379", redis.DialReadTimeout(200*time.Millisecond))
+//		},
+//	}
+//	lim, err := weir.New("api", redigo.New(pool), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
 // # Clients
 //
-// [New] takes the [redis.Pool] that the application already has, for one server
-// or for a proxy that looks like one. [NewCluster] takes a [redisc.Cluster], for
-// Redis Cluster and Valkey Cluster. Neither is ever closed. A client that can
-// never work, a nil one say, makes a store whose Check, like every other method,
-// returns an error that says so.
+// [New] takes the [redis.Pool] that the application already has, for one server or for a
+// proxy that looks like one server. [NewCluster] takes a [redisc.Cluster], for Redis
+// Cluster and Valkey Cluster. The store never closes them. A client that can never work,
+// for example a nil one, is rejected: every method of the store, and weir.New, returns an
+// error.
 //
-// Scripts and reads go to masters. The clock that Time tells is that of any one
-// server of a cluster.
+// Scripts and reads go to masters. Time is the clock of any one server of a cluster.
 //
 // # Connections
 //
-// A call takes one connection at a time, and has given it back when it returns.
-// One on which a server says READONLY is closed, and not used again: the server
-// was demoted, and another may answer at its address by now. Whether an idle
-// connection is still good is for the pool's TestOnBorrow to say; without one, a
-// server that restarted costs one failed call for each idle connection.
+// A call uses one connection at a time, and returns it to the pool before the call
+// returns. If a server replies READONLY, it was demoted: the connection is closed, because
+// another server may have that address now. The pool's TestOnBorrow can check idle
+// connections. Without it, a restarted server costs one failed call for each idle
+// connection.
 //
-// A pool that is exhausted or closed is [store.ErrUnavailable]. With MaxActive
-// set, Wait makes callers queue as long as their contexts allow, which suits a
-// limiter better than an error.
+// If the pool is exhausted or closed, calls return [store.ErrUnavailable]. If MaxActive is
+// set, set Wait too: callers then queue until their contexts end.
 //
 // # Contexts
 //
-// A context that is done before a call sends nothing. During a call over a pool,
-// a deadline and a cancellation alike end the wait for a connection, the dial if
-// the pool has a DialContext, and the exchange, whose connection is then closed.
-// Redigo runs an exchange in a goroutine of its own for that, which ends with the
-// call or shortly after; a context that cannot end, such as
-// [context.Background], costs none. Without a deadline, the bounds are those of
-// [redis.DialConnectTimeout], 30 s by default, [redis.DialReadTimeout] and
-// [redis.DialWriteTimeout], without limit by default.
+// If the context is done before a call, nothing is sent. During a call over a pool, a
+// deadline or a cancellation ends the wait for a connection, the dial if the pool has a
+// DialContext, and the exchange, whose connection is then closed. For that, redigo runs
+// the exchange in a goroutine, which ends with the call or shortly after. A context that
+// cannot end, such as [context.Background], needs no goroutine. Without a deadline, the
+// bounds are [redis.DialConnectTimeout], 30 s by default, and [redis.DialReadTimeout] and
+// [redis.DialWriteTimeout], which are unlimited by default.
 //
-// Redisc knows no contexts. On a cluster, a deadline takes the place of
-// DialReadTimeout for each command, also when it is the later of the two. A
-// cancellation that comes without a deadline is seen between commands: a command
-// under way ends with DialReadTimeout. To connect takes up to DialConnectTimeout,
-// and a cluster with a node that cannot be reached may try several; to wait for a
-// connection takes up to the cluster's PoolWaitTime, without limit by default. Set
-// all three.
+// redisc does not support contexts. On a cluster:
 //
-// If the connections of a pool are wrapped in a type without DoContext, the bounds
-// are those of a cluster, and without DoWithTimeout those of the connection alone.
+//   - A deadline replaces DialReadTimeout for each command, also if the deadline is later.
+//   - A cancellation without a deadline is noticed between commands: a command that was
+//     sent ends after DialReadTimeout.
+//   - A connection takes up to DialConnectTimeout, and several of these if nodes cannot be
+//     reached.
+//   - The wait for a connection takes up to the cluster's PoolWaitTime, which is unlimited
+//     by default.
 //
-// A call that fails when its context is done returns the context's error, and the
-// step may have run. The store never repeats a step whose reply was lost, and
-// neither does redigo or redisc: a decision charges once.
+// Set all three. If the pool's connections are wrapped in a type without DoContext, the
+// bounds are those of a cluster. Without DoWithTimeout, they are those of the connection.
+//
+// A call that fails after its context is done returns the context's error. The step may
+// have run. Neither the store nor redigo nor redisc retries a step whose reply was lost:
+// a decision consumes once at most.
 //
 // # Clusters
 //
-// The store follows MOVED and ASK, at most three times for a call, and dials a
-// connection of its own for each ASK, by CreatePool or DialOptions. It does not
-// wait out a TRYAGAIN, which is [store.ErrUnavailable].
+// The store follows MOVED and ASK, at most three times for a call. For each ASK it dials a
+// connection, by CreatePool or DialOptions. It does not wait after a TRYAGAIN: the call
+// returns [store.ErrUnavailable].
 //
-// EvalBatch and MGet group keys by node, so that each node is asked once, one after
-// the other. For that the store asks CLUSTER SLOTS before the first such call, and
-// before the next one after the cluster has changed. If that fails, each slot is
-// asked by itself.
+// EvalBatch and MGet group keys by node, and send to one node after the other. For that,
+// the store sends CLUSTER SLOTS before the first such call, and before the next one after
+// the cluster has changed. If that fails, keys are grouped by slot.
 //
-// Redisc looks at the topology again when a server sends it elsewhere, which a dead
-// one does not. So the store calls [redisc.Cluster.Refresh] when a node cannot be
-// reached or says that it no longer serves: in a goroutine that ends with it, as no
-// context bounds it, one at a time and at most four times a second. A call still
-// fails with [store.ErrUnavailable] until a replica was promoted. Refresh asks the
-// masters that redisc knows, and nobody else: if none of them is left, the cluster
-// has to be made anew.
+// redisc reads the topology again after a redirection. A dead node sends no redirection.
+// So the store calls [redisc.Cluster.Refresh] if a node cannot be reached or says that it
+// no longer serves: in the background, one at a time and at most four times a second.
+// Until a replica is promoted, calls return [store.ErrUnavailable]. Refresh asks only the
+// masters that redisc knows. If none of them is left, make the cluster again.
 package redigo
 
 import (
@@ -97,29 +101,28 @@ var (
 	errNoNodes = errors.New("redigo: the cluster names no nodes: want a *redisc.Cluster with StartupNodes")
 )
 
-// errNotTime is for a reply that no TIME gives.
+// errNotTime is the error of a reply that is not one of TIME.
 var errNotTime = errors.New("the reply is not a time")
 
-// A Pool hands out connections, which are closed after use: a [*redis.Pool].
+// A Pool returns connections, which are closed after use: a [*redis.Pool].
 type Pool interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
-// A Store keeps limiter state where its client is connected to. It is safe for
-// concurrent use.
+// A Store keeps limiter state on the servers of its client. It is safe for concurrent use.
 type Store struct {
 	pool    Pool            // nil for a cluster
 	cluster *redisc.Cluster // nil for a pool
-	unfit   error           // why the client can never work
+	unfit   error           // the reason why the client can never work
 	errs    adapter.Errors
 
-	layout     atomic.Pointer[layout] // nil: to be asked for
+	layout     atomic.Pointer[layout] // nil if it must be read
 	reload     adapter.Gate           // to the cluster's topology
 	refreshing atomic.Bool
 }
 
-// New returns a store over pool, without asking the server for anything. A pool
-// that is nil, or a [redis.Pool] that cannot dial, is reported by Check.
+// New returns a store over pool. It sends nothing to the server. Check reports a nil pool,
+// and a [redis.Pool] that cannot dial.
 func New(pool Pool) *Store {
 	s := &Store{pool: pool}
 	s.errs = adapter.Errors{Name: "redigo", Replied: replied, Follow: func() {}}
@@ -134,8 +137,8 @@ func New(pool Pool) *Store {
 	return s
 }
 
-// NewCluster returns a store over cluster, without asking any server for anything.
-// A cluster that is nil or has no StartupNodes is reported by Check.
+// NewCluster returns a store over cluster. It sends nothing to any server. Check reports a
+// nil cluster, and one without StartupNodes.
 func NewCluster(cluster *redisc.Cluster) *Store {
 	s := &Store{cluster: cluster}
 	s.errs = adapter.Errors{Name: "redigo", Replied: replied, Follow: s.refresh}
@@ -148,7 +151,7 @@ func NewCluster(cluster *redisc.Cluster) *Store {
 	return s
 }
 
-// Check returns an error when the store was given a client that can never work.
+// Check returns an error if the client can never work.
 func (s *Store) Check() error {
 	if s == nil || s.pool == nil && s.cluster == nil {
 		return errNil
@@ -156,8 +159,8 @@ func (s *Store) Check() error {
 	return s.unfit
 }
 
-// Eval runs script: see [store.Store]. It sends an EVALSHA, and, when the server
-// does not know the script, an EVAL.
+// Eval runs script: see [store.Store]. It sends an EVALSHA, and an EVAL if the server does
+// not know the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err

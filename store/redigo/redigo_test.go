@@ -22,11 +22,11 @@ var (
 	args   = []store.Arg{store.IntArg(7), store.ConstArg(8), store.StringArg("nine")}
 )
 
-// unknown is how a proxy may put NOSCRIPT.
+// unknown is a NOSCRIPT with the text that a proxy may send.
 const unknown = "-ERR proxy: NOSCRIPT No matching script. Please use EVAL.\r\n"
 
-// newPool returns a pool of connections to addr, with options more than a limit on
-// connecting.
+// newPool returns a pool of connections to addr, with a timeout for connecting and the
+// options.
 func newPool(addr string, options ...redis.DialOption) (*redis.Pool, error) {
 	options = append([]redis.DialOption{redis.DialConnectTimeout(time.Second), redis.DialReadTimeout(5 * time.Second)}, options...)
 	return &redis.Pool{
@@ -37,7 +37,7 @@ func newPool(addr string, options ...redis.DialOption) (*redis.Pool, error) {
 	}, nil
 }
 
-// pool returns a pool that ends with t.
+// pool returns a pool that is closed when t ends.
 func pool(t *testing.T, addr string, options ...redis.DialOption) *redis.Pool {
 	t.Helper()
 	p, _ := newPool(addr, options...)
@@ -45,7 +45,7 @@ func pool(t *testing.T, addr string, options ...redis.DialOption) *redis.Pool {
 	return p
 }
 
-// cluster returns a cluster that ends with t.
+// cluster returns a cluster that is closed when t ends.
 func cluster(t *testing.T, addr string, options ...redis.DialOption) *redisc.Cluster {
 	t.Helper()
 	c := &redisc.Cluster{StartupNodes: []string{addr}, CreatePool: newPool, DialOptions: options}
@@ -128,7 +128,7 @@ func TestFitClient(t *testing.T) {
 	}
 }
 
-// Nothing that the store can refuse by itself reaches the wire.
+// Calls that the store rejects by itself send nothing.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
@@ -179,7 +179,7 @@ func TestNobodyListens(t *testing.T) {
 				t.Errorf("%s: %s: got %v, want unavailable and the network's error", name, call, err)
 			}
 			var op *net.OpError
-			if name == "Pool" && !errors.As(err, &op) { // redisc hands on the text alone
+			if name == "Pool" && !errors.As(err, &op) { // redisc passes on the text only
 				t.Errorf("%s: %s: got %v, want the network's error", name, call, err)
 			}
 			if !strings.HasPrefix(err.Error(), "redigo: ") || strings.Count(err.Error(), "redigo") != 1 {
@@ -233,8 +233,8 @@ func TestExhaustedPool(t *testing.T) {
 	}
 }
 
-// A server that never answers: the error is that of the caller's context when
-// that has ended, and no more than unavailable when the client alone lost patience.
+// The server never answers. The error is that of the caller's context if that has ended,
+// and ErrUnavailable if only the client's timeout has passed.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup
@@ -272,7 +272,7 @@ func TestSilence(t *testing.T) {
 	})
 	t.Run("cancelled meanwhile", func(t *testing.T) {
 		for name, s := range map[string]*Store{
-			"Pool":    New(pool(t, srv.Addr, redis.DialReadTimeout(0))), // the context alone ends the call
+			"Pool":    New(pool(t, srv.Addr, redis.DialReadTimeout(0))), // only the context ends the call
 			"Cluster": NewCluster(cluster(t, srv.Addr, redis.DialReadTimeout(50*time.Millisecond))),
 		} {
 			for _, call := range kinds {
@@ -289,7 +289,7 @@ func TestSilence(t *testing.T) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
 		}}
 		for _, call := range kinds {
-			// The caller set no deadline, so it must not be told that one passed.
+			// The caller set no deadline, so the error must not say that one passed.
 			if err := oneCall(t.Context(), New(p), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got %v", call, err)
 			}

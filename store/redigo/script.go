@@ -7,7 +7,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A command is what is sent to a server, and what it replied in a pipeline.
+// A command is a command of a pipeline, and the reply to it.
 type command struct {
 	key  string // decides which node of a cluster it goes to
 	name string
@@ -30,12 +30,12 @@ func newCommand(script *store.Script, keys []string, args []store.Arg) command {
 	return command{key: keys[0], name: "EVALSHA", args: words}
 }
 
-// spellOut turns the EVALSHA of script, which was answered, into an EVAL.
+// spellOut turns the EVALSHA of script into an EVAL, after its reply.
 func (c *command) spellOut(script *store.Script) {
 	c.name, c.args[0] = "EVAL", script.Lua()
 }
 
-// size returns about how many bytes the command takes on the wire.
+// size returns the approximate number of bytes of the command on the wire.
 func (c *command) size() int {
 	const frame = 16
 	n := frame + len(c.name)
@@ -48,8 +48,7 @@ func (c *command) size() int {
 	return n
 }
 
-// answer appends val, what script replied, to reply, unless err says that it
-// did not.
+// answer appends val, the reply of script, to reply, or returns the error for err.
 func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val any, err error) ([]store.Value, error) {
 	if err != nil {
 		return reply, s.errs.Eval(ctx, script, keys, err)

@@ -152,7 +152,7 @@ func is(err, want error) bool {
 	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
 }
 
-// A connection that breaks in the middle of a batch: what was answered stands.
+// A connection breaks in the middle of a batch: replies that came before are kept.
 func TestBatchBroken(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func(args []string) string {
@@ -170,7 +170,8 @@ func TestBatchBroken(t *testing.T) {
 	}
 }
 
-// mget answers an MGET: keys that begin with "no" are missing, others hold their name.
+// mget replies to an MGET: keys that begin with "no" are missing, and others hold their
+// name.
 func mget(args []string) string {
 	reply := fmt.Sprintf("*%d\r\n", len(args)-1)
 	for _, key := range args[1:] {

@@ -9,12 +9,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// errUnsent is for a command that a client, or what wraps it, gave no result for.
+// errUnsent is the error of a command to which a client, or a wrapper, gave no result.
 var errUnsent = errors.New("the client returned no result")
 
-// EvalBatch runs calls: see [store.Batcher]. It sends one pipeline, which the
-// client of a cluster splits by node, and a second one for the calls whose
-// script a server did not know.
+// EvalBatch runs calls: see [store.Batcher]. It sends one pipeline, which the client of a
+// cluster splits by node. It sends a second one for the calls whose script a server did
+// not know.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	pending := make([]int, 0, len(calls))
 	for i := range calls {
@@ -32,8 +32,8 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	s.flush(ctx, eval, calls, pending)
 }
 
-// flush runs the pending ones of calls in one pipeline. It returns those that are
-// to be run by eval, because a server did not know their script.
+// flush runs the pending calls in one pipeline. It returns the calls to run by eval,
+// because a server did not know their scripts.
 func (s *Store) flush(ctx context.Context, how way, calls []store.Eval, pending []int) []int {
 	if len(pending) == 0 {
 		return nil

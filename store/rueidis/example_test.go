@@ -10,7 +10,7 @@ import (
 	rueidisstore "github.com/weir-go/weir/store/rueidis"
 )
 
-// One server. The limits on time are what bounds a decision without a deadline.
+// One server. The timeouts bound a decision without a deadline.
 func ExampleNew() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{"localhost:6379"},
@@ -21,12 +21,12 @@ func ExampleNew() {
 		ConnWriteTimeout:  time.Second,
 	})
 	if err != nil {
-		log.Fatal(err) // the server has to be up
+		log.Fatal(err) // the server must be up
 	}
 	defer client.Close()
 
 	st := rueidisstore.New(client)
-	if err := st.Check(); err != nil { // weir.New checks it too
+	if err := st.Check(); err != nil { // weir.New calls it too
 		log.Fatal(err)
 	}
 }

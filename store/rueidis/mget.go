@@ -12,11 +12,11 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// errNotMGet is for a reply that no MGET gives.
+// errNotMGet is the error of a reply that is not one of MGET.
 var errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
-// MGet reads keys: see [store.Store]. It sends one MGET to a server; to a
-// cluster, one for each slot, in one pipeline.
+// MGet reads keys: see [store.Store]. To a server it sends one MGET. To a cluster it sends
+// one for each slot, in one pipeline.
 func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return values, err
@@ -48,8 +48,8 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	return out, nil
 }
 
-// parts returns the keys of each MGET to send, with their indices in keys, which
-// are nil if they are all.
+// parts returns the keys of each MGET to send, with their indices in keys. The indices are
+// nil if one MGET reads all keys.
 func (s *Store) parts(keys []string) iter.Seq2[[]string, []int] {
 	if s.single {
 		return func(yield func([]string, []int) bool) { yield(keys, nil) }

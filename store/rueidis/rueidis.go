@@ -1,69 +1,73 @@
-// Package rueidis keeps limiter state in Redis, from 6.0, or Valkey through the
-// client github.com/redis/rueidis, from v1.0.76, which was once published as
-// github.com/rueian/rueidis.
+// Package rueidis keeps limiter state in Redis, from 6.0, or Valkey, through the client
+// github.com/redis/rueidis, from v1.0.76:
 //
-// The package has the name of its client. A program that imports both calls
-// this one rueidisstore, as the examples do.
+//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	if err != nil {
+//		return err
+//	}
+//	lim, err := weir.New("api", rueidisstore.New(client), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//
+// The package has the same name as the client. A program that imports both can name this
+// one rueidisstore.
 //
 // # Clients
 //
-// [New] takes the client that the application already has, and never closes it:
-// whatever [redis.NewClient] makes, for one server, Sentinel, Redis Cluster or
-// Valkey Cluster. A nil client is refused: New then returns a store whose Check,
-// like every other method, returns an error that says so.
+// [New] takes the client that the application already has, and never closes it: any
+// client that [redis.NewClient] makes, for one server, Sentinel, Redis Cluster or Valkey
+// Cluster. A nil client is rejected: every method of the store, and weir.New, returns an
+// error.
 //
-// It is [redis.NewClient] that connects, and fails without a server. With
-// ForceSingleClient it returns a client beside that error, which works once the
-// server does. Without, it asks a lone address for CLUSTER SLOTS to learn what
-// it is. DisableCache suits a limiter: nothing here is cached on the client, and
+// [redis.NewClient] connects, and fails without a server. With ForceSingleClient, it
+// returns a client together with that error; the client works as soon as the server does.
+// Without ForceSingleClient, the client sends CLUSTER SLOTS to a single address to learn
+// what the server is. Set DisableCache: the store caches nothing on the client, and
 // servers without RESP3 or CLIENT TRACKING need it.
 //
-// Concurrent calls share connections and leave in one write, as rueidis does
-// with any commands.
+// Concurrent calls share connections, and are sent in one write.
 //
-// Scripts go to masters: the store marks none as read-only, so a SendToReplicas
-// that returns what IsReadOnly says keeps them there. One that returns true for
-// other commands sends scripts to replicas, where they fail or read the past, and
-// so does ReplicaOnly. MGet is read-only, and may read from a replica where
-// SendToReplicas says so. The clock that Time tells is that of any one node of a
-// cluster, replicas included.
+// Scripts go to masters: the store marks no script as read-only. SendToReplicas must
+// return false for scripts, as IsReadOnly does. If it returns true for them, or with
+// ReplicaOnly, scripts run on replicas, where they fail or read old state. MGet is
+// read-only: SendToReplicas can send it to a replica. Time is the clock of any one node
+// of a cluster, also of a replica.
 //
 // # Contexts
 //
-// A context that is done before a call sends nothing. A deadline or a
-// cancellation that comes during a call, also one without a deadline, ends it at
-// once with the context's error. The step may have run, or may still run: it can
-// wait in the queue of a connection, from where the client does not take it back.
+// If the context is done before a call, nothing is sent. During a call, a deadline or a
+// cancellation ends the call at once, with the context's error. The step may have run, or
+// may still run: the client does not remove it from the queue of a connection.
 //
-// A caller alone on its connection gives that connection its deadline: when it
-// passes the connection is closed, and whoever had joined it meanwhile gets
-// [store.ErrUnavailable]. With AlwaysPipelining a deadline ends the one call.
+// If a call is alone on its connection, the client sets the call's deadline on the
+// connection. If the deadline passes, the connection is closed, and calls that have joined
+// it meanwhile return [store.ErrUnavailable]. With AlwaysPipelining, a deadline ends only
+// its own call.
 //
-// Two waits do not look at the context: for a connection that another call is
-// making, up to Dialer.Timeout, 5 s by default, and for room when 1,024 calls
-// wait on one connection, unless the environment sets RUEIDIS_QUEUE_TYPE to
-// flowbuffer.
+// Two waits do not check the context:
 //
-// Without a deadline, a server that fell silent is noticed after
-// ConnWriteTimeout, 10 s by default, and where callers share a connection after
-// one more Dialer.KeepAlive. A limiter is better off with less.
+//   - the wait for a connection that another call is making: up to Dialer.Timeout, 5 s by
+//     default;
+//   - the wait for space while 1,024 calls are queued on one connection, unless the
+//     environment variable RUEIDIS_QUEUE_TYPE is flowbuffer.
+//
+// Without a deadline, a silent server is noticed after ConnWriteTimeout, 10 s by default,
+// and, on a shared connection, after one more Dialer.KeepAlive. Set lower values for a
+// limiter.
 //
 // # Retries
 //
-// The store never repeats a step whose reply was lost, and neither does the
-// client: it repeats what is marked read-only or retryable, and a script is
-// neither. One decision charges once at most. The client does follow MOVED and
-// ASK, whose step has not run, without end unless MaxMovedRedirections or the
-// context sets one. MGet is read-only, and the client tries it again until the
-// context is done, unless DisableRetry is set.
+// The store never retries a step whose reply was lost, and neither does the client. It
+// retries only commands that are marked as read-only or retryable, and scripts are
+// neither. So a decision consumes once at most. The client follows MOVED and ASK, after
+// which the step has not run, without a bound unless MaxMovedRedirections or the context
+// sets one. MGet is read-only: the client retries it until the context is done, unless
+// DisableRetry is set.
 //
 // # Failover
 //
-// A cluster client learns of a new topology from MOVED, and, of its own accord,
-// within a second after a connection was lost or could not be made. The store has
-// nothing to add. A call fails with [store.ErrUnavailable] until a replica was
-// promoted. With Sentinel, the client hears of a new master by subscription; from
-// v1.0.77, TopologyRefreshInterval makes up for a message that was missed.
+// A cluster client reads a new topology after MOVED, and within a second after a
+// connection was lost or could not be made. Until a replica is promoted, calls return
+// [store.ErrUnavailable]. With Sentinel, the client subscribes to new masters. From
+// v1.0.77, TopologyRefreshInterval covers a message that was missed.
 package rueidis
 
 import (
@@ -89,32 +93,31 @@ var (
 	errNotTime = errors.New("the reply is not a list of seconds and microseconds")
 )
 
-// A Store keeps limiter state where its client is connected to. It is safe for
-// concurrent use.
+// A Store keeps limiter state on the servers of its client. It is safe for concurrent use.
 type Store struct {
 	client redis.Client
 	single bool // all keys are on one server
 	errs   adapter.Errors
 }
 
-// New returns a store over client, without asking the server for anything. A nil
-// client is reported by Check.
+// New returns a store over client. It sends nothing to the server. Check reports a nil
+// client.
 func New(client redis.Client) *Store {
 	s := &Store{}
-	// The client looks for a new topology by itself.
+	// The client reads a new topology by itself.
 	s.errs = adapter.Errors{Name: "rueidis", Replied: replied, Follow: func() {}}
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return s
 	}
 	s.client = client
-	// A wrapper may know no mode: what is not known to be single is taken for a
-	// cluster, whose commands any server understands.
+	// A wrapper may have no mode. An unknown mode is treated as a cluster: any server
+	// accepts the commands for a cluster.
 	mode := client.Mode()
 	s.single = mode == redis.ClientModeStandalone || mode == redis.ClientModeSentinel
 	return s
 }
 
-// Check returns an error when New was given a nil client.
+// Check returns an error if the client is nil.
 func (s *Store) Check() error {
 	if s == nil || s.client == nil {
 		return errNil
@@ -122,8 +125,8 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// Eval runs script: see [store.Store]. It sends an EVALSHA, and, when the server
-// does not know the script, an EVAL.
+// Eval runs script: see [store.Store]. It sends an EVALSHA, and an EVAL if the server does
+// not know the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err

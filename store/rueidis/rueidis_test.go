@@ -26,8 +26,8 @@ var (
 	args   = []store.Arg{store.IntArg(7), store.ConstArg(8), store.StringArg("nine")}
 )
 
-// options are those of a client of one server, without what needs RESP3, that
-// does not wait long and has one connection.
+// options are those of a client of one server, without features that need RESP3, with
+// short timeouts and one connection.
 func options(addr string) redis.ClientOption {
 	return redis.ClientOption{
 		InitAddress:       []string{addr},
@@ -41,7 +41,7 @@ func options(addr string) redis.ClientOption {
 	}
 }
 
-// open returns a client that ends with t.
+// open returns a client that is closed when t ends.
 func open(t *testing.T, o redis.ClientOption) redis.Client {
 	t.Helper()
 	c, err := redis.NewClient(o)
@@ -129,7 +129,7 @@ func TestUnfitClient(t *testing.T) {
 	}
 }
 
-// Nothing that the store can refuse by itself reaches the wire, or the client's
+// Calls that the store rejects by itself send nothing, and do not reach the client's
 // builder, which panics.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
@@ -166,8 +166,8 @@ func TestNothingSent(t *testing.T) {
 	}
 }
 
-// The store and the client's builder, which panics where they differ, know the
-// same slot of every key.
+// The store and the client's builder compute the same slot for every key. The builder
+// panics if they differ.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	b := cluster(t, clusterServer(t, func([]string) string { return "" }).Addr).B()
@@ -204,7 +204,7 @@ func TestNobodyListens(t *testing.T) {
 	clients["never connected"] = never
 
 	for name, c := range clients {
-		for _, call := range allCalls { // the first may find the connection lost, not refused
+		for _, call := range allCalls { // the first can fail because the connection was lost, not refused
 			_ = oneCall(t.Context(), New(c), call)
 		}
 		for call, err := range everyCall(t.Context(), New(c)) {
@@ -219,7 +219,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// A client that was made before its server works once that is up.
+// A client that was made before its server was started works after the start.
 func TestServerComesLater(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
@@ -264,7 +264,7 @@ func TestClosedClient(t *testing.T) {
 	}
 }
 
-// silent returns a server that answers nothing but the set-up of connections.
+// silent returns a server that answers only the commands that begin a connection.
 func silent(t *testing.T) *respserver.Server {
 	t.Helper()
 	release := make(chan struct{})
@@ -273,8 +273,8 @@ func silent(t *testing.T) *respserver.Server {
 	return srv
 }
 
-// openSilent returns a store whose server is gone before its client is closed,
-// which would wait for it.
+// openSilent returns a store whose server is closed before its client, because the client
+// would wait for the server.
 func openSilent(t *testing.T, srv *respserver.Server, o redis.ClientOption) *Store {
 	t.Helper()
 	s := New(open(t, o))
@@ -282,8 +282,8 @@ func openSilent(t *testing.T, srv *respserver.Server, o redis.ClientOption) *Sto
 	return s
 }
 
-// A server that never answers: the error is that of the caller's context when
-// that has ended, and no more than unavailable when the client alone lost patience.
+// The server never answers. The error is that of the caller's context if that has ended,
+// and ErrUnavailable if only the client's timeout has passed.
 func TestSilence(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {
@@ -304,8 +304,8 @@ func TestSilence(t *testing.T) {
 					t.Errorf("got %v", err)
 				}
 			})
-			// Without a deadline too, the call ends at once: it does not wait for
-			// the client's timeout.
+			// Without a deadline, the call ends at once too: it does not wait for the
+			// client's timeout.
 			t.Run("cancelled/"+name, func(t *testing.T) {
 				t.Parallel()
 				s, srv := open(t)
@@ -344,7 +344,7 @@ func TestSilence(t *testing.T) {
 			}
 			c, _ := redis.NewClient(o)
 			defer c.Close()
-			// The caller set no deadline, so it must not be told that one passed.
+			// The caller set no deadline, so the error must not say that one passed.
 			if err := oneCall(t.Context(), New(c), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
@@ -352,8 +352,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// A caller's deadline that passes on a connection of its own closes it, which the
-// callers that joined it are told as an outage, and not as a deadline of theirs.
+// If a deadline passes on a connection that one caller uses alone, the connection is
+// closed. Callers that have joined it get ErrUnavailable, and not a DeadlineExceeded.
 func TestDeadlineOfAnother(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {
@@ -377,7 +377,7 @@ func TestDeadlineOfAnother(t *testing.T) {
 			}
 			want, other := store.ErrUnavailable, context.DeadlineExceeded
 			if pipelining {
-				want, other = other, want // its own, later on
+				want, other = other, want // its own, later
 			}
 			if !errors.Is(err, want) || errors.Is(err, other) {
 				t.Errorf("the one who joined: got %v, want %v", err, want)
@@ -386,7 +386,7 @@ func TestDeadlineOfAnother(t *testing.T) {
 	}
 }
 
-// The client repeats what only reads until the context is done, and never a script.
+// The client retries reads until the context is done, and never retries a script.
 func TestRetries(t *testing.T) {
 	t.Parallel()
 	for name, lost := range map[string]string{"connection lost": "", "loading": "-LOADING Redis is loading the dataset in memory\r\n"} {
@@ -416,7 +416,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A user who lets replicas answer what is read-only finds no script there.
+// If read-only commands go to replicas, scripts still go to masters.
 func TestSendToReplicas(t *testing.T) {
 	t.Parallel()
 	reply := func(args []string) string {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A way is one of the two ways to run a script.
+// A way is one of the two commands that run a script.
 type way bool
 
 const (
@@ -17,8 +17,8 @@ const (
 	eval    way = true
 )
 
-// command returns the command that runs script. The client takes it back after
-// one use. Keys share a slot: the builder panics if they do not.
+// command returns the command that runs script. It can be used once: the client then
+// recycles it. The keys must share a slot: otherwise the builder panics.
 func (s *Store) command(how way, script *store.Script, keys []string, args []store.Arg) redis.Completed {
 	if how == eval {
 		c := s.client.B().Eval().Script(script.Lua()).Numkeys(int64(len(keys))).Key(keys...).Arg()
@@ -34,8 +34,7 @@ func (s *Store) command(how way, script *store.Script, keys []string, args []sto
 	return c.Build()
 }
 
-// answer appends val, what script replied, to reply, unless err says that it
-// did not.
+// answer appends val, the reply of script, to reply, or returns the error for err.
 func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val *redis.RedisMessage, err error) ([]store.Value, error) {
 	if redis.IsRedisNil(err) {
 		return append(reply, store.Value{}), nil
@@ -50,7 +49,7 @@ func (s *Store) answer(ctx context.Context, script *store.Script, keys []string,
 		}
 		return append(reply, v), nil
 	}
-	list, _ := val.ToArray() // it is one
+	list, _ := val.ToArray() // it is an array
 	out := reply
 	for i := range list {
 		v, ok := value(&list[i])
@@ -62,7 +61,7 @@ func (s *Store) answer(ctx context.Context, script *store.Script, keys []string,
 	return out, nil
 }
 
-// value returns m as a value, and false if it is none.
+// value returns m as a value. It returns false if m is of another type.
 func value(m *redis.RedisMessage) (store.Value, bool) {
 	switch {
 	case m.IsInt64():

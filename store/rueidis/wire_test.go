@@ -15,7 +15,7 @@ import (
 	"github.com/weir-go/weir/store/internal/respserver"
 )
 
-// unknown is how a proxy may put NOSCRIPT.
+// unknown is a NOSCRIPT with the text that a proxy may send.
 const unknown = "-ERR proxy: NOSCRIPT No matching script. Please use EVAL.\r\n"
 
 func TestEvalOnTheWire(t *testing.T) {
@@ -54,7 +54,7 @@ func TestEvalOnTheWire(t *testing.T) {
 	}
 }
 
-// A command that failed is not built twice, nor taken back before it is sent.
+// A failed command is not built twice, and not recycled before it is sent.
 func TestCommandsAreNotReused(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func(args []string) string {
@@ -190,8 +190,8 @@ func is(err, want error) bool {
 	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
 }
 
-// A connection that breaks in the middle of a batch. Of a caller alone on it, the
-// client gives up every reply; what was answered to a pipeline stands.
+// A connection breaks in the middle of a batch. If one caller uses it alone, the client
+// drops all replies. With pipelining, replies that came before are kept.
 func TestBatchBroken(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {
@@ -264,7 +264,7 @@ func TestMGetOnTheWire(t *testing.T) {
 	}
 }
 
-// A modeless client does not say what it is.
+// A modeless client has no mode.
 type modeless struct{ redis.Client }
 
 func (modeless) Mode() redis.ClientMode { return "" }

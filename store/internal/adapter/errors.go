@@ -1,6 +1,5 @@
-// Package adapter holds what the stores over Redis clients do alike, whatever the
-// client: the errors that they return, the order in which keys are read slot by
-// slot, and how often they ask for a new topology.
+// Package adapter is shared by the stores over Redis clients: their errors, the order in
+// which they read keys by slot, and how often they read the topology again.
 package adapter
 
 import (
@@ -13,17 +12,17 @@ import (
 	"github.com/weir-go/weir/store/internal/errreply"
 )
 
-// Errors makes the errors of one store. They name the call, once.
+// Errors makes the errors of one store. Each names the call, once.
 type Errors struct {
 	// Name is the store's package.
 	Name string
 
-	// Replied returns the text of the error reply that err is, or wraps, and
-	// false when no server sent it.
+	// Replied returns the text of the error reply that err is or wraps. It returns
+	// false if err is not from a server.
 	Replied func(err error) (text string, ok bool)
 
-	// Follow is called when a node cannot be reached, or says that it no
-	// longer serves: the client's picture of its servers may be out of date.
+	// Follow is called if a node cannot be reached, or says that it no longer
+	// serves: the topology that the client knows can be out of date.
 	Follow func()
 }
 
@@ -36,7 +35,7 @@ func (e *Errors) NoScript(err error) bool {
 	return ok && errreply.NoScript(text)
 }
 
-// ReadOnly reports whether err says that the server is no master.
+// ReadOnly reports whether err says that the server is not a master.
 func (e *Errors) ReadOnly(err error) bool {
 	if err == nil {
 		return false
@@ -45,12 +44,12 @@ func (e *Errors) ReadOnly(err error) bool {
 	return ok && errreply.ReadOnly(text)
 }
 
-// Call wraps err, which is not the client's, as an error of the call.
+// Call wraps err, which is not from the client, as an error of the call.
 func (e *Errors) Call(call string, err error) error {
 	return fmt.Errorf("%s: %s: %w", e.Name, call, err)
 }
 
-// Eval returns what the caller of script gets for err, of the client.
+// Eval returns the error of Eval for err, which is from the client.
 func (e *Errors) Eval(ctx context.Context, script *store.Script, keys []string, err error) error {
 	call := "eval " + script.Name()
 	text, ok := e.Replied(err)
@@ -60,7 +59,7 @@ func (e *Errors) Eval(ctx context.Context, script *store.Script, keys []string, 
 	return e.refused(call, err, text, errreply.Eval(text, keys))
 }
 
-// Read returns what the caller of MGet or Time gets for err, of the client.
+// Read returns the error of MGet or Time for err, which is from the client.
 func (e *Errors) Read(ctx context.Context, call string, err error) error {
 	text, ok := e.Replied(err)
 	if !ok {
@@ -69,7 +68,7 @@ func (e *Errors) Read(ctx context.Context, call string, err error) error {
 	return e.refused(call, err, text, errreply.Read(text))
 }
 
-// refused wraps err, a server's error reply, as what it means.
+// refused wraps err, which is an error reply, with its meaning.
 func (e *Errors) refused(call string, err error, text string, meaning error) error {
 	if errreply.Stale(text) {
 		e.Follow()
@@ -80,11 +79,11 @@ func (e *Errors) refused(call string, err error, text string, meaning error) err
 	return fmt.Errorf("%s: %s: %w: %w", e.Name, call, meaning, err)
 }
 
-// unanswered wraps err, which came from the client, or from the network.
+// unanswered wraps err, which is from the client or the network.
 func (e *Errors) unanswered(ctx context.Context, call string, err error) error {
 	done := ended(ctx)
 	if !errors.Is(done, context.Canceled) {
-		e.Follow() // a deadline too may have passed because of a dead node
+		e.Follow() // a dead node can be the reason for a deadline too
 	}
 	switch {
 	case done != nil && errors.Is(err, done):
@@ -92,14 +91,14 @@ func (e *Errors) unanswered(ctx context.Context, call string, err error) error {
 	case done != nil:
 		return fmt.Errorf("%s: %s: %w: %w", e.Name, call, done, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		// The client's own time limit, of a dial say: not the caller's.
+		// This is a timeout of the client, for example of a dial, and not the caller's.
 		return fmt.Errorf("%s: %s: %w: %v", e.Name, call, store.ErrUnavailable, err) //nolint:errorlint // on purpose
 	}
 	return fmt.Errorf("%s: %s: %w: %w", e.Name, call, store.ErrUnavailable, err)
 }
 
-// ended returns the error of ctx, also when its deadline has passed but its
-// timer, unlike the client's, has not fired yet.
+// ended returns the error of ctx. If the deadline has passed, it does not wait for the
+// timer of ctx, which can fire later than that of the client.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

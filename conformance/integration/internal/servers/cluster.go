@@ -25,8 +25,8 @@ func (s *Server) startCluster(ctx context.Context) error {
 		return err
 	}
 	for i, port := range clientPorts {
-		// The delay and the period (10 s by default) are what a new replica
-		// waits for until it is in step, and until CLUSTER SLOTS names it.
+		// A new replica waits for the delay until it is in step, and for the period,
+		// 10 s by default, until CLUSTER SLOTS names it.
 		err := s.startNode(ctx, port,
 			"--cluster-enabled", "yes",
 			"--cluster-port", busPorts[i],
@@ -55,7 +55,7 @@ func (s *Server) form(ctx context.Context, clientPorts, busPorts []string) error
 	}
 
 	for i, node := range all {
-		// Epochs that differ from the start spare the nodes an election.
+		// If the epochs differ from the start, the nodes need no election.
 		if err := node.Do(ctx, "CLUSTER", "SET-CONFIG-EPOCH", i+1).Err(); err != nil {
 			return err
 		}
@@ -76,7 +76,7 @@ func (s *Server) form(ctx context.Context, clientPorts, busPorts []string) error
 		if err != nil {
 			return err
 		}
-		// Refused until gossip has told the replica of its master.
+		// It is rejected until the replica has heard of its master.
 		err = poll(ctx, func() error { return all[i].ClusterReplicate(ctx, master).Err() })
 		if err != nil {
 			return err
@@ -87,10 +87,19 @@ func (s *Server) form(ctx context.Context, clientPorts, busPorts []string) error
 			return fmt.Errorf("node %d of the cluster: %w", i, err)
 		}
 	}
+	if s.mortal {
+		return nil
+	}
+	// Nobody kills its nodes. A short timeout would only make it fail on a busy machine.
+	for _, node := range all {
+		if err := node.ConfigSet(ctx, "cluster-node-timeout", "60000").Err(); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// ready reports why the node, or what it says of the cluster, is not ready.
+// ready returns why the node, or the cluster as the node knows it, is not ready.
 func ready(ctx context.Context, node *redis.Client, replica bool) error {
 	info, err := node.ClusterInfo(ctx).Result()
 	if err != nil {
@@ -99,8 +108,8 @@ func ready(ctx context.Context, node *redis.Client, replica bool) error {
 	if !strings.Contains(info, "cluster_state:ok") {
 		return fmt.Errorf("cluster info: %s", info)
 	}
-	// A client that asks this node must learn of every replica. A range is its
-	// first slot, its last, the master and the replicas.
+	// A client that asks this node must get every replica. A range is a list of its
+	// first slot, its last slot, the master and the replicas.
 	ranges, err := node.Do(ctx, "CLUSTER", "SLOTS").Slice()
 	if err != nil {
 		return err

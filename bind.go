@@ -1,0 +1,234 @@
+package weir
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"reflect"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/store"
+)
+
+// shared is what a limiter has in common with those that With and Only make of it.
+type shared struct {
+	store  store.Store
+	clock  func() time.Time
+	borrow bool // the store keeps no key beyond a call
+	space  *keySpace
+}
+
+// A rule is a Rule that was found valid.
+type rule struct {
+	given string // Rule.Name: it can be empty
+	name  string // in results
+	limit *contract.Limit
+	cost  int64 // 0 means the request's
+	key   int   // its number in the key space
+}
+
+// newRules checks rules, and adds them to space.
+func newRules(space *keySpace, rules []Rule) ([]rule, error) {
+	if len(rules) < 1 || len(rules) > MaxRules {
+		return nil, fail(ErrInvalidRule, "the limiter has %d rules: it must have from 1 to %d", len(rules), MaxRules)
+	}
+	bound := make([]rule, len(rules))
+	by := make([]segmentSet, len(rules))
+	seen := map[string]bool{}
+	for i, r := range rules {
+		label := ruleLabel(i, r.Name)
+		switch {
+		case r.Name == "" && len(rules) > 1:
+			return nil, fail(ErrInvalidRule, "rule %d has no Name: only the only rule of a limiter may have none", i)
+		case len(r.Name) > MaxSegment:
+			return nil, fail(ErrInvalidRule, "rule %d: its Name has %d bytes: it must have at most %d", i, len(r.Name), MaxSegment)
+		case seen[r.Name]:
+			return nil, fail(ErrInvalidRule, "two rules are named %q: each rule needs a name of its own", r.Name)
+		}
+		seen[r.Name] = true
+		var err error
+		if bound[i], err = newRule(label, r); err != nil {
+			return nil, err
+		}
+		bound[i].key = i
+		if by[i], err = space.by(label, r.By); err != nil {
+			return nil, err
+		}
+	}
+	return bound, space.addRules(bound, by)
+}
+
+// ruleLabel names rule i in an error.
+func ruleLabel(i int, name string) string {
+	if name == "" {
+		return fmt.Sprintf("rule %d", i)
+	}
+	return fmt.Sprintf("rule %q", name)
+}
+
+// newRule checks the algorithm and the cost of r.
+func newRule(label string, r Rule) (rule, error) {
+	limit, err := newLimit(label, r.Algorithm)
+	if err != nil {
+		return rule{}, err
+	}
+	switch {
+	case r.Cost < 0:
+		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be 0, which means the request's cost, or more", label, r.Cost)
+	case r.Cost > limit.Capacity:
+		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: the limit is %d, so no request could ever pass", label, r.Cost, limit.Capacity)
+	case limit.MaxCost > 0 && r.Cost > limit.MaxCost:
+		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: a %s can consume at most %d at once", label, r.Cost, limit.Kind.Name, limit.MaxCost)
+	}
+	name := r.Name
+	if name == "" {
+		name = limit.Kind.Name
+	}
+	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost}, nil
+}
+
+func newLimit(label string, a algorithm.Algorithm) (*contract.Limit, error) {
+	if v := reflect.ValueOf(a); a == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+		return nil, fail(ErrInvalidRule, "%s: its Algorithm is nil: set one, for example algorithm.GCRA", label)
+	}
+	limit, err := a.NewLimit()
+	switch {
+	case err != nil:
+		return nil, fail(err, "%s: %s", label, plain(err))
+	case limit == nil || limit.Kind == nil:
+		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned no limit, or a limit without Kind", label, a)
+	case limit.Capacity < 1 || limit.Capacity > contract.MaxTokens:
+		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned the Capacity %d: it must be from 1 to %d", label, a, limit.Capacity, int64(contract.MaxTokens))
+	}
+	return limit, nil
+}
+
+// A bound is a list of rules, bound to scripts, constants and keys once. It is the
+// Decider inside all wrappers.
+type bound struct {
+	*shared
+	rules  []rule
+	only   bool     // made by Limiter.Only
+	limits [32]byte // a digest of the rules' limits
+
+	all    *part
+	leases *part // the rules that hold leases; nil if there is none
+	resets *part // the rules that the full key identifies; nil if there is none
+	kept   *part // the only rule that keeps metadata; nil if there is none, or several
+
+	lease     time.Duration // the shortest of those of the rules that hold leases
+	keepers   int           // how many rules keep metadata
+	capped    bool          // a limit has a MaxCost
+	ownCosts  bool          // every rule has a Cost of its own
+	noWait    int           // a rule that cannot reserve, -1 if all can
+	noRefund  int           // a rule that cannot refund, -1 if all can
+	leaseCost int           // a rule that holds leases without a Cost of its own, -1 if there is none
+}
+
+// A part is some rules of a bound: one script decides them all.
+type part struct {
+	program *compose.Program
+	rules   []int // ascending
+}
+
+// bind returns rules, bound.
+func bind(sh *shared, rules []rule, only bool) (*bound, error) {
+	b := &bound{shared: sh, rules: rules, only: only, ownCosts: true, noWait: -1, noRefund: -1, leaseCost: -1, lease: Never}
+	for i := range rules {
+		r := &rules[i]
+		kind := r.limit.Kind
+		if r.cost == 0 {
+			b.ownCosts = false
+		}
+		if r.limit.MaxCost > 0 && r.cost == 0 {
+			b.capped = true
+		}
+		if !kind.Reserves && b.noWait < 0 {
+			b.noWait = i
+		}
+		if kind.Entries {
+			b.keepers++
+		}
+		if kind.Leases {
+			b.lease = min(b.lease, r.limit.Lease)
+			if r.cost == 0 && b.leaseCost < 0 {
+				b.leaseCost = i
+			}
+		}
+	}
+	var err error
+	parts := []struct {
+		part **part
+		has  func(r *rule) bool
+	}{
+		{&b.all, func(*rule) bool { return true }},
+		{&b.leases, func(r *rule) bool { return r.limit.Kind.Leases }},
+		{&b.resets, func(r *rule) bool { return only || sh.space.full(r.key) }},
+		{&b.kept, func(r *rule) bool { return r.limit.Kind.Entries && b.keepers == 1 }},
+	}
+	for _, p := range parts {
+		if *p.part, err = b.newPart(p.has); err != nil {
+			return nil, fail(ErrInvalidRule, "%s", plain(err))
+		}
+	}
+	if b.leases != nil && b.keepers > 0 {
+		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: make two")
+	}
+	for i := range rules {
+		if !b.all.program.Marked(i) && b.noRefund < 0 {
+			b.noRefund = i
+		}
+	}
+	b.limits = digest(rules)
+	return b, nil
+}
+
+// newPart returns the part of the rules that has picks, nil if it picks none.
+func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
+	var p part
+	var rules []compose.Rule
+	for i := range b.rules {
+		if r := &b.rules[i]; has(r) {
+			p.rules = append(p.rules, i)
+			rules = append(rules, compose.Rule{Limit: r.limit, Cost: r.cost})
+		}
+	}
+	switch {
+	case len(rules) == 0:
+		return nil, nil //nolint:nilnil // a limiter need not have such rules
+	case len(rules) == len(b.rules) && b.all != nil:
+		return b.all, nil
+	}
+	var err error
+	p.program, err = compose.New(rules)
+	return &p, err
+}
+
+// digest returns a hash of the rules' limits and costs.
+func digest(rules []rule) [32]byte {
+	var b []byte
+	for _, r := range rules {
+		b = strconv.AppendQuote(b, r.limit.Kind.Name)
+		b = strconv.AppendInt(b, r.cost, 10)
+		for _, arg := range r.limit.Args {
+			b = strconv.AppendQuote(b, arg.String())
+		}
+	}
+	return sha256.Sum256(b)
+}
+
+// now returns the time to hand to a script, 0 for the store's.
+func (sh *shared) now() (int64, error) {
+	if sh.clock == nil {
+		return 0, nil
+	}
+	t := sh.clock()
+	now := t.UnixMicro()
+	if now < 1 || now >= 1<<52 {
+		return 0, fmt.Errorf("weir: Options.Clock reads %v: it must read later than 1970 and earlier than 2112", t)
+	}
+	return now, nil
+}

@@ -1,0 +1,339 @@
+package conformance
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// This file holds the checks of what keys separate: limiters, algorithms, secrets, and
+// the decisions that a refund can find.
+
+var keyRules = []rule{
+	{"Names", "a limiter's name is part of its keys: limiters of two names share nothing, of one name everything", limiterNames},
+	{"Changed", "a rule whose algorithm changes starts afresh, and the state before is left alone", limiterChanged},
+	{"Secret", "a secret segment is hashed in every key, and limits as any other", limiterSecret},
+	{"RefundGone", "a refund after Reset, or after the rule's key was deleted, refunds nothing", limiterRefundGone},
+	{"RefundKeys", "one ID used for two keys refunds each key its own", limiterRefundKeys},
+	{"RefundLimits", "a refund under other limits refunds nothing", limiterRefundLimits},
+}
+
+func limiterNames(t *T) {
+	c := newClock()
+	two := algorithm.FixedWindow{Limit: 2, Window: time.Minute}
+	limiter := func(name string, rules ...weir.Rule) *weir.Limiter {
+		return t.policy(t.store, c, weir.Policy{Name: name, Rules: rules})
+	}
+	for _, name := range []string{
+		"n", "N", "n:", "n:n", "n%3An", "n:{k}", "{n}", "n:{k}:a.f2", " n", "n\x00", "1", "01", strings.Repeat("n", weir.MaxSegment),
+	} {
+		for _, rules := range [][]weir.Rule{{{Algorithm: two}}, {{Name: "a", Algorithm: two}}, {{Name: "a.f2", Algorithm: two}, {Name: "b", Algorithm: two}}} {
+			for _, key := range []string{"k", "{k}", "k}:a.f2"} {
+				for i := range int64(3) {
+					// Each request is made by a new limiter of that name.
+					if res := t.allow(limiter(name, rules...), 1, key); res.Allowed != (i < 2) || res.Remaining != max(1-i, 0) {
+						t.errorf("limiter %q with %d rules, key %q, request %d: got %+v, want 2 allowed", name, len(rules), key, i, res)
+					}
+				}
+			}
+		}
+	}
+}
+
+func limiterChanged(t *T) {
+	c := newClock()
+	list := []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerHour(9), Burst: 9},
+		algorithm.FixedWindow{Limit: 9, Window: time.Hour},
+		algorithm.SlidingCounter{Limit: 9, Window: time.Hour},
+		algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerHour(9)},
+		algorithm.SlidingLog{Limit: 9, Window: time.Hour},
+		algorithm.MetadataWindow{Limit: 9, Window: time.Hour},
+		algorithm.SlidingBuckets{Width: time.Hour, Spans: []algorithm.Span{{Window: 4 * time.Hour, Limit: 9}}},
+		algorithm.LeakyBucket{Rate: algorithm.PerHour(9), Queue: 8},
+		algorithm.Concurrency{Limit: 9, Lease: time.Hour},
+	}
+	for round := range int64(2) {
+		for _, a := range list {
+			rules := []weir.Rule{{Name: "changes", Algorithm: a}, {Name: "stays", Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Hour}}}
+			req := weir.Request{Key: weir.KeyOf("changed")}
+			if t.kindOf(a).Leases {
+				req.ID = strconv.FormatInt(round, 10)
+			}
+			each := make([]weir.Result, 2)
+			res := t.do(t.limiter(c, rules...), req, each...)
+			want := each[0].Limit - 1 - round
+			if _, queue := a.(algorithm.LeakyBucket); queue { // only the first request goes at once
+				if res.Allowed != (round == 0) {
+					t.errorf("round %d, %T: got %+v, want the first request alone to be allowed", round, a, res)
+				}
+				continue
+			}
+			if !res.Allowed || each[0].Remaining != want {
+				t.errorf("round %d, %T in place of another algorithm: got %+v, want it allowed with %d left", round, a, each[0], want)
+			}
+		}
+	}
+}
+
+func limiterSecret(t *T) {
+	secrets := []string{"sk-live-0123456789", "sk-live-0123456780", "sk:{live}%", strings.Repeat("sk-live-", 40), "%sha256=00"}
+	a := algorithm.FixedWindow{Limit: 2, Window: time.Minute}
+	c := newClock()
+	spy := &spyStore{Store: t.store}
+	for _, by := range [][]string{{"account"}, {"account", "secret"}, {"secret"}} {
+		name := "secret" + strconv.Itoa(len(by)) + by[0]
+		l := t.policy(spy, c, weir.Policy{
+			Name: name, Segments: []string{"account", "secret"}, Secret: []string{"secret"},
+			Rules: t.wrapped([]weir.Rule{{Name: "a", By: by, Algorithm: a}, {Name: "b", Algorithm: tenPerMinute}}),
+		})
+		for i, secret := range secrets {
+			if by[0] == "account" && len(by) == 1 {
+				c.advance(time.Minute) // the first rule is shared
+			}
+			key := []string{"ann", secret}
+			for j := range 3 {
+				req := weir.Request{Key: weir.KeyOf(key...), ID: strconv.Itoa(j)}
+				if res := t.do(l, req); res.Allowed != (j < 2) {
+					t.errorf("secret %d by %v, request %d: got %+v, want 2 allowed", i, by, j, res)
+				}
+				t.hashed(spy.keys, secret)
+			}
+			t.peek(l, 1, key...)
+			t.hashed(spy.keys, secret)
+			if answers := l.DoMany(t.ctx, peeks([][]string{key})); answers[0].Err != nil || answers[0].Result.Allowed {
+				t.errorf("DoMany: got %+v, want a denial", answers[0])
+			}
+			t.hashed(spy.keys, secret)
+			t.refundAs(l, "1", true, key...)
+			t.hashed(spy.keys, secret)
+		}
+	}
+}
+
+// hashed checks that keys do not show secret, and that one of them has its SHA-256.
+func (t *T) hashed(keys []string, secret string) {
+	sum := sha256.Sum256([]byte(secret))
+	seen := false
+	for _, key := range keys {
+		if strings.Contains(key, secret) || strings.Contains(key, escaper.Replace(secret)) {
+			t.errorf("the key %q shows the secret segment %.40q", key, secret)
+		}
+		seen = seen || strings.Contains(key, "%sha256="+hex.EncodeToString(sum[:]))
+	}
+	if !seen {
+		t.errorf("of the keys %.200q none has the SHA-256 of the segment %.40q", keys, secret)
+	}
+}
+
+// refunded are algorithms whose decisions can be refunded, slow and with a limit of 20.
+var refunded = []algorithm.Algorithm{
+	algorithm.GCRA{Rate: algorithm.PerHour(20), Burst: 20},
+	algorithm.GCRA{Rate: algorithm.PerHour(11), Burst: 20}, // a fraction of a microsecond
+	algorithm.FixedWindow{Limit: 20, Window: time.Hour},
+	algorithm.FixedWindow{Limit: 20, Window: time.Hour, Aligned: true},
+	algorithm.SlidingCounter{Limit: 20, Window: time.Hour},
+	algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerHour(20)},
+	algorithm.SlidingLog{Limit: 20, Window: time.Hour},
+	algorithm.SlidingBuckets{Width: 15 * time.Minute, Spans: []algorithm.Span{{Window: time.Hour, Limit: 20}}},
+}
+
+func limiterRefundGone(t *T) {
+	r := t.rand()
+	for h := range t.times(48) {
+		t.goneHistory(r, refundable(r), "history"+strconv.Itoa(h))
+	}
+	for i, a := range refunded {
+		for gone := range 3 {
+			c := newClock()
+			l := t.limiter(c, one(a))
+			key := "gone" + strconv.Itoa(i) + "." + strconv.Itoa(gone)
+			take := func(cost int64, id string) {
+				if res := t.do(l, weir.Request{Key: weir.KeyOf(key), Cost: cost, ID: id}); !res.Allowed {
+					t.errorf("%+v: got %+v, want it allowed", a, res)
+				}
+			}
+			refund := func(id string, want bool) {
+				before := t.peek(l, 1, key)
+				t.refundAs(l, id, want, key)
+				if after := t.peek(l, 1, key); !want && after != before {
+					t.errorf("%+v: the refund of %q, whose key is gone, made\n     %+v\nout of %+v", a, id, after, before)
+				}
+			}
+			take(3, "a")
+			take(2, "b")
+			switch gone {
+			case 0:
+				t.reset(l, key)
+			case 1:
+				t.reset(t.only(l, "one"), key)
+			case 2:
+				for _, k := range t.keysOf(key, "one", a) {
+					t.eval(del, []string{k})
+				}
+			}
+			refund("a", false) // from a missing key
+			take(6, "")
+			refund("b", false) // from a key that no decision with an ID has used
+			c.advance(time.Second)
+			take(3, "a") // the ID once more
+			take(5, "c")
+			left := t.peek(l, 1, key).Remaining
+			if left != 6 {
+				t.errorf("%+v: %d left, want 6", a, left)
+			}
+			refund("c", true)
+			refund("c", false)
+			if left := t.peek(l, 1, key).Remaining; left != 11 {
+				t.errorf("%+v: %d left after the refund of 5, want 11", a, left)
+			}
+			// A decision of before, of a key that others have used since.
+			take(4, "d")
+			for _, k := range t.keysOf(key, "one", a) {
+				t.eval(del, []string{k})
+			}
+			take(4, "e")
+			refund("d", false)
+			refund("e", true)
+		}
+	}
+}
+
+// goneHistory checks random decisions, refunds, resets and deletions on one key: nothing
+// is left that would not be left if the refunded requests had never been made, and those
+// before the last reset not either.
+func (t *T) goneHistory(r *rand.Rand, a algorithm.Algorithm, key string) {
+	type request struct {
+		at, cost int64
+		id       string
+		first    bool // the limit was fully reset
+		refunded bool
+	}
+	c := newClock()
+	rule := one(a)
+	l := t.limiter(c, rule)
+	var ids []string
+	var since []request // the last reset
+	for s := range 24 {
+		c.advance(max(anyPause(r, unitOf(a)/2), 0))
+		switch r.IntN(8) {
+		case 0:
+			if since = nil; r.IntN(2) == 0 {
+				t.reset(l, key)
+				break
+			}
+			for _, k := range t.keysOf(key, rule.Name, a) {
+				t.eval(del, []string{k})
+			}
+		case 1, 2, 3:
+			if len(ids) == 0 {
+				break
+			}
+			id := ids[r.IntN(len(ids))]
+			at := slices.IndexFunc(since, func(q request) bool { return q.id == id })
+			if at >= 0 && since[at].first && fixesWindow(a) {
+				break
+			}
+			gave, err := l.Refund(t.ctx, weir.Request{Key: weir.KeyOf(key), ID: id})
+			if err != nil {
+				t.fatalf("Refund: %v", err)
+			}
+			if gave && at < 0 {
+				t.errorf("%+v, step %d: the refund of %q, of before a reset, refunded something", a, s, id)
+			} else if gave {
+				since[at].refunded = true
+			}
+		default:
+			req := weir.Request{Key: weir.KeyOf(key), Cost: 1 + r.Int64N(4)}
+			if r.IntN(3) > 0 {
+				req.ID = strconv.Itoa(s)
+				ids = append(ids, req.ID)
+			}
+			first := t.peek(l, 1, key).ResetAfter == 0
+			if t.do(l, req).Allowed {
+				since = append(since, request{at: c.us, cost: req.Cost, id: req.ID, first: first})
+			}
+		}
+		now := c.us
+		without := t.limiterOn(memory.New(nil), c, rule)
+		for _, q := range since {
+			if c.us = q.at; !q.refunded {
+				t.allow(without, q.cost, key)
+			}
+		}
+		c.us = now
+		if got, want := t.peek(l, 1, key), t.peek(without, 1, key); got.Remaining > want.Remaining+phase(a) {
+			t.fatalf("%+v, step %d, with %+v since the last reset: %d are left, want at most %d", a, s, since, got.Remaining, want.Remaining)
+		}
+	}
+}
+
+func limiterRefundKeys(t *T) {
+	c := newClock()
+	for i, a := range refunded {
+		tenant := "twokeys" + strconv.Itoa(i)
+		l := t.limiter(c, weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: a}, weir.Rule{Name: "user", Algorithm: a, By: []string{"s0", "s1"}})
+		each := make([]weir.Result, 2)
+		want := func(when string, all, u, v int64) {
+			t.peekEach(l, each, tenant, "u")
+			left := [3]int64{each[0].Remaining, each[1].Remaining}
+			t.peekEach(l, each, tenant, "v")
+			if left[2] = each[1].Remaining; left != [3]int64{all, u, v} {
+				t.errorf("%+v, %s: %v are left of the tenant and its users, want %v", a, when, left, [3]int64{all, u, v})
+			}
+		}
+		t.do(l, weir.Request{Key: weir.KeyOf(tenant, "u"), Cost: 3, ID: "it"})
+		t.do(l, weir.Request{Key: weir.KeyOf(tenant, "v"), Cost: 5, ID: "it"})
+		want("before", 12, 17, 15)
+		t.refundAs(l, "it", false, tenant, "w")
+		want("after the refund of nothing", 12, 17, 15)
+		t.refundAs(l, "it", true, tenant, "v")
+		want("after the refund of v", 17, 17, 20)
+		t.refundAs(l, "it", false, tenant, "v")
+		want("after the second refund of v", 17, 17, 20)
+		t.refundAs(l, "it", true, tenant, "u")
+		want("after the refund of u", 20, 20, 20)
+	}
+}
+
+func limiterRefundLimits(t *T) {
+	c := newClock()
+	changed := []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerHour(40), Burst: 20},
+		algorithm.GCRA{Rate: algorithm.Rate{Count: 13, Period: time.Hour}, Burst: 30},
+		algorithm.FixedWindow{Limit: 21, Window: time.Hour},
+		algorithm.FixedWindow{Limit: 20, Window: time.Minute, Aligned: true},
+		algorithm.SlidingCounter{Limit: 40, Window: time.Hour},
+		algorithm.TokenBucket{Capacity: 40, Refill: algorithm.PerHour(20)},
+		algorithm.SlidingLog{Limit: 20, Window: 2 * time.Hour},
+		algorithm.SlidingBuckets{Width: 15 * time.Minute, Spans: []algorithm.Span{{Window: time.Hour, Limit: 30}}},
+	}
+	for i, a := range refunded {
+		l := t.limiter(c, one(a), weir.Rule{Name: "two", Algorithm: tenPerMinute})
+		for j, other := range []*weir.Limiter{
+			t.with(l, one(changed[i])),
+			t.with(l, weir.Rule{Name: "two", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 50}}),
+			t.with(l, weir.Rule{Name: "one", Algorithm: a, Cost: 1}),
+		} {
+			key := "limits" + strconv.Itoa(i) + "." + strconv.Itoa(j)
+			t.do(l, weir.Request{Key: weir.KeyOf(key), Cost: 2, ID: "it"})
+			before, under := t.peek(l, 1, key), t.peek(other, 1, key)
+			t.refundAs(other, "it", false, key)
+			if got, now := t.peek(l, 1, key), t.peek(other, 1, key); got != before || now != under {
+				t.errorf("%+v: a refund under other limits made\n     %+v\nout of %+v,\nand under the other limits\n       %+v\nout of %+v", a, got, before, now, under)
+			}
+			t.refundAs(l, "it", true, key)
+			if got := t.peek(l, 1, key); got.Remaining != 5 {
+				t.errorf("%+v: after the refund: got %+v, want 5 left", a, got)
+			}
+		}
+	}
+}

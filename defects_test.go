@@ -1,0 +1,152 @@
+package weir_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// No refund reaches a key that was reset or deleted since the decision, and what earlier
+// refunds moved is forgotten with the key.
+func TestDefectRefundAfterReset(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"Reset", "deleted", "deleted with the markers"} {
+		for _, tt := range []struct {
+			a    algorithm.Algorithm
+			left int64 // 10 s after 20 tokens were consumed from a clear key
+		}{
+			{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 100}, 90},
+			{algorithm.GCRA{Rate: algorithm.Rate{Count: 3, Period: 3*time.Second + 1}, Burst: 100}, 90},
+			{algorithm.TokenBucket{Refill: algorithm.PerSecond(1), Capacity: 100}, 90},
+			{algorithm.FixedWindow{Limit: 100, Window: time.Hour}, 90},
+			{algorithm.SlidingLog{Limit: 100, Window: time.Hour}, 90},
+			{algorithm.SlidingCounter{Limit: 100, Window: time.Hour}, 90},
+			{algorithm.SlidingBuckets{Width: time.Hour, Spans: []algorithm.Span{{Window: time.Hour, Limit: 100}}}, 90},
+		} {
+			t.Run(fmt.Sprintf("%s/%T", way, tt.a), func(t *testing.T) {
+				t.Parallel()
+				c := newClock()
+				st := newStore(c)
+				l := mustNew(t, st, tt.a)
+				request := func(cost int64, id string) weir.Request {
+					return weir.Request{Key: weir.KeyOf("u"), Cost: cost, ID: id}
+				}
+				refund := func(id string) bool {
+					gave, err := l.Refund(t.Context(), request(0, id))
+					if err != nil {
+						t.Error(err)
+					}
+					return gave
+				}
+				allow(t, l, request(30, ""))
+				allow(t, l, request(10, "old"))
+				allow(t, l, request(20, "a"))
+				if !refund("a") {
+					t.Error("nothing was refunded")
+				}
+				switch way {
+				case "Reset":
+					if err := l.Reset(t.Context(), "u"); err != nil {
+						t.Fatal(err)
+					}
+				default:
+					for _, key := range keysIn(st) {
+						if way != "deleted" || !strings.Contains(key, "%id=") {
+							remove(t, st, key)
+						}
+					}
+				}
+				allow(t, l, request(10, "d"))
+				allow(t, l, request(10, ""))
+				if refund("old") {
+					t.Error("tokens of the old key were refunded")
+				}
+				if res := left(t, l, "u"); res.Remaining != 80 {
+					t.Errorf("after it: %d left, want 80", res.Remaining)
+				}
+				c.advance(10 * time.Second)
+				refund("d")
+				if res := left(t, l, "u"); res.Remaining > tt.left {
+					t.Errorf("in the end: %d left, want at most %d", res.Remaining, tt.left)
+				}
+			})
+		}
+	}
+}
+
+// A refund makes a rule no fuller, at that time, than if the request had never been made.
+// If the request started a window or a period, that still ends when it would have: tokens
+// can come back earlier by at most the window or the period, and no more of them.
+func TestDefectRefundOfTheFirstRequest(t *testing.T) {
+	t.Parallel()
+	for _, a := range []algorithm.Algorithm{
+		algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerMinute(10), AtOnce: true},
+		algorithm.FixedWindow{Limit: 10, Window: time.Minute},
+		algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 10},
+		algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerMinute(10)},
+	} {
+		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
+			t.Parallel()
+			c := newClock()
+			st := newStore(c)
+			with := mustNew(t, st, a)
+			without, err := weir.New("without", st, a, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u := weir.KeyOf("u")
+			allow(t, with, weir.Request{Key: u, ID: "a"})
+			c.advance(50 * time.Second)
+			for _, l := range []*weir.Limiter{with, without} {
+				if res := allow(t, l, weir.Request{Key: u, Cost: 9}); res.Remaining > 1 {
+					t.Fatalf("got %+v", res)
+				}
+			}
+			if _, err := with.Refund(t.Context(), weir.Request{Key: u, ID: "a"}); err != nil {
+				t.Fatal(err)
+			}
+			if got, most := left(t, with, "u").Remaining, left(t, without, "u").Remaining; got > most {
+				t.Errorf("after the refund: %d left, and %d if the request had never been made", got, most)
+			}
+			var later []int64 // what is left in with, a minute ago
+			for i := range 130 {
+				got, most := left(t, with, "u").Remaining, left(t, without, "u").Remaining
+				later = append(later, got)
+				if i >= 60 && most < later[i-60] {
+					t.Errorf("%d s after the refund: %d left if the request had never been made, and %d a minute before with it", i, most, later[i-60])
+				}
+				c.advance(time.Second)
+			}
+		})
+	}
+}
+
+// An ID that is used again after a Reset does not connect decisions of before it with the
+// key: their refunds still find nothing.
+func TestDefectReusedID(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	st := newStore(c)
+	l, err := weir.New("api", st, window(20, time.Hour), &weir.Options{Clock: c.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := weir.KeyOf("u")
+	allow(t, l, weir.Request{Key: key, Cost: 3, ID: "x"})
+	allow(t, l, weir.Request{Key: key, Cost: 4, ID: "y"})
+	if err := l.Reset(t.Context(), "u"); err != nil {
+		t.Fatal(err)
+	}
+	c.advance(time.Microsecond)
+	allow(t, l, weir.Request{Key: key, Cost: 10, ID: "x"})
+	if gave, err := l.Refund(t.Context(), weir.Request{Key: key, ID: "y"}); gave || err != nil {
+		t.Errorf("Refund of a decision before the Reset = %v, %v, want false", gave, err)
+	}
+	if res := left(t, l, "u"); res.Remaining != 10 {
+		t.Errorf("%d tokens remain, want 10", res.Remaining)
+	}
+}

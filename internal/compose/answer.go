@@ -1,0 +1,217 @@
+package compose
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/store"
+)
+
+// An Outcome is what a script replied.
+type Outcome struct {
+	N   int64 // 1 if it passed, or 0; with UpTo, the tokens consumed; of Refund and Release, 1 if anything was refunded or ended
+	Now int64 // the time of the decision
+
+	ints []store.Value // what Program.rules[i].at counts in
+}
+
+// Outcome reads the reply of v, of which there are two forms: that of a server, one
+// string "N;SEC USEC;value;value…" with what each rule's key held, and that of a Go
+// form, integers. flat is room for the integers, whose memory is used again. The error
+// is [store.ErrScript].
+func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
+	want := 2
+	if v.decides() {
+		want = p.ints
+	}
+	if len(reply) == 1 && reply[0].Kind() == store.Bulk {
+		var err error
+		if reply, err = p.parse(v, reply[0].Str(), flat[:0]); err != nil {
+			return Outcome{}, fmt.Errorf("%w: %s%s: %w", store.ErrScript, p.Name(), verbNames[v], err)
+		}
+	}
+	if len(reply) != want {
+		return Outcome{}, fmt.Errorf("%w: %s%s replied %d values, not %d", store.ErrScript, p.Name(), verbNames[v], len(reply), want)
+	}
+	for i := range reply {
+		if n := &reply[i]; n.Kind() != store.Integer || uint64(n.Int()) > 1<<53 {
+			return Outcome{}, fmt.Errorf("%w: value %d of what %s%s replied is no integer from 0 to 2^53", store.ErrScript, i, p.Name(), verbNames[v])
+		}
+	}
+	o := Outcome{N: reply[0].Int(), Now: reply[1].Int(), ints: reply}
+	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !v.upTo() {
+		return Outcome{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), verbNames[v], o.N, o.Now)
+	}
+	return o, nil
+}
+
+// parse reads a server's reply.
+func (p *Program) parse(v Verb, text string, ints []store.Value) ([]store.Value, error) {
+	head, rest, _ := strings.Cut(text, ";")
+	clock, rest, more := strings.Cut(rest, ";")
+	n, err := strconv.ParseInt(head, 10, 64)
+	if err != nil {
+		return nil, fmt.Errorf("it replied %q", text)
+	}
+	sec, usec, _ := strings.Cut(clock, " ")
+	s, err1 := strconv.ParseInt(sec, 10, 43)
+	us, err2 := strconv.ParseInt(usec, 10, 54)
+	if err1 != nil || err2 != nil {
+		return nil, fmt.Errorf("it replied the time %q", clock)
+	}
+	ints = append(ints, store.IntegerValue(n), store.IntegerValue(s*1_000_000+us))
+	rules := p.rules
+	if !v.decides() {
+		rules = nil
+	}
+	for i := range rules {
+		if !more {
+			return nil, fmt.Errorf("it replied %d rules, not %d", i, len(p.rules))
+		}
+		var one string
+		one, rest, more = strings.Cut(rest, ";")
+		if ints, err = p.parseRule(i, one, ints); err != nil {
+			return nil, err
+		}
+	}
+	if more {
+		return nil, fmt.Errorf("it replied more than %d rules", len(rules))
+	}
+	return ints, nil
+}
+
+// parseRule appends the integers of rule i: a cell's value, or what a Step read.
+func (p *Program) parseRule(i int, text string, ints []store.Value) ([]store.Value, error) {
+	r := &p.rules[i]
+	var n store.Nums
+	if r.step.meter != nil {
+		ok := text == ""
+		if !ok {
+			n, ok = store.ParseNums(text)
+			ok = ok && n.Tag == r.step.kind.Tag
+		}
+		if !ok {
+			return nil, fmt.Errorf("it replied %q for rule %d", text, i+1)
+		}
+		if int(n.Len) < r.ints {
+			clear(n.N[n.Len:])
+		}
+		for _, v := range n.N[:r.ints] {
+			ints = append(ints, store.IntegerValue(v))
+		}
+		return ints, nil
+	}
+	for range r.ints {
+		one, rest, _ := strings.Cut(text, " ")
+		v, err := strconv.ParseInt(one, 10, 64)
+		if err != nil {
+			return nil, fmt.Errorf("it replied %q for rule %d", one, i+1)
+		}
+		ints, text = append(ints, store.IntegerValue(v)), rest
+	}
+	return ints, nil
+}
+
+// An Answer is one rule's answer to a call.
+type Answer struct {
+	contract.Answer
+	Allowed bool          // the rule has room
+	Granted int64         // tokens consumed from it
+	Delay   time.Duration // if allowed, until the tokens are there
+}
+
+// Answer returns what the reply o of v means for rule i and call c.
+func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
+	r := &p.rules[i]
+	a := contract.Ask{Cost: c.Cost, Wait: min(c.Wait, p.maxWait)}
+	if v.upTo() {
+		a.Cost = max(o.N, 1)
+	}
+	if r.Cost > 0 {
+		a.Cost = r.Cost
+	}
+	if o.N > 0 && v != Peek {
+		out.Granted = a.Cost
+	}
+	if r.step.raw != nil {
+		a.Text, a.Renew = c.Text, v == Renew
+		var s contract.State
+		for j, value := range o.ints[r.at : r.at+r.ints] {
+			s[j] = value.Int()
+		}
+		out.Allowed = r.step.raw.Room(o.Now, s, a) >= a.Cost
+		out.Answer = r.step.raw.Answer(o.Now, s, out.Granted, a)
+	} else {
+		r.answerCell(&out, o, a.Cost, a.Wait)
+	}
+	if a.Cost > r.Limit.Capacity {
+		out.Allowed, out.RetryAfter = false, contract.Never
+	}
+	if out.Allowed {
+		out.RetryAfter = 0
+	}
+	return out
+}
+
+// answerCell is Answer over the cell that was read.
+func (r *rule) answerCell(out *Answer, o *Outcome, cost, wait int64) {
+	m, now := r.step.meter, o.Now
+	c := cellOf(o.ints[r.at : r.at+r.ints])
+	used := c != contract.Cell{} && m.Ends(c) > now
+	if !used {
+		c = contract.Cell{}
+	}
+	c = m.Settle(now, c)
+	room := m.Room(now, now+wait, c)
+	out.Limit, out.Window = r.Limit.Capacity, r.Limit.Window
+	switch {
+	case cost > r.Limit.Capacity:
+	case room >= cost:
+		out.Allowed = true
+		if wait > 0 {
+			out.Delay = contract.Micros(max(m.Ready(now, c, cost, 0)-now, 0))
+		}
+	default:
+		out.RetryAfter = contract.Micros(max(m.Ready(now, c, cost, wait)-now, 1))
+	}
+	if out.Granted > 0 {
+		c, used = m.Take(c, cost), true
+	}
+	if out.Granted > 0 || wait > 0 {
+		room = m.Room(now, now, c)
+	}
+	out.Remaining = min(max(room, 0), r.Limit.Capacity)
+	if used {
+		out.ResetAfter = contract.Micros(max(m.Ends(c)-now, 0))
+	}
+}
+
+// cellOf returns the cell of ints.
+func cellOf(ints []store.Value) (c contract.Cell) {
+	switch c.A = ints[0].Int(); len(ints) {
+	case 4:
+		c.D = ints[3].Int()
+		fallthrough
+	case 3:
+		c.C = ints[2].Int()
+		fallthrough
+	case 2:
+		c.B = ints[1].Int()
+	}
+	return c
+}
+
+// Entries returns what the reply of the verb Entries lists.
+func (p *Program) Entries(reply []store.Value) ([]contract.Entry, error) {
+	texts := make([]string, len(reply))
+	for i, v := range reply {
+		if v.Kind() != store.Bulk {
+			return nil, fmt.Errorf("%w: value %d of what %s.entries replied is no text", store.ErrScript, i, p.Name())
+		}
+		texts[i] = v.Str()
+	}
+	return p.rules[0].step.raw.(contract.Lister).Parse(texts)
+}

@@ -1,0 +1,316 @@
+package compose
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/store"
+)
+
+// A run is one run of a Go form. The helds of the rules are no field of it, because the
+// compiler would then allocate them.
+type run struct {
+	*Program
+	verb  Verb
+	tx    store.Tx
+	args  []store.Arg
+	call  Call
+	now   int64
+	slack time.Duration
+	steps []step // if args are not the constants that the program is bound to
+}
+
+// fewRules is the most rules whose helds are on the stack.
+const fewRules = 4
+
+var manyHeld = sync.Pool{New: func() any { return new([MaxRules]held) }}
+
+// form returns the Go form of v. It replies with the integers that Outcome reads.
+func (p *Program) form(v Verb) store.GoForm {
+	switch n := len(p.rules); {
+	case n == 1:
+		return func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+			var one [1]held
+			return p.run(v, tx, args, reply, one[:])
+		}
+	case n <= fewRules:
+		return func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+			var few [fewRules]held
+			return p.run(v, tx, args, reply, few[:n])
+		}
+	default:
+		return func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+			many := manyHeld.Get().(*[MaxRules]held)
+			defer manyHeld.Put(many)
+			clear(many[:n])
+			return p.run(v, tx, args, reply, many[:n])
+		}
+	}
+}
+
+// run runs the Go form of v. held has one zero element for each rule.
+func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value, held []held) ([]store.Value, error) {
+	r := run{Program: p, verb: v, tx: tx, args: args}
+	if err := r.readArgs(); err != nil {
+		return nil, err
+	}
+	if v.decides() {
+		return r.decide(reply, held)
+	}
+	for i := range held {
+		if err := r.load(i, &held[i]); err != nil {
+			return nil, err
+		}
+	}
+	n, err := int64(1), error(nil)
+	switch v {
+	case Refund:
+		n, err = r.refund(held)
+	case Release:
+		n, err = r.release(held)
+	case Entries:
+		return r.entries(reply, held)
+	default: // Reset
+		for key := range r.nkeys {
+			tx.Del(key)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return append(reply, store.IntegerValue(n), store.IntegerValue(r.now)), nil
+}
+
+// readArgs reads the arguments, as AppendArgs appends them.
+func (r *run) readArgs() error {
+	var err error
+	if r.call, err = r.tailArgs(r.args); err != nil {
+		return err
+	}
+	if r.now, r.slack = r.call.Now, clockSlack; r.now == 0 {
+		r.now, r.slack = r.tx.Now(), 0
+	}
+	if !r.bound() {
+		r.bind()
+	}
+	return nil
+}
+
+// bound reports whether the arguments begin with the constants that the program is
+// bound to.
+func (r *run) bound() bool {
+	consts := r.consts
+	args := r.args[:len(consts)]
+	for i := range consts {
+		if n := consts[i].Int(); args[i].Int() != n || n == 0 && args[i].String() != consts[i].String() {
+			return false
+		}
+	}
+	return true
+}
+
+// bind binds steps to the constants in the arguments.
+func (r *run) bind() {
+	for i := range r.rules {
+		q := &r.rules[i]
+		r.steps = append(r.steps, stepOf(&r.source.parts[i], slices.Clone(r.args[q.arg:q.arg+len(q.Limit.Args)])))
+	}
+}
+
+// step is the arithmetic of rule i for the arguments given.
+func (r *run) step(i int) *step {
+	if r.steps != nil {
+		return &r.steps[i]
+	}
+	return &r.rules[i].step
+}
+
+// cost is what the call asks of q: with UpTo, at least 1.
+func (r *run) cost(q *rule) int64 {
+	switch {
+	case q.Cost > 0:
+		return r.args[q.arg+len(q.Limit.Args)].Int()
+	case r.verb.upTo():
+		return 1
+	}
+	return r.call.Cost
+}
+
+// ask is what the call asks of the Step of q.
+func (r *run) ask(q *rule) contract.Ask {
+	return contract.Ask{Cost: r.cost(q), Wait: r.call.Wait, Text: r.call.Text, Renew: r.verb == Renew}
+}
+
+// load reads what the keys of rule i hold.
+func (r *run) load(i int, h *held) (err error) {
+	q := &r.rules[i]
+	if h.step = r.step(i); h.step.raw != nil {
+		h.state, err = h.step.raw.Read(r.tx, q.key, r.now, r.ask(q))
+		return err
+	}
+	return h.load(r.tx, q.key, r.now)
+}
+
+// decide consumes if every rule has room. It replies with what was consumed, the time,
+// and what the rules' keys held.
+func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err error) {
+	head := len(reply)
+	reply = append(reply, store.IntegerValue(0), store.IntegerValue(r.now))
+	take := int64(1)
+	if r.verb.upTo() {
+		take = r.call.Cost
+	}
+	for i := range held {
+		q, h := &r.rules[i], &held[i]
+		h.step = r.step(i)
+		var room int64
+		var ints []int64
+		if raw := h.step.raw; raw != nil {
+			a := r.ask(q)
+			if h.state, err = raw.Read(r.tx, q.key, r.now, a); err != nil {
+				return nil, err
+			}
+			room, ints = raw.Room(r.now, h.state, a), h.state[:]
+		} else {
+			if err = h.load(r.tx, q.key, r.now); err != nil {
+				return nil, err
+			}
+			m := h.step.meter
+			h.cell = m.Settle(r.now, h.cell)
+			room, ints = m.Room(r.now, r.now+r.call.Wait, h.cell), h.nums.N[:]
+		}
+		for _, v := range ints[:q.ints] {
+			reply = append(reply, store.IntegerValue(v))
+		}
+		switch {
+		case !r.verb.upTo() || q.Cost > 0:
+			if room < r.cost(q) {
+				take = 0
+			}
+		case room < take:
+			take = max(room, 0)
+		}
+	}
+	reply[head] = store.IntegerValue(take)
+	if take == 0 || r.verb == Peek {
+		return reply, nil
+	}
+	for i := range held {
+		if err := r.consume(i, &held[i], take); err != nil {
+			return nil, err
+		}
+	}
+	return reply, nil
+}
+
+// consume consumes what the call asks of rule i, or take tokens.
+func (r *run) consume(i int, h *held, take int64) error {
+	q, s := &r.rules[i], h.step
+	n, gen := r.cost(q), int64(0)
+	if r.verb.upTo() && q.Cost == 0 {
+		n = take
+	}
+	if r.verb.marks() && q.marker > 0 {
+		gen = r.call.Gen
+	}
+	if s.raw != nil {
+		if err := s.raw.Write(r.tx, q.key, r.now, h.state, n, r.ask(q), gen, r.slack); err != nil || gen == 0 {
+			return err
+		}
+		c, ends := s.raw.(contract.StepRefunder).Mark(r.now, h.state, n, gen)
+		r.mark(i, ends, [store.MaxNums]int64{gen, n, c.A, c.B, c.C, c.D})
+		return nil
+	}
+	ends := h.write(r.tx, q.key, r.now, n, gen, r.slack)
+	if gen > 0 {
+		ints := [store.MaxNums]int64{h.nums.N[s.cell], n}
+		copy(ints[2:], h.nums.N[:s.cell])
+		if s.full > s.cell+1 {
+			ints[2+s.cell] = h.nums.N[s.cell+1]
+		}
+		r.mark(i, ends, ints)
+	}
+	return nil
+}
+
+// mark writes the marker of rule i, whose tokens can be refunded until ends.
+func (r *run) mark(i int, ends int64, ints [store.MaxNums]int64) {
+	n := store.Nums{Tag: markTag, Len: uint8(r.source.parts[i].markInts()), N: ints}
+	r.tx.Put(r.rules[i].marker, n, life(r.now, ends, r.slack))
+}
+
+// markTag begins a marker: "i1 GEN N", and what tells Refund where the tokens are.
+var markTag = store.Tag{'i', '1'}
+
+// refund refunds by the markers, and deletes them.
+func (r *run) refund(held []held) (gave int64, err error) {
+	var marks [MaxRules]store.Nums
+	for i := range r.rules {
+		q := &r.rules[i]
+		if q.marker == 0 {
+			continue
+		}
+		n, ok, err := r.tx.Get(q.marker)
+		switch {
+		case err != nil:
+			return 0, err
+		case ok && (n.Tag != markTag || int(n.Len) != r.source.parts[i].markInts()):
+			return 0, store.ForeignAt(q.marker)
+		}
+		marks[i] = n
+	}
+	for i := range r.rules {
+		q, s, n := &r.rules[i], held[i].step, &marks[i]
+		if n.Len == 0 {
+			continue
+		}
+		was := contract.Cell{A: n.N[2], B: n.N[3], C: n.N[4], D: n.N[5]}
+		ok := false
+		if s.raw != nil {
+			ok, err = s.raw.(contract.StepRefunder).Refund(r.tx, q.key, r.now, held[i].state, contract.Ask{Cost: 1}, was, n.N[1], n.N[0])
+			if err != nil {
+				return 0, err
+			}
+		} else {
+			ch := contract.Charge{N: n.N[1], Moved: n.N[2+s.cell]}
+			n.N[2+s.cell] = 0
+			ch.Was = contract.Cell{A: n.N[2], B: n.N[3], C: n.N[4], D: n.N[5]}
+			ok = held[i].refund(r.tx, q.key, r.now, ch, n.N[0])
+		}
+		if ok {
+			gave = 1
+		}
+		r.tx.Del(q.marker)
+	}
+	return gave, nil
+}
+
+// release ends leases.
+func (r *run) release(held []held) (gave int64, err error) {
+	for i := range r.rules {
+		raw, ok := held[i].step.raw.(contract.StepRefunder)
+		if !ok {
+			return 0, fmt.Errorf("kind %s has no leases", r.rules[i].Limit.Kind.Name)
+		}
+		ended, err := raw.Refund(r.tx, r.rules[i].key, r.now, held[i].state, r.ask(&r.rules[i]), contract.Cell{}, 0, 0)
+		if err != nil {
+			return 0, err
+		}
+		if ended {
+			gave = 1
+		}
+	}
+	return gave, nil
+}
+
+// entries replies with the texts of the first rule.
+func (r *run) entries(reply []store.Value, held []held) ([]store.Value, error) {
+	texts, err := held[0].step.raw.(contract.Lister).Entries(r.tx, r.rules[0].key, held[0].state)
+	for _, text := range texts {
+		reply = append(reply, store.BulkValue(text))
+	}
+	return reply, err
+}

@@ -1,0 +1,319 @@
+package compose_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/store"
+)
+
+func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
+
+// randomLimits make a limit of each kind, a small one or one near the bounds.
+var randomLimits = []func(r *rand.Rand) algorithm.Algorithm{
+	func(r *rand.Rand) algorithm.Algorithm {
+		return algorithm.GCRA{Rate: randomRate(r), Burst: randomQuantity(r)}
+	},
+	func(r *rand.Rand) algorithm.Algorithm {
+		return algorithm.LeakyBucket{Rate: randomRate(r), Queue: randomQuantity(r) - 1}
+	},
+	func(r *rand.Rand) algorithm.Algorithm {
+		return algorithm.FixedWindow{Limit: randomQuantity(r), Window: randomSpan(r), Aligned: r.IntN(2) == 0}
+	},
+	func(r *rand.Rand) algorithm.Algorithm {
+		return algorithm.SlidingCounter{Limit: randomQuantity(r), Window: randomSpan(r)}
+	},
+	func(r *rand.Rand) algorithm.Algorithm {
+		return algorithm.TokenBucket{Capacity: randomQuantity(r), Refill: randomRate(r), AtOnce: r.IntN(3) == 0}
+	},
+	func(r *rand.Rand) algorithm.Algorithm {
+		return algorithm.SlidingLog{Limit: 1 + r.Int64N(12), Window: randomSpan(r)}
+	},
+	func(r *rand.Rand) algorithm.Algorithm {
+		return algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{
+			{Window: time.Second, Limit: randomQuantity(r)}, {Window: time.Duration(2+r.Int64N(4)) * time.Second, Limit: randomQuantity(r)},
+		}}
+	},
+}
+
+func randomRate(r *rand.Rand) algorithm.Rate {
+	switch r.IntN(6) {
+	case 0:
+		return algorithm.Rate{Count: 1 + r.Int64N(1<<(1+r.IntN(42))), Period: time.Duration(1 + r.Int64N(1<<(1+r.IntN(62))))}
+	case 1:
+		return algorithm.Rate{Count: 7, Period: 10 * time.Microsecond}
+	default:
+		return algorithm.PerSecond(pick[int64](r, 1, 2, 3, 7, 10, 1000))
+	}
+}
+
+func randomQuantity(r *rand.Rand) int64 {
+	if r.IntN(6) == 0 {
+		return 1 + r.Int64N(1<<(1+r.IntN(53)))
+	}
+	return 1 + r.Int64N(12)
+}
+
+func randomSpan(r *rand.Rand) time.Duration {
+	if r.IntN(6) == 0 {
+		return time.Duration(1+r.Int64N(1<<(1+r.IntN(52)))) * time.Microsecond
+	}
+	return pick(r, time.Second, 10*time.Second, 5*time.Millisecond)
+}
+
+// A history is a random list of calls over the keys of a few programs.
+type history struct {
+	*bench
+	r        *rand.Rand
+	programs []*compose.Program
+	rules    int
+	own      [][]int64 // costs of the rules' own, by program
+	unit     int64
+	last     []compose.Answer
+	gen      int64
+	exact    int // times that a promise was checked
+}
+
+func newHistory(t *testing.T, r *rand.Rand) *history {
+	h := &history{bench: newBench(t), r: r, rules: 1 + r.IntN(3)}
+	kinds := make([]int, h.rules)
+	for i := range kinds {
+		kinds[i] = r.IntN(len(randomLimits))
+	}
+	for range 1 + r.IntN(2) {
+		var rules []compose.Rule
+		var own []int64
+		for _, kind := range kinds {
+			var l *contract.Limit
+			for err := error(nil); l == nil || err != nil; {
+				l, err = randomLimits[kind](r).NewLimit()
+			}
+			cost := int64(0)
+			if r.IntN(4) == 0 {
+				cost = 1 + r.Int64N(min(l.Capacity, 4))
+			}
+			rules, own = append(rules, compose.Rule{Limit: l, Cost: cost}), append(own, cost)
+		}
+		h.programs, h.own = append(h.programs, mustProgram(t, rules...)), append(h.own, own)
+	}
+	h.now = pick(r, int64(epoch), 1+r.Int64N(1<<52-1), 1, 1<<52-1)
+	h.unit = pick[int64](r, 10, 1000, 1_000_000, 10_000_000, 1<<40)
+	return h
+}
+
+// step makes one call.
+func (h *history) step() {
+	r := h.r
+	which := r.IntN(len(h.programs))
+	p := h.programs[which]
+	v := pick(r, compose.Consume, compose.Consume, compose.ConsumeMark, compose.UpTo, compose.UpToMark, compose.Peek, compose.Refund, compose.Refund, compose.Reset)
+	if v == compose.Reset && r.IntN(4) > 0 {
+		v = compose.Consume
+	}
+	h.gen++
+	c := compose.Call{Cost: 1, Gen: h.gen}
+	switch r.IntN(4) {
+	case 0:
+		c.Cost = 1 + r.Int64N(4)
+	case 1:
+		c.Cost = min(p.Limit(r.IntN(h.rules)).Capacity+r.Int64N(3), contract.MaxTokens)
+	}
+	switch r.IntN(4) {
+	case 0:
+		c.Wait = r.Int64N(1 << (1 + r.IntN(52)))
+	case 1:
+		if len(h.last) > 0 {
+			a := pick(r, h.last...)
+			c.Wait = max(pick(r, a.RetryAfter, a.Delay).Microseconds()+r.Int64N(3)-1, 0)
+		}
+	}
+	now := h.now
+	switch r.IntN(5) {
+	case 0:
+		now += r.Int64N(h.unit + 1)
+	case 1:
+		now -= r.Int64N(h.unit + 1)
+	case 2:
+		if len(h.last) > 0 {
+			a := pick(r, h.last...)
+			if d := pick(r, a.RetryAfter, a.ResetAfter); d < contract.Never {
+				now += d.Microseconds() + r.Int64N(3) - 1
+			}
+		}
+	}
+	h.now = min(max(now, 1), 1<<52-1)
+	if r.IntN(2) == 0 {
+		c.Now = h.now
+	}
+	before := h.texts(p)
+	id := fmt.Sprintf("%d of program %d", r.IntN(4), which)
+	reply, err := h.eval(p, h.rules, v, id, c)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	o, err := p.Outcome(v, reply, nil)
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	h.last = h.last[:0]
+	if v > compose.Renew {
+		return
+	}
+	all := true
+	for i := range h.rules {
+		a := p.Answer(i, v, &o, &c)
+		h.last = append(h.last, a)
+		all = all && a.Allowed
+		if a.Remaining < 0 || a.Remaining > a.Limit || a.RetryAfter < 0 || a.ResetAfter < 0 || a.Delay < 0 || a.Allowed != (a.RetryAfter == 0) {
+			h.t.Fatalf("%+v: rule %d of %s answers %+v", c, i, p.Name(), a)
+		}
+	}
+	if all != (o.N > 0) {
+		h.t.Fatalf("%+v: %s replied %d, and the rules answer %+v", c, p.Name(), o.N, h.last)
+	}
+	h.serverReply(p, v, &o, &c, before)
+	for i, a := range h.last {
+		h.promises(p, i, which, v, c, a)
+	}
+}
+
+// texts are what the cells of p hold; a Step's is not defined.
+func (h *history) texts(p *compose.Program) []string {
+	var keys []string
+	for i := range h.rules {
+		keys = append(keys, fmt.Sprintf("{x}:%d:0", i))
+	}
+	return h.values(keys...)
+}
+
+// serverReply checks that a server's reply, with the values as they were, gives the same
+// answers as that of the Go form.
+func (h *history) serverReply(p *compose.Program, v compose.Verb, o *compose.Outcome, c *compose.Call, before []string) {
+	for i := range h.rules {
+		if p.Limit(i).Kind.Meter == nil {
+			return
+		}
+	}
+	text := fmt.Sprintf("%d;%d %06d;%s", o.N, o.Now/1_000_000, o.Now%1_000_000, strings.Join(before, ";"))
+	parsed, err := p.Outcome(v, []store.Value{store.BulkValue(text)}, nil)
+	if err != nil {
+		h.t.Fatalf("%s: %v", text, err)
+	}
+	for i, want := range h.last {
+		if got := p.Answer(i, v, &parsed, c); got != want {
+			h.t.Fatalf("rule %d of %s: %q answers %+v, the Go form %+v", i, p.Name(), text, got, want)
+		}
+	}
+}
+
+// peek asks rule i at now.
+func (h *history) peek(p *compose.Program, i int, now, wait, cost int64) (compose.Answer, bool) {
+	if now < 1 || now >= 1<<52 || cost > contract.MaxTokens {
+		return compose.Answer{}, false
+	}
+	_, answers := h.do(p, h.rules, compose.Peek, "", compose.Call{Now: now, Cost: max(cost, 1), Wait: max(wait, 0)})
+	return answers[i], true
+}
+
+// promises checks what an answer promises about requests to come.
+func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c compose.Call, a compose.Answer) {
+	cost, own := c.Cost, h.own[which][i]
+	if v == compose.UpTo || v == compose.UpToMark {
+		cost = max(a.Granted, 1)
+	}
+	kind := p.Limit(i).Kind.Name
+	fail := func(what string, b compose.Answer) {
+		h.t.Helper()
+		h.t.Fatalf("%s of %s at %d, %+v answers %+v: %s, it answers %+v", kind, p.Name(), h.now, c, a, what, b)
+	}
+	if !a.Allowed && a.RetryAfter < contract.Never {
+		h.exact++
+		retry := h.now + a.RetryAfter.Microseconds()
+		if b, ok := h.peek(p, i, retry-1, c.Wait, cost); ok && b.Allowed {
+			fail("before RetryAfter", b)
+		}
+		if b, ok := h.peek(p, i, retry, c.Wait, cost); ok && !b.Allowed {
+			fail("after RetryAfter", b)
+		}
+	}
+	if a.Allowed && a.Granted == 0 {
+		delay := a.Delay.Microseconds()
+		if b, ok := h.peek(p, i, h.now, delay, cost); ok && !b.Allowed {
+			fail("with its Delay for MaxWait", b)
+		}
+		if b, ok := h.peek(p, i, h.now, delay-1, cost); ok && delay > 0 && b.Allowed {
+			fail("with less than its Delay for MaxWait", b)
+		}
+	}
+	if b, ok := h.peek(p, i, h.now+a.ResetAfter.Microseconds(), 0, 1); ok && (b.Remaining != b.Limit || b.ResetAfter != 0) {
+		fail("after ResetAfter", b)
+	}
+	if own > 0 || kind == "slidingbuckets" && !a.Allowed {
+		return // Remaining is of a span that the request did not fit, or the cost is not the request's
+	}
+	if b, ok := h.peek(p, i, h.now, 0, a.Remaining); ok && a.Remaining > 0 && !b.Allowed {
+		fail("for all that remains", b)
+	}
+	if b, ok := h.peek(p, i, h.now, 0, a.Remaining+1); ok && b.Allowed {
+		fail("for one more than remains", b)
+	}
+}
+
+// Whatever the rules, the calls and the clock do: all rules allow or none is charged, a
+// server's reply means what the Go form's means, and RetryAfter, ResetAfter, Delay and
+// Remaining are exact.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(4) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			r, exact := rand.New(rand.NewPCG(seed, 71)), 0
+			for range 50 {
+				h := newHistory(t, r)
+				for range 60 {
+					h.step()
+				}
+				exact += h.exact
+			}
+			if exact < 100 {
+				t.Errorf("RetryAfter was checked %d times", exact)
+			}
+		})
+	}
+}
+
+// The scripts of random programs are Lua 5.1.
+func TestHistoriesLua(t *testing.T) {
+	t.Parallel()
+	luac, err := exec.LookPath("luac5.1")
+	if err != nil {
+		t.Skip("no luac5.1 here: the Lua forms are not compiled")
+	}
+	r, dir := rand.New(rand.NewPCG(1, 73)), t.TempDir()
+	var files []string
+	for i := range 40 {
+		for _, p := range newHistory(t, r).programs {
+			for _, v := range p.Verbs() {
+				file := filepath.Join(dir, fmt.Sprintf("%d-%s.lua", i, p.Script(v).SHA()))
+				if err := os.WriteFile(file, []byte(p.Script(v).Lua()), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				files = append(files, file)
+			}
+		}
+	}
+	slices.Sort(files)
+	if out, err := exec.Command(luac, append([]string{"-p"}, slices.Compact(files)...)...).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+}

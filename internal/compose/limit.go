@@ -1,0 +1,61 @@
+package compose
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/weir-go/weir/algorithm/contract"
+)
+
+// bind returns the Go form for a limit of the kind. The error says what is wrong with the
+// limit.
+func (p *part) bind(l *contract.Limit) (step, error) {
+	if err := p.checkLimit(l); err != nil {
+		return step{}, err
+	}
+	s := stepOf(p, l.Args)
+	return s, p.checkForm(s)
+}
+
+func (p *part) checkLimit(l *contract.Limit) error {
+	if len(l.Args) != len(p.args) {
+		return fmt.Errorf("the limit has %d Args: it must have one for each of the %d names in Kind.Args", len(l.Args), len(p.args))
+	}
+	for i, arg := range l.Args {
+		name, text := strings.CutSuffix(p.args[i], textMark)
+		n := arg.Int()
+		if whole := n != 0 || arg.String() == "0"; !text && (!whole || n < -contract.MaxTokens || n > contract.MaxTokens) {
+			return fmt.Errorf("the constant %s is %q: it must be an integer below 2^53, or its name in Kind.Args must end in %q", name, arg.String(), textMark)
+		}
+	}
+	switch {
+	case l.Capacity < 1 || l.Capacity > contract.MaxTokens:
+		return fmt.Errorf("its Limit.Capacity is %d: it must be from 1 to %d", l.Capacity, int64(contract.MaxTokens))
+	case l.MaxCost < 0 || l.MaxCost >= l.Capacity:
+		return fmt.Errorf("its Limit.MaxCost is %d: it must be 0, or from 1 to less than Capacity, which is %d", l.MaxCost, l.Capacity)
+	case l.MaxWait < 0 || l.MaxWait > contract.MaxSpan:
+		return fmt.Errorf("its Limit.MaxWait is %d: it must be from 0 to %d", l.MaxWait, int64(contract.MaxSpan))
+	}
+	return nil
+}
+
+// checkForm says which method the Go form lacks for a section of the Lua.
+func (p *part) checkForm(s step) error {
+	_, refund := p.sections["refund"]
+	if s.raw == nil && s.meter == nil {
+		return fmt.Errorf("its Meter or Step returned nil")
+	}
+	if s.meter != nil {
+		if _, ok := s.meter.(contract.Refunder); ok != refund {
+			return fmt.Errorf("its Lua has a section \"refund\": %t; the Meter is a contract.Refunder: %t: both or neither must be", refund, ok)
+		}
+		return nil
+	}
+	if _, ok := s.raw.(contract.StepRefunder); refund && !ok {
+		return fmt.Errorf("its Lua has a section \"refund\": the Step must be a contract.StepRefunder")
+	}
+	if _, ok := s.raw.(contract.Lister); p.kind.Entries && !ok {
+		return fmt.Errorf("its Entries is true: the Step must be a contract.Lister")
+	}
+	return nil
+}

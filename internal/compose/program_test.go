@@ -1,0 +1,565 @@
+package compose_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// epoch is where virtual time starts: 2026-01-01, in microseconds.
+const epoch = 1767225600000000
+
+func mustLimit(t testing.TB, a algorithm.Algorithm) *contract.Limit {
+	t.Helper()
+	l, err := a.NewLimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func mustProgram(t testing.TB, rules ...compose.Rule) *compose.Program {
+	t.Helper()
+	p, err := compose.New(rules)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// A bench runs programs over the same keys of a store in memory, whose clock is now.
+type bench struct {
+	t   testing.TB
+	st  *memory.Store
+	now int64
+}
+
+func newBench(t testing.TB) *bench {
+	b := &bench{t: t, now: epoch}
+	b.st = memory.New(&memory.Options{Now: func() time.Time { return time.UnixMicro(b.now) }})
+	return b
+}
+
+// keysOf are the keys of p for verb v. id names the decision.
+func keysOf(p *compose.Program, rules int, v compose.Verb, id string) []string {
+	var keys []string
+	for i := range rules {
+		for k := range p.Keys(i) {
+			keys = append(keys, fmt.Sprintf("{x}:%d:%d", i, k))
+		}
+	}
+	if v == compose.ConsumeMark || v == compose.UpToMark || v == compose.Refund {
+		for i := range rules {
+			if p.Marked(i) {
+				keys = append(keys, fmt.Sprintf("{x}:%d:%%id=%s", i, id))
+			}
+		}
+	}
+	return keys
+}
+
+func (b *bench) eval(p *compose.Program, rules int, v compose.Verb, id string, c compose.Call) ([]store.Value, error) {
+	return b.st.Eval(context.Background(), p.Script(v), keysOf(p, rules, v, id), p.AppendArgs(nil, v, &c), nil)
+}
+
+// do runs v, and returns the reply's number and each rule's answer.
+func (b *bench) do(p *compose.Program, rules int, v compose.Verb, id string, c compose.Call) (int64, []compose.Answer) {
+	reply, err := b.eval(p, rules, v, id, c)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o, err := p.Outcome(v, reply, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	if v > compose.Renew {
+		return o.N, nil
+	}
+	answers := make([]compose.Answer, rules)
+	for i := range answers {
+		answers[i] = p.Answer(i, v, &o, &c)
+	}
+	return o.N, answers
+}
+
+// values are the texts of the keys.
+func (b *bench) values(keys ...string) []string {
+	values, err := b.st.MGet(context.Background(), keys, nil)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = v.Str()
+	}
+	return texts
+}
+
+// pair is a window of 5 in 10 s, and a rate of 1 per second with burst 3. Each has its own
+// cost if that is not 0.
+func pair(t testing.TB, window, gcra int64) *compose.Program {
+	t.Helper()
+	return mustProgram(t,
+		compose.Rule{Limit: mustLimit(t, algorithm.FixedWindow{Limit: 5, Window: 10 * time.Second}), Cost: window},
+		compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 3}), Cost: gcra},
+	)
+}
+
+// All rules consume, or none does. Each of them answers in any case.
+func TestAllOrNone(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	for i, tt := range []struct {
+		at           int64 // seconds
+		window, gcra int64 // costs
+		ok           bool
+		allowed      [2]bool
+		remaining    [2]int64
+		values       []string
+	}{
+		{0, 1, 1, true, [2]bool{true, true}, [2]int64{4, 2}, []string{"f2 1767225610000000 1", "g2 1767225601000000"}},
+		{0, 1, 3, false, [2]bool{true, false}, [2]int64{4, 2}, []string{"f2 1767225610000000 1", "g2 1767225601000000"}},
+		{0, 5, 1, false, [2]bool{false, true}, [2]int64{4, 2}, []string{"f2 1767225610000000 1", "g2 1767225601000000"}},
+		{0, 6, 4, false, [2]bool{false, false}, [2]int64{4, 2}, []string{"f2 1767225610000000 1", "g2 1767225601000000"}},
+		{0, 4, 2, true, [2]bool{true, true}, [2]int64{0, 0}, []string{"f2 1767225610000000 5", "g2 1767225603000000"}},
+		{3, 1, 1, false, [2]bool{false, true}, [2]int64{0, 3}, []string{"f2 1767225610000000 5", "g2 1767225603000000"}},
+		{10, 5, 3, true, [2]bool{true, true}, [2]int64{0, 0}, []string{"f2 1767225620000000 5", "g2 1767225613000000"}},
+	} {
+		b.now = epoch + tt.at*1e6
+		n, answers := b.do(pair(t, tt.window, tt.gcra), 2, compose.Consume, "", compose.Call{Cost: 1})
+		if (n == 1) != tt.ok {
+			t.Errorf("%d: passed: %d, want %v", i, n, tt.ok)
+		}
+		for j, a := range answers {
+			if a.Allowed != tt.allowed[j] || a.Remaining != tt.remaining[j] || (a.Granted > 0) != tt.ok || (a.RetryAfter > 0) == a.Allowed {
+				t.Errorf("%d: rule %d answers %+v", i, j, a)
+			}
+		}
+		if got := b.values("{x}:0:0", "{x}:1:0"); !slices.Equal(got, tt.values) {
+			t.Errorf("%d: the keys hold %q, want %q", i, got, tt.values)
+		}
+	}
+}
+
+// UpTo consumes the least room of all rules. A rule with a cost of its own consumes that
+// once, or all are denied.
+func TestUpTo(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name         string
+		window, gcra int64 // costs of their own
+		most         int64
+		want         [3]int64 // of three requests in a row
+		granted      [2]int64 // of the first
+	}{
+		{"the least room", 0, 0, 9, [3]int64{3, 0, 0}, [2]int64{3, 3}},
+		{"what is asked for", 0, 0, 2, [3]int64{2, 1, 0}, [2]int64{2, 2}},
+		{"the window costs 2", 2, 0, 2, [3]int64{2, 1, 0}, [2]int64{2, 2}},
+		{"the rate costs 2", 0, 2, 9, [3]int64{5, 0, 0}, [2]int64{5, 2}},
+		{"the window costs more than it has", 6, 0, 2, [3]int64{}, [2]int64{}},
+		{"both cost 1", 1, 1, 7, [3]int64{7, 7, 7}, [2]int64{1, 1}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b, p := newBench(t), pair(t, tt.window, tt.gcra)
+			for i, want := range tt.want {
+				n, answers := b.do(p, 2, compose.UpTo, "", compose.Call{Cost: tt.most})
+				if n != want {
+					t.Errorf("request %d consumed %d, want %d", i, n, want)
+				}
+				if i == 0 && (answers[0].Granted != tt.granted[0] || answers[1].Granted != tt.granted[1]) {
+					t.Errorf("the rules granted %d and %d, want %v", answers[0].Granted, answers[1].Granted, tt.granted)
+				}
+			}
+		})
+	}
+}
+
+// A wait is cut to what every rule can reserve: no rule waits beside one that cannot.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	gcra := compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})}
+	bucket := compose.Rule{Limit: mustLimit(t, algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(2)})}
+	window := compose.Rule{Limit: mustLimit(t, algorithm.FixedWindow{Limit: 9, Window: time.Second})}
+	for _, tt := range []struct {
+		name  string
+		rules []compose.Rule
+		wait  time.Duration
+		delay []time.Duration // of each rule, of the second request; nil if it is denied
+	}{
+		{"long enough", []compose.Rule{gcra, bucket}, time.Second, []time.Duration{time.Second, time.Second / 2}},
+		{"too short", []compose.Rule{gcra, bucket}, time.Second - time.Microsecond, nil},
+		{"a rule that cannot wait", []compose.Rule{gcra, window}, time.Hour, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b, p := newBench(t), mustProgram(t, tt.rules...)
+			b.do(p, 2, compose.Consume, "", compose.Call{Cost: 1})
+			n, answers := b.do(p, 2, compose.Consume, "", compose.Call{Cost: 1, Wait: tt.wait.Microseconds()})
+			if (n == 1) != (tt.delay != nil) {
+				t.Fatalf("passed: %d, %+v", n, answers)
+			}
+			for i, want := range tt.delay {
+				if answers[i].Delay != want {
+					t.Errorf("rule %d: Delay is %v, want %v", i, answers[i].Delay, want)
+				}
+			}
+		})
+	}
+}
+
+// A refund goes by the markers of its decision, deletes them, and touches no other rule.
+func TestRefund(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	meta := mustLimit(t, algorithm.MetadataWindow{Limit: 9, Window: time.Second})
+	p := mustProgram(t, append([]compose.Rule{{Limit: meta}},
+		compose.Rule{Limit: mustLimit(t, algorithm.FixedWindow{Limit: 5, Window: 10 * time.Second})},
+		compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 3}), Cost: 2})...)
+	if p.Marked(0) || !p.Marked(1) || !p.Marked(2) {
+		t.Fatal("want a marker for each rule that can refund")
+	}
+	b.do(p, 3, compose.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 77})
+	if got, want := b.values("{x}:1:0", "{x}:2:0", "{x}:1:%id=a", "{x}:2:%id=a"), []string{
+		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i1 77 1 1767225610000000 1", "i1 77 2 1767225602000000 0 0 0",
+	}; !slices.Equal(got, want) {
+		t.Errorf("the keys hold %q, want %q", got, want)
+	}
+	for i, want := range []int64{1, 0} {
+		if n, _ := b.do(p, 3, compose.Refund, "a", compose.Call{Cost: 1}); n != want {
+			t.Errorf("refund %d replied %d, want %d", i, n, want)
+		}
+	}
+	if got, want := b.values("{x}:1:0", "{x}:2:0", "{x}:1:%id=a", "{x}:2:%id=a"), []string{"", "g2 1767225600000000 0 0 77 2000000 1767225600000000", "", ""}; !slices.Equal(got, want) {
+		t.Errorf("the keys hold %q, want %q", got, want)
+	}
+	if n, _ := b.do(p, 3, compose.Refund, "b", compose.Call{Cost: 1}); n != 0 {
+		t.Error("a refund without a marker gave something")
+	}
+}
+
+// A first generation stays while the key is in use, whoever consumes from it: the markers of
+// all its decisions name that one.
+func TestGenerations(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	p := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 9})})
+	b.do(p, 1, compose.Consume, "", compose.Call{Cost: 1})
+	b.do(p, 1, compose.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 7})
+	b.do(p, 1, compose.ConsumeMark, "b", compose.Call{Cost: 1, Gen: 8})
+	b.do(p, 1, compose.Consume, "", compose.Call{Cost: 1})
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i1 7 1 1767225602000000 0 0 0", "i1 7 1 1767225603000000 0 0 0"}; !slices.Equal(got, want) {
+		t.Errorf("in use, the keys hold %q, want %q", got, want)
+	}
+	b.now += 4e6 // the state ends
+	b.do(p, 1, compose.ConsumeMark, "c", compose.Call{Cost: 1, Gen: 9})
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i1 9 1 1767225605000000 0 0 0"}; !slices.Equal(got, want) {
+		t.Errorf("used again, the keys hold %q, want %q", got, want)
+	}
+	for i, want := range []int64{0, 1} {
+		if n, _ := b.do(p, 1, compose.Refund, []string{"b", "c"}[i], compose.Call{Cost: 1}); n != want {
+			t.Errorf("refund %d replied %d, want %d", i, n, want)
+		}
+	}
+}
+
+// Release and Renew answer for leases alone.
+func TestLeases(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	p := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.Concurrency{Limit: 1, Lease: time.Second})})
+	for i, tt := range []struct {
+		verb compose.Verb
+		name string
+		want int64
+	}{
+		{compose.Renew, "a", 0}, {compose.Consume, "a", 1}, {compose.Consume, "b", 0}, {compose.Renew, "a", 1}, {compose.Renew, "b", 0},
+		{compose.Release, "b", 0}, {compose.Release, "a", 1}, {compose.Release, "a", 0}, {compose.Consume, "b", 1},
+	} {
+		if n, _ := b.do(p, 1, tt.verb, "", compose.Call{Cost: 1, Text: tt.name}); n != tt.want {
+			t.Errorf("%d: verb %d of %s replied %d, want %d", i, tt.verb, tt.name, n, tt.want)
+		}
+	}
+	window := pair(t, 0, 0)
+	if _, err := newBench(t).eval(window, 2, compose.Release, "", compose.Call{Cost: 1}); !errors.Is(err, store.ErrScript) || !strings.Contains(err.Error(), "has no leases") {
+		t.Errorf("Release of windows: %v, want an error", err)
+	}
+}
+
+// Peek and Entries write nothing, and say so. Verbs name the scripts.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	p := pair(t, 0, 2)
+	if p.Name() != "fixedwindow+gcra" || p.Sets() || p.Limit(0).Capacity != 5 || p.Keys(1) != 1 {
+		t.Errorf("the program is %s, sets: %v", p.Name(), p.Sets())
+	}
+	names := map[string]bool{}
+	for _, v := range p.Verbs() {
+		s := p.Script(v)
+		if s.ReadOnly() != (v == compose.Peek) || p.Script(v) != s || s.GoForm() == nil {
+			t.Errorf("%s is read-only: %v", s.Name(), s.ReadOnly())
+		}
+		names[s.Name()] = true
+	}
+	want := map[string]bool{"fixedwindow+gcra": true, "fixedwindow+gcra.upto": true, "fixedwindow+gcra.peek": true, "fixedwindow+gcra.reset": true,
+		"fixedwindow+gcra.mark": true, "fixedwindow+gcra.upto.mark": true, "fixedwindow+gcra.refund": true}
+	if fmt.Sprint(names) != fmt.Sprint(want) {
+		t.Errorf("the scripts are %v, want %v", names, want)
+	}
+	other := pair(t, 0, 3) // other numbers, the same text
+	if other.Script(compose.Consume).SHA() != p.Script(compose.Consume).SHA() {
+		t.Error("two limits of one kind have two scripts")
+	}
+	if own := pair(t, 0, 0); own.Script(compose.Consume).SHA() == p.Script(compose.Consume).SHA() {
+		t.Error("a rule with a cost of its own has the script of one without")
+	}
+}
+
+// The arguments begin with the constants. The others follow, and are left out from the end
+// while they are the defaults.
+func TestArgs(t *testing.T) {
+	t.Parallel()
+	p := pair(t, 0, 2)
+	wait := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 3})})
+	conc := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.Concurrency{Limit: 1, Lease: time.Second})})
+	for _, tt := range []struct {
+		p    *compose.Program
+		v    compose.Verb
+		c    compose.Call
+		want string
+	}{
+		{p, compose.Consume, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2"},
+		{p, compose.Peek, compose.Call{Cost: 3}, "5 10000000 1 1000000 3000000 2 3"},
+		{p, compose.Consume, compose.Call{Cost: 1, Wait: 9}, "5 10000000 1 1000000 3000000 2"}, // a window cannot wait
+		{p, compose.Consume, compose.Call{Cost: 1, Now: epoch}, "5 10000000 1 1000000 3000000 2 1 0 1767225600000000"},
+		{p, compose.ConsumeMark, compose.Call{Cost: 1, Gen: 7}, "5 10000000 1 1000000 3000000 2 1 0 0 7"},
+		{p, compose.Refund, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 0 0 0"},
+		{wait, compose.Consume, compose.Call{Cost: 1, Wait: 9}, "1000000 3000000 1 9"},
+		{wait, compose.Consume, compose.Call{Cost: 1, Wait: 1 << 60}, "1000000 3000000 1 4503599624370495"},
+		{wait, compose.Consume, compose.Call{Cost: 1 << 60}, "1000000 3000000 9007199254740992"},
+		{conc, compose.Consume, compose.Call{Cost: 1, Text: "a b"}, "1 1000000 a b"},
+		{conc, compose.Peek, compose.Call{Cost: 1}, "1 1000000 "},
+	} {
+		var got []string
+		for _, a := range tt.p.AppendArgs([]store.Arg{store.StringArg("before")}, tt.v, &tt.c) {
+			got = append(got, a.String())
+		}
+		if text := strings.Join(got, " "); text != "before "+tt.want {
+			t.Errorf("%+v: the arguments are %q, want %q", tt.c, text, tt.want)
+		}
+	}
+	for _, args := range [][]store.Arg{nil, consts(1, 2, 3, 4), consts(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)} {
+		if _, err := newBench(t).st.Eval(context.Background(), p.Script(compose.Consume), keysOf(p, 2, compose.Consume, ""), args, nil); !errors.Is(err, store.ErrScript) {
+			t.Errorf("%d arguments: %v, want ErrScript", len(args), err)
+		}
+	}
+}
+
+// The Go form works by the constants that it is given, as a server's script does, and not by
+// those that the program was made for.
+func TestOtherConstants(t *testing.T) {
+	t.Parallel()
+	b, p, other := newBench(t), pair(t, 0, 1), pair(t, 0, 2)
+	keys := keysOf(p, 2, compose.Consume, "")
+	for i, want := range []string{"g2 1767225602000000", "g2 1767225603000000"} {
+		from := []*compose.Program{other, p}[i]
+		if _, err := b.st.Eval(context.Background(), p.Script(compose.Consume), keys, from.AppendArgs(nil, compose.Consume, &compose.Call{Cost: 1}), nil); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.values(keys[1])[0]; got != want {
+			t.Errorf("%d: the key holds %s, want %s", i, got, want)
+		}
+	}
+}
+
+// Nothing that a script does not reply is taken for an answer. A server replies with one
+// text, and a Go form with integers.
+func TestOutcome(t *testing.T) {
+	t.Parallel()
+	p := pair(t, 0, 0)
+	ints := func(n ...int64) (reply []store.Value) {
+		for _, n := range n {
+			reply = append(reply, store.IntegerValue(n))
+		}
+		return reply
+	}
+	text := func(s string) []store.Value { return []store.Value{store.BulkValue(s)} }
+	with := func(i int, v store.Value) []store.Value {
+		reply := ints(1, epoch, epoch, 2, epoch, 0, 0)
+		reply[i] = v
+		return reply
+	}
+	for _, tt := range []struct {
+		name  string
+		verb  compose.Verb
+		reply []store.Value
+		n     int64 // -1: an error
+	}{
+		{"yes", compose.Consume, ints(1, epoch, epoch, 2, epoch, 0, 0), 1},
+		{"no", compose.Consume, ints(0, epoch, epoch, 2, epoch, 0, 0), 0},
+		{"the largest", compose.Consume, ints(1, 1<<52-1, 1<<53-1, 1<<53, 1<<53, 0, 0), 1},
+		{"seven tokens", compose.UpTo, ints(7, epoch, epoch, 2, epoch, 0, 0), 7},
+		{"seven tokens of one", compose.Consume, ints(7, epoch, epoch, 2, epoch, 0, 0), -1},
+		{"refunded", compose.Refund, ints(1, epoch), 1},
+		{"refunded, and more", compose.Refund, ints(1, epoch, 0), -1},
+		{"nothing", compose.Consume, nil, -1},
+		{"short", compose.Consume, ints(1, epoch, epoch, 2, epoch, 0), -1},
+		{"long", compose.Consume, ints(1, epoch, epoch, 2, epoch, 0, 0, 0), -1},
+		{"a nil", compose.Consume, with(4, store.Value{}), -1},
+		{"a string", compose.Consume, with(0, store.BulkValue("1")), -1},
+		{"a negative number", compose.Consume, with(0, store.IntegerValue(-1)), -1},
+		{"a time before 1970", compose.Consume, with(1, store.IntegerValue(-epoch)), -1},
+		{"no time", compose.Consume, with(1, store.IntegerValue(0)), -1},
+		{"a time too late", compose.Consume, with(1, store.IntegerValue(1<<52)), -1},
+		{"a negative state", compose.Consume, with(3, store.IntegerValue(-1)), -1},
+		{"a state too large", compose.Consume, with(4, store.IntegerValue(1<<53+1)), -1},
+
+		{"text", compose.Consume, text("1;1767225600 5;f2 1767225610000000 2;g2 1767225601000000"), 1},
+		{"text, at the caller's time", compose.Peek, text("0;0 1767225600000005;f2 1767225610000000 2;g2 1767225601000000"), 0},
+		{"text, missing keys", compose.Consume, text("1;1767225600 5;;"), 1},
+		{"text, with generations", compose.UpTo, text("3;1767225600 5;f2 1767225610000000 2 77;g2 1767225601000000 0 0 77 0 0"), 3},
+		{"text of a refund", compose.Refund, text("1;1767225600 5"), 1},
+		{"text of a refund, and more", compose.Refund, text("1;1767225600 5;"), -1},
+		{"no text", compose.Consume, text(""), -1},
+		{"half a text", compose.Consume, text("1"), -1},
+		{"text without rules", compose.Consume, text("1;1767225600 5"), -1},
+		{"text of one rule", compose.Consume, text("1;1767225600 5;f2 1767225610000000 2"), -1},
+		{"text of three rules", compose.Consume, text("1;1767225600 5;;;"), -1},
+		{"text of another algorithm", compose.Consume, text("1;1767225600 5;g2 1767225610000000;"), -1},
+		{"text that is no value", compose.Consume, text("1;1767225600 5;f2 x;"), -1},
+		{"text with half a time", compose.Consume, text("1;1767225600;;"), -1},
+		{"text with a word for the time", compose.Consume, text("1;now 0;;"), -1},
+		{"text with a time too late", compose.Consume, text("1;9999999999999 0;;"), -1},
+		{"text with a negative time", compose.Consume, text("1;-1767225600 5;;"), -1},
+		{"text with a word for the number", compose.Consume, text("yes;1767225600 5;;"), -1},
+		{"two texts", compose.Consume, append(text("1;1767225600 5;;"), text("")...), -1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			o, err := p.Outcome(tt.verb, tt.reply, make([]store.Value, 0, 9))
+			if (err == nil) != (tt.n >= 0) || err != nil && !errors.Is(err, store.ErrScript) {
+				t.Fatalf("Outcome = %+v, %v, want %d", o, err, tt.n)
+			}
+			if err == nil && o.N != tt.n {
+				t.Errorf("N is %d, want %d", o.N, tt.n)
+			}
+			if err == nil && tt.verb != compose.Refund {
+				for i := range 2 { // and any answer is possible
+					if a := p.Answer(i, tt.verb, &o, &compose.Call{Cost: 1}); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
+						t.Errorf("rule %d answers %+v", i, a)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Entries are texts.
+func TestEntriesReply(t *testing.T) {
+	t.Parallel()
+	p := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.MetadataWindow{Limit: 5, Window: time.Second})})
+	b := newBench(t)
+	b.do(p, 1, compose.Consume, "", compose.Call{Cost: 2, Text: "a;b\n"})
+	reply, err := b.eval(p, 1, compose.Entries, "", compose.Call{Cost: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := p.Entries(reply); err != nil || !slices.Equal(got, []contract.Entry{{Cost: 2, Metadata: "a;b\n"}}) {
+		t.Errorf("Entries = %q, %v", got, err)
+	}
+	for _, reply := range [][]store.Value{{store.IntegerValue(1)}, {store.BulkValue("m2 x")}} {
+		if got, err := p.Entries(reply); !errors.Is(err, store.ErrScript) {
+			t.Errorf("Entries of %v = %v, %v, want ErrScript", reply, got, err)
+		}
+	}
+}
+
+// Kinds from elsewhere are composed with those of the module, in any order.
+func TestThirdParty(t *testing.T) {
+	t.Parallel()
+	gcra := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2})
+	for _, tt := range []struct {
+		name   string
+		limits []*contract.Limit
+		at     int // of the quota
+		left   [4]int64
+	}{
+		{"alone", []*contract.Limit{quotaLimit(quota)}, 0, [4]int64{2, 0, 0, 0}},
+		{"after GCRA", []*contract.Limit{gcra, quotaLimit(quota)}, 1, [4]int64{2, 2, 0, 0}},
+		{"before GCRA", []*contract.Limit{quotaLimit(quota), gcra}, 0, [4]int64{2, 2, 0, 0}},
+		{"with a window", []*contract.Limit{windowLimit(fixedWindow), quotaLimit(quota)}, 1, [4]int64{2, 0, 0, 0}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			var rules []compose.Rule
+			for _, l := range tt.limits {
+				rules = append(rules, compose.Rule{Limit: l})
+			}
+			p := mustProgram(t, rules...)
+			for i, at := range []int64{0, 0, 2, 4} { // seconds
+				b.now = epoch + at*1e6
+				if _, answers := b.do(p, len(rules), compose.Consume, "", compose.Call{Cost: 2}); answers[tt.at].Remaining != tt.left[i] {
+					t.Errorf("request %d: %+v, want %d left", i, answers, tt.left[i])
+				}
+			}
+		})
+	}
+}
+
+// A program is made, and its scripts are first used, by many at once. More kinds than the
+// cache of sources holds are no problem.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	var group sync.WaitGroup
+	for range 4 {
+		group.Go(func() {
+			for i := range 300 {
+				k := *fixedWindow
+				k.Name = "window" + strings.Repeat("x", i%7)
+				p := mustProgram(t, compose.Rule{Limit: windowLimit(&k)}, compose.Rule{Limit: windowLimit(fixedWindow)})
+				if n, _ := newBench(t).do(p, 2, compose.Consume, "", compose.Call{Cost: 1}); n != 1 {
+					t.Error("denied")
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+// A decision in Go allocates nothing.
+func TestAllocs(t *testing.T) {
+	if testing.CoverMode() != "" || raceEnabled {
+		t.Skip("coverage and the race detector allocate")
+	}
+	b, p := newBench(t), pair(t, 0, 0)
+	script, keys := p.Script(compose.Consume), keysOf(p, 2, compose.Consume, "")
+	var args []store.Arg
+	reply := make([]store.Value, 0, 16)
+	call := compose.Call{Cost: 1}
+	if n := testing.AllocsPerRun(200, func() {
+		args = p.AppendArgs(args[:0], compose.Consume, &call)
+		out, err := b.st.Eval(context.Background(), script, keys, args, reply[:0])
+		if err != nil {
+			t.Error(err)
+		}
+		o, err := p.Outcome(compose.Consume, out, nil)
+		if err != nil {
+			t.Error(err)
+		}
+		p.Answer(0, compose.Consume, &o, &call)
+	}); n != 0 {
+		t.Errorf("%v allocations, want none", n)
+	}
+}

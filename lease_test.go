@@ -1,0 +1,314 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+var oneJob = algorithm.Concurrency{Limit: 1, Lease: time.Minute}
+
+// A lease is held until it is released or has expired, by one holder alone.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l := mustPolicy(t, newStore(c), rules(weir.Rule{Name: "jobs", Algorithm: oneJob}, weir.Rule{Name: "rate", Algorithm: perSecond}))
+	ctx := t.Context()
+	first, err := l.TryAcquire(ctx, "u")
+	if err != nil || !first.Allowed || first.Granted != 1 || first.ID() == "" {
+		t.Fatalf("got %+v, %v", first, err)
+	}
+	_, err = l.TryAcquire(ctx, "u")
+	var denied *weir.DeniedError
+	if !errors.As(err, &denied) || !errors.Is(err, weir.ErrDenied) || denied.Result.Rule != "jobs" || denied.Result.RetryAfter != time.Minute {
+		t.Errorf("a second lease: %v, want it denied by jobs for 1m", err)
+	}
+	if res := left(t, mustOnly(t, l, "rate"), "u"); res.Remaining != 4 {
+		t.Errorf("rate: %+v, want that a denied request consumes nothing", res)
+	}
+
+	c.advance(59 * time.Second)
+	if err := first.Renew(ctx); err != nil {
+		t.Errorf("Renew: %v", err)
+	}
+	c.advance(59 * time.Second)
+	if res := left(t, l, "u"); res.Allowed {
+		t.Errorf("after Renew: %+v, want it held", res)
+	}
+	c.advance(time.Second)
+	second, err := l.TryAcquire(ctx, "u")
+	if err != nil || second.ID() == first.ID() {
+		t.Fatalf("after the lease: got %+v, %v", second, err)
+	}
+	if err := first.Renew(ctx); !errors.Is(err, weir.ErrLeaseLost) || !strings.HasPrefix(err.Error(), "weir: ") {
+		t.Errorf("Renew of a lease that has expired: %v, want ErrLeaseLost", err)
+	}
+	for i, tt := range []struct {
+		lease *weir.Lease
+		want  bool
+	}{{first, false}, {second, true}, {second, false}} {
+		if held, err := tt.lease.Release(ctx); held != tt.want || err != nil {
+			t.Errorf("Release %d: got %v, %v, want %v", i, held, err, tt.want)
+		}
+	}
+	if err := second.Renew(ctx); !errors.Is(err, weir.ErrLeaseLost) {
+		t.Errorf("Renew of a lease that was released: %v, want ErrLeaseLost", err)
+	}
+}
+
+// The ops of leases work by ID too. To renew and release consumes nothing from the rules
+// beside.
+func TestLeaseByID(t *testing.T) {
+	t.Parallel()
+	l := mustPolicy(t, newStore(newClock()), rules(weir.Rule{Name: "rate", Algorithm: perSecond}, weir.Rule{Name: "jobs", Algorithm: oneJob}))
+	r := weir.Request{Key: weir.KeyOf("u"), ID: "job-1"}
+	allow(t, l, r)
+	each := make([]weir.Result, 2)
+	r.Op = weir.Renew
+	res, err := l.Decide(t.Context(), r, each)
+	if err != nil || !res.Allowed || res.Granted != 0 || res.Rule != "jobs" || each[0] != (weir.Result{}) || each[1] != res {
+		t.Errorf("Renew: got %+v, %v, each %+v", res, err, each)
+	}
+	other := r
+	other.ID = "job-2"
+	if res, err := l.Decide(t.Context(), other, nil); err != nil || res.Allowed || res.RetryAfter != weir.Never {
+		t.Errorf("Renew of a lease that nobody holds: got %+v, %v, want it denied for ever", res, err)
+	}
+	for i, want := range []bool{true, false} {
+		r.Op = weir.Release
+		if res, err := l.Decide(t.Context(), r, each); err != nil || res != (weir.Result{Allowed: want}) {
+			t.Errorf("Release %d: got %+v, %v, want %v", i, res, err, want)
+		}
+	}
+	if res := left(t, l, "u"); !res.Allowed || res.Remaining != 1 {
+		t.Errorf("in the end: %+v, want a free lease", res)
+	}
+	if res := left(t, mustOnly(t, l, "rate"), "u"); res.Remaining != 4 {
+		t.Errorf("rate: %+v, want one token consumed", res)
+	}
+}
+
+// Acquire returns a quarter of a second after a release at the latest, and when a lease
+// expires.
+func TestAcquireWaits(t *testing.T) {
+	t.Parallel()
+	for _, release := range []bool{true, false} {
+		t.Run(fmt.Sprint("released: ", release), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				st := &recorder{Store: memory.New(nil)}
+				l := mustNew(t, st, oneJob)
+				first, err := l.TryAcquire(t.Context(), "u")
+				if err != nil {
+					t.Fatal(err)
+				}
+				after, slack := time.Minute, time.Duration(0)
+				if release {
+					after, slack = 10*time.Second, 250*time.Millisecond
+					time.AfterFunc(after, func() { _, _ = first.Release(t.Context()) })
+				}
+				start := time.Now()
+				second, err := l.Acquire(t.Context(), "u")
+				if err != nil || !second.Allowed {
+					t.Fatalf("got %+v, %v", second, err)
+				}
+				if took := time.Since(start); took < after || took > after+slack {
+					t.Errorf("it took %v, want %v and at most %v", took, after, slack)
+				}
+				if most := 10 + int(after/(250*time.Millisecond)); st.evals > most {
+					t.Errorf("%d calls of the store, want at most %d", st.evals, most)
+				}
+			})
+		})
+	}
+}
+
+// If ctx ends, Acquire returns its error and the denial, and holds no lease. A request
+// that can never pass is denied at once.
+func TestAcquireFails(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := mustNew(t, memory.New(nil), oneJob)
+		first, err := l.TryAcquire(t.Context(), "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		second, err := l.Acquire(ctx, "u")
+		if second != nil || !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, weir.ErrDenied) {
+			t.Errorf("got %+v, %v, want both errors", second, err)
+		}
+		wantError(t, err, nil, `denied by rule "concurrency"`)
+		if took := time.Since(start); took != 3*time.Second {
+			t.Errorf("it took %v, want 3s", took)
+		}
+		if second, err := l.Acquire(ctx, "u"); second != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("after the deadline: got %+v, %v", second, err)
+		}
+		if _, err := first.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+
+		start = time.Now()
+		deny := func(weir.Decider) weir.Decider { return denier{} }
+		if lease, err := l.Wrap(deny).Acquire(t.Context(), "u"); lease != nil || !errors.Is(err, weir.ErrDenied) {
+			t.Errorf("what can never pass: got %+v, %v, want ErrDenied", lease, err)
+		}
+		if took := time.Since(start); took != 0 {
+			t.Errorf("it took %v, want no time", took)
+		}
+	})
+}
+
+// A denier is a wrapper that denies everything for ever.
+type denier struct{}
+
+func (denier) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
+	return weir.Result{Delay: weir.Never, RetryAfter: weir.Never, Rule: "denier"}, nil
+}
+
+// If ctx ends while the store decides, the lease is not left behind.
+func TestAcquireCancelled(t *testing.T) {
+	t.Parallel()
+	mem := memory.New(nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	st := &hooked{Store: mem, lose: context.Canceled}
+	st.eval = func(_ context.Context, s *store.Script) error {
+		cancel()
+		if strings.HasSuffix(s.Name(), ".release") {
+			st.lose = nil
+		}
+		return nil
+	}
+	l := mustNew(t, st, oneJob)
+	if lease, err := l.Acquire(ctx, "u"); lease != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("got %+v, %v", lease, err)
+	}
+	if keys := keysIn(mem); len(keys) > 0 {
+		t.Errorf("left %q", keys)
+	}
+}
+
+// KeepAlive holds a lease for as long as its context lives, with a renewal every third of
+// the lease.
+func TestKeepAlive(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &recorder{Store: memory.New(nil)}
+		l := mustNew(t, st, oneJob)
+		lease, err := l.TryAcquire(t.Context(), "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
+		defer cancel()
+		st.evals = 0
+		lease.KeepAlive(ctx, func(err error) { t.Errorf("lost: %v", err) })
+		if st.evals != 180 {
+			t.Errorf("%d renewals in an hour, want 180", st.evals)
+		}
+		if held, err := lease.Release(t.Context()); !held || err != nil {
+			t.Errorf("Release: got %v, %v", held, err)
+		}
+	})
+}
+
+// KeepAlive returns when the lease is released, and reports nothing.
+func TestKeepAliveEndsWithRelease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := mustNew(t, memory.New(nil), oneJob)
+		lease, err := l.TryAcquire(t.Context(), "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		var wg sync.WaitGroup
+		wg.Go(func() { lease.KeepAlive(t.Context(), func(err error) { t.Errorf("lost: %v", err) }) })
+		time.Sleep(90 * time.Second)
+		if held, err := lease.Release(t.Context()); !held || err != nil {
+			t.Errorf("Release: got %v, %v", held, err)
+		}
+		wg.Wait()
+		if took := time.Since(start); took != 90*time.Second {
+			t.Errorf("it ended after %v, want 1m30s", took)
+		}
+		lease.KeepAlive(t.Context(), func(err error) { t.Errorf("lost after Release: %v", err) })
+	})
+}
+
+// KeepAlive reports a lost lease once: at its next renewal if somebody ended the lease,
+// and when the lease is over if an outage lasts.
+func TestKeepAliveLost(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		outage  [2]time.Duration // from, to
+		ended   bool             // by somebody else, after 10 s
+		hangs   bool             // calls in the outage return with their context
+		want    time.Duration    // when it is lost; 0 means never
+		because error
+	}{
+		{"ended", [2]time.Duration{}, true, false, 20 * time.Second, weir.ErrLeaseLost},
+		{"a short outage", [2]time.Duration{15 * time.Second, 50 * time.Second}, false, false, 0, nil},
+		{"a long outage", [2]time.Duration{15 * time.Second, time.Hour}, false, false, time.Minute, store.ErrUnavailable},
+		{"a long outage later", [2]time.Duration{30 * time.Second, time.Hour}, false, false, 80 * time.Second, store.ErrUnavailable},
+		{"a long outage in which calls hang", [2]time.Duration{15 * time.Second, time.Hour}, false, true, time.Minute, context.DeadlineExceeded},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				st := &hooked{Store: memory.New(nil), eval: func(ctx context.Context, _ *store.Script) error {
+					now := time.Since(start)
+					switch {
+					case now < tt.outage[0] || now >= tt.outage[1]:
+						return nil
+					case tt.hangs:
+						<-ctx.Done()
+						return ctx.Err()
+					default:
+						return store.ErrUnavailable
+					}
+				}}
+				l := mustNew(t, st, oneJob)
+				lease, err := l.TryAcquire(t.Context(), "u")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if tt.ended {
+					time.AfterFunc(10*time.Second, func() {
+						_, _ = l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: weir.Release, ID: lease.ID()}, nil)
+					})
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				calls := 0
+				lease.KeepAlive(ctx, func(err error) {
+					calls++
+					if took := time.Since(start); took != tt.want {
+						t.Errorf("lost after %v, want %v", took, tt.want)
+					}
+					if !errors.Is(err, weir.ErrLeaseLost) || !errors.Is(err, tt.because) {
+						t.Errorf("got %v, want ErrLeaseLost because of %v", err, tt.because)
+					}
+				})
+				if (calls == 1) != (tt.want > 0) || calls > 1 {
+					t.Errorf("lost was called %d times", calls)
+				}
+			})
+		})
+	}
+}

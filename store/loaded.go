@@ -1,0 +1,268 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A HeldKind says what a key holds.
+type HeldKind uint8
+
+// The kinds of values that a key can hold.
+const (
+	Missing HeldKind = iota // nothing, or a value that has expired
+	Numbers                 // a Nums
+	Set                     // a sorted set
+	Other                   // a foreign value
+)
+
+// Held is the value of one key. The zero value is a missing key.
+type Held struct {
+	Kind HeldKind
+
+	// Nums is the value of a key of kind Numbers.
+	Nums Nums
+
+	// Members are those of a key of kind Set. Each text is unique.
+	Members []Member
+}
+
+// A Change is what a step did to one key.
+type Change struct {
+	// Key is the index of the key.
+	Key int
+
+	// Held is what the key holds after the step: Numbers or a Set, or the zero
+	// value if Deleted. The members of a set are in their order, by score and
+	// then by text.
+	Held Held
+
+	// TTL is the time after which the key expires, counted from Now. It is 0 if
+	// the key keeps its TTL, and if Deleted.
+	TTL time.Duration
+
+	// Deleted reports that the key existed and is to be deleted.
+	Deleted bool
+}
+
+// Loaded is a [Tx] over values that a store has read before. A store locks and
+// reads the keys of a step, calls [Script.Run] with a Loaded, and then writes
+// the [Loaded.Changes]. A Loaded serves one run of one form, and is not safe for
+// concurrent use. Make one with [NewLoaded].
+type Loaded struct {
+	now  int64
+	keys []loadedKey
+}
+
+var _ Tx = (*Loaded)(nil)
+
+type loadedKey struct {
+	held    Held
+	existed bool
+	changed bool
+	owned   bool // held.Members is a copy
+	ttl     time.Duration
+	scores  map[string]int64 // the members' scores by text, if they were needed
+}
+
+// NewLoaded returns a Tx whose clock reads now, in microseconds since the Unix
+// epoch, and whose key i holds held[i]. A value that has expired at now is
+// Missing. The members of a set may be in any order. A set without members is
+// Missing. A Loaded changes neither held nor the members in it.
+func NewLoaded(now int64, held []Held) *Loaded {
+	l := &Loaded{now: now, keys: make([]loadedKey, len(held))}
+	for i, h := range held {
+		k := &l.keys[i]
+		if h.Kind == Set && len(h.Members) == 0 {
+			continue
+		}
+		k.held, k.existed = h, h.Kind != Missing
+		if h.Kind == Set && !slices.IsSortedFunc(h.Members, compareMembers) {
+			k.own()
+			slices.SortFunc(k.held.Members, compareMembers)
+		}
+	}
+	return l
+}
+
+// Changes returns the changes of the form that ran, in the order of the keys:
+// one for each key that the store must write or delete. Call it once, after
+// [Script.Run] returned no error.
+func (l *Loaded) Changes() []Change {
+	var list []Change
+	for i := range l.keys {
+		k := &l.keys[i]
+		deleted := k.held.Kind == Missing
+		switch {
+		case !k.changed || deleted && !k.existed:
+		case deleted:
+			list = append(list, Change{Key: i, Deleted: true})
+		default:
+			list = append(list, Change{Key: i, Held: k.held, TTL: k.ttl})
+		}
+	}
+	return list
+}
+
+// Now implements [Tx].
+func (l *Loaded) Now() int64 { return l.now }
+
+// Get implements [Tx].
+func (l *Loaded) Get(i int) (Nums, bool, error) {
+	switch k := &l.keys[i]; k.held.Kind {
+	case Missing:
+		return Nums{}, false, nil
+	case Numbers:
+		return k.held.Nums, true, nil
+	default:
+		return Nums{}, false, ForeignAt(i)
+	}
+}
+
+// Put implements [Tx].
+func (l *Loaded) Put(i int, n Nums, ttl time.Duration) {
+	l.keys[i].set(Held{Kind: Numbers, Nums: n})
+	l.keys[i].ttl = ttl
+}
+
+// Keep implements [Tx].
+func (l *Loaded) Keep(i int, n Nums) {
+	if l.keys[i].held.Kind != Missing {
+		l.keys[i].set(Held{Kind: Numbers, Nums: n})
+	}
+}
+
+// Del implements [Tx].
+func (l *Loaded) Del(i int) { l.keys[i].set(Held{}) }
+
+// At implements [Tx].
+func (l *Loaded) At(i int, fromEnd int64) (Member, bool, error) {
+	list, err := l.members(i)
+	n := int64(len(list))
+	if err != nil || fromEnd < 0 || fromEnd >= n {
+		return Member{}, false, err
+	}
+	return list[n-1-fromEnd], true, nil
+}
+
+// Count implements [Tx].
+func (l *Loaded) Count(i int, after int64) (above, all int64, err error) {
+	list, err := l.members(i)
+	at, _ := slices.BinarySearchFunc(list, after, func(m Member, after int64) int {
+		if m.Score > after {
+			return 1
+		}
+		return -1
+	})
+	return int64(len(list) - at), int64(len(list)), err
+}
+
+// Score implements [Tx].
+func (l *Loaded) Score(i int, text string) (score int64, ok bool, err error) {
+	if _, err := l.members(i); err != nil {
+		return 0, false, err
+	}
+	score, ok = l.keys[i].score(text)
+	return score, ok, nil
+}
+
+// Add implements [Tx].
+func (l *Loaded) Add(i int, m Member, ttl time.Duration) {
+	k := &l.keys[i]
+	if k.held.Kind != Set {
+		k.set(Held{Kind: Set})
+		k.owned = true
+	}
+	m.Text = strings.Clone(m.Text) // the form's text may be over a buffer that is used again
+	k.remove(m.Text)
+	k.own()
+	at, _ := slices.BinarySearchFunc(k.held.Members, m, compareMembers)
+	k.held.Members = slices.Insert(k.held.Members, at, m)
+	k.scores[m.Text] = m.Score
+	k.changed, k.ttl = true, ttl
+}
+
+// Remove implements [Tx].
+func (l *Loaded) Remove(i int, text string) {
+	if k := &l.keys[i]; k.held.Kind == Set && k.remove(text) {
+		k.changed = true
+		k.dropEmpty()
+	}
+}
+
+// Trim implements [Tx].
+func (l *Loaded) Trim(i int, n int64) {
+	k := &l.keys[i]
+	if k.held.Kind != Set || n <= 0 {
+		return
+	}
+	n = min(n, int64(len(k.held.Members)))
+	for _, m := range k.held.Members[:n] {
+		delete(k.scores, m.Text)
+	}
+	k.held.Members = k.held.Members[n:]
+	k.changed = true
+	k.dropEmpty()
+}
+
+// members returns the members of the set at key i, none if the key is missing.
+func (l *Loaded) members(i int) ([]Member, error) {
+	switch k := &l.keys[i]; k.held.Kind {
+	case Missing, Set:
+		return k.held.Members, nil
+	default:
+		return nil, ForeignAt(i)
+	}
+}
+
+// set makes the key hold h.
+func (k *loadedKey) set(h Held) {
+	k.held, k.changed, k.owned, k.scores = h, true, false, nil
+}
+
+// dropEmpty makes the key missing if its set has no members.
+func (k *loadedKey) dropEmpty() {
+	if len(k.held.Members) == 0 {
+		k.set(Held{})
+	}
+}
+
+// own copies the members before the first change to them.
+func (k *loadedKey) own() {
+	if !k.owned {
+		k.held.Members, k.owned = slices.Clone(k.held.Members), true
+	}
+}
+
+// score returns the score of the member with that text.
+func (k *loadedKey) score(text string) (int64, bool) {
+	if k.scores == nil {
+		k.scores = make(map[string]int64, len(k.held.Members))
+		for _, m := range k.held.Members {
+			k.scores[m.Text] = m.Score
+		}
+	}
+	score, ok := k.scores[text]
+	return score, ok
+}
+
+// remove removes the member with that text and reports whether there was one.
+func (k *loadedKey) remove(text string) bool {
+	score, ok := k.score(text)
+	if !ok {
+		return false
+	}
+	k.own()
+	if at, found := slices.BinarySearchFunc(k.held.Members, Member{score, text}, compareMembers); found {
+		k.held.Members = slices.Delete(k.held.Members, at, at+1)
+	}
+	delete(k.scores, text)
+	return true
+}
+
+// compareMembers orders members by score, then by the bytes of their text.
+func compareMembers(a, b Member) int {
+	return cmp.Or(cmp.Compare(a.Score, b.Score), strings.Compare(a.Text, b.Text))
+}

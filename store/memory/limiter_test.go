@@ -1,0 +1,205 @@
+package memory_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// The default clock follows the clock of a synctest bubble.
+func TestSynctest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lim, err := weir.New("t", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, step := range []struct {
+			wait time.Duration // virtual
+			want bool
+		}{{0, true}, {0, false}, {time.Second - time.Microsecond, false}, {time.Microsecond, true}, {time.Hour, true}} {
+			time.Sleep(step.wait)
+			res, err := lim.Allow(t.Context(), "k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if res.Allowed != step.want {
+				t.Errorf("step %d: got %v, want %v", i, res.Allowed, step.want)
+			}
+		}
+	})
+}
+
+// Concurrent requests on one key are allowed exactly up to the limit.
+func TestConcurrentLimit(t *testing.T) {
+	t.Parallel()
+	const burst, callers = 100, 8
+	lim, err := weir.New("t", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: burst}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var allowed [callers]int
+	within(t, time.Minute, func() {
+		var wg sync.WaitGroup
+		for caller := range callers {
+			wg.Go(func() {
+				for range burst {
+					res, err := lim.Allow(context.Background(), "hot")
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					if res.Allowed {
+						allowed[caller]++
+					}
+				}
+			})
+		}
+		wg.Wait()
+	})
+	sum := 0
+	for _, n := range allowed {
+		sum += n
+	}
+	if sum != burst {
+		t.Errorf("%d requests were allowed, want %d", sum, burst)
+	}
+}
+
+// A flood of new keys does not evict keys that have used up more than the new keys.
+func TestFloodFreesNobody(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	st := memory.New(&memory.Options{MaxKeys: 100, Now: c.now})
+	lim, err := weir.New("t", st, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 60}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow := func(key string, cost int64) (bool, error) {
+		res, err := lim.AllowN(t.Context(), cost, key)
+		return res.Allowed, err
+	}
+	for i := range 100 { // each uses up its burst, which is refilled in an hour
+		if ok, err := allow(fmt.Sprint("denied", i), 60); !ok || err != nil {
+			t.Fatalf("caller %d: %v, %v", i, ok, err)
+		}
+	}
+	rejected := 0
+	for i := range 20_000 {
+		if _, err := allow(fmt.Sprint("new", i), 1); errors.Is(err, store.ErrUnavailable) {
+			rejected++
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if i%100 == 0 {
+			denied := fmt.Sprint("denied", i/100%100)
+			if ok, err := allow(denied, 60); ok || err != nil {
+				t.Fatalf("after %d new keys, %s got %v, %v", i, denied, ok, err)
+			}
+		}
+	}
+	if rejected != 20_000 {
+		t.Errorf("%d of 20000 new keys were rejected, want all", rejected)
+	}
+	c.advance(time.Hour + 2*time.Second) // a TTL is rounded up by about a second
+	for i := range 100 {
+		if ok, err := allow(fmt.Sprint("new", i), 1); !ok || err != nil {
+			t.Fatalf("after all keys have expired, new key %d got %v, %v", i, ok, err)
+		}
+	}
+}
+
+// Even new keys that expire later do not evict a key that was denied last. They evict
+// each other, and the key of a caller who is allowed again can be evicted.
+func TestFloodOfLongerLived(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	st := memory.New(&memory.Options{MaxKeys: 100, Now: c.now})
+	lim, err := weir.New("t", st, algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allow := func(caller string) bool {
+		t.Helper()
+		res, err := lim.Allow(t.Context(), caller)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Allowed
+	}
+	if !allow("bad") || allow("bad") {
+		t.Fatal("want the first request of bad allowed and the second denied")
+	}
+	for i := range 5000 {
+		c.advance(time.Millisecond)
+		if !allow(fmt.Sprint("new", i)) {
+			t.Fatalf("new key %d was denied", i)
+		}
+		if i%50 == 0 && allow("bad") {
+			t.Fatalf("bad was allowed after %d new keys", i)
+		}
+	}
+	c.advance(time.Hour)
+	if !allow("bad") {
+		t.Error("bad was denied after its window")
+	}
+	for i := range 5000 {
+		c.advance(time.Millisecond)
+		allow(fmt.Sprint("later", i))
+	}
+	if !allow("bad") {
+		t.Error("bad was allowed last, and its key survived 5000 new keys in a store of 100")
+	}
+}
+
+// A decision on a key that the store holds allocates nothing, from the limiter on,
+// whether the request is allowed or denied.
+func TestLimiterAllocations(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	st := memory.New(nil)
+	hour := algorithm.FixedWindow{Limit: 1 << 40, Window: time.Hour}
+	fast := algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1 << 40}
+	slow := algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}
+	ctx, user := t.Context(), "user:1000"
+	allow := func(l *weir.Limiter) (weir.Result, error) { return l.Allow(ctx, user) }
+	for _, tt := range []struct {
+		name      string
+		algorithm algorithm.Algorithm
+		call      func(*weir.Limiter) (weir.Result, error)
+		want      bool
+	}{
+		{"GCRA", fast, allow, true},
+		{"GCRA of 7 tokens", fast, func(l *weir.Limiter) (weir.Result, error) { return l.AllowN(ctx, 7, user) }, true},
+		{"GCRA denied", slow, allow, false},
+		{"GCRA peek", fast, func(l *weir.Limiter) (weir.Result, error) { return l.Peek(ctx, user) }, true},
+		{"FixedWindow", hour, allow, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, err := weir.New(tt.name, st, tt.algorithm, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := tt.call(l); err != nil {
+				t.Fatal(err)
+			}
+			var res weir.Result
+			if got := testing.AllocsPerRun(1000, func() { res, err = tt.call(l) }); got != 0 {
+				t.Errorf("%v allocations, want 0", got)
+			}
+			if err != nil || res.Allowed != tt.want {
+				t.Errorf("got %+v, %v, want allowed: %v", res, err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,157 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// Run returns the errors that Store.Eval promises, and the caller's reply beside them.
+func TestRunErrors(t *testing.T) {
+	t.Parallel()
+	broken := errors.New("broken")
+	returns := func(err error) store.GoForm {
+		return func(_ store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+			return append(reply, store.IntegerValue(1)), err
+		}
+	}
+	changes := func(change func(tx store.Tx)) store.GoForm {
+		return func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+			change(tx)
+			return append(reply, store.IntegerValue(1)), nil
+		}
+	}
+	readOnly := func(change func(tx store.Tx)) *store.Script {
+		return store.NewReadOnlyScript("read", "", changes(change))
+	}
+	all := []error{store.ErrUnavailable, store.ErrScript, store.ErrForeign, store.ErrCrossSlot, store.ErrNoGoForm, context.Canceled, context.DeadlineExceeded}
+	for _, tt := range []struct {
+		name   string
+		script *store.Script
+		want   error  // the only one of all that the error is
+		text   string // a part of the error's text
+	}{
+		{"no Go form", store.NewScript("x", "return 1", nil), store.ErrNoGoForm, ""},
+		{"no Go form, read-only", store.NewReadOnlyScript("x", "return 1", nil), store.ErrNoGoForm, ""},
+		{"any error", store.NewScript("x", "", returns(broken)), store.ErrScript, "broken"},
+		{"any error, read-only", store.NewReadOnlyScript("x", "", returns(broken)), store.ErrScript, "broken"},
+		{"ErrScript", store.NewScript("x", "", returns(fmt.Errorf("%w: why", store.ErrScript))), store.ErrScript, "script failed: why"},
+		{"ErrUnavailable", store.NewScript("x", "", returns(store.ErrUnavailable)), store.ErrUnavailable, ""},
+		{"canceled", store.NewScript("x", "", returns(context.Canceled)), context.Canceled, ""},
+		{"deadline", store.NewScript("x", "", returns(context.DeadlineExceeded)), context.DeadlineExceeded, ""},
+		{"Foreign", store.NewScript("x", "", returns(store.Foreign("{k}other"))), store.ErrForeign, `"{k}other"`},
+		{"ForeignAt", store.NewScript("x", "", returns(store.ForeignAt(1))), store.ErrForeign, `"{k}b"`},
+		{"ForeignAt, wrapped", store.NewScript("x", "", returns(fmt.Errorf("why: %w", store.ForeignAt(0)))), store.ErrForeign, `"{k}a"`},
+		{"ForeignAt, read-only", store.NewReadOnlyScript("x", "", returns(store.ForeignAt(1))), store.ErrForeign, `"{k}b"`},
+		{"ForeignAt, no such key", store.NewScript("x", "", returns(store.ForeignAt(2))), store.ErrScript, "ForeignAt(2): the step has 2 keys"},
+		{"read-only Put", readOnly(func(tx store.Tx) { tx.Put(0, store.Nums{}, time.Second) }), store.ErrScript, "read-only"},
+		{"read-only Keep", readOnly(func(tx store.Tx) { tx.Keep(0, store.Nums{}) }), store.ErrScript, "read-only"},
+		{"read-only Del", readOnly(func(tx store.Tx) { tx.Del(0) }), store.ErrScript, "read-only"},
+		{"read-only Add", readOnly(func(tx store.Tx) { tx.Add(0, store.Member{}, time.Second) }), store.ErrScript, "read-only"},
+		{"read-only Remove", readOnly(func(tx store.Tx) { tx.Remove(0, "a") }), store.ErrScript, "read-only"},
+		{"read-only Trim", readOnly(func(tx store.Tx) { tx.Trim(0, 1) }), store.ErrScript, "read-only"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			tx := store.NewLoaded(1, []store.Held{{Kind: store.Numbers}, {}})
+			reply := append(make([]store.Value, 0, 4), store.IntegerValue(5))
+			got, err := tt.script.Run(tx, []string{"{k}a", "{k}b"}, nil, reply)
+			for _, sentinel := range all {
+				if is := errors.Is(err, sentinel); is != (sentinel == tt.want) {
+					t.Errorf("errors.Is(%v, %v) = %v", err, sentinel, is)
+				}
+			}
+			if err == nil || !strings.Contains(err.Error(), tt.text) {
+				t.Errorf("got error %v, want %q in it", err, tt.text)
+			}
+			if !slices.Equal(got, []store.Value{store.IntegerValue(5)}) {
+				t.Errorf("got reply %v, want what it held", got)
+			}
+			if tt.script.ReadOnly() && len(tx.Changes()) > 0 {
+				t.Errorf("a read-only script changed %+v", tx.Changes())
+			}
+		})
+	}
+}
+
+// Run gives the form tx, args and reply, also if the script is read-only.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	form := func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		n, ok, err := tx.Get(0)
+		if !ok || err != nil {
+			return nil, fmt.Errorf("got %v, %v", ok, err)
+		}
+		return append(reply, store.IntegerValue(tx.Now()), store.IntegerValue(n.N[0]), store.IntegerValue(args[0].Int())), nil
+	}
+	for _, script := range []*store.Script{store.NewScript("x", "", form), store.NewReadOnlyScript("x", "", form)} {
+		tx := store.NewLoaded(7, []store.Held{{Kind: store.Numbers, Nums: store.Nums{Len: 1, N: [store.MaxNums]int64{8}}}})
+		got, err := script.Run(tx, []string{"a"}, []store.Arg{store.IntArg(9)}, []store.Value{store.IntegerValue(6)})
+		want := []store.Value{store.IntegerValue(6), store.IntegerValue(7), store.IntegerValue(8), store.IntegerValue(9)}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("read-only %v: got %v, %v, want %v", script.ReadOnly(), got, err, want)
+		}
+	}
+}
+
+func TestRunAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	form := func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+		return append(reply, store.IntegerValue(tx.Now())), nil
+	}
+	tx, keys, reply := store.Tx(store.NewLoaded(1, make([]store.Held, 1))), []string{"a"}, make([]store.Value, 0, 1)
+	for _, script := range []*store.Script{store.NewScript("x", "", form), store.NewReadOnlyScript("x", "", form)} {
+		if got := testing.AllocsPerRun(100, func() { _, _ = script.Run(tx, keys, nil, reply) }); got != 0 {
+			t.Errorf("read-only %v: Run allocates %v times, want 0", script.ReadOnly(), got)
+		}
+	}
+}
+
+// ForeignAt is an ErrForeign before a store completes it.
+func TestForeignAt(t *testing.T) {
+	t.Parallel()
+	for _, i := range []int{0, 3, 1000} {
+		err := store.ForeignAt(i)
+		if !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript) {
+			t.Errorf("ForeignAt(%d) = %v, want an ErrForeign", i, err)
+		}
+		if want := fmt.Sprintf("key %d", i); !strings.Contains(err.Error(), want) {
+			t.Errorf("ForeignAt(%d) reads %q, want %q in it", i, err, want)
+		}
+	}
+}
+
+// WithForm changes the Go form and nothing else, and leaves the first script alone.
+func TestWithForm(t *testing.T) {
+	t.Parallel()
+	replies := func(n int64) store.GoForm {
+		return func(_ store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+			return append(reply, store.IntegerValue(n)), nil
+		}
+	}
+	for _, s := range []*store.Script{
+		store.NewScript("w", "return 1", replies(1)),
+		store.NewReadOnlyScript("r", "return 1", replies(1)),
+	} {
+		other := s.WithForm(replies(2))
+		if other.Name() != s.Name() || other.Lua() != s.Lua() || other.SHA() != s.SHA() || other.ReadOnly() != s.ReadOnly() {
+			t.Errorf("WithForm changed more than the form: got %q, %q, %s, %v", other.Name(), other.Lua(), other.SHA(), other.ReadOnly())
+		}
+		for script, want := range map[*store.Script]int64{s: 1, other: 2} {
+			if got, err := script.Run(nil, nil, nil, nil); err != nil || len(got) != 1 || got[0].Int() != want {
+				t.Errorf("got %v, %v, want [%d]", got, err, want)
+			}
+		}
+		if s.WithForm(nil).GoForm() != nil {
+			t.Error("WithForm(nil) has a Go form")
+		}
+	}
+}

@@ -1,0 +1,196 @@
+package weir_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// The tests of this file belong to those of traps_test.go.
+
+// Zero values and nil pointers return errors that say what to call.
+func TestTrapZeroValuesReturnErrors(t *testing.T) {
+	t.Parallel()
+	ctx, st := t.Context(), newStore(newClock())
+	u := weir.KeyOf("u")
+	for _, l := range []*weir.Limiter{nil, {}, new(weir.Limiter).Wrap(pass)} {
+		for name, call := range map[string]func() error{
+			"Allow":      func() error { _, err := l.Allow(ctx, "u"); return err },
+			"AllowN":     func() error { _, err := l.AllowN(ctx, 1, "u"); return err },
+			"Peek":       func() error { _, err := l.Peek(ctx, "u"); return err },
+			"TakeUpTo":   func() error { _, err := l.TakeUpTo(ctx, 1, "u"); return err },
+			"Decide":     func() error { _, err := l.Decide(ctx, weir.Request{}, nil); return err },
+			"DoMany":     func() error { return l.DoMany(ctx, make([]weir.Request, 1))[0].Err },
+			"Reset":      func() error { return l.Reset(ctx, "u") },
+			"Refund":     func() error { _, err := l.Refund(ctx, weir.Request{}); return err },
+			"Entries":    func() error { _, err := l.Entries(ctx, "u"); return err },
+			"Wait":       func() error { _, err := l.Wait(ctx, "u"); return err },
+			"Reserve":    func() error { _, err := l.Reserve(ctx, weir.Request{Key: u, MaxWait: 1}); return err },
+			"Acquire":    func() error { _, err := l.Acquire(ctx, "u"); return err },
+			"TryAcquire": func() error { _, err := l.TryAcquire(ctx, "u"); return err },
+			"With":       func() error { _, err := l.With(); return err },
+			"Only":       func() error { _, err := l.Only(""); return err },
+		} {
+			t.Run(name, func(t *testing.T) { wantError(t, call(), nil, "make one with New or NewPolicy") })
+		}
+	}
+	for _, r := range []*weir.Reservation{nil, {}} {
+		_, err := r.Cancel(ctx)
+		wantError(t, err, nil, "Limiter.Reserve")
+	}
+	for _, lease := range []*weir.Lease{nil, {}} {
+		_, err := lease.Release(ctx)
+		wantError(t, err, nil, "Acquire")
+		wantError(t, lease.Renew(ctx), nil, "Acquire")
+		lease.KeepAlive(ctx, func(err error) { wantError(t, err, nil, "Acquire") })
+		lease.KeepAlive(ctx, nil)
+		if lease.ID() != "" {
+			t.Errorf("ID is %q", lease.ID())
+		}
+	}
+	_, err := weir.New("t", st, (*algorithm.GCRA)(nil), nil)
+	wantError(t, err, weir.ErrInvalidRule, "Algorithm is nil")
+	_, err = weir.New("t", st, algorithm.GCRA{}, nil)
+	wantError(t, err, weir.ErrInvalidLimit, "Count is 0")
+	l := mustNew(t, st, perSecond)
+	_, err = l.Decide(ctx, weir.Request{}, nil)
+	wantError(t, err, weir.ErrInvalidKey, "0 segments")
+	_, err = l.With(weir.Rule{Algorithm: (*algorithm.GCRA)(nil)})
+	wantError(t, err, weir.ErrInvalidRule, "Algorithm is nil")
+	if l, err := weir.New("t", st, &perSecond, nil); err != nil || !left(t, l, "u").Allowed {
+		t.Errorf("a pointer to an algorithm: %v", err)
+	}
+}
+
+// A result has what RateLimit headers need: the limit, its window, what remains, and when
+// it is reset.
+func TestTrapResultCarriesLimitAndWindow(t *testing.T) {
+	t.Parallel()
+	const s = time.Second
+	for _, tt := range []struct {
+		a    algorithm.Algorithm
+		want string
+	}{
+		{algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, "20 in 2s"},
+		{algorithm.TokenBucket{Refill: algorithm.PerMinute(10), Capacity: 20}, "20 in 2m0s"},
+		{algorithm.TokenBucket{Refill: algorithm.PerMinute(10), Capacity: 10, AtOnce: true}, "10 in 1m0s"},
+		{algorithm.FixedWindow{Limit: 7, Window: 30 * s}, "7 in 30s"},
+		{algorithm.SlidingCounter{Limit: 7, Window: 30 * s}, "7 in 30s"},
+		{algorithm.SlidingLog{Limit: 7, Window: 30 * s}, "7 in 30s"},
+		{algorithm.MetadataWindow{Limit: 7, Window: 30 * s}, "7 in 30s"},
+		{algorithm.SlidingBuckets{Width: s, Spans: []algorithm.Span{{Window: 30 * s, Limit: 7}, {Window: 2 * s, Limit: 3}}}, "3 in 2s"},
+		{algorithm.Concurrency{Limit: 7, Lease: 30 * s}, "7 in 0s"},
+	} {
+		res := left(t, mustNew(t, newStore(newClock()), tt.a), "u")
+		if got := fmt.Sprint(res.Limit, " in ", res.Window); got != tt.want {
+			t.Errorf("%T: got %s, want %s", tt.a, got, tt.want)
+		}
+	}
+}
+
+// A concurrency limit is a lease handle, and Allow says so.
+func TestTrapLeasesAreHandles(t *testing.T) {
+	t.Parallel()
+	l := mustNew(t, newStore(newClock()), oneJob)
+	_, err := l.Allow(t.Context(), "u")
+	wantError(t, err, weir.ErrInvalidLease, "call TryAcquire or Acquire")
+	lease, err := l.TryAcquire(t.Context(), "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other, err := l.TryAcquire(t.Context(), "u"); other != nil || !errors.Is(err, weir.ErrDenied) {
+		t.Errorf("got %+v, %v, want ErrDenied", other, err)
+	}
+	if held, err := lease.Release(t.Context()); !held || err != nil {
+		t.Errorf("Release: got %v, %v", held, err)
+	}
+}
+
+// A limiter of one rule takes options too.
+func TestTrapNewTakesOptions(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	l, err := weir.New("t", st, perSecond, &weir.Options{Prefix: "p", Clock: func() time.Time { return epoch }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.Allow(t.Context(), "u"); err != nil || !slices.Equal(keysIn(st), []string{"p:t:{u}:g2"}) {
+		t.Errorf("got %q, %v", keysIn(st), err)
+	}
+}
+
+// There is one batch verb, whose answers have one shape for peeks and decisions.
+func TestTrapOneBatchVerb(t *testing.T) {
+	t.Parallel()
+	st := &recorder{Store: newStore(newClock())}
+	l := mustNew(t, st, perSecond)
+	u, v := weir.KeyOf("u"), weir.KeyOf("v")
+	for i, a := range l.DoMany(t.Context(), []weir.Request{{Key: u}, {Key: v, Cost: 6}}) {
+		if a.Err != nil || a.Result.Allowed != (i == 0) {
+			t.Errorf("answer %d: %+v", i, a)
+		}
+	}
+	*st = recorder{Store: st.Store}
+	for i, a := range l.DoMany(t.Context(), []weir.Request{{Key: u, Op: weir.Peek}, {Key: v, Op: weir.Peek}}) {
+		if a.Err != nil || a.Result.Remaining != int64(4+i) {
+			t.Errorf("peek %d: %+v", i, a)
+		}
+	}
+	if st.evals != 0 || st.mgets != 1 || st.times != 1 {
+		t.Errorf("peeks: %d Evals, %d MGets, %d Times, want one MGet and one Time", st.evals, st.mgets, st.times)
+	}
+}
+
+// What a decision fills is an argument of its own, and requests are comparable, so that
+// wrappers can use them in maps.
+func TestTrapEachIsAnArgument(t *testing.T) {
+	t.Parallel()
+	l := mustPolicy(t, newStore(newClock()), by(1, "all", "all"))
+	each := make([]weir.Result, 2)
+	r := weir.Request{Key: weir.KeyOf("u")}
+	if _, err := l.Decide(t.Context(), r, each); err != nil || each[0].Rule != "a" || each[1].Rule != "b" {
+		t.Errorf("got %+v, %v", each, err)
+	}
+	if seen := map[weir.Request]bool{r: true}; !seen[weir.Request{Key: weir.KeyOf("u")}] {
+		t.Error("two equal requests differ")
+	}
+}
+
+// Every sentinel error has the prefix, and ErrUnsupported is that of the standard library.
+func TestTrapErrorsHaveAPrefix(t *testing.T) {
+	t.Parallel()
+	for _, err := range []error{
+		weir.ErrInvalidLimit, weir.ErrInvalidCost, weir.ErrInvalidRule, weir.ErrInvalidKey, weir.ErrInvalidMetadata,
+		weir.ErrInvalidLease, weir.ErrUnsupported, weir.ErrDenied, weir.ErrLeaseLost,
+	} {
+		if !strings.HasPrefix(err.Error(), "weir: ") {
+			t.Errorf("%q has no prefix", err)
+		}
+	}
+	_, err := mustNew(t, newStore(newClock()), window(1, time.Hour)).Wait(t.Context(), "u")
+	if !errors.Is(err, weir.ErrUnsupported) || !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("got %v, want ErrUnsupported of both packages", err)
+	}
+}
+
+// A secret segment does not stand in the store in clear.
+func TestTrapSecretsAreHashed(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	l := mustPolicy(t, st, weir.Policy{Segments: []string{"tenant", "token"}, Secret: []string{"token"}, Rules: []weir.Rule{
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: window(5, time.Hour)}, {Name: "token", Algorithm: window(5, time.Hour)},
+	}})
+	allow(t, l, weir.Request{Key: weir.KeyOf("acme", "s3cret"), ID: "x"})
+	if all := strings.Join(dump(t, st), "\n"); strings.Contains(all, "s3cret") || !strings.Contains(all, "acme") {
+		t.Errorf("the store holds\n%s", all)
+	}
+	if gave, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("acme", "s3cret"), ID: "x"}); !gave || err != nil {
+		t.Errorf("Refund: got %v, %v", gave, err)
+	}
+}

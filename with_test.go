@@ -1,0 +1,369 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// mustWith returns l with other rules.
+func mustWith(t testing.TB, l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
+	t.Helper()
+	other, err := l.With(rules...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+// mustOnly returns the limiter of one rule of l.
+func mustOnly(t testing.TB, l *weir.Limiter, rule string) *weir.Limiter {
+	t.Helper()
+	other, err := l.Only(rule)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return other
+}
+
+// Reset clears the rules that the full key identifies, and Only(…).Reset the one named.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		policy weir.Policy
+		only   string
+		key    []string
+		want   error
+		gone   []string // keys, of those for x y z and x y w
+	}{
+		{"one rule", by(3, "all"), "", []string{"x", "y", "w"}, nil, []string{"weir:t:{x:y:w}:a.g2"}},
+		{"two rules by all", by(3, "all", "all"), "", []string{"x", "y", "z"}, nil, []string{"weir:t:{x:y:z}:a.g2", "weir:t:{x:y:z}:b.g2"}},
+		{"one by all", by(3, "0", "01", "all"), "", []string{"x", "y", "z"}, nil, []string{"weir:t:{x}:c.g2:y:z"}},
+		{"all by name", by(3, "0", "01", "012"), "", []string{"x", "y", "z"}, nil, []string{"weir:t:{x}:c.g2:y:z"}},
+		{"none by all", by(3, "0", "01", "02"), "", []string{"x", "y", "z"}, weir.ErrInvalidRule, nil},
+		{"someone else", by(3, "all"), "", []string{"x", "y", "v"}, nil, nil},
+		{"an invalid key", by(3, "all"), "", []string{"x", "", "z"}, weir.ErrInvalidKey, nil},
+		{"only the shared one", by(3, "0", "01", "all"), "a", []string{"x", "any", "any"}, nil, []string{"weir:t:{x}:a.g2"}},
+		{"only the last", by(3, "0", "01", "all"), "c", []string{"x", "y", "z"}, nil, []string{"weir:t:{x}:c.g2:y:z"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			st := newStore(newClock())
+			l := mustPolicy(t, st, tt.policy)
+			for _, last := range []string{"z", "w"} {
+				if _, err := l.Allow(t.Context(), "x", "y", last); err != nil {
+					t.Fatal(err)
+				}
+			}
+			keys := keysIn(st)
+			want := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return slices.Contains(tt.gone, key) })
+			if len(want) != len(keys)-len(tt.gone) {
+				t.Fatalf("the test expects %q to go, of %q", tt.gone, keys)
+			}
+			if tt.only != "" {
+				l = mustOnly(t, l, tt.only)
+			}
+			if err := l.Reset(t.Context(), tt.key...); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
+				t.Fatalf("got %v, want %v", err, tt.want)
+			}
+			if got := keysIn(st); !slices.Equal(got, want) {
+				t.Errorf("left %q, want %q", got, want)
+			}
+		})
+	}
+}
+
+// A key with a foreign value stays, and with it all others of the step.
+func TestResetForeign(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	l := mustPolicy(t, st, by(1, "all", "all"))
+	if _, err := l.Allow(t.Context(), "u"); err != nil {
+		t.Fatal(err)
+	}
+	plant(t, st, "weir:t:{u}:b.g2", store.Tag{'x', '1'}, 1)
+	before := dump(t, st)
+	for _, l := range []*weir.Limiter{l, mustOnly(t, l, "b")} {
+		if err := l.Reset(t.Context(), "u"); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"weir:t:{u}:b.g2"`) {
+			t.Errorf("got %v, want ErrForeign that names the key", err)
+		}
+		if after := dump(t, st); !slices.Equal(before, after) {
+			t.Errorf("changed %q to %q", before, after)
+		}
+	}
+	if err := mustOnly(t, l, "a").Reset(t.Context(), "u"); err != nil {
+		t.Errorf("the other rule: %v", err)
+	}
+}
+
+// A key with a foreign value stops the decision for all rules: none is charged.
+func TestForeignKeyChargesNobody(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	l := mustPolicy(t, st, by(1, "all", "all", "all"))
+	plant(t, st, "weir:t:{u}:c.g2", store.Tag{'g', '1'}, 1, 2, 3)
+	before := dump(t, st)
+	for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo} {
+		res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: op}, nil)
+		if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"weir:t:{u}:c.g2"`) || res != (weir.Result{}) {
+			t.Errorf("%v: got %+v, %v, want ErrForeign that names the key", op, res, err)
+		}
+	}
+	if after := dump(t, st); !slices.Equal(before, after) {
+		t.Errorf("changed %q to %q", before, after)
+	}
+}
+
+// With and Only reject what would not be the same limiter.
+func TestWithRejects(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	p := by(2, "0", "all")
+	p.Rules[1].Algorithm = window(5, time.Minute)
+	l := mustPolicy(t, st, p)
+	lone := mustNew(t, st, perSecond)
+	a := weir.Rule{Name: "a", Algorithm: perSecond}
+	for _, tt := range []struct {
+		name  string
+		of    *weir.Limiter
+		rules []weir.Rule
+		want  error
+		says  string
+	}{
+		{"an unknown rule", l, []weir.Rule{{Name: "c", Algorithm: perSecond}}, weir.ErrInvalidRule, `no rule "c": its rules are "a", "b"`},
+		{"no name among two", l, []weir.Rule{{Algorithm: perSecond}}, weir.ErrInvalidRule, "no rule 0"},
+		{"a rule twice", l, []weir.Rule{a, a}, weir.ErrInvalidRule, `rule "a" is given twice`},
+		{"no algorithm", l, []weir.Rule{{Name: "a"}}, weir.ErrInvalidRule, `rule "a": its Algorithm is nil`},
+		{"another algorithm", l, []weir.Rule{{Name: "b", Algorithm: perSecond}}, weir.ErrInvalidRule, `rule "b" is a fixedwindow, and not a gcra`},
+		{"another By", l, []weir.Rule{{Name: "a", By: []string{"0", "1"}, Algorithm: perSecond}}, weir.ErrInvalidRule, "By differs"},
+		{"an unknown By", l, []weir.Rule{{Name: "a", By: []string{"9"}, Algorithm: perSecond}}, weir.ErrInvalidRule, `"9"`},
+		{"an invalid limit", l, []weir.Rule{{Name: "a", Algorithm: algorithm.GCRA{}}}, weir.ErrInvalidLimit, `rule "a": `},
+		{"a cost above the capacity", lone, []weir.Rule{{Algorithm: perSecond, Cost: 6}}, weir.ErrInvalidRule, `rule "gcra": Cost is 6`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			other, err := tt.of.With(tt.rules...)
+			if other != nil {
+				t.Errorf("got a limiter with %v", err)
+			}
+			wantError(t, err, tt.want, tt.says)
+		})
+	}
+	_, err := l.Only("c")
+	wantError(t, err, weir.ErrInvalidRule, `no rule "c": its rules are "a", "b"`)
+	_, err = l.Only("")
+	wantError(t, err, weir.ErrInvalidRule, `no rule ""`)
+}
+
+// With accepts a rule by its name, by its algorithm's name or without one if it is alone,
+// and By in any order.
+func TestWithNames(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	lone := mustNew(t, st, perSecond)
+	named := mustPolicy(t, st, by(2, "01"))
+	bigger := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 50}
+	for i, l := range []*weir.Limiter{
+		mustWith(t, lone, weir.Rule{Algorithm: bigger}),
+		mustWith(t, lone, weir.Rule{Name: "gcra", Algorithm: bigger}),
+		mustWith(t, named, weir.Rule{Name: "a", By: []string{"1", "0"}, Algorithm: bigger}),
+		mustWith(t, named, weir.Rule{Algorithm: bigger}),
+		mustWith(t, mustOnly(t, named, ""), weir.Rule{Algorithm: bigger}),
+		mustWith(t, mustWith(t, named), weir.Rule{Algorithm: bigger}),
+	} {
+		key := []string{"x", "y"}[:min(i/2+1, 2)]
+		if res := left(t, l, key...); res.Limit != 50 {
+			t.Errorf("limiter %d: got %+v, want 50 tokens", i, res)
+		}
+	}
+}
+
+// Every verb works on a limiter of With, over the same state.
+func TestWithEveryVerb(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	free := mustPolicy(t, st, by(1, "all", "all"))
+	pro := mustWith(t, free, weir.Rule{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 50}}, weir.Rule{Name: "b", Algorithm: perSecond, Cost: 1})
+	ctx, u := t.Context(), weir.KeyOf("u")
+	if res := allow(t, pro, weir.Request{Key: u, Cost: 3, ID: "x"}); res.Remaining != 4 || res.Rule != "b" {
+		t.Errorf("got %+v, want 4 left of b", res)
+	}
+	if res := left(t, free, "u"); res.Remaining != 2 || res.Rule != "a" {
+		t.Errorf("free: got %+v, want 2 left of a", res)
+	}
+	if res, err := pro.TakeUpTo(ctx, 100, "u"); err != nil || res.Granted != 47 {
+		t.Errorf("TakeUpTo: got %+v, %v, want 47", res, err)
+	}
+	if gave, err := free.Refund(ctx, weir.Request{Key: u, ID: "x"}); gave || err != nil {
+		t.Errorf("a refund under other limits: got %v, %v", gave, err)
+	}
+	if gave, err := pro.Refund(ctx, weir.Request{Key: u, ID: "x"}); !gave || err != nil {
+		t.Errorf("Refund: got %v, %v", gave, err)
+	}
+	if got := pro.DoMany(ctx, []weir.Request{{Key: u, Op: weir.Peek}}); got[0].Result != left(t, pro, "u") {
+		t.Errorf("DoMany: got %+v, and Peek says %+v", got, left(t, pro, "u"))
+	}
+	if err := pro.Reset(ctx, "u"); err != nil {
+		t.Fatal(err)
+	}
+	if keys := keysIn(st); len(keys) > 0 {
+		t.Errorf("after Reset: %q", keys)
+	}
+}
+
+// Only decides by one rule alone, and takes the same keys.
+func TestOnly(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	p := by(2, "0", "all")
+	p.Rules[1].Algorithm = window(2, time.Minute)
+	l := mustPolicy(t, st, p)
+	first, second := mustOnly(t, l, "a"), mustOnly(t, l, "b")
+	if res, err := second.AllowN(t.Context(), 2, "x", "y"); err != nil || res.Rule != "b" || res.Remaining != 0 {
+		t.Errorf("got %+v, %v, want none left of b", res, err)
+	}
+	if res := left(t, l, "x", "y"); res.Allowed || res.Rule != "b" {
+		t.Errorf("got %+v, want a denial by b", res)
+	}
+	if res := left(t, first, "x", "y"); res.Remaining != 5 || res.Rule != "a" {
+		t.Errorf("got %+v, want all of a", res)
+	}
+	if err := second.Reset(t.Context(), "x", "y"); err != nil {
+		t.Fatal(err)
+	}
+	if res := left(t, l, "x", "y"); !res.Allowed || res.Remaining != 2 {
+		t.Errorf("after Reset: got %+v", res)
+	}
+	if _, err := first.Allow(t.Context(), "x"); !errors.Is(err, weir.ErrInvalidKey) {
+		t.Errorf("a key of one segment: %v, want ErrInvalidKey", err)
+	}
+}
+
+// A tracer is a wrapper that notes what it is asked.
+type tracer struct {
+	name string
+	next weir.Decider
+	log  *[]string
+}
+
+func (tr tracer) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	*tr.log = append(*tr.log, fmt.Sprint(tr.name, " ", r.Op))
+	return tr.next.Decide(ctx, r, each)
+}
+
+// Every verb goes through all wrappers, the first of one call first, and what With and
+// Only return has them too.
+func TestWrap(t *testing.T) {
+	t.Parallel()
+	var log []string
+	wrapper := func(name string) func(weir.Decider) weir.Decider {
+		return func(next weir.Decider) weir.Decider { return tracer{name, next, &log} }
+	}
+	l := mustPolicy(t, newStore(newClock()), rules(weir.Rule{Name: "a", Algorithm: perSecond})).Wrap(wrapper("2"), wrapper("3")).Wrap(wrapper("1"))
+	jobs := mustNew(t, newStore(newClock()), algorithm.Concurrency{Limit: 1, Lease: time.Minute}).Wrap(wrapper("1"), wrapper("2"), wrapper("3"))
+	ctx, u := t.Context(), weir.KeyOf("u")
+	lease, err := jobs.Acquire(ctx, "u")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserved, err := l.Reserve(ctx, weir.Request{Key: u, MaxWait: time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	log = nil
+	for _, tt := range []struct {
+		ops  string
+		call func() error
+	}{
+		{"Consume", func() error { _, err := l.Allow(ctx, "u"); return err }},
+		{"Consume", func() error { _, err := l.AllowN(ctx, 1, "u"); return err }},
+		{"Peek", func() error { _, err := l.Peek(ctx, "u"); return err }},
+		{"TakeUpTo", func() error { _, err := l.TakeUpTo(ctx, 1, "u"); return err }},
+		{"Reset", func() error { return l.Reset(ctx, "u") }},
+		{"Refund", func() error { _, err := l.Refund(ctx, weir.Request{Key: u, ID: "x"}); return err }},
+		{"Consume", func() error { _, err := l.Decide(ctx, weir.Request{Key: u}, nil); return err }},
+		{"Consume", func() error { _, err := l.Wait(ctx, "u"); return err }},
+		{"Refund", func() error { _, err := reserved.Cancel(ctx); return err }},
+		{"Peek Consume", func() error {
+			a := l.DoMany(ctx, []weir.Request{{Key: u, Op: weir.Peek}, {Key: u}})
+			return errors.Join(a[0].Err, a[1].Err)
+		}},
+		{"Renew", func() error { return lease.Renew(ctx) }},
+		{"Release", func() error { _, err := lease.Release(ctx); return err }},
+		{"Consume", func() error { _, err := jobs.TryAcquire(ctx, "u"); return err }},
+		{"Consume", func() error { _, err := mustOnly(t, l, "a").Allow(ctx, "u"); return err }},
+		{"Consume", func() error { _, err := mustWith(t, l).Allow(ctx, "u"); return err }},
+	} {
+		if err := tt.call(); err != nil {
+			t.Errorf("%s: %v", tt.ops, err)
+		}
+		var want []string
+		for op := range strings.FieldsSeq(tt.ops) {
+			want = append(want, "1 "+op, "2 "+op, "3 "+op)
+		}
+		if !slices.Equal(log, want) {
+			t.Errorf("got %q, want %q", log, want)
+		}
+		log = nil
+	}
+}
+
+// A wrapper that is none is an error, whatever stands around it.
+func TestWrapNothing(t *testing.T) {
+	t.Parallel()
+	l := mustNew(t, newStore(newClock()), perSecond)
+	for _, w := range []func(weir.Decider) weir.Decider{nil, func(weir.Decider) weir.Decider { return nil }} {
+		_, err := l.Wrap(pass, w, pass).Allow(t.Context(), "u")
+		wantError(t, err, nil, "Limiter.Wrap")
+	}
+	if _, err := l.Wrap().Allow(t.Context(), "u"); err != nil {
+		t.Errorf("no wrapper: %v", err)
+	}
+}
+
+// Entries lists what one rule keeps, and asks to name the rule if several do.
+func TestEntries(t *testing.T) {
+	t.Parallel()
+	kept := func(name string) weir.Rule {
+		return weir.Rule{Name: name, Algorithm: algorithm.MetadataWindow{Limit: 5, Window: time.Minute}}
+	}
+	rate := weir.Rule{Name: "rate", Algorithm: perSecond}
+	for _, tt := range []struct {
+		name   string
+		policy weir.Policy
+		only   string
+		want   error
+		says   string
+	}{
+		{"the only one", rules(rate, kept("kept")), "", nil, ""},
+		{"by name", rules(rate, kept("kept"), kept("other")), "kept", nil, ""},
+		{"two", rules(kept("kept"), kept("other")), "", weir.ErrInvalidRule, "2 rules keep metadata: name one with Limiter.Only"},
+		{"another algorithm", rules(rate, kept("kept")), "rate", weir.ErrUnsupported, "algorithm.MetadataWindow"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			l := mustPolicy(t, newStore(newClock()), tt.policy)
+			allow(t, l, weir.Request{Key: weir.KeyOf("u"), Cost: 2, Metadata: "ann"})
+			if tt.only != "" {
+				l = mustOnly(t, l, tt.only)
+			}
+			list, err := l.Entries(t.Context(), "u")
+			if tt.want != nil {
+				wantError(t, err, tt.want, tt.says)
+				return
+			}
+			if err != nil || !slices.Equal(list, []weir.Entry{{Cost: 2, Metadata: "ann"}}) {
+				t.Errorf("got %+v, %v, want the entry of ann", list, err)
+			}
+		})
+	}
+}
