@@ -5,27 +5,18 @@ SHELL := bash
 # How many times make bench runs each benchmark.
 BENCH_COUNT ?= 10
 
-.PHONY: demo test test-root test-bench test-docs test-integration bench docs lint images
+.PHONY: demo test servers test-root test-bench test-docs test-integration bench docs lint images
 
 demo: ## The main job, in memory.
 	go run ./examples/quickstart
 
-test: test-root test-bench test-docs test-integration
+test: test-root servers test-bench test-docs test-integration
 
 test-root:
 	go test -race -count=1 ./...
 
-test-bench:
-	@[[ -n "$${WEIR_REDIS_ADDR:-}" ]] || command -v redis-server >/dev/null || \
-		echo 'make test: no redis-server and no WEIR_REDIS_ADDR: the tests of bench that need one are skipped'
-	cd bench && go vet ./... && go test -count=1 ./...
-
-test-docs:
-	cd docs/charts && go vet ./... && go test -count=1 ./...
-
-# The servers of the matrix are one machine's load, hence -p 1; most tests wait most
-# of the time, hence -parallel 4.
-test-integration:
+# The images of the servers, if a Docker engine answers.
+servers:
 	@if docker version >/dev/null 2>&1; then \
 		conformance/integration/images.sh; \
 	elif [[ "$${WEIR_REQUIRE_DOCKER:-}" == 1 ]]; then \
@@ -33,9 +24,19 @@ test-integration:
 	else \
 		echo 'make test: no Docker engine answers: the tests on servers in containers are skipped'; \
 	fi
-	cd conformance/integration && go vet ./... && go test -race -count=1 -p 1 -parallel 4 -timeout 20m ./...
+
+test-bench: servers
+	cd bench && go vet ./... && go test -count=1 ./...
+
+test-docs:
+	cd docs/charts && go vet ./... && go test -count=1 ./...
+
+# The servers of the matrix are one machine's load, hence -p 1; most tests wait most
+# of the time, hence -parallel 4.
+test-integration: servers
+	cd conformance/integration && go vet ./... && go test -race -count=1 -p 1 -parallel 4 -timeout 30m ./...
 	@echo 'the same matrix, with the oldest clients:'
-	cd conformance/integration && go test -modfile=oldest.mod -count=1 -parallel 4 -timeout 20m .
+	cd conformance/integration && go test -modfile=oldest.mod -count=1 -parallel 4 -timeout 30m .
 	@awk '{ n[$$4]++ } END { printf "manifest: %d of %d rules passed, %d skipped as declared, %d not run\n", \
 		n["passed"], NR, n["skipped:"], n["not"] }' conformance/integration/manifest.txt
 
