@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +11,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A passing is a wrapper that passes on every request.
+// A passing is a wrapper that passes every request on.
 type passing struct{ weir.Decider }
 
 func (p passing) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
@@ -19,8 +20,8 @@ func (p passing) Decide(ctx context.Context, r weir.Request, each []weir.Result)
 
 func pass(next weir.Decider) weir.Decider { return passing{next} }
 
-// A decision on a key that the memory store holds allocates nothing, also through three
-// wrappers, whatever the answer is.
+// A decision on a key that the memory store holds allocates nothing: allowed or denied,
+// and also through three wrappers.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -42,6 +43,7 @@ func TestAllocations(t *testing.T) {
 		},
 	})
 	user, ip, token := "user:1000", "192.0.2.1", "a token that is longer than thirty-two bytes"
+	long := strings.Repeat("{", 90)
 	each := make([]weir.Result, 2)
 	wrapped := two.Wrap(pass, pass, pass)
 	for _, tt := range []struct {
@@ -51,6 +53,7 @@ func TestAllocations(t *testing.T) {
 	}{
 		{"Allow", func() (weir.Result, error) { return one.Allow(ctx, "ann") }, true},
 		{"Allow with a variable", func() (weir.Result, error) { return one.Allow(ctx, user) }, true},
+		{"Allow with a key that is long when escaped", func() (weir.Result, error) { return one.Allow(ctx, long) }, true},
 		{"AllowN", func() (weir.Result, error) { return one.AllowN(ctx, 7, user) }, true},
 		{"Peek", func() (weir.Result, error) { return one.Peek(ctx, user) }, true},
 		{"TakeUpTo", func() (weir.Result, error) { return one.TakeUpTo(ctx, 3, user) }, true},

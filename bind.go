@@ -11,23 +11,25 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
-// shared is what a limiter has in common with those that With and Only make of it.
+// shared is the part of a limiter that the limiters made by With and Only share with it.
 type shared struct {
 	store  store.Store
 	clock  func() time.Time
-	borrow bool // the store keeps no key beyond a call
+	borrow bool          // the store keeps no key beyond a call
+	memory *memory.Store // the store, if it is a *memory.Store
 	space  *keySpace
 }
 
-// A rule is a Rule that was found valid.
+// A rule is a valid Rule.
 type rule struct {
 	given string // Rule.Name: it can be empty
-	name  string // in results
+	name  string // the name in results
 	limit *contract.Limit
-	cost  int64 // 0 means the request's
-	key   int   // its number in the key space
+	cost  int64 // 0 means the cost of the request
+	key   int   // the rule's index in the key space
 }
 
 // newRules checks rules, and adds them to space.
@@ -46,7 +48,7 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 		case len(r.Name) > MaxSegment:
 			return nil, fail(ErrInvalidRule, "rule %d: its Name has %d bytes: it must have at most %d", i, len(r.Name), MaxSegment)
 		case seen[r.Name]:
-			return nil, fail(ErrInvalidRule, "two rules are named %q: each rule needs a name of its own", r.Name)
+			return nil, fail(ErrInvalidRule, "two rules are named %q: each rule needs its own name", r.Name)
 		}
 		seen[r.Name] = true
 		var err error
@@ -61,7 +63,7 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 	return bound, space.addRules(bound, by)
 }
 
-// ruleLabel names rule i in an error.
+// ruleLabel returns the text that names rule i in an error.
 func ruleLabel(i int, name string) string {
 	if name == "" {
 		return fmt.Sprintf("rule %d", i)
@@ -79,7 +81,7 @@ func newRule(label string, r Rule) (rule, error) {
 	case r.Cost < 0:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be 0, which means the request's cost, or more", label, r.Cost)
 	case r.Cost > limit.Capacity:
-		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: the limit is %d, so no request could ever pass", label, r.Cost, limit.Capacity)
+		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be at most %d, the limit", label, r.Cost, limit.Capacity)
 	case limit.MaxCost > 0 && r.Cost > limit.MaxCost:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: a %s can consume at most %d at once", label, r.Cost, limit.Kind.Name, limit.MaxCost)
 	}
@@ -99,47 +101,49 @@ func newLimit(label string, a algorithm.Algorithm) (*contract.Limit, error) {
 	case err != nil:
 		return nil, fail(err, "%s: %s", label, plain(err))
 	case limit == nil || limit.Kind == nil:
-		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned no limit, or a limit without Kind", label, a)
+		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned no limit, or a limit without Kind: it must return both, or an error", label, a)
 	case limit.Capacity < 1 || limit.Capacity > contract.MaxTokens:
 		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned the Capacity %d: it must be from 1 to %d", label, a, limit.Capacity, int64(contract.MaxTokens))
 	}
 	return limit, nil
 }
 
-// A bound is a list of rules, bound to scripts, constants and keys once. It is the
-// Decider inside all wrappers.
+// A bound is a list of rules with their scripts, constants and keys, which are prepared
+// once. It is the Decider inside all wrappers.
 type bound struct {
 	*shared
 	rules  []rule
 	only   bool     // made by Limiter.Only
 	limits [32]byte // a digest of the rules' limits
+	fixed  int      // the number of bytes in all keys without their segments
 
 	all    *part
 	leases *part // the rules that hold leases; nil if there is none
-	resets *part // the rules that the full key identifies; nil if there is none
+	resets *part // the rules identified by the full key; nil if there is none
 	kept   *part // the only rule that keeps metadata; nil if there is none, or several
 
-	lease     time.Duration // the shortest of those of the rules that hold leases
-	keepers   int           // how many rules keep metadata
-	capped    bool          // a limit has a MaxCost
-	ownCosts  bool          // every rule has a Cost of its own
-	noWait    int           // a rule that cannot reserve, -1 if all can
-	noRefund  int           // a rule that cannot refund, -1 if all can
-	leaseCost int           // a rule that holds leases without a Cost of its own, -1 if there is none
+	lease     time.Duration // the shortest lease time of all rules
+	keepers   int           // the number of rules that keep metadata
+	capped    bool          // a rule without a Cost has a MaxCost
+	ownCosts  bool          // every rule has a Cost
+	noWait    int           // a rule that cannot reserve; -1 if all rules can
+	noRefund  int           // a rule that cannot refund; -1 if all rules can
+	leaseCost int           // a rule that holds leases and has no Cost; -1 if there is none
 }
 
-// A part is some rules of a bound: one script decides them all.
+// A part is a set of rules of a bound that one script decides.
 type part struct {
 	program *compose.Program
 	rules   []int // ascending
 }
 
-// bind returns rules, bound.
+// bind prepares the scripts, constants and keys of rules.
 func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 	b := &bound{shared: sh, rules: rules, only: only, ownCosts: true, noWait: -1, noRefund: -1, leaseCost: -1, lease: Never}
 	for i := range rules {
 		r := &rules[i]
 		kind := r.limit.Kind
+		b.fixed += len(sh.space.head) + len(sh.space.rules[r.key].tail)
 		if r.cost == 0 {
 			b.ownCosts = false
 		}
@@ -175,7 +179,7 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 		}
 	}
 	if b.leases != nil && b.keepers > 0 {
-		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: make two")
+		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: use two limiters")
 	}
 	for i := range rules {
 		if !b.all.program.Marked(i) && b.noRefund < 0 {
@@ -186,7 +190,8 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 	return b, nil
 }
 
-// newPart returns the part of the rules that has picks, nil if it picks none.
+// newPart returns the part with the rules for which has returns true. It returns nil if
+// there are none.
 func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
 	var p part
 	var rules []compose.Rule
@@ -220,7 +225,7 @@ func digest(rules []rule) [32]byte {
 	return sha256.Sum256(b)
 }
 
-// now returns the time to hand to a script, 0 for the store's.
+// now returns the time to send to a script. 0 means the store's clock.
 func (sh *shared) now() (int64, error) {
 	if sh.clock == nil {
 		return 0, nil
@@ -228,7 +233,7 @@ func (sh *shared) now() (int64, error) {
 	t := sh.clock()
 	now := t.UnixMicro()
 	if now < 1 || now >= 1<<52 {
-		return 0, fmt.Errorf("weir: Options.Clock reads %v: it must read later than 1970 and earlier than 2112", t)
+		return 0, fmt.Errorf("weir: Options.Clock returned %v: it must be later than 1970 and earlier than 2112", t)
 	}
 	return now, nil
 }

@@ -14,27 +14,29 @@ import (
 type Op uint8
 
 const (
-	// Consume consumes the cost from every rule, if all rules allow it.
+	// Consume consumes Cost tokens from every rule, if all rules allow the request.
 	Consume Op = iota
 
-	// Peek answers what Consume would answer, and changes nothing.
+	// Peek reports whether Consume would be allowed, and changes nothing. See
+	// Limiter.Peek.
 	Peek
 
-	// TakeUpTo consumes as many tokens as every rule allows, up to the cost. The
-	// request is denied if that is none.
+	// TakeUpTo consumes as many tokens as all rules allow, up to Cost. If no token
+	// can be consumed, the request is denied. See Limiter.TakeUpTo.
 	TakeUpTo
 
-	// Refund undoes the decision with the same key and ID: see Limiter.Refund.
+	// Refund refunds the tokens of the decision with the same Key and ID. See
+	// Limiter.Refund.
 	Refund
 
-	// Renew makes the lease ID last for its full time from now. The request is
-	// denied if the lease is not held.
+	// Renew renews the lease named ID: its full lease time starts again. If the lease
+	// is not held, the request is denied.
 	Renew
 
-	// Release ends the lease ID.
+	// Release releases the lease named ID.
 	Release
 
-	// Reset clears the rules that the full key identifies: see Limiter.Reset.
+	// Reset clears the rules identified by the full key. See Limiter.Reset.
 	Reset
 )
 
@@ -47,8 +49,8 @@ func (op Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(op))
 }
 
-// A Request is one question to a [Decider]. Requests are comparable. The zero value
-// of each field is safe.
+// A Request asks a [Decider] for one decision. Requests are comparable. Only Key is
+// always needed. The zero values of the other fields are the defaults.
 type Request struct {
 	// Key identifies the caller being limited.
 	Key Key
@@ -56,180 +58,221 @@ type Request struct {
 	// Op is what to do. The zero Op is Consume.
 	Op Op
 
-	// Cost is the number of tokens, of the ops Consume, Peek and TakeUpTo. 0 means
-	// 1. A Cost above the capacity of a rule is denied, with RetryAfter Never.
+	// Cost is the number of tokens. 0 means 1. It must not be negative. Only the ops
+	// Consume, Peek and TakeUpTo use it. If the Cost of a Consume or a Peek is above
+	// the capacity of a rule, the request is denied with RetryAfter Never.
 	Cost int64
 
-	// MaxWait is how far ahead tokens may be reserved, of the ops Consume and Peek.
-	// 0 means that the request passes now or is denied. Result.Delay tells how long
-	// to wait. The algorithm of every rule must be algorithm.GCRA, TokenBucket or
-	// LeakyBucket. Whole microseconds count.
+	// MaxWait is how far ahead tokens may be reserved by a Consume or a Peek. If
+	// MaxWait is 0, no tokens are reserved: the caller can go ahead now, or the
+	// request is denied. If MaxWait is above 0 and the request is allowed,
+	// Result.Delay is the time to wait. A fraction of a microsecond is ignored.
+	//
+	// If MaxWait is above 0, the algorithm of every rule must support it.
+	// algorithm.GCRA, TokenBucket and LeakyBucket do.
 	MaxWait time.Duration
 
-	// ID names the decision, so that it can be refunded: any bytes, another ID for
-	// each decision. It costs one more key for each rule, which lives until nothing
-	// is left to refund. Without an ID there is no refund.
+	// ID names the decision, so that it can be refunded. Without an ID, a decision
+	// cannot be refunded. Use another ID for each decision. It can contain any bytes.
+	// If a request has an ID, the store keeps one more key for each rule, until no
+	// token of the decision can be refunded. If the algorithm of a rule cannot
+	// refund, for example algorithm.MetadataWindow, ID must be empty.
 	//
-	// If a rule is an algorithm.Concurrency, ID names the lease instead, in at most
-	// algorithm.MaxLease bytes, and is required by every op but Peek and Reset.
+	// If a rule is an algorithm.Concurrency, ID names the lease, and there is no
+	// refund. Every op except Peek and Reset then needs an ID. It has at most
+	// algorithm.MaxLease bytes.
 	ID string
 
-	// Metadata is kept by an algorithm.MetadataWindow if the request is allowed, for
-	// Limiter.Entries to list: at most algorithm.MaxMetadata bytes.
+	// Metadata is text that an algorithm.MetadataWindow stores with an allowed
+	// request. Limiter.Entries lists it. It has at most algorithm.MaxMetadata bytes.
+	// If no rule is an algorithm.MetadataWindow, Metadata must be empty.
 	Metadata string
 }
 
 // A Result is the answer to a [Request]. Limit, Window, Remaining, RetryAfter and
-// ResetAfter describe Rule. If the request is denied, that is the rule with the
-// longest RetryAfter; otherwise it is the rule with the fewest tokens remaining. Of
-// equals it is the first.
+// ResetAfter describe one rule, whose name is Rule. If the request is denied, it is the
+// rule with the longest RetryAfter. If the request is allowed, it is the rule with the
+// fewest tokens remaining. If there are several such rules, it is the first of them.
 //
-// Of the ops Refund, Release and Reset, only Allowed is set. It reports whether
-// anything was refunded or released.
+// The ops Refund, Release and Reset set only Allowed. For Refund and Release, it
+// reports whether anything was refunded or released.
 type Result struct {
-	Allowed bool // go ahead, after Delay
+	Allowed bool // the caller may go ahead, after Delay
 
-	// Granted is the number of tokens consumed from the rules that have no Cost of
-	// their own. If every rule has one, it is that of Rule. It is 0 if the request
-	// was denied, and of the ops Peek and Renew.
+	// Granted is the number of tokens consumed from each rule without a Cost. If
+	// all rules have a Cost, it is the number consumed from the rule named Rule. It
+	// is 0 if the request was denied, or if the op is Peek or Renew.
 	Granted int64
 
-	// Delay is the time until the tokens are there: the longest of all rules. It is
-	// 0 unless Request.MaxWait was given. It is Never if the request was denied.
+	// Delay is the time to wait before going ahead: the longest wait of all rules.
+	// It is 0 if Request.MaxWait was 0. It is Never if the request was denied.
 	Delay time.Duration
 
-	Rule       string        // the rule's name, or its algorithm's if it has none
-	Limit      int64         // the capacity of Rule, in tokens
-	Window     time.Duration // the time in which Limit tokens come back; 0 for algorithm.Concurrency
-	Remaining  int64         // whole tokens left now, or the leases that are free
-	RetryAfter time.Duration // if denied, the time until the same request would pass; Never if it cannot
-	ResetAfter time.Duration // the time until Rule is fully reset
+	Rule       string        // the rule's name; the algorithm's name if the rule has none
+	Limit      int64         // the capacity of the rule, in tokens
+	Window     time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency
+	Remaining  int64         // whole tokens left after the request; for algorithm.Concurrency, free leases
+	RetryAfter time.Duration // if denied, the time until the same request would be allowed; Never if it cannot be
+	ResetAfter time.Duration // the time until the rule is fully reset
 }
 
-// A Decider is a [Limiter] or a wrapper around a Decider: see [Limiter.Wrap]. A
+// A Decider is a [Limiter], or a wrapper around a Decider: see [Limiter.Wrap]. A
 // wrapper passes on every request that it does not answer itself.
 type Decider interface {
-	// Decide decides r. If each has at least one element for each rule, it receives
-	// the result of each rule, in the order of Policy.Rules. Decide does not keep it.
+	// Decide makes the decision that r asks for. The slice each can be empty.
+	// Otherwise it must have at least one element for each rule, and Decide stores
+	// the result of each rule in it, in the order of Policy.Rules. Decide does not
+	// use the slice after it returns.
 	Decide(ctx context.Context, r Request, each []Result) (Result, error)
 }
 
 var _ Decider = (*Limiter)(nil)
 
-// Allow consumes one token from every rule, if all rules allow the request. The
-// errors are those of [Limiter.Decide].
-func (l *Limiter) Allow(ctx context.Context, key ...string) (Result, error) {
+// Allow consumes one token from every rule, if all rules allow the request. Errors: see
+// [Limiter.Decide].
+func (l *Limiter) Allow(ctx context.Context, key ...string) (res Result, err error) {
 	var r Request
 	r.Key.set(key)
-	return l.decide(ctx, &r, nil)
+	err = l.decide(ctx, &r, nil, &res)
+	return res, err
 }
 
-// AllowN consumes cost tokens from every rule, if all rules allow the request. A
-// cost below 1 is [ErrInvalidCost]. The other errors are those of [Limiter.Decide].
-func (l *Limiter) AllowN(ctx context.Context, cost int64, key ...string) (Result, error) {
+// AllowN consumes cost tokens from every rule, if all rules allow the request. If cost is
+// below 1, the error is [ErrInvalidCost]. Other errors: see [Limiter.Decide].
+func (l *Limiter) AllowN(ctx context.Context, cost int64, key ...string) (res Result, err error) {
 	if cost < 1 {
 		return Result{}, errCost("AllowN", cost)
 	}
 	r := Request{Cost: cost}
 	r.Key.set(key)
-	return l.decide(ctx, &r, nil)
+	err = l.decide(ctx, &r, nil, &res)
+	return res, err
 }
 
-// Peek answers what [Limiter.Allow] would answer, and changes nothing. Remaining is
-// what is left now. The errors are those of [Limiter.Decide].
-func (l *Limiter) Peek(ctx context.Context, key ...string) (Result, error) {
+// Peek reports whether [Limiter.Allow] would allow a request, and changes nothing.
+// Remaining is the number of tokens left now, and Granted is 0. Errors: see
+// [Limiter.Decide].
+func (l *Limiter) Peek(ctx context.Context, key ...string) (res Result, err error) {
 	r := Request{Op: Peek}
 	r.Key.set(key)
-	return l.decide(ctx, &r, nil)
+	err = l.decide(ctx, &r, nil, &res)
+	return res, err
 }
 
-// TakeUpTo consumes as many tokens as every rule allows, up to most. Result.Granted
-// is how many. If that is none, the request is denied, and RetryAfter is that of one
-// token. A rule with a Cost of its own consumes its Cost once, if any token is granted.
+// TakeUpTo consumes as many tokens as all rules allow, up to most. Result.Granted is
+// the number of tokens consumed. If it is 0, the request is denied, and RetryAfter is
+// the time until one token can be consumed. If any token is granted, a rule with a Cost
+// consumes exactly its Cost.
 //
-// A most below 1 is [ErrInvalidCost]. The error is [ErrUnsupported] if every rule has
-// a Cost of its own, or if a rule without one is an algorithm.Concurrency. The other
-// errors are those of [Limiter.Decide].
-func (l *Limiter) TakeUpTo(ctx context.Context, most int64, key ...string) (Result, error) {
+// The errors are:
+//   - [ErrInvalidCost] if most is below 1.
+//   - [ErrUnsupported] if every rule has a Cost, or if a rule without a Cost is an
+//     algorithm.Concurrency.
+//   - the errors of [Limiter.Decide].
+func (l *Limiter) TakeUpTo(ctx context.Context, most int64, key ...string) (res Result, err error) {
 	if most < 1 {
 		return Result{}, errCost("TakeUpTo", most)
 	}
 	r := Request{Op: TakeUpTo, Cost: most}
 	r.Key.set(key)
-	return l.decide(ctx, &r, nil)
+	err = l.decide(ctx, &r, nil, &res)
+	return res, err
 }
 
 func errCost(method string, cost int64) error {
 	return fail(ErrInvalidCost, "%s: the cost is %d: it must be at least 1", method, cost)
 }
 
-// Decide decides r, in one atomic step and one round trip. All methods of a Limiter
-// that decide call it. If each is not empty, it must have at least one element for
-// each rule. It receives the result of each rule, in the order of Policy.Rules, whose
-// Allowed reports whether that rule alone allows the request.
+// Decide makes the decision that r asks for, atomically. On a server, a decision is one
+// Lua script. It takes one round trip, or two if the server does not know the script
+// yet. Most other methods, for example Allow, call Decide.
+//
+// The slice each can be empty. Otherwise it must have at least one element for each
+// rule, and Decide stores the result of each rule in it, in the order of Policy.Rules.
+// In these results, Allowed reports whether that rule alone allows the request.
 //
 // The errors of misuse are:
-//   - [ErrInvalidKey] if the key does not have the segments of the policy, or one is
-//     empty.
-//   - [ErrInvalidCost] if the cost is negative, or more than an algorithm can consume
-//     at once.
-//   - [ErrInvalidLease] if a rule is an algorithm.Concurrency, and r has no ID, or one
-//     that is too long.
+//   - [ErrInvalidKey] if the key has another number of segments than the policy, or an
+//     empty segment, or if the ID of a Refund is empty.
+//   - [ErrInvalidCost] if the cost is negative, or above the largest cost of an
+//     algorithm, for example algorithm.MaxLogCost.
+//   - [ErrInvalidLease] if a rule is an algorithm.Concurrency, and r.ID is too long, or
+//     empty where it is needed: see Request.ID.
 //   - [ErrInvalidMetadata] if the metadata is too long.
-//   - [ErrUnsupported] if an algorithm cannot do what r asks. The error names the rule.
-//   - an error without a name for a negative MaxWait, or if each is too short.
+//   - [ErrInvalidRule] if r is a Reset, and no rule is identified by the full key.
+//   - [ErrUnsupported] if the limiter cannot do what r asks, for example because the
+//     algorithm of a rule cannot refund. The error then names the rule.
+//   - another error if MaxWait is negative, if each is too short, or if Options.Clock
+//     returns a time out of range.
+//   - another error if the Limiter is nil or a zero value.
 //
-// The errors of the store are passed on:
-//   - [store.ErrUnavailable], or the context's error, during an outage. No decision
-//     was made that is known; tokens may have been consumed.
-//   - [store.ErrForeign] if a key holds a value that is not a limiter's.
+// The errors of the store are:
+//   - [store.ErrUnavailable] during an outage, or the context's error if ctx ends.
+//     Tokens may have been consumed.
+//   - [store.ErrForeign] if a key holds a value that no limiter wrote.
 //   - [store.ErrScript] if the script failed.
-func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (Result, error) {
-	return l.decide(ctx, &r, each)
+func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
+	err = l.decide(ctx, &r, each, &res)
+	return res, err
 }
 
-// decide is Decide. A Request is large, so it is copied for wrappers alone.
-func (l *Limiter) decide(ctx context.Context, r *Request, each []Result) (Result, error) {
+// decide is Decide. If there is no error, it sets res, which is zero. A Request and a
+// Result are large, so they are copied only for wrappers.
+func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Result) (err error) {
 	switch {
 	case l == nil || l.outer == nil:
-		return Result{}, errNoLimiter
+		return errNoLimiter
 	case len(l.wrappers) == 0:
-		return l.bound.decide(ctx, r, each)
+		return l.bound.decide(ctx, r, each, res)
 	}
-	return l.outer.Decide(ctx, *r, each)
+	*res, err = l.outer.Decide(ctx, *r, each)
+	return err
 }
 
 // Decide implements [Decider], inside all wrappers.
-func (b *bound) Decide(ctx context.Context, r Request, each []Result) (Result, error) {
-	return b.decide(ctx, &r, each)
+func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
+	err = b.decide(ctx, &r, each, &res)
+	return res, err
 }
 
-// decide is the one way of every request: it is checked and bound, goes to the store, and
-// the reply becomes its result.
-func (b *bound) decide(ctx context.Context, r *Request, each []Result) (Result, error) {
+// decide checks the request, sends it to the store, and turns the reply into a result.
+// Every decision goes through it. On the memory store, a plain decision needs neither
+// arguments nor a reply: see direct.
+func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
+	var q query
+	if err := b.check(&q, r, len(each)); err != nil {
+		return err
+	}
+	if b.memory != nil && q.part.program.CanDirect(q.verb) && ctx.Err() == nil {
+		if done, err := b.direct(&q, r, each, res); done {
+			return err
+		}
+	}
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	err := b.prepare(s, r, len(each), b.borrow)
+	b.pack(s, &q, r, b.borrow)
+	var err error
+	s.reply, err = b.store.Eval(ctx, q.part.program.Script(q.verb), s.keys, s.args, s.reply[:0])
 	if err != nil {
-		return Result{}, err
+		return err
 	}
-	s.reply, err = b.store.Eval(ctx, s.part.program.Script(s.verb), s.keys, s.args, s.reply[:0])
-	if err != nil {
-		return Result{}, err
-	}
-	return b.result(s, s.reply, each)
+	return b.result(&q, s, s.reply, each, res)
 }
 
-// A scratch is the room for one request on its way to the store and back.
-type scratch struct {
+// A query is a valid request. It holds the verb of the script, the rules that the script
+// decides, and the arguments of the call.
+type query struct {
 	op   Op
-	part *part
 	verb compose.Verb
+	part *part
 	call compose.Call
+}
 
-	text  []byte // of the marker's name
-	buf   []byte // of the keys, one behind the other
-	ends  []int  // of the keys in buf
+// A scratch holds the buffers of one request, which are reused.
+type scratch struct {
+	text  []byte // the text that is hashed for the names of markers
+	buf   []byte // the keys, one after the other
+	ends  []int  // where each key ends in buf
 	keys  []string
 	args  []store.Arg
 	reply []store.Value
@@ -238,7 +281,7 @@ type scratch struct {
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// A broken is a Decider that decides nothing.
+// A broken is a Decider that returns err for every request.
 type broken struct{ err error }
 
 func (b broken) Decide(context.Context, Request, []Result) (Result, error) { return Result{}, b.err }

@@ -10,14 +10,14 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// No refund reaches a key that was reset or deleted since the decision, and what earlier
-// refunds moved is forgotten with the key.
+// If a key was reset or deleted after a decision, a refund of the decision does not change
+// the key. The new state of the key does not depend on earlier refunds.
 func TestDefectRefundAfterReset(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"Reset", "deleted", "deleted with the markers"} {
 		for _, tt := range []struct {
 			a    algorithm.Algorithm
-			left int64 // 10 s after 20 tokens were consumed from a clear key
+			left int64 // tokens left 10 s after 20 tokens were consumed from a fresh key
 		}{
 			{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 100}, 90},
 			{algorithm.GCRA{Rate: algorithm.Rate{Count: 3, Period: 3*time.Second + 1}, Burst: 100}, 90},
@@ -78,10 +78,10 @@ func TestDefectRefundAfterReset(t *testing.T) {
 	}
 }
 
-// A refund makes a rule no fuller, at that time, than if the request had never been made.
-// If the request started a window or a period, that still ends when it would have: tokens
-// can come back earlier by at most the window or the period, and no more of them.
-func TestDefectRefundOfTheFirstRequest(t *testing.T) {
+// Just after a refund, a rule has at most as many tokens as if the request had not been
+// made. If the request started a window or a period, the window or period keeps its end.
+// Tokens can then be refilled earlier, by at most the length of the window or period.
+func TestDefectRefundOfFirstRequest(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{
 		algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerMinute(10), AtOnce: true},
@@ -112,7 +112,7 @@ func TestDefectRefundOfTheFirstRequest(t *testing.T) {
 			if got, most := left(t, with, "u").Remaining, left(t, without, "u").Remaining; got > most {
 				t.Errorf("after the refund: %d left, and %d if the request had never been made", got, most)
 			}
-			var later []int64 // what is left in with, a minute ago
+			var later []int64 // the tokens left in with, a minute ago
 			for i := range 130 {
 				got, most := left(t, with, "u").Remaining, left(t, without, "u").Remaining
 				later = append(later, got)
@@ -125,8 +125,8 @@ func TestDefectRefundOfTheFirstRequest(t *testing.T) {
 	}
 }
 
-// An ID that is used again after a Reset does not connect decisions of before it with the
-// key: their refunds still find nothing.
+// If an ID is used again after a Reset, refunds of decisions before the Reset still refund
+// nothing.
 func TestDefectReusedID(t *testing.T) {
 	t.Parallel()
 	c := newClock()

@@ -8,16 +8,19 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// An Entry is one request that was allowed, as [Limiter.Entries] lists it.
+// An Entry is an allowed request in the list of [Limiter.Entries].
 type Entry = contract.Entry
 
-// Entries lists the requests that were allowed in the current window, with their
-// metadata, by the rule that keeps metadata: see algorithm.MetadataWindow. The oldest
-// comes first. If there are more than algorithm.MaxEntries, the newest are listed. It
-// is one read, changes nothing, and does not go through wrappers.
+// Entries lists the allowed requests in the current window of an
+// algorithm.MetadataWindow, with their metadata. The oldest request comes first. If
+// there are more than algorithm.MaxEntries requests, Entries lists the newest of them.
+// It makes one read, changes nothing, and does not call wrappers.
 //
-// The error is [ErrUnsupported] if no rule keeps metadata, [ErrInvalidRule] if several
-// do, or one of [Limiter.Decide].
+// The errors are:
+//   - [ErrUnsupported] if no rule is an algorithm.MetadataWindow.
+//   - [ErrInvalidRule] if several rules are an algorithm.MetadataWindow. Select one
+//     with [Limiter.Only].
+//   - the errors of [Limiter.Decide].
 func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -25,9 +28,9 @@ func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	b, k := l.bound, KeyOf(key...)
 	switch {
 	case b.keepers == 0:
-		return nil, fail(ErrUnsupported, "Entries: no rule keeps metadata: algorithm.MetadataWindow does")
+		return nil, fail(ErrUnsupported, "Entries: no rule keeps metadata: a rule must be an algorithm.MetadataWindow")
 	case b.keepers > 1:
-		return nil, fail(ErrInvalidRule, "Entries: %d rules keep metadata: name one with Limiter.Only", b.keepers)
+		return nil, fail(ErrInvalidRule, "Entries: %d rules keep metadata: select one with Limiter.Only", b.keepers)
 	}
 	if err := b.space.check(&k); err != nil {
 		return nil, err
@@ -36,11 +39,11 @@ func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &scratch{part: b.kept, call: compose.Call{Cost: 1, Now: now}}
-	b.setKeys(s, &Request{Key: k}, false, false)
-	p := s.part.program
-	args := p.AppendArgs(nil, compose.Entries, &s.call)
-	reply, err := b.store.Eval(ctx, p.Script(compose.Entries), s.keys, args, nil)
+	q := query{verb: compose.Entries, part: b.kept, call: compose.Call{Cost: 1, Now: now}}
+	var s scratch
+	b.pack(&s, &q, &Request{Key: k}, false)
+	p := b.kept.program
+	reply, err := b.store.Eval(ctx, p.Script(compose.Entries), s.keys, s.args, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -12,44 +12,47 @@ var (
 	// ErrInvalidLimit means that a field of an algorithm is out of range.
 	ErrInvalidLimit = algorithm.ErrInvalidLimit
 
-	// ErrInvalidCost means that a cost is negative, or larger than what an
-	// algorithm can consume at once.
+	// ErrInvalidCost means that a cost is out of range, for example negative, or
+	// above [algorithm.MaxLogCost] for an algorithm.SlidingLog. A cost above the
+	// capacity of a rule is not an error: the request is denied.
 	ErrInvalidCost = algorithm.ErrInvalidCost
 
 	// ErrInvalidRule means that a [Policy] or a [Rule] is not valid, or that a
-	// limiter has no such rule.
+	// limiter has no rule with the given name.
 	ErrInvalidRule = errors.New("weir: invalid rule")
 
-	// ErrInvalidKey means that a key has the wrong number of segments, or an empty
-	// segment, or that the ID of a refund is empty.
+	// ErrInvalidKey means that a key has the wrong number of segments, that a
+	// segment is empty, or that the ID of a refund is empty.
 	ErrInvalidKey = errors.New("weir: invalid key")
 
-	// ErrInvalidMetadata means that a request's metadata is too long.
+	// ErrInvalidMetadata means that a request's metadata is longer than
+	// [algorithm.MaxMetadata] bytes.
 	ErrInvalidMetadata = algorithm.ErrInvalidMetadata
 
-	// ErrInvalidLease means that a request under a concurrency limit does not name
-	// its lease, or that the name is too long.
+	// ErrInvalidLease means that the name of a lease, Request.ID, is empty or longer
+	// than [algorithm.MaxLease] bytes.
 	ErrInvalidLease = algorithm.ErrInvalidLease
 
-	// ErrUnsupported means that an algorithm of a rule cannot do what was asked.
-	// It is also an [errors.ErrUnsupported].
+	// ErrUnsupported means that a limiter cannot do what a request asks, for example
+	// because the algorithm of a rule cannot refund. It wraps
+	// [errors.ErrUnsupported].
 	ErrUnsupported = fmt.Errorf("weir: %w", errors.ErrUnsupported)
 
-	// ErrDenied means that a request was denied, by a method that returns a denial
-	// as an error. The error is a [DeniedError].
+	// ErrDenied means that a request was denied. Only Wait, WaitN, Reserve, Acquire
+	// and TryAcquire return it. The error is a *[DeniedError], or wraps one.
 	ErrDenied = errors.New("weir: denied")
 
 	// ErrLeaseLost means that a lease was released or has expired.
 	ErrLeaseLost = errors.New("weir: lease lost")
 )
 
-// A DeniedError is the error of a denied request, of a method that returns a denial
-// as an error. It is an [ErrDenied].
+// A DeniedError is the error for one denied request. It is an [ErrDenied], and holds
+// the Result of the request.
 type DeniedError struct {
-	Result Result // the denial
+	Result Result // Allowed is false
 }
 
-// Error names the rule that denied the request.
+// Error returns a text that names the rule that denied the request.
 func (e *DeniedError) Error() string { return prefix + e.text() }
 
 // Is reports whether target is [ErrDenied].
@@ -58,16 +61,15 @@ func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 func (e *DeniedError) text() string {
 	r := &e.Result
 	if r.RetryAfter == Never {
-		return fmt.Sprintf("denied by rule %q: its limit is %d, and the request can never pass", r.Rule, r.Limit)
+		return fmt.Sprintf("denied by rule %q: its limit is %d: the request can never be allowed", r.Rule, r.Limit)
 	}
 	return fmt.Sprintf("denied by rule %q: %d of %d tokens remain: retry after %v", r.Rule, r.Remaining, r.Limit, r.RetryAfter)
 }
 
-// prefix begins the text of every error of this package.
+// prefix is the beginning of the text of every error of this package.
 const prefix = "weir: "
 
-// A failure is an error with a text of its own, which does not repeat that of the error
-// that it wraps.
+// A failure is an error that wraps another error without repeating its text.
 type failure struct {
 	text string
 	is   error
@@ -77,7 +79,7 @@ func (e *failure) Error() string { return prefix + e.text }
 
 func (e *failure) Unwrap() error { return e.is }
 
-// fail returns an error that wraps the error is, with the text of fmt.Sprintf.
+// fail returns an error that wraps the error is. Its text is the result of fmt.Sprintf.
 func fail(is error, format string, args ...any) error {
 	return &failure{text: fmt.Sprintf(format, args...), is: is}
 }

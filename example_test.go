@@ -64,7 +64,7 @@ func ExampleNewPolicy() {
 	// true account 0s <nil>
 }
 
-// Each customer has a plan. A failed order is refunded, and support can reset a customer.
+// Each customer has a plan. A failed order is refunded. Support can reset a customer.
 func ExampleLimiter_With() {
 	free, err := weir.New("orders", memory.New(nil), algorithm.FixedWindow{Limit: 10, Window: time.Hour}, nil)
 	if err != nil {
@@ -146,7 +146,7 @@ func ExampleLimiter_DoMany() {
 	// Output:
 	// true 0 <nil>
 	// true 2 <nil>
-	// false 0 weir: the key's segment "key" is empty
+	// false 0 weir: the key's segment "key" is empty: it must have at least 1 byte
 }
 
 func ExampleLimiter_Decide() {
@@ -192,7 +192,7 @@ func ExampleLimiter_TakeUpTo() {
 	// false 0 1h0m0s <nil>
 }
 
-// A failOpen allows every request that the store cannot decide.
+// A failOpen allows every request for which the store is unavailable.
 type failOpen struct{ next weir.Decider }
 
 func (f failOpen) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {

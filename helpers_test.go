@@ -16,10 +16,10 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// epoch is where virtual time starts.
+// epoch is the start of virtual time.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A clock is moved by hand.
+// A clock shows the time that a test sets.
 type clock struct{ micros atomic.Int64 }
 
 func newClock() *clock {
@@ -31,10 +31,10 @@ func newClock() *clock {
 func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()) }
 func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
-// newStore returns a memory store that runs on c.
+// newStore returns a memory store whose clock is c.
 func newStore(c *clock) *memory.Store { return memory.New(&memory.Options{Now: c.now}) }
 
-// mustNew returns a limiter named "t" of one rule without a name.
+// mustNew returns a limiter named "t" with one rule that has no name.
 func mustNew(t testing.TB, st store.Store, a algorithm.Algorithm) *weir.Limiter {
 	t.Helper()
 	l, err := weir.New("t", st, a, nil)
@@ -44,7 +44,7 @@ func mustNew(t testing.TB, st store.Store, a algorithm.Algorithm) *weir.Limiter 
 	return l
 }
 
-// mustPolicy returns a limiter for p, whose name is "t" if it has none.
+// mustPolicy returns a limiter for p. If p has no name, the name is "t".
 func mustPolicy(t testing.TB, st store.Store, p weir.Policy) *weir.Limiter {
 	t.Helper()
 	if p.Name == "" {
@@ -57,7 +57,7 @@ func mustPolicy(t testing.TB, st store.Store, p weir.Policy) *weir.Limiter {
 	return l
 }
 
-// rules returns a policy of one segment.
+// rules returns a policy whose keys have one segment.
 func rules(list ...weir.Rule) weir.Policy { return weir.Policy{Rules: list} }
 
 var perSecond = algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}
@@ -66,7 +66,7 @@ func window(limit int64, d time.Duration) algorithm.FixedWindow {
 	return algorithm.FixedWindow{Limit: limit, Window: d}
 }
 
-// A recorder is a store that notes what it is asked for.
+// A recorder is a store that records its calls.
 type recorder struct {
 	store.Store
 	mu    sync.Mutex
@@ -97,8 +97,8 @@ func (r *recorder) Time(ctx context.Context) (time.Time, error) {
 	return r.Store.Time(ctx)
 }
 
-// A hooked store calls eval before each Eval, and fails with its error. After a call
-// that was made all the same, it fails with lose.
+// A hooked store calls eval before each Eval, and returns its error. If lose is not nil,
+// it makes the call, and then returns lose, as if the reply was lost.
 type hooked struct {
 	store.Store
 	eval func(ctx context.Context, s *store.Script) error
@@ -118,7 +118,7 @@ func (h *hooked) Eval(ctx context.Context, s *store.Script, keys []string, args 
 	return h.Store.Eval(ctx, s, keys, args, reply)
 }
 
-// dump returns every key of st and what it holds, in order.
+// dump returns every key of st with its value, in order.
 func dump(t testing.TB, st *memory.Store) []string {
 	t.Helper()
 	var lines []string
@@ -148,7 +148,7 @@ func change(t testing.TB, st store.Store, key string, f func(tx store.Tx)) {
 	}
 }
 
-// plant makes key hold the integers n behind tag.
+// plant sets key to the value with this tag and the integers n.
 func plant(t testing.TB, st store.Store, key string, tag store.Tag, n ...int64) {
 	t.Helper()
 	change(t, st, key, func(tx store.Tx) {
@@ -174,7 +174,7 @@ func allow(t testing.TB, l *weir.Limiter, r weir.Request) weir.Result {
 	return res
 }
 
-// left returns what Peek says for key.
+// left returns the result of a Peek at key.
 func left(t testing.TB, l *weir.Limiter, key ...string) weir.Result {
 	t.Helper()
 	res, err := l.Peek(t.Context(), key...)
@@ -184,5 +184,5 @@ func left(t testing.TB, l *weir.Limiter, key ...string) weir.Result {
 	return res
 }
 
-// number is a short name of its own for each i.
+// number returns a short name, which differs for each i.
 func number(i int) string { return fmt.Sprint("k", i) }

@@ -10,28 +10,29 @@ import (
 )
 
 const (
-	// MaxSegments is the most segments of a key.
+	// MaxSegments is the largest number of segments of a key.
 	MaxSegments = 8
 
-	// MaxSegment is the length, in bytes, of the longest segment that stands in a
-	// store's key as it is. A longer one is replaced by "%sha256=" and its SHA-256
-	// in hexadecimal. Names of limiters and rules have at most that length.
+	// MaxSegment is the largest length, in bytes, of a segment that is part of a key
+	// in the store. A longer segment is replaced by "%sha256=" and its SHA-256 in
+	// hexadecimal. MaxSegment is also the largest length of the name of a limiter or
+	// a rule.
 	MaxSegment = 128
 )
 
-// DefaultPrefix begins the keys of a limiter that has no other prefix.
+// DefaultPrefix is the default of [Options].Prefix.
 const DefaultPrefix = "weir"
 
-// A Key identifies the caller being limited. It has one segment for each of
+// A Key identifies the caller being limited. It has one segment for each name in
 // [Policy].Segments, for example an IP address and an account. Keys are comparable.
 // Make one with [KeyOf]: the zero Key is invalid.
 type Key struct {
 	segments [MaxSegments]string
-	count    int // as given: it can be more than MaxSegments
+	count    int // the number of segments given; it can be above MaxSegments
 }
 
-// KeyOf returns the key with these segments. It does not check them: a request with
-// an invalid key returns [ErrInvalidKey].
+// KeyOf returns the key with these segments. KeyOf does not check them. If the key is
+// invalid, the decision returns [ErrInvalidKey].
 func KeyOf(segments ...string) Key {
 	var k Key
 	k.set(segments)
@@ -49,14 +50,14 @@ type keySpace struct {
 	head     string // prefix, name, and an opening brace
 	segments []string
 	secret   segmentSet
-	shared   []int // the segments that all rules are by, ascending
+	shared   []int // the segments that every rule has in By, ascending
 	rules    []ruleKey
 }
 
 type ruleKey struct {
 	tail  string // a closing brace, the rule's name and the algorithm's tag
 	by    segmentSet
-	other []int // the segments of by that not all rules share, ascending
+	other []int // the segments of by that are not shared, ascending
 }
 
 // A segmentSet has one bit for each segment.
@@ -74,7 +75,7 @@ func (s segmentSet) list() []int {
 	return list
 }
 
-// newKeySpace returns the key space of p, so far without rules.
+// newKeySpace returns the key space of p. It has no rules: addRules adds them.
 func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
 	ks := &keySpace{segments: []string{"key"}}
 	if p.Segments != nil {
@@ -82,7 +83,7 @@ func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
 	}
 	switch {
 	case p.Name == "":
-		return nil, fail(ErrInvalidRule, "the limiter has no name: its name is part of every key, so that two limiters never share state by accident")
+		return nil, fail(ErrInvalidRule, "the limiter's name is empty: give each limiter its own name, so that two limiters never share state by accident")
 	case len(p.Name) > MaxSegment:
 		return nil, fail(ErrInvalidRule, "the limiter's name has %d bytes: it must have at most %d", len(p.Name), MaxSegment)
 	case len(ks.segments) < 1 || len(ks.segments) > MaxSegments:
@@ -91,9 +92,9 @@ func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
 	for i, name := range ks.segments {
 		switch {
 		case name == "":
-			return nil, fail(ErrInvalidRule, "Policy.Segments: name %d is empty", i)
+			return nil, fail(ErrInvalidRule, "Policy.Segments[%d] is empty: each segment needs a name", i)
 		case slices.Contains(ks.segments[:i], name):
-			return nil, fail(ErrInvalidRule, "Policy.Segments: two segments are named %q", name)
+			return nil, fail(ErrInvalidRule, "Policy.Segments has the name %q twice: each segment needs its own name", name)
 		}
 	}
 	var err error
@@ -105,34 +106,34 @@ func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
 	return ks, nil
 }
 
-// set returns the set of the segments with these names. The field is for the error.
+// set returns the set of the segments with these names. Errors name the field.
 func (ks *keySpace) set(field string, names []string) (segmentSet, error) {
 	var set segmentSet
 	for _, name := range names {
 		n := slices.Index(ks.segments, name)
 		switch {
 		case n < 0:
-			return 0, fail(ErrInvalidRule, "%s names the segment %q: the segments are %s", field, name, ks.names())
+			return 0, fail(ErrInvalidRule, "%s names the segment %q, which does not exist: the segments are %s", field, name, ks.names())
 		case set.has(n):
-			return 0, fail(ErrInvalidRule, "%s names the segment %q twice", field, name)
+			return 0, fail(ErrInvalidRule, "%s names the segment %q twice: name it once", field, name)
 		}
 		set |= 1 << n
 	}
 	return set, nil
 }
 
-// by returns the set of Rule.By of the rule that label names.
+// by returns the set of the segments in Rule.By. Errors name the rule by label.
 func (ks *keySpace) by(label string, names []string) (segmentSet, error) {
 	switch {
 	case names == nil:
 		return 1<<len(ks.segments) - 1, nil
 	case len(names) == 0:
-		return 0, fail(ErrInvalidRule, "%s: By names no segment: name segments, or leave it nil for all", label)
+		return 0, fail(ErrInvalidRule, "%s: By is empty: it must name at least one segment, or be nil for all", label)
 	}
 	return ks.set(label+": By", names)
 }
 
-// addRules adds the rules with these names, algorithms' tags, and segments.
+// addRules adds rules. by[i] is the set of segments of rules[i].
 func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 	all := ^segmentSet(0)
 	for _, set := range by {
@@ -140,8 +141,8 @@ func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 	}
 	if all == 0 {
 		return fail(ErrInvalidRule, "the rules have no segment in common: "+
-			"all keys of a decision must lie in one cluster slot, which the common segments choose: "+
-			"add a segment that every rule is by, for example an action or a tenant, or make two limiters")
+			"all keys of a decision must have one cluster slot, which the common segments choose: "+
+			"add a segment to By of every rule, for example an action or a tenant, or make two limiters")
 	}
 	ks.shared = all.list()
 	for i, r := range rules {
@@ -158,7 +159,7 @@ func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 // names lists the names of the segments.
 func (ks *keySpace) names() string { return `"` + strings.Join(ks.segments, `", "`) + `"` }
 
-// full reports whether all segments identify rule n.
+// full reports whether all segments identify the limit of rule n.
 func (ks *keySpace) full(n int) bool { return ks.rules[n].by == 1<<len(ks.segments)-1 }
 
 // check returns an ErrInvalidKey unless k is a key of this space.
@@ -168,13 +169,26 @@ func (ks *keySpace) check(k *Key) error {
 	}
 	for i, name := range ks.segments {
 		if k.segments[i] == "" {
-			return fail(ErrInvalidKey, "the key's segment %q is empty", name)
+			return fail(ErrInvalidKey, "the key's segment %q is empty: it must have at least 1 byte", name)
 		}
 	}
 	return nil
 }
 
-// appendHead appends what the keys of all rules begin with.
+// longest returns the largest number of bytes that the segments of k can take in one key.
+func (ks *keySpace) longest(k *Key) int {
+	n := 0
+	for i := range ks.segments {
+		if ks.secret.has(i) || len(k.segments[i]) > MaxSegment {
+			n += len(":%sha256=") + 64
+		} else {
+			n += len(":") + 3*len(k.segments[i])
+		}
+	}
+	return n
+}
+
+// appendHead appends the part with which the keys of all rules begin.
 func (ks *keySpace) appendHead(b []byte, k *Key) []byte {
 	b = append(b, ks.head...)
 	for i, n := range ks.shared {
@@ -203,21 +217,30 @@ func (ks *keySpace) appendSegment(b []byte, n int, k *Key) []byte {
 	return appendEscaped(b, k.segments[n])
 }
 
-// appendNumber appends to the key of a rule with several keys the number of one of
-// them, as a segment. Every key of such a rule ends in one number, so no two keys are
-// equal.
+// appendNumber appends ":" and n to b. If a rule has several keys, each of them ends in
+// its own number.
 func appendNumber(b []byte, n int) []byte {
 	return strconv.AppendInt(append(b, ':'), int64(n), 10)
 }
 
-// appendEscaped appends s. What has a meaning in a key, and the escape itself, is
-// replaced by % and two hexadecimal digits.
+// appendEscaped appends s. It replaces each of the characters { } : and % by % and two
+// hexadecimal digits.
 func appendEscaped(b []byte, s string) []byte {
 	if len(s) > MaxSegment {
 		return appendHash(b, s)
 	}
-	from := 0
 	for i := range len(s) {
+		if escaped[s[i]] {
+			return appendEscapes(b, s, i)
+		}
+	}
+	return append(b, s...)
+}
+
+// appendEscapes is appendEscaped. i is the index of the first byte of s to escape.
+func appendEscapes(b []byte, s string, i int) []byte {
+	from := 0
+	for ; i < len(s); i++ {
 		if escaped[s[i]] {
 			b = append(b, s[from:i]...)
 			b = append(b, '%', "0123456789ABCDEF"[s[i]>>4], "0123456789ABCDEF"[s[i]&15])
@@ -229,7 +252,7 @@ func appendEscaped(b []byte, s string) []byte {
 
 var escaped = [256]bool{'{': true, '}': true, ':': true, '%': true}
 
-// appendHash appends the hash of s behind a mark that escaping cannot produce.
+// appendHash appends "%sha256=" and the hash of s. Escaping cannot produce "%sha256=".
 func appendHash(b []byte, s string) []byte {
 	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s))) // []byte(s) would allocate
 	return hex.AppendEncode(append(b, "%sha256="...), sum[:])

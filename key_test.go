@@ -16,7 +16,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// keysOf returns the keys that a decision on key uses.
+// keysOf returns the store's keys of a decision on key.
 func keysOf(t testing.TB, p weir.Policy, prefix string, key ...string) []string {
 	t.Helper()
 	st := &recorder{Store: memory.New(nil)}
@@ -37,8 +37,8 @@ func keysOf(t testing.TB, p weir.Policy, prefix string, key ...string) []string 
 	return peeked
 }
 
-// by returns a policy of n segments "0", "1" …, whose rules a, b … are by those that are
-// listed, or by all.
+// by returns a policy with n segments, named "0", "1" …, and with rules named a, b …
+// Each string lists the segments in By of one rule. "all" means that By is nil.
 func by(n int, sets ...string) weir.Policy {
 	p := weir.Policy{Name: "t"}
 	for i := range n {
@@ -115,9 +115,9 @@ func TestKeys(t *testing.T) {
 
 var keyShape = regexp.MustCompile(`(?s)^[^{}:]+:[^{}:]+:\{[^{}]+\}:[^{}:]+(:[^{}:]+)*$`)
 
-// No input chooses its slot or gets the key of another: the keys of two requests or two
-// rules are equal only if the segments that identify them are, and all keys of one
-// decision lie in one slot.
+// No input can collide with another or set the hash tag. Two requests or two rules have
+// equal keys only if the segments that identify them are equal. All keys of one decision
+// have the same slot.
 func FuzzKeys(f *testing.F) {
 	f.Add("a:b", "c", "d", "a", "b:c", "d", "weir", "x", "y")
 	f.Add("{", "}", "%7B", "%257B", "{}", "}{", "{p}", "x:y", "x")
@@ -147,8 +147,8 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// checkKeys checks the store's keys sa and sb of the keys ka and kb, under two rules that
-// are by sets.
+// checkKeys checks sa and sb, the store's keys of ka and kb. sets are the segments in By
+// of the two rules.
 func checkKeys(t *testing.T, sets, ka, kb, sa, sb []string) {
 	t.Helper()
 	for i, key := range append(slices.Clone(sa), sb...) {
@@ -181,7 +181,7 @@ func checkKeys(t *testing.T, sets, ka, kb, sa, sb []string) {
 	}
 }
 
-// Limiters with another prefix or name share nothing.
+// Limiters with different prefixes or names share no state.
 func TestPrefixAndName(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -201,7 +201,8 @@ func TestPrefixAndName(t *testing.T) {
 	}
 }
 
-// A rule with several keys has a number behind each, and the rules around it keep theirs.
+// Each key of a rule with several keys ends in its own number. The keys of the other
+// rules do not change.
 func TestKeysOfRing(t *testing.T) {
 	t.Parallel()
 	ring := func(n int) algorithm.SlidingBuckets {
@@ -238,7 +239,8 @@ func TestKeysOfRing(t *testing.T) {
 	}
 }
 
-// The key of a marker is that of its rule, and a hash of the whole key and the ID.
+// The key of a marker is the key of its rule, followed by a hash of the whole key and the
+// ID.
 func TestMarkerKeys(t *testing.T) {
 	t.Parallel()
 	st := &recorder{Store: newStore(newClock())}

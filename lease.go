@@ -10,15 +10,16 @@ import (
 )
 
 const (
-	// minPoll and maxPoll bound the time between two attempts of Acquire.
+	// minPoll and maxPoll are the bounds of the time between two attempts of Acquire.
 	minPoll = 5 * time.Millisecond
 	maxPoll = 250 * time.Millisecond
 )
 
-// A Lease is one of the leases of an algorithm.Concurrency, with what a request
-// consumed from the other rules. [Limiter.TryAcquire] and [Limiter.Acquire] return one.
-// It is held until Release, or until the lease time of the rule has passed since it was
-// acquired or renewed last. It is safe for concurrent use.
+// A Lease allows its holder to run under a concurrency limit, an algorithm.Concurrency.
+// [Limiter.TryAcquire] and [Limiter.Acquire] return one. The lease is held until
+// Release is called or the lease expires. It expires when the time
+// algorithm.Concurrency.Lease has passed since the lease was acquired or last renewed.
+// A Lease is safe for concurrent use.
 type Lease struct {
 	Result // the answer when the lease was acquired
 
@@ -30,13 +31,17 @@ type Lease struct {
 	release  context.CancelFunc
 
 	mu    sync.Mutex
-	until time.Time // when the lease is over, by this process's clock, or before
+	until time.Time // when the lease expires, by this process's clock; it can expire a little later
 }
 
-// TryAcquire acquires a lease with a random ID, if every rule allows the request now. A
-// denied request is an error, [ErrDenied]. The error is [ErrUnsupported] if no rule is an
-// algorithm.Concurrency. The other errors are those of [Limiter.Decide]. After an outage,
-// the lease may be held: it then expires after its time.
+// TryAcquire acquires a lease with a random ID, if every rule allows the request now. It
+// does not wait.
+//
+// The errors are:
+//   - [ErrDenied] if the request is denied.
+//   - [ErrUnsupported] if no rule is an algorithm.Concurrency.
+//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the store may hold the
+//     lease until it expires.
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -48,13 +53,16 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 	return lease, nil
 }
 
-// Acquire acquires a lease with a random ID, and waits for it until ctx ends. It asks
-// again after RetryAfter, or earlier: a lease can be released at any time. Those who wait
-// go in no particular order.
+// Acquire acquires a lease with a random ID, and waits for it until ctx ends. While the
+// request is denied, Acquire repeats the request. The time between two attempts grows
+// from 5 ms to 250 ms, and is at most RetryAfter. Waiting callers get leases in no
+// particular order.
 //
-// If the request can never pass, the error is [ErrDenied], at once. If ctx ends, it is
-// that of ctx, and [ErrDenied] too if the request was denied before. The other errors are
-// those of [Limiter.TryAcquire]; Acquire does not wait for the end of an outage.
+// The errors are:
+//   - [ErrDenied] at once if the request can never be allowed.
+//   - the error of ctx if ctx ends. If the request was denied before, the error is also
+//     an [ErrDenied].
+//   - the errors of [Limiter.TryAcquire]. Acquire does not wait for the end of an outage.
 func (l *Limiter) Acquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -77,25 +85,25 @@ func (l *Limiter) Acquire(ctx context.Context, key ...string) (*Lease, error) {
 	}
 }
 
-// waited is the error of an Acquire whose context ended after a denial.
+// waited returns the error of an Acquire whose context ended after a denied request.
 func waited(ctx context.Context, denied *DeniedError) error {
 	return fail(errors.Join(ctx.Err(), denied), "Acquire: %v: %s", ctx.Err(), denied.text())
 }
 
-// newLease returns a lease that is not acquired yet.
+// newLease returns a lease with a random ID, which is not acquired yet.
 func (l *Limiter) newLease(key []string) (*Lease, error) {
 	switch {
 	case l == nil || l.bound == nil:
 		return nil, errNoLimiter
 	case l.bound.leases == nil:
-		return nil, fail(ErrUnsupported, "Acquire and TryAcquire: no rule holds leases: algorithm.Concurrency does")
+		return nil, fail(ErrUnsupported, "Acquire and TryAcquire: no rule holds leases: a rule must be an algorithm.Concurrency")
 	}
 	lease := &Lease{limiter: l, request: Request{Key: KeyOf(key...), ID: rand.Text()}, time: l.bound.lease}
 	lease.released, lease.release = context.WithCancel(context.Background())
 	return lease, nil
 }
 
-// try acquires the lease. To ask again for a lease that is held renews it.
+// try acquires the lease. If the store already holds it, try renews it.
 func (l *Lease) try(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -123,7 +131,7 @@ func (l *Lease) do(ctx context.Context, op Op) (Result, error) {
 	return l.limiter.Decide(ctx, r, nil)
 }
 
-// extend notes that the lease was acquired or renewed after start.
+// extend records that the lease was acquired or renewed after start.
 func (l *Lease) extend(start time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,14 +140,14 @@ func (l *Lease) extend(start time.Time) {
 	}
 }
 
-// end returns when the lease is over, if it is not renewed.
+// end returns when the lease expires, unless it is renewed.
 func (l *Lease) end() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
 }
 
-// ID returns the lease's name, as [Request].ID has it.
+// ID returns the name of the lease, which is its [Request].ID.
 func (l *Lease) ID() string {
 	if l == nil {
 		return ""
@@ -147,9 +155,10 @@ func (l *Lease) ID() string {
 	return l.request.ID
 }
 
-// Release ends the lease, and reports whether it was held. It ends the lease of nobody
-// else, however late it comes. KeepAlive returns. Release can be retried after an error.
-// What the request consumed from other rules stays consumed. The errors are those of
+// Release releases the lease, and reports whether it was held. If the lease has
+// expired, Release changes nothing: it never releases the lease of another holder.
+// Tokens that the request consumed from other rules stay consumed. Release makes
+// KeepAlive return. It is idempotent: it can be retried after an error. Errors: see
 // [Limiter.Decide].
 func (l *Lease) Release(ctx context.Context) (bool, error) {
 	if l == nil || l.limiter == nil {
@@ -160,9 +169,13 @@ func (l *Lease) Release(ctx context.Context) (bool, error) {
 	return res.Allowed, err
 }
 
-// Renew makes the lease last for its full time from now. It consumes nothing from other
-// rules. The error is [ErrLeaseLost] if the lease was released or has expired: somebody
-// else may hold it. The other errors are those of [Limiter.Decide].
+// Renew renews the lease: its full lease time starts again. Renew consumes nothing from
+// other rules.
+//
+// The errors are:
+//   - [ErrLeaseLost] if the lease was released or has expired. Another holder may have
+//     acquired a lease instead.
+//   - the errors of [Limiter.Decide].
 func (l *Lease) Renew(ctx context.Context) error {
 	if l == nil || l.limiter == nil {
 		return errNoLease
@@ -173,16 +186,18 @@ func (l *Lease) Renew(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !res.Allowed:
-		return fail(ErrLeaseLost, "the lease was lost: it was released or has expired")
+		return fail(ErrLeaseLost, "the lease is lost: it was released or has expired: acquire another")
 	}
 	l.extend(start)
 	return nil
 }
 
-// KeepAlive renews the lease every third of its time, until ctx ends or Release is
-// called. Start it with go. If the lease is lost, KeepAlive calls lost once, with an
-// [ErrLeaseLost], and returns. It retries during an outage, until the lease would be over
-// by this process's clock. lost can be nil.
+// KeepAlive renews the lease until ctx ends or Release is called. It waits a third of the
+// lease time between two renewals. Start it in a goroutine.
+//
+// If the lease is lost, KeepAlive calls lost once, with an [ErrLeaseLost], and returns.
+// If a renewal fails, for example during an outage, KeepAlive retries until the lease
+// expires by this process's clock. The lease is then lost. The function lost can be nil.
 func (l *Lease) KeepAlive(ctx context.Context, lost func(error)) {
 	err := l.keepAlive(ctx)
 	if err != nil && lost != nil {
@@ -190,7 +205,7 @@ func (l *Lease) KeepAlive(ctx context.Context, lost func(error)) {
 	}
 }
 
-// keepAlive is KeepAlive, and returns what lost is called with.
+// keepAlive is KeepAlive. It returns the error for lost, or nil.
 func (l *Lease) keepAlive(ctx context.Context) error {
 	if l == nil || l.limiter == nil {
 		return errNoLease

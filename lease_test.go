@@ -18,7 +18,7 @@ import (
 
 var oneJob = algorithm.Concurrency{Limit: 1, Lease: time.Minute}
 
-// A lease is held until it is released or has expired, by one holder alone.
+// A lease has one holder. It is held until it is released or expires.
 func TestLease(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -66,8 +66,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// The ops of leases work by ID too. To renew and release consumes nothing from the rules
-// beside.
+// Leases can also be renewed and released by ID, with an Op. Renew and Release consume
+// nothing from the other rules.
 func TestLeaseByID(t *testing.T) {
 	t.Parallel()
 	l := mustPolicy(t, newStore(newClock()), rules(weir.Rule{Name: "rate", Algorithm: perSecond}, weir.Rule{Name: "jobs", Algorithm: oneJob}))
@@ -98,8 +98,7 @@ func TestLeaseByID(t *testing.T) {
 	}
 }
 
-// Acquire returns a quarter of a second after a release at the latest, and when a lease
-// expires.
+// Acquire returns at most a quarter of a second after a release, and when a lease expires.
 func TestAcquireWaits(t *testing.T) {
 	t.Parallel()
 	for _, release := range []bool{true, false} {
@@ -133,8 +132,8 @@ func TestAcquireWaits(t *testing.T) {
 	}
 }
 
-// If ctx ends, Acquire returns its error and the denial, and holds no lease. A request
-// that can never pass is denied at once.
+// If ctx ends, Acquire returns the error of ctx joined with ErrDenied, and holds no lease.
+// A request that can never be allowed is denied at once.
 func TestAcquireFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -172,14 +171,14 @@ func TestAcquireFails(t *testing.T) {
 	})
 }
 
-// A denier is a wrapper that denies everything for ever.
+// A denier is a wrapper that denies every request with RetryAfter Never.
 type denier struct{}
 
 func (denier) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
 	return weir.Result{Delay: weir.Never, RetryAfter: weir.Never, Rule: "denier"}, nil
 }
 
-// If ctx ends while the store decides, the lease is not left behind.
+// If ctx ends while the store decides, the lease is released.
 func TestAcquireCancelled(t *testing.T) {
 	t.Parallel()
 	mem := memory.New(nil)
@@ -201,8 +200,8 @@ func TestAcquireCancelled(t *testing.T) {
 	}
 }
 
-// KeepAlive holds a lease for as long as its context lives, with a renewal every third of
-// the lease.
+// KeepAlive holds a lease until its context ends. It renews the lease each time that a
+// third of the lease time has passed.
 func TestKeepAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -225,7 +224,7 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// KeepAlive returns when the lease is released, and reports nothing.
+// KeepAlive returns when the lease is released, and does not call lost.
 func TestKeepAliveEndsWithRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -249,16 +248,16 @@ func TestKeepAliveEndsWithRelease(t *testing.T) {
 	})
 }
 
-// KeepAlive reports a lost lease once: at its next renewal if somebody ended the lease,
-// and when the lease is over if an outage lasts.
+// KeepAlive reports a lost lease once. If somebody released the lease, it reports that at
+// the next renewal. If an outage lasts, it reports that when the lease expires.
 func TestKeepAliveLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		outage  [2]time.Duration // from, to
-		ended   bool             // by somebody else, after 10 s
-		hangs   bool             // calls in the outage return with their context
-		want    time.Duration    // when it is lost; 0 means never
+		ended   bool             // somebody else releases the lease after 10 s
+		hangs   bool             // calls in the outage return when their context ends
+		want    time.Duration    // when the lease is lost; 0 means never
 		because error
 	}{
 		{"ended", [2]time.Duration{}, true, false, 20 * time.Second, weir.ErrLeaseLost},

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A fake is an algorithm that returns what the test says.
+// A fake is an algorithm whose NewLimit returns the limit and the error of a test.
 type fake struct {
 	limit *contract.Limit
 	err   error
@@ -22,8 +22,8 @@ type fake struct {
 
 func (f fake) NewLimit() (*contract.Limit, error) { return f.limit, f.err }
 
-// wantError fails the test unless err is want (nil: any error), and says so in one text
-// that begins with "weir: " once.
+// wantError fails the test unless err is want, or any error if want is nil. The text of
+// err must contain says, and must have the prefix "weir: " exactly once.
 func wantError(t *testing.T, err, want error, says string) {
 	t.Helper()
 	if err == nil || want != nil && !errors.Is(err, want) {
@@ -35,7 +35,7 @@ func wantError(t *testing.T, err, want error, says string) {
 	}
 }
 
-// NewPolicy rejects what makes no limiter, and says what would be right.
+// NewPolicy rejects invalid policies, stores and limits, and says what would be right.
 func TestNewPolicyRejects(t *testing.T) {
 	t.Parallel()
 	st := memory.New(nil)
@@ -67,9 +67,9 @@ func TestNewPolicyRejects(t *testing.T) {
 		{"a long name", st, weir.Policy{Name: long, Rules: many[:1]}, weir.ErrInvalidRule, "129 bytes"},
 		{"no segments", st, weir.Policy{Segments: []string{}, Rules: many[:1]}, weir.ErrInvalidRule, "from 1 to 8"},
 		{"nine segments", st, weir.Policy{Segments: strings.Split("abcdefghi", ""), Rules: many[:1]}, weir.ErrInvalidRule, "9 names"},
-		{"an empty segment", st, weir.Policy{Segments: []string{"ip", ""}, Rules: many[:1]}, weir.ErrInvalidRule, "name 1 is empty"},
+		{"an empty segment", st, weir.Policy{Segments: []string{"ip", ""}, Rules: many[:1]}, weir.ErrInvalidRule, "Policy.Segments[1] is empty"},
 		{"a segment twice", st, weir.Policy{Segments: []string{"ip", "ip"}, Rules: many[:1]}, weir.ErrInvalidRule, `"ip"`},
-		{"an unknown secret", st, weir.Policy{Secret: []string{"token"}, Rules: many[:1]}, weir.ErrInvalidRule, `Policy.Secret names the segment "token": the segments are "key"`},
+		{"an unknown secret", st, weir.Policy{Secret: []string{"token"}, Rules: many[:1]}, weir.ErrInvalidRule, `Policy.Secret names the segment "token", which does not exist: the segments are "key"`},
 		{"no rules", st, rules(), weir.ErrInvalidRule, "from 1 to 16"},
 		{"17 rules", st, rules(many...), weir.ErrInvalidRule, "17 rules"},
 		{"no algorithm", st, x(weir.Rule{}), weir.ErrInvalidRule, `rule "x": its Algorithm is nil`},
@@ -84,9 +84,9 @@ func TestNewPolicyRejects(t *testing.T) {
 		{"one name twice", st, rules(many[0], many[1], many[0]), weir.ErrInvalidRule, `"a"`},
 		{"a long rule name", st, rules(weir.Rule{Name: long, Algorithm: perSecond}), weir.ErrInvalidRule, "129 bytes"},
 		{"negative cost", st, x(weir.Rule{Algorithm: perSecond, Cost: -1}), weir.ErrInvalidRule, "-1"},
-		{"a cost above the capacity", st, x(weir.Rule{Algorithm: perSecond, Cost: 6}), weir.ErrInvalidRule, "Cost is 6: the limit is 5"},
-		{"by nothing", st, by([]string{}), weir.ErrInvalidRule, `rule "a": By names no segment`},
-		{"by an unknown segment", st, by([]string{"address"}), weir.ErrInvalidRule, `rule "a": By names the segment "address": the segments are "ip", "user", "token"`},
+		{"a cost above the capacity", st, x(weir.Rule{Algorithm: perSecond, Cost: 6}), weir.ErrInvalidRule, "Cost is 6: it must be at most 5"},
+		{"by nothing", st, by([]string{}), weir.ErrInvalidRule, `rule "a": By is empty`},
+		{"by an unknown segment", st, by([]string{"address"}), weir.ErrInvalidRule, `rule "a": By names the segment "address", which does not exist: the segments are "ip", "user", "token"`},
 		{"by one segment twice", st, by([]string{"ip", "user", "ip"}), weir.ErrInvalidRule, `"ip" twice`},
 		{"nothing in common", st, by([]string{"ip"}, []string{"user"}), weir.ErrInvalidRule, "in common"},
 		{"nothing in common among three", st, by([]string{"ip", "user"}, []string{"user", "token"}, []string{"ip", "token"}), weir.ErrInvalidRule, "in common"},
@@ -196,8 +196,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// An algorithm can consume less at once than its limit. A cost above that is an error,
-// one above the limit is denied, and TakeUpTo consumes what it can.
+// MaxCost is the most that an algorithm can consume at once. A cost above MaxCost is an
+// error, a cost above the limit is denied, and TakeUpTo consumes at most MaxCost.
 func TestMaxCost(t *testing.T) {
 	t.Parallel()
 	l := mustPolicy(t, newStore(newClock()), rules(
@@ -221,7 +221,7 @@ func TestMaxCost(t *testing.T) {
 	wantError(t, err, weir.ErrInvalidRule, "at most")
 }
 
-// Options.Clock decides, and one that is out of range is an error.
+// Decisions use Options.Clock. A time out of range is an error.
 func TestOptionsClock(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -260,7 +260,7 @@ func TestOptionsClock(t *testing.T) {
 	}
 }
 
-// Every decision is one call of the store, whatever else it does.
+// Every decision makes exactly one call of the store.
 func TestOneCall(t *testing.T) {
 	t.Parallel()
 	st := &recorder{Store: newStore(newClock())}

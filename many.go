@@ -11,21 +11,26 @@ import (
 // An Answer is the answer to one request of [Limiter.DoMany].
 type Answer struct {
 	Result Result
-	Err    error // of this request alone; Result is then zero
+	Err    error // the error of this request; if it is not nil, Result is zero
 }
 
-// DoMany decides every one of requests, each by itself as [Limiter.Decide] would. The
-// answers are in the order of requests. They need one flush for each shard, if the store
-// has batches, and run in any order: if two requests have the same key, either can be
-// decided first.
+// DoMany decides many requests. It decides each request like [Limiter.Decide],
+// independently of the others. The answers are in the order of requests. If two
+// requests have the same key, either of them can be decided first.
 //
-// If all requests are of the Op Peek, they are one MGet and one Time of the store. They
-// are not read at one instant then, and a key of a wrong type reads as missing. Rules
-// whose state MGet cannot read, algorithm.SlidingLog, Concurrency and MetadataWindow,
-// still need a batch. A batch is held in memory at once: ask for some thousands of
-// requests, not for millions.
+// DoMany uses the first of these ways that is possible:
+//   - If the limiter has wrappers, DoMany decides the requests one by one.
+//   - If every request is a Peek, and MGet can read the state of all rules, DoMany
+//     calls MGet of the store once. It also calls Time once if there is no
+//     Options.Clock.
+//   - If the store is a [store.Batcher], DoMany sends all requests in one batch.
+//   - Otherwise DoMany decides the requests one by one.
 //
-// If the limiter has wrappers, the requests are decided one by one.
+// MGet cannot read the state of algorithm.SlidingLog, Concurrency and MetadataWindow.
+// MGet can read the keys of different requests at different instants. If a key holds a
+// list or a sorted set, MGet treats it as missing.
+//
+// A batch is held in memory: pass thousands of requests at once, not millions.
 func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
 	answers := make([]Answer, len(requests))
 	if l == nil || l.bound == nil || len(l.wrappers) > 0 {
@@ -37,14 +42,16 @@ func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
 	b := l.bound
 	peeks := !b.all.program.Sets()
 	evals := make([]store.Eval, 0, len(requests))
-	asked := make([]scratch, len(requests))
+	asked := make([]query, len(requests))
 	for i := range requests {
-		s := &asked[i]
-		if answers[i].Err = b.prepare(s, &requests[i], 0, false); answers[i].Err != nil {
+		q := &asked[i]
+		if answers[i].Err = b.check(q, &requests[i], 0); answers[i].Err != nil {
 			continue
 		}
-		peeks = peeks && s.verb == compose.Peek
-		evals = append(evals, store.Eval{Script: s.part.program.Script(s.verb), Keys: s.keys, Args: s.args})
+		var s scratch
+		b.pack(&s, q, &requests[i], false)
+		peeks = peeks && q.verb == compose.Peek
+		evals = append(evals, store.Eval{Script: q.part.program.Script(q.verb), Keys: s.keys, Args: s.args})
 	}
 	if peeks {
 		b.peekMany(ctx, evals)
@@ -52,22 +59,21 @@ func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
 		b.evalMany(ctx, evals)
 	}
 	n := 0
+	var s scratch
 	for i := range answers {
 		a := &answers[i]
 		if a.Err != nil {
 			continue
 		}
 		if a.Err = evals[n].Err; a.Err == nil {
-			asked[i].flat = asked[0].flat // the room of one serves all
-			a.Result, a.Err = b.result(&asked[i], evals[n].Reply, nil)
-			asked[0].flat = asked[i].flat
+			a.Err = b.result(&asked[i], &s, evals[n].Reply, nil, &a.Result)
 		}
 		n++
 	}
 	return answers
 }
 
-// evalMany runs evals, in a batch if the store has batches.
+// evalMany runs evals. If the store is a Batcher, it runs them in one batch.
 func (b *bound) evalMany(ctx context.Context, evals []store.Eval) {
 	if batcher, ok := b.store.(store.Batcher); ok && len(evals) > 0 {
 		batcher.EvalBatch(ctx, evals)
@@ -79,7 +85,8 @@ func (b *bound) evalMany(ctx context.Context, evals []store.Eval) {
 	}
 }
 
-// peekMany runs evals, which read string keys alone, over what one MGet read.
+// peekMany reads all keys of evals with one MGet, and runs the Go forms of evals over the
+// values. The scripts only read, and their keys hold strings.
 func (b *bound) peekMany(ctx context.Context, evals []store.Eval) {
 	if len(evals) == 0 {
 		return
@@ -99,7 +106,7 @@ func (b *bound) peekMany(ctx context.Context, evals []store.Eval) {
 	}
 }
 
-// load reads keys, and the store's clock unless the caller brings the time.
+// load reads keys. It reads the store's clock too, unless the limiter has a Clock.
 func (b *bound) load(ctx context.Context, keys []string) (held []store.Held, now int64, err error) {
 	if b.clock == nil {
 		t, err := b.store.Time(ctx)
@@ -113,7 +120,7 @@ func (b *bound) load(ctx context.Context, keys []string) (held []store.Held, now
 		return nil, 0, err
 	}
 	if len(values) != len(keys) {
-		return nil, 0, fmt.Errorf("weir: %w: the store read %d values of %d keys", store.ErrScript, len(values), len(keys))
+		return nil, 0, fmt.Errorf("weir: %w: MGet of the store returned %d values for %d keys: it must return one for each key", store.ErrScript, len(values), len(keys))
 	}
 	held = make([]store.Held, len(keys))
 	for i, v := range values {

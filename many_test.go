@@ -14,10 +14,10 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A batching store has batches.
+// A batching store is a store.Batcher that records the lengths of its batches.
 type batching struct {
 	*recorder
-	batches []int // the lengths
+	batches []int
 }
 
 func (b *batching) EvalBatch(ctx context.Context, calls []store.Eval) {
@@ -28,7 +28,7 @@ func (b *batching) EvalBatch(ctx context.Context, calls []store.Eval) {
 	}
 }
 
-// DoMany of peeks answers what Peek would, with one MGet and one Time.
+// DoMany answers peeks as Peek does, with one MGet and one Time.
 func TestDoManyPeeks(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -81,7 +81,8 @@ func TestDoManyPeeks(t *testing.T) {
 	}
 }
 
-// A key with a foreign value spoils its own request alone, and is named.
+// If a key holds a foreign value, only the request for that key fails. The error names
+// the key.
 func TestDoManyForeign(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
@@ -115,7 +116,8 @@ func TestDoManyForeign(t *testing.T) {
 	}
 }
 
-// What is not a peek, or cannot be read by MGet, is one batch, or one call each.
+// DoMany sends other requests than peeks, and peeks at state that MGet cannot read, in one
+// batch. If the store has no batches, each request is one call.
 func TestDoManyBatches(t *testing.T) {
 	t.Parallel()
 	gcra := []weir.Rule{{Name: "a", Algorithm: perSecond}}

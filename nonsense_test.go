@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A liar is a store that replies what the test says.
+// A liar is a store that returns the reply, the values and the error of a test.
 type liar struct {
 	reply  []store.Value
 	values []store.Value
@@ -45,7 +45,7 @@ func texts(list ...string) []store.Value {
 	return values
 }
 
-// What no script replies is an error, and never lets a request pass.
+// A reply that no script makes is an error. The request is not allowed.
 func TestNonsenseReply(t *testing.T) {
 	t.Parallel()
 	now := epoch.UnixMicro()
@@ -53,7 +53,7 @@ func TestNonsenseReply(t *testing.T) {
 	head := fmt.Sprintf("%d %d", now/1e6, now%1e6)
 	for _, tt := range []struct {
 		name  string
-		reply []store.Value // of one FixedWindow: passed, now, edge, count
+		reply []store.Value // for one FixedWindow: allowed, now, edge, count
 	}{
 		{"nothing", nil},
 		{"too short", integers(1, now, 0)},
@@ -102,7 +102,7 @@ func TestNonsenseReply(t *testing.T) {
 	}
 }
 
-// The reply of a server is one text.
+// A server replies with one string, which holds all integers.
 func TestReplyOfServer(t *testing.T) {
 	t.Parallel()
 	now := epoch.UnixMicro()
@@ -114,13 +114,13 @@ func TestReplyOfServer(t *testing.T) {
 	}
 }
 
-// Whatever the numbers of a reply, nothing panics, and a request that a number denies is
-// not allowed.
+// No reply makes a decision panic. If a number in the reply denies the request, the request
+// is not allowed.
 func FuzzReply(f *testing.F) {
 	now := epoch.UnixMicro()
 	f.Add(int64(1), now, now, int64(0), int64(1), now, int64(3), int64(1))
 	f.Add(int64(0), int64(-1<<63), int64(1<<62), int64(1), int64(1), int64(1<<62), int64(-5), int64(7))
-	f.Add(int64(1), now, now, int64(0), int64(1), now-73, int64(3), int64(1)) // a window that ended
+	f.Add(int64(1), now, now, int64(0), int64(1), now-73, int64(3), int64(1)) // an expired window
 	f.Add(int64(0), now, now, int64(0), int64(1), now-73, int64(6), int64(1))
 	f.Fuzz(func(t *testing.T, ok, at, tat, rem, den, edge, count, cost int64) {
 		l := mustPolicy(t, liar{reply: integers(ok, at, tat, rem, den, edge, count)}, rules(
@@ -145,7 +145,7 @@ func FuzzReply(f *testing.F) {
 	})
 }
 
-// An error of the store is passed on, with no result beside it.
+// An error of the store is returned with a zero Result.
 func TestStoreErrors(t *testing.T) {
 	t.Parallel()
 	for _, want := range []error{store.ErrUnavailable, store.ErrScript, store.ErrForeign, context.DeadlineExceeded, context.Canceled} {
@@ -193,7 +193,7 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// A store that reads other than one value for each key is an error.
+// If MGet returns another number of values than there are keys, the answer is an error.
 func TestNonsenseMGet(t *testing.T) {
 	t.Parallel()
 	for _, values := range [][]store.Value{nil, make([]store.Value, 1), make([]store.Value, 3)} {
@@ -206,7 +206,7 @@ func TestNonsenseMGet(t *testing.T) {
 	}
 }
 
-// What no list of metadata holds is an error.
+// A list of metadata that no script wrote is an error.
 func TestNonsenseEntries(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string][]store.Value{

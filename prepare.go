@@ -13,10 +13,8 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// prepare checks r, and makes s ready for the store: its part, verb and call, the
-// keys and the arguments. The keys are over s.buf if borrow says so. each is the
-// length of the caller's slice.
-func (b *bound) prepare(s *scratch, r *Request, each int, borrow bool) error {
+// check checks r, and sets q. each is the length of the caller's slice.
+func (b *bound) check(q *query, r *Request, each int) error {
 	if each > 0 && each < len(b.rules) {
 		return fmt.Errorf("weir: each has %d elements: it must have one for each of the %d rules, or none", each, len(b.rules))
 	}
@@ -30,50 +28,51 @@ func (b *bound) prepare(s *scratch, r *Request, each int, borrow bool) error {
 	if err != nil {
 		return err
 	}
-	s.op, s.part = r.Op, b.all
-	s.call = compose.Call{Cost: 1, Now: now}
+	q.op, q.part = r.Op, b.all
+	q.call = compose.Call{Cost: 1, Now: now}
 	switch r.Op {
 	case Consume, Peek, TakeUpTo:
-		err = b.prepareDecision(s, r)
+		err = b.checkDecision(q, r)
 	case Refund:
-		s.verb, err = compose.Refund, b.checkRefund(r)
+		q.verb, q.call.Cost, err = compose.Refund, r.Cost, b.checkRefund(r)
 	case Renew:
-		s.verb, s.part, s.call.Text, err = compose.Renew, b.leases, r.ID, b.checkLease(r)
+		q.verb, q.part, q.call.Text, err = compose.Renew, b.leases, r.ID, b.checkLease(r)
 	case Release:
-		s.verb, s.part, s.call.Text, err = compose.Release, b.leases, r.ID, b.checkLease(r)
+		q.verb, q.part, q.call.Text, err = compose.Release, b.leases, r.ID, b.checkLease(r)
 	case Reset:
-		s.verb, s.part = compose.Reset, b.resets
-		if s.part == nil {
+		q.verb, q.part = compose.Reset, b.resets
+		if q.part == nil {
 			err = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: name the rule to reset with Limiter.Only")
 		}
 	default:
-		err = fail(ErrUnsupported, "Request.Op is %v: there is no such Op", r.Op)
+		err = fail(ErrUnsupported, "Request.Op is %v: it must be one of the constants, for example Consume", r.Op)
 	}
-	if err != nil {
-		return err
-	}
-	marks := s.verb == compose.ConsumeMark || s.verb == compose.UpToMark || s.verb == compose.Refund
-	b.setKeys(s, r, marks, borrow)
-	s.args = s.part.program.AppendArgs(s.args[:0], s.verb, &s.call)
-	return nil
+	return err
 }
 
-// prepareDecision checks a request that consumes or peeks.
-func (b *bound) prepareDecision(s *scratch, r *Request) error {
+// pack fills s for the store: the keys and the arguments of q. If borrow is true, the keys
+// point into s.buf.
+func (b *bound) pack(s *scratch, q *query, r *Request, borrow bool) {
+	b.setKeys(s, q, r, borrow)
+	s.args = q.part.program.AppendArgs(s.args[:0], q.verb, &q.call)
+}
+
+// checkDecision checks a request that consumes or peeks.
+func (b *bound) checkDecision(q *query, r *Request) error {
 	leases := b.leases != nil
 	switch {
 	case r.MaxWait < 0:
 		return fmt.Errorf("weir: Request.MaxWait is %v: it must be 0 or more", r.MaxWait)
 	case r.MaxWait > 0 && r.Op == TakeUpTo:
-		return fail(ErrUnsupported, "TakeUpTo consumes what is there now: Request.MaxWait must be 0")
+		return fail(ErrUnsupported, "TakeUpTo: Request.MaxWait is %v: it must be 0, because TakeUpTo cannot reserve tokens", r.MaxWait)
 	case r.MaxWait > 0 && b.noWait >= 0:
-		return b.unsupported("MaxWait, Wait and Reserve", b.noWait, "tokens of which cannot be reserved: algorithm.GCRA, TokenBucket and LeakyBucket can")
+		return b.unsupported("MaxWait, Wait and Reserve", b.noWait, "whose tokens cannot be reserved: use algorithm.GCRA, TokenBucket or LeakyBucket")
 	case r.Op == TakeUpTo && b.ownCosts:
-		return fail(ErrUnsupported, "TakeUpTo: every rule has a Cost of its own: a rule without one must bound the tokens")
+		return fail(ErrUnsupported, "TakeUpTo: every rule has a Cost: at least one rule must have none")
 	case r.Op == TakeUpTo && b.leaseCost >= 0:
-		return b.unsupported("TakeUpTo", b.leaseCost, "which holds one lease for each request: give the rule the Cost 1")
+		return b.unsupported("TakeUpTo", b.leaseCost, "which holds one lease for each request: set the Cost of the rule to 1")
 	case r.Metadata != "" && b.keepers == 0:
-		return fail(ErrUnsupported, "Request.Metadata: no rule keeps it: algorithm.MetadataWindow does")
+		return fail(ErrUnsupported, "Request.Metadata has %d bytes: it must be empty, because no rule is an algorithm.MetadataWindow", len(r.Metadata))
 	case len(r.Metadata) > algorithm.MaxMetadata:
 		return fail(ErrInvalidMetadata, "Request.Metadata has %d bytes: it must have at most %d", len(r.Metadata), algorithm.MaxMetadata)
 	case leases && r.ID == "" && r.Op != Peek:
@@ -83,7 +82,7 @@ func (b *bound) prepareDecision(s *scratch, r *Request) error {
 	case !leases && r.ID != "" && b.noRefund >= 0:
 		return b.errNoRefund(r.Op)
 	}
-	// What is more than any capacity is denied whatever it is, so it may be cut.
+	// A cost above every possible capacity is denied, so it may be cut to a smaller one.
 	cost := min(max(r.Cost, 1), contract.MaxTokens+1)
 	if b.capped {
 		var err error
@@ -91,27 +90,27 @@ func (b *bound) prepareDecision(s *scratch, r *Request) error {
 			return err
 		}
 	}
-	s.call.Cost, s.call.Wait, s.call.Text = cost, int64(r.MaxWait/time.Microsecond), r.Metadata
+	q.call.Cost, q.call.Wait, q.call.Text = cost, int64(r.MaxWait/time.Microsecond), r.Metadata
 	if leases {
-		s.call.Text = r.ID
+		q.call.Text = r.ID
 	}
 	switch marks := r.ID != "" && !leases; {
 	case r.Op == Peek:
-		s.verb = compose.Peek
+		q.verb = compose.Peek
 	case r.Op == TakeUpTo && marks:
-		s.verb = compose.UpToMark
+		q.verb = compose.UpToMark
 	case r.Op == TakeUpTo:
-		s.verb = compose.UpTo
+		q.verb = compose.UpTo
 	case marks:
-		s.verb = compose.ConsumeMark
+		q.verb = compose.ConsumeMark
 	default:
-		s.verb = compose.Consume
+		q.verb = compose.Consume
 	}
 	return nil
 }
 
-// capCost returns the cost of a request, if no rule has too low a MaxCost for it, or
-// for TakeUpTo as much as all rules can consume at once.
+// capCost returns the cost of a request. It is an error if the cost is above the MaxCost
+// of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost.
 func (b *bound) capCost(op Op, cost int64) (int64, error) {
 	for i := range b.rules {
 		most := b.rules[i].limit.MaxCost
@@ -129,11 +128,11 @@ func (b *bound) capCost(op Op, cost int64) (int64, error) {
 func (b *bound) checkRefund(r *Request) error {
 	switch {
 	case b.leases != nil:
-		return fail(ErrUnsupported, "Refund: a rule holds leases: end the lease with Release, and put the rate in a limiter of its own to refund it")
+		return fail(ErrUnsupported, "Refund: a rule holds leases: release the lease with Release; to refund the other rules, put them in another limiter")
 	case b.noRefund >= 0:
 		return b.errNoRefund(Refund)
 	case r.ID == "":
-		return fail(ErrInvalidKey, "Refund: Request.ID is empty: it must be that of the decision to refund")
+		return fail(ErrInvalidKey, "Refund: Request.ID is empty: it must be the ID of the decision to refund")
 	}
 	return nil
 }
@@ -141,7 +140,7 @@ func (b *bound) checkRefund(r *Request) error {
 func (b *bound) checkLease(r *Request) error {
 	switch {
 	case b.leases == nil:
-		return fail(ErrUnsupported, "%v: no rule holds leases: algorithm.Concurrency does", r.Op)
+		return fail(ErrUnsupported, "%v: no rule holds leases: a rule must be an algorithm.Concurrency", r.Op)
 	case r.ID == "":
 		return fail(ErrInvalidLease, "%v: Request.ID is empty: it must name the lease", r.Op)
 	case len(r.ID) > algorithm.MaxLease:
@@ -155,29 +154,28 @@ func errLongLease(r *Request) error {
 }
 
 func (b *bound) errNoRefund(op Op) error {
-	what := "Request.ID"
 	if op == Refund {
-		what = "Refund"
+		return b.unsupported("Refund", b.noRefund, "whose tokens cannot be refunded: use another algorithm")
 	}
-	return b.unsupported(what, b.noRefund, "which cannot be refunded")
+	return b.unsupported("Request.ID", b.noRefund, "whose tokens cannot be refunded: leave the ID empty")
 }
 
-// unsupported returns an ErrUnsupported: what was asked, of rule i, and why not.
+// unsupported returns an ErrUnsupported. Its text names the feature what and rule i, and
+// says why the rule does not support the feature.
 func (b *bound) unsupported(what string, i int, why string) error {
 	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, b.rules[i].name, b.rules[i].limit.Kind.Name, why)
 }
 
-// setKeys sets s.keys to the keys of s.part, and with marks those of its markers
-// behind them.
-func (b *bound) setKeys(s *scratch, r *Request, marks, borrow bool) {
+// setKeys sets s.keys to the keys of q's rules. If q has markers, their keys follow.
+func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 	s.buf, s.ends, s.keys = b.space.appendHead(s.buf[:0], &r.Key), s.ends[:0], s.keys[:0]
 	head := len(s.buf)
-	for n, i := range s.part.rules {
+	for n, i := range q.part.rules {
 		if n > 0 {
 			s.buf = append(s.buf, s.buf[:head]...)
 		}
 		s.buf = b.space.appendTail(s.buf, b.rules[i].key, &r.Key)
-		if keys := s.part.program.Keys(n); keys > 1 {
+		if keys := q.part.program.Keys(n); keys > 1 {
 			start, base := 0, len(s.buf)
 			if n > 0 {
 				start = s.ends[len(s.ends)-1]
@@ -190,8 +188,8 @@ func (b *bound) setKeys(s *scratch, r *Request, marks, borrow bool) {
 		}
 		s.ends = append(s.ends, len(s.buf))
 	}
-	if marks {
-		b.addMarkers(s, r, head)
+	if q.verb.Markers() {
+		b.addMarkers(s, q, r, head)
 	}
 	text := unsafe.String(unsafe.SliceData(s.buf), len(s.buf))
 	if !borrow {
@@ -206,8 +204,8 @@ func (b *bound) setKeys(s *scratch, r *Request, marks, borrow bool) {
 
 // addMarkers adds the keys of the markers, and sets the call's generation. The keys
 // depend on the whole key, the ID and the limits, so no other request finds them. The
-// generation depends on the time too: if an ID is used again, it is another one.
-func (b *bound) addMarkers(s *scratch, r *Request, head int) {
+// generation also depends on the time: if an ID is used again, the generation differs.
+func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	s.text = s.text[:0]
 	for n := range b.space.segments {
 		s.text = append(b.space.appendSegment(s.text, n, &r.Key), ':')
@@ -215,13 +213,13 @@ func (b *bound) addMarkers(s *scratch, r *Request, head int) {
 	s.text = append(s.text, b.limits[:]...)
 	s.text = append(s.text, r.ID...)
 	sum := sha256.Sum256(s.text)
-	now := s.call.Now
+	now := q.call.Now
 	if now == 0 {
 		now = time.Now().UnixMicro()
 	}
-	s.call.Gen = max(int64(binary.BigEndian.Uint64(sum[:])>>12)^now, 1)
-	for n, i := range s.part.rules {
-		if s.part.program.Marked(n) {
+	q.call.Gen = max(int64(binary.BigEndian.Uint64(sum[:])>>12)^now, 1)
+	for n, i := range q.part.rules {
+		if q.part.program.Marked(n) {
 			s.buf = append(s.buf, s.buf[:head]...)
 			s.buf = append(b.space.appendTail(s.buf, b.rules[i].key, &r.Key), ":%id="...)
 			s.buf = hex.AppendEncode(s.buf, sum[:16])

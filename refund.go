@@ -2,40 +2,48 @@ package weir
 
 import "context"
 
-// Refund refunds the decision that was made for r, and reports whether anything was
-// refunded. It uses r.Key and r.ID, which must be those of the decision. It is
-// idempotent: a second refund of a decision refunds nothing, so it can be retried
-// after an error.
+// Refund refunds the tokens that a decision consumed, and reports whether anything was
+// refunded. r.Key and r.ID must be the Key and the ID of the decision. Refund is
+// idempotent: a second refund of a decision refunds nothing, so it can be retried after an
+// error.
 //
-// A refund returns at most what the decision still holds, and never makes a rule fuller
-// than if the request had never been made:
+// A refund is of the whole decision. r.Cost is 0, or the Cost of the decision. To charge a
+// smaller cost, refund the decision, and consume the smaller cost with another request.
+// Refund does not use the other fields of r.
+//
+// A refund never leaves more tokens in a rule than if the request had not been made:
 //   - Tokens that have already been refilled, or that belong to an expired window, are
 //     not refunded.
-//   - A key that was reset, evicted or deleted since the decision gets nothing.
-//   - A refund by a limiter under other limits, for example another plan, finds no
-//     decision, and refunds nothing.
-//   - If the request started a window or a refill period, that window or period keeps
-//     its end. Tokens can then return earlier than without the request, by at most its
-//     length.
+//   - If a key was reset, evicted or deleted after the decision, nothing is refunded to
+//     it.
+//   - A limiter with other limits, for example of another plan, refunds nothing.
+//
+// There is one exception. If the refunded request started a window or a refill period,
+// the refund does not move that window or period. So later tokens can be available
+// earlier than if the request had not been made. The difference is at most the length
+// of the window or period.
 //
 // The errors are:
 //   - [ErrInvalidKey] if r.ID is empty.
+//   - [ErrInvalidCost] if r.Cost is not 0, and the decision consumed more from a rule
+//     without a Cost. Nothing is refunded.
 //   - [ErrUnsupported] if the algorithm of a rule cannot refund, or holds leases.
-//   - those of [Limiter.Decide].
+//   - the errors of [Limiter.Decide].
 func (l *Limiter) Refund(ctx context.Context, r Request) (bool, error) {
 	r.Op = Refund
 	res, err := l.Decide(ctx, r, nil)
 	return res.Allowed, err
 }
 
-// Reset clears the rules that the full key identifies, in one step. Rules that are by
-// fewer segments limit others too, and are left alone: to reset such a rule, make a
-// limiter of it with [Limiter.Only]. If the limiter has no other rules, the error is
-// [ErrInvalidRule].
+// Reset clears the rules identified by the full key, atomically. It does not clear a rule
+// with fewer segments in By, because other keys share its limit. To reset such a rule,
+// select it with [Limiter.Only].
 //
-// A key that holds a value that is not a limiter's is not deleted: the error is
-// [store.ErrForeign], and nothing is cleared. The other errors are those of
-// [Limiter.Decide].
+// The errors are:
+//   - [ErrInvalidRule] if no rule is identified by the full key.
+//   - [store.ErrForeign] if a key holds a value that no limiter wrote. Nothing is
+//     cleared.
+//   - the errors of [Limiter.Decide].
 func (l *Limiter) Reset(ctx context.Context, key ...string) error {
 	_, err := l.Decide(ctx, Request{Key: KeyOf(key...), Op: Reset}, nil)
 	return err

@@ -8,73 +8,80 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// maxInts is the most integers that a reply holds.
+// maxInts is the largest number of integers in a reply.
 const maxInts = 2 + MaxRules*6
 
-// result turns the reply to what s asked into a result, and fills each, if it is not
-// empty.
-func (b *bound) result(s *scratch, reply []store.Value, each []Result) (Result, error) {
+// result turns the reply to q into a result. If each is not empty, it also stores the
+// result of each rule. s holds the buffer for the integers of the reply.
+func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result, res *Result) error {
 	if cap(s.flat) == 0 {
 		s.flat = make([]store.Value, 0, maxInts)
 	}
-	p := s.part.program
-	o, err := p.Outcome(s.verb, reply, s.flat)
+	p := q.part.program
+	o, err := p.Outcome(q.verb, reply, s.flat)
 	if err != nil {
-		return Result{}, fmt.Errorf("weir: %w", err)
+		return fmt.Errorf("weir: %w", err)
 	}
 	if len(each) > 0 {
 		clear(each[:len(b.rules)])
 	}
-	switch s.op {
+	switch q.op {
 	case Reset:
-		return Result{Allowed: true}, nil
+		res.Allowed = true
+		return nil
 	case Refund, Release:
-		return Result{Allowed: o.N > 0}, nil
+		if q.op == Refund && o.TooLittle() {
+			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision consumed more: pass the decision's request, to refund all of it, and consume the actual cost with another request", q.call.Cost)
+		}
+		res.Allowed = o.N > 0
+		return nil
 	}
-	if o.N > s.call.Cost {
-		return Result{}, fmt.Errorf("weir: %w: %s replied %d, of %d at most", store.ErrScript, p.Name(), o.N, s.call.Cost)
+	if o.N > q.call.Cost {
+		return fmt.Errorf("weir: %w: %s replied %d, of %d at most", store.ErrScript, p.Name(), o.N, q.call.Cost)
 	}
-	return b.combine(s, &o, each)
+	return b.combine(q, &o, each, res)
 }
 
-// combine makes one result of the answers of all rules.
-func (b *bound) combine(s *scratch, o *compose.Outcome, each []Result) (Result, error) {
-	var res Result
-	allowed, granted, shared := o.N > 0, int64(0), false
+// combine makes one result from the answers of all rules.
+func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result) error {
+	p, allowed := q.part.program, o.N > 0
+	granted := int64(-1)
 	delay := time.Duration(0)
-	for n, i := range s.part.rules {
+	for n, i := range q.part.rules {
 		r := &b.rules[i]
-		a := s.part.program.Answer(n, s.verb, o, &s.call)
+		a := p.Answer(n, q.verb, o, &q.call)
 		if allowed && !a.Allowed {
-			return Result{}, fmt.Errorf("weir: %w: the script allowed the request: rule %q denies it by the script's own reply", store.ErrScript, r.name)
+			*res = Result{}
+			return fmt.Errorf("weir: %w: the script allowed the request: rule %q denies it by the script's own reply", store.ErrScript, r.name)
 		}
-		if s.op == Renew {
+		if q.op == Renew {
 			a.Granted = 0
 		}
 		if r.cost == 0 {
-			granted, shared = a.Granted, true
+			granted = a.Granted
 		}
 		delay = max(delay, a.Delay)
 		if len(each) > 0 {
 			r.fill(&each[i], &a)
 		}
 		if n == 0 || allowed && a.Remaining < res.Remaining || !allowed && a.RetryAfter > res.RetryAfter {
-			r.fill(&res, &a)
+			r.fill(res, &a)
 		}
 	}
 	if !allowed && res.Allowed {
-		return Result{}, fmt.Errorf("weir: %w: the script denied the request: every rule allows it by the script's own reply", store.ErrScript)
+		*res = Result{}
+		return fmt.Errorf("weir: %w: the script denied the request: every rule allows it by the script's own reply", store.ErrScript)
 	}
 	if allowed {
 		res.Delay = delay
 	}
-	if shared {
+	if granted >= 0 {
 		res.Granted = granted
 	}
-	return res, nil
+	return nil
 }
 
-// fill sets res to the answer of r.
+// fill sets res to the answer a of rule r.
 func (r *rule) fill(res *Result, a *compose.Answer) {
 	res.Allowed, res.Granted, res.Delay = a.Allowed, a.Granted, a.Delay
 	res.Rule, res.Limit, res.Window = r.name, a.Limit, a.Window

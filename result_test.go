@@ -9,8 +9,9 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// A result describes the rule with the longest RetryAfter if the request is denied, or
-// else the rule with the fewest tokens remaining. A denied request charges no rule.
+// If the request is denied, the result describes the rule with the longest RetryAfter.
+// Otherwise it describes the rule with the fewest tokens remaining. A denied request
+// consumes nothing.
 func TestResult(t *testing.T) {
 	t.Parallel()
 	type step struct {
@@ -33,10 +34,10 @@ func TestResult(t *testing.T) {
 			{0, 2, weir.Result{Allowed: true, Granted: 2, Limit: 5, Window: 5 * s, ResetAfter: 5 * s, Rule: "gcra"}},
 		}},
 		{"the fewest remaining", []weir.Rule{{Name: "a", Algorithm: window(5, 10*s)}, {Name: "b", Algorithm: window(3, 20*s)}, {Name: "c", Algorithm: window(3, 30*s)}}, []step{
-			{0, 2, weir.Result{Allowed: true, Granted: 2, Limit: 3, Window: 20 * s, Remaining: 1, ResetAfter: 20 * s, Rule: "b"}},             // the first of equals
-			{0, 2, weir.Result{Delay: never, Limit: 3, Window: 30 * s, Remaining: 1, RetryAfter: 30 * s, ResetAfter: 30 * s, Rule: "c"}},      // c denies for longest
+			{0, 2, weir.Result{Allowed: true, Granted: 2, Limit: 3, Window: 20 * s, Remaining: 1, ResetAfter: 20 * s, Rule: "b"}},             // the first of equal rules
+			{0, 2, weir.Result{Delay: never, Limit: 3, Window: 30 * s, Remaining: 1, RetryAfter: 30 * s, ResetAfter: 30 * s, Rule: "c"}},      // c has the longest RetryAfter
 			{0, 4, weir.Result{Delay: never, Limit: 3, Window: 20 * s, Remaining: 1, RetryAfter: never, ResetAfter: 20 * s, Rule: "b"}},       // a denies for 10 s
-			{0, 6, weir.Result{Delay: never, Limit: 5, Window: 10 * s, Remaining: 3, RetryAfter: never, ResetAfter: 10 * s, Rule: "a"}},       // the first of equals
+			{0, 6, weir.Result{Delay: never, Limit: 5, Window: 10 * s, Remaining: 3, RetryAfter: never, ResetAfter: 10 * s, Rule: "a"}},       // the first of equal rules
 			{20 * s, 2, weir.Result{Delay: never, Limit: 3, Window: 30 * s, Remaining: 1, RetryAfter: 10 * s, ResetAfter: 10 * s, Rule: "c"}}, // a and b allow
 			{0, 1, weir.Result{Allowed: true, Granted: 1, Limit: 3, Window: 30 * s, Remaining: 0, ResetAfter: 10 * s, Rule: "c"}},
 		}},
@@ -92,7 +93,7 @@ func TestResult(t *testing.T) {
 	}
 }
 
-// each receives the result of every rule by itself, and what lies behind stays.
+// Decide stores the result of each rule in each. Further elements do not change.
 func TestEach(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
@@ -147,7 +148,7 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// RetryAfter holds for all rules together: one microsecond earlier is too early.
+// At RetryAfter, all rules allow the same request. One microsecond earlier, a rule denies it.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -182,8 +183,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A cost above the capacity is denied with Never, also at the largest capacity, and so is
-// one above what Lua counts exactly.
+// A cost above the capacity is denied with Never, also at the largest capacity. So is a cost
+// above the integers that Lua counts exactly.
 func TestLargestCosts(t *testing.T) {
 	t.Parallel()
 	l := mustNew(t, newStore(newClock()), window(algorithm.MaxTokens, time.Hour))

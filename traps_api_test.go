@@ -12,7 +12,31 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// The tests of this file belong to those of traps_test.go.
+// The tests of this file continue traps_test.go.
+
+// A refund of a part is an error: it would refund the whole decision.
+func TestTrapRefundOfAPart(t *testing.T) {
+	t.Parallel()
+	ctx, l := t.Context(), mustNew(t, newStore(newClock()), window(10, time.Hour))
+	job := weir.Request{Key: weir.KeyOf("u"), Cost: 5, ID: "job"}
+	if _, err := l.Decide(ctx, job, nil); err != nil {
+		t.Fatal(err)
+	}
+	part := job
+	part.Cost = 3
+	for range 2 {
+		gave, err := l.Refund(ctx, part)
+		wantError(t, err, weir.ErrInvalidCost, "Request.Cost is 3: the decision consumed more")
+		if res, _ := l.Peek(ctx, "u"); gave || res.Remaining != 5 {
+			t.Errorf("refunded: %v, remaining %d, want 5", gave, res.Remaining)
+		}
+	}
+	job.Cost = 0 // any
+	gave, err := l.Refund(ctx, job)
+	if res, _ := l.Peek(ctx, "u"); err != nil || !gave || res.Remaining != 10 {
+		t.Errorf("refunded: %v, error %v, remaining %d, want 10", gave, err, res.Remaining)
+	}
+}
 
 // Zero values and nil pointers return errors that say what to call.
 func TestTrapZeroValuesReturnErrors(t *testing.T) {
@@ -68,8 +92,8 @@ func TestTrapZeroValuesReturnErrors(t *testing.T) {
 	}
 }
 
-// A result has what RateLimit headers need: the limit, its window, what remains, and when
-// it is reset.
+// A result has the numbers for RateLimit headers: the limit, its window, the remaining
+// tokens and the time until the reset.
 func TestTrapResultCarriesLimitAndWindow(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
@@ -94,7 +118,7 @@ func TestTrapResultCarriesLimitAndWindow(t *testing.T) {
 	}
 }
 
-// A concurrency limit is a lease handle, and Allow says so.
+// A concurrency limit gives out Leases. The error of Allow says so.
 func TestTrapLeasesAreHandles(t *testing.T) {
 	t.Parallel()
 	l := mustNew(t, newStore(newClock()), oneJob)
@@ -112,7 +136,7 @@ func TestTrapLeasesAreHandles(t *testing.T) {
 	}
 }
 
-// A limiter of one rule takes options too.
+// New takes options too.
 func TestTrapNewTakesOptions(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
@@ -125,7 +149,7 @@ func TestTrapNewTakesOptions(t *testing.T) {
 	}
 }
 
-// There is one batch verb, whose answers have one shape for peeks and decisions.
+// DoMany is the only batch method. Peeks and decisions get the same type of answer.
 func TestTrapOneBatchVerb(t *testing.T) {
 	t.Parallel()
 	st := &recorder{Store: newStore(newClock())}
@@ -147,8 +171,8 @@ func TestTrapOneBatchVerb(t *testing.T) {
 	}
 }
 
-// What a decision fills is an argument of its own, and requests are comparable, so that
-// wrappers can use them in maps.
+// The results of the rules are a separate argument of Decide. So requests are comparable,
+// and wrappers can use them as keys of maps.
 func TestTrapEachIsAnArgument(t *testing.T) {
 	t.Parallel()
 	l := mustPolicy(t, newStore(newClock()), by(1, "all", "all"))
@@ -162,7 +186,7 @@ func TestTrapEachIsAnArgument(t *testing.T) {
 	}
 }
 
-// Every sentinel error has the prefix, and ErrUnsupported is that of the standard library.
+// Every sentinel error has the prefix. ErrUnsupported is also errors.ErrUnsupported.
 func TestTrapErrorsHaveAPrefix(t *testing.T) {
 	t.Parallel()
 	for _, err := range []error{
@@ -179,7 +203,7 @@ func TestTrapErrorsHaveAPrefix(t *testing.T) {
 	}
 }
 
-// A secret segment does not stand in the store in clear.
+// The store holds only a hash of a secret segment.
 func TestTrapSecretsAreHashed(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())

@@ -11,9 +11,11 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// Each of these tests is a plausible program that once went wrong silently.
+// Each of these tests is a plausible program that an earlier API allowed and that silently
+// did the wrong thing.
 
-// Two limiters of one algorithm over one store have different names, and share nothing.
+// Two limiters with the same algorithm and store have different names, so they share no
+// state.
 func TestTrapTwoLimitersShareNothing(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
@@ -34,10 +36,10 @@ func TestTrapTwoLimitersShareNothing(t *testing.T) {
 		t.Errorf("the same name: got %+v, want the state to be shared", res)
 	}
 	_, err := weir.New("", st, daily, nil)
-	wantError(t, err, weir.ErrInvalidRule, "its name is part of every key")
+	wantError(t, err, weir.ErrInvalidRule, "name is empty: give each limiter its own name")
 }
 
-// A request without a cost costs 1. To ask is the op Peek, and a cost of 0 is no way to it.
+// A request without a cost costs 1. A cost of 0 does not make a Peek.
 func TestTrapForgottenCostCostsOne(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
@@ -72,7 +74,8 @@ func TestTrapForgottenCostCostsOne(t *testing.T) {
 	}
 }
 
-// MaxWait 0 means now only, in every verb. An unbounded reservation has to be asked for.
+// In every method, MaxWait 0 means that no token is reserved ahead. An unbounded
+// reservation needs Never.
 func TestTrapMaxWaitZeroMeansNow(t *testing.T) {
 	t.Parallel()
 	l := mustNew(t, newStore(newClock()), algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})
@@ -89,8 +92,8 @@ func TestTrapMaxWaitZeroMeansNow(t *testing.T) {
 	}
 }
 
-// A reservation that can never be is an error, and there is no Delay to sleep for.
-func TestTrapReserveOfWhatNeverFits(t *testing.T) {
+// A reservation that can never be allowed is an error, so no caller sleeps for its Delay.
+func TestTrapReserveThatNeverFits(t *testing.T) {
 	t.Parallel()
 	l := mustNew(t, newStore(newClock()), perSecond)
 	r := weir.Request{Key: weir.KeyOf("u"), Cost: 6, MaxWait: weir.Never}
@@ -104,8 +107,8 @@ func TestTrapReserveOfWhatNeverFits(t *testing.T) {
 	}
 }
 
-// If several rules deny, all fields of the result are those of one rule, which denies for
-// the longest time.
+// If several rules deny a request, all fields of the result describe one rule: the rule with
+// the longest RetryAfter.
 func TestTrapDenialDescribesOneRule(t *testing.T) {
 	t.Parallel()
 	l := mustPolicy(t, newStore(newClock()), rules(
@@ -134,7 +137,7 @@ func TestTrapDenialDescribesOneRule(t *testing.T) {
 	}
 }
 
-// Segments have names, declared once. Errors use them.
+// A policy names the segments once, and errors use the names.
 func TestTrapSegmentsHaveNames(t *testing.T) {
 	t.Parallel()
 	l := mustPolicy(t, newStore(newClock()), weir.Policy{Segments: []string{"action", "ip", "account"}, Rules: []weir.Rule{
@@ -147,8 +150,8 @@ func TestTrapSegmentsHaveNames(t *testing.T) {
 	wantError(t, err, weir.ErrInvalidKey, `"account" is empty`)
 }
 
-// Refund takes the request that it undoes. The ID belongs to the whole key and to the
-// limits of the decision.
+// Refund takes the request that it undoes. It finds the decision by the whole key, the ID
+// and the limits.
 func TestTrapRefundTakesTheRequest(t *testing.T) {
 	t.Parallel()
 	l := mustPolicy(t, newStore(newClock()), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
@@ -183,7 +186,7 @@ func TestTrapRefundTakesTheRequest(t *testing.T) {
 	}
 }
 
-// A plan is a limiter on the same keys, so every verb heeds its limits.
+// A plan is a limiter on the same keys, so every method uses the limits of the plan.
 func TestTrapPlansWorkWithEveryVerb(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -236,7 +239,7 @@ func TestTrapChangedAlgorithmStartsAfresh(t *testing.T) {
 	}
 }
 
-// Granted is what was consumed, also if rules have a Cost of their own.
+// Granted is the number of tokens consumed, also if rules have a Cost.
 func TestTrapGrantedIsWhatWasConsumed(t *testing.T) {
 	t.Parallel()
 	l := mustPolicy(t, newStore(newClock()), rules(weir.Rule{Name: "a", Algorithm: window(10, time.Hour), Cost: 1}))
@@ -247,7 +250,7 @@ func TestTrapGrantedIsWhatWasConsumed(t *testing.T) {
 	}
 }
 
-// Without MaxWait, a LeakyBucket lets nobody pass who would have to wait.
+// Without MaxWait, a LeakyBucket denies every request that would have to wait.
 func TestTrapLeakyBucketWithoutMaxWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

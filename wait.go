@@ -9,12 +9,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// refundTime bounds the refund of a wait, and the release of a lease, that was
-// cancelled.
+// refundTime is the time limit of a refund after a cancelled wait, and of a release after
+// a cancelled acquire.
 const refundTime = time.Second
 
-// A Reservation is a request that was allowed, now or later: sleep for Delay, then go
-// ahead. [Limiter.Reserve] returns one.
+// A Reservation is an allowed request, whose tokens may be available only later. Sleep
+// for Delay, then go ahead. [Limiter.Reserve] returns one.
 type Reservation struct {
 	Result
 
@@ -22,17 +22,23 @@ type Reservation struct {
 	request Request
 }
 
-// Reserve consumes the tokens of r, also tokens that will be there only later, at most
-// r.MaxWait from now, and not after the deadline of ctx. Callers go in the order of their
-// reservations. r.MaxWait can be 0 if ctx has a deadline, and [Never] if any time will do.
-// If r.ID is empty, it is replaced by a random one. The algorithms of all rules must be
-// among those of [Request].MaxWait.
+// Reserve consumes the tokens of r now, even if they will be available only later. They
+// must be available within r.MaxWait and before the deadline of ctx, otherwise the
+// request is denied. Callers go ahead in the order of their reservations. If ctx has a
+// deadline, r.MaxWait can be 0: only the deadline then counts. If any wait is
+// acceptable, r.MaxWait is [Never]. If r.ID is empty, Reserve uses a random ID. The
+// algorithm of every rule must support [Request].MaxWait.
 //
-// A denied request is an error, [ErrDenied], and there is no Reservation. The other
-// errors are those of [Limiter.Decide], and one without a name if neither r.MaxWait nor
-// ctx bounds the time. After [store.ErrUnavailable] or an error of ctx, the tokens may
-// have been consumed: a Reservation, whose Delay is Never, then comes with the error, so
-// that Cancel can refund them.
+// The errors are:
+//   - [ErrDenied] if the request is denied. Nothing was consumed.
+//   - [ErrUnsupported] if r.Op is not Consume.
+//   - another error if r.MaxWait is 0 and ctx has no deadline.
+//   - the errors of [Limiter.Decide].
+//
+// If Reserve returns an error, the Reservation is nil, with one exception. If the store
+// returned [store.ErrUnavailable], or if ctx ended during the call, the tokens may have
+// been consumed. The Reservation is then not nil: its Delay is Never, and its Cancel
+// refunds the tokens.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -49,7 +55,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 			r.MaxWait = left
 		}
 	} else if r.MaxWait == 0 {
-		return nil, errors.New("weir: Reserve: Request.MaxWait is 0 and the context has no deadline: set how far ahead to reserve, or weir.Never")
+		return nil, errors.New("weir: Reserve: Request.MaxWait is 0 and the context has no deadline: set MaxWait, for example to weir.Never")
 	}
 	if r.ID == "" {
 		r.ID = rand.Text()
@@ -66,9 +72,9 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 	return &Reservation{Result: res, limiter: l, request: r}, nil
 }
 
-// Cancel refunds the reserved tokens once, as [Limiter.Refund] does, and reports whether
-// anything was refunded. Later reservations keep their time, so tokens that they depend
-// on are not refunded. It can be retried after an error.
+// Cancel refunds the reserved tokens, and reports whether anything was refunded. See
+// [Limiter.Refund]. Later reservations keep their time, so tokens that they depend on
+// are not refunded. Cancel is idempotent: it can be retried after an error.
 func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	if r == nil || r.limiter == nil {
 		return false, errNoReservation
@@ -76,21 +82,29 @@ func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	return r.limiter.Refund(ctx, r.request)
 }
 
-// Wait waits for its turn to consume one token: it reserves the token with one call of
-// the store, and sleeps until the token is there. See [Limiter.WaitN].
+// Wait consumes one token from every rule, and waits until these tokens are available.
+// It is short for [Limiter.WaitN] with cost 1.
 func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
 	return l.WaitN(ctx, 1, key...)
 }
 
-// WaitN waits for its turn to consume cost tokens. Callers go in the order of their
-// reservations. If the error is nil, go ahead.
+// WaitN consumes cost tokens from every rule, and waits until they are available. It
+// reserves the tokens with one call of the store, and then sleeps. Callers go ahead in
+// the order of their reservations. If the error is nil, go ahead.
 //
-// If the tokens will not be there before the deadline of ctx, because a queue is full,
-// or ever, the error is [ErrDenied], at once. Nothing was consumed, and the Result is the
-// denial. If ctx ends during the wait, the tokens are refunded, see [Reservation.Cancel],
-// within one second, and the error is that of ctx, joined with that of the refund if it
-// fails. A cost below 1 is [ErrInvalidCost]. The other errors are those of
-// [Limiter.Reserve].
+// If the tokens cannot be available before the deadline of ctx, WaitN returns
+// [ErrDenied] at once. Nothing was consumed, and the Result says why the request was
+// denied. If ctx ends during the wait, WaitN refunds the tokens, which takes at most
+// one second: see [Reservation.Cancel].
+//
+// The errors are:
+//   - [ErrDenied] if the tokens will not be available in time, or never, or if the
+//     queue of an algorithm.LeakyBucket is full.
+//   - the error of ctx if ctx ends. If the refund fails, the error is both errors,
+//     joined with [errors.Join].
+//   - [ErrInvalidCost] if cost is below 1.
+//   - the errors of [Limiter.Reserve]. After [store.ErrUnavailable], the tokens may have been
+//     consumed.
 func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result, error) {
 	if cost < 1 {
 		return Result{}, errCost("WaitN", cost)
@@ -115,7 +129,7 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 	return Result{}, ctx.Err()
 }
 
-// sleep sleeps for d, and returns the error of ctx if that ends before.
+// sleep sleeps for d. If ctx ends before, it returns the error of ctx.
 func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil

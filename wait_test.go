@@ -17,8 +17,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A hundred waiters on one key go one interval apart, in the order of their
-// reservations, and call the store once each.
+// A hundred waiters on one key go ahead one interval apart, in the order of their
+// reservations. Each calls the store once.
 func TestWaitInOrder(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -60,15 +60,15 @@ func TestWaitInOrder(t *testing.T) {
 	})
 }
 
-// WaitN waits as long as it must and may, and leaves nothing consumed if it fails.
+// WaitN waits until its tokens are available. If it fails, nothing stays consumed.
 func TestWaitN(t *testing.T) {
 	t.Parallel()
 	hourly := algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}
 	for _, tt := range []struct {
 		name   string
-		within time.Duration // of the deadline; 0 means none
+		within time.Duration // until the deadline; 0 means no deadline
 		cancel time.Duration // after which ctx is cancelled; 0 means never
-		before int64         // tokens consumed before
+		before int64         // tokens consumed before the wait
 		cost   int64
 		want   error
 		says   string
@@ -80,7 +80,7 @@ func TestWaitN(t *testing.T) {
 		{"in time", 0, 0, 2, 1, nil, "", time.Hour, 1, 2 * time.Hour},
 		{"just in time", time.Hour, 0, 2, 1, nil, "", time.Hour, 1, 2 * time.Hour},
 		{"a microsecond too late", time.Hour - time.Microsecond, 0, 2, 1, weir.ErrDenied, `denied by rule "gcra": 0 of 2 tokens remain: retry after 1µs`, 0, 1, 2 * time.Hour},
-		{"never", 0, 0, 0, 3, weir.ErrDenied, `denied by rule "gcra": its limit is 2, and the request can never pass`, 0, 1, 0},
+		{"never", 0, 0, 0, 3, weir.ErrDenied, `denied by rule "gcra": its limit is 2: the request can never be allowed`, 0, 1, 0},
 		{"negative", 0, 0, 0, -1, weir.ErrInvalidCost, "-1", 0, 0, 0},
 		{"cancelled", 0, time.Minute, 2, 1, context.Canceled, "", time.Minute, 2, 2*time.Hour - time.Minute},
 		{"cancelled with all tokens", 0, time.Minute, 1, 2, context.Canceled, "", time.Minute, 2, time.Hour - time.Minute},
@@ -122,7 +122,7 @@ func TestWaitN(t *testing.T) {
 	}
 }
 
-// A wait whose tokens cannot be refunded says so, and does not try for longer than 1 s.
+// If the tokens of a cancelled wait cannot be refunded, the error says so after at most 1 s.
 func TestWaitCancelledInAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -147,15 +147,15 @@ func TestWaitCancelledInAnOutage(t *testing.T) {
 	})
 }
 
-// Reserve needs a bound: MaxWait or a deadline, of which the earlier holds.
+// Reserve needs MaxWait or a deadline. If there are both, the earlier one applies.
 func TestReserveBound(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		maxWait time.Duration
-		within  time.Duration // of the deadline; 0 means none
+		within  time.Duration // until the deadline; 0 means no deadline
 		before  int64
-		want    error // nil with a negative delay: an error without a name
+		want    error // if it is nil and delay is negative, any error
 		delay   time.Duration
 	}{
 		{"no bound", 0, 0, 0, nil, -1},
@@ -205,8 +205,7 @@ func TestReserveBound(t *testing.T) {
 	}
 }
 
-// The tokens of a reservation are refunded once, and those who reserve later take its
-// place.
+// Cancel refunds the tokens of a reservation once. A later reservation can then have them.
 func TestReservationCancel(t *testing.T) {
 	t.Parallel()
 	l := mustPolicy(t, newStore(newClock()), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
@@ -235,7 +234,7 @@ func TestReservationCancel(t *testing.T) {
 	}
 }
 
-// If the reply is lost, what was consumed can be refunded.
+// If the reply is lost, the consumed tokens can be refunded.
 func TestReservationAfterAnOutage(t *testing.T) {
 	t.Parallel()
 	st := &hooked{Store: memory.New(nil)}
@@ -255,7 +254,7 @@ func TestReservationAfterAnOutage(t *testing.T) {
 		t.Errorf("left %+v, want all", res)
 	}
 
-	// Wait has no reservation to return, and refunds if its context has ended.
+	// Wait returns no Reservation, so it refunds the tokens if its context has ended.
 	ctx, cancel := context.WithCancel(t.Context())
 	st.eval = func(context.Context, *store.Script) error { cancel(); return nil }
 	st.lose = context.Canceled
@@ -268,7 +267,7 @@ func TestReservationAfterAnOutage(t *testing.T) {
 	}
 }
 
-// An ID that the caller gives is kept.
+// Reserve keeps the ID of the caller.
 func TestReservationKeepsID(t *testing.T) {
 	t.Parallel()
 	l := mustNew(t, newStore(newClock()), perSecond)

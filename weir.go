@@ -7,51 +7,62 @@
 //	}
 //	res, err := lim.Allow(ctx, "ann")
 //	switch {
-//	case err != nil: // no decision was made: fail open or fail closed as you prefer
+//	case err != nil: // no decision was made: see the section Answers
 //	case !res.Allowed: // ask the caller to retry after res.RetryAfter
 //	default: // go ahead
 //	}
 //
-// A [Limiter] binds one or more rules to a store. A decision is atomic and takes
-// one round trip, whatever the number of rules: all rules allow the request, or no
-// rule is charged. A denied request consumes nothing.
+// A [Limiter] applies one or more rules, and keeps their state in a store. Each rule is
+// a limit. A decision is atomic: either all rules allow the request and consume its
+// cost, or no rule consumes anything. A decision takes one round trip, whatever the
+// number of rules.
 //
 // # Keys
 //
-// A key identifies the caller being limited. It has one or more segments, which a
-// [Policy] names, for example an action, an IP address and an account. Rule.By lists
-// the segments that identify the limit of a rule. nil means all.
+// A key identifies the caller being limited. It has one or more segments, for example
+// a tenant and a user. A [Policy] names the segments. Rule.By lists the segments that
+// identify the limit of a rule. If By is nil, all segments identify it.
 //
-//	login, err := weir.NewPolicy(st, weir.Policy{
-//		Name:     "login",
-//		Segments: []string{"ip", "account"},
+//	api, err := weir.NewPolicy(st, weir.Policy{
+//		Name:     "api",
+//		Segments: []string{"tenant", "user"},
 //		Rules: []weir.Rule{
-//			{Name: "ip", By: []string{"ip"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(30), Burst: 10}},
-//			{Name: "account", Algorithm: algorithm.SlidingLog{Limit: 5, Window: 15 * time.Minute}},
+//			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 200}},
+//			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}},
 //		},
 //	}, nil)
-//	res, err := login.Allow(ctx, "192.0.2.1", "ann")
+//	if err != nil {
+//		return err
+//	}
+//	res, err := api.Allow(ctx, "acme", "ann")
 //
-// A key in the store reads prefix:name:{shared segments}:rule.tag:other segments,
-// for example weir:login:{192.0.2.1}:account.l2:ann. The shared segments are those
-// that every rule is by. They choose the cluster slot, so the keys of one decision
-// share a slot. The tag is the algorithm and the version of its layout. If a rule
-// gets another algorithm, its limit starts afresh.
+// In this example, the rule "tenant" limits each tenant. The rule "user" has no By, so it
+// limits each pair of a tenant and a user.
 //
-// Limiters with the same prefix and name share their state. All parts of a key are
-// escaped, so no input can collide with another or choose its slot. A segment longer
-// than [MaxSegment] bytes, and each segment of [Policy].Secret, is replaced by its
-// SHA-256.
+// A key in the store has the form prefix:name:{shared segments}:rule.tag:other
+// segments, for example weir:api:{acme}:user.g2:ann. The shared segments are the
+// segments that every rule has in By. They choose the cluster slot, so all keys of
+// a decision have the same slot. The tag names the algorithm and the version of its
+// layout. If you change the algorithm of a rule, the rule uses other keys, so its
+// earlier state has no effect.
+//
+// Limiters with the same prefix, name and store share their state. All parts of a key
+// are escaped. So a segment cannot change where another segment begins, and cannot set
+// the hash tag. A segment is replaced by its SHA-256 if it is longer than [MaxSegment]
+// bytes, or if [Policy].Secret names it.
 //
 // # Answers
 //
-// A denied request is a [Result], not an error. The methods that wait or hand out
-// leases, [Limiter.Wait], [Limiter.Reserve], [Limiter.Acquire] and
-// [Limiter.TryAcquire], return a denial as an error too, [ErrDenied].
+// A denied request is a [Result], not an error. Only these methods also return
+// [ErrDenied] for a denied request: [Limiter.Wait], [Limiter.WaitN], [Limiter.Reserve],
+// [Limiter.Acquire] and [Limiter.TryAcquire].
 //
-// Misuse is an error such as [ErrInvalidCost], [ErrInvalidKey] or [ErrUnsupported].
-// During an outage a call returns [store.ErrUnavailable] or the context's error. No
-// decision was made: fail open or fail closed as you prefer.
+// During an outage, a call returns [store.ErrUnavailable] or the context's error. No
+// decision was made: fail open or fail closed as you prefer. The request may still have
+// consumed tokens.
+//
+// Misuse is an error too, for example [ErrInvalidCost], [ErrInvalidKey] or
+// [ErrUnsupported]. It does not end by itself, so do not fail open on such an error.
 package weir
 
 import (
@@ -63,77 +74,85 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
-// Never is the time until something that cannot happen. It is the RetryAfter of a
-// request that can never pass. As Request.MaxWait it sets no bound.
+// Never is the longest duration. As Result.RetryAfter it means that the request can
+// never be allowed. As Result.Delay it means that the caller must not go ahead. As
+// Request.MaxWait it means that any wait is acceptable.
 const Never = contract.Never
 
-// MaxRules is the most rules of a limiter.
+// MaxRules is the largest number of rules of a limiter.
 const MaxRules = compose.MaxRules
 
-// A Policy says what is limited. It is the same in all processes that share the
-// limits.
+// A Policy describes the keys and the rules of a [Limiter]. Processes that share
+// limits use the same Policy.
 type Policy struct {
-	// Name is part of every key in the store: 1 to MaxSegment bytes. Limiters with
-	// the same name, prefix and store share their state.
+	// Name is part of every key in the store. It has 1 to MaxSegment bytes.
+	// Limiters with the same name, prefix and store share their state.
 	Name string
 
-	// Segments names the segments of the keys, from 1 to MaxSegments. nil means one
-	// segment, "key".
+	// Segments names the segments of the keys. It has 1 to MaxSegments names. nil
+	// means one segment named "key".
 	Segments []string
 
 	// Secret names the segments that are stored as a hash, for example API keys.
 	Secret []string
 
-	// Rules are from 1 to MaxRules. All of them must allow a request. An
-	// algorithm.Concurrency and an algorithm.MetadataWindow cannot be in one policy.
+	// Rules has 1 to MaxRules rules. A request is allowed only if all rules allow it.
+	// A policy cannot have both an algorithm.Concurrency and an
+	// algorithm.MetadataWindow.
 	Rules []Rule
 }
 
 // A Rule is one limit of a [Limiter].
 type Rule struct {
-	// Name tells the rule from the others, in results and in keys: 1 to MaxSegment
-	// bytes. The only rule of a limiter may have an empty name. Results then show
-	// the name of its algorithm.
+	// Name identifies the rule in results and in keys. It has 1 to MaxSegment bytes.
+	// If a limiter has only one rule, the name can be empty. Results then show the
+	// name of the algorithm.
 	Name string
 
-	// By names the segments that identify the limit. nil means all. The rules of a
-	// limiter must have a segment in common.
+	// By names the segments that identify the limit. nil means all segments. At
+	// least one segment must be common to all rules of a limiter.
 	By []string
 
-	// Algorithm is the limit.
+	// Algorithm is the algorithm of the rule with its parameters, for example
+	// algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}.
 	Algorithm algorithm.Algorithm
 
-	// Cost is what each request costs under this rule. 0 means the request's cost.
+	// Cost is the number of tokens that each request consumes from this rule. 0 means
+	// Request.Cost.
 	Cost int64
 }
 
-// Options say how this process is wired. The zero value is the default.
+// Options are the optional settings of a [Limiter]. The zero value is the default.
 type Options struct {
-	// Prefix begins every key, DefaultPrefix if empty.
+	// Prefix is the beginning of every key. If it is empty, DefaultPrefix is used.
 	Prefix string
 
-	// Clock is the time by which decisions are made, the store's own clock if nil.
-	// It is for tests, and for servers that reject TIME in scripts. If the clocks of
-	// several processes differ, more than the limit can pass. The clock must read
-	// later than 1970 and earlier than 2112. Keys live one hour longer than needed.
+	// Clock returns the time of a decision. If it is nil, the store's clock is used.
+	// Set Clock in tests, and for servers that do not allow the command TIME in
+	// scripts. If the clocks of several processes differ, more requests than the
+	// limit can be allowed. With a Clock, every key is kept one hour longer than
+	// needed.
+	//
+	// The time must be after the Unix epoch and before the year 2112.
 	Clock func() time.Time
 }
 
 // A Limiter decides which requests are allowed. Make one with [New] or [NewPolicy].
 // It is safe for concurrent use, holds no connection, and needs no closing.
 //
-// All methods that decide go through [Limiter.Decide], and so through the wrappers
-// of [Limiter.Wrap].
+// Every decision goes through the wrappers that [Limiter.Wrap] added. [Limiter.Entries]
+// makes no decision, so it does not call the wrappers.
 type Limiter struct {
 	bound    *bound
 	wrappers []func(Decider) Decider // the innermost first
 	outer    Decider                 // bound in its wrappers
 }
 
-// New returns a limiter with one rule, whose keys have one segment. It is short for
-// [NewPolicy]. If opts is nil, the defaults are used.
+// New returns a limiter with one rule, whose keys have one segment. If opts is nil, the
+// defaults are used. Errors: see [NewPolicy].
 func New(name string, st store.Store, a algorithm.Algorithm, opts *Options) (*Limiter, error) {
 	return NewPolicy(st, Policy{Name: name, Rules: []Rule{{Algorithm: a}}}, opts)
 }
@@ -144,7 +163,8 @@ func New(name string, st store.Store, a algorithm.Algorithm, opts *Options) (*Li
 // The errors are:
 //   - [ErrInvalidRule] if p is not valid.
 //   - [ErrInvalidLimit] if a field of an algorithm is out of range.
-//   - another error if st cannot work, for example because it is nil.
+//   - another error if st is nil, or if st is a [store.Checker] and its Check returns
+//     an error.
 func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if st == nil {
 		return nil, errors.New("weir: the store is nil: pass a store, for example memory.New(nil)")
@@ -170,6 +190,7 @@ func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 		return nil, err
 	}
 	sh := &shared{store: st, clock: o.Clock, space: space}
+	sh.memory, _ = st.(*memory.Store)
 	if b, ok := st.(store.Borrower); ok {
 		sh.borrow = b.BorrowsStrings(st)
 	}

@@ -2,18 +2,21 @@ package weir
 
 import "slices"
 
-// With returns a limiter with the same keys and other limits, for example those of a
-// customer's plan. Each of rules replaces the Algorithm and the Cost of the limiter's
-// rule of the same name. The state under a key carries over as its algorithm says for
-// a limit that changes. Name can be empty if the limiter has one rule. By is nil, or as
-// before. The wrappers of [Limiter.Wrap] are made again, around the new limits.
+// With returns a limiter with the same keys and other limits, for example the limits of
+// a customer's plan. Each of rules replaces the Algorithm and the Cost of the rule with
+// the same Name. If the limiter has one rule, Name can be empty. By must be nil or
+// unchanged. The algorithm must have the same type, because the keys hold its state.
+// The documentation of the algorithm says what happens to the state if the limit
+// changes.
 //
-// With composes no script for algorithms that are in use, so it is cheap to call. A
-// program that serves many requests under one plan keeps the Limiter.
+// With reuses the scripts of the limiter, so it is cheap to call. If a program makes
+// many requests under one plan, it can keep the Limiter and use it again. With calls
+// the functions of [Limiter.Wrap] again, for the new limiter.
 //
-// The error is [ErrInvalidRule] if the limiter has no such rule, or if the algorithm is
-// another than before: the keys hold the state of the algorithm before. It is
-// [ErrInvalidLimit] if a field of an algorithm is out of range.
+// The errors are:
+//   - [ErrInvalidRule] if a rule is not valid, if the limiter has no rule with its
+//     name, or if its algorithm has another type.
+//   - [ErrInvalidLimit] if a field of an algorithm is out of range.
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -24,11 +27,11 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	for i, r := range rules {
 		n := b.find(r.Name)
 		if n < 0 {
-			return nil, fail(ErrInvalidRule, "With: the limiter has no %s: its rules are %s", ruleLabel(i, r.Name), b.names())
+			return nil, fail(ErrInvalidRule, "With: rule %d is named %q: the rules of the limiter are %s", i, r.Name, b.names())
 		}
 		label := ruleLabel(n, with[n].name)
 		if changed[n] {
-			return nil, fail(ErrInvalidRule, "With: %s is given twice", label)
+			return nil, fail(ErrInvalidRule, "With: %s is given twice: give it once", label)
 		}
 		changed[n] = true
 		other, err := newRule(label, r)
@@ -37,7 +40,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 		}
 		now, was := other.limit.Kind, with[n].limit.Kind
 		if now.Tag != was.Tag {
-			return nil, fail(ErrInvalidRule, "With: %s is a %s, and not a %s: its keys hold the state of a %s", label, was.Name, now.Name, was.Name)
+			return nil, fail(ErrInvalidRule, "With: %s: its Algorithm is a %s: it must be a %s, because the keys hold the state of that algorithm", label, now.Name, was.Name)
 		}
 		if r.By != nil {
 			by, err := b.space.by(label, r.By)
@@ -45,7 +48,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 				return nil, err
 			}
 			if by != b.space.rules[with[n].key].by {
-				return nil, fail(ErrInvalidRule, "With: %s: By differs from that of the policy: leave it nil", label)
+				return nil, fail(ErrInvalidRule, "With: %s: By is %q, and differs from the policy: leave it nil", label, r.By)
 			}
 		}
 		with[n].limit, with[n].cost = other.limit, other.cost
@@ -53,10 +56,15 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	return l.rebind(with, b.only)
 }
 
-// Only returns a limiter of the one rule of that name, over the same state. Its keys
-// have all segments of the limiter. It peeks at a rule by itself, or resets it: its Reset
-// clears the rule for everybody who shares it. name can be empty if the limiter has one
-// rule. The error is [ErrInvalidRule] if the limiter has no such rule.
+// Only returns a limiter that has only the rule with this name. Both limiters share the
+// state of the rule. Use Only to peek at one rule, or to reset one rule. If the limiter
+// has one rule, name can be empty.
+//
+// The keys of the new limiter still have all segments of the policy, but only the
+// segments in By identify its limit. So Reset clears the rule for all keys with the
+// same segments in By.
+//
+// The error is [ErrInvalidRule] if the limiter has no rule with that name.
 func (l *Limiter) Only(name string) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -68,10 +76,11 @@ func (l *Limiter) Only(name string) (*Limiter, error) {
 	return l.rebind(l.bound.rules[n:n+1:n+1], true)
 }
 
-// Wrap returns a limiter in which every decision goes through w: the first of w gets a
-// request first. Each function returns a [Decider] that calls the next one, as it sees
-// fit. Wrappers that were added before come after w. A limiter that [Limiter.With] or
-// [Limiter.Only] returns calls the functions again.
+// Wrap returns a limiter in which every decision goes through the wrappers that the
+// functions w return. A wrapper is a [Decider]. It answers a request itself, or passes
+// the request on to next. The wrapper of the first function gets a request first.
+// Wrappers that earlier calls of Wrap added get the request last. [Limiter.With] and
+// [Limiter.Only] call the functions again, for the limiter that they return.
 func (l *Limiter) Wrap(w ...func(next Decider) Decider) *Limiter {
 	if l == nil || l.bound == nil {
 		return new(Limiter)
@@ -83,7 +92,7 @@ func (l *Limiter) Wrap(w ...func(next Decider) Decider) *Limiter {
 	return newLimiter(l.bound, wrappers)
 }
 
-// rebind returns a limiter of rules with the wrappers of l.
+// rebind returns a limiter with these rules and the wrappers of l.
 func (l *Limiter) rebind(rules []rule, only bool) (*Limiter, error) {
 	b, err := bind(l.bound.shared, rules, only)
 	if err != nil {
@@ -92,7 +101,7 @@ func (l *Limiter) rebind(rules []rule, only bool) (*Limiter, error) {
 	return newLimiter(b, l.wrappers), nil
 }
 
-// find returns the number of the rule of that name, -1 if there is none.
+// find returns the index of the rule with that name. It returns -1 if there is none.
 func (b *bound) find(name string) int {
 	if name == "" && len(b.rules) == 1 {
 		return 0

@@ -24,7 +24,7 @@ func mustWith(t testing.TB, l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
 	return other
 }
 
-// mustOnly returns the limiter of one rule of l.
+// mustOnly returns l.Only(name).
 func mustOnly(t testing.TB, l *weir.Limiter, rule string) *weir.Limiter {
 	t.Helper()
 	other, err := l.Only(rule)
@@ -34,7 +34,7 @@ func mustOnly(t testing.TB, l *weir.Limiter, rule string) *weir.Limiter {
 	return other
 }
 
-// Reset clears the rules that the full key identifies, and Only(…).Reset the one named.
+// Reset clears the rules identified by the full key. Only(…).Reset clears one rule.
 func TestReset(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -43,7 +43,7 @@ func TestReset(t *testing.T) {
 		only   string
 		key    []string
 		want   error
-		gone   []string // keys, of those for x y z and x y w
+		gone   []string // the keys that Reset deletes, of the keys of x y z and x y w
 	}{
 		{"one rule", by(3, "all"), "", []string{"x", "y", "w"}, nil, []string{"weir:t:{x:y:w}:a.g2"}},
 		{"two rules by all", by(3, "all", "all"), "", []string{"x", "y", "z"}, nil, []string{"weir:t:{x:y:z}:a.g2", "weir:t:{x:y:z}:b.g2"}},
@@ -82,7 +82,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// A key with a foreign value stays, and with it all others of the step.
+// If a key holds a foreign value, Reset deletes no key.
 func TestResetForeign(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
@@ -105,8 +105,8 @@ func TestResetForeign(t *testing.T) {
 	}
 }
 
-// A key with a foreign value stops the decision for all rules: none is charged.
-func TestForeignKeyChargesNobody(t *testing.T) {
+// If a key holds a foreign value, no rule consumes anything.
+func TestForeignKeyConsumesNothing(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
 	l := mustPolicy(t, st, by(1, "all", "all", "all"))
@@ -123,7 +123,7 @@ func TestForeignKeyChargesNobody(t *testing.T) {
 	}
 }
 
-// With and Only reject what would not be the same limiter.
+// With and Only reject unknown rules, other algorithms and other segments.
 func TestWithRejects(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
@@ -139,12 +139,12 @@ func TestWithRejects(t *testing.T) {
 		want  error
 		says  string
 	}{
-		{"an unknown rule", l, []weir.Rule{{Name: "c", Algorithm: perSecond}}, weir.ErrInvalidRule, `no rule "c": its rules are "a", "b"`},
-		{"no name among two", l, []weir.Rule{{Algorithm: perSecond}}, weir.ErrInvalidRule, "no rule 0"},
+		{"an unknown rule", l, []weir.Rule{{Name: "c", Algorithm: perSecond}}, weir.ErrInvalidRule, `rule 0 is named "c": the rules of the limiter are "a", "b"`},
+		{"no name among two", l, []weir.Rule{{Algorithm: perSecond}}, weir.ErrInvalidRule, `rule 0 is named "": the rules of the limiter are "a", "b"`},
 		{"a rule twice", l, []weir.Rule{a, a}, weir.ErrInvalidRule, `rule "a" is given twice`},
 		{"no algorithm", l, []weir.Rule{{Name: "a"}}, weir.ErrInvalidRule, `rule "a": its Algorithm is nil`},
-		{"another algorithm", l, []weir.Rule{{Name: "b", Algorithm: perSecond}}, weir.ErrInvalidRule, `rule "b" is a fixedwindow, and not a gcra`},
-		{"another By", l, []weir.Rule{{Name: "a", By: []string{"0", "1"}, Algorithm: perSecond}}, weir.ErrInvalidRule, "By differs"},
+		{"another algorithm", l, []weir.Rule{{Name: "b", Algorithm: perSecond}}, weir.ErrInvalidRule, `rule "b": its Algorithm is a gcra: it must be a fixedwindow`},
+		{"another By", l, []weir.Rule{{Name: "a", By: []string{"0", "1"}, Algorithm: perSecond}}, weir.ErrInvalidRule, `By is ["0" "1"], and differs from the policy`},
 		{"an unknown By", l, []weir.Rule{{Name: "a", By: []string{"9"}, Algorithm: perSecond}}, weir.ErrInvalidRule, `"9"`},
 		{"an invalid limit", l, []weir.Rule{{Name: "a", Algorithm: algorithm.GCRA{}}}, weir.ErrInvalidLimit, `rule "a": `},
 		{"a cost above the capacity", lone, []weir.Rule{{Algorithm: perSecond, Cost: 6}}, weir.ErrInvalidRule, `rule "gcra": Cost is 6`},
@@ -164,8 +164,8 @@ func TestWithRejects(t *testing.T) {
 	wantError(t, err, weir.ErrInvalidRule, `no rule ""`)
 }
 
-// With accepts a rule by its name, by its algorithm's name or without one if it is alone,
-// and By in any order.
+// With finds a rule by its name. If there is only one rule, its name can also be empty or
+// the name of its algorithm. The segments of By can have any order.
 func TestWithNames(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
@@ -187,7 +187,7 @@ func TestWithNames(t *testing.T) {
 	}
 }
 
-// Every verb works on a limiter of With, over the same state.
+// Every method works on a limiter that With returned, over the same state.
 func TestWithEveryVerb(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
@@ -220,7 +220,7 @@ func TestWithEveryVerb(t *testing.T) {
 	}
 }
 
-// Only decides by one rule alone, and takes the same keys.
+// The limiter of Only decides by one rule, and takes the same keys.
 func TestOnly(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())
@@ -248,7 +248,7 @@ func TestOnly(t *testing.T) {
 	}
 }
 
-// A tracer is a wrapper that notes what it is asked.
+// A tracer is a wrapper that records its requests.
 type tracer struct {
 	name string
 	next weir.Decider
@@ -260,8 +260,8 @@ func (tr tracer) Decide(ctx context.Context, r weir.Request, each []weir.Result)
 	return tr.next.Decide(ctx, r, each)
 }
 
-// Every verb goes through all wrappers, the first of one call first, and what With and
-// Only return has them too.
+// Every method goes through all wrappers, in the documented order. The limiters of With and
+// Only have the wrappers too.
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	var log []string
@@ -317,8 +317,8 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// A wrapper that is none is an error, whatever stands around it.
-func TestWrapNothing(t *testing.T) {
+// If a wrapper is nil, or returns nil, every decision is an error.
+func TestWrapNil(t *testing.T) {
 	t.Parallel()
 	l := mustNew(t, newStore(newClock()), perSecond)
 	for _, w := range []func(weir.Decider) weir.Decider{nil, func(weir.Decider) weir.Decider { return nil }} {
@@ -330,7 +330,8 @@ func TestWrapNothing(t *testing.T) {
 	}
 }
 
-// Entries lists what one rule keeps, and asks to name the rule if several do.
+// Entries lists the requests of one rule. If several rules keep metadata, the error asks
+// for Limiter.Only.
 func TestEntries(t *testing.T) {
 	t.Parallel()
 	kept := func(name string) weir.Rule {
@@ -346,7 +347,7 @@ func TestEntries(t *testing.T) {
 	}{
 		{"the only one", rules(rate, kept("kept")), "", nil, ""},
 		{"by name", rules(rate, kept("kept"), kept("other")), "kept", nil, ""},
-		{"two", rules(kept("kept"), kept("other")), "", weir.ErrInvalidRule, "2 rules keep metadata: name one with Limiter.Only"},
+		{"two", rules(kept("kept"), kept("other")), "", weir.ErrInvalidRule, "2 rules keep metadata: select one with Limiter.Only"},
 		{"another algorithm", rules(rate, kept("kept")), "rate", weir.ErrUnsupported, "algorithm.MetadataWindow"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -1,18 +1,21 @@
-// Package algorithm holds the rate-limiting algorithms:
+// Package algorithm implements the rate-limiting algorithms. Each algorithm is a
+// struct. Pass one to weir.New, or use it in a weir.Rule:
 //
 //	algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}
 //	algorithm.FixedWindow{Limit: 1000, Window: time.Hour}
 //	algorithm.SlidingLog{Limit: 5, Window: 15 * time.Minute}
 //
 // [GCRA], [TokenBucket] and [LeakyBucket] limit a rate. [FixedWindow],
-// [SlidingCounter], [SlidingLog] and [SlidingBuckets] limit a count in a window.
-// [MetadataWindow] is a fixed window that also keeps who used it. [Concurrency]
-// limits how many requests run at once. docs/algorithms.md helps to choose.
+// [SlidingCounter], [SlidingLog] and [SlidingBuckets] limit the number of tokens in a
+// window. [MetadataWindow] is a fixed window that also keeps the metadata of each
+// allowed request. [Concurrency] limits the number of requests that run at once.
+// docs/reference/algorithms.md compares them.
 //
-// All times are exact to the microsecond, and all quantities are integers below 2^53.
-// There is no floating point and no drift: 3 per second is 259,200 per day.
+// Times are exact to the microsecond, and quantities are integers below 2^53. Rates do
+// not drift: 3 per second is exactly 259,200 per day.
 //
-// To write an algorithm, see package contract. examples/dailyquota is a complete one.
+// To write another algorithm, see package contract. The package examples/dailyquota is
+// a complete example.
 package algorithm
 
 import (
@@ -25,47 +28,49 @@ import (
 )
 
 var (
-	// ErrInvalidLimit is the error of a limit that is zero, negative,
-	// contradictory, or beyond what can be counted exactly. Its text names the field
-	// and says what would be right.
+	// ErrInvalidLimit means that a field of an algorithm is out of range, or that a
+	// limit cannot be counted exactly. The text of the error names the field and says
+	// what would be right.
 	ErrInvalidLimit = contract.ErrInvalidLimit
 
-	// ErrInvalidCost is the error of a cost that is negative, or larger than what an
-	// algorithm can consume at once.
+	// ErrInvalidCost means that a cost is out of range, for example negative, or
+	// above [MaxLogCost] for a [SlidingLog]. A cost above the capacity is not an
+	// error: the request is denied.
 	ErrInvalidCost = contract.ErrInvalidCost
 
-	// ErrInvalidLease is the error of a request to a [Concurrency] whose ID, the
-	// name of the lease, is empty or longer than [MaxLease] bytes.
+	// ErrInvalidLease means that the name of a lease, Request.ID, is empty or longer
+	// than [MaxLease] bytes.
 	ErrInvalidLease = errors.New("weir: invalid lease")
 
-	// ErrInvalidMetadata is the error of metadata longer than [MaxMetadata] bytes.
+	// ErrInvalidMetadata means that metadata is longer than [MaxMetadata] bytes.
 	ErrInvalidMetadata = errors.New("weir: invalid metadata")
 )
 
 const (
-	// Never is the wait for something that cannot happen: a request for more than
-	// the capacity, or the renewal of a lease that is not held.
+	// Never is the RetryAfter of a request that can never be allowed, for example
+	// because its cost is above the capacity.
 	Never = contract.Never
 
-	// MaxSpan is the longest time, in microseconds, that a limit can look ahead or
-	// back: a window, or the time in which a bucket fills. It is about 142 years.
+	// MaxSpan is the longest window, and the longest time in which a bucket can be
+	// filled, in microseconds: 2^52 µs, about 142 years.
 	MaxSpan = contract.MaxSpan
 
 	// MaxTokens is the largest capacity, 2^53-1.
 	MaxTokens = contract.MaxTokens
 )
 
-// An Algorithm is a limit as a user writes it.
+// An Algorithm is a rate-limiting algorithm with its parameters, for example a [GCRA].
+// The structs of this package implement Algorithm.
 type Algorithm interface {
-	// NewLimit checks the algorithm's fields and works out its constants. The error
-	// is ErrInvalidLimit.
+	// NewLimit checks the fields of the algorithm, and returns the limit. If a field
+	// is not valid, the error is an ErrInvalidLimit.
 	NewLimit() (*contract.Limit, error)
 }
 
 // An Entry is one request that a [MetadataWindow] allowed.
 type Entry = contract.Entry
 
-// consts returns constants as arguments.
+// consts returns the numbers as arguments of a script.
 func consts(numbers ...int64) []store.Arg {
 	args := make([]store.Arg, len(numbers))
 	for i, n := range numbers {
@@ -74,10 +79,10 @@ func consts(numbers ...int64) []store.Arg {
 	return args
 }
 
-// years is MaxSpan in years, for errors.
+// years is MaxSpan in years, for the texts of errors.
 const years = int64(MaxSpan) / (365 * 24 * 3600 * 1e6)
 
-// floorDiv is a/b rounded down; b is positive.
+// floorDiv returns a/b, rounded down. b is positive.
 func floorDiv(a, b int64) int64 {
 	q := a / b
 	if a%b < 0 {
@@ -86,10 +91,10 @@ func floorDiv(a, b int64) int64 {
 	return q
 }
 
-// ceilDiv is a/b rounded up; b is positive.
+// ceilDiv returns a/b, rounded up. b is positive.
 func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 
-// window is the time in which capacity tokens come back at rate.
+// window returns the time in which capacity tokens are refilled at rate r.
 func window(capacity int64, r Rate) time.Duration {
 	hi, lo := bits.Mul64(uint64(capacity), uint64(r.Period.Nanoseconds()))
 	if hi >= uint64(r.Count) {

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// Every limit that cannot be kept exactly is refused, and the error says which
-// field is wrong and what would do.
+// NewLimit rejects every limit that cannot be counted exactly. The error names the field, and
+// says what would be right.
 func TestInvalidLimit(t *testing.T) {
 	t.Parallel()
 	const maxCount = algorithm.MaxSpan / 1000
@@ -135,16 +135,15 @@ func TestInvalidLimit(t *testing.T) {
 	}
 }
 
-// What is allowed at the bounds is counted exactly there too, at any time that a store
-// can read.
+// Limits at the bounds are counted exactly, at any time that a store's clock can show.
 func TestLimitsAtTheBounds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		limit algorithm.Algorithm
 		burst int64
-		wait  time.Duration // for one token, when empty, of a caller who goes at once
-		reset time.Duration // when empty
+		wait  time.Duration // RetryAfter of one token when the limit is used up, without MaxWait
+		reset time.Duration // ResetAfter when the limit is used up
 	}{
 		{"one in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, 1, maxSpan, maxSpan},
 		{"one a microsecond, full in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(us), Burst: algorithm.MaxSpan}, algorithm.MaxSpan, us, maxSpan},

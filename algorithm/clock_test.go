@@ -27,7 +27,7 @@ var clockLimits = []algorithm.Algorithm{
 	spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 9}, algorithm.Span{Window: time.Second, Limit: 4}),
 }
 
-// A clock that steps back makes nobody wait longer than the step besides.
+// If a clock steps back, a wait gets longer by at most the step.
 func TestClockStepsBackWaits(t *testing.T) {
 	t.Parallel()
 	for _, a := range clockLimits {
@@ -54,9 +54,9 @@ func TestClockStepsBackWaits(t *testing.T) {
 	}
 }
 
-// A clock that steps back allows, at any moment, no more than one that stood still
-// at its highest reading instead.
-func TestClockStepsBackAdmits(t *testing.T) {
+// If a clock steps back, at most as much is allowed as with a clock that instead stands still
+// at its latest time.
+func TestClockStepsBackAllows(t *testing.T) {
 	t.Parallel()
 	for i, a := range clockLimits {
 		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
@@ -90,8 +90,8 @@ func TestClockStepsBackAdmits(t *testing.T) {
 	}
 }
 
-// A key lives until the end of its state, rounded up to the next multiple of the quantum
-// and then to the millisecond. At the caller's time, it lives one hour longer.
+// A key expires at the end of its state, rounded up to the next multiple of the quantum, and
+// then to the millisecond. With the caller's clock, it expires one hour later.
 func TestClockSlack(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -9,38 +9,40 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// Concurrency is a concurrency limit: at most Limit requests run at once, however long
-// each takes. An allowed request holds a lease until the caller releases it, or until
-// it expires after Lease, so a holder that crashed frees its place.
+// Concurrency is a concurrency limit: at most Limit requests run at once. An allowed
+// request holds a lease. The lease is held until the caller releases it, or until it
+// expires after the time Lease. So if a holder crashes, its lease becomes free.
 //
-// A lease has a name, the request's ID. A request with the name of a lease that is held
-// renews that lease: it passes even if all places are taken, and consumes no second
-// place. Renewing never shortens a lease, and releasing one affects no other name. So
-// give each holder a name of its own, for example a random one.
+// The request's ID is the name of the lease. If a lease with that name is held, the
+// request renews it. The request is then allowed even if no lease is free, and acquires
+// no second lease. Give each holder its own name, for example a random one. Renewing
+// never shortens a lease. Releasing a lease does not affect leases with other names.
 //
-// A request costs 1. Remaining is the number of free places. RetryAfter is the time
-// until enough leases have expired, if nobody releases or renews one. ResetAfter is the
-// time until the last lease expires.
+// A request costs 1. Remaining is the number of free leases. RetryAfter is the time until
+// enough leases expire, if no holder releases or renews one. ResetAfter is the time until
+// the last lease expires.
 //
-// If the clock steps back, leases last longer by the step, and expired ones can be held
-// again, but no more than Limit. If Limit is lowered under a live key, holders keep
-// their leases and can renew them. A new Lease applies to leases that are acquired or
-// renewed from then on.
+// The state is one sorted set with an entry for each lease. Before a lease is added, up
+// to 16 expired entries are removed. So there are at most Limit entries.
 //
-// Cost: one sorted set with an entry for each lease, at most Limit: each new lease
-// removes up to 16 expired ones. Source: the concurrent requests limiter of "Scaling
-// your API with rate limiters" by Stripe (2017).
+// If Limit is lowered while leases are held, their holders keep them and can renew
+// them. A changed Lease applies to leases that are acquired or renewed after the
+// change. If the clock steps back, leases last longer by the same time. Leases that had
+// expired can then be held again, but never more than Limit leases are held.
+//
+// Source: the concurrent requests limiter of "Scaling your API with rate limiters" by
+// Stripe (2017).
 type Concurrency struct {
-	// Limit is the most leases at once, from 1 to MaxLog.
+	// Limit is the largest number of leases at once, from 1 to MaxLog.
 	Limit int64
 
-	// Lease is how long a lease is held that is neither renewed nor released: whole
-	// microseconds, from 1 µs to MaxSpan. Choose it longer than a request takes, or
-	// than the time between two renewals.
+	// Lease is the time until a lease expires, unless it is renewed. It must be
+	// whole microseconds, from 1 µs to MaxSpan. Choose it longer than a request
+	// takes, or longer than the time between two renewals.
 	Lease time.Duration
 }
 
-// MaxLease is the longest name of a lease, in bytes.
+// MaxLease is the largest length of the name of a lease, in bytes.
 const MaxLease = 128
 
 //go:embed concurrency.lua
@@ -69,7 +71,8 @@ func (c Concurrency) NewLimit() (*contract.Limit, error) {
 	return l, nil
 }
 
-// A concurrency's state is live, last, back and held: see concurrency.lua.
+// A concurrency is the Step of a Concurrency. Its state is live, last, back and held: see
+// concurrency.lua.
 type concurrency struct{ limit, lease int64 }
 
 func (c concurrency) Read(tx store.Tx, key int, now int64, a contract.Ask) (s contract.State, err error) {
@@ -104,7 +107,7 @@ func (c concurrency) Room(_ int64, s contract.State, a contract.Ask) int64 {
 	} else if held == 0 {
 		return 0
 	}
-	return a.Cost // to renew takes no place
+	return a.Cost // renewing takes no further lease
 }
 
 func (c concurrency) Write(tx store.Tx, key int, now int64, s contract.State, _ int64, a contract.Ask, _ int64, slack time.Duration) error {

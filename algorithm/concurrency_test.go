@@ -16,7 +16,8 @@ func newLeases(t testing.TB, limit int64, lease time.Duration) *bench {
 	return newBench(t, algorithm.Concurrency{Limit: limit, Lease: lease})
 }
 
-// lease runs v for the lease with that name. Of a release, Allowed says that it was held.
+// lease runs v for the lease with this name. For a release, Allowed says whether the lease
+// was held.
 func (b *bench) lease(v compose.Verb, now int64, name string) (got verdict) {
 	c := compose.Call{Cost: 1, Text: name}
 	if v != compose.Release {
@@ -40,7 +41,7 @@ func TestConcurrency(t *testing.T) {
 		at   int64
 		verb compose.Verb
 		name string
-		want verdict // of a release: Allowed says that the lease was held
+		want verdict // for a release, Allowed says whether the lease was held
 	}{
 		{0, release, "a", verdict{}},
 		{0, renew, "a", verdict{Limit: 2, Remaining: 2, RetryAfter: never}},
@@ -56,7 +57,7 @@ func TestConcurrency(t *testing.T) {
 		{3 * s, renew, "a", verdict{Allowed: true, Limit: 2, ResetAfter: 13 * time.Second}}, // not shortened
 		{14*s - 1, acquire, "c", verdict{Limit: 2, RetryAfter: us, ResetAfter: 2*time.Second + us}},
 		{14 * s, acquire, "c", verdict{Allowed: true, Limit: 2, ResetAfter: 10 * time.Second}},
-		{14 * s, release, "b", verdict{}}, // it expired, and c has its place
+		{14 * s, release, "b", verdict{}}, // it has expired, and c has taken its place
 		{14 * s, acquire, "d", verdict{Limit: 2, RetryAfter: 2 * time.Second, ResetAfter: 10 * time.Second}},
 		{15 * s, release, "a", verdict{Allowed: true}},
 		{15 * s, release, "a", verdict{}},
@@ -76,8 +77,8 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// After Limit was lowered, holders can renew, and a new lease waits until enough leases
-// have expired.
+// If Limit is lowered, holders can renew. A new lease is denied until enough leases have
+// expired.
 func TestConcurrencyLowered(t *testing.T) {
 	t.Parallel()
 	b := newLeases(t, 5, 10*time.Second)
@@ -98,9 +99,9 @@ func TestConcurrencyLowered(t *testing.T) {
 	ask(0, compose.Renew, compose.Call{Cost: 1, Text: "4"})
 }
 
-// The key holds at most Limit leases, with those that have expired, so a clock that steps
-// back revives no more.
-func TestConcurrencyHolds(t *testing.T) {
+// The key holds at most Limit leases, including expired ones. So if the clock steps back, at
+// most Limit leases are held.
+func TestConcurrencyKeepsAtMostLimit(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, limit := range []int64{1, 2, 5, 40} {
@@ -136,7 +137,7 @@ func TestConcurrencyCost(t *testing.T) {
 	}
 }
 
-// At the bounds of time no number passes 2^53.
+// At the bounds of time, no number reaches 2^53.
 func TestConcurrencyAtTheBounds(t *testing.T) {
 	t.Parallel()
 	for _, now := range []int64{1, epoch, 1<<52 - 1} {
@@ -153,7 +154,7 @@ func TestConcurrencyAtTheBounds(t *testing.T) {
 	}
 }
 
-// A member that is no lease is foreign.
+// A member that is not a lease is foreign.
 func TestConcurrencyForeign(t *testing.T) {
 	t.Parallel()
 	for _, v := range []value{

@@ -11,28 +11,29 @@ import (
 // FixedWindow allows Limit tokens in each window. A window starts with its first
 // request or, if Aligned, at a multiple of Window since the Unix epoch.
 //
-// Up to twice Limit can pass around the edge of two windows: the first window's
-// tokens just before it, the second's just after.
+// Up to twice Limit tokens can be consumed around the end of a window: Limit just before
+// the end, and Limit just after it. RetryAfter is the time until the window ends.
 //
-// A denied request passes when the window ends. If the clock steps back, the window
-// goes on until the clock reaches its end again. If Limit or Window changes under a
-// live key, the window under way keeps its end and its count.
+// The state is one string.
 //
-// A refund returns the tokens of a decision while its window lasts. It does not move
-// the window: if the refunded request started it, the window still ends a Window
-// after that request. If a refund leaves no tokens in the window, the next request
-// starts a new one.
+// If Limit or Window changes, the current window keeps its end and its count. If the
+// clock steps back, the window lasts until the clock reaches its end again.
 //
-// Cost: one string key. Source: the fixed window counter of the literature; the
-// aligned form is the counter per clock second of the Redis documentation.
+// A refund returns the tokens of a decision while its window lasts. The window keeps its
+// end, also if the refunded request started it. If a refund leaves no consumed tokens in
+// the window, the next request starts a new window.
+//
+// Source: the fixed window counter of the literature. The Redis documentation describes
+// the aligned form as a counter for each second.
 type FixedWindow struct {
 	// Limit is the number of tokens in a window, from 1 to MaxTokens.
 	Limit int64
 
-	// Window is its length: whole microseconds, from 1 µs to MaxSpan.
+	// Window is the length of a window. It must be whole microseconds, from 1 µs to
+	// MaxSpan.
 	Window time.Duration
 
-	// Aligned says that windows start at the multiples of Window.
+	// If Aligned is true, windows start at multiples of Window since the Unix epoch.
 	Aligned bool
 }
 
@@ -67,7 +68,7 @@ func (f FixedWindow) NewLimit() (*contract.Limit, error) {
 	return &contract.Limit{Kind: fixedWindowKind, Args: consts(f.Limit, window, align), Capacity: f.Limit, Window: f.Window}, nil
 }
 
-// A fixedWindow works on cells of edge and count.
+// A fixedWindow is the Meter of a FixedWindow. Its cell has the integers edge and count.
 type fixedWindow struct{ limit, window, align int64 }
 
 func (w fixedWindow) Settle(now int64, c contract.Cell) contract.Cell {

@@ -10,10 +10,10 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// windowModel is FixedWindow as it is defined, in unbounded integers.
+// windowModel is a model of FixedWindow with unbounded integers.
 type windowModel struct {
 	limit, window, align *big.Int
-	end, count           *big.Int // nil: never seen
+	end, count           *big.Int // nil if there was no request
 }
 
 func (m *windowModel) set(w algorithm.FixedWindow) bool {
@@ -58,8 +58,8 @@ func (m *windowModel) decide(now, cost int64, commit bool) verdict {
 	return v
 }
 
-// The answers are those of the model, whatever the limit, the cost and the clock do, and
-// whether or not the store drops expired keys.
+// The answers are the answers of the model, for any limits, costs and clocks, and whether or
+// not the store removes expired keys.
 func FuzzFixedWindow(f *testing.F) {
 	ops := []byte{0, 1, 0, 1, 0, 3, 1, 1, 3, 1, 1, 5, 8, 0, 0, 0, 4, 2, 2, 1, 132, 0, 1, 2, 0, 200, 3, 1, 0, 0, 0, 255, 1, 9, 1, 1}
 	f.Add(int64(3), int64(time.Second), true, int64(7), int64(time.Minute), false, true, ops)

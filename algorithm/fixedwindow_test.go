@@ -74,8 +74,8 @@ func TestFixedWindowAlignedDay(t *testing.T) {
 	}
 }
 
-// A window starts with its first request also when it is longer than the time since
-// 1970, and when virtual time starts early.
+// A window starts with its first request, even if it is longer than the time since 1970, or
+// if virtual time starts early.
 func TestFixedWindowLongerThanSince1970(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
@@ -101,7 +101,7 @@ func TestFixedWindowLongerThanSince1970(t *testing.T) {
 	}
 }
 
-// A changed limit leaves the window under way its count and its end.
+// If the limit changes, the current window keeps its count and its end.
 func TestFixedWindowChangedLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.FixedWindow{Limit: 5, Window: time.Minute})
@@ -128,8 +128,8 @@ func TestFixedWindowChangedLimit(t *testing.T) {
 	}
 }
 
-// A key's TTL is no part of the decision, also when the window becomes longer under a live
-// key: a decision is the same whether an expired key is there or gone.
+// A decision does not depend on whether an expired key has been removed, even if the window
+// becomes longer under a live key.
 func TestFixedWindowLengthened(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.FixedWindow{Limit: 1, Window: time.Second})
@@ -151,18 +151,18 @@ func TestFixedWindowLengthened(t *testing.T) {
 	}
 }
 
-// A refund returns tokens while their window lasts, and does not move the window. When it
-// leaves no tokens in the window, the next request starts a new one.
+// A refund returns tokens while their window lasts. It does not move the window. If it leaves
+// no consumed tokens in the window, the next request starts a new window.
 func TestFixedWindowRefund(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000
 	for _, tt := range []struct {
 		name   string
-		others int64 // tokens of another request, before
+		others int64 // tokens of an earlier request
 		after  int64
 		gave   bool
-		left   int64         // after the refund
-		next   time.Duration // of the window, after one more token
+		left   int64         // tokens left after the refund
+		next   time.Duration // ResetAfter after one more token
 	}{
 		{"the only tokens", 0, second / 2, true, 5, time.Second},
 		{"with others", 2, second / 2, true, 3, time.Second / 2},

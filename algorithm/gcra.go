@@ -7,33 +7,36 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// GCRA is the generic cell rate algorithm: a bucket of Burst tokens that is full at
-// first and gets one token back every emission interval, which is the period of Rate
-// divided by its count. A request passes if the bucket holds its cost.
+// GCRA is the generic cell rate algorithm. It is a bucket of Burst tokens, which is
+// full at first. One token is refilled every emission interval: the period of Rate
+// divided by its count. A request is allowed if the bucket has at least as many tokens
+// as the request costs.
 //
-// Its state is one time, the theoretical arrival time (TAT), at which the bucket will
-// be full. A request of cost n moves max(TAT, now) ahead by n intervals, and passes if
-// that is at most Burst intervals from now. The interval is kept as an exact fraction,
-// so no rate drifts.
+// The state is one string. It holds the theoretical arrival time (TAT), at which the
+// bucket will be full. A request of cost n would set TAT to max(TAT, now) plus n
+// intervals. The request is allowed if this new TAT is at most Burst intervals after
+// now. The interval is an exact fraction, so rates do not drift.
 //
-// If Rate changes under a live key, the time until the bucket is full stays, not the
+// Tokens can be reserved ahead of time with Request.MaxWait.
+//
+// If Rate or Burst changes, the time until the bucket is full stays the same, not the
 // number of tokens. A fraction of a microsecond is then rounded up.
 //
-// Tokens can be reserved ahead of time, with Request.MaxWait. A refund returns the
-// tokens that have not come back by themselves. Reservations that were made later keep
-// their time, so tokens that they depend on are not returned.
+// A refund returns the tokens that have not been refilled yet. Later reservations keep
+// their time, so tokens that they depend on are not refunded.
 //
-// Cost: one string key. Source: ATM Forum Traffic Management Specification 4.0, section
-// 4.4.2 (virtual scheduling), as redis-cell applies it; Burst is redis-cell's max_burst
-// plus one.
+// Source: ATM Forum Traffic Management Specification 4.0, section 4.4.2 (virtual
+// scheduling). redis-cell applies it too: its max_burst is Burst minus one.
 type GCRA struct {
-	// Rate is how fast tokens come back. Its Count is at most 2^52/1000.
+	// Rate is how fast tokens are refilled. Its Count is at most 2^52/1000.
 	Rate Rate
 
-	// Burst is the capacity, the most tokens that one request can consume. It is at
-	// least 1, and such that the bucket fills within MaxSpan. If the interval is not
-	// a whole number of microseconds, Burst times its numerator, in lowest terms, is
-	// below 2^53: 3 per second allows 9,007,199,254 tokens.
+	// Burst is the capacity: the most tokens that one request can consume. It is at
+	// least 1, and an empty bucket must be full within MaxSpan.
+	//
+	// If the interval is not a whole number of microseconds, Burst has a second
+	// bound, because the arithmetic is exact. For example, at 3 per second, Burst is
+	// at most 9,007,199,254. If Burst is larger, the error names the bound.
 	Burst int64
 }
 
@@ -43,8 +46,8 @@ var gcraLua string
 //go:embed gcrafraction.lua
 var gcraFractionLua string
 
-// Most rates have an interval of whole microseconds. They go without the arithmetic of
-// parts, which costs a server more. Both kinds share a key and its value.
+// Most rates have an interval of whole microseconds. Their script does not need fractions,
+// so it costs a server less. Both kinds use the same keys and values.
 var (
 	gcraKind = &contract.Kind{
 		Name: "gcra", Tag: store.Tag{'g', '2'}, Cell: "tat [rem den]", Note: "moved from",
@@ -83,23 +86,24 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 	}
 	if most := (MaxTokens - parts) / num; g.Burst > most {
 		if most < 1 {
-			return nil, contract.Invalid("GCRA.Rate is %d per %v, too fine to be counted exactly: a Period of whole microseconds and a smaller Count would do",
+			return nil, contract.Invalid("GCRA.Rate is %d per %v, which is too fine to be counted exactly: use a Period of whole microseconds and a smaller Count",
 				g.Rate.Count, g.Rate.Period)
 		}
-		return nil, contract.Invalid("GCRA.Burst is %d: at %d per %v it must be at most %d, to be counted exactly", g.Burst, g.Rate.Count, g.Rate.Period, most)
+		return nil, contract.Invalid("GCRA.Burst is %d: at %d per %v it must be at most %d, so that it can be counted exactly", g.Burst, g.Rate.Count, g.Rate.Period, most)
 	}
 	l.Kind, l.Args = gcraFractionKind, consts(num, parts, g.Burst*num)
 	return l, nil
 }
 
-// A gcra works on cells of tat, rem and den. The interval is num/parts microseconds, and
-// the bucket fills in total/parts. It leaves den out if bare.
+// A gcra is the Meter of a GCRA. Its cell has the integers tat, rem and den. The interval
+// is num/parts microseconds, and an empty bucket is full after total/parts microseconds.
+// If bare is true, the interval is whole, and den is not written.
 type gcra struct {
 	num, parts, total int64
 	bare, queue       bool
 }
 
-// exact returns c with its remainder in parts of a microsecond.
+// exact returns c with its remainder in units of 1/parts microseconds.
 func (g gcra) exact(c contract.Cell) contract.Cell {
 	switch {
 	case g.bare && c.B > 0:
@@ -151,8 +155,8 @@ func (g gcra) Ready(_ int64, c contract.Cell, n, wait int64) int64 {
 	return c.A + ceilDiv(n*g.num+c.B-g.total, g.parts) - wait
 }
 
-// maxMoved is the most microseconds, or tokens, that refunds move in the life of a key,
-// so that no sum passes 2^53.
+// maxMoved is the largest sum that refunds can move while a key lives, in microseconds or
+// tokens. It keeps all sums below 2^53.
 const maxMoved = MaxSpan / 2
 
 func (g gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
@@ -182,7 +186,7 @@ func (g gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contra
 	}
 	first := max(late-up, 0)
 	if part := back % g.parts; up > 1 && part > 0 && ch.Was.B >= part {
-		first++ // up is rounded up, and no charge ends in between
+		first++ // up is rounded up, and no decision ends between the two values
 	}
 	if moved > 0 {
 		first = min(first, from)

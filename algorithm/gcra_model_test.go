@@ -10,17 +10,17 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// gcraModel is GCRA as it is defined, in fractions: nothing in it can
-// overflow, drift or expire.
+// gcraModel is a model of GCRA with exact fractions. Nothing in it overflows, drifts or
+// expires.
 type gcraModel struct {
 	interval *big.Rat // microseconds
 	burst    int64
-	tat      *big.Rat // nil: never seen
-	den      *big.Int // of the interval under which tat was written
+	tat      *big.Rat // nil if there was no request
+	den      *big.Int // the denominator of the interval when tat was written
 }
 
-// set changes the limit, and reports whether it is one: the bucket fills within
-// algorithm.MaxSpan and, unless the interval is whole, its parts are below 2^53.
+// set changes the limit, and reports whether the limit is valid: the bucket fills within
+// algorithm.MaxSpan, and if the interval is not whole, its parts are below 2^53.
 func (m *gcraModel) set(g algorithm.GCRA) bool {
 	if g.Rate.Count < 1 || g.Rate.Period < 1 || g.Burst < 1 || g.Burst > algorithm.MaxTokens || g.Rate.Count > algorithm.MaxSpan/1000 {
 		return false
@@ -74,8 +74,8 @@ func (m *gcraModel) decide(now, cost int64, commit bool) verdict {
 	return v
 }
 
-// The answers are those of the model, whatever the limit, the cost and the clock do, and
-// whether or not the store drops expired keys.
+// The answers are the answers of the model, for any limits, costs and clocks, and whether or
+// not the store removes expired keys.
 func FuzzGCRA(f *testing.F) {
 	ops := []byte{0, 1, 0, 1, 132, 0, 0, 1, 4, 0, 0, 2, 140, 9, 0, 1, 132, 1, 1, 2, 12, 3, 0, 3, 0, 1, 0, 0, 1, 3, 5, 2, 4, 0, 9, 0, 1, 1, 2, 6, 3, 200, 2, 0, 0, 0, 0, 0, 7, 1, 1, 4, 2, 0, 3, 1}
 	f.Add(int64(3), int64(time.Second), int64(5), int64(7), int64(time.Minute), int64(2), true, ops)

@@ -10,7 +10,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// What redis-cell answers for max_burst 4, 1 per second, to the microsecond.
+// The answers are those of redis-cell for max_burst 4 and 1 per second, exact to the
+// microsecond.
 func TestGCRATrace(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5})
@@ -46,8 +47,8 @@ func TestGCRATrace(t *testing.T) {
 	}
 }
 
-// What comes back in a day is exactly the rate, to the last token: a caller who comes
-// at each RetryAfter gets it, and nobody gets more.
+// A caller who retries at each RetryAfter gets exactly the tokens of the rate in a day. No
+// caller gets more.
 func TestGCRANoDrift(t *testing.T) {
 	t.Parallel()
 	const burst = 7
@@ -73,7 +74,7 @@ func TestGCRANoDrift(t *testing.T) {
 	}
 }
 
-// The capacity can be taken in one instant at any rate, and not one token more.
+// At any rate, exactly the capacity can be consumed at one instant.
 func TestGCRABurst(t *testing.T) {
 	t.Parallel()
 	for _, rate := range []algorithm.Rate{
@@ -105,7 +106,7 @@ func TestGCRABurst(t *testing.T) {
 	}
 }
 
-// A request that can never pass is denied with Never, and writes nothing.
+// A request that can never be allowed is denied with Never, and writes nothing.
 func TestGCRACost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5})
@@ -131,8 +132,8 @@ func TestGCRACost(t *testing.T) {
 	}
 }
 
-// A changed rate carries over the time until full; what is left of a
-// microsecond is rounded up, never down.
+// If the rate changes, the time until the bucket is full stays. A fraction of a microsecond
+// is rounded up.
 func TestGCRAChangedLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3})
@@ -178,15 +179,15 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// However far the clock steps back, and however fine the interval, TakeUpTo consumes no more
-// than fits.
+// TakeUpTo never consumes more tokens than there are, however far the clock steps back, and
+// however short the interval is.
 func TestGCRAUpToAtTheBounds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		limit algorithm.GCRA
-		ahead int64 // the TAT, of now
-		want  int64 // of 2^53-1 asked for
+		ahead int64 // how far TAT is after now
+		want  int64 // tokens consumed of 2^53-1 requested
 	}{
 		{"a billion parts, 9 h ahead", algorithm.GCRA{Rate: algorithm.Rate{Count: 997_000_003, Period: 7 * time.Second}, Burst: 1}, 9 * 3600e6, 0},
 		{"a billion parts, years ahead", algorithm.GCRA{Rate: algorithm.Rate{Count: 997_000_003, Period: 7 * time.Second}, Burst: 1}, 1 << 51, 0},
@@ -209,8 +210,8 @@ func TestGCRAUpToAtTheBounds(t *testing.T) {
 	}
 }
 
-// Both kinds of GCRA share a key: the interval may be whole under one limit, and a fraction
-// under the next.
+// Both kinds of GCRA use the same key: the interval can be whole under one limit, and a
+// fraction under the next.
 func TestGCRAKindsShareKeys(t *testing.T) {
 	t.Parallel()
 	whole, third := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9}

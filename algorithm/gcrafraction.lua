@@ -36,7 +36,7 @@ local late = $was_tat + shift
 local back = math.min(math.min(late - now, most) * parts + $was_rem, n * $num)
 local ahead = math.min(tat - now, most) * parts + rem
 local behind = math.min(tat - late, most) * parts + rem - $was_rem
-if ahead > $total and behind > 0 then back = back - behind end
+if behind > 0 and ahead > $total then back = back - behind end
 back = math.min(back, ahead)
 local up = (back + parts - 1 - (back + parts - 1) % parts) / parts
 if back > 0 and up <= tat and $moved + up <= 2251799813685248 then

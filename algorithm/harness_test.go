@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// epoch is where virtual time starts: 2026-01-01, in microseconds.
+	// epoch is the start of virtual time: 2026-01-01, in microseconds.
 	epoch = 1767225600000000
 
 	us    = time.Microsecond
@@ -25,17 +25,17 @@ const (
 	// maxSpan is algorithm.MaxSpan as a duration.
 	maxSpan = time.Duration(algorithm.MaxSpan) * us
 
-	// quantum is what a cell's TTL is rounded up to.
+	// quantum is the step to which the end of a cell's life is rounded up.
 	quantum = 1 << 20 * us
 )
 
-// A state is the smallest store.Tx that a Go form can run on.
+// A state is a minimal store.Tx.
 type state struct {
 	now    int64
 	keys   []value
-	keep   bool // expired keys stay: a TTL is ignored
+	keep   bool // expired keys stay: TTLs are ignored
 	writes int
-	ttl    time.Duration // the last one that was set
+	ttl    time.Duration // the last TTL that was set
 }
 
 type value struct {
@@ -72,7 +72,7 @@ func (s *state) Put(i int, n store.Nums, ttl time.Duration) {
 	s.keys[i] = value{held: true, nums: n, expires: s.expires(ttl)}
 }
 
-// expires notes a write with a TTL, and returns when the key expires.
+// expires records a write with a TTL, and returns when the key expires.
 func (s *state) expires(ttl time.Duration) int64 {
 	if ttl <= 0 || ttl%time.Millisecond != 0 {
 		panic(fmt.Sprintf("TTL %v: want a positive number of milliseconds", ttl))
@@ -157,7 +157,7 @@ func (s *state) Trim(i int, n int64) {
 	s.cut(i, func(set []store.Member) []store.Member { return set[min(n, int64(len(set))):] })
 }
 
-// cut replaces the set at key i, if there is one.
+// cut replaces the members of the set at key i, if there is one.
 func (s *state) cut(i int, f func([]store.Member) []store.Member) {
 	s.writes++
 	if set, _ := s.members(i); set != nil {
@@ -199,10 +199,10 @@ type verdict struct {
 	Delay      time.Duration
 }
 
-// A charge is the marker of a decision.
+// A charge is a decision with a marker.
 type charge = value
 
-// A bench is one limit over its keys. The last key is a marker's.
+// A bench is a limit with its keys. The last key is for a marker.
 type bench struct {
 	t       testing.TB
 	state   *state
@@ -218,19 +218,19 @@ func newBench(t testing.TB, a algorithm.Algorithm) *bench {
 	return &bench{t: t, state: newState(epoch, p.Keys(0)+1), limit: l, program: p}
 }
 
-// change puts another limit over the keys.
+// change replaces the limit, and keeps the keys.
 func (b *bench) change(a algorithm.Algorithm) { b.use(mustLimit(b.t, a)) }
 
-// use is change, for a limit that was made before.
+// use is change with a limit that was already made.
 func (b *bench) use(l *contract.Limit) {
 	if l != b.limit {
 		b.limit, b.program = l, mustProgram(b.t, l)
 	}
 }
 
-// do runs v at now, and returns the reply's number and the answer. It checks that they
-// agree, and that nothing is written unless the request passes. (It is no t.Helper: that
-// costs more than the decision.)
+// do runs v at now, and returns the number in the reply and the answer. It checks that they
+// agree, and that a denied request writes nothing. It does not call t.Helper, because that
+// costs more time than the decision.
 func (b *bench) do(v compose.Verb, now int64, c compose.Call) (int64, verdict) {
 	b.state.now = now
 	before := b.state.writes
@@ -258,7 +258,7 @@ func (b *bench) do(v compose.Verb, now int64, c compose.Call) (int64, verdict) {
 	return o.N, verdict{a.Allowed, a.Limit, a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay}
 }
 
-// take consumes cost tokens at now, if they fit.
+// take consumes cost tokens at now, if the limit allows it.
 func (b *bench) take(now, cost int64) verdict {
 	_, v := b.do(compose.Consume, now, compose.Call{Cost: cost})
 	return v
@@ -277,7 +277,7 @@ func (b *bench) takeOrPeek(now, cost int64) verdict {
 	return b.take(now, cost)
 }
 
-// wait is take, or peek, for a caller who may wait.
+// wait is take or peek, for a caller who can wait.
 func (b *bench) wait(v compose.Verb, now, cost int64, wait time.Duration) verdict {
 	_, got := b.do(v, now, compose.Call{Cost: cost, Wait: wait.Microseconds()})
 	return got
@@ -298,19 +298,19 @@ func (b *bench) charge(now, cost int64, wait time.Duration) (charge, verdict) {
 	return *mark, v
 }
 
-// refund refunds a charge, and reports whether it gave anything.
+// refund refunds a charge, and reports whether anything was refunded.
 func (b *bench) refund(now int64, was charge) bool {
 	mark := &b.state.keys[len(b.state.keys)-1]
 	*mark = was
-	n, _ := b.do(compose.Refund, now, compose.Call{Cost: 1})
+	n, _ := b.do(compose.Refund, now, compose.Call{})
 	if mark.held && mark.expires > now {
 		b.t.Fatal("a refund left its marker")
 	}
 	return n > 0
 }
 
-// admits is how many tokens pass within span, from the epoch on, for a caller who
-// comes back whenever one is there.
+// admits returns the number of tokens allowed within span from the epoch on, for a caller who
+// retries at each RetryAfter.
 func (b *bench) admits(span time.Duration) int64 {
 	var n int64
 	end := epoch + span.Microseconds()
@@ -324,7 +324,7 @@ func (b *bench) admits(span time.Duration) int64 {
 	return n
 }
 
-// integers fails unless all integers of the key are below 2^53.
+// integers fails the test unless all integers of the key are below 2^53.
 func (b *bench) integers() {
 	for _, x := range b.state.keys[0].nums.N {
 		if x < 0 || x >= 1<<53 {
@@ -333,9 +333,8 @@ func (b *bench) integers() {
 	}
 }
 
-// fuzzStep is by how much a fuzzed clock at now moves, by three bytes of input: step,
-// or so many times one or many, or about a third of so many times few; and three to
-// one forwards.
+// fuzzStep returns how far a fuzzed clock at now moves. unit selects how step is scaled: not
+// at all, by one, by few/3, or by many. op makes one of four steps go backwards.
 func fuzzStep(now int64, op byte, step int64, unit byte, one, few, many int64) int64 {
 	switch unit % 5 {
 	case 1:
@@ -359,8 +358,8 @@ func fuzzStep(now int64, op byte, step int64, unit byte, one, few, many int64) i
 	return step
 }
 
-// fuzzCost is a cost by a byte of input: small, a part of capacity, about as much, or
-// the largest.
+// fuzzCost returns a cost for a byte of input: a small one, a fraction of the capacity, about
+// the capacity, or the largest cost.
 func fuzzCost(cost, capacity int64) int64 {
 	switch {
 	case cost > 250:
@@ -373,8 +372,8 @@ func fuzzCost(cost, capacity int64) int64 {
 	return min(max(cost, 1), algorithm.MaxTokens)
 }
 
-// checkExact fails if a denial's RetryAfter is not exact: one microsecond earlier the
-// same request is denied, and then it passes.
+// checkExact fails the test if the RetryAfter of a denied request is not exact: the same
+// request must be allowed at RetryAfter, and denied one microsecond earlier.
 func (b *bench) checkExact(now, cost int64, wait time.Duration, v verdict) {
 	retry := now + v.RetryAfter.Microseconds()
 	if v.Allowed || v.RetryAfter == never || retry >= 1<<52 {
@@ -388,7 +387,7 @@ func (b *bench) checkExact(now, cost int64, wait time.Duration, v verdict) {
 	}
 }
 
-// checkPossible fails on an answer that no limit gives.
+// checkPossible fails the test on an answer that no limit gives.
 func (b *bench) checkPossible(v verdict) {
 	if v.Remaining < 0 || v.Remaining > v.Limit || v.RetryAfter < 0 || v.ResetAfter < 0 || v.Delay < 0 || v.Allowed != (v.RetryAfter == 0) {
 		b.t.Fatalf("impossible: %+v", v)
@@ -397,7 +396,7 @@ func (b *bench) checkPossible(v verdict) {
 
 func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
 
-// floor and ceil are the integers beside x.
+// floor and ceil round x down and up.
 func floor(x *big.Rat) *big.Int { return new(big.Int).Div(x.Num(), x.Denom()) } // Euclidean; the denominator is positive
 
 func ceil(x *big.Rat) *big.Int {
@@ -405,7 +404,7 @@ func ceil(x *big.Rat) *big.Int {
 	return up.Div(up, x.Denom())
 }
 
-// micros is x microseconds as a duration, Never when that is out of range.
+// micros returns x microseconds as a duration, or Never if that is out of range.
 func micros(x *big.Int) time.Duration {
 	ns := new(big.Int).Mul(x, big.NewInt(1000))
 	if !ns.IsInt64() {

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// nums returns the value with that text.
+// nums returns the value with this text.
 func nums(t testing.TB, text string) store.Nums {
 	t.Helper()
 	n, ok := store.ParseNums(text)
@@ -30,8 +30,8 @@ func holding(t testing.TB, a algorithm.Algorithm, n store.Nums) *bench {
 	return b
 }
 
-// A key that holds a value of another algorithm is an error for every verb: the request
-// is not allowed, and the value is not overwritten.
+// If a key holds a value of another algorithm, every verb returns an error. The request is not
+// allowed, and the value is not overwritten.
 func TestForeignKey(t *testing.T) {
 	t.Parallel()
 	gcra, third := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}
@@ -67,8 +67,8 @@ func TestForeignKey(t *testing.T) {
 	}
 }
 
-// A set is foreign to an algorithm that keeps integers, and integers are foreign to one
-// that keeps a set.
+// A set is foreign to an algorithm that stores integers. Integers are foreign to an algorithm
+// that stores a set.
 func TestForeignKind(t *testing.T) {
 	t.Parallel()
 	set := value{held: true, set: []store.Member{{Score: 5, Text: "x"}}, expires: 1 << 62}
@@ -95,7 +95,7 @@ func TestForeignKind(t *testing.T) {
 	}
 }
 
-// A marker of another layout is foreign. Nothing is refunded.
+// A marker with another layout is foreign. Nothing is refunded.
 func TestForeignMarker(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5})
@@ -103,7 +103,7 @@ func TestForeignMarker(t *testing.T) {
 	held := b.state.keys[0]
 	for _, text := range []string{"i1", "i1 1 1 1 1 1", "i1 1 1 1 1 1 1 1", "i0 1 1 1767225601000000 0 0 0", "g2 5"} {
 		b.state.keys[1] = value{held: true, nums: nums(t, text), expires: was.expires}
-		_, err := b.program.Script(compose.Refund).Run(b.state, []string{"key", "the marker"}, b.program.AppendArgs(nil, compose.Refund, &compose.Call{Cost: 1}), nil)
+		_, err := b.program.Script(compose.Refund).Run(b.state, []string{"key", "the marker"}, b.program.AppendArgs(nil, compose.Refund, &compose.Call{}), nil)
 		if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"the marker"`) || b.state.keys[0].nums != held.nums {
 			t.Errorf("%s: %v, and the key holds %v", text, err, b.state.keys[0].nums)
 		}
@@ -129,8 +129,8 @@ var hostileLimits = []algorithm.Algorithm{
 	algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
 }
 
-// A value of the right form that no limiter wrote, edited by hand, breaks nothing: the
-// script and the answer still agree, and what is written is in bounds and expires.
+// A value with the right layout, which somebody edited by hand, breaks nothing: the script and
+// the answer still agree, and the next value is within its bounds and expires.
 func FuzzHostileNums(f *testing.F) {
 	for i := range hostileLimits {
 		f.Add(i, int64(epoch), int64(epoch+1), int64(0), int64(0), int64(0), byte(0), int64(1))
@@ -141,7 +141,7 @@ func FuzzHostileNums(f *testing.F) {
 		f.Add(i, int64(1), int64(epoch), int64(1), int64(0), int64(1<<51+1), byte(2), int64(1<<53))
 		f.Add(i, int64(1), int64(1<<53-1), int64(2), int64(0), int64(epoch), byte(1), int64(1))
 	}
-	f.Add(0, int64(epoch), int64(epoch+666666), int64(7), int64(3), int64(0), byte(1), int64(3)) // as far ahead as three tokens allow, but for the parts
+	f.Add(0, int64(epoch), int64(epoch+666666), int64(7), int64(3), int64(0), byte(1), int64(3)) // as far ahead as three tokens allow, without the parts
 	f.Fuzz(func(t *testing.T, which int, now, x, y, z, tail int64, shape byte, cost int64) {
 		const mask = 1<<53 - 1
 		now, cost = max(1, now&(1<<52-1)), max(1, cost)

@@ -1,57 +1,63 @@
 package algorithm
 
 import (
-	_ "embed"
 	"strings"
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
-// LeakyBucket is a queue that requests leave at Rate. A request passes at once if the
-// one before left at least an interval ago. Otherwise it is denied, unless it may wait:
-// with Request.MaxWait, and in Wait and Reserve, it is allowed and told in Delay when to
-// go. Up to Queue requests can wait. Nothing waits in the limiter: the caller holds the
-// request back for Delay.
+// LeakyBucket is a queue, which requests leave one after another at Rate. If the queue is
+// empty, a request is allowed at once. Otherwise it is denied, unless it can wait. With
+// Wait, Reserve or Request.MaxWait, a request can wait: it is allowed, and Delay is the time
+// until its turn. Up to Queue requests can wait. The caller waits, not the limiter.
 //
-// A request of cost n goes in its turn and takes n turns: the next goes n intervals
-// later. No more than Queue+1 turns are ever taken, which is the Limit in results.
-// Remaining is Queue+1 if the queue is empty, and otherwise 0: nothing more passes at once.
+// A request of cost n uses n turns, so the next request leaves n intervals later. The
+// Limit of a result is Queue+1: one request that leaves at once, and Queue requests
+// that wait. Remaining is Queue+1 if the queue is empty, and 0 otherwise.
 //
-// Allowed requests, each after its Delay, are one interval apart to the microsecond, at
-// three per second too. If Rate changes under a live key, the time until the queue is
-// empty stays. A refund returns the last turns of the queue only: everybody else keeps
-// the turn that they were told.
+// The state is one string. Requests that wait for their Delay leave one interval apart,
+// exact to the microsecond.
 //
-// Cost: one string key. Source: limit_req of nginx, whose burst is Queue; Turner, "New
+// If Rate changes, the time until the queue is empty stays the same. A refund returns
+// only the last turns of the queue, because the other callers keep their turns.
+//
+// Sources: limit_req of nginx, whose burst is Queue. The name is from Turner, "New
 // directions in communications (or which way to the information age?)", IEEE
-// Communications Magazine 24(10), 1986, for the name.
+// Communications Magazine 24(10), 1986.
 type LeakyBucket struct {
 	// Rate is how fast requests leave. Its Count is at most 2^52/1000.
 	Rate Rate
 
-	// Queue is how many requests can wait: 0 or more, and such that Queue+1 would do
-	// as the Burst of a GCRA.
+	// Queue is the largest number of requests that can wait, 0 or more. Queue+1 has
+	// the same bounds as the Burst of a [GCRA].
 	Queue int64
 }
 
-//go:embed leakybucket.lua
-var leakyBucketLua string
+var leakyBucketKind, leakyBucketFractionKind = queueKind(gcraKind), queueKind(gcraFractionKind)
 
-var leakyBucketKind = &contract.Kind{
-	Name: "leakybucket", Tag: store.Tag{'q', '2'}, Cell: gcraKind.Cell, Note: gcraKind.Note,
-	Args: gcraFractionKind.Args, Lua: queueLua(), Reserves: true, Absolute: true,
-	Meter: func(args []store.Arg) contract.Meter {
-		return leakyBucket{gcra{num: args[0].Int(), parts: args[1].Int(), total: args[2].Int(), queue: true}}
-	},
+// queueKind is a kind of GCRA with the room and the refund of a queue.
+func queueKind(k *contract.Kind) *contract.Kind {
+	q, meter := *k, k.Meter
+	q.Name, q.Tag, q.Lua = "leakybucket", store.Tag{'q', '2'}, queueLua(k.Lua)
+	q.Meter = func(args []store.Arg) contract.Meter {
+		g := meter(args).(gcra)
+		g.queue = true
+		return leakyBucket{g}
+	}
+	return &q
 }
 
-// queueLua is gcrafraction.lua with the room and the refund of a queue.
-func queueLua() string {
-	settle, rest, _ := strings.Cut(gcraFractionLua, "-- room\n")
-	_, rest, _ = strings.Cut(rest, "-- take\n")
-	rest = strings.Replace(rest, "if ahead > $total and behind > 0 then back = back - behind end", "if behind > 0 then back = 0 end", 1)
-	return settle + leakyBucketLua + "-- take\n" + rest
+// queueLua returns the Lua of a GCRA with the room and the refund of a queue. The room is 0
+// unless the queue is empty at the time at. The free turns are then counted from now. Only the
+// last requests of the queue can be refunded, because the others already know their turns.
+func queueLua(lua string) string {
+	settle, lua, _ := strings.Cut(lua, "-- room\n")
+	room, lua, _ := strings.Cut(lua, "-- take\n")
+	take, lua, _ := strings.Cut(lua, "if behind > 0")
+	_, rest, _ := strings.Cut(lua, "\n")
+	return settle + "-- room\nif $tat > at or $tat == at and $rem > 0 then\n$room = 0\nelse\nlocal at = now\n" + room +
+		"end\n-- take\n" + take + "if behind > 0 then back = 0 end\n" + rest
 }
 
 // NewLimit implements [Algorithm].
@@ -68,10 +74,10 @@ func (b LeakyBucket) NewLimit() (*contract.Limit, error) {
 			b.Queue, b.Rate.Count, b.Rate.Period, years)
 	}
 	if l.Kind == gcraKind {
-		num, total := l.Args[0].Int(), l.Args[1].Int()
-		l.Args = consts(num, 1, total)
+		l.Kind = leakyBucketKind
+	} else {
+		l.Kind = leakyBucketFractionKind
 	}
-	l.Kind = leakyBucketKind
 	return l, nil
 }
 
@@ -84,7 +90,8 @@ func (b leakyBucket) Room(now, at int64, c contract.Cell) int64 {
 	return b.gcra.Room(now, now, c)
 }
 
-// Ready is when the turn is at most wait ahead, and the queue holds all n turns.
+// Ready returns when the turn is at most wait microseconds ahead and the queue has n free
+// turns.
 func (b leakyBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
 	return max(b.Ends(c)-wait, b.gcra.Ready(now, c, n, 0))
 }

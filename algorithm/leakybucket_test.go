@@ -20,7 +20,7 @@ func TestLeakyBucketTrace(t *testing.T) {
 		cost    int64
 		wait    time.Duration
 		allowed bool
-		left    int64 // tokens of a request that goes at once
+		left    int64 // the largest cost that is allowed at once
 		delay   time.Duration
 		reset   time.Duration
 		retry   time.Duration
@@ -28,7 +28,7 @@ func TestLeakyBucketTrace(t *testing.T) {
 		{0, 5, 0, false, 4, 0, 0, never},
 		{0, 5, time.Hour, false, 4, 0, 0, never},
 		{0, 1, 0, true, 0, 0, 500 * ms, 0},
-		{0, 1, 0, false, 0, 0, 500 * ms, 500 * ms}, // somebody goes now, and nobody waits without MaxWait
+		{0, 1, 0, false, 0, 0, 500 * ms, 500 * ms}, // a request leaves now, so the next is denied without MaxWait
 		{0, 1, 500*ms - us, false, 0, 0, 500 * ms, us},
 		{0, 1, 500 * ms, true, 0, 500 * ms, 1000 * ms, 0},
 		{100, 2, time.Hour, true, 0, 900 * ms, 1900 * ms, 0},
@@ -49,8 +49,8 @@ func TestLeakyBucketTrace(t *testing.T) {
 	}
 }
 
-// Without MaxWait nobody waits, and TakeUpTo consumes what can go at once: the whole queue
-// if it is empty, otherwise nothing.
+// Without MaxWait, no request waits. TakeUpTo consumes all turns if the queue is empty, and
+// otherwise nothing.
 func TestLeakyBucketAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 3})
@@ -61,11 +61,15 @@ func TestLeakyBucketAtOnce(t *testing.T) {
 	}
 }
 
-// Allowed requests, each after its Delay, are an interval apart: to the microsecond, rounded
-// up, and without drift. A day of three per second has 259,200.
+// Requests that wait for their Delay leave one interval apart, rounded up to the microsecond
+// and without drift. At three per second, 259,200 leave in a day.
 func TestLeakyBucketTurns(t *testing.T) {
 	t.Parallel()
-	const day = 86_400_000_000
+	const hour = 3_600_000_000
+	hours := int64(24)
+	if testing.Short() {
+		hours = 1
+	}
 	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 10})
 	n := int64(0)
 	for now := int64(epoch); ; {
@@ -78,18 +82,18 @@ func TestLeakyBucketTurns(t *testing.T) {
 		if want := (n*1_000_000 + 2) / 3; turn != want {
 			t.Fatalf("request %d has its turn at %d µs, want %d", n, turn, want)
 		}
-		if turn >= day {
+		if turn >= hours*hour {
 			break
 		}
 		n++
 	}
-	if n != 259_200 {
-		t.Errorf("%d left in a day, want 259200", n)
+	if n != hours*10_800 {
+		t.Errorf("%d left in %d hours, want %d", n, hours, hours*10_800)
 	}
 }
 
-// Of requests that may wait, a LeakyBucket allows what a GCRA with one more for its Burst
-// does, and writes the same integers.
+// If requests can wait, a LeakyBucket allows the same requests as a GCRA whose Burst is
+// Queue+1, and writes the same integers.
 func TestLeakyBucketIsGCRA(t *testing.T) {
 	t.Parallel()
 	for i, rate := range []algorithm.Rate{algorithm.PerSecond(10), algorithm.PerSecond(3), algorithm.PerSecond(7_000_000)} {
@@ -114,8 +118,8 @@ func TestLeakyBucketIsGCRA(t *testing.T) {
 	}
 }
 
-// A LeakyBucket's Lua is that of a GCRA, except for the room, and for one line of the
-// refund, which asks whether somebody is behind in the queue.
+// The Lua of a LeakyBucket differs from the Lua of a GCRA in the room section, and in the line
+// of the refund section that checks for later requests in the queue.
 func TestLeakyBucketLua(t *testing.T) {
 	t.Parallel()
 	section := func(lua, name string) string {
@@ -151,10 +155,10 @@ func TestLeakyBucketRefund(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name  string
-		which int // of four that came at once, at 0
+		which int // the index of the refunded request, of four that came at 0
 		after time.Duration
 		gave  bool
-		delay time.Duration // of the next
+		delay time.Duration // Delay of the next request
 	}{
 		{"the last", 3, 0, true, 3 * time.Second},
 		{"one in the middle", 2, 0, false, 4 * time.Second},

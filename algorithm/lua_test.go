@@ -14,7 +14,8 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// buckets has a span of most buckets of a second, and others.
+// buckets returns a limit whose spans have these lengths, in buckets of one second. most is
+// the longest.
 func buckets(most int, others ...int) algorithm.SlidingBuckets {
 	a := algorithm.SlidingBuckets{Width: time.Second}
 	for _, n := range append(others, most) {
@@ -33,6 +34,7 @@ func builtIn(t testing.TB) []*contract.Limit {
 		algorithm.FixedWindow{Limit: 1, Window: time.Second},
 		algorithm.SlidingCounter{Limit: 1, Window: time.Second},
 		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)},
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
 		algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
 		algorithm.SlidingLog{Limit: 1, Window: time.Second},
 		algorithm.MetadataWindow{Limit: 1, Window: time.Second},
@@ -45,8 +47,8 @@ func builtIn(t testing.TB) []*contract.Limit {
 	return limits
 }
 
-// manyPrograms are the built-in kinds, alone, sixteen times over, and mixed; with a cost of
-// their own and without.
+// manyPrograms returns programs of the built-in kinds: each kind alone, each kind sixteen
+// times, and mixed kinds; with a Cost and without.
 func manyPrograms(t testing.TB) map[string]*compose.Program {
 	t.Helper()
 	limits, programs := builtIn(t), map[string]*compose.Program{}
@@ -75,9 +77,9 @@ func manyPrograms(t testing.TB) map[string]*compose.Program {
 	return programs
 }
 
-// The scripts of all verbs are Lua 5.1. Sixteen rules of any kind fit into one function,
-// which has at most 200 locals and 60 upvalues. A script reads no global but those that a
-// server gives, and sets none.
+// The scripts of all verbs are valid Lua 5.1. Sixteen rules of any kind fit into one function,
+// which has at most 200 locals and 60 upvalues. A script reads only globals of the server, and
+// sets no global.
 func TestLuaCompiles(t *testing.T) {
 	t.Parallel()
 	luac, err := exec.LookPath("luac5.1")
@@ -109,8 +111,8 @@ func TestLuaCompiles(t *testing.T) {
 	}
 }
 
-// Keys are literals, no number is sent without a format, and a script that only reads calls
-// no command that writes.
+// Keys are literals. Every number is formatted before it is sent. A read-only script calls no
+// command that writes.
 func TestLuaText(t *testing.T) {
 	t.Parallel()
 	key, command := regexp.MustCompile(`KEYS(\W\w*\W?)`), regexp.MustCompile(`redis\.p?call\('(\w+)'`)

@@ -10,29 +10,30 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// MetadataWindow is a [FixedWindow] that keeps the metadata of the requests that it
-// allowed, for example which accounts used up the quota of an IP address. It decides
-// like a FixedWindow with the same fields.
+// MetadataWindow is a [FixedWindow] that keeps the metadata of allowed requests, for
+// example the accounts that used up the quota of an IP address. It decides like a
+// FixedWindow with the same fields.
 //
-// Metadata expires with its window. Tokens cannot be refunded. Cost: one list with an
-// entry for each allowed request, about 30 bytes and its metadata.
+// The state is one list. Each allowed request adds an entry of about 30 bytes and its
+// metadata. Metadata expires with its window. Tokens cannot be refunded.
 type MetadataWindow struct {
 	// Limit is the number of tokens in a window, from 1 to MaxLog.
 	Limit int64
 
-	// Window is its length: whole microseconds, from 1 µs to MaxSpan.
+	// Window is the length of a window. It must be whole microseconds, from 1 µs to
+	// MaxSpan.
 	Window time.Duration
 
-	// Aligned says that windows start at the multiples of Window.
+	// If Aligned is true, windows start at multiples of Window since the Unix epoch.
 	Aligned bool
 }
 
 const (
-	// MaxMetadata is the most metadata that a request can have, in bytes.
+	// MaxMetadata is the largest length of a request's metadata, in bytes.
 	MaxMetadata = 512
 
-	// MaxEntries is the most entries that are listed at once. A list has at most
-	// 512,000 bytes of metadata.
+	// MaxEntries is the largest number of entries in a list of Limiter.Entries. A list
+	// has at most MaxEntries*MaxMetadata = 512,000 bytes of metadata.
 	MaxEntries = 1000
 )
 
@@ -61,8 +62,9 @@ func (m MetadataWindow) NewLimit() (*contract.Limit, error) {
 	return l, err
 }
 
-// A metadataWindow's state is the fixed window's cell: edge and count. In the Go form
-// the list is a sorted set, whose scores are the counts.
+// A metadataWindow is the Step of a MetadataWindow. Its state is edge and count, as in the
+// cell of a FixedWindow. In the Go form, the list is a sorted set, whose scores are the
+// counts.
 type metadataWindow struct{ fixedWindow }
 
 func (w metadataWindow) Read(tx store.Tx, key int, now int64, _ contract.Ask) (contract.State, error) {
@@ -95,8 +97,8 @@ func (w metadataWindow) Answer(now int64, s contract.State, n int64, _ contract.
 	return answer(now, w.limit, w.window, s[1]+n, s[0], s[0])
 }
 
-// Entries implements [contract.Lister]. It lists one entry more than MaxEntries, which
-// tells the cost of the next.
+// Entries implements [contract.Lister]. It lists one entry more than MaxEntries, because
+// the cost of an entry is the difference between two counts.
 func (w metadataWindow) Entries(tx store.Tx, key int, s contract.State) ([]string, error) {
 	if s[1] == 0 {
 		return nil, nil
@@ -118,7 +120,7 @@ func (w metadataWindow) Parse(texts []string) ([]contract.Entry, error) {
 	for i, text := range texts {
 		_, count, metadata, ok := parseMetadata(text)
 		if !ok || count <= before {
-			return nil, fmt.Errorf("%w: entry %d of a MetadataWindow is %q, after a count of %d", store.ErrScript, i, text, before)
+			return nil, fmt.Errorf("%w: entry %d of a MetadataWindow is %q: its count must be above %d", store.ErrScript, i, text, before)
 		}
 		if i > 0 || len(texts) <= MaxEntries {
 			list = append(list, contract.Entry{Cost: count - before, Metadata: metadata})

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A MetadataWindow decides as a FixedWindow with the same fields does.
+// A MetadataWindow decides like a FixedWindow with the same fields.
 func TestMetadataWindowDecides(t *testing.T) {
 	t.Parallel()
 	list := []algorithm.FixedWindow{{Limit: 7, Window: 10 * time.Second}, {Limit: 3, Window: 10 * time.Second}, {Limit: 20, Window: 7 * time.Second}}
@@ -59,7 +59,7 @@ func metadataEntries(b *bench, now int64) []algorithm.Entry {
 	return list
 }
 
-// Entries lists what the current window allowed, at most the newest MaxEntries.
+// Entries lists the allowed requests of the current window, at most the newest MaxEntries.
 func TestMetadataWindowEntries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.MetadataWindow{Limit: 5000, Window: time.Second})
@@ -109,7 +109,8 @@ func TestMetadataWindowForeign(t *testing.T) {
 	}
 }
 
-// A list whose counts do not grow is an error, not a panic or a negative cost.
+// If the counts of a list do not grow, Entries returns an error: no panic and no negative
+// cost.
 func TestMetadataWindowNonsense(t *testing.T) {
 	t.Parallel()
 	p := mustProgram(t, mustLimit(t, algorithm.MetadataWindow{Limit: 3, Window: time.Second}))

@@ -12,12 +12,12 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-var pin = flag.Bool("pin", false, "write testdata/scripts.sha1 anew")
+var pin = flag.Bool("pin", false, "write testdata/scripts.sha1 again")
 
-// The scripts are part of what a user runs: a server that has one cached, a dashboard that
-// counts by SHA-1, and two versions of a program that share keys during a deployment all see
-// a change. So a change here is on purpose, and CHANGELOG.md describes it, under Unreleased,
-// with what happens to keys that the script before it wrote. Then run
+// TestPinnedScripts fails if the SHA-1 of a script changes. Users notice such a change: a
+// server caches scripts, a dashboard can count by SHA-1, and during a deployment two versions
+// of a program share keys. So a change must be intended. CHANGELOG.md describes it under
+// Unreleased, and says what happens to keys that the old script wrote. Then run
 //
 //	go test ./algorithm -run TestPinnedScripts -pin
 func TestPinnedScripts(t *testing.T) {
@@ -39,6 +39,7 @@ func TestPinnedScripts(t *testing.T) {
 		{"counter", 0, []algorithm.Algorithm{algorithm.SlidingCounter{Limit: 1, Window: time.Second}}},
 		{"bucket", 0, []algorithm.Algorithm{algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)}}},
 		{"queue", 0, []algorithm.Algorithm{algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}}},
+		{"queue of parts", 0, []algorithm.Algorithm{algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}}},
 		{"log", 0, []algorithm.Algorithm{algorithm.SlidingLog{Limit: 1, Window: time.Second}}},
 		{"leases", 0, []algorithm.Algorithm{algorithm.Concurrency{Limit: 1, Lease: time.Second}}},
 		{"spans of 1 and 3 buckets", 0, []algorithm.Algorithm{buckets(3, 1)}},

@@ -7,30 +7,30 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// A Rate is a number of tokens per period. It is exact: three per second is
-// not rounded to one every 333333 microseconds.
+// A Rate is a number of tokens per period. It is exact: three per second is not rounded
+// to one every 333,333 microseconds.
 type Rate struct {
 	Count  int64         // tokens, at least 1
 	Period time.Duration // at least 1 ns
 }
 
-// PerSecond is a rate of n tokens per second.
+// PerSecond returns a rate of n tokens per second.
 func PerSecond(n int64) Rate { return Rate{n, time.Second} }
 
-// PerMinute is a rate of n tokens per minute.
+// PerMinute returns a rate of n tokens per minute.
 func PerMinute(n int64) Rate { return Rate{n, time.Minute} }
 
-// PerHour is a rate of n tokens per hour.
+// PerHour returns a rate of n tokens per hour.
 func PerHour(n int64) Rate { return Rate{n, time.Hour} }
 
-// PerDay is a rate of n tokens per 24 hours.
+// PerDay returns a rate of n tokens per 24 hours.
 func PerDay(n int64) Rate { return Rate{n, 24 * time.Hour} }
 
-// Every is a rate of one token per period.
+// Every returns a rate of one token per period.
 func Every(period time.Duration) Rate { return Rate{1, period} }
 
-// interval returns the time between two tokens as num/den microseconds, in lowest
-// terms. Both are positive, and den is at most MaxSpan.
+// interval returns the time between two tokens, num/den microseconds, as a reduced
+// fraction. Both are positive, and den is at most MaxSpan.
 func (r Rate) interval() (num, den int64, err error) {
 	switch {
 	case r.Count < 1:
@@ -52,8 +52,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// mulDiv returns the whole part and the remainder of n*num/den, and false when
-// the whole part is beyond MaxSpan. No argument is negative, and den is positive.
+// mulDiv returns the quotient and the remainder of n*num/den. It returns false if the
+// quotient is above MaxSpan. No argument is negative, and den is positive.
 func mulDiv(n, num, den int64) (whole, rem int64, ok bool) {
 	hi, lo := bits.Mul64(uint64(n), uint64(num))
 	if hi >= uint64(den) {

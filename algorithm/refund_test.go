@@ -18,8 +18,8 @@ func TestTokenBucketRefund(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		limit  algorithm.TokenBucket
-		charge int64 // what is refunded
-		then   int64 // consumed after it, by a caller who may wait; 0 for none
+		charge int64 // the tokens that are refunded
+		then   int64 // tokens consumed after it, by a caller who can wait; 0 means none
 		after  int64 // µs
 		gave   bool
 		left   int64
@@ -63,20 +63,21 @@ func TestTokenBucketRefund(t *testing.T) {
 	}
 }
 
-// While somebody waits, tokens that were reserved behind a decision are not refunded. Nobody
-// waits if the tokens consumed are at most the capacity: the TAT is at most a full bucket
-// ahead. One token, or one microsecond, or one part of it, more is the other side.
-func TestRefundWhileSomebodyWaits(t *testing.T) {
+// If a caller waits, tokens that were reserved after the refunded decision are not refunded.
+// No caller waits if the consumed tokens are at most the capacity. The TAT is then at most the
+// time of a full bucket ahead. The test also has one token, one microsecond and one part of a
+// microsecond more.
+func TestRefundWhileCallersWait(t *testing.T) {
 	t.Parallel()
 	whole, third := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}
 	one, once := algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1)}, algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3), AtOnce: true}
 	for _, tt := range []struct {
 		name   string
 		limit  algorithm.Algorithm
-		first  int64 // tokens that are refunded
+		first  int64 // the tokens that are refunded
 		behind int64
 		after  int64         // µs
-		left   time.Duration // until the bucket is full, after the refund
+		left   time.Duration // the time until the bucket is full, after the refund
 		none   bool          // nothing was refunded
 	}{
 		{"whole, capacity", whole, 2, 3, 0, 3 * time.Second, false},
@@ -116,8 +117,8 @@ func TestRefundWhileSomebodyWaits(t *testing.T) {
 	}
 }
 
-// Refunds of several decisions each give what their decision still holds, in the order of
-// the decisions and in the reverse order.
+// A refund returns the tokens that its decision still holds, if several decisions are refunded
+// in their order or in the reverse order.
 func TestRefundInOrder(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{
@@ -148,8 +149,8 @@ func TestRefundInOrder(t *testing.T) {
 	}
 }
 
-// A decision that was made after a refund can itself be refunded, as far as its tokens have
-// not come back.
+// A decision that was made after a refund can be refunded too, except for the tokens that have
+// been refilled.
 func TestRefundAfterRefund(t *testing.T) {
 	t.Parallel()
 	const s = 1_000_000
@@ -177,13 +178,13 @@ func TestRefundAfterRefund(t *testing.T) {
 	}
 }
 
-// A refund gives at most what was consumed, and gives nobody the turn of another who waits,
-// nor an earlier one.
+// A refund returns at most the consumed tokens. A new caller does not get the turn of a caller
+// who waits, nor an earlier turn.
 func TestRefundKeepsTurns(t *testing.T) {
 	t.Parallel()
 	type taken struct {
 		charge charge
-		turn   int64 // when its Delay is over; 0 if it had none
+		turn   int64 // when its Delay ends; 0 if it has none
 	}
 	for i, tt := range reserving {
 		t.Run(fmt.Sprintf("%+v", tt.limit), func(t *testing.T) {
@@ -192,7 +193,7 @@ func TestRefundKeepsTurns(t *testing.T) {
 			r := rand.New(rand.NewPCG(uint64(i), 6))
 			b := newBench(t, tt.limit)
 			given, refused, now := 0, 0, int64(epoch)
-			together := false // two may have one turn
+			together := false // two requests can have the same turn
 			if tokens, ok := tt.limit.(algorithm.TokenBucket); ok {
 				together = tokens.AtOnce
 			}
@@ -236,15 +237,15 @@ func TestRefundKeepsTurns(t *testing.T) {
 	}
 }
 
-// Whatever was consumed, reserved, refunded or reset before: a refund never makes a limit
-// fuller than if the refunded request had never been made. The one exception is the period
-// of a TokenBucket, which the request may have started.
+// A refund never leaves more tokens than if the refunded request had not been made, for any
+// history of requests, reservations, refunds and resets. The only exception is the period of a
+// TokenBucket, which the request can have started.
 func TestRefundNeverFuller(t *testing.T) {
 	t.Parallel()
 	for i, tt := range []struct {
 		limit algorithm.Algorithm
-		unit  int64 // µs in which a full limit is used up again, about
-		ahead int64 // µs that the limit may be ahead
+		unit  int64 // about the time in which a full limit is used up, in µs
+		ahead int64 // how far the limit may be ahead, in µs
 	}{
 		{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, 5_000_000, 0},
 		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 1_700_000, 0},
@@ -274,7 +275,8 @@ func TestRefundNeverFuller(t *testing.T) {
 	}
 }
 
-// neverFuller plays one random history, and returns how many refunds gave anything.
+// neverFuller runs one random history, and returns the number of refunds that refunded
+// anything.
 func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead int64) (gave int) {
 	type event struct {
 		now, n, wait int64
@@ -328,7 +330,7 @@ func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead 
 			} else if e.n > 0 && !e.gone {
 				n, _ := without.do(compose.Consume, e.now, compose.Call{Cost: e.n, Wait: e.wait})
 				if n == 0 && ahead > 0 {
-					return gave // it is ahead, as it may be
+					return gave // the limit may be ahead
 				}
 				if n == 0 {
 					t.Fatalf("%+v at %d passed only because of a refund: %+v", e, now-epoch, events)
@@ -345,7 +347,7 @@ func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead 
 	return gave
 }
 
-// A refund finds nothing in a key that was deleted, and written again, since the decision.
+// If the key was deleted and written again after the decision, a refund refunds nothing.
 func TestRefundAfterReset(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{

@@ -13,51 +13,61 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// The bounds of a [SlidingBuckets].
+// MaxBuckets and MaxSpans are the bounds of a [SlidingBuckets].
 const (
-	MaxBuckets = 128  // the most buckets
-	MaxSpans   = 8    // the most spans
+	MaxBuckets = 128  // the largest number of buckets
+	MaxSpans   = 8    // the largest number of spans
 	minWidth   = 1000 // the shortest bucket, in microseconds
-	maxRings   = 64   // the most rings in the cache
+	maxRings   = 64   // the largest number of rings in the cache
 )
 
-// A Span is one limit of a [SlidingBuckets]: at most Limit tokens in any Window.
+// A Span is one limit of a [SlidingBuckets]: Limit tokens in a window of length Window.
 type Span struct {
 	Window time.Duration // a multiple of Width, at most MaxBuckets times as long
 	Limit  int64         // from 1 to MaxTokens
 }
 
-// SlidingBuckets limits several spans of time at once, for example 1000 tokens in 1 s,
-// 5000 in 10 s and 7000 in 15 s. It counts tokens in buckets.
+// SlidingBuckets limits several windows at once, for example 1000 tokens in 1 s, 5000 in
+// 10 s and 7000 in 15 s. Each of these limits is a [Span].
 //
-// A bucket is Width long and starts at a multiple of Width since the Unix epoch. A span
-// of n buckets covers the current bucket and the n-1 before it. A request is allowed if
-// its cost fits every span. So at most Limit tokens pass in any interval that is one
-// bucket shorter than a span. An interval as long as the span can touch one bucket more,
-// and then up to that bucket's count passes in addition. Shorter buckets are more exact,
-// and cost more. A span of one bucket is an aligned [FixedWindow].
+// SlidingBuckets counts tokens in buckets. A bucket is Width long, and starts at a
+// multiple of Width since the Unix epoch. A span of n buckets covers the current bucket
+// and the n-1 buckets before it. A request is allowed if its cost plus the count of
+// each span is at most the Limit of the span. So a cost above the smallest Limit is
+// never allowed.
 //
-// The Limit, Window and Remaining of a result are those of one span: if the request is
-// denied, of the span with the longest wait, and otherwise of the span with the fewest
-// tokens left. The first declared wins a tie. A denied request passes at the start of a
-// bucket.
+// An interval of n-1 buckets overlaps at most n buckets, so at most Limit tokens are
+// allowed in it. An interval of n buckets, as long as the span, can overlap n+1
+// buckets. So the interval can have more than Limit tokens, by at most the tokens of
+// one bucket. Shorter buckets are more exact, and need more keys. A span of one bucket
+// is an aligned [FixedWindow].
 //
-// If the clock steps back, the newest bucket stays the current one until the clock
-// reaches it again. If limits or spans change under a live key, the counts stay. If
-// Width or the longest span changes, counts are lost or read as those of other buckets.
-// A refund lowers the count of its decision's bucket while the longest span covers it.
+// The Limit, Window and Remaining of a result describe one span. If the request is denied,
+// it is the span with the longest wait. Otherwise it is the span with the fewest tokens
+// left. If several spans are equal, it is the first of them. RetryAfter ends at the start
+// of a bucket.
 //
-// Cost: one string key for each bucket of the longest span, all read by one MGET. Every
-// combination of spans, in buckets, has scripts of its own. So operators should choose
-// Width and the windows, and tenants at most the limits. Source: the counters per
-// second of Redis rate limiting recipes, which are read by one MGET.
+// The state is one string for each bucket of the longest span. One MGET reads all of them.
+// The lengths of the spans, in buckets, are part of the script, and a server keeps every
+// script in memory. So let operators choose Width and the windows, and let tenants choose
+// only the limits.
+//
+// If a Limit or a shorter span changes, the counts stay. If Width or the longest span
+// changes, some counts are lost, and others are counted in other buckets. If the clock
+// steps back, the newest bucket stays the current bucket until the clock reaches it
+// again. A refund lowers the count of the bucket of its decision, if the longest span
+// still covers that bucket.
+//
+// Source: Redis recipes that keep a counter for each second, and read the counters with
+// one MGET.
 type SlidingBuckets struct {
-	// Width is the length of a bucket: whole microseconds, from 1 ms. Every window is
-	// a multiple of it, and the longest at most MaxBuckets times as long.
+	// Width is the length of a bucket. It must be whole microseconds, at least 1 ms.
+	// Every window is a multiple of Width. The longest window has at most MaxBuckets
+	// buckets.
 	Width time.Duration
 
-	// Spans are the limits, from 1 to MaxSpans, no two with the same Window. All
-	// windows are at most MaxSpan long.
+	// Spans are the limits, from 1 to MaxSpans. No two spans have the same Window. A
+	// Window is at most MaxSpan.
 	Spans []Span
 }
 
@@ -81,7 +91,7 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 			return nil, err
 		}
 		if j := slices.Index(windows, window); j >= 0 {
-			return nil, contract.Invalid("SlidingBuckets.Spans[%d] and [%d] are both of %v: give a window one limit", j, i, s.Window)
+			return nil, contract.Invalid("SlidingBuckets.Spans[%d] and Spans[%d] have the same Window, %v: each must have another Window", j, i, s.Window)
 		}
 		args, windows = append(args, s.Limit), append(windows, window)
 		longest, common = max(longest, window), gcd(window, common)
@@ -91,8 +101,8 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 	}
 	width := b.Width.Microseconds()
 	if b.Width%time.Microsecond != 0 || width < minWidth || common%width != 0 || longest/width > MaxBuckets {
-		return nil, contract.Invalid("SlidingBuckets.Width is %v: every window must be a multiple of it, the longest at most %d times as long, and it "+
-			"at least 1ms and whole microseconds: %s", b.Width, MaxBuckets, widthHint(width, longest, common))
+		return nil, contract.Invalid("SlidingBuckets.Width is %v: it must be whole microseconds, at least 1ms, and every window must be a multiple of it, "+
+			"of at most %d buckets: %s", b.Width, MaxBuckets, widthHint(width, longest, common))
 	}
 	lengths := make([]int, len(windows))
 	for i, window := range windows {
@@ -101,7 +111,8 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 	return &contract.Limit{Kind: ringKind(lengths), Args: consts(append(args, width)...), Capacity: least.Limit, Window: least.Window}, nil
 }
 
-// widthHint names the shortest valid width that is at least asked, or else the longest.
+// widthHint returns a text that names a valid width: the shortest that is at least asked. If
+// there is none, it names the longest valid width.
 func widthHint(asked, longest, common int64) string {
 	best := int64(0)
 	for parts := int64(1); parts <= MaxBuckets; parts++ {
@@ -111,26 +122,26 @@ func widthHint(asked, longest, common int64) string {
 		}
 	}
 	if best == 0 {
-		return "no width is valid for these spans, so make the windows multiples of one that is long enough"
+		return "no width is valid for these windows: make all windows multiples of a longer width"
 	}
 	return contract.Micros(best).String() + " would be valid"
 }
 
-// A ring is what the script of a SlidingBuckets depends on.
+// A ring is the part of a SlidingBuckets that its script depends on.
 type ring struct {
-	size    int   // buckets, and keys
-	lengths []int // of the spans, in buckets, in the order declared
+	size    int   // the number of buckets, and of keys
+	lengths []int // the lengths of the spans, in buckets, in the order of Spans
 	kind    *contract.Kind
 }
 
-// rings caches the rings used most recently, the most recent last.
+// rings is a cache of the most recently used rings. The most recent is the last.
 var rings struct {
 	sync.Mutex
 	list []*ring
 }
 
-// ringKind returns the kind for spans of these lengths. Limits share it while it is in
-// the cache.
+// ringKind returns the kind for spans of these lengths. While it is in the cache, limits
+// with the same lengths share it.
 func ringKind(lengths []int) *contract.Kind {
 	rings.Lock()
 	defer rings.Unlock()
@@ -164,14 +175,15 @@ func newRing(lengths []int) *ring {
 	return r
 }
 
-// spanLetters name the limits of the spans in Lua.
+// spanLetters are the names of the spans' limits in Lua.
 const spanLetters = "abcdefgh"
 
-// manyKeys is how many arguments a call can have. A Lua function has 250 registers,
-// which the locals of 15 other rules share with the arguments.
+// manyKeys is the largest number of arguments of a call in the script's main function. A Lua
+// function has 250 registers, for the arguments and for the locals of 15 other rules. Calls
+// with more arguments are made in a separate function.
 const manyKeys = 48
 
-// lua fills in the template.
+// lua returns the Lua of the ring: slidingbuckets.lua with its placeholders replaced.
 func (r *ring) lua() string {
 	fill := []string{"@SIZE", strconv.Itoa(r.size), "@ZEROS", "{" + strings.Repeat(", 0", r.size)[2:] + "}", "@(", "", "@)", ""}
 	if r.size > manyKeys {
@@ -202,8 +214,8 @@ func (r *ring) lua() string {
 	return out.String()
 }
 
-// A slidingBuckets' state is span, used, pass and reset, as in slidingbuckets.lua, and
-// top and owner, which a reply does not carry.
+// A slidingBuckets is the Step of a SlidingBuckets. Its state is span, used, pass and reset,
+// as in slidingbuckets.lua, and top and owner, which are not in a reply.
 type slidingBuckets struct {
 	*ring
 	limits      []int64
@@ -241,14 +253,15 @@ func (b *slidingBuckets) Read(tx store.Tx, key int, now int64, a contract.Ask) (
 	return s, nil
 }
 
-// place returns the key of the bucket that began at begin, and the turn that it is in.
+// place returns the index of the key of the bucket that began at begin, and the begin of
+// its turn of the ring.
 func (b *slidingBuckets) place(begin int64) (slot int, turn int64) {
 	return int(begin % b.turn / b.width), begin - begin%b.turn
 }
 
-// sum sums up the buckets from the one that began at top backwards. ahead is when the
-// newest bucket began: top, or later if the clock stepped back. owner is the GEN of the
-// bucket that began at top.
+// sum sets sums[i] to the number of tokens in the i+1 newest buckets. The newest bucket is
+// the one that began at top. ahead is when the newest stored bucket began: it is later than
+// top if the clock stepped back. owner is the GEN of the bucket that began at top.
 func (b *slidingBuckets) sum(tx store.Tx, key int, top int64, sums *[MaxBuckets]int64) (ahead, owner int64, err error) {
 	total, ahead := int64(0), top
 	for age := range b.size {
@@ -281,7 +294,8 @@ func (b *slidingBuckets) Room(_ int64, s contract.State, _ contract.Ask) int64 {
 	return b.limits[b.span(s)] - s[1]
 }
 
-// span is the span that s is about. A reply that names none is no script's.
+// span returns the index of the span that s describes. It cuts an index that is out of
+// range, which no script replies.
 func (b *slidingBuckets) span(s contract.State) int { return min(int(s[0]), len(b.limits)-1) }
 
 func (b *slidingBuckets) Write(tx store.Tx, key int, now int64, s contract.State, n int64, _ contract.Ask, gen int64, slack time.Duration) error {
@@ -312,8 +326,8 @@ func (b *slidingBuckets) Answer(now int64, s contract.State, n int64, _ contract
 	return ans
 }
 
-// Mark implements [contract.StepRefunder]: when the bucket began, and its GEN after the
-// decision.
+// Mark implements [contract.StepRefunder]. The marker has the time when the bucket began,
+// and its GEN after the decision.
 func (b *slidingBuckets) Mark(_ int64, s contract.State, _, gen int64) (contract.Cell, int64) {
 	top, owner := s[4], s[5]
 	if owner == 0 {

@@ -43,14 +43,14 @@ func TestSlidingBucketsInvalid(t *testing.T) {
 		{"no window", spans(s, algorithm.Span{Limit: 1}), []string{"Spans[0].Window is 0s", "from 1µs"}},
 		{"window of a part", spans(s, algorithm.Span{Limit: 1, Window: s + 1}), []string{"Spans[0].Window is 1.000000001s", "whole number"}},
 		{"window too long", spans(s, algorithm.Span{Limit: 1, Window: maxSpan + us}), []string{"Spans[0].Window is", maxSpan.String()}},
-		{"one window twice", spans(s, many[0], many[1], algorithm.Span{Window: s, Limit: 7}), []string{"Spans[0] and [2] are both of 1s"}},
+		{"one window twice", spans(s, many[0], many[1], algorithm.Span{Window: s, Limit: 7}), []string{"Spans[0] and Spans[2] have the same Window, 1s"}},
 		{"no width", spans(0, many[0], many[1]), []string{"Width is 0s", "15.625ms would be valid"}},
 		{"negative width", spans(-s, many[0]), []string{"Width is -1s", "would be valid"}},
 		{"width of a part", spans(s+1, algorithm.Span{Window: 2 * s, Limit: 1}), []string{"Width is 1.000000001s", "whole microseconds", "1s would be valid"}},
 		{"shortest width", spans(ms, algorithm.Span{Window: 128 * ms, Limit: 1}), nil},
 		{"width too short", spans(ms/2, algorithm.Span{Window: 10 * ms, Limit: 1}), []string{"Width is 500µs", "at least 1ms", "1ms would be valid"}},
 		{"128 buckets", spans(s, algorithm.Span{Window: 128 * s, Limit: 1}), nil},
-		{"129 buckets", spans(s, algorithm.Span{Window: 129 * s, Limit: 1}), []string{"Width is 1s", "at most 128 times", "1.03"}},
+		{"129 buckets", spans(s, algorithm.Span{Window: 129 * s, Limit: 1}), []string{"Width is 1s", "at most 128 buckets", "1.03"}},
 		{"a day by minutes", spans(time.Minute, algorithm.Span{Window: 24 * time.Hour, Limit: 1}), []string{"11m15s would be valid"}},
 		{"no multiple", spans(3*s, many[0], many[9-1]), []string{"Width is 3s", "1s would be valid"}},
 		{"wider than a window", spans(2*s, many[0]), []string{"Width is 2s", "1s would be valid"}},
@@ -82,7 +82,11 @@ func TestSlidingBucketsInvalid(t *testing.T) {
 func TestSlidingBucketsWidthHint(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(5, 5))
-	for range 3000 {
+	times := 3000
+	if testing.Short() {
+		times = 300
+	}
+	for range times {
 		a := spans(time.Duration(r.Int64N(1e10)), algorithm.Span{Window: time.Duration(1+r.Int64N(4000)) * time.Millisecond, Limit: 1})
 		if r.IntN(2) == 0 {
 			a.Spans = append(a.Spans, algorithm.Span{Window: a.Spans[0].Window * time.Duration(2+r.Int64N(140)), Limit: 1})
@@ -104,7 +108,7 @@ func TestSlidingBucketsWidthHint(t *testing.T) {
 	}
 }
 
-// answer is do for an answer with its window.
+// answer is do. The answer has its window.
 func (b *bench) answer(v compose.Verb, now, cost int64) compose.Answer {
 	b.state.now = now
 	c := compose.Call{Cost: cost}
@@ -119,7 +123,7 @@ func (b *bench) answer(v compose.Verb, now, cost int64) compose.Answer {
 	return b.program.Answer(0, v, &o, &c)
 }
 
-// A limit keeps no slice of its caller's.
+// A limit keeps no slice of its caller.
 func TestSlidingBucketsCopies(t *testing.T) {
 	t.Parallel()
 	a := spans(time.Second, algorithm.Span{Window: 2 * time.Second, Limit: 3})
@@ -130,8 +134,8 @@ func TestSlidingBucketsCopies(t *testing.T) {
 	}
 }
 
-// An answer is about the span with the longest wait if the request is denied, and
-// otherwise about the one with the fewest tokens left.
+// If the request is denied, the answer describes the span with the longest wait. Otherwise it
+// describes the span with the fewest tokens left.
 func TestSlidingBucketsSpans(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
@@ -147,7 +151,7 @@ func TestSlidingBucketsSpans(t *testing.T) {
 		{s / 2, 4, false, contract.Answer{Limit: 3, Window: s, Remaining: 1, RetryAfter: never, ResetAfter: 7 * s / 2}},
 		{s, 3, true, contract.Answer{Limit: 3, Window: s, ResetAfter: 4 * s}},
 		{s, 2, false, contract.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 3 * s, ResetAfter: 4 * s}}, // all three deny
-		{s, 1, false, contract.Answer{Limit: 3, Window: s, RetryAfter: s, ResetAfter: 4 * s}},                       // two deny for as long
+		{s, 1, false, contract.Answer{Limit: 3, Window: s, RetryAfter: s, ResetAfter: 4 * s}},                       // two spans have the same wait
 		{2 * s, 1, true, contract.Answer{Limit: 6, Window: 4 * s, ResetAfter: 4 * s}},
 		{4*s - us, 1, false, contract.Answer{Limit: 6, Window: 4 * s, RetryAfter: us, ResetAfter: 2*s + us}},
 		{4 * s, 1, true, contract.Answer{Limit: 6, Window: 4 * s, Remaining: 1, ResetAfter: 4 * s}},
@@ -161,7 +165,7 @@ func TestSlidingBucketsSpans(t *testing.T) {
 	}
 }
 
-// A plainRing is a model of a SlidingBuckets: a count for every bucket there ever was.
+// A plainRing is a model of a SlidingBuckets. It keeps the counts of all buckets.
 type plainRing struct {
 	algorithm.SlidingBuckets
 	counts map[int64]int64
@@ -183,7 +187,7 @@ func (m *plainRing) consume(top, n int64) {
 	m.counts[top] += n
 }
 
-// room is the least that is left of the spans, and the longest wait.
+// room returns the fewest tokens left of all spans, and the longest wait.
 func (m *plainRing) room(now, cost int64) (room int64, wait time.Duration) {
 	width, top := m.Width.Microseconds(), m.top(now)
 	room = math.MaxInt64
@@ -202,8 +206,8 @@ func (m *plainRing) room(now, cost int64) (room int64, wait time.Duration) {
 	return room, wait
 }
 
-// A SlidingBuckets answers as plain counts do. A refund lowers the count of its bucket,
-// unless that was reset since.
+// A SlidingBuckets gives the answers of the model. A refund lowers the count of its bucket,
+// unless the bucket was reset after the decision.
 func TestSlidingBucketsModel(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
@@ -285,7 +289,7 @@ func TestSlidingBucketsModel(t *testing.T) {
 	}
 }
 
-// An answer is the same whether expired keys are still there or gone.
+// An answer does not depend on whether expired keys have been removed.
 func TestSlidingBucketsExpiredKeys(t *testing.T) {
 	t.Parallel()
 	a := spans(time.Second, algorithm.Span{Window: 5 * time.Second, Limit: 9}, algorithm.Span{Window: 2 * time.Second, Limit: 5})
@@ -305,8 +309,8 @@ func TestSlidingBucketsExpiredKeys(t *testing.T) {
 
 func pick(r *rand.Rand, list ...int64) int64 { return list[r.IntN(len(list))] }
 
-// Values of the right form that no limiter wrote are an error, or the script and the
-// answer agree.
+// For values with the right layout that no limiter wrote, there is an error, or the script
+// and the answer agree.
 func FuzzSlidingBucketsHostile(f *testing.F) {
 	list := []algorithm.SlidingBuckets{
 		spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5}, algorithm.Span{Window: time.Second, Limit: 2}),
@@ -351,7 +355,7 @@ func FuzzSlidingBucketsHostile(f *testing.F) {
 	})
 }
 
-// A reply that no script makes is no panic.
+// A reply that no script makes does not cause a panic.
 func TestSlidingBucketsNonsense(t *testing.T) {
 	t.Parallel()
 	p := mustProgram(t, mustLimit(t, spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5})))
@@ -367,8 +371,8 @@ func TestSlidingBucketsNonsense(t *testing.T) {
 	}
 }
 
-// Limits of one shape share a kind. The cache of shapes is bounded, and keeps those used
-// most recently.
+// Limits with the same shape share a kind. The cache of shapes is bounded, and keeps the most
+// recently used shapes.
 func TestSlidingBucketsShapes(t *testing.T) {
 	a := spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5}, algorithm.Span{Window: time.Second, Limit: 2})
 	first := mustLimit(t, a).Kind

@@ -8,37 +8,42 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// SlidingCounter allows about Limit tokens in any span of Window, from two counts:
-// that of the window under way, and that of the one before, which weighs as much
-// as of it lies within one Window of now. It is what Cloudflare describes in "How
-// we built rate limiting capable of scaling to millions of domains" (2017), in
-// integers.
+// SlidingCounter is the sliding window counter: it allows about Limit tokens in any
+// interval of length Window. It keeps the counts of the current window and of the
+// previous window. A request is allowed if the sum of its cost, the current count and a
+// fraction of the previous count is at most Limit. For example, when a quarter of the
+// current window has passed, the fraction is three quarters.
 //
-// It takes the memory of one count, and forgets when within the window before its
-// tokens were taken: it takes them for evenly spread. So it can admit more than
-// Limit in some span of Window, when they came late, at worst almost twice as
-// much, and fewer when they came early. docs/algorithms.md has the error on random
-// traffic.
+// This is an estimate: it assumes that the tokens of the previous window were consumed
+// evenly. If they were consumed late in that window, more than Limit tokens can be allowed
+// in an interval, at worst almost twice Limit. If they were consumed early, fewer are
+// allowed. docs/reference/algorithms.md has the error on random traffic.
 //
-// A window starts at a multiple of Window since the Unix epoch. The weight falls in
-// steps: of a microsecond, or of a 2^20th of Window if that is longer. What is left
-// of a token is rounded up. A denied request passes at the step at which the weight
-// is low enough. If the clock steps back behind the start of the window, that goes
-// on, and the one before weighs in full. If Limit or Window changes under a live
-// key, its two counts are judged by the new one.
+// The state is one string. Windows start at multiples of Window since the Unix epoch. The
+// fraction falls in steps of one microsecond, or of Window/2^20 if that is longer. The
+// estimate is rounded up to whole tokens. RetryAfter is the time until the step at which
+// the request is allowed.
+//
+// If Limit or Window changes, the two counts stay, and the new limit applies to them. If
+// the clock steps back to before the start of the current window, that window stays the
+// current one. The whole previous count is then used.
+//
+// Source: "How we built rate limiting capable of scaling to millions of domains" by
+// Cloudflare (2017). This implementation uses integers.
 type SlidingCounter struct {
-	// Limit is the most tokens in a Window, from 1 to MaxCounter.
+	// Limit is the number of tokens in a window, from 1 to MaxCounter.
 	Limit int64
 
-	// Window is its length: whole microseconds, from 1 µs to MaxSpan/4.
+	// Window is the length of a window. It must be whole microseconds, from 1 µs to
+	// MaxSpan/4, about 35 years.
 	Window time.Duration
 }
 
 // MaxCounter is the largest Limit of a [SlidingCounter].
 const MaxCounter = 1 << 32
 
-// counterSteps is the most steps in which a window's weight falls: times
-// MaxCounter, it is less than 2^53.
+// counterSteps is the largest number of steps in a window. Its product with MaxCounter is
+// less than 2^53.
 const counterSteps = 1 << 20
 
 //go:embed slidingcounter.lua
@@ -73,8 +78,9 @@ func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 	}, nil
 }
 
-// A slidingCounter works on cells of start, count and before. A window has steps
-// steps of step microseconds, the last of which may be shorter.
+// A slidingCounter is the Meter of a SlidingCounter. Its cell has the integers start, count
+// and before. A window is divided into steps parts of step microseconds. The last part
+// may be shorter.
 type slidingCounter struct{ limit, window, step, steps int64 }
 
 func (s slidingCounter) Settle(now int64, c contract.Cell) contract.Cell {
@@ -109,14 +115,14 @@ func (s slidingCounter) Ends(c contract.Cell) int64 {
 }
 
 func (s slidingCounter) Ready(_ int64, c contract.Cell, n, _ int64) int64 {
-	if room := s.limit - n; c.B > room { // when this window is the one before, and weighs little enough
+	if room := s.limit - n; c.B > room { // in the next window, when enough of this window's count has faded
 		return c.A + s.window + s.fades(c.B, room)
 	}
 	return c.A + s.fades(c.C, s.limit-n-c.B)
 }
 
-// fades returns how long after a window's end its count n weighs at most room, which
-// is less than n.
+// fades returns how long after the end of a window its count n adds at most room to the
+// estimate. room is less than n.
 func (s slidingCounter) fades(n, room int64) int64 {
 	n = max(min(n, MaxCounter), 1)
 	return min((s.steps-room*s.steps/n)*s.step, s.window)

@@ -9,15 +9,19 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// On random traffic, below the limit and above, a SlidingCounter differs little from the
-// exact count. docs/algorithms.md has these figures.
+// On random traffic, below the limit and above it, a SlidingCounter differs little from the
+// exact count. docs/reference/algorithms.md has these figures.
 func TestSlidingCounterError(t *testing.T) {
 	t.Parallel()
-	const limit, window, requests = 100, int64(10_000_000), 200_000
+	const limit, window = 100, int64(10_000_000)
+	requests := 200_000
+	if testing.Short() {
+		requests = 20_000
+	}
 	for _, load := range []float64{0.9, 1.5} {
 		r := rand.New(rand.NewPCG(1, 2))
 		b := newBench(t, algorithm.SlidingCounter{Limit: limit, Window: time.Duration(window) * us})
-		var taken []int64 // within a window of now
+		var taken []int64 // the times of the tokens in the window that ends now
 		sum, worst, denied := 0.0, 0, 0
 		now := int64(epoch)
 		for range requests {
@@ -35,16 +39,16 @@ func TestSlidingCounterError(t *testing.T) {
 			sum += math.Abs(float64(used - len(taken)))
 			worst = max(worst, len(taken))
 		}
-		mean := sum / requests / limit
+		mean := sum / float64(requests) / limit
 		t.Logf("at %v of the limit: %.1f %% denied; the count is off by %.1f %% of the limit on average; at most %d of %d in a window",
-			load, 100*float64(denied)/requests, 100*mean, worst, limit)
+			load, 100*float64(denied)/float64(requests), 100*mean, worst, limit)
 		if mean > 0.1 || worst > limit*5/4 {
 			t.Errorf("at %v of the limit: off by %v, and %d of %d in a window", load, mean, worst, limit)
 		}
 	}
 }
 
-// A refund returns tokens to the window that they were consumed in, while it still counts.
+// A refund returns tokens to the window in which they were consumed, while that window counts.
 func TestSlidingCounterRefund(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000
@@ -52,7 +56,7 @@ func TestSlidingCounterRefund(t *testing.T) {
 		name  string
 		after int64
 		gave  bool
-		left  int64 // after the refund
+		left  int64 // tokens left after the refund
 	}{
 		{"in its window", second - 1, true, 8},
 		{"as the next window starts", second, true, 8},
@@ -75,8 +79,8 @@ func TestSlidingCounterRefund(t *testing.T) {
 	}
 }
 
-// A refund that comes when the window before has lost its weight gives nothing, also if the
-// key was not written since.
+// If the window of a decision no longer counts, a refund refunds nothing, even if the key was
+// not written after the decision.
 func TestSlidingCounterRefundTooLate(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000
@@ -93,7 +97,7 @@ func TestSlidingCounterRefundTooLate(t *testing.T) {
 	}
 }
 
-// A key that is missing is not in use, also while the clock is within one window of 1970.
+// A missing key has no state, even if the clock is less than one window after 1970.
 func TestSlidingCounterEarly(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.SlidingCounter{Limit: 10, Window: time.Hour})

@@ -11,27 +11,31 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// SlidingLog is the sliding window log: it allows at most Limit tokens in any span of
-// Window, exactly. It stores the time of each token. A request is allowed if its cost
-// and the tokens of the last Window are together at most Limit. A token consumed
-// exactly Window ago no longer counts.
+// SlidingLog is the sliding window log: it allows at most Limit tokens in any interval of
+// length Window, exactly. It stores the time of each token. A request is allowed if its
+// cost plus the number of tokens in the window is at most Limit. A token that was consumed
+// exactly Window ago is not in the window. RetryAfter is the time until enough tokens have
+// left the window.
 //
-// A denied request passes when enough tokens have left the window. If the clock steps
-// back, tokens are consumed at the time of the newest one. If Limit or Window changes
-// under a live key, the tokens stay, and the new limit judges them. Tokens that had
-// left a shorter Window may be gone. A refund removes the tokens of its decision that
-// are still in the window, and no others.
+// A request can cost at most MaxLogCost tokens. TakeUpTo consumes at most MaxLogCost.
 //
-// Cost: one sorted set with an entry for each token, so memory grows with Limit, and a
-// request does as much work as it has tokens. Expired entries are removed a few at a
-// time, or all at once if no live one is left. A key holds up to 15 entries more than
-// Limit, and up to 3 more if Limit is at most 5. Source: "Better Rate Limiting With
-// Redis Sorted Sets" by ClassDojo (2015).
+// The state is one sorted set with an entry for each token, so memory grows with Limit.
+// The work of a request grows with its cost. Expired entries are removed a few at a
+// time, or all at once if all entries have expired. So a key has up to 15 entries more
+// than Limit, or up to 3 more if Limit is at most 5.
+//
+// If Limit or Window changes, the stored tokens stay, and the new limit applies to them.
+// If Window gets longer, some older tokens may already be removed. If the clock steps
+// back, tokens are stored with the time of the newest token. A refund removes the tokens of
+// its decision that are still in the window, and no others.
+//
+// Source: "Better Rate Limiting With Redis Sorted Sets" by ClassDojo (2015).
 type SlidingLog struct {
-	// Limit is the most tokens in a Window, from 1 to MaxLog.
+	// Limit is the largest number of tokens in a window, from 1 to MaxLog.
 	Limit int64
 
-	// Window is its length: whole microseconds, from 1 µs to MaxSpan.
+	// Window is the length of the window. It must be whole microseconds, from 1 µs to
+	// MaxSpan.
 	Window time.Duration
 }
 
@@ -45,8 +49,9 @@ const (
 	// maxLogNumber is the largest NUMBER of an entry: see slidinglog.lua.
 	maxLogNumber = 99_999_999
 
-	// A log of a limit up to shortLog is read as a whole, up to shortRead entries.
-	// Expired entries are removed when there are shortTrim, or longTrim in longer logs.
+	// If the limit is at most shortLog, up to shortRead entries are read at once.
+	// Expired entries are removed when there are shortTrim of them, or longTrim if the
+	// limit is higher.
 	shortLog, shortRead, shortTrim, longTrim = 5, 8, 4, 16
 )
 
@@ -55,7 +60,7 @@ var slidingLogLua string
 
 var slidingLogKind = &contract.Kind{
 	Name: "slidinglog", Tag: store.Tag{'l', '2'}, Sets: true,
-	Cell: "live newest back", Args: "limit window", Locals: "log number span short",
+	Cell: "live newest back", Args: "limit:text window", Locals: "log number span short",
 	Lua:  slidingLogLua,
 	Step: func(args []store.Arg) contract.Step { return slidingLog{args[0].Int(), args[1].Int()} },
 }
@@ -76,8 +81,8 @@ func (s SlidingLog) NewLimit() (*contract.Limit, error) {
 	return l, nil
 }
 
-// A slidingLog's state is live, newest and back, as in slidinglog.lua; and number, which a
-// reply does not carry.
+// A slidingLog is the Step of a SlidingLog. Its state is live, newest and back, as in
+// slidinglog.lua, and number, which is not in a reply.
 type slidingLog struct{ limit, window int64 }
 
 func (l slidingLog) Read(tx store.Tx, key int, now int64, a contract.Ask) (s contract.State, err error) {
@@ -93,7 +98,7 @@ func (l slidingLog) Read(tx store.Tx, key int, now int64, a contract.Ask) (s con
 	case newest < now:
 		number = 0
 	case number > maxLogNumber-MaxLogCost:
-		newest, number = newest+1, 0 // NUMBER has no room for another request
+		newest, number = newest+1, 0 // NUMBER cannot count another request
 	}
 	after := max(newest, now) - l.window
 	live, all, err := tx.Count(key, after)
@@ -118,8 +123,8 @@ func (l slidingLog) Read(tx store.Tx, key int, now int64, a contract.Ask) (s con
 	return s, err
 }
 
-// logEntry returns the TIME of an entry counted from the end, which must be at most
-// latest, and the text behind it. It is not ok if there is no such entry.
+// logEntry returns the TIME of an entry, and the text after it. fromEnd counts entries from
+// the end. TIME must be at most latest. ok is false if there is no such entry.
 func logEntry(tx store.Tx, key int, fromEnd, latest int64) (at int64, rest string, ok bool, err error) {
 	m, ok, err := tx.At(key, fromEnd)
 	if err != nil || !ok {
@@ -134,7 +139,7 @@ func logEntry(tx store.Tx, key int, fromEnd, latest int64) (at int64, rest strin
 	return at, rest, true, nil
 }
 
-// parseDigits parses an integer from 0 to 2^53-1, in digits alone.
+// parseDigits parses an integer from 0 to 2^53-1, which has only digits.
 func parseDigits(s string) (int64, bool) {
 	n, err := strconv.ParseUint(s, 10, 53)
 	return int64(n), err == nil
@@ -181,9 +186,9 @@ func (l slidingLog) Answer(now int64, s contract.State, n int64, _ contract.Ask)
 	return answer(now, l.limit, l.window, live, back, newest+l.window)
 }
 
-// answer is the answer of a limit of which used tokens are consumed. A denied request
-// passes at pass; package compose clears RetryAfter if it is allowed. The state ends at
-// ends.
+// answer returns the answer of a limit from which used tokens are consumed. pass is when a
+// denied request would be allowed. ends is when the limit is fully reset. If the request is
+// allowed, package compose clears RetryAfter.
 func answer(now, limit, window, used, pass, ends int64) contract.Answer {
 	a := contract.Answer{Limit: limit, Window: contract.Micros(window), Remaining: max(limit-used, 0)}
 	a.RetryAfter = contract.Micros(max(pass-now, 1))
@@ -193,7 +198,7 @@ func answer(now, limit, window, used, pass, ends int64) contract.Answer {
 	return a
 }
 
-// Mark implements [contract.StepRefunder]: TIME and NUMBER of the first entry.
+// Mark implements [contract.StepRefunder]. The marker has TIME and NUMBER of the first entry.
 func (l slidingLog) Mark(now int64, s contract.State, _, _ int64) (contract.Cell, int64) {
 	at := max(s[1], now)
 	return contract.Cell{A: at, B: s[3] + 1}, at + l.window

@@ -6,15 +6,16 @@
 -- $live    entries within the window; a log of a limit up to 5 counts at most 8
 -- $newest  TIME of the newest entry, 0 if there is none
 -- $back    when a denied request passes, 0 if it is allowed or never passes
--- $number  NUMBER of the newest entry if its TIME is not before now, otherwise 0
+-- $number  NUMBER of the newest entry, as a text, if its TIME is not before now; otherwise 0
 -- $mark    TIME and NUMBER of the decision's first entry
 --
 -- If the clock steps back, tokens are consumed at the newest TIME, so entries stay in order. TIME is
--- read from the text, because Redis formats scores slowly. A log of a limit up to 5 is read as a whole.
--- Of a longer one, the newest entry is read, and the others are counted. $log is what was read.
+-- read from the text, because Redis formats scores slowly. For the same reason $limit is a text. A log
+-- of a limit up to 5 is read as a whole. Of a longer one, the newest entry is read, and the others are
+-- counted. $log is what was read.
 
 -- read
-local limit, match = $limit, string.match
+local limit, match = $limit + 0, string.match
 $number, $span, $short = 0, $window, limit <= 5
 $log = redis.pcall('ZRANGE', $key1, $short and '-8' or '-1', '-1')
 if $log.err then
@@ -30,9 +31,9 @@ if size > 0 then
   if last >= 4503599627370496 or #number > 8 then return $foreign1 end
   local after = now - $span
   if $newest >= now then
-    $number = number + 0
+    $number = number
     -- NUMBER has no room for another request: go on one microsecond later.
-    if $number > 99998999 then $newest, $number = $newest + 1, 0 end
+    if #number == 8 and number + 0 > 99998999 then $newest, $number = $newest + 1, 0 end
     after = $newest - $span
   end
   local rank = limit - n
@@ -40,7 +41,7 @@ if size > 0 then
   if not $short then
     $live = redis.call('ZCOUNT', $key1, string.format('(%d', after), '+inf')
     if $live > rank and rank >= 0 then
-      local index = string.format('%d', -1 - rank)
+      local index = n == 1 and '-' .. $limit or string.format('%d', -1 - rank)
       time = match(redis.call('ZRANGE', $key1, index, index)[1], '^l2 0*(%d+) ')
     end
   elseif $newest > after then

@@ -73,8 +73,8 @@ func (l *plainLog) take(now, cost, id int64) verdict {
 	return v
 }
 
-// A SlidingLog answers as a plain list of tokens does. A refund removes the tokens of its
-// decision, and no others, whatever was reset or consumed since.
+// A SlidingLog gives the answers of the model. A refund removes the tokens of its decision and
+// no others, whatever was reset or consumed after the decision.
 func TestSlidingLogModel(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int64{1, 3, 5, 6, 20} {
@@ -91,7 +91,7 @@ func TestSlidingLogModel(t *testing.T) {
 				now -= r.Int64N(2000)
 			}
 			cost := 1 + r.Int64N(min(limit+1, 4))
-			// Without its newest token, a log could revive tokens if the clock steps back.
+			// If the newest token were removed and the clock stepped back, expired tokens could count again.
 			if n := len(model.tokens); n == 0 || model.tokens[n-1].at < seen {
 				now = max(now, seen)
 			}
@@ -145,8 +145,8 @@ func TestSlidingLogModel(t *testing.T) {
 	}
 }
 
-// Entries of one microsecond that another decision consumed after a reset are not those
-// of a refund.
+// A refund does not remove the entries that another decision wrote in the same microsecond,
+// after a reset.
 func TestSlidingLogRefundAfterReset(t *testing.T) {
 	t.Parallel()
 	for _, marked := range []bool{true, false} {
@@ -167,7 +167,7 @@ func TestSlidingLogRefundAfterReset(t *testing.T) {
 	}
 }
 
-// When NUMBER has no room for another request, the log goes on a microsecond later.
+// If NUMBER cannot count another request, entries get a time that is one microsecond later.
 func TestSlidingLogNumber(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.SlidingLog{Limit: 3, Window: time.Second})
@@ -184,7 +184,7 @@ func TestSlidingLogNumber(t *testing.T) {
 	}
 }
 
-// TakeUpTo consumes at most MaxLogCost tokens. A larger cost is for the limiter to reject.
+// TakeUpTo consumes at most MaxLogCost tokens. The limiter rejects a larger cost.
 func TestSlidingLogCost(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.SlidingLog{Limit: 5000, Window: time.Second})
@@ -199,7 +199,7 @@ func TestSlidingLogCost(t *testing.T) {
 	}
 }
 
-// A text that no decision writes is foreign wherever a decision reads it.
+// A text that no decision writes is foreign, at every position that a decision reads.
 func TestSlidingLogForeign(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{

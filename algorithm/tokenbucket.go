@@ -8,40 +8,44 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// TokenBucket is a bucket of Capacity tokens that is full at first. Count tokens come
-// back in each Period of Refill: one by one, or AtOnce at the end of the period. A
-// request passes if the bucket holds its cost.
+// TokenBucket is a bucket of Capacity tokens, which is full at first. In each Period of
+// Refill, Count tokens are refilled: one by one, or all together at the end of the
+// period if AtOnce is true. A request is allowed if the bucket has at least as many
+// tokens as the request costs.
 //
-// A GCRA decides alike while Refill stays the same. The difference shows when it changes
-// under a live key: a TokenBucket keeps the number of tokens, a GCRA the time until it is
-// full. And only a TokenBucket refills at once.
+// If AtOnce is false, a [GCRA] makes the same decisions. The two differ if the limit
+// changes: a TokenBucket keeps the number of missing tokens, and a GCRA keeps the time
+// until the bucket is full.
 //
-// Periods are counted from the time at which the bucket was last full. It counts in
-// integers, exactly. If the clock steps back behind the start of the period, no tokens
-// come back until the clock is there again.
+// The state is one string. A period starts when the bucket was last full. Refilling is
+// exact, in integers. Tokens can be reserved ahead of time with Request.MaxWait.
 //
-// Tokens can be reserved ahead of time, with Request.MaxWait. A refund returns the
-// tokens that have not come back by themselves. It does not move the period: if the
-// refunded request started it, later tokens still come back by it. They then come back
-// earlier than if the request had never been made: by less than one Period if AtOnce, and
-// else by less than the time between two tokens.
+// If the clock steps back to before the start of the period, no tokens are refilled until
+// the clock reaches that time again.
 //
-// Cost: one string key. Source: Stripe, "Scaling your API with rate limiters" (2017), for
-// the bucket; bucket4j's greedy and interval refill for the two ways to refill.
+// A refund returns the tokens that have not been refilled yet. It does not move the start
+// of the period. If the refunded request started the period, later tokens can be refilled
+// earlier than without that request. The difference is less than one Period if AtOnce is
+// true, and less than the time between two tokens otherwise.
+//
+// Sources: the bucket of "Scaling your API with rate limiters" by Stripe (2017), and the
+// greedy and interval refill of bucket4j.
 type TokenBucket struct {
-	// Capacity is the most that can be taken at once, from 1 to MaxTokens, and
-	// such that the bucket fills within MaxSpan. Together with the tokens of a
-	// period it is less than 2^53.
+	// Capacity is the most tokens that one request can consume. It is at least 1,
+	// and an empty bucket must be full within MaxSpan. The sum of Capacity and the
+	// tokens of one period is less than 2^53.
 	Capacity int64
 
-	// Refill is how fast tokens come back. Its Count is at most 2^52/1000. If
-	// AtOnce, its Period is whole microseconds, from 1 µs to MaxSpan. If not, the
-	// microseconds of its Period times its Count, in lowest terms, are less than
-	// 2^53: up to 104,249 a day always are, and so are a million a day, one every
-	// 86,400 µs.
+	// Refill is how fast tokens are refilled. Its Count is at most 2^52/1000.
+	//
+	// If AtOnce is true, Period must be whole microseconds, from 1 µs to MaxSpan. If
+	// AtOnce is false, Refill has another bound, because the arithmetic is exact. Let
+	// the reduced fraction p/q be the microseconds between two tokens: p*q must be
+	// less than 2^53. For example, PerDay(n) is valid for every n up to 104,249. If
+	// Refill is not valid, the error says what to change.
 	Refill Rate
 
-	// AtOnce says that the tokens of a period come back together, at its end.
+	// If AtOnce is true, the tokens of a period are refilled together, at its end.
 	AtOnce bool
 }
 
@@ -87,32 +91,34 @@ func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 		return nil, contract.Invalid("TokenBucket with Capacity %d at %d per %v takes longer than %v years to fill: lower Capacity or raise Refill",
 			b.Capacity, b.Refill.Count, b.Refill.Period, years)
 	}
-	spare := MaxTokens - m.den - b.Capacity // of tokens, so that no time and no count passes 2^53
+	spare := MaxTokens - m.den - b.Capacity // tokens that can be reserved so that no number passes 2^53
 	return &contract.Limit{
 		Kind: tokenBucketKind, Args: consts(m.capacity, m.num, m.den, m.step), Capacity: b.Capacity, Window: window(b.Capacity, b.Refill),
 		MaxWait: max(min(MaxSpan-span, m.until(spare-spare%m.den)-m.num), 0),
 	}, nil
 }
 
-// tooFine says that Refill cannot be counted exactly, and what could.
+// tooFine returns the error of a Refill that cannot be counted exactly. It names a rate that
+// can.
 func (b TokenBucket) tooFine() error {
 	part := gcd(b.Refill.Period.Nanoseconds(), 1000)
 	hi, lo := bits.Mul64(uint64(b.Refill.Period.Nanoseconds()/part), uint64(1000/part))
 	if hi == 0 && lo <= MaxTokens {
-		return contract.Invalid("TokenBucket.Refill is %d per %v, too fine to be counted exactly: with this Period a Count up to %d would do; GCRA allows more",
+		return contract.Invalid("TokenBucket.Refill is %d per %v, which is too fine to be counted exactly: with this Period, use a Count up to %d; GCRA allows more",
 			b.Refill.Count, b.Refill.Period, MaxTokens/lo)
 	}
-	return contract.Invalid("TokenBucket.Refill is %d per %v, too fine to be counted exactly: a Period of whole microseconds, up to %v, with a small Count would do; GCRA allows more",
+	return contract.Invalid("TokenBucket.Refill is %d per %v, which is too fine to be counted exactly: use a Period of whole microseconds, up to %v, and a small Count; GCRA allows more",
 		b.Refill.Count, b.Refill.Period, contract.Micros(MaxSpan))
 }
 
-// A tokenBucket works on cells of anchor and missing: when a period began, and the tokens
-// missing then and consumed since. In each period of num microseconds den tokens come
-// back. step is den if they come back one by one, and 0 if all at once. If step is den,
-// num times den is less than 2^53.
+// A tokenBucket is the Meter of a TokenBucket. Its cell has the integers anchor and missing:
+// anchor is when a period began, and missing is the number of tokens that were missing then
+// or consumed since then. In each period of num microseconds, den tokens are refilled. step
+// is den if they are refilled one by one, and 0 if all together. If step is den, num*den is
+// less than 2^53.
 type tokenBucket struct{ capacity, num, den, step int64 }
 
-// back is how many tokens come back in past microseconds, at most 2^53.
+// back returns the number of tokens that are refilled in past microseconds, at most 2^53.
 func (b tokenBucket) back(past int64) int64 {
 	if past <= 0 {
 		return 0
@@ -124,7 +130,7 @@ func (b tokenBucket) back(past int64) int64 {
 	return min(int64(lo)+past%b.num*b.step/b.num, MaxTokens+1)
 }
 
-// until is how many microseconds pass until n tokens are back, at most 2^61.
+// until returns the microseconds in which n tokens are refilled, at most 2^61.
 func (b tokenBucket) until(n int64) int64 {
 	hi, lo := bits.Mul64(uint64(n/b.den), uint64(b.num))
 	if hi > 0 || lo > 1<<60 {
@@ -173,7 +179,7 @@ func (b tokenBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
 func (b tokenBucket) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	moved, from := note.A, note.B-b.back(now-note.C)
 	lack := c.B - b.back(now-c.A)
-	behind := ch.Was.B + ch.Moved // the tokens missing just behind the charge
+	behind := ch.Was.B + ch.Moved // the tokens missing just after the decision
 	left := behind - b.back(now-ch.Was.A)
 	if moved > 0 && left > from {
 		behind, left = behind-moved, left-moved

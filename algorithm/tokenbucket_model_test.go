@@ -10,10 +10,10 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// A tokenModel is TokenBucket as it is defined, in integers without bound.
+// A tokenModel is a model of TokenBucket with unbounded integers.
 type tokenModel struct {
 	algorithm.TokenBucket
-	anchor, missing *big.Int // nil: never seen
+	anchor, missing *big.Int // nil if there was no request
 }
 
 func (m *tokenModel) period() (num, den *big.Int) {
@@ -24,7 +24,7 @@ func (m *tokenModel) period() (num, den *big.Int) {
 	return r.Num(), r.Denom()
 }
 
-// good reports whether it is a limit.
+// good reports whether the limit is valid.
 func (m *tokenModel) good() bool {
 	if m.Refill.Count < 1 || m.Refill.Count > algorithm.MaxSpan/1000 || m.Refill.Period < 1 || m.Capacity < 1 || m.Capacity > algorithm.MaxTokens {
 		return false
@@ -105,8 +105,8 @@ func (m *tokenModel) decide(now, cost int64, commit bool) verdict {
 	return v
 }
 
-// The answers are those of the model, whatever the limit, the cost and the clock do, and
-// whether or not the store drops expired keys.
+// The answers are the answers of the model, for any limits, costs and clocks, and whether or
+// not the store removes expired keys.
 func FuzzTokenBucket(f *testing.F) {
 	ops := []byte{0, 1, 0, 1, 132, 0, 0, 1, 4, 0, 0, 2, 140, 9, 0, 1, 132, 1, 1, 2, 12, 3, 0, 3, 0, 1, 0, 0, 1, 3, 5, 2, 4, 0, 9, 0, 1, 1, 2, 6, 3, 200, 2, 0, 0, 0, 0, 0, 7, 1, 1, 4, 2, 0, 3, 1}
 	f.Add(int64(3), int64(time.Second), int64(5), byte(0), int64(7), int64(time.Minute), int64(2), true, ops)

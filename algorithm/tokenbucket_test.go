@@ -38,7 +38,7 @@ func TestTokenBucketTrace(t *testing.T) {
 		{"all at once", algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3), AtOnce: true}, []step{
 			{0, 1, true, 4, s, 0},
 			{s - us, 5, false, 4, us, us},
-			{s - us, 4, true, 0, s + us, 0}, // 5 are missing, of which 3 are back soon
+			{s - us, 4, true, 0, s + us, 0}, // 5 are missing, and 3 of them are refilled soon
 			{s - us, 1, false, 0, s + us, us},
 			{s, 3, true, 0, 2 * s, 0},
 			{s, 4, false, 0, 2 * s, 2 * s},
@@ -68,8 +68,8 @@ func TestTokenBucketTrace(t *testing.T) {
 	}
 }
 
-// What comes back in a day is exactly the rate, to the last token, and besides it
-// the capacity: a caller who comes at each RetryAfter gets it, and nobody gets more.
+// A caller who retries at each RetryAfter gets exactly the capacity and the tokens of the rate
+// in a day. No caller gets more.
 func TestTokenBucketNoDrift(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -95,8 +95,8 @@ func TestTokenBucketNoDrift(t *testing.T) {
 	}
 }
 
-// While no clock steps back and no limit changes, a bucket that tokens come back to
-// one by one answers what GCRA answers.
+// If no clock steps back and no limit changes, a TokenBucket that is not AtOnce gives the
+// answers of a GCRA.
 func TestTokenBucketIsGCRA(t *testing.T) {
 	t.Parallel()
 	for i, rate := range []algorithm.Rate{algorithm.PerSecond(10), algorithm.PerSecond(3), algorithm.PerMinute(997), algorithm.PerSecond(7_000_000), algorithm.Every(1500 * time.Nanosecond)} {
@@ -117,14 +117,14 @@ func TestTokenBucketIsGCRA(t *testing.T) {
 	}
 }
 
-// When the limit changes, the tokens missing stay missing; what came back since the
-// period began is counted at the new rate.
+// If the limit changes, missing tokens stay missing. Tokens refilled since the period began
+// are counted at the new rate.
 func TestTokenBucketChangedLimit(t *testing.T) {
 	t.Parallel()
 	s := time.Second
 	b := newBench(t, algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(1)})
 	b.take(epoch, 8)
-	b.take(epoch+2_500_000, 1) // 7 are missing, and half a token is back
+	b.take(epoch+2_500_000, 1) // 7 are missing, and half a token is refilled
 	now := int64(epoch + 2_900_000)
 	for _, tt := range []struct {
 		name string

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// Under a limit that reaches further than the one before, a key lives as long as that
-// limit needs, from its first decision on.
+// If a limit needs a longer TTL than the limit before, the key gets that TTL with the first
+// decision.
 func TestTTLGrowsWithTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ short, long algorithm.Algorithm }{
@@ -26,7 +26,7 @@ func TestTTLGrowsWithTheLimit(t *testing.T) {
 	}
 }
 
-// A refund leaves the key its TTL, whatever limit it is judged by.
+// A refund keeps the TTL of the key, under any limit.
 func TestRefundKeepsTheTTL(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ short, long algorithm.Algorithm }{
@@ -41,7 +41,7 @@ func TestRefundKeepsTheTTL(t *testing.T) {
 		expires := b.state.keys[0].expires
 		b.change(tt.short)
 		if gave := b.refund(epoch, was); !v.Allowed || !gave || b.state.keys[0].expires != expires {
-			t.Errorf("%+v, refunded by %+v: gave back %v, and expires at %d, not %d", tt.long, tt.short, gave, b.state.keys[0].expires, expires)
+			t.Errorf("%+v, refunded by %+v: refunded %v, and the key expires at %d, not %d", tt.long, tt.short, gave, b.state.keys[0].expires, expires)
 		}
 	}
 }

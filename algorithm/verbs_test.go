@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// reserving are limits of 10 tokens that can be reserved ahead of time, and about the
-// microseconds in which one token comes back.
+// reserving are limits of 10 tokens that can be reserved ahead of time, each with the
+// approximate number of microseconds in which one token is refilled.
 var reserving = []struct {
 	limit algorithm.Algorithm
 	one   int64
@@ -26,8 +26,8 @@ var reserving = []struct {
 	{algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 9}, 100_000},
 }
 
-// UpTo consumes the largest cost that passes, and leaves the key as a request of that cost
-// does.
+// UpTo consumes the largest cost that is allowed, and changes the key like a request with that
+// cost.
 func TestUpTo(t *testing.T) {
 	t.Parallel()
 	for i, tt := range append(reserving, []struct {
@@ -74,8 +74,8 @@ func TestUpTo(t *testing.T) {
 	}
 }
 
-// A request with MaxWait is denied if its Delay would be longer, by a microsecond too. What
-// it takes is there when the Delay is over, and not before.
+// A request is denied if its Delay would be longer than MaxWait, even by one microsecond. Its
+// tokens are available when the Delay ends, and not before.
 func TestMaxWait(t *testing.T) {
 	t.Parallel()
 	for i, tt := range reserving {
@@ -114,7 +114,7 @@ func TestMaxWait(t *testing.T) {
 	}
 }
 
-// However long a caller would wait, no time and no count passes 2^53.
+// For any wait of a caller, no time and no count reaches 2^53.
 func TestLongestWait(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{
@@ -152,8 +152,8 @@ func TestLongestWait(t *testing.T) {
 	}
 }
 
-// Two limits on a longest wait that is not negative: a bucket that fills in all of MaxSpan
-// can be used, and nobody can wait for it.
+// The longest wait is never negative. A bucket that fills in exactly MaxSpan can be used, but
+// no caller can wait for it.
 func TestNoWait(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{

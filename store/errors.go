@@ -8,53 +8,52 @@ import (
 )
 
 var (
-	// ErrUnavailable means that the store could not serve the call: there is no
-	// connection, the call timed out, or the server is loading, out of memory or
-	// not a master. It may be unknown whether the step ran.
+	// ErrUnavailable means that the store could not serve the call. For example,
+	// there is no connection, the call timed out, or the server is loading, out of
+	// memory or not a master. The script may or may not have run.
 	ErrUnavailable = errors.New("store unavailable")
 
 	// ErrScript means that the script failed, or that its reply holds something
 	// other than integers, strings and nils.
 	ErrScript = errors.New("script failed")
 
-	// ErrForeign means that a key holds a value that no limiter wrote, or that
-	// another algorithm wrote. The error names the key. Nothing was written.
+	// ErrForeign means that a key holds a foreign value: no limiter wrote it, or
+	// another algorithm did. The error names the key. Nothing was written.
 	ErrForeign = errors.New("key holds a value that is not a limiter's")
 
-	// ErrCrossSlot means that the keys of one Eval do not share a cluster slot.
-	// Nothing was sent.
+	// ErrCrossSlot means that the keys of one Eval do not have the same cluster
+	// slot. Nothing was sent.
 	ErrCrossSlot = errors.New("keys of one script must share a cluster slot")
 
-	// ErrNoGoForm means that the store runs no Lua and the script has no Go
-	// form.
+	// ErrNoGoForm means that the store runs no Lua, and the script has no Go form.
 	ErrNoGoForm = errors.New("script has no Go form")
 )
 
 // errNoKeys is the error of an Eval without keys.
-var errNoKeys = errors.New("eval needs at least one key: it decides where the script runs")
+var errNoKeys = errors.New("eval has no keys: it needs at least one, which decides where the script runs")
 
-// Foreign returns an [ErrForeign] that names key. A store uses it; a Go form
-// uses [ForeignAt].
+// Foreign returns an [ErrForeign] that names key. It is for stores. A Go form uses
+// [ForeignAt].
 func Foreign(key string) error {
 	return fmt.Errorf("%w: %q", ErrForeign, strings.Clone(key))
 }
 
-// ForeignAt returns an [ErrForeign] for key i of a step. A Go form returns it if
-// the key holds a value of another algorithm, and a [Tx] returns it if the key
-// holds a value of another kind. [Script.Run] adds the name of the key.
+// ForeignAt returns an [ErrForeign] for key i of a script. A Go form returns it if the
+// key holds a value of another algorithm. A [Tx] returns it if the key holds a value of
+// another kind. [Script.Run] adds the name of the key.
 func ForeignAt(i int) error { return foreignAt(i) }
 
 type foreignAt int
 
-func (f foreignAt) Error() string { return fmt.Sprintf("%v: key %d of the step", ErrForeign, int(f)) }
+func (f foreignAt) Error() string { return fmt.Sprintf("%v: key %d of the script", ErrForeign, int(f)) }
 
 func (f foreignAt) Unwrap() error { return ErrForeign }
 
-// formError returns the error of a step over keys whose Go form returned err.
+// formError returns the error of a script over keys, for the error err of its Go form.
 func formError(err error, keys []string) error {
 	if at := foreignAt(0); errors.As(err, &at) {
 		if at < 0 || int(at) >= len(keys) {
-			return fmt.Errorf("%w: the Go form returned ForeignAt(%d): the step has %d keys", ErrScript, int(at), len(keys))
+			return fmt.Errorf("%w: the Go form returned ForeignAt(%d): the script has %d keys, counted from 0", ErrScript, int(at), len(keys))
 		}
 		return Foreign(keys[at])
 	}

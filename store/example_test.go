@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Table is a store over a map, which stands for any key-value database that can
-// lock, read and write rows.
+// A Table is a store over a map. In its place can be any database that can lock, read and
+// write rows.
 type Table struct {
 	mu   sync.Mutex
 	rows map[string]row

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A HeldKind says what a key holds.
+// A HeldKind is the kind of value that a key holds.
 type HeldKind uint8
 
 // The kinds of values that a key can hold.
@@ -25,32 +25,30 @@ type Held struct {
 	// Nums is the value of a key of kind Numbers.
 	Nums Nums
 
-	// Members are those of a key of kind Set. Each text is unique.
+	// Members are the members of a key of kind Set. Each text is unique.
 	Members []Member
 }
 
-// A Change is what a step did to one key.
+// A Change is a change of a Go form to one key.
 type Change struct {
 	// Key is the index of the key.
 	Key int
 
-	// Held is what the key holds after the step: Numbers or a Set, or the zero
-	// value if Deleted. The members of a set are in their order, by score and
-	// then by text.
+	// Held is the new value of the key: Numbers or a Set. If Deleted is true, it is
+	// the zero value. The members of a set are sorted by score, then by text.
 	Held Held
 
-	// TTL is the time after which the key expires, counted from Now. It is 0 if
-	// the key keeps its TTL, and if Deleted.
+	// TTL is the new TTL of the key, counted from Now. It is 0 if the key keeps its
+	// TTL, or if Deleted is true.
 	TTL time.Duration
 
-	// Deleted reports that the key existed and is to be deleted.
+	// Deleted is true if the key exists and must be deleted.
 	Deleted bool
 }
 
-// Loaded is a [Tx] over values that a store has read before. A store locks and
-// reads the keys of a step, calls [Script.Run] with a Loaded, and then writes
-// the [Loaded.Changes]. A Loaded serves one run of one form, and is not safe for
-// concurrent use. Make one with [NewLoaded].
+// Loaded is a [Tx] over values that a store has already read. In Eval, a store locks and
+// reads the keys, calls [Script.Run] with a Loaded, and then writes [Loaded.Changes]. Make
+// a Loaded with [NewLoaded] for each run of a form. It is not safe for concurrent use.
 type Loaded struct {
 	now  int64
 	keys []loadedKey
@@ -64,13 +62,13 @@ type loadedKey struct {
 	changed bool
 	owned   bool // held.Members is a copy
 	ttl     time.Duration
-	scores  map[string]int64 // the members' scores by text, if they were needed
+	scores  map[string]int64 // the scores of the members by text; nil until needed
 }
 
-// NewLoaded returns a Tx whose clock reads now, in microseconds since the Unix
-// epoch, and whose key i holds held[i]. A value that has expired at now is
-// Missing. The members of a set may be in any order. A set without members is
-// Missing. A Loaded changes neither held nor the members in it.
+// NewLoaded returns a Tx whose key i holds held[i]. Its clock shows now, in microseconds
+// since the Unix epoch. The caller must pass an expired value as Missing. The members of a
+// set can be in any order. A set without members is the same as Missing. A Loaded does not
+// change held, nor the members in it.
 func NewLoaded(now int64, held []Held) *Loaded {
 	l := &Loaded{now: now, keys: make([]loadedKey, len(held))}
 	for i, h := range held {
@@ -87,9 +85,8 @@ func NewLoaded(now int64, held []Held) *Loaded {
 	return l
 }
 
-// Changes returns the changes of the form that ran, in the order of the keys:
-// one for each key that the store must write or delete. Call it once, after
-// [Script.Run] returned no error.
+// Changes returns one change for each key that the store must write or delete, in the order
+// of the keys. Call it once, after [Script.Run] returned without an error.
 func (l *Loaded) Changes() []Change {
 	var list []Change
 	for i := range l.keys {
@@ -175,7 +172,7 @@ func (l *Loaded) Add(i int, m Member, ttl time.Duration) {
 		k.set(Held{Kind: Set})
 		k.owned = true
 	}
-	m.Text = strings.Clone(m.Text) // the form's text may be over a buffer that is used again
+	m.Text = strings.Clone(m.Text) // the text can point into a buffer that is reused
 	k.remove(m.Text)
 	k.own()
 	at, _ := slices.BinarySearchFunc(k.held.Members, m, compareMembers)
@@ -207,7 +204,7 @@ func (l *Loaded) Trim(i int, n int64) {
 	k.dropEmpty()
 }
 
-// members returns the members of the set at key i, none if the key is missing.
+// members returns the members of the set at key i. It returns none if the key is missing.
 func (l *Loaded) members(i int) ([]Member, error) {
 	switch k := &l.keys[i]; k.held.Kind {
 	case Missing, Set:
@@ -236,7 +233,7 @@ func (k *loadedKey) own() {
 	}
 }
 
-// score returns the score of the member with that text.
+// score returns the score of the member with this text.
 func (k *loadedKey) score(text string) (int64, bool) {
 	if k.scores == nil {
 		k.scores = make(map[string]int64, len(k.held.Members))
@@ -248,7 +245,7 @@ func (k *loadedKey) score(text string) (int64, bool) {
 	return score, ok
 }
 
-// remove removes the member with that text and reports whether there was one.
+// remove removes the member with this text, and reports whether there was one.
 func (k *loadedKey) remove(text string) bool {
 	score, ok := k.score(text)
 	if !ok {

@@ -75,7 +75,7 @@ func TestLoadedReads(t *testing.T) {
 	}
 }
 
-// Changes holds what the store must write, and nothing else.
+// Changes returns what the store must write, and nothing else.
 func TestLoadedChanges(t *testing.T) {
 	t.Parallel()
 	a, b := store.Member{Score: 1, Text: "a"}, store.Member{Score: 2, Text: "b"}
@@ -126,7 +126,7 @@ func TestLoadedChanges(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			held := []store.Held{tt.held, {}}
-			held[0].Members = slices.Grow(slices.Clone(tt.held.Members), 4) // room, into which an append would write
+			held[0].Members = slices.Grow(slices.Clone(tt.held.Members), 4) // spare capacity, into which an append would write
 			before := slices.Clone(held[0].Members[:cap(held[0].Members)])
 			tx := store.NewLoaded(1, held)
 			tt.do(tx)
@@ -140,7 +140,7 @@ func TestLoadedChanges(t *testing.T) {
 	}
 }
 
-// Get sees what the form did before.
+// Get returns the result of earlier changes.
 func TestLoadedGet(t *testing.T) {
 	t.Parallel()
 	tx := store.NewLoaded(1, []store.Held{{}})
@@ -159,7 +159,7 @@ func TestLoadedGet(t *testing.T) {
 	want("Del", store.Nums{}, false)
 }
 
-// A set does what a sorted list does.
+// A set behaves like a sorted list.
 func TestLoadedModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(50) {

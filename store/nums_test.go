@@ -71,7 +71,7 @@ func TestParseNumsAllocatesNothing(t *testing.T) {
 	}
 }
 
-// ParseNums returns the Nums that String wrote.
+// ParseNums parses the text of String.
 func FuzzNums(f *testing.F) {
 	f.Add(byte('g'), byte('1'), uint8(3), int64(1767225600000000), int64(0), int64(1), int64(0))
 	f.Add(byte(' '), byte(0xff), uint8(8), int64(maxNum), int64(0), int64(maxNum), int64(10))
@@ -86,7 +86,7 @@ func FuzzNums(f *testing.F) {
 	})
 }
 
-// A parsed Nums is within its bounds, and parsing its own text returns the same Nums.
+// A parsed Nums is within its bounds. Parsing its own text returns the same Nums.
 func FuzzParseNums(f *testing.F) {
 	for _, s := range []string{"g1 1 2 3", "g1", "g1 007", "g1 9007199254740991", "g1 9007199254740992", "g1  1", "g1 1 2 3 4 5 6 7 8", "g1 1 2 3 4 5 6 7 8 9"} {
 		f.Add(s)

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// Run returns the errors that Store.Eval promises, and the caller's reply beside them.
+// Run returns the documented errors of Store.Eval, with the reply that the caller passed.
 func TestRunErrors(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")
@@ -34,7 +34,7 @@ func TestRunErrors(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		script *store.Script
-		want   error  // the only one of all that the error is
+		want   error  // the only sentinel error that the error is
 		text   string // a part of the error's text
 	}{
 		{"no Go form", store.NewScript("x", "return 1", nil), store.ErrNoGoForm, ""},
@@ -49,7 +49,7 @@ func TestRunErrors(t *testing.T) {
 		{"ForeignAt", store.NewScript("x", "", returns(store.ForeignAt(1))), store.ErrForeign, `"{k}b"`},
 		{"ForeignAt, wrapped", store.NewScript("x", "", returns(fmt.Errorf("why: %w", store.ForeignAt(0)))), store.ErrForeign, `"{k}a"`},
 		{"ForeignAt, read-only", store.NewReadOnlyScript("x", "", returns(store.ForeignAt(1))), store.ErrForeign, `"{k}b"`},
-		{"ForeignAt, no such key", store.NewScript("x", "", returns(store.ForeignAt(2))), store.ErrScript, "ForeignAt(2): the step has 2 keys"},
+		{"ForeignAt, no such key", store.NewScript("x", "", returns(store.ForeignAt(2))), store.ErrScript, "ForeignAt(2): the script has 2 keys"},
 		{"read-only Put", readOnly(func(tx store.Tx) { tx.Put(0, store.Nums{}, time.Second) }), store.ErrScript, "read-only"},
 		{"read-only Keep", readOnly(func(tx store.Tx) { tx.Keep(0, store.Nums{}) }), store.ErrScript, "read-only"},
 		{"read-only Del", readOnly(func(tx store.Tx) { tx.Del(0) }), store.ErrScript, "read-only"},
@@ -115,7 +115,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 	}
 }
 
-// ForeignAt is an ErrForeign before a store completes it.
+// ForeignAt is an ErrForeign, also before Run adds the name of the key.
 func TestForeignAt(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{0, 3, 1000} {
@@ -129,7 +129,7 @@ func TestForeignAt(t *testing.T) {
 	}
 }
 
-// WithForm changes the Go form and nothing else, and leaves the first script alone.
+// WithForm changes nothing but the Go form, and does not change the first script.
 func TestWithForm(t *testing.T) {
 	t.Parallel()
 	replies := func(n int64) store.GoForm {

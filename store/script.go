@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// A Script is one atomic step over keys that share a cluster slot. It has two
-// forms with one meaning: Lua, for servers, and Go, for stores that run no Lua.
-// A Script is immutable and safe for concurrent use.
+// A Script is a program that a [Store] runs atomically on keys of one cluster slot. It
+// has two forms that do the same: Lua, for servers, and Go, for stores that run no Lua. A
+// Script is immutable and safe for concurrent use.
 type Script struct {
 	name     string
 	lua      string
@@ -19,40 +19,38 @@ type Script struct {
 	form     GoForm
 }
 
-// A GoForm is a script in Go. It appends its reply to reply and returns it.
+// A GoForm is a script in Go. It appends its reply to reply, and returns the extended
+// slice.
 //
-// A form must be deterministic: its result depends only on tx and args, and it
-// changes nothing except through tx. A store may run a form more than once for
-// one step, so a form keeps nothing between runs. It retains neither args nor
-// reply.
+// A form must be deterministic: its result depends only on tx and args, and it changes
+// state only through tx. A store can run a form more than once for one call, so a form
+// keeps no state between runs. It does not keep args or reply.
 //
-// If a form returns an error, none of its changes takes effect. It returns
-// [ForeignAt] if a key holds a value of another algorithm. Any other error makes
-// the step fail with [ErrScript].
+// If a form returns an error, none of its changes takes effect. If a key holds a value of
+// another algorithm, the form returns [ForeignAt]. Other errors become an [ErrScript].
 type GoForm func(tx Tx, args []Arg, reply []Value) ([]Value, error)
 
-// NewScript returns a script. The name is a short word for errors and metrics.
+// NewScript returns a script. The name is a short name for errors and metrics.
 //
-// The Lua form uses each key as a literal KEYS[n] and replies with a flat array
-// of integers and strings. It reads everything that it needs before its first
-// write, because servers do not roll back.
+// The Lua form must use each key as a literal KEYS[n], and reply with a flat array of
+// integers and strings. It must do all reads before the first write. If a script fails
+// after a write, the server does not undo the write.
 //
-// The form may be nil. Stores that run no Lua then return [ErrNoGoForm].
+// The Go form can be nil. Stores that run no Lua then return [ErrNoGoForm].
 func NewScript(name, lua string, form GoForm) *Script {
 	sum := sha1.Sum([]byte(lua)) //nolint:gosec // see the import
 	return &Script{name: name, lua: lua, sha: hex.EncodeToString(sum[:]), form: form}
 }
 
-// NewReadOnlyScript is like [NewScript], for a script that writes nothing. A
-// store may run such a script on a replica if its user allows that.
+// NewReadOnlyScript is like [NewScript], for a script that writes nothing. A store can
+// run such a script on a replica, if the user of the store allows that.
 func NewReadOnlyScript(name, lua string, form GoForm) *Script {
 	s := NewScript(name, lua, form)
 	s.readOnly = true
 	return s
 }
 
-// WithForm returns a script with another Go form, and with the name, the Lua
-// source, the SHA-1 and the read-only flag of s.
+// WithForm returns a copy of s with another Go form.
 func (s *Script) WithForm(form GoForm) *Script {
 	other := *s
 	other.form = form
@@ -62,7 +60,7 @@ func (s *Script) WithForm(form GoForm) *Script {
 // Name returns the script's name.
 func (s *Script) Name() string { return s.name }
 
-// Lua returns the script's source for Redis.
+// Lua returns the Lua source of the script.
 func (s *Script) Lua() string { return s.lua }
 
 // SHA returns the SHA-1 of the Lua source, in lower-case hexadecimal.
@@ -74,19 +72,18 @@ func (s *Script) ReadOnly() bool { return s.readOnly }
 // GoForm returns the script's Go form, or nil. A store calls [Script.Run].
 func (s *Script) GoForm() GoForm { return s.form }
 
-// Run runs the script's Go form on tx, whose key i is keys[i], and appends its
-// reply to reply. A store that runs no Lua calls Run in [Store.Eval], while it
-// holds the locks of all keys, and discards the changes if Run returns an error.
-// After an error, the returned slice is reply.
+// Run runs the Go form of the script on tx, and appends its reply to reply. Key i of tx is
+// keys[i]. A store that runs no Lua calls Run in [Store.Eval], while it holds the locks of
+// all keys. If Run returns an error, the store must discard the changes. Run then returns
+// the unchanged reply.
 //
-// The errors are those of [Store.Eval]:
+// The errors are:
 //   - [ErrNoGoForm] if the script has no Go form.
-//   - [ErrForeign], which names the key, if the form or tx returned [ForeignAt].
-//   - [ErrScript] if the script is read-only and its form changed a key, or if
-//     the form returned any other error.
-//
-// Run returns an ErrScript, an ErrForeign, an [ErrUnavailable] or a context's
-// error of the form as it is.
+//   - [ErrForeign], which names the key, if the form returned [ForeignAt].
+//   - [ErrScript] if the script is read-only and its form changed a key.
+//   - the error of the form, if it is an ErrScript, an ErrForeign, an [ErrUnavailable] or
+//     an error of a context.
+//   - [ErrScript] if the form returned any other error.
 func (s *Script) Run(tx Tx, keys []string, args []Arg, reply []Value) ([]Value, error) {
 	switch {
 	case s.form == nil:
@@ -111,12 +108,12 @@ func (s *Script) runReadOnly(tx Tx, keys []string, args []Arg, reply []Value) ([
 	case err != nil:
 		return reply, formError(err, keys)
 	case r.wrote:
-		return reply, fmt.Errorf("%w: the script is read-only, and its Go form changed a key", ErrScript)
+		return reply, fmt.Errorf("%w: the script is read-only, and its Go form changed a key: make the script with NewScript", ErrScript)
 	}
 	return out, nil
 }
 
-// A readTx notes changes and does not make them.
+// A readTx records that a form made a change, and does not make the change.
 type readTx struct {
 	Tx
 	wrote bool

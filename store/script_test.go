@@ -22,7 +22,7 @@ func TestScript(t *testing.T) {
 		readOnly bool
 		form     bool
 	}{
-		// The digests are those of sha1sum.
+		// The digests were computed with sha1sum.
 		{"empty", store.NewScript("empty", "", nil), "", "da39a3ee5e6b4b0d3255bfef95601890afd80709", false, false},
 		{"abc", store.NewScript("abc", "abc", form), "abc", "a9993e364706816aba3e25717850c26c9cd0d89d", false, true},
 		{"read", store.NewReadOnlyScript("read", "return 1", form), "return 1", "e0e1f9fabfc9d4800c877a703b823ac0578ff8db", true, true},
@@ -62,7 +62,7 @@ func TestForeign(t *testing.T) {
 	buf := []byte("weir:{a\x00}:rule")
 	err := store.Foreign(unsafe.String(&buf[0], len(buf)))
 	wrapped := fmt.Errorf("memory: eval gcra: %w", err)
-	clear(buf) // a caller may use the buffer of a borrowed key again
+	clear(buf) // a caller can reuse the buffer of a borrowed key
 	for _, err := range []error{err, wrapped} {
 		if !errors.Is(err, store.ErrForeign) {
 			t.Errorf("errors.Is(%v, ErrForeign) = false", err)
@@ -73,7 +73,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// errors.Is tells the sentinels apart.
+// errors.Is distinguishes the sentinel errors.
 func TestSentinels(t *testing.T) {
 	t.Parallel()
 	all := []error{store.ErrUnavailable, store.ErrScript, store.ErrForeign, store.ErrCrossSlot, store.ErrNoGoForm}

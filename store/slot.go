@@ -8,9 +8,9 @@ import (
 // Slots is the number of slots of a Redis or Valkey cluster.
 const Slots = 16384
 
-// Slot returns the cluster slot of key, from 0 to Slots-1, as the Redis Cluster
-// specification defines it: the CRC16 (XMODEM) of the key's hash tag, modulo
-// Slots. If the key has no hash tag, it is the CRC16 of the whole key.
+// Slot returns the cluster slot of key, from 0 to Slots-1. The Redis Cluster specification
+// defines it as the CRC16 (XMODEM) of the key's hash tag, modulo Slots. If the key has no
+// hash tag, it is the CRC16 of the whole key, modulo Slots.
 func Slot(key string) int {
 	crc := uint16(0)
 	for tag, i := hashTag(key), 0; i < len(tag); i++ {
@@ -19,9 +19,9 @@ func Slot(key string) int {
 	return int(crc % Slots)
 }
 
-// CheckKeys returns an [ErrCrossSlot] that names two of the keys if the keys do
-// not share one slot. It also returns an error if there are no keys. Every store
-// calls CheckKeys before it runs or sends a script.
+// CheckKeys checks the keys of one [Eval]. If they do not have the same slot, it
+// returns an [ErrCrossSlot] that names two of them. If there are no keys, it returns
+// another error. Every store must call CheckKeys before it runs or sends a script.
 func CheckKeys(keys []string) error {
 	if len(keys) == 0 {
 		return errNoKeys

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// The vectors are those of the Redis Cluster specification, and slots that
-// CLUSTER KEYSLOT of a server answers.
+// The golden vectors are from the Redis Cluster specification, and from CLUSTER KEYSLOT of
+// a server.
 func TestSlot(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -35,8 +35,8 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-// A key with a hash tag lies in the slot of the tag alone; one with no tag, an
-// empty one or an unclosed one, in the slot of all of it.
+// The slot of a key with a hash tag depends only on the tag. If there is no tag, or if the
+// tag is empty or not closed, the slot depends on the whole key.
 func TestSlotHashTag(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ key, hashed string }{
@@ -72,7 +72,7 @@ func TestSlotHashTag(t *testing.T) {
 	}
 }
 
-// bitwiseCRC16 is CRC-16/XMODEM one bit at a time, as its definition reads.
+// bitwiseCRC16 computes CRC-16/XMODEM bit by bit, as it is defined.
 func bitwiseCRC16(s string) int {
 	crc := 0
 	for i := range len(s) {

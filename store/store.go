@@ -1,22 +1,22 @@
-// Package store defines what a backend must do to keep the state of rate limiters.
-//
-// Users of limiters need no more of this package than its errors:
+// Package store defines the interface between limiters and the backends that keep their
+// state. Users of limiters need only its errors:
 //
 //	res, err := limiter.Allow(ctx, "user:42")
 //	if errors.Is(err, store.ErrUnavailable) {
 //		// No decision was made: fail open or fail closed.
 //	}
 //
-// Authors of backends implement [Store], which has three methods: run a [Script]
-// atomically, read many keys, and tell the time. A script comes in two forms with
-// one meaning: Lua, for stores that run it on a server, and Go, for stores that
-// run it themselves over a [Tx]. [NewLoaded] returns a ready Tx.
+// Authors of backends implement [Store]. It has three methods: Eval runs a [Script]
+// atomically, MGet reads many keys, and Time returns the time. A script has two forms that
+// do the same. The Lua form is for stores that run it on a server. The Go form is for
+// stores that run no Lua: it works on a [Tx]. [NewLoaded] returns a Tx for such a store.
 //
-// A key holds [Nums] or a sorted set of [Member]. A backend can store Nums as the
-// text that a Redis server would hold, or as a row of integers.
+// A key holds a [Nums] or a sorted set of [Member] values. A backend can store a Nums
+// as text, as Redis servers do, or as a tag and integers, for example in a row of a
+// table.
 //
-// Everything beyond the three methods is an optional interface: [Batcher],
-// [Borrower] and [Checker]. Package conformance tests a backend.
+// A store can also implement the optional interfaces [Batcher], [Borrower] and [Checker].
+// Package conformance tests a backend.
 //
 // All methods of a store are safe for concurrent use.
 package store
@@ -26,42 +26,44 @@ import (
 	"time"
 )
 
-// A Store keeps limiter state and changes it one script at a time.
+// A Store keeps the state of limiters. Scripts change it atomically.
 //
-// Its errors can be told apart with [errors.Is]:
+// The errors of a store can be told apart with [errors.Is]:
 //   - [ErrUnavailable]: the store could not serve the call.
 //   - [ErrScript]: the script failed.
 //   - [ErrForeign]: a key holds a value that no limiter wrote.
-//   - [ErrCrossSlot]: the keys do not share a cluster slot.
-//   - [ErrNoGoForm]: the store runs no Lua and the script has no Go form.
-//   - the error of ctx, unchanged, if ctx is done.
+//   - [ErrCrossSlot]: the keys do not have the same cluster slot.
+//   - [ErrNoGoForm]: the store runs no Lua, and the script has no Go form.
+//   - the error of ctx, if ctx is done.
+//
+// Misuse is another error, for example if the client is nil or if there are no keys.
 type Store interface {
-	// Eval runs script atomically over keys, and appends its reply, a flat list,
-	// to reply. It takes one round trip, or two if the server does not know the
-	// script yet.
+	// Eval runs script atomically on keys, and appends its reply, a flat list, to
+	// reply. It takes one round trip, or two if the server does not know the script
+	// yet.
 	//
-	// There is at least one key, and no key is named twice. The keys must share
-	// a cluster slot, also on a store without a cluster: otherwise nothing is
-	// sent and the error is ErrCrossSlot.
+	// keys has at least one key, and no key twice. All keys must have the same
+	// cluster slot, even if the store is not a cluster. Otherwise the error is
+	// ErrCrossSlot, and nothing is sent.
 	//
-	// After an error, the returned slice holds what reply held. If the error is
-	// ErrUnavailable or an error of ctx, the step may have run. Eval never
-	// repeats such a step.
+	// If Eval returns an error, it returns the unchanged reply. If the error is
+	// ErrUnavailable or an error of ctx, the script may have run. Eval itself does
+	// not run it again. A client that retries can.
 	//
 	// The store may keep the strings in keys and args, but not the slices.
 	Eval(ctx context.Context, script *Script, keys []string, args []Arg, reply []Value) ([]Value, error)
 
-	// MGet appends one value for each key to values, in the order of keys. The
-	// value is a Bulk, or Nil if the key is missing or does not hold a string.
-	// A key may be named twice.
+	// MGet appends one value for each key to values, in the order of keys. The value
+	// is a Bulk. If the key is missing, or does not hold a string, the value is Nil.
+	// keys can have the same key twice.
 	//
-	// Keys may span slots. The reads of one slot are atomic; the reads of
-	// different slots are not.
+	// The keys can have different slots. MGet reads the keys of one slot atomically,
+	// but not the keys of different slots.
 	MGet(ctx context.Context, keys []string, values []Value) ([]Value, error)
 
-	// Time returns the store's clock, in microseconds or finer. It is the clock
-	// that scripts read. If there are several servers, it is the clock of any of
-	// them: their clocks must agree.
+	// Time returns the time of the store's clock, which scripts use, with a precision
+	// of at least one microsecond. If the store has several servers, Time uses any of
+	// them, so their clocks must agree.
 	Time(ctx context.Context) (time.Time, error)
 }
 
@@ -71,35 +73,35 @@ type Eval struct {
 	Keys   []string
 	Args   []Arg
 
-	Reply []Value // the reply is appended to it
-	Err   error   // the error of this call alone
+	Reply []Value // EvalBatch appends the reply to it
+	Err   error   // the error of this call
 }
 
-// A Batcher is a [Store] that sends many calls together, in one flush for each
-// server.
+// A Batcher is a [Store] that can send many calls together.
 type Batcher interface {
-	// EvalBatch runs every call and sets its Reply and Err. Each call is atomic.
-	// The calls are independent: they may run in any order, a failed call does
-	// not stop the others, and they need not share a slot.
+	// EvalBatch runs every call, and sets its Reply and Err. Each call is atomic. The
+	// calls are independent: they can run in any order and have different slots, and
+	// a failed call does not stop the others. EvalBatch sends the calls for one
+	// server together, not one by one.
 	EvalBatch(ctx context.Context, calls []Eval)
 }
 
-// A Borrower is a [Store] that keeps no key and no argument after a call returns.
-// A caller may then pass strings over a buffer and use the buffer again.
+// A Borrower is a [Store] that can promise to keep no string after a call returns. A
+// limiter can then pass keys and arguments that point into a buffer, and reuse the
+// buffer.
 //
-// A store whose client sends asynchronously must not be a Borrower: the caller
-// could return and reuse the buffer before the client has sent it.
+// If the client of a store sends asynchronously, the store must not be a Borrower. The
+// limiter could reuse the buffer before the client has sent it.
 type Borrower interface {
-	// BorrowsStrings reports whether st, the store that is going to be called,
-	// keeps no strings. A store answers only for itself: st may be a wrapper
-	// that embeds it.
+	// BorrowsStrings returns true if the store st keeps no string after a call. st is
+	// the store that the limiter calls. If st is not the Borrower itself, but for
+	// example a wrapper that embeds it, BorrowsStrings must return false.
 	BorrowsStrings(st Store) bool
 }
 
-// A Checker is a [Store] that can report, without network, that it can never
-// work, for example because its client is nil.
+// A Checker is a [Store] that can detect, without a network call, that it can never work.
+// For example, its client is nil.
 type Checker interface {
-	// Check returns an error that says what is wrong and what would be right,
-	// or nil.
+	// Check returns nil, or an error that says what is wrong and what would be right.
 	Check() error
 }

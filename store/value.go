@@ -2,24 +2,24 @@ package store
 
 import "strconv"
 
-// An Arg is one argument of a script: an integer or a string. The zero Arg is
-// the integer 0.
+// An Arg is an argument of a script: an integer or a string. The zero Arg is the integer
+// 0.
 type Arg struct {
 	n    int64
-	text any // a string, boxed once when the Arg is made; nil means n in decimal
+	text any // a string, converted to an interface once; nil means n in decimal
 }
 
 // IntArg returns the integer n as an argument.
 func IntArg(n int64) Arg { return Arg{n: n} }
 
-// ConstArg returns the integer n as an argument that is sent many times. Its
-// text is made once, by ConstArg, and not by each call.
+// ConstArg returns the integer n as an argument that is sent many times. Its text is
+// made only once, and not for each call.
 func ConstArg(n int64) Arg { return Arg{n: n, text: strconv.FormatInt(n, 10)} }
 
-// StringArg returns s, which may hold any bytes, as an argument.
+// StringArg returns s as an argument. s can contain any bytes.
 func StringArg(s string) Arg { return Arg{text: s} }
 
-// Int returns the argument as an integer. It is 0 if [StringArg] made it.
+// Int returns the argument as an integer. If the argument is a string, Int returns 0.
 func (a Arg) Int() int64 { return a.n }
 
 // String returns the argument as the text that a server receives.
@@ -59,14 +59,14 @@ type Value struct {
 // IntegerValue returns the integer n as a value.
 func IntegerValue(n int64) Value { return Value{kind: Integer, n: n} }
 
-// BulkValue returns s, which may hold any bytes, as a value.
+// BulkValue returns s as a value. s can contain any bytes.
 func BulkValue(s string) Value { return Value{kind: Bulk, s: s} }
 
 // Kind returns the kind of v.
 func (v Value) Kind() Kind { return v.kind }
 
-// Int returns the integer that v holds, or 0 if v is no Integer.
+// Int returns the integer of v. If v is not an Integer, Int returns 0.
 func (v Value) Int() int64 { return v.n }
 
-// Str returns the string that v holds, or "" if v is no Bulk.
+// Str returns the string of v. If v is not a Bulk, Str returns "".
 func (v Value) Str() string { return v.s }

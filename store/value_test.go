@@ -42,7 +42,7 @@ func TestArg(t *testing.T) {
 	}
 }
 
-// A constant is turned into text once, when it is made.
+// The text of a constant is made once, by ConstArg.
 func TestArgAllocations(t *testing.T) {
 	for _, tt := range []struct {
 		name string

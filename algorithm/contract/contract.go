@@ -1,19 +1,6 @@
-// Package contract says what an algorithm provides. It is for authors of
-// algorithms; users need package algorithm alone.
-//
-// An algorithm is arithmetic over a few integers, its [Cell]. Everything else is
-// done for it: reading and parsing the cell, finding foreign values, writing, TTLs,
-// refunds' markers, and composing several rules into one atomic script, in Lua for
-// servers and in Go for stores that run scripts themselves.
-//
-// An algorithm is a struct with a NewLimit method, which checks the struct's fields
-// and returns a [Limit]. A Limit names its [Kind] and the limit's constants. The
-// kind holds the arithmetic twice: as a few lines of Lua and as a [Meter] in Go.
-// Package conformance proves that both mean the same (RunAlgorithm).
-//
-// # A complete algorithm
-//
-// A fixed window: at most Limit tokens in each Window.
+// Package contract defines the types with which you write an algorithm. Users of
+// limiters do not need it: see package algorithm. This is a complete algorithm, a fixed
+// window:
 //
 //	type FixedWindow struct {
 //		Limit  int64
@@ -22,7 +9,7 @@
 //
 //	func (f FixedWindow) NewLimit() (*contract.Limit, error) {
 //		if f.Limit < 1 || f.Limit > contract.MaxTokens {
-//			return nil, contract.Invalid("FixedWindow.Limit is %d: it must be at least 1", f.Limit)
+//			return nil, contract.Invalid("FixedWindow.Limit is %d: it must be from 1 to 2^53-1", f.Limit)
 //		}
 //		window, err := contract.WholeMicros("FixedWindow.Window", f.Window)
 //		if err != nil {
@@ -35,7 +22,7 @@
 //	var kind = &contract.Kind{
 //		Name: "fixedwindow",
 //		Tag:  store.Tag{'f', '1'},
-//		Cell: "edge count", // when the window ends; tokens consumed in it
+//		Cell: "edge count", // when the window ends, and the tokens consumed in it
 //		Args: "limit window",
 //		Lua: `
 //	-- settle
@@ -73,28 +60,47 @@
 //		return c, note
 //	}
 //
+// An algorithm is arithmetic over up to four integers, its [Cell]. It consists of three
+// parts:
+//
+//   - a struct with a NewLimit method, which checks the fields and returns a [Limit] with
+//     the constants of the limit;
+//   - a [Kind], which all limits of the algorithm share. It names the integers of the cell
+//     and the constants, and holds the arithmetic in Lua, for servers;
+//   - a [Meter], which holds the same arithmetic in Go, for stores that run no Lua.
+//
+// The module does the rest. It reads and parses the cell, and detects foreign values,
+// which no limiter wrote. It writes the cell with a TTL. For each decision that can be
+// refunded, it keeps a marker: a key that holds what Refund needs. It composes several
+// rules into one atomic script. The function RunAlgorithm of package conformance tests
+// that the Lua and the Go give the same results.
+//
 // # The Lua
 //
-// Each section stands behind a line that names it: "-- settle", "-- room",
-// "-- take", "-- ends" and, if tokens can be refunded, "-- refund". What stands
-// before the first is a comment. A section is a list of statements.
+// Each section follows a line that names it: "-- settle", "-- room", "-- take", "-- ends"
+// and, if tokens can be refunded, "-- refund". The sections do what the methods of [Meter]
+// and [Refunder] do. Lines before the first section are ignored, and so are all lines that
+// begin with "--". A section is a list of statements, which can use these names:
 //
-//   - $name is an integer of the cell (a local that the section may set), or a
-//     constant of the limit (a number; do not set it).
-//   - now is the time in microseconds; at is now, or later for a caller who waits; n
-//     is the number of tokens. In settle and ends only now may be used.
-//   - room sets $room, and ends sets $ends.
-//   - refund may read $was_name, the cell just after the refunded decision; n, what
-//     that consumed; $was_moved, see [Charge]; and the integers of [Kind].Note. It
-//     sets the cell's and the note's integers. A cell of zeros is deleted.
-//   - Every other name is local to the section. Lua's numbers are floats of 53 bits:
-//     keep sums and products below 2^53, and divide as (a - a % b) / b.
+//   - $name is an integer of the cell, or a constant of the limit. A section can set the
+//     integers of the cell, but not the constants.
+//   - now is the time in microseconds.
+//   - at is the time at which the caller goes ahead: now, or later if the caller waits.
+//   - n is the number of tokens. The sections settle and ends cannot use at and n.
+//   - $room and $ends are the results of the sections room and ends, which must set them.
+//   - The section refund sets the integers of the cell and of [Kind].Note. If all integers
+//     of the cell are then 0, the key is deleted. In refund, n is the number of tokens that
+//     the refunded decision consumed. $was_name is an integer of the cell just after that
+//     decision, and $was_moved is [Charge].Moved.
 //
-// # State that is no cell
+// Declare every other variable local. Lua's numbers are floats, which are exact only below
+// 2^53: keep sums and products below 2^53, and divide with (a - a % b) / b.
 //
-// A sorted set, a list or a ring of keys needs a raw [Step] in place of the Meter.
-// Of the built-in algorithms, SlidingLog, Concurrency, MetadataWindow and
-// SlidingBuckets have one.
+// # State that is not a cell
+//
+// If the state is a sorted set, a list or several keys, write a [Step] instead of a Meter.
+// Of the built-in algorithms, SlidingLog, Concurrency, MetadataWindow and SlidingBuckets
+// have a Step.
 package contract
 
 import (
@@ -107,39 +113,39 @@ import (
 )
 
 const (
-	// MaxTokens is the largest quantity: 2^53-1, which Lua holds exactly.
+	// MaxTokens is the largest number of tokens: 2^53-1, which Lua represents exactly.
 	MaxTokens = 1<<53 - 1
 
-	// MaxSpan is the longest time, in microseconds, that a limit can look ahead or
-	// back: 2^52 µs, about 142 years.
+	// MaxSpan is the longest window, and the longest time in which a bucket can be
+	// filled, in microseconds: 2^52 µs, about 142 years.
 	MaxSpan = 1 << 52
 
-	// Never is the wait for something that cannot happen.
+	// Never is the longest duration. As RetryAfter it means that the request can never
+	// be allowed.
 	Never = time.Duration(math.MaxInt64)
 
-	// MaxArgs is the most constants of a limit.
+	// MaxArgs is the largest number of constants of a limit.
 	MaxArgs = 16
 
-	// MaxKeys is the most keys that a [Step] can have.
+	// MaxKeys is the largest number of keys of a [Step].
 	MaxKeys = 128
 
-	// MaxState is how many integers a [Step] can read.
+	// MaxState is the largest number of integers in a [State].
 	MaxState = 6
 )
 
 var (
-	// ErrInvalidLimit is the error of a limit that is zero, negative,
-	// contradictory, or beyond what can be counted exactly.
+	// ErrInvalidLimit means that a field of an algorithm is out of range, or that a
+	// limit cannot be counted exactly.
 	ErrInvalidLimit = errors.New("weir: invalid limit")
 
-	// ErrInvalidCost is the error of a cost that is negative, or larger than what an
-	// algorithm can consume at once.
+	// ErrInvalidCost means that a cost is negative, or above [Limit].MaxCost and not
+	// above [Limit].Capacity.
 	ErrInvalidCost = errors.New("weir: invalid cost")
 )
 
-// Invalid returns an [ErrInvalidLimit] whose text is that of fmt.Sprintf. The text
-// says what was given, what is wrong, and what would be right:
-// "GCRA.Burst is 0: it must be at least 1".
+// Invalid returns an [ErrInvalidLimit] with a text made by fmt.Sprintf. The text says
+// what was given, and what would be right: "GCRA.Burst is 0: it must be at least 1".
 func Invalid(format string, args ...any) error {
 	return &invalid{fmt.Sprintf(format, args...)}
 }
@@ -150,210 +156,240 @@ func (e *invalid) Error() string { return e.text }
 
 func (e *invalid) Unwrap() error { return ErrInvalidLimit }
 
-// A Cell is the state of one key: up to four integers from 0 to 2^53-1. All are 0 if
-// the key is missing. In the store it is text: the kind's tag, then the integers.
+// A Cell is the state of one key: up to four integers from 0 to 2^53-1. If the key is
+// missing, all integers are 0. In the store, a cell is text: the tag of its kind, and then
+// the integers.
 type Cell struct{ A, B, C, D int64 }
 
-// A Limit is a valid limit, as NewLimit returns it. It does not change.
+// A Limit is the result of NewLimit: an algorithm with valid constants. Do not change a
+// Limit after NewLimit has returned it.
 type Limit struct {
-	// Kind is the algorithm's arithmetic, always the same pointer for limits that
-	// share their state and their Lua.
+	// Kind holds the arithmetic of the algorithm. Use the same pointer for all limits
+	// with the same Lua.
 	Kind *Kind
 
-	// Args are the limit's constants, in the order of Kind.Args.
+	// Args are the constants of the limit, in the order of Kind.Args.
 	Args []store.Arg
 
-	// Capacity is the most tokens that one request can consume: from 1 to MaxTokens.
-	// A larger cost is denied with Never.
+	// Capacity is the most tokens that one request can consume, from 1 to MaxTokens.
+	// A request with a higher cost is denied with RetryAfter Never.
 	Capacity int64
 
-	// MaxCost, if not 0, is less than Capacity: a cost within the capacity, and
-	// above MaxCost, is an ErrInvalidCost.
+	// MaxCost is the most tokens that the algorithm can consume at once, if that is
+	// less than Capacity. A cost from MaxCost+1 to Capacity is an ErrInvalidCost. 0
+	// means that there is no such bound.
 	MaxCost int64
 
-	// Window is the time in which Capacity tokens come back, 0 if that is not
-	// defined. Results carry it.
+	// Window is the time in which Capacity tokens are refilled. It is the Window of
+	// results. 0 means that the algorithm has none.
 	Window time.Duration
 
-	// MaxWait is how far ahead, in microseconds, tokens can be reserved without a
-	// number passing 2^53, if Kind.Reserves. A longer wait is cut to it.
+	// MaxWait is how far ahead tokens can be reserved, in microseconds. Choose it so
+	// that no number in the arithmetic reaches 2^53. A longer wait is cut to MaxWait.
+	// It is used only if Kind.Reserves is true.
 	MaxWait int64
 
-	// Lease is how long a lease is held, if Kind.Leases.
+	// Lease is the time until a lease expires. It is used only if Kind.Leases is
+	// true.
 	Lease time.Duration
 }
 
-// A Kind is what all limits of an algorithm share.
+// A Kind is the part of an algorithm that all its limits share.
 type Kind struct {
-	// Name is a short word of lower-case letters and digits. Scripts are named by it.
+	// Name is a short name of lower-case letters and digits. Scripts and errors use
+	// it.
 	Name string
 
-	// Tag begins every value. It is part of the key too, so a change of the layout
-	// needs another tag, and starts afresh.
+	// Tag is a lower-case letter and a digit. It cannot be i1, the tag of markers.
+	// The tag is part of every key and of every value. If you change the layout of
+	// the value, choose another tag. Rules then use other keys, so their earlier
+	// state has no effect.
 	Tag store.Tag
 
-	// Cell names the integers of the cell, with spaces between: "edge count". Names
-	// in brackets come last, "tat [rem den]": they are not written while all are 0.
-	// Of a Step, it names the integers that Read returns.
+	// Cell names the integers of the cell, separated by spaces: "edge count". Names
+	// consist of lower-case letters and underscores. Names in brackets, such as
+	// "tat [rem den]", come last: their integers are written only if one of them is
+	// not 0. For a Step, Cell names the integers of its State in a reply.
 	Cell string
 
-	// Note names up to three integers that refunds keep beside the cell, 0 at first.
-	// They live as long as the cell is in use. The first must be the sum of what
-	// refunds have moved, if [Charge].Moved is used.
+	// Note names up to three integers that refunds keep in the value, after the cell.
+	// They are 0 at first, and 0 again when the cell ends. If Refund uses
+	// [Charge].Moved, the first integer of the note must be a sum, to which each
+	// refund adds how far it moved the cell.
 	Note string
 
-	// Args names the constants of a limit: "limit window". A name that ends in
-	// ":text" is a string, and $name is then a Lua string.
+	// Args names the constants of a limit: "limit window". If a name ends in ":text",
+	// the constant is a string.
 	Args string
 
-	// Lua is the arithmetic in Lua: see the package's documentation.
+	// Lua is the arithmetic in Lua: see the documentation of the package.
 	Lua string
 
-	// Reserves says that tokens can be reserved ahead of time: Room heeds at.
+	// Reserves is true if tokens can be reserved ahead of time. Room must then use
+	// its argument at.
 	Reserves bool
 
-	// Absolute says that Ends depends on the cell alone, not on the limit's
-	// constants. The script can then often keep the key's TTL, which is cheaper.
+	// Absolute is true if Ends depends only on the cell, not on the constants of the
+	// limit. The script then keeps a key's TTL where possible, which costs a server
+	// less.
 	Absolute bool
 
-	// Meter returns the arithmetic for a limit with these constants.
+	// Meter returns the arithmetic in Go for a limit with these constants.
 	Meter func(args []store.Arg) Meter
 
-	// Step, of an algorithm whose state is no cell, returns the raw step for a limit
-	// with these constants. Meter is then nil.
+	// Step returns the Step of a limit with these constants, if the state is not a
+	// cell. Meter is then nil.
 	Step func(args []store.Arg) Step
 
-	// The following are of a Step alone.
+	// The other fields are only for a Step.
 
-	// Keys is the number of keys, 0 meaning 1.
+	// Keys is the number of keys of a Step. 0 means 1.
 	Keys int
 
-	// Locals names further locals of the Lua that its sections share: "log at".
+	// Locals names further Lua variables that the sections of a Step share: "log at".
 	Locals string
 
-	// Sets says that a key holds a sorted set or a list, which MGet cannot read.
+	// Sets is true if a key of a Step holds a sorted set or a list, which MGet cannot
+	// read.
 	Sets bool
 
-	// Leases says that a request holds a lease named by Ask.Text until it is released.
+	// Leases is true if the Step gives out leases: an allowed request holds a lease,
+	// whose name is Ask.Text, until the lease is released.
 	Leases bool
 
-	// Entries says that the kind keeps Ask.Text of every request, as metadata, and
-	// that its Step is a [Lister].
+	// Entries is true if the Step keeps Ask.Text of every allowed request as
+	// metadata. The Step must then be a [Lister].
 	Entries bool
 }
 
 // A Meter is the arithmetic of one limit. Its methods are pure functions of their
 // arguments. Times are microseconds since the Unix epoch.
 type Meter interface {
-	// Settle returns the cell with everything that has expired or come back by now
-	// taken into account. The zero Cell is that of a missing key. A cell whose Ends
-	// has passed is never given: it is replaced by the zero Cell.
+	// Settle returns the cell at now: expired windows are removed, and refilled tokens
+	// are added. If the key is missing, or the cell has ended, c is the zero Cell.
 	Settle(now int64, c Cell) Cell
 
-	// Room returns how many tokens fit if the caller goes at the time at, which is
-	// now or later. c is settled. The result may be negative.
+	// Room returns the number of tokens that can be consumed if the caller goes ahead
+	// at the time at, which is now or later. c is settled. The result can be negative.
 	Room(now, at int64, c Cell) int64
 
-	// Take returns the cell after n tokens were consumed, which fit.
+	// Take returns the cell after n tokens were consumed. n is at most the result of
+	// Room.
 	Take(c Cell, n int64) Cell
 
-	// Ends returns when the cell will be as if never used.
+	// Ends returns when the cell ends: the limit is then fully reset. Afterwards the
+	// cell is treated like the zero Cell.
 	Ends(c Cell) int64
 
-	// Ready returns the earliest time at which a request for n tokens, at most the
-	// capacity, passes that may wait for wait microseconds.
+	// Ready returns the earliest time at which a request for n tokens is allowed, if
+	// the caller can wait for wait microseconds. n is at most the capacity.
 	Ready(now int64, c Cell, n, wait int64) int64
 }
 
-// A Refunder is a [Meter] whose tokens can be refunded. Its kind's Lua has a refund
+// A Refunder is a [Meter] whose tokens can be refunded. The Lua of its kind has a refund
 // section.
 type Refunder interface {
-	// Refund returns the cell and the note after what is left of ch was refunded. c
-	// is the cell as it was read, not settled, and in use. The key is the one that
-	// ch was consumed from: a key that was deleted since is never refunded to. Two
-	// equal cells mean that nothing was left to refund.
+	// Refund refunds the decision ch, and returns the new cell and the new note. It
+	// does not refund tokens that have been refilled since, or that belong to an
+	// expired window. If the returned cell equals c, nothing was refunded.
+	//
+	// c is the cell that was read. It is not settled, and has not ended. Refund is not
+	// called if the key was deleted after the decision.
 	Refund(now int64, c Cell, ch Charge, note Cell) (Cell, Cell)
 }
 
 // A Charge is one decision that consumed tokens.
 type Charge struct {
 	Was   Cell  // the cell just after the decision
-	N     int64 // the tokens
-	Moved int64 // the note's first integer, just after the decision; 0 without Note
+	N     int64 // the tokens that the decision consumed
+	Moved int64 // the first integer of the note just after the decision; 0 if there is no Note
 }
 
-// An Ask is what a request asks of one limit.
+// An Ask is the part of a request that a [Step] needs.
 type Ask struct {
 	Cost  int64  // tokens, 1 or more
-	Wait  int64  // microseconds, 0 or more
-	Text  string // the name of a lease, or metadata; "" for none
-	Renew bool   // pass only if the lease is held
+	Wait  int64  // how far ahead tokens may be reserved, in microseconds, 0 or more
+	Text  string // the name of a lease, or metadata; it can be empty
+	Renew bool   // allow the request only if the lease is held
 }
 
-// An Answer is what a limit answers beyond allowed or denied.
+// An Answer holds the numbers of a result for one limit. It does not say whether the
+// request was allowed.
 type Answer struct {
 	Limit      int64         // the capacity
 	Window     time.Duration // the limit's window
 	Remaining  int64         // whole tokens left after the request
-	RetryAfter time.Duration // if denied, until the same request would pass
-	ResetAfter time.Duration // until the state is as if never used
+	RetryAfter time.Duration // if denied, the time until the same request would be allowed
+	ResetAfter time.Duration // the time until the limit is fully reset
 }
 
-// A State is what a [Step] read, in the order of [Kind].Cell. A reply carries these
-// integers. Read can return further ones behind them for Write and Mark, which no reply
-// carries.
+// A State holds the integers that [Step].Read returned. The integers that [Kind].Cell
+// names come first, and are part of the reply. Read can return more integers after
+// them, which only Write and Mark use.
 type State [MaxState]int64
 
-// A Step is the raw form of an algorithm whose state is no cell. Its kind's Lua has
-// the sections "-- read" and "-- write", and may have "-- entries" and "-- mark" with
-// "-- refund". In these, $key1 to $keyN are the keys, "return $foreign1" ends the
-// script because key 1 holds somebody else's value, $text is Ask.Text, and slack is
-// the number of milliseconds by which to lengthen every TTL. What follows a comment
-// sign is not replaced.
+// A Step reads and writes the state of one limit, if that state is not a cell. The Lua
+// of its kind has the sections "-- read" and "-- write". It can also have "-- entries",
+// and "-- mark" with "-- refund". The sections can use these names:
 //
-//   - read sets the locals of Kind.Cell, which are 0 at first, and $room. It may use
-//     now, n (the cost) and $renew (true or false). It writes nothing.
-//   - write consumes n tokens. Its commands cannot fail, and it gives each key a TTL.
+//   - $key1, $key2 and so on are the keys.
+//   - "return $foreign1" ends the script because key 1 holds a foreign value.
+//   - $text is Ask.Text.
+//   - slack is added to every TTL. It is a number of milliseconds.
+//
+// The sections do the following:
+//
+//   - read sets $room and the integers that Kind.Cell names. All of them are 0 at
+//     first. It can use now, n (the cost) and $renew (Ask.Renew). It writes nothing.
+//   - write consumes n tokens, and gives each key a TTL. It can use $gen. Its commands
+//     must not fail.
 //   - entries sets $entries, a table of strings.
-//   - mark stands behind write. It may use $gen, and sets $mark, a string of four
-//     integers with spaces between, which tell refund what was consumed; and $ends.
-//   - refund may use $was1 to $was4 (those of mark), $gen, and n. It sets $gave to 1
-//     if it refunded anything.
+//   - mark runs after write, and can use $gen. It sets $mark, a string of four integers
+//     separated by spaces, for refund. It also sets $ends: when the marker can expire.
+//   - refund can use $was1 to $was4 (the integers of $mark), $gen and n. If it refunds
+//     anything, it sets $gave to 1.
 type Step interface {
-	// Read reads the keys of tx from number key on.
+	// Read reads the keys of the rule. Their indices in tx start at key.
 	Read(tx store.Tx, key int, now int64, a Ask) (State, error)
 
-	// Room returns how many tokens fit.
+	// Room returns the number of tokens that can be consumed.
 	Room(now int64, s State, a Ask) int64
 
-	// Write consumes n tokens. slack lengthens every TTL.
+	// Write consumes n tokens. It adds slack to every TTL. gen is a number from 1 to
+	// 2^53-1 that differs for each decision with an ID. It is 0 for a decision
+	// without an ID. The Lua name of gen is $gen.
 	Write(tx store.Tx, key int, now int64, s State, n int64, a Ask, gen int64, slack time.Duration) error
 
-	// Answer answers a request that consumed n tokens, or 0.
+	// Answer returns the answer to a request that consumed n tokens. n is 0 if the
+	// request was denied or is a peek.
 	Answer(now int64, s State, n int64, a Ask) Answer
 }
 
 // A StepRefunder is a [Step] whose tokens can be refunded, or whose leases can be
 // released.
 type StepRefunder interface {
-	// Mark returns four integers that tell Refund what Write consumed, and
-	// when the marker may expire.
+	// Mark returns the four integers of the marker, which tell Refund what Write
+	// consumed. ends is when the marker can expire.
 	Mark(now int64, s State, n, gen int64) (mark Cell, ends int64)
 
-	// Refund refunds what is left, and reports whether that was anything.
+	// Refund refunds the tokens of a decision, or releases a lease. It does not
+	// refund tokens that have been refilled since, or that have expired. mark, n and
+	// gen are from the marker of the decision. It reports whether anything was
+	// refunded or released.
 	Refund(tx store.Tx, key int, now int64, s State, a Ask, mark Cell, n, gen int64) (bool, error)
 }
 
 // A Lister is a [Step] that keeps metadata.
 type Lister interface {
-	// Entries returns the texts that the key keeps, the oldest first.
+	// Entries returns the stored texts, the oldest first.
 	Entries(tx store.Tx, key int, s State) ([]string, error)
 
-	// Parse returns what texts, read by Entries or by the Lua, list.
+	// Parse returns the entries in texts. The method Entries or the Lua section
+	// entries returned these texts.
 	Parse(texts []string) ([]Entry, error)
 }
 
-// An Entry is one request that was allowed.
+// An Entry is an allowed request.
 type Entry struct {
 	Cost     int64  // tokens consumed, 1 or more
 	Metadata string // the request's metadata, any bytes

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// noon is a clock that stands, so that the example prints the same at all times. A
-// program leaves it out.
+// noon is a clock that always shows the same time, so that the output of the example does
+// not change. A program does not need it.
 func noon() time.Time { return time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC) }
 
 func ExampleThrottler_Throttle() {

@@ -1,4 +1,5 @@
-// Package rediscell answers as redis-cell's CL.THROTTLE does, over any store:
+// Package rediscell implements CL.THROTTLE, the command of the Redis module redis-cell,
+// over any store:
 //
 //	th, err := rediscell.New("api", memory.New(nil), nil)
 //	if err != nil {
@@ -7,20 +8,21 @@
 //	answer, err := th.Throttle(ctx, "user123", 15, 30, time.Minute, 1) // CL.THROTTLE user123 15 30 60 1
 //	fmt.Println(answer.Numbers(), err) // [0 16 15 -1 2] <nil>
 //
-// The limit comes with each call. It is a GCRA of maxBurst+1 tokens: see
-// [algorithm.GCRA].
+// Each call states its limit. The limit is an [algorithm.GCRA] whose Burst is
+// maxBurst+1.
 //
 // # Differences from redis-cell
 //
-//   - Times are rounded up to whole seconds. redis-cell rounds down, so who waits as
-//     long as it says may come back too early.
-//   - A time in RetryAfter or ResetAfter is exact to the microsecond before it is
-//     rounded. redis-cell truncates the expiry of a key to milliseconds, and the
-//     interval between tokens to nanoseconds. A key that expires early forgets
-//     consumed tokens. For this reason weir denied 38 of 147,347 random calls that
-//     redis-cell allowed, and 408 of 115,835 calls whose interval is a fraction of a
-//     microsecond. The limit was reached in these calls, so weir is right.
-//   - The value of a key is that of [algorithm.GCRA]. The two cannot share keys.
+//   - Times are rounded up to whole seconds. redis-cell rounds down, so its callers can
+//     retry too early.
+//   - Times are exact to the microsecond before they are rounded. redis-cell truncates
+//     the expiry of a key to milliseconds, and the interval between tokens to
+//     nanoseconds. So its keys can expire early, and consumed tokens are then lost. Of
+//     147,347 random calls, redis-cell allowed 38 that weir denied. Of 115,835 calls
+//     whose interval is not a whole number of microseconds, redis-cell allowed 408 that
+//     weir denied. Each of these calls was above the limit.
+//   - A key holds the value of an [algorithm.GCRA]. So weir and redis-cell cannot share
+//     keys.
 package rediscell
 
 import (
@@ -36,23 +38,24 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Throttler answers CL.THROTTLE. Make one with [New]. It is safe for concurrent use.
+// A Throttler makes the decisions of CL.THROTTLE. Make one with [New]. It is safe for
+// concurrent use.
 type Throttler struct {
 	limiter *weir.Limiter
-	plans   [64]atomic.Pointer[plan] // the limits used last, by hash
+	plans   [64]atomic.Pointer[plan] // recently used limits, by hash
 }
 
-// A plan is a limiter under the limit of a call.
+// A plan is a limiter with the limit of a call.
 type plan struct {
 	maxBurst, count int64
 	period          time.Duration
 	limiter         *weir.Limiter
 }
 
-// New returns a throttler whose keys have that name: see [weir.Policy]. If opts is nil,
-// the defaults are used. The store is not called. The errors are those of [weir.New].
+// New returns a throttler over st. The name is part of every key: see [weir.Policy]. If
+// opts is nil, the defaults are used. The store is not called. Errors: see [weir.New].
 func New(name string, st store.Store, opts *weir.Options) (*Throttler, error) {
-	// Every call brings its own limit.
+	// Throttle replaces this limit by the limit of the call.
 	l, err := weir.New(name, st, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, opts)
 	if err != nil {
 		return nil, err
@@ -65,7 +68,7 @@ type Throttled struct {
 	Limited    bool  // the call was denied
 	Limit      int64 // maxBurst + 1
 	Remaining  int64 // tokens left
-	RetryAfter int64 // seconds until the same call would pass; -1 if it passed, or never will
+	RetryAfter int64 // seconds until the same call would be allowed; -1 if it was allowed, or can never be
 	ResetAfter int64 // seconds until the bucket is full
 }
 
@@ -79,14 +82,15 @@ func (t Throttled) Numbers() [5]int64 {
 	return [5]int64{limited, t.Limit, t.Remaining, t.RetryAfter, t.ResetAfter}
 }
 
-// Throttle consumes quantity tokens of key from a bucket of maxBurst+1 tokens, of which
-// count come back per period. A quantity of 0 consumes nothing: such a call is denied only
-// if a lower limit than before leaves the bucket overdrawn.
+// Throttle consumes quantity tokens from the bucket of key. The bucket has maxBurst+1
+// tokens, and count tokens are refilled per period. If quantity is 0, nothing is
+// consumed. Such a call is denied only if earlier calls with a higher limit consumed
+// more tokens than this bucket has.
 //
 // The errors are:
 //   - [weir.ErrInvalidLimit] if maxBurst, count or period is out of range.
 //   - [weir.ErrInvalidCost] if quantity is negative.
-//   - those of [weir.Limiter.Decide].
+//   - the errors of [weir.Limiter.Decide].
 func (t *Throttler) Throttle(ctx context.Context, key string, maxBurst, count int64, period time.Duration, quantity int64) (Throttled, error) {
 	switch {
 	case t == nil || t.limiter == nil:
@@ -117,7 +121,7 @@ func (t *Throttler) Throttle(ctx context.Context, key string, maxBurst, count in
 	return out, nil
 }
 
-// under returns a limiter under the limit of a call.
+// under returns a limiter with the limit of a call.
 func (t *Throttler) under(maxBurst, count int64, period time.Duration) (*weir.Limiter, error) {
 	hash := (uint64(maxBurst)*31+uint64(count))*31 + uint64(period)
 	kept := &t.plans[hash*0x9E3779B97F4A7C15>>58]

@@ -12,10 +12,10 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// epoch is where virtual time starts.
+// epoch is the start of virtual time.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// newThrottler returns a throttler whose time is *now.
+// newThrottler returns a throttler whose clock shows *now.
 func newThrottler(t *testing.T, now *time.Time) *rediscell.Throttler {
 	t.Helper()
 	th, err := rediscell.New("t", memory.New(&memory.Options{Now: func() time.Time { return *now }}), nil)
@@ -25,7 +25,7 @@ func newThrottler(t *testing.T, now *time.Time) *rediscell.Throttler {
 	return th
 }
 
-// CL.THROTTLE user123 15 30 60 1
+// The call is CL.THROTTLE user123 15 30 60 1.
 func TestThrottleFirstCall(t *testing.T) {
 	t.Parallel()
 	now := epoch
@@ -35,7 +35,7 @@ func TestThrottleFirstCall(t *testing.T) {
 	}
 }
 
-// What redis-cell answers, but for the rounding: up, so that nobody comes back too early.
+// The answers are those of redis-cell, except that times are rounded up.
 func TestThrottleTrace(t *testing.T) {
 	t.Parallel()
 	now := epoch
@@ -75,7 +75,7 @@ func TestThrottleTrace(t *testing.T) {
 	}
 }
 
-// The limit comes with each call, and the state stays.
+// The limit can change with each call. The state stays.
 func TestThrottleChangedLimit(t *testing.T) {
 	t.Parallel()
 	now := epoch

@@ -10,18 +10,25 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
+// tooLittle is what Refund replies if Call.Cost is less than a decision consumed.
+const tooLittle = 2
+
 // An Outcome is what a script replied.
 type Outcome struct {
 	N   int64 // 1 if it passed, or 0; with UpTo, the tokens consumed; of Refund and Release, 1 if anything was refunded or ended
 	Now int64 // the time of the decision
 
-	ints []store.Value // what Program.rules[i].at counts in
+	// Either ints is set, the integers of a reply, or Turns, by a Direct.
+	ints  []store.Value // Program.rules[i].at counts in it
+	Turns []Turn
 }
 
-// Outcome reads the reply of v, of which there are two forms: that of a server, one
-// string "N;SEC USEC;value;value…" with what each rule's key held, and that of a Go
-// form, integers. flat is room for the integers, whose memory is used again. The error
-// is [store.ErrScript].
+// TooLittle reports whether Call.Cost of a Refund is less than the decision consumed.
+func (o *Outcome) TooLittle() bool { return o.N == tooLittle }
+
+// Outcome reads the reply of v. A server replies with one string, "N;SEC USEC;value;value…",
+// which has the value that each rule's key held. A Go form replies with integers. Outcome
+// uses the memory of flat for the integers. The error is [store.ErrScript].
 func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
 	want := 2
 	if v.decides() {
@@ -38,11 +45,11 @@ func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
 	}
 	for i := range reply {
 		if n := &reply[i]; n.Kind() != store.Integer || uint64(n.Int()) > 1<<53 {
-			return Outcome{}, fmt.Errorf("%w: value %d of what %s%s replied is no integer from 0 to 2^53", store.ErrScript, i, p.Name(), verbNames[v])
+			return Outcome{}, fmt.Errorf("%w: value %d of what %s%s replied is not an integer from 0 to 2^53", store.ErrScript, i, p.Name(), verbNames[v])
 		}
 	}
 	o := Outcome{N: reply[0].Int(), Now: reply[1].Int(), ints: reply}
-	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !v.upTo() {
+	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !v.upTo() && (v != Refund || !o.TooLittle()) {
 		return Outcome{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), verbNames[v], o.N, o.Now)
 	}
 	return o, nil
@@ -136,7 +143,10 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	if o.N > 0 && v != Peek {
 		out.Granted = a.Cost
 	}
-	if r.step.raw != nil {
+	switch {
+	case o.Turns != nil:
+		r.answerCell(&out, o.Now, &o.Turns[i].cellRun, a.Cost, a.Wait)
+	case r.step.raw != nil:
 		a.Text, a.Renew = c.Text, v == Renew
 		var s contract.State
 		for j, value := range o.ints[r.at : r.at+r.ints] {
@@ -144,8 +154,17 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 		}
 		out.Allowed = r.step.raw.Room(o.Now, s, a) >= a.Cost
 		out.Answer = r.step.raw.Answer(o.Now, s, out.Granted, a)
-	} else {
-		r.answerCell(&out, o, a.Cost, a.Wait)
+	default:
+		h := cellRun{step: &r.step, cell: cellOf(o.ints[r.at : r.at+r.ints])}
+		h.used = h.cell != contract.Cell{} && r.step.meter.Ends(h.cell) > o.Now
+		if !h.used {
+			h.cell = contract.Cell{}
+		}
+		h.settle(o.Now, o.Now+a.Wait)
+		if out.Granted > 0 {
+			h.take(out.Granted)
+		}
+		r.answerCell(&out, o.Now, &h, a.Cost, a.Wait)
 	}
 	if a.Cost > r.Limit.Capacity {
 		out.Allowed, out.RetryAfter = false, contract.Never
@@ -156,36 +175,30 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	return out
 }
 
-// answerCell is Answer over the cell that was read.
-func (r *rule) answerCell(out *Answer, o *Outcome, cost, wait int64) {
-	m, now := r.step.meter, o.Now
-	c := cellOf(o.ints[r.at : r.at+r.ints])
-	used := c != contract.Cell{} && m.Ends(c) > now
-	if !used {
-		c = contract.Cell{}
-	}
-	c = m.Settle(now, c)
-	room := m.Room(now, now+wait, c)
+// answerCell is Answer over a cell.
+func (r *rule) answerCell(out *Answer, now int64, h *cellRun, cost, wait int64) {
+	m, room := h.step.meter, h.room
 	out.Limit, out.Window = r.Limit.Capacity, r.Limit.Window
 	switch {
 	case cost > r.Limit.Capacity:
 	case room >= cost:
 		out.Allowed = true
 		if wait > 0 {
-			out.Delay = contract.Micros(max(m.Ready(now, c, cost, 0)-now, 0))
+			out.Delay = contract.Micros(max(m.Ready(now, h.cell, cost, 0)-now, 0))
 		}
 	default:
-		out.RetryAfter = contract.Micros(max(m.Ready(now, c, cost, wait)-now, 1))
+		out.RetryAfter = contract.Micros(max(m.Ready(now, h.cell, cost, wait)-now, 1))
 	}
-	if out.Granted > 0 {
-		c, used = m.Take(c, cost), true
-	}
-	if out.Granted > 0 || wait > 0 {
-		room = m.Room(now, now, c)
+	switch {
+	case out.Granted > 0:
+		room = m.Room(now, now, h.next)
+		out.ResetAfter = contract.Micros(max(h.ends-now, 0))
+	case wait > 0:
+		room = m.Room(now, now, h.cell)
 	}
 	out.Remaining = min(max(room, 0), r.Limit.Capacity)
-	if used {
-		out.ResetAfter = contract.Micros(max(m.Ends(c)-now, 0))
+	if h.used && out.Granted == 0 {
+		out.ResetAfter = contract.Micros(max(m.Ends(h.cell)-now, 0))
 	}
 }
 
@@ -209,7 +222,7 @@ func (p *Program) Entries(reply []store.Value) ([]contract.Entry, error) {
 	texts := make([]string, len(reply))
 	for i, v := range reply {
 		if v.Kind() != store.Bulk {
-			return nil, fmt.Errorf("%w: value %d of what %s.entries replied is no text", store.ErrScript, i, p.Name())
+			return nil, fmt.Errorf("%w: value %d of what %s.entries replied is not a text", store.ErrScript, i, p.Name())
 		}
 		texts[i] = v.Str()
 	}

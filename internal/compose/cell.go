@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"math"
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
@@ -27,65 +28,114 @@ func stepOf(p *part, args []store.Arg) step {
 
 // A held is what a rule's keys hold.
 type held struct {
-	step  *step
 	state contract.State // of a Step
-	nums  store.Nums     // of a Meter: what was read, and then what was written
-	cell  contract.Cell  // of nums; zero if its time has passed
-	prev  int64          // when the cell that was read ends; negative for a missing key
-	tail  bool           // nums has a generation
+	nums  store.Nums     // of a Meter
+	cellRun
 }
 
-// load reads a cell, and does not settle it.
-func (h *held) load(tx store.Tx, key int, now int64) error {
-	s := h.step
+// A cellRun is a decision on the cell of one rule.
+type cellRun struct {
+	step *step
+	cell contract.Cell // as it was read, zero if its time has passed; then settled
+	next contract.Cell // after the tokens were consumed
+	prev int64         // when the cell that was read ends; MinInt64 for a missing key, so that no end is near it
+	ends int64         // when next ends
+	room int64
+	used bool // the cell that was read is not zero, and its time has not passed
+	tail bool // the value has a generation
+}
+
+// get reads a cell through tx, and does not settle it.
+func (h *held) get(tx store.Tx, key int, now int64) error {
 	var found bool
 	var err error
-	if h.nums, found, err = tx.Get(key); err != nil || !found {
-		h.nums, h.prev = store.Nums{}, -quantum
+	if h.nums, found, err = tx.Get(key); err != nil {
 		return err
 	}
-	ints := int(h.nums.Len)
-	if h.nums.Tag != s.kind.Tag || ints != s.short && ints != s.cell && ints != s.full {
+	if !found {
+		h.nums = store.Nums{}
+	}
+	ints := h.nums.N[:min(h.nums.Len, store.MaxNums)]
+	if !h.load(h.nums.Tag, ints, found, now) {
 		return store.ForeignAt(key)
 	}
-	for i := ints; i < s.cell; i++ {
-		h.nums.N[i] = 0
-	}
-	h.cell = s.toCell(&h.nums)
-	if h.prev = s.meter.Ends(h.cell); h.prev <= now {
-		h.cell = contract.Cell{}
-	} else {
-		h.tail = ints == s.full
-	}
+	clear(h.nums.N[len(ints):])
 	return nil
 }
 
-// toCell returns the cell of n.
-func (s *step) toCell(n *store.Nums) contract.Cell {
-	c := contract.Cell{A: n.N[0]}
-	if s.cell > 1 {
-		c.B = n.N[1]
+// load reads the cell in ints, if the key was found, and does not settle it. It reports
+// false if the value is foreign.
+func (h *cellRun) load(tag store.Tag, ints []int64, found bool, now int64) bool {
+	if !found {
+		h.prev = math.MinInt64
+		return true
 	}
-	if s.cell > 2 {
-		c.C = n.N[2]
+	s := h.step
+	n := len(ints)
+	if tag != s.kind.Tag || n != s.short && n != s.cell && n != s.full {
+		return false
 	}
-	if s.cell > 3 {
-		c.D = n.N[3]
+	h.cell = toCell(ints[:min(n, s.cell)])
+	if h.prev = s.meter.Ends(h.cell); h.prev <= now {
+		h.cell = contract.Cell{}
+	} else {
+		h.used, h.tail = h.cell != contract.Cell{}, n == s.full
+	}
+	return true
+}
+
+// settle settles the cell and sets the room at the time at.
+func (h *cellRun) settle(now, at int64) {
+	h.cell = h.step.meter.Settle(now, h.cell)
+	h.room = h.step.meter.Room(now, at, h.cell)
+}
+
+// take sets what n tokens leave.
+func (h *cellRun) take(n int64) {
+	h.next = h.step.meter.Take(h.cell, n)
+	h.ends = h.step.meter.Ends(h.next)
+}
+
+// ttl is the TTL of the key after take, 0 if it keeps its own.
+func (h *cellRun) ttl(now int64, slack time.Duration) time.Duration {
+	if h.step.kind.Absolute && slack == 0 && h.ends/quantum == h.prev/quantum {
+		return 0
+	}
+	return life(now, h.ends, slack)
+}
+
+// size is how many integers of cell are written.
+func (s *step) size(cell *[4]int64) int {
+	for i := s.short; i < s.cell; i++ {
+		if cell[i] != 0 {
+			return s.cell
+		}
+	}
+	return s.short
+}
+
+// toCell returns the cell of ints.
+func toCell(ints []int64) (c contract.Cell) {
+	switch c.A = ints[0]; len(ints) {
+	case 4:
+		c.D = ints[3]
+		fallthrough
+	case 3:
+		c.C = ints[2]
+		fallthrough
+	case 2:
+		c.B = ints[1]
 	}
 	return c
 }
 
-// set sets the cell in h.nums to c. If gen is not 0 and there is no generation yet, it
-// sets that too.
-func (h *held) set(c contract.Cell, gen int64) {
-	s, n := h.step, &h.nums
-	n.Tag, n.Len = s.kind.Tag, uint8(s.short)
+// set sets the cell in n to c. If gen is not 0 and there is no generation yet, it sets
+// that too.
+func (h *cellRun) set(n *store.Nums, c contract.Cell, gen int64) {
+	s := h.step
 	cell := [4]int64{c.A, c.B, c.C, c.D}
-	for i := range s.cell {
-		if n.N[i] = cell[i]; i >= s.short && cell[i] != 0 {
-			n.Len = uint8(s.cell)
-		}
-	}
+	n.Tag, n.Len = s.kind.Tag, uint8(s.size(&cell))
+	copy(n.N[:s.cell], cell[:])
 	if gen > 0 && !h.tail {
 		clear(n.N[s.cell:])
 		h.tail, n.N[s.cell] = true, gen
@@ -93,20 +143,6 @@ func (h *held) set(c contract.Cell, gen int64) {
 	if h.tail {
 		n.Len = uint8(s.full)
 	}
-}
-
-// write consumes n tokens, and returns when the cell ends.
-func (h *held) write(tx store.Tx, key int, now, n, gen int64, slack time.Duration) (ends int64) {
-	s := h.step
-	c := s.meter.Take(h.cell, n)
-	ends = s.meter.Ends(c)
-	h.set(c, gen)
-	if s.kind.Absolute && slack == 0 && ends/quantum == h.prev/quantum {
-		tx.Keep(key, h.nums)
-	} else {
-		tx.Put(key, h.nums, life(now, ends, slack))
-	}
-	return ends
 }
 
 // life is how long a key is kept whose state is in use until ends.
@@ -134,7 +170,7 @@ func (h *held) refund(tx store.Tx, key int, now int64, ch contract.Charge, gen i
 		return true
 	}
 	copy(note, []int64{after.A, after.B, after.C})
-	h.set(c, 0)
+	h.set(&h.nums, c, 0)
 	tx.Keep(key, h.nums)
 	return true
 }

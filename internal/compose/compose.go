@@ -7,7 +7,9 @@
 //	source.go   a kind's Lua, parsed once
 //	limit.go    what is wrong with a limit
 //	lua.go      the text of a script
+//	luacell.go  the Lua of a rule's state and of its marker
 //	form.go     the Go form of a script
+//	direct.go   the Go form of a plain decision, for the memory store
 //	cell.go     the state of a rule whose algorithm is a Meter
 //	answer.go   what a reply means
 package compose
@@ -40,7 +42,7 @@ const (
 	UpToMark
 	Peek
 	Renew   // consumes only from leases that are held
-	Refund  // refunds by the markers, and deletes them
+	Refund  // refunds by the markers, and deletes them; Call.Cost is 0, or at least what was consumed
 	Release // ends leases
 	Reset   // deletes every rule's keys, if none is foreign
 	Entries // lists the metadata of one rule
@@ -55,8 +57,8 @@ func (v Verb) upTo() bool     { return v == UpTo || v == UpToMark }
 func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 func (v Verb) decides() bool  { return v <= Renew }
 
-// markers reports whether the keys of the markers follow those of the rules.
-func (v Verb) markers() bool { return v.marks() || v == Refund }
+// Markers reports whether the keys of the markers follow those of the rules.
+func (v Verb) Markers() bool { return v.marks() || v == Refund }
 
 // A Rule is one limit of a decision.
 type Rule struct {
@@ -82,6 +84,7 @@ type Program struct {
 	nkeys   int // of all rules, without markers
 	ints    int // of a reply
 	texts   bool
+	direct  bool // every rule keeps a cell
 	maxWait int64
 	scripts [verbs]atomic.Pointer[store.Script]
 }
@@ -111,7 +114,7 @@ func New(rules []Rule) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{source: src, ints: 2, maxWait: contract.MaxSpan}
+	p := &Program{source: src, ints: 2, direct: true, maxWait: contract.MaxSpan}
 	for i, r := range rules {
 		l := r.Limit
 		part := &src.parts[i]
@@ -130,6 +133,7 @@ func New(rules []Rule) (*Program, error) {
 			p.consts = append(p.consts, store.ConstArg(r.Cost))
 		}
 		p.texts = p.texts || part.texts()
+		p.direct = p.direct && form.meter != nil
 		p.maxWait = min(p.maxWait, l.MaxWait)
 	}
 	return p, nil
@@ -179,7 +183,7 @@ func (p *Program) AppendArgs(args []store.Arg, v Verb, c *Call) []store.Arg {
 	wait := min(c.Wait, p.maxWait)
 	n := 0
 	switch {
-	case v.markers():
+	case v.Markers():
 		n = 4
 	case c.Now > 0:
 		n = 3

@@ -151,7 +151,7 @@ func (r *run) load(i int, h *held) (err error) {
 		h.state, err = h.step.raw.Read(r.tx, q.key, r.now, r.ask(q))
 		return err
 	}
-	return h.load(r.tx, q.key, r.now)
+	return h.get(r.tx, q.key, r.now)
 }
 
 // decide consumes if every rule has room. It replies with what was consumed, the time,
@@ -175,24 +175,16 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 			}
 			room, ints = raw.Room(r.now, h.state, a), h.state[:]
 		} else {
-			if err = h.load(r.tx, q.key, r.now); err != nil {
+			if err = h.get(r.tx, q.key, r.now); err != nil {
 				return nil, err
 			}
-			m := h.step.meter
-			h.cell = m.Settle(r.now, h.cell)
-			room, ints = m.Room(r.now, r.now+r.call.Wait, h.cell), h.nums.N[:]
+			h.settle(r.now, r.now+r.call.Wait)
+			room, ints = h.room, h.nums.N[:]
 		}
 		for _, v := range ints[:q.ints] {
 			reply = append(reply, store.IntegerValue(v))
 		}
-		switch {
-		case !r.verb.upTo() || q.Cost > 0:
-			if room < r.cost(q) {
-				take = 0
-			}
-		case room < take:
-			take = max(room, 0)
-		}
+		take = fit(r.verb, q.Cost > 0, r.cost(q), room, take)
 	}
 	reply[head] = store.IntegerValue(take)
 	if take == 0 || r.verb == Peek {
@@ -204,6 +196,20 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 		}
 	}
 	return reply, nil
+}
+
+// fit returns how many of take tokens the rules can consume if one of them has that room.
+// own says that cost is the rule's Cost, not the call's.
+func fit(v Verb, own bool, cost, room, take int64) int64 {
+	switch {
+	case !v.upTo() || own:
+		if room < cost {
+			return 0
+		}
+	case room < take:
+		return max(room, 0)
+	}
+	return take
 }
 
 // consume consumes what the call asks of rule i, or take tokens.
@@ -224,14 +230,20 @@ func (r *run) consume(i int, h *held, take int64) error {
 		r.mark(i, ends, [store.MaxNums]int64{gen, n, c.A, c.B, c.C, c.D})
 		return nil
 	}
-	ends := h.write(r.tx, q.key, r.now, n, gen, r.slack)
+	h.take(n)
+	h.set(&h.nums, h.next, gen)
+	if ttl := h.ttl(r.now, r.slack); ttl == 0 {
+		r.tx.Keep(q.key, h.nums)
+	} else {
+		r.tx.Put(q.key, h.nums, ttl)
+	}
 	if gen > 0 {
 		ints := [store.MaxNums]int64{h.nums.N[s.cell], n}
 		copy(ints[2:], h.nums.N[:s.cell])
 		if s.full > s.cell+1 {
 			ints[2+s.cell] = h.nums.N[s.cell+1]
 		}
-		r.mark(i, ends, ints)
+		r.mark(i, h.ends, ints)
 	}
 	return nil
 }
@@ -261,6 +273,11 @@ func (r *run) refund(held []held) (gave int64, err error) {
 			return 0, store.ForeignAt(q.marker)
 		}
 		marks[i] = n
+	}
+	for i := range r.rules {
+		if n := &marks[i]; r.rules[i].Cost == 0 && r.call.Cost > 0 && n.N[1] > r.call.Cost {
+			return tooLittle, nil
+		}
 	}
 	for i := range r.rules {
 		q, s, n := &r.rules[i], held[i].step, &marks[i]

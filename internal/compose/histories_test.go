@@ -196,8 +196,8 @@ func (h *history) texts(p *compose.Program) []string {
 	return h.values(keys...)
 }
 
-// serverReply checks that a server's reply, with the values as they were, gives the same
-// answers as that of the Go form.
+// serverReply checks that a server's reply, with the values before the call, gives the same
+// answers as the reply of the Go form.
 func (h *history) serverReply(p *compose.Program, v compose.Verb, o *compose.Outcome, c *compose.Call, before []string) {
 	for i := range h.rules {
 		if p.Limit(i).Kind.Meter == nil {

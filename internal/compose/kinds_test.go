@@ -290,9 +290,9 @@ redis.call('SET', $key1, $text .. n, 'PX', slack)
 		"log2, at_2 = redis.call('GET', KEYS[3]), ARGV[5]\nif log2 == '$' then return redis.error_reply('WEIRFOREIGN 3') end\nused2 = (ARGV[4]+0)\nroom = used2\n",
 		"log3, at_3 = redis.call('GET', KEYS[5]), ARGV[7]\nif log3 == '$' then return redis.error_reply('WEIRFOREIGN 5') end\nused3 = (ARGV[6]+0)\nroom = used3\n",
 		"redis.call('SET', KEYS[2], ARGV[9] .. n, 'PX', slack)",
-		"local n = ARGV[8] + 0\nredis.call('SET', KEYS[4], ARGV[9] .. n, 'PX', slack)",
+		"local n = own3\nredis.call('SET', KEYS[4], ARGV[9] .. n, 'PX', slack)",
 		"if now >= edge1 then edge1, count1 = now + (ARGV[2]+0), 0 end",
-		"local n = ARGV[3] + 0\ncount1 = count1 + n",
+		"local n = own1\ncount1 = count1 + n",
 	} {
 		if !strings.Contains(lua, want) {
 			t.Errorf("no\n%s\nin\n%s", want, lua)

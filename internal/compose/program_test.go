@@ -249,8 +249,8 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// A first generation stays while the key is in use, whoever consumes from it: the markers of
-// all its decisions name that one.
+// A first generation stays while the key is in use, whoever consumes from it: all
+// its decisions have markers with that generation.
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)

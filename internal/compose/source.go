@@ -148,7 +148,7 @@ var (
 	nameText = regexp.MustCompile(`^[a-z_]*[a-z_]$`)
 
 	// reserved are the names that sections are given, and the frame's own locals.
-	reserved = regexp.MustCompile(`^(room|ends|text|gen|gave|mark|entries|renew|n|prev|tail|v|m|(was|t|b)_.*)$`)
+	reserved = regexp.MustCompile(`^(room|ends|text|gen|gave|mark|entries|renew|own|n|prev|tail|v|m|(was|t|b)_.*)$`)
 )
 
 // results are what a section must set.

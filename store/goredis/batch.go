@@ -9,12 +9,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// errUnsent is the error of a command to which a pipeline gave neither a reply nor an error.
-var errUnsent = errors.New("the client sent no command")
+// errUnsent is the error of a command that has neither a reply nor an error.
+var errUnsent = errors.New("the client returned neither a reply nor an error")
 
-// EvalBatch runs calls: see [store.Batcher]. It sends one pipeline, which a
-// ClusterClient splits by node. It sends a second one for the calls whose script a
-// server did not know.
+// EvalBatch implements [store.Batcher]. It sends one pipeline, which a ClusterClient splits
+// by node. If a server does not know a script, it sends a second pipeline with the calls of
+// such scripts.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	pending := make([]int, 0, len(calls))
 	for i := range calls {
@@ -32,8 +32,8 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	s.flush(ctx, eval, calls, pending)
 }
 
-// flush runs the pending calls by name, in one pipeline. It returns the calls to run by
-// eval, because a server did not know their scripts.
+// flush runs the pending calls in one pipeline, with the command name. It returns the calls
+// whose scripts a server did not know: they must be run with eval.
 func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending []int) []int {
 	if len(pending) == 0 {
 		return nil
@@ -50,14 +50,14 @@ func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending
 		cmds[j] = command(ctx, name, calls[i].Script, calls[i].Keys, calls[i].Args)
 		_ = pipe.Process(ctx, cmds[j]) // it queues
 	}
-	_, failure := pipe.Exec(ctx) // the first of many errors, or the reason why nothing was sent
+	_, failure := pipe.Exec(ctx) // the first error of a command, or the reason why nothing was sent
 	unknown := pending[:0]
 	for j, i := range pending {
 		c := &calls[i]
 		val, err := cmds[j].Result()
 		if list, _ := val.([]any); list != nil {
-			err = nil // newer clients set the error of a broken pipeline on answered commands too
-		} else if val == nil && err == nil { // and not redis.Nil: there was no reply
+			err = nil // if a pipeline breaks, newer clients set its error on answered commands too
+		} else if val == nil && err == nil { // there was no reply: a nil reply is the error redis.Nil
 			if err = failure; err == nil {
 				err = errUnsent
 			}

@@ -9,7 +9,8 @@ import (
 	"github.com/weir-go/weir/store/goredis"
 )
 
-// One server. The timeouts bound a decision. Without retries, it consumes tokens once.
+// This client has one server. The timeouts limit the time of a decision. Without retries, a
+// decision consumes tokens at most once.
 func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{
 		Addr:                  "localhost:6379",

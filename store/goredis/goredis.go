@@ -1,5 +1,5 @@
-// Package goredis keeps limiter state in Redis, from 6.0, or Valkey, through the client
-// github.com/redis/go-redis/v9, from v9.7.3:
+// Package goredis implements a store that keeps the state of limiters in Redis or Valkey. It
+// uses the client github.com/redis/go-redis/v9:
 //
 //	rdb := redis.NewClient(&redis.Options{
 //		Addr:                  "localhost:6379",
@@ -8,59 +8,64 @@
 //	})
 //	lim, err := weir.New("api", goredis.New(rdb), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
+// It supports Redis from 6.0, every version of Valkey, and the client from v9.7.3.
+//
 // # Clients
 //
 // [New] takes the client that the application already has, and never closes it:
 //
-//   - a [redis.Client], for one server, or for a proxy that looks like one server;
+//   - a [redis.Client], for one server, or for a proxy that behaves like one server;
 //   - a [redis.Client] made by [redis.NewFailoverClient], for Sentinel;
 //   - a [redis.ClusterClient], for Redis Cluster and Valkey Cluster;
 //   - any client that [redis.NewUniversalClient] makes.
 //
-// A nil client and a [redis.Ring] are rejected: every method of the store, and weir.New,
-// returns an error. A Ring sends an MGET to the shard of its first key only. If a shard
-// is down, the Ring moves its keys to other shards, so their limits start afresh.
+// The store rejects a nil client and a [redis.Ring]: every method of the store, and
+// weir.New, returns an error. A Ring sends an MGET only to the shard of its first key.
+// If a shard is down, the Ring uses other shards for its keys, so the state of their
+// limits is missing there.
 //
-// Scripts go to masters, whatever the client's ReadOnly, RouteByLatency and RouteRandomly
-// are. If one of these is set, MGet can read from a replica of a cluster. Time is the
-// clock of any one server of a cluster.
+// Scripts are sent to masters, even if the client has ReadOnly, RouteByLatency or
+// RouteRandomly. With one of these options, MGet can read from a replica of a cluster.
+// Time uses the clock of any server of a cluster.
 //
 // # Contexts
 //
 // If the context is done before a call, nothing is sent. During a call, go-redis checks
 // the context while it waits for a connection, and between retries. With
-// ContextTimeoutEnabled, a deadline also ends a read or a write. Without it, and for a
-// cancellation without a deadline, the client's DialTimeout, ReadTimeout and WriteTimeout
-// bound each attempt. A call that fails after its context is done returns the context's
-// error. The step may have run.
+// ContextTimeoutEnabled, a deadline also ends a read or a write. A cancellation never
+// ends a read or a write. The client's DialTimeout, ReadTimeout and WriteTimeout limit
+// the time of each attempt. If a call fails after its context is done, it returns the
+// context's error. The script may have run.
 //
 // # Retries
 //
-// The store never retries a step whose reply was lost. The client can: by default,
-// go-redis retries a command after a timeout or a lost connection. If the step had run,
-// it then consumes tokens again: up to MaxRetries+1 times, 4 by default. Nobody is
-// allowed without consuming a token. Set MaxRetries to -1: then a decision consumes once,
-// and the caller gets an error early.
+// If a reply was lost, the store does not run the script again, but the client can. By
+// default, go-redis retries a command after a timeout or a lost connection. If the
+// script had already run, it then consumes tokens again. So one decision can consume
+// tokens up to MaxRetries+1 times, 4 by default. Set MaxRetries to -1. Then a decision
+// consumes tokens at most once, and the caller gets an error earlier. With and without
+// retries, no request is allowed without consuming tokens.
 //
-// A ClusterClient does not retry on one node by default. But its MaxRedirects counts lost
-// replies too, so a decision can consume up to MaxRedirects+1 times, 4 by default. Leave
-// MaxRedirects on: the client needs it to follow a slot that moves.
+// A ClusterClient also retries after a lost reply, as often as MaxRedirects allows. So a
+// decision can consume tokens up to MaxRedirects+1 times, 4 by default. Its MaxRetries is -1
+// by default. Do not disable MaxRedirects: the client needs it to follow slots that move.
 //
-// Newer versions of the client dial five times, 100 ms apart, unless DialerRetries is
-// set. Their ClusterClient sends COMMAND, unless DisableRoutingPolicies is set: an ACL
-// must then allow COMMAND.
+// Versions of the client that have the option DialerRetries dial up to five times, 100
+// ms apart, unless the option is set. In versions that have the option
+// DisableRoutingPolicies, a ClusterClient sends COMMAND, unless the option is set. If
+// the servers use an ACL, it must then allow COMMAND.
 //
 // # Failover
 //
-// A ClusterClient reads its cluster's topology every 10 to 60 seconds, or after a
-// redirection. A dead node sends no redirection. So the store makes the client read the
-// topology if a node cannot be reached or says that it no longer serves: in the
-// background, and at most four times a second. Until a replica is promoted, calls return
-// [store.ErrUnavailable].
+// A ClusterClient reads the topology of its cluster again after a redirection, and
+// after 10 s, or 60 s from v9.22.0. A node that is down sends no redirection. So if a
+// node cannot be reached, or reports that it no longer serves, the store makes the
+// client read the topology. It does so in the background, at most four times per
+// second. Until a replica is promoted, calls return [store.ErrUnavailable].
 //
-// If a server before Redis 7.0 is demoted behind a fixed address, it replies READONLY
-// from inside the script. go-redis does not notice that and keeps the connection: set
-// ConnMaxLifetime.
+// If a server with a version before Redis 7.0 is demoted, it replies READONLY from
+// inside the script. go-redis does not detect this, and keeps the connection. If such
+// servers have a fixed address, set ConnMaxLifetime.
 package goredis
 
 import (
@@ -82,23 +87,24 @@ var (
 )
 
 var (
-	errNil  = errors.New("goredis: the client is nil: want a *redis.Client or a *redis.ClusterClient")
+	errNil  = errors.New("goredis: the client is nil: it must be a *redis.Client or a *redis.ClusterClient")
 	errRing = errors.New("goredis: the client is a *redis.Ring, which reads all keys of an MGET from one shard and " +
-		"loses limits with a shard: want a *redis.ClusterClient, or a *redis.Client on one server")
+		"loses limits if a shard is down: it must be a *redis.ClusterClient, or a *redis.Client of one server")
 )
 
-// A Store keeps limiter state on the servers of its client. It is safe for concurrent use.
+// A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
+// is safe for concurrent use.
 type Store struct {
 	client  redis.UniversalClient
-	cluster *redis.ClusterClient // the client, when it is one
+	cluster *redis.ClusterClient // the client, if it is a *redis.ClusterClient
 	single  bool                 // the client is a *redis.Client
 	unfit   error                // the reason why the client can never work
 	errs    adapter.Errors
-	reload  adapter.Gate // to the cluster's topology
+	reload  adapter.Gate // limits reloads of the topology
 }
 
-// New returns a store over client. It sends nothing to the server. Check reports a client
-// that can never work: nil, or a [redis.Ring].
+// New returns a store that uses client. It sends nothing to the server. If the client can
+// never work, because it is nil or a [redis.Ring], Check returns an error.
 func New(client redis.UniversalClient) *Store {
 	s := &Store{client: client}
 	s.errs = adapter.Errors{Name: "goredis", Replied: replied, Follow: s.follow}
@@ -117,7 +123,7 @@ func New(client redis.UniversalClient) *Store {
 	return s
 }
 
-// Check returns an error if the client can never work.
+// Check implements [store.Checker]. It returns an error if the client can never work.
 func (s *Store) Check() error {
 	if s == nil || s.client == nil {
 		return errNil
@@ -125,8 +131,8 @@ func (s *Store) Check() error {
 	return s.unfit
 }
 
-// Eval runs script: see [store.Store]. It sends an EVALSHA, and an EVAL if the server does
-// not know the script.
+// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not know
+// the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err
@@ -148,7 +154,7 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	return s.answer(ctx, script, keys, reply, val, err)
 }
 
-// Time returns the server's clock, in microseconds.
+// Time implements [store.Store]. It returns the time of a server, in microseconds.
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err

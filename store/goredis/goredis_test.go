@@ -74,7 +74,7 @@ func TestUnfitClient(t *testing.T) {
 			errs := everyCall(t.Context(), s)
 			errs["check"] = s.Check()
 			for call, err := range errs {
-				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "want a *redis.ClusterClient") &&
+				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "must be a *redis.ClusterClient") &&
 					!strings.Contains(err.Error(), "or a *redis.ClusterClient") {
 					t.Errorf("%s: got %v, want an error that names %s and what would be right", call, err, c.want)
 				}
@@ -127,7 +127,7 @@ func TestNothingSent(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -163,9 +163,9 @@ func TestClosedClient(t *testing.T) {
 	}
 }
 
-// The server never answers. The error is that of the caller's context if that has ended,
-// and ErrUnavailable if only the client's timeout has passed.
-func TestSilence(t *testing.T) {
+// The server never answers. If the caller's context has ended, the error is the error of the
+// context. If only the client's timeout has passed, it is ErrUnavailable.
+func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup
 	release.Add(1)

@@ -11,11 +11,11 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// errNotMGet is the error of a reply that is not one of MGET.
+// errNotMGet is the error of a reply that MGET does not give.
 var errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
-// MGet reads keys: see [store.Store]. To a [redis.Client] it sends one MGET. To any other
-// client it sends one for each slot, in one pipeline.
+// MGet implements [store.Store]. If the client is a [redis.Client], it sends one MGET. For
+// other clients, it sends one MGET for each slot, in one pipeline.
 func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return values, err
@@ -63,8 +63,8 @@ func (s *Store) mgetSlots(ctx context.Context, keys []string, read []store.Value
 	return nil
 }
 
-// scatter stores value i of an MGET's reply at read[at[i]], or, if at is nil, at
-// read[i].
+// scatter stores value i of an MGET's reply in read[at[i]]. If at is nil, it stores value i
+// in read[i].
 func scatter(cmd *redis.SliceCmd, read []store.Value, at []int) error {
 	list, err := cmd.Result()
 	if err != nil {

@@ -16,11 +16,11 @@ var (
 	eval    any = "eval"
 )
 
-// firstKey is where the keys begin in the arguments of an EVAL.
+// firstKey is the index of the first key in the arguments of an EVAL.
 const firstKey = 3
 
-// command returns the command that runs script by name, which is evalSHA or eval. It
-// allocates one slice, and the client's own EvalSha two.
+// command returns the command that runs script. The name is evalSHA or eval. It allocates
+// one slice; the client's own EvalSha allocates two.
 func command(ctx context.Context, name any, script *store.Script, keys []string, args []store.Arg) *redis.Cmd {
 	words := make([]any, firstKey, firstKey+len(keys)+len(args))
 	words[0] = name
@@ -41,7 +41,8 @@ func command(ctx context.Context, name any, script *store.Script, keys []string,
 	return cmd
 }
 
-// answer appends val, the reply of script, to reply, or returns the error for err.
+// answer appends val, the reply of script, to reply. If err is not nil, it returns the
+// store's error for it.
 func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val any, err error) ([]store.Value, error) {
 	if errors.Is(err, redis.Nil) {
 		val, err = nil, nil
@@ -63,7 +64,7 @@ func (s *Store) answer(ctx context.Context, script *store.Script, keys []string,
 		case nil:
 			out = append(out, store.Value{})
 		default:
-			return reply, fmt.Errorf("goredis: eval %s: %w: element %d of the reply is a %T: want integers and strings",
+			return reply, fmt.Errorf("goredis: eval %s: %w: element %d of the reply is a %T: it must be an integer, a string or nil",
 				script.Name(), store.ErrScript, i, element)
 		}
 	}

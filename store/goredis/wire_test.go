@@ -151,7 +151,7 @@ func is(err, want error) bool {
 	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
 }
 
-// A connection breaks in the middle of a batch: replies that came before are kept.
+// If a connection breaks in the middle of a batch, earlier replies are kept.
 func TestBatchBroken(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func(args []string) string {
@@ -268,7 +268,7 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// Failing callers make the store read the topology again, but not once for each call.
+// Failing calls make the store read the topology again, but not once for each call.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	const down = "-CLUSTERDOWN The cluster is down\r\n"
@@ -278,7 +278,7 @@ func TestFollow(t *testing.T) {
 	}{
 		"CLUSTERDOWN":     {down, true},
 		"connection lost": {"", true},
-		"no topology":     {down, false}, // then the client itself makes no pause between reloads
+		"no topology":     {down, false}, // then the client itself does not wait between reloads
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

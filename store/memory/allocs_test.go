@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A step on keys that the store holds allocates nothing.
+// A script on keys that the store holds allocates nothing.
 func TestAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")

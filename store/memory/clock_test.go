@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -14,7 +15,7 @@ import (
 // epoch is the start of virtual time.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// A clock is a clock that tests set.
+// A clock shows the time that a test sets.
 type clock struct{ micros atomic.Int64 }
 
 func newClock() *clock {
@@ -27,8 +28,8 @@ func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()
 func (c *clock) set(t time.Time)         { c.micros.Store(t.UnixMicro()) }
 func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
-// put returns a script that sets n keys to the integers of its arguments after the
-// first. The first argument is the TTL in milliseconds. It replies with the clock.
+// put returns a script that sets n keys. Its first argument is the TTL in milliseconds, and
+// the others are the integers to set. It replies with the time of the clock.
 func put(n int) *store.Script {
 	return store.NewScript("put", "", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		for i := range n {
@@ -43,7 +44,7 @@ func put(n int) *store.Script {
 	})
 }
 
-// set sets keys to n, with that TTL.
+// set sets keys to n, with this TTL.
 func set(st *memory.Store, ttl time.Duration, n int64, keys ...string) error {
 	_, err := st.Eval(context.Background(), put(len(keys)), keys, []store.Arg{store.IntArg(ttl.Milliseconds()), store.IntArg(n)}, nil)
 	return err
@@ -124,6 +125,34 @@ func TestExpiry(t *testing.T) {
 		}
 		if want := 2*time.Millisecond - tt.after; tt.want != "" && live["a"] != want || tt.want == "" && len(live) != 0 {
 			t.Errorf("after %v: All gives %v", tt.after, live)
+		}
+	}
+}
+
+// A store that was used in a testing/synctest bubble uses the real time again outside of the
+// bubble.
+func TestClockOfBubbles(t *testing.T) {
+	st := memory.New(nil)
+	now := func() int64 {
+		reply, err := st.Eval(context.Background(), put(1), []string{"k"}, []store.Arg{store.IntArg(1000), store.IntArg(1)}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return reply[0].Int()
+	}
+	for range 2 {
+		if got, real := now(), time.Now().UnixMicro(); got < real-time.Hour.Microseconds() || got > real+time.Hour.Microseconds() {
+			t.Errorf("outside of a bubble the clock reads %v at %v", time.UnixMicro(got), time.UnixMicro(real))
+		}
+		for range 2 { // each bubble has its own time
+			synctest.Test(t, func(*testing.T) {
+				for range 30 {
+					if got, want := now(), time.Now().UnixMicro(); got != want {
+						t.Errorf("in a bubble the clock reads %v at %v", time.UnixMicro(got), time.UnixMicro(want))
+					}
+					time.Sleep(11 * time.Millisecond)
+				}
+			})
 		}
 	}
 }

@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"sync"
 	"testing"
@@ -12,7 +13,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// within fails the test if f does not return in time, most likely because of a deadlock.
+// within fails the test if f does not return within d, most likely because of a deadlock.
 func within(t *testing.T, d time.Duration, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -41,7 +42,7 @@ func add(n int) *store.Script {
 	})
 }
 
-// Steps over several keys, named in any order, neither deadlock nor lose an update.
+// Concurrent scripts with several keys, in any order, do not deadlock and lose no update.
 func TestConcurrentSteps(t *testing.T) {
 	t.Parallel()
 	const keys, callers, rounds, perStep = 40, 8, 500, 4
@@ -117,8 +118,8 @@ func TestMGetIsAtomic(t *testing.T) {
 	}
 }
 
-// The store stays within MaxKeys while concurrent steps evict, expired keys are removed
-// and the clock moves.
+// The store never holds more than MaxKeys keys, while concurrent scripts evict keys, expired
+// keys are removed, and the clock moves.
 func TestConcurrentFlood(t *testing.T) {
 	t.Parallel()
 	const max = 1 << 12
@@ -150,5 +151,36 @@ func TestConcurrentFlood(t *testing.T) {
 	})
 	if got := st.Len(); got > max {
 		t.Errorf("%d keys, want at most %d", got, max)
+	}
+}
+
+// If the clock panics, no shard stays locked.
+func TestClockPanics(t *testing.T) {
+	t.Parallel()
+	armed := false
+	st := memory.New(&memory.Options{Now: func() time.Time {
+		if armed {
+			panic("bomb")
+		}
+		return epoch
+	}})
+	if err := set(st, time.Hour, 1, "a"); err != nil {
+		t.Fatal(err)
+	}
+	armed = true
+	for name, call := range map[string]func(){
+		"Eval": func() { _ = set(st, time.Hour, 1, "a") },
+		"MGet": func() { get(t, st, "a") },
+		"All":  func() { _ = maps.Collect(st.All()) },
+	} {
+		func() {
+			defer func() {
+				if p := recover(); p != "bomb" {
+					t.Errorf("%s recovered %v, want the panic of the clock", name, p)
+				}
+			}()
+			call()
+		}()
+		within(t, 10*time.Second, func() { st.Len() })
 	}
 }

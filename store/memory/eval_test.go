@@ -28,8 +28,8 @@ func write(readOnly bool, end func() error) *store.Script {
 	return store.NewScript("write", "", form)
 }
 
-// A failed step changes nothing, releases its locks, and returns what reply held. Its
-// error is the one that docs/backends.md names.
+// A failed script changes nothing, releases its locks, and returns the unchanged reply. Its
+// error is the one that docs/reference/backends.md names.
 func TestEvalFails(t *testing.T) {
 	t.Parallel()
 	canceled, cancel := context.WithCancel(context.Background())
@@ -98,7 +98,7 @@ func TestEvalPanics(t *testing.T) {
 	}
 }
 
-// Get sees the changes that the form made before.
+// Get returns the result of earlier changes of the form.
 func TestTx(t *testing.T) {
 	t.Parallel()
 	tag := store.Tag{'t', '1'}

@@ -19,7 +19,7 @@ func TestFloodIsBounded(t *testing.T) {
 		max  int
 		ttl  time.Duration
 		step time.Duration
-		most int // keys at any time
+		most int // the largest number of keys at any time
 	}{
 		{"all live", 1000, 24 * time.Hour, time.Millisecond, 1000},
 		{"all live, several shards", 1 << 14, 24 * time.Hour, time.Millisecond, 1 << 14},
@@ -109,13 +109,13 @@ func TestFullStore(t *testing.T) {
 	}
 }
 
-// A step without room for all its new keys changes nothing and evicts no key.
+// If there is no room for all new keys of a script, it changes nothing and evicts no key.
 func TestNoRoomForAll(t *testing.T) {
 	t.Parallel()
 	const max = 6
 	for _, tt := range []struct {
 		name string
-		keys string // of the step; a, b and c expire before them, x, y and z later
+		keys string // the keys of the script; a, b and c expire before them, x, y and z later
 		good bool
 		left string // the other keys that remain
 	}{
@@ -171,7 +171,7 @@ func TestNoRoomForAll(t *testing.T) {
 	}
 }
 
-// deny runs a step on key that changes nothing, as a denied request does.
+// deny runs a script on key that changes nothing, like a denied request.
 func deny(t testing.TB, st *memory.Store, key string) {
 	t.Helper()
 	script := store.NewScript("deny", "", func(_ store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) { return reply, nil })
@@ -180,8 +180,8 @@ func deny(t testing.TB, st *memory.Store, key string) {
 	}
 }
 
-// A store that is full of keys that expire at the same instant accepts new keys that
-// expire then too, as those of aligned windows do. It keeps the keys that were denied.
+// If a store is full of keys that expire at the same instant, it accepts new keys that
+// expire at that instant too, for example of aligned windows. It keeps the denied keys.
 func TestFullOfKeysThatExpireTogether(t *testing.T) {
 	t.Parallel()
 	const max, day = 2048, 24 * time.Hour

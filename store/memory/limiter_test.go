@@ -75,8 +75,8 @@ func TestConcurrentLimit(t *testing.T) {
 	}
 }
 
-// A flood of new keys does not evict keys that have used up more than the new keys.
-func TestFloodFreesNobody(t *testing.T) {
+// A flood of new keys does not evict keys that have consumed more than the new keys.
+func TestFloodEvictsNoUsedUpKeys(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	st := memory.New(&memory.Options{MaxKeys: 100, Now: c.now})
@@ -118,8 +118,8 @@ func TestFloodFreesNobody(t *testing.T) {
 	}
 }
 
-// Even new keys that expire later do not evict a key that was denied last. They evict
-// each other, and the key of a caller who is allowed again can be evicted.
+// New keys that expire later do not evict a key whose last request was denied. They evict
+// each other. If a request of that key is allowed again, the key can be evicted.
 func TestFloodOfLongerLived(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -161,8 +161,8 @@ func TestFloodOfLongerLived(t *testing.T) {
 	}
 }
 
-// A decision on a key that the store holds allocates nothing, from the limiter on,
-// whether the request is allowed or denied.
+// A decision of a limiter on a key that the store holds allocates nothing, whether the
+// request is allowed or denied.
 func TestLimiterAllocations(t *testing.T) {
 	if raceEnabled {
 		t.Skip("the race detector allocates")
@@ -201,5 +201,30 @@ func TestLimiterAllocations(t *testing.T) {
 				t.Errorf("got %+v, %v, want allowed: %v", res, err, tt.want)
 			}
 		})
+	}
+}
+
+// A key whose last request was denied is not evicted before it expires. A Peek does not mark
+// a key.
+func TestPeekMarksNoKey(t *testing.T) {
+	for _, tt := range []struct {
+		op      weir.Op
+		evicted bool
+	}{{weir.Peek, true}, {weir.Consume, false}} {
+		st := memory.New(&memory.Options{MaxKeys: 1, Now: newClock().now})
+		lim, err := weir.New("t", st, algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lim.Allow(t.Context(), "ann"); err != nil {
+			t.Fatal(err)
+		}
+		res, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf("ann"), Op: tt.op}, nil)
+		if err != nil || res.Allowed {
+			t.Fatalf("%v: allowed %t, error %v: want a denial", tt.op, res.Allowed, err)
+		}
+		if _, err := lim.Allow(t.Context(), "bob"); (err == nil) != tt.evicted {
+			t.Errorf("after a denied %v a new key ends with %v: want the old one evicted: %t", tt.op, err, tt.evicted)
+		}
 	}
 }

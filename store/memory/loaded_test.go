@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// store.Loaded and the store do the same for the same forms.
+// A form has the same effect on store.Loaded and on the memory store.
 func TestLoadedAgrees(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(20) {
@@ -67,7 +67,7 @@ func TestLoadedAgrees(t *testing.T) {
 	}
 }
 
-// randomForm reads all keys, replies with what they hold, and changes some.
+// randomForm reads all keys, replies with their values, and changes some of them.
 func randomForm(r *rand.Rand, tx store.Tx, keys int, reply []store.Value) ([]store.Value, error) {
 	text := func() string { return fmt.Sprint(r.IntN(12)) }
 	ttl := func() time.Duration { return time.Duration(1+r.IntN(100)) * time.Millisecond }

@@ -1,29 +1,29 @@
-// Package memory provides a store that keeps limiter state in the memory of the
+// Package memory implements a store that keeps the state of limiters in the memory of the
 // process. Use it for the limits of a single process and in tests.
 //
 //	st := memory.New(&memory.Options{MaxKeys: 100_000})
 //	lim, err := weir.New("api", st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
-// The store runs the Go forms of scripts. A decision on a key that the store
-// holds allocates nothing. There is no goroutine and nothing to close: calls that
-// add keys also remove a few expired keys.
+// The store runs the Go forms of scripts. If the store holds the key, most decisions
+// allocate no memory. Decisions with an ID do, and so do decisions of
+// algorithm.SlidingLog, MetadataWindow and Concurrency. The store starts no goroutine
+// and needs no closing: a call that adds a key also removes a few expired keys.
 //
 // # When the store is full
 //
-// The store holds at most [Options].MaxKeys keys. If a new key needs room, the
-// store samples a few keys and evicts the one that expires soonest. It never
-// evicts a key
-//   - that was denied last and has not expired, because its caller would be free
-//     again;
-//   - that expires later than the new key, because it has used up more. Keys that
-//     expire at the same instant can evict each other.
+// The store holds at most [Options].MaxKeys keys. If the store is full and a call adds
+// a key, the store samples a few keys, and evicts the one that expires soonest. Two
+// kinds of keys are never evicted before they expire:
+//   - A key whose last request was denied. Otherwise its caller would be allowed again.
+//   - A key that expires more than about one second later than the new key. Usually its
+//     caller has consumed more.
 //
 // If no sampled key can be evicted, the call returns [store.ErrUnavailable].
 //
-// So an attacker who can create MaxKeys keys can evict keys that have not been
-// denied yet, or fill the store with keys that were denied. Choose MaxKeys much
-// larger than the number of callers that you expect. Prefer keys that a client
-// cannot choose, such as an address, to names that it can.
+// An attacker who can create MaxKeys keys can evict keys that have not been denied yet, or
+// fill the store with denied keys. So choose MaxKeys much larger than the number of callers
+// that you expect. Use keys that a client cannot choose, for example an IP address rather
+// than a user name.
 package memory
 
 import (
@@ -38,33 +38,37 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// DefaultMaxKeys is the default of [Options].MaxKeys. A full store takes from 160
-// to 320 bytes for each key, and 240 bytes by default, plus the length of the key.
-// A sorted set takes more.
+// DefaultMaxKeys is the default of [Options].MaxKeys. With the default, a full store uses 256
+// bytes for each key. With another MaxKeys, it uses from 171 to 342 bytes. A key that is
+// longer than 71 bytes, or that holds more than 4 integers or a sorted set, uses more.
 const DefaultMaxKeys = 1 << 20
 
 const (
 	maxShards    = 64
-	keysPerShard = 1024    // the smallest MaxKeys of a shard; small shards would fill unevenly
+	keysPerShard = 1024    // the smallest MaxKeys of a shard; smaller shards would fill unevenly
 	maxNow       = 1 << 52 // microseconds; the year 2112
 )
 
 // Options are the settings of a [Store]. The zero value is the default.
 type Options struct {
-	// MaxKeys is the largest number of keys. The default is DefaultMaxKeys. Keys
-	// are spread over shards of equal size, so a large store can evict keys when
-	// it holds a few per cent fewer.
+	// MaxKeys is the largest number of keys. The default is DefaultMaxKeys. Keys are
+	// spread over shards of equal size. One shard can be full before the others, so a
+	// store can evict keys when it holds a few percent fewer keys than MaxKeys.
 	MaxKeys int
 
-	// Now is the clock. The default is time.Now. It must read later than 1970
-	// and earlier than 2112. The store holds locks while it calls Now.
+	// Now is the clock. The default is the system clock. If the system clock is set
+	// to another time, the store uses that time after at most 0.1 s. The store holds
+	// locks while it calls Now.
+	//
+	// The time must be after the Unix epoch and before the year 2112. Otherwise Eval
+	// and MGet return ErrUnavailable.
 	Now func() time.Time
 }
 
 // A Store is an in-memory [store.Store]. Make one with [New].
 type Store struct {
 	seed   maphash.Seed
-	now    func() time.Time
+	now    func() time.Time // nil means the clocks of the shards
 	shards []shard
 	err    error // why the store cannot work
 	txs    sync.Pool
@@ -76,17 +80,14 @@ var (
 	_ store.Checker  = (*Store)(nil)
 )
 
-// New returns an empty store. If opts is nil, New uses the defaults. [Store.Check]
-// and every call report bad options.
+// New returns an empty store. If opts is nil, New uses the defaults. If an option is
+// not valid, Check, Eval, MGet and Time return an error.
 func New(opts *Options) *Store {
 	var o Options
 	if opts != nil {
 		o = *opts
 	}
 	s := &Store{seed: maphash.MakeSeed(), now: o.Now}
-	if o.Now == nil {
-		s.now = time.Now
-	}
 	if o.MaxKeys == 0 {
 		o.MaxKeys = DefaultMaxKeys
 	}
@@ -106,7 +107,7 @@ func New(opts *Options) *Store {
 	return s
 }
 
-// Check returns an error if the [Options] are bad or if [New] did not make s.
+// Check returns an error if the [Options] are not valid, or if s was not made by [New].
 func (s *Store) Check() error {
 	if s == nil || s.shards == nil {
 		return errNotNew
@@ -116,8 +117,8 @@ func (s *Store) Check() error {
 
 var errNotNew = errors.New("memory: the store is nil or a zero value: make one with New")
 
-// BorrowsStrings reports whether st is s. The store copies the keys and texts that
-// it keeps.
+// BorrowsStrings implements [store.Borrower]. It reports whether st is s. A Store
+// copies the keys and texts that it keeps.
 func (s *Store) BorrowsStrings(st store.Store) bool { return st == store.Store(s) }
 
 // Eval implements [store.Store]. It runs the Go form of script while it holds the
@@ -142,7 +143,7 @@ func (s *Store) run(script *store.Script, keys []string, args []store.Arg, reply
 	t.lock(s, keys)
 	defer t.unlock() // also if the form panics
 
-	now, err := s.micros()
+	now, err := s.micros(t.first())
 	if err != nil {
 		return nil, err
 	}
@@ -162,10 +163,13 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	if err := s.ready(ctx); err != nil {
 		return values, err
 	}
-	var t tx // not one of the pool, which would retain space for this many keys
+	if len(keys) == 0 {
+		return values, nil
+	}
+	var t tx // not from the pool, which would keep the memory for all these keys
 	t.lock(s, keys)
 	defer t.unlock()
-	now, err := s.micros()
+	now, err := s.micros(t.first())
 	if err != nil {
 		return values, fmt.Errorf("memory: mget: %w", err)
 	}
@@ -185,10 +189,13 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.ready(ctx); err != nil {
 		return time.Time{}, err
 	}
+	if s.now == nil {
+		return time.Now(), nil
+	}
 	return s.now(), nil
 }
 
-// Len returns how many keys the store holds. It counts expired keys that are not
+// Len returns the number of keys in the store. It includes expired keys that have not been
 // removed yet.
 func (s *Store) Len() int {
 	n := 0
@@ -201,30 +208,40 @@ func (s *Store) Len() int {
 	return n
 }
 
-// All returns the keys that have not expired, each with its remaining TTL. The
-// order is not defined. All copies one shard of the store at a time, and holds no
-// lock while the body of the caller's loop runs.
+// All returns an iterator over the keys that have not expired, with their remaining TTLs.
+// The order is not defined. All copies one shard of the store at a time. It holds no lock
+// while the body of the caller's loop runs.
 func (s *Store) All() iter.Seq2[string, time.Duration] {
 	return func(yield func(string, time.Duration) bool) {
-		var live []slot
+		var live []entry
 		for i := range s.shards {
-			sh := &s.shards[i]
-			sh.mu.Lock()
-			now := s.now().UnixMicro()
-			live = live[:0]
-			for _, sl := range sh.slots {
-				if sl.hash != 0 && sl.expires > now {
-					live = append(live, sl)
-				}
-			}
-			sh.mu.Unlock()
-			for _, sl := range live {
-				if !yield(sl.key, time.Duration(sl.expires-now)*time.Microsecond) {
+			live = s.live(&s.shards[i], live[:0])
+			for _, e := range live {
+				if !yield(e.key, e.ttl) {
 					return
 				}
 			}
 		}
 	}
+}
+
+// An entry is a key that has not expired.
+type entry struct {
+	key string
+	ttl time.Duration
+}
+
+// live appends the keys of sh that have not expired to list.
+func (s *Store) live(sh *shard, list []entry) []entry {
+	sh.mu.Lock()
+	defer sh.mu.Unlock() // also if the clock panics
+	now, _ := s.micros(sh)
+	for i := range sh.slots {
+		if sl := &sh.slots[i]; sl.hash != 0 && sl.expires > now {
+			list = append(list, entry{sh.keyOf(sl), time.Duration(sl.expires-now) * time.Microsecond})
+		}
+	}
+	return list
 }
 
 func (s *Store) ready(ctx context.Context) error {
@@ -237,12 +254,16 @@ func (s *Store) ready(ctx context.Context) error {
 	return nil
 }
 
-var errClock = errors.New("the clock must read later than 1970 and earlier than 2112")
-
-func (s *Store) micros() (int64, error) {
-	now := s.now().UnixMicro()
+// micros reads the clock. The caller holds the lock of sh.
+func (s *Store) micros(sh *shard) (int64, error) {
+	var now int64
+	if s.now == nil {
+		now = sh.clock.micros()
+	} else {
+		now = s.now().UnixMicro()
+	}
 	if now < 1 || now >= maxNow {
-		return 0, fmt.Errorf("%w: %w", store.ErrUnavailable, errClock)
+		return now, fmt.Errorf("%w: the clock reads %v: it must read later than 1970 and earlier than 2112", store.ErrUnavailable, time.UnixMicro(now))
 	}
 	return now, nil
 }

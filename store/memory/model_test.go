@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A store does what a map does, while keys expire and the table grows and shrinks.
+// A store behaves like a map, while keys expire and the table grows and shrinks.
 func TestModel(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(8) {

@@ -13,15 +13,15 @@ import (
 // mostly grows at its end and shrinks at its beginning.
 type set struct {
 	members  []store.Member
-	shuffled bool             // the texts are not in the order of the members
-	scores   map[string]int64 // the scores by text, of a large shuffled set; else nil
+	shuffled bool             // the order of the texts differs from the order of the members
+	scores   map[string]int64 // the scores by text, for a large shuffled set; otherwise nil
 }
 
-// scanned is the largest size of a shuffled set that is searched member by member.
+// scanned is the largest shuffled set that is searched member by member.
 const scanned = 64
 
-// find returns the index of the member with that text. Texts that begin with the
-// time of their score are in the order of the members, so most sets need no index.
+// find returns the index of the member with this text. If each text begins with the time
+// that is its score, texts and members have the same order. So most sets need no map.
 func (s *set) find(text string) (int, bool) {
 	switch {
 	case !s.shuffled:
@@ -57,7 +57,7 @@ func (s *set) add(m store.Member) {
 	}
 }
 
-// remove removes n members from index at on. It moves the members on the shorter
+// remove removes n members, starting at index at. It moves the members on the shorter
 // side.
 func (s *set) remove(at, n int) {
 	m := s.members
@@ -83,8 +83,8 @@ func (s *set) remove(at, n int) {
 type setChange struct {
 	set    *set
 	op     setOp
-	member store.Member // to add; to remove: the one with its text
-	n      int64        // to trim
+	member store.Member // the member to add; to remove, only its text is used
+	n      int64        // how many members to trim
 }
 
 type setOp uint8

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A set does what a sorted list does: with texts in the order of the scores and
-// without, and for sizes around that from which a set is searched by an index.
+// A set behaves like a sorted list, if the texts have the order of the scores and if not,
+// and for sizes around the one from which a set is searched by a map.
 func TestSet(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{3, scanned / 2, scanned, 5 * scanned} {

@@ -1,7 +1,7 @@
 package memory
 
 import (
-	"strings"
+	"maps"
 	"sync"
 
 	"github.com/weir-go/weir/store"
@@ -9,9 +9,9 @@ import (
 
 const (
 	minSlots    = 8
-	sweepSlots  = 8  // slots that are swept for each new key
-	sampleKeys  = 8  // keys of which the one that expires soonest is evicted
-	sampleSlots = 64 // slots that are searched for the sample, at most
+	sweepSlots  = 8  // how many slots are swept for each new key
+	sampleKeys  = 8  // how many keys are sampled to evict one of them
+	sampleSlots = 64 // the largest number of slots that are searched for the sample
 )
 
 // A shard is an open-addressing hash table with linear probing. The slots hold
@@ -23,21 +23,14 @@ type shard struct {
 	used   int
 	cursor int // the slot at which the next sweep or sample begins
 	slots  []slot
-	_      [128 - 56]byte // so that two shards share no cache line
+	extras map[uint32]*extra
+	last   uint32 // the last key in extras that was used
+	clock  clock
+	_      [128 - 104]byte // padding, so that two shards share no cache line
 }
 
-// A slot is empty when its hash is 0.
-type slot struct {
-	hash    uint64
-	key     string
-	expires int64 // microseconds since the epoch
-	nums    store.Nums
-	set     *set // the value, if it is a sorted set
-	denied  bool // the last step that could have changed the key denied its caller
-}
-
-// home is the slot at which the search for hash begins. The lowest bit of a
-// hash is always set.
+// home returns the slot at which the search for hash begins. The lowest bit of a hash is
+// always set, so it is not used.
 func (sh *shard) home(hash uint64) int { return int(hash>>1) & (len(sh.slots) - 1) }
 
 // find returns the slot that holds key, or false.
@@ -48,7 +41,7 @@ func (sh *shard) find(hash uint64, key string) (int, bool) {
 	mask := len(sh.slots) - 1
 	for i := sh.home(hash); ; i = (i + 1) & mask {
 		sl := &sh.slots[i]
-		if sl.hash == hash && sl.key == key {
+		if sh.holds(sl, hash, key) {
 			return i, true
 		}
 		if sl.hash == 0 {
@@ -57,7 +50,7 @@ func (sh *shard) find(hash uint64, key string) (int, bool) {
 	}
 }
 
-// put sets key. If the key is new, the caller has made room for it.
+// put sets key. If the key is new, the caller has already evicted another key if necessary.
 func (sh *shard) put(hash uint64, key string, n *store.Nums, set *set, expires, now int64) {
 	i, ok := sh.find(hash, key)
 	if !ok {
@@ -66,16 +59,17 @@ func (sh *shard) put(hash uint64, key string, n *store.Nums, set *set, expires, 
 			sh.resize(max(minSlots, 2*len(sh.slots)), now)
 		}
 		i, _ = sh.find(hash, key)
-		sh.slots[i].hash, sh.slots[i].key = hash, strings.Clone(key)
+		sh.init(&sh.slots[i], hash, key)
 		sh.used++
 	}
 	sl := &sh.slots[i]
-	sl.nums, sl.set, sl.expires, sl.denied = *n, set, expires, false
+	sh.write(sl, n, set)
+	sl.expires, sl.denied = expires, false
 }
 
-// remove empties slot i and closes the gap, so that every search that passed over
-// the slot still finds its key.
+// remove empties slot i, and moves later keys up, so that searches still find them.
 func (sh *shard) remove(i int) {
+	sh.forget(&sh.slots[i])
 	mask := len(sh.slots) - 1
 	for j := (i + 1) & mask; sh.slots[j].hash != 0; j = (j + 1) & mask {
 		if (j-sh.home(sh.slots[j].hash))&mask >= (j-i)&mask {
@@ -103,31 +97,44 @@ func (sh *shard) sweep(now int64) {
 	}
 }
 
-// resize moves the keys that have not expired to a table of n slots.
+// resize moves the keys that have not expired to a table of n slots. If that table is
+// smaller, it moves the extras to a smaller map too.
 func (sh *shard) resize(n int, now int64) {
 	old := sh.slots
 	sh.slots, sh.used = make([]slot, n), 0
-	for _, sl := range old {
-		if sl.hash != 0 && sl.expires > now {
-			i, _ := sh.find(sl.hash, sl.key)
-			sh.slots[i] = sl
+	for i := range old {
+		switch sl := &old[i]; {
+		case sl.hash == 0:
+		case sl.expires <= now:
+			sh.forget(sl)
+		default:
+			at := sh.home(sl.hash)
+			for sh.slots[at].hash != 0 {
+				at = (at + 1) & (n - 1)
+			}
+			sh.slots[at] = *sl
 			sh.used++
 		}
 	}
+	if n < len(old) { // a map keeps its memory when elements are deleted
+		extras := make(map[uint32]*extra, len(sh.extras))
+		maps.Copy(extras, sh.extras)
+		sh.extras = extras
+	}
 }
 
-// victim returns the slot of the key to evict for a new key that expires at
-// expires, and false if there is none. It samples a few keys and returns the one
-// that expires soonest. It passes over the keys that taken reports.
+// victim returns the slot of the key to evict for a new key that expires at expires. It
+// returns false if there is none. It samples a few keys, without those for which taken
+// returns true, and returns the key that expires soonest.
 //
-// Two kinds of keys are never evicted while they live:
-//   - Keys that were denied last: their callers would be free again.
-//   - Keys that expire later than the new key: they have used up more.
+// Two kinds of keys are never evicted before they expire:
+//   - Keys whose last request was denied. Otherwise their callers would be allowed again.
+//   - Keys that expire later than the new key, because they have consumed more.
 //
-// Keys that expire together are rounded up to slightly different expiries, so a
-// key may expire later than the new key by the error of rounding. Without that,
-// a store full of such keys would hold those with the latest expiries and reject
-// nearly all new keys.
+// The TTLs of keys that expire together are rounded up to slightly different times. So an
+// evicted key can expire later than the new key by the error of rounding. Otherwise a store
+// full of such keys would keep the keys with the latest times, and reject nearly all new
+// keys.
 func (sh *shard) victim(expires, now int64, taken func(*slot) bool) (int, bool) {
 	best, last := -1, expires+rounding(expires-now)
 	for n, seen := 0, 0; n < min(len(sh.slots), sampleSlots) && seen < sampleKeys; n++ {
@@ -144,8 +151,7 @@ func (sh *shard) victim(expires, now int64, taken func(*slot) bool) (int, bool) 
 	return best, best >= 0
 }
 
-// rounding returns how much later than a key with that TTL another key may expire
-// and still count as expiring together with it: 1.05 s, because TTLs are rounded up
-// to whole milliseconds at least and to whole seconds at most. It is at most a
-// quarter of the TTL, so that short TTLs are told apart.
+// rounding returns the largest difference between the expiries of two keys that count as
+// expiring together, for a key with this TTL. It is 1.05 s, because TTLs are rounded up by at
+// most about one second. It is at most a quarter of the TTL, so that short TTLs still differ.
 func rounding(ttl int64) int64 { return min(ttl/4, 1<<20) }

@@ -2,7 +2,10 @@ package memory
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/weir-go/weir/store"
 )
@@ -11,7 +14,7 @@ import (
 // counts are right.
 func (sh *shard) check(t testing.TB) {
 	t.Helper()
-	n := 0
+	n, extras := 0, 0
 	seen := map[string]bool{}
 	for i := range sh.slots {
 		sl := &sh.slots[i]
@@ -22,13 +25,23 @@ func (sh *shard) check(t testing.TB) {
 			continue
 		}
 		n++
-		if seen[sl.key] {
-			t.Fatalf("key %q is in the table twice", sl.key)
+		key := sh.keyOf(sl)
+		if seen[key] {
+			t.Fatalf("key %q is in the table twice", key)
 		}
-		seen[sl.key] = true
-		if at, ok := sh.find(sl.hash, sl.key); !ok || at != i {
-			t.Fatalf("key %q in slot %d: found %v in %d", sl.key, i, ok, at)
+		seen[key] = true
+		if at, ok := sh.find(sl.hash, key); !ok || at != i {
+			t.Fatalf("key %q in slot %d: found %v in %d", key, i, ok, at)
 		}
+		if sl.extra > 0 {
+			extras++
+		}
+		if e := sh.extras[sl.extra]; (sl.extra > 0) != (len(key) > slotKey || sl.len > slotInts) || (e != nil) != (sl.extra > 0) {
+			t.Fatalf("key %q of %d bytes with %d integers has extra %d: %+v", key, len(key), sl.len, sl.extra, e)
+		}
+	}
+	if extras != len(sh.extras) {
+		t.Fatalf("%d slots have extras, and there are %d", extras, len(sh.extras))
 	}
 	if n != sh.used {
 		t.Fatalf("%d keys, and used is %d", n, sh.used)
@@ -38,12 +51,12 @@ func (sh *shard) check(t testing.TB) {
 	}
 }
 
-// A table does what a map does, for any hashes and a clock that moves.
+// A table behaves like a map, for any hashes, while the clock moves.
 func FuzzShard(f *testing.F) {
 	f.Add([]byte{0, 1, 1, 0, 2, 1, 0, 3, 1, 1, 2, 0, 2, 9, 0, 3, 1, 0})
 	f.Add([]byte("many operations, one after the other, on keys that share their homes; and then the clock moves on"))
 	f.Fuzz(func(t *testing.T, ops []byte) {
-		type entry struct{ n, expires int64 }
+		type entry struct{ n, x, expires int64 }
 		sh, model, now := new(shard), map[string]entry{}, int64(1)
 		hash := func(k byte) uint64 { return uint64(k&31)*7<<1 | 1 } // several keys share a hash, and all homes are close together
 		if len(ops) > 3000 {
@@ -51,12 +64,12 @@ func FuzzShard(f *testing.F) {
 		}
 		for n := int64(1); len(ops) >= 3; ops, n = ops[3:], n+1 {
 			k, x := ops[1], int64(ops[2])
-			key := fmt.Sprint(k)
+			key := fuzzKey(k)
 			switch ops[0] % 8 {
 			case 0, 1, 2, 3:
-				nums := store.Nums{Len: 1, N: [store.MaxNums]int64{n}}
-				sh.put(hash(k), key, &nums, nil, now+1+x, now)
-				model[key] = entry{n, now + 1 + x}
+				nums, s := fuzzValue(n, x)
+				sh.put(hash(k), key, &nums, s, now+1+x, now)
+				model[key] = entry{n, x, now + 1 + x}
 			case 4, 5:
 				if at, ok := sh.find(hash(k), key); ok {
 					sh.remove(at)
@@ -71,12 +84,12 @@ func FuzzShard(f *testing.F) {
 						live++
 					}
 				}
-				at, ok := sh.victim(now+1+x, now, func(sl *slot) bool { return sl.key == key })
-				if ok && (sh.slots[at].hash == 0 || sh.slots[at].key == key || sh.slots[at].expires > now+1+x+rounding(1+x)) {
+				at, ok := sh.victim(now+1+x, now, func(sl *slot) bool { return sh.holds(sl, hash(k), key) })
+				if ok && (sh.slots[at].hash == 0 || sh.keyOf(&sh.slots[at]) == key || sh.slots[at].expires > now+1+x+rounding(1+x)) {
 					t.Fatalf("victim for %d is %+v", now+1+x, sh.slots[at])
 				}
 				if ok {
-					delete(model, sh.slots[at].key)
+					delete(model, sh.keyOf(&sh.slots[at]))
 					sh.remove(at)
 				}
 			}
@@ -85,9 +98,16 @@ func FuzzShard(f *testing.F) {
 				var k byte
 				_, _ = fmt.Sscan(key, &k)
 				at, ok := sh.find(hash(k), key)
-				if alive := e.expires > now; alive && (!ok || sh.slots[at].nums.N[0] != e.n || sh.slots[at].expires != e.expires) {
+				alive := e.expires > now
+				if alive && (!ok || sh.slots[at].expires != e.expires) {
 					t.Fatalf("key %q at %d: found %v, want %+v", key, now, ok, e)
-				} else if !alive && !ok {
+				}
+				if alive {
+					nums, s := sh.value(&sh.slots[at])
+					if wantNums, wantSet := fuzzValue(e.n, e.x); nums != wantNums || (s == nil) != (wantSet == nil) || s != nil && s.members[0] != wantSet.members[0] {
+						t.Fatalf("key %q: value %v, %+v, want %v, %+v", key, nums, s, wantNums, wantSet)
+					}
+				} else if !ok {
 					delete(model, key) // swept
 				}
 			}
@@ -96,6 +116,23 @@ func FuzzShard(f *testing.F) {
 			}
 		}
 	})
+}
+
+// fuzzKey returns a key that fits into a slot, or a key that is too long.
+func fuzzKey(k byte) string {
+	return fmt.Sprint(k) + strings.Repeat(" ", int(k%3)*slotKey/2)
+}
+
+// fuzzValue returns up to MaxNums integers, or a set.
+func fuzzValue(n, x int64) (nums store.Nums, s *set) {
+	if x%5 == 0 {
+		return nums, &set{members: []store.Member{{Score: n, Text: "text"}}}
+	}
+	nums.Tag, nums.Len = store.Tag{'x', byte('0' + x%10)}, uint8(x)%(store.MaxNums+1)
+	for i := range nums.Len {
+		nums.N[i] = n + int64(i)
+	}
+	return nums, nil
 }
 
 // The table grows with the number of keys, and shrinks after they have expired.
@@ -123,7 +160,7 @@ func TestShardShrinks(t *testing.T) {
 	}
 	for i := range sh.slots {
 		if sl := sh.slots[i]; sl.hash != 0 {
-			at, _ := sh.find(sl.hash, sl.key)
+			at, _ := sh.find(sl.hash, sh.keyOf(&sl))
 			sh.remove(at)
 		}
 	}
@@ -144,5 +181,39 @@ func TestShardShrinks(t *testing.T) {
 	}
 	if len(sh.slots) > 2*minSlots {
 		t.Errorf("%d slots for one key", len(sh.slots))
+	}
+}
+
+// After long keys have expired, the shard releases the memory of their extras.
+func TestExtrasShrink(t *testing.T) {
+	heap := func() int {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int(m.HeapAlloc)
+	}
+	before := heap()
+	sh, nums := new(shard), store.Nums{}
+	for i := range 100_000 { // each of the last 50,000 keys expires before the next
+		now := int64(1)
+		if i >= 50_000 {
+			now = int64(i)
+		}
+		sh.put(uint64(i)*0x9E3779B97F4A7C15|1, fmt.Sprintf("%0*d", slotKey+1, i), &nums, nil, now+1, now)
+	}
+	sh.check(t)
+	if used := heap() - before; used > 1<<18 {
+		t.Errorf("%d bytes for %d keys in %d slots", used, sh.used, len(sh.slots))
+	}
+	runtime.KeepAlive(sh)
+}
+
+// The size of a slot is two cache lines. The size of a shard is a multiple of two cache lines.
+func TestSizes(t *testing.T) {
+	if n := unsafe.Sizeof(slot{}); n != 128 {
+		t.Errorf("a slot has %d bytes, want 128", n)
+	}
+	if n := unsafe.Sizeof(shard{}); n != 128 {
+		t.Errorf("a shard has %d bytes, want 128", n)
 	}
 }

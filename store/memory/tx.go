@@ -8,24 +8,24 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A tx is one step. It locks the shards of the keys, shows the keys to the Go
-// form, and writes the form's changes. Steps reuse it.
+// A tx is the store.Tx of one call. It locks the shards of the keys, gives the Go form
+// access to the keys, and writes the changes of the form. Calls reuse it.
 type tx struct {
 	store *Store
 	now   int64
 	keys  []view
 	order []int       // the shards to lock, each once, ascending
 	dirty bool        // the form changed something
-	sets  []setChange // the changes of sets, in order
+	sets  []setChange // the changes to sets, in order
 }
 
-// A view is one key of a step.
+// A view is one key of a call.
 type view struct {
 	key     string
 	hash    uint64
 	shard   *shard
-	slot    int  // where the key was found, if held
-	held    bool // the key has a slot; it may have expired
+	slot    int  // the slot of the key, if held is true
+	held    bool // the key has a slot; it can have expired
 	live    bool // the key has not expired
 	change  change
 	nums    store.Nums
@@ -41,8 +41,7 @@ const (
 	deleted
 )
 
-// lock takes the locks of the shards in ascending order, so that two steps cannot
-// deadlock.
+// lock takes the locks of the shards in ascending order, so that two calls cannot deadlock.
 func (t *tx) lock(s *Store, keys []string) {
 	t.store, t.dirty = s, false
 	t.keys, t.order, t.sets = t.keys[:0], t.order[:0], t.sets[:0]
@@ -61,15 +60,18 @@ func (t *tx) lock(s *Store, keys []string) {
 	}
 }
 
+// first returns a shard whose lock t holds.
+func (t *tx) first() *shard { return &t.store.shards[t.order[0]] }
+
 func (t *tx) unlock() {
 	for _, n := range t.order {
 		t.store.shards[n].mu.Unlock()
 	}
-	clear(t.keys) // retain no borrowed key
+	clear(t.keys) // keep no borrowed key
 	clear(t.sets)
 }
 
-// load reads what the keys hold at now.
+// load reads the values of the keys at now.
 func (t *tx) load(now int64) {
 	t.now = now
 	for i := range t.keys {
@@ -77,7 +79,8 @@ func (t *tx) load(now int64) {
 		v.slot, v.held = v.shard.find(v.hash, v.key)
 		if v.held {
 			if sl := &v.shard.slots[v.slot]; sl.expires > now {
-				v.live, v.nums, v.set, v.expires = true, sl.nums, sl.set, sl.expires
+				v.live, v.expires = true, sl.expires
+				v.nums, v.set = v.shard.value(sl)
 			}
 		}
 	}
@@ -121,7 +124,7 @@ func (t *tx) Del(i int) {
 	t.dirty = true
 }
 
-// deny marks the keys as those of a caller whose last request was denied.
+// deny marks the keys: their last request was denied.
 func (t *tx) deny() {
 	for i := range t.keys {
 		if v := &t.keys[i]; v.live {
@@ -130,7 +133,7 @@ func (t *tx) deny() {
 	}
 }
 
-// commit makes the form's changes. If the store is full, it makes none.
+// commit makes the changes of the form. If the store is full, it makes no change.
 func (t *tx) commit() error {
 	if !t.dirty {
 		return nil
@@ -150,7 +153,8 @@ func (t *tx) commit() error {
 		case written:
 			if t.inPlace(v) {
 				sl := &v.shard.slots[v.slot]
-				sl.nums, sl.set, sl.expires, sl.denied = v.nums, v.set, v.expires, false
+				v.shard.write(sl, &v.nums, v.set)
+				sl.expires, sl.denied = v.expires, false
 			} else {
 				v.shard.put(v.hash, v.key, &v.nums, v.set, v.expires, t.now)
 			}
@@ -163,18 +167,17 @@ func (t *tx) commit() error {
 	return nil
 }
 
-// inPlace reports whether v is still in the slot in which load found it. Writing
-// another key of the step can move it.
+// inPlace reports whether v is still in the slot where load found it. Writing another key
+// can move it.
 func (t *tx) inPlace(v *view) bool {
 	if !v.held || v.slot >= len(v.shard.slots) {
 		return false
 	}
-	sl := &v.shard.slots[v.slot]
-	return sl.hash == v.hash && sl.key == v.key
+	return v.shard.holds(&v.shard.slots[v.slot], v.hash, v.key)
 }
 
-// makeRoom evicts keys for the new keys of the step. If there is no room for all
-// new keys, it evicts none.
+// makeRoom evicts keys for the new keys of the call. If it cannot evict enough keys, it
+// evicts none.
 func (t *tx) makeRoom() error {
 	var evict []view
 	for i := range t.keys {
@@ -197,13 +200,13 @@ func (t *tx) makeRoom() error {
 			continue
 		}
 		at, ok := v.shard.victim(v.expires, t.now, func(sl *slot) bool {
-			return t.claims(t.keys, sl) || t.claims(evict, sl)
+			return claims(t.keys, v.shard, sl) || claims(evict, v.shard, sl)
 		})
 		if !ok {
 			return fmt.Errorf("%w: full with %d keys, and no sampled key may be evicted for a new key: raise MaxKeys", store.ErrUnavailable, t.store.shards[0].max*len(t.store.shards))
 		}
-		sl := v.shard.slots[at]
-		evict = append(evict, view{key: sl.key, hash: sl.hash, shard: v.shard})
+		sl := &v.shard.slots[at]
+		evict = append(evict, view{key: v.shard.keyOf(sl), hash: sl.hash, shard: v.shard})
 	}
 	for i := range evict {
 		v := &evict[i]
@@ -214,9 +217,9 @@ func (t *tx) makeRoom() error {
 	return nil
 }
 
-func (t *tx) claims(views []view, sl *slot) bool {
+func claims(views []view, sh *shard, sl *slot) bool {
 	for i := range views {
-		if views[i].hash == sl.hash && views[i].key == sl.key {
+		if sh.holds(sl, views[i].hash, views[i].key) {
 			return true
 		}
 	}

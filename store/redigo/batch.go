@@ -6,9 +6,10 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// EvalBatch runs calls: see [store.Batcher]. It sends one pipeline to each node, and a
-// second one for the calls whose script the node did not know. A pipeline of more than
-// 32 KiB is sent in parts, each after the replies to the part before.
+// EvalBatch implements [store.Batcher]. It sends one pipeline to each node. If a node
+// does not know a script, it sends a second pipeline with the calls of such scripts. A
+// pipeline of more than 32 KiB is sent in parts. A part is sent after the replies to
+// the previous part have arrived.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	if len(calls) == 0 {
 		return

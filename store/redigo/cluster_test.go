@@ -18,14 +18,14 @@ import (
 	"github.com/weir-go/weir/store/internal/respserver"
 )
 
-// Keys of the lower and of the upper half of the slots.
+// Keys in the lower half and in the upper half of the slots.
 const low, high = "{b}", "{a}"
 
 // A duo is a cluster of two nodes. The client knows that the first serves the lower
 // half of the slots, and the second the upper.
 type duo struct {
 	nodes  [2]*respserver.Server
-	owners atomic.Pointer[[2]int] // the owners of the halves, when the client asks again
+	owners atomic.Pointer[[2]int] // the owners of the halves, which the client gets when it asks again
 	client *redisc.Cluster
 	store  *Store
 }
@@ -82,7 +82,7 @@ func (d *duo) expect(t *testing.T, first, second []string) {
 	}
 }
 
-// redirect is a reply that redirects the caller of key.
+// redirect returns a reply that redirects a call for key.
 func redirect(how, key, addr string) string {
 	return fmt.Sprintf("-%s %d %s\r\n", how, store.Slot(key), addr)
 }
@@ -113,7 +113,7 @@ func eachWay(t *testing.T, test func(t *testing.T, batch, pooled bool)) {
 
 var one = []store.Value{store.IntegerValue(1)}
 
-// A slot has moved: the call follows, and the next call goes to the new owner at once.
+// If a slot has moved, a call follows it, and the next call is sent to the new owner at once.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -135,7 +135,7 @@ func TestMoved(t *testing.T) {
 	})
 }
 
-// Two nodes redirect a call to each other: the call ends.
+// If two nodes redirect a call to each other, the call ends.
 func TestMovedInCircles(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -164,8 +164,8 @@ func TestMovedInCircles(t *testing.T) {
 	})
 }
 
-// The slot's new owner is dead: redisc asks another node, which redirects the call to the
-// dead node again, and the call ends.
+// If the new owner of a slot is dead, redisc asks another node, which redirects the call to
+// the dead node again. The call then ends.
 func TestMovedToDeadNode(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -261,8 +261,8 @@ func TestAsk(t *testing.T) {
 	})
 }
 
-// The node of a redirection does not answer: the context still bounds the call.
-func TestAskOfSilence(t *testing.T) {
+// If the node of a redirection does not answer, the call still ends with its context.
+func TestAskSilentNode(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, and no process reads
 	if err != nil {
@@ -281,7 +281,7 @@ func TestAskOfSilence(t *testing.T) {
 	})
 }
 
-// If the keys of a slot are on two nodes, the call does not wait.
+// If the keys of a call are on two nodes, because their slot moves, the call does not wait.
 func TestTryAgain(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -363,7 +363,7 @@ func (d *duo) topologyRequestsWith(t *testing.T, first, second []string) int {
 	return n
 }
 
-// If a cluster does not send its layout, calls go slot by slot.
+// If a cluster does not send its layout, calls are grouped by slot.
 func TestNoLayout(t *testing.T) {
 	t.Parallel()
 	for _, reply := range []string{
@@ -419,7 +419,7 @@ func TestParseLayout(t *testing.T) {
 	}
 }
 
-// One node of two is dead: calls for its keys fail, and calls for other keys do not.
+// If one of two nodes is dead, calls for its keys fail, and calls for other keys do not.
 func TestBatchWithDeadNode(t *testing.T) {
 	t.Parallel()
 	const dead = "127.0.0.1:1"
@@ -444,7 +444,7 @@ func TestBatchWithDeadNode(t *testing.T) {
 	}
 }
 
-// Failing callers make the store read the topology again, but not once for each call.
+// Failing calls make the store read the topology again, but not once for each call.
 func TestFollow(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]string{

@@ -8,8 +8,8 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// The errors of a pool's connection if the connection in it has no DoContext or
-// DoWithTimeout. Nothing was sent then. redigo does not export these errors.
+// errNoContext and errNoTimeout are errors of a pool's connection: the connection in it has
+// no DoContext or no DoWithTimeout, and nothing was sent. redigo does not export them.
 var errNoContext, errNoTimeout = func() (ctx, timeout error) {
 	var plain struct{ redis.Conn }
 	_, ctx = redis.ReceiveContext(plain, context.Background())
@@ -17,8 +17,8 @@ var errNoContext, errNoTimeout = func() (ctx, timeout error) {
 	return ctx, timeout
 }()
 
-// exchange sends cmd over conn, with all queued commands, and returns its reply. It
-// honours ctx as far as conn can.
+// exchange sends all queued commands and cmd on conn, and returns the reply to cmd. It ends
+// with ctx, as far as conn supports that.
 func exchange(ctx context.Context, conn redis.Conn, cmd *command) (any, error) {
 	return within(ctx, conn,
 		func(c redis.ConnWithContext) (any, error) { return c.DoContext(ctx, cmd.name, cmd.args...) },
@@ -28,7 +28,7 @@ func exchange(ctx context.Context, conn redis.Conn, cmd *command) (any, error) {
 		func() (any, error) { return conn.Do(cmd.name, cmd.args...) })
 }
 
-// receive returns the next reply over conn. It honours ctx as far as conn can.
+// receive returns the next reply on conn. It ends with ctx, as far as conn supports that.
 func receive(ctx context.Context, conn redis.Conn) (any, error) {
 	return within(ctx, conn,
 		func(c redis.ConnWithContext) (any, error) { return c.ReceiveContext(ctx) },
@@ -36,7 +36,8 @@ func receive(ctx context.Context, conn redis.Conn) (any, error) {
 		conn.Receive)
 }
 
-// within calls the function of three that honours ctx best and that conn supports.
+// within calls one of three functions: byContext if conn supports contexts, otherwise
+// byTimeout if ctx has a deadline and conn supports timeouts, and otherwise plain.
 func within(ctx context.Context, conn redis.Conn,
 	byContext func(redis.ConnWithContext) (any, error),
 	byTimeout func(redis.ConnWithTimeout, time.Duration) (any, error),
@@ -52,7 +53,7 @@ func within(ctx context.Context, conn redis.Conn,
 	}
 	if deadline, ok := ctx.Deadline(); ok {
 		if c, ok := conn.(redis.ConnWithTimeout); ok {
-			left := max(time.Until(deadline), time.Nanosecond) // without time left, conn fails, as it should
+			left := max(time.Until(deadline), time.Nanosecond) // if no time is left, conn must fail
 			if val, err := byTimeout(c, left); !errors.Is(err, errNoTimeout) {
 				return val, err
 			}
@@ -61,8 +62,8 @@ func within(ctx context.Context, conn redis.Conn,
 	return plain()
 }
 
-// drop makes conn's pool close conn, on which no reply is due: a wait for a reply that
-// does not come breaks conn. redigo has no other way.
+// drop makes the pool of conn close conn. conn must await no reply. drop waits for a reply,
+// and the timeout of that wait breaks conn. redigo has no other way to do this.
 func drop(conn redis.Conn) {
 	_, _ = redis.ReceiveWithTimeout(conn, time.Nanosecond)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/store/redigo"
 )
 
-// options bound a decision without a deadline.
+// options limit the time of a decision without a deadline.
 var options = []redis.DialOption{
 	redis.DialConnectTimeout(time.Second),
 	redis.DialReadTimeout(200 * time.Millisecond),
@@ -30,7 +30,8 @@ func newPool(addr string, options ...redis.DialOption) (*redis.Pool, error) {
 	}, nil
 }
 
-// One server. Callers above MaxActive wait until their contexts end.
+// This pool has one server. If all MaxActive connections are in use, callers wait until their
+// contexts end.
 func ExampleNew() {
 	pool, err := newPool("localhost:6379", options...)
 	if err != nil {

@@ -14,11 +14,11 @@ import (
 // slots is the number of slots of a cluster.
 const slots = 16384
 
-// errNotSlots is the error of a reply that is not one of CLUSTER SLOTS.
+// errNotSlots is the error of a reply that CLUSTER SLOTS does not give.
 var errNotSlots = errors.New("the reply is not a list of slots")
 
-// A layout numbers the nodes that serve the slots of a cluster. redisc does not export
-// its own.
+// A layout has the number of the node for each slot of a cluster. redisc does not export its
+// own layout.
 type layout [slots]uint16
 
 // readLayout reads the layout from any node.
@@ -35,9 +35,9 @@ func (s *Store) readLayout(ctx context.Context) (*layout, error) {
 	return parseLayout(val)
 }
 
-// parseLayout parses a reply to CLUSTER SLOTS. It has a list for each range: the first
-// slot, the last slot, and the nodes, the master first. A node is a list that begins with
-// its host and port.
+// parseLayout parses a reply to CLUSTER SLOTS. The reply has a list for each range of slots:
+// the first slot, the last slot, and the nodes. The first node is the master. A node is a
+// list that begins with its host and port.
 func parseLayout(val any) (*layout, error) {
 	ranges, ok := val.([]any)
 	if !ok {
@@ -69,7 +69,7 @@ func parseLayout(val any) (*layout, error) {
 	return &nodes, nil
 }
 
-// byNode returns the indices of cmds for each node, in order.
+// byNode groups cmds by node. It returns the indices of the commands of each group.
 func (s *Store) byNode(ctx context.Context, cmds []command) [][]int {
 	order, at := make([]int, len(cmds)), make([]int, len(cmds))
 	spread := false

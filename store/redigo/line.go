@@ -13,16 +13,16 @@ const maxRedirects = 3
 
 var errNoConn = errors.New("the pool gave neither a connection nor an error")
 
-// A line is the connection of one call: first to the node of key, if there is one, and then
-// to the nodes that the cluster redirects the call to.
+// A line is the connection of one call. It connects to the node of key, or to any node if
+// key is empty, and then to the nodes of redirections.
 type line struct {
 	store *Store
 	key   string
 
 	conn      redis.Conn
-	lent      *redis.Pool // the pool of conn, if it serves this line only
+	lent      *redis.Pool // the pool of conn, if only this line uses the pool
 	asking    bool        // the node serves the key's slot only after an ASKING
-	demoted   bool        // the node is no master
+	demoted   bool        // the node is not a master
 	redirects int
 	movedTo   string
 }
@@ -90,7 +90,7 @@ func (l *line) do(ctx context.Context, cmd *command) (any, error) {
 	}
 }
 
-// heard notes what a reply tells about the node.
+// heard sets demoted if the error reply err says that the node is not a master.
 func (l *line) heard(err error) {
 	l.demoted = l.demoted || l.store.errs.ReadOnly(err)
 }
@@ -100,7 +100,7 @@ func (l *line) heard(err error) {
 func (l *line) follow(ctx context.Context, to *redisc.RedirError) (bool, error) {
 	reason := error(redis.Error(to.Error()))
 	if l.redirects == maxRedirects || to.Type == "MOVED" && to.Addr == l.movedTo {
-		return false, reason // for example, redisc could not reach the node
+		return false, reason // too many redirections, or redisc could not reach the node of a MOVED
 	}
 	if err := ctx.Err(); err != nil {
 		return false, err
@@ -111,15 +111,15 @@ func (l *line) follow(ctx context.Context, to *redisc.RedirError) (bool, error) 
 	if to.Type == "MOVED" {
 		l.movedTo = to.Addr
 		l.store.layout.Store(nil)
-		err = l.open(ctx) // redisc has noted the move
+		err = l.open(ctx) // redisc already knows the new node
 	} else {
 		err = l.ask(ctx, to.Addr)
 	}
 	return err == nil, err
 }
 
-// ask connects the line to the node at addr, which takes over the slot. redisc may not
-// know the node yet, and would connect to the owner of the slot.
+// ask connects the line to the node at addr, to which the slot moves. It does not use
+// redisc, which can only connect to the current owner of the slot.
 func (l *line) ask(ctx context.Context, addr string) error {
 	cluster := l.store.cluster
 	if cluster.CreatePool == nil {
@@ -143,7 +143,7 @@ func (l *line) ask(ctx context.Context, addr string) error {
 	return nil
 }
 
-// redirection returns the redirection that err, a reply, is, or nil.
+// redirection returns err as a redirection, or nil if err is not a redirection.
 func (s *Store) redirection(err error) *redisc.RedirError {
 	if s.cluster == nil || err == nil {
 		return nil
@@ -151,8 +151,8 @@ func (s *Store) redirection(err error) *redisc.RedirError {
 	return redisc.ParseRedir(err)
 }
 
-// refresh makes redisc read the topology again, in the background, unless it did so a
-// moment ago or is about to.
+// refresh makes redisc read the topology again, in the background. It does so at most four
+// times per second, and not while an earlier refresh runs.
 func (s *Store) refresh() {
 	if !s.reload.Open() || !s.refreshing.CompareAndSwap(false, true) {
 		return

@@ -9,11 +9,11 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// errNotMGet is the error of a reply that is not one of MGET.
+// errNotMGet is the error of a reply that MGET does not give.
 var errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
-// MGet reads keys: see [store.Store]. It sends one MGET to a pool, and one for each
-// slot to a cluster, in one pipeline to each node.
+// MGet implements [store.Store]. On a pool, it sends one MGET. On a cluster, it sends one
+// MGET for each slot, in one pipeline for each node.
 func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return values, err
@@ -61,8 +61,8 @@ func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) err
 	return nil
 }
 
-// scatter stores value i of an MGET's reply at read[at[i]], or, if at is nil, at
-// read[i].
+// scatter stores value i of an MGET's reply in read[at[i]]. If at is nil, it stores value i
+// in read[i].
 func scatter(reply any, read []store.Value, at []int) error {
 	want := len(read)
 	if at != nil {

@@ -2,10 +2,10 @@ package redigo
 
 import "context"
 
-// window is how many bytes of commands can await their replies on a connection; a longer
-// command is sent alone. That much fits into the buffers of two sockets. So there is no
-// deadlock in which the server waits until its replies are read, and the store waits until
-// its commands are read.
+// window is the largest size of the commands that await replies on a connection, in bytes. A
+// larger command is sent alone. This size fits into the buffers of two sockets. So there is
+// no deadlock: the server does not wait until its replies are read, while the store waits
+// until its commands are read.
 const window = 32 << 10
 
 // pipeline sends cmds, node by node, and sets their replies and errors.
@@ -18,7 +18,7 @@ func (s *Store) pipeline(ctx context.Context, cmds []command) {
 	}
 }
 
-// flush sends the cmds at the indices at over one connection. There is at least one index.
+// flush sends cmds[i] for each i in at, on one connection. at is not empty.
 func (s *Store) flush(ctx context.Context, cmds []command, at []int) {
 	l := line{store: s, key: cmds[at[0]].key}
 	err := l.open(ctx)
@@ -50,7 +50,7 @@ func (s *Store) flush(ctx context.Context, cmds []command, at []int) {
 	}
 }
 
-// redirect sends cmd again, alone, if the reply to it was a redirection.
+// redirect sends cmd again, alone, if its reply was a redirection.
 func (s *Store) redirect(ctx context.Context, cmd *command) {
 	to := s.redirection(cmd.err)
 	if to == nil {

@@ -1,6 +1,5 @@
-// Package redigo keeps limiter state in Redis, from 6.0, or Valkey, through the client
-// github.com/gomodule/redigo, from v1.8.9, and for a cluster github.com/mna/redisc, from
-// v1.4.0:
+// Package redigo implements a store that keeps the state of limiters in Redis or Valkey. It
+// uses the client github.com/gomodule/redigo:
 //
 //	pool := &redis.Pool{
 //		MaxIdle: 32,
@@ -10,69 +9,76 @@
 //	}
 //	lim, err := weir.New("api", redigo.New(pool), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
+// It supports Redis from 6.0, every version of Valkey, and redigo from v1.8.9. For clusters,
+// it uses github.com/mna/redisc from v1.4.0.
+//
 // # Clients
 //
 // [New] takes the [redis.Pool] that the application already has, for one server or for a
-// proxy that looks like one server. [NewCluster] takes a [redisc.Cluster], for Redis
-// Cluster and Valkey Cluster. The store never closes them. A client that can never work,
-// for example a nil one, is rejected: every method of the store, and weir.New, returns an
-// error.
+// proxy that behaves like one server. [NewCluster] takes a [redisc.Cluster], for Redis
+// Cluster and Valkey Cluster. The store never closes them. If a client can never work, for
+// example because it is nil, the store rejects it: every method of the store, and
+// weir.New, returns an error.
 //
-// Scripts and reads go to masters. Time is the clock of any one server of a cluster.
+// Scripts and reads are sent to masters. Time uses the clock of any server of a cluster.
 //
 // # Connections
 //
-// A call uses one connection at a time, and returns it to the pool before the call
-// returns. If a server replies READONLY, it was demoted: the connection is closed, because
-// another server may have that address now. The pool's TestOnBorrow can check idle
-// connections. Without it, a restarted server costs one failed call for each idle
-// connection.
+// A call uses one connection at a time. Before the call returns, the connection is back
+// in its pool. If a server was demoted, it replies READONLY. The store then closes the
+// connection, because another server can now have the same address. After a server was
+// restarted, one call fails for each idle connection, unless the pool has a
+// TestOnBorrow that checks idle connections.
 //
 // If the pool is exhausted or closed, calls return [store.ErrUnavailable]. If MaxActive is
-// set, set Wait too: callers then queue until their contexts end.
+// set, set Wait too: callers then wait for a connection until their contexts end.
 //
 // # Contexts
 //
-// If the context is done before a call, nothing is sent. During a call over a pool, a
-// deadline or a cancellation ends the wait for a connection, the dial if the pool has a
-// DialContext, and the exchange, whose connection is then closed. For that, redigo runs
-// the exchange in a goroutine, which ends with the call or shortly after. A context that
-// cannot end, such as [context.Background], needs no goroutine. Without a deadline, the
-// bounds are [redis.DialConnectTimeout], 30 s by default, and [redis.DialReadTimeout] and
-// [redis.DialWriteTimeout], which are unlimited by default.
+// If the context is done before a call, nothing is sent. During a call on a pool, a
+// deadline or a cancellation ends the wait for a connection. It ends the dial, if the pool
+// has a DialContext. It ends the exchange of command and reply, and the connection is then
+// closed. redigo runs the exchange in a goroutine, which ends with the call or shortly after.
+// If a context cannot end, for example [context.Background], there is no goroutine.
+//
+// Without a deadline, these timeouts apply: [redis.DialConnectTimeout], 30 s by default, and
+// [redis.DialReadTimeout] and [redis.DialWriteTimeout], which are unlimited by default.
 //
 // redisc does not support contexts. On a cluster:
 //
-//   - A deadline replaces DialReadTimeout for each command, also if the deadline is later.
-//   - A cancellation without a deadline is noticed between commands: a command that was
-//     sent ends after DialReadTimeout.
-//   - A connection takes up to DialConnectTimeout, and several of these if nodes cannot be
-//     reached.
+//   - For each command, the time until the deadline replaces DialReadTimeout, even if
+//     it is longer.
+//   - A cancellation without a deadline takes effect only between commands. A command that
+//     was sent ends after DialReadTimeout.
+//   - Connecting takes up to DialConnectTimeout. If nodes cannot be reached, it can take
+//     several times as long.
 //   - The wait for a connection takes up to the cluster's PoolWaitTime, which is unlimited
 //     by default.
 //
-// Set all three. If the pool's connections are wrapped in a type without DoContext, the
-// bounds are those of a cluster. Without DoWithTimeout, they are those of the connection.
+// So set DialReadTimeout, DialConnectTimeout and PoolWaitTime. If the connections of a
+// pool have a type without DoContext, for example a wrapper, calls behave as on a
+// cluster. Without DoWithTimeout, only the timeouts of the connection apply.
 //
-// A call that fails after its context is done returns the context's error. The step may
-// have run. Neither the store nor redigo nor redisc retries a step whose reply was lost:
-// a decision consumes once at most.
+// If a call fails after its context is done, it returns the context's error. The script may
+// have run. If a reply was lost, neither the store nor redigo nor redisc runs the script
+// again. So a decision consumes tokens at most once.
 //
 // # Clusters
 //
-// The store follows MOVED and ASK, at most three times for a call. For each ASK it dials a
-// connection, by CreatePool or DialOptions. It does not wait after a TRYAGAIN: the call
-// returns [store.ErrUnavailable].
+// A call follows MOVED and ASK, at most three times. For each ASK, the store makes a
+// new connection, with CreatePool or DialOptions. If the reply is TRYAGAIN, the call
+// does not wait: it returns [store.ErrUnavailable].
 //
-// EvalBatch and MGet group keys by node, and send to one node after the other. For that,
-// the store sends CLUSTER SLOTS before the first such call, and before the next one after
-// the cluster has changed. If that fails, keys are grouped by slot.
+// EvalBatch and MGet group keys by node, and send to one node after the other. To know the
+// nodes, the store sends CLUSTER SLOTS before the first such call, and again after the
+// cluster has changed. If CLUSTER SLOTS fails, keys are grouped by slot.
 //
-// redisc reads the topology again after a redirection. A dead node sends no redirection.
-// So the store calls [redisc.Cluster.Refresh] if a node cannot be reached or says that it
-// no longer serves: in the background, one at a time and at most four times a second.
-// Until a replica is promoted, calls return [store.ErrUnavailable]. Refresh asks only the
-// masters that redisc knows. If none of them is left, make the cluster again.
+// redisc reads the topology again after a redirection. A node that is down sends no
+// redirection. So if a node cannot be reached, or reports that it no longer serves, the
+// store calls [redisc.Cluster.Refresh]. It does so in the background, at most four
+// times per second. Until a replica is promoted, calls return [store.ErrUnavailable].
+// Refresh asks only the masters that redisc knows. If all of them were replaced, make a
+// new redisc.Cluster and a new store.
 package redigo
 
 import (
@@ -96,20 +102,22 @@ var (
 )
 
 var (
-	errNil     = errors.New("redigo: the client is nil: want New with a *redis.Pool, or NewCluster with a *redisc.Cluster")
-	errNoDial  = errors.New("redigo: the pool cannot dial: want a *redis.Pool with a Dial or a DialContext")
-	errNoNodes = errors.New("redigo: the cluster names no nodes: want a *redisc.Cluster with StartupNodes")
+	errNil     = errors.New("redigo: the client is nil: call New with a *redis.Pool, or NewCluster with a *redisc.Cluster")
+	errNoDial  = errors.New("redigo: the *redis.Pool cannot dial: it must have a Dial or a DialContext")
+	errNoNodes = errors.New("redigo: the *redisc.Cluster has no nodes: it must have StartupNodes")
 )
 
-// errNotTime is the error of a reply that is not one of TIME.
+// errNotTime is the error of a reply that TIME does not give.
 var errNotTime = errors.New("the reply is not a time")
 
-// A Pool returns connections, which are closed after use: a [*redis.Pool].
+// A Pool returns connections. The store closes a connection after use, which returns it to
+// the pool. A [*redis.Pool] is a Pool.
 type Pool interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
-// A Store keeps limiter state on the servers of its client. It is safe for concurrent use.
+// A Store keeps the state of limiters on the servers of its client. Make one with [New] or
+// [NewCluster]. It is safe for concurrent use.
 type Store struct {
 	pool    Pool            // nil for a cluster
 	cluster *redisc.Cluster // nil for a pool
@@ -117,12 +125,12 @@ type Store struct {
 	errs    adapter.Errors
 
 	layout     atomic.Pointer[layout] // nil if it must be read
-	reload     adapter.Gate           // to the cluster's topology
+	reload     adapter.Gate           // limits reloads of the topology
 	refreshing atomic.Bool
 }
 
-// New returns a store over pool. It sends nothing to the server. Check reports a nil pool,
-// and a [redis.Pool] that cannot dial.
+// New returns a store that uses pool. It sends nothing to the server. If pool is nil, or is
+// a [redis.Pool] that cannot dial, Check returns an error.
 func New(pool Pool) *Store {
 	s := &Store{pool: pool}
 	s.errs = adapter.Errors{Name: "redigo", Replied: replied, Follow: func() {}}
@@ -137,8 +145,8 @@ func New(pool Pool) *Store {
 	return s
 }
 
-// NewCluster returns a store over cluster. It sends nothing to any server. Check reports a
-// nil cluster, and one without StartupNodes.
+// NewCluster returns a store that uses cluster. It sends nothing to any server. If cluster
+// is nil, or has no StartupNodes, Check returns an error.
 func NewCluster(cluster *redisc.Cluster) *Store {
 	s := &Store{cluster: cluster}
 	s.errs = adapter.Errors{Name: "redigo", Replied: replied, Follow: s.refresh}
@@ -151,7 +159,7 @@ func NewCluster(cluster *redisc.Cluster) *Store {
 	return s
 }
 
-// Check returns an error if the client can never work.
+// Check implements [store.Checker]. It returns an error if the client can never work.
 func (s *Store) Check() error {
 	if s == nil || s.pool == nil && s.cluster == nil {
 		return errNil
@@ -159,8 +167,8 @@ func (s *Store) Check() error {
 	return s.unfit
 }
 
-// Eval runs script: see [store.Store]. It sends an EVALSHA, and an EVAL if the server does
-// not know the script.
+// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not know
+// the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err
@@ -194,7 +202,7 @@ func (s *Store) eval(ctx context.Context, script *store.Script, keys []string, a
 	return val, err
 }
 
-// Time returns the server's clock, in microseconds.
+// Time implements [store.Store]. It returns the time of a server, in microseconds.
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err

@@ -92,13 +92,13 @@ func TestUnfitClient(t *testing.T) {
 		store *Store
 		want  string
 	}{
-		"nil":           {New(nil), "nil: want New with a *redis.Pool"},
-		"nil Pool":      {New((*redis.Pool)(nil)), "nil: want New with a *redis.Pool"},
-		"empty Pool":    {New(&redis.Pool{}), "want a *redis.Pool with a Dial"},
+		"nil":           {New(nil), "nil: call New with a *redis.Pool"},
+		"nil Pool":      {New((*redis.Pool)(nil)), "nil: call New with a *redis.Pool"},
+		"empty Pool":    {New(&redis.Pool{}), "must have a Dial"},
 		"nil Cluster":   {NewCluster(nil), "or NewCluster with a *redisc.Cluster"},
-		"empty Cluster": {NewCluster(&redisc.Cluster{}), "want a *redisc.Cluster with StartupNodes"},
-		"zero Store":    {&Store{}, "nil: want New with a *redis.Pool"},
-		"nil Store":     {nil, "nil: want New with a *redis.Pool"},
+		"empty Cluster": {NewCluster(&redisc.Cluster{}), "must have StartupNodes"},
+		"zero Store":    {&Store{}, "nil: call New with a *redis.Pool"},
+		"nil Store":     {nil, "nil: call New with a *redis.Pool"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -163,7 +163,7 @@ func TestNothingSent(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoServer(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -233,9 +233,9 @@ func TestExhaustedPool(t *testing.T) {
 	}
 }
 
-// The server never answers. The error is that of the caller's context if that has ended,
-// and ErrUnavailable if only the client's timeout has passed.
-func TestSilence(t *testing.T) {
+// The server never answers. If the caller's context has ended, the error is the error of the
+// context. If only the client's timeout has passed, it is ErrUnavailable.
+func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup
 	release.Add(1)

@@ -7,9 +7,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A command is a command of a pipeline, and the reply to it.
+// A command is a command of a pipeline, with its reply.
 type command struct {
-	key  string // decides which node of a cluster it goes to
+	key  string // decides which node of a cluster the command is sent to
 	name string
 	args []any
 
@@ -30,7 +30,7 @@ func newCommand(script *store.Script, keys []string, args []store.Arg) command {
 	return command{key: keys[0], name: "EVALSHA", args: words}
 }
 
-// spellOut turns the EVALSHA of script into an EVAL, after its reply.
+// spellOut turns the EVALSHA of script into an EVAL. The EVALSHA must have been answered.
 func (c *command) spellOut(script *store.Script) {
 	c.name, c.args[0] = "EVAL", script.Lua()
 }
@@ -48,7 +48,8 @@ func (c *command) size() int {
 	return n
 }
 
-// answer appends val, the reply of script, to reply, or returns the error for err.
+// answer appends val, the reply of script, to reply. If err is not nil, it returns the
+// store's error for it.
 func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val any, err error) ([]store.Value, error) {
 	if err != nil {
 		return reply, s.errs.Eval(ctx, script, keys, err)
@@ -69,7 +70,7 @@ func (s *Store) answer(ctx context.Context, script *store.Script, keys []string,
 		case nil:
 			out = append(out, store.Value{})
 		default:
-			return reply, fmt.Errorf("redigo: eval %s: %w: element %d of the reply is a %T: want integers and strings",
+			return reply, fmt.Errorf("redigo: eval %s: %w: element %d of the reply is a %T: it must be an integer, a string or nil",
 				script.Name(), store.ErrScript, i, element)
 		}
 	}

@@ -152,7 +152,7 @@ func is(err, want error) bool {
 	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
 }
 
-// A connection breaks in the middle of a batch: replies that came before are kept.
+// If a connection breaks in the middle of a batch, earlier replies are kept.
 func TestBatchBroken(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func(args []string) string {
@@ -170,8 +170,8 @@ func TestBatchBroken(t *testing.T) {
 	}
 }
 
-// mget replies to an MGET: keys that begin with "no" are missing, and others hold their
-// name.
+// mget returns the reply to an MGET. Keys that begin with "no" are missing. The value of each
+// other key is its name.
 func mget(args []string) string {
 	reply := fmt.Sprintf("*%d\r\n", len(args)-1)
 	for _, key := range args[1:] {

@@ -9,12 +9,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// errUnsent is the error of a command to which a client, or a wrapper, gave no result.
+// errUnsent is the error of a command without a result of the client, or of a wrapper.
 var errUnsent = errors.New("the client returned no result")
 
-// EvalBatch runs calls: see [store.Batcher]. It sends one pipeline, which the client of a
-// cluster splits by node. It sends a second one for the calls whose script a server did
-// not know.
+// EvalBatch implements [store.Batcher]. It sends one pipeline, which the client of a cluster
+// splits by node. If a server does not know a script, it sends a second pipeline with the
+// calls of such scripts.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	pending := make([]int, 0, len(calls))
 	for i := range calls {
@@ -32,8 +32,8 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	s.flush(ctx, eval, calls, pending)
 }
 
-// flush runs the pending calls in one pipeline. It returns the calls to run by eval,
-// because a server did not know their scripts.
+// flush runs the pending calls in one pipeline. It returns the calls whose scripts a server
+// did not know: they must be run with eval.
 func (s *Store) flush(ctx context.Context, how way, calls []store.Eval, pending []int) []int {
 	if len(pending) == 0 {
 		return nil

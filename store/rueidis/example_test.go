@@ -10,7 +10,7 @@ import (
 	rueidisstore "github.com/weir-go/weir/store/rueidis"
 )
 
-// One server. The timeouts bound a decision without a deadline.
+// This client has one server. The timeouts limit the time of a decision without a deadline.
 func ExampleNew() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{"localhost:6379"},
@@ -21,7 +21,7 @@ func ExampleNew() {
 		ConnWriteTimeout:  time.Second,
 	})
 	if err != nil {
-		log.Fatal(err) // the server must be up
+		log.Fatal(err) // for example, the server is not running
 	}
 	defer client.Close()
 

@@ -12,11 +12,11 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// errNotMGet is the error of a reply that is not one of MGET.
+// errNotMGet is the error of a reply that MGET does not give.
 var errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
-// MGet reads keys: see [store.Store]. To a server it sends one MGET. To a cluster it sends
-// one for each slot, in one pipeline.
+// MGet implements [store.Store]. On one server, it sends one MGET. On a cluster, it sends one
+// MGET for each slot, in one pipeline.
 func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return values, err
@@ -48,8 +48,8 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	return out, nil
 }
 
-// parts returns the keys of each MGET to send, with their indices in keys. The indices are
-// nil if one MGET reads all keys.
+// parts returns the keys of each MGET, with their indices in keys. If one MGET reads all
+// keys, the indices are nil.
 func (s *Store) parts(keys []string) iter.Seq2[[]string, []int] {
 	if s.single {
 		return func(yield func([]string, []int) bool) { yield(keys, nil) }
@@ -57,8 +57,8 @@ func (s *Store) parts(keys []string) iter.Seq2[[]string, []int] {
 	return adapter.BySlot(keys)
 }
 
-// scatter stores value i of an MGET's reply at read[at[i]], or, if at is nil, at
-// read[i].
+// scatter stores value i of an MGET's reply in read[at[i]]. If at is nil, it stores value i
+// in read[i].
 func scatter(result redis.RedisResult, read []store.Value, at []int) error {
 	list, err := result.ToArray()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package rueidis keeps limiter state in Redis, from 6.0, or Valkey, through the client
-// github.com/redis/rueidis, from v1.0.76:
+// Package rueidis implements a store that keeps the state of limiters in Redis or Valkey. It
+// uses the client github.com/redis/rueidis:
 //
 //	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	if err != nil {
@@ -7,67 +7,74 @@
 //	}
 //	lim, err := weir.New("api", rueidisstore.New(client), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
-// The package has the same name as the client. A program that imports both can name this
-// one rueidisstore.
+// It supports Redis from 6.0, every version of Valkey, and the client from v1.0.76. The
+// package has the same name as the client. The example imports this package as
+// rueidisstore.
 //
 // # Clients
 //
-// [New] takes the client that the application already has, and never closes it: any
-// client that [redis.NewClient] makes, for one server, Sentinel, Redis Cluster or Valkey
-// Cluster. A nil client is rejected: every method of the store, and weir.New, returns an
-// error.
+// [New] takes the client that the application already has, and never closes it. It can be
+// any client that [redis.NewClient] makes: for one server, Sentinel, Redis Cluster or
+// Valkey Cluster. The store rejects a nil client: every method of the store, and weir.New,
+// returns an error.
 //
-// [redis.NewClient] connects, and fails without a server. With ForceSingleClient, it
-// returns a client together with that error; the client works as soon as the server does.
-// Without ForceSingleClient, the client sends CLUSTER SLOTS to a single address to learn
-// what the server is. Set DisableCache: the store caches nothing on the client, and
-// servers without RESP3 or CLIENT TRACKING need it.
+// [redis.NewClient] connects to the server, and fails if there is none. With
+// ForceSingleClient, it returns a client together with the error. That client works as soon
+// as the server does. Without ForceSingleClient, the client sends CLUSTER SLOTS to a single
+// address, to find out whether the server is a cluster.
 //
-// Concurrent calls share connections, and are sent in one write.
+// Set DisableCache, because the store does not use the client's cache. If a server does
+// not support RESP3 or CLIENT TRACKING, its clients need this option.
 //
-// Scripts go to masters: the store marks no script as read-only. SendToReplicas must
-// return false for scripts, as IsReadOnly does. If it returns true for them, or with
-// ReplicaOnly, scripts run on replicas, where they fail or read old state. MGet is
-// read-only: SendToReplicas can send it to a replica. Time is the clock of any one node
-// of a cluster, also of a replica.
+// Concurrent calls share connections. The client sends such calls together.
+//
+// Scripts are sent to masters, because the store marks no script as read-only. The
+// function SendToReplicas must return false for scripts, as the method IsReadOnly of a
+// command does. If it returns true, or if ReplicaOnly is set, scripts run on replicas,
+// where they fail or read old state. SendToReplicas can return true for MGET: MGet is
+// then sent to a replica. Time uses the clock of any node of a cluster, which can be a
+// replica.
 //
 // # Contexts
 //
 // If the context is done before a call, nothing is sent. During a call, a deadline or a
-// cancellation ends the call at once, with the context's error. The step may have run, or
-// may still run: the client does not remove it from the queue of a connection.
+// cancellation ends the call at once, with the context's error. The script may have run, or
+// may run later: the client does not remove it from the queue of a connection.
 //
-// If a call is alone on its connection, the client sets the call's deadline on the
-// connection. If the deadline passes, the connection is closed, and calls that have joined
-// it meanwhile return [store.ErrUnavailable]. With AlwaysPipelining, a deadline ends only
-// its own call.
+// If a connection has only one call, the client sets the deadline of the call on the
+// connection. When the deadline passes, the connection is closed. Other calls that use
+// the connection at that time return [store.ErrUnavailable]. With AlwaysPipelining, a
+// deadline ends only one call.
 //
-// Two waits do not check the context:
+// Two waits do not end with the context:
 //
-//   - the wait for a connection that another call is making: up to Dialer.Timeout, 5 s by
+//   - the wait while another call makes the connection: up to Dialer.Timeout, 5 s by
 //     default;
-//   - the wait for space while 1,024 calls are queued on one connection, unless the
-//     environment variable RUEIDIS_QUEUE_TYPE is flowbuffer.
+//   - the wait while the queue of the connection is full, with 1,024 calls by default,
+//     unless the environment variable RUEIDIS_QUEUE_TYPE is flowbuffer.
 //
-// Without a deadline, a silent server is noticed after ConnWriteTimeout, 10 s by default,
-// and, on a shared connection, after one more Dialer.KeepAlive. Set lower values for a
-// limiter.
+// If a call has no deadline and the server does not reply, the call fails after
+// ConnWriteTimeout, 10 s by default. On a shared connection, it fails after the sum of
+// ConnWriteTimeout and Dialer.KeepAlive. Set lower values for a limiter.
 //
 // # Retries
 //
-// The store never retries a step whose reply was lost, and neither does the client. It
-// retries only commands that are marked as read-only or retryable, and scripts are
-// neither. So a decision consumes once at most. The client follows MOVED and ASK, after
-// which the step has not run, without a bound unless MaxMovedRedirections or the context
-// sets one. MGet is read-only: the client retries it until the context is done, unless
-// DisableRetry is set.
+// If a reply was lost, neither the store nor the client runs the script again. So a
+// decision consumes tokens at most once. The client retries only commands that are marked
+// as read-only or retryable. MGet is read-only: the client retries it until the context is
+// done, unless DisableRetry is set.
+//
+// The client follows MOVED and ASK. This is safe, because the script has not run on the
+// first node. Unless MaxMovedRedirections is set, only the context limits the number of
+// redirections.
 //
 // # Failover
 //
-// A cluster client reads a new topology after MOVED, and within a second after a
+// A cluster client reads the topology after MOVED, and within a second after a
 // connection was lost or could not be made. Until a replica is promoted, calls return
-// [store.ErrUnavailable]. With Sentinel, the client subscribes to new masters. From
-// v1.0.77, TopologyRefreshInterval covers a message that was missed.
+// [store.ErrUnavailable]. With Sentinel, the client subscribes to messages about new
+// masters. If it can miss such messages, set TopologyRefreshInterval, which exists from
+// v1.0.77.
 package rueidis
 
 import (
@@ -89,19 +96,20 @@ var (
 )
 
 var (
-	errNil     = errors.New("rueidis: the client is nil: want one that rueidis.NewClient returned")
+	errNil     = errors.New("rueidis: the client is nil: it must be a client that rueidis.NewClient returned")
 	errNotTime = errors.New("the reply is not a list of seconds and microseconds")
 )
 
-// A Store keeps limiter state on the servers of its client. It is safe for concurrent use.
+// A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
+// is safe for concurrent use.
 type Store struct {
 	client redis.Client
 	single bool // all keys are on one server
 	errs   adapter.Errors
 }
 
-// New returns a store over client. It sends nothing to the server. Check reports a nil
-// client.
+// New returns a store that uses client. It sends nothing to the server. If client is nil,
+// Check returns an error.
 func New(client redis.Client) *Store {
 	s := &Store{}
 	// The client reads a new topology by itself.
@@ -110,14 +118,14 @@ func New(client redis.Client) *Store {
 		return s
 	}
 	s.client = client
-	// A wrapper may have no mode. An unknown mode is treated as a cluster: any server
-	// accepts the commands for a cluster.
+	// A wrapper can have no mode. The store treats an unknown mode as a cluster, because
+	// every server accepts the commands for a cluster.
 	mode := client.Mode()
 	s.single = mode == redis.ClientModeStandalone || mode == redis.ClientModeSentinel
 	return s
 }
 
-// Check returns an error if the client is nil.
+// Check implements [store.Checker]. It returns an error if the client is nil.
 func (s *Store) Check() error {
 	if s == nil || s.client == nil {
 		return errNil
@@ -125,8 +133,8 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// Eval runs script: see [store.Store]. It sends an EVALSHA, and an EVAL if the server does
-// not know the script.
+// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not know
+// the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err
@@ -148,7 +156,7 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	return s.answer(ctx, script, keys, reply, &val, err)
 }
 
-// Time returns the server's clock, in microseconds.
+// Time implements [store.Store]. It returns the time of a server, in microseconds.
 func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err

@@ -26,8 +26,8 @@ var (
 	args   = []store.Arg{store.IntArg(7), store.ConstArg(8), store.StringArg("nine")}
 )
 
-// options are those of a client of one server, without features that need RESP3, with
-// short timeouts and one connection.
+// options returns the options of a client of one server, without features that need RESP3,
+// with short timeouts and one connection.
 func options(addr string) redis.ClientOption {
 	return redis.ClientOption{
 		InitAddress:       []string{addr},
@@ -122,8 +122,8 @@ func TestUnfitClient(t *testing.T) {
 		errs := everyCall(t.Context(), s)
 		errs["check"] = s.Check()
 		for call, err := range errs {
-			if err == nil || !strings.Contains(err.Error(), "rueidis: the client is nil: want") {
-				t.Errorf("%s: %s: got %v, want an error that says so and what would be right", name, call, err)
+			if err == nil || !strings.Contains(err.Error(), "rueidis: the client is nil: it must be") {
+				t.Errorf("%s: %s: got %v, want an error that says so, and says what would be right", name, call, err)
 			}
 		}
 	}
@@ -184,7 +184,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestNoServer(t *testing.T) {
 	t.Parallel()
 	srv := clusterServer(t, func([]string) string { return ":1\r\n" })
 	clients := map[string]redis.Client{"one server": client(t, srv.Addr), "cluster": cluster(t, srv.Addr)}
@@ -219,7 +219,7 @@ func TestNobodyListens(t *testing.T) {
 	}
 }
 
-// A client that was made before its server was started works after the start.
+// A client that was made before its server started works after the start.
 func TestServerComesLater(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
@@ -282,9 +282,9 @@ func openSilent(t *testing.T, srv *respserver.Server, o redis.ClientOption) *Sto
 	return s
 }
 
-// The server never answers. The error is that of the caller's context if that has ended,
-// and ErrUnavailable if only the client's timeout has passed.
-func TestSilence(t *testing.T) {
+// The server never answers. If the caller's context has ended, the error is the error of the
+// context. If only the client's timeout has passed, it is ErrUnavailable.
+func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {
 		for _, call := range allCalls {
@@ -352,9 +352,9 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// If a deadline passes on a connection that one caller uses alone, the connection is
-// closed. Callers that have joined it get ErrUnavailable, and not a DeadlineExceeded.
-func TestDeadlineOfAnother(t *testing.T) {
+// If a deadline passes on a connection that only one caller uses, the connection is closed.
+// Callers that have joined it in the meantime get ErrUnavailable, and not DeadlineExceeded.
+func TestDeadlineOfAnotherCall(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {
 		t.Run(fmt.Sprintf("pipelining %t", pipelining), func(t *testing.T) {
@@ -392,12 +392,11 @@ func TestRetries(t *testing.T) {
 	for name, lost := range map[string]string{"connection lost": "", "loading": "-LOADING Redis is loading the dataset in memory\r\n"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			srv := clusterServer(t, func([]string) string { return lost })
-			single := options(srv.Addr)
-			single.DisableRetry = false
-			many := single
-			many.ForceSingleClient = false
-			for mode, o := range map[string]redis.ClientOption{"one server": single, "cluster": many} {
+			for mode, single := range map[string]bool{"one server": true, "cluster": false} {
+				// Each has a server of its own: the last retry can arrive after its caller has left.
+				srv := clusterServer(t, func([]string) string { return lost })
+				o := options(srv.Addr)
+				o.DisableRetry, o.ForceSingleClient = false, single
 				s := New(open(t, o))
 				for _, call := range []string{"eval", "batch", "time"} {
 					err := oneCall(t.Context(), s, call)

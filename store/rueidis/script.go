@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A way is one of the two commands that run a script.
+// A way is a command that runs a script: EVALSHA or EVAL.
 type way bool
 
 const (
@@ -17,8 +17,8 @@ const (
 	eval    way = true
 )
 
-// command returns the command that runs script. It can be used once: the client then
-// recycles it. The keys must share a slot: otherwise the builder panics.
+// command returns the command that runs script. The command can be used only once, because
+// the client recycles it. The keys must have the same slot, or the client's builder panics.
 func (s *Store) command(how way, script *store.Script, keys []string, args []store.Arg) redis.Completed {
 	if how == eval {
 		c := s.client.B().Eval().Script(script.Lua()).Numkeys(int64(len(keys))).Key(keys...).Arg()
@@ -34,7 +34,8 @@ func (s *Store) command(how way, script *store.Script, keys []string, args []sto
 	return c.Build()
 }
 
-// answer appends val, the reply of script, to reply, or returns the error for err.
+// answer appends val, the reply of script, to reply. If err is not nil, it returns the
+// store's error for it.
 func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val *redis.RedisMessage, err error) ([]store.Value, error) {
 	if redis.IsRedisNil(err) {
 		return append(reply, store.Value{}), nil
@@ -61,7 +62,7 @@ func (s *Store) answer(ctx context.Context, script *store.Script, keys []string,
 	return out, nil
 }
 
-// value returns m as a value. It returns false if m is of another type.
+// value returns m as a value. It returns false if m is not an integer, a string or nil.
 func value(m *redis.RedisMessage) (store.Value, bool) {
 	switch {
 	case m.IsInt64():
@@ -75,6 +76,6 @@ func value(m *redis.RedisMessage) (store.Value, bool) {
 }
 
 func notValue(script *store.Script, element int) error {
-	return fmt.Errorf("rueidis: eval %s: %w: element %d of the reply is of another kind: want integers and strings",
+	return fmt.Errorf("rueidis: eval %s: %w: element %d of the reply has another type: it must be an integer, a string or nil",
 		script.Name(), store.ErrScript, element)
 }

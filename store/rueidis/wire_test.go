@@ -54,7 +54,8 @@ func TestEvalOnTheWire(t *testing.T) {
 	}
 }
 
-// A failed command is not built twice, and not recycled before it is sent.
+// The store uses each command of the client only once, because the client recycles it. So
+// concurrent calls, whose EVALSHA fails, each get their own reply.
 func TestCommandsAreNotReused(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func(args []string) string {
@@ -190,8 +191,8 @@ func is(err, want error) bool {
 	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
 }
 
-// A connection breaks in the middle of a batch. If one caller uses it alone, the client
-// drops all replies. With pipelining, replies that came before are kept.
+// If a connection breaks in the middle of a batch, the client drops all replies if only one
+// caller uses the connection. With pipelining, earlier replies are kept.
 func TestBatchBroken(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {

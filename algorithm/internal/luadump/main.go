@@ -36,6 +36,7 @@ func dump(dir string) error {
 		algorithm.SlidingLog{Limit: 1, Window: time.Second},
 		algorithm.SlidingCounter{Limit: 1, Window: time.Second},
 		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)},
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
 		algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
 		algorithm.Concurrency{Limit: 1, Lease: time.Second},
 		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 128 * time.Second, Limit: 2}, {Window: time.Second, Limit: 1}}},

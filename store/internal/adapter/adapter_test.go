@@ -48,7 +48,7 @@ func TestBySlot(t *testing.T) {
 	}
 }
 
-// Of any number of callers, one in a while passes.
+// Open returns true once in each quarter of a second, however many callers there are.
 func TestGate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package adapter is shared by the stores over Redis clients: their errors, the order in
-// which they read keys by slot, and how often they read the topology again.
+// Package adapter has the code that the stores over Redis clients share: it makes their
+// errors, groups keys by slot, and limits how often they read a cluster's topology.
 package adapter
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/store/internal/errreply"
 )
 
-// Errors makes the errors of one store. Each names the call, once.
+// Errors makes the errors of one store. Each error names the call once.
 type Errors struct {
 	// Name is the store's package.
 	Name string
@@ -21,8 +21,8 @@ type Errors struct {
 	// false if err is not from a server.
 	Replied func(err error) (text string, ok bool)
 
-	// Follow is called if a node cannot be reached, or says that it no longer
-	// serves: the topology that the client knows can be out of date.
+	// Follow is called if a node cannot be reached, or reports that it no longer
+	// serves. The topology that the client knows can then be out of date.
 	Follow func()
 }
 
@@ -44,12 +44,12 @@ func (e *Errors) ReadOnly(err error) bool {
 	return ok && errreply.ReadOnly(text)
 }
 
-// Call wraps err, which is not from the client, as an error of the call.
+// Call wraps err, which does not come from the client, and names the call.
 func (e *Errors) Call(call string, err error) error {
 	return fmt.Errorf("%s: %s: %w", e.Name, call, err)
 }
 
-// Eval returns the error of Eval for err, which is from the client.
+// Eval returns the error of Eval for err, which comes from the client.
 func (e *Errors) Eval(ctx context.Context, script *store.Script, keys []string, err error) error {
 	call := "eval " + script.Name()
 	text, ok := e.Replied(err)
@@ -59,7 +59,7 @@ func (e *Errors) Eval(ctx context.Context, script *store.Script, keys []string, 
 	return e.refused(call, err, text, errreply.Eval(text, keys))
 }
 
-// Read returns the error of MGet or Time for err, which is from the client.
+// Read returns the error of MGet or Time for err, which comes from the client.
 func (e *Errors) Read(ctx context.Context, call string, err error) error {
 	text, ok := e.Replied(err)
 	if !ok {
@@ -68,22 +68,22 @@ func (e *Errors) Read(ctx context.Context, call string, err error) error {
 	return e.refused(call, err, text, errreply.Read(text))
 }
 
-// refused wraps err, which is an error reply, with its meaning.
+// refused wraps err, which is an error reply with this text and meaning.
 func (e *Errors) refused(call string, err error, text string, meaning error) error {
 	if errreply.Stale(text) {
 		e.Follow()
 	}
 	if errors.Is(meaning, store.ErrForeign) {
-		return e.Call(call, meaning) // it names the key, err does not
+		return e.Call(call, meaning) // meaning names the key, and err does not
 	}
 	return fmt.Errorf("%s: %s: %w: %w", e.Name, call, meaning, err)
 }
 
-// unanswered wraps err, which is from the client or the network.
+// unanswered wraps err, which comes from the client or the network and is no reply.
 func (e *Errors) unanswered(ctx context.Context, call string, err error) error {
 	done := ended(ctx)
 	if !errors.Is(done, context.Canceled) {
-		e.Follow() // a dead node can be the reason for a deadline too
+		e.Follow() // a dead node can be the reason why the deadline passed
 	}
 	switch {
 	case done != nil && errors.Is(err, done):
@@ -91,14 +91,14 @@ func (e *Errors) unanswered(ctx context.Context, call string, err error) error {
 	case done != nil:
 		return fmt.Errorf("%s: %s: %w: %w", e.Name, call, done, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		// This is a timeout of the client, for example of a dial, and not the caller's.
+		// The client's timeout has passed, for example of a dial, not the caller's deadline.
 		return fmt.Errorf("%s: %s: %w: %v", e.Name, call, store.ErrUnavailable, err) //nolint:errorlint // on purpose
 	}
 	return fmt.Errorf("%s: %s: %w: %w", e.Name, call, store.ErrUnavailable, err)
 }
 
-// ended returns the error of ctx. If the deadline has passed, it does not wait for the
-// timer of ctx, which can fire later than that of the client.
+// ended returns the error of ctx. If the deadline has passed, it returns DeadlineExceeded,
+// even if ctx has no error yet: the timer of the client can fire before the timer of ctx.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// BySlot returns the keys of each slot with their indices in keys. If all share
-// one slot, it returns keys itself, and no indices.
+// BySlot returns the keys of each slot, with their indices in keys. If all keys have the same
+// slot, it returns keys itself with nil indices.
 func BySlot(keys []string) iter.Seq2[[]string, []int] {
 	return func(yield func([]string, []int) bool) {
 		slots := make([]int, len(keys))

@@ -1,17 +1,17 @@
-// Package errreply tells what an error reply of a Redis or Valkey server means,
-// for every adapter alike.
+// Package errreply maps the error replies of Redis and Valkey servers to the errors of
+// package store. All adapters use it.
 //
-// A code counts only where a server puts one, so that neither the message of
-// someone's script nor a key in a text is taken for it:
+// A code is recognized only at the places where a server puts it, because the message of a
+// script, or a key in a text, can contain the same word:
 //
 //	READONLY You can't write against a read only replica.
 //	OOM command not allowed … script: <sha>, on @user_script:10.
 //	ERR Error running script (call to f_<sha>): @user_script:10: WRONGTYPE Operation …
 //	ERR Error running script (call to f_<sha>): @user_script:10: @user_script: 10: -OOM command not allowed …
 //
-// The last two are what a server before 7.0 makes of an error that a command
-// raises in a script. Two words are found anywhere, as proxies rewrite what
-// stands before them: NOSCRIPT, and this module's own WEIRFOREIGN.
+// A server before 7.0 replies the last two if a command in a script fails. Two words are
+// recognized anywhere in a text, because proxies rewrite the text before them: NOSCRIPT, and
+// WEIRFOREIGN, which only this module uses.
 package errreply
 
 import (
@@ -23,12 +23,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// foreign is what a script of this module replies, followed by the index of the
-// key, from 1, when a key holds a value of someone else's.
+// foreign is the reply of a script of this module if a key holds a foreign value. The index
+// of the key, counted from 1, follows it.
 const foreign = "WEIRFOREIGN"
 
-// unavailable holds the codes that say that the server, though it answers,
-// cannot serve now, or not this caller.
+// unavailable holds the codes which say that the server cannot serve now, or cannot serve
+// this caller.
 var unavailable = map[string]bool{
 	"ASK":         true,
 	"BUSY":        true,
@@ -50,9 +50,9 @@ var unavailable = map[string]bool{
 	"WRONGPASS":   true,
 }
 
-// refusals holds how the texts without a code of their own, but for ERR, begin
-// that a server sends in place of running anything: to a connection that it
-// refuses, while a client sets one up, or to a client of the wrong kind.
+// refusals holds the beginnings of error texts that have no code except ERR. A server sends
+// them if it rejects a connection, during the set-up of a connection, or if the client is of
+// the wrong kind. Nothing has run then.
 var refusals = []string{
 	"max number of clients",
 	"invalid password",
@@ -63,14 +63,15 @@ var refusals = []string{
 	"unknown command",
 }
 
-// aclRefusals holds how a server begins, in a script, what is NOPERM outside of one.
+// aclRefusals holds the beginnings of the error texts in a script that are NOPERM outside of
+// a script.
 var aclRefusals = []string{
 	"The user executing the script can't",
 	"ACL failure in script",
 }
 
-// wrapper matches what a server before 7.0 puts before the code of an error in a
-// script. Some clients cut off the ERR.
+// wrapper matches the text that a server before 7.0 puts before the code of an error in a
+// script. Some clients remove the ERR.
 var wrapper = regexp.MustCompile(`^(?:(?:ERR )?Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: )?(?:@user_script: \d+: -?)?`)
 
 // NoScript reports whether text says that the server does not know a script.
@@ -79,8 +80,7 @@ func NoScript(text string) bool {
 	return ok
 }
 
-// Stale reports whether text suggests that a client's picture of its cluster is
-// out of date.
+// Stale reports whether text suggests that the topology known to the client is out of date.
 func Stale(text string) bool {
 	switch code(text) {
 	case "CLUSTERDOWN", "LOADING", "MOVED", "READONLY":
@@ -89,12 +89,12 @@ func Stale(text string) bool {
 	return false
 }
 
-// ReadOnly reports whether text says that the server is no master.
+// ReadOnly reports whether text says that the server is not a master.
 func ReadOnly(text string) bool { return code(text) == "READONLY" }
 
-// Eval returns what text, the reply to a script over keys, means: one of
-// [store.ErrUnavailable], [store.ErrCrossSlot], [store.ErrScript] and
-// [store.ErrForeign], the last naming the keys and thereby complete.
+// Eval returns the meaning of text, the error reply to a script on keys. It is one of
+// [store.ErrUnavailable], [store.ErrCrossSlot], [store.ErrScript] and [store.ErrForeign]. An
+// ErrForeign names the key, or the keys if it is not known which.
 func Eval(text string, keys []string) error {
 	if rest, ok := cutWord(text, foreign); ok {
 		digits, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
@@ -116,7 +116,7 @@ func Eval(text string, keys []string) error {
 	return store.ErrScript
 }
 
-// Read returns what text, the reply to a command that only reads, means:
+// Read returns the meaning of text, the error reply to a command that only reads. It is
 // [store.ErrCrossSlot] or [store.ErrUnavailable].
 func Read(text string) error {
 	if code(text) == "CROSSSLOT" {
@@ -125,7 +125,7 @@ func Read(text string) error {
 	return store.ErrUnavailable
 }
 
-// code returns the first word of text behind the wrapper.
+// code returns the first word of text after the wrapper.
 func code(text string) string {
 	word, _, _ := strings.Cut(text[len(wrapper.FindString(text)):], " ")
 	return word
@@ -146,8 +146,8 @@ func refused(text string) bool {
 	return false
 }
 
-// cutWord returns what stands in text behind word, and whether word stands
-// there, as a word of its own.
+// cutWord returns the part of text after word, and whether text contains word as a separate
+// word.
 func cutWord(text, word string) (rest string, found bool) {
 	for {
 		before, after, ok := strings.Cut(text, word)

@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// How a server before 7.0 begins the text of an error in a script.
+// The beginning of an error text in a script, on a server before 7.0.
 const (
 	call = "ERR Error running script (call to f_fd025da278024fe7a673b46f5cabd34e715d760d): @user_script:10: "
 	line = "@user_script: 10: "

@@ -1,5 +1,4 @@
-// Package respserver answers a Redis client as a test tells it to, where no real
-// server can be made to.
+// Package respserver is a Redis server for tests: the test decides what it replies.
 package respserver
 
 import (
@@ -21,13 +20,13 @@ type Server struct {
 
 	mu       sync.Mutex
 	received sync.Cond
-	sent     [][]string // the commands received, but for those of a connection's set-up
+	sent     [][]string // the received commands, without those that set up a connection
 	conns    []net.Conn
 }
 
-// New starts a server. Answer returns the reply to a command as it goes over the
-// wire, or "" to close the connection. It is not asked about HELLO and CLIENT,
-// which are unknown, nor about PING.
+// New starts a server. The function answer returns the bytes of the reply to a command, or ""
+// to close the connection. The server itself answers HELLO, CLIENT and PING: it does not know
+// HELLO and CLIENT.
 func New(t *testing.T, answer func(args []string) string) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,7 +61,7 @@ func (s *Server) Close() {
 	}
 }
 
-// Wait returns once n commands were received since the last call of Commands.
+// Wait waits until n commands were received since the last call of Commands.
 func (s *Server) Wait(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,8 +95,9 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// Commands returns what was received since the last call, without what a cluster
-// client asks for itself: it counts the requests for the topology.
+// Commands returns the commands received since the last call. It leaves out COMMAND and the
+// requests for the topology, which a cluster client sends by itself. reloads is the number of
+// requests for the topology.
 func (s *Server) Commands() (commands []string, reloads int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Server) Commands() (commands []string, reloads int) {
 	return commands, reloads
 }
 
-// Conns returns how many connections were made so far.
+// Conns returns the number of connections made so far.
 func (s *Server) Conns() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +152,8 @@ func readLen(r *bufio.Reader, kind byte) (int, error) {
 	return strconv.Atoi(strings.TrimSpace(line[1:]))
 }
 
-// Slots is the reply to CLUSTER SLOTS of a cluster that is the one master at
-// addr, and its replicas.
+// Slots returns the reply to CLUSTER SLOTS of a cluster with one master, at addr, and its
+// replicas.
 func Slots(addr string, replicas ...string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*1\r\n*%d\r\n:0\r\n:16383\r\n", 3+len(replicas))
@@ -164,8 +164,8 @@ func Slots(addr string, replicas ...string) string {
 	return b.String()
 }
 
-// Shards is the reply to CLUSTER SLOTS of a cluster of the masters at addrs, each of
-// which serves as many slots as any other.
+// Shards returns the reply to CLUSTER SLOTS of a cluster with masters at addrs. The slots are
+// divided equally.
 func Shards(addrs ...string) string {
 	const slots = 16384
 	var b strings.Builder

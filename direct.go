@@ -1,0 +1,52 @@
+package weir
+
+import (
+	"unsafe"
+
+	"github.com/weir-go/weir/internal/compose"
+)
+
+// direct decides q on the memory store, without a script. It returns false if Eval must
+// decide, for example because a key is missing. A decision allocates nothing, because its
+// arrays are on the stack. There are arrays of three sizes, for few rules and for many.
+func (b *bound) direct(q *query, r *Request, each []Result, res *Result) (done bool, err error) {
+	switch n := len(b.rules); {
+	case n == 1:
+		var turns [1]compose.Turn
+		var keys [512]byte
+		return b.directOn(q, r, each, res, turns[:], keys[:0])
+	case n <= 4:
+		var turns [4]compose.Turn
+		var keys [1024]byte
+		return b.directOn(q, r, each, res, turns[:n], keys[:0])
+	default:
+		var turns [MaxRules]compose.Turn
+		var keys [4096]byte
+		return b.directOn(q, r, each, res, turns[:n], keys[:0])
+	}
+}
+
+func (b *bound) directOn(q *query, r *Request, each []Result, res *Result, turns []compose.Turn, keys []byte) (done bool, err error) {
+	// Each rule's key has a part of b.fixed and at most all segments of r.Key.
+	if n := len(turns); b.fixed+n*b.space.longest(&r.Key) > cap(keys) {
+		return false, nil
+	}
+	keys = b.space.appendHead(keys, &r.Key)
+	head := len(keys)
+	for i := range turns {
+		if i > 0 {
+			keys = append(keys, keys[:head]...)
+		}
+		keys = b.space.appendTail(keys, b.rules[i].key, &r.Key)
+		turns[i].End = len(keys)
+	}
+	var d compose.Direct
+	d.Program, d.Verb, d.Call, d.Turns = q.part.program, q.verb, &q.call, turns
+	if !b.memory.Decide(&d, unsafe.String(unsafe.SliceData(keys), len(keys))) {
+		return false, nil
+	}
+	if len(each) > 0 {
+		clear(each[:len(b.rules)])
+	}
+	return true, b.combine(q, &d.Outcome, each, res)
+}

@@ -1,0 +1,336 @@
+package weir_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// A scripted store is a memory store that runs a script for every decision. A limiter does
+// not recognize it as a memory store.
+type scripted struct{ store.Store }
+
+// TestDirectIsEval runs random histories on two memory stores: one decides directly, and the
+// other with scripts. Their answers, errors, keys and TTLs must be equal.
+func TestDirectIsEval(t *testing.T) {
+	decisions := 200_000
+	if testing.Short() {
+		decisions = 20_000
+	}
+	seed := rand.Uint64()
+	synctest.Test(t, func(t *testing.T) { // in virtual time, because generations depend on the time
+		for n := uint64(0); decisions > 0 && !t.Failed(); n++ {
+			decisions -= playDirect(t, rand.New(rand.NewPCG(seed, n)), fmt.Sprintf("seed %d, %d", seed, n))
+		}
+	})
+}
+
+// playDirect runs one history, and returns the number of its decisions.
+func playDirect(t *testing.T, r *rand.Rand, name string) int {
+	c := newClock()
+	stores := [2]*memory.Store{newStore(c), newStore(c)}
+	p := weir.Policy{Name: "d:{}", Segments: []string{"a", "b"}, Rules: directRules(r)}
+	if r.IntN(4) == 0 {
+		p.Secret = []string{"b"}
+	}
+	opts, behind := &weir.Options{}, 3*time.Minute // the caller's clock may step back
+	if r.IntN(4) == 0 {
+		opts.Clock = func() time.Time { return c.now().Add(-behind) }
+	}
+	other := p.Rules[0].Algorithm // the algorithm of another plan
+	if b, ok := other.(algorithm.TokenBucket); ok {
+		b.Refill.Count++
+		other = b
+	}
+	var lims [2][2]*weir.Limiter // for each store, the limiter of the policy and of the plan
+	for i, st := range []store.Store{stores[0], scripted{stores[1]}} {
+		lim, err := weir.NewPolicy(st, p, opts)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lims[i][0] = lim
+		if lims[i][1], err = lim.With(weir.Rule{Name: "r0", Algorithm: other}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const calls = 128
+	for call := range calls {
+		q := randomRequest(r, call)
+		plan := r.IntN(5) / 4
+		var each [2][16]weir.Result
+		var res [2]weir.Result
+		var errs [2]error
+		for i := range lims {
+			res[i], errs[i] = lims[i][plan].Decide(t.Context(), q, each[i][:])
+		}
+		var keys [2]map[string]time.Duration
+		var values [2]string
+		if call%16 == 15 {
+			for i, st := range stores {
+				keys[i] = maps.Collect(st.All())
+				values[i] = valuesOf(t, st, keys[i])
+			}
+		}
+		if res[0] != res[1] || each[0] != each[1] || fmt.Sprint(errs[0]) != fmt.Sprint(errs[1]) || !maps.Equal(keys[0], keys[1]) || values[0] != values[1] {
+			t.Fatalf("%s, call %d, %+v by %+v:\ndirect %+v %v %v\n%s\nscript %+v %v %v\n%s",
+				name, call, q, p.Rules, res[0], errs[0], keys[0], values[0], res[1], errs[1], keys[1], values[1])
+		}
+		switch r.IntN(8) {
+		case 0:
+			c.advance(time.Duration(r.Int64N(int64(time.Minute))))
+		case 1:
+			behind += time.Duration(r.Int64N(int64(3 * time.Second)))
+		case 2:
+			c.advance(res[0].ResetAfter % time.Hour)
+		case 3, 4:
+			c.advance(time.Duration(r.Int64N(int64(2 * time.Second))))
+		}
+	}
+	return calls
+}
+
+func directRules(r *rand.Rand) []weir.Rule {
+	list := make([]weir.Rule, 1+r.IntN(6))
+	for i := range list {
+		rule := &list[i]
+		rule.Name = fmt.Sprintf("r%d", i)
+		switch n := 1 + r.Int64N(10); r.IntN(6) {
+		case 0:
+			rule.Algorithm = algorithm.GCRA{Rate: algorithm.PerSecond(1 + r.Int64N(7)), Burst: n}
+		case 1:
+			rule.Algorithm = algorithm.FixedWindow{Limit: n, Window: time.Duration(1+r.IntN(9)) * time.Second, Aligned: r.IntN(2) == 0}
+		case 2:
+			rule.Algorithm = algorithm.TokenBucket{Capacity: n, Refill: algorithm.PerSecond(1 + r.Int64N(7)), AtOnce: r.IntN(2) == 0}
+		case 3:
+			rule.Algorithm = algorithm.LeakyBucket{Rate: algorithm.PerSecond(1 + r.Int64N(7)), Queue: n}
+		case 4:
+			rule.Algorithm = algorithm.SlidingCounter{Limit: n, Window: 4 * time.Second}
+		default: // with this algorithm, no decision is direct
+			rule.Algorithm = algorithm.SlidingLog{Limit: n, Window: 4 * time.Second}
+			if len(list) > 2 {
+				rule.Algorithm = algorithm.GCRA{Rate: algorithm.PerMinute(50), Burst: n}
+			}
+		}
+		if r.IntN(4) == 0 {
+			rule.Cost = 1
+		}
+		if r.IntN(3) == 0 {
+			rule.By = []string{"a"}
+		}
+	}
+	return list
+}
+
+func randomRequest(r *rand.Rand, call int) weir.Request {
+	names := []string{"x", "y", "{:%}", strings.Repeat("long", 60)}
+	q := weir.Request{Key: weir.KeyOf(names[r.IntN(len(names))], names[r.IntN(2)]), Cost: r.Int64N(4)}
+	switch r.IntN(10) {
+	case 0:
+		q.Op = weir.Peek
+	case 1:
+		q.Op, q.Cost = weir.TakeUpTo, 1+r.Int64N(5)
+	case 2:
+		q.MaxWait = time.Duration(r.Int64N(int64(3 * time.Second)))
+		if r.IntN(4) == 0 {
+			q.MaxWait = weir.Never
+		}
+	case 3:
+		q.Op = weir.Reset
+	case 4:
+		q.Op, q.ID = weir.Refund, fmt.Sprint(r.IntN(call+1))
+	case 5:
+		q.ID = fmt.Sprint(call)
+	}
+	return q
+}
+
+// valuesOf returns the values of keys.
+func valuesOf(t *testing.T, st *memory.Store, keys map[string]time.Duration) string {
+	names := slices.Sorted(maps.Keys(keys))
+	values, err := st.MGet(t.Context(), names, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(names, values)
+}
+
+// If an algorithm panics, the store is unchanged: nothing is locked, and no rule has consumed
+// tokens.
+func TestDirectPanic(t *testing.T) {
+	c := newClock()
+	st := newStore(c)
+	bomb := &bombed{Algorithm: perSecond}
+	for n, list := range [][]weir.Rule{
+		{{Name: "one", Algorithm: bomb}},
+		{{Name: "a", Algorithm: perSecond}, {Name: "b", Algorithm: bomb}},
+	} {
+		lim := mustPolicy(t, st, weir.Policy{Name: fmt.Sprint(n), Rules: list})
+		testDirectPanic(t, st, lim, bomb)
+	}
+}
+
+func testDirectPanic(t *testing.T, st *memory.Store, lim *weir.Limiter, bomb *bombed) {
+	allow := func() (err any) {
+		defer func() { err = recover() }()
+		_, err = lim.Allow(context.Background(), "ann")
+		return err
+	}
+	if err := allow(); err != nil {
+		t.Fatal(err)
+	}
+	before := fmt.Sprint(maps.Collect(st.All()))
+	bomb.armed = true
+	if err := allow(); err != "bomb" {
+		t.Fatalf("the algorithm panicked, and Allow ended with %v", err)
+	}
+	bomb.armed = false
+	if after := fmt.Sprint(maps.Collect(st.All())); after != before {
+		t.Errorf("a panic changed the keys from %s to %s", before, after)
+	}
+	res, err := lim.Peek(context.Background(), "ann")
+	if err != nil || res.Remaining != 4 {
+		t.Errorf("after a panic %d tokens remain, error %v: want 4", res.Remaining, err)
+	}
+}
+
+// A bombed is an algorithm whose Take panics while armed is true.
+type bombed struct {
+	algorithm.Algorithm
+	armed bool
+	kind  *contract.Kind
+}
+
+func (b *bombed) NewLimit() (*contract.Limit, error) {
+	l, err := b.Algorithm.NewLimit()
+	if b.kind == nil {
+		kind := *l.Kind
+		kind.Name = "bombed"
+		kind.Meter = func(args []store.Arg) contract.Meter { return bombedMeter{l.Kind.Meter(args), b} }
+		b.kind = &kind
+	}
+	other := *l
+	other.Kind = b.kind
+	return &other, err
+}
+
+type bombedMeter struct {
+	contract.Meter
+	b *bombed
+}
+
+func (m bombedMeter) Take(c contract.Cell, n int64) contract.Cell {
+	if m.b.armed {
+		panic("bomb")
+	}
+	return m.Meter.Take(c, n)
+}
+
+func (m bombedMeter) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
+	return m.Meter.(contract.Refunder).Refund(now, c, ch, note)
+}
+
+// Broken algorithms get the same answers and errors directly and from scripts, also if an
+// integer in the store is out of range.
+func TestDirectNonsense(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []contract.Cell{
+		{A: epoch.Add(time.Minute).UnixMicro(), B: -1},
+		{A: 1<<53 + 1},
+		{A: -1},
+		{},
+	} {
+		a := metered(window(5, time.Hour), func(m refunding) contract.Meter { return nonsense{m, taken} })
+		c := newClock()
+		direct, script := mustNew(t, newStore(c), a), mustNew(t, scripted{newStore(c)}, a)
+		for n, op := range []weir.Op{weir.Consume, weir.Consume, weir.Peek, weir.TakeUpTo} {
+			q := weir.Request{Key: weir.KeyOf("ann"), Op: op}
+			got, err := direct.Decide(t.Context(), q, nil)
+			want, wantErr := script.Decide(t.Context(), q, nil)
+			if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+				t.Errorf("%+v was stored, request %d, %v: direct %+v, %v, script %+v, %v", taken, n, op, got, err, want, wantErr)
+			}
+		}
+	}
+}
+
+// A nonsense is a Meter that always stores taken, which ends in an hour.
+type nonsense struct {
+	refunding
+	taken contract.Cell
+}
+
+func (m nonsense) Take(contract.Cell, int64) contract.Cell { return m.taken }
+func (m nonsense) Ends(contract.Cell) int64                { return epoch.Add(time.Hour).UnixMicro() }
+
+// If the keys fit the buffer of a direct decision, no script runs, whatever the number of
+// rules and segments.
+func TestDirectKeys(t *testing.T) {
+	t.Parallel()
+	settled := 0
+	a := metered(window(100, time.Hour), func(m refunding) contract.Meter { return counted{m, &settled} })
+	for _, tt := range []struct{ rules, segments int }{{1, 8}, {2, 8}, {4, 8}, {5, 8}} {
+		p := weir.Policy{Segments: make([]string, tt.segments), Rules: make([]weir.Rule, tt.rules)}
+		key := make([]string, tt.segments)
+		for i := range key {
+			p.Segments[i], key[i] = fmt.Sprint("s", i), fmt.Sprint("ann", i)
+		}
+		for i := range p.Rules {
+			p.Rules[i] = weir.Rule{Name: fmt.Sprint("r", i), Algorithm: a}
+		}
+		lim := mustPolicy(t, newStore(newClock()), p)
+		for n, want := range []int{2 * tt.rules, tt.rules} { // a script settles each cell twice
+			settled = 0
+			if res, err := lim.Allow(t.Context(), key...); err != nil || !res.Allowed {
+				t.Fatal(res, err)
+			}
+			if settled != want {
+				t.Errorf("%+v: request %d settled %d cells, want %d", tt, n, settled, want)
+			}
+		}
+	}
+}
+
+// A counted is a Meter that counts the calls of Settle.
+type counted struct {
+	refunding
+	settled *int
+}
+
+func (m counted) Settle(now int64, c contract.Cell) contract.Cell {
+	*m.settled++
+	return m.refunding.Settle(now, c)
+}
+
+type refunding interface {
+	contract.Meter
+	contract.Refunder
+}
+
+// metered returns a, with the Meter that wrap returns for the Meter of a.
+func metered(a algorithm.Algorithm, wrap func(refunding) contract.Meter) algorithm.Algorithm {
+	l, err := a.NewLimit()
+	if err != nil {
+		panic(err)
+	}
+	kind, limit := *l.Kind, *l
+	kind.Meter = func(args []store.Arg) contract.Meter { return wrap(l.Kind.Meter(args).(refunding)) }
+	limit.Kind = &kind
+	return ready{&limit}
+}
+
+// A ready is an algorithm whose limit is made.
+type ready struct{ limit *contract.Limit }
+
+func (a ready) NewLimit() (*contract.Limit, error) { return a.limit, nil }

@@ -1,0 +1,223 @@
+package compose
+
+import (
+	"fmt"
+	"strings"
+)
+
+func (p *part) readStep(w *writer, v Verb) {
+	if v.decides() {
+		w.f("local room%d = 0\n", p.rule)
+	}
+	w.f("local %s = 0%s\n", p.suffix(p.cell, "", ", "), strings.Repeat(", 0", len(p.cell)-1))
+	if len(p.locals) > 0 {
+		w.f("local %s\n", p.suffix(p.locals, "", ", "))
+	}
+	w.f("do\n")
+	p.cost(w)
+	w.f("local room = 0%s", p.sections["read"])
+	if v.decides() {
+		w.f("room%d = room\n", p.rule)
+	}
+	w.f("end\n")
+}
+
+// readCell reads the cell of a rule: a value is its tag, its integers, and behind
+// them the generation and the note that refunds need, which is called the tail. A verb
+// that writes a marker copies the text of the generation and of the note's first integer.
+func (p *part) readCell(w *writer, v Verb) {
+	i := p.rule
+	tail := append([]string{"gen"}, p.note...)
+	if v.decides() { // a function has 200 locals at most, so the others go without
+		w.f("local room%d, prev%d, v%d = 0, -1\n", i, i, i)
+	}
+	w.f("local tail%d, %s = ''%s\n", i, p.suffix(p.cell, "", ", "), strings.Repeat(", 0", len(p.cell)))
+	if v.Markers() {
+		w.f("local %s\n", p.suffix(tail, "", ", "))
+	}
+	w.f("do\n")
+	if !v.decides() {
+		w.f("local prev%d, v%d\n", i, i)
+	}
+	w.f("v%d = redis.pcall('GET', %s)\nif v%d then\n", i, luaKey(p.key), i)
+	w.f("if v%d.err then\nif string.find(v%d.err, 'WRONGTYPE', 1, true) then return %s end\nreturn v%d\nend\n", i, i, foreign(p.key), i)
+	required, optional := p.cell[:p.short], p.cell[p.short:]
+	w.f("local %s, more = string.match(v%d, '^%s%s(.*)$')\n", p.suffix(required, "t_", ", "), i, p.kind.Tag[:], strings.Repeat(" (%d+)", p.short))
+	w.f("if not t_%s%d then return %s end\n", required[0], i, foreign(p.key))
+	p.numbers(w, required)
+	w.f("if more ~= '' then\n")
+	if len(optional) > 0 {
+		w.f("local %s\n", p.suffix(optional, "t_", ", "))
+		w.f("%s, tail%d = string.match(more, '^%s(.*)$')\n", p.suffix(optional, "t_", ", "), i, strings.Repeat(" (%d+)", len(optional)))
+		w.f("if not t_%s%d then return %s end\n", optional[0], i, foreign(p.key))
+		w.f("if %s ~= '0' then\n", p.suffix(optional, "t_", " ~= '0' or "))
+		p.numbers(w, optional)
+		w.f("if %s > %s then return %s end\nend\n", p.suffix(optional, "", " > "+maxInt+" or "), maxInt, foreign(p.key))
+	} else {
+		w.f("tail%d = more\n", i)
+	}
+	w.f("if tail%d ~= '' then\n", i)
+	w.f("local %s = string.match(tail%d, '^%s$')\n", p.suffix(tail, "t_", ", "), i, strings.Repeat(" (%d+)", len(tail)))
+	w.f("if not t_gen%d", i)
+	for _, name := range tail { // 15 digits are in range
+		w.f(" or #t_%s%d > 15 and t_%s%d + 0 > %s", name, i, name, i, maxInt)
+	}
+	w.f(" then return %s end\n", foreign(p.key))
+	switch {
+	case v == Refund:
+		p.numbers(w, tail)
+	case v.marks():
+		w.f("%s = %s\n", p.suffix(tail, "", ", "), p.suffix(tail, "t_", ", "))
+	}
+	w.f("end\nend\n")
+	w.f("if %s > %s then return %s end\n", p.suffix(required, "", " > "+maxInt+" or "), maxInt, foreign(p.key))
+	w.f("local ends%sprev%d = ends\n", p.sections["ends"], i)
+	w.f("if ends <= now then %s, tail%d = 0%s, '' end\nend\n", p.suffix(p.cell, "", ", "), i, strings.Repeat(", 0", len(p.cell)-1))
+	if v.decides() {
+		w.f("do%send\nlocal room%sroom%d = room\n", p.sections["settle"], p.sections["room"], i)
+	}
+	w.f("end\n")
+}
+
+// numbers parses the texts of names.
+func (p *part) numbers(w *writer, names []string) {
+	for _, name := range names {
+		w.f("%s%d = t_%s%d + 0\n", name, p.rule, name, p.rule)
+	}
+}
+
+// mark is the text with which a marker of p begins: the generation and what p consumed.
+func (s *source) mark(p *part, v Verb) string {
+	gen, n := s.shared(4), s.shared(1)
+	if p.kind.Step == nil {
+		gen = fmt.Sprintf("gen%d", p.rule)
+	}
+	switch {
+	case p.own:
+		n = fmt.Sprintf("ARGV[%d]", p.arg+len(p.args)+1)
+	case v.upTo():
+		n = "string.format('%d', n)"
+	}
+	return gen + " .. ' ' .. " + n
+}
+
+// luaLife is the TTL of what matters until ends, in milliseconds. from is the quantum
+// in which that is.
+const luaLife = "string.format('%d', (from - now + 1049575) / 1000 + slack)"
+
+// ints sets a local to the integers of the cell, each behind a space, behind before. The
+// optional ones are left out if all are 0 and there is no tail.
+func (p *part) ints(w *writer, local, before string) {
+	required, optional := p.cell[:p.short], p.cell[p.short:]
+	w.f("local %s = string.format('%s%s', %s)\n", local, before, strings.Repeat(" %d", p.short), p.suffix(required, "", ", "))
+	if len(optional) > 0 {
+		w.f("if %s ~= 0 then %s = %s .. string.format('%s', %s)\n", p.suffix(optional, "", " ~= 0 or "), local, local, strings.Repeat(" %d", len(optional)), p.suffix(optional, "", ", "))
+		w.f("elseif tail%d ~= '' then %s = %s .. '%s' end\n", p.rule, local, local, strings.Repeat(" 0", len(optional)))
+	}
+}
+
+// writeCell consumes n tokens. If mark is not empty, it writes a marker, and gen is the
+// generation of a cell that has none.
+func (p *part) writeCell(w *writer, mark, gen string) {
+	i := p.rule
+	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n", p.sections["take"][1:], p.sections["ends"])
+	value, life := "value", luaLife
+	if mark == "" {
+		p.ints(w, "value", string(p.kind.Tag[:]))
+		w.f("if tail%d ~= '' then value = value .. tail%d end\n", i, i)
+	} else {
+		value, life = fmt.Sprintf("'%s' .. ints .. tail%d", p.kind.Tag[:], i), "life"
+		tail := append([]string{"gen"}, p.note...)
+		w.f("if tail%d == '' then\n", i)
+		w.f("tail%d, %s = ' ' .. %s .. '%s', %s%s\nend\n", i, p.suffix(tail, "", ", "), gen, strings.Repeat(" 0", len(p.note)), gen, strings.Repeat(", '0'", len(p.note)))
+		p.ints(w, "ints", "")
+		w.f("local life = %s\n", luaLife)
+	}
+	if p.kind.Absolute {
+		w.f("if slack == 0 and from <= prev%d and prev%d < from + 1048576 then\nredis.call('SET', %s, %s, 'KEEPTTL')\nelse\n", i, i, luaKey(p.key), value)
+	}
+	w.f("redis.call('SET', %s, %s, 'PX', %s)\n", luaKey(p.key), value, life)
+	if p.kind.Absolute {
+		w.f("end\n")
+	}
+	if mark != "" {
+		w.f("redis.call('SET', %s, 'i1 ' .. %s .. ints", luaKey(p.marker), mark)
+		if len(p.note) > 0 {
+			w.f(" .. ' ' .. %s%d", p.note[0], i)
+		}
+		w.f(", 'PX', life)\n")
+	}
+}
+
+// markInts is how many integers a marker has.
+func (p *part) markInts() int {
+	if p.kind.Step != nil {
+		return 6
+	}
+	return 2 + len(p.cell) + min(len(p.note), 1)
+}
+
+// refund reads all markers, and then refunds.
+func (s *source) refund(w *writer) {
+	w.f("local gave = 0\nlocal mark\n")
+	for i := range s.parts {
+		p := &s.parts[i]
+		if p.marker == 0 {
+			continue
+		}
+		ints := strings.Repeat(" (%d+)", p.markInts())
+		w.f("mark = redis.pcall('GET', %s)\nlocal m%d\nif mark then\n", luaKey(p.marker), p.rule)
+		w.f("if mark.err then\nif string.find(mark.err, 'WRONGTYPE', 1, true) then return %s end\nreturn mark\nend\n", foreign(p.marker))
+		w.f("m%d = {string.match(mark, '^i1%s$')}\nif not m%d[1] or math.max(unpack(m%d)) > %s then return %s end\n", p.rule, ints, p.rule, p.rule, maxInt, foreign(p.marker))
+		w.f("for i = 1, %d do m%d[i] = m%d[i] + 0 end\nend\n", p.markInts(), p.rule, p.rule)
+	}
+	for i := range s.parts {
+		if p := &s.parts[i]; p.marker > 0 && !p.own {
+			w.f("if m%d and n > 0 and m%d[2] > n then return '%d;' .. sec .. ' ' .. usec end\n", p.rule, p.rule, tooLittle)
+		}
+	}
+	for i := range s.parts {
+		p := &s.parts[i]
+		if p.marker == 0 {
+			continue
+		}
+		w.f("if m%d then\nlocal n, was, gen = m%d[2], m%d, m%d[1]\n", p.rule, p.rule, p.rule, p.rule)
+		if p.kind.Step != nil {
+			w.f("do%send\n", p.sections["refund"])
+		} else {
+			p.refundCell(w)
+		}
+		w.f("redis.call('UNLINK', %s)\nend\n", luaKey(p.marker))
+	}
+	w.f("return gave .. ';' .. sec .. ' ' .. usec\n")
+}
+
+func (p *part) refundCell(w *writer) {
+	i := p.rule
+	w.f("if tail%d ~= '' and gen%d == gen then\n", i, i)
+	var was []string
+	for _, name := range p.cell {
+		was = append(was, "was_"+name)
+	}
+	if len(p.note) > 0 {
+		was = append(was, "was_moved")
+	}
+	w.f("local %s = was[3]", strings.Join(was, ", "))
+	for j := range was[1:] {
+		w.f(", was[%d]", j+4)
+	}
+	w.f("\nlocal %s = %s\n", p.suffix(p.cell, "b_", ", "), p.suffix(p.cell, "", ", "))
+	w.f("do%send\n", p.sections["refund"])
+	w.f("if ")
+	for j, name := range p.cell {
+		if j > 0 {
+			w.f(" or ")
+		}
+		w.f("%s%d ~= b_%s%d", name, i, name, i)
+	}
+	w.f(" then\ngave = 1\n")
+	w.f("if %s == 0 then\nredis.call('UNLINK', %s)\nelse\n", p.suffix(p.cell, "", " == 0 and "), luaKey(p.key))
+	p.ints(w, "value", string(p.kind.Tag[:]))
+	w.f("value = value .. string.format('%s', %s)\n", strings.Repeat(" %d", 1+len(p.note)), p.suffix(append([]string{"gen"}, p.note...), "", ", "))
+	w.f("redis.call('SET', %s, value, 'KEEPTTL')\nend\nend\nend\n", luaKey(p.key))
+}
