@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-var batchRules = []rule{
+var batchChecks = []check{
 	{"Independent", "each call of a batch gets its own reply, over any slots, and a failed call stops no other", batchIndependent},
 	{"ScriptLoss", "a batch whose scripts the server has lost runs every call once", batchScriptLoss},
 	{"Cancelled", "a batch whose context is done runs nothing, and each call returns the context's own error", batchCancelled},
@@ -79,7 +79,7 @@ func batchScriptLoss(t *T) {
 	}
 	const n = 20
 	for range 2 {
-		t.backend.DropScripts(t.test, t.store)
+		t.backend.DropScripts(t.test, t.hooked)
 		calls := make([]store.Eval, n)
 		for i := range calls {
 			calls[i] = store.Eval{Script: counter, Keys: t.keys(strconv.Itoa(i%4), 2)}

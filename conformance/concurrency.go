@@ -2,7 +2,7 @@ package conformance
 
 import (
 	"errors"
-	"math/rand/v2"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync"
@@ -11,10 +11,9 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store"
 )
 
-var concurrencyRules = []rule{
+var concurrencyChecks = []check{
 	{"Trace", "a lease of a Concurrency expires exactly Lease after it was acquired", concurrencyTrace},
 	{"Retried", "a request that is repeated under the same name holds one lease", concurrencyRetried},
 	{"Renew", "a lease that is renewed is kept, even if all places are taken, and an expired lease is not renewed", concurrencyRenew},
@@ -24,15 +23,11 @@ var concurrencyRules = []rule{
 	{"Names", "a lease has a name of 1 to 128 bytes of any value, and costs 1; Peek needs no name", concurrencyNames},
 	{"Bounded", "a Concurrency keeps at most Limit leases, expired ones included", concurrencyBounded},
 	{"Lowered", "under a lower Limit holders keep their leases, and a new lease is denied until enough have expired", concurrencyLowered},
-	{"Layout", "a member that is no lease, or another type, is an ErrForeign", concurrencyLayout},
-	{"History", "Concurrency answers as a plain list of leases does, and keeps as many", func(t *T) { t.leaseHistories(t.times(24), false) }},
-	{"Exact", "a request denied by Concurrency is denied until 1µs before RetryAfter is over, and passes when it is over", concurrencyExact},
 	{"HotKey", "of many concurrent callers exactly Limit hold a lease, and all places are free when they are released", concurrencyHotKey},
-	{"Refill", "on the store's clock, a request denied by Concurrency passes when RetryAfter is over, and not before", concurrencyRefill},
-	{"Backwards", "a clock that steps back lengthens no lease by more than the step, and frees no place", concurrencyBackwards},
-	{"Never", "renewing a lease that is not held is denied with Never, and changes nothing", concurrencyNever},
-	{"TTL", "a key of leases lives as long as the last of them", concurrencyTTL},
 }
+
+// concurrencyMembers are texts that are no lease.
+var concurrencyMembers = []string{"c2", "c1 a", "l2 1767225600000000 00000001", "x", " c2 a", "C2 a"}
 
 // hold asks for a lease of that name.
 func (t *T) hold(l *weir.Limiter, name string, key ...string) weir.Result {
@@ -55,179 +50,159 @@ func (t *T) free(l *weir.Limiter, want int64, key ...string) {
 	}
 }
 
-// leases checks how many leases the key of a holds, expired ones included.
-func (t *T) leases(a algorithm.Algorithm, what string, want int64) {
+// leased checks how many leases the key of a holds, expired ones included.
+func (t *T) leased(a algorithm.Algorithm, what string, want int64) {
 	if n := t.eval(count, []string{t.keyOf("k", "one", a)})[0].Int(); n != want {
 		t.errorf("%s: the key holds %d leases, want %d", what, n, want)
 	}
 }
 
-func concurrencyTrace(t *T) {
+// A leaseStep is one request of a trace about leases, and its answer.
+type leaseStep struct {
+	at    time.Duration
+	op    weir.Op // a Peek has no name
+	name  string
+	ok    bool
+	left  int64
+	reset time.Duration
+	retry time.Duration
+}
+
+// leaseTrace makes the requests of steps on one key, and checks how many leases the key
+// holds in the end, expired ones included.
+func (t *T) leaseTrace(a algorithm.Concurrency, steps []leaseStep, held int64) {
 	c := newClock()
-	l := t.limiter(c, one(algorithm.Concurrency{Limit: 2, Lease: 10 * time.Second}))
 	start := c.us
-	s, us := time.Second, time.Microsecond
-	for i, step := range []struct {
-		at    time.Duration
-		name  string // of the lease to acquire; "": a Peek
-		ok    bool
-		left  int64
-		reset time.Duration
-		retry time.Duration
-	}{
-		{0, "", true, 2, 0, 0},
-		{0, "a", true, 1, 10 * s, 0},
-		{4 * s, "b", true, 0, 10 * s, 0},
-		{4 * s, "", false, 0, 10 * s, 6 * s},
-		{5 * s, "c", false, 0, 9 * s, 5 * s},
-		{10*s - us, "c", false, 0, 4*s + us, us},
-		{10 * s, "c", true, 0, 10 * s, 0},
-		{14*s - us, "a", false, 0, 6*s + us, us},
-		{14 * s, "a", true, 0, 10 * s, 0},
-		{24*s - us, "", true, 1, us, 0},
-		{24 * s, "", true, 2, 0, 0},
-		{24 * s, "d", true, 1, 10 * s, 0},
-	} {
-		c.us = start + step.at.Microseconds()
-		req := weir.Request{Key: weir.KeyOf("trace"), ID: step.name}
-		if step.name == "" {
-			req.Op = weir.Peek
+	l, key := t.limiter(c, one(a)), fmt.Sprintf("%+v", a)
+	for i, s := range steps {
+		c.us = start + s.at.Microseconds()
+		got := t.do(l, weir.Request{Key: weir.KeyOf(key), Op: s.op, ID: s.name})
+		if s.op == weir.Release {
+			if got.Allowed != s.ok {
+				t.errorf("step %d: the release of %q reports that it was held: %v, want %v", i, s.name, got.Allowed, s.ok)
+			}
+			got = t.peek(l, 1, key) // what it left
+			s.op, s.ok, s.retry = weir.Peek, s.left > 0, got.RetryAfter
 		}
-		got := t.do(l, req)
-		want := weir.Result{Allowed: step.ok, Limit: 2, Remaining: step.left, ResetAfter: step.reset, RetryAfter: step.retry, Rule: "one"}
+		want := weir.Result{Allowed: s.ok, Limit: a.Limit, Remaining: s.left, ResetAfter: s.reset, RetryAfter: s.retry, Rule: "one"}
 		switch {
-		case !step.ok:
+		case !s.ok:
 			want.Delay = weir.Never
-		case step.name != "":
+		case s.op == weir.Consume:
 			want.Granted = 1
 		}
 		if got != want {
-			t.errorf("step %d, lease %q at %v:\ngot  %+v\nwant %+v", i, step.name, step.at, got, want)
+			t.errorf("step %d of %+v, op %v of %q at %v:\ngot  %+v\nwant %+v", i, a, s.op, s.name, s.at, got, want)
 		}
 	}
-	keys := [][]string{{"trace"}, {"nobody"}}
-	for i, got := range l.DoMany(t.ctx, peeks(keys)) {
-		if want := t.peek(l, 1, keys[i]...); got.Err != nil || got.Result != want {
-			t.errorf("DoMany: got %+v, want %+v", got, want)
-		}
+	if n := t.eval(count, []string{t.keyOf(key, "one", a)})[0].Int(); n != held {
+		t.errorf("%+v: the key holds %d leases, want %d", a, n, held)
 	}
-	if got, want := t.do(l, weir.Request{Key: weir.KeyOf("trace"), Op: weir.Peek, ID: "d"}), t.peek(l, 1, "trace"); got != want {
-		t.errorf("Peek with the name of a lease: got %+v, want %+v", got, want)
-	}
+}
+
+const (
+	hold    = weir.Consume
+	peek    = weir.Peek
+	renew   = weir.Renew
+	release = weir.Release
+)
+
+func concurrencyTrace(t *T) {
+	s, us := time.Second, time.Microsecond
+	t.leaseTrace(algorithm.Concurrency{Limit: 2, Lease: 10 * time.Second}, []leaseStep{
+		{0, peek, "", true, 2, 0, 0},
+		{0, hold, "a", true, 1, 10 * s, 0},
+		{4 * s, hold, "b", true, 0, 10 * s, 0},
+		{4 * s, peek, "", false, 0, 10 * s, 6 * s},
+		{4 * s, peek, "b", true, 0, 10 * s, 0}, // of a lease that is held
+		{5 * s, hold, "c", false, 0, 9 * s, 5 * s},
+		{10*s - us, hold, "c", false, 0, 4*s + us, us},
+		{10 * s, hold, "c", true, 0, 10 * s, 0},
+		{14*s - us, hold, "a", false, 0, 6*s + us, us},
+		{14 * s, hold, "a", true, 0, 10 * s, 0},
+		{24*s - us, peek, "", true, 1, us, 0},
+		{24 * s, peek, "", true, 2, 0, 0},
+		{24 * s, hold, "d", true, 1, 10 * s, 0},
+	}, 1)
 }
 
 func concurrencyRetried(t *T) {
-	c := newClock()
-	l := t.limiter(c, one(algorithm.Concurrency{Limit: 2, Lease: time.Minute}))
-	for i := range 5 {
-		if res := t.hold(l, "a", "k"); !res.Allowed || res.Granted != 1 || res.Remaining != 1 {
-			t.errorf("try %d under one name: got %+v, want it allowed with 1 left", i, res)
-		}
-	}
-	t.hold(l, "b", "k")
-	if res := t.hold(l, "a", "k"); !res.Allowed || res.Remaining != 0 {
-		t.errorf("a retry when all places are taken: got %+v, want it allowed", res)
-	}
-	if res := t.hold(l, "c", "k"); res.Allowed {
-		t.errorf("a third name: got %+v", res)
-	}
-	if !t.release(l, "a", "k") {
-		t.errorf("a lease asked for six times is not held")
-	}
-	t.free(l, 1, "k")
+	s := time.Minute
+	t.leaseTrace(algorithm.Concurrency{Limit: 2, Lease: time.Minute}, []leaseStep{
+		{0, hold, "a", true, 1, s, 0},
+		{0, hold, "a", true, 1, s, 0},
+		{0, hold, "a", true, 1, s, 0},
+		{0, hold, "b", true, 0, s, 0},
+		{0, hold, "a", true, 0, s, 0}, // all places are taken
+		{0, hold, "c", false, 0, s, s},
+		{0, release, "a", true, 1, s, 0},
+		{0, release, "a", false, 1, s, 0},
+	}, 1)
 }
 
 func concurrencyRenew(t *T) {
-	c := newClock()
-	l := t.limiter(c, one(algorithm.Concurrency{Limit: 1, Lease: 10 * time.Second}))
-	t.hold(l, "a", "k")
-	for i := range 4 {
-		c.advance(9 * time.Second)
-		if res := t.renew(l, "a", "k"); !res.Allowed || res.Remaining != 0 || res.ResetAfter != 10*time.Second {
-			t.errorf("renewal %d: got %+v, want it allowed, for 10s more", i, res)
-		}
-		if res := t.hold(l, "b", "k"); res.Allowed || res.RetryAfter != 10*time.Second {
-			t.errorf("after renewal %d, another: got %+v, want a wait of 10s", i, res)
-		}
-	}
-	c.advance(10*time.Second - time.Microsecond)
-	t.renew(l, "a", "k")
-	c.advance(10 * time.Second)
-	if res := t.renew(l, "a", "k"); res.Allowed || res.Remaining != 1 {
-		t.errorf("a lease that expires now was renewed: %+v", res)
-	}
-	t.hold(l, "b", "k")
-	if res := t.renew(l, "a", "k"); res.Allowed {
-		t.errorf("a lease whose place another has was renewed: %+v", res)
-	}
+	s, us := time.Second, time.Microsecond
+	t.leaseTrace(algorithm.Concurrency{Limit: 1, Lease: 10 * time.Second}, []leaseStep{
+		{0, renew, "a", false, 1, 0, weir.Never}, // which nobody holds
+		{0, hold, "a", true, 0, 10 * s, 0},
+		{0, renew, "stranger", false, 0, 10 * s, weir.Never},
+		{9 * s, renew, "a", true, 0, 10 * s, 0},
+		{9 * s, hold, "b", false, 0, 10 * s, 10 * s},
+		{19*s - us, renew, "a", true, 0, 10 * s, 0},
+		{19 * s, hold, "b", false, 0, 10*s - us, 10*s - us},
+		{29*s - us, renew, "a", false, 1, 0, weir.Never}, // it expires now
+		{29 * s, hold, "b", true, 0, 10 * s, 0},
+		{30 * s, renew, "a", false, 0, 9 * s, weir.Never}, // another has its place
+	}, 1)
 }
 
 func concurrencyRelease(t *T) {
-	c := newClock()
-	a := algorithm.Concurrency{Limit: 3, Lease: time.Minute}
-	l := t.limiter(c, one(a))
-	for _, name := range []string{"a", "b", "c"} {
-		c.advance(time.Second)
-		t.hold(l, name, "k")
-	}
-	for i, name := range []string{"b", "c", "a"} {
-		if !t.release(l, name, "k") {
-			t.errorf("%q was held, and Release reports that it was not", name)
-		}
-		t.free(l, int64(i+1), "k")
-		if t.release(l, name, "k") {
-			t.errorf("%q was released twice", name)
-		}
-		t.free(l, int64(i+1), "k")
-	}
-	if got := t.peek(l, 1, "k"); got.ResetAfter != 0 {
-		t.errorf("with all leases released: got %+v, want it fully reset", got)
-	}
-	t.leases(a, "with all leases released", 0)
+	s := time.Second
+	t.leaseTrace(algorithm.Concurrency{Limit: 3, Lease: time.Minute}, []leaseStep{
+		{1 * s, hold, "a", true, 2, 60 * s, 0},
+		{2 * s, hold, "b", true, 1, 60 * s, 0},
+		{3 * s, hold, "c", true, 0, 60 * s, 0},
+		{3 * s, release, "b", true, 1, 60 * s, 0},
+		{3 * s, release, "b", false, 1, 60 * s, 0},
+		{3 * s, release, "c", true, 2, 58 * s, 0},
+		{3 * s, release, "c", false, 2, 58 * s, 0},
+		{3 * s, release, "a", true, 3, 0, 0},
+		{3 * s, release, "a", false, 3, 0, 0},
+	}, 0)
 }
 
 func concurrencyLateRelease(t *T) {
-	c := newClock()
-	l := t.limiter(c, one(algorithm.Concurrency{Limit: 2, Lease: 10 * time.Second}))
-	t.hold(l, "a", "k")
-	c.advance(9 * time.Second)
-	t.hold(l, "b", "k")
-	c.advance(time.Second)
-	t.hold(l, "c", "k") // in the place of a, which has expired
-	for _, name := range []string{"a", "stranger", "c "} {
-		if t.release(l, name, "k") {
-			t.errorf("the release of %q, which is not held, reports that it was", name)
-		}
-		t.free(l, 0, "k")
-	}
-	if !t.release(l, "b", "k") || !t.release(l, "c", "k") {
-		t.errorf("the leases of b and c are gone")
-	}
-	t.hold(l, "d", "k")
-	c.advance(10 * time.Second)
-	if t.release(l, "d", "k") {
-		t.errorf("the release of an expired lease reports that it was held")
-	}
-	t.free(l, 2, "k")
+	s := time.Second
+	t.leaseTrace(algorithm.Concurrency{Limit: 2, Lease: 10 * time.Second}, []leaseStep{
+		{0, hold, "a", true, 1, 10 * s, 0},
+		{9 * s, hold, "b", true, 0, 10 * s, 0},
+		{10 * s, hold, "c", true, 0, 10 * s, 0}, // in the place of a, which has expired
+		{10 * s, release, "a", false, 0, 10 * s, 0},
+		{10 * s, release, "stranger", false, 0, 10 * s, 0},
+		{10 * s, release, "c ", false, 0, 10 * s, 0},
+		{10 * s, release, "b", true, 1, 10 * s, 0},
+		{10 * s, release, "c", true, 2, 0, 0},
+		{10 * s, hold, "d", true, 1, 10 * s, 0},
+		{20 * s, release, "d", false, 2, 0, 0}, // expired
+	}, 0)
 }
 
 func concurrencyCrash(t *T) {
-	c := newClock()
-	l := t.limiter(c, one(algorithm.Concurrency{Limit: 30, Lease: time.Minute}))
-	start := c.us
-	for i := range 30 {
-		c.us = start + int64(i)*1_000_000
-		t.hold(l, strconv.Itoa(i), "k")
+	const us = time.Microsecond
+	var steps []leaseStep
+	at := func(i int64) time.Duration { return time.Duration(i) * time.Second }
+	for i := range int64(30) {
+		steps = append(steps, leaseStep{at(i), hold, strconv.FormatInt(i, 10), true, 29 - i, time.Minute, 0})
 	}
 	for i := range int64(30) {
-		c.us = start + 60_000_000 + i*1_000_000 - 1
-		t.free(l, i, "k")
-		c.us++
-		t.free(l, i+1, "k")
+		retry := time.Duration(0)
+		if i == 0 {
+			retry = us
+		}
+		steps = append(steps, leaseStep{at(60+i) - us, peek, "", i > 0, i, at(29-i) + us, retry}, leaseStep{at(60 + i), peek, "", true, i + 1, at(29 - i), 0})
 	}
-	if res := t.hold(l, "next", "k"); !res.Allowed || res.Remaining != 29 || res.ResetAfter != time.Minute {
-		t.errorf("after all: got %+v, want it allowed with 29 left", res)
-	}
+	steps = append(steps, leaseStep{at(89), hold, "next", true, 29, time.Minute, 0})
+	t.leaseTrace(algorithm.Concurrency{Limit: 30, Lease: time.Minute}, steps, 1)
 }
 
 func concurrencyNames(t *T) {
@@ -277,7 +252,7 @@ func concurrencyBounded(t *T) {
 	c := newClock()
 	a := algorithm.Concurrency{Limit: 50, Lease: time.Minute}
 	l := t.limiter(c, one(a))
-	holds := func(want int64) { t.leases(a, "of 50", want) }
+	holds := func(want int64) { t.leased(a, "of 50", want) }
 	for i := range 50 {
 		if i == 40 {
 			c.advance(30 * time.Second)
@@ -322,96 +297,6 @@ func concurrencyLowered(t *T) {
 	}
 }
 
-func concurrencyLayout(t *T) {
-	c := newClock()
-	own := algorithm.Concurrency{Limit: 3, Lease: time.Minute}
-	l := t.limiter(c, one(own))
-	spoil := map[string]func(key string){"number": func(key string) { t.put(key, 1) }}
-	for i, text := range []string{"c2", "c1 a", "l2 1767225600000000 00000001", "x", " c2 a", "C2 a"} {
-		spoil["layout"+strconv.Itoa(i)] = func(key string) {
-			t.setStep(key, setChange{add: store.Member{Score: c.us + 1, Text: text}})
-		}
-	}
-	for name, make := range spoil {
-		key := t.keyOf(name, "one", own)
-		make(key)
-		for _, req := range []weir.Request{{ID: "a"}, {Op: weir.Peek}, {Op: weir.Renew, ID: "a"}, {Op: weir.Release, ID: "a"}, {Op: weir.Reset}} {
-			req.Key = weir.KeyOf(name)
-			_, err := l.Decide(t.ctx, req, nil)
-			if !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), `"`+key+`"`) {
-				t.errorf("%v, %s: got error %v, want an ErrForeign that names %q", req.Op, name, err, key)
-			}
-		}
-	}
-}
-
-// leaseHistories runs n random histories of leases, alone or with a rate. With a rate,
-// both are consumed or neither is, and the rule of the leases has a Cost of its own.
-func (t *T) leaseHistories(n int, mixed bool) {
-	r := t.rand()
-	for h := range n {
-		a := anyConcurrency(r)
-		m := newModel(a).(*leased)
-		models := []model{m}
-		rules := []weir.Rule{{Name: "lease", Algorithm: a}}
-		if mixed {
-			rate := pick(r, anyGCRA, anyFixedWindow, anySlidingLog)(r)
-			rules[0].Cost = 1
-			rules = append(rules, weir.Rule{Name: "rate", Algorithm: rate})
-			models = append(models, newModel(rate))
-		}
-		c := newClock()
-		l := t.limiter(c, rules...)
-		each := make([]weir.Result, len(rules))
-		name := "leases" + strconv.Itoa(h)
-		key := weir.KeyOf(name)
-		who := []string{"a", "7", "\x00", "c2 a", " ", strings.Repeat("\xff", algorithm.MaxLease), "x", "y", "z"}
-		who = who[:min(int64(len(who)), a.Limit+2)]
-		for s := range 50 {
-			c.advance(anyPause(r, unitOf(a)))
-			m.name, m.renew = pick(r, who...), false
-			switch verb := r.IntN(8); verb {
-			case 0:
-				if got, want := t.release(l, m.name, name), m.release(c.us, m.name); got != want {
-					t.errorf("history %d of %+v, step %d: the release of %q: got %v, want %v", h, rules, s, m.name, got, want)
-				}
-				continue
-			case 1: // it is about the leases alone
-				m.renew = true
-				got := t.renew(l, m.name, name)
-				want, _ := decide(rules[:1], models[:1], c.us, weir.Request{})
-				if want.Granted = 0; got != want {
-					t.errorf("history %d of %+v, step %d: the renewal of %q:\ngot  %+v\nwant %+v", h, rules, s, m.name, got, want)
-				}
-				continue
-			}
-			req := weir.Request{Key: key, Op: pick(r, weir.Consume, weir.Consume, weir.Consume, weir.Consume, weir.Peek), Cost: pick[int64](r, 0, 1)}
-			if mixed {
-				req.Cost = pick(r, 0, 1, 1, 2, r.Int64N(8))
-			}
-			if req.Op == weir.Peek {
-				m.name = pick(r, m.name, "")
-			}
-			req.ID = m.name
-			got := t.do(l, req, each...)
-			want, wantEach := decide(rules, models, c.us, req)
-			if got != want {
-				t.errorf("history %d of %+v, step %d, %+v:\ngot  %+v\nwant %+v", h, rules, s, req, got, want)
-				return
-			}
-			for i := range each {
-				if each[i] != wantEach[i] {
-					t.errorf("history %d of %+v, step %d, %+v, rule %d:\ngot  %+v\nwant %+v", h, rules, s, req, i, each[i], wantEach[i])
-					return
-				}
-			}
-		}
-		if n := t.eval(count, []string{t.keyOf(name, "lease", a)})[0].Int(); n != int64(len(m.all)) {
-			t.errorf("history %d of %+v: the key holds %d leases, want %d", h, rules, n, len(m.all))
-		}
-	}
-}
-
 // leaseAndRefund acquires a lease with as many tokens of a rate as there are. To release
 // the lease refunds no tokens, and a request that holds a lease cannot be refunded.
 func (t *T) leaseAndRefund() {
@@ -443,39 +328,6 @@ func (t *T) leaseAndRefund() {
 		t.errorf("a lease was not released by its name, or was released twice")
 	}
 	free("after a release", 0, 1)
-}
-
-func concurrencyExact(t *T) {
-	r := t.rand()
-	for h, denials := 0, 0; denials < t.times(40); h++ {
-		if h == 600 {
-			t.fatalf("only %d denials in %d histories", denials, h)
-		}
-		a := anyConcurrency(r)
-		c := newClock()
-		l := t.limiter(c, one(a))
-		key := "exact" + strconv.Itoa(h)
-		for i := range 12 {
-			c.advance(max(anyPause(r, unitOf(a))/4, 0))
-			name := strconv.Itoa(i)
-			res := t.hold(l, name, key)
-			if res.Allowed {
-				continue
-			}
-			denials++
-			if res.RetryAfter <= 0 {
-				t.errorf("%+v: a denial has the RetryAfter %v", a, res.RetryAfter)
-			}
-			c.advance(res.RetryAfter - time.Microsecond)
-			if early := t.hold(l, name, key); early.Allowed || early.RetryAfter != time.Microsecond {
-				t.errorf("%+v: 1µs before a RetryAfter of %v is over: got %+v, want a denial for 1µs more", a, res.RetryAfter, early)
-			}
-			c.advance(time.Microsecond)
-			if due := t.hold(l, name, key); !due.Allowed {
-				t.errorf("%+v: after a RetryAfter of %v: got %+v, want it allowed", a, res.RetryAfter, due)
-			}
-		}
-	}
 }
 
 func concurrencyHotKey(t *T) {
@@ -523,106 +375,4 @@ func concurrencyHotKey(t *T) {
 	}
 	wg.Wait()
 	t.free(l, limit, "hot")
-}
-
-func concurrencyRefill(t *T) {
-	t.refill(func(d time.Duration) (algorithm.Algorithm, func() weir.Result) {
-		a, key := algorithm.Concurrency{Limit: 3, Lease: d}, "refill"+d.String()
-		l := t.limiter(nil, one(a))
-		for i := range 3 {
-			t.hold(l, "taken"+strconv.Itoa(i), key)
-		}
-		return a, func() weir.Result { return t.hold(l, "late", key) }
-	})
-}
-
-func concurrencyBackwards(t *T) {
-	for i, back := range []time.Duration{time.Microsecond, 300 * time.Millisecond, 5 * time.Second, time.Hour} {
-		c := newClock()
-		l := t.limiter(c, one(algorithm.Concurrency{Limit: 3, Lease: time.Minute}))
-		key := "back" + strconv.Itoa(i)
-		for n := range 6 { // the first three expire, and are removed
-			if n == 3 {
-				c.advance(time.Minute)
-			}
-			t.hold(l, strconv.Itoa(n), key)
-		}
-		still := t.hold(l, "x", key).RetryAfter
-		c.advance(-back)
-		if res := t.hold(l, "x", key); res.Allowed || res.RetryAfter > still+back {
-			t.errorf("all places are taken, and a request is denied for %v; the clock steps back by %v: got %+v", still, back, res)
-		}
-		for n := range 3 {
-			if name := strconv.Itoa(n); t.renew(l, name, key).Allowed {
-				t.errorf("after a step back by %v: lease %s is held, and so is its place by another", back, name)
-			}
-		}
-		if res := t.renew(l, "4", key); !res.Allowed {
-			t.errorf("after a step back by %v: a lease that is held was not renewed: %+v", back, res)
-		}
-		c.advance(back + still - time.Microsecond)
-		if res := t.hold(l, "x", key); res.Allowed {
-			t.errorf("a step back by %v shortened the wait of %v", back, still)
-		}
-		c.advance(time.Microsecond)
-		if res := t.hold(l, "x", key); !res.Allowed {
-			t.errorf("a step back by %v, which was undone, lengthened the wait of %v: %+v", back, still, res)
-		}
-	}
-}
-
-func concurrencyNever(t *T) {
-	c := newClock()
-	a := algorithm.Concurrency{Limit: 2, Lease: time.Minute}
-	l := t.limiter(c, one(a))
-	for used := range int64(3) {
-		want := weir.Result{Limit: 2, Remaining: 2 - used, RetryAfter: weir.Never, Delay: weir.Never, Rule: "one"}
-		if used > 0 {
-			want.ResetAfter = time.Minute
-		}
-		if got := t.renew(l, "stranger", "k"); got != want {
-			t.errorf("the renewal of a lease that is not held, with %d held:\ngot  %+v\nwant %+v", used, got, want)
-		}
-		t.leases(a, "after a renewal that was denied", used)
-		t.hold(l, strconv.FormatInt(used, 10), "k")
-	}
-}
-
-func concurrencyTTL(t *T) {
-	t.left()
-	for longer, c := range map[time.Duration]*clock{0: nil, time.Hour: newClock()} {
-		name := "ttl" + strconv.Itoa(int(longer))
-		a := algorithm.Concurrency{Limit: 5, Lease: 300_000_001 * time.Microsecond}
-		l := t.limiter(c, weir.Rule{Name: name, Algorithm: a})
-		began := time.Now()
-		for i, step := range []func(){
-			func() { t.hold(l, "a", "k") },
-			func() { t.hold(l, "b", "k") },
-			func() { time.Sleep(4 * time.Millisecond); t.hold(l, "a", "k") },
-			func() { time.Sleep(4 * time.Millisecond); t.renew(l, "b", "k") },
-			func() { t.release(l, "a", "k") },
-			func() { t.renew(l, "stranger", "k") },
-		} {
-			begin := time.Now()
-			step()
-			want := t.peek(l, 1, "k").ResetAfter + longer
-			got, found := t.left()[t.keyOf("k", name, a)]
-			slop := time.Since(begin)
-			if c != nil {
-				slop = time.Minute // on a virtual clock the TTL alone runs on
-			}
-			if !found || got > want+2*time.Millisecond+time.Since(began) || got < want-slop-time.Millisecond {
-				t.errorf("step %d, %v longer: the key lives %v, and its last lease %v", i, longer, got, want)
-			}
-		}
-		t.reset(l, "k")
-	}
-}
-
-// anyConcurrency returns a random Concurrency.
-func anyConcurrency(r *rand.Rand) algorithm.Concurrency {
-	return algorithm.Concurrency{
-		Limit: pick(r, 1, 2, 3, 5, 1+r.Int64N(7)),
-		Lease: pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),
-	}
 }

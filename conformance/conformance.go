@@ -1,29 +1,25 @@
 // Package conformance tests that a [store.Store] keeps the contract, and that every
-// algorithm means the same on it as on every other store. The author of a store runs it
-// in one test:
+// algorithm means the same on it as on every other store:
 //
 //	func TestConformance(t *testing.T) {
-//		conformance.Run(t, conformance.Backend{New: func(t *testing.T) store.Store { return mine.New(t) }})
+//		conformance.Run(t, conformance.Backend{
+//			New: func(t *testing.T) store.Store { return mine.New(t) },
+//		})
 //	}
 //
-// Each check is a subtest with a stable name, Subject/Check. A failure begins with the
-// promise that was broken, and names the seed and the source line of the check. Checks run
-// in virtual time wherever they can. They use keys that no other run uses, so a server can
-// be shared. A run makes about 30,000 calls, which may take up to 50 ms each. All keys
-// that it leaves behind have a TTL.
+// Each check is one promise, and a subtest with a stable name: Store/Atomic, GCRA/Exact. A
+// failure begins with the promise that was broken, and names the seed and the source lines
+// of the check. Checks run in virtual time wherever they can. They use keys that no other
+// run uses, so a server can be shared, and they delete these keys at their end. A run makes
+// about 70,000 calls, which may take up to 50 ms each: see [Backend.Parallel].
 //
-// The author of an algorithm runs [RunAlgorithm]. Its checks, Algorithm/Check, are those
-// that every algorithm must pass, and need no model of the algorithm. [RunFaults] tests
-// what a store does when its server fails.
+// The author of an algorithm runs [RunAlgorithm]. Its checks, Algorithm/Exact and so on,
+// are those that Run makes of every built-in algorithm. They need no model of the
+// algorithm. [RunFaults] tests what a store does when its server fails.
 package conformance
 
 import (
-	"context"
-	"crypto/rand"
-	"encoding/hex"
-	"hash/maphash"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +34,12 @@ type Backend struct {
 	// stores may share a server. Their clock is the real one. New uses t.Cleanup
 	// to close what it opened.
 	New func(t *testing.T) store.Store
+
+	// Parallel is how many checks may run at once. 0 means 1. Choose it for a
+	// server that is far away: the checks then wait for its replies together.
+	// All functions of the Backend but DropScripts and Record are then called
+	// by several goroutines.
+	Parallel int
 
 	// Keys, if not nil, returns every key whose name contains part, with the
 	// time until it expires, negative if never. Without it, the checks of which
@@ -58,14 +60,15 @@ type Backend struct {
 	// reason. They are skipped, and fail if the store passes them after all.
 	Unsupported map[string]string
 
-	// Record, if not nil, is called with the outcome of each check, in order.
+	// Record, if not nil, is called with the outcome of each check: in the order
+	// of [Checks] if Parallel is at most 1, and never by two goroutines at once.
 	Record func(Outcome)
 
 	// Seed makes random checks repeat what they did. 0 means a new seed, which
 	// failures print.
 	Seed uint64
 
-	// subject is what RunAlgorithm checks, nil in Run.
+	// subject is the algorithm under test, nil in a check of something else.
 	subject *Subject
 
 	// In the suite's own tests, wrap changes an algorithm, policy changes a policy,
@@ -77,44 +80,48 @@ type Backend struct {
 
 // An Outcome is the outcome of a check.
 type Outcome struct {
-	Rule    string // the check, Subject/Check
+	Check   string // its name, for example GCRA/Exact
 	Passed  bool
 	Skipped string // why it was skipped, "" if it was not
 }
 
-// A rule is a check: one promise. Its text is printed when it is broken.
-type rule struct {
+// A check is one promise. Its text is printed when it is broken.
+type check struct {
 	name string
 	text string
 	run  func(*T)
 }
 
-// subjects are all checks, by subject.
-var subjects = []struct {
-	name  string
-	rules []rule
-}{
-	{"Store", storeRules},
-	{"Batch", batchRules},
-	{"GCRA", gcraRules},
-	{"FixedWindow", fixedWindowRules},
-	{"MetadataWindow", metadataWindowRules},
-	{"SlidingBuckets", slidingBucketsRules},
-	{"SlidingCounter", slidingCounterRules},
-	{"SlidingLog", slidingLogRules},
-	{"TokenBucket", tokenBucketRules},
-	{"LeakyBucket", leakyBucketRules},
-	{"Concurrency", concurrencyRules},
-	{"Limiter", slices.Concat(limiterRules, verbRules, keyRules)},
-	{"Hygiene", hygieneRules},
+// disturbs reports whether the check must run alone: it makes the server lose its scripts.
+func (c check) disturbs() bool { return c.name == "ScriptLoss" }
+
+// A group is the checks of one subject: of an algorithm, if it has one.
+type group struct {
+	name    string
+	subject *Subject
+	checks  []check
 }
 
-// Rules returns the names of all checks of [Run], in the order in which they run.
-func Rules() []string {
+// groups are the checks of Run.
+var groups = slices.Concat([]group{
+	{"Store", nil, storeChecks},
+	{"Batch", nil, batchChecks},
+}, builtins, []group{
+	{"Limiter", nil, slices.Concat(limiterChecks, verbChecks, keyChecks)},
+})
+
+// Checks returns the names of all checks of [Run], in the order in which they run.
+func Checks() []string { return names(groups) }
+
+// AlgorithmChecks returns the names of the checks of [RunAlgorithm], in the order in which
+// they run.
+func AlgorithmChecks() []string { return names([]group{{"Algorithm", nil, algorithmChecks}}) }
+
+func names(groups []group) []string {
 	var names []string
-	for _, s := range subjects {
-		for _, r := range s.rules {
-			names = append(names, s.name+"/"+r.name)
+	for _, g := range groups {
+		for _, c := range g.checks {
+			names = append(names, g.name+"/"+c.name)
 		}
 	}
 	return names
@@ -125,103 +132,32 @@ func Run(t *testing.T, b Backend) {
 	if b.New == nil {
 		t.Fatal("conformance: Backend.New is nil: it must return the store under test")
 	}
-	known := map[string]bool{}
-	for _, name := range Rules() {
-		known[name] = true
-	}
-	for name := range b.Unsupported {
-		if !known[name] {
-			t.Errorf("conformance: Backend.Unsupported names %q, which is no check", name)
-		}
-	}
-	for _, s := range subjects {
-		t.Run(s.name, func(t *testing.T) {
-			for _, r := range s.rules {
-				t.Run(r.name, func(t *testing.T) {
-					judge(t, b, s.name+"/"+r.name, r, b.Unsupported, "store", "Backend.Unsupported")
-				})
-			}
-		})
-	}
+	run(t, b, groups, declared{b.Unsupported, "store", "Backend.Unsupported"})
 }
 
-// judge runs the check r, which is called name, on b, and reports the outcome to t and to
-// the backend. unsupported are the checks that who is declared, there, to fail.
-func judge(t *testing.T, b Backend, name string, r rule, unsupported map[string]string, who, there string) {
-	t.Helper()
-	out := Outcome{Rule: name}
-	if b.Record != nil {
-		defer func() { b.Record(out) }()
+// RunAlgorithm checks on b that the algorithm of s keeps the promises of the built-in
+// ones, each in a subtest. The author of an algorithm runs it on the memory store, which
+// runs the algorithm's Go, and on a server, where its Lua must mean the same:
+//
+//	func TestAlgorithm(t *testing.T) {
+//		conformance.RunAlgorithm(t, backend, conformance.Subject{
+//			New:  func(r *rand.Rand) algorithm.Algorithm { return mine.Limit{Tokens: 1 + r.Int64N(20)} },
+//			Unit: func(algorithm.Algorithm) time.Duration { return time.Minute },
+//		})
+//	}
+//
+// The checks of TakeUpTo, Refund and MaxWait are for algorithms that support them, as their
+// contract.Kind tells. For others, they check that the request is ErrUnsupported, and are
+// skipped. If the kind holds leases, every request asks for a lease of its own.
+//
+// Of b, only New is required. With Keys more is checked. b.Unsupported is ignored. That b
+// keeps the contract of a store is what [Run] checks.
+func RunAlgorithm(t *testing.T, b Backend, s Subject) {
+	switch {
+	case b.New == nil:
+		t.Fatal("conformance: Backend.New is nil: it must return the store to check on")
+	case s.New == nil || s.Unit == nil:
+		t.Fatal("conformance: Subject.New or Subject.Unit is nil: they must return an algorithm, and a time in which its state changes")
 	}
-	c := check(t, b, r)
-	if t.Failed() || t.Skipped() {
-		return // by a hook
-	}
-	switch reason, declared := unsupported[name]; {
-	case declared && c.skipped == "" && len(c.failures) == 0:
-		t.Errorf("declared unsupported (%s), and it passes: remove it from %s", reason, there)
-	case declared:
-		out.Skipped = who + " does not support it: " + reason
-		t.Skip(out.Skipped)
-	case c.skipped != "":
-		out.Skipped = c.skipped
-		t.Skip(c.skipped)
-	case len(c.failures) > 0:
-		t.Errorf("broken: %s\nseed %d\n%s", r.text, c.seed, strings.Join(c.failures, "\n"))
-	default:
-		out.Passed = true
-	}
-}
-
-// ruleTime bounds a check: the deadline of its context. A check that ignores its context
-// fails after twice that time.
-const ruleTime = 2 * time.Minute
-
-// check runs r on a new store of b.
-func check(t *testing.T, b Backend, r rule) *T {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), ruleTime)
-	defer cancel()
-	c := &T{ctx: ctx, test: t, backend: b, store: b.New(t), id: newID(), seed: b.Seed}
-	if c.store == nil {
-		t.Fatal("conformance: Backend.New returned nil")
-	}
-	for c.seed == 0 {
-		c.seed = new(maphash.Hash).Sum64()
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		defer c.recover()
-		r.run(c)
-		c.ended = true
-	}()
-	select {
-	case <-done:
-		if !c.ended && c.skipped == "" && len(c.failures) == 0 {
-			c.errorf("the check ended early: a hook ended its goroutine")
-		}
-		return c
-	case <-time.After(2 * ruleTime):
-		t.Fatalf("broken: %s\nthe check did not end within %v: a call ignores its context", r.text, 2*ruleTime)
-		return nil
-	}
-}
-
-// newID returns a key prefix that no other check of any run uses.
-func newID() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return "weirtest-" + hex.EncodeToString(b[:])
-}
-
-// T is what a check uses: the store, keys of its own, and a place for failures.
-type T struct {
-	ctx     context.Context
-	test    *testing.T
-	backend Backend
-	store   store.Store
-	id      string
-	seed    uint64
-	verdicts
+	run(t, b, []group{{"Algorithm", &s, algorithmChecks}}, declared{s.Unsupported, "algorithm", "Subject.Unsupported"})
 }

@@ -52,7 +52,7 @@ const CallTime = 250 * time.Millisecond
 
 // A FaultOutcome is the outcome of a check of a fault.
 type FaultOutcome struct {
-	Rule    string // the check, Faults/Name
+	Check   string // the check, Faults/Name
 	Promise string
 	Passed  bool
 	Skipped string // why it was skipped, "" if it was not
@@ -67,8 +67,8 @@ type FaultOutcome struct {
 	Unconfirmed int64         // tokens granted after the last Confirm: the largest allowed Excess
 }
 
-// A faultRule is a check of a fault.
-type faultRule struct {
+// A faultCheck is a check of a fault.
+type faultCheck struct {
 	name string
 	text string
 	// serves says that no call may fail. servesOne says that no call that decides
@@ -79,7 +79,7 @@ type faultRule struct {
 	still bool
 }
 
-var faultRules = []faultRule{
+var faultChecks = []faultCheck{
 	{name: "ScriptFlush", text: "callers do not notice a server that loses its scripts, again and again", serves: true},
 	{name: "Restart", text: "a server that restarts is unavailable until it is back, and has lost its scripts"},
 	{name: "ConnectionsKilled", text: "a call whose connection the server closes is unavailable, and the next call is served"},
@@ -109,11 +109,11 @@ var faultRules = []faultRule{
 	{name: "Migration", text: "while a slot moves, decisions over one key are served, and decisions over several keys are unavailable", servesOne: true},
 }
 
-// FaultRules returns the names of all checks of [RunFaults], in the order in which they
+// FaultChecks returns the names of all checks of [RunFaults], in the order in which they
 // are listed.
-func FaultRules() []string {
-	names := make([]string, len(faultRules))
-	for i, r := range faultRules {
+func FaultChecks() []string {
+	names := make([]string, len(faultChecks))
+	for i, r := range faultChecks {
 		names[i] = "Faults/" + r.name
 	}
 	return names
@@ -134,7 +134,7 @@ func FaultRules() []string {
 //   - When the client is closed, no goroutine and no connection is left.
 func RunFaults(t *testing.T, makers map[string]func(t *testing.T, key string) Fault, record func(FaultOutcome)) {
 	known := map[string]bool{}
-	for _, r := range faultRules {
+	for _, r := range faultChecks {
 		known[r.name] = true
 	}
 	for name := range makers {
@@ -143,10 +143,10 @@ func RunFaults(t *testing.T, makers map[string]func(t *testing.T, key string) Fa
 		}
 	}
 	t.Run("Faults", func(t *testing.T) {
-		for _, r := range faultRules {
+		for _, r := range faultChecks {
 			t.Run(r.name, func(t *testing.T) {
 				t.Parallel()
-				out := FaultOutcome{Rule: "Faults/" + r.name, Promise: r.text}
+				out := FaultOutcome{Check: "Faults/" + r.name, Promise: r.text}
 				if record != nil {
 					defer func() { record(out) }()
 				}

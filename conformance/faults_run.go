@@ -2,21 +2,16 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"runtime/debug"
 	"runtime/pprof"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store"
 )
 
 const (
@@ -30,13 +25,13 @@ const (
 // has a limit of its own, by which it recognizes its own answers. Every second caller
 // decides over a second key too, which those callers share.
 type faultRun struct {
-	rule faultRule
-	id   string
-	key  string
-
-	late atomic.Int64 // ns for which a busy machine has made a goroutine wait
+	check faultCheck
+	id    string
+	key   string
 
 	mu        sync.Mutex
+	late      time.Duration // for how long a busy machine has made the goroutine of wake wait
+	awake     time.Time     // when that goroutine ran last
 	failures  []string
 	begun     time.Time // of the fault
 	effect    bool      // of the fault
@@ -83,8 +78,8 @@ func (c *caller) policy() weir.Policy {
 	return p
 }
 
-func newFaultRun(rule faultRule) *faultRun {
-	r := &faultRun{rule: rule, id: newID()}
+func newFaultRun(c faultCheck) *faultRun {
+	r := &faultRun{check: c, id: newID()}
 	r.key = r.id + ":" + suite + ":{" + faultTag + "}:shared.f2"
 	return r
 }
@@ -125,6 +120,9 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 
 	ask := func() (stop func()) {
 		ended := make(chan struct{})
+		r.mu.Lock()
+		r.awake = time.Now()
+		r.mu.Unlock()
 		var wg sync.WaitGroup
 		pprof.SetGoroutineLabels(labelled)
 		defer pprof.SetGoroutineLabels(t.Context())
@@ -132,7 +130,7 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 			wg.Go(func() { r.ask(c, f, ended) })
 		}
 		wg.Go(func() { r.wake(ended) })
-		if f.Confirm != nil && !r.rule.still {
+		if f.Confirm != nil && !r.check.still {
 			wg.Go(func() { r.confirm(f, ended) })
 		}
 		return func() { close(ended); wg.Wait() }
@@ -147,7 +145,7 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 	r.mu.Lock()
 	r.begun = time.Now()
 	r.mu.Unlock()
-	if r.rule.still {
+	if r.check.still {
 		stop()
 		if err := f.Confirm(); err != nil {
 			t.Fatalf("Confirm: %v", err)
@@ -160,7 +158,7 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 	r.mu.Lock()
 	r.effect = true
 	r.mu.Unlock()
-	if !r.rule.still {
+	if !r.check.still {
 		time.Sleep(faultTime)
 	}
 	f.End()
@@ -168,7 +166,7 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 	r.mu.Lock()
 	r.over = true
 	r.mu.Unlock()
-	if r.rule.still {
+	if r.check.still {
 		stop = ask()
 	}
 	back := r.recovered(ended, ended.Add(servedTime+f.Within+5*time.Second))
@@ -178,7 +176,7 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 	}
 	r.account(t, f)
 	*out = r.out
-	out.Rule, out.Promise = "Faults/"+r.rule.name, r.rule.text
+	out.Check, out.Promise = "Faults/"+r.check.name, r.check.text
 	out.Recovery = back
 	if f.Conns != nil && f.Conns() == 0 {
 		r.errorf("Conns is 0 while the client is open")
@@ -247,159 +245,45 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 		if r.serves(c) {
 			limit = 10 * time.Second // a slow machine is not a fault
 		}
-		late := r.late.Load()
+		late := r.lateness()
 		start := time.Now()
 		ctx, cancel := context.WithDeadline(context.Background(), start.Add(limit))
 		res, err := c.limiter.Decide(ctx, weir.Request{Key: c.key()}, each)
 		took := time.Since(start)
 		done := ctx.Err() != nil || took >= limit // its timer may be late
 		cancel()
-		r.answered(c, f, start, took, time.Duration(r.late.Load()-late), done, res, each, err)
+		r.answered(c, f, start, took, r.lateness()-late, done, res, each, err)
 	}
 }
 
 // serves reports whether no call of c may fail.
-func (r *faultRun) serves(c *caller) bool { return r.rule.serves || r.rule.servesOne && !c.pair }
+func (r *faultRun) serves(c *caller) bool { return r.check.serves || r.check.servesOne && !c.pair }
+
+// nap is how long the goroutine of wake sleeps.
+const nap = 20 * time.Millisecond
 
 // wake measures late until ended is closed.
 func (r *faultRun) wake(ended <-chan struct{}) {
-	const nap = 20 * time.Millisecond
-	for last := time.Now(); ; {
+	for {
 		select {
 		case <-ended:
 			return
 		case <-time.After(nap):
 		}
-		now := time.Now()
-		if over := now.Sub(last) - nap; over > nap { // less is normal for a timer
-			r.late.Add(int64(over))
-		}
-		last = now
-	}
-}
-
-// answered checks and counts an answer, which took took, on a machine that was late.
-func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time.Duration, done bool, res weir.Result, each []weir.Result, err error) {
-	cancelled := errors.Is(err, context.DeadlineExceeded)
-	unavailable := errors.Is(err, store.ErrUnavailable)
-	switch {
-	case err == nil && (!res.Allowed || res.Granted != 1):
-		r.errorf("caller %d was denied: %+v", c.number, res)
-	case err == nil && (each[0].Limit != c.limit || c.pair && each[1].Limit != sharedLimit):
-		r.errorf("caller %d, of limit %d, got the answer to another call: %+v", c.number, c.limit, each)
-	case err != nil && unavailable == cancelled:
-		r.errorf("caller %d: %v: want either ErrUnavailable or DeadlineExceeded", c.number, err)
-	case cancelled && !done:
-		r.errorf("caller %d: %v after %v, before its deadline", c.number, err, took)
-	case errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript) || errors.Is(err, store.ErrCrossSlot) || errors.Is(err, context.Canceled):
-		r.errorf("caller %d: %v: want either ErrUnavailable or DeadlineExceeded, and nothing else", c.number, err)
-	case err != nil && r.serves(c):
-		r.errorf("caller %d: %v: want every call served", c.number, err)
-	case took > f.Longest+2*late && !r.serves(c): // the server was late too
-		r.errorf("caller %d waited %v for an answer, %v: want at most %v, and twice the %v for which the machine was late", c.number, took, err, f.Longest, late)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := time.Now()
-	if !r.begun.IsZero() {
-		r.out.Calls++
-		r.out.Slowest = max(r.out.Slowest, took)
-		switch {
-		case cancelled:
-			r.out.Cancelled++
-		case err != nil:
-			r.out.Unavailable++
-		default:
-			r.out.Allowed++
-		}
-	}
-	if err != nil {
-		c.unknown++
-		r.lastError = now
-		return
-	}
-	c.granted++
-	c.served = start
-	if f.Confirm != nil && !r.over {
-		r.recent = append(r.recent, now)
-	}
-}
-
-// confirm calls Confirm again and again, until ended is closed.
-func (r *faultRun) confirm(f Fault, ended <-chan struct{}) {
-	for {
-		select {
-		case <-ended:
-			return
-		case <-time.After(20 * time.Millisecond):
-		}
-		start := time.Now()
-		if f.Confirm() != nil {
-			continue
-		}
+		late := r.lateness()
 		r.mu.Lock()
-		if !r.effect { // later ones may be about another server
-			r.recent = slices.DeleteFunc(r.recent, start.After)
-		}
+		r.late, r.awake = late, time.Now()
 		r.mu.Unlock()
 	}
 }
 
-// account compares what callers were granted with what the store has counted.
-func (r *faultRun) account(t *testing.T, f Fault) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-	defer cancel()
-	for _, c := range r.callers {
-		each := make([]weir.Result, 1)
-		if c.pair {
-			each = make([]weir.Result, 2)
-		}
-		req := weir.Request{Key: c.key(), Op: weir.Peek}
-		_, err := c.limiter.Decide(ctx, req, each)
-		// A client's time limits may be too tight for a slow machine.
-		for errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
-			time.Sleep(20 * time.Millisecond)
-			_, err = c.limiter.Decide(ctx, req, each)
-		}
-		if err != nil {
-			r.errorf("caller %d, after the fault: %v", c.number, err)
-			continue
-		}
-		charged := c.limit - each[0].Remaining
-		if excess := c.granted - charged; excess > 0 {
-			r.out.Excess += excess
-			if !f.Loses {
-				r.errorf("caller %d was allowed %d times, and %d tokens were consumed", c.number, c.granted, charged)
-			}
-		}
-		// A call that was repeated may have been answered in the end.
-		if most := (c.granted + c.unknown) * int64(f.Repeats+1); charged > most {
-			r.errorf("caller %d consumed %d tokens, for %d answers and %d calls without an answer: want at most %d", c.number, charged, c.granted, c.unknown, most)
-		}
+// lateness returns for how long the goroutine of wake had to wait so far, also if it still
+// waits.
+func (r *faultRun) lateness() time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if over := time.Since(r.awake) - nap; over > nap { // less is normal for a timer
+		return r.late + over
 	}
-	if f.Confirm == nil {
-		return
-	}
-	r.out.Unconfirmed = int64(len(r.recent))
-	if r.out.Excess > r.out.Unconfirmed {
-		r.errorf("%d tokens were consumed and lost, and only %d were unconfirmed", r.out.Excess, r.out.Unconfirmed)
-	}
-}
-
-// leaked waits until no goroutine has the label of the run id. It returns those that
-// still have it after leakTime.
-func leaked(id string) string {
-	for deadline := time.Now().Add(leakTime); ; time.Sleep(20 * time.Millisecond) {
-		var all strings.Builder
-		_ = pprof.Lookup("goroutine").WriteTo(&all, 1)
-		var left []string
-		for group := range strings.SplitSeq(all.String(), "\n\n") {
-			if strings.Contains(group, `"faults":"`+id+`"`) {
-				left = append(left, group)
-			}
-		}
-		if len(left) == 0 || time.Now().After(deadline) {
-			return strings.Join(left, "\n\n")
-		}
-	}
+	return r.late
 }

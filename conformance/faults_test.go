@@ -80,7 +80,7 @@ func hang(s *failing) *atomic.Bool { return &s.hang }
 // runFault runs the check of that name and returns it, with its outcome.
 func runFault(t *testing.T, name string, maker func(*testing.T, string) Fault) (*faultRun, FaultOutcome) {
 	t.Helper()
-	for _, r := range faultRules {
+	for _, r := range faultChecks {
 		if r.name == name {
 			w := newFaultRun(r)
 			var out FaultOutcome
@@ -184,11 +184,11 @@ func TestFaultsFail(t *testing.T) {
 	leak := make(chan struct{})
 	t.Cleanup(func() { close(leak) })
 	for _, tt := range []struct {
-		name, rule string
-		store      *failing
-		flag       func(*failing) *atomic.Bool
-		change     func(*Fault)
-		says       string
+		name, check string
+		store       *failing
+		flag        func(*failing) *atomic.Bool
+		change      func(*Fault)
+		says        string
 	}{
 		{"allows what it could not decide", "Restart", &failing{wrong: func(s *failing, _ context.Context, script *store.Script, keys []string, _ []store.Arg) ([]store.Value, error) {
 			if len(keys) > 1 {
@@ -234,7 +234,7 @@ func TestFaultsFail(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			w, _ := runFault(t, tt.rule, tt.store.fault(tt.flag, tt.change))
+			w, _ := runFault(t, tt.check, tt.store.fault(tt.flag, tt.change))
 			if len(w.failures) == 0 || !strings.Contains(strings.Join(w.failures, "\n"), tt.says) {
 				t.Errorf("got failures %q, want one that says %q", w.failures, tt.says)
 			}
@@ -244,10 +244,10 @@ func TestFaultsFail(t *testing.T) {
 
 // Every check finds a store that answers wrongly during the fault. (TestFaultsLoses is
 // about the checks in which nobody calls during the fault.)
-func TestFaultsEveryRule(t *testing.T) {
+func TestFaultsEveryCheck(t *testing.T) {
 	t.Parallel()
 	var wg sync.WaitGroup
-	for _, r := range faultRules {
+	for _, r := range faultChecks {
 		if r.still {
 			continue
 		}
@@ -268,9 +268,9 @@ func TestFaultsEveryRule(t *testing.T) {
 func TestFaultsLoses(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		name, rule string
-		confirm    bool
-		fails      bool
+		name, check string
+		confirm     bool
+		fails       bool
 	}{
 		{"nothing was confirmed", "MasterKilled", false, false},
 		{"more was lost than unconfirmed", "MasterKilled", true, true},
@@ -293,7 +293,7 @@ func TestFaultsLoses(t *testing.T) {
 					end()
 				}
 			})
-			w, out := runFault(t, tt.rule, maker)
+			w, out := runFault(t, tt.check, maker)
 			if out.Excess == 0 || (len(w.failures) > 0) != tt.fails {
 				t.Errorf("got %+v, failures %q", out, w.failures)
 			}
@@ -304,9 +304,9 @@ func TestFaultsLoses(t *testing.T) {
 // Every check has a name, and is skipped if it has no maker.
 func TestRunFaults(t *testing.T) {
 	t.Parallel()
-	names := FaultRules()
-	if len(names) != len(faultRules) || names[0] != "Faults/ScriptFlush" {
-		t.Errorf("FaultRules() = %v", names)
+	names := FaultChecks()
+	if len(names) != len(faultChecks) || names[0] != "Faults/ScriptFlush" {
+		t.Errorf("FaultChecks() = %v", names)
 	}
 	var mu sync.Mutex
 	got := map[string]FaultOutcome{}
@@ -314,7 +314,7 @@ func TestRunFaults(t *testing.T) {
 		RunFaults(t, map[string]func(*testing.T, string) Fault{"Restart": new(failing).fault(down, nil)}, func(o FaultOutcome) {
 			mu.Lock()
 			defer mu.Unlock()
-			got[o.Rule] = o
+			got[o.Check] = o
 		})
 	})
 	for _, name := range names {

@@ -9,34 +9,12 @@ import (
 
 var tenPerMinute = algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 5}
 
-var gcraRules = []rule{
+var gcraChecks = []check{
 	{"Vectors", "GCRA answers the public vectors of redis-cell", gcraVectors},
 	{"Thirds", "GCRA at three per second keeps thirds of a microsecond, and does not drift", gcraThirds},
 	{"Fast", "GCRA is exact above a million per second", gcraFast},
 	{"Carry", "if the rate changes under a live key, GCRA keeps the time until the bucket is full, rounded up", gcraCarry},
-	{"History", "GCRA answers as a bucket that fills continuously, and its keys hold what they hold on the reference store", asModel(anyGCRA)},
-	{"Exact", "a request denied by GCRA is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anyGCRA)},
-	{"HotKey", "of many concurrent callers, GCRA allows exactly the limit", hotKey(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 50}, 50)},
-	{"Refill", "on the store's clock, a request denied by GCRA passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
-		return algorithm.GCRA{Rate: algorithm.Every(d), Burst: 3}
-	})},
-	{"Backwards", "a clock that steps back lengthens no wait for GCRA by more than the step, and allows nothing", backwards(tenPerMinute)},
-	{"Never", "GCRA denies a cost above Burst with Never, and it changes nothing", neverFits(tenPerMinute)},
-	{"Huge", "GCRA is exact at its bounds, and TakeUpTo consumes what it has there", huge([]algorithm.Algorithm{
-		algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: algorithm.MaxSpan},
-		algorithm.GCRA{Rate: algorithm.PerDay(7), Burst: 1000},
-		largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
-			return algorithm.GCRA{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Burst: n}
-		}),
-		largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
-			return algorithm.GCRA{Rate: algorithm.PerSecond(3_000_001), Burst: n}
-		}),
-	})},
-	{"UpTo", "TakeUpTo consumes as many tokens as GCRA has, and keeps the fraction of a token", upTo(anyGCRA)},
-	{"Refund", "a refund of GCRA undoes a request at once, and later makes the bucket no fuller than without the request", refunds(anyGCRA)},
-	{"Reserve", "GCRA reserves tokens within MaxWait, and tells when to go", reserves(anyGCRA)},
 	{"Cancel", "GCRA refunds no tokens on which a later reservation depends", cancels(algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}, time.Second)},
-	{"Refunds", "many refunds of GCRA together refund no more than if their requests had never been made", neverMade(anyGCRA)},
 }
 
 func gcraVectors(t *T) {
@@ -73,21 +51,7 @@ func gcraThirds(t *T) {
 		{666_667 * us, 1, true, 0, 666_667 * us, 0},
 		{1_000_000 * us, 1, true, 0, 666_667 * us, 0},
 	})
-
-	// A caller who comes back exactly when told gets three tokens every second.
-	c := newClock()
-	l := t.limiter(c, one(a))
-	start := c.us
-	t.allow(l, 2, "day")
-	for range 300 {
-		c.advance(t.peek(l, 1, "day").RetryAfter)
-		if res := t.allow(l, 1, "day"); !res.Allowed {
-			t.fatalf("after %v: got %+v, want it allowed", time.Duration(c.us-start)*us, res)
-		}
-	}
-	if got, want := c.us-start, int64(100_000_000); got != want {
-		t.errorf("300 tokens at 3 per second took %d µs, want %d", got, want)
-	}
+	t.drifts(a)
 }
 
 func gcraFast(t *T) {
@@ -110,26 +74,14 @@ func gcraFast(t *T) {
 
 func gcraCarry(t *T) {
 	us := time.Microsecond
-	c := newClock()
-	thirds := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}))
-	sevenths := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 7}))
-	if got, want := t.allow(thirds, 1, "k").ResetAfter, 333_334*us; got != want { // and a third
-		t.errorf("at 3 per second, one token: ResetAfter is %v, want %v", got, want)
-	}
-	if got, want := t.peek(sevenths, 1, "k").ResetAfter, 333_334*us; got != want { // and nothing
-		t.errorf("then at 7 per second: ResetAfter is %v, want %v", got, want)
-	}
-	if got, want := t.allow(sevenths, 1, "k").ResetAfter, 476_192*us; got != want { // 142,857 and a seventh more
-		t.errorf("and one token consumed: ResetAfter is %v, want %v", got, want)
-	}
-	if got, want := t.peek(thirds, 1, "k").ResetAfter, 476_192*us; got != want {
-		t.errorf("then at 3 per second again: ResetAfter is %v, want %v", got, want)
-	}
-	whole := t.limiter(c, one(algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 4}))
-	if got, want := t.allow(whole, 1, "k").ResetAfter, 976_192*us; got != want {
-		t.errorf("and one token consumed at 2 per second: ResetAfter is %v, want %v", got, want)
-	}
-	if got, want := t.allow(thirds, 1, "k").ResetAfter, 1_309_526*us; got != want { // 1,309,525 and a third
-		t.errorf("and one at 3 per second: ResetAfter is %v, want %v", got, want)
-	}
+	sevenths := algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 7}
+	a := algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}
+	t.moves(
+		step{at: 0, cost: 1, allowed: true, left: 4, reset: 333_334 * us}.under(a),        // and a third
+		step{at: 0, allowed: true, left: 4, reset: 333_334 * us}.under(sevenths),          // and nothing
+		step{at: 0, cost: 1, allowed: true, left: 3, reset: 476_192 * us}.under(sevenths), // 142,857 and a seventh more
+		step{at: 0, allowed: true, left: 3, reset: 476_192 * us}.under(a),
+		step{at: 0, cost: 1, allowed: true, left: 2, reset: 976_192 * us}.under(algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 4}),
+		step{at: 0, cost: 1, allowed: true, left: 1, reset: 1_309_526 * us}.under(a), // 1,309,525 and a third
+	)
 }

@@ -3,27 +3,66 @@ package conformance
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"math/rand/v2"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store/memory"
 )
 
 // This file holds the checks of what keys separate: limiters, algorithms, secrets, and
 // the decisions that a refund can find.
 
-var keyRules = []rule{
+var keyChecks = []check{
+	{"Prefix", "a decision writes the keys that are documented, each with a TTL, and nothing else", limiterPrefix},
 	{"Names", "a limiter's name is part of its keys: limiters of two names share nothing, of one name everything", limiterNames},
 	{"Changed", "a rule whose algorithm changes starts afresh, and the state before is left alone", limiterChanged},
 	{"Secret", "a secret segment is hashed in every key, and limits as any other", limiterSecret},
-	{"RefundGone", "a refund after Reset, or after the rule's key was deleted, refunds nothing", limiterRefundGone},
 	{"RefundKeys", "one ID used for two keys refunds each key its own", limiterRefundKeys},
 	{"RefundLimits", "a refund under other limits refunds nothing", limiterRefundLimits},
+}
+
+// left returns the keys that the check left in the store.
+func (t *T) left() map[string]time.Duration {
+	if t.backend.Keys == nil {
+		t.skipf("backend gives no Keys")
+	}
+	return t.backend.Keys(t.test, t.hooked, t.id)
+}
+
+func limiterPrefix(t *T) {
+	t.left()
+	l := t.limiter(nil,
+		weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 9, Window: time.Minute}},
+		weir.Rule{Name: "ip", By: []string{"s0", "s1"}, Algorithm: tenPerMinute},
+		weir.Rule{Name: "user", By: []string{"s0", "s2"}, Algorithm: tenPerMinute})
+	t.allow(l, 1, "log{in}", "10.0.0.1", "a:b%")
+	t.peek(l, 1, "log{in}", "10.0.0.1", "a:b%")
+	t.reset(t.only(l, "ip"), "log{in}", "10.0.0.1", "a:b%")
+	want := map[string]bool{
+		t.id + ":suite:{log%7Bin%7D}:all.f2":           true,
+		t.id + ":suite:{log%7Bin%7D}:user.g2:a%3Ab%25": true,
+	}
+	// A limiter of one rule without a name.
+	single, err := weir.New("a b", t.store, algorithm.FixedWindow{Limit: 9, Window: time.Minute}, &weir.Options{Prefix: t.id})
+	if err != nil {
+		t.fatalf("New: %v", err)
+	}
+	t.allow(single, 1, "ann")
+	want[t.id+":a b:{ann}:f2"] = true
+	got := t.left()
+	for key, ttl := range got {
+		if !want[key] {
+			t.errorf("%q was written", key)
+		}
+		if ttl <= 0 {
+			t.errorf("%q never expires", key)
+		}
+	}
+	if len(got) < len(want) {
+		t.errorf("got keys %v, want %v", got, want)
+	}
 }
 
 func limiterNames(t *T) {
@@ -144,136 +183,6 @@ var refunded = []algorithm.Algorithm{
 	algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerHour(20)},
 	algorithm.SlidingLog{Limit: 20, Window: time.Hour},
 	algorithm.SlidingBuckets{Width: 15 * time.Minute, Spans: []algorithm.Span{{Window: time.Hour, Limit: 20}}},
-}
-
-func limiterRefundGone(t *T) {
-	r := t.rand()
-	for h := range t.times(48) {
-		t.goneHistory(r, refundable(r), "history"+strconv.Itoa(h))
-	}
-	for i, a := range refunded {
-		for gone := range 3 {
-			c := newClock()
-			l := t.limiter(c, one(a))
-			key := "gone" + strconv.Itoa(i) + "." + strconv.Itoa(gone)
-			take := func(cost int64, id string) {
-				if res := t.do(l, weir.Request{Key: weir.KeyOf(key), Cost: cost, ID: id}); !res.Allowed {
-					t.errorf("%+v: got %+v, want it allowed", a, res)
-				}
-			}
-			refund := func(id string, want bool) {
-				before := t.peek(l, 1, key)
-				t.refundAs(l, id, want, key)
-				if after := t.peek(l, 1, key); !want && after != before {
-					t.errorf("%+v: the refund of %q, whose key is gone, made\n     %+v\nout of %+v", a, id, after, before)
-				}
-			}
-			take(3, "a")
-			take(2, "b")
-			switch gone {
-			case 0:
-				t.reset(l, key)
-			case 1:
-				t.reset(t.only(l, "one"), key)
-			case 2:
-				for _, k := range t.keysOf(key, "one", a) {
-					t.eval(del, []string{k})
-				}
-			}
-			refund("a", false) // from a missing key
-			take(6, "")
-			refund("b", false) // from a key that no decision with an ID has used
-			c.advance(time.Second)
-			take(3, "a") // the ID once more
-			take(5, "c")
-			left := t.peek(l, 1, key).Remaining
-			if left != 6 {
-				t.errorf("%+v: %d left, want 6", a, left)
-			}
-			refund("c", true)
-			refund("c", false)
-			if left := t.peek(l, 1, key).Remaining; left != 11 {
-				t.errorf("%+v: %d left after the refund of 5, want 11", a, left)
-			}
-			// A decision of before, of a key that others have used since.
-			take(4, "d")
-			for _, k := range t.keysOf(key, "one", a) {
-				t.eval(del, []string{k})
-			}
-			take(4, "e")
-			refund("d", false)
-			refund("e", true)
-		}
-	}
-}
-
-// goneHistory checks random decisions, refunds, resets and deletions on one key: nothing
-// is left that would not be left if the refunded requests had never been made, and those
-// before the last reset not either.
-func (t *T) goneHistory(r *rand.Rand, a algorithm.Algorithm, key string) {
-	type request struct {
-		at, cost int64
-		id       string
-		first    bool // the limit was fully reset
-		refunded bool
-	}
-	c := newClock()
-	rule := one(a)
-	l := t.limiter(c, rule)
-	var ids []string
-	var since []request // the last reset
-	for s := range 24 {
-		c.advance(max(anyPause(r, unitOf(a)/2), 0))
-		switch r.IntN(8) {
-		case 0:
-			if since = nil; r.IntN(2) == 0 {
-				t.reset(l, key)
-				break
-			}
-			for _, k := range t.keysOf(key, rule.Name, a) {
-				t.eval(del, []string{k})
-			}
-		case 1, 2, 3:
-			if len(ids) == 0 {
-				break
-			}
-			id := ids[r.IntN(len(ids))]
-			at := slices.IndexFunc(since, func(q request) bool { return q.id == id })
-			if at >= 0 && since[at].first && fixesWindow(a) {
-				break
-			}
-			gave, err := l.Refund(t.ctx, weir.Request{Key: weir.KeyOf(key), ID: id})
-			if err != nil {
-				t.fatalf("Refund: %v", err)
-			}
-			if gave && at < 0 {
-				t.errorf("%+v, step %d: the refund of %q, of before a reset, refunded something", a, s, id)
-			} else if gave {
-				since[at].refunded = true
-			}
-		default:
-			req := weir.Request{Key: weir.KeyOf(key), Cost: 1 + r.Int64N(4)}
-			if r.IntN(3) > 0 {
-				req.ID = strconv.Itoa(s)
-				ids = append(ids, req.ID)
-			}
-			first := t.peek(l, 1, key).ResetAfter == 0
-			if t.do(l, req).Allowed {
-				since = append(since, request{at: c.us, cost: req.Cost, id: req.ID, first: first})
-			}
-		}
-		now := c.us
-		without := t.limiterOn(memory.New(nil), c, rule)
-		for _, q := range since {
-			if c.us = q.at; !q.refunded {
-				t.allow(without, q.cost, key)
-			}
-		}
-		c.us = now
-		if got, want := t.peek(l, 1, key), t.peek(without, 1, key); got.Remaining > want.Remaining+phase(a) {
-			t.fatalf("%+v, step %d, with %+v since the last reset: %d are left, want at most %d", a, s, since, got.Remaining, want.Remaining)
-		}
-	}
 }
 
 func limiterRefundKeys(t *T) {

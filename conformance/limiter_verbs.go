@@ -1,13 +1,9 @@
 package conformance
 
 import (
-	"context"
 	"errors"
-	"math/rand/v2"
 	"strconv"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -15,8 +11,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-var verbRules = []rule{
-	{"UpTo", "TakeUpTo consumes what the rule with the least room allows, from every rule", limiterUpTo},
+var verbChecks = []check{
 	{"Refund", "Refund returns to every rule what a decision consumed, once, and leaves no marker", limiterRefund},
 	{"Modes", "decisions with up to 16 rules of any kind consume what fits, and are refunded, as on the reference store", limiterModes},
 	{"Many", "DoMany decides each request by itself, and an invalid request stops no other", limiterMany},
@@ -25,43 +20,6 @@ var verbRules = []rule{
 	{"Refused", "a wait that cannot end before the deadline is denied at once, and consumes nothing", limiterRefused},
 	{"Cancel", "a wait that is cancelled is refunded", limiterCancel},
 	{"Unsupported", "what an algorithm cannot do is an ErrUnsupported that names it, and consumes nothing", limiterUnsupported},
-}
-
-func limiterUpTo(t *T) {
-	c := newClock()
-	l := t.limiter(c,
-		weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Minute}},
-		weir.Rule{Name: "user", By: []string{"s0", "s1"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 4}},
-		weir.Rule{Name: "calls", By: []string{"s0", "s1"}, Algorithm: algorithm.SlidingLog{Limit: 3, Window: time.Minute}, Cost: 1})
-	each := make([]weir.Result, 3)
-	for i, step := range []struct {
-		user        string
-		after       time.Duration
-		most, grant int64
-		left        [3]int64
-		rule        string
-	}{
-		{"u", 0, 3, 3, [3]int64{7, 1, 2}, "user"},
-		{"u", 333_333 * time.Microsecond, 9, 1, [3]int64{6, 0, 1}, "user"}, // 1.99 tokens: the fraction stays
-		{"u", time.Microsecond, 9, 1, [3]int64{5, 0, 0}, "user"},
-		{"u", time.Second, 9, 0, [3]int64{5, 3, 0}, "calls"},
-		{"v", 0, 9, 4, [3]int64{1, 0, 2}, "user"},
-		{"w", 0, 9, 1, [3]int64{0, 3, 2}, "all"},
-		{"w", 0, 9, 0, [3]int64{0, 3, 2}, "all"},
-	} {
-		c.advance(step.after)
-		res := t.do(l, weir.Request{Key: weir.KeyOf("a", step.user), Op: weir.TakeUpTo, Cost: step.most}, each...)
-		left := [3]int64{each[0].Remaining, each[1].Remaining, each[2].Remaining}
-		if res.Granted != step.grant || res.Allowed != (step.grant > 0) || res.Rule != step.rule || left != step.left {
-			t.errorf("step %d, up to %d: got %+v and %v left, want %d granted, %q and %v", i, step.most, res, left, step.grant, step.rule, step.left)
-		}
-		if (res.RetryAfter > 0) == res.Allowed {
-			t.errorf("step %d: got %+v", i, res)
-		}
-	}
-	if res := t.peek(l, 1, "a", "x"); res.Allowed || res.Granted != 0 || res.Rule != "all" {
-		t.errorf("Peek: got %+v, want a denial by all", res)
-	}
 }
 
 // refundAs refunds the decision id at key, and checks whether that refunds anything.
@@ -118,6 +76,14 @@ func limiterRefund(t *T) {
 			t.errorf("%d markers, want one for each of %d rules", n, len(rules))
 		}
 	}
+	// A lower cost is an error. It refunds nothing, and leaves the markers.
+	before := ask()
+	if gave, err := l.Refund(t.ctx, request("x", 1)); gave || !errors.Is(err, weir.ErrInvalidCost) {
+		t.errorf("Refund with a Cost of 1, of a decision with a Cost of 2: got %v, %v, want ErrInvalidCost", gave, err)
+	}
+	if got := ask(); got != before {
+		t.errorf("after a Refund with too low a Cost: %v are left, want %v", got, before)
+	}
 	for try, want := range []bool{true, false, false} {
 		t.refundAs(l, "x", want, "r", "u")
 		if got := ask(); got != start {
@@ -151,11 +117,6 @@ func limiterRefund(t *T) {
 // peekEach peeks, and fills each.
 func (t *T) peekEach(l *weir.Limiter, each []weir.Result, key ...string) {
 	t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek}, each...)
-}
-
-// refundable makes a random algorithm whose decisions can be refunded.
-func refundable(r *rand.Rand) algorithm.Algorithm {
-	return pick(r, anyGCRA, anyFixedWindow, anySlidingBuckets, anySlidingCounter, anySlidingLog, anyTokenBucket, anyLeakyBucket)(r)
 }
 
 func limiterModes(t *T) {
@@ -337,142 +298,6 @@ func (t *T) leaseLimits(c *clock) {
 	t.reset(longer, "lease")
 	if res := t.peek(l, 1, "lease"); res.Remaining != 2 {
 		t.errorf("after Reset under other limits: got %+v, want 2 leases free", res)
-	}
-}
-
-// A counting store counts decisions.
-type counting struct {
-	store.Store
-	evals atomic.Int64
-}
-
-func (c *counting) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	c.evals.Add(1)
-	return c.Store.Eval(ctx, s, keys, args, reply)
-}
-
-func (t *T) counting(a algorithm.Algorithm) (*counting, *weir.Limiter) {
-	c := &counting{Store: t.store}
-	return c, t.limiterOn(c, nil, t.wrapped([]weir.Rule{one(a)})...)
-}
-
-func limiterWait(t *T) {
-	const waiters, interval = 20, 10 * time.Millisecond
-	c, l := t.counting(algorithm.GCRA{Rate: algorithm.Every(interval), Burst: 1})
-	start := t.time()
-	var mu sync.Mutex
-	var ended []time.Duration
-	var wg sync.WaitGroup
-	for range waiters {
-		t.goes(&wg, func() {
-			res, err := l.Wait(t.ctx, "wait")
-			if err != nil || !res.Allowed || res.Granted != 1 {
-				t.errorf("Wait: got %+v, %v", res, err)
-			}
-			now, err := t.store.Time(t.ctx)
-			if err != nil {
-				t.errorf("Time: %v", err)
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			ended = append(ended, now.Sub(start))
-		})
-	}
-	wg.Wait()
-	if n := c.evals.Load(); n != waiters {
-		t.errorf("%d callers called the store %d times, want once each", waiters, n)
-	}
-	// Caller n goes n intervals after the first one, which went after the start.
-	for i := range ended {
-		early := 0
-		for _, at := range ended {
-			if at+skew < time.Duration(i)*interval {
-				early++
-			}
-		}
-		if early > i {
-			t.errorf("%d of %d had gone before %v, want at most %d", early, waiters, time.Duration(i)*interval, i)
-		}
-	}
-}
-
-func limiterRefused(t *T) {
-	a := algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 3}
-	c, l := t.counting(a)
-	t.allow(l, 2, "k")
-	before := t.peek(l, 1, "k")
-	for _, cost := range []int64{2, 4} {
-		ctx, cancel := context.WithTimeout(t.ctx, ruleTime/2)
-		asked := c.evals.Load()
-		res, err := l.WaitN(ctx, cost, "k")
-		cancel()
-		if !errors.Is(err, weir.ErrDenied) || res.Allowed || res.RetryAfter <= 0 || (res.RetryAfter == weir.Never) != (cost > 3) {
-			t.errorf("a wait for %d tokens where one is there: got %+v, %v, want ErrDenied", cost, res, err)
-		}
-		if n := c.evals.Load() - asked; n != 1 {
-			t.errorf("it called the store %d times, want once", n)
-		}
-	}
-	if res, err := l.Wait(t.ctx, "k"); err != nil || res.Delay != 0 {
-		t.errorf("a wait for the token that is there: got %+v, %v", res, err)
-	}
-	ctx, cancel := context.WithCancel(t.ctx)
-	cancel()
-	asked := c.evals.Load()
-	if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) || c.evals.Load() != asked {
-		t.errorf("a wait whose context is done: got %+v, %v, and %d calls", res, err, c.evals.Load()-asked)
-	}
-	if after := t.peek(l, 1, "k"); before.Remaining != 1 || after.Remaining != 0 || after.RetryAfter > time.Hour {
-		t.errorf("one token was consumed of\n     %+v\nleft %+v", before, after)
-	}
-	asked = c.evals.Load()
-	if res, err := l.Reserve(context.WithoutCancel(t.ctx), weir.Request{Key: weir.KeyOf("k")}); err == nil || res != nil || c.evals.Load() != asked {
-		t.errorf("Reserve without MaxWait and without a deadline: got %+v, %v, and %d calls, want an error", res, err, c.evals.Load()-asked)
-	}
-}
-
-func limiterCancel(t *T) {
-	c, l := t.counting(algorithm.GCRA{Rate: algorithm.PerMinute(2), Burst: 1})
-	t.allow(l, 1, "k")
-	before := t.peek(l, 1, "k")
-	asked := c.evals.Load()
-	ctx, cancel := context.WithCancel(t.ctx)
-	done := make(chan error, 1)
-	var wg sync.WaitGroup
-	t.goes(&wg, func() {
-		_, err := l.Wait(ctx, "k")
-		done <- err
-	})
-	for try := 0; c.evals.Load() == asked && try < 1000; try++ {
-		time.Sleep(time.Millisecond)
-	}
-	time.Sleep(10 * time.Millisecond) // it most likely waits by now; if not, the same holds
-	cancel()
-	wg.Wait()
-	select {
-	case err := <-done:
-		if !errors.Is(err, context.Canceled) {
-			t.errorf("a wait that was cancelled: got error %v, want context.Canceled", err)
-		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			return // the refund took more than its second
-		}
-	default:
-	}
-	if after := t.peek(l, 1, "k"); after.ResetAfter > before.ResetAfter+skew || after.RetryAfter > 30*time.Second {
-		t.errorf("a cancelled wait made\n     %+v\nout of %+v", after, before)
-	}
-	res, err := l.Reserve(t.ctx, weir.Request{Key: weir.KeyOf("k")})
-	if err != nil || !res.Allowed || res.Delay > 30*time.Second {
-		t.fatalf("Reserve: got %+v, %v", res, err)
-	}
-	for _, want := range []bool{true, false} {
-		if gave, err := res.Cancel(t.ctx); err != nil || gave != want {
-			t.errorf("Cancel: got %v, %v, want %v", gave, err, want)
-		}
-	}
-	if after := t.peek(l, 1, "k"); after.RetryAfter > 30*time.Second {
-		t.errorf("a cancelled reservation left %+v", after)
 	}
 }
 

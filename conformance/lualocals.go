@@ -1,13 +1,61 @@
 package conformance
 
-import "regexp"
+import (
+	"strings"
+	"sync"
+
+	"github.com/weir-go/weir/store"
+)
 
 // maxLuaLocals is how many locals a function of Lua 5.1 can have at once.
 const maxLuaLocals = 200
 
-// luaToken matches names, keywords and signs, and the comments and strings that can hold
-// them.
-var luaToken = regexp.MustCompile(`--[^\n]*|'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*"|[A-Za-z_]\w*|[^\s\w]`)
+// luaTokens returns the names, keywords and signs of a script.
+func luaTokens(lua string) []string {
+	var tokens []string
+	for i := 0; i < len(lua); {
+		from := i
+		switch c := lua[i]; {
+		case strings.HasPrefix(lua[i:], "--"):
+			for i < len(lua) && lua[i] != '\n' {
+				i++
+			}
+		case c == '\'' || c == '"':
+			for i++; i < len(lua) && lua[i] != c; i++ {
+				if lua[i] == '\\' {
+					i++
+				}
+			}
+			i++
+		case inWord(c):
+			for i < len(lua) && inWord(lua[i]) {
+				i++
+			}
+			tokens = append(tokens, lua[from:i])
+		default:
+			if i++; c > ' ' {
+				tokens = append(tokens, lua[from:i])
+			}
+		}
+	}
+	return tokens
+}
+
+func inWord(c byte) bool {
+	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
+}
+
+// localsOf has the luaLocals of scripts by their SHA-1: many rules share few scripts.
+var localsOf sync.Map
+
+// tooManyLocals reports how many locals s has, and whether Lua allows that.
+func tooManyLocals(s *store.Script) (int, bool) {
+	n, ok := localsOf.Load(s.SHA())
+	if !ok {
+		n, _ = localsOf.LoadOrStore(s.SHA(), luaLocals(s.Lua()))
+	}
+	return n.(int), n.(int) > maxLuaLocals
+}
 
 // luaLocals returns the largest number of locals that the script lua has at once. The
 // script must have no long strings or comments.
@@ -35,7 +83,7 @@ func luaLocals(lua string) int {
 			blocks = blocks[:len(blocks)-1]
 		}
 	}
-	tokens := luaToken.FindAllString(lua, -1)
+	tokens := luaTokens(lua)
 	at := func(i int) string {
 		if i < len(tokens) {
 			return tokens[i]

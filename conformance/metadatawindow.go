@@ -10,27 +10,19 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store"
 )
 
-var metadataWindowRules = []rule{
+var metadataWindowChecks = []check{
 	{"Trace", "a MetadataWindow starts with its first request", metadataWindowTrace},
 	{"Entries", "Entries lists the requests that the current window allowed, byte for byte", metadataWindowEntries},
 	{"Newest", "Entries lists the newest 1000 requests if there are more", metadataWindowNewest},
 	{"Bytes", "metadata of up to 512 bytes is kept, more is ErrInvalidMetadata, and without a rule that keeps it ErrUnsupported", metadataWindowBytes},
-	{"Foreign", "a key of another type or algorithm is an ErrForeign that names it, and is not changed", metadataWindowForeign},
-	{"History", "MetadataWindow answers as a plain count does", asModel(anyMetadataWindow)},
-	{"Exact", "a request denied by MetadataWindow is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anyMetadataWindow)},
-	{"HotKey", "of many concurrent callers, MetadataWindow allows exactly the limit", hotKey(algorithm.MetadataWindow{Limit: 50, Window: time.Hour}, 50)},
-	{"Refill", "on the store's clock, a request denied by MetadataWindow passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
-		return algorithm.MetadataWindow{Limit: 3, Window: d}
-	})},
-	{"Backwards", "a clock that steps back lengthens no wait for MetadataWindow by more than the step, and allows nothing", backwards(algorithm.MetadataWindow{Limit: 3, Window: time.Minute})},
-	{"Never", "MetadataWindow denies a cost above Limit with Never, and it changes nothing", neverFits(algorithm.MetadataWindow{Limit: 5, Window: time.Minute})},
-	{"Huge", "MetadataWindow is exact at its bounds, and TakeUpTo consumes what it has there", huge([]algorithm.Algorithm{
-		algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan * time.Microsecond},
-	})},
-	{"UpTo", "TakeUpTo consumes as many tokens as MetadataWindow has", upTo(anyMetadataWindow)},
+}
+
+// metadataWindowMembers are texts that are no entry. The window of most is not over.
+var metadataWindowMembers = []string{
+	"x", "m2", "m2 1767225660000000 1", "m1 1767225660000000 1 x", "m2  1767225660000000 1 x", "m2 1767225660000000 -1 x", "m2 1.5 1 x",
+	"m2 9007199254740992 1 x", "m2 1767225660000000 9007199254740992 x", " m2 1767225660000000 1 x",
 }
 
 func metadataWindowTrace(t *T) {
@@ -160,59 +152,4 @@ func metadataWindowBytes(t *T) {
 	if _, err := other.Entries(t.ctx, "other"); !errors.Is(err, weir.ErrUnsupported) {
 		t.errorf("Entries of a GCRA: got error %v, want ErrUnsupported", err)
 	}
-}
-
-// pushText makes its key the list of ARGV[1] alone. In a Go form a list is a set.
-var pushText = store.NewScript("push", `
-redis.call('RPUSH', KEYS[1], ARGV[1])
-redis.call('PEXPIRE', KEYS[1], 600000)
-return {1}
-`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	tx.Add(0, store.Member{Score: 1, Text: args[0].String()}, longTTL)
-	return append(reply, store.IntegerValue(1)), nil
-})
-
-func metadataWindowForeign(t *T) {
-	c := newClock()
-	own := algorithm.MetadataWindow{Limit: 5, Window: time.Minute}
-	l := t.limiter(c, weir.Rule{Name: "same", Algorithm: own}, weir.Rule{Name: "rate", Algorithm: tenPerMinute})
-	spoil := map[string]func(key string){
-		"a number":  func(key string) { t.put(key, 1) },
-		"a set":     func(key string) { t.eval(setScript, []string{key}) },
-		"the log's": func(key string) { t.setStep(key, setChange{add: store.Member{Score: 1, Text: "l2 1 00000001"}}) },
-	}
-	const end = "1767225660000000" // of a window that is not over
-	for i, text := range []string{
-		"x", "m2", "m2 " + end + " 1", "m1 " + end + " 1 x", "m2  " + end + " 1 x", "m2 " + end + " -1 x", "m2 1.5 1 x",
-		"m2 9007199254740992 1 x", "m2 " + end + " 9007199254740992 x", " m2 " + end + " 1 x",
-	} {
-		spoil["text "+strconv.Itoa(i)] = func(key string) { t.eval(pushText, []string{key}, store.StringArg(text)) }
-	}
-	for what, make := range spoil {
-		key := t.keyOf(what, "same", own)
-		make(key)
-		t.refused(l, what, key)
-		if _, err := l.Entries(t.ctx, what); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), key) {
-			t.errorf("Entries of %s: got error %v, want an ErrForeign that names %q", what, err, key)
-		}
-		if v := t.mget(t.keyOf(what, "rate", tenPerMinute))[0]; v.Kind() != store.Nil {
-			t.errorf("with %s at a key, the other rule's key now holds %q", what, v.Str())
-		}
-	}
-	t.allow(l, 1, "list")
-	for _, a := range []algorithm.Algorithm{
-		algorithm.FixedWindow{Limit: 5, Window: time.Minute},
-		algorithm.SlidingLog{Limit: 5, Window: time.Minute},
-		tenPerMinute,
-	} {
-		t.allow(t.limiter(c, weir.Rule{Name: "same", Algorithm: a}), 1, "list")
-	}
-	if got := t.entries(l, "list"); len(got) != 1 {
-		t.errorf("under other algorithms the list became %q", got)
-	}
-}
-
-// anyMetadataWindow returns a random MetadataWindow.
-func anyMetadataWindow(r *rand.Rand) algorithm.Algorithm {
-	return algorithm.MetadataWindow(anyFixedWindow(r).(algorithm.FixedWindow))
 }

@@ -2,12 +2,9 @@ package conformance
 
 import (
 	"cmp"
-	"fmt"
 	"math/big"
-	"math/rand/v2"
 	"slices"
 	"sort"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -96,76 +93,37 @@ func decide(rules []weir.Rule, models []model, now int64, r weir.Request) (weir.
 	return one, each
 }
 
-// windowOf returns the time in which n tokens come back at rate, rounded down.
-func windowOf(n int64, rate algorithm.Rate) time.Duration {
-	w := new(big.Int).Mul(big.NewInt(n), big.NewInt(rate.Period.Nanoseconds()))
-	if w.Div(w, big.NewInt(rate.Count)); !w.IsInt64() {
-		return weir.Never
+// predict returns what a limiter of a alone must answer to r at now, of Release only
+// whether the lease was held.
+func predict(a algorithm.Algorithm, m model, now int64, r weir.Request) weir.Result {
+	l, leases := m.(*leased)
+	if leases {
+		l.name, l.renew = r.ID, r.Op == weir.Renew
 	}
-	return time.Duration(w.Int64())
-}
-
-// A bucket is GCRA as a bucket of tokens that fills continuously, in fractions.
-type bucket struct {
-	rate   *big.Rat // tokens per microsecond
-	burst  int64
-	full   time.Duration // how long it takes to fill
-	tokens *big.Rat      // at the time at; nil means full
-	at     int64
-}
-
-func newBucket(g algorithm.GCRA) *bucket {
-	rate := big.NewRat(g.Rate.Count, 1)
-	rate.Quo(rate, big.NewRat(g.Rate.Period.Nanoseconds(), 1000))
-	return &bucket{rate: rate, burst: g.Burst, full: windowOf(g.Burst, g.Rate)}
-}
-
-func (b *bucket) limit() int64          { return b.burst }
-func (b *bucket) window() time.Duration { return b.full }
-
-// level returns how many tokens there are. It is at most burst, and below 0 if tokens
-// are reserved or the clock stepped back.
-func (b *bucket) level(now int64) *big.Rat {
-	full := big.NewRat(b.burst, 1)
-	if b.tokens == nil {
-		return full
+	renew := r.Op == weir.Renew
+	switch {
+	case r.Op == weir.Release:
+		return weir.Result{Allowed: l.release(now, r.ID)}
+	case renew:
+		r = weir.Request{}
+	case r.Op == weir.TakeUpTo:
+		r = upToRequest(a, m, now, max(r.Cost, 1))
 	}
-	l := new(big.Rat).Mul(b.rate, big.NewRat(now-b.at, 1))
-	if l.Add(l, b.tokens); l.Cmp(full) > 0 {
-		return full
+	want, _ := decide([]weir.Rule{one(a)}, []model{m}, now, r)
+	if renew {
+		want.Granted = 0
 	}
-	return l
+	return want
 }
 
-// until returns how long it takes until there are n tokens, rounded up.
-func (b *bucket) until(now, n int64) time.Duration {
-	lack := new(big.Rat).Sub(big.NewRat(n, 1), b.level(now))
-	if lack.Sign() <= 0 {
-		return 0
+// upToRequest returns the request that has the same answer as TakeUpTo of most tokens.
+func upToRequest(a algorithm.Algorithm, m model, now, most int64) weir.Request {
+	if _, log := a.(algorithm.SlidingLog); log {
+		most = min(most, algorithm.MaxLogCost)
 	}
-	lack.Quo(lack, b.rate)
-	us := new(big.Int).Add(lack.Num(), lack.Denom())
-	us.Sub(us, big.NewInt(1))
-	return time.Duration(us.Div(us, lack.Denom()).Int64()) * time.Microsecond
-}
-
-func (b *bucket) retry(now, cost int64, wait time.Duration) time.Duration {
-	if cost > b.burst {
-		return weir.Never
-	}
-	return max(b.until(now, cost)-wait, 0)
-}
-
-func (b *bucket) delay(now, cost int64) time.Duration { return b.until(now, cost) }
-
-func (b *bucket) take(now, cost int64) {
-	b.tokens, b.at = b.level(now).Sub(b.level(now), big.NewRat(cost, 1)), now
-}
-
-func (b *bucket) left(now int64) (int64, time.Duration) {
-	l := b.level(now)
-	n := new(big.Int).Div(l.Num(), l.Denom()) // rounds down
-	return max(n.Int64(), 0), b.until(now, b.burst)
+	most = min(most, m.limit())
+	fits := sort.Search(int(most), func(n int) bool { return m.retry(now, int64(n+1), 0) > 0 })
+	return weir.Request{Cost: int64(max(fits, 1))}
 }
 
 // A counted is FixedWindow as a count and the end of its window.
@@ -175,7 +133,8 @@ type counted struct {
 	end   int64
 }
 
-func (c *counted) limit() int64          { return c.Limit }
+func (c *counted) limit() int64 { return c.Limit }
+
 func (c *counted) window() time.Duration { return c.Window }
 
 // used returns the count of the current window.
@@ -221,7 +180,8 @@ type logged struct {
 	taken []int64
 }
 
-func (l *logged) limit() int64          { return l.Limit }
+func (l *logged) limit() int64 { return l.Limit }
+
 func (l *logged) window() time.Duration { return l.Window }
 
 // live returns the tokens that count at now, the oldest first. Time never goes back
@@ -274,7 +234,8 @@ type tallies struct {
 	newest int64
 }
 
-func (c *tallies) limit() int64          { return c.least().Limit }
+func (c *tallies) limit() int64 { return c.least().Limit }
+
 func (c *tallies) window() time.Duration { return c.least().Window }
 
 // least returns the span with the smallest limit, the first of equals.
@@ -358,7 +319,8 @@ type weighted struct {
 	count, before int64
 }
 
-func (w *weighted) limit() int64          { return w.Limit }
+func (w *weighted) limit() int64 { return w.Limit }
+
 func (w *weighted) window() time.Duration { return w.Window }
 
 // at returns the model as it is at now, if nothing is consumed meanwhile.
@@ -423,230 +385,4 @@ func (w *weighted) left(now int64) (int64, time.Duration) {
 		end = m.start + window
 	}
 	return max(w.Limit-w.used(now), 0), time.Duration(end-now) * time.Microsecond
-}
-
-// A refilled is TokenBucket as how many tokens were consumed since it was full, and how
-// many came back since.
-type refilled struct {
-	algorithm.TokenBucket
-	full  int64 // when it was full
-	taken int64
-	low   int64 // when the period began in which tokens were last consumed
-}
-
-func (b *refilled) limit() int64          { return b.Capacity }
-func (b *refilled) window() time.Duration { return windowOf(b.Capacity, b.Refill) }
-
-// period returns the shortest time, in microseconds, in which a whole number of tokens
-// comes back, and that number.
-func (b *refilled) period() (us, n *big.Int) {
-	if b.AtOnce {
-		return big.NewInt(b.Refill.Period.Microseconds()), big.NewInt(b.Refill.Count)
-	}
-	r := big.NewRat(b.Refill.Period.Microseconds(), b.Refill.Count)
-	return r.Num(), r.Denom()
-}
-
-// missing returns how many tokens are not back. Time never goes back before low.
-func (b *refilled) missing(now int64) int64 {
-	us, n := b.period()
-	back := big.NewInt(max(now, b.low) - b.full)
-	if b.AtOnce {
-		back.Div(back, us).Mul(back, n)
-	} else {
-		back.Mul(back, n).Div(back, us)
-	}
-	if back.Cmp(big.NewInt(b.taken)) >= 0 {
-		return 0
-	}
-	return b.taken - back.Int64()
-}
-
-// until returns how long it takes until at most n tokens are missing.
-func (b *refilled) until(now, n int64) time.Duration {
-	return time.Duration(sort.Search(1<<53, func(us int) bool { return b.missing(now+int64(us)) <= n })) * time.Microsecond
-}
-
-func (b *refilled) retry(now, cost int64, wait time.Duration) time.Duration {
-	if cost > b.Capacity {
-		return weir.Never
-	}
-	return max(b.until(now, b.Capacity-cost)-wait, 0)
-}
-
-func (b *refilled) delay(now, cost int64) time.Duration { return b.until(now, b.Capacity-cost) }
-
-func (b *refilled) take(now, cost int64) {
-	if b.missing(now) == 0 {
-		b.full, b.low, b.taken = now, now, 0
-	}
-	us, _ := b.period()
-	past := big.NewInt(max(now, b.low) - b.full)
-	b.low = b.full + past.Div(past, us).Mul(past, us).Int64()
-	b.taken += cost
-}
-
-func (b *refilled) left(now int64) (int64, time.Duration) {
-	return max(b.Capacity-b.missing(now), 0), b.until(now, 0)
-}
-
-// A queued is LeakyBucket as a bucket that is full while nobody waits. The next request
-// has its turn when the bucket is full, and the queue holds as many turns as there are
-// tokens.
-type queued struct{ *bucket }
-
-func (q queued) retry(now, cost int64, wait time.Duration) time.Duration {
-	if cost > q.burst {
-		return weir.Never
-	}
-	return max(q.delay(now, cost)-wait, q.until(now, cost))
-}
-
-func (q queued) delay(now, _ int64) time.Duration { return q.until(now, q.burst) }
-
-func (q queued) left(now int64) (int64, time.Duration) {
-	if turn := q.until(now, q.burst); turn > 0 {
-		return 0, turn
-	}
-	return q.burst, 0
-}
-
-// A lease is held by a name until a time.
-type lease struct {
-	until int64
-	name  string
-}
-
-// A leased is Concurrency as a list of leases, with the expired ones until they are
-// removed.
-type leased struct {
-	algorithm.Concurrency
-	all   []lease // by until, then by name
-	name  string  // of the request, "" for none
-	renew bool    // the request only renews
-}
-
-func (l *leased) limit() int64        { return l.Limit }
-func (*leased) window() time.Duration { return 0 }
-
-// live returns the leases that have not expired.
-func (l *leased) live(now int64) []lease {
-	over := sort.Search(len(l.all), func(i int) bool { return l.all[i].until > now })
-	return l.all[over:]
-}
-
-// held returns when the lease of that name expires, 0 if it is not held.
-func (l *leased) held(now int64, name string) int64 {
-	for _, one := range l.live(now) {
-		if one.name == name {
-			return one.until
-		}
-	}
-	return 0
-}
-
-func (l *leased) retry(now, cost int64, _ time.Duration) time.Duration {
-	live := l.live(now)
-	lack := int64(len(live)) + cost - l.Limit
-	switch {
-	case cost == 1 && l.held(now, l.name) > 0:
-		return 0
-	case cost > l.Limit || l.renew:
-		return weir.Never
-	case lack <= 0:
-		return 0
-	}
-	return time.Duration(live[lack-1].until-now) * time.Microsecond
-}
-
-// drop removes the lease of that name, expired or not.
-func (l *leased) drop(name string) {
-	l.all = slices.DeleteFunc(l.all, func(one lease) bool { return one.name == name })
-}
-
-func (l *leased) take(now, _ int64) {
-	held := l.held(now, l.name)
-	if l.drop(l.name); held == 0 {
-		live := l.live(now)
-		gone := len(l.all) - len(live)
-		if len(live) > 0 {
-			gone = min(gone, 16)
-		}
-		l.all = l.all[gone:]
-	}
-	l.all = append(l.all, lease{max(held, now+l.Lease.Microseconds()), l.name})
-	slices.SortFunc(l.all, func(a, b lease) int {
-		return cmp.Or(cmp.Compare(a.until, b.until), strings.Compare(a.name, b.name))
-	})
-}
-
-// release ends the lease of that name, and reports whether it was held.
-func (l *leased) release(now int64, name string) bool {
-	held := l.held(now, name) > 0
-	l.drop(name)
-	return held
-}
-
-func (l *leased) left(now int64) (int64, time.Duration) {
-	live := l.live(now)
-	if len(live) == 0 {
-		return l.Limit, 0
-	}
-	return max(l.Limit-int64(len(live)), 0), time.Duration(live[len(live)-1].until-now) * time.Microsecond
-}
-
-// newModel returns the model of a.
-func newModel(a algorithm.Algorithm) model {
-	switch a := a.(type) {
-	case algorithm.GCRA:
-		return newBucket(a)
-	case algorithm.FixedWindow:
-		return &counted{FixedWindow: a}
-	case algorithm.MetadataWindow:
-		return &counted{FixedWindow: algorithm.FixedWindow(a)}
-	case algorithm.SlidingLog:
-		return &logged{SlidingLog: a}
-	case algorithm.SlidingCounter:
-		return &weighted{SlidingCounter: a}
-	case algorithm.TokenBucket:
-		return &refilled{TokenBucket: a}
-	case algorithm.LeakyBucket:
-		return queued{newBucket(algorithm.GCRA{Rate: a.Rate, Burst: a.Queue + 1})}
-	case algorithm.Concurrency:
-		return &leased{Concurrency: a}
-	case algorithm.SlidingBuckets:
-		return &tallies{SlidingBuckets: a, counts: map[int64]int64{}}
-	}
-	panic(fmt.Sprintf("conformance: no model of %T", a))
-}
-
-// pick returns one of list.
-func pick[E any](r *rand.Rand, list ...E) E { return list[r.IntN(len(list))] }
-
-// anyGCRA returns a random GCRA, awkward fractions and high rates among them.
-func anyGCRA(r *rand.Rand) algorithm.Algorithm {
-	return algorithm.GCRA{
-		Rate: algorithm.Rate{
-			Count:  pick(r, 1, 2, 3, 7, 10, 60, 997, 1000, 3_000_000, 1+r.Int64N(1000)),
-			Period: pick(r, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 1500*time.Nanosecond, 1+time.Duration(r.Int64N(int64(time.Minute)))),
-		},
-		Burst: pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
-	}
-}
-
-// anyFixedWindow returns a random FixedWindow.
-func anyFixedWindow(r *rand.Rand) algorithm.Algorithm {
-	return algorithm.FixedWindow{
-		Limit:   pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
-		Window:  pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),
-		Aligned: r.IntN(2) == 0,
-	}
-}
-
-// anySlidingLog returns a random SlidingLog.
-func anySlidingLog(r *rand.Rand) algorithm.Algorithm {
-	return algorithm.SlidingLog{
-		Limit:  pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
-		Window: pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),
-	}
 }

@@ -95,45 +95,45 @@ func oneAtATime(name string) mutation {
 }
 
 var tokenBucketMutants = []mutant{
-	{"all come back at once", "TokenBucket/Smooth", []string{"TokenBucket/", "Limiter/", "Hygiene/"}, tokenArgs(func(args []store.Arg) { args[3] = store.ConstArg(0) })},
-	{"none come back at once", "TokenBucket/AtOnce", []string{"TokenBucket/", "Limiter/", "Hygiene/"}, tokenArgs(func(args []store.Arg) { args[3] = args[2] })},
-	{"a third is rounded up", "TokenBucket/Thirds", []string{"TokenBucket/", "Limiter/"}, tokenArgs(func(args []store.Arg) {
+	{"all come back at once", "TokenBucket/Smooth", nil, tokenArgs(func(args []store.Arg) { args[3] = store.ConstArg(0) })},
+	{"none come back at once", "TokenBucket/AtOnce", nil, tokenArgs(func(args []store.Arg) { args[3] = args[2] })},
+	{"a third is rounded up", "TokenBucket/Thirds", nil, tokenArgs(func(args []store.Arg) {
 		if args[1].Int() == 1_000_000 && args[2].Int() == 3 {
 			args[1] = store.ConstArg(1_000_002)
 		}
 	})},
-	{"a bucket in debt has a token", "TokenBucket/Carry", []string{"TokenBucket/", "Limiter/"}, bad[algorithm.TokenBucket](overdrawn)},
-	{"nobody waits", "TokenBucket/Wait", []string{"TokenBucket/", "Limiter/"}, bad[algorithm.TokenBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"a bucket in debt has a token", "TokenBucket/Carry", nil, bad[algorithm.TokenBucket](overdrawn)},
+	{"nobody waits", "TokenBucket/MaxWait", nil, bad[algorithm.TokenBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.room = func(now, _ int64, c contract.Cell) int64 { return m.Meter.Room(now, now, c) }
 	}})},
-	{"a cost is miscounted", "TokenBucket/History", []string{"Limiter/Mix", "Limiter/Modes"}, bad[algorithm.TokenBucket](sevens)},
-	{"the wait is rounded up", "TokenBucket/Exact", []string{"TokenBucket/", "Limiter/"}, bad[algorithm.TokenBucket](wholeMillis)},
-	{"reads and writes apart", "TokenBucket/HotKey", []string{"Hygiene/TTL"}, torn("tokenbucket")},
-	{"the clock is fast", "TokenBucket/Refill", []string{"TokenBucket/HotKey", "Hygiene/"}, hasty("tokenbucket")},
-	{"a period ahead of now is forgotten", "TokenBucket/Backwards", []string{"TokenBucket/", "Limiter/"}, bad[algorithm.TokenBucket](unknownAhead(func([]store.Arg) int64 { return 0 }))},
-	{"a very large cost is cut", "TokenBucket/Never", []string{"TokenBucket/Huge"}, cutCosts("tokenbucket")},
+	{"a cost is miscounted", "TokenBucket/Same", nil, bad[algorithm.TokenBucket](sevens)},
+	{"the wait is rounded up", "TokenBucket/Exact", nil, bad[algorithm.TokenBucket](wholeMillis)},
+	{"reads and writes apart", "TokenBucket/HotKey", nil, torn("tokenbucket")},
+	{"the clock is fast", "TokenBucket/Refill", nil, hasty("tokenbucket")},
+	{"a period ahead of now is forgotten", "TokenBucket/Backwards", nil, bad[algorithm.TokenBucket](unknownAhead(func([]store.Arg) int64 { return 0 }))},
+	{"a very large cost is cut", "TokenBucket/Never", nil, cutCosts("tokenbucket")},
 	{"large numbers lose digits", "TokenBucket/Huge", nil, bad[algorithm.TokenBucket](rounded)},
-	{"one more is consumed than granted", "TokenBucket/UpTo", []string{"TokenBucket/Huge", "TokenBucket/Refund", "Limiter/Modes"}, oneMore("tokenbucket", ".upto", func(n *store.Nums) { n.N[1]++ })},
-	{"refunds again and again", "TokenBucket/Refund", []string{"TokenBucket/", "Limiter/"}, keptMarkers("tokenbucket.refund")},
-	{"a Delay is a microsecond short", "TokenBucket/Reserve", []string{"TokenBucket/", "Limiter/"}, bad[algorithm.TokenBucket](lateDelays(-1))},
-	{"every decision counts as the last", "TokenBucket/Cancel", []string{"TokenBucket/Refund", "Limiter/Modes", "TokenBucket/Refunds"}, bad[algorithm.TokenBucket](alwaysLast)},
+	{"one more is consumed than granted", "TokenBucket/Same", nil, oneMore("tokenbucket", ".upto", func(n *store.Nums) { n.N[1]++ })},
+	{"refunds again and again", "TokenBucket/Refund", nil, keptMarkers("tokenbucket.refund")},
+	{"a Delay is a microsecond short", "TokenBucket/MaxWait", nil, bad[algorithm.TokenBucket](lateDelays(-1))},
+	{"every decision counts as the last", "TokenBucket/Cancel", nil, bad[algorithm.TokenBucket](alwaysLast)},
 }
 
 var leakyBucketMutants = []mutant{
-	{"a queue is a bucket", "LeakyBucket/Turns", []string{"LeakyBucket/", "Limiter/", "Hygiene/"}, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"a queue is a bucket", "LeakyBucket/Turns", nil, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.room = func(now, at int64, c contract.Cell) int64 { return m.Meter.Room(now, max(at, c.A+1), c) }
 	}})},
-	{"turns are rounded down", "LeakyBucket/Thirds", []string{"LeakyBucket/", "Limiter/"}, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"turns are rounded down", "LeakyBucket/Thirds", nil, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.take = func(c contract.Cell, n int64) contract.Cell {
 			c = m.Meter.Take(c, n)
 			c.B = 0
 			return c
 		}
 	}})},
-	{"a denial answers when there is no wait", "LeakyBucket/Wait", []string{"LeakyBucket/", "Limiter/"}, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"a denial answers when there is no wait", "LeakyBucket/MaxWait", nil, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.ready = func(now int64, c contract.Cell, n, _ int64) int64 { return m.Meter.Ready(now, c, n, 0) }
 	}})},
-	{"the turns are kept, not the time", "LeakyBucket/Carry", []string{"LeakyBucket/", "Limiter/"}, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, args []store.Arg) {
+	{"the turns are kept, not the time", "LeakyBucket/Carry", nil, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, args []store.Arg) {
 		m.ready = func(now int64, c contract.Cell, n, wait int64) int64 {
 			at := m.Meter.Ready(now, c, n, wait)
 			if args[0].Int() == 500_000 && at > now {
@@ -142,7 +142,7 @@ var leakyBucketMutants = []mutant{
 			return at
 		}
 	}})},
-	{"a cost of 2 takes 3 turns", "LeakyBucket/History", []string{"LeakyBucket/", "Limiter/"}, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"a cost of 2 takes 3 turns", "LeakyBucket/Same", nil, bad[algorithm.LeakyBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.take = func(c contract.Cell, n int64) contract.Cell {
 			if n == 2 {
 				n = 3
@@ -150,16 +150,16 @@ var leakyBucketMutants = []mutant{
 			return m.Meter.Take(c, n)
 		}
 	}})},
-	{"the wait is rounded up", "LeakyBucket/Exact", []string{"LeakyBucket/", "Limiter/"}, bad[algorithm.LeakyBucket](wholeMillis)},
-	{"reads and writes apart", "LeakyBucket/HotKey", []string{"Hygiene/TTL"}, torn("leakybucket")},
-	{"the clock is fast", "LeakyBucket/Refill", []string{"LeakyBucket/HotKey", "Hygiene/"}, hasty("leakybucket")},
-	{"far times are disbelieved", "LeakyBucket/Backwards", []string{"LeakyBucket/", "Limiter/", "Hygiene/"}, bad[algorithm.LeakyBucket](unknownAhead(func(args []store.Arg) int64 {
+	{"the wait is rounded up", "LeakyBucket/Exact", nil, bad[algorithm.LeakyBucket](wholeMillis)},
+	{"reads and writes apart", "LeakyBucket/HotKey", nil, torn("leakybucket")},
+	{"the clock is fast", "LeakyBucket/Refill", nil, hasty("leakybucket")},
+	{"far times are disbelieved", "LeakyBucket/Backwards", nil, bad[algorithm.LeakyBucket](unknownAhead(func(args []store.Arg) int64 {
 		return args[2].Int()/args[1].Int() + args[0].Int()/args[1].Int() + 1
 	}))},
-	{"a very large cost is cut", "LeakyBucket/Never", []string{"LeakyBucket/Huge"}, cutCosts("leakybucket")},
+	{"a very large cost is cut", "LeakyBucket/Never", nil, cutCosts("leakybucket")},
 	{"large numbers lose digits", "LeakyBucket/Huge", nil, bad[algorithm.LeakyBucket](rounded)},
-	{"a turn more is consumed than granted", "LeakyBucket/UpTo", []string{"LeakyBucket/Huge", "LeakyBucket/Refund", "Limiter/Modes"}, oneMore("leakybucket", ".upto", func(n *store.Nums) { n.N[0] += 1_000_000 })},
-	{"refunds again and again", "LeakyBucket/Refund", []string{"LeakyBucket/", "Limiter/"}, keptMarkers("leakybucket.refund")},
-	{"a Delay is a microsecond short", "LeakyBucket/Reserve", []string{"LeakyBucket/", "Limiter/"}, bad[algorithm.LeakyBucket](lateDelays(-1))},
-	{"every decision counts as the last", "LeakyBucket/Cancel", []string{"LeakyBucket/Refund", "Limiter/Modes", "LeakyBucket/Refunds"}, bad[algorithm.LeakyBucket](alwaysLast)},
+	{"a turn more is consumed than granted", "LeakyBucket/Same", nil, oneMore("leakybucket", ".upto", func(n *store.Nums) { n.N[0] += 1_000_000 })},
+	{"refunds again and again", "LeakyBucket/Refund", nil, keptMarkers("leakybucket.refund")},
+	{"a Delay is a microsecond short", "LeakyBucket/MaxWait", nil, bad[algorithm.LeakyBucket](lateDelays(-1))},
+	{"every decision counts as the last", "LeakyBucket/Cancel", nil, bad[algorithm.LeakyBucket](alwaysLast)},
 }

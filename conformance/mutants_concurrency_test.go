@@ -42,9 +42,9 @@ func badLeaseTime(change func(args []store.Arg)) mutation {
 }
 
 var concurrencyMutants = []mutant{
-	{"a lease expires late", "Concurrency/Trace", []string{"Concurrency/", "Limiter/"}, badLeaseTime(func(args []store.Arg) { args[1] = store.ConstArg(args[1].Int() + 1) })},
-	{"a retry takes a second place", "Concurrency/Retried", []string{"Concurrency/", "Limiter/"}, badLeases("", stranger)},
-	{"a renewal lasts no longer", "Concurrency/Renew", []string{"Concurrency/", "Limiter/"}, bad[algorithm.Concurrency](flaw{step: func(b *badStep, _ []store.Arg) {
+	{"a lease expires late", "Concurrency/Trace", nil, badLeaseTime(func(args []store.Arg) { args[1] = store.ConstArg(args[1].Int() + 1) })},
+	{"a retry takes a second place", "Concurrency/Retried", nil, badLeases("", stranger)},
+	{"a renewal lasts no longer", "Concurrency/Renew", nil, bad[algorithm.Concurrency](flaw{step: func(b *badStep, _ []store.Arg) {
 		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
 			if a.Renew {
 				return nil
@@ -52,20 +52,20 @@ var concurrencyMutants = []mutant{
 			return b.Step.Write(tx, key, now, s, n, a, gen, slack)
 		}
 	}})},
-	{"a release does nothing", "Concurrency/Release", []string{"Concurrency/", "Limiter/"}, badLeases(".release", func(tx store.Tx) store.Tx { return txFunc{Tx: tx, remove: func(int, string) {}} })},
-	{"a release frees the oldest", "Concurrency/LateRelease", []string{"Concurrency/", "Limiter/"}, badLeases(".release", func(tx store.Tx) store.Tx {
+	{"a release does nothing", "Concurrency/Release", nil, badLeases(".release", func(tx store.Tx) store.Tx { return txFunc{Tx: tx, remove: func(int, string) {}} })},
+	{"a release frees the oldest", "Concurrency/LateRelease", nil, badLeases(".release", func(tx store.Tx) store.Tx {
 		_, all, _ := tx.Count(0, 0)
 		oldest, _, _ := tx.At(0, all-1)
 		return txFunc{Tx: tx, remove: func(i int, _ string) { tx.Remove(i, oldest.Text) }}
 	})},
-	{"a crashed holder holds on", "Concurrency/Crash", []string{"Concurrency/", "Limiter/"}, badLeases("", func(tx store.Tx) store.Tx {
+	{"a crashed holder holds on", "Concurrency/Crash", nil, badLeases("", func(tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, count: func(i int, _ int64) (above, all int64, err error) { return tx.Count(i, 0) }}
 	})},
 	{"any cost is one lease", "Concurrency/Names", nil, bad[algorithm.Concurrency](flaw{limit: func(l *contract.Limit) { l.MaxCost = 0 }})},
-	{"one expired lease goes at a time", "Concurrency/Bounded", []string{"Concurrency/History", "Limiter/Mix"}, badLeases("", func(tx store.Tx) store.Tx {
+	{"one expired lease goes at a time", "Concurrency/Bounded", nil, badLeases("", func(tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, trim: func(i int, n int64) { tx.Trim(i, min(n, 1)) }}
 	})},
-	{"a lower limit is not heeded", "Concurrency/Lowered", []string{"Concurrency/", "Limiter/"}, badLeaseTime(func(args []store.Arg) {
+	{"a lower limit is not heeded", "Concurrency/Lowered", nil, badLeaseTime(func(args []store.Arg) {
 		if args[1].Int() == 10_000_000 {
 			args[0] = store.ConstArg(args[0].Int() + 1)
 		}
@@ -77,21 +77,21 @@ var concurrencyMutants = []mutant{
 			return m, ok, err
 		}}
 	})},
-	{"places are miscounted for one name", "Concurrency/History", []string{"Limiter/Mix"}, badConcurrency(func(ans *contract.Answer, a contract.Ask) {
+	{"places are miscounted for one name", "Concurrency/Same", nil, badConcurrency(func(ans *contract.Answer, a contract.Ask) {
 		if a.Text == "7" && ans.Limit > 2 {
 			ans.Remaining++
 		}
 	})},
-	{"beside a rate nobody holds a lease", "Limiter/Mix", nil, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"beside a rate nobody holds a lease", "Limiter/Mix", []string{"/Mix"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		if !strings.HasPrefix(s.Name(), "concurrency+") {
 			return tx
 		}
 		return stranger(tx)
 	}}},
-	{"the wait is rounded up", "Concurrency/Exact", []string{"Concurrency/", "Limiter/"}, bad[algorithm.Concurrency](wholeMillis)},
+	{"the wait is rounded up", "Concurrency/Exact", nil, bad[algorithm.Concurrency](wholeMillis)},
 	{"reads and writes apart", "Concurrency/HotKey", nil, torn("concurrency")},
-	{"the clock is fast", "Concurrency/Refill", []string{"Concurrency/TTL"}, hasty("concurrency")},
-	{"a lease that expires late is not seen", "Concurrency/Backwards", []string{"Concurrency/", "Limiter/"}, bad[algorithm.Concurrency](flaw{step: func(b *badStep, args []store.Arg) {
+	{"the clock is fast", "Concurrency/Refill", nil, hasty("concurrency")},
+	{"a lease that expires late is not seen", "Concurrency/Backwards", nil, bad[algorithm.Concurrency](flaw{step: func(b *badStep, args []store.Arg) {
 		b.read = func(tx store.Tx, key int, now int64, a contract.Ask) (contract.State, error) {
 			return b.Step.Read(txFunc{Tx: tx, count: func(i int, after int64) (above, all int64, err error) {
 				above, all, err = tx.Count(i, after)
@@ -100,7 +100,7 @@ var concurrencyMutants = []mutant{
 			}}, key, now, a)
 		}
 	}})},
-	{"never is an hour", "Concurrency/Never", []string{"Concurrency/", "Limiter/"}, bad[algorithm.Concurrency](mayBeNever)},
+	{"never is an hour", "Concurrency/Same", nil, bad[algorithm.Concurrency](mayBeNever)},
 	{"the key expires before its leases", "Concurrency/TTL", nil, badLeases("", func(tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
 			if ttl > 10*time.Second {

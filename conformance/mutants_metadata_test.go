@@ -10,26 +10,26 @@ import (
 )
 
 var metadataWindowMutants = []mutant{
-	{"a window starts aligned", "MetadataWindow/Trace", []string{"MetadataWindow/", "Limiter/", "Hygiene/"}, bad[algorithm.MetadataWindow](flaw{limit: func(l *contract.Limit) { l.Args[2] = l.Args[1] }})},
+	{"a window starts aligned", "MetadataWindow/Trace", nil, bad[algorithm.MetadataWindow](flaw{limit: func(l *contract.Limit) { l.Args[2] = l.Args[1] }})},
 	{"texts end at a zero byte", "MetadataWindow/Entries", nil, onlyFor("fixedwindow+metadatawindow", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
 			m.Text, _, _ = strings.Cut(m.Text, "\x00")
 			tx.Add(i, m, ttl)
 		}}
 	})},
-	{"the first entry is left out", "MetadataWindow/Newest", []string{"MetadataWindow/Entries", "MetadataWindow/Bytes", "MetadataWindow/Foreign"}, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
+	{"the first entry is left out", "MetadataWindow/Newest", nil, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
 		b.parse = func(texts []string) ([]contract.Entry, error) {
 			list, err := b.Step.(contract.Lister).Parse(texts)
 			return list[min(1, len(list)):], err
 		}
 	}})},
-	{"long metadata is cut", "MetadataWindow/Bytes", []string{"MetadataWindow/Entries"}, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
+	{"long metadata is cut", "MetadataWindow/Bytes", nil, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
 		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
 			a.Text = a.Text[:min(len(a.Text), 500)]
 			return b.Step.Write(tx, key, now, s, n, a, gen, slack)
 		}
 	}})},
-	{"a foreign member passes for an empty list", "MetadataWindow/Foreign", nil, onlyFor("metadatawindow+gcra", func(_ *fake, tx store.Tx) store.Tx {
+	{"a foreign member passes for an empty list", "MetadataWindow/Layout", nil, onlyFor("gcra+metadatawindow", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, at: func(i int, fromEnd int64) (store.Member, bool, error) {
 			m, ok, err := tx.At(i, fromEnd)
 			if !strings.HasPrefix(m.Text, "m2 ") {
@@ -38,16 +38,16 @@ var metadataWindowMutants = []mutant{
 			return m, ok, err
 		}}
 	})},
-	{"a cost is miscounted", "MetadataWindow/History", []string{"Limiter/Mix"}, bad[algorithm.MetadataWindow](sevens)},
-	{"the wait is rounded up", "MetadataWindow/Exact", []string{"MetadataWindow/", "Limiter/"}, bad[algorithm.MetadataWindow](wholeMillis)},
-	{"reads and writes apart", "MetadataWindow/HotKey", []string{"Hygiene/TTL"}, torn("metadatawindow")},
-	{"the clock is fast", "MetadataWindow/Refill", []string{"Hygiene/"}, hasty("metadatawindow")},
-	{"a wait of more than a minute is longer", "MetadataWindow/Backwards", []string{"MetadataWindow/", "Limiter/"}, bad[algorithm.MetadataWindow](longer(func(wait int64) int64 {
+	{"a cost is miscounted", "MetadataWindow/Same", nil, bad[algorithm.MetadataWindow](sevens)},
+	{"the wait is rounded up", "MetadataWindow/Exact", nil, bad[algorithm.MetadataWindow](wholeMillis)},
+	{"reads and writes apart", "MetadataWindow/HotKey", nil, torn("metadatawindow")},
+	{"the clock is fast", "MetadataWindow/Refill", nil, hasty("metadatawindow")},
+	{"a wait of more than a minute is longer", "MetadataWindow/Backwards", nil, bad[algorithm.MetadataWindow](longer(func(wait int64) int64 {
 		if wait > 60_000_000 {
 			wait += 3_600_000_000
 		}
 		return wait
 	}))},
-	{"large numbers lose digits", "MetadataWindow/Huge", []string{"MetadataWindow/"}, bad[algorithm.MetadataWindow](rounded)},
-	{"a very large cost is cut", "MetadataWindow/Never", []string{"MetadataWindow/"}, cutCosts("metadatawindow")},
+	{"large numbers lose digits", "MetadataWindow/Huge", nil, bad[algorithm.MetadataWindow](rounded)},
+	{"a very large cost is cut", "MetadataWindow/Never", nil, cutCosts("metadatawindow")},
 }

@@ -42,27 +42,27 @@ var newestEntries = flaw{step: func(b *badStep, _ []store.Arg) {
 }}
 
 var verbMutants = []mutant{
-	{"refunds know nothing of each other", "GCRA/Refunds", []string{"Limiter/"}, bad[algorithm.GCRA](unaware)},
-	{"refunds know nothing of each other", "TokenBucket/Refunds", []string{"Limiter/"}, bad[algorithm.TokenBucket](unaware)},
-	{"what has come back is refunded again", "LeakyBucket/Refunds", []string{"LeakyBucket/", "Limiter/"}, bad[algorithm.LeakyBucket](refilledAgain)},
-	{"one more is refunded", "FixedWindow/Refunds", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](oneMoreBack)},
-	{"one more is refunded", "SlidingCounter/Refunds", []string{"SlidingCounter/", "Limiter/"}, bad[algorithm.SlidingCounter](oneMoreBack)},
-	{"one more is refunded", "SlidingBuckets/Refunds", []string{"SlidingBuckets/", "Limiter/"}, bad[algorithm.SlidingBuckets](badStepRefund(func(_ contract.State, _ *contract.Cell, n *int64) { *n++ }))},
-	{"the newest entries are refunded", "SlidingLog/Refunds", []string{"SlidingLog/", "Limiter/"}, bad[algorithm.SlidingLog](newestEntries)},
-	{"no more than one at a time", "GCRA/UpTo", []string{"GCRA/", "Limiter/"}, oneAtATime("gcra")},
-	{"no more than one at a time", "FixedWindow/UpTo", []string{"FixedWindow/", "Limiter/"}, oneAtATime("fixedwindow")},
-	{"no more than one at a time", "MetadataWindow/UpTo", []string{"MetadataWindow/"}, oneAtATime("metadatawindow")},
-	{"no more than one at a time", "SlidingBuckets/UpTo", []string{"SlidingBuckets/", "Limiter/"}, oneAtATime("slidingbuckets")},
-	{"no more than one at a time", "SlidingCounter/UpTo", []string{"SlidingCounter/", "Limiter/"}, oneAtATime("slidingcounter")},
-	{"no more than one at a time", "SlidingLog/UpTo", []string{"SlidingLog/", "Limiter/"}, oneAtATime("slidinglog")},
-	{"what has come back is refunded again", "GCRA/Refund", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](refilledAgain)},
-	{"one more is refunded", "FixedWindow/Refund", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](oneMoreBack)},
-	{"a late refund goes to the current window", "SlidingCounter/Refund", []string{"SlidingCounter/", "Limiter/"}, bad[algorithm.SlidingCounter](badRefund(func(c contract.Cell, ch *contract.Charge, _ *contract.Cell) { ch.Was.A = c.A }))},
-	{"a refund goes to the newest entries", "SlidingLog/Refund", []string{"SlidingLog/", "Limiter/"}, bad[algorithm.SlidingLog](newestEntries)},
-	{"a refund goes to the newest bucket", "SlidingBuckets/Refund", []string{"SlidingBuckets/", "Limiter/"}, bad[algorithm.SlidingBuckets](badStepRefund(func(s contract.State, mark *contract.Cell, _ *int64) { mark.A, mark.B = s[4], s[5] }))},
-	{"a turn is a millisecond late", "GCRA/Reserve", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](lateDelays(1000))},
-	{"every decision counts as the last", "GCRA/Cancel", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](alwaysLast)},
-	{"one more is consumed than granted", "Limiter/UpTo", []string{"FixedWindow/", "Limiter/"}, oneMore("fixedwindow", ".upto", func(n *store.Nums) {
+	{"refunds know nothing of each other", "GCRA/Refund", nil, bad[algorithm.GCRA](unaware)},
+	{"refunds know nothing of each other", "TokenBucket/Refund", nil, bad[algorithm.TokenBucket](unaware)},
+	{"what has come back is refunded again", "LeakyBucket/Refund", nil, bad[algorithm.LeakyBucket](refilledAgain)},
+	{"one more is refunded", "FixedWindow/Refund", nil, bad[algorithm.FixedWindow](oneMoreBack)},
+	{"one more is refunded", "SlidingCounter/Refund", nil, bad[algorithm.SlidingCounter](oneMoreBack)},
+	{"one more is refunded", "SlidingBuckets/Refund", nil, bad[algorithm.SlidingBuckets](badStepRefund(func(_ contract.State, _ *contract.Cell, n *int64) { *n++ }))},
+	{"the newest entries are refunded", "SlidingLog/Refund", nil, bad[algorithm.SlidingLog](newestEntries)},
+	{"no more than one at a time", "GCRA/Same", nil, oneAtATime("gcra")},
+	{"no more than one at a time", "FixedWindow/Same", nil, oneAtATime("fixedwindow")},
+	{"no more than one at a time", "MetadataWindow/Same", nil, oneAtATime("metadatawindow")},
+	{"no more than one at a time", "SlidingBuckets/Same", nil, oneAtATime("slidingbuckets")},
+	{"no more than one at a time", "SlidingCounter/Same", nil, oneAtATime("slidingcounter")},
+	{"no more than one at a time", "SlidingLog/Same", nil, oneAtATime("slidinglog")},
+	{"what has come back is refunded again", "GCRA/Refund", nil, bad[algorithm.GCRA](refilledAgain)},
+	{"one more is refunded", "FixedWindow/Refund", nil, bad[algorithm.FixedWindow](oneMoreBack)},
+	{"a late refund goes to the current window", "SlidingCounter/Refund", nil, bad[algorithm.SlidingCounter](badRefund(func(c contract.Cell, ch *contract.Charge, _ *contract.Cell) { ch.Was.A = c.A }))},
+	{"a refund goes to the newest entries", "SlidingLog/Refund", nil, bad[algorithm.SlidingLog](newestEntries)},
+	{"a refund goes to the newest bucket", "SlidingBuckets/Refund", nil, bad[algorithm.SlidingBuckets](badStepRefund(func(s contract.State, mark *contract.Cell, _ *int64) { mark.A, mark.B = s[4], s[5] }))},
+	{"a turn is a millisecond late", "GCRA/MaxWait", nil, bad[algorithm.GCRA](lateDelays(1000))},
+	{"every decision counts as the last", "GCRA/Cancel", nil, bad[algorithm.GCRA](alwaysLast)},
+	{"one more is consumed than granted", "Limiter/Mix", []string{"/Mix", "FixedWindow/", "Limiter/"}, oneMore("fixedwindow", ".upto", func(n *store.Nums) {
 		if n.Tag == (store.Tag{'f', '2'}) {
 			n.N[1]++
 		}
@@ -96,7 +96,7 @@ var verbMutants = []mutant{
 			return n, ok && i > 0, err
 		}}
 	}}},
-	{"nobody is told to wait", "Limiter/Wait", []string{"GCRA/", "Limiter/"}, bad[algorithm.GCRA](flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"nobody is told to wait", "Limiter/Wait", []string{"GCRA/", "Limiter/", "/Mix"}, bad[algorithm.GCRA](flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.ready = func(now int64, c contract.Cell, n, wait int64) int64 {
 			if wait == 0 {
 				return now

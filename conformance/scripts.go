@@ -334,3 +334,13 @@ return {redis.call('ZCARD', KEYS[1])}
 	_, all, err := tx.Count(0, 0)
 	return append(reply, store.IntegerValue(all)), err
 })
+
+// pushText makes its key the list of ARGV[1] alone. In a Go form a list is a set.
+var pushText = store.NewScript("push", `
+redis.call('RPUSH', KEYS[1], ARGV[1])
+redis.call('PEXPIRE', KEYS[1], 600000)
+return {1}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	tx.Add(0, store.Member{Score: 1, Text: args[0].String()}, longTTL)
+	return append(reply, store.IntegerValue(1)), nil
+})

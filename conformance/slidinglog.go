@@ -8,28 +8,21 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store"
 )
 
-var slidingLogRules = []rule{
+var slidingLogChecks = []check{
 	{"Trace", "a token leaves a SlidingLog exactly one Window after it was consumed", slidingLogTrace},
 	{"Demonstration", "a resource and its consumers get the answers of the published demonstration", slidingLogDemonstration},
 	{"SameMicrosecond", "SlidingLog keeps every token of one microsecond", slidingLogSameMicrosecond},
 	{"Bounded", "a SlidingLog keeps at most 15 entries more than Limit, and 3 if Limit is up to 5", slidingLogBounded},
 	{"Lowered", "if Limit changes under a live key, the new limit judges the tokens of a SlidingLog", slidingLogLowered},
-	{"Layout", "a member that is no entry of a SlidingLog is an ErrForeign", slidingLogLayout},
 	{"Cost", "a request consumes at most 1000 tokens of a SlidingLog at once", slidingLogCost},
-	{"History", "SlidingLog answers as a plain list of times does", asModel(anySlidingLog)},
-	{"Exact", "a request denied by SlidingLog is denied until 1µs before RetryAfter is over, and passes when it is over", exact(anySlidingLog)},
-	{"HotKey", "of many concurrent callers, SlidingLog allows exactly the limit", hotKey(algorithm.SlidingLog{Limit: 50, Window: time.Hour}, 50)},
-	{"Refill", "on the store's clock, a request denied by SlidingLog passes when RetryAfter is over, and not before", refill(func(d time.Duration) algorithm.Algorithm {
-		return algorithm.SlidingLog{Limit: 3, Window: d}
-	})},
-	{"Backwards", "a clock that steps back lengthens no wait for SlidingLog by more than the step, and allows nothing", backwards(algorithm.SlidingLog{Limit: 3, Window: time.Minute})},
-	{"Never", "SlidingLog denies a cost above Limit with Never, and it changes nothing", neverFits(algorithm.SlidingLog{Limit: 5, Window: time.Minute})},
-	{"UpTo", "TakeUpTo consumes as many tokens as SlidingLog has", upTo(anySlidingLog)},
-	{"Refund", "a refund of SlidingLog undoes a request at once, and later makes it no fuller than without the request", refunds(anySlidingLog)},
-	{"Refunds", "many refunds of SlidingLog together refund no more than if their requests had never been made", neverMade(anySlidingLog)},
+}
+
+// slidingLogMembers are texts that are no entry.
+var slidingLogMembers = []string{
+	"l2 0000000000000001", "l2", "l2  00000001", "l2 -1 00000001", "l1 1 00000001", "x", " l2 1 00000001", "l2 1 1.5", "l2 1 00000001 x",
+	"l2 9007199254740992 00000001", "l2 4503599627370496 00000001", "l2 1 123456789", "l2 99999999999999999999999999 00000001",
 }
 
 func slidingLogTrace(t *T) {
@@ -182,46 +175,19 @@ func slidingLogCost(t *T) {
 }
 
 func slidingLogLowered(t *T) {
-	c := newClock()
-	limits := map[int64]*weir.Limiter{}
-	for _, limit := range []int64{4, 10, 20} {
-		limits[limit] = t.limiter(c, one(algorithm.SlidingLog{Limit: limit, Window: 100 * time.Second}))
+	s := time.Second
+	of := func(limit int64) algorithm.Algorithm { return algorithm.SlidingLog{Limit: limit, Window: 100 * s} }
+	var moves []move
+	for i := range int64(20) {
+		moves = append(moves, step{at: time.Duration(i+1) * s, cost: 1, allowed: true, left: 19 - i, reset: 100 * s}.under(of(20)))
 	}
-	for range 20 {
-		c.advance(time.Second)
-		t.allow(limits[20], 1, "k")
-	}
-	for i, want := range []struct {
-		limit, cost int64
-		retry       time.Duration // in seconds
-		left        int64
-	}{
-		{4, 1, 97, 0}, {4, 3, 99, 0}, {10, 1, 91, 0}, {10, 3, 93, 0}, // with all 20 in the window
-		{4, 3, 9, 0}, {10, 6, 1, 5}, {20, 1, 0, 14}, // 90 seconds later, with 10, 5 and 5
-	} {
-		switch i {
-		case 4:
-			c.advance(90 * time.Second)
-		case 5:
-			c.advance(5 * time.Second)
-		}
-		res := t.allow(limits[want.limit], want.cost, "k")
-		if res.RetryAfter != want.retry*time.Second || res.Allowed != (want.retry == 0) || res.Remaining != want.left {
-			t.errorf("step %d, %d of %d: got %+v, want %d left and a wait of %d s", i, want.cost, want.limit, res, want.left, want.retry)
-		}
-	}
-}
-
-func slidingLogLayout(t *T) {
-	a := algorithm.SlidingLog{Limit: 3, Window: time.Minute}
-	l := t.limiter(newClock(), one(a))
-	for i, text := range []string{
-		"l2 0000000000000001", "l2", "l2  00000001", "l2 -1 00000001", "l1 1 00000001", "x", " l2 1 00000001", "l2 1 1.5", "l2 1 00000001 x",
-		"l2 9007199254740992 00000001", "l2 4503599627370496 00000001", "l2 1 123456789", "l2 99999999999999999999999999 00000001",
-	} {
-		name := "layout" + strconv.Itoa(i)
-		key := t.keyOf(name, "one", a)
-		t.setStep(key, setChange{add: store.Member{Score: 1, Text: text}})
-		t.refused(l, name, key)
-	}
+	t.moves(append(moves,
+		step{at: 20 * s, cost: 1, reset: 100 * s, retry: 97 * s}.under(of(4)), // all 20 are in the window
+		step{at: 20 * s, cost: 3, reset: 100 * s, retry: 99 * s}.under(of(4)),
+		step{at: 20 * s, cost: 1, reset: 100 * s, retry: 91 * s}.under(of(10)),
+		step{at: 20 * s, cost: 3, reset: 100 * s, retry: 93 * s}.under(of(10)),
+		step{at: 110 * s, cost: 3, reset: 10 * s, retry: 9 * s}.under(of(4)), // 10 are
+		step{at: 115 * s, cost: 6, left: 5, reset: 5 * s, retry: 1 * s}.under(of(10)),
+		step{at: 115 * s, cost: 1, allowed: true, left: 14, reset: 100 * s}.under(of(20)),
+	)...)
 }

@@ -35,29 +35,34 @@ const maxFailures = 5
 type stop struct{}
 
 func (t *T) errorf(format string, args ...any) {
-	at := checkLine()
+	at := lines()
+	if at != "" {
+		at += ": "
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.failures) < maxFailures {
-		t.failures = append(t.failures, at+": "+fmt.Sprintf(format, args...))
+		t.failures = append(t.failures, at+fmt.Sprintf(format, args...))
 	}
 }
 
-// checkLine returns the source line of the check that runs: the first caller in this
-// package that is not in this file.
-func checkLine() string {
-	var pcs [16]uintptr
+// lines returns the source lines of the check that runs, the innermost first. Those of the
+// helpers that all checks share, in this file and in run.go, are left out.
+func lines() string {
+	var pcs [24]uintptr
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs[:])])
-	own := ""
-	for {
-		f, more := frames.Next()
-		if own == "" {
-			own = f.File
-		}
-		if f.File != own || !more {
-			return filepath.Base(f.File) + ":" + strconv.Itoa(f.Line)
+	own, more := frames.Next()
+	pkg := strings.TrimSuffix(own.Function, "lines")
+	var list []string
+	for more {
+		var f runtime.Frame
+		f, more = frames.Next()
+		base := filepath.Base(f.File)
+		if strings.HasPrefix(f.Function, pkg) && f.File != own.File && base != "run.go" {
+			list = append(list, base+":"+strconv.Itoa(f.Line))
 		}
 	}
+	return strings.Join(list, ", from ")
 }
 
 // fatalf ends the check. Only the check's own goroutine may call it.
@@ -72,12 +77,16 @@ func (t *T) skipf(format string, args ...any) {
 	panic(stop{})
 }
 
-// times is how often a random check tries what it should try n times.
+// times is how often a random check tries what it should try n times. Of the built-in
+// algorithms there are many, so each is tried a quarter as often.
 func (t *T) times(n int) int {
-	if t.backend.brief {
-		return n / 8
+	switch s := t.backend.subject; {
+	case t.backend.brief:
+		n /= 8
+	case s != nil && s.builtin:
+		n /= 4
 	}
-	return n
+	return max(n, 1)
 }
 
 // goes runs f in a goroutine of wg. A store that panics fails this check and no other.
@@ -223,12 +232,22 @@ func (t *T) wrapped(rules []weir.Rule) []weir.Rule {
 func one(a algorithm.Algorithm) weir.Rule { return weir.Rule{Name: "one", Algorithm: a} }
 
 // do decides r. If each is not empty, it gets the results of the rules.
+// A request that needs a lease and names none gets a new one.
 func (t *T) do(l *weir.Limiter, r weir.Request, each ...weir.Result) weir.Result {
+	if t.leases && r.Op == weir.Consume && r.ID == "" {
+		r.ID = t.lease()
+	}
 	res, err := l.Decide(t.ctx, r, each)
 	if err != nil {
 		t.fatalf("Decide %+v: %v", r, err)
 	}
 	return res
+}
+
+// lease returns a name that no lease has.
+func (t *T) lease() string {
+	t.names++
+	return "lease" + strconv.Itoa(t.names)
 }
 
 // allow consumes cost tokens. A cost of 0 means 1.
@@ -241,14 +260,17 @@ func (t *T) peek(l *weir.Limiter, cost int64, key ...string) weir.Result {
 	return t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Cost: cost})
 }
 
-// kindOf returns the kind of a.
-func (t *T) kindOf(a algorithm.Algorithm) *contract.Kind {
+// limitOf returns the limit of a.
+func (t *T) limitOf(a algorithm.Algorithm) *contract.Limit {
 	limit, err := a.NewLimit()
 	if err != nil {
 		t.fatalf("%+v: NewLimit: %v", a, err)
 	}
-	return limit.Kind
+	return limit
 }
+
+// kindOf returns the kind of a.
+func (t *T) kindOf(a algorithm.Algorithm) *contract.Kind { return t.limitOf(a).Kind }
 
 // escaper escapes what has a meaning in a key. It does not shorten.
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,19 +19,22 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// TestACL checks that a user can do everything with the ACL line in docs/stores.md and
+// TestACL checks that a user can do everything with the ACL line in docs/reference/stores.md and
 // the words for the client's own commands, and that each word of the line is needed.
 func TestACL(t *testing.T) {
-	docs, err := os.ReadFile("../../docs/stores.md")
+	docs, err := os.ReadFile("../../docs/reference/stores.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if line := "ACL SETUSER limiter on >PASSWORD ~weir:* " + servers.ACL + "\n"; !strings.Contains(string(docs), line) {
-		t.Errorf("docs/stores.md has no line %q", line)
+		t.Errorf("docs/reference/stores.md has no line %q", line)
 	}
+	servers.StartAll()
+	var alone sync.Map // by server: its log of denied commands is short
 	for _, a := range adapters {
 		for _, server := range servers.All() {
 			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
+				t.Parallel()
 				if reason := a.lacks[server.Kind]; reason != "" {
 					t.Skip(reason)
 				}
@@ -38,6 +42,9 @@ func TestACL(t *testing.T) {
 				if len(server.Nodes) == 0 {
 					t.Skip("the test makes no users on an external server")
 				}
+				mu, _ := alone.LoadOrStore(server, new(sync.Mutex))
+				mu.(*sync.Mutex).Lock()
+				defer mu.(*sync.Mutex).Unlock()
 				words := strings.Fields("~weirtest-* " + servers.ACL)
 				if own := a.words[server.Kind]; own != "" {
 					words = append(words, own) // as one word, because a client's versions differ in what they send

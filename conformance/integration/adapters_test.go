@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	redigoclient "github.com/gomodule/redigo/redis"
 	"github.com/mna/redisc"
 	"github.com/redis/go-redis/v9"
@@ -26,7 +27,7 @@ type adapter struct {
 	// open returns a store over a new client, and a function that closes the client.
 	// It can open every kind of endpoint that lacks does not name.
 	open func(e servers.Endpoint) (st store.Store, close func(), err error)
-	// bounded is open, with a client that has the timeouts of docs/stores.md and does
+	// bounded is open, with a client that has the timeouts of docs/reference/stores.md and does
 	// not retry.
 	bounded func(e servers.Endpoint) (st store.Store, close func(), err error)
 	// longest bounds a call over that client, if that is much longer than the
@@ -119,10 +120,27 @@ func always(e, admin servers.Endpoint) func(*testing.T) (servers.Endpoint, serve
 	return func(*testing.T) (servers.Endpoint, servers.Endpoint) { return e, admin }
 }
 
-// runMiniredis starts a miniredis whose keys expire with time.
+// runMiniredis starts a miniredis whose keys expire with time. As on a real server, the
+// time stands still while a command runs: with ClockTTL alone, a key could expire in the
+// middle of a script, and each step of a script would look at every key.
 func runMiniredis(t *testing.T) servers.Endpoint {
 	m := miniredis.RunT(t)
+	m.SetTime(time.Now())
 	m.ClockTTL(true)
+	var mu sync.Mutex // so that the time does not go back
+	var clients sync.Map
+	m.Server().SetPreHook(func(c *server.Peer, _ string, _ ...string) bool {
+		// A client has no Ctx before its first command. A script's calls have one.
+		if c.Ctx == nil {
+			clients.Store(c, true)
+		}
+		if _, ok := clients.Load(c); ok {
+			mu.Lock()
+			defer mu.Unlock()
+			m.SetTime(time.Now())
+		}
+		return false
+	})
 	return servers.Endpoint{Kind: servers.Single, Addrs: []string{m.Addr()}}
 }
 

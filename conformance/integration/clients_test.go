@@ -19,7 +19,7 @@ import (
 	"github.com/weir-go/weir/store/rueidis"
 )
 
-// This file makes the clients of the fault tests, with the settings of docs/stores.md.
+// This file makes the clients of the fault tests, with the settings of docs/reference/stores.md.
 
 const (
 	dialTime  = 200 * time.Millisecond

@@ -64,7 +64,7 @@ func TestDailyQuota(t *testing.T) {
 func strict(t *testing.T, b conformance.Backend) conformance.Backend {
 	b.Record = func(o conformance.Outcome) {
 		if !o.Passed && o.Skipped != "algorithm has no MaxWait" { // tokens of tomorrow cannot be reserved
-			t.Errorf("%s: not passed: %s", o.Rule, o.Skipped)
+			t.Errorf("%s: not passed: %s", o.Check, o.Skipped)
 		}
 	}
 	return b

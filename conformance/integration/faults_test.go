@@ -18,8 +18,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A faultMaker makes a fault for one adapter, whose client is that of adapter.bounded. All
-// keys lie in the slot of key.
+// A faultMaker makes a fault for one adapter, whose client adapter.bounded made. All keys
+// have the slot of key.
 type faultMaker func(t *testing.T, a adapter, key string) conformance.Fault
 
 // faultMakers has the maker of each check of faults: see server_faults_test.go and
@@ -73,11 +73,12 @@ func (f faulty) spared(name string) string {
 	return f.lacks[needs[name]]
 }
 
-var update = flag.Bool("update", false, "put the table of TestFaults into docs/stores.md")
+var update = flag.Bool("update", false, "put the table of TestFaults into docs/reference/stores.md")
 
 // TestFaults makes real servers fail while callers use every adapter, and writes the
 // outcomes to faults.md.
 func TestFaults(t *testing.T) {
+	notShort(t)
 	servers.Need(t)
 	var mu sync.Mutex
 	outcomes := map[string]conformance.FaultOutcome{} // by check and faulty
@@ -91,10 +92,11 @@ func TestFaults(t *testing.T) {
 			}
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
+				progress(t)
 				conformance.RunFaults(t, makers, func(o conformance.FaultOutcome) {
 					mu.Lock()
 					defer mu.Unlock()
-					outcomes[o.Rule+" "+s.name] = o
+					outcomes[o.Check+" "+s.name] = o
 				})
 			})
 		}
@@ -105,7 +107,7 @@ func TestFaults(t *testing.T) {
 	}
 	var text strings.Builder
 	text.WriteString("| Fault | Store | Calls | Allowed | Unavailable | Deadline | Slowest | Served again after | Lost |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
-	for _, check := range conformance.FaultRules() {
+	for _, check := range conformance.FaultChecks() {
 		name := strings.TrimPrefix(check, "Faults/")
 		promise := ""
 		for _, s := range faulties() {
@@ -140,7 +142,7 @@ func TestFaults(t *testing.T) {
 		t.Error(err)
 	}
 	if *update && !t.Failed() {
-		put(t, "../../docs/stores.md", "<!-- faults -->\n", "<!-- end of faults -->\n", text.String())
+		put(t, "../../docs/reference/stores.md", "<!-- faults -->\n", "<!-- end of faults -->\n", text.String())
 	}
 }
 
@@ -258,7 +260,7 @@ func answered(t *testing.T, rdb *redis.Client, code string) {
 
 func TestFaultNames(t *testing.T) {
 	for name := range faultMakers {
-		if !slices.Contains(conformance.FaultRules(), "Faults/"+name) {
+		if !slices.Contains(conformance.FaultChecks(), "Faults/"+name) {
 			t.Errorf("there is no check %s", name)
 		}
 	}

@@ -35,9 +35,11 @@ const (
 // TestFollow measures the time from a promotion to the first decision, with clients of
 // default settings, and the requests for the topology that the other nodes get.
 func TestFollow(t *testing.T) {
+	notShort(t)
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
+			progress(t)
 			if reason := a.lacks[servers.Cluster]; reason != "" {
 				t.Skip(reason)
 			}

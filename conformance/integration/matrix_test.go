@@ -26,6 +26,32 @@ func TestMain(m *testing.M) {
 	servers.Main(m)
 }
 
+// notShort skips a test that takes minutes, if go test has the flag -short.
+func notShort(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short")
+	}
+}
+
+// progress prints the outcome of t when it ends, if WEIR_PROGRESS is 1 and t is not skipped.
+func progress(t *testing.T) {
+	if os.Getenv("WEIR_PROGRESS") != "1" {
+		return
+	}
+	start := time.Now()
+	t.Cleanup(func() {
+		outcome := "ok  "
+		switch {
+		case t.Failed():
+			outcome = "FAIL"
+		case t.Skipped():
+			return
+		}
+		fmt.Fprintf(os.Stderr, "%s %s %.1fs\n", outcome, t.Name(), time.Since(start).Seconds())
+	})
+}
+
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
@@ -44,12 +70,14 @@ func TestMatrix(t *testing.T) {
 		for _, a := range adapters {
 			t.Run(a.name+"/miniredis", func(t *testing.T) {
 				t.Parallel()
+				progress(t)
 				m.begin(a.name, "miniredis")
 				m.run(t, a, "miniredis", eachMiniredis)
 			})
 			for _, server := range servers.All() {
 				t.Run(a.name+"/"+server.Name, func(t *testing.T) {
 					t.Parallel()
+					progress(t)
 					m.begin(a.name, server.Name)
 					if reason := a.lacks[server.Kind]; reason != "" {
 						t.Skip(reason)
@@ -90,7 +118,7 @@ func (m *manifest) run(t *testing.T, a adapter, server string, where func(*testi
 		if m.outcomes == nil {
 			m.outcomes = map[string]conformance.Outcome{}
 		}
-		m.outcomes[a.name+"/"+server+"/"+o.Rule] = o
+		m.outcomes[a.name+"/"+server+"/"+o.Check] = o
 	}
 	if strings.HasPrefix(server, "external") {
 		b.DropScripts = nil
@@ -127,7 +155,7 @@ func (m *manifest) compare(t *testing.T) {
 	for _, pair := range want {
 		name, server, _ := strings.Cut(pair, "/")
 		lack := lacks(name, pairs[pair])
-		for _, check := range conformance.Rules() {
+		for _, check := range conformance.Checks() {
 			o, ran := m.outcomes[pair+"/"+check]
 			line := "passed"
 			switch {
@@ -190,25 +218,36 @@ func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Con
 	return f(ctx, c.(*redis.Client))
 }
 
-// keys lists the keys that contain part.
+// keys lists the keys that contain part, with two round trips to each master.
 func keys(t *testing.T, c redis.UniversalClient, part string) map[string]time.Duration {
 	var mu sync.Mutex
 	found := map[string]time.Duration{}
 	err := eachMaster(t.Context(), c, func(ctx context.Context, node *redis.Client) error {
-		for it := node.Scan(ctx, 0, "*"+part+"*", 10_000).Iterator(); ; {
-			if !it.Next(ctx) {
-				return it.Err()
-			}
-			ttl, err := node.PTTL(ctx, it.Val()).Result()
+		for cursor := uint64(0); ; {
+			names, next, err := node.Scan(ctx, cursor, "*"+part+"*", 100_000).Result()
 			if err != nil {
 				return err
 			}
-			if ttl == -2 {
-				continue // the key has expired since
+			ttls := make([]*redis.DurationCmd, len(names))
+			_, err = node.Pipelined(ctx, func(p redis.Pipeliner) error {
+				for i, name := range names {
+					ttls[i] = p.PTTL(ctx, name)
+				}
+				return nil
+			})
+			if err != nil {
+				return err
 			}
 			mu.Lock()
-			found[it.Val()] = ttl
+			for i, name := range names {
+				if ttl := ttls[i].Val(); ttl != -2 { // -2: the key has expired since
+					found[name] = ttl
+				}
+			}
 			mu.Unlock()
+			if cursor = next; cursor == 0 {
+				return nil
+			}
 		}
 	})
 	if err != nil {

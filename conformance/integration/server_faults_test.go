@@ -30,7 +30,7 @@ func init() {
 		"ClosedPort":        closedPort,
 		"BlackHole":         blackHole,
 		"Latency":           toxic("latency", fmt.Sprintf(`{"latency":%d}`, 2*conformance.CallTime.Milliseconds())),
-		"Reset":             toxic("limit_data", `{"bytes":1999}`),
+		"Reset":             toxic("limit_data", `{"bytes":599}`),
 		"HalfOpen":          toxic("timeout", `{"timeout":0}`),
 		"Loading":           loading,
 		"ReadOnly":          readOnly,

@@ -1,7 +1,10 @@
-// Package dailyquota is an algorithm that is not part of the module: a number of tokens
-// per day, which resets at midnight in the caller's time zone. It is an example of package
-// contract: it is composed with the built-in algorithms, runs on every store, and is
-// proven by [github.com/weir-go/weir/conformance.RunAlgorithm] in a test of a few lines.
+// Package dailyquota is an example of an algorithm that is not part of package algorithm: a
+// number of tokens per day, which is reset at midnight in the caller's time zone:
+//
+//	lim, err := weir.New("api", st, dailyquota.Quota{Limit: 1000, Zone: time.UTC}, nil)
+//
+// The algorithm can be combined with the built-in algorithms, and runs on every store. A test
+// of a few lines checks it with [github.com/weir-go/weir/conformance.RunAlgorithm].
 package dailyquota
 
 import (
@@ -14,28 +17,28 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Quota allows Limit tokens each day, from midnight to midnight in Zone. A day has 23
-// or 25 hours if the clocks change, and begins at one o'clock if they skip midnight.
+// A Quota allows Limit tokens each day, from midnight to midnight in Zone. If the clocks
+// change, a day has 23 or 25 hours. If the clocks skip midnight, a day starts at one o'clock.
+// RetryAfter is the time until the day ends.
 //
-// A denied request passes when the day ends. If the clock steps back behind midnight, the
-// new day goes on. If Limit or Zone changes under a live key, the current day keeps its
-// count and its end.
+// If callers live in several zones, make a limiter for each zone with
+// [github.com/weir-go/weir.Limiter.With].
 //
-// Callers in several zones share one limiter: [github.com/weir-go/weir.Limiter.With] makes
-// a limiter of each zone.
+// The clock of the decision, by default the store's clock, determines the day. NewLimit looks
+// up the changes of the time zone in ten years, from the field From on. Outside of these
+// years, it uses the first or the last offset, so a day can start one hour early or late.
 //
-// The clock of the decision, by default the store's, says what day it is. NewLimit uses the
-// process's clock only to look up ten years of time zone changes. Before and after these
-// years the first and the last offset are used, so a day can then begin an hour off.
+// If Limit or Zone changes, the current day keeps its count and its end. If the clock steps
+// back to before midnight, the new day stays the current one.
 type Quota struct {
-	// Limit is how many tokens a day has, from 1 to contract.MaxTokens.
+	// Limit is the number of tokens in a day, from 1 to contract.MaxTokens.
 	Limit int64
 
 	// Zone is the time zone of the caller.
 	Zone *time.Location
 
-	// From is when the ten years begin, from 1970 to 2100. The zero time means one
-	// year before NewLimit is called.
+	// From is the start of the ten years, from 1970 to 2100. The zero time means one
+	// year before the call of NewLimit.
 	From time.Time
 }
 
@@ -47,7 +50,7 @@ const (
 //go:embed dailyquota.lua
 var lua string
 
-// kind is shared by the quotas of all zones.
+// kind is the Kind of all quotas, in all zones.
 var kind = &contract.Kind{
 	Name: "dailyquota", Tag: store.Tag{'d', '2'}, Cell: "edge count",
 	Args: "limit offsets:text", Lua: lua, Absolute: true,
@@ -62,7 +65,7 @@ func (q Quota) NewLimit() (*contract.Limit, error) {
 		return nil, contract.Invalid("Quota.Limit is %d: it must be from 1 to %d", q.Limit, int64(contract.MaxTokens))
 	}
 	if q.Zone == nil {
-		return nil, contract.Invalid("Quota.Zone is nil: pass time.UTC, or what time.LoadLocation returns")
+		return nil, contract.Invalid("Quota.Zone is nil: it must be a time zone, for example time.UTC, or a result of time.LoadLocation")
 	}
 	from := q.From
 	if from.IsZero() {
@@ -79,9 +82,9 @@ func (q Quota) NewLimit() (*contract.Limit, error) {
 	return &contract.Limit{Kind: kind, Args: args, Capacity: q.Limit, Window: 24 * time.Hour}, nil
 }
 
-// offsets returns the offset of zone at from, and then each change until then:
-// its time and the offset after it. All are in microseconds; one day is added to
-// offsets, so that none is negative, which moves no midnight.
+// offsets returns a text: the offset of zone at from, and then the time of each change until
+// until, with the offset after it. All numbers are in microseconds. One day is added to each
+// offset, so that no offset is negative. That does not change when midnight is.
 func offsets(zone *time.Location, from, until time.Time) (string, error) {
 	at := from.In(zone)
 	_, offset := at.Zone()
@@ -94,10 +97,10 @@ func offsets(zone *time.Location, from, until time.Time) (string, error) {
 		at = change
 		_, after := at.Zone()
 		if after == offset {
-			continue // another name for the same time
+			continue // only the name of the offset changes
 		}
 		if change.Sub(last) < 72*time.Hour {
-			return "", contract.Invalid("in Quota.Zone, %v, clocks change twice in three days, at %v", zone, change)
+			return "", contract.Invalid("Quota.Zone is %v: its clocks change twice within three days, at %v: choose a zone in which changes are at least three days apart", zone, change)
 		}
 		offset, last = after, change
 		text = strconv.AppendInt(append(text, ' '), change.UnixMicro(), 10)
@@ -105,7 +108,7 @@ func offsets(zone *time.Location, from, until time.Time) (string, error) {
 	}
 }
 
-// midnight returns when the day of now ends, by what offsets returned.
+// midnight returns when the day of now ends. The text is the result of offsets.
 func midnight(offsets string, now int64) int64 {
 	number := func() (n int64, ok bool) {
 		text, rest, _ := strings.Cut(offsets, " ")
@@ -121,16 +124,16 @@ func midnight(offsets string, now int64) int64 {
 		change, more = number()
 		after, _ = number()
 	}
-	clock := now + offset // what a clock on the wall shows
+	clock := now + offset // the local time
 	clock += day - clock%day
 	if edge := clock - offset; !more || edge < change {
 		return edge
 	}
-	return max(change, clock-after) // clocks change first, or skip midnight
+	return max(change, clock-after) // clocks change before midnight, or skip midnight
 }
 
-// A meter works on cells of edge and count: when the day ends, and the tokens consumed
-// in it. It is dailyquota.lua in Go.
+// A meter is the Meter of a Quota. Its cell has the integers edge and count: when the day
+// ends, and the number of tokens consumed in it. It is dailyquota.lua in Go.
 type meter struct {
 	limit   int64
 	offsets string

@@ -16,7 +16,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// TestConformance is the whole proof that a Quota keeps what built-in algorithms do.
+// TestConformance is a complete test: a Quota keeps the same promises as the built-in
+// algorithms.
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	var zones []*time.Location
@@ -56,7 +57,7 @@ func zone(t *testing.T, name string) *time.Location {
 	return loc
 }
 
-// A day that is used up at some time lasts until some other.
+// If a day is used up, requests are denied until it ends.
 func TestDays(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -109,8 +110,8 @@ func TestDays(t *testing.T) {
 	}
 }
 
-// A day ends where package time says that the date changes, in every zone that is
-// peculiar, through ten years.
+// A day ends when the date changes according to package time, for ten years and in zones with
+// unusual changes.
 func TestDates(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2025, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -144,8 +145,8 @@ func TestDates(t *testing.T) {
 	}
 }
 
-// Callers of one limiter have midnight where each of them lives, and a caller who
-// moves keeps the day under way.
+// The day of each caller ends at midnight in the caller's zone. If the zone of a caller
+// changes, the current day keeps its end.
 func TestZones(t *testing.T) {
 	t.Parallel()
 	from := time.Date(2025, 6, 1, 0, 0, 0, 0, time.UTC)
@@ -181,7 +182,7 @@ func TestZones(t *testing.T) {
 	}
 }
 
-// Outside of the ten years a day is off by an hour at most, and never without end.
+// Outside of the ten years, a day ends at most one hour early or late.
 func TestOutside(t *testing.T) {
 	t.Parallel()
 	for _, year := range []int{1971, 2000, 2060, 2111} {

@@ -11,19 +11,19 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A caller has ten requests a day, and no more than three at once, in one step.
+// A caller has ten requests per day, and at most three at once. One decision checks both.
 func Example() {
 	berlin, err := time.LoadLocation("Europe/Berlin")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	// An hour before midnight; at two o'clock clocks go forward.
+	// It is one hour before midnight. At two o'clock, the clocks go forward.
 	now := time.Date(2026, 3, 28, 23, 0, 0, 0, berlin)
 	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "api", Rules: []weir.Rule{
 		{Name: "burst", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 3}},
 		{Name: "day", Algorithm: dailyquota.Quota{Limit: 10, Zone: berlin, From: now.AddDate(-1, 0, 0)}},
-	}}, &weir.Options{Clock: func() time.Time { return now }}) // for the example: leave that to the store
+	}}, &weir.Options{Clock: func() time.Time { return now }}) // only for the example: by default, the store's clock is used
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -46,7 +46,7 @@ func Example() {
 		ask(3)
 	}
 	now = now.Add(10 * time.Minute)
-	ask(2) // the burst is not charged either
+	ask(2) // the rule "burst" consumes nothing either
 	ask(1)
 	now = now.Add(30 * time.Minute)
 	for range 3 {

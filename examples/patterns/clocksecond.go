@@ -11,9 +11,10 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// ClockSecond counts by the seconds of the clock: 10 calls from each address, 10 with
-// each API key and 15 in all, in one decision. Each user may also search 5 times in a
-// minute of the clock, and is then told to wait. The API keys are stored as hashes.
+// ClockSecond counts calls in each second of the clock: 10 calls from each address, 10 calls
+// with each API key, and 15 calls in total. One decision checks all three limits. The API
+// keys are stored as hashes. Another limiter allows each user 5 searches in each minute of
+// the clock.
 func ClockSecond(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 

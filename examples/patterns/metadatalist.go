@@ -11,8 +11,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// MetadataList allows each address 10 requests in a second, and keeps the user of each
-// request. When an address reaches its limit, an operator sees which users reached it.
+// MetadataList allows each address 10 requests in a second, and stores the user of each
+// request. When an address reaches its limit, an operator can see which users made the
+// requests.
 func MetadataList(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 

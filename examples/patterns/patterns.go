@@ -1,7 +1,7 @@
-// Package patterns holds six published rate limiters, each as the few lines that an
-// application writes with weir. They run on any store, in virtual time, so they print
-// the same on every store. docs/patterns.md says what each keeps on a server, what it
-// costs, and what is better than in its source.
+// Package patterns has six published rate limiters, each written with weir. They run on any
+// store and in virtual time, so they print the same on every store.
+// docs/reference/patterns.md describes what each one stores, what it costs, and how it
+// differs from its source.
 package patterns
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Pattern is one of the limiters.
+// A Pattern is one of the rate limiters.
 type Pattern struct {
 	Name string
 
@@ -22,7 +22,7 @@ type Pattern struct {
 	Run func(ctx context.Context, w io.Writer, st store.Store) error
 }
 
-// All returns the patterns, in the order of docs/patterns.md.
+// All returns the patterns, in the order of docs/reference/patterns.md.
 func All() []Pattern {
 	return []Pattern{
 		{"SingleCounter", SingleCounter},
@@ -34,16 +34,16 @@ func All() []Pattern {
 	}
 }
 
-// A clock shows the time that at has set.
+// A clock shows the time that its method at has set.
 type clock struct{ now time.Time }
 
-// epoch is the time at which every example begins.
+// epoch is the time at which every example starts.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// virtual returns a clock, and options that make a limiter use it. Most applications
-// pass nil options, and so use the store's clock. The prefix is random, so an example
-// finds no state of an earlier run on a shared server. It begins with weir, because a
-// server's ACL can reserve those keys for limiters.
+// virtual returns a clock, and options that make a limiter use it. Most applications pass
+// nil options, and so use the store's clock. The prefix is random, so an example finds no
+// state of an earlier run on the same server. It begins with weir, because a server's ACL
+// can allow only such keys.
 func virtual() (*clock, *weir.Options) {
 	c := &clock{epoch}
 	return c, &weir.Options{
@@ -52,5 +52,5 @@ func virtual() (*clock, *weir.Options) {
 	}
 }
 
-// at sets the clock to d after the beginning.
+// at sets the clock to d after epoch.
 func (c *clock) at(d time.Duration) { c.now = epoch.Add(d) }

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// TestDocument checks that each block of Go code in docs/patterns.md is part of an
-// example, line by line, and that there are as many blocks as patterns.
+// TestDocument checks that each block of Go code in docs/reference/patterns.md is part of an
+// example, line by line, and that each pattern has a block.
 func TestDocument(t *testing.T) {
-	doc, err := os.ReadFile("../../docs/patterns.md")
+	doc, err := os.ReadFile("../../docs/reference/patterns.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestDocument(t *testing.T) {
 	}
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(doc), -1)
 	if len(blocks) < len(All()) {
-		t.Errorf("docs/patterns.md has %d blocks of code for %d patterns", len(blocks), len(All()))
+		t.Errorf("docs/reference/patterns.md has %d blocks of code for %d patterns", len(blocks), len(All()))
 	}
 	for _, block := range blocks {
 		if !strings.Contains(code, unindent(block[1])) {

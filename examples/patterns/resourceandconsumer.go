@@ -12,10 +12,10 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// ResourceAndConsumer allows a resource 5 calls in any 10 seconds, and 3 of them to each
-// of its consumers. The answer says which limit denied a call; if both did, it is the
-// resource's. In a cluster, each resource has a slot of its own; a resource and its
-// consumers share one.
+// ResourceAndConsumer allows 5 calls to a resource in any 10 seconds, and 3 calls from each
+// of its consumers. The answer says which limit denied a call. If both limits deny it, the
+// answer names the limit of the resource. In a cluster, a resource and its consumers have
+// the same slot, and different resources can have different slots.
 func ResourceAndConsumer(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 

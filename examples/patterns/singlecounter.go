@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// SingleCounter allows each address 10 requests in a window of one second, which begins
-// with the first of them. It uses the least memory: one counter for each address.
+// SingleCounter allows each address 10 requests in a window of one second. The window starts
+// with the first request. This pattern needs the least memory: one counter for each address.
 func SingleCounter(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 

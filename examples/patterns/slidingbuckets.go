@@ -11,9 +11,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// SlidingBuckets allows each address 1000 requests in the current second, 5000 in 10
-// seconds and 7000 in 15 seconds, with a message for each limit. Each bucket holds one
-// second.
+// SlidingBuckets allows each address 1000 requests in the current second, 5000 in 10 seconds
+// and 7000 in 15 seconds. Each limit has its own message. A bucket counts one second.
 func SlidingBuckets(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 

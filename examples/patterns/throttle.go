@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// Throttle asks what redis-cell's CL.THROTTLE user123 15 30 60 asks, and answers an HTTP
-// request with the five numbers.
+// Throttle makes the decision of redis-cell's command CL.THROTTLE user123 15 30 60. If a call
+// is denied, it prints the headers of an HTTP response.
 func Throttle(ctx context.Context, w io.Writer, st store.Store) error {
 	clock, opts := virtual()
 

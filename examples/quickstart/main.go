@@ -1,5 +1,5 @@
-// Command quickstart sends a burst of requests of two users through two limiters and
-// prints the answer to each request:
+// Command quickstart sends requests of two users to two limiters, and prints the answer to
+// each request:
 //
 //	go run ./examples/quickstart                          # state in memory, no server
 //	go run ./examples/quickstart -redis localhost:6379    # state on that server, the same table
@@ -57,8 +57,8 @@ func run(ctx context.Context, w io.Writer, st store.Store) error {
 		return err
 	}
 
-	// All consumers share a resource, and each of them has a smaller limit. Both rules
-	// are charged, or none is.
+	// All consumers share the limit of a resource. Each consumer also has a smaller limit. A
+	// request consumes a token from both rules, or from neither.
 	calc, err := weir.NewPolicy(st, weir.Policy{
 		Name:     "calc",
 		Segments: []string{"resource", "consumer"},
@@ -94,6 +94,6 @@ func burst(ctx context.Context, w io.Writer, lim *weir.Limiter, keys [][]string)
 	return tw.Flush()
 }
 
-// roundUp makes the output independent of the machine's speed. It rounds up, so that no
-// caller comes back too early.
+// roundUp rounds d up, so that the output does not depend on the speed of the machine. A
+// caller who waits for the result does not come back too early.
 func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit * unit }

@@ -1,8 +1,8 @@
-// Command twoclients lets two clients call one resource, and prints a line for each
-// client with the answers to its calls:
+// Command twoclients simulates two clients that call one resource. For each client, it prints
+// a line with the answers to its calls:
 //
 //	go run ./examples/twoclients                                # in virtual time, in memory
-//	go run ./examples/twoclients -redis localhost:6379          # the same on that server
+//	go run ./examples/twoclients -redis localhost:6379          # in virtual time, on that server
 //	go run ./examples/twoclients -live                          # in real time: 50 seconds
 //	go run ./examples/twoclients -live -redis localhost:6379    # by the clock of that server
 package main
@@ -34,8 +34,8 @@ const (
 	clientLimit   = 3
 	window        = 10 * time.Second
 
-	// liveWindow is for real time, in which a call comes a little late or early. A
-	// call of ten seconds ago has left the window; a call of nine seconds ago has not.
+	// liveWindow is the window in real time, where calls are a little early or late. A call
+	// ten seconds ago has left this window. A call nine seconds ago has not.
 	liveWindow = window - 500*time.Millisecond
 )
 
@@ -63,11 +63,11 @@ func main() {
 	}
 }
 
-// A client calls in the second first, and again every so many seconds.
+// A client makes its first call in second first, and then a call every few seconds.
 type client struct {
 	name         string
 	first, every int
-	answers      string // one letter for each second so far
+	answers      string // one character for each second so far
 }
 
 // A simulation is two clients that call one resource.
@@ -88,9 +88,9 @@ func newSimulation(st store.Store, window time.Duration, clock func() time.Time)
 	return &simulation{lim, []*client{{name: "ann", every: 1}, {name: "bob", first: 4, every: 2}}}, err
 }
 
-// step makes the calls of one second, those of ann first.
+// step makes the calls of one second. The calls of ann come first.
 func (s *simulation) step(ctx context.Context, second int) error {
-	each := make([]weir.Result, 2) // of the resource, and of the client
+	each := make([]weir.Result, 2) // the results of the rules "resource" and "client"
 	for _, c := range s.clients {
 		if second < c.first || (second-c.first)%c.every != 0 {
 			c.answers += " "
@@ -132,7 +132,7 @@ func printLegend(w io.Writer) {
 	fmt.Fprint(w, "A: allowed.  R: denied by the resource's limit.  C: denied by the client's limit alone.\n\n")
 }
 
-// printEnd prints how many calls of the last window each rule counts.
+// printEnd prints the number of calls in the last window, for each rule.
 func (s *simulation) printEnd(ctx context.Context, w io.Writer) error {
 	each := make([]weir.Result, 2)
 	var used [2]int64
@@ -146,7 +146,7 @@ func (s *simulation) printEnd(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// runVirtual runs all seconds at once, by a clock of its own.
+// runVirtual runs all seconds at once, in virtual time.
 func runVirtual(ctx context.Context, w io.Writer, st store.Store) error {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s, err := newSimulation(st, window, func() time.Time { return now })
@@ -166,8 +166,8 @@ func runVirtual(ctx context.Context, w io.Writer, st store.Store) error {
 	return s.printEnd(ctx, w)
 }
 
-// runLive runs in real time, by the clock of the store. On a terminal the timeline
-// grows; elsewhere each second is a line, and the timeline comes last.
+// runLive runs in real time, with the clock of the store. On a terminal, it prints the growing
+// timeline each second. Otherwise it prints a line for each second, and then the timeline.
 func runLive(ctx context.Context, w io.Writer, st store.Store) error {
 	s, err := newSimulation(st, liveWindow, nil)
 	if err != nil {
@@ -192,7 +192,7 @@ func runLive(ctx context.Context, w io.Writer, st store.Store) error {
 		case !terminal:
 			fmt.Fprintf(w, "second %d: ann %c, bob %c\n", second, s.clients[0].answers[second], s.clients[1].answers[second])
 		case second > 0:
-			fmt.Fprintf(w, "\x1b[%dF", timelineHeight) // back up, to print over the last timeline
+			fmt.Fprintf(w, "\x1b[%dF", timelineHeight) // move the cursor up, to overwrite the timeline
 			fallthrough
 		default:
 			s.print(w)

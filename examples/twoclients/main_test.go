@@ -17,8 +17,8 @@ bob         A A R R R A A R R R A A R R R A A R R R A A R
 In the last 10s: the resource 5, ann 3, bob 2.
 `
 
-// TestVirtual compares the timeline with the published one: from second 10 on the row of
-// ann repeats AAARCRCRRR, and from second 4 on the row of bob repeats AARRR.
+// TestVirtual compares the timeline with the published one. From second 10 on, the row of ann
+// repeats AAARCRCRRR. From second 4 on, the row of bob repeats AARRR.
 func TestVirtual(t *testing.T) {
 	var out strings.Builder
 	if err := runVirtual(context.Background(), &out, memory.New(nil)); err != nil {

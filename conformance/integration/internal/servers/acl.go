@@ -9,7 +9,7 @@ import (
 
 // ACL is what a user needs, beside a pattern of keys, for all that limiters
 // send, by the rules of ACL SETUSER. What a client sends of its own accord comes
-// on top. docs/stores.md has the same line.
+// on top. docs/reference/stores.md has the same line.
 const ACL = "+eval +evalsha +mget +time " +
 	"+get +set +exists +unlink +pexpire " +
 	"+zadd +zcard +zcount +zrange +zrem +zremrangebyrank +zscore " +

@@ -138,6 +138,13 @@ func (s *Server) Start(t testing.TB) {
 		return
 	}
 	Need(t)
+	s.startOnce()
+	if s.err != nil {
+		t.Fatalf("%s: %v", s.Name, s.err)
+	}
+}
+
+func (s *Server) startOnce() {
 	s.once.Do(func() {
 		// Not the test's context: the server outlives the test.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -146,9 +153,22 @@ func (s *Server) Start(t testing.TB) {
 			s.err = errors.Join(s.err, s.postMortem())
 		}
 	})
-	if s.err != nil {
-		t.Fatalf("%s: %v", s.Name, s.err)
+}
+
+// StartAll starts all servers at once, if a Docker engine answers. For a test that uses
+// all of them, that is quicker than to start each when it is needed. If one does not
+// start, its Start says so.
+func StartAll() {
+	if engine() != nil {
+		return
 	}
+	var wg sync.WaitGroup
+	for _, s := range All() {
+		if s.version != "" {
+			wg.Go(s.startOnce)
+		}
+	}
+	wg.Wait()
 }
 
 // Admin returns the server as a user sees it who may do everything.

@@ -51,7 +51,7 @@ func checkNode(t *testing.T, server *Server, node *Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Valkey gives a redis_version too, that of the Redis it forked from.
+	// Valkey gives a redis_version too: the version of the Redis that it forked.
 	field, mode := "\nredis_version:", "\nredis_mode:standalone"
 	kind, version, _ := strings.Cut(server.version, "-")
 	if kind == "valkey" {

@@ -1,0 +1,381 @@
+package conformance
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// This file holds the checks of any algorithm that are about its answers.
+
+func checkSame(t *T) { t.same(t.times(120), 30) }
+
+// same runs n random histories, and compares the answers and what the keys hold in the end
+// with those on the memory store and of the model. In every third history the limit
+// changes now and then, for which there is no model.
+func (t *T) same(n, steps int) {
+	r := t.rand()
+	for h := range n {
+		a := t.draw(r)
+		list, m := []algorithm.Algorithm{a}, newModel(a)
+		if h%3 == 2 {
+			list, m = append(list, t.relative(r, a)), nil
+		}
+		c, reference := newClock(), memory.New(nil)
+		pairs := make([]pair, len(list))
+		for i, a := range list {
+			pairs[i] = t.pairOn(reference, c, one(a))
+		}
+		name := "same" + strconv.Itoa(h)
+		begin := time.Now()
+		for s := range steps {
+			i := 0
+			if r.IntN(4) == 0 {
+				i = r.IntN(len(list))
+			}
+			c.advance(anyPause(r, t.unitOf(a)))
+			req := t.anyRequest(r, list[i], name)
+			got := pairs[i].both(req)
+			if req.Op == weir.Release {
+				got = weir.Result{Allowed: got.Allowed}
+			}
+			if m != nil {
+				if want := predict(a, m, c.us, req); got != want {
+					t.errorf("want %+v, as a plain model of %T answers\ngot  %+v", want, a, got)
+				}
+			}
+			if t.failed() {
+				t.fatalf("history %d of %+v, step %d, %+v under %+v", h, list, s, req, list[i])
+			}
+		}
+		keys := t.keysOf(name, "one", a)
+		pairs[0].same(list, keys...)
+		switch kind := t.kindOf(a); {
+		case kind.Entries:
+			want, err := pairs[0].ref.Entries(t.ctx, name)
+			if got := t.entries(pairs[0].lim, name); err != nil || !slices.Equal(got, want) {
+				t.errorf("history %d of %+v: Entries lists %q, on the memory store %q, %v", h, list, got, want, err)
+			}
+		case kind.Leases:
+			want, err := reference.Eval(t.ctx, count, keys, nil, nil)
+			if got := t.eval(count, keys); err != nil || !slices.Equal(got, want) {
+				t.errorf("history %d of %+v: the key holds %v leases, on the memory store %v, %v", h, list, got, want, err)
+			}
+		}
+		if t.backend.Keys != nil {
+			t.sameTTLs(a, name, keys, reference, begin)
+		}
+	}
+}
+
+func checkPeek(t *T) {
+	r := t.rand()
+	for h := range t.times(40) {
+		a := t.draw(r)
+		c := newClock()
+		l := t.limiter(c, one(a))
+		for s := range 16 {
+			c.advance(anyPause(r, t.unitOf(a)))
+			req := t.request(r, a, 1+r.Int64N(4), "peek"+strconv.Itoa(h))
+			if t.kindOf(a).Reserves && r.IntN(3) == 0 {
+				req.MaxWait = anyWait(r, t.unitOf(a))
+			}
+			peek := req
+			peek.Op = weir.Peek
+			peeked, got := t.do(l, peek), t.do(l, req)
+			if peeked.Granted != 0 {
+				t.errorf("%+v: Peek granted tokens: %+v", a, peeked)
+			}
+			want := peeked
+			if got.Allowed { // the tokens consumed change these alone
+				want.Granted, want.Remaining, want.ResetAfter = req.Cost, got.Remaining, got.ResetAfter
+			}
+			if got != want {
+				t.fatalf("%+v, step %d, %+v:\nPeek answered %+v\nand then      %+v", a, s, req, peeked, got)
+			}
+		}
+	}
+}
+
+func checkPeekMany(t *T) {
+	r := t.rand()
+	for h := range t.times(24) {
+		a := t.draw(r)
+		c := newClock()
+		l := t.limiter(c, one(a))
+		var keys [][]string
+		for i := range 6 {
+			keys = append(keys, []string{"many" + strconv.Itoa(h) + "." + strconv.Itoa(i)})
+		}
+		for range 20 {
+			c.advance(max(anyPause(r, t.unitOf(a)), 0))
+			t.do(l, t.request(r, a, 1, pick(r, keys[1:]...)[0]))
+		}
+		for i, got := range l.DoMany(t.ctx, peeks(keys)) {
+			if want := t.peek(l, 1, keys[i]...); got.Err != nil || got.Result != want {
+				t.errorf("%+v, key %v:\nDoMany %+v, %v\nPeek   %+v", a, keys[i], got.Result, got.Err, want)
+			}
+		}
+	}
+}
+
+func checkRemaining(t *T) {
+	r := t.rand()
+	for h := range t.times(24) {
+		a := t.draw(r)
+		c := newClock()
+		l := t.limiter(c, one(a))
+		key := "left" + strconv.Itoa(h)
+		for s := range 16 {
+			c.advance(anyPause(r, t.unitOf(a)))
+			there := t.peek(l, 1, key)
+			left := there.Remaining
+			if left < 0 || left > there.Limit || there.Allowed != (left > 0) {
+				t.fatalf("%+v, step %d: got %+v", a, s, there)
+			}
+			if left > 0 {
+				if cost := t.fitting(a, left); !t.peek(l, cost, key).Allowed {
+					t.errorf("%+v, step %d: %d tokens remain, and %d are denied: %+v", a, s, left, cost, t.peek(l, cost, key))
+				}
+			}
+			if t.fitting(a, left+1) == left+1 {
+				if res := t.peek(l, left+1, key); res.Allowed || res.Remaining != left && res.Window == there.Window {
+					t.errorf("%+v, step %d: %d tokens remain, and for one more: %+v", a, s, left, res)
+				}
+			}
+			req := t.request(r, a, 1+r.Int64N(4), key)
+			res := t.do(l, req)
+			if res.Allowed == (left < req.Cost) || res.Allowed && res.Remaining != left-req.Cost && !t.queues(a, l, res, left-req.Cost, key) || t.failed() {
+				t.fatalf("%+v, step %d: %d tokens remained, and a request for %d got %+v", a, s, left, req.Cost, res)
+			}
+		}
+	}
+}
+
+// queues reports whether res, the answer to a request, leaves left tokens to those who
+// may wait, and none to the others: the algorithm is a queue.
+func (t *T) queues(a algorithm.Algorithm, l *weir.Limiter, res weir.Result, left int64, key string) bool {
+	switch wait := t.longestWait(a); {
+	case res.Remaining != 0 || !t.kindOf(a).Reserves:
+		return false
+	case res.ResetAfter > wait:
+		return true // nobody can wait that long
+	}
+	peek := weir.Request{Key: weir.KeyOf(key), Op: weir.Peek, Cost: left + 1, MaxWait: weir.Never}
+	more := t.do(l, peek)
+	if peek.Cost = left; left == 0 || more.Allowed {
+		return left == 0 && !more.Allowed
+	}
+	all := t.do(l, peek)
+	return all.Allowed && all.Delay > 0
+}
+
+// checkExact does not except a request that may wait.
+func checkExact(t *T) {
+	r := t.rand()
+	for h, denials := 0, 0; denials < t.times(80); h++ {
+		if h == 600 {
+			t.fatalf("only %d denials in %d histories", denials, h)
+		}
+		a := t.draw(r)
+		c := newClock()
+		l := t.limiter(c, one(a))
+		for range 8 {
+			c.advance(max(anyPause(r, t.unitOf(a)), 0))
+			req := t.request(r, a, 1+r.Int64N(3), "exact"+strconv.Itoa(h))
+			if t.kindOf(a).Reserves && r.IntN(3) == 0 {
+				req.MaxWait = anyWait(r, t.unitOf(a))
+			}
+			res := t.do(l, req)
+			if res.Allowed || res.RetryAfter == weir.Never {
+				continue
+			}
+			denials++
+			if res.RetryAfter <= 0 {
+				t.errorf("%+v: a denial has the RetryAfter %v", a, res.RetryAfter)
+			}
+			c.advance(res.RetryAfter - time.Microsecond)
+			if early := t.do(l, req); early.Allowed || early.RetryAfter != time.Microsecond {
+				t.errorf("%+v, %+v: 1µs before a RetryAfter of %v is over: got %+v, want a denial for 1µs more", a, req, res.RetryAfter, early)
+			}
+			c.advance(time.Microsecond)
+			if due := t.do(l, req); !due.Allowed {
+				t.errorf("%+v, %+v: after a RetryAfter of %v: got %+v, want it allowed", a, req, res.RetryAfter, due)
+			}
+		}
+	}
+}
+
+func checkNever(t *T) {
+	r := t.rand()
+	for h := range t.times(16) {
+		a := t.draw(r)
+		c := newClock()
+		l := t.limiter(c, one(a))
+		key, fresh := "big"+strconv.Itoa(h), "fresh"+strconv.Itoa(h)
+		limit, reserves := t.peek(l, 1, key).Limit, t.kindOf(a).Reserves
+		for used := range int64(2) {
+			if used > 0 {
+				t.allow(l, 1, key)
+			}
+			before := t.peek(l, 1, key)
+			for _, req := range []weir.Request{{Cost: limit + 1}, {Cost: 1 << 40}, {Cost: 1<<63 - 1}, {Cost: limit + 1, MaxWait: weir.Never}} {
+				if req.Cost <= limit || req.MaxWait > 0 && !reserves {
+					continue
+				}
+				req.Key = weir.KeyOf(key)
+				got := t.do(l, req)
+				want := before
+				want.Allowed, want.RetryAfter, want.Delay = false, weir.Never, weir.Never
+				if m := newModel(a); m != nil {
+					if used > 0 {
+						m.take(c.us, used)
+					}
+					want = predict(a, m, c.us, req)
+				} else if got.Window != want.Window { // the answer may be about another span
+					want.Window, want.Limit, want.Remaining = got.Window, got.Limit, got.Remaining
+				}
+				if got != want {
+					t.errorf("%+v: %+v, with %d tokens consumed:\ngot  %+v\nwant %+v", a, req, used, got, want)
+				}
+			}
+		}
+		t.allow(l, limit+1, fresh)
+		for _, v := range t.mget(t.keysOf(fresh, "one", a)...) {
+			if v.Str() != "" {
+				t.errorf("%+v: a cost above the capacity wrote %q", a, v.Str())
+			}
+		}
+	}
+}
+
+// tooFar is more than the time from the virtual clock to the last time that there is.
+const tooFar = 60 * 365 * 24 * time.Hour
+
+func checkResetAfter(t *T) {
+	r := t.rand()
+	done := 0
+	for h := range t.times(40) {
+		a := t.draw(r)
+		c := newClock()
+		l := t.limiter(c, one(a))
+		key := "reset" + strconv.Itoa(h)
+		var last weir.Result
+		for range 1 + r.IntN(8) {
+			c.advance(max(anyPause(r, t.unitOf(a)), 0))
+			last = t.do(l, t.request(r, a, 1+r.Int64N(3), key))
+		}
+		if last.ResetAfter <= 0 || last.ResetAfter > tooFar {
+			continue
+		}
+		done++
+		for rest := last.ResetAfter; ; {
+			if got := t.peek(l, 1, key).ResetAfter; got != rest {
+				t.fatalf("%+v: %v after a ResetAfter of %v: got %v, want %v", a, last.ResetAfter-rest, last.ResetAfter, got, rest)
+			}
+			if rest == 0 {
+				break
+			}
+			d := min(time.Duration(1+r.Int64N(rest.Microseconds()))*time.Microsecond, rest)
+			c.advance(d)
+			rest -= d
+		}
+		fresh := t.peek(l, 1, "fresh")
+		if got := t.peek(l, 1, key); got != fresh {
+			t.errorf("%+v: when a ResetAfter of %v is over:\ngot  %+v\nwant %+v", a, last.ResetAfter, got, fresh)
+		}
+		if fresh.Limit > 1000 {
+			continue
+		}
+		if taken := t.takeAll(l, a, key); taken < fresh.Limit {
+			t.errorf("%+v: when a ResetAfter of %v is over: %d tokens are there, want %d", a, last.ResetAfter, taken, fresh.Limit)
+		}
+	}
+	if done == 0 {
+		t.fatalf("no decision had a ResetAfter from 1µs to %v", tooFar)
+	}
+}
+
+func checkHuge(t *T) {
+	r := t.rand()
+	list := slices.Clone(t.backend.subject.Huge)
+	for range t.times(16) {
+		list = append(list, t.draw(r))
+	}
+	for i, a := range list {
+		t.leases = t.kindOf(a).Leases
+		for j, at := range []int64{newClock().us, 1<<52 - 1} {
+			t.hugeNumbers(a, &clock{us: at}, "huge"+strconv.Itoa(i)+"."+strconv.Itoa(j))
+		}
+	}
+}
+
+// hugeNumbers makes requests for large parts of the limit, and compares the answers with
+// those on the memory store and of the model.
+func (t *T) hugeNumbers(a algorithm.Algorithm, c *clock, key string) {
+	p, m := t.pair(c, one(a)), newModel(a)
+	refunds := t.refundable(a)
+	peek := func() weir.Result { return p.both(weir.Request{Key: weir.KeyOf(key), Op: weir.Peek}) }
+	fresh := peek()
+	limit := fresh.Limit
+	if fresh.Remaining != limit {
+		t.errorf("%+v: a fresh key has fewer tokens than the limit: %+v", a, fresh)
+	}
+	list := []weir.Request{{}, {Cost: limit / 3}, {Cost: 1}, {Cost: limit / 2}, {Cost: limit}, {Op: weir.TakeUpTo, Cost: hugeCost}}
+	if longest := t.longestWait(a); longest > 0 {
+		for _, cost := range []int64{limit, limit/3 + 1, 1, limit} {
+			list = append(list, weir.Request{Cost: cost, MaxWait: longest})
+		}
+		list = append(list, weir.Request{}, weir.Request{Cost: limit, MaxWait: weir.Never}, weir.Request{Cost: limit/2 + 1, MaxWait: weir.Never}, weir.Request{MaxWait: weir.Never})
+	}
+	for s, req := range list {
+		if t.leases && req.Op == weir.TakeUpTo {
+			continue
+		}
+		if c.us < 1<<52-1 {
+			c.advance(7 * time.Microsecond)
+		}
+		before := peek()
+		if req.Key = weir.KeyOf(key); req.Op == weir.Consume {
+			req.Cost = t.fitting(a, max(req.Cost, 1))
+		}
+		switch {
+		case t.leases:
+			req.ID = t.lease()
+		case refunds && s%2 == 0:
+			req.ID = strconv.Itoa(s)
+		}
+		got := p.both(req)
+		if req.MaxWait == weir.Never {
+			m = nil // it knows no longest wait
+		}
+		if m != nil {
+			if want := predict(a, m, c.us, req); got != want {
+				t.errorf("%+v, step %d, %+v:\ngot  %+v\nwant %+v, as a plain model answers", a, s, req, got, want)
+			}
+		}
+		if req.MaxWait > 0 {
+			continue
+		}
+		fits := max(req.Cost, 1) <= before.Remaining || req.Op == weir.TakeUpTo && before.Remaining > 0
+		if left := before.Remaining - got.Granted; got.Allowed != fits || got.Remaining != left && got.Window == before.Window && !t.queues(a, p.lim, got, left, key) {
+			t.errorf("%+v, step %d, %+v, with %d tokens left: got %+v", a, s, req, before.Remaining, got)
+		}
+	}
+	if refunds {
+		for _, s := range []int{0, 4, 2, 12, 8, 6, 10} {
+			p.refund(strconv.Itoa(s), key)
+			peek()
+		}
+	}
+	p.same(a, t.keysOf(key, "one", a)...)
+	t.reset(p.lim, key)
+	t.reset(p.ref, key)
+	if got := peek(); got != fresh {
+		t.errorf("%+v: after Reset got %+v, want %+v", a, got, fresh)
+	}
+}

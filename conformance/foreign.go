@@ -1,0 +1,171 @@
+package conformance
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/store"
+)
+
+// This file holds the checks of any algorithm that find a foreign value at a key.
+
+func checkForeign(t *T) {
+	t.foreign("foreign", func(key string) { t.put(key, 1) })
+}
+
+func checkForeignType(t *T) {
+	t.foreign("type", func(key string) { t.eval(setScript, []string{key}) })
+}
+
+// besides are the rules with which an algorithm to check is mixed.
+func besides(a algorithm.Algorithm) []weir.Rule {
+	return []weir.Rule{
+		{Name: "before", Algorithm: tenPerMinute}, one(a),
+		{Name: "behind", Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Minute}},
+	}
+}
+
+// foreign spoils one missing key of a decision over 3 or 16 rules, and tries every verb.
+func (t *T) foreign(name string, spoil func(key string)) {
+	r := t.rand()
+	for h := range t.times(16) {
+		a := t.draw(r)
+		rules := besides(a)
+		for h%4 == 0 && len(rules) < weir.MaxRules {
+			rules = append(rules, weir.Rule{Name: "more" + strconv.Itoa(len(rules)), Algorithm: tenPerMinute})
+		}
+		r.Shuffle(len(rules), func(i, j int) { rules[i], rules[j] = rules[j], rules[i] })
+		l := t.limiter(newClock(), rules...)
+		name := name + strconv.Itoa(h)
+		var all []string
+		for _, rule := range rules {
+			all = append(all, t.keysOf(name, rule.Name, rule.Algorithm)...)
+		}
+		keys := t.keysOf(name, "one", a)
+		if len(keys) > 1 && h%2 == 1 { // one of its keys exists, and others do not
+			t.do(l, t.request(r, a, 1, name))
+			held := t.mget(keys...)
+			if keys = slices.DeleteFunc(keys, func(string) bool { v := held[0]; held = held[1:]; return v.Kind() != store.Nil }); len(keys) == 0 {
+				continue
+			}
+		}
+		key := pick(r, keys...)
+		spoil(key)
+		before := t.mget(all...)
+		t.refused(l, a, name, key)
+		for i, v := range t.mget(all...) {
+			if v != before[i] {
+				t.errorf("%+v, with a foreign value at key %q: key %q held %q, and now %q", a, key, all[i], before[i].Str(), v.Str())
+			}
+		}
+	}
+}
+
+// refused checks that every verb on name rejects the foreign value at key, a key of a.
+func (t *T) refused(l *weir.Limiter, a algorithm.Algorithm, name, key string) {
+	foreign := func(what string, err error) {
+		if !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), `"`+key+`"`) {
+			t.errorf("%+v: %s with a foreign value: got error %v, want an ErrForeign that names %q", a, what, err, key)
+		}
+	}
+	ops := []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo, weir.Reset}
+	req := weir.Request{Key: weir.KeyOf(name)}
+	if t.leases {
+		ops, req.ID = []weir.Op{weir.Consume, weir.Peek, weir.Renew, weir.Release, weir.Reset}, "a"
+	}
+	for _, op := range ops {
+		if req.Op = op; op == weir.Reset {
+			req.ID = ""
+		}
+		_, err := l.Decide(t.ctx, req, nil)
+		foreign(op.String(), err)
+	}
+	if t.kindOf(a).Entries {
+		_, err := l.Entries(t.ctx, name)
+		foreign("Entries", err)
+	}
+	if t.mget(key)[0].Kind() != store.Nil { // a store of Go forms may hold a set, which MGet does not see
+		foreign("DoMany", l.DoMany(t.ctx, peeks([][]string{{name}}))[0].Err)
+	}
+}
+
+// checkLayout puts values at a key that no decision can have written. A store that runs
+// Go forms cannot hold most of them: putText then writes a set.
+func checkLayout(t *T) {
+	r := t.rand()
+	for h := range t.times(8) {
+		a := t.draw(r)
+		texts := layouts(t.kindOf(a))
+		n := len(texts) // and then the members
+		texts = append(texts, t.backend.subject.members...)
+		order := r.Perm(len(texts))
+		if h > 0 && t.backend.subject.builtin || t.backend.brief {
+			order = order[:len(order)/2]
+		}
+		c := newClock()
+		l := t.limiter(c, besides(a)...)
+		for _, i := range order {
+			name := "layout" + strconv.Itoa(h) + "." + strconv.Itoa(i)
+			key := []string{t.keyOf(name, "one", a)}
+			switch {
+			case i < n:
+				t.eval(putText, key, store.StringArg(texts[i]))
+			case t.backend.subject.list:
+				t.eval(pushText, key, store.StringArg(texts[i]))
+			default:
+				t.setStep(key[0], setChange{add: store.Member{Score: c.us + 1, Text: texts[i]}})
+			}
+			before := t.mget(key...)[0]
+			t.refused(l, a, name, key[0])
+			if v := t.mget(key...)[0]; v != before {
+				t.errorf("it became %q", v.Str())
+			}
+			if before.Kind() == store.Nil && !t.backend.subject.list {
+				if n := t.eval(count, key)[0].Int(); n != 1 {
+					t.errorf("a set of one member has %d now", n)
+				}
+			}
+			if t.failed() {
+				t.fatalf("%+v: the value %q", a, texts[i])
+			}
+		}
+	}
+}
+
+// layouts returns texts that look like those of the keys of k, and are not.
+func layouts(k *contract.Kind) []string {
+	tag, nines := string(k.Tag[:]), strings.Repeat("9", 26)
+	texts := []string{
+		"", tag, tag + " ", tag + " x", tag + " -1", tag + " 1 -2", tag + " 1.5", tag + " 1.5 1", tag + " 1e3", tag + " 1e3 1", tag + " 0x10 1",
+		tag + ":1:1", tag + "  1 1", tag + " 1 1\n", " " + tag + " 1", " " + tag + " 1 1", tag + "1 1", tag + " 1 2 3 4 5 6 7 8", "x",
+		tag + " " + nines + " " + nines + " " + nines,
+		string([]byte{k.Tag[0], k.Tag[1] + 1}) + " 1 1", string([]byte{k.Tag[0], k.Tag[1] - 1}) + " 1 2",
+	}
+	if k.Meter == nil {
+		return texts
+	}
+	cell, optional, _ := strings.Cut(k.Cell, "[")
+	short := len(strings.Fields(cell))
+	long := short + len(strings.Fields(strings.TrimSuffix(optional, "]")))
+	full := long + 1 + len(strings.Fields(k.Note))
+	for n := range full + 2 {
+		right := tag + strings.Repeat(" 1", n)
+		if n != short && n != long && n != full {
+			texts = append(texts, right)
+			continue
+		}
+		for at := range n {
+			for _, large := range []string{"9007199254740992", nines} { // 2^53 and more
+				texts = append(texts, tag+strings.Repeat(" 1", at)+" "+large+strings.Repeat(" 1", n-at-1))
+			}
+		}
+		texts = append(texts, right+" ", right+"\n", tag+" "+strings.Repeat(" 1", n))
+	}
+	return texts
+}

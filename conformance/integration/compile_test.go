@@ -1,0 +1,65 @@
+package integration
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/yuin/gopher-lua"
+	"github.com/yuin/gopher-lua/parse"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
+)
+
+// TestCompile compiles the scripts of sixteen rules with miniredis's Lua. A function there
+// has 200 registers for its locals and what it works out, where the one of Redis has 250.
+// Fifteen rules are of one kind, and one is of another: the first kind may have the most
+// locals, and the other the longest expression.
+func TestCompile(t *testing.T) {
+	t.Parallel()
+	var limits []*contract.Limit
+	for _, a := range []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1},
+		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1},
+		algorithm.FixedWindow{Limit: 1, Window: time.Second},
+		algorithm.SlidingCounter{Limit: 1, Window: time.Second},
+		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)},
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
+		algorithm.SlidingLog{Limit: 1, Window: time.Second},
+		algorithm.MetadataWindow{Limit: 1, Window: time.Second},
+		algorithm.Concurrency{Limit: 1, Lease: time.Second},
+		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Minute, Limit: 1}}},
+		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 1}, {Window: time.Minute, Limit: 1}}},
+	} {
+		l, err := a.NewLimit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits = append(limits, l)
+	}
+	for _, most := range limits {
+		for _, other := range limits {
+			var rules []compose.Rule
+			for i := range compose.MaxRules - 1 {
+				rules = append(rules, compose.Rule{Limit: most, Cost: int64(i % 2)})
+			}
+			p, err := compose.New(append(rules, compose.Rule{Limit: other}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, v := range p.Verbs() {
+				script := p.Script(v)
+				chunk, err := parse.Parse(strings.NewReader(script.Lua()), "")
+				if err == nil {
+					_, err = lua.Compile(chunk, "")
+				}
+				if err != nil {
+					t.Errorf("%s: %v", script.Name(), err)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,291 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/goredis"
+)
+
+// formEpoch is the time at which the calls of a formCase begin.
+const formEpoch = 1767225600000000
+
+// A formCase is a list of calls on both sides of a boundary, which random histories meet
+// seldom. Both forms of the scripts run the same calls.
+type formCase struct {
+	name  string
+	calls []formCall
+}
+
+// A formCall is a call under a limit, at a time after formEpoch. A refund is of the last
+// decision with a marker.
+type formCall struct {
+	limit algorithm.Algorithm
+	verb  compose.Verb
+	after time.Duration
+	cost  int64
+	wait  time.Duration
+	text  string
+	want  int64 // what the script replies
+}
+
+var (
+	whole   = algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}
+	third   = algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}
+	seventh = algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 5}
+	queue   = algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 4}
+	lease   = algorithm.Concurrency{Limit: 1, Lease: time.Second}
+)
+
+// formCases are the boundaries.
+var formCases = func() []formCase {
+	const us = time.Microsecond
+	list := []formCase{
+		{"a fraction stands in the key, and a whole refund gives nothing", []formCall{
+			{limit: whole, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: third, cost: 1, want: 1},
+			{limit: whole, verb: compose.Refund, after: time.Second},
+		}},
+		{"a fraction stands in the key, and a whole refund gives a microsecond", []formCall{
+			{limit: whole, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: third, cost: 1, want: 1},
+			{limit: whole, verb: compose.Refund, after: time.Second - us, want: 1},
+		}},
+		{"another fraction stands in the key", []formCall{
+			{limit: third, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: seventh, cost: 1, want: 1},
+			{limit: third, verb: compose.Refund, want: 1},
+		}},
+		{"another fraction without a remainder stands in the key", []formCall{
+			{limit: third, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: algorithm.GCRA{Rate: algorithm.Rate{Count: 2, Period: us}, Burst: 8}, cost: 2, wait: time.Minute, want: 1},
+			{limit: third, verb: compose.Refund, want: 1},
+		}},
+		{"a refund with a lower cost is refused", []formCall{
+			{limit: whole, verb: compose.ConsumeMark, cost: 3, want: 1},
+			{limit: whole, verb: compose.Refund, cost: 2, want: 2},
+			{limit: whole, verb: compose.Refund, cost: 3, want: 1},
+		}},
+		{"a full queue denies even the next turn", []formCall{
+			{limit: queue, cost: 5, want: 1},
+			{limit: queue, cost: 1, wait: 5 * time.Second},
+			{limit: queue, after: time.Second - us, cost: 1, wait: 5 * time.Second},
+			{limit: queue, after: time.Second, cost: 1, wait: 4*time.Second - us},
+			{limit: queue, after: time.Second, cost: 1, wait: 4 * time.Second, want: 1},
+		}},
+		{"a held lease does not pay for two", []formCall{
+			{limit: lease, cost: 1, text: "a", want: 1},
+			{limit: lease, after: us, cost: 2, text: "a"},
+			{limit: lease, after: us, cost: 1, text: "a", want: 1},
+			{limit: lease, after: us, cost: 1, text: "b"},
+		}},
+	}
+	// While somebody waits, what was reserved behind a decision is not refunded. Nobody
+	// waits if the tokens consumed are at most the capacity.
+	for _, w := range []struct {
+		limit         algorithm.Algorithm
+		first, behind int64
+		after         time.Duration
+		none          bool
+	}{
+		{whole, 2, 3, 0, false}, {whole, 2, 4, 0, true}, {whole, 3, 3, time.Second - us, true}, {whole, 3, 3, time.Second, false},
+		{third, 2, 3, 0, false}, {third, 2, 4, 0, true}, {third, 3, 3, 333_333 * us, true}, {third, 3, 3, 333_334 * us, false},
+		{queue, 2, 1, 0, true},
+		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 4}, 2, 1, 0, true},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1)}, 2, 3, 0, false},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1)}, 2, 4, 0, true},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3), AtOnce: true}, 4, 4, time.Second - us, true},
+		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3), AtOnce: true}, 4, 4, time.Second, false},
+	} {
+		want := int64(1)
+		if w.none {
+			want = 0
+		}
+		list = append(list, formCase{fmt.Sprintf("%T: %d behind %d, %v later", w.limit, w.behind, w.first, w.after), []formCall{
+			{limit: w.limit, verb: compose.ConsumeMark, cost: w.first, wait: time.Minute, want: 1},
+			{limit: w.limit, cost: w.behind, wait: time.Minute, want: 1},
+			{limit: w.limit, verb: compose.Refund, after: w.after, want: want},
+		}})
+	}
+	return list
+}()
+
+// TestForms checks that the Lua form does what the Go form does at boundaries: the reply,
+// the values and the TTLs are equal.
+func TestForms(t *testing.T) {
+	t.Parallel()
+	for _, c := range formCases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if err := c.run(t, func(lua string) string { return lua }); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// formMutants are errors in the Lua, which formCases must find. They are texts of composed
+// scripts of one rule.
+var formMutants = []struct{ old, wrong string }{
+	{"and m1[2] > n then", "and m1[2] > n + 1 then"},
+	{"and m1[2] > n then", "and m1[2] >= n then"},
+	{"elseif rem1 > 0 then\ntat1 = tat1 - 1\nend", "end"},
+	{"tat1 = tat1 - 1\nend", "tat1 = tat1 - 2\nend"},
+	{"if rem > 0 then tat = tat + 1 end", ""},
+	{"if rem > 0 then tat = tat + 1 end", "tat = tat + 1"},
+	{"value, 'KEEPTTL')\nend\nend\nend", "value, 'PX', '99999999')\nend\nend\nend"},
+	{"value, 'KEEPTTL')\nend\nend\nend", "value, 'PX', '1')\nend\nend\nend"},
+	{"if n == 1 and ARGV[3] ~= '' then", "if ARGV[3] ~= '' then"},
+	{"tat1 - now > (ARGV[2]+0)", "tat1 - now >= (ARGV[2]+0)"},
+	{"if behind > 0 then back = 0 end", ""},
+	{"local at = now\nlocal left", "local left"},
+}
+
+// TestFormMutants checks that formCases find every mutant.
+func TestFormMutants(t *testing.T) {
+	t.Parallel()
+	for _, m := range formMutants {
+		t.Run(m.old+" → "+m.wrong, func(t *testing.T) {
+			t.Parallel()
+			found, mutated := false, false
+			for _, c := range formCases {
+				err := c.run(t, func(lua string) string {
+					mutated = mutated || strings.Contains(lua, m.old)
+					return strings.ReplaceAll(lua, m.old, m.wrong)
+				})
+				found = found || err != nil
+			}
+			if !found || !mutated {
+				t.Errorf("found: %v; a script has the text: %v", found, mutated)
+			}
+		})
+	}
+}
+
+// run makes the calls of c, with the Lua that mutate returns on a miniredis whose keys do
+// not expire, and with the Go form. The error says how they differ.
+func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
+	ctx, rdb := context.Background(), redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	defer func() { _ = rdb.Close() }()
+	st := goredis.New(rdb)
+	keys := []string{"{x}:key", "{x}:marker"}
+	held, ttls := make([]store.Held, len(keys)), make([]time.Duration, len(keys))
+	for i, call := range c.calls {
+		limit, err := call.limit.NewLimit()
+		if err != nil {
+			return err
+		}
+		p, err := compose.New([]compose.Rule{{Limit: limit}})
+		if err != nil {
+			return err
+		}
+		s := p.Script(call.verb)
+		args := p.AppendArgs(nil, call.verb, &compose.Call{
+			Cost: call.cost, Wait: call.wait.Microseconds(), Now: formEpoch + call.after.Microseconds(), Text: call.text, Gen: int64(i + 1),
+		})
+		n := 1
+		if p.Marked(0) {
+			n = 2
+		}
+
+		reply, err := st.Eval(ctx, store.NewScript(s.Name(), mutate(s.Lua()), nil), keys[:n], args, nil)
+		if err != nil {
+			return err
+		}
+		o, err := p.Outcome(call.verb, reply, nil)
+		if err != nil {
+			return err
+		}
+		tx := store.NewLoaded(formEpoch, held)
+		reply, err = s.Run(tx, keys[:n], args, nil)
+		if err != nil {
+			return err
+		}
+		for _, change := range tx.Changes() {
+			if held[change.Key] = change.Held; change.TTL > 0 || change.Deleted {
+				ttls[change.Key] = change.TTL
+			}
+		}
+		if got := reply[0].Int(); o.N != call.want || got != call.want {
+			return fmt.Errorf("call %d: the Lua replied %d, and the Go form %d: want %d", i, o.N, got, call.want)
+		}
+		for k, h := range held {
+			want := fmt.Sprint(text(h), ttls[k])
+			if got := onServer(ctx, rdb, keys[k]); got != want {
+				return fmt.Errorf("call %d: %s is %s, and of the Go form %s", i, keys[k], got, want)
+			}
+		}
+	}
+	return nil
+}
+
+// text is the value of a key in words.
+func text(h store.Held) string {
+	switch h.Kind {
+	case store.Numbers:
+		return h.Nums.String()
+	case store.Set:
+		return fmt.Sprint(h.Members)
+	}
+	return "missing"
+}
+
+// onServer is the value and the TTL of a key on a server.
+func onServer(ctx context.Context, rdb *redis.Client, key string) string {
+	ttl := max(rdb.PTTL(ctx, key).Val(), 0)
+	if value, err := rdb.Get(ctx, key).Result(); err == nil {
+		return fmt.Sprint(value, ttl)
+	}
+	var h store.Held
+	for _, z := range rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
+		h.Kind, h.Members = store.Set, append(h.Members, store.Member{Score: int64(z.Score), Text: z.Member.(string)})
+	}
+	return fmt.Sprint(text(h), ttl)
+}
+
+// The newest lease has a score from 0 to 2^53-1 without a fraction. A member with another
+// score is foreign.
+func TestFormScores(t *testing.T) {
+	t.Parallel()
+	const highest = 1<<53 - 1
+	limit, err := algorithm.Concurrency{Limit: 2, Lease: time.Second}.NewLimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := compose.New([]compose.Rule{{Limit: limit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, rdb := context.Background(), redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	defer func() { _ = rdb.Close() }()
+	st := goredis.New(rdb)
+	for _, tt := range []struct {
+		score   float64
+		foreign bool
+	}{{-1, true}, {0, false}, {formEpoch - 0.5, true}, {formEpoch + 0.5, true}, {highest, false}, {highest + 1, true}} {
+		for _, v := range p.Verbs() {
+			must(t, rdb, "FLUSHALL")
+			if err := rdb.ZAdd(ctx, "key", redis.Z{Score: tt.score, Member: "c2 other"}).Err(); err != nil {
+				t.Fatal(err)
+			}
+			args := p.AppendArgs(nil, v, &compose.Call{Cost: 1, Now: formEpoch, Text: "a"})
+			if _, err := st.Eval(ctx, p.Script(v), []string{"key"}, args, nil); errors.Is(err, store.ErrForeign) != tt.foreign || err != nil && !tt.foreign {
+				t.Errorf("%s, a score of %.1f: %v; want ErrForeign: %v", p.Script(v).Name(), tt.score, err, tt.foreign)
+			}
+			if keys := rdb.Keys(ctx, "*").Val(); tt.foreign && !slices.Equal(keys, []string{"key"}) {
+				t.Errorf("%s, a score of %.1f: the keys are %q", p.Script(v).Name(), tt.score, keys)
+			}
+		}
+	}
+}

@@ -1,0 +1,200 @@
+package conformance
+
+import (
+	"math"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// This file holds the checks of decisions over many rules.
+
+func checkMix(t *T) {
+	t.beside(t.times(40), 20, func(r *rand.Rand) []algorithm.Algorithm {
+		list := []algorithm.Algorithm{t.draw(r)}
+		for range 1 + r.IntN(4) {
+			list = append(list, pick(r, anyGCRA, anyFixedWindow, anySlidingCounter, anySlidingLog, t.draw)(r))
+		}
+		return list
+	})
+}
+
+// checkSixteen mixes sixteen equal rules first, then different ones, one of which is at
+// its bounds.
+func checkSixteen(t *T) {
+	huge := t.backend.subject.Huge
+	h := 0
+	t.beside(t.times(8), 12, func(r *rand.Rand) []algorithm.Algorithm {
+		list := make([]algorithm.Algorithm, weir.MaxRules)
+		for i := range list {
+			if list[i] = list[0]; i == 0 || h > 0 {
+				list[i] = t.draw(r)
+			}
+		}
+		if h > 0 && len(huge) > 0 {
+			list[len(list)-1] = huge[h%len(huge)]
+		}
+		h++
+		t.compiles(list)
+		return list
+	})
+}
+
+// compiles checks that the scripts of list have no more locals than Lua allows.
+func (t *T) compiles(list []algorithm.Algorithm) {
+	rules := make([]compose.Rule, len(list))
+	verbs := []compose.Verb{compose.Consume, compose.Peek, compose.Reset}
+	refunds := true
+	for i, a := range list {
+		rules[i].Limit = t.limitOf(a)
+		refunds = refunds && t.refundable(a)
+	}
+	p, err := compose.New(rules)
+	if err != nil {
+		t.fatalf("%d rules: %v", len(list), err)
+	}
+	switch {
+	case refunds:
+		verbs = append(verbs, compose.UpTo, compose.ConsumeMark, compose.UpToMark, compose.Refund)
+	case !t.leases:
+		verbs = append(verbs, compose.UpTo)
+	}
+	for _, v := range verbs {
+		s := p.Script(v)
+		if n, tooMany := tooManyLocals(s); tooMany {
+			t.fatalf("%s has %d locals at once, and Lua allows %d: put some of them between do and end", s.Name(), n, maxLuaLocals)
+		}
+	}
+}
+
+// limiterMix mixes any algorithms, some of them with a Cost of their own.
+func limiterMix(t *T) {
+	t.beside(t.times(32), 30, func(r *rand.Rand) []algorithm.Algorithm {
+		list := []algorithm.Algorithm{pick(r, anyMetadataWindow, refundable, refundable, func(r *rand.Rand) algorithm.Algorithm { return anyConcurrency(r) })(r)}
+		for range 1 + r.IntN(3) {
+			list = append(list, refundable(r))
+		}
+		return list
+	})
+}
+
+// beside runs n random histories under lists of rules, in random order. It compares the
+// answer of each rule with what the rule answers alone, in the memory store. Rules of
+// leases cost 1 if others are not of leases, and some of the built-in rules have a Cost of
+// their own.
+func (t *T) beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
+	r := t.rand()
+	for h := range n {
+		list := maker(r)
+		unit := t.unitOf(list[0])
+		r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+		m := t.newMix(r, list)
+		key := weir.KeyOf("beside" + strconv.Itoa(h))
+		l := t.limiter(m.c, m.rules...)
+		each := make([]weir.Result, len(list))
+		for s := range steps {
+			m.c.advance(anyPause(r, unit))
+			req := weir.Request{Key: key, Cost: min(anyCost(r), m.most)}
+			if m.wait > 0 && r.IntN(4) == 0 {
+				req.MaxWait = min(anyWait(r, unit), m.wait)
+			}
+			switch verb := r.IntN(5); {
+			case verb == 0:
+				req.Op = weir.Peek
+			case verb == 1 && m.others && req.MaxWait == 0:
+				req.Op, req.Cost = weir.TakeUpTo, 1+r.Int64N(20)
+			}
+			if m.leases {
+				req.ID = pick(r, "a", "\x00", "c2 a", strconv.Itoa(s))
+			}
+			got := t.do(l, req, each...)
+			all, granted, want := m.answer(t, req)
+			if got.Allowed != all || got.Granted != granted {
+				t.errorf("got %+v, want %d tokens granted, as each rule alone allows it: %v", got, granted, all)
+			}
+			for i := range list {
+				if each[i] != want[i] {
+					t.errorf("rule %d:\ngot   %+v\nalone %+v", i, each[i], want[i])
+				}
+			}
+			if t.failed() {
+				t.fatalf("history %d of %+v, step %d, %+v", h, m.rules, s, req)
+			}
+		}
+	}
+}
+
+// A mix is rules, and a limiter of each alone in the memory store.
+type mix struct {
+	c      *clock
+	rules  []weir.Rule
+	alone  []*weir.Limiter
+	most   int64         // the largest cost that all rules take at once
+	free   int           // a rule without a Cost of its own
+	leases bool          // some rule holds leases
+	others bool          // some rule does not
+	wait   time.Duration // how far ahead all rules reserve
+}
+
+func (t *T) newMix(r *rand.Rand, list []algorithm.Algorithm) *mix {
+	m := &mix{c: newClock(), rules: make([]weir.Rule, len(list)), most: math.MaxInt64, wait: weir.Never}
+	for i, a := range list {
+		kind := t.kindOf(a)
+		if !kind.Leases {
+			m.free, m.others = i, true
+		}
+		m.leases, m.wait = m.leases || kind.Leases, min(m.wait, t.longestWait(a))
+	}
+	for i, a := range list {
+		rule := weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: a}
+		switch limit := t.limitOf(a); {
+		case limit.Kind.Leases && m.others:
+			rule.Cost = 1
+		case i != m.free && newModel(a) != nil && r.IntN(4) == 0:
+			rule.Cost = t.fitting(a, min(1+r.Int64N(2), limit.Capacity))
+		case limit.MaxCost > 0:
+			m.most = min(m.most, limit.MaxCost)
+		}
+		m.rules[i] = rule
+		m.alone = append(m.alone, t.limiterOn(memory.New(nil), m.c, rule))
+	}
+	return m
+}
+
+// answer returns whether all rules allow r, the tokens granted, and what each answers.
+func (m *mix) answer(t *T, r weir.Request) (all bool, granted int64, each []weir.Result) {
+	ask := func(i int, op weir.Op) weir.Result {
+		r := r
+		if r.Op = op; !t.kindOf(m.rules[i].Algorithm).Leases {
+			r.ID = "" // it would make a marker
+		}
+		return t.do(m.alone[i], r)
+	}
+	if r.Op == weir.TakeUpTo { // it is as a request for the tokens that there are
+		fewest := min(r.Cost, m.most)
+		r.Op, r.Cost = weir.Consume, 1
+		for i, rule := range m.rules {
+			if res := ask(i, weir.Peek); rule.Cost == 0 {
+				fewest = min(fewest, res.Remaining)
+			}
+		}
+		r.Cost = max(fewest, 1)
+	}
+	all = true
+	for i := range m.rules {
+		each = append(each, ask(i, weir.Peek))
+		all = all && each[i].Allowed
+	}
+	if !all || r.Op != weir.Consume {
+		return all, 0, each
+	}
+	for i := range m.rules {
+		each[i] = ask(i, weir.Consume)
+	}
+	return all, each[m.free].Granted, each
+}

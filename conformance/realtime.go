@@ -1,0 +1,194 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// This file holds the checks of any algorithm that run on the store's own clock, and that
+// of clocks that step back.
+
+// checkHotKey has many concurrent callers on one key, by the store's own clock, until no
+// token is left. No token comes back meanwhile. A limit of few tokens is not enough.
+func checkHotKey(t *T) {
+	r := t.rand()
+	enough := int64(100)
+	if t.backend.brief {
+		enough = 10
+	}
+	for h, asked := 0, int64(0); asked < enough; h++ {
+		a := t.slow(r)
+		for range 3 { // the more tokens, the more callers meet
+			if b := t.slow(r); t.limitOf(b).Capacity > t.limitOf(a).Capacity {
+				a = b
+			}
+		}
+		asked += t.hot(r, a, "hot"+strconv.Itoa(h))
+	}
+}
+
+// hot uses up a limit at key, and returns how many tokens were asked for.
+func (t *T) hot(r *rand.Rand, a algorithm.Algorithm, key string) int64 {
+	const workers = 8
+	l := t.limiter(nil, one(a))
+	limit := t.peek(l, 1, key).Limit
+	most, wait := t.fitting(a, min(3, limit)), t.patience(a)
+	var took, wanted atomic.Int64
+	var wg sync.WaitGroup
+	for w := range workers {
+		r := rand.New(rand.NewPCG(r.Uint64(), uint64(w)))
+		t.goes(&wg, func() {
+			for i := 0; wanted.Load() < 2*limit; i++ {
+				req := weir.Request{Key: weir.KeyOf(key), Cost: 1 + r.Int64N(most), MaxWait: wait}
+				if t.leases {
+					req.ID = strconv.Itoa(w) + "/" + strconv.Itoa(i)
+				}
+				res, err := l.Decide(t.ctx, req, nil)
+				if err != nil {
+					t.errorf("Decide: %v", err)
+					return
+				}
+				wanted.Add(req.Cost)
+				took.Add(res.Granted)
+				if want := map[bool]int64{true: req.Cost}[res.Allowed]; res.Granted != want {
+					t.errorf("cost %d: got %+v", req.Cost, res)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	// Requests for one token take what was too little for those for two or three.
+	for range 3 {
+		took.Add(t.do(l, weir.Request{Key: weir.KeyOf(key), MaxWait: wait}).Granted)
+	}
+	if took.Load() != limit || t.failed() {
+		t.fatalf("%+v: of %d tokens asked for concurrently, %d were allowed, want exactly %d", a, wanted.Load(), took.Load(), limit)
+	}
+	return wanted.Load()
+}
+
+func checkOwnClock(t *T) {
+	r := t.rand()
+	for h := range t.times(8) {
+		a := t.slow(r)
+		key := "own" + strconv.Itoa(h)
+		c := &clock{}
+		own, told := t.limiter(nil, one(a)), t.limiter(c, one(a))
+		for try := 0; ; try++ {
+			before := t.time()
+			got := t.allow(own, 1, key)
+			after := t.time()
+			c.us = after.UnixMicro()
+			want := t.peek(told, 1, key)
+			late := got.ResetAfter - want.ResetAfter
+			same := got.Limit == want.Limit && got.Remaining == want.Remaining || got.Window != want.Window // which is another span
+			if got.Allowed && same && late >= -skew && late <= after.Sub(before)+skew {
+				break
+			}
+			if try == 2 { // a window that ends in between explains one or two
+				t.errorf("%+v: a token is consumed by the store's clock: %+v\nPeek by a caller's clock, %v later: %+v", a, got, after.Sub(before), want)
+				break
+			}
+			t.reset(own, key)
+		}
+	}
+}
+
+func checkBackwards(t *T) {
+	r := t.rand()
+	for h := range t.times(8) {
+		a := t.small(r, "denies", func(algorithm.Algorithm, weir.Result) bool { return true })
+		unit := max(t.unitOf(a), time.Microsecond)
+		for i, back := range []time.Duration{time.Microsecond, unit, 5 * unit, time.Hour} {
+			c := newClock()
+			l := t.limiter(c, one(a))
+			key := fmt.Sprintf("back%d.%d", h, i)
+			var still time.Duration
+			for full := t.allow(l, 1, key); ; full = t.allow(l, 1, key) {
+				if still = full.RetryAfter; !full.Allowed {
+					break
+				}
+			}
+			c.advance(-back)
+			if res := t.allow(l, 1, key); res.Allowed || still != weir.Never && res.RetryAfter > still+back {
+				t.errorf("%+v: used up, and denied for %v; the clock steps back by %v: got %+v", a, still, back, res)
+			}
+			if still == weir.Never {
+				continue
+			}
+			c.advance(back + still - time.Microsecond)
+			if res := t.allow(l, 1, key); res.Allowed {
+				t.errorf("%+v: a step back by %v shortened the wait of %v", a, back, still)
+			}
+			c.advance(time.Microsecond)
+			if res := t.allow(l, 1, key); !res.Allowed {
+				t.errorf("%+v: a step back by %v, which was undone, lengthened the wait of %v: %+v", a, back, still, res)
+			}
+		}
+	}
+}
+
+// The shortest and the longest wait of checkRefill.
+const (
+	shortRefill = 300 * time.Millisecond
+	longRefill  = 10 * time.Second
+)
+
+// checkRefill waits in real time. If the machine is too busy to see when the request
+// passes, it tries again with a longer wait.
+func checkRefill(t *T) {
+	ever := false
+	for d := shortRefill; d <= longRefill; d *= 2 {
+		a, key := t.backend.subject.refill(d), "refill"+d.String()
+		t.leases = t.kindOf(a).Leases
+		l := t.limiter(nil, one(a))
+		for limit := t.peek(l, 1, key).Limit; limit > 0; {
+			cost := t.fitting(a, limit)
+			t.allow(l, cost, key)
+			limit -= cost
+		}
+		denied, seen := t.passesWhenDue(a, func() weir.Result { return t.allow(l, 1, key) })
+		if ever = ever || denied; seen {
+			return
+		}
+	}
+	if !ever {
+		t.errorf("no request was denied that came right after one that used up the limit")
+	}
+}
+
+// passesWhenDue makes a request, which should be denied, until it is allowed, and checks
+// that this is when its first RetryAfter is over. seen reports whether the machine was
+// fast enough to tell to within a quarter of RetryAfter.
+func (t *T) passesWhenDue(a algorithm.Algorithm, ask func() weir.Result) (denied, seen bool) {
+	begin := t.time()
+	first := ask()
+	if first.Allowed {
+		return false, false
+	}
+	end, last := t.time(), begin
+	for {
+		at := t.time()
+		res := ask()
+		now := t.time()
+		switch {
+		case res.Allowed && now.Add(skew).Before(begin.Add(first.RetryAfter)):
+			t.errorf("%+v: allowed %v after a denial with the RetryAfter %v", a, now.Sub(begin), first.RetryAfter)
+			return true, true
+		case res.Allowed:
+			return true, now.Sub(last) <= first.RetryAfter/4
+		case at.After(end.Add(first.RetryAfter + skew)):
+			t.errorf("%+v: denied %v after a denial with the RetryAfter %v", a, at.Sub(end), first.RetryAfter)
+			return true, true
+		}
+		last = at
+		time.Sleep(res.RetryAfter / 8)
+	}
+}

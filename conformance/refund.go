@@ -1,0 +1,325 @@
+package conformance
+
+import (
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// This file holds the check of Refund of any algorithm that supports it.
+
+func checkRefund(t *T) {
+	r := t.rand()
+	for h, a := range t.has(t.times(20), "Refund", t.refundable, weir.Request{Op: weir.Refund, ID: "id"}) {
+		name := "refund" + strconv.Itoa(h)
+		t.refunds(a, name+"once")
+		t.refundBehind(a, name+"behind")
+		for i := range 4 {
+			t.refundHistory(r, a, name+"."+strconv.Itoa(i), i%2 == 1)
+		}
+		if t.backend.Keys == nil {
+			continue
+		}
+		for key, ttl := range t.backend.Keys(t.test, t.hooked, t.id+":"+suite+":{"+name) {
+			if ttl < 0 {
+				t.errorf("%+v: %q never expires", a, key)
+			}
+		}
+	}
+}
+
+// delete deletes keys of st, which share a slot.
+func (t *T) delete(st store.Store, keys []string) {
+	if _, err := st.Eval(t.ctx, cleanScript, keys, []store.Arg{store.IntArg(int64(len(keys)))}, nil); err != nil {
+		t.fatalf("Eval: %v", err)
+	}
+}
+
+// refund refunds the decision with that ID, and reports whether anything was refunded.
+func (t *T) refund(l *weir.Limiter, id, key string) bool {
+	gave, err := l.Refund(t.ctx, weir.Request{Key: weir.KeyOf(key), ID: id})
+	if err != nil {
+		t.fatalf("Refund %v: %v", key, err)
+	}
+	return gave
+}
+
+// refunds refunds a decision at once, a second time, too late, and after a Reset.
+func (t *T) refunds(a algorithm.Algorithm, name string) {
+	c := newClock()
+	l := t.limiter(c, one(a))
+	key := weir.KeyOf(name)
+	before := t.peek(l, 1, name)
+	cost := t.fitting(a, min(2, before.Limit))
+	took := t.do(l, weir.Request{Key: key, Cost: cost, ID: "a"})
+	if gave := t.refund(l, "a", name); !gave {
+		t.errorf("%+v: of %d tokens that were just consumed nothing was refunded", a, cost)
+	}
+	if got := t.peek(l, 1, name); got.Remaining != before.Remaining || got.ResetAfter > took.ResetAfter {
+		t.errorf("%+v: %d tokens are consumed and refunded:\nbefore %+v\nafter  %+v", a, cost, before, got)
+	}
+	again := t.peek(l, 1, name)
+	if t.refund(l, "a", name) || t.refund(l, "nobody", name) || t.peek(l, 1, name) != again {
+		t.errorf("%+v: a second refund, or one of a decision that was not made, refunds something: %+v, then %+v", a, again, t.peek(l, 1, name))
+	}
+	unchanged := func(id, what string) {
+		before := t.peek(l, 1, name)
+		if gave := t.refund(l, id, name); gave || t.peek(l, 1, name) != before {
+			t.errorf("%+v: %s are refunded, %v: %+v, then %+v", a, what, gave, before, t.peek(l, 1, name))
+		}
+	}
+	for _, gone := range []struct {
+		what string
+		now  func()
+	}{
+		{"reset", func() { t.reset(l, name) }},
+		{"deleted", func() { t.delete(t.store, t.keysOf(name, "one", a)) }},
+	} {
+		t.do(l, weir.Request{Key: key, Cost: cost, ID: "b"})
+		gone.now()
+		unchanged("b", "tokens of a missing key, which was "+gone.what)
+		t.do(l, weir.Request{Key: key, Cost: cost, ID: "b"})
+		gone.now()
+		t.do(l, weir.Request{Key: key, Cost: cost})
+		unchanged("b", "tokens of a key that was "+gone.what)
+		t.reset(l, name)
+	}
+	if took = t.do(l, weir.Request{Key: key, Cost: cost, ID: "c"}); took.ResetAfter > tooFar {
+		return
+	}
+	c.advance(took.ResetAfter)
+	t.do(l, weir.Request{Key: key, Cost: cost})
+	unchanged("c", "tokens that have come back by themselves")
+}
+
+// jump returns the most tokens of a that come back at one instant after all were consumed
+// at one instant. A refund does not move the period of an algorithm, so a refund can let
+// that many come back earlier than if the request had never been made.
+func (t *T) jump(a algorithm.Algorithm) int64 {
+	c := newClock()
+	l := t.limiterOn(memory.New(nil), c, one(a))
+	most := int64(1)
+	left := t.allow(l, t.fitting(a, t.peek(l, 1, "jump").Limit), "jump").Remaining
+	for range smallLimit {
+		next := t.do(l, weir.Request{Key: weir.KeyOf("jump"), Op: weir.Peek, Cost: left + 1})
+		if next.RetryAfter == weir.Never || next.RetryAfter == 0 {
+			break
+		}
+		c.advance(next.RetryAfter)
+		now := t.peek(l, 1, "jump").Remaining
+		most, left = max(most, now-left), now
+	}
+	return most
+}
+
+// A history is a list of allowed requests, some of which were refunded.
+type history []pastRequest
+
+type pastRequest struct {
+	at   int64
+	req  weir.Request
+	gone bool // it was refunded
+}
+
+// without returns what a answers to r at c, if the refunded requests were never made.
+func (t *T) without(a algorithm.Algorithm, c *clock, past history, r weir.Request) weir.Result {
+	l := t.limiterOn(memory.New(nil), c, one(a))
+	now := c.us
+	for _, p := range past {
+		if c.us = p.at; !p.gone {
+			t.do(l, p.req)
+		}
+	}
+	c.us = now
+	return t.do(l, r)
+}
+
+// refundBehind refunds the first of two decisions at once, and the second one when it has
+// almost come back by itself and others have consumed as much. Only the rest is refunded.
+func (t *T) refundBehind(a algorithm.Algorithm, name string) {
+	c := newClock()
+	p := t.pair(c, one(a))
+	peek := weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}
+	cost := t.fitting(a, max(p.both(peek).Limit/3, 1))
+	var past history
+	consume := func(id string) bool {
+		req := weir.Request{Key: peek.Key, Cost: cost, ID: id, MaxWait: t.patience(a)}
+		past = append(past, pastRequest{at: c.us, req: req})
+		return p.both(req).Allowed
+	}
+	if !consume("first") || !consume("second") {
+		return
+	}
+	past[0].gone = p.refund("first", name)
+	reset := p.both(peek).ResetAfter
+	if reset < 2*time.Microsecond || reset > tooFar {
+		return
+	}
+	c.advance(reset - time.Microsecond)
+	if !consume("third") {
+		return
+	}
+	before := p.both(peek)
+	past[1].gone = p.refund("second", name)
+	after := p.both(peek)
+	if most := t.without(a, c, past, peek).Remaining; after.Remaining > max(before.Remaining, most) {
+		t.errorf("%+v: a refund of %d tokens, most of which had come back, turned\n     %+v\ninto %+v, and without the refunded requests %d tokens were left", a, cost, before, after, most)
+	}
+}
+
+// A refunding is a history with refunds on one key.
+type refunding struct {
+	pair
+	a      algorithm.Algorithm
+	c      *clock
+	name   string
+	limit  int64
+	next   weir.Request // a Peek
+	past   history      // since the key was reset or deleted
+	fresh  []bool       // of past: the limit was fully reset
+	ids    []string
+	marks  []string
+	events []int64 // when something changes
+}
+
+// refundHistory makes requests and refunds them, in any order and at the instants at which
+// something changes, and resets and deletes the key. It compares the answers with those on
+// the memory store, and with a history in which the refunded requests were never made. If
+// full, it begins with a limit that is used up, or of which more is reserved.
+func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full bool) {
+	c := newClock()
+	h := &refunding{pair: t.pair(c, one(a)), a: a, c: c, name: name, next: weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}, events: []int64{c.us}}
+	h.limit = h.both(h.next).Limit
+	if t.kindOf(a).Reserves {
+		h.next.MaxWait = weir.Never
+	}
+	if full {
+		parts := 1 + r.Int64N(4)
+		for part := range parts {
+			h.consume(r, h.limit*(part+1)/parts-h.limit*part/parts, h.next.MaxWait)
+		}
+		for range r.IntN(4) {
+			h.consume(r, 1, h.next.MaxWait)
+		}
+	}
+	jump, refunds := t.jump(a), 0
+	for s := range 20 {
+		switch at := pick(r, h.events[len(h.events)-1], pick(r, h.events...)) + r.Int64N(3) - 1; {
+		case r.IntN(3) == 0:
+			c.advance(max(anyPause(r, t.unitOf(a)/2), 0))
+		case r.IntN(2) == 0 && at > c.us && at-c.us < tooFar.Microseconds():
+			c.us = at
+		}
+		before := h.both(h.next)
+		switch verb := r.IntN(24); {
+		case verb == 0:
+			t.reset(h.lim, name)
+			t.reset(h.ref, name)
+			h.past, h.fresh = nil, nil
+		case verb == 1:
+			t.delete(t.store, t.keysOf(name, "one", a))
+			t.delete(h.reference, t.keysOf(name, "one", a))
+			h.past, h.fresh = nil, nil
+		case verb < 14 && len(h.ids) > 0:
+			if !h.refundOne(pick(r, h.ids...), before, jump*min(int64(refunds), 1)) {
+				break
+			}
+			refunds++
+		case full:
+			h.consume(r, pick(r, 1, 2, h.limit/3, h.limit/2), h.next.MaxWait)
+		case t.kindOf(a).Reserves && r.IntN(3) == 0:
+			h.consume(r, 1+r.Int64N(4), anyWait(r, t.unitOf(a)))
+		default:
+			h.consume(r, 1+r.Int64N(4), 0)
+		}
+		h.exact()
+		if t.failed() {
+			t.fatalf("%+v, step %d, after %+v", a, s, h.past)
+		}
+	}
+	h.same(a, append(t.keysOf(name, "one", a), h.marks...)...)
+}
+
+// consume makes a request that can be refunded, most often.
+func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
+	fresh := h.both(h.next).ResetAfter == 0
+	req := h.request(r, h.a, max(min(cost, h.limit), 1), h.name)
+	if req.MaxWait = wait; r.IntN(4) > 0 {
+		req.ID = "id" + strconv.Itoa(len(h.ids))
+		h.ids = append(h.ids, req.ID)
+		h.marks = append(h.marks, h.markersOf(req, one(h.a))...)
+	}
+	made := req
+	if wait == 0 && r.IntN(4) == 0 {
+		made.Op = weir.TakeUpTo
+	}
+	res := h.both(made)
+	if !res.Allowed {
+		return
+	}
+	req.Cost = res.Granted
+	h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req}), append(h.fresh, fresh)
+	h.events = append(h.events, h.c.us+res.ResetAfter.Microseconds(), h.c.us+res.Delay.Microseconds())
+}
+
+// refundOne refunds the decision id, and checks that the limit is then no fuller than
+// before, or than if the refunded requests had never been made, and slack tokens more.
+func (h *refunding) refundOne(id string, before weir.Result, slack int64) (gave bool) {
+	at := slices.IndexFunc(h.past, func(p pastRequest) bool { return p.req.ID == id })
+	if at >= 0 && newModel(h.a) != nil && h.fresh[at] && fixesWindow(h.a) {
+		return false
+	}
+	gave = h.refund(id, h.name)
+	after := h.both(h.next)
+	switch {
+	case gave && (at < 0 || h.past[at].gone):
+		h.errorf("the refund of %s refunded something, although that was refunded, or the key was reset or deleted since", id)
+	case gave:
+		h.past[at].gone = true
+	case after != before:
+		h.errorf("a refund of %s that reports nothing turned\n     %+v\ninto %+v", id, before, after)
+	}
+	most := h.without(h.a, h.c, h.past, h.next).Remaining + slack
+	if after.Remaining < before.Remaining || after.Remaining > max(before.Remaining, most) || after.ResetAfter > before.ResetAfter {
+		h.errorf("a refund of %s turned\n     %+v\ninto %+v, and without the refunded requests at most %d tokens were left", id, before, after, most)
+	}
+	return gave
+}
+
+// exact checks, of a built-in algorithm, that all refunds together have refunded no more
+// than if their requests had never been made.
+func (h *refunding) exact() {
+	if newModel(h.a) == nil || !slices.ContainsFunc(h.past, func(p pastRequest) bool { return p.gone }) {
+		return
+	}
+	got, want := h.both(h.next), h.without(h.a, h.c, h.past, h.next)
+	if got.Remaining > want.Remaining+phase(h.a) || phase(h.a) == 0 && got.Delay < want.Delay {
+		h.errorf("got  %+v\nwant %+v, as if the refunded requests had never been made", got, want)
+	}
+}
+
+// phase returns how many tokens of a can come back earlier because of when its period
+// began: it may have begun with a request that was refunded. a is built in.
+func phase(a algorithm.Algorithm) int64 {
+	switch b, ok := a.(algorithm.TokenBucket); {
+	case ok && b.AtOnce:
+		return b.Refill.Count
+	case ok:
+		return 1
+	}
+	return 0
+}
+
+// fixesWindow reports whether a request that finds a fully reset decides when windows
+// begin and end. A refund does not move the window, so what follows its refund cannot be
+// compared with a history without the request.
+func fixesWindow(a algorithm.Algorithm) bool {
+	f, ok := a.(algorithm.FixedWindow)
+	return ok && !f.Aligned
+}

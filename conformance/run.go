@@ -1,0 +1,265 @@
+package conformance
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"hash/maphash"
+	"maps"
+	"path/filepath"
+	"reflect"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// declared are the checks that who is known to fail, with the reasons, declared in field.
+type declared struct {
+	reasons    map[string]string
+	who, field string
+}
+
+// run runs the checks of groups on b, up to b.Parallel at once.
+func run(t *testing.T, b Backend, groups []group, d declared) {
+	b.brief = b.brief || testing.Short()
+	known := names(groups)
+	for name := range d.reasons {
+		if !slices.Contains(known, name) {
+			t.Errorf("conformance: %s names %q, which is no check", d.field, name)
+		}
+	}
+	if record := b.Record; record != nil {
+		var mu sync.Mutex
+		b.Record = func(o Outcome) {
+			mu.Lock()
+			defer mu.Unlock()
+			record(o)
+		}
+	}
+	free := make(chan struct{}, max(b.Parallel, 1))
+	var alone sync.RWMutex
+	start := func(wg *sync.WaitGroup, f func()) {
+		if b.Parallel > 1 {
+			wg.Go(f)
+			return
+		}
+		f()
+	}
+	var all sync.WaitGroup
+	for _, g := range groups {
+		b := b
+		b.subject = g.subject
+		start(&all, func() {
+			t.Run(g.name, func(t *testing.T) {
+				var own sync.WaitGroup
+				for _, c := range g.checks {
+					start(&own, func() {
+						lock := alone.RLocker()
+						if c.disturbs() {
+							lock = &alone
+						}
+						free <- struct{}{}
+						lock.Lock()
+						defer func() { lock.Unlock(); <-free }()
+						t.Run(c.name, func(t *testing.T) { judge(t, b, g.name+"/"+c.name, c, d) })
+					})
+				}
+				own.Wait()
+			})
+		})
+	}
+	all.Wait()
+}
+
+// judge runs the check c, which is called name, on b, and reports the outcome to t and to
+// the backend.
+func judge(t *testing.T, b Backend, name string, c check, d declared) {
+	t.Helper()
+	out := Outcome{Check: name}
+	if b.Record != nil {
+		defer func() { b.Record(out) }()
+	}
+	r := runCheck(t, b, c)
+	if t.Failed() || t.Skipped() {
+		return // by a hook
+	}
+	switch reason, known := d.reasons[name]; {
+	case known && r.skipped == "" && len(r.failures) == 0:
+		t.Errorf("declared unsupported (%s), and it passes: remove it from %s", reason, d.field)
+	case known:
+		out.Skipped = d.who + " does not support it: " + reason
+		t.Skip(out.Skipped)
+	case r.skipped != "":
+		out.Skipped = r.skipped
+		t.Skip(r.skipped)
+	case len(r.failures) > 0:
+		t.Errorf("broken: %s\nseed %d, check at %s\n%s", c.text, r.seed, c.at(), strings.Join(r.failures, "\n"))
+	default:
+		out.Passed = true
+	}
+}
+
+// at returns the file and line of the check.
+func (c check) at() string {
+	file, line := runtime.FuncForPC(reflect.ValueOf(c.run).Pointer()).FileLine(reflect.ValueOf(c.run).Pointer())
+	return filepath.Base(file) + ":" + strconv.Itoa(line)
+}
+
+// checkTime bounds a check: the deadline of its context. A check that ignores its context
+// fails after twice that time.
+const checkTime = 4 * time.Minute
+
+// runCheck runs c on a new store of b, and deletes the keys that it wrote.
+func runCheck(t *testing.T, b Backend, c check) *T {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), checkTime)
+	defer cancel()
+	r := &T{ctx: ctx, test: t, backend: b, hooked: b.New(t), id: newID(), seed: b.Seed}
+	if r.hooked == nil {
+		t.Fatal("conformance: Backend.New returned nil")
+	}
+	r.store = r.noted(r.hooked)
+	for r.seed == 0 {
+		r.seed = new(maphash.Hash).Sum64()
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer r.recover()
+		defer r.clean()
+		c.run(r)
+		r.ended = true
+	}()
+	select {
+	case <-done:
+		if !r.ended && r.skipped == "" && len(r.failures) == 0 {
+			r.errorf("the check ended early: a hook ended its goroutine")
+		}
+		return r
+	case <-time.After(2 * checkTime):
+		t.Fatalf("broken: %s\nthe check at %s did not end within %v: a call ignores its context", c.text, c.at(), 2*checkTime)
+		return nil
+	}
+}
+
+// newID returns a key prefix that no other check of any run uses.
+func newID() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return "weirtest-" + hex.EncodeToString(b[:])
+}
+
+// T is what a check uses: the store, keys of its own, and a place for failures.
+type T struct {
+	ctx     context.Context
+	test    *testing.T
+	backend Backend
+	hooked  store.Store // that Backend.New returned, which the hooks know
+	store   store.Store // the same, noting its keys
+	id      string
+	seed    uint64
+	leases  bool // requests hold leases
+	names   int  // how many leases were named
+	verdicts
+
+	wrote written
+}
+
+// written are the keys that went through the stores of a check, by their slots.
+type written struct {
+	mu    sync.Mutex
+	slots map[int]map[string]bool
+}
+
+func (w *written) note(keys []string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, key := range keys {
+		slot := store.Slot(key)
+		if w.slots[slot] == nil {
+			if w.slots == nil {
+				w.slots = map[int]map[string]bool{}
+			}
+			w.slots[slot] = map[string]bool{}
+		}
+		if !w.slots[slot][key] {
+			w.slots[slot][strings.Clone(key)] = true // the caller may use its buffer again
+		}
+	}
+}
+
+// noted returns st, noting the keys of its steps.
+func (t *T) noted(st store.Store) store.Store {
+	n := noting{st, &t.wrote}
+	if b, ok := st.(store.Batcher); ok {
+		return notingBatcher{n, b}
+	}
+	return n
+}
+
+// A noting store notes the keys of its steps. It borrows strings if its store does.
+type noting struct {
+	store.Store
+	keys *written
+}
+
+func (n noting) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	n.keys.note(keys)
+	return n.Store.Eval(ctx, s, keys, args, reply)
+}
+
+func (n noting) BorrowsStrings(store.Store) bool {
+	b, ok := n.Store.(store.Borrower)
+	return ok && b.BorrowsStrings(n.Store)
+}
+
+type notingBatcher struct {
+	noting
+	batcher store.Batcher
+}
+
+func (n notingBatcher) EvalBatch(ctx context.Context, calls []store.Eval) {
+	for _, c := range calls {
+		n.keys.note(c.Keys)
+	}
+	n.batcher.EvalBatch(ctx, calls)
+}
+
+// clean deletes the keys that the check wrote, as far as the store lets it.
+func (t *T) clean() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), checkTime)
+	defer cancel()
+	t.wrote.mu.Lock()
+	defer t.wrote.mu.Unlock()
+	var calls []store.Eval
+	for _, keys := range t.wrote.slots {
+		for some := range slices.Chunk(slices.Collect(maps.Keys(keys)), 1000) {
+			calls = append(calls, store.Eval{Script: cleanScript, Keys: some, Args: []store.Arg{store.IntArg(int64(len(some)))}})
+		}
+	}
+	if b, ok := t.hooked.(store.Batcher); ok {
+		b.EvalBatch(ctx, calls)
+		return
+	}
+	for _, c := range calls {
+		if _, err := t.hooked.Eval(ctx, c.Script, c.Keys, c.Args, nil); ctx.Err() != nil && err != nil {
+			return
+		}
+	}
+}
+
+// cleanScript deletes its keys, of which there are ARGV[1].
+var cleanScript = store.NewScript("clean", `
+return {redis.call('UNLINK', unpack(KEYS))}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	for i := range int(args[0].Int()) {
+		tx.Del(i)
+	}
+	return append(reply, store.IntegerValue(0)), nil
+})
