@@ -2,9 +2,12 @@ package main
 
 import (
 	"bytes"
+	"math"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +19,7 @@ func TestPictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := os.ReadFile("../algorithms.md")
+	doc, err := os.ReadFile("../reference/algorithms.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -31,7 +34,7 @@ func TestPictures(t *testing.T) {
 			t.Errorf("%s differs from the picture that is drawn now: find out why, then run make docs", p.file)
 		}
 		if !strings.Contains(string(doc), p.link()+"\n") {
-			t.Errorf("docs/algorithms.md does not have this line:\n%s", p.link())
+			t.Errorf("docs/reference/algorithms.md does not have this line:\n%s", p.link())
 		}
 		if len(p.svg) > 40_000 {
 			t.Errorf("%s has %d bytes: a picture must have at most 40,000", p.file, len(p.svg))
@@ -47,7 +50,95 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// TestPromises checks that the simulations show what docs/algorithms.md says of each
+// TestRoom checks that no text covers another, the sample of a key, or the picture's
+// border, also in a viewer that draws texts in a wider font and ignores their width.
+func TestRoom(t *testing.T) {
+	pictures, err := drawAll(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range pictures {
+		t.Run(p.file, func(t *testing.T) {
+			all := boxes(t, p.svg)
+			if len(all) < 10 {
+				t.Fatalf("the picture has %d texts", len(all))
+			}
+			for i, a := range all {
+				if a.left < 0 || a.right > width {
+					t.Errorf("%q goes from %.0f to %.0f: the picture goes from 0 to %d", a.text, a.left, a.right, width)
+				}
+				for _, b := range all[i+1:] {
+					if a.covers(b) {
+						t.Errorf("%q and %q overlap: %.0f to %.0f, and %.0f to %.0f, at the heights %.0f and %.0f",
+							a.text, b.text, a.left, a.right, b.left, b.right, a.y, b.y)
+					}
+				}
+			}
+		})
+	}
+}
+
+// TestCovers checks the check.
+func TestCovers(t *testing.T) {
+	a := textBox{text: "a", left: 10, right: 20, y: 50}
+	for _, tt := range []struct {
+		b    textBox
+		want bool
+	}{
+		{textBox{left: 19, right: 30, y: 50}, true},
+		{textBox{left: 21, right: 30, y: 50}, false},
+		{textBox{left: 5, right: 30, y: 55}, true},
+		{textBox{left: 5, right: 30, y: 60}, false},
+	} {
+		if got := a.covers(tt.b); got != tt.want {
+			t.Errorf("%+v: got %v, want %v", tt.b, got, tt.want)
+		}
+	}
+}
+
+// A textBox is where a text lies, in points, if its font is wide. With the text of a key
+// comes its sample, which lies before it.
+type textBox struct {
+	text           string
+	left, right, y float64
+}
+
+func (a textBox) covers(b textBox) bool {
+	return a.left < b.right && b.left < a.right && math.Abs(a.y-b.y) < fontSize-1
+}
+
+// boxes returns the places of the texts that are not turned.
+func boxes(t *testing.T, svg []byte) []textBox {
+	t.Helper()
+	turned := regexp.MustCompile(`(?s)<g transform="rotate.*?</g>`)
+	parts := regexp.MustCompile(`(?s)<text text-anchor="(\w+)" textLength="([\d.]+)"[^>]* x="([\d.-]+)" y="([\d.-]+)"[^>]*>([^<]*)</text>`)
+	number := func(s string) float64 {
+		n, err := strconv.ParseFloat(s, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	var all []textBox
+	for _, m := range parts.FindAllStringSubmatch(turned.ReplaceAllString(string(svg), ""), -1) {
+		wide, x := spare*number(m[2]), number(m[3])
+		b := textBox{text: m[5], left: x, right: x + wide, y: -number(m[4])}
+		switch m[1] {
+		case "middle":
+			b.left, b.right = x-wide/2, x+wide/2
+		case "end":
+			b.left, b.right = x-wide, x
+		default:
+			if x > 2*margin { // a key, and not the title
+				b.left -= sample + gap
+			}
+		}
+		all = append(all, b)
+	}
+	return all
+}
+
+// TestPromises checks that the simulations show what docs/reference/algorithms.md says of each
 // algorithm: how many requests are allowed at most within one window.
 func TestPromises(t *testing.T) {
 	want := map[string]int{

@@ -56,7 +56,7 @@ func drawEdge(simulations []simulation) (picture, error) {
 	keys := []key{{ticks(stroke(blue, 1.5)), "allowed; from a queue: whose turn came"}, {ticks(stroke(orange, 0.75)), "denied"}}
 	title := fmt.Sprintf("A burst at a window’s edge, limit %d in %.0f s: how many are allowed", limit, window.Seconds())
 	alt := "Allowed within 1 s and within 10 s around a window’s edge: " + strings.Join(parts, ", ")
-	return finish(pl, 95+row*vg.Length(len(simulations)+1), title, keys, "edge", alt)
+	return finish(pl, 95+row*vg.Length(len(simulations)+1), 28, title, keys, "edge", alt)
 }
 
 // between returns those of times that lie within one window from the start of the burst.

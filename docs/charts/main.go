@@ -1,4 +1,4 @@
-// Command charts draws the pictures of docs/algorithms.md: what each algorithm allows of
+// Command charts draws the pictures of docs/reference/algorithms.md: what each algorithm allows of
 // the same traffic. The library itself decides, in virtual time.
 //
 //	go run .    # in this directory, or make docs in the root
@@ -33,8 +33,8 @@ type picture struct {
 	svg  []byte
 }
 
-// link is the line of docs/algorithms.md that shows p.
-func (p picture) link() string { return fmt.Sprintf("![%s](charts/%s)", p.alt, p.file) }
+// link is the line of docs/reference/algorithms.md that shows p.
+func (p picture) link() string { return fmt.Sprintf("![%s](../charts/%s)", p.alt, p.file) }
 
 // drawAll draws one picture for each setup, and one of all setups.
 func drawAll(ctx context.Context) ([]picture, error) {

@@ -26,7 +26,7 @@ type setup struct {
 	hold  time.Duration // how long each request holds a lease; 0 if it needs none
 }
 
-// setups are in the order of docs/algorithms.md. MetadataWindow has no picture: it
+// setups are in the order of docs/reference/algorithms.md. MetadataWindow has no picture: it
 // decides as FixedWindow does.
 var setups = []setup{
 	{file: "gcra", algorithm: algorithm.GCRA{Rate: rate, Burst: limit}},

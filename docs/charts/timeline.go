@@ -19,7 +19,8 @@ const (
 	rowTurn    = -6.6 // of a queue alone
 	rowHeight  = 1.5
 	rowGap     = 1.2 // below the last row
-	top        = 25.5
+	top        = 27.2
+	topEdges   = 21.5 // of the lines at the edges of windows, below the labels
 )
 
 // A row is of ticks, one for each request.
@@ -51,7 +52,7 @@ func drawTimeline(p simulation) (picture, error) {
 			pl.Add(box(shade, ph.start, ph.end, bottom, top))
 		}
 	}
-	pl.Add(verticals(stroke(faint, 0.75), edges(0, length), bottom, top))
+	pl.Add(verticals(stroke(faint, 0.75), edges(0, length), bottom, topEdges))
 	let, own, bound := stroke(blue, 1.25), stroke(orange, 1.25), stroke(black, 1, 5, 3)
 	recent := inWindow(p.turns)
 	pl.Add(
@@ -77,7 +78,7 @@ func drawTimeline(p simulation) (picture, error) {
 	keys := []key{{area(sky, let), in}, {line(own), counts}, {line(bound), "the limit"}}
 	alt := fmt.Sprintf("%s: of %d requests %d are allowed, at most %d start within 10 s",
 		p.name(), len(p.allowed)+len(p.denied), len(p.allowed), most(p.turns, window))
-	return finish(pl, 270, p.title(), keys, p.file, alt)
+	return finish(pl, 280, 0, p.title(), keys, p.file, alt)
 }
 
 // steps draws counts as stairs, or the area below.
