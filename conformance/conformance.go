@@ -68,14 +68,16 @@ type Backend struct {
 	// failures print.
 	Seed uint64
 
+	// Brief makes random checks try an eighth as much. With the flag -short of go
+	// test, every run is brief.
+	Brief bool
+
 	// subject is the algorithm under test, nil in a check of something else.
 	subject *Subject
 
-	// In the suite's own tests, wrap changes an algorithm, policy changes a policy,
-	// and brief makes random checks try an eighth as much.
+	// In the suite's own tests, wrap changes an algorithm, and policy changes a policy.
 	wrap   func(algorithm.Algorithm) algorithm.Algorithm
 	policy func(*weir.Policy)
-	brief  bool
 }
 
 // An Outcome is the outcome of a check.

@@ -105,7 +105,7 @@ func checkLayout(t *T) {
 		n := len(texts) // and then the members
 		texts = append(texts, t.backend.subject.members...)
 		order := r.Perm(len(texts))
-		if h > 0 && t.backend.subject.builtin || t.backend.brief {
+		if h > 0 && t.backend.subject.builtin || t.backend.Brief {
 			order = order[:len(order)/2]
 		}
 		c := newClock()

@@ -107,7 +107,7 @@ func metadataWindowNewest(t *T) {
 	c := newClock()
 	l := t.limiter(c, one(algorithm.MetadataWindow{Limit: 5000, Window: time.Hour}))
 	calls := n
-	if t.backend.brief {
+	if t.backend.Brief {
 		calls = 30
 	}
 	for i := range calls {

@@ -312,7 +312,7 @@ func TestUnsupported(t *testing.T) {
 		"Algorithm/OwnClock": "the same",
 	}
 	b := mutation{}.backend()
-	b.brief = true
+	b.Brief = true
 	b.Record = func(o Outcome) {
 		if reason := declared[o.Check]; o.Passed != (reason == "") && o.Check != "Algorithm/MaxWait" || !strings.HasSuffix(o.Skipped, reason) {
 			t.Errorf("%s: passed %v, skipped %q", o.Check, o.Passed, o.Skipped)

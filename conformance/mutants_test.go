@@ -286,7 +286,7 @@ func (m mutant) test(t *testing.T) {
 // own, and passes it otherwise.
 func (b Backend) breaks(t *testing.T, r check, name string, own bool) {
 	t.Helper()
-	b.brief = !own
+	b.Brief = !own
 	c := runCheck(t, b, r)
 	for try := 0; try < 3 && own && len(c.failures) == 0; try++ {
 		c = runCheck(t, b, r) // a check in real time can miss something on a busy machine

@@ -20,7 +20,7 @@ import (
 func checkHotKey(t *T) {
 	r := t.rand()
 	enough := int64(100)
-	if t.backend.brief {
+	if t.backend.Brief {
 		enough = 10
 	}
 	for h, asked := 0, int64(0); asked < enough; h++ {

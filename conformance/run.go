@@ -27,7 +27,7 @@ type declared struct {
 
 // run runs the checks of groups on b, up to b.Parallel at once.
 func run(t *testing.T, b Backend, groups []group, d declared) {
-	b.brief = b.brief || testing.Short()
+	b.Brief = b.Brief || testing.Short()
 	known := names(groups)
 	for name := range d.reasons {
 		if !slices.Contains(known, name) {

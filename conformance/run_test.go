@@ -132,7 +132,7 @@ func TestCleanRun(t *testing.T) {
 	t.Parallel()
 	shared := memory.New(&memory.Options{MaxKeys: 1 << 20})
 	t.Run("run", func(t *testing.T) {
-		Run(t, Backend{New: func(*testing.T) store.Store { return shared }, Parallel: 8, brief: true})
+		Run(t, Backend{New: func(*testing.T) store.Store { return shared }, Parallel: 8, Brief: true})
 	})
 	for key, ttl := range shared.All() {
 		t.Errorf("left behind: %q for %v", key, ttl)

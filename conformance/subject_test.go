@@ -14,7 +14,7 @@ func TestBuiltIn(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			b := mutation{}.backend()
-			b.Seed, b.brief = 0, true
+			b.Seed, b.Brief = 0, true
 			b.Record = func(o Outcome) {
 				_, name, _ := strings.Cut(o.Check, "/")
 				has := slices.ContainsFunc(g.checks, func(c check) bool { return c.name == name })

@@ -81,7 +81,7 @@ func (t *T) skipf(format string, args ...any) {
 // algorithms there are many, so each is tried a quarter as often.
 func (t *T) times(n int) int {
 	switch s := t.backend.subject; {
-	case t.backend.brief:
+	case t.backend.Brief:
 		n /= 8
 	case s != nil && s.builtin:
 		n /= 4
