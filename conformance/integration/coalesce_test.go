@@ -1,0 +1,27 @@
+package integration
+
+import (
+	"testing"
+
+	"github.com/weir-go/weir/conformance"
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/store"
+)
+
+// TestCoalesce runs the suite on coalesced stores, whose concurrent calls go out as the
+// adapters' batches.
+func TestCoalesce(t *testing.T) {
+	notShort(t)
+	for i, s := range servers.All()[4:7] { // a single server and two clusters
+		a := adapters[2-i]
+		t.Run(a.name+"/"+s.Name, func(t *testing.T) {
+			t.Parallel()
+			progress(t)
+			s.Start(t)
+			conformance.Run(t, conformance.Backend{
+				New:   func(t *testing.T) store.Store { return store.Coalesce(a.store(t, s.Endpoint)) },
+				Brief: true,
+			})
+		})
+	}
+}
