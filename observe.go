@@ -1,0 +1,80 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// An Observer is called after every decision of a limiter, for metrics and logs:
+//
+//	lim = lim.Wrap(weir.Observer(func(ctx context.Context, d weir.Decision) {
+//		decisions.WithLabelValues(d.Request.Op.String(), d.Result.Rule, string(d.Outcome())).Inc()
+//	}).Wrap)
+//
+// It is called in the goroutine of the caller, by several goroutines at once, and before
+// the caller gets the result. Do not make labels of keys: there are too many of them.
+//
+// Wrap it first to see only what reaches the store. Wrap it last to see every answer, also
+// those of other wrappers.
+type Observer func(ctx context.Context, d Decision)
+
+// A Decision is what an [Observer] sees.
+type Decision struct {
+	Request Request
+	Result  Result // zero if Err is not nil
+	Err     error
+	Took    time.Duration
+}
+
+// An Outcome says in one word how a decision ended. It suits a label of a metric.
+type Outcome string
+
+// Outcomes of decisions.
+const (
+	Allowed     Outcome = "allowed"     // for a Refund, Release or Reset: done
+	Denied      Outcome = "denied"      // for a Refund or Release: there was nothing to do
+	Unavailable Outcome = "unavailable" // store.ErrUnavailable, or the context's deadline passed
+	Canceled    Outcome = "canceled"    // the caller's context was canceled
+	Failed      Outcome = "failed"      // store.ErrForeign, store.ErrScript, or misuse
+)
+
+// Outcome returns how the decision ended.
+func (d *Decision) Outcome() Outcome {
+	switch err := d.Err; {
+	case err == nil && d.Result.Allowed:
+		return Allowed
+	case err == nil:
+		return Denied
+	case errors.Is(err, store.ErrUnavailable), errors.Is(err, context.DeadlineExceeded):
+		return Unavailable
+	case errors.Is(err, context.Canceled):
+		return Canceled
+	default:
+		return Failed
+	}
+}
+
+// Wrap returns a [Decider] that passes requests on to next, and calls o after each. It is
+// for [Limiter.Wrap]. If o is nil, Wrap returns next.
+func (o Observer) Wrap(next Decider) Decider {
+	if o == nil || next == nil {
+		return next
+	}
+	return observed{next, o}
+}
+
+type observed struct {
+	next    Decider
+	observe Observer
+}
+
+// Decide implements [Decider].
+func (o observed) Decide(ctx context.Context, r Request, each []Result) (Result, error) {
+	start := time.Now()
+	res, err := o.next.Decide(ctx, r, each)
+	o.observe(ctx, Decision{Request: r, Result: res, Err: err, Took: time.Since(start)})
+	return res, err
+}

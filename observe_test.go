@@ -1,0 +1,110 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// An Observer sees each decision with its outcome.
+func TestObserver(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	observer := weir.Observer(func(_ context.Context, d weir.Decision) {
+		seen = append(seen, fmt.Sprint(d.Request.Op, " ", d.Request.Cost, " ", d.Outcome(), " ", d.Result.Rule))
+	})
+	l := mustNew(t, newStore(newClock()), algorithm.FixedWindow{Limit: 2, Window: time.Minute}).Wrap(observer.Wrap)
+	ctx, u := t.Context(), weir.KeyOf("u")
+	for _, tt := range []struct {
+		want string
+		call func() error
+	}{
+		{"Consume 0 allowed fixedwindow", func() error { _, err := l.Allow(ctx, "u"); return err }},
+		{"Consume 2 denied fixedwindow", func() error { _, err := l.AllowN(ctx, 2, "u"); return err }},
+		{"Peek 0 allowed fixedwindow", func() error { _, err := l.Peek(ctx, "u"); return err }},
+		{"Refund 0 denied ", func() error { _, err := l.Refund(ctx, weir.Request{Key: u, ID: "x"}); return err }},
+		{"Reset 0 allowed ", func() error { return l.Reset(ctx, "u") }},
+	} {
+		seen = nil
+		if err := tt.call(); err != nil {
+			t.Fatal(err)
+		}
+		if len(seen) != 1 || seen[0] != tt.want {
+			t.Errorf("got %q, want %q", seen, tt.want)
+		}
+	}
+}
+
+// Each error has an outcome.
+func TestObserverErrors(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		err  error
+		want weir.Outcome
+	}{
+		{fmt.Errorf("x: %w", store.ErrUnavailable), weir.Unavailable},
+		{fmt.Errorf("x: %w", context.DeadlineExceeded), weir.Unavailable},
+		{fmt.Errorf("x: %w: %w", store.ErrUnavailable, context.Canceled), weir.Unavailable},
+		{context.Canceled, weir.Canceled},
+		{store.ErrForeign, weir.Failed},
+		{store.ErrScript, weir.Failed},
+		{weir.ErrInvalidKey, weir.Failed},
+	} {
+		d := weir.Decision{Err: tt.err}
+		if got := d.Outcome(); got != tt.want {
+			t.Errorf("%v: got %q, want %q", tt.err, got, tt.want)
+		}
+	}
+}
+
+// An Observer measures the decision, gets the caller's context, and returns what it saw.
+func TestObserverPasses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type contextKey struct{}
+		refuse := errors.New("no")
+		var got weir.Decision
+		observer := weir.Observer(func(ctx context.Context, d weir.Decision) {
+			if got = d; ctx.Value(contextKey{}) != "here" {
+				t.Error("it got another context")
+			}
+		})
+		l := mustNew(t, memory.New(nil), perSecond).Wrap(observer.Wrap, func(weir.Decider) weir.Decider { return refuser{refuse} })
+		_, err := l.Allow(context.WithValue(t.Context(), contextKey{}, "here"), "u")
+		if err != refuse || got.Err != refuse || got.Took != time.Second || got.Request.Key != weir.KeyOf("u") {
+			t.Errorf("got %v and %+v", err, got)
+		}
+	})
+}
+
+// A refuser takes a second to return an error.
+type refuser struct{ err error }
+
+func (r refuser) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
+	time.Sleep(time.Second)
+	return weir.Result{}, r.err
+}
+
+// A nil Observer observes nothing. It allocates nothing either.
+func TestObserverNil(t *testing.T) {
+	l := mustNew(t, newStore(newClock()), perSecond)
+	if res, err := l.Wrap(weir.Observer(nil).Wrap).Allow(t.Context(), "u"); err != nil || !res.Allowed {
+		t.Errorf("got %+v, %v", res, err)
+	}
+	n := 0
+	counting := l.Wrap(weir.Observer(func(context.Context, weir.Decision) { n++ }).Wrap)
+	ctx := t.Context()
+	if allocs := testing.AllocsPerRun(100, func() { _, _ = counting.Allow(ctx, "u") }); allocs != 0 && !raceEnabled {
+		t.Errorf("got %v allocations of a decision, want 0", allocs)
+	}
+	if n == 0 {
+		t.Error("it was not called")
+	}
+}
