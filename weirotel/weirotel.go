@@ -1,0 +1,114 @@
+// Package weirotel records the decisions of limiters with OpenTelemetry: metrics of every
+// decision, and attributes of the span in its context.
+//
+//	observer, err := weirotel.New(otel.GetMeterProvider(), attribute.String("limiter", "api"))
+//	if err != nil {
+//		return err
+//	}
+//	lim = lim.Wrap(observer.Wrap)
+//
+// The metrics are:
+//
+//	weir.decisions           counter    decisions, by weir.op, weir.rule and weir.outcome
+//	weir.decision.duration   histogram  seconds that a decision took, by weir.op and weir.outcome
+//	weir.near_limit          counter    allowed requests that left a rule at most a fifth of its limit, by weir.rule
+//
+// The rule of a denied request is the one with the longest RetryAfter, and the rule of an
+// allowed one has the fewest tokens left: see [weir.Result]. A decision that failed has no
+// rule. The outcomes are those of [weir.Outcome].
+//
+// A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
+// and weir.remaining. If a request makes several decisions, the span shows the last one.
+//
+// No attribute holds a key: keys can be secret, and there are too many of them.
+package weirotel
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/weir-go/weir"
+)
+
+// Scope is the name of the instrumentation scope.
+const Scope = "github.com/weir-go/weir/weirotel"
+
+// New returns an observer that records decisions with instruments of provider. Every
+// measurement has attrs too: name the limiter in them, if there are several. If provider is
+// nil, or cannot make an instrument, New returns an error.
+func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (weir.Observer, error) {
+	if provider == nil {
+		return nil, errors.New("weirotel: the MeterProvider is nil: pass one, for example otel.GetMeterProvider()")
+	}
+	meter := provider.Meter(Scope)
+	decisions, err1 := meter.Int64Counter("weir.decisions",
+		metric.WithUnit("{decision}"), metric.WithDescription("Decisions of rate limiters."))
+	duration, err2 := meter.Float64Histogram("weir.decision.duration",
+		metric.WithUnit("s"), metric.WithDescription("Time that a decision of a rate limiter took."),
+		metric.WithExplicitBucketBoundaries(.00001, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1))
+	near, err3 := meter.Int64Counter("weir.near_limit",
+		metric.WithUnit("{decision}"), metric.WithDescription("Allowed requests that left a rule at most a fifth of its limit."))
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, err
+	}
+	r := &recorder{decisions: decisions, duration: duration, near: near, attrs: attrs}
+	return r.observe, nil
+}
+
+type recorder struct {
+	decisions metric.Int64Counter
+	duration  metric.Float64Histogram
+	near      metric.Int64Counter
+	attrs     []attribute.KeyValue
+	sets      sync.Map // of labels, to *sets
+}
+
+// labels tell measurements apart. There are few of them.
+type labels struct {
+	op      weir.Op
+	outcome weir.Outcome
+	rule    string
+}
+
+// sets are the attributes of each instrument.
+type sets struct{ decisions, duration, near metric.MeasurementOption }
+
+func (r *recorder) observe(ctx context.Context, d weir.Decision) {
+	l := labels{d.Request.Op, d.Outcome(), d.Result.Rule}
+	s := r.set(l)
+	r.decisions.Add(ctx, 1, s.decisions)
+	r.duration.Record(ctx, d.Took.Seconds(), s.duration)
+	if res := &d.Result; nearLimit(l, res) {
+		r.near.Add(ctx, 1, s.near)
+	}
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.SetAttributes(
+			attribute.String("weir.op", l.op.String()),
+			attribute.String("weir.outcome", string(l.outcome)),
+			attribute.String("weir.rule", l.rule),
+			attribute.Int64("weir.limit", d.Result.Limit),
+			attribute.Int64("weir.remaining", d.Result.Remaining))
+	}
+}
+
+// nearLimit reports whether an allowed request left at most a fifth of the limit.
+func nearLimit(l labels, res *weir.Result) bool {
+	return l.outcome == weir.Allowed && (l.op == weir.Consume || l.op == weir.TakeUpTo) && res.Remaining <= res.Limit/5
+}
+
+func (r *recorder) set(l labels) *sets {
+	if s, ok := r.sets.Load(l); ok {
+		return s.(*sets)
+	}
+	op, outcome, rule := attribute.String("weir.op", l.op.String()), attribute.String("weir.outcome", string(l.outcome)), attribute.String("weir.rule", l.rule)
+	with := func(attrs ...attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(append(attrs, r.attrs...)...))
+	}
+	s, _ := r.sets.LoadOrStore(l, &sets{with(op, outcome, rule), with(op, outcome), with(rule)})
+	return s.(*sets)
+}
