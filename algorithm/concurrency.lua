@@ -1,15 +1,18 @@
 -- concurrency: leases, each with a name and the time at which it expires.
 --
--- $key1  a sorted set of "c2 NAME", whose score is when the lease expires, in microseconds since the
---        Unix epoch
--- $live  leases that have not expired
--- $last  when the last of all expires, 0 if there is none
--- $back  when a denied request passes, 0 if it is allowed or never passes
--- $held  when the lease named $text expires, 0 if it is not held
+-- All times are in microseconds since the Unix epoch.
 --
--- A lease that expires now has expired, whether or not it is still in the set. Each new lease removes
--- some expired ones, so the set never has more members than the limit, or than it had when the limit
--- was lowered. So a clock that steps back revives no more leases than the limit.
+-- $key1  a sorted set of "c2 NAME". The score is the time at which the lease expires.
+-- $live  the number of leases that have not expired
+-- $last  the latest time at which a lease in the set expires, 0 if the set is empty
+-- $back  when a denied request would be allowed, 0 if it is allowed or can never be
+-- $held  when the lease named $text expires, 0 if it is not held
+-- $name  the member of the lease named $text
+--
+-- A lease that expires at now has expired, even if it is still in the set. Before a lease is added, up to
+-- 16 expired leases are removed, or all of them if no lease is live. So the set has at most $limit members,
+-- or as many as it had when $limit was lowered. If the clock steps back, expired leases in the set are held
+-- again, but no others.
 
 -- read
 local limit = $limit
@@ -40,6 +43,7 @@ end
 if $held > 0 then $room = n elseif not $renew then $room = limit - $live end
 
 -- write
+-- Renewing never shortens a lease.
 local expires = now + $lease
 if expires < $held then expires = $held end
 if $live == 0 then

@@ -1,10 +1,13 @@
--- gcra: the generic cell rate algorithm, for an interval of whole microseconds.
+-- gcra: the generic cell rate algorithm, for an emission interval of whole microseconds.
 --
--- tat, the theoretical arrival time, is when the bucket is full again. rem and den are
--- those of gcrafraction.lua, whose value may stand in the key: den parts make a
--- microsecond.
+-- $tat       the theoretical arrival time (TAT): when the bucket is full, in microseconds since the
+--            Unix epoch
+-- $rem $den  a fraction of a microsecond, $rem/$den, to add to $tat. Only gcrafraction.lua writes it.
+-- $interval  the emission interval, in microseconds
+-- $span      the time in which an empty bucket is filled, in microseconds
 
 -- settle
+-- If gcrafraction.lua wrote the value, TAT is rounded up to a whole microsecond.
 if $rem > 0 then $tat = $tat + 1 end
 $rem, $den = 0, 0
 if $tat < now then $tat = now end
@@ -22,9 +25,16 @@ $ends = $tat
 if $rem > 0 then $ends = $tat + 1 end
 
 -- refund
--- moved and from: the charges that end later than from end moved microseconds sooner
--- than they did, because of refunds. A charge is refunded as far as it has not come
--- back by itself; less, while somebody waits, what was reserved behind it.
+-- A decision ends at the TAT that it sets: its tokens have been refilled by then. A refund lowers
+-- TAT, so later decisions end earlier. The note keeps what that changes:
+--
+-- $moved  the sum of all refunds, in microseconds
+-- $from   a decision ends $moved microseconds earlier if its end without refunds is later than $from
+--
+-- `late` is the end of the refunded decision, after earlier refunds. Only the time from now to `late`
+-- can be refunded, because the tokens before now have been refilled. `behind` is the time that later
+-- decisions reserved after `late`. If a caller still waits, $tat is more than $span ahead. Then the
+-- refund is lower by `behind`, so that later reservations keep their time.
 if $rem > 0 then $tat = $tat + 1 end
 local shift = $was_moved
 if $moved > 0 and $was_tat > $from - shift then shift = shift - $moved end
@@ -39,5 +49,6 @@ if back > 0 and $moved + back <= 2251799813685248 then
   $moved, $from = $moved + back, first
   $tat, $rem, $den = $tat - back, 0, 0
 elseif $rem > 0 then
+  -- Nothing is refunded. The cell must then be the same as before, so the rounding is undone.
   $tat = $tat - 1
 end

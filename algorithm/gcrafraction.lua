@@ -1,7 +1,11 @@
--- gcra, for an interval of $num / $parts microseconds. tat is in whole microseconds; rem
--- of den parts of one more follow. $total is the parts in which the bucket fills.
+-- gcra: the generic cell rate algorithm, for an emission interval of $num/$parts microseconds.
+--
+-- $tat       the theoretical arrival time (TAT), rounded down to a microsecond: see gcra.lua
+-- $rem $den  the rest of TAT: $rem/$den microseconds
+-- $total     the time in which an empty bucket is filled, in parts. A part is 1/$parts microseconds.
 
 -- settle
+-- If another rate wrote the value, TAT is rounded up to a whole microsecond.
 if $den ~= $parts then
   if $rem > 0 then $tat = $tat + 1 end
   $rem, $den = 0, $parts
@@ -23,7 +27,9 @@ $ends = $tat
 if $rem > 0 then $ends = $tat + 1 end
 
 -- refund
--- As in gcra.lua, in parts. A product beyond 2^53 is cut: nothing that large is refunded.
+-- The names and the steps are those of gcra.lua. The times are in parts, except `late` and `up`, which
+-- are in microseconds. Products are cut, so that they stay below 2^53. No refund is that large.
+-- `up` is the refund, rounded up to a microsecond.
 local parts, tat, rem = $parts, $tat, $rem
 if $den ~= parts then
   if rem > 0 then tat = tat + 1 end

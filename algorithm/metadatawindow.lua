@@ -1,11 +1,12 @@
 -- metadatawindow: a fixed window that keeps the metadata of the requests that it allowed.
 --
--- $key1   a list of "m2 EDGE COUNT METADATA", one for each request, the newest last. EDGE is when the
---         window ends, in microseconds since the Unix epoch. COUNT is the tokens consumed in the
---         window, with this request. So a decision reads the newest entry alone.
+-- $key1   a list of "m2 EDGE COUNT METADATA", one for each allowed request, the newest last. EDGE is
+--         when the window ends, in microseconds since the Unix epoch. COUNT is the number of tokens
+--         consumed in the window up to and including this request. So a decision reads only the
+--         newest entry.
 -- $align  a window starts at a multiple of this many microseconds: 1, or the window's length
 -- $edge   EDGE of the current window
--- $count  tokens consumed in it
+-- $count  tokens consumed in the current window
 -- $found  true if the list exists
 
 -- read
@@ -26,11 +27,14 @@ $room = $limit - $count
 -- write
 if $found and $count == 0 then redis.call('UNLINK', $key1) end
 redis.call('RPUSH', $key1, string.format('m2 %d %d ', $edge, $count + n) .. $text)
--- A list of the current window keeps its TTL.
+-- If the list is from the current window, it keeps its TTL. If the caller brings the time (slack > 0),
+-- the TTL is set each time.
 if $count == 0 or slack > 0 then
   redis.call('PEXPIRE', $key1, string.format('%d', ($edge - now + 999) / 1000 + slack))
 end
 
 -- entries
+-- At most MaxEntries = 1000 entries are listed. One more is read, because the cost of an entry is the
+-- difference between two counts.
 $entries = {}
 if $count > 0 then $entries = redis.call('LRANGE', $key1, '-1001', '-1') end

@@ -1,22 +1,35 @@
--- slidingbuckets: a ring of buckets that count tokens, for limits over several spans.
+-- slidingbuckets: buckets that count tokens, for limits over several spans of time.
 --
--- This is a template: slidingbuckets.go replaces what begins with @. @SIZE is the number of buckets.
--- A line with @N is repeated for each bucket, @N counting from 1. A line with @B is repeated for each
--- span: @I counts them from 0, $@L is its limit, $a the first, and @B is its length in buckets.
+-- This file is a template. slidingbuckets.go replaces the placeholders, which begin with @:
 --
--- Time is cut into buckets of $width, and into turns of the ring, which begin at multiples of the
--- longest span. Bucket N of a turn is counted in key N. A value of an earlier turn has expired.
+-- @SIZE        the number of buckets in the longest span
+-- @ZEROS       a table of @SIZE zeros
+-- @(@KEYS@)    a call with all keys
+-- @N           a line with @N is repeated for each bucket. @N is the bucket's number, from 1.
+-- @B, @I, @L   a line with @B is repeated for each span. @B is the length of the span in buckets, @I is
+--              its index, from 0, and $@L is its limit: $a for the first span, then $b, and so on.
 --
--- $key1…   strings "b2 TURN COUNT" or "b2 TURN COUNT GEN": when the turn began, in microseconds since
---          the Unix epoch; the tokens consumed; the generation of the first decision with a marker
---          that consumed from the bucket
--- $span    if denied, the span with the longest wait; otherwise the one with the least left
--- $used    the tokens in that span, at most 2^53-1
--- $pass    if denied, when the request passes, 2^53-1 for never; otherwise 0
--- $reset   when the newest bucket that is in use, or ahead of the clock, leaves the longest span, or 0
--- $ring    the values of all keys; $turn is the length of a turn
--- $top     when the current bucket began; $count and $owner are its COUNT and GEN, or 0
--- $mark    when the bucket began, and its GEN after the decision
+-- Time is divided into buckets of $width microseconds. @SIZE buckets in a row are a turn. Turns begin at
+-- multiples of the length of the longest span. The bucket with number N of every turn uses key N, so the
+-- keys form a ring. The longest span covers only the latest bucket with number N, so an earlier value in
+-- key N has expired.
+--
+-- $key1…   strings "b2 TURN COUNT" or "b2 TURN COUNT GEN":
+--          TURN is when the turn began, in microseconds since the Unix epoch.
+--          COUNT is the number of tokens consumed in the bucket.
+--          GEN is the generation of the first decision with a marker that consumed from the bucket.
+-- $span    the index of the span that the result describes: if denied, the span with the longest wait;
+--          otherwise the span with the fewest tokens left
+-- $used    the number of tokens in that span, at most 2^53-1
+-- $pass    if denied, when the request would be allowed, or 2^53-1 if it can never be; otherwise 0
+-- $reset   when the limit is fully reset: when the newest bucket that has tokens, or that is ahead of the
+--          clock, leaves the longest span. 0 if no bucket has tokens.
+-- $ring    the values of all keys
+-- $turn    the length of a turn, in microseconds
+-- $top     when the current bucket began
+-- $count   COUNT of the current bucket, or 0
+-- $owner   GEN of the current bucket, or 0
+-- $mark    when the bucket of the decision began, and its GEN after the decision
 
 -- read
 $ring = @(redis.pcall('MGET', @KEYS)@)
@@ -26,8 +39,9 @@ local turn, sum = @SIZE * width, @ZEROS
 $turn = turn
 local ahead, bad, missing = now - now % width, 0
 repeat
-  -- From the newest bucket to the oldest: sum[i] is the sum of the newest i. If a bucket is ahead of
-  -- the clock, which stepped back, then that bucket is the newest.
+  -- This reads the buckets from the newest to the oldest. sum[i] is the number of tokens in the i newest
+  -- buckets. If the clock stepped back, a bucket can be ahead of the clock. It is then the newest bucket,
+  -- and the buckets are read again from there.
   $top, $owner, missing = ahead, 0, 0
   local slot, total, start = $top % turn / width + 1, 0, $top - $top % turn
   local head = string.format('b2 %d ', start)

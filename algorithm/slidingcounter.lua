@@ -1,8 +1,13 @@
--- slidingcounter: two counts, of this window and of the one before.
+-- slidingcounter: the counts of the current window and of the previous window.
 --
--- The window before weighs as much as the part of it that lies within one window's
--- length of now. Its weight falls in steps of $step microseconds, $steps in a window,
--- and is rounded up.
+-- $start   when the current window began, in microseconds since the Unix epoch
+-- $count   tokens consumed in the current window
+-- $before  tokens consumed in the previous window
+-- $step    the length of a step, in microseconds
+-- $steps   the number of steps in a window. The last step may be shorter.
+--
+-- The estimate is $count plus `weight`: a fraction of $before, rounded up to whole tokens. The fraction
+-- is the part of the previous window that is at most one window old. It falls by 1/$steps with each step.
 
 -- settle
 if now - $start >= 2 * $window then

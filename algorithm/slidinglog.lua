@@ -1,18 +1,26 @@
 -- slidinglog: one entry for each token, with the time of the decision that consumed it.
 --
--- $key1    a sorted set of "l2 TIME NUMBER" or "l2 TIME NUMBER GEN", whose score is TIME, in 16 digits
---          and in microseconds since the Unix epoch. NUMBER, in 8 digits, counts the tokens of one
---          TIME from 1: texts are unique and in order. GEN is the generation of a decision with a marker.
--- $live    entries within the window; a log of a limit up to 5 counts at most 8
+-- $key1    a sorted set of "l2 TIME NUMBER" or "l2 TIME NUMBER GEN":
+--          TIME is when the token was consumed, in 16 digits, in microseconds since the Unix epoch. It
+--          is also the score.
+--          NUMBER, in 8 digits, counts the tokens with the same TIME, from 1. So members are unique,
+--          and sorted by time.
+--          GEN is the generation of the decision. It is missing if the decision has no marker.
+-- $live    the number of entries in the window; at most 8 if $limit is at most 5
 -- $newest  TIME of the newest entry, 0 if there is none
--- $back    when a denied request passes, 0 if it is allowed or never passes
--- $number  NUMBER of the newest entry, as a text, if its TIME is not before now; otherwise 0
+-- $back    when a denied request would be allowed, 0 if it is allowed or can never be
+-- $number  NUMBER of the newest entry, as text, if its TIME is now or later; otherwise 0
+-- $log     the entries that were read
+-- $short   true if $limit is at most 5
 -- $mark    TIME and NUMBER of the decision's first entry
 --
--- If the clock steps back, tokens are consumed at the newest TIME, so entries stay in order. TIME is
--- read from the text, because Redis formats scores slowly. For the same reason $limit is a text. A log
--- of a limit up to 5 is read as a whole. Of a longer one, the newest entry is read, and the others are
--- counted. $log is what was read.
+-- If the clock steps back, tokens are stored with the newest TIME, so entries stay sorted.
+--
+-- If $limit is at most 5, one command reads the newest 8 entries. Otherwise one command reads the newest
+-- entry, and another counts the entries in the window.
+--
+-- TIME is read from the member, because a server formats scores slowly. $limit is text, so that the
+-- script does not need to format it.
 
 -- read
 local limit, match = $limit + 0, string.match
@@ -32,7 +40,7 @@ if size > 0 then
   local after = now - $span
   if $newest >= now then
     $number = number
-    -- NUMBER has no room for another request: go on one microsecond later.
+    -- NUMBER cannot count another request, so this request is stored one microsecond later.
     if #number == 8 and number + 0 > 99998999 then $newest, $number = $newest + 1, 0 end
     after = $newest - $span
   end
@@ -71,7 +79,7 @@ local time, suffix = now, ''
 if $newest > now then time = $newest end
 if $gen > 0 then suffix = string.format(' %d', $gen) end
 if $live > 0 then
-  -- Expired entries are removed a few at a time.
+  -- Expired entries are removed a few at a time, so that no single request removes many.
   local dead, few = #$log - $live, 4
   if not $short then dead, few = redis.call('ZCARD', $key1) - $live, 16 end
   if dead >= few then redis.call('ZREMRANGEBYRANK', $key1, '0', string.format('%d', math.min(dead, n + few) - 1)) end

@@ -1,13 +1,15 @@
--- tokenbucket: tokens come back from a time on at which the bucket was full, $den of them
--- in each period of $num microseconds: one by one ($step is $den), or all at its end
--- ($step is 0).
+-- tokenbucket: in each period of $num microseconds, $den tokens are refilled.
 --
--- anchor is when a period began; missing is the tokens missing then and consumed since.
+-- $anchor   when a period began, in microseconds since the Unix epoch. The first period begins when
+--           the bucket was last full.
+-- $missing  the tokens that were missing at $anchor, plus the tokens consumed since then
+-- $step     $den if the tokens of a period are refilled one by one, 0 if all together at its end
 
 -- settle
 local past = math.max(now - $anchor, 0)
 local part = past % $num
-local whole = (past - part) / $num * $den -- above 2^53 not exact, nor is so much missing
+-- If `whole` is above 2^53, it is not exact. It is then above $missing, which is below 2^53.
+local whole = (past - part) / $num * $den
 local some = part * $step
 if whole + (some - some % $num) / $num >= $missing then
   $anchor, $missing = now, 0
@@ -34,10 +36,18 @@ end
 $ends = math.min($ends, 9007199254740991)
 
 -- refund
--- moved, from and since: of the charges behind which more than from tokens are missing
--- since that time, moved tokens fewer are missing, because of refunds. What is refunded is
--- what of the charge is still missing; less, while somebody waits, what was consumed behind
--- it.
+-- Tokens are refilled in the order in which they were consumed. `left` is the number of tokens that
+-- are still to be refilled until all tokens of the decision have been refilled. `lack` is the number of
+-- tokens that are missing now. A refund lowers `left` of later decisions. The note keeps what that
+-- changes:
+--
+-- $moved         the sum of all refunds, in tokens
+-- $from, $since  `from` is $from minus the tokens refilled since $since. If the `left` of a decision
+--                would be above `from` without refunds, then refunds have lowered it by $moved.
+--
+-- At most `left` tokens can be refunded. If a caller still waits, more tokens than $capacity are missing.
+-- Then the refund is lower by the tokens that later decisions consumed, so that later reservations keep
+-- their time. `behind` is `left` just after the decision, which sets $from for the next refund.
 local function back(since)
   local past = math.max(now - since, 0)
   local part = past % $num
