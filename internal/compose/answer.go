@@ -10,25 +10,32 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// tooLittle is what Refund replies if Call.Cost is less than a decision consumed.
+// tooLittle is the reply of Refund if Call.Cost is less than the tokens that the decision
+// consumed.
 const tooLittle = 2
 
-// An Outcome is what a script replied.
+// An Outcome is a parsed reply of a script.
 type Outcome struct {
-	N   int64 // 1 if it passed, or 0; with UpTo, the tokens consumed; of Refund and Release, 1 if anything was refunded or ended
+	// N is 1 if the request is allowed, and 0 otherwise. For UpTo and UpToMark it is the
+	// number of tokens consumed. For Refund and Release it is 1 if anything was refunded or
+	// released.
+	N   int64
 	Now int64 // the time of the decision
 
-	// Either ints is set, the integers of a reply, or Turns, by a Direct.
-	ints  []store.Value // Program.rules[i].at counts in it
+	// ints holds the integers of a reply. Program.rules[i].at is an index of ints. A Direct
+	// sets Turns instead.
+	ints  []store.Value
 	Turns []Turn
 }
 
-// TooLittle reports whether Call.Cost of a Refund is less than the decision consumed.
+// TooLittle reports whether Call.Cost of a Refund is less than the tokens that the decision
+// consumed.
 func (o *Outcome) TooLittle() bool { return o.N == tooLittle }
 
-// Outcome reads the reply of v. A server replies with one string, "N;SEC USEC;value;value…",
-// which has the value that each rule's key held. A Go form replies with integers. Outcome
-// uses the memory of flat for the integers. The error is [store.ErrScript].
+// Outcome parses the reply of the script of v. A server replies with one string,
+// "N;SEC USEC;value;value…", which has the earlier value of each rule's key. A Go form replies
+// with integers. Outcome stores the integers in the memory of flat. The error is a
+// [store.ErrScript].
 func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
 	want := 2
 	if v.decides() {
@@ -55,7 +62,7 @@ func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
 	return o, nil
 }
 
-// parse reads a server's reply.
+// parse parses the reply of a server, and appends its integers to ints.
 func (p *Program) parse(v Verb, text string, ints []store.Value) ([]store.Value, error) {
 	head, rest, _ := strings.Cut(text, ";")
 	clock, rest, more := strings.Cut(rest, ";")
@@ -90,7 +97,8 @@ func (p *Program) parse(v Verb, text string, ints []store.Value) ([]store.Value,
 	return ints, nil
 }
 
-// parseRule appends the integers of rule i: a cell's value, or what a Step read.
+// parseRule appends the integers of rule i to ints. text is the value of a cell, or the
+// integers of a Step's State.
 func (p *Program) parseRule(i int, text string, ints []store.Value) ([]store.Value, error) {
 	r := &p.rules[i]
 	var n store.Nums
@@ -125,12 +133,12 @@ func (p *Program) parseRule(i int, text string, ints []store.Value) ([]store.Val
 // An Answer is one rule's answer to a call.
 type Answer struct {
 	contract.Answer
-	Allowed bool          // the rule has room
-	Granted int64         // tokens consumed from it
-	Delay   time.Duration // if allowed, until the tokens are there
+	Allowed bool          // the rule allows the request
+	Granted int64         // the tokens consumed from the rule
+	Delay   time.Duration // if allowed, the time until the tokens are available
 }
 
-// Answer returns what the reply o of v means for rule i and call c.
+// Answer returns the answer of rule i to the call c. o is the parsed reply of v.
 func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	r := &p.rules[i]
 	a := contract.Ask{Cost: c.Cost, Wait: min(c.Wait, p.maxWait)}
@@ -175,7 +183,7 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	return out
 }
 
-// answerCell is Answer over a cell.
+// answerCell sets the answer of a rule that keeps a cell.
 func (r *rule) answerCell(out *Answer, now int64, h *cellRun, cost, wait int64) {
 	m, room := h.step.meter, h.room
 	out.Limit, out.Window = r.Limit.Capacity, r.Limit.Window
@@ -217,7 +225,7 @@ func cellOf(ints []store.Value) (c contract.Cell) {
 	return c
 }
 
-// Entries returns what the reply of the verb Entries lists.
+// Entries returns the entries in a reply of the verb Entries.
 func (p *Program) Entries(reply []store.Value) ([]contract.Entry, error) {
 	texts := make([]string, len(reply))
 	for i, v := range reply {

@@ -8,15 +8,15 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A step is a rule's part in a Go form: contract.Step, which an algorithm brings, or a
-// cell with a contract.Meter.
+// A step is the arithmetic of one rule in a Go form: a contract.Step, or a contract.Meter
+// with a cell.
 type step struct {
 	raw   contract.Step
 	meter contract.Meter
 	kind  *contract.Kind
-	short int // integers of a cell that are always written
-	cell  int // integers of a cell
-	full  int // and with a generation and a note
+	short int // the number of integers of a cell that are always written
+	cell  int // the number of integers of a cell
+	full  int // the number of integers of a cell, a generation and a note
 }
 
 func stepOf(p *part, args []store.Arg) step {
@@ -26,26 +26,27 @@ func stepOf(p *part, args []store.Arg) step {
 	return step{kind: p.kind, meter: p.kind.Meter(args), short: p.short, cell: len(p.cell), full: p.full()}
 }
 
-// A held is what a rule's keys hold.
+// A held is the state of one rule, as it was read.
 type held struct {
-	state contract.State // of a Step
-	nums  store.Nums     // of a Meter
+	state contract.State // if the rule has a Step
+	nums  store.Nums     // the value, if the rule has a Meter
 	cellRun
 }
 
 // A cellRun is a decision on the cell of one rule.
 type cellRun struct {
 	step *step
-	cell contract.Cell // as it was read, zero if its time has passed; then settled
-	next contract.Cell // after the tokens were consumed
-	prev int64         // when the cell that was read ends; MinInt64 for a missing key, so that no end is near it
+	cell contract.Cell // the cell that was read, or zero if it has ended; settle settles it
+	next contract.Cell // the cell after the tokens were consumed
+	prev int64         // when the cell that was read ends; MinInt64 if the key is missing
 	ends int64         // when next ends
-	room int64
-	used bool // the cell that was read is not zero, and its time has not passed
-	tail bool // the value has a generation
+	room int64         // the result of Meter.Room
+	used bool          // the cell that was read is not zero, and has not ended
+	tail bool          // the value has a generation
 }
 
-// get reads a cell through tx, and does not settle it.
+// get reads the cell of a rule through tx. It does not settle the cell. If the value is
+// foreign, the error is a store.ForeignAt.
 func (h *held) get(tx store.Tx, key int, now int64) error {
 	var found bool
 	var err error
@@ -63,8 +64,8 @@ func (h *held) get(tx store.Tx, key int, now int64) error {
 	return nil
 }
 
-// load reads the cell in ints, if the key was found, and does not settle it. It reports
-// false if the value is foreign.
+// load sets the cell from the value of its key: tag and ints. found is false if the key is
+// missing. load does not settle the cell. It returns false if the value is foreign.
 func (h *cellRun) load(tag store.Tag, ints []int64, found bool, now int64) bool {
 	if !found {
 		h.prev = math.MinInt64
@@ -84,19 +85,19 @@ func (h *cellRun) load(tag store.Tag, ints []int64, found bool, now int64) bool 
 	return true
 }
 
-// settle settles the cell and sets the room at the time at.
+// settle settles the cell, and sets the room at the time at.
 func (h *cellRun) settle(now, at int64) {
 	h.cell = h.step.meter.Settle(now, h.cell)
 	h.room = h.step.meter.Room(now, at, h.cell)
 }
 
-// take sets what n tokens leave.
+// take sets the cell after n tokens are consumed, and when it ends.
 func (h *cellRun) take(n int64) {
 	h.next = h.step.meter.Take(h.cell, n)
 	h.ends = h.step.meter.Ends(h.next)
 }
 
-// ttl is the TTL of the key after take, 0 if it keeps its own.
+// ttl returns the TTL of the key after take. It returns 0 if the key keeps its TTL.
 func (h *cellRun) ttl(now int64, slack time.Duration) time.Duration {
 	if h.step.kind.Absolute && slack == 0 && h.ends/quantum == h.prev/quantum {
 		return 0
@@ -104,7 +105,7 @@ func (h *cellRun) ttl(now int64, slack time.Duration) time.Duration {
 	return life(now, h.ends, slack)
 }
 
-// size is how many integers of cell are written.
+// size returns the number of integers of cell that are written.
 func (s *step) size(cell *[4]int64) int {
 	for i := s.short; i < s.cell; i++ {
 		if cell[i] != 0 {
@@ -114,7 +115,7 @@ func (s *step) size(cell *[4]int64) int {
 	return s.short
 }
 
-// toCell returns the cell of ints.
+// toCell returns the cell with these integers, from 1 to 4.
 func toCell(ints []int64) (c contract.Cell) {
 	switch c.A = ints[0]; len(ints) {
 	case 4:
@@ -129,8 +130,8 @@ func toCell(ints []int64) (c contract.Cell) {
 	return c
 }
 
-// set sets the cell in n to c. If gen is not 0 and there is no generation yet, it sets
-// that too.
+// set sets the cell in the value n to c. If gen is not 0 and the value has no generation, it
+// also sets the generation.
 func (h *cellRun) set(n *store.Nums, c contract.Cell, gen int64) {
 	s := h.step
 	cell := [4]int64{c.A, c.B, c.C, c.D}
@@ -145,12 +146,14 @@ func (h *cellRun) set(n *store.Nums, c contract.Cell, gen int64) {
 	}
 }
 
-// life is how long a key is kept whose state is in use until ends.
+// life returns the TTL of a key whose state is in use until ends.
 func life(now, ends int64, slack time.Duration) time.Duration {
 	return contract.TTL(now, ends-ends%quantum+quantum, slack)
 }
 
-// refund refunds ch of the generation gen, and reports whether that was anything.
+// refund refunds the charge ch, and reports whether anything was refunded. If the generation
+// of the value is not gen, the key was deleted or its state ended after the decision. Nothing
+// is then refunded.
 func (h *held) refund(tx store.Tx, key int, now int64, ch contract.Charge, gen int64) bool {
 	s := h.step
 	if !h.tail || h.nums.N[s.cell] != gen {

@@ -1,17 +1,18 @@
-// Package compose makes one atomic script of a list of rules: all rules are checked,
-// then all consume, or none does. It reads, parses, writes and expires their state,
-// in Lua and in Go alike, and keeps the markers of refunds. It is the only package
-// that knows how a contract.Kind becomes a script.
+// Package compose composes a list of rules into one atomic script. The script checks all
+// rules first. If all rules allow the request, each consumes its tokens. Otherwise no rule
+// does. The script reads, parses and writes the state of the rules, sets TTLs, and keeps
+// markers for refunds. It does this in Lua and in Go with the same results. Only this
+// package turns a contract.Kind into a script.
 //
-//	compose.go  the rules, their arguments and scripts
-//	source.go   a kind's Lua, parsed once
-//	limit.go    what is wrong with a limit
+//	compose.go  the rules, their arguments and their scripts
+//	source.go   parses the Lua of a kind
+//	limit.go    checks a limit
 //	lua.go      the text of a script
-//	luacell.go  the Lua of a rule's state and of its marker
+//	luacell.go  the Lua for the state of a rule and for its marker
 //	form.go     the Go form of a script
 //	direct.go   the Go form of a plain decision, for the memory store
 //	cell.go     the state of a rule whose algorithm is a Meter
-//	answer.go   what a reply means
+//	answer.go   parses a reply, and returns the answers
 package compose
 
 import (
@@ -24,27 +25,28 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// MaxRules is the most rules of one decision.
+// MaxRules is the largest number of rules of one decision.
 const MaxRules = 16
 
-// clockSlack lengthens every TTL when the caller brings the time, because the key
-// expires on the store's clock.
+// clockSlack is added to every TTL if the caller brings the time. The key expires on the
+// store's clock, which can be ahead of the caller's clock.
 const clockSlack = time.Hour
 
 // A Verb is what a script does.
 type Verb uint8
 
-// The verbs. Those with Mark keep a marker for each rule that can refund.
+// The verbs. ConsumeMark and UpToMark also write a marker for each rule whose tokens can be
+// refunded.
 const (
 	Consume Verb = iota
 	ConsumeMark
-	UpTo // consumes as many tokens as fit every rule, up to Call.Cost
+	UpTo // consumes as many tokens as every rule allows, at most Call.Cost
 	UpToMark
 	Peek
-	Renew   // consumes only from leases that are held
-	Refund  // refunds by the markers, and deletes them; Call.Cost is 0, or at least what was consumed
-	Release // ends leases
-	Reset   // deletes every rule's keys, if none is foreign
+	Renew   // renews leases that are held, and acquires none
+	Refund  // refunds the decision of the markers, and deletes them; Call.Cost is 0, or as high as the decision's
+	Release // releases leases
+	Reset   // deletes the keys of every rule, if no value is foreign
 	Entries // lists the metadata of one rule
 
 	verbs = iota
@@ -57,50 +59,51 @@ func (v Verb) upTo() bool     { return v == UpTo || v == UpToMark }
 func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 func (v Verb) decides() bool  { return v <= Renew }
 
-// Markers reports whether the keys of the markers follow those of the rules.
+// Markers reports whether the script takes the keys of the markers, which follow the keys of
+// the rules.
 func (v Verb) Markers() bool { return v.marks() || v == Refund }
 
 // A Rule is one limit of a decision.
 type Rule struct {
 	Limit *contract.Limit
-	Cost  int64 // of its own; 0 means the request's
+	Cost  int64 // the tokens that each decision consumes from this limit; 0 means Call.Cost
 }
 
 // A Call is one request to a [Program].
 type Call struct {
 	Cost int64  // 1 or more
-	Wait int64  // microseconds; cut to what every rule can reserve
+	Wait int64  // microseconds; cut to Program.MaxWait
 	Now  int64  // 0 means the store's clock
 	Text string // the name of a lease, or metadata
-	Gen  int64  // of a verb with markers: from 1 to 2^53-1, another for each decision
+	Gen  int64  // for ConsumeMark and UpToMark: from 1 to 2^53-1, different for each decision
 }
 
-// A Program is a list of rules, bound to their constants and to scripts. It is safe
-// for concurrent use.
+// A Program holds a list of rules, their constants and their scripts. It is safe for
+// concurrent use.
 type Program struct {
 	rules   []rule
-	source  *source // the scripts' text, shared by programs of the same kinds
+	source  *source // the text of the scripts; programs with the same kinds share it
 	consts  []store.Arg
-	nkeys   int // of all rules, without markers
-	ints    int // of a reply
+	nkeys   int // the keys of all rules, without markers
+	ints    int // the integers of a reply
 	texts   bool
-	direct  bool // every rule keeps a cell
+	direct  bool // the state of every rule is a cell
 	maxWait int64
 	scripts [verbs]atomic.Pointer[store.Script]
 }
 
-// A rule is a Rule, bound.
+// A rule is a Rule of a Program, with the places of its keys, constants and integers.
 type rule struct {
 	Rule
 	step   step
-	key    int // its first key
-	marker int // its marker's key, 0 for none
-	arg    int // its first constant
-	at     int // where its integers begin in a reply
-	ints   int
+	key    int // the index of its first key
+	marker int // the index of its marker's key; 0 means none
+	arg    int // the index of its first constant
+	at     int // the index of its first integer in a reply
+	ints   int // the number of its integers in a reply
 }
 
-// New binds rules. The error says what is wrong with a kind.
+// New returns a Program with the rules. The error says which kind or limit is wrong.
 func New(rules []Rule) (*Program, error) {
 	if len(rules) < 1 || len(rules) > MaxRules {
 		return nil, fmt.Errorf("%d rules: there must be from 1 to %d", len(rules), MaxRules)
@@ -139,26 +142,27 @@ func New(rules []Rule) (*Program, error) {
 	return p, nil
 }
 
-// Name names the kinds of the rules.
+// Name returns the names of the rules' kinds, joined by "+".
 func (p *Program) Name() string { return p.source.name }
 
-// Keys returns how many keys rule i has.
+// Keys returns the number of keys of rule i.
 func (p *Program) Keys(i int) int { return p.source.parts[i].keys() }
 
-// Marked reports whether rule i has a marker. The markers' keys follow those of all
-// rules, in order, for the verbs that have markers.
+// Marked reports whether rule i has a marker. If Verb.Markers is true, the keys of the
+// markers follow the keys of all rules, in the order of the rules.
 func (p *Program) Marked(i int) bool { return p.rules[i].marker > 0 }
 
-// Sets reports whether MGet cannot read every rule's state.
+// Sets reports whether a rule keeps its state in a sorted set or a list, which MGet cannot
+// read.
 func (p *Program) Sets() bool { return p.source.sets }
 
-// MaxWait is the longest wait that every rule can reserve, in microseconds.
+// MaxWait returns how far ahead every rule can reserve tokens, in microseconds.
 func (p *Program) MaxWait() int64 { return p.maxWait }
 
 // Limit returns the limit of rule i.
 func (p *Program) Limit(i int) *contract.Limit { return p.rules[i].Limit }
 
-// Script returns the script of a verb.
+// Script returns the script of v.
 func (p *Program) Script(v Verb) *store.Script {
 	if s := p.scripts[v].Load(); s != nil {
 		return s
@@ -168,9 +172,12 @@ func (p *Program) Script(v Verb) *store.Script {
 	return p.scripts[v].Load()
 }
 
-// AppendArgs appends the arguments of a verb's script: the rules' constants, the text
-// if a rule has one, and then the cost, the wait, the time and the generation, of
-// which the last are left out if they are 1, 0, 0 and not used.
+// AppendArgs appends the arguments of the script of v:
+//
+//   - the constants of the rules;
+//   - the text, if a rule uses one;
+//   - the cost, the wait, the time and the generation. If v has no markers, the generation is
+//     left out, and so are trailing defaults: a time of 0, a wait of 0 and a cost of 1.
 func (p *Program) AppendArgs(args []store.Arg, v Verb, c *Call) []store.Arg {
 	args = append(args, p.consts...)
 	if p.texts {
@@ -201,7 +208,7 @@ func (p *Program) AppendArgs(args []store.Arg, v Verb, c *Call) []store.Arg {
 
 var noText = store.StringArg("")
 
-// tailArgs reads what follows the constants.
+// tailArgs parses the arguments that follow the constants.
 func (p *Program) tailArgs(args []store.Arg) (Call, error) {
 	c := Call{Cost: 1}
 	n := len(p.consts)
@@ -229,10 +236,10 @@ func (p *Program) tailArgs(args []store.Arg) (Call, error) {
 	return c, nil
 }
 
-// words splits a list of names.
+// words splits a list of names at spaces.
 func words(s string) []string { return strings.Fields(s) }
 
-// Verbs returns the verbs that the kinds of the rules can do.
+// Verbs returns the verbs that the kinds of the rules support.
 func (p *Program) Verbs() []Verb {
 	leases, entries, marked := true, len(p.rules) == 1, true
 	for i := range p.rules {

@@ -7,27 +7,30 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Direct is a decision on values in the memory of the process. It is what the Go form
-// does, without arguments and a reply. Program.CanDirect says which verbs it can do.
+// A Direct is a decision on values in the memory of the process. It decides as the Go form
+// does, but has no arguments and no reply. Program.CanDirect says which verbs it supports.
 //
-// A store, which holds the locks of all keys,
-//  1. calls Load for each rule;
-//  2. calls Decide, which calls the Meters. They are third-party code and can panic, so
-//     nothing has been written by then;
-//  3. calls Change for each rule if Decide returned true, and writes its results.
+// A store locks all keys, and then makes these calls:
+//
+//  1. Load for each rule.
+//  2. Decide.
+//  3. Change for each rule, if Decide returned true. The store writes the results.
+//
+// Load and Decide call Meters, which can be third-party code and can panic. So the store
+// writes nothing before Decide has returned.
 type Direct struct {
 	Program *Program
 	Verb    Verb
 	Call    *Call
-	Outcome // of which the caller sets Turns, one for each rule
+	Outcome // the caller sets Turns, with one Turn for each rule
 
 	slack time.Duration
 }
 
-// A Turn is one rule's part in a [Direct].
+// A Turn is the part of one rule in a [Direct].
 type Turn struct {
-	// End is where the rule's key ends in the text of all keys, one behind the other. The
-	// text is no field, because the compiler would then allocate it.
+	// End is the index at which the rule's key ends in the text of all keys, which follow
+	// one another. The text is not a field, because it would then be allocated on the heap.
 	End int
 
 	// Hash, Shard and Slot say where a store keeps the key. Only the store uses them.
@@ -37,13 +40,13 @@ type Turn struct {
 	cellRun
 }
 
-// CanDirect reports whether a [Direct] can do v: every rule keeps a cell, and nothing but
-// that cell is read or written.
+// CanDirect reports whether a [Direct] supports v. Every rule must keep a cell, and v must read
+// and write only these cells.
 func (p *Program) CanDirect(v Verb) bool { return p.direct && (v == Consume || v == UpTo || v == Peek) }
 
-// Load hands the value of its key to rule i: a tag and integers, if the key was found. It
-// reports false if Eval has to decide, for example because the value is foreign. now is
-// the store's time, and must be the same in each call.
+// Load sets the value of the key of rule i: tag and ints. found is false if the key is missing.
+// now is the store's time, and must be the same in each call. If Load returns false, the store
+// must run the script with Eval instead, for example because the value is foreign.
 func (d *Direct) Load(i int, tag store.Tag, ints []int64, found bool, now int64) bool {
 	if d.Now == 0 {
 		d.Now = now
@@ -52,7 +55,7 @@ func (d *Direct) Load(i int, tag store.Tag, ints []int64, found bool, now int64)
 		}
 	}
 	for _, n := range ints {
-		if uint64(n) > 1<<53 { // a broken Meter stored it: Program.Outcome returns the error
+		if uint64(n) > 1<<53 { // a Meter with a defect stored it: Program.Outcome returns the error
 			return false
 		}
 	}
@@ -61,8 +64,8 @@ func (d *Direct) Load(i int, tag store.Tag, ints []int64, found bool, now int64)
 	return h.load(tag, ints, found, d.Now) && !h.tail
 }
 
-// Decide decides, and reports whether the rules consume. The store must then make the
-// changes. An algorithm can panic in Decide, but not in Change.
+// Decide makes the decision. If it returns true, tokens are consumed, and the store must write
+// the changes. Change calls no Meter, so it does not panic.
 func (d *Direct) Decide() bool {
 	d.N = 1
 	if d.Verb.upTo() {
@@ -83,7 +86,7 @@ func (d *Direct) Decide() bool {
 	return true
 }
 
-// tokens is what q consumes.
+// tokens returns the tokens that q consumes.
 func (d *Direct) tokens(q *rule) int64 {
 	switch {
 	case q.Cost > 0:
@@ -94,8 +97,8 @@ func (d *Direct) tokens(q *rule) int64 {
 	return d.Call.Cost
 }
 
-// Change returns the value of the key of rule i after the decision: its tag, and the first
-// n integers of the cell. The TTL is 0 if the key keeps its own.
+// Change returns the new value of the key of rule i: the tag, and the first n integers of the
+// cell. ttl is 0 if the key keeps its TTL.
 func (d *Direct) Change(i int) (tag store.Tag, c contract.Cell, n int, ttl time.Duration) {
 	h := &d.Turns[i].cellRun
 	s, c := h.step, h.next

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A run is one run of a Go form. The helds of the rules are no field of it, because the
-// compiler would then allocate them.
+// A run is one run of a Go form. The held values of the rules are not a field of run, because
+// they would then be allocated on the heap.
 type run struct {
 	*Program
 	verb  Verb
@@ -20,15 +20,15 @@ type run struct {
 	call  Call
 	now   int64
 	slack time.Duration
-	steps []step // if args are not the constants that the program is bound to
+	steps []step // the arithmetic for the constants in args, if they are not those of the program
 }
 
-// fewRules is the most rules whose helds are on the stack.
+// fewRules is the largest number of rules whose held values are on the stack.
 const fewRules = 4
 
 var manyHeld = sync.Pool{New: func() any { return new([MaxRules]held) }}
 
-// form returns the Go form of v. It replies with the integers that Outcome reads.
+// form returns the Go form of v. Its reply has the integers that Outcome parses.
 func (p *Program) form(v Verb) store.GoForm {
 	switch n := len(p.rules); {
 	case n == 1:
@@ -51,7 +51,7 @@ func (p *Program) form(v Verb) store.GoForm {
 	}
 }
 
-// run runs the Go form of v. held has one zero element for each rule.
+// run runs the Go form of v. held must have one zero element for each rule.
 func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value, held []held) ([]store.Value, error) {
 	r := run{Program: p, verb: v, tx: tx, args: args}
 	if err := r.readArgs(); err != nil {
@@ -84,7 +84,8 @@ func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value
 	return append(reply, store.IntegerValue(n), store.IntegerValue(r.now)), nil
 }
 
-// readArgs reads the arguments, as AppendArgs appends them.
+// readArgs parses the arguments, which AppendArgs has made, and reads the clock if the caller
+// brings no time.
 func (r *run) readArgs() error {
 	var err error
 	if r.call, err = r.tailArgs(r.args); err != nil {
@@ -99,8 +100,8 @@ func (r *run) readArgs() error {
 	return nil
 }
 
-// bound reports whether the arguments begin with the constants that the program is
-// bound to.
+// bound reports whether the arguments begin with the constants of the program. Otherwise the
+// form uses the constants in the arguments, as a server's script does.
 func (r *run) bound() bool {
 	consts := r.consts
 	args := r.args[:len(consts)]
@@ -112,7 +113,7 @@ func (r *run) bound() bool {
 	return true
 }
 
-// bind binds steps to the constants in the arguments.
+// bind sets steps from the constants in the arguments.
 func (r *run) bind() {
 	for i := range r.rules {
 		q := &r.rules[i]
@@ -120,7 +121,7 @@ func (r *run) bind() {
 	}
 }
 
-// step is the arithmetic of rule i for the arguments given.
+// step returns the arithmetic of rule i for the constants in the arguments.
 func (r *run) step(i int) *step {
 	if r.steps != nil {
 		return &r.steps[i]
@@ -128,7 +129,7 @@ func (r *run) step(i int) *step {
 	return &r.rules[i].step
 }
 
-// cost is what the call asks of q: with UpTo, at least 1.
+// cost returns the tokens that the call asks of q. For UpTo it is 1, the least that must fit.
 func (r *run) cost(q *rule) int64 {
 	switch {
 	case q.Cost > 0:
@@ -139,12 +140,12 @@ func (r *run) cost(q *rule) int64 {
 	return r.call.Cost
 }
 
-// ask is what the call asks of the Step of q.
+// ask returns the contract.Ask for the Step of q.
 func (r *run) ask(q *rule) contract.Ask {
 	return contract.Ask{Cost: r.cost(q), Wait: r.call.Wait, Text: r.call.Text, Renew: r.verb == Renew}
 }
 
-// load reads what the keys of rule i hold.
+// load reads the state of rule i.
 func (r *run) load(i int, h *held) (err error) {
 	q := &r.rules[i]
 	if h.step = r.step(i); h.step.raw != nil {
@@ -154,8 +155,8 @@ func (r *run) load(i int, h *held) (err error) {
 	return h.get(r.tx, q.key, r.now)
 }
 
-// decide consumes if every rule has room. It replies with what was consumed, the time,
-// and what the rules' keys held.
+// decide consumes the tokens if every rule has room for them. The reply is Outcome.N, the time,
+// and the state of each rule before the decision.
 func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err error) {
 	head := len(reply)
 	reply = append(reply, store.IntegerValue(0), store.IntegerValue(r.now))
@@ -198,8 +199,8 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 	return reply, nil
 }
 
-// fit returns how many of take tokens the rules can consume if one of them has that room.
-// own says that cost is the rule's Cost, not the call's.
+// fit returns take, lowered to the tokens that a rule with this room allows. If own is true,
+// cost is Rule.Cost: the rule then allows take or nothing.
 func fit(v Verb, own bool, cost, room, take int64) int64 {
 	switch {
 	case !v.upTo() || own:
@@ -212,7 +213,7 @@ func fit(v Verb, own bool, cost, room, take int64) int64 {
 	return take
 }
 
-// consume consumes what the call asks of rule i, or take tokens.
+// consume consumes the tokens of rule i. With UpTo, take is the number of tokens.
 func (r *run) consume(i int, h *held, take int64) error {
 	q, s := &r.rules[i], h.step
 	n, gen := r.cost(q), int64(0)
@@ -248,16 +249,18 @@ func (r *run) consume(i int, h *held, take int64) error {
 	return nil
 }
 
-// mark writes the marker of rule i, whose tokens can be refunded until ends.
+// mark writes the marker of rule i. The tokens can be refunded until ends.
 func (r *run) mark(i int, ends int64, ints [store.MaxNums]int64) {
 	n := store.Nums{Tag: markTag, Len: uint8(r.source.parts[i].markInts()), N: ints}
 	r.tx.Put(r.rules[i].marker, n, life(r.now, ends, r.slack))
 }
 
-// markTag begins a marker: "i1 GEN N", and what tells Refund where the tokens are.
+// markTag is the tag of a marker. A marker is "i1 GEN N" and further integers: the cell after
+// the decision and the first integer of the note, or the result of contract.StepRefunder.Mark.
 var markTag = store.Tag{'i', '1'}
 
-// refund refunds by the markers, and deletes them.
+// refund refunds the decision of the markers, and deletes the markers. It returns 1 if
+// anything was refunded, otherwise 0 or tooLittle.
 func (r *run) refund(held []held) (gave int64, err error) {
 	var marks [MaxRules]store.Nums
 	for i := range r.rules {
@@ -305,7 +308,7 @@ func (r *run) refund(held []held) (gave int64, err error) {
 	return gave, nil
 }
 
-// release ends leases.
+// release releases the leases of all rules. It returns 1 if one was held, otherwise 0.
 func (r *run) release(held []held) (gave int64, err error) {
 	for i := range r.rules {
 		raw, ok := held[i].step.raw.(contract.StepRefunder)
@@ -323,7 +326,7 @@ func (r *run) release(held []held) (gave int64, err error) {
 	return gave, nil
 }
 
-// entries replies with the texts of the first rule.
+// entries appends the texts of the first rule to reply.
 func (r *run) entries(reply []store.Value, held []held) ([]store.Value, error) {
 	texts, err := held[0].step.raw.(contract.Lister).Entries(r.tx, r.rules[0].key, held[0].state)
 	for _, text := range texts {

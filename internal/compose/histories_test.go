@@ -19,7 +19,8 @@ import (
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// randomLimits make a limit of each kind, a small one or one near the bounds.
+// randomLimits has a function for each kind. It returns a small limit, or a limit near the
+// bounds.
 var randomLimits = []func(r *rand.Rand) algorithm.Algorithm{
 	func(r *rand.Rand) algorithm.Algorithm {
 		return algorithm.GCRA{Rate: randomRate(r), Burst: randomQuantity(r)}
@@ -187,7 +188,7 @@ func (h *history) step() {
 	}
 }
 
-// texts are what the cells of p hold; a Step's is not defined.
+// texts returns the values of the cells of p. The values of a Step are not defined.
 func (h *history) texts(p *compose.Program) []string {
 	var keys []string
 	for i := range h.rules {
@@ -216,7 +217,7 @@ func (h *history) serverReply(p *compose.Program, v compose.Verb, o *compose.Out
 	}
 }
 
-// peek asks rule i at now.
+// peek returns the answer of rule i at now.
 func (h *history) peek(p *compose.Program, i int, now, wait, cost int64) (compose.Answer, bool) {
 	if now < 1 || now >= 1<<52 || cost > contract.MaxTokens {
 		return compose.Answer{}, false
@@ -225,7 +226,7 @@ func (h *history) peek(p *compose.Program, i int, now, wait, cost int64) (compos
 	return answers[i], true
 }
 
-// promises checks what an answer promises about requests to come.
+// promises checks that an answer is right about later requests.
 func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c compose.Call, a compose.Answer) {
 	cost, own := c.Cost, h.own[which][i]
 	if v == compose.UpTo || v == compose.UpToMark {
@@ -269,9 +270,9 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 	}
 }
 
-// Whatever the rules, the calls and the clock do: all rules allow or none is charged, a
-// server's reply means what the Go form's means, and RetryAfter, ResetAfter, Delay and
-// Remaining are exact.
+// For random rules, calls and clocks: tokens are consumed from all rules or from none, the
+// reply of a server and the reply of the Go form give the same answers, and RetryAfter,
+// ResetAfter, Delay and Remaining are exact.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {

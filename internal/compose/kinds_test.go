@@ -56,8 +56,8 @@ func (refunder) Refund(now int64, c contract.Cell, ch contract.Charge, note cont
 
 const refundLua = "-- refund\nif $edge == $was_edge then $count = math.max($count - n, 0) end\n"
 
-// quota is a kind with a raw step: tokens that do not come back, in a key that expires an
-// hour after the last request.
+// quota is a kind with a Step. Its tokens are not refilled. Its key expires an hour after the
+// last request.
 var quota = &contract.Kind{
 	Name: "quota",
 	Tag:  store.Tag{'q', '1'},
@@ -119,8 +119,8 @@ func quotaLimit(k *contract.Kind) *contract.Limit {
 	return &contract.Limit{Kind: k, Args: consts(4), Capacity: 4}
 }
 
-// A kind or a limit with a mistake is an error that names the mistake and says what would be
-// right. It never becomes a script.
+// If a kind or a limit has a mistake, New returns an error. The error names the mistake, and says
+// what would be right.
 func TestBadKinds(t *testing.T) {
 	t.Parallel()
 	kind := func(f func(k *contract.Kind)) *contract.Limit {
@@ -173,14 +173,14 @@ func TestBadKinds(t *testing.T) {
 		{"too many constants", kind(func(k *contract.Kind) { k.Args = "limit window" + strings.Repeat(" x", contract.MaxArgs) }), "16 in Args"},
 		{"too many keys", step(func(k *contract.Kind) { k.Keys = contract.MaxKeys + 1 }), "from 0 to 128 Keys"},
 		{"fewer keys than none", step(func(k *contract.Kind) { k.Keys = -1 }), "from 0 to 128 Keys"},
-		{"two keys of a meter", kind(func(k *contract.Kind) { k.Keys = 2 }), "are of a Step"},
-		{"a meter's set", kind(func(k *contract.Kind) { k.Sets = true }), "are of a Step"},
-		{"a note of a step", step(func(k *contract.Kind) { k.Note = "moved" }), "Note is of a Meter"},
+		{"two keys of a meter", kind(func(k *contract.Kind) { k.Keys = 2 }), "only for a Step"},
+		{"a meter's set", kind(func(k *contract.Kind) { k.Sets = true }), "only for a Step"},
+		{"a note of a step", step(func(k *contract.Kind) { k.Note = "moved" }), "Note is only for a Meter"},
 
 		{"a name twice", kind(func(k *contract.Kind) { k.Args = "limit window edge" }), `the name "edge"`},
 		{"a name with a digit", kind(func(k *contract.Kind) { k.Cell = "edge count1" }), `the name "count1"`},
 		{"a name in capitals", kind(func(k *contract.Kind) { k.Cell = "Edge count" }), "names are lower-case letters"},
-		{"a name that is given", kind(func(k *contract.Kind) { k.Cell = "edge room" }), "not one that sections are given"},
+		{"a name that is given", kind(func(k *contract.Kind) { k.Cell = "edge room" }), "none is a name that sections are given"},
 		{"a name of the frame", kind(func(k *contract.Kind) { k.Note = "prev" }), `the name "prev"`},
 		{"a name like the frame's", kind(func(k *contract.Kind) { k.Note = "t_edge" }), `the name "t_edge"`},
 		{"a text in the cell", kind(func(k *contract.Kind) { k.Cell = "edge count:text" }), `the name "count:text"`},
@@ -191,13 +191,13 @@ func TestBadKinds(t *testing.T) {
 		{"more on the line", lua("-- room\n", "-- room left\n"), `no section "room"`},
 		{"two sections of one name", lua("-- room\n", "-- take\n"), `two lines "-- take"`},
 		{"a section of a step", lua("-- room\n", "-- read\n"), `no section "room"`},
-		{"an unknown name", lua("$limit -", "$limits -"), `section room uses $limits, which is no name of Cell, Note, Locals or Args, and is not given`},
+		{"an unknown name", lua("$limit -", "$limits -"), `section room uses $limits: it must be a name of Cell, Note, Locals or Args, or a name that sections are given`},
 		{"the cell of a refund elsewhere", lua("$edge\n", "$was_ege\n"), "uses $was_ege"},
 		{"no room", lua("$room = $limit - $count", "local room = $limit"), `section "room" does not set $room`},
 		{"no end", lua("$ends = $edge", "local ends = $edge"), `section "ends" does not set $ends`},
 
-		{"refund in Lua alone", lua("-- ends\n", refundLua+"-- ends\n"), `both or neither must be`},
-		{"refund in Go alone", kind(func(k *contract.Kind) { k.Meter = func([]store.Arg) contract.Meter { return refunder{} } }), `both or neither must be`},
+		{"refund in Lua alone", lua("-- ends\n", refundLua+"-- ends\n"), `both must be true, or both false`},
+		{"refund in Go alone", kind(func(k *contract.Kind) { k.Meter = func([]store.Arg) contract.Meter { return refunder{} } }), `both must be true, or both false`},
 		{"refund in both", kind(func(k *contract.Kind) {
 			k.Lua += refundLua
 			k.Meter = func([]store.Arg) contract.Meter { return refunder{meter{5, 1_000_000}} }
@@ -235,7 +235,7 @@ func TestBadKinds(t *testing.T) {
 	}
 }
 
-// There are from 1 to 16 rules, and no more locals than Lua has.
+// New rejects lists of rules that are empty, longer than 16, or need more locals than Lua has.
 func TestHowManyRules(t *testing.T) {
 	t.Parallel()
 	wide := *quota
@@ -262,8 +262,8 @@ func TestHowManyRules(t *testing.T) {
 	}
 }
 
-// $name becomes the local or the argument of its rule, wherever the rule stands. Comments,
-// and a $ of a pattern, stay out of it.
+// Each $name becomes a local or an argument of its rule, at any position of the rule. A $ in a
+// Lua pattern stays, and comments are left out.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	k := *quota

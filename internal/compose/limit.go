@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// bind returns the Go form for a limit of the kind. The error says what is wrong with the
-// limit.
+// bind returns the arithmetic in Go of a limit of the kind. The error says what is wrong with
+// the limit.
 func (p *part) bind(l *contract.Limit) (step, error) {
 	if err := p.checkLimit(l); err != nil {
 		return step{}, err
@@ -17,6 +17,7 @@ func (p *part) bind(l *contract.Limit) (step, error) {
 	return s, p.checkForm(s)
 }
 
+// checkLimit checks the fields of the limit.
 func (p *part) checkLimit(l *contract.Limit) error {
 	if len(l.Args) != len(p.args) {
 		return fmt.Errorf("the limit has %d Args: it must have one for each of the %d names in Kind.Args", len(l.Args), len(p.args))
@@ -39,7 +40,8 @@ func (p *part) checkLimit(l *contract.Limit) error {
 	return nil
 }
 
-// checkForm says which method the Go form lacks for a section of the Lua.
+// checkForm checks that the arithmetic in Go has a method for each optional section of the
+// Lua.
 func (p *part) checkForm(s step) error {
 	_, refund := p.sections["refund"]
 	if s.raw == nil && s.meter == nil {
@@ -47,7 +49,7 @@ func (p *part) checkForm(s step) error {
 	}
 	if s.meter != nil {
 		if _, ok := s.meter.(contract.Refunder); ok != refund {
-			return fmt.Errorf("its Lua has a section \"refund\": %t; the Meter is a contract.Refunder: %t: both or neither must be", refund, ok)
+			return fmt.Errorf("its Lua has a section \"refund\": %t; its Meter is a contract.Refunder: %t: both must be true, or both false", refund, ok)
 		}
 		return nil
 	}

@@ -8,14 +8,15 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// quantum is what the end of a key's life is rounded up to, in microseconds: a key
-// whose end stays within it keeps its TTL, which costs a server less than a new one.
+// quantum is the unit of the time at which a key expires, in microseconds: that time is
+// rounded up to a multiple of quantum. If the multiple stays the same, the key keeps its TTL,
+// which costs a server less than a new TTL.
 const quantum = 1 << 20
 
-// maxInt is the largest integer in a value.
+// maxInt is the largest integer in a value, 2^53-1.
 const maxInt = "9007199254740991"
 
-// script returns the script of v without its Go form.
+// script returns the script of v, without a Go form.
 func (s *source) script(v Verb) *store.Script {
 	if script := s.scripts[v].Load(); script != nil {
 		return script
@@ -29,11 +30,12 @@ func (s *source) script(v Verb) *store.Script {
 	return s.scripts[v].Load()
 }
 
-// A writer writes Lua.
+// A writer collects the text of a script.
 type writer struct{ strings.Builder }
 
 func (w *writer) f(format string, args ...any) { fmt.Fprintf(w, format, args...) }
 
+// texts reports whether a rule uses Call.Text.
 func (s *source) texts() bool {
 	for i := range s.parts {
 		if s.parts[i].texts() {
@@ -43,6 +45,7 @@ func (s *source) texts() bool {
 	return false
 }
 
+// lua returns the text of the script of v.
 func (s *source) lua(v Verb) string {
 	w := new(writer)
 	s.head(w, v)
@@ -76,12 +79,14 @@ func (s *source) lua(v Verb) string {
 	return "-- weir " + strings.ReplaceAll(s.name+verbNames[v], ".", " ") + "\n" + s.hoist(w.String())
 }
 
-// Lua allows 200 locals in a function. A script of many rules needs most of them for
-// state, so hoist leaves it alone.
+// hoist changes only scripts of at most hoistedRules rules, and adds locals for at most
+// hoistedConsts constants. A Lua function has at most 200 locals, and a script of many rules
+// needs most of them for state.
 const hoistedRules, hoistedConsts = 8, 40
 
-// hoist makes locals of the globals and the constants that a script uses more than once:
-// each use of a global is a look-up, and each use of a constant parses its text.
+// hoist returns body with locals for the globals and the constants that it uses more than
+// once. Without the locals, each use of a global costs a lookup, and each use of a constant
+// parses its text.
 func (s *source) hoist(body string) string {
 	if len(s.parts) > hoistedRules {
 		return body
@@ -116,16 +121,17 @@ func (s *source) hoist(body string) string {
 	return head + body
 }
 
-// luaConst is constant i, counted from 0, as a number.
+// luaConst returns Lua for the number of the constant with index i.
 func luaConst(i int) string { return fmt.Sprintf("(ARGV[%d]+0)", i+1) }
 
-// ownCost is the local of a rule's own cost, which stands behind its constants.
+// ownCost is the local for the Cost of a rule, which follows the constants of the rule.
 const ownCost = "own"
 
+// ownCost returns Lua for the Cost of the rule.
 func (p *part) ownCost() string { return luaConst(p.arg + len(p.args)) }
 
-// shared is an argument that all rules share: 1 is the cost, 2 the wait, 3 the time, and 4
-// the generation.
+// shared returns Lua for an argument that all rules share: 1 is the cost, 2 the wait, 3 the
+// time, and 4 the generation.
 func (s *source) shared(i int) string {
 	if s.texts() {
 		i++
@@ -133,8 +139,8 @@ func (s *source) shared(i int) string {
 	return fmt.Sprintf("ARGV[%d]", s.consts+i)
 }
 
-// head reads the time and the arguments that all rules share. To compare a text costs a
-// server less than to parse it.
+// head writes Lua that reads the time and the arguments that all rules share. It compares the
+// text of an argument with its default first, which costs a server less than parsing it.
 func (s *source) head(w *writer, v Verb) {
 	cost, wait, given := s.shared(1), s.shared(2), "usec"
 	if v.Markers() {
@@ -160,14 +166,15 @@ func (s *source) head(w *writer, v Verb) {
 	}
 }
 
-// cost begins a block in which n is what the rule consumes.
+// cost writes a local n with the tokens that the rule consumes, if the rule has a Cost.
 func (p *part) cost(w *writer) {
 	if p.own {
 		w.f("local n = %s\n", p.ownCost())
 	}
 }
 
-// suffix returns names with the rule's number appended to each, joined.
+// suffix returns the names, joined by sep. Each name has before in front of it, and the number
+// of the rule behind it.
 func (p *part) suffix(names []string, before, sep string) string {
 	var b strings.Builder
 	for i, name := range names {
@@ -179,7 +186,7 @@ func (p *part) suffix(names []string, before, sep string) string {
 	return b.String()
 }
 
-// decide checks the rooms, consumes, and replies.
+// decide writes Lua that checks the room of each rule, consumes the tokens, and replies.
 func (s *source) decide(w *writer, v Verb) {
 	if v.upTo() {
 		w.f("local take = most\n")
@@ -235,7 +242,7 @@ func (s *source) decide(w *writer, v Verb) {
 	w.f(" .. sec .. ' ' .. usec")
 	for i := range s.parts {
 		p := &s.parts[i]
-		if i > 0 && i%4 == 0 { // each operand takes one of the registers that the locals leave
+		if i > 0 && i%4 == 0 { // each operand needs a register, and the locals leave few
 			w.f("\nreply = reply")
 		}
 		if p.kind.Step != nil {

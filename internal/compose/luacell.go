@@ -5,6 +5,7 @@ import (
 	"strings"
 )
 
+// readStep writes Lua that reads the state of a rule with a Step.
 func (p *part) readStep(w *writer, v Verb) {
 	if v.decides() {
 		w.f("local room%d = 0\n", p.rule)
@@ -22,13 +23,14 @@ func (p *part) readStep(w *writer, v Verb) {
 	w.f("end\n")
 }
 
-// readCell reads the cell of a rule: a value is its tag, its integers, and behind
-// them the generation and the note that refunds need, which is called the tail. A verb
-// that writes a marker copies the text of the generation and of the note's first integer.
+// readCell writes Lua that reads the cell of a rule. A value consists of the tag, the
+// integers of the cell, and sometimes a tail: the generation and the note, which refunds
+// need. A verb that writes a marker copies the generation and the first integer of the note
+// as text.
 func (p *part) readCell(w *writer, v Verb) {
 	i := p.rule
 	tail := append([]string{"gen"}, p.note...)
-	if v.decides() { // a function has 200 locals at most, so the others go without
+	if v.decides() { // other verbs need these names only in the block below, and a function has at most 200 locals
 		w.f("local room%d, prev%d, v%d = 0, -1\n", i, i, i)
 	}
 	w.f("local tail%d, %s = ''%s\n", i, p.suffix(p.cell, "", ", "), strings.Repeat(", 0", len(p.cell)))
@@ -59,7 +61,7 @@ func (p *part) readCell(w *writer, v Verb) {
 	w.f("if tail%d ~= '' then\n", i)
 	w.f("local %s = string.match(tail%d, '^%s$')\n", p.suffix(tail, "t_", ", "), i, strings.Repeat(" (%d+)", len(tail)))
 	w.f("if not t_gen%d", i)
-	for _, name := range tail { // 15 digits are in range
+	for _, name := range tail { // an integer of at most 15 digits is in range
 		w.f(" or #t_%s%d > 15 and t_%s%d + 0 > %s", name, i, name, i, maxInt)
 	}
 	w.f(" then return %s end\n", foreign(p.key))
@@ -79,14 +81,15 @@ func (p *part) readCell(w *writer, v Verb) {
 	w.f("end\n")
 }
 
-// numbers parses the texts of names.
+// numbers writes Lua that parses the text of each name.
 func (p *part) numbers(w *writer, names []string) {
 	for _, name := range names {
 		w.f("%s%d = t_%s%d + 0\n", name, p.rule, name, p.rule)
 	}
 }
 
-// mark is the text with which a marker of p begins: the generation and what p consumed.
+// mark returns Lua for the first two integers of a marker of p: the generation, and the
+// tokens that p consumed.
 func (s *source) mark(p *part, v Verb) string {
 	gen, n := s.shared(4), s.shared(1)
 	if p.kind.Step == nil {
@@ -101,12 +104,13 @@ func (s *source) mark(p *part, v Verb) string {
 	return gen + " .. ' ' .. " + n
 }
 
-// luaLife is the TTL of what matters until ends, in milliseconds. from is the quantum
-// in which that is.
+// luaLife is Lua for the TTL of a key whose state is in use until ends, in milliseconds. from
+// is the start of the quantum that contains ends.
 const luaLife = "string.format('%d', (from - now + 1049575) / 1000 + slack)"
 
-// ints sets a local to the integers of the cell, each behind a space, behind before. The
-// optional ones are left out if all are 0 and there is no tail.
+// ints writes Lua that sets a local to the text before, followed by the integers of the cell,
+// each after a space. Optional integers are left out if all of them are 0 and the value has no
+// tail.
 func (p *part) ints(w *writer, local, before string) {
 	required, optional := p.cell[:p.short], p.cell[p.short:]
 	w.f("local %s = string.format('%s%s', %s)\n", local, before, strings.Repeat(" %d", p.short), p.suffix(required, "", ", "))
@@ -116,8 +120,8 @@ func (p *part) ints(w *writer, local, before string) {
 	}
 }
 
-// writeCell consumes n tokens. If mark is not empty, it writes a marker, and gen is the
-// generation of a cell that has none.
+// writeCell writes Lua that consumes n tokens. If mark is not empty, it also writes a marker. A
+// cell without a generation gets the generation gen.
 func (p *part) writeCell(w *writer, mark, gen string) {
 	i := p.rule
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n", p.sections["take"][1:], p.sections["ends"])
@@ -149,7 +153,7 @@ func (p *part) writeCell(w *writer, mark, gen string) {
 	}
 }
 
-// markInts is how many integers a marker has.
+// markInts returns the number of integers of a marker.
 func (p *part) markInts() int {
 	if p.kind.Step != nil {
 		return 6
@@ -157,7 +161,7 @@ func (p *part) markInts() int {
 	return 2 + len(p.cell) + min(len(p.note), 1)
 }
 
-// refund reads all markers, and then refunds.
+// refund writes Lua that reads all markers, refunds each rule, and deletes the markers.
 func (s *source) refund(w *writer) {
 	w.f("local gave = 0\nlocal mark\n")
 	for i := range s.parts {
@@ -192,6 +196,8 @@ func (s *source) refund(w *writer) {
 	w.f("return gave .. ';' .. sec .. ' ' .. usec\n")
 }
 
+// refundCell writes Lua that refunds a rule that keeps a cell. A changed cell counts as a
+// refund.
 func (p *part) refundCell(w *writer) {
 	i := p.rule
 	w.f("if tail%d ~= '' and gen%d == gen then\n", i, i)

@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// epoch is where virtual time starts: 2026-01-01, in microseconds.
+// epoch is the start of virtual time: 2026-01-01, in microseconds since the Unix epoch.
 const epoch = 1767225600000000
 
 func mustLimit(t testing.TB, a algorithm.Algorithm) *contract.Limit {
@@ -38,7 +38,7 @@ func mustProgram(t testing.TB, rules ...compose.Rule) *compose.Program {
 	return p
 }
 
-// A bench runs programs over the same keys of a store in memory, whose clock is now.
+// A bench runs programs on the keys of a memory store, whose clock shows now.
 type bench struct {
 	t   testing.TB
 	st  *memory.Store
@@ -51,7 +51,7 @@ func newBench(t testing.TB) *bench {
 	return b
 }
 
-// keysOf are the keys of p for verb v. id names the decision.
+// keysOf returns the keys of p for the verb v. id names the decision.
 func keysOf(p *compose.Program, rules int, v compose.Verb, id string) []string {
 	var keys []string
 	for i := range rules {
@@ -73,7 +73,7 @@ func (b *bench) eval(p *compose.Program, rules int, v compose.Verb, id string, c
 	return b.st.Eval(context.Background(), p.Script(v), keysOf(p, rules, v, id), p.AppendArgs(nil, v, &c), nil)
 }
 
-// do runs v, and returns the reply's number and each rule's answer.
+// do runs v, and returns Outcome.N and the answer of each rule.
 func (b *bench) do(p *compose.Program, rules int, v compose.Verb, id string, c compose.Call) (int64, []compose.Answer) {
 	reply, err := b.eval(p, rules, v, id, c)
 	if err != nil {
@@ -93,7 +93,7 @@ func (b *bench) do(p *compose.Program, rules int, v compose.Verb, id string, c c
 	return o.N, answers
 }
 
-// values are the texts of the keys.
+// values returns the values of the keys, as text.
 func (b *bench) values(keys ...string) []string {
 	values, err := b.st.MGet(context.Background(), keys, nil)
 	if err != nil {
@@ -106,8 +106,8 @@ func (b *bench) values(keys ...string) []string {
 	return texts
 }
 
-// pair is a window of 5 in 10 s, and a rate of 1 per second with burst 3. Each has its own
-// cost if that is not 0.
+// pair returns a program with a FixedWindow of 5 in 10 s, and a GCRA of 1 per second with
+// Burst 3. The two arguments are the Costs of the rules.
 func pair(t testing.TB, window, gcra int64) *compose.Program {
 	t.Helper()
 	return mustProgram(t,
@@ -116,7 +116,7 @@ func pair(t testing.TB, window, gcra int64) *compose.Program {
 	)
 }
 
-// All rules consume, or none does. Each of them answers in any case.
+// All rules consume, or none does. Each rule has an answer in both cases.
 func TestAllOrNone(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -152,8 +152,8 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
-// UpTo consumes the least room of all rules. A rule with a cost of its own consumes that
-// once, or all are denied.
+// UpTo consumes the least room of all rules. A rule with a Cost consumes its Cost. If it has no
+// room for that, the request is denied.
 func TestUpTo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -186,7 +186,7 @@ func TestUpTo(t *testing.T) {
 	}
 }
 
-// A wait is cut to what every rule can reserve: no rule waits beside one that cannot.
+// A wait is cut to what every rule can reserve. If one rule cannot reserve, no rule does.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	gcra := compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})}
@@ -219,7 +219,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// A refund goes by the markers of its decision, deletes them, and touches no other rule.
+// A refund uses the markers of its decision, deletes them, and changes no other rule.
 func TestRefund(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -249,8 +249,8 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// A first generation stays while the key is in use, whoever consumes from it: all
-// its decisions have markers with that generation.
+// While a key is in use, it keeps its first generation, also if later decisions have other
+// generations. The markers of all these decisions have the first generation.
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -274,7 +274,7 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// Release and Renew answer for leases alone.
+// Release and Renew work only for leases.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -297,7 +297,7 @@ func TestLeases(t *testing.T) {
 	}
 }
 
-// Peek and Entries write nothing, and say so. Verbs name the scripts.
+// The scripts of Peek and Entries are read-only. The name of a script contains its verb.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	p := pair(t, 0, 2)
@@ -326,8 +326,7 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// The arguments begin with the constants. The others follow, and are left out from the end
-// while they are the defaults.
+// The arguments begin with the constants. Trailing arguments with their defaults are left out.
 func TestArgs(t *testing.T) {
 	t.Parallel()
 	p := pair(t, 0, 2)
@@ -366,8 +365,8 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// The Go form works by the constants that it is given, as a server's script does, and not by
-// those that the program was made for.
+// The Go form uses the constants in its arguments, as a server's script does, not the constants
+// of its program.
 func TestOtherConstants(t *testing.T) {
 	t.Parallel()
 	b, p, other := newBench(t), pair(t, 0, 1), pair(t, 0, 2)
@@ -383,8 +382,8 @@ func TestOtherConstants(t *testing.T) {
 	}
 }
 
-// Nothing that a script does not reply is taken for an answer. A server replies with one
-// text, and a Go form with integers.
+// A reply that no script makes is an error, not an answer. A server replies with one string, and
+// a Go form with integers.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	p := pair(t, 0, 0)
@@ -465,7 +464,7 @@ func TestOutcome(t *testing.T) {
 	}
 }
 
-// Entries are texts.
+// A reply of Entries consists of strings. Other replies are errors.
 func TestEntriesReply(t *testing.T) {
 	t.Parallel()
 	p := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.MetadataWindow{Limit: 5, Window: time.Second})})
@@ -485,7 +484,7 @@ func TestEntriesReply(t *testing.T) {
 	}
 }
 
-// Kinds from elsewhere are composed with those of the module, in any order.
+// Kinds of other modules can be composed with the built-in kinds, in any order.
 func TestThirdParty(t *testing.T) {
 	t.Parallel()
 	gcra := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2})
@@ -518,8 +517,8 @@ func TestThirdParty(t *testing.T) {
 	}
 }
 
-// A program is made, and its scripts are first used, by many at once. More kinds than the
-// cache of sources holds are no problem.
+// Many goroutines make a program, and use its scripts for the first time. There are more kinds
+// than the cache of sources holds.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	var group sync.WaitGroup
@@ -538,7 +537,7 @@ func TestMany(t *testing.T) {
 	group.Wait()
 }
 
-// A decision in Go allocates nothing.
+// A decision of the Go form does not allocate memory.
 func TestAllocs(t *testing.T) {
 	if testing.CoverMode() != "" || raceEnabled {
 		t.Skip("coverage and the race detector allocate")

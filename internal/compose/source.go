@@ -14,28 +14,29 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A source is the text of the scripts of a list of kinds, whatever the limits.
+// A source holds the text of the scripts of a list of kinds. All limits with these kinds
+// share it.
 type source struct {
 	name    string
 	parts   []part
-	nkeys   int // of all rules, without markers
-	consts  int // ARGV entries before the text, cost, wait, time and generation
+	nkeys   int // the keys of all rules, without markers
+	consts  int // the entries of ARGV before the text, cost, wait, time and generation
 	sets    bool
-	scripts [verbs]atomic.Pointer[store.Script] // without Go form
+	scripts [verbs]atomic.Pointer[store.Script] // without the Go form
 }
 
-// A part is one rule of a source: its kind, and where its keys and arguments are.
+// A part is one rule of a source: its kind, and the places of its keys and arguments.
 type part struct {
 	kind     *contract.Kind
-	rule     int      // counted from 1: the suffix of its locals
-	cell     []string // names of the integers that a reply carries
-	short    int      // how many of them are always written
+	rule     int      // from 1: the suffix of the rule's locals
+	cell     []string // the names of the integers of the cell, or of the State in a reply
+	short    int      // the number of integers of the cell that are always written
 	note     []string
 	locals   []string
-	args     []string // names of the constants, a text's with its mark
-	key, arg int      // the first key and constant, counted from 0
-	own      bool     // has a cost of its own, which follows its constants
-	marker   int      // the key of its marker, counted from 0; 0 means none
+	args     []string // the names of the constants; those of strings end in textMark
+	key, arg int      // the indices of the first key and of the first constant
+	own      bool     // the rule has a Cost, which follows its constants
+	marker   int      // the index of the marker's key; 0 means none
 	sections map[string]string
 }
 
@@ -45,19 +46,19 @@ func (p *part) keys() int { return max(p.kind.Keys, 1) }
 
 func (p *part) texts() bool { return p.kind.Leases || p.kind.Entries }
 
-// full is how many integers a value has with a generation and a note.
+// full returns the number of integers of a value that has a generation and a note.
 func (p *part) full() int { return len(p.cell) + 1 + len(p.note) }
 
-// A sourceKey is what a source depends on.
+// A sourceKey identifies a source in the cache.
 type sourceKey struct {
 	kinds [MaxRules]*contract.Kind
-	own   uint16 // a bit for each rule that has a cost of its own
+	own   uint16 // bit i is set if rule i has a Cost
 }
 
-// maxSources bounds the cache of sources.
+// maxSources is the largest number of sources in the cache.
 const maxSources = 256
 
-// sources are the sources used most recently.
+// sources is a cache of the most recently used sources.
 var sources = struct {
 	sync.Mutex
 	byKey  map[sourceKey]*list.Element
@@ -69,7 +70,7 @@ type cachedSource struct {
 	src *source
 }
 
-// sourceOf returns the source of rules.
+// sourceOf returns the source of the rules, from the cache if it is there.
 func sourceOf(rules []Rule) (*source, error) {
 	var key sourceKey
 	for i, r := range rules {
@@ -96,8 +97,8 @@ func sourceOf(rules []Rule) (*source, error) {
 	return src, nil
 }
 
-// maxLocals is the most locals that rules can need: a Lua function has 200, of which the frame
-// takes 12 and the sections of one rule take some.
+// maxLocals is the largest number of locals that the rules can need together. A Lua function
+// has at most 200 locals. The frame needs 12, and the sections of one rule need some more.
 const maxLocals = 176
 
 func newSource(rules []Rule) (*source, error) {
@@ -147,16 +148,18 @@ var (
 	kindTag  = regexp.MustCompile(`^[a-z][0-9]$`)
 	nameText = regexp.MustCompile(`^[a-z_]*[a-z_]$`)
 
-	// reserved are the names that sections are given, and the frame's own locals.
+	// reserved matches the names that package contract gives to sections, and the locals
+	// of the frame.
 	reserved = regexp.MustCompile(`^(room|ends|text|gen|gave|mark|entries|renew|own|n|prev|tail|v|m|(was|t|b)_.*)$`)
 )
 
-// results are what a section must set.
+// results are the names that a section must set.
 var results = map[string][]string{
 	"room": {"$room"}, "ends": {"$ends"}, "read": {"$room"}, "mark": {"$mark", "$ends"}, "refund": {"$gave"}, "entries": {"$entries"},
 }
 
-// meterSections and stepSections are the sections that a kind must have, and may have.
+// meterSections and stepSections are the sections of a kind: first the required sections,
+// then the optional sections.
 var (
 	meterSections = [2][]string{{"settle", "room", "take", "ends"}, {"refund"}}
 	stepSections  = [2][]string{{"read", "write"}, {"entries", "mark", "refund"}}
@@ -191,9 +194,9 @@ func (p *part) parse() error {
 	case len(p.note) > 3 || len(p.args) > contract.MaxArgs || k.Keys < 0 || k.Keys > contract.MaxKeys:
 		return fmt.Errorf("it must have at most 3 names in Note, %d in Args, and from 0 to %d Keys", contract.MaxArgs, contract.MaxKeys)
 	case k.Meter != nil && (k.Keys > 1 || k.Sets || k.Leases || k.Entries || k.Locals != ""):
-		return fmt.Errorf("the fields Keys, Sets, Leases, Entries and Locals are of a Step: leave them out beside a Meter")
+		return fmt.Errorf("the fields Keys, Sets, Leases, Entries and Locals are only for a Step: leave them out if Meter is set")
 	case k.Step != nil && k.Note != "":
-		return fmt.Errorf("its Note is of a Meter: leave it out beside a Step")
+		return fmt.Errorf("its Note is only for a Meter: leave it out if Step is set")
 	}
 	seen := map[string]bool{}
 	for i, name := range slices.Concat(p.args, p.cell, p.note, p.locals) {
@@ -201,7 +204,7 @@ func (p *part) parse() error {
 			name = strings.TrimSuffix(name, textMark)
 		}
 		if !nameText.MatchString(name) || reserved.MatchString(name) || seen[name] {
-			return fmt.Errorf("the name %q of Cell, Note, Locals or Args: names are lower-case letters, each only once, and not one that sections are given", name)
+			return fmt.Errorf("the name %q of Cell, Note, Locals or Args is not valid: names are lower-case letters and underscores, each is used once, and none is a name that sections are given", name)
 		}
 		seen[name] = true
 	}
@@ -220,7 +223,8 @@ func (p *part) parse() error {
 	return nil
 }
 
-// split splits the Lua into sections: those that it must have, and those that it may have.
+// split splits the Lua into sections. sections[0] are required, and sections[1] are optional.
+// It leaves out all lines that begin with "--".
 func (p *part) split(sections [2][]string) error {
 	p.sections = map[string]string{}
 	section := ""
@@ -246,14 +250,14 @@ func (p *part) split(sections [2][]string) error {
 	for name, text := range p.sections {
 		for _, result := range results[name] {
 			if (p.kind.Step != nil || name != "refund") && !strings.Contains(text, result) {
-				return fmt.Errorf("section %q does not set %s: it must", name, result)
+				return fmt.Errorf("section %q does not set %s: it must set it", name, result)
 			}
 		}
 	}
 	return nil
 }
 
-// fill replaces each $name in the sections.
+// fill replaces each $name in the sections by the Lua for it.
 func (p *part) fill(src *source) error {
 	own := strconv.Itoa(p.rule)
 	names := map[string]string{"room": "room", "ends": "ends", "gave": "gave", "mark": "mark", "entries": "entries", "n": "n"}
@@ -298,9 +302,9 @@ func (p *part) fill(src *source) error {
 			with, ok := names[name]
 			switch {
 			case end == 0:
-				with = "$" // of a pattern
+				with = "$" // the end of a Lua pattern
 			case !ok:
-				return fmt.Errorf("section %s uses $%s, which is no name of Cell, Note, Locals or Args, and is not given", section, name)
+				return fmt.Errorf("section %s uses $%s: it must be a name of Cell, Note, Locals or Args, or a name that sections are given", section, name)
 			}
 			out.WriteString(with)
 			text = after[end:]
@@ -312,5 +316,6 @@ func (p *part) fill(src *source) error {
 
 func luaKey(i int) string { return fmt.Sprintf("KEYS[%d]", i+1) }
 
-// foreign is the reply that says that key i, counted from 0, is foreign.
+// foreign returns Lua for the reply that says that the value of the key with index i is
+// foreign.
 func foreign(i int) string { return fmt.Sprintf("redis.error_reply('WEIRFOREIGN %d')", i+1) }
