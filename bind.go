@@ -44,7 +44,7 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 		label := ruleLabel(i, r.Name)
 		switch {
 		case r.Name == "" && len(rules) > 1:
-			return nil, fail(ErrInvalidRule, "rule %d has no Name: only the only rule of a limiter may have none", i)
+			return nil, fail(ErrInvalidRule, "rule %d has no Name: if a limiter has several rules, each needs a Name", i)
 		case len(r.Name) > MaxSegment:
 			return nil, fail(ErrInvalidRule, "rule %d: its Name has %d bytes: it must have at most %d", i, len(r.Name), MaxSegment)
 		case seen[r.Name]:
@@ -92,6 +92,7 @@ func newRule(label string, r Rule) (rule, error) {
 	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost}, nil
 }
 
+// newLimit returns the limit of a. Errors name the rule by label.
 func newLimit(label string, a algorithm.Algorithm) (*contract.Limit, error) {
 	if v := reflect.ValueOf(a); a == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, fail(ErrInvalidRule, "%s: its Algorithm is nil: set one, for example algorithm.GCRA", label)
@@ -101,7 +102,7 @@ func newLimit(label string, a algorithm.Algorithm) (*contract.Limit, error) {
 	case err != nil:
 		return nil, fail(err, "%s: %s", label, plain(err))
 	case limit == nil || limit.Kind == nil:
-		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned no limit, or a limit without Kind: it must return both, or an error", label, a)
+		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned no limit, or a limit without a Kind: it must return a limit with a Kind, or an error", label, a)
 	case limit.Capacity < 1 || limit.Capacity > contract.MaxTokens:
 		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned the Capacity %d: it must be from 1 to %d", label, a, limit.Capacity, int64(contract.MaxTokens))
 	}

@@ -58,9 +58,10 @@ type Request struct {
 	// Op is what to do. The zero Op is Consume.
 	Op Op
 
-	// Cost is the number of tokens. 0 means 1. It must not be negative. Only the ops
-	// Consume, Peek and TakeUpTo use it. If the Cost of a Consume or a Peek is above
-	// the capacity of a rule, the request is denied with RetryAfter Never.
+	// Cost is the number of tokens. 0 means 1. It must not be negative. The ops Consume,
+	// Peek and TakeUpTo use it. If the Cost of a Consume or a Peek is above the capacity
+	// of a rule, the request is denied with RetryAfter Never. For the op Refund, see
+	// Limiter.Refund. The other ops ignore Cost.
 	Cost int64
 
 	// MaxWait is how far ahead tokens may be reserved by a Consume or a Peek. If
@@ -69,7 +70,7 @@ type Request struct {
 	// Result.Delay is the time to wait. A fraction of a microsecond is ignored.
 	//
 	// If MaxWait is above 0, the algorithm of every rule must support it.
-	// algorithm.GCRA, TokenBucket and LeakyBucket do.
+	// algorithm.GCRA, TokenBucket and LeakyBucket do. TakeUpTo does not support MaxWait.
 	MaxWait time.Duration
 
 	// ID names the decision, so that it can be refunded. Without an ID, a decision
@@ -105,7 +106,8 @@ type Result struct {
 	Granted int64
 
 	// Delay is the time to wait before going ahead: the longest wait of all rules.
-	// It is 0 if Request.MaxWait was 0. It is Never if the request was denied.
+	// If the request was denied, it is Never. Otherwise it is 0 if Request.MaxWait
+	// was 0.
 	Delay time.Duration
 
 	Rule       string        // the rule's name; the algorithm's name if the rule has none

@@ -8,7 +8,8 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// An Entry is an allowed request in the list of [Limiter.Entries].
+// An Entry is an allowed request in the list of [Limiter.Entries]. It has two fields: Cost
+// is the number of tokens consumed, and Metadata is [Request].Metadata.
 type Entry = contract.Entry
 
 // Entries lists the allowed requests in the current window of an

@@ -20,6 +20,9 @@ const (
 // Release is called or the lease expires. It expires when the time
 // algorithm.Concurrency.Lease has passed since the lease was acquired or last renewed.
 // A Lease is safe for concurrent use.
+//
+// Release and Renew of a nil or zero Lease return an error. KeepAlive passes that error to
+// its function lost.
 type Lease struct {
 	Result // the answer when the lease was acquired
 

@@ -76,7 +76,7 @@ func TestNewPolicyRejects(t *testing.T) {
 		{"an invalid limit", st, rules(many[0], weir.Rule{Name: "x", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1)}}), weir.ErrInvalidLimit, `weir: rule "x": GCRA.Burst is 0`},
 		{"a bare error of the algorithm", st, rules(weir.Rule{Algorithm: fake{err: algorithm.ErrInvalidLimit}}), weir.ErrInvalidLimit, "weir: rule 0: invalid limit"},
 		{"no limit", st, x(weir.Rule{Algorithm: fake{}}), weir.ErrInvalidRule, "returned no limit"},
-		{"a limit without kind", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Capacity: 1}}}), weir.ErrInvalidRule, "without Kind"},
+		{"a limit without kind", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Capacity: 1}}}), weir.ErrInvalidRule, "without a Kind"},
 		{"a limit without capacity", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Kind: kind}}}), weir.ErrInvalidRule, "Capacity 0"},
 		{"a kind without arithmetic", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Kind: kind, Capacity: 1}}}), weir.ErrInvalidRule, "kind mine"},
 		{"no names", st, rules(weir.Rule{Algorithm: perSecond}, weir.Rule{Algorithm: perSecond}), weir.ErrInvalidRule, "rule 0 has no Name"},

@@ -22,7 +22,7 @@ func (b *bound) check(q *query, r *Request, each int) error {
 		return err
 	}
 	if r.Cost < 0 {
-		return fail(ErrInvalidCost, "Request.Cost is %d: it must be at least 1, or 0, which means 1", r.Cost)
+		return fail(ErrInvalidCost, "Request.Cost is %d: it must be 0 or more; 0 means 1", r.Cost)
 	}
 	now, err := b.now()
 	if err != nil {
@@ -42,7 +42,7 @@ func (b *bound) check(q *query, r *Request, each int) error {
 	case Reset:
 		q.verb, q.part = compose.Reset, b.resets
 		if q.part == nil {
-			err = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: name the rule to reset with Limiter.Only")
+			err = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: select a rule with Limiter.Only")
 		}
 	default:
 		err = fail(ErrUnsupported, "Request.Op is %v: it must be one of the constants, for example Consume", r.Op)

@@ -7,15 +7,15 @@ import "context"
 // idempotent: a second refund of a decision refunds nothing, so it can be retried after an
 // error.
 //
-// A refund is of the whole decision. r.Cost is 0, or the Cost of the decision. To charge a
-// smaller cost, refund the decision, and consume the smaller cost with another request.
-// Refund does not use the other fields of r.
+// Refund always refunds the whole decision. So r.Cost must be 0 or the Cost of the decision.
+// If the actual cost is smaller, refund the decision, and then consume the actual cost with
+// another request. Refund ignores the other fields of r.
 //
 // A refund never leaves more tokens in a rule than if the request had not been made:
 //   - Tokens that have already been refilled, or that belong to an expired window, are
 //     not refunded.
 //   - If a key was reset, evicted or deleted after the decision, nothing is refunded to
-//     it.
+//     that key.
 //   - A limiter with other limits, for example of another plan, refunds nothing.
 //
 // There is one exception. If the refunded request started a window or a refill period,

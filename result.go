@@ -37,7 +37,7 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		return nil
 	}
 	if o.N > q.call.Cost {
-		return fmt.Errorf("weir: %w: %s replied %d, of %d at most", store.ErrScript, p.Name(), o.N, q.call.Cost)
+		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.N, q.call.Cost)
 	}
 	return b.combine(q, &o, each, res)
 }
@@ -52,7 +52,7 @@ func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result
 		a := p.Answer(n, q.verb, o, &q.call)
 		if allowed && !a.Allowed {
 			*res = Result{}
-			return fmt.Errorf("weir: %w: the script allowed the request: rule %q denies it by the script's own reply", store.ErrScript, r.name)
+			return fmt.Errorf("weir: %w: the script allowed the request, but its reply says that rule %q denies it", store.ErrScript, r.name)
 		}
 		if q.op == Renew {
 			a.Granted = 0
@@ -70,7 +70,7 @@ func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result
 	}
 	if !allowed && res.Allowed {
 		*res = Result{}
-		return fmt.Errorf("weir: %w: the script denied the request: every rule allows it by the script's own reply", store.ErrScript)
+		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
 	if allowed {
 		res.Delay = delay

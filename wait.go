@@ -14,9 +14,10 @@ import (
 const refundTime = time.Second
 
 // A Reservation is an allowed request, whose tokens may be available only later. Sleep
-// for Delay, then go ahead. [Limiter.Reserve] returns one.
+// for Delay, then go ahead. [Limiter.Reserve] returns one. Cancel of a nil or zero
+// Reservation returns an error.
 type Reservation struct {
-	Result
+	Result // the answer to the request
 
 	limiter *Limiter
 	request Request

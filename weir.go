@@ -96,7 +96,8 @@ type Policy struct {
 	// means one segment named "key".
 	Segments []string
 
-	// Secret names the segments that are stored as a hash, for example API keys.
+	// Secret names the segments that are stored as a hash, for example API keys. nil
+	// means none.
 	Secret []string
 
 	// Rules has 1 to MaxRules rules. A request is allowed only if all rules allow it.
@@ -127,7 +128,9 @@ type Rule struct {
 
 // Options are the optional settings of a [Limiter]. The zero value is the default.
 type Options struct {
-	// Prefix is the beginning of every key. If it is empty, DefaultPrefix is used.
+	// Prefix is the beginning of every key. If it is empty, DefaultPrefix is used. It
+	// is escaped like a segment: { } : and % are replaced, for example : by %3A. If it is
+	// longer than MaxSegment bytes, it is replaced by its SHA-256.
 	Prefix string
 
 	// Clock returns the time of a decision. If it is nil, the store's clock is used.
@@ -141,7 +144,8 @@ type Options struct {
 }
 
 // A Limiter decides which requests are allowed. Make one with [New] or [NewPolicy].
-// It is safe for concurrent use, holds no connection, and needs no closing.
+// It is safe for concurrent use, holds no connection, and needs no closing. If a Limiter
+// is nil or a zero value, its methods return an error.
 //
 // Every decision goes through the wrappers that [Limiter.Wrap] added. [Limiter.Entries]
 // makes no decision, so it does not call the wrappers.

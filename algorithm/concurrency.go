@@ -23,7 +23,8 @@ import (
 // the last lease expires.
 //
 // The state is one sorted set with an entry for each lease. Before a lease is added, up
-// to 16 expired entries are removed. So there are at most Limit entries.
+// to 16 expired entries are removed. So there are at most Limit entries, unless Limit was
+// lowered.
 //
 // If Limit is lowered while leases are held, their holders keep them and can renew
 // them. A changed Lease applies to leases that are acquired or renewed after the
@@ -107,7 +108,7 @@ func (c concurrency) Room(_ int64, s contract.State, a contract.Ask) int64 {
 	} else if held == 0 {
 		return 0
 	}
-	return a.Cost // renewing takes no further lease
+	return a.Cost // renewing acquires no second lease
 }
 
 func (c concurrency) Write(tx store.Tx, key int, now int64, s contract.State, _ int64, a contract.Ask, _ int64, slack time.Duration) error {

@@ -294,8 +294,8 @@ func (b *slidingBuckets) Room(_ int64, s contract.State, _ contract.Ask) int64 {
 	return b.limits[b.span(s)] - s[1]
 }
 
-// span returns the index of the span that s describes. It cuts an index that is out of
-// range, which no script replies.
+// span returns the index of the span that s describes. If the index is out of range, which no
+// script replies, it returns the last span.
 func (b *slidingBuckets) span(s contract.State) int { return min(int(s[0]), len(b.limits)-1) }
 
 func (b *slidingBuckets) Write(tx store.Tx, key int, now int64, s contract.State, n int64, _ contract.Ask, gen int64, slack time.Duration) error {

@@ -32,8 +32,9 @@ import (
 // greedy and interval refill of bucket4j.
 type TokenBucket struct {
 	// Capacity is the most tokens that one request can consume. It is at least 1,
-	// and an empty bucket must be full within MaxSpan. The sum of Capacity and the
-	// tokens of one period is less than 2^53.
+	// and an empty bucket must be full within MaxSpan. The sum of Capacity and n is
+	// less than 2^53. If AtOnce is true, n is Refill.Count. Otherwise n is q, which is
+	// defined below.
 	Capacity int64
 
 	// Refill is how fast tokens are refilled. Its Count is at most 2^52/1000.

@@ -168,11 +168,13 @@ type Limit struct {
 	// with the same Lua.
 	Kind *Kind
 
-	// Args are the constants of the limit, in the order of Kind.Args.
+	// Args are the constants of the limit, in the order of Kind.Args: at most MaxArgs.
+	// Numbers are from -(2^53-1) to 2^53-1. Make them with store.ConstArg.
 	Args []store.Arg
 
 	// Capacity is the most tokens that one request can consume, from 1 to MaxTokens.
-	// A request with a higher cost is denied with RetryAfter Never.
+	// If the cost of a request is above Capacity, the request is denied with RetryAfter
+	// Never.
 	Capacity int64
 
 	// MaxCost is the most tokens that the algorithm can consume at once, if that is
@@ -180,13 +182,13 @@ type Limit struct {
 	// means that there is no such bound.
 	MaxCost int64
 
-	// Window is the time in which Capacity tokens are refilled. It is the Window of
-	// results. 0 means that the algorithm has none.
+	// Window is the time in which Capacity tokens are refilled. It becomes
+	// Result.Window. 0 means that the algorithm has no such time.
 	Window time.Duration
 
-	// MaxWait is how far ahead tokens can be reserved, in microseconds. Choose it so
-	// that no number in the arithmetic reaches 2^53. A longer wait is cut to MaxWait.
-	// It is used only if Kind.Reserves is true.
+	// MaxWait is how far ahead tokens can be reserved, in microseconds, from 0 to
+	// MaxSpan. Choose it so that no number in the arithmetic reaches 2^53. A longer wait
+	// is cut to MaxWait. MaxWait is used only if Kind.Reserves is true.
 	MaxWait int64
 
 	// Lease is the time until a lease expires. It is used only if Kind.Leases is
@@ -291,10 +293,12 @@ type Meter interface {
 type Refunder interface {
 	// Refund refunds the decision ch, and returns the new cell and the new note. It
 	// does not refund tokens that have been refilled since, or that belong to an
-	// expired window. If the returned cell equals c, nothing was refunded.
+	// expired window. If the returned cell equals c, nothing was refunded. If it is the
+	// zero Cell, the key is deleted.
 	//
-	// c is the cell that was read. It is not settled, and has not ended. Refund is not
-	// called if the key was deleted after the decision.
+	// c is the cell that was read. It is not settled, and has not ended. note is the
+	// note that was read. Refund is not called if the key was deleted, or if the cell
+	// ended, after the decision.
 	Refund(now int64, c Cell, ch Charge, note Cell) (Cell, Cell)
 }
 

@@ -1,5 +1,5 @@
-// Command luadump writes the composed scripts of the built-in algorithms to the
-// directory that it is given, one .lua file each, for luacheck and luac.
+// Command luadump writes the scripts of the built-in algorithms to a directory, for luacheck
+// and luac. Its argument is the directory. Each script is one .lua file.
 package main
 
 import (
