@@ -4,15 +4,22 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"time"
 
+	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 )
 
-// builtins are the checks of the built-in algorithms: those of any algorithm, and those of
-// their own, which the file named like the algorithm holds.
+// tenPerMinute is the limit of checks that are about something else.
+var tenPerMinute = algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 5}
+
+// quarters has 8 buckets and one span.
+var quarters = algorithm.SlidingBuckets{Width: 15 * time.Second, Spans: []algorithm.Span{{Window: 2 * time.Minute, Limit: 5}}}
+
+// builtins are the checks of the built-in algorithms.
 var builtins = []group{
-	builtin("GCRA", gcraChecks, Subject{
+	builtin("GCRA", Subject{
 		New:    anyGCRA,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.GCRA{Rate: algorithm.Every(d), Burst: 3} },
 		Huge: []algorithm.Algorithm{
@@ -29,7 +36,7 @@ var builtins = []group{
 			}),
 		},
 	}),
-	builtin("FixedWindow", fixedWindowChecks, Subject{
+	builtin("FixedWindow", Subject{
 		New:    anyFixedWindow,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.FixedWindow{Limit: 3, Window: d} },
 		Huge: []algorithm.Algorithm{
@@ -38,15 +45,20 @@ var builtins = []group{
 			algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: algorithm.MaxSpan * time.Microsecond},
 		},
 	}, "MaxWait"),
-	builtin("MetadataWindow", metadataWindowChecks, Subject{
+	builtin("MetadataWindow", Subject{
 		New:    anyMetadataWindow,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.MetadataWindow{Limit: 3, Window: d} },
 		Huge: []algorithm.Algorithm{
 			algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan * time.Microsecond},
 		},
-		members: metadataWindowMembers, list: true,
-	}, "Refund", "MaxWait"),
-	builtin("SlidingBuckets", slidingBucketsChecks, Subject{
+		// The window of most is not over.
+		members: []string{
+			"x", "m2", "m2 1767225660000000 1", "m1 1767225660000000 1 x", "m2  1767225660000000 1 x", "m2 1767225660000000 -1 x", "m2 1.5 1 x",
+			"m2 9007199254740992 1 x", "m2 1767225660000000 9007199254740992 x", " m2 1767225660000000 1 x",
+		},
+		list: true,
+	}, "Refund", "MaxWait").and(check{"Newest", "Entries lists the newest 1000 requests if there are more", checkNewest}),
+	builtin("SlidingBuckets", Subject{
 		New: anySlidingBuckets,
 		refill: func(d time.Duration) algorithm.Algorithm {
 			return algorithm.SlidingBuckets{Width: d / 4, Spans: []algorithm.Span{{Window: d, Limit: 3}, {Window: d * 3 / 2, Limit: 100}}}
@@ -57,7 +69,7 @@ var builtins = []group{
 			algorithm.SlidingBuckets{Width: algorithm.MaxSpan / 128 * time.Microsecond, Spans: []algorithm.Span{{Window: algorithm.MaxSpan * time.Microsecond, Limit: 10}}},
 		},
 	}, "MaxWait"),
-	builtin("SlidingCounter", slidingCounterChecks, Subject{
+	builtin("SlidingCounter", Subject{
 		New: anySlidingCounter,
 		refill: func(d time.Duration) algorithm.Algorithm {
 			return algorithm.SlidingCounter{Limit: 3, Window: 2 * d}
@@ -68,13 +80,16 @@ var builtins = []group{
 			algorithm.SlidingCounter{Limit: 10, Window: algorithm.MaxSpan / 4 * time.Microsecond},
 		},
 	}, "MaxWait"),
-	builtin("SlidingLog", slidingLogChecks, Subject{
-		New:     anySlidingLog,
-		refill:  func(d time.Duration) algorithm.Algorithm { return algorithm.SlidingLog{Limit: 3, Window: d} },
-		Huge:    []algorithm.Algorithm{algorithm.SlidingLog{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan * time.Microsecond}},
-		members: slidingLogMembers,
+	builtin("SlidingLog", Subject{
+		New:    anySlidingLog,
+		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.SlidingLog{Limit: 3, Window: d} },
+		Huge:   []algorithm.Algorithm{algorithm.SlidingLog{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan * time.Microsecond}},
+		members: []string{
+			"l2 0000000000000001", "l2", "l2  00000001", "l2 -1 00000001", "l1 1 00000001", "x", " l2 1 00000001", "l2 1 1.5", "l2 1 00000001 x",
+			"l2 9007199254740992 00000001", "l2 4503599627370496 00000001", "l2 1 123456789", "l2 99999999999999999999999999 00000001",
+		},
 	}, "MaxWait"),
-	builtin("TokenBucket", tokenBucketChecks, Subject{
+	builtin("TokenBucket", Subject{
 		New: anyTokenBucket,
 		refill: func(d time.Duration) algorithm.Algorithm {
 			return algorithm.TokenBucket{Capacity: 3, Refill: algorithm.Every(d)}
@@ -87,7 +102,7 @@ var builtins = []group{
 			algorithm.TokenBucket{Capacity: 100_000, Refill: algorithm.PerDay(104_249)},
 		},
 	}),
-	builtin("LeakyBucket", leakyBucketChecks, Subject{
+	builtin("LeakyBucket", Subject{
 		New: anyLeakyBucket,
 		refill: func(d time.Duration) algorithm.Algorithm {
 			return algorithm.LeakyBucket{Rate: algorithm.Every(d / 3), Queue: 2}
@@ -100,25 +115,48 @@ var builtins = []group{
 			}),
 		},
 	}),
-	builtin("Concurrency", concurrencyChecks, Subject{
-		New:     func(r *rand.Rand) algorithm.Algorithm { return anyConcurrency(r) },
+	builtin("Concurrency", Subject{
+		New:     anyConcurrency,
 		refill:  func(d time.Duration) algorithm.Algorithm { return algorithm.Concurrency{Limit: 3, Lease: d} },
 		Huge:    []algorithm.Algorithm{algorithm.Concurrency{Limit: algorithm.MaxLog, Lease: algorithm.MaxSpan * time.Microsecond}},
-		members: concurrencyMembers,
+		members: []string{"c2", "c1 a", "l2 1767225600000000 00000001", "x", " c2 a", "C2 a"},
 	}, "Refund", "MaxWait"),
 }
 
-// builtin returns the checks of a built-in algorithm. lacks names those of any algorithm
-// that are about verbs which it does not have. own replaces checks of the same name.
-func builtin(name string, own []check, s Subject, lacks ...string) group {
+// builtin returns the checks of a built-in algorithm: those of any algorithm, and that of
+// the store's clock. lacks names those that are about verbs which it does not have.
+func builtin(name string, s Subject, lacks ...string) group {
 	s.Unit, s.builtin = unitOf, true
-	g := group{name: name, subject: &s, checks: slices.Clone(own)}
-	for _, c := range append(slices.Clone(algorithmChecks), check{"Refill", "on the store's clock, a denied request passes when RetryAfter is over, and not before", checkRefill}) {
-		if !slices.Contains(lacks, c.name) && !slices.ContainsFunc(own, func(o check) bool { return o.name == c.name }) {
-			g.checks = append(g.checks, c)
+	checks := slices.DeleteFunc(slices.Clone(algorithmChecks), func(c check) bool { return slices.Contains(lacks, c.name) })
+	refill := check{"Refill", "on the store's clock, a denied request passes when RetryAfter is over, and not before", checkRefill}
+	return group{name: name, subject: &s, checks: append(checks, refill)}
+}
+
+// and returns g with one more check.
+func (g group) and(c check) group {
+	g.checks = append(g.checks, c)
+	return g
+}
+
+// checkNewest lists as many requests as Entries lists, and a few more.
+func checkNewest(t *T) {
+	l := t.limiter(newClock(), one(algorithm.MetadataWindow{Limit: 5000, Window: time.Hour}))
+	calls := algorithm.MaxEntries + 3
+	if t.backend.Brief {
+		calls = 30
+	}
+	var all []weir.Entry
+	for i := range calls {
+		e := weir.Entry{Cost: int64(1 + i%3), Metadata: strconv.Itoa(i)}
+		all = append(all, e)
+		t.do(l, weir.Request{Key: weir.KeyOf("many"), Cost: e.Cost, Metadata: e.Metadata})
+		if n := len(all); n < calls && n != algorithm.MaxEntries && n != algorithm.MaxEntries+1 {
+			continue
+		}
+		if got := t.entries(l, "many"); !slices.Equal(got, all[max(len(all)-algorithm.MaxEntries, 0):]) {
+			t.errorf("%d requests: got %d entries, the first of which is %+v, want the newest %d", len(all), len(got), slices.Concat(got, all)[0], algorithm.MaxEntries)
 		}
 	}
-	return g
 }
 
 // unitOf returns a time in which the state of a built-in algorithm changes.

@@ -13,34 +13,10 @@ import (
 )
 
 var limiterChecks = []check{
-	{"Mix", "each rule of a decision answers as it does alone, whatever the others are and cost, all are charged or none is, and TakeUpTo consumes the fewest tokens that any has", limiterMix},
-	{"Cost", "a rule with a Cost of its own consumes that, whatever the request's cost is", limiterCost},
+	{"Mix", "each rule of a decision answers as it does alone and consumes its own Cost if it has one, all are charged or none is, and TakeUpTo consumes the fewest tokens that any has", limiterMix},
 	{"PeekMany", "DoMany answers each peek as Peek does, over any slots and whatever the keys hold, and names foreign keys", limiterPeekMany},
 	{"Reset", "Reset clears the rules identified by the full key, Only the rule that is named, and no other", limiterReset},
 	{"Throttle", "rediscell returns redis-cell's five numbers, rounded up", limiterThrottle},
-}
-
-func limiterCost(t *T) {
-	l := t.limiter(newClock(),
-		weir.Rule{Name: "tokens", Algorithm: algorithm.FixedWindow{Limit: 100, Window: time.Minute}},
-		weir.Rule{Name: "calls", Algorithm: algorithm.FixedWindow{Limit: 3, Window: time.Minute}, Cost: 1})
-	each := make([]weir.Result, 2)
-	for i := range int64(3) {
-		res := t.do(l, weir.Request{Key: weir.KeyOf("k"), Cost: 10}, each...)
-		if each[0].Remaining != 90-10*i || each[1].Remaining != 2-i {
-			t.errorf("request %d: got %d and %d left, want %d and %d", i, each[0].Remaining, each[1].Remaining, 90-10*i, 2-i)
-		}
-		if res.Granted != 10 || each[0].Granted != 10 || each[1].Granted != 1 {
-			t.errorf("request %d: %d tokens granted, of the rules %d and %d, want 10, and of the rules 10 and 1", i, res.Granted, each[0].Granted, each[1].Granted)
-		}
-	}
-	res := t.do(l, weir.Request{Key: weir.KeyOf("k"), Cost: 10}, each...)
-	if res.Allowed || res.Rule != "calls" || res.Granted != 0 {
-		t.errorf("got %+v, want a denial by calls", res)
-	}
-	if !each[0].Allowed || each[1].Allowed || each[0].Granted != 0 || each[0].Remaining != 70 {
-		t.errorf("got %+v, want tokens to have room for the request, and calls not", each)
-	}
 }
 
 // peeks returns one request of the Op Peek for each key.
@@ -94,7 +70,7 @@ func limiterPeekMany(t *T) {
 	// Rules that keep strings, sorted sets and lists, which MGet cannot read.
 	kept := algorithm.MetadataWindow{Limit: 6, Window: time.Minute}
 	l = t.limiter(c,
-		weir.Rule{Name: "ring", By: []string{"s0"}, Algorithm: threeSpans},
+		weir.Rule{Name: "ring", By: []string{"s0"}, Algorithm: quarters},
 		weir.Rule{Name: "log", By: []string{"s0", "s1"}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
 		weir.Rule{Name: "rate", By: []string{"s0", "s1"}, Algorithm: tenPerMinute},
 		weir.Rule{Name: "kept", By: []string{"s0", "s1"}, Algorithm: kept})

@@ -31,7 +31,6 @@ func (t *T) refundAs(l *weir.Limiter, id string, want bool, key ...string) {
 }
 
 func limiterRefund(t *T) {
-	t.leaseAndRefund()
 	// On the store's clock, with limits of which nothing comes back meanwhile.
 	rules := []weir.Rule{
 		{Name: "all", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
@@ -131,7 +130,7 @@ func limiterModes(t *T) {
 			a := refundable(r)
 			rules[i] = weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: a}
 			if i > 0 { // TakeUpTo needs a rule without a Cost of its own
-				rules[i].Cost = min(pick[int64](r, 0, 0, 0, 1, 2), newModel(a).limit())
+				rules[i].Cost = min(pick[int64](r, 0, 0, 0, 1, 2), t.limitOf(a).Capacity)
 			}
 			unit = unitOf(a)
 		}

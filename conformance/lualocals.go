@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"regexp"
 	"strings"
 	"sync"
 
@@ -9,41 +10,6 @@ import (
 
 // maxLuaLocals is how many locals a function of Lua 5.1 can have at once.
 const maxLuaLocals = 200
-
-// luaTokens returns the names, keywords and signs of a script.
-func luaTokens(lua string) []string {
-	var tokens []string
-	for i := 0; i < len(lua); {
-		from := i
-		switch c := lua[i]; {
-		case strings.HasPrefix(lua[i:], "--"):
-			for i < len(lua) && lua[i] != '\n' {
-				i++
-			}
-		case c == '\'' || c == '"':
-			for i++; i < len(lua) && lua[i] != c; i++ {
-				if lua[i] == '\\' {
-					i++
-				}
-			}
-			i++
-		case inWord(c):
-			for i < len(lua) && inWord(lua[i]) {
-				i++
-			}
-			tokens = append(tokens, lua[from:i])
-		default:
-			if i++; c > ' ' {
-				tokens = append(tokens, lua[from:i])
-			}
-		}
-	}
-	return tokens
-}
-
-func inWord(c byte) bool {
-	return c == '_' || c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z'
-}
 
 // localsOf has the luaLocals of scripts by their SHA-1: many rules share few scripts.
 var localsOf sync.Map
@@ -57,77 +23,48 @@ func tooManyLocals(s *store.Script) (int, bool) {
 	return n.(int), n.(int) > maxLuaLocals
 }
 
-// luaLocals returns the largest number of locals that the script lua has at once. The
-// script must have no long strings or comments.
+var (
+	// luaText matches comments and strings.
+	luaText = regexp.MustCompile(`--.*|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"`)
+
+	// luaNamed matches the declaration of a function that is a local itself.
+	luaNamed = regexp.MustCompile(`\blocal\s+function\b`)
+
+	// luaScope matches what declares locals, with their names, and what begins or ends
+	// a block.
+	luaScope = regexp.MustCompile(`\b(local|for)\s+(\w+(?:\s*,\s*\w+)*)|\b(function)\b[^(]*\(([^)]*)\)|\b(do|then|repeat|elseif|else|end|until)\b`)
+)
+
+// luaLocals returns the largest number of locals that a function of the script lua has at
+// once. The script must have no long strings or comments.
 func luaLocals(lua string) int {
-	// The locals of a function are counted separately.
-	type block struct {
-		locals   int
-		function bool
-	}
-	blocks := []block{{function: true}}
-	most := 0
-	add := func(n int) {
-		blocks[len(blocks)-1].locals += n
-		sum := 0
-		for i := len(blocks) - 1; i >= 0; i-- {
-			if sum += blocks[i].locals; blocks[i].function {
-				break
-			}
-		}
-		most = max(most, sum)
-	}
-	open := func(b block) { blocks = append(blocks, b) }
-	shut := func() {
-		if len(blocks) > 1 {
-			blocks = blocks[:len(blocks)-1]
-		}
-	}
-	tokens := luaTokens(lua)
-	at := func(i int) string {
-		if i < len(tokens) {
-			return tokens[i]
-		}
-		return ""
-	}
-	loop := 0 // the locals of a for whose do is to come
-	for i := 0; i < len(tokens); i++ {
-		switch tokens[i] {
+	lua = luaNamed.ReplaceAllString(luaText.ReplaceAllString(lua, " "), "local f function")
+	most, live := 0, 0 // live are the locals of the innermost function
+	var outer []int    // what live was before each block that is open
+	loop := 0          // the locals of a for whose do is to come
+	for _, m := range luaScope.FindAllStringSubmatch(lua, -1) {
+		list := strings.TrimSpace(m[2] + m[4])
+		names := strings.Count(list, ",") + min(len(list), 1)
+		switch word := m[1] + m[3] + m[5]; word {
 		case "local":
-			if at(i+1) == "function" {
-				add(1)
-				continue
-			}
-			names := 1
-			for i++; at(i+1) == ","; i += 2 {
-				names++
-			}
-			add(names)
+			live += names
 		case "for":
-			for loop = 3 + 1; at(i+2) == ","; i += 2 { // three are Lua's own
-				loop++
-			}
-		case "do":
-			open(block{})
-			add(loop)
-			loop = 0
+			loop = 3 + names // three are Lua's own
+		case "do", "then", "repeat":
+			outer = append(outer, live)
+			live, loop = live+loop, 0
 		case "function":
-			open(block{function: true})
-			for i++; at(i) != "(" && i < len(tokens); i++ {
-			}
-			for i++; at(i) != ")" && i < len(tokens); i++ {
-				if at(i) != "," {
-					add(1)
+			outer = append(outer, live)
+			live = names
+		default:
+			if len(outer) > 0 {
+				live = outer[len(outer)-1]
+				if word != "else" { // which begins another block
+					outer = outer[:len(outer)-1]
 				}
 			}
-		case "then", "repeat":
-			open(block{})
-		case "else":
-			shut()
-			open(block{})
-		case "elseif", "end", "until":
-			shut()
 		}
+		most = max(most, live)
 	}
 	return most
 }

@@ -75,7 +75,7 @@ func (t *T) compiles(list []algorithm.Algorithm) {
 // limiterMix mixes any algorithms, some of them with a Cost of their own.
 func limiterMix(t *T) {
 	t.beside(t.times(32), 30, func(r *rand.Rand) []algorithm.Algorithm {
-		list := []algorithm.Algorithm{pick(r, anyMetadataWindow, refundable, refundable, func(r *rand.Rand) algorithm.Algorithm { return anyConcurrency(r) })(r)}
+		list := []algorithm.Algorithm{pick(r, anyMetadataWindow, refundable, anyConcurrency, anyConcurrency)(r)}
 		for range 1 + r.IntN(3) {
 			list = append(list, refundable(r))
 		}
@@ -85,8 +85,7 @@ func limiterMix(t *T) {
 
 // beside runs n random histories under lists of rules, in random order. It compares the
 // answer of each rule with what the rule answers alone, in the memory store. Rules of
-// leases cost 1 if others are not of leases, and some of the built-in rules have a Cost of
-// their own.
+// leases cost 1 if others are not of leases, and some rules have a Cost of their own.
 func (t *T) beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 	r := t.rand()
 	for h := range n {
@@ -99,18 +98,23 @@ func (t *T) beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 		each := make([]weir.Result, len(list))
 		for s := range steps {
 			m.c.advance(anyPause(r, unit))
-			req := weir.Request{Key: key, Cost: min(anyCost(r), m.most)}
+			name := ""
+			if m.leases {
+				name = pick(r, "a", "\x00", "c2 a", strconv.Itoa(s))
+			}
+			if m.leases && r.IntN(6) == 0 {
+				m.release(t, l, weir.Request{Key: key, Op: weir.Release, ID: name})
+				continue
+			}
+			req := weir.Request{Key: key, Cost: min(anyCost(r), m.most), ID: name}
 			if m.wait > 0 && r.IntN(4) == 0 {
 				req.MaxWait = min(anyWait(r, unit), m.wait)
 			}
 			switch verb := r.IntN(5); {
 			case verb == 0:
 				req.Op = weir.Peek
-			case verb == 1 && m.others && req.MaxWait == 0:
+			case verb <= 2 && m.others && req.MaxWait == 0:
 				req.Op, req.Cost = weir.TakeUpTo, 1+r.Int64N(20)
-			}
-			if m.leases {
-				req.ID = pick(r, "a", "\x00", "c2 a", strconv.Itoa(s))
 			}
 			got := t.do(l, req, each...)
 			all, granted, want := m.answer(t, req)
@@ -155,7 +159,7 @@ func (t *T) newMix(r *rand.Rand, list []algorithm.Algorithm) *mix {
 		switch limit := t.limitOf(a); {
 		case limit.Kind.Leases && m.others:
 			rule.Cost = 1
-		case i != m.free && newModel(a) != nil && r.IntN(4) == 0:
+		case i != m.free && r.IntN(4) == 0:
 			rule.Cost = t.fitting(a, min(1+r.Int64N(2), limit.Capacity))
 		case limit.MaxCost > 0:
 			m.most = min(m.most, limit.MaxCost)
@@ -164,6 +168,20 @@ func (t *T) newMix(r *rand.Rand, list []algorithm.Algorithm) *mix {
 		m.alone = append(m.alone, t.limiterOn(memory.New(nil), m.c, rule))
 	}
 	return m
+}
+
+// release releases leases. It frees places of the rules that hold leases, and refunds no
+// token of another rule.
+func (m *mix) release(t *T, l *weir.Limiter, r weir.Request) {
+	held := false
+	for i, rule := range m.rules {
+		if t.kindOf(rule.Algorithm).Leases {
+			held = t.do(m.alone[i], r).Allowed || held
+		}
+	}
+	if got := t.do(l, r); got.Allowed != held {
+		t.errorf("%+v, of %+v: got %+v, want that a lease was held: %v", r, m.rules, got, held)
+	}
 }
 
 // answer returns whether all rules allow r, the tokens granted, and what each answers.

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"context"
 	"strings"
 	"time"
 
@@ -42,9 +43,9 @@ func badLeaseTime(change func(args []store.Arg)) mutation {
 }
 
 var concurrencyMutants = []mutant{
-	{"a lease expires late", "Concurrency/Trace", nil, badLeaseTime(func(args []store.Arg) { args[1] = store.ConstArg(args[1].Int() + 1) })},
-	{"a retry takes a second place", "Concurrency/Retried", nil, badLeases("", stranger)},
-	{"a renewal lasts no longer", "Concurrency/Renew", nil, bad[algorithm.Concurrency](flaw{step: func(b *badStep, _ []store.Arg) {
+	{"a lease expires late", "Concurrency/Same", nil, badLeaseTime(func(args []store.Arg) { args[1] = store.ConstArg(args[1].Int() + 1) })},
+	{"a retry takes a second place", "Concurrency/Same", nil, badLeases("", stranger)},
+	{"a renewal lasts no longer", "Concurrency/Same", nil, bad[algorithm.Concurrency](flaw{step: func(b *badStep, _ []store.Arg) {
 		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
 			if a.Renew {
 				return nil
@@ -52,24 +53,20 @@ var concurrencyMutants = []mutant{
 			return b.Step.Write(tx, key, now, s, n, a, gen, slack)
 		}
 	}})},
-	{"a release does nothing", "Concurrency/Release", nil, badLeases(".release", func(tx store.Tx) store.Tx { return txFunc{Tx: tx, remove: func(int, string) {}} })},
-	{"a release frees the oldest", "Concurrency/LateRelease", nil, badLeases(".release", func(tx store.Tx) store.Tx {
+	{"a release does nothing", "Concurrency/Same", nil, badLeases(".release", func(tx store.Tx) store.Tx { return txFunc{Tx: tx, remove: func(int, string) {}} })},
+	{"a release frees the oldest", "Concurrency/Same", nil, badLeases(".release", func(tx store.Tx) store.Tx {
 		_, all, _ := tx.Count(0, 0)
 		oldest, _, _ := tx.At(0, all-1)
 		return txFunc{Tx: tx, remove: func(i int, _ string) { tx.Remove(i, oldest.Text) }}
 	})},
-	{"a crashed holder holds on", "Concurrency/Crash", nil, badLeases("", func(tx store.Tx) store.Tx {
+	{"a crashed holder holds on", "Concurrency/Same", nil, badLeases("", func(tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, count: func(i int, _ int64) (above, all int64, err error) { return tx.Count(i, 0) }}
 	})},
-	{"any cost is one lease", "Concurrency/Names", nil, bad[algorithm.Concurrency](flaw{limit: func(l *contract.Limit) { l.MaxCost = 0 }})},
-	{"one expired lease goes at a time", "Concurrency/Bounded", nil, badLeases("", func(tx store.Tx) store.Tx {
+	{"any cost is one lease", "Concurrency/Huge", nil, bad[algorithm.Concurrency](flaw{limit: func(l *contract.Limit) { l.MaxCost = 0 }})},
+	{"one expired lease goes at a time", "Concurrency/Same", nil, badLeases("", func(tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, trim: func(i int, n int64) { tx.Trim(i, min(n, 1)) }}
 	})},
-	{"a lower limit is not heeded", "Concurrency/Lowered", nil, badLeaseTime(func(args []store.Arg) {
-		if args[1].Int() == 10_000_000 {
-			args[0] = store.ConstArg(args[0].Int() + 1)
-		}
-	})},
+	{"a changed limit is not heeded", "Concurrency/Same", nil, stale("concurrency")},
 	{"any member is a lease", "Concurrency/Layout", nil, badLeases("", func(tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, at: func(i int, fromEnd int64) (store.Member, bool, error) {
 			m, ok, err := tx.At(i, fromEnd)
@@ -82,11 +79,17 @@ var concurrencyMutants = []mutant{
 			ans.Remaining++
 		}
 	})},
-	{"beside a rate nobody holds a lease", "Limiter/Mix", []string{"/Mix"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
-		if !strings.HasPrefix(s.Name(), "concurrency+") {
+	{"beside a rate nobody holds a lease", "Limiter/Mix", []string{"/Mix", "/Sixteen"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		if !strings.Contains(s.Name(), "concurrency") || !composed(s) {
 			return tx
 		}
 		return stranger(tx)
+	}}},
+	{"a release beside a rate finds no lease", "Limiter/Mix", []string{"/Mix", "/Sixteen"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if s.Name() == "concurrency.release" && strings.Contains(keys[0], "{beside") {
+			keys = []string{keys[0] + ":missing"}
+		}
+		return f.right(ctx, s, keys, args, reply)
 	}}},
 	{"the wait is rounded up", "Concurrency/Exact", nil, bad[algorithm.Concurrency](wholeMillis)},
 	{"reads and writes apart", "Concurrency/HotKey", nil, torn("concurrency")},

@@ -7,18 +7,18 @@ import (
 )
 
 var slidingCounterMutants = []mutant{
-	{"the window before weighs nothing", "SlidingCounter/Trace", nil, bad[algorithm.SlidingCounter](flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"the window before weighs nothing", "SlidingCounter/Same", nil, bad[algorithm.SlidingCounter](flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.room = func(now, at int64, c contract.Cell) int64 {
 			c.C = 0
 			return m.Meter.Room(now, at, c)
 		}
 	}})},
-	{"steps are twice as long", "SlidingCounter/Steps", nil, bad[algorithm.SlidingCounter](flaw{limit: func(l *contract.Limit) {
-		if l.Capacity == 1<<20 {
-			l.Args[2], l.Args[3] = store.ConstArg(2*l.Args[2].Int()), store.ConstArg(l.Args[3].Int()/2)
+	{"steps are twice as long", "SlidingCounter/Same", nil, bad[algorithm.SlidingCounter](flaw{limit: func(l *contract.Limit) {
+		if steps := l.Args[3].Int(); steps > 1 {
+			l.Args[2], l.Args[3] = store.ConstArg(2*l.Args[2].Int()), store.ConstArg(steps/2)
 		}
 	}})},
-	{"an overdrawn window has a token", "SlidingCounter/Carry", nil, bad[algorithm.SlidingCounter](overdrawn)},
+	{"an overdrawn window has a token", "SlidingCounter/Same", nil, bad[algorithm.SlidingCounter](overdrawn)},
 	{"a cost is miscounted", "SlidingCounter/Same", nil, bad[algorithm.SlidingCounter](sevens)},
 	{"the wait is rounded up", "SlidingCounter/Exact", nil, bad[algorithm.SlidingCounter](wholeMillis)},
 	{"reads and writes apart", "SlidingCounter/HotKey", nil, torn("slidingcounter")},

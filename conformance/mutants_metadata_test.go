@@ -10,8 +10,8 @@ import (
 )
 
 var metadataWindowMutants = []mutant{
-	{"a window starts aligned", "MetadataWindow/Trace", nil, bad[algorithm.MetadataWindow](flaw{limit: func(l *contract.Limit) { l.Args[2] = l.Args[1] }})},
-	{"texts end at a zero byte", "MetadataWindow/Entries", nil, onlyFor("fixedwindow+metadatawindow", func(_ *fake, tx store.Tx) store.Tx {
+	{"a window starts aligned", "MetadataWindow/Same", nil, bad[algorithm.MetadataWindow](flaw{limit: func(l *contract.Limit) { l.Args[2] = l.Args[1] }})},
+	{"texts end at a zero byte", "MetadataWindow/Same", nil, onlyFor("metadatawindow", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
 			m.Text, _, _ = strings.Cut(m.Text, "\x00")
 			tx.Add(i, m, ttl)
@@ -23,7 +23,7 @@ var metadataWindowMutants = []mutant{
 			return list[min(1, len(list)):], err
 		}
 	}})},
-	{"long metadata is cut", "MetadataWindow/Bytes", nil, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
+	{"long metadata is cut", "MetadataWindow/Same", nil, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
 		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
 			a.Text = a.Text[:min(len(a.Text), 500)]
 			return b.Step.Write(tx, key, now, s, n, a, gen, slack)

@@ -35,7 +35,7 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, nil)
 	}}},
-	{"arguments end at a NUL", "Store/Args", []string{"Store/Set", "MetadataWindow/Entries", "Concurrency/", "Limiter/Mix", "MetadataWindow/Same"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"arguments end at a NUL", "Store/Args", []string{"Store/Set", "MetadataWindow/Same", "Concurrency/", "Limiter/Mix", "MetadataWindow/Same"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		args = slices.Clone(args)
 		for i, a := range args {
 			if before, _, cut := strings.Cut(a.String(), "\x00"); cut {

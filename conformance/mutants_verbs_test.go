@@ -61,8 +61,8 @@ var verbMutants = []mutant{
 	{"a refund goes to the newest entries", "SlidingLog/Refund", nil, bad[algorithm.SlidingLog](newestEntries)},
 	{"a refund goes to the newest bucket", "SlidingBuckets/Refund", nil, bad[algorithm.SlidingBuckets](badStepRefund(func(s contract.State, mark *contract.Cell, _ *int64) { mark.A, mark.B = s[4], s[5] }))},
 	{"a turn is a millisecond late", "GCRA/MaxWait", nil, bad[algorithm.GCRA](lateDelays(1000))},
-	{"every decision counts as the last", "GCRA/Cancel", nil, bad[algorithm.GCRA](alwaysLast)},
-	{"one more is consumed than granted", "Limiter/Mix", []string{"/Mix", "FixedWindow/", "Limiter/"}, oneMore("fixedwindow", ".upto", func(n *store.Nums) {
+	{"every decision counts as the last", "GCRA/Refund", nil, bad[algorithm.GCRA](alwaysLast)},
+	{"one more is consumed than granted", "Limiter/Mix", []string{"/Mix", "/Sixteen", "FixedWindow/", "Limiter/"}, oneMore("", ".upto", func(n *store.Nums) {
 		if n.Tag == (store.Tag{'f', '2'}) {
 			n.N[1]++
 		}

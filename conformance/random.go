@@ -100,7 +100,7 @@ func anyLeakyBucket(r *rand.Rand) algorithm.Algorithm {
 }
 
 // anyConcurrency returns a random Concurrency.
-func anyConcurrency(r *rand.Rand) algorithm.Concurrency {
+func anyConcurrency(r *rand.Rand) algorithm.Algorithm {
 	return algorithm.Concurrency{
 		Limit: pick(r, 1, 2, 3, 5, 1+r.Int64N(7)),
 		Lease: pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),

@@ -260,6 +260,20 @@ func (t *T) peek(l *weir.Limiter, cost int64, key ...string) weir.Result {
 	return t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Cost: cost})
 }
 
+// entries returns what Entries lists for key.
+func (t *T) entries(l *weir.Limiter, key ...string) []weir.Entry {
+	list, err := l.Entries(t.ctx, key...)
+	if err != nil {
+		t.fatalf("Entries: %v", err)
+	}
+	return list
+}
+
+// release releases the lease of that name, and reports whether it was held.
+func (t *T) release(l *weir.Limiter, name string, key ...string) bool {
+	return t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Release, ID: name}).Allowed
+}
+
 // limitOf returns the limit of a.
 func (t *T) limitOf(a algorithm.Algorithm) *contract.Limit {
 	limit, err := a.NewLimit()

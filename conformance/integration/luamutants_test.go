@@ -25,7 +25,7 @@ import (
 // A luaMutant is an error in the Lua of a script. Its Go form stays right.
 type luaMutant struct {
 	Kind  string // the kind of the algorithm, which scripts are named by
-	Check string // a check that finds the mutant, of RunAlgorithm ("Algorithm/Same") or of Run ("GCRA/Vectors")
+	Check string // a check that finds the mutant, of RunAlgorithm ("Algorithm/Same") or of Run ("Concurrency/Same")
 
 	// Old is replaced by Wrong in every script of the kind, where it stands in the text
 	// of Kind.Lua, or of the composer. $name stands for that name of the kind.
@@ -36,7 +36,7 @@ type luaMutant struct {
 var luaMutants = []luaMutant{
 	{"concurrency", "Concurrency/Same", "if $held <= now then $held", "if $held < now then $held"},
 	{"concurrency", "Concurrency/Exact", "$live > rank and rank >= 0", "$live >= rank and rank >= 0"},
-	{"concurrency", "Concurrency/Trace", "if $live == 0 then", "if $live ~= 0 then"},
+	{"concurrency", "Concurrency/Same", "if $live == 0 then", "if $live ~= 0 then"},
 	{"dailyquota", "Algorithm/Same", "$count = $count + n", "$count = $count + 1"},
 	{"dailyquota", "Algorithm/Same", "local clock = now + offset", "local clock = now"},
 	{"dailyquota", "Algorithm/Refund", "math.max($count - n, 0)", "math.max($count - 1, 0)"},
