@@ -30,6 +30,9 @@ type rule struct {
 	limit *contract.Limit
 	cost  int64 // 0 means the cost of the request
 	key   int   // the rule's index in the key space
+
+	algorithm algorithm.Algorithm // which made the limit
+	share     int64               // of how many shares of the algorithm's limit the limit is one; 0 means the whole
 }
 
 // newRules checks rules, and adds them to space.
@@ -89,7 +92,7 @@ func newRule(label string, r Rule) (rule, error) {
 	if name == "" {
 		name = limit.Kind.Name
 	}
-	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost}, nil
+	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, algorithm: r.Algorithm}, nil
 }
 
 // newLimit returns the limit of a. Errors name the rule by label.
@@ -199,7 +202,7 @@ func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
 	for i := range b.rules {
 		if r := &b.rules[i]; has(r) {
 			p.rules = append(p.rules, i)
-			rules = append(rules, compose.Rule{Limit: r.limit, Cost: r.cost})
+			rules = append(rules, compose.Rule{Limit: r.limit, Cost: r.cost, Share: r.share})
 		}
 	}
 	switch {

@@ -116,6 +116,10 @@ type Result struct {
 	Remaining  int64         // whole tokens left after the request; for algorithm.Concurrency, free leases
 	RetryAfter time.Duration // if denied, the time until the same request would be allowed; Never if it cannot be
 	ResetAfter time.Duration // the time until the rule is fully reset
+
+	// Degraded is nil if the store decided. Otherwise it says why not: see
+	// Limiter.OnOutage. It is then a store.ErrUnavailable.
+	Degraded error
 }
 
 // A Decider is a [Limiter], or a wrapper around a Decider: see [Limiter.Wrap]. A

@@ -60,6 +60,9 @@ func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 
 func (e *DeniedError) text() string {
 	r := &e.Result
+	if r.Degraded != nil && r.RetryAfter != Never {
+		return fmt.Sprintf("denied by rule %q during an outage: %s: retry after %v", r.Rule, plain(r.Degraded), r.RetryAfter)
+	}
 	if r.RetryAfter == Never {
 		return fmt.Sprintf("denied by rule %q: its limit is %d: the request can never be allowed", r.Rule, r.Limit)
 	}

@@ -151,8 +151,14 @@ type Options struct {
 // makes no decision, so it does not call the wrappers.
 type Limiter struct {
 	bound    *bound
-	wrappers []func(Decider) Decider // the innermost first
-	outer    Decider                 // bound in its wrappers
+	wrappers []wrapper // the innermost first
+	outer    Decider   // bound in its wrappers
+}
+
+// A wrapper makes a Decider around next. Exactly one field is set.
+type wrapper struct {
+	wrap   func(next Decider) Decider // given to Wrap
+	outage *outage                    // made by OnOutage
 }
 
 // New returns a limiter with one rule, whose keys have one segment. If opts is nil, the
@@ -205,13 +211,18 @@ func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	return newLimiter(b, nil), nil
 }
 
-func newLimiter(b *bound, wrappers []func(Decider) Decider) *Limiter {
+func newLimiter(b *bound, wrappers []wrapper) *Limiter {
 	l := &Limiter{bound: b, wrappers: wrappers, outer: b}
 	for _, w := range wrappers {
-		if w != nil {
-			l.outer = w(l.outer)
+		switch {
+		case w.outage != nil:
+			l.outer = w.outage.around(b, l.outer)
+		case w.wrap != nil:
+			l.outer = w.wrap(l.outer)
+		default:
+			l.outer = nil
 		}
-		if w == nil || l.outer == nil {
+		if l.outer == nil {
 			l.outer = broken{errNoWrapper}
 		}
 	}

@@ -51,7 +51,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 				return nil, fail(ErrInvalidRule, "With: %s: By is %q, and differs from the policy: leave it nil", label, r.By)
 			}
 		}
-		with[n].limit, with[n].cost = other.limit, other.cost
+		with[n].limit, with[n].cost, with[n].algorithm = other.limit, other.cost, other.algorithm
 	}
 	return l.rebind(with, b.only)
 }
@@ -87,7 +87,7 @@ func (l *Limiter) Wrap(w ...func(next Decider) Decider) *Limiter {
 	}
 	wrappers := slices.Clone(l.wrappers)
 	for _, f := range slices.Backward(w) {
-		wrappers = append(wrappers, f)
+		wrappers = append(wrappers, wrapper{wrap: f})
 	}
 	return newLimiter(l.bound, wrappers)
 }

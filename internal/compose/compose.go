@@ -12,6 +12,7 @@
 //	form.go     the Go form of a script
 //	direct.go   the Go form of a plain decision, for the memory store
 //	cell.go     the state of a rule whose algorithm is a Meter
+//	share.go    the Go form of a part of a limit
 //	answer.go   parses a reply, and returns the answers
 package compose
 
@@ -67,6 +68,7 @@ func (v Verb) Markers() bool { return v.marks() || v == Refund }
 type Rule struct {
 	Limit *contract.Limit
 	Cost  int64 // the tokens that each decision consumes from this limit; 0 means Call.Cost
+	Share int64 // if above 1, the Capacity is that of one of so many shares: see share.go
 }
 
 // A Call is one request to a [Program].
@@ -124,6 +126,9 @@ func New(rules []Rule) (*Program, error) {
 		form, err := part.bind(l)
 		if err != nil {
 			return nil, fmt.Errorf("kind %s: %w", l.Kind.Name, err)
+		}
+		if r.Share > 1 {
+			form = shareOf(form, r.Share)
 		}
 		p.rules = append(p.rules, rule{
 			Rule: r, step: form, key: p.nkeys, marker: part.marker,

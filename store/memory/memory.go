@@ -56,6 +56,10 @@ type Options struct {
 	// store can evict keys when it holds a few percent fewer keys than MaxKeys.
 	MaxKeys int
 
+	// If NoEviction is true, a full store evicts no key before the key expires. A call
+	// that adds a key to a full store then returns ErrUnavailable.
+	NoEviction bool
+
 	// Now is the clock. The default is the system clock. If the system clock is set
 	// to another time, the store uses that time after at most 0.1 s. The store holds
 	// locks while it calls Now.
@@ -101,7 +105,7 @@ func New(opts *Options) *Store {
 	}
 	s.shards = make([]shard, n)
 	for i := range s.shards {
-		s.shards[i].max = o.MaxKeys / n
+		s.shards[i].max, s.shards[i].keep = o.MaxKeys/n, o.NoEviction
 	}
 	s.txs.New = func() any { return new(tx) }
 	return s

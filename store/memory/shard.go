@@ -25,6 +25,7 @@ type shard struct {
 	slots  []slot
 	extras map[uint32]*extra
 	last   uint32 // the last key in extras that was used
+	keep   bool   // evict no key before it expires
 	clock  clock
 	_      [128 - 104]byte // padding, so that two shards share no cache line
 }
@@ -131,7 +132,7 @@ func (sh *shard) resize(n int, now int64) {
 //   - Keys whose last request was denied. Otherwise their callers would be allowed again.
 //   - Keys that expire later than the new key, because they have consumed more.
 //
-// The TTLs of keys that expire together are rounded up to slightly different times. So an
+// If keep is set, no key is evicted before it expires. The TTLs of keys that expire together are rounded up to slightly different times. So an
 // evicted key can expire later than the new key by the error of rounding. Otherwise a store
 // full of such keys would keep the keys with the latest times, and reject nearly all new
 // keys.
@@ -140,7 +141,7 @@ func (sh *shard) victim(expires, now int64, taken func(*slot) bool) (int, bool) 
 	for n, seen := 0, 0; n < min(len(sh.slots), sampleSlots) && seen < sampleKeys; n++ {
 		sh.cursor &= len(sh.slots) - 1
 		sl := &sh.slots[sh.cursor]
-		if spared := sl.denied && sl.expires > now; sl.hash != 0 && !spared && !taken(sl) {
+		if spared := (sl.denied || sh.keep) && sl.expires > now; sl.hash != 0 && !spared && !taken(sl) {
 			seen++
 			if sl.expires <= last && (best < 0 || sl.expires < sh.slots[best].expires) {
 				best = sh.cursor

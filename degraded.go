@@ -1,0 +1,122 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// A degraded is the Decider of Limiter.OnOutage.
+type degraded struct {
+	*outage
+	bound *bound
+	next  Decider
+
+	once  sync.Once
+	share *bound // nil if a rule has no share
+}
+
+// Decide implements [Decider].
+func (d *degraded) Decide(ctx context.Context, r Request, each []Result) (Result, error) {
+	switch r.Op {
+	case Consume, Peek, TakeUpTo:
+		res, cause, err := d.ask(ctx, &r, each)
+		if cause != nil {
+			return d.answer(ctx, &r, each, cause)
+		}
+		return res, err
+	case Renew:
+		return d.renew(ctx, &r, each)
+	case Refund, Release:
+		return d.undo(ctx, &r, each)
+	}
+	res, cause, err := d.ask(ctx, &r, each)
+	switch {
+	case cause != nil:
+		return Result{}, cause
+	case err == nil && r.Op == Reset:
+		_, _ = d.local(ctx, &r, nil)
+	}
+	return res, err
+}
+
+// ask sends r to the next Decider. If the store did not decide, cause says why.
+func (d *degraded) ask(ctx context.Context, r *Request, each []Result) (res Result, cause *failure, err error) {
+	if d.breaker.isOpen() {
+		// Neither misuse nor a caller who has gone may take the place of a probe.
+		var q query
+		if err := d.bound.check(&q, r, len(each)); err != nil {
+			return Result{}, nil, err
+		}
+		if err := ctx.Err(); err != nil {
+			return Result{}, nil, fmt.Errorf("weir: %w", err)
+		}
+	}
+	t, ok := d.breaker.enter()
+	if !ok {
+		return Result{}, d.breaker.cause.Load(), nil
+	}
+	defer d.breaker.exit(t)
+	short := ctx
+	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > d.Budget {
+		var cancel context.CancelFunc
+		short, cancel = context.WithTimeout(ctx, d.Budget)
+		defer cancel()
+	}
+	res, err = d.next.Decide(short, *r, each)
+	down := errors.Is(err, store.ErrUnavailable)
+	over := short.Err() != nil || errors.Is(err, context.DeadlineExceeded)
+	switch {
+	case err == nil && !over, errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrScript):
+		d.breaker.succeed()
+		return res, nil, err
+	case err != nil && !down && !contextual(err): // misuse, which says nothing about the store
+		return res, nil, err
+	case ended(ctx) && err == nil:
+		d.breaker.succeed()
+		return res, nil, nil
+	case ended(ctx):
+		return Result{}, nil, callersError(ctx, err)
+	case down:
+		cause = &failure{"the store did not decide: " + plain(err), store.ErrUnavailable}
+	case over && short != ctx:
+		cause = &failure{fmt.Sprintf("the store did not decide within the budget of %v", d.Budget), store.ErrUnavailable}
+	default: // the error of another context, which a wrapper made
+		return res, nil, err
+	}
+	d.breaker.fail(t, cause)
+	if err == nil { // the answer came too late, but the store did decide
+		return res, nil, nil
+	}
+	return Result{}, cause, nil
+}
+
+// ended reports whether ctx has ended, or its deadline has passed.
+func ended(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
+// contextual reports whether err is the error of a context.
+func contextual(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// callersError returns err as the error of ctx, which has ended.
+func callersError(ctx context.Context, err error) error {
+	if contextual(err) {
+		return err
+	}
+	why := ctx.Err()
+	if why == nil {
+		why = context.DeadlineExceeded
+	}
+	return fmt.Errorf("weir: %w: %w", why, err)
+}

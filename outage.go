@@ -1,0 +1,178 @@
+package weir
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir/store/memory"
+)
+
+// A Fallback is what a limiter answers during an outage of its store.
+type Fallback uint8
+
+const (
+	// FailClosed denies every request. It is the zero value.
+	FailClosed Fallback = iota
+
+	// FailOpen allows every request. Only a request whose cost is above the capacity
+	// of a rule is denied.
+	FailOpen
+
+	// FailLocal decides in the memory of the process, with a share of each limit: the
+	// limit divided by Outage.Processes.
+	FailLocal
+)
+
+// String returns the name of f.
+func (f Fallback) String() string {
+	names := [...]string{"FailClosed", "FailOpen", "FailLocal"}
+	if int(f) < len(names) {
+		return names[f]
+	}
+	return fmt.Sprintf("Fallback(%d)", uint8(f))
+}
+
+// The defaults of an [Outage].
+const (
+	DefaultBudget     = 50 * time.Millisecond
+	DefaultFailures   = 5
+	DefaultProbe      = time.Second
+	DefaultOutageKeys = 1 << 17
+)
+
+// An Outage says what a limiter answers while its store is unavailable or too slow: see
+// [Limiter.OnOutage]. The zero value denies every request, and has the default budget.
+type Outage struct {
+	// Fallback is the answer without the store. The zero value is FailClosed.
+	Fallback Fallback
+
+	// Processes is the number of processes that share the limits, at least 1. Only
+	// FailLocal uses it, and needs it. If more processes run, they can allow more
+	// than the limit together.
+	Processes int
+
+	// MaxKeys is the largest number of keys that FailLocal holds in memory. 0 means
+	// DefaultOutageKeys, which use at most 32 MiB if no key is longer than 71 bytes.
+	// When they are in use, requests that need a new key are denied.
+	MaxKeys int
+
+	// Budget is the time that one decision of the store can take. 0 means
+	// DefaultBudget. Choose it shorter than the deadlines of the callers: a deadline
+	// that ends before the budget is no failure of the store.
+	Budget time.Duration
+
+	// Failures is the number of consecutive failures after which the store is not
+	// asked any more. 0 means DefaultFailures.
+	Failures int
+
+	// Probe is the time between two probes. While the store is not asked, one request
+	// in each such interval is sent to it as a probe. 0 means DefaultProbe. It must be
+	// at least Budget.
+	Probe time.Duration
+}
+
+// OnOutage returns a limiter that answers by itself, as o says, if the store does not
+// answer within o.Budget or returns [store.ErrUnavailable]. After o.Failures consecutive
+// failures it asks the store only once in o.Probe. The first answer of the store ends
+// the outage.
+//
+// Result.Degraded is not nil if the store did not decide. Such a decision is not charged
+// in the store later. With FailLocal, N processes together allow at most what the limit
+// allows, in addition to what the store allowed: at most twice the limit.
+//
+// During an outage:
+//   - Consume, TakeUpTo and Peek return the answer of o.Fallback. The RetryAfter of a
+//     denied request is at most the time until the next probe. It is [Never] only if the
+//     cost is above the capacity.
+//   - Refund, Release and Renew work on decisions and leases that FailLocal made. For
+//     all others they return store.ErrUnavailable, and can be retried.
+//   - Reset returns store.ErrUnavailable.
+//   - Misuse is an error, as ever. If the caller's context ends, its error is returned.
+//
+// A lease that FailLocal gave stays in the process: Renew and Release find it there,
+// also after the outage.
+//
+// The limiters of With, Only and Wrap share the state of the outage with the limiter. If
+// the limits of With have no share, because they are less than o.Processes, FailLocal
+// denies their requests.
+//
+// The error says which field of o is not valid. With FailLocal, OnOutage also returns an
+// error if a rule has no share: if its limit is less than o.Processes, or if its
+// algorithm is not of package algorithm, and holds leases or has a largest cost.
+func (l *Limiter) OnOutage(o Outage) (*Limiter, error) {
+	if l == nil || l.bound == nil {
+		return nil, errNoLimiter
+	}
+	for _, w := range l.wrappers {
+		if w.outage != nil {
+			return nil, errors.New("weir: OnOutage: the limiter is already the result of OnOutage: call OnOutage once, on the limiter of New or NewPolicy")
+		}
+	}
+	if err := o.complete(); err != nil {
+		return nil, err
+	}
+	shared := &outage{Outage: o}
+	shared.breaker.init(o.Failures, o.Probe)
+	if o.Fallback == FailLocal {
+		shared.store = memory.New(&memory.Options{MaxKeys: o.MaxKeys, NoEviction: true})
+		if _, err := shared.shareOf(l.bound); err != nil {
+			return nil, err
+		}
+	}
+	wrappers := append(l.wrappers[:len(l.wrappers):len(l.wrappers)], wrapper{outage: shared})
+	return newLimiter(l.bound, wrappers), nil
+}
+
+// complete checks o, and replaces zero values by the defaults.
+func (o *Outage) complete() error {
+	local := o.Fallback == FailLocal
+	switch {
+	case o.Fallback > FailLocal:
+		return fmt.Errorf("weir: Outage.Fallback is %v: it must be FailClosed, FailOpen or FailLocal", o.Fallback)
+	case local && o.Processes < 1:
+		return fmt.Errorf("weir: Outage.Processes is %d: it must be the number of processes that share the limits, at least 1", o.Processes)
+	case !local && o.Processes != 0:
+		return fmt.Errorf("weir: Outage.Processes is %d and Fallback is %v: only FailLocal uses Processes: set Fallback to FailLocal, or leave Processes out", o.Processes, o.Fallback)
+	case !local && o.MaxKeys != 0:
+		return fmt.Errorf("weir: Outage.MaxKeys is %d and Fallback is %v: only FailLocal uses MaxKeys: set Fallback to FailLocal, or leave MaxKeys out", o.MaxKeys, o.Fallback)
+	case o.MaxKeys < 0:
+		return fmt.Errorf("weir: Outage.MaxKeys is %d: it must be at least 1, or 0 for the default of %d", o.MaxKeys, DefaultOutageKeys)
+	case o.Budget < 0:
+		return fmt.Errorf("weir: Outage.Budget is %v: it must be above 0, or 0 for the default of %v", o.Budget, DefaultBudget)
+	case o.Failures < 0:
+		return fmt.Errorf("weir: Outage.Failures is %d: it must be at least 1, or 0 for the default of %d", o.Failures, DefaultFailures)
+	case o.Probe < 0:
+		return fmt.Errorf("weir: Outage.Probe is %v: it must be above 0, or 0 for the default of %v", o.Probe, DefaultProbe)
+	}
+	if o.MaxKeys == 0 {
+		o.MaxKeys = DefaultOutageKeys
+	}
+	if o.Budget == 0 {
+		o.Budget = DefaultBudget
+	}
+	if o.Failures == 0 {
+		o.Failures = DefaultFailures
+	}
+	if o.Probe == 0 {
+		o.Probe = max(DefaultProbe, o.Budget)
+	}
+	if o.Probe < o.Budget {
+		return fmt.Errorf("weir: Outage.Probe is %v and Budget is %v: Probe must be at least Budget, so that a probe has ended when the next one starts", o.Probe, o.Budget)
+	}
+	return nil
+}
+
+// An outage is the part of OnOutage that the limiters of With, Only and Wrap share.
+type outage struct {
+	Outage
+	breaker breaker
+	store   *memory.Store // holds the state of the shares; nil unless Fallback is FailLocal
+	used    atomic.Bool   // the store has decided a request
+}
+
+// around returns the Decider that answers for b, whose requests go to next.
+func (o *outage) around(b *bound, next Decider) Decider {
+	return &degraded{outage: o, bound: b, next: next}
+}

@@ -1,0 +1,76 @@
+package weir
+
+import (
+	"reflect"
+	"slices"
+
+	"github.com/weir-go/weir/algorithm"
+)
+
+// shareOf returns the rules of b, with the share of one process of each limit, over the memory
+// store of o. The error names a rule that has no share.
+//
+// The share of a rule has the same keys, algorithm and window, but each of its tokens is
+// o.Processes tokens of the limit. So the shares of all processes together allow at most
+// what the limit allows, whatever the algorithm is.
+func (o *outage) shareOf(b *bound) (*bound, error) {
+	n := int64(o.Processes)
+	rules := slices.Clone(b.rules)
+	for i := range rules {
+		if err := rules[i].divide(n); err != nil {
+			return nil, err
+		}
+	}
+	return bind(&shared{store: o.store, memory: o.store, clock: b.clock, borrow: true, space: b.space}, rules, b.only)
+}
+
+// divide divides the limit of r by n.
+func (r *rule) divide(n int64) error {
+	if n == 1 {
+		return nil
+	}
+	whole := r.limit
+	share := whole.Capacity / n
+	if share < max(r.cost, 1) {
+		what := "nothing"
+		if share > 0 {
+			what = "less than its Cost"
+		}
+		return fail(ErrInvalidRule, "OnOutage: rule %q: its limit is %d, of which each of %d processes would have %s: raise the limit, or use FailClosed or FailOpen", r.name, whole.Capacity, n, what)
+	}
+	if own := divided(r.algorithm, n); own != nil {
+		limit, err := newLimit("OnOutage: rule \""+r.name+"\"", own)
+		r.limit = limit
+		return err
+	}
+	switch {
+	case whole.Kind.Leases:
+		return fail(ErrUnsupported, "OnOutage: rule %q: a %s holds leases, and only those of algorithm.Concurrency can be shared: use FailClosed or FailOpen", r.name, whole.Kind.Name)
+	case whole.MaxCost > 0:
+		return fail(ErrUnsupported, "OnOutage: rule %q: a %s can consume at most %d at once, so its limit cannot be shared: use FailClosed or FailOpen", r.name, whole.Kind.Name, whole.MaxCost)
+	}
+	limit := *whole
+	limit.Capacity = share
+	r.limit, r.share = &limit, n
+	return nil
+}
+
+// divided returns a with its Limit divided by n, for the algorithms whose state has an
+// element for each token or lease. It returns nil for all others.
+func divided(a algorithm.Algorithm, n int64) algorithm.Algorithm {
+	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
+		a, _ = v.Elem().Interface().(algorithm.Algorithm)
+	}
+	switch a := a.(type) {
+	case algorithm.Concurrency:
+		a.Limit /= n
+		return a
+	case algorithm.MetadataWindow:
+		a.Limit /= n
+		return a
+	case algorithm.SlidingLog:
+		a.Limit /= n
+		return a
+	}
+	return nil
+}
