@@ -10,19 +10,19 @@ import (
 // number of consecutive failures it opens: then one call in each interval may, a probe. The
 // first answer of the store closes it.
 //
-// The state has a generation, which changes when the breaker opens or closes. A failure
-// counts only in the generation in which its call began. So calls that hung while the store
-// came back do not open the breaker again.
+// The state has a generation, which changes when the breaker closes. A failure counts only in
+// the generation in which its call began. So calls that hung while the store came back do not
+// open the breaker again.
 type breaker struct {
 	failures int           // how many open the breaker
 	interval time.Duration // between two probes
 	born     time.Time     // times are measured from here
 
 	state atomic.Uint64           // the generation, shifted by stateBits, and failing and open
-	due   atomic.Int64            // when the next probe may begin, if the breaker is open
 	cause atomic.Pointer[failure] // the last failure that counted
 
 	mu     sync.Mutex
+	due    int64 // when the next probe may begin, if the breaker is open
 	failed int   // consecutive failures
 	probes int64 // how many probes have begun
 	probe  int64 // the number of the probe that has not ended; 0 if there is none
@@ -60,20 +60,17 @@ func (b *breaker) enter() (ticket, bool) {
 	if s := b.state.Load(); s&open == 0 {
 		return ticket{generation: s >> stateBits}, true
 	}
-	now := b.now()
-	if now < b.due.Load() {
-		return ticket{}, false
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.state.Load()
-	switch {
-	case s&open == 0:
+	if s&open == 0 { // it has closed just now
 		return ticket{generation: s >> stateBits}, true
-	case now < b.due.Load():
+	}
+	now := b.now()
+	if now < b.due {
 		return ticket{}, false
 	}
-	b.due.Store(now + int64(b.interval))
+	b.due = now + int64(b.interval)
 	if b.probe != 0 && now-b.began < lostProbe*int64(b.interval) {
 		return ticket{}, false
 	}
@@ -127,8 +124,8 @@ func (b *breaker) fail(t ticket, cause *failure) {
 		b.failed++
 		b.state.Store(generation<<stateBits | failing)
 	default:
-		b.due.Store(b.now() + int64(b.interval))
-		b.state.Store((generation+1)<<stateBits | failing | open)
+		b.due = b.now() + int64(b.interval)
+		b.state.Store(generation<<stateBits | failing | open)
 	}
 }
 
@@ -137,7 +134,9 @@ func (b *breaker) fail(t ticket, cause *failure) {
 func (b *breaker) wait() time.Duration {
 	left := b.interval
 	if b.isOpen() {
-		left = max(time.Duration(b.due.Load()-b.now()), 1)
+		b.mu.Lock()
+		left = max(time.Duration(b.due-b.now()), 1)
+		b.mu.Unlock()
 	}
 	return (left + time.Microsecond - 1).Truncate(time.Microsecond)
 }
