@@ -1,0 +1,449 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+var local4 = weir.Outage{Fallback: weir.FailLocal, Processes: 4}
+
+// The zero Outage denies. The errors of OnOutage name the field and what is right.
+func TestOutageErrors(t *testing.T) {
+	t.Parallel()
+	l := mustNew(t, newFaulty(), perSecond)
+	for _, tt := range []struct {
+		o    weir.Outage
+		want string
+	}{
+		{weir.Outage{Fallback: 3}, "Outage.Fallback is Fallback(3): it must be FailClosed, FailOpen or FailLocal"},
+		{weir.Outage{Fallback: weir.FailLocal}, "Outage.Processes is 0: it must be the number of processes"},
+		{weir.Outage{Fallback: weir.FailLocal, Processes: -1}, "Outage.Processes is -1"},
+		{weir.Outage{Processes: 4}, "Outage.Processes is 4 and Fallback is FailClosed: only FailLocal uses Processes"},
+		{weir.Outage{Fallback: weir.FailOpen, Processes: 4}, "Fallback is FailOpen"},
+		{weir.Outage{MaxKeys: 4}, "Outage.MaxKeys is 4 and Fallback is FailClosed"},
+		{weir.Outage{Fallback: weir.FailLocal, Processes: 4, MaxKeys: -4}, "Outage.MaxKeys is -4: it must be at least 1"},
+		{weir.Outage{Budget: -1}, "Outage.Budget is -1ns: it must be above 0, or 0 for the default of 50ms"},
+		{weir.Outage{Failures: -1}, "Outage.Failures is -1: it must be at least 1, or 0 for the default of 5"},
+		{weir.Outage{Probe: -1}, "Outage.Probe is -1ns: it must be above 0, or 0 for the default of 1s"},
+		{weir.Outage{Probe: time.Second, Budget: 2 * time.Second}, "Outage.Probe is 1s and Budget is 2s: Probe must be at least Budget"},
+	} {
+		if got, err := l.OnOutage(tt.o); got != nil || err == nil || !strings.HasPrefix(err.Error(), "weir: ") || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: got %v, want an error with %q", tt.o, err, tt.want)
+		}
+	}
+	if got, err := new(weir.Limiter).OnOutage(weir.Outage{}); got != nil || err == nil {
+		t.Errorf("a zero Limiter: got %v", err)
+	}
+	once := onOutage(t, l, weir.Outage{Budget: 2 * time.Second}) // Probe is then Budget
+	if got, err := once.Wrap(pass).OnOutage(weir.Outage{}); got != nil || err == nil || !strings.Contains(err.Error(), "call OnOutage once") {
+		t.Errorf("twice: got %v", err)
+	}
+	if got := []string{weir.FailClosed.String(), weir.FailOpen.String(), weir.FailLocal.String()}; strings.Join(got, " ") != "FailClosed FailOpen FailLocal" {
+		t.Errorf("got %v", got)
+	}
+}
+
+// The limiters of With, Only and Wrap share the breaker and the state of the shares, and have
+// the shares of their own limits.
+func TestOutageWith(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		base := mustPolicy(t, st, rules(weir.Rule{Name: "a", Algorithm: window(40, time.Hour)}, weir.Rule{Name: "b", Algorithm: window(400, time.Hour)}))
+		inner := onOutage(t, base.Wrap(pass), local4)
+		outer := onOutage(t, base, local4).Wrap(pass)
+		for _, l := range []*weir.Limiter{inner, outer} {
+			pro := mustWith(t, l, weir.Rule{Name: "a", Algorithm: window(80, time.Hour)})
+			only := mustOnly(t, l, "a")
+			st.set(up)
+			res, err := pro.Allow(t.Context(), "ann")
+			if res = healthy(t, res, err); res.Limit != 80 {
+				t.Errorf("got %+v", res)
+			}
+			st.set(down)
+			fail(t, l)
+			asked := st.asked.Load()
+			for i, tt := range []struct {
+				l                *weir.Limiter
+				limit, remaining int64
+			}{{l, 10, 9}, {pro, 20, 18}, {only, 10, 7}, {mustOnly(t, pro, "a"), 20, 16}} {
+				res, err := tt.l.Allow(t.Context(), "ann")
+				if res = degraded(t, res, err); !res.Allowed || res.Limit != tt.limit || res.Remaining != tt.remaining || res.Rule != "a" {
+					t.Errorf("%d: got %+v, want %d of %d", i, res, tt.remaining, tt.limit)
+				}
+			}
+			if st.asked.Load() != asked {
+				t.Error("the limiters do not share the breaker")
+			}
+			st.set(up)
+			time.Sleep(weir.DefaultProbe)
+			res, err = pro.Allow(t.Context(), "ann")
+			healthy(t, res, err)
+			res, err = l.Allow(t.Context(), "ann")
+			healthy(t, res, err)
+		}
+	})
+}
+
+// Reset and Entries are errors during an outage. A Reset after it clears the share too.
+func TestOutageReset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		l := onOutage(t, mustNew(t, st, algorithm.MetadataWindow{Limit: 8, Window: 24 * time.Hour}), local4)
+		st.set(down)
+		for range 10 {
+			if err := l.Reset(t.Context(), "ann"); !errors.Is(err, store.ErrUnavailable) {
+				t.Fatalf("got %v, want ErrUnavailable", err)
+			}
+		}
+		if _, err := l.Entries(t.Context(), "ann"); !errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("got %v, want ErrUnavailable", err)
+		}
+		exhaust := func(want int) {
+			t.Helper()
+			n := 0
+			for {
+				res, err := l.Allow(t.Context(), "ann")
+				if res = degraded(t, res, err); !res.Allowed {
+					break
+				}
+				n++
+			}
+			if n != want {
+				t.Errorf("%d were allowed, want %d", n, want)
+			}
+		}
+		exhaust(2)
+		_ = l.Reset(t.Context(), "ann")
+		exhaust(0)
+		st.set(up)
+		time.Sleep(weir.DefaultProbe)
+		if err := l.Reset(t.Context(), "ann"); err != nil {
+			t.Fatal(err)
+		}
+		st.set(down)
+		exhaust(2)
+	})
+}
+
+// A refund during an outage finds what was decided locally. What the store decided can be
+// refunded later.
+func TestOutageRefund(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		l := onOutage(t, mustNew(t, st, window(40, 24*time.Hour)), local4)
+		one := weir.Request{Key: weir.KeyOf("ann"), ID: "1", Cost: 7}
+		two := weir.Request{Key: weir.KeyOf("ann"), ID: "2", Cost: 7}
+		both := weir.Request{Key: weir.KeyOf("ann"), ID: "3", Cost: 2}
+		allow(t, l, one)
+		st.set(lost)
+		allow(t, l, both) // in the store and in the process
+		st.set(down)
+		if res := allow(t, l, two); res.Degraded == nil || res.Remaining != 1 {
+			t.Fatalf("got %+v, want 1 left locally", res)
+		}
+		refund := func(r weir.Request, want bool, wantErr error) {
+			t.Helper()
+			if got, err := l.Refund(t.Context(), r); got != want || !errors.Is(err, wantErr) {
+				t.Errorf("refund of %s: got %v, %v, want %v, %v", r.ID, got, err, want, wantErr)
+			}
+		}
+		less := two
+		less.Cost = 6
+		refund(less, false, weir.ErrInvalidCost)
+		refund(two, true, nil)
+		refund(two, false, store.ErrUnavailable)
+		refund(one, false, store.ErrUnavailable)
+		st.set(up)
+		time.Sleep(weir.DefaultProbe)
+		refund(two, false, nil)
+		if res := left(t, l, "ann"); res.Remaining != 31 {
+			t.Errorf("got %+v, want 31 left", res)
+		}
+		refund(one, true, nil)
+		refund(both, true, nil)
+		refund(both, false, nil)
+		if res := left(t, l, "ann"); res.Remaining != 40 {
+			t.Errorf("got %+v, want 40 left", res)
+		}
+		st.set(down)
+		fail(t, l)
+		if res := left(t, l, "ann"); res.Remaining != 10 {
+			t.Errorf("got %+v, want 10 left locally", res)
+		}
+	})
+}
+
+var twoLeases = algorithm.Concurrency{Limit: 4, Lease: time.Minute}
+
+// A lease that the process gave can be renewed and released, also after the outage. A lease of
+// the store can be renewed and released after it.
+func TestOutageLeases(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		l := onOutage(t, mustNew(t, st, twoLeases), weir.Outage{Fallback: weir.FailLocal, Processes: 2})
+		acquire := func() *weir.Lease {
+			t.Helper()
+			lease, err := l.TryAcquire(t.Context(), "ann")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return lease
+		}
+		kept, released := acquire(), acquire()
+		st.set(down)
+		fail(t, l)
+		one, two := acquire(), acquire()
+		if one.Degraded == nil || one.Remaining != 1 || two.Remaining != 0 {
+			t.Errorf("got %+v, %+v", one.Result, two.Result)
+		}
+		var denied *weir.DeniedError
+		_, err := l.TryAcquire(t.Context(), "ann")
+		if !errors.As(err, &denied) || denied.Result.RetryAfter != weir.DefaultProbe || !strings.Contains(err.Error(), "during an outage") {
+			t.Errorf("got %v, want it denied for %v", err, weir.DefaultProbe)
+		}
+		if err := kept.Renew(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("got %v, want ErrUnavailable", err)
+		}
+		if was, err := released.Release(t.Context()); was || !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("got %v, %v, want ErrUnavailable", was, err)
+		}
+		time.Sleep(30 * time.Second)
+		if err := one.Renew(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if was, err := two.Release(t.Context()); !was || err != nil {
+			t.Errorf("release: got %v, %v", was, err)
+		}
+		st.set(up)
+		time.Sleep(20 * time.Second)
+		for _, lease := range []*weir.Lease{one, kept} {
+			if err := lease.Renew(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if was, err := released.Release(t.Context()); !was || err != nil {
+			t.Errorf("release: got %v, %v", was, err)
+		}
+		if was, err := one.Release(t.Context()); !was || err != nil {
+			t.Errorf("release after the outage: got %v, %v", was, err)
+		}
+		if was, err := one.Release(t.Context()); was || err != nil {
+			t.Errorf("second release: got %v, %v", was, err)
+		}
+		if err := one.Renew(t.Context()); !errors.Is(err, weir.ErrLeaseLost) {
+			t.Errorf("renew after release: got %v", err)
+		}
+		if res := left(t, l, "ann"); res.Remaining != 3 || res.Degraded != nil {
+			t.Errorf("got %+v, want 3 free leases in the store", res)
+		}
+		// A lease that nobody releases ends by itself.
+		st.set(down)
+		fail(t, l)
+		acquire()
+		acquire()
+		time.Sleep(twoLeases.Lease)
+		acquire()
+	})
+}
+
+// KeepAlive keeps a lease across the beginning and the end of an outage, whoever gave it.
+func TestOutageKeepAlive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		l := onOutage(t, mustNew(t, st, twoLeases), weir.Outage{Fallback: weir.FailLocal, Processes: 2})
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		keep := func() {
+			lease, err := l.TryAcquire(t.Context(), "ann")
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() { lease.KeepAlive(ctx, func(err error) { t.Error(err) }) })
+		}
+		keep()
+		st.set(hang)
+		time.Sleep(5 * time.Second)
+		keep()
+		time.Sleep(30 * time.Second) // less than a lease
+		st.set(up)
+		time.Sleep(10 * time.Minute)
+		cancel()
+		wg.Wait()
+	})
+}
+
+// Acquire waits for the end of an outage if it is denied. Wait returns the denial at once.
+func TestOutageWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		st.set(down)
+		l := onOutage(t, mustNew(t, st, twoLeases), weir.Outage{})
+		start := time.Now()
+		time.AfterFunc(30*time.Second, func() { st.set(up) })
+		lease, err := l.Acquire(t.Context(), "ann")
+		if took := time.Since(start); err != nil || lease.Degraded != nil || took < 30*time.Second || took > 30*time.Second+weir.DefaultProbe+250*time.Millisecond {
+			t.Errorf("got %v after %v", err, took)
+		}
+		st.set(down)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if _, err := l.Acquire(ctx, "ann"); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v, want both errors", err)
+		}
+
+		limiter := func(o weir.Outage) *weir.Limiter {
+			return onOutage(t, mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 4}), o)
+		}
+		start = time.Now()
+		var denied *weir.DeniedError
+		res, err := limiter(weir.Outage{}).Wait(t.Context(), "ann")
+		if !errors.As(err, &denied) || res != denied.Result || res.RetryAfter != weir.DefaultProbe || time.Since(start) != 0 {
+			t.Errorf("closed: got %+v, %v after %v", res, err, time.Since(start))
+		}
+		res, err = limiter(weir.Outage{Fallback: weir.FailOpen}).Wait(t.Context(), "ann")
+		degraded(t, res, err)
+		if time.Since(start) != 0 {
+			t.Errorf("open: it waited %v", time.Since(start))
+		}
+		shared := limiter(weir.Outage{Fallback: weir.FailLocal, Processes: 2})
+		for range 5 {
+			if res, err = shared.Wait(t.Context(), "ann"); degraded(t, res, err).Limit != 2 {
+				t.Errorf("got %+v", res)
+			}
+		}
+		if took := time.Since(start); took != 3*time.Second { // a share of 1 per second, after a burst of 2
+			t.Errorf("local: five requests took %v, want 3s", took)
+		}
+		// If the caller goes, the wait is refunded.
+		ctx, cancel = context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/2, cancel)
+		if _, err := shared.Wait(ctx, "ann"); err != context.Canceled {
+			t.Errorf("got %v, want %v", err, context.Canceled)
+		}
+		if _, err := shared.Wait(t.Context(), "ann"); err != nil || time.Since(start) != 4*time.Second {
+			t.Errorf("got %v after %v, want the place of the one that went", err, time.Since(start))
+		}
+	})
+}
+
+// When the share's memory is full, a new key is denied, and known keys are decided as before.
+func TestOutageFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		st.set(down)
+		l := onOutage(t, mustNew(t, st, window(40, time.Hour)), weir.Outage{Fallback: weir.FailLocal, Processes: 4, MaxKeys: 100})
+		allowed := 0
+		for i := range 1000 {
+			res, err := l.Allow(t.Context(), number(i))
+			if res = degraded(t, res, err); res.Allowed {
+				allowed++
+			} else if res.RetryAfter > weir.DefaultProbe || res.Limit != 40 {
+				t.Fatalf("got %+v", res)
+			}
+		}
+		if allowed != 100 {
+			t.Errorf("%d keys were allowed, want 100", allowed)
+		}
+		for i := range 100 {
+			for range 20 {
+				res, err := l.Allow(t.Context(), number(i))
+				if degraded(t, res, err); res.Allowed {
+					allowed++
+				}
+			}
+		}
+		if allowed != 1000 {
+			t.Errorf("%d were allowed, want 10 for each of 100 keys", allowed)
+		}
+		time.Sleep(time.Hour + 2*time.Second)
+		for i := range 1000 { // expired keys make room, a few at each request
+			res, err := l.Allow(t.Context(), number(2000+i))
+			degraded(t, res, err)
+			allowed -= map[bool]int{true: 10}[res.Allowed]
+		}
+		if allowed != 0 {
+			t.Errorf("%d keys are missing after the others expired", allowed/10)
+		}
+	})
+}
+
+// DoMany answers each request.
+func TestOutageDoMany(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		l := onOutage(t, mustNew(t, st, window(40, time.Hour)), local4)
+		requests := []weir.Request{
+			{Key: weir.KeyOf("ann"), Cost: 9}, {Key: weir.KeyOf("")}, {Key: weir.KeyOf("ann"), Cost: 2}, {Key: weir.KeyOf("bob"), Op: weir.Peek},
+			{Key: weir.KeyOf("bob"), Op: weir.Reset},
+		}
+		for _, f := range []fault{up, hang, down} {
+			st.set(f)
+			for range 3 {
+				if answers := l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf("cat"), Op: weir.Peek}}); (answers[0].Result.Degraded == nil) != (f == up) {
+					t.Errorf("got %+v", answers)
+				}
+			}
+			answers := l.DoMany(t.Context(), requests)
+			for i, a := range answers {
+				switch {
+				case i == 1:
+					if !errors.Is(a.Err, weir.ErrInvalidKey) {
+						t.Errorf("%v: request %d: got %v", f, i, a.Err)
+					}
+				case i == 4 && f != up:
+					if !errors.Is(a.Err, store.ErrUnavailable) {
+						t.Errorf("%v: request %d: got %v", f, i, a.Err)
+					}
+				case a.Err != nil || (a.Result.Degraded != nil) != (f != up) || i == 0 && a.Result.Allowed != (f != down) || i == 2 && a.Result.Allowed != (f == up):
+					t.Errorf("%v: request %d: got %+v", f, i, a)
+				}
+			}
+		}
+	})
+}
+
+// Many callers of a store that fails and comes back race.
+func TestOutageRace(t *testing.T) {
+	t.Parallel()
+	st := &faulty{Store: memory.New(nil)}
+	base := onOutage(t, mustNew(t, st, window(1<<30, time.Hour)), weir.Outage{Fallback: weir.FailLocal, Processes: 2, Budget: time.Millisecond, Probe: time.Millisecond, Failures: 2})
+	ended := make(chan struct{})
+	var wg, changes sync.WaitGroup
+	changes.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-ended:
+				return
+			case <-time.After(2 * time.Millisecond):
+				st.set([]fault{up, down, hang}[i%3])
+			}
+		}
+	})
+	for range 8 {
+		wg.Go(func() {
+			l := mustWith(t, base, weir.Rule{Algorithm: window(1<<20, time.Hour)})
+			for i := range 200 {
+				r := weir.Request{Key: weir.KeyOf(number(i % 3)), ID: number(i)}
+				if res, err := l.Decide(t.Context(), r, nil); err != nil || !res.Allowed {
+					t.Errorf("got %+v, %v", res, err)
+				}
+				if _, err := l.Refund(t.Context(), r); err != nil && !errors.Is(err, store.ErrUnavailable) {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(ended)
+	changes.Wait()
+}
