@@ -3,7 +3,6 @@ package weir
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -16,9 +15,6 @@ func (d *degraded) answer(ctx context.Context, r *Request, each []Result, cause 
 	var q query
 	if err := d.bound.check(&q, r, len(each)); err != nil {
 		return Result{}, err
-	}
-	if err := ctx.Err(); err != nil {
-		return Result{}, fmt.Errorf("weir: %w", err)
 	}
 	if d.Fallback != FailLocal || d.never(&q) || d.shares() == nil {
 		return d.fixed(&q, each, cause), nil

@@ -244,16 +244,34 @@ func TestFallbacks(t *testing.T) {
 	}
 }
 
-// If all rules have a Cost, FailOpen grants the Cost of the rule in the result.
+// FailOpen grants what the limiter would grant if rules have a Cost.
 func TestFailOpenOwnCosts(t *testing.T) {
-	st := newFaulty()
-	st.set(down)
-	l := onOutage(t, mustPolicy(t, st, rules(
-		weir.Rule{Name: "one", Algorithm: window(9, time.Hour), Cost: 3}, weir.Rule{Name: "two", Algorithm: window(9, time.Hour), Cost: 5},
-	)), weir.Outage{Fallback: weir.FailOpen})
-	res, err := l.Allow(t.Context(), "ann")
-	if res = degraded(t, res, err); res.Rule != "one" || res.Granted != 3 {
-		t.Errorf("got %+v", res)
+	t.Parallel()
+	type costs [2]struct{ limit, cost int64 }
+	for _, tt := range []struct {
+		costs   costs
+		r       weir.Request
+		rule    string
+		granted int64
+	}{
+		{costs{{9, 3}, {9, 5}}, weir.Request{}, "0", 3},
+		{costs{{9, 3}, {9, 0}}, weir.Request{Cost: 7}, "0", 7},
+		{costs{{40, 0}, {30, 2}}, weir.Request{Op: weir.TakeUpTo, Cost: 35}, "0", 35},
+		{costs{{40, 0}, {30, 0}}, weir.Request{Op: weir.TakeUpTo, Cost: 35}, "0", 30},
+		{costs{{40, 0}, {30, 0}}, weir.Request{Cost: 35}, "1", 0},
+	} {
+		st := newFaulty()
+		st.set(down)
+		p := rules()
+		for i, c := range tt.costs {
+			p.Rules = append(p.Rules, weir.Rule{Name: fmt.Sprint(i), Algorithm: window(c.limit, time.Hour), Cost: c.cost})
+		}
+		l := onOutage(t, mustPolicy(t, st, p), weir.Outage{Fallback: weir.FailOpen})
+		tt.r.Key = weir.KeyOf("ann")
+		res, err := l.Decide(t.Context(), tt.r, nil)
+		if res = degraded(t, res, err); res.Rule != tt.rule || res.Granted != tt.granted || res.Allowed != (tt.granted > 0) {
+			t.Errorf("%+v: got %+v, want %d granted, rule %s", tt, res, tt.granted, tt.rule)
+		}
 	}
 }
 
@@ -447,4 +465,59 @@ func TestOutageLateAnswers(t *testing.T) {
 			t.Errorf("got %v", res.Degraded)
 		}
 	})
+}
+
+// If the caller goes, and the store answers all the same, the store works.
+func TestOutageAnswerAfterTheCallerHasGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		st.set(slow)
+		l := onOutage(t, mustNew(t, st, perSecond), weir.Outage{Failures: 1})
+		for range 3 {
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(weir.DefaultBudget/2, cancel)
+			res, err := l.Allow(ctx, "ann")
+			healthy(t, res, err)
+		}
+		st.set(up)
+		res, err := l.Allow(t.Context(), "ann")
+		healthy(t, res, err)
+	})
+}
+
+// An inner wrapper can return any error. Only ErrUnavailable and the end of the budget are
+// outages, and misuse is misuse in any case.
+func TestOutageInnerErrors(t *testing.T) {
+	t.Parallel()
+	own := errors.New("an error of a wrapper")
+	short, cancel := context.WithTimeout(t.Context(), weir.DefaultBudget)
+	defer cancel()
+	for _, tt := range []struct {
+		ctx        context.Context
+		key        string
+		inner      error
+		want       error
+		isDegraded bool
+	}{
+		{t.Context(), "ann", own, own, false},
+		{t.Context(), "ann", context.Canceled, context.Canceled, false},
+		{short, "ann", context.DeadlineExceeded, context.DeadlineExceeded, false},
+		{t.Context(), "ann", context.DeadlineExceeded, nil, true},
+		{t.Context(), "ann", store.ErrUnavailable, nil, true},
+		{t.Context(), "", store.ErrUnavailable, weir.ErrInvalidKey, false},
+	} {
+		inner := failing{tt.inner}
+		l := mustNew(t, newFaulty(), perSecond).Wrap(func(weir.Decider) weir.Decider { return inner })
+		res, err := onOutage(t, l, weir.Outage{Fallback: weir.FailOpen}).Allow(tt.ctx, tt.key)
+		if !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) || (res.Degraded != nil) != tt.isDegraded {
+			t.Errorf("%+v: got %+v, %v", tt, res, err)
+		}
+	}
+}
+
+// A failing is a Decider that returns its error.
+type failing struct{ err error }
+
+func (f failing) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
+	return weir.Result{}, f.err
 }

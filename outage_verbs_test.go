@@ -94,6 +94,40 @@ func TestOutageWith(t *testing.T) {
 	})
 }
 
+// The share has the limiter's own clock, the divided algorithm of With, and the reset of Only.
+func TestOutageShareIsBound(t *testing.T) {
+	t.Parallel()
+	st, clock := newFaulty(), newClock()
+	l, err := weir.NewPolicy(st, weir.Policy{Name: "t", Segments: []string{"a", "b"}, Rules: []weir.Rule{
+		{Name: "a", By: []string{"a"}, Algorithm: algorithm.SlidingLog{Limit: 8, Window: time.Hour}},
+		{Name: "b", Algorithm: window(400, time.Hour)},
+	}}, &weir.Options{Clock: clock.now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l = onOutage(t, l, weir.Outage{Fallback: weir.FailLocal, Processes: 4, Failures: 1 << 30})
+	l = mustWith(t, l, weir.Rule{Name: "a", Algorithm: algorithm.SlidingLog{Limit: 12, Window: time.Hour}})
+	st.set(down)
+	exhaust := func() {
+		t.Helper()
+		for i := range 4 {
+			res, err := l.Allow(t.Context(), "x", "y")
+			if res = degraded(t, res, err); res.Allowed != (i < 3) || res.Limit != 3 {
+				t.Errorf("request %d: got %+v", i, res)
+			}
+		}
+	}
+	exhaust()
+	clock.advance(time.Hour)
+	exhaust()
+	st.set(up)
+	if err := mustOnly(t, l, "a").Reset(t.Context(), "x", "any"); err != nil {
+		t.Fatal(err)
+	}
+	st.set(down)
+	exhaust()
+}
+
 // Reset and Entries are errors during an outage. A Reset after it clears the share too.
 func TestOutageReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -218,8 +252,9 @@ func TestOutageLeases(t *testing.T) {
 			t.Errorf("got %v, %v, want ErrUnavailable", was, err)
 		}
 		time.Sleep(30 * time.Second)
-		if err := one.Renew(t.Context()); err != nil {
-			t.Error(err)
+		res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("ann"), Op: weir.Renew, ID: one.ID()}, nil)
+		if res = degraded(t, res, err); !res.Allowed || !strings.Contains(res.Degraded.Error(), "the process holds it") {
+			t.Errorf("renew: got %+v", res)
 		}
 		if was, err := two.Release(t.Context()); !was || err != nil {
 			t.Errorf("release: got %v, %v", was, err)

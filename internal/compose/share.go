@@ -29,7 +29,7 @@ type meterShare struct {
 }
 
 func (m meterShare) Room(now, at int64, c contract.Cell) int64 {
-	return floorDiv(m.Meter.Room(now, at, c), m.n)
+	return m.Meter.Room(now, at, c) / m.n
 }
 
 func (m meterShare) Take(c contract.Cell, n int64) contract.Cell { return m.Meter.Take(c, n*m.n) }
@@ -67,7 +67,7 @@ func (s stepShare) Read(tx store.Tx, key int, now int64, a contract.Ask) (contra
 }
 
 func (s stepShare) Room(now int64, st contract.State, a contract.Ask) int64 {
-	return floorDiv(s.Step.Room(now, st, s.ask(a)), s.n)
+	return s.Step.Room(now, st, s.ask(a)) / s.n
 }
 
 func (s stepShare) Write(tx store.Tx, key int, now int64, st contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
@@ -87,13 +87,4 @@ func (s stepShare) Mark(now int64, st contract.State, n, gen int64) (contract.Ce
 
 func (s stepShare) Refund(tx store.Tx, key int, now int64, st contract.State, a contract.Ask, mark contract.Cell, n, gen int64) (bool, error) {
 	return s.Step.(contract.StepRefunder).Refund(tx, key, now, st, s.ask(a), mark, n*s.n, gen)
-}
-
-// floorDiv returns a/b, rounded down. b is positive.
-func floorDiv(a, b int64) int64 {
-	q := a / b
-	if a%b < 0 {
-		q--
-	}
-	return q
 }
