@@ -61,38 +61,54 @@ func (d *degraded) ask(ctx context.Context, r *Request, each []Result) (res Resu
 		return Result{}, d.breaker.cause.Load(), nil
 	}
 	defer d.breaker.exit(t)
-	short := ctx
-	if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > d.Budget {
-		var cancel context.CancelFunc
-		short, cancel = context.WithTimeout(ctx, d.Budget)
-		defer cancel()
-	}
+	short, cancel := d.within(ctx)
+	defer cancel()
 	res, err = d.next.Decide(short, *r, each)
+	cause, answered, err := d.judge(ctx, short, err)
+	switch {
+	case cause != nil:
+		d.breaker.fail(t, cause)
+	case answered:
+		d.breaker.succeed()
+	}
+	if answered { // also if the answer came too late
+		return res, nil, err
+	}
+	return Result{}, cause, err
+}
+
+// within returns ctx with the budget.
+func (d *degraded) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) <= d.Budget {
+		return ctx, func() {} // this saves the allocations of a context
+	}
+	return context.WithTimeout(ctx, d.Budget)
+}
+
+// judge says what err means, which the next Decider returned. ctx is the caller's context,
+// and short is ctx with the budget.
+//
+// cause is not nil if the call failed: the store was unavailable, or took longer than the
+// budget. answered reports whether the store answered. If neither holds, the call says
+// nothing about the store. The error is for the caller; it is nil if cause is not.
+func (d *degraded) judge(ctx, short context.Context, err error) (cause *failure, answered bool, _ error) {
 	down := errors.Is(err, store.ErrUnavailable)
 	over := short.Err() != nil || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case err == nil && !over, errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrScript):
-		d.breaker.succeed()
-		return res, nil, err
-	case err != nil && !down && !contextual(err): // misuse, which says nothing about the store
-		return res, nil, err
+		return nil, true, err
+	case err != nil && !down && !contextual(err): // misuse
+		return nil, false, err
 	case ended(ctx) && err == nil:
-		d.breaker.succeed()
-		return res, nil, nil
+		return nil, true, nil
 	case ended(ctx):
-		return Result{}, nil, callersError(ctx, err)
+		return nil, false, callersError(ctx, err)
 	case down:
-		cause = &failure{"the store did not decide: " + plain(err), store.ErrUnavailable}
+		return &failure{"the store did not decide: " + plain(err), store.ErrUnavailable}, false, nil
 	case over && short != ctx:
-		cause = &failure{fmt.Sprintf("the store did not decide within the budget of %v", d.Budget), store.ErrUnavailable}
-	default: // the error of another context, which a wrapper made
-		return res, nil, err
+		return &failure{fmt.Sprintf("the store did not decide within the budget of %v", d.Budget), store.ErrUnavailable}, err == nil, nil
 	}
-	d.breaker.fail(t, cause)
-	if err == nil { // the answer came too late, but the store did decide
-		return res, nil, nil
-	}
-	return Result{}, cause, nil
+	return nil, false, err // the error of another context, which a wrapper made
 }
 
 // ended reports whether ctx has ended, or its deadline has passed.

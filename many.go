@@ -19,7 +19,7 @@ type Answer struct {
 // requests have the same key, either of them can be decided first.
 //
 // DoMany uses the first of these ways that is possible:
-//   - If the limiter has wrappers, DoMany decides the requests one by one.
+//   - If the limiter has wrappers of Wrap, DoMany decides the requests one by one.
 //   - If every request is a Peek, and MGet can read the state of all rules, DoMany
 //     calls MGet of the store once. It also calls Time once if there is no
 //     Options.Clock.
@@ -33,13 +33,26 @@ type Answer struct {
 // A batch is held in memory: pass thousands of requests at once, not millions.
 func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
 	answers := make([]Answer, len(requests))
-	if l == nil || l.bound == nil || len(l.wrappers) > 0 {
-		for i, r := range requests {
-			answers[i].Result, answers[i].Err = l.Decide(ctx, r, nil)
-		}
-		return answers
+	switch {
+	case l != nil && l.bound != nil && len(l.wrappers) == 0:
+		l.bound.decideMany(ctx, requests, answers)
+	case l != nil && l.bound != nil && len(l.wrappers) == 1 && l.wrappers[0].outage != nil:
+		l.outer.(*degraded).decideMany(ctx, requests, answers)
+	default:
+		oneByOne(ctx, l, requests, answers)
 	}
-	b := l.bound
+	return answers
+}
+
+// oneByOne decides each request with d.
+func oneByOne(ctx context.Context, d Decider, requests []Request, answers []Answer) {
+	for i, r := range requests {
+		answers[i].Result, answers[i].Err = d.Decide(ctx, r, nil)
+	}
+}
+
+// decideMany decides requests on the store, without wrappers.
+func (b *bound) decideMany(ctx context.Context, requests []Request, answers []Answer) {
 	peeks := !b.all.program.Sets()
 	evals := make([]store.Eval, 0, len(requests))
 	asked := make([]query, len(requests))
@@ -70,7 +83,6 @@ func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
 		}
 		n++
 	}
-	return answers
 }
 
 // evalMany runs evals. If the store is a Batcher, it runs them in one batch.

@@ -1,10 +1,8 @@
 package weir_test
 
 import (
-	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/memory"
 )
 
 var local4 = weir.Outage{Fallback: weir.FailLocal, Processes: 4}
@@ -217,160 +214,6 @@ func TestOutageRefund(t *testing.T) {
 	})
 }
 
-var twoLeases = algorithm.Concurrency{Limit: 4, Lease: time.Minute}
-
-// A lease that the process gave can be renewed and released, also after the outage. A lease of
-// the store can be renewed and released after it.
-func TestOutageLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := newFaulty()
-		l := onOutage(t, mustNew(t, st, twoLeases), weir.Outage{Fallback: weir.FailLocal, Processes: 2})
-		acquire := func() *weir.Lease {
-			t.Helper()
-			lease, err := l.TryAcquire(t.Context(), "ann")
-			if err != nil {
-				t.Fatal(err)
-			}
-			return lease
-		}
-		kept, released := acquire(), acquire()
-		st.set(down)
-		fail(t, l)
-		one, two := acquire(), acquire()
-		if one.Degraded == nil || one.Remaining != 1 || two.Remaining != 0 {
-			t.Errorf("got %+v, %+v", one.Result, two.Result)
-		}
-		var denied *weir.DeniedError
-		_, err := l.TryAcquire(t.Context(), "ann")
-		if !errors.As(err, &denied) || denied.Result.RetryAfter != weir.DefaultProbe || !strings.Contains(err.Error(), "during an outage") {
-			t.Errorf("got %v, want it denied for %v", err, weir.DefaultProbe)
-		}
-		if err := kept.Renew(t.Context()); !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("got %v, want ErrUnavailable", err)
-		}
-		if was, err := released.Release(t.Context()); was || !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("got %v, %v, want ErrUnavailable", was, err)
-		}
-		time.Sleep(30 * time.Second)
-		res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("ann"), Op: weir.Renew, ID: one.ID()}, nil)
-		if res = degraded(t, res, err); !res.Allowed || !strings.Contains(res.Degraded.Error(), "the process holds it") {
-			t.Errorf("renew: got %+v", res)
-		}
-		if was, err := two.Release(t.Context()); !was || err != nil {
-			t.Errorf("release: got %v, %v", was, err)
-		}
-		st.set(up)
-		time.Sleep(20 * time.Second)
-		for _, lease := range []*weir.Lease{one, kept} {
-			if err := lease.Renew(t.Context()); err != nil {
-				t.Error(err)
-			}
-		}
-		if was, err := released.Release(t.Context()); !was || err != nil {
-			t.Errorf("release: got %v, %v", was, err)
-		}
-		if was, err := one.Release(t.Context()); !was || err != nil {
-			t.Errorf("release after the outage: got %v, %v", was, err)
-		}
-		if was, err := one.Release(t.Context()); was || err != nil {
-			t.Errorf("second release: got %v, %v", was, err)
-		}
-		if err := one.Renew(t.Context()); !errors.Is(err, weir.ErrLeaseLost) {
-			t.Errorf("renew after release: got %v", err)
-		}
-		if res := left(t, l, "ann"); res.Remaining != 3 || res.Degraded != nil {
-			t.Errorf("got %+v, want 3 free leases in the store", res)
-		}
-		// A lease that nobody releases ends by itself.
-		st.set(down)
-		fail(t, l)
-		acquire()
-		acquire()
-		time.Sleep(twoLeases.Lease)
-		acquire()
-	})
-}
-
-// KeepAlive keeps a lease across the beginning and the end of an outage, whoever gave it.
-func TestOutageKeepAlive(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := newFaulty()
-		l := onOutage(t, mustNew(t, st, twoLeases), weir.Outage{Fallback: weir.FailLocal, Processes: 2})
-		ctx, cancel := context.WithCancel(t.Context())
-		var wg sync.WaitGroup
-		keep := func() {
-			lease, err := l.TryAcquire(t.Context(), "ann")
-			if err != nil {
-				t.Fatal(err)
-			}
-			wg.Go(func() { lease.KeepAlive(ctx, func(err error) { t.Error(err) }) })
-		}
-		keep()
-		st.set(hang)
-		time.Sleep(5 * time.Second)
-		keep()
-		time.Sleep(30 * time.Second) // less than a lease
-		st.set(up)
-		time.Sleep(10 * time.Minute)
-		cancel()
-		wg.Wait()
-	})
-}
-
-// Acquire waits for the end of an outage if it is denied. Wait returns the denial at once.
-func TestOutageWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := newFaulty()
-		st.set(down)
-		l := onOutage(t, mustNew(t, st, twoLeases), weir.Outage{})
-		start := time.Now()
-		time.AfterFunc(30*time.Second, func() { st.set(up) })
-		lease, err := l.Acquire(t.Context(), "ann")
-		if took := time.Since(start); err != nil || lease.Degraded != nil || took < 30*time.Second || took > 30*time.Second+weir.DefaultProbe+250*time.Millisecond {
-			t.Errorf("got %v after %v", err, took)
-		}
-		st.set(down)
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		defer cancel()
-		if _, err := l.Acquire(ctx, "ann"); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v, want both errors", err)
-		}
-
-		limiter := func(o weir.Outage) *weir.Limiter {
-			return onOutage(t, mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 4}), o)
-		}
-		start = time.Now()
-		var denied *weir.DeniedError
-		res, err := limiter(weir.Outage{}).Wait(t.Context(), "ann")
-		if !errors.As(err, &denied) || res != denied.Result || res.RetryAfter != weir.DefaultProbe || time.Since(start) != 0 {
-			t.Errorf("closed: got %+v, %v after %v", res, err, time.Since(start))
-		}
-		res, err = limiter(weir.Outage{Fallback: weir.FailOpen}).Wait(t.Context(), "ann")
-		degraded(t, res, err)
-		if time.Since(start) != 0 {
-			t.Errorf("open: it waited %v", time.Since(start))
-		}
-		shared := limiter(weir.Outage{Fallback: weir.FailLocal, Processes: 2})
-		for range 5 {
-			if res, err = shared.Wait(t.Context(), "ann"); degraded(t, res, err).Limit != 2 {
-				t.Errorf("got %+v", res)
-			}
-		}
-		if took := time.Since(start); took != 3*time.Second { // a share of 1 per second, after a burst of 2
-			t.Errorf("local: five requests took %v, want 3s", took)
-		}
-		// If the caller goes, the wait is refunded.
-		ctx, cancel = context.WithCancel(t.Context())
-		time.AfterFunc(time.Second/2, cancel)
-		if _, err := shared.Wait(ctx, "ann"); err != context.Canceled {
-			t.Errorf("got %v, want %v", err, context.Canceled)
-		}
-		if _, err := shared.Wait(t.Context(), "ann"); err != nil || time.Since(start) != 4*time.Second {
-			t.Errorf("got %v after %v, want the place of the one that went", err, time.Since(start))
-		}
-	})
-}
-
 // When the share's memory is full, a new key is denied, and known keys are decided as before.
 func TestOutageFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -410,75 +253,4 @@ func TestOutageFull(t *testing.T) {
 			t.Errorf("%d keys are missing after the others expired", allowed/10)
 		}
 	})
-}
-
-// DoMany answers each request.
-func TestOutageDoMany(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		st := newFaulty()
-		l := onOutage(t, mustNew(t, st, window(40, time.Hour)), local4)
-		requests := []weir.Request{
-			{Key: weir.KeyOf("ann"), Cost: 9}, {Key: weir.KeyOf("")}, {Key: weir.KeyOf("ann"), Cost: 2}, {Key: weir.KeyOf("bob"), Op: weir.Peek},
-			{Key: weir.KeyOf("bob"), Op: weir.Reset},
-		}
-		for _, f := range []fault{up, hang, down} {
-			st.set(f)
-			for range 3 {
-				if answers := l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf("cat"), Op: weir.Peek}}); (answers[0].Result.Degraded == nil) != (f == up) {
-					t.Errorf("got %+v", answers)
-				}
-			}
-			answers := l.DoMany(t.Context(), requests)
-			for i, a := range answers {
-				switch {
-				case i == 1:
-					if !errors.Is(a.Err, weir.ErrInvalidKey) {
-						t.Errorf("%v: request %d: got %v", f, i, a.Err)
-					}
-				case i == 4 && f != up:
-					if !errors.Is(a.Err, store.ErrUnavailable) {
-						t.Errorf("%v: request %d: got %v", f, i, a.Err)
-					}
-				case a.Err != nil || (a.Result.Degraded != nil) != (f != up) || i == 0 && a.Result.Allowed != (f != down) || i == 2 && a.Result.Allowed != (f == up):
-					t.Errorf("%v: request %d: got %+v", f, i, a)
-				}
-			}
-		}
-	})
-}
-
-// Many callers of a store that fails and comes back race.
-func TestOutageRace(t *testing.T) {
-	t.Parallel()
-	st := &faulty{Store: memory.New(nil)}
-	base := onOutage(t, mustNew(t, st, window(1<<30, time.Hour)), weir.Outage{Fallback: weir.FailLocal, Processes: 2, Budget: time.Millisecond, Probe: time.Millisecond, Failures: 2})
-	ended := make(chan struct{})
-	var wg, changes sync.WaitGroup
-	changes.Go(func() {
-		for i := 0; ; i++ {
-			select {
-			case <-ended:
-				return
-			case <-time.After(2 * time.Millisecond):
-				st.set([]fault{up, down, hang}[i%3])
-			}
-		}
-	})
-	for range 8 {
-		wg.Go(func() {
-			l := mustWith(t, base, weir.Rule{Algorithm: window(1<<20, time.Hour)})
-			for i := range 200 {
-				r := weir.Request{Key: weir.KeyOf(number(i % 3)), ID: number(i)}
-				if res, err := l.Decide(t.Context(), r, nil); err != nil || !res.Allowed {
-					t.Errorf("got %+v, %v", res, err)
-				}
-				if _, err := l.Refund(t.Context(), r); err != nil && !errors.Is(err, store.ErrUnavailable) {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	close(ended)
-	changes.Wait()
 }
