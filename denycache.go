@@ -23,8 +23,9 @@ import (
 //
 // Of a remembered result, RetryAfter and ResetAfter are less by the time since the denial.
 // The rest stays: Remaining, and the results of rules that did not deny, are those of the
-// denial. A Peek always asks the store. A denial of an algorithm.Concurrency is not
-// remembered, because a lease can be released at any time.
+// denial. A Peek always asks the store. Two denials are not remembered: one of an
+// algorithm.Concurrency, because a lease can be released at any time, and one that the
+// store did not make, see [Limiter.OnOutage].
 //
 // [Limiter.With] and [Limiter.Only] return a limiter with a cache of its own. Keep such a
 // limiter, for example one for each plan: a limiter that is made for each request
@@ -169,14 +170,14 @@ func (r *Result) age(d time.Duration) {
 	}
 }
 
-// remember keeps a denial that was asked for at the time start, unless tokens of its rule
-// can come back at any time.
+// remember keeps a denial that was asked for at the time start, unless it can end at any
+// time.
 func (c *denyCache) remember(start time.Duration, r Request, res Result, each []Result) {
 	life, bytes := min(res.RetryAfter, c.maxAge), 0
 	for i := range r.Key.segments {
 		bytes += len(r.Key.segments[i])
 	}
-	if res.Window == 0 || life <= 0 || bytes > maxDenialKey {
+	if res.Window == 0 || res.Degraded != nil || life <= 0 || bytes > maxDenialKey {
 		return
 	}
 	for i := range r.Key.segments { // a segment can be a part of a long text
@@ -198,7 +199,7 @@ func (c *denyCache) remember(start time.Duration, r Request, res Result, each []
 	(*places)[c.place(&r.Key)].Store(d)
 }
 
-// find returns the denial in the place of key, which can be that of another key, or nil.
+// find returns the denial at the place of key, or nil. It can be the denial of another key.
 func (c *denyCache) find(key *Key) *denial {
 	places := c.places.Load()
 	if places == nil {

@@ -34,16 +34,23 @@ type Outcome string
 
 // Outcomes of decisions.
 const (
-	Allowed     Outcome = "allowed"     // for a Refund, Release or Reset: done
-	Denied      Outcome = "denied"      // for a Refund or Release: there was nothing to do
-	Unavailable Outcome = "unavailable" // store.ErrUnavailable, or the context's deadline passed
-	Canceled    Outcome = "canceled"    // the caller's context was canceled
-	Failed      Outcome = "failed"      // store.ErrForeign, store.ErrScript, or misuse
+	Allowed         Outcome = "allowed"          // for a Refund, Release or Reset: done
+	Denied          Outcome = "denied"           // for a Refund or Release: there was nothing to do
+	DegradedAllowed Outcome = "degraded_allowed" // without the store: see Limiter.OnOutage
+	DegradedDenied  Outcome = "degraded_denied"  // without the store
+	Unavailable     Outcome = "unavailable"      // store.ErrUnavailable, or the context's deadline passed
+	Canceled        Outcome = "canceled"         // the caller's context was canceled
+	Failed          Outcome = "failed"           // store.ErrForeign, store.ErrScript, or misuse
 )
 
 // Outcome returns how the decision ended.
 func (d *Decision) Outcome() Outcome {
+	degraded := d.Result.Degraded != nil
 	switch err := d.Err; {
+	case err == nil && degraded && d.Result.Allowed:
+		return DegradedAllowed
+	case err == nil && degraded:
+		return DegradedDenied
 	case err == nil && d.Result.Allowed:
 		return Allowed
 	case err == nil:

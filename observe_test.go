@@ -43,9 +43,15 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// Each error has an outcome.
-func TestObserverErrors(t *testing.T) {
+// Each error, and each answer without the store, has an outcome.
+func TestObserverOutcomes(t *testing.T) {
 	t.Parallel()
+	for allowed, want := range map[bool]weir.Outcome{true: weir.DegradedAllowed, false: weir.DegradedDenied} {
+		d := weir.Decision{Result: weir.Result{Allowed: allowed, Degraded: store.ErrUnavailable}}
+		if got := d.Outcome(); got != want {
+			t.Errorf("degraded: got %q, want %q", got, want)
+		}
+	}
 	for _, tt := range []struct {
 		err  error
 		want weir.Outcome
