@@ -39,6 +39,13 @@ func KeyOf(segments ...string) Key {
 	return k
 }
 
+// Segments returns the segments of k.
+func (k Key) Segments() []string {
+	segments := make([]string, k.count)
+	copy(segments, k.segments[:])
+	return segments
+}
+
 func (k *Key) set(segments []string) {
 	k.count = copy(k.segments[:], segments) + max(len(segments)-MaxSegments, 0)
 }

@@ -1,0 +1,193 @@
+package weirhttp_test
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/weirhttp"
+)
+
+// limits returns the header fields about limits.
+func limits(h http.Header) map[string]string {
+	got := make(map[string]string)
+	for name, values := range h {
+		if strings.Contains(name, "Ratelimit") || name == "Retry-After" {
+			got[name] = strings.Join(values, " | ")
+		}
+	}
+	return got
+}
+
+// Each dialect, in virtual time, over two rules: 3 per minute with a burst of 2, and 3 a day.
+func TestDialects(t *testing.T) {
+	type fields = map[string]string
+	for _, tt := range []struct {
+		name string
+		opts weirhttp.Options
+		want []fields // of the requests 0, 1, and 2 s later, 3
+		body string   // of the denied request
+	}{
+		{"none", weirhttp.Options{}, []fields{{}, {}, {"Retry-After": "18"}}, `"status":429}`},
+		{"draft", weirhttp.Options{Headers: weirhttp.RateLimitDraft11}, []fields{
+			{"Ratelimit-Policy": `"burst";q=2;w=40, "day";q=3;w=86400`, "Ratelimit": `"burst";r=1;t=20, "day";r=2;t=86400`},
+			{"Ratelimit-Policy": `"burst";q=2;w=40, "day";q=3;w=86400`, "Ratelimit": `"burst";r=0;t=40, "day";r=1;t=86400`},
+			{"Ratelimit-Policy": `"burst";q=2;w=40, "day";q=3;w=86400`, "Ratelimit": `"burst";r=0;t=18, "day";r=1;t=86398`, "Retry-After": "18"},
+		}, `"status":429,"violated-policies":["burst"]}`},
+		{"X-RateLimit", weirhttp.Options{Headers: weirhttp.XRateLimit}, []fields{
+			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "1", "X-Ratelimit-Reset": "20"},
+			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "40"},
+			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "38", "Retry-After": "18"},
+		}, `"status":429,"violated-policies":["burst"]}`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "test", Rules: []weir.Rule{
+					{Name: "burst", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(3), Burst: 2}},
+					{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 3, Window: 24 * time.Hour}},
+				}}, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				limit, _ := newMiddleware(t, lim, all, tt.opts)
+				var w *httptest.ResponseRecorder
+				for i, want := range tt.want {
+					if i == 2 {
+						time.Sleep(2 * time.Second)
+					}
+					w = serve(limit(new(counting)), nil)
+					if got := limits(w.Header()); !reflect.DeepEqual(got, want) {
+						t.Errorf("request %d: got %q, want %q", i, got, want)
+					}
+				}
+				if got := w.Body.String(); !strings.HasSuffix(got, tt.body+"\n") {
+					t.Errorf("got body %q, want the end %q", got, tt.body)
+				}
+			})
+		})
+	}
+}
+
+// Results out of the range of the fields, and those of wrappers that do not fill each.
+func TestResults(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		res  weir.Result
+		each []weir.Result
+		want string
+	}{
+		{"a result alone", weir.Result{Allowed: true, Rule: "a", Limit: 5, Window: 1, Remaining: 4, ResetAfter: time.Second + 1}, nil, `"a";q=5;w=1 / "a";r=4;t=2`},
+		{"no rule", weir.Result{Allowed: true}, nil, " / "},
+		{"denied without a rule", weir.Result{}, nil, " / "},
+		{
+			"sixteen digits, and the longest times", weir.Result{Rule: "a"},
+			[]weir.Result{{Allowed: true, Rule: "a", Limit: 1<<53 - 1, Window: weir.Never, Remaining: 1<<53 - 1, ResetAfter: weir.Never}},
+			`"a";q=999999999999999;w=9223372037 / "a";r=999999999999999;t=9223372037`,
+		},
+		{
+			"denied by one of two", weir.Result{Rule: "b"},
+			[]weir.Result{{Allowed: true, Rule: "a", Limit: 2, Window: time.Minute, Remaining: 1, ResetAfter: time.Minute}, {Rule: "b", Limit: 2, Window: time.Hour, RetryAfter: 1, ResetAfter: time.Hour}},
+			`"a";q=2;w=60, "b";q=2;w=3600 / "a";r=1;t=60, "b";r=0;t=1`,
+		},
+		{
+			"never", weir.Result{Rule: "a", RetryAfter: weir.Never},
+			[]weir.Result{{Rule: "a", Limit: 2, Window: time.Minute, Remaining: 2, RetryAfter: weir.Never}},
+			`"a";q=2;w=60 / "a";r=2;t=0`,
+		},
+		{
+			"a concurrency limit", weir.Result{Rule: "a"},
+			[]weir.Result{{Rule: "a", Limit: 2, RetryAfter: time.Minute, ResetAfter: time.Minute}},
+			`"a";q=2;qu="concurrent-requests" / "a";r=0`,
+		},
+		{
+			"a name", weir.Result{Rule: `a`},
+			[]weir.Result{{Allowed: true, Rule: "\"\\é\n\x00\x7f 100%,;", Limit: 2, Window: time.Minute, Remaining: 2}},
+			`"\"\\%C3%A9%0A%00%7F 100%25,;";q=2;w=60 / "\"\\%C3%A9%0A%00%7F 100%25,;";r=2;t=0`,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			limit, _ := newMiddleware(t, deciderFunc(func(_ context.Context, _ weir.Request, each []weir.Result) (weir.Result, error) {
+				copy(each, tt.each)
+				return tt.res, nil
+			}), all, weirhttp.Options{Headers: weirhttp.RateLimitDraft11})
+			h := serve(limit(new(counting)), nil).Header()
+			if got := h.Get("RateLimit-Policy") + " / " + h.Get("RateLimit"); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+		})
+	}
+}
+
+// A decision leaves nothing in the buffer for the next one.
+func TestBuffer(t *testing.T) {
+	rules := 0
+	limit, _ := newMiddleware(t, deciderFunc(func(_ context.Context, _ weir.Request, each []weir.Result) (weir.Result, error) {
+		if len(each) != weir.MaxRules {
+			t.Errorf("each has %d elements, want %d", len(each), weir.MaxRules)
+		}
+		for i := range each {
+			if each[i] != (weir.Result{}) {
+				t.Errorf("each[%d] is %+v, want a zero Result", i, each[i])
+			}
+		}
+		for i := range rules {
+			each[i] = weir.Result{Allowed: true, Rule: "r", Limit: 1, Window: time.Second}
+		}
+		return weir.Result{Allowed: true, Rule: "r"}, nil
+	}), all, weirhttp.Options{Headers: weirhttp.RateLimitDraft11})
+	for _, rules = range []int{16, 2, 1, 0} {
+		h := serve(limit(new(counting)), nil).Header()
+		if got := 1 + strings.Count(h.Get("RateLimit"), ","); got != max(rules, 1) {
+			t.Errorf("got %d items, want %d", got, max(rules, 1))
+		}
+	}
+}
+
+// A partition key is a Byte Sequence in both fields. An empty one is left out.
+func TestPartitionKey(t *testing.T) {
+	limit, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 2, Window: time.Minute}), all, weirhttp.Options{
+		Headers:      weirhttp.RateLimitDraft11,
+		PartitionKey: func(r *http.Request) []byte { return []byte(r.URL.Query().Get("team")) },
+	})
+	for team, want := range map[string]string{"blue": ";pk=:Ymx1ZQ==:", "": ""} {
+		h := serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/?team="+team, nil)).Header()
+		if p, s := h.Get("RateLimit-Policy"), h.Get("RateLimit"); !strings.HasSuffix(p, "w=60"+want) || !strings.HasSuffix(s, "t=60"+want) {
+			t.Errorf("got %q and %q, want %q", p, s, want)
+		}
+	}
+}
+
+// The handler can replace and remove the fields. The fields of two middlewares are added up.
+func TestFieldsOfOthers(t *testing.T) {
+	for _, tt := range []struct {
+		dialect weirhttp.Dialect
+		name    string
+		want    string
+	}{
+		{weirhttp.RateLimitDraft11, "RateLimit", `"fixedwindow";r=8;t=60 | "slidinglog";r=1;t=60`},
+		{weirhttp.XRateLimit, "X-RateLimit-Remaining", "1"},
+	} {
+		outer, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 9, Window: time.Minute}), all, weirhttp.Options{Headers: tt.dialect})
+		inner, _ := newMiddleware(t, newLimiter(t, algorithm.SlidingLog{Limit: 2, Window: time.Minute}), all, weirhttp.Options{Headers: tt.dialect})
+		var seen http.Header
+		h := outer(inner(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			seen = w.Header().Clone()
+			w.Header().Set(tt.name, "mine")
+		})))
+		w := serve(h, nil)
+		if got := strings.Join(seen.Values(tt.name), " | "); got != tt.want {
+			t.Errorf("the handler sees %q, want %q", got, tt.want)
+		}
+		if got := w.Header().Values(tt.name); len(got) != 1 || got[0] != "mine" {
+			t.Errorf("the client sees %q, want what the handler has set", got)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package weirhttp_test
+
+import (
+	"context"
+	"crypto/rand"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/weirhttp"
+)
+
+// A request with a MaxWait reaches the handler when it is its turn.
+func TestMaxWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 10})
+		limit, _ := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
+			req, err := all(r)
+			req.MaxWait = 2 * time.Second
+			return req, err
+		}, weirhttp.Options{})
+		start := time.Now()
+		for i, want := range []time.Duration{0, time.Second, 2 * time.Second} {
+			w := serve(limit(new(counting)), nil)
+			if took := time.Since(start); w.Code != 204 || took != want {
+				t.Errorf("request %d: got status %d after %v, want 204 after %v", i, w.Code, took, want)
+			}
+		}
+		// Three at once: the third would have to wait for 3 s.
+		codes := make(chan int, 3)
+		for range 3 {
+			go func() { codes <- serve(limit(new(counting)), nil).Code }()
+			synctest.Wait()
+		}
+		if got := []int{<-codes, <-codes, <-codes}; got[0] != 429 || got[1] != 204 || got[2] != 204 {
+			t.Errorf("got %v, want 429 at once, and then 204 twice", got)
+		}
+	})
+}
+
+// A request that ends during its wait is refunded.
+func TestMaxWaitEnds(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		end  func(context.Context) (context.Context, context.CancelFunc)
+		want int
+		errs int
+	}{
+		{"cancelled", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return ctx, cancel
+		}, 499, 0},
+		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, time.Second) }, 503, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
+				limit, errs := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
+					req, err := all(r)
+					req.MaxWait = weir.Never
+					return req, err
+				}, weirhttp.Options{FailOpen: true})
+				var next counting
+				serve(limit(&next), nil)
+				ctx, cancel := tt.end(t.Context())
+				defer cancel()
+				w := serve(limit(&next), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+				if w.Code != tt.want || next.calls != 1 || len(*errs) != tt.errs {
+					t.Errorf("got status %d, %d calls, errors %v, want %d and one call", w.Code, next.calls, *errs, tt.want)
+				}
+				res, err := lim.Peek(t.Context(), "all")
+				if err != nil || res.RetryAfter != 59*time.Second {
+					t.Errorf("got %+v, %v: want to retry after 59s, as if the second request had not been made", res, err)
+				}
+			})
+		})
+	}
+}
+
+// A concurrency limit holds a lease while the handler runs, also if it panics.
+func TestLease(t *testing.T) {
+	lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+	limit, errs := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
+		req, err := all(r)
+		req.ID = rand.Text()
+		return req, err
+	}, weirhttp.Options{})
+	inner := new(counting)
+	h := limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if w := serve(limit(inner), nil); w.Code != 429 {
+			t.Errorf("a second request at the same time: got status %d, want 429", w.Code)
+		}
+		if r.URL.Path == "/panic" {
+			panic("handler")
+		}
+	}))
+	for _, path := range []string{"/", "/panic", "/"} {
+		func() {
+			defer func() { _ = recover() }()
+			if w := serve(h, httptest.NewRequest(http.MethodGet, path, nil)); w.Code != 200 {
+				t.Errorf("%s: got status %d, want 200", path, w.Code)
+			}
+		}()
+	}
+	if w := serve(limit(inner), nil); w.Code != 204 || inner.calls != 1 || len(*errs) > 0 {
+		t.Errorf("got status %d, %d calls, errors %v, want 204, 1 and none", w.Code, inner.calls, *errs)
+	}
+}
+
+// If the client hangs up during the decision, the lease may be held: it is released.
+func TestLeaseCancelled(t *testing.T) {
+	lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	lost := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+		res, err := lim.Decide(ctx, r, each)
+		if r.Op == weir.Consume { // the store has decided, and the reply is lost
+			cancel()
+			return weir.Result{}, ctx.Err()
+		}
+		return res, err
+	})
+	limit, errs := newMiddleware(t, lost, func(r *http.Request) (weir.Request, error) {
+		return weir.Request{Key: weir.KeyOf("all"), ID: "one"}, nil
+	}, weirhttp.Options{})
+	w := serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != 1 || w.Code != 499 || len(*errs) > 0 {
+		t.Errorf("got status %d, errors %v, %+v, %v, want 499 and a free lease", w.Code, *errs, res, err)
+	}
+}
+
+// An ID of a limiter without leases does no harm: a handler can use it for a refund.
+func TestID(t *testing.T) {
+	lim := newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
+	req := weir.Request{Key: weir.KeyOf("all"), ID: "one"}
+	limit, errs := newMiddleware(t, lim, func(*http.Request) (weir.Request, error) { return req, nil }, weirhttp.Options{})
+	w := serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if ok, err := lim.Refund(r.Context(), req); !ok || err != nil {
+			t.Errorf("refund: got %v, %v, want true", ok, err)
+		}
+	})), nil)
+	if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != 1 || w.Code != 200 || len(*errs) > 0 {
+		t.Errorf("got status %d, errors %v, %+v, %v, want 200 and a full limit", w.Code, *errs, res, err)
+	}
+}

@@ -1,0 +1,101 @@
+package weirhttp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+
+	"github.com/weir-go/weir"
+)
+
+// A lease is a weir.Lease that is renewed until release is called or the request's context
+// ends.
+type lease struct {
+	held *weir.Lease
+	stop func() bool // stops waiting for the end of the context
+	once sync.Once
+}
+
+// acquire acquires a lease.
+func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *waiter) (*lease, error) {
+	held, err := acquireOrWait(ctx, leases, key.Segments(), w)
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{held: held}
+	l.stop = context.AfterFunc(ctx, l.free)
+	go held.KeepAlive(ctx, nil)
+	return l, nil
+}
+
+func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *waiter) (*weir.Lease, error) {
+	if w.endless {
+		return leases.Acquire(ctx, key...)
+	}
+	held, err := leases.TryAcquire(ctx, key...)
+	if !errors.Is(err, weir.ErrDenied) {
+		return held, err
+	}
+	short, cancel := context.WithDeadline(ctx, w.until)
+	defer cancel()
+	if short.Err() != nil {
+		return nil, err
+	}
+	held, err = leases.Acquire(short, key...)
+	var denied *weir.DeniedError
+	if ctx.Err() == nil && errors.As(err, &denied) {
+		return nil, denied // not the error of short, which the caller does not know
+	}
+	return held, err
+}
+
+// release releases the lease, once. A nil lease is not held.
+func (l *lease) release() {
+	if l != nil {
+		l.stop()
+		l.free()
+	}
+}
+
+func (l *lease) free() {
+	l.once.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), undoTime)
+		defer cancel()
+		_, _ = l.held.Release(ctx) // after an error, the lease expires
+	})
+}
+
+// body returns b, and releases the lease at its end.
+func (l *lease) body(b io.ReadCloser) io.ReadCloser {
+	held := &heldBody{b, l}
+	if w, ok := b.(io.Writer); ok { // of a response with status 101
+		return &writableBody{held, w}
+	}
+	return held
+}
+
+// A heldBody is a body that releases a lease when it is closed, read to its end, or fails.
+type heldBody struct {
+	io.ReadCloser
+
+	lease *lease
+}
+
+func (b *heldBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.lease.release()
+	}
+	return n, err
+}
+
+func (b *heldBody) Close() error {
+	defer b.lease.release()
+	return b.ReadCloser.Close()
+}
+
+type writableBody struct {
+	*heldBody
+	io.Writer
+}

@@ -1,0 +1,137 @@
+package weirhttp
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/weirhttp/internal/sfv"
+)
+
+const (
+	// maxField is the largest length of a RateLimit field that is parsed, in bytes.
+	maxField = 4096
+
+	// sweepPauses is the number of pauses at which ended ones are removed.
+	sweepPauses = 1024
+)
+
+// pauses are the times until which servers asked not to send requests, by key.
+type pauses struct {
+	mu    sync.Mutex
+	until map[weir.Key]time.Time
+	sweep int // how many pauses there are when ended ones are removed next
+}
+
+// left returns the rest of the pause of key. It is 0 or less if there is none.
+func (p *pauses) left(key weir.Key) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	until, ok := p.until[key]
+	if !ok {
+		return 0
+	}
+	left := time.Until(until)
+	if left <= 0 {
+		delete(p.until, key)
+	}
+	return left
+}
+
+// note begins the pause that a response asks for. A pause never ends earlier because of
+// another response.
+func (p *pauses) note(key weir.Key, res *http.Response, most time.Duration) {
+	pause := min(askedPause(res), most)
+	if pause <= 0 {
+		return
+	}
+	now := time.Now()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.until == nil {
+		p.until, p.sweep = make(map[weir.Key]time.Time), sweepPauses
+	}
+	if len(p.until) >= p.sweep {
+		for k, until := range p.until {
+			if !until.After(now) {
+				delete(p.until, k)
+			}
+		}
+		p.sweep = max(sweepPauses, 2*len(p.until))
+	}
+	if until := now.Add(pause); until.After(p.until[key]) {
+		p.until[key] = until
+	}
+}
+
+// askedPause returns the pause that a response asks for. Retry-After takes precedence over
+// RateLimit.
+func askedPause(res *http.Response) time.Duration {
+	if res.StatusCode >= http.StatusBadRequest {
+		if pause, ok := retryAfter(res.Header); ok {
+			return pause
+		}
+	}
+	if age, _ := strconv.ParseUint(res.Header.Get("Age"), 10, 64); age > 0 {
+		return 0 // a cache's copy: its RateLimit is not current
+	}
+	return exhausted(res.Header[rateLimit])
+}
+
+// retryAfter returns the time of the field Retry-After, which is a number of seconds or a
+// date. It is negative if the date has passed.
+func retryAfter(h http.Header) (time.Duration, bool) {
+	value := h.Get("Retry-After")
+	if value != "" && strings.Trim(value, "0123456789") == "" {
+		n, err := strconv.ParseInt(value, 10, 64)
+		if err != nil {
+			return weir.Never, true // more seconds than there are numbers
+		}
+		return ofSeconds(n), true
+	}
+	at, err := http.ParseTime(value)
+	if err != nil {
+		return 0, false
+	}
+	// By the server's clock, if it is known: the clocks can differ.
+	if now, err := http.ParseTime(h.Get("Date")); err == nil {
+		return at.Sub(now), true
+	}
+	return time.Until(at), true
+}
+
+// exhausted returns the longest time t of the items of the field RateLimit with r=0. A
+// malformed field is ignored.
+func exhausted(lines []string) time.Duration {
+	value := strings.Join(lines, ", ")
+	if value == "" || len(value) > maxField {
+		return 0
+	}
+	items, err := sfv.Parse(value)
+	if err != nil {
+		return 0
+	}
+	var longest time.Duration
+	for i := range items {
+		r, ok := items[i].Integer("r")
+		t, timed := items[i].Integer("t")
+		if items[i].Value.Kind != sfv.String || !ok || r < 0 || timed && t < 0 {
+			return 0
+		}
+		if r == 0 {
+			longest = max(longest, ofSeconds(t))
+		}
+	}
+	return longest
+}
+
+// ofSeconds returns n seconds as a duration.
+func ofSeconds(n int64) time.Duration {
+	if n > int64(weir.Never/time.Second) {
+		return weir.Never
+	}
+	return time.Duration(n) * time.Second
+}

@@ -1,0 +1,253 @@
+package weirhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir"
+)
+
+// ErrPaused means that a server asked for a pause that is longer than the request may
+// wait. The error is a [weir.ErrDenied] too.
+var ErrPaused = fmt.Errorf("weirhttp: the server asked for a pause: %w", weir.ErrDenied)
+
+// DefaultMaxPause is the default of [Transport].MaxPause.
+const DefaultMaxPause = 10 * time.Minute
+
+// A Transport is an [http.RoundTripper] that waits for its turn before it sends a request.
+//
+//	client := &http.Client{Transport: &weirhttp.Transport{Limiter: lim}}
+//
+// It waits until the limiter allows the request, as [weir.Limiter.Wait] does: it reserves
+// a turn, and sleeps until then. It waits at most until the deadline of the request's
+// context, which http.Client.Timeout sets too, and at most Request.MaxWait. If the turn
+// would come later, it returns a [weir.ErrDenied] at once, and consumes nothing. If the
+// context ends during the wait, it returns the error of the context, and refunds the turn.
+// Each redirect needs a turn of its own. The request is not sent again if the server
+// denies it.
+//
+// If the server asks for a pause, no request with the same key is sent before the pause ends:
+// requests wait, and then take their turns. A server asks with Retry-After, in seconds
+// or as a date, in a response with a status from 400, or with an item r=0 of the field
+// RateLimit of draft-ietf-httpapi-ratelimit-headers-11. Each process has its own
+// pauses. If the pause is longer than the request may wait, the error is [ErrPaused].
+//
+// Set Limiter or Leases. Without both, each request fails. A Transport is safe for
+// concurrent use. Do not change its fields or copy it after the first request.
+type Transport struct {
+	// Limiter paces the requests. The algorithms of its rules must support MaxWait, for
+	// example algorithm.LeakyBucket. If Limiter is nil, requests are not paced.
+	Limiter *weir.Limiter
+
+	// Leases limits how many requests run at once. One of its rules must be an
+	// algorithm.Concurrency. A request acquires a lease before it takes its turn. The
+	// lease is renewed until the body of the response is read to its end or closed, until
+	// the request fails, or until its context ends. Then it is released. If Leases is nil,
+	// any number of requests run at once.
+	//
+	// A body that is neither read nor closed holds its lease, unless the request has a
+	// deadline.
+	Leases *weir.Limiter
+
+	// Request makes the request to Limiter and Leases. Only the fields Key, Cost, MaxWait and ID
+	// are used. A MaxWait of 0 means that only the context ends the wait. If the error is
+	// ErrUnlimited, the request is sent at once. Leases uses only the Key, and each
+	// request costs one lease. If Request is nil, the key is the host of the URL, in
+	// lower case and without the port.
+	Request RequestFunc
+
+	// Base sends the requests. If it is nil, http.DefaultTransport is used.
+	Base http.RoundTripper
+
+	// MaxPause is the longest pause that a server can ask for. A longer one is cut. 0
+	// means DefaultMaxPause. A negative MaxPause means that there are no pauses.
+	MaxPause time.Duration
+
+	pauses pauses
+}
+
+var _ http.RoundTripper = (*Transport)(nil)
+
+// RoundTrip implements [http.RoundTripper].
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	sent := false
+	defer func() {
+		if !sent && r.Body != nil { // also after a panic
+			_ = r.Body.Close()
+		}
+	}()
+	req, err := t.request(r)
+	if errors.Is(err, ErrUnlimited) {
+		sent = true
+		return t.base().RoundTrip(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	ctx := r.Context()
+	held, err := t.turn(ctx, &req)
+	if err != nil {
+		return nil, err
+	}
+	keep := false
+	defer func() {
+		if !keep { // also after a panic
+			held.release()
+		}
+	}()
+	sent = true
+	res, err := t.base().RoundTrip(r)
+	if err != nil || res == nil {
+		return res, err
+	}
+	t.pauses.note(req.Key, res, t.maxPause())
+	if held != nil && res.Body != nil && res.Body != http.NoBody {
+		keep = true
+		res.Body = held.body(res.Body)
+	}
+	return res, nil
+}
+
+// CloseIdleConnections closes the idle connections of Base, if it has such a method.
+func (t *Transport) CloseIdleConnections() {
+	if c, ok := t.base().(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+func (t *Transport) base() http.RoundTripper {
+	if t.Base == nil {
+		return http.DefaultTransport
+	}
+	return t.Base
+}
+
+func (t *Transport) maxPause() time.Duration {
+	if t.MaxPause == 0 {
+		return DefaultMaxPause
+	}
+	return t.MaxPause
+}
+
+// request returns the request to the limiters.
+func (t *Transport) request(r *http.Request) (weir.Request, error) {
+	switch {
+	case t.Limiter == nil && t.Leases == nil:
+		return weir.Request{}, errors.New("weirhttp: Transport.Limiter and Transport.Leases are nil: set Limiter to a *weir.Limiter, to pace requests, or Leases, to limit how many run at once")
+	case t.Request == nil:
+		host := ""
+		if r.URL != nil {
+			host = strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), "."))
+		}
+		if host == "" {
+			return weir.Request{}, noKey("the URL has no host")
+		}
+		return weir.Request{Key: weir.KeyOf(host)}, nil
+	}
+	req, err := t.Request(r)
+	if err == nil && req.Op != weir.Consume {
+		err = fmt.Errorf("weirhttp: Request.Op is %v: it must be Consume", req.Op)
+	}
+	return req, err
+}
+
+// turn waits until the request can be sent. It returns the lease, or nil if there is none.
+func (t *Transport) turn(ctx context.Context, req *weir.Request) (held *lease, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if req.MaxWait < 0 {
+		return nil, fmt.Errorf("weirhttp: Request.MaxWait is %v: it must be 0 or more", req.MaxWait)
+	}
+	w := waiter{until: time.Now().Add(req.MaxWait), endless: req.MaxWait == 0 || req.MaxWait == weir.Never}
+	if err := t.pause(ctx, req.Key, &w); err != nil {
+		return nil, err
+	}
+	if t.Leases != nil {
+		if held, err = acquire(ctx, t.Leases, req.Key, &w); err != nil {
+			return nil, err
+		}
+	}
+	ok := false
+	defer func() {
+		if !ok {
+			held.release()
+		}
+	}()
+	for {
+		var turn *weir.Reservation
+		if t.Limiter != nil {
+			if turn, err = t.reserve(ctx, *req, &w); err != nil {
+				return nil, err
+			}
+		}
+		if t.pauses.left(req.Key) <= 0 {
+			break
+		}
+		// A pause has begun during the wait. After it, the request needs another turn:
+		// otherwise all requests that wait would be sent at once.
+		if turn != nil {
+			err = t.refund(ctx, turn)
+		}
+		if err := errors.Join(err, t.pause(ctx, req.Key, &w)); err != nil {
+			return nil, err
+		}
+	}
+	ok = true
+	return held, nil
+}
+
+// pause waits until the server's pause ends.
+func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter) error {
+	for {
+		left := t.pauses.left(key)
+		if left <= 0 {
+			return nil
+		}
+		if deadline, ok := ctx.Deadline(); left > w.left() || ok && left > time.Until(deadline) {
+			return fmt.Errorf("%w: it ends in %v", ErrPaused, left)
+		}
+		if err := sleep(ctx, left); err != nil {
+			return err
+		}
+	}
+}
+
+// reserve reserves a turn, and waits for it.
+func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*weir.Reservation, error) {
+	req.MaxWait = w.left()
+	turn, err := t.Limiter.Reserve(ctx, req)
+	if err == nil {
+		err = sleep(ctx, turn.Delay)
+	}
+	if err == nil || turn == nil || ctx.Err() == nil {
+		return turn, err
+	}
+	return nil, errors.Join(ctx.Err(), t.refund(ctx, turn))
+}
+
+// refund refunds a turn that was not used.
+func (t *Transport) refund(ctx context.Context, turn *weir.Reservation) error {
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	_, err := turn.Cancel(back)
+	return err
+}
+
+// A waiter knows how long a request may wait in all.
+type waiter struct {
+	until   time.Time
+	endless bool
+}
+
+// left returns the rest of the wait. It is at least 1 µs: a MaxWait of 0 has another meaning.
+func (w *waiter) left() time.Duration {
+	if w.endless {
+		return weir.Never
+	}
+	return max(time.Until(w.until), time.Microsecond)
+}

@@ -1,0 +1,186 @@
+// Package weirhttp limits the requests to an HTTP server, and those of an HTTP client.
+//
+//	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	if err != nil {
+//		return err
+//	}
+//	limit, err := weirhttp.New(lim, weirhttp.By(weirhttp.RemoteIP), nil)
+//	if err != nil {
+//		return err
+//	}
+//	return http.ListenAndServe(":8080", limit(handler))
+//
+// [New] returns a middleware. For each request, it makes a [weir.Request], decides, and
+// calls the handler or answers the request itself. [Transport] is the counterpart for
+// clients: it waits for its turn before it sends a request.
+//
+// # Keys
+//
+// A [RequestFunc] says by what a request is limited. [By] and [ByName] make one of
+// segments: [RemoteIP], [ClientIP], [Header], [BearerToken], [Pattern], [Text],
+// [FirstOf], or a function of your own. If a request has no value for a segment, for
+// example no API key, the error is [ErrNoKey], and the middleware rejects the request.
+//
+// Choose what the client cannot choose. A client that can send any API key gets a fresh
+// limit with each new one, so authenticate the key first. Behind a proxy, RemoteIP is the
+// address of the proxy: use ClientIP.
+//
+// # Answers
+//
+// The middleware answers a request that it does not pass on:
+//
+//   - 429 if the request is denied. Retry-After is the time until the same request would be
+//     allowed, in seconds, rounded up. If it can never be allowed, there is no Retry-After.
+//   - 400 if the request has no key: [ErrNoKey].
+//   - 503 if no decision was made: the error is a [store.ErrUnavailable], or the deadline
+//     of [Options].Timeout or of the request has passed. With [Options].FailOpen, the
+//     request is passed on instead.
+//   - 500 after any other error, for example of a limiter whose policy has other segments.
+//   - 499 if the client has cancelled the request. Nobody reads this answer. It keeps the
+//     request from being logged as served, or as an error of the server.
+//
+// The body is a problem of RFC 9457, of type application/problem+json. It never contains
+// the text of an error. Options.Reject replaces the body.
+//
+// If the RequestFunc or the Decider panics, the handler is not called. The panic goes on to
+// net/http, which logs it and closes the connection.
+package weirhttp
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/weir-go/weir"
+)
+
+var (
+	// ErrUnlimited is returned by a [RequestFunc] or an [Options].Plan for a request that
+	// is not limited. The middleware then calls the handler without a decision.
+	ErrUnlimited = errors.New("weirhttp: the request is not limited")
+
+	// ErrNoKey means that a request has no value for a segment of the key, for example no
+	// API key or no valid address. The middleware rejects such a request with status 400,
+	// also if the RequestFunc returns a key with an empty segment.
+	ErrNoKey = errors.New("weirhttp: the request has no key")
+)
+
+// A RequestFunc makes the request to a limiter from an HTTP request: its key, and if needed
+// its cost, its ID, its MaxWait and its metadata. The Op must be [weir.Consume].
+//
+// If it returns [ErrUnlimited], or an error that wraps it, the HTTP request is not limited.
+// After any other error, the HTTP request is rejected: see the package documentation.
+type RequestFunc func(*http.Request) (weir.Request, error)
+
+// A Dialect says which header fields describe the limits to the client.
+type Dialect uint8
+
+const (
+	// NoHeaders sets no field. The body of a denied request then does not name the rules
+	// either. Choose it for a log-in route: the number of remaining attempts helps an
+	// attacker. Retry-After is set with every dialect.
+	NoHeaders Dialect = iota
+
+	// RateLimitDraft11 sets the fields RateLimit-Policy and RateLimit of
+	// draft-ietf-httpapi-ratelimit-headers-11, with one item for each rule:
+	//
+	//	RateLimit-Policy: "burst";q=20;w=2, "day";q=1000;w=86400
+	//	RateLimit: "burst";r=19;t=1, "day";r=999;t=86400
+	//
+	// The parameter q is the limit, w the window, and r the remaining tokens. t is the
+	// time until the rule is fully reset. If the rule denied the request, t is the time
+	// until the same request would be allowed. Times are in seconds, rounded up. A
+	// concurrency limit has the parameter qu="concurrent-requests", and no times.
+	//
+	// If the response has such fields already, for example of another middleware, the
+	// items are added. In the name of a rule, each % and each byte that is no printable
+	// ASCII character is replaced by % and two hexadecimal digits. A later draft can
+	// differ, and has a dialect of its own then.
+	RateLimitDraft11
+
+	// XRateLimit sets the fields X-RateLimit-Limit, X-RateLimit-Remaining and
+	// X-RateLimit-Reset. They describe one rule: that of the [weir.Result]. Reset is the
+	// time until the rule is fully reset, in seconds from now, rounded up. It is not a
+	// Unix time. If the response has such fields already, they are replaced.
+	XRateLimit
+)
+
+// Options are the optional settings of [New]. The zero value is the default.
+type Options struct {
+	// Plan returns the decider for a request, for example the limiter of a customer's
+	// plan. If it returns a nil Decider, the decider given to New decides. If it returns
+	// ErrUnlimited, the request is not limited. Other errors reject the request, like
+	// those of a RequestFunc. All deciders must have the same segments. A nil
+	// *weir.Limiter is no nil Decider: it rejects the request with status 500.
+	Plan func(*http.Request) (weir.Decider, error)
+
+	// Headers is the dialect of the fields that describe the limits. They are set before
+	// the handler is called, so the handler can replace them.
+	Headers Dialect
+
+	// PartitionKey returns the parameter pk of the RateLimit fields: it tells clients
+	// which of their requests share a limit. Clients see it, so it must not be a secret,
+	// for example an API key or a hash of one. If PartitionKey is nil, or returns nothing,
+	// there is no pk. The dialect must be RateLimitDraft11.
+	PartitionKey func(*http.Request) []byte
+
+	// Timeout is the longest time of a decision. 0 means that only the request's context
+	// ends it. Set it if you fail open: otherwise each request waits for a store that does
+	// not answer.
+	Timeout time.Duration
+
+	// FailOpen passes requests on if the store is not available, or does not answer in
+	// time. Otherwise such a request is answered with status 503. Other errors are never
+	// passed on.
+	FailOpen bool
+
+	// Reject writes the answer to a request that is not passed on. Retry-After and the
+	// fields of the dialect are set before. If Reject does not set a status, the status is
+	// Rejection.Status. If Reject is nil, the answer is as in the package documentation.
+	// Reject is not called if the client has cancelled the request.
+	Reject func(w http.ResponseWriter, r *http.Request, why Rejection)
+
+	// OnError is called with each error, also if the request is passed on in spite of it.
+	// A denied request and a cancelled request are no errors. If OnError is nil, errors
+	// are logged by the default logger of log/slog, an ErrNoKey at level Debug.
+	OnError func(r *http.Request, err error)
+}
+
+// New returns a middleware that limits requests by d. It fits http.Handler chains, for
+// example chi's Use. If opts is nil, the defaults are used.
+//
+// A request with a MaxWait can be allowed after a delay: the middleware then waits before
+// it calls the handler. If the client cancels the request in the meantime, the tokens are
+// refunded. If a rule is an algorithm.Concurrency, the request needs an ID, and the
+// middleware releases the lease when the handler returns. It does not renew the lease, so
+// the lease must be longer than the handler takes.
+//
+// A middleware in front of a route twice consumes twice.
+//
+// The error says what is wrong if d or request is nil, if d is a zero Limiter, or if a field
+// of opts is not valid.
+func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler) http.Handler, error) {
+	m := &middleware{decider: d, request: request}
+	if opts != nil {
+		m.opts = *opts
+	}
+	if lim, ok := d.(*weir.Limiter); ok {
+		if _, err := lim.With(); err != nil { // a nil or zero Limiter
+			return nil, fmt.Errorf("weirhttp: New: %w", err)
+		}
+	}
+	switch {
+	case d == nil:
+		return nil, errors.New("weirhttp: New: the decider is nil: pass a limiter, for example of weir.New")
+	case request == nil:
+		return nil, errors.New("weirhttp: New: the RequestFunc is nil: pass one, for example weirhttp.By(weirhttp.RemoteIP)")
+	case m.opts.Headers > XRateLimit:
+		return nil, fmt.Errorf("weirhttp: New: Options.Headers is %d: it must be NoHeaders, RateLimitDraft11 or XRateLimit", m.opts.Headers)
+	case m.opts.PartitionKey != nil && m.opts.Headers != RateLimitDraft11:
+		return nil, errors.New("weirhttp: New: Options.PartitionKey is set: Options.Headers must be RateLimitDraft11, because the other dialects have no partition key")
+	case m.opts.Timeout < 0:
+		return nil, fmt.Errorf("weirhttp: New: Options.Timeout is %v: it must be above 0, or 0 for none", m.opts.Timeout)
+	}
+	return m.wrap, nil
+}
