@@ -26,6 +26,7 @@ var known = map[string]string{
 	"goredis":      module + "/store/goredis",
 	"redigo":       module + "/store/redigo",
 	"rueidisstore": module + "/store/rueidis",
+	"weirhttp":     module + "/weirhttp",
 
 	"redis":   "github.com/redis/go-redis/v9", // in a block that uses redigo or redisc, the client of redigo
 	"redisc":  "github.com/mna/redisc",

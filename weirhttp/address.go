@@ -105,85 +105,93 @@ func (a *addresser) segment(r *http.Request) (string, error) {
 	if a.count > 0 {
 		return a.counted(r)
 	}
-	addr, ok := parseAddr(r.RemoteAddr)
+	client, ok := parseAddress(r.RemoteAddr)
 	if !ok {
 		return "", noKey("the connection's address %.40q is no IP address: behind a proxy on a Unix socket, use Proxies.Count", r.RemoteAddr)
 	}
-	if !a.trusts(addr) {
-		return a.network(addr, r.RemoteAddr), nil
+	if !a.trusts(client) {
+		return client.network(a.bits), nil
 	}
-	text := r.RemoteAddr
-	for entry := range entries(r.Header[a.header], a.header == forwarded) {
-		if addr, ok = parseAddr(entry); !ok {
-			return "", noKey("the entry %.40q of the field %s is no IP address", entry, a.header)
+	for entry, ok := range entries(r.Header[a.header], a.header == forwarded) {
+		if ok {
+			client, ok = parseAddress(entry)
 		}
-		text = entry
-		if !a.trusts(addr) {
+		if !ok {
+			return "", a.noAddress(entry)
+		}
+		if !a.trusts(client) {
 			break
 		}
 	}
-	return a.network(addr, text), nil
+	return client.network(a.bits), nil
 }
 
 // counted returns the address that is a.count entries from the right.
 func (a *addresser) counted(r *http.Request) (string, error) {
 	n := 0
-	for entry := range entries(r.Header[a.header], a.header == forwarded) {
+	for entry, ok := range entries(r.Header[a.header], a.header == forwarded) {
 		if n++; n < a.count {
 			continue
 		}
-		addr, ok := parseAddr(entry)
-		if !ok {
-			return "", noKey("the entry %.40q of the field %s is no IP address", entry, a.header)
+		var client address
+		if ok {
+			client, ok = parseAddress(entry)
 		}
-		return a.network(addr, entry), nil
+		if !ok {
+			return "", a.noAddress(entry)
+		}
+		return client.network(a.bits), nil
 	}
 	return "", noKey("the field %s has %d addresses: each of the %d proxies adds one", a.header, n, a.count)
 }
 
-func (a *addresser) trusts(addr netip.Addr) bool {
-	return slices.ContainsFunc(a.trusted, func(p netip.Prefix) bool { return p.Contains(addr) })
+func (a *addresser) noAddress(entry string) error {
+	return noKey("the entry %.40q of the field %s is no IP address", entry, a.header)
 }
 
-// network returns the text of the client's network. text is the text that addr was parsed
-// from.
-func (a *addresser) network(addr netip.Addr, text string) string {
-	if addr.Is4() {
-		if host, _, _ := strings.Cut(text, ":"); host != "" && host[0] >= '0' && host[0] <= '9' && strings.Count(host, ".") == 3 {
-			return host // netip accepts only one spelling, so no copy is needed
-		}
-		return addr.String()
-	}
-	network, err := addr.Prefix(a.bits)
-	if err != nil { // the bits were checked
-		return addr.String()
-	}
-	return network.String()
+func (a *addresser) trusts(client address) bool {
+	return slices.ContainsFunc(a.trusted, func(p netip.Prefix) bool { return p.Contains(client.addr) })
 }
 
-// parseAddr parses an address with or without a port, brackets and a zone. The zone and
-// the IPv6 form of an IPv4 address are removed. An unspecified address, for example
-// 0.0.0.0, is not valid.
-func parseAddr(s string) (netip.Addr, bool) {
+// An address is an IP address without a zone. An IPv4 address has no IPv6 form.
+type address struct {
+	addr netip.Addr
+	text string // the text that addr was parsed from
+}
+
+// parseAddress parses an address with or without a port, brackets and a zone. An
+// unspecified address, for example 0.0.0.0, is not valid.
+func parseAddress(s string) (address, bool) {
 	host := s
 	switch bracket := strings.LastIndexByte(s, ']'); {
 	case strings.HasPrefix(s, "["):
 		if bracket < 0 || bracket+1 < len(s) && s[bracket+1] != ':' {
-			return netip.Addr{}, false
+			return address{}, false
 		}
 		host = s[1:bracket]
 		if !strings.Contains(host, ":") { // brackets are for IPv6
-			return netip.Addr{}, false
+			return address{}, false
 		}
 	case strings.Count(s, ":") == 1:
 		host, _, _ = strings.Cut(s, ":")
 	}
-	if strings.Contains(host, ":") {
-		host, _, _ = strings.Cut(host, "%")
-	}
+	host, _, zone := strings.Cut(host, "%")
 	addr, err := netip.ParseAddr(host)
-	if err != nil || addr.IsUnspecified() || addr.Unmap().IsUnspecified() {
-		return netip.Addr{}, false
+	if err != nil || zone && addr.Is4() || addr.Unmap().IsUnspecified() {
+		return address{}, false
 	}
-	return addr.Unmap(), true
+	return address{addr.Unmap(), host}, true
+}
+
+// network returns the text of an IPv4 address, or of the network of an IPv6 address.
+func (a address) network(bits int) string {
+	if a.addr.Is6() {
+		if network, err := a.addr.Prefix(bits); err == nil { // the bits are valid
+			return network.String()
+		}
+	}
+	if a.addr.Is4() && !strings.Contains(a.text, ":") {
+		return a.text // netip accepts only one spelling
+	}
+	return a.addr.String()
 }

@@ -9,13 +9,14 @@ import (
 const forwarded = "Forwarded"
 
 // entries returns the entries of the lines of a list, from right to left. It skips empty
-// entries. If rfc7239 is true, an entry is the parameter "for" of the element.
+// entries. If rfc7239 is true, an entry is the parameter "for" of the element. If the element
+// has no such parameter, the entry is the element and the bool is false.
 //
 // Only the entries that the server's own proxies have added can be trusted to be well
 // formed. So nothing is read from the left, and nothing beyond the last entry that the
 // caller asks for.
-func entries(lines []string, rfc7239 bool) iter.Seq[string] {
-	return func(yield func(string) bool) {
+func entries(lines []string, rfc7239 bool) iter.Seq2[string, bool] {
+	return func(yield func(string, bool) bool) {
 		for i := len(lines) - 1; i >= 0; i-- {
 			for rest, more := lines[i], true; more; {
 				var entry string
@@ -24,10 +25,11 @@ func entries(lines []string, rfc7239 bool) iter.Seq[string] {
 				if entry == "" {
 					continue
 				}
+				ok := true
 				if rfc7239 {
-					entry = forParam(entry)
+					entry, ok = forParam(entry)
 				}
-				if !yield(entry) {
+				if !yield(entry, ok) {
 					return
 				}
 			}
@@ -57,29 +59,29 @@ func escaped(s string) bool {
 }
 
 // forParam returns the value of the parameter "for" of an element of Forwarded. If there is
-// not exactly one, it returns the element, which is no address.
-func forParam(element string) string {
+// not exactly one, it returns the element and false.
+func forParam(element string) (string, bool) {
 	value, found := "", false
 	for rest := element; rest != ""; {
 		name, after, ok := strings.Cut(rest, "=")
 		if !ok {
-			return element
+			return element, false
 		}
 		var v string
 		if v, rest, ok = paramValue(after); !ok {
-			return element
+			return element, false
 		}
 		if strings.EqualFold(strings.Trim(name, " \t"), "for") {
 			if found {
-				return element
+				return element, false
 			}
 			value, found = v, true
 		}
 	}
-	if !found || value == "" {
-		return element
+	if !found {
+		return element, false
 	}
-	return value
+	return value, true
 }
 
 // paramValue cuts a parameter's value, a token or a quoted string, and the semicolon behind

@@ -153,19 +153,21 @@ func TestBuffer(t *testing.T) {
 
 // A partition key is a Byte Sequence in both fields. An empty one is left out.
 func TestPartitionKey(t *testing.T) {
-	limit, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 2, Window: time.Minute}), all, weirhttp.Options{
-		Headers:      weirhttp.RateLimitDraft11,
-		PartitionKey: func(r *http.Request) []byte { return []byte(r.URL.Query().Get("team")) },
-	})
-	for team, want := range map[string]string{"blue": ";pk=:Ymx1ZQ==:", "": ""} {
-		h := serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/?team="+team, nil)).Header()
-		if p, s := h.Get("RateLimit-Policy"), h.Get("RateLimit"); !strings.HasSuffix(p, "w=60"+want) || !strings.HasSuffix(s, "t=60"+want) {
-			t.Errorf("got %q and %q, want %q", p, s, want)
+	synctest.Test(t, func(t *testing.T) {
+		limit, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 2, Window: time.Minute}), all, weirhttp.Options{
+			Headers:      weirhttp.RateLimitDraft11,
+			PartitionKey: func(r *http.Request) []byte { return []byte(r.URL.Query().Get("team")) },
+		})
+		for team, want := range map[string]string{"blue": ";pk=:Ymx1ZQ==:", "": ""} {
+			h := serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/?team="+team, nil)).Header()
+			if p, s := h.Get("RateLimit-Policy"), h.Get("RateLimit"); !strings.HasSuffix(p, "w=60"+want) || !strings.HasSuffix(s, "t=60"+want) {
+				t.Errorf("got %q and %q, want %q", p, s, want)
+			}
 		}
-	}
+	})
 }
 
-// The handler can replace and remove the fields. The fields of two middlewares are added up.
+// The handler can replace the fields. The fields of two middlewares are added up.
 func TestFieldsOfOthers(t *testing.T) {
 	for _, tt := range []struct {
 		dialect weirhttp.Dialect
@@ -175,19 +177,20 @@ func TestFieldsOfOthers(t *testing.T) {
 		{weirhttp.RateLimitDraft11, "RateLimit", `"fixedwindow";r=8;t=60 | "slidinglog";r=1;t=60`},
 		{weirhttp.XRateLimit, "X-RateLimit-Remaining", "1"},
 	} {
-		outer, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 9, Window: time.Minute}), all, weirhttp.Options{Headers: tt.dialect})
-		inner, _ := newMiddleware(t, newLimiter(t, algorithm.SlidingLog{Limit: 2, Window: time.Minute}), all, weirhttp.Options{Headers: tt.dialect})
-		var seen http.Header
-		h := outer(inner(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			seen = w.Header().Clone()
-			w.Header().Set(tt.name, "mine")
-		})))
-		w := serve(h, nil)
-		if got := strings.Join(seen.Values(tt.name), " | "); got != tt.want {
-			t.Errorf("the handler sees %q, want %q", got, tt.want)
-		}
-		if got := w.Header().Values(tt.name); len(got) != 1 || got[0] != "mine" {
-			t.Errorf("the client sees %q, want what the handler has set", got)
-		}
+		synctest.Test(t, func(t *testing.T) {
+			outer, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 9, Window: time.Minute}), all, weirhttp.Options{Headers: tt.dialect})
+			inner, _ := newMiddleware(t, newLimiter(t, algorithm.SlidingLog{Limit: 2, Window: time.Minute}), all, weirhttp.Options{Headers: tt.dialect})
+			var seen http.Header
+			w := serve(outer(inner(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				seen = w.Header().Clone()
+				w.Header().Set(tt.name, "mine")
+			}))), nil)
+			if got := strings.Join(seen.Values(tt.name), " | "); got != tt.want {
+				t.Errorf("the handler sees %q, want %q", got, tt.want)
+			}
+			if got := w.Header().Values(tt.name); len(got) != 1 || got[0] != "mine" {
+				t.Errorf("the client sees %q, want what the handler has set", got)
+			}
+		})
 	}
 }

@@ -55,7 +55,9 @@ func TestMaxWaitEnds(t *testing.T) {
 			time.AfterFunc(time.Second, cancel)
 			return ctx, cancel
 		}, 499, 0},
-		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) { return context.WithTimeout(ctx, time.Second) }, 503, 1},
+		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		}, 503, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

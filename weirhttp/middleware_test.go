@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -130,14 +132,29 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Without OnError, errors are logged, and nothing panics.
+// Without OnError, errors are logged, those that clients cause at level Debug.
 func TestNoHook(t *testing.T) {
-	limit, err := weirhttp.New(failing(store.ErrUnavailable), all, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if w := serve(limit(new(counting)), nil); w.Code != http.StatusServiceUnavailable {
-		t.Errorf("got status %d, want 503", w.Code)
+	var out strings.Builder
+	was := slog.Default()
+	defer slog.SetDefault(was)
+	slog.SetDefault(slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	for _, tt := range []struct {
+		err  error
+		want int
+		log  string
+	}{
+		{store.ErrUnavailable, 503, `level=ERROR .* error="store unavailable"`},
+		{weirhttp.ErrNoKey, 400, `level=DEBUG .* error="weirhttp: the request has no key"`},
+	} {
+		out.Reset()
+		limit, err := weirhttp.New(failing(tt.err), all, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := serve(limit(new(counting)), nil)
+		if ok := regexp.MustCompile(tt.log).MatchString(out.String()); w.Code != tt.want || !ok {
+			t.Errorf("got status %d and log %q, want %d and %q", w.Code, out.String(), tt.want, tt.log)
+		}
 	}
 }
 
@@ -219,7 +236,11 @@ func TestReject(t *testing.T) {
 		{"a flush", func(w http.ResponseWriter) { _ = http.NewResponseController(w).Flush() }, 429, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			limit, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour}), all, weirhttp.Options{
+			lim, err := weir.New("test", memory.New(nil), algorithm.FixedWindow{Limit: 1, Window: time.Hour}, stopped)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limit, _ := newMiddleware(t, lim, all, weirhttp.Options{
 				Reject: func(w http.ResponseWriter, _ *http.Request, why weirhttp.Rejection) { got = why; tt.reject(w) },
 			})
 			srv := httptest.NewServer(limit(new(counting)))

@@ -156,7 +156,7 @@ func (t *Transport) request(r *http.Request) (weir.Request, error) {
 }
 
 // turn waits until the request can be sent. It returns the lease, or nil if there is none.
-func (t *Transport) turn(ctx context.Context, req *weir.Request) (held *lease, err error) {
+func (t *Transport) turn(ctx context.Context, req *weir.Request) (*lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -167,7 +167,9 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request) (held *lease, e
 	if err := t.pause(ctx, req.Key, &w); err != nil {
 		return nil, err
 	}
+	var held *lease
 	if t.Leases != nil {
+		var err error
 		if held, err = acquire(ctx, t.Leases, req.Key, &w); err != nil {
 			return nil, err
 		}
@@ -180,6 +182,7 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request) (held *lease, e
 	}()
 	for {
 		var turn *weir.Reservation
+		var err error
 		if t.Limiter != nil {
 			if turn, err = t.reserve(ctx, *req, &w); err != nil {
 				return nil, err

@@ -1,0 +1,183 @@
+package weirhttp_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/weirhttp"
+)
+
+// The lease is held until the request is over, whatever its end is, and then it is free.
+func TestTransportLease(t *testing.T) {
+	broken := errors.New("broken")
+	hello := func() io.ReadCloser { return &closeable{Reader: strings.NewReader("hello")} }
+	answer := func(body io.ReadCloser, err error) func(int, *http.Request) (*http.Response, error) {
+		return func(int, *http.Request) (*http.Response, error) {
+			if err != nil {
+				return nil, err
+			}
+			return response(200, body), nil
+		}
+	}
+	for _, tt := range []struct {
+		name   string
+		answer func(int, *http.Request) (*http.Response, error)
+		during bool // the lease is held after RoundTrip
+		end    func(res *http.Response, cancel func())
+	}{
+		{"closed", answer(hello(), nil), true, func(res *http.Response, _ func()) { _ = res.Body.Close() }},
+		{"read to its end", answer(hello(), nil), true, func(res *http.Response, _ func()) { _, _ = io.ReadAll(res.Body) }},
+		{"a read fails", answer(io.NopCloser(iotest.ErrReader(broken)), nil), true, func(res *http.Response, _ func()) { _, _ = res.Body.Read(make([]byte, 1)) }},
+		{"closed twice, and read", answer(hello(), nil), true, func(res *http.Response, _ func()) {
+			_ = res.Body.Close()
+			_ = res.Body.Close()
+			_, _ = io.ReadAll(res.Body)
+		}},
+		{"the context ends", answer(hello(), nil), true, func(_ *http.Response, cancel func()) { cancel() }},
+		{"no body", answer(http.NoBody, nil), false, nil},
+		{"an error", answer(nil, broken), false, nil},
+		{"a panic", func(int, *http.Request) (*http.Response, error) { panic("base") }, false, nil},
+		{"no response", func(int, *http.Request) (*http.Response, error) { return nil, nil }, false, nil}, //nolint:nilnil // a broken base
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 10 * time.Second})
+				free := func() bool {
+					t.Helper()
+					synctest.Wait()
+					res, err := leases.Peek(t.Context(), "a.test")
+					if err != nil {
+						t.Fatal(err)
+					}
+					return res.Remaining == 1
+				}
+				held := false
+				rt := &weirhttp.Transport{Leases: leases, Limiter: pace(t), Base: &service{answer: func(n int, r *http.Request) (*http.Response, error) {
+					held = !free()
+					return tt.answer(n, r)
+				}}}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://a.test", nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				var res *http.Response
+				func() {
+					defer func() { _ = recover() }()
+					res, _ = rt.RoundTrip(r)
+				}()
+				if !held || free() == tt.during {
+					t.Errorf("held during RoundTrip: %v, want true; free after it: %v, want %v", held, free(), !tt.during)
+				}
+				if tt.during {
+					time.Sleep(time.Minute) // longer than a lease: it is renewed
+					if free() {
+						t.Error("the lease is free after a minute, want it to be renewed")
+					}
+					tt.end(res, cancel)
+				}
+				if !free() {
+					t.Error("the lease is held after the end, want it to be free")
+				}
+			})
+		})
+	}
+}
+
+// A request waits for a lease, within its MaxWait and its deadline, and its turn comes after.
+func TestTransportLeaseWait(t *testing.T) {
+	for _, tt := range []struct {
+		name             string
+		maxWait, timeout time.Duration
+		want             error
+		most             time.Duration
+	}{
+		{"long enough", 0, time.Hour, nil, 5500 * time.Millisecond},
+		{"long enough, by MaxWait", time.Minute, time.Hour, nil, 5500 * time.Millisecond},
+		{"MaxWait", time.Second, time.Hour, weir.ErrDenied, time.Second},
+		{"a MaxWait that is too short for a second try", 1, time.Hour, weir.ErrDenied, time.Microsecond},
+		{"deadline", 0, time.Second, context.DeadlineExceeded, time.Second},
+		{"deadline before MaxWait", time.Minute, time.Second, context.DeadlineExceeded, time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Minute})
+				other, err := leases.TryAcquire(t.Context(), "a.test")
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.AfterFunc(5*time.Second, func() { _, _ = other.Release(context.Background()) })
+				s := &service{start: time.Now()}
+				rt := &weirhttp.Transport{Leases: leases, Limiter: pace(t), Base: s, Request: func(r *http.Request) (weir.Request, error) {
+					return weir.Request{Key: weir.KeyOf("a.test"), MaxWait: tt.maxWait}, nil
+				}}
+				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
+				defer cancel()
+				err = send(ctx, t, rt, "http://a.test")
+				if took := time.Since(s.start); !errors.Is(err, tt.want) || took > tt.most || tt.want == weir.ErrDenied && errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("got %v after %v, want %v within %v", err, took, tt.want, tt.most)
+				}
+				if left, err := rt.Limiter.Peek(t.Context(), "a.test"); err != nil || (left.Remaining == 4) == (tt.want == nil) {
+					t.Errorf("got %+v, %v: want a turn to be taken only after the lease", left, err)
+				}
+			})
+		})
+	}
+}
+
+// If the turn is denied, the lease is released.
+func TestTransportLeaseDenied(t *testing.T) {
+	leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Minute})
+	never := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})
+	rt := &weirhttp.Transport{Leases: leases, Limiter: never, Base: new(service), Request: func(r *http.Request) (weir.Request, error) {
+		return weir.Request{Key: weir.KeyOf("all"), Cost: 2}, nil
+	}}
+	err := send(t.Context(), t, rt, "http://a.test")
+	if res, peekErr := leases.Peek(t.Context(), "all"); !errors.Is(err, weir.ErrDenied) || peekErr != nil || res.Remaining != 1 {
+		t.Errorf("got %v, %+v, %v, want an ErrDenied and a free lease", err, res, peekErr)
+	}
+}
+
+// The body of a response with status 101 can be written.
+func TestTransportUpgrade(t *testing.T) {
+	var written strings.Builder
+	rt := &weirhttp.Transport{
+		Leases: newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Minute}),
+		Base: &service{answer: func(int, *http.Request) (*http.Response, error) {
+			return response(http.StatusSwitchingProtocols, struct {
+				io.ReadCloser
+				io.Writer
+			}{io.NopCloser(strings.NewReader("hello")), &written}), nil
+		}},
+	}
+	r, err := http.NewRequest(http.MethodGet, "http://a.test", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := rt.RoundTrip(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, ok := res.Body.(io.Writer)
+	if !ok {
+		t.Fatal("the body is no io.Writer")
+	}
+	_, err = io.WriteString(w, "hi")
+	got, _ := io.ReadAll(res.Body)
+	if err != nil || written.String() != "hi" || string(got) != "hello" {
+		t.Errorf("wrote %q, read %q, %v", written.String(), got, err)
+	}
+	if err := res.Body.Close(); err != nil {
+		t.Error(err)
+	}
+}
