@@ -44,8 +44,12 @@ var (
 	internalError   = problem{Title: "Internal Server Error", Status: http.StatusInternalServerError}
 )
 
-// problemOf returns the answer to a denied request.
-func problemOf(*weir.Result) *problem {
+// problemOf returns the answer to a denied request. A request that was denied without the
+// store can be within its limit, unless its cost is above the limit.
+func problemOf(res *weir.Result) *problem {
+	if res.Degraded != nil && res.RetryAfter != weir.Never {
+		return &reducedCapacity
+	}
 	return &quotaExceeded
 }
 

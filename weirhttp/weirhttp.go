@@ -35,6 +35,8 @@
 //   - 503 if no decision was made: the error is a [store.ErrUnavailable], or the deadline
 //     of [Options].Timeout or of the request has passed. With [Options].FailOpen, the
 //     request is passed on instead.
+//   - 503 also if the request was denied without the store: see [weir.Limiter.OnOutage].
+//     Retry-After is then the time until the store is asked again.
 //   - 500 after any other error, for example of a limiter whose policy has other segments.
 //   - 499 if the client has cancelled the request. Nobody reads this answer. It keeps the
 //     request from being logged as served, or as an error of the server.

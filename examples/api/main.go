@@ -1,0 +1,217 @@
+// Api is a small HTTP server whose limits are those of weir: plans for the customers of an
+// API, log-ins, a client of somebody else's service, a budget of tokens, answers during an
+// outage of Redis, and metrics.
+//
+//	go run ./examples/api
+//	go run ./examples/api -redis localhost:6379
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"expvar"
+	"flag"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/goredis"
+	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/weirhttp"
+)
+
+// processes is how many processes of this server share the limits.
+const processes = 2
+
+func main() {
+	addr := flag.String("addr", "localhost:8080", "the address to listen on")
+	server := flag.String("redis", "", "the address of Redis; empty means that the limits are kept in memory")
+	flag.Parse()
+	var st store.Store = memory.New(nil)
+	if *server != "" {
+		rdb := redis.NewClient(&redis.Options{Addr: *server, MaxRetries: -1, ContextTimeoutEnabled: true})
+		st = store.Coalesce(goredis.New(rdb))
+	}
+	handler, err := newHandler(st, http.DefaultTransport)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, handler))
+}
+
+// plans are the customers' plans by API key: an application has a table of them.
+var plans = map[string]string{"key-of-ann": "free", "key-of-bob": "pro"}
+
+// newHandler returns the routes of the server. Its limits are kept in st, and its requests
+// to other services go through out.
+func newHandler(st store.Store, out http.RoundTripper) (http.Handler, error) {
+	api, err := newPlans(st)
+	if err != nil {
+		return nil, err
+	}
+	login, err := newLogin(st)
+	if err != nil {
+		return nil, err
+	}
+	rates, err := newRates(st, out)
+	if err != nil {
+		return nil, err
+	}
+	complete, err := newCompletions(st)
+	if err != nil {
+		return nil, err
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /items", api(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprintln(w, "some items") })))
+	mux.Handle("GET /rates", api(rates))
+	mux.Handle("POST /complete", api(complete))
+	mux.Handle("POST /login", login)
+	mux.Handle("GET /metrics", expvar.Handler())
+	return mux, nil
+}
+
+// outcomes counts decisions by limiter, rule and outcome.
+var outcomes = expvar.NewMap("weir")
+
+// observed returns lim with its decisions counted.
+func observed(lim *weir.Limiter, name string) *weir.Limiter {
+	return lim.Wrap(weir.Observer(func(_ context.Context, d weir.Decision) {
+		outcomes.Add(fmt.Sprint(name, " ", cmp.Or(d.Result.Rule, "-"), " ", d.Outcome()), 1)
+	}).Wrap)
+}
+
+// newPlans returns the middleware that limits each customer by the plan of its API key. If
+// the store is away, each process allows its share.
+func newPlans(st store.Store) (func(http.Handler) http.Handler, error) {
+	rule := func(perMinute int64) weir.Rule {
+		return weir.Rule{Algorithm: algorithm.TokenBucket{Capacity: perMinute, Refill: algorithm.PerMinute(perMinute)}}
+	}
+	free, err := weir.NewPolicy(st, weir.Policy{Name: "api", Segments: []string{"key"}, Secret: []string{"key"}, Rules: []weir.Rule{rule(10)}}, nil)
+	if err != nil {
+		return nil, err
+	}
+	free, err = free.OnOutage(weir.Outage{Fallback: weir.FailLocal, Processes: processes})
+	if err != nil {
+		return nil, err
+	}
+	free = observed(free, "api").Wrap(weir.DenyCache{}.Wrap)
+	pro, err := free.With(rule(1000))
+	if err != nil {
+		return nil, err
+	}
+	limiters := map[string]weir.Decider{"free": free, "pro": pro}
+	return weirhttp.New(free, weirhttp.By(weirhttp.Header("X-API-Key")), &weirhttp.Options{
+		Headers: weirhttp.RateLimitDraft11,
+		Plan: func(r *http.Request) (weir.Decider, error) {
+			if lim := limiters[plans[r.Header.Get("X-API-Key")]]; lim != nil {
+				return lim, nil
+			}
+			return nil, weirhttp.ErrNoKey
+		},
+	})
+}
+
+// newLogin returns the log-in, limited by address and by account. A log-in with the right
+// password clears the attempts at its account. If the store is away, nobody logs in.
+func newLogin(st store.Store) (http.Handler, error) {
+	lim, err := weir.NewPolicy(st, weir.Policy{
+		Name:     "login",
+		Segments: []string{"address", "account"},
+		Rules: []weir.Rule{
+			{Name: "address", By: []string{"address"}, Algorithm: algorithm.SlidingLog{Limit: 20, Window: 15 * time.Minute}},
+			{Name: "attempts", Algorithm: algorithm.SlidingLog{Limit: 5, Window: 15 * time.Minute}},
+		},
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	if lim, err = lim.OnOutage(weir.Outage{}); err != nil {
+		return nil, err
+	}
+	lim = observed(lim, "login")
+	account := func(r *http.Request) (string, error) { return r.FormValue("account"), nil }
+	limit, err := weirhttp.New(lim, weirhttp.By(weirhttp.RemoteIP, account), nil)
+	if err != nil {
+		return nil, err
+	}
+	attempts, err := lim.Only("attempts")
+	if err != nil {
+		return nil, err
+	}
+	return limit(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.FormValue("password") != "secret" {
+			http.Error(w, "wrong account or password", http.StatusUnauthorized)
+			return
+		}
+		if ip, err := weirhttp.RemoteIP(r); err == nil {
+			if err := attempts.Reset(r.Context(), ip, r.FormValue("account")); err != nil {
+				log.Print("the attempts stay: ", err)
+			}
+		}
+		fmt.Fprintln(w, "welcome")
+	})), nil
+}
+
+// newRates returns a handler that asks a service of somebody else, which allows five
+// requests per second: of all processes together, and with a margin for jitter.
+func newRates(st store.Store, out http.RoundTripper) (http.Handler, error) {
+	lim, err := weir.New("rates", st, algorithm.LeakyBucket{Rate: algorithm.Rate{Count: 9, Period: 2 * time.Second}, Queue: 50}, nil)
+	if err != nil {
+		return nil, err
+	}
+	client := &http.Client{Transport: &weirhttp.Transport{Limiter: observed(lim, "rates"), Base: out}, Timeout: 5 * time.Second}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ask, err := http.NewRequestWithContext(r.Context(), "GET", "https://rates.example/latest", nil)
+		if err != nil {
+			http.Error(w, "no rates", http.StatusInternalServerError)
+			return
+		}
+		res, err := client.Do(ask)
+		if err != nil {
+			http.Error(w, "no rates now", http.StatusServiceUnavailable)
+			return
+		}
+		defer res.Body.Close()
+		fmt.Fprintln(w, "rates:", res.Status)
+	}), nil
+}
+
+// newCompletions returns a handler that takes its tokens from the customer's budget of the
+// day: first the most that it can need, and at the end only those that it used.
+func newCompletions(st store.Store) (http.Handler, error) {
+	const most = 400
+	budget, err := weir.New("tokens", st, algorithm.FixedWindow{Limit: 1000, Window: 24 * time.Hour, Aligned: true}, nil)
+	if err != nil {
+		return nil, err
+	}
+	budget = observed(budget, "tokens")
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		job := weir.Request{Key: weir.KeyOf(r.Header.Get("X-API-Key")), Cost: most, ID: rand.Text()}
+		res, err := budget.Decide(r.Context(), job, nil)
+		switch {
+		case err != nil:
+			http.Error(w, "the budget is not known now", http.StatusServiceUnavailable)
+			return
+		case !res.Allowed:
+			http.Error(w, fmt.Sprintf("%d tokens are left today", res.Remaining), http.StatusTooManyRequests)
+			return
+		}
+		text := r.FormValue("prompt") + " and so on"
+		fmt.Fprintln(w, text)
+
+		ctx := context.WithoutCancel(r.Context()) // the client may have left: it pays all the same
+		if refunded, err := budget.Refund(ctx, job); err != nil || !refunded {
+			log.Print("the most is paid: ", err)
+		} else if _, err := budget.TakeUpTo(ctx, int64(len(text)), r.Header.Get("X-API-Key")); err != nil {
+			log.Print("nothing is paid: ", err)
+		}
+	}), nil
+}
