@@ -11,7 +11,7 @@
 // failure begins with the promise that was broken, and names the seed and the source lines
 // of the check. Checks run in virtual time wherever they can. They use keys that no other
 // run uses, so a server can be shared, and they delete these keys at their end. A run makes
-// about 70,000 calls, which may take up to 50 ms each: see [Backend.Parallel].
+// about 45,000 calls, which may take up to 50 ms each: see [Backend.Parallel].
 //
 // The author of an algorithm runs [RunAlgorithm]. Its checks, Algorithm/Exact and so on,
 // are those that Run makes of every built-in algorithm. They need no model of the
@@ -68,8 +68,8 @@ type Backend struct {
 	// failures print.
 	Seed uint64
 
-	// Brief makes random checks try an eighth as much. With the flag -short of go
-	// test, every run is brief.
+	// Brief makes random checks try less. With the flag -short of go test, every run
+	// is brief.
 	Brief bool
 
 	// subject is the algorithm under test, nil in a check of something else.

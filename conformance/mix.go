@@ -15,7 +15,7 @@ import (
 // This file holds the checks of decisions over many rules.
 
 func checkMix(t *T) {
-	t.beside(t.times(40), 20, func(r *rand.Rand) []algorithm.Algorithm {
+	t.beside(t.times(80), 20, func(r *rand.Rand) []algorithm.Algorithm {
 		list := []algorithm.Algorithm{t.draw(r)}
 		for range 1 + r.IntN(4) {
 			list = append(list, pick(r, anyGCRA, anyFixedWindow, anySlidingCounter, anySlidingLog, t.draw)(r))
@@ -29,7 +29,7 @@ func checkMix(t *T) {
 func checkSixteen(t *T) {
 	huge := t.backend.subject.Huge
 	h := 0
-	t.beside(t.times(8), 12, func(r *rand.Rand) []algorithm.Algorithm {
+	t.beside(t.times(24), 12, func(r *rand.Rand) []algorithm.Algorithm {
 		list := make([]algorithm.Algorithm, weir.MaxRules)
 		for i := range list {
 			if list[i] = list[0]; i == 0 || h > 0 {
@@ -74,7 +74,7 @@ func (t *T) compiles(list []algorithm.Algorithm) {
 
 // limiterMix mixes any algorithms, some of them with a Cost of their own.
 func limiterMix(t *T) {
-	t.beside(t.times(32), 30, func(r *rand.Rand) []algorithm.Algorithm {
+	t.beside(t.times(40), 30, func(r *rand.Rand) []algorithm.Algorithm {
 		list := []algorithm.Algorithm{pick(r, anyMetadataWindow, refundable, anyConcurrency, anyConcurrency)(r)}
 		for range 1 + r.IntN(3) {
 			list = append(list, refundable(r))

@@ -103,7 +103,7 @@ func checkOwnClock(t *T) {
 
 func checkBackwards(t *T) {
 	r := t.rand()
-	for h := range t.times(8) {
+	for h := range t.times(16) {
 		a := t.small(r, "denies", func(algorithm.Algorithm, weir.Result) bool { return true })
 		unit := max(t.unitOf(a), time.Microsecond)
 		for i, back := range []time.Duration{time.Microsecond, unit, 5 * unit, time.Hour} {
@@ -189,6 +189,6 @@ func (t *T) passesWhenDue(a algorithm.Algorithm, ask func() weir.Result) (denied
 			return true, true
 		}
 		last = at
-		time.Sleep(res.RetryAfter / 8)
+		time.Sleep(max(res.RetryAfter/8, first.RetryAfter/50))
 	}
 }

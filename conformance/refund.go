@@ -16,7 +16,7 @@ import (
 
 func checkRefund(t *T) {
 	r := t.rand()
-	for h, a := range t.has(t.times(20), "Refund", t.refundable, weir.Request{Op: weir.Refund, ID: "id"}) {
+	for h, a := range t.has(t.times(48), "Refund", t.refundable, weir.Request{Op: weir.Refund, ID: "id"}) {
 		name := "refund" + strconv.Itoa(h)
 		t.refunds(a, name+"once")
 		t.refundBehind(a, name+"behind")
@@ -216,7 +216,7 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 		case r.IntN(2) == 0 && at > c.us && at-c.us < tooFar.Microseconds():
 			c.us = at
 		}
-		before := h.both(h.next)
+		before := h.do(h.ref, h.next)
 		switch verb := r.IntN(24); {
 		case verb == 0:
 			t.reset(h.lim, name)
@@ -248,7 +248,7 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 
 // consume makes a request that can be refunded, most often.
 func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
-	fresh := h.both(h.next).ResetAfter == 0
+	fresh := h.do(h.ref, h.next).ResetAfter == 0
 	req := h.request(r, h.a, max(min(cost, h.limit), 1), h.name)
 	if req.MaxWait = wait; r.IntN(4) > 0 {
 		req.ID = "id" + strconv.Itoa(len(h.ids))
@@ -298,7 +298,7 @@ func (h *refunding) exact() {
 	if !h.backend.subject.builtin || !slices.ContainsFunc(h.past, func(p pastRequest) bool { return p.gone }) {
 		return
 	}
-	got, want := h.both(h.next), h.without(h.a, h.c, h.past, h.next)
+	got, want := h.do(h.ref, h.next), h.without(h.a, h.c, h.past, h.next)
 	if got.Remaining > want.Remaining+phase(h.a) || phase(h.a) == 0 && got.Delay < want.Delay {
 		h.errorf("got  %+v\nwant %+v, as if the refunded requests had never been made", got, want)
 	}

@@ -100,16 +100,16 @@ func (k kept) changed(now kept) string {
 
 func checkAsk(t *T) {
 	r := t.rand()
-	for h := range t.times(12) {
+	for h := range t.times(24) {
 		a := t.draw(r)
 		c := newClock()
 		l := t.limiter(c, one(a))
 		gate := weir.Rule{Name: "gate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: algorithm.MaxSpan * time.Microsecond / 2}}
-		closed := t.limiter(c, [][]weir.Rule{{gate, one(a)}, {one(a), gate}}[h%2]...)
+		closed := t.limiter(c, [][]weir.Rule{{one(a), gate}, {gate, one(a)}}[h%2]...)
 		name := "ask" + strconv.Itoa(h)
 		t.allow(t.limiter(c, gate), 1, name)
 		keys, refunds := t.keysOf(name, "one", a), t.refundable(a)
-		for range 8 {
+		for range 5 {
 			req := t.request(r, a, 1+r.Int64N(3), name)
 			denied := func(op weir.Op, id string) func() weir.Result {
 				return func() weir.Result {
@@ -146,12 +146,13 @@ func checkAsk(t *T) {
 			if t.kindOf(a).Entries {
 				asks["Entries"] = func() weir.Result { t.entries(l, name); return weir.Result{} }
 			}
+			before := t.kept(l, keys, name)
 			for _, what := range slices.Sorted(maps.Keys(asks)) {
-				before := t.kept(l, keys, name)
-				res := asks[what]()
-				if changed := before.changed(t.kept(l, keys, name)); changed != "" {
+				res, after := asks[what](), t.kept(l, keys, name)
+				if changed := before.changed(after); changed != "" {
 					t.fatalf("%+v, %s, cost %d, answered by %+v: %s", a, what, req.Cost, res, changed)
 				}
+				before = after
 			}
 			t.do(l, req)
 			c.advance(max(anyPause(r, t.unitOf(a)), 0))
@@ -166,7 +167,7 @@ const quantum = (1 << 20) * time.Microsecond
 func checkTTL(t *T) {
 	t.left()
 	r := t.rand()
-	for h := range t.times(32) {
+	for h := range t.times(48) {
 		a := t.draw(r)
 		list := []algorithm.Algorithm{a}
 		if h%2 == 1 {

@@ -51,7 +51,7 @@ func storeExpiry(t *T) {
 	t.eval(keepOne, gone[5:], store.IntArg(4)) // in place of a set, with its TTL
 	first := t.eval(putOne, gone[:1], short, store.IntArg(8))[0].Int()
 	age := func() time.Duration { return time.Duration(t.time().UnixMicro()-first) * time.Microsecond }
-	for ; ; time.Sleep(2 * time.Millisecond) {
+	for ; ; time.Sleep(10 * time.Millisecond) {
 		before := age()
 		held, left := t.mget(stay...), t.mget(gone...)
 		members := make([]int64, len(sets))

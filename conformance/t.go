@@ -78,13 +78,14 @@ func (t *T) skipf(format string, args ...any) {
 }
 
 // times is how often a random check tries what it should try n times. Of the built-in
-// algorithms there are many, so each is tried a quarter as often.
+// algorithms there are many, so each is tried an eighth as often.
 func (t *T) times(n int) int {
-	switch s := t.backend.subject; {
-	case t.backend.Brief:
+	s := t.backend.subject
+	switch builtin := s != nil && s.builtin; {
+	case builtin && t.backend.Brief:
+		n /= 16
+	case builtin || t.backend.Brief:
 		n /= 8
-	case s != nil && s.builtin:
-		n /= 4
 	}
 	return max(n, 1)
 }
