@@ -89,7 +89,7 @@ func ExampleResourceAndConsumer() {
 		fmt.Println(err)
 	}
 	// Output:
-	// A allowed, R denied by the resource's limit, C denied by the consumer's limit alone
+	// A allowed, R denied by the resource's limit, C denied only by the consumer's limit
 	//   a, from 0s on: AAACCCCRRRAAARCRCRRRAAARCRCRRRAAARCRCRRRAAARCRCRRR
 	//   b, from 4s on: AARRRAARRRAARRRAARRRAAR
 	// T yes, F no

@@ -61,7 +61,7 @@ func ResourceAndConsumer(ctx context.Context, w io.Writer, st store.Store) error
 	}
 
 	a, b := run("calc", 50*time.Second, 4*time.Second, 48*time.Second)
-	fmt.Fprintln(w, "A allowed, R denied by the resource's limit, C denied by the consumer's limit alone")
+	fmt.Fprintln(w, "A allowed, R denied by the resource's limit, C denied only by the consumer's limit")
 	fmt.Fprintf(w, "  a, from 0s on: %s\n  b, from 4s on: %s\n", a, b)
 
 	// For a yes or no, res.Allowed is enough. Consumer a made one call 7 seconds before.

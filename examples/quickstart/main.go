@@ -2,7 +2,7 @@
 // each request:
 //
 //	go run ./examples/quickstart                          # state in memory, no server
-//	go run ./examples/quickstart -redis localhost:6379    # state on that server, the same table
+//	go run ./examples/quickstart -redis localhost:6379    # state on that server, the same output
 package main
 
 import (
@@ -95,5 +95,5 @@ func burst(ctx context.Context, w io.Writer, lim *weir.Limiter, keys [][]string)
 }
 
 // roundUp rounds d up, so that the output does not depend on the speed of the machine. A
-// caller who waits for the result does not come back too early.
+// caller who waits for the result does not retry too early.
 func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit * unit }

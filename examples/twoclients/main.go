@@ -4,7 +4,7 @@
 //	go run ./examples/twoclients                                # in virtual time, in memory
 //	go run ./examples/twoclients -redis localhost:6379          # in virtual time, on that server
 //	go run ./examples/twoclients -live                          # in real time: 50 seconds
-//	go run ./examples/twoclients -live -redis localhost:6379    # by the clock of that server
+//	go run ./examples/twoclients -live -redis localhost:6379    # in real time, with the clock of that server
 package main
 
 import (
@@ -129,7 +129,7 @@ const timelineHeight = 4
 func printLegend(w io.Writer) {
 	fmt.Fprintf(w, "The resource allows %d calls in %v, and %d of them to one client.\n", resourceLimit, window, clientLimit)
 	fmt.Fprintln(w, "Ann calls every second. Bob calls every other second, from second 4 on.")
-	fmt.Fprint(w, "A: allowed.  R: denied by the resource's limit.  C: denied by the client's limit alone.\n\n")
+	fmt.Fprint(w, "A: allowed.  R: denied by the resource's limit.  C: denied only by the client's limit.\n\n")
 }
 
 // printEnd prints the number of calls in the last window, for each rule.
