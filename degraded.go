@@ -106,7 +106,11 @@ func (d *degraded) judge(ctx, short context.Context, err error) (cause *failure,
 	case down:
 		return &failure{"the store did not decide: " + plain(err), store.ErrUnavailable}, false, nil
 	case over && short != ctx:
-		return &failure{fmt.Sprintf("the store did not decide within the budget of %v", d.Budget), store.ErrUnavailable}, err == nil, nil
+		text := fmt.Sprintf("the store did not decide within the budget of %v", d.Budget)
+		if end, _ := short.Deadline(); time.Since(end) > d.Budget {
+			text += fmt.Sprintf(": the call took %v: check that the store's client heeds deadlines", (d.Budget + time.Since(end)).Round(time.Millisecond))
+		}
+		return &failure{text, store.ErrUnavailable}, err == nil, nil
 	}
 	return nil, false, err // the error of another context, which a wrapper made
 }

@@ -177,7 +177,7 @@ func TestOutageLateAnswers(t *testing.T) {
 		res, err = l.Allow(t.Context(), "ann") // a probe that answers too late
 		healthy(t, res, err)
 		res, err = l.Allow(t.Context(), "ann")
-		if degraded(t, res, err); !strings.Contains(res.Degraded.Error(), "budget of 50ms") {
+		if degraded(t, res, err); !strings.Contains(res.Degraded.Error(), "budget of 50ms: the call took 2s: check that the store's client heeds deadlines") {
 			t.Errorf("got %v", res.Degraded)
 		}
 	})

@@ -88,7 +88,8 @@ func TestOutageLeases(t *testing.T) {
 	})
 }
 
-// KeepAlive keeps a lease across the beginning and the end of an outage, whoever gave it.
+// KeepAlive keeps a lease across the beginning and the end of an outage: a lease of the store, and one of
+// the process.
 func TestOutageKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFaulty()

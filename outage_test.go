@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -142,7 +143,7 @@ func TestOutage(t *testing.T) {
 				cost = weir.DefaultBudget
 			}
 			for i := range weir.DefaultFailures {
-				if res, took := allow(); res.Degraded == nil || !res.Allowed || took != cost {
+				if res, took := allow(); res.Degraded == nil || !res.Allowed || took != cost || strings.Contains(res.Degraded.Error(), "heeds") {
 					t.Errorf("failure %d: got %+v after %v, want a degraded answer after %v", i, res, took, cost)
 				}
 			}

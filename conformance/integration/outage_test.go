@@ -142,6 +142,7 @@ func TestOutage(t *testing.T) {
 			{"Killed", restart, 2},
 			{"Frozen", paused, 1},
 			{"ClosedPort", closedPort, 1},
+			{"BlackHole", blackHole, 1},
 			{"HalfOpen", toxic("timeout", `{"timeout":0}`), 1},
 		} {
 			t.Run(a.name+"/"+tt.name, func(t *testing.T) {
