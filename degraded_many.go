@@ -44,10 +44,10 @@ func (d *degraded) batch(ctx context.Context, requests []Request, answers []Answ
 		}
 	}
 	switch {
+	case works: // also if a node of a cluster does not
+		d.breaker.succeed()
 	case failed != nil:
 		d.breaker.fail(t, failed)
-	case works:
-		d.breaker.succeed()
 	}
 	return true
 }

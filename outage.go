@@ -53,30 +53,32 @@ type Outage struct {
 	// than the limit together.
 	Processes int
 
-	// MaxKeys is the largest number of keys that FailLocal holds in memory. 0 means
-	// DefaultOutageKeys, which use at most 32 MiB if no key is longer than 71 bytes.
-	// When they are in use, requests that need a new key are denied.
+	// MaxKeys is the largest number of keys that FailLocal holds in memory. A caller has
+	// at least one key for each rule. 0 means DefaultOutageKeys, 131,072. They use 32 MiB in
+	// all, or more if keys are longer than 71 bytes or hold sorted sets. When they are
+	// in use, requests that need a new key are denied.
 	MaxKeys int
 
 	// Budget is the time that one decision of the store can take. 0 means
-	// DefaultBudget. Choose it shorter than the deadlines of the callers: a deadline
+	// DefaultBudget, 50 ms. Choose it shorter than the deadlines of the callers: a deadline
 	// that ends before the budget is no failure of the store.
 	Budget time.Duration
 
 	// Failures is the number of consecutive failures after which the store is not
-	// asked any more. 0 means DefaultFailures.
+	// asked any more. 0 means DefaultFailures, 5.
 	Failures int
 
 	// Probe is the time between two probes. While the store is not asked, one request
-	// in each such interval is sent to it as a probe. 0 means DefaultProbe. It must be
-	// at least Budget.
+	// in each such interval is sent to it as a probe. 0 means DefaultProbe, 1 s, or
+	// Budget if that is longer. Otherwise it must be at least Budget.
 	Probe time.Duration
 }
 
 // OnOutage returns a limiter that answers by itself, as o says, if the store does not
 // answer within o.Budget or returns [store.ErrUnavailable]. After o.Failures consecutive
 // failures it asks the store only once in o.Probe. The first answer of the store ends
-// the outage.
+// the outage. The budget is a deadline of the context, so the client of the store must heed
+// deadlines: see docs/guide/outage.md.
 //
 // Result.Degraded is not nil if the store did not decide. Such a decision is not charged
 // in the store later. With FailLocal, N processes together allow at most what the limit

@@ -74,8 +74,8 @@ func (b *faultyBatcher) EvalBatch(ctx context.Context, calls []store.Eval) {
 	}
 }
 
-// DoMany sends batches while the store works, within the budget each. A batch is one failure,
-// and each of its requests that the store did not decide is answered by the fallback.
+// DoMany sends batches while the store works, within the budget each. The fallback answers
+// each request that the store did not decide. A batch without any answer is one failure.
 func TestOutageBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &faultyBatcher{faulty: newFaulty(), bad: -1}
@@ -110,9 +110,14 @@ func TestOutageBatches(t *testing.T) {
 		}
 		many(0, 3, 3, 0)
 		st.bad = 3 // one of each batch
-		many(3, 3, 3, 0)
+		for range 5 {
+			many(3, 3, 3, 0)
+		}
 		st.bad = -1
+		st.set(down)
+		many(249, 3, 3, 0)
 		many(249, 0, 0, 0) // the breaker is open
+		st.set(up)
 		time.Sleep(weir.DefaultProbe)
 		many(0, 2, 99+2, 0) // the first 100 one by one, with a probe
 		st.set(hang)
