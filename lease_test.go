@@ -82,7 +82,7 @@ func TestLeaseByID(t *testing.T) {
 	other := r
 	other.ID = "job-2"
 	if res, err := l.Decide(t.Context(), other, nil); err != nil || res.Allowed || res.RetryAfter != weir.Never {
-		t.Errorf("Renew of a lease that nobody holds: got %+v, %v, want it denied for ever", res, err)
+		t.Errorf("Renew of a lease that is not held: got %+v, %v, want a denied request with Never", res, err)
 	}
 	for i, want := range []bool{true, false} {
 		r.Op = weir.Release
@@ -248,14 +248,14 @@ func TestKeepAliveEndsWithRelease(t *testing.T) {
 	})
 }
 
-// KeepAlive reports a lost lease once. If somebody released the lease, it reports that at
+// KeepAlive reports a lost lease once. If another process released the lease, it reports that at
 // the next renewal. If an outage lasts, it reports that when the lease expires.
 func TestKeepAliveLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		outage  [2]time.Duration // from, to
-		ended   bool             // somebody else releases the lease after 10 s
+		ended   bool             // another process releases the lease after 10 s
 		hangs   bool             // calls in the outage return when their context ends
 		want    time.Duration    // when the lease is lost; 0 means never
 		because error

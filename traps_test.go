@@ -220,7 +220,7 @@ func TestTrapPlansWorkWithEveryVerb(t *testing.T) {
 	}
 }
 
-// If a rule gets another algorithm, its limit starts afresh, and Reset works.
+// If a rule gets another algorithm, its earlier state has no effect, and Reset works.
 func TestTrapChangedAlgorithmStartsAfresh(t *testing.T) {
 	t.Parallel()
 	st := newStore(newClock())

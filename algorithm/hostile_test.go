@@ -129,8 +129,8 @@ var hostileLimits = []algorithm.Algorithm{
 	algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
 }
 
-// A value with the right layout, which somebody edited by hand, breaks nothing: the script and
-// the answer still agree, and the next value is within its bounds and expires.
+// If a value was edited by hand and still has the right layout, the script and the answer agree,
+// and the next value is within its bounds and expires.
 func FuzzHostileNums(f *testing.F) {
 	for i := range hostileLimits {
 		f.Add(i, int64(epoch), int64(epoch+1), int64(0), int64(0), int64(0), byte(0), int64(1))

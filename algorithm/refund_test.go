@@ -32,7 +32,7 @@ func TestTokenBucketRefund(t *testing.T) {
 		{"a microsecond before all of it is back", one, 2, 3, 2*s - 1, true, 2, 2*time.Second + us},
 		{"all of it is back", one, 2, 3, 2 * s, false, 2, 3 * time.Second},
 		{"long ago", one, 2, 0, 1000 * s, false, 5, 0},
-		{"somebody waits behind", one, 5, 3, 0, true, 0, 6 * time.Second},
+		{"a caller waits", one, 5, 3, 0, true, 0, 6 * time.Second},
 		{"one less waits behind than it took", one, 4, 3, 0, true, 0, 6 * time.Second},
 		{"as many wait behind as it took", one, 4, 4, 0, false, 0, 8 * time.Second},
 		{"more wait behind than it took", one, 2, 5, 0, false, 0, 7 * time.Second},

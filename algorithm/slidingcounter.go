@@ -20,7 +20,7 @@ import (
 // allowed. docs/reference/algorithms.md has the error on random traffic.
 //
 // The state is one string. Windows start at multiples of Window since the Unix epoch. The
-// fraction falls in steps of one microsecond, or of Window/2^20 if that is longer. The
+// fraction falls in steps of Window/2^20, rounded up to whole microseconds. The
 // estimate is rounded up to whole tokens. RetryAfter is the time until the step at which
 // the request is allowed.
 //

@@ -49,7 +49,7 @@ func TestTokenBucketTrace(t *testing.T) {
 			{101 * s, 0, true, 4, 5 * us, 0},
 			{101*s + 5*us, 0, true, 5, 0, 0},
 		}},
-		{"more come back than fit", algorithm.TokenBucket{Capacity: 2, Refill: algorithm.PerMinute(100), AtOnce: true}, []step{
+		{"more tokens than the capacity are refilled", algorithm.TokenBucket{Capacity: 2, Refill: algorithm.PerMinute(100), AtOnce: true}, []step{
 			{0, 2, true, 0, 60 * s, 0},
 			{59 * s, 1, false, 0, s, s},
 			{60 * s, 2, true, 0, 60 * s, 0},
