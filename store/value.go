@@ -44,9 +44,9 @@ type Kind uint8
 
 // The kinds of values that a store returns.
 const (
-	Nil Kind = iota
-	Integer
-	Bulk
+	Nil     Kind = iota // no value, for example of a missing key
+	Integer             // an integer
+	Bulk                // a string of any bytes
 )
 
 // A Value is one element of a reply. The zero Value is Nil.

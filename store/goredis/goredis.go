@@ -93,7 +93,7 @@ var (
 )
 
 // A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
-// is safe for concurrent use.
+// is safe for concurrent use. The methods of a nil or zero Store return an error.
 type Store struct {
 	client  redis.UniversalClient
 	cluster *redis.ClusterClient // the client, if it is a *redis.ClusterClient

@@ -51,25 +51,27 @@ const (
 
 // Options are the settings of a [Store]. The zero value is the default.
 type Options struct {
-	// MaxKeys is the largest number of keys. The default is DefaultMaxKeys. Keys are
-	// spread over shards of equal size. One shard can be full before the others, so a
-	// store can evict keys when it holds a few percent fewer keys than MaxKeys.
+	// MaxKeys is the largest number of keys. 0 means DefaultMaxKeys. It must not be
+	// negative. Keys are spread over shards of equal size. One shard can be full before
+	// the others, so a store can evict keys when it holds a few percent fewer keys than
+	// MaxKeys.
 	MaxKeys int
 
 	// If NoEviction is true, a full store evicts no key before the key expires. A call
 	// that adds a key to a full store then returns ErrUnavailable.
 	NoEviction bool
 
-	// Now is the clock. The default is the system clock. If the system clock is set
-	// to another time, the store uses that time after at most 0.1 s. The store holds
-	// locks while it calls Now.
+	// Now is the clock. nil means the system clock. If the system clock is set to
+	// another time, the store uses that time after at most 0.1 s. The store holds locks
+	// while it calls Now.
 	//
 	// The time must be after the Unix epoch and before the year 2112. Otherwise Eval
 	// and MGet return ErrUnavailable.
 	Now func() time.Time
 }
 
-// A Store is an in-memory [store.Store]. Make one with [New].
+// A Store is an in-memory [store.Store]. Make one with [New]. It is safe for concurrent use.
+// Eval, MGet and Time of a nil or zero Store return an error.
 type Store struct {
 	seed   maphash.Seed
 	now    func() time.Time // nil means the clocks of the shards

@@ -117,7 +117,8 @@ type Pool interface {
 }
 
 // A Store keeps the state of limiters on the servers of its client. Make one with [New] or
-// [NewCluster]. It is safe for concurrent use.
+// [NewCluster]. It is safe for concurrent use. The methods of a nil or zero Store return an
+// error.
 type Store struct {
 	pool    Pool            // nil for a cluster
 	cluster *redisc.Cluster // nil for a pool
