@@ -14,8 +14,8 @@
 //
 // A [Limiter] applies one or more rules, and keeps their state in a store. Each rule is
 // a limit. A decision is atomic: either all rules allow the request and consume its
-// cost, or no rule consumes anything. A decision takes one round trip, whatever the
-// number of rules.
+// cost, or no rule consumes anything. A decision takes one round trip, for any number of
+// rules, or two if the server does not know the script yet.
 //
 // # Keys
 //

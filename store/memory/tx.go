@@ -203,7 +203,7 @@ func (t *tx) makeRoom() error {
 			return claims(t.keys, v.shard, sl) || claims(evict, v.shard, sl)
 		})
 		if !ok {
-			return fmt.Errorf("%w: full with %d keys, and no sampled key may be evicted for a new key: raise MaxKeys", store.ErrUnavailable, t.store.shards[0].max*len(t.store.shards))
+			return fmt.Errorf("%w: the store is full with %d keys, and no sampled key can be evicted: raise MaxKeys", store.ErrUnavailable, t.store.shards[0].max*len(t.store.shards))
 		}
 		sl := &v.shard.slots[at]
 		evict = append(evict, view{key: v.shard.keyOf(sl), hash: sl.hash, shard: v.shard})
