@@ -18,7 +18,8 @@
 //   - A key that expires more than about one second later than the new key. Usually its
 //     caller has consumed more.
 //
-// If no sampled key can be evicted, the call returns [store.ErrUnavailable].
+// If no sampled key can be evicted, the call returns [store.ErrUnavailable]. If
+// [Options].NoEviction is true, no key is evicted before it expires.
 //
 // An attacker who can create MaxKeys keys can evict keys that have not been denied yet, or
 // fill the store with denied keys. So choose MaxKeys much larger than the number of callers
