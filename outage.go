@@ -36,10 +36,10 @@ func (f Fallback) String() string {
 
 // The defaults of an [Outage].
 const (
-	DefaultBudget     = 50 * time.Millisecond
-	DefaultFailures   = 5
-	DefaultProbe      = time.Second
-	DefaultOutageKeys = 1 << 17
+	DefaultOutageBudget   = 50 * time.Millisecond
+	DefaultOutageFailures = 5
+	DefaultOutageProbe    = time.Second
+	DefaultOutageKeys     = 1 << 17
 )
 
 // An Outage says what a limiter answers while its store is unavailable or too slow: see
@@ -60,16 +60,16 @@ type Outage struct {
 	MaxKeys int
 
 	// Budget is the time that one decision of the store can take. 0 means
-	// DefaultBudget, 50 ms. Choose it shorter than the deadlines of the callers: a deadline
+	// DefaultOutageBudget, 50 ms. Choose it shorter than the deadlines of the callers: a deadline
 	// that ends before the budget is no failure of the store.
 	Budget time.Duration
 
 	// Failures is the number of consecutive failures after which the store is not
-	// asked any more. 0 means DefaultFailures, 5.
+	// asked any more. 0 means DefaultOutageFailures, 5.
 	Failures int
 
 	// Probe is the time between two probes. While the store is not asked, one request
-	// in each such interval is sent to it as a probe. 0 means DefaultProbe, 1 s, or
+	// in each such interval is sent to it as a probe. 0 means DefaultOutageProbe, 1 s, or
 	// Budget if that is longer. Otherwise it must be at least Budget.
 	Probe time.Duration
 }
@@ -96,13 +96,15 @@ type Outage struct {
 // A lease that FailLocal gave stays in the process: Renew and Release find it there,
 // also after the outage.
 //
-// The limiters of With, Only and Wrap share the state of the outage with the limiter. If
-// the limits of With have no share, because they are less than o.Processes, FailLocal
-// denies their requests.
+// Call OnOutage once, and before Wrap, so that the other wrappers see these answers. The
+// limiters of With, Only and Wrap share the state of the outage with the limiter. If the
+// limits of With have no share, because they are less than o.Processes, FailLocal denies
+// their requests.
 //
-// The error says which field of o is not valid. With FailLocal, OnOutage also returns an
-// error if a rule has no share: if its limit is less than o.Processes, or if its
-// algorithm is not of package algorithm, and holds leases or has a largest cost.
+// The error says which field of o is not valid, or that the limiter is already the result
+// of OnOutage. With FailLocal, OnOutage also returns an error if a rule has no share: if its
+// limit is less than o.Processes, or if its algorithm is not of package algorithm, and holds
+// leases or has a largest cost.
 func (l *Limiter) OnOutage(o Outage) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -142,23 +144,23 @@ func (o *Outage) complete() error {
 	case o.MaxKeys < 0:
 		return fmt.Errorf("weir: Outage.MaxKeys is %d: it must be at least 1, or 0 for the default of %d", o.MaxKeys, DefaultOutageKeys)
 	case o.Budget < 0:
-		return fmt.Errorf("weir: Outage.Budget is %v: it must be above 0, or 0 for the default of %v", o.Budget, DefaultBudget)
+		return fmt.Errorf("weir: Outage.Budget is %v: it must be above 0, or 0 for the default of %v", o.Budget, DefaultOutageBudget)
 	case o.Failures < 0:
-		return fmt.Errorf("weir: Outage.Failures is %d: it must be at least 1, or 0 for the default of %d", o.Failures, DefaultFailures)
+		return fmt.Errorf("weir: Outage.Failures is %d: it must be at least 1, or 0 for the default of %d", o.Failures, DefaultOutageFailures)
 	case o.Probe < 0:
-		return fmt.Errorf("weir: Outage.Probe is %v: it must be above 0, or 0 for the default of %v", o.Probe, DefaultProbe)
+		return fmt.Errorf("weir: Outage.Probe is %v: it must be above 0, or 0 for the default of %v", o.Probe, DefaultOutageProbe)
 	}
 	if o.MaxKeys == 0 {
 		o.MaxKeys = DefaultOutageKeys
 	}
 	if o.Budget == 0 {
-		o.Budget = DefaultBudget
+		o.Budget = DefaultOutageBudget
 	}
 	if o.Failures == 0 {
-		o.Failures = DefaultFailures
+		o.Failures = DefaultOutageFailures
 	}
 	if o.Probe == 0 {
-		o.Probe = max(DefaultProbe, o.Budget)
+		o.Probe = max(DefaultOutageProbe, o.Budget)
 	}
 	if o.Probe < o.Budget {
 		return fmt.Errorf("weir: Outage.Probe is %v and Budget is %v: Probe must be at least Budget, so that a probe has ended when the next one starts", o.Probe, o.Budget)

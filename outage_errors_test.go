@@ -43,7 +43,7 @@ func TestOutageMisuse(t *testing.T) {
 				}
 			}
 		}
-		for range weir.DefaultFailures {
+		for range weir.DefaultOutageFailures {
 			misuse()
 		}
 		res, err := l.Allow(t.Context(), "ann")
@@ -52,7 +52,7 @@ func TestOutageMisuse(t *testing.T) {
 		fail(t, l)
 		misuse()
 		st.set(up)
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		misuse()
 		res, err = l.Allow(t.Context(), "ann")
 		healthy(t, res, err)
@@ -71,13 +71,13 @@ func TestOutageForeign(t *testing.T) {
 				t.Errorf("got %+v, %v, want ErrForeign", res, err)
 			}
 		}
-		for range 2 * weir.DefaultFailures {
+		for range 2 * weir.DefaultOutageFailures {
 			foreign()
 		}
 		st.set(down)
 		fail(t, l)
 		st.set(up)
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		foreign()
 		res, err := l.Allow(t.Context(), "ann")
 		healthy(t, res, err)
@@ -93,7 +93,7 @@ func TestOutageCallersContext(t *testing.T) {
 		cancelled := func() {
 			t.Helper()
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(weir.DefaultBudget/2, cancel)
+			time.AfterFunc(weir.DefaultOutageBudget/2, cancel)
 			if res, err := l.Allow(ctx, "ann"); !errors.Is(err, context.Canceled) || res != (weir.Result{}) {
 				t.Errorf("got %+v, %v, want %v", res, err, context.Canceled)
 			}
@@ -106,10 +106,10 @@ func TestOutageCallersContext(t *testing.T) {
 				t.Errorf("got %+v, %v, want %v", res, err, context.DeadlineExceeded)
 			}
 		}
-		for range 2 * weir.DefaultFailures {
+		for range 2 * weir.DefaultOutageFailures {
 			cancelled()
-			expired(weir.DefaultBudget / 2)
-			expired(weir.DefaultBudget)
+			expired(weir.DefaultOutageBudget / 2)
+			expired(weir.DefaultOutageBudget)
 			expired(0)
 		}
 		st.set(up)
@@ -118,7 +118,7 @@ func TestOutageCallersContext(t *testing.T) {
 		st.set(hang)
 		fail(t, l)
 		expired(0) // also while the breaker is open
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		expired(0) // this takes no probe's place
 		st.set(up)
 		res, err = l.Allow(t.Context(), "ann")
@@ -126,12 +126,12 @@ func TestOutageCallersContext(t *testing.T) {
 		// A probe whose caller goes says nothing, and the next probe is due an interval later.
 		st.set(hang)
 		fail(t, l)
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		cancelled()
 		st.set(up)
 		res, err = l.Allow(t.Context(), "ann")
 		degraded(t, res, err)
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		res, err = l.Allow(t.Context(), "ann")
 		healthy(t, res, err)
 	})
@@ -146,7 +146,7 @@ func TestOutageUnavailableAfterTheDeadline(t *testing.T) {
 		}}
 		l := onOutage(t, mustNew(t, st, perSecond), weir.Outage{Failures: 1})
 		for range 2 {
-			ctx, cancel := context.WithTimeout(t.Context(), weir.DefaultBudget/2)
+			ctx, cancel := context.WithTimeout(t.Context(), weir.DefaultOutageBudget/2)
 			res, err := l.Allow(ctx, "ann")
 			cancel()
 			if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, store.ErrUnavailable) || res != (weir.Result{}) {
@@ -165,7 +165,7 @@ func TestOutageLateAnswers(t *testing.T) {
 		st.set(slow)
 		const probe = 10 * time.Second
 		l := onOutage(t, mustNew(t, st, window(10, time.Hour)), weir.Outage{Fallback: weir.FailOpen, Probe: probe})
-		for i := range weir.DefaultFailures {
+		for i := range weir.DefaultOutageFailures {
 			res, err := l.Allow(t.Context(), "ann")
 			if res = healthy(t, res, err); res.Remaining != int64(9-i) {
 				t.Errorf("got %+v", res)
@@ -191,7 +191,7 @@ func TestOutageAnswerAfterTheCallerHasGone(t *testing.T) {
 		l := onOutage(t, mustNew(t, st, perSecond), weir.Outage{Failures: 1})
 		for range 3 {
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(weir.DefaultBudget/2, cancel)
+			time.AfterFunc(weir.DefaultOutageBudget/2, cancel)
 			res, err := l.Allow(ctx, "ann")
 			healthy(t, res, err)
 		}
@@ -206,7 +206,7 @@ func TestOutageAnswerAfterTheCallerHasGone(t *testing.T) {
 func TestOutageInnerErrors(t *testing.T) {
 	t.Parallel()
 	own := errors.New("an error of a wrapper")
-	short, cancel := context.WithTimeout(t.Context(), weir.DefaultBudget)
+	short, cancel := context.WithTimeout(t.Context(), weir.DefaultOutageBudget)
 	defer cancel()
 	for _, tt := range []struct {
 		ctx        context.Context

@@ -39,8 +39,8 @@ func TestOutageLeases(t *testing.T) {
 		}
 		var denied *weir.DeniedError
 		_, err := l.TryAcquire(t.Context(), "ann")
-		if !errors.As(err, &denied) || denied.Result.RetryAfter != weir.DefaultProbe || !strings.Contains(err.Error(), "during an outage") {
-			t.Errorf("got %v, want it denied for %v", err, weir.DefaultProbe)
+		if !errors.As(err, &denied) || denied.Result.RetryAfter != weir.DefaultOutageProbe || !strings.Contains(err.Error(), "during an outage") {
+			t.Errorf("got %v, want it denied for %v", err, weir.DefaultOutageProbe)
 		}
 		if err := kept.Renew(t.Context()); !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("got %v, want ErrUnavailable", err)
@@ -124,7 +124,7 @@ func TestOutageWaits(t *testing.T) {
 		start := time.Now()
 		time.AfterFunc(30*time.Second, func() { st.set(up) })
 		lease, err := l.Acquire(t.Context(), "ann")
-		if took := time.Since(start); err != nil || lease.Degraded != nil || took < 30*time.Second || took > 30*time.Second+weir.DefaultProbe+250*time.Millisecond {
+		if took := time.Since(start); err != nil || lease.Degraded != nil || took < 30*time.Second || took > 30*time.Second+weir.DefaultOutageProbe+250*time.Millisecond {
 			t.Errorf("got %v after %v", err, took)
 		}
 		st.set(down)
@@ -140,7 +140,7 @@ func TestOutageWaits(t *testing.T) {
 		start = time.Now()
 		var denied *weir.DeniedError
 		res, err := limiter(weir.Outage{}).Wait(t.Context(), "ann")
-		if !errors.As(err, &denied) || res != denied.Result || res.RetryAfter != weir.DefaultProbe || time.Since(start) != 0 {
+		if !errors.As(err, &denied) || res != denied.Result || res.RetryAfter != weir.DefaultOutageProbe || time.Since(start) != 0 {
 			t.Errorf("closed: got %+v, %v after %v", res, err, time.Since(start))
 		}
 		res, err = limiter(weir.Outage{Fallback: weir.FailOpen}).Wait(t.Context(), "ann")

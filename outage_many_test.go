@@ -118,20 +118,20 @@ func TestOutageBatches(t *testing.T) {
 		many(249, 3, 3, 0)
 		many(249, 0, 0, 0) // the breaker is open
 		st.set(up)
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		many(0, 2, 99+2, 0) // the first 100 one by one, with a probe
 		st.set(hang)
-		many(249, 3, 3, 3*weir.DefaultBudget)
+		many(249, 3, 3, 3*weir.DefaultOutageBudget)
 		many(249, 0, 0, 0)
-		time.Sleep(weir.DefaultProbe)
-		many(249, 0, 1, weir.DefaultBudget)
+		time.Sleep(weir.DefaultOutageProbe)
+		many(249, 0, 1, weir.DefaultOutageBudget)
 		// The end of the caller's context is the error of each request, and no failure.
 		st.set(up)
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		many(0, 2, 99+2, 0)
 		st.set(hang)
 		for range 4 {
-			ctx, cancel := context.WithTimeout(t.Context(), weir.DefaultBudget/2)
+			ctx, cancel := context.WithTimeout(t.Context(), weir.DefaultOutageBudget/2)
 			for i, a := range l.DoMany(ctx, requests) {
 				if i != 7 && !errors.Is(a.Err, context.DeadlineExceeded) {
 					t.Fatalf("got %+v, want %v", a, context.DeadlineExceeded)

@@ -288,11 +288,11 @@ func TestLostProbe(t *testing.T) {
 			return c
 		}
 		begin(func() (weir.Result, error) { return weir.Result{}, store.ErrUnavailable })
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		if c := begin(func() (weir.Result, error) { panic("a probe panics") }); c.died == nil {
 			t.Fatal("the probe did not panic")
 		}
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		stuck := begin(nil)
 		for i := range 10 {
 			if !stuck.asked {
@@ -301,7 +301,7 @@ func TestLostProbe(t *testing.T) {
 			if c := begin(nil); c.asked {
 				t.Fatalf("a second probe was sent after %d intervals", i)
 			}
-			time.Sleep(weir.DefaultProbe)
+			time.Sleep(weir.DefaultOutageProbe)
 		}
 		second := begin(nil)
 		if !second.asked {
@@ -309,13 +309,13 @@ func TestLostProbe(t *testing.T) {
 		}
 		stuck.answer <- func() (weir.Result, error) { return weir.Result{}, store.ErrUnavailable }
 		<-stuck.done
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		if c := begin(nil); c.asked {
 			t.Error("the end of the lost probe freed the place of the second one")
 		}
 		second.answer <- func() (weir.Result, error) { return weir.Result{}, store.ErrUnavailable }
 		<-second.done
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		c := begin(func() (weir.Result, error) { return weir.Result{Allowed: true}, nil })
 		if !c.asked || c.err != nil || c.res.Degraded != nil {
 			t.Fatalf("got %+v, %v, want an answer of the store", c.res, c.err)

@@ -187,7 +187,7 @@ func TestShareOfHugeCost(t *testing.T) {
 		weir.Outage{Fallback: weir.FailLocal, Processes: 1 << 20})
 	for _, cost := range []int64{1 << 33, 1 << 34, 1 << 52, 1<<53 - 1} {
 		res, err := l.AllowN(t.Context(), cost, "ann")
-		if res = degraded(t, res, err); res.Allowed || res.RetryAfter != weir.DefaultProbe {
+		if res = degraded(t, res, err); res.Allowed || res.RetryAfter != weir.DefaultOutageProbe {
 			t.Errorf("cost %d: got %+v, want it denied until the next probe", cost, res)
 		}
 	}

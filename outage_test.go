@@ -94,7 +94,7 @@ func onOutage(t testing.TB, l *weir.Limiter, o weir.Outage) *weir.Limiter {
 // fail makes enough calls to open the breaker of l, with the default settings.
 func fail(t testing.TB, l *weir.Limiter) {
 	t.Helper()
-	for range weir.DefaultFailures {
+	for range weir.DefaultOutageFailures {
 		if res, err := l.Peek(t.Context(), "someone"); err != nil || res.Degraded == nil {
 			t.Fatalf("got %+v, %v, want a degraded answer", res, err)
 		}
@@ -140,22 +140,22 @@ func TestOutage(t *testing.T) {
 			st.set(f)
 			cost := time.Duration(0)
 			if f == hang {
-				cost = weir.DefaultBudget
+				cost = weir.DefaultOutageBudget
 			}
-			for i := range weir.DefaultFailures {
+			for i := range weir.DefaultOutageFailures {
 				if res, took := allow(); res.Degraded == nil || !res.Allowed || took != cost || strings.Contains(res.Degraded.Error(), "heeds") {
 					t.Errorf("failure %d: got %+v after %v, want a degraded answer after %v", i, res, took, cost)
 				}
 			}
 			opened := time.Now()
-			for time.Since(opened) < 3*weir.DefaultProbe {
+			for time.Since(opened) < 3*weir.DefaultOutageProbe {
 				asked, since := st.asked.Load(), time.Since(opened)
-				due := since > 0 && since%weir.DefaultProbe == 0
+				due := since > 0 && since%weir.DefaultOutageProbe == 0
 				res, took := allow()
 				if got := st.asked.Load() > asked; got != due || res.Degraded == nil || !due && took != 0 {
 					t.Errorf("%v after the breaker opened: got %+v after %v, asked the store: %v, want %v", since, res, took, got, due)
 				}
-				time.Sleep(weir.DefaultProbe/4 - took)
+				time.Sleep(weir.DefaultOutageProbe/4 - took)
 			}
 			st.set(up)
 			if res, _ := allow(); res.Degraded != nil || res.Remaining != 8 {

@@ -82,7 +82,7 @@ func TestOutageWith(t *testing.T) {
 				t.Error("the limiters do not share the breaker")
 			}
 			st.set(up)
-			time.Sleep(weir.DefaultProbe)
+			time.Sleep(weir.DefaultOutageProbe)
 			res, err = pro.Allow(t.Context(), "ann")
 			healthy(t, res, err)
 			res, err = l.Allow(t.Context(), "ann")
@@ -157,7 +157,7 @@ func TestOutageReset(t *testing.T) {
 		_ = l.Reset(t.Context(), "ann")
 		exhaust(0)
 		st.set(up)
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		if err := l.Reset(t.Context(), "ann"); err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestOutageRefund(t *testing.T) {
 		refund(two, false, store.ErrUnavailable)
 		refund(one, false, store.ErrUnavailable)
 		st.set(up)
-		time.Sleep(weir.DefaultProbe)
+		time.Sleep(weir.DefaultOutageProbe)
 		refund(two, false, nil)
 		if res := left(t, l, "ann"); res.Remaining != 31 {
 			t.Errorf("got %+v, want 31 left", res)
@@ -225,7 +225,7 @@ func TestOutageFull(t *testing.T) {
 			res, err := l.Allow(t.Context(), number(i))
 			if res = degraded(t, res, err); res.Allowed {
 				allowed++
-			} else if res.RetryAfter > weir.DefaultProbe || res.Limit != 40 {
+			} else if res.RetryAfter > weir.DefaultOutageProbe || res.Limit != 40 {
 				t.Fatalf("got %+v", res)
 			}
 		}

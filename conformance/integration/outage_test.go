@@ -202,7 +202,7 @@ func outage(t *testing.T, f conformance.Fault, lives int64) {
 	probes := int64(time.Since(begun)/outageProbe) + 1
 	for i, p := range all {
 		// Calls that were in flight fail too, and one more can begin for each failure.
-		if got, most := p.asked.Load()-asked[i], weir.DefaultFailures+outageCallers+probes; got > most {
+		if got, most := p.asked.Load()-asked[i], weir.DefaultOutageFailures+outageCallers+probes; got > most {
 			t.Errorf("process %d asked the store %d times in %v of the fault, want at most %d", i, got, time.Since(begun), most)
 		}
 	}
