@@ -109,6 +109,8 @@ func TestClientIP(t *testing.T) {
 		{"trusted: no field", trusted, "10.0.0.1:1", nil, "10.0.0.1"},
 		{"trusted: unknown", trusted, "10.0.0.1:1", []string{"198.51.100.1, unknown, 10.0.0.2"}, ""},
 		{"trusted: no address", trusted, "@", []string{"198.51.100.1"}, ""},
+		{"trusted: a proxy with a zone", trusted, "[fd00::1%eth0]:1", []string{"198.51.100.1"}, "198.51.100.1"},
+		{"trusted: an IPv4 address with a zone", trusted, "10.0.0.1:1", []string{"::ffff:198.51.100.1%eth0"}, "198.51.100.1"},
 		{"trusted: another field", with(trusted, "X-Real-Ip"), "10.0.0.1:1", []string{"198.51.100.1"}, "10.0.0.1"},
 
 		{"one: the last", one, "10.0.0.1:1", []string{"192.0.2.66, 198.51.100.1"}, "198.51.100.1"},

@@ -103,6 +103,11 @@ func TestResults(t *testing.T) {
 			`"a";q=2;w=60 / "a";r=2;t=0`,
 		},
 		{
+			"denied without a time", weir.Result{Rule: "a"},
+			[]weir.Result{{Rule: "a", Limit: 2, Window: time.Minute}},
+			`"a";q=2;w=60 / "a";r=0;t=1`,
+		},
+		{
 			"a concurrency limit", weir.Result{Rule: "a"},
 			[]weir.Result{{Rule: "a", Limit: 2, RetryAfter: time.Minute, ResetAfter: time.Minute}},
 			`"a";q=2;qu="concurrent-requests" / "a";r=0`,

@@ -148,4 +148,10 @@ func TestID(t *testing.T) {
 	if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != 1 || w.Code != 200 || len(*errs) > 0 {
 		t.Errorf("got status %d, errors %v, %+v, %v, want 200 and a full limit", w.Code, *errs, res, err)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	w = serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+	if w.Code != 499 || len(*errs) > 0 {
+		t.Errorf("cancelled: got status %d, errors %v, want 499 and none", w.Code, *errs)
+	}
 }

@@ -264,6 +264,24 @@ func TestReject(t *testing.T) {
 	}
 }
 
+// A wrapper can deny a request without the results of the rules. What an outer handler has
+// said about the length of its own body does not hold for the answer.
+func TestRejectAlone(t *testing.T) {
+	denied := deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
+		return weir.Result{Rule: "cache"}, nil
+	})
+	limit, _ := newMiddleware(t, denied, all, weirhttp.Options{Headers: weirhttp.RateLimitDraft11})
+	w := httptest.NewRecorder()
+	w.Header().Set("Content-Length", "3")
+	limit(new(counting)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	if got, ok := w.Header()["Content-Length"]; ok {
+		t.Errorf("got Content-Length %q, want none", got)
+	}
+	if !strings.Contains(w.Body.String(), `"violated-policies":["cache"]`) || w.Header().Get("Retry-After") != "1" {
+		t.Errorf("got %v %s, want the rule cache and Retry-After 1", w.Header(), w.Body)
+	}
+}
+
 // Plan chooses the decider.
 func TestPlan(t *testing.T) {
 	free := newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
 )
 
@@ -125,20 +126,46 @@ func TestPausedTooLong(t *testing.T) {
 	}
 }
 
-// A shorter pause does not end a longer one. Requests that wait for their turn when the
-// pause begins wait for its end, and then leave at the limiter's pace.
+// A shorter pause does not end a longer one.
+func TestPauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{start: time.Now(), answer: func(n int, _ *http.Request) (*http.Response, error) {
+			time.Sleep(time.Duration(n+1) * 100 * time.Millisecond)
+			return response(429, nil, "Retry-After", []string{"10", "1", "0"}[n]), nil
+		}}
+		rt := &weirhttp.Transport{Limiter: newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1000), Burst: 1000}), Base: s}
+		done := make(chan error)
+		for range 2 {
+			go func() { done <- send(t.Context(), t, rt, "http://a.test") }()
+			synctest.Wait()
+		}
+		err := errors.Join(<-done, <-done, send(t.Context(), t, rt, "http://a.test"))
+		if want := []time.Duration{0, 0, 10*time.Second + 100*time.Millisecond}; err != nil || !slices.Equal(s.times, want) {
+			t.Errorf("requests left at %v, %v, want %v", s.times, err, want)
+		}
+	})
+}
+
+// Requests that wait for their turn when a pause begins wait for its end, and then leave at
+// the limiter's pace. Each of them consumes one token, and holds no lease during the pause
+// that it finds.
 func TestPauseOfWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{start: time.Now(), answer: func(n int, _ *http.Request) (*http.Response, error) {
 			if n == 0 {
 				time.Sleep(500 * time.Millisecond) // the others wait for their turn
-			}
-			if n < 2 {
-				return response(429, nil, "Retry-After", []string{"10", "1"}[n]), nil
+				return response(429, nil, "Retry-After", "10"), nil
 			}
 			return response(200, nil), nil
 		}}
-		lim := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 10})
+		st := memory.New(nil)
+		lim, err := weir.NewPolicy(st, weir.Policy{Name: "test", Rules: []weir.Rule{
+			{Name: "pace", Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 10}},
+			{Name: "hour", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(10), Burst: 10}},
+		}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
 		rt := &weirhttp.Transport{Limiter: lim, Base: s}
 		done := make(chan error)
 		for range 5 {
@@ -151,14 +178,46 @@ func TestPauseOfWaiting(t *testing.T) {
 			}
 		}
 		for i := 1; i < len(s.times); i++ {
-			gap := s.times[i] - s.times[i-1]
-			if least := time.Second; gap < least || s.times[i] < 10*time.Second+500*time.Millisecond {
-				t.Errorf("requests left at %v: want none in the pause of 10.5 s, and then one each second", s.times)
+			if gap := s.times[i] - s.times[i-1]; gap < time.Second || s.times[i] < 10*time.Second+500*time.Millisecond {
+				t.Errorf("requests left at %v: want none in the pause of 10.5 s, and then at most one each second", s.times)
 				break
 			}
 		}
 		if len(s.times) != 5 || s.times[4] > 18*time.Second {
 			t.Errorf("requests left at %v, want 5 of them within 18 s", s.times)
+		}
+		if hour, err := lim.Only("hour"); err != nil {
+			t.Error(err)
+		} else if res, err := hour.Peek(t.Context(), "a.test"); err != nil || res.Remaining != 5 {
+			t.Errorf("got %+v, %v, want 5 tokens left of 10 after 5 requests", res, err)
+		}
+	})
+}
+
+// A request that waits for the end of a pause holds no lease, and has consumed nothing.
+func TestPausedLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &service{start: time.Now(), answer: func(int, *http.Request) (*http.Response, error) {
+			return response(429, nil, "Retry-After", "10"), nil
+		}}
+		rt := &weirhttp.Transport{
+			Limiter: newLimiter(t, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2}),
+			Leases:  newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Minute}),
+			Base:    s,
+		}
+		if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error)
+		go func() { done <- send(t.Context(), t, rt, "http://a.test") }()
+		synctest.Wait()
+		for lim, want := range map[*weir.Limiter]int64{rt.Limiter: 1, rt.Leases: 1} {
+			if res, err := lim.Peek(t.Context(), "a.test"); err != nil || res.Remaining != want {
+				t.Errorf("during the pause: got %+v, %v, want %d left", res, err, want)
+			}
+		}
+		if err := <-done; err != nil || !slices.Equal(s.times, []time.Duration{0, 10 * time.Second}) {
+			t.Errorf("requests left at %v, %v, want 0s and 10s", s.times, err)
 		}
 	})
 }

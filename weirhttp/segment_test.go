@@ -110,6 +110,8 @@ func TestHeaders(t *testing.T) {
 	} {
 		got, err := tt.segment(from("192.0.2.1:1", tt.name, tt.values...))
 		switch {
+		case len(tt.values) > 1 && !strings.Contains(err.Error(), "is there 2 times"):
+			t.Errorf("%s %q: got %v, want the number of values", tt.name, tt.values, err)
 		case tt.want == "":
 			if got != "" || !errors.Is(err, weirhttp.ErrNoKey) || strings.Contains(err.Error(), "secret") {
 				t.Errorf("%s %q: got %q, %v, want an ErrNoKey without the value", tt.name, tt.values, got, err)

@@ -180,6 +180,7 @@ func TestTransportErrors(t *testing.T) {
 		{"two segments", &weirhttp.Transport{Limiter: pace(t), Request: of(weir.Request{Key: weir.KeyOf("a", "b")}, nil)}, weir.ErrInvalidKey, "2 segments"},
 		{"nine segments", &weirhttp.Transport{Leases: newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 1000}), Request: of(weir.Request{Key: weir.KeyOf(make([]string, 9)...)}, nil)}, weir.ErrInvalidKey, "9 segments"},
 		{"a peek", &weirhttp.Transport{Limiter: pace(t), Request: of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Peek}, nil)}, nil, "Op is Peek"},
+		{"a peek for a lease", &weirhttp.Transport{Leases: newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 1000}), Request: of(weir.Request{Key: weir.KeyOf("a"), Op: weir.Peek}, nil)}, nil, "Op is Peek"},
 		{"a negative MaxWait", &weirhttp.Transport{Limiter: pace(t), Request: of(weir.Request{Key: weir.KeyOf("a"), MaxWait: -1}, nil)}, nil, "MaxWait is -1ns"},
 		{"an error of the RequestFunc", &weirhttp.Transport{Limiter: pace(t), Request: of(weir.Request{}, mine)}, mine, "mine"},
 		{"an outage", &weirhttp.Transport{Limiter: outage}, store.ErrUnavailable, ""},
@@ -203,6 +204,27 @@ func TestTransportErrors(t *testing.T) {
 		t.Errorf("an unlimited request: got %v", err)
 	}
 }
+
+// Once the request is sent, its body belongs to the base, which may still read it.
+func TestTransportBody(t *testing.T) {
+	body := &closeable{Reader: strings.NewReader("hello")}
+	r, err := http.NewRequest(http.MethodPost, "http://a.test", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	unlimited := func(*http.Request) (weir.Request, error) { return weir.Request{}, weirhttp.ErrUnlimited }
+	for _, request := range []weirhttp.RequestFunc{nil, unlimited} {
+		rt := &weirhttp.Transport{Limiter: pace(t), Base: reading{}, Request: request}
+		if _, err := rt.RoundTrip(r); err != nil || body.closed {
+			t.Errorf("got %v, closed: %v, want an open body", err, body.closed)
+		}
+	}
+}
+
+// A reading is a base that still reads the body of the request when it returns.
+type reading struct{}
+
+func (reading) RoundTrip(*http.Request) (*http.Response, error) { return response(200, nil), nil }
 
 // A down is a store that is not available.
 type down struct{ store.Store }
