@@ -39,7 +39,8 @@ func KeyOf(segments ...string) Key {
 	return k
 }
 
-// Segments returns the segments of k.
+// Segments returns the segments of k. If k has more than [MaxSegments], which no limiter
+// accepts, the others are empty.
 func (k Key) Segments() []string {
 	segments := make([]string, k.count)
 	copy(segments, k.segments[:])

@@ -59,6 +59,18 @@ func digest(s string) string {
 	return "%sha256=" + hex.EncodeToString(sum[:])
 }
 
+// Segments returns what KeyOf was given, also if the key is invalid.
+func TestKeySegments(t *testing.T) {
+	for _, want := range [][]string{{"a"}, {"a", "", "c"}, {}} {
+		if got := weir.KeyOf(want...).Segments(); !slices.Equal(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := weir.KeyOf(make([]string, weir.MaxSegments+1)...).Segments(); len(got) != weir.MaxSegments+1 {
+		t.Errorf("got %d segments, want %d, which no policy has", len(got), weir.MaxSegments+1)
+	}
+}
+
 // A key in the store is prefix:name:{shared segments}:rule.tag:other segments, escaped.
 func TestKeys(t *testing.T) {
 	t.Parallel()

@@ -52,8 +52,8 @@ var remote = addresser{bits: defaultIPv6Bits}
 // The addresses that proxies have added are read from the right, because everything to the
 // left of them can come from the client:
 //
-//   - With Proxies.Trusted, the client is the first address that is not trusted, beginning
-//     with that of the connection. If all are trusted, it is the leftmost one.
+//   - With Proxies.Trusted, the client is the first address that is not trusted. The address of
+//     the connection comes first. If all addresses are trusted, the client is the leftmost one.
 //   - With Proxies.Count n, the client is the nth address from the right.
 //
 // The error of the segment is [ErrNoKey] if the field has fewer than n addresses, or if an

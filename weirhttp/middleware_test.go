@@ -270,7 +270,7 @@ func TestRejectAlone(t *testing.T) {
 	denied := deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
 		return weir.Result{Rule: "cache"}, nil
 	})
-	limit, _ := newMiddleware(t, denied, all, weirhttp.Options{Headers: weirhttp.RateLimitDraft11})
+	limit, _ := newMiddleware(t, denied, all, weirhttp.Options{Headers: weirhttp.XRateLimit})
 	w := httptest.NewRecorder()
 	w.Header().Set("Content-Length", "3")
 	limit(new(counting)).ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/", nil))

@@ -24,7 +24,7 @@ type Segment func(*http.Request) (string, error)
 // [weir.Policy].Segments. A limiter of [weir.New] has one segment.
 //
 // Each request is rejected with status 500 if no segment is given, if one is nil, or if
-// their number is not that of the policy. [ByName] reports such mistakes at once.
+// the policy has another number of segments. [ByName] reports such mistakes at once.
 func By(segments ...Segment) RequestFunc {
 	segments = slices.Clone(segments)
 	var misuse error

@@ -13,7 +13,14 @@ import (
 
 // ErrPaused means that a server asked for a pause that is longer than the request may
 // wait. The error is a [weir.ErrDenied] too.
-var ErrPaused = fmt.Errorf("weirhttp: the server asked for a pause: %w", weir.ErrDenied)
+var ErrPaused error = paused{}
+
+type paused struct{}
+
+func (paused) Error() string { return "weirhttp: the server asked for a pause" }
+
+// Is reports whether target is [weir.ErrDenied].
+func (paused) Is(target error) bool { return target == weir.ErrDenied }
 
 // DefaultMaxPause is the default of [Transport].MaxPause.
 const DefaultMaxPause = 10 * time.Minute
@@ -212,7 +219,7 @@ func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter) error {
 			return nil
 		}
 		if deadline, ok := ctx.Deadline(); left > w.left() || ok && left > time.Until(deadline) {
-			return fmt.Errorf("%w: it ends in %v", ErrPaused, left)
+			return fmt.Errorf("%w, which ends in %v: the request may not wait so long", ErrPaused, left)
 		}
 		if err := sleep(ctx, left); err != nil {
 			return err

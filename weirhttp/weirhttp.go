@@ -102,7 +102,7 @@ const (
 	RateLimitDraft11
 
 	// XRateLimit sets the fields X-RateLimit-Limit, X-RateLimit-Remaining and
-	// X-RateLimit-Reset. They describe one rule: that of the [weir.Result]. Reset is the
+	// X-RateLimit-Reset. They describe one rule, which [weir.Result].Rule names. Reset is the
 	// time until the rule is fully reset, in seconds from now, rounded up. It is not a
 	// Unix time. If the response has such fields already, they are replaced.
 	XRateLimit
