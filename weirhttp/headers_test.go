@@ -2,6 +2,7 @@ package weirhttp_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
 )
@@ -48,31 +50,42 @@ func TestDialects(t *testing.T) {
 			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "38", "Retry-After": "18"},
 		}, `"status":429,"violated-policies":["burst"]}`},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "test", Rules: []weir.Rule{
-					{Name: "burst", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(3), Burst: 2}},
-					{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 3, Window: 24 * time.Hour}},
-				}}, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				limit, _ := newMiddleware(t, lim, all, tt.opts)
-				var w *httptest.ResponseRecorder
-				for i, want := range tt.want {
-					if i == 2 {
-						time.Sleep(2 * time.Second)
-					}
-					w = serve(limit(new(counting)), nil)
-					if got := limits(w.Header()); !reflect.DeepEqual(got, want) {
-						t.Errorf("request %d: got %q, want %q", i, got, want)
-					}
-				}
-				if got := w.Body.String(); !strings.HasSuffix(got, tt.body+"\n") {
-					t.Errorf("got body %q, want the end %q", got, tt.body)
-				}
+		for _, scripts := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, scripts %v", tt.name, scripts), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) { testDialect(t, tt.opts, scripts, tt.want, tt.body) })
 			})
-		})
+		}
+	}
+}
+
+// testDialect makes one request for each element of want. The last one is denied, with body.
+// If scripts is true, the limiter runs scripts, as over a server.
+func testDialect(t *testing.T, opts weirhttp.Options, scripts bool, want []map[string]string, body string) {
+	t.Helper()
+	var st store.Store = memory.New(nil)
+	if scripts {
+		st = struct{ store.Store }{st}
+	}
+	lim, err := weir.NewPolicy(st, weir.Policy{Name: "test", Rules: []weir.Rule{
+		{Name: "burst", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(3), Burst: 2}},
+		{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 3, Window: 24 * time.Hour}},
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, _ := newMiddleware(t, lim, all, opts)
+	var w *httptest.ResponseRecorder
+	for i, fields := range want {
+		if i == 2 {
+			time.Sleep(2 * time.Second)
+		}
+		w = serve(limit(new(counting)), nil)
+		if got := limits(w.Header()); !reflect.DeepEqual(got, fields) {
+			t.Errorf("request %d: got %q, want %q", i, got, fields)
+		}
+	}
+	if got := w.Body.String(); !strings.HasSuffix(got, body+"\n") {
+		t.Errorf("got body %q, want the end %q", got, body)
 	}
 }
 

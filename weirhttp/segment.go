@@ -87,6 +87,7 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 //
 // The error is [ErrNoKey] if the request has no such field, if the field is empty, or if
 // the request has it more than once: the program could read another one than the limiter.
+// For the field Authorization, use [BearerToken].
 func Header(name string) Segment {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {

@@ -158,7 +158,7 @@ type Options struct {
 // middleware releases the lease when the handler returns. It does not renew the lease, so
 // the lease must be longer than the handler takes.
 //
-// A middleware in front of a route twice consumes twice.
+// If a request goes through two middlewares, both consume, even if they are the same.
 //
 // The error says what is wrong if d or request is nil, if d is a zero Limiter, or if a field
 // of opts is not valid.
