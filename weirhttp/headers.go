@@ -53,7 +53,7 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 // appendPolicy appends the item of RateLimit-Policy for one rule.
 func appendPolicy(b []byte, rule *weir.Result, pk []byte, more bool) []byte {
 	b = appendName(b, rule, more)
-	b = sfv.AppendInteger(append(b, ";q="...), rule.Limit)
+	b = sfv.AppendInteger(append(b, ";q="...), max(rule.Limit, 0))
 	if rule.Window > 0 {
 		b = sfv.AppendInteger(append(b, ";w="...), seconds(rule.Window))
 	} else {

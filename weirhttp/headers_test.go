@@ -116,6 +116,11 @@ func TestResults(t *testing.T) {
 			`"a";q=2;w=60 / "a";r=2;t=0`,
 		},
 		{
+			"negative numbers", weir.Result{Rule: "a"},
+			[]weir.Result{{Allowed: true, Rule: "a", Limit: -1, Window: time.Minute, Remaining: -1}},
+			`"a";q=0;w=60 / "a";r=0;t=0`,
+		},
+		{
 			"denied without a time", weir.Result{Rule: "a"},
 			[]weir.Result{{Rule: "a", Limit: 2, Window: time.Minute}},
 			`"a";q=2;w=60 / "a";r=0;t=1`,

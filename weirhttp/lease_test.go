@@ -124,7 +124,7 @@ func TestTransportLeaseWait(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
 				defer cancel()
 				err = send(ctx, t, rt, "http://a.test")
-				if took := time.Since(s.start); !errors.Is(err, tt.want) || took > tt.most || tt.want == weir.ErrDenied && errors.Is(err, context.DeadlineExceeded) {
+				if took := time.Since(s.start); !errors.Is(err, tt.want) || took > tt.most || errors.Is(tt.want, weir.ErrDenied) && errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("got %v after %v, want %v within %v", err, took, tt.want, tt.most)
 				}
 				if left, err := rt.Limiter.Peek(t.Context(), "a.test"); err != nil || (left.Remaining == 4) == (tt.want == nil) {

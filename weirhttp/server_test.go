@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -97,6 +98,24 @@ func TestServerLeases(t *testing.T) {
 	}
 	if res, err := leases.Peek(t.Context(), "127.0.0.1"); err != nil || res.Remaining != atOnce {
 		t.Errorf("got %+v, %v, want all leases to be free", res, err)
+	}
+}
+
+// A RequestFunc that panics ends the connection, and the handler does not run.
+func TestServerPanic(t *testing.T) {
+	limit, err := weirhttp.New(newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour}),
+		func(*http.Request) (weir.Request, error) { panic("no key") }, &weirhttp.Options{FailOpen: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv := httptest.NewUnstartedServer(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })))
+	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
+	srv.Start()
+	defer srv.Close()
+	res, err := srv.Client().Post(srv.URL, "text/plain", nil) // a GET would be sent again
+	if err == nil {
+		_ = res.Body.Close()
+		t.Errorf("got status %d, want a closed connection", res.StatusCode)
 	}
 }
 

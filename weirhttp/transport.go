@@ -13,14 +13,14 @@ import (
 
 // ErrPaused means that a server asked for a pause that is longer than the request may
 // wait. The error is a [weir.ErrDenied] too.
-var ErrPaused error = paused{}
+var ErrPaused error = pausedError{}
 
-type paused struct{}
+type pausedError struct{}
 
-func (paused) Error() string { return "weirhttp: the server asked for a pause" }
+func (pausedError) Error() string { return "weirhttp: the server asked for a pause" }
 
 // Is reports whether target is [weir.ErrDenied].
-func (paused) Is(target error) bool { return target == weir.ErrDenied }
+func (pausedError) Is(target error) bool { return target == weir.ErrDenied }
 
 // DefaultMaxPause is the default of [Transport].MaxPause.
 const DefaultMaxPause = 10 * time.Minute
