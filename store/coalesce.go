@@ -22,9 +22,13 @@ import (
 // weir.New. MGet, Time and EvalBatch go to st as they are.
 //
 // If the context of a call ends while the call waits, the call is not sent. If it ends
-// later, Eval returns the context's error at once, and the script may have run. A batch
-// ends at the latest deadline of its calls. It has none of the values of their contexts,
-// for example no trace. In a cluster, a batch takes as long as its slowest server.
+// later, Eval returns the context's error at once, and the script may have run. The context
+// of a batch ends at the latest deadline of its calls, or when all their contexts have
+// ended. It has none of the values of their contexts, for example no trace.
+//
+// In a cluster, a batch takes as long as its slowest server. If a server does not answer,
+// all calls wait for it, also calls for other servers. So give every call a deadline, or
+// set the timeouts of the client.
 //
 // The returned store starts a goroutine when calls wait. The goroutine ends when no call
 // waits.
@@ -52,7 +56,9 @@ type coalesced struct {
 	mu      sync.Mutex
 	busy    bool // a call or a batch is under way
 	waiting []*queued
-	calls   sync.Pool // of *queued
+	callers int                // of the batch under way, without those that have left
+	cancel  context.CancelFunc // ends the batch under way
+	calls   sync.Pool          // of *queued
 }
 
 var (
@@ -63,8 +69,10 @@ var (
 // A queued is a call that is sent with others.
 type queued struct {
 	Eval
-	deadline time.Time     // zero if there is none
+	ctx      context.Context
+	deadline time.Time     // of ctx; zero if there is none
 	done     chan struct{} // gets a value when the batch has returned
+	sent     bool          // it is in the batch under way
 	left     bool          // its caller has left without an answer
 }
 
@@ -74,15 +82,11 @@ func (c *coalesced) Eval(ctx context.Context, script *Script, keys []string, arg
 	if c.err != nil {
 		return reply, c.err
 	}
-	c.mu.Lock()
-	if !c.busy {
-		c.busy = true
-		c.mu.Unlock()
+	q := c.queue(ctx, script, keys, args)
+	if q == nil {
 		defer c.next()
 		return c.Store.Eval(ctx, script, keys, args, reply)
 	}
-	q := c.queue(ctx, script, keys, args)
-	c.mu.Unlock()
 	select {
 	case <-q.done:
 	case <-ctx.Done():
@@ -95,6 +99,7 @@ func (c *coalesced) Eval(ctx context.Context, script *Script, keys []string, arg
 	if err == nil {
 		reply = append(reply, q.Reply...)
 	}
+	q.ctx = nil
 	c.calls.Put(q)
 	return reply, err
 }
@@ -124,27 +129,42 @@ func (c *coalesced) Time(ctx context.Context) (time.Time, error) {
 }
 
 // queue adds a call to those that wait. It copies the slices, which are the caller's again
-// as soon as Eval returns.
+// as soon as Eval returns. If the store is idle, queue returns nil: the call is sent alone.
 func (c *coalesced) queue(ctx context.Context, script *Script, keys []string, args []Arg) *queued {
+	deadline, _ := ctx.Deadline() // without the lock, because it can panic
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.busy {
+		c.busy = true
+		return nil
+	}
 	q, _ := c.calls.Get().(*queued)
 	if q == nil {
 		q = &queued{done: make(chan struct{}, 1)}
 	}
 	q.Script, q.Keys, q.Args = script, append(q.Keys[:0], keys...), append(q.Args[:0], args...)
 	q.Reply, q.Err = q.Reply[:0], nil
-	q.deadline, _ = ctx.Deadline()
-	q.left = false
+	q.ctx, q.deadline = ctx, deadline
+	q.sent, q.left = false, false
 	c.waiting = append(c.waiting, q)
 	return q
 }
 
 // leave reports whether the caller of q can return without an answer. It cannot if the
-// answer is there.
+// answer is there. The last caller that leaves a batch ends it.
 func (c *coalesced) leave(q *queued) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	q.left = len(q.done) == 0
-	return q.left
+	if len(q.done) > 0 {
+		return false
+	}
+	q.left = true
+	if q.sent {
+		if c.callers--; c.callers == 0 {
+			c.cancel()
+		}
+	}
+	return true
 }
 
 // next ends a call that was sent alone.
@@ -159,60 +179,71 @@ func (c *coalesced) next() {
 // send sends batches until no call waits.
 func (c *coalesced) send() {
 	for {
-		batch := c.take()
+		batch, ctx := c.take()
 		if batch == nil {
 			return
 		}
-		c.run(batch)
-		c.mu.Lock()
-		for _, q := range batch {
-			if !q.left {
-				q.done <- struct{}{}
-			}
-		}
-		c.mu.Unlock()
+		c.run(ctx, batch)
 	}
 }
 
-// take returns the calls that wait. If there are none, the store is idle.
-func (c *coalesced) take() []*queued {
+// take returns the calls that wait, and the context of their batch. If there are none, the
+// store is idle. A caller whose context has ended leaves by itself.
+func (c *coalesced) take() ([]*queued, context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var batch []*queued
+	latest, bounded := time.Time{}, true
 	for _, q := range c.waiting {
-		if !q.left {
-			batch = append(batch, q)
+		if q.left || q.ctx.Err() != nil {
+			continue
 		}
-	}
-	c.waiting = nil
-	c.busy = batch != nil
-	return batch
-}
-
-// run sends a batch. A panic of the store is an error of every call: no caller could
-// recover it.
-func (c *coalesced) run(batch []*queued) {
-	ctx, latest, bounded := context.Background(), time.Time{}, true
-	calls := make([]Eval, len(batch))
-	for i, q := range batch {
-		calls[i] = q.Eval
+		batch, q.sent = append(batch, q), true
 		bounded = bounded && !q.deadline.IsZero()
 		if q.deadline.After(latest) {
 			latest = q.deadline
 		}
 	}
-	if bounded {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithDeadline(ctx, latest)
-		defer cancel()
+	c.waiting = nil
+	if c.busy = batch != nil; !c.busy {
+		return nil, nil
 	}
+	c.callers = len(batch)
+	var ctx context.Context
+	if bounded {
+		ctx, c.cancel = context.WithDeadline(context.Background(), latest)
+	} else {
+		ctx, c.cancel = context.WithCancel(context.Background())
+	}
+	return batch, ctx
+}
+
+// run sends a batch, and hands out the answers. If the store panics, or ends the goroutine,
+// every call returns an error: no caller could recover the panic.
+func (c *coalesced) run(ctx context.Context, batch []*queued) {
+	calls := make([]Eval, len(batch))
+	for i, q := range batch {
+		calls[i] = q.Eval
+	}
+	returned := false
 	defer func() {
-		p := recover()
+		reason := recover()
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.cancel()
+		if !returned && reason == nil {
+			reason = "it called runtime.Goexit"
+			go c.send() // this goroutine ends
+		}
 		for i, q := range batch {
-			if q.Eval = calls[i]; p != nil {
-				q.Err = fmt.Errorf("store: eval %s: a batch panicked: %v: %w", q.Script.Name(), p, ErrScript)
+			if q.Eval = calls[i]; !returned {
+				q.Err = fmt.Errorf("store: eval %s: a batch panicked: %v: %w", q.Script.Name(), reason, ErrScript)
+			}
+			if !q.left {
+				q.done <- struct{}{}
 			}
 		}
 	}()
 	c.batcher.EvalBatch(ctx, calls)
+	returned = true
 }
