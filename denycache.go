@@ -15,18 +15,29 @@ import (
 //
 //	lim = lim.Wrap(weir.DenyCache{}.Wrap)
 //
-// A denial is remembered until its RetryAfter, for the same key, op, cost and MaxWait. It
-// never lets a request through that the store would deny. It can deny for too long, by at
-// most MaxAge: if a refund, a reset or a higher limit frees tokens, in another process,
-// through another limiter, or for another key of a rule. After a Refund, a Release, a Renew
-// or a Reset through the same limiter, the store decides again.
+// A denial is remembered until its RetryAfter, and for at most MaxAge. It answers requests
+// with the same key, op, cost and MaxWait. So a Wait or a Reserve with a deadline always
+// reaches the store: its MaxWait differs each time. A Peek always reaches the store too.
 //
-// Of a remembered result, RetryAfter and ResetAfter are less by the time since the denial.
-// The rest stays: Remaining, and the results of rules that did not deny, are those of the
-// denial. A Peek always asks the store. Two denials are not remembered: one of an
-// algorithm.Concurrency, because a lease can be released at any time, and one that the
-// store did not make, see [Limiter.OnOutage].
+// The cache never allows a request that the store would deny. It can deny a request that
+// the store would allow, for at most MaxAge. This happens if tokens are freed:
+//   - by a refund, a reset or a higher limit in another process or through another limiter.
+//   - by a refund or a reset of another key, for a rule with fewer segments in By.
 //
+// After a Refund, a Release, a Renew or a Reset of the same key through the same limiter,
+// the store decides again.
+//
+// In a remembered result, RetryAfter and ResetAfter are smaller, by the time since the
+// denial. The other fields, for example Remaining, are those of the denial. If a request
+// asks for the result of each rule, a denial answers it only until the first RetryAfter or
+// ResetAfter of these results.
+//
+// A denial without the store is not remembered: see [Limiter.OnOutage]. A denial of an
+// algorithm.Concurrency is not remembered, because a lease can be released at any time. If a
+// limiter has other rules too, their denials are remembered, whatever the
+// ID. So the RetryAfter can be too short: the lease can be the next reason for a denial.
+//
+// A limiter with a cache decides the requests of [Limiter.DoMany] one by one.
 // [Limiter.With] and [Limiter.Only] return a limiter with a cache of its own. Keep such a
 // limiter, for example one for each plan: a limiter that is made for each request
 // remembers nothing.
@@ -39,10 +50,11 @@ type DenyCache struct {
 	MaxAge time.Duration
 
 	// MaxKeys is how many denials are remembered, at most 1<<24. It is rounded up to a
-	// power of two. The default is 4,096. Denials that have the same place replace each
-	// other, so some are forgotten before the cache is full. A denial takes about 600
-	// bytes. A key whose segments are longer than 1,024 bytes together is not
-	// remembered.
+	// power of two. The default is 4,096. Each key has one place, for its last denial.
+	// Several keys can have the same place, so some denials are forgotten before the
+	// cache is full. A denial takes about 350 bytes, plus 80 for each rule if the
+	// request asks for the result of each rule. A key whose segments are longer than
+	// 1,024 bytes together is not remembered.
 	MaxKeys int
 
 	// Now is the clock by which denials end. The default is time.Now. Set it in tests
@@ -91,6 +103,10 @@ type denyCache struct {
 	start  time.Time        // of the cache; times are measured from it
 	seed   maphash.Seed
 	places atomic.Pointer[[]atomic.Pointer[denial]] // nil until the first denial
+
+	// freed counts the refunds and resets of the keys whose places have the same
+	// remainder. A denial that was under way meanwhile can be older than they are.
+	freed [64]atomic.Uint32
 }
 
 // A denial is remembered. It does not change.
@@ -99,7 +115,8 @@ type denial struct {
 	result  Result
 	each    []Result // nil if the request did not ask for them
 	at      time.Duration
-	until   time.Duration
+	life    time.Duration // of result
+	lives   time.Duration // of each
 }
 
 func (c *denyCache) now() time.Duration {
@@ -111,15 +128,18 @@ func (c *denyCache) now() time.Duration {
 
 // Decide implements [Decider].
 func (c *denyCache) Decide(ctx context.Context, r Request, each []Result) (Result, error) {
+	place := c.place(&r.Key)
+	freed := &c.freed[place%uint64(len(c.freed))]
 	if r.Op != Consume && r.Op != TakeUpTo {
 		res, err := c.next.Decide(ctx, r, each)
 		if r.Op != Peek {
-			c.forget(r.Key)
+			freed.Add(1)
+			c.forget(place, &r.Key)
 		}
 		return res, err
 	}
-	start := c.now() // before the decision, so that no denial is remembered for too long
-	if d := c.find(&r.Key); d != nil && start >= d.at && start < d.until && d.matches(&r, len(each)) {
+	start, before := c.now(), freed.Load() // before the decision, so that no denial is remembered for too long
+	if d := c.find(place); d != nil && d.matches(&r, start-d.at, len(each)) {
 		age := start - d.at
 		for i := range each[:min(len(each), len(d.each))] {
 			each[i] = d.each[i]
@@ -132,19 +152,29 @@ func (c *denyCache) Decide(ctx context.Context, r Request, each []Result) (Resul
 	clear(each)
 	res, err := c.next.Decide(ctx, r, each)
 	if err == nil && !res.Allowed {
-		c.remember(start, r, res, each)
-	} else {
-		c.forget(r.Key) // a later denial has a later RetryAfter
+		c.remember(place, start, &r, &res, each)
+	}
+	if err != nil || res.Allowed || freed.Load() != before {
+		c.forget(place, &r.Key) // a later denial has a later RetryAfter
 	}
 	return res, err
 }
 
-// matches reports whether d is the denial of r, whose results of each rule go to a slice
-// with that length.
-func (d *denial) matches(r *Request, each int) bool {
+// matches reports whether d, after the time age, is the denial of r, whose results of each
+// rule go to a slice with that length.
+func (d *denial) matches(r *Request, age time.Duration, each int) bool {
 	q := &d.request
-	return q.Op == r.Op && q.Cost == r.Cost && q.MaxWait == r.MaxWait && q.Key.equal(&r.Key) &&
-		(each == 0 || d.each != nil && each >= len(d.each))
+	return age >= 0 && age < d.life &&
+		q.Op == r.Op && q.cost() == r.cost() && q.MaxWait == r.MaxWait && q.Key.equal(&r.Key) &&
+		(each == 0 || d.each != nil && each >= len(d.each) && age < d.lives)
+}
+
+// cost returns r.Cost, or its default.
+func (r *Request) cost() int64 {
+	if r.Cost == 0 {
+		return 1
+	}
+	return r.Cost
 }
 
 // equal is k == other, which compares all places of segments.
@@ -170,24 +200,37 @@ func (r *Result) age(d time.Duration) {
 	}
 }
 
+// life returns how long the result of a denial agrees with itself, at most most: until its
+// rule allows the request, or has all its tokens.
+func (r *Result) life(most time.Duration) time.Duration {
+	if !r.Allowed {
+		most = min(most, r.RetryAfter)
+	}
+	if r.ResetAfter > 0 {
+		most = min(most, r.ResetAfter)
+	}
+	return most
+}
+
 // remember keeps a denial that was asked for at the time start, unless it can end at any
 // time.
-func (c *denyCache) remember(start time.Duration, r Request, res Result, each []Result) {
-	life, bytes := min(res.RetryAfter, c.maxAge), 0
+func (c *denyCache) remember(place uint64, start time.Duration, r *Request, res *Result, each []Result) {
+	life, bytes := res.life(c.maxAge), 0
 	for i := range r.Key.segments {
 		bytes += len(r.Key.segments[i])
 	}
 	if res.Window == 0 || res.Degraded != nil || life <= 0 || bytes > maxDenialKey {
 		return
 	}
-	for i := range r.Key.segments { // a segment can be a part of a long text
-		r.Key.segments[i] = strings.Clone(r.Key.segments[i])
+	d := &denial{request: *r, result: *res, at: start, life: life, lives: life}
+	for i := range d.request.Key.segments { // a segment can be a part of a long text
+		d.request.Key.segments[i] = strings.Clone(r.Key.segments[i])
 	}
-	r.ID, r.Metadata = "", ""
-	d := &denial{request: r, result: res, at: start, until: start + life}
+	d.request.ID, d.request.Metadata = "", ""
 	for i := range each {
 		if each[i].Rule != "" { // there are as many as rules
 			d.each = append(d.each, each[i])
+			d.lives = each[i].life(d.lives)
 		}
 	}
 	places := c.places.Load()
@@ -196,26 +239,26 @@ func (c *denyCache) remember(start time.Duration, r Request, res Result, each []
 		c.places.CompareAndSwap(nil, &all)
 		places = c.places.Load()
 	}
-	(*places)[c.place(&r.Key)].Store(d)
+	(*places)[place].Store(d)
 }
 
-// find returns the denial at the place of key, or nil. It can be the denial of another key.
-func (c *denyCache) find(key *Key) *denial {
+// find returns the denial in a place, or nil. Keys can share a place.
+func (c *denyCache) find(place uint64) *denial {
 	places := c.places.Load()
 	if places == nil {
 		return nil
 	}
-	return (*places)[c.place(key)].Load()
+	return (*places)[place].Load()
 }
 
-// forget removes the denial of key.
-func (c *denyCache) forget(key Key) {
-	if d := c.find(&key); d != nil && d.request.Key.equal(&key) {
-		(*c.places.Load())[c.place(&key)].CompareAndSwap(d, nil)
+// forget removes the denial of key, which has that place.
+func (c *denyCache) forget(place uint64, key *Key) {
+	if d := c.find(place); d != nil && d.request.Key.equal(key) {
+		(*c.places.Load())[place].CompareAndSwap(d, nil)
 	}
 }
 
-// place returns where the denial of key is.
+// place returns the place of the denial of key.
 func (c *denyCache) place(key *Key) uint64 {
 	var h uint64
 	for i := range min(key.count, MaxSegments) {
