@@ -17,8 +17,13 @@ import (
 // It is called in the goroutine of the caller, by several goroutines at once, and before
 // the caller gets the result. Do not make labels of keys: there are too many of them.
 //
-// Wrap it first to see only what reaches the store. Wrap it last to see every answer, also
-// those of other wrappers.
+// To see only the decisions that reach the store, add it before the other wrappers. To see
+// every answer, also those of other wrappers, add it with a later call of [Limiter.Wrap], or
+// as the first argument of the call.
+//
+// An Observer sees the decisions of all verbs. A Wait is one decision, and its time is
+// without the wait. An Acquire makes a decision for each attempt. A limiter with an Observer
+// decides the requests of [Limiter.DoMany] one by one.
 type Observer func(ctx context.Context, d Decision)
 
 // A Decision is what an [Observer] sees.

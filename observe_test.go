@@ -90,6 +90,40 @@ func TestObserverPasses(t *testing.T) {
 	})
 }
 
+// An Observer that was added before a DenyCache sees only what reaches the store. One that
+// was added later, or is an earlier argument, sees every answer.
+func TestObserverOrder(t *testing.T) {
+	t.Parallel()
+	n := 0
+	o := weir.Observer(func(context.Context, weir.Decision) { n++ }).Wrap
+	for _, tt := range []struct {
+		name string
+		wrap func(l *weir.Limiter, cache func(weir.Decider) weir.Decider) *weir.Limiter
+		want int
+	}{
+		{"before", func(l *weir.Limiter, cache func(weir.Decider) weir.Decider) *weir.Limiter {
+			return l.Wrap(o).Wrap(cache)
+		}, 2},
+		{"after", func(l *weir.Limiter, cache func(weir.Decider) weir.Decider) *weir.Limiter {
+			return l.Wrap(cache).Wrap(o)
+		}, 4},
+		{"first", func(l *weir.Limiter, cache func(weir.Decider) weir.Decider) *weir.Limiter { return l.Wrap(o, cache) }, 4},
+		{"second", func(l *weir.Limiter, cache func(weir.Decider) weir.Decider) *weir.Limiter { return l.Wrap(cache, o) }, 2},
+	} {
+		c := newClock()
+		l := tt.wrap(mustNew(t, newStore(c), window(1, time.Minute)), weir.DenyCache{Now: c.now}.Wrap)
+		n = 0
+		for range 4 { // one is allowed, one is denied by the store, and two by the cache
+			if _, err := l.Allow(t.Context(), "u"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n != tt.want {
+			t.Errorf("%s: it saw %d decisions, want %d", tt.name, n, tt.want)
+		}
+	}
+}
+
 // A refuser takes a second to return an error.
 type refuser struct{ err error }
 

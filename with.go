@@ -80,7 +80,8 @@ func (l *Limiter) Only(name string) (*Limiter, error) {
 // functions w return. A wrapper is a [Decider]. It answers a request itself, or passes
 // the request on to next. The wrapper of the first function gets a request first.
 // Wrappers that earlier calls of Wrap added get the request last. [Limiter.With] and
-// [Limiter.Only] call the functions again, for the limiter that they return.
+// [Limiter.Only] call the functions again, for the limiter that they return. A limiter with
+// wrappers decides the requests of [Limiter.DoMany] one by one.
 func (l *Limiter) Wrap(w ...func(next Decider) Decider) *Limiter {
 	if l == nil || l.bound == nil {
 		return new(Limiter)

@@ -11,11 +11,12 @@
 //
 //	weir.decisions           counter    decisions, by weir.op, weir.rule and weir.outcome
 //	weir.decision.duration   histogram  seconds that a decision took, by weir.op and weir.outcome
-//	weir.near_limit          counter    allowed requests that left a rule at most a fifth of its limit, by weir.rule
+//	weir.near_limit          counter    allowed requests that left the rule at most a fifth of its limit, by weir.rule
 //
 // The rule of a denied request is the one with the longest RetryAfter, and the rule of an
-// allowed one has the fewest tokens left: see [weir.Result]. A decision that failed has no
-// rule. The outcomes are those of [weir.Outcome].
+// allowed one has the fewest tokens left: see [weir.Result]. The metric weir.near_limit
+// looks at this rule only. If a decision failed, or is a Refund, a Release or a Reset,
+// weir.rule is empty. See [weir.Outcome] for the outcomes.
 //
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
 // and weir.remaining. If a request makes several decisions, the span shows the last one.
@@ -26,6 +27,7 @@ package weirotel
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -56,7 +58,7 @@ func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (weir.Obser
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	r := &recorder{decisions: decisions, duration: duration, near: near, attrs: attrs}
+	r := &recorder{decisions: decisions, duration: duration, near: near, attrs: slices.Clone(attrs)}
 	return r.observe, nil
 }
 

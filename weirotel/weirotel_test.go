@@ -197,6 +197,29 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
+// An observer keeps its attributes, also if the caller reuses the slice.
+func TestAttrs(t *testing.T) {
+	reader := sdk.NewManualReader()
+	attrs := []attribute.KeyValue{attribute.String("limiter", "api")}
+	observer, err := weirotel.New(sdk.NewMeterProvider(sdk.WithReader(reader)), attrs...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	attrs[0] = attribute.String("limiter", "login")
+	observer(t.Context(), weir.Decision{})
+	var all metricdata.ResourceMetrics
+	if err := reader.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range all.ScopeMetrics[0].Metrics {
+		if data, ok := m.Data.(metricdata.Sum[int64]); ok {
+			if got := list(data.DataPoints[0].Attributes); !strings.HasPrefix(got, "limiter=api ") {
+				t.Errorf("%s: got %s", m.Name, got)
+			}
+		}
+	}
+}
+
 // A nil provider is an error that says what to pass.
 func TestNil(t *testing.T) {
 	if _, err := weirotel.New(nil); err == nil || !strings.Contains(err.Error(), "otel.GetMeterProvider()") {
