@@ -73,7 +73,6 @@ type queued struct {
 	deadline time.Time     // of ctx; zero if there is none
 	done     chan struct{} // gets a value when the batch has returned
 	sent     bool          // it is in the batch under way
-	left     bool          // its caller has left without an answer
 }
 
 func (c *coalesced) Check() error { return c.err }
@@ -144,8 +143,7 @@ func (c *coalesced) queue(ctx context.Context, script *Script, keys []string, ar
 	}
 	q.Script, q.Keys, q.Args = script, append(q.Keys[:0], keys...), append(q.Args[:0], args...)
 	q.Reply, q.Err = q.Reply[:0], nil
-	q.ctx, q.deadline = ctx, deadline
-	q.sent, q.left = false, false
+	q.ctx, q.deadline, q.sent = ctx, deadline, false
 	c.waiting = append(c.waiting, q)
 	return q
 }
@@ -158,7 +156,6 @@ func (c *coalesced) leave(q *queued) bool {
 	if len(q.done) > 0 {
 		return false
 	}
-	q.left = true
 	if q.sent {
 		if c.callers--; c.callers == 0 {
 			c.cancel()
@@ -195,7 +192,7 @@ func (c *coalesced) take() ([]*queued, context.Context) {
 	var batch []*queued
 	latest, bounded := time.Time{}, true
 	for _, q := range c.waiting {
-		if q.left || q.ctx.Err() != nil {
+		if q.ctx.Err() != nil {
 			continue
 		}
 		batch, q.sent = append(batch, q), true
@@ -239,9 +236,7 @@ func (c *coalesced) run(ctx context.Context, batch []*queued) {
 			if q.Eval = calls[i]; !returned {
 				q.Err = fmt.Errorf("store: eval %s: a batch panicked: %v: %w", q.Script.Name(), reason, ErrScript)
 			}
-			if !q.left {
-				q.done <- struct{}{}
-			}
+			q.done <- struct{}{} // never blocks, also if the caller has left
 		}
 	}()
 	c.batcher.EvalBatch(ctx, calls)

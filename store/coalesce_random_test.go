@@ -201,6 +201,81 @@ func TestCoalesceDeserted(t *testing.T) {
 	})
 }
 
+// A tap is a store that calls batch for each batch, and answers nothing.
+type tap struct {
+	server
+	unfit error
+	batch func(ctx context.Context, calls []store.Eval)
+}
+
+func (s *tap) EvalBatch(ctx context.Context, calls []store.Eval) { s.batch(ctx, calls) }
+func (s *tap) Check() error                                      { return s.unfit }
+
+// The slices of a caller that has left are its own again, although its batch is under way.
+// The context of a batch ends with the batch.
+func TestCoalesceSlices(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var batch context.Context
+		var key, arg string
+		st := store.Coalesce(&tap{batch: func(ctx context.Context, calls []store.Eval) {
+			time.Sleep(time.Minute)
+			batch, key, arg = ctx, calls[0].Keys[0], calls[0].Args[0].String()
+		}})
+		var wg sync.WaitGroup
+		ask(t, &wg, t.Context(), st, "first", nil)
+		synctest.Wait()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		ask(t, &wg, ctx, st, "a", context.DeadlineExceeded)
+		wg.Wait()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if key != "a" || arg != "arg of a" {
+			t.Errorf("got key %q and arg %q in the batch, after the caller had left", key, arg)
+		}
+		args := []store.Arg{store.IntArg(1)}
+		wg.Go(func() { _, _ = st.Eval(t.Context(), noop, []string{"b"}, args, nil) })
+		synctest.Wait()
+		wg.Go(func() { _, _ = st.Eval(t.Context(), noop, []string{"c"}, args, nil) })
+		wg.Wait()
+		if key != "c" || batch.Err() == nil {
+			t.Errorf("the context of the batch of %q has not ended", key)
+		}
+	})
+}
+
+// A caller whose context ends when its answer arrives does not end the next batch.
+func TestCoalesceLate(t *testing.T) {
+	for range 300 { // the caller sees either first
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			st := store.Coalesce(&tap{batch: func(batch context.Context, calls []store.Eval) {
+				time.Sleep(time.Second)
+				if calls[0].Err = batch.Err(); calls[0].Keys[0] == "a" {
+					cancel()
+				}
+			}})
+			var wg sync.WaitGroup
+			ask(t, &wg, t.Context(), st, "first", nil)
+			synctest.Wait()
+			wg.Go(func() { _, _ = st.Eval(ctx, noop, []string{"a"}, nil, nil) })
+			time.Sleep(1500 * time.Millisecond)
+			if _, err := st.Eval(t.Context(), noop, []string{"b"}, nil, nil); err != nil {
+				t.Errorf("b: got %v", err)
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// A store that can never work says why.
+func TestCoalesceCheck(t *testing.T) {
+	unfit := errors.New("no client")
+	if err := store.Coalesce(&tap{unfit: unfit}).(store.Checker).Check(); err != unfit {
+		t.Errorf("got %v, want %v", err, unfit)
+	}
+}
+
 // A panic of a caller's context, and a Goexit of the store, do not block other calls.
 func TestCoalesceUnlocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
