@@ -124,6 +124,23 @@ func TestObserverOrder(t *testing.T) {
 	}
 }
 
+// The wrapped limiter stores the results of each rule. An Observer around nothing is an
+// error of the limiter.
+func TestObserverEach(t *testing.T) {
+	t.Parallel()
+	o := weir.Observer(func(context.Context, weir.Decision) {})
+	each := make([]weir.Result, 1)
+	l := mustNew(t, newStore(newClock()), perSecond)
+	if _, err := l.Wrap(o.Wrap).Decide(t.Context(), weir.Request{Key: weir.KeyOf("u")}, each); err != nil || each[0].Rule != "gcra" {
+		t.Errorf("got %+v, %v", each, err)
+	}
+	_, err := l.Wrap(o.Wrap, func(weir.Decider) weir.Decider { return nil }).Allow(t.Context(), "u")
+	wantError(t, err, nil, "Limiter.Wrap")
+	if o.Wrap(nil) != nil {
+		t.Error("Wrap made a Decider of nil")
+	}
+}
+
 // A refuser takes a second to return an error.
 type refuser struct{ err error }
 
