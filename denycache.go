@@ -34,8 +34,8 @@ import (
 //
 // A denial without the store is not remembered: see [Limiter.OnOutage]. A denial of an
 // algorithm.Concurrency is not remembered, because a lease can be released at any time. If a
-// limiter has other rules too, their denials are remembered, whatever the
-// ID. So the RetryAfter can be too short: the lease can be the next reason for a denial.
+// limiter has other rules too, their denials are remembered, whatever the ID. So the
+// RetryAfter can be too short: the lease can be the next reason for a denial.
 //
 // A limiter with a cache decides the requests of [Limiter.DoMany] one by one.
 // [Limiter.With] and [Limiter.Only] return a limiter with a cache of its own. Keep such a

@@ -65,7 +65,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 //   - [ErrDenied] at once if the request can never be allowed.
 //   - the error of ctx if ctx ends. If the request was denied before, the error is also
 //     an [ErrDenied].
-//   - the errors of [Limiter.TryAcquire]. Acquire does not wait for the end of an outage.
+//   - the errors of [Limiter.TryAcquire]. Acquire does not wait for the end of an outage,
+//     unless [Limiter.OnOutage] answers: then a denied request waits like any other.
 func (l *Limiter) Acquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {

@@ -57,9 +57,13 @@
 // [ErrDenied] for a denied request: [Limiter.Wait], [Limiter.WaitN], [Limiter.Reserve],
 // [Limiter.Acquire] and [Limiter.TryAcquire].
 //
-// During an outage, a call returns [store.ErrUnavailable] or the context's error. No
-// decision was made: fail open or fail closed as you prefer. The request may still have
-// consumed tokens.
+// During an outage, a call returns [store.ErrUnavailable] or the context's error. The
+// caller then does not know the decision, and the request may have consumed tokens. Fail
+// open or fail closed as you prefer. [Limiter.OnOutage] does it for you, within a time
+// budget.
+//
+// [Limiter.Wrap] puts wrappers around every decision. [DenyCache] and [Observer] are ready
+// ones.
 //
 // Misuse is an error too, for example [ErrInvalidCost], [ErrInvalidKey] or
 // [ErrUnsupported]. It does not end by itself, so do not fail open on such an error.
