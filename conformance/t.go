@@ -77,15 +77,17 @@ func (t *T) skipf(format string, args ...any) {
 	panic(stop{})
 }
 
-// times is how often a random check tries what it should try n times. Of the built-in
-// algorithms there are many, so each is tried an eighth as often.
+// times is how often a random check tries what it should try n times. An algorithm of
+// another author is tried half as often. Of the built-in algorithms there are many, so each
+// is tried an eighth as often.
 func (t *T) times(n int) int {
-	s := t.backend.subject
-	switch builtin := s != nil && s.builtin; {
-	case builtin && t.backend.Brief:
+	switch s := t.backend.subject; {
+	case s != nil && s.builtin && t.backend.Brief:
 		n /= 16
-	case builtin || t.backend.Brief:
+	case t.backend.Brief || s != nil && s.builtin:
 		n /= 8
+	case s != nil:
+		n /= 2
 	}
 	return max(n, 1)
 }
