@@ -123,8 +123,8 @@ var builtins = []group{
 	}, "Refund", "MaxWait"),
 }
 
-// builtin returns the checks of a built-in algorithm: those of any algorithm, and that of
-// the store's clock. lacks names those that are about verbs which it does not have.
+// builtin returns the checks of a built-in algorithm: algorithmChecks and Refill. lacks names
+// the checks of verbs that the algorithm does not have.
 func builtin(name string, s Subject, lacks ...string) group {
 	s.Unit, s.builtin = unitOf, true
 	checks := slices.DeleteFunc(slices.Clone(algorithmChecks), func(c check) bool { return slices.Contains(lacks, c.name) })

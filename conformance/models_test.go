@@ -14,8 +14,8 @@ import (
 // This file compares the built-in algorithms with plain models of them. The suite compares
 // every store with the memory store, so what holds here holds for every store that passes.
 
-// modelled returns a check that makes n random histories of steps requests, and compares
-// each answer with that of a plain model.
+// modelled returns a check that makes n random histories of steps requests, and checks that
+// a plain model gives each answer too.
 func modelled(n, steps int) check {
 	return check{"Modelled", "an algorithm answers as a plain model of it", func(t *T) {
 		r := t.rand()
@@ -36,7 +36,7 @@ func modelled(n, steps int) check {
 }
 
 // atBounds is a check that makes requests for large parts of the largest limits, at two
-// times, and compares each answer with that of a plain model.
+// times, and checks that a plain model gives each answer too.
 var atBounds = check{"AtBounds", "an algorithm at its bounds answers as a plain model of it", func(t *T) {
 	for i, a := range t.backend.subject.Huge {
 		t.leases = t.kindOf(a).Leases
@@ -63,7 +63,7 @@ var atBounds = check{"AtBounds", "an algorithm at its bounds answers as a plain 
 	}
 }}
 
-// sameAsModel makes a request, and compares the answer with that of the model.
+// sameAsModel makes a request, and checks that the model gives the same answer.
 func (t *T) sameAsModel(a algorithm.Algorithm, m model, c *clock, l *weir.Limiter, req weir.Request, step int) {
 	got := t.do(l, req)
 	if req.Op == weir.Release {
@@ -86,7 +86,7 @@ func TestModels(t *testing.T) {
 	for _, g := range builtins {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
-			histories := 300
+			histories := 500
 			if testing.Short() {
 				histories = 50
 			}

@@ -272,11 +272,6 @@ func (t *T) entries(l *weir.Limiter, key ...string) []weir.Entry {
 	return list
 }
 
-// release releases the lease of that name, and reports whether it was held.
-func (t *T) release(l *weir.Limiter, name string, key ...string) bool {
-	return t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Release, ID: name}).Allowed
-}
-
 // limitOf returns the limit of a.
 func (t *T) limitOf(a algorithm.Algorithm) *contract.Limit {
 	limit, err := a.NewLimit()
