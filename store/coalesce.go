@@ -190,13 +190,14 @@ func (c *coalesced) take() ([]*queued, context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var batch []*queued
-	latest, bounded := time.Time{}, true
+	latest, bounded, ends := time.Time{}, true, true
 	for _, q := range c.waiting {
 		if q.ctx.Err() != nil {
 			continue
 		}
 		batch, q.sent = append(batch, q), true
 		bounded = bounded && !q.deadline.IsZero()
+		ends = ends && q.ctx.Done() != nil
 		if q.deadline.After(latest) {
 			latest = q.deadline
 		}
@@ -206,11 +207,14 @@ func (c *coalesced) take() ([]*queued, context.Context) {
 		return nil, nil
 	}
 	c.callers = len(batch)
-	var ctx context.Context
-	if bounded {
-		ctx, c.cancel = context.WithDeadline(context.Background(), latest)
-	} else {
-		ctx, c.cancel = context.WithCancel(context.Background())
+	ctx := context.Background()
+	switch {
+	case bounded:
+		ctx, c.cancel = context.WithDeadline(ctx, latest)
+	case ends:
+		ctx, c.cancel = context.WithCancel(ctx)
+	default: // a caller never leaves; some clients are quicker if a context never ends
+		c.cancel = func() {}
 	}
 	return batch, ctx
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -266,6 +267,29 @@ func TestCoalesceLate(t *testing.T) {
 			wg.Wait()
 		})
 	}
+}
+
+// The context of a batch can end only if the contexts of all its calls can.
+func TestCoalesceEndless(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ends []bool
+		st := store.Coalesce(&tap{batch: func(batch context.Context, _ []store.Eval) {
+			ends = append(ends, batch.Done() != nil)
+		}})
+		for _, other := range []context.Context{t.Context(), context.Background()} {
+			var wg sync.WaitGroup
+			ask(t, &wg, t.Context(), st, "first", nil)
+			synctest.Wait()
+			for _, ctx := range []context.Context{other, t.Context()} {
+				wg.Go(func() { _, _ = st.Eval(ctx, noop, []string{"a"}, nil, nil) })
+			}
+			wg.Wait()
+			synctest.Wait() // the store is idle
+		}
+		if !slices.Equal(ends, []bool{true, false}) {
+			t.Errorf("got %v, want true, false", ends)
+		}
+	})
 }
 
 // A store that can never work says why.
