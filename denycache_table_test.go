@@ -184,7 +184,7 @@ func TestDenyCacheWait(t *testing.T) {
 	})
 }
 
-// The default clock is that of the process.
+// Without Now, the clock is time.Now.
 func TestDenyCacheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fixed{res: denied}

@@ -300,7 +300,7 @@ func TestCoalesceCheck(t *testing.T) {
 	}
 }
 
-// A panicky is a context whose Deadline panics, as that of a nil context does.
+// A panicky is a context whose Deadline panics, like a nil context.
 type panicky struct{ context.Context }
 
 func (panicky) Deadline() (time.Time, bool) { panic("no context") }
