@@ -1,0 +1,95 @@
+package weirgrpc
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir"
+)
+
+// minRenew is the shortest time between two attempts to renew a lease.
+const minRenew = time.Millisecond
+
+// A lease is held while a handler runs. It is renewed when a third of its time has passed.
+type lease struct {
+	call  call
+	third time.Duration
+
+	mu       sync.Mutex
+	timer    *time.Timer // nil if the lease is not renewed
+	stop     context.CancelFunc
+	failing  bool // the last attempt to renew has failed
+	released bool
+}
+
+// hold returns the lease that an allowed call holds, or nil if it holds none. each has the
+// results of the rules.
+func (c *call) hold(each []weir.Result) *lease {
+	if c.req.ID == "" || c.req.MaxWait > 0 {
+		return nil
+	}
+	leased, span := false, weir.Never
+	for i := range each {
+		if each[i].Window == 0 { // an algorithm.Concurrency has no window
+			// The last lease of the rule expires after ResetAfter. It is the new one.
+			leased, span = true, min(span, each[i].ResetAfter)
+		}
+	}
+	if !leased {
+		return nil
+	}
+	l := &lease{call: *c, third: max(span/3, minRenew)}
+	if span <= 0 { // a wrapper did not say
+		return l
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(c.ctx))
+	l.mu.Lock() // until timer is set
+	defer l.mu.Unlock()
+	l.stop = stop
+	l.timer = time.AfterFunc(l.third, func() { l.renew(ctx) })
+	return l
+}
+
+// renew renews the lease, and starts the timer for the next time. ctx ends when the lease is
+// released.
+func (l *lease) renew(ctx context.Context) {
+	once, cancel := context.WithTimeout(ctx, undoTime)
+	defer cancel()
+	res, err := l.call.decider.Decide(once, weir.Request{Key: l.call.req.Key, ID: l.call.req.ID, Op: weir.Renew}, nil)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.third
+	switch first := !l.failing; {
+	case l.released:
+		return
+	case err != nil:
+		l.failing = true
+		next = max(l.third/10, minRenew)
+		if first {
+			l.call.report(fmt.Errorf("weirgrpc: the lease could not be renewed: %w", err))
+		}
+	case !res.Allowed:
+		l.call.report(fmt.Errorf("weirgrpc: %w: it expired before it could be renewed, and the handler still runs", weir.ErrLeaseLost))
+		return
+	default:
+		l.failing = false
+	}
+	l.timer.Reset(next)
+}
+
+// release releases the lease. A nil lease is not held.
+func (l *lease) release() {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	l.released = true
+	if l.timer != nil {
+		l.timer.Stop()
+		l.stop()
+	}
+	l.mu.Unlock()
+	l.call.undo()
+}

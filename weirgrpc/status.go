@@ -1,0 +1,149 @@
+package weirgrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/protoadapt"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/store"
+)
+
+// pushback is the trailer that says when to retry: see gRFC A6.
+const pushback = "grpc-retry-pushback-ms"
+
+// newStatus returns the status of a call that is not passed on.
+func newStatus(code codes.Code) *status.Status {
+	text := "the call could not be limited"
+	switch code {
+	case codes.ResourceExhausted:
+		text = "the rate limit is exceeded"
+	case codes.InvalidArgument:
+		text = "the call lacks what it is limited by"
+	case codes.Unavailable:
+		text = "the rate limiter is not available"
+	case codes.Canceled:
+		text = "the caller has cancelled the call"
+	case codes.DeadlineExceeded:
+		text = "the deadline of the call has passed"
+	}
+	return status.New(code, text)
+}
+
+// codeOf returns the code for an error of a RequestFunc or a Decider.
+func codeOf(ctx context.Context, err error) codes.Code {
+	switch {
+	case errors.Is(err, ErrNoKey):
+		return codes.InvalidArgument
+	case !errors.Is(err, store.ErrUnavailable) && !contextual(err):
+		return codes.Internal
+	}
+	if code := ended(ctx); code != codes.OK {
+		return code
+	}
+	return codes.Unavailable
+}
+
+// deniedCode returns the code for a denied call.
+func deniedCode(*weir.Result) codes.Code {
+	return codes.ResourceExhausted
+}
+
+// contextual reports whether err is the error of a context.
+func contextual(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// ended returns the code for a call whose context has ended, or whose deadline has passed. If
+// neither is so, it returns OK.
+func ended(ctx context.Context) codes.Code {
+	switch err := ctx.Err(); {
+	case errors.Is(err, context.DeadlineExceeded):
+		return codes.DeadlineExceeded
+	case err != nil:
+		return codes.Canceled
+	}
+	// A context can end a little after its deadline.
+	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < time.Microsecond {
+		return codes.DeadlineExceeded
+	}
+	return codes.OK
+}
+
+// deny sets the trailer of a denied call, and returns its status. each has the results of the
+// rules.
+func (c *call) deny(res *weir.Result, each []weir.Result, setTrailer func(metadata.MD) error) error {
+	if res.RetryAfter > 0 {
+		if err := setTrailer(metadata.Pairs(pushback, milliseconds(res.RetryAfter))); err != nil {
+			c.report(fmt.Errorf("weirgrpc: the trailer %s cannot be set: %w", pushback, err))
+		}
+	}
+	code := deniedCode(res)
+	details := retryInfo(res)
+	if code == codes.ResourceExhausted && !c.s.opts.HideRules {
+		details = append(details, violations(each)...)
+	}
+	st, err := newStatus(code).WithDetails(details...)
+	if err != nil { // not with these messages
+		c.report(fmt.Errorf("weirgrpc: the details of the status cannot be set: %w", err))
+		st = newStatus(code)
+	}
+	return st.Err()
+}
+
+// milliseconds returns d in milliseconds, rounded up, or -1 if d is Never or does not fit into
+// 32 bits.
+func milliseconds(d time.Duration) string {
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	if d == weir.Never || ms > math.MaxInt32 {
+		ms = -1
+	}
+	return strconv.FormatInt(ms, 10)
+}
+
+// retryInfo returns when to retry, if that is known.
+func retryInfo(res *weir.Result) []protoadapt.MessageV1 {
+	if res.RetryAfter <= 0 || res.RetryAfter == weir.Never {
+		return nil
+	}
+	return []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(res.RetryAfter)}}
+}
+
+// violations returns which rules deny a call, if that is known.
+func violations(each []weir.Result) []protoadapt.MessageV1 {
+	failure := new(errdetails.QuotaFailure)
+	for i := range each {
+		rule := &each[i]
+		if rule.Allowed {
+			continue
+		}
+		v := &errdetails.QuotaFailure_Violation{
+			Description: fmt.Sprintf("at most %d tokens in %v", rule.Limit, rule.Window),
+			QuotaMetric: "tokens",
+			QuotaId:     strings.ToValidUTF8(rule.Rule, "\uFFFD"), // protobuf allows nothing else
+			QuotaValue:  rule.Limit,
+		}
+		if rule.Window == 0 { // an algorithm.Concurrency
+			v.Description, v.QuotaMetric = fmt.Sprintf("at most %d leases at once", rule.Limit), "leases"
+		}
+		failure.Violations = append(failure.Violations, v)
+	}
+	if failure.Violations == nil {
+		return nil
+	}
+	return []protoadapt.MessageV1{failure}
+}

@@ -1,0 +1,184 @@
+// Package weirgrpc limits the calls to a gRPC server, and those of a gRPC client.
+//
+//	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	if err != nil {
+//		return err
+//	}
+//	limit, err := weirgrpc.NewServerInterceptor(lim, weirgrpc.By(weirgrpc.PeerIP), nil)
+//	if err != nil {
+//		return err
+//	}
+//	server := grpc.NewServer(
+//		grpc.ChainUnaryInterceptor(limit.Unary),
+//		grpc.ChainStreamInterceptor(limit.Stream),
+//	)
+//
+// [ServerInterceptor] has an interceptor for unary calls and one for streams. Add both.
+// For each call, they make a [weir.Request], decide, and call the handler or answer the
+// call themselves. [ClientInterceptor] is the counterpart for clients: it waits for its
+// turn before it sends a call.
+//
+// A stream is limited when it opens. Its messages are not counted.
+//
+// # Keys
+//
+// A [RequestFunc] says by what a call is limited. [By] and [ByName] make one of segments:
+// [PeerIP], [Metadata], [BearerToken], [Method], [Text], [FirstOf], or a function of your
+// own. If a call has no value for a segment, for example no API key, the error is
+// [ErrNoKey], and the interceptor rejects the call.
+//
+// Choose what the client cannot choose. A client that can send any API key gets a fresh
+// limit with each new one, so authenticate the key in an interceptor before this one.
+// Behind a proxy, PeerIP is the address of the proxy.
+//
+// # Answers
+//
+// The server's interceptors end a call that they do not pass on with one of these codes:
+//
+//   - RESOURCE_EXHAUSTED if the call is denied.
+//   - INVALID_ARGUMENT if the call has no key: [ErrNoKey].
+//   - UNAVAILABLE if no decision was made: the error is a [store.ErrUnavailable], or the
+//     deadline of [Options].Timeout has passed. With [Options].FailOpen, the call is passed
+//     on instead.
+//   - CANCELED if the caller cancels the call before the handler starts, and
+//     DEADLINE_EXCEEDED if the caller's deadline passes before.
+//   - INTERNAL after any other error, for example of a limiter whose policy has other
+//     segments.
+//
+// A status never contains a key or the text of an error. That of a denied call has these
+// details:
+//
+//   - google.rpc.RetryInfo: the time until the same call would be allowed.
+//   - google.rpc.QuotaFailure: a violation for each rule that denies the call. Its quota_id
+//     is the name of the rule, its quota_value is the limit, and its quota_metric is
+//     "tokens" or, for an algorithm.Concurrency, "leases". Its subject is empty, because a
+//     key can be secret.
+//
+// A denied call also has the trailer grpc-retry-pushback-ms of gRFC A6: the same time in
+// milliseconds, rounded up. A client with a retryPolicy for RESOURCE_EXHAUSTED then retries
+// after that time. The trailer is -1 if the call can never be allowed, so that such a
+// client does not retry. It is also -1 if the time is above 2147483647 ms, about 24 days,
+// because the trailer has 32 bits. If the call can never be allowed, there is no RetryInfo.
+// If a wrapper denies a call and says no time, there is neither a RetryInfo nor a trailer.
+//
+// gRPC retries no call whose header has been sent. So if another interceptor sets a header
+// before this one denies the call, the client does not retry.
+//
+// # Leases
+//
+// If a rule is an algorithm.Concurrency, each request needs an ID of its own: use [Leased].
+// The lease is held until the handler returns or panics, and for a stream until the stream
+// ends. It is renewed in the meantime. If it is lost all the same, for example during an
+// outage, Options.OnError gets a [weir.ErrLeaseLost], and the handler goes on.
+//
+// If the RequestFunc or the Decider panics, the handler is not called. gRPC does not recover
+// from panics: if you need that, add an interceptor that does, before this one.
+package weirgrpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir"
+)
+
+var (
+	// ErrUnlimited is returned by a [RequestFunc] or an [Options].Plan for a call that is
+	// not limited. The interceptor then passes the call on without a decision.
+	ErrUnlimited = errors.New("weirgrpc: the call is not limited")
+
+	// ErrNoKey means that a call has no value for a segment of the key, for example no API
+	// key or no valid address. The interceptor rejects such a call with INVALID_ARGUMENT,
+	// also if the RequestFunc returns a key with an empty segment.
+	ErrNoKey = errors.New("weirgrpc: the call has no key")
+)
+
+// A RequestFunc makes the request to a limiter from a call: its key, and if needed its cost,
+// its ID, its MaxWait and its metadata. The Op must be [weir.Consume]. The method is the full
+// name, for example "/grpc.health.v1.Health/Check". The context is that of the call: on a
+// server, it holds the peer and the incoming metadata.
+//
+// If it returns [ErrUnlimited], or an error that wraps it, the call is not limited. After any
+// other error, the call is rejected: see the package documentation.
+type RequestFunc func(ctx context.Context, method string) (weir.Request, error)
+
+// Options are the optional settings of [NewServerInterceptor]. The zero value is the
+// default.
+type Options struct {
+	// Plan returns the decider for a call, for example the limiter of a customer's plan.
+	// If it returns a nil Decider, the decider given to NewServerInterceptor decides. If
+	// it returns ErrUnlimited, the call is not limited. Other errors reject the call, like
+	// those of a RequestFunc. All deciders must have the same segments, and leases of the
+	// same time. A nil *weir.Limiter is no nil Decider: it rejects the call with INTERNAL.
+	Plan func(ctx context.Context, method string) (weir.Decider, error)
+
+	// Timeout is the longest time of a decision. 0 means that only the call's context ends
+	// it. Set it if you fail open: otherwise each call waits for a store that does not
+	// answer.
+	Timeout time.Duration
+
+	// FailOpen passes calls on if the store is not available, or does not answer within
+	// Timeout. Otherwise such a call ends with UNAVAILABLE. After other errors, calls are
+	// never passed on.
+	FailOpen bool
+
+	// HideRules leaves the QuotaFailure out of the status of a denied call. Choose it for
+	// a log-in method: the limits help an attacker.
+	HideRules bool
+
+	// OnError is called with each error, also if the call is passed on in spite of it. A
+	// denied call and a call that its caller cancels are no errors. If the caller's
+	// deadline passes during a decision, that is an error, because the store can be slow.
+	// If OnError is nil, errors are logged by the default logger of log/slog, an ErrNoKey
+	// at level Debug. It is called by several goroutines at once.
+	OnError func(ctx context.Context, method string, err error)
+}
+
+// A ServerInterceptor limits the calls to a server. Make one with [NewServerInterceptor]. It
+// is safe for concurrent use. A zero ServerInterceptor rejects every call with INTERNAL.
+type ServerInterceptor struct {
+	decider weir.Decider
+	request RequestFunc
+	opts    Options
+}
+
+// NewServerInterceptor returns interceptors that limit calls by d. If opts is nil, the
+// defaults are used.
+//
+// A request with a MaxWait can be allowed after a delay: the interceptor then waits before it
+// calls the handler. MaxWait is cut to the time until the caller's deadline. If the caller
+// ends the call in the meantime, the tokens are refunded.
+//
+// The error says what is wrong if d or request is nil, if d is a zero Limiter, or if a field
+// of opts is not valid.
+func NewServerInterceptor(d weir.Decider, request RequestFunc, opts *Options) (*ServerInterceptor, error) {
+	s := &ServerInterceptor{decider: d, request: request}
+	if opts != nil {
+		s.opts = *opts
+	}
+	if err := check("NewServerInterceptor", d, request); err != nil {
+		return nil, err
+	}
+	if s.opts.Timeout < 0 {
+		return nil, fmt.Errorf("weirgrpc: NewServerInterceptor: Options.Timeout is %v: it must be above 0, or 0 for none", s.opts.Timeout)
+	}
+	return s, nil
+}
+
+// check checks the arguments of a constructor.
+func check(name string, d weir.Decider, request RequestFunc) error {
+	if lim, ok := d.(*weir.Limiter); ok {
+		if _, err := lim.With(); err != nil { // a nil or zero Limiter
+			return fmt.Errorf("weirgrpc: %s: %w", name, err)
+		}
+	}
+	switch {
+	case d == nil:
+		return fmt.Errorf("weirgrpc: %s: the decider is nil: pass a limiter, for example of weir.New", name)
+	case request == nil:
+		return fmt.Errorf("weirgrpc: %s: the RequestFunc is nil: pass one, for example weirgrpc.By(weirgrpc.Method); By returns nil if it has no segment, more than %d, or a segment that is nil", name, weir.MaxSegments)
+	}
+	return nil
+}
