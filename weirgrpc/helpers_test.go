@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/status"
@@ -103,16 +104,24 @@ func (s *service) Watch(_ *healthpb.HealthCheckRequest, ss grpc.ServerStreamingS
 // serve starts a server in this process, and returns a client of it.
 func serve(t testing.TB, s *service, limit *weirgrpc.ServerInterceptor, opts ...grpc.DialOption) healthpb.HealthClient {
 	t.Helper()
-	// The recovery comes first, as the package documentation says.
-	server := grpc.NewServer(
-		grpc.ChainUnaryInterceptor(func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
-			defer recovered(&err)
-			return handler(ctx, req)
-		}, limit.Unary),
-		grpc.ChainStreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
-			defer recovered(&err)
-			return handler(srv, ss)
-		}, limit.Stream))
+	return healthpb.NewHealthClient(dial(t, s, limit, opts...))
+}
+
+// serveAnd is serve. The server's answers are added to a.
+func serveAnd(t testing.TB, s *service, limit *weirgrpc.ServerInterceptor, a *answers) healthpb.HealthClient {
+	t.Helper()
+	return healthpb.NewHealthClient(start(t, s, []grpc.UnaryServerInterceptor{a.unary, recoverUnary, limit.Unary}, []grpc.StreamServerInterceptor{a.stream, recoverStream, limit.Stream}))
+}
+
+// dial starts a server in this process, and returns a connection to it.
+func dial(t testing.TB, s *service, limit *weirgrpc.ServerInterceptor, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	return start(t, s, []grpc.UnaryServerInterceptor{recoverUnary, limit.Unary}, []grpc.StreamServerInterceptor{recoverStream, limit.Stream}, opts...)
+}
+
+func start(t testing.TB, s *service, unary []grpc.UnaryServerInterceptor, stream []grpc.StreamServerInterceptor, opts ...grpc.DialOption) *grpc.ClientConn {
+	t.Helper()
+	server := grpc.NewServer(grpc.ChainUnaryInterceptor(unary...), grpc.ChainStreamInterceptor(stream...))
 	healthpb.RegisterHealthServer(server, s)
 	l := bufconn.Listen(1 << 16)
 	served := make(chan error, 1)
@@ -132,12 +141,23 @@ func serve(t testing.TB, s *service, limit *weirgrpc.ServerInterceptor, opts ...
 			t.Error(err)
 		}
 	})
-	return healthpb.NewHealthClient(conn)
+	return conn
+}
+
+// recoverUnary and recoverStream come first, as the package documentation says.
+func recoverUnary(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (_ any, err error) {
+	defer recovered(&err)
+	return handler(ctx, req)
+}
+
+func recoverStream(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, handler grpc.StreamHandler) (err error) {
+	defer recovered(&err)
+	return handler(srv, ss)
 }
 
 func recovered(err *error) {
 	if r := recover(); r != nil {
-		*err = status.Errorf(13, "panic: %v", r)
+		*err = status.Errorf(codes.Aborted, "panic: %v", r)
 	}
 }
 

@@ -68,15 +68,14 @@ func contextual(err error) bool {
 // ended returns the code for a call whose context has ended, or whose deadline has passed. If
 // neither is so, it returns OK.
 func ended(ctx context.Context) codes.Code {
+	// A context can end a little after its deadline. On a server, it can also be cancelled at
+	// its deadline, because the client ends the call.
+	deadline, ok := ctx.Deadline()
 	switch err := ctx.Err(); {
-	case errors.Is(err, context.DeadlineExceeded):
+	case ok && time.Until(deadline) < time.Microsecond, errors.Is(err, context.DeadlineExceeded):
 		return codes.DeadlineExceeded
 	case err != nil:
 		return codes.Canceled
-	}
-	// A context can end a little after its deadline.
-	if deadline, ok := ctx.Deadline(); ok && time.Until(deadline) < time.Microsecond {
-		return codes.DeadlineExceeded
 	}
 	return codes.OK
 }

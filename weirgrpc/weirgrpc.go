@@ -115,8 +115,9 @@ type Options struct {
 	Plan func(ctx context.Context, method string) (weir.Decider, error)
 
 	// Timeout is the longest time of a decision. 0 means that only the call's context ends
-	// it. Set it if you fail open: otherwise each call waits for a store that does not
-	// answer.
+	// it. Set it below the deadlines of your callers. Otherwise, if the store does not
+	// answer, each call waits until its caller gives up: FailOpen then has no effect, and
+	// OnError does not always learn of the outage.
 	Timeout time.Duration
 
 	// FailOpen passes calls on if the store is not available, or does not answer within
@@ -131,7 +132,7 @@ type Options struct {
 	// OnError is called with each error, also if the call is passed on in spite of it. A
 	// denied call and a call that its caller cancels are no errors. If the caller's
 	// deadline passes during a decision, that is an error, because the store can be slow.
-	// If OnError is nil, errors are logged by the default logger of log/slog, an ErrNoKey
+	// But a client that gives up at its deadline can look like one that cancels. If OnError is nil, errors are logged by the default logger of log/slog, an ErrNoKey
 	// at level Debug. It is called by several goroutines at once.
 	OnError func(ctx context.Context, method string, err error)
 }

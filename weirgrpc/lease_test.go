@@ -1,0 +1,260 @@
+package weirgrpc_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/weirgrpc"
+)
+
+// free returns how many leases, or tokens, of the key of every call are free.
+func free(t *testing.T, lim *weir.Limiter) int64 {
+	t.Helper()
+	res, err := lim.Peek(t.Context(), "all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Remaining
+}
+
+// A lease is held while the handler runs, and released whatever ends the call.
+func TestLease(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		handle func(context.Context) error
+		want   codes.Code // that the client sees
+	}{
+		{"returns", func(context.Context) error { return nil }, codes.OK},
+		{"fails", func(context.Context) error { return status.Error(codes.NotFound, "nothing") }, codes.NotFound},
+		{"panics", func(context.Context) error { panic("handler") }, codes.Aborted},
+		{"is cancelled", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, codes.Canceled},
+	} {
+		for kind, call := range kinds {
+			t.Run(kind+" "+tt.name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+					limit, errs := newInterceptor(t, lim, weirgrpc.Leased(all), weirgrpc.Options{})
+					s := new(service)
+					c := serve(t, s, limit)
+					s.handle = func(ctx context.Context) error {
+						if n := free(t, lim); n != 0 {
+							t.Errorf("while the handler runs: got %d free leases, want none", n)
+						}
+						return tt.handle(ctx)
+					}
+					for range 2 {
+						ctx, cancel := context.WithCancel(t.Context())
+						done := make(chan error, 1)
+						go func() { done <- call(ctx, c) }()
+						synctest.Wait()
+						if tt.want == codes.Canceled { // another call at the same time is denied
+							if err := call(t.Context(), c); status.Code(err) != codes.ResourceExhausted {
+								t.Errorf("a second call at the same time: got %v, want RESOURCE_EXHAUSTED", err)
+							}
+						}
+						cancel()
+						if err := <-done; status.Code(err) != tt.want {
+							t.Errorf("got %v, want %v", err, tt.want)
+						}
+						synctest.Wait()
+						if n := free(t, lim); n != 1 {
+							t.Errorf("got %d free leases, want 1", n)
+						}
+					}
+					if s.count() != 2 || len(errs.all()) > 0 {
+						t.Errorf("got %d calls of the handler, errors %v, want 2 and none", s.count(), errs.all())
+					}
+				})
+			})
+		}
+	}
+}
+
+// A lease is renewed until the handler returns, also after an outage, and is then released.
+func TestRenew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 30 * time.Second})
+		var down atomic.Bool
+		var renewed atomic.Int64
+		d := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+			if r.Op == weir.Renew {
+				renewed.Add(1)
+				if down.Load() {
+					return weir.Result{}, store.ErrUnavailable
+				}
+			}
+			return lim.Decide(ctx, r, each)
+		})
+		limit, errs := newInterceptor(t, d, weirgrpc.Leased(all), weirgrpc.Options{})
+		s := new(service)
+		c := serve(t, s, limit)
+		s.handle = func(context.Context) error {
+			for range 100 {
+				if time.Sleep(7 * time.Second); free(t, lim) != 0 {
+					t.Error("the lease has expired")
+				}
+			}
+			down.Store(true)
+			time.Sleep(18 * time.Second) // less than two thirds of the lease
+			down.Store(false)
+			for range 100 {
+				if time.Sleep(7 * time.Second); free(t, lim) != 0 {
+					t.Error("the lease has expired after an outage")
+				}
+			}
+			return nil
+		}
+		if err := watch(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		n := renewed.Load()
+		time.Sleep(time.Hour)
+		if free(t, lim) != 1 || renewed.Load() != n || n < 100 {
+			t.Errorf("got %d free leases, and %d and then %d renewals, want one lease, and no renewal after the end", free(t, lim), n, renewed.Load())
+		}
+		if list := errs.all(); len(list) != 1 || !errors.Is(list[0], store.ErrUnavailable) {
+			t.Errorf("got errors %v, want the outage once", list)
+		}
+	})
+}
+
+// A lost lease is reported once, and never takes the lease of another holder.
+func TestLeaseLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 30 * time.Second})
+		limit, errs := newInterceptor(t, lim, weirgrpc.Leased(all), weirgrpc.Options{})
+		s := new(service)
+		c := serve(t, s, limit)
+		s.handle = func(ctx context.Context) error {
+			if err := lim.Reset(ctx, "all"); err != nil {
+				t.Error(err)
+			}
+			if _, err := lim.TryAcquire(ctx, "all"); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(29 * time.Second)
+			return nil
+		}
+		if err := check(t.Context(), c); err != nil {
+			t.Error(err)
+		}
+		if list := errs.all(); len(list) != 1 || !errors.Is(list[0], weir.ErrLeaseLost) || free(t, lim) != 0 {
+			t.Errorf("got errors %v and %d free leases, want one ErrLeaseLost and none", list, free(t, lim))
+		}
+	})
+}
+
+// If a call ends during the decision, the lease may be held: it is released.
+func TestLeaseOfLostReply(t *testing.T) {
+	for _, timeout := range []time.Duration{0, time.Second} { // the caller ends the call, or the Timeout the decision
+		for kind, call := range kinds {
+			t.Run(kind+" "+timeout.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+					lost := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+						res, err := lim.Decide(ctx, r, each)
+						if r.Op == weir.Consume { // the store has decided, and the reply is lost
+							<-ctx.Done()
+							return weir.Result{}, ctx.Err()
+						}
+						return res, err
+					})
+					limit, errs := newInterceptor(t, lost, weirgrpc.Leased(all), weirgrpc.Options{Timeout: timeout})
+					c := serve(t, new(service), limit)
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					time.AfterFunc(2*time.Second, cancel)
+					want, wantErrs := codes.Canceled, 0
+					if timeout > 0 {
+						want, wantErrs = codes.Unavailable, 1
+					}
+					err := call(ctx, c)
+					synctest.Wait()
+					if status.Code(err) != want || len(errs.all()) != wantErrs || free(t, lim) != 1 {
+						t.Errorf("got %v, errors %v, %d free leases, want %v, %d and 1", err, errs.all(), free(t, lim), want, wantErrs)
+					}
+				})
+			})
+		}
+	}
+}
+
+// An ID of a limiter without leases does no harm: a handler can use it for a refund.
+func TestID(t *testing.T) {
+	lim := newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
+	req := weir.Request{Key: weir.KeyOf("all"), ID: "one"}
+	limit, errs := newInterceptor(t, lim, of(req, nil), weirgrpc.Options{})
+	err := check(t.Context(), serve(t, &service{handle: func(ctx context.Context) error {
+		ok, err := lim.Refund(ctx, req)
+		if !ok {
+			t.Error("nothing was refunded")
+		}
+		return err
+	}}, limit))
+	if err != nil || free(t, lim) != 1 || len(errs.all()) > 0 {
+		t.Errorf("got %v, errors %v, %d tokens, want a full limit", err, errs.all(), free(t, lim))
+	}
+}
+
+// A request with a MaxWait reaches the handler when it is its turn.
+func TestMaxWait(t *testing.T) {
+	for kind, call := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lim := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 10})
+				limit, _ := newInterceptor(t, lim, of(weir.Request{Key: weir.KeyOf("all"), MaxWait: 5 * time.Second}, nil), weirgrpc.Options{})
+				c := serve(t, new(service), limit)
+				start := time.Now()
+				for i := range 3 {
+					if err := call(t.Context(), c); err != nil || time.Since(start) != time.Duration(i)*time.Second {
+						t.Errorf("call %d: got %v after %v, want none after %d s", i, err, time.Since(start), i)
+					}
+				}
+				// The turn comes in 1 s, which is after the deadline: the call is denied at once.
+				ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
+				defer cancel()
+				if err := call(ctx, c); status.Code(err) != codes.ResourceExhausted || time.Since(start) != 2*time.Second {
+					t.Errorf("got %v after %v, want RESOURCE_EXHAUSTED at once", err, time.Since(start))
+				}
+			})
+		})
+	}
+}
+
+// A call that is cancelled during its wait is refunded, and does not reach the handler.
+func TestMaxWaitCancelled(t *testing.T) {
+	for kind, call := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
+				limit, errs := newInterceptor(t, lim, of(weir.Request{Key: weir.KeyOf("all"), MaxWait: weir.Never}, nil), weirgrpc.Options{FailOpen: true})
+				s := new(service)
+				var server answers
+				c := serveAnd(t, s, limit, &server)
+				if err := call(t.Context(), c); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+				_ = call(ctx, c)
+				synctest.Wait()
+				if got := server.all(); len(got) != 2 || got[1] != codes.Canceled || s.count() != 1 || len(errs.all()) > 0 {
+					t.Errorf("got %v, %d calls of the handler, errors %v, want CANCELED for the second call", got, s.count(), errs.all())
+				}
+				if res, err := lim.Peek(t.Context(), "all"); err != nil || res.RetryAfter != 59*time.Second {
+					t.Errorf("got %+v, %v: want to retry after 59s, as if the second call had not been made", res, err)
+				}
+			})
+		})
+	}
+}
