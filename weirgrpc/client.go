@@ -97,9 +97,6 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	case err != nil:
 		return err
 	}
-	if err := checkOp(&req); err != nil {
-		return err
-	}
 	if req.MaxWait == 0 {
 		req.MaxWait = weir.Never
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
@@ -230,5 +231,23 @@ func TestLargestStatus(t *testing.T) {
 	err = check(t.Context(), serve(t, new(service), limit, grpc.WithMaxHeaderListSize(8<<10)))
 	if _, quota := details(t, err); len(quota.GetViolations()) != weir.MaxRules {
 		t.Errorf("got %v, want %d violations", err, weir.MaxRules)
+	}
+}
+
+// gRPC retries no call whose header was sent, so a header that another interceptor sets
+// prevents the retry.
+func TestRetryPolicyHeader(t *testing.T) {
+	attempts := 0
+	limit, _ := newInterceptor(t, denying(weir.Result{RetryAfter: time.Millisecond}), counted(&attempts, all), weirgrpc.Options{})
+	conn := start(t, new(service), []grpc.UnaryServerInterceptor{
+		func(ctx context.Context, req any, _ *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+			if err := grpc.SetHeader(ctx, metadata.Pairs("x", "y")); err != nil {
+				t.Error(err)
+			}
+			return handler(ctx, req)
+		}, limit.Unary,
+	}, nil, retries)
+	if err := check(t.Context(), healthpb.NewHealthClient(conn)); status.Code(err) != codes.ResourceExhausted || attempts != 1 {
+		t.Errorf("got %v after %d attempts, want RESOURCE_EXHAUSTED after one", err, attempts)
 	}
 }

@@ -104,8 +104,9 @@ func TestRenew(t *testing.T) {
 					t.Error("the lease has expired")
 				}
 			}
+			time.Sleep(time.Second / 2)
 			down.Store(true)
-			time.Sleep(18 * time.Second) // less than two thirds of the lease
+			time.Sleep(27500 * time.Millisecond) // the last renewal was at most 28 s ago
 			down.Store(false)
 			for range 100 {
 				if time.Sleep(7 * time.Second); free(t, lim) != 0 {
@@ -124,6 +125,63 @@ func TestRenew(t *testing.T) {
 		}
 		if list := errs.all(); len(list) != 1 || !errors.Is(list[0], store.ErrUnavailable) {
 			t.Errorf("got errors %v, want the outage once", list)
+		}
+	})
+}
+
+// A handler that goes on after its call was cancelled keeps its lease.
+func TestRenewAfterCancel(t *testing.T) {
+	for kind, call := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 30 * time.Second})
+				limit, errs := newInterceptor(t, lim, weirgrpc.Leased(all), weirgrpc.Options{})
+				end := make(chan struct{})
+				c := serve(t, &service{handle: func(context.Context) error { <-end; return nil }}, limit)
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(time.Second, cancel)
+				if err := call(ctx, c); status.Code(err) != codes.Canceled {
+					t.Errorf("got %v, want CANCELED", err)
+				}
+				time.Sleep(time.Hour)
+				if n := free(t, lim); n != 0 {
+					t.Errorf("while the handler runs: got %d free leases, want none", n)
+				}
+				close(end)
+				synctest.Wait()
+				if n := free(t, lim); n != 1 || len(errs.all()) > 0 {
+					t.Errorf("got %d free leases, errors %v, want 1 and none", n, errs.all())
+				}
+			})
+		})
+	}
+}
+
+// The end of the handler ends a renewal for which the store has no answer, and reports nothing.
+func TestRenewEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 30 * time.Second})
+		var running atomic.Int64
+		d := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+			if r.Op == weir.Renew {
+				running.Add(1)
+				defer running.Add(-1)
+				<-ctx.Done()
+				return weir.Result{}, ctx.Err()
+			}
+			return lim.Decide(ctx, r, each)
+		})
+		limit, errs := newInterceptor(t, d, weirgrpc.Leased(all), weirgrpc.Options{})
+		c := serve(t, &service{handle: func(context.Context) error {
+			if time.Sleep(10*time.Second + time.Second/2); running.Load() != 1 {
+				t.Errorf("got %d renewals at once, want 1", running.Load())
+			}
+			return nil
+		}}, limit)
+		err := check(t.Context(), c)
+		synctest.Wait()
+		if err != nil || running.Load() != 0 || free(t, lim) != 1 || len(errs.all()) > 0 {
+			t.Errorf("got %v, %d renewals, %d free leases, errors %v, want no renewal and 1 lease", err, running.Load(), free(t, lim), errs.all())
 		}
 	})
 }
@@ -193,7 +251,12 @@ func TestLeaseOfLostReply(t *testing.T) {
 func TestID(t *testing.T) {
 	lim := newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
 	req := weir.Request{Key: weir.KeyOf("all"), ID: "one"}
-	limit, errs := newInterceptor(t, lim, of(req, nil), weirgrpc.Options{})
+	var ops []weir.Op
+	d := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+		ops = append(ops, r.Op)
+		return lim.Decide(ctx, r, each)
+	})
+	limit, errs := newInterceptor(t, d, of(req, nil), weirgrpc.Options{})
 	err := check(t.Context(), serve(t, &service{handle: func(ctx context.Context) error {
 		ok, err := lim.Refund(ctx, req)
 		if !ok {
@@ -201,8 +264,8 @@ func TestID(t *testing.T) {
 		}
 		return err
 	}}, limit))
-	if err != nil || free(t, lim) != 1 || len(errs.all()) > 0 {
-		t.Errorf("got %v, errors %v, %d tokens, want a full limit", err, errs.all(), free(t, lim))
+	if err != nil || free(t, lim) != 1 || len(errs.all()) > 0 || len(ops) != 1 {
+		t.Errorf("got %v, errors %v, %d tokens, the ops %v, want a full limit and a Consume", err, errs.all(), free(t, lim), ops)
 	}
 }
 

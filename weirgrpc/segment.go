@@ -134,15 +134,15 @@ func PeerIP(ctx context.Context, _ string) (string, error) {
 	} else if port, err := netip.ParseAddrPort(p.Addr.String()); err == nil {
 		addr = port.Addr()
 	}
-	addr = addr.Unmap().WithZone("")
+	addr = addr.Unmap()
 	switch {
 	case !addr.IsValid() || addr.IsUnspecified():
 		return "", noKey("the peer's address %.40q is no IP address", p.Addr)
 	case addr.Is4():
 		return addr.String(), nil
 	}
-	network, err := addr.Prefix(ipv6Bits)
-	if err != nil { // an IPv6 address has more bits
+	network, err := addr.Prefix(ipv6Bits) // without the zone
+	if err != nil {                       // an IPv6 address has more bits
 		return "", err
 	}
 	return network.String(), nil

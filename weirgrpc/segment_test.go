@@ -217,6 +217,16 @@ func TestByName(t *testing.T) {
 	}
 }
 
+// By makes no key with an empty segment, and passes on the error of a segment.
+func TestBy(t *testing.T) {
+	fails := func(context.Context, string) (string, error) { return "a", context.Canceled }
+	for want, segment := range map[error]weirgrpc.Segment{weirgrpc.ErrNoKey: weirgrpc.Text(""), context.Canceled: fails} {
+		if req, err := weirgrpc.By(weirgrpc.Method, segment)(t.Context(), "/a/b"); !errors.Is(err, want) || req != (weir.Request{}) {
+			t.Errorf("got %+v, %v, want %v", req, err, want)
+		}
+	}
+}
+
 // Leased adds another ID to each request, and leaves an ID and an error as they are.
 func TestLeased(t *testing.T) {
 	request := weirgrpc.Leased(all)

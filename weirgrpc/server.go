@@ -122,8 +122,8 @@ func (c *call) ask() (err error) {
 	if c.req, err = c.s.request(c.ctx, c.method); err != nil {
 		return err
 	}
-	if err := checkOp(&c.req); err != nil {
-		return err
+	if c.req.Op != weir.Consume {
+		return fmt.Errorf("weirgrpc: Request.Op is %v: it must be Consume", c.req.Op)
 	}
 	if c.req.MaxWait > 0 {
 		if deadline, ok := c.ctx.Deadline(); ok {
@@ -143,13 +143,6 @@ func (c *call) ask() (err error) {
 		if d != nil {
 			c.decider = d
 		}
-	}
-	return nil
-}
-
-func checkOp(req *weir.Request) error {
-	if req.Op != weir.Consume {
-		return fmt.Errorf("weirgrpc: Request.Op is %v: it must be Consume", req.Op)
 	}
 	return nil
 }

@@ -244,7 +244,7 @@ func TestUnknownMethod(t *testing.T) {
 // hanging answers when the context ends, and then says so with the context's error.
 var hanging = deciderFunc(func(ctx context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
 	if r.Op != weir.Consume {
-		return weir.Result{}, nil
+		return weir.Result{}, weir.ErrUnsupported // as a limiter without leases answers
 	}
 	<-ctx.Done()
 	return weir.Result{}, fmt.Errorf("%w: %w", store.ErrUnavailable, ctx.Err())

@@ -45,8 +45,8 @@
 //   - INTERNAL after any other error, for example of a limiter whose policy has other
 //     segments.
 //
-// A status never contains a key or the text of an error. That of a denied call has these
-// details:
+// A status never contains a key or the text of an error. The status of a denied call has
+// these details:
 //
 //   - google.rpc.RetryInfo: the time until the same call would be allowed.
 //   - google.rpc.QuotaFailure: a violation for each rule that denies the call. Its quota_id
@@ -97,7 +97,7 @@ var (
 
 // A RequestFunc makes the request to a limiter from a call: its key, and if needed its cost,
 // its ID, its MaxWait and its metadata. The Op must be [weir.Consume]. The method is the full
-// name, for example "/grpc.health.v1.Health/Check". The context is that of the call: on a
+// name, for example "/grpc.health.v1.Health/Check". ctx is the context of the call: on a
 // server, it holds the peer and the incoming metadata.
 //
 // If it returns [ErrUnlimited], or an error that wraps it, the call is not limited. After any
