@@ -82,6 +82,39 @@ func TestRetryPolicyNever(t *testing.T) {
 	}
 }
 
+// A client with a retryPolicy gets the answer at once if the retry would come after its
+// deadline, and retries if it would come before.
+func TestRetryPolicyDeadline(t *testing.T) {
+	for kind, call := range kinds {
+		for _, left := range []time.Duration{time.Minute - time.Millisecond, time.Minute + time.Millisecond} {
+			t.Run(kind+" "+left.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					attempts := 0
+					limit, _ := newInterceptor(t, newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1}), counted(&attempts, all), weirgrpc.Options{})
+					c := serve(t, new(service), limit, retries)
+					if err := call(t.Context(), c); err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), left)
+					defer cancel()
+					want, wantTook, wantAttempts := codes.OK, time.Minute, 3
+					if left < time.Minute {
+						want, wantTook, wantAttempts = codes.ResourceExhausted, 0, 2
+					}
+					start := time.Now()
+					err := call(ctx, c)
+					if took := time.Since(start); status.Code(err) != want || took != wantTook || attempts != wantAttempts {
+						t.Errorf("got %v after %v and %d attempts, want %v after %v and %d", err, took, attempts, want, wantTook, wantAttempts)
+					}
+					if retry, _ := details(t, err); err != nil && retry.GetRetryDelay().AsDuration() != time.Minute {
+						t.Errorf("got %v, want a RetryInfo of a minute", retry)
+					}
+				})
+			})
+		}
+	}
+}
+
 // details returns the details of a status.
 func details(t *testing.T, err error) (retry *errdetails.RetryInfo, quota *errdetails.QuotaFailure) {
 	t.Helper()

@@ -84,7 +84,7 @@ func ended(ctx context.Context) codes.Code {
 // rules.
 func (c *call) deny(res *weir.Result, each []weir.Result, setTrailer func(metadata.MD) error) error {
 	if res.RetryAfter > 0 {
-		if err := setTrailer(metadata.Pairs(pushback, milliseconds(res.RetryAfter))); err != nil {
+		if err := setTrailer(metadata.Pairs(pushback, milliseconds(c.ctx, res.RetryAfter))); err != nil {
 			c.report(fmt.Errorf("weirgrpc: the trailer %s cannot be set: %w", pushback, err))
 		}
 	}
@@ -101,14 +101,15 @@ func (c *call) deny(res *weir.Result, each []weir.Result, setTrailer func(metada
 	return st.Err()
 }
 
-// milliseconds returns d in milliseconds, rounded up, or -1 if d is Never or does not fit into
-// 32 bits.
-func milliseconds(d time.Duration) string {
+// milliseconds returns d in milliseconds, rounded up. It returns -1 if d is Never, does not fit
+// into 32 bits, or ends after the deadline of ctx.
+func milliseconds(ctx context.Context, d time.Duration) string {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {
 		ms++
 	}
-	if d == weir.Never || ms > math.MaxInt32 {
+	deadline, ok := ctx.Deadline()
+	if d == weir.Never || ms > math.MaxInt32 || ok && d > time.Until(deadline) {
 		ms = -1
 	}
 	return strconv.FormatInt(ms, 10)

@@ -56,9 +56,14 @@
 //
 // A denied call also has the trailer grpc-retry-pushback-ms of gRFC A6: the same time in
 // milliseconds, rounded up. A client with a retryPolicy for RESOURCE_EXHAUSTED then retries
-// after that time. The trailer is -1 if the call can never be allowed, so that such a
-// client does not retry. It is also -1 if the time is above 2147483647 ms, about 24 days,
-// because the trailer has 32 bits. If the call can never be allowed, there is no RetryInfo.
+// after that time. A client without a retryPolicy ignores the trailer.
+//
+// The trailer is -1 if a retry makes no sense, so that the client gets the answer at once:
+//
+//   - if the call can never be allowed. There is no RetryInfo then.
+//   - if the time ends after the deadline of the call.
+//   - if the time is above 2147483647 ms, about 24 days: the trailer has 32 bits.
+//
 // If a wrapper denies a call and says no time, there is neither a RetryInfo nor a trailer.
 //
 // gRPC retries no call whose header has been sent. So if another interceptor sets a header
