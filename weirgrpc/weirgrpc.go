@@ -137,8 +137,10 @@ type Options struct {
 	// OnError is called with each error, also if the call is passed on in spite of it. A
 	// denied call and a call that its caller cancels are no errors. If the caller's
 	// deadline passes during a decision, that is an error, because the store can be slow.
-	// But a client that gives up at its deadline can look like one that cancels. If OnError is nil, errors are logged by the default logger of log/slog, an ErrNoKey
-	// at level Debug. It is called by several goroutines at once.
+	// But a client that gives up at its deadline can look like one that cancels.
+	//
+	// If OnError is nil, errors are logged by the default logger of log/slog, an ErrNoKey
+	// at level Debug. OnError is called by several goroutines at once.
 	OnError func(ctx context.Context, method string, err error)
 }
 
