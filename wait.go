@@ -63,7 +63,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 	}
 	res, err := l.Decide(ctx, r, nil)
 	switch {
-	case err != nil && (errors.Is(err, store.ErrUnavailable) || ctx.Err() != nil):
+	case err != nil && (errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil):
 		return &Reservation{Result: Result{Delay: Never}, limiter: l, request: r}, err
 	case err != nil:
 		return nil, err
@@ -115,19 +115,21 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 	switch {
 	case errors.As(err, &denied):
 		return denied.Result, err
-	case r == nil || err != nil && ctx.Err() == nil:
+	case r == nil || err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
 		return Result{}, err
 	case err == nil:
-		if sleep(ctx, r.Delay) == nil {
+		if err = sleep(ctx, r.Delay); err == nil {
 			return r.Result, nil
 		}
+	case ctx.Err() != nil:
+		err = ctx.Err()
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 	defer cancel()
-	if _, err := r.Cancel(back); err != nil {
-		return Result{}, errors.Join(ctx.Err(), err)
+	if _, failed := r.Cancel(back); failed != nil {
+		return Result{}, errors.Join(err, failed)
 	}
-	return Result{}, ctx.Err()
+	return Result{}, err
 }
 
 // sleep sleeps for d. If ctx ends before, it returns the error of ctx.

@@ -267,6 +267,39 @@ func TestReservationAfterAnOutage(t *testing.T) {
 	}
 }
 
+// A client can notice a deadline before the context does. The tokens are refunded all the
+// same.
+func TestReservationPastDeadline(t *testing.T) {
+	t.Parallel()
+	st := &hooked{Store: memory.New(nil)}
+	l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	calls := 0
+	st.eval = func(context.Context, *store.Script) error {
+		if calls++; calls == 1 {
+			st.lose = context.DeadlineExceeded
+		} else {
+			st.lose = nil
+		}
+		return nil
+	}
+	r, err := l.Reserve(ctx, weir.Request{Key: weir.KeyOf("k"), Cost: 2})
+	if !errors.Is(err, context.DeadlineExceeded) || r == nil || r.Delay != weir.Never {
+		t.Fatalf("got %+v, %v, want the error, and a reservation that goes never", r, err)
+	}
+	if gave, err := r.Cancel(t.Context()); !gave || err != nil {
+		t.Errorf("Cancel: got %v, %v", gave, err)
+	}
+	calls = 0
+	if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || res != (weir.Result{}) {
+		t.Errorf("Wait: got %+v, %v, want the error", res, err)
+	}
+	if res := left(t, l, "k"); res.Remaining != 2 {
+		t.Errorf("after Wait: left %+v, want all", res)
+	}
+}
+
 // Reserve keeps the ID of the caller.
 func TestReservationKeepsID(t *testing.T) {
 	t.Parallel()

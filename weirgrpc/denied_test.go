@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirgrpc"
 )
@@ -283,4 +284,31 @@ func TestRetryPolicyHeader(t *testing.T) {
 	if err := check(t.Context(), healthpb.NewHealthClient(conn)); status.Code(err) != codes.ResourceExhausted || attempts != 1 {
 		t.Errorf("got %v after %d attempts, want RESOURCE_EXHAUSTED after one", err, attempts)
 	}
+}
+
+// A call that is denied without the store ends with UNAVAILABLE, unless it can never be
+// allowed.
+func TestDegraded(t *testing.T) {
+	for after, want := range map[time.Duration]codes.Code{time.Second: codes.Unavailable, weir.Never: codes.ResourceExhausted} {
+		synctest.Test(t, func(t *testing.T) {
+			limit, errs := newInterceptor(t, denier{weir.Result{Rule: "r", Window: time.Second, RetryAfter: after, Degraded: store.ErrUnavailable}}, all, weirgrpc.Options{})
+			s := new(service)
+			c := serve(t, s, limit)
+			for kind, call := range kinds {
+				if got := status.Code(call(t.Context(), c)); got != want {
+					t.Errorf("%s, retry after %v: got %v, want %v", kind, after, got, want)
+				}
+			}
+			if s.count() != 0 || len(errs.all()) != 0 {
+				t.Errorf("%d calls of the handler and errors %v, want none", s.count(), errs.all())
+			}
+		})
+	}
+}
+
+// A denier answers every request with a Result.
+type denier struct{ weir.Result }
+
+func (d denier) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
+	return d.Result, nil
 }

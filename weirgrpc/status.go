@@ -55,8 +55,12 @@ func codeOf(ctx context.Context, err error) codes.Code {
 	return codes.Unavailable
 }
 
-// deniedCode returns the code for a denied call.
-func deniedCode(*weir.Result) codes.Code {
+// deniedCode returns the code for a denied call. A call that was denied without the store can
+// be within its limit, unless its cost is above the limit.
+func deniedCode(res *weir.Result) codes.Code {
+	if res.Degraded != nil && res.RetryAfter != weir.Never {
+		return codes.Unavailable
+	}
 	return codes.ResourceExhausted
 }
 
