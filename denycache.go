@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"strings"
 	"sync/atomic"
 	"time"
 )
@@ -215,18 +214,12 @@ func (r *Result) life(most time.Duration) time.Duration {
 // remember keeps a denial that was asked for at the time start, unless it can end at any
 // time.
 func (c *denyCache) remember(place uint64, start time.Duration, r *Request, res *Result, each []Result) {
-	life, bytes := res.life(c.maxAge), 0
-	for i := range r.Key.segments {
-		bytes += len(r.Key.segments[i])
-	}
-	if res.Window == 0 || res.Degraded != nil || life <= 0 || bytes > maxDenialKey {
+	life := res.life(c.maxAge)
+	if res.Window == 0 || res.Degraded != nil || life <= 0 || r.Key.bytes() > maxDenialKey {
 		return
 	}
 	d := &denial{request: *r, result: *res, at: start, life: life, lives: life}
-	for i := range d.request.Key.segments { // a segment can be a part of a long text
-		d.request.Key.segments[i] = strings.Clone(r.Key.segments[i])
-	}
-	d.request.ID, d.request.Metadata = "", ""
+	d.request.Key, d.request.ID, d.request.Metadata = r.Key.clone(), "", ""
 	for i := range each {
 		if each[i].Rule != "" { // there are as many as rules
 			d.each = append(d.each, each[i])

@@ -47,6 +47,23 @@ func (k Key) Segments() []string {
 	return segments
 }
 
+// bytes returns the length of all segments together.
+func (k *Key) bytes() int {
+	n := 0
+	for i := range k.segments {
+		n += len(k.segments[i])
+	}
+	return n
+}
+
+// clone returns k with segments that are no parts of longer texts, for a k that is kept.
+func (k Key) clone() Key {
+	for i := range k.segments {
+		k.segments[i] = strings.Clone(k.segments[i])
+	}
+	return k
+}
+
 func (k *Key) set(segments []string) {
 	k.count = copy(k.segments[:], segments) + max(len(segments)-MaxSegments, 0)
 }

@@ -1,0 +1,128 @@
+package weir
+
+import (
+	"cmp"
+	"container/heap"
+	"context"
+	"slices"
+	"sync"
+)
+
+// TopDenied counts the denials of the keys that are denied most often, for operators:
+//
+//	var top weir.TopDenied
+//	lim = lim.Wrap(weir.Observer(top.Observe).Wrap)
+//	// later:
+//	for _, k := range top.Keys() {
+//		log.Print(k.Key.Segments(), k.Denied)
+//	}
+//
+// It counts at most Size keys, by the algorithm Space-Saving (Metwally, Agrawal and El
+// Abbadi, 2005). A key that is denied more often than 1/Size of all denials is always
+// among them. The zero value counts 100 keys. It is safe for concurrent use, and must not be
+// copied after its first use.
+//
+// Keys can be secret, for example API keys: show them only to those who may see them.
+type TopDenied struct {
+	// Size is how many keys are counted. If it is below 1, 100 keys are. Set it before
+	// the first use.
+	Size int
+
+	mu     sync.Mutex
+	byKey  map[Key]*counted
+	counts leastFirst
+}
+
+// A DeniedKey is a key, and how often its requests were denied.
+type DeniedKey struct {
+	Key    Key
+	Denied int64 // at most Over too high, and never too low
+	Over   int64
+}
+
+// A counted is a key in a TopDenied.
+type counted struct {
+	DeniedKey
+	place int // in counts
+}
+
+const defaultTopDenied = 100
+
+// Observe counts d if it is a denied Consume or TakeUpTo. It is an [Observer]. It does not
+// count denials without the store, and keys whose segments are longer than 1,024 bytes
+// together.
+func (t *TopDenied) Observe(_ context.Context, d Decision) {
+	if d.Outcome() != Denied || d.Request.Op != Consume && d.Request.Op != TakeUpTo {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	size := t.Size
+	if size < 1 {
+		size = defaultTopDenied
+	}
+	c := t.byKey[d.Request.Key]
+	switch {
+	case c != nil:
+	case d.Request.Key.bytes() > maxDenialKey:
+		return
+	case len(t.counts) < size:
+		if t.byKey == nil {
+			t.byKey = map[Key]*counted{}
+		}
+		c = &counted{DeniedKey: DeniedKey{Key: d.Request.Key.clone()}}
+		t.byKey[c.Key] = c
+		heap.Push(&t.counts, c)
+	default: // it takes the place and the count of the key that was denied least often
+		c = t.counts[0]
+		delete(t.byKey, c.Key)
+		c.Key, c.Over = d.Request.Key.clone(), c.Denied
+		t.byKey[c.Key] = c
+	}
+	c.Denied++
+	heap.Fix(&t.counts, c.place)
+}
+
+// Keys returns the counted keys. The key that was denied most often is the first.
+func (t *TopDenied) Keys() []DeniedKey {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	keys := make([]DeniedKey, len(t.counts))
+	for i, c := range t.counts {
+		keys[i] = c.DeniedKey
+	}
+	slices.SortFunc(keys, func(a, b DeniedKey) int {
+		return cmp.Or(cmp.Compare(b.Denied, a.Denied), slices.Compare(a.Key.segments[:], b.Key.segments[:]))
+	})
+	return keys
+}
+
+// Clear forgets all counts.
+func (t *TopDenied) Clear() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.byKey, t.counts = nil, nil
+}
+
+// leastFirst is a heap by Denied.
+type leastFirst []*counted
+
+func (h leastFirst) Len() int           { return len(h) }
+func (h leastFirst) Less(i, j int) bool { return h[i].Denied < h[j].Denied }
+func (h leastFirst) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].place, h[j].place = i, j
+}
+
+// Push implements [heap.Interface].
+func (h *leastFirst) Push(c any) {
+	c.(*counted).place = len(*h)
+	*h = append(*h, c.(*counted))
+}
+
+// Pop implements [heap.Interface]. No counted key is popped.
+func (h *leastFirst) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
