@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -78,7 +79,8 @@ type Outage struct {
 // answer within o.Budget or returns [store.ErrUnavailable]. After o.Failures consecutive
 // failures it asks the store only once in o.Probe. The first answer of the store ends
 // the outage. The budget is a deadline of the context, so the client of the store must heed
-// deadlines: see docs/guide/outage.md.
+// deadlines: see docs/guide/outage.md. If the store is a [store.DeadlineChecker], and its
+// client does not, the error says so.
 //
 // Result.Degraded is not nil if the store did not decide. Such a decision is not charged
 // in the store later. With FailLocal, N processes together allow at most what the limit
@@ -116,6 +118,11 @@ func (l *Limiter) OnOutage(o Outage) (*Limiter, error) {
 	}
 	if err := o.complete(); err != nil {
 		return nil, err
+	}
+	if c, ok := l.bound.store.(store.DeadlineChecker); ok {
+		if err := c.CheckDeadline(); err != nil {
+			return nil, fmt.Errorf("weir: OnOutage: Outage.Budget has no effect: %w", err)
+		}
 	}
 	shared := &outage{Outage: o}
 	shared.breaker.init(o.Failures, o.Probe)

@@ -237,3 +237,24 @@ type failing struct{ err error }
 func (f failing) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
 	return weir.Result{}, f.err
 }
+
+// A store whose client ignores deadlines cannot answer within a budget.
+func TestOutageDeadline(t *testing.T) {
+	t.Parallel()
+	ignores := errors.New("the client ignores deadlines: set Heed")
+	st := &deadlines{Store: memory.New(nil), err: ignores}
+	l := mustNew(t, st, perSecond)
+	_, err := l.OnOutage(weir.Outage{})
+	wantError(t, err, ignores, "OnOutage: Outage.Budget")
+	if st.err = nil; onOutage(t, l, weir.Outage{}) == nil {
+		t.Error("got no limiter")
+	}
+}
+
+// A deadlines is a store.DeadlineChecker.
+type deadlines struct {
+	store.Store
+	err error
+}
+
+func (d *deadlines) CheckDeadline() error { return d.err }

@@ -62,8 +62,9 @@ type coalesced struct {
 }
 
 var (
-	_ Batcher = (*coalesced)(nil)
-	_ Checker = (*coalesced)(nil)
+	_ Batcher         = (*coalesced)(nil)
+	_ Checker         = (*coalesced)(nil)
+	_ DeadlineChecker = (*coalesced)(nil)
 )
 
 // A queued is a call that is sent with others.
@@ -76,6 +77,13 @@ type queued struct {
 }
 
 func (c *coalesced) Check() error { return c.err }
+
+func (c *coalesced) CheckDeadline() error {
+	if checker, ok := c.Store.(DeadlineChecker); ok && c.err == nil {
+		return checker.CheckDeadline()
+	}
+	return c.err
+}
 
 func (c *coalesced) Eval(ctx context.Context, script *Script, keys []string, args []Arg, reply []Value) ([]Value, error) {
 	if c.err != nil {

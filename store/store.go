@@ -15,7 +15,8 @@
 // as text, as Redis servers do, or as a tag and integers, for example in a row of a
 // table.
 //
-// A store can also implement the optional interfaces [Batcher], [Borrower] and [Checker].
+// A store can also implement the optional interfaces [Batcher], [Borrower],
+// [Checker] and [DeadlineChecker].
 // Package conformance tests a backend.
 //
 // All methods of a store are safe for concurrent use.
@@ -104,4 +105,13 @@ type Borrower interface {
 type Checker interface {
 	// Check returns nil, or an error that says what is wrong and what would be right.
 	Check() error
+}
+
+// A DeadlineChecker is a [Store] whose client may ignore the deadlines of contexts, depending
+// on its settings.
+type DeadlineChecker interface {
+	// CheckDeadline returns nil if a call ends soon after the deadline of its context.
+	// Otherwise it returns an error that names the setting of the client to change. It
+	// makes no network call.
+	CheckDeadline() error
 }

@@ -84,12 +84,15 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
 	_ store.Checker = (*Store)(nil)
+
+	_ store.DeadlineChecker = (*Store)(nil)
 )
 
 var (
 	errNil  = errors.New("goredis: the client is nil: it must be a *redis.Client or a *redis.ClusterClient")
 	errRing = errors.New("goredis: the client is a *redis.Ring, which reads all keys of an MGET from one shard and " +
 		"loses limits if a shard is down: it must be a *redis.ClusterClient, or a *redis.Client of one server")
+	errDeadline = errors.New("goredis: the client ignores the deadlines of contexts: set ContextTimeoutEnabled in its options")
 )
 
 // A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
@@ -129,6 +132,25 @@ func (s *Store) Check() error {
 		return errNil
 	}
 	return s.unfit
+}
+
+// CheckDeadline implements [store.DeadlineChecker]. It returns an error if the option
+// ContextTimeoutEnabled of the client is not set.
+func (s *Store) CheckDeadline() error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	ignores := false
+	switch c := s.client.(type) {
+	case *redis.Client:
+		ignores = !c.Options().ContextTimeoutEnabled
+	case *redis.ClusterClient:
+		ignores = !c.Options().ContextTimeoutEnabled
+	}
+	if ignores {
+		return errDeadline
+	}
+	return nil
 }
 
 // Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not know

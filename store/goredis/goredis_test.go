@@ -96,6 +96,28 @@ func TestFitClient(t *testing.T) {
 	}
 }
 
+// A client that ignores deadlines is found without the network.
+func TestCheckDeadline(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		for name, client := range map[string]redis.UniversalClient{
+			"single":   redis.NewClient(&redis.Options{ContextTimeoutEnabled: heeds}),
+			"sentinel": redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: heeds}),
+			"cluster":  redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: heeds}),
+		} {
+			defer client.Close()
+			for _, st := range []store.Store{New(client), store.Coalesce(New(client))} {
+				err := st.(store.DeadlineChecker).CheckDeadline()
+				if (err == nil) != heeds || err != nil && !strings.Contains(err.Error(), "set ContextTimeoutEnabled") {
+					t.Errorf("%s: ContextTimeoutEnabled %v: got %v", name, heeds, err)
+				}
+			}
+		}
+	}
+	if err := New(nil).CheckDeadline(); err == nil || !strings.Contains(err.Error(), "the client is nil") {
+		t.Errorf("got %v, want the error of a nil client", err)
+	}
+}
+
 // Calls that the store rejects by itself send nothing.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
