@@ -107,7 +107,7 @@ var gcraMutants = []mutant{
 			return m.Meter.Settle(now, c)
 		}
 	}})},
-	{"a cost is miscounted", "GCRA/Same", nil, bad[algorithm.GCRA](sevens)},
+	{"a cost is miscounted", "GCRA/Same", nil, bad[algorithm.GCRA](miscounts)},
 	{"a layout of its own", "GCRA/Same", nil, onlyFor("gcra", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
 			if n.Tag == gcraTag && n.N[2] > 2 {
@@ -135,7 +135,7 @@ var fixedWindowMutants = []mutant{
 	{"always aligned", "FixedWindow/Same", nil, bad[algorithm.FixedWindow](flaw{limit: func(l *contract.Limit) { l.Args[2] = l.Args[1] }})},
 	{"never aligned", "FixedWindow/Same", nil, bad[algorithm.FixedWindow](flaw{limit: func(l *contract.Limit) { l.Args[2] = store.ConstArg(1) }})},
 	{"an overdrawn window has a token", "FixedWindow/Same", nil, bad[algorithm.FixedWindow](overdrawn)},
-	{"a cost is miscounted", "FixedWindow/Same", nil, bad[algorithm.FixedWindow](sevens)},
+	{"a cost is miscounted", "FixedWindow/Same", nil, bad[algorithm.FixedWindow](miscounts)},
 	{"the wait is the window", "FixedWindow/Exact", nil, bad[algorithm.FixedWindow](flaw{meter: func(m *badMeter, args []store.Arg) {
 		m.ready = func(now int64, _ contract.Cell, _, _ int64) int64 { return now + args[1].Int() }
 	}})},

@@ -106,7 +106,7 @@ var tokenBucketMutants = []mutant{
 	{"nobody waits", "TokenBucket/MaxWait", nil, bad[algorithm.TokenBucket](flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.room = func(now, _ int64, c contract.Cell) int64 { return m.Meter.Room(now, now, c) }
 	}})},
-	{"a cost is miscounted", "TokenBucket/Same", nil, bad[algorithm.TokenBucket](sevens)},
+	{"a cost is miscounted", "TokenBucket/Same", nil, bad[algorithm.TokenBucket](miscounts)},
 	{"the wait is rounded up", "TokenBucket/Exact", nil, bad[algorithm.TokenBucket](wholeMillis)},
 	{"reads and writes apart", "TokenBucket/HotKey", nil, torn("tokenbucket")},
 	{"the clock is fast", "TokenBucket/Refill", nil, hasty("tokenbucket")},

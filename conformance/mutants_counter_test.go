@@ -19,7 +19,7 @@ var slidingCounterMutants = []mutant{
 		}
 	}})},
 	{"an overdrawn window has a token", "SlidingCounter/Same", nil, bad[algorithm.SlidingCounter](overdrawn)},
-	{"a cost is miscounted", "SlidingCounter/Same", nil, bad[algorithm.SlidingCounter](sevens)},
+	{"a cost is miscounted", "SlidingCounter/Same", nil, bad[algorithm.SlidingCounter](miscounts)},
 	{"the wait is rounded up", "SlidingCounter/Exact", nil, bad[algorithm.SlidingCounter](wholeMillis)},
 	{"reads and writes apart", "SlidingCounter/HotKey", nil, torn("slidingcounter")},
 	{"the clock is fast", "SlidingCounter/Refill", nil, hasty("slidingcounter")},

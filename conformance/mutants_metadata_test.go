@@ -38,7 +38,7 @@ var metadataWindowMutants = []mutant{
 			return m, ok, err
 		}}
 	})},
-	{"a cost is miscounted", "MetadataWindow/Same", nil, bad[algorithm.MetadataWindow](sevens)},
+	{"a cost is miscounted", "MetadataWindow/Same", nil, bad[algorithm.MetadataWindow](miscounts)},
 	{"the wait is rounded up", "MetadataWindow/Exact", nil, bad[algorithm.MetadataWindow](wholeMillis)},
 	{"reads and writes apart", "MetadataWindow/HotKey", nil, torn("metadatawindow")},
 	{"the clock is fast", "MetadataWindow/Refill", nil, hasty("metadatawindow")},

@@ -58,7 +58,7 @@ var slidingBucketsMutants = []mutant{
 			ans.Remaining = ans.Limit - used
 		}
 	}))},
-	{"a cost is miscounted", "SlidingBuckets/Same", nil, bad[algorithm.SlidingBuckets](sevens)},
+	{"a cost is miscounted", "SlidingBuckets/Same", nil, bad[algorithm.SlidingBuckets](miscounts)},
 	{"the wait is rounded up", "SlidingBuckets/Exact", nil, bad[algorithm.SlidingBuckets](longer(func(wait int64) int64 { return (wait + 999_999) / 1_000_000 * 1_000_000 }))},
 	{"reads and writes apart", "SlidingBuckets/HotKey", nil, torn("slidingbuckets")},
 	{"the clock is fast", "SlidingBuckets/Refill", nil, hasty("slidingbuckets")},
@@ -153,7 +153,7 @@ var slidingLogMutants = []mutant{
 		}}
 	})},
 	{"any cost is consumed", "SlidingLog/Huge", nil, bad[algorithm.SlidingLog](flaw{limit: func(l *contract.Limit) { l.MaxCost = 0 }})},
-	{"a cost is miscounted", "SlidingLog/Same", nil, bad[algorithm.SlidingLog](sevens)},
+	{"a cost is miscounted", "SlidingLog/Same", nil, bad[algorithm.SlidingLog](miscounts)},
 	{"the wait is rounded up", "SlidingLog/Exact", nil, bad[algorithm.SlidingLog](wholeMillis)},
 	{"reads and writes apart", "SlidingLog/HotKey", nil, torn("slidinglog")},
 	{"the clock is fast", "SlidingLog/Refill", nil, hasty("slidinglog")},

@@ -167,12 +167,12 @@ func cutCosts(name string) mutation {
 	}}
 }
 
-// sevens miscounts requests of one cost.
-var sevens = flaw{
+// miscounts miscounts requests of a cost of 5 and more.
+var miscounts = flaw{
 	meter: func(m *badMeter, _ []store.Arg) {
 		m.take = func(c contract.Cell, n int64) contract.Cell {
-			if n == 7 {
-				n = 6
+			if n >= 5 {
+				n--
 			}
 			return m.Meter.Take(c, n)
 		}
@@ -180,7 +180,7 @@ var sevens = flaw{
 	step: func(b *badStep, _ []store.Arg) {
 		b.answer = func(now int64, s contract.State, n int64, a contract.Ask) contract.Answer {
 			ans := b.Step.Answer(now, s, n, a)
-			if a.Cost == 7 {
+			if a.Cost >= 5 {
 				ans.Remaining++
 			}
 			return ans

@@ -263,7 +263,7 @@ func checkDead(t *T) {
 
 func checkReset(t *T) {
 	r := t.rand()
-	for h := range t.times(24) {
+	for h := range t.times(40) {
 		a := t.draw(r)
 		c := newClock()
 		l := t.limiter(c, one(a))
