@@ -194,13 +194,14 @@ func (w *written) note(keys []string) {
 	}
 }
 
-// noted returns st, noting the keys of its steps.
+// noted returns a store over st that records the keys of its calls. It is a pointer, so that
+// it can be compared even if st cannot.
 func (t *T) noted(st store.Store) store.Store {
 	n := noting{st, &t.wrote}
 	if b, ok := st.(store.Batcher); ok {
-		return notingBatcher{n, b}
+		return &notingBatcher{n, b}
 	}
-	return n
+	return &n
 }
 
 // A noting store notes the keys of its steps. It borrows strings if its store does.
@@ -209,12 +210,12 @@ type noting struct {
 	keys *written
 }
 
-func (n noting) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+func (n *noting) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	n.keys.note(keys)
 	return n.Store.Eval(ctx, s, keys, args, reply)
 }
 
-func (n noting) BorrowsStrings(store.Store) bool {
+func (n *noting) BorrowsStrings(store.Store) bool {
 	b, ok := n.Store.(store.Borrower)
 	return ok && b.BorrowsStrings(n.Store)
 }
@@ -224,7 +225,7 @@ type notingBatcher struct {
 	batcher store.Batcher
 }
 
-func (n notingBatcher) EvalBatch(ctx context.Context, calls []store.Eval) {
+func (n *notingBatcher) EvalBatch(ctx context.Context, calls []store.Eval) {
 	for _, c := range calls {
 		n.keys.note(c.Keys)
 	}
