@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// This file holds the checks of any algorithm that are about its answers.
+// This file holds the checks of the answers of any algorithm.
 
 // checkSame runs random histories on the store under test and on the memory store. In every
 // second history the limit changes now and then.
@@ -53,8 +53,8 @@ func checkSame(t *T) {
 	}
 }
 
-// sameMembers checks that the list of name, or the sorted set at keys, is as long as on the
-// reference store, and that a list has the same entries.
+// sameMembers checks that the list of name has the same entries as on the reference store,
+// or that the sorted set at keys has the same number of members.
 func (p pair) sameMembers(a algorithm.Algorithm, name string, keys []string) {
 	switch kind := p.kindOf(a); {
 	case kind.Entries:
@@ -88,7 +88,7 @@ func checkPeek(t *T) {
 				t.errorf("%+v: Peek granted tokens: %+v", a, peeked)
 			}
 			want := peeked
-			if got.Allowed { // the tokens consumed change these alone
+			if got.Allowed { // only these fields may differ
 				want.Granted, want.Remaining, want.ResetAfter = req.Cost, got.Remaining, got.ResetAfter
 			}
 			if got != want {
@@ -141,7 +141,7 @@ func checkRemaining(t *T) {
 			}
 			if t.fitting(a, left+1) == left+1 {
 				if res := t.peek(l, left+1, key); res.Allowed || res.Remaining != left && res.Window == there.Window {
-					t.errorf("%+v, step %d: %d tokens remain, and for one more: %+v", a, s, left, res)
+					t.errorf("%+v, step %d: %d tokens remain, and a request for one more got %+v", a, s, left, res)
 				}
 			}
 			req := t.request(r, a, 1+r.Int64N(4), key)
@@ -153,14 +153,14 @@ func checkRemaining(t *T) {
 	}
 }
 
-// queues reports whether res, the answer to a request, leaves left tokens to those who
-// may wait, and none to the others: the algorithm is a queue.
+// queues reports whether the algorithm is a queue: after res, the answer to a request, left
+// tokens are available with MaxWait, and none without.
 func (t *T) queues(a algorithm.Algorithm, l *weir.Limiter, res weir.Result, left int64, key string) bool {
 	switch wait := t.longestWait(a); {
 	case res.Remaining != 0 || !t.kindOf(a).Reserves:
 		return false
 	case res.ResetAfter > wait:
-		return true // nobody can wait that long
+		return true // no MaxWait is that long
 	}
 	peek := weir.Request{Key: weir.KeyOf(key), Op: weir.Peek, Cost: left + 1, MaxWait: weir.Never}
 	more := t.do(l, peek)
@@ -171,7 +171,7 @@ func (t *T) queues(a algorithm.Algorithm, l *weir.Limiter, res weir.Result, left
 	return all.Allowed && all.Delay > 0
 }
 
-// checkExact does not except a request that may wait.
+// checkExact also makes requests with a MaxWait.
 func checkExact(t *T) {
 	r := t.rand()
 	for h, denials := 0, 0; denials < t.times(80); h++ {
@@ -197,11 +197,11 @@ func checkExact(t *T) {
 			}
 			c.advance(res.RetryAfter - time.Microsecond)
 			if early := t.do(l, req); early.Allowed || early.RetryAfter != time.Microsecond {
-				t.errorf("%+v, %+v: 1µs before a RetryAfter of %v is over: got %+v, want a denial for 1µs more", a, req, res.RetryAfter, early)
+				t.errorf("%+v, %+v: 1µs before a RetryAfter of %v: got %+v, want it denied with a RetryAfter of 1µs", a, req, res.RetryAfter, early)
 			}
 			c.advance(time.Microsecond)
 			if due := t.do(l, req); !due.Allowed {
-				t.errorf("%+v, %+v: after a RetryAfter of %v: got %+v, want it allowed", a, req, res.RetryAfter, due)
+				t.errorf("%+v, %+v: at a RetryAfter of %v: got %+v, want it allowed", a, req, res.RetryAfter, due)
 			}
 		}
 	}
@@ -245,7 +245,7 @@ func checkNever(t *T) {
 	}
 }
 
-// tooFar is more than the time from the virtual clock to the last time that there is.
+// tooFar is more than the time from the virtual clock to the last possible time.
 const tooFar = 60 * 365 * 24 * time.Hour
 
 func checkResetAfter(t *T) {
@@ -280,13 +280,13 @@ func checkResetAfter(t *T) {
 		}
 		fresh := t.peek(l, 1, "fresh")
 		if got := t.peek(l, 1, key); got != fresh {
-			t.errorf("%+v: when a ResetAfter of %v is over:\ngot  %+v\nwant %+v", a, last.ResetAfter, got, fresh)
+			t.errorf("%+v: at a ResetAfter of %v:\ngot  %+v\nwant %+v", a, last.ResetAfter, got, fresh)
 		}
 		if fresh.Limit > 1000 {
 			continue
 		}
 		if taken := t.takeAll(l, a, key); taken < fresh.Limit {
-			t.errorf("%+v: when a ResetAfter of %v is over: %d tokens are there, want %d", a, last.ResetAfter, taken, fresh.Limit)
+			t.errorf("%+v: at a ResetAfter of %v: %d tokens are available, want %d", a, last.ResetAfter, taken, fresh.Limit)
 		}
 	}
 }

@@ -11,9 +11,9 @@ import (
 )
 
 var batchChecks = []check{
-	{"Independent", "each call of a batch gets its own reply, over any slots, and a failed call stops no other", batchIndependent},
-	{"ScriptLoss", "a batch whose scripts the server has lost runs every call once", batchScriptLoss},
-	{"Cancelled", "a batch whose context is done runs nothing, and each call returns the context's own error", batchCancelled},
+	{"Independent", "each call of a batch gets its own reply, over any slots, and a failed call does not affect the others", batchIndependent},
+	{"ScriptLoss", "if the server has lost the scripts of a batch, every call runs once", batchScriptLoss},
+	{"Cancelled", "if the context of a batch is done, nothing runs, and each call returns the context's own error", batchCancelled},
 }
 
 func (t *T) batcher() store.Batcher {
@@ -114,5 +114,5 @@ func batchCancelled(t *T) {
 	}
 }
 
-// borrowed returns a string over b, which changes with it.
+// borrowed returns a string that shares memory with b.
 func borrowed(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// tenPerMinute is the limit of checks that are about something else.
+// tenPerMinute is a limit for checks that need any algorithm.
 var tenPerMinute = algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 5}
 
 // quarters has 8 buckets and one span.
@@ -51,7 +51,7 @@ var builtins = []group{
 		Huge: []algorithm.Algorithm{
 			algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan * time.Microsecond},
 		},
-		// The window of most is not over.
+		// The times of most of these are in the current window.
 		members: []string{
 			"x", "m2", "m2 1767225660000000 1", "m1 1767225660000000 1 x", "m2  1767225660000000 1 x", "m2 1767225660000000 -1 x", "m2 1.5 1 x",
 			"m2 9007199254740992 1 x", "m2 1767225660000000 9007199254740992 x", " m2 1767225660000000 1 x",
@@ -123,12 +123,12 @@ var builtins = []group{
 	}, "Refund", "MaxWait"),
 }
 
-// builtin returns the checks of a built-in algorithm: algorithmChecks and Refill. lacks names
-// the checks of verbs that the algorithm does not have.
+// builtin returns the checks of a built-in algorithm: algorithmChecks and Refill. lacks are
+// the names of checks that it leaves out, because the algorithm does not support the verb.
 func builtin(name string, s Subject, lacks ...string) group {
 	s.Unit, s.builtin = unitOf, true
 	checks := slices.DeleteFunc(slices.Clone(algorithmChecks), func(c check) bool { return slices.Contains(lacks, c.name) })
-	refill := check{"Refill", "on the store's clock, a denied request passes when RetryAfter is over, and not before", checkRefill}
+	refill := check{"Refill", "on the store's clock, a denied request is allowed at RetryAfter, and not before", checkRefill}
 	return group{name: name, subject: &s, checks: append(checks, refill)}
 }
 
@@ -138,7 +138,7 @@ func (g group) and(c check) group {
 	return g
 }
 
-// checkNewest lists as many requests as Entries lists, and a few more.
+// checkNewest makes a few more requests than Entries lists.
 func checkNewest(t *T) {
 	l := t.limiter(newClock(), one(algorithm.MetadataWindow{Limit: 5000, Window: time.Hour}))
 	calls := algorithm.MaxEntries + 3

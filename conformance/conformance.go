@@ -1,5 +1,5 @@
-// Package conformance tests that a [store.Store] keeps the contract, and that every
-// algorithm means the same on it as on every other store:
+// Package conformance tests stores and algorithms. It tests that a [store.Store] keeps its
+// contract, and that every algorithm gives the same answers on it as on every other store:
 //
 //	func TestConformance(t *testing.T) {
 //		conformance.Run(t, conformance.Backend{
@@ -7,15 +7,16 @@
 //		})
 //	}
 //
-// Each check is one promise, and a subtest with a stable name: Store/Atomic, GCRA/Exact. A
-// failure begins with the promise that was broken, and names the seed and the source lines
-// of the check. Checks run in virtual time wherever they can. They use keys that no other
-// run uses, so a server can be shared, and they delete these keys at their end. A run makes
-// about 45,000 calls, which may take up to 50 ms each: see [Backend.Parallel].
+// Each check tests one promise, and is a subtest with a stable name: Store/Atomic,
+// GCRA/Exact. A failure starts with the broken promise, and names the seed and the source
+// lines of the check. Most checks run in virtual time. Each run uses its own keys, so a
+// server can be shared, and each check deletes its keys. A run makes about 43,000 calls,
+// and each check may take up to four minutes. If the network to the server is slow, set
+// [Backend.Parallel].
 //
-// The author of an algorithm runs [RunAlgorithm]. Its checks, Algorithm/Exact and so on,
-// are those that Run makes of every built-in algorithm. They need no model of the
-// algorithm. [RunFaults] tests what a store does when its server fails.
+// Authors of algorithms run [RunAlgorithm]. [Run] makes the same checks of every built-in
+// algorithm. These checks need no model of the algorithm. [RunFaults] tests what a store
+// does if its server fails.
 package conformance
 
 import (
@@ -28,51 +29,52 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Backend is what [Run] needs to know of a store.
+// A Backend describes the store that [Run] tests.
 type Backend struct {
 	// New returns the store under test. It is called once for each check. The
-	// stores may share a server. Their clock is the real one. New uses t.Cleanup
+	// stores can share a server. They must use the real time. New uses t.Cleanup
 	// to close what it opened.
 	New func(t *testing.T) store.Store
 
-	// Parallel is how many checks may run at once. 0 means 1. Choose it for a
-	// server that is far away: the checks then wait for its replies together.
-	// All functions of the Backend but DropScripts and Record are then called
-	// by several goroutines.
+	// Parallel is the number of checks that run at once. 0 means 1. Use a higher
+	// number if the network to the server is slow. If Parallel is above 1, all
+	// functions of the Backend except DropScripts and Record are called by
+	// several goroutines.
 	Parallel int
 
-	// Keys, if not nil, returns every key whose name contains part, with the
-	// time until it expires, negative if never. Without it, the checks of which
-	// keys are written are skipped.
+	// Keys returns every key whose name contains part, with its TTL. The TTL is
+	// negative if the key has none. If Keys is nil, the checks Limiter/Prefix
+	// and TTL are skipped, and other checks check less.
 	Keys func(t *testing.T, st store.Store, part string) map[string]time.Duration
 
-	// DropScripts, if not nil, makes the server lose the scripts that it has
-	// seen. That disturbs other users of a shared server. Without it, the checks
-	// of lost scripts are skipped.
+	// DropScripts makes the server lose its scripts. This disturbs other users
+	// of a shared server. If DropScripts is nil, the checks of lost scripts are
+	// skipped.
 	DropScripts func(t *testing.T, st store.Store)
 
-	// Peer, if not nil, returns another store over the same state as st, as
-	// another process would have. Without it, the check of several stores is
-	// skipped.
+	// Peer returns another store with the same state as st, like the store of
+	// another process. If Peer is nil, the check Store/Peer is skipped.
 	Peer func(t *testing.T, st store.Store) store.Store
 
-	// Unsupported lists checks that the store is known to fail, each with the
-	// reason. They are skipped, and fail if the store passes them after all.
+	// Unsupported lists the checks that the store fails, each with the reason.
+	// They still run. If such a check fails, it counts as skipped. If it passes,
+	// the test fails.
 	Unsupported map[string]string
 
-	// Record, if not nil, is called with the outcome of each check: in the order
-	// of [Checks] if Parallel is at most 1, and never by two goroutines at once.
+	// Record is called with the outcome of each check. It can be nil. It is never
+	// called by two goroutines at once. If Parallel is at most 1, the order is
+	// that in [Checks].
 	Record func(Outcome)
 
-	// Seed makes random checks repeat what they did. 0 means a new seed, which
-	// failures print.
+	// Seed is the seed of random checks. 0 means a new seed for each check. A
+	// failure prints the seed.
 	Seed uint64
 
 	// Brief makes random checks try less. With the flag -short of go test, every run
 	// is brief.
 	Brief bool
 
-	// subject is the algorithm under test, nil in a check of something else.
+	// subject is the algorithm under test. It is nil if the check tests none.
 	subject *Subject
 
 	// In the suite's own tests, wrap changes an algorithm, and policy changes a policy.
@@ -82,22 +84,22 @@ type Backend struct {
 
 // An Outcome is the outcome of a check.
 type Outcome struct {
-	Check   string // its name, for example GCRA/Exact
-	Passed  bool
-	Skipped string // why it was skipped, "" if it was not
+	Check   string // the name of the check, for example GCRA/Exact
+	Passed  bool   // the check passed
+	Skipped string // why the check was skipped, or empty
 }
 
-// A check is one promise. Its text is printed when it is broken.
+// A check tests one promise. If the check fails, its text is printed.
 type check struct {
 	name string
 	text string
 	run  func(*T)
 }
 
-// disturbs reports whether the check must run alone: it makes the server lose its scripts.
+// disturbs reports whether the check must run alone, because the server loses its scripts.
 func (c check) disturbs() bool { return c.name == "ScriptLoss" }
 
-// A group is the checks of one subject: of an algorithm, if it has one.
+// A group is a list of checks. If subject is not nil, they test its algorithm.
 type group struct {
 	name    string
 	subject *Subject
@@ -137,9 +139,9 @@ func Run(t *testing.T, b Backend) {
 	run(t, b, groups, declared{b.Unsupported, "store", "Backend.Unsupported"})
 }
 
-// RunAlgorithm checks on b that the algorithm of s keeps the promises of the built-in
-// ones, each in a subtest. The author of an algorithm runs it on the memory store, which
-// runs the algorithm's Go, and on a server, where its Lua must mean the same:
+// RunAlgorithm tests that the algorithm of s keeps the promises of the built-in algorithms.
+// Each check is a subtest. Run it on the memory store, which runs the Go form, and on a
+// server, which runs the Lua:
 //
 //	func TestAlgorithm(t *testing.T) {
 //		conformance.RunAlgorithm(t, backend, conformance.Subject{
@@ -148,18 +150,18 @@ func Run(t *testing.T, b Backend) {
 //		})
 //	}
 //
-// The checks of TakeUpTo, Refund and MaxWait are for algorithms that support them, as their
-// contract.Kind tells. For others, they check that the request is ErrUnsupported, and are
-// skipped. If the kind holds leases, every request asks for a lease of its own.
+// If an algorithm does not support Refund or MaxWait, the checks of these test that the
+// error is ErrUnsupported, and are skipped. If the algorithm has leases, the checks acquire,
+// renew and release leases.
 //
-// Of b, only New is required. With Keys more is checked. b.Unsupported is ignored. That b
-// keeps the contract of a store is what [Run] checks.
+// Only b.New is required. If b.Keys is set, more is checked. b.Unsupported is ignored.
+// RunAlgorithm does not test the store: [Run] does.
 func RunAlgorithm(t *testing.T, b Backend, s Subject) {
 	switch {
 	case b.New == nil:
-		t.Fatal("conformance: Backend.New is nil: it must return the store to check on")
+		t.Fatal("conformance: Backend.New is nil: it must return the store on which the algorithm is tested")
 	case s.New == nil || s.Unit == nil:
-		t.Fatal("conformance: Subject.New or Subject.Unit is nil: they must return an algorithm, and a time in which its state changes")
+		t.Fatal("conformance: Subject.New or Subject.Unit is nil: New must return an algorithm, and Unit the time in which its state changes")
 	}
 	run(t, b, []group{{"Algorithm", &s, algorithmChecks}}, declared{s.Unsupported, "algorithm", "Subject.Unsupported"})
 }

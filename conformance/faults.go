@@ -20,50 +20,52 @@ type Fault struct {
 	// serve.
 	End func()
 
-	// Within is the longest time after the end of the fault until all calls are
-	// served again. 0 means 5 s.
+	// Within is the longest allowed time from the end of the fault until all
+	// calls are served again. 0 means 5 s.
 	Within time.Duration
 
-	// Longest is the longest time that a call may take whose context ends after
+	// Longest is the longest time that a call may take. Its context ends after
 	// [CallTime]. 0 means four times CallTime.
 	Longest time.Duration
 
-	// Repeats is how often, at most, the client sends a step again if its reply
-	// was lost.
+	// Repeats is the largest number of times that the client sends a script
+	// again if its reply was lost.
 	Repeats int
 
-	// Conns, if not nil, returns how many connections the server has, without
-	// those of the test itself.
+	// Conns returns the number of connections of the server, without those of
+	// the test. It can be nil.
 	Conns func() int
 
-	// Leaky says that the client is known to leave goroutines or connections
-	// behind when it is closed. They are then not checked.
+	// Leaky is true if the client is known to leave goroutines or connections
+	// open after it was closed. They are then not checked.
 	Leaky bool
 
-	// Loses says that the server can lose writes that it has acknowledged. If
-	// Confirm is not nil, it returns when all writes that the server has
-	// acknowledged before would survive the fault, or an error if it cannot tell.
-	Loses   bool
+	// Loses is true if the server can lose acknowledged writes.
+	Loses bool
+
+	// Confirm returns when all writes that were acknowledged before the call
+	// would survive the fault. It returns an error if it cannot tell. It can be
+	// nil.
 	Confirm func() error
 }
 
-// CallTime is how long a caller waits for an answer in a check of faults.
+// CallTime is the timeout of each call in a check of faults.
 const CallTime = 250 * time.Millisecond
 
 // A FaultOutcome is the outcome of a check of a fault.
 type FaultOutcome struct {
-	Check   string // the check, Faults/Name
-	Promise string
-	Passed  bool
-	Skipped string // why it was skipped, "" if it was not
+	Check   string // the name of the check: Faults/Name
+	Promise string // the promise of the check
+	Passed  bool   // the check passed
+	Skipped string // why the check was skipped, or empty
 
-	Calls       int // from the start of the fault until all callers were served
-	Allowed     int // of Calls, as are the following
-	Unavailable int
+	Calls       int           // calls from the start of the fault until all callers were served
+	Allowed     int           // calls that were allowed
+	Unavailable int           // calls that returned ErrUnavailable
 	Cancelled   int           // calls that returned the error of their context
 	Slowest     time.Duration // the longest call
 	Recovery    time.Duration // from the end of the fault until all callers were served
-	Excess      int64         // tokens that callers were granted, and that the state that was left does not count
+	Excess      int64         // tokens that were granted, and that the state after the fault does not count
 	Unconfirmed int64         // tokens granted after the last Confirm: the largest allowed Excess
 }
 
@@ -71,16 +73,16 @@ type FaultOutcome struct {
 type faultCheck struct {
 	name string
 	text string
-	// serves says that no call may fail. servesOne says that no call that decides
-	// over one key may fail.
+	// If serves is true, no call may fail. If servesOne is true, no call that
+	// decides over one key may fail.
 	serves, servesOne bool
-	// still says that nobody calls while the fault starts and ends, and that all
+	// If still is true, nobody calls while the fault starts and ends, and all
 	// writes are confirmed before.
 	still bool
 }
 
 var faultChecks = []faultCheck{
-	{name: "ScriptFlush", text: "callers do not notice a server that loses its scripts, again and again", serves: true},
+	{name: "ScriptFlush", text: "if a server loses its scripts again and again, callers do not notice", serves: true},
 	{name: "Restart", text: "a server that restarts is unavailable until it is back, and has lost its scripts"},
 	{name: "ConnectionsKilled", text: "a call whose connection the server closes is unavailable, and the next call is served"},
 	{name: "Paused", text: "if a server does not answer, a call ends with its context"},
@@ -88,7 +90,7 @@ var faultChecks = []faultCheck{
 	{name: "BlackHole", text: "if a server accepts no connection, a call ends with its context"},
 	{name: "Latency", text: "a reply that comes too late is given to no other call"},
 	{name: "Reset", text: "a connection that breaks in the middle of a reply is unavailable"},
-	{name: "HalfOpen", text: "if nothing comes back over a connection, a call ends with its context"},
+	{name: "HalfOpen", text: "if no reply comes over a connection, a call ends with its context"},
 	{name: "Loading", text: "a server that loads its data is unavailable"},
 	{name: "ReadOnly", text: "a server that was demoted is unavailable, and its connections are closed"},
 	{name: "MasterDown", text: "a replica without its master is unavailable"},
@@ -99,7 +101,7 @@ var faultChecks = []faultCheck{
 	{name: "WrongPassword", text: "a server that no longer accepts the password is unavailable"},
 	{name: "TooManyClients", text: "a server that accepts no more clients is unavailable"},
 	{name: "OutOfMemory", text: "a server without memory is unavailable, and loses nothing"},
-	{name: "Eviction", text: "a server that evicts keys serves every call, and an evicted limit starts afresh", serves: true},
+	{name: "Eviction", text: "a server that evicts keys serves every call, and an evicted limit is full again", serves: true},
 	{name: "ClusterDown", text: "a cluster that has lost slots is unavailable"},
 	{name: "ClusterFailover", text: "a planned failover to a replica loses no token"},
 	{name: "MasterKilled", text: "if a master is killed, no more tokens are lost than were unconfirmed"},
@@ -119,17 +121,18 @@ func FaultChecks() []string {
 	return names
 }
 
-// RunFaults checks what a store does when its server fails, each fault in a parallel
-// subtest. makers has, by the name of a check without "Faults/", the function that makes
-// the fault. All keys of a check lie in the slot of key. A check without a maker is
-// skipped. record, if not nil, is called with each outcome, by several goroutines.
+// RunFaults tests what a store does if its server fails. Each fault is a parallel subtest.
+// makers holds the functions that make the faults. Its keys are the names of checks without
+// "Faults/". If a check has no maker, it is skipped. A maker gets a key, and all keys of the
+// check have the slot of that key. record is called with each outcome, by several
+// goroutines. It can be nil.
 //
-// Callers call the store all the time, before, during and after the fault, each with a
-// context of [CallTime]. Whatever the fault is:
+// Callers call the store before, during and after the fault. The context of each call ends
+// after [CallTime]. These promises hold under every fault:
 //   - No call panics.
 //   - A call that fails returns [store.ErrUnavailable] or the error of its context.
 //   - No call is allowed without consuming its token.
-//   - No call gets the answer to another one.
+//   - No call gets the answer to another call.
 //   - After the fault, all calls are served again.
 //   - When the client is closed, no goroutine and no connection is left.
 func RunFaults(t *testing.T, makers map[string]func(t *testing.T, key string) Fault, record func(FaultOutcome)) {
@@ -139,7 +142,7 @@ func RunFaults(t *testing.T, makers map[string]func(t *testing.T, key string) Fa
 	}
 	for name := range makers {
 		if !known[name] {
-			t.Errorf("conformance: %q is no check of faults", name)
+			t.Errorf("conformance: makers has the key %q: it must be a name of FaultChecks without \"Faults/\"", name)
 		}
 	}
 	t.Run("Faults", func(t *testing.T) {

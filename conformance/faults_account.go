@@ -13,7 +13,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// answered checks and counts an answer, which took took, on a machine that was late.
+// answered checks and counts an answer. took is the duration of the call, and late is the
+// time for which the machine was late meanwhile.
 func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time.Duration, done bool, res weir.Result, each []weir.Result, err error) {
 	cancelled := errors.Is(err, context.DeadlineExceeded)
 	unavailable := errors.Is(err, store.ErrUnavailable)
@@ -60,7 +61,7 @@ func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time
 	}
 }
 
-// confirm calls Confirm again and again, until ended is closed.
+// confirm calls Confirm repeatedly until ended is closed.
 func (r *faultRun) confirm(f Fault, ended <-chan struct{}) {
 	for {
 		select {
@@ -80,7 +81,7 @@ func (r *faultRun) confirm(f Fault, ended <-chan struct{}) {
 	}
 }
 
-// account compares what callers were granted with what the store has counted.
+// account compares the tokens that callers were granted with the tokens that the store counts.
 func (r *faultRun) account(t *testing.T, f Fault) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
@@ -107,7 +108,7 @@ func (r *faultRun) account(t *testing.T, f Fault) {
 				r.errorf("caller %d was allowed %d times, and %d tokens were consumed", c.number, c.granted, charged)
 			}
 		}
-		// A call that was repeated may have been answered in the end.
+		// A call that the client repeated may have been answered at last.
 		if most := (c.granted + c.unknown) * int64(f.Repeats+1); charged > most {
 			r.errorf("caller %d consumed %d tokens, for %d answers and %d calls without an answer: want at most %d", c.number, charged, c.granted, c.unknown, most)
 		}
@@ -121,8 +122,8 @@ func (r *faultRun) account(t *testing.T, f Fault) {
 	}
 }
 
-// leaked waits until no goroutine has the label of the run id. It returns those that
-// still have it after leakTime.
+// leaked waits until no goroutine has the label of the run id. It returns the goroutines
+// that still have the label after leakTime.
 func leaked(id string) string {
 	for deadline := time.Now().Add(leakTime); ; time.Sleep(20 * time.Millisecond) {
 		var all strings.Builder

@@ -21,9 +21,9 @@ const (
 	leakTime     = 10 * time.Second       // until a closed client has ended its goroutines and connections
 )
 
-// A faultRun is a check of a fault: callers of one store whose server fails. Each caller
-// has a limit of its own, by which it recognizes its own answers. Every second caller
-// decides over a second key too, which those callers share.
+// A faultRun is a check of a fault: callers of one store whose server fails. Each caller has
+// another limit, so that it recognizes its answers. The decisions of every second caller have
+// a second key, which these callers share.
 type faultRun struct {
 	check faultCheck
 	id    string
@@ -50,14 +50,14 @@ type caller struct {
 	limit   int64
 
 	granted int64     // tokens
-	unknown int64     // calls that ended in an error, each of which may have been charged
+	unknown int64     // calls that ended in an error, each of which may have consumed a token
 	served  time.Time // when the last call that was answered began
 }
 
 // faultTag is the segment that all keys share, so that they are in one slot.
 const faultTag = "faults"
 
-// key is the key that c asks for.
+// key is the key of the requests of c.
 func (c *caller) key() weir.Key {
 	if c.pair {
 		return weir.KeyOf(faultTag, "caller"+strconv.Itoa(c.number))
@@ -65,7 +65,7 @@ func (c *caller) key() weir.Key {
 	return weir.KeyOf(faultTag)
 }
 
-// policy is the limits of c.
+// policy is the policy of c.
 func (c *caller) policy() weir.Policy {
 	day := func(limit int64) algorithm.FixedWindow {
 		return algorithm.FixedWindow{Limit: limit, Window: 24 * time.Hour}
@@ -92,7 +92,7 @@ func (r *faultRun) errorf(format string, args ...any) {
 	}
 }
 
-// sharedLimit is more than the callers can consume.
+// sharedLimit is more tokens than the callers can consume.
 const sharedLimit = 1 << 40
 
 // run runs the callers through f.
@@ -103,8 +103,8 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 	if f.Longest == 0 {
 		f.Longest = 4 * CallTime
 	}
-	// Goroutines inherit the labels of the goroutine that starts them. So the
-	// client's goroutines can be found when it should have none left.
+	// A goroutine inherits the labels of the goroutine that starts it. So the
+	// client's goroutines can be found after the client was closed.
 	labelled := pprof.WithLabels(t.Context(), pprof.Labels("faults", r.id))
 	pprof.SetGoroutineLabels(labelled)
 	st, closeClient := f.Open()
@@ -199,8 +199,8 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 	}
 }
 
-// recovered waits until every caller is served, and no call fails for servedTime. It
-// returns how long that took from ended on, without that time.
+// recovered waits until every caller is served and no call has failed for servedTime. It
+// returns the time from ended until then, without servedTime.
 func (r *faultRun) recovered(ended, deadline time.Time) time.Duration {
 	for {
 		time.Sleep(5 * time.Millisecond)
@@ -239,7 +239,7 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 		select {
 		case <-ended:
 			return
-		case <-time.After(2 * time.Millisecond): // the server serves other tests too
+		case <-time.After(2 * time.Millisecond): // other tests use the server too
 		}
 		limit := CallTime
 		if r.serves(c) {
@@ -259,7 +259,7 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 // serves reports whether no call of c may fail.
 func (r *faultRun) serves(c *caller) bool { return r.check.serves || r.check.servesOne && !c.pair }
 
-// nap is how long the goroutine of wake sleeps.
+// nap is the time for which the goroutine of wake sleeps.
 const nap = 20 * time.Millisecond
 
 // wake measures late until ended is closed.
@@ -277,8 +277,8 @@ func (r *faultRun) wake(ended <-chan struct{}) {
 	}
 }
 
-// lateness returns for how long the goroutine of wake had to wait so far, also if it still
-// waits.
+// lateness returns the time for which the goroutine of wake had to wait so far. A wait that
+// has not ended counts too.
 func (r *faultRun) lateness() time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -23,7 +23,7 @@ func checkForeignType(t *T) {
 	t.foreign("type", func(key string) { t.eval(setScript, []string{key}) })
 }
 
-// besides are the rules with which an algorithm to check is mixed.
+// besides returns a rule with the algorithm a, between two other rules.
 func besides(a algorithm.Algorithm) []weir.Rule {
 	return []weir.Rule{
 		{Name: "before", Algorithm: tenPerMinute}, one(a),
@@ -31,7 +31,8 @@ func besides(a algorithm.Algorithm) []weir.Rule {
 	}
 }
 
-// foreign spoils one missing key of a decision over 3 or 16 rules, and tries every verb.
+// foreign calls spoil for one missing key of a decision over 3 or 16 rules, and checks every
+// verb.
 func (t *T) foreign(name string, spoil func(key string)) {
 	r := t.rand()
 	for h := range t.times(16) {
@@ -95,14 +96,14 @@ func (t *T) refused(l *weir.Limiter, a algorithm.Algorithm, name, key string) {
 	}
 }
 
-// checkLayout puts values at a key that no decision can have written. A store that runs
-// Go forms cannot hold most of them: putText then writes a set.
+// checkLayout writes values to a key that no decision can have written. A store that runs Go
+// forms cannot hold most of these texts: putText then writes a sorted set.
 func checkLayout(t *T) {
 	r := t.rand()
 	for h := range t.times(8) {
 		a := t.draw(r)
 		texts := layouts(t.kindOf(a))
-		n := len(texts) // and then the members
+		n := len(texts) // the members follow
 		texts = append(texts, t.backend.subject.members...)
 		order := r.Perm(len(texts))
 		if h > 0 && t.backend.subject.builtin || t.backend.Brief {
@@ -138,7 +139,7 @@ func checkLayout(t *T) {
 	}
 }
 
-// layouts returns texts that look like those of the keys of k, and are not.
+// layouts returns texts that resemble the values of k, and are not valid values.
 func layouts(k *contract.Kind) []string {
 	tag, nines := string(k.Tag[:]), strings.Repeat("9", 26)
 	texts := []string{

@@ -13,9 +13,9 @@ import (
 )
 
 var limiterChecks = []check{
-	{"Mix", "each rule of a decision answers as it does alone and consumes its own Cost if it has one, all are charged or none is, and TakeUpTo consumes the fewest tokens that any has", limiterMix},
-	{"PeekMany", "DoMany answers each peek as Peek does, over any slots and whatever the keys hold, and names foreign keys", limiterPeekMany},
-	{"Reset", "Reset clears the rules identified by the full key, Only the rule that is named, and no other", limiterReset},
+	{"Mix", "each rule of a decision answers as it does alone, and consumes its own Cost if it has one; all rules consume or none does; TakeUpTo consumes the fewest tokens that any rule has", limiterMix},
+	{"PeekMany", "DoMany answers each peek as Peek does, over any slots and for any values, and names foreign keys", limiterPeekMany},
+	{"Reset", "Reset clears the rules identified by the full key; after Only, Reset clears the named rule and no other", limiterReset},
 	{"Throttle", "rediscell returns redis-cell's five numbers, rounded up", limiterThrottle},
 }
 
@@ -28,8 +28,8 @@ func peeks(keys [][]string) []weir.Request {
 	return requests
 }
 
-// peekMany checks that DoMany answers peeks of keys as Peek does, and that a foreign
-// value at key, which belongs to keys[n], makes that answer alone an ErrForeign.
+// peekMany checks that DoMany answers peeks of keys as Peek does. Then it puts a foreign
+// value at key, which belongs to keys[n], and checks that only answer n is an ErrForeign.
 func (t *T) peekMany(l *weir.Limiter, keys [][]string, n int, key string) {
 	got := l.DoMany(t.ctx, peeks(keys))
 	if len(got) != len(keys) {
@@ -85,7 +85,7 @@ func limiterPeekMany(t *T) {
 	t.peekMany(l, keys, 4, t.keyOf("tenant4", "kept", kept, "user4"))
 }
 
-// only returns the limiter of one rule of l.
+// only returns the limiter that has only the named rule of l.
 func (t *T) only(l *weir.Limiter, rule string) *weir.Limiter {
 	other, err := l.Only(rule)
 	if err != nil {

@@ -11,16 +11,16 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// This file holds the checks of what keys separate: limiters, algorithms, secrets, and
-// the decisions that a refund can find.
+// This file holds the checks of keys: the names of limiters, a rule whose algorithm changes,
+// secret segments, and the decisions that a refund can find.
 
 var keyChecks = []check{
-	{"Prefix", "a decision writes the keys that are documented, each with a TTL, and nothing else", limiterPrefix},
-	{"Names", "a limiter's name is part of its keys: limiters of two names share nothing, of one name everything", limiterNames},
-	{"Changed", "a rule whose algorithm changes starts afresh, and the state before is left alone", limiterChanged},
-	{"Secret", "a secret segment is hashed in every key, and limits as any other", limiterSecret},
-	{"RefundKeys", "one ID used for two keys refunds each key its own", limiterRefundKeys},
-	{"RefundLimits", "a refund under other limits refunds nothing", limiterRefundLimits},
+	{"Prefix", "a decision writes the documented keys, each with a TTL, and nothing else", limiterPrefix},
+	{"Names", "a limiter's name is part of its keys: limiters with different names share no state, limiters with the same name share all state", limiterNames},
+	{"Changed", "if the algorithm of a rule changes, its limit is full again, and the old keys do not change", limiterChanged},
+	{"Secret", "a secret segment is hashed in every key, and limits like any other segment", limiterSecret},
+	{"RefundKeys", "if two decisions have the same ID and different keys, each refund refunds its own decision", limiterRefundKeys},
+	{"RefundLimits", "a limiter with other limits refunds nothing", limiterRefundLimits},
 }
 
 // left returns the keys that the check left in the store.
@@ -110,7 +110,7 @@ func limiterChanged(t *T) {
 			each := make([]weir.Result, 2)
 			res := t.do(t.limiter(c, rules...), req, each...)
 			want := each[0].Limit - 1 - round
-			if _, queue := a.(algorithm.LeakyBucket); queue { // only the first request goes at once
+			if _, queue := a.(algorithm.LeakyBucket); queue { // only the first request is allowed without MaxWait
 				if res.Allowed != (round == 0) {
 					t.errorf("round %d, %T: got %+v, want the first request alone to be allowed", round, a, res)
 				}
@@ -158,7 +158,7 @@ func limiterSecret(t *T) {
 	}
 }
 
-// hashed checks that keys do not show secret, and that one of them has its SHA-256.
+// hashed checks that no key contains secret, and that one contains its SHA-256.
 func (t *T) hashed(keys []string, secret string) {
 	sum := sha256.Sum256([]byte(secret))
 	seen := false
@@ -173,7 +173,7 @@ func (t *T) hashed(keys []string, secret string) {
 	}
 }
 
-// refunded are algorithms whose decisions can be refunded, slow and with a limit of 20.
+// refunded are algorithms that support Refund, have a limit of 20, and refill slowly.
 var refunded = []algorithm.Algorithm{
 	algorithm.GCRA{Rate: algorithm.PerHour(20), Burst: 20},
 	algorithm.GCRA{Rate: algorithm.PerHour(11), Burst: 20}, // a fraction of a microsecond
@@ -203,7 +203,7 @@ func limiterRefundKeys(t *T) {
 		t.do(l, weir.Request{Key: weir.KeyOf(tenant, "v"), Cost: 5, ID: "it"})
 		want("before", 12, 17, 15)
 		t.refundAs(l, "it", false, tenant, "w")
-		want("after the refund of nothing", 12, 17, 15)
+		want("after the refund of an unknown decision", 12, 17, 15)
 		t.refundAs(l, "it", true, tenant, "v")
 		want("after the refund of v", 17, 17, 20)
 		t.refundAs(l, "it", false, tenant, "v")
@@ -237,7 +237,7 @@ func limiterRefundLimits(t *T) {
 			before, under := t.peek(l, 1, key), t.peek(other, 1, key)
 			t.refundAs(other, "it", false, key)
 			if got, now := t.peek(l, 1, key), t.peek(other, 1, key); got != before || now != under {
-				t.errorf("%+v: a refund under other limits made\n     %+v\nout of %+v,\nand under the other limits\n       %+v\nout of %+v", a, got, before, now, under)
+				t.errorf("%+v: a refund with other limits changed\n     %+v\nto   %+v,\nand with the other limits\n     %+v\nto   %+v", a, before, got, under, now)
 			}
 			t.refundAs(l, "it", true, key)
 			if got := t.peek(l, 1, key); got.Remaining != 5 {

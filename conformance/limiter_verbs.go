@@ -12,14 +12,14 @@ import (
 )
 
 var verbChecks = []check{
-	{"Refund", "Refund returns to every rule what a decision consumed, once, and leaves no marker", limiterRefund},
-	{"Modes", "decisions with up to 16 rules of any kind consume what fits, and are refunded, as on the reference store", limiterModes},
-	{"Many", "DoMany decides each request by itself, and an invalid request stops no other", limiterMany},
+	{"Refund", "Refund refunds, once, the tokens that a decision consumed from every rule, and deletes the markers", limiterRefund},
+	{"Modes", "decisions over up to 16 rules consume and refund the same tokens as on the memory store", limiterModes},
+	{"Many", "DoMany decides each request independently, and an invalid request does not affect the others", limiterMany},
 	{"Limits", "With returns a limiter with other limits over the same state, on which every verb works", limiterLimits},
 	{"Wait", "callers that wait go one at a time, never early, and each calls the store once", limiterWait},
 	{"Refused", "a wait that cannot end before the deadline is denied at once, and consumes nothing", limiterRefused},
 	{"Cancel", "a wait that is cancelled is refunded", limiterCancel},
-	{"Unsupported", "what an algorithm cannot do is an ErrUnsupported that names it, and consumes nothing", limiterUnsupported},
+	{"Unsupported", "if a request is not supported, the error is an ErrUnsupported that names the verb or the field, and nothing is consumed", limiterUnsupported},
 }
 
 // refundAs refunds the decision id at key, and checks whether that refunds anything.
@@ -31,7 +31,7 @@ func (t *T) refundAs(l *weir.Limiter, id string, want bool, key ...string) {
 }
 
 func limiterRefund(t *T) {
-	// On the store's clock, with limits of which nothing comes back meanwhile.
+	// This runs on the store's clock, with limits that refill no token during the check.
 	rules := []weir.Rule{
 		{Name: "all", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
 		{Name: "user", By: []string{"s0", "s1"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(5), Burst: 5}},
@@ -129,7 +129,7 @@ func limiterModes(t *T) {
 		for i := range rules {
 			a := refundable(r)
 			rules[i] = weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: a}
-			if i > 0 { // TakeUpTo needs a rule without a Cost of its own
+			if i > 0 { // TakeUpTo needs a rule without a Cost
 				rules[i].Cost = min(pick[int64](r, 0, 0, 0, 1, 2), t.limitOf(a).Capacity)
 			}
 			unit = unitOf(a)
@@ -221,7 +221,7 @@ func limiterLimits(t *T) {
 		t.do(l, weir.Request{Key: weir.KeyOf("k"), Op: op, Cost: cost}, each...)
 		return [3]int64{each[0].Remaining, each[1].Remaining, each[2].Remaining}
 	}
-	thirds := weir.Rule{Name: "plan", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 30}} // another script
+	thirds := weir.Rule{Name: "plan", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 30}} // this limit has another script
 	wider := weir.Rule{Name: "ring", Algorithm: algorithm.SlidingBuckets{Width: quarters.Width, Spans: []algorithm.Span{{Window: 8 * quarters.Width, Limit: 50}}}}
 	five := weir.Rule{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Hour}}
 	ring := quarters.Spans[0].Limit
@@ -235,12 +235,12 @@ func limiterLimits(t *T) {
 		want   [3]int64
 	}{
 		{weir.Consume, 2, nil, [3]int64{0, ring - 2, 98}},
-		{weir.Peek, 1, []weir.Rule{thirds}, [3]int64{24, ring - 2, 98}}, // 2 s until full stay 2 s
+		{weir.Peek, 1, []weir.Rule{thirds}, [3]int64{24, ring - 2, 98}}, // it is full after 2 s, as before
 		{weir.Consume, 1, []weir.Rule{five, thirds}, [3]int64{23, ring - 3, 2}},
-		{weir.Peek, 1, []weir.Rule{thirds, wider}, [3]int64{23, 50 - 3, 97}}, // the ring's keys are the first of the wider one's
+		{weir.Peek, 1, []weir.Rule{thirds, wider}, [3]int64{23, 50 - 3, 97}}, // the keys of the ring are the first keys of the wider ring
 		{weir.Peek, 1, nil, [3]int64{0, ring - 3, 97}},
 	} {
-		if i == 3 { // a turn of a ring begins at a multiple of its length
+		if i == 3 { // a turn of a ring starts at a multiple of its length
 			turn := 8 * quarters.Width.Microseconds()
 			if c.us%turn >= turn/2 {
 				continue
@@ -250,14 +250,14 @@ func limiterLimits(t *T) {
 			t.errorf("step %d: %v are left, want %v", i, got, step.want)
 		}
 	}
-	// A Cost is part of a limit too, and limits can change again.
+	// With can also change a Cost, and can be called again.
 	costs := t.with(t.with(l, five), weir.Rule{Name: "day", Algorithm: five.Algorithm, Cost: 2}, thirds)
 	if got, want := ask(costs, weir.Consume, 1), [3]int64{22, ring - 4, 0}; got != want {
 		t.errorf("a day with the Cost 2: %v are left, want %v", got, want)
 	}
 	t.reset(costs, "k")
 	if got, want := ask(l, weir.Peek, 1), [3]int64{2, ring, 100}; got != want {
-		t.errorf("after Reset under other limits: %v are left, want %v", got, want)
+		t.errorf("after Reset with other limits: %v are left, want %v", got, want)
 	}
 	for i, rules := range [][]weir.Rule{
 		{{Name: "none", Algorithm: tenPerMinute}}, {thirds, thirds}, {{Name: "day", Algorithm: tenPerMinute}},
@@ -273,7 +273,7 @@ func limiterLimits(t *T) {
 	t.leaseLimits(c)
 }
 
-// leaseLimits checks that leases can be renewed and released under other limits.
+// leaseLimits checks that leases can be renewed and released with other limits.
 func (t *T) leaseLimits(c *clock) {
 	l := t.limiter(c, one(algorithm.Concurrency{Limit: 2, Lease: 10 * time.Second}))
 	longer := t.with(l, one(algorithm.Concurrency{Limit: 3, Lease: time.Minute}))
@@ -296,7 +296,7 @@ func (t *T) leaseLimits(c *clock) {
 	lease(l, weir.Consume, "d", true)
 	t.reset(longer, "lease")
 	if res := t.peek(l, 1, "lease"); res.Remaining != 2 {
-		t.errorf("after Reset under other limits: got %+v, want 2 leases free", res)
+		t.errorf("after Reset with other limits: got %+v, want 2 leases free", res)
 	}
 }
 
@@ -323,7 +323,7 @@ func limiterUnsupported(t *T) {
 		{"Refund", algorithm.Concurrency{Limit: 5, Lease: time.Minute}, weir.Request{Op: weir.Refund, ID: "x"}},
 		{"Op", tenPerMinute, weir.Request{Op: 77}},
 	} {
-		// A rule that could do it is not charged either.
+		// The second rule supports the request, and must not consume tokens either.
 		l := t.limiter(newClock(), one(tt.a), weir.Rule{Name: "two", Algorithm: tenPerMinute})
 		tt.r.Key = weir.KeyOf("k")
 		res, err := l.Decide(t.ctx, tt.r, nil)
@@ -340,7 +340,7 @@ func limiterUnsupported(t *T) {
 	}
 	own := t.limiter(newClock(), weir.Rule{Name: "one", Algorithm: tenPerMinute, Cost: 1})
 	if _, err := own.TakeUpTo(t.ctx, 2, "own"); !errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), "TakeUpTo") {
-		t.errorf("TakeUpTo where every rule has a Cost of its own: got error %v, want an ErrUnsupported that names it", err)
+		t.errorf("TakeUpTo if every rule has a Cost: got error %v, want an ErrUnsupported that names it", err)
 	}
 	l := t.limiter(newClock(), one(list))
 	request := weir.Request{Key: weir.KeyOf("k"), ID: "x"}

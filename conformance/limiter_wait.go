@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A counting store counts decisions.
+// A counting store counts the calls of Eval.
 type counting struct {
 	store.Store
 	evals atomic.Int64
@@ -54,7 +54,7 @@ func limiterWait(t *T) {
 	if n := c.evals.Load(); n != waiters {
 		t.errorf("%d callers called the store %d times, want once each", waiters, n)
 	}
-	// Caller n goes n intervals after the first one, which went after the start.
+	// Caller n may go n intervals after the first caller, which goes after the start.
 	for i := range ended {
 		early := 0
 		for _, at := range ended {
@@ -63,7 +63,7 @@ func limiterWait(t *T) {
 			}
 		}
 		if early > i {
-			t.errorf("%d of %d had gone before %v, want at most %d", early, waiters, time.Duration(i)*interval, i)
+			t.errorf("%d of %d callers went before %v, want at most %d", early, waiters, time.Duration(i)*interval, i)
 		}
 	}
 }
@@ -79,14 +79,14 @@ func limiterRefused(t *T) {
 		res, err := l.WaitN(ctx, cost, "k")
 		cancel()
 		if !errors.Is(err, weir.ErrDenied) || res.Allowed || res.RetryAfter <= 0 || (res.RetryAfter == weir.Never) != (cost > 3) {
-			t.errorf("a wait for %d tokens where one is there: got %+v, %v, want ErrDenied", cost, res, err)
+			t.errorf("a wait for %d tokens, of which one is available: got %+v, %v, want ErrDenied", cost, res, err)
 		}
 		if n := c.evals.Load() - asked; n != 1 {
-			t.errorf("it called the store %d times, want once", n)
+			t.errorf("the wait called the store %d times, want once", n)
 		}
 	}
 	if res, err := l.Wait(t.ctx, "k"); err != nil || res.Delay != 0 {
-		t.errorf("a wait for the token that is there: got %+v, %v", res, err)
+		t.errorf("a wait for an available token: got %+v, %v", res, err)
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
@@ -118,7 +118,7 @@ func limiterCancel(t *T) {
 	for try := 0; c.evals.Load() == asked && try < 1000; try++ {
 		time.Sleep(time.Millisecond)
 	}
-	time.Sleep(10 * time.Millisecond) // it most likely waits by now; if not, the same holds
+	time.Sleep(10 * time.Millisecond) // usually, the call waits now; if not, the same checks hold
 	cancel()
 	wg.Wait()
 	select {
@@ -127,7 +127,7 @@ func limiterCancel(t *T) {
 			t.errorf("a wait that was cancelled: got error %v, want context.Canceled", err)
 		}
 		if errors.Is(err, context.DeadlineExceeded) {
-			return // the refund took more than its second
+			return // the refund did not end within a second
 		}
 	default:
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// maxLuaLocals is how many locals a function of Lua 5.1 can have at once.
+// maxLuaLocals is the largest number of locals that a function of Lua 5.1 can have at once.
 const maxLuaLocals = 200
 
 // localsOf has the luaLocals of scripts by their SHA-1: many rules share few scripts.
 var localsOf sync.Map
 
-// tooManyLocals reports how many locals s has, and whether Lua allows that.
+// tooManyLocals returns the number of locals of s, and reports whether Lua rejects it.
 func tooManyLocals(s *store.Script) (int, bool) {
 	n, ok := localsOf.Load(s.SHA())
 	if !ok {

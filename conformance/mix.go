@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// This file holds the checks of decisions over many rules.
+// This file holds the checks of decisions over several rules.
 
 func checkMix(t *T) {
 	t.beside(t.times(80), 20, func(r *rand.Rand) []algorithm.Algorithm {
@@ -24,8 +24,8 @@ func checkMix(t *T) {
 	})
 }
 
-// checkSixteen mixes sixteen equal rules first, then different ones, one of which is at
-// its bounds.
+// checkSixteen first makes decisions over sixteen equal rules. Then the rules differ, and one
+// of them is at its bounds.
 func checkSixteen(t *T) {
 	huge := t.backend.subject.Huge
 	h := 0
@@ -72,7 +72,7 @@ func (t *T) compiles(list []algorithm.Algorithm) {
 	}
 }
 
-// limiterMix mixes any algorithms, some of them with a Cost of their own.
+// limiterMix makes decisions over rules with any algorithms. Some rules have a Cost.
 func limiterMix(t *T) {
 	t.beside(t.times(40), 30, func(r *rand.Rand) []algorithm.Algorithm {
 		list := []algorithm.Algorithm{pick(r, anyMetadataWindow, refundable, anyConcurrency, anyConcurrency)(r)}
@@ -83,9 +83,9 @@ func limiterMix(t *T) {
 	})
 }
 
-// beside runs n random histories under lists of rules, in random order. It compares the
-// answer of each rule with what the rule answers alone, in the memory store. Rules of
-// leases cost 1 if others are not of leases, and some rules have a Cost of their own.
+// beside runs n random histories, each with the algorithms of maker in random order. It
+// compares the answer of each rule with the answer of the rule alone, on the memory store.
+// Some rules have a Cost. If only some rules have leases, the Cost of these is 1.
 func (t *T) beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 	r := t.rand()
 	for h := range n {
@@ -119,7 +119,7 @@ func (t *T) beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 			got := t.do(l, req, each...)
 			all, granted, want := m.answer(t, req)
 			if got.Allowed != all || got.Granted != granted {
-				t.errorf("got %+v, want %d tokens granted, as each rule alone allows it: %v", got, granted, all)
+				t.errorf("got %+v, want %d tokens granted, and it allowed: %v, as each rule answers alone", got, granted, all)
 			}
 			for i := range list {
 				if each[i] != want[i] {
@@ -133,16 +133,16 @@ func (t *T) beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 	}
 }
 
-// A mix is rules, and a limiter of each alone in the memory store.
+// A mix has rules, and for each rule a limiter with this rule alone, on the memory store.
 type mix struct {
 	c      *clock
 	rules  []weir.Rule
 	alone  []*weir.Limiter
-	most   int64         // the largest cost that all rules take at once
-	free   int           // a rule without a Cost of its own
-	leases bool          // some rule holds leases
-	others bool          // some rule does not
-	wait   time.Duration // how far ahead all rules reserve
+	most   int64         // the largest cost that all rules support
+	free   int           // a rule without a Cost
+	leases bool          // some rule has leases
+	others bool          // some rule has no leases
+	wait   time.Duration // how far ahead all rules can reserve tokens
 }
 
 func (t *T) newMix(r *rand.Rand, list []algorithm.Algorithm) *mix {
@@ -170,8 +170,7 @@ func (t *T) newMix(r *rand.Rand, list []algorithm.Algorithm) *mix {
 	return m
 }
 
-// release releases leases. It frees places of the rules that hold leases, and refunds no
-// token of another rule.
+// release releases a lease. Only the rules with leases change.
 func (m *mix) release(t *T, l *weir.Limiter, r weir.Request) {
 	held := false
 	for i, rule := range m.rules {
@@ -180,7 +179,7 @@ func (m *mix) release(t *T, l *weir.Limiter, r weir.Request) {
 		}
 	}
 	if got := t.do(l, r); got.Allowed != held {
-		t.errorf("%+v, of %+v: got %+v, want that a lease was held: %v", r, m.rules, got, held)
+		t.errorf("%+v, of %+v: got %+v, want it allowed: %v", r, m.rules, got, held)
 	}
 }
 
@@ -189,11 +188,11 @@ func (m *mix) answer(t *T, r weir.Request) (all bool, granted int64, each []weir
 	ask := func(i int, op weir.Op) weir.Result {
 		r := r
 		if r.Op = op; !t.kindOf(m.rules[i].Algorithm).Leases {
-			r.ID = "" // it would make a marker
+			r.ID = "" // an ID would make a marker
 		}
 		return t.do(m.alone[i], r)
 	}
-	if r.Op == weir.TakeUpTo { // it is as a request for the tokens that there are
+	if r.Op == weir.TakeUpTo { // it equals a request for the available tokens
 		fewest := min(r.Cost, m.most)
 		r.Op, r.Cost = weir.Consume, 1
 		for i, rule := range m.rules {

@@ -215,7 +215,7 @@ var subjectMutants = []subjectMutant{
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl - time.Hour }}
 	}}},
 	{"a TTL is kept, and the end depends on the limit", "TTL", nil, anyTally(flaw{meter: fromStart}), mutation{}},
-	{"keys live too short", "Dead", []string{"TTL"}, flawed(anySlidingLog, flaw{step: func(b *badStep, _ []store.Arg) {
+	{"keys live too short", "Expired", []string{"TTL"}, flawed(anySlidingLog, flaw{step: func(b *badStep, _ []store.Arg) {
 		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
 			half := txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
 				tx.Add(i, m, max((ttl/2).Truncate(time.Millisecond), time.Millisecond))

@@ -32,7 +32,8 @@ func (p pair) both(r weir.Request) weir.Result {
 	return got
 }
 
-// refund refunds the decision with that ID on both stores, and checks that they agree.
+// refund refunds the decision with the ID on both stores, and checks that the answers are
+// equal.
 func (p pair) refund(id string, key ...string) bool {
 	r := weir.Request{Key: weir.KeyOf(key...), ID: id}
 	got, err := p.lim.Refund(p.ctx, r)
@@ -46,7 +47,7 @@ func (p pair) refund(id string, key ...string) bool {
 	return got
 }
 
-// same checks that keys hold what they hold on the reference store.
+// same checks that keys hold the same values as on the reference store.
 func (p pair) same(what any, keys ...string) {
 	want, err := p.reference.MGet(p.ctx, keys, nil)
 	if err != nil {

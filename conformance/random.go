@@ -13,7 +13,7 @@ import (
 // pick returns one of list.
 func pick[E any](r *rand.Rand, list ...E) E { return list[r.IntN(len(list))] }
 
-// anyGCRA returns a random GCRA, awkward fractions and high rates among them.
+// anyGCRA returns a random GCRA, sometimes with a fraction of a microsecond or a high rate.
 func anyGCRA(r *rand.Rand) algorithm.Algorithm {
 	return algorithm.GCRA{
 		Rate: algorithm.Rate{
@@ -46,7 +46,7 @@ func anyMetadataWindow(r *rand.Rand) algorithm.Algorithm {
 	return algorithm.MetadataWindow(anyFixedWindow(r).(algorithm.FixedWindow))
 }
 
-// anySlidingBuckets returns random spans, of one bucket and of 128 among them.
+// anySlidingBuckets returns a random SlidingBuckets, sometimes with spans of 1 or 128 buckets.
 func anySlidingBuckets(r *rand.Rand) algorithm.Algorithm {
 	a := algorithm.SlidingBuckets{Width: pick(r, time.Millisecond, 1500*time.Microsecond, 250*time.Millisecond, time.Second, time.Minute, time.Hour)}
 	lengths := r.Perm(pick(r, 1, 3, 6))[:1]
@@ -107,8 +107,8 @@ func anyConcurrency(r *rand.Rand) algorithm.Algorithm {
 	}
 }
 
-// anyPause returns a random pause: none, a microsecond, about unit, or long. Now and
-// then it is negative, and the clock steps back.
+// anyPause returns a random pause: 0, a microsecond, about unit, or long. It is sometimes
+// negative, so that the clock steps back.
 func anyPause(r *rand.Rand, unit time.Duration) time.Duration {
 	unit = max(unit, time.Microsecond)
 	switch r.IntN(10) {
@@ -130,8 +130,8 @@ func anyWait(r *rand.Rand, unit time.Duration) time.Duration {
 	return pick(r, 0, time.Microsecond, unit.Truncate(time.Microsecond), time.Duration(r.Int64N(int64(3*unit))).Truncate(time.Microsecond), time.Hour, weir.Never)
 }
 
-// largest returns the greatest n from 1 to most for which maker's algorithm is valid. It
-// must be valid for 1, and for all below the greatest.
+// largest returns the algorithm of maker for the largest valid n from 1 to most. The
+// algorithm must be valid for 1, and for every n below the largest.
 func largest(most int64, maker func(n int64) algorithm.Algorithm) algorithm.Algorithm {
 	low, high := int64(1), most
 	for low < high {

@@ -12,11 +12,12 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// This file holds the checks of any algorithm that run on the store's own clock, and that
-// of clocks that step back.
+// This file holds the checks of any algorithm on the store's own clock, and the check of
+// clocks that step back.
 
-// checkHotKey has many concurrent callers on one key, by the store's own clock, until no
-// token is left. No token comes back meanwhile. A limit of few tokens is not enough.
+// checkHotKey makes concurrent requests for one key, on the store's own clock, until all
+// tokens are consumed. No token is refilled during the check. If the limits are small, it
+// uses several.
 func checkHotKey(t *T) {
 	r := t.rand()
 	enough := int64(100)
@@ -25,7 +26,7 @@ func checkHotKey(t *T) {
 	}
 	for h, asked := 0, int64(0); asked < enough; h++ {
 		a := t.slow(r)
-		for range 3 { // the more tokens, the more callers meet
+		for range 3 { // with more tokens, more calls are concurrent
 			if b := t.slow(r); t.limitOf(b).Capacity > t.limitOf(a).Capacity {
 				a = b
 			}
@@ -34,7 +35,7 @@ func checkHotKey(t *T) {
 	}
 }
 
-// hot uses up a limit at key, and returns how many tokens were asked for.
+// hot consumes all tokens of a at key, and returns how many were requested.
 func (t *T) hot(r *rand.Rand, a algorithm.Algorithm, key string) int64 {
 	const workers = 8
 	l := t.limiter(nil, one(a))
@@ -64,12 +65,12 @@ func (t *T) hot(r *rand.Rand, a algorithm.Algorithm, key string) int64 {
 		})
 	}
 	wg.Wait()
-	// Requests for one token take what was too little for those for two or three.
+	// Fewer tokens may remain than a request for two or three needs.
 	for range 3 {
 		took.Add(t.do(l, weir.Request{Key: weir.KeyOf(key), MaxWait: wait}).Granted)
 	}
 	if took.Load() != limit || t.failed() {
-		t.fatalf("%+v: of %d tokens asked for concurrently, %d were allowed, want exactly %d", a, wanted.Load(), took.Load(), limit)
+		t.fatalf("%+v: of %d tokens requested concurrently, %d were consumed, want exactly %d", a, wanted.Load(), took.Load(), limit)
 	}
 	return wanted.Load()
 }
@@ -88,12 +89,12 @@ func checkOwnClock(t *T) {
 			c.us = after.UnixMicro()
 			want := t.peek(told, 1, key)
 			late := got.ResetAfter - want.ResetAfter
-			same := got.Limit == want.Limit && got.Remaining == want.Remaining || got.Window != want.Window // which is another span
+			same := got.Limit == want.Limit && got.Remaining == want.Remaining || got.Window != want.Window // the answer is about another span
 			if got.Allowed && same && late >= -skew && late <= after.Sub(before)+skew {
 				break
 			}
-			if try == 2 { // a window that ends in between explains one or two
-				t.errorf("%+v: a token is consumed by the store's clock: %+v\nPeek by a caller's clock, %v later: %+v", a, got, after.Sub(before), want)
+			if try == 2 { // a window may end between the two calls, at most twice
+				t.errorf("%+v: a token is consumed on the store's clock: %+v\nPeek on a caller's clock, %v later: %+v", a, got, after.Sub(before), want)
 				break
 			}
 			t.reset(own, key)
@@ -104,7 +105,7 @@ func checkOwnClock(t *T) {
 func checkBackwards(t *T) {
 	r := t.rand()
 	for h := range t.times(16) {
-		a := t.small(r, "denies", func(algorithm.Algorithm, weir.Result) bool { return true })
+		a := t.small(r, "deny a request above the limit", func(algorithm.Algorithm, weir.Result) bool { return true })
 		unit := max(t.unitOf(a), time.Microsecond)
 		for i, back := range []time.Duration{time.Microsecond, unit, 5 * unit, time.Hour} {
 			c := newClock()
@@ -118,7 +119,7 @@ func checkBackwards(t *T) {
 			}
 			c.advance(-back)
 			if res := t.allow(l, 1, key); res.Allowed || still != weir.Never && res.RetryAfter > still+back {
-				t.errorf("%+v: used up, and denied for %v; the clock steps back by %v: got %+v", a, still, back, res)
+				t.errorf("%+v: all tokens are consumed, with a RetryAfter of %v; the clock steps back by %v: got %+v", a, still, back, res)
 			}
 			if still == weir.Never {
 				continue
@@ -135,14 +136,14 @@ func checkBackwards(t *T) {
 	}
 }
 
-// The shortest and the longest wait of checkRefill.
+// These are the shortest and the longest wait of checkRefill.
 const (
 	shortRefill = 300 * time.Millisecond
 	longRefill  = 10 * time.Second
 )
 
-// checkRefill waits in real time. If the machine is too busy to see when the request
-// passes, it tries again with a longer wait.
+// checkRefill waits in real time. If the machine is too busy to see when the request is
+// allowed, it tries again with a longer wait.
 func checkRefill(t *T) {
 	ever := false
 	for d := shortRefill; d <= longRefill; d *= 2 {
@@ -160,13 +161,13 @@ func checkRefill(t *T) {
 		}
 	}
 	if !ever {
-		t.errorf("no request was denied that came right after one that used up the limit")
+		t.errorf("all tokens were consumed, and the next request was allowed every time, want it denied")
 	}
 }
 
-// passesWhenDue makes a request, which should be denied, until it is allowed, and checks
-// that this is when its first RetryAfter is over. seen reports whether the machine was
-// fast enough to tell to within a quarter of RetryAfter.
+// passesWhenDue repeats a request, which should first be denied, until it is allowed. It
+// checks that the request is allowed at its first RetryAfter. seen reports whether the
+// machine was fast enough to measure this with an error of at most a quarter of RetryAfter.
 func (t *T) passesWhenDue(a algorithm.Algorithm, ask func() weir.Result) (denied, seen bool) {
 	begin := t.time()
 	first := ask()

@@ -41,7 +41,7 @@ func (t *T) delete(st store.Store, keys []string) {
 	}
 }
 
-// refund refunds the decision with that ID, and reports whether anything was refunded.
+// refund refunds the decision with the ID, and reports whether any token was refunded.
 func (t *T) refund(l *weir.Limiter, id, key string) bool {
 	gave, err := l.Refund(t.ctx, weir.Request{Key: weir.KeyOf(key), ID: id})
 	if err != nil {
@@ -50,7 +50,8 @@ func (t *T) refund(l *weir.Limiter, id, key string) bool {
 	return gave
 }
 
-// refunds refunds a decision at once, a second time, too late, and after a Reset.
+// refunds refunds a decision at once, again, after its tokens were refilled, and after a
+// Reset.
 func (t *T) refunds(a algorithm.Algorithm, name string) {
 	c := newClock()
 	l := t.limiter(c, one(a))
@@ -59,14 +60,14 @@ func (t *T) refunds(a algorithm.Algorithm, name string) {
 	cost := t.fitting(a, min(2, before.Limit))
 	took := t.do(l, weir.Request{Key: key, Cost: cost, ID: "a"})
 	if gave := t.refund(l, "a", name); !gave {
-		t.errorf("%+v: of %d tokens that were just consumed nothing was refunded", a, cost)
+		t.errorf("%+v: %d tokens were just consumed, and none was refunded", a, cost)
 	}
 	if got := t.peek(l, 1, name); got.Remaining != before.Remaining || got.ResetAfter > took.ResetAfter {
 		t.errorf("%+v: %d tokens are consumed and refunded:\nbefore %+v\nafter  %+v", a, cost, before, got)
 	}
 	again := t.peek(l, 1, name)
 	if t.refund(l, "a", name) || t.refund(l, "nobody", name) || t.peek(l, 1, name) != again {
-		t.errorf("%+v: a second refund, or one of a decision that was not made, refunds something: %+v, then %+v", a, again, t.peek(l, 1, name))
+		t.errorf("%+v: a second refund, or the refund of an unknown decision, changes the limit: %+v, then %+v", a, again, t.peek(l, 1, name))
 	}
 	unchanged := func(id, what string) {
 		before := t.peek(l, 1, name)
@@ -95,12 +96,12 @@ func (t *T) refunds(a algorithm.Algorithm, name string) {
 	}
 	c.advance(took.ResetAfter)
 	t.do(l, weir.Request{Key: key, Cost: cost})
-	unchanged("c", "tokens that have come back by themselves")
+	unchanged("c", "tokens that have been refilled")
 }
 
-// jump returns the most tokens of a that come back at one instant after all were consumed
-// at one instant. A refund does not move the period of an algorithm, so a refund can let
-// that many come back earlier than if the request had never been made.
+// jump returns the largest number of tokens of a that are refilled at one instant, after all
+// were consumed at one instant. A refund does not move the period of an algorithm. So that
+// many tokens may be refilled earlier than if the refunded request had never been made.
 func (t *T) jump(a algorithm.Algorithm) int64 {
 	c := newClock()
 	l := t.limiterOn(memory.New(nil), c, one(a))
@@ -140,8 +141,8 @@ func (t *T) without(a algorithm.Algorithm, c *clock, past history, r weir.Reques
 	return t.do(l, r)
 }
 
-// refundBehind refunds the first of two decisions at once, and the second one when it has
-// almost come back by itself and others have consumed as much. Only the rest is refunded.
+// refundBehind refunds the first of two decisions at once. It refunds the second one when
+// most of its tokens have been refilled and consumed again. Only the rest is refunded.
 func (t *T) refundBehind(a algorithm.Algorithm, name string) {
 	c := newClock()
 	p := t.pair(c, one(a))
@@ -169,7 +170,7 @@ func (t *T) refundBehind(a algorithm.Algorithm, name string) {
 	past[1].gone = p.refund("second", name)
 	after := p.both(peek)
 	if most := t.without(a, c, past, peek).Remaining; after.Remaining > max(before.Remaining, most) {
-		t.errorf("%+v: a refund of %d tokens, most of which had come back, turned\n     %+v\ninto %+v, and without the refunded requests %d tokens were left", a, cost, before, after, most)
+		t.errorf("%+v: a refund of %d tokens, most of which had been refilled, turned\n     %+v\ninto %+v, and without the refunded requests %d tokens were left", a, cost, before, after, most)
 	}
 }
 
@@ -185,13 +186,13 @@ type refunding struct {
 	fresh  []bool       // of past: the limit was fully reset
 	ids    []string
 	marks  []string
-	events []int64 // when something changes
+	events []int64 // when the state changes
 }
 
-// refundHistory makes requests and refunds them, in any order and at the instants at which
-// something changes, and resets and deletes the key. It compares the answers with those on
-// the memory store, and with a history in which the refunded requests were never made. If
-// full, it begins with a limit that is used up, or of which more is reserved.
+// refundHistory makes requests and refunds them in any order, at the instants at which the
+// state changes, and resets and deletes the key. It compares the answers with those on the
+// memory store, and with a history in which the refunded requests were never made. If full
+// is true, all tokens are consumed first, or more are reserved.
 func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full bool) {
 	c := newClock()
 	h := &refunding{pair: t.pair(c, one(a)), a: a, c: c, name: name, next: weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}, events: []int64{c.us}}
@@ -246,7 +247,7 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 	h.same(a, append(t.keysOf(name, "one", a), h.marks...)...)
 }
 
-// consume makes a request that can be refunded, most often.
+// consume makes a request, usually with an ID, so that it can be refunded.
 func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 	fresh := h.do(h.ref, h.next).ResetAfter == 0
 	req := h.request(r, h.a, max(min(cost, h.limit), 1), h.name)
@@ -268,8 +269,8 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 	h.events = append(h.events, h.c.us+res.ResetAfter.Microseconds(), h.c.us+res.Delay.Microseconds())
 }
 
-// refundOne refunds the decision id, and checks that the limit is then no fuller than
-// before, or than if the refunded requests had never been made, and slack tokens more.
+// refundOne refunds the decision id. Then there must not be more tokens than before, or than
+// slack more than if the refunded requests had never been made.
 func (h *refunding) refundOne(id string, before weir.Result, slack int64) (gave bool) {
 	at := slices.IndexFunc(h.past, func(p pastRequest) bool { return p.req.ID == id })
 	if at >= 0 && h.fresh[at] && fixesWindow(h.a) {
@@ -292,8 +293,8 @@ func (h *refunding) refundOne(id string, before weir.Result, slack int64) (gave 
 	return gave
 }
 
-// exact checks, of a built-in algorithm, that all refunds together have refunded no more
-// than if their requests had never been made.
+// exact checks that, after all refunds, a built-in algorithm has no more tokens than if the
+// refunded requests had never been made.
 func (h *refunding) exact() {
 	if !h.backend.subject.builtin || !slices.ContainsFunc(h.past, func(p pastRequest) bool { return p.gone }) {
 		return
@@ -304,8 +305,8 @@ func (h *refunding) exact() {
 	}
 }
 
-// phase returns how many tokens of a can come back earlier because of when its period
-// began: it may have begun with a request that was refunded. a is built in.
+// phase returns how many tokens of a, which is built in, can be refilled earlier because its
+// period may have begun with a request that was refunded.
 func phase(a algorithm.Algorithm) int64 {
 	switch b, ok := a.(algorithm.TokenBucket); {
 	case ok && b.AtOnce:
@@ -316,8 +317,8 @@ func phase(a algorithm.Algorithm) int64 {
 	return 0
 }
 
-// fixesWindow reports whether a request that finds a fully reset decides when windows
-// begin and end. A refund does not move the window, so what follows its refund cannot be
+// fixesWindow reports whether the first request after a full reset of a decides when windows
+// begin and end. A refund does not move the window, so after the refund the answers cannot be
 // compared with a history without the request.
 func fixesWindow(a algorithm.Algorithm) bool {
 	f, ok := a.(algorithm.FixedWindow)

@@ -19,7 +19,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// declared are the checks that who is known to fail, with the reasons, declared in field.
+// declared holds the checks that are known to fail, with the reasons. who fails them: the
+// store or the algorithm. field is the field that declares them.
 type declared struct {
 	reasons    map[string]string
 	who, field string
@@ -31,7 +32,7 @@ func run(t *testing.T, b Backend, groups []group, d declared) {
 	known := names(groups)
 	for name := range d.reasons {
 		if !slices.Contains(known, name) {
-			t.Errorf("conformance: %s names %q, which is no check", d.field, name)
+			t.Errorf("conformance: %s has the key %q: it must be the name of a check", d.field, name)
 		}
 	}
 	if record := b.Record; record != nil {
@@ -67,7 +68,7 @@ func run(t *testing.T, b Backend, groups []group, d declared) {
 						free <- struct{}{}
 						lock.Lock()
 						defer func() { lock.Unlock(); <-free }()
-						t.Run(c.name, func(t *testing.T) { judge(t, b, g.name+"/"+c.name, c, d) })
+						t.Run(c.name, func(t *testing.T) { report(t, b, g.name+"/"+c.name, c, d) })
 					})
 				}
 				own.Wait()
@@ -77,9 +78,9 @@ func run(t *testing.T, b Backend, groups []group, d declared) {
 	all.Wait()
 }
 
-// judge runs the check c, which is called name, on b, and reports the outcome to t and to
-// the backend.
-func judge(t *testing.T, b Backend, name string, c check, d declared) {
+// report runs the check c, named name, on b, and reports the outcome to t and to the
+// backend.
+func report(t *testing.T, b Backend, name string, c check, d declared) {
 	t.Helper()
 	out := Outcome{Check: name}
 	if b.Record != nil {
@@ -87,7 +88,7 @@ func judge(t *testing.T, b Backend, name string, c check, d declared) {
 	}
 	r := runCheck(t, b, c)
 	if t.Failed() || t.Skipped() {
-		return // by a hook
+		return // a function of the Backend failed or skipped the test
 	}
 	switch reason, known := d.reasons[name]; {
 	case known && r.skipped == "" && len(r.failures) == 0:
@@ -111,8 +112,8 @@ func (c check) at() string {
 	return filepath.Base(file) + ":" + strconv.Itoa(line)
 }
 
-// checkTime bounds a check: the deadline of its context. A check that ignores its context
-// fails after twice that time.
+// checkTime is the time until the context of a check ends. A check that ignores its context
+// fails after twice this time.
 const checkTime = 4 * time.Minute
 
 // runCheck runs c on a new store of b, and deletes the keys that it wrote.
@@ -139,7 +140,7 @@ func runCheck(t *testing.T, b Backend, c check) *T {
 	select {
 	case <-done:
 		if !r.ended && r.skipped == "" && len(r.failures) == 0 {
-			r.errorf("the check ended early: a hook ended its goroutine")
+			r.errorf("the check ended early: a function of the Backend ended its goroutine")
 		}
 		return r
 	case <-time.After(2 * checkTime):
@@ -155,23 +156,23 @@ func newID() string {
 	return "weirtest-" + hex.EncodeToString(b[:])
 }
 
-// T is what a check uses: the store, keys of its own, and a place for failures.
+// T is the state of a check: its store, the prefix of its keys, and its failures.
 type T struct {
 	ctx     context.Context
 	test    *testing.T
 	backend Backend
-	hooked  store.Store // that Backend.New returned, which the hooks know
-	store   store.Store // the same, noting its keys
+	hooked  store.Store // from Backend.New, for the functions of the Backend
+	store   store.Store // hooked, and records the keys of its calls
 	id      string
 	seed    uint64
 	leases  bool // requests hold leases
-	names   int  // how many leases were named
+	names   int  // the number of named leases
 	verdicts
 
 	wrote written
 }
 
-// written are the keys that went through the stores of a check, by their slots.
+// written are the keys of a check's calls, by their slots.
 type written struct {
 	mu    sync.Mutex
 	slots map[int]map[string]bool
@@ -204,7 +205,7 @@ func (t *T) noted(st store.Store) store.Store {
 	return &n
 }
 
-// A noting store notes the keys of its steps. It borrows strings if its store does.
+// A noting store records the keys of its calls. It borrows strings if its store does.
 type noting struct {
 	store.Store
 	keys *written
@@ -232,7 +233,7 @@ func (n *notingBatcher) EvalBatch(ctx context.Context, calls []store.Eval) {
 	n.batcher.EvalBatch(ctx, calls)
 }
 
-// clean deletes the keys that the check wrote, as far as the store lets it.
+// clean tries to delete the keys that the check wrote.
 func (t *T) clean() {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.ctx), checkTime)
 	defer cancel()
@@ -255,7 +256,7 @@ func (t *T) clean() {
 	}
 }
 
-// cleanScript deletes its keys, of which there are ARGV[1].
+// cleanScript deletes its keys. ARGV[1] is their number.
 var cleanScript = store.NewScript("clean", `
 return {redis.call('UNLINK', unpack(KEYS))}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {

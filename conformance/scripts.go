@@ -27,7 +27,7 @@ func nums(tag store.Tag, list ...int64) store.Nums {
 }
 
 // counter adds 1 to each of its two keys, which always hold the same number. It
-// replies with what they held before, and with the time.
+// replies with their old numbers and the time.
 var counter = store.NewScript("counter", `
 local a, b = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
 local m = a and tonumber(string.match(a, '^c1 (%d+)$')) or 0
@@ -48,7 +48,7 @@ return {m, n, time[1] * 1000000 + time[2]}
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
 
-// held returns what a form sees of key i: its text, or nil.
+// held returns the value of key i as a form reads it: its text, or nil.
 func held(tx store.Tx, i int) (store.Value, error) {
 	n, ok, err := tx.Get(i)
 	if !ok || err != nil {
@@ -57,7 +57,7 @@ func held(tx store.Tx, i int) (store.Value, error) {
 	return store.BulkValue(n.String()), nil
 }
 
-// steps writes and deletes its key, and replies with what it reads in between.
+// steps writes and deletes its key, and replies with what it reads after each change.
 var steps = store.NewScript("steps", `
 redis.call('SET', KEYS[1], 'c1 1', 'PX', 600000)
 local one = redis.call('GET', KEYS[1])
@@ -90,7 +90,7 @@ return {one, two, three, none, still}
 	return reply, nil
 })
 
-// wide sets its key to "c1" and its arguments, and replies with what it held.
+// wide sets its key to "c1" and its arguments, and replies with the old value.
 var wide = store.NewScript("wide", `
 local before = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], table.concat({'c1', unpack(ARGV)}, ' '), 'PX', 600000)
@@ -156,7 +156,7 @@ var (
 // longMS is longTTL as an argument.
 var longMS = store.IntArg(longTTL.Milliseconds())
 
-// put sets key to "p1 n" for a while.
+// put sets key to "p1 n", with longTTL.
 func (t *T) put(key string, n int64) { t.eval(putOne, []string{key}, longMS, store.IntArg(n)) }
 
 // keepOne sets its key to "p1 ARGV[1]" if it is not missing. The key keeps its TTL.
@@ -191,8 +191,8 @@ return {1}
 	return append(reply, store.IntegerValue(1)), nil
 })
 
-// broken fails. The Lua form fails before it writes; what the Go form wrote must not
-// take effect.
+// broken fails. The Lua form fails before it writes. The Go form fails after it has
+// written, and the write must not take effect.
 var broken = store.NewScript("broken", `
 return redis.error_reply('ERR broken on purpose')
 `, func(tx store.Tx, _ []store.Arg, _ []store.Value) ([]store.Value, error) {
@@ -307,7 +307,7 @@ return {above, all, score, member[1], tonumber(member[2])}
 	return reply, nil
 })
 
-// A setChange is what one setStep does to its key, and what it reads before.
+// A setChange is the arguments of one setStep: its changes, and what it reads before them.
 type setChange struct {
 	remove string        // first: the member with this text
 	add    store.Member  // then, unless its text is empty
@@ -318,7 +318,7 @@ type setChange struct {
 	find      string
 }
 
-// setStep runs one on key.
+// setStep runs the script setStep on key.
 func (t *T) setStep(key string, c setChange) []store.Value {
 	if c.ttl == 0 {
 		c.ttl = longTTL
@@ -335,7 +335,7 @@ return {redis.call('ZCARD', KEYS[1])}
 	return append(reply, store.IntegerValue(all)), err
 })
 
-// pushText makes its key the list of ARGV[1] alone. In a Go form a list is a set.
+// pushText makes its key a list with only ARGV[1]. In a Go form a list is a sorted set.
 var pushText = store.NewScript("push", `
 redis.call('RPUSH', KEYS[1], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], 600000)

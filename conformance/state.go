@@ -16,7 +16,7 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// This file holds the checks of RunAlgorithm of what is kept in the store.
+// This file holds the checks of RunAlgorithm for the state in the store.
 
 func checkZero(t *T) {
 	r := t.rand()
@@ -82,7 +82,7 @@ func (t *T) kept(l *weir.Limiter, keys []string, name string) kept {
 	return k
 }
 
-// changed says what differs in now, or "". TTLs run down.
+// changed returns what differs in now, or an empty text. TTLs may be shorter.
 func (k kept) changed(now kept) string {
 	switch {
 	case now.values != k.values:
@@ -160,10 +160,10 @@ func checkAsk(t *T) {
 	}
 }
 
-// quantum is what the end of a key's life is rounded up to.
+// quantum is the multiple to which the end of a key's TTL is rounded up.
 const quantum = (1 << 20) * time.Microsecond
 
-// checkTTL runs on both clocks. On a virtual clock only the TTLs run down.
+// checkTTL runs on both clocks. If the clock is virtual, only the TTLs get shorter.
 func checkTTL(t *T) {
 	t.left()
 	r := t.rand()
@@ -225,9 +225,9 @@ func (t *T) ttls(r *rand.Rand, list []algorithm.Algorithm, c *clock, longer time
 	}
 }
 
-// checkDead compares a store on whose clock every key is gone as soon as it expires
-// with one whose clock stands still, so that no key ever expires.
-func checkDead(t *T) {
+// checkExpired compares two stores. In one, every key expires at the end of its TTL. The
+// clock of the other stands still, so no key expires.
+func checkExpired(t *T) {
 	r := t.rand()
 	for h := range t.times(40) {
 		a := t.draw(r)
@@ -235,7 +235,7 @@ func checkDead(t *T) {
 		still := *c
 		goes := t.limiterOn(memory.New(&memory.Options{Now: c.now}), nil, one(a))
 		stays := t.limiterOn(memory.New(&memory.Options{Now: still.now}), c, one(a))
-		name := "dead" + strconv.Itoa(h)
+		name := "expired" + strconv.Itoa(h)
 		refunds := t.refundable(a)
 		for s := range 30 {
 			c.advance(max(anyPause(r, t.unitOf(a)), 0))

@@ -15,23 +15,23 @@ var storeChecks = []check{
 	{"Reply", "Eval appends the script's reply, a flat list of integers, strings and nils, to reply", storeReply},
 	{"Args", "arguments arrive as sent, in order, whatever bytes they hold", storeArgs},
 	{"Keys", "keys hold what was written to them, whatever bytes their names hold", storeKeys},
-	{"Nums", "a key holds a tag and up to eight integers below 2^53, and a script sees what it wrote itself", storeNums},
-	{"Foreign", "a script that finds a foreign value is an ErrForeign that names the key, and writes nothing", storeForeign},
-	{"Atomic", "steps on one key run one after the other, in an order that agrees with real time and with the time that they read", storeAtomic},
-	{"Peer", "steps of several stores over one state run one after the other", storePeer},
+	{"Nums", "a key holds a tag and up to eight integers below 2^53, and a script reads what it has written", storeNums},
+	{"Foreign", "if a script finds a foreign value, the error is an ErrForeign that names the key, and nothing is written", storeForeign},
+	{"Atomic", "the calls of Eval on a key are linearizable, and a later call never reads an earlier time", storeAtomic},
+	{"Peer", "the calls of several stores with the same state are linearizable", storePeer},
 	{"OwnReply", "every caller gets the reply to its own call", storeOwnReply},
-	{"ScriptError", "a script that fails is an ErrScript, writes nothing, and leaves reply as it was", storeScriptError},
+	{"ScriptError", "if a script fails, the error is ErrScript, nothing is written, and the reply is unchanged", storeScriptError},
 	{"GoForm", "a store that runs no Lua returns ErrNoGoForm for a script without Go form", storeGoForm},
-	{"CrossSlot", "keys that do not share a slot are ErrCrossSlot, no keys are an error, and nothing runs", storeCrossSlot},
+	{"CrossSlot", "if keys have different slots, the error is ErrCrossSlot; without keys there is an error too; in both cases nothing runs", storeCrossSlot},
 	{"MGet", "MGet returns one value per key, in order, over any slots; a missing key is Nil", storeMGet},
 	{"MGetType", "MGet returns Nil for a key that holds no string", storeMGetType},
-	{"Set", "a sorted set is ordered by score and then by text, adds, moves, counts, finds, removes and trims members of any text, and is missing without any", storeSet},
-	{"Expiry", "a key expires when its last TTL is over, and not before, also if its value changes and it keeps its TTL", storeExpiry},
+	{"Set", "a sorted set is ordered by score and then by text; members of any text can be added, moved, counted, found, removed and trimmed; a set without members is missing", storeSet},
+	{"Expiry", "a key expires at the end of its last TTL, and not before, even if its value changes and it keeps its TTL", storeExpiry},
 	{"Delete", "a deleted key is missing, whatever it held", storeDelete},
 	{"Cancelled", "a call whose context is done returns the context's own error, and runs nothing", storeCancelled},
-	{"Time", "Time is the clock that scripts read, in microseconds or finer, and the real time", storeTime},
-	{"Borrowed", "a store that says it borrows strings keeps none of them after the call", storeBorrowed},
-	{"ScriptLoss", "a script that the server has lost is sent again, and runs once", storeScriptLoss},
+	{"Time", "Time returns the real time, in microseconds or finer, by the clock that scripts read", storeTime},
+	{"Borrowed", "if a store says that it borrows strings, it keeps no string after the call", storeBorrowed},
+	{"ScriptLoss", "if the server has lost a script, the script is sent again, and runs once", storeScriptLoss},
 }
 
 func storeReply(t *T) {
@@ -125,7 +125,7 @@ func storeNums(t *T) {
 	}
 }
 
-// storeForeign reads keys of another type, and of another tag.
+// storeForeign reads keys that have another type or another tag.
 func storeForeign(t *T) {
 	for _, r := range readers {
 		keys := t.keys(r.method, 4) // written first; a number; a set; a number of another tag
@@ -170,7 +170,7 @@ func storePeer(t *T) {
 	t.atomic(t.store, t.noted(t.backend.Peer(t.test, t.hooked)))
 }
 
-// atomic counts through all of stores at once.
+// atomic counts with concurrent calls to all of stores.
 func (t *T) atomic(stores ...store.Store) {
 	const workers, each = 8, 50
 	type op struct {

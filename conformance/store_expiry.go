@@ -10,33 +10,33 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// skew is how far the clocks of a store's servers can differ.
+// skew is the largest difference between the clocks of a store's servers.
 const skew = 20 * time.Millisecond
 
 // storeExpiry waits in real time, because keys expire by the store's own clock.
 func storeExpiry(t *T) {
 	const ttl = 250 * time.Millisecond
 	short := store.IntArg(ttl.Milliseconds())
-	// Keys that stay, and keys that expire, by how they were written.
+	// The keys stay and gone are strings that must stay or expire, and sets are sorted sets.
 	stay, gone, sets := t.keys("stay", 3), t.keys("gone", 6), t.keys("sets", 4)
 	t.put(stay[0], 9)
 	t.eval(putOne, stay[1:2], short, store.IntArg(7))
 	t.put(stay[1], 7) // a longer TTL replaces a shorter one
 	t.put(stay[2], 4)
-	t.eval(keepOne, stay[2:3], store.IntArg(5)) // and Keep keeps it
+	t.eval(keepOne, stay[2:3], store.IntArg(5)) // Keep keeps the longer TTL
 	want := []store.Value{store.BulkValue("p1 9"), store.BulkValue("p1 7"), store.BulkValue("p1 5")}
 
 	x, y := store.Member{Score: 1, Text: "x"}, store.Member{Score: 2, Text: "y"}
 	t.setStep(sets[0], setChange{add: x, ttl: ttl})
-	t.setStep(sets[0], setChange{add: y}) // a longer TTL of a set
+	t.setStep(sets[0], setChange{add: y}) // a longer TTL of a set replaces a shorter one
 	t.setStep(sets[1], setChange{add: x})
-	t.setStep(sets[1], setChange{add: y, ttl: ttl}) // and a shorter one
+	t.setStep(sets[1], setChange{add: y, ttl: ttl}) // a shorter TTL of a set replaces a longer one
 	for _, key := range sets[2:] {
 		t.setStep(key, setChange{add: x})
 		t.setStep(key, setChange{add: y, ttl: ttl})
 	}
 	t.setStep(sets[2], setChange{remove: "x"}) // keeps the TTL
-	t.setStep(sets[3], setChange{trim: 1})     // likewise
+	t.setStep(sets[3], setChange{trim: 1})     // keeps the TTL
 
 	t.put(gone[1], 6)
 	t.eval(putOne, gone[1:2], short, store.IntArg(6)) // a shorter TTL replaces a longer one
@@ -142,7 +142,7 @@ func storeBorrowed(t *T) {
 	if b, ok := t.hooked.(store.Borrower); !ok || !b.BorrowsStrings(t.hooked) {
 		t.skipf("store does not borrow strings")
 	}
-	// The keys are over one buffer, which is overwritten after each call.
+	// The keys point into one buffer, which is overwritten after each call.
 	buf := make([]byte, 0, 100)
 	for i := range 50 {
 		buf = append(buf[:0], t.key("a", strconv.Itoa(1000+i))...)

@@ -57,8 +57,8 @@ func storeMGetType(t *T) {
 	}
 }
 
-// storeSet compares random steps with a plain list, which grows to some hundred
-// members, and becomes empty now and then. Texts have up to store.MaxText bytes.
+// storeSet compares random steps with a plain list, which grows to a few hundred members,
+// and is sometimes empty. Texts have up to store.MaxText bytes.
 func storeSet(t *T) {
 	r := t.rand()
 	key := t.key("a", "0")
@@ -136,7 +136,7 @@ func storeSet(t *T) {
 		}
 		t.eval(del, []string{key})
 	}
-	// What the last member of a set removed is missing too.
+	// A set whose last member was removed is missing too.
 	t.eval(del, []string{key})
 	t.setStep(key, setChange{add: store.Member{Score: 1, Text: long[:store.MaxText]}})
 	t.setStep(key, setChange{remove: long[:store.MaxText-1]})

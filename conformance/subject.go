@@ -13,28 +13,29 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A Subject is what [RunAlgorithm] needs to know of an algorithm.
+// A Subject describes the algorithm that [RunAlgorithm] tests.
 type Subject struct {
-	// New returns an algorithm to check, made with r. It is called many times. The
-	// more the algorithms differ, the more is checked. Some of them must have a
-	// limit of at most 50 tokens, and some of these must be slow: no token comes
-	// back within a minute of its consumption.
+	// New returns a random algorithm, made with r. It is called many times. If the
+	// algorithms differ more, more is checked. Some of them must have a limit of at
+	// most 50 tokens. Some of these must refill no token within a minute.
 	New func(r *rand.Rand) algorithm.Algorithm
 
-	// Unit returns a time in which the state of a changes, 1 µs or more: one token
-	// comes back, or a quarter of a window passes. The pauses of random histories
-	// are about as long.
+	// Unit returns the time in which the state of a changes, at least 1 µs: the
+	// time until one token is refilled, or a quarter of a window. It is the typical
+	// pause between requests in random histories.
 	Unit func(a algorithm.Algorithm) time.Duration
 
 	// Huge lists algorithms at their bounds: the largest limit, the longest time.
 	Huge []algorithm.Algorithm
 
-	// Unsupported lists checks that the algorithm is known to fail, each with the
-	// reason. They are skipped, and fail if the algorithm passes them after all.
+	// Unsupported lists the checks that the algorithm fails, each with the reason.
+	// They still run. If such a check fails, it counts as skipped. If it passes,
+	// the test fails.
 	Unsupported map[string]string
 
-	// Of a built-in algorithm: refill makes one that denies for about d when it is used
-	// up; members are texts that no decision writes to its key, of a set or a list.
+	// These are set for a built-in algorithm. refill returns an algorithm that, without
+	// tokens, denies for about d. members are texts that no decision writes to its key:
+	// members of a sorted set or, if list is true, of a list.
 	builtin bool
 	refill  func(d time.Duration) algorithm.Algorithm
 	members []string
@@ -44,27 +45,27 @@ type Subject struct {
 // algorithmChecks are the checks of any algorithm, built in or not.
 var algorithmChecks = []check{
 	{"Zero", "NewLimit returns ErrInvalidLimit for the zero value, and always the same Kind for equal limits", checkZero},
-	{"Same", "every verb answers as on the memory store, and leaves the same values, entries and TTLs, also if its limit changes", checkSame},
+	{"Same", "every verb gives the same answers as on the memory store; values, entries and TTLs are the same too, even if the limit changes", checkSame},
 	{"Ask", "Peek and a denied request write nothing", checkAsk},
-	{"Peek", "Peek answers what Consume answers then", checkPeek},
+	{"Peek", "Peek answers as Consume would answer", checkPeek},
 	{"PeekMany", "DoMany answers each peek as Peek does", checkPeekMany},
-	{"Remaining", "as many tokens as remain can be consumed, and no more, and Remaining counts them", checkRemaining},
-	{"Mix", "with other rules each rule answers as it does alone, all consume or none does, and TakeUpTo consumes the fewest tokens that any has", checkMix},
+	{"Remaining", "exactly Remaining tokens can be consumed", checkRemaining},
+	{"Mix", "with other rules, a rule answers as it does alone; all rules consume or none does; TakeUpTo consumes the fewest tokens that any rule has", checkMix},
 	{"Sixteen", "sixteen rules fit into one script, and each answers as it does alone", checkSixteen},
-	{"Exact", "a denied request is denied until 1µs before RetryAfter is over, and passes when it is over", checkExact},
+	{"Exact", "a denied request is denied until 1µs before RetryAfter, and allowed at RetryAfter", checkExact},
 	{"Never", "a cost above the limit is denied with Never, and changes nothing", checkNever},
-	{"HotKey", "of many concurrent callers exactly the limit pass", checkHotKey},
-	{"Backwards", "a clock that steps back lengthens no wait by more than the step, and allows nothing", checkBackwards},
-	{"OwnClock", "the store's clock and a caller's clock mean the same", checkOwnClock},
-	{"Foreign", "a foreign value is an ErrForeign that names the key, and no key is changed", checkForeign},
-	{"ForeignType", "a key of another type is an ErrForeign that names the key, and no key is changed", checkForeignType},
-	{"Layout", "a value with the algorithm's tag and another layout, or with an integer above 2^53-1, is an ErrForeign and is not changed", checkLayout},
-	{"TTL", "every key lives as long as its state is in use, also if its limit changes, and of a built-in algorithm at most 1.05 s longer", checkTTL},
-	{"Dead", "a decision is the same whether an expired key is still there or gone", checkDead},
-	{"ResetAfter", "ResetAfter runs down with the clock, and when it is over all tokens are there", checkResetAfter},
+	{"HotKey", "many concurrent callers consume exactly the limit", checkHotKey},
+	{"Backwards", "if the clock steps back, no wait gets longer by more than the step, and no more requests are allowed", checkBackwards},
+	{"OwnClock", "the store's clock and a caller's clock give the same answers", checkOwnClock},
+	{"Foreign", "if a key holds a foreign value, the error is an ErrForeign that names the key, and no key changes", checkForeign},
+	{"ForeignType", "if a key has another type, the error is an ErrForeign that names the key, and no key changes", checkForeignType},
+	{"Layout", "if a value has the algorithm's tag and another layout, or an integer above 2^53-1, the error is ErrForeign, and the value does not change", checkLayout},
+	{"TTL", "every key exists as long as its state is in use, even if its limit changes; a key of a built-in algorithm expires at most 1.05 s later", checkTTL},
+	{"Expired", "a decision is the same whether an expired key still exists or not", checkExpired},
+	{"ResetAfter", "ResetAfter gets shorter as time passes, and at ResetAfter all tokens are available", checkResetAfter},
 	{"Reset", "Reset clears one key, and no other", checkReset},
-	{"Refund", "Refund refunds once what is left of a decision, and never makes the limit fuller than without it", checkRefund},
-	{"MaxWait", "with MaxWait a request is allowed exactly if its turn comes by then, and Delay tells when", checkMaxWait},
+	{"Refund", "Refund refunds, once, the tokens that have not been refilled, and never leaves more tokens than without the request", checkRefund},
+	{"MaxWait", "with MaxWait, a request is allowed if and only if its turn is at most MaxWait ahead, and Delay is the time until its turn", checkMaxWait},
 	{"Huge", "numbers near their bounds are as exact as small ones", checkHuge},
 }
 
@@ -86,8 +87,8 @@ func (t *T) draw(r *rand.Rand) algorithm.Algorithm {
 	return a
 }
 
-// relative returns an algorithm to check that shares its state with a, under another
-// limit, or a if Subject.New makes none.
+// relative returns an algorithm that shares its state with a and has another limit. If
+// Subject.New returns none, relative returns a.
 func (t *T) relative(r *rand.Rand, a algorithm.Algorithm) algorithm.Algorithm {
 	for range 20 {
 		b := t.draw(r)
@@ -99,8 +100,8 @@ func (t *T) relative(r *rand.Rand, a algorithm.Algorithm) algorithm.Algorithm {
 	return a
 }
 
-// small returns an algorithm to check, of a limit that single tokens can use up. ok must
-// accept it, and what it answers when it is used up.
+// small returns an algorithm whose limit is at most smallLimit. ok must accept the
+// algorithm and its first denial.
 func (t *T) small(r *rand.Rand, what string, ok func(algorithm.Algorithm, weir.Result) bool) algorithm.Algorithm {
 	const draws = 500
 	for range draws {
@@ -118,21 +119,21 @@ func (t *T) small(r *rand.Rand, what string, ok func(algorithm.Algorithm, weir.R
 			}
 		}
 	}
-	t.fatalf("of %d algorithms of Subject.New none has a limit of at most %d and %s", draws, smallLimit, what)
+	t.fatalf("Subject.New returned %d algorithms: at least one must have a limit of at most %d and %s", draws, smallLimit, what)
 	return nil
 }
 
-// smallLimit is a limit that a check can use up several times, token by token.
+// smallLimit is the largest limit whose tokens a check consumes one by one, several times.
 const smallLimit = 50
 
-// slow returns an algorithm of which no token comes back within a minute.
+// slow returns an algorithm that refills no token within a minute.
 func (t *T) slow(r *rand.Rand) algorithm.Algorithm {
-	return t.small(r, "returns no token within a minute", func(_ algorithm.Algorithm, res weir.Result) bool {
+	return t.small(r, "refill no token within a minute", func(_ algorithm.Algorithm, res weir.Result) bool {
 		return res.RetryAfter > time.Minute
 	})
 }
 
-// request is a request to a for cost tokens, or for as many as a can consume at once.
+// request returns a request to a for cost tokens, or fewer if a cannot consume cost at once.
 func (t *T) request(r *rand.Rand, a algorithm.Algorithm, cost int64, key string) weir.Request {
 	req := weir.Request{Key: weir.KeyOf(key), Cost: t.fitting(a, cost)}
 	switch kind := t.kindOf(a); {
@@ -144,7 +145,8 @@ func (t *T) request(r *rand.Rand, a algorithm.Algorithm, cost int64, key string)
 	return req
 }
 
-// anyRequest is a random request to a, of any verb that leaves the decisions before alone.
+// anyRequest returns a random request to a: Consume, Peek or TakeUpTo or, if a has leases,
+// Consume, Peek, Renew or Release.
 func (t *T) anyRequest(r *rand.Rand, a algorithm.Algorithm, key string) weir.Request {
 	req := t.request(r, a, pick(r, anyCost(r), anyCost(r), r.Int64N(9)), key)
 	if t.leases {
@@ -169,7 +171,7 @@ func (t *T) anyRequest(r *rand.Rand, a algorithm.Algorithm, key string) weir.Req
 
 var leaseNames = []string{"a", "7", "\x00", "c2 a", " ", strings.Repeat("\xff", algorithm.MaxLease), "x", "y", "z"}
 
-// anyCost is small, and now and then more than fits.
+// anyCost returns a small cost, which is sometimes too large to be allowed.
 func anyCost(r *rand.Rand) int64 { return pick(r, 0, 1, 1, 1, 2, r.Int64N(8)) }
 
 // hugeCost is more than any capacity, and near the largest integer.
@@ -184,7 +186,7 @@ func (t *T) fitting(a algorithm.Algorithm, cost int64) int64 {
 	return cost
 }
 
-// takeAll consumes all tokens that a has, and returns how many these are.
+// takeAll consumes all tokens that a has, and returns their number.
 func (t *T) takeAll(l *weir.Limiter, a algorithm.Algorithm, key string) int64 {
 	taken := int64(0)
 	for range 10_000 {
@@ -228,8 +230,8 @@ func (t *T) refundable(a algorithm.Algorithm) bool {
 	return true
 }
 
-// has returns those of n algorithms to check that support a verb, and checks that the
-// others return ErrUnsupported. If all do, the check is skipped.
+// has draws n algorithms, and returns those that support verb. It checks that the others
+// return ErrUnsupported. If no algorithm supports verb, the check is skipped.
 func (t *T) has(n int, verb string, such func(algorithm.Algorithm) bool, r weir.Request) []algorithm.Algorithm {
 	random := t.rand()
 	var list []algorithm.Algorithm

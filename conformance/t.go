@@ -28,7 +28,7 @@ type verdicts struct {
 	ended    bool // the check ran to its end
 }
 
-// maxFailures keeps a broken store from filling the screen.
+// maxFailures limits the output for a store with defects.
 const maxFailures = 5
 
 // stop ends a check early, by panic.
@@ -77,9 +77,9 @@ func (t *T) skipf(format string, args ...any) {
 	panic(stop{})
 }
 
-// times is how often a random check tries what it should try n times. An algorithm of
-// another author is tried half as often. Of the built-in algorithms there are many, so each
-// is tried an eighth as often.
+// times returns the number of times that a random check runs, given the number n for a
+// check of a store. RunAlgorithm runs it half as often. There are many built-in algorithms,
+// so Run runs it an eighth as often for each.
 func (t *T) times(n int) int {
 	switch s := t.backend.subject; {
 	case s != nil && s.builtin && t.backend.Brief:
@@ -114,7 +114,7 @@ func (t *T) failed() bool {
 	return len(t.failures) > 0
 }
 
-// rand returns a source that repeats with the seed.
+// rand returns a new random source, made with the seed of the check.
 func (t *T) rand() *rand.Rand { return rand.New(rand.NewPCG(t.seed, 0)) }
 
 // key returns a key of this check. Keys with the same tag share a slot.
@@ -168,8 +168,8 @@ func (c *clock) advance(d time.Duration) { c.us += d.Microseconds() }
 // suite is the name of the limiters of the checks.
 const suite = "suite"
 
-// segmentsOf returns the names of the segments of a limiter with these rules: "s0" up to
-// the highest that a rule is by, or "s0" alone if no rule has a By.
+// segmentsOf returns the names of the segments of a limiter with these rules: from "s0" to
+// the highest name in a By, or only "s0" if no rule has a By.
 func segmentsOf(rules []weir.Rule) []string {
 	names := []string{"s0", "s1", "s2"}
 	n := 1
@@ -181,8 +181,8 @@ func segmentsOf(rules []weir.Rule) []string {
 	return names[:n]
 }
 
-// limiter returns a limiter over the store, on c or, if that is nil, the store's
-// clock. Its keys have the segments of segmentsOf: one if no rule has a By.
+// limiter returns a limiter over the store. Its clock is c, or the store's clock if c is
+// nil. Its segments are those of segmentsOf.
 func (t *T) limiter(c *clock, rules ...weir.Rule) *weir.Limiter {
 	return t.limiterOn(t.store, c, rules...)
 }
@@ -191,7 +191,7 @@ func (t *T) limiterOn(st store.Store, c *clock, rules ...weir.Rule) *weir.Limite
 	return t.policy(st, c, weir.Policy{Name: suite, Segments: segmentsOf(rules), Rules: rules})
 }
 
-// policy returns the limiter of p, under the prefix of this check.
+// policy returns the limiter of p, with the prefix of this check.
 func (t *T) policy(st store.Store, c *clock, p weir.Policy) *weir.Limiter {
 	opts := &weir.Options{Prefix: t.id}
 	if c != nil {
@@ -210,7 +210,7 @@ func (t *T) policy(st store.Store, c *clock, p weir.Policy) *weir.Limiter {
 	return l
 }
 
-// with returns l under other limits.
+// with returns l with other limits.
 func (t *T) with(l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
 	other, err := l.With(t.wrapped(rules)...)
 	if err != nil {
@@ -219,7 +219,7 @@ func (t *T) with(l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
 	return other
 }
 
-// wrapped returns rules over the algorithms that the suite's own tests have changed.
+// wrapped returns rules with the algorithms that the suite's own tests have changed.
 func (t *T) wrapped(rules []weir.Rule) []weir.Rule {
 	if t.backend.wrap == nil {
 		return rules
@@ -234,8 +234,8 @@ func (t *T) wrapped(rules []weir.Rule) []weir.Rule {
 // one is the only rule of a limiter.
 func one(a algorithm.Algorithm) weir.Rule { return weir.Rule{Name: "one", Algorithm: a} }
 
-// do decides r. If each is not empty, it gets the results of the rules.
-// A request that needs a lease and names none gets a new one.
+// do decides r. If each is not empty, it gets the results of the rules. If r needs a lease
+// and has no ID, do gives it a new one.
 func (t *T) do(l *weir.Limiter, r weir.Request, each ...weir.Result) weir.Result {
 	if t.leases && r.Op == weir.Consume && r.ID == "" {
 		r.ID = t.lease()
@@ -247,7 +247,7 @@ func (t *T) do(l *weir.Limiter, r weir.Request, each ...weir.Result) weir.Result
 	return res
 }
 
-// lease returns a name that no lease has.
+// lease returns a new name of a lease.
 func (t *T) lease() string {
 	t.names++
 	return "lease" + strconv.Itoa(t.names)
@@ -284,11 +284,11 @@ func (t *T) limitOf(a algorithm.Algorithm) *contract.Limit {
 // kindOf returns the kind of a.
 func (t *T) kindOf(a algorithm.Algorithm) *contract.Kind { return t.limitOf(a).Kind }
 
-// escaper escapes what has a meaning in a key. It does not shorten.
+// escaper escapes the characters that have a meaning in a key. It does not shorten.
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")
 
-// keyOf returns the first key in the store of the rule called name over a. shared is
-// the segment that all rules are by, and other are the other segments of the rule.
+// keyOf returns the first key in the store of the rule called name with the algorithm a.
+// shared is the segment that all rules share, and other are the rule's other segments.
 func (t *T) keyOf(shared, name string, a algorithm.Algorithm, other ...string) string {
 	return t.keysOf(shared, name, a, other...)[0]
 }
@@ -310,8 +310,8 @@ func (t *T) keysOf(shared, name string, a algorithm.Algorithm, other ...string) 
 	return keys
 }
 
-// markersOf returns the keys of the markers of the decision r, which has an ID, under
-// rules of a limiter of t.limiter: one for each rule that can be refunded.
+// markersOf returns the keys of the markers of the decision r, which has an ID, by a limiter
+// with rules. There is one for each rule that supports Refund.
 func (t *T) markersOf(r weir.Request, rules ...weir.Rule) []string {
 	spy := new(spyStore)
 	l := t.limiterOn(spy, newClock(), rules...)
@@ -320,7 +320,7 @@ func (t *T) markersOf(r weir.Request, rules ...weir.Rule) []string {
 	return slices.DeleteFunc(spy.keys, func(key string) bool { return !strings.Contains(key, ":%id=") })
 }
 
-// A spyStore notes the keys of the last call. It runs nothing if Store is nil.
+// A spyStore records the keys of the last call. If Store is nil, it runs nothing.
 type spyStore struct {
 	store.Store
 	keys []string

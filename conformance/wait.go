@@ -29,15 +29,15 @@ func checkMaxWait(t *T) {
 		}
 	}
 	if waited == 0 {
-		t.fatalf("no request ever had to wait")
+		t.fatalf("no request had a Delay")
 	}
 }
 
-// maxWait makes requests that may wait, and returns how many had to.
+// maxWait makes requests with a MaxWait, and returns how many had a Delay.
 func (t *T) maxWait(r *rand.Rand, a algorithm.Algorithm, name string) (waited int) {
 	c := newClock()
 	p := t.pair(c, one(a))
-	p.both(weir.Request{Key: weir.KeyOf(name), Cost: pick(r, 1, t.peek(p.lim, 1, name).Limit)}) // so that the next has to wait
+	p.both(weir.Request{Key: weir.KeyOf(name), Cost: pick(r, 1, t.peek(p.lim, 1, name).Limit)}) // so that the next request has a Delay
 	for s := range 12 {
 		unit := max(t.unitOf(a), time.Microsecond)
 		c.advance(max(anyPause(r, unit), 0) / 8)
