@@ -45,10 +45,10 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// eventually calls f every 20 ms until it succeeds, and fails t if that takes long.
+// eventually calls f every 20 ms until it succeeds, and fails t if that takes minutes.
 func eventually(t *testing.T, what string, f func(context.Context) error) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		err := f(t.Context())
 		if err == nil {
 			return
@@ -122,7 +122,7 @@ func (c *cluster) agree(t *testing.T, key string, master int) {
 		for i, n := range c.nodes {
 			info, err := n.ClusterInfo(ctx).Result()
 			if err != nil {
-				return err
+				return fmt.Errorf("node %d: %w", i, err)
 			}
 			if !strings.Contains(info, "cluster_state:ok") {
 				return fmt.Errorf("node %d: %s", i, info)
