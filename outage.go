@@ -82,8 +82,8 @@ type Outage struct {
 // deadlines: see docs/guide/outage.md. If the store is a [store.DeadlineChecker], and its
 // client does not, the error says so.
 //
-// Result.Degraded is not nil if the store did not decide. Such a decision is not charged
-// in the store later. With FailLocal, N processes together allow at most what the limit
+// Result.Degraded is not nil if the store did not decide. Such a decision consumes nothing
+// from the store later. With FailLocal, N processes together allow at most what the limit
 // allows, in addition to what the store allowed: at most twice the limit.
 //
 // During an outage:
