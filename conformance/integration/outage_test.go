@@ -134,6 +134,7 @@ func TestOutage(t *testing.T) {
 	notShort(t)
 	servers.Need(t)
 	for _, a := range adapters {
+		a.bounded = patient[a.name]
 		for _, tt := range []struct {
 			name  string
 			maker faultMaker
@@ -147,7 +148,6 @@ func TestOutage(t *testing.T) {
 		} {
 			t.Run(a.name+"/"+tt.name, func(t *testing.T) {
 				t.Parallel()
-				a.bounded = patient[a.name]
 				outage(t, tt.maker(t, a, ""), tt.lives)
 			})
 		}
