@@ -84,7 +84,9 @@ type Outage struct {
 //
 // Result.Degraded is not nil if the store did not decide. Such a decision consumes nothing
 // from the store later. With FailLocal, N processes together allow at most what the limit
-// allows, in addition to what the store allowed: at most twice the limit.
+// allows, in addition to what the store allowed: at most twice the limit. If windows
+// start with a request, because a window is not Aligned or a bucket is AtOnce, it is less
+// than three times the limit in one window of the store.
 //
 // During an outage:
 //   - Consume, TakeUpTo and Peek return the answer of o.Fallback. The RetryAfter of a

@@ -36,7 +36,7 @@ import (
 //
 //   - RESOURCE_EXHAUSTED if the limiter denies it. The status has a google.rpc.RetryInfo.
 //   - CANCELED or DEADLINE_EXCEEDED if the context ends.
-//   - UNAVAILABLE during an outage of the store. [weir.Limiter.Wrap] can add a wrapper that
+//   - UNAVAILABLE during an outage of the store. A limiter of [weir.Limiter.OnOutage]
 //     decides without the store.
 //   - INVALID_ARGUMENT if the call has no key: [ErrNoKey].
 //   - INTERNAL after any other error.

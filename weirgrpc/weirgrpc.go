@@ -41,7 +41,8 @@
 //     deadline of [Options].Timeout has passed. With [Options].FailOpen, the call is passed
 //     on instead.
 //   - UNAVAILABLE also if the call was denied without the store: see
-//     [weir.Limiter.OnOutage]. RetryInfo is then the time until the store is asked again.
+//     [weir.Limiter.OnOutage]. RetryInfo is then at most the time until the store is
+//     asked again.
 //   - CANCELED if the caller cancels the call before the handler starts, and
 //     DEADLINE_EXCEEDED if the caller's deadline passes before.
 //   - INTERNAL after any other error, for example of a limiter whose policy has other

@@ -36,7 +36,9 @@
 //     of [Options].Timeout or of the request has passed. With [Options].FailOpen, the
 //     request is passed on instead.
 //   - 503 also if the request was denied without the store: see [weir.Limiter.OnOutage].
-//     Retry-After is then the time until the store is asked again.
+//     Retry-After is then at most the time until the store is asked again, rounded up. If
+//     the cost is above the limit, the status is 429. [Options].FailOpen does not change
+//     this answer.
 //   - 500 after any other error, for example of a limiter whose policy has other segments.
 //   - 499 if the client has cancelled the request. Nobody reads this answer. It keeps the
 //     request from being logged as served, or as an error of the server.
