@@ -22,6 +22,9 @@ import (
 // among them. The zero value counts 100 keys. It is safe for concurrent use, and must not be
 // copied after its first use.
 //
+// It does not count denials without the store, see [Limiter.OnOutage], and keys whose segments
+// are longer than 1,024 bytes together.
+//
 // Keys can be secret, for example API keys: show them only to those who may see them.
 type TopDenied struct {
 	// Size is how many keys are counted. If it is below 1, 100 keys are. Set it before
@@ -48,9 +51,7 @@ type counted struct {
 
 const defaultTopDenied = 100
 
-// Observe counts d if it is a denied Consume or TakeUpTo. It is an [Observer]. It does not
-// count denials without the store, and keys whose segments are longer than 1,024 bytes
-// together.
+// Observe counts d if it is a denied Consume or TakeUpTo. It is an [Observer].
 func (t *TopDenied) Observe(_ context.Context, d Decision) {
 	if d.Outcome() != Denied || d.Request.Op != Consume && d.Request.Op != TakeUpTo {
 		return
