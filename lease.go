@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/weir-go/weir/internal/sleep"
 )
 
 const (
@@ -83,7 +85,7 @@ func (l *Limiter) Acquire(ctx context.Context, key ...string) (*Lease, error) {
 		case !errors.As(err, &denied) || denied.Result.RetryAfter == Never:
 			return nil, err
 		}
-		if sleep(ctx, min(denied.Result.RetryAfter, poll)) != nil {
+		if sleep.For(ctx, min(denied.Result.RetryAfter, poll)) != nil {
 			return nil, waited(ctx, denied)
 		}
 	}
@@ -219,7 +221,7 @@ func (l *Lease) keepAlive(ctx context.Context) error {
 	defer context.AfterFunc(l.released, cancel)()
 	third := max(l.time/3, time.Millisecond)
 	wait := third
-	for sleep(ctx, wait) == nil {
+	for sleep.For(ctx, wait) == nil {
 		end := l.end()
 		once, stop := context.WithDeadline(ctx, end)
 		err := l.Renew(once)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/store"
 )
 
@@ -118,7 +119,7 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 	case r == nil || err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
 		return Result{}, err
 	case err == nil:
-		if err = sleep(ctx, r.Delay); err == nil {
+		if err = sleep.For(ctx, r.Delay); err == nil {
 			return r.Result, nil
 		}
 	case ctx.Err() != nil:
@@ -130,19 +131,4 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 		return Result{}, errors.Join(err, failed)
 	}
 	return Result{}, err
-}
-
-// sleep sleeps for d. If ctx ends before, it returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }

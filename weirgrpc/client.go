@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/sleep"
 )
 
 // A ClientInterceptor waits for its turn before it sends a call, so that a client keeps to the
@@ -102,7 +103,7 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	}
 	turn, err := c.limiter.Reserve(ctx, req)
 	if err == nil {
-		err = sleep(ctx, turn.Delay)
+		err = sleep.For(ctx, turn.Delay)
 	}
 	if err == nil || turn == nil || ctx.Err() == nil {
 		return emptyKey(&req, err) // nil stays nil

@@ -3,8 +3,6 @@ package weirgrpc
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +15,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/secret"
 )
 
 // ipv6Bits is the length of the network that one IPv6 user usually has.
@@ -169,7 +168,7 @@ func Metadata(key string) Segment {
 		if err != nil {
 			return "", err
 		}
-		return hash(value), nil
+		return secret.Hash(value), nil
 	}
 }
 
@@ -183,12 +182,11 @@ func BearerToken(ctx context.Context, _ string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	scheme, token, _ := strings.Cut(value, " ")
-	token = strings.Trim(token, " \t")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " \t,") {
+	token, ok := secret.Bearer(value)
+	if !ok {
 		return "", noKey("the metadata authorization has no bearer token")
 	}
-	return hash(token), nil
+	return secret.Hash(token), nil
 }
 
 // incoming returns the only value of the incoming metadata with that key. It is not empty.
@@ -207,12 +205,6 @@ func incoming(ctx context.Context, key string) (string, error) {
 		}
 	}
 	return "", noKey("the metadata %s is missing or empty", key)
-}
-
-// hash returns the SHA-256 of s in hexadecimal.
-func hash(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])
 }
 
 // FirstOf returns a segment with the value of the first of segments that the call has a value

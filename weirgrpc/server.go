@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/sleep"
 )
 
 // undoTime is the time limit of a refund, a release, or one attempt to renew.
@@ -106,7 +107,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 	case !res.Allowed:
 		return nil, c.deny(&res, s.rules(&res), setTrailer)
 	}
-	if err := sleep(c.ctx, res.Delay); err != nil {
+	if err := sleep.For(c.ctx, res.Delay); err != nil {
 		c.undo()
 		return nil, newStatus(codeOf(c.ctx, err)).Err()
 	}
@@ -221,20 +222,5 @@ func (c *call) undo() {
 	defer cancel()
 	if _, err := c.decider.Decide(ctx, back, nil); err != nil && !errors.Is(err, weir.ErrUnsupported) {
 		c.report(err)
-	}
-}
-
-// sleep sleeps for d. If ctx ends before, it returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/store"
 )
 
@@ -188,7 +189,7 @@ func (m *middleware) report(r *http.Request, err error) {
 // wait waits for delay. It returns false if the client cancels the request before. The
 // tokens are then refunded.
 func (m *middleware) wait(w http.ResponseWriter, r *http.Request, d weir.Decider, req weir.Request, delay time.Duration) bool {
-	err := sleep(r.Context(), delay)
+	err := sleep.For(r.Context(), delay)
 	if err == nil {
 		return true
 	}
@@ -216,20 +217,5 @@ func (m *middleware) undo(r *http.Request, d weir.Decider, req weir.Request) {
 	defer cancel()
 	if _, err := d.Decide(ctx, back, nil); err != nil && !errors.Is(err, weir.ErrUnsupported) {
 		m.report(r, err)
-	}
-}
-
-// sleep sleeps for d. If ctx ends before, it returns the error of ctx.
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 }

@@ -1,8 +1,6 @@
 package weirhttp
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/secret"
 )
 
 // A Segment returns the value of one segment of a key. If the request has none, it
@@ -95,7 +94,7 @@ func Header(name string) Segment {
 		if err != nil {
 			return "", err
 		}
-		return hash(value), nil
+		return secret.Hash(value), nil
 	}
 }
 
@@ -109,12 +108,11 @@ func BearerToken(r *http.Request) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	scheme, token, _ := strings.Cut(value, " ")
-	token = strings.Trim(token, " \t")
-	if !strings.EqualFold(scheme, "Bearer") || token == "" || strings.ContainsAny(token, " \t,") {
+	token, ok := secret.Bearer(value)
+	if !ok {
 		return "", noKey("the field Authorization has no bearer token")
 	}
-	return hash(token), nil
+	return secret.Hash(token), nil
 }
 
 // field returns the only value of a header field. It is not empty.
@@ -126,14 +124,6 @@ func field(r *http.Request, name string) (string, error) {
 		return strings.Trim(values[0], " \t"), nil
 	}
 	return "", noKey("the field %s is missing or empty", name)
-}
-
-// hash returns the SHA-256 of s in hexadecimal.
-func hash(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	var text [2 * sha256.Size]byte
-	hex.Encode(text[:], sum[:])
-	return string(text[:])
 }
 
 // Pattern is a [Segment]. Its value is the pattern of the route, for example

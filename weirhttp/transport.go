@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/sleep"
 )
 
 // ErrPaused means that a server asked for a pause that is longer than the request may
@@ -221,7 +222,7 @@ func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter) error {
 		if deadline, ok := ctx.Deadline(); left > w.left() || ok && left > time.Until(deadline) {
 			return fmt.Errorf("%w, which ends in %v: the request may not wait so long", ErrPaused, left)
 		}
-		if err := sleep(ctx, left); err != nil {
+		if err := sleep.For(ctx, left); err != nil {
 			return err
 		}
 	}
@@ -232,7 +233,7 @@ func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*
 	req.MaxWait = w.left()
 	turn, err := t.Limiter.Reserve(ctx, req)
 	if err == nil {
-		err = sleep(ctx, turn.Delay)
+		err = sleep.For(ctx, turn.Delay)
 	}
 	if err == nil || turn == nil || ctx.Err() == nil {
 		return turn, err
