@@ -21,6 +21,9 @@
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
 // and weir.remaining. If a request makes several decisions, the span shows the last one.
 //
+// The file dashboard.json beside this package is a Grafana dashboard of these metrics, as
+// Prometheus stores them. Import it, and choose the data source.
+//
 // No attribute holds a key: keys can be secret, and there are too many of them.
 package weirotel
 

@@ -1,0 +1,65 @@
+package weirotel_test
+
+import (
+	"encoding/json"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir"
+)
+
+// The dashboard asks only for metrics, labels, outcomes and ops that exist.
+func TestDashboard(t *testing.T) {
+	text, err := os.ReadFile("dashboard.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dashboard struct {
+		Panels []struct {
+			Title   string
+			Targets []struct{ Expr, LegendFormat string }
+		}
+	}
+	if err := json.Unmarshal(text, &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	metrics := scrape(t)
+	outcomes := []weir.Outcome{weir.Allowed, weir.Denied, weir.DegradedAllowed, weir.DegradedDenied, weir.Unavailable, weir.Canceled, weir.Failed}
+	// matches reports whether a value of the label matches the pattern.
+	matches := func(label, pattern string) bool {
+		re := regexp.MustCompile("^(?:" + pattern + ")$")
+		switch label {
+		case "weir_outcome":
+			return slices.ContainsFunc(outcomes, func(o weir.Outcome) bool { return re.MatchString(string(o)) })
+		case "weir_op":
+			return slices.ContainsFunc([]weir.Op{weir.Consume, weir.TakeUpTo}, func(op weir.Op) bool { return re.MatchString(op.String()) })
+		}
+		return false
+	}
+	names, labels := regexp.MustCompile(`weir_[a-z_]+`), regexp.MustCompile(`(\w+)=~?"([^"]*)"`)
+	for _, p := range dashboard.Panels {
+		if len(p.Targets) == 0 {
+			t.Errorf("panel %q asks for nothing", p.Title)
+		}
+		for _, target := range p.Targets {
+			if strings.Count(target.Expr, "(") != strings.Count(target.Expr, ")") {
+				t.Errorf("panel %q: its parentheses do not match: %s", p.Title, target.Expr)
+			}
+			for _, name := range names.FindAllString(target.Expr+" "+target.LegendFormat, -1) {
+				if !strings.Contains(metrics, "\n"+name+"{") && !strings.Contains(metrics, name+"=") {
+					t.Errorf("panel %q asks for %s, which no scrape has", p.Title, name)
+				}
+			}
+			for _, l := range labels.FindAllStringSubmatch(target.Expr, -1) {
+				for alternative := range strings.SplitSeq(l[2], "|") {
+					if l[1] != "job" && !matches(l[1], alternative) {
+						t.Errorf("panel %q asks for %s %q, which does not exist", p.Title, l[1], alternative)
+					}
+				}
+			}
+		}
+	}
+}
