@@ -12,6 +12,7 @@ import (
 // adapters' batches.
 func TestCoalesce(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	for i, s := range servers.All()[4:7] { // a single server and two clusters
 		a := adapters[2-i]
 		t.Run(a.name+"/"+s.Name, func(t *testing.T) {

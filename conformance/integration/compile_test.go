@@ -18,6 +18,7 @@ import (
 // Fifteen rules are of one kind, and one is of another: the first kind may have the most
 // locals, and the other the longest expression.
 func TestCompile(t *testing.T) {
+	inLua(t)
 	t.Parallel()
 	var limits []*contract.Limit
 	for _, a := range []algorithm.Algorithm{

@@ -80,6 +80,7 @@ var update = flag.Bool("update", false, "put the table of TestFaults into docs/r
 func TestFaults(t *testing.T) {
 	notShort(t)
 	servers.Need(t)
+	t.Parallel()
 	var mu sync.Mutex
 	outcomes := map[string]conformance.FaultOutcome{} // by check and faulty
 	t.Run("on", func(t *testing.T) {

@@ -36,6 +36,7 @@ const (
 // default settings, and the requests for the topology that the other nodes get.
 func TestFollow(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
@@ -66,9 +67,7 @@ func decide(t *testing.T, lim *weir.Limiter) error {
 // onlyKey returns the only key of lim.
 func onlyKey(t *testing.T, c *cluster, lim *weir.Limiter) string {
 	t.Helper()
-	if err := decide(t, lim); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "a first decision", func(context.Context) error { return decide(t, lim) })
 	for found := range keys(t, servers.Client(t, c.Endpoint), "follow") {
 		return found
 	}

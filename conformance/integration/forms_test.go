@@ -124,6 +124,7 @@ var formCases = func() []formCase {
 // TestForms checks that the Lua form does what the Go form does at boundaries: the reply,
 // the values and the TTLs are equal.
 func TestForms(t *testing.T) {
+	inLua(t)
 	t.Parallel()
 	for _, c := range formCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -154,6 +155,7 @@ var formMutants = []struct{ old, wrong string }{
 
 // TestFormMutants checks that formCases find every mutant.
 func TestFormMutants(t *testing.T) {
+	inLua(t)
 	t.Parallel()
 	for _, m := range formMutants {
 		t.Run(m.old+" → "+m.wrong, func(t *testing.T) {
@@ -257,6 +259,7 @@ func onServer(ctx context.Context, rdb *redis.Client, key string) string {
 // The newest lease has a score from 0 to 2^53-1 without a fraction. A member with another
 // score is foreign.
 func TestFormScores(t *testing.T) {
+	inLua(t)
 	t.Parallel()
 	const highest = 1<<53 - 1
 	limit, err := algorithm.Concurrency{Limit: 2, Lease: time.Second}.NewLimit()

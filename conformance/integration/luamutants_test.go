@@ -90,10 +90,9 @@ func TestLuaMutants(t *testing.T) {
 		return
 	}
 	notShort(t)
-	if raceEnabled {
-		t.Skip("the errors are in Lua: make test-all runs this without the race detector")
-	}
+	inLua(t)
 	servers.Need(t)
+	t.Parallel()
 	// Each process has a server to itself: the suite lists keys, and the keys of others
 	// would make that slow.
 	idle := make(chan *redis.Client, 2)

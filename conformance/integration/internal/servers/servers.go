@@ -118,6 +118,9 @@ func newServer(name, version string, kind Kind, start func(*Server, context.Cont
 	return &Server{Name: name, Endpoint: Endpoint{Kind: kind}, version: version, start: start, id: rand.Text()}
 }
 
+// Available reports whether a Docker engine answers.
+func Available() bool { return engine() == nil }
+
 // Need skips the test where no Docker engine answers, or fails it if
 // WEIR_REQUIRE_DOCKER is 1.
 func Need(t testing.TB) {
