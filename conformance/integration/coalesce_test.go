@@ -16,7 +16,7 @@ func TestCoalesce(t *testing.T) {
 	for i, s := range servers.All()[4:7] { // a single server and two clusters
 		a := adapters[2-i]
 		t.Run(a.name+"/"+s.Name, func(t *testing.T) {
-			t.Parallel()
+			busyParallel(t)
 			progress(t)
 			s.Start(t)
 			conformance.Run(t, conformance.Backend{

@@ -48,7 +48,7 @@ func TestDailyQuota(t *testing.T) {
 	}
 	if withMiniredis() {
 		t.Run("miniredis", func(t *testing.T) {
-			t.Parallel()
+			busyParallel(t)
 			run(t, false, goredis.backend(eachMiniredis))
 		})
 	}
@@ -57,7 +57,7 @@ func TestDailyQuota(t *testing.T) {
 			continue
 		}
 		t.Run(server.Name, func(t *testing.T) {
-			t.Parallel()
+			busyParallel(t)
 			server.Start(t)
 			e := server.Endpoint
 			if e.User != "" {

@@ -95,14 +95,14 @@ func TestLuaMutants(t *testing.T) {
 	t.Parallel()
 	// Each process has a server to itself: the suite lists keys, and the keys of others
 	// would make that slow.
-	idle := make(chan *redis.Client, 2)
+	idle := make(chan *redis.Client, cap(lanes))
 	for range cap(idle) {
 		_, rdb := adapters[0].single(t)
 		idle <- rdb
 	}
 	for _, m := range luaMutants {
 		t.Run(m.Kind+" "+m.Wrong, func(t *testing.T) {
-			t.Parallel()
+			busyParallel(t)
 			progress(t)
 			rdb := <-idle
 			defer func() { idle <- rdb }()

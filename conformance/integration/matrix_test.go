@@ -34,6 +34,17 @@ func notShort(t *testing.T) {
 	}
 }
 
+// lanes has room for the parallel tests that keep a processor busy.
+var lanes = make(chan struct{}, 4)
+
+// busyParallel is t.Parallel for a test that keeps a processor busy. Tests that mostly wait,
+// for example for a failover, run beside a few of these: go test -parallel counts both.
+func busyParallel(t *testing.T) {
+	t.Parallel()
+	lanes <- struct{}{}
+	t.Cleanup(func() { <-lanes })
+}
+
 // inLua skips a test of Lua under the race detector, which sees only Go. The tests also run
 // without it.
 func inLua(t *testing.T) {
@@ -80,7 +91,7 @@ func TestMatrix(t *testing.T) {
 		for i, a := range adapters {
 			if withMiniredis() {
 				t.Run(a.name+"/miniredis", func(t *testing.T) {
-					t.Parallel()
+					busyParallel(t)
 					progress(t)
 					m.begin(a.name, "miniredis")
 					m.run(t, a, "miniredis", i == 0, eachMiniredis)
@@ -88,7 +99,7 @@ func TestMatrix(t *testing.T) {
 			}
 			for j, server := range servers.All() {
 				t.Run(a.name+"/"+server.Name, func(t *testing.T) {
-					t.Parallel()
+					busyParallel(t)
 					progress(t)
 					m.begin(a.name, server.Name)
 					if reason := a.lacks[server.Kind]; reason != "" {
