@@ -94,7 +94,7 @@ const (
 	outageCallers   = 4 // of each process
 	outageLimit     = 100
 	outageBudget    = time.Second // so that a healthy server is not too slow on a busy machine
-	outageProbe     = 250 * time.Millisecond
+	outageProbe     = outageBudget
 )
 
 // ask calls the limiter of p until ended is closed.
@@ -204,7 +204,7 @@ func outage(t *testing.T, f conformance.Fault, lives int64) {
 		asked[i] = p.asked.Load()
 	}
 	until("the shares to be used up", func(p *process) bool { return p.local >= outageLimit/outageProcesses })
-	time.Sleep(4 * outageProbe)
+	time.Sleep(2 * outageProbe)
 	probes := int64(time.Since(begun)/outageProbe) + 1
 	for i, p := range all {
 		// Calls that were in flight fail too, and one more can begin for each failure.
