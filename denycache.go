@@ -15,26 +15,29 @@ import (
 //	lim = lim.Wrap(weir.DenyCache{}.Wrap)
 //
 // A denial is remembered until its RetryAfter, and for at most MaxAge. It answers requests
-// with the same key, op, cost and MaxWait. So a Wait or a Reserve with a deadline always
-// reaches the store: its MaxWait differs each time. A Peek always reaches the store too.
+// with the same key, op, cost and MaxWait. A Wait or a Reserve with a deadline always
+// reaches the store, because its MaxWait is different each time. A Peek always reaches the
+// store too.
 //
 // The cache never allows a request that the store would deny. It can deny a request that
 // the store would allow, for at most MaxAge. This happens if tokens are freed:
 //   - by a refund, a reset or a higher limit in another process or through another limiter.
-//   - by a refund or a reset of another key, for a rule with fewer segments in By.
+//   - by a refund or a reset of another key, if both keys share the limit of a rule: see
+//     [Rule].By.
 //
 // After a Refund, a Release, a Renew or a Reset of the same key through the same limiter,
 // the store decides again.
 //
-// In a remembered result, RetryAfter and ResetAfter are smaller, by the time since the
-// denial. The other fields, for example Remaining, are those of the denial. If a request
-// asks for the result of each rule, a denial answers it only until the first RetryAfter or
-// ResetAfter of these results.
+// In a remembered result, the time since the denial is subtracted from RetryAfter and
+// ResetAfter. The other fields, for example Remaining, are those of the denial. If a request
+// asks for the result of each rule, a denial answers the request only until the shortest
+// RetryAfter or ResetAfter of the results has passed.
 //
-// A denial without the store is not remembered: see [Limiter.OnOutage]. A denial of an
-// algorithm.Concurrency is not remembered, because a lease can be released at any time. If a
-// limiter has other rules too, their denials are remembered, whatever the ID. So the
-// RetryAfter can be too short: the lease can be the next reason for a denial.
+// A denial without the store is not remembered: see [Limiter.OnOutage]. A denial by an
+// algorithm.Concurrency is not remembered, because a lease can be released at any time. If
+// the limiter also has rules with other algorithms, denials by these rules are remembered,
+// and answer requests with any ID. After such a RetryAfter, the Concurrency can still deny
+// the request.
 //
 // A limiter with a cache decides the requests of [Limiter.DoMany] one by one.
 // [Limiter.With] and [Limiter.Only] return a limiter with a cache of its own. Keep such a

@@ -39,8 +39,9 @@ func KeyOf(segments ...string) Key {
 	return k
 }
 
-// Segments returns the segments of k. If k has more than [MaxSegments], which no limiter
-// accepts, the others are empty.
+// Segments returns the segments of k. If k has more than [MaxSegments] segments, the
+// segments after the first MaxSegments are returned as empty strings. No limiter accepts
+// such a key.
 func (k Key) Segments() []string {
 	segments := make([]string, k.count)
 	copy(segments, k.segments[:])

@@ -64,11 +64,11 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 // particular order.
 //
 // The errors are:
-//   - [ErrDenied] at once if the request can never be allowed.
+//   - [ErrDenied] if the request can never be allowed. Acquire then does not wait.
 //   - the error of ctx if ctx ends. If the request was denied before, the error is also
 //     an [ErrDenied].
-//   - the errors of [Limiter.TryAcquire]. Acquire does not wait for the end of an outage,
-//     unless [Limiter.OnOutage] answers: then a denied request waits like any other.
+//   - the errors of [Limiter.TryAcquire]. Acquire does not wait for the end of an outage.
+//     But if [Limiter.OnOutage] denies the request, Acquire waits, as after any denial.
 func (l *Limiter) Acquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {

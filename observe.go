@@ -14,24 +14,25 @@ import (
 //		decisions.WithLabelValues(d.Request.Op.String(), d.Result.Rule, string(d.Outcome())).Inc()
 //	}).Wrap)
 //
-// It is called in the goroutine of the caller, by several goroutines at once, and before
-// the caller gets the result. Do not make labels of keys: there are too many of them.
+// It is called in the goroutine of the caller, before the caller gets the result. Several
+// goroutines can call it at once. Do not use keys as labels of metrics, because there are
+// too many keys.
 //
-// To see only the decisions that reach the store, add it before the other wrappers. To see
-// every answer, also those of other wrappers, add it with a later call of [Limiter.Wrap], or
-// as the first argument of the call.
+// To see only the decisions that reach the store, add the Observer before the other
+// wrappers. To see every answer, also those of other wrappers, add it with a later call of
+// [Limiter.Wrap], or as the first argument of the call.
 //
 // An Observer sees the decisions of all verbs. A Wait makes one decision, and a Refund if
 // its context ends. Took does not include the wait. An Acquire makes a decision for each
 // attempt. A limiter with an Observer decides the requests of [Limiter.DoMany] one by one.
 type Observer func(ctx context.Context, d Decision)
 
-// A Decision is what an [Observer] sees.
+// A Decision is a request and its answer, as an [Observer] gets them.
 type Decision struct {
 	Request Request
 	Result  Result // zero if Err is not nil
 	Err     error
-	Took    time.Duration
+	Took    time.Duration // the time from the request to the answer
 }
 
 // An Outcome says in one word how a decision ended. It suits a label of a metric.

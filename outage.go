@@ -49,44 +49,46 @@ type Outage struct {
 	// Fallback is the answer without the store. The zero value is FailClosed.
 	Fallback Fallback
 
-	// Processes is the number of processes that share the limits, at least 1. Only
-	// FailLocal uses it, and needs it. If more processes run, they can allow more
-	// than the limit together.
+	// Processes is the number of processes that share the limits, at least 1. FailLocal
+	// needs it. With any other Fallback, it must be 0. If more processes run, they can
+	// together allow more than the limit.
 	Processes int
 
 	// MaxKeys is the largest number of keys that FailLocal holds in memory. A caller has
-	// at least one key for each rule. 0 means DefaultOutageKeys, 131,072. They use 32 MiB in
-	// all, or more if keys are longer than 71 bytes or hold sorted sets. When they are
-	// in use, requests that need a new key are denied.
+	// at least one key for each rule. If all MaxKeys keys are in use, requests that need a
+	// new key are denied. 0 means DefaultOutageKeys, 131,072. That many keys use 32 MiB, or
+	// more if keys are longer than 71 bytes or hold sorted sets. With any other Fallback,
+	// MaxKeys must be 0.
 	MaxKeys int
 
-	// Budget is the time that one decision of the store can take. 0 means
-	// DefaultOutageBudget, 50 ms. Choose it shorter than the deadlines of the callers: a deadline
-	// that ends before the budget is no failure of the store.
+	// Budget is the longest time that one decision of the store can take. 0 means
+	// DefaultOutageBudget, 50 ms. Choose it shorter than the deadlines of the callers. If a
+	// caller's deadline passes before the budget ends, the call does not count as a failure
+	// of the store.
 	Budget time.Duration
 
-	// Failures is the number of consecutive failures after which the store is not
-	// asked any more. 0 means DefaultOutageFailures, 5.
+	// Failures is the number of consecutive failures after which the limiter sends only
+	// probes to the store. 0 means DefaultOutageFailures, 5.
 	Failures int
 
-	// Probe is the time between two probes. While the store is not asked, one request
-	// in each such interval is sent to it as a probe. 0 means DefaultOutageProbe, 1 s, or
-	// Budget if that is longer. Otherwise it must be at least Budget.
+	// Probe is the time between two probes. A probe is one request of a caller that is
+	// sent to the store during an outage. 0 means DefaultOutageProbe, 1 s, or Budget if
+	// that is longer. Any other Probe must be at least Budget.
 	Probe time.Duration
 }
 
 // OnOutage returns a limiter that answers by itself, as o says, if the store does not
 // answer within o.Budget or returns [store.ErrUnavailable]. After o.Failures consecutive
-// failures it asks the store only once in o.Probe. The first answer of the store ends
-// the outage. The budget is a deadline of the context, so the client of the store must heed
-// deadlines: see docs/guide/outage.md. If the store is a [store.DeadlineChecker], and its
-// client does not, the error says so.
+// failures it sends only one request in each o.Probe to the store. The first answer of the
+// store ends the outage. The budget is a deadline of the context, so the client of the
+// store must heed deadlines: see docs/guide/outage.md.
 //
-// Result.Degraded is not nil if the store did not decide. Such a decision consumes nothing
-// from the store later. With FailLocal, N processes together allow at most what the limit
-// allows, in addition to what the store allowed: at most twice the limit. If windows
-// start with a request, because a window is not Aligned or a bucket is AtOnce, it is less
-// than three times the limit in one window of the store.
+// Result.Degraded is not nil if the store did not decide. After the outage, such a decision
+// consumes nothing from the store. With FailLocal, all processes together allow at most the
+// limit, and the store allows at most the limit. So at most twice the limit is allowed.
+// There is one exception: windows that start with a request, because a FixedWindow or
+// MetadataWindow is not Aligned, or because a TokenBucket is AtOnce. Then less than three
+// times the limit is allowed in one window of the store.
 //
 // During an outage:
 //   - Consume, TakeUpTo and Peek return the answer of o.Fallback. The RetryAfter of a
@@ -95,20 +97,25 @@ type Outage struct {
 //   - Refund, Release and Renew work on decisions and leases that FailLocal made. For
 //     all others they return store.ErrUnavailable, and can be retried.
 //   - Reset returns store.ErrUnavailable.
-//   - Misuse is an error, as ever. If the caller's context ends, its error is returned.
+//   - Misuse is an error, as it is without OnOutage. If the caller's context ends, its
+//     error is returned.
 //
 // A lease that FailLocal gave stays in the process: Renew and Release find it there,
 // also after the outage.
 //
 // Call OnOutage once, and before Wrap, so that the other wrappers see these answers. The
-// limiters of With, Only and Wrap share the state of the outage with the limiter. If the
-// limits of With have no share, because they are less than o.Processes, FailLocal denies
-// their requests.
+// limiters that With, Only and Wrap return share the state of the outage with the limiter.
+// If With sets a limit below o.Processes, one process has no share of that limit: FailLocal
+// then denies the requests.
 //
-// The error says which field of o is not valid, or that the limiter is already the result
-// of OnOutage. With FailLocal, OnOutage also returns an error if a rule has no share: if its
-// limit is less than o.Processes, or if its algorithm is not of package algorithm, and holds
-// leases or has a largest cost.
+// OnOutage returns an error:
+//   - if a field of o is not valid.
+//   - if the limiter is already the result of OnOutage.
+//   - if the store is a [store.DeadlineChecker], and says that its client ignores deadlines.
+//   - with FailLocal, if the limit of a rule divided by o.Processes is less than one token,
+//     or less than the rule's Cost.
+//   - with FailLocal, if the algorithm of a rule is not of package algorithm, and holds
+//     leases or has a largest cost. Such a limit cannot be divided.
 func (l *Limiter) OnOutage(o Outage) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter

@@ -22,13 +22,13 @@ import (
 // among them. The zero value counts 100 keys. It is safe for concurrent use, and must not be
 // copied after its first use.
 //
-// It does not count denials without the store, see [Limiter.OnOutage], and keys whose segments
-// are longer than 1,024 bytes together.
+// It does not count denials without the store: see [Limiter.OnOutage]. It does not count keys
+// whose segments are longer than 1,024 bytes together.
 //
 // Keys can be secret, for example API keys: show them only to those who may see them.
 type TopDenied struct {
-	// Size is how many keys are counted. If it is below 1, 100 keys are. Set it before
-	// the first use.
+	// Size is how many keys are counted. If it is below 1, 100 keys are counted. Set it
+	// before the first use.
 	Size int
 
 	mu     sync.Mutex
@@ -36,11 +36,12 @@ type TopDenied struct {
 	counts leastFirst
 }
 
-// A DeniedKey is a key, and how often its requests were denied.
+// A DeniedKey is a key, and how often its requests were denied. The true number is from
+// Denied-Over to Denied.
 type DeniedKey struct {
 	Key    Key
-	Denied int64 // at most Over too high, and never too low
-	Over   int64
+	Denied int64 // the count
+	Over   int64 // how much the count can be too high
 }
 
 // A counted is a key in a TopDenied.

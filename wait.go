@@ -27,8 +27,8 @@ type Reservation struct {
 // Reserve consumes the tokens of r now, even if they will be available only later. They
 // must be available within r.MaxWait and before the deadline of ctx, otherwise the
 // request is denied. Callers go ahead in the order of their reservations. If ctx has a
-// deadline, r.MaxWait can be 0: only the deadline then counts. If any wait is
-// acceptable, r.MaxWait is [Never]. If r.ID is empty, Reserve uses a random ID. The
+// deadline, r.MaxWait can be 0: then only the deadline limits the wait. If any wait is
+// acceptable, set r.MaxWait to [Never]. If r.ID is empty, Reserve uses a random ID. The
 // algorithm of every rule must support [Request].MaxWait.
 //
 // The errors are:

@@ -61,8 +61,8 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 // has one rule, name can be empty.
 //
 // The keys of the new limiter still have all segments of the policy, but only the
-// segments in By identify its limit. So Reset clears the rule for all keys with the
-// same segments in By.
+// segments in By identify its limit. The other segments are ignored, but must not be
+// empty. So Reset clears the rule for all keys whose segments in By are the same.
 //
 // The error is [ErrInvalidRule] if the limiter has no rule with that name.
 func (l *Limiter) Only(name string) (*Limiter, error) {
@@ -78,10 +78,10 @@ func (l *Limiter) Only(name string) (*Limiter, error) {
 
 // Wrap returns a limiter in which every decision goes through the wrappers that the
 // functions w return. A wrapper is a [Decider]. It answers a request itself, or passes
-// the request on to next. The wrapper of the first function gets a request first.
-// Wrappers that earlier calls of Wrap added get the request last. [Limiter.With] and
-// [Limiter.Only] call the functions again, for the limiter that they return. A limiter with
-// wrappers decides the requests of [Limiter.DoMany] one by one.
+// the request on to next. The wrapper of the first function gets a request first. The
+// wrappers of earlier calls of Wrap get the request after the wrappers of this call.
+// [Limiter.With] and [Limiter.Only] call the functions again, for the limiter that they
+// return. A limiter with wrappers decides the requests of [Limiter.DoMany] one by one.
 func (l *Limiter) Wrap(w ...func(next Decider) Decider) *Limiter {
 	if l == nil || l.bound == nil {
 		return new(Limiter)
