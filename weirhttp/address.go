@@ -15,18 +15,20 @@ const defaultIPv6Bits = 64
 // that there is none.
 type Proxies struct {
 	// Trusted are the networks of your own proxies, for example 10.0.0.0/8. The client is
-	// the last address that is not in them. A network must not contain all addresses.
+	// the rightmost address that is not in these networks. A network must not contain all
+	// addresses.
 	Trusted []netip.Prefix
 
 	// Count is the number of your own proxies that each request goes through. Each of
-	// them adds one address to the field. Use it if the addresses of the proxies are not
-	// known. Nobody must be able to reach the server without the proxies. Set
-	// either Trusted or Count.
+	// them adds one address to the field. Use Count if you do not know the addresses of
+	// the proxies. It is safe only if no client can reach the server without the proxies.
+	// Set either Trusted or Count.
 	Count int
 
-	// Header is the field to which your proxies add the address of their own client. Empty
-	// means X-Forwarded-For. The field Forwarded is parsed as RFC 7239 says, any other one
-	// as a list of addresses. Other fields are not read: clients can set them.
+	// Header is the name of the field to which your proxies add the address of their own
+	// client. Empty means X-Forwarded-For. The field Forwarded is parsed as RFC 7239 says,
+	// and a field with any other name as a list of addresses. Only this field is read,
+	// because clients can set the others.
 	Header string
 
 	// IPv6Bits is the length of the network by which an IPv6 client is limited, from 1 to
@@ -34,12 +36,13 @@ type Proxies struct {
 	IPv6Bits int
 }
 
-// RemoteIP is a [Segment]. Its value is the address of the connection, without the port: of an
-// IPv6 address, the /64 network. If the server is behind a proxy, this is the address of the
-// proxy: use [ClientIP].
+// RemoteIP is a [Segment]. Its value is the address of the connection, without the port. If
+// it is an IPv6 address, the value is its /64 network. If the server is behind a proxy, the
+// value is the address of the proxy: use [ClientIP].
 //
-// An IPv4 address in an IPv6 address, ::ffff:192.0.2.1, is the IPv4 address. The error is
-// [ErrNoKey] if http.Request.RemoteAddr is no address, for example on a Unix socket.
+// If the address is the IPv6 form of an IPv4 address, for example ::ffff:192.0.2.1, the value
+// is the IPv4 address. The error is [ErrNoKey] if http.Request.RemoteAddr is not an address,
+// for example on a Unix socket.
 func RemoteIP(r *http.Request) (string, error) {
 	return remote.segment(r)
 }
@@ -52,9 +55,10 @@ var remote = addresser{bits: defaultIPv6Bits}
 // The addresses that proxies have added are read from the right, because everything to the
 // left of them can come from the client:
 //
-//   - With Proxies.Trusted, the client is the first address that is not trusted. The address of
-//     the connection comes first. If all addresses are trusted, the client is the leftmost one.
-//   - With Proxies.Count n, the client is the nth address from the right.
+//   - With Proxies.Trusted, the address of the connection is read first, and then the field.
+//     The client is the first address that is not trusted. If all addresses are trusted, the
+//     client is the leftmost address.
+//   - With Proxies.Count n, the client is the nth address of the field from the right.
 //
 // The error of the segment is [ErrNoKey] if the field has fewer than n addresses, or if an
 // entry that must be read is no address, for example "unknown".

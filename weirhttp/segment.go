@@ -13,7 +13,13 @@ import (
 )
 
 // A Segment returns the value of one segment of a key. If the request has none, it
-// returns an empty string or an error that wraps [ErrNoKey].
+// returns an empty string or an error that wraps [ErrNoKey]. This one returns the customer
+// that another middleware has put into the context:
+//
+//	func customer(r *http.Request) (string, error) {
+//		id, _ := r.Context().Value(customerKey{}).(string)
+//		return id, nil
+//	}
 //
 // A value can have any length. A limiter replaces a value that is longer than
 // [weir.MaxSegment] by its SHA-256.
@@ -52,11 +58,11 @@ func By(segments ...Segment) RequestFunc {
 	}
 }
 
-// ByName returns a RequestFunc for a limiter whose [weir.Policy].Segments are names. It
-// needs one segment for each name, and brings them into the order of names. If names is
-// nil, the only name is "key".
+// ByName returns a RequestFunc for a limiter whose [weir.Policy].Segments are names. There
+// must be one segment for each name. The key has the segments in the order of names. If
+// names is nil, the only name is "key".
 //
-// The error says what is wrong if a name has no segment, or a segment no name.
+// If a name has no segment, or a segment is not in names, ByName returns an error.
 func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 	if names == nil {
 		names = []string{"key"}
@@ -85,8 +91,9 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 // with that name, for example of an API key. The store never sees the field itself.
 //
 // The error is [ErrNoKey] if the request has no such field, if the field is empty, or if
-// the request has it more than once: the program could read another one than the limiter.
-// For the field Authorization, use [BearerToken].
+// the request has the field more than once. If it were not an error, the handler could
+// read one of the fields, and the limiter another. For the field Authorization, use
+// [BearerToken].
 func Header(name string) Segment {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
@@ -150,9 +157,10 @@ func Text(value string) Segment {
 //
 //	weirhttp.FirstOf(weirhttp.Header("X-API-Key"), weirhttp.RemoteIP)
 //
-// A client that can choose between the segments has a limit under each of them. So
-// reject an API key that does not exist before. The error is [ErrNoKey] if no segment has
-// a value. Another error of a segment is returned at once.
+// A client that can choose between the segments has a separate limit for each of them. So
+// check API keys in front of the middleware, and reject unknown ones there. If no segment
+// has a value, the error is [ErrNoKey]. If a segment returns another error, that error is
+// returned at once.
 func FirstOf(segments ...Segment) Segment {
 	segments = slices.Clone(segments)
 	return func(r *http.Request) (string, error) {

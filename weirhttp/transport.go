@@ -32,17 +32,21 @@ const DefaultMaxPause = 10 * time.Minute
 //
 // It waits until the limiter allows the request, as [weir.Limiter.Wait] does: it reserves
 // a turn, and sleeps until then. It waits at most until the deadline of the request's
-// context, which http.Client.Timeout sets too, and at most Request.MaxWait. If the turn
-// would come later, it returns a [weir.ErrDenied] at once, and consumes nothing. If the
-// context ends during the wait, it returns the error of the context, and refunds the turn.
-// Each redirect needs a turn of its own. The request is not sent again if the server
-// denies it.
+// context, which http.Client.Timeout sets too, and at most the MaxWait of the
+// [weir.Request]. If the turn would come later, it returns a [weir.ErrDenied] at once, and
+// consumes nothing. If the context ends during the wait, it returns the error of the
+// context, and refunds the turn. Each redirect needs a turn of its own. If the server
+// denies the request, the Transport returns the response, and does not send the request
+// again.
 //
-// If the server asks for a pause, no request with the same key is sent before the pause ends:
-// requests wait, and then take their turns. A server asks with Retry-After, in seconds
-// or as a date, in a response with a status from 400, or with an item r=0 of the field
-// RateLimit of draft-ietf-httpapi-ratelimit-headers-11. Each process has its own
-// pauses. If the pause is longer than the request may wait, the error is [ErrPaused].
+// A server can ask for a pause. Then no request with the same key is sent before the pause
+// ends: requests wait, and then take their turns. A server asks for a pause in one of two
+// ways:
+//   - with Retry-After, in seconds or as a date, in a response with a status from 400.
+//   - with an item r=0 of the field RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
+//
+// Each process has its own pauses. If the pause is longer than the request may wait, the
+// error is [ErrPaused].
 //
 // Set Limiter or Leases. Without both, each request fails. A Transport is safe for
 // concurrent use. Do not change its fields or copy it after the first request.

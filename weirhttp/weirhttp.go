@@ -16,14 +16,16 @@
 //
 // # Keys
 //
-// A [RequestFunc] says by what a request is limited. [By] and [ByName] make one of
-// segments: [RemoteIP], [ClientIP], [Header], [BearerToken], [Pattern], [Text],
-// [FirstOf], or a function of your own. If a request has no value for a segment, for
-// example no API key, the error is [ErrNoKey], and the middleware rejects the request.
+// A [RequestFunc] makes the key of a request. The key identifies the caller being limited.
+// [By] and [ByName] make a RequestFunc from segments. A segment is [RemoteIP], [ClientIP],
+// [Header], [BearerToken], [Pattern], [Text], [FirstOf], or a function of your own, for
+// example one that reads the customer from the context of the request. If a request has no
+// value for a segment, for example no API key, the error is [ErrNoKey], and the middleware
+// rejects the request.
 //
-// Choose what the client cannot choose. A client that can send any API key gets a fresh
-// limit with each new one, so authenticate the key first. Behind a proxy, RemoteIP is the
-// address of the proxy: use ClientIP.
+// Use a key that the client cannot choose. A client that can send any API key gets a full
+// limit with each new key. So authenticate the API key first. Behind a proxy, RemoteIP is
+// the address of the proxy: use ClientIP.
 //
 // # Answers
 //
@@ -39,9 +41,10 @@
 //     Retry-After is then at most the time until the store is asked again, rounded up. If
 //     the cost is above the limit, the status is 429. [Options].FailOpen does not change
 //     this answer.
-//   - 500 after any other error, for example of a limiter whose policy has other segments.
-//   - 499 if the client has cancelled the request. Nobody reads this answer. It keeps the
-//     request from being logged as served, or as an error of the server.
+//   - 500 after any other error, for example if the policy of the limiter has other
+//     segments than the key.
+//   - 499 if the client has cancelled the request. The client does not read this answer.
+//     But a log shows that the request was neither served nor an error of the server.
 //
 // The body is a problem of RFC 9457, of type application/problem+json. It never contains
 // the text of an error. Options.Reject replaces the body.
@@ -97,10 +100,10 @@ const (
 	// until the same request would be allowed. Times are in seconds, rounded up. A
 	// concurrency limit has the parameter qu="concurrent-requests", and no times.
 	//
-	// If the response has such fields already, for example of another middleware, the
-	// items are added. In the name of a rule, each % and each byte that is no printable
-	// ASCII character is replaced by % and two hexadecimal digits. A later draft can
-	// differ, and has a dialect of its own then.
+	// If the response has such fields already, for example because another middleware has
+	// set them, the items are added. In the name of a rule, % and every byte that is not a
+	// printable ASCII character are replaced by % and two hexadecimal digits. The number
+	// 11 is the version of the draft. If a later version differs, it gets another dialect.
 	RateLimitDraft11
 
 	// XRateLimit sets the fields X-RateLimit-Limit, X-RateLimit-Remaining and
@@ -115,8 +118,9 @@ type Options struct {
 	// Plan returns the decider for a request, for example the limiter of a customer's
 	// plan. If it returns a nil Decider, the decider given to New decides. If it returns
 	// ErrUnlimited, the request is not limited. Other errors reject the request, like
-	// those of a RequestFunc. All deciders must have the same segments. A nil
-	// *weir.Limiter is no nil Decider: it rejects the request with status 500.
+	// those of a RequestFunc. All deciders must have the same segments. If Plan returns a
+	// *weir.Limiter that is nil, the Decider is not nil, and the request is rejected with
+	// status 500.
 	Plan func(*http.Request) (weir.Decider, error)
 
 	// Headers is the dialect of the fields that describe the limits. They are set before
@@ -130,13 +134,13 @@ type Options struct {
 	PartitionKey func(*http.Request) []byte
 
 	// Timeout is the longest time of a decision. 0 means that only the request's context
-	// ends it. Set it if you fail open: otherwise each request waits for a store that does
-	// not answer.
+	// ends the decision. Set Timeout if FailOpen is true. Otherwise, if the store does not
+	// answer, each request waits for it.
 	Timeout time.Duration
 
-	// FailOpen passes requests on if the store is not available, or does not answer in
-	// time. Otherwise such a request is answered with status 503. Other errors are never
-	// passed on.
+	// If FailOpen is true, a request is passed on if the store is not available, or does
+	// not answer in time. If FailOpen is false, such a request is answered with status
+	// 503. After any other error, a request is never passed on.
 	FailOpen bool
 
 	// Reject writes the answer to a request that is not passed on. Retry-After and the
@@ -145,14 +149,15 @@ type Options struct {
 	// Reject is not called if the client has cancelled the request.
 	Reject func(w http.ResponseWriter, r *http.Request, why Rejection)
 
-	// OnError is called with each error, also if the request is passed on in spite of it.
-	// A denied request and a cancelled request are no errors. If OnError is nil, errors
-	// are logged by the default logger of log/slog, an ErrNoKey at level Debug.
+	// OnError is called with each error, also if FailOpen passes the request on. A denied
+	// request and a cancelled request are not errors. If OnError is nil, errors are logged
+	// by the default logger of log/slog, an ErrNoKey at level Debug.
 	OnError func(r *http.Request, err error)
 }
 
-// New returns a middleware that limits requests by d. It fits http.Handler chains, for
-// example chi's Use. If opts is nil, the defaults are used.
+// New returns a middleware that asks d to decide each request. It works with every router
+// that takes middlewares of net/http, for example with chi's Use. If opts is nil, the
+// defaults are used.
 //
 // A request with a MaxWait can be allowed after a delay: the middleware then waits before
 // it calls the handler. If the client cancels the request in the meantime, the tokens are
@@ -160,10 +165,11 @@ type Options struct {
 // middleware releases the lease when the handler returns. It does not renew the lease, so
 // the lease must be longer than the handler takes.
 //
-// If a request goes through two middlewares, both consume, even if they are the same.
+// If a request goes through two middlewares, both consume tokens, even if they are the same
+// middleware.
 //
-// The error says what is wrong if d or request is nil, if d is a zero Limiter, or if a field
-// of opts is not valid.
+// New returns an error if d or request is nil, if d is a zero Limiter, or if a field of opts
+// is not valid.
 func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler) http.Handler, error) {
 	m := &middleware{decider: d, request: request}
 	if opts != nil {
