@@ -14,9 +14,8 @@
 // and each check may take up to four minutes. If the network to the server is slow, set
 // [Backend.Parallel].
 //
-// Authors of algorithms run [RunAlgorithm]. [Run] makes the same checks of every built-in
-// algorithm. These checks need no model of the algorithm. [RunFaults] tests what a store
-// does if its server fails.
+// Authors of algorithms run [RunAlgorithm]. [Run] runs the same checks on every built-in
+// algorithm. [RunFaults] tests what a store does if its server fails.
 package conformance
 
 import (

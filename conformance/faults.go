@@ -43,9 +43,9 @@ type Fault struct {
 	// Loses is true if the server can lose acknowledged writes.
 	Loses bool
 
-	// Confirm returns when all writes that were acknowledged before the call
-	// would survive the fault. It returns an error if it cannot tell. It can be
-	// nil.
+	// Confirm waits until the fault cannot lose the writes that the server had
+	// acknowledged before the call, for example until the replicas have them. If
+	// Confirm cannot tell, it returns an error. Confirm can be nil.
 	Confirm func() error
 }
 
@@ -65,8 +65,8 @@ type FaultOutcome struct {
 	Cancelled   int           // calls that returned the error of their context
 	Slowest     time.Duration // the longest call
 	Recovery    time.Duration // from the end of the fault until all callers were served
-	Excess      int64         // tokens that were granted, and that the state after the fault does not count
-	Unconfirmed int64         // tokens granted after the last Confirm: the largest allowed Excess
+	Excess      int64         // tokens that callers were granted, but that the store no longer counts after the fault
+	Unconfirmed int64         // tokens that callers were granted after the last Confirm; Excess must not be larger
 }
 
 // A faultCheck is a check of a fault.
@@ -122,10 +122,11 @@ func FaultChecks() []string {
 }
 
 // RunFaults tests what a store does if its server fails. Each fault is a parallel subtest.
-// makers holds the functions that make the faults. Its keys are the names of checks without
-// "Faults/". If a check has no maker, it is skipped. A maker gets a key, and all keys of the
-// check have the slot of that key. record is called with each outcome, by several
-// goroutines. It can be nil.
+// makers has a function for each fault. The function makes the [Fault] of the check with
+// that name: for the check "Faults/Restart", the name in makers is "Restart". If makers has
+// no function for a check, the check is skipped. The parameter key of the function says
+// which cluster slot the check uses: all keys of the check have the slot of key. record is
+// called with each outcome, by several goroutines. It can be nil.
 //
 // Callers call the store before, during and after the fault. The context of each call ends
 // after [CallTime]. These promises hold under every fault:

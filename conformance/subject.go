@@ -15,14 +15,15 @@ import (
 
 // A Subject describes the algorithm that [RunAlgorithm] tests.
 type Subject struct {
-	// New returns a random algorithm, made with r. It is called many times. If the
-	// algorithms differ more, more is checked. Some of them must have a limit of at
-	// most 50 tokens. Some of these must refill no token within a minute.
+	// New returns an algorithm with random parameters from r. It is called many times.
+	// Use a wide range of parameters, so that more cases are checked. Some of the
+	// algorithms must have a limit of at most 50 tokens. Of these algorithms, some must
+	// refill no token within a minute.
 	New func(r *rand.Rand) algorithm.Algorithm
 
-	// Unit returns the time in which the state of a changes, at least 1 µs: the
-	// time until one token is refilled, or a quarter of a window. It is the typical
-	// pause between requests in random histories.
+	// Unit returns a time in which the state of a changes, for example the time until
+	// one token is refilled, or a quarter of a window. It must be at least 1 µs. The
+	// checks make random requests, and Unit is the typical pause between them.
 	Unit func(a algorithm.Algorithm) time.Duration
 
 	// Huge lists algorithms at their bounds: the largest limit, the longest time.

@@ -14,9 +14,9 @@ import (
 //
 //	lim, err := weir.New("api", store.Coalesce(goredis.New(rdb)), algorithm.GCRA{…}, nil)
 //
-// A call that finds no other call under way is sent at once. Calls that arrive in the
-// meantime wait, and are sent together when it returns. So a call waits at most for the
-// one batch that is under way. No timer is involved.
+// If no other call is under way, a call is sent at once. Calls that arrive before it
+// returns wait, and are then sent together in one batch. So before a call is sent, it
+// waits for at most one other call or batch. No timer is involved.
 //
 // The store st must be a [Batcher]. Otherwise every method returns an error, and so does
 // weir.New. MGet, Time and EvalBatch go to st as they are.
@@ -26,11 +26,11 @@ import (
 // of a batch ends at the latest deadline of its calls, or when all their contexts have
 // ended. It has none of the values of their contexts, for example no trace.
 //
-// In a cluster, a batch takes as long as its slowest server. If a server does not answer,
-// all calls wait for it, also calls for other servers. So give every call a deadline, or
-// set the timeouts of the client.
+// In a cluster, a batch ends when the slowest server has answered. If a server does not
+// answer, all calls wait for it, also calls for other servers. So give every call a
+// deadline, or set the timeouts of the client.
 //
-// The returned store starts a goroutine when calls wait. The goroutine ends when no call
+// If calls wait, the returned store starts one goroutine. The goroutine ends when no call
 // waits.
 func Coalesce(st Store) Store {
 	c := &coalesced{Store: st}

@@ -3,7 +3,7 @@
 //
 //	res, err := limiter.Allow(ctx, "user:42")
 //	if errors.Is(err, store.ErrUnavailable) {
-//		// No decision was made: fail open or fail closed.
+//		// The decision is not known: fail open or fail closed.
 //	}
 //
 // Authors of backends implement [Store]. It has three methods: Eval runs a [Script]
@@ -16,10 +16,9 @@
 // table.
 //
 // A store can also implement the optional interfaces [Batcher], [Borrower],
-// [Checker] and [DeadlineChecker].
-// Package conformance tests a backend.
+// [Checker] and [DeadlineChecker]. Package conformance tests a backend.
 //
-// All methods of a store are safe for concurrent use.
+// All methods of a store must be safe for concurrent use.
 package store
 
 import (
@@ -43,13 +42,14 @@ type Store interface {
 	// reply. It takes one round trip, or two if the server does not know the script
 	// yet.
 	//
-	// keys has at least one key, and no key twice. All keys must have the same
+	// There must be at least one key, and no key twice. All keys must have the same
 	// cluster slot, even if the store is not a cluster. Otherwise the error is
 	// ErrCrossSlot, and nothing is sent.
 	//
 	// If Eval returns an error, it returns the unchanged reply. If the error is
 	// ErrUnavailable or an error of ctx, the script may have run. Eval itself does
-	// not run it again. A client that retries can.
+	// not run the script again. But if the client of the store retries, the script can
+	// run again.
 	//
 	// The store may keep the strings in keys and args, but not the slices.
 	Eval(ctx context.Context, script *Script, keys []string, args []Arg, reply []Value) ([]Value, error)
@@ -94,9 +94,9 @@ type Batcher interface {
 // If the client of a store sends asynchronously, the store must not be a Borrower. The
 // limiter could reuse the buffer before the client has sent it.
 type Borrower interface {
-	// BorrowsStrings returns true if the store st keeps no string after a call. st is
-	// the store that the limiter calls. If st is not the Borrower itself, but for
-	// example a wrapper that embeds it, BorrowsStrings must return false.
+	// BorrowsStrings reports whether st keeps no string after a call. The limiter passes
+	// the store that it calls as st. If st is another store, for example a wrapper that
+	// embeds the Borrower, BorrowsStrings must return false.
 	BorrowsStrings(st Store) bool
 }
 

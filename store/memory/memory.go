@@ -15,8 +15,8 @@
 // a key, the store samples a few keys, and evicts the one that expires soonest. Two
 // kinds of keys are never evicted before they expire:
 //   - A key whose last request was denied. Otherwise its caller would be allowed again.
-//   - A key that expires more than about one second later than the new key. Usually its
-//     caller has consumed more.
+//   - A key that expires more than about one second later than the new key. The caller of
+//     such a key has usually consumed more tokens than the caller of the new key.
 //
 // If no sampled key can be evicted, the call returns [store.ErrUnavailable]. If
 // [Options].NoEviction is true, no key is evicted before it expires.
