@@ -20,9 +20,9 @@
 //   - any client that [redis.NewUniversalClient] makes.
 //
 // The store rejects a nil client and a [redis.Ring]: every method of the store, and
-// weir.New, returns an error. A Ring sends an MGET only to the shard of its first key.
-// If a shard is down, the Ring uses other shards for its keys, so the state of their
-// limits is missing there.
+// weir.New, returns an error. A Ring sends an MGET only to the shard of the first key.
+// If a shard is down, the Ring uses other shards for the keys of that shard, and these
+// shards do not have the state of the limits.
 //
 // Scripts are sent to masters, even if the client has ReadOnly, RouteByLatency or
 // RouteRandomly. With one of these options, MGet can read from a replica of a cluster.
