@@ -68,7 +68,9 @@ type Outage struct {
 	Budget time.Duration
 
 	// Failures is the number of consecutive failures after which the limiter sends only
-	// probes to the store. 0 means DefaultOutageFailures, 5.
+	// probes to the store. 0 means DefaultOutageFailures, 5. On a cluster, use 20: if one of
+	// three masters is away, five consecutive failures are likely at many requests per
+	// second.
 	Failures int
 
 	// Probe is the time between two probes. A probe is one request of a caller that is
