@@ -10,11 +10,15 @@ import (
 // number of consecutive failures it opens: then one call in each interval may, a probe. The
 // first answer of the store closes it.
 //
+// The failures must also span some time. Otherwise, the loss of one node of a cluster would
+// open the breaker: at a high rate of calls, some failures follow one another by chance.
+//
 // The state has a generation, which changes when the breaker closes. A failure counts only in
 // the generation in which its call began. So calls that hung while the store came back do not
 // open the breaker again.
 type breaker struct {
 	failures int           // how many open the breaker
+	span     time.Duration // how long they last, at least
 	interval time.Duration // between two probes
 	born     time.Time     // times are measured from here
 
@@ -24,6 +28,7 @@ type breaker struct {
 	mu     sync.Mutex
 	due    int64 // when the next probe may begin, if the breaker is open
 	failed int   // consecutive failures
+	first  int64 // when the first of them ended
 	probes int64 // how many probes have begun
 	probe  int64 // the number of the probe that has not ended; 0 if there is none
 	began  int64 // when it began
@@ -45,8 +50,8 @@ type ticket struct {
 	probe      int64 // the number of the probe; 0 if the call is no probe
 }
 
-func (b *breaker) init(failures int, interval time.Duration) {
-	b.failures, b.interval, b.born = failures, interval, time.Now()
+func (b *breaker) init(failures int, span, interval time.Duration) {
+	b.failures, b.span, b.interval, b.born = failures, span, interval, time.Now()
 }
 
 // now returns the time since b was made.
@@ -117,16 +122,19 @@ func (b *breaker) fail(t ticket, cause *failure) {
 		return
 	}
 	b.cause.Store(cause)
-	switch {
-	case s&open != 0: // the next probe is due already
+	if s&open != 0 { // the next probe is due already
 		return
-	case b.failed+1 < b.failures:
-		b.failed++
-		b.state.Store(generation<<stateBits | failing)
-	default:
-		b.due = b.now() + int64(b.interval)
-		b.state.Store(generation<<stateBits | failing | open)
 	}
+	now := b.now()
+	if b.failed++; b.failed == 1 {
+		b.first = now
+	}
+	if b.failed < b.failures || b.failures > 1 && now-b.first < int64(b.span) {
+		b.state.Store(generation<<stateBits | failing)
+		return
+	}
+	b.due = now + int64(b.interval)
+	b.state.Store(generation<<stateBits | failing | open)
 }
 
 // wait returns the time until the next probe, in whole microseconds. If b is closed, it

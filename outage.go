@@ -68,9 +68,10 @@ type Outage struct {
 	Budget time.Duration
 
 	// Failures is the number of consecutive failures after which the limiter sends only
-	// probes to the store. 0 means DefaultOutageFailures, 5. On a cluster, use 20: if one of
-	// three masters is away, five consecutive failures are likely at many requests per
-	// second.
+	// probes to the store. 0 means DefaultOutageFailures, 5. If it is above 1, the failures
+	// must also last for at least Budget. Otherwise, the loss of one master of a cluster
+	// would look like the loss of all: at many requests per second, some failures follow one
+	// another by chance.
 	Failures int
 
 	// Probe is the time between two probes. A probe is one request of a caller that is
@@ -81,8 +82,8 @@ type Outage struct {
 
 // OnOutage returns a limiter that answers by itself, as o says, if the store does not
 // answer within o.Budget or returns [store.ErrUnavailable]. After o.Failures consecutive
-// failures it sends only one request in each o.Probe to the store. The first answer of the
-// store ends the outage. The budget is a deadline of the context, so the client of the
+// failures, which last for at least o.Budget, it sends only one request in each o.Probe to
+// the store. The first answer of the store ends the outage. The budget is a deadline of the context, so the client of the
 // store must heed deadlines: see docs/guide/outage.md.
 //
 // Result.Degraded is not nil if the store did not decide. After the outage, such a decision
@@ -136,7 +137,7 @@ func (l *Limiter) OnOutage(o Outage) (*Limiter, error) {
 		}
 	}
 	shared := &outage{Outage: o}
-	shared.breaker.init(o.Failures, o.Probe)
+	shared.breaker.init(o.Failures, o.Budget, o.Probe)
 	if o.Fallback == FailLocal {
 		shared.store = memory.New(&memory.Options{MaxKeys: o.MaxKeys, NoEviction: true})
 		if _, err := shared.shareOf(l.bound); err != nil {

@@ -116,7 +116,9 @@ func TestOutageBatches(t *testing.T) {
 		st.bad = -1
 		st.set(down)
 		many(249, 3, 3, 0)
-		many(249, 0, 0, 0) // the breaker is open
+		time.Sleep(weir.DefaultOutageBudget)
+		many(249, 1, 1, 0) // opens the breaker
+		many(249, 0, 0, 0)
 		st.set(up)
 		time.Sleep(weir.DefaultOutageProbe)
 		many(0, 2, 99+2, 0) // the first 100 one by one, with a probe

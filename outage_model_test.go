@@ -71,6 +71,7 @@ type breakerModel struct {
 	open       bool
 	generation int
 	failed     int
+	first      time.Duration // when the first of them ended
 	due        time.Duration // the next probe, if open
 	probe      *call
 }
@@ -105,7 +106,10 @@ func (m *breakerModel) ends(c *call, answered, failed bool, now time.Duration) {
 		}
 		m.failed = 0
 	case failed && c.generation == m.generation && !m.open:
-		if m.failed++; m.failed == m.failures {
+		if m.failed++; m.failed == 1 {
+			m.first = now
+		}
+		if m.failed >= m.failures && (m.failures == 1 || now-m.first >= m.budget) {
 			m.open, m.due = true, now+m.interval
 		}
 	}

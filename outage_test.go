@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -94,7 +95,10 @@ func onOutage(t testing.TB, l *weir.Limiter, o weir.Outage) *weir.Limiter {
 // fail makes enough calls to open the breaker of l, with the default settings.
 func fail(t testing.TB, l *weir.Limiter) {
 	t.Helper()
-	for range weir.DefaultOutageFailures {
+	for i := range weir.DefaultOutageFailures {
+		if i > 0 {
+			time.Sleep(weir.DefaultOutageBudget / (weir.DefaultOutageFailures - 1))
+		}
 		if res, err := l.Peek(t.Context(), "someone"); err != nil || res.Degraded == nil {
 			t.Fatalf("got %+v, %v, want a degraded answer", res, err)
 		}
@@ -143,6 +147,9 @@ func TestOutage(t *testing.T) {
 				cost = weir.DefaultOutageBudget
 			}
 			for i := range weir.DefaultOutageFailures {
+				if i > 0 && f == down { // the breaker does not open before the budget has passed
+					time.Sleep(weir.DefaultOutageBudget / (weir.DefaultOutageFailures - 1))
+				}
 				if res, took := allow(); res.Degraded == nil || !res.Allowed || took != cost || strings.Contains(res.Degraded.Error(), "heeds") {
 					t.Errorf("failure %d: got %+v after %v, want a degraded answer after %v", i, res, took, cost)
 				}
@@ -168,4 +175,34 @@ func TestOutage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An answer of the store ends a series of failures. So the loss of one master of three does
+// not open the breaker, and the other masters decide: also if many requests per second fail
+// one after the other by chance.
+func TestOutageOfOneMaster(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		l := onOutage(t, mustNew(t, st, window(1<<40, 24*time.Hour)), weir.Outage{})
+		rnd := rand.New(rand.NewPCG(1, 1))
+		longest, failures := 0, 0
+		for range 60_000 { // 1,000 requests per second
+			lost := rnd.IntN(3) == 0
+			st.set(up)
+			if failures++; lost {
+				st.set(down)
+			} else {
+				failures = 0
+			}
+			longest = max(longest, failures)
+			res, err := l.Allow(t.Context(), "ann")
+			if err != nil || lost != (res.Degraded != nil) {
+				t.Fatalf("got %+v, %v; the key's master is lost: %v", res, err, lost)
+			}
+			time.Sleep(time.Millisecond)
+		}
+		if longest < weir.DefaultOutageFailures {
+			t.Errorf("at most %d requests failed one after the other", longest)
+		}
+	})
 }

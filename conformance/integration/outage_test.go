@@ -198,18 +198,19 @@ func outage(t *testing.T, f conformance.Fault, lives int64) {
 	start := time.Now()
 	until("the store to be asked", func(p *process) bool { return p.served.After(start) })
 	f.Begin()
-	begun := time.Now()
+	until("the shares to be used up", func(p *process) bool { return p.local >= outageLimit/outageProcesses })
+	time.Sleep(outageBudget) // the breaker opens when failures have lasted that long
+	probing := time.Now()
 	asked := make([]int64, len(all))
 	for i, p := range all {
 		asked[i] = p.asked.Load()
 	}
-	until("the shares to be used up", func(p *process) bool { return p.local >= outageLimit/outageProcesses })
 	time.Sleep(2 * outageProbe)
-	probes := int64(time.Since(begun)/outageProbe) + 1
+	probes := int64(time.Since(probing)/outageProbe) + 1
 	for i, p := range all {
 		// Calls that were in flight fail too, and one more can begin for each failure.
 		if got, most := p.asked.Load()-asked[i], weir.DefaultOutageFailures+outageCallers+probes; got > most {
-			t.Errorf("process %d asked the store %d times in %v of the fault, want at most %d", i, got, time.Since(begun), most)
+			t.Errorf("process %d asked the store %d times in %v of the fault, want at most %d", i, got, time.Since(probing), most)
 		}
 	}
 	f.End()
