@@ -87,6 +87,7 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/adapter"
+	"github.com/weir-go/weir/store/internal/rueidisapi"
 )
 
 var (
@@ -95,39 +96,35 @@ var (
 	_ store.Checker = (*Store)(nil)
 )
 
-var (
-	errNil     = errors.New("rueidis: the client is nil: it must be a client that rueidis.NewClient returned")
-	errNotTime = errors.New("the reply is not a list of seconds and microseconds")
-)
+var errNil = errors.New("rueidis: the client is nil: it must be a client that rueidis.NewClient returned")
 
 // A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
 // is safe for concurrent use. The methods of a nil or zero Store return an error.
 type Store struct {
-	client redis.Client
-	single bool // all keys are on one server
-	errs   adapter.Errors
+	shared *rueidisapi.Store[redis.Completed, redis.RedisResult] // nil without a client
 }
 
 // New returns a store that uses client. It sends nothing to the server. If client is nil,
 // Check returns an error.
 func New(client redis.Client) *Store {
-	s := &Store{}
-	// The client reads a new topology by itself.
-	s.errs = adapter.Errors{Name: "rueidis", Replied: replied, Follow: func() {}}
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return s
+		return &Store{}
 	}
-	s.client = client
 	// A wrapper can have no mode. The store treats an unknown mode as a cluster, because
 	// every server accepts the commands for a cluster.
 	mode := client.Mode()
-	s.single = mode == redis.ClientModeStandalone || mode == redis.ClientModeSentinel
-	return s
+	return &Store{&rueidisapi.Store[redis.Completed, redis.RedisResult]{
+		Client:  client,
+		Dialect: dialect(client),
+		Single:  mode == redis.ClientModeStandalone || mode == redis.ClientModeSentinel,
+		// The client reads a new topology by itself.
+		Errs: adapter.Errors{Name: "rueidis", Replied: replied, Follow: func() {}},
+	}}
 }
 
 // Check implements [store.Checker]. It returns an error if the client is nil.
 func (s *Store) Check() error {
-	if s == nil || s.client == nil {
+	if s == nil || s.shared == nil {
 		return errNil
 	}
 	return nil
@@ -139,21 +136,29 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	err := store.CheckKeys(keys)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return reply, s.errs.Call("eval "+script.Name(), err)
-	}
-	val, err := s.client.Do(ctx, s.command(evalSHA, script, keys, args)).ToMessage()
-	if s.errs.NoScript(err) {
-		if err := ctx.Err(); err != nil {
-			return reply, s.errs.Call("eval "+script.Name(), err)
+	return s.shared.Eval(ctx, script, keys, args, reply)
+}
+
+// EvalBatch implements [store.Batcher]. It sends one pipeline, which the client of a cluster
+// splits by node. If a server does not know a script, it sends a second pipeline with the
+// calls of such scripts.
+func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
+	if err := s.Check(); err != nil {
+		for i := range calls {
+			calls[i].Err = err
 		}
-		val, err = s.client.Do(ctx, s.command(eval, script, keys, args)).ToMessage()
+		return
 	}
-	return s.answer(ctx, script, keys, reply, &val, err)
+	s.shared.EvalBatch(ctx, calls)
+}
+
+// MGet implements [store.Store]. On one server, it sends one MGET. On a cluster, it sends one
+// MGET for each slot, in one pipeline.
+func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+	if err := s.Check(); err != nil {
+		return values, err
+	}
+	return s.shared.MGet(ctx, keys, values)
 }
 
 // Time implements [store.Store]. It returns the time of a server, in microseconds.
@@ -161,19 +166,5 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.errs.Call("time", err)
-	}
-	list, err := s.client.Do(ctx, s.client.B().Time().Build()).ToArray()
-	if err != nil {
-		return time.Time{}, s.errs.Read(ctx, "time", err)
-	}
-	if len(list) == 2 {
-		seconds, err1 := list[0].AsInt64()
-		micros, err2 := list[1].AsInt64()
-		if err1 == nil && err2 == nil {
-			return time.Unix(seconds, micros*int64(time.Microsecond)), nil
-		}
-	}
-	return time.Time{}, s.errs.Read(ctx, "time", errNotTime)
+	return s.shared.Time(ctx)
 }
