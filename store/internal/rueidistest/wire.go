@@ -1,4 +1,4 @@
-package rueidis
+package rueidistest
 
 import (
 	"errors"
@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	redis "github.com/redis/rueidis"
-
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/respserver"
 )
@@ -18,7 +16,7 @@ import (
 // unknown is a NOSCRIPT with the text that a proxy may send.
 const unknown = "-ERR proxy: NOSCRIPT No matching script. Please use EVAL.\r\n"
 
-func TestEvalOnTheWire(t *testing.T) {
+func (sub Subject) evalOnTheWire(t *testing.T) {
 	t.Parallel()
 	known := atomic.Bool{}
 	srv := respserver.New(t, func(args []string) string {
@@ -27,7 +25,7 @@ func TestEvalOnTheWire(t *testing.T) {
 		}
 		return "*4\r\n:42\r\n$3\r\na\r\n\r\n$-1\r\n+OK\r\n"
 	})
-	s := New(client(t, srv.Addr))
+	s := sub.single(t, srv.Addr).Store
 	call := func(want ...string) {
 		t.Helper()
 		reply, err := s.Eval(t.Context(), script, keys, args, []store.Value{store.IntegerValue(1)})
@@ -56,7 +54,7 @@ func TestEvalOnTheWire(t *testing.T) {
 
 // The store uses each command of the client only once, because the client recycles it. So
 // concurrent calls, whose EVALSHA fails, each get their own reply.
-func TestCommandsAreNotReused(t *testing.T) {
+func (sub Subject) commandsAreNotReused(t *testing.T) {
 	t.Parallel()
 	srv := respserver.New(t, func(args []string) string {
 		if args[0] == "EVALSHA" {
@@ -64,7 +62,7 @@ func TestCommandsAreNotReused(t *testing.T) {
 		}
 		return "$" + fmt.Sprint(len(args[4])) + "\r\n" + args[4] + "\r\n"
 	})
-	s := New(client(t, srv.Addr))
+	s := sub.single(t, srv.Addr).Store
 	done := make(chan error)
 	const callers, each = 8, 200
 	for i := range callers {
@@ -87,7 +85,7 @@ func TestCommandsAreNotReused(t *testing.T) {
 	}
 }
 
-func TestReply(t *testing.T) {
+func (sub Subject) replies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, wire string
@@ -117,14 +115,14 @@ func TestReply(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := New(client(t, respserver.New(t, func([]string) string { return c.wire }).Addr))
+			s := sub.single(t, respserver.New(t, func([]string) string { return c.wire }).Addr).Store
 			given := []store.Value{store.IntegerValue(1)}
 			check := func(got []store.Value, err error) {
 				t.Helper()
 				if !errors.Is(err, c.err) || !slices.Equal(got, append(given, c.want...)) {
 					t.Errorf("got %v, %v, want %v, %v", got, err, append(given, c.want...), c.err)
 				}
-				if err != nil && !strings.HasPrefix(err.Error(), "rueidis: eval probe: ") {
+				if err != nil && !strings.HasPrefix(err.Error(), sub.Name+": eval probe: ") {
 					t.Errorf("%q does not name the call", err)
 				}
 				if errors.Is(err, store.ErrForeign) && !strings.Contains(err.Error(), `"b{k}"`) {
@@ -139,7 +137,7 @@ func TestReply(t *testing.T) {
 	}
 }
 
-func TestBatchOnTheWire(t *testing.T) {
+func (sub Subject) batchOnTheWire(t *testing.T) {
 	t.Parallel()
 	srv := clusterServer(t, func(args []string) string {
 		switch key := args[3]; {
@@ -151,7 +149,7 @@ func TestBatchOnTheWire(t *testing.T) {
 			return "$" + fmt.Sprint(len(key)) + "\r\n" + key + "\r\n"
 		}
 	})
-	for name, c := range map[string]redis.Client{"one server": client(t, srv.Addr), "cluster": cluster(t, srv.Addr)} {
+	for name, c := range map[string]*Client{"one server": sub.single(t, srv.Addr), "cluster": sub.cluster(t, srv.Addr)} {
 		calls := []store.Eval{
 			{Script: script, Keys: []string{"x"}},
 			{Script: script, Keys: []string{"bad"}},
@@ -160,7 +158,7 @@ func TestBatchOnTheWire(t *testing.T) {
 			{Script: script},
 			{Script: script, Keys: []string{"y"}},
 		}
-		New(c).EvalBatch(t.Context(), calls)
+		c.Store.EvalBatch(t.Context(), calls)
 		for i, want := range []struct {
 			err   error
 			reply []store.Value
@@ -193,16 +191,16 @@ func is(err, want error) bool {
 
 // If a connection breaks in the middle of a batch, the client drops all replies if only one
 // caller uses the connection. With pipelining, earlier replies are kept.
-func TestBatchBroken(t *testing.T) {
+func (sub Subject) batchBroken(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {
 		srv := respserver.New(t, func(args []string) string {
 			return map[string]string{"a": "*1\r\n:1\r\n", "b": "$9\r\nha", "c": ""}[args[3]]
 		})
 		o := options(srv.Addr)
-		o.AlwaysPipelining = pipelining
+		o.Pipelining = pipelining
 		calls := []store.Eval{{Script: script, Keys: []string{"a"}}, {Script: script, Keys: []string{"b"}}, {Script: script, Keys: []string{"c"}}}
-		New(open(t, o)).EvalBatch(t.Context(), calls)
+		sub.open(t, o).Store.EvalBatch(t.Context(), calls)
 		if pipelining && (calls[0].Err != nil || len(calls[0].Reply) != 1) {
 			t.Errorf("answered: got %v, %v", calls[0].Reply, calls[0].Err)
 		}
@@ -217,7 +215,7 @@ func TestBatchBroken(t *testing.T) {
 	}
 }
 
-func TestMGetOnTheWire(t *testing.T) {
+func (sub Subject) mgetOnTheWire(t *testing.T) {
 	t.Parallel()
 	srv := clusterServer(t, func(args []string) string {
 		reply := fmt.Sprintf("*%d\r\n", len(args)-1)
@@ -241,14 +239,14 @@ func TestMGetOnTheWire(t *testing.T) {
 	}
 	bySlot := []string{"MGET 1{a} 2{a}", "MGET 1{b} 2{b} 1{b}", "MGET no{c}"}
 	for name, c := range map[string]struct {
-		client redis.Client
-		sent   []string
+		store Store
+		sent  []string
 	}{
-		"one server":   {client(t, srv.Addr), []string{"MGET 1{b} 1{a} 2{b} no{c} 2{a} 1{b}"}},
-		"cluster":      {cluster(t, srv.Addr), bySlot},
-		"unknown mode": {modeless{cluster(t, srv.Addr)}, bySlot},
+		"one server":   {sub.single(t, srv.Addr).Store, []string{"MGET 1{b} 1{a} 2{b} no{c} 2{a} 1{b}"}},
+		"cluster":      {sub.cluster(t, srv.Addr).Store, bySlot},
+		"unknown mode": {sub.cluster(t, srv.Addr).Modeless, bySlot},
 	} {
-		got, err := New(c.client).MGet(t.Context(), keys, []store.Value{store.IntegerValue(1)})
+		got, err := c.store.MGet(t.Context(), keys, []store.Value{store.IntegerValue(1)})
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
 		}
@@ -257,7 +255,7 @@ func TestMGetOnTheWire(t *testing.T) {
 			t.Errorf("%s: the server received %q, want %q", name, sent, c.sent)
 		}
 	}
-	if _, err := New(cluster(t, srv.Addr)).MGet(t.Context(), []string{"1{a}", "2{a}"}, nil); err != nil {
+	if _, err := sub.cluster(t, srv.Addr).Store.MGet(t.Context(), []string{"1{a}", "2{a}"}, nil); err != nil {
 		t.Error(err)
 	}
 	if sent, _ := srv.Commands(); !slices.Equal(sent, []string{"MGET 1{a} 2{a}"}) {
@@ -265,12 +263,7 @@ func TestMGetOnTheWire(t *testing.T) {
 	}
 }
 
-// A modeless client has no mode.
-type modeless struct{ redis.Client }
-
-func (modeless) Mode() redis.ClientMode { return "" }
-
-func TestMGetReply(t *testing.T) {
+func (sub Subject) mgetReply(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, wire string
@@ -290,15 +283,15 @@ func TestMGetReply(t *testing.T) {
 			t.Parallel()
 			srv := clusterServer(t, func([]string) string { return c.wire })
 			for _, call := range []struct {
-				client redis.Client
-				keys   []string
+				store Store
+				keys  []string
 			}{
-				{client(t, srv.Addr), []string{"a", "b"}},
-				{cluster(t, srv.Addr), []string{"1{a}", "1{b}", "2{a}", "2{b}"}},
+				{sub.single(t, srv.Addr).Store, []string{"a", "b"}},
+				{sub.cluster(t, srv.Addr).Store, []string{"1{a}", "1{b}", "2{a}", "2{b}"}},
 			} {
 				given := []store.Value{store.IntegerValue(1)}
-				got, err := New(call.client).MGet(t.Context(), call.keys, given)
-				if !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), "rueidis: mget: ") || !slices.Equal(got, given) {
+				got, err := call.store.MGet(t.Context(), call.keys, given)
+				if !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), sub.Name+": mget: ") || !slices.Equal(got, given) {
 					t.Errorf("got %v, %v, want %v", got, err, c.err)
 				}
 			}
@@ -306,7 +299,7 @@ func TestMGetReply(t *testing.T) {
 	}
 }
 
-func TestTime(t *testing.T) {
+func (sub Subject) serverTime(t *testing.T) {
 	t.Parallel()
 	for wire, want := range map[string]time.Time{
 		"*2\r\n$10\r\n1767225600\r\n$3\r\n123\r\n":  time.UnixMicro(1767225600_000123),
@@ -317,7 +310,7 @@ func TestTime(t *testing.T) {
 		"-LOADING Redis is loading the dataset\r\n": {},
 	} {
 		srv := respserver.New(t, func([]string) string { return wire })
-		got, err := New(client(t, srv.Addr)).Time(t.Context())
+		got, err := sub.single(t, srv.Addr).Store.Time(t.Context())
 		if !got.Equal(want) || want.IsZero() != errors.Is(err, store.ErrUnavailable) || want.IsZero() != (err != nil) {
 			t.Errorf("%q: got %v, %v, want %v", wire, got, err, want)
 		}

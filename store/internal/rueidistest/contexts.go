@@ -1,0 +1,137 @@
+package rueidistest
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/respserver"
+)
+
+// silent returns a server that answers only the commands that begin a connection.
+func silent(t *testing.T) *respserver.Server {
+	t.Helper()
+	release := make(chan struct{})
+	srv := clusterServer(t, func([]string) string { <-release; return "" })
+	t.Cleanup(func() { close(release) })
+	return srv
+}
+
+// openSilent returns a store whose server is closed before its client, because the client
+// would wait for the server.
+func (sub Subject) openSilent(t *testing.T, srv *respserver.Server, o Options) Store {
+	t.Helper()
+	s := sub.open(t, o).Store
+	t.Cleanup(srv.Close)
+	return s
+}
+
+// The server never answers. If the caller's context has ended, the error is the error of the
+// context. If only the client's timeout has passed, it is ErrUnavailable.
+func (sub Subject) silentServer(t *testing.T) {
+	t.Parallel()
+	for _, pipelining := range []bool{false, true} {
+		for _, call := range allCalls {
+			name := fmt.Sprintf("%s/pipelining %t", call, pipelining)
+			open := func(t *testing.T) (Store, *respserver.Server) {
+				srv := silent(t)
+				o := options(srv.Addr)
+				o.Pipelining = pipelining
+				return sub.openSilent(t, srv, o), srv
+			}
+			t.Run("deadline/"+name, func(t *testing.T) {
+				t.Parallel()
+				s, _ := open(t)
+				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+				defer cancel()
+				if err := oneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("got %v", err)
+				}
+			})
+			// Without a deadline, the call ends at once too: it does not wait for the
+			// client's timeout.
+			t.Run("cancelled/"+name, func(t *testing.T) {
+				t.Parallel()
+				s, srv := open(t)
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() {
+					srv.Wait(1)
+					cancel()
+				}()
+				start := time.Now()
+				if err := oneCall(ctx, s, call); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("got %v", err)
+				}
+				if took := time.Since(start); took > 4*time.Second {
+					t.Errorf("it took %v", took)
+				}
+			})
+		}
+	}
+	for _, call := range allCalls {
+		t.Run("client's timeout/"+call, func(t *testing.T) {
+			t.Parallel()
+			srv := silent(t)
+			o := options(srv.Addr)
+			o.WriteTimeout = 20 * time.Millisecond
+			err := oneCall(t.Context(), sub.openSilent(t, srv, o), call)
+			if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		})
+		t.Run("dial/"+call, func(t *testing.T) {
+			t.Parallel()
+			o := options("127.0.0.1:1")
+			o.Dial = func(context.Context, string, *net.Dialer, *tls.Config) (net.Conn, error) {
+				return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
+			}
+			c, _ := sub.Open(o)
+			defer c.Close()
+			// The caller set no deadline, so the error must not say that one passed.
+			if err := oneCall(t.Context(), c.Store, call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// If a deadline passes on a connection that only one caller uses, the connection is closed.
+// Callers that have joined it in the meantime get ErrUnavailable, and not DeadlineExceeded.
+func (sub Subject) deadlineOfAnotherCall(t *testing.T) {
+	t.Parallel()
+	for _, pipelining := range []bool{false, true} {
+		t.Run(fmt.Sprintf("pipelining %t", pipelining), func(t *testing.T) {
+			t.Parallel()
+			srv := silent(t)
+			o := options(srv.Addr)
+			o.Pipelining = pipelining
+			o.WriteTimeout = time.Minute
+			s := sub.openSilent(t, srv, o)
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			first := make(chan error, 1)
+			go func() { first <- oneCall(ctx, s, "eval") }()
+			srv.Wait(1)
+			joined, leave := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer leave()
+			err := oneCall(joined, s, "eval")
+			if got := <-first; !errors.Is(got, context.DeadlineExceeded) {
+				t.Errorf("the first: got %v", got)
+			}
+			want, other := store.ErrUnavailable, context.DeadlineExceeded
+			if pipelining {
+				want, other = other, want // its own, later
+			}
+			if !errors.Is(err, want) || errors.Is(err, other) {
+				t.Errorf("the one who joined: got %v, want %v", err, want)
+			}
+		})
+	}
+}
