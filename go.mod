@@ -7,6 +7,7 @@ require (
 	github.com/mna/redisc v1.4.0
 	github.com/redis/go-redis/v9 v9.7.3
 	github.com/redis/rueidis v1.0.76
+	github.com/valkey-io/valkey-go v1.0.76
 )
 
 require (

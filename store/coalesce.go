@@ -10,7 +10,7 @@ import (
 
 // Coalesce returns a store that sends concurrent calls of Eval together. Use it if many
 // goroutines of a process decide at once, over a client that does not send their commands
-// together itself. rueidis does. go-redis and redigo do not.
+// together itself. rueidis and valkey-go do. go-redis and redigo do not.
 //
 //	lim, err := weir.New("api", store.Coalesce(goredis.New(rdb)), algorithm.GCRA{…}, nil)
 //
