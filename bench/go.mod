@@ -12,6 +12,7 @@ require (
 	github.com/redis/rueidis/rueidislimiter v1.0.76
 	github.com/sethvargo/go-limiter v0.7.1
 	github.com/sethvargo/go-redisstore v0.3.0
+	github.com/valkey-io/valkey-go v1.0.79
 	github.com/weir-go/weir v0.0.0-00010101000000-000000000000
 	golang.org/x/time v0.15.0
 )

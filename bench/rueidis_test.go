@@ -9,17 +9,20 @@ import (
 	"github.com/redis/go-redis/v9"
 	rueidisclient "github.com/redis/rueidis"
 	"github.com/redis/rueidis/rueidislimiter"
+	valkeyclient "github.com/valkey-io/valkey-go"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/rueidis"
+	"github.com/weir-go/weir/store/valkey"
 )
 
 // window is the length of the fixed windows, which outlast any benchmark.
 const window = 24 * time.Hour
 
 // BenchmarkRueidis is BenchmarkRedis over rueidis, which sends the commands of
-// concurrent callers together, beside redis_rate over go-redis.
+// concurrent callers together, and over its fork valkey-go, beside redis_rate over go-redis.
 func BenchmarkRueidis(b *testing.B) {
 	rdb := connect(b)
 	contenders := append(rueidisRemotes(b, rdb), newRedisRate(rdb))
@@ -31,8 +34,8 @@ func BenchmarkRueidis(b *testing.B) {
 	}
 }
 
-// rueidisRemotes returns the contenders over rueidis. None has a pipeline: the
-// client makes them.
+// rueidisRemotes returns the contenders over rueidis and valkey-go. None has a pipeline: the
+// clients make them.
 func rueidisRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
 	opts := rueidisclient.ClientOption{InitAddress: []string{rdb.Options().Addr}, ForceSingleClient: true, DisableCache: true}
@@ -41,11 +44,18 @@ func rueidisRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(client.Close)
+	fork, err := valkeyclient.NewClient(valkeyclient.ClientOption{InitAddress: opts.InitAddress, ForceSingleClient: true, DisableCache: true})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(fork.Close)
+	st, gcra := rueidis.New(client), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
 	return []*remote{
 		newRueidisFloor(client),
-		newWeirRueidis(tb, client, "weir-gcra", benchName, algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil),
-		newWeirRueidis(tb, client, "weir-window", "windw", algorithm.FixedWindow{Limit: burst, Window: window}, nil),
-		newWeirRueidis(tb, client, "weir-window-clock", "clock", algorithm.FixedWindow{Limit: burst, Window: window}, time.Now),
+		newWeirOver(tb, st, "weir-gcra", benchName, gcra, nil),
+		newWeirOver(tb, valkey.New(fork), "weir-gcra-valkey", "vlkey", gcra, nil),
+		newWeirOver(tb, st, "weir-window", "windw", algorithm.FixedWindow{Limit: burst, Window: window}, nil),
+		newWeirOver(tb, st, "weir-window-clock", "clock", algorithm.FixedWindow{Limit: burst, Window: window}, time.Now),
 		newRueidisLimiter(tb, client),
 	}
 }
@@ -63,10 +73,10 @@ func newRueidisFloor(client rueidisclient.Client) *remote {
 	}
 }
 
-// newWeirRueidis returns a limiter whose name makes its keys as long as the others'.
-func newWeirRueidis(tb testing.TB, client rueidisclient.Client, name, limiter string, a algorithm.Algorithm, clock func() time.Time) *remote {
+// newWeirOver returns a limiter over st, whose name makes its keys as long as the others'.
+func newWeirOver(tb testing.TB, st store.Store, name, limiter string, a algorithm.Algorithm, clock func() time.Time) *remote {
 	tb.Helper()
-	lim, err := weir.New(limiter, rueidis.New(client), a, &weir.Options{Clock: clock})
+	lim, err := weir.New(limiter, st, a, &weir.Options{Clock: clock})
 	if err != nil {
 		tb.Fatal(err)
 	}
