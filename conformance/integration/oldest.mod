@@ -7,6 +7,7 @@ replace github.com/weir-go/weir => ../..
 require (
 	github.com/Shopify/toxiproxy/v2 v2.5.0
 	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/anishathalye/porcupine v1.3.1
 	github.com/gomodule/redigo v1.8.9
 	github.com/mna/redisc v1.4.0
 	github.com/moby/moby/api v1.55.0

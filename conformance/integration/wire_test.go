@@ -187,6 +187,7 @@ func (a adapter) tapped(t *testing.T) (store.Store, *wiretap) {
 type wiretap struct {
 	addr string
 	lose atomic.Bool // lose the reply to the next EVALSHA
+	cut  atomic.Bool // close the connection instead of sending the next EVALSHA
 	mu   sync.Mutex
 	n    map[string]int // by name
 	last []string       // the words of the last EVALSHA
@@ -273,6 +274,9 @@ func (w *wiretap) forward(client io.Reader, server io.Writer, lost *atomic.Bool)
 			command, words[i] = append(command, word...), string(word[:n])
 		}
 		words[0] = strings.ToUpper(words[0])
+		if words[0] == "EVALSHA" && w.cut.CompareAndSwap(true, false) {
+			return
+		}
 		w.note(words)
 		if words[0] == "EVALSHA" && w.lose.CompareAndSwap(true, false) {
 			lost.Store(true)

@@ -1,0 +1,146 @@
+// Package linear records concurrent histories of limiters over a store, and checks that they
+// are linearizable:
+//
+//	rec, err := linear.New(st)
+//	…
+//	history, err := rec.Record(ctx, seed, nil)
+//	…
+//	err = history.Check(dir)
+//
+// A history has the requests of several clients, each with its answer, and the order in which
+// the calls began and returned. It is linearizable if there is a sequence of all its requests
+// with two properties. A call that returned before another call began comes before it. And a
+// limiter that gets the requests one by one, in this sequence, gives the recorded answers. The
+// package compares every field of an answer, also the results of each rule.
+//
+// # The model
+//
+// The limiter that gets the requests one by one is the sequential model. It runs the Go forms of
+// the scripts on a map. The suite in package conformance is the reason to trust it. On the
+// memory store, which runs the same Go forms, the suite's tests compare every algorithm with a
+// plain model. On every server, the suite compares the Lua with the Go forms. It does so one
+// request at a time. What is left is what happens between concurrent requests, and that is what
+// this package checks.
+//
+// The answer of a limiter also depends on the time. So the limiters have an Options.Clock, and
+// each request in a history has the time that its client's clock showed. The clients share a
+// virtual time, which some requests advance. A client reads it before its call, so a later
+// call can have an earlier time, as with clocks that differ. No key expires meanwhile: with an
+// Options.Clock, every key is kept for more than an hour.
+//
+// # Unknown outcomes
+//
+// During a fault, a call can return an error that does not tell whether the store made the
+// decision. Such a request never returns in the history. So it may come anywhere in the
+// sequence after its call began, also at the end, which is as if it had not been made. Any
+// answer is right.
+//
+// # The time of a check
+//
+// Requests whose keys in the store differ are independent, so each such group is checked alone.
+// The time of a check then depends on the number of requests that are under way at once, which
+// is small. It is bounded by a number of steps of the model, and not by a time, so it is the
+// same on a slow machine. A check that needs more steps fails, and says so.
+package linear
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/weir-go/weir"
+)
+
+const (
+	clients = 8  // of a history
+	calls   = 50 // of each client
+)
+
+// start is the virtual time at which each history begins.
+var start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A History is what the clients of a [Recorder] asked, and which answers they got.
+type History struct {
+	// Seed chose the requests. The same seed makes the same requests. If the history is of
+	// [Recorder.Drive], it also makes the same interleaving.
+	Seed uint64
+
+	ops []porcupine.Operation // the Input is an input, and the Output is an output
+}
+
+// Unknown returns the number of requests whose outcome is unknown. Peeks do not count.
+func (h *History) Unknown() int {
+	n := 0
+	for _, op := range h.ops {
+		if op.Output.(output).unknown {
+			n++
+		}
+	}
+	return n
+}
+
+// An input is a request to one of the limiters.
+type input struct {
+	policy  int // its index in policies
+	request weir.Request
+	now     time.Time // by the client's clock
+	many    bool      // it is one of several requests of a DoMany, which returns no result for each rule
+}
+
+// An output is the answer to an input.
+type output struct {
+	result  weir.Result
+	each    []weir.Result // of the rules; nil if the request was one of a DoMany
+	err     string        // misuse that only the store can see; "" if there is none
+	unknown bool          // nobody knows whether the decision was made
+}
+
+// group returns a name of the requests that can share a key in the store with in. All rules
+// of a policy have the first segment of the key.
+func (in input) group() string {
+	return fmt.Sprint(in.policy, " ", in.request.Key.Segments()[0])
+}
+
+// groups splits ops into groups that share no key in the store. Their order is that of ops.
+func groups(ops []porcupine.Operation) [][]porcupine.Operation {
+	var all [][]porcupine.Operation
+	index := map[string]int{}
+	for _, op := range ops {
+		name := op.Input.(input).group()
+		i, ok := index[name]
+		if !ok {
+			i, index[name] = len(all), len(all)
+			all = append(all, nil)
+		}
+		all[i] = append(all[i], op)
+	}
+	return all
+}
+
+func (in input) String() string {
+	r := in.request
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s %s at %v: %v", policies[in.policy].Name, strings.Join(r.Key.Segments(), " "), in.now.Sub(start), r.Op)
+	if r.Cost > 0 {
+		fmt.Fprintf(&b, " %d", r.Cost)
+	}
+	if r.ID != "" {
+		fmt.Fprintf(&b, ", ID %s", r.ID)
+	}
+	if r.MaxWait > 0 {
+		fmt.Fprintf(&b, ", MaxWait %v", r.MaxWait)
+	}
+	return b.String()
+}
+
+func (out output) String() string {
+	switch {
+	case out.unknown:
+		return "unknown"
+	case out.err != "":
+		return out.err
+	}
+	return fmt.Sprintf("%+v, each rule: %+v", out.result, out.each)
+}

@@ -1,0 +1,214 @@
+package linear
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"math"
+	mathrand "math/rand/v2"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/store"
+)
+
+// A Recorder records histories of limiters over a store, one at a time.
+type Recorder struct {
+	clients   [clients]client
+	histories int
+}
+
+// A client makes one call at a time.
+type client struct {
+	limiters []*weir.Limiter
+	now      time.Time // its clock
+	ops      []porcupine.Operation
+	err      error
+}
+
+// Faults has functions that a history's clients call. They can call each of them
+// concurrently. A field that is nil is not called.
+type Faults struct {
+	// Before is called before each call, with the number of calls that began earlier.
+	Before func(calls int)
+
+	// Lost is called by a client whose call had an unknown outcome. The client goes on
+	// when it returns.
+	Lost func()
+
+	// More reports whether a client that has made its calls makes them again. The calls
+	// have the same requests, with the same IDs.
+	More func() bool
+}
+
+// New returns a Recorder for st.
+func New(st store.Store) (*Recorder, error) {
+	r := new(Recorder)
+	prefix := "weirtest-linear-" + rand.Text()
+	for i := range r.clients {
+		c := &r.clients[i]
+		var err error
+		if c.limiters, err = limiters(st, prefix, &c.now); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// Record records a history of clients that run concurrently. If faults is nil, an unknown
+// outcome is an error.
+func (r *Recorder) Record(ctx context.Context, seed uint64, faults *Faults) (*History, error) {
+	var wg sync.WaitGroup
+	begin := make(chan struct{})
+	run := r.run(seed, faults)
+	for i := range r.clients {
+		wg.Go(func() {
+			<-begin
+			run(ctx, i)
+		})
+	}
+	close(begin)
+	wg.Wait()
+	return r.history(seed)
+}
+
+// Drive records a history of clients that take turns. A client's turn ends before each call,
+// and when the store calls [Yield]. The seed chooses the client whose turn is next. So it
+// repeats the history, if the store is deterministic.
+func (r *Recorder) Drive(ctx context.Context, seed uint64) (*History, error) {
+	random := mathrand.New(mathrand.NewPCG(seed, 2))
+	run := r.run(seed, nil)
+	var turns []func() (struct{}, bool)
+	for i := range r.clients {
+		next, stop := iter.Pull(func(yield func(struct{}) bool) {
+			run(context.WithValue(ctx, turn{}, func() { yield(struct{}{}) }), i)
+		})
+		defer stop()
+		turns = append(turns, next)
+	}
+	for len(turns) > 0 {
+		i := random.IntN(len(turns))
+		if _, more := turns[i](); !more {
+			turns = slices.Delete(turns, i, i+1)
+		}
+	}
+	return r.history(seed)
+}
+
+// turn is the key of the function in a context that ends the turn of a client.
+type turn struct{}
+
+// Yield ends the turn of the client that makes the call with ctx. It returns when the client
+// has a turn again. If the history is not of [Recorder.Drive], other goroutines can run.
+func Yield(ctx context.Context) {
+	if end, ok := ctx.Value(turn{}).(func()); ok {
+		end()
+		return
+	}
+	runtime.Gosched()
+}
+
+// run returns a function that makes the calls of client i.
+func (r *Recorder) run(seed uint64, faults *Faults) func(ctx context.Context, i int) {
+	r.histories++
+	steps := plan(seed, fmt.Sprint(r.histories))
+	var f Faults
+	if faults != nil {
+		f = *faults
+	}
+	var began, now, ticks atomic.Int64
+	now.Store(start.UnixMicro())
+	return func(ctx context.Context, i int) {
+		c := &r.clients[i]
+		c.ops, c.err = nil, nil
+		for n := 0; n < calls || f.More != nil && f.More(); n++ {
+			s := &steps[i][n%calls]
+			if before := began.Add(1) - 1; f.Before != nil {
+				f.Before(int(before))
+			}
+			Yield(ctx)
+			c.now = time.UnixMicro(now.Add(s.advance.Microseconds())).UTC()
+			call := ticks.Add(1)
+			answers := c.call(ctx, s)
+			err := c.note(i, s, answers, call, ticks.Add(1))
+			switch {
+			case err == nil:
+			case faults == nil:
+				c.err = fmt.Errorf("seed %d: an outcome is unknown without a fault: %w", seed, err)
+				return
+			case f.Lost != nil:
+				f.Lost()
+			}
+		}
+	}
+}
+
+// An answer is the answer to one request of a call.
+type answer struct {
+	weir.Answer
+	each []weir.Result
+}
+
+// call makes the call of s.
+func (c *client) call(ctx context.Context, s *step) []answer {
+	l := c.limiters[s.policy]
+	if len(s.requests) == 1 {
+		a := answer{each: make([]weir.Result, len(policies[s.policy].Rules))}
+		a.Result, a.Err = l.Decide(ctx, s.requests[0], a.each)
+		return []answer{a}
+	}
+	var answers []answer
+	for _, a := range l.DoMany(ctx, s.requests) {
+		answers = append(answers, answer{Answer: a})
+	}
+	return answers
+}
+
+// note adds the requests of s to the history of client i. If an outcome is unknown, it
+// returns the error of the call.
+func (c *client) note(i int, s *step, answers []answer, call, returned int64) (err error) {
+	for n, a := range answers {
+		op := porcupine.Operation{ClientId: i + n*clients, Call: call, Return: returned}
+		in := input{policy: s.policy, request: s.requests[n], now: c.now, many: len(answers) > 1}
+		out := output{result: a.Result, each: a.each}
+		if a.Err != nil {
+			out = output{err: a.Err.Error()}
+		}
+		if lost(a.Err) {
+			err = a.Err
+			if in.request.Op == weir.Peek {
+				continue // it changes nothing, and its answer is unknown
+			}
+			op.Return, out = math.MaxInt64, output{unknown: true}
+		}
+		op.Input, op.Output = in, out
+		c.ops = append(c.ops, op)
+	}
+	return err
+}
+
+// lost reports whether err leaves open whether the decision was made.
+func lost(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
+}
+
+// history returns the history that the clients have recorded.
+func (r *Recorder) history(seed uint64) (*History, error) {
+	h := &History{Seed: seed}
+	for i := range r.clients {
+		c := &r.clients[i]
+		if c.err != nil {
+			return nil, c.err
+		}
+		h.ops = append(h.ops, c.ops...)
+	}
+	return h, nil
+}

@@ -1,0 +1,196 @@
+package linear
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// An ask makes a random request for a key. To test another op of weir.Request, write an ask,
+// and add it to the lists below.
+type ask func(p *planner, key weir.Key) weir.Request
+
+// These are the lists of a policy's asks. An ask that a list has twice is made twice as often.
+var (
+	plain      = []ask{consume, consume, consume, takeUpTo, takeUpTo, peek, reset}
+	refundable = []ask{consume, takeUpTo, peek, reset, consumeID, consumeID, takeUpToID, again, refund, refund, refund}
+	reservable = []ask{consume, takeUpTo, peek, reset, reserve, reserve, reserve, refund, refund}
+	leases     = []ask{acquire, acquire, acquire, again, renew, renew, release, release, peek, reset}
+)
+
+func consume(p *planner, key weir.Key) weir.Request {
+	return weir.Request{Key: key, Cost: p.Int64N(4)}
+}
+
+func takeUpTo(p *planner, key weir.Key) weir.Request {
+	return weir.Request{Key: key, Op: weir.TakeUpTo, Cost: 1 + p.Int64N(5)}
+}
+
+func peek(p *planner, key weir.Key) weir.Request {
+	return weir.Request{Key: key, Op: weir.Peek, Cost: p.Int64N(4)}
+}
+
+// reset is rare: after it, concurrent requests are easily in order.
+func reset(p *planner, key weir.Key) weir.Request {
+	if p.IntN(3) > 0 {
+		return peek(p, key)
+	}
+	return weir.Request{Key: key, Op: weir.Reset}
+}
+
+func consumeID(p *planner, key weir.Key) weir.Request {
+	return p.named(weir.Request{Key: key, Cost: p.Int64N(4)})
+}
+
+func takeUpToID(p *planner, key weir.Key) weir.Request {
+	return p.named(weir.Request{Key: key, Op: weir.TakeUpTo, Cost: 1 + p.Int64N(5)})
+}
+
+func reserve(p *planner, key weir.Key) weir.Request {
+	return p.named(weir.Request{Key: key, Cost: p.Int64N(4), MaxWait: time.Duration(p.Int64N(3000)) * time.Millisecond})
+}
+
+func acquire(p *planner, key weir.Key) weir.Request {
+	return p.named(weir.Request{Key: key})
+}
+
+// again repeats a request with an ID, as after a lost reply.
+func again(p *planner, key weir.Key) weir.Request { return p.recent(key) }
+
+func refund(p *planner, key weir.Key) weir.Request {
+	r := p.recent(key)
+	// A Cost below that of the decision is misuse that only the store can see.
+	return weir.Request{Key: r.Key, Op: weir.Refund, ID: r.ID, Cost: max(r.Cost-p.Int64N(2), 0)}
+}
+
+func renew(p *planner, key weir.Key) weir.Request {
+	return weir.Request{Key: key, Op: weir.Renew, ID: p.recent(key).ID}
+}
+
+func release(p *planner, key weir.Key) weir.Request {
+	return weir.Request{Key: key, Op: weir.Release, ID: p.recent(key).ID}
+}
+
+// A policy is a limiter of the histories, with the requests that its clients make.
+type policy struct {
+	weir.Policy
+	asks []ask
+}
+
+// shared is the By of a rule that all users of a tenant share.
+var shared = []string{"tenant"}
+
+// policies are the limiters of the histories. Their limits are so low that requests are
+// allowed and denied. A history has one of the limiters with a single rule, one of those with
+// several rules, and the one with leases.
+var policies = func() []policy {
+	var all []policy
+	for _, rules := range []struct {
+		algorithm.Algorithm
+		asks []ask
+	}{
+		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 6}, reservable},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 6}, refundable},
+		{algorithm.TokenBucket{Capacity: 6, Refill: algorithm.Rate{Count: 5, Period: 2 * time.Second}}, refundable},
+		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(2), Queue: 6}, reservable},
+		{algorithm.FixedWindow{Limit: 9, Window: 3 * time.Second}, refundable},
+		{algorithm.SlidingCounter{Limit: 9, Window: 3 * time.Second}, refundable},
+		{algorithm.SlidingLog{Limit: 7, Window: 3 * time.Second}, refundable},
+		{algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 5}, {Window: 3 * time.Second, Limit: 9}}}, refundable},
+		{algorithm.MetadataWindow{Limit: 9, Window: 3 * time.Second}, plain},
+	} {
+		p := weir.Policy{Name: fmt.Sprint("single", len(all)), Segments: shared, Rules: []weir.Rule{{Algorithm: rules.Algorithm}}}
+		all = append(all, policy{p, rules.asks})
+	}
+	segments := []string{"tenant", "user"}
+	return append(all,
+		policy{weir.Policy{Name: "cells", Segments: segments, Rules: []weir.Rule{
+			{Name: "tenant", By: shared, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(5), Burst: 10}},
+			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 6, Refill: algorithm.PerSecond(2)}},
+		}}, reservable},
+		policy{weir.Policy{Name: "mixed", Segments: segments, Rules: []weir.Rule{
+			{Name: "tenant", By: shared, Algorithm: algorithm.FixedWindow{Limit: 14, Window: 3 * time.Second}},
+			{Name: "user", Algorithm: algorithm.SlidingCounter{Limit: 8, Window: 3 * time.Second}},
+			{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 4, Window: 4 * time.Second}, Cost: 1},
+		}}, refundable},
+		policy{weir.Policy{Name: "leases", Segments: segments, Rules: []weir.Rule{
+			{Name: "starts", By: shared, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(5), Burst: 12}},
+			{Name: "leases", By: shared, Algorithm: algorithm.Concurrency{Limit: 4, Lease: 5 * time.Second}, Cost: 1},
+			{Name: "own", Algorithm: algorithm.Concurrency{Limit: 3, Lease: 4 * time.Second}, Cost: 1},
+		}}, leases},
+	)
+}()
+
+// A step is one call of a client.
+type step struct {
+	policy   int
+	advance  time.Duration  // of the virtual time before the call
+	requests []weir.Request // several are one DoMany
+}
+
+// A planner makes the requests of a history.
+type planner struct {
+	*rand.Rand
+	policy int
+	ids    int
+	asked  map[int][]weir.Request // with an ID, by policy
+}
+
+// plan returns the calls of each client in a history. Their keys start with name.
+func plan(seed uint64, name string) (all [clients][]step) {
+	p := &planner{Rand: rand.New(rand.NewPCG(seed, 1)), asked: map[int][]weir.Request{}}
+	single := len(policies) - 3
+	used := []int{p.IntN(single), single + p.IntN(2), single + 2}
+	for range calls {
+		for c := range all {
+			s := step{policy: used[p.IntN(len(used))]}
+			if p.IntN(5) == 0 {
+				s.advance = time.Duration(p.Int64N(500_000)) * time.Microsecond
+			}
+			p.policy = s.policy
+			n := 1
+			if p.IntN(6) == 0 {
+				n = 2 + p.IntN(3)
+			}
+			peeks := p.IntN(3) == 0
+			for range n {
+				key := p.key(name)
+				r := peek(p, key)
+				if n == 1 || !peeks {
+					asks := policies[p.policy].asks
+					r = asks[p.IntN(len(asks))](p, key)
+				}
+				s.requests = append(s.requests, r)
+			}
+			all[c] = append(all[c], s)
+		}
+	}
+	return all
+}
+
+// key returns a random key of the policy.
+func (p *planner) key(name string) weir.Key {
+	segments := []string{name + [...]string{"a", "b"}[p.IntN(2)], [...]string{"x", "y"}[p.IntN(2)]}
+	return weir.KeyOf(segments[:len(policies[p.policy].Segments)]...)
+}
+
+// named gives r an ID of its own.
+func (p *planner) named(r weir.Request) weir.Request {
+	p.ids++
+	r.ID = fmt.Sprint("id", p.ids)
+	p.asked[p.policy] = append(p.asked[p.policy], r)
+	return r
+}
+
+// recent returns one of the last requests with an ID. If there is none, it returns one with
+// an ID that nobody used.
+func (p *planner) recent(key weir.Key) weir.Request {
+	list := p.asked[p.policy]
+	if len(list) == 0 {
+		return weir.Request{Key: key, ID: "none"}
+	}
+	return list[max(len(list)-1-p.IntN(8), 0)]
+}

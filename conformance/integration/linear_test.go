@@ -1,0 +1,95 @@
+package integration
+
+import (
+	"flag"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// These are the numbers of histories that a test records on a store. An adapter has 225 in all.
+// miniredis needs much more time for a history than a server.
+const (
+	inMemory    = 400
+	onMiniredis = 25
+	onSingle    = 100
+	onCluster   = 50
+)
+
+// some returns how many histories of n to record. With the race detector, a history takes
+// several times as long, and a few find its races.
+func some(n int) int {
+	switch {
+	case testing.Short():
+		return max(n/25, 1)
+	case raceEnabled:
+		return n / 5
+	}
+	return n
+}
+
+// TestLinearizable records the histories of concurrent clients on every store, and checks
+// that they are linearizable: see package linear.
+func TestLinearizable(t *testing.T) {
+	t.Run("memory", func(t *testing.T) {
+		t.Parallel()
+		// The store reads its clock while it holds its locks. There, others can run.
+		linearizable(t, inMemory, memory.New(&memory.Options{Now: func() time.Time {
+			runtime.Gosched()
+			return time.Now()
+		}}))
+	})
+	for _, a := range adapters {
+		t.Run(a.name+"/miniredis", func(t *testing.T) {
+			t.Parallel()
+			progress(t)
+			linearizable(t, onMiniredis, a.store(t, servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}))
+		})
+		for _, server := range servers.All() {
+			n := onSingle
+			switch {
+			case server.Kind == servers.Cluster:
+				n = onCluster
+			case server.Name != "redis-8.0" && server.Name != "external":
+				continue
+			}
+			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
+				t.Parallel()
+				progress(t)
+				server.Start(t)
+				linearizable(t, n, a.store(t, server.Endpoint))
+			})
+		}
+	}
+}
+
+// linearizable records histories on st: some of n.
+func linearizable(t *testing.T, n int, st store.Store) {
+	t.Helper()
+	rec := recorder(t, st)
+	for range some(n) {
+		history, err := rec.Record(t.Context(), rand.Uint64(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := history.Check(artifacts(t)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// artifacts returns the directory of the files that a failing test leaves.
+func artifacts(t *testing.T) string {
+	if f := flag.Lookup("test.artifacts"); f != nil && f.Value.String() == "true" {
+		return t.ArtifactDir() // otherwise it is removed when the test ends
+	}
+	return os.TempDir()
+}
