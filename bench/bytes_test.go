@@ -14,6 +14,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/rediscell"
+	"github.com/weir-go/weir/bench/internal/server"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
 )
@@ -128,10 +129,9 @@ func BenchmarkBytes(b *testing.B) {
 
 func (f *footprint) measure(tb testing.TB) float64 {
 	tb.Helper()
-	var s server // a new one: a hash table keeps its size when keys are deleted
-	defer s.stop()
-	addr := s.mustStart(tb)
-	rdb := newClient(addr)
+	s := newServer(tb, server.Options{}) // a hash table keeps its size when keys are deleted
+	defer s.Stop()
+	rdb := newClient(s.Addr)
 	defer func() { _ = rdb.Close() }()
 
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -9,8 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/weir-go/weir/bench/internal/server"
 )
 
 var record = flag.Bool("record", false, "write what TestInstructions measures to "+recorded)
@@ -22,7 +23,7 @@ const recorded = "instructions.txt"
 // TestInstructions fails if a decision of any algorithm costs a server more instructions
 // than is recorded, by more than a twentieth.
 func TestInstructions(t *testing.T) {
-	if !own.counted {
+	if !counted {
 		t.Skip("WEIR_BENCH_CALLGRIND is not 1: instructions are not counted")
 	}
 	rdb := connect(t)
@@ -34,7 +35,7 @@ func TestInstructions(t *testing.T) {
 		m.uncount(t)
 		return float64(m.instructions) / n
 	}
-	rate := newRedisRate(rdb)
+	rate := newRedisRate(rdb, time.Second/perSecond)
 	path := []string{"full"}
 	unit := count(scene{remote: rate, allowed: true, key: func(int) []string { return path }, prepare: func(t testing.TB) {
 		if ok, err := rate.allow(context.Background(), path...); err != nil || !ok {
@@ -53,7 +54,11 @@ func TestInstructions(t *testing.T) {
 		lines = append(lines, fmt.Sprintf("%s %.3f\n", name, got[name]))
 	}
 	t.Logf("redis_rate: %.0f instructions\n%s", unit, strings.Join(lines, ""))
-	version := redisVersion(t, rdb)
+	full, err := server.Version(t.Context(), rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := strings.TrimPrefix(full[:strings.LastIndex(full, ".")], "Redis ") // without the last number
 	if *record {
 		if err := os.WriteFile(recorded, []byte(version+"\n"+strings.Join(lines, "")), 0o644); err != nil {
 			t.Fatal(err)
@@ -85,16 +90,4 @@ func TestInstructions(t *testing.T) {
 			t.Errorf("%s: %.3f of redis_rate's instructions, and %.3f is recorded: make it cheaper, or run this test with -record and say why", name, ratio, want[name])
 		}
 	}
-}
-
-// redisVersion returns the server's version without the last number.
-func redisVersion(t *testing.T, rdb *redis.Client) string {
-	t.Helper()
-	info, err := rdb.Info(t.Context(), "server").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, version, _ := strings.Cut(info, "redis_version:")
-	version, _, _ = strings.Cut(version, "\r")
-	return version[:strings.LastIndex(version, ".")]
 }

@@ -3,6 +3,7 @@ package bench
 import (
 	"math/rand/v2"
 	"strconv"
+	"time"
 )
 
 // The limit of every limiter here: one per second after a burst of a billion. All
@@ -13,6 +14,13 @@ const (
 	perSecond = 1
 	burst     = 1_000_000_000
 )
+
+// burstOf returns the burst of a limiter that refills a token in each period. It takes as
+// long to refill with any period, because some limiters count this time in an int64 of
+// nanoseconds.
+func burstOf(period time.Duration) int {
+	return int(burst / (period / time.Second))
+}
 
 const key0 = 100_000 // so that the keys of all benchmarks are equally long
 

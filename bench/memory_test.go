@@ -24,9 +24,13 @@ type local struct {
 
 var locals = []local{
 	{"weir-gcra", newWeir},
+	{"weir-window", newWeirWindow},
 	{"weir-four", newWeirFour},
 	{"xtimerate-syncmap", newXTimeRate},
 	{"sethvargo-memorystore", newMemoryStore},
+	{"throttled", newThrottledMemory},
+	{"ulule", newUluleMemory},
+	{"httprate", newHTTPRate},
 }
 
 var keyCounts = []int{1, 1000, 100_000}
@@ -99,25 +103,26 @@ func TestMemoryLimitersAllow(t *testing.T) {
 }
 
 func newWeir(tb testing.TB) func(string) bool {
-	lim, err := weir.New(benchName, memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	ctx := context.Background()
-	return func(key string) bool {
-		res, err := lim.Allow(ctx, key)
-		return err == nil && res.Allowed
-	}
+	return newLocal(tb, weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}})
+}
+
+func newWeirWindow(tb testing.TB) func(string) bool {
+	return newLocal(tb, weir.Rule{Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}})
 }
 
 // newWeirFour has four rules of four algorithms. It does four times what the others do.
 func newWeirFour(tb testing.TB) func(string) bool {
-	lim, err := weir.NewPolicy(memory.New(nil), policy(
+	return newLocal(tb,
 		weir.Rule{Name: "gcra", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}},
 		weir.Rule{Name: "fixedwindow", Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}},
 		weir.Rule{Name: "slidingcounter", Algorithm: algorithm.SlidingCounter{Limit: burst, Window: window}},
 		weir.Rule{Name: "tokenbucket", Algorithm: algorithm.TokenBucket{Capacity: burst, Refill: algorithm.PerSecond(perSecond)}},
-	), nil)
+	)
+}
+
+func newLocal(tb testing.TB, rules ...weir.Rule) func(string) bool {
+	tb.Helper()
+	lim, err := weir.NewPolicy(memory.New(nil), policy(rules...), nil)
 	if err != nil {
 		tb.Fatal(err)
 	}

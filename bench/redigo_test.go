@@ -26,11 +26,7 @@ func BenchmarkRedigo(b *testing.B) {
 	rdb := connect(b)
 	contenders := redigoRemotes(b, rdb)
 	known(b, contenders)
-	for _, callers := range []int{1, 32} {
-		for _, r := range contenders {
-			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), func(b *testing.B) { r.bench(b, rdb, callers) })
-		}
-	}
+	eachRemote(b, rdb, contenders)
 }
 
 // redigoRemotes returns the contenders over redigo, each with a pool of its own.

@@ -28,12 +28,14 @@ const depth = 64
 // keeps none.
 type remote struct {
 	name string
+	many bool // a decision is more than one EVALSHA
 
-	// allow decides, in one round trip.
+	// allow decides, in one round trip unless many is set.
 	allow func(ctx context.Context, key ...string) (allowed bool, err error)
 
 	// queue adds to a pipeline the call that allow sends. flush sends the pipeline,
-	// and returns how many requests were allowed.
+	// and returns how many requests were allowed. Both are nil in remotes that only
+	// decide one by one.
 	queue func(ctx context.Context, key ...string) error
 	flush func(ctx context.Context) (allowed int, err error)
 
@@ -41,8 +43,8 @@ type remote struct {
 	reset func(ctx context.Context, key ...string) error
 }
 
-// remotes returns the contenders, with their scripts loaded. Their keys are deleted
-// at the end of tb.
+// remotes returns the contenders that can be asked in pipelines, with their scripts
+// loaded. Their keys are deleted at the end of tb.
 func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
 	gcra := weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}}
@@ -50,7 +52,21 @@ func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 		newFloor(rdb),
 		newWeirRedis(tb, rdb, "weir-gcra", policy(gcra), nil),
 		newWeirRedis(tb, rdb, "weir-gcra-clock", weir.Policy{Name: "clock", Rules: []weir.Rule{gcra}}, time.Now),
-		newRedisRate(rdb),
+		newRedisRate(rdb, time.Second/perSecond),
+	}
+	known(tb, contenders)
+	return contenders
+}
+
+// others returns the contenders that are asked one by one. FixedWindow is compared with
+// ulule.
+func others(tb testing.TB, rdb *redis.Client) []*remote {
+	tb.Helper()
+	window := weir.Policy{Name: "windw", Rules: []weir.Rule{{Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}}}}
+	contenders := []*remote{
+		newWeirRedis(tb, rdb, "weir-window", window, nil),
+		newThrottledRedis(tb, rdb, time.Second/perSecond),
+		newUluleRedis(tb, rdb),
 	}
 	known(tb, contenders)
 	return contenders
@@ -64,9 +80,33 @@ func known(tb testing.TB, contenders []*remote) {
 	}
 	tb.Cleanup(func() {
 		for _, r := range contenders {
-			r.forget(tb, someKeys(remoteKeys)...)
+			each(tb, someKeys(remoteKeys), func(key string) error {
+				if err := r.reset(context.Background(), key); err != nil {
+					return fmt.Errorf("%s: deleting the state of %q: %w", r.name, key, err)
+				}
+				return nil
+			})
 		}
 	})
+}
+
+// each calls f for each key, from several goroutines. An error fails tb.
+func each(tb testing.TB, keys []string, f func(key string) error) {
+	tb.Helper()
+	const callers = 32
+	errs := make([]error, callers)
+	var wg sync.WaitGroup
+	for c := range callers {
+		wg.Go(func() {
+			for i := c; i < len(keys) && errs[c] == nil; i += callers {
+				errs[c] = f(keys[i])
+			}
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		tb.Fatal(err)
+	}
 }
 
 // forget resets keys of one segment.
@@ -88,32 +128,41 @@ func (r *remote) forgetKey(tb testing.TB, key ...string) {
 // warm asks once for each of someKeys(remoteKeys). It makes the script known too.
 func (r *remote) warm(tb testing.TB) {
 	tb.Helper()
-	ctx := context.Background()
-	for _, key := range someKeys(remoteKeys) {
-		if ok, err := r.allow(ctx, key); err != nil || !ok {
-			tb.Fatalf("%s: a request for %q: allowed %v, error %v", r.name, key, ok, err)
+	keys := someKeys(remoteKeys)
+	ask := func(key string) error {
+		if ok, err := r.allow(context.Background(), key); err != nil || !ok {
+			return fmt.Errorf("%s: a request for %q: allowed %v, error %w", r.name, key, ok, err)
 		}
+		return nil
 	}
+	if err := ask(keys[0]); err != nil {
+		tb.Fatal(err)
+	}
+	each(tb, keys[1:], ask)
 }
 
-// BenchmarkRedis asks for random keys, each caller one after the other, and
-// reports the server's time for each as server-µs/op.
+// BenchmarkRedis asks for random keys, each caller one after the other, and reports
+// what each decision costs the server.
 func BenchmarkRedis(b *testing.B) {
 	rdb := connect(b)
-	contenders := remotes(b, rdb)
+	eachRemote(b, rdb, append(remotes(b, rdb), others(b, rdb)...))
+}
+
+// eachRemote asks as one caller and as 32 callers at once, the contenders in turn.
+func eachRemote(b *testing.B, rdb *redis.Client, contenders []*remote) {
 	for _, callers := range []int{1, 32} {
 		for _, r := range contenders {
-			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), func(b *testing.B) { r.bench(b, rdb, callers) })
+			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), func(b *testing.B) { r.bench(b, callers, rdb) })
 		}
 	}
 }
 
 // bench is a benchmark of random keys, for which each caller asks one after the other.
-func (r *remote) bench(b *testing.B, rdb *redis.Client, callers int) {
+func (r *remote) bench(b *testing.B, callers int, nodes ...*redis.Client) {
 	draws := drawKeys(remoteKeys)
 	b.ReportAllocs()
 	r.warm(b)
-	m := startMeter(b, rdb)
+	m := startMeter(b, nodes...)
 	ctx := context.Background()
 	var next atomic.Int64
 	var wg sync.WaitGroup
@@ -134,7 +183,11 @@ func (r *remote) bench(b *testing.B, rdb *redis.Client, callers int) {
 	}
 	wg.Wait()
 	b.StopTimer()
-	m.report(b, b.N)
+	if r.many {
+		m.reportAny(b, b.N)
+	} else {
+		m.report(b, b.N)
+	}
 }
 
 // BenchmarkServer asks for random keys in pipelines of depth calls, so that the
@@ -168,6 +221,7 @@ func TestRemotesAllow(t *testing.T) {
 			}
 		})
 	}
+	others(t, connect(t)) // fails unless all are allowed
 }
 
 var floorScript = redis.NewScript("return 1")
@@ -296,10 +350,11 @@ func passed(reply []store.Value) bool {
 	return len(reply) == 1 && strings.HasPrefix(reply[0].Str(), "1;")
 }
 
-func newRedisRate(rdb *redis.Client) *remote {
+// newRedisRate returns a limiter that refills a token in each period.
+func newRedisRate(rdb *redis.Client, period time.Duration) *remote {
 	pipe := rdb.Pipeline()
 	lim, queued := redis_rate.NewLimiter(rdb), redis_rate.NewLimiter(deferred{pipe})
-	limit := redis_rate.Limit{Rate: perSecond, Period: time.Second, Burst: burst}
+	limit := redis_rate.Limit{Rate: 1, Period: period, Burst: burstOf(period)}
 	const prefix = benchPrefix + ":"
 	return &remote{
 		name: "redis_rate",

@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -25,13 +24,9 @@ const window = 24 * time.Hour
 // concurrent callers together, and over its fork valkey-go, beside redis_rate over go-redis.
 func BenchmarkRueidis(b *testing.B) {
 	rdb := connect(b)
-	contenders := append(rueidisRemotes(b, rdb), newRedisRate(rdb))
+	contenders := append(rueidisRemotes(b, rdb), newRedisRate(rdb, time.Second/perSecond))
 	known(b, contenders)
-	for _, callers := range []int{1, 32} {
-		for _, r := range contenders {
-			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), func(b *testing.B) { r.bench(b, rdb, callers) })
-		}
-	}
+	eachRemote(b, rdb, contenders)
 }
 
 // rueidisRemotes returns the contenders over rueidis and valkey-go. None has a pipeline: the

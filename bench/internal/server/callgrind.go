@@ -1,4 +1,4 @@
-package bench
+package server
 
 import (
 	"bufio"
@@ -10,9 +10,9 @@ import (
 	"strings"
 )
 
-// A callgrind counts the instructions of a server that runs under Valgrind's
+// A Callgrind counts the instructions of a server that runs under Valgrind's
 // callgrind. Unlike time, they are the same on a busy machine.
-type callgrind struct {
+type Callgrind struct {
 	pid   int
 	dir   string // of the files that it writes
 	dumps int
@@ -25,7 +25,7 @@ func callgrindCommand(dir, path string, args ...string) *exec.Cmd {
 	return exec.Command("valgrind", append(own, args...)...)
 }
 
-func (c *callgrind) order(what ...string) error {
+func (c *Callgrind) order(what ...string) error {
 	out, err := exec.Command("vgdb", append([]string{"--pid=" + strconv.Itoa(c.pid), "--vgdb-prefix=" + filepath.Join(c.dir, "vgdb")}, what...)...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("vgdb %s: %w: %s", strings.Join(what, " "), err, out)
@@ -33,11 +33,11 @@ func (c *callgrind) order(what ...string) error {
 	return nil
 }
 
-// start starts counting.
-func (c *callgrind) start() error { return c.order("instrumentation", "on") }
+// Start starts counting.
+func (c *Callgrind) Start() error { return c.order("instrumentation", "on") }
 
-// stop stops counting, and returns the instructions since it was started.
-func (c *callgrind) stop() (int64, error) {
+// Stop stops counting, and returns the instructions since it was started.
+func (c *Callgrind) Stop() (int64, error) {
 	if err := c.order("dump"); err != nil {
 		return 0, err
 	}

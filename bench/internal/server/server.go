@@ -1,0 +1,211 @@
+// Package server starts servers for benchmarks. A server is a container of an image that
+// conformance/integration/images.sh made, or a redis-server of the machine if no Docker
+// engine answers. It ends with the process that started it.
+package server
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// startTimeout is how long a server may take to start, also on a busy machine.
+const startTimeout = time.Minute
+
+// Options are the settings of a server. The zero value is the default.
+type Options struct {
+	// If Counted is true, the server is a process under Valgrind's callgrind.
+	Counted bool
+
+	// Cluster makes the server a node of a cluster. It has no slots yet.
+	Cluster bool
+}
+
+// A Server is a running redis-server that keeps nothing on disk and listens on a loopback
+// address.
+type Server struct {
+	Addr    string
+	Kind    string     // how it was started, for example "in a container of redis:7.0"
+	Counter *Callgrind // nil unless Options.Counted
+
+	cmd  *exec.Cmd
+	stop func()
+	done chan struct{} // closed after cmd has ended
+	dir  string        // removed at the end
+	log  bytes.Buffer  // what cmd wrote; valid after done
+}
+
+// Start starts a server, and returns when it answers.
+func Start(o Options) (*Server, error) {
+	if o.Counted {
+		return start(o, process)
+	}
+	s, inContainer := start(o, container)
+	if inContainer == nil {
+		return s, nil
+	}
+	s, err := start(o, process)
+	if err != nil {
+		return nil, errors.Join(inContainer, err)
+	}
+	return s, nil
+}
+
+func start(o Options, command func(s *Server, o Options) error) (*Server, error) {
+	addr, err := freeAddr()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "weir-bench")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{Addr: addr, dir: dir, done: make(chan struct{})}
+	if err := command(s, o); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	s.cmd.Stderr = &s.log
+	if err := s.cmd.Start(); err != nil {
+		_ = os.RemoveAll(dir)
+		return nil, err
+	}
+	go func() {
+		_ = s.cmd.Wait() // reports the kill
+		close(s.done)
+	}()
+	if o.Counted {
+		s.Counter = &Callgrind{pid: s.cmd.Process.Pid, dir: dir}
+	}
+	if err := s.wait(); err != nil {
+		s.Stop()
+		return nil, fmt.Errorf("%w: %s", err, bytes.TrimSpace(s.log.Bytes()))
+	}
+	return s, nil
+}
+
+// wait returns when the server answers.
+func (s *Server) wait() error {
+	for end := time.Now().Add(startTimeout); ; {
+		err := ping(s.Addr)
+		if err == nil || time.Now().After(end) {
+			return err
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("%s ended", s.cmd.Args[0])
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+// Stop ends the server. A nil Server has ended.
+func (s *Server) Stop() {
+	if s == nil {
+		return
+	}
+	s.stop()
+	<-s.done
+	_ = os.RemoveAll(s.dir)
+}
+
+// freeAddr returns a loopback address on which nothing listens.
+func freeAddr() (string, error) {
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return free.Addr().String(), free.Close()
+}
+
+// args are the arguments of a server that listens on the port of s.
+func (s *Server) args(o Options) []string {
+	_, port, _ := net.SplitHostPort(s.Addr)
+	args := []string{"--port", port, "--save", "", "--appendonly", "no"}
+	if o.Cluster {
+		// A node does not have to know the others: the client knows which node has a slot.
+		args = append(args, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
+	}
+	return args
+}
+
+func process(s *Server, o Options) error {
+	path, err := exec.LookPath("redis-server")
+	if err != nil {
+		return err
+	}
+	args := append(s.args(o), "--bind", "127.0.0.1", "--dir", s.dir)
+	s.cmd = exec.Command(path, args...)
+	if o.Counted {
+		s.cmd = callgrindCommand(s.dir, path, append(args, "--hz", "1")...) // less work between the decisions
+	}
+	s.Kind = "as a process"
+	s.stop = func() { _ = s.cmd.Process.Kill() }
+	return nil
+}
+
+// container starts the server as a container. It pulls no image. The container ends when
+// the standard input of its first process ends, so it never outlives this process.
+func container(s *Server, o Options) error {
+	image := os.Getenv("WEIR_IMAGE_REDIS_7_0")
+	if image == "" {
+		image = "redis:7.0"
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "docker", "image", "inspect", "--format", "ok", image).CombinedOutput(); err != nil {
+		return fmt.Errorf("docker image inspect %s: %w: %s (conformance/integration/images.sh makes the image)", image, err, bytes.TrimSpace(out))
+	}
+	_, port, _ := net.SplitHostPort(s.Addr)
+	run, bind := []string{"--network", "host"}, "127.0.0.1" // without a proxy, which would take time
+	if runtime.GOOS != "linux" {
+		run, bind = []string{"--publish", s.Addr + ":" + port}, "0.0.0.0"
+	}
+	run = append([]string{"run", "--rm", "--interactive", "--pull", "never"}, run...)
+	run = append(run, image, "sh", "-c", `redis-server "$@" >/dev/null & cat >/dev/null`, "sh", "--bind", bind, "--protected-mode", "no")
+	s.cmd = exec.Command("docker", append(run, s.args(o)...)...)
+	in, err := s.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	s.Kind = "in a container of " + image
+	s.stop = func() { _ = in.Close() }
+	return nil
+}
+
+// ping pings the server at addr. It dials by itself first, because go-redis writes to
+// the log if it cannot.
+func ping(addr string) error {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	_ = conn.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1})
+	defer func() { _ = rdb.Close() }()
+	return rdb.Ping(context.Background()).Err()
+}
+
+// Version returns the name and the version of a server, for example "Redis 7.0.15".
+func Version(ctx context.Context, rdb redis.UniversalClient) (string, error) {
+	info, err := rdb.Info(ctx, "server").Result()
+	if err != nil {
+		return "", err
+	}
+	for _, name := range []string{"Valkey", "Redis"} {
+		if _, text, ok := strings.Cut(info, strings.ToLower(name)+"_version:"); ok {
+			version, _, _ := strings.Cut(text, "\r")
+			return name + " " + version, nil
+		}
+	}
+	return "", errors.New("INFO server has no version")
+}
