@@ -25,6 +25,7 @@ type local struct {
 var locals = []local{
 	{"weir-gcra", newWeir},
 	{"weir-window", newWeirWindow},
+	{"weir-counter", newWeirCounter},
 	{"weir-four", newWeirFour},
 	{"xtimerate-syncmap", newXTimeRate},
 	{"sethvargo-memorystore", newMemoryStore},
@@ -108,6 +109,10 @@ func newWeir(tb testing.TB) func(string) bool {
 
 func newWeirWindow(tb testing.TB) func(string) bool {
 	return newLocal(tb, weir.Rule{Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}})
+}
+
+func newWeirCounter(tb testing.TB) func(string) bool {
+	return newLocal(tb, weir.Rule{Algorithm: algorithm.SlidingCounter{Limit: burst, Window: window}})
 }
 
 // newWeirFour has four rules of four algorithms. It does four times what the others do.

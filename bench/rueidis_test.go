@@ -33,8 +33,7 @@ func BenchmarkRueidis(b *testing.B) {
 // clients make them.
 func rueidisRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
-	opts := rueidisclient.ClientOption{InitAddress: []string{rdb.Options().Addr}, ForceSingleClient: true, DisableCache: true}
-	client, err := rueidisclient.NewClient(opts)
+	client, err := rueidisclient.NewClient(rueidisOptions(rdb))
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -53,6 +52,11 @@ func rueidisRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 		newWeirOver(tb, st, "weir-window-clock", "clock", algorithm.FixedWindow{Limit: burst, Window: window}, time.Now),
 		newRueidisLimiter(tb, client),
 	}
+}
+
+// rueidisOptions returns the options of a client of the same server.
+func rueidisOptions(rdb *redis.Client) rueidisclient.ClientOption {
+	return rueidisclient.ClientOption{InitAddress: []string{rdb.Options().Addr}, ForceSingleClient: true, DisableCache: true}
 }
 
 // newRueidisFloor returns the least that a script costs over rueidis.

@@ -130,7 +130,7 @@ func freeAddr() (string, error) {
 // args are the arguments of a server that listens on the port of s.
 func (s *Server) args(o Options) []string {
 	_, port, _ := net.SplitHostPort(s.Addr)
-	args := []string{"--port", port, "--save", "", "--appendonly", "no"}
+	args := []string{"--port", port, "--save", "", "--appendonly", "no", "--slowlog-log-slower-than", "-1"} // the slow log takes memory
 	if o.Cluster {
 		// A node does not have to know the others: the client knows which node has a slot.
 		args = append(args, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")

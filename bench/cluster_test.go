@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/bench/internal/server"
+	"github.com/weir-go/weir/store/goredis"
+)
+
+const slots = 16384 // of a cluster
+
+// A cluster is a number of masters, which share the slots equally.
+type cluster struct {
+	client *redis.ClusterClient
+	nodes  []*redis.Client
+}
+
+// clusters are clusters of 1, 2 and 3 masters. They serve every round, because a node of a
+// cluster serves no request in the first two seconds.
+var clusters = sync.OnceValues(func() ([]cluster, error) {
+	made := make([]cluster, 3)
+	errs := make([]error, len(made))
+	var wg sync.WaitGroup
+	for i := range made {
+		wg.Go(func() { made[i], errs[i] = newCluster(i + 1) })
+	}
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	return made, nil
+})
+
+// stopClusters ends the servers of clusters.
+func stopClusters() {
+	clusterServers.Lock()
+	defer clusterServers.Unlock()
+	for _, s := range clusterServers.list {
+		s.Stop()
+	}
+}
+
+var clusterServers struct {
+	sync.Mutex
+	list []*server.Server
+}
+
+// newCluster starts masters that do not know each other. The client knows which of them
+// has a slot.
+func newCluster(masters int) (cluster, error) {
+	var c cluster
+	var owned []redis.ClusterSlot
+	ctx := context.Background()
+	for i := range masters {
+		s, err := server.Start(server.Options{Cluster: true})
+		if err != nil {
+			return c, err
+		}
+		clusterServers.Lock()
+		clusterServers.list = append(clusterServers.list, s)
+		clusterServers.Unlock()
+		first, end := i*slots/masters, (i+1)*slots/masters
+		owned = append(owned, redis.ClusterSlot{Start: first, End: end - 1, Nodes: []redis.ClusterNode{{Addr: s.Addr}}})
+		node := newClient(s.Addr)
+		if err := node.ClusterAddSlotsRange(ctx, first, end-1).Err(); err != nil {
+			return c, err
+		}
+		c.nodes = append(c.nodes, node)
+	}
+	c.client = redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) { return owned, nil },
+		PoolSize:     32,
+	})
+	return c, nil
+}
+
+// BenchmarkCluster asks clusters, whose callers spread over the masters, as 32 callers at
+// once, and reports what a decision costs all masters together.
+func BenchmarkCluster(b *testing.B) {
+	made, err := clusters()
+	check(b, err)
+	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
+	var contenders []*remote
+	for i, c := range made {
+		lim, err := weir.New(benchName, goredis.New(c.client), gcra, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		r := &remote{
+			name: fmt.Sprintf("masters=%d", i+1),
+			allow: func(ctx context.Context, key ...string) (bool, error) {
+				res, err := lim.Allow(ctx, key...)
+				return res.Allowed, err
+			},
+			reset: lim.Reset,
+		}
+		serves(b, r)
+		contenders = append(contenders, r)
+	}
+	known(b, contenders)
+	for i, r := range contenders {
+		b.Run(r.name, func(b *testing.B) { r.bench(b, 32, made[i].nodes...) })
+	}
+}
+
+// serves returns when all nodes of a cluster serve.
+func serves(tb testing.TB, r *remote) {
+	tb.Helper()
+	end := time.Now().Add(time.Minute)
+	for _, key := range someKeys(100) { // of all nodes
+		for {
+			_, err := r.allow(context.Background(), key)
+			if err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				tb.Fatal(err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
