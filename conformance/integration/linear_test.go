@@ -49,7 +49,7 @@ func TestLinearizable(t *testing.T) {
 	})
 	for _, a := range adapters {
 		t.Run(a.name+"/miniredis", func(t *testing.T) {
-			t.Parallel()
+			busyParallel(t)
 			progress(t)
 			linearizable(t, onMiniredis, a.store(t, servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}))
 		})
@@ -62,7 +62,7 @@ func TestLinearizable(t *testing.T) {
 				continue
 			}
 			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
-				t.Parallel()
+				busyParallel(t)
 				progress(t)
 				server.Start(t)
 				linearizable(t, n, a.store(t, server.Endpoint))
