@@ -26,11 +26,13 @@ var known = map[string]string{
 	"goredis":      module + "/store/goredis",
 	"redigo":       module + "/store/redigo",
 	"rueidisstore": module + "/store/rueidis",
+	"valkeystore":  module + "/store/valkey",
 	"weirhttp":     module + "/weirhttp",
 
 	"redis":   "github.com/redis/go-redis/v9", // in a block that uses redigo or redisc, the client of redigo
 	"redisc":  "github.com/mna/redisc",
 	"rueidis": "github.com/redis/rueidis",
+	"valkey":  "github.com/valkey-io/valkey-go",
 
 	"context": "context", "errors": "errors", "fmt": "fmt", "http": "net/http", "httptest": "net/http/httptest", "log": "log", "math": "math",
 	"net": "net", "os": "os", "rand": "math/rand/v2", "slices": "slices", "slog": "log/slog", "strconv": "strconv", "strings": "strings",

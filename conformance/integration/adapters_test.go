@@ -35,7 +35,10 @@ type adapter struct {
 	longest time.Duration
 	// leaky says that a client that is closed while it reads a new topology can leave
 	// a connection open.
-	leaky   bool
+	leaky bool
+	// brief says that the adapter's random checks are brief on every server: another
+	// adapter has the same code. Such adapters come last.
+	brief   bool
 	repeats int    // how many times that client retries a step
 	version string // of the server in fault tests; "" means redis-8.0
 	// late bounds the time from a cancellation, without a deadline, until a call over
@@ -171,6 +174,17 @@ var adapters = []adapter{
 		bounded: boundedRedigo,
 		lacks:   map[servers.Kind]string{servers.Sentinel: "redigo does not know Sentinel"},
 		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots"},
+		skips: map[string]string{
+			"Store/Borrowed": "store does not borrow strings",
+		},
+	},
+	{
+		name:    "valkey",
+		open:    openValkey,
+		bounded: boundedValkey,
+		leaky:   true,
+		brief:   true,
+		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots +cluster|shards", servers.Sentinel: "+role"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",
 		},

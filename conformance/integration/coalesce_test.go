@@ -13,8 +13,8 @@ import (
 func TestCoalesce(t *testing.T) {
 	notShort(t)
 	t.Parallel()
-	for i, s := range servers.All()[4:7] { // a single server and two clusters
-		a := adapters[2-i]
+	for i, s := range servers.All()[4:8] { // a single server, two clusters, and one with sentinels
+		a := adapters[[]int{2, 1, 0, 3}[i]]
 		t.Run(a.name+"/"+s.Name, func(t *testing.T) {
 			busyParallel(t)
 			progress(t)

@@ -28,7 +28,7 @@ const (
 	stormCallers = 1000
 	// stormTopology bounds the requests for the topology to each node per second, while
 	// 1000 callers fail about 10,000 times a second. The adapters send a few; rueidis
-	// sends up to 14 of its own.
+	// and valkey-go send up to 14 of their own.
 	stormTopology = 20
 )
 

@@ -16,6 +16,7 @@ require (
 	github.com/redis/rueidis v1.0.79
 	github.com/rs/zerolog v1.28.0
 	github.com/testcontainers/testcontainers-go v0.44.0
+	github.com/valkey-io/valkey-go v1.0.79
 	github.com/weir-go/weir v0.0.0
 	github.com/yuin/gopher-lua v1.1.1
 )

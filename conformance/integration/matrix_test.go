@@ -87,6 +87,7 @@ var externalSkips = map[string]string{
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	var m manifest
+	thorough := slices.IndexFunc(adapters, func(a adapter) bool { return a.brief })
 	t.Run("on", func(t *testing.T) {
 		for i, a := range adapters {
 			if withMiniredis() {
@@ -110,7 +111,7 @@ func TestMatrix(t *testing.T) {
 					if e.User != "" {
 						e = server.Grant(t, "~weir* "+servers.ACL+" "+a.words[server.Kind])
 					}
-					m.run(t, a, server.Name, i == j%len(adapters), always(e, server.Admin()))
+					m.run(t, a, server.Name, i == j%thorough, always(e, server.Admin()))
 				})
 			}
 		}

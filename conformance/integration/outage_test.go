@@ -57,6 +57,7 @@ var patient = map[string]func(e servers.Endpoint) (store.Store, func(), error){
 		}
 		return redigo.New(p), sync.OnceFunc(func() { _ = p.Close() }), nil
 	},
+	"valkey": patientValkey,
 }
 
 // A process is one of several that share a limit.

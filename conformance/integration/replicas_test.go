@@ -29,6 +29,7 @@ var fromReplicas = []struct {
 	{"goredis RouteByLatency", goredisFromReplicas(&redis.ClusterOptions{RouteByLatency: true}), false},
 	{"goredis RouteRandomly", goredisFromReplicas(&redis.ClusterOptions{RouteRandomly: true}), true},
 	{"rueidis SendToReplicas", rueidisFromReplicas, true},
+	{"valkey SendToReplicas", valkeyFromReplicas, true},
 }
 
 func goredisFromReplicas(o *redis.ClusterOptions) func(*testing.T, []string) store.Store {
