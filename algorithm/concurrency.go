@@ -148,7 +148,7 @@ func (c concurrency) Mark(int64, contract.State, int64, int64) (contract.Cell, i
 }
 
 // Refund implements [contract.StepRefunder]: it releases the lease named by a.Text.
-func (c concurrency) Refund(tx store.Tx, key int, _ int64, s contract.State, a contract.Ask, _ contract.Cell, _, _ int64) (bool, error) {
+func (c concurrency) Refund(tx store.Tx, key int, _ int64, s contract.State, a contract.Ask, _ contract.Cell, _, _, _ int64) (bool, error) {
 	tx.Remove(key, "c2 "+a.Text)
 	return s[3] > 0, nil
 }

@@ -337,7 +337,7 @@ func (b *slidingBuckets) Mark(_ int64, s contract.State, _, gen int64) (contract
 }
 
 // Refund implements [contract.StepRefunder].
-func (b *slidingBuckets) Refund(tx store.Tx, key int, _ int64, s contract.State, _ contract.Ask, mark contract.Cell, n, _ int64) (bool, error) {
+func (b *slidingBuckets) Refund(tx store.Tx, key int, _ int64, s contract.State, _ contract.Ask, mark contract.Cell, n, _, _ int64) (bool, error) {
 	slot, turn := b.place(mark.A)
 	held, _, err := tx.Get(key + slot)
 	if err != nil || held.Len != 3 || held.N[0] != turn || held.N[1] == 0 || held.N[2] != mark.B || mark.A+b.turn <= s[4] || mark.A%b.width != 0 {

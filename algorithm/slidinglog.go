@@ -205,10 +205,10 @@ func (l slidingLog) Mark(now int64, s contract.State, _, _ int64) (contract.Cell
 }
 
 // Refund implements [contract.StepRefunder].
-func (l slidingLog) Refund(tx store.Tx, key int, now int64, s contract.State, _ contract.Ask, mark contract.Cell, n, gen int64) (bool, error) {
+func (l slidingLog) Refund(tx store.Tx, key int, now int64, s contract.State, _ contract.Ask, mark contract.Cell, n, keep, gen int64) (bool, error) {
 	var held []string
 	for i := range min(n, MaxLogCost) {
-		text := logText(mark.A, mark.B+i, gen)
+		text := logText(mark.A, mark.B+keep+i, gen)
 		_, ok, err := tx.Score(key, text)
 		if err != nil {
 			return false, err

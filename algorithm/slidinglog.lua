@@ -104,6 +104,6 @@ $mark, $ends = string.format('%d %d 0 0', time, $number + 1), time + $span
 -- refund
 if n > 0 and $was1 > math.max($newest, now) - $span then
   local texts = {}
-  for i = 1, math.min(n, 1000) do texts[i] = string.format('l2 %016d %08d %d', $was1, $was2 + i - 1, $gen) end
+  for i = 1, math.min(n, 1000) do texts[i] = string.format('l2 %016d %08d %d', $was1, $was2 + $keep + i - 1, $gen) end
   if redis.call('ZREM', $key1, unpack(texts)) > 0 then $gave = 1 end
 end

@@ -87,7 +87,7 @@ type badStep struct {
 	write  func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error
 	answer func(now int64, s contract.State, n int64, a contract.Ask) contract.Answer
 	mark   func(now int64, s contract.State, n, gen int64) (contract.Cell, int64)
-	refund func(tx store.Tx, key int, now int64, s contract.State, a contract.Ask, mark contract.Cell, n, gen int64) (bool, error)
+	refund func(tx store.Tx, key int, now int64, s contract.State, a contract.Ask, mark contract.Cell, n, keep, gen int64) (bool, error)
 	parse  func(texts []string) ([]contract.Entry, error)
 }
 
@@ -129,11 +129,11 @@ func (b badStepRefunder) Mark(now int64, s contract.State, n, gen int64) (contra
 	return b.Step.(contract.StepRefunder).Mark(now, s, n, gen)
 }
 
-func (b badStepRefunder) Refund(tx store.Tx, key int, now int64, s contract.State, a contract.Ask, mark contract.Cell, n, gen int64) (bool, error) {
+func (b badStepRefunder) Refund(tx store.Tx, key int, now int64, s contract.State, a contract.Ask, mark contract.Cell, n, keep, gen int64) (bool, error) {
 	if b.refund != nil {
-		return b.refund(tx, key, now, s, a, mark, n, gen)
+		return b.refund(tx, key, now, s, a, mark, n, keep, gen)
 	}
-	return b.Step.(contract.StepRefunder).Refund(tx, key, now, s, a, mark, n, gen)
+	return b.Step.(contract.StepRefunder).Refund(tx, key, now, s, a, mark, n, keep, gen)
 }
 
 // A badLister is a badStep whose Step is a Lister.

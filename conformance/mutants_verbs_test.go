@@ -12,9 +12,9 @@ import (
 // badStepRefund changes what an algorithm with a Step refunds.
 func badStepRefund(change func(s contract.State, mark *contract.Cell, n *int64)) flaw {
 	return flaw{step: func(b *badStep, _ []store.Arg) {
-		b.refund = func(tx store.Tx, key int, now int64, s contract.State, a contract.Ask, mark contract.Cell, n, gen int64) (bool, error) {
+		b.refund = func(tx store.Tx, key int, now int64, s contract.State, a contract.Ask, mark contract.Cell, n, keep, gen int64) (bool, error) {
 			change(s, &mark, &n)
-			return b.Step.(contract.StepRefunder).Refund(tx, key, now, s, a, mark, n, gen)
+			return b.Step.(contract.StepRefunder).Refund(tx, key, now, s, a, mark, n, keep, gen)
 		}
 	}}
 }
@@ -27,7 +27,7 @@ var refilledAgain = badRefund(func(_ contract.Cell, ch *contract.Charge, _ *cont
 
 // newestEntries refunds the newest n entries of a SlidingLog, whose decision ever.
 var newestEntries = flaw{step: func(b *badStep, _ []store.Arg) {
-	b.refund = func(tx store.Tx, key int, _ int64, _ contract.State, _ contract.Ask, _ contract.Cell, n, _ int64) (bool, error) {
+	b.refund = func(tx store.Tx, key int, _ int64, _ contract.State, _ contract.Ask, _ contract.Cell, n, _, _ int64) (bool, error) {
 		var texts []string
 		for i := range n {
 			if m, ok, err := tx.At(key, i); ok && err == nil {

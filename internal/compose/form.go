@@ -290,7 +290,7 @@ func (r *run) refund(held []held) (gave int64, err error) {
 		was := contract.Cell{A: n.N[2], B: n.N[3], C: n.N[4], D: n.N[5]}
 		ok := false
 		if s.raw != nil {
-			ok, err = s.raw.(contract.StepRefunder).Refund(r.tx, q.key, r.now, held[i].state, contract.Ask{Cost: 1}, was, n.N[1], n.N[0])
+			ok, err = s.raw.(contract.StepRefunder).Refund(r.tx, q.key, r.now, held[i].state, contract.Ask{Cost: 1}, was, n.N[1], 0, n.N[0])
 			if err != nil {
 				return 0, err
 			}
@@ -315,7 +315,7 @@ func (r *run) release(held []held) (gave int64, err error) {
 		if !ok {
 			return 0, fmt.Errorf("kind %s has no leases", r.rules[i].Limit.Kind.Name)
 		}
-		ended, err := raw.Refund(r.tx, r.rules[i].key, r.now, held[i].state, r.ask(&r.rules[i]), contract.Cell{}, 0, 0)
+		ended, err := raw.Refund(r.tx, r.rules[i].key, r.now, held[i].state, r.ask(&r.rules[i]), contract.Cell{}, 0, 0, 0)
 		if err != nil {
 			return 0, err
 		}

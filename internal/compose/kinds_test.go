@@ -217,7 +217,9 @@ func TestBadKinds(t *testing.T) {
 		{"a constant too large", limit(func(l *contract.Limit) { l.Args[1] = store.ConstArg(1 << 53) }), `an integer below 2^53`},
 		{"no capacity", limit(func(l *contract.Limit) { l.Capacity = 0 }), "Limit.Capacity is 0: it must be from 1 to 9007199254740991"},
 		{"capacity too large", limit(func(l *contract.Limit) { l.Capacity = 1 << 53 }), "Limit.Capacity is 9007199254740992"},
-		{"a cost that is too large", limit(func(l *contract.Limit) { l.MaxCost = 5 }), "Limit.MaxCost is 5: it must be 0, or from 1 to less than Capacity, which is 5"},
+		{"a largest cost below 0", limit(func(l *contract.Limit) { l.MaxCost = -1 }), "Limit.MaxCost is -1: it must be 0, which means no bound, or more"},
+		{"a debt below 0", limit(func(l *contract.Limit) { l.MaxDebt = -1 }), "Limit.MaxDebt is -1: it must be from 0 to 9007199254740986"},
+		{"a debt that is too large", limit(func(l *contract.Limit) { l.MaxDebt = contract.MaxTokens - 4 }), "Limit.MaxDebt is 9007199254740987: it must be from 0 to 9007199254740986"},
 		{"a negative wait", limit(func(l *contract.Limit) { l.MaxWait = -1 }), "Limit.MaxWait is -1: it must be from 0 to 4503599627370496"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -32,8 +32,10 @@ func (p *part) checkLimit(l *contract.Limit) error {
 	switch {
 	case l.Capacity < 1 || l.Capacity > contract.MaxTokens:
 		return fmt.Errorf("its Limit.Capacity is %d: it must be from 1 to %d", l.Capacity, int64(contract.MaxTokens))
-	case l.MaxCost < 0 || l.MaxCost >= l.Capacity:
-		return fmt.Errorf("its Limit.MaxCost is %d: it must be 0, or from 1 to less than Capacity, which is %d", l.MaxCost, l.Capacity)
+	case l.MaxCost < 0:
+		return fmt.Errorf("its Limit.MaxCost is %d: it must be 0, which means no bound, or more", l.MaxCost)
+	case l.MaxDebt < 0 || l.MaxDebt > contract.MaxTokens-l.Capacity:
+		return fmt.Errorf("its Limit.MaxDebt is %d: it must be from 0 to %d, which is 2^53-1 minus Capacity", l.MaxDebt, contract.MaxTokens-l.Capacity)
 	case l.MaxWait < 0 || l.MaxWait > contract.MaxSpan:
 		return fmt.Errorf("its Limit.MaxWait is %d: it must be from 0 to %d", l.MaxWait, int64(contract.MaxSpan))
 	}

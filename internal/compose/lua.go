@@ -61,7 +61,7 @@ func (s *source) lua(v Verb) string {
 	case Refund:
 		s.refund(w)
 	case Release:
-		w.f("local gave, was = 0, {0, 0, 0, 0, 0, 0}\n")
+		w.f("local gave, keep, was = 0, 0, {0, 0, 0, 0, 0, 0}\n")
 		for i := range s.parts {
 			w.f("do%send\n", s.parts[i].sections["refund"])
 		}

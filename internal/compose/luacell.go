@@ -163,7 +163,7 @@ func (p *part) markInts() int {
 
 // refund writes Lua that reads all markers, refunds each rule, and deletes the markers.
 func (s *source) refund(w *writer) {
-	w.f("local gave = 0\nlocal mark\n")
+	w.f("local gave, keep = 0, 0\nlocal mark\n")
 	for i := range s.parts {
 		p := &s.parts[i]
 		if p.marker == 0 {

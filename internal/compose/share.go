@@ -85,6 +85,6 @@ func (s stepShare) Mark(now int64, st contract.State, n, gen int64) (contract.Ce
 	return s.Step.(contract.StepRefunder).Mark(now, st, n*s.n, gen)
 }
 
-func (s stepShare) Refund(tx store.Tx, key int, now int64, st contract.State, a contract.Ask, mark contract.Cell, n, gen int64) (bool, error) {
-	return s.Step.(contract.StepRefunder).Refund(tx, key, now, st, s.ask(a), mark, n*s.n, gen)
+func (s stepShare) Refund(tx store.Tx, key int, now int64, st contract.State, a contract.Ask, mark contract.Cell, n, keep, gen int64) (bool, error) {
+	return s.Step.(contract.StepRefunder).Refund(tx, key, now, st, s.ask(a), mark, n*s.n, keep*s.n, gen)
 }

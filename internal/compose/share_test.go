@@ -39,8 +39,8 @@ func (s *spy) Mark(_ int64, _ contract.State, n, gen int64) (contract.Cell, int6
 	return contract.Cell{}, 0
 }
 
-func (s *spy) Refund(_ store.Tx, _ int, _ int64, _ contract.State, a contract.Ask, _ contract.Cell, n, gen int64) (bool, error) {
-	s.add("refund %d of %d gen %d", n, a.Cost, gen)
+func (s *spy) Refund(_ store.Tx, _ int, _ int64, _ contract.State, a contract.Ask, _ contract.Cell, n, keep, gen int64) (bool, error) {
+	s.add("refund %d of %d keep %d gen %d", n, a.Cost, keep, gen)
 	return true, nil
 }
 
@@ -59,11 +59,11 @@ func TestStepShare(t *testing.T) {
 		t.Errorf("got %+v, want 99 of 100", got)
 	}
 	s.Mark(0, contract.State{}, 2, 5)
-	_, _ = s.Refund(nil, 0, 0, contract.State{}, contract.Ask{Cost: 1}, contract.Cell{}, 2, 5)
+	_, _ = s.Refund(nil, 0, 0, contract.State{}, contract.Ask{Cost: 1}, contract.Cell{}, 2, 3, 5)
 	_, _ = s.Read(nil, 0, 0, contract.Ask{Cost: contract.MaxTokens / 7})
 	_, _ = s.Read(nil, 0, 0, contract.Ask{Cost: contract.MaxTokens/7 + 1})
 	_, _ = s.Read(nil, 0, 0, contract.Ask{Cost: contract.MaxTokens + 1})
-	want := []string{"read 21", "room 21", "write 14 of 21", "answer 14 of 21", "mark 14 gen 5", "refund 14 of 7 gen 5",
+	want := []string{"read 21", "room 21", "write 14 of 21", "answer 14 of 21", "mark 14 gen 5", "refund 14 of 7 keep 21 gen 5",
 		fmt.Sprint("read ", int64(contract.MaxTokens/7*7)), fmt.Sprint("read ", int64(1<<53)), fmt.Sprint("read ", int64(1<<53))}
 	if got := fmt.Sprint(inner.log); got != fmt.Sprint(want) {
 		t.Errorf("got  %s\nwant %s", got, want)

@@ -150,7 +150,7 @@ var (
 
 	// reserved matches the names that package contract gives to sections, and the locals
 	// of the frame.
-	reserved = regexp.MustCompile(`^(room|ends|text|gen|gave|mark|entries|renew|own|n|prev|tail|v|m|(was|t|b)_.*)$`)
+	reserved = regexp.MustCompile(`^(room|ends|text|gen|gave|keep|mark|entries|renew|own|n|prev|tail|v|m|(was|t|b)_.*)$`)
 )
 
 // results are the names that a section must set.
@@ -273,7 +273,7 @@ func (p *part) fill(src *source) error {
 		for i := range 4 {
 			names["was"+strconv.Itoa(i+1)] = "was[" + strconv.Itoa(i+3) + "]"
 		}
-		names["gen"], names["renew"], names["text"] = "gen", "renew", fmt.Sprintf("ARGV[%d]", src.consts+1)
+		names["gen"], names["renew"], names["keep"], names["text"] = "gen", "renew", "keep", fmt.Sprintf("ARGV[%d]", src.consts+1)
 		for i := range p.keys() {
 			names["key"+strconv.Itoa(i+1)] = luaKey(p.key + i)
 			names["foreign"+strconv.Itoa(i+1)] = foreign(p.key + i)
