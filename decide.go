@@ -73,11 +73,22 @@ type Request struct {
 	// algorithm.GCRA, TokenBucket and LeakyBucket do. TakeUpTo does not support MaxWait.
 	MaxWait time.Duration
 
-	// ID names the decision, so that it can be refunded. Without an ID, a decision
-	// cannot be refunded. Use another ID for each decision. It can contain any bytes.
+	// ID names the decision, so that it can be repeated and refunded. It can contain any
+	// bytes. Use another ID for each decision.
+	//
+	// A request with an ID is idempotent. If it consumed tokens, and is sent again with
+	// the same Key, ID and Cost, it consumes nothing: it is allowed, and Result.Replayed
+	// is true. So it can be retried if its reply was lost. This lasts until all tokens of
+	// the decision have been refilled, or until a Refund. A denied request is decided
+	// again. If the ID is used for a request with another Cost, the error is
+	// ErrInvalidCost. For a TakeUpTo, the Cost must be at least what it consumed.
+	//
+	// Do not take the ID from the caller who is limited: repeated requests are free.
+	//
 	// If a request has an ID, the store keeps one more key for each rule, until no
 	// token of the decision can be refunded. If the algorithm of a rule cannot
-	// refund, for example algorithm.MetadataWindow, ID must be empty.
+	// refund, for example algorithm.MetadataWindow, ID must be empty. A Peek ignores
+	// the ID.
 	//
 	// If a rule is an algorithm.Concurrency, ID names the lease, and there is no
 	// refund. Every op except Peek and Reset then needs an ID. It has at most
@@ -116,6 +127,12 @@ type Result struct {
 	Remaining  int64         // whole tokens left after the request; for algorithm.Concurrency, free leases
 	RetryAfter time.Duration // if denied, the time until the same request would be allowed; Never if it cannot be
 	ResetAfter time.Duration // the time until the rule is fully reset
+
+	// Replayed is true if the request repeats an earlier decision: see Request.ID. The
+	// request consumed nothing. Granted is the number of tokens that the decision
+	// consumed, and Delay is the time that is left to wait. The other fields are those
+	// of now.
+	Replayed bool
 
 	// Degraded is nil if the store decided. Otherwise it says why not: see
 	// Limiter.OnOutage. It is then a store.ErrUnavailable.
@@ -201,7 +218,8 @@ func errCost(method string, cost int64) error {
 //   - [ErrInvalidKey] if the key has another number of segments than the policy, or an
 //     empty segment, or if the ID of a Refund is empty.
 //   - [ErrInvalidCost] if the cost is negative, or above the largest cost of an
-//     algorithm, for example algorithm.MaxLogCost.
+//     algorithm, for example algorithm.MaxLogCost, or if the ID names an earlier
+//     decision with another cost.
 //   - [ErrInvalidLease] if a rule is an algorithm.Concurrency, and r.ID is too long, or
 //     empty where it is needed: see Request.ID.
 //   - [ErrInvalidMetadata] if the metadata is too long.

@@ -142,6 +142,9 @@ func TestDefectReusedID(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.advance(time.Microsecond)
+	if gave, err := l.Refund(t.Context(), weir.Request{Key: key, ID: "x"}); gave || err != nil { // it ends the ID
+		t.Errorf("Refund of a decision before the Reset = %v, %v, want false", gave, err)
+	}
 	allow(t, l, weir.Request{Key: key, Cost: 10, ID: "x"})
 	if gave, err := l.Refund(t.Context(), weir.Request{Key: key, ID: "y"}); gave || err != nil {
 		t.Errorf("Refund of a decision before the Reset = %v, %v, want false", gave, err)

@@ -25,6 +25,9 @@ import (
 //   - by a refund or a reset of another key, if both keys share the limit of a rule: see
 //     [Rule].By.
 //
+// A remembered denial also answers a request that repeats an earlier decision: see
+// Request.ID. The store would allow it.
+//
 // After a Refund, a Release, a Renew or a Reset of the same key through the same limiter,
 // the store decides again.
 //

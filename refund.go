@@ -7,6 +7,8 @@ import "context"
 // idempotent: a second refund of a decision refunds nothing, so it can be retried after an
 // error.
 //
+// A refund ends the ID: if the decision's request is sent again, it makes a new decision.
+//
 // Refund always refunds the whole decision. So r.Cost must be 0 or the Cost of the decision.
 // If the actual cost is smaller, refund the decision, and then consume the actual cost with
 // another request. Refund ignores the other fields of r.

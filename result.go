@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// maxInts is the largest number of integers in a reply.
-const maxInts = 2 + MaxRules*6
+// maxInts is the largest number of integers in a reply, also of a repeated decision.
+const maxInts = 3 + MaxRules*(6+7)
 
 // result turns the reply to q into a result. If each is not empty, it also stores the
 // result of each rule. s holds the buffer for the integers of the reply.
@@ -36,15 +36,24 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		res.Allowed = o.N > 0
 		return nil
 	}
-	if o.N > q.call.Cost {
+	switch {
+	case o.OtherCost():
+		return errOtherCost(q, o.N)
+	case !o.Replayed() && o.N > q.call.Cost:
 		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.N, q.call.Cost)
 	}
 	return b.combine(q, &o, each, res)
 }
 
+// errOtherCost is the error of a request whose ID names an earlier decision, which asked for
+// another cost.
+func errOtherCost(q *query, asked int64) error {
+	return fail(ErrInvalidCost, "%v: the cost is %d, and Request.ID names a decision that consumed %d: repeat the request of that decision, or use another ID", q.op, q.call.Cost, asked)
+}
+
 // combine makes one result from the answers of all rules.
 func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result) error {
-	p, allowed := q.part.program, o.N > 0
+	p, allowed := q.part.program, o.N > 0 || o.Replayed()
 	granted := int64(-1)
 	delay := time.Duration(0)
 	for n, i := range q.part.rules {
@@ -63,6 +72,7 @@ func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result
 		delay = max(delay, a.Delay)
 		if len(each) > 0 {
 			r.fill(&each[i], &a)
+			each[i].Replayed = o.Replayed()
 		}
 		if n == 0 || allowed && a.Remaining < res.Remaining || !allowed && a.RetryAfter > res.RetryAfter {
 			r.fill(res, &a)
@@ -72,6 +82,7 @@ func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result
 		*res = Result{}
 		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
+	res.Replayed = o.Replayed()
 	if allowed {
 		res.Delay = delay
 	}

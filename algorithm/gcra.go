@@ -140,7 +140,8 @@ func (g gcra) Room(_, at int64, c contract.Cell) int64 {
 
 func (g gcra) Take(c contract.Cell, n int64) contract.Cell {
 	sum := c.B + n*g.num
-	c.A, c.B = c.A+sum/g.parts, sum%g.parts
+	whole := floorDiv(sum, g.parts) // n can be negative
+	c.A, c.B = c.A+whole, sum-whole*g.parts
 	return c
 }
 

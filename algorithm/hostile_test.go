@@ -41,7 +41,7 @@ func TestForeignKey(t *testing.T) {
 		limit algorithm.Algorithm
 		texts []string
 	}{
-		{gcra, []string{"f2 5 1", "g1 5", "g3 5", "g2", "g2 5 1", "g2 5 1 3 4", "g2 5 1 3 4 5", "g2 5 1 3 4 5 6 7", "q2 5", "i1 5"}},
+		{gcra, []string{"f2 5 1", "g1 5", "g3 5", "g2", "g2 5 1", "g2 5 1 3 4", "g2 5 1 3 4 5", "g2 5 1 3 4 5 6 7", "q2 5", "i2 5"}},
 		{third, []string{"f2 5 1", "g1 5 0 3", "g2", "g2 5 1", "g2 5 1 3 4", "g2 5 1 3 4 5", "g2 5 1 3 4 5 6 7"}},
 		{window, []string{"g2 5", "f1 5 1", "f2", "f2 5", "f2 5 1 2 3", "f2 5 1 2 3 4 5 6 7"}},
 		{counter, []string{"f2 5 1", "s1 5 1 1", "s2 5", "s2 5 1", "s2 5 1 1 2 3"}},
@@ -101,7 +101,7 @@ func TestForeignMarker(t *testing.T) {
 	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5})
 	was, _ := b.charge(epoch, 1, 0)
 	held := b.state.keys[0]
-	for _, text := range []string{"i1", "i1 1 1 1 1 1", "i1 1 1 1 1 1 1 1", "i0 1 1 1767225601000000 0 0 0", "g2 5"} {
+	for _, text := range []string{"i2", "i2 1 1 1 1 1", "i2 1 1 1 1 1 1 1", "i1 1 1 1 1 1767225601000000 0 0 0", "g2 5"} {
 		b.state.keys[1] = value{held: true, nums: nums(t, text), expires: was.expires}
 		_, err := b.program.Script(compose.Refund).Run(b.state, []string{"key", "the marker"}, b.program.AppendArgs(nil, compose.Refund, &compose.Call{}), nil)
 		if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"the marker"`) || b.state.keys[0].nums != held.nums {
@@ -163,10 +163,10 @@ func FuzzHostileNums(f *testing.F) {
 			}
 		}
 		clear(n.N[n.Len:])
-		mark := store.Nums{Tag: store.Tag{'i', '1'}, Len: uint8(2 + cell), N: [store.MaxNums]int64{n.N[cell], y & mask, tail & mask, x & mask, z & mask}}
+		mark := store.Nums{Tag: store.Tag{'i', '2'}, Len: uint8(4 + cell), N: [store.MaxNums]int64{n.N[cell], y & mask, 1, cost & mask, tail & mask, x & mask, z & mask}}
 		if k.Note != "" {
 			mark.Len++
-			mark.N[2+cell] = z & mask
+			mark.N[4+cell] = z & mask
 		}
 		clear(mark.N[mark.Len:])
 		for _, callers := range []int64{0, now} {

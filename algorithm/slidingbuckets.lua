@@ -117,7 +117,7 @@ local life = string.format('%d', ($top + $turn - now + 999) / 1000 + slack)
 if slot == @N then redis.call('SET', $key@N, value, 'PX', life) end
 
 -- mark
-$mark, $ends = string.format('%d %d 0 0', $top, owner), $top + $turn
+$mark, $ends = string.format('%d %d 0', $top, owner), $top + $turn
 
 -- refund
 local start = $was1 - $was1 % $turn

@@ -99,7 +99,7 @@ end
 redis.call('PEXPIRE', $key1, string.format('%d', (time + $span - now + 999) / 1000 + slack))
 
 -- mark
-$mark, $ends = string.format('%d %d 0 0', time, $number + 1), time + $span
+$mark, $ends = string.format('%d %d 0', time, $number + 1), time + $span
 
 -- refund
 if n > 0 and $was1 > math.max($newest, now) - $span then

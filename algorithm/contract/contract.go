@@ -209,7 +209,7 @@ type Kind struct {
 	// it.
 	Name string
 
-	// Tag is a lower-case letter and a digit. It cannot be i1, the tag of markers.
+	// Tag is a lower-case letter and a digit. It cannot be i2, the tag of markers.
 	// The tag is part of every key and of every value. If you change the layout of
 	// the value, choose another tag. Rules then use other keys, so their earlier
 	// state has no effect.
@@ -221,8 +221,9 @@ type Kind struct {
 	// not 0. For a Step, Cell names the integers of its State in a reply.
 	Cell string
 
-	// Note names up to three integers that refunds keep in the value, after the cell.
-	// They are 0 at first, and 0 again when the cell ends. If Refund uses
+	// Note names up to three integers that refunds keep in the value, after the cell. If
+	// Note is not empty, Cell names at most three integers. The integers of the note
+	// are 0 at first, and 0 again when the cell ends. If Refund uses
 	// [Charge].Moved, the first integer of the note must be a sum, to which each
 	// refund adds how far it moved the cell.
 	Note string
@@ -283,7 +284,8 @@ type Meter interface {
 	Room(now, at int64, c Cell) int64
 
 	// Take returns the cell after n tokens were consumed. n is at most the result of
-	// Room, or Room plus [Limit].MaxDebt for a Force.
+	// Room, or Room plus [Limit].MaxDebt for a Force. If Kind.Reserves is true, n can be
+	// negative: Take(Take(c, n), -n) equals c.
 	Take(c Cell, n int64) Cell
 
 	// Ends returns when the cell ends: the limit is then fully reset. Afterwards the

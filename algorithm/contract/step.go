@@ -45,9 +45,9 @@ type State [MaxState]int64
 //   - write consumes n tokens, and gives each key a TTL. It can use $gen. Its commands
 //     must not fail. For a Force, n can be above $room, by at most [Limit].MaxDebt.
 //   - entries sets $entries, a table of strings.
-//   - mark runs after write, and can use $gen. It sets $mark, a string of four integers
+//   - mark runs after write, and can use $gen. It sets $mark, a string of three integers
 //     separated by spaces, for refund. It also sets $ends: when the marker can expire.
-//   - refund can use $was1 to $was4 (the integers of $mark), $gen, n and $keep. It refunds
+//   - refund can use $was1 to $was3 (the integers of $mark), $gen, n and $keep. It refunds
 //     n tokens of the decision, and leaves the first $keep tokens consumed. If it refunds
 //     anything, it sets $gave to 1.
 type Step interface {
@@ -72,8 +72,8 @@ type Step interface {
 // A StepRefunder is a [Step] whose tokens can be refunded, or whose leases can be
 // released.
 type StepRefunder interface {
-	// Mark returns the four integers of the marker, which tell Refund what Write
-	// consumed. ends is when the marker can expire.
+	// Mark returns the three integers of the marker, A, B and C, which tell Refund what
+	// Write consumed. ends is when the decision ends: no token can be refunded any more.
 	Mark(now int64, s State, n, gen int64) (mark Cell, ends int64)
 
 	// Refund refunds n tokens of a decision, or releases a lease. It does not refund

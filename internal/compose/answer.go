@@ -18,9 +18,11 @@ const tooLittle = 2
 type Outcome struct {
 	// N is 1 if the request is allowed, and 0 otherwise. For UpTo and UpToMark it is the
 	// number of tokens consumed. For Refund and Release it is 1 if anything was refunded or
-	// released.
-	N   int64
-	Now int64 // the time of the decision
+	// released. If the request repeats an earlier decision, it is the tokens which that
+	// decision consumed from rules without a Cost.
+	N    int64
+	Now  int64 // the time of the decision
+	code int64 // replayed or otherCost; otherwise 0
 
 	// ints holds the integers of a reply. Program.rules[i].at is an index of ints. A Direct
 	// sets Turns instead.
@@ -32,19 +34,35 @@ type Outcome struct {
 // consumed.
 func (o *Outcome) TooLittle() bool { return o.N == tooLittle }
 
+// Replayed reports whether the request repeats an earlier decision, with the same ID. It then
+// consumed nothing.
+func (o *Outcome) Replayed() bool { return o.code == replayed }
+
+// OtherCost reports whether the ID names an earlier decision with another cost, which is N.
+func (o *Outcome) OtherCost() bool { return o.code == otherCost }
+
 // Outcome parses the reply of the script of v. A server replies with one string,
-// "N;SEC USEC;value;value…", which has the earlier value of each rule's key. A Go form replies
-// with integers. Outcome stores the integers in the memory of flat. The error is a
+// "N;SEC USEC;value;value…", which has the earlier value of each rule's key. Behind them, a
+// repeated decision has ";CODE" and the values of the markers. A Go form replies with integers. Outcome stores the integers in the memory of flat. The error is a
 // [store.ErrScript].
 func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
 	want := 2
 	if v.decides() {
 		want = p.ints
 	}
+	if v.marks() {
+		want++
+	}
 	if len(reply) == 1 && reply[0].Kind() == store.Bulk {
 		var err error
 		if reply, err = p.parse(v, reply[0].Str(), flat[:0]); err != nil {
 			return Outcome{}, fmt.Errorf("%w: %s%s: %w", store.ErrScript, p.Name(), verbNames[v], err)
+		}
+	}
+	code := int64(0)
+	if v.marks() && len(reply) >= want {
+		if code = reply[want-1].Int(); code == replayed {
+			want += len(p.rules) + p.ints - 2
 		}
 	}
 	if len(reply) != want {
@@ -55,8 +73,9 @@ func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
 			return Outcome{}, fmt.Errorf("%w: value %d of what %s%s replied is not an integer from 0 to 2^53", store.ErrScript, i, p.Name(), verbNames[v])
 		}
 	}
-	o := Outcome{N: reply[0].Int(), Now: reply[1].Int(), ints: reply}
-	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !v.upTo() && (v != Refund || !o.TooLittle()) {
+	o := Outcome{N: reply[0].Int(), Now: reply[1].Int(), code: code, ints: reply}
+	many := v.upTo() || v == Refund && o.TooLittle() || code > 0
+	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !many || code > otherCost {
 		return Outcome{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), verbNames[v], o.N, o.Now)
 	}
 	return o, nil
@@ -91,8 +110,43 @@ func (p *Program) parse(v Verb, text string, ints []store.Value) ([]store.Value,
 			return nil, err
 		}
 	}
-	if more {
+	if !v.marks() && more {
 		return nil, fmt.Errorf("it replied more than %d rules", len(rules))
+	}
+	if v.marks() {
+		return p.parseMarks(rest, more, ints)
+	}
+	return ints, nil
+}
+
+// parseMarks appends the code to ints, and what markReply appends of each marker. text is empty
+// if the decision is not repeated. Otherwise it has the code and the texts of the markers.
+func (p *Program) parseMarks(text string, more bool, ints []store.Value) ([]store.Value, error) {
+	if !more {
+		return append(ints, store.IntegerValue(0)), nil
+	}
+	code, rest, more := strings.Cut(text, ";")
+	n, err := strconv.ParseInt(code, 10, 8)
+	ints = append(ints, store.IntegerValue(n))
+	if err != nil || n != replayed && n != otherCost {
+		return nil, fmt.Errorf("it replied %q after the rules", text)
+	}
+	for i := range p.rules {
+		if !more {
+			return nil, fmt.Errorf("it replied %d markers, not %d", i, len(p.rules))
+		}
+		var one string
+		one, rest, more = strings.Cut(rest, ";")
+		m, ok := store.ParseNums(one)
+		if one != "" && (!ok || m.Tag != markTag || int(m.Len) != p.source.parts[i].markInts()) {
+			return nil, fmt.Errorf("it replied %q for marker %d", one, i+1)
+		}
+		if n == replayed {
+			ints = p.markReply(i, &m, ints)
+		}
+	}
+	if more {
+		return nil, fmt.Errorf("it replied more than %d markers", len(p.rules))
 	}
 	return ints, nil
 }
@@ -148,6 +202,9 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	if r.Cost > 0 {
 		a.Cost = r.Cost
 	}
+	if o.Replayed() {
+		return p.replayed(i, o, a)
+	}
 	if o.N > 0 && v != Peek {
 		out.Granted = a.Cost
 	}
@@ -179,6 +236,25 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	}
 	if out.Allowed {
 		out.RetryAfter = 0
+	}
+	return out
+}
+
+// replayed returns the answer of rule i to a repeated decision: the state now, and what the
+// decision consumed earlier.
+func (p *Program) replayed(i int, o *Outcome, a contract.Ask) (out Answer) {
+	r := &p.rules[i]
+	peek := Outcome{N: 1, Now: o.Now, ints: o.ints[:p.ints]}
+	out = p.Answer(i, Peek, &peek, &Call{Cost: 1})
+	out.Allowed, out.RetryAfter, out.Granted = true, 0, o.N
+	if r.Cost > 0 {
+		out.Granted = r.Cost
+	}
+	at := p.ints + 1 + i + r.at - 2 // see markReply
+	n, meter := o.ints[at].Int(), r.step.meter
+	if a.Wait > 0 && meter != nil && n > 0 {
+		before := meter.Take(cellOf(o.ints[at+1:at+1+r.ints]), -n)
+		out.Delay = contract.Micros(max(meter.Ready(o.Now, before, n, 0)-o.Now, 0))
 	}
 	return out
 }

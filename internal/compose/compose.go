@@ -8,8 +8,10 @@
 //	source.go   parses the Lua of a kind
 //	limit.go    checks a limit
 //	lua.go      the text of a script
-//	luacell.go  the Lua for the state of a rule and for its marker
+//	luacell.go  the Lua for the state of a rule
+//	luamark.go  the Lua for the markers of decisions
 //	form.go     the Go form of a script
+//	mark.go     the Go form for the markers of decisions
 //	direct.go   the Go form of a plain decision, for the memory store
 //	cell.go     the state of a rule whose algorithm is a Meter
 //	share.go    the Go form of a part of a limit

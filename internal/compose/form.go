@@ -187,6 +187,12 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 		}
 		take = fit(r.verb, q.Cost > 0, r.cost(q), room, take)
 	}
+	if r.verb.marks() {
+		reply = append(reply, store.IntegerValue(0))
+		if reply, done, err := r.replay(reply, head); done || err != nil {
+			return reply, err
+		}
+	}
 	reply[head] = store.IntegerValue(take)
 	if take == 0 || r.verb == Peek {
 		return reply, nil
@@ -228,7 +234,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 			return err
 		}
 		c, ends := s.raw.(contract.StepRefunder).Mark(r.now, h.state, n, gen)
-		r.mark(i, ends, [store.MaxNums]int64{gen, n, c.A, c.B, c.C, c.D})
+		r.putMark(i, ends, [store.MaxNums]int64{gen, n, r.spent(take), r.spent(take), c.A, c.B, c.C, ends})
 		return nil
 	}
 	h.take(n)
@@ -239,73 +245,14 @@ func (r *run) consume(i int, h *held, take int64) error {
 		r.tx.Put(q.key, h.nums, ttl)
 	}
 	if gen > 0 {
-		ints := [store.MaxNums]int64{h.nums.N[s.cell], n}
-		copy(ints[2:], h.nums.N[:s.cell])
+		ints := [store.MaxNums]int64{h.nums.N[s.cell], n, r.spent(take), r.spent(take)}
+		copy(ints[markHead:], h.nums.N[:s.cell])
 		if s.full > s.cell+1 {
-			ints[2+s.cell] = h.nums.N[s.cell+1]
+			ints[markHead+s.cell] = h.nums.N[s.cell+1]
 		}
-		r.mark(i, h.ends, ints)
+		r.putMark(i, h.ends, ints)
 	}
 	return nil
-}
-
-// mark writes the marker of rule i. The tokens can be refunded until ends.
-func (r *run) mark(i int, ends int64, ints [store.MaxNums]int64) {
-	n := store.Nums{Tag: markTag, Len: uint8(r.source.parts[i].markInts()), N: ints}
-	r.tx.Put(r.rules[i].marker, n, life(r.now, ends, r.slack))
-}
-
-// markTag is the tag of a marker. A marker is "i1 GEN N" and further integers: the cell after
-// the decision and the first integer of the note, or the result of contract.StepRefunder.Mark.
-var markTag = store.Tag{'i', '1'}
-
-// refund refunds the decision of the markers, and deletes the markers. It returns 1 if
-// anything was refunded, otherwise 0 or tooLittle.
-func (r *run) refund(held []held) (gave int64, err error) {
-	var marks [MaxRules]store.Nums
-	for i := range r.rules {
-		q := &r.rules[i]
-		if q.marker == 0 {
-			continue
-		}
-		n, ok, err := r.tx.Get(q.marker)
-		switch {
-		case err != nil:
-			return 0, err
-		case ok && (n.Tag != markTag || int(n.Len) != r.source.parts[i].markInts()):
-			return 0, store.ForeignAt(q.marker)
-		}
-		marks[i] = n
-	}
-	for i := range r.rules {
-		if n := &marks[i]; r.rules[i].Cost == 0 && r.call.Cost > 0 && n.N[1] > r.call.Cost {
-			return tooLittle, nil
-		}
-	}
-	for i := range r.rules {
-		q, s, n := &r.rules[i], held[i].step, &marks[i]
-		if n.Len == 0 {
-			continue
-		}
-		was := contract.Cell{A: n.N[2], B: n.N[3], C: n.N[4], D: n.N[5]}
-		ok := false
-		if s.raw != nil {
-			ok, err = s.raw.(contract.StepRefunder).Refund(r.tx, q.key, r.now, held[i].state, contract.Ask{Cost: 1}, was, n.N[1], 0, n.N[0])
-			if err != nil {
-				return 0, err
-			}
-		} else {
-			ch := contract.Charge{N: n.N[1], Moved: n.N[2+s.cell]}
-			n.N[2+s.cell] = 0
-			ch.Was = contract.Cell{A: n.N[2], B: n.N[3], C: n.N[4], D: n.N[5]}
-			ok = held[i].refund(r.tx, q.key, r.now, ch, n.N[0])
-		}
-		if ok {
-			gave = 1
-		}
-		r.tx.Del(q.marker)
-	}
-	return gave, nil
 }
 
 // release releases the leases of all rules. It returns 1 if one was held, otherwise 0.

@@ -82,11 +82,19 @@ type history struct {
 	unit     int64
 	last     []compose.Answer
 	gen      int64
-	exact    int // times that a promise was checked
+	known    map[string]known // decisions with markers, by ID
+	exact    int              // times that a promise was checked
+	repeats  int              // times that a decision was repeated
+}
+
+// A known is a decision with a marker that may still live.
+type known struct {
+	verb           compose.Verb
+	asked, granted int64
 }
 
 func newHistory(t *testing.T, r *rand.Rand) *history {
-	h := &history{bench: newBench(t), r: r, rules: 1 + r.IntN(3)}
+	h := &history{bench: newBench(t), r: r, rules: 1 + r.IntN(3), known: map[string]known{}}
 	kinds := make([]int, h.rules)
 	for i := range kinds {
 		kinds[i] = r.IntN(len(randomLimits))
@@ -156,8 +164,11 @@ func (h *history) step() {
 	if r.IntN(2) == 0 {
 		c.Now = h.now
 	}
-	before := h.texts(p)
 	id := fmt.Sprintf("%d of program %d", r.IntN(4), which)
+	if k, ok := h.known[id]; ok && r.IntN(2) == 0 {
+		v, c.Cost = k.verb, k.asked
+	}
+	before, markers := h.texts(p, "0"), h.texts(p, "%id="+id)
 	reply, err := h.eval(p, h.rules, v, id, c)
 	if err != nil {
 		h.t.Fatal(err)
@@ -167,7 +178,10 @@ func (h *history) step() {
 		h.t.Fatal(err)
 	}
 	h.last = h.last[:0]
-	if v > compose.Renew {
+	if v == compose.Refund && !o.TooLittle() {
+		delete(h.known, id)
+	}
+	if v > compose.Renew || h.repeated(p, v, id, &o, &c, before) {
 		return
 	}
 	all := true
@@ -179,33 +193,67 @@ func (h *history) step() {
 			h.t.Fatalf("%+v: rule %d of %s answers %+v", c, i, p.Name(), a)
 		}
 	}
-	if all != (o.N > 0) {
+	if all != (o.N > 0 || o.Replayed()) {
 		h.t.Fatalf("%+v: %s replied %d, and the rules answer %+v", c, p.Name(), o.N, h.last)
 	}
-	h.serverReply(p, v, &o, &c, before)
+	h.serverReply(p, v, &o, &c, before, markers)
 	for i, a := range h.last {
-		h.promises(p, i, which, v, c, a)
+		h.promises(p, i, which, v, c, a, o.Replayed())
 	}
 }
 
-// texts returns the values of the cells of p. The values of a Step are not defined.
-func (h *history) texts(p *compose.Program) []string {
+// repeated checks a decision with an ID. If the ID names an earlier decision, nothing changes.
+// It reports whether the request had another cost than that decision.
+func (h *history) repeated(p *compose.Program, v compose.Verb, id string, o *compose.Outcome, c *compose.Call, before []string) bool {
+	if v != compose.ConsumeMark && v != compose.UpToMark {
+		return false
+	}
+	k, ok := h.known[id]
+	fits := c.Cost == k.granted || v == compose.UpToMark && c.Cost > k.granted
+	switch {
+	case !o.Replayed() && !o.OtherCost():
+		if o.N > 0 {
+			h.known[id] = known{v, c.Cost, c.Cost}
+			if v == compose.UpToMark {
+				h.known[id] = known{v, c.Cost, o.N}
+			}
+		}
+		return false
+	case !ok || o.Replayed() != fits || o.N != k.granted:
+		h.t.Fatalf("%+v: %s replied %d to a repeat of %+v, replayed: %v", c, p.Name(), o.N, k, o.Replayed())
+	}
+	if after := h.texts(p, "0"); !slices.Equal(after, before) {
+		h.t.Fatalf("%+v: a repeat changes %q to %q", c, before, after)
+	}
+	h.repeats++
+	return o.OtherCost()
+}
+
+// texts returns the values of the keys of p that end in name. The value of a Step is not
+// defined.
+func (h *history) texts(p *compose.Program, name string) []string {
 	var keys []string
 	for i := range h.rules {
-		keys = append(keys, fmt.Sprintf("{x}:%d:0", i))
+		keys = append(keys, fmt.Sprintf("{x}:%d:%s", i, name))
 	}
 	return h.values(keys...)
 }
 
 // serverReply checks that a server's reply, with the values before the call, gives the same
 // answers as the reply of the Go form.
-func (h *history) serverReply(p *compose.Program, v compose.Verb, o *compose.Outcome, c *compose.Call, before []string) {
+func (h *history) serverReply(p *compose.Program, v compose.Verb, o *compose.Outcome, c *compose.Call, before, markers []string) {
 	for i := range h.rules {
 		if p.Limit(i).Kind.Meter == nil {
 			return
 		}
 	}
 	text := fmt.Sprintf("%d;%d %06d;%s", o.N, o.Now/1_000_000, o.Now%1_000_000, strings.Join(before, ";"))
+	switch {
+	case o.Replayed():
+		text += ";1;" + strings.Join(markers, ";")
+	case o.OtherCost():
+		text += ";2;" + strings.Join(markers, ";")
+	}
 	parsed, err := p.Outcome(v, []store.Value{store.BulkValue(text)}, nil)
 	if err != nil {
 		h.t.Fatalf("%s: %v", text, err)
@@ -227,7 +275,7 @@ func (h *history) peek(p *compose.Program, i int, now, wait, cost int64) (compos
 }
 
 // promises checks that an answer is right about later requests.
-func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c compose.Call, a compose.Answer) {
+func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c compose.Call, a compose.Answer, replayed bool) {
 	cost, own := c.Cost, h.own[which][i]
 	if v == compose.UpTo || v == compose.UpToMark {
 		cost = max(a.Granted, 1)
@@ -259,7 +307,7 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 	if b, ok := h.peek(p, i, h.now+a.ResetAfter.Microseconds(), 0, 1); ok && (b.Remaining != b.Limit || b.ResetAfter != 0) {
 		fail("after ResetAfter", b)
 	}
-	if own > 0 || kind == "slidingbuckets" && !a.Allowed {
+	if own > 0 || kind == "slidingbuckets" && (!a.Allowed || replayed) {
 		return // Remaining is of a span that the request did not fit, or the cost is not the request's
 	}
 	if b, ok := h.peek(p, i, h.now, 0, a.Remaining); ok && a.Remaining > 0 && !b.Allowed {
@@ -278,16 +326,16 @@ func TestHistories(t *testing.T) {
 	for seed := range uint64(4) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			r, exact := rand.New(rand.NewPCG(seed, 71)), 0
+			r, exact, repeats := rand.New(rand.NewPCG(seed, 71)), 0, 0
 			for range 50 {
 				h := newHistory(t, r)
 				for range 60 {
 					h.step()
 				}
-				exact += h.exact
+				exact, repeats = exact+h.exact, repeats+h.repeats
 			}
-			if exact < 100 {
-				t.Errorf("RetryAfter was checked %d times", exact)
+			if exact < 100 || repeats < 100 {
+				t.Errorf("RetryAfter was checked %d times, and repeats %d times", exact, repeats)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ func (s *source) lua(v Verb) string {
 	case Refund:
 		s.refund(w)
 	case Release:
-		w.f("local gave, keep, was = 0, 0, {0, 0, 0, 0, 0, 0}\n")
+		w.f("local gave, keep, was = 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}\n")
 		for i := range s.parts {
 			w.f("do%send\n", s.parts[i].sections["refund"])
 		}
@@ -188,6 +188,9 @@ func (p *part) suffix(names []string, before, sep string) string {
 
 // decide writes Lua that checks the room of each rule, consumes the tokens, and replies.
 func (s *source) decide(w *writer, v Verb) {
+	if v.marks() {
+		s.replay(w, v)
+	}
 	if v.upTo() {
 		w.f("local take = most\n")
 		for i := range s.parts {
@@ -227,19 +230,23 @@ func (s *source) decide(w *writer, v Verb) {
 				p.writeCell(w, mark, s.shared(4))
 			} else if w.f("%s", p.sections["write"][1:]); mark != "" {
 				w.f("local mark, ends%slocal from = ends - ends %% 1048576\n", p.sections["mark"])
-				w.f("redis.call('SET', %s, 'i1 ' .. %s .. ' ' .. mark, 'PX', %s)\n", luaKey(p.marker), mark, luaLife)
+				w.f("redis.call('SET', %s, %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', %s)\n", luaKey(p.marker), mark, luaLife)
 			}
 			w.f("end\n")
 		}
 		w.f("end\n")
 	}
-	w.f("local reply = ")
 	if v.upTo() {
-		w.f("string.format('%%d;', n > 0 and n or 0)")
+		s.reply(w, "string.format('%d;', n > 0 and n or 0)")
 	} else {
-		w.f("(ok and '1;' or '0;')")
+		s.reply(w, "(ok and '1;' or '0;')")
 	}
-	w.f(" .. sec .. ' ' .. usec")
+	w.f("return reply\n")
+}
+
+// reply writes a local reply: head, the time, and the state of each rule.
+func (s *source) reply(w *writer, head string) {
+	w.f("local reply = %s .. sec .. ' ' .. usec", head)
 	for i := range s.parts {
 		p := &s.parts[i]
 		if i > 0 && i%4 == 0 { // each operand needs a register, and the locals leave few
@@ -251,5 +258,5 @@ func (s *source) decide(w *writer, v Verb) {
 			w.f(" .. ';' .. (v%d or '')", p.rule)
 		}
 	}
-	w.f("\nreturn reply\n")
+	w.f("\n")
 }

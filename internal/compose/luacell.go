@@ -88,22 +88,6 @@ func (p *part) numbers(w *writer, names []string) {
 	}
 }
 
-// mark returns Lua for the first two integers of a marker of p: the generation, and the
-// tokens that p consumed.
-func (s *source) mark(p *part, v Verb) string {
-	gen, n := s.shared(4), s.shared(1)
-	if p.kind.Step == nil {
-		gen = fmt.Sprintf("gen%d", p.rule)
-	}
-	switch {
-	case p.own:
-		n = fmt.Sprintf("ARGV[%d]", p.arg+len(p.args)+1)
-	case v.upTo():
-		n = "string.format('%d', n)"
-	}
-	return gen + " .. ' ' .. " + n
-}
-
 // luaLife is Lua for the TTL of a key whose state is in use until ends, in milliseconds. from
 // is the start of the quantum that contains ends.
 const luaLife = "string.format('%d', (from - now + 1049575) / 1000 + slack)"
@@ -145,85 +129,10 @@ func (p *part) writeCell(w *writer, mark, gen string) {
 		w.f("end\n")
 	}
 	if mark != "" {
-		w.f("redis.call('SET', %s, 'i1 ' .. %s .. ints", luaKey(p.marker), mark)
+		w.f("redis.call('SET', %s, %s .. ints", luaKey(p.marker), mark)
 		if len(p.note) > 0 {
 			w.f(" .. ' ' .. %s%d", p.note[0], i)
 		}
 		w.f(", 'PX', life)\n")
 	}
-}
-
-// markInts returns the number of integers of a marker.
-func (p *part) markInts() int {
-	if p.kind.Step != nil {
-		return 6
-	}
-	return 2 + len(p.cell) + min(len(p.note), 1)
-}
-
-// refund writes Lua that reads all markers, refunds each rule, and deletes the markers.
-func (s *source) refund(w *writer) {
-	w.f("local gave, keep = 0, 0\nlocal mark\n")
-	for i := range s.parts {
-		p := &s.parts[i]
-		if p.marker == 0 {
-			continue
-		}
-		ints := strings.Repeat(" (%d+)", p.markInts())
-		w.f("mark = redis.pcall('GET', %s)\nlocal m%d\nif mark then\n", luaKey(p.marker), p.rule)
-		w.f("if mark.err then\nif string.find(mark.err, 'WRONGTYPE', 1, true) then return %s end\nreturn mark\nend\n", foreign(p.marker))
-		w.f("m%d = {string.match(mark, '^i1%s$')}\nif not m%d[1] or math.max(unpack(m%d)) > %s then return %s end\n", p.rule, ints, p.rule, p.rule, maxInt, foreign(p.marker))
-		w.f("for i = 1, %d do m%d[i] = m%d[i] + 0 end\nend\n", p.markInts(), p.rule, p.rule)
-	}
-	for i := range s.parts {
-		if p := &s.parts[i]; p.marker > 0 && !p.own {
-			w.f("if m%d and n > 0 and m%d[2] > n then return '%d;' .. sec .. ' ' .. usec end\n", p.rule, p.rule, tooLittle)
-		}
-	}
-	for i := range s.parts {
-		p := &s.parts[i]
-		if p.marker == 0 {
-			continue
-		}
-		w.f("if m%d then\nlocal n, was, gen = m%d[2], m%d, m%d[1]\n", p.rule, p.rule, p.rule, p.rule)
-		if p.kind.Step != nil {
-			w.f("do%send\n", p.sections["refund"])
-		} else {
-			p.refundCell(w)
-		}
-		w.f("redis.call('UNLINK', %s)\nend\n", luaKey(p.marker))
-	}
-	w.f("return gave .. ';' .. sec .. ' ' .. usec\n")
-}
-
-// refundCell writes Lua that refunds a rule that keeps a cell. A changed cell counts as a
-// refund.
-func (p *part) refundCell(w *writer) {
-	i := p.rule
-	w.f("if tail%d ~= '' and gen%d == gen then\n", i, i)
-	var was []string
-	for _, name := range p.cell {
-		was = append(was, "was_"+name)
-	}
-	if len(p.note) > 0 {
-		was = append(was, "was_moved")
-	}
-	w.f("local %s = was[3]", strings.Join(was, ", "))
-	for j := range was[1:] {
-		w.f(", was[%d]", j+4)
-	}
-	w.f("\nlocal %s = %s\n", p.suffix(p.cell, "b_", ", "), p.suffix(p.cell, "", ", "))
-	w.f("do%send\n", p.sections["refund"])
-	w.f("if ")
-	for j, name := range p.cell {
-		if j > 0 {
-			w.f(" or ")
-		}
-		w.f("%s%d ~= b_%s%d", name, i, name, i)
-	}
-	w.f(" then\ngave = 1\n")
-	w.f("if %s == 0 then\nredis.call('UNLINK', %s)\nelse\n", p.suffix(p.cell, "", " == 0 and "), luaKey(p.key))
-	p.ints(w, "value", string(p.kind.Tag[:]))
-	w.f("value = value .. string.format('%s', %s)\n", strings.Repeat(" %d", 1+len(p.note)), p.suffix(append([]string{"gen"}, p.note...), "", ", "))
-	w.f("redis.call('SET', %s, value, 'KEEPTTL')\nend\nend\nend\n", luaKey(p.key))
 }

@@ -232,7 +232,7 @@ func TestRefund(t *testing.T) {
 	}
 	b.do(p, 3, compose.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 77})
 	if got, want := b.values("{x}:1:0", "{x}:2:0", "{x}:1:%id=a", "{x}:2:%id=a"), []string{
-		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i1 77 1 1767225610000000 1", "i1 77 2 1767225602000000 0 0 0",
+		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i2 77 1 1 1 1767225610000000 1", "i2 77 2 1 1 1767225602000000 0 0 0",
 	}; !slices.Equal(got, want) {
 		t.Errorf("the keys hold %q, want %q", got, want)
 	}
@@ -259,12 +259,12 @@ func TestGenerations(t *testing.T) {
 	b.do(p, 1, compose.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 7})
 	b.do(p, 1, compose.ConsumeMark, "b", compose.Call{Cost: 1, Gen: 8})
 	b.do(p, 1, compose.Consume, "", compose.Call{Cost: 1})
-	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i1 7 1 1767225602000000 0 0 0", "i1 7 1 1767225603000000 0 0 0"}; !slices.Equal(got, want) {
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i2 7 1 1 1 1767225602000000 0 0 0", "i2 7 1 1 1 1767225603000000 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("in use, the keys hold %q, want %q", got, want)
 	}
 	b.now += 4e6 // the state ends
 	b.do(p, 1, compose.ConsumeMark, "c", compose.Call{Cost: 1, Gen: 9})
-	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i1 9 1 1767225605000000 0 0 0"}; !slices.Equal(got, want) {
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i2 9 1 1 1 1767225605000000 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("used again, the keys hold %q, want %q", got, want)
 	}
 	for i, want := range []int64{0, 1} {
@@ -442,6 +442,22 @@ func TestOutcome(t *testing.T) {
 		{"text with a time too late", compose.Consume, text("1;9999999999999 0;;"), -1},
 		{"text with a negative time", compose.Consume, text("1;-1767225600 5;;"), -1},
 		{"text with a word for the number", compose.Consume, text("yes;1767225600 5;;"), -1},
+		{"a decision with an ID", compose.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0, 0), 1},
+		{"a decision with an ID, without a code", compose.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0), -1},
+		{"a repeat", compose.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 1, 7, epoch, 2, 7, epoch, 0, 0), 7},
+		{"a repeat with few integers", compose.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 1, 7, epoch, 2), -1},
+		{"a repeat with another cost", compose.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 2), 7},
+		{"an unknown code", compose.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0, 3), -1},
+		{"text of a decision with an ID", compose.UpToMark, text("3;1767225600 5;;"), 3},
+		{"text of a repeat", compose.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 1767225610000000 2;"), 7},
+		{"text of a repeat with another cost", compose.ConsumeMark, text("7;1767225600 5;;;2;i2 9 7 7 7 1767225610000000 2;"), 7},
+		{"text of a repeat without markers", compose.ConsumeMark, text("7;1767225600 5;;;1"), -1},
+		{"text of a repeat with one marker", compose.ConsumeMark, text("7;1767225600 5;;;1;"), -1},
+		{"text of a repeat with three markers", compose.ConsumeMark, text("7;1767225600 5;;;1;;;"), -1},
+		{"text of a repeat with another marker", compose.ConsumeMark, text("7;1767225600 5;;;1;i1 9 7 7 7 1767225610000000 2;"), -1},
+		{"text of a repeat with a short marker", compose.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 1767225610000000;"), -1},
+		{"text with an unknown code", compose.ConsumeMark, text("7;1767225600 5;;;3;;"), -1},
+		{"text with a code, without an ID", compose.Consume, text("1;1767225600 5;;;1;;"), -1},
 		{"two texts", compose.Consume, append(text("1;1767225600 5;;"), text("")...), -1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -191,6 +191,8 @@ func (p *part) parse() error {
 	switch {
 	case len(p.cell) < 1 || len(p.cell) > most || p.short < 1:
 		return fmt.Errorf("its Cell is %q: it must name from 1 to %d integers", k.Cell, most)
+	case k.Meter != nil && p.markInts() > store.MaxNums:
+		return fmt.Errorf("its Cell names %d integers and its Note is %q: if Note is not empty, Cell must name at most 3", len(p.cell), k.Note)
 	case len(p.note) > 3 || len(p.args) > contract.MaxArgs || k.Keys < 0 || k.Keys > contract.MaxKeys:
 		return fmt.Errorf("it must have at most 3 names in Note, %d in Args, and from 0 to %d Keys", contract.MaxArgs, contract.MaxKeys)
 	case k.Meter != nil && (k.Keys > 1 || k.Sets || k.Leases || k.Entries || k.Locals != ""):
@@ -270,8 +272,8 @@ func (p *part) fill(src *source) error {
 		}
 		names["was_moved"] = "was_moved"
 	} else {
-		for i := range 4 {
-			names["was"+strconv.Itoa(i+1)] = "was[" + strconv.Itoa(i+3) + "]"
+		for i := range 3 {
+			names["was"+strconv.Itoa(i+1)] = fmt.Sprintf("was[%d]", markHead+1+i)
 		}
 		names["gen"], names["renew"], names["keep"], names["text"] = "gen", "renew", "keep", fmt.Sprintf("ARGV[%d]", src.consts+1)
 		for i := range p.keys() {

@@ -41,13 +41,14 @@
 //
 // If a reply was lost, the store does not run the script again, but the client can. By
 // default, go-redis retries a command after a timeout or a lost connection. If the
-// script had already run, it then consumes tokens again. So one decision can consume
-// tokens up to MaxRetries+1 times, 4 by default. Set MaxRetries to -1. Then a decision
-// consumes tokens at most once, and the caller gets an error earlier. With and without
-// retries, no request is allowed without consuming tokens.
+// script had already run, it then consumes tokens again. So a decision without an ID can
+// consume tokens up to MaxRetries+1 times, 4 by default. A decision with a weir.Request.ID
+// consumes them once. Set MaxRetries to -1. Then every decision consumes tokens at most
+// once, and the caller gets an error earlier. With and without retries, no request is
+// allowed without consuming tokens.
 //
 // A ClusterClient also retries after a lost reply, as often as MaxRedirects allows. So a
-// decision can consume tokens up to MaxRedirects+1 times, 4 by default. Its MaxRetries is -1
+// decision without an ID can consume tokens up to MaxRedirects+1 times, 4 by default. Its MaxRetries is -1
 // by default. Do not disable MaxRedirects: the client needs it to follow slots that move.
 //
 // Versions of the client that have the option DialerRetries dial up to five times, 100

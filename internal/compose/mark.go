@@ -1,0 +1,159 @@
+package compose
+
+import (
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/store"
+)
+
+// markTag is the tag of a marker. A marker is "i2 GEN HELD TOTAL ASKED" and further integers:
+//
+//   - GEN is the generation of the value that the decision wrote.
+//   - HELD is the number of tokens that a refund can return.
+//   - TOTAL is the number of tokens that the decision consumed from each rule without a Cost.
+//   - ASKED is the cost that the decision asked for. For a TakeUpTo it is what it consumed.
+//
+// The further integers are, for a rule with a cell, the cell just after the decision and the
+// first integer of the note. The decision has ended when that cell has. For a Step, they are
+// the three integers of contract.StepRefunder.Mark, and when the decision ends.
+var markTag = store.Tag{'i', '2'}
+
+// The codes in the reply of a verb that writes markers.
+const (
+	replayed  = 1 // the decision was repeated: N is TOTAL
+	otherCost = 2 // the decision with this ID had another cost: N is ASKED
+)
+
+// marks holds the markers of all rules. If a marker is missing or has ended, Len is 0.
+type marks [MaxRules]store.Nums
+
+// readMarks reads the markers. It reports whether any is there.
+func (r *run) readMarks(m *marks) (found bool, err error) {
+	for i := range r.rules {
+		q, s := &r.rules[i], r.step(i)
+		if q.marker == 0 {
+			continue
+		}
+		n, ok, err := r.tx.Get(q.marker)
+		size := r.source.parts[i].markInts()
+		switch {
+		case err != nil:
+			return false, err
+		case !ok:
+			continue
+		case n.Tag != markTag || int(n.Len) != size:
+			return false, store.ForeignAt(q.marker)
+		}
+		ends := n.N[size-1]
+		if s.raw == nil {
+			ends = s.meter.Ends(toCell(n.N[markHead : markHead+s.cell]))
+		}
+		if ends > r.now {
+			m[i], found = n, true
+		}
+	}
+	return found, nil
+}
+
+// replay returns the reply to a repeated decision, if a marker is there. The reply has the
+// state of the rules already. Its last integer is the code. If the decision was repeated, the
+// integers of Program.markReply follow.
+func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool, err error) {
+	var m marks
+	if found, err := r.readMarks(&m); !found || err != nil {
+		return nil, false, err
+	}
+	var total, asked int64
+	for i := range r.rules {
+		if m[i].Len > 0 {
+			total, asked = m[i].N[2], m[i].N[3]
+		}
+	}
+	if code := len(reply) - 1; asked == r.call.Cost || r.verb.upTo() && asked < r.call.Cost {
+		reply[head], reply[code] = store.IntegerValue(total), store.IntegerValue(replayed)
+		for i := range r.rules {
+			reply = r.markReply(i, &m[i], reply)
+		}
+	} else {
+		reply[head], reply[code] = store.IntegerValue(asked), store.IntegerValue(otherCost)
+	}
+	return reply, true, nil
+}
+
+// markReply appends integers of rule i to a reply: the tokens that the decision of the marker m
+// consumed, and the cell after it. Program.replayed uses them. They are all 0 if the rule
+// has no cell or no marker, or if a Settle changed the tokens.
+func (p *Program) markReply(i int, m *store.Nums, reply []store.Value) []store.Value {
+	q := &p.rules[i]
+	var ints [store.MaxNums]int64
+	if n := m.N[1]; q.step.meter != nil && m.Len > 0 && (q.Cost > 0 || n == m.N[3]) {
+		ints = [store.MaxNums]int64{n}
+		copy(ints[1:], m.N[markHead:markHead+q.ints])
+	}
+	for _, n := range ints[:1+q.ints] {
+		reply = append(reply, store.IntegerValue(n))
+	}
+	return reply
+}
+
+// spent returns the tokens that the decision consumes from rules without a Cost. take is the
+// number for a TakeUpTo.
+func (r *run) spent(take int64) int64 {
+	if r.verb.upTo() {
+		return take
+	}
+	return r.call.Cost
+}
+
+// putMark writes the marker of rule i. The decision ends at ends.
+func (r *run) putMark(i int, ends int64, ints [store.MaxNums]int64) {
+	n := store.Nums{Tag: markTag, Len: uint8(r.source.parts[i].markInts()), N: ints}
+	r.tx.Put(r.rules[i].marker, n, life(r.now, ends, r.slack))
+}
+
+// refund refunds the decision of the markers, and deletes the markers. It returns 1 if
+// anything was refunded, otherwise 0 or tooLittle.
+func (r *run) refund(held []held) (gave int64, err error) {
+	var m marks
+	if _, err := r.readMarks(&m); err != nil {
+		return 0, err
+	}
+	for i := range r.rules {
+		if n := &m[i]; r.rules[i].Cost == 0 && r.call.Cost > 0 && n.N[3] > r.call.Cost {
+			return tooLittle, nil
+		}
+	}
+	for i := range r.rules {
+		n := &m[i]
+		if n.Len == 0 {
+			continue
+		}
+		ok, err := r.giveBack(i, &held[i], n, n.N[1])
+		if err != nil {
+			return 0, err
+		}
+		if ok {
+			gave = 1
+		}
+	}
+	for i := range r.rules {
+		if key := r.rules[i].marker; key > 0 {
+			r.tx.Del(key)
+		}
+	}
+	return gave, nil
+}
+
+// giveBack refunds the last k tokens of the decision with the marker m to rule i, and reports
+// whether anything was refunded.
+func (r *run) giveBack(i int, h *held, m *store.Nums, k int64) (bool, error) {
+	key, s, gen := r.rules[i].key, h.step, m.N[0]
+	if s.raw != nil {
+		was := contract.Cell{A: m.N[markHead], B: m.N[markHead+1], C: m.N[markHead+2]}
+		return s.raw.(contract.StepRefunder).Refund(r.tx, key, r.now, h.state, contract.Ask{Cost: 1}, was, k, m.N[1]-k, gen)
+	}
+	ch := contract.Charge{Was: toCell(m.N[markHead : markHead+s.cell]), N: k}
+	if s.full > s.cell+1 {
+		ch.Moved = m.N[markHead+s.cell]
+	}
+	return h.refund(r.tx, key, r.now, ch, gen), nil
+}

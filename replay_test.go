@@ -1,0 +1,180 @@
+package weir_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// decide makes the decision that r asks for.
+func decide(t testing.TB, l *weir.Limiter, r weir.Request, each ...weir.Result) weir.Result {
+	t.Helper()
+	res, err := l.Decide(t.Context(), r, each)
+	if err != nil {
+		t.Fatalf("%+v: %v", r, err)
+	}
+	return res
+}
+
+// refundable has a limit of 5 tokens for each algorithm that can refund.
+var refundable = []algorithm.Algorithm{
+	algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 5},
+	algorithm.GCRA{Rate: algorithm.Rate{Count: 7, Period: time.Minute}, Burst: 5},
+	algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerMinute(1)},
+	algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 4},
+	window(5, time.Hour),
+	algorithm.SlidingCounter{Limit: 5, Window: time.Hour},
+	algorithm.SlidingBuckets{Width: time.Minute, Spans: []algorithm.Span{{Window: time.Hour, Limit: 5}}},
+	algorithm.SlidingLog{Limit: 5, Window: time.Hour},
+}
+
+// A repeated request consumes nothing, and is allowed, also if no token is left.
+func TestReplay(t *testing.T) {
+	t.Parallel()
+	for _, a := range refundable {
+		c := newClock()
+		st := newStore(c)
+		l := mustNew(t, st, a)
+		first := weir.Request{Key: weir.KeyOf("k"), Cost: 3, ID: "first"}
+		before := decide(t, l, first)
+		if before.Replayed || !before.Allowed {
+			t.Fatalf("%+v: got %+v", a, before)
+		}
+		second := weir.Request{Key: weir.KeyOf("k"), Op: weir.TakeUpTo, Cost: 4, ID: "second"}
+		c.advance(time.Second)
+		if _, queues := a.(algorithm.LeakyBucket); queues {
+			second.ID = "" // its queue is not empty, so nothing is granted
+		} else if res := decide(t, l, second); res.Granted != 2 || res.Replayed {
+			t.Errorf("%+v: got %+v, want 2 tokens", a, res)
+		}
+		state := dump(t, st)
+		for range 2 {
+			each := make([]weir.Result, 1)
+			res := decide(t, l, first, each...)
+			if !res.Replayed || !res.Allowed || res.Granted != 3 || res.Delay != 0 || res.RetryAfter != 0 || each[0] != res {
+				t.Errorf("%+v: a repeat: got %+v, and of the rule %+v, want it allowed", a, res, each[0])
+			}
+			now := decide(t, l, weir.Request{Key: first.Key, Op: weir.Peek})
+			if res.Remaining != now.Remaining || res.ResetAfter != now.ResetAfter {
+				t.Errorf("%+v: a repeat: got %+v, want what a peek says: %+v", a, res, now)
+			}
+			if second.ID == "" {
+				continue
+			}
+			if res := decide(t, l, second); !res.Replayed || res.Granted != 2 {
+				t.Errorf("%+v: a repeated TakeUpTo: got %+v, want 2 tokens", a, res)
+			}
+		}
+		for _, r := range []weir.Request{
+			{Op: weir.Consume, Cost: 2, ID: "first"}, {Op: weir.Consume, Cost: 4, ID: "first"},
+			{Op: weir.TakeUpTo, Cost: 2, ID: "first"}, {Op: weir.Consume, Cost: 6, ID: "first"},
+		} {
+			r.Key = first.Key
+			if res, err := l.Decide(t.Context(), r, nil); !errors.Is(err, weir.ErrInvalidCost) || res != (weir.Result{}) || !strings.Contains(err.Error(), "Request.ID names a decision that consumed 3") {
+				t.Errorf("%+v: %+v: got %+v, %v, want ErrInvalidCost", a, r, res, err)
+			}
+		}
+		if got := dump(t, st); strings.Join(got, "\n") != strings.Join(state, "\n") {
+			t.Errorf("%+v: repeats turned\n%q\ninto\n%q", a, state, got)
+		}
+		if ok, err := l.Refund(t.Context(), first); !ok || err != nil {
+			t.Errorf("%+v: Refund = %v, %v", a, ok, err)
+		}
+		if res := decide(t, l, first); res.Replayed || !res.Allowed {
+			t.Errorf("%+v: after a refund: got %+v, want a new decision", a, res)
+		}
+	}
+}
+
+// A denied request has no marker, so it is decided again.
+func TestReplayOfADenial(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l := mustNew(t, newStore(c), perSecond)
+	decide(t, l, weir.Request{Key: weir.KeyOf("k"), Cost: 5})
+	r := weir.Request{Key: weir.KeyOf("k"), Cost: 2, ID: "x"}
+	for i, want := range []weir.Result{{}, {Allowed: true, Granted: 2}, {Allowed: true, Granted: 2, Replayed: true}} {
+		if res := decide(t, l, r); res.Allowed != want.Allowed || res.Granted != want.Granted || res.Replayed != want.Replayed {
+			t.Errorf("try %d: got %+v, want %+v", i, res, want)
+		}
+		c.advance(2 * time.Second * time.Duration(1-min(i, 1)))
+	}
+	c.advance(5 * time.Second) // all tokens have been refilled
+	if res := decide(t, l, r); res.Replayed || !res.Allowed {
+		t.Errorf("after all tokens were refilled: got %+v, want a new decision", res)
+	}
+}
+
+// The markers of several rules expire at different times. While one is left, the decision is
+// repeated, also if the only one is of a rule with a Cost.
+func TestReplayOfSeveralRules(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	st := newStore(c)
+	l := mustPolicy(t, st, rules(
+		weir.Rule{Name: "fast", Algorithm: perSecond},
+		weir.Rule{Name: "slow", Algorithm: window(10, time.Hour), Cost: 4}))
+	r := weir.Request{Key: weir.KeyOf("k"), Op: weir.TakeUpTo, Cost: 9, ID: "x"}
+	each := make([]weir.Result, 2)
+	if res := decide(t, l, r, each...); res.Granted != 5 {
+		t.Fatalf("got %+v, want 5 tokens", res)
+	}
+	c.advance(time.Minute)
+	if res := decide(t, l, r, each...); !res.Replayed || res.Granted != 5 || each[0].Granted != 5 || each[1].Granted != 4 ||
+		each[0].Remaining != 5 || each[1].Remaining != 6 {
+		t.Errorf("got %+v, and of the rules %+v, want 5 and 4 tokens", res, each)
+	}
+	c.advance(time.Hour)
+	if res := decide(t, l, r); res.Replayed || res.Granted != 5 {
+		t.Errorf("after an hour: got %+v, want a new decision", res)
+	}
+}
+
+// A repeated reservation still waits for the same time.
+func TestReplayOfAReservation(t *testing.T) {
+	t.Parallel()
+	for _, a := range refundable[:4] {
+		c := newClock()
+		l := mustNew(t, newStore(c), a)
+		key := weir.KeyOf("k")
+		r := weir.Request{Key: key, Cost: 3, MaxWait: weir.Never, ID: "x"}
+		if _, queues := a.(algorithm.LeakyBucket); queues {
+			r.Cost = 2
+		}
+		decide(t, l, weir.Request{Key: key, Cost: r.Cost})
+		first := decide(t, l, r)
+		if first.Delay < time.Second {
+			t.Fatalf("%+v: got %+v, want a reservation", a, first)
+		}
+		decide(t, l, weir.Request{Key: key, MaxWait: weir.Never})
+		for _, pause := range []time.Duration{0, time.Second, first.Delay - time.Second - time.Microsecond, time.Microsecond, time.Second} {
+			c.advance(pause)
+			want := max(first.Delay-c.now().Sub(epoch), 0)
+			if res := decide(t, l, r); !res.Replayed || res.Delay != want {
+				t.Errorf("%+v: after %v: got %+v, want a Delay of %v", a, c.now().Sub(epoch), res, want)
+			}
+		}
+	}
+}
+
+// If the client of the store sends a script again because the reply was lost, the decision is
+// charged once, and its result is that of the second try.
+func TestReplayOfALostReply(t *testing.T) {
+	t.Parallel()
+	lossy := &hooked{Store: newStore(newClock())}
+	l := mustNew(t, lossy, window(10, time.Hour))
+	lossy.lose = store.ErrUnavailable
+	r := weir.Request{Key: weir.KeyOf("k"), Cost: 3, ID: "x"}
+	if _, err := l.Decide(t.Context(), r, nil); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("got %v, want ErrUnavailable", err)
+	}
+	lossy.lose = nil
+	if res := decide(t, l, r); !res.Replayed || res.Granted != 3 || res.Remaining != 7 {
+		t.Errorf("got %+v, want 7 of 10 left", res)
+	}
+}
