@@ -57,7 +57,7 @@ func limiterRefund(t *T) {
 		t.errorf("%d markers, want one for each of %d rules", len(markers), len(rules))
 	}
 	for i, v := range t.mget(markers...) {
-		if !strings.HasPrefix(v.Str(), "i1 ") {
+		if !strings.HasPrefix(v.Str(), "i2 ") {
 			t.errorf("the marker %q holds %q", markers[i], v.Str())
 		}
 	}
@@ -138,6 +138,7 @@ func limiterModes(t *T) {
 		p := t.pair(c, rules...)
 		path := "modes" + strconv.Itoa(h)
 		var keys []string
+		var again weir.Request // the last request with an ID
 		for _, rule := range rules {
 			keys = append(keys, t.keysOf(path, rule.Name, rule.Algorithm)...)
 		}
@@ -149,6 +150,12 @@ func limiterModes(t *T) {
 				keys = append(keys, t.markersOf(req, rules...)...)
 			}
 			p.both(req)
+			if again != (weir.Request{}) && r.IntN(2) == 0 {
+				p.both(again)
+			}
+			if req.ID != "" {
+				again = req
+			}
 			if r.IntN(2) == 0 {
 				p.refund(strconv.Itoa(r.IntN(s+1)), path)
 			}

@@ -133,6 +133,11 @@ var limiterMutants = []mutant{
 			return n, ok, err
 		}}
 	})},
+	{"a repeat is charged again", "FixedWindow/Refund", nil, onlyFor("fixedwindow.mark", func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			return n, ok && i == 0, err
+		}}
+	})},
 	{"a marker is of an ID, not of a key", "Limiter/RefundKeys", nil, oneMarker("{twokeys")},
 	{"a marker is of a key, not of the limits", "Limiter/RefundLimits", nil, oneMarker("{limits")},
 	{"seconds are rounded down", "Limiter/Throttle", nil, changed(func(_ *store.Script, keys []string, reply []store.Value) {

@@ -264,6 +264,12 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 	if !res.Allowed {
 		return
 	}
+	if made.ID != "" {
+		before, got := h.both(h.next), h.both(made)
+		if !got.Allowed || !got.Replayed || got.Granted != res.Granted || got.Delay != res.Delay || h.both(h.next) != before {
+			h.errorf("%+v is repeated at once:\nfirst %+v\nthen  %+v\nand a peek turned from %+v into %+v", made, res, got, before, h.both(h.next))
+		}
+	}
 	req.Cost = res.Granted
 	h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req}), append(h.fresh, fresh)
 	h.events = append(h.events, h.c.us+res.ResetAfter.Microseconds(), h.c.us+res.Delay.Microseconds())

@@ -134,6 +134,44 @@ func constants(t *testing.T, rules []weir.Rule) []string {
 	return words
 }
 
+// TestLostDecision loses the reply to a decision with an ID. Whether the client or the caller
+// retries, the tokens are consumed once.
+func TestLostDecision(t *testing.T) {
+	servers.Need(t)
+	for _, a := range adapters {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			st, wire := a.tapped(t)
+			lim, err := weir.NewPolicy(st, weir.Policy{Name: "lost", Segments: []string{"tenant", "user", "ip"}, Rules: wireRules}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			key := weir.KeyOf("acme", "ann", "10.0.0.7")
+			for i, op := range []weir.Op{weir.Consume, weir.TakeUpTo} {
+				if _, err := lim.Decide(t.Context(), weir.Request{Key: key, Op: op, Cost: 3, ID: "none"}, nil); err != nil { // the server learns the script
+					t.Fatal(err)
+				}
+				r := weir.Request{Key: key, Op: op, Cost: 3, ID: "lost" + op.String()}
+				wire.lose.Store(true)
+				before := wire.sent()["EVALSHA"]
+				res, err := lim.Decide(t.Context(), r, nil)
+				tries := wire.sent()["EVALSHA"] - before
+				if wire.lose.Load() || tries > 1 && (err != nil || !res.Replayed || res.Granted != 3) || tries == 1 && !errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("the decision whose reply was lost: got %+v, %v after %d tries", res, err, tries)
+				}
+				if res, err := lim.Decide(t.Context(), r, nil); err != nil || !res.Allowed || !res.Replayed || res.Granted != 3 {
+					t.Errorf("the same decision again: got %+v, %v, want a repeat", res, err)
+				}
+				each := make([]weir.Result, len(wireRules))
+				if _, err := lim.Decide(t.Context(), weir.Request{Key: key, Op: weir.Peek}, each); err != nil || each[0].Remaining != 994-int64(3*i) {
+					t.Errorf("got %+v, %v, want %d of 1000 left", each[0], err, 994-3*i)
+				}
+				t.Logf("%v: %d tries by the client", op, tries)
+			}
+		})
+	}
+}
+
 // TestLostRefund loses the reply to a refund. Whether the client or the caller retries,
 // the tokens are refunded once.
 func TestLostRefund(t *testing.T) {
