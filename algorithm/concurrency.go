@@ -26,6 +26,8 @@ import (
 // to 16 expired entries are removed. So there are at most Limit entries, unless Limit was
 // lowered.
 //
+// A Concurrency cannot be in debt, because every lease belongs to a request that runs.
+//
 // If Limit is lowered while leases are held, their holders keep them and can renew
 // them. A changed Lease applies to leases that are acquired or renewed after the
 // change. If the clock steps back, leases last longer by the same time. Leases that had

@@ -16,6 +16,8 @@ import (
 //
 // The state is one string.
 //
+// In debt, the count of the window is above Limit, and the debt ends with the window.
+//
 // If Limit or Window changes, the current window keeps its end and its count. If the
 // clock steps back, the window lasts until the clock reaches its end again.
 //
@@ -65,7 +67,9 @@ func (f FixedWindow) NewLimit() (*contract.Limit, error) {
 	if f.Aligned {
 		align = window
 	}
-	return &contract.Limit{Kind: fixedWindowKind, Args: consts(f.Limit, window, align), Capacity: f.Limit, Window: f.Window}, nil
+	return &contract.Limit{
+		Kind: fixedWindowKind, Args: consts(f.Limit, window, align), Capacity: f.Limit, MaxDebt: MaxTokens - f.Limit, Window: f.Window,
+	}, nil
 }
 
 // A fixedWindow is the Meter of a FixedWindow. Its cell has the integers edge and count.

@@ -27,13 +27,32 @@ func (m *windowModel) set(w algorithm.FixedWindow) bool {
 	return true
 }
 
+// settled returns the end of the window, and its count.
+func (m *windowModel) settled(now int64) (end, count *big.Int) {
+	at := big.NewInt(now)
+	if m.end == nil || m.end.Cmp(at) <= 0 {
+		start := new(big.Int).Sub(at, new(big.Int).Mod(at, m.align))
+		return start.Add(start, m.window), new(big.Int)
+	}
+	return m.end, m.count
+}
+
+// force consumes cost tokens past the limit, if the count is then at most debt above the limit,
+// or fewer. It returns their number.
+func (m *windowModel) force(now, cost, debt int64) int64 {
+	end, count := m.settled(now)
+	room := new(big.Int).Add(m.limit, big.NewInt(debt))
+	if room.Sub(room, count).Sign() <= 0 {
+		return 0
+	}
+	n := min(cost, room.Int64())
+	m.end, m.count = end, new(big.Int).Add(count, big.NewInt(n))
+	return n
+}
+
 func (m *windowModel) decide(now, cost int64, commit bool) verdict {
 	at, n := big.NewInt(now), big.NewInt(cost)
-	end, count := m.end, m.count
-	if end == nil || end.Cmp(at) <= 0 {
-		start := new(big.Int).Sub(at, new(big.Int).Mod(at, m.align))
-		end, count = start.Add(start, m.window), new(big.Int)
-	}
+	end, count := m.settled(now)
 	after := new(big.Int).Add(count, n)
 	left := micros(new(big.Int).Sub(end, at))
 	v := verdict{Limit: m.limit.Int64()}
@@ -66,6 +85,9 @@ func FuzzFixedWindow(f *testing.F) {
 	f.Add(int64(1), int64(time.Microsecond), false, int64(1), int64(time.Hour), true, false, ops)
 	f.Add(int64(algorithm.MaxTokens), int64(24*time.Hour), true, int64(10), int64(25*time.Hour), true, false, ops)
 	f.Add(int64(10), int64(4503599627370496000), true, int64(10), int64(4503599627370496000), false, true, ops)
+	debt := []byte{16, 0, 0, 9, 8, 1, 1, 1, 16, 1, 1, 255, 0, 0, 0, 1, 8, 1, 2, 1, 24, 9, 3, 245, 148, 0, 0, 7, 12, 3, 2, 2, 19, 2, 1, 40, 8, 2, 2, 9}
+	f.Add(int64(3), int64(time.Second), true, int64(7), int64(time.Minute), false, true, debt)
+	f.Add(int64(1), int64(time.Microsecond), false, int64(1<<52), int64(time.Hour), true, false, debt)
 	f.Fuzz(func(t *testing.T, limit, window int64, aligned bool, limit2, window2 int64, aligned2, keep bool, ops []byte) {
 		limits := [2]algorithm.FixedWindow{
 			{Limit: limit, Window: time.Duration(window), Aligned: aligned},
@@ -118,6 +140,12 @@ func FuzzFixedWindow(f *testing.F) {
 				b.use(compiled[i])
 				model.set(limits[i])
 			}
+			if op&16 != 0 {
+				want := model.force(now, cost, b.limit.MaxDebt)
+				if got, _ := b.force(now, cost); got != want {
+					t.Fatalf("at %d, force %d of %+v: consumed %d, want %d", now, cost, limits, got, want)
+				}
+			}
 			take := op&8 == 0
 			want := model.decide(now, cost, take)
 			var got verdict
@@ -131,6 +159,7 @@ func FuzzFixedWindow(f *testing.F) {
 			}
 			b.checkPossible(got)
 			b.checkExact(now, cost, 0, got)
+			b.integers()
 		}
 	})
 }

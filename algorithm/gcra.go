@@ -22,6 +22,9 @@ import (
 // If Rate or Burst changes, the time until the bucket is full stays the same, not the
 // number of tokens. A fraction of a microsecond is then rounded up.
 //
+// In debt, TAT is more than Burst intervals after now, and refilled tokens reduce the debt
+// first.
+//
 // A refund returns the tokens that have not been refilled yet. Later reservations keep
 // their time, so tokens that they depend on are not refunded.
 //
@@ -80,18 +83,20 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 			g.Burst, g.Rate.Count, g.Rate.Period, years)
 	}
 	l := &contract.Limit{Kind: gcraKind, Capacity: g.Burst, Window: window(g.Burst, g.Rate), MaxWait: max(MaxSpan-1-span, 0)}
+	inSpan := tokensIn(MaxSpan-1, num, parts) // with so many tokens missing, TAT is below 2^53
 	if parts == 1 {
-		l.Args = consts(num, span)
+		l.Args, l.MaxDebt = consts(num, span), max(inSpan-g.Burst, 0)
 		return l, nil
 	}
-	if most := (MaxTokens - parts) / num; g.Burst > most {
+	most := (MaxTokens - parts) / num
+	if g.Burst > most {
 		if most < 1 {
 			return nil, contract.Invalid("GCRA.Rate is %d per %v, which is too fine to be counted exactly: use a Period of whole microseconds and a smaller Count",
 				g.Rate.Count, g.Rate.Period)
 		}
 		return nil, contract.Invalid("GCRA.Burst is %d: at %d per %v it must be at most %d, so that it can be counted exactly", g.Burst, g.Rate.Count, g.Rate.Period, most)
 	}
-	l.Kind, l.Args = gcraFractionKind, consts(num, parts, g.Burst*num)
+	l.Kind, l.Args, l.MaxDebt = gcraFractionKind, consts(num, parts, g.Burst*num), max(min(inSpan, most)-g.Burst, 0)
 	return l, nil
 }
 
@@ -132,8 +137,8 @@ func (g gcra) Room(_, at int64, c contract.Cell) int64 {
 	switch {
 	case ahead < 0:
 		return g.total / g.num
-	case ahead > g.total/g.parts:
-		return -1
+	case ahead > MaxTokens/g.parts: // further ahead than any debt
+		return -MaxTokens
 	}
 	return floorDiv(g.total-ahead*g.parts-c.B, g.num)
 }

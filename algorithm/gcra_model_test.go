@@ -40,7 +40,8 @@ func (m *gcraModel) set(g algorithm.GCRA) bool {
 	return true
 }
 
-func (m *gcraModel) decide(now, cost int64, commit bool) verdict {
+// settled returns TAT, or now if it is later.
+func (m *gcraModel) settled(now int64) *big.Rat {
 	at := rat(now)
 	if m.tat != nil {
 		tat := m.tat
@@ -51,6 +52,25 @@ func (m *gcraModel) decide(now, cost int64, commit bool) verdict {
 			at = tat
 		}
 	}
+	return at
+}
+
+// force consumes cost tokens past the limit, if at most debt tokens are then missing beyond
+// the burst, or fewer. It returns their number.
+func (m *gcraModel) force(now, cost, debt int64) int64 {
+	at := m.settled(now)
+	ahead := new(big.Rat).Sub(at, rat(now))
+	room := new(big.Int).Sub(big.NewInt(m.burst+debt), ceil(ahead.Quo(ahead, m.interval)))
+	if room.Sign() <= 0 {
+		return 0
+	}
+	n := min(cost, room.Int64())
+	m.tat, m.den = new(big.Rat).Add(at, new(big.Rat).Mul(m.interval, rat(n))), m.interval.Denom()
+	return n
+}
+
+func (m *gcraModel) decide(now, cost int64, commit bool) verdict {
+	at := m.settled(now)
 	v := verdict{Limit: m.burst}
 	if cost > m.burst {
 		v.RetryAfter = algorithm.Never
@@ -86,6 +106,12 @@ func FuzzGCRA(f *testing.F) {
 	f.Add(int64(3), int64(time.Second), int64(9_007_199_255), int64(3), int64(time.Second), int64(1), true, ops)
 	f.Add(int64(1), int64(1<<62), int64(1), int64(1), int64(4503599627370496000), int64(1), false, ops)
 	f.Add(int64(6000), int64(time.Second), int64(6000), int64(6000), int64(time.Second), int64(5999), true, ops)
+	debt := []byte{16, 0, 0, 9, 8, 1, 1, 1, 16, 1, 1, 255, 0, 0, 0, 1, 8, 1, 2, 1, 24, 9, 3, 245, 148, 0, 0, 7, 12, 3, 2, 2, 19, 2, 1, 40, 8, 2, 2, 9, 24, 255, 4, 1, 8, 255, 4, 252}
+	f.Add(int64(3), int64(time.Second), int64(5), int64(7), int64(time.Minute), int64(2), true, debt)
+	f.Add(int64(1), int64(time.Second), int64(9), int64(1), int64(time.Hour), int64(100), false, debt)
+	f.Add(int64(1500000), int64(time.Second), int64(10), int64(1), int64(1), int64(1), true, debt)
+	f.Add(int64(4503599627370), int64(1), int64(4503599627370000), int64(999999937), int64(24*time.Hour), int64(100), true, debt)
+	f.Add(int64(3), int64(time.Second), int64(9_007_199_254), int64(1), int64(4503599627370496000), int64(1), false, debt)
 	f.Fuzz(func(t *testing.T, count, period, burst, count2, period2, burst2 int64, keep bool, ops []byte) {
 		limits := [2]algorithm.GCRA{
 			{Rate: algorithm.Rate{Count: count, Period: time.Duration(period)}, Burst: burst},
@@ -123,6 +149,12 @@ func FuzzGCRA(f *testing.F) {
 				i := int(op >> 7)
 				b.use(compiled[i])
 				model.set(limits[i])
+			}
+			if op&16 != 0 {
+				want := model.force(now, cost, b.limit.MaxDebt)
+				if got, _ := b.force(now, cost); got != want {
+					t.Fatalf("at %d, force %d of %+v: consumed %d, want %d", now, cost, limits, got, want)
+				}
 			}
 			take := op&8 == 0
 			want := model.decide(now, cost, take)

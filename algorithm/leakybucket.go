@@ -19,6 +19,8 @@ import (
 // The state is one string. Requests that wait for their Delay leave one interval apart,
 // exact to the microsecond.
 //
+// In debt, more turns than Queue+1 are used, and the next free turn is after all of them.
+//
 // If Rate changes, the time until the queue is empty stays the same. A refund returns
 // only the last turns of the queue, because the other callers keep their turns.
 //
@@ -48,16 +50,16 @@ func queueKind(k *contract.Kind) *contract.Kind {
 	return &q
 }
 
-// queueLua returns the Lua of a GCRA with the room and the refund of a queue. The room is 0
-// unless the queue is empty at the time at. The free turns are then counted from now. Only the
+// queueLua returns the Lua of a GCRA with the room and the refund of a queue. The free turns
+// are counted from now. The room is at most 0 unless the queue is empty at the time at. Only the
 // last requests of the queue can be refunded, because the others already know their turns.
 func queueLua(lua string) string {
 	settle, lua, _ := strings.Cut(lua, "-- room\n")
 	room, lua, _ := strings.Cut(lua, "-- take\n")
 	take, lua, _ := strings.Cut(lua, "if behind > 0")
 	_, rest, _ := strings.Cut(lua, "\n")
-	return settle + "-- room\nif $tat > at or $tat == at and $rem > 0 then\n$room = 0\nelse\nlocal at = now\n" + room +
-		"end\n-- take\n" + take + "if behind > 0 then back = 0 end\n" + rest
+	return settle + "-- room\nlocal waits = $tat > at or $tat == at and $rem > 0\nlocal at = now\n" + room +
+		"if waits and $room > 0 then $room = 0 end\n-- take\n" + take + "if behind > 0 then back = 0 end\n" + rest
 }
 
 // NewLimit implements [Algorithm].
@@ -84,10 +86,11 @@ func (b LeakyBucket) NewLimit() (*contract.Limit, error) {
 type leakyBucket struct{ gcra }
 
 func (b leakyBucket) Room(now, at int64, c contract.Cell) int64 {
+	room := b.gcra.Room(now, now, c)
 	if c.A > at || c.A == at && c.B > 0 {
-		return 0
+		return min(room, 0)
 	}
-	return b.gcra.Room(now, now, c)
+	return room
 }
 
 // Ready returns when the turn is at most wait microseconds ahead and the queue has n free

@@ -93,7 +93,7 @@ func TestLeakyBucketTurns(t *testing.T) {
 }
 
 // If requests can wait, a LeakyBucket allows the same requests as a GCRA whose Burst is
-// Queue+1, and writes the same integers.
+// Queue+1, and writes the same integers, also in debt.
 func TestLeakyBucketIsGCRA(t *testing.T) {
 	t.Parallel()
 	for i, rate := range []algorithm.Rate{algorithm.PerSecond(10), algorithm.PerSecond(3), algorithm.PerSecond(7_000_000)} {
@@ -103,6 +103,14 @@ func TestLeakyBucketIsGCRA(t *testing.T) {
 		for range 2000 {
 			now += r.Int64N(3*max(rate.Period.Microseconds()/rate.Count, 1)+1) - 1
 			cost := 1 + r.Int64N(3)
+			if r.IntN(10) == 0 {
+				most := 1 + r.Int64N(20)
+				n, _ := left.force(now, most)
+				m, _ := right.force(now, most)
+				if v := left.peek(now, 1); n != most || m != most || v.Allowed || v.Remaining > 0 {
+					t.Fatalf("a force of %d at %v consumed %d, of a GCRA %d, and then %+v", most, rate, n, m, v)
+				}
+			}
 			got, want := left.wait(compose.Consume, now, cost, time.Hour), right.take(now, cost)
 			if got.Allowed != want.Allowed || got.RetryAfter != want.RetryAfter || got.ResetAfter != want.ResetAfter {
 				t.Fatalf("cost %d at %v: got %+v, GCRA says %+v", cost, rate, got, want)

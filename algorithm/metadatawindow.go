@@ -16,6 +16,9 @@ import (
 //
 // The state is one list. Each allowed request adds an entry of about 30 bytes and its
 // metadata. Metadata expires with its window. Tokens cannot be refunded.
+//
+// In debt, the count of the window is above Limit, by at most MaxLog, and the debt ends with
+// the window.
 type MetadataWindow struct {
 	// Limit is the number of tokens in a window, from 1 to MaxLog.
 	Limit int64
@@ -57,7 +60,7 @@ func (m MetadataWindow) NewLimit() (*contract.Limit, error) {
 	}
 	l, err := FixedWindow(m).NewLimit()
 	if err == nil {
-		l.Kind = metadataWindowKind
+		l.Kind, l.MaxDebt = metadataWindowKind, MaxLog
 	}
 	return l, err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A MetadataWindow decides like a FixedWindow with the same fields.
+// A MetadataWindow decides like a FixedWindow with the same fields, also in debt.
 func TestMetadataWindowDecides(t *testing.T) {
 	t.Parallel()
 	list := []algorithm.FixedWindow{{Limit: 7, Window: 10 * time.Second}, {Limit: 3, Window: 10 * time.Second}, {Limit: 20, Window: 7 * time.Second}}
@@ -32,6 +32,14 @@ func TestMetadataWindowDecides(t *testing.T) {
 				a := list[r.IntN(len(list))]
 				b.change(algorithm.MetadataWindow(a))
 				want.change(a)
+			}
+			if r.IntN(8) == 0 {
+				cost := 1 + r.Int64N(30)
+				n1, _ := b.force(now, cost)
+				n2, _ := want.force(now, cost)
+				if n1 != cost || n2 != cost {
+					t.Fatalf("step %d: a force of %d consumed %d and %d", step, cost, n1, n2)
+				}
 			}
 			v := []compose.Verb{compose.Consume, compose.Peek, compose.UpTo}[r.IntN(3)]
 			c := compose.Call{Cost: 1 + r.Int64N(5), Text: "x"}

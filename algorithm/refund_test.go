@@ -238,8 +238,8 @@ func TestRefundKeepsTurns(t *testing.T) {
 }
 
 // A refund never leaves more tokens than if the refunded request had not been made, for any
-// history of requests, reservations, refunds and resets. The only exception is the period of a
-// TokenBucket, which the request can have started.
+// history of requests, reservations, forced requests, refunds, refunds of a part, and resets.
+// The only exception is the period of a TokenBucket, which the request can have started.
 func TestRefundNeverFuller(t *testing.T) {
 	t.Parallel()
 	for i, tt := range []struct {
@@ -281,10 +281,21 @@ func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead 
 	type event struct {
 		now, n, wait int64
 		mark         charge
-		gone         bool
+		force        bool
 		reset        bool
 	}
 	b, now := newBench(t, a), int64(epoch)
+	refund := func(e *event) bool {
+		n := e.n
+		if n > 1 && r.IntN(2) == 0 {
+			n = 1 + r.Int64N(n-1)
+		}
+		if !b.part(now, &e.mark, n) {
+			return false
+		}
+		e.n -= n
+		return true
+	}
 	var events []event
 	for range 6 + r.IntN(25) {
 		switch r.IntN(5) {
@@ -299,10 +310,12 @@ func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead 
 			events = append(events, event{now: now, reset: true})
 		case len(events) > 0 && r.IntN(3) == 0:
 			e := &events[r.IntN(len(events))]
-			if e.mark.held && e.mark.expires > now && !e.gone && b.refund(now, e.mark) {
+			if e.mark.held && e.mark.expires > now && e.n > 0 && refund(e) {
 				gave++
-				e.gone = true
 			}
+		case r.IntN(6) == 0:
+			n, mark := b.force(now, 1+r.Int64N(6))
+			events = append(events, event{now: now, n: n, mark: mark, force: true})
 		default:
 			b.gen++
 			call := compose.Call{Cost: 1 + r.Int64N(3), Gen: b.gen}
@@ -323,11 +336,15 @@ func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead 
 			}
 			events = append(events, event{now: now, n: n, wait: call.Wait, mark: *mark})
 		}
-		without := newBench(t, a)
+		without := &bench{t: t, state: newState(epoch, len(b.state.keys)), limit: b.limit, program: b.program}
 		for _, e := range events {
-			if e.reset {
+			switch {
+			case e.reset:
 				without.do(compose.Reset, e.now, compose.Call{Cost: 1})
-			} else if e.n > 0 && !e.gone {
+			case e.n == 0:
+			case e.force:
+				without.force(e.now, e.n)
+			default:
 				n, _ := without.do(compose.Consume, e.now, compose.Call{Cost: e.n, Wait: e.wait})
 				if n == 0 && ahead > 0 {
 					return gave // the limit may be ahead

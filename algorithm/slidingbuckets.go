@@ -52,6 +52,9 @@ type Span struct {
 // script in memory. So let operators choose Width and the windows, and let tenants choose
 // only the limits.
 //
+// In debt, the count of a span is above its Limit, and the debt ends as buckets leave the
+// span.
+//
 // If a Limit or a shorter span changes, the counts stay. If Width or the longest span
 // changes, some counts are lost, and others are counted in other buckets. If the clock
 // steps back, the newest bucket stays the current bucket until the clock reaches it
@@ -79,7 +82,7 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 	if len(b.Spans) < 1 || len(b.Spans) > MaxSpans {
 		return nil, contract.Invalid("SlidingBuckets.Spans has %d elements: it must have from 1 to %d", len(b.Spans), MaxSpans)
 	}
-	var longest, common int64 // common divides every window
+	var longest, common, most int64 // common divides every window; most is the highest limit
 	var args, windows []int64
 	least := b.Spans[0]
 	for i, s := range b.Spans {
@@ -94,7 +97,7 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 			return nil, contract.Invalid("SlidingBuckets.Spans[%d] and Spans[%d] have the same Window, %v: each must have another Window", j, i, s.Window)
 		}
 		args, windows = append(args, s.Limit), append(windows, window)
-		longest, common = max(longest, window), gcd(window, common)
+		longest, common, most = max(longest, window), gcd(window, common), max(most, s.Limit)
 		if s.Limit < least.Limit {
 			least = s
 		}
@@ -108,7 +111,7 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 	for i, window := range windows {
 		lengths[i] = int(window / width)
 	}
-	return &contract.Limit{Kind: ringKind(lengths), Args: consts(append(args, width)...), Capacity: least.Limit, Window: least.Window}, nil
+	return &contract.Limit{Kind: ringKind(lengths), Args: consts(append(args, width)...), Capacity: least.Limit, MaxDebt: MaxTokens - most, Window: least.Window}, nil
 }
 
 // widthHint returns a text that names a valid width: the shortest that is at least asked. If
@@ -215,7 +218,8 @@ func (r *ring) lua() string {
 }
 
 // A slidingBuckets is the Step of a SlidingBuckets. Its state is span, used, pass and reset,
-// as in slidingbuckets.lua, and top and owner, which are not in a reply.
+// as in slidingbuckets.lua, and three integers that are not in a reply: top and owner, as in
+// slidingbuckets.lua, and by how much another span has a smaller room than span.
 type slidingBuckets struct {
 	*ring
 	limits      []int64
@@ -232,9 +236,10 @@ func (b *slidingBuckets) Read(tx store.Tx, key int, now int64, a contract.Ask) (
 		}
 	}
 	s = contract.State{4: top, 5: owner}
-	least := int64(MaxTokens + 1)
+	least, room := int64(MaxTokens+1), int64(MaxTokens)
 	for i, n := range b.lengths {
 		limit, sum, pass := b.limits[i], sums[n-1], int64(0)
+		room = min(room, limit-sum)
 		switch {
 		case a.Cost > limit:
 			pass = MaxTokens
@@ -247,6 +252,7 @@ func (b *slidingBuckets) Read(tx store.Tx, key int, now int64, a contract.Ask) (
 		}
 	}
 	s[1] = min(s[1], MaxTokens)
+	s[6] = b.limits[s[0]] - s[1] - room
 	if age := slices.IndexFunc(sums[:b.size], func(sum int64) bool { return sum > 0 || top > now }); age >= 0 {
 		s[3] = top + int64(b.size-age)*b.width
 	}
@@ -291,7 +297,7 @@ func (b *slidingBuckets) sum(tx store.Tx, key int, top int64, sums *[MaxBuckets]
 }
 
 func (b *slidingBuckets) Room(_ int64, s contract.State, _ contract.Ask) int64 {
-	return b.limits[b.span(s)] - s[1]
+	return b.limits[b.span(s)] - s[1] - s[6]
 }
 
 // span returns the index of the span that s describes. If the index is out of range, which no

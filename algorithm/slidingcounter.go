@@ -24,6 +24,9 @@ import (
 // estimate is rounded up to whole tokens. RetryAfter is the time until the step at which
 // the request is allowed.
 //
+// In debt, the sum of the counts is above Limit, and a count above Limit also counts in the
+// next window, with its fraction.
+//
 // If Limit or Window changes, the two counts stay, and the new limit applies to them. If
 // the clock steps back to before the start of the current window, that window stays the
 // current one. The whole previous count is then used.
@@ -42,9 +45,9 @@ type SlidingCounter struct {
 // MaxCounter is the largest Limit of a [SlidingCounter].
 const MaxCounter = 1 << 32
 
-// counterSteps is the largest number of steps in a window. Its product with MaxCounter is
-// less than 2^53.
-const counterSteps = 1 << 20
+// counterSteps is the largest number of steps in a window. maxCount is the largest sum of the
+// counts, with debt. Their product is less than 2^53.
+const counterSteps, maxCount = 1 << 20, 1<<33 - 1
 
 //go:embed slidingcounter.lua
 var slidingCounterLua string
@@ -74,7 +77,7 @@ func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 	}
 	step := ceilDiv(window, counterSteps)
 	return &contract.Limit{
-		Kind: slidingCounterKind, Args: consts(c.Limit, window, step, ceilDiv(window, step)), Capacity: c.Limit, Window: c.Window,
+		Kind: slidingCounterKind, Args: consts(c.Limit, window, step, ceilDiv(window, step)), Capacity: c.Limit, MaxDebt: maxCount - c.Limit, Window: c.Window,
 	}, nil
 }
 
@@ -98,7 +101,7 @@ func (s slidingCounter) Room(now, _ int64, c contract.Cell) int64 {
 	if past := now - c.A; past > 0 {
 		left -= past / s.step
 	}
-	weight := (min(c.C, MaxCounter)*left + s.steps - 1) / s.steps
+	weight := (min(c.C, maxCount)*left + s.steps - 1) / s.steps
 	return s.limit - c.B - weight
 }
 
@@ -124,7 +127,7 @@ func (s slidingCounter) Ready(_ int64, c contract.Cell, n, _ int64) int64 {
 // fades returns how long after the end of a window its count n adds at most room to the
 // estimate. room is less than n.
 func (s slidingCounter) fades(n, room int64) int64 {
-	n = max(min(n, MaxCounter), 1)
+	n = max(min(n, maxCount), 1)
 	return min((s.steps-room*s.steps/n)*s.step, s.window)
 }
 

@@ -22,7 +22,7 @@ local weight = 0
 if $before > 0 then
   local left, past = $steps, now - $start
   if past > 0 then left = left - (past - past % $step) / $step end
-  weight = math.min($before, 4294967296) * left
+  weight = math.min($before, 8589934591) * left
   local rest = weight % $steps
   weight = (weight - rest) / $steps
   if rest > 0 then weight = weight + 1 end

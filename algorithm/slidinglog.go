@@ -24,6 +24,9 @@ import (
 // time, or all at once if all entries have expired. So a key has up to 15 entries more
 // than Limit, or up to 3 more if Limit is at most 5.
 //
+// In debt, more than Limit tokens are in the window, by at most MaxLogCost, and the key has an
+// entry for each of them.
+//
 // If Limit or Window changes, the stored tokens stay, and the new limit applies to them.
 // If Window gets longer, some older tokens may already be removed. If the clock steps
 // back, tokens are stored with the time of the newest token. A refund removes the tokens of
@@ -43,8 +46,13 @@ const (
 	// MaxLog is the largest Limit of [SlidingLog], [MetadataWindow] and [Concurrency].
 	MaxLog = 1_000_000
 
-	// MaxLogCost is the largest cost of a request to a [SlidingLog].
+	// MaxLogCost is the largest cost of a request to a [SlidingLog], and its largest
+	// debt.
 	MaxLogCost = 1000
+
+	// maxLogForce is the most tokens that a request can consume: a limit of MaxLogCost
+	// can go into debt by as many tokens.
+	maxLogForce = 2 * MaxLogCost
 
 	// maxLogNumber is the largest NUMBER of an entry: see slidinglog.lua.
 	maxLogNumber = 99_999_999
@@ -74,7 +82,7 @@ func (s SlidingLog) NewLimit() (*contract.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, Window: s.Window}
+	l := &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, MaxDebt: MaxLogCost, Window: s.Window}
 	if s.Limit > MaxLogCost {
 		l.MaxCost = MaxLogCost
 	}
@@ -97,7 +105,7 @@ func (l slidingLog) Read(tx store.Tx, key int, now int64, a contract.Ask) (s con
 		return s, store.ForeignAt(key)
 	case newest < now:
 		number = 0
-	case number > maxLogNumber-MaxLogCost:
+	case number > maxLogNumber-maxLogForce:
 		newest, number = newest+1, 0 // NUMBER cannot count another request
 	}
 	after := max(newest, now) - l.window
@@ -106,6 +114,7 @@ func (l slidingLog) Read(tx store.Tx, key int, now int64, a contract.Ask) (s con
 		return s, err
 	}
 	if l.limit <= shortLog {
+		counted := live
 		if live = min(all, shortRead); newest <= after {
 			live = 0
 		}
@@ -113,6 +122,9 @@ func (l slidingLog) Read(tx store.Tx, key int, now int64, a contract.Ask) (s con
 			if at, _, _, err = logEntry(tx, key, live-1, newest); err != nil || at > after {
 				break
 			}
+		}
+		if live == shortRead {
+			live = counted // the limit is in debt
 		}
 	}
 	s = contract.State{live, newest, 0, number}
@@ -162,11 +174,11 @@ func (l slidingLog) Write(tx store.Tx, key int, now int64, s contract.State, n i
 	if err != nil {
 		return err
 	}
-	few := int64(longTrim)
-	if l.limit <= shortLog {
+	few, live := int64(longTrim), s[0]
+	if l.limit <= shortLog && live <= shortRead-shortTrim {
 		all, few = min(all, shortRead), shortTrim
 	}
-	if live := s[0]; live == 0 {
+	if live == 0 {
 		tx.Del(key)
 	} else if dead := all - live; dead >= few {
 		tx.Trim(key, min(dead, n+few))
@@ -207,7 +219,7 @@ func (l slidingLog) Mark(now int64, s contract.State, _, _ int64) (contract.Cell
 // Refund implements [contract.StepRefunder].
 func (l slidingLog) Refund(tx store.Tx, key int, now int64, s contract.State, _ contract.Ask, mark contract.Cell, n, keep, gen int64) (bool, error) {
 	var held []string
-	for i := range min(n, MaxLogCost) {
+	for i := range min(n, maxLogForce) {
 		text := logText(mark.A, mark.B+keep+i, gen)
 		_, ok, err := tx.Score(key, text)
 		if err != nil {

@@ -6,7 +6,7 @@
 --          NUMBER, in 8 digits, counts the tokens with the same TIME, from 1. So members are unique,
 --          and sorted by time.
 --          GEN is the generation of the decision. It is missing if the decision has no marker.
--- $live    the number of entries in the window; at most 8 if $limit is at most 5
+-- $live    the number of entries in the window
 -- $newest  TIME of the newest entry, 0 if there is none
 -- $back    when a denied request would be allowed, 0 if it is allowed or can never be
 -- $number  NUMBER of the newest entry, as text, if its TIME is now or later; otherwise 0
@@ -16,8 +16,9 @@
 --
 -- If the clock steps back, tokens are stored with the newest TIME, so entries stay sorted.
 --
--- If $limit is at most 5, one command reads the newest 8 entries. Otherwise one command reads the newest
--- entry, and another counts the entries in the window.
+-- If $limit is at most 5, one command reads the newest 8 entries. Another counts the entries in the window
+-- if all 8 are in it: the limit is then in debt. If $limit is above 5, one command reads the newest entry,
+-- and another counts the entries in the window.
 --
 -- TIME is read from the member, because a server formats scores slowly. $limit is text, so that the
 -- script does not need to format it.
@@ -41,7 +42,7 @@ if size > 0 then
   if $newest >= now then
     $number = number
     -- NUMBER cannot count another request, so this request is stored one microsecond later.
-    if #number == 8 and number + 0 > 99998999 then $newest, $number = $newest + 1, 0 end
+    if #number == 8 and number + 0 > 99997999 then $newest, $number = $newest + 1, 0 end
     after = $newest - $span
   end
   local rank = limit - n
@@ -63,6 +64,7 @@ if size > 0 then
       $live, time = $live - 1, last
     end
     if $live > rank + 1 and rank >= 0 then time = match($log[size - rank], '^l2 0*(%d+) ') end
+    if $live == 8 then $live = redis.call('ZCOUNT', $key1, string.format('(%d', after), '+inf') end
   end
   if $live > rank and rank >= 0 then
     if not time then return $foreign1 end
@@ -81,7 +83,7 @@ if $gen > 0 then suffix = string.format(' %d', $gen) end
 if $live > 0 then
   -- Expired entries are removed a few at a time, so that no single request removes many.
   local dead, few = #$log - $live, 4
-  if not $short then dead, few = redis.call('ZCARD', $key1) - $live, 16 end
+  if not $short or $live > 4 then dead, few = redis.call('ZCARD', $key1) - $live, 16 end
   if dead >= few then redis.call('ZREMRANGEBYRANK', $key1, '0', string.format('%d', math.min(dead, n + few) - 1)) end
 elseif #$log > 0 then
   redis.call('UNLINK', $key1)
@@ -104,6 +106,6 @@ $mark, $ends = string.format('%d %d 0', time, $number + 1), time + $span
 -- refund
 if n > 0 and $was1 > math.max($newest, now) - $span then
   local texts = {}
-  for i = 1, math.min(n, 1000) do texts[i] = string.format('l2 %016d %08d %d', $was1, $was2 + $keep + i - 1, $gen) end
+  for i = 1, math.min(n, 2000) do texts[i] = string.format('l2 %016d %08d %d', $was1, $was2 + $keep + i - 1, $gen) end
   if redis.call('ZREM', $key1, unpack(texts)) > 0 then $gave = 1 end
 end

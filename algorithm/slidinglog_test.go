@@ -43,17 +43,30 @@ type plainLog struct {
 	tokens        []struct{ at, id int64 }
 }
 
-func (l *plainLog) take(now, cost, id int64) verdict {
-	at := now
-	if n := len(l.tokens); n > 0 {
-		at = max(at, l.tokens[n-1].at)
+// live returns the tokens in the window, and the time of a new token.
+func (l *plainLog) live(now int64) (live []struct{ at, id int64 }, at int64) {
+	if at = now; len(l.tokens) > 0 {
+		at = max(at, l.tokens[len(l.tokens)-1].at)
 	}
-	live := l.tokens[:0:0]
 	for _, token := range l.tokens {
 		if token.at > at-l.window {
 			live = append(live, token)
 		}
 	}
+	return live, at
+}
+
+// force consumes cost tokens past the limit.
+func (l *plainLog) force(now, cost, id int64) {
+	var at int64
+	l.tokens, at = l.live(now)
+	for range cost {
+		l.tokens = append(l.tokens, struct{ at, id int64 }{at, id})
+	}
+}
+
+func (l *plainLog) take(now, cost, id int64) verdict {
+	live, at := l.live(now)
 	v := verdict{Limit: l.limit, Allowed: int64(len(live))+cost <= l.limit}
 	switch {
 	case cost > l.limit:
@@ -73,17 +86,18 @@ func (l *plainLog) take(now, cost, id int64) verdict {
 	return v
 }
 
-// A SlidingLog gives the answers of the model. A refund removes the tokens of its decision and
-// no others, whatever was reset or consumed after the decision.
+// A SlidingLog gives the answers of the model, also in debt. A refund removes the last tokens of
+// its decision and no others, whatever was reset or consumed after the decision.
 func TestSlidingLogModel(t *testing.T) {
 	t.Parallel()
-	for _, limit := range []int64{1, 3, 5, 6, 20} {
-		r := rand.New(rand.NewPCG(4, uint64(limit)))
+	for i := range int64(10) {
+		limit, debt := []int64{1, 3, 5, 6, 20}[i%5], i >= 5
+		r := rand.New(rand.NewPCG(4, uint64(i)))
 		b := newBench(t, algorithm.SlidingLog{Limit: limit, Window: 1000 * us})
 		b.state.keep = true
 		model := &plainLog{limit: limit, window: 1000}
 		marks := map[int64]charge{}
-		now, id, seen := int64(epoch), int64(0), int64(0)
+		now, id, seen, most := int64(epoch), int64(0), int64(0), 0
 		for step := range 6000 {
 			if r.IntN(3) > 0 {
 				now += r.Int64N(max(2, 1500/limit))
@@ -100,6 +114,15 @@ func TestSlidingLogModel(t *testing.T) {
 			case op == 0 && r.IntN(8) == 0:
 				b.do(compose.Reset, now, compose.Call{Cost: 1})
 				model.tokens = nil
+			case op == 0 && debt:
+				id++
+				cost = 1 + r.Int64N(12)
+				n, mark := b.force(now, cost)
+				if n != cost {
+					t.Fatalf("limit %d, step %d: a force of %d consumed %d", limit, step, cost, n)
+				}
+				model.force(now, cost, id)
+				marks[id] = mark
 			case op < 4:
 				id++
 				mark, got := b.charge(now, cost, 0)
@@ -112,15 +135,22 @@ func TestSlidingLogModel(t *testing.T) {
 			case op < 7 && id > 0:
 				which := max(1, id-r.Int64N(6))
 				mark, ok := marks[which]
-				if delete(marks, which); !ok {
+				if !ok {
 					continue
 				}
-				n := len(model.tokens)
-				model.tokens = slices.DeleteFunc(model.tokens, func(token struct{ at, id int64 }) bool {
-					return token.id == which && token.at > seen-model.window
-				})
-				if got := b.refund(now, mark); got != (len(model.tokens) < n) {
-					t.Fatalf("limit %d, step %d: the refund of decision %d says %v", limit, step, which, got)
+				part := 1 + r.Int64N(mark.nums.N[1])
+				n, left := len(model.tokens), part
+				for j := n - 1; j >= 0 && left > 0; j-- {
+					if token := model.tokens[j]; token.id == which && token.at > seen-model.window {
+						model.tokens = slices.Delete(model.tokens, j, j+1)
+						left--
+					}
+				}
+				if got := b.part(now, &mark, part); got != (len(model.tokens) < n) {
+					t.Fatalf("limit %d, step %d: the refund of %d tokens of decision %d says %v", limit, step, part, which, got)
+				}
+				if marks[which] = mark; mark.nums.N[1] == 0 {
+					delete(marks, which)
 				}
 			case op < 9:
 				if got, want := b.peek(now, cost), model.take(now, cost, -1); got != want {
@@ -134,12 +164,29 @@ func TestSlidingLogModel(t *testing.T) {
 				b.checkExact(now, cost, 0, got)
 				b.checkPossible(got)
 			}
-			more := int64(15)
-			if limit <= 5 {
+			more := 15
+			if limit <= 5 && !debt {
 				more = 3
 			}
-			if n := int64(len(b.state.keys[0].set)); n > limit+more {
-				t.Fatalf("limit %d, step %d: the key holds %d entries, want at most %d more than the limit", limit, step, n, more)
+			if most = max(most, len(model.tokens), int(limit)); len(model.tokens) == 0 {
+				most = int(limit)
+			}
+			if n := len(b.state.keys[0].set); n > most+more {
+				t.Fatalf("limit %d, step %d: the key holds %d entries, want at most %d more than %d", limit, step, n, more, most)
+			}
+		}
+	}
+}
+
+// While a limit stays in debt, its expired entries are removed.
+func TestSlidingLogDebtTrims(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int64{3, 30} {
+		b := newBench(t, algorithm.SlidingLog{Limit: limit, Window: time.Second})
+		for i := range int64(1000) {
+			b.force(epoch+i*10_000, 1)
+			if n := len(b.state.keys[0].set); n > 100+16 {
+				t.Fatalf("limit %d: after %d requests, the key holds %d entries, of which at most 100 are in the window", limit, i+1, n)
 			}
 		}
 	}

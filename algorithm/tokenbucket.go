@@ -23,6 +23,8 @@ import (
 // If the clock steps back to before the start of the period, no tokens are refilled until
 // the clock reaches that time again.
 //
+// In debt, more than Capacity tokens are missing, and refilled tokens reduce the debt first.
+//
 // A refund returns the tokens that have not been refilled yet. It does not move the start
 // of the period. If the refunded request started the period, later tokens can be refilled
 // earlier than without that request. The difference is less than one Period if AtOnce is
@@ -96,6 +98,7 @@ func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 	return &contract.Limit{
 		Kind: tokenBucketKind, Args: consts(m.capacity, m.num, m.den, m.step), Capacity: b.Capacity, Window: window(b.Capacity, b.Refill),
 		MaxWait: max(min(MaxSpan-span, m.until(spare-spare%m.den)-m.num), 0),
+		MaxDebt: min(m.back(MaxSpan), MaxTokens-m.den) - b.Capacity,
 	}, nil
 }
 

@@ -64,9 +64,10 @@ func (m *tokenModel) until(n *big.Int) *big.Int {
 	return ceil(new(big.Rat).SetFrac(new(big.Int).Mul(n, num), den))
 }
 
-func (m *tokenModel) decide(now, cost int64, commit bool) verdict {
+// settled returns when the period began, and the tokens that were missing then.
+func (m *tokenModel) settled(now int64) (anchor, missing *big.Int) {
 	at := big.NewInt(now)
-	anchor, missing := at, new(big.Int)
+	anchor, missing = at, new(big.Int)
 	if m.missing != nil {
 		past := new(big.Int).Sub(at, m.anchor)
 		if m.back(past).Cmp(m.missing) < 0 {
@@ -78,7 +79,28 @@ func (m *tokenModel) decide(now, cost int64, commit bool) verdict {
 			}
 		}
 	}
-	past := new(big.Int).Sub(at, anchor)
+	return anchor, missing
+}
+
+// force consumes cost tokens past the limit, if at most debt tokens are then missing beyond
+// the capacity, or fewer. It returns their number.
+func (m *tokenModel) force(now, cost, debt int64) int64 {
+	anchor, missing := m.settled(now)
+	room := new(big.Int).Sub(missing, m.back(new(big.Int).Sub(big.NewInt(now), anchor)))
+	if room.Sign() < 0 {
+		room.SetInt64(0)
+	}
+	if room.Sub(big.NewInt(m.Capacity+debt), room); room.Sign() <= 0 {
+		return 0
+	}
+	n := min(cost, room.Int64())
+	m.anchor, m.missing = anchor, missing.Add(missing, big.NewInt(n))
+	return n
+}
+
+func (m *tokenModel) decide(now, cost int64, commit bool) verdict {
+	anchor, missing := m.settled(now)
+	past := new(big.Int).Sub(big.NewInt(now), anchor)
 	wait := func(n *big.Int) time.Duration {
 		if n.Cmp(m.back(past)) <= 0 {
 			return 0
@@ -115,6 +137,11 @@ func FuzzTokenBucket(f *testing.F) {
 	f.Add(int64(1500000), int64(time.Second), int64(10), byte(0), int64(1), int64(1), int64(1), false, ops)
 	f.Add(int64(4503599627370), int64(1e9), int64(algorithm.MaxTokens-5e12), byte(2), int64(104_249), int64(24*time.Hour), int64(1e9), true, ops)
 	f.Add(int64(997), int64(time.Minute), int64(100), byte(2), int64(algorithm.MaxSpan/1000), int64(4503599627370496000), int64(1), false, ops)
+	debt := []byte{16, 0, 0, 9, 8, 1, 1, 1, 16, 1, 1, 255, 0, 0, 0, 1, 8, 1, 2, 1, 24, 9, 3, 245, 148, 0, 0, 7, 12, 3, 2, 2, 19, 2, 1, 40, 8, 2, 2, 9, 24, 255, 4, 1, 8, 255, 4, 252}
+	f.Add(int64(3), int64(time.Second), int64(5), byte(0), int64(7), int64(time.Minute), int64(2), true, debt)
+	f.Add(int64(3), int64(time.Second), int64(5), byte(3), int64(7), int64(time.Minute), int64(2), true, debt)
+	f.Add(int64(4503599627370), int64(1e9), int64(algorithm.MaxTokens-5e12), byte(2), int64(104_249), int64(24*time.Hour), int64(1e9), true, debt)
+	f.Add(int64(1), int64(time.Hour), int64(1e9), byte(1), int64(1), int64(time.Second), int64(1), false, debt)
 	f.Fuzz(func(t *testing.T, count, period, capacity int64, atOnce byte, count2, period2, capacity2 int64, keep bool, ops []byte) {
 		limits := [2]algorithm.TokenBucket{
 			{Refill: algorithm.Rate{Count: count, Period: time.Duration(period)}, Capacity: capacity, AtOnce: atOnce&1 != 0},
@@ -153,6 +180,15 @@ func FuzzTokenBucket(f *testing.F) {
 			if wrote >= 0 && which != wrote && !keep && b.state.keys[0].expires <= now {
 				m.missing = nil // full under the limit that wrote it
 			}
+			if op&16 != 0 {
+				n := m.force(now, cost, b.limit.MaxDebt)
+				if got, _ := b.force(now, cost); got != n {
+					t.Fatalf("at %d, force %d of %+v: consumed %d, want %d", now, cost, m.TokenBucket, got, n)
+				}
+				if n > 0 {
+					held, wrote = m.missing, which
+				}
+			}
 			take := op&8 == 0
 			want, got := m.decide(now, cost, take), verdict{}
 			if take {
@@ -169,6 +205,7 @@ func FuzzTokenBucket(f *testing.F) {
 				t.Fatalf("at %d, cost %d, %+v: got %+v, want %+v", now, cost, m.TokenBucket, got, want)
 			}
 			b.checkPossible(got)
+			b.checkExact(now, cost, 0, got)
 			b.integers()
 		}
 	})

@@ -131,7 +131,7 @@ const (
 	MaxKeys = 128
 
 	// MaxState is the largest number of integers in a [State].
-	MaxState = 6
+	MaxState = 7
 )
 
 var (

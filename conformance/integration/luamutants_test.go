@@ -61,7 +61,7 @@ var luaMutants = []luaMutant{
 	{"gcra", "Algorithm/Refund", "~= '' and $gen == gen then", "~= '' then"},
 	{"gcra", "Algorithm/Refund", "redis.call('UNLINK', KEYS[2])", ""},
 	{"gcra", "Algorithm/Refund", "' ' .. ARGV[3] .. ints", "' 1' .. ints"},
-	{"leakybucket", "Algorithm/Same", "if $tat > at or", "if $tat >= at or"},
+	{"leakybucket", "Algorithm/Same", "waits = $tat > at or", "waits = $tat >= at or"},
 	{"leakybucket", "Algorithm/Exact", "local at = now\n", ""},
 	{"metadatawindow", "Algorithm/Same", "if now >= $edge then", "if now > $edge then"},
 	{"slidingbuckets", "Algorithm/Same", "if began == start then", "if began ~= start then"},

@@ -167,7 +167,7 @@ func TestBadKinds(t *testing.T) {
 
 		{"no cell", kind(func(k *contract.Kind) { k.Cell = "" }), `Cell is "": it must name from 1 to 4 integers`},
 		{"five integers", kind(func(k *contract.Kind) { k.Cell = "edge count a b c" }), "from 1 to 4"},
-		{"seven integers of a step", step(func(k *contract.Kind) { k.Cell = "used a b c d e f" }), "from 1 to 6"},
+		{"eight integers of a step", step(func(k *contract.Kind) { k.Cell = "used a b c d e f g" }), "from 1 to 7"},
 		{"all in brackets", kind(func(k *contract.Kind) { k.Cell = "[edge count]" }), "from 1 to 4"},
 		{"four notes", kind(func(k *contract.Kind) { k.Note = "a b c d" }), "at most 3 names in Note"},
 		{"too many constants", kind(func(k *contract.Kind) { k.Args = "limit window" + strings.Repeat(" x", contract.MaxArgs) }), "16 in Args"},
