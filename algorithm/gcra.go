@@ -177,9 +177,14 @@ func (g gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contra
 	if moved > 0 && late > from {
 		late -= moved
 	}
-	back := min(in(late-now, ch.Was.B), ch.N*g.num)
+	rest, behind := ch.Was.B, in(e.A-late, e.B-ch.Was.B)
+	if over := behind % g.num; behind > 0 && !g.bare && over/g.parts < in(ch.Was.A-late, 0)/g.num { // see gcrafraction.lua
+		behind, rest = behind-over, rest+over
+		late, rest = late+rest/g.parts, rest%g.parts
+	}
+	back := min(in(late-now, rest), ch.N*g.num)
 	ahead := in(e.A-now, e.B)
-	switch behind := in(e.A-late, e.B-ch.Was.B); {
+	switch {
 	case behind > 0 && g.queue:
 		return c, note
 	case behind > 0 && ahead > g.total:
@@ -191,7 +196,7 @@ func (g gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contra
 		return c, note
 	}
 	first := max(late-up, 0)
-	if part := back % g.parts; up > 1 && part > 0 && ch.Was.B >= part {
+	if part := back % g.parts; up > 1 && part > 0 && rest >= part {
 		first++ // up is rounded up, and no decision ends between the two values
 	}
 	if moved > 0 {

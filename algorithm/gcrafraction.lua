@@ -29,7 +29,9 @@ if $rem > 0 then $ends = $tat + 1 end
 -- refund
 -- The names and the steps are those of gcra.lua. The times are in parts, except `late` and `up`, which
 -- are in microseconds. Products are cut, so that they stay below 2^53. No refund is that large.
--- `up` is the refund, rounded up to a microsecond.
+-- `up` is the refund, rounded up to a microsecond. So after earlier refunds of `earlier` parts, `late`
+-- is too early by less than a microsecond for each token. Later decisions reserved whole tokens, so the
+-- rest of `behind`, `over`, is that difference.
 local parts, tat, rem = $parts, $tat, $rem
 if $den ~= parts then
   if rem > 0 then tat = tat + 1 end
@@ -38,16 +40,21 @@ end
 local most = (9007199254740991 - 9007199254740991 % parts) / parts - 1
 local shift = $was_moved
 if $moved > 0 and $was_tat > $from - shift then shift = shift - $moved end
-local late = $was_tat + shift
-local back = math.min(math.min(late - now, most) * parts + $was_rem, n * $num)
+local late, rest = $was_tat + shift, $was_rem
+local behind = math.min(tat - late, most) * parts + rem - rest
+local over, earlier = behind % $num, math.min(-shift, most) * parts
+if over > 0 and behind > 0 and (over - over % parts) / parts < (earlier - earlier % $num) / $num then
+  behind, rest = behind - over, rest + over
+  late, rest = late + (rest - rest % parts) / parts, rest % parts
+end
+local back = math.min(math.min(late - now, most) * parts + rest, n * $num)
 local ahead = math.min(tat - now, most) * parts + rem
-local behind = math.min(tat - late, most) * parts + rem - $was_rem
 if behind > 0 and ahead > $total then back = back - behind end
 back = math.min(back, ahead)
 local up = (back + parts - 1 - (back + parts - 1) % parts) / parts
 if back > 0 and up <= tat and $moved + up <= 2251799813685248 then
   local first, part = math.max(late - up, 0), back % parts
-  if up > 1 and part > 0 and $was_rem >= part then first = first + 1 end
+  if up > 1 and part > 0 and rest >= part then first = first + 1 end
   if $moved > 0 then first = math.min(first, $from) end
   $moved, $from = $moved + up, first
   rem = rem - part
