@@ -38,7 +38,7 @@ func rueidisRemotes(tb testing.TB, rdb *redis.Client) []*remote {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(client.Close)
-	fork, err := valkeyclient.NewClient(valkeyclient.ClientOption{InitAddress: opts.InitAddress, ForceSingleClient: true, DisableCache: true})
+	fork, err := valkeyclient.NewClient(valkeyclient.ClientOption{InitAddress: []string{rdb.Options().Addr}, ForceSingleClient: true, DisableCache: true})
 	if err != nil {
 		tb.Fatal(err)
 	}
