@@ -132,6 +132,7 @@ type bound struct {
 	ownCosts  bool          // every rule has a Cost
 	noWait    int           // a rule that cannot reserve; -1 if all rules can
 	noRefund  int           // a rule that cannot refund; -1 if all rules can
+	noDebt    int           // a rule that cannot be in debt; -1 if all rules can
 	leaseCost int           // a rule that holds leases and has no Cost; -1 if there is none
 }
 
@@ -143,7 +144,7 @@ type part struct {
 
 // bind prepares the scripts, constants and keys of rules.
 func bind(sh *shared, rules []rule, only bool) (*bound, error) {
-	b := &bound{shared: sh, rules: rules, only: only, ownCosts: true, noWait: -1, noRefund: -1, leaseCost: -1, lease: Never}
+	b := &bound{shared: sh, rules: rules, only: only, ownCosts: true, noWait: -1, noRefund: -1, noDebt: -1, leaseCost: -1, lease: Never}
 	for i := range rules {
 		r := &rules[i]
 		kind := r.limit.Kind
@@ -156,6 +157,9 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 		}
 		if !kind.Reserves && b.noWait < 0 {
 			b.noWait = i
+		}
+		if r.limit.MaxDebt == 0 && b.noDebt < 0 {
+			b.noDebt = i
 		}
 		if kind.Entries {
 			b.keepers++

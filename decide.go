@@ -25,6 +25,10 @@ const (
 	// can be consumed, the request is denied. See Limiter.TakeUpTo.
 	TakeUpTo
 
+	// Force consumes Cost tokens from every rule, also if a rule would deny the request.
+	// See Limiter.Force.
+	Force
+
 	// Refund refunds the tokens of the decision with the same Key and ID. See
 	// Limiter.Refund.
 	Refund
@@ -42,7 +46,7 @@ const (
 
 // String returns the name of op.
 func (op Op) String() string {
-	names := [...]string{"Consume", "Peek", "TakeUpTo", "Refund", "Renew", "Release", "Reset"}
+	names := [...]string{"Consume", "Peek", "TakeUpTo", "Force", "Refund", "Renew", "Release", "Reset"}
 	if int(op) < len(names) {
 		return names[op]
 	}
@@ -59,7 +63,7 @@ type Request struct {
 	Op Op
 
 	// Cost is the number of tokens. 0 means 1. It must not be negative. The ops Consume,
-	// Peek and TakeUpTo use it. If the Cost of a Consume or a Peek is above the capacity
+	// Peek, TakeUpTo and Force use it. If the Cost of a Consume or a Peek is above the capacity
 	// of a rule, the request is denied with RetryAfter Never. For the op Refund, see
 	// Limiter.Refund. The other ops ignore Cost.
 	Cost int64
@@ -70,7 +74,8 @@ type Request struct {
 	// Result.Delay is the time to wait. A fraction of a microsecond is ignored.
 	//
 	// If MaxWait is above 0, the algorithm of every rule must support it.
-	// algorithm.GCRA, TokenBucket and LeakyBucket do. TakeUpTo does not support MaxWait.
+	// algorithm.GCRA, TokenBucket and LeakyBucket do. TakeUpTo and Force do not support
+	// MaxWait.
 	MaxWait time.Duration
 
 	// ID names the decision, so that it can be repeated and refunded. It can contain any
@@ -197,6 +202,29 @@ func (l *Limiter) TakeUpTo(ctx context.Context, most int64, key ...string) (res 
 		return Result{}, errCost("TakeUpTo", most)
 	}
 	r := Request{Op: TakeUpTo, Cost: most}
+	r.Key.set(key)
+	err = l.decide(ctx, &r, nil, &res)
+	return res, err
+}
+
+// Force consumes cost tokens from every rule, also if a rule would deny the request. It is for
+// work that has already happened. The result is always allowed. A rule can then be in debt: its
+// Remaining is 0, and requests are denied until the debt has been refilled. RetryAfter is
+// exact, as ever. A rule with a Cost consumes its Cost.
+//
+// A debt has a bound, so that all numbers stay exact. It is far above any limit in use, unless
+// the documentation of the algorithm says otherwise. If earlier debt leaves less than cost,
+// Force consumes what is left, and Result.Granted is lower than cost.
+//
+// The errors are:
+//   - [ErrInvalidCost] if cost is below 1, or above the bound.
+//   - [ErrUnsupported] if a rule cannot be in debt, for example an algorithm.Concurrency.
+//   - the errors of [Limiter.Decide].
+func (l *Limiter) Force(ctx context.Context, cost int64, key ...string) (res Result, err error) {
+	if cost < 1 {
+		return Result{}, errCost("Force", cost)
+	}
+	r := Request{Op: Force, Cost: cost}
 	r.Key.set(key)
 	err = l.decide(ctx, &r, nil, &res)
 	return res, err

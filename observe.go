@@ -40,7 +40,7 @@ type Outcome string
 
 // Outcomes of decisions.
 const (
-	Allowed         Outcome = "allowed"          // for a Refund, Release or Reset: done
+	Allowed         Outcome = "allowed"          // for a Force, Refund, Release or Reset: done
 	Denied          Outcome = "denied"           // for a Refund or Release: there was nothing to do
 	DegradedAllowed Outcome = "degraded_allowed" // without the store: see Limiter.OnOutage
 	DegradedDenied  Outcome = "degraded_denied"  // without the store

@@ -99,7 +99,8 @@ type Outage struct {
 //     cost is above the capacity.
 //   - Refund, Release and Renew work on decisions and leases that FailLocal made. For
 //     all others they return store.ErrUnavailable, and can be retried.
-//   - Reset returns store.ErrUnavailable.
+//   - Reset and Force return store.ErrUnavailable. A Force with an ID can be retried: it
+//     consumes its tokens once.
 //   - Misuse is an error, as it is without OnOutage. If the caller's context ends, its
 //     error is returned.
 //

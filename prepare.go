@@ -31,7 +31,7 @@ func (b *bound) check(q *query, r *Request, each int) error {
 	q.op, q.part = r.Op, b.all
 	q.call = compose.Call{Cost: 1, Now: now}
 	switch r.Op {
-	case Consume, Peek, TakeUpTo:
+	case Consume, Peek, TakeUpTo, Force:
 		err = b.checkDecision(q, r)
 	case Refund:
 		q.verb, q.call.Cost, err = compose.Refund, r.Cost, b.checkRefund(r)
@@ -63,8 +63,10 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	switch {
 	case r.MaxWait < 0:
 		return fmt.Errorf("weir: Request.MaxWait is %v: it must be 0 or more", r.MaxWait)
-	case r.MaxWait > 0 && r.Op == TakeUpTo:
-		return fail(ErrUnsupported, "TakeUpTo: Request.MaxWait is %v: it must be 0, because TakeUpTo cannot reserve tokens", r.MaxWait)
+	case r.MaxWait > 0 && (r.Op == TakeUpTo || r.Op == Force):
+		return fail(ErrUnsupported, "%v: Request.MaxWait is %v: it must be 0, because %v cannot reserve tokens", r.Op, r.MaxWait, r.Op)
+	case r.Op == Force && b.noDebt >= 0:
+		return b.unsupported("Force", b.noDebt, "which cannot be in debt: use another algorithm")
 	case r.MaxWait > 0 && b.noWait >= 0:
 		return b.unsupported("MaxWait, Wait and Reserve", b.noWait, "whose tokens cannot be reserved: use algorithm.GCRA, TokenBucket or LeakyBucket")
 	case r.Op == TakeUpTo && b.ownCosts:
@@ -84,7 +86,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	}
 	// A cost above every possible capacity is denied, so it may be cut to a smaller one.
 	cost := min(max(r.Cost, 1), contract.MaxTokens+1)
-	if b.capped {
+	if b.capped || r.Op == Force {
 		var err error
 		if cost, err = b.capCost(r.Op, cost); err != nil {
 			return err
@@ -101,6 +103,10 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 		q.verb = compose.UpToMark
 	case r.Op == TakeUpTo:
 		q.verb = compose.UpTo
+	case r.Op == Force && marks:
+		q.verb = compose.ForceMark
+	case r.Op == Force:
+		q.verb = compose.Force
 	case marks:
 		q.verb = compose.ConsumeMark
 	default:
@@ -110,16 +116,22 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 }
 
 // capCost returns the cost of a request. It is an error if the cost is above the MaxCost
-// of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost.
+// of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost. For Force, the
+// largest cost is also the capacity and the largest debt.
 func (b *bound) capCost(op Op, cost int64) (int64, error) {
+	debt := b.all.program.MaxDebt()
 	for i := range b.rules {
-		most := b.rules[i].limit.MaxCost
+		limit := b.rules[i].limit
+		most := limit.MaxCost
+		if op == Force && (most == 0 || most > limit.Capacity+debt) {
+			most = limit.Capacity + debt
+		}
 		switch {
 		case most == 0 || b.rules[i].cost > 0 || cost <= most:
 		case op == TakeUpTo:
 			cost = most
-		case cost <= b.rules[i].limit.Capacity:
-			return 0, fail(ErrInvalidCost, "the cost is %d: rule %q is a %s, which can consume at most %d at once", cost, b.rules[i].name, b.rules[i].limit.Kind.Name, most)
+		case cost <= limit.Capacity || op == Force:
+			return 0, fail(ErrInvalidCost, "the cost is %d: rule %q is a %s, which can consume at most %d at once", cost, b.rules[i].name, limit.Kind.Name, most)
 		}
 	}
 	return cost, nil

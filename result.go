@@ -53,7 +53,7 @@ func errOtherCost(q *query, asked int64) error {
 
 // combine makes one result from the answers of all rules.
 func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result) error {
-	p, allowed := q.part.program, o.N > 0 || o.Replayed()
+	p, allowed := q.part.program, o.N > 0 || o.Replayed() || q.op == Force
 	granted := int64(-1)
 	delay := time.Duration(0)
 	for n, i := range q.part.rules {

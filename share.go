@@ -50,7 +50,7 @@ func (r *rule) divide(n int64) error {
 		return fail(ErrUnsupported, "OnOutage: rule %q: a %s can consume at most %d at once, so its limit cannot be shared: use FailClosed or FailOpen", r.name, whole.Kind.Name, whole.MaxCost)
 	}
 	limit := *whole
-	limit.Capacity = share
+	limit.Capacity, limit.MaxDebt = share, whole.MaxDebt/n
 	r.limit, r.share = &limit, n
 	return nil
 }

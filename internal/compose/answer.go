@@ -16,7 +16,7 @@ const tooLittle = 2
 
 // An Outcome is a parsed reply of a script.
 type Outcome struct {
-	// N is 1 if the request is allowed, and 0 otherwise. For UpTo and UpToMark it is the
+	// N is 1 if the request is allowed, and 0 otherwise. For UpTo and Force it is the
 	// number of tokens consumed. For Refund and Release it is 1 if anything was refunded or
 	// released. If the request repeats an earlier decision, it is the tokens which that
 	// decision consumed from rules without a Cost.
@@ -74,7 +74,7 @@ func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
 		}
 	}
 	o := Outcome{N: reply[0].Int(), Now: reply[1].Int(), code: code, ints: reply}
-	many := v.upTo() || v == Refund && o.TooLittle() || code > 0
+	many := v.upTo() || v.forces() || v == Refund && o.TooLittle() || code > 0
 	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !many || code > otherCost {
 		return Outcome{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), verbNames[v], o.N, o.Now)
 	}
@@ -196,8 +196,11 @@ type Answer struct {
 func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	r := &p.rules[i]
 	a := contract.Ask{Cost: c.Cost, Wait: min(c.Wait, p.maxWait)}
-	if v.upTo() {
+	switch {
+	case v.upTo():
 		a.Cost = max(o.N, 1)
+	case v.forces():
+		a.Wait = 0
 	}
 	if r.Cost > 0 {
 		a.Cost = r.Cost
@@ -205,11 +208,20 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	if o.Replayed() {
 		return p.replayed(i, o, a)
 	}
-	if o.N > 0 && v != Peek {
-		out.Granted = a.Cost
+	granted := func(room int64) int64 {
+		switch {
+		case v.forces() && r.Cost == 0:
+			return o.N
+		case v.forces():
+			return max(min(r.Cost, room+p.ownDebt), 0)
+		case o.N > 0 && v != Peek:
+			return a.Cost
+		}
+		return 0
 	}
 	switch {
 	case o.Turns != nil:
+		out.Granted = granted(0)
 		r.answerCell(&out, o.Now, &o.Turns[i].cellRun, a.Cost, a.Wait)
 	case r.step.raw != nil:
 		a.Text, a.Renew = c.Text, v == Renew
@@ -217,7 +229,8 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 		for j, value := range o.ints[r.at : r.at+r.ints] {
 			s[j] = value.Int()
 		}
-		out.Allowed = r.step.raw.Room(o.Now, s, a) >= a.Cost
+		room := r.step.raw.Room(o.Now, s, a)
+		out.Allowed, out.Granted = room >= a.Cost, granted(room)
 		out.Answer = r.step.raw.Answer(o.Now, s, out.Granted, a)
 	default:
 		h := cellRun{step: &r.step, cell: cellOf(o.ints[r.at : r.at+r.ints])}
@@ -226,7 +239,7 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 			h.cell = contract.Cell{}
 		}
 		h.settle(o.Now, o.Now+a.Wait)
-		if out.Granted > 0 {
+		if out.Granted = granted(h.room); out.Granted > 0 {
 			h.take(out.Granted)
 		}
 		r.answerCell(&out, o.Now, &h, a.Cost, a.Wait)
@@ -234,7 +247,7 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	if a.Cost > r.Limit.Capacity {
 		out.Allowed, out.RetryAfter = false, contract.Never
 	}
-	if out.Allowed {
+	if out.Allowed = out.Allowed || v.forces(); out.Allowed {
 		out.RetryAfter = 0
 	}
 	return out

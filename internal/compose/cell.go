@@ -26,10 +26,11 @@ func stepOf(p *part, args []store.Arg) step {
 	return step{kind: p.kind, meter: p.kind.Meter(args), short: p.short, cell: len(p.cell), full: p.full()}
 }
 
-// A held is the state of one rule, as it was read.
+// A held is the state of one rule, as it was read. If the rule has a Step, only state and room
+// are used.
 type held struct {
-	state contract.State // if the rule has a Step
-	nums  store.Nums     // the value, if the rule has a Meter
+	state contract.State
+	nums  store.Nums // the value, if the rule has a Meter
 	cellRun
 }
 
@@ -40,7 +41,7 @@ type cellRun struct {
 	next contract.Cell // the cell after the tokens were consumed
 	prev int64         // when the cell that was read ends; MinInt64 if the key is missing
 	ends int64         // when next ends
-	room int64         // the result of Meter.Room
+	room int64         // the result of Meter.Room or Step.Room
 	used bool          // the cell that was read is not zero, and has not ended
 	tail bool          // the value has a generation
 }

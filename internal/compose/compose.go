@@ -38,13 +38,15 @@ const clockSlack = time.Hour
 // A Verb is what a script does.
 type Verb uint8
 
-// The verbs. ConsumeMark and UpToMark also write a marker for each rule whose tokens can be
-// refunded.
+// The verbs. ConsumeMark, UpToMark and ForceMark also write a marker for each rule whose tokens
+// can be refunded.
 const (
 	Consume Verb = iota
 	ConsumeMark
 	UpTo // consumes as many tokens as every rule allows, at most Call.Cost
 	UpToMark
+	Force // consumes past the limits, up to Program.MaxDebt
+	ForceMark
 	Peek
 	Renew   // renews leases that are held, and acquires none
 	Refund  // refunds the decision of the markers, and deletes them; Call.Cost is 0, or as high as the decision's
@@ -55,10 +57,11 @@ const (
 	verbs = iota
 )
 
-var verbNames = [verbs]string{"", ".mark", ".upto", ".upto.mark", ".peek", ".renew", ".refund", ".release", ".reset", ".entries"}
+var verbNames = [verbs]string{"", ".mark", ".upto", ".upto.mark", ".force", ".force.mark", ".peek", ".renew", ".refund", ".release", ".reset", ".entries"}
 
-func (v Verb) marks() bool    { return v == ConsumeMark || v == UpToMark }
+func (v Verb) marks() bool    { return v == ConsumeMark || v == UpToMark || v == ForceMark }
 func (v Verb) upTo() bool     { return v == UpTo || v == UpToMark }
+func (v Verb) forces() bool   { return v == Force || v == ForceMark }
 func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 func (v Verb) decides() bool  { return v <= Renew }
 
@@ -79,7 +82,10 @@ type Call struct {
 	Wait int64  // microseconds; cut to Program.MaxWait
 	Now  int64  // 0 means the store's clock
 	Text string // the name of a lease, or metadata
-	Gen  int64  // for ConsumeMark and UpToMark: from 1 to 2^53-1, different for each decision
+	Gen  int64  // for verbs that write markers: from 1 to 2^53-1, different for each decision
+
+	// How many tokens a Force can consume beyond the limit of a rule, without and with a Cost.
+	debt, ownDebt int64
 }
 
 // A Program holds a list of rules, their constants and their scripts. It is safe for
@@ -93,6 +99,8 @@ type Program struct {
 	texts   bool
 	direct  bool // the state of every rule is a cell
 	maxWait int64
+	debt    int64 // the least MaxDebt of the rules without a Cost
+	ownDebt int64 // the least MaxDebt of the rules with a Cost
 	scripts [verbs]atomic.Pointer[store.Script]
 }
 
@@ -121,7 +129,7 @@ func New(rules []Rule) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{source: src, ints: 2, direct: true, maxWait: contract.MaxSpan}
+	p := &Program{source: src, ints: 2, direct: true, maxWait: contract.MaxSpan, debt: contract.MaxTokens, ownDebt: contract.MaxTokens}
 	for i, r := range rules {
 		l := r.Limit
 		part := &src.parts[i]
@@ -145,6 +153,11 @@ func New(rules []Rule) (*Program, error) {
 		p.texts = p.texts || part.texts()
 		p.direct = p.direct && form.meter != nil
 		p.maxWait = min(p.maxWait, l.MaxWait)
+		if r.Cost > 0 {
+			p.ownDebt = min(p.ownDebt, l.MaxDebt)
+		} else {
+			p.debt = min(p.debt, l.MaxDebt)
+		}
 	}
 	return p, nil
 }
@@ -166,6 +179,10 @@ func (p *Program) Sets() bool { return p.source.sets }
 // MaxWait returns how far ahead every rule can reserve tokens, in microseconds.
 func (p *Program) MaxWait() int64 { return p.maxWait }
 
+// MaxDebt returns how many tokens a Force can consume beyond the limit of every rule without a
+// Cost.
+func (p *Program) MaxDebt() int64 { return p.debt }
+
 // Limit returns the limit of rule i.
 func (p *Program) Limit(i int) *contract.Limit { return p.rules[i].Limit }
 
@@ -184,7 +201,9 @@ func (p *Program) Script(v Verb) *store.Script {
 //   - the constants of the rules;
 //   - the text, if a rule uses one;
 //   - the cost, the wait, the time and the generation. If v has no markers, the generation is
-//     left out, and so are trailing defaults: a time of 0, a wait of 0 and a cost of 1.
+//     left out, and so are trailing defaults: a time of 0, a wait of 0 and a cost of 1. A Force
+//     has the largest debt in place of the wait, and all five arguments: the last one is the
+//     largest debt of the rules with a Cost.
 func (p *Program) AppendArgs(args []store.Arg, v Verb, c *Call) []store.Arg {
 	args = append(args, p.consts...)
 	if p.texts {
@@ -197,6 +216,8 @@ func (p *Program) AppendArgs(args []store.Arg, v Verb, c *Call) []store.Arg {
 	wait := min(c.Wait, p.maxWait)
 	n := 0
 	switch {
+	case v.forces():
+		n, wait = 5, p.debt
 	case v.Markers():
 		n = 4
 	case c.Now > 0:
@@ -206,7 +227,7 @@ func (p *Program) AppendArgs(args []store.Arg, v Verb, c *Call) []store.Arg {
 	case c.Cost != 1:
 		n = 1
 	}
-	tail := [4]int64{min(c.Cost, contract.MaxTokens+1), wait, c.Now, c.Gen}
+	tail := [5]int64{min(c.Cost, contract.MaxTokens+1), wait, c.Now, c.Gen, p.ownDebt}
 	for _, arg := range tail[:n] {
 		args = append(args, store.IntArg(arg))
 	}
@@ -215,15 +236,19 @@ func (p *Program) AppendArgs(args []store.Arg, v Verb, c *Call) []store.Arg {
 
 var noText = store.StringArg("")
 
-// tailArgs parses the arguments that follow the constants.
-func (p *Program) tailArgs(args []store.Arg) (Call, error) {
+// tailArgs parses the arguments of v that follow the constants.
+func (p *Program) tailArgs(v Verb, args []store.Arg) (Call, error) {
 	c := Call{Cost: 1}
 	n := len(p.consts)
 	if p.texts {
 		n++
 	}
-	if len(args) < n || len(args) > n+4 {
-		return c, fmt.Errorf("%s takes from %d to %d arguments, and got %d", p.Name(), n, n+4, len(args))
+	least, most := n, n+4
+	if v.forces() {
+		least, most = n+5, n+5
+	}
+	if len(args) < least || len(args) > most {
+		return c, fmt.Errorf("%s%s takes from %d to %d arguments, and got %d", p.Name(), verbNames[v], least, most, len(args))
 	}
 	if p.texts {
 		c.Text = args[n-1].String()
@@ -238,6 +263,8 @@ func (p *Program) tailArgs(args []store.Arg) (Call, error) {
 			c.Now = arg.Int()
 		case 3:
 			c.Gen = arg.Int()
+		case 4:
+			c.ownDebt = arg.Int()
 		}
 	}
 	return c, nil
@@ -255,8 +282,15 @@ func (p *Program) Verbs() []Verb {
 		marked = marked && p.Marked(i)
 	}
 	list := []Verb{Consume, UpTo, Peek, Reset}
+	debt := min(p.debt, p.ownDebt) > 0
+	if debt {
+		list = append(list, Force)
+	}
 	if marked {
 		list = append(list, ConsumeMark, UpToMark, Refund)
+	}
+	if marked && debt {
+		list = append(list, ForceMark)
 	}
 	if leases {
 		list = append(list, Renew, Release)

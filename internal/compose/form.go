@@ -88,8 +88,11 @@ func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value
 // brings no time.
 func (r *run) readArgs() error {
 	var err error
-	if r.call, err = r.tailArgs(r.args); err != nil {
+	if r.call, err = r.tailArgs(r.verb, r.args); err != nil {
 		return err
+	}
+	if r.verb.forces() {
+		r.call.debt, r.call.Wait = r.call.Wait, 0
 	}
 	if r.now, r.slack = r.call.Now, clockSlack; r.now == 0 {
 		r.now, r.slack = r.tx.Now(), 0
@@ -161,31 +164,30 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 	head := len(reply)
 	reply = append(reply, store.IntegerValue(0), store.IntegerValue(r.now))
 	take := int64(1)
-	if r.verb.upTo() {
+	if r.verb.upTo() || r.verb.forces() {
 		take = r.call.Cost
 	}
 	for i := range held {
 		q, h := &r.rules[i], &held[i]
 		h.step = r.step(i)
-		var room int64
 		var ints []int64
 		if raw := h.step.raw; raw != nil {
 			a := r.ask(q)
 			if h.state, err = raw.Read(r.tx, q.key, r.now, a); err != nil {
 				return nil, err
 			}
-			room, ints = raw.Room(r.now, h.state, a), h.state[:]
+			h.room, ints = raw.Room(r.now, h.state, a), h.state[:]
 		} else {
 			if err = h.get(r.tx, q.key, r.now); err != nil {
 				return nil, err
 			}
 			h.settle(r.now, r.now+r.call.Wait)
-			room, ints = h.room, h.nums.N[:]
+			ints = h.nums.N[:]
 		}
 		for _, v := range ints[:q.ints] {
 			reply = append(reply, store.IntegerValue(v))
 		}
-		take = fit(r.verb, q.Cost > 0, r.cost(q), room, take)
+		take = fit(r.verb, q.Cost > 0, r.cost(q), h.room+r.call.debt, take)
 	}
 	if r.verb.marks() {
 		reply = append(reply, store.IntegerValue(0))
@@ -194,7 +196,7 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 		}
 	}
 	reply[head] = store.IntegerValue(take)
-	if take == 0 || r.verb == Peek {
+	if take == 0 && !r.verb.forces() || r.verb == Peek {
 		return reply, nil
 	}
 	for i := range held {
@@ -206,9 +208,12 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 }
 
 // fit returns take, lowered to the tokens that a rule with this room allows. If own is true,
-// cost is Rule.Cost: the rule then allows take or nothing.
+// cost is Rule.Cost: the rule then allows take or nothing. It always allows a Force.
 func fit(v Verb, own bool, cost, room, take int64) int64 {
 	switch {
+	case v.forces() && own:
+	case v.forces():
+		return max(min(take, room), 0)
 	case !v.upTo() || own:
 		if room < cost {
 			return 0
@@ -219,12 +224,20 @@ func fit(v Verb, own bool, cost, room, take int64) int64 {
 	return take
 }
 
-// consume consumes the tokens of rule i. With UpTo, take is the number of tokens.
+// consume consumes the tokens of rule i. With UpTo and Force, take is the number of tokens.
 func (r *run) consume(i int, h *held, take int64) error {
 	q, s := &r.rules[i], h.step
 	n, gen := r.cost(q), int64(0)
-	if r.verb.upTo() && q.Cost == 0 {
+	if (r.verb.upTo() || r.verb.forces()) && q.Cost == 0 {
 		n = take
+	}
+	if r.verb.forces() {
+		if q.Cost > 0 {
+			n = min(n, h.room+r.call.ownDebt)
+		}
+		if n <= 0 {
+			return nil
+		}
 	}
 	if r.verb.marks() && q.marker > 0 {
 		gen = r.call.Gen
@@ -234,7 +247,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 			return err
 		}
 		c, ends := s.raw.(contract.StepRefunder).Mark(r.now, h.state, n, gen)
-		r.putMark(i, ends, [store.MaxNums]int64{gen, n, r.spent(take), r.spent(take), c.A, c.B, c.C, ends})
+		r.putMark(i, ends, [store.MaxNums]int64{gen, n, r.total(take), r.asked(take), c.A, c.B, c.C, ends})
 		return nil
 	}
 	h.take(n)
@@ -245,7 +258,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		r.tx.Put(q.key, h.nums, ttl)
 	}
 	if gen > 0 {
-		ints := [store.MaxNums]int64{h.nums.N[s.cell], n, r.spent(take), r.spent(take)}
+		ints := [store.MaxNums]int64{h.nums.N[s.cell], n, r.total(take), r.asked(take)}
 		copy(ints[markHead:], h.nums.N[:s.cell])
 		if s.full > s.cell+1 {
 			ints[markHead+s.cell] = h.nums.N[s.cell+1]

@@ -89,8 +89,9 @@ type history struct {
 
 // A known is a decision with a marker that may still live.
 type known struct {
-	verb           compose.Verb
-	asked, granted int64
+	verb                 compose.Verb
+	cost, asked, granted int64 // asked is the cost, or what a TakeUpTo consumed
+	unsure               bool  // a Force consumed nothing: an earlier marker can be left
 }
 
 func newHistory(t *testing.T, r *rand.Rand) *history {
@@ -125,7 +126,7 @@ func (h *history) step() {
 	r := h.r
 	which := r.IntN(len(h.programs))
 	p := h.programs[which]
-	v := pick(r, compose.Consume, compose.Consume, compose.ConsumeMark, compose.UpTo, compose.UpToMark, compose.Peek, compose.Refund, compose.Refund, compose.Reset)
+	v := pick(r, compose.Consume, compose.Consume, compose.ConsumeMark, compose.UpTo, compose.UpToMark, compose.Force, compose.ForceMark, compose.Peek, compose.Refund, compose.Refund, compose.Reset)
 	if v == compose.Reset && r.IntN(4) > 0 {
 		v = compose.Consume
 	}
@@ -166,7 +167,7 @@ func (h *history) step() {
 	}
 	id := fmt.Sprintf("%d of program %d", r.IntN(4), which)
 	if k, ok := h.known[id]; ok && r.IntN(2) == 0 {
-		v, c.Cost = k.verb, k.asked
+		v, c.Cost = k.verb, k.cost
 	}
 	before, markers := h.texts(p, "0"), h.texts(p, "%id="+id)
 	reply, err := h.eval(p, h.rules, v, id, c)
@@ -193,7 +194,7 @@ func (h *history) step() {
 			h.t.Fatalf("%+v: rule %d of %s answers %+v", c, i, p.Name(), a)
 		}
 	}
-	if all != (o.N > 0 || o.Replayed()) {
+	if all != (o.N > 0 || o.Replayed() || v == compose.Force || v == compose.ForceMark) {
 		h.t.Fatalf("%+v: %s replied %d, and the rules answer %+v", c, p.Name(), o.N, h.last)
 	}
 	h.serverReply(p, v, &o, &c, before, markers)
@@ -205,21 +206,27 @@ func (h *history) step() {
 // repeated checks a decision with an ID. If the ID names an earlier decision, nothing changes.
 // It reports whether the request had another cost than that decision.
 func (h *history) repeated(p *compose.Program, v compose.Verb, id string, o *compose.Outcome, c *compose.Call, before []string) bool {
-	if v != compose.ConsumeMark && v != compose.UpToMark {
+	if v != compose.ConsumeMark && v != compose.UpToMark && v != compose.ForceMark {
 		return false
 	}
 	k, ok := h.known[id]
-	fits := c.Cost == k.granted || v == compose.UpToMark && c.Cost > k.granted
+	fits, want := c.Cost == k.asked || v == compose.UpToMark && c.Cost > k.asked, k.asked
+	if fits {
+		want = k.granted
+	}
 	switch {
 	case !o.Replayed() && !o.OtherCost():
-		if o.N > 0 {
-			h.known[id] = known{v, c.Cost, c.Cost}
-			if v == compose.UpToMark {
-				h.known[id] = known{v, c.Cost, o.N}
-			}
+		switch {
+		case v == compose.UpToMark && o.N > 0:
+			h.known[id] = known{v, c.Cost, o.N, o.N, k.unsure}
+		case v == compose.ForceMark:
+			h.known[id] = known{v, c.Cost, c.Cost, o.N, k.unsure || o.N == 0}
+		case o.N > 0:
+			h.known[id] = known{v, c.Cost, c.Cost, c.Cost, k.unsure}
 		}
 		return false
-	case !ok || o.Replayed() != fits || o.N != k.granted:
+	case k.unsure:
+	case !ok || o.Replayed() != fits || o.N != want:
 		h.t.Fatalf("%+v: %s replied %d to a repeat of %+v, replayed: %v", c, p.Name(), o.N, k, o.Replayed())
 	}
 	if after := h.texts(p, "0"); !slices.Equal(after, before) {
@@ -295,7 +302,7 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 			fail("after RetryAfter", b)
 		}
 	}
-	if a.Allowed && a.Granted == 0 {
+	if a.Allowed && a.Granted == 0 && !replayed && v != compose.Force && v != compose.ForceMark {
 		delay := a.Delay.Microseconds()
 		if b, ok := h.peek(p, i, h.now, delay, cost); ok && !b.Allowed {
 			fail("with its Delay for MaxWait", b)

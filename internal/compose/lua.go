@@ -131,7 +131,7 @@ const ownCost = "own"
 func (p *part) ownCost() string { return luaConst(p.arg + len(p.args)) }
 
 // shared returns Lua for an argument that all rules share: 1 is the cost, 2 the wait, 3 the
-// time, and 4 the generation.
+// time, 4 the generation, and 5 the largest debt of rules with a Cost.
 func (s *source) shared(i int) string {
 	if s.texts() {
 		i++
@@ -143,14 +143,18 @@ func (s *source) shared(i int) string {
 // text of an argument with its default first, which costs a server less than parsing it.
 func (s *source) head(w *writer, v Verb) {
 	cost, wait, given := s.shared(1), s.shared(2), "usec"
-	if v.Markers() {
+	if v.Markers() || v.forces() {
 		given = "usec ~= '0'"
 	}
 	w.f("local sec, usec, slack, now, n = '0', %s, 3600000, 0, 1\n", s.shared(3))
 	w.f("if %s then\nnow = usec + 0\nelse\n", given)
 	w.f("local time = redis.call('TIME')\nsec, usec, slack = time[1], time[2], 0\nnow = sec * 1000000 + usec\nend\n")
 	w.f("if %s and %s ~= '1' then n = %s + 0 end\n", cost, cost, cost)
-	w.f("local at = now\nif %s and %s ~= '0' then at = now + %s end\n", wait, wait, wait)
+	if v.forces() {
+		w.f("local at, debt = now, %s + 0\n", wait)
+	} else {
+		w.f("local at = now\nif %s and %s ~= '0' then at = now + %s end\n", wait, wait, wait)
+	}
 	if v.upTo() {
 		w.f("local most = n\nn = 1\n")
 	}
@@ -191,7 +195,16 @@ func (s *source) decide(w *writer, v Verb) {
 	if v.marks() {
 		s.replay(w, v)
 	}
-	if v.upTo() {
+	switch {
+	case v.forces():
+		w.f("local take, ok = n, true\n")
+		for i := range s.parts {
+			if p := &s.parts[i]; !p.own {
+				w.f("if room%d + debt < take then take = room%d + debt end\n", p.rule, p.rule)
+			}
+		}
+		w.f("if take < 0 then take = 0 end\nn = take\n")
+	case v.upTo():
 		w.f("local take = most\n")
 		for i := range s.parts {
 			if p := &s.parts[i]; p.own {
@@ -201,7 +214,7 @@ func (s *source) decide(w *writer, v Verb) {
 			}
 		}
 		w.f("if take < 0 then take = 0 end\nlocal ok = take > 0\nn = take\n")
-	} else {
+	default:
 		w.f("local ok = ")
 		for i := range s.parts {
 			p := &s.parts[i]
@@ -222,6 +235,12 @@ func (s *source) decide(w *writer, v Verb) {
 			p := &s.parts[i]
 			w.f("do\n")
 			p.cost(w)
+			if v.forces() {
+				if p.own {
+					w.f("if room%d + %s < n then n = room%d + %s end\n", p.rule, s.shared(5), p.rule, s.shared(5))
+				}
+				w.f("if n > 0 then\n")
+			}
 			mark := ""
 			if v.marks() && p.marker > 0 {
 				mark = s.mark(p, v)
@@ -232,11 +251,14 @@ func (s *source) decide(w *writer, v Verb) {
 				w.f("local mark, ends%slocal from = ends - ends %% 1048576\n", p.sections["mark"])
 				w.f("redis.call('SET', %s, %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', %s)\n", luaKey(p.marker), mark, luaLife)
 			}
+			if v.forces() {
+				w.f("end\n")
+			}
 			w.f("end\n")
 		}
 		w.f("end\n")
 	}
-	if v.upTo() {
+	if v.upTo() || v.forces() {
 		s.reply(w, "string.format('%d;', n > 0 and n or 0)")
 	} else {
 		s.reply(w, "(ok and '1;' or '0;')")

@@ -26,21 +26,28 @@ func (s *source) markers() (keys []string) {
 	return keys
 }
 
-// mark returns Lua for the tag and the first integers of a marker of p. After a TakeUpTo, n is
-// the number of tokens that it consumed.
+// mark returns Lua for the tag and the first integers of a marker of p.
 func (s *source) mark(p *part, v Verb) string {
-	gen, n := s.shared(4), s.shared(1)
+	gen, asked, held := s.shared(4), s.shared(1), ""
 	if p.kind.Step == nil {
 		gen = fmt.Sprintf("gen%d", p.rule)
 	}
+	total := asked
+	if v.upTo() || v.forces() {
+		total = "string.format('%d', take)"
+	}
 	if v.upTo() {
-		n = "string.format('%d', take)"
+		asked = total
 	}
-	held := n
-	if p.own {
+	switch {
+	case v.forces():
+		held = "string.format('%d', n)"
+	case p.own:
 		held = fmt.Sprintf("ARGV[%d]", p.arg+len(p.args)+1)
+	default:
+		held = total
 	}
-	return fmt.Sprintf("'%s ' .. %s .. ' ' .. %s .. ' ' .. %s .. ' ' .. %s", markTag[:], gen, held, n, n)
+	return fmt.Sprintf("'%s ' .. %s .. ' ' .. %s .. ' ' .. %s .. ' ' .. %s", markTag[:], gen, held, total, asked)
 }
 
 // readMark writes Lua that sets mark to the text of the marker of p, and m to its integers. If

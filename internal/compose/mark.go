@@ -95,9 +95,16 @@ func (p *Program) markReply(i int, m *store.Nums, reply []store.Value) []store.V
 	return reply
 }
 
-// spent returns the tokens that the decision consumes from rules without a Cost. take is the
-// number for a TakeUpTo.
-func (r *run) spent(take int64) int64 {
+// total returns TOTAL of a new marker. take is the number for a TakeUpTo and a Force.
+func (r *run) total(take int64) int64 {
+	if r.verb.forces() {
+		return take
+	}
+	return r.asked(take)
+}
+
+// asked returns ASKED of a new marker.
+func (r *run) asked(take int64) int64 {
 	if r.verb.upTo() {
 		return take
 	}

@@ -59,7 +59,7 @@ func keysOf(p *compose.Program, rules int, v compose.Verb, id string) []string {
 			keys = append(keys, fmt.Sprintf("{x}:%d:%d", i, k))
 		}
 	}
-	if v == compose.ConsumeMark || v == compose.UpToMark || v == compose.Refund {
+	if v.Markers() {
 		for i := range rules {
 			if p.Marked(i) {
 				keys = append(keys, fmt.Sprintf("{x}:%d:%%id=%s", i, id))
@@ -313,7 +313,7 @@ func TestScripts(t *testing.T) {
 		names[s.Name()] = true
 	}
 	want := map[string]bool{"fixedwindow+gcra": true, "fixedwindow+gcra.upto": true, "fixedwindow+gcra.peek": true, "fixedwindow+gcra.reset": true,
-		"fixedwindow+gcra.mark": true, "fixedwindow+gcra.upto.mark": true, "fixedwindow+gcra.refund": true}
+		"fixedwindow+gcra.mark": true, "fixedwindow+gcra.upto.mark": true, "fixedwindow+gcra.refund": true, "fixedwindow+gcra.force": true, "fixedwindow+gcra.force.mark": true}
 	if fmt.Sprint(names) != fmt.Sprint(want) {
 		t.Errorf("the scripts are %v, want %v", names, want)
 	}
@@ -344,6 +344,8 @@ func TestArgs(t *testing.T) {
 		{p, compose.Consume, compose.Call{Cost: 1, Now: epoch}, "5 10000000 1 1000000 3000000 2 1 0 1767225600000000"},
 		{p, compose.ConsumeMark, compose.Call{Cost: 1, Gen: 7}, "5 10000000 1 1000000 3000000 2 1 0 0 7"},
 		{p, compose.Refund, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 0 0 0"},
+		{p, compose.Force, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 9007199254740986 0 0 4503599624"},
+		{p, compose.ForceMark, compose.Call{Cost: 7, Wait: 9, Gen: 7}, "5 10000000 1 1000000 3000000 2 7 9007199254740986 0 7 4503599624"},
 		{wait, compose.Consume, compose.Call{Cost: 1, Wait: 9}, "1000000 3000000 1 9"},
 		{wait, compose.Consume, compose.Call{Cost: 1, Wait: 1 << 60}, "1000000 3000000 1 4503599624370495"},
 		{wait, compose.Consume, compose.Call{Cost: 1 << 60}, "1000000 3000000 9007199254740992"},
