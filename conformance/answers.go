@@ -72,9 +72,7 @@ func (p pair) sameMembers(a algorithm.Algorithm, name string, keys []string) {
 func checkPeek(t *T) {
 	r := t.rand()
 	for h := range t.times(32) {
-		a := t.draw(r)
-		c := newClock()
-		l := t.limiter(c, one(a))
+		a, c, l := t.drawn(r)
 		for s := range 16 {
 			c.advance(anyPause(r, t.unitOf(a)))
 			req := t.request(r, a, 1+r.Int64N(4), "peek"+strconv.Itoa(h))
@@ -101,9 +99,7 @@ func checkPeek(t *T) {
 func checkPeekMany(t *T) {
 	r := t.rand()
 	for h := range t.times(24) {
-		a := t.draw(r)
-		c := newClock()
-		l := t.limiter(c, one(a))
+		a, c, l := t.drawn(r)
 		var keys [][]string
 		for i := range 6 {
 			keys = append(keys, []string{"many" + strconv.Itoa(h) + "." + strconv.Itoa(i)})
@@ -123,9 +119,7 @@ func checkPeekMany(t *T) {
 func checkRemaining(t *T) {
 	r := t.rand()
 	for h := range t.times(24) {
-		a := t.draw(r)
-		c := newClock()
-		l := t.limiter(c, one(a))
+		a, c, l := t.drawn(r)
 		key := "left" + strconv.Itoa(h)
 		for s := range 12 {
 			c.advance(anyPause(r, t.unitOf(a)))
@@ -178,9 +172,7 @@ func checkExact(t *T) {
 		if h == 600 {
 			t.fatalf("only %d denials in %d histories", denials, h)
 		}
-		a := t.draw(r)
-		c := newClock()
-		l := t.limiter(c, one(a))
+		a, c, l := t.drawn(r)
 		for range 8 {
 			c.advance(max(anyPause(r, t.unitOf(a)), 0))
 			req := t.request(r, a, 1+r.Int64N(3), "exact"+strconv.Itoa(h))
@@ -210,9 +202,7 @@ func checkExact(t *T) {
 func checkNever(t *T) {
 	r := t.rand()
 	for h := range t.times(16) {
-		a := t.draw(r)
-		c := newClock()
-		l := t.limiter(c, one(a))
+		a, _, l := t.drawn(r)
 		key, fresh := "big"+strconv.Itoa(h), "fresh"+strconv.Itoa(h)
 		limit, reserves := t.peek(l, 1, key).Limit, t.kindOf(a).Reserves
 		for used := range int64(2) {
@@ -254,9 +244,7 @@ func checkResetAfter(t *T) {
 		if h == 600 {
 			t.fatalf("only %d decisions in %d histories had a ResetAfter from 1µs to %v", done, h, tooFar)
 		}
-		a := t.draw(r)
-		c := newClock()
-		l := t.limiter(c, one(a))
+		a, c, l := t.drawn(r)
 		key := "reset" + strconv.Itoa(h)
 		var last weir.Result
 		for range 1 + r.IntN(8) {

@@ -144,7 +144,7 @@ func limiterModes(t *T) {
 		}
 		for s := range 20 {
 			c.advance(anyPause(r, unit))
-			req := weir.Request{Key: weir.KeyOf(path), Cost: 1 + r.Int64N(9), Op: pick(r, weir.Consume, weir.TakeUpTo, weir.TakeUpTo)}
+			req := weir.Request{Key: weir.KeyOf(path), Cost: 1 + r.Int64N(9), Op: pick(r, weir.Consume, weir.TakeUpTo, weir.TakeUpTo, weir.Force)}
 			if r.IntN(3) > 0 {
 				req.ID = strconv.Itoa(s)
 				keys = append(keys, t.markersOf(req, rules...)...)
@@ -327,6 +327,8 @@ func limiterUnsupported(t *T) {
 		{"Release", tenPerMinute, weir.Request{Op: weir.Release, ID: "x"}},
 		{"Refund", list, weir.Request{Op: weir.Refund, ID: "x"}},
 		{"TakeUpTo", algorithm.Concurrency{Limit: 5, Lease: time.Minute}, weir.Request{Op: weir.TakeUpTo, ID: "x"}},
+		{"Force", algorithm.Concurrency{Limit: 5, Lease: time.Minute}, weir.Request{Op: weir.Force, ID: "x"}},
+		{"Force", tenPerMinute, weir.Request{Op: weir.Force, MaxWait: time.Second}},
 		{"Refund", algorithm.Concurrency{Limit: 5, Lease: time.Minute}, weir.Request{Op: weir.Refund, ID: "x"}},
 		{"Op", tenPerMinute, weir.Request{Op: 77}},
 	} {

@@ -60,7 +60,7 @@ func (t *T) compiles(list []algorithm.Algorithm) {
 	}
 	switch {
 	case refunds:
-		verbs = append(verbs, compose.UpTo, compose.ConsumeMark, compose.UpToMark, compose.Refund)
+		verbs = append(verbs, compose.UpTo, compose.ConsumeMark, compose.UpToMark, compose.ForceMark, compose.Refund)
 	case !t.leases:
 		verbs = append(verbs, compose.UpTo)
 	}
@@ -115,6 +115,8 @@ func (t *T) beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 				req.Op = weir.Peek
 			case verb <= 2 && m.others && req.MaxWait == 0:
 				req.Op, req.Cost = weir.TakeUpTo, 1+r.Int64N(20)
+			case verb == 3 && req.MaxWait == 0 && m.canForce(t, key):
+				req.Op = weir.Force
 			}
 			got := t.do(l, req, each...)
 			all, granted, want := m.answer(t, req)
@@ -170,6 +172,16 @@ func (t *T) newMix(r *rand.Rand, list []algorithm.Algorithm) *mix {
 	return m
 }
 
+// canForce reports whether no rule is near its largest debt, also after the clock stepped back.
+func (m *mix) canForce(t *T, key weir.Key) bool {
+	for i, l := range m.alone {
+		if res := t.do(l, weir.Request{Key: key, Op: weir.Peek}); t.limitOf(m.rules[i].Algorithm).MaxDebt < 1000 || res.ResetAfter > 2*res.Window {
+			return false
+		}
+	}
+	return true
+}
+
 // release releases a lease. Only the rules with leases change.
 func (m *mix) release(t *T, l *weir.Limiter, r weir.Request) {
 	held := false
@@ -205,13 +217,13 @@ func (m *mix) answer(t *T, r weir.Request) (all bool, granted int64, each []weir
 	all = true
 	for i := range m.rules {
 		each = append(each, ask(i, weir.Peek))
-		all = all && each[i].Allowed
+		all = all && each[i].Allowed || r.Op == weir.Force
 	}
-	if !all || r.Op != weir.Consume {
+	if !all || r.Op == weir.Peek {
 		return all, 0, each
 	}
 	for i := range m.rules {
-		each[i] = ask(i, weir.Consume)
+		each[i] = ask(i, r.Op)
 	}
 	return all, each[m.free].Granted, each
 }

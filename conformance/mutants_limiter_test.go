@@ -171,7 +171,10 @@ var limiterMutants = []mutant{
 	})},
 	{"a caller's clock lengthens nothing", "GCRA/TTL", []string{"GCRA/", "FixedWindow/", "SlidingBuckets/", "SlidingCounter/", "TokenBucket/", "LeakyBucket/", "Limiter/", "/TTL", "/Same"}, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
 		at := len(args) - 1 // the time is the last argument, or the one before the generation
-		if strings.HasSuffix(s.Name(), ".mark") || undoes(s) {
+		switch {
+		case strings.Contains(s.Name(), ".force"):
+			at -= 2
+		case strings.HasSuffix(s.Name(), ".mark") || undoes(s):
 			at--
 		}
 		if ofSuite(s) || at < 0 || args[at].Int()/1e15 != 1 {

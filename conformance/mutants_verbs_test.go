@@ -49,6 +49,13 @@ var verbMutants = []mutant{
 	{"one more is refunded", "SlidingCounter/Refund", nil, bad[algorithm.SlidingCounter](oneMoreBack)},
 	{"one more is refunded", "SlidingBuckets/Refund", nil, bad[algorithm.SlidingBuckets](badStepRefund(func(_ contract.State, _ *contract.Cell, n *int64) { *n++ }))},
 	{"the newest entries are refunded", "SlidingLog/Refund", nil, bad[algorithm.SlidingLog](newestEntries)},
+	{"a debt is forgotten", "FixedWindow/Refund", []string{"Limiter/Modes"}, bad[algorithm.FixedWindow](flaw{meter: func(m *badMeter, args []store.Arg) {
+		m.take = func(c contract.Cell, n int64) contract.Cell {
+			c = m.Meter.Take(c, n)
+			c.B = min(c.B, args[0].Int())
+			return c
+		}
+	}})},
 	{"no more than one at a time", "GCRA/Same", nil, oneAtATime("gcra")},
 	{"no more than one at a time", "FixedWindow/Same", nil, oneAtATime("fixedwindow")},
 	{"no more than one at a time", "MetadataWindow/Same", nil, oneAtATime("metadatawindow")},

@@ -69,6 +69,16 @@ func (t *T) refunds(a algorithm.Algorithm, name string) {
 	if t.refund(l, "a", name) || t.refund(l, "nobody", name) || t.peek(l, 1, name) != again {
 		t.errorf("%+v: a second refund, or the refund of an unknown decision, changes the limit: %+v, then %+v", a, again, t.peek(l, 1, name))
 	}
+	if t.limitOf(a).MaxDebt > 0 { // the refund of a debt leaves what was consumed before
+		force := weir.Request{Key: key, Op: weir.Force, Cost: t.fitting(a, before.Limit)}
+		full := t.do(l, force)
+		force.Cost, force.ID = cost, "debt"
+		t.do(l, force)
+		if got := t.peek(l, 1, name); !t.refund(l, "debt", name) || got.Allowed || t.peek(l, 1, name).Remaining != full.Remaining {
+			t.errorf("%+v: a Force of %d tokens past the limit, which was refunded, turned\n     %+v\ninto %+v", a, cost, full, t.peek(l, 1, name))
+		}
+		t.reset(l, name)
+	}
 	unchanged := func(id, what string) {
 		before := t.peek(l, 1, name)
 		if gave := t.refund(l, id, name); gave || t.peek(l, 1, name) != before {
@@ -181,6 +191,7 @@ type refunding struct {
 	c      *clock
 	name   string
 	limit  int64
+	force  weir.Op      // Force, or Consume if a cannot be in debt
 	next   weir.Request // a Peek
 	past   history      // since the key was reset or deleted
 	fresh  []bool       // of past: the limit was fully reset
@@ -196,7 +207,9 @@ type refunding struct {
 func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full bool) {
 	c := newClock()
 	h := &refunding{pair: t.pair(c, one(a)), a: a, c: c, name: name, next: weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}, events: []int64{c.us}}
-	h.limit = h.both(h.next).Limit
+	if h.limit = h.both(h.next).Limit; t.limitOf(a).MaxDebt >= 1000 {
+		h.force = weir.Force
+	}
 	if t.kindOf(a).Reserves {
 		h.next.MaxWait = weir.Never
 	}
@@ -257,8 +270,8 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 		h.marks = append(h.marks, h.markersOf(req, one(h.a))...)
 	}
 	made := req
-	if wait == 0 && r.IntN(4) == 0 {
-		made.Op = weir.TakeUpTo
+	if wait == 0 && r.IntN(3) == 0 {
+		made.Op = pick(r, weir.TakeUpTo, h.force)
 	}
 	res := h.both(made)
 	if !res.Allowed {
@@ -270,7 +283,9 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 			h.errorf("%+v is repeated at once:\nfirst %+v\nthen  %+v\nand a peek turned from %+v into %+v", made, res, got, before, h.both(h.next))
 		}
 	}
-	req.Cost = res.Granted
+	if req.Cost = res.Granted; made.Op == weir.Force {
+		req.Op = made.Op
+	}
 	h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req}), append(h.fresh, fresh)
 	h.events = append(h.events, h.c.us+res.ResetAfter.Microseconds(), h.c.us+res.Delay.Microseconds())
 }

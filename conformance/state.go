@@ -101,9 +101,7 @@ func (k kept) changed(now kept) string {
 func checkAsk(t *T) {
 	r := t.rand()
 	for h := range t.times(24) {
-		a := t.draw(r)
-		c := newClock()
-		l := t.limiter(c, one(a))
+		a, c, l := t.drawn(r)
 		gate := weir.Rule{Name: "gate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: algorithm.MaxSpan * time.Microsecond / 2}}
 		closed := t.limiter(c, [][]weir.Rule{{one(a), gate}, {gate, one(a)}}[h%2]...)
 		name := "ask" + strconv.Itoa(h)
@@ -264,9 +262,7 @@ func checkExpired(t *T) {
 func checkReset(t *T) {
 	r := t.rand()
 	for h := range t.times(40) {
-		a := t.draw(r)
-		c := newClock()
-		l := t.limiter(c, one(a))
+		a, c, l := t.drawn(r)
 		name, other := "reset"+strconv.Itoa(h), "other"+strconv.Itoa(h)
 		for range 4 {
 			c.advance(max(anyPause(r, t.unitOf(a)), 0))

@@ -88,6 +88,12 @@ func (t *T) draw(r *rand.Rand) algorithm.Algorithm {
 	return a
 }
 
+// drawn returns an algorithm to check, and a limiter of it with a clock.
+func (t *T) drawn(r *rand.Rand) (algorithm.Algorithm, *clock, *weir.Limiter) {
+	a, c := t.draw(r), newClock()
+	return a, c, t.limiter(c, one(a))
+}
+
 // relative returns an algorithm that shares its state with a and has another limit. If
 // Subject.New returns none, relative returns a.
 func (t *T) relative(r *rand.Rand, a algorithm.Algorithm) algorithm.Algorithm {
