@@ -2,10 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .NOTPARALLEL:
 
-# How many times make bench runs each benchmark.
-BENCH_COUNT ?= 10
-
-.PHONY: demo test test-all run-test run-test-all bench docs lint images
+.PHONY: demo test test-all run-test run-test-all bench bench-quick bench-large docs lint images
 
 demo: ## The main job, in memory.
 	go run ./examples/quickstart
@@ -24,12 +21,14 @@ run-test run-test-all: run-%:
 
 judge = $(if $(shell cat $(verdict)),$(error $(shell cat $(verdict); rm $(verdict))))rm $(verdict)
 
-# A round runs every benchmark once: rounds, unlike -count, run what is compared
-# side by side, so that a machine that slows down slows all of it. Bytes do not vary.
-bench:
-	cd bench && go test -c -o bench.test && \
-	for ((i = 0; i < $(BENCH_COUNT); i++)); do ./bench.test -test.run '^$$' -test.bench . -test.skip Bytes -test.timeout 0; done | tee latest.txt && \
-	./bench.test -test.run '^$$' -test.bench Bytes -test.timeout 0 | tee -a latest.txt
+bench: ## Every benchmark, docs/performance.md and a part of README.md: half an hour.
+	cd bench && go run ./run full
+
+bench-quick: ## What docs/performance.md compares, in 3 minutes.
+	cd bench && go run ./run quick
+
+bench-large: ## Memory stores with millions of keys, added to the results of the others.
+	cd bench && go run ./run large
 
 docs: ## The pictures of docs/reference/algorithms.md.
 	cd docs/charts && go run .

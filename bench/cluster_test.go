@@ -109,7 +109,7 @@ func BenchmarkCluster(b *testing.B) {
 	}
 	known(b, contenders)
 	for i, r := range contenders {
-		b.Run(r.name, func(b *testing.B) { r.bench(b, 32, made[i].nodes...) })
+		b.Run(r.name, r.bench(32, made[i].nodes...))
 	}
 }
 

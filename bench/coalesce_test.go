@@ -39,7 +39,7 @@ func BenchmarkCoalesce(b *testing.B) {
 	known(b, contenders)
 	for _, callers := range []int{1, 64} {
 		for _, r := range contenders {
-			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), func(b *testing.B) { r.bench(b, callers, rdb) })
+			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), r.bench(callers, rdb))
 		}
 	}
 }

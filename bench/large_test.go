@@ -65,7 +65,7 @@ func benchLarge(b *testing.B, keys int) {
 	lim, err := weir.New(benchName, memory.New(&memory.Options{
 		MaxKeys: 2*keys + 100_000, // room for the new keys too
 		Now:     func() time.Time { return now },
-	}), algorithm.FixedWindow{Limit: burst, Window: window}, nil)
+	}), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -152,16 +152,25 @@ func BenchmarkRedis(b *testing.B) {
 func eachRemote(b *testing.B, rdb *redis.Client, contenders []*remote) {
 	for _, callers := range []int{1, 32} {
 		for _, r := range contenders {
-			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), func(b *testing.B) { r.bench(b, callers, rdb) })
+			b.Run(fmt.Sprintf("impl=%s/callers=%d", r.name, callers), r.bench(callers, rdb))
 		}
 	}
 }
 
-// bench is a benchmark of random keys, for which each caller asks one after the other.
-func (r *remote) bench(b *testing.B, callers int, nodes ...*redis.Client) {
-	draws := drawKeys(remoteKeys)
+// bench returns a benchmark of random keys, for which each caller asks one after the other.
+func (r *remote) bench(callers int, nodes ...*redis.Client) func(*testing.B) {
+	draws, warm := drawKeys(remoteKeys), false
+	return func(b *testing.B) {
+		if !warm { // it is called again with more and more decisions
+			r.warm(b)
+			warm = true
+		}
+		r.run(b, callers, draws, nodes)
+	}
+}
+
+func (r *remote) run(b *testing.B, callers int, draws draws, nodes []*redis.Client) {
 	b.ReportAllocs()
-	r.warm(b)
 	m := startMeter(b, nodes...)
 	ctx := context.Background()
 	var next atomic.Int64

@@ -1,0 +1,144 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+)
+
+// The files of a page, as paths from the root of the repository.
+const (
+	Page   = "docs/performance.md"
+	Readme = "README.md"
+
+	chartDir = "performance" // beside Page
+)
+
+// A writer writes the page and its charts.
+type writer struct {
+	*Results
+	strings.Builder
+	charts  map[string]string // by file name
+	ratios  map[string]string // instructions.txt: "gcra allowed" and the ratio
+	missing []string          // sections without results
+}
+
+// Make returns the files of the page, by their paths, without README.md. The text of
+// instructions.txt is instructions.
+func Make(r *Results, instructions string) map[string]string {
+	w := &writer{Results: r, charts: map[string]string{}, ratios: map[string]string{}}
+	for line := range strings.Lines(instructions) {
+		if fields := strings.Fields(line); len(fields) == 3 {
+			w.ratios[fields[0]+" "+fields[1]] = fields[2]
+		}
+	}
+	w.head()
+	w.worse()
+	w.memory()
+	w.servers()
+	w.bytes()
+	w.sizing()
+	w.around()
+	w.differences()
+	w.method()
+	files := map[string]string{Page: strings.TrimRight(w.String(), "\n") + "\n"}
+	for name, svg := range w.charts {
+		files["docs/"+chartDir+"/"+name] = svg
+	}
+	return files
+}
+
+// p writes a paragraph.
+func (w *writer) p(format string, args ...any) {
+	fmt.Fprintf(&w.Builder, format+"\n\n", args...)
+}
+
+// table writes a table, or nothing if it has no rows. It reports whether it has rows.
+func (w *writer) table(head string, rows []string) bool {
+	if len(rows) == 0 {
+		return false
+	}
+	fmt.Fprintf(&w.Builder, "%s\n|%s\n", head, strings.Repeat("---|", strings.Count(head, "|")-1))
+	for _, row := range rows {
+		fmt.Fprintln(&w.Builder, row)
+	}
+	w.WriteByte('\n')
+	return true
+}
+
+// measured reports whether a benchmark has results, and notes its subject if it has none.
+func (w *writer) measured(name, unit, what string) bool {
+	if _, ok := w.stat(name, unit); ok {
+		return true
+	}
+	w.missing = append(w.missing, what)
+	return false
+}
+
+// cell returns a figure, or a dash.
+func (w *writer) cell(name, unit string, factor float64) string {
+	if s, ok := w.stat(name, unit); ok {
+		return s.times(factor).String()
+	}
+	return "–"
+}
+
+// picture adds a chart, unless one of its bars lacks results.
+func (w *writer) picture(file, alt string, title string, bars []bar, ok bool) {
+	if !ok {
+		return
+	}
+	w.charts[file] = chart(title, bars)
+	w.p("![%s](%s/%s)", alt, chartDir, file)
+}
+
+func (w *writer) head() {
+	w.p("<!-- bench/run writes this page from bench/results.txt. Do not edit it. -->")
+	w.p("# Performance")
+	w.p(`This page compares weir with other limiters, and helps to size a deployment. [bench](../bench/README.md) has the benchmarks.
+%s`, w.machine())
+	w.p(`Each number is the median of the rounds. In brackets is the 95 %% confidence interval of the median. A ratio is the median of the
+ratios of all rounds: 2 means that weir takes twice as much as the peer, and 0.5 means half as much.`)
+}
+
+// machine says where the results come from.
+func (w *writer) machine() string {
+	server := "There was no server."
+	if s := w.config["server"]; s != "" {
+		server = "The server was " + s + ", on the\nsame cores as its clients."
+	}
+	return fmt.Sprintf("All figures come from one run of %d rounds on %s cores of %s (%s/%s), with Go %s. %s\nCompare ratios: the times are those of this machine.",
+		w.rounds(), w.config["gomaxprocs"], w.config["cpu"], w.config["goos"], w.config["goarch"], strings.TrimPrefix(w.config["go"], "go"), server)
+}
+
+func (w *writer) worse() {
+	w.p("## What is worse than a peer")
+	var rows []string
+	all := w.compare()
+	for _, c := range all {
+		if c.worse() {
+			rows = append(rows, c.row())
+		}
+	}
+	w.p("Weir is worse than a peer in %d of %d comparisons. In these, the whole interval of the ratio is above 1:", len(rows), len(all))
+	w.table("| One decision | weir | peer | ratio |", rows)
+	w.p("[What the peers do differently](#what-the-peers-do-differently) says what such a peer does less.")
+}
+
+// method says how everything was measured, and how to measure it again.
+func (w *writer) method() {
+	w.p("## Measure it")
+	w.WriteString("```\nmake bench-quick   # 3 minutes: 10 short rounds\nmake bench         # half an hour: everything\n" +
+		"make bench-large   # memory stores with up to 10 million keys: a few minutes and 6 GiB\n```\n\n")
+	w.p(`Each command writes bench/results.txt, this page, and a part of [README.md](../README.md#performance). The Docker engine runs the
+server, from an image that ` + "`make images`" + ` makes. Without an engine, the server is the ` + "`redis-server`" + ` of the machine. Without
+either, only the memory store is measured. A round runs every benchmark once, so a machine that becomes slower slows down
+everything that is compared. Leave the machine alone meanwhile.`)
+	w.p(`- **Time** is the time of a call, or with several callers the time of the run divided by its decisions.
+- **CPU time of the server** is the CPU time of its main thread. It includes reading the request and writing the reply.
+- **Allocations** are those of the process that decides.
+- **Bytes on the wire** are those of the requests and replies, as the server counts them, without the headers of TCP.
+- **Bytes for each caller** are the growth of ` + "`used_memory`" + ` of a new server, divided by the number of callers.`)
+	if len(w.missing) > 0 {
+		w.p("This run did not measure %s.", strings.Join(w.missing, ", "))
+	}
+}

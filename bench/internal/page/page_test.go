@@ -1,0 +1,162 @@
+package page
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const root = "../../.."
+
+func readFile(t *testing.T, path ...string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func read(t *testing.T, text string) *Results {
+	t.Helper()
+	r, err := Read(strings.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// TestCommitted checks that the page, its charts and the part of README.md are what the
+// committed results give.
+func TestCommitted(t *testing.T) {
+	r := read(t, readFile(t, "bench", "results.txt"))
+	files := Make(r, readFile(t, "bench", "instructions.txt"))
+	for name, want := range files {
+		if got := readFile(t, filepath.FromSlash(name)); got != want {
+			t.Errorf("%s is not what bench/results.txt gives: run `go run ./run page` in bench", name)
+		}
+		if strings.Contains(want, "%!") || strings.Contains(want, "NaN") {
+			t.Errorf("%s has a defect of formatting", name)
+		}
+	}
+	if len(files) == 1 {
+		t.Error("there are no charts")
+	}
+	charts, err := filepath.Glob(filepath.Join(root, "docs", chartDir, "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range charts {
+		if files["docs/"+chartDir+"/"+filepath.Base(path)] == "" {
+			t.Errorf("%s is not on the page: remove it", path)
+		}
+	}
+	readme := readFile(t, Readme)
+	want, err := Insert(readme, r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if readme != want {
+		t.Errorf("%s is not what bench/results.txt gives: run `go run ./run page` in bench", Readme)
+	}
+}
+
+// sample has two rounds of two limiters in memory, of which weir is slower, and one round of
+// two limiters on a server.
+const sample = `go: go1.26.0
+gomaxprocs: 2
+goos: linux
+goarch: amd64
+cpu: Some CPU
+BenchmarkMemory/impl=weir-gcra/keys=1000-2 10 200.0 ns/op 0 B/op 0 allocs/op
+BenchmarkMemory/impl=xtimerate-syncmap/keys=1000-2 10 100.0 ns/op 0 B/op 0 allocs/op
+BenchmarkMemory/impl=weir-gcra/keys=1000-2 10 900.0 ns/op 0 B/op 0 allocs/op
+BenchmarkMemory/impl=xtimerate-syncmap/keys=1000-2 10 300.0 ns/op 0 B/op 0 allocs/op
+server: Redis 7.0.15 as a process
+BenchmarkRedis/impl=weir-gcra/callers=1-2 10 100000 ns/op 40.00 received-B/op 100.0 sent-B/op 9 allocs/op
+BenchmarkRedis/impl=redis_rate/callers=1-2 10 200000 ns/op 60.00 received-B/op 140.0 sent-B/op 18 allocs/op
+BenchmarkRules/impl=rules-16-2 10 30000 ns/op 80.00 server-cpu-µs/op
+`
+
+// TestRatio checks that a ratio is the median of the ratios of the rounds.
+func TestRatio(t *testing.T) {
+	r := read(t, sample)
+	a, b := series{"Memory/impl=weir-gcra/keys=1000", "ns/op"}, series{"Memory/impl=xtimerate-syncmap/keys=1000", "ns/op"}
+	if got, ok := r.ratio(a, b); !ok || got != (stat{2.5, 2, 3}) {
+		t.Errorf("the ratio is %+v, %v, want 2.5 from 2 to 3", got, ok)
+	}
+	a.name, b.name, a.unit, b.unit = "Redis/impl=weir-gcra/callers=1", "Redis/impl=redis_rate/callers=1", "wire-B/op", "wire-B/op"
+	if got, ok := r.ratio(a, b); !ok || got.median != 0.7 {
+		t.Errorf("the ratio of bytes is %+v, %v, want 0.7", got, ok)
+	}
+	if got, ok := r.stat("Rules/impl=rules-16", cpu); !ok || got.median != 80 {
+		t.Errorf("the rules take %+v, %v, want 80", got, ok)
+	}
+	if _, ok := r.ratio(a, series{"no such benchmark", "ns/op"}); ok {
+		t.Error("a ratio to nothing is no error")
+	}
+}
+
+// TestWorse checks that README.md and the page say what is worse first.
+func TestWorse(t *testing.T) {
+	r := read(t, sample)
+	const worst, others = "| in memory, 1,000 keys: time | 550 ns | x/time/rate, 200 ns | 2.50 (2–3) |\n", "| redis_rate, go-redis | 0.50 | – | 0.50 | – | 0.70 | – |\n"
+	readme, err := Insert("Before\n"+begin+"old\n"+end+"After\n", r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, second := strings.Index(readme, worst), strings.Index(readme, others)
+	if first < 0 || second < first || !strings.HasPrefix(readme, "Before\n"+begin) || !strings.HasSuffix(readme, end+"After\n") || strings.Contains(readme, "old") {
+		t.Errorf("the part of README.md is\n%s", readme)
+	}
+	text := Make(r, "")[Page]
+	if !strings.Contains(text, worst) || strings.Contains(text, "over go-redis: ") || !strings.Contains(text, "worse than a peer in 1 of 4 comparisons") {
+		t.Errorf("the page is\n%s", text)
+	}
+	if !strings.Contains(text, "This run did not measure") {
+		t.Error("the page does not say what was not measured")
+	}
+	if _, err := Insert("no marks", r); err == nil {
+		t.Error("a README.md without marks is no error")
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	for _, tt := range []struct {
+		values []float64
+		want   stat
+	}{
+		{[]float64{7}, stat{7, 7, 7}},
+		{[]float64{3, 1, 2}, stat{2, 1, 3}},
+		{[]float64{5, 4, 3, 2, 1, 6}, stat{3.5, 1, 6}},
+		{[]float64{10, 9, 8, 7, 6, 5, 4, 3, 2, 1}, stat{5.5, 2, 9}}, // 97.9 %; from 3 to 8 is 89 %
+		{[]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20}, stat{10.5, 6, 15}},
+	} {
+		if got, ok := summarize(tt.values); !ok || got != tt.want {
+			t.Errorf("%v: got %+v, want %+v", tt.values, got, tt.want)
+		}
+	}
+	if _, ok := summarize(nil); ok {
+		t.Error("nothing has a median")
+	}
+}
+
+func TestNumber(t *testing.T) {
+	for x, want := range map[float64]string{
+		0: "0", 0.523: "0.52", 4: "4", 9.876: "9.88", 45.67: "45.7", 99.97: "100", 171.4: "171",
+		1234: "1,230", 12345: "12,300", 1_000_000: "1,000,000", -2.5: "−2.50",
+	} {
+		if got := number(x); got != want {
+			t.Errorf("%v: got %s, want %s", x, got, want)
+		}
+	}
+}
+
+func TestReadErrors(t *testing.T) {
+	for _, text := range []string{"BenchmarkX 1 2", "BenchmarkX 1 many ns/op"} {
+		if _, err := Read(strings.NewReader("goos: linux\n" + text + "\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
+			t.Errorf("%q: error %v", text, err)
+		}
+	}
+}

@@ -1,0 +1,149 @@
+package page
+
+import "fmt"
+
+// locals are the limiters in memory, in the order of the table.
+var locals = []string{
+	"weir-gcra", "weir-window", "weir-counter", "weir-four",
+	"xtimerate-syncmap", "sethvargo-memorystore", "throttled", "ulule", "httprate",
+}
+
+func (w *writer) memory() {
+	w.p("## In memory")
+	w.p(`A decision for a random key that the limiter knows. All limiters allow one request per second and a burst of a billion, so that every
+request is allowed. The parallel calls come from as many goroutines as there are cores, with 1,000 keys.`)
+	name := func(impl string, keys int) string { return fmt.Sprintf("Memory/impl=%s/keys=%d", impl, keys) }
+	parallel := func(impl string) string { return "MemoryParallel/impl=" + impl + "/keys=1000" }
+	var rows []string
+	var bars []bar
+	all := true
+	for _, impl := range locals {
+		s, ok := w.stat(name(impl, 1000), "ns/op")
+		all = all && ok
+		if !ok {
+			continue
+		}
+		bars = append(bars, bar{implName(impl), s, peers[impl] == ""})
+		row := "| " + implName(impl)
+		for _, keys := range keyCounts {
+			row += " | " + w.cell(name(impl, keys), "ns/op", 1)
+		}
+		rows = append(rows, row+fmt.Sprintf(" | %s | %s |", w.cell(parallel(impl), "ns/op", 1), w.cell(name(impl, 1000), "allocs/op", 1)))
+	}
+	w.table("| Limiter | ns, one key | ns, 1,000 keys | ns, 100,000 keys | ns, parallel | allocations |", rows)
+	w.picture("memory.svg", "A bar for each limiter in memory: the time of a decision with 1,000 keys.",
+		"In memory, 1,000 keys: nanoseconds for one decision", bars, all)
+	w.likes("Memory/impl=%s/keys=1000", "ns/op", likes)
+}
+
+// likes writes the ratios of weir to peers. name has a verb for the implementation.
+func (w *writer) likes(name, unit string, likes []struct{ peer, weir string }) {
+	head := "| Ratio of times, 1,000 keys | |"
+	if unit == cpu {
+		head = "| Ratio of CPU times of the server, 32 callers | |"
+	}
+	var rows []string
+	for _, l := range likes {
+		a, b := fmt.Sprintf(name, l.weir), fmt.Sprintf(name, l.peer)
+		if ratio, ok := w.ratio(series{a, unit}, series{b, unit}); ok {
+			rows = append(rows, fmt.Sprintf("| %s / %s | %s |", implName(l.weir), implName(l.peer), ratio))
+		}
+	}
+	w.table(head, rows)
+}
+
+func (w *writer) servers() {
+	if !w.measured("Redis/impl=weir-gcra/callers=1", "ns/op", "decisions on a server") {
+		return
+	}
+	w.p("## On a server")
+	w.p(`A decision for one of 1,000 keys that exist. A caller sends the next request when it has the answer. The script that does nothing is an
+EVALSHA of ` + "`return 1`" + `: what any script costs with this client.`)
+	for _, c := range clients {
+		w.client(c)
+	}
+	var bars []bar
+	all := true
+	for _, impl := range clients[0].impls {
+		s, ok := w.stat("Redis/impl="+impl+"/callers=32", cpu)
+		all = all && ok
+		bars = append(bars, bar{implName(impl), s, peers[impl] == "" && impl != "floor"})
+	}
+	w.picture("server.svg", "A bar for each limiter over go-redis: the CPU time of the server for a decision, with 32 callers.",
+		"Over go-redis, 32 callers: microseconds of the server's CPU for one decision", bars, all)
+	if s, ok := w.ratio(series{"Coalesce/impl=alone/callers=64", "ns/op"}, series{"Coalesce/impl=coalesced/callers=64", "ns/op"}); ok {
+		c, _ := w.ratio(series{"Coalesce/impl=coalesced/callers=64", cpu}, series{"Coalesce/impl=alone/callers=64", cpu})
+		w.p("`store.Coalesce` over go-redis makes %s times as many decisions for 64 callers, with %s times the CPU time of the server for each.", s, c)
+	}
+}
+
+// client writes the table of a client.
+func (w *writer) client(c client) {
+	if !w.measured(c.benchmark+"/impl=weir-gcra/callers=1", "ns/op", "decisions over "+c.name) {
+		return
+	}
+	w.p("### Over %s", c.name)
+	var rows []string
+	for _, impl := range c.impls {
+		name := c.benchmark + "/impl=" + impl
+		one, many := name+"/callers=1", name+"/callers=32"
+		if _, ok := w.stat(one, "ns/op"); !ok {
+			continue
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", implName(impl),
+			w.cell(one, "ns/op", 1e-3), w.cell(many, "ns/op", 1e-3), w.cell(many, cpu, 1),
+			w.cell(one, "allocs/op", 1), w.cell(one, "sent-B/op", 1), w.cell(one, "received-B/op", 1)))
+	}
+	w.table("| Limiter | µs, one caller | µs, 32 callers | server's CPU, µs, 32 callers | allocations | bytes sent | bytes received |", rows)
+	w.likes(c.benchmark+"/impl=%s/callers=32", cpu, c.likes)
+}
+
+func (w *writer) bytes() {
+	if !w.measured("PeerBytes/impl=weir-gcra", "bytes/key", "the memory of a server for each caller") {
+		return
+	}
+	w.p("## Memory of the server")
+	var rows []string
+	for _, impl := range append([]string{"weir-gcra"}, hoarders...) {
+		rows = append(rows, fmt.Sprintf("| %s | %s |", implName(impl), w.cell("PeerBytes/impl="+impl, "bytes/key", 1)))
+	}
+	w.table("| Limiter | bytes for each caller, or MB for a million callers |", rows)
+	w.p("The keys of all limiters have about the same length. [Sizing](#sizing) has the other algorithms.")
+}
+
+func (w *writer) around() {
+	if !w.measured("Around/what=plain", "ns/op", "what surrounds a decision") {
+		return
+	}
+	w.p("## Around a decision")
+	var rows []string
+	for _, c := range []struct{ name, text string }{
+		{"plain", "a decision in memory, one key"},
+		{"denycache", "a denial that a `DenyCache` remembers"},
+		{"failopen", "an answer of `OnOutage` during an outage"},
+		{"faillocal", "the same with a local share of the limit"},
+		{"middleware", "a handler with the middleware of `weirhttp` and a limiter in memory, without header fields"},
+	} {
+		name := "Around/what=" + c.name
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", c.text, w.cell(name, "ns/op", 1), w.cell(name, "allocs/op", 1)))
+	}
+	w.table("| One call | ns | allocations |", rows)
+}
+
+// differences says what peers do less. It has no measured figures.
+func (w *writer) differences() {
+	w.p("## What the peers do differently")
+	w.p(`All limiters have the same limit where they can. None of these peers decides over several rules in one step.`)
+	w.table("| Peer | Algorithm | Less than weir | Compared with |", []string{
+		"| [x/time/rate](https://pkg.go.dev/golang.org/x/time/rate) in a `sync.Map` | token bucket, in floats | removes no key, so memory grows with every key that is ever seen | GCRA |",
+		"| [go-limiter](https://github.com/sethvargo/go-limiter), memorystore | fixed interval | a burst is the limit of a whole interval; a goroutine removes keys | GCRA |",
+		"| [throttled](https://github.com/throttled/throttled), memstore | GCRA | a map without a bound removes no key | GCRA |",
+		"| [ulule/limiter](https://github.com/ulule/limiter), memory | fixed window | counts denied requests; a goroutine removes keys | FixedWindow |",
+		"| [httprate](https://github.com/go-chi/httprate) | estimate from two windows, in floats | keeps a 64-bit hash in place of a key, so two keys can share a limit; one lock for all keys | SlidingCounter |",
+		"| [redis_rate](https://github.com/go-redis/redis_rate) | GCRA | computes in floats | GCRA |",
+		"| throttled over go-redis | GCRA | two round trips, and more if another caller was faster; sends the text of its script each time; a new key and its expiry are two steps | GCRA |",
+		"| ulule/limiter over go-redis | fixed window | counts denied requests | FixedWindow |",
+		"| [go-redisstore](https://github.com/sethvargo/go-redisstore) | token bucket | uses the caller's clock; `New` makes a connection for each decision | GCRA |",
+		"| [rueidislimiter](https://github.com/redis/rueidis/tree/main/rueidislimiter) | fixed window | uses the caller's clock; counts denied requests; two keys for each caller | FixedWindow |",
+	})
+}

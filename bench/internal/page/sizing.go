@@ -1,0 +1,206 @@
+package page
+
+import (
+	"fmt"
+	"strings"
+)
+
+// cpu is the unit of the CPU time of a server.
+const cpu = "server-cpu-µs/op"
+
+// sizing writes what a deployment needs.
+func (w *writer) sizing() {
+	const one, piped = "Redis/impl=weir-gcra/callers=32", "Server/impl=weir-gcra"
+	if !w.measured(piped, cpu, "what a deployment needs") {
+		return
+	}
+	w.p("## Sizing")
+	w.p(`A Redis server runs scripts on one core. So a shard makes 1,000,000 / (CPU time in µs) decisions per second, and each further shard
+makes as many again, because all keys of a decision are on one shard. Plan for half of that: a server whose core is always busy
+answers late.`)
+	w.p(`The CPU time of a decision has two parts: the script, and the network. The tables below were measured in pipelines of 64 decisions, where
+the network takes little. That is also what ` + "`DoMany`, `store.Coalesce` and rueidis send under load.")
+	if network, ok := w.minus(series{one, cpu}, series{piped, cpu}); ok {
+		w.p("If each decision is sent alone, **add %s µs** for the network. That is measured with a GCRA over go-redis and 32 callers, on a loopback address.", network)
+	}
+	w.rules()
+	w.algorithms()
+	w.logs()
+	w.footprints()
+	w.example(one, piped)
+	w.clusters()
+	w.large()
+}
+
+// capacity returns a row's figures for a CPU time: µs, and decisions per second.
+func (w *writer) capacity(name string) string {
+	s, ok := w.stat(name, cpu)
+	if !ok {
+		return "– | –"
+	}
+	return fmt.Sprintf("%s | %s", s, number(1e6/s.median))
+}
+
+func (w *writer) rules() {
+	w.p("### Rules in a decision")
+	var rows []string
+	var bars []bar
+	ok := true
+	for _, n := range []int{1, 2, 4, 8, 16} {
+		name := fmt.Sprintf("Rules/impl=rules-%d", n)
+		s, measured := w.stat(name, cpu)
+		ok = ok && measured
+		bars = append(bars, bar{fmt.Sprintf("rules: %d", n), s, true})
+		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s |", n, w.capacity(name), w.cell(name, "sent-B/op", 1), w.cell(name, "received-B/op", 1)))
+	}
+	w.table("| Rules, each a GCRA | server's CPU, µs | decisions per second of a core | bytes sent | bytes received |", rows)
+	w.picture("rules.svg", "A bar for 1, 2, 4, 8 and 16 rules: the CPU time of the server for a decision.",
+		"Rules in one decision: microseconds of the server's CPU", bars, ok)
+}
+
+// contestants are the algorithms, by their names in the results.
+var contestants = []struct{ name, text string }{
+	{"gcra", "GCRA"},
+	{"tokenbucket", "TokenBucket"},
+	{"tokenbucket-atonce", "TokenBucket, `AtOnce`"},
+	{"leakybucket", "LeakyBucket"},
+	{"fixedwindow", "FixedWindow"},
+	{"metadatawindow", "MetadataWindow"},
+	{"slidingcounter", "SlidingCounter"},
+	{"slidingbuckets", "SlidingBuckets, 10 buckets"},
+	{"slidinglog", "SlidingLog, 100 entries"},
+	{"concurrency", "Concurrency, 100 leases"},
+}
+
+func (w *writer) algorithms() {
+	w.p("### Algorithms")
+	var rows []string
+	for _, c := range contestants {
+		allowed := fmt.Sprintf("Algorithms/impl=%s/decision=allowed/limit=100", c.name)
+		denied := strings.Replace(allowed, "allowed", "denied", 1)
+		instructions := w.ratios[c.name+" allowed"]
+		if instructions == "" {
+			instructions = "–"
+		}
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |", c.text, w.capacity(allowed), w.cell(denied, cpu, 1), instructions))
+	}
+	w.table("| Algorithm, limit 100 | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied | instructions of the server relative to redis_rate, allowed |", rows)
+	w.p("The cost does not grow with the limit. Instructions vary little from run to run: [instructions.txt](../bench/instructions.txt) has them.")
+}
+
+func (w *writer) logs() {
+	var rows []string
+	for _, live := range []int{100, 1000, 100_000} {
+		allowed := fmt.Sprintf("SlidingLog/decision=allowed/live=%d", live)
+		if _, ok := w.stat(allowed, cpu); !ok {
+			continue
+		}
+		denied := strings.Replace(allowed, "allowed", "denied", 1)
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", number(float64(live)), w.capacity(allowed), w.cell(denied, cpu, 1)))
+	}
+	if len(rows) == 0 {
+		w.missing = append(w.missing, "the cost by the entries of a log")
+		return
+	}
+	w.p("### Entries of a SlidingLog")
+	w.table("| Live entries of a caller | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied |", rows)
+	w.p("Up to 128 entries are a listpack on the server, which takes less memory and is slower. More entries are a skip list.")
+}
+
+// footprints are states of a caller, by their names in the results.
+var footprints = []struct{ name, text string }{
+	{"gcra", "GCRA"},
+	{"tokenbucket", "TokenBucket"},
+	{"leakybucket", "LeakyBucket"},
+	{"fixedwindow", "FixedWindow"},
+	{"slidingcounter", "SlidingCounter"},
+	{"metadatawindow/entries=3", "MetadataWindow, 3 entries of 11 bytes"},
+	{"metadatawindow/entries=10", "MetadataWindow, 10 entries of 11 bytes"},
+	{"slidingbuckets/used=1", "SlidingBuckets, one bucket in use"},
+	{"slidingbuckets/used=15", "SlidingBuckets, 15 buckets in use"},
+	{"slidinglog/entries=3", "SlidingLog, 3 entries"},
+	{"slidinglog/entries=20", "SlidingLog, 20 entries"},
+	{"concurrency/leases=3", "Concurrency, 3 leases named by 16 bytes"},
+	{"concurrency/leases=20", "Concurrency, 20 leases named by 16 bytes"},
+}
+
+func (w *writer) footprints() {
+	var rows []string
+	for _, f := range footprints {
+		if s, ok := w.stat("Bytes/state="+f.name, "bytes/key"); ok {
+			rows = append(rows, fmt.Sprintf("| %s | %s |", f.text, s))
+		}
+	}
+	if len(rows) == 0 {
+		w.missing = append(w.missing, "the memory of each algorithm")
+		return
+	}
+	w.p("### Memory")
+	w.table("| State of a caller | bytes for each caller, or MB for a million callers |", rows)
+	w.p(`A decision with several rules has such a state for each rule. The keys are like ` + "`weir:bench:{user-100000}:f2`" + `. Longer names need more
+memory.`)
+}
+
+// example sizes a deployment from the measured figures.
+func (w *writer) example(one, piped string) {
+	const decisions, callers, rules = 20_000, 2_000_000, 4
+	script, ok := w.stat(fmt.Sprintf("Rules/impl=rules-%d", rules), cpu)
+	network, okNetwork := w.minus(series{one, cpu}, series{piped, cpu})
+	bytes, okBytes := w.stat("Bytes/state=gcra", "bytes/key")
+	if !ok || !okNetwork || !okBytes {
+		return
+	}
+	each := script.median + network.median
+	cores := each * decisions / 1e6
+	shards := 1
+	for float64(shards) < 2*cores {
+		shards++
+	}
+	w.p("### An example")
+	w.p("A service makes %s decisions per second, each with %d rules, for %s callers, and sends each decision alone:",
+		number(decisions), rules, number(callers))
+	w.p(`- CPU: %s + %s = %s µs for each decision, so %s × %[3]s µs = %[5]s cores. At half load that is %[6]d shards on cores like those of this page.
+- Memory: %[7]s × %[8]d rules × %[9]s bytes = %[10]s MB for all shards.`,
+		number(script.median), number(network.median), number(each), number(decisions), number(cores), shards,
+		number(callers), rules, number(bytes.median), number(callers*rules*bytes.median/1e6))
+}
+
+func (w *writer) clusters() {
+	var rows []string
+	for masters := 1; masters <= 3; masters++ {
+		name := fmt.Sprintf("Cluster/masters=%d", masters)
+		if s, ok := w.stat(name, cpu); ok {
+			ratio, _ := w.ratio(series{name, cpu}, series{"Cluster/masters=1", cpu})
+			rows = append(rows, fmt.Sprintf("| %d | %s | %s |", masters, s, ratio))
+		}
+	}
+	if len(rows) == 0 {
+		w.missing = append(w.missing, "clusters")
+		return
+	}
+	w.p("### Clusters")
+	w.table("| Masters | CPU of all masters, µs for each decision | ratio to one master |", rows)
+	w.p(`32 callers over go-redis, one GCRA, keys spread over the masters. All masters and the callers share %s cores here, so this shows what a
+decision costs, and not how fast a cluster is. A master that is less busy handles fewer requests each time it wakes up, so a decision
+can cost it more.`, w.config["gomaxprocs"])
+}
+
+func (w *writer) large() {
+	var rows []string
+	for _, keys := range []int{1_000_000, 10_000_000} {
+		name := fmt.Sprintf("Large/impl=weir-gcra/keys=%d", keys)
+		if _, ok := w.stat(name, "ns/op"); ok {
+			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", number(float64(keys)),
+				w.cell(name, "bytes/key", 1), w.cell(name, "ns/op", 1), w.cell(name, "new-ns/op", 1),
+				w.cell(name, "swept-ns/op", 1), w.cell(name, "gc-ms", 1), w.cell(name, "gc-pause-µs", 1)))
+		}
+	}
+	if len(rows) == 0 {
+		w.missing = append(w.missing, "memory stores with millions of keys (`make bench-large`)")
+		return
+	}
+	w.p("### Many keys in memory")
+	w.table("| Keys | bytes for each key | ns, known key | ns, new key | ns, new key that removes expired keys | ms, collection | µs, longest pause of collections |", rows)
+	w.p(`One GCRA in the memory store. The time of a new key includes the growth of the store. The store has no goroutine that removes expired
+keys: each call that adds a key removes a few. The slots of the store contain no pointers, so a garbage collection does not scan them.`)
+}

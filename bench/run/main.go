@@ -1,0 +1,199 @@
+// Command run measures everything that docs/performance.md says, and writes that page, its
+// charts and a part of README.md. Run it in the directory bench:
+//
+//	go run ./run quick    # 10 short rounds of what the page compares: 3 minutes
+//	go run ./run full     # 10 rounds of every benchmark: half an hour
+//	go run ./run large    # memory stores with millions of keys: a few minutes and 6 GiB
+//	go run ./run page     # write the page again from results.txt
+//
+// quick and full replace results.txt. large adds to it. To try a change of a benchmark, a
+// run can be shorter: go run ./run -rounds 1 quick.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/weir-go/weir/bench/internal/page"
+)
+
+const (
+	results = "results.txt"
+	latest  = "latest.txt" // results until they are complete
+)
+
+var rounds = flag.Int("rounds", 10, "how many times each benchmark runs")
+
+// A step is a run of the test binary.
+type step struct {
+	bench     string // the pattern of -test.bench
+	skip      string // the pattern of -test.skip
+	benchtime string
+	rounds    bool // all rounds in one run
+	short     bool // with -test.short
+}
+
+// A plan is what a command measures.
+type plan struct {
+	takes string
+	each  []step // in every round
+	once  []step // after the rounds
+}
+
+var plans = map[string]plan{
+	"quick": {
+		takes: "about 3 minutes on two idle cores",
+		each: []step{
+			{bench: "^BenchmarkMemory$|^BenchmarkMemoryParallel$/./keys=1000$|^BenchmarkAround$", benchtime: "20ms"},
+			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-gcra|weir-gcra-clock|redisstore)$|^BenchmarkCoalesce$/./callers=64$", benchtime: "30ms"},
+			{bench: "^Benchmark(Server|Rules|SlidingLog)$|^BenchmarkAlgorithms$/././limit=100$", benchtime: "20ms"},
+		},
+		once: []step{
+			{bench: "^BenchmarkCluster$", benchtime: "50ms", rounds: true},
+			{bench: "^BenchmarkPeerBytes$|^BenchmarkBytes$/state=(gcra|tokenbucket|leakybucket|fixedwindow|slidingcounter)$|" +
+				"^BenchmarkBytes$/state=(metadatawindow|slidingbuckets|slidinglog|concurrency)$/(entries=3|leases=3|used=1)$", benchtime: "1x", short: true},
+		},
+	},
+	"full": {
+		takes: "about half an hour on two idle cores",
+		each:  []step{{bench: ".", skip: "Bytes|Cluster|Large", benchtime: "100ms"}},
+		once: []step{
+			{bench: "^BenchmarkCluster$", benchtime: "200ms", rounds: true},
+			{bench: "Bytes", benchtime: "1x"},
+		},
+	},
+	"large": {
+		takes: "a few minutes on two idle cores",
+		once:  []step{{bench: "^BenchmarkLarge$", benchtime: "1s"}},
+	},
+}
+
+func main() {
+	log.SetFlags(0)
+	log.SetPrefix("bench: ")
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	flag.Parse()
+	command := flag.Arg(0)
+	p, ok := plans[command]
+	switch {
+	case flag.NArg() == 1 && ok:
+		if err := measure(ctx, command, p); err != nil {
+			log.Fatal(err)
+		}
+	case command != "page":
+		log.Fatalf("%q is not a command: use quick, full, large or page", flag.Args())
+	}
+	if err := write(".."); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// measure runs a plan, and writes results.txt.
+func measure(ctx context.Context, name string, p plan) error {
+	start := time.Now()
+	log.Printf("%s: %s", name, p.takes)
+	warn()
+	r := &recorder{config: map[string]string{}}
+	if name == "large" {
+		old, err := os.ReadFile(results)
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		r.keep(string(old), "BenchmarkLarge/")
+	}
+	if err := build(ctx); err != nil {
+		return err
+	}
+	r.describe()
+	n := *rounds
+	if len(p.each) == 0 {
+		n = 0
+	}
+	for i := range n {
+		from := time.Now()
+		for _, s := range p.each {
+			if err := r.run(ctx, s); err != nil {
+				return err
+			}
+		}
+		log.Printf("round %d of %d: %.0f s", i+1, n, time.Since(from).Seconds())
+	}
+	for _, s := range p.once {
+		from := time.Now()
+		if err := r.run(ctx, s); err != nil {
+			return err
+		}
+		log.Printf("%.30s…: %.0f s", s.bench, time.Since(from).Seconds())
+	}
+	if err := os.WriteFile(latest, []byte(r.text.String()), 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(latest, results); err != nil {
+		return err
+	}
+	for _, reason := range r.skipped {
+		log.Printf("left out: %s", reason)
+	}
+	log.Printf("%s took %.0f s", name, time.Since(start).Seconds())
+	return nil
+}
+
+// warn says that the machine is busy, if it is.
+func warn() {
+	text, err := os.ReadFile("/proc/loadavg")
+	if err != nil {
+		return
+	}
+	var load float64
+	if _, err := fmt.Sscan(string(text), &load); err == nil && load > 0.5 {
+		log.Printf("the load average is %.1f: the machine is busy, so do not use the results", load)
+	}
+}
+
+// write writes the page and the part of README.md. root is the root of the repository.
+func write(root string) error {
+	f, err := os.Open(results)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = f.Close() }()
+	r, err := page.Read(f)
+	if err != nil {
+		return fmt.Errorf("%s: %w", results, err)
+	}
+	instructions, err := os.ReadFile("instructions.txt")
+	if err != nil {
+		return err
+	}
+	files := page.Make(r, string(instructions))
+	readme, err := os.ReadFile(filepath.Join(root, page.Readme))
+	if err != nil {
+		return err
+	}
+	if files[page.Readme], err = page.Insert(string(readme), r); err != nil {
+		return err
+	}
+	var names []string
+	for name, text := range files {
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			return err
+		}
+		names = append(names, name)
+	}
+	log.Printf("wrote %s", strings.Join(names, ", "))
+	return nil
+}
