@@ -10,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-redis/redis_rate/v10"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir"
@@ -357,46 +356,4 @@ func (r *recorder) flush(ctx context.Context, st store.Batcher) (allowed int, er
 // reply is one string that begins with 1 or 0.
 func passed(reply []store.Value) bool {
 	return len(reply) == 1 && strings.HasPrefix(reply[0].Str(), "1;")
-}
-
-// newRedisRate returns a limiter that refills a token in each period.
-func newRedisRate(rdb *redis.Client, period time.Duration) *remote {
-	pipe := rdb.Pipeline()
-	lim, queued := redis_rate.NewLimiter(rdb), redis_rate.NewLimiter(deferred{pipe})
-	limit := redis_rate.Limit{Rate: 1, Period: period, Burst: burstOf(period)}
-	const prefix = benchPrefix + ":"
-	return &remote{
-		name: "redis_rate",
-		allow: func(ctx context.Context, key ...string) (bool, error) {
-			res, err := lim.Allow(ctx, prefix+key[0], limit)
-			return err == nil && res.Allowed == 1, err
-		},
-		queue: func(ctx context.Context, key ...string) error {
-			_, err := queued.Allow(ctx, prefix+key[0], limit)
-			return err
-		},
-		flush: func(ctx context.Context) (int, error) {
-			cmds, err := pipe.Exec(ctx)
-			if err != nil {
-				return 0, err
-			}
-			allowed := 0
-			for _, cmd := range cmds {
-				if reply, err := cmd.(*redis.Cmd).Slice(); err == nil && reply[0] == int64(1) {
-					allowed++
-				}
-			}
-			return allowed, nil
-		},
-		reset: func(ctx context.Context, key ...string) error { return lim.Reset(ctx, prefix+key[0]) },
-	}
-}
-
-// A deferred is a pipeline that redis_rate can use. The replies of its scripts come
-// later, so each caller is told that it was allowed.
-type deferred struct{ redis.Pipeliner }
-
-func (d deferred) EvalSha(ctx context.Context, sha string, keys []string, args ...any) *redis.Cmd {
-	d.Pipeliner.EvalSha(ctx, sha, keys, args...)
-	return redis.NewCmdResult([]any{int64(1), int64(1), "-1", "0"}, nil)
 }

@@ -75,8 +75,14 @@ func (r *recorder) run(ctx context.Context, s step) error {
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("%s: %w\n%s", strings.Join(cmd.Args, " "), err, out.Bytes())
 	}
+	r.read(out.String())
+	return nil
+}
+
+// read adds the output of a test binary, and notes which benchmarks it skipped.
+func (r *recorder) read(output string) {
 	skipped := ""
-	for line := range strings.Lines(out.String()) {
+	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\n")
 		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "--- SKIP: "); ok {
 			skipped = name
@@ -91,7 +97,6 @@ func (r *recorder) run(ctx context.Context, s step) error {
 		}
 		r.add(line)
 	}
-	return nil
 }
 
 // add adds a line of results or of configuration, and no other.

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"slices"
+	"testing"
+)
+
+const output = `goos: linux
+pkg: example.com/bench
+BenchmarkA/impl=a-2         	     100	       12.50 ns/op
+BenchmarkA/impl=b
+--- SKIP: BenchmarkB
+    server_test.go:46: no server can be started: reasons
+        and more of them
+PASS
+`
+
+// TestRead checks what a recorder keeps of two rounds.
+func TestRead(t *testing.T) {
+	r := &recorder{config: map[string]string{}}
+	r.set("go", "go1.26.0")
+	r.read(output)
+	r.read(output)
+	const a = "BenchmarkA/impl=a-2 100 12.50 ns/op\n"
+	if got, want := r.text.String(), "go: go1.26.0\ngoos: linux\n"+a+a; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+	if want := []string{"BenchmarkB: server_test.go:46: no server can be started: reasons"}; !slices.Equal(r.skipped, want) {
+		t.Errorf("got %q, want %q", r.skipped, want)
+	}
+}
+
+// TestKeep checks that the results of another run are kept, without those that are
+// measured again.
+func TestKeep(t *testing.T) {
+	r := &recorder{config: map[string]string{}}
+	r.keep("go: go1.26.0\nBenchmarkA-2 1 5 ns/op\nBenchmarkLarge/keys=1-2 1 5 ns/op\n", "BenchmarkLarge/")
+	r.set("go", "go1.26.0")
+	r.read("BenchmarkLarge/keys=1-2 1 7 ns/op\n")
+	if got, want := r.text.String(), "go: go1.26.0\nBenchmarkA-2 1 5 ns/op\nBenchmarkLarge/keys=1-2 1 7 ns/op\n"; got != want {
+		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
