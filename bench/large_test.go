@@ -42,7 +42,7 @@ func BenchmarkLarge(b *testing.B) {
 	for _, size := range large {
 		b.Run(fmt.Sprintf("impl=weir-gcra/keys=%d", size.keys), func(b *testing.B) {
 			if free := availableMemory(); free > 0 && free < size.need {
-				b.Skipf("it needs %d MiB, and %d MiB are available", size.need>>20, free>>20)
+				skip(b, fmt.Sprintf("it needs %d MiB, and %d MiB are available", size.need>>20, free>>20))
 			}
 			benchLarge(b, size.keys)
 		})

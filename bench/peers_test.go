@@ -53,8 +53,8 @@ func newUluleMemory(testing.TB) func(string) bool {
 	}
 }
 
-// newHTTPRate returns the counter of httprate without its header fields: an estimate from
-// two fixed windows, as of a SlidingCounter.
+// newHTTPRate returns the counter of httprate: an estimate from two fixed windows, as of a
+// SlidingCounter. Its header fields are off, but it formats their numbers.
 func newHTTPRate(testing.TB) func(string) bool {
 	lim := httprate.NewRateLimiter(burst, window, httprate.WithResponseHeaders(httprate.ResponseHeaders{}))
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)

@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 
@@ -47,11 +48,7 @@ func connect(tb testing.TB) *redis.Client {
 	if err != nil {
 		tb.Fatalf("the server at %s: %v", addr, err)
 	}
-	say.Do(func() {
-		if f := flag.Lookup("test.bench"); f != nil && f.Value.String() != "" {
-			fmt.Printf("server: %s %s\n", version, kind) // a line of the results file
-		}
-	})
+	say.Do(func() { note("server: %s %s", version, kind) })
 	return rdb
 }
 
@@ -73,7 +70,21 @@ func check(tb testing.TB, err error) {
 	case os.Getenv("WEIR_REQUIRE_DOCKER") == "1":
 		tb.Fatalf("no server can be started, and WEIR_REQUIRE_DOCKER is 1: %v", err)
 	default:
-		tb.Skipf("no server can be started: %v", err)
+		skip(tb, fmt.Sprintf("no server can be started: %v", err))
+	}
+}
+
+// skip skips tb. In a run of benchmarks it says so, which package testing does not.
+func skip(tb testing.TB, reason string) {
+	tb.Helper()
+	note("skipped: %s: %s", tb.Name(), strings.ReplaceAll(reason, "\n", "; "))
+	tb.Skip(reason)
+}
+
+// note writes a line for bench/run into the results, in a run of benchmarks.
+func note(format string, args ...any) {
+	if f := flag.Lookup("test.bench"); f != nil && f.Value.String() != "" {
+		fmt.Printf(format+"\n", args...)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -102,8 +103,8 @@ func main() {
 func measure(ctx context.Context, name string, p plan) error {
 	start := time.Now()
 	log.Printf("%s: %s", name, p.takes)
-	warn()
 	r := &recorder{config: map[string]string{}}
+	r.warn()
 	if name == "large" {
 		old, err := os.ReadFile(results)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -148,15 +149,16 @@ func measure(ctx context.Context, name string, p plan) error {
 	return nil
 }
 
-// warn says that the machine is busy, if it is.
-func warn() {
+// warn notes that the machine is busy, if it is.
+func (r *recorder) warn() {
 	text, err := os.ReadFile("/proc/loadavg")
 	if err != nil {
 		return
 	}
 	var load float64
-	if _, err := fmt.Sscan(string(text), &load); err == nil && load > 0.5 {
+	if _, err := fmt.Sscan(string(text), &load); err == nil && load > 1 {
 		log.Printf("the load average is %.1f: the machine is busy, so do not use the results", load)
+		r.set("load", fmt.Sprintf("%.1f", load))
 	}
 }
 
@@ -183,6 +185,15 @@ func write(root string) error {
 	if files[page.Readme], err = page.Insert(string(readme), r); err != nil {
 		return err
 	}
+	charts, err := filepath.Glob(filepath.Join(root, "docs", page.ChartDir, "*.svg"))
+	if err != nil {
+		return err
+	}
+	for _, path := range charts { // the page may have fewer now
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
 	var names []string
 	for name, text := range files {
 		path := filepath.Join(root, filepath.FromSlash(name))
@@ -194,6 +205,6 @@ func write(root string) error {
 		}
 		names = append(names, name)
 	}
-	log.Printf("wrote %s", strings.Join(names, ", "))
+	log.Printf("wrote %s", strings.Join(slices.Sorted(slices.Values(names)), ", "))
 	return nil
 }

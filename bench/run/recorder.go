@@ -81,21 +81,15 @@ func (r *recorder) run(ctx context.Context, s step) error {
 
 // read adds the output of a test binary, and notes which benchmarks it skipped.
 func (r *recorder) read(output string) {
-	skipped := ""
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\n")
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "--- SKIP: "); ok {
-			skipped = name
-			continue
+		reason, ok := strings.CutPrefix(line, "skipped: ")
+		switch {
+		case !ok:
+			r.add(line)
+		case !slices.Contains(r.skipped, reason):
+			r.skipped = append(r.skipped, reason)
 		}
-		if skipped != "" {
-			if reason := skipped + ": " + strings.TrimSpace(line); !slices.Contains(r.skipped, reason) {
-				r.skipped = append(r.skipped, reason)
-			}
-			skipped = ""
-			continue
-		}
-		r.add(line)
 	}
 }
 
@@ -106,7 +100,7 @@ func (r *recorder) add(line string) {
 		return
 	}
 	switch name, value, _ := strings.Cut(line, ": "); name {
-	case "goos", "goarch", "cpu", "server", "go", "gomaxprocs":
+	case "goos", "goarch", "cpu", "server", "go", "gomaxprocs", "load":
 		r.set(name, value)
 	}
 }

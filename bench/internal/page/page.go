@@ -10,8 +10,11 @@ const (
 	Page   = "docs/performance.md"
 	Readme = "README.md"
 
-	chartDir = "performance" // beside Page
+	ChartDir = "performance" // beside Page
 )
+
+// fewRounds is how many rounds a comparison needs.
+const fewRounds = 10
 
 // A writer writes the page and its charts.
 type writer struct {
@@ -42,7 +45,7 @@ func Make(r *Results, instructions string) map[string]string {
 	w.method()
 	files := map[string]string{Page: strings.TrimRight(w.String(), "\n") + "\n"}
 	for name, svg := range w.charts {
-		files["docs/"+chartDir+"/"+name] = svg
+		files["docs/"+ChartDir+"/"+name] = svg
 	}
 	return files
 }
@@ -88,7 +91,7 @@ func (w *writer) picture(file, alt string, title string, bars []bar, ok bool) {
 		return
 	}
 	w.charts[file] = chart(title, bars)
-	w.p("![%s](%s/%s)", alt, chartDir, file)
+	w.p("![%s](%s/%s)", alt, ChartDir, file)
 }
 
 func (w *writer) head() {
@@ -106,8 +109,15 @@ func (w *writer) machine() string {
 	if s := w.config["server"]; s != "" {
 		server = "The server was " + s + ", on the\nsame cores as its clients."
 	}
-	return fmt.Sprintf("All figures come from one run of %d rounds on %s cores of %s (%s/%s), with Go %s. %s\nCompare ratios: the times are those of this machine.",
-		w.rounds(), w.config["gomaxprocs"], w.config["cpu"], w.config["goos"], w.config["goarch"], strings.TrimPrefix(w.config["go"], "go"), server)
+	caution := ""
+	if w.rounds() < fewRounds {
+		caution += fmt.Sprintf("\n**These figures are provisional: the run had less than %d rounds.**", fewRounds)
+	}
+	if load := w.config["load"]; load != "" {
+		caution += fmt.Sprintf("\n**These figures are provisional: the machine was busy, with a load average of %s.**", load)
+	}
+	return fmt.Sprintf("All figures come from one run of %d rounds on %s cores of %s (%s/%s), with Go %s. %s\nCompare ratios: the times are those of this machine.%s",
+		w.rounds(), w.config["gomaxprocs"], w.config["cpu"], w.config["goos"], w.config["goarch"], strings.TrimPrefix(w.config["go"], "go"), server, caution)
 }
 
 func (w *writer) worse() {

@@ -43,12 +43,12 @@ func TestCommitted(t *testing.T) {
 	if len(files) == 1 {
 		t.Error("there are no charts")
 	}
-	charts, err := filepath.Glob(filepath.Join(root, "docs", chartDir, "*"))
+	charts, err := filepath.Glob(filepath.Join(root, "docs", ChartDir, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range charts {
-		if files["docs/"+chartDir+"/"+filepath.Base(path)] == "" {
+		if files["docs/"+ChartDir+"/"+filepath.Base(path)] == "" {
 			t.Errorf("%s is not on the page: remove it", path)
 		}
 	}
@@ -116,6 +116,12 @@ func TestWorse(t *testing.T) {
 	}
 	if !strings.Contains(text, "This run did not measure") {
 		t.Error("the page does not say what was not measured")
+	}
+	if !strings.Contains(text, "provisional: the run had less than 10 rounds") || strings.Contains(text, "busy") {
+		t.Error("the page does not say that two rounds are too few, or says that the machine was busy")
+	}
+	if busy := Make(read(t, "load: 5.0\n"+sample), "")[Page]; !strings.Contains(busy, "a load average of 5.0") {
+		t.Error("the page does not say that the machine was busy")
 	}
 	if _, err := Insert("no marks", r); err == nil {
 		t.Error("a README.md without marks is no error")

@@ -139,7 +139,7 @@ func (w *writer) differences() {
 		"| [go-limiter](https://github.com/sethvargo/go-limiter), memorystore | fixed interval | a burst is the limit of a whole interval; a goroutine removes keys | GCRA |",
 		"| [throttled](https://github.com/throttled/throttled), memstore | GCRA | a map without a bound removes no key | GCRA |",
 		"| [ulule/limiter](https://github.com/ulule/limiter), memory | fixed window | counts denied requests; a goroutine removes keys | FixedWindow |",
-		"| [httprate](https://github.com/go-chi/httprate) | estimate from two windows, in floats | keeps a 64-bit hash in place of a key, so two keys can share a limit; one lock for all keys | SlidingCounter |",
+		"| [httprate](https://github.com/go-chi/httprate) | estimate from two windows, in floats | keeps a 64-bit hash in place of a key, so two keys can share a limit; one lock for all keys; formats header fields also if they are off | SlidingCounter |",
 		"| [redis_rate](https://github.com/go-redis/redis_rate) | GCRA | computes in floats | GCRA |",
 		"| throttled over go-redis | GCRA | two round trips, and more if another caller was faster; sends the text of its script each time; a new key and its expiry are two steps | GCRA |",
 		"| ulule/limiter over go-redis | fixed window | counts denied requests | FixedWindow |",
