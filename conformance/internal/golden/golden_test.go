@@ -1,0 +1,127 @@
+package golden
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir"
+)
+
+const dir = "../../testdata"
+
+// TestGolden records every history on the memory store, and compares the vectors with the
+// files.
+func TestGolden(t *testing.T) {
+	names := []string{}
+	for _, h := range Histories() {
+		names = append(names, h.Name+".json")
+		want, err := Read(dir, h.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := record(t, h)
+		got.TakeReplies(want)
+		if diff := got.Differ(want); diff != "" {
+			t.Errorf("%s: %s\nIf the change is on purpose: cd conformance/integration && go test -run TestGolden -update .", h.Name, diff)
+		}
+	}
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !slices.Contains(names, file.Name()) {
+			t.Errorf("%s/%s belongs to no history", dir, file.Name())
+		}
+	}
+}
+
+func record(t *testing.T, h History) *File {
+	t.Helper()
+	f, err := OnMemory(t.Context(), h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// TestPublished compares the answers with the published ones.
+func TestPublished(t *testing.T) {
+	n := 0
+	for _, h := range Histories() {
+		f := record(t, h)
+		for i, s := range f.Steps {
+			if s.Published == "" || s.Published == "-" {
+				continue
+			}
+			n++
+			if got := s.answer(); got != s.Published && got != inSeconds(s.Published) {
+				t.Errorf("%s, step %d: got %q, published is %q", h.Name, i, got, s.Published)
+			}
+		}
+	}
+	if n < 200 {
+		t.Errorf("%d answers are published, want more", n)
+	}
+}
+
+// answer returns the answer of a step as its source would.
+func (s Step) answer() string {
+	switch {
+	case s.Numbers != nil:
+		return strings.Trim(fmt.Sprint(s.Numbers), "[]")
+	case s.Published == "allowed" || s.Published == "denied":
+		return map[bool]string{true: "allowed", false: "denied"}[s.Answer.Allowed]
+	case s.Published == "T" || s.Published == "F":
+		return map[bool]string{true: "T", false: "F"}[s.Answer.Allowed]
+	case s.Answer.Allowed:
+		return "A"
+	}
+	if slices.Contains(s.Answer.DeniedBy, "resource") {
+		return "R"
+	}
+	return "C"
+}
+
+// inSeconds returns limited, remaining, reset and retry in milliseconds as the numbers of
+// redis-cell, in whole seconds, for a limit of 5.
+func inSeconds(published string) string {
+	var limited, remaining, reset int64
+	var retry string
+	if n, _ := fmt.Sscan(published, &limited, &remaining, &reset, &retry); n != 4 {
+		return published
+	}
+	seconds := func(ms int64) int64 { return (ms + 999) / 1000 }
+	after := int64(-1)
+	if n, _ := fmt.Sscan(retry, &after); n == 1 {
+		after = seconds(after)
+	}
+	return fmt.Sprint(limited, 5, remaining, after, seconds(reset))
+}
+
+// TestVerbs checks that the histories have every verb, each allowed and denied.
+func TestVerbs(t *testing.T) {
+	seen := map[string]bool{}
+	for _, h := range Histories() {
+		f := record(t, h)
+		for _, s := range f.Steps {
+			if s.Answer != nil {
+				seen[fmt.Sprint(s.Request.Op, s.Answer.Allowed)] = true
+				seen[fmt.Sprint("wait", s.Answer.Delay > 0)] = true
+			}
+		}
+	}
+	for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo, weir.Refund, weir.Renew, weir.Release} {
+		for _, allowed := range []bool{true, false} {
+			if !seen[fmt.Sprint(opNames[op], allowed)] {
+				t.Errorf("no %s is answered with %t", opNames[op], allowed)
+			}
+		}
+	}
+	if !seen["waittrue"] {
+		t.Error("no request has to wait")
+	}
+}
