@@ -8,97 +8,63 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// An overdraft is a limit under which UpTo consumes what a Force consumes: its room is larger
-// by MaxDebt. Its Refund keeps the first keep tokens of the decision.
-type overdraft struct {
+// A keeper is a limit whose Refund keeps the first keep tokens of the decision.
+type keeper struct {
 	limit   *contract.Limit
 	program *compose.Program
 	keep    int64
 }
 
-// overdrafts holds the overdraft of each limit.
-var overdrafts sync.Map
+// keepers holds the keeper of each limit with a Step.
+var keepers sync.Map
 
-type forcedMeter struct {
-	contract.Meter
-	contract.Refunder
-	debt int64
-}
-
-func (m forcedMeter) Room(now, at int64, c contract.Cell) int64 {
-	return m.Meter.Room(now, at, c) + m.debt
-}
-
-// A forcedStep has a refunder or a lister.
-type forcedStep struct {
+type keepingStep struct {
 	contract.Step
-	debt int64
-}
-
-func (s forcedStep) Room(now int64, st contract.State, a contract.Ask) int64 {
-	return s.Step.Room(now, st, a) + s.debt
-}
-
-type forcedTokens struct {
-	forcedStep
 	contract.StepRefunder
 	keep *int64
 }
 
-func (s forcedTokens) Refund(tx store.Tx, key int, now int64, st contract.State, a contract.Ask, mark contract.Cell, n, _, gen int64) (bool, error) {
+func (s keepingStep) Refund(tx store.Tx, key int, now int64, st contract.State, a contract.Ask, mark contract.Cell, n, _, gen int64) (bool, error) {
 	return s.StepRefunder.Refund(tx, key, now, st, a, mark, n, *s.keep, gen)
 }
 
-type forcedList struct {
-	forcedStep
-	contract.Lister
-}
-
-// forced returns a copy of b with the overdraft of its limit, over the same keys.
-func (b *bench) forced() (*bench, *overdraft) {
-	v, ok := overdrafts.Load(b.limit)
-	if !ok {
-		o, k := &overdraft{}, *b.limit.Kind
-		debt, step, meter := b.limit.MaxDebt, k.Step, k.Meter
-		if step != nil {
-			k.Step = func(args []store.Arg) contract.Step {
-				s := step(args)
-				if list, ok := s.(contract.Lister); ok {
-					return forcedList{forcedStep{s, debt}, list}
-				}
-				return forcedTokens{forcedStep{s, debt}, s.(contract.StepRefunder), &o.keep}
-			}
-		} else {
-			k.Meter = func(args []store.Arg) contract.Meter {
-				m := meter(args)
-				return forcedMeter{m, m.(contract.Refunder), debt}
-			}
-		}
-		l := *b.limit
-		l.Kind, l.Capacity, l.MaxDebt = &k, l.Capacity+debt, 0
-		o.limit, o.program = &l, mustProgram(b.t, &l)
-		v, _ = overdrafts.LoadOrStore(b.limit, o)
+// keeping returns a copy of b whose refunds keep the first n tokens, over the same keys.
+func (b *bench) keeping(n int64) *bench {
+	step := b.limit.Kind.Step
+	if step == nil {
+		return b // the tokens that a cell keeps make no difference
 	}
-	o := v.(*overdraft)
-	f := *b
-	f.limit, f.program = o.limit, o.program
-	return &f, o
+	v, ok := keepers.Load(b.limit)
+	if !ok {
+		kind, limit, k := *b.limit.Kind, *b.limit, &keeper{}
+		kind.Step = func(args []store.Arg) contract.Step {
+			s := step(args)
+			return keepingStep{s, s.(contract.StepRefunder), &k.keep}
+		}
+		limit.Kind = &kind
+		k.limit, k.program = &limit, mustProgram(b.t, &limit)
+		v, _ = keepers.LoadOrStore(b.limit, k)
+	}
+	k, other := v.(*keeper), *b
+	k.keep = n
+	other.limit, other.program = k.limit, k.program
+	return &other
 }
 
 // force consumes cost tokens past the limit, or as many as MaxDebt allows. It returns their
 // number, and the charge of the decision.
 func (b *bench) force(now, cost int64) (int64, charge) {
 	b.gen++
-	f, _ := b.forced()
-	mark := &b.state.keys[len(b.state.keys)-1]
-	*mark = value{}
-	args := f.program.AppendArgs(nil, compose.UpToMark, &compose.Call{Cost: cost, Gen: b.gen})
+	v, mark := compose.Force, &b.state.keys[len(b.state.keys)-1]
+	if *mark = (value{}); b.program.Marked(0) {
+		v = compose.ForceMark
+	}
 	b.state.now = now
-	reply, err := f.program.Script(compose.UpToMark).GoForm()(b.state, args, nil)
+	reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &compose.Call{Cost: cost, Gen: b.gen}), nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o, err := f.program.Outcome(compose.UpToMark, reply, nil)
+	o, err := b.program.Outcome(v, reply, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -108,10 +74,8 @@ func (b *bench) force(now, cost int64) (int64, charge) {
 // part refunds the last n tokens of a charge, and leaves the others in the charge. It reports
 // whether anything was refunded.
 func (b *bench) part(now int64, was *charge, n int64) bool {
-	f, o := b.forced()
 	last := *was
 	last.nums.N[1] = n
 	was.nums.N[1] -= n
-	o.keep = was.nums.N[1]
-	return f.refund(now, last)
+	return b.keeping(was.nums.N[1]).refund(now, last)
 }

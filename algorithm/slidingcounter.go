@@ -24,8 +24,8 @@ import (
 // estimate is rounded up to whole tokens. RetryAfter is the time until the step at which
 // the request is allowed.
 //
-// In debt, the sum of the counts is above Limit, and a count above Limit also counts in the
-// next window, with its fraction.
+// In debt, the estimate is above Limit. A count above Limit also counts in the next window,
+// with its fraction, so the debt ends at the end of that window at the latest.
 //
 // If Limit or Window changes, the two counts stay, and the new limit applies to them. If
 // the clock steps back to before the start of the current window, that window stays the

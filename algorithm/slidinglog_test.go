@@ -246,6 +246,19 @@ func TestSlidingLogCost(t *testing.T) {
 	}
 }
 
+// A forced request can consume Limit and MaxDebt at once. All its tokens can be refunded.
+func TestSlidingLogForceAtOnce(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.SlidingLog{Limit: algorithm.MaxLogCost, Window: time.Second})
+	n, mark := b.force(epoch, algorithm.MaxTokens)
+	if n != 2*algorithm.MaxLogCost {
+		t.Fatalf("consumed %d, want 2000", n)
+	}
+	if gave, left := b.part(epoch, &mark, n), len(b.state.keys[0].set); !gave || left != 0 {
+		t.Errorf("refunded %v: %d entries are left", gave, left)
+	}
+}
+
 // A text that no decision writes is foreign, at every position that a decision reads.
 func TestSlidingLogForeign(t *testing.T) {
 	t.Parallel()
