@@ -54,8 +54,8 @@ var formCases = func() []formCase {
 	list := []formCase{
 		{"a fraction stands in the key, and a whole refund gives nothing", []formCall{
 			{limit: whole, verb: compose.ConsumeMark, cost: 1, want: 1},
-			{limit: third, cost: 1, want: 1},
-			{limit: whole, verb: compose.Refund, after: time.Second},
+			{limit: third, verb: compose.Force, cost: 14, want: 14},
+			{limit: whole, verb: compose.Refund},
 		}},
 		{"a fraction stands in the key, and a whole refund gives a microsecond", []formCall{
 			{limit: whole, verb: compose.ConsumeMark, cost: 1, want: 1},
@@ -91,6 +91,39 @@ var formCases = func() []formCase {
 			{limit: lease, after: us, cost: 1, text: "b"},
 		}},
 	}
+	// A Force consumes up to the largest debt, and then nothing.
+	for _, a := range []algorithm.Algorithm{
+		whole, third, algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: 1}, queue, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
+		algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1_500_000_000)}, algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerDay(7), AtOnce: true},
+		algorithm.FixedWindow{Limit: 5, Window: time.Second}, algorithm.SlidingCounter{Limit: 5, Window: time.Second},
+		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 5}}},
+		algorithm.SlidingLog{Limit: 5, Window: time.Second}, algorithm.SlidingLog{Limit: 1000, Window: time.Second},
+	} {
+		limit, err := a.NewLimit()
+		if err != nil {
+			panic(err)
+		}
+		all := limit.Capacity + limit.MaxDebt
+		list = append(list, formCase{fmt.Sprintf("%+v: the largest debt", a), []formCall{
+			{limit: a, verb: compose.ForceMark, cost: all, want: all},
+			{limit: a, verb: compose.Force, cost: 1},
+			{limit: a, verb: compose.Peek, cost: 1},
+			{limit: a, verb: compose.Force, after: us, cost: algorithm.MaxTokens, want: refilled(a)},
+		}})
+	}
+	counter := algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: time.Second}
+	log := algorithm.SlidingLog{Limit: 5, Window: time.Second}
+	list = append(list,
+		formCase{"half of the largest previous count", []formCall{
+			{limit: counter, verb: compose.Force, cost: algorithm.MaxTokens, want: 1<<33 - 1},
+			{limit: counter, verb: compose.Force, after: 1500 * time.Millisecond, cost: algorithm.MaxTokens, want: 1<<32 - 1},
+		}},
+		formCase{"expired entries of a debt", []formCall{
+			{limit: log, verb: compose.Force, cost: 20, want: 20},
+			{limit: log, verb: compose.Force, after: time.Second / 2, cost: 20, want: 20},
+			{limit: log, verb: compose.Force, after: time.Second, cost: 1, want: 1},
+		}},
+	)
 	// While somebody waits, what was reserved behind a decision is not refunded. Nobody
 	// waits if the tokens consumed are at most the capacity.
 	for _, w := range []struct {
@@ -120,6 +153,19 @@ var formCases = func() []formCase {
 	}
 	return list
 }()
+
+// refilled returns the tokens that a refills in a microsecond.
+func refilled(a algorithm.Algorithm) int64 {
+	switch a := a.(type) {
+	case algorithm.GCRA:
+		return a.Rate.Count * 1000 / a.Rate.Period.Nanoseconds()
+	case algorithm.TokenBucket:
+		if !a.AtOnce {
+			return a.Refill.Count * 1000 / a.Refill.Period.Nanoseconds()
+		}
+	}
+	return 0
+}
 
 // TestForms checks that the Lua form does what the Go form does at boundaries: the reply,
 // the values and the TTLs are equal.
@@ -151,6 +197,10 @@ var formMutants = []struct{ old, wrong string }{
 	{"tat1 - now > (ARGV[2]+0)", "tat1 - now >= (ARGV[2]+0)"},
 	{"if behind > 0 then back = 0 end", ""},
 	{"local at = now\nlocal left", "local left"},
+	{"if waits and room > 0 then room = 0 end", "if waits then room = 0 end"},
+	{"if live1 == 8 then live1", "if live1 == 9 then live1"},
+	{"or live1 > 4 then dead", "then dead"},
+	{"8589934591", "4294967296"},
 }
 
 // TestFormMutants checks that formCases find every mutant.
