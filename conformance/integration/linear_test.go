@@ -10,6 +10,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 
+	"github.com/weir-go/weir/conformance/integration/internal/linear"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
@@ -18,20 +19,17 @@ import (
 // These are the numbers of histories that a test records on a store. An adapter has 225 in all.
 // miniredis needs much more time for a history than a server.
 const (
-	inMemory    = 400
+	inMemory    = 200
 	onMiniredis = 25
 	onSingle    = 100
 	onCluster   = 50
 )
 
 // some returns how many histories of n to record. With the race detector, a history takes
-// several times as long, and a few find its races.
+// ten times as long, and a few find its races.
 func some(n int) int {
-	switch {
-	case testing.Short():
-		return max(n/25, 1)
-	case raceEnabled:
-		return n / 5
+	if testing.Short() || raceEnabled {
+		return max(n/20, 1)
 	}
 	return n
 }
@@ -51,13 +49,13 @@ func TestLinearizable(t *testing.T) {
 		t.Run(a.name+"/miniredis", func(t *testing.T) {
 			busyParallel(t)
 			progress(t)
-			linearizable(t, onMiniredis, a.store(t, servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}))
+			linearizable(t, onMiniredis, a.once(t, servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}))
 		})
 		for _, server := range servers.All() {
-			n := onSingle
+			n, open := onSingle, adapter.once
 			switch {
 			case server.Kind == servers.Cluster:
-				n = onCluster
+				n, open = onCluster, adapter.store
 			case server.Name != "redis-8.0" && server.Name != "external":
 				continue
 			}
@@ -65,7 +63,7 @@ func TestLinearizable(t *testing.T) {
 				busyParallel(t)
 				progress(t)
 				server.Start(t)
-				linearizable(t, n, a.store(t, server.Endpoint))
+				linearizable(t, n, open(a, t, server.Endpoint))
 			})
 		}
 	}
@@ -84,6 +82,27 @@ func linearizable(t *testing.T, n int, st store.Store) {
 			t.Fatal(err)
 		}
 	}
+}
+
+// once returns a store over a client of a single server. The client sends each script once, and
+// waits long for the reply.
+func (a adapter) once(t testing.TB, e servers.Endpoint) store.Store {
+	t.Helper()
+	st, closeClient, err := patient[a.name](e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closeClient)
+	return st
+}
+
+func recorder(t *testing.T, st store.Store) *linear.Recorder {
+	t.Helper()
+	rec, err := linear.New(st)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
 }
 
 // artifacts returns the directory of the files that a failing test leaves.

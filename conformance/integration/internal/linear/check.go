@@ -8,7 +8,7 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// maxSteps bounds the check of a group of requests. A group has about 70 requests, and needs
+// maxSteps bounds the check of a group of requests. A group has about 90 requests, and needs
 // a few hundred steps. In a history with a fault, it has up to some thousand.
 const maxSteps = 1 << 20
 

@@ -67,18 +67,10 @@ type History struct {
 	// [Recorder.Drive], it also makes the same interleaving.
 	Seed uint64
 
-	ops []porcupine.Operation // the Input is an input, and the Output is an output
-}
+	// Unknown is the number of requests whose outcome is unknown.
+	Unknown int
 
-// Unknown returns the number of requests whose outcome is unknown. Peeks do not count.
-func (h *History) Unknown() int {
-	n := 0
-	for _, op := range h.ops {
-		if op.Output.(output).unknown {
-			n++
-		}
-	}
-	return n
+	ops []porcupine.Operation // the Input is an input, and the Output is an output
 }
 
 // An input is a request to one of the limiters.

@@ -31,6 +31,7 @@ type client struct {
 	limiters []*weir.Limiter
 	now      time.Time // its clock
 	ops      []porcupine.Operation
+	unknown  int
 	err      error
 }
 
@@ -128,7 +129,7 @@ func (r *Recorder) run(seed uint64, faults *Faults) func(ctx context.Context, i 
 	now.Store(start.UnixMicro())
 	return func(ctx context.Context, i int) {
 		c := &r.clients[i]
-		c.ops, c.err = nil, nil
+		c.ops, c.unknown, c.err = nil, 0, nil
 		for n := 0; n < calls || f.More != nil && f.More(); n++ {
 			s := &steps[i][n%calls]
 			if before := began.Add(1) - 1; f.Before != nil {
@@ -184,6 +185,7 @@ func (c *client) note(i int, s *step, answers []answer, call, returned int64) (e
 		}
 		if lost(a.Err) {
 			err = a.Err
+			c.unknown++
 			if in.request.Op == weir.Peek {
 				continue // it changes nothing, and its answer is unknown
 			}
@@ -209,6 +211,7 @@ func (r *Recorder) history(seed uint64) (*History, error) {
 			return nil, c.err
 		}
 		h.ops = append(h.ops, c.ops...)
+		h.Unknown += c.unknown
 	}
 	return h, nil
 }

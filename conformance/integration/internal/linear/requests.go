@@ -62,7 +62,7 @@ func again(p *planner, key weir.Key) weir.Request { return p.recent(key) }
 
 func refund(p *planner, key weir.Key) weir.Request {
 	r := p.recent(key)
-	// A Cost below that of the decision is misuse that only the store can see.
+	// A Cost below the Cost of the decision is misuse that only the store can see.
 	return weir.Request{Key: r.Key, Op: weir.Refund, ID: r.ID, Cost: max(r.Cost-p.Int64N(2), 0)}
 }
 
@@ -100,13 +100,20 @@ var policies = func() []policy {
 		{algorithm.SlidingCounter{Limit: 9, Window: 3 * time.Second}, refundable},
 		{algorithm.SlidingLog{Limit: 7, Window: 3 * time.Second}, refundable},
 		{algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 5}, {Window: 3 * time.Second, Limit: 9}}}, refundable},
+		// Without IDs, the memory store decides without a script.
+		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9}, plain},
+		{algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerSecond(3)}, plain},
 		{algorithm.MetadataWindow{Limit: 9, Window: 3 * time.Second}, plain},
 	} {
 		p := weir.Policy{Name: fmt.Sprint("single", len(all)), Segments: shared, Rules: []weir.Rule{{Algorithm: rules.Algorithm}}}
 		all = append(all, policy{p, rules.asks})
 	}
 	segments := []string{"tenant", "user"}
-	return append(all,
+	all = append(all,
+		policy{weir.Policy{Name: "plain", Segments: segments, Rules: []weir.Rule{
+			{Name: "tenant", By: shared, Algorithm: algorithm.FixedWindow{Limit: 14, Window: 3 * time.Second}},
+			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 6}},
+		}}, plain},
 		policy{weir.Policy{Name: "cells", Segments: segments, Rules: []weir.Rule{
 			{Name: "tenant", By: shared, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(5), Burst: 10}},
 			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 6, Refill: algorithm.PerSecond(2)}},
@@ -122,6 +129,12 @@ var policies = func() []policy {
 			{Name: "own", Algorithm: algorithm.Concurrency{Limit: 3, Lease: 4 * time.Second}, Cost: 1},
 		}}, leases},
 	)
+	for _, p := range all {
+		for i := range p.Rules {
+			p.Rules[i].Algorithm = pause(p.Rules[i].Algorithm)
+		}
+	}
+	return all
 }()
 
 // A step is one call of a client.
@@ -142,8 +155,8 @@ type planner struct {
 // plan returns the calls of each client in a history. Their keys start with name.
 func plan(seed uint64, name string) (all [clients][]step) {
 	p := &planner{Rand: rand.New(rand.NewPCG(seed, 1)), asked: map[int][]weir.Request{}}
-	single := len(policies) - 3
-	used := []int{p.IntN(single), single + p.IntN(2), single + 2}
+	several := len(policies) - 1 - 3 // the index of the first with several rules
+	used := []int{p.IntN(several), several + p.IntN(3), len(policies) - 1}
 	for range calls {
 		for c := range all {
 			s := step{policy: used[p.IntN(len(used))]}
