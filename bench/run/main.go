@@ -142,8 +142,8 @@ func measure(ctx context.Context, name string, p plan) error {
 	if err := os.Rename(latest, results); err != nil {
 		return err
 	}
-	for _, reason := range r.skipped {
-		log.Printf("left out: %s", reason)
+	for _, s := range r.skipped {
+		log.Printf("left out, because %s: %s", s.reason, strings.Join(s.names, ", "))
 	}
 	log.Printf("%s took %.0f s", name, time.Since(start).Seconds())
 	return nil

@@ -26,7 +26,13 @@ func build(ctx context.Context) error {
 type recorder struct {
 	text    strings.Builder   // in Go's benchmark format
 	config  map[string]string // of the last line
-	skipped []string          // benchmarks that did not run, each with the reason
+	skipped []skip            // in the order in which they were skipped
+}
+
+// A skip is a reason, and the benchmarks that did not run for this reason.
+type skip struct {
+	reason string
+	names  []string
 }
 
 // keep takes over results, except those of the benchmarks with the prefix.
@@ -83,12 +89,19 @@ func (r *recorder) run(ctx context.Context, s step) error {
 func (r *recorder) read(output string) {
 	for line := range strings.Lines(output) {
 		line = strings.TrimRight(line, "\n")
-		reason, ok := strings.CutPrefix(line, "skipped: ")
-		switch {
-		case !ok:
+		text, ok := strings.CutPrefix(line, "skipped: ")
+		if !ok {
 			r.add(line)
-		case !slices.Contains(r.skipped, reason):
-			r.skipped = append(r.skipped, reason)
+			continue
+		}
+		name, reason, _ := strings.Cut(text, ": ")
+		i := slices.IndexFunc(r.skipped, func(s skip) bool { return s.reason == reason })
+		if i < 0 {
+			i = len(r.skipped)
+			r.skipped = append(r.skipped, skip{reason: reason})
+		}
+		if s := &r.skipped[i]; !slices.Contains(s.names, name) {
+			s.names = append(s.names, name)
 		}
 	}
 }

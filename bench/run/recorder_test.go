@@ -1,7 +1,7 @@
 package main
 
 import (
-	"slices"
+	"reflect"
 	"testing"
 )
 
@@ -9,7 +9,8 @@ const output = `goos: linux
 pkg: example.com/bench
 BenchmarkA/impl=a-2         	     100	       12.50 ns/op
 BenchmarkA/impl=b
-skipped: BenchmarkB: no server can be started
+skipped: BenchmarkB: no server can be started: a reason
+skipped: BenchmarkC/state=c: no server can be started: a reason
 PASS
 `
 
@@ -23,7 +24,8 @@ func TestRead(t *testing.T) {
 	if got, want := r.text.String(), "go: go1.26.0\ngoos: linux\n"+a+a; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
 	}
-	if want := []string{"BenchmarkB: no server can be started"}; !slices.Equal(r.skipped, want) {
+	want := []skip{{"no server can be started: a reason", []string{"BenchmarkB", "BenchmarkC/state=c"}}}
+	if !reflect.DeepEqual(r.skipped, want) {
 		t.Errorf("got %q, want %q", r.skipped, want)
 	}
 }

@@ -160,6 +160,9 @@ func container(s *Server, o Options) error {
 	if image == "" {
 		image = "redis:7.0"
 	}
+	if _, err := exec.LookPath("docker"); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	if out, err := exec.CommandContext(ctx, "docker", "image", "inspect", "--format", "ok", image).CombinedOutput(); err != nil {
