@@ -1,0 +1,47 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/weir-go/weir/store"
+)
+
+var (
+	errNil      = errors.New("postgres: the pool is nil: it must be a *pgxpool.Pool")
+	errReadOnly = errors.New("the server accepts no writes: it is a standby, or default_transaction_read_only is on")
+)
+
+// hints say what to do about an error of the server, by its code.
+var hints = map[string]string{
+	"42P01": " (call Migrate, or check the search path)",
+	"42703": " (another table has the name weir)",
+	"42501": " (GRANT SELECT, INSERT, UPDATE, DELETE ON weir)",
+}
+
+// failed returns the error of a call for err, which comes from pgx. It is the error of ctx if
+// ctx is done, and otherwise ErrUnavailable.
+func failed(ctx context.Context, call string, err error) error {
+	done := ctx.Err()
+	if deadline, ok := ctx.Deadline(); done == nil && ok && !time.Now().Before(deadline) {
+		done = context.DeadlineExceeded // the timer of pgx was earlier than the timer of ctx
+	}
+	hint, reply := "", (*pgconn.PgError)(nil)
+	if errors.As(err, &reply) {
+		hint = hints[reply.Code]
+	}
+	switch {
+	case done != nil && errors.Is(err, done):
+		return fmt.Errorf("postgres: %s: %w", call, err)
+	case done != nil:
+		return fmt.Errorf("postgres: %s: %w: %w", call, done, err)
+	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
+		// A timeout of the pool has passed, for example of a dial, not the caller's deadline.
+		return fmt.Errorf("postgres: %s: %w: %v", call, store.ErrUnavailable, err) //nolint:errorlint // on purpose
+	}
+	return fmt.Errorf("postgres: %s: %w: %w%s", call, store.ErrUnavailable, err, hint)
+}

@@ -1,0 +1,229 @@
+// Package postgres implements a store that keeps the state of limiters in a PostgreSQL
+// database. It uses a pool of the client github.com/jackc/pgx/v5:
+//
+//	pool, err := pgxpool.New(ctx, "postgres://limiter:PASSWORD@localhost/app?pool_max_conns=16&connect_timeout=2")
+//	if err != nil {
+//		return err
+//	}
+//	if err := postgres.Migrate(ctx, pool); err != nil {
+//		return err
+//	}
+//	lim, err := weir.New("api", postgres.New(pool), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//
+// Use it if the application has PostgreSQL and no Redis. A server with Redis makes several
+// times as many decisions. It supports PostgreSQL from 15, and the client from v5.5.5.
+//
+// # Costs
+//
+// A decision is one transaction. It takes two round trips, however many rules it has:
+//
+//   - The first begins the transaction, locks the keys, and reads the clock and the rows.
+//   - The second writes the changed rows, and commits. If the request is denied, it writes
+//     nothing, not even to the server's log (WAL).
+//
+// A Peek takes one round trip and no lock. store.Coalesce sends the concurrent calls of a
+// process in common transactions, which makes several times as many decisions.
+//
+// Each commit waits until the server's disk has written it. If the limits can lose the last
+// decisions before a crash of the server, of less than a second, let the role not wait:
+//
+//	ALTER ROLE limiter SET synchronous_commit = off
+//
+// A sorted set is a row too: each change of it writes the whole row. So if a SlidingLog or
+// a MetadataWindow has a limit of thousands of tokens, choose another algorithm.
+//
+// # The table
+//
+// All limiters share the table weir, which [Migrate] or your own tool creates from [Schema].
+// The role needs these privileges:
+//
+//	GRANT SELECT, INSERT, UPDATE, DELETE ON weir TO limiter
+//
+// Each row has a time at which it expires. An expired row changes no decision, but it uses
+// space: call [Store.Sweep] every ten minutes, in one process. To see the keys of a limiter:
+//
+//	SELECT encode(key, 'escape'), encode(nums, 'escape'), to_timestamp(expires / 1e6)
+//	FROM weir WHERE key LIKE 'weir:api:%'
+//
+// # Locks
+//
+// The locks are advisory locks of the transaction, on 64 bits of the SHA-256 of each key.
+// Calls that share a key wait for each other. Each process must be quick between the round
+// trips: if it stops there for 5 s, for example because its machine has lost the network,
+// the server closes its connection, and other calls get the lock.
+//
+// # Contexts
+//
+// If the context is done before a call, nothing is sent. A deadline or a cancellation ends
+// a call at once, also while it waits for a connection or for a lock. pgx then closes the
+// connection, and asks the server to cancel the statement. The transaction may have been
+// committed. The store never repeats it.
+//
+// # Poolers and replicas
+//
+// Behind PgBouncer with pool_mode=transaction, add default_query_exec_mode=exec to the URL,
+// unless PgBouncer supports prepared statements. A pooler in the mode statement cannot be used.
+//
+// Decisions need a server that accepts writes. If there are several servers, name them all in
+// the URL, with target_session_attrs=read-write: if a server has become a standby, the store
+// closes its connections, and the pool finds the new one.
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weir-go/weir/store"
+)
+
+var (
+	_ store.Store    = (*Store)(nil)
+	_ store.Batcher  = (*Store)(nil)
+	_ store.Borrower = (*Store)(nil)
+	_ store.Checker  = (*Store)(nil)
+)
+
+// A Store keeps the state of limiters in the table weir of a database. Make one with [New].
+// It is safe for concurrent use. The methods of a nil or zero Store return an error.
+type Store struct {
+	pool *pgxpool.Pool
+}
+
+// New returns a store that uses pool. It sends nothing to the server. The store never closes
+// the pool.
+func New(pool *pgxpool.Pool) *Store { return &Store{pool} }
+
+// Check implements [store.Checker]. It returns an error if the pool is nil.
+func (s *Store) Check() error {
+	if s == nil || s.pool == nil {
+		return errNil
+	}
+	return nil
+}
+
+// BorrowsStrings implements [store.Borrower]. It reports whether st is s. A Store copies the
+// keys and texts that it sends.
+func (s *Store) BorrowsStrings(st store.Store) bool { return st == store.Store(s) }
+
+// Eval implements [store.Store]. It runs the Go form of script in a transaction.
+func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	calls := [1]store.Eval{{Script: script, Keys: keys, Args: args, Reply: reply}}
+	s.EvalBatch(ctx, calls[:])
+	return calls[0].Reply, calls[0].Err
+}
+
+// EvalBatch implements [store.Batcher]. It runs the calls in one transaction, or in several
+// if they have more than 256 keys.
+func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
+	for len(calls) > 0 {
+		n := part(calls)
+		s.evalTogether(ctx, calls[:n])
+		calls = calls[n:]
+	}
+}
+
+// maxKeys is the largest number of keys of a transaction with several calls. Each key needs
+// an entry in the server's table of locks, which has about 6,400 entries by default.
+const maxKeys = 256
+
+// part returns how many of calls run in the next transaction.
+func part(calls []store.Eval) int {
+	n, keys := 1, len(calls[0].Keys)
+	for n < len(calls) && keys+len(calls[n].Keys) <= maxKeys {
+		keys += len(calls[n].Keys)
+		n++
+	}
+	return n
+}
+
+// evalTogether runs calls in one transaction.
+func (s *Store) evalTogether(ctx context.Context, calls []store.Eval) {
+	t := newTxn()
+	for i := range calls {
+		c := &calls[i]
+		if c.Err = s.fit(ctx, c); c.Err == nil {
+			t.calls = append(t.calls, c)
+			t.add(c.Keys)
+			t.writes = t.writes || !c.Script.ReadOnly()
+		}
+	}
+	if len(t.calls) == 0 {
+		return
+	}
+	if err := t.run(ctx, s.pool); err != nil {
+		for _, c := range t.calls {
+			c.Err = failed(ctx, "eval "+c.Script.Name(), err)
+		}
+		return
+	}
+	for i, c := range t.calls {
+		if err := t.errs[i]; err != nil {
+			c.Err = fmt.Errorf("postgres: eval %s: %w", c.Script.Name(), err)
+			continue
+		}
+		c.Reply = t.replies[i]
+	}
+}
+
+// fit returns why c must not run, or nil.
+func (s *Store) fit(ctx context.Context, c *store.Eval) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	err := store.CheckKeys(c.Keys)
+	switch {
+	case err != nil:
+	case c.Script.GoForm() == nil:
+		err = store.ErrNoGoForm
+	default:
+		err = ctx.Err()
+	}
+	if err != nil {
+		return fmt.Errorf("postgres: eval %s: %w", c.Script.Name(), err)
+	}
+	return nil
+}
+
+// MGet implements [store.Store]. It reads all keys in one statement.
+func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+	if err := s.Check(); err != nil {
+		return values, err
+	}
+	if err := ctx.Err(); err != nil {
+		return values, fmt.Errorf("postgres: mget: %w", err)
+	}
+	if len(keys) == 0 {
+		return values, nil
+	}
+	t := newTxn()
+	t.add(keys)
+	if err := t.run(ctx, s.pool); err != nil {
+		return values, failed(ctx, "mget", err)
+	}
+	for _, key := range keys {
+		var v store.Value // Nil
+		if nums := t.rows[t.index[key]].nums; nums != nil {
+			v = store.BulkValue(string(nums))
+		}
+		values = append(values, v)
+	}
+	return values, nil
+}
+
+// Time implements [store.Store]. It returns the time of the server, in microseconds.
+func (s *Store) Time(ctx context.Context) (time.Time, error) {
+	if err := s.Check(); err != nil {
+		return time.Time{}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, fmt.Errorf("postgres: time: %w", err)
+	}
+	var now time.Time
+	if err := s.pool.QueryRow(ctx, "SELECT clock_timestamp()").Scan(&now); err != nil {
+		return time.Time{}, failed(ctx, "time", err)
+	}
+	return now, nil
+}

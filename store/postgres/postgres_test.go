@@ -1,0 +1,223 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+var script = store.NewScript("script", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	return append(reply, store.IntegerValue(tx.Now())), nil
+})
+
+// closed returns a pool of a server that does not exist.
+func closed(t *testing.T) *pgxpool.Pool {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), "postgres://weir@127.0.0.1:1/weir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// calls calls every method of s, and returns the errors by the name of the method.
+func calls(ctx context.Context, s *Store) map[string]error {
+	_, eval := s.Eval(ctx, script, []string{"a"}, nil, nil)
+	batch := []store.Eval{{Script: script, Keys: []string{"a"}}}
+	s.EvalBatch(ctx, batch)
+	_, mget := s.MGet(ctx, []string{"a"}, nil)
+	_, now := s.Time(ctx)
+	_, swept := s.Sweep(ctx)
+	return map[string]error{"Eval": eval, "EvalBatch": batch[0].Err, "MGet": mget, "Time": now, "Sweep": swept}
+}
+
+func TestNil(t *testing.T) {
+	for name, s := range map[string]*Store{"nil": nil, "zero": {}, "nil pool": New(nil)} {
+		for call, err := range calls(t.Context(), s) {
+			if !errors.Is(err, errNil) {
+				t.Errorf("%s: %s returned %v, want %v", name, call, err, errNil)
+			}
+		}
+		if _, err := weir.New("api", s, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, nil); !errors.Is(err, errNil) {
+			t.Errorf("%s: weir.New returned %v, want %v", name, err, errNil)
+		}
+	}
+	if err := Migrate(t.Context(), nil); !errors.Is(err, errNil) {
+		t.Errorf("Migrate returned %v, want %v", err, errNil)
+	}
+}
+
+func TestUnavailable(t *testing.T) {
+	pool := closed(t)
+	check := func(what string, ctx context.Context, errs map[string]error, want, not error) {
+		t.Helper()
+		errs["Migrate"] = Migrate(ctx, pool)
+		for call, err := range errs {
+			if !errors.Is(err, want) || errors.Is(err, not) || !strings.HasPrefix(err.Error(), "postgres: ") {
+				t.Errorf("%s: %s returned %v, want %v alone", what, call, err, want)
+			}
+		}
+	}
+	check("no server", t.Context(), calls(t.Context(), New(pool)), store.ErrUnavailable, context.DeadlineExceeded)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	check("cancelled", ctx, calls(ctx, New(pool)), context.Canceled, store.ErrUnavailable)
+	pool.Close()
+	check("closed pool", t.Context(), calls(t.Context(), New(pool)), store.ErrUnavailable, context.Canceled)
+}
+
+func TestFailed(t *testing.T) {
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+	defer cancel()
+	reply := func(code string) error { return &pgconn.PgError{Code: code, Message: "a message"} }
+	for name, c := range map[string]struct {
+		ctx       context.Context
+		err       error
+		want, not error
+		text      string
+	}{
+		"lost connection":          {t.Context(), io.ErrUnexpectedEOF, store.ErrUnavailable, context.Canceled, ""},
+		"serialization failure":    {t.Context(), reply("40001"), store.ErrUnavailable, context.Canceled, "a message"},
+		"disk full":                {t.Context(), reply("53100"), store.ErrUnavailable, context.Canceled, "a message"},
+		"no table":                 {t.Context(), reply("42P01"), store.ErrUnavailable, context.Canceled, "Migrate"},
+		"no privilege":             {t.Context(), reply("42501"), store.ErrUnavailable, context.Canceled, "GRANT"},
+		"a timeout of a dial":      {t.Context(), fmt.Errorf("dial: %w", context.DeadlineExceeded), store.ErrUnavailable, context.DeadlineExceeded, "dial"},
+		"cancelled":                {cancelled, io.EOF, context.Canceled, store.ErrUnavailable, "EOF"},
+		"cancelled statement":      {cancelled, reply("57014"), context.Canceled, store.ErrUnavailable, "a message"},
+		"cancelled, as pgx says":   {cancelled, fmt.Errorf("pgx: %w", context.Canceled), context.Canceled, store.ErrUnavailable, "pgx"},
+		"the deadline has passed":  {late, io.EOF, context.DeadlineExceeded, store.ErrUnavailable, "EOF"},
+		"a timer that is too late": {fixed{t.Context(), time.Now()}, io.EOF, context.DeadlineExceeded, store.ErrUnavailable, "EOF"},
+	} {
+		err := failed(c.ctx, "eval x", c.err)
+		if !errors.Is(err, c.want) || errors.Is(err, c.not) || !strings.Contains(err.Error(), c.text) || !strings.HasPrefix(err.Error(), "postgres: eval x: ") {
+			t.Errorf("%s: got %v, want an error that is %v, is not %v, and contains %q", name, err, c.want, c.not, c.text)
+		}
+	}
+}
+
+// A fixed context has a deadline, and no error yet.
+type fixed struct {
+	context.Context
+	at time.Time
+}
+
+func (f fixed) Deadline() (time.Time, bool) { return f.at, true }
+
+// A key fits into an entry of the index, and no two keys become the same.
+func TestLongKeys(t *testing.T) {
+	long := strings.Repeat("k", 9000)
+	names := []string{"", "a", "\x00", "\xff", long[:longKey-1], long[:longKey], long[:longKey+1], long, long[:longKey] + "x", long[:longKey] + "y"}
+	tx := newTxn()
+	tx.add(names)
+	tx.add(names)
+	tx.add([]string{string(tx.keys[len(tx.keys)-1])}) // a key that looks like a shortened one
+	seen, locks := map[string]bool{}, map[int64]bool{}
+	for i, key := range tx.keys {
+		if len(key) > longKey {
+			t.Errorf("key %d has %d bytes, want at most %d", i, len(key), longKey)
+		}
+		if i < len(names) && len(names[i]) < longKey && string(key) != names[i] {
+			t.Errorf("key %d is not stored as it is", i)
+		}
+		seen[string(key)], locks[tx.locks[i]] = true, true
+	}
+	if want := len(names) + 1; len(seen) != want || len(locks) != want {
+		t.Errorf("%d names became %d keys with %d locks", want, len(seen), len(locks))
+	}
+}
+
+// A key that is used by several calls of a batch is locked and read once.
+func TestKeysOnce(t *testing.T) {
+	tx := newTxn()
+	tx.add([]string{"a", "b"})
+	tx.add([]string{"b", "c"})
+	if len(tx.keys) != 3 || len(tx.locks) != 3 || len(tx.index) != 3 {
+		t.Errorf("got %d keys and %d locks, want 3", len(tx.keys), len(tx.locks))
+	}
+}
+
+// A batch is split before it needs too many locks, and never within a call.
+func TestParts(t *testing.T) {
+	call := func(n int) store.Eval { return store.Eval{Keys: make([]string, n)} }
+	for _, c := range []struct{ keys, want []int }{
+		{[]int{1}, []int{1}},
+		{[]int{maxKeys, 1}, []int{1, 1}},
+		{[]int{maxKeys - 1, 1, 1}, []int{2, 1}},
+		{[]int{1, 2 * maxKeys, 1, 0}, []int{1, 1, 2}},
+	} {
+		var list []store.Eval
+		for _, n := range c.keys {
+			list = append(list, call(n))
+		}
+		var got []int
+		for len(list) > 0 {
+			n := part(list)
+			got, list = append(got, n), list[n:]
+		}
+		if fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("calls with %v keys: got parts of %v calls, want %v", c.keys, got, c.want)
+		}
+	}
+}
+
+func TestHeld(t *testing.T) {
+	some := func(list ...int64) (scores []pgtype.Int8) {
+		for _, n := range list {
+			scores = append(scores, pgtype.Int8{Int64: n, Valid: n >= 0})
+		}
+		return scores
+	}
+	texts := func(list ...string) (b [][]byte) {
+		for _, text := range list {
+			b = append(b, []byte(text))
+		}
+		return b
+	}
+	for i, c := range []struct {
+		nums   []byte
+		scores []pgtype.Int8
+		texts  [][]byte
+		want   string
+	}{
+		{[]byte("g1 5 6"), nil, nil, "g1 5 6"},
+		{[]byte(""), nil, nil, "other"},
+		{[]byte("g1 -5"), nil, nil, "other"},
+		{[]byte("g1 5"), some(1), texts("a"), "other"},
+		{nil, some(2, 1), texts("b", "\xff\x00"), `[2 "b"][1 "\xff\x00"]`},
+		{nil, some(1, 2), texts("a"), "other"},
+		{nil, some(1, -1), texts("a", "b"), "other"},
+		{nil, some(1, 2), [][]byte{[]byte("a"), nil}, "other"},
+		{nil, nil, nil, ""},
+	} {
+		h, got := held(c.nums, c.scores, c.texts), ""
+		switch h.Kind {
+		case store.Numbers:
+			got = h.Nums.String()
+		case store.Set:
+			for _, m := range h.Members {
+				got += "[" + strconv.FormatInt(m.Score, 10) + " " + strconv.Quote(m.Text) + "]"
+			}
+		default:
+			got = "other"
+		}
+		if got != c.want {
+			t.Errorf("row %d: got %s, want %s", i, got, c.want)
+		}
+	}
+}

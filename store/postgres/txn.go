@@ -1,0 +1,278 @@
+package postgres
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weir-go/weir/store"
+)
+
+// A txn is a transaction over the keys of some calls. It reads all keys, runs the forms of
+// the calls one after the other, and writes what they have changed.
+type txn struct {
+	calls   []*store.Eval
+	replies [][]store.Value // of calls
+	errs    []error         // of calls, from their forms
+
+	writes bool           // a script is not read-only
+	index  map[string]int // of keys and rows, by the name of the key
+	keys   [][]byte
+	locks  []int64
+	rows   []row
+	now    int64
+}
+
+func newTxn() *txn { return &txn{index: map[string]int{}} }
+
+// A row is the value of a key.
+type row struct {
+	nums    []byte // as read
+	held    store.Held
+	expires int64
+	changed bool
+}
+
+// longKey is the length from which a key is shortened.
+const longKey = 2000
+
+// add adds the keys that t does not have yet.
+func (t *txn) add(keys []string) {
+	for _, name := range keys {
+		if _, ok := t.index[name]; ok {
+			continue
+		}
+		key := []byte(name)
+		sum := sha256.Sum256(key)
+		if len(key) >= longKey {
+			key = append(key[:longKey-len(sum)], sum[:]...)
+		}
+		t.index[name] = len(t.keys)
+		t.keys = append(t.keys, key)
+		t.locks = append(t.locks, int64(binary.BigEndian.Uint64(sum[:])))
+	}
+}
+
+// run runs t on a connection of pool: in two round trips, or in one if all scripts are
+// read-only.
+func (t *txn) run(ctx context.Context, pool *pgxpool.Pool) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release() // closes the connection if the transaction has not ended
+	if err := t.read(ctx, conn); err != nil {
+		return t.rollBack(ctx, conn, err)
+	}
+	t.runForms()
+	if !t.writes {
+		return nil
+	}
+	var b pgx.Batch
+	t.queueChanges(&b)
+	b.Queue("COMMIT")
+	if err := send(ctx, conn, &b); err != nil {
+		return t.rollBack(ctx, conn, err)
+	}
+	return nil
+}
+
+// rollBack ends the transaction after err, so that the connection can be used again.
+func (t *txn) rollBack(ctx context.Context, conn *pgxpool.Conn, err error) error {
+	// Another server may accept writes. If this connection is closed, the pool connects anew.
+	if t.writes && !errors.Is(err, errReadOnly) {
+		_, _ = conn.Exec(ctx, "ROLLBACK") // if it fails, Release closes the connection
+	}
+	return err
+}
+
+// With another isolation level, a statement could read what was there before the locks were
+// held.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+// If a process disappears while it holds locks, the server ends its transaction after idle.
+// The planner must not choose a sequential scan while the table is small: it can keep that
+// plan when the table has grown.
+const (
+	idle = 5 * time.Second
+	lock = `SELECT current_setting('transaction_read_only'),
+	set_config('idle_in_transaction_session_timeout', $2::text, true),
+	set_config('enable_seqscan', 'off', true),
+	(SELECT count(pg_advisory_xact_lock(k)) FROM unnest($1::bigint[]) AS k)`
+	noLock = "SELECT set_config('enable_seqscan', 'off', true)"
+)
+
+// read reads the rows and the clock. The clock is read in the statement that reads the rows,
+// which starts after the locks are held. OFFSET 0 keeps the planner from other joins than one
+// look-up for each key.
+const read = `SELECT clock_timestamp(), k.i, w.nums, w.scores, w.texts, w.expires
+FROM unnest($1::bytea[]) WITH ORDINALITY AS k (key, i)
+LEFT JOIN LATERAL (SELECT * FROM weir WHERE weir.key = k.key OFFSET 0) AS w ON true`
+
+// read locks the keys if t can write, and then reads them.
+func (t *txn) read(ctx context.Context, conn *pgxpool.Conn) error {
+	var b pgx.Batch
+	if t.writes {
+		slices.Sort(t.locks) // in one order in all transactions, so that none waits for each other
+		b.Queue(begin)
+		b.Queue(lock, t.locks, fmt.Sprint(idle.Milliseconds()))
+	} else {
+		b.Queue(noLock) // the statements of a batch are one transaction
+	}
+	b.Queue(read, t.keys)
+	results := conn.SendBatch(ctx, &b)
+	defer results.Close()
+
+	if t.writes {
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+		var readOnly string
+		if err := results.QueryRow().Scan(&readOnly, nil, nil, nil); err != nil {
+			return err
+		}
+		if readOnly == "on" {
+			return errReadOnly
+		}
+	} else if _, err := results.Exec(); err != nil {
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	t.rows = make([]row, len(t.keys))
+	for rows.Next() {
+		if err := t.scan(rows); err != nil {
+			return err
+		}
+	}
+	rows.Close()
+	if err := rows.Err(); err != nil {
+		return err
+	}
+	return results.Close()
+}
+
+// scan reads the row of one key. The clock of the first row is the clock of t.
+func (t *txn) scan(rows pgx.Rows) error {
+	var now time.Time
+	var i int64
+	var r row
+	var scores []pgtype.Int8
+	var texts [][]byte
+	var expires pgtype.Int8
+	if err := rows.Scan(&now, &i, &r.nums, &scores, &texts, &expires); err != nil {
+		return err
+	}
+	if t.now == 0 {
+		t.now = now.UnixMicro()
+	}
+	if expires.Int64 > t.now {
+		r.held, r.expires = held(r.nums, scores, texts), expires.Int64
+		t.rows[i-1] = r
+	}
+	return nil
+}
+
+// held returns the value of a row. A value that the store cannot have written is Other.
+func held(nums []byte, scores []pgtype.Int8, texts [][]byte) store.Held {
+	other := store.Held{Kind: store.Other}
+	if nums != nil {
+		if n, ok := store.ParseNums(string(nums)); ok && scores == nil && texts == nil {
+			return store.Held{Kind: store.Numbers, Nums: n}
+		}
+		return other
+	}
+	if len(scores) != len(texts) {
+		return other
+	}
+	members := make([]store.Member, len(texts))
+	for i, text := range texts {
+		if !scores[i].Valid || text == nil {
+			return other
+		}
+		members[i] = store.Member{Score: scores[i].Int64, Text: string(text)}
+	}
+	return store.Held{Kind: store.Set, Members: members}
+}
+
+// runForms runs the forms of the calls, each on the rows as the calls before it left them.
+func (t *txn) runForms() {
+	for _, c := range t.calls {
+		values := make([]store.Held, len(c.Keys))
+		for i, key := range c.Keys {
+			values[i] = t.rows[t.index[key]].held
+		}
+		tx := store.NewLoaded(t.now, values)
+		reply, err := c.Script.Run(tx, c.Keys, c.Args, c.Reply)
+		t.replies, t.errs = append(t.replies, reply), append(t.errs, err)
+		if err != nil {
+			continue
+		}
+		for _, change := range tx.Changes() {
+			r := &t.rows[t.index[c.Keys[change.Key]]]
+			r.held, r.changed = change.Held, true
+			if change.TTL > 0 {
+				r.expires = t.now + change.TTL.Microseconds()
+			}
+		}
+	}
+}
+
+const (
+	putNums = `INSERT INTO weir (key, nums, expires) SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bigint[])
+ON CONFLICT (key) DO UPDATE SET nums = excluded.nums, scores = NULL, texts = NULL, expires = excluded.expires`
+	putSet = `INSERT INTO weir (key, scores, texts, expires) VALUES ($1::bytea, $2::bigint[], $3::bytea[], $4::bigint)
+ON CONFLICT (key) DO UPDATE SET nums = NULL, scores = excluded.scores, texts = excluded.texts, expires = excluded.expires`
+	remove = "DELETE FROM weir WHERE key = ANY ($1::bytea[])"
+)
+
+// queueChanges adds the statements to b that write the changed rows.
+func (t *txn) queueChanges(b *pgx.Batch) {
+	var keys, nums, removed [][]byte
+	var expires []int64
+	for i, r := range t.rows {
+		switch {
+		case !r.changed:
+		case r.held.Kind == store.Missing:
+			removed = append(removed, t.keys[i])
+		case r.held.Kind == store.Numbers:
+			keys, expires = append(keys, t.keys[i]), append(expires, r.expires)
+			nums = append(nums, r.held.Nums.AppendText(nil))
+		default:
+			scores, texts := make([]int64, len(r.held.Members)), make([][]byte, len(r.held.Members))
+			for j, m := range r.held.Members {
+				scores[j], texts[j] = m.Score, []byte(m.Text)
+			}
+			b.Queue(putSet, t.keys[i], scores, texts, r.expires)
+		}
+	}
+	if len(keys) > 0 {
+		b.Queue(putNums, keys, nums, expires)
+	}
+	if len(removed) > 0 {
+		b.Queue(remove, removed)
+	}
+}
+
+// send sends b, and returns the first error of its statements.
+func send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
+	results := conn.SendBatch(ctx, b)
+	defer results.Close()
+	for range b.Len() {
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+	}
+	return results.Close()
+}
