@@ -25,6 +25,8 @@ readonly images=(
 	"${WEIR_IMAGE_REDIS_8_0:-redis:8.0} trixie redis 8.0"
 	"${WEIR_IMAGE_VALKEY_8_1:-valkey/valkey:8.1} trixie valkey 8.1"
 	"${WEIR_IMAGE_VALKEY_9_1:-valkey/valkey:9.1} forky valkey 9.1"
+	"${WEIR_IMAGE_POSTGRES_15:-postgres:15} bookworm postgres 15"
+	"${WEIR_IMAGE_POSTGRES_18:-postgres:18} forky postgres 18"
 )
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-images.XXXXXX")
@@ -57,8 +59,10 @@ die() {
 
 # version IMAGE SERVER prints the version of the server in the image.
 version() {
-	timeout 60 docker run --rm --network none "$1" "$2-server" --version |
-		sed -n 's/.* v=\([0-9.]*\) .*/\1/p'
+	local program=$2-server
+	[[ $2 != postgres ]] || program=postgres
+	timeout 60 docker run --rm --network none "$1" "$program" --version |
+		sed -n 's/.* \(v=\|(PostgreSQL) \)\([0-9.]*\).*/\2/p'
 }
 
 # check IMAGE SERVER VERSION prints the server's whole version when it is a
@@ -119,13 +123,39 @@ prepare() {
 	keyring=$(find_keyring)
 }
 
+# prepare_postgres TREE puts the server's programs on the path, and makes its user,
+# as the packages would when they are configured: the server does not run as root.
+prepare_postgres() {
+	local program
+	for program in "$1"/usr/lib/postgresql/*/bin/*; do
+		ln -sf "${program#"$1"}" "$1/usr/bin/${program##*/}"
+	done
+	printf '%s\n' 'root:x:0:0::/root:/bin/sh' 'postgres:x:70:70::/var/lib/postgresql:/bin/sh' >"$1/etc/passwd"
+	mkdir -p "$1/var/lib/postgresql"
+	chown 70:70 "$1/var/lib/postgresql"
+}
+
+# with_cluster IMAGE prints the name of the image with an empty database cluster, so
+# that not every container has to make one.
+with_cluster() {
+	local container image
+	container=$(docker create --network none --user postgres "$1" \
+		initdb --no-sync --auth trust --locale C --encoding UTF8 --pgdata /var/lib/postgresql/weir)
+	docker start --attach "$container" >"$work/initdb.log" 2>&1 || { tail -n 3 "$work/initdb.log" >&2 && return 1; }
+	image=$(docker commit "$container")
+	docker rm "$container" >/dev/null
+	docker rmi "$1" >/dev/null 2>&1 || true
+	echo "$image"
+}
+
 # make_from SUITE makes the missing images whose server is in that suite. They
 # share one tree: what is asked of an image is its server, not to be small.
 make_from() {
 	local suite=$1 tree=$work/$1 entry image from server want package servers id got
 	local script=/usr/share/debootstrap/scripts/$suite
 
-	servers=$(printf '%s\n' "${missing[@]}" | awk -v suite="$suite" '$2 == suite { print $3 "-server" }' | paste -sd,)
+	servers=$(printf '%s\n' "${missing[@]}" | awk -v suite="$suite" \
+		'$2 == suite { print $3 == "postgres" ? "postgresql-" $4 : $3 "-server" }' | paste -sd,)
 	# A suite younger than debootstrap differs in nothing from sid.
 	[[ -e $script ]] || script=${script%/*}/sid
 	# --foreign stops before the packages are configured: a server needs its
@@ -139,6 +169,7 @@ make_from() {
 		dpkg-deb --fsys-tarfile "$tree/var/cache/apt/archives/$package"_*.deb |
 			tar --extract --keep-directory-symlink --directory="$tree"
 	done
+	[[ $servers != *postgresql-* ]] || prepare_postgres "$tree"
 
 	id=$(
 		tar --create --directory="$tree" \
@@ -146,10 +177,14 @@ make_from() {
 			--exclude='./var/cache/*' --exclude='./var/lib/apt/*' --exclude='./var/log/*' \
 			--exclude='./usr/share/doc' --exclude='./usr/share/man' --exclude='./usr/share/info' \
 			--exclude='./usr/share/i18n' --exclude='./usr/share/locale' --exclude='./usr/lib/locale' \
+			--exclude='libLLVM*' --exclude='./usr/lib/llvm-*' --exclude='llvmjit*' --exclude='./usr/lib/postgresql/*/lib/bitcode' \
 			. |
 			docker import --change "LABEL weir.made-from=debian-$suite" --change 'WORKDIR /data' -
 	)
 	rm -rf --one-file-system "$tree"
+	if [[ $servers == *postgresql-* ]]; then
+		id=$(with_cluster "$id") || die "initdb failed in the image of $suite"
+	fi
 
 	for entry in "${missing[@]}"; do
 		read -r image from server want <<<"$entry"
