@@ -12,8 +12,10 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/rediscell"
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/store/postgres"
 )
 
 // TestSame sends the same random requests through every store, in virtual time. The
@@ -24,7 +26,7 @@ func TestSame(t *testing.T) {
 	if err != nil {
 		t.Fatalf("seed %d: %v", seed, err)
 	}
-	everywhere(t, func(t *testing.T, st store.Store) {
+	same := func(t *testing.T, st store.Store) {
 		got, err := trace(t.Context(), st, seed)
 		for i := range got {
 			if got[i] != want[i] {
@@ -34,7 +36,14 @@ func TestSame(t *testing.T) {
 		if err != nil {
 			t.Fatalf("seed %d, after %d answers: %v", seed, len(got), err)
 		}
-	})
+	}
+	everywhere(t, same)
+	for _, server := range servers.AllPostgres() {
+		t.Run("postgres/"+server.Name, func(t *testing.T) {
+			t.Parallel()
+			same(t, postgres.New(limiterPool(t, server)))
+		})
+	}
 }
 
 // TestTrace checks that traces have answers of every kind.

@@ -117,8 +117,13 @@ const read = `SELECT clock_timestamp(), k.i, w.nums, w.scores, w.texts, w.expire
 FROM unnest($1::bytea[]) WITH ORDINALITY AS k (key, i)
 LEFT JOIN LATERAL (SELECT * FROM weir WHERE weir.key = k.key OFFSET 0) AS w ON true`
 
+// A batcher is a connection, alone or of a pool.
+type batcher interface {
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
 // read locks the keys if t can write, and then reads them.
-func (t *txn) read(ctx context.Context, conn *pgxpool.Conn) error {
+func (t *txn) read(ctx context.Context, conn batcher) error {
 	var b pgx.Batch
 	if t.writes {
 		slices.Sort(t.locks) // in one order in all transactions, so that none waits for each other
@@ -266,7 +271,7 @@ func (t *txn) queueChanges(b *pgx.Batch) {
 }
 
 // send sends b, and returns the first error of its statements.
-func send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
+func send(ctx context.Context, conn batcher, b *pgx.Batch) error {
 	results := conn.SendBatch(ctx, b)
 	defer results.Close()
 	for range b.Len() {
@@ -275,4 +280,28 @@ func send(ctx context.Context, conn *pgxpool.Conn, b *pgx.Batch) error {
 		}
 	}
 	return results.Close()
+}
+
+// Prepare prepares the statements of decisions on a new connection. It is for the
+// configuration of a pool:
+//
+//	config.AfterConnect = postgres.Prepare
+//
+// Without it, the first decision on each connection does so, and takes several times as long
+// as others. If its context ends meanwhile, pgx closes the connection, so under load, calls
+// with short deadlines could go on to open connections in vain.
+func Prepare(ctx context.Context, conn *pgx.Conn) error {
+	t := newTxn()
+	t.writes, t.keys = true, [][]byte{}
+	err := t.read(ctx, conn)
+	if err == nil {
+		var b pgx.Batch
+		b.Queue(putNums, t.keys, t.keys, []int64{})
+		b.Queue("COMMIT")
+		err = send(ctx, conn, &b)
+	}
+	if err != nil { // for example, the table does not exist yet
+		_, err = conn.Exec(ctx, "ROLLBACK")
+	}
+	return err
 }

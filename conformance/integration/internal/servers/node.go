@@ -26,6 +26,8 @@ type Node struct {
 	id     string // of the container
 	// sentinel tells that its users are not those of the server.
 	sentinel bool
+	// ping returns nil if the node answers. It is nil for a node that knows PING.
+	ping func(context.Context) error
 }
 
 // Endpoint returns the node alone, for a user who may do everything.
@@ -102,12 +104,16 @@ func (n *Node) dial() *redis.Client {
 
 // await returns when the node answers, or has ended.
 func (n *Node) await(ctx context.Context) error {
-	rdb := n.dial()
-	defer rdb.Close()
+	ping := n.ping
+	if ping == nil {
+		rdb := n.dial()
+		defer rdb.Close()
+		ping = func(ctx context.Context) error { return rdb.Ping(ctx).Err() }
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err := poll(ctx, func() error {
-		err := rdb.Ping(ctx).Err()
+		err := ping(ctx)
 		if err != nil && n.lastWords(ctx) != "" {
 			cancel() // as it would after a wrong argument
 		}

@@ -1,5 +1,5 @@
-// Package servers gives tests the Redis and Valkey servers of the matrix. Each
-// is started in containers at its first use, once for a run of the test
+// Package servers gives tests the Redis and Valkey servers of the matrix, and
+// PostgreSQL servers: see [AllPostgres]. Each is started in containers at its first use, once for a run of the test
 // binary, and removed when the binary ends, however it ends:
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }
@@ -83,6 +83,9 @@ var images = func() map[string]string {
 		"redis-8.0":  "redis:8.0",
 		"valkey-8.1": "valkey/valkey:8.1",
 		"valkey-9.1": "valkey/valkey:9.1",
+
+		"postgres-15": "postgres:15",
+		"postgres-18": "postgres:18",
 	} {
 		variable := "WEIR_IMAGE_" + strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(version))
 		images[version] = cmp.Or(os.Getenv(variable), image)

@@ -1,0 +1,87 @@
+package servers
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/moby/moby/api/types/container"
+	"github.com/testcontainers/testcontainers-go"
+)
+
+// Postgres is the kind of PostgreSQL servers, which [All] does not list.
+const Postgres Kind = "postgres"
+
+// postgresAdmin may do everything, without a password.
+const postgresAdmin = "postgres"
+
+// AllPostgres returns the PostgreSQL servers of the matrix, the same ones at every call.
+func AllPostgres() []*Server { return allPostgres() }
+
+var allPostgres = sync.OnceValue(func() []*Server {
+	return []*Server{
+		newServer("postgres-15", "postgres-15", Postgres, (*Server).startPostgres),
+		newServer("postgres-18", "postgres-18", Postgres, (*Server).startPostgres),
+	}
+})
+
+// NewPostgres returns a PostgreSQL server of the newest version that belongs to t and is
+// removed with it. The settings are of its command line, as in "wal_level=minimal". It
+// keeps what it has in a restart.
+func NewPostgres(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	return fresh(t, newServer("postgres-18 of "+t.Name(), "postgres-18", Postgres, (*Server).startPostgres), settings)
+}
+
+// PostgresURL returns the URL of a PostgreSQL server for a user, or, if user is empty, for
+// the one who may do everything. addr is a proxy of the server; "" means its own address.
+func (s *Server) PostgresURL(user, password, addr string) string {
+	u := url.URL{Scheme: "postgres", User: url.User(postgresAdmin), Host: cmp.Or(addr, s.Addrs[0]), Path: "postgres"}
+	if user != "" {
+		u.User = url.UserPassword(user, password)
+	}
+	return u.String()
+}
+
+// postgresScript starts a server over the cluster that is in the image, or that initdb makes
+// if the image has none. Its arguments are those of the server.
+const postgresScript = `d=/var/lib/postgresql/weir
+test -s $d/PG_VERSION || initdb --no-sync --auth trust --locale C --encoding UTF8 --pgdata $d || exit
+printf '%s\n' 'host all ` + postgresAdmin + ` all trust' 'host all all all scram-sha-256' >$d/pg_hba.conf
+exec postgres -D $d "$@"`
+
+// startPostgres starts a server that does not wait for its disk.
+func (s *Server) startPostgres(ctx context.Context) error {
+	ports, err := s.listen(ctx, 1)
+	if err != nil {
+		return err
+	}
+	command := []string{"-p", ports[0]}
+	for _, setting := range append([]string{
+		"listen_addresses=*", "unix_socket_directories=", "fsync=off", "jit=off", "shared_buffers=32MB",
+	}, s.args...) {
+		command = append(command, "-c", setting)
+	}
+	c, err := s.run(ctx, command,
+		testcontainers.WithEntrypoint("sh", "-c", postgresScript, "sh"),
+		testcontainers.WithConfigModifier(func(c *container.Config) { c.User = "postgres" }),
+		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) {
+			c.NetworkMode = container.NetworkMode("container:" + s.network)
+		}))
+	if err != nil {
+		return err
+	}
+	node := &Node{Addr: loopback.String() + ":" + ports[0], server: s, id: c.GetContainerID()}
+	s.Nodes, s.Addrs = []*Node{node}, []string{node.Addr}
+	node.ping = func(ctx context.Context) error {
+		conn, err := pgx.Connect(ctx, s.PostgresURL("", "", ""))
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	}
+	return s.await(ctx)
+}

@@ -1,0 +1,320 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/postgres"
+)
+
+// This file tests what only the PostgreSQL store promises.
+
+func noStatements(c *pgxpool.Config) { c.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec }
+
+// newestPostgres returns the newest PostgreSQL server of the matrix.
+func newestPostgres() *servers.Server {
+	all := servers.AllPostgres()
+	return all[len(all)-1]
+}
+
+// count returns a script that adds 1 to its key, for an hour. It calls held while it holds
+// the lock of the key.
+func countingScript(held func()) *store.Script {
+	return store.NewScript("count", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+		held()
+		n, _, err := tx.Get(0)
+		if err != nil {
+			return nil, err
+		}
+		n.Tag, n.Len, n.N[0] = store.Tag{'v', '1'}, 1, n.N[0]+1
+		tx.Put(0, n, time.Hour)
+		return append(reply, store.IntegerValue(n.N[0])), nil
+	})
+}
+
+// add adds 1 to the key, and returns its number.
+func add(ctx context.Context, st store.Store, key string) (int64, error) {
+	reply, err := st.Eval(ctx, countingScript(func() {}), []string{key}, nil, nil)
+	if err != nil {
+		return 0, err
+	}
+	return reply[0].Int(), nil
+}
+
+// postgresKey returns a key that no other test uses.
+func postgresKey(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano()) }
+
+// hold locks key in a transaction that does not end until release is called. Its error is
+// then sent to the channel.
+func hold(t *testing.T, st store.Store, key string) (release func(), result <-chan error) {
+	locked, released, done := make(chan struct{}), make(chan struct{}), make(chan error, 1)
+	go func() {
+		script := countingScript(func() { close(locked); <-released })
+		_, err := st.Eval(context.Background(), script, []string{key}, nil, nil)
+		done <- err
+	}()
+	release = sync.OnceFunc(func() { close(released) })
+	t.Cleanup(release)
+	<-locked
+	return release, done
+}
+
+// TestPostgresDeadline checks that a deadline ends the wait for a lock, on both sides.
+func TestPostgresDeadline(t *testing.T) {
+	t.Parallel()
+	admin := adminPool(t, newestPostgres())
+	st, other := postgres.New(limiterPool(t, newestPostgres())), postgres.New(limiterPool(t, newestPostgres(), param("application_name", "waiting")))
+	key := postgresKey(t)
+	release, result := hold(t, st, key)
+
+	const wait, atOnce = 250 * time.Millisecond, 300 * time.Millisecond
+	quickest := time.Hour // of three calls, because the machine can be slow
+	for range 3 {
+		ctx, cancel := context.WithTimeout(t.Context(), wait)
+		start := time.Now()
+		_, err := add(ctx, other, key)
+		cancel()
+		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("got %v, want %v alone", err, context.DeadlineExceeded)
+		}
+		quickest = min(quickest, time.Since(start)-wait)
+	}
+	if quickest > atOnce {
+		t.Errorf("it returned %v after the deadline: want at most %v", quickest, atOnce)
+	}
+	if _, err := add(t.Context(), other, key+"-other"); err != nil {
+		t.Errorf("a call on another key: %v", err)
+	}
+	await(t, "the server to cancel the statements that wait", func() bool {
+		return number(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiting' AND wait_event = 'advisory'") == 0
+	})
+	release()
+	want := int64(2)
+	if err := <-result; errors.Is(err, store.ErrUnavailable) {
+		want-- // the machine was so slow that the server ended the transaction
+	} else if err != nil {
+		t.Error(err)
+	}
+	if n, err := add(t.Context(), other, key); n != want || err != nil {
+		t.Errorf("got %d, %v, want %d: a call whose deadline had passed ran", n, err, want)
+	}
+}
+
+// TestPostgresVanished checks that a process that stops while it holds a lock loses the lock,
+// and that its call then changes nothing.
+func TestPostgresVanished(t *testing.T) {
+	t.Parallel()
+	st, other := postgres.New(limiterPool(t, newestPostgres())), postgres.New(limiterPool(t, newestPostgres()))
+	key := postgresKey(t)
+	release, result := hold(t, st, key)
+	if n, err := add(t.Context(), other, key); n != 1 || err != nil { // it waits until the server ends the other
+		t.Errorf("got %d, %v, want 1", n, err)
+	}
+	release()
+	if err := <-result; !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("the call that stopped returned %v, want %v", err, store.ErrUnavailable)
+	}
+	if n, err := add(t.Context(), st, key); n != 2 || err != nil {
+		t.Errorf("got %d, %v, want 2", n, err)
+	}
+}
+
+// TestPostgresDenied checks that a denied request writes nothing to the log of the server.
+func TestPostgresDenied(t *testing.T) {
+	t.Parallel()
+	servers.Need(t)
+	server := servers.NewPostgres(t, "autovacuum=off", "wal_level=minimal", "max_wal_senders=0")
+	admin := adminPool(t, server)
+	lim, err := weir.New("denied", postgres.New(limiterPool(t, server)), algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := func() int64 {
+		return number(t, admin, "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint")
+	}
+	allow := func(want bool) {
+		t.Helper()
+		if res, err := lim.Allow(t.Context(), "ann"); err != nil || res.Allowed != want {
+			t.Fatalf("got %+v, %v, want allowed: %v", res, err, want)
+		}
+	}
+	start := log()
+	allow(true)
+	allow(false) // the first read of a row marks it as committed
+	before := log()
+	for range 20 {
+		allow(false)
+	}
+	if after := log(); before == start || after != before {
+		t.Errorf("an allowed request wrote %d bytes, want some, and 20 denied requests wrote %d, want 0", before-start, after-before)
+	}
+}
+
+// TestPostgresPrivileges checks that each word of the GRANT in docs/reference/stores.md is
+// necessary. TestPostgres checks that they suffice.
+func TestPostgresPrivileges(t *testing.T) {
+	t.Parallel()
+	admin := adminPool(t, newestPostgres())
+	words := []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
+	for i, missing := range words {
+		role := "without_" + strings.ToLower(missing)
+		sql(t, admin, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
+		rest := append(append([]string(nil), words[:i]...), words[i+1:]...)
+		sql(t, admin, "GRANT "+strings.Join(rest, ", ")+" ON weir TO "+role)
+		st := postgres.New(openPool(t, newestPostgres().PostgresURL(role, limiterPassword, "")))
+		lim, err := weir.New(role, st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, allowed := lim.Allow(t.Context(), "ann")
+		reset := lim.Reset(t.Context(), "ann")
+		_, swept := st.Sweep(t.Context())
+		err = errors.Join(allowed, reset, swept)
+		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "GRANT") {
+			t.Errorf("without %s: got %v, want %v that names the GRANT", missing, err, store.ErrUnavailable)
+		}
+	}
+}
+
+// TestPostgresLongKeys checks that keys that differ after thousands of bytes are different.
+func TestPostgresLongKeys(t *testing.T) {
+	t.Parallel()
+	st := postgres.New(limiterPool(t, newestPostgres()))
+	var keys []string
+	for _, n := range []int{1999, 2000, 2001, 8267, 100_000} {
+		key := postgresKey(t)
+		key += strings.Repeat("\xff", n-len(key)-1)
+		keys = append(keys, key+"a", key+"b")
+	}
+	for i, key := range keys {
+		for n := range int64(i + 1) {
+			if got, err := add(t.Context(), st, key); got != n+1 || err != nil {
+				t.Fatalf("key %d of %d bytes: got %d, %v, want %d", i, len(key), got, err, n+1)
+			}
+		}
+	}
+	values, err := st.MGet(t.Context(), keys, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, v := range values {
+		if want := fmt.Sprintf("v1 %d", i+1); v.Str() != want {
+			t.Errorf("key %d: got %q, want %q", i, v.Str(), want)
+		}
+	}
+}
+
+// TestPostgresForeign checks that rows that the store did not write are foreign, and that
+// errors of forms and of the server leave the connection open.
+func TestPostgresForeign(t *testing.T) {
+	t.Parallel()
+	admin := adminPool(t, newestPostgres())
+	pool := limiterPool(t, newestPostgres())
+	st, key := postgres.New(pool), postgresKey(t)
+	for i, values := range []string{
+		"'x', NULL, NULL", "'v1 1', '{1}', '{a}'", "NULL, '{1,2}', '{a}'", "NULL, '{1,NULL}', '{a,b}'", "NULL, '{1,2}', '{a,NULL}'",
+	} {
+		key := fmt.Sprint(key, i)
+		insert := "INSERT INTO weir (key, nums, scores, texts, expires) VALUES ($1, " + values + ", 9000000000000000)"
+		sql(t, admin, insert, []byte(key))
+		if _, err := add(t.Context(), st, key); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), key) {
+			t.Errorf("%s: got %v, want an ErrForeign that names %q", values, err, key)
+		}
+	}
+	if n := pool.Stat().NewConnsCount(); n != 1 {
+		t.Errorf("the errors of forms took %d connections, want 1", n)
+	}
+	lost := limiterPool(t, newestPostgres(), param("search_path", "nowhere"))
+	for range 5 {
+		if _, err := add(t.Context(), postgres.New(lost), key); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "Migrate") {
+			t.Errorf("without the table: got %v, want %v that names Migrate", err, store.ErrUnavailable)
+		}
+	}
+	if n := lost.Stat().NewConnsCount(); n != 1 {
+		t.Errorf("the errors of the server took %d connections, want 1", n)
+	}
+}
+
+// TestPostgresReadOnly checks a connection that accepts no writes. A decision fails, even if
+// it would be a denial, and the connection is closed.
+func TestPostgresReadOnly(t *testing.T) {
+	t.Parallel()
+	writable := postgres.New(limiterPool(t, newestPostgres()))
+	pool := limiterPool(t, newestPostgres(), param("default_transaction_read_only", "on"))
+	st := postgres.New(pool)
+	deny := func(st store.Store) (weir.Result, error) {
+		lim, err := weir.New(t.Name(), st, algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lim.Allow(t.Context(), "ann")
+	}
+	if res, err := deny(writable); err != nil || !res.Allowed {
+		t.Fatalf("got %+v, %v, want an allowed request", res, err)
+	}
+	if res, err := deny(st); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "writes") {
+		t.Errorf("got %+v, %v, want %v", res, err, store.ErrUnavailable)
+	}
+	await(t, "the connection to be closed", func() bool { return pool.Stat().TotalConns() == 0 })
+	lim, err := weir.New(t.Name(), st, algorithm.FixedWindow{Limit: 1, Window: time.Hour}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res, err := lim.Peek(t.Context(), "ann"); err != nil || res.Allowed {
+		t.Errorf("Peek: got %+v, %v, want a denied request", res, err)
+	}
+}
+
+// TestPostgresSweep checks which rows Sweep deletes, and that several processes can migrate.
+func TestPostgresSweep(t *testing.T) {
+	t.Parallel()
+	admin := adminPool(t, newestPostgres())
+	sql(t, admin, "CREATE SCHEMA sweep AUTHORIZATION limiter")
+	pool := limiterPool(t, newestPostgres(), param("search_path", "sweep"))
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := postgres.Migrate(t.Context(), pool); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	const put = `INSERT INTO sweep.weir (key, nums, expires)
+SELECT ($1::text || i)::bytea, 'v1 1', (extract(epoch FROM now()) + $3::int) * 1000000 FROM generate_series(1, $2::int) AS i`
+	sql(t, admin, put, "old", 2500, -1201)
+	sql(t, admin, put, "locked", 1, -1201)
+	sql(t, admin, put, "expired", 1, -599)
+	sql(t, admin, put, "live", 1, 600)
+	conn, err := admin.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Rollback(context.Background())
+	if _, err := conn.Exec(t.Context(), "SELECT FROM sweep.weir WHERE key = 'locked1' FOR UPDATE"); err != nil {
+		t.Fatal(err)
+	}
+	st := postgres.New(pool)
+	if n, err := st.Sweep(t.Context()); n != 2500 || err != nil {
+		t.Errorf("Sweep: got %d, %v, want 2500", n, err)
+	}
+	if n := number(t, admin, "SELECT count(*) FROM sweep.weir"); n != 3 {
+		t.Errorf("%d rows are left, want 3", n)
+	}
+	// An expired row is missing, and can be written again.
+	if n, err := add(t.Context(), st, "expired1"); n != 1 || err != nil {
+		t.Errorf("got %d, %v, want 1", n, err)
+	}
+}

@@ -1,0 +1,155 @@
+package integration
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weir-go/weir/conformance"
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/postgres"
+)
+
+// The role of the limiters has no more privileges than docs/reference/stores.md says.
+const (
+	limiterRole     = "limiter"
+	limiterPassword = "secret"
+	prepareLimiter  = `SELECT pg_advisory_xact_lock(1);
+DO $$ BEGIN CREATE ROLE limiter LOGIN PASSWORD 'secret'; EXCEPTION WHEN duplicate_object THEN NULL; END $$;
+GRANT SELECT, INSERT, UPDATE, DELETE ON weir TO limiter`
+)
+
+// openPool returns a pool that ends with t. The functions change its configuration.
+func openPool(t testing.TB, url string, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.MaxConns = conns
+	for _, f := range change {
+		f(config)
+	}
+	pool, err := pgxpool.NewWithConfig(context.Background(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	return pool
+}
+
+// adminPool starts the server and prepares it for limiters. It returns a pool of the role
+// that may do everything.
+func adminPool(t testing.TB, server *servers.Server) *pgxpool.Pool {
+	t.Helper()
+	server.Start(t)
+	admin := openPool(t, server.PostgresURL("", "", ""))
+	if err := postgres.Migrate(t.Context(), admin); err != nil {
+		t.Fatal(err)
+	}
+	sql(t, admin, prepareLimiter)
+	return admin
+}
+
+// limiterPool starts and prepares the server. It returns a pool of the role of the limiters.
+func limiterPool(t testing.TB, server *servers.Server, change ...func(*pgxpool.Config)) *pgxpool.Pool {
+	t.Helper()
+	adminPool(t, server)
+	return openPool(t, server.PostgresURL(limiterRole, limiterPassword, ""), change...)
+}
+
+// sql runs statements.
+func sql(t testing.TB, pool *pgxpool.Pool, text string, args ...any) {
+	t.Helper()
+	if _, err := pool.Exec(context.Background(), text, args...); err != nil {
+		t.Errorf("%s: %v", text, err)
+	}
+}
+
+// number returns the number that a query selects.
+func number(t testing.TB, pool *pgxpool.Pool, query string, args ...any) (n int64) {
+	t.Helper()
+	if err := pool.QueryRow(context.Background(), query, args...).Scan(&n); err != nil {
+		t.Errorf("%s: %v", query, err)
+	}
+	return n
+}
+
+// param sets a parameter of each connection.
+func param(name, value string) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.RuntimeParams[name] = value }
+}
+
+// postgresKeys lists the keys that contain part and have not expired, with their TTLs.
+func postgresKeys(t *testing.T, pool *pgxpool.Pool, part string) map[string]time.Duration {
+	rows, err := pool.Query(t.Context(), `SELECT key, expires - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
+FROM weir WHERE position($1::bytea IN key) > 0`, []byte(part))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	found := map[string]time.Duration{}
+	for rows.Next() {
+		var key []byte
+		var left int64
+		if err := rows.Scan(&key, &left); err != nil {
+			t.Fatal(err)
+		}
+		if left > 0 {
+			found[string(key)] = time.Duration(left) * time.Microsecond
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// TestPostgres runs the suite on PostgreSQL. On the oldest version it is brief, the client
+// sends no prepared statements, and the role's isolation level is not the one that the store
+// needs.
+func TestPostgres(t *testing.T) {
+	for i, server := range servers.AllPostgres() {
+		t.Run(server.Name, func(t *testing.T) {
+			t.Parallel()
+			progress(t)
+			oldest := i == 0
+			var changes []func(*pgxpool.Config)
+			if oldest {
+				changes = append(changes, noStatements, param("default_transaction_isolation", "serializable"))
+			}
+			pool := limiterPool(t, server, changes...)
+			conformance.Run(t, conformance.Backend{
+				New:  func(*testing.T) store.Store { return postgres.New(pool) },
+				Peer: func(t *testing.T, _ store.Store) store.Store { return postgres.New(limiterPool(t, server)) },
+				Keys: func(t *testing.T, _ store.Store, part string) map[string]time.Duration {
+					return postgresKeys(t, pool, part)
+				},
+				Parallel: 4,
+				Brief:    oldest || raceEnabled,
+				Record: func(o conformance.Outcome) {
+					if !o.Passed && externalSkips[o.Check] != o.Skipped {
+						t.Errorf("%s: not passed: %s", o.Check, o.Skipped)
+					}
+				},
+			})
+		})
+	}
+}
+
+// TestPostgresCoalesced runs the suite on a coalesced store: concurrent calls are one
+// transaction.
+func TestPostgresCoalesced(t *testing.T) {
+	notShort(t)
+	t.Parallel()
+	progress(t)
+	all := servers.AllPostgres()
+	pool := limiterPool(t, all[len(all)-1])
+	conformance.Run(t, conformance.Backend{
+		New:   func(*testing.T) store.Store { return store.Coalesce(postgres.New(pool)) },
+		Brief: true, Parallel: 4,
+	})
+}
