@@ -75,13 +75,18 @@ func hold(t *testing.T, st store.Store, key string) (release func(), result <-ch
 func TestPostgresDeadline(t *testing.T) {
 	t.Parallel()
 	admin := adminPool(t, newestPostgres())
-	st, other := postgres.New(limiterPool(t, newestPostgres())), postgres.New(limiterPool(t, newestPostgres(), param("application_name", "waiting")))
+	pool := limiterPool(t, newestPostgres(), param("application_name", "waiting"))
+	st, other := postgres.New(limiterPool(t, newestPostgres())), postgres.New(pool)
 	key := postgresKey(t)
+	if _, err := add(t.Context(), other, key+"-other"); err != nil { // opens a connection
+		t.Fatal(err)
+	}
 	release, result := hold(t, st, key)
 
-	const wait, atOnce = 250 * time.Millisecond, 300 * time.Millisecond
-	quickest := time.Hour // of three calls, because the machine can be slow
-	for range 3 {
+	const wait, atOnce = 400 * time.Millisecond, 300 * time.Millisecond
+	quickest, kept := time.Hour, false // of several calls, because the machine can be slow
+	for range 8 {
+		opened := pool.Stat().NewConnsCount()
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		start := time.Now()
 		_, err := add(ctx, other, key)
@@ -90,12 +95,19 @@ func TestPostgresDeadline(t *testing.T) {
 			t.Errorf("got %v, want %v alone", err, context.DeadlineExceeded)
 		}
 		quickest = min(quickest, time.Since(start)-wait)
+		_, err = add(t.Context(), other, key+"-other")
+		if err != nil {
+			t.Errorf("a call on another key: %v", err)
+		}
+		if kept = pool.Stat().NewConnsCount() == opened; kept {
+			break
+		}
 	}
 	if quickest > atOnce {
 		t.Errorf("it returned %v after the deadline: want at most %v", quickest, atOnce)
 	}
-	if _, err := add(t.Context(), other, key+"-other"); err != nil {
-		t.Errorf("a call on another key: %v", err)
+	if !kept {
+		t.Error("each call whose deadline passed while it waited for a lock closed its connection")
 	}
 	await(t, "the server to cancel the statements that wait", func() bool {
 		return number(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiting' AND wait_event = 'advisory'") == 0

@@ -45,3 +45,12 @@ func failed(ctx context.Context, call string, err error) error {
 	}
 	return fmt.Errorf("postgres: %s: %w: %w%s", call, store.ErrUnavailable, err, hint)
 }
+
+// awaitDeadline waits for the deadline of ctx, if the server has ended the wait for a lock
+// shortly before: see lockTimeout. The connection is free meanwhile.
+func awaitDeadline(ctx context.Context, err error) {
+	var reply *pgconn.PgError
+	if _, ok := ctx.Deadline(); ok && errors.As(err, &reply) && reply.Code == "55P03" { // lock_not_available
+		<-ctx.Done()
+	}
+}

@@ -154,6 +154,7 @@ func (s *Store) evalTogether(ctx context.Context, calls []store.Eval) {
 		return
 	}
 	if err := t.run(ctx, s.pool); err != nil {
+		awaitDeadline(ctx, err)
 		for _, c := range t.calls {
 			c.Err = failed(ctx, "eval "+c.Script.Name(), err)
 		}

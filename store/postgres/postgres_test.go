@@ -95,6 +95,7 @@ func TestFailed(t *testing.T) {
 		"lost connection":          {t.Context(), io.ErrUnexpectedEOF, store.ErrUnavailable, context.Canceled, ""},
 		"serialization failure":    {t.Context(), reply("40001"), store.ErrUnavailable, context.Canceled, "a message"},
 		"disk full":                {t.Context(), reply("53100"), store.ErrUnavailable, context.Canceled, "a message"},
+		"lock timeout of the role": {t.Context(), reply("55P03"), store.ErrUnavailable, context.DeadlineExceeded, "a message"},
 		"no table":                 {t.Context(), reply("42P01"), store.ErrUnavailable, context.Canceled, "Migrate"},
 		"no privilege":             {t.Context(), reply("42501"), store.ErrUnavailable, context.Canceled, "GRANT"},
 		"a timeout of a dial":      {t.Context(), fmt.Errorf("dial: %w", context.DeadlineExceeded), store.ErrUnavailable, context.DeadlineExceeded, "dial"},
@@ -118,6 +119,23 @@ type fixed struct {
 }
 
 func (f fixed) Deadline() (time.Time, bool) { return f.at, true }
+
+// The wait for locks ends before the deadline, so that the connection can be used again.
+func TestLockTimeout(t *testing.T) {
+	if got := lockTimeout(t.Context()); got != nil {
+		t.Errorf("without a deadline: got %q, want nil", *got)
+	}
+	for _, left := range []time.Duration{-time.Hour, 0, time.Millisecond, 250 * time.Millisecond, time.Hour} {
+		got, err := strconv.ParseInt(*lockTimeout(fixed{t.Context(), time.Now().Add(left)}), 10, 64)
+		most := left.Milliseconds() * 7 / 8
+		if left == time.Hour {
+			most = (left - 100*time.Millisecond).Milliseconds()
+		}
+		if err != nil || got < 1 || got > max(most, 1) {
+			t.Errorf("%v before the deadline: got %d ms, %v, want at least 1 and at most %d", left, got, err, most)
+		}
+	}
+}
 
 // A key fits into an entry of the index, and no two keys become the same.
 func TestLongKeys(t *testing.T) {

@@ -99,6 +99,10 @@ func (t *txn) rollBack(ctx context.Context, conn *pgxpool.Conn, err error) error
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 // If a process disappears while it holds locks, the server ends its transaction after idle.
+// If a call has a deadline, the server ends its wait for the locks shortly before. Otherwise
+// pgx would do so by closing the connection, and a key that many callers wait for would cost
+// a new connection for each of them. lock_timeout has to be set before the locks.
+//
 // The planner must not choose a sequential scan while the table is small: it can keep that
 // plan when the table has grown.
 const (
@@ -106,6 +110,7 @@ const (
 	lock = `SELECT current_setting('transaction_read_only'),
 	set_config('idle_in_transaction_session_timeout', $2::text, true),
 	set_config('enable_seqscan', 'off', true),
+	set_config('lock_timeout', coalesce($3::text, current_setting('lock_timeout')), true),
 	(SELECT count(pg_advisory_xact_lock(k)) FROM unnest($1::bigint[]) AS k)`
 	noLock = "SELECT set_config('enable_seqscan', 'off', true)"
 )
@@ -128,7 +133,7 @@ func (t *txn) read(ctx context.Context, conn batcher) error {
 	if t.writes {
 		slices.Sort(t.locks) // in one order in all transactions, so that none waits for each other
 		b.Queue(begin)
-		b.Queue(lock, t.locks, fmt.Sprint(idle.Milliseconds()))
+		b.Queue(lock, t.locks, fmt.Sprint(idle.Milliseconds()), lockTimeout(ctx))
 	} else {
 		b.Queue(noLock) // the statements of a batch are one transaction
 	}
@@ -141,7 +146,7 @@ func (t *txn) read(ctx context.Context, conn batcher) error {
 			return err
 		}
 		var readOnly string
-		if err := results.QueryRow().Scan(&readOnly, nil, nil, nil); err != nil {
+		if err := results.QueryRow().Scan(&readOnly, nil, nil, nil, nil); err != nil {
 			return err
 		}
 		if readOnly == "on" {
@@ -166,6 +171,19 @@ func (t *txn) read(ctx context.Context, conn batcher) error {
 		return err
 	}
 	return results.Close()
+}
+
+// lockTimeout returns the longest wait for the locks, in milliseconds. It ends an eighth of
+// the time before the deadline of ctx, or 100 ms before it. Without a deadline, it is nil.
+func lockTimeout(ctx context.Context) *string {
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		return nil
+	}
+	left := time.Until(deadline)
+	left -= min(left/8, 100*time.Millisecond)
+	text := fmt.Sprint(max(left.Milliseconds(), 1)) // 0 would be no limit
+	return &text
 }
 
 // scan reads the row of one key. The clock of the first row is the clock of t.
