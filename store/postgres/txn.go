@@ -87,7 +87,7 @@ func (t *txn) run(ctx context.Context, pool *pgxpool.Pool) error {
 
 // rollBack ends the transaction after err, so that the connection can be used again.
 func (t *txn) rollBack(ctx context.Context, conn *pgxpool.Conn, err error) error {
-	// Another server may accept writes. If this connection is closed, the pool connects anew.
+	// Another server may accept writes. If this connection is closed, the pool opens another.
 	if t.writes && !errors.Is(err, errReadOnly) {
 		_, _ = conn.Exec(ctx, "ROLLBACK") // if it fails, Release closes the connection
 	}
@@ -308,7 +308,15 @@ func send(ctx context.Context, conn batcher, b *pgx.Batch) error {
 // Without it, the first decision on each connection does so, and takes several times as long
 // as others. If its context ends meanwhile, pgx closes the connection, so under load, calls
 // with short deadlines could go on to open connections in vain.
+//
+// Prepare takes at most as long as the connection may take to be opened: the parameter
+// connect_timeout, or ConnectTimeout in the configuration.
 func Prepare(ctx context.Context, conn *pgx.Conn) error {
+	if timeout := conn.Config().ConnectTimeout; timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
 	t := newTxn()
 	t.writes, t.keys = true, [][]byte{}
 	err := t.read(ctx, conn)
