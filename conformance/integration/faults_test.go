@@ -107,7 +107,7 @@ func TestFaults(t *testing.T) {
 		return
 	}
 	var text strings.Builder
-	text.WriteString("| Fault | Store | Calls | Allowed | Unavailable | Deadline | Slowest | Served again after | Lost |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n")
+	text.WriteString(faultHead)
 	for _, check := range conformance.FaultChecks() {
 		name := strings.TrimPrefix(check, "Faults/")
 		promise := ""
@@ -131,12 +131,7 @@ func TestFaults(t *testing.T) {
 			} else {
 				text.WriteString("| ")
 			}
-			lost := fmt.Sprint(o.Excess)
-			if o.Unconfirmed > 0 {
-				lost = fmt.Sprintf("%d of %d unconfirmed", o.Excess, o.Unconfirmed)
-			}
-			fmt.Fprintf(&text, "| %s | %d | %d | %d | %d | %d ms | %d ms | %s |\n", s.name,
-				o.Calls, o.Allowed, o.Unavailable, o.Cancelled, o.Slowest.Milliseconds(), o.Recovery.Milliseconds(), lost)
+			text.WriteString(faultCells(s.name, o))
 		}
 	}
 	if err := os.WriteFile("faults.md", []byte(text.String()), 0o644); err != nil {
@@ -145,6 +140,19 @@ func TestFaults(t *testing.T) {
 	if *update && !t.Failed() {
 		put(t, "../../docs/reference/stores.md", "<!-- faults -->\n", "<!-- end of faults -->\n", text.String())
 	}
+}
+
+// faultHead is the head of a table of faults.
+const faultHead = "| Fault | Store | Calls | Allowed | Unavailable | Deadline | Slowest | Served again after | Lost |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n"
+
+// faultCells returns the rest of a line of that table, after the first cell.
+func faultCells(store string, o conformance.FaultOutcome) string {
+	lost := fmt.Sprint(o.Excess)
+	if o.Unconfirmed > 0 {
+		lost = fmt.Sprintf("%d of %d unconfirmed", o.Excess, o.Unconfirmed)
+	}
+	return fmt.Sprintf("| %s | %d | %d | %d | %d | %d ms | %d ms | %s |\n", store,
+		o.Calls, o.Allowed, o.Unavailable, o.Cancelled, o.Slowest.Milliseconds(), o.Recovery.Milliseconds(), lost)
 }
 
 // put replaces the text between two lines of a file.

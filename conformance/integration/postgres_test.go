@@ -2,6 +2,7 @@ package integration
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -122,6 +123,9 @@ func TestPostgres(t *testing.T) {
 				changes = append(changes, noStatements, param("default_transaction_isolation", "serializable"))
 			}
 			pool := limiterPool(t, server, changes...)
+			if n := number(t, pool, "SELECT current_setting('server_version_num')::int / 10000"); server.Name != fmt.Sprintf("postgres-%d", n) {
+				t.Errorf("the version of %s is %d", server.Name, n)
+			}
 			conformance.Run(t, conformance.Backend{
 				New:  func(*testing.T) store.Store { return postgres.New(pool) },
 				Peer: func(t *testing.T, _ store.Store) store.Store { return postgres.New(limiterPool(t, server)) },

@@ -29,9 +29,9 @@ func init() {
 		"Paused":            paused,
 		"ClosedPort":        closedPort,
 		"BlackHole":         blackHole,
-		"Latency":           toxic("latency", fmt.Sprintf(`{"latency":%d}`, 2*conformance.CallTime.Milliseconds())),
+		"Latency":           toxic("latency", lateReply),
 		"Reset":             toxic("limit_data", `{"bytes":599}`),
-		"HalfOpen":          toxic("timeout", `{"timeout":0}`),
+		"HalfOpen":          toxic("timeout", noReply),
 		"Loading":           loading,
 		"ReadOnly":          readOnly,
 		"MasterDown":        masterDown,
@@ -47,6 +47,12 @@ func init() {
 		faultMakers[name] = maker
 	}
 }
+
+// These are attributes of toxics.
+var (
+	lateReply = fmt.Sprintf(`{"latency":%d}`, 2*conformance.CallTime.Milliseconds())
+	noReply   = `{"timeout":0}`
+)
 
 // single starts a server for a, and returns it with a client.
 func (a adapter) single(t *testing.T, args ...string) (*servers.Server, *redis.Client) {
@@ -94,18 +100,30 @@ func paused(t *testing.T, a adapter, _ string) conformance.Fault {
 func behind(t *testing.T, a adapter) (*toxiproxy.Proxy, conformance.Fault) {
 	t.Helper()
 	server, rdb := a.single(t)
-	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "fault", "127.0.0.1:0", server.Addrs[0])
-	if err := proxy.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(proxy.Stop)
+	proxy := startProxy(t, server)
 	e := server.Endpoint
 	e.Addrs = []string{proxy.Listen}
 	return proxy, a.fault(t, e, rdb)
 }
 
+// startProxy starts a proxy of the server, which ends with t.
+func startProxy(t *testing.T, server *servers.Server) *toxiproxy.Proxy {
+	t.Helper()
+	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "fault", "127.0.0.1:0", server.Addrs[0])
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	return proxy
+}
+
 func closedPort(t *testing.T, a adapter, _ string) conformance.Fault {
 	proxy, f := behind(t, a)
+	return closePort(t, proxy, f)
+}
+
+// closePort makes f a fault in which the proxy does not listen.
+func closePort(t *testing.T, proxy *toxiproxy.Proxy, f conformance.Fault) conformance.Fault {
 	f.Begin = proxy.Stop
 	f.End = func() {
 		if err := proxy.Start(); err != nil {
@@ -115,10 +133,14 @@ func closedPort(t *testing.T, a adapter, _ string) conformance.Fault {
 	return f
 }
 
-// blackHole listens at the address with a socket that accepts no connection. When its
-// queue is full, the system drops connection attempts.
 func blackHole(t *testing.T, a adapter, _ string) conformance.Fault {
 	proxy, f := behind(t, a)
+	return acceptNothing(t, proxy, f)
+}
+
+// acceptNothing makes f a fault in which a socket that accepts no connection listens at the
+// address of the proxy. When its queue is full, the system drops connection attempts.
+func acceptNothing(t *testing.T, proxy *toxiproxy.Proxy, f conformance.Fault) conformance.Fault {
 	_, port, _ := net.SplitHostPort(proxy.Listen)
 	number, err := strconv.Atoi(port)
 	if err != nil {
@@ -164,19 +186,24 @@ func blackHole(t *testing.T, a adapter, _ string) conformance.Fault {
 func toxic(kind string, attributes string) faultMaker {
 	return func(t *testing.T, a adapter, _ string) conformance.Fault {
 		proxy, f := behind(t, a)
-		f.Begin = func() {
-			wrapper := fmt.Sprintf(`{"name":"fault","type":%q,"stream":"downstream","attributes":%s}`, kind, attributes)
-			if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(wrapper)); err != nil {
-				t.Error(err)
-			}
-		}
-		f.End = func() {
-			if err := proxy.Toxics.RemoveToxic(context.Background(), "fault"); err != nil {
-				t.Error(err)
-			}
-		}
-		return f
+		return poison(t, proxy, f, kind, attributes)
 	}
+}
+
+// poison makes f a fault in which the proxy has a toxic.
+func poison(t *testing.T, proxy *toxiproxy.Proxy, f conformance.Fault, kind, attributes string) conformance.Fault {
+	f.Begin = func() {
+		wrapper := fmt.Sprintf(`{"name":"fault","type":%q,"stream":"downstream","attributes":%s}`, kind, attributes)
+		if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(wrapper)); err != nil {
+			t.Error(err)
+		}
+	}
+	f.End = func() {
+		if err := proxy.Toxics.RemoveToxic(context.Background(), "fault"); err != nil {
+			t.Error(err)
+		}
+	}
+	return f
 }
 
 // loading restarts a server that has saved its data, and loads it slowly.
