@@ -33,6 +33,10 @@ const (
 	// Limiter.Refund.
 	Refund
 
+	// Settle makes Request.Actual the cost of the decision with the same Key and ID. See
+	// Limiter.Settle.
+	Settle
+
 	// Renew renews the lease named ID: its full lease time starts again. If the lease
 	// is not held, the request is denied.
 	Renew
@@ -46,7 +50,7 @@ const (
 
 // String returns the name of op.
 func (op Op) String() string {
-	names := [...]string{"Consume", "Peek", "TakeUpTo", "Force", "Refund", "Renew", "Release", "Reset"}
+	names := [...]string{"Consume", "Peek", "TakeUpTo", "Force", "Refund", "Settle", "Renew", "Release", "Reset"}
 	if int(op) < len(names) {
 		return names[op]
 	}
@@ -100,11 +104,27 @@ type Request struct {
 	// algorithm.MaxLease bytes.
 	ID string
 
+	// Actual is the cost that a Settle gives to the decision. Other ops ignore it.
+	Actual Actual
+
 	// Metadata is text that an algorithm.MetadataWindow stores with an allowed
 	// request. Limiter.Entries lists it. It has at most algorithm.MaxMetadata bytes.
 	// If no rule is an algorithm.MetadataWindow, Metadata must be empty.
 	Metadata string
 }
+
+// An Actual is a number of tokens that is known after the work: see [Request]. It can be 0. The
+// zero Actual is no number, so a forgotten one is an error. Make one with [ActualCost].
+type Actual struct {
+	cost  int64
+	given bool
+}
+
+// ActualCost returns an [Actual] of n tokens.
+func ActualCost(n int64) Actual { return Actual{n, true} }
+
+// Cost returns the number of tokens. It returns false for the zero Actual.
+func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
 
 // A Result is the answer to a [Request]. Limit, Window, Remaining, RetryAfter and
 // ResetAfter describe one rule, whose name is Rule. If the request is denied, it is the
@@ -112,7 +132,8 @@ type Request struct {
 // fewest tokens remaining. If there are several such rules, it is the first of them.
 //
 // The ops Refund, Release and Reset set only Allowed. For Refund and Release, it
-// reports whether anything was refunded or released.
+// reports whether anything was refunded or released. Settle sets only Allowed and Granted. For
+// Settle, Allowed reports whether the decision was found, and Granted is its cost now.
 type Result struct {
 	Allowed bool // the caller may go ahead, after Delay
 

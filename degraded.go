@@ -31,7 +31,7 @@ func (d *degraded) Decide(ctx context.Context, r Request, each []Result) (Result
 		return res, err
 	case Renew:
 		return d.renew(ctx, &r, each)
-	case Refund, Release:
+	case Refund, Settle, Release:
 		return d.undo(ctx, &r, each)
 	}
 	res, cause, err := d.ask(ctx, &r, each)

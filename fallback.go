@@ -144,11 +144,11 @@ func (d *degraded) renew(ctx context.Context, r *Request, each []Result) (Result
 // errLocalLease is the Degraded of a lease that the store does not hold.
 var errLocalLease = &failure{"the lease was acquired during an outage: the process holds it, and the store does not know it", store.ErrUnavailable}
 
-// undo refunds or releases r wherever it was decided. If the store's answer was lost, that
+// undo refunds, settles or releases r wherever it was decided. If the store's answer was lost, that
 // can be in the store and in the process.
 func (d *degraded) undo(ctx context.Context, r *Request, each []Result) (Result, error) {
 	here, err := d.local(ctx, r, nil)
-	if errors.Is(err, ErrInvalidCost) {
+	if errors.Is(err, ErrInvalidCost) && r.Op != Settle { // a share has a lower bound
 		return Result{}, err
 	}
 	res, cause, err := d.ask(ctx, r, each)
@@ -157,10 +157,12 @@ func (d *degraded) undo(ctx context.Context, r *Request, each []Result) (Result,
 		if len(each) > 0 {
 			clear(each[:len(d.bound.rules)])
 		}
-		return Result{Allowed: true, Degraded: cause}, nil
+		return Result{Allowed: true, Granted: here.Granted, Degraded: cause}, nil
 	case cause != nil:
 		return Result{}, cause
 	}
-	res.Allowed = err == nil && (res.Allowed || here.Allowed)
+	if err == nil && !res.Allowed {
+		res.Allowed, res.Granted = here.Allowed, here.Granted
+	}
 	return res, err
 }

@@ -40,8 +40,8 @@ type Outcome string
 
 // Outcomes of decisions.
 const (
-	Allowed         Outcome = "allowed"          // for a Force, Refund, Release or Reset: done
-	Denied          Outcome = "denied"           // for a Refund or Release: there was nothing to do
+	Allowed         Outcome = "allowed"          // for a Force, Refund, Settle, Release or Reset: done
+	Denied          Outcome = "denied"           // for a Refund, Settle or Release: there was nothing to do
 	DegradedAllowed Outcome = "degraded_allowed" // without the store: see Limiter.OnOutage
 	DegradedDenied  Outcome = "degraded_denied"  // without the store
 	Unavailable     Outcome = "unavailable"      // store.ErrUnavailable, or the context's deadline passed

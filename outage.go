@@ -97,7 +97,7 @@ type Outage struct {
 //   - Consume, TakeUpTo and Peek return the answer of o.Fallback. The RetryAfter of a
 //     denied request is at most the time until the next probe. It is [Never] only if the
 //     cost is above the capacity.
-//   - Refund, Release and Renew work on decisions and leases that FailLocal made. For
+//   - Refund, Settle, Release and Renew work on decisions and leases that FailLocal made. For
 //     all others they return store.ErrUnavailable, and can be retried.
 //   - Reset and Force return store.ErrUnavailable. A Force with an ID can be retried: it
 //     consumes its tokens once.

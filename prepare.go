@@ -35,6 +35,9 @@ func (b *bound) check(q *query, r *Request, each int) error {
 		err = b.checkDecision(q, r)
 	case Refund:
 		q.verb, q.call.Cost, err = compose.Refund, r.Cost, b.checkRefund(r)
+	case Settle:
+		q.verb = compose.Settle
+		q.call.Cost, err = b.checkSettle(r)
 	case Renew:
 		q.verb, q.part, q.call.Text, err = compose.Renew, b.leases, r.ID, b.checkLease(r)
 	case Release:
@@ -116,37 +119,59 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 }
 
 // capCost returns the cost of a request. It is an error if the cost is above the MaxCost
-// of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost. For Force, the
+// of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost. For Force and Settle, the
 // largest cost is also the capacity and the largest debt.
 func (b *bound) capCost(op Op, cost int64) (int64, error) {
-	debt := b.all.program.MaxDebt()
+	debt, forces := b.all.program.MaxDebt(), op == Force || op == Settle
 	for i := range b.rules {
 		limit := b.rules[i].limit
 		most := limit.MaxCost
-		if op == Force && (most == 0 || most > limit.Capacity+debt) {
+		if forces && (most == 0 || most > limit.Capacity+debt) {
 			most = limit.Capacity + debt
 		}
 		switch {
 		case most == 0 || b.rules[i].cost > 0 || cost <= most:
 		case op == TakeUpTo:
 			cost = most
-		case cost <= limit.Capacity || op == Force:
+		case cost <= limit.Capacity || forces:
 			return 0, fail(ErrInvalidCost, "the cost is %d: rule %q is a %s, which can consume at most %d at once", cost, b.rules[i].name, limit.Kind.Name, most)
 		}
 	}
 	return cost, nil
 }
 
+// checkRefund checks a Refund or a Settle.
 func (b *bound) checkRefund(r *Request) error {
 	switch {
-	case b.leases != nil:
+	case b.leases != nil && r.Op == Refund:
 		return fail(ErrUnsupported, "Refund: a rule holds leases: release the lease with Release; to refund the other rules, put them in another limiter")
+	case b.leases != nil:
+		return fail(ErrUnsupported, "Settle: a rule holds leases: to settle the other rules, put them in another limiter")
 	case b.noRefund >= 0:
-		return b.errNoRefund(Refund)
+		return b.errNoRefund(r.Op)
 	case r.ID == "":
-		return fail(ErrInvalidKey, "Refund: Request.ID is empty: it must be the ID of the decision to refund")
+		return fail(ErrInvalidKey, "%v: Request.ID is empty: it must be the ID of the decision", r.Op)
 	}
 	return nil
+}
+
+// checkSettle checks a Settle, and returns the actual cost.
+func (b *bound) checkSettle(r *Request) (int64, error) {
+	actual, ok := r.Actual.Cost()
+	if err := b.checkRefund(r); err != nil {
+		return 0, err
+	}
+	switch {
+	case !ok:
+		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost")
+	case actual < 0:
+		return 0, fail(ErrInvalidCost, "Settle: the actual cost is %d: it must be 0 or more", actual)
+	case b.ownCosts:
+		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost: at least one rule must have none")
+	case b.noDebt >= 0:
+		return 0, b.unsupported("Settle", b.noDebt, "which cannot be in debt: use another algorithm")
+	}
+	return b.capCost(Settle, actual)
 }
 
 func (b *bound) checkLease(r *Request) error {
@@ -166,8 +191,8 @@ func errLongLease(r *Request) error {
 }
 
 func (b *bound) errNoRefund(op Op) error {
-	if op == Refund {
-		return b.unsupported("Refund", b.noRefund, "whose tokens cannot be refunded: use another algorithm")
+	if op == Refund || op == Settle {
+		return b.unsupported(op.String(), b.noRefund, "whose tokens cannot be refunded: use another algorithm")
 	}
 	return b.unsupported("Request.ID", b.noRefund, "whose tokens cannot be refunded: leave the ID empty")
 }

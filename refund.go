@@ -10,8 +10,7 @@ import "context"
 // A refund ends the ID: if the decision's request is sent again, it makes a new decision.
 //
 // Refund always refunds the whole decision. So r.Cost must be 0 or the Cost of the decision.
-// If the actual cost is smaller, refund the decision, and then consume the actual cost with
-// another request. Refund ignores the other fields of r.
+// If the actual cost is smaller, use [Limiter.Settle]. Refund ignores the other fields of r.
 //
 // A refund never leaves more tokens in a rule than if the request had not been made:
 //   - Tokens that have already been refilled, or that belong to an expired window, are
@@ -33,6 +32,34 @@ import "context"
 //   - the errors of [Limiter.Decide].
 func (l *Limiter) Refund(ctx context.Context, r Request) (bool, error) {
 	r.Op = Refund
+	res, err := l.Decide(ctx, r, nil)
+	return res.Allowed, err
+}
+
+// Settle makes actual the cost of a decision, after the work has been done, and reports whether
+// the decision was found. r.Key and r.ID must be the Key and the ID of the decision. Settle
+// ignores the other fields of r. actual can be 0.
+//
+// If the decision consumed more than actual, Settle refunds the difference, under the conditions
+// of [Limiter.Refund]. If it consumed less, Settle consumes the difference, also past the limit:
+// see [Limiter.Force]. A rule with a Cost keeps it.
+//
+// Settle is idempotent, so it can be retried after an error. The ID stays: a repeat of the
+// decision is still recognized, and the decision can be settled again with another cost, or
+// refunded. After a Settle to more, it is often unknown which of the earlier tokens have been
+// refilled. A later Settle or Refund then returns only tokens that this Settle added.
+//
+// If Settle returns false, nothing has changed. The decision was denied or refunded, or all its
+// tokens have been refilled. If actual is above the cost, use [Limiter.Force] for the difference.
+//
+// The errors are:
+//   - [ErrInvalidKey] if r.ID is empty.
+//   - [ErrInvalidCost] if actual is negative, or above the bound of [Limiter.Force].
+//   - [ErrUnsupported] if the algorithm of a rule cannot refund, cannot be in debt, or holds
+//     leases, or if every rule has a Cost.
+//   - the errors of [Limiter.Decide].
+func (l *Limiter) Settle(ctx context.Context, r Request, actual int64) (bool, error) {
+	r.Op, r.Actual = Settle, ActualCost(actual)
 	res, err := l.Decide(ctx, r, nil)
 	return res.Allowed, err
 }

@@ -163,7 +163,7 @@ func TestReplayOfAReservation(t *testing.T) {
 }
 
 // If the client of the store sends a script again because the reply was lost, the decision is
-// charged once, and its result is that of the second try.
+// charged once, and the second try has the result.
 func TestReplayOfALostReply(t *testing.T) {
 	t.Parallel()
 	lossy := &hooked{Store: newStore(newClock())}

@@ -29,9 +29,14 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 	case Reset:
 		res.Allowed = true
 		return nil
+	case Settle:
+		if o.N > 0 {
+			res.Allowed, res.Granted = true, o.N-1
+		}
+		return nil
 	case Refund, Release:
 		if q.op == Refund && o.TooLittle() {
-			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision consumed more: pass the decision's request, to refund all of it, and consume the actual cost with another request", q.call.Cost)
+			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision consumed more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.call.Cost)
 		}
 		res.Allowed = o.N > 0
 		return nil

@@ -18,7 +18,8 @@ const tooLittle = 2
 type Outcome struct {
 	// N is 1 if the request is allowed, and 0 otherwise. For UpTo and Force it is the
 	// number of tokens consumed. For Refund and Release it is 1 if anything was refunded or
-	// released. If the request repeats an earlier decision, it is the tokens which that
+	// released. For Settle it is 0 if there is no such decision, and otherwise its cost plus
+	// 1. If the request repeats an earlier decision, it is the tokens which that
 	// decision consumed from rules without a Cost.
 	N    int64
 	Now  int64 // the time of the decision
@@ -74,7 +75,7 @@ func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
 		}
 	}
 	o := Outcome{N: reply[0].Int(), Now: reply[1].Int(), code: code, ints: reply}
-	many := v.upTo() || v.forces() || v == Refund && o.TooLittle() || code > 0
+	many := v.upTo() || v.debts() || v == Refund && o.TooLittle() || code > 0
 	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !many || code > otherCost {
 		return Outcome{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), verbNames[v], o.N, o.Now)
 	}

@@ -9,9 +9,11 @@
 //	limit.go    checks a limit
 //	lua.go      the text of a script
 //	luacell.go  the Lua for the state of a rule
-//	luamark.go  the Lua for the markers of decisions
+//	luamark.go  the Lua for the markers of decisions, and of Refund
+//	luaset.go   the Lua of Settle
 //	form.go     the Go form of a script
-//	mark.go     the Go form for the markers of decisions
+//	mark.go     the Go form for the markers of decisions, and of Refund
+//	settle.go   the Go form of Settle
 //	direct.go   the Go form of a plain decision, for the memory store
 //	cell.go     the state of a rule whose algorithm is a Meter
 //	share.go    the Go form of a part of a limit
@@ -50,6 +52,7 @@ const (
 	Peek
 	Renew   // renews leases that are held, and acquires none
 	Refund  // refunds the decision of the markers, and deletes them; Call.Cost is 0, or as high as the decision's
+	Settle  // makes Call.Cost, which can be 0, the cost of the decision of the markers
 	Release // releases leases
 	Reset   // deletes the keys of every rule, if no value is foreign
 	Entries // lists the metadata of one rule
@@ -57,17 +60,18 @@ const (
 	verbs = iota
 )
 
-var verbNames = [verbs]string{"", ".mark", ".upto", ".upto.mark", ".force", ".force.mark", ".peek", ".renew", ".refund", ".release", ".reset", ".entries"}
+var verbNames = [verbs]string{"", ".mark", ".upto", ".upto.mark", ".force", ".force.mark", ".peek", ".renew", ".refund", ".settle", ".release", ".reset", ".entries"}
 
 func (v Verb) marks() bool    { return v == ConsumeMark || v == UpToMark || v == ForceMark }
 func (v Verb) upTo() bool     { return v == UpTo || v == UpToMark }
 func (v Verb) forces() bool   { return v == Force || v == ForceMark }
+func (v Verb) debts() bool    { return v.forces() || v == Settle }
 func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 func (v Verb) decides() bool  { return v <= Renew }
 
 // Markers reports whether the script takes the keys of the markers, which follow the keys of
 // the rules.
-func (v Verb) Markers() bool { return v.marks() || v == Refund }
+func (v Verb) Markers() bool { return v.marks() || v == Refund || v == Settle }
 
 // A Rule is one limit of a decision.
 type Rule struct {
@@ -202,7 +206,7 @@ func (p *Program) Script(v Verb) *store.Script {
 //   - the text, if a rule uses one;
 //   - the cost, the wait, the time and the generation. If v has no markers, the generation is
 //     left out, and so are trailing defaults: a time of 0, a wait of 0 and a cost of 1. A Force
-//     has the largest debt in place of the wait, and all five arguments: the last one is the
+//     or a Settle has the largest debt in place of the wait, and all five arguments: the last one is the
 //     largest debt of the rules with a Cost.
 func (p *Program) AppendArgs(args []store.Arg, v Verb, c *Call) []store.Arg {
 	args = append(args, p.consts...)
@@ -216,7 +220,7 @@ func (p *Program) AppendArgs(args []store.Arg, v Verb, c *Call) []store.Arg {
 	wait := min(c.Wait, p.maxWait)
 	n := 0
 	switch {
-	case v.forces():
+	case v.debts():
 		n, wait = 5, p.debt
 	case v.Markers():
 		n = 4
@@ -244,7 +248,7 @@ func (p *Program) tailArgs(v Verb, args []store.Arg) (Call, error) {
 		n++
 	}
 	least, most := n, n+4
-	if v.forces() {
+	if v.debts() {
 		least, most = n+5, n+5
 	}
 	if len(args) < least || len(args) > most {
@@ -290,7 +294,7 @@ func (p *Program) Verbs() []Verb {
 		list = append(list, ConsumeMark, UpToMark, Refund)
 	}
 	if marked && debt {
-		list = append(list, ForceMark)
+		list = append(list, ForceMark, Settle)
 	}
 	if leases {
 		list = append(list, Renew, Release)

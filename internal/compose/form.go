@@ -69,6 +69,8 @@ func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value
 	switch v {
 	case Refund:
 		n, err = r.refund(held)
+	case Settle:
+		n, err = r.settle(held)
 	case Release:
 		n, err = r.release(held)
 	case Entries:
@@ -91,7 +93,7 @@ func (r *run) readArgs() error {
 	if r.call, err = r.tailArgs(r.verb, r.args); err != nil {
 		return err
 	}
-	if r.verb.forces() {
+	if r.verb.debts() {
 		r.call.debt, r.call.Wait = r.call.Wait, 0
 	}
 	if r.now, r.slack = r.call.Now, clockSlack; r.now == 0 {
@@ -132,12 +134,13 @@ func (r *run) step(i int) *step {
 	return &r.rules[i].step
 }
 
-// cost returns the tokens that the call asks of q. For UpTo it is 1, the least that must fit.
+// cost returns the tokens that the call asks of q. For UpTo it is 1, the least that must fit. It
+// is also 1 for Settle, which asks for nothing yet.
 func (r *run) cost(q *rule) int64 {
 	switch {
 	case q.Cost > 0:
 		return r.args[q.arg+len(q.Limit.Args)].Int()
-	case r.verb.upTo():
+	case r.verb.upTo() || r.verb == Settle:
 		return 1
 	}
 	return r.call.Cost

@@ -60,6 +60,8 @@ func (s *source) lua(v Verb) string {
 	switch v {
 	case Refund:
 		s.refund(w)
+	case Settle:
+		s.settle(w)
 	case Release:
 		w.f("local gave, keep, was = 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}\n")
 		for i := range s.parts {
@@ -149,8 +151,12 @@ func (s *source) head(w *writer, v Verb) {
 	w.f("local sec, usec, slack, now, n = '0', %s, 3600000, 0, 1\n", s.shared(3))
 	w.f("if %s then\nnow = usec + 0\nelse\n", given)
 	w.f("local time = redis.call('TIME')\nsec, usec, slack = time[1], time[2], 0\nnow = sec * 1000000 + usec\nend\n")
-	w.f("if %s and %s ~= '1' then n = %s + 0 end\n", cost, cost, cost)
-	if v.forces() {
+	if v == Settle {
+		w.f("local actual, rooms = %s + 0, {}\n", cost)
+	} else {
+		w.f("if %s and %s ~= '1' then n = %s + 0 end\n", cost, cost, cost)
+	}
+	if v.debts() {
 		w.f("local at, debt = now, %s + 0\n", wait)
 	} else {
 		w.f("local at = now\nif %s and %s ~= '0' then at = now + %s end\n", wait, wait, wait)
@@ -159,7 +165,7 @@ func (s *source) head(w *writer, v Verb) {
 		w.f("local most = n\nn = 1\n")
 	}
 	gen := "0"
-	if v.marks() {
+	if v.marks() || v == Settle {
 		gen = s.shared(4) + " + 0"
 	}
 	for i := range s.parts {

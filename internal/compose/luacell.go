@@ -17,7 +17,10 @@ func (p *part) readStep(w *writer, v Verb) {
 	w.f("do\n")
 	p.cost(w)
 	w.f("local room = 0%s", p.sections["read"])
-	if v.decides() {
+	switch {
+	case v == Settle:
+		w.f("rooms[%d] = room\n", p.rule) // few locals are left
+	case v.decides():
 		w.f("room%d = room\n", p.rule)
 	}
 	w.f("end\n")
@@ -66,7 +69,7 @@ func (p *part) readCell(w *writer, v Verb) {
 	}
 	w.f(" then return %s end\n", foreign(p.key))
 	switch {
-	case v == Refund:
+	case v == Refund || v == Settle:
 		p.numbers(w, tail)
 	case v.marks():
 		w.f("%s = %s\n", p.suffix(tail, "", ", "), p.suffix(tail, "t_", ", "))

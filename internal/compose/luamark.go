@@ -120,7 +120,7 @@ func (s *source) refund(w *writer) {
 		if p.marker == 0 {
 			continue
 		}
-		w.f("if m%d then\nlocal n, was, gen = m%d[2], m%d, m%d[1]\n", p.rule, p.rule, p.rule, p.rule)
+		w.f("if m%d and m%d[2] > 0 then\nlocal n, was, gen = m%d[2], m%d, m%d[1]\n", p.rule, p.rule, p.rule, p.rule, p.rule)
 		if p.kind.Step != nil {
 			w.f("do%send\n", p.sections["refund"])
 		} else {

@@ -131,7 +131,7 @@ func (r *run) refund(held []held) (gave int64, err error) {
 	}
 	for i := range r.rules {
 		n := &m[i]
-		if n.Len == 0 {
+		if n.N[1] == 0 { // a missing marker, or one that was settled to 0
 			continue
 		}
 		ok, err := r.giveBack(i, &held[i], n, n.N[1])

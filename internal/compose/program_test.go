@@ -313,7 +313,7 @@ func TestScripts(t *testing.T) {
 		names[s.Name()] = true
 	}
 	want := map[string]bool{"fixedwindow+gcra": true, "fixedwindow+gcra.upto": true, "fixedwindow+gcra.peek": true, "fixedwindow+gcra.reset": true,
-		"fixedwindow+gcra.mark": true, "fixedwindow+gcra.upto.mark": true, "fixedwindow+gcra.refund": true, "fixedwindow+gcra.force": true, "fixedwindow+gcra.force.mark": true}
+		"fixedwindow+gcra.mark": true, "fixedwindow+gcra.upto.mark": true, "fixedwindow+gcra.refund": true, "fixedwindow+gcra.force": true, "fixedwindow+gcra.force.mark": true, "fixedwindow+gcra.settle": true}
 	if fmt.Sprint(names) != fmt.Sprint(want) {
 		t.Errorf("the scripts are %v, want %v", names, want)
 	}

@@ -1,0 +1,218 @@
+package compose_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/lualocals"
+)
+
+// settle settles the decision id, and returns its cost after that, or -1 if it was not found.
+func (b *bench) settle(p *compose.Program, rules int, id string, actual, gen int64) int64 {
+	n, _ := b.do(p, rules, compose.Settle, id, compose.Call{Cost: actual, Gen: gen})
+	return n - 1
+}
+
+// Settle refunds or consumes the difference, in all rules without a Cost, and keeps the markers.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	b, p := newBench(t), mustProgram(t,
+		compose.Rule{Limit: mustLimit(t, algorithm.FixedWindow{Limit: 5, Window: 10 * time.Second})},
+		compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 3}), Cost: 2},
+		compose.Rule{Limit: mustLimit(t, algorithm.SlidingLog{Limit: 5, Window: 10 * time.Second})})
+	b.do(p, 3, compose.ConsumeMark, "a", compose.Call{Cost: 4, Gen: 7})
+	keys := []string{"{x}:0:0", "{x}:1:0", "{x}:0:%id=a", "{x}:1:%id=a", "{x}:2:%id=a"}
+	cell := "g2 1767225602000000 0 0 7 0 0"
+	for i, tt := range []struct {
+		actual, want int64
+		left         [2]int64 // of the rules without a Cost
+		values       []string
+	}{
+		{4, 4, [2]int64{1, 1}, []string{"f2 1767225610000000 4 7", cell, "i2 7 4 4 4 1767225610000000 4", "i2 7 2 4 4 1767225602000000 0 0 0", "i2 7 4 4 4 1767225600000000 1 0 1767225610000000"}},
+		{1, 1, [2]int64{4, 4}, []string{"f2 1767225610000000 1 7", cell, "i2 7 1 1 4 1767225610000000 4", "i2 7 2 1 4 1767225602000000 0 0 0", "i2 7 1 1 4 1767225600000000 1 0 1767225610000000"}},
+		{9, 9, [2]int64{0, 0}, []string{"f2 1767225610000000 9 7", cell, "i2 7 8 9 4 1767225610000000 9", "i2 7 2 9 4 1767225602000000 0 0 0", "i2 22 8 9 4 1767225600000000 2 0 1767225610000000"}},
+		{9, 9, [2]int64{0, 0}, nil},
+		{7, 7, [2]int64{0, 0}, []string{"f2 1767225610000000 7 7", cell, "i2 7 6 7 4 1767225610000000 9", "i2 7 2 7 4 1767225602000000 0 0 0", "i2 22 6 7 4 1767225600000000 2 0 1767225610000000"}},
+		{0, 0, [2]int64{4, 4}, []string{"f2 1767225610000000 1 7", cell, "i2 7 0 0 4 1767225610000000 9", "i2 7 2 0 4 1767225602000000 0 0 0", "i2 22 0 0 4 1767225600000000 2 0 1767225610000000"}},
+	} {
+		if got := b.settle(p, 3, "a", tt.actual, int64(20+i)); got != tt.want {
+			t.Errorf("%d: settled at %d, want %d", i, got, tt.want)
+		}
+		if got := b.values(keys...); tt.values != nil && !slices.Equal(got, tt.values) {
+			t.Errorf("%d: the keys hold\n%q, want\n%q", i, got, tt.values)
+		}
+		_, answers := b.do(p, 3, compose.Peek, "", compose.Call{Cost: 1})
+		if answers[0].Remaining != tt.left[0] || answers[2].Remaining != tt.left[1] {
+			t.Errorf("%d: %d and %d left, want %v", i, answers[0].Remaining, answers[2].Remaining, tt.left)
+		}
+		if n, answers := b.do(p, 3, compose.ConsumeMark, "a", compose.Call{Cost: 4, Gen: 50}); n != tt.want || answers[0].Granted != tt.want {
+			t.Errorf("%d: a repeat of the decision: %d, %+v, want %d", i, n, answers, tt.want)
+		}
+	}
+	if got := b.settle(p, 3, "b", 4, 60); got != -1 {
+		t.Errorf("an unknown decision is settled at %d", got)
+	}
+	b.now += 10e6
+	if got := b.settle(p, 3, "a", 4, 61); got != -1 {
+		t.Errorf("a decision that has ended is settled at %d", got)
+	}
+}
+
+// A settlement to more charges rules whose marker has ended, or whose key was deleted, too.
+func TestSettleAfterTheEndOfARule(t *testing.T) {
+	t.Parallel()
+	b, p := newBench(t), pair(t, 0, 0)
+	b.do(p, 2, compose.ConsumeMark, "a", compose.Call{Cost: 2, Gen: 7})
+	b.now += 2e6 // the GCRA has all tokens again
+	if got := b.settle(p, 2, "a", 5, 8); got != 5 {
+		t.Errorf("settled at %d, want 5", got)
+	}
+	want := []string{"f2 1767225610000000 5 7", "g2 1767225605000000 0 0 8 0 0", "i2 7 5 5 2 1767225610000000 5", "i2 8 3 5 2 1767225605000000 0 0 0"}
+	if got := b.values("{x}:0:0", "{x}:1:0", "{x}:0:%id=a", "{x}:1:%id=a"); !slices.Equal(got, want) {
+		t.Errorf("the keys hold\n%q, want\n%q", got, want)
+	}
+	b.do(p, 2, compose.Reset, "", compose.Call{Cost: 1})
+	if got := b.settle(p, 2, "a", 6, 9); got != 6 {
+		t.Errorf("after a reset: settled at %d, want 6", got)
+	}
+	for _, want := range [][2]int64{{4, 2}, {5, 3}} { // a refund returns the one token
+		if _, answers := b.do(p, 2, compose.Peek, "", compose.Call{Cost: 1}); answers[0].Remaining != want[0] || answers[1].Remaining != want[1] {
+			t.Errorf("%d and %d left, want %v", answers[0].Remaining, answers[1].Remaining, want)
+		}
+		b.do(p, 2, compose.Refund, "a", compose.Call{})
+	}
+}
+
+// The scripts of sixteen rules have no more locals than Lua allows.
+func TestLocals(t *testing.T) {
+	t.Parallel()
+	for _, a := range settleable {
+		rules := make([]compose.Rule, compose.MaxRules)
+		for i := range rules {
+			rules[i] = compose.Rule{Limit: mustLimit(t, a), Cost: int64(i % 2)}
+		}
+		p := mustProgram(t, rules...)
+		for _, v := range p.Verbs() {
+			if n := lualocals.Of(p.Script(v)); n > lualocals.Max {
+				t.Errorf("%s has %d locals, and Lua allows %d", p.Script(v).Name(), n, lualocals.Max)
+			}
+		}
+	}
+}
+
+const size = 100_000
+
+// settleable has a large limit for each algorithm that can be settled, except LeakyBucket, which
+// refunds only the end of its queue.
+var settleable = []algorithm.Algorithm{
+	algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: size},
+	algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: size},
+	algorithm.TokenBucket{Capacity: size, Refill: algorithm.PerSecond(3)},
+	algorithm.FixedWindow{Limit: size, Window: time.Hour},
+	algorithm.SlidingCounter{Limit: size, Window: time.Hour},
+	algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 5 * time.Second, Limit: size}}},
+	algorithm.SlidingLog{Limit: size, Window: time.Hour},
+}
+
+// A ledger is what a history of decisions with IDs has charged. least is the sum of their
+// settled costs. most does not count what only a refund of earlier tokens could return.
+type ledger map[string]*account
+
+type account struct {
+	verb                        compose.Verb
+	cost, asked                 int64
+	granted, total, most, holds int64
+}
+
+func (l ledger) bounds() (least, most int64) {
+	for _, a := range l {
+		least, most = least+a.total, most+a.most
+	}
+	return least, most
+}
+
+// For random histories of decisions, settlements and refunds at one instant, each of them
+// sometimes repeated: what the rules have charged is the sum of the settled costs, exactly. Only if
+// a decision was first settled to more, and then to less than what it had added, tokens can
+// stay consumed. After several refunds, an algorithm with a note can also refund fewer tokens.
+// Nothing is ever minted.
+func TestSettledSum(t *testing.T) {
+	t.Parallel()
+	histories, exact, checked, settled := 10_000, 0, 0, 0
+	if testing.Short() {
+		histories = 1_000
+	}
+	r := rand.New(rand.NewPCG(1, 79))
+	for h := range histories {
+		list := []compose.Rule{{Limit: mustLimit(t, settleable[h%len(settleable)])}}
+		for range r.IntN(3) {
+			list = append(list, compose.Rule{Limit: mustLimit(t, pick(r, settleable...))})
+		}
+		b, p, books := newBench(t), mustProgram(t, list...), ledger{}
+		var log []string
+		for step := range int64(14) {
+			id, gen := fmt.Sprint(r.IntN(3)), 100+step
+			a := books[id]
+			switch {
+			case a == nil:
+				v := pick(r, compose.ConsumeMark, compose.UpToMark, compose.ForceMark)
+				a = &account{verb: v, cost: 1 + r.Int64N(20)}
+				n, _ := b.do(p, len(list), v, id, compose.Call{Cost: a.cost, Gen: gen})
+				if v == compose.ConsumeMark {
+					n *= a.cost
+				}
+				a.granted, a.total, a.most, a.holds = n, n, n, n
+				books[id] = a
+				log = append(log, fmt.Sprintf("%s: verb %d consumes %d", id, v, n))
+			case r.IntN(6) == 0:
+				b.do(p, len(list), compose.Refund, id, compose.Call{})
+				a.most -= a.holds
+				if a.total = 0; a.most > 0 {
+					books[fmt.Sprint("refunded at ", step)] = &account{most: a.most}
+				}
+				delete(books, id)
+				log = append(log, id+": refund")
+			default:
+				actual := pick(r, r.Int64N(30), a.total, 0)
+				for range 1 + r.IntN(2) { // also repeated
+					if got := b.settle(p, len(list), id, actual, gen); got != actual {
+						t.Fatalf("%v, then %s settled at %d, want %d", log, id, got, actual)
+					}
+				}
+				if more := actual - a.total; more > 0 {
+					a.most, a.holds = a.most+more, more
+				} else {
+					back := min(-more, a.holds)
+					a.most, a.holds = a.most-back, a.holds-back
+				}
+				a.total = actual
+				settled++
+				log = append(log, fmt.Sprintf("%s: settle at %d", id, actual))
+			}
+			if a := books[id]; a != nil && r.IntN(3) == 0 {
+				if n, _ := b.do(p, len(list), a.verb, id, compose.Call{Cost: a.cost, Gen: gen}); n != a.total {
+					t.Fatalf("%v, then a repeat of %s: %d, want %d", log, id, n, a.total)
+				}
+			}
+			least, most := books.bounds()
+			_, answers := b.do(p, len(list), compose.Peek, "", compose.Call{Cost: 1})
+			for i, answer := range answers {
+				spent, noted := size-answer.Remaining, p.Limit(i).Kind.Note != ""
+				if spent < least || spent > most && !noted {
+					t.Fatalf("%s after %v: rule %d has charged %d, want from %d to %d", p.Name(), log, i, spent, least, most)
+				}
+				if checked++; spent == least {
+					exact++
+				}
+			}
+		}
+	}
+	if exact < checked*3/4 || settled < histories {
+		t.Errorf("%d of %d sums were exact, and %d settlements were made, in %d histories", exact, checked, settled, histories)
+	}
+}
