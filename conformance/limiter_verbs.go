@@ -24,9 +24,8 @@ var verbChecks = []check{
 
 // refundAs refunds the decision id at key, and checks whether that refunds anything.
 func (t *T) refundAs(l *weir.Limiter, id string, want bool, key ...string) {
-	gave, err := l.Refund(t.ctx, weir.Request{Key: weir.KeyOf(key...), ID: id})
-	if err != nil || gave != want {
-		t.errorf("Refund of %q at %v: got %v, %v, want %v", id, key, gave, err, want)
+	if gave := t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Refund, ID: id}).Allowed; gave != want {
+		t.errorf("Refund of %q at %v: got %v, want %v", id, key, gave, want)
 	}
 }
 
@@ -156,8 +155,11 @@ func limiterModes(t *T) {
 			if req.ID != "" {
 				again = req
 			}
-			if r.IntN(2) == 0 {
-				p.refund(strconv.Itoa(r.IntN(s+1)), path)
+			switch id := strconv.Itoa(r.IntN(s + 1)); r.IntN(4) {
+			case 0:
+				p.refund(id, path)
+			case 1:
+				p.both(weir.Request{Key: req.Key, Op: weir.Settle, ID: id, Actual: weir.ActualCost(r.Int64N(12))})
 			}
 		}
 		p.same(rules, keys...)
@@ -330,6 +332,8 @@ func limiterUnsupported(t *T) {
 		{"Force", algorithm.Concurrency{Limit: 5, Lease: time.Minute}, weir.Request{Op: weir.Force, ID: "x"}},
 		{"Force", tenPerMinute, weir.Request{Op: weir.Force, MaxWait: time.Second}},
 		{"Refund", algorithm.Concurrency{Limit: 5, Lease: time.Minute}, weir.Request{Op: weir.Refund, ID: "x"}},
+		{"Settle", algorithm.Concurrency{Limit: 5, Lease: time.Minute}, weir.Request{Op: weir.Settle, ID: "x", Actual: weir.ActualCost(1)}},
+		{"Settle", list, weir.Request{Op: weir.Settle, ID: "x", Actual: weir.ActualCost(1)}},
 		{"Op", tenPerMinute, weir.Request{Op: 77}},
 	} {
 		// The second rule supports the request, and must not consume tokens either.

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/lualocals"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -60,14 +61,14 @@ func (t *T) compiles(list []algorithm.Algorithm) {
 	}
 	switch {
 	case refunds:
-		verbs = append(verbs, compose.UpTo, compose.ConsumeMark, compose.UpToMark, compose.ForceMark, compose.Refund)
+		verbs = append(verbs, compose.UpTo, compose.ConsumeMark, compose.UpToMark, compose.ForceMark, compose.Refund, compose.Settle)
 	case !t.leases:
 		verbs = append(verbs, compose.UpTo)
 	}
 	for _, v := range verbs {
 		s := p.Script(v)
-		if n, tooMany := tooManyLocals(s); tooMany {
-			t.fatalf("%s has %d locals at once, and Lua allows %d: put some of them between do and end", s.Name(), n, maxLuaLocals)
+		if n := lualocals.Of(s); n > lualocals.Max {
+			t.fatalf("%s has %d locals at once, and Lua allows %d: put some of them between do and end", s.Name(), n, lualocals.Max)
 		}
 	}
 }

@@ -38,6 +38,18 @@ func (k lasting) Put(i int, n store.Nums, ttl time.Duration) {
 	k.Tx.Put(i, n, ttl)
 }
 
+// markerReads changes what a script reads from the marker of its only rule.
+func markerReads(change func(n *store.Nums)) func(*fake, store.Tx) store.Tx {
+	return func(_ *fake, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if i == 1 && ok {
+				change(&n)
+			}
+			return n, ok, err
+		}}
+	}
+}
+
 var limiterMutants = []mutant{
 	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/PeekMany", "SlidingBuckets/Sixteen", "Limiter/PeekMany", "MetadataWindow/Same", "Limiter/PeekMany", "Limiter/Many", "Limiter/Modes", "Limiter/Mix", "/Mix", "/Sixteen"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		if composed(s) {
@@ -138,6 +150,9 @@ var limiterMutants = []mutant{
 			return n, ok && i == 0, err
 		}}
 	})},
+	{"a Settle charges one token more", "FixedWindow/Refund", nil, oneMore("fixedwindow.settle", "", func(n *store.Nums) { n.N[1]++ })},
+	{"a repeated Settle charges again", "FixedWindow/Refund", nil, onlyFor("fixedwindow.settle", markerReads(func(n *store.Nums) { n.N[2] = n.N[3] }))},
+	{"a refund after a Settle returns the first cost", "SlidingCounter/Refund", nil, onlyFor("slidingcounter.refund", markerReads(func(n *store.Nums) { n.N[1] = n.N[3] }))},
 	{"a marker is of an ID, not of a key", "Limiter/RefundKeys", nil, oneMarker("{twokeys")},
 	{"a marker is of a key, not of the limits", "Limiter/RefundLimits", nil, oneMarker("{limits")},
 	{"seconds are rounded down", "Limiter/Throttle", nil, changed(func(_ *store.Script, keys []string, reply []store.Value) {
@@ -172,7 +187,7 @@ var limiterMutants = []mutant{
 	{"a caller's clock lengthens nothing", "GCRA/TTL", []string{"GCRA/", "FixedWindow/", "SlidingBuckets/", "SlidingCounter/", "TokenBucket/", "LeakyBucket/", "Limiter/", "/TTL", "/Same"}, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
 		at := len(args) - 1 // the time is the last argument, or the one before the generation
 		switch {
-		case strings.Contains(s.Name(), ".force"):
+		case strings.Contains(s.Name(), ".force"), strings.HasSuffix(s.Name(), ".settle"):
 			at -= 2
 		case strings.HasSuffix(s.Name(), ".mark") || undoes(s):
 			at--

@@ -43,11 +43,7 @@ func (t *T) delete(st store.Store, keys []string) {
 
 // refund refunds the decision with the ID, and reports whether any token was refunded.
 func (t *T) refund(l *weir.Limiter, id, key string) bool {
-	gave, err := l.Refund(t.ctx, weir.Request{Key: weir.KeyOf(key), ID: id})
-	if err != nil {
-		t.fatalf("Refund %v: %v", key, err)
-	}
-	return gave
+	return t.do(l, weir.Request{Key: weir.KeyOf(key), Op: weir.Refund, ID: id}).Allowed
 }
 
 // refunds refunds a decision at once, again, after its tokens were refilled, and after a
@@ -129,13 +125,25 @@ func (t *T) jump(a algorithm.Algorithm) int64 {
 	return most
 }
 
-// A history is a list of allowed requests, some of which were refunded.
+// A history is a list of allowed requests, some of which were refunded. A Settle to more is a
+// request too.
 type history []pastRequest
 
 type pastRequest struct {
 	at   int64
-	req  weir.Request
+	req  weir.Request // without the ID
+	id   string
 	gone bool // it was refunded
+}
+
+// of returns the indices of the requests of the decision id.
+func (h history) of(id string) (list []int) {
+	for i, p := range h {
+		if p.id == id && id != "" {
+			list = append(list, i)
+		}
+	}
+	return list
 }
 
 // without returns what a answers to r at c, if the refunded requests were never made.
@@ -196,6 +204,8 @@ type refunding struct {
 	past   history      // since the key was reset or deleted
 	fresh  []bool       // of past: the limit was fully reset
 	ids    []string
+	costs  map[string]int64 // of the decisions, by ID
+	undone bool             // something was refunded or settled
 	marks  []string
 	events []int64 // when the state changes
 }
@@ -206,7 +216,7 @@ type refunding struct {
 // is true, all tokens are consumed first, or more are reserved.
 func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full bool) {
 	c := newClock()
-	h := &refunding{pair: t.pair(c, one(a)), a: a, c: c, name: name, next: weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}, events: []int64{c.us}}
+	h := &refunding{pair: t.pair(c, one(a)), a: a, c: c, name: name, next: weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}, events: []int64{c.us}, costs: map[string]int64{}}
 	if h.limit = h.both(h.next).Limit; t.limitOf(a).MaxDebt >= 1000 {
 		h.force = weir.Force
 	}
@@ -235,11 +245,13 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 		case verb == 0:
 			t.reset(h.lim, name)
 			t.reset(h.ref, name)
-			h.past, h.fresh = nil, nil
+			h.past, h.fresh, h.undone = nil, nil, false
 		case verb == 1:
 			t.delete(t.store, t.keysOf(name, "one", a))
 			t.delete(h.reference, t.keysOf(name, "one", a))
-			h.past, h.fresh = nil, nil
+			h.past, h.fresh, h.undone = nil, nil, false
+		case verb < 7 && len(h.ids) > 0 && h.force == weir.Force:
+			h.settleOne(pick(r, h.ids...), pick(r, 0, r.Int64N(5), r.Int64N(h.limit+4)))
 		case verb < 14 && len(h.ids) > 0:
 			if !h.refundOne(pick(r, h.ids...), before, jump*min(int64(refunds), 1)) {
 				break
@@ -283,27 +295,31 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 			h.errorf("%+v is repeated at once:\nfirst %+v\nthen  %+v\nand a peek turned from %+v into %+v", made, res, got, before, h.both(h.next))
 		}
 	}
-	if req.Cost = res.Granted; made.Op == weir.Force {
+	if req.Cost, req.ID = res.Granted, ""; made.Op == weir.Force {
 		req.Op = made.Op
 	}
-	h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req}), append(h.fresh, fresh)
+	h.costs[made.ID] = res.Granted
+	h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req, id: made.ID}), append(h.fresh, fresh)
 	h.events = append(h.events, h.c.us+res.ResetAfter.Microseconds(), h.c.us+res.Delay.Microseconds())
 }
 
 // refundOne refunds the decision id. Then there must not be more tokens than before, or than
 // slack more than if the refunded requests had never been made.
 func (h *refunding) refundOne(id string, before weir.Result, slack int64) (gave bool) {
-	at := slices.IndexFunc(h.past, func(p pastRequest) bool { return p.req.ID == id })
-	if at >= 0 && h.fresh[at] && fixesWindow(h.a) {
+	at := h.past.of(id)
+	if len(at) > 0 && h.fresh[at[0]] && fixesWindow(h.a) {
 		return false
 	}
 	gave = h.refund(id, h.name)
 	after := h.both(h.next)
 	switch {
-	case gave && (at < 0 || h.past[at].gone):
+	case gave && !slices.ContainsFunc(at, func(i int) bool { return !h.past[i].gone }):
 		h.errorf("the refund of %s refunded something, although that was refunded, or the key was reset or deleted since", id)
 	case gave:
-		h.past[at].gone = true
+		h.undone = true
+		for _, i := range at {
+			h.past[i].gone = true
+		}
 	case after != before:
 		h.errorf("a refund of %s that reports nothing turned\n     %+v\ninto %+v", id, before, after)
 	}
@@ -314,10 +330,38 @@ func (h *refunding) refundOne(id string, before weir.Result, slack int64) (gave 
 	return gave
 }
 
+// settleOne settles the decision id, twice, and settles it in the history too.
+func (h *refunding) settleOne(id string, actual int64) {
+	at := h.past.of(id)
+	if len(at) > 0 && h.fresh[at[0]] && fixesWindow(h.a) {
+		return
+	}
+	r := weir.Request{Key: h.next.Key, Op: weir.Settle, ID: id, Actual: weir.ActualCost(actual)}
+	res, before := h.both(r), h.both(h.next)
+	if again := h.both(r); again != res || h.both(h.next) != before || res.Allowed && res.Granted != actual {
+		h.errorf("%+v: got %+v and then %+v: want the same, and that the second changes nothing", r, res, again)
+	}
+	if !res.Allowed {
+		return
+	}
+	more := actual - h.costs[id]
+	h.undone, h.costs[id] = true, actual
+	if more > 0 {
+		req := weir.Request{Key: h.next.Key, Op: weir.Force, Cost: more}
+		h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req, id: id}), append(h.fresh, false)
+	}
+	for _, i := range slices.Backward(at) {
+		if p := &h.past[i]; more < 0 && !p.gone {
+			back := min(-more, p.req.Cost)
+			more, p.req.Cost, p.gone = more+back, p.req.Cost-back, back == p.req.Cost
+		}
+	}
+}
+
 // exact checks that, after all refunds, a built-in algorithm has no more tokens than if the
 // refunded requests had never been made.
 func (h *refunding) exact() {
-	if !h.backend.subject.builtin || !slices.ContainsFunc(h.past, func(p pastRequest) bool { return p.gone }) {
+	if !h.backend.subject.builtin || !h.undone {
 		return
 	}
 	got, want := h.do(h.ref, h.next), h.without(h.a, h.c, h.past, h.next)
