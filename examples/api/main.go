@@ -208,10 +208,8 @@ func newCompletions(st store.Store) (http.Handler, error) {
 		fmt.Fprintln(w, text)
 
 		ctx := context.WithoutCancel(r.Context()) // the client may have left: it pays all the same
-		if refunded, err := budget.Refund(ctx, job); err != nil || !refunded {
+		if settled, err := budget.Settle(ctx, job, int64(len(text))); err != nil || !settled {
 			log.Print("the most is paid: ", err)
-		} else if _, err := budget.TakeUpTo(ctx, int64(len(text)), r.Header.Get("X-API-Key")); err != nil {
-			log.Print("nothing is paid: ", err)
 		}
 	}), nil
 }
