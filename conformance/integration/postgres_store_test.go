@@ -182,9 +182,9 @@ func TestPostgresPrivileges(t *testing.T) {
 	words := []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
 	for i, missing := range words {
 		role := "without_" + strings.ToLower(missing)
-		sql(t, admin, "CREATE ROLE "+role+" LOGIN PASSWORD 'secret'")
 		rest := append(append([]string(nil), words[:i]...), words[i+1:]...)
-		sql(t, admin, "GRANT "+strings.Join(rest, ", ")+" ON weir TO "+role)
+		// Two sessions cannot change the privileges of a table at once: see prepareLimiter.
+		sql(t, admin, "SELECT pg_advisory_xact_lock(1); CREATE ROLE "+role+" LOGIN PASSWORD 'secret'; GRANT "+strings.Join(rest, ", ")+" ON weir TO "+role)
 		st := postgres.New(openPool(t, newestPostgres().PostgresURL(role, limiterPassword, "")))
 		lim, err := weir.New(role, st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 		if err != nil {
@@ -248,7 +248,7 @@ func TestPostgresForeign(t *testing.T) {
 	if n := pool.Stat().NewConnsCount(); n != 1 {
 		t.Errorf("the errors of forms took %d connections, want 1", n)
 	}
-	lost := limiterPool(t, newestPostgres(), param("search_path", "nowhere"))
+	lost := limiterPool(t, newestPostgres(), param("search_path", "nowhere"), func(c *pgxpool.Config) { c.AfterConnect = postgres.Prepare })
 	for range 5 {
 		if _, err := add(t.Context(), postgres.New(lost), key); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "Migrate") {
 			t.Errorf("without the table: got %v, want %v that names Migrate", err, store.ErrUnavailable)

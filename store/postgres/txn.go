@@ -88,9 +88,19 @@ func (t *txn) run(ctx context.Context, pool *pgxpool.Pool) error {
 // rollBack ends the transaction after err, so that the connection can be used again.
 func (t *txn) rollBack(ctx context.Context, conn *pgxpool.Conn, err error) error {
 	// Another server may accept writes. If this connection is closed, the pool opens another.
-	if t.writes && !errors.Is(err, errReadOnly) {
-		_, _ = conn.Exec(ctx, "ROLLBACK") // if it fails, Release closes the connection
+	if !errors.Is(err, errReadOnly) {
+		_ = reset(ctx, conn.Conn()) // if it fails, Release closes the connection
 	}
+	return err
+}
+
+// reset ends a transaction that failed. If a statement could not be prepared, older versions
+// of pgx forget the others that they have prepared with it, and prepare them again in vain.
+func reset(ctx context.Context, conn *pgx.Conn) error {
+	if conn.PgConn().TxStatus() == 'I' {
+		return conn.DeallocateAll(ctx)
+	}
+	_, err := conn.Exec(ctx, "ROLLBACK")
 	return err
 }
 
@@ -139,7 +149,7 @@ func (t *txn) read(ctx context.Context, conn batcher) error {
 	}
 	b.Queue(read, t.keys)
 	results := conn.SendBatch(ctx, &b)
-	defer results.Close()
+	defer closeResults(results)
 
 	if t.writes {
 		if _, err := results.Exec(); err != nil {
@@ -288,10 +298,17 @@ func (t *txn) queueChanges(b *pgx.Batch) {
 	}
 }
 
+// closeResults closes results. In older versions of pgx, the first Close after an error of a
+// row does not read the other results, and the connection could not be used again.
+func closeResults(results pgx.BatchResults) {
+	_ = results.Close()
+	_ = results.Close()
+}
+
 // send sends b, and returns the first error of its statements.
 func send(ctx context.Context, conn batcher, b *pgx.Batch) error {
 	results := conn.SendBatch(ctx, b)
-	defer results.Close()
+	defer closeResults(results)
 	for range b.Len() {
 		if _, err := results.Exec(); err != nil {
 			return err
@@ -327,7 +344,7 @@ func Prepare(ctx context.Context, conn *pgx.Conn) error {
 		err = send(ctx, conn, &b)
 	}
 	if err != nil { // for example, the table does not exist yet
-		_, err = conn.Exec(ctx, "ROLLBACK")
+		err = reset(ctx, conn)
 	}
 	return err
 }
