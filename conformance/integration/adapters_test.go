@@ -67,11 +67,16 @@ func (a adapter) store(t testing.TB, e servers.Endpoint) store.Store {
 // everywhere runs f for every adapter on every server, in parallel subtests.
 func everywhere(t *testing.T, f func(t *testing.T, st store.Store)) {
 	for _, a := range adapters {
-		t.Run(a.name+"/miniredis", func(t *testing.T) {
-			t.Parallel()
-			f(t, a.store(t, runMiniredis(t)))
-		})
+		if withMiniredis() {
+			t.Run(a.name+"/miniredis", func(t *testing.T) {
+				t.Parallel()
+				f(t, a.store(t, runMiniredis(t)))
+			})
+		}
 		for _, server := range servers.All() {
+			if !inMatrix(server) {
+				continue
+			}
 			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
 				t.Parallel()
 				if reason := a.lacks[server.Kind]; reason != "" {

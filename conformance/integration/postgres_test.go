@@ -113,11 +113,16 @@ FROM weir WHERE position($1::bytea IN key) > 0`, []byte(part))
 // sends no prepared statements, and the role's isolation level is not the one that the store
 // needs.
 func TestPostgres(t *testing.T) {
-	for i, server := range servers.AllPostgres() {
+	t.Parallel()
+	all := servers.AllPostgres()
+	for i, server := range all {
 		t.Run(server.Name, func(t *testing.T) {
-			t.Parallel()
+			oldest := i < len(all)-1
+			if oldest && raceEnabled {
+				t.Skip("the race detector sees the same Go on every server")
+			}
+			busyParallel(t)
 			progress(t)
-			oldest := i == 0
 			var changes []func(*pgxpool.Config)
 			if oldest {
 				changes = append(changes, noStatements, param("default_transaction_isolation", "serializable"))
@@ -148,7 +153,10 @@ func TestPostgres(t *testing.T) {
 // transaction.
 func TestPostgresCoalesced(t *testing.T) {
 	notShort(t)
-	t.Parallel()
+	if raceEnabled {
+		t.Skip("the race detector sees the same Go in TestCoalesce and TestPostgres")
+	}
+	busyParallel(t)
 	progress(t)
 	all := servers.AllPostgres()
 	pool := limiterPool(t, all[len(all)-1])
