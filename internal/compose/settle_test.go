@@ -125,7 +125,7 @@ type ledger map[string]*account
 
 type account struct {
 	verb                        compose.Verb
-	cost, asked                 int64
+	cost                        int64
 	granted, total, most, holds int64
 }
 
