@@ -216,3 +216,20 @@ func TestSettledSum(t *testing.T) {
 		t.Errorf("%d of %d sums were exact, and %d settlements were made, in %d histories", exact, checked, settled, histories)
 	}
 }
+
+// A refund after a settlement to more returns no token that had been refilled before it.
+func TestRefundAfterSettle(t *testing.T) {
+	t.Parallel()
+	b, p := newBench(t), mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 20})})
+	b.do(p, 1, compose.ConsumeMark, "a", compose.Call{Cost: 5, Gen: 1})
+	b.now += 4e6 // one token of a is left
+	b.do(p, 1, compose.Consume, "", compose.Call{Cost: 4})
+	b.now += 500_000 // half a token of a is left
+	if got := b.settle(p, 1, "a", 8, 2); got != 8 {
+		t.Fatalf("settled at %d, want 8", got)
+	}
+	b.do(p, 1, compose.Refund, "a", compose.Call{})
+	if _, answers := b.do(p, 1, compose.Peek, "", compose.Call{Cost: 1}); answers[0].Remaining != 15 {
+		t.Errorf("got %+v, want the 15 tokens that were there before the settlement", answers[0])
+	}
+}
