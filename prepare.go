@@ -241,7 +241,8 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 
 // addMarkers adds the keys of the markers, and sets the call's generation. The keys
 // depend on the whole key, the ID and the limits, so no other request finds them. The
-// generation also depends on the time: if an ID is used again, the generation differs.
+// generation also depends on the time: if an ID is used again, the generation differs. That of a
+// Settle depends on the cost too, because it can be at the time of the decision.
 func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	s.text = s.text[:0]
 	for n := range b.space.segments {
@@ -254,7 +255,11 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	if now == 0 {
 		now = time.Now().UnixMicro()
 	}
-	q.call.Gen = max(int64(binary.BigEndian.Uint64(sum[:])>>12)^now, 1)
+	gen := binary.BigEndian.Uint64(sum[:]) >> 12
+	if q.verb == compose.Settle {
+		gen ^= (uint64(q.call.Cost) + 1) * denialHashPrime >> 12
+	}
+	q.call.Gen = max(int64(gen)^now, 1)
 	for n, i := range q.part.rules {
 		if q.part.program.Marked(n) {
 			s.buf = append(s.buf, s.buf[:head]...)
