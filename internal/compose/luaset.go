@@ -7,7 +7,7 @@ import (
 
 // settle writes Lua that does what run.settle does.
 func (s *source) settle(w *writer) {
-	w.f("local m, first, mark, gave = {}\n") // a table, because a function has at most 200 locals
+	w.f("local m, first, mark, gave = {}, nil\n") // a table, because a function has at most 200 locals
 	for i := range s.parts {
 		if p := &s.parts[i]; p.marker > 0 {
 			p.readMark(w, fmt.Sprintf("m[%d]", p.rule))
