@@ -314,7 +314,8 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 	if b, ok := h.peek(p, i, h.now+a.ResetAfter.Microseconds(), 0, 1); ok && (b.Remaining != b.Limit || b.ResetAfter != 0) {
 		fail("after ResetAfter", b)
 	}
-	if own > 0 || kind == "slidingbuckets" && (!a.Allowed || replayed) {
+	nothing := (v == compose.Force || v == compose.ForceMark) && a.Granted == 0
+	if own > 0 || kind == "slidingbuckets" && (!a.Allowed || replayed || nothing) {
 		return // Remaining is of a span that the request did not fit, or the cost is not the request's
 	}
 	if b, ok := h.peek(p, i, h.now, 0, a.Remaining); ok && a.Remaining > 0 && !b.Allowed {
