@@ -9,7 +9,8 @@ import "context"
 //
 // A refund ends the ID: if the decision's request is sent again, it makes a new decision.
 //
-// Refund always refunds the whole decision. So r.Cost must be 0 or the Cost of the decision.
+// Refund always refunds the whole decision. So r.Cost must be 0, or at least what the decision
+// consumed.
 // If the actual cost is smaller, use [Limiter.Settle]. Refund ignores the other fields of r.
 //
 // A refund never leaves more tokens in a rule than if the request had not been made:
@@ -20,14 +21,14 @@ import "context"
 //   - A limiter with other limits, for example of another plan, refunds nothing.
 //
 // There is one exception. If the refunded request started a window or a refill period,
-// the refund does not move that window or period. So later tokens can be available
-// earlier than if the request had not been made. The difference is at most the length
-// of the window or period.
+// that window or period still ends at the same time. Without the request, it would have
+// started later. So tokens can be available earlier than without the request, by at most
+// the length of the window or period.
 //
 // The errors are:
 //   - [ErrInvalidKey] if r.ID is empty.
-//   - [ErrInvalidCost] if r.Cost is not 0, and the decision consumed more from a rule
-//     without a Cost. Nothing is refunded.
+//   - [ErrInvalidCost] if r.Cost is not 0, and lower than what the decision consumed from
+//     a rule without a Cost. Nothing is refunded.
 //   - [ErrUnsupported] if the algorithm of a rule cannot refund, or holds leases.
 //   - the errors of [Limiter.Decide].
 func (l *Limiter) Refund(ctx context.Context, r Request) (bool, error) {

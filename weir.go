@@ -7,7 +7,7 @@
 //	}
 //	res, err := lim.Allow(ctx, "ann")
 //	switch {
-//	case err != nil: // no decision was made: see the section Answers
+//	case err != nil: // the decision is unknown: see the section Answers
 //	case !res.Allowed: // ask the caller to retry after res.RetryAfter
 //	default: // go ahead
 //	}
@@ -42,13 +42,13 @@
 // A key in the store has the form prefix:name:{shared segments}:rule.tag:other
 // segments, for example weir:api:{acme}:user.g2:ann. The shared segments are the
 // segments that every rule has in By. They choose the cluster slot, so all keys of
-// a decision have the same slot. The tag names the algorithm and the version of its
-// layout. If you change the algorithm of a rule, the rule uses other keys, so its
+// a decision have the same slot. If a rule has no name, only the tag is written. The tag
+// names the algorithm and the version of its layout. If you change the algorithm of a rule, the rule uses other keys, so its
 // earlier state has no effect.
 //
 // Limiters with the same prefix, name and store share their state. All parts of a key
-// are escaped. So a segment cannot change where another segment begins, and cannot set
-// the hash tag. A segment is replaced by its SHA-256 if it is longer than [MaxSegment]
+// are escaped. So a segment with a colon or a brace cannot look like two segments, or
+// choose the cluster slot. A segment is replaced by its SHA-256 if it is longer than [MaxSegment]
 // bytes, or if [Policy].Secret names it.
 //
 // # Answers

@@ -31,7 +31,7 @@ import (
 // If Limit is lowered while leases are held, their holders keep them and can renew
 // them. A changed Lease applies to leases that are acquired or renewed after the
 // change. If the clock steps back, leases last longer by the same time. Leases that had
-// expired can then be held again, but never more than Limit leases are held.
+// expired then count as held again. Still at most Limit leases are held.
 //
 // Source: the concurrent requests limiter of "Scaling your API with rate limiters" by
 // Stripe (2017).

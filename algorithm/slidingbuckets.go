@@ -36,11 +36,11 @@ type Span struct {
 // each span is at most the Limit of the span. So a cost above the smallest Limit is
 // never allowed.
 //
-// An interval of n-1 buckets overlaps at most n buckets, so at most Limit tokens are
-// allowed in it. An interval of n buckets, as long as the span, can overlap n+1
-// buckets. So the interval can have more than Limit tokens, by at most the tokens of
-// one bucket. Shorter buckets are more exact, and need more keys. A span of one bucket
-// is an aligned [FixedWindow].
+// Any interval that is as long as a span has at most Limit tokens, plus those of one
+// bucket. The reason is that the interval can start and end within buckets, so it overlaps
+// one bucket more than the span has. An interval that is shorter by one bucket has at most
+// Limit tokens. Shorter buckets are more exact, and need more keys. A span of one bucket is
+// an aligned [FixedWindow].
 //
 // The Limit, Window and Remaining of a result describe one span. If the request is denied,
 // it is the span with the longest wait. Otherwise it is the span with the fewest tokens

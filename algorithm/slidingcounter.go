@@ -29,7 +29,7 @@ import (
 //
 // If Limit or Window changes, the two counts stay, and the new limit applies to them. If
 // the clock steps back to before the start of the current window, that window stays the
-// current one. The whole previous count is then used.
+// current one. The estimate then uses the whole previous count.
 //
 // Source: "How we built rate limiting capable of scaling to millions of domains" by
 // Cloudflare (2017). This implementation uses integers.

@@ -34,18 +34,18 @@ import (
 // greedy and interval refill of bucket4j.
 type TokenBucket struct {
 	// Capacity is the most tokens that one request can consume. It is at least 1,
-	// and an empty bucket must be full within MaxSpan. The sum of Capacity and n is
-	// less than 2^53. If AtOnce is true, n is Refill.Count. Otherwise n is q, which is
-	// defined below.
+	// and an empty bucket must be full within MaxSpan. If AtOnce is true, Capacity plus
+	// Refill.Count must be less than 2^53. Otherwise Capacity plus q must be: see Refill
+	// for q.
 	Capacity int64
 
 	// Refill is how fast tokens are refilled. Its Count is at most 2^52/1000.
 	//
 	// If AtOnce is true, Period must be whole microseconds, from 1 µs to MaxSpan. If
-	// AtOnce is false, Refill has another bound, because the arithmetic is exact. Let
-	// the reduced fraction p/q be the microseconds between two tokens: p*q must be
-	// less than 2^53. For example, PerDay(n) is valid for every n up to 104,249. If
-	// Refill is not valid, the error says what to change.
+	// AtOnce is false, Refill has another bound, because the arithmetic is exact. For
+	// example, PerDay(n) is valid for every n up to 104,249. In general, the time between
+	// two tokens is a fraction of whole numbers, p/q microseconds in lowest terms, and p*q
+	// must be less than 2^53. If Refill is not valid, the error says what to change.
 	Refill Rate
 
 	// If AtOnce is true, the tokens of a period are refilled together, at its end.
