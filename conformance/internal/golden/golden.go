@@ -72,6 +72,7 @@ type Request struct {
 	Cost     int64    `json:"cost,omitempty"`
 	MaxWait  int64    `json:"max_wait,omitempty"`
 	ID       string   `json:"id,omitempty"`
+	Actual   *int64   `json:"actual,omitempty"` // of a settle
 	Metadata string   `json:"metadata,omitempty"`
 
 	MaxBurst int64 `json:"max_burst,omitempty"`
@@ -90,6 +91,7 @@ type Answer struct {
 	Remaining  int64  `json:"remaining"`
 	RetryAfter int64  `json:"retry_after"`
 	ResetAfter int64  `json:"reset_after"`
+	Replayed   bool   `json:"replayed,omitempty"`
 
 	// DeniedBy has the names of all rules that deny the request.
 	DeniedBy []string `json:"denied_by,omitempty"`
@@ -193,11 +195,14 @@ func (s *Step) decide(ctx context.Context, lim *weir.Limiter, r weir.Request) er
 	s.Request = Request{
 		Op: opNames[r.Op], Key: r.Key.Segments(), Cost: r.Cost, MaxWait: r.MaxWait.Microseconds(), ID: r.ID, Metadata: r.Metadata,
 	}
+	if n, ok := r.Actual.Cost(); ok {
+		s.Request.Actual = &n
+	}
 	each := make([]weir.Result, weir.MaxRules)
 	res, err := lim.Decide(ctx, r, each)
 	s.Answer = &Answer{
 		Allowed: res.Allowed, Granted: res.Granted, Delay: micros(res.Delay), Rule: res.Rule, Limit: res.Limit, Window: micros(res.Window),
-		Remaining: res.Remaining, RetryAfter: micros(res.RetryAfter), ResetAfter: micros(res.ResetAfter),
+		Remaining: res.Remaining, RetryAfter: micros(res.RetryAfter), ResetAfter: micros(res.ResetAfter), Replayed: res.Replayed,
 	}
 	for _, rule := range each {
 		if rule.Rule != "" && !rule.Allowed {
@@ -216,8 +221,8 @@ func (s *Step) throttle(ctx context.Context, cells *rediscell.Throttler, c Cell)
 }
 
 var opNames = map[weir.Op]string{
-	weir.Consume: "consume", weir.Peek: "peek", weir.TakeUpTo: "take up to", weir.Refund: "refund",
-	weir.Renew: "renew", weir.Release: "release", weir.Reset: "reset",
+	weir.Consume: "consume", weir.Peek: "peek", weir.TakeUpTo: "take up to", weir.Force: "force",
+	weir.Refund: "refund", weir.Settle: "settle", weir.Renew: "renew", weir.Release: "release", weir.Reset: "reset",
 }
 
 func micros(d time.Duration) int64 {

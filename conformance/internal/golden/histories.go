@@ -86,13 +86,28 @@ func verbs(name string, a algorithm.Algorithm) History {
 		ask(12400*ms, weir.Refund, 0, "unknown"),
 		ask(12500*ms, weir.Consume, 1, "third"),
 		ask(19000*ms, weir.Refund, 0, "third"), // too late
+		ask(19100*ms, weir.Consume, 2, "fourth"),
+		ask(19100*ms, weir.Consume, 2, "fourth"), // a repeat consumes nothing
+		settle(19200*ms, "fourth", 1),
+		settle(19200*ms, "fourth", 1), // a decision is settled once
+		settle(19300*ms, "fourth", 7), // past the limit
+		ask(19400*ms, weir.Force, 2, ""),
+		ask(19400*ms, weir.Consume, 1, ""), // denied, because of the debt
+		settle(19500*ms, "unknown", 1),
 	} {
-		if _, bucket := a.(algorithm.LeakyBucket); bucket && r.Request.Op != weir.Refund {
+		if _, bucket := a.(algorithm.LeakyBucket); bucket && (r.Request.Op == weir.Consume || r.Request.Op == weir.TakeUpTo) {
 			r.Request.Cost, r.Request.Op = 1, weir.Consume
 		}
 		h.Asks = append(h.Asks, r)
 	}
-	return end(h, 20*time.Second)
+	return end(h, 40*time.Second)
+}
+
+// settle returns a request of ann that makes actual the cost of the decision id.
+func settle(after time.Duration, id string, actual int64) Ask {
+	a := ask(after, weir.Settle, 0, id)
+	a.Request.Actual = weir.ActualCost(actual)
+	return a
 }
 
 // end adds a reset.
