@@ -124,6 +124,9 @@ func (in input) String() string {
 	if r.MaxWait > 0 {
 		fmt.Fprintf(&b, ", MaxWait %v", r.MaxWait)
 	}
+	if n, ok := r.Actual.Cost(); ok {
+		fmt.Fprintf(&b, ", Actual %d", n)
+	}
 	return b.String()
 }
 

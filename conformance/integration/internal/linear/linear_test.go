@@ -78,8 +78,9 @@ func TestAnswers(t *testing.T) {
 			ops = append(ops, weir.Renew, weir.Release)
 		case reflect.ValueOf(p.asks).Pointer() == reflect.ValueOf(plain).Pointer():
 			ops = append(ops, weir.TakeUpTo)
+			want = append(want, fmt.Sprint(p.Name, " ", weir.Force, " true"))
 		default:
-			ops = append(ops, weir.TakeUpTo, weir.Refund)
+			ops = append(ops, weir.TakeUpTo, weir.Refund, weir.Settle)
 		}
 		for _, op := range ops {
 			for _, allowed := range []bool{true, false} {

@@ -15,9 +15,9 @@ type ask func(p *planner, key weir.Key) weir.Request
 
 // These are the lists of a policy's asks. An ask that a list has twice is made twice as often.
 var (
-	plain      = []ask{consume, consume, consume, takeUpTo, takeUpTo, peek, reset}
-	refundable = []ask{consume, takeUpTo, peek, reset, consumeID, consumeID, takeUpToID, again, refund, refund, refund}
-	reservable = []ask{consume, takeUpTo, peek, reset, reserve, reserve, reserve, refund, refund}
+	plain      = []ask{consume, consume, consume, takeUpTo, takeUpTo, force, peek, reset}
+	refundable = []ask{consume, takeUpTo, peek, reset, consumeID, consumeID, takeUpToID, again, refund, refund, refund, settle, settle}
+	reservable = []ask{consume, takeUpTo, force, peek, reset, reserve, reserve, reserve, refund, refund, settle}
 	leases     = []ask{acquire, acquire, acquire, again, renew, renew, release, release, peek, reset}
 )
 
@@ -31,6 +31,14 @@ func takeUpTo(p *planner, key weir.Key) weir.Request {
 
 func peek(p *planner, key weir.Key) weir.Request {
 	return weir.Request{Key: key, Op: weir.Peek, Cost: p.Int64N(4)}
+}
+
+// force is rare: in debt, most requests are denied.
+func force(p *planner, key weir.Key) weir.Request {
+	if p.IntN(2) > 0 {
+		return consume(p, key)
+	}
+	return weir.Request{Key: key, Op: weir.Force, Cost: 1 + p.Int64N(5)}
 }
 
 // reset is rare: after it, concurrent requests are easily in order.
@@ -64,6 +72,11 @@ func refund(p *planner, key weir.Key) weir.Request {
 	r := p.recent(key)
 	// A Cost below the Cost of the decision is misuse that only the store can see.
 	return weir.Request{Key: r.Key, Op: weir.Refund, ID: r.ID, Cost: max(r.Cost-p.Int64N(2), 0)}
+}
+
+func settle(p *planner, key weir.Key) weir.Request {
+	r := p.recent(key)
+	return weir.Request{Key: r.Key, Op: weir.Settle, ID: r.ID, Actual: weir.ActualCost(p.Int64N(7))}
 }
 
 func renew(p *planner, key weir.Key) weir.Request {
