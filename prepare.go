@@ -241,8 +241,9 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 
 // addMarkers adds the keys of the markers, and sets the call's generation. The keys
 // depend on the whole key, the ID and the limits, so no other request finds them. The
-// generation also depends on the time: if an ID is used again, the generation differs. That of a
-// Settle depends on the cost too, because it can be at the time of the decision.
+// generation also depends on the time: if an ID is used again, the generation differs. The
+// generation of a Settle depends on the cost too, because a Settle can have the same time as
+// the decision.
 func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	s.text = s.text[:0]
 	for n := range b.space.segments {
