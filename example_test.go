@@ -22,7 +22,7 @@ func ExampleNew() {
 	for range 3 {
 		res, err := lim.Allow(context.Background(), "ann")
 		if err != nil {
-			panic(err) // no decision was made: fail open or fail closed
+			panic(err) // the decision is unknown: fail open or fail closed
 		}
 		fmt.Println(res.Allowed, res.Remaining, res.RetryAfter.Round(time.Minute))
 	}

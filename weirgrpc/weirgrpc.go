@@ -37,7 +37,7 @@
 //
 //   - RESOURCE_EXHAUSTED if the call is denied.
 //   - INVALID_ARGUMENT if the call has no key: [ErrNoKey].
-//   - UNAVAILABLE if no decision was made: the error is a [store.ErrUnavailable], or the
+//   - UNAVAILABLE if the decision is unknown: the error is a [store.ErrUnavailable], or the
 //     deadline of [Options].Timeout has passed. With [Options].FailOpen, the call is passed
 //     on instead.
 //   - UNAVAILABLE also if the call was denied without the store: see

@@ -34,7 +34,7 @@
 //   - 429 if the request is denied. Retry-After is the time until the same request would be
 //     allowed, in seconds, rounded up. If it can never be allowed, there is no Retry-After.
 //   - 400 if the request has no key: [ErrNoKey].
-//   - 503 if no decision was made: the error is a [store.ErrUnavailable], or the deadline
+//   - 503 if the decision is unknown: the error is a [store.ErrUnavailable], or the deadline
 //     of [Options].Timeout or of the request has passed. With [Options].FailOpen, the
 //     request is passed on instead.
 //   - 503 also if the request was denied without the store: see [weir.Limiter.OnOutage].
