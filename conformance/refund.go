@@ -337,6 +337,7 @@ func (h *refunding) settleOne(id string, actual int64) {
 		return
 	}
 	r := weir.Request{Key: h.next.Key, Op: weir.Settle, ID: id, Actual: weir.ActualCost(actual)}
+	fresh := h.do(h.ref, h.next).ResetAfter == 0 // after a reset, a Settle to more starts the window
 	res, before := h.both(r), h.both(h.next)
 	if again := h.both(r); again != res || h.both(h.next) != before || res.Allowed && res.Granted != actual {
 		h.errorf("%+v: got %+v and then %+v: want the same, and that the second changes nothing", r, res, again)
@@ -348,7 +349,7 @@ func (h *refunding) settleOne(id string, actual int64) {
 	h.undone, h.costs[id] = true, actual
 	if more > 0 {
 		req := weir.Request{Key: h.next.Key, Op: weir.Force, Cost: more}
-		h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req, id: id}), append(h.fresh, false)
+		h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req, id: id}), append(h.fresh, fresh)
 	}
 	for _, i := range slices.Backward(at) {
 		if p := &h.past[i]; more < 0 && !p.gone {
