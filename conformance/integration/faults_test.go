@@ -80,7 +80,6 @@ var update = flag.Bool("update", false, "write what the test records: the golden
 func TestFaults(t *testing.T) {
 	notShort(t)
 	servers.Need(t)
-	t.Parallel()
 	var mu sync.Mutex
 	outcomes := map[string]conformance.FaultOutcome{} // by check and faulty
 	t.Run("on", func(t *testing.T) {

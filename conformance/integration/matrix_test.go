@@ -37,8 +37,8 @@ func notShort(t *testing.T) {
 // lanes has room for the parallel tests that keep a processor busy.
 var lanes = make(chan struct{}, 4)
 
-// busyParallel is t.Parallel for a test that keeps a processor busy. Tests that mostly wait,
-// for example for a failover, run beside a few of these: go test -parallel counts both.
+// busyParallel is t.Parallel for a test that keeps a processor busy: a few of these run at
+// once. go test -parallel also counts tests that mostly wait.
 func busyParallel(t *testing.T) {
 	t.Parallel()
 	lanes <- struct{}{}

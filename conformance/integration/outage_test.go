@@ -134,7 +134,6 @@ func (p *process) ask(t *testing.T, ended <-chan struct{}) {
 func TestOutage(t *testing.T) {
 	notShort(t)
 	servers.Need(t)
-	t.Parallel()
 	for _, a := range adapters {
 		a.bounded = patient[a.name]
 		t.Run(a.name, func(t *testing.T) {

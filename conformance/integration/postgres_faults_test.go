@@ -135,6 +135,8 @@ func newPostgresFault(t *testing.T, check string) *postgresFault {
 			}
 			return n
 		},
+		// pgx v5.7 and earlier leave a goroutine behind each connection that fails in a pipeline.
+		Leaky:   true,
 		Longest: 2 * time.Second, // a machine that runs the whole matrix is slow
 		Within:  10 * time.Second,
 	}
@@ -147,7 +149,6 @@ func newPostgresFault(t *testing.T, check string) *postgresFault {
 func TestPostgresFaults(t *testing.T) {
 	notShort(t)
 	servers.Need(t)
-	t.Parallel()
 	progress(t)
 	makers := map[string]func(*testing.T, string) conformance.Fault{}
 	for name := range postgresFaults {
