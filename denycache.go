@@ -28,8 +28,8 @@ import (
 // A remembered denial also answers a request that repeats an earlier decision: see
 // Request.ID. The store would allow it.
 //
-// After a Force, a Refund, a Settle, a Release, a Renew or a Reset of the same key through the same limiter,
-// the store decides again.
+// After a Force, a Refund, a Settle, a Release, a Renew or a Reset of the same key through
+// the same limiter, the store decides again.
 //
 // In a remembered result, the time since the denial is subtracted from RetryAfter and
 // ResetAfter. The other fields, for example Remaining, are those of the denial. If a request

@@ -52,18 +52,13 @@ func TestDailyQuota(t *testing.T) {
 			run(t, false, goredis.backend(eachMiniredis))
 		})
 	}
-	for i, server := range servers.All() {
-		if server.Kind != servers.Single || !inMatrix(server) {
+	for i, server := range matrixServers() {
+		if server.Kind != servers.Single {
 			continue
 		}
 		t.Run(server.Name, func(t *testing.T) {
 			busyParallel(t)
-			server.Start(t)
-			e := server.Endpoint
-			if e.User != "" {
-				e = server.Grant(t, "~weir* "+servers.ACL+" "+goredis.words[server.Kind])
-			}
-			run(t, i == 0, goredis.backend(always(e, server.Admin())))
+			run(t, i == 0, goredis.backend(goredis.on(t, server)))
 		})
 	}
 }

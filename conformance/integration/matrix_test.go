@@ -98,10 +98,7 @@ func TestMatrix(t *testing.T) {
 					m.run(t, a, "miniredis", i == 0, eachMiniredis)
 				})
 			}
-			for j, server := range servers.All() {
-				if !inMatrix(server) {
-					continue
-				}
+			for j, server := range matrixServers() {
 				t.Run(a.name+"/"+server.Name, func(t *testing.T) {
 					busyParallel(t)
 					progress(t)
@@ -109,12 +106,7 @@ func TestMatrix(t *testing.T) {
 					if reason := a.lacks[server.Kind]; reason != "" {
 						t.Skip(reason)
 					}
-					server.Start(t)
-					e := server.Endpoint
-					if e.User != "" {
-						e = server.Grant(t, "~weir* "+servers.ACL+" "+a.words[server.Kind])
-					}
-					m.run(t, a, server.Name, i == j%thorough, always(e, server.Admin()))
+					m.run(t, a, server.Name, i == j%thorough, a.on(t, server))
 				})
 			}
 		}
@@ -159,10 +151,12 @@ func (m *manifest) run(t *testing.T, a adapter, server string, long bool, where 
 // interpreter several times slower, and finds no more in the adapters than on servers.
 func withMiniredis() bool { return !raceEnabled || !servers.Available() }
 
-// inMatrix reports whether the suite runs on the server. Under the race detector, it runs on
+// matrixServers returns the servers on which the suite runs. Under the race detector, that is
 // one server of each kind: the Go is the same on the others, and make test runs them all.
-func inMatrix(server *servers.Server) bool {
-	return !raceEnabled || strings.HasSuffix(server.Name, "-8.0") || strings.HasPrefix(server.Name, "external")
+func matrixServers() []*servers.Server {
+	return slices.DeleteFunc(slices.Clone(servers.All()), func(s *servers.Server) bool {
+		return raceEnabled && !strings.HasSuffix(s.Name, "-8.0") && !strings.HasPrefix(s.Name, "external")
+	})
 }
 
 // product returns every pair of adapter and server, and the kind of the server.
@@ -172,10 +166,8 @@ func product() map[string]servers.Kind {
 		if withMiniredis() {
 			pairs[a.name+"/miniredis"] = servers.Single
 		}
-		for _, server := range servers.All() {
-			if inMatrix(server) {
-				pairs[a.name+"/"+server.Name] = server.Kind
-			}
+		for _, server := range matrixServers() {
+			pairs[a.name+"/"+server.Name] = server.Kind
 		}
 	}
 	return pairs

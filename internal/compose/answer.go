@@ -44,8 +44,8 @@ func (o *Outcome) OtherCost() bool { return o.code == otherCost }
 
 // Outcome parses the reply of the script of v. A server replies with one string,
 // "N;SEC USEC;value;value…", which has the earlier value of each rule's key. Behind them, a
-// repeated decision has ";CODE" and the values of the markers. A Go form replies with integers. Outcome stores the integers in the memory of flat. The error is a
-// [store.ErrScript].
+// repeated decision has ";CODE" and the values of the markers. A Go form replies with integers.
+// Outcome stores the integers in the memory of flat. The error is a [store.ErrScript].
 func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
 	want := 2
 	if v.decides() {

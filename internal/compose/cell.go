@@ -19,6 +19,9 @@ type step struct {
 	full  int // the number of integers of a cell, a generation and a note
 }
 
+// notes reports whether the value of a rule has a note.
+func (s *step) notes() bool { return s.full > s.cell+1 }
+
 func stepOf(p *part, args []store.Arg) step {
 	if p.kind.Step != nil {
 		return step{kind: p.kind, raw: p.kind.Step(args)}

@@ -249,8 +249,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		if err := s.raw.Write(r.tx, q.key, r.now, h.state, n, r.ask(q), gen, r.slack); err != nil || gen == 0 {
 			return err
 		}
-		c, ends := s.raw.(contract.StepRefunder).Mark(r.now, h.state, n, gen)
-		r.putMark(i, ends, [store.MaxNums]int64{gen, n, r.total(take), r.asked(take), c.A, c.B, c.C, ends})
+		r.markStep(i, h, n, r.total(take), r.asked(take), gen)
 		return nil
 	}
 	h.take(n)
@@ -261,12 +260,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		r.tx.Put(q.key, h.nums, ttl)
 	}
 	if gen > 0 {
-		ints := [store.MaxNums]int64{h.nums.N[s.cell], n, r.total(take), r.asked(take)}
-		copy(ints[markHead:], h.nums.N[:s.cell])
-		if s.full > s.cell+1 {
-			ints[markHead+s.cell] = h.nums.N[s.cell+1]
-		}
-		r.putMark(i, h.ends, ints)
+		r.markCell(i, h, n, r.total(take), r.asked(take))
 	}
 	return nil
 }

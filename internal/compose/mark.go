@@ -26,6 +26,16 @@ const (
 // marks holds the markers of all rules. If a marker is missing or has ended, Len is 0.
 type marks [MaxRules]store.Nums
 
+// spent returns TOTAL and ASKED, which all markers of a decision share.
+func (m *marks) spent() (total, asked int64) {
+	for i := range m {
+		if m[i].Len > 0 {
+			total, asked = m[i].N[2], m[i].N[3]
+		}
+	}
+	return total, asked
+}
+
 // readMarks reads the markers. It reports whether any is there.
 func (r *run) readMarks(m *marks) (found bool, err error) {
 	for i := range r.rules {
@@ -62,12 +72,7 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 	if found, err := r.readMarks(&m); !found || err != nil {
 		return nil, false, err
 	}
-	var total, asked int64
-	for i := range r.rules {
-		if m[i].Len > 0 {
-			total, asked = m[i].N[2], m[i].N[3]
-		}
-	}
+	total, asked := m.spent()
 	if code := len(reply) - 1; asked == r.call.Cost || r.verb.upTo() && asked < r.call.Cost {
 		reply[head], reply[code] = store.IntegerValue(total), store.IntegerValue(replayed)
 		for i := range r.rules {
@@ -109,6 +114,23 @@ func (r *run) asked(take int64) int64 {
 		return take
 	}
 	return r.call.Cost
+}
+
+// markStep writes the marker of rule i, whose Step has consumed n tokens.
+func (r *run) markStep(i int, h *held, n, total, asked, gen int64) {
+	c, ends := h.step.raw.(contract.StepRefunder).Mark(r.now, h.state, n, gen)
+	r.putMark(i, ends, [store.MaxNums]int64{gen, n, total, asked, c.A, c.B, c.C, ends})
+}
+
+// markCell writes the marker of rule i, whose cell is the one after the decision.
+func (r *run) markCell(i int, h *held, held, total, asked int64) {
+	s := h.step
+	ints := [store.MaxNums]int64{h.nums.N[s.cell], held, total, asked}
+	copy(ints[markHead:], h.nums.N[:s.cell])
+	if s.notes() {
+		ints[markHead+s.cell] = h.nums.N[s.cell+1]
+	}
+	r.putMark(i, h.ends, ints)
 }
 
 // putMark writes the marker of rule i. The decision ends at ends.
@@ -159,7 +181,7 @@ func (r *run) giveBack(i int, h *held, m *store.Nums, k int64) (bool, error) {
 		return s.raw.(contract.StepRefunder).Refund(r.tx, key, r.now, h.state, contract.Ask{Cost: 1}, was, k, m.N[1]-k, gen)
 	}
 	ch := contract.Charge{Was: toCell(m.N[markHead : markHead+s.cell]), N: k}
-	if s.full > s.cell+1 {
+	if s.notes() {
 		ch.Moved = m.N[markHead+s.cell]
 	}
 	return h.refund(r.tx, key, r.now, ch, gen), nil

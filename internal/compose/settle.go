@@ -1,9 +1,6 @@
 package compose
 
-import (
-	"github.com/weir-go/weir/algorithm/contract"
-	"github.com/weir-go/weir/store"
-)
+import "github.com/weir-go/weir/store"
 
 // settle makes the call's cost the cost of the decision of the markers, in all rules without a
 // Cost. It returns TOTAL of the markers plus 1, or 0 if no marker is there.
@@ -16,12 +13,7 @@ func (r *run) settle(held []held) (int64, error) {
 	if found, err := r.readMarks(&m); !found || err != nil {
 		return 0, err
 	}
-	var total, asked int64
-	for i := range r.rules {
-		if m[i].Len > 0 {
-			total, asked = m[i].N[2], m[i].N[3]
-		}
-	}
+	total, asked := m.spent()
 	more := r.call.Cost - total
 	for i := range held {
 		if q, h := &r.rules[i], &held[i]; more > 0 && q.marker > 0 && q.Cost == 0 {
@@ -42,7 +34,7 @@ func (r *run) settle(held []held) (int64, error) {
 		switch q, n := &r.rules[i], &m[i]; {
 		case q.marker == 0:
 		case more > 0 && q.Cost == 0:
-			err = r.addTo(i, &held[i], n, more, [2]int64{total, asked})
+			err = r.addTo(i, &held[i], n, more, total, asked)
 		case n.Len > 0:
 			if back := min(-more, n.N[1]); back > 0 && q.Cost == 0 {
 				_, err = r.giveBack(i, &held[i], n, back)
@@ -62,30 +54,23 @@ func (r *run) settle(held []held) (int64, error) {
 // marker with these TOTAL and ASKED. Of the earlier tokens of the decision, it is not known
 // which are still held, so only the k tokens can be refunded. But if nothing has changed since
 // the decision, it is as if the decision had consumed the k tokens too.
-func (r *run) addTo(i int, h *held, m *store.Nums, k int64, spent [2]int64) error {
+func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error {
 	q, s, gen := &r.rules[i], h.step, r.call.Gen
 	if s.raw != nil {
 		if err := s.raw.Write(r.tx, q.key, r.now, h.state, k, r.ask(q), gen, r.slack); err != nil {
 			return err
 		}
-		c, ends := s.raw.(contract.StepRefunder).Mark(r.now, h.state, k, gen)
-		r.putMark(i, ends, [store.MaxNums]int64{gen, k, spent[0], spent[1], c.A, c.B, c.C, ends})
+		r.markStep(i, h, k, total, asked, gen)
 		return nil
 	}
-	ints := [store.MaxNums]int64{0, k, spent[0], spent[1]}
-	notes := s.full > s.cell+1
+	held := k
 	if m.Len > 0 && h.tail && h.nums.N[s.cell] == m.N[0] && h.cell == toCell(m.N[markHead:markHead+s.cell]) &&
-		(!notes || h.nums.N[s.cell+1] == m.N[markHead+s.cell]) {
-		ints[1] += m.N[1]
+		(!s.notes() || h.nums.N[s.cell+1] == m.N[markHead+s.cell]) {
+		held += m.N[1]
 	}
 	h.take(k)
 	h.set(&h.nums, h.next, gen)
 	r.tx.Put(q.key, h.nums, life(r.now, h.ends, r.slack))
-	ints[0] = h.nums.N[s.cell]
-	copy(ints[markHead:], h.nums.N[:s.cell])
-	if notes {
-		ints[markHead+s.cell] = h.nums.N[s.cell+1]
-	}
-	r.putMark(i, h.ends, ints)
+	r.markCell(i, h, held, total, asked)
 	return nil
 }
