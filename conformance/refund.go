@@ -232,7 +232,7 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 			h.consume(r, 1, h.next.MaxWait)
 		}
 	}
-	jump, refunds := t.jump(a), 0
+	jump := t.jump(a)
 	for s := range 20 {
 		switch at := pick(r, h.events[len(h.events)-1], pick(r, h.events...)) + r.Int64N(3) - 1; {
 		case r.IntN(3) == 0:
@@ -253,10 +253,11 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 		case verb < 7 && len(h.ids) > 0 && h.force == weir.Force:
 			h.settleOne(pick(r, h.ids...), pick(r, 0, r.Int64N(5), r.Int64N(h.limit+4)))
 		case verb < 14 && len(h.ids) > 0:
-			if !h.refundOne(pick(r, h.ids...), before, jump*min(int64(refunds), 1)) {
-				break
+			slack := int64(0)
+			if h.undone {
+				slack = jump
 			}
-			refunds++
+			h.refundOne(pick(r, h.ids...), before, slack)
 		case full:
 			h.consume(r, pick(r, 1, 2, h.limit/3, h.limit/2), h.next.MaxWait)
 		case t.kindOf(a).Reserves && r.IntN(3) == 0:
@@ -305,12 +306,12 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 
 // refundOne refunds the decision id. Then there must not be more tokens than before, or than
 // slack more than if the refunded requests had never been made.
-func (h *refunding) refundOne(id string, before weir.Result, slack int64) (gave bool) {
+func (h *refunding) refundOne(id string, before weir.Result, slack int64) {
 	at := h.past.of(id)
 	if len(at) > 0 && h.fresh[at[0]] && fixesWindow(h.a) {
-		return false
+		return
 	}
-	gave = h.refund(id, h.name)
+	gave := h.refund(id, h.name)
 	after := h.both(h.next)
 	switch {
 	case gave && !slices.ContainsFunc(at, func(i int) bool { return !h.past[i].gone }):
@@ -327,7 +328,6 @@ func (h *refunding) refundOne(id string, before weir.Result, slack int64) (gave 
 	if after.Remaining < before.Remaining || after.Remaining > max(before.Remaining, most) || after.ResetAfter > before.ResetAfter {
 		h.errorf("a refund of %s turned\n     %+v\ninto %+v, and without the refunded requests at most %d tokens were left", id, before, after, most)
 	}
-	return gave
 }
 
 // settleOne settles the decision id, twice, and settles it in the history too.
