@@ -67,7 +67,7 @@ func (a adapter) store(t testing.TB, e servers.Endpoint) store.Store {
 // everywhere runs f for every adapter on every server, in parallel subtests.
 func everywhere(t *testing.T, f func(t *testing.T, st store.Store)) {
 	for _, a := range adapters {
-		if withMiniredis() {
+		if a.onMiniredis() {
 			t.Run(a.name+"/miniredis", func(t *testing.T) {
 				t.Parallel()
 				f(t, a.store(t, runMiniredis(t)))
@@ -86,14 +86,47 @@ func everywhere(t *testing.T, f func(t *testing.T, st store.Store)) {
 	}
 }
 
-// backend returns a backend over stores that a makes of endpoints. For each check, where
-// returns the endpoint, and another one through which the suite lists keys and drops
-// scripts.
-func (a adapter) backend(where func(t *testing.T) (e, admin servers.Endpoint)) conformance.Backend {
-	type place struct {
-		e   servers.Endpoint
-		rdb redis.UniversalClient
+// A place is a store on a server, for a check of the suite.
+type place struct {
+	st    store.Store
+	e     servers.Endpoint
+	admin redis.UniversalClient // which lists keys and drops scripts
+}
+
+// at returns a place on the server of e. It is closed when t ends.
+func (a adapter) at(t *testing.T, e, admin servers.Endpoint) place {
+	t.Helper()
+	return place{a.store(t, e), e, servers.Client(t, admin)}
+}
+
+// always returns the same place for each check.
+func (a adapter) always(t *testing.T, e, admin servers.Endpoint) func(*testing.T) place {
+	t.Helper()
+	p := a.at(t, e, admin)
+	return func(*testing.T) place { return p }
+}
+
+// on starts the server, and returns a place there, for backend. If the server has users, the
+// store's user has the rights that docs/reference/stores.md says.
+func (a adapter) on(t *testing.T, server *servers.Server) func(*testing.T) place {
+	t.Helper()
+	server.Start(t)
+	e := server.Endpoint
+	if e.User != "" {
+		e = server.Grant(t, "~weir* "+servers.ACL+" "+a.words[server.Kind])
 	}
+	return a.always(t, e, server.Admin())
+}
+
+// eachMiniredis returns a place on a miniredis of its own: one with many keys is slow.
+func (a adapter) eachMiniredis(t *testing.T) place {
+	t.Helper()
+	e := runMiniredis(t)
+	return a.at(t, e, e)
+}
+
+// backend returns a backend over the stores of the places that where returns for each check.
+func (a adapter) backend(where func(*testing.T) place) conformance.Backend {
 	var places sync.Map // by store.Store
 	of := func(st store.Store) place {
 		p, _ := places.Load(st)
@@ -101,40 +134,16 @@ func (a adapter) backend(where func(t *testing.T) (e, admin servers.Endpoint)) c
 	}
 	return conformance.Backend{
 		New: func(t *testing.T) store.Store {
-			e, admin := where(t)
-			st := a.store(t, e)
-			places.Store(st, place{e, servers.Client(t, admin)})
-			return st
+			p := where(t)
+			places.Store(p.st, p)
+			return p.st
 		},
 		Keys: func(t *testing.T, st store.Store, part string) map[string]time.Duration {
-			return keys(t, of(st).rdb, part)
+			return keys(t, of(st).admin, part)
 		},
 		Peer:        func(t *testing.T, st store.Store) store.Store { return a.store(t, of(st).e) },
-		DropScripts: func(t *testing.T, st store.Store) { flushScripts(t, of(st).rdb) },
+		DropScripts: func(t *testing.T, st store.Store) { flushScripts(t, of(st).admin) },
 	}
-}
-
-// eachMiniredis starts a miniredis for each check: it is slow if it has many keys.
-func eachMiniredis(t *testing.T) (e, admin servers.Endpoint) {
-	e = runMiniredis(t)
-	return e, e
-}
-
-// always returns the same endpoints for each check.
-func always(e, admin servers.Endpoint) func(*testing.T) (servers.Endpoint, servers.Endpoint) {
-	return func(*testing.T) (servers.Endpoint, servers.Endpoint) { return e, admin }
-}
-
-// on starts the server, and returns its endpoints for backend. If the server has users, the
-// endpoint is of a user with the rights that docs/reference/stores.md says.
-func (a adapter) on(t *testing.T, server *servers.Server) func(*testing.T) (e, admin servers.Endpoint) {
-	t.Helper()
-	server.Start(t)
-	e := server.Endpoint
-	if e.User != "" {
-		e = server.Grant(t, "~weir* "+servers.ACL+" "+a.words[server.Kind])
-	}
-	return always(e, server.Admin())
 }
 
 // runMiniredis starts a miniredis whose keys expire with time. As on a real server, the

@@ -46,10 +46,10 @@ func TestDailyQuota(t *testing.T) {
 		b.Brief = !long || raceEnabled
 		conformance.RunAlgorithm(t, strict(t, b), quotas(t))
 	}
-	if withMiniredis() {
+	if goredis.onMiniredis() {
 		t.Run("miniredis", func(t *testing.T) {
 			busyParallel(t)
-			run(t, false, goredis.backend(eachMiniredis))
+			run(t, false, goredis.backend(goredis.eachMiniredis))
 		})
 	}
 	for i, server := range matrixServers() {

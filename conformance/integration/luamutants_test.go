@@ -133,7 +133,7 @@ const notFound = "no script that ran has this text"
 func (m luaMutant) run(t *testing.T, e servers.Endpoint) {
 	old, wrong := m.patterns()
 	mutated := &sync.Map{}
-	right := adapters[0].backend(always(e, e))
+	right := adapters[0].backend(adapters[0].always(t, e, e))
 	b := conformance.Backend{
 		New: func(t *testing.T) store.Store { return mutant{right.New(t), m.Kind, old, wrong, mutated} },
 		Keys: func(t *testing.T, st store.Store, part string) map[string]time.Duration {

@@ -8,8 +8,10 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,13 +25,19 @@ import (
 // That takes one network name space for all of them.
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
-// listen starts the container that holds the server's network, and only sleeps,
-// so that each node can be a container of its own, which a test may kill and
-// start again. It returns n ports that clients reach.
+// listen returns n ports that clients reach, and chooses the network of the
+// server's nodes: the host's where that is possible, or else that of a container
+// which only sleeps, so that a test may kill and start each node again. Through
+// such a container, each request also passes the engine's proxy, which takes as
+// much of a processor as the server does.
 func (s *Server) listen(ctx context.Context, n int) ([]string, error) {
 	ports, err := freePorts(n)
 	if err != nil {
 		return nil, err
+	}
+	if sharesHost() {
+		s.network, s.bind = "host", loopback.String()
+		return ports, nil
 	}
 	var exposed []string
 	bindings := make(network.PortMap)
@@ -43,9 +51,31 @@ func (s *Server) listen(ctx context.Context, n int) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.network = holder.GetContainerID()
+	s.network, s.bind = container.NetworkMode("container:"+holder.GetContainerID()), netip.IPv4Unspecified().String()
 	return ports, nil
 }
+
+// onNetwork puts a container on the network that listen chose.
+func (s *Server) onNetwork() testcontainers.CustomizeRequestOption {
+	return testcontainers.WithHostConfigModifier(func(c *container.HostConfig) { c.NetworkMode = s.network })
+}
+
+// sharesHost reports whether a container can use the network of this machine: not where
+// the engine runs in a virtual machine, or has no rights to that network.
+var sharesHost = sync.OnceValue(func() bool {
+	if runtime.GOOS != "linux" {
+		return false
+	}
+	shares := false
+	err := withDocker(context.Background(), func(docker *client.Client) error {
+		info, err := docker.Info(context.Background(), client.InfoOptions{})
+		shares = strings.HasPrefix(docker.DaemonHost(), "unix:") &&
+			info.Info.OperatingSystem != "Docker Desktop" &&
+			!slices.ContainsFunc(info.Info.SecurityOptions, func(o string) bool { return strings.Contains(o, "rootless") })
+		return err
+	})
+	return err == nil && shares
+})
 
 // run starts a container that the reaper will remove.
 func (s *Server) run(ctx context.Context, command []string, options ...testcontainers.ContainerCustomizer) (*testcontainers.DockerContainer, error) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/moby/moby/api/pkg/stdcopy"
-	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
 	"github.com/redis/go-redis/v9"
 	"github.com/testcontainers/testcontainers-go"
@@ -66,8 +65,8 @@ func (n *Node) Unpause(t testing.TB) {
 	})
 }
 
-// Kill ends the node at once, by SIGKILL. Its connections break; a new one is
-// refused, or accepted by the engine's proxy and closed.
+// Kill ends the node at once, by SIGKILL. Its connections break. A new one is
+// refused, or the engine's proxy accepts and closes it.
 func (n *Node) Kill(t testing.TB) {
 	t.Helper()
 	n.tell(t, "kill", func(ctx context.Context, docker *client.Client) error {
@@ -152,7 +151,7 @@ func (s *Server) startNode(ctx context.Context, port string, args ...string) err
 
 func (s *Server) startNodeWith(ctx context.Context, port string, files []testcontainers.ContainerFile, args ...string) error {
 	node, err := s.startProcess(ctx, port, files, slices.Concat(
-		[]string{s.binary(), "--save", "", "--appendonly", "no", "--protected-mode", "no"}, args, s.args)...)
+		[]string{s.binary(), "--bind", s.bind, "--save", "", "--appendonly", "no", "--protected-mode", "no"}, args, s.args)...)
 	if err != nil {
 		return err
 	}
@@ -168,11 +167,7 @@ func (s *Server) binary() string {
 
 // startProcess starts a command that listens on one of the server's ports.
 func (s *Server) startProcess(ctx context.Context, port string, files []testcontainers.ContainerFile, command ...string) (*Node, error) {
-	c, err := s.run(ctx, command,
-		testcontainers.WithFiles(files...),
-		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) {
-			c.NetworkMode = container.NetworkMode("container:" + s.network)
-		}))
+	c, err := s.run(ctx, command, testcontainers.WithFiles(files...), s.onNetwork())
 	if err != nil {
 		return nil, err
 	}

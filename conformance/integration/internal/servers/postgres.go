@@ -61,16 +61,14 @@ func (s *Server) startPostgres(ctx context.Context) error {
 	}
 	command := []string{"-p", ports[0]}
 	for _, setting := range append([]string{
-		"listen_addresses=*", "unix_socket_directories=", "fsync=off", "jit=off", "shared_buffers=32MB",
+		"listen_addresses=" + s.bind, "unix_socket_directories=", "fsync=off", "jit=off", "shared_buffers=32MB",
 	}, s.args...) {
 		command = append(command, "-c", setting)
 	}
 	c, err := s.run(ctx, command,
 		testcontainers.WithEntrypoint("sh", "-c", postgresScript, "sh"),
 		testcontainers.WithConfigModifier(func(c *container.Config) { c.User = "postgres" }),
-		testcontainers.WithHostConfigModifier(func(c *container.HostConfig) {
-			c.NetworkMode = container.NetworkMode("container:" + s.network)
-		}))
+		s.onNetwork())
 	if err != nil {
 		return err
 	}

@@ -43,8 +43,9 @@ func (s *Server) startSentinel(ctx context.Context) error {
 		if s.mortal {
 			down = "1500"
 		}
-		config := strings.NewReplacer("PORT", port, "NAME", masterName, "HOST", loopback.String(), "MASTER", ports[0], "DOWN", down).Replace(
+		config := strings.NewReplacer("PORT", port, "BIND", s.bind, "NAME", masterName, "HOST", loopback.String(), "MASTER", ports[0], "DOWN", down).Replace(
 			"port PORT\n" +
+				"bind BIND\n" +
 				"protected-mode no\n" +
 				"sentinel announce-ip HOST\n" +
 				"sentinel monitor NAME HOST MASTER 2\n" +

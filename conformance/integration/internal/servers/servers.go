@@ -38,6 +38,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/moby/moby/api/types/container"
 )
 
 // startTimeout bounds the start of a server. A cluster takes a few seconds on
@@ -68,8 +70,9 @@ type Server struct {
 	admin   Endpoint // with a user of its own, if Endpoint's may not do everything
 	start   func(*Server, context.Context) error
 
-	id      string // on every container
-	network string // the container whose network all others use
+	id      string                // on every container
+	network container.NetworkMode // of every node
+	bind    string                // the address that nodes listen on
 	once    sync.Once
 	err     error
 }
