@@ -131,11 +131,11 @@ func (s slidingCounter) fades(n, room int64) int64 {
 	return min((s.steps-room*s.steps/n)*s.step, s.window)
 }
 
-func (s slidingCounter) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
+func (s slidingCounter) Refund(_ int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	switch {
 	case ch.Was.A == c.A:
 		c.B = max(c.B-ch.N, 0)
-	case ch.Was.A == c.A-s.window && now < c.A+s.window:
+	case ch.Was.A == c.A-s.window:
 		c.C = max(c.C-ch.N, 0)
 	}
 	if c.B+c.C == 0 {

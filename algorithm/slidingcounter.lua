@@ -39,7 +39,7 @@ if $count > 0 then $ends = $ends + $window end
 -- refund
 if $start == $was_start then
   $count = math.max($count - n, 0)
-elseif $start == $was_start + $window and now < $start + $window then
+elseif $start == $was_start + $window then
   $before = math.max($before - n, 0)
 end
 if $count + $before == 0 then $start = 0 end

@@ -146,7 +146,13 @@ var formCases = func() []formCase {
 	}
 	counter := algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: time.Second}
 	log := algorithm.SlidingLog{Limit: 5, Window: time.Second}
+	longLog := log
+	longLog.Window *= 10
 	list = append(list,
+		formCase{"a shorter window of a log has ended, and the decision has not", []formCall{
+			{limit: longLog, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: log, verb: compose.Refund, after: time.Second},
+		}},
 		formCase{"half of the largest previous count", []formCall{
 			{limit: counter, verb: compose.Force, cost: algorithm.MaxTokens, want: 1<<33 - 1},
 			{limit: counter, verb: compose.Force, after: 1500 * time.Millisecond, cost: algorithm.MaxTokens, want: 1<<32 - 1},
@@ -241,6 +247,7 @@ var formMutants = []struct{ old, wrong string }{
 	{"if live1 == 8 then live1", "if live1 == 9 then live1"},
 	{"or live1 > 4 then dead", "then dead"},
 	{"8589934591", "4294967296"},
+	{"> math.max(newest1, now) -", ">= math.max(newest1, now) -"},
 }
 
 // TestFormMutants checks that formCases find every mutant.
