@@ -134,6 +134,8 @@ type bound struct {
 	noRefund  int           // a rule that cannot refund; -1 if all rules can
 	noDebt    int           // a rule that cannot be in debt; -1 if all rules can
 	leaseCost int           // a rule that holds leases and has no Cost; -1 if there is none
+
+	shadows []*bound // one for each shadow rule
 }
 
 // A part is a set of rules of a bound that one script decides.

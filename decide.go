@@ -163,6 +163,12 @@ type Result struct {
 	// Degraded is nil if the store decided. Otherwise it says why not: see
 	// Limiter.OnOutage. It is then a store.ErrUnavailable.
 	Degraded error
+
+	// Shadow is nil if every shadow rule allows the request: see Rule.Shadow. If one would
+	// have denied it, Shadow is a *DeniedError, an ErrDenied, with the result of that rule:
+	// the one with the longest RetryAfter. If a shadow rule could not decide the request,
+	// Shadow is its error.
+	Shadow error
 }
 
 // A Decider is a [Limiter], or a wrapper around a Decider: see [Limiter.Wrap]. A
@@ -170,8 +176,8 @@ type Result struct {
 type Decider interface {
 	// Decide makes the decision that r asks for. The slice each can be empty.
 	// Otherwise it must have at least one element for each rule, and Decide stores
-	// the result of each rule in it, in the order of Policy.Rules. Decide does not
-	// use the slice after it returns.
+	// the result of each rule in it, in the order of Policy.Rules. Shadow rules have
+	// no element. Decide does not use the slice after it returns.
 	Decide(ctx context.Context, r Request, each []Result) (Result, error)
 }
 
@@ -261,7 +267,7 @@ func errCost(method string, cost int64) error {
 //
 // The slice each can be empty. Otherwise it must have at least one element for each
 // rule, and Decide stores the result of each rule in it, in the order of Policy.Rules.
-// In these results, Allowed reports whether that rule alone allows the request.
+// Shadow rules have no element. In these results, Allowed reports whether that rule alone allows the request.
 //
 // The errors of misuse are:
 //   - [ErrInvalidKey] if the key has another number of segments than the policy, or an
@@ -312,6 +318,9 @@ func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Resul
 // Every decision goes through it. On the memory store, a plain decision needs neither
 // arguments nor a reply: see direct.
 func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
+	if len(b.shadows) > 0 {
+		return b.decideBeside(ctx, r, each, res)
+	}
 	var q query
 	if err := b.check(&q, r, len(each)); err != nil {
 		return err

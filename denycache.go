@@ -226,6 +226,7 @@ func (c *denyCache) remember(place uint64, start time.Duration, r *Request, res 
 	}
 	d := &denial{request: *r, result: *res, at: start, life: life, lives: life}
 	d.request.Key, d.request.ID, d.request.Metadata = r.Key.clone(), "", ""
+	d.result.Shadow = nil // no shadow rule decides a request that the cache answers
 	for i := range each {
 		if each[i].Rule != "" { // there are as many as rules
 			d.each = append(d.each, each[i])

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
 
@@ -53,36 +52,16 @@ func oneByOne(ctx context.Context, d Decider, requests []Request, answers []Answ
 
 // decideMany decides requests on the store, without wrappers.
 func (b *bound) decideMany(ctx context.Context, requests []Request, answers []Answer) {
-	peeks := !b.all.program.Sets()
-	evals := make([]store.Eval, 0, len(requests))
-	asked := make([]query, len(requests))
+	a := asked{make([]asking, 0, len(requests)), make([]store.Eval, 0, len(requests))}
 	for i := range requests {
-		q := &asked[i]
-		if answers[i].Err = b.check(q, &requests[i], 0); answers[i].Err != nil {
-			continue
-		}
-		var s scratch
-		b.pack(&s, q, &requests[i], false)
-		peeks = peeks && q.verb == compose.Peek
-		evals = append(evals, store.Eval{Script: q.part.program.Script(q.verb), Keys: s.keys, Args: s.args})
+		answers[i].Err = a.add(b, i, &requests[i], 0)
 	}
-	if peeks {
-		b.peekMany(ctx, evals)
+	if a.peeks() {
+		b.peekMany(ctx, a.evals)
 	} else {
-		b.evalMany(ctx, evals)
+		b.evalMany(ctx, a.evals)
 	}
-	n := 0
-	var s scratch
-	for i := range answers {
-		a := &answers[i]
-		if a.Err != nil {
-			continue
-		}
-		if a.Err = evals[n].Err; a.Err == nil {
-			a.Err = b.result(&asked[i], &s, evals[n].Reply, nil, &a.Result)
-		}
-		n++
-	}
+	a.answer(b, nil, answers)
 }
 
 // evalMany runs evals. If the store is a Batcher, it runs them in one batch.

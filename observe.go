@@ -42,6 +42,7 @@ type Outcome string
 const (
 	Allowed         Outcome = "allowed"          // for a Force, Refund, Settle, Release or Reset: done
 	Denied          Outcome = "denied"           // for a Refund, Settle or Release: there was nothing to do
+	ShadowDenied    Outcome = "shadow_denied"    // allowed, but a shadow rule would have denied: see Rule.Shadow
 	DegradedAllowed Outcome = "degraded_allowed" // without the store: see Limiter.OnOutage
 	DegradedDenied  Outcome = "degraded_denied"  // without the store
 	Unavailable     Outcome = "unavailable"      // store.ErrUnavailable, or the context's deadline passed
@@ -57,6 +58,8 @@ func (d *Decision) Outcome() Outcome {
 		return DegradedAllowed
 	case err == nil && degraded:
 		return DegradedDenied
+	case err == nil && d.Result.Allowed && errors.Is(d.Result.Shadow, ErrDenied):
+		return ShadowDenied
 	case err == nil && d.Result.Allowed:
 		return Allowed
 	case err == nil:

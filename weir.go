@@ -104,7 +104,8 @@ type Policy struct {
 	// means none.
 	Secret []string
 
-	// Rules has 1 to MaxRules rules. A request is allowed only if all rules allow it.
+	// Rules has 1 to MaxRules rules, and any shadow rules: see Rule.Shadow. A request is
+	// allowed only if all rules allow it.
 	// A policy cannot have both an algorithm.Concurrency and an
 	// algorithm.MetadataWindow.
 	Rules []Rule
@@ -128,6 +129,20 @@ type Rule struct {
 	// Cost is the number of tokens that each request consumes from this rule. 0 means
 	// Request.Cost.
 	Cost int64
+
+	// Shadow makes the rule a shadow rule: it decides every request and consumes tokens
+	// as if it were the only rule, but changes no answer. Result.Shadow says what it would
+	// have done. So a limit can be tried beside those that are in force, in the same round
+	// trip if the store is a store.Batcher.
+	//
+	// A shadow rule needs a Name, and By can be any segments. It also sees the requests
+	// that the other rules deny. It makes no decision during an outage, or when a DenyCache
+	// answers. It cannot be an algorithm.MetadataWindow, and can be an
+	// algorithm.Concurrency only if another rule is one too.
+	//
+	// If Shadow is no longer set, the rule keeps its state only if its By has no segment
+	// besides those that all rules share.
+	Shadow bool
 }
 
 // Options are the optional settings of a [Limiter]. The zero value is the default.
@@ -199,7 +214,11 @@ func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	rules, err := newRules(space, p.Rules)
+	live, shadow := split(p.Rules)
+	if len(live) == 0 && len(shadow) > 0 {
+		return nil, fail(ErrInvalidRule, "every rule is a shadow rule: at least one must not be")
+	}
+	rules, err := newRules(space, live)
 	if err != nil {
 		return nil, err
 	}
@@ -212,7 +231,22 @@ func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.addShadows(o.Prefix, &p, shadow); err != nil {
+		return nil, err
+	}
 	return newLimiter(b, nil), nil
+}
+
+// split returns the rules that are in force, and the shadow rules.
+func split(rules []Rule) (live, shadow []Rule) {
+	for _, r := range rules {
+		if r.Shadow {
+			shadow = append(shadow, r)
+		} else {
+			live = append(live, r)
+		}
+	}
+	return live, shadow
 }
 
 func newLimiter(b *bound, wrappers []wrapper) *Limiter {

@@ -4,8 +4,8 @@ import "slices"
 
 // With returns a limiter with the same keys and other limits, for example the limits of
 // a customer's plan. Each of rules replaces the Algorithm and the Cost of the rule with
-// the same Name. If the limiter has one rule, Name can be empty. By must be nil or
-// unchanged. The algorithm must have the same type, because the keys hold its state.
+// the same Name, also of a shadow rule. If the limiter has one rule, Name can be empty. By
+// must be nil or unchanged, and Shadow is ignored. The algorithm must have the same type, because the keys hold its state.
 // The documentation of the algorithm says what happens to the state if the limit
 // changes.
 //
@@ -22,7 +22,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 		return nil, errNoLimiter
 	}
 	b := l.bound
-	with := slices.Clone(b.rules)
+	with := b.every()
 	changed := make([]bool, len(with))
 	for i, r := range rules {
 		n := b.find(r.Name)
@@ -43,21 +43,33 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 			return nil, fail(ErrInvalidRule, "With: %s: its Algorithm is a %s: it must be a %s, because the keys hold the state of that algorithm", label, now.Name, was.Name)
 		}
 		if r.By != nil {
-			by, err := b.space.by(label, r.By)
+			space := b.of(n).space
+			by, err := space.by(label, r.By)
 			if err != nil {
 				return nil, err
 			}
-			if by != b.space.rules[with[n].key].by {
+			if by != space.rules[with[n].key].by {
 				return nil, fail(ErrInvalidRule, "With: %s: By is %q, and differs from the policy: leave it nil", label, r.By)
 			}
 		}
 		with[n].limit, with[n].cost, with[n].algorithm = other.limit, other.cost, other.algorithm
 	}
-	return l.rebind(with, b.only)
+	live := len(b.rules)
+	other, err := bind(b.shared, with[:live], b.only)
+	if err != nil {
+		return nil, err
+	}
+	for i, shadow := range b.shadows {
+		if shadow, err = bind(shadow.shared, with[live+i:live+i+1], false); err != nil {
+			return nil, err
+		}
+		other.shadows = append(other.shadows, shadow)
+	}
+	return newLimiter(other, l.wrappers), nil
 }
 
 // Only returns a limiter that has only the rule with this name. Both limiters share the
-// state of the rule. Use Only to peek at one rule, or to reset one rule. If the limiter
+// state of the rule. A shadow rule is in force there. Use Only to peek at one rule, or to reset one rule. If the limiter
 // has one rule, name can be empty.
 //
 // The keys of the new limiter still have all segments of the policy, but only the
@@ -73,7 +85,12 @@ func (l *Limiter) Only(name string) (*Limiter, error) {
 	if n < 0 {
 		return nil, fail(ErrInvalidRule, "Only: the limiter has no rule %q: its rules are %s", name, l.bound.names())
 	}
-	return l.rebind(l.bound.rules[n:n+1:n+1], true)
+	b := l.bound.of(n)
+	other, err := bind(b.shared, l.bound.every()[n:n+1], true)
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(other, l.wrappers), nil
 }
 
 // Wrap returns a limiter in which every decision goes through the wrappers that the
@@ -93,27 +110,45 @@ func (l *Limiter) Wrap(w ...func(next Decider) Decider) *Limiter {
 	return newLimiter(l.bound, wrappers)
 }
 
-// rebind returns a limiter with these rules and the wrappers of l.
-func (l *Limiter) rebind(rules []rule, only bool) (*Limiter, error) {
-	b, err := bind(l.bound.shared, rules, only)
-	if err != nil {
-		return nil, err
+// every returns the rules and the shadow rules.
+func (b *bound) every() []rule {
+	rules := slices.Clone(b.rules)
+	for _, shadow := range b.shadows {
+		rules = append(rules, shadow.rules...)
 	}
-	return newLimiter(b, l.wrappers), nil
+	return rules
 }
 
-// find returns the index of the rule with that name. It returns -1 if there is none.
+// of returns the bound that has rule n of every.
+func (b *bound) of(n int) *bound {
+	if n < len(b.rules) {
+		return b
+	}
+	return b.shadows[n-len(b.rules)]
+}
+
+// find returns the index in every of the rule with that name. It returns -1 if there is none.
 func (b *bound) find(name string) int {
 	if name == "" && len(b.rules) == 1 {
 		return 0
 	}
-	return slices.IndexFunc(b.rules, func(r rule) bool { return r.name == name })
+	for i := range b.rules {
+		if b.rules[i].name == name {
+			return i
+		}
+	}
+	for i, shadow := range b.shadows {
+		if shadow.rules[0].name == name {
+			return len(b.rules) + i
+		}
+	}
+	return -1
 }
 
 // names lists the names of the rules.
 func (b *bound) names() string {
 	var names []byte
-	for i, r := range b.rules {
+	for i, r := range b.every() {
 		if i > 0 {
 			names = append(names, ", "...)
 		}

@@ -27,7 +27,7 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	metrics := scrape(t)
-	outcomes := []weir.Outcome{weir.Allowed, weir.Denied, weir.DegradedAllowed, weir.DegradedDenied, weir.Unavailable, weir.Canceled, weir.Failed}
+	outcomes := []weir.Outcome{weir.Allowed, weir.Denied, weir.ShadowDenied, weir.DegradedAllowed, weir.DegradedDenied, weir.Unavailable, weir.Canceled, weir.Failed}
 	// matches reports whether a value of the label matches the pattern.
 	matches := func(label, pattern string) bool {
 		re := regexp.MustCompile("^(?:" + pattern + ")$")

@@ -12,6 +12,7 @@
 //	weir.decisions           counter    decisions, by weir.op, weir.rule and weir.outcome
 //	weir.decision.duration   histogram  seconds that a decision took, by weir.op and weir.outcome
 //	weir.near_limit          counter    allowed requests that left the rule at most a fifth of its limit, by weir.rule
+//	weir.shadow_denied       counter    requests that a shadow rule would have denied, by weir.rule, the shadow rule
 //
 // The rule of a denied request is the one with the longest RetryAfter, and the rule of an
 // allowed one has the fewest tokens left: see [weir.Result]. The metric weir.near_limit
@@ -58,10 +59,12 @@ func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (weir.Obser
 		metric.WithExplicitBucketBoundaries(.00001, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1))
 	near, err3 := meter.Int64Counter("weir.near_limit",
 		metric.WithUnit("{decision}"), metric.WithDescription("Allowed requests that left a rule at most a fifth of its limit."))
-	if err := errors.Join(err1, err2, err3); err != nil {
+	shadow, err4 := meter.Int64Counter("weir.shadow_denied",
+		metric.WithUnit("{decision}"), metric.WithDescription("Requests that a shadow rule would have denied."))
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
-	r := &recorder{decisions: decisions, duration: duration, near: near, attrs: slices.Clone(attrs)}
+	r := &recorder{decisions: decisions, duration: duration, near: near, shadow: shadow, attrs: slices.Clone(attrs)}
 	return r.observe, nil
 }
 
@@ -69,6 +72,7 @@ type recorder struct {
 	decisions metric.Int64Counter
 	duration  metric.Float64Histogram
 	near      metric.Int64Counter
+	shadow    metric.Int64Counter
 	attrs     []attribute.KeyValue
 	sets      sync.Map // of labels, to *sets
 }
@@ -91,6 +95,10 @@ func (r *recorder) observe(ctx context.Context, d weir.Decision) {
 	if res := &d.Result; nearLimit(l, res) {
 		r.near.Add(ctx, 1, s.near)
 	}
+	var denied *weir.DeniedError
+	if errors.As(d.Result.Shadow, &denied) {
+		r.shadow.Add(ctx, 1, r.set(labels{l.op, l.outcome, denied.Result.Rule}).near)
+	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(
 			attribute.String("weir.op", l.op.String()),
@@ -103,7 +111,7 @@ func (r *recorder) observe(ctx context.Context, d weir.Decision) {
 
 // nearLimit reports whether an allowed request left at most a fifth of the limit.
 func nearLimit(l labels, res *weir.Result) bool {
-	return l.outcome == weir.Allowed && (l.op == weir.Consume || l.op == weir.TakeUpTo) && res.Remaining <= res.Limit/5
+	return (l.outcome == weir.Allowed || l.outcome == weir.ShadowDenied) && (l.op == weir.Consume || l.op == weir.TakeUpTo) && res.Remaining <= res.Limit/5
 }
 
 func (r *recorder) set(l labels) *sets {

@@ -31,7 +31,7 @@ import (
 )
 
 // observe returns a limiter of two rules with an observer over provider: 10 tokens, and 20
-// of the whole tenant.
+// of the whole tenant. A shadow rule has 8 tokens.
 func observe(t testing.TB, provider metric.MeterProvider) *weir.Limiter {
 	t.Helper()
 	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{
@@ -40,6 +40,7 @@ func observe(t testing.TB, provider metric.MeterProvider) *weir.Limiter {
 		Rules: []weir.Rule{
 			{Name: "user", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
 			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.FixedWindow{Limit: 20, Window: time.Hour}},
+			{Name: "next", Algorithm: algorithm.FixedWindow{Limit: 8, Window: time.Hour}, Shadow: true},
 		},
 	}, nil)
 	if err != nil {
@@ -99,15 +100,18 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	want := []string{
-		"weir.decision.duration s limiter=api weir.op=Consume weir.outcome=allowed 10",
+		"weir.decision.duration s limiter=api weir.op=Consume weir.outcome=allowed 8",
 		"weir.decision.duration s limiter=api weir.op=Consume weir.outcome=denied 2",
 		"weir.decision.duration s limiter=api weir.op=Consume weir.outcome=failed 1",
+		"weir.decision.duration s limiter=api weir.op=Consume weir.outcome=shadow_denied 2",
 		"weir.decision.duration s limiter=api weir.op=Peek weir.outcome=allowed 1",
-		"weir.decisions {decision} limiter=api weir.op=Consume weir.outcome=allowed weir.rule=user 10",
+		"weir.decisions {decision} limiter=api weir.op=Consume weir.outcome=allowed weir.rule=user 8",
 		"weir.decisions {decision} limiter=api weir.op=Consume weir.outcome=denied weir.rule=user 2",
 		"weir.decisions {decision} limiter=api weir.op=Consume weir.outcome=failed weir.rule= 1",
+		"weir.decisions {decision} limiter=api weir.op=Consume weir.outcome=shadow_denied weir.rule=user 2",
 		"weir.decisions {decision} limiter=api weir.op=Peek weir.outcome=allowed weir.rule=user 1",
 		"weir.near_limit {decision} limiter=api weir.rule=user 3", // with 2, 1 and 0 tokens left
+		"weir.shadow_denied {decision} limiter=api weir.rule=next 4",
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {

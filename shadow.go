@@ -1,0 +1,170 @@
+package weir
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/store"
+)
+
+// addShadows adds shadow rules of p to b. Each decides alone, with the keys that it would have
+// as the only rule.
+func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
+	for i, r := range rules {
+		label := ruleLabel(i, r.Name)
+		switch {
+		case r.Name == "":
+			return fail(ErrInvalidRule, "a shadow rule has no Name: give it one")
+		case b.find(r.Name) >= 0:
+			return fail(ErrInvalidRule, "two rules are named %q: each rule needs its own name", r.Name)
+		}
+		space, err := newKeySpace(prefix, p)
+		if err != nil {
+			return err
+		}
+		one, err := newRules(space, []Rule{r})
+		if err != nil {
+			return err
+		}
+		sh := *b.shared
+		sh.space = space
+		shadow, err := bind(&sh, one, false)
+		switch {
+		case err != nil:
+			return err
+		case shadow.keepers > 0:
+			return fail(ErrInvalidRule, "%s: a %s keeps metadata, so it cannot be a shadow rule", label, one[0].limit.Kind.Name)
+		case shadow.leases != nil && b.leases == nil:
+			return fail(ErrInvalidRule, "%s: a %s holds leases, so it can be a shadow rule only if another rule holds leases too", label, one[0].limit.Kind.Name)
+		}
+		b.shadows = append(b.shadows, shadow)
+	}
+	return nil
+}
+
+// An asking is what b, a limiter or a shadow rule, asks the store for a request. eval is the
+// index of the call. If err is not nil, b cannot decide the request, and there is no call.
+type asking struct {
+	b       *bound
+	request int
+	query   query
+	eval    int
+	err     error
+}
+
+// An asked is a list of requests, as the store gets them.
+type asked struct {
+	list  []asking
+	evals []store.Eval
+}
+
+// add adds the request r, with that index, of b and its shadow rules. each is the length of the
+// caller's slice.
+func (a *asked) add(b *bound, request int, r *Request, each int) error {
+	if err := a.ask(b, request, r, each); err != nil {
+		return err
+	}
+	for _, shadow := range b.shadows {
+		own := *r
+		own.Metadata = ""
+		switch {
+		case r.Op == Refund:
+			own.Cost = 0 // a TakeUpTo of the shadow rule may have consumed more
+		case (r.Op == Renew || r.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil:
+			continue
+		case b.leases != nil && shadow.leases == nil:
+			own.ID = "" // it names a lease
+		}
+		if err := a.ask(shadow, request, &own, 0); err != nil {
+			a.list = append(a.list, asking{b: shadow, request: request, err: err})
+		}
+	}
+	return nil
+}
+
+func (a *asked) ask(b *bound, request int, r *Request, each int) error {
+	one := asking{b: b, request: request, eval: len(a.evals)}
+	if err := b.check(&one.query, r, each); err != nil {
+		return err
+	}
+	var s scratch
+	b.pack(&s, &one.query, r, false)
+	a.list = append(a.list, one)
+	a.evals = append(a.evals, store.Eval{Script: one.query.part.program.Script(one.query.verb), Keys: s.keys, Args: s.args})
+	return nil
+}
+
+// peeks reports whether MGet can answer all requests.
+func (a *asked) peeks() bool {
+	return !slices.ContainsFunc(a.list, func(one asking) bool {
+		return one.err == nil && (one.query.verb != compose.Peek || one.b.all.program.Sets())
+	})
+}
+
+// answer sets the answers of the requests to live. What a shadow rule answers follows the
+// answer of live.
+func (a *asked) answer(live *bound, each []Result, answers []Answer) {
+	var s scratch
+	for i := range a.list {
+		one := &a.list[i]
+		to := &answers[one.request]
+		if one.b != live {
+			if err := one.shadow(a.evals, &s); to.Err == nil && err != nil {
+				to.Result.Shadow = worse(to.Result.Shadow, err)
+			}
+			continue
+		}
+		e := &a.evals[one.eval]
+		if to.Err = e.Err; to.Err == nil {
+			to.Err = live.result(&one.query, &s, e.Reply, each, &to.Result)
+		}
+	}
+}
+
+// shadow returns why a shadow rule would have denied the request, or could not decide it.
+func (one *asking) shadow(evals []store.Eval, s *scratch) error {
+	if one.err != nil {
+		return one.err
+	}
+	e := &evals[one.eval]
+	if e.Err != nil {
+		return e.Err
+	}
+	var res Result
+	if err := one.b.result(&one.query, s, e.Reply, nil, &res); err != nil {
+		return err
+	}
+	if !res.Allowed && one.query.op <= Force {
+		return &DeniedError{res}
+	}
+	return nil
+}
+
+// worse returns the one of two errors of shadow rules that a Result has: the denial with the
+// longest RetryAfter, or else the first error.
+func worse(a, b error) error {
+	var first, second *DeniedError
+	switch {
+	case a == nil:
+		return b
+	case !errors.As(b, &second), errors.As(a, &first) && first.Result.RetryAfter >= second.Result.RetryAfter:
+		return a
+	}
+	return b
+}
+
+// decideBeside is decide for a bound with shadow rules. It calls the store once, if the store
+// is a Batcher.
+func (b *bound) decideBeside(ctx context.Context, r *Request, each []Result, res *Result) error {
+	var a asked
+	if err := a.add(b, 0, r, len(each)); err != nil {
+		return err
+	}
+	b.evalMany(ctx, a.evals)
+	var to [1]Answer
+	a.answer(b, each, to[:])
+	*res = to[0].Result
+	return to[0].Err
+}

@@ -1,0 +1,290 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// shadowed returns the rules with a shadow rule named "next".
+func shadowed(a algorithm.Algorithm, live ...weir.Rule) weir.Policy {
+	return rules(append(live, weir.Rule{Name: "next", Algorithm: a, Shadow: true})...)
+}
+
+// A shadow rule decides as if it were the only rule, and the other rules as if it were not
+// there. So a limiter with both answers like two limiters.
+func TestShadowAlone(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	for _, candidate := range refundable {
+		for _, live := range refundable {
+			r := rand.New(rand.NewPCG(seed, 0))
+			c := newClock()
+			st, apart := newStore(c), newStore(c)
+			both := mustPolicy(t, st, shadowed(candidate, weir.Rule{Algorithm: live}))
+			one := mustNew(t, apart, live)
+			next := mustPolicy(t, apart, rules(weir.Rule{Name: "next", Algorithm: candidate}))
+			denials := 0
+			for i := range 300 {
+				c.advance(time.Duration(r.IntN(8)) * time.Second)
+				q := weir.Request{Key: weir.KeyOf("k"), Op: weir.Op(r.IntN(int(weir.Settle) + 1)), Cost: r.Int64N(4), ID: strconv.Itoa(r.IntN(20))}
+				if q.Op == weir.Settle {
+					q.Actual = weir.ActualCost(r.Int64N(6))
+				}
+				if q.Op < weir.Refund && r.IntN(2) == 0 {
+					q.ID = "x" + strconv.Itoa(i)
+				}
+				got, err := both.Decide(t.Context(), q, nil)
+				shadow := got.Shadow
+				got.Shadow = nil
+				if want, wantErr := one.Decide(t.Context(), q, nil); got != want || plainText(err) != plainText(wantErr) {
+					t.Fatalf("seed %d, %+v beside %+v, %d: %+v:\ngot  %+v, %v\nwant %+v, %v", seed, candidate, live, i, q, got, err, want, wantErr)
+				}
+				if err != nil {
+					// The candidate is not asked if the others cannot decide.
+					if errors.Is(err, weir.ErrInvalidCost) && q.Op != weir.Settle {
+						if q.Op == weir.Refund {
+							q.Cost = 0
+						}
+						_, _ = next.Decide(t.Context(), q, nil)
+					}
+					continue
+				}
+				if q.Op == weir.Refund {
+					q.Cost = 0
+				}
+				want, wantErr := next.Decide(t.Context(), q, nil)
+				var denied *weir.DeniedError
+				switch {
+				case wantErr != nil:
+					if plainText(shadow) != plainText(wantErr) {
+						t.Fatalf("seed %d, %+v, %d: %+v: the shadow rule's error is %v, want %v", seed, candidate, i, q, shadow, wantErr)
+					}
+				case want.Allowed || q.Op > weir.Force:
+					if shadow != nil {
+						t.Fatalf("seed %d, %+v, %d: %+v: the shadow rule says %v, want that it allows", seed, candidate, i, q, shadow)
+					}
+				case !errors.As(shadow, &denied) || denied.Result != want:
+					t.Fatalf("seed %d, %+v, %d: %+v: the shadow rule says %+v, want %+v", seed, candidate, i, q, shadow, want)
+				default:
+					denials++
+				}
+			}
+			if denials < 5 {
+				t.Errorf("seed %d, %+v: it denied %d requests, want more", seed, candidate, denials)
+			}
+		}
+	}
+}
+
+func plainText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// A request takes one call of a Batcher, for any number of shadow rules, and DoMany too.
+func TestShadowRoundTrip(t *testing.T) {
+	t.Parallel()
+	st := &batching{recorder: &recorder{Store: newStore(newClock())}}
+	l := mustPolicy(t, st, shadowed(window(1, time.Minute), weir.Rule{Algorithm: perSecond}, weir.Rule{Name: "third", Algorithm: window(2, time.Hour), Shadow: true}))
+	for i := range 3 {
+		res := decide(t, l, weir.Request{Key: weir.KeyOf("k")})
+		var denied *weir.DeniedError
+		switch rule := ""; {
+		case errors.As(res.Shadow, &denied):
+			rule = denied.Result.Rule
+			fallthrough
+		default:
+			if want := []string{"", "next", "third"}[i]; !res.Allowed || rule != want {
+				t.Errorf("request %d: got %+v, want it allowed, and denied by %q", i, res, want)
+			}
+		}
+	}
+	answers := l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf("k")}, {}, {Key: weir.KeyOf("other")}})
+	if want := []int{3, 3, 3, 6}; !slices.Equal(st.batches, want) || st.calls() != 0 {
+		t.Errorf("got batches of %d calls and %d other calls, want %d and none", st.batches, st.calls(), want)
+	}
+	if a := answers[0]; !a.Result.Allowed || !errors.Is(a.Result.Shadow, weir.ErrDenied) || a.Err != nil {
+		t.Errorf("DoMany: got %+v, want it allowed, and denied by a shadow rule", a)
+	}
+	if a := answers[1]; !errors.Is(a.Err, weir.ErrInvalidKey) || a.Result != (weir.Result{}) {
+		t.Errorf("DoMany: got %+v, want an ErrInvalidKey alone", a)
+	}
+	if a := answers[2]; !a.Result.Allowed || a.Result.Shadow != nil || a.Err != nil {
+		t.Errorf("DoMany: got %+v, want it allowed by all", a)
+	}
+}
+
+// An error of a shadow rule changes no answer.
+func TestShadowError(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	l := mustPolicy(t, st, shadowed(window(1, time.Minute), weir.Rule{Algorithm: perSecond}))
+	plant(t, st, "weir:t:{foreign}:next.f2", store.Tag{'x', '1'}, 1)
+	for _, tt := range []struct {
+		name string
+		r    weir.Request
+		want error
+	}{
+		{"a foreign value", weir.Request{Key: weir.KeyOf("foreign")}, store.ErrForeign},
+		{"a reservation that the algorithm does not support", weir.Request{Key: weir.KeyOf("k"), MaxWait: time.Second}, weir.ErrUnsupported},
+	} {
+		each := make([]weir.Result, 1)
+		res, err := l.Decide(t.Context(), tt.r, each)
+		if !errors.Is(res.Shadow, tt.want) || errors.Is(res.Shadow, weir.ErrDenied) {
+			t.Errorf("%s: the shadow rule says %v, want %v", tt.name, res.Shadow, tt.want)
+		}
+		if res.Shadow = nil; err != nil || !res.Allowed || res.Remaining != 4 || res != each[0] {
+			t.Errorf("%s: got %+v, %v, each %+v, want it allowed with 4 left", tt.name, res, err, each)
+		}
+	}
+}
+
+// If the others cannot decide, there is no Result, whatever a shadow rule says.
+func TestShadowOfFailure(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	l := mustPolicy(t, st, shadowed(window(1, time.Minute), weir.Rule{Algorithm: perSecond}))
+	plant(t, st, "weir:t:{k}:g2", store.Tag{'x', '1'}, 1)
+	for range 2 {
+		if res, err := l.Allow(t.Context(), "k"); !errors.Is(err, store.ErrForeign) || res != (weir.Result{}) {
+			t.Errorf("got %+v, %v, want an ErrForeign alone", res, err)
+		}
+	}
+}
+
+// A shadow rule does not get the metadata of a request.
+func TestShadowMetadata(t *testing.T) {
+	t.Parallel()
+	l := mustPolicy(t, newStore(newClock()), shadowed(perSecond, weir.Rule{Algorithm: algorithm.MetadataWindow{Limit: 2, Window: time.Minute}}))
+	if res := decide(t, l, weir.Request{Key: weir.KeyOf("k"), Metadata: "m"}); !res.Allowed || res.Shadow != nil {
+		t.Errorf("got %+v, want that both allow", res)
+	}
+	if entries, err := l.Entries(t.Context(), "k"); len(entries) != 1 || entries[0].Metadata != "m" || err != nil {
+		t.Errorf("Entries: got %+v, %v", entries, err)
+	}
+}
+
+// With leases, the other shadow rules do not take the name of the lease for an ID.
+func TestShadowLeases(t *testing.T) {
+	t.Parallel()
+	l := mustPolicy(t, newStore(newClock()), rules(
+		weir.Rule{Name: "leases", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}},
+		weir.Rule{Name: "fewer", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Minute}, Shadow: true},
+		weir.Rule{Name: "starts", Algorithm: window(3, time.Hour), Shadow: true},
+	))
+	lease := func(op weir.Op, id string) weir.Result {
+		return decide(t, l, weir.Request{Key: weir.KeyOf("k"), Op: op, ID: id})
+	}
+	says := func(res weir.Result, allowed bool, shadow string) {
+		t.Helper()
+		if text := plainText(res.Shadow); res.Allowed != allowed || (shadow == "") != (text == "") || !strings.Contains(text, shadow) {
+			t.Errorf("got %+v, want allowed %v, and a shadow rule %q", res, allowed, shadow)
+		}
+	}
+	says(lease(weir.Consume, "a"), true, "")
+	says(lease(weir.Consume, "b"), true, "fewer")
+	says(lease(weir.Renew, "b"), true, "")
+	says(lease(weir.Consume, "c"), false, "fewer")
+	says(lease(weir.Release, "a"), true, "")
+	says(lease(weir.Consume, "a"), true, "starts") // the fourth start
+	starts, err := l.Only("starts")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if res := decide(t, starts, weir.Request{Key: weir.KeyOf("k"), Op: weir.Peek}); res.Allowed || res.Shadow != nil {
+		t.Errorf("Only(starts): got %+v, want a rule in force, without tokens", res)
+	}
+}
+
+// With replaces the limit of a shadow rule too. An Observer sees what it would have done, and
+// a DenyCache does not.
+func TestShadowAround(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	var outcomes []weir.Outcome
+	l := mustPolicy(t, newStore(c), shadowed(window(2, time.Hour), weir.Rule{Name: "now", Algorithm: perSecond}))
+	l = l.Wrap(weir.Observer(func(_ context.Context, d weir.Decision) { outcomes = append(outcomes, d.Outcome()) }).Wrap, weir.DenyCache{}.Wrap)
+	for range 4 {
+		decide(t, l, weir.Request{Key: weir.KeyOf("k")})
+	}
+	more, err := l.With(weir.Rule{Name: "next", Algorithm: window(3, time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		decide(t, more, weir.Request{Key: weir.KeyOf("k")})
+	}
+	if want := []weir.Outcome{"allowed", "allowed", "shadow_denied", "shadow_denied", "allowed", "denied", "denied"}; !slices.Equal(outcomes, want) {
+		t.Errorf("got %q, want %q", outcomes, want)
+	}
+	if res := decide(t, more, weir.Request{Key: weir.KeyOf("k")}); res.Shadow != nil {
+		t.Errorf("a remembered denial: a shadow rule says %v", res.Shadow)
+	}
+	if _, err := l.With(weir.Rule{Name: "next", Algorithm: perSecond}); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), `"next"`) {
+		t.Errorf("With: another algorithm of a shadow rule: got %v", err)
+	}
+	if _, err := l.With(weir.Rule{Name: "other", Algorithm: perSecond}); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), `"now", "next"`) {
+		t.Errorf("With: another name: got %v, want an error with the names", err)
+	}
+}
+
+// A shadow rule's By can share no segment with the others, and does not move their keys.
+func TestShadowKeys(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	p := weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+		{Name: "user", By: []string{"user"}, Algorithm: perSecond},
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: perSecond, Shadow: true},
+	}}
+	l := mustPolicy(t, st, p)
+	decide(t, l, weir.Request{Key: weir.KeyOf("acme", "ann")})
+	if got, want := keysIn(st), []string{"weir:t:{acme}:tenant.g2", "weir:t:{ann}:user.g2"}; !slices.Equal(got, want) {
+		t.Errorf("the keys are %q, want %q", got, want)
+	}
+	if err := l.Reset(t.Context(), "acme", "ann"); !errors.Is(err, weir.ErrInvalidRule) {
+		t.Errorf("Reset: got %v, want an ErrInvalidRule, as without the shadow rule", err)
+	}
+	p.Rules[0].By = nil
+	l = mustPolicy(t, st, p)
+	decide(t, l, weir.Request{Key: weir.KeyOf("acme", "bob")})
+	if res := decide(t, l, weir.Request{Key: weir.KeyOf("acme", "bob"), Op: weir.Reset}); !res.Allowed || res.Shadow != nil {
+		t.Errorf("Reset: got %+v, want that the tenant's shadow rule is left alone", res)
+	}
+	if got := keysIn(st); len(got) != 2 {
+		t.Errorf("after the Reset, the keys are %q, want those of before", got)
+	}
+}
+
+func TestShadowMisuse(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		p    weir.Policy
+		want string
+	}{
+		{rules(weir.Rule{Name: "a", Algorithm: perSecond, Shadow: true}), "at least one must not be"},
+		{rules(weir.Rule{Algorithm: perSecond}, weir.Rule{Algorithm: perSecond, Shadow: true}), "has no Name"},
+		{rules(weir.Rule{Name: "a", Algorithm: perSecond}, weir.Rule{Name: "a", Algorithm: perSecond, Shadow: true}), `"a"`},
+		{shadowed(perSecond, weir.Rule{Name: "next", Algorithm: perSecond}), `"next"`},
+		{shadowed(algorithm.MetadataWindow{Limit: 1, Window: time.Second}, weir.Rule{Algorithm: perSecond}), "keeps metadata"},
+		{shadowed(algorithm.Concurrency{Limit: 1, Lease: time.Second}, weir.Rule{Algorithm: perSecond}), "holds leases"},
+		{shadowed(nil, weir.Rule{Algorithm: perSecond}), "Algorithm is nil"},
+		{rules(weir.Rule{Algorithm: perSecond}, weir.Rule{Name: "a", By: []string{"x"}, Algorithm: perSecond, Shadow: true}), `"x"`},
+	} {
+		tt.p.Name = "t"
+		if _, err := weir.NewPolicy(newStore(newClock()), tt.p, nil); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%+v: got %v, want an ErrInvalidRule with %q", tt.p.Rules, err, tt.want)
+		}
+	}
+}
