@@ -125,10 +125,10 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 		r.mu.Unlock()
 		var wg sync.WaitGroup
 		pprof.SetGoroutineLabels(labelled)
-		defer pprof.SetGoroutineLabels(t.Context())
 		for _, c := range r.callers {
 			wg.Go(func() { r.ask(c, f, ended) })
 		}
+		pprof.SetGoroutineLabels(t.Context()) // what Confirm starts is not the client's
 		wg.Go(func() { r.wake(ended) })
 		if f.Confirm != nil && !r.check.still {
 			wg.Go(func() { r.confirm(f, ended) })

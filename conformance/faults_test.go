@@ -106,6 +106,23 @@ func TestFaultsPass(t *testing.T) {
 	}
 }
 
+// A goroutine that Confirm starts is not the client's.
+func TestFaultsConfirm(t *testing.T) {
+	t.Parallel()
+	end := make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	var confirmed sync.Once
+	w, _ := runFault(t, "Restart", new(failing).fault(down, func(f *Fault) {
+		f.Confirm = func() error {
+			confirmed.Do(func() { go func() { <-end }() })
+			return nil
+		}
+	}))
+	if len(w.failures) > 0 {
+		t.Errorf("failures: %s", w.failures)
+	}
+}
+
 // A strewn store notes the keys that are not in the slot of key.
 type strewn struct {
 	store.Store

@@ -26,10 +26,10 @@ import (
 var loopback = netip.AddrFrom4([4]byte{127, 0, 0, 1})
 
 // listen returns n ports that clients reach, and chooses the network of the
-// server's nodes: the host's where that is possible, or else that of a container
-// which only sleeps, so that a test may kill and start each node again. Through
-// such a container, each request also passes the engine's proxy, which takes as
-// much of a processor as the server does.
+// server's nodes. That is the host's network, where containers can use it. Elsewhere
+// it is the network of a container that only sleeps, so that a test may kill and
+// start each node again. Requests then pass the engine's proxy, which takes as much
+// of a processor as the server does.
 func (s *Server) listen(ctx context.Context, n int) ([]string, error) {
 	ports, err := freePorts(n)
 	if err != nil {
