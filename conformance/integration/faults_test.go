@@ -73,7 +73,7 @@ func (f faulty) spared(name string) string {
 	return f.lacks[needs[name]]
 }
 
-var update = flag.Bool("update", false, "write what the test records: the golden vectors, or the table of TestFaults in docs/reference/stores.md")
+var update = flag.Bool("update", false, "write what the test records: the golden vectors, the table of TestFaults in docs/reference/stores.md, or that of TestOutageLatency in docs/guide/outage.md")
 
 // TestFaults makes real servers fail while callers use every adapter, and writes the
 // outcomes to faults.md.
