@@ -23,8 +23,11 @@ if newest.err then
   return newest
 end
 if newest[1] then
-  $last = newest[2] + 0
-  if string.sub(newest[1], 1, 3) ~= 'c2 ' or $last < 0 or $last > 9007199254740991 or $last % 1 ~= 0 then
+  -- Lua 5.4 does not parse an infinite score.
+  local score = newest[2]
+  if string.sub(newest[1], 1, 3) ~= 'c2 ' or score == 'inf' or score == '-inf' then return $foreign1 end
+  $last = score + 0
+  if $last < 0 or $last > 9007199254740991 or $last % 1 ~= 0 then
     return $foreign1
   end
   if $last > now then
@@ -54,7 +57,8 @@ elseif $held == 0 then
 end
 redis.call('ZADD', $key1, string.format('%d', expires), $name)
 if expires < $last then expires = $last end
-redis.call('PEXPIRE', $key1, string.format('%d', (expires - now + 999) / 1000 + slack))
+local life = (expires - now + 999) / 1000
+redis.call('PEXPIRE', $key1, string.format('%d', life - life % 1 + slack))
 
 -- refund
 if redis.call('ZREM', $key1, $name) == 1 and $held > 0 then $gave = 1 end

@@ -30,7 +30,8 @@ redis.call('RPUSH', $key1, string.format('m2 %d %d ', $edge, $count + n) .. $tex
 -- If the list is from the current window, it keeps its TTL. If the caller brings the time (slack > 0),
 -- the TTL is set each time.
 if $count == 0 or slack > 0 then
-  redis.call('PEXPIRE', $key1, string.format('%d', ($edge - now + 999) / 1000 + slack))
+  local life = ($edge - now + 999) / 1000
+  redis.call('PEXPIRE', $key1, string.format('%d', life - life % 1 + slack))
 end
 
 -- entries

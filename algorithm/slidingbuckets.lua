@@ -113,7 +113,8 @@ local slot, owner = $top % $turn / ($turn / @SIZE) + 1, $owner
 local value = string.format('b2 %d %d', $top - $top % $turn, $count + n)
 if owner == 0 then owner = $gen end
 if owner > 0 then value = value .. string.format(' %d', owner) end
-local life = string.format('%d', ($top + $turn - now + 999) / 1000 + slack)
+local life = ($top + $turn - now + 999) / 1000
+life = string.format('%d', life - life % 1 + slack)
 if slot == @N then redis.call('SET', $key@N, value, 'PX', life) end
 
 -- mark

@@ -96,9 +96,10 @@ else
   for i = 1, n do
     entries[2 * i - 1], entries[2 * i] = score, string.format('l2 %s %08d%s', score, $number + i, suffix)
   end
-  redis.call('ZADD', $key1, unpack(entries))
+  redis.call('ZADD', $key1, (table.unpack or unpack)(entries))
 end
-redis.call('PEXPIRE', $key1, string.format('%d', (time + $span - now + 999) / 1000 + slack))
+local life = (time + $span - now + 999) / 1000
+redis.call('PEXPIRE', $key1, string.format('%d', life - life % 1 + slack))
 
 -- mark
 $mark, $ends = string.format('%d %d 0', time, $number + 1), time + $span
@@ -107,5 +108,5 @@ $mark, $ends = string.format('%d %d 0', time, $number + 1), time + $span
 if n > 0 and $was1 > math.max($newest, now) - $span then
   local texts = {}
   for i = 1, math.min(n, 2000) do texts[i] = string.format('l2 %016d %08d %d', $was1, $was2 + $keep + i - 1, $gen) end
-  if redis.call('ZREM', $key1, unpack(texts)) > 0 then $gave = 1 end
+  if redis.call('ZREM', $key1, (table.unpack or unpack)(texts)) > 0 then $gave = 1 end
 end

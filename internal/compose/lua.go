@@ -143,21 +143,24 @@ func (s *source) shared(i int) string {
 
 // head writes Lua that reads the time and the arguments that all rules share. It compares the
 // text of an argument with its default first, which costs a server less than parsing it.
+//
+// Scripts parse times, costs and cells with + 0.0, which gives a float in every version of Lua. In
+// Lua 5.4, + 0 gives an integer, and a product of integers above 2^63 wraps around.
 func (s *source) head(w *writer, v Verb) {
 	cost, wait, given := s.shared(1), s.shared(2), "usec"
 	if v.Markers() || v.forces() {
 		given = "usec ~= '0'"
 	}
 	w.f("local sec, usec, slack, now, n = '0', %s, 3600000, 0, 1\n", s.shared(3))
-	w.f("if %s then\nnow = usec + 0\nelse\n", given)
-	w.f("local time = redis.call('TIME')\nsec, usec, slack = time[1], time[2], 0\nnow = sec * 1000000 + usec\nend\n")
+	w.f("if %s then\nnow = usec + 0.0\nelse\n", given)
+	w.f("local time = redis.call('TIME')\nsec, usec, slack = time[1], time[2], 0\nnow = sec * 1000000.0 + usec\nend\n")
 	if v == Settle {
-		w.f("local actual, rooms = %s + 0, {}\n", cost)
+		w.f("local actual, rooms = %s + 0.0, {}\n", cost)
 	} else {
-		w.f("if %s and %s ~= '1' then n = %s + 0 end\n", cost, cost, cost)
+		w.f("if %s and %s ~= '1' then n = %s + 0.0 end\n", cost, cost, cost)
 	}
 	if v.debts() {
-		w.f("local at, debt = now, %s + 0\n", wait)
+		w.f("local at, debt = now, %s + 0.0\n", wait)
 	} else {
 		w.f("local at = now\nif %s and %s ~= '0' then at = now + %s end\n", wait, wait, wait)
 	}
@@ -166,7 +169,7 @@ func (s *source) head(w *writer, v Verb) {
 	}
 	gen := "0"
 	if v.marks() || v == Settle {
-		gen = s.shared(4) + " + 0"
+		gen = s.shared(4) + " + 0.0"
 	}
 	for i := range s.parts {
 		if s.parts[i].kind.Step != nil {
@@ -254,8 +257,8 @@ func (s *source) decide(w *writer, v Verb) {
 			if p.kind.Step == nil {
 				p.writeCell(w, mark, s.shared(4))
 			} else if w.f("%s", p.sections["write"][1:]); mark != "" {
-				w.f("local mark, ends%slocal from = ends - ends %% 1048576\n", p.sections["mark"])
-				w.f("redis.call('SET', %s, %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', %s)\n", luaKey(p.marker), mark, luaLife)
+				w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", p.sections["mark"], luaLife)
+				w.f("redis.call('SET', %s, %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', life)\n", luaKey(p.marker), mark)
 			}
 			if v.forces() {
 				w.f("end\n")

@@ -65,7 +65,7 @@ func (p *part) readCell(w *writer, v Verb) {
 	w.f("local %s = string.match(tail%d, '^%s$')\n", p.suffix(tail, "t_", ", "), i, strings.Repeat(" (%d+)", len(tail)))
 	w.f("if not t_gen%d", i)
 	for _, name := range tail { // an integer of at most 15 digits is in range
-		w.f(" or #t_%s%d > 15 and t_%s%d + 0 > %s", name, i, name, i, maxInt)
+		w.f(" or #t_%s%d > 15 and t_%s%d + 0.0 > %s", name, i, name, i, maxInt)
 	}
 	w.f(" then return %s end\n", foreign(p.key))
 	switch {
@@ -87,13 +87,14 @@ func (p *part) readCell(w *writer, v Verb) {
 // numbers writes Lua that parses the text of each name.
 func (p *part) numbers(w *writer, names []string) {
 	for _, name := range names {
-		w.f("%s%d = t_%s%d + 0\n", name, p.rule, name, p.rule)
+		w.f("%s%d = t_%s%d + 0.0\n", name, p.rule, name, p.rule)
 	}
 }
 
-// luaLife is Lua for the TTL of a key whose state is in use until ends, in milliseconds. from
-// is the start of the quantum that contains ends.
-const luaLife = "string.format('%d', (from - now + 1049575) / 1000 + slack)"
+// luaLife is Lua that sets a local life to the TTL of a key whose state is in use until ends, as
+// text, in milliseconds. from is the start of the quantum that contains ends. In Lua 5.4, %d
+// formats no number with a fraction.
+const luaLife = "local life = (from - now + 1049575) / 1000\nlife = string.format('%d', life - life % 1 + slack)\n"
 
 // ints writes Lua that sets a local to the text before, followed by the integers of the cell,
 // each after a space. Optional integers are left out if all of them are 0 and the value has no
@@ -112,22 +113,25 @@ func (p *part) ints(w *writer, local, before string) {
 func (p *part) writeCell(w *writer, mark, gen string) {
 	i := p.rule
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n", p.sections["take"][1:], p.sections["ends"])
-	value, life := "value", luaLife
+	value := "value"
 	if mark == "" {
 		p.ints(w, "value", string(p.kind.Tag[:]))
 		w.f("if tail%d ~= '' then value = value .. tail%d end\n", i, i)
 	} else {
-		value, life = fmt.Sprintf("'%s' .. ints .. tail%d", p.kind.Tag[:], i), "life"
+		value = fmt.Sprintf("'%s' .. ints .. tail%d", p.kind.Tag[:], i)
 		tail := append([]string{"gen"}, p.note...)
 		w.f("if tail%d == '' then\n", i)
 		w.f("tail%d, %s = ' ' .. %s .. '%s', %s%s\nend\n", i, p.suffix(tail, "", ", "), gen, strings.Repeat(" 0", len(p.note)), gen, strings.Repeat(", '0'", len(p.note)))
 		p.ints(w, "ints", "")
-		w.f("local life = %s\n", luaLife)
+		w.WriteString(luaLife)
 	}
 	if p.kind.Absolute {
 		w.f("if slack == 0 and from <= prev%d and prev%d < from + 1048576 then\nredis.call('SET', %s, %s, 'KEEPTTL')\nelse\n", i, i, luaKey(p.key), value)
 	}
-	w.f("redis.call('SET', %s, %s, 'PX', %s)\n", luaKey(p.key), value, life)
+	if mark == "" {
+		w.WriteString(luaLife)
+	}
+	w.f("redis.call('SET', %s, %s, 'PX', life)\n", luaKey(p.key), value)
 	if p.kind.Absolute {
 		w.f("end\n")
 	}

@@ -56,8 +56,8 @@ func (p *part) readMark(w *writer, m string) {
 	w.f("mark = redis.pcall('GET', %s)\nif mark then\n", luaKey(p.marker))
 	w.f("if mark.err then\nif string.find(mark.err, 'WRONGTYPE', 1, true) then return %s end\nreturn mark\nend\n", foreign(p.marker))
 	w.f("%s = {string.match(mark, '^%s%s$')}\n", m, markTag[:], strings.Repeat(" (%d+)", p.markInts()))
-	w.f("if not %s[1] or math.max(unpack(%s)) > %s then return %s end\n", m, m, maxInt, foreign(p.marker))
-	w.f("for i = 1, %d do %s[i] = %s[i] + 0 end\n", p.markInts(), m, m)
+	w.f("if not %s[1] then return %s end\n", m, foreign(p.marker))
+	w.f("for i = 1, %d do\n%s[i] = %s[i] + 0.0\nif %s[i] > %s then return %s end\nend\n", p.markInts(), m, m, m, maxInt, foreign(p.marker))
 	if p.kind.Step != nil {
 		w.f("if %s[%d] <= now then %s = nil end\nend\n", m, p.markInts(), m)
 		return

@@ -34,9 +34,9 @@ func (s *source) settle(w *writer) {
 		case p.marker == 0 || p.own:
 		case p.kind.Step != nil:
 			w.f("do\nlocal n = more\n%s", p.sections["write"][1:])
-			w.f("local mark, ends%slocal from = ends - ends %% 1048576\n", p.sections["mark"])
-			w.f("redis.call('SET', %s, '%s' .. string.format(' %%d %%d %%d %%d ', gen, more, total, asked) .. mark .. string.format(' %%d', ends), 'PX', %s)\nend\n",
-				luaKey(p.marker), markTag[:], luaLife)
+			w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", p.sections["mark"], luaLife)
+			w.f("redis.call('SET', %s, '%s' .. string.format(' %%d %%d %%d %%d ', gen, more, total, asked) .. mark .. string.format(' %%d', ends), 'PX', life)\nend\n",
+				luaKey(p.marker), markTag[:])
 		default:
 			s.addCell(w, p)
 		}
@@ -60,7 +60,7 @@ func (s *source) settle(w *writer) {
 			w.f("end\nwas[2] = keep\n")
 		}
 		w.f("m[%d][3] = total\n", p.rule)
-		w.f("redis.call('SET', %s, string.format('%s%s', unpack(m[%d])), 'KEEPTTL')\nend\n", luaKey(p.marker), markTag[:], strings.Repeat(" %d", p.markInts()), p.rule)
+		w.f("redis.call('SET', %s, string.format('%s%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\nend\n", luaKey(p.marker), markTag[:], strings.Repeat(" %d", p.markInts()), p.rule)
 	}
 	w.f("end\nreturn string.format('%%d;', total + 1) .. sec .. ' ' .. usec\n")
 }
@@ -79,8 +79,8 @@ func (s *source) addCell(w *writer, p *part) {
 	}
 	w.f(" then held = held + m[%d][2] end\n", i)
 	tail := append([]string{"gen"}, p.note...)
-	w.f("if tail%d == '' then tail%d, %s = ' ', %s + 0%s end\n", i, i, p.suffix(tail, "", ", "), s.shared(4), strings.Repeat(", 0", len(p.note)))
-	w.f("%slocal ends%slocal from = ends - ends %% 1048576\nlocal life = %s\n", p.sections["take"][1:], p.sections["ends"], luaLife)
+	w.f("if tail%d == '' then tail%d, %s = ' ', %s + 0.0%s end\n", i, i, p.suffix(tail, "", ", "), s.shared(4), strings.Repeat(", 0", len(p.note)))
+	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n%s", p.sections["take"][1:], p.sections["ends"], luaLife)
 	p.ints(w, "ints", "")
 	w.f("redis.call('SET', %s, '%s' .. ints .. string.format('%s', %s), 'PX', life)\n", luaKey(p.key), p.kind.Tag[:], strings.Repeat(" %d", len(tail)), p.suffix(tail, "", ", "))
 	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d', total, asked) .. ints\n", markTag[:], i)
