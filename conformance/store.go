@@ -192,7 +192,7 @@ func (t *T) atomic(stores ...store.Store) {
 					return
 				}
 				if reply[0] != reply[1] {
-					t.errorf("one step saw its keys at %d and %d, which always change together", reply[0].Int(), reply[1].Int())
+					t.errorf("a script is not atomic: it read %d and %d from keys that always change together", reply[0].Int(), reply[1].Int())
 				}
 				o.n, o.now = reply[0].Int(), reply[2].Int()
 				ops[w] = append(ops[w], o)
@@ -207,8 +207,11 @@ func (t *T) atomic(stores ...store.Store) {
 	slices.SortFunc(all, func(a, b op) int { return int(a.n - b.n) })
 	latest := time.Time{} // the latest begin of all ops with smaller values
 	for i, o := range all {
+		if o.n < int64(i) {
+			t.fatalf("a script is not atomic: two calls returned value %d, so the step of one was lost", o.n)
+		}
 		if o.n != int64(i) {
-			t.fatalf("value %d was returned in place of %d: a step was lost or ran twice", o.n, i)
+			t.fatalf("value %d was returned in place of %d: a step ran twice", o.n, i)
 		}
 		if i > 0 && o.now < all[i-1].now {
 			t.errorf("value %d was returned at %d µs, and the next value at %d: the clock was read before the keys were locked", i-1, all[i-1].now, o.now)
