@@ -19,6 +19,9 @@ import "context"
 //   - If a key was reset, evicted or deleted after the decision, nothing is refunded to
 //     that key.
 //   - A limiter with other limits, for example of another plan, refunds nothing.
+//   - An algorithm.GCRA or TokenBucket can refund fewer tokens than were consumed, if
+//     several decisions for a key are open at once, and are not refunded in reverse order.
+//     Other algorithms except LeakyBucket refund all of them.
 //
 // There is one exception. If the refunded request started a window or a refill period,
 // that window or period still ends at the same time. Without the request, it would have
