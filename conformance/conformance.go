@@ -25,6 +25,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/report"
 	"github.com/weir-go/weir/store"
 )
 
@@ -65,6 +66,9 @@ type Backend struct {
 	// that in [Checks].
 	Record func(Outcome)
 
+	// Report describes the report that Run writes. If it is nil, Run writes none.
+	Report *Report
+
 	// Seed is the seed of random checks. 0 means a new seed for each check. A
 	// failure prints the seed.
 	Seed uint64
@@ -74,11 +78,21 @@ type Backend struct {
 	Brief bool
 
 	// subject is the algorithm under test. It is nil if the check tests none.
-	subject *Subject
+	subject  *Subject
+	recorder *report.Recorder // nil without Report
 
 	// In the suite's own tests, wrap changes an algorithm, and policy changes a policy.
 	wrap   func(algorithm.Algorithm) algorithm.Algorithm
 	policy func(*weir.Policy)
+}
+
+// A Report describes the report of a run, as JSON and as Markdown. Until the run ends, the
+// files say that it is incomplete. If they cannot be written, the test fails.
+type Report struct {
+	File   string // the name of the JSON file, which ends in .json; the Markdown ends in .md instead
+	Store  string // the name of the store, for example "goredis"
+	Client string // the client and its version, for example "go-redis v9.23.0"; can be empty
+	Server string // the server and its version, for example "Redis 8.0.2, cluster"; can be empty
 }
 
 // An Outcome is the outcome of a check.
@@ -153,8 +167,8 @@ func Run(t *testing.T, b Backend) {
 // error is ErrUnsupported, and are skipped. If the algorithm has leases, the checks acquire,
 // renew and release leases.
 //
-// Only b.New is required. If b.Keys is set, more is checked. b.Unsupported is ignored.
-// RunAlgorithm does not test the store: [Run] does.
+// Only b.New is required. If b.Keys is set, more is checked. b.Unsupported and
+// b.Report are ignored. RunAlgorithm does not test the store: [Run] does.
 func RunAlgorithm(t *testing.T, b Backend, s Subject) {
 	switch {
 	case b.New == nil:
@@ -162,5 +176,6 @@ func RunAlgorithm(t *testing.T, b Backend, s Subject) {
 	case s.New == nil || s.Unit == nil:
 		t.Fatal("conformance: Subject.New or Subject.Unit is nil: New must return an algorithm, and Unit the time in which its state changes")
 	}
+	b.Report = nil
 	run(t, b, []group{{"Algorithm", &s, algorithmChecks}}, declared{s.Unsupported, "algorithm", "Subject.Unsupported"})
 }

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/internal/report"
 	"github.com/weir-go/weir/store"
 )
 
@@ -43,6 +44,10 @@ func run(t *testing.T, b Backend, groups []group, d declared) {
 			record(o)
 		}
 	}
+	if b.Report != nil {
+		set := report.Settings{Keys: b.Keys != nil, Peer: b.Peer != nil, DropScripts: b.DropScripts != nil, Brief: b.Brief, Seed: b.Seed}
+		b.recorder = report.Start(t, report.About(*b.Report), set, known)
+	}
 	free := make(chan struct{}, max(b.Parallel, 1))
 	var alone sync.RWMutex
 	start := func(wg *sync.WaitGroup, f func()) {
@@ -68,7 +73,7 @@ func run(t *testing.T, b Backend, groups []group, d declared) {
 						free <- struct{}{}
 						lock.Lock()
 						defer func() { lock.Unlock(); <-free }()
-						t.Run(c.name, func(t *testing.T) { report(t, b, g.name+"/"+c.name, c, d) })
+						t.Run(c.name, func(t *testing.T) { judge(t, b, g.name+"/"+c.name, c, d) })
 					})
 				}
 				own.Wait()
@@ -78,15 +83,20 @@ func run(t *testing.T, b Backend, groups []group, d declared) {
 	all.Wait()
 }
 
-// report runs the check c, named name, on b, and reports the outcome to t and to the
+// judge runs the check c, named name, on b, and reports the outcome to t and to the
 // backend.
-func report(t *testing.T, b Backend, name string, c check, d declared) {
+func judge(t *testing.T, b Backend, name string, c check, d declared) {
 	t.Helper()
-	out := Outcome{Check: name}
-	if b.Record != nil {
-		defer func() { b.Record(out) }()
-	}
+	out, noted, start := Outcome{Check: name}, report.Check{Name: name, Promise: c.text}, time.Now()
+	defer func() {
+		noted.Reason = out.Skipped
+		b.recorder.Check(noted, time.Since(start), out.Passed, t.Failed())
+		if b.Record != nil {
+			b.Record(out)
+		}
+	}()
 	r := runCheck(t, b, c)
+	noted.Seed = r.seed
 	if t.Failed() || t.Skipped() {
 		return // a function of the Backend failed or skipped the test
 	}
@@ -125,6 +135,7 @@ func runCheck(t *testing.T, b Backend, c check) *T {
 	if r.hooked == nil {
 		t.Fatal("conformance: Backend.New returned nil")
 	}
+	b.recorder.Store(r.hooked)
 	r.store = r.noted(r.hooked)
 	for r.seed == 0 {
 		r.seed = new(maphash.Hash).Sum64()

@@ -15,6 +15,7 @@ func TestBuiltIn(t *testing.T) {
 			t.Parallel()
 			b := mutation{}.backend()
 			b.Seed, b.Brief = 0, true
+			b.Report = &Report{} // invalid, but it is ignored
 			b.Record = func(o Outcome) {
 				_, name, _ := strings.Cut(o.Check, "/")
 				has := slices.ContainsFunc(g.checks, func(c check) bool { return c.name == name })

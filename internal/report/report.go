@@ -1,0 +1,241 @@
+// Package report writes the reports of package conformance.
+package report
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// About has the fields of conformance.Report.
+type About struct {
+	File   string `json:"-"`
+	Store  string `json:"store"`
+	Client string `json:"client,omitempty"`
+	Server string `json:"server,omitempty"`
+}
+
+// Settings are the fields of conformance.Backend that change what is checked.
+type Settings struct {
+	Keys        bool   `json:"keys"` // the field is set; also the next two
+	Peer        bool   `json:"peer"`
+	DropScripts bool   `json:"drop_scripts"`
+	Brief       bool   `json:"brief"`
+	Seed        uint64 `json:"seed,string,omitzero"` // 0: each check had a new seed
+}
+
+// The results of a run and of a check. The result of a run is Passed, Failed or Incomplete.
+const (
+	Passed     = "passed"
+	Skipped    = "skipped"
+	Failed     = "failed"
+	NotRun     = "not run"
+	Incomplete = "incomplete"
+)
+
+// A Report says what a run of the suite found.
+type Report struct {
+	About
+	Type     string    `json:"type,omitempty"` // the Go type of the store
+	Batch    bool      `json:"batch"`          // the store is a store.Batcher
+	Weir     string    `json:"weir"`           // the version of this module
+	Settings Settings  `json:"settings"`
+	Started  time.Time `json:"started,omitzero"`
+	Millis   int64     `json:"milliseconds,omitzero"`
+	Result   string    `json:"result"`
+	Passed   int       `json:"passed"` // the number of checks; also the next three
+	Skipped  int       `json:"skipped"`
+	Failed   int       `json:"failed"`
+	NotRun   int       `json:"not_run"`
+	Checks   []Check   `json:"checks"`
+}
+
+// A Check says what a run found about one check.
+type Check struct {
+	Name    string `json:"name"`
+	Result  string `json:"result"`
+	Promise string `json:"promise,omitempty"` // what the check tests, if it failed
+	Reason  string `json:"reason,omitempty"`  // why it was skipped
+	Seed    uint64 `json:"seed,string,omitzero"`
+	Millis  int64  `json:"milliseconds,omitzero"`
+}
+
+// A Recorder collects the outcomes of a run. If it is nil, it does nothing.
+type Recorder struct {
+	mu sync.Mutex
+	r  Report
+}
+
+// claimed has the absolute names of the files that runs of this process have written.
+var claimed sync.Map
+
+// Start writes the report of a run of the checks called names in which no check has run
+// yet. When t ends, it is replaced. So if the process ends early, the report says
+// that the run is incomplete.
+func Start(t testing.TB, about About, s Settings, names []string) *Recorder {
+	t.Helper()
+	file, err := filepath.Abs(about.File)
+	switch _, again := claimed.LoadOrStore(file, true); {
+	case err != nil:
+		t.Fatalf("conformance: Report.File is %q: %v", about.File, err)
+	case !strings.HasSuffix(about.File, ".json"):
+		t.Fatalf("conformance: Report.File is %q: it must end in .json", about.File)
+	case about.Store == "":
+		t.Fatal("conformance: Report.Store is empty: it must be the name of the store")
+	case again:
+		t.Fatalf("conformance: Report.File is %q: another run has written it: each run needs a file of its own", about.File)
+	}
+	about.File = file // the test may change its directory
+	_, source, _, _ := runtime.Caller(0)
+	rec := &Recorder{r: Report{About: about, Settings: s, Weir: version(source), Started: time.Now()}}
+	for _, name := range names {
+		rec.r.Checks = append(rec.r.Checks, Check{Name: name, Result: NotRun})
+	}
+	rec.r.count(false)
+	if err := rec.r.write(); err != nil {
+		t.Fatalf("conformance: the report cannot be written: %v", err)
+	}
+	t.Cleanup(func() {
+		rec.mu.Lock()
+		defer rec.mu.Unlock()
+		rec.r.Millis = time.Since(rec.r.Started).Milliseconds()
+		rec.r.count(t.Failed())
+		if err := rec.r.write(); err != nil {
+			t.Errorf("conformance: the report cannot be written: %v", err)
+		}
+	})
+	return rec
+}
+
+// Store notes the store under test.
+func (rec *Recorder) Store(st store.Store) {
+	if rec == nil {
+		return
+	}
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	rec.r.Type = fmt.Sprintf("%T", st)
+	_, rec.r.Batch = st.(store.Batcher)
+}
+
+// Check notes the outcome of the check c, which took d. failed says that its test failed.
+// If the check did not pass and did not fail, and there is no reason, it was not run.
+func (rec *Recorder) Check(c Check, d time.Duration, passed, failed bool) {
+	if rec == nil {
+		return
+	}
+	rec.mu.Lock()
+	defer rec.mu.Unlock()
+	i := slices.IndexFunc(rec.r.Checks, func(known Check) bool { return known.Name == c.Name })
+	c.Millis = d.Milliseconds()
+	switch {
+	case failed:
+		c.Result = Failed
+	case passed:
+		c.Result = Passed
+	case c.Reason != "":
+		c.Result = Skipped
+	default:
+		c.Result = NotRun
+	}
+	if c.Result != Failed {
+		c.Promise = ""
+	}
+	rec.r.Checks[i] = c
+}
+
+// count counts the checks and sets the result. failed says that the test of the run failed.
+func (r *Report) count(failed bool) {
+	r.Passed, r.Skipped, r.Failed, r.NotRun = 0, 0, 0, 0
+	for _, c := range r.Checks {
+		switch c.Result {
+		case Passed:
+			r.Passed++
+		case Skipped:
+			r.Skipped++
+		case Failed:
+			r.Failed++
+		default:
+			r.NotRun++
+		}
+	}
+	switch {
+	case failed || r.Failed > 0:
+		r.Result = Failed
+	case r.NotRun > 0 || r.Passed == 0:
+		r.Result = Incomplete
+	default:
+		r.Result = Passed
+	}
+}
+
+// version returns the version of this module, given the name of this source file. In the
+// module cache, a directory is called weir@v1.2.3. The build information of a test
+// has no versions: see https://go.dev/issue/76926. With -trimpath, a directory that replaces
+// this module has the version that go.mod requires.
+func version(file string) string {
+	module := path.Dir(path.Dir(path.Dir(filepath.ToSlash(file))))
+	name, version, ok := strings.Cut(path.Base(module), "@")
+	switch {
+	case !ok:
+		return "(devel)" // a clone or a vendor directory, whose name is private
+	case name != "weir":
+		return name + " " + version // a fork
+	default:
+		return version
+	}
+}
+
+// JSON returns the text of the file.
+func (r *Report) JSON() []byte {
+	// Each check has one line, so that a report is short and a difference is easy to read.
+	checks := make([]string, len(r.Checks))
+	for i, c := range r.Checks {
+		checks[i] = "\t\t" + string(encode(c, ""))
+	}
+	head := *r
+	head.Checks = []Check{}
+	text := strings.TrimSuffix(string(encode(head, "\t")), "[]\n}")
+	return []byte(text + "[\n" + strings.Join(checks, ",\n") + "\n\t]\n}\n")
+}
+
+// encode encodes v, which has no value that JSON lacks. It leaves <, > and & as they are.
+func encode(v any, indent string) []byte {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", indent)
+	if err := e.Encode(v); err != nil {
+		panic(err)
+	}
+	return []byte(strings.TrimSpace(b.String()))
+}
+
+// write writes both files. If it cannot write one, it replaces neither.
+func (r *Report) write() error {
+	texts := map[string][]byte{r.File: r.JSON(), MarkdownName(r.File): []byte(r.Markdown())}
+	for name, text := range texts {
+		if err := os.WriteFile(name+".tmp", text, 0o644); err != nil {
+			return err
+		}
+	}
+	for name := range texts {
+		if err := os.Rename(name+".tmp", name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// MarkdownName returns the name of the Markdown file beside the JSON file.
+func MarkdownName(file string) string { return strings.TrimSuffix(file, ".json") + ".md" }
