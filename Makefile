@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .NOTPARALLEL:
 
-.PHONY: demo test test-all run-test run-test-all bench bench-quick bench-large docs lint images
+.PHONY: demo test test-all run-test run-test-all bench bench-quick bench-large docs reports lint images
 
 demo: ## The main job, in memory.
 	go run ./examples/quickstart
@@ -32,6 +32,12 @@ bench-large: ## Memory stores with millions of keys, added to the results of the
 
 docs: ## The pictures of docs/reference/algorithms.md.
 	cd docs/charts && go run .
+
+reports: images ## docs/conformance and a table of README.md: 4 minutes on two idle cores.
+	cd conformance/integration && raw=$$(mktemp -d) && trap 'rm -r "$$raw"' EXIT && \
+		WEIR_REQUIRE_DOCKER=1 WEIR_PROGRESS=1 WEIR_REPORTS=$$raw \
+		go test -short -count=1 -parallel 16 -timeout 40m -run 'TestMatrix|TestPostgres$$' && \
+		go run ./reports "$$raw"
 
 lint:
 	.ci/lint

@@ -131,12 +131,17 @@ func TestPostgres(t *testing.T) {
 			if n := number(t, pool, "SELECT current_setting('server_version_num')::int / 10000"); server.Name != fmt.Sprintf("postgres-%d", n) {
 				t.Errorf("the version of %s is %d", server.Name, n)
 			}
+			var product string
+			if err := pool.QueryRow(t.Context(), "SELECT 'PostgreSQL ' || split_part(current_setting('server_version'), ' ', 1)").Scan(&product); err != nil {
+				t.Fatal(err)
+			}
 			conformance.Run(t, conformance.Backend{
 				New:  func(*testing.T) store.Store { return postgres.New(pool) },
 				Peer: func(t *testing.T, _ store.Store) store.Store { return postgres.New(limiterPool(t, server)) },
 				Keys: func(t *testing.T, _ store.Store, part string) map[string]time.Duration {
 					return postgresKeys(t, pool, part)
 				},
+				Report:   reportOf("postgres", server.Name, product),
 				Parallel: 4,
 				Brief:    oldest || raceEnabled,
 				Record: func(o conformance.Outcome) {

@@ -1,0 +1,235 @@
+package integration
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+
+	redigoclient "github.com/gomodule/redigo/redis"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/mna/redisc"
+	"github.com/redis/go-redis/v9"
+	rueidisclient "github.com/redis/rueidis"
+	valkeyclient "github.com/valkey-io/valkey-go"
+
+	"github.com/weir-go/weir/conformance"
+	"github.com/weir-go/weir/conformance/integration/internal/reports"
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/internal/report"
+)
+
+// clients are the clients by store, each with a function of its module.
+var clients = map[string]struct {
+	name     string
+	function any
+}{
+	"goredis":  {"go-redis", redis.NewClient},
+	"rueidis":  {"rueidis", rueidisclient.NewClient},
+	"redigo":   {"redigo", redigoclient.Dial},
+	"valkey":   {"valkey-go", valkeyclient.NewClient},
+	"postgres": {"pgx", pgxpool.NewWithConfig},
+}
+
+// versionOf returns the version of the module that has a function, or "?". It is in the
+// name of the source file: the build information of a test has no versions.
+func versionOf(function any) string {
+	f := runtime.FuncForPC(reflect.ValueOf(function).Pointer())
+	file, _ := f.FileLine(f.Entry())
+	if m := regexp.MustCompile(`@(v[^/]+)/`).FindStringSubmatch(filepath.ToSlash(file)); m != nil {
+		return m[1]
+	}
+	return "?"
+}
+
+// TestVersionOf checks that the versions of all clients are known.
+func TestVersionOf(t *testing.T) {
+	for store, c := range clients {
+		if got := versionOf(c.function); !strings.HasPrefix(got, "v") {
+			t.Errorf("%s: the version of %s is %q", store, c.name, got)
+		}
+	}
+	if got := versionOf(versionOf); got != "?" {
+		t.Errorf("the version of this module is %q", got)
+	}
+}
+
+// reportDir is the directory for reports of the matrix. If it is empty, there are none.
+var reportDir = os.Getenv("WEIR_REPORTS")
+
+// reportOf returns the report of a run with a store on a server, or nil if there is none.
+func reportOf(storeName, serverName, product string) *conformance.Report {
+	if reportDir == "" || strings.HasPrefix(serverName, "external") {
+		return nil
+	}
+	c := clients[storeName]
+	return &conformance.Report{
+		File:   filepath.Join(reportDir, storeName+"-"+serverName+".json"),
+		Store:  storeName,
+		Client: c.name + " " + versionOf(c.function),
+		Server: product,
+	}
+}
+
+// matrixReport returns the report of a run on server, which has started, or nil if there is
+// none.
+func matrixReport(t *testing.T, a adapter, server *servers.Server) *conformance.Report {
+	t.Helper()
+	r := reportOf(a.name, server.Name, "")
+	if r == nil {
+		return nil
+	}
+	info, err := servers.Client(t, server.Admin()).Info(t.Context(), "server").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Server = productOf(info) + map[servers.Kind]string{servers.Cluster: ", cluster", servers.Sentinel: ", Sentinel"}[server.Kind]
+	if server.TLS != nil {
+		r.Server += ", TLS"
+	}
+	if a.name == "redigo" && server.Kind == servers.Cluster {
+		r.Client += ", redisc " + versionOf((*redisc.Cluster).Get)
+	}
+	return r
+}
+
+// productOf returns the name and the version in a reply to INFO. Valkey also gives a
+// redis_version: the version of the Redis that it forked.
+func productOf(info string) string {
+	for _, product := range []string{"Valkey", "Redis"} {
+		if m := regexp.MustCompile(`(?m)^` + strings.ToLower(product) + `_version:(\S+)`).FindStringSubmatch(info); m != nil {
+			return product + " " + m[1]
+		}
+	}
+	return "a server of unknown version"
+}
+
+func TestProductOf(t *testing.T) {
+	for info, want := range map[string]string{
+		"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n":                            "Redis 6.0.16",
+		"# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.1.1\r\nx:1\r\n": "Valkey 8.1.1",
+		"": "a server of unknown version",
+	} {
+		if got := productOf(info); got != want {
+			t.Errorf("%q: got %q, want %q", info, got, want)
+		}
+	}
+}
+
+const root = "../.."
+
+// TestReports checks that docs/conformance has the pages that its JSON files give, and no
+// other file, and that README.md has the table.
+func TestReports(t *testing.T) {
+	dir := filepath.Join(root, reports.Dir)
+	all, err := reports.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := reports.Files(all)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(entries) != len(files) {
+		t.Errorf("%s has %d files, want %d: run make reports", reports.Dir, len(entries), len(files))
+	}
+	for name, want := range files {
+		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
+			t.Errorf("%s/%s is not what the reports give (%v): run make reports", reports.Dir, name, err)
+		}
+	}
+	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want, err := reports.Insert(string(readme), all); err != nil || string(readme) != want {
+		t.Errorf("README.md is not what the reports give (%v): run make reports", err)
+	}
+}
+
+// TestReportsComplete checks that docs/conformance has a report for each store on each server
+// of the matrix that the store can use, and that each report has these pages.
+func TestReportsComplete(t *testing.T) {
+	want := map[string]bool{}
+	for _, a := range adapters {
+		for _, s := range servers.All() {
+			if a.lacks[s.Kind] == "" && !strings.HasPrefix(s.Name, "external") {
+				want[a.name+"-"+s.Name+".json"] = true
+			}
+		}
+	}
+	for _, s := range servers.AllPostgres() {
+		want["postgres-"+s.Name+".json"] = true
+	}
+	all, err := reports.Read(filepath.Join(root, reports.Dir))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if !want[r.File] {
+			t.Errorf("%s is no report of the matrix: run make reports", r.File)
+		}
+		delete(want, r.File)
+	}
+	for name := range want {
+		t.Errorf("%s is missing: run make reports", name)
+	}
+}
+
+// TestReportPages checks the pages of invented reports.
+func TestReportPages(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name string, r report.Report) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(dir, name), r.JSON(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	of := func(store, server, result string, passed, skipped int) report.Report {
+		return report.Report{
+			About: report.About{Store: store, Server: server}, Result: result, Passed: passed, Skipped: skipped, Millis: 99,
+			Checks: []report.Check{{Name: "A", Result: result, Seed: 98, Millis: 97}},
+		}
+	}
+	if _, err := reports.Read(dir); err == nil {
+		t.Error("no reports are no error")
+	}
+	write("b-x.json", of("b", "X 1", report.Passed, 7, 0))
+	write("a-x.json", of("a", "X 1", report.Passed, 5, 2))
+	write("a-y.json", of("a", "Y 1", report.Passed, 4, 3))
+	all, err := reports.Read(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := reports.Files(all)
+	if want := "| Store | X 1 | Y 1 |\n|---|---|---|\n| a | [5 (2)](a-x.md) | [4 (3)](a-y.md) |\n| b | [7 (0)](b-x.md) | – |\n\n"; !strings.Contains(files["README.md"], want) {
+		t.Errorf("want\n%s\nin\n%s", want, files["README.md"])
+	}
+	if len(files) != 7 {
+		t.Errorf("there are %d files", len(files))
+	}
+	for _, name := range []string{"a-x.json", "a-x.md"} {
+		if text := files[name]; text == "" || regexp.MustCompile("9[789]|milliseconds|seed").MatchString(text) {
+			t.Errorf("%s has a time or a seed, or is missing:\n%s", name, text)
+		}
+	}
+	const begin, end = "<!-- make reports writes this part from docs/conformance. -->\n", "<!-- end -->\n"
+	readme, err := reports.Insert("Before\n"+end+begin+"old\n"+end+"After\n"+end, all)
+	if err != nil || !strings.HasPrefix(readme, "Before\n"+end+begin) || !strings.HasSuffix(readme, "\n"+end+"After\n"+end) || strings.Contains(readme, "old") ||
+		!strings.Contains(readme, "| Server | a | b |\n|---|---|---|\n| X 1 | 5 (2) | 7 (0) |\n| Y 1 | 4 (3) | – |\n\n") {
+		t.Errorf("the part of README.md is\n%s (%v)", readme, err)
+	}
+	if _, err := reports.Insert("no marks", all); err == nil {
+		t.Error("a README.md without marks is no error")
+	}
+	for _, result := range []string{report.Failed, report.Incomplete, ""} {
+		write("c-x.json", of("c", "X 1", result, 7, 0))
+		if _, err := reports.Read(dir); err == nil {
+			t.Errorf("the result %q is no error", result)
+		}
+	}
+}
