@@ -12,7 +12,7 @@ stds.script = {
 				"upper",
 			},
 		},
-		table = { fields = { "concat", "insert", "remove", "sort" } },
+		table = { fields = { "concat", "insert", "remove", "sort", "unpack" } }, -- Lua 5.4 has table.unpack
 	},
 }
 std = "script"

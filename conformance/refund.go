@@ -253,11 +253,7 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 		case verb < 7 && len(h.ids) > 0 && h.force == weir.Force:
 			h.settleOne(pick(r, h.ids...), pick(r, 0, r.Int64N(5), r.Int64N(h.limit+4)))
 		case verb < 14 && len(h.ids) > 0:
-			slack := int64(0)
-			if h.undone {
-				slack = jump
-			}
-			h.refundOne(pick(r, h.ids...), before, slack)
+			h.refundOne(pick(r, h.ids...), before, jump)
 		case full:
 			h.consume(r, pick(r, 1, 2, h.limit/3, h.limit/2), h.next.MaxWait)
 		case t.kindOf(a).Reserves && r.IntN(3) == 0:
@@ -304,12 +300,15 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 	h.events = append(h.events, h.c.us+res.ResetAfter.Microseconds(), h.c.us+res.Delay.Microseconds())
 }
 
-// refundOne refunds the decision id. Then there must not be more tokens than before, or than
-// slack more than if the refunded requests had never been made.
+// refundOne refunds the decision id. Then there must not be more tokens than before, or than if
+// the refunded requests had never been made. After an earlier refund, slack more are allowed.
 func (h *refunding) refundOne(id string, before weir.Result, slack int64) {
 	at := h.past.of(id)
 	if len(at) > 0 && h.fresh[at[0]] && fixesWindow(h.a) {
 		return
+	}
+	if !h.undone {
+		slack = 0
 	}
 	gave := h.refund(id, h.name)
 	after := h.both(h.next)
