@@ -12,6 +12,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/luatool"
 )
 
 // buckets returns a limit whose spans have these lengths, in buckets of one second. most is
@@ -77,21 +78,6 @@ func manyPrograms(t testing.TB) map[string]*compose.Program {
 	return programs
 }
 
-// needLuac returns the path of a compiler. If the machine lacks it, the test is skipped, or fails
-// if WEIR_REQUIRE_LINT is 1.
-func needLuac(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("WEIR_REQUIRE_LINT") == "1" {
-		t.Fatalf("no %s here, and WEIR_REQUIRE_LINT is 1", name)
-	}
-	t.Skipf("no %s here: the Lua forms are not compiled with it", name)
-	return ""
-}
-
 // The scripts of all verbs are valid Lua 5.1 and 5.4. Sixteen rules of any kind fit into one
 // function, which has at most 200 locals and 60 upvalues. A script reads only globals of the
 // server, and sets no global.
@@ -105,7 +91,7 @@ func TestLuaCompiles(t *testing.T) {
 	for luac, global := range globals {
 		t.Run(luac, func(t *testing.T) {
 			t.Parallel()
-			compileAll(t, needLuac(t, luac), global)
+			compileAll(t, luatool.Need(t, luac), global)
 		})
 	}
 }

@@ -10,25 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/internal/luatool"
 )
 
 // luas are the versions of Lua that servers have.
 var luas = []string{"lua5.1", "lua5.4"}
-
-// needLua returns the path of an interpreter. If the machine lacks it, the test is skipped, or
-// fails if WEIR_REQUIRE_LINT is 1.
-func needLua(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	if os.Getenv("WEIR_REQUIRE_LINT") == "1" {
-		t.Fatalf("no %s here, and WEIR_REQUIRE_LINT is 1", name)
-	}
-	t.Skipf("no %s here: the scripts do not run in it", name)
-	return ""
-}
 
 // TestLua replays the golden vectors on a fake server in each version of Lua: the replies and
 // what the keys hold must be those of the files.
@@ -37,7 +24,7 @@ func TestLua(t *testing.T) {
 	for _, lua := range luas {
 		t.Run(lua, func(t *testing.T) {
 			t.Parallel()
-			path := needLua(t, lua)
+			path := luatool.Need(t, lua)
 			steps := 0
 			for _, h := range Histories() {
 				f := read(t, h)
@@ -63,7 +50,7 @@ func TestLuaEdges(t *testing.T) {
 			f := read(t, h)
 			var outs [][]string
 			for _, lua := range luas {
-				out, err := f.run(needLua(t, lua), t.TempDir(), "edges")
+				out, err := f.run(luatool.Need(t, lua), t.TempDir(), "edges")
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -98,7 +85,7 @@ func TestLuaUnportable(t *testing.T) {
 				}
 				var outs [][]string
 				for _, lua := range luas {
-					out, err := f.run(needLua(t, lua), t.TempDir(), m.mode)
+					out, err := f.run(luatool.Need(t, lua), t.TempDir(), m.mode)
 					if err != nil {
 						t.Fatal(err)
 					}

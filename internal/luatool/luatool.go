@@ -1,0 +1,23 @@
+// Package luatool finds the programs of Lua for tests.
+package luatool
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+// Need returns the path of a compiler or an interpreter, for example luac5.4. If the machine
+// lacks it, the test is skipped, or fails if WEIR_REQUIRE_LINT is 1.
+func Need(t *testing.T, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err == nil {
+		return path
+	}
+	if os.Getenv("WEIR_REQUIRE_LINT") == "1" {
+		t.Fatalf("no %s here, and WEIR_REQUIRE_LINT is 1", name)
+	}
+	t.Skipf("no %s here: the scripts are not tested with it", name)
+	return ""
+}
