@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/internal/marked"
 	"github.com/weir-go/weir/store"
 )
 
@@ -160,12 +161,11 @@ func put(t *testing.T, file, begin, end, text string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	before, rest, ok1 := strings.Cut(string(old), begin)
-	_, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("%s has no lines %q and %q", file, begin, end)
+	page, err := marked.Replace(string(old), begin, end, "\n"+text+"\n")
+	if err != nil {
+		t.Fatalf("%s: %v", file, err)
 	}
-	if err := os.WriteFile(file, []byte(before+begin+"\n"+text+"\n"+end+after), 0o644); err != nil {
+	if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,9 +1,9 @@
 package page
 
 import (
-	"errors"
 	"fmt"
-	"strings"
+
+	"github.com/weir-go/weir/internal/marked"
 )
 
 // The marks around the part of README.md that [Insert] replaces.
@@ -14,12 +14,7 @@ const (
 
 // Insert returns readme with a new part about performance.
 func Insert(readme string, r *Results) (string, error) {
-	before, rest, ok := strings.Cut(readme, begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !ok || !ended {
-		return "", errors.New("README.md lacks the marks of the part about performance")
-	}
-	return before + begin + r.readme() + end + after, nil
+	return marked.Replace(readme, begin, end, r.readme())
 }
 
 // readme returns the part of README.md: what is worse than a peer first.

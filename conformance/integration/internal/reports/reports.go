@@ -4,7 +4,6 @@ package reports
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir/internal/marked"
 	"github.com/weir-go/weir/internal/report"
 )
 
@@ -100,19 +100,14 @@ differ in each run. A change of a report is a change of what passes, or of a ver
 
 // Insert returns readme with a new part about the reports.
 func Insert(readme string, all []*report.Report) (string, error) {
-	before, rest, ok := strings.Cut(readme, begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !ok || !ended {
-		return "", errors.New("README.md lacks the marks of the part about conformance")
-	}
-	return before + begin + `
+	return marked.Replace(readme, begin, end, `
 The suite tests every store on every server. Each cell has the number of checks that passed, and in brackets the number of checks
 that were skipped. No check failed. A dash means that the store cannot use the server. [Conformance](docs/conformance/README.md)
 has the reports.
 
-` + table("Server", servers(all), stores(all), func(server, store string) string {
+`+table("Server", servers(all), stores(all), func(server, store string) string {
 		return cell(all, store, server, "%d (%d)")
-	}) + "\n" + end + after, nil
+	})+"\n")
 }
 
 // table returns a table. of returns a cell by its row and its column.
