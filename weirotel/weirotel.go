@@ -85,7 +85,7 @@ type labels struct {
 }
 
 // sets are the attributes of each instrument.
-type sets struct{ decisions, duration, near metric.MeasurementOption }
+type sets struct{ decisions, duration, rule metric.MeasurementOption }
 
 func (r *recorder) observe(ctx context.Context, d weir.Decision) {
 	l := labels{d.Request.Op, d.Outcome(), d.Result.Rule}
@@ -93,11 +93,11 @@ func (r *recorder) observe(ctx context.Context, d weir.Decision) {
 	r.decisions.Add(ctx, 1, s.decisions)
 	r.duration.Record(ctx, d.Took.Seconds(), s.duration)
 	if res := &d.Result; nearLimit(l, res) {
-		r.near.Add(ctx, 1, s.near)
+		r.near.Add(ctx, 1, s.rule)
 	}
 	var denied *weir.DeniedError
 	if errors.As(d.Result.Shadow, &denied) {
-		r.shadow.Add(ctx, 1, r.set(labels{l.op, l.outcome, denied.Result.Rule}).near)
+		r.shadow.Add(ctx, 1, r.set(labels{l.op, l.outcome, denied.Result.Rule}).rule)
 	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(

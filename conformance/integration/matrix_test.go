@@ -128,8 +128,9 @@ func (m *manifest) begin(adapter, server string) {
 	m.begun = append(m.begun, adapter+"/"+server)
 }
 
-// run runs every check on the stores of where: see adapter.backend. Random checks compare the answers of the server's scripts, so on each
-// server they are long with one adapter only. The race detector makes none of them better.
+// run runs every check on the stores of where: see adapter.backend. Random checks compare the
+// answers of the server's scripts, so on each server they are long with one adapter only. The
+// race detector makes none of them better.
 func (m *manifest) run(t *testing.T, a adapter, server string, long bool, where func(*testing.T) place, report *conformance.Report) {
 	b := a.backend(where)
 	b.Report = report
