@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .NOTPARALLEL:
 
-.PHONY: demo test test-all run-test run-test-all bench bench-quick bench-large docs reports lint images
+.PHONY: demo test test-all run-test run-test-all bench bench-quick bench-large docs reports soak lint images
 
 demo: ## The main job, in memory.
 	go run ./examples/quickstart
@@ -38,6 +38,14 @@ reports: images ## docs/conformance and a table of README.md: 4 minutes on two i
 		WEIR_REQUIRE_DOCKER=1 WEIR_PROGRESS=1 WEIR_REPORTS=$$raw \
 		go test -short -count=1 -parallel 16 -timeout 40m -run 'TestMatrix|TestPostgres$$' && \
 		go run ./reports "$$raw"
+
+# How long make soak runs, and its seed; 0 means a random one.
+TIME ?= 5m
+SEED ?= 0
+
+soak: images ## Random clients and faults on a cluster, and docs/reference/soak.md: TIME, by default 5m.
+	cd conformance/integration && WEIR_REQUIRE_DOCKER=1 go test -count=1 -timeout 0 -run 'TestSoak$$' \
+		-soak $(TIME) -soak.seed $(SEED) -soak.report ../../docs/reference/soak.md
 
 lint:
 	.ci/lint

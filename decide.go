@@ -273,7 +273,7 @@ func errCost(method string, cost int64) error {
 //   - [ErrInvalidKey] if the key has another number of segments than the policy, or an
 //     empty segment, or if the ID of a Refund is empty.
 //   - [ErrInvalidCost] if the cost is negative, or above the largest cost of an
-//     algorithm, for example algorithm.MaxLogCost, or if the ID names an earlier
+//     algorithm, for example above 1 for an algorithm.Concurrency, or if the ID names an earlier
 //     decision with another cost.
 //   - [ErrInvalidLease] if a rule is an algorithm.Concurrency, and r.ID is too long, or
 //     empty where it is needed: see Request.ID.

@@ -68,11 +68,11 @@ type DenyCache struct {
 }
 
 const (
-	defaultMaxAge   = time.Second
-	defaultDenials  = 4096
-	maxDenials      = 1 << 24
-	maxDenialKey    = 1024 // bytes
-	denialHashPrime = 0x9E3779B97F4A7C15
+	defaultMaxAge  = time.Second
+	defaultDenials = 4096
+	maxDenials     = 1 << 24
+	maxDenialKey   = 1024 // bytes
+	hashFactor     = 0x9E3779B97F4A7C15
 )
 
 // Wrap returns a [Decider] that answers with remembered denials, and passes other requests
@@ -259,10 +259,13 @@ func (c *denyCache) forget(place uint64, key *Key) {
 }
 
 // place returns the place of the denial of key.
-func (c *denyCache) place(key *Key) uint64 {
+func (c *denyCache) place(key *Key) uint64 { return key.hash(c.seed) & uint64(c.size-1) }
+
+// hash returns a hash of k.
+func (k *Key) hash(seed maphash.Seed) uint64 {
 	var h uint64
-	for i := range min(key.count, MaxSegments) {
-		h = h*denialHashPrime + maphash.String(c.seed, key.segments[i])
+	for i := range min(k.count, MaxSegments) {
+		h = h*hashFactor + maphash.String(seed, k.segments[i])
 	}
-	return h & uint64(c.size-1)
+	return h
 }

@@ -13,7 +13,7 @@ var (
 	ErrInvalidLimit = algorithm.ErrInvalidLimit
 
 	// ErrInvalidCost means that a cost is out of range, for example negative, or
-	// above [algorithm.MaxLogCost] for an algorithm.SlidingLog, or that Request.ID names
+	// above 1 for an algorithm.Concurrency, or that Request.ID names
 	// an earlier decision with another cost. If a cost is above the capacity of a rule,
 	// there is no error: the request is denied.
 	ErrInvalidCost = algorithm.ErrInvalidCost

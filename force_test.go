@@ -60,8 +60,9 @@ func TestForceOfSeveralRules(t *testing.T) {
 		weir.Rule{Name: "calls", Algorithm: algorithm.SlidingLog{Limit: 1, Window: time.Hour}, Cost: 1},
 		weir.Rule{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 10, Window: time.Hour}}))
 	each := make([]weir.Result, 3)
-	for i, want := range []int64{1000, 5, 0, 0} {
-		r := weir.Request{Key: weir.KeyOf("k"), Op: weir.Force, Cost: 1000, ID: string(rune('a' + i))}
+	const most = algorithm.MaxLogTokens - 10
+	for i, want := range []int64{most, 5, 0, 0} {
+		r := weir.Request{Key: weir.KeyOf("k"), Op: weir.Force, Cost: most, ID: string(rune('a' + i))}
 		res := decide(t, l, r, each...)
 		if !res.Allowed || res.Granted != want || each[0].Granted != want || each[1].Granted != 1 || each[2].Granted != want {
 			t.Errorf("Force %d: got %+v, and of the rules %+v, want %d tokens", i, res, each, want)
@@ -75,7 +76,7 @@ func TestForceOfSeveralRules(t *testing.T) {
 		t.Errorf("got %+v, want all rules in debt", each)
 	}
 	// A refund of the first Force returns its tokens.
-	if ok, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("k"), ID: "a", Cost: 1000}); !ok || err != nil {
+	if ok, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("k"), ID: "a", Cost: most}); !ok || err != nil {
 		t.Errorf("Refund = %v, %v", ok, err)
 	}
 	if decide(t, l, weir.Request{Key: weir.KeyOf("k"), Op: weir.Peek}, each...); each[2].Remaining != 5 || each[0].Remaining != 0 {
@@ -88,7 +89,7 @@ func TestForceErrors(t *testing.T) {
 	t.Parallel()
 	conc := weir.Rule{Name: "leases", Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Minute}, Cost: 1}
 	fixed := weir.Rule{Name: "window", Algorithm: window(5, time.Hour)}
-	log := weir.Rule{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 2000, Window: time.Hour}}
+	log := weir.Rule{Name: "log", Algorithm: capped{algorithm.SlidingLog{Limit: 2000, Window: time.Hour}, 1000}}
 	small := weir.Rule{Name: "small", Algorithm: algorithm.SlidingLog{Limit: 20, Window: time.Hour}}
 	for _, tt := range []struct {
 		rules []weir.Rule
@@ -100,7 +101,7 @@ func TestForceErrors(t *testing.T) {
 		{[]weir.Rule{fixed}, weir.Request{MaxWait: time.Second}, weir.ErrUnsupported, "Force: Request.MaxWait is 1s: it must be 0"},
 		{[]weir.Rule{fixed}, weir.Request{Cost: -1}, weir.ErrInvalidCost, "Request.Cost is -1"},
 		{[]weir.Rule{fixed, log}, weir.Request{Cost: 1001}, weir.ErrInvalidCost, `the cost is 1001: rule "log" is a slidinglog, which can consume at most 1000 at once`},
-		{[]weir.Rule{small}, weir.Request{Cost: 1021}, weir.ErrInvalidCost, `the cost is 1021: rule "small" is a slidinglog, which can consume at most 1020 at once`},
+		{[]weir.Rule{small}, weir.Request{Cost: 1 << 52}, weir.ErrInvalidCost, `the cost is 4503599627370496: rule "small" is a slidinglog, which can consume at most 4503599627370495 at once`},
 		{[]weir.Rule{fixed}, weir.Request{Cost: 1 << 60}, weir.ErrInvalidCost, "which can consume at most 9007199254740991 at once"},
 		{[]weir.Rule{fixed}, weir.Request{Metadata: "x"}, weir.ErrUnsupported, "Request.Metadata"},
 		{[]weir.Rule{{Name: "list", Algorithm: algorithm.MetadataWindow{Limit: 5, Window: time.Hour}}}, weir.Request{ID: "x"}, weir.ErrUnsupported, "Request.ID"},

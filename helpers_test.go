@@ -12,12 +12,29 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
 // epoch is the start of virtual time.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A capped is an algorithm that can consume at most most tokens at once.
+type capped struct {
+	algorithm.Algorithm
+	most int64
+}
+
+func (c capped) NewLimit() (*contract.Limit, error) {
+	l, err := c.Algorithm.NewLimit()
+	if err != nil {
+		return nil, err
+	}
+	other := *l
+	other.MaxCost = c.most
+	return &other, nil
+}
 
 // A clock shows the time that a test sets.
 type clock struct{ micros atomic.Int64 }

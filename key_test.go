@@ -93,7 +93,7 @@ func TestKeys(t *testing.T) {
 		{"the example of the documentation", weir.Policy{Name: "login", Segments: []string{"ip", "account"}, Rules: []weir.Rule{
 			{Name: "ip", By: []string{"ip"}, Algorithm: perSecond},
 			{Name: "account", Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
-		}}, "", []string{"10.0.0.1", "ann"}, []string{"weir:login:{10.0.0.1}:ip.g2", "weir:login:{10.0.0.1}:account.l2:ann"}},
+		}}, "", []string{"10.0.0.1", "ann"}, []string{"weir:login:{10.0.0.1}:ip.g2", "weir:login:{10.0.0.1}:account.l3:ann"}},
 		{"one rule by all", by(1, "all"), "", []string{"u"}, []string{"weir:t:{u}:a.g2"}},
 		{"one rule by all of three", by(3, "all"), "", []string{"x", "y", "z"}, []string{"weir:t:{x:y:z}:a.g2"}},
 		{"two rules by all", by(2, "all", "all"), "", []string{"x", "y"}, []string{"weir:t:{x:y}:a.g2", "weir:t:{x:y}:b.g2"}},

@@ -200,11 +200,12 @@ func TestMisuse(t *testing.T) {
 // error, a cost above the limit is denied, and TakeUpTo consumes at most MaxCost.
 func TestMaxCost(t *testing.T) {
 	t.Parallel()
+	const most = 1000
+	log := capped{algorithm.SlidingLog{Limit: 2 * most, Window: time.Hour}, most}
 	l := mustPolicy(t, newStore(newClock()), rules(
-		weir.Rule{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 2 * algorithm.MaxLogCost, Window: time.Hour}},
+		weir.Rule{Name: "log", Algorithm: log},
 		weir.Rule{Name: "window", Algorithm: window(1<<50, time.Hour)},
 	))
-	const most = algorithm.MaxLogCost
 	for _, op := range []weir.Op{weir.Consume, weir.Peek} {
 		_, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: op, Cost: most + 1}, nil)
 		wantError(t, err, weir.ErrInvalidCost, `rule "log" is a slidinglog, which can consume at most`)
@@ -217,7 +218,7 @@ func TestMaxCost(t *testing.T) {
 			t.Errorf("TakeUpTo %d: got %+v, %v, want %d", i, res, err, want)
 		}
 	}
-	_, err := l.With(weir.Rule{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 2 * most, Window: time.Hour}, Cost: most + 1})
+	_, err := l.With(weir.Rule{Name: "log", Algorithm: log, Cost: most + 1})
 	wantError(t, err, weir.ErrInvalidRule, "at most")
 }
 

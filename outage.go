@@ -114,7 +114,7 @@ type Outage struct {
 //
 // OnOutage returns an error:
 //   - if a field of o is not valid.
-//   - if the limiter is already the result of OnOutage.
+//   - if the limiter is already the result of OnOutage, or of Prefetch.
 //   - if the store is a [store.DeadlineChecker], and says that its client ignores deadlines.
 //   - with FailLocal, if the limit of a rule divided by o.Processes is less than one token,
 //     or less than the rule's Cost.
@@ -128,6 +128,9 @@ func (l *Limiter) OnOutage(o Outage) (*Limiter, error) {
 		if w.outage != nil {
 			return nil, errors.New("weir: OnOutage: the limiter is already the result of OnOutage: call OnOutage once, on the limiter of New or NewPolicy")
 		}
+	}
+	if l.prefetcher() != nil {
+		return nil, errors.New("weir: OnOutage: the limiter is the result of Prefetch: call OnOutage first, and Prefetch on its result")
 	}
 	if err := o.complete(); err != nil {
 		return nil, err

@@ -19,7 +19,7 @@ import (
 func TestOutageMisuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := newFaulty()
-		l := onOutage(t, mustNew(t, st, algorithm.SlidingLog{Limit: 5000, Window: time.Hour}), weir.Outage{Fallback: weir.FailOpen})
+		l := onOutage(t, mustNew(t, st, capped{algorithm.SlidingLog{Limit: 5000, Window: time.Hour}, 1000}), weir.Outage{Fallback: weir.FailOpen})
 		misuse := func() {
 			t.Helper()
 			for _, tt := range []struct {

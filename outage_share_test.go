@@ -154,7 +154,7 @@ func TestNoShare(t *testing.T) {
 		{weir.Rule{Algorithm: window(39, time.Hour), Cost: 10}, `rule "fixedwindow": its limit is 39, of which each of 4 processes would have less than its Cost`},
 		{weir.Rule{Algorithm: algorithm.Concurrency{Limit: 3, Lease: time.Minute}}, `its limit is 3`},
 		{weir.Rule{Algorithm: around{algorithm.Concurrency{Limit: 30, Lease: time.Minute}}}, `a concurrency holds leases`},
-		{weir.Rule{Algorithm: around{algorithm.SlidingLog{Limit: 3000, Window: time.Minute}}}, `a slidinglog can consume at most 1000 at once`},
+		{weir.Rule{Algorithm: capped{algorithm.SlidingLog{Limit: 3000, Window: time.Minute}, 1000}}, `a slidinglog can consume at most 1000 at once`},
 	} {
 		l := mustPolicy(t, st, rules(tt.rule))
 		if _, err := l.OnOutage(local); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.HasPrefix(err.Error(), "weir: OnOutage: rule ") {

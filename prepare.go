@@ -258,7 +258,7 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	}
 	gen := binary.BigEndian.Uint64(sum[:]) >> 12
 	if q.verb == compose.Settle {
-		gen ^= (uint64(q.call.Cost) + 1) * denialHashPrime >> 12
+		gen ^= (uint64(q.call.Cost) + 1) * hashFactor >> 12
 	}
 	q.call.Gen = max(int64(gen)^now, 1)
 	for n, i := range q.part.rules {

@@ -190,10 +190,10 @@ func TestSettleInAnOutage(t *testing.T) {
 // If earlier debt leaves less than the difference, a Settle consumes what is left.
 func TestSettleAtTheBound(t *testing.T) {
 	t.Parallel()
-	l := mustNew(t, newStore(newClock()), algorithm.SlidingLog{Limit: 10, Window: time.Hour}) // at most 1,010 tokens
+	l := mustNew(t, newStore(newClock()), algorithm.SlidingLog{Limit: 10, Window: time.Hour}) // at most MaxLogTokens, with its debt
 	r := weir.Request{Key: weir.KeyOf("k"), Cost: 5, ID: "x"}
 	decide(t, l, r)
-	decide(t, l, weir.Request{Key: r.Key, Op: weir.Force, Cost: 1000})
+	decide(t, l, weir.Request{Key: r.Key, Op: weir.Force, Cost: algorithm.MaxLogTokens - 10})
 	r.Op, r.Actual = weir.Settle, weir.ActualCost(100)
 	for range 2 {
 		if res := decide(t, l, r); !res.Allowed || res.Granted != 10 {

@@ -56,7 +56,7 @@ func (r *rule) divide(n int64) error {
 }
 
 // divided returns a with its Limit divided by n, for the algorithms whose state has an
-// element for each token or lease. It returns nil for all others.
+// element for each request or lease. It returns nil for all others.
 func divided(a algorithm.Algorithm, n int64) algorithm.Algorithm {
 	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
 		a, _ = v.Elem().Interface().(algorithm.Algorithm)

@@ -63,7 +63,7 @@
 // budget.
 //
 // [Limiter.Wrap] puts wrappers around every decision. [DenyCache] and [Observer] are ready
-// ones.
+// ones. [Limiter.Prefetch] answers busy keys without a round trip.
 //
 // Misuse is an error too, for example [ErrInvalidCost], [ErrInvalidKey] or
 // [ErrUnsupported]. It does not end by itself, so do not fail open on such an error.
@@ -176,8 +176,9 @@ type Limiter struct {
 
 // A wrapper makes a Decider around next. Exactly one field is set.
 type wrapper struct {
-	wrap   func(next Decider) Decider // given to Wrap
-	outage *outage                    // made by OnOutage
+	wrap     func(next Decider) Decider // given to Wrap
+	outage   *outage                    // made by OnOutage
+	prefetch *prefetcher                // made by Prefetch
 }
 
 // New returns a limiter with one rule, whose keys have one segment. If opts is nil, the
@@ -255,6 +256,8 @@ func newLimiter(b *bound, wrappers []wrapper) *Limiter {
 		switch {
 		case w.outage != nil:
 			l.outer = w.outage.around(b, l.outer)
+		case w.prefetch != nil:
+			l.outer = w.prefetch.around(b, l.outer)
 		case w.wrap != nil:
 			l.outer = w.wrap(l.outer)
 		default:

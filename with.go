@@ -16,6 +16,7 @@ import "slices"
 // The errors are:
 //   - [ErrInvalidRule] if a rule is not valid, if the limiter has no rule with its
 //     name, or if its algorithm has another type.
+//   - [ErrUnsupported] if the limiter is the result of Prefetch, and a rule has a Cost.
 //   - [ErrInvalidLimit] if a field of an algorithm is out of range.
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	if l == nil || l.bound == nil {
@@ -58,6 +59,11 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	other, err := bind(b.shared, with[:live], b.only)
 	if err != nil {
 		return nil, err
+	}
+	if l.prefetcher() != nil {
+		if err := other.canPrefetch(); err != nil {
+			return nil, err
+		}
 	}
 	for i, shadow := range b.shadows {
 		if shadow, err = bind(shadow.shared, with[live+i:live+i+1], false); err != nil {

@@ -34,7 +34,7 @@ var (
 	ErrInvalidLimit = contract.ErrInvalidLimit
 
 	// ErrInvalidCost means that a cost is out of range, for example negative, or
-	// above [MaxLogCost] for a [SlidingLog]. A cost above the capacity is not an
+	// above 1 for a [Concurrency]. A cost above the capacity is not an
 	// error: the request is denied.
 	ErrInvalidCost = contract.ErrInvalidCost
 

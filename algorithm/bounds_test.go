@@ -51,11 +51,11 @@ func TestInvalidLimit(t *testing.T) {
 		{"product beyond 64 bits", algorithm.GCRA{Rate: algorithm.Every(math.MaxInt64), Burst: algorithm.MaxTokens}, []string{"142 years"}},
 		{"product of 2^64 and little", algorithm.GCRA{Rate: algorithm.Every(1 << 32), Burst: 1 << 32}, []string{"142 years"}},
 
-		{"zero SlidingLog", algorithm.SlidingLog{}, []string{"SlidingLog.Limit is 0", "from 1 to 1000000"}},
-		{"log too long", algorithm.SlidingLog{Limit: algorithm.MaxLog + 1, Window: time.Second}, []string{"SlidingLog.Limit is 1000001", "from 1 to 1000000"}},
+		{"zero SlidingLog", algorithm.SlidingLog{}, []string{"SlidingLog.Limit is 0", "from 1 to 4503599627370495"}},
+		{"log too long", algorithm.SlidingLog{Limit: algorithm.MaxLogTokens + 1, Window: time.Second}, []string{"SlidingLog.Limit is 4503599627370496", "from 1 to 4503599627370495"}},
 		{"log without window", algorithm.SlidingLog{Limit: 1}, []string{"SlidingLog.Window is 0s", "from 1µs"}},
 		{"log of nanoseconds", algorithm.SlidingLog{Limit: 1, Window: 1001}, []string{"SlidingLog.Window is 1.001µs", "from 1µs"}},
-		{"longest log", algorithm.SlidingLog{Limit: algorithm.MaxLog, Window: maxSpan}, nil},
+		{"longest log", algorithm.SlidingLog{Limit: algorithm.MaxLogTokens, Window: maxSpan}, nil},
 
 		{"zero SlidingCounter", algorithm.SlidingCounter{}, []string{"SlidingCounter.Limit is 0", "from 1 to 4294967296"}},
 		{"counter too large", algorithm.SlidingCounter{Limit: algorithm.MaxCounter + 1, Window: time.Second}, []string{"SlidingCounter.Limit is 4294967297", "from 1 to 4294967296"}},

@@ -162,7 +162,7 @@ func TestConcurrencyForeign(t *testing.T) {
 		{set: []store.Member{{Score: epoch + 1, Text: "c1 a"}}},
 		{set: []store.Member{{Score: epoch + 1, Text: "c2"}}},
 		{set: []store.Member{{Score: epoch + 1, Text: ""}}},
-		{set: []store.Member{{Score: epoch + 1, Text: "l2 1767225600000000 00000001"}}},
+		{set: []store.Member{{Score: epoch + 1, Text: "l3 1767225600000000 0000001 0 1"}}},
 	} {
 		for _, verb := range []compose.Verb{compose.Consume, compose.Peek, compose.Renew, compose.Release, compose.Reset} {
 			b := newLeases(t, 1, time.Second)

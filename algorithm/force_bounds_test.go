@@ -29,8 +29,8 @@ var deepest = []struct {
 	{algorithm.MetadataWindow{Limit: 5, Window: maxSpan}, algorithm.MaxLog},
 	{algorithm.SlidingCounter{Limit: 5, Window: time.Hour}, 1<<33 - 6},
 	{algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: maxSpan / 4}, 1<<32 - 1},
-	{algorithm.SlidingLog{Limit: 5, Window: time.Second}, algorithm.MaxLogCost},
-	{algorithm.SlidingLog{Limit: algorithm.MaxLogCost, Window: maxSpan}, algorithm.MaxLogCost},
+	{algorithm.SlidingLog{Limit: 5, Window: time.Second}, 1<<52 - 6},
+	{algorithm.SlidingLog{Limit: algorithm.MaxLogTokens, Window: maxSpan}, 0},
 	{spans(time.Second, algorithm.Span{Window: 5 * time.Second, Limit: 9}, algorithm.Span{Window: 2 * time.Second, Limit: 5}), algorithm.MaxTokens - 9},
 	{spans(maxSpan/128, algorithm.Span{Window: maxSpan, Limit: 1 << 52}), algorithm.MaxTokens - 1<<52},
 }

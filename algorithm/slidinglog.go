@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"strconv"
@@ -12,29 +13,35 @@ import (
 )
 
 // SlidingLog is the sliding window log: it allows at most Limit tokens in any interval of
-// length Window, exactly. It stores the time of each token. A request is allowed if its
-// cost plus the number of tokens in the window is at most Limit. A token that was consumed
-// exactly Window ago is not in the window. RetryAfter is the time until enough tokens have
-// left the window.
+// length Window, exactly. It stores the time and the cost of each decision. A request is
+// allowed if its cost plus the number of tokens in the window is at most Limit. A token that
+// was consumed exactly Window ago is not in the window. RetryAfter is the time until enough
+// tokens have left the window.
 //
-// A request can cost at most MaxLogCost tokens. TakeUpTo consumes at most MaxLogCost.
+// The state is one sorted set with an entry for each decision, whatever it costs. If every
+// request costs 1, there are up to Limit entries. An entry has a running total of the costs.
+// So if n entries are in the window, an allowed request reads two of them, and a denied
+// request reads O(log n).
 //
-// The state is one sorted set with an entry for each token, so memory grows with Limit.
-// The work of a request grows with its cost. Expired entries are removed a few at a
-// time, or all at once if all entries have expired. So a key has up to 15 entries more
-// than Limit, or up to 3 more if Limit is at most 5.
-//
-// In debt, more than Limit tokens are in the window, by at most MaxLogCost, and the key has an
-// entry for each of them.
+// A key has at most MaxLog entries in the window, and up to one expired entry. If MaxLog
+// requests in the window were allowed, the next request is denied until the oldest of them
+// leaves the window. If Limit is at most MaxLog and no request is refunded, Limit tokens are
+// consumed first. Only a Force adds entries beyond MaxLog.
 //
 // If Limit or Window changes, the stored tokens stay, and the new limit applies to them.
 // If Window gets longer, some older tokens may already be removed. If the clock steps
-// back, tokens are stored with the time of the newest token. A refund removes the tokens of
-// its decision that are still in the window, and no others.
+// back, tokens are stored with the time of the newest token.
 //
-// Source: "Better Rate Limiting With Redis Sorted Sets" by ClassDojo (2015).
+// A refund returns the tokens of its decision that are still in the window, and no others. A
+// refund of the newest decision changes or removes its entry. Otherwise the entry stays until
+// it has left the window, also if all its tokens were refunded. While a refund of an earlier
+// decision is in the window, every request reads O(log n) entries.
+//
+// Source: "Better Rate Limiting With Redis Sorted Sets" by ClassDojo (2015). The sums of
+// refunds are a Fenwick tree: "A New Data Structure for Cumulative Frequency Tables" by
+// Fenwick (1994).
 type SlidingLog struct {
-	// Limit is the largest number of tokens in a window, from 1 to MaxLog.
+	// Limit is the largest number of tokens in a window, from 1 to MaxLogTokens.
 	Limit int64
 
 	// Window is the length of the window. It must be whole microseconds, from 1 µs to
@@ -43,112 +50,219 @@ type SlidingLog struct {
 }
 
 const (
-	// MaxLog is the largest Limit of [SlidingLog], [MetadataWindow] and [Concurrency].
+	// MaxLog is the largest Limit of [MetadataWindow] and [Concurrency], and the largest
+	// number of entries in the window of a [SlidingLog].
 	MaxLog = 1_000_000
 
-	// MaxLogCost is the largest cost of a request to a [SlidingLog], and its largest
-	// debt.
-	MaxLogCost = 1000
+	// MaxLogTokens is the largest Limit of a [SlidingLog], and the largest sum of its Limit
+	// and its debt: 2^52-1.
+	MaxLogTokens = logMod - 1
 
-	// maxLogForce is the most tokens that a request can consume: a limit of MaxLogCost
-	// can go into debt by as many tokens.
-	maxLogForce = 2 * MaxLogCost
+	// BEFORE and BACK of an entry are modulo logMod, and NUMBER is modulo logNumbers: see
+	// slidinglog.lua.
+	logMod, logNumbers = 1 << 52, 1 << 23
 
-	// maxLogNumber is the largest NUMBER of an entry: see slidinglog.lua.
-	maxLogNumber = 99_999_999
-
-	// If the limit is at most shortLog, up to shortRead entries are read at once.
-	// Expired entries are removed when there are shortTrim of them, or longTrim if the
-	// limit is higher.
-	shortLog, shortRead, shortTrim, longTrim = 5, 8, 4, 16
+	// Expired entries are removed when there are logTrim of them, at most logTrimmed at once.
+	logTrim, logTrimmed = 2, 16
 )
 
 //go:embed slidinglog.lua
 var slidingLogLua string
 
 var slidingLogKind = &contract.Kind{
-	Name: "slidinglog", Tag: store.Tag{'l', '2'}, Sets: true,
-	Cell: "live newest back", Args: "limit:text window", Locals: "log number span short",
+	Name: "slidinglog", Tag: store.Tag{'l', '3'}, Sets: true,
+	Cell: "used newest last back", Args: "limit window", Locals: "entry number total age dead",
 	Lua:  slidingLogLua,
 	Step: func(args []store.Arg) contract.Step { return slidingLog{args[0].Int(), args[1].Int()} },
 }
 
 // NewLimit implements [Algorithm].
 func (s SlidingLog) NewLimit() (*contract.Limit, error) {
-	if s.Limit < 1 || s.Limit > MaxLog {
-		return nil, contract.Invalid("SlidingLog.Limit is %d: it must be from 1 to %d", s.Limit, int64(MaxLog))
+	if s.Limit < 1 || s.Limit > MaxLogTokens {
+		return nil, contract.Invalid("SlidingLog.Limit is %d: it must be from 1 to %d", s.Limit, int64(MaxLogTokens))
 	}
 	window, err := contract.WholeMicros("SlidingLog.Window", s.Window)
 	if err != nil {
 		return nil, err
 	}
-	l := &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, MaxDebt: MaxLogCost, Window: s.Window}
-	if s.Limit > MaxLogCost {
-		l.MaxCost = MaxLogCost
-	}
-	return l, nil
+	return &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, MaxDebt: MaxLogTokens - s.Limit, Window: s.Window}, nil
 }
 
-// A slidingLog is the Step of a SlidingLog. Its state is live, newest and back, as in
-// slidinglog.lua, and number, which is not in a reply.
+// A slidingLog is the Step of a SlidingLog. Its state is used, newest, last and back, as in
+// slidinglog.lua, and three integers that are not in a reply: number, total and age.
 type slidingLog struct{ limit, window int64 }
 
 func (l slidingLog) Read(tx store.Tx, key int, now int64, a contract.Ask) (s contract.State, err error) {
-	newest, rest, ok, err := logEntry(tx, key, 0, MaxSpan-1)
+	newest, ok, err := logAt(tx, key, 0, logMod-1)
 	if err != nil || !ok {
 		return s, err
 	}
-	digits, gen, _ := strings.Cut(rest, " ")
-	number, counts := parseDigits(digits)
-	switch {
-	case !counts || number > maxLogNumber || strings.Trim(gen, "0123456789") != "":
-		return s, store.ForeignAt(key)
-	case newest < now:
-		number = 0
-	case number > maxLogNumber-maxLogForce:
-		newest, number = newest+1, 0 // NUMBER cannot count another request
+	s = contract.State{1: newest.time}
+	if newest.time >= now && newest.number == logNumbers-1 {
+		s[1], s[2] = s[1]+1, s[1] // the next NUMBER is 0, so this request is stored one microsecond later
 	}
-	after := max(newest, now) - l.window
+	after := max(s[1], now) - l.window
+	if newest.time <= after {
+		return s, nil
+	}
 	live, all, err := tx.Count(key, after)
 	if err != nil {
 		return s, err
 	}
-	if l.limit <= shortLog {
-		counted := live
-		if live = min(all, shortRead); newest <= after {
-			live = 0
+	first, ok, err := logAt(tx, key, live-1, s[1])
+	if err != nil || !ok {
+		return s, cmp.Or(err, store.ForeignAt(key))
+	}
+	w := logWalk{tx, key, first, newest, logDistance(newest.number, first.number)}
+	s[0], s[4], s[5] = logMinus(newest.total(), first.before), newest.number, newest.total()
+	if newest.age <= w.later+1+all-live {
+		s[6] = newest.age
+	}
+	refunds := newest.age > 0 && newest.age <= w.later+1
+	if refunds {
+		if _, s[0], err = w.to(MaxTokens); err != nil {
+			return s, err
 		}
-		for at := int64(0); live > 1; live-- {
-			if at, _, _, err = logEntry(tx, key, live-1, newest); err != nil || at > after {
-				break
+		if newest.age == 1 && s[0] > 0 {
+			if s[2], _, err = w.to(s[0]); err != nil {
+				return s, err
 			}
 		}
-		if live == shortRead {
-			live = counted // the limit is in debt
+	}
+	if a.Cost <= l.limit {
+		need, pass := s[0]+a.Cost-l.limit, first.time
+		if need > 0 && (refunds || need > first.cost) {
+			pass, _, err = w.to(need)
+		}
+		if need > 0 || w.later >= MaxLog-1 {
+			s[3] = pass + l.window
 		}
 	}
-	s = contract.State{live, newest, 0, number}
-	if rank := l.limit - a.Cost; err == nil && live > rank && rank >= 0 {
-		s[2], _, _, err = logEntry(tx, key, rank, newest)
-		s[2] += l.window
+	if w.later >= MaxLog-1 {
+		s[0] = max(s[0], l.limit)
 	}
 	return s, err
 }
 
-// logEntry returns the TIME of an entry, and the text after it. fromEnd counts entries from
-// the end. TIME must be at most latest. ok is false if there is no such entry.
-func logEntry(tx store.Tx, key int, fromEnd, latest int64) (at int64, rest string, ok bool, err error) {
+// A logEntry is an entry of a sorted set: see slidinglog.lua.
+type logEntry struct{ time, number, before, cost, gen, back, age int64 }
+
+// total returns the tokens consumed up to and including the entry.
+func (e logEntry) total() int64 { return (e.before + e.cost) % logMod }
+
+func (e logEntry) member() store.Member {
+	b := fmt.Appendf(make([]byte, 0, 64), "l3 %016d %07d %d %d", e.time, e.number, e.before, e.cost)
+	if e.gen > 0 || e.back > 0 || e.age > 0 {
+		b = fmt.Appendf(b, " %d %d %d", e.gen, e.back, e.age)
+	}
+	return store.Member{Score: e.time, Text: string(b)}
+}
+
+// logMinus returns a-b modulo logMod.
+func logMinus(a, b int64) int64 { return (a - b) & (logMod - 1) }
+
+// logDistance returns how many entries after b the entry a is.
+func logDistance(a, b int64) int64 { return (a - b) & (logNumbers - 1) }
+
+// logBit returns the number of entries in the block of an entry: the largest power of two that
+// divides its NUMBER.
+func logBit(number int64) int64 { return (number | logNumbers) & -(number | logNumbers) }
+
+// logAt returns an entry. fromEnd counts from the end. TIME must be at most latest. ok is false
+// if there is no such entry.
+func logAt(tx store.Tx, key int, fromEnd, latest int64) (e logEntry, ok bool, err error) {
 	m, ok, err := tx.At(key, fromEnd)
 	if err != nil || !ok {
-		return 0, "", false, err
+		return e, false, err
 	}
-	rest, tagged := strings.CutPrefix(m.Text, "l2 ")
-	digits, rest, found := strings.Cut(rest, " ")
-	at, counts := parseDigits(digits)
-	if !tagged || !found || !counts || at > latest {
-		return 0, "", false, store.ForeignAt(key)
+	if e, ok = parseLogEntry(m.Text); !ok || e.time > latest {
+		return e, false, store.ForeignAt(key)
 	}
-	return at, rest, true, nil
+	return e, true, nil
+}
+
+// parseLogEntry returns the entry with this text. ok is false if it is no entry.
+func parseLogEntry(text string) (e logEntry, ok bool) {
+	rest, tagged := strings.CutPrefix(text, "l3")
+	ints := [7]int64{}
+	n := 0
+	for ; rest != "" && n < len(ints) && rest[0] == ' '; n++ {
+		i := 1
+		for ; i < len(rest) && '0' <= rest[i] && rest[i] <= '9'; i++ {
+			if ints[n] = ints[n]*10 + int64(rest[i]-'0'); ints[n] >= 1<<53 {
+				return e, false
+			}
+		}
+		if i == 1 {
+			return e, false
+		}
+		rest = rest[i:]
+	}
+	e = logEntry{ints[0], ints[1], ints[2], ints[3], ints[4], ints[5], ints[6]}
+	return e, tagged && rest == "" && (n == 4 || n == 7) && e.time < logMod && e.number < logNumbers && e.before < logMod && e.age < logNumbers
+}
+
+// A logWalk walks over the entries in the window. first is the oldest of them, and later is the
+// number of entries after it.
+type logWalk struct {
+	tx            store.Tx
+	key           int
+	first, newest logEntry
+	later         int64
+}
+
+// get returns entry i, counted from the first, which is 0.
+func (w *logWalk) get(i int64) (logEntry, error) {
+	e, ok, err := logAt(w.tx, w.key, w.later-i, w.newest.time)
+	if err == nil && (!ok || logDistance(e.number, w.first.number) != i) {
+		err = store.ForeignAt(w.key)
+	}
+	return e, err
+}
+
+// to returns TIME of the first entry that makes the tokens of the entries up to it at least
+// need. If there is none, it returns 0. sum is then the number of all tokens.
+func (w *logWalk) to(need int64) (at, sum int64, err error) {
+	e, i := w.first, int64(0)
+	for {
+		bit, end := logBit(e.number), w.newest.total()
+		var next logEntry
+		if i+bit <= w.later {
+			if next, err = w.get(i + bit); err != nil {
+				return 0, 0, err
+			}
+			end = next.before
+		}
+		block := logMinus(end-e.before, e.back)
+		if sum+block >= need {
+			return w.within(e, i, bit, need-sum)
+		}
+		sum += block
+		if i += bit; i > w.later {
+			return 0, sum, nil
+		}
+		e = next
+	}
+}
+
+// within is to for the block of bit entries that begins with e, which is entry i.
+func (w *logWalk) within(e logEntry, i, bit, need int64) (at, sum int64, err error) {
+	for bit /= 2; bit > 0; bit /= 2 {
+		if i+bit > w.later {
+			continue
+		}
+		next, err := w.get(i + bit)
+		if err != nil {
+			return 0, 0, err
+		}
+		half := logMinus(next.before-e.before, e.back-next.back)
+		if half >= need {
+			e.back -= next.back
+		} else {
+			e, i, need = next, i+bit, need-half
+		}
+	}
+	return e.time, 0, nil
 }
 
 // parseDigits parses an integer from 0 to 2^53-1, which has only digits.
@@ -157,45 +271,36 @@ func parseDigits(s string) (int64, bool) {
 	return int64(n), err == nil
 }
 
-// logText returns the text of an entry. gen is 0 for a decision without a marker.
-func logText(at, number, gen int64) string {
-	if gen > 0 {
-		return fmt.Sprintf("l2 %016d %08d %d", at, number, gen)
-	}
-	return fmt.Sprintf("l2 %016d %08d", at, number)
-}
-
-func (l slidingLog) Room(_ int64, s contract.State, _ contract.Ask) int64 {
-	return min(l.limit-s[0], MaxLogCost)
-}
+func (l slidingLog) Room(_ int64, s contract.State, _ contract.Ask) int64 { return l.limit - s[0] }
 
 func (l slidingLog) Write(tx store.Tx, key int, now int64, s contract.State, n int64, _ contract.Ask, gen int64, slack time.Duration) error {
-	_, all, err := tx.Count(key, 0)
+	live, all, err := tx.Count(key, max(s[1], now)-l.window)
 	if err != nil {
 		return err
 	}
-	few, live := int64(longTrim), s[0]
-	if l.limit <= shortLog && live <= shortRead-shortTrim {
-		all, few = min(all, shortRead), shortTrim
-	}
-	if live == 0 {
+	if dead := all - live; live == 0 && all > 0 {
 		tx.Del(key)
-	} else if dead := all - live; dead >= few {
-		tx.Trim(key, min(dead, n+few))
+	} else if dead >= logTrim {
+		tx.Trim(key, min(dead, logTrimmed))
 	}
-	first, ends := l.Mark(now, s, n, gen)
-	for i := range n {
-		tx.Add(key, store.Member{Score: first.A, Text: logText(first.A, first.B+i, gen)}, contract.TTL(now, ends, slack))
+	mark, ends := l.Mark(now, s, n, gen)
+	e := logEntry{time: mark.A, number: mark.B, before: s[5], cost: n, gen: gen}
+	if s[6] > 0 {
+		e.age = s[6] + 1
 	}
+	tx.Add(key, e.member(), contract.TTL(now, ends, slack))
 	return nil
 }
 
 func (l slidingLog) Answer(now int64, s contract.State, n int64, _ contract.Ask) contract.Answer {
-	live, newest, back := s[0]+n, s[1], s[2]
-	if n > 0 {
-		newest = max(newest, now)
+	used, newest, last, back := s[0]+n, s[1], s[2], s[3]
+	switch {
+	case n > 0:
+		last = max(newest, now)
+	case last == 0:
+		last = newest
 	}
-	return answer(now, l.limit, l.window, live, back, newest+l.window)
+	return answer(now, l.limit, l.window, used, back, last+l.window)
 }
 
 // answer returns the answer of a limit from which used tokens are consumed. pass is when a
@@ -210,27 +315,80 @@ func answer(now, limit, window, used, pass, ends int64) contract.Answer {
 	return a
 }
 
-// Mark implements [contract.StepRefunder]. The marker has TIME and NUMBER of the first entry.
+// Mark implements [contract.StepRefunder]. The marker has TIME and NUMBER of the entry.
 func (l slidingLog) Mark(now int64, s contract.State, _, _ int64) (contract.Cell, int64) {
 	at := max(s[1], now)
-	return contract.Cell{A: at, B: s[3] + 1}, at + l.window
+	return contract.Cell{A: at, B: (s[4] + 1) % logNumbers}, at + l.window
 }
 
 // Refund implements [contract.StepRefunder].
-func (l slidingLog) Refund(tx store.Tx, key int, now int64, s contract.State, _ contract.Ask, mark contract.Cell, n, keep, gen int64) (bool, error) {
-	var held []string
-	for i := range min(n, maxLogForce) {
-		text := logText(mark.A, mark.B+keep+i, gen)
-		_, ok, err := tx.Score(key, text)
-		if err != nil {
-			return false, err
-		}
-		if ok && mark.A > max(s[1], now)-l.window {
-			held = append(held, text)
+func (l slidingLog) Refund(tx store.Tx, key int, now int64, s contract.State, _ contract.Ask, mark contract.Cell, n, _, gen int64) (bool, error) {
+	_, all, err := tx.Count(key, 0)
+	place := logDistance(s[4], mark.B) // counted from the newest entry
+	if err != nil || n < 1 || place >= all || mark.A <= max(s[1], now)-l.window {
+		return false, err
+	}
+	// get returns the entry that is i places before the newest.
+	get := func(i int64) (logEntry, bool) {
+		m, ok, err := tx.At(key, i)
+		e, parsed := parseLogEntry(m.Text)
+		return e, ok && err == nil && parsed
+	}
+	mine, ok := get(place)
+	newest, found := get(0)
+	if !ok || !found || mine.gen != gen || mine.time != mark.A || mine.number != mark.B {
+		return false, nil
+	}
+	var removes, adds []store.Member
+	change := func(old, e logEntry) {
+		if e != old {
+			removes, adds = append(removes, old.member()), append(adds, e.member())
 		}
 	}
-	for _, text := range held {
-		tx.Remove(key, text)
+	switch {
+	case s[0] <= n:
+		tx.Del(key)
+	case place > 0:
+		for i := place; i < all; {
+			e, ok := get(i)
+			if !ok {
+				return false, nil
+			}
+			more := e
+			more.back = (e.back + n) % logMod
+			change(e, more)
+			i += logBit(e.number)
+		}
+		if s[6] == 0 || s[6] > place+1 {
+			e := newest
+			e.age = place + 1
+			change(newest, e)
+		}
+	case mine.cost > n:
+		e := mine
+		e.cost -= n
+		change(mine, e)
+	default:
+		removes = append(removes, mine.member())
+		if s[6] > 0 {
+			before, ok := get(1)
+			if !ok {
+				return false, nil
+			}
+			e := before
+			e.age = s[6] - 1
+			change(before, e)
+		}
 	}
-	return len(held) > 0, nil
+	slack := time.Duration(0)
+	if now != tx.Now() {
+		slack = time.Hour // the caller brings the time
+	}
+	for i := range adds {
+		tx.Add(key, adds[i], contract.TTL(now, max(s[1], now)+l.window, slack))
+	}
+	for i := range removes {
+		tx.Remove(key, removes[i].Text)
+	}
+	return true, nil
 }

@@ -2,8 +2,9 @@ package algorithm_test
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
-	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,167 +15,250 @@ import (
 
 func TestSlidingLog(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, algorithm.SlidingLog{Limit: 3, Window: 10 * time.Second})
-	const s = 1_000_000
-	for i, step := range []struct {
-		at, cost int64
-		want     verdict
-	}{
-		{0, 1, verdict{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 10 * time.Second}},
-		{4 * s, 2, verdict{Allowed: true, Limit: 3, ResetAfter: 10 * time.Second}},
-		{5 * s, 1, verdict{Limit: 3, RetryAfter: 5 * time.Second, ResetAfter: 9 * time.Second}},
-		{5 * s, 2, verdict{Limit: 3, RetryAfter: 9 * time.Second, ResetAfter: 9 * time.Second}},
-		{5 * s, 4, verdict{Limit: 3, RetryAfter: never, ResetAfter: 9 * time.Second}},
-		{10*s - 1, 1, verdict{Limit: 3, RetryAfter: us, ResetAfter: 4*time.Second + us}},
-		{10 * s, 1, verdict{Allowed: true, Limit: 3, ResetAfter: 10 * time.Second}},               // consumed exactly a Window ago
-		{2 * s, 1, verdict{Limit: 3, RetryAfter: 12 * time.Second, ResetAfter: 18 * time.Second}}, // the clock stepped back
-		{14 * s, 2, verdict{Allowed: true, Limit: 3, ResetAfter: 10 * time.Second}},
-		{24 * s, 3, verdict{Allowed: true, Limit: 3, ResetAfter: 10 * time.Second}},
-	} {
-		if got := b.take(epoch+step.at, step.cost); got != step.want {
-			t.Errorf("step %d, cost %d at %d µs:\ngot  %+v\nwant %+v", i, step.cost, step.at, got, step.want)
+	const s, k = 1_000_000, 25_000
+	for _, unit := range []int64{1, k, algorithm.MaxLogTokens / 3} {
+		limit := 3 * unit
+		b := newBench(t, algorithm.SlidingLog{Limit: limit, Window: 10 * time.Second})
+		for i, step := range []struct {
+			at, cost int64
+			want     verdict
+		}{
+			{0, unit, verdict{Allowed: true, Limit: limit, Remaining: 2 * unit, ResetAfter: 10 * time.Second}},
+			{4 * s, 2 * unit, verdict{Allowed: true, Limit: limit, ResetAfter: 10 * time.Second}},
+			{5 * s, unit, verdict{Limit: limit, RetryAfter: 5 * time.Second, ResetAfter: 9 * time.Second}},
+			{5 * s, unit + 1, verdict{Limit: limit, RetryAfter: 9 * time.Second, ResetAfter: 9 * time.Second}},
+			{5 * s, 3*unit + 1, verdict{Limit: limit, RetryAfter: never, ResetAfter: 9 * time.Second}},
+			{10*s - 1, 1, verdict{Limit: limit, RetryAfter: us, ResetAfter: 4*time.Second + us}},
+			{10 * s, unit, verdict{Allowed: true, Limit: limit, ResetAfter: 10 * time.Second}},               // consumed exactly a Window ago
+			{2 * s, unit, verdict{Limit: limit, RetryAfter: 12 * time.Second, ResetAfter: 18 * time.Second}}, // the clock stepped back
+			{14 * s, 2 * unit, verdict{Allowed: true, Limit: limit, ResetAfter: 10 * time.Second}},
+			{24 * s, 3 * unit, verdict{Allowed: true, Limit: limit, ResetAfter: 10 * time.Second}},
+		} {
+			if got := b.take(epoch+step.at, step.cost); got != step.want {
+				t.Errorf("limit %d, step %d, cost %d at %d µs:\ngot  %+v\nwant %+v", limit, i, step.cost, step.at, got, step.want)
+			}
 		}
 	}
 }
 
-// A plainLog is a model of a SlidingLog: a list of tokens.
+// A plainLog is a model of a SlidingLog: a list of decisions.
 type plainLog struct {
 	limit, window int64
-	tokens        []struct{ at, id int64 }
+	decisions     []plainDecision
 }
 
-// live returns the tokens in the window, and the time of a new token.
-func (l *plainLog) live(now int64) (live []struct{ at, id int64 }, at int64) {
-	if at = now; len(l.tokens) > 0 {
-		at = max(at, l.tokens[len(l.tokens)-1].at)
+type plainDecision struct{ at, cost, id int64 }
+
+// at returns the time that decides: a log never goes back before its newest decision.
+func (l *plainLog) at(now int64) int64 {
+	for _, d := range l.decisions {
+		now = max(now, d.at)
 	}
-	for _, token := range l.tokens {
-		if token.at > at-l.window {
-			live = append(live, token)
+	return now
+}
+
+// used returns the sum of the tokens in the window.
+func (l *plainLog) used(at int64) (sum int64) {
+	for _, d := range l.decisions {
+		if d.at > at-l.window {
+			sum += d.cost
 		}
 	}
-	return live, at
+	return sum
 }
 
 // force consumes cost tokens past the limit.
 func (l *plainLog) force(now, cost, id int64) {
-	var at int64
-	l.tokens, at = l.live(now)
-	for range cost {
-		l.tokens = append(l.tokens, struct{ at, id int64 }{at, id})
+	l.decisions = append(l.decisions, plainDecision{l.at(now), cost, id})
+}
+
+// refund refunds the last n tokens of a decision, if they are in the window.
+func (l *plainLog) refund(now, n, id int64) (gave bool) {
+	for i := range l.decisions {
+		if d := &l.decisions[i]; d.id == id && d.at > l.at(now)-l.window && d.cost >= n {
+			d.cost -= n
+			gave = true
+		}
 	}
+	return gave
 }
 
 func (l *plainLog) take(now, cost, id int64) verdict {
-	live, at := l.live(now)
-	v := verdict{Limit: l.limit, Allowed: int64(len(live))+cost <= l.limit}
+	at := l.at(now)
+	used := l.used(at)
+	v := verdict{Limit: l.limit, Allowed: used+cost <= l.limit}
 	switch {
 	case cost > l.limit:
 		v.RetryAfter = never
 	case !v.Allowed:
-		v.RetryAfter = time.Duration(live[int64(len(live))-1-(l.limit-cost)].at+l.window-now) * us
-	case id >= 0:
-		for range cost {
-			live = append(live, struct{ at, id int64 }{at, id})
+		left := used
+		for _, d := range l.decisions {
+			if d.at <= at-l.window {
+				continue
+			}
+			if left -= d.cost; left+cost <= l.limit {
+				v.RetryAfter = time.Duration(d.at+l.window-now) * us
+				break
+			}
 		}
-		l.tokens = live
+	case id >= 0:
+		l.force(now, cost, id)
+		used += cost
 	}
-	v.Remaining = max(l.limit-int64(len(live)), 0)
-	if n := len(live); n > 0 {
-		v.ResetAfter = time.Duration(live[n-1].at+l.window-now) * us
+	v.Remaining = max(l.limit-used, 0)
+	for _, d := range l.decisions {
+		if used > 0 && d.cost > 0 && d.at > at-l.window {
+			v.ResetAfter = time.Duration(d.at+l.window-now) * us
+		}
 	}
 	return v
 }
 
-// A SlidingLog gives the answers of the model, also in debt. A refund removes the last tokens of
-// its decision and no others, whatever was reset or consumed after the decision.
+// tidy removes what no longer matters. The newest decision stays, because its time counts.
+func (l *plainLog) tidy() {
+	for n := len(l.decisions); n > 200 && l.decisions[0].at <= l.decisions[n-1].at-2*l.window; n-- {
+		l.decisions = l.decisions[1:]
+	}
+}
+
+// logHistories are limits, with the largest costs of random requests.
+var logHistories = []struct{ limit, cost, decisions int64 }{
+	{1, 2, 1}, {3, 4, 3}, {5, 4, 5}, {6, 4, 6}, {20, 4, 20}, {20, 21, 4},
+	{100_000, 100_001, 3}, {100_000, 20_000, 10}, {100_000, 3_000, 70}, {1 << 40, 1 << 36, 40},
+	{algorithm.MaxLogTokens, algorithm.MaxLogTokens, 3}, {algorithm.MaxLogTokens / 2, algorithm.MaxLogTokens / 40, 30},
+}
+
+// A SlidingLog gives the answers of the model for costs of all sizes, also in debt and when
+// BEFORE and NUMBER start again at 0. A refund returns the last tokens of its decision and no
+// others, whatever was reset, refunded or consumed after the decision.
 func TestSlidingLogModel(t *testing.T) {
 	t.Parallel()
-	for i := range int64(10) {
-		limit, debt := []int64{1, 3, 5, 6, 20}[i%5], i >= 5
-		r := rand.New(rand.NewPCG(4, uint64(i)))
-		b := newBench(t, algorithm.SlidingLog{Limit: limit, Window: 1000 * us})
-		b.state.keep = true
-		model := &plainLog{limit: limit, window: 1000}
-		marks := map[int64]charge{}
-		now, id, seen, most := int64(epoch), int64(0), int64(0), 0
-		for step := range 6000 {
-			if r.IntN(3) > 0 {
-				now += r.Int64N(max(2, 1500/limit))
-			} else if r.IntN(20) == 0 {
-				now -= r.Int64N(2000)
+	for i, tt := range logHistories {
+		for seed := range uint64(4) {
+			t.Run(fmt.Sprintf("%d/%d", i, seed), func(t *testing.T) {
+				t.Parallel()
+				logHistory(t, tt.limit, tt.cost, tt.decisions, rand.New(rand.NewPCG(seed, uint64(i))), seed%2 == 1, seed%4 >= 2)
+			})
+		}
+	}
+}
+
+// afterWrap returns a time at which the next entry of a SlidingLog is stored. If the next NUMBER
+// is 0, that is later than the newest entry.
+func (b *bench) afterWrap() int64 {
+	if n := len(b.state.keys[0].set); n > 0 && strings.Contains(b.state.keys[0].set[n-1].Text, " 8388607 ") {
+		return b.state.keys[0].set[n-1].Score + 1
+	}
+	return 0
+}
+
+// logHistory compares a random history with the model. decisions is about how many decisions
+// fit into the window. If late is true, BEFORE and NUMBER are near the highest at first.
+func logHistory(t *testing.T, limit, most, decisions int64, r *rand.Rand, debt, late bool) {
+	const window = 1000
+	b := newBench(t, algorithm.SlidingLog{Limit: limit, Window: window * us})
+	b.state.keep = true
+	model := &plainLog{limit: limit, window: window}
+	marks := map[int64]charge{}
+	now, id, seen := int64(epoch), int64(0), int64(0)
+	if late {
+		text := fmt.Sprintf("l3 %d %d %d 1", epoch, 1<<23-5-r.IntN(40), int64(algorithm.MaxLogTokens)-r.Int64N(min(3*most, 1<<50)))
+		b.state.keys[0] = value{held: true, expires: 1 << 60, set: []store.Member{{Score: epoch, Text: text}}}
+		model.force(now, 1, 0)
+	}
+	for step := range 4000 {
+		if r.IntN(3) > 0 {
+			now += r.Int64N(max(2, 2*window/decisions))
+		} else if r.IntN(20) == 0 {
+			now -= r.Int64N(2 * window)
+		}
+		before := len(b.state.keys[0].set)
+		cost := 1 + r.Int64N(most)
+		if r.IntN(3) == 0 {
+			cost = 1 + r.Int64N(min(most, 3))
+		}
+		// If the newest entry were removed and the clock stepped back, expired tokens could count again.
+		if n := len(b.state.keys[0].set); n == 0 || b.state.keys[0].set[n-1].Score < seen {
+			now = max(now, seen)
+		}
+		now = max(now, b.afterWrap())
+		seen = max(seen, now)
+		fail := func(what string, got, want any) {
+			t.Helper()
+			t.Fatalf("limit %d, step %d, %s of %d at %d:\ngot  %+v\nwant %+v\n%+v", limit, step, what, cost, now-epoch, got, want, b.state.keys[0].set)
+		}
+		switch op := r.IntN(14); {
+		case op == 0 && r.IntN(8) == 0:
+			b.do(compose.Reset, now, compose.Call{Cost: 1})
+			model.decisions = nil
+		case op == 0 && debt:
+			id++
+			n, mark := b.force(now, cost)
+			if want := min(cost, algorithm.MaxLogTokens-model.used(model.at(now))); n != want {
+				fail("force", n, want)
 			}
-			cost := 1 + r.Int64N(min(limit+1, 4))
-			// If the newest token were removed and the clock stepped back, expired tokens could count again.
-			if n := len(model.tokens); n == 0 || model.tokens[n-1].at < seen {
-				now = max(now, seen)
-			}
-			seen = max(seen, now)
-			switch op := r.IntN(12); {
-			case op == 0 && r.IntN(8) == 0:
-				b.do(compose.Reset, now, compose.Call{Cost: 1})
-				model.tokens = nil
-			case op == 0 && debt:
-				id++
-				cost = 1 + r.Int64N(12)
-				n, mark := b.force(now, cost)
-				if n != cost {
-					t.Fatalf("limit %d, step %d: a force of %d consumed %d", limit, step, cost, n)
-				}
-				model.force(now, cost, id)
+			if n > 0 {
+				model.force(now, n, id)
 				marks[id] = mark
-			case op < 4:
-				id++
-				mark, got := b.charge(now, cost, 0)
-				if want := model.take(now, cost, id); got != want {
-					t.Fatalf("limit %d, step %d, cost %d at %d:\ngot  %+v\nwant %+v", limit, step, cost, now-epoch, got, want)
-				}
-				if got.Allowed {
-					marks[id] = mark
-				}
-			case op < 7 && id > 0:
-				which := max(1, id-r.Int64N(6))
-				mark, ok := marks[which]
-				if !ok {
-					continue
-				}
-				part := 1 + r.Int64N(mark.nums.N[1])
-				n, left := len(model.tokens), part
-				for j := n - 1; j >= 0 && left > 0; j-- {
-					if token := model.tokens[j]; token.id == which && token.at > seen-model.window {
-						model.tokens = slices.Delete(model.tokens, j, j+1)
-						left--
-					}
-				}
-				if got := b.part(now, &mark, part); got != (len(model.tokens) < n) {
-					t.Fatalf("limit %d, step %d: the refund of %d tokens of decision %d says %v", limit, step, part, which, got)
-				}
-				if marks[which] = mark; mark.nums.N[1] == 0 {
-					delete(marks, which)
-				}
-			case op < 9:
-				if got, want := b.peek(now, cost), model.take(now, cost, -1); got != want {
-					t.Fatalf("limit %d, step %d, peek of %d at %d:\ngot  %+v\nwant %+v", limit, step, cost, now-epoch, got, want)
-				}
-			default:
-				got, want := b.take(now, cost), model.take(now, cost, 0)
-				if got != want {
-					t.Fatalf("limit %d, step %d, cost %d at %d:\ngot  %+v\nwant %+v", limit, step, cost, now-epoch, got, want)
-				}
-				b.checkExact(now, cost, 0, got)
-				b.checkPossible(got)
 			}
-			more := 15
-			if limit <= 5 && !debt {
-				more = 3
+		case op < 5:
+			id++
+			mark, got := b.charge(now, cost, 0)
+			if want := model.take(now, cost, id); got != want {
+				fail("decision", got, want)
 			}
-			if most = max(most, len(model.tokens), int(limit)); len(model.tokens) == 0 {
-				most = int(limit)
+			if got.Allowed {
+				marks[id] = mark
 			}
-			if n := len(b.state.keys[0].set); n > most+more {
-				t.Fatalf("limit %d, step %d: the key holds %d entries, want at most %d more than %d", limit, step, n, more, most)
+		case op < 9 && id > 0:
+			which := max(1, id-r.Int64N(max(6, decisions)))
+			mark, ok := marks[which]
+			if !ok {
+				continue
+			}
+			if cost = mark.nums.N[1]; r.IntN(2) == 0 {
+				cost = 1 + r.Int64N(cost)
+			}
+			if got, want := b.part(now, &mark, cost), model.refund(now, cost, which); got != want {
+				fail("refund", got, want)
+			}
+			if marks[which] = mark; mark.nums.N[1] == 0 {
+				delete(marks, which)
+			}
+		case op < 11:
+			if got, want := b.peek(now, cost), model.take(now, cost, -1); got != want {
+				fail("peek", got, want)
+			}
+		case op == 11:
+			n, _ := b.do(compose.UpTo, now, compose.Call{Cost: cost})
+			if want := max(min(cost, limit-model.used(model.at(now))), 0); n != want {
+				fail("take up to", n, want)
+			}
+			if n > 0 {
+				model.force(now, n, 0)
+			}
+		default:
+			got, want := b.take(now, cost), model.take(now, cost, 0)
+			if got != want {
+				fail("take", got, want)
+			}
+			b.checkExact(now, cost, 0, got)
+			b.checkPossible(got)
+		}
+		if seen = max(seen, b.afterWrap()); b.peek(seen, 1) != model.take(seen, 1, -1) {
+			got, want := b.peek(seen, 1), model.take(seen, 1, -1)
+			fail("then a peek", got, want)
+		}
+		live := 0
+		for _, d := range model.decisions {
+			if d.at > model.at(now)-window {
+				live++
 			}
 		}
+		if n := len(b.state.keys[0].set); n > max(live+1, before) {
+			fail("number of entries", n, max(live+1, before))
+		}
+		model.tidy()
 	}
 }
 
@@ -185,14 +269,14 @@ func TestSlidingLogDebtTrims(t *testing.T) {
 		b := newBench(t, algorithm.SlidingLog{Limit: limit, Window: time.Second})
 		for i := range int64(1000) {
 			b.force(epoch+i*10_000, 1)
-			if n := len(b.state.keys[0].set); n > 100+16 {
+			if n := len(b.state.keys[0].set); n > 100+2 {
 				t.Fatalf("limit %d: after %d requests, the key holds %d entries, of which at most 100 are in the window", limit, i+1, n)
 			}
 		}
 	}
 }
 
-// A refund does not remove the entries that another decision wrote in the same microsecond,
+// A refund does not remove the entry that another decision wrote in the same microsecond,
 // after a reset.
 func TestSlidingLogRefundAfterReset(t *testing.T) {
 	t.Parallel()
@@ -214,48 +298,133 @@ func TestSlidingLogRefundAfterReset(t *testing.T) {
 	}
 }
 
-// If NUMBER cannot count another request, entries get a time that is one microsecond later.
+// If NUMBER starts again at 0 within a microsecond, the entry gets a time that is one
+// microsecond later. So the entries stay sorted.
 func TestSlidingLogNumber(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, algorithm.SlidingLog{Limit: 3, Window: time.Second})
-	b.state.keys[0] = value{held: true, expires: 1 << 60, set: []store.Member{{Score: epoch, Text: "l2 1767225600000000 99999000"}}}
-	b.take(epoch, 1)
-	b.take(epoch, 1)
-	for i, want := range []string{"l2 1767225600000000 99999000", "l2 1767225600000001 00000001", "l2 1767225600000001 00000002"} {
+	b := newBench(t, algorithm.SlidingLog{Limit: 5, Window: time.Second})
+	b.state.keys[0] = value{held: true, expires: 1 << 60, set: []store.Member{{Score: epoch, Text: "l3 1767225600000000 8388606 4503599627370492 1"}}}
+	for range 4 {
+		b.take(epoch, 1)
+	}
+	for i, want := range []string{
+		"l3 1767225600000000 8388606 4503599627370492 1", "l3 1767225600000000 8388607 4503599627370493 1",
+		"l3 1767225600000001 0000000 4503599627370494 1", "l3 1767225600000001 0000001 4503599627370495 1", "l3 1767225600000001 0000002 0 1",
+	} {
 		if got := b.state.keys[0].set[i].Text; got != want {
 			t.Errorf("entry %d is %q, want %q", i, got, want)
 		}
 	}
-	if got := b.take(epoch, 1); got.RetryAfter != time.Second {
-		t.Errorf("got %+v, want a wait of 1s", got)
+	for cost, want := range map[int64]time.Duration{1: time.Second, 2: time.Second, 3: time.Second + us, 5: time.Second + us} {
+		if got := b.peek(epoch, cost); got.RetryAfter != want {
+			t.Errorf("cost %d: got %+v, want a wait of %v", cost, got, want)
+		}
 	}
 }
 
-// TakeUpTo consumes at most MaxLogCost tokens. The limiter rejects a larger cost.
-func TestSlidingLogCost(t *testing.T) {
+// If MaxLog requests are in the window, the next one is denied until the oldest leaves.
+func TestSlidingLogFull(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, algorithm.SlidingLog{Limit: 5000, Window: time.Second})
-	if b.limit.MaxCost != algorithm.MaxLogCost || b.limit.Capacity != 5000 {
-		t.Errorf("got %+v, want a MaxCost of 1000", b.limit)
+	b := newBench(t, algorithm.SlidingLog{Limit: 10_000_000, Window: time.Second})
+	set := []store.Member{{Score: epoch, Text: "l3 1767225600000000 0000002 0 1"}, {Score: epoch + 7, Text: "l3 1767225600000007 1000000 999999 1"}}
+	b.state.keys[0] = value{held: true, expires: 1 << 60, set: set}
+	if got, want := b.take(epoch+8, 1), (verdict{Allowed: true, Limit: 10_000_000, Remaining: 8_999_999, ResetAfter: time.Second}); got != want {
+		t.Errorf("with 999,999 entries: got %+v, want %+v", got, want)
 	}
-	if n, _ := b.do(compose.UpTo, epoch, compose.Call{Cost: 1 << 50}); n != algorithm.MaxLogCost {
-		t.Errorf("UpTo consumed %d, want 1000", n)
+	if got, want := b.peek(epoch+8, 1), (verdict{Limit: 10_000_000, RetryAfter: time.Second - 8*us, ResetAfter: time.Second}); got != want {
+		t.Errorf("with 1,000,000 entries: got %+v, want %+v", got, want)
 	}
-	if l := mustLimit(t, algorithm.SlidingLog{Limit: 1000, Window: time.Second}); l.MaxCost != 0 {
-		t.Errorf("got a MaxCost of %d for a limit of 1000, want none", l.MaxCost)
+	if got := b.peek(epoch+1_000_000-1, 1); got.Allowed || got.RetryAfter != us {
+		t.Errorf("a microsecond before the oldest leaves: got %+v", got)
+	}
+	if n, _ := b.force(epoch+8, 20_000_000); n != 20_000_000 {
+		t.Errorf("force consumed %d", n)
 	}
 }
 
-// A forced request can consume Limit and MaxDebt at once. All its tokens can be refunded.
+// A forced request can consume Limit and MaxDebt at once, and all its tokens can be refunded.
 func TestSlidingLogForceAtOnce(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, algorithm.SlidingLog{Limit: algorithm.MaxLogCost, Window: time.Second})
+	b := newBench(t, algorithm.SlidingLog{Limit: 1000, Window: time.Second})
 	n, mark := b.force(epoch, algorithm.MaxTokens)
-	if n != 2*algorithm.MaxLogCost {
-		t.Fatalf("consumed %d, want 2000", n)
+	if n != algorithm.MaxLogTokens {
+		t.Fatalf("consumed %d, want %d", n, int64(algorithm.MaxLogTokens))
 	}
 	if gave, left := b.part(epoch, &mark, n), len(b.state.keys[0].set); !gave || left != 0 {
 		t.Errorf("refunded %v: %d entries are left", gave, left)
+	}
+}
+
+// If decisions are refunded before the next decision, the key keeps no entries of them.
+func TestSlidingLogRefundsOfNewest(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.SlidingLog{Limit: 5, Window: time.Second})
+	first, _ := b.charge(epoch, 1, 0)
+	b.take(epoch, 1)
+	b.refund(epoch, first)
+	for range 100 {
+		mark, _ := b.charge(epoch, 3, 0)
+		b.part(epoch, &mark, 2)
+		b.refund(epoch, mark)
+	}
+	if n, got := len(b.state.keys[0].set), b.peek(epoch, 5); n != 2 || got.Remaining != 4 || got.RetryAfter != time.Second {
+		t.Errorf("the key has %d entries, and the answer is %+v", n, got)
+	}
+}
+
+// A counting counts the members that a form reads.
+type counting struct {
+	*state
+	reads int
+}
+
+func (c *counting) At(i int, fromEnd int64) (store.Member, bool, error) {
+	c.reads++
+	return c.state.At(i, fromEnd)
+}
+
+// An allowed request reads two of n entries. A denied request, and every request after refunds,
+// read at most about 2 log2(n).
+func TestSlidingLogReads(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int64{100, 10_000, 100_000} {
+		b := newBench(t, algorithm.SlidingLog{Limit: 100 * n, Window: time.Hour})
+		set := make([]store.Member, n)
+		for i := range set {
+			set[i] = store.Member{Score: epoch + int64(i), Text: fmt.Sprintf("l3 %016d %07d %d 100", epoch+i, i+1, 100*i)}
+		}
+		logs := 0
+		for 1<<logs < n {
+			logs++
+		}
+		b.state.keys[0] = value{held: true, expires: 1 << 60, set: set}
+		tx := &counting{state: b.state}
+		peek := func(cost int64) int {
+			t.Helper()
+			tx.reads = 0
+			b.state.now = epoch + n
+			reply, err := b.program.Script(compose.Peek).GoForm()(tx, b.program.AppendArgs(nil, compose.Peek, &compose.Call{Cost: cost}), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			o, err := b.program.Outcome(compose.Peek, reply, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := b.program.Answer(0, compose.Peek, &o, &compose.Call{Cost: cost})
+			// Each entry costs 100, and all tokens are consumed at first.
+			if want := time.Hour + time.Duration((cost+99)/100-1-n)*us; a.RetryAfter != want {
+				t.Fatalf("%d entries, cost %d: a wait of %v, want %v", n, cost, a.RetryAfter, want)
+			}
+			return tx.reads
+		}
+		most := 0
+		for cost := int64(1); cost <= 100*n; cost += 1 + cost/7 {
+			most = max(most, peek(cost))
+		}
+		if peek(100) > 2 || most > 2*logs+2 {
+			t.Errorf("%d entries: a denied request reads %d entries, and %d if it needs one: want at most %d, and 2", n, most, peek(100), 2*logs+2)
+		}
 	}
 }
 
@@ -263,16 +432,23 @@ func TestSlidingLogForceAtOnce(t *testing.T) {
 func TestSlidingLogForeign(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
-		"", "l2", "l2 ", "l1 1767225600000000 00000001", "l2 1767225600000000", "l2 1767225600000000 ", "l2 x 00000001", "l2 -1 00000001", "l2 1e3 00000001",
-		"l2 4503599627370496 00000001", "l2 99999999999999999999999999 00000001", "l2 1767225600000000 100000000", "l2 1767225600000000 0000000x",
-		"l2 1767225600000000 00000001 x", "l2 1767225600000000 00000001 1 2",
+		"", "l3", "l3 ", "l2 1767225600000000 00000001", "l2 1767225600000000 0000001 1 1", "l3 1767225600000000 0000001 1", "l3 1767225600000000 0000001 1 ",
+		"l3 x 0000001 1 1", "l3 -1 0000001 1 1", "l3 1e3 0000001 1 1", "l3 1767225600000000 0000001 1 1 1", "l3 1767225600000000 0000001 1 1 1 1", "l3 1767225600000000 0000001 1 1 1 1 x",
+		"l3 1767225600000000 0000001 1 1 1 1 1 1", "l3 1767225600000000 0000001 1 1 1 1 1 ", "l3 4503599627370496 0000001 1 1", "l3 99999999999999999999999999 0000001 1 1",
+		"l3 1767225600000000 8388608 1 1", "l3 1767225600000000 0000001 4503599627370496 1", "l3 1767225600000000 0000001 1 1 0 0 8388608",
 	} {
-		for _, v := range []compose.Verb{compose.Consume, compose.ConsumeMark, compose.Peek, compose.UpTo, compose.Reset, compose.Refund} {
-			b := newBench(t, algorithm.SlidingLog{Limit: 3, Window: time.Second})
-			b.state.keys[0] = value{held: true, expires: 1 << 60, set: []store.Member{{Score: epoch, Text: text}}}
-			args := b.program.AppendArgs(nil, v, &compose.Call{Cost: 1, Gen: 1})
-			if _, err := b.program.Script(v).GoForm()(b.state, args, nil); !errors.Is(err, store.ErrForeign) || b.state.writes > 0 {
-				t.Errorf("%s over %q: error %v, %d writes, want ErrForeign and none", b.program.Script(v).Name(), text, err, b.state.writes)
+		for _, behind := range []bool{false, true} {
+			for _, v := range []compose.Verb{compose.Consume, compose.ConsumeMark, compose.Peek, compose.UpTo, compose.Reset, compose.Refund} {
+				b := newBench(t, algorithm.SlidingLog{Limit: 3, Window: time.Second})
+				set := []store.Member{{Score: epoch, Text: text}}
+				if behind { // the text is then the oldest entry
+					set = append(set, store.Member{Score: epoch + 1, Text: "l3 1767225600000001 0000002 1 1"})
+				}
+				b.state.keys[0] = value{held: true, expires: 1 << 60, set: set}
+				args := b.program.AppendArgs(nil, v, &compose.Call{Cost: 1, Gen: 1})
+				if _, err := b.program.Script(v).GoForm()(b.state, args, nil); !errors.Is(err, store.ErrForeign) || b.state.writes > 0 {
+					t.Errorf("%s over %q: error %v, %d writes, want ErrForeign and none", b.program.Script(v).Name(), text, err, b.state.writes)
+				}
 			}
 		}
 	}

@@ -82,9 +82,14 @@ func arounds(tb testing.TB) []around {
 	handled := 0
 	h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled++ }))
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
+	ahead, err := limiter(memory.New(nil), many).Prefetch(weir.Prefetch{MaxTokens: 1 << 20, MaxAge: time.Hour})
+	if err != nil {
+		tb.Fatal(err)
+	}
 	return []around{
 		{"plain", ask(limiter(memory.New(nil), many), true, false)},
 		{"denycache", ask(one.Wrap(weir.DenyCache{MaxAge: time.Hour}.Wrap), false, false)},
+		{"prefetch", ask(ahead, true, false)},
 		{"failopen", ask(outage(weir.Outage{Fallback: weir.FailOpen}), true, true)},
 		{"faillocal", ask(outage(weir.Outage{Fallback: weir.FailLocal, Processes: 4}), true, true)},
 		{"middleware", func(tb testing.TB) {

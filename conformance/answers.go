@@ -81,9 +81,13 @@ func checkPeek(t *T) {
 			}
 			peek := req
 			peek.Op = weir.Peek
-			peeked, got := t.do(l, peek), t.do(l, req)
+			peeked, many := t.do(l, peek), l.DoMany(t.ctx, []weir.Request{{Key: weir.KeyOf("other"), Op: weir.Peek}, peek})
+			got := t.do(l, req)
 			if peeked.Granted != 0 {
 				t.errorf("%+v: Peek granted tokens: %+v", a, peeked)
+			}
+			if many[1].Err != nil || many[1].Result != peeked {
+				t.errorf("%+v, step %d, %+v:\nDoMany %+v\nPeek   %+v", a, s, peek, many[1], peeked)
 			}
 			want := peeked
 			if got.Allowed { // only these fields may differ
@@ -91,26 +95,6 @@ func checkPeek(t *T) {
 			}
 			if got != want {
 				t.fatalf("%+v, step %d, %+v:\nPeek answered %+v\nand then      %+v", a, s, req, peeked, got)
-			}
-		}
-	}
-}
-
-func checkPeekMany(t *T) {
-	r := t.rand()
-	for h := range t.times(24) {
-		a, c, l := t.drawn(r)
-		var keys [][]string
-		for i := range 6 {
-			keys = append(keys, []string{"many" + strconv.Itoa(h) + "." + strconv.Itoa(i)})
-		}
-		for range 12 {
-			c.advance(max(anyPause(r, t.unitOf(a)), 0))
-			t.do(l, t.request(r, a, 1, pick(r, keys[1:]...)[0]))
-		}
-		for i, got := range l.DoMany(t.ctx, peeks(keys)) {
-			if want := t.peek(l, 1, keys[i]...); got.Err != nil || got.Result != want {
-				t.errorf("%+v, key %v:\nDoMany %+v, %v\nPeek   %+v", a, keys[i], got.Result, got.Err, want)
 			}
 		}
 	}

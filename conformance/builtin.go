@@ -70,10 +70,8 @@ var builtins = []group{
 		},
 	}, "MaxWait"),
 	builtin("SlidingCounter", Subject{
-		New: anySlidingCounter,
-		refill: func(d time.Duration) algorithm.Algorithm {
-			return algorithm.SlidingCounter{Limit: 3, Window: 2 * d}
-		},
+		New:    anySlidingCounter,
+		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.SlidingCounter{Limit: 3, Window: 2 * d} },
 		Huge: []algorithm.Algorithm{
 			algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: time.Second},
 			algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: 7_000_001 * time.Microsecond},
@@ -83,10 +81,10 @@ var builtins = []group{
 	builtin("SlidingLog", Subject{
 		New:    anySlidingLog,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.SlidingLog{Limit: 3, Window: d} },
-		Huge:   []algorithm.Algorithm{algorithm.SlidingLog{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan * time.Microsecond}},
+		Huge:   []algorithm.Algorithm{algorithm.SlidingLog{Limit: algorithm.MaxLogTokens, Window: algorithm.MaxSpan * time.Microsecond}},
 		members: []string{
-			"l2 0000000000000001", "l2", "l2  00000001", "l2 -1 00000001", "l1 1 00000001", "x", " l2 1 00000001", "l2 1 1.5", "l2 1 00000001 x",
-			"l2 9007199254740992 00000001", "l2 4503599627370496 00000001", "l2 1 123456789", "l2 99999999999999999999999999 00000001",
+			"l3 0000000000000001", "l3", "l3  1 1 1", "l3 -1 1 1 1", "l2 1 1 1 1", "x", " l3 1 1 1 1", "l3 1 1 1.5 1", "l3 1 1 1 1 x", "l3 1 1 1 1 1",
+			"l3 9007199254740992 1 1 1", "l3 4503599627370496 1 1 1", "l3 1 8388608 1 1", "l3 1 1 4503599627370496 1", "l3 99999999999999999999999999 1 1 1",
 		},
 	}, "MaxWait"),
 	builtin("TokenBucket", Subject{
@@ -119,7 +117,7 @@ var builtins = []group{
 		New:     anyConcurrency,
 		refill:  func(d time.Duration) algorithm.Algorithm { return algorithm.Concurrency{Limit: 3, Lease: d} },
 		Huge:    []algorithm.Algorithm{algorithm.Concurrency{Limit: algorithm.MaxLog, Lease: algorithm.MaxSpan * time.Microsecond}},
-		members: []string{"c2", "c1 a", "l2 1767225600000000 00000001", "x", " c2 a", "C2 a"},
+		members: []string{"c2", "c1 a", "l3 1767225600000000 0000001 0 1", "x", " c2 a", "C2 a"},
 	}, "Refund", "MaxWait"),
 }
 

@@ -86,7 +86,7 @@ func (f *fake) right(ctx context.Context, s *store.Script, keys []string, args [
 	keys = f.renamed(keys)
 	f.mu.Lock()
 	f.lost = false
-	if s == setScript {
+	if s == setStep && args[2].String() == member.Text {
 		f.sets[strings.Clone(keys[0])] = true
 	}
 	f.mu.Unlock()

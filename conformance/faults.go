@@ -132,7 +132,7 @@ func FaultChecks() []string {
 // after [CallTime]. These promises hold under every fault:
 //   - No call panics.
 //   - A call that fails returns [store.ErrUnavailable] or the error of its context.
-//   - No call is allowed without consuming its token.
+//   - No call is allowed without consuming its token, and a later Peek counts that token.
 //   - No call gets the answer to another call.
 //   - After the fault, all calls are served again.
 //   - When the client is closed, no goroutine and no connection is left.

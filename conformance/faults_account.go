@@ -14,15 +14,17 @@ import (
 )
 
 // answered checks and counts an answer. took is the duration of the call, and late is the
-// time for which the machine was late meanwhile.
-func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time.Duration, done bool, res weir.Result, each []weir.Result, err error) {
+// time for which the machine was late meanwhile. The cost of a Peek is 0.
+func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time.Duration, done bool, cost int64, res weir.Result, each []weir.Result, err error) {
 	cancelled := errors.Is(err, context.DeadlineExceeded)
 	unavailable := errors.Is(err, store.ErrUnavailable)
 	switch {
-	case err == nil && (!res.Allowed || res.Granted != 1):
+	case err == nil && (!res.Allowed || res.Granted != cost):
 		r.errorf("caller %d was denied: %+v", c.number, res)
 	case err == nil && (each[0].Limit != c.limit || c.pair && each[1].Limit != sharedLimit):
 		r.errorf("caller %d, of limit %d, got the answer to another call: %+v", c.number, c.limit, each)
+	case err == nil && cost == 0 && c.limit-each[0].Remaining < c.granted && !f.Loses:
+		r.errorf("caller %d was allowed %d times, and then Peek answers that %d tokens remain of %d", c.number, c.granted, each[0].Remaining, c.limit)
 	case err != nil && unavailable == cancelled:
 		r.errorf("caller %d: %v: want either ErrUnavailable or DeadlineExceeded", c.number, err)
 	case cancelled && !done:
@@ -50,13 +52,13 @@ func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time
 		}
 	}
 	if err != nil {
-		c.unknown++
+		c.unknown += cost
 		r.lastError = now
 		return
 	}
-	c.granted++
+	c.granted += cost
 	c.served = start
-	if f.Confirm != nil && !r.over {
+	if f.Confirm != nil && !r.over && cost > 0 {
 		r.recent = append(r.recent, now)
 	}
 }

@@ -235,7 +235,7 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 	if c.pair {
 		each = make([]weir.Result, 2)
 	}
-	for {
+	for i := 0; ; i++ {
 		select {
 		case <-ended:
 			return
@@ -248,11 +248,15 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 		late := r.lateness()
 		start := time.Now()
 		ctx, cancel := context.WithDeadline(context.Background(), start.Add(limit))
-		res, err := c.limiter.Decide(ctx, weir.Request{Key: c.key()}, each)
+		req, cost := weir.Request{Key: c.key()}, int64(1)
+		if i%4 == 3 {
+			req.Op, cost = weir.Peek, 0
+		}
+		res, err := c.limiter.Decide(ctx, req, each)
 		took := time.Since(start)
 		done := ctx.Err() != nil || took >= limit // its timer may be late
 		cancel()
-		r.answered(c, f, start, took, r.lateness()-late, done, res, each, err)
+		r.answered(c, f, start, took, r.lateness()-late, done, cost, res, each, err)
 	}
 }
 

@@ -20,7 +20,7 @@ func checkForeign(t *T) {
 }
 
 func checkForeignType(t *T) {
-	t.foreign("type", func(key string) { t.eval(setScript, []string{key}) })
+	t.foreign("type", func(key string) { t.setStep(key, setChange{add: member}) })
 }
 
 // besides returns a rule with the algorithm a, between two other rules.

@@ -4,33 +4,15 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store"
 )
-
-// A counting store counts the calls of Eval.
-type counting struct {
-	store.Store
-	evals atomic.Int64
-}
-
-func (c *counting) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	c.evals.Add(1)
-	return c.Store.Eval(ctx, s, keys, args, reply)
-}
-
-func (t *T) counting(a algorithm.Algorithm) (*counting, *weir.Limiter) {
-	c := &counting{Store: t.store}
-	return c, t.limiterOn(c, nil, t.wrapped([]weir.Rule{one(a)})...)
-}
 
 func limiterWait(t *T) {
 	const waiters, interval = 20, 10 * time.Millisecond
-	c, l := t.counting(algorithm.GCRA{Rate: algorithm.Every(interval), Burst: 1})
+	l := t.limiter(nil, one(algorithm.GCRA{Rate: algorithm.Every(interval), Burst: 1}))
 	start := t.time()
 	var mu sync.Mutex
 	var ended []time.Duration
@@ -51,7 +33,7 @@ func limiterWait(t *T) {
 		})
 	}
 	wg.Wait()
-	if n := c.evals.Load(); n != waiters {
+	if n := t.wrote.evals.Load(); n != waiters {
 		t.errorf("%d callers called the store %d times, want once each", waiters, n)
 	}
 	// Caller n may go n intervals after the first caller, which goes after the start.
@@ -69,19 +51,18 @@ func limiterWait(t *T) {
 }
 
 func limiterRefused(t *T) {
-	a := algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 3}
-	c, l := t.counting(a)
+	l := t.limiter(nil, one(algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 3}))
 	t.allow(l, 2, "k")
 	before := t.peek(l, 1, "k")
 	for _, cost := range []int64{2, 4} {
 		ctx, cancel := context.WithTimeout(t.ctx, checkTime/2)
-		asked := c.evals.Load()
+		asked := t.wrote.evals.Load()
 		res, err := l.WaitN(ctx, cost, "k")
 		cancel()
 		if !errors.Is(err, weir.ErrDenied) || res.Allowed || res.RetryAfter <= 0 || (res.RetryAfter == weir.Never) != (cost > 3) {
 			t.errorf("a wait for %d tokens, of which one is available: got %+v, %v, want ErrDenied", cost, res, err)
 		}
-		if n := c.evals.Load() - asked; n != 1 {
+		if n := t.wrote.evals.Load() - asked; n != 1 {
 			t.errorf("the wait called the store %d times, want once", n)
 		}
 	}
@@ -90,24 +71,24 @@ func limiterRefused(t *T) {
 	}
 	ctx, cancel := context.WithCancel(t.ctx)
 	cancel()
-	asked := c.evals.Load()
-	if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) || c.evals.Load() != asked {
-		t.errorf("a wait whose context is done: got %+v, %v, and %d calls", res, err, c.evals.Load()-asked)
+	asked := t.wrote.evals.Load()
+	if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) || t.wrote.evals.Load() != asked {
+		t.errorf("a wait whose context is done: got %+v, %v, and %d calls", res, err, t.wrote.evals.Load()-asked)
 	}
 	if after := t.peek(l, 1, "k"); before.Remaining != 1 || after.Remaining != 0 || after.RetryAfter > time.Hour {
 		t.errorf("one token was consumed of\n     %+v\nleft %+v", before, after)
 	}
-	asked = c.evals.Load()
-	if res, err := l.Reserve(context.WithoutCancel(t.ctx), weir.Request{Key: weir.KeyOf("k")}); err == nil || res != nil || c.evals.Load() != asked {
-		t.errorf("Reserve without MaxWait and without a deadline: got %+v, %v, and %d calls, want an error", res, err, c.evals.Load()-asked)
+	asked = t.wrote.evals.Load()
+	if res, err := l.Reserve(context.WithoutCancel(t.ctx), weir.Request{Key: weir.KeyOf("k")}); err == nil || res != nil || t.wrote.evals.Load() != asked {
+		t.errorf("Reserve without MaxWait and without a deadline: got %+v, %v, and %d calls, want an error", res, err, t.wrote.evals.Load()-asked)
 	}
 }
 
 func limiterCancel(t *T) {
-	c, l := t.counting(algorithm.GCRA{Rate: algorithm.PerMinute(2), Burst: 1})
+	l := t.limiter(nil, one(algorithm.GCRA{Rate: algorithm.PerMinute(2), Burst: 1}))
 	t.allow(l, 1, "k")
 	before := t.peek(l, 1, "k")
-	asked := c.evals.Load()
+	asked := t.wrote.evals.Load()
 	ctx, cancel := context.WithCancel(t.ctx)
 	done := make(chan error, 1)
 	var wg sync.WaitGroup
@@ -115,7 +96,7 @@ func limiterCancel(t *T) {
 		_, err := l.Wait(ctx, "k")
 		done <- err
 	})
-	for try := 0; c.evals.Load() == asked && try < 1000; try++ {
+	for try := 0; t.wrote.evals.Load() == asked && try < 1000; try++ {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(10 * time.Millisecond) // usually, the call waits now; if not, the same checks hold

@@ -49,23 +49,14 @@ func checkSixteen(t *T) {
 // compiles checks that the scripts of list have no more locals than Lua allows.
 func (t *T) compiles(list []algorithm.Algorithm) {
 	rules := make([]compose.Rule, len(list))
-	verbs := []compose.Verb{compose.Consume, compose.Peek, compose.Reset}
-	refunds := true
 	for i, a := range list {
 		rules[i].Limit = t.limitOf(a)
-		refunds = refunds && t.refundable(a)
 	}
 	p, err := compose.New(rules)
 	if err != nil {
 		t.fatalf("%d rules: %v", len(list), err)
 	}
-	switch {
-	case refunds:
-		verbs = append(verbs, compose.UpTo, compose.ConsumeMark, compose.UpToMark, compose.ForceMark, compose.Refund, compose.Settle)
-	case !t.leases:
-		verbs = append(verbs, compose.UpTo)
-	}
-	for _, v := range verbs {
+	for _, v := range p.Verbs() {
 		s := p.Script(v)
 		if n := lualocals.Of(s); n > lualocals.Max {
 			t.fatalf("%s has %d locals at once, and Lua allows %d: put some of them between do and end", s.Name(), n, lualocals.Max)

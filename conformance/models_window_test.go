@@ -118,9 +118,6 @@ func predict(a algorithm.Algorithm, m model, now int64, r weir.Request) weir.Res
 
 // upToRequest returns the request that has the same answer as TakeUpTo of most tokens.
 func upToRequest(a algorithm.Algorithm, m model, now, most int64) weir.Request {
-	if _, log := a.(algorithm.SlidingLog); log {
-		most = min(most, algorithm.MaxLogCost)
-	}
 	most = min(most, m.limit())
 	fits := sort.Search(int(most), func(n int) bool { return m.retry(now, int64(n+1), 0) > 0 })
 	return weir.Request{Cost: int64(max(fits, 1))}
@@ -174,57 +171,58 @@ func (c *counted) left(now int64) (int64, time.Duration) {
 	return c.Limit - n, time.Duration(c.end-now) * time.Microsecond
 }
 
-// A logged is SlidingLog as a plain list of when each token was consumed.
+// A logged is SlidingLog as a plain list of when tokens were consumed, and how many.
 type logged struct {
 	algorithm.SlidingLog
-	taken []int64
+	taken []taken
 }
+
+type taken struct{ at, cost int64 }
 
 func (l *logged) limit() int64 { return l.Limit }
 
 func (l *logged) window() time.Duration { return l.Window }
 
-// live returns the tokens that count at now, the oldest first. Time never goes back
-// before the newest.
-func (l *logged) live(now int64) []int64 {
+// live returns what counts at now, the oldest first, and its sum. Time never goes back before
+// the newest.
+func (l *logged) live(now int64) (live []taken, sum int64) {
 	if n := len(l.taken); n > 0 {
-		now = max(now, l.taken[n-1])
+		now = max(now, l.taken[n-1].at)
 	}
-	for i, t := range l.taken {
-		if now-t < l.Window.Microseconds() {
-			return l.taken[i:]
+	for _, t := range l.taken {
+		if now-t.at < l.Window.Microseconds() {
+			live, sum = append(live, t), sum+t.cost
 		}
 	}
-	return nil
+	return live, sum
 }
 
 func (l *logged) retry(now, cost int64, _ time.Duration) time.Duration {
-	live := l.live(now)
-	lack := int64(len(live)) + cost - l.Limit
-	switch {
-	case cost > l.Limit:
+	live, sum := l.live(now)
+	if cost > l.Limit {
 		return weir.Never
-	case lack <= 0:
-		return 0
 	}
-	return time.Duration(live[lack-1]+l.Window.Microseconds()-now) * time.Microsecond
+	wait := time.Duration(0)
+	for i := 0; sum+cost > l.Limit; i++ {
+		sum -= live[i].cost
+		wait = time.Duration(live[i].at+l.Window.Microseconds()-now) * time.Microsecond
+	}
+	return wait
 }
 
 func (l *logged) take(now, cost int64) {
 	if n := len(l.taken); n > 0 {
-		now = max(now, l.taken[n-1])
+		now = max(now, l.taken[n-1].at)
 	}
-	for range cost {
-		l.taken = append(l.taken, now)
-	}
+	l.taken = append(l.taken, taken{now, cost})
 }
 
 func (l *logged) left(now int64) (int64, time.Duration) {
-	live := l.live(now)
+	live, sum := l.live(now)
 	if len(live) == 0 {
 		return l.Limit, 0
 	}
-	return l.Limit - int64(len(live)), time.Duration(live[len(live)-1]+l.Window.Microseconds()-now) * time.Microsecond
+	return l.Limit - sum, time.Duration(live[len(live)-1].at+l.Window.Microseconds()-now) * time.Microsecond
 }
 
 // tallies is SlidingBuckets as a count for each bucket, all of them kept.

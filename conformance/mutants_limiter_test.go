@@ -51,7 +51,7 @@ func markerReads(change func(n *store.Nums)) func(*fake, store.Tx) store.Tx {
 }
 
 var limiterMutants = []mutant{
-	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/PeekMany", "SlidingBuckets/Sixteen", "Limiter/PeekMany", "MetadataWindow/Same", "Limiter/PeekMany", "Limiter/Many", "Limiter/Modes", "Limiter/Mix", "/Mix", "/Sixteen"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
+	{"the time of a mix is off", "Limiter/Mix", []string{"SlidingBuckets/Peek", "SlidingBuckets/Sixteen", "Limiter/PeekMany", "MetadataWindow/Same", "Limiter/PeekMany", "Limiter/Many", "Limiter/Modes", "Limiter/Mix", "/Mix", "/Sixteen"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		if composed(s) {
 			reply[1] = store.IntegerValue(reply[1].Int() + 1)
 		}
@@ -169,7 +169,7 @@ var limiterMutants = []mutant{
 		}
 		return got, err
 	}}},
-	{"a denial writes", "GCRA/Ask", []string{"SlidingBuckets/PeekMany", "Limiter/Mix", "MetadataWindow/Same", "Limiter/PeekMany", "/Ask", "/Sixteen", "/Mix"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
+	{"a denial writes", "GCRA/Ask", []string{"SlidingBuckets/Peek", "Limiter/Mix", "MetadataWindow/Same", "Limiter/PeekMany", "/Ask", "/Sixteen", "/Mix"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
 		if composed(s) && reply[0].Int() == 0 {
 			if _, ok, err := tx.Get(0); !ok && err == nil {
 				tx.Put(0, nums(store.Tag{'g', '2'}, 1), time.Hour)

@@ -113,7 +113,7 @@ func asks(s *store.Script) bool { return strings.HasSuffix(s.Name(), ".peek") }
 
 // ofSuite reports whether s is a script of the suite, and not of a limiter.
 func ofSuite(s *store.Script) bool {
-	return slices.Contains([]string{"counter", "steps", "wide", "echo", "kinds", "put", "keep", "text", "del", "clean", "push", "broken", "set", "read", "setstep", "count"}, s.Name())
+	return slices.Contains([]string{"counter", "steps", "wide", "echo", "kinds", "put", "keep", "text", "clean", "push", "broken", "read", "setstep", "count", "look", "moments"}, s.Name())
 }
 
 // ofLimiters limits a change of the view to the scripts of limiters.
@@ -201,7 +201,7 @@ func unknownAhead(most func(args []store.Arg) int64) flaw {
 	}}
 }
 
-var mutants = slices.Concat(storeMutants, batchMutants, gcraMutants, fixedWindowMutants, metadataWindowMutants, slidingCounterMutants,
+var mutants = slices.Concat(storeMutants, sqlMutants, batchMutants, gcraMutants, fixedWindowMutants, metadataWindowMutants, slidingCounterMutants,
 	slidingBucketsMutants, slidingLogMutants, tokenBucketMutants, leakyBucketMutants, concurrencyMutants, limiterMutants, verbMutants)
 
 // TestFake shows that the fake that mutants are made of passes every check, and skips

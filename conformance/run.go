@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -185,6 +186,7 @@ type T struct {
 
 // written are the keys of a check's calls, by their slots.
 type written struct {
+	evals atomic.Int64 // the calls of Eval
 	mu    sync.Mutex
 	slots map[int]map[string]bool
 }
@@ -223,6 +225,7 @@ type noting struct {
 }
 
 func (n *noting) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	n.keys.evals.Add(1)
 	n.keys.note(keys)
 	return n.Store.Eval(ctx, s, keys, args, reply)
 }

@@ -100,7 +100,7 @@ func TestClean(t *testing.T) {
 	write := func(t *T) {
 		t.put(t.key("a", "1"), 1)
 		t.put(t.key("a", "2"), 1)
-		t.eval(setScript, t.keys("b", 1))
+		t.setStep(t.keys("b", 1)[0], setChange{add: member})
 		l := t.limiter(nil, weir.Rule{Name: "a", Algorithm: tenPerMinute}, weir.Rule{Name: "b", Algorithm: quarters})
 		t.do(l, weir.Request{Key: weir.KeyOf("k"), ID: "it"}) // with a marker for each rule
 	}

@@ -26,27 +26,68 @@ func nums(tag store.Tag, list ...int64) store.Nums {
 	return n
 }
 
-// counter adds 1 to each of its two keys, which always hold the same number. It
-// replies with their old numbers and the time.
-var counter = store.NewScript("counter", `
-local a, b = redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2])
-local m = a and tonumber(string.match(a, '^c1 (%d+)$')) or 0
-local n = b and tonumber(string.match(b, '^c1 (%d+)$')) or 0
-redis.call('SET', KEYS[1], string.format('c1 %d', m + 1), 'PX', 600000)
-redis.call('SET', KEYS[2], string.format('c1 %d', n + 1), 'PX', 600000)
+// newCounter returns a script that adds 1 to each of its keys. It replies with their old
+// numbers and the time. If ARGV[1] is given, it deletes a key that would reach that number.
+func newCounter(keys int) *store.Script {
+	return store.NewScript("counter", `
+local n = {}
+for i = 1, #KEYS do n[i] = tonumber(string.match(redis.call('GET', KEYS[i]) or '', '^c1 (%d+)$') or 0) end
+for i = 1, #KEYS do
+  if n[i] + 1 == tonumber(ARGV[1]) then redis.call('UNLINK', KEYS[i])
+  else redis.call('SET', KEYS[i], string.format('c1 %d', n[i] + 1), 'PX', 600000) end
+end
 local time = redis.call('TIME')
-return {m, n, time[1] * 1000000 + time[2]}
-`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-	for i := range 2 {
-		n, _, err := tx.Get(i)
+n[#KEYS + 1] = time[1] * 1000000 + time[2]
+return n
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		for i := range keys {
+			n, _, err := tx.Get(i)
+			if err != nil {
+				return nil, err
+			}
+			reply = append(reply, store.IntegerValue(n.N[0]))
+			if keys == 2 && reply[len(reply)-i-1] != reply[len(reply)-1] {
+				return nil, errors.New("the form read different numbers from keys that always change together")
+			}
+			if len(args) > 0 && n.N[0]+1 == args[0].Int() {
+				tx.Del(i)
+				continue
+			}
+			tx.Put(i, nums(counterTag, n.N[0]+1), longTTL)
+		}
+		return append(reply, store.IntegerValue(tx.Now())), nil
+	})
+}
+
+// The two keys of counter always hold the same number. The third key of counterThree can
+// hold another.
+var counter, counterThree = newCounter(2), newCounter(3)
+
+// look is a read-only script of ARGV[1] keys. It replies with the first number of each, or
+// -1 if the key is missing, and the time.
+var look = store.NewReadOnlyScript("look", `
+local n = {}
+for i = 1, #KEYS do n[i] = tonumber(string.match(redis.call('GET', KEYS[i]) or '', '^%a1 (%d+)') or -1) end
+local time = redis.call('TIME')
+n[#KEYS + 1] = time[1] * 1000000 + time[2]
+return n
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	for i := range int(args[0].Int()) {
+		n, ok, err := tx.Get(i)
 		if err != nil {
 			return nil, err
 		}
+		if !ok {
+			n.N[0] = -1
+		}
 		reply = append(reply, store.IntegerValue(n.N[0]))
-		tx.Put(i, nums(counterTag, n.N[0]+1), longTTL)
 	}
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
+
+func (t *T) look(keys ...string) []store.Value {
+	return t.eval(look, keys, store.IntArg(int64(len(keys))))
+}
 
 // held returns the value of key i as a form reads it: its text, or nil.
 func held(tx store.Tx, i int) (store.Value, error) {
@@ -153,17 +194,42 @@ var (
 	putTwo = putScript(2)
 )
 
+// spread puts 100 keys, with TTLs of 200 ms, 201 ms and so on. It has only a Go form, and replies with the
+// time, or nil.
+var spread = store.NewScript("put", "return {false}\n", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	for i := range 100 {
+		tx.Put(i, nums(putTag, 0), time.Duration(200+i)*time.Millisecond)
+	}
+	return append(reply, store.IntegerValue(tx.Now())), nil
+})
+
+// moments takes a millisecond, and replies with the time before and after.
+var moments = store.NewScript("moments", `
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+return {now, now}
+`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	reply = append(reply, store.IntegerValue(tx.Now()))
+	time.Sleep(time.Millisecond)
+	return append(reply, store.IntegerValue(tx.Now())), nil
+})
+
 // longMS is longTTL as an argument.
 var longMS = store.IntArg(longTTL.Milliseconds())
 
 // put sets key to "p1 n", with longTTL.
 func (t *T) put(key string, n int64) { t.eval(putOne, []string{key}, longMS, store.IntArg(n)) }
 
-// keepOne sets its key to "p1 ARGV[1]" if it is not missing. The key keeps its TTL.
+// keepOne sets its key to "p1 ARGV[1]" if it is not missing. The key keeps its TTL. If there
+// is an ARGV[2], it first sets the key to another value, with this TTL in milliseconds.
 var keepOne = store.NewScript("keep", `
+if ARGV[2] then redis.call('SET', KEYS[1], 'p1 0', 'PX', ARGV[2]) end
 redis.call('SET', KEYS[1], 'p1 ' .. ARGV[1], 'XX', 'KEEPTTL')
 return {1}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	if len(args) > 1 {
+		tx.Put(0, nums(putTag, 0), time.Duration(args[1].Int())*time.Millisecond)
+	}
 	tx.Keep(0, nums(putTag, args[0].Int()))
 	return append(reply, store.IntegerValue(1)), nil
 })
@@ -182,15 +248,6 @@ return {1}
 	return append(reply, store.IntegerValue(1)), nil
 })
 
-// del deletes its key.
-var del = store.NewScript("del", `
-redis.call('UNLINK', KEYS[1])
-return {1}
-`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-	tx.Del(0)
-	return append(reply, store.IntegerValue(1)), nil
-})
-
 // broken fails. The Lua form fails before it writes. The Go form fails after it has
 // written, and the write must not take effect.
 var broken = store.NewScript("broken", `
@@ -203,59 +260,42 @@ return redis.error_reply('ERR broken on purpose')
 // luaOnly has no Go form.
 var luaOnly = store.NewScript("lua-only", "return {1}\n", nil)
 
-// setScript makes its key a sorted set.
-var setScript = store.NewScript("set", `
-redis.call('ZADD', KEYS[1], 1, 'x')
-redis.call('PEXPIRE', KEYS[1], 600000)
-return {1}
-`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-	tx.Add(0, store.Member{Score: 1, Text: "x"}, longTTL)
-	return append(reply, store.IntegerValue(1)), nil
-})
+var member = store.Member{Score: 1, Text: "x"}
 
-// A reader is a script that writes its first key and then reads its second key in one
-// way. It finds a foreign value if the second key holds another type, or Nums of another
-// tag than putTag.
-type reader struct {
-	method string // of store.Tx
-	set    bool   // it reads a sorted set
-	script *store.Script
-}
+// methods are the methods of store.Tx with which read reads. The first reads Nums, and the
+// others read a sorted set.
+var methods = []string{"Get", "At", "Count", "Score"}
 
-func newReader(method string, set bool, lua string, read func(tx store.Tx) error) reader {
-	return reader{method, set, store.NewScript("read", `
-local v = redis.pcall(`+lua+`)
+// read reads its second key with method ARGV[1], and then writes its first key. It finds a
+// foreign value if the second key holds another type, or Nums of another tag than putTag.
+var read = store.NewScript("read", `
+local calls = {{'GET'}, {'ZRANGE', -1, -1}, {'ZCOUNT', 0, 1}, {'ZSCORE', 'y'}}
+local call = calls[ARGV[1] + 1]
+table.insert(call, 2, KEYS[2])
+local v = redis.pcall(unpack(call))
 if type(v) == 'table' and v.err then return redis.error_reply('WEIRFOREIGN 2') end
-if type(v) == 'string' and string.sub(v, 1, 3) ~= 'p1 ' then return redis.error_reply('WEIRFOREIGN 2') end
+if ARGV[1] == '0' and v and string.sub(v, 1, 3) ~= 'p1 ' then return redis.error_reply('WEIRFOREIGN 2') end
 redis.call('SET', KEYS[1], 'c1 1', 'PX', 600000)
 return {1}
-`, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-		tx.Put(0, nums(counterTag, 1), longTTL) // must not take effect if the read fails
-		return append(reply, store.IntegerValue(1)), read(tx)
-	})}
-}
-
-var readers = []reader{
-	newReader("Get", false, "'GET', KEYS[2]", func(tx store.Tx) error {
-		n, ok, err := tx.Get(1)
-		if ok && n.Tag != putTag {
-			err = store.ForeignAt(1)
-		}
-		return err
-	}),
-	newReader("At", true, "'ZRANGE', KEYS[2], -1, -1", func(tx store.Tx) error {
-		_, _, err := tx.At(1, 0)
-		return err
-	}),
-	newReader("Count", true, "'ZCOUNT', KEYS[2], 0, 1", func(tx store.Tx) error {
-		_, _, err := tx.Count(1, 0)
-		return err
-	}),
-	newReader("Score", true, "'ZSCORE', KEYS[2], 'y'", func(tx store.Tx) error {
-		_, _, err := tx.Score(1, "x")
-		return err
-	}),
-}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	tx.Put(0, nums(counterTag, 1), longTTL) // must not take effect if the read fails
+	var n store.Nums
+	ok, err := false, error(nil)
+	switch methods[args[0].Int()] {
+	case "Get":
+		n, ok, err = tx.Get(1)
+	case "At":
+		_, _, err = tx.At(1, 0)
+	case "Count":
+		_, _, err = tx.Count(1, 0)
+	case "Score":
+		_, _, err = tx.Score(1, "x")
+	}
+	if ok && n.Tag != putTag {
+		err = store.ForeignAt(1)
+	}
+	return append(reply, store.IntegerValue(1)), err
+})
 
 // setStep removes the member with text ARGV[1], adds a member of score ARGV[2] and text
 // ARGV[3] with a TTL of ARGV[8] ms, and removes the ARGV[4] lowest members. An empty text

@@ -46,6 +46,12 @@ type Store interface {
 	// cluster slot, even if the store is not a cluster. Otherwise the error is
 	// ErrCrossSlot, and nothing is sent.
 	//
+	// A store can read the keys without locks, and compare versions when it writes. A Go
+	// form can then see a torn snapshot: values that the keys never held together. So the
+	// store must also compare the versions if the form returned an error or changed
+	// nothing, and run the form again if they differ. A read-only script has a place
+	// among the calls that write, but its clock does not tell which.
+	//
 	// If Eval returns an error, it returns the unchanged reply. If the error is
 	// ErrUnavailable or an error of ctx, the script may have run. Eval itself does
 	// not run the script again. But if the client of the store retries, the script can

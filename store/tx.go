@@ -27,7 +27,8 @@ import (
 // [NewLoaded] returns a Tx for stores that read all keys first.
 type Tx interface {
 	// Now returns the time of the store's clock, in microseconds since the Unix epoch.
-	// The store reads the clock once for each call, after it has locked the keys.
+	// The store reads the clock once for each call, after it has locked the keys, or after
+	// it has read them if it takes no locks.
 	Now() int64
 
 	// Get returns the Nums at key i. The second result is false if the key is missing.

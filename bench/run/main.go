@@ -55,7 +55,7 @@ var plans = map[string]plan{
 		takes: "about 3 minutes on two idle cores",
 		each: []step{
 			{bench: "^BenchmarkMemory$|^BenchmarkMemoryParallel$/./keys=1000$|^BenchmarkAround$", benchtime: "20ms"},
-			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-gcra|weir-gcra-clock|redisstore)$|^BenchmarkCoalesce$/./callers=64$", benchtime: "30ms"},
+			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-gcra|weir-gcra-clock|redisstore)$|^BenchmarkCoalesce$/./callers=64$|^BenchmarkPrefetch$/./callers=1$", benchtime: "30ms"},
 			{bench: "^Benchmark(Server|Rules|SlidingLog)$|^BenchmarkAlgorithms$/././limit=100$", benchtime: "20ms"},
 		},
 		once: []step{

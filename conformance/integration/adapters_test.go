@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"testing"
@@ -65,28 +66,35 @@ func (a adapter) store(t testing.TB, e servers.Endpoint) store.Store {
 }
 
 // everywhere runs f for every adapter on every server, in parallel subtests.
-func everywhere(t *testing.T, f func(t *testing.T, st store.Store)) {
+func everywhere(t *testing.T, f func(t *testing.T, p place)) {
 	for _, a := range adapters {
 		if a.onMiniredis() {
 			t.Run(a.name+"/miniredis", func(t *testing.T) {
 				t.Parallel()
-				f(t, a.store(t, runMiniredis(t)))
+				f(t, a.eachMiniredis(t))
 			})
 		}
-		for _, server := range matrixServers() {
+		for _, server := range a.servers() {
 			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
 				t.Parallel()
 				if reason := a.lacks[server.Kind]; reason != "" {
 					t.Skip(reason)
 				}
 				server.Start(t)
-				f(t, a.store(t, server.Endpoint))
+				f(t, a.at(t, server.Endpoint, server.Admin()))
 			})
 		}
 	}
 }
 
-// A place is a store on a server, for a check of the suite.
+// single starts a server for a, and returns it with a client.
+func (a adapter) single(t *testing.T, args ...string) (*servers.Server, *redis.Client) {
+	t.Helper()
+	server := servers.NewSingle(t, cmp.Or(a.version, "redis-8.0"), args...)
+	return server, server.Nodes[0].Client(t)
+}
+
+// A place is a store on a server.
 type place struct {
 	st    store.Store
 	e     servers.Endpoint

@@ -52,7 +52,7 @@ func TestDailyQuota(t *testing.T) {
 			run(t, false, goredis.backend(goredis.eachMiniredis))
 		})
 	}
-	for i, server := range matrixServers() {
+	for i, server := range goredis.servers() {
 		if server.Kind != servers.Single {
 			continue
 		}

@@ -151,7 +151,22 @@ var formCases = func() []formCase {
 	list = append(list,
 		formCase{"a shorter window of a log has ended, and the decision has not", []formCall{
 			{limit: longLog, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: log, after: time.Second / 2, cost: 1, want: 1},
 			{limit: log, verb: compose.Refund, after: time.Second},
+		}},
+		formCase{"entries of a log that are exactly a window old", []formCall{
+			{limit: log, cost: 3, want: 1},
+			{limit: log, after: time.Second / 2, cost: 2, want: 1},
+			{limit: log, verb: compose.Peek, after: time.Second - us, cost: 1},
+			{limit: log, verb: compose.Peek, after: time.Second, cost: 3, want: 1},
+			{limit: log, verb: compose.Peek, after: 3*time.Second/2 - us, cost: 4},
+			{limit: log, verb: compose.Peek, after: 3 * time.Second / 2, cost: 5, want: 1},
+		}},
+		formCase{"another decision in the same microsecond, after a reset", []formCall{
+			{limit: log, verb: compose.ConsumeMark, cost: 2, want: 1},
+			{limit: log, verb: compose.Reset, cost: 1, want: 1},
+			{limit: log, cost: 2, want: 1},
+			{limit: log, verb: compose.Refund},
 		}},
 		formCase{"half of the largest previous count", []formCall{
 			{limit: counter, verb: compose.Force, cost: algorithm.MaxTokens, want: 1<<33 - 1},
@@ -244,10 +259,11 @@ var formMutants = []struct{ old, wrong string }{
 	{"m[1][3] = total", ""},
 	{"local at = now\nlocal left", "local left"},
 	{"if waits and room > 0 then room = 0 end", "if waits then room = 0 end"},
-	{"if live1 == 8 then live1", "if live1 == 9 then live1"},
-	{"or live1 > 4 then dead", "then dead"},
 	{"8589934591", "4294967296"},
 	{"> math.max(newest1, now) -", ">= math.max(newest1, now) -"},
+	{"if time <= after then", "if time < after then"},
+	{"after + 1), nil, nil", "after), nil, nil"},
+	{"if owner ~= string.format('%d', gen) or", "if"},
 }
 
 // TestFormMutants checks that formCases find every mutant.
@@ -327,30 +343,6 @@ func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
 		}
 	}
 	return nil
-}
-
-// text is the value of a key in words.
-func text(h store.Held) string {
-	switch h.Kind {
-	case store.Numbers:
-		return h.Nums.String()
-	case store.Set:
-		return fmt.Sprint(h.Members)
-	}
-	return "missing"
-}
-
-// onServer is the value and the TTL of a key on a server.
-func onServer(ctx context.Context, rdb *redis.Client, key string) string {
-	ttl := max(rdb.PTTL(ctx, key).Val(), 0)
-	if value, err := rdb.Get(ctx, key).Result(); err == nil {
-		return fmt.Sprint(value, ttl)
-	}
-	var h store.Held
-	for _, z := range rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
-		h.Kind, h.Members = store.Set, append(h.Members, store.Member{Score: int64(z.Score), Text: z.Member.(string)})
-	}
-	return fmt.Sprint(text(h), ttl)
 }
 
 // The newest lease has a score from 0 to 2^53-1 without a fraction. A member with another

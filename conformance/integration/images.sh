@@ -26,6 +26,7 @@ readonly images=(
 	"${WEIR_IMAGE_VALKEY_8_1:-valkey/valkey:8.1} trixie valkey 8.1"
 	"${WEIR_IMAGE_VALKEY_9_1:-valkey/valkey:9.1} forky valkey 9.1"
 	"${WEIR_IMAGE_POSTGRES_15:-postgres:15} bookworm postgres 15"
+	"${WEIR_IMAGE_POSTGRES_17:-postgres:17} trixie postgres 17"
 	"${WEIR_IMAGE_POSTGRES_18:-postgres:18} forky postgres 18"
 )
 

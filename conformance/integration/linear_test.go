@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/conformance/integration/internal/linear"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
@@ -43,13 +44,13 @@ func TestLinearizable(t *testing.T) {
 		linearizable(t, inMemory, memory.New(&memory.Options{Now: func() time.Time {
 			runtime.Gosched()
 			return time.Now()
-		}}))
+		}}), nil)
 	})
 	for _, a := range adapters {
 		t.Run(a.name+"/miniredis", func(t *testing.T) {
 			busyParallel(t)
 			progress(t)
-			linearizable(t, onMiniredis, a.once(t, servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}))
+			linearizable(t, onMiniredis, a.once(t, servers.Endpoint{Kind: servers.Single, Addrs: []string{miniredis.RunT(t).Addr()}}), nil)
 		})
 		for _, server := range servers.All() {
 			n, open := onSingle, adapter.once
@@ -63,14 +64,15 @@ func TestLinearizable(t *testing.T) {
 				busyParallel(t)
 				progress(t)
 				server.Start(t)
-				linearizable(t, n, open(a, t, server.Endpoint))
+				linearizable(t, n, open(a, t, server.Endpoint), servers.Client(t, server.Admin()))
 			})
 		}
 	}
 }
 
-// linearizable records histories on st: some of n.
-func linearizable(t *testing.T, n int, st store.Store) {
+// linearizable records histories on st: some of n. It deletes their keys with admin, which may
+// be nil: many keys make it slow to list those of other tests.
+func linearizable(t *testing.T, n int, st store.Store, admin redis.UniversalClient) {
 	t.Helper()
 	rec := recorder(t, st)
 	for range some(n) {
@@ -80,6 +82,9 @@ func linearizable(t *testing.T, n int, st store.Store) {
 		}
 		if err := history.Check(artifacts(t)); err != nil {
 			t.Fatal(err)
+		}
+		if admin != nil {
+			unlink(t, admin, rec.Prefix)
 		}
 	}
 }

@@ -87,7 +87,6 @@ var externalSkips = map[string]string{
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	var m manifest
-	thorough := slices.IndexFunc(adapters, func(a adapter) bool { return a.brief })
 	t.Run("on", func(t *testing.T) {
 		for i, a := range adapters {
 			if a.onMiniredis() {
@@ -98,7 +97,7 @@ func TestMatrix(t *testing.T) {
 					m.run(t, a, "miniredis", i == 0, a.eachMiniredis, nil)
 				})
 			}
-			for j, server := range matrixServers() {
+			for _, server := range a.servers() {
 				t.Run(a.name+"/"+server.Name, func(t *testing.T) {
 					busyParallel(t)
 					progress(t)
@@ -107,7 +106,7 @@ func TestMatrix(t *testing.T) {
 						t.Skip(reason)
 					}
 					where := a.on(t, server)
-					m.run(t, a, server.Name, i == j%thorough, where, matrixReport(t, a, server))
+					m.run(t, a, server.Name, a.thorough(server), where, matrixReport(t, a, server))
 				})
 			}
 		}
@@ -156,11 +155,28 @@ func (a adapter) onMiniredis() bool {
 	return !servers.Available() || !raceEnabled && a.name == adapters[0].name
 }
 
-// matrixServers returns the servers on which the suite runs. Under the race detector, that is
-// one server of each kind: the Go is the same on the others, and make test runs them all.
-func matrixServers() []*servers.Server {
+// thorough reports whether a is the adapter whose random checks are long on the server.
+func (a adapter) thorough(server *servers.Server) bool {
+	n := slices.IndexFunc(adapters, func(a adapter) bool { return a.brief })
+	return adapters[slices.Index(servers.All(), server)%n].name == a.name
+}
+
+// servers returns the servers on which the suite runs with a. With -short, those are all.
+// Under the race detector, they are a single server and a cluster: the Go is the same on the
+// others. Otherwise, a version between the oldest and the newest has only the adapter that is
+// thorough there.
+func (a adapter) servers() []*servers.Server {
 	return slices.DeleteFunc(slices.Clone(servers.All()), func(s *servers.Server) bool {
-		return raceEnabled && !strings.HasSuffix(s.Name, "-8.0") && !strings.HasPrefix(s.Name, "external")
+		switch {
+		case strings.HasPrefix(s.Name, "external"):
+			return false
+		case raceEnabled:
+			return s.Name != "redis-8.0" && s.Name != "redis-cluster-8.0"
+		case testing.Short():
+			return false
+		}
+		between := s.Name == "redis-7.0" || s.Name == "valkey-8.1"
+		return between && !a.thorough(s)
 	})
 }
 
@@ -171,7 +187,7 @@ func product() map[string]servers.Kind {
 		if a.onMiniredis() {
 			pairs[a.name+"/miniredis"] = servers.Single
 		}
-		for _, server := range matrixServers() {
+		for _, server := range a.servers() {
 			pairs[a.name+"/"+server.Name] = server.Kind
 		}
 	}
@@ -294,6 +310,20 @@ func keys(t *testing.T, c redis.UniversalClient, part string) map[string]time.Du
 		t.Fatal(err)
 	}
 	return found
+}
+
+// unlink deletes the keys that contain part.
+func unlink(t *testing.T, c redis.UniversalClient, part string) {
+	t.Helper()
+	_, err := c.Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for key := range keys(t, c, part) {
+			p.Unlink(t.Context(), key)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 }
 
 func flushScripts(t *testing.T, c redis.UniversalClient) {

@@ -11,7 +11,9 @@ import (
 
 // TestPatterns runs every published pattern on every store and server. It must print
 // what it prints over the memory store, which the examples of package patterns check.
-func TestPatterns(t *testing.T) { everywhere(t, runPatterns) }
+func TestPatterns(t *testing.T) {
+	everywhere(t, func(t *testing.T, p place) { runPatterns(t, p.st) })
+}
 
 func runPatterns(t *testing.T, st store.Store) {
 	for _, p := range patterns.All() {

@@ -24,12 +24,14 @@ var fromReplicas = []struct {
 	open func(t *testing.T, addrs []string) store.Store
 	// reads says that at least one of many reads goes to a replica.
 	reads bool
+	race  string // why it does not run under the race detector; "" means that it does
 }{
-	{"goredis ReadOnly", goredisFromReplicas(&redis.ClusterOptions{ReadOnly: true}), true},
-	{"goredis RouteByLatency", goredisFromReplicas(&redis.ClusterOptions{RouteByLatency: true}), false},
-	{"goredis RouteRandomly", goredisFromReplicas(&redis.ClusterOptions{RouteRandomly: true}), true},
-	{"rueidis SendToReplicas", rueidisFromReplicas, true},
-	{"valkey SendToReplicas", valkeyFromReplicas, true},
+	{"goredis ReadOnly", goredisFromReplicas(&redis.ClusterOptions{ReadOnly: true}), true, ""},
+	{"goredis RouteByLatency", goredisFromReplicas(&redis.ClusterOptions{RouteByLatency: true}), false,
+		"go-redis v9.23.0 has a data race: a new node is pinged before its options are complete"},
+	{"goredis RouteRandomly", goredisFromReplicas(&redis.ClusterOptions{RouteRandomly: true}), true, ""},
+	{"rueidis SendToReplicas", rueidisFromReplicas, true, ""},
+	{"valkey SendToReplicas", valkeyFromReplicas, true, ""},
 }
 
 func goredisFromReplicas(o *redis.ClusterOptions) func(*testing.T, []string) store.Store {
@@ -64,6 +66,9 @@ func TestReplicas(t *testing.T) {
 	c := newCluster(t)
 	for n, tt := range fromReplicas {
 		t.Run(tt.name, func(t *testing.T) {
+			if raceEnabled && tt.race != "" {
+				t.Skip(tt.race)
+			}
 			st := tt.open(t, c.Addrs)
 			limiter := func(a algorithm.Algorithm) *weir.Limiter {
 				lim, err := weir.New("replicas"+strconv.Itoa(n), st, a, nil)

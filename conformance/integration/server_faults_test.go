@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -53,13 +52,6 @@ var (
 	lateReply = fmt.Sprintf(`{"latency":%d}`, 2*conformance.CallTime.Milliseconds())
 	noReply   = `{"timeout":0}`
 )
-
-// single starts a server for a, and returns it with a client.
-func (a adapter) single(t *testing.T, args ...string) (*servers.Server, *redis.Client) {
-	t.Helper()
-	server := servers.NewSingle(t, cmp.Or(a.version, "redis-8.0"), args...)
-	return server, server.Nodes[0].Client(t)
-}
 
 // during returns a fault in which f is called at intervals.
 func during(c conformance.Fault, every time.Duration, f func()) conformance.Fault {

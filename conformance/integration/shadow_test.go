@@ -30,8 +30,8 @@ func TestShadow(t *testing.T) {
 	if denials < 10 {
 		t.Errorf("seed %d: the shadow rules denied %d requests, want more", seed, denials)
 	}
-	everywhere(t, func(t *testing.T, st store.Store) {
-		for i, got := range shadowTrace(t, st, seed) {
+	everywhere(t, func(t *testing.T, p place) {
+		for i, got := range shadowTrace(t, p.st, seed) {
 			if !reflect.DeepEqual(got, want[i]) { // also what a *weir.DeniedError holds
 				t.Fatalf("seed %d, answer %d:\ngot    %+v\nmemory %+v", seed, i, got, want[i])
 			}

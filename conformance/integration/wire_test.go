@@ -53,7 +53,7 @@ func TestWire(t *testing.T) {
 
 			const ip = "%sha256=a379a6f6eeafb9a55e378c118034e2751e682fab9f2d30ab13d2125586ce1947" // of "example.com"
 			keys := []string{
-				"weir:wire:{acme}:all.f2", "weir:wire:{acme}:user.g2:ann", "weir:wire:{acme}:log.l2:ann",
+				"weir:wire:{acme}:all.f2", "weir:wire:{acme}:user.g2:ann", "weir:wire:{acme}:log.l3:ann",
 				"weir:wire:{acme}:spans.b2:" + ip + ":0", "weir:wire:{acme}:spans.b2:" + ip + ":1",
 			}
 			marked := slices.Clone(keys) // with the markers of the decision x, one for each rule

@@ -3,6 +3,9 @@
 //
 //	go run ./examples/quickstart                          # state in memory, no server
 //	go run ./examples/quickstart -redis localhost:6379    # state on that server, the same output
+//
+// The quickstart for PostgreSQL is in the module of that store, because it needs pgx: see
+// store/postgres/examples/quickstart.
 package main
 
 import (

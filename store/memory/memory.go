@@ -129,7 +129,7 @@ var errNotNew = errors.New("memory: the store is nil or a zero value: make one w
 func (s *Store) BorrowsStrings(st store.Store) bool { return st == store.Store(s) }
 
 // Eval implements [store.Store]. It runs the Go form of script while it holds the
-// locks of all keys. It checks ctx once, before it takes the locks.
+// locks of all keys. It checks ctx before it takes the locks, and when it has them.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.ready(ctx); err != nil {
 		return reply, err
@@ -137,19 +137,22 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := store.CheckKeys(keys); err != nil {
 		return reply, fmt.Errorf("memory: eval %s: %w", script.Name(), err)
 	}
-	out, err := s.run(script, keys, args, reply)
+	out, err := s.run(ctx, script, keys, args, reply)
 	if err != nil {
 		return reply, fmt.Errorf("memory: eval %s: %w", script.Name(), err)
 	}
 	return out, nil
 }
 
-func (s *Store) run(script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+func (s *Store) run(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	t := s.txs.Get().(*tx)
 	defer s.txs.Put(t)
 	t.lock(s, keys)
 	defer t.unlock() // also if the form panics
 
+	if err := ctx.Err(); err != nil { // it ended while the call waited for the locks
+		return nil, err
+	}
 	now, err := s.micros(t.first())
 	if err != nil {
 		return nil, err

@@ -75,6 +75,9 @@ EVALSHA of ` + "`return 1`" + `: what any script costs with this client.`)
 		c, _ := w.ratio(series{"Coalesce/impl=coalesced/callers=64", cpu}, series{"Coalesce/impl=alone/callers=64", cpu})
 		w.p("`store.Coalesce` over go-redis makes %s times as many decisions for 64 callers, with %s times the CPU time of the server for each.", s, c)
 	}
+	if s, ok := w.ratio(series{"Prefetch/impl=each/callers=1", "ns/op"}, series{"Prefetch/impl=prefetch/callers=1", "ns/op"}); ok {
+		w.p("`Prefetch`, with 1,000 tokens in a round trip, makes %s times as many decisions for one caller and one key.", s)
+	}
 }
 
 // client writes the table of a client.
@@ -120,11 +123,15 @@ func (w *writer) around() {
 	for _, c := range []struct{ name, text string }{
 		{"plain", "a decision in memory, one key"},
 		{"denycache", "a denial that a `DenyCache` remembers"},
+		{"prefetch", "an answer from tokens that a `Prefetch` holds"},
 		{"failopen", "an answer of `OnOutage` during an outage"},
 		{"faillocal", "the same with a local share of the limit"},
 		{"middleware", "a handler with the middleware of `weirhttp` and a limiter in memory, without header fields"},
 	} {
 		name := "Around/what=" + c.name
+		if _, ok := w.stat(name, "ns/op"); !ok {
+			continue
+		}
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", c.text, w.cell(name, "ns/op", 1), w.cell(name, "allocs/op", 1)))
 	}
 	w.table("| One call | ns | allocations |", rows)

@@ -22,6 +22,9 @@ import (
 
 // A Recorder records histories of limiters over a store, one at a time.
 type Recorder struct {
+	// Prefix is what the keys of the histories begin with. No other key does.
+	Prefix string
+
 	clients   [clients]client
 	histories int
 }
@@ -52,12 +55,11 @@ type Faults struct {
 
 // New returns a Recorder for st.
 func New(st store.Store) (*Recorder, error) {
-	r := new(Recorder)
-	prefix := "weirtest-linear-" + rand.Text()
+	r := &Recorder{Prefix: "weirtest-linear-" + rand.Text()}
 	for i := range r.clients {
 		c := &r.clients[i]
 		var err error
-		if c.limiters, err = limiters(st, prefix, &c.now); err != nil {
+		if c.limiters, err = limiters(st, r.Prefix, &c.now); err != nil {
 			return nil, err
 		}
 	}

@@ -51,8 +51,18 @@ func (n *Node) Client(t testing.TB) *redis.Client {
 func (n *Node) Pause(t testing.TB) {
 	t.Helper()
 	n.tell(t, "pause", func(ctx context.Context, docker *client.Client) error {
-		_, err := docker.ContainerPause(ctx, n.id, client.ContainerPauseOptions{})
-		return err
+		for {
+			_, err := docker.ContainerPause(ctx, n.id, client.ContainerPauseOptions{})
+			// On a busy machine runc gives up before the kernel has frozen every process.
+			if err == nil || !strings.Contains(err.Error(), "unable to freeze") {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+				return err
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
 	})
 }
 

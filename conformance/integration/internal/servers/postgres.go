@@ -24,6 +24,7 @@ func AllPostgres() []*Server { return allPostgres() }
 var allPostgres = sync.OnceValue(func() []*Server {
 	return []*Server{
 		newServer("postgres-15", "postgres-15", Postgres, (*Server).startPostgres),
+		newServer("postgres-17", "postgres-17", Postgres, (*Server).startPostgres),
 		newServer("postgres-18", "postgres-18", Postgres, (*Server).startPostgres),
 	}
 })
@@ -36,6 +37,13 @@ func NewPostgres(t testing.TB, settings ...string) *Server {
 	return fresh(t, newServer("postgres-18 of "+t.Name(), "postgres-18", Postgres, (*Server).startPostgres), settings)
 }
 
+// NewPostgresReplicated is NewPostgres with a standby, Nodes[1], which gets each change after
+// the server has acknowledged it. Addrs has both.
+func NewPostgresReplicated(t testing.TB, settings ...string) *Server {
+	t.Helper()
+	return fresh(t, newServer("postgres-18 of "+t.Name(), "postgres-18", Postgres, (*Server).startPostgresReplicated), settings)
+}
+
 // PostgresURL returns the URL of a PostgreSQL server for a user, or, if user is empty, for
 // the one who may do everything. addr is a proxy of the server; "" means its own address.
 func (s *Server) PostgresURL(user, password, addr string) string {
@@ -46,11 +54,21 @@ func (s *Server) PostgresURL(user, password, addr string) string {
 	return u.String()
 }
 
+// SmallDisk is a directory of every PostgreSQL server, on a disk of 16 MiB. It is empty.
+const SmallDisk = "/small"
+
 // postgresScript starts a server over the cluster that is in the image, or that initdb makes
 // if the image has none. Its arguments are those of the server.
 const postgresScript = `d=/var/lib/postgresql/weir
 test -s $d/PG_VERSION || initdb --no-sync --auth trust --locale C --encoding UTF8 --pgdata $d || exit
-printf '%s\n' 'host all ` + postgresAdmin + ` all trust' 'host all all all scram-sha-256' >$d/pg_hba.conf
+printf '%s\n' 'host replication ` + postgresAdmin + ` all trust' 'host all ` + postgresAdmin + ` all trust' 'host all all all scram-sha-256' >$d/pg_hba.conf
+exec postgres -D $d "$@"`
+
+// standbyScript starts a standby of the server on the port that is its first argument, over a
+// copy of its cluster.
+const standbyScript = `d=/var/lib/postgresql/standby
+test -s $d/PG_VERSION || pg_basebackup --no-sync --checkpoint=fast --write-recovery-conf --host 127.0.0.1 --port $1 --username ` + postgresAdmin + ` --pgdata $d || exit
+shift
 exec postgres -D $d "$@"`
 
 // startPostgres starts a server that does not wait for its disk.
@@ -59,27 +77,46 @@ func (s *Server) startPostgres(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	command := []string{"-p", ports[0]}
+	return s.startPostgresNode(ctx, ports[0], postgresScript)
+}
+
+// startPostgresReplicated starts such a server, and a standby.
+func (s *Server) startPostgresReplicated(ctx context.Context) error {
+	ports, err := s.listen(ctx, 2)
+	if err != nil {
+		return err
+	}
+	if err := s.startPostgresNode(ctx, ports[0], postgresScript); err != nil {
+		return err
+	}
+	return s.startPostgresNode(ctx, ports[1], standbyScript, ports[0])
+}
+
+// startPostgresNode starts a node with a script, and returns when it answers. The arguments are
+// of the script.
+func (s *Server) startPostgresNode(ctx context.Context, port, script string, args ...string) error {
+	command := append(args, "-p", port)
 	for _, setting := range append([]string{
 		"listen_addresses=" + s.bind, "unix_socket_directories=", "fsync=off", "jit=off", "shared_buffers=32MB",
 	}, s.args...) {
 		command = append(command, "-c", setting)
 	}
 	c, err := s.run(ctx, command,
-		testcontainers.WithEntrypoint("sh", "-c", postgresScript, "sh"),
+		testcontainers.WithEntrypoint("sh", "-c", script, "sh"),
 		testcontainers.WithConfigModifier(func(c *container.Config) { c.User = "postgres" }),
+		testcontainers.WithTmpfs(map[string]string{SmallDisk: "size=16m,mode=1777"}),
 		s.onNetwork())
 	if err != nil {
 		return err
 	}
-	node := &Node{Addr: loopback.String() + ":" + ports[0], server: s, id: c.GetContainerID()}
-	s.Nodes, s.Addrs = []*Node{node}, []string{node.Addr}
+	node := &Node{Addr: loopback.String() + ":" + port, server: s, id: c.GetContainerID()}
+	s.Nodes, s.Addrs = append(s.Nodes, node), append(s.Addrs, node.Addr)
 	node.ping = func(ctx context.Context) error {
-		conn, err := pgx.Connect(ctx, s.PostgresURL("", "", ""))
+		conn, err := pgx.Connect(ctx, s.PostgresURL("", "", node.Addr))
 		if err != nil {
 			return err
 		}
 		return conn.Close(ctx)
 	}
-	return s.await(ctx)
+	return node.await(ctx)
 }

@@ -88,6 +88,7 @@ var images = func() map[string]string {
 		"valkey-9.1": "valkey/valkey:9.1",
 
 		"postgres-15": "postgres:15",
+		"postgres-17": "postgres:17",
 		"postgres-18": "postgres:18",
 	} {
 		variable := "WEIR_IMAGE_" + strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(version))

@@ -1,0 +1,387 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir"
+)
+
+// An ask makes a random call on a user's key.
+type ask func(w *worker, g *group, user int)
+
+// These are the asks of the kinds. An ask that a list has twice is made twice as often.
+var (
+	plain      = []ask{allow, allow, allowN, allowN, takeUpTo, peek, many, manyPeeks, reset}
+	named      = []ask{consumeID, consumeID, consumeID, takeUpToID, again, refund, refund, refund}
+	noDebt     = slices.Concat(plain, named)
+	refundable = slices.Concat(plain, named, []ask{force, settle, settle})
+	reservable = slices.Concat(refundable, []ask{reserve, reserve})
+	queued     = []ask{enqueue, enqueue, enqueue, refund, refund, force, reset}
+	listed     = slices.Concat(plain, []ask{force, kept, kept, entries})
+	leased     = []ask{tryAcquire, tryAcquire, tryAcquire, acquire, renew, release, release, peek, reset}
+)
+
+func (g *group) takesUpTo() bool { return g.kind.name != "LeakyBucket" && g.kind.name != "Concurrency" }
+
+// limits returns the plan that is in force.
+func (g *group) limits() int { return int(g.plan.Load()) }
+
+// name returns a new ID.
+func (w *worker) name() string {
+	return strconv.FormatUint(w.random.Uint64(), 36) + strconv.FormatUint(w.random.Uint64(), 36)
+}
+
+func allow(w *worker, g *group, user int) {
+	w.do(call{verb: "Allow", group: g, user: user, plan: g.limits(), cost: 1}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return l.Allow(ctx, g.segments(user)...)
+	})
+}
+
+func allowN(w *worker, g *group, user int) {
+	n := 1 + w.random.Int64N(5)
+	w.do(call{verb: "AllowN", group: g, user: user, plan: g.limits(), cost: n}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return l.AllowN(ctx, n, g.segments(user)...)
+	})
+}
+
+func takeUpTo(w *worker, g *group, user int) {
+	n := 1 + w.random.Int64N(9)
+	w.do(call{verb: "TakeUpTo", group: g, user: user, plan: g.limits(), cost: n, upTo: true}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return l.TakeUpTo(ctx, n, g.segments(user)...)
+	})
+}
+
+// force is rare: in debt, most requests are denied.
+func force(w *worker, g *group, user int) {
+	if w.random.IntN(8) > 0 {
+		return
+	}
+	n := 1 + w.random.Int64N(3)
+	w.do(call{verb: "Force", group: g, user: user, plan: g.limits(), cost: n, free: true}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return l.Force(ctx, n, g.segments(user)...)
+	})
+}
+
+func peek(w *worker, g *group, user int) {
+	if g.several() {
+		w.do(call{verb: "Peek", group: g, user: user, plan: g.limits()}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+			return l.Peek(ctx, g.segments(user)...)
+		})
+		return
+	}
+	w.peekAt(g, user, g.limits())
+}
+
+// peekAt peeks at the only rule of g, and judges Remaining.
+func (w *worker) peekAt(g *group, user, plan int) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	c := call{verb: "Peek", group: g, user: user, plan: plan}
+	l, limit := g.ledgers[0][user], g.plans[plan][0].limit
+	before := l.begin(0, 0)
+	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return l.Peek(ctx, g.segments(user)...)
+	})
+	b := l.end(before, effect{})
+	if !known || b.void {
+		return
+	}
+	w.Report.judged()
+	if most, least := max(limit-b.low, 0), max(limit-b.high, 0); res.Remaining > most || res.Remaining < least {
+		w.Violate(Answer, "%s: Peek of %s: %d of %d tokens remain, want from %d to %d", w.member.Name, g.kind.name, res.Remaining, limit, least, most)
+	}
+}
+
+// reset clears a user's limits while no other call of the group is under way. It is rare.
+func reset(w *worker, g *group, user int) {
+	if w.random.IntN(10) > 0 {
+		return
+	}
+	g.gate.Lock()
+	defer g.gate.Unlock()
+	if g.hit {
+		return
+	}
+	g.forget(user)
+	_, known := w.locked(call{verb: "Reset", group: g, user: user}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		err := l.Reset(ctx, g.segments(user)...)
+		return weir.Result{Allowed: err == nil}, err
+	})
+	for i, r := range g.plans[0] {
+		if !r.shared {
+			g.ledgers[i][user].reset(!known)
+		}
+	}
+}
+
+// many makes a decision for each user in one call.
+func many(w *worker, g *group, _ int) { w.many(g, weir.Consume, "DoMany") }
+
+// manyPeeks peeks at each user's key in one call.
+func manyPeeks(w *worker, g *group, _ int) { w.many(g, weir.Peek, "DoMany of peeks") }
+
+func (w *worker) many(g *group, op weir.Op, verb string) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	plan := g.limits()
+	var requests []weir.Request
+	var calls []call
+	var marks [][]mark
+	for user := range users {
+		c := call{verb: verb, group: g, user: user, plan: plan, cost: 1 + w.random.Int64N(3)}
+		requests = append(requests, weir.Request{Key: g.key(user), Op: op, Cost: c.cost})
+		if op == weir.Peek {
+			c.cost = 0
+		}
+		calls = append(calls, c)
+		marks = append(marks, w.begin(&c))
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), perCall)
+	defer cancel()
+	seq, start := w.faults.Load(), time.Now()
+	answers := w.limiter(w.member, g, plan).DoMany(ctx, requests)
+	risky := w.risky(seq, start)
+	for i, a := range answers {
+		w.end(&calls[i], g.plans[plan], marks[i], a.Result, a.Err, risky)
+	}
+}
+
+func consumeID(w *worker, g *group, user int) {
+	w.decide(g, user, "Consume with ID", weir.Request{Cost: 1 + w.random.Int64N(5)}, 0)
+}
+
+func takeUpToID(w *worker, g *group, user int) {
+	w.decide(g, user, "TakeUpTo with ID", weir.Request{Op: weir.TakeUpTo, Cost: 1 + w.random.Int64N(9)}, 0)
+}
+
+// decide makes a decision that has an ID.
+func (w *worker) decide(g *group, user int, verb string, r weir.Request, ahead int64) {
+	r.Key, r.ID = g.key(user), w.name()
+	d := &decision{plan: g.limits(), request: r, ahead: ahead}
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	c := call{verb: verb, group: g, user: user, plan: d.plan, cost: r.Cost, named: true, upTo: r.Op == weir.TakeUpTo, ahead: ahead}
+	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return l.Decide(ctx, r, nil)
+	})
+	if known && !res.Allowed {
+		return
+	}
+	d.held, d.lost = res.Granted, !known
+	if known || r.Op == weir.Consume {
+		g.hold(user, d)
+	}
+}
+
+// again repeats a decision. If it was made, it consumes nothing.
+func again(w *worker, g *group, user int) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	d := g.pick(w.random, user)
+	if d == nil || d.lease != nil {
+		return
+	}
+	c := call{verb: "a repeated ID", group: g, user: user, plan: d.plan, cost: 0, named: true, free: true}
+	if d.lost {
+		c.cost, c.again, c.free, c.ahead = d.request.Cost, true, false, d.ahead
+	}
+	before := g.ledgers[0][user].begin(0, 0)
+	r := d.request
+	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return l.Decide(ctx, r, nil)
+	})
+	b := g.ledgers[0][user].end(before, effect{})
+	switch {
+	case !known:
+	case d.lost && !res.Allowed:
+		return
+	case d.lost:
+		d.lost, d.held = false, res.Granted
+	case !b.void && (!res.Replayed || res.Granted != d.held):
+		w.Violate(Answer, "%s: a repeated decision of %s: got %+v, want it replayed, with Granted %d", w.member.Name, g.kind.name, res, d.held)
+	case b.void:
+		if !res.Replayed { // a fault has lost the decision, so this is another one
+			w.begin(&call{group: g, user: user, plan: d.plan, cost: d.request.Cost})
+		}
+		return
+	}
+	g.hold(user, d)
+}
+
+// refund refunds a decision.
+func refund(w *worker, g *group, user int) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	d := g.pick(w.random, user)
+	if d == nil {
+		return
+	}
+	if d.lost { // it may have been made
+		g.hold(user, d)
+		return
+	}
+	r := weir.Request{Key: d.request.Key, ID: d.request.ID}
+	w.give(g, user, d, call{verb: "Refund", back: d.held}, func(ctx context.Context, l *weir.Limiter) (bool, error) {
+		return l.Refund(ctx, r)
+	})
+}
+
+// settle gives a decision another cost, once. If that is higher, the decision is not refunded
+// later, because a refund would return less.
+func settle(w *worker, g *group, user int) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	d := g.pick(w.random, user)
+	if d == nil {
+		return
+	}
+	if d.lost || d.settled || d.request.MaxWait > 0 {
+		g.hold(user, d)
+		return
+	}
+	actual := w.random.Int64N(d.held + 2)
+	c := call{verb: "Settle", cost: max(actual-d.held, 0), back: max(d.held-actual, 0), unset: true}
+	r := weir.Request{Key: d.request.Key, ID: d.request.ID}
+	ok := w.give(g, user, d, c, func(ctx context.Context, l *weir.Limiter) (bool, error) {
+		return l.Settle(ctx, r, actual)
+	})
+	if ok && actual <= d.held {
+		d.held, d.settled = actual, true
+		g.hold(user, d)
+	}
+}
+
+// give makes a call that has an effect on a decision that was surely made. It returns whether
+// it had.
+func (w *worker) give(g *group, user int, d *decision, c call, f func(context.Context, *weir.Limiter) (bool, error)) bool {
+	c.group, c.user, c.plan, c.named, c.gives = g, user, d.plan, true, true
+	before := g.ledgers[0][user].begin(0, 0)
+	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		ok, err := f(ctx, l)
+		return weir.Result{Allowed: ok}, err
+	})
+	b := g.ledgers[0][user].end(before, effect{})
+	if loose := len(g.plans[0]) == 1 && g.plans[0][0].loose; known && !b.void && !res.Allowed && !loose && (d.held > 0 || c.verb != "Refund") {
+		w.Violate(Answer, "%s: %s of %s: the decision, of %d tokens, was not found", w.member.Name, c.verb, g.kind.name, d.held)
+	}
+	return known && res.Allowed
+}
+
+// reserve consumes tokens that are there only hours later.
+func reserve(w *worker, g *group, user int) {
+	w.decide(g, user, "Reserve", weir.Request{Cost: 1 + w.random.Int64N(4), MaxWait: ahead * anHour}, ahead)
+}
+
+// enqueue takes turns in the queue of a LeakyBucket.
+func enqueue(w *worker, g *group, user int) {
+	w.decide(g, user, "Reserve", weir.Request{Cost: 1 + w.random.Int64N(4), MaxWait: weir.Never}, 0)
+}
+
+// kept consumes tokens, with metadata.
+func kept(w *worker, g *group, user int) {
+	r := weir.Request{Key: g.key(user), Cost: 1 + w.random.Int64N(3), Metadata: w.name()}
+	w.do(call{verb: "Consume with metadata", group: g, user: user, plan: g.limits(), cost: r.Cost}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return l.Decide(ctx, r, nil)
+	})
+}
+
+// entries lists the entries of a MetadataWindow, whose costs are the tokens consumed.
+func entries(w *worker, g *group, user int) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	before := g.ledgers[0][user].begin(0, 0)
+	var sum int64
+	_, known := w.locked(call{verb: "Entries", group: g, user: user}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		list, err := l.Entries(ctx, g.segments(user)...)
+		for _, e := range list {
+			sum += e.Cost
+		}
+		return weir.Result{Allowed: err == nil}, err
+	})
+	b := g.ledgers[0][user].end(before, effect{})
+	if known && !b.void && (sum < b.low || sum > b.high) {
+		w.Violate(Answer, "%s: Entries of %s: the entries have %d tokens, want from %d to %d", w.member.Name, g.kind.name, sum, b.low, b.high)
+	}
+}
+
+// tryAcquire acquires a lease, of the users but the last.
+func tryAcquire(w *worker, g *group, user int) {
+	w.lease(g, user%(users-1), "TryAcquire", func(ctx context.Context, l *weir.Limiter) (*weir.Lease, error) {
+		return l.TryAcquire(ctx, g.segments(user%(users-1))...)
+	})
+}
+
+// acquire waits a moment for a lease of the last user. If its context ends during an attempt,
+// nobody knows its outcome. So what the last user holds is known less exactly.
+func acquire(w *worker, g *group, _ int) {
+	if w.random.IntN(4) > 0 {
+		return
+	}
+	user := users - 1
+	w.lease(g, user, "Acquire", func(ctx context.Context, l *weir.Limiter) (*weir.Lease, error) {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+		defer cancel()
+		return l.Acquire(ctx, g.segments(user)...)
+	})
+}
+
+func (w *worker) lease(g *group, user int, verb string, f func(context.Context, *weir.Limiter) (*weir.Lease, error)) {
+	plan := g.limits()
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	c := call{verb: verb, group: g, user: user, plan: plan, cost: 1, named: true, brief: verb == "Acquire"}
+	var lease *weir.Lease
+	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		var err error
+		if lease, err = f(ctx, l); err != nil {
+			return weir.Result{}, err
+		}
+		return lease.Result, nil
+	})
+	if known && res.Allowed && lease != nil {
+		g.hold(user, &decision{plan: plan, held: 1, lease: lease, owner: w.member})
+	}
+}
+
+// renew renews a lease, which consumes nothing.
+func renew(w *worker, g *group, user int) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	d := g.pick(w.random, user)
+	if d == nil {
+		return
+	}
+	w.give(g, user, d, call{verb: "Renew"}, func(ctx context.Context, l *weir.Limiter) (bool, error) {
+		if d.owner != w.member { // a client that knows the ID, also if the owner has left
+			res, err := l.Decide(ctx, weir.Request{Key: g.key(user), Op: weir.Renew, ID: d.lease.ID()}, nil)
+			return res.Allowed, err
+		}
+		err := d.lease.Renew(ctx)
+		if errors.Is(err, weir.ErrLeaseLost) {
+			return false, nil
+		}
+		return true, err
+	})
+	g.hold(user, d)
+}
+
+// release releases a lease.
+func release(w *worker, g *group, user int) {
+	g.gate.RLock()
+	defer g.gate.RUnlock()
+	d := g.pick(w.random, user)
+	if d == nil {
+		return
+	}
+	w.give(g, user, d, call{verb: "Release", back: 1}, func(ctx context.Context, l *weir.Limiter) (bool, error) {
+		if d.owner != w.member {
+			res, err := l.Decide(ctx, weir.Request{Key: g.key(user), Op: weir.Release, ID: d.lease.ID()}, nil)
+			return res.Allowed, err
+		}
+		return d.lease.Release(ctx)
+	})
+}

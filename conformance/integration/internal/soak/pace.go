@@ -1,0 +1,244 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// This file checks limits that are refilled within a round. The time of a decision is between
+// the time before its call and the time after it, because the clock of the servers runs as fast
+// as that of this process.
+
+const (
+	paceRate  = 100  // tokens a second
+	paceBurst = 2000 // tokens: an idle limit is full after 20 s
+	drains    = 200  // calls, to find a limit empty
+
+	paced = "rates of 100 a second" // in the report
+)
+
+// A pace is a rate, which all workers consume as fast as they can. Before the round and after
+// it, the limit is drained until a request for one token is denied. Between two such denials,
+// exactly the tokens are granted that are refilled between them, and at most one more or less.
+type pace struct {
+	name    string
+	limiter func(s *Soak, m *member) *weir.Limiter
+	queue   bool // tokens are consumed as turns of a queue
+	wait    bool // callers wait
+	drained instant
+	granted atomic.Int64 // tokens, surely
+	maybe   atomic.Int64 // tokens of calls without a reply, and of waits that were cancelled
+}
+
+// An instant is between two times. It is zero if a limit was not found empty.
+type instant struct{ from, to time.Time }
+
+// paces returns the paces of a round, drained.
+func (s *Soak) paces(m *member) []*pace {
+	rate := algorithm.PerSecond(paceRate)
+	all := []*pace{
+		s.pace("GCRA", algorithm.GCRA{Rate: rate, Burst: paceBurst}),
+		s.pace("TokenBucket", algorithm.TokenBucket{Capacity: paceBurst, Refill: rate}),
+		s.pace("LeakyBucket", algorithm.LeakyBucket{Rate: rate, Queue: paceBurst - 1}),
+		s.pace("GCRA, waiting", algorithm.GCRA{Rate: rate, Burst: paceBurst}),
+		s.pace("TokenBucket, waiting", algorithm.TokenBucket{Capacity: paceBurst, Refill: rate}),
+	}
+	all[2].queue, all[3].wait, all[4].wait = true, true, true
+	for _, p := range all {
+		p.drained = p.drain(s, m)
+		p.granted.Store(0)
+		p.maybe.Store(0)
+	}
+	return all
+}
+
+func (s *Soak) pace(name string, a algorithm.Algorithm) *pace {
+	policy := weir.Policy{Name: "pace of " + name, Rules: []weir.Rule{{Algorithm: a}}}
+	return &pace{name: name, limiter: func(s *Soak, m *member) *weir.Limiter {
+		if l, ok := m.limiters.Load(policy.Name); ok {
+			return l.(*weir.Limiter)
+		}
+		l, err := weir.NewPolicy(m.Store, policy, &weir.Options{Prefix: s.config.Prefix})
+		if err != nil {
+			panic(fmt.Sprintf("soak: %s: %v", policy.Name, err)) // the policies are constants
+		}
+		if s.config.Wrap != nil {
+			l = l.Wrap(s.config.Wrap)
+		}
+		m.limiters.Store(policy.Name, l)
+		return l
+	}}
+}
+
+func (s *Soak) paceKey() weir.Key { return weir.KeyOf(fmt.Sprintf("r%d", s.round)) }
+
+// request returns a request of p that consumes n tokens, or fewer if it is no queue.
+func (p *pace) request(s *Soak, n int64) weir.Request {
+	if p.queue {
+		return weir.Request{Key: s.paceKey(), Cost: n, MaxWait: weir.Never}
+	}
+	return weir.Request{Key: s.paceKey(), Op: weir.TakeUpTo, Cost: n}
+}
+
+// drain consumes what is there, and returns when a request for one token was denied.
+func (p *pace) drain(s *Soak, m *member) instant {
+	w := &worker{Soak: s, member: m}
+	if p.queue { // either it is full after this request, or it was not empty
+		p.decide(w, p.request(s, paceBurst), "drain")
+	}
+	for range drains {
+		n := int64(paceBurst)
+		if p.queue {
+			n = 1
+		}
+		from := time.Now()
+		if res, known := p.decide(w, p.request(s, n), "drain"); known && !res.Allowed {
+			return instant{from, time.Now()}
+		}
+	}
+	return instant{}
+}
+
+// decide makes a decision, and counts its tokens.
+func (p *pace) decide(w *worker, r weir.Request, verb string) (weir.Result, bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), perCall)
+	defer cancel()
+	seq, start := w.faults.Load(), time.Now()
+	res, err := p.limiter(w.Soak, w.member).Decide(ctx, r, nil)
+	risky := w.risky(seq, start)
+	known := w.outcome(verb, paced, &res, err, risky)
+	if risky {
+		p.maybe.Add(r.Cost * int64(w.member.Repeats))
+	}
+	if !known {
+		p.maybe.Add(r.Cost)
+	}
+	if known {
+		p.granted.Add(res.Granted)
+	}
+	return res, known
+}
+
+// ask consumes a token as soon as there is one.
+func (p *pace) ask(w *worker) {
+	if !p.wait {
+		p.decide(w, p.request(w.Soak, 1), "a token")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Millisecond)
+	defer cancel()
+	seq, start := w.faults.Load(), time.Now()
+	res, err := p.limiter(w.Soak, w.member).Wait(ctx, w.paceKey().Segments()...)
+	if w.hurried(err) || err != nil && !errors.Is(err, weir.ErrDenied) {
+		p.maybe.Add(1) // if it was cancelled, its token can be lost
+	}
+	if w.hurried(err) {
+		w.Report.count(w.member.Name, paced, "Wait", "unknown")
+		return
+	}
+	if known := w.outcome("Wait", paced, &res, err, w.risky(seq, start)); known {
+		p.granted.Add(res.Granted)
+	}
+}
+
+// hurried reports whether the context of a call that waits only a moment has ended.
+func (w *worker) hurried(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, weir.ErrDenied)
+}
+
+// settlePaces drains the paces again, and compares what was granted with what was refilled.
+func (s *Soak) settlePaces(m *member, paces []*pace, f *Fault) {
+	for _, p := range paces {
+		from := p.drained
+		to := p.drain(s, m)
+		if from.from.IsZero() || to.from.IsZero() {
+			s.Report.Unpaced++ // the machine is so slow that a token is refilled between two calls
+			continue
+		}
+		if f != nil && f.Confirm != nil {
+			continue // it can have lost tokens
+		}
+		refilled := func(d time.Duration) int64 { return int64(d * paceRate / time.Second) }
+		granted, maybe := p.granted.Load(), p.maybe.Load()
+		if most := refilled(to.to.Sub(from.from)) + 1; granted > most {
+			s.Violate(More, "%s at %d a second: %d tokens were granted in %v, want at most %d", p.name, paceRate, granted, to.to.Sub(from.from), most)
+		}
+		// An idle limit would be full after some time, and refill nothing more.
+		if full := refilled(to.to.Sub(from.from)) > paceBurst/2; full {
+			s.Report.Unpaced++
+		} else if least := refilled(to.from.Sub(from.to)) - 1; granted+maybe < least {
+			s.Violate(Fewer, "%s at %d a second: %d tokens were granted in %v, and at most %d more, want at least %d", p.name, paceRate, granted, to.from.Sub(from.to), maybe, least)
+		}
+		s.Report.Paced++
+	}
+}
+
+// retried are limits that are refilled within moments.
+var retried = map[string]algorithm.Algorithm{
+	"FixedWindow":    algorithm.FixedWindow{Limit: 5, Window: 100 * time.Millisecond},
+	"SlidingCounter": algorithm.SlidingCounter{Limit: 5, Window: 100 * time.Millisecond},
+	"SlidingBuckets": algorithm.SlidingBuckets{Width: 50 * time.Millisecond, Spans: []algorithm.Span{{Window: 100 * time.Millisecond, Limit: 5}}},
+	"SlidingLog":     algorithm.SlidingLog{Limit: 5, Window: 100 * time.Millisecond},
+	"MetadataWindow": algorithm.MetadataWindow{Limit: 5, Window: 100 * time.Millisecond},
+	"GCRA":           algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 5},
+	"TokenBucket":    algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(10)},
+	"LeakyBucket":    algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 5},
+	"Concurrency":    algorithm.Concurrency{Limit: 5, Lease: 100 * time.Millisecond},
+}
+
+// retries checks, while others call, that a denied caller who waits for RetryAfter is allowed.
+// No other caller has its keys.
+func (s *Soak) retries(m *member) {
+	var wg sync.WaitGroup
+	defer m.Close()
+	defer wg.Wait()
+	for name, a := range retried {
+		wg.Go(func() {
+			l, err := weir.New("retry of "+name, m.Store, a, &weir.Options{Prefix: s.config.Prefix})
+			if err == nil && s.config.Wrap != nil {
+				l = l.Wrap(s.config.Wrap)
+			}
+			w := &worker{Soak: s, member: m}
+			late := false // the machine was so slow that the client can have repeated a call
+			ask := func(i int) (res weir.Result, ok bool) {
+				if err != nil {
+					s.Violate(Failed, "%s: %v", name, err)
+					return res, false
+				}
+				r := weir.Request{Key: s.paceKey()}
+				if name == "Concurrency" {
+					r.ID = fmt.Sprint("lease ", i)
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), perCall)
+				defer cancel()
+				seq, start := s.faults.Load(), time.Now()
+				res, err := l.Decide(ctx, r, nil)
+				late = late || w.risky(seq, start)
+				return res, w.outcome("Allow", "limits of 100 ms", &res, err, w.risky(seq, start))
+			}
+			for i := range 100 {
+				res, ok := ask(i)
+				if !ok {
+					return
+				}
+				if res.Allowed {
+					continue // a slow machine never finds the limit used up
+				}
+				time.Sleep(res.RetryAfter)
+				again, ok := ask(1000 + i)
+				if ok && !again.Allowed && !late {
+					s.Violate(Retry, "%s: denied with RetryAfter %v, and denied again after that time: %+v", name, res.RetryAfter, again)
+				}
+				s.Report.retried()
+				return
+			}
+		})
+	}
+}

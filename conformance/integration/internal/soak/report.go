@@ -1,0 +1,187 @@
+package soak
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A Report has the counts of a run.
+type Report struct {
+	About   [][2]string // what is tested: names and values
+	Seed    uint64
+	Took    time.Duration
+	Rounds  int
+	Left    int // clients that left while others called
+	Changes int // of limits
+	Judged  int // answers that were compared with a ledger
+	Paced   int // rates that were compared with the time
+	Unpaced int // rates that were not, because the machine was too slow
+	Retried int // denied callers who waited for RetryAfter
+	Keys    int // TTLs that were looked at
+	Broken  map[Promise]int
+	Texts   []string // of the first violations of each promise
+	Rests   []Rest
+	Faults  []*FaultCount
+
+	mu     sync.Mutex
+	counts map[[2]string]*outcomes // by column and name
+}
+
+// A FaultCount has the counts of the faults of a name.
+type FaultCount struct {
+	Name        string
+	Times       int
+	Unconfirmed int64 // tokens that were granted after the last confirmed write
+	Lost        int64 // tokens of these that the store does not count
+}
+
+// A Rest is a moment in which no client runs, and the keys are deleted.
+type Rest struct {
+	After      time.Duration // since the start
+	Heap       uint64        // bytes of this process, after a collection
+	Goroutines int
+	Server     int64 // bytes of used_memory, of the server with the most
+}
+
+type outcomes struct{ allowed, denied, unknown int }
+
+func (o *outcomes) add(outcome string) {
+	switch outcome {
+	case "allowed":
+		o.allowed++
+	case "denied":
+		o.denied++
+	default:
+		o.unknown++
+	}
+}
+
+// count counts a call.
+func (r *Report) count(client, kind, verb, outcome string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.counts == nil {
+		r.counts = map[[2]string]*outcomes{}
+	}
+	for _, name := range [][2]string{{"Adapter", client}, {"Limit", kind}, {"Verb", verb}} {
+		o := r.counts[name]
+		if o == nil {
+			o = new(outcomes)
+			r.counts[name] = o
+		}
+		o.add(outcome)
+	}
+}
+
+func (r *Report) judged() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Judged++
+}
+
+func (r *Report) retried() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.Retried++
+}
+
+// fault returns the counts of the faults of that name.
+func (r *Report) fault(name string) *FaultCount {
+	for _, f := range r.Faults {
+		if f.Name == name {
+			return f
+		}
+	}
+	f := &FaultCount{Name: name}
+	r.Faults = append(r.Faults, f)
+	return f
+}
+
+// Violations returns how often a promise was broken.
+func (r *Report) Violations() int {
+	n := 0
+	for _, count := range r.Broken {
+		n += count
+	}
+	return n
+}
+
+// Calls returns the number of calls of a verb, or of all verbs if verb is empty.
+func (r *Report) Calls(verb string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for name, o := range r.counts {
+		if name[0] == "Verb" && (verb == "" || name[1] == verb) {
+			n += o.allowed + o.denied + o.unknown
+		}
+	}
+	return n
+}
+
+// Unknown returns the number of calls without a reply.
+func (r *Report) Unknown() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for name, o := range r.counts {
+		if name[0] == "Verb" {
+			n += o.unknown
+		}
+	}
+	return n
+}
+
+// Markdown returns the report as tables.
+func (r *Report) Markdown() string {
+	var b strings.Builder
+	line := func(what string, value any) { fmt.Fprintf(&b, "| %s | %v |\n", what, value) }
+	b.WriteString("| | |\n|---|---|\n")
+	for _, about := range r.About {
+		line(about[0], about[1])
+	}
+	line("Seed", r.Seed)
+	line("Time", r.Took.Round(time.Second))
+	line("Rounds", r.Rounds)
+	line("Calls", r.Calls(""))
+	line("Answers compared with a ledger", r.Judged)
+	line("Rates compared with the time between two denials", r.Paced)
+	line("Rates not compared, because the machine was too slow", r.Unpaced)
+	line("Denied callers who waited for `RetryAfter`", r.Retried)
+	line("Clients that left while others called, each replaced by another", r.Left)
+	line("Changes of limits", r.Changes)
+	line("Keys whose TTL was looked at", r.Keys)
+	line("**Violations**", r.Violations())
+
+	for _, column := range []string{"Adapter", "Limit", "Verb"} {
+		fmt.Fprintf(&b, "\n| %s | Allowed | Denied | Failed |\n|---|--:|--:|--:|\n", column)
+		for _, name := range slices.SortedFunc(maps.Keys(r.counts), func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
+			if o := r.counts[name]; name[0] == column {
+				fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", name[1], o.allowed, o.denied, o.unknown)
+			}
+		}
+	}
+
+	b.WriteString("\n| Fault | Times | Tokens granted after the last confirmed write | Of these, lost |\n|---|--:|--:|--:|\n")
+	for _, f := range slices.SortedFunc(slices.Values(r.Faults), func(a, b *FaultCount) int { return strings.Compare(a.Name, b.Name) }) {
+		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", f.Name, f.Times, f.Unconfirmed, f.Lost)
+	}
+
+	b.WriteString("\n| Rest after | Goroutines | Heap of the process | `used_memory` of the largest server |\n|--:|--:|--:|--:|\n")
+	for _, rest := range r.Rests {
+		fmt.Fprintf(&b, "| %v | %d | %.1f MB | %.1f MB |\n", rest.After.Round(time.Second), rest.Goroutines, float64(rest.Heap)/1e6, float64(rest.Server)/1e6)
+	}
+	return b.String()
+}
+
+// Verbs returns the names of the calls that a soak makes.
+func Verbs() []string {
+	return []string{
+		"Allow", "AllowN", "TakeUpTo", "Force", "Peek", "Reset", "DoMany", "DoMany of peeks", "Consume with ID", "TakeUpTo with ID", "a repeated ID",
+		"Refund", "Settle", "Reserve", "Wait", "Consume with metadata", "Entries", "TryAcquire", "Acquire", "Renew", "Release",
+	}
+}

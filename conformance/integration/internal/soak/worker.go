@@ -1,0 +1,233 @@
+package soak
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weir-go/weir"
+)
+
+// A worker is a goroutine of a client that makes one call at a time.
+type worker struct {
+	*Soak
+	member *member
+	groups []*group
+	paces  []*pace
+	random *rand.Rand
+}
+
+// run makes random calls until the client stops.
+func (w *worker) run() {
+	for {
+		select {
+		case <-w.member.stop:
+			return
+		default:
+		}
+		if n := w.random.IntN(len(w.groups) + 1); n < len(w.groups) {
+			g := w.groups[n]
+			g.asks[w.random.IntN(len(g.asks))](w, g, w.random.IntN(users))
+		} else {
+			w.paces[w.random.IntN(len(w.paces))].ask(w)
+		}
+	}
+}
+
+// A call is what a worker asks of a limiter.
+type call struct {
+	verb  string
+	group *group
+	user  int
+	plan  int
+	cost  int64 // tokens of each rule without a Cost
+	back  int64 // tokens that it asks to refund
+	named bool  // it has an ID, so it has its effect once if the client repeats it
+	free  bool  // it needs no room: Force, Settle, and a repeated decision
+	upTo  bool  // it is a TakeUpTo
+	ahead int64 // tokens of the future that it can consume
+	again bool  // it repeats a call of the same cost, whose outcome is unknown
+	gives bool  // it is a Refund, a Release or a Settle: Allowed says whether it had an effect
+	unset bool  // a rule with a Cost keeps it
+	brief bool  // its context ends after a moment: then nobody knows its outcome
+}
+
+// of returns the tokens that c asks of a rule to consume and to refund, if it asks n and back of a
+// rule without a Cost.
+func (c *call) of(r *rule, n, back int64) (int64, int64) {
+	switch {
+	case r.Cost == 0:
+		return n, back
+	case c.unset:
+		return 0, 0
+	}
+	return min(n, 1) * r.Cost, min(back, 1) * r.Cost
+}
+
+// do makes a call, notes it in the ledgers, and judges its answer. It returns false if the
+// outcome is unknown.
+func (w *worker) do(c call, f func(ctx context.Context, l *weir.Limiter) (weir.Result, error)) (res weir.Result, known bool) {
+	c.group.gate.RLock()
+	defer c.group.gate.RUnlock()
+	return w.locked(c, f)
+}
+
+// locked is do. The caller holds the gate.
+func (w *worker) locked(c call, f func(ctx context.Context, l *weir.Limiter) (weir.Result, error)) (res weir.Result, known bool) {
+	rules := c.group.plans[c.plan]
+	marks := w.begin(&c)
+	ctx, cancel := context.WithTimeout(context.Background(), perCall)
+	defer cancel()
+	seq, start := w.faults.Load(), time.Now()
+	res, err := f(ctx, w.limiter(w.member, c.group, c.plan))
+	return w.end(&c, rules, marks, res, err, w.risky(seq, start))
+}
+
+// risky reports whether the client can have repeated a call that began at that time, after so
+// many faults had begun or ended.
+func (s *Soak) risky(seq int64, start time.Time) bool {
+	return seq%2 == 1 || seq != s.faults.Load() || time.Since(start) > slow
+}
+
+// begin notes in the ledgers that c begins.
+func (w *worker) begin(c *call) []mark {
+	rules := c.group.plans[c.plan]
+	marks := make([]mark, len(rules))
+	for i := range rules {
+		cost, back := c.of(&rules[i], c.cost, c.back)
+		marks[i] = c.group.ledgers[i][c.user].begin(cost, back)
+	}
+	return marks
+}
+
+// end notes the outcome of c in the ledgers, and judges it.
+func (w *worker) end(c *call, rules []rule, marks []mark, res weir.Result, err error, risky bool) (weir.Result, bool) {
+	if c.brief && errors.Is(err, context.DeadlineExceeded) {
+		risky = true
+	}
+	known := w.outcome(c.verb, c.group.kind.name, &res, err, risky) && !(c.brief && err != nil)
+	if known && c.gives && !res.Allowed && risky && w.member.Repeats > 0 {
+		known = false // the client may have repeated a call that had its effect
+	}
+	repeats := int64(0)
+	if risky && !c.named {
+		repeats = int64(w.member.Repeats)
+	}
+	all := make([]bounds, len(rules))
+	void := false
+	for i := range rules {
+		r := &rules[i]
+		e := effect{unknown: !known, repeats: repeats}
+		e.cost, e.back = c.of(r, c.cost, c.back)
+		switch {
+		case c.gives && res.Allowed:
+			e.granted = e.cost
+			if !r.loose {
+				e.refunded = e.back
+			}
+		case c.gives:
+			e.kept = true
+		case res.Allowed:
+			e.granted, _ = c.of(r, min(res.Granted, c.cost), 0)
+			if c.again {
+				e.resolved = e.cost
+			}
+		}
+		all[i] = c.group.ledgers[i][c.user].end(marks[i], e)
+		void = void || all[i].void
+	}
+	if known && !void && !res.Replayed {
+		w.judge(c, rules, all, res)
+	}
+	return res, known
+}
+
+// outcome counts a call, and reports whether its outcome is known. It takes the result of a denied
+// request from the error.
+func (s *worker) outcome(verb, kind string, res *weir.Result, err error, risky bool) bool {
+	var denied *weir.DeniedError
+	switch {
+	case errors.As(err, &denied):
+		*res = denied.Result
+	case err == nil:
+	case lost(err):
+		s.Report.count(s.member.Name, kind, verb, "unknown")
+		if !s.faulty.Load() && !risky && s.member.credit.Add(-1) < 0 {
+			s.Violate(Failed, "%s: %s of %s failed without a fault: %v", s.member.Name, verb, kind, err)
+		}
+		return false
+	default:
+		s.Report.count(s.member.Name, kind, verb, "unknown")
+		s.Violate(Failed, "%s: %s of %s: an error that no fault explains: %v", s.member.Name, verb, kind, err)
+		return false
+	}
+	outcome := "denied"
+	if res.Allowed {
+		outcome = "allowed"
+	}
+	s.Report.count(s.member.Name, kind, verb, outcome)
+	return true
+}
+
+// judge checks an answer: never more than the limit, and never fewer.
+func (w *worker) judge(c *call, rules []rule, all []bounds, res weir.Result) {
+	if c.free || c.gives || c.cost == 0 {
+		return
+	}
+	w.Report.judged()
+	if res.Granted > c.cost || res.Allowed && !c.upTo && res.Granted != c.cost {
+		w.Violate(Answer, "%s: %s of %s: %d tokens were asked for: %+v", w.member.Name, c.verb, c.group.kind.name, c.cost, res)
+	}
+	for i := range rules {
+		got, _ := c.of(&rules[i], res.Granted, 0)
+		if limit := rules[i].limit + c.ahead; got > 0 && all[i].low+got > limit {
+			w.Violate(More, "%s: %s of %s, rule %q: granted %d, although at least %d of %d were consumed: %+v",
+				w.member.Name, c.verb, c.group.kind.name, rules[i].Name, got, all[i].low, limit, res)
+		}
+	}
+	if res.Allowed && (!c.upTo || res.Granted >= c.cost) {
+		return
+	}
+	i := ruleOf(rules, res.Rule)
+	r := &rules[i]
+	next, _ := c.of(r, c.cost, 0)
+	if c.upTo && r.Cost == 0 {
+		next = res.Granted + 1
+	} else if c.upTo && res.Allowed {
+		return // another rule may have bounded it
+	}
+	if limit := r.limit + c.ahead; all[i].high+next <= limit {
+		w.Violate(Fewer, "%s: %s of %s, rule %q: %d tokens were not granted, although at most %d of %d were consumed: %+v",
+			w.member.Name, c.verb, c.group.kind.name, r.Name, next, all[i].high, limit, res)
+	}
+}
+
+// ruleOf returns the index of the rule with that name. The only rule can have none.
+func ruleOf(rules []rule, name string) int {
+	for i := range rules {
+		if rules[i].Name == name {
+			return i
+		}
+	}
+	return 0
+}
+
+// audit checks a group when no call is under way: what is left is what the ledgers say, and
+// can be consumed.
+func (s *Soak) audit(m *member, g *group) {
+	w := &worker{Soak: s, member: m, random: s.random}
+	for user := range users {
+		if len(g.plans[0]) == 1 && g.kind.name != "LeakyBucket" {
+			w.peekAt(g, user, 0)
+		}
+		if g.takesUpTo() {
+			w.do(call{verb: "TakeUpTo", group: g, user: user, cost: 2 * plans[0], upTo: true}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+				return l.TakeUpTo(ctx, 2*plans[0], g.segments(user)...)
+			})
+			w.do(call{verb: "Allow", group: g, user: user, cost: 1}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+				return l.Allow(ctx, g.segments(user)...)
+			})
+		}
+	}
+}

@@ -1,0 +1,197 @@
+package integration
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+)
+
+// postgresModule is the store whose copies have mistakes.
+const postgresModule = root + "/store/postgres"
+
+// TestPostgresMutants checks that the suite finds every mistake of postgresMutants on a real
+// server, and nothing in a copy without a mistake. Each runs in a process of its own, because
+// its check fails. The table of the mistakes is in docs/reference/backends.md.
+func TestPostgresMutants(t *testing.T) {
+	notShort(t)
+	inLua(t) // the race detector would find none of them
+	servers.Need(t)
+	t.Parallel()
+	server := servers.AllPostgres()[0]
+	server.Start(t)
+	program := buildMutants(t)
+	run := func(t *testing.T, i int, check string, runs int) (failed bool, output string) {
+		t.Helper()
+		busyParallel(t)
+		progress(t)
+		test := "TestRun"
+		if strings.HasPrefix(check, "Faults/") {
+			test = "TestRunFaults"
+		}
+		group, name, _ := strings.Cut(check, "/")
+		cmd := exec.Command(program, "-test.run", "^"+test+"$/^"+group+"$/^"+name+"$", fmt.Sprintf("-test.count=%d", runs), "-test.failfast", "-test.v")
+		cmd.Env = append(os.Environ(), "WEIR_MUTANT="+copyName(i), "WEIR_POSTGRES_URL="+server.PostgresURL("", "", ""))
+		start := time.Now()
+		out, err := cmd.CombinedOutput()
+		output = fmt.Sprintf("%v after %v\n%s", err, time.Since(start), out)
+		if !strings.Contains(output, "=== RUN   "+test+"/"+check) {
+			t.Fatalf("%s did not run: %s", check, output)
+		}
+		return err != nil, output
+	}
+	checks := map[string]bool{}
+	for i, m := range postgresMutants {
+		t.Run(m.mistake, func(t *testing.T) {
+			failed, output := run(t, i+1, m.check, 3)
+			if !failed || !regexp.MustCompile(`(?m)^ +\w+\.go:\d+: broken: `).MatchString(output) {
+				t.Errorf("%s did not find it: %s", m.check, output)
+			}
+		})
+		checks[m.check] = true
+	}
+	for check := range checks {
+		t.Run("no mistake, "+strings.ReplaceAll(check, "/", "."), func(t *testing.T) {
+			if failed, output := run(t, 0, check, 1); failed {
+				t.Errorf("%s: %s", check, output)
+			}
+		})
+	}
+}
+
+func copyName(i int) string { return fmt.Sprintf("m%02d", i) }
+
+// buildMutants compiles a test program with all copies, and returns its path. Copy 0 has no
+// mistake.
+func buildMutants(t *testing.T) (program string) {
+	t.Helper()
+	dir := t.TempDir()
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, text string) {
+		t.Helper()
+		file := filepath.Join(dir, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	mod := regexp.MustCompile(`(?m)^module .*`).ReplaceAllString(read("go.mod"), "module mutants")
+	write("go.mod", strings.ReplaceAll(mod, "=> ../..", "=> "+absolute))
+	write("go.sum", read("go.sum"))
+	write("mutant_test.go", read("testdata/postgresmutants/mutant_test.go"))
+	write("mutants.go", "package mutants\n")
+
+	files := map[string]string{}
+	names, err := filepath.Glob(postgresModule + "/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if base := filepath.Base(name); strings.HasSuffix(base, ".sql") || strings.HasSuffix(base, ".go") && !strings.HasSuffix(base, "_test.go") {
+			files[base] = read(name)
+		}
+	}
+	imports, list := "", ""
+	for i, m := range append([]postgresMutant{{}}, postgresMutants...) {
+		name := copyName(i)
+		for file, text := range m.apply(t, files) {
+			write(filepath.Join(name, file), text)
+		}
+		imports += fmt.Sprintf("\t%s %q\n", name, "mutants/"+name)
+		list += fmt.Sprintf("\t%q: {func(p *pgxpool.Pool) store.Store { return %[2]s.New(p) }, %[2]s.Migrate},\n", name, name)
+	}
+	write("copies_test.go", `package mutants
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weir-go/weir/store"
+`+imports+`)
+
+// copies are the stores by their names.
+var copies = map[string]struct {
+	open    func(*pgxpool.Pool) store.Store
+	migrate func(context.Context, *pgxpool.Pool) error
+}{
+`+list+"}\n")
+
+	program = filepath.Join(dir, "mutants.test")
+	cmd := exec.Command("go", "test", "-c", "-o", program, ".")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("go test -c: %v\n%s", err, out)
+	}
+	return program
+}
+
+// apply returns files with the mistake.
+func (m postgresMutant) apply(t *testing.T, files map[string]string) map[string]string {
+	t.Helper()
+	out := map[string]string{}
+	for name, text := range files {
+		out[name] = text
+	}
+	for _, e := range m.edits {
+		n := 0
+		for name, text := range out {
+			if c := strings.Count(text, e.old); c > 0 {
+				n += c
+				out[name] = strings.Replace(text, e.old, e.wrong, 1)
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s: store/postgres has the text %q %d times, want once", m.mistake, e.old, n)
+		}
+	}
+	if m.more != "" {
+		out["more.go"] = "package postgres\n" + m.more
+	}
+	return out
+}
+
+const (
+	mistakesBegin = "<!-- go test -run TestPostgresMistakes -update writes this table -->\n"
+	mistakesEnd   = "<!-- end of the table -->\n"
+)
+
+// TestPostgresMistakes checks that docs/reference/backends.md has the table of the mistakes.
+// With -update, it writes the table.
+func TestPostgresMistakes(t *testing.T) {
+	const page = root + "/docs/reference/backends.md"
+	table := "| Mistake | Check that finds it |\n|---|---|\n"
+	for _, m := range postgresMutants {
+		table += "| " + m.mistake + " | " + m.check + " |\n"
+	}
+	if *update {
+		put(t, page, mistakesBegin, mistakesEnd, table)
+	}
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), mistakesBegin+"\n"+table+"\n"+mistakesEnd) {
+		t.Errorf("%s has another table: run go test -run TestPostgresMistakes -update .", page)
+	}
+}

@@ -1,0 +1,41 @@
+package weir_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/store"
+)
+
+// A decision from held tokens allocates nothing.
+func TestPrefetchAllocs(t *testing.T) {
+	l, _ := prefetching(t, mustNew(t, newStore(newClock()), window(1<<40, time.Hour)), nil, weir.Prefetch{MaxTokens: 1 << 20, MaxAge: time.Hour})
+	ctx := t.Context()
+	ask := func() {
+		if res, err := l.Allow(ctx, "u"); err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+	}
+	for range 1 << 14 {
+		ask()
+	}
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	if n := testing.AllocsPerRun(100, ask); n != 0 {
+		t.Errorf("got %v allocations, want 0", n)
+	}
+}
+
+func BenchmarkPrefetch(b *testing.B) {
+	l, _ := prefetching(b, mustNew(b, newStore(newClock()), window(1<<50, time.Hour)), nil, weir.Prefetch{MaxTokens: 1 << 20, MaxAge: time.Hour})
+	ctx := b.Context()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := l.Allow(ctx, "u"); err != nil && !errors.Is(err, store.ErrUnavailable) {
+			b.Fatal(err)
+		}
+	}
+}

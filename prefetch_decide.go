@@ -1,0 +1,209 @@
+package weir
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// maxPrefetchWaits is how often a goroutine waits for a prefetch. It waits again if others used the
+// tokens before it could run.
+const maxPrefetchWaits = 4
+
+// A prefetched is the Decider of Limiter.Prefetch.
+type prefetched struct {
+	*prefetcher
+	next   Decider
+	limits limits
+	rules  []rule
+	window time.Duration // the longest of all rules
+}
+
+// limits identifies the rules of a limiter. Limiters with the same limits share held tokens.
+type limits struct {
+	space  *keySpace
+	rules  uint32 // a bit for each
+	digest [32]byte
+}
+
+// around returns the Decider that prefetches for b, from next.
+func (p *prefetcher) around(b *bound, next Decider) Decider {
+	d := &prefetched{prefetcher: p, next: next, rules: b.rules, limits: limits{space: b.space, digest: b.limits}}
+	for i := range b.rules {
+		d.limits.rules |= 1 << b.rules[i].key
+		d.window = max(d.window, b.rules[i].limit.Window)
+	}
+	return d
+}
+
+// Decide implements [Decider].
+func (d *prefetched) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
+	switch {
+	case r.Op == Reset: // tokens of before the Reset would add to those of after it
+		d.drop(&r.Key)
+		defer d.drop(&r.Key)
+		return d.send(ctx, r, each)
+	case r.Op != Consume || r.ID != "" || r.MaxWait != 0 || r.Metadata != "" || r.Cost < 0,
+		len(each) > 0 && len(each) < len(d.rules), ctx.Err() != nil:
+		return d.send(ctx, r, each)
+	}
+	cost, h := r.cost(), d.find(&r.Key, &d.limits)
+	for waits := 0; h != nil; waits++ {
+		now := d.now()
+		h.mu.Lock()
+		if h.serve(now, cost, &res, each) {
+			h.mu.Unlock()
+			return res, nil
+		}
+		alone := waits > 0 && !h.brought
+		if busy := h.busy; busy != nil && waits < maxPrefetchWaits && h.asked >= cost && !alone {
+			h.asked -= cost
+			h.mu.Unlock()
+			select {
+			case <-busy:
+				continue
+			case <-ctx.Done():
+				return Result{}, fmt.Errorf("weir: %w", ctx.Err())
+			}
+		}
+		n := int64(0)
+		if h.busy == nil && !h.gone && !alone && !d.degraded.Load() {
+			n = h.ask(now, cost, &d.Prefetch)
+		}
+		if n == 0 {
+			h.mu.Unlock()
+			break
+		}
+		h.busy, h.asked = make(chan struct{}), n-cost
+		resets := h.resets
+		h.mu.Unlock()
+		ok, res, err := d.take(ctx, h, n, resets, cost, each)
+		if ok {
+			d.answered(ctx, &res)
+		}
+		if ok || err != nil {
+			return res, err
+		}
+		break
+	}
+	return d.alone(ctx, r, each, h)
+}
+
+// send passes r on. If the store decided it, send also returns the unused tokens of one
+// prefetch.
+func (d *prefetched) send(ctx context.Context, r Request, each []Result) (Result, error) {
+	res, err := d.next.Decide(ctx, r, each)
+	if err == nil {
+		d.answered(ctx, &res)
+	}
+	return res, err
+}
+
+// answered notes whether the store made the decision res. If it did, answered returns the unused
+// tokens of one prefetch.
+func (d *prefetched) answered(ctx context.Context, res *Result) {
+	if degraded := res.Degraded != nil; degraded != d.degraded.Load() {
+		d.degraded.Store(degraded)
+	}
+	if res.Degraded == nil {
+		d.returnOne(ctx)
+	}
+}
+
+// alone decides r without prefetched tokens. h can be nil.
+func (d *prefetched) alone(ctx context.Context, r Request, each []Result, h *holding) (Result, error) {
+	now := d.now()
+	res, err := d.next.Decide(ctx, r, each)
+	if err != nil {
+		return res, err
+	}
+	if res.Degraded == nil {
+		if h == nil && res.Allowed && res.Remaining/prefetchPart >= 2*r.cost() {
+			h = d.hold(&r.Key, &d.limits, now)
+		}
+		h.learn(&res)
+	}
+	d.answered(ctx, &res)
+	return res, nil
+}
+
+// take asks the store for n tokens, and lets h hold them. resets is h.resets, as it was when h
+// became busy. ok reports whether res and each are the answer to the request that needs the tokens,
+// which has that cost. Otherwise the request must be decided without them.
+func (d *prefetched) take(ctx context.Context, h *holding, n int64, resets uint32, cost int64, each []Result) (ok bool, res Result, err error) {
+	defer func() { // also if the next Decider panics
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		close(h.busy)
+		h.busy, h.brought = nil, ok
+	}()
+	f := &fetched{holding: h, next: d.next, id: rand.Text(), at: d.now(), each: make([]Result, max(len(d.rules), len(each)))}
+	f.worth = f.at + d.window
+	res, err = d.next.Decide(ctx, Request{Key: h.key, Op: TakeUpTo, Cost: n, ID: f.id}, f.each)
+	f.each = f.each[:len(d.rules)]
+	switch {
+	case err != nil:
+		if lost(err) {
+			f.charged = n // or nothing
+			d.owed.end(f)
+		}
+		return false, Result{}, err
+	case res.Degraded != nil: // these tokens are not for the time after the outage
+		d.degraded.Store(true)
+		f.charged = n // in the store or in the process, or nothing
+		if ok = res.Granted >= cost || !res.Allowed && cost == 1; ok && res.Allowed {
+			f.used = cost
+			res.Granted = cost
+			for i := range f.each {
+				f.each[i].Granted = cost
+			}
+		}
+		d.owed.end(f)
+		copy(each, f.each)
+		return ok, res, nil
+	case !res.Allowed:
+		h.learn(&res)
+		copy(each, f.each)
+		return cost == 1, res, nil // otherwise RetryAfter is for another cost
+	}
+	ok = d.keep(ctx, f, &res, resets, cost, each)
+	return ok, res, nil
+}
+
+// keep lets the holding of f hold the tokens that res granted, except those that others need. It
+// sets res and each to the answer to a request with that cost. If there are not so many tokens, keep
+// returns them all, and returns false.
+func (d *prefetched) keep(ctx context.Context, f *fetched, res *Result, resets uint32, cost int64, each []Result) bool {
+	f.charged = res.Granted
+	if res.Granted >= cost {
+		f.held = min(res.Granted, max((res.Granted+res.Remaining)/2, cost))
+	}
+	if f.held < f.charged {
+		_ = f.settle(ctx, f.held) // after an error, ended tokens are settled again
+	}
+	f.start(d, res)
+	if f.held == 0 {
+		d.owed.end(f)
+		return false
+	}
+	h := f.holding
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end(&d.owed)
+	d.owed.begin(f)
+	h.note(f.charged, f.result.Remaining)
+	h.current = f
+	*res = Result{}
+	h.serve(f.at, cost, res, each)
+	if h.gone || h.resets != resets {
+		h.end(&d.owed)
+	}
+	return true
+}
+
+// lost reports whether err leaves open whether the store made a decision.
+func lost(err error) bool { return errors.Is(err, store.ErrUnavailable) || contextual(err) }

@@ -1,0 +1,379 @@
+package weir_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// Goroutines of several processes together are allowed the limit: never more, and nothing is lost.
+func TestPrefetchConcurrent(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	other := mustNew(t, newStore(c), window(5000, time.Minute))
+	var processes []*weir.Limiter
+	for i := range 3 {
+		l, _ := prefetching(t, other, c, weir.Prefetch{MaxTokens: int64(10 << (2 * i)), MaxKeys: 4})
+		processes = append(processes, l)
+	}
+	var allowed [4]atomic.Int64
+	var wg sync.WaitGroup
+	for g := range 12 {
+		wg.Go(func() {
+			l := processes[g%3]
+			for i := range 4000 {
+				n := (i + g) % 4
+				res, err := l.Allow(t.Context(), number(n))
+				if err != nil {
+					t.Error(err)
+				}
+				if res.Allowed {
+					allowed[n].Add(1)
+				}
+				switch {
+				case i%512 == 0:
+					_ = l.ReturnPrefetched(t.Context())
+				case i%64 == 0:
+					c.advance(50 * time.Millisecond)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, l := range processes {
+		if err := l.ReturnPrefetched(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n := range allowed {
+		// 4 s at most have passed, so there was one window.
+		if got, want := left(t, other, number(n)).Remaining, 5000-allowed[n].Load(); got != want {
+			t.Errorf("key %d: %d tokens remain, want %d", n, got, want)
+		}
+	}
+}
+
+// prefetchWaiters starts n goroutines, and checks that each is allowed a request after one millisecond.
+// wait waits for them.
+func prefetchWaiters(t *testing.T, l *weir.Limiter, n int) (wait func()) {
+	start := time.Now()
+	var wg sync.WaitGroup
+	for range n {
+		wg.Go(func() {
+			if res, err := l.Allow(t.Context(), "u"); err != nil || !res.Allowed || time.Since(start) != time.Millisecond {
+				t.Errorf("after %v: %+v, %v", time.Since(start), res, err)
+			}
+		})
+	}
+	return wg.Wait
+}
+
+// Goroutines that need tokens while a prefetch is under way wait for it. Other keys do not wait, and
+// a caller whose context ends does not either.
+func TestPrefetchOneAtATime(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &tap{before: func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }}
+		l, err := mustNew(t, memory.New(nil), window(100_000, time.Hour)).Wrap(log.wrap).Prefetch(weir.Prefetch{MaxAge: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for used := int64(0); used < 100; { // until the tokens of a large prefetch are used
+			allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+			if calls := log.take(); len(calls) > 0 && calls[0].Cost >= 128 {
+				for used = 1; used < calls[0].Cost; used++ {
+					allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+				}
+			}
+		}
+		start := time.Now()
+		wait := prefetchWaiters(t, l, 100)
+		synctest.Wait()
+		short, cancel := context.WithTimeout(t.Context(), time.Microsecond)
+		defer cancel()
+		if _, err := l.Allow(short, "u"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Microsecond {
+			t.Errorf("after %v: %v, want that the deadline passed", time.Since(start), err)
+		}
+		if _, err := l.Allow(t.Context(), "v"); err != nil || time.Since(start) != time.Millisecond+time.Microsecond {
+			t.Errorf("another key: after %v: %v", time.Since(start), err)
+		}
+		wait()
+		if ops := log.ops(); ops != "[TakeUpTo Consume]" {
+			t.Errorf("%s reached the store, want one prefetch, and the request of the other key", ops)
+		}
+	})
+}
+
+// As many goroutines wait for a prefetch as it asks tokens for. The others consume their own tokens.
+func TestPrefetchWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &tap{before: func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }}
+		l, err := mustNew(t, memory.New(nil), window(100_000, time.Hour)).Wrap(log.wrap).Prefetch(weir.Prefetch{MaxTokens: 10, MaxAge: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range warm(t, l, log, 9) {
+			allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+		}
+		prefetchWaiters(t, l, 50)()
+		if calls := log.take(); len(calls) != 41 {
+			t.Errorf("50 requests took %d calls, want a prefetch of 10 tokens, and 40 others", len(calls))
+		}
+	})
+}
+
+// Nobody waits for the return of the unused tokens of another key, except the caller that makes it.
+func TestPrefetchWaitsForNoReturn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		log := &tap{before: func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }}
+		l, err := mustNew(t, memory.New(nil), window(100_000, time.Hour)).Wrap(log.wrap).Prefetch(weir.Prefetch{MaxTokens: 10, MaxAge: time.Minute})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 10 {
+			allow(t, l, weir.Request{Key: weir.KeyOf("other")})
+		}
+		time.Sleep(59 * time.Second)
+		for range warm(t, l, log, 9) {
+			allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+		}
+		time.Sleep(time.Second) // now the tokens of the other key are too old
+		log.take()
+		start := time.Now()
+		var wg sync.WaitGroup
+		var late atomic.Int64
+		for range 10 {
+			wg.Go(func() {
+				if res, err := l.Allow(t.Context(), "u"); err != nil || !res.Allowed {
+					t.Errorf("got %+v, %v", res, err)
+				}
+				if time.Since(start) > time.Millisecond {
+					late.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if ops := log.ops(); late.Load() != 1 || ops != "[TakeUpTo Settle]" {
+			t.Errorf("%d requests were late, and %s reached the store, want 1, and a prefetch and a Settle", late.Load(), ops)
+		}
+	})
+}
+
+// If a prefetch does not bring enough tokens, a goroutine waits again, at most four times. If it brings
+// none, nobody waits again.
+func TestPrefetchWaitsAgain(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		brings int64
+		want   map[weir.Op]int
+		most   time.Duration
+	}{
+		{2, map[weir.Op]int{weir.TakeUpTo: 5, weir.Consume: 1}, 5 * time.Millisecond},
+		{0, map[weir.Op]int{weir.TakeUpTo: 1, weir.Consume: 9, weir.Settle: 1}, 3 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			log := &tap{before: func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }}
+			most := int64(100)
+			l, err := mustNew(t, memory.New(nil), window(100_000, time.Hour)).Wrap(func(next weir.Decider) weir.Decider {
+				return sparing{next, &most}
+			}, log.wrap).Prefetch(weir.Prefetch{MaxTokens: 10, MaxAge: time.Minute})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for range warm(t, l, log, 9) {
+				allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+			}
+			log.take()
+			start := time.Now()
+			most = tt.brings
+			var wg sync.WaitGroup
+			for range 10 {
+				wg.Go(func() {
+					_, _ = l.Allow(t.Context(), "u")
+					if took := time.Since(start); took > tt.most {
+						t.Errorf("a request took %v, want at most %v", took, tt.most)
+					}
+				})
+			}
+			wg.Wait()
+			got := map[weir.Op]int{}
+			for _, r := range log.take() {
+				got[r.Op]++
+			}
+			if !maps.Equal(got, tt.want) {
+				t.Errorf("%v reached the store, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+// A sparing is a wrapper that consumes at most so many tokens at once. If that is 0, a TakeUpTo fails.
+type sparing struct {
+	next weir.Decider
+	most *int64
+}
+
+func (c sparing) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	if r.Op == weir.TakeUpTo {
+		r.Cost = min(r.Cost, *c.most)
+	}
+	res, err := c.next.Decide(ctx, r, each)
+	if r.Op == weir.TakeUpTo && *c.most == 0 {
+		return weir.Result{}, store.ErrUnavailable
+	}
+	return res, err
+}
+
+// A Reset ends the use of the held tokens, also of those of a prefetch that is under way.
+func TestPrefetchReset(t *testing.T) {
+	t.Parallel()
+	for _, during := range []bool{false, true} {
+		c := newClock()
+		other := mustNew(t, newStore(c), window(1000, time.Hour))
+		l, log := prefetching(t, other, c, weir.Prefetch{})
+		warm(t, l, log, 10)
+		plan, err := l.With(weir.Rule{Algorithm: window(1000, time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if during {
+			log.before = func(ctx context.Context, r weir.Request) {
+				if r.Op == weir.TakeUpTo {
+					log.before = nil
+					if err := plan.Reset(ctx, "u"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			for log.before != nil {
+				allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+			}
+		} else if err := plan.Reset(t.Context(), "u"); err != nil {
+			t.Fatal(err)
+		}
+		was := left(t, other, "u").Remaining
+		log.take()
+		allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+		if calls := log.take(); len(calls) == 0 || calls[0].Op != weir.TakeUpTo {
+			t.Errorf("during a prefetch %v: %v reached the store, want that no token was held", during, calls)
+		}
+		if err := l.ReturnPrefetched(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := left(t, other, "u").Remaining; was < 900 || got < 998 {
+			t.Errorf("during a prefetch %v: %d tokens remain, then %d", during, was, got)
+		}
+	}
+}
+
+// Limits that differ have tokens of their own, and limits that are equal share them.
+func TestPrefetchLimits(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l, log := prefetching(t, mustPolicy(t, newStore(c), rules(
+		weir.Rule{Name: "a", Algorithm: window(1000, time.Hour)}, weir.Rule{Name: "b", Algorithm: window(1000, time.Hour)})), c, weir.Prefetch{})
+	warm(t, l, log, 10)
+	only := func(name string) *weir.Limiter {
+		one, err := l.Only(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return one
+	}
+	with := func(limit int64) *weir.Limiter {
+		other, err := l.With(weir.Rule{Name: "a", Algorithm: window(limit, time.Hour)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return other
+	}
+	warm(t, only("a"), log, 10)
+	for i, tt := range []struct {
+		l    *weir.Limiter
+		want string
+	}{{with(1000), "[]"}, {with(999), "[Consume]"}, {only("a"), "[]"}, {only("b"), "[Consume]"}, {l.Wrap(), "[]"}} {
+		allow(t, tt.l, weir.Request{Key: weir.KeyOf("u")})
+		if ops := log.ops(); ops != tt.want {
+			t.Errorf("limiter %d: %s reached the store, want %s", i, ops, tt.want)
+		}
+	}
+}
+
+// More keys than places are decided one by one. The tokens of a key that is no longer used come
+// back when another key needs its place.
+func TestPrefetchPlaces(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	other := mustNew(t, newStore(c), window(1000, time.Hour))
+	l, log := prefetching(t, other, c, weir.Prefetch{MaxKeys: 1}) // four places
+	use := func(key string) {
+		for range 100 {
+			allow(t, l, weir.Request{Key: weir.KeyOf(key)})
+		}
+	}
+	for i := range 4 {
+		use(number(i))
+	}
+	log.take()
+	if use("other"); len(log.take()) != 100 {
+		t.Error("a fifth key has tokens")
+	}
+	c.advance(2 * time.Second)
+	if use("other"); len(log.take()) > 20 {
+		t.Error("a new key has no tokens, but the other keys are not used any more")
+	}
+	if err := l.ReturnPrefetched(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		if n := left(t, other, number(i)).Remaining; n != 900 {
+			t.Errorf("key %d: %d tokens remain, want 900", i, n)
+		}
+	}
+	long := string(make([]byte, 2000))
+	for range 20 {
+		allow(t, l, weir.Request{Key: weir.KeyOf(long)})
+	}
+	if n := len(log.take()); n < 20 {
+		t.Errorf("20 requests of a long key took %d calls, want 20", n)
+	}
+}
+
+// Denials come from the store, with an exact RetryAfter, also if a cost is above what remains.
+func TestPrefetchDenials(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	a := algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 100}
+	other := mustNew(t, newStore(c), a)
+	l, _ := prefetching(t, other, c, weir.Prefetch{})
+	for range 60 {
+		allow(t, l, weir.Request{Key: weir.KeyOf("u"), Cost: 1})
+	}
+	if err := l.ReturnPrefetched(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, cost := range []int64{40, 30, 1, 5} {
+		r := weir.Request{Key: weir.KeyOf("u"), Cost: cost}
+		want, err := other.Decide(t.Context(), weir.Request{Key: r.Key, Op: weir.Peek, Cost: cost}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := l.Decide(t.Context(), r, nil)
+		if err != nil || got.Allowed != want.Allowed || got.RetryAfter != want.RetryAfter {
+			t.Errorf("cost %d: got %+v, %v, want %+v", cost, got, err, want)
+		}
+		c.advance(got.RetryAfter)
+	}
+}

@@ -1,0 +1,145 @@
+package weir
+
+import (
+	"container/list"
+	"context"
+	"sync"
+	"time"
+)
+
+// owed has the prefetches whose unused tokens are to be returned, now or when they are too old.
+// Its mutex is locked after the mutex of a holding.
+type owed struct {
+	mu    sync.Mutex
+	live  list.List // of *fetched whose tokens can be used, the oldest first
+	ended list.List // of *fetched with unused tokens that nobody can use
+}
+
+// An owedPlace is the place of a fetched in a list. The mutex of the owed guards it.
+type owedPlace struct {
+	live  *list.Element
+	ended bool // it is not live any more, or never was
+}
+
+// begin adds f, whose tokens can now be used.
+func (o *owed) begin(f *fetched) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f.place.live = o.live.PushBack(f)
+}
+
+// end notes that nobody can use tokens of f any more.
+func (o *owed) end(f *fetched) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if f.place.ended {
+		return
+	}
+	o.remove(f)
+	if f.charged > f.used {
+		o.push(f)
+	}
+}
+
+// remove removes f from the list live. The caller holds o.mu.
+func (o *owed) remove(f *fetched) {
+	f.place.ended = true
+	if f.place.live != nil {
+		o.live.Remove(f.place.live)
+	}
+}
+
+// maxEnded is the largest number of prefetches that wait for their return. There are so many only
+// after an outage.
+const maxEnded = 1 << 16
+
+// push adds f to the list ended. The caller holds o.mu.
+func (o *owed) push(f *fetched) {
+	if o.ended.PushBack(f); o.ended.Len() > maxEnded {
+		o.ended.Remove(o.ended.Front())
+	}
+}
+
+// again adds f, which could not be returned.
+func (o *owed) again(f *fetched) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.push(f)
+}
+
+// next removes and returns the next prefetch whose tokens are to be returned, or nil. A live one is
+// only returned if it is too old at the time now.
+func (o *owed) next(now time.Duration) *fetched {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if e := o.ended.Front(); e != nil {
+		return o.ended.Remove(e).(*fetched)
+	}
+	if e := o.live.Front(); e != nil {
+		if f := e.Value.(*fetched); now >= f.until {
+			o.remove(f)
+			return f
+		}
+	}
+	return nil
+}
+
+// len returns the number of prefetches in both lists.
+func (o *owed) len() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.live.Len() + o.ended.Len()
+}
+
+// returnOne returns the unused tokens of at most one prefetch. After an error, they are returned
+// later.
+func (p *prefetcher) returnOne(ctx context.Context) {
+	now := p.now()
+	for f := p.owed.next(now); f != nil; f = p.owed.next(now) {
+		if sent, _ := p.giveBack(ctx, f, now); sent {
+			return
+		}
+	}
+}
+
+// returnAll returns the tokens of all prefetches that are there now.
+func (p *prefetcher) returnAll(ctx context.Context) error {
+	now := p.now()
+	for range p.owed.len() {
+		f := p.owed.next(Never)
+		if f == nil {
+			break
+		}
+		if _, err := p.giveBack(ctx, f, now); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// giveBack ends the use of the tokens of f, which is in no list, and returns its unused tokens. sent
+// reports whether that took a call.
+func (p *prefetcher) giveBack(ctx context.Context, f *fetched, now time.Duration) (sent bool, err error) {
+	h := f.holding
+	h.mu.Lock()
+	if f.held = f.used; h.current == f {
+		h.current = nil
+	}
+	h.mu.Unlock()
+	if f.charged <= f.used || now >= f.worth {
+		return false, nil
+	}
+	if err = f.settle(ctx, f.used); lost(err) {
+		p.owed.again(f)
+	}
+	return true, err
+}
+
+// settle makes actual what f consumed in the store.
+func (f *fetched) settle(ctx context.Context, actual int64) error {
+	_, err := f.next.Decide(ctx, Request{Key: f.holding.key, Op: Settle, ID: f.id, Actual: ActualCost(actual)}, nil)
+	if err == nil {
+		f.charged = actual
+	}
+	return err
+}
