@@ -83,7 +83,7 @@ func (t *txn) readEach(ctx context.Context, conn batcher) error {
 	{"The clock is read when the first of several keys is locked.", "Store/Atomic", []edit{
 		{lockColumn, `(SELECT min(c) FROM (SELECT pg_advisory_xact_lock(k), clock_timestamp() AS c FROM unnest($1::bigint[]) AS k OFFSET 0) AS x)`},
 		{"var readOnly string", "var readOnly string\n\t\tvar first time.Time"},
-		{"Scan(&readOnly, nil, nil, nil, nil)", "Scan(&readOnly, nil, nil, nil, &first)"},
+		{"Scan(&readOnly, nil, nil, nil, nil, nil)", "Scan(&readOnly, nil, nil, nil, &first)"},
 		{`if readOnly == "on" {`, "t.now = first.UnixMicro()\n\t\tif readOnly == \"on\" {"},
 	}, ""},
 	{"The clock has milliseconds.", "Store/Time", []edit{{"t.now = now.UnixMicro()", "t.now = now.UnixMilli() * 1000"}}, ""},

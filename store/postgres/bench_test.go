@@ -30,6 +30,23 @@ func limiter(b *testing.B, rules int, a algorithm.Algorithm) *weir.Limiter {
 // plenty allows every request of a benchmark.
 var plenty = algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1_000_000}
 
+// BenchmarkFloor measures two round trips that do nothing, the least that a decision takes.
+func BenchmarkFloor(b *testing.B) {
+	conn, err := open(b).Acquire(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer conn.Release()
+	for b.Loop() {
+		for range 2 {
+			if _, err := conn.Exec(b.Context(), "SELECT 1"); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "decisions/s")
+}
+
 // BenchmarkAllow measures allowed decisions. The goroutines share one key, or have 1,000 keys.
 func BenchmarkAllow(b *testing.B) {
 	for _, rules := range []int{1, 4} {
@@ -95,11 +112,17 @@ func BenchmarkMany(b *testing.B) {
 // BenchmarkSlidingLog measures how the cost of a sorted set grows with its members. Each
 // decision adds one, so use a small -benchtime, for example 100x.
 func BenchmarkSlidingLog(b *testing.B) {
-	for _, members := range []int64{10, 100, 1000} {
+	for _, members := range []int{10, 100, 1000} {
 		b.Run(fmt.Sprintf("members=%d", members), func(b *testing.B) {
 			lim := limiter(b, 1, algorithm.SlidingLog{Limit: 100_000, Window: time.Hour})
-			if _, err := lim.AllowN(b.Context(), members, "ann"); err != nil {
-				b.Fatal(err)
+			requests := make([]weir.Request, members)
+			for i := range requests {
+				requests[i].Key = weir.KeyOf("ann")
+			}
+			for _, answer := range lim.DoMany(b.Context(), requests) {
+				if answer.Err != nil {
+					b.Fatal(answer.Err)
+				}
 			}
 			before := wal(b)
 			for b.Loop() {

@@ -114,15 +114,19 @@ const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 // a new connection for each of them. lock_timeout has to be set before the locks.
 //
 // The planner must not choose a sequential scan while the table is small: it can keep that
-// plan when the table has grown.
+// plan when the table has grown. It must keep its plans: it takes a list of one key for
+// cheaper than a list of any length, and would plan each statement again, which takes longer
+// than to run it.
 const (
 	idle = 5 * time.Second
 	lock = `SELECT current_setting('transaction_read_only'),
 	set_config('idle_in_transaction_session_timeout', $2::text, true),
 	set_config('enable_seqscan', 'off', true),
+	set_config('plan_cache_mode', 'force_generic_plan', true),
 	set_config('lock_timeout', coalesce($3::text, current_setting('lock_timeout')), true),
 	(SELECT count(pg_advisory_xact_lock(k)) FROM unnest($1::bigint[]) AS k)`
-	noLock = "SELECT set_config('enable_seqscan', 'off', true)"
+	noLock = `SELECT set_config('enable_seqscan', 'off', true),
+	set_config('plan_cache_mode', 'force_generic_plan', true)`
 )
 
 // read reads the rows and the clock. The clock is read in the statement that reads the rows,
@@ -156,7 +160,7 @@ func (t *txn) read(ctx context.Context, conn batcher) error {
 			return err
 		}
 		var readOnly string
-		if err := results.QueryRow().Scan(&readOnly, nil, nil, nil, nil); err != nil {
+		if err := results.QueryRow().Scan(&readOnly, nil, nil, nil, nil, nil); err != nil {
 			return err
 		}
 		if readOnly == "on" {
