@@ -143,7 +143,7 @@ with_cluster() {
 	container=$(docker create --network none --user postgres "$1" \
 		initdb --no-sync --auth trust --locale C --encoding UTF8 --pgdata /var/lib/postgresql/weir)
 	docker start --attach "$container" >"$work/initdb.log" 2>&1 || { tail -n 3 "$work/initdb.log" >&2 && return 1; }
-	image=$(docker commit "$container")
+	image=$(docker commit --change 'USER root' "$container") # older engines keep the container's user
 	docker rm "$container" >/dev/null
 	docker rmi "$1" >/dev/null 2>&1 || true
 	echo "$image"
