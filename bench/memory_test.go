@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -56,17 +57,18 @@ func BenchmarkMemory(b *testing.B) {
 func BenchmarkMemoryParallel(b *testing.B) {
 	eachLocal(b, func(b *testing.B, allow func(string) bool, draws draws) {
 		b.ReportAllocs()
+		var denied atomic.Int64
 		b.RunParallel(func(pb *testing.PB) {
-			denied := 0
 			for i := rand.IntN(drawn); pb.Next(); i++ {
 				if !allow(draws.at(i)) {
-					denied++
+					denied.Add(1)
 				}
 			}
-			if denied > 0 {
-				b.Errorf("%d requests were denied", denied)
-			}
 		})
+		// throttled denies a request now and then, if all goroutines ask for the same key.
+		if n := denied.Load(); n > 1 && n > int64(b.N/1000) {
+			b.Errorf("%d of %d requests were denied", n, b.N)
+		}
 	})
 }
 

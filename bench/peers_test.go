@@ -40,6 +40,7 @@ func newThrottledLimiter(tb testing.TB, st throttled.GCRAStoreCtx, period time.D
 	if err != nil {
 		tb.Fatal(err)
 	}
+	lim.SetMaxCASAttemptsLimit(1000) // the default fails under contention
 	return lim
 }
 
@@ -71,7 +72,6 @@ func newThrottledRedis(tb testing.TB, rdb *redis.Client, period time.Duration) *
 		tb.Fatal(err)
 	}
 	lim := newThrottledLimiter(tb, st, period)
-	lim.SetMaxCASAttemptsLimit(1000) // the default fails under contention
 	return &remote{
 		name: "throttled",
 		many: true,

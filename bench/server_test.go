@@ -17,6 +17,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	own.Stop()
+	ownPostgres.Stop()
 	stopClusters()
 	os.Exit(code)
 }

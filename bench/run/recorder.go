@@ -113,7 +113,7 @@ func (r *recorder) add(line string) {
 		return
 	}
 	switch name, value, _ := strings.Cut(line, ": "); name {
-	case "goos", "goarch", "cpu", "server", "go", "gomaxprocs", "load":
+	case "goos", "goarch", "cpu", "server", "postgres", "go", "gomaxprocs", "load":
 		r.set(name, value)
 	}
 }

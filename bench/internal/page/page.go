@@ -38,6 +38,7 @@ func Make(r *Results, instructions string) map[string]string {
 	w.worse()
 	w.memory()
 	w.servers()
+	w.postgres()
 	w.bytes()
 	w.sizing()
 	w.around()
@@ -106,8 +107,11 @@ ratios of all rounds: 2 means that weir takes twice as much as the peer, and 0.5
 // machine says where the results come from.
 func (w *writer) machine() string {
 	server := "There was no server."
-	if s := w.config["server"]; s != "" {
-		server = "The server was " + s + ", on the\nsame cores as its clients."
+	switch redis, postgres := w.config["server"], w.config["postgres"]; {
+	case redis != "" && postgres != "":
+		server = "The servers were " + redis + ",\nand " + postgres + ", on the same cores as their clients."
+	case redis != "":
+		server = "The server was " + redis + ", on the\nsame cores as its clients."
 	}
 	caution := ""
 	if w.rounds() < fewRounds {
@@ -116,7 +120,7 @@ func (w *writer) machine() string {
 	if load := w.config["load"]; load != "" {
 		caution += fmt.Sprintf("\n**These figures are provisional: the machine was busy, with a load average of %s.**", load)
 	}
-	return fmt.Sprintf("All figures come from one run of %d rounds on %s cores of %s (%s/%s), with Go %s. %s\nCompare ratios: the times are those of this machine.%s",
+	return fmt.Sprintf("All figures come from one run of %d rounds on %s cores of %s (%s/%s), with Go %s.\n%s\nCompare ratios: the times are those of this machine.%s",
 		w.rounds(), w.config["gomaxprocs"], w.config["cpu"], w.config["goos"], w.config["goarch"], strings.TrimPrefix(w.config["go"], "go"), server, caution)
 }
 

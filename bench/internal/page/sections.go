@@ -101,6 +101,37 @@ func (w *writer) client(c client) {
 	w.likes(c.benchmark+"/impl=%s/callers=32", cpu, c.likes)
 }
 
+func (w *writer) postgres() {
+	if !w.measured("Postgres/impl=weir-gcra/callers=1/keys=1000", "ns/op", "decisions on PostgreSQL") {
+		return
+	}
+	w.p("## On PostgreSQL")
+	w.p(`A decision takes two round trips, with one of 1,000 known keys or always the same key. A caller sends the next request when it has
+the answer. The server does not wait for its disk (` + "`fsync=off`" + `), and writes these bytes to its log (WAL).`)
+	var rows []string
+	for _, c := range []struct{ impl, text string }{
+		{"floor", "two round trips that do nothing"},
+		{"weir-gcra", "GCRA"},
+		{"weir-four", "four rules of GCRA"},
+		{"weir-denied", "a denial, always of the same key"},
+	} {
+		name := "Postgres/impl=" + c.impl
+		one := name + "/callers=1/keys=1000"
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s |", c.text, w.cell(one, "ns/op", 1e-3),
+			w.cell(name+"/callers=16/keys=1000", "ns/op", 1e-3), w.cell(name+"/callers=16/keys=1", "ns/op", 1e-3), w.cell(one, "wal-B/op", 1)))
+	}
+	for _, c := range []struct{ name, text string }{
+		{"keys=100", "one of 100 decisions of `DoMany`, 100 keys"},
+		{"keys=1", "one of 100 decisions of `DoMany`, the same key"},
+	} {
+		rows = append(rows, fmt.Sprintf("| %s | %s | | | |", c.text, w.cell("PostgresMany/"+c.name, "ns/decision", 1e-3)))
+	}
+	for _, c := range []struct{ name, text string }{{"10", "10"}, {"100", "100"}, {"1000", "1,000"}} {
+		rows = append(rows, fmt.Sprintf("| SlidingLog, %s entries | %s | | | |", c.text, w.cell("PostgresLog/entries="+c.name, "ns/op", 1e-3)))
+	}
+	w.table("| One decision | µs, one caller | µs, 16 callers | µs, 16 callers, one key | bytes of WAL |", rows)
+}
+
 func (w *writer) bytes() {
 	if !w.measured("PeerBytes/impl=weir-gcra", "bytes/key", "the memory of a server for each caller") {
 		return

@@ -159,7 +159,7 @@ func (w *writer) example(one, piped string) {
 	w.p("### An example")
 	w.p("A service makes %s decisions per second, each with %d rules, for %s callers, and sends each decision alone:",
 		number(decisions), rules, number(callers))
-	w.p(`- CPU: %s + %s = %s µs for each decision, so %s × %[3]s µs = %[5]s cores. At half load that is %[6]d shards on cores like those of this page.
+	w.p(`- CPU: %s + %s = %s µs for each decision, so %s × %[3]s µs = %[5]s cores. Shards at half load, on cores like those of this page: %[6]d.
 - Memory: %[7]s × %[8]d rules × %[9]s bytes = %[10]s MB for all shards.`,
 		number(script.median), number(network.median), number(each), number(decisions), number(cores), shards,
 		number(callers), rules, number(bytes.median), number(callers*rules*bytes.median/1e6))

@@ -5,6 +5,7 @@ package server
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ type Options struct {
 	Cluster bool
 }
 
-// A Server is a running redis-server that keeps nothing on disk and listens on a loopback
+// A Server is a running server that does not wait for its disk and listens on a loopback
 // address.
 type Server struct {
 	Addr    string
@@ -38,13 +39,14 @@ type Server struct {
 	Counter *Callgrind // nil unless Options.Counted
 
 	cmd  *exec.Cmd
+	ping func() error // returns nil if the server answers
 	stop func()
 	done chan struct{} // closed after cmd has ended
 	dir  string        // removed at the end
 	log  bytes.Buffer  // what cmd wrote; valid after done
 }
 
-// Start starts a server, and returns when it answers.
+// Start starts a Redis server, and returns when it answers.
 func Start(o Options) (*Server, error) {
 	if o.Counted {
 		return start(o, process)
@@ -70,6 +72,7 @@ func start(o Options, command func(s *Server, o Options) error) (*Server, error)
 		return nil, err
 	}
 	s := &Server{Addr: addr, dir: dir, done: make(chan struct{})}
+	s.ping = func() error { return ping(addr) }
 	if err := command(s, o); err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
@@ -96,7 +99,7 @@ func start(o Options, command func(s *Server, o Options) error) (*Server, error)
 // wait returns when the server answers.
 func (s *Server) wait() error {
 	for end := time.Now().Add(startTimeout); ; {
-		err := ping(s.Addr)
+		err := s.ping()
 		if err == nil || time.Now().After(end) {
 			return err
 		}
@@ -153,13 +156,18 @@ func process(s *Server, o Options) error {
 	return nil
 }
 
-// container starts the server as a container. It pulls no image. The container ends when
-// the standard input of its first process ends, so it never outlives this process.
+// container starts a Redis server as a container.
 func container(s *Server, o Options) error {
-	image := os.Getenv("WEIR_IMAGE_REDIS_7_0")
-	if image == "" {
-		image = "redis:7.0"
-	}
+	return s.contain(image("WEIR_IMAGE_REDIS_7_0", "redis:7.0"), "", `redis-server --bind "$bind" --protected-mode no "$@" >/dev/null &`, s.args(o)...)
+}
+
+// image returns the name of an image, which a variable of the environment can replace.
+func image(variable, name string) string { return cmp.Or(os.Getenv(variable), name) }
+
+// contain makes s a container of an image, which it does not pull. The script starts the
+// server in the background, on the address bind. If user is "", it is the one of the image. The container ends when the standard input of
+// its first process ends, so it never outlives this process.
+func (s *Server) contain(image, user, script string, args ...string) error {
 	if _, err := exec.LookPath("docker"); err != nil {
 		return err
 	}
@@ -173,9 +181,9 @@ func container(s *Server, o Options) error {
 	if runtime.GOOS != "linux" {
 		run, bind = []string{"--publish", s.Addr + ":" + port}, "0.0.0.0"
 	}
-	run = append([]string{"run", "--rm", "--interactive", "--pull", "never"}, run...)
-	run = append(run, image, "sh", "-c", `redis-server "$@" >/dev/null & cat >/dev/null`, "sh", "--bind", bind, "--protected-mode", "no")
-	s.cmd = exec.Command("docker", append(run, s.args(o)...)...)
+	run = append([]string{"run", "--rm", "--interactive", "--pull", "never", "--env", "bind=" + bind, "--user", user}, run...)
+	run = append(run, "--entrypoint", "sh", image, "-c", script+" cat >/dev/null", "sh")
+	s.cmd = exec.Command("docker", append(run, args...)...)
 	in, err := s.cmd.StdinPipe()
 	if err != nil {
 		return err

@@ -1,0 +1,244 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/bench/internal/server"
+	"github.com/weir-go/weir/store/postgres"
+)
+
+// ownPostgres is the server that this process starts if WEIR_POSTGRES_URL is not set.
+var ownPostgres *server.Server
+
+var startPostgres = sync.OnceValue(func() (err error) {
+	ownPostgres, err = server.StartPostgres()
+	return err
+})
+
+// pool returns a pool of 16 connections to the PostgreSQL server that WEIR_POSTGRES_URL names,
+// or to a server that is started for this run, with an empty table. Like connect, it skips or
+// fails tb if neither is there.
+func pool(tb testing.TB) *pgxpool.Pool {
+	tb.Helper()
+	url, kind := os.Getenv("WEIR_POSTGRES_URL"), "that was running"
+	if url == "" {
+		check(tb, startPostgres())
+		url, kind = ownPostgres.URL(), ownPostgres.Kind
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	config.MaxConns, config.AfterConnect = 16, postgres.Prepare
+	ctx := context.Background()
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(pool.Close)
+	if err := postgres.Migrate(ctx, pool); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if _, err := pool.Exec(ctx, `DELETE FROM weir WHERE key LIKE 'weir:`+benchName+`:%'`); err != nil {
+			tb.Errorf("deleting the keys: %v", err)
+		}
+	})
+	var version string
+	if err := pool.QueryRow(ctx, "SHOW server_version").Scan(&version); err != nil {
+		tb.Fatal(err)
+	}
+	sayPostgres.Do(func() { note("postgres: PostgreSQL %s %s", version, kind) })
+	return pool
+}
+
+var sayPostgres sync.Once
+
+// A row is what BenchmarkPostgres asks for a key.
+type row struct {
+	name string
+	ask  func(ctx context.Context, key string) error
+}
+
+func rows(tb testing.TB, pool *pgxpool.Pool) []row {
+	tb.Helper()
+	st := postgres.New(pool)
+	decide := func(want bool, a algorithm.Algorithm, rules ...string) func(context.Context, string) error {
+		var list []weir.Rule
+		for _, name := range rules {
+			list = append(list, weir.Rule{Name: name, Algorithm: a})
+		}
+		lim, err := weir.NewPolicy(st, policy(list...), nil)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		return func(ctx context.Context, key string) error {
+			res, err := lim.Allow(ctx, key)
+			if err == nil && res.Allowed != want {
+				err = fmt.Errorf("the request for %q: allowed %v, want %v", key, res.Allowed, want)
+			}
+			return err
+		}
+	}
+	once := algorithm.FixedWindow{Limit: 1, Window: 24 * time.Hour}
+	use, denied := decide(true, once, "denied"), decide(false, once, "denied")
+	if err := use(context.Background(), "0"); err != nil {
+		tb.Fatal(err)
+	}
+	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
+	return []row{
+		{"floor", func(ctx context.Context, _ string) error { return emptyTrips(ctx, pool) }},
+		{"weir-gcra", decide(true, gcra, "one")},
+		{"weir-four", decide(true, gcra, "a", "b", "c", "d")},
+		{"weir-denied", func(ctx context.Context, _ string) error { return denied(ctx, "0") }},
+	}
+}
+
+// emptyTrips makes two round trips that do nothing, as many as a decision takes.
+func emptyTrips(ctx context.Context, pool *pgxpool.Pool) error {
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	for range 2 {
+		var b pgx.Batch
+		b.Queue("SELECT 1")
+		if err := conn.SendBatch(ctx, &b).Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// BenchmarkPostgres makes decisions on a PostgreSQL server. Each caller asks one after the
+// other. The floor is two round trips that do nothing.
+func BenchmarkPostgres(b *testing.B) {
+	pool := pool(b)
+	all := rows(b, pool)
+	for _, c := range []struct{ callers, keys int }{{1, remoteKeys}, {16, remoteKeys}, {16, 1}} {
+		draws := drawKeys(c.keys)
+		for _, r := range all {
+			known := false
+			b.Run(fmt.Sprintf("impl=%s/callers=%d/keys=%d", r.name, c.callers, c.keys), func(b *testing.B) {
+				if !known { // it is called again with more and more decisions
+					each(b, someKeys(c.keys), func(key string) error { return r.ask(b.Context(), key) })
+					known = true
+				}
+				before := wal(b, pool)
+				var next atomic.Int64
+				b.ResetTimer()
+				var wg sync.WaitGroup
+				for range c.callers {
+					wg.Go(func() {
+						for i := int(next.Add(1)) - 1; i < b.N; i = int(next.Add(1)) - 1 {
+							if err := r.ask(b.Context(), draws.at(i)); err != nil {
+								b.Error(err)
+								return
+							}
+						}
+					})
+				}
+				wg.Wait()
+				b.StopTimer()
+				b.ReportMetric(float64(wal(b, pool)-before)/float64(b.N), "wal-B/op")
+			})
+		}
+	}
+}
+
+// BenchmarkPostgresMany makes 100 decisions together, and reports the time of each.
+func BenchmarkPostgresMany(b *testing.B) {
+	pool := pool(b)
+	for _, keys := range []int{1, 100} {
+		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
+			lim, err := weir.New(benchName, postgres.New(pool), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			requests := make([]weir.Request, 100)
+			for i := range requests {
+				requests[i].Key = weir.KeyOf(strconv.Itoa(i % keys))
+			}
+			calls := 0
+			for b.Loop() {
+				askMany(b, lim, requests)
+				calls++
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(calls*len(requests)), "ns/decision")
+		})
+	}
+}
+
+// BenchmarkPostgresLog shows how the cost of a sorted set grows with its members. Each decision
+// adds one, and every hundredth call starts afresh.
+func BenchmarkPostgresLog(b *testing.B) {
+	pool := pool(b)
+	for _, entries := range []int{10, 100, 1000} {
+		b.Run(fmt.Sprintf("entries=%d", entries), func(b *testing.B) {
+			lim, err := weir.New(benchName, postgres.New(pool), algorithm.SlidingLog{Limit: 1 << 40, Window: time.Hour}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			requests := make([]weir.Request, entries)
+			for i := range requests {
+				requests[i].Key = weir.KeyOf("log")
+			}
+			for i := 0; b.Loop(); i++ {
+				if i%100 == 0 {
+					b.StopTimer()
+					if err := lim.Reset(b.Context(), "log"); err != nil {
+						b.Fatal(err)
+					}
+					askMany(b, lim, requests)
+					b.StartTimer()
+				}
+				if res, err := lim.Allow(b.Context(), "log"); err != nil || !res.Allowed {
+					b.Fatal(res.Allowed, err)
+				}
+			}
+		})
+	}
+}
+
+// askMany fails tb unless all requests are allowed.
+func askMany(tb testing.TB, lim *weir.Limiter, requests []weir.Request) {
+	tb.Helper()
+	for _, answer := range lim.DoMany(tb.Context(), requests) {
+		if answer.Err != nil || !answer.Result.Allowed {
+			tb.Fatalf("allowed %v, error %v", answer.Result.Allowed, answer.Err)
+		}
+	}
+}
+
+// wal returns how many bytes the server has written to its log.
+func wal(tb testing.TB, pool *pgxpool.Pool) (bytes int64) {
+	tb.Helper()
+	if err := pool.QueryRow(context.Background(), "SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), '0/0')::bigint").Scan(&bytes); err != nil {
+		tb.Fatal(err)
+	}
+	return bytes
+}
+
+// TestPostgresRows checks that all rows of BenchmarkPostgres are answered as they expect.
+func TestPostgresRows(t *testing.T) {
+	for _, r := range rows(t, pool(t)) {
+		for range 2 {
+			if err := r.ask(t.Context(), "0"); err != nil {
+				t.Errorf("%s: %v", r.name, err)
+			}
+		}
+	}
+}
