@@ -15,7 +15,7 @@ import (
 // sqlMutants are mistakes of stores over a database. conformance/integration has more of them,
 // in the code of store/postgres.
 var sqlMutants = []mutant{
-	{"a read-only script reads its keys one after the other", "Store/Atomic", []string{"Store/Peer"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"a read-only script reads its keys one after the other", "Store/Atomic", []string{"Store/Expiry", "Store/Peer"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		if s != look || len(keys) != 2 {
 			return f.right(ctx, s, keys, args, reply)
 		}
