@@ -128,7 +128,7 @@ func (c *cluster) agree(t *testing.T, key string, master int) {
 				return fmt.Errorf("node %d: %s", i, info)
 			}
 			if found, err := c.serving(ctx, i, key); err != nil || found[0] != master {
-				return fmt.Errorf("node %d: served by %v, %w", i, found, err)
+				return fmt.Errorf("node %d: served by %v, error %v", i, found, err)
 			}
 		}
 		return nil

@@ -36,6 +36,7 @@ const (
 // default settings, and the requests for the topology that the other nodes get.
 func TestFollow(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()

@@ -240,6 +240,7 @@ func newPostgresFault(t *testing.T, check string) *postgresFault {
 // the outcomes in docs/reference/stores.md.
 func TestPostgresFaults(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	servers.Need(t)
 	progress(t)
 	makers := map[string]func(*testing.T, string) conformance.Fault{}
