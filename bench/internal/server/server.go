@@ -165,8 +165,9 @@ func container(s *Server, o Options) error {
 func image(variable, name string) string { return cmp.Or(os.Getenv(variable), name) }
 
 // contain makes s a container of an image, which it does not pull. The script starts the
-// server in the background, on the address bind. If user is "", it is the one of the image. The container ends when the standard input of
-// its first process ends, so it never outlives this process.
+// server in the background, on the address bind, as user or, if user is "", as the user of the
+// image. The container ends when the standard input of its first process ends, so it never
+// outlives this process.
 func (s *Server) contain(image, user, script string, args ...string) error {
 	if _, err := exec.LookPath("docker"); err != nil {
 		return err
