@@ -51,18 +51,16 @@ func (n *Node) Client(t testing.TB) *redis.Client {
 func (n *Node) Pause(t testing.TB) {
 	t.Helper()
 	n.tell(t, "pause", func(ctx context.Context, docker *client.Client) error {
-		for {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		return poll(ctx, func() error {
 			_, err := docker.ContainerPause(ctx, n.id, client.ContainerPauseOptions{})
 			// On a busy machine runc gives up before the kernel has frozen every process.
-			if err == nil || !strings.Contains(err.Error(), "unable to freeze") {
-				return err
+			if err != nil && !strings.Contains(err.Error(), "unable to freeze") {
+				cancel()
 			}
-			select {
-			case <-ctx.Done():
-				return err
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
+			return err
+		})
 	})
 }
 
