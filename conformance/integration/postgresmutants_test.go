@@ -98,6 +98,7 @@ func buildMutants(t *testing.T) (program string) {
 	write("go.mod", strings.ReplaceAll(mod, "=> ../..", "=> "+absolute))
 	write("go.sum", read("go.sum"))
 	write("mutant_test.go", read("testdata/postgresmutants/mutant_test.go"))
+	write("postgreskeys_test.go", strings.Replace(read("postgreskeys_test.go"), "package integration", "package mutants", 1))
 	write("mutants.go", "package mutants\n")
 
 	files := map[string]string{}

@@ -63,35 +63,10 @@ func TestRun(t *testing.T) {
 		New:  func(*testing.T) store.Store { return copies[name].open(pool) },
 		Peer: func(*testing.T, store.Store) store.Store { return copies[name].open(pool) },
 		Keys: func(t *testing.T, _ store.Store, part string) map[string]time.Duration {
-			return keys(t, pool, part)
+			return postgresKeys(t, pool, part)
 		},
 		Brief: true, Parallel: 8,
 	})
-}
-
-// keys lists the keys that contain part and have not expired, with their TTLs.
-func keys(t *testing.T, pool *pgxpool.Pool, part string) map[string]time.Duration {
-	rows, err := pool.Query(t.Context(), `SELECT key, expires - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
-FROM weir WHERE position($1::bytea IN key) > 0`, []byte(part))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	found := map[string]time.Duration{}
-	for rows.Next() {
-		var key []byte
-		var left int64
-		if err := rows.Scan(&key, &left); err != nil {
-			t.Fatal(err)
-		}
-		if left > 0 {
-			found[string(key)] = time.Duration(left) * time.Microsecond
-		}
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	return found
 }
 
 // TestRunFaults breaks connections: before the server gets a call, or, at a commit, so late
