@@ -6,7 +6,6 @@ import (
 	"os"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -138,21 +137,7 @@ func BenchmarkPostgres(b *testing.B) {
 					known = true
 				}
 				before := wal(b, pool)
-				var next atomic.Int64
-				b.ResetTimer()
-				var wg sync.WaitGroup
-				for range c.callers {
-					wg.Go(func() {
-						for i := int(next.Add(1)) - 1; i < b.N; i = int(next.Add(1)) - 1 {
-							if err := r.ask(b.Context(), draws.at(i)); err != nil {
-								b.Error(err)
-								return
-							}
-						}
-					})
-				}
-				wg.Wait()
-				b.StopTimer()
+				fromCallers(b, c.callers, func(i int) error { return r.ask(b.Context(), draws.at(i)) })
 				b.ReportMetric(float64(wal(b, pool)-before)/float64(b.N), "wal-B/op")
 			})
 		}
