@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -173,18 +174,10 @@ func (o *Outage) complete() error {
 	case o.Probe < 0:
 		return fmt.Errorf("weir: Outage.Probe is %v: it must be above 0, or 0 for the default of %v", o.Probe, DefaultOutageProbe)
 	}
-	if o.MaxKeys == 0 {
-		o.MaxKeys = DefaultOutageKeys
-	}
-	if o.Budget == 0 {
-		o.Budget = DefaultOutageBudget
-	}
-	if o.Failures == 0 {
-		o.Failures = DefaultOutageFailures
-	}
-	if o.Probe == 0 {
-		o.Probe = max(DefaultOutageProbe, o.Budget)
-	}
+	o.MaxKeys = cmp.Or(o.MaxKeys, DefaultOutageKeys)
+	o.Budget = cmp.Or(o.Budget, DefaultOutageBudget)
+	o.Failures = cmp.Or(o.Failures, DefaultOutageFailures)
+	o.Probe = cmp.Or(o.Probe, max(DefaultOutageProbe, o.Budget))
 	if o.Probe < o.Budget {
 		return fmt.Errorf("weir: Outage.Probe is %v and Budget is %v: Probe must be at least Budget, so that a probe has ended when the next one starts", o.Probe, o.Budget)
 	}

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -191,16 +192,9 @@ func (p *Prefetch) complete() error {
 	case p.MaxKeys < 0 || p.MaxKeys > maxPrefetchKeys:
 		return fmt.Errorf("weir: Prefetch.MaxKeys is %d: it must be from 1 to %d, or 0 for %d", p.MaxKeys, maxPrefetchKeys, DefaultPrefetchKeys)
 	}
-	if p.MaxTokens == 0 {
-		p.MaxTokens = DefaultPrefetchTokens
-	}
-	if p.MaxAge == 0 {
-		p.MaxAge = DefaultPrefetchAge
-	}
-	if p.MaxKeys == 0 {
-		p.MaxKeys = DefaultPrefetchKeys
-	}
-	p.MaxKeys = max(1<<bits.Len(uint(p.MaxKeys-1)), prefetchWays)
+	p.MaxTokens = cmp.Or(p.MaxTokens, DefaultPrefetchTokens)
+	p.MaxAge = cmp.Or(p.MaxAge, DefaultPrefetchAge)
+	p.MaxKeys = max(1<<bits.Len(uint(cmp.Or(p.MaxKeys, DefaultPrefetchKeys)-1)), prefetchWays)
 	return nil
 }
 
