@@ -18,6 +18,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
+// patientNodes is the timeout of the nodes of a soakCluster between faults, in milliseconds.
+const patientNodes = "60000"
+
 // A soakCluster is a cluster whose replicas replace a master only if a fault asks for it: a busy
 // machine is no fault.
 type soakCluster struct {
@@ -36,7 +39,7 @@ func newSoakCluster(t *testing.T, seed uint64) *soakCluster {
 	for _, n := range c.Nodes {
 		c.nodes = append(c.nodes, n.Client(t))
 	}
-	c.all("CONFIG", "SET", "cluster-node-timeout", "60000")
+	c.all("CONFIG", "SET", "cluster-node-timeout", patientNodes)
 	c.settled()
 	return c
 }
@@ -112,7 +115,7 @@ var soakFaults = map[string]func(c *soakCluster, tag string) *soak.Fault{
 				})
 			},
 			End: func() {
-				c.all("CONFIG", "SET", "cluster-node-timeout", "60000")
+				c.all("CONFIG", "SET", "cluster-node-timeout", patientNodes)
 				c.agree(c.t, tag, replica)
 				replicates(c.t, c.nodes[master])
 			},
@@ -201,7 +204,7 @@ func soakKill(c *soakCluster, tag string) *soak.Fault {
 		},
 		End: func() {
 			c.Nodes[master].Restart(c.t)
-			c.all("CONFIG", "SET", "cluster-node-timeout", "60000")
+			c.all("CONFIG", "SET", "cluster-node-timeout", patientNodes)
 			c.agree(c.t, tag, replica)
 			replicates(c.t, c.nodes[master])
 		},
