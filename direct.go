@@ -8,29 +8,29 @@ import (
 
 // direct decides q on the memory store, without a script. It returns false if Eval must
 // decide, for example because a key is missing. A decision allocates nothing, because its
-// arrays are on the stack. There are arrays of three sizes, for few rules and for many.
+// arrays are on the stack. There are arrays of three sizes, because Go clears them first.
 func (b *bound) direct(q *query, r *Request, each []Result, res *Result) (done bool, err error) {
-	switch n := len(b.rules); {
-	case n == 1:
+	n := len(b.rules)
+	// Each rule's key has a part of b.fixed and at most all segments of r.Key.
+	switch size := b.fixed + n*b.space.longest(&r.Key); {
+	case n == 1 && size <= 256:
 		var turns [1]compose.Turn
-		var keys [512]byte
+		var keys [256]byte
 		return b.directOn(q, r, each, res, turns[:], keys[:0])
-	case n <= 4:
+	case n <= 4 && size <= 1024:
 		var turns [4]compose.Turn
 		var keys [1024]byte
 		return b.directOn(q, r, each, res, turns[:n], keys[:0])
-	default:
+	case size <= 4096:
 		var turns [MaxRules]compose.Turn
 		var keys [4096]byte
 		return b.directOn(q, r, each, res, turns[:n], keys[:0])
 	}
+	return false, nil
 }
 
+// directOn is direct with room for the turns of all rules and for their keys.
 func (b *bound) directOn(q *query, r *Request, each []Result, res *Result, turns []compose.Turn, keys []byte) (done bool, err error) {
-	// Each rule's key has a part of b.fixed and at most all segments of r.Key.
-	if n := len(turns); b.fixed+n*b.space.longest(&r.Key) > cap(keys) {
-		return false, nil
-	}
 	keys = b.space.appendHead(keys, &r.Key)
 	head := len(keys)
 	for i := range turns {

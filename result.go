@@ -63,7 +63,8 @@ func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result
 	delay := time.Duration(0)
 	for n, i := range q.part.rules {
 		r := &b.rules[i]
-		a := p.Answer(n, q.verb, o, &q.call)
+		var a compose.Answer
+		p.SetAnswer(&a, n, q.verb, o, &q.call)
 		if allowed && !a.Allowed {
 			*res = Result{}
 			return fmt.Errorf("weir: %w: the script allowed the request, but its reply says that rule %q denies it", store.ErrScript, r.name)

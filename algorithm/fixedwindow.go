@@ -50,7 +50,7 @@ var fixedWindowKind = &contract.Kind{
 	Lua:      fixedWindowLua,
 	Absolute: true,
 	Meter: func(args []store.Arg) contract.Meter {
-		return fixedWindow{args[0].Int(), args[1].Int(), args[2].Int()}
+		return &fixedWindow{args[0].Int(), args[1].Int(), args[2].Int()}
 	},
 }
 
@@ -75,25 +75,25 @@ func (f FixedWindow) NewLimit() (*contract.Limit, error) {
 // A fixedWindow is the Meter of a FixedWindow. Its cell has the integers edge and count.
 type fixedWindow struct{ limit, window, align int64 }
 
-func (w fixedWindow) Settle(now int64, c contract.Cell) contract.Cell {
+func (w *fixedWindow) Settle(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c.A, c.B = now-now%w.align+w.window, 0
 	}
 	return c
 }
 
-func (w fixedWindow) Room(_, _ int64, c contract.Cell) int64 { return w.limit - c.B }
+func (w *fixedWindow) Room(_, _ int64, c contract.Cell) int64 { return w.limit - c.B }
 
-func (w fixedWindow) Take(c contract.Cell, n int64) contract.Cell {
+func (w *fixedWindow) Take(c contract.Cell, n int64) contract.Cell {
 	c.B += n
 	return c
 }
 
-func (w fixedWindow) Ends(c contract.Cell) int64 { return c.A }
+func (w *fixedWindow) Ends(c contract.Cell) int64 { return c.A }
 
-func (w fixedWindow) Ready(_ int64, c contract.Cell, _, _ int64) int64 { return c.A }
+func (w *fixedWindow) Ready(_ int64, c contract.Cell, _, _ int64) int64 { return c.A }
 
-func (w fixedWindow) Refund(_ int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
+func (w *fixedWindow) Refund(_ int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	if c.A == ch.Was.A {
 		if c.B = max(c.B-ch.N, 0); c.B == 0 {
 			c.A = 0

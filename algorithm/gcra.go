@@ -56,14 +56,14 @@ var (
 		Name: "gcra", Tag: store.Tag{'g', '2'}, Cell: "tat [rem den]", Note: "moved from",
 		Args: "interval span", Lua: gcraLua, Reserves: true, Absolute: true,
 		Meter: func(args []store.Arg) contract.Meter {
-			return gcra{num: args[0].Int(), parts: 1, total: args[1].Int(), bare: true}
+			return newGCRA(args[0].Int(), 1, args[1].Int(), true)
 		},
 	}
 	gcraFractionKind = &contract.Kind{
 		Name: "gcra", Tag: gcraKind.Tag, Cell: gcraKind.Cell, Note: gcraKind.Note,
 		Args: "num parts total", Lua: gcraFractionLua, Reserves: true, Absolute: true,
 		Meter: func(args []store.Arg) contract.Meter {
-			return gcra{num: args[0].Int(), parts: args[1].Int(), total: args[2].Int()}
+			return newGCRA(args[0].Int(), args[1].Int(), args[2].Int(), false)
 		},
 	}
 )
@@ -102,14 +102,27 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 
 // A gcra is the Meter of a GCRA. Its cell has the integers tat, rem and den. The interval
 // is num/parts microseconds, and an empty bucket is full after total/parts microseconds.
-// If bare is true, the interval is whole, and den is not written.
+// If bare is true, parts is 1, and den is not written.
 type gcra struct {
 	num, parts, total int64
+	far               int64 // microseconds; no TAT is so far ahead, also in debt
 	bare, queue       bool
 }
 
+func newGCRA(num, parts, total int64, bare bool) *gcra {
+	return &gcra{num: num, parts: parts, total: total, far: MaxTokens / parts, bare: bare}
+}
+
+// micros returns n/parts, rounded down.
+func (g *gcra) micros(n int64) int64 {
+	if g.bare { // a division takes as long as all the rest
+		return n
+	}
+	return floorDiv(n, g.parts)
+}
+
 // exact returns c with its remainder in units of 1/parts microseconds.
-func (g gcra) exact(c contract.Cell) contract.Cell {
+func (g *gcra) exact(c contract.Cell) contract.Cell {
 	switch {
 	case g.bare && c.B > 0:
 		c.A++
@@ -125,49 +138,49 @@ func (g gcra) exact(c contract.Cell) contract.Cell {
 	return c
 }
 
-func (g gcra) Settle(now int64, c contract.Cell) contract.Cell {
+func (g *gcra) Settle(now int64, c contract.Cell) contract.Cell {
 	if c = g.exact(c); c.A < now {
 		c.A, c.B = now, 0
 	}
 	return c
 }
 
-func (g gcra) Room(_, at int64, c contract.Cell) int64 {
+func (g *gcra) Room(_, at int64, c contract.Cell) int64 {
 	ahead := c.A - at
 	switch {
 	case ahead < 0:
 		return g.total / g.num
-	case ahead > MaxTokens/g.parts: // further ahead than any debt
+	case ahead > g.far:
 		return -MaxTokens
 	}
 	return floorDiv(g.total-ahead*g.parts-c.B, g.num)
 }
 
-func (g gcra) Take(c contract.Cell, n int64) contract.Cell {
+func (g *gcra) Take(c contract.Cell, n int64) contract.Cell {
 	sum := c.B + n*g.num
-	whole := floorDiv(sum, g.parts) // n can be negative
+	whole := g.micros(sum) // n can be negative
 	c.A, c.B = c.A+whole, sum-whole*g.parts
 	return c
 }
 
-func (g gcra) Ends(c contract.Cell) int64 {
+func (g *gcra) Ends(c contract.Cell) int64 {
 	if c.B > 0 {
 		return c.A + 1
 	}
 	return c.A
 }
 
-func (g gcra) Ready(_ int64, c contract.Cell, n, wait int64) int64 {
-	return c.A + ceilDiv(n*g.num+c.B-g.total, g.parts) - wait
+func (g *gcra) Ready(_ int64, c contract.Cell, n, wait int64) int64 {
+	return c.A - g.micros(g.total-n*g.num-c.B) - wait
 }
 
 // maxMoved is the largest sum that refunds can move while a key lives, in microseconds or
 // tokens. It keeps all sums below 2^53.
 const maxMoved = MaxSpan / 2
 
-func (g gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
+func (g *gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	moved, from := note.A, note.B
-	most := MaxTokens/g.parts - 1
+	most := g.far - 1
 	in := func(us, rem int64) int64 { return max(min(us, most), -most)*g.parts + rem }
 	if g.bare {
 		ch.Was.B = 0

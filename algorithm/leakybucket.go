@@ -43,9 +43,9 @@ func queueKind(k *contract.Kind) *contract.Kind {
 	q, meter := *k, k.Meter
 	q.Name, q.Tag, q.Lua = "leakybucket", store.Tag{'q', '2'}, queueLua(k.Lua)
 	q.Meter = func(args []store.Arg) contract.Meter {
-		g := meter(args).(gcra)
+		g := meter(args).(*gcra)
 		g.queue = true
-		return leakyBucket{g}
+		return &leakyBucket{g}
 	}
 	return &q
 }
@@ -83,9 +83,9 @@ func (b LeakyBucket) NewLimit() (*contract.Limit, error) {
 	return l, nil
 }
 
-type leakyBucket struct{ gcra }
+type leakyBucket struct{ *gcra }
 
-func (b leakyBucket) Room(now, at int64, c contract.Cell) int64 {
+func (b *leakyBucket) Room(now, at int64, c contract.Cell) int64 {
 	room := b.gcra.Room(now, now, c)
 	if c.A > at || c.A == at && c.B > 0 {
 		return min(room, 0)
@@ -95,6 +95,6 @@ func (b leakyBucket) Room(now, at int64, c contract.Cell) int64 {
 
 // Ready returns when the turn is at most wait microseconds ahead and the queue has n free
 // turns.
-func (b leakyBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
+func (b *leakyBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
 	return max(b.Ends(c)-wait, b.gcra.Ready(now, c, n, 0))
 }

@@ -46,8 +46,10 @@ var metadataWindowLua string
 var metadataWindowKind = &contract.Kind{
 	Name: "metadatawindow", Tag: store.Tag{'m', '2'}, Sets: true, Entries: true,
 	Cell: "edge count", Args: "limit window align", Locals: "found",
-	Lua:  metadataWindowLua,
-	Step: func(args []store.Arg) contract.Step { return metadataWindow{fixedWindowKind.Meter(args).(fixedWindow)} },
+	Lua: metadataWindowLua,
+	Step: func(args []store.Arg) contract.Step {
+		return metadataWindow{fixedWindowKind.Meter(args).(*fixedWindow)}
+	},
 }
 
 // NewLimit implements [Algorithm].
@@ -68,7 +70,7 @@ func (m MetadataWindow) NewLimit() (*contract.Limit, error) {
 // A metadataWindow is the Step of a MetadataWindow. Its state is edge and count, as in the
 // cell of a FixedWindow. In the Go form, the list is a sorted set, whose scores are the
 // counts.
-type metadataWindow struct{ fixedWindow }
+type metadataWindow struct{ *fixedWindow }
 
 func (w metadataWindow) Read(tx store.Tx, key int, now int64, _ contract.Ask) (contract.State, error) {
 	var c contract.Cell

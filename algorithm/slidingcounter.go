@@ -59,7 +59,7 @@ var slidingCounterKind = &contract.Kind{
 	Args: "limit window step steps",
 	Lua:  slidingCounterLua,
 	Meter: func(args []store.Arg) contract.Meter {
-		return slidingCounter{args[0].Int(), args[1].Int(), args[2].Int(), args[3].Int()}
+		return &slidingCounter{args[0].Int(), args[1].Int(), args[2].Int(), args[3].Int()}
 	},
 }
 
@@ -86,7 +86,7 @@ func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 // may be shorter.
 type slidingCounter struct{ limit, window, step, steps int64 }
 
-func (s slidingCounter) Settle(now int64, c contract.Cell) contract.Cell {
+func (s *slidingCounter) Settle(now int64, c contract.Cell) contract.Cell {
 	switch past := now - c.A; {
 	case past >= 2*s.window:
 		return contract.Cell{A: now - now%s.window}
@@ -96,7 +96,7 @@ func (s slidingCounter) Settle(now int64, c contract.Cell) contract.Cell {
 	return c
 }
 
-func (s slidingCounter) Room(now, _ int64, c contract.Cell) int64 {
+func (s *slidingCounter) Room(now, _ int64, c contract.Cell) int64 {
 	left := s.steps
 	if past := now - c.A; past > 0 {
 		left -= past / s.step
@@ -105,19 +105,19 @@ func (s slidingCounter) Room(now, _ int64, c contract.Cell) int64 {
 	return s.limit - c.B - weight
 }
 
-func (s slidingCounter) Take(c contract.Cell, n int64) contract.Cell {
+func (s *slidingCounter) Take(c contract.Cell, n int64) contract.Cell {
 	c.B += n
 	return c
 }
 
-func (s slidingCounter) Ends(c contract.Cell) int64 {
+func (s *slidingCounter) Ends(c contract.Cell) int64 {
 	if c.B > 0 {
 		return c.A + 2*s.window
 	}
 	return c.A + s.window
 }
 
-func (s slidingCounter) Ready(_ int64, c contract.Cell, n, _ int64) int64 {
+func (s *slidingCounter) Ready(_ int64, c contract.Cell, n, _ int64) int64 {
 	if room := s.limit - n; c.B > room { // in the next window, when enough of this window's count has faded
 		return c.A + s.window + s.fades(c.B, room)
 	}
@@ -126,12 +126,12 @@ func (s slidingCounter) Ready(_ int64, c contract.Cell, n, _ int64) int64 {
 
 // fades returns how long after the end of a window its count n adds at most room to the
 // estimate. room is less than n.
-func (s slidingCounter) fades(n, room int64) int64 {
+func (s *slidingCounter) fades(n, room int64) int64 {
 	n = max(min(n, maxCount), 1)
 	return min((s.steps-room*s.steps/n)*s.step, s.window)
 }
 
-func (s slidingCounter) Refund(_ int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
+func (s *slidingCounter) Refund(_ int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	switch {
 	case ch.Was.A == c.A:
 		c.B = max(c.B-ch.N, 0)

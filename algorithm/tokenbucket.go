@@ -64,7 +64,7 @@ var tokenBucketKind = &contract.Kind{
 	Lua:      tokenBucketLua,
 	Reserves: true,
 	Meter: func(args []store.Arg) contract.Meter {
-		return tokenBucket{capacity: args[0].Int(), num: args[1].Int(), den: args[2].Int(), step: args[3].Int()}
+		return &tokenBucket{capacity: args[0].Int(), num: args[1].Int(), den: args[2].Int(), step: args[3].Int()}
 	},
 }
 
@@ -123,7 +123,7 @@ func (b TokenBucket) tooFine() error {
 type tokenBucket struct{ capacity, num, den, step int64 }
 
 // back returns the number of tokens that are refilled in past microseconds, at most 2^53.
-func (b tokenBucket) back(past int64) int64 {
+func (b *tokenBucket) back(past int64) int64 {
 	if past <= 0 {
 		return 0
 	}
@@ -135,7 +135,7 @@ func (b tokenBucket) back(past int64) int64 {
 }
 
 // until returns the microseconds in which n tokens are refilled, at most 2^61.
-func (b tokenBucket) until(n int64) int64 {
+func (b *tokenBucket) until(n int64) int64 {
 	hi, lo := bits.Mul64(uint64(n/b.den), uint64(b.num))
 	if hi > 0 || lo > 1<<60 {
 		return 1 << 61
@@ -150,7 +150,7 @@ func (b tokenBucket) until(n int64) int64 {
 	return int64(lo)
 }
 
-func (b tokenBucket) Settle(now int64, c contract.Cell) contract.Cell {
+func (b *tokenBucket) Settle(now int64, c contract.Cell) contract.Cell {
 	past := now - c.A
 	switch {
 	case b.back(past) >= c.B:
@@ -161,18 +161,18 @@ func (b tokenBucket) Settle(now int64, c contract.Cell) contract.Cell {
 	return c
 }
 
-func (b tokenBucket) Room(_, at int64, c contract.Cell) int64 {
+func (b *tokenBucket) Room(_, at int64, c contract.Cell) int64 {
 	return b.capacity - max(c.B-b.back(at-c.A), 0)
 }
 
-func (b tokenBucket) Take(c contract.Cell, n int64) contract.Cell {
+func (b *tokenBucket) Take(c contract.Cell, n int64) contract.Cell {
 	c.B += n
 	return c
 }
 
-func (b tokenBucket) Ends(c contract.Cell) int64 { return min(c.A+b.until(c.B), MaxTokens) }
+func (b *tokenBucket) Ends(c contract.Cell) int64 { return min(c.A+b.until(c.B), MaxTokens) }
 
-func (b tokenBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
+func (b *tokenBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
 	lack := c.B + n - b.capacity
 	if lack <= b.back(now-c.A) {
 		return now - wait
@@ -180,7 +180,7 @@ func (b tokenBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
 	return c.A + b.until(lack) - wait
 }
 
-func (b tokenBucket) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
+func (b *tokenBucket) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	moved, from := note.A, note.B-b.back(now-note.C)
 	lack := c.B - b.back(now-c.A)
 	behind := ch.Was.B + ch.Moved // the tokens missing just after the decision

@@ -194,7 +194,15 @@ type Answer struct {
 }
 
 // Answer returns the answer of rule i to the call c. o is the parsed reply of v.
-func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
+func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) Answer {
+	var out Answer
+	p.SetAnswer(&out, i, v, o, c)
+	return out
+}
+
+// SetAnswer sets out, which is zero, to what Answer returns. It avoids a copy of what was just
+// written, for which processors wait: they read more bytes at once than were written at once.
+func (p *Program) SetAnswer(out *Answer, i int, v Verb, o *Outcome, c *Call) {
 	r := &p.rules[i]
 	a := contract.Ask{Cost: c.Cost, Wait: min(c.Wait, p.maxWait)}
 	switch {
@@ -207,7 +215,8 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 		a.Cost = r.Cost
 	}
 	if o.Replayed() {
-		return p.replayed(i, o, a)
+		*out = p.replayed(i, o, a)
+		return
 	}
 	granted := func(room int64) int64 {
 		switch {
@@ -223,7 +232,7 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	switch {
 	case o.Turns != nil:
 		out.Granted = granted(0)
-		r.answerCell(&out, o.Now, &o.Turns[i].cellRun, a.Cost, a.Wait)
+		r.answerCell(out, o.Now, &o.Turns[i].cellRun, a.Cost, a.Wait)
 	case r.step.raw != nil:
 		a.Text, a.Renew = c.Text, v == Renew
 		var s contract.State
@@ -243,7 +252,7 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 		if out.Granted = granted(h.room); out.Granted > 0 {
 			h.take(out.Granted)
 		}
-		r.answerCell(&out, o.Now, &h, a.Cost, a.Wait)
+		r.answerCell(out, o.Now, &h, a.Cost, a.Wait)
 	}
 	if a.Cost > r.Limit.Capacity {
 		out.Allowed, out.RetryAfter = false, contract.Never
@@ -251,7 +260,6 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	if out.Allowed = out.Allowed || v.forces(); out.Allowed {
 		out.RetryAfter = 0
 	}
-	return out
 }
 
 // replayed returns the answer of rule i to a repeated decision: the state now, and what the

@@ -67,7 +67,8 @@ func (s *Store) Decide(d *compose.Direct, keys string) bool {
 		switch {
 		case change:
 			tag, c, n, ttl := d.Change(i)
-			sl.tag, sl.ints, sl.len, sl.denied = tag, [slotInts]int64{c.A, c.B, c.C, c.D}, uint8(n), false
+			sl.tag, sl.len, sl.denied = tag, uint8(n), false
+			sl.ints[0], sl.ints[1], sl.ints[2], sl.ints[3] = c.A, c.B, c.C, c.D // quicker than an array: see SetAnswer
 			if ttl > 0 {
 				sl.expires = now + ttl.Microseconds()
 			}
