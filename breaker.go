@@ -44,6 +44,9 @@ const (
 // another probe may begin, in case that the first one never ends.
 const lostProbe = 10
 
+// maxInterval is the longest interval, 14 years. So no sum of times overflows.
+const maxInterval = Never / (2 * lostProbe)
+
 // A ticket allows one call to ask the store.
 type ticket struct {
 	generation uint64
@@ -51,7 +54,7 @@ type ticket struct {
 }
 
 func (b *breaker) init(failures int, span, interval time.Duration) {
-	b.failures, b.span, b.interval, b.born = failures, span, interval, time.Now()
+	b.failures, b.span, b.interval, b.born = failures, span, min(interval, maxInterval), time.Now()
 }
 
 // now returns the time since b was made.

@@ -15,6 +15,9 @@ const (
 	// minPoll and maxPoll are the bounds of the time between two attempts of Acquire.
 	minPoll = 5 * time.Millisecond
 	maxPoll = 250 * time.Millisecond
+
+	// minRenewal is how long KeepAlive waits for a renewal, at least.
+	minRenewal = time.Second
 )
 
 // A Lease allows its holder to run under a concurrency limit, an algorithm.Concurrency.
@@ -45,8 +48,8 @@ type Lease struct {
 // The errors are:
 //   - [ErrDenied] if the request is denied.
 //   - [ErrUnsupported] if no rule is an algorithm.Concurrency.
-//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the store may hold the
-//     lease until it expires.
+//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], or if [Limiter.OnOutage]
+//     denies the request, the store may hold the lease until it expires.
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -203,7 +206,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 //
 // If the lease is lost, KeepAlive calls lost once, with an [ErrLeaseLost], and returns.
 // If a renewal fails, for example during an outage, KeepAlive retries until the lease
-// expires by this process's clock. The lease is then lost. The function lost can be nil.
+// expires by this process's clock. The lease is then lost. A renewal also fails if it takes
+// longer than a third of the lease time, and longer than 1 s. The function lost can be nil.
 func (l *Lease) KeepAlive(ctx context.Context, lost func(error)) {
 	err := l.keepAlive(ctx)
 	if err != nil && lost != nil {
@@ -222,8 +226,11 @@ func (l *Lease) keepAlive(ctx context.Context) error {
 	third := max(l.time/3, time.Millisecond)
 	wait := third
 	for sleep.For(ctx, wait) == nil {
-		end := l.end()
-		once, stop := context.WithDeadline(ctx, end)
+		end, limit := l.end(), time.Now().Add(max(third, minRenewal)) // a call that hangs must leave time for a retry
+		if limit.After(end) {
+			limit = end
+		}
+		once, stop := context.WithDeadline(ctx, limit)
 		err := l.Renew(once)
 		stop()
 		switch left := time.Until(end); {

@@ -264,6 +264,7 @@ func TestKeepAliveLost(t *testing.T) {
 		{"a short outage", [2]time.Duration{15 * time.Second, 50 * time.Second}, false, false, 0, nil},
 		{"a long outage", [2]time.Duration{15 * time.Second, time.Hour}, false, false, time.Minute, store.ErrUnavailable},
 		{"a long outage later", [2]time.Duration{30 * time.Second, time.Hour}, false, false, 80 * time.Second, store.ErrUnavailable},
+		{"a short outage in which calls hang", [2]time.Duration{15 * time.Second, 30 * time.Second}, false, true, 0, nil},
 		{"a long outage in which calls hang", [2]time.Duration{15 * time.Second, time.Hour}, false, true, time.Minute, context.DeadlineExceeded},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

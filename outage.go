@@ -88,8 +88,9 @@ type Outage struct {
 // store must heed deadlines: see docs/guide/outage.md.
 //
 // Result.Degraded is not nil if the store did not decide. After the outage, such a decision
-// consumes nothing from the store. With FailLocal, all processes together allow at most the
-// limit, and the store allows at most the limit. So at most twice the limit is allowed.
+// consumes nothing from the store. But if only the store's reply was lost, the request has
+// consumed its tokens there. With FailLocal, all processes together allow at most the limit,
+// and the store allows at most the limit. So at most twice the limit is allowed.
 // There is one exception: windows that start with a request, because a FixedWindow or
 // MetadataWindow is not Aligned, or because a TokenBucket is AtOnce. Then less than three
 // times the limit is allowed in one window of the store.
@@ -193,6 +194,6 @@ type outage struct {
 }
 
 // around returns the Decider that answers for b, whose requests go to next.
-func (o *outage) around(b *bound, next Decider) Decider {
+func (o *outage) around(b *bound, next Decider) *degraded {
 	return &degraded{outage: o, bound: b, next: next}
 }

@@ -206,3 +206,24 @@ func TestOutageOfOneMaster(t *testing.T) {
 		}
 	})
 }
+
+// With the longest Probe, the store is never asked again, and no RetryAfter overflows.
+func TestOutageNeverProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := newFaulty()
+		l := onOutage(t, mustNew(t, st, window(10, 24*time.Hour)), weir.Outage{Probe: weir.Never})
+		st.set(down)
+		fail(t, l)
+		asked := st.asked.Load()
+		for range 100 {
+			time.Sleep(24 * time.Hour)
+			res, err := l.Allow(t.Context(), "ann")
+			if degraded(t, res, err).RetryAfter < 24*time.Hour {
+				t.Fatalf("got %+v, want a long RetryAfter", res)
+			}
+		}
+		if n := st.asked.Load() - asked; n != 0 {
+			t.Errorf("the store was asked %d times", n)
+		}
+	})
+}

@@ -102,13 +102,15 @@ type Prefetch struct {
 // prefetch, until its context ends. It does not wait if others already wait for all tokens of the
 // prefetch, if it has waited four times, or after a prefetch that brought nothing. No goroutine waits for another key.
 //
-// A Reset of a key ends the use of its held tokens in this process. Other processes can use theirs in
-// addition to the reset limit, for less than p.MaxAge.
+// A Reset of a key ends the use of the tokens that this limiter holds for the key. Other processes, and
+// other keys that share the limit of a rule, can use theirs in addition to the reset limit, for less than
+// p.MaxAge.
 //
 // # Unused tokens
 //
 // There is no goroutine and no timer. After p.MaxAge, unused tokens are returned with the next call
-// that reaches the store, for any key. Such a call takes two round trips instead of one.
+// that reaches the store, for any key. Such a call takes two round trips instead of one. The second
+// takes at most one second. If it fails, no request returns tokens in the next second.
 // [Limiter.ReturnPrefetched] returns all tokens at once. Tokens that have been refilled in the
 // meantime are not returned: see [Limiter.Refund].
 //
@@ -240,6 +242,7 @@ type prefetcher struct {
 	table    atomic.Pointer[[]atomic.Pointer[holding]] // nil until the first holding
 	degraded atomic.Bool                               // the last answer was made without the store
 	owed     owed
+	failed   atomic.Pointer[time.Duration] // when a return last failed; nil if none did
 }
 
 // now returns the time since p.start.

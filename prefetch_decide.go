@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/weir-go/weir/store"
 )
@@ -17,10 +16,10 @@ const maxPrefetchWaits = 4
 // A prefetched is the Decider of Limiter.Prefetch.
 type prefetched struct {
 	*prefetcher
-	next   Decider
-	limits limits
-	rules  []rule
-	window time.Duration // the longest of all rules
+	next     Decider
+	fallback *degraded // which next calls; nil without OnOutage
+	limits   limits
+	rules    []rule
 }
 
 // limits identifies the rules of a limiter. Limiters with the same limits share held tokens.
@@ -30,12 +29,11 @@ type limits struct {
 	digest [32]byte
 }
 
-// around returns the Decider that prefetches for b, from next.
-func (p *prefetcher) around(b *bound, next Decider) Decider {
-	d := &prefetched{prefetcher: p, next: next, rules: b.rules, limits: limits{space: b.space, digest: b.limits}}
+// around returns the Decider that prefetches for b, from next. fallback is nil without OnOutage.
+func (p *prefetcher) around(b *bound, next Decider, fallback *degraded) Decider {
+	d := &prefetched{prefetcher: p, next: next, fallback: fallback, rules: b.rules, limits: limits{space: b.space, digest: b.limits}}
 	for i := range b.rules {
 		d.limits.rules |= 1 << b.rules[i].key
-		d.window = max(d.window, b.rules[i].limit.Window)
 	}
 	return d
 }
@@ -116,14 +114,14 @@ func (d *prefetched) answered(ctx context.Context, res *Result) {
 
 // alone decides r without prefetched tokens. h can be nil.
 func (d *prefetched) alone(ctx context.Context, r Request, each []Result, h *holding) (Result, error) {
-	now := d.now()
+	since := d.now()
 	res, err := d.next.Decide(ctx, r, each)
 	if err != nil {
 		return res, err
 	}
 	if res.Degraded == nil {
 		if h == nil && res.Allowed && res.Remaining/prefetchPart >= 2*r.cost() {
-			h = d.hold(&r.Key, &d.limits, now)
+			h = d.hold(&r.Key, &d.limits, since)
 		}
 		h.learn(&res)
 	}
@@ -142,7 +140,7 @@ func (d *prefetched) take(ctx context.Context, h *holding, n int64, resets uint3
 		h.busy, h.brought = nil, ok
 	}()
 	f := &fetched{holding: h, next: d.next, id: rand.Text(), at: d.now(), each: make([]Result, max(len(d.rules), len(each)))}
-	f.worth = f.at + d.window
+	f.worth = Never // tokens can stay in a limit for longer than its Window
 	res, err = d.next.Decide(ctx, Request{Key: h.key, Op: TakeUpTo, Cost: n, ID: f.id}, f.each)
 	f.each = f.each[:len(d.rules)]
 	switch {
@@ -155,16 +153,15 @@ func (d *prefetched) take(ctx context.Context, h *holding, n int64, resets uint3
 	case res.Degraded != nil: // these tokens are not for the time after the outage
 		d.degraded.Store(true)
 		f.charged = n // in the store or in the process, or nothing
-		if ok = res.Granted >= cost || !res.Allowed && cost == 1; ok && res.Allowed {
-			f.used = cost
-			res.Granted = cost
-			for i := range f.each {
-				f.each[i].Granted = cost
-			}
-		}
 		d.owed.end(f)
-		copy(each, f.each)
-		return ok, res, nil
+		cause, _ := res.Degraded.(*failure)
+		if d.fallback == nil || cause == nil {
+			return false, Result{}, nil
+		}
+		r := f.settled(0) // later requests during the outage need the process's share
+		_, _ = d.fallback.local(context.WithoutCancel(ctx), &r, nil)
+		res, err = d.fallback.answer(ctx, &Request{Key: h.key, Cost: cost}, each, cause)
+		return err == nil, res, err
 	case !res.Allowed:
 		h.learn(&res)
 		copy(each, f.each)

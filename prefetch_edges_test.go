@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -83,11 +84,8 @@ func prefetchWaiters(t *testing.T, l *weir.Limiter, n int) (wait func()) {
 func TestPrefetchOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log := &tap{before: func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }}
-		l, err := mustNew(t, memory.New(nil), window(100_000, time.Hour)).Wrap(log.wrap).Prefetch(weir.Prefetch{MaxAge: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{MaxAge: time.Minute})
+		log.before = func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }
 		for used := int64(0); used < 100; { // until the tokens of a large prefetch are used
 			allow(t, l, weir.Request{Key: weir.KeyOf("u")})
 			if calls := log.take(); len(calls) > 0 && calls[0].Cost >= 128 {
@@ -118,11 +116,8 @@ func TestPrefetchOneAtATime(t *testing.T) {
 func TestPrefetchWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log := &tap{before: func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }}
-		l, err := mustNew(t, memory.New(nil), window(100_000, time.Hour)).Wrap(log.wrap).Prefetch(weir.Prefetch{MaxTokens: 10, MaxAge: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{MaxTokens: 10, MaxAge: time.Minute})
+		log.before = func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }
 		for range warm(t, l, log, 9) {
 			allow(t, l, weir.Request{Key: weir.KeyOf("u")})
 		}
@@ -137,11 +132,8 @@ func TestPrefetchWaits(t *testing.T) {
 func TestPrefetchWaitsForNoReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		log := &tap{before: func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }}
-		l, err := mustNew(t, memory.New(nil), window(100_000, time.Hour)).Wrap(log.wrap).Prefetch(weir.Prefetch{MaxTokens: 10, MaxAge: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{MaxTokens: 10, MaxAge: time.Minute})
+		log.before = func(ctx context.Context, r weir.Request) { time.Sleep(time.Millisecond) }
 		for range 10 {
 			allow(t, l, weir.Request{Key: weir.KeyOf("other")})
 		}
@@ -311,46 +303,6 @@ func TestPrefetchLimits(t *testing.T) {
 	}
 }
 
-// More keys than places are decided one by one. The tokens of a key that is no longer used come
-// back when another key needs its place.
-func TestPrefetchPlaces(t *testing.T) {
-	t.Parallel()
-	c := newClock()
-	other := mustNew(t, newStore(c), window(1000, time.Hour))
-	l, log := prefetching(t, other, c, weir.Prefetch{MaxKeys: 1}) // four places
-	use := func(key string) {
-		for range 100 {
-			allow(t, l, weir.Request{Key: weir.KeyOf(key)})
-		}
-	}
-	for i := range 4 {
-		use(number(i))
-	}
-	log.take()
-	if use("other"); len(log.take()) != 100 {
-		t.Error("a fifth key has tokens")
-	}
-	c.advance(2 * time.Second)
-	if use("other"); len(log.take()) > 20 {
-		t.Error("a new key has no tokens, but the other keys are not used any more")
-	}
-	if err := l.ReturnPrefetched(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for i := range 4 {
-		if n := left(t, other, number(i)).Remaining; n != 900 {
-			t.Errorf("key %d: %d tokens remain, want 900", i, n)
-		}
-	}
-	long := string(make([]byte, 2000))
-	for range 20 {
-		allow(t, l, weir.Request{Key: weir.KeyOf(long)})
-	}
-	if n := len(log.take()); n < 20 {
-		t.Errorf("20 requests of a long key took %d calls, want 20", n)
-	}
-}
-
 // Denials come from the store, with an exact RetryAfter, also if a cost is above what remains.
 func TestPrefetchDenials(t *testing.T) {
 	t.Parallel()
@@ -375,5 +327,25 @@ func TestPrefetchDenials(t *testing.T) {
 			t.Errorf("cost %d: got %+v, %v, want %+v", cost, got, err, want)
 		}
 		c.advance(got.RetryAfter)
+	}
+}
+
+// A cost near the largest integer is denied, as without Prefetch.
+func TestPrefetchHugeCost(t *testing.T) {
+	t.Parallel()
+	for _, cost := range []int64{weir.DefaultPrefetchTokens/2 + 1, 1 << 62, 1<<62 + 1, math.MaxInt64} {
+		c := newClock()
+		l, log := prefetching(t, mustNew(t, newStore(c), window(400, time.Hour)), c, weir.Prefetch{})
+		for range warm(t, l, log, 10) { // the key is busy, and has no tokens
+			allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+		}
+		log.take()
+		res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Cost: cost}, nil)
+		if err != nil || res.Allowed || res.RetryAfter != weir.Never {
+			t.Errorf("cost %d: got %+v, %v, want it denied for ever", cost, res, err)
+		}
+		if ops := log.ops(); ops != "[Consume]" {
+			t.Errorf("cost %d: %s reached the store, want no prefetch", cost, ops)
+		}
 	}
 }

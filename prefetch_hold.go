@@ -103,6 +103,9 @@ func (f *fetched) answer(res, was *Result, cost, left int64, age time.Duration) 
 // ask returns how many tokens to prefetch for a request with that cost, which needs them now. It
 // returns 0 if the request should consume its own tokens only.
 func (h *holding) ask(now time.Duration, cost int64, p *Prefetch) int64 {
+	if cost > p.MaxTokens/2 {
+		return 0
+	}
 	h.adapt(now, cost, p)
 	high, low := bits.Mul64(uint64(h.remaining/prefetchPart), uint64(h.own)) // so that all processes ask for one part
 	fair, _ := bits.Div64(high, low, uint64(h.all))
@@ -167,9 +170,10 @@ func (h *holding) end(o *owed) {
 }
 
 // idle reports whether another key can have the place of h. Its tokens are then too old to be used.
-// The caller holds h.mu.
+// If h.last is slightly later than now, another goroutine has just used h. If it is much later, the
+// clock was set back. The caller holds h.mu.
 func (h *holding) idle(now, most time.Duration) bool {
-	return h.busy == nil && (now-h.last > most || now < h.last)
+	return h.busy == nil && (now-h.last > most || h.last-now > most)
 }
 
 // places returns the table of p. It is nil until the first holding is made.
@@ -197,8 +201,8 @@ func (p *prefetcher) find(key *Key, l *limits) *holding {
 }
 
 // hold returns the holding of a key, and makes it if there is none. It returns nil if busy keys
-// have all its places.
-func (p *prefetcher) hold(key *Key, l *limits, now time.Duration) *holding {
+// have all its places. The key is used since the time since.
+func (p *prefetcher) hold(key *Key, l *limits, since time.Duration) *holding {
 	if key.bytes() > maxDenialKey {
 		return nil
 	}
@@ -211,7 +215,7 @@ func (p *prefetcher) hold(key *Key, l *limits, now time.Duration) *holding {
 	if h := p.find(key, l); h != nil {
 		return h
 	}
-	places, first := p.places(), key.hash(p.seed)
+	places, first, now := p.places(), key.hash(p.seed), p.now()
 	for i := range uint64(prefetchWays) {
 		place := &places[(first+i)&uint64(len(places)-1)]
 		old := place.Load()
@@ -224,7 +228,7 @@ func (p *prefetcher) hold(key *Key, l *limits, now time.Duration) *holding {
 				continue
 			}
 		}
-		h := &holding{key: key.clone(), limits: *l, size: 1, since: now, last: now, own: 1, all: 1}
+		h := &holding{key: key.clone(), limits: *l, size: 1, since: since, last: now, own: 1, all: 1}
 		place.Store(h)
 		return h
 	}

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // During an outage, the held tokens are used, and nothing else is held. The tokens of a prefetch
@@ -78,23 +80,69 @@ func TestPrefetchOutage(t *testing.T) {
 	}
 }
 
+// A prefetch that the process's share answers leaves the share for later requests. What it may have
+// consumed in the store comes back after the outage.
+func TestPrefetchShare(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		cost, want int64
+	}{{1, 250}, {80, 3}} { // a prefetch for the cost 80 consumes 160 tokens
+		synctest.Test(t, func(t *testing.T) {
+			st := newFaulty()
+			other := mustNew(t, st, window(1000, time.Hour))
+			l, _ := prefetching(t, onOutage(t, other, weir.Outage{Fallback: weir.FailLocal, Processes: 4}), nil, weir.Prefetch{MaxAge: time.Minute})
+			for range 200 {
+				allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+			}
+			held := 800 - left(t, other, "u").Remaining
+			for range held {
+				allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+			}
+			st.set(lost)
+			start := time.Now()
+			first, err := l.AllowN(t.Context(), tt.cost, "u")
+			if degraded(t, first, err); first.Remaining != 250-tt.cost || time.Since(start) != weir.DefaultOutageBudget {
+				t.Errorf("cost %d: the first answer was %+v after %v", tt.cost, first, time.Since(start))
+			}
+			allowed := int64(1)
+			for range 300 {
+				res, err := l.AllowN(t.Context(), tt.cost, "u")
+				if degraded(t, res, err).Allowed {
+					allowed++
+				}
+			}
+			if allowed != tt.want {
+				t.Errorf("cost %d: %d requests were allowed during the outage, want %d", tt.cost, allowed, tt.want)
+			}
+			if err := l.ReturnPrefetched(t.Context()); !errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("cost %d: during the outage, ReturnPrefetched returned %v, want that the store is unavailable", tt.cost, err)
+			}
+			st.set(up)
+			time.Sleep(2 * time.Second)
+			if err := l.ReturnPrefetched(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			// The breaker opened after five requests, whose replies were lost. The first was a prefetch.
+			if got, want := left(t, other, "u").Remaining, 800-held-4*tt.cost; got != want {
+				t.Errorf("cost %d: %d tokens remain, want %d", tt.cost, got, want)
+			}
+		})
+	}
+}
+
 // If a prefetch fails, its caller gets the error. What it consumed comes back with a later call,
 // also if returning it failed first.
 func TestPrefetchLost(t *testing.T) {
 	t.Parallel()
 	c := newClock()
 	other := mustNew(t, newStore(c), window(1000, time.Hour))
-	log := new(tap)
+	l, log := prefetching(t, other, c, weir.Prefetch{})
 	fails := map[weir.Op]bool{}
 	log.after = func(r weir.Request, _ weir.Result) error {
 		if fails[r.Op] {
 			return fmt.Errorf("lost: %w", store.ErrUnavailable)
 		}
 		return nil
-	}
-	l, err := other.Wrap(log.wrap).Prefetch(weir.Prefetch{Now: c.now})
-	if err != nil {
-		t.Fatal(err)
 	}
 	for range warm(t, l, log, 10) {
 		allow(t, l, weir.Request{Key: weir.KeyOf("u")})
@@ -114,6 +162,11 @@ func TestPrefetchLost(t *testing.T) {
 	allow(t, l, weir.Request{Key: weir.KeyOf("v")}) // tries to return the tokens, in vain
 	fails[weir.Settle] = false
 	log.take()
+	allow(t, l, weir.Request{Key: weir.KeyOf("x")}) // does not try again so soon
+	if ops := log.ops(); ops != "[Consume]" {
+		t.Errorf("%s reached the store, want no Settle", ops)
+	}
+	c.advance(time.Second)
 	allow(t, l, weir.Request{Key: weir.KeyOf("w")})
 	if ops := log.ops(); ops != "[Consume Settle]" {
 		t.Errorf("%s reached the store, want a Settle", ops)
@@ -123,15 +176,87 @@ func TestPrefetchLost(t *testing.T) {
 	}
 }
 
+// The tokens of a prefetch whose reply was lost come back as long as any span of the limit has them,
+// also after Result.Window.
+func TestPrefetchLostForLong(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	other := mustNew(t, newStore(c), algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{
+		{Window: 10 * time.Second, Limit: 1000}, {Window: 100 * time.Second, Limit: 1000},
+	}})
+	l, log := prefetching(t, other, c, weir.Prefetch{})
+	for range warm(t, l, log, 10) {
+		allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+	}
+	was := left(t, other, "u").Remaining
+	log.after = func(weir.Request, weir.Result) error { return fmt.Errorf("lost: %w", store.ErrUnavailable) }
+	if _, err := l.Allow(t.Context(), "u"); !errors.Is(err, store.ErrUnavailable) {
+		t.Fatalf("got %v", err)
+	}
+	log.after = nil
+	c.advance(11 * time.Second)
+	if n := left(t, other, "u").Remaining; n >= was {
+		t.Fatalf("%d tokens remain, want fewer than %d", n, was)
+	}
+	if err := l.ReturnPrefetched(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := left(t, other, "u").Remaining; n != was {
+		t.Errorf("%d tokens remain, want %d", n, was)
+	}
+}
+
+// If the server of some keys does not answer, the return of their tokens delays one request of other
+// keys per second, by one second. Tokens of other keys come back in between.
+func TestPrefetchServerAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		away := false
+		settled := map[weir.Key]int{}
+		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{})
+		log.before = func(ctx context.Context, r weir.Request) {
+			if away && r.Op == weir.Settle && r.Key != weir.KeyOf("b") {
+				<-ctx.Done()
+			}
+		}
+		log.after = func(r weir.Request, _ weir.Result) error {
+			if r.Op == weir.Settle {
+				settled[r.Key]++
+			}
+			return nil
+		}
+		for range 100 { // each key holds tokens at the end
+			for _, key := range []string{"a", "c", "b"} {
+				allow(t, l, weir.Request{Key: weir.KeyOf(key)})
+			}
+		}
+		clear(settled)
+		away = true
+		time.Sleep(weir.DefaultPrefetchAge)
+		start, late := time.Now(), 0
+		for i := 0; time.Since(start) < 20*time.Second; i++ {
+			was := time.Now()
+			allow(t, l, weir.Request{Key: weir.KeyOf(number(i))})
+			switch took := time.Since(was); took {
+			case 0:
+			case time.Second:
+				late++
+			default:
+				t.Errorf("a request took %v", took)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		if late != 10 || settled[weir.KeyOf("b")] != 1 {
+			t.Errorf("%d requests were late, want 10; the tokens of a key whose server works came back %d times, want once", late, settled[weir.KeyOf("b")])
+		}
+	})
+}
+
 // A panic in the next Decider leaves no goroutine waiting.
 func TestPrefetchPanic(t *testing.T) {
 	t.Parallel()
 	c := newClock()
-	log := new(tap)
-	l, err := mustNew(t, newStore(c), window(1000, time.Hour)).Wrap(log.wrap).Prefetch(weir.Prefetch{Now: c.now})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l, log := prefetching(t, mustNew(t, newStore(c), window(1000, time.Hour)), c, weir.Prefetch{})
 	for range warm(t, l, log, 10) {
 		allow(t, l, weir.Request{Key: weir.KeyOf("u")})
 	}

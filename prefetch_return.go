@@ -72,16 +72,20 @@ func (o *owed) again(f *fetched) {
 func (o *owed) next(now time.Duration) *fetched {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	var first *fetched
 	if e := o.ended.Front(); e != nil {
-		return o.ended.Remove(e).(*fetched)
+		first = o.ended.Remove(e).(*fetched)
 	}
 	if e := o.live.Front(); e != nil {
 		if f := e.Value.(*fetched); now >= f.until {
 			o.remove(f)
-			return f
+			if first == nil {
+				return f
+			}
+			o.push(f) // behind those that could not be returned, so that each has its turn
 		}
 	}
-	return nil
+	return first
 }
 
 // len returns the number of prefetches in both lists.
@@ -91,14 +95,29 @@ func (o *owed) len() int {
 	return o.live.Len() + o.ended.Len()
 }
 
+// returnPause is the time after a return that failed in which no request returns tokens. Otherwise, a
+// server that is away would delay every request, also those for other servers of a cluster.
+const returnPause = time.Second
+
 // returnOne returns the unused tokens of at most one prefetch. After an error, they are returned
 // later.
 func (p *prefetcher) returnOne(ctx context.Context) {
 	now := p.now()
+	if at := p.failed.Load(); at != nil && now >= *at && now-*at < returnPause {
+		return
+	}
 	for f := p.owed.next(now); f != nil; f = p.owed.next(now) {
-		if sent, _ := p.giveBack(ctx, f, now); sent {
-			return
+		if !f.close(now) {
+			continue
 		}
+		short, cancel := context.WithTimeout(ctx, refundTime)
+		err := p.giveBack(short, f)
+		cancel()
+		if lost(err) {
+			failed := p.now()
+			p.failed.Store(&failed)
+		}
+		return
 	}
 }
 
@@ -110,36 +129,51 @@ func (p *prefetcher) returnAll(ctx context.Context) error {
 		if f == nil {
 			break
 		}
-		if _, err := p.giveBack(ctx, f, now); err != nil {
+		if !f.close(now) {
+			continue
+		}
+		if err := p.giveBack(ctx, f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// giveBack ends the use of the tokens of f, which is in no list, and returns its unused tokens. sent
-// reports whether that took a call.
-func (p *prefetcher) giveBack(ctx context.Context, f *fetched, now time.Duration) (sent bool, err error) {
+// close ends the use of the tokens of f, which is in no list. It reports whether there are unused
+// tokens to return.
+func (f *fetched) close(now time.Duration) bool {
 	h := f.holding
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	if f.held = f.used; h.current == f {
 		h.current = nil
 	}
-	h.mu.Unlock()
-	if f.charged <= f.used || now >= f.worth {
-		return false, nil
-	}
-	if err = f.settle(ctx, f.used); lost(err) {
+	return f.charged > f.used && now < f.worth
+}
+
+// giveBack returns the unused tokens of f, which is closed.
+func (p *prefetcher) giveBack(ctx context.Context, f *fetched) error {
+	err := f.settle(ctx, f.used)
+	if lost(err) {
 		p.owed.again(f)
 	}
-	return true, err
+	return err
 }
 
 // settle makes actual what f consumed in the store.
 func (f *fetched) settle(ctx context.Context, actual int64) error {
-	_, err := f.next.Decide(ctx, Request{Key: f.holding.key, Op: Settle, ID: f.id, Actual: ActualCost(actual)}, nil)
-	if err == nil {
-		f.charged = actual
+	res, err := f.next.Decide(ctx, f.settled(actual), nil)
+	switch {
+	case err != nil:
+		return err
+	case res.Degraded != nil: // only the process's share is settled
+		return res.Degraded
 	}
-	return err
+	f.charged = actual
+	return nil
+}
+
+// settled returns the request that makes actual the cost of the decision f.
+func (f *fetched) settled(actual int64) Request {
+	return Request{Key: f.holding.key, Op: Settle, ID: f.id, Actual: ActualCost(actual)}
 }

@@ -252,12 +252,14 @@ func split(rules []Rule) (live, shadow []Rule) {
 
 func newLimiter(b *bound, wrappers []wrapper) *Limiter {
 	l := &Limiter{bound: b, wrappers: wrappers, outer: b}
+	var fallback *degraded
 	for _, w := range wrappers {
 		switch {
 		case w.outage != nil:
-			l.outer = w.outage.around(b, l.outer)
+			fallback = w.outage.around(b, l.outer)
+			l.outer = fallback
 		case w.prefetch != nil:
-			l.outer = w.prefetch.around(b, l.outer)
+			l.outer = w.prefetch.around(b, l.outer, fallback)
 		case w.wrap != nil:
 			l.outer = w.wrap(l.outer)
 		default:
