@@ -15,8 +15,10 @@ import (
 //	lim, err := weir.New("api", store.Coalesce(goredis.New(rdb)), algorithm.GCRA{…}, nil)
 //
 // If no other call is under way, a call is sent at once. Calls that arrive before it
-// returns wait, and are then sent together in one batch. So before a call is sent, it
-// waits for at most one other call or batch. No timer is involved.
+// returns wait, and are then sent together in one batch. If 16 calls wait, they are sent
+// beside the call or the batch that is under way, so that the client and the server work at
+// the same time. No third one is sent beside them. So before a call is sent, it waits for at
+// most one other call or batch. No timer is involved.
 //
 // The store st must be a [Batcher]. Otherwise every method returns an error, and so does
 // weir.New. MGet, Time and EvalBatch go to st as they are.
@@ -30,8 +32,8 @@ import (
 // answer, all calls wait for it, also calls for other servers. So give every call a
 // deadline, or set the timeouts of the client.
 //
-// If calls wait, the returned store starts one goroutine. The goroutine ends when no call
-// waits.
+// If calls wait, the returned store starts a goroutine, and a second one if 16 calls wait. Both end
+// when no call waits.
 func Coalesce(st Store) Store {
 	c := &coalesced{Store: st}
 	c.batcher, _ = st.(Batcher)
@@ -48,17 +50,19 @@ func Coalesce(st Store) Store {
 	return c
 }
 
+// crowd is the number of waiting calls for which a second batch is sent. With fewer calls, two small
+// batches would cost more than one.
+const crowd = 16
+
 type coalesced struct {
 	Store
 	batcher Batcher
 	err     error // the reason why no call can work
 
 	mu      sync.Mutex
-	busy    bool // a call or a batch is under way
+	trips   int // the calls and batches under way: at most 2
 	waiting []*queued
-	callers int                // of the batch under way, without those that have left
-	cancel  context.CancelFunc // ends the batch under way
-	calls   sync.Pool          // of *queued
+	calls   sync.Pool // of *queued
 }
 
 var (
@@ -73,7 +77,14 @@ type queued struct {
 	ctx      context.Context
 	deadline time.Time     // of ctx; zero if there is none
 	done     chan struct{} // gets a value when the batch has returned
-	sent     bool          // it is in the batch under way
+	batch    *batch        // nil until the call is sent
+}
+
+// A batch is several calls that are under way.
+type batch struct {
+	calls   []*queued
+	callers int // without those that have left
+	cancel  context.CancelFunc
 }
 
 func (c *coalesced) Check() error { return c.err }
@@ -106,7 +117,7 @@ func (c *coalesced) Eval(ctx context.Context, script *Script, keys []string, arg
 	if err == nil {
 		reply = append(reply, q.Reply...)
 	}
-	q.ctx = nil
+	q.ctx, q.batch = nil, nil
 	c.calls.Put(q)
 	return reply, err
 }
@@ -136,13 +147,13 @@ func (c *coalesced) Time(ctx context.Context) (time.Time, error) {
 }
 
 // queue adds a call to those that wait. It copies the slices, which are the caller's again
-// as soon as Eval returns. If the store is idle, queue returns nil: the call is sent alone.
+// as soon as Eval returns. If nothing is under way, queue returns nil: the call is sent alone.
 func (c *coalesced) queue(ctx context.Context, script *Script, keys []string, args []Arg) *queued {
 	deadline, _ := ctx.Deadline() // without the lock, because it can panic
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.busy {
-		c.busy = true
+	if c.trips == 0 {
+		c.trips = 1
 		return nil
 	}
 	q, _ := c.calls.Get().(*queued)
@@ -151,8 +162,12 @@ func (c *coalesced) queue(ctx context.Context, script *Script, keys []string, ar
 	}
 	q.Script, q.Keys, q.Args = script, append(q.Keys[:0], keys...), append(q.Args[:0], args...)
 	q.Reply, q.Err = q.Reply[:0], nil
-	q.ctx, q.deadline, q.sent = ctx, deadline, false
+	q.ctx, q.deadline = ctx, deadline
 	c.waiting = append(c.waiting, q)
+	if c.trips == 1 && len(c.waiting) >= crowd {
+		c.trips = 2
+		go c.send()
+	}
 	return q
 }
 
@@ -164,9 +179,9 @@ func (c *coalesced) leave(q *queued) bool {
 	if len(q.done) > 0 {
 		return false
 	}
-	if q.sent {
-		if c.callers--; c.callers == 0 {
-			c.cancel()
+	if b := q.batch; b != nil {
+		if b.callers--; b.callers == 0 {
+			b.cancel()
 		}
 	}
 	return true
@@ -176,34 +191,36 @@ func (c *coalesced) leave(q *queued) bool {
 func (c *coalesced) next() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.busy = len(c.waiting) > 0; c.busy {
+	if len(c.waiting) > 0 {
 		go c.send()
+	} else {
+		c.trips--
 	}
 }
 
 // send sends batches until no call waits.
 func (c *coalesced) send() {
 	for {
-		batch, ctx := c.take()
-		if batch == nil {
+		b, ctx := c.take()
+		if b == nil {
 			return
 		}
-		c.run(ctx, batch)
+		c.run(ctx, b)
 	}
 }
 
-// take returns the calls that wait, and the context of their batch. If there are none, the
-// store is idle. A caller whose context has ended leaves by itself.
-func (c *coalesced) take() ([]*queued, context.Context) {
+// take makes a batch of the calls that wait, and returns it with its context. If there are none,
+// it returns nil: one trip less is under way. A caller whose context has ended leaves by itself.
+func (c *coalesced) take() (*batch, context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var batch []*queued
+	b := new(batch)
 	latest, bounded, ends := time.Time{}, true, true
 	for _, q := range c.waiting {
 		if q.ctx.Err() != nil {
 			continue
 		}
-		batch, q.sent = append(batch, q), true
+		b.calls, q.batch = append(b.calls, q), b
 		bounded = bounded && !q.deadline.IsZero()
 		ends = ends && q.ctx.Done() != nil
 		if q.deadline.After(latest) {
@@ -211,27 +228,28 @@ func (c *coalesced) take() ([]*queued, context.Context) {
 		}
 	}
 	c.waiting = nil
-	if c.busy = batch != nil; !c.busy {
+	if b.calls == nil {
+		c.trips--
 		return nil, nil
 	}
-	c.callers = len(batch)
+	b.callers = len(b.calls)
 	ctx := context.Background()
 	switch {
 	case bounded:
-		ctx, c.cancel = context.WithDeadline(ctx, latest)
+		ctx, b.cancel = context.WithDeadline(ctx, latest)
 	case ends:
-		ctx, c.cancel = context.WithCancel(ctx)
+		ctx, b.cancel = context.WithCancel(ctx)
 	default: // a caller never leaves; some clients are quicker if a context never ends
-		c.cancel = func() {}
+		b.cancel = func() {}
 	}
-	return batch, ctx
+	return b, ctx
 }
 
 // run sends a batch, and hands out the answers. If the store panics, or ends the goroutine,
 // every call returns an error: no caller could recover the panic.
-func (c *coalesced) run(ctx context.Context, batch []*queued) {
-	calls := make([]Eval, len(batch))
-	for i, q := range batch {
+func (c *coalesced) run(ctx context.Context, b *batch) {
+	calls := make([]Eval, len(b.calls))
+	for i, q := range b.calls {
 		calls[i] = q.Eval
 	}
 	returned := false
@@ -239,12 +257,12 @@ func (c *coalesced) run(ctx context.Context, batch []*queued) {
 		reason := recover()
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.cancel()
+		b.cancel()
 		if !returned && reason == nil {
 			reason = "it called runtime.Goexit"
 			go c.send() // this goroutine ends
 		}
-		for i, q := range batch {
+		for i, q := range b.calls {
 			if q.Eval = calls[i]; !returned {
 				q.Err = fmt.Errorf("store: eval %s: a batch panicked: %v: %w", q.Script.Name(), reason, ErrScript)
 			}

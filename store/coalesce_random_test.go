@@ -58,22 +58,22 @@ func (e *erratic) EvalBatch(ctx context.Context, calls []store.Eval) {
 }
 
 // Each of many callers gets its own answer, whatever happens to the other calls: errors,
-// panics, and contexts that end at any time. One trip is under way at a time.
+// panics, and contexts that end at any time. At most two trips are under way at a time.
 func TestCoalesceRandom(t *testing.T) {
 	t.Parallel()
 	e := new(erratic)
 	st := store.Coalesce(e)
 	var wg sync.WaitGroup
-	for id := range 16 {
+	for id := range 40 {
 		wg.Go(func() {
-			for i := range 500 {
+			for i := range 200 {
 				one(t, st, fmt.Sprintf("%c-%d-%d", "pfookkkk"[rand.IntN(8)], id, i))
 			}
 		})
 	}
 	wg.Wait()
-	if n := e.most.Load(); n != 1 {
-		t.Errorf("%d trips were under way at once, want 1", n)
+	if n := e.most.Load(); n > 2 {
+		t.Errorf("%d trips were under way at once, want at most 2", n)
 	}
 }
 

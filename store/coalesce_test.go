@@ -3,6 +3,7 @@ package store_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"slices"
 	"strings"
@@ -124,6 +125,48 @@ func TestCoalesce(t *testing.T) {
 				t.Errorf("round %d: got %v, want %v", round, got, want)
 			}
 			s.check(t, slices.Repeat([]string{"a", "b bad c d", "e"}, round+1)...)
+		}
+	})
+}
+
+// If 16 calls wait, they go at once, beside the call under way. A third trip waits for one of both.
+func TestCoalesceCrowd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := new(server)
+		st := store.Coalesce(s)
+		var trips []string
+		for range 3 { // the store is idle in between
+			var wg sync.WaitGroup
+			start := time.Now()
+			send := func(prefix string, n int) (keys string) {
+				for i := range n {
+					key := fmt.Sprint(prefix, i)
+					ask(t, &wg, t.Context(), st, key, nil)
+					synctest.Wait()
+					keys += " " + key
+				}
+				return keys[1:]
+			}
+			trips = append(trips, send("first", 1))
+			crowd := send("crowd", 15)
+			s.check(t, trips...)
+			crowd += " " + send("sixteenth", 1)
+			trips = append(trips, crowd)
+			s.check(t, trips...)
+			third := send("third", 20)
+			s.check(t, trips...)
+			time.Sleep(time.Second) // both trips end, and one follows
+			synctest.Wait()
+			trips = append(trips, third)
+			s.check(t, trips...)
+			last := send("last", 15)
+			s.check(t, trips...)
+			wg.Wait()
+			trips = append(trips, last)
+			s.check(t, trips...)
+			if got, want := time.Since(start), 3*time.Second; got != want {
+				t.Errorf("got %v, want %v", got, want)
+			}
 		}
 	})
 }
