@@ -292,6 +292,36 @@ func TestPostgresReadOnly(t *testing.T) {
 	}
 }
 
+// TestPostgresMigrate checks that Migrate needs no privilege and waits for no lock if the table
+// exists. If it waited, all decisions would wait behind it. The lock is that of a vacuum, which
+// does not conflict with decisions.
+func TestPostgresMigrate(t *testing.T) {
+	t.Parallel()
+	admin := adminPool(t, newestPostgres())
+	sql(t, admin, "CREATE SCHEMA migrate; GRANT USAGE ON SCHEMA migrate TO limiter")
+	inSchema := param("search_path", "migrate")
+	pool := limiterPool(t, newestPostgres(), inSchema)
+	if err := postgres.Migrate(t.Context(), pool); err == nil {
+		t.Error("a role that cannot create tables created one")
+	}
+	if err := postgres.Migrate(t.Context(), openPool(t, newestPostgres().PostgresURL("", "", ""), inSchema)); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := admin.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Rollback(context.Background())
+	if _, err := conn.Exec(t.Context(), "LOCK TABLE migrate.weir IN SHARE UPDATE EXCLUSIVE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := postgres.Migrate(ctx, pool); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestPostgresSweep checks which rows Sweep deletes, and that several processes can migrate.
 func TestPostgresSweep(t *testing.T) {
 	t.Parallel()

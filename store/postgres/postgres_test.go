@@ -125,10 +125,10 @@ func TestLockTimeout(t *testing.T) {
 	if got := lockTimeout(t.Context()); got != nil {
 		t.Errorf("without a deadline: got %q, want nil", *got)
 	}
-	for _, left := range []time.Duration{-time.Hour, 0, time.Millisecond, 250 * time.Millisecond, time.Hour} {
-		got, err := strconv.ParseInt(*lockTimeout(fixed{t.Context(), time.Now().Add(left)}), 10, 64)
+	for _, left := range []time.Duration{-time.Hour, 0, time.Millisecond, 250 * time.Millisecond, time.Hour, 25 * 24 * time.Hour, weir.Never} {
+		got, err := strconv.ParseInt(*lockTimeout(fixed{t.Context(), time.Now().Add(left)}), 10, 32) // a server accepts 31 bits
 		most := left.Milliseconds() * 7 / 8
-		if left == time.Hour {
+		if left >= time.Hour {
 			most = (left - 100*time.Millisecond).Milliseconds()
 		}
 		if err != nil || got < 1 || got > max(most, 1) {

@@ -17,12 +17,24 @@ var Schema string
 // two sessions run it at once.
 const migrating = "SELECT pg_advisory_xact_lock(8601128490103);\n"
 
+// migrated reports whether the table and its index exist. CREATE INDEX IF NOT EXISTS waits
+// for a vacuum of the table even if the index exists, and all decisions wait behind it.
+const migrated = `SELECT EXISTS (SELECT FROM pg_indexes
+	WHERE schemaname = current_schema() AND tablename = 'weir' AND indexname = 'weir_span')`
+
 // Migrate creates the table weir in the first schema of the search path, unless the table
-// exists. It can be called at every start of a process, and by several processes at once. It
-// needs the privilege to create tables.
+// exists. It can be called at every start of a process, and by several processes at once. If
+// the table does not exist, Migrate needs the privilege to create tables.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 	if pool == nil {
 		return errNil
+	}
+	var exists bool
+	if err := pool.QueryRow(ctx, migrated).Scan(&exists); err != nil {
+		return failed(ctx, "migrate", err)
+	}
+	if exists {
+		return nil
 	}
 	// Without arguments, pgx sends all statements together, and they are one transaction.
 	if _, err := pool.Exec(ctx, migrating+Schema); err != nil {

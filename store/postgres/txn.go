@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -188,7 +189,8 @@ func (t *txn) read(ctx context.Context, conn batcher) error {
 }
 
 // lockTimeout returns the longest wait for the locks, in milliseconds. It ends an eighth of
-// the time before the deadline of ctx, or 100 ms before it. Without a deadline, it is nil.
+// the time before the deadline of ctx, or 100 ms before it. It is at most the largest
+// lock_timeout of a server. Without a deadline, it is nil.
 func lockTimeout(ctx context.Context) *string {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -196,7 +198,7 @@ func lockTimeout(ctx context.Context) *string {
 	}
 	left := time.Until(deadline)
 	left -= min(left/8, 100*time.Millisecond)
-	text := fmt.Sprint(max(left.Milliseconds(), 1)) // 0 would be no limit
+	text := fmt.Sprint(min(max(left.Milliseconds(), 1), math.MaxInt32)) // 0 would be no limit
 	return &text
 }
 
