@@ -98,6 +98,7 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	case err != nil:
 		return err
 	}
+	req.Metadata = ""
 	if req.MaxWait == 0 {
 		req.MaxWait = weir.Never
 	}
@@ -105,7 +106,8 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	if err == nil {
 		err = sleep.For(ctx, turn.Delay)
 	}
-	if err == nil || turn == nil || ctx.Err() == nil {
+	// The timer of the store can be earlier than the timer of ctx.
+	if err == nil || turn == nil || ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 		return emptyKey(&req, err) // nil stays nil
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)

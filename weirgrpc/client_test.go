@@ -77,11 +77,11 @@ func TestClient(t *testing.T) {
 	}
 }
 
-// A MaxWait bounds the wait, and a Cost is consumed.
+// A MaxWait bounds the wait, and a Cost is consumed. The metadata is not used.
 func TestClientRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 3})
-		req := weir.Request{Key: weir.KeyOf("all"), Cost: 3, MaxWait: 2 * time.Second}
+		req := weir.Request{Key: weir.KeyOf("all"), Cost: 3, MaxWait: 2 * time.Second, Metadata: "unused"}
 		c := pace(t, new(service), lim, func(context.Context, string) (weir.Request, error) { return req, nil })
 		start := time.Now()
 		err1 := check(t.Context(), c)
@@ -164,6 +164,34 @@ func TestClientEnds(t *testing.T) {
 					if err := call(ctx, c); status.Code(err) != codes.Canceled || !errors.Is(err, context.Canceled) {
 						t.Errorf("%s: got %v, want CANCELED", when, err)
 					}
+				}
+			})
+		})
+	}
+}
+
+// The timer of a store can be earlier than the timer of the context. The turn may be reserved
+// then, and is refunded.
+func TestClientEarlyTimer(t *testing.T) {
+	for kind, call := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
+				early := lim.Wrap(func(next weir.Decider) weir.Decider {
+					return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+						res, err := next.Decide(ctx, r, each)
+						if r.Op == weir.Consume {
+							return weir.Result{}, context.DeadlineExceeded
+						}
+						return res, err
+					})
+				})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				s := new(service)
+				err := call(ctx, pace(t, s, early, all))
+				if !errors.Is(err, context.DeadlineExceeded) || s.count() > 0 || free(t, lim) != 1 {
+					t.Errorf("got %v, %d calls and %d tokens, want DeadlineExceeded, none and 1", err, s.count(), free(t, lim))
 				}
 			})
 		})

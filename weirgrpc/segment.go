@@ -189,11 +189,14 @@ func BearerToken(ctx context.Context, _ string) (string, error) {
 	return secret.Hash(token), nil
 }
 
+// errTwice is a part of the ErrNoKey of metadata with several values.
+var errTwice = errors.New("send it once")
+
 // incoming returns the only value of the incoming metadata with that key. It is not empty.
 func incoming(ctx context.Context, key string) (string, error) {
 	values := metadata.ValueFromIncomingContext(ctx, key)
 	if len(values) > 1 {
-		return "", noKey("the metadata %s is there %d times: send it once", key, len(values))
+		return "", fmt.Errorf("%w: the metadata %s is there %d times: %w", ErrNoKey, key, len(values), errTwice)
 	}
 	if len(values) == 1 {
 		value := values[0]
@@ -214,8 +217,9 @@ func incoming(ctx context.Context, key string) (string, error) {
 //
 // A client that can choose between the segments has a limit under each of them. So reject an
 // API key that does not exist before. The error is [ErrNoKey] if no segment has a value.
-// Another error of a segment is returned at once. If no segment is given, or if one is nil,
-// FirstOf returns nil.
+// Another error of a segment is returned at once. The same holds for the ErrNoKey of metadata
+// that the call has more than once: the program could read it. If no segment is given, or if
+// one is nil, FirstOf returns nil.
 func FirstOf(segments ...Segment) Segment {
 	segments = slices.Clone(segments)
 	if len(segments) == 0 || hasNil(segments) {
@@ -227,7 +231,7 @@ func FirstOf(segments ...Segment) Segment {
 			if err == nil && value == "" {
 				err = noKey("no segment of FirstOf has a value")
 			}
-			if err == nil || !errors.Is(err, ErrNoKey) {
+			if err == nil || !errors.Is(err, ErrNoKey) || errors.Is(err, errTwice) {
 				break
 			}
 		}

@@ -109,6 +109,7 @@ func TestMetadata(t *testing.T) {
 		{"the first of two", weirgrpc.FirstOf(key, weirgrpc.BearerToken), metadata.MD{"x-api-key": {"ann"}, "authorization": {"Bearer t0ken"}}, "ann"},
 		{"the second of two", weirgrpc.FirstOf(key, weirgrpc.BearerToken), one("authorization", "Bearer t0ken"), "t0ken"},
 		{"none of two", weirgrpc.FirstOf(key, weirgrpc.BearerToken), nil, ""},
+		{"twice, and then another", weirgrpc.FirstOf(key, weirgrpc.BearerToken), metadata.MD{"x-api-key": {"ann", "ann"}, "authorization": {"Bearer t0ken"}}, ""},
 		{"empty, and then none", weirgrpc.FirstOf(weirgrpc.Text(""), key), nil, ""},
 		{"none, and then empty", weirgrpc.FirstOf(key, weirgrpc.Text("")), nil, ""},
 	} {

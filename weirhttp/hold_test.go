@@ -3,6 +3,7 @@ package weirhttp_test
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -42,7 +43,41 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
-// A request that ends during its wait is refunded.
+// A request whose turn would come after its deadline is denied at once, and reserves nothing:
+// the next request gets the turn.
+func TestMaxWaitDeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
+		limit, errs := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
+			req, err := all(r)
+			req.MaxWait = weir.Never
+			return req, err
+		}, weirhttp.Options{})
+		start := time.Now()
+		for i, tt := range []struct {
+			timeout, took time.Duration
+			want          int
+			after         string
+		}{
+			{time.Second, 0, 204, ""},
+			{time.Second, 0, 429, "59"},
+			{time.Minute - time.Microsecond, 0, 429, "1"},
+			{time.Hour, time.Minute, 204, ""},
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
+			w := serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+			cancel()
+			if took := time.Since(start); w.Code != tt.want || took != tt.took || w.Header().Get("Retry-After") != tt.after {
+				t.Errorf("request %d: got status %d after %v, Retry-After %q, want %+v", i, w.Code, took, w.Header().Get("Retry-After"), tt)
+			}
+		}
+		if len(*errs) > 0 {
+			t.Errorf("got errors %v, want none", *errs)
+		}
+	})
+}
+
+// A request that ends during its wait is refunded. The decider does not heed the deadline.
 func TestMaxWaitEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -62,7 +97,13 @@ func TestMaxWaitEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
-				limit, errs := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
+				patient := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+					if r.MaxWait > 0 {
+						r.MaxWait = weir.Never
+					}
+					return lim.Decide(ctx, r, each)
+				})
+				limit, errs := newMiddleware(t, patient, func(r *http.Request) (weir.Request, error) {
 					req, err := all(r)
 					req.MaxWait = weir.Never
 					return req, err
@@ -153,5 +194,52 @@ func TestID(t *testing.T) {
 	w = serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 	if w.Code != 499 || len(*errs) > 0 {
 		t.Errorf("cancelled: got status %d, errors %v, want 499 and none", w.Code, *errs)
+	}
+}
+
+// If the time of a decision passes, its tokens may be reserved, or its lease held: they are
+// refunded or released, also if the request is passed on.
+func TestLostReply(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		algorithm algorithm.Algorithm
+		req       weir.Request
+	}{
+		{"lease", algorithm.Concurrency{Limit: 1, Lease: time.Hour}, weir.Request{ID: "one"}},
+		{"turn", algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}, weir.Request{MaxWait: time.Minute}},
+	} {
+		for _, opts := range []weirhttp.Options{{}, {Timeout: time.Second}, {Timeout: time.Second, FailOpen: true}} {
+			t.Run(fmt.Sprintf("%s, Timeout %v, FailOpen %v", tt.name, opts.Timeout, opts.FailOpen), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					lim := newLimiter(t, tt.algorithm)
+					lost := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+						res, err := lim.Decide(ctx, r, each)
+						if r.Op == weir.Consume { // the store has decided, and the reply is lost
+							<-ctx.Done()
+							return weir.Result{}, ctx.Err()
+						}
+						return res, err
+					})
+					limit, errs := newMiddleware(t, lost, func(*http.Request) (weir.Request, error) {
+						req := tt.req
+						req.Key = weir.KeyOf("all")
+						return req, nil
+					}, opts)
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					defer cancel()
+					next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { r.Header.Set("Changed", "yes") })
+					w := serve(limit(next), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+					synctest.Wait()
+					want := http.StatusServiceUnavailable
+					if opts.FailOpen {
+						want = http.StatusOK
+					}
+					res, err := lim.Peek(t.Context(), "all")
+					if err != nil || res.Remaining != 1 || w.Code != want || len(*errs) != 1 {
+						t.Errorf("got status %d, errors %v, %+v, %v, want %d, one error, and a full limit", w.Code, *errs, res, err, want)
+					}
+				})
+			})
+		}
 	}
 }

@@ -34,7 +34,8 @@ func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *w
 		return leases.Acquire(ctx, key...)
 	}
 	held, err := leases.TryAcquire(ctx, key...)
-	if !errors.Is(err, weir.ErrDenied) {
+	var denied *weir.DeniedError
+	if !errors.As(err, &denied) {
 		return held, err
 	}
 	short, cancel := context.WithDeadline(ctx, w.until)
@@ -43,8 +44,8 @@ func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *w
 		return nil, err
 	}
 	held, err = leases.Acquire(short, key...)
-	var denied *weir.DeniedError
-	if ctx.Err() == nil && errors.As(err, &denied) {
+	again := errors.As(err, &denied)
+	if ctx.Err() == nil && (again || err != nil && short.Err() != nil) {
 		return nil, denied // not the error of short, which the caller does not know
 	}
 	return held, err

@@ -181,3 +181,33 @@ func TestTransportUpgrade(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// If the store answers no more after a denial, the wait ends with MaxWait, and the error is
+// not the error of a context that the caller does not know.
+func TestTransportLeaseHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var hangs bool
+		leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour}).Wrap(func(next weir.Decider) weir.Decider {
+			return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+				if hangs {
+					<-ctx.Done()
+					return weir.Result{}, ctx.Err()
+				}
+				res, err := next.Decide(ctx, r, each)
+				hangs = err == nil && !res.Allowed
+				return res, err
+			})
+		})
+		if _, err := leases.TryAcquire(t.Context(), "a.test"); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		rt := &weirhttp.Transport{Leases: leases, Base: new(service), Request: func(*http.Request) (weir.Request, error) {
+			return weir.Request{Key: weir.KeyOf("a.test"), MaxWait: time.Second}, nil
+		}}
+		err := send(t.Context(), t, rt, "http://a.test")
+		if !errors.Is(err, weir.ErrDenied) || errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 2*time.Second {
+			t.Errorf("got %v after %v, want an ErrDenied alone", err, time.Since(start))
+		}
+	})
+}

@@ -89,8 +89,10 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	pass := m.answer(w, r, &req, &res, err, s)
 	s.free()
 	switch {
-	case err != nil && cancelled(r):
+	case err != nil && cancelled(r): // the tokens may be reserved, or the lease held
 		m.undo(r, d, req)
+	case contextual(err) && req.ID != "": // the same, but the client still waits
+		go m.undo(r.Clone(r.Context()), d, req) // a clone, because the handler can change r
 	case leased:
 		defer m.undo(r, d, req)
 	}
@@ -108,8 +110,14 @@ func (m *middleware) ask(r *http.Request) (weir.Decider, weir.Request, error) {
 	if req.Op != weir.Consume {
 		return nil, req, fmt.Errorf("weirhttp: Request.Op is %v: it must be Consume", req.Op)
 	}
-	if req.MaxWait > 0 && req.ID == "" {
-		req.ID = rand.Text() // for the refund
+	if req.MaxWait > 0 {
+		if deadline, ok := r.Context().Deadline(); ok {
+			// Not 0, which has another meaning.
+			req.MaxWait = max(min(req.MaxWait, time.Until(deadline)), time.Microsecond)
+		}
+		if req.ID == "" {
+			req.ID = rand.Text() // for the refund
+		}
 	}
 	if m.opts.Plan != nil {
 		if d, err := m.opts.Plan(r); d != nil || err != nil {
@@ -154,7 +162,12 @@ func (m *middleware) answer(w http.ResponseWriter, r *http.Request, req *weir.Re
 
 // outage reports whether err means that the store did not decide.
 func outage(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return errors.Is(err, store.ErrUnavailable) || contextual(err)
+}
+
+// contextual reports whether err is the error of a context.
+func contextual(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // cancelled reports whether the client has cancelled the request.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -261,6 +263,44 @@ func TestReject(t *testing.T) {
 				t.Errorf("got rejection %+v", got)
 			}
 		})
+	}
+}
+
+// Reject can take the connection over, for example to close it without an answer. Nothing is
+// written to it then. If the connection cannot be taken over, the answer has its status.
+func TestRejectHijack(t *testing.T) {
+	answers := make(chan error, 1)
+	limit, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour}), all, weirhttp.Options{
+		Reject: func(w http.ResponseWriter, _ *http.Request, _ weirhttp.Rejection) {
+			conn, _, err := http.NewResponseController(w).Hijack()
+			if err == nil {
+				err = conn.Close()
+			}
+			answers <- err
+		},
+	})
+	h := limit(new(counting))
+	over := make(chan bool)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		over <- true
+	}))
+	defer srv.Close()
+	var logged strings.Builder
+	srv.Config.ErrorLog = log.New(&logged, "", 0)
+	srv.Start()
+	serve(h, nil)
+	res, err := http.Get(srv.URL)
+	if err == nil {
+		_ = res.Body.Close()
+	}
+	<-over
+	if hijacked := <-answers; !errors.Is(err, io.EOF) || hijacked != nil || logged.Len() > 0 {
+		t.Errorf("got %v, %v, and the log %q, want an EOF and nothing else", err, hijacked, logged.String())
+	}
+	w := serve(h, nil)
+	if hijacked := <-answers; w.Code != 429 || !errors.Is(hijacked, http.ErrNotSupported) {
+		t.Errorf("without a connection: got status %d, %v, want 429 and %v", w.Code, hijacked, http.ErrNotSupported)
 	}
 }
 

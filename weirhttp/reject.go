@@ -1,7 +1,9 @@
 package weirhttp
 
 import (
+	"bufio"
 	"encoding/json"
+	"net"
 	"net/http"
 	"strconv"
 	"time"
@@ -132,6 +134,13 @@ func (w *rejectWriter) Write(b []byte) (int, error) {
 func (w *rejectWriter) FlushError() error {
 	w.start()
 	return http.NewResponseController(w.ResponseWriter).Flush()
+}
+
+// Hijack is for http.ResponseController. The connection then has no other answer.
+func (w *rejectWriter) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffer, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	w.started = w.started || err == nil
+	return conn, buffer, err
 }
 
 // Unwrap is for http.ResponseController.

@@ -93,7 +93,8 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 // The error is [ErrNoKey] if the request has no such field, if the field is empty, or if
 // the request has the field more than once. If it were not an error, the handler could
 // read one of the fields, and the limiter another. For the field Authorization, use
-// [BearerToken].
+// [BearerToken]. The header of a request to a server has no field Host: use a function that
+// returns r.Host.
 func Header(name string) Segment {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
@@ -122,11 +123,14 @@ func BearerToken(r *http.Request) (string, error) {
 	return secret.Hash(token), nil
 }
 
+// errTwice is a part of the ErrNoKey of a header field with several values.
+var errTwice = errors.New("send it once")
+
 // field returns the only value of a header field. It is not empty.
 func field(r *http.Request, name string) (string, error) {
 	switch values := r.Header[name]; {
 	case len(values) > 1:
-		return "", noKey("the field %s is there %d times: send it once", name, len(values))
+		return "", fmt.Errorf("%w: the field %s is there %d times: %w", ErrNoKey, name, len(values), errTwice)
 	case len(values) == 1 && strings.Trim(values[0], " \t") != "":
 		return strings.Trim(values[0], " \t"), nil
 	}
@@ -160,7 +164,8 @@ func Text(value string) Segment {
 // A client that can choose between the segments has a separate limit for each of them. So
 // check API keys in front of the middleware, and reject unknown ones there. If no segment
 // has a value, the error is [ErrNoKey]. If a segment returns another error, that error is
-// returned at once.
+// returned at once. The same holds for the ErrNoKey of a header field that the request has
+// more than once: the handler could read it.
 func FirstOf(segments ...Segment) Segment {
 	segments = slices.Clone(segments)
 	return func(r *http.Request) (string, error) {
@@ -175,7 +180,7 @@ func FirstOf(segments ...Segment) Segment {
 				return value, nil
 			case err == nil:
 				err = noKey("no segment of FirstOf has a value")
-			case !errors.Is(err, ErrNoKey):
+			case !errors.Is(err, ErrNoKey), errors.Is(err, errTwice):
 				return "", err
 			}
 			last = err

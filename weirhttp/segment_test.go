@@ -131,6 +131,12 @@ func TestFirstOf(t *testing.T) {
 	if got, err := first(from("192.0.2.1:1", "X-API-Key")); got != "192.0.2.1" || err != nil {
 		t.Errorf("got %q, %v, want the address", got, err)
 	}
+	// The handler could read the API key: the client must not be limited by its address.
+	for _, values := range [][]string{{"secret", "secret"}, {"secret", ""}} {
+		if got, err := first(from("192.0.2.1:1", "X-Api-Key", values...)); got != "" || !errors.Is(err, weirhttp.ErrNoKey) {
+			t.Errorf("%q: got %q, %v, want an ErrNoKey", values, got, err)
+		}
+	}
 	if got, err := first(from("@", "X-API-Key")); got != "" || !errors.Is(err, weirhttp.ErrNoKey) {
 		t.Errorf("got %q, %v, want an ErrNoKey", got, err)
 	}

@@ -45,8 +45,8 @@ const DefaultMaxPause = 10 * time.Minute
 //   - with Retry-After, in seconds or as a date, in a response with a status from 400.
 //   - with an item r=0 of the field RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 //
-// Each process has its own pauses. If the pause is longer than the request may wait, the
-// error is [ErrPaused].
+// Each Transport has its own pauses, so clients of one process should share a Transport. If
+// the pause is longer than the request may wait, the error is [ErrPaused].
 //
 // Set Limiter or Leases. Without both, each request fails. A Transport is safe for
 // concurrent use. Do not change its fields or copy it after the first request.
@@ -234,15 +234,18 @@ func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter) error {
 
 // reserve reserves a turn, and waits for it.
 func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*weir.Reservation, error) {
-	req.MaxWait = w.left()
+	req.MaxWait, req.Metadata = w.left(), ""
 	turn, err := t.Limiter.Reserve(ctx, req)
 	if err == nil {
 		err = sleep.For(ctx, turn.Delay)
 	}
-	if err == nil || turn == nil || ctx.Err() == nil {
+	if err == nil || turn == nil || ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 		return turn, err
 	}
-	return nil, errors.Join(ctx.Err(), t.refund(ctx, turn))
+	if ctx.Err() != nil { // the timer of the store can be earlier than the timer of ctx
+		err = ctx.Err()
+	}
+	return nil, errors.Join(err, t.refund(ctx, turn))
 }
 
 // refund refunds a turn that was not used.

@@ -248,3 +248,42 @@ type idle int
 func (*idle) RoundTrip(*http.Request) (*http.Response, error) { return nil, errors.New("idle") }
 
 func (i *idle) CloseIdleConnections() { *i++ }
+
+// The timer of a store can be earlier than the timer of the context. The turn may be reserved
+// then, and is refunded.
+func TestTransportEarlyTimer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
+		early := lim.Wrap(func(next weir.Decider) weir.Decider {
+			return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+				res, err := next.Decide(ctx, r, each)
+				if r.Op == weir.Consume {
+					return weir.Result{}, context.DeadlineExceeded
+				}
+				return res, err
+			})
+		})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		err := send(ctx, t, &weirhttp.Transport{Limiter: early, Base: new(service)}, "http://a.test")
+		res, peekErr := lim.Peek(t.Context(), "a.test")
+		if !errors.Is(err, context.DeadlineExceeded) || peekErr != nil || res.Remaining != 1 {
+			t.Errorf("got %v, %+v, %v, want DeadlineExceeded and a full limit", err, res, peekErr)
+		}
+	})
+}
+
+// Only the fields Key, Cost, MaxWait and ID of a request are used.
+func TestTransportFields(t *testing.T) {
+	lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 5})
+	req := weir.Request{Key: weir.KeyOf("all"), Cost: 2, ID: "one", Metadata: "unused", Actual: weir.ActualCost(3)}
+	rt := &weirhttp.Transport{Limiter: lim, Base: new(service), Request: func(*http.Request) (weir.Request, error) { return req, nil }}
+	for range 2 { // the ID makes the second request a repetition
+		if err := send(t.Context(), t, rt, "http://a.test"); err != nil {
+			t.Error(err)
+		}
+	}
+	if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != 3 {
+		t.Errorf("got %+v, %v, want 3 tokens", res, err)
+	}
+}
