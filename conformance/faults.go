@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -137,12 +138,9 @@ func FaultChecks() []string {
 //   - After the fault, all calls are served again.
 //   - When the client is closed, no goroutine and no connection is left.
 func RunFaults(t *testing.T, makers map[string]func(t *testing.T, key string) Fault, record func(FaultOutcome)) {
-	known := map[string]bool{}
-	for _, r := range faultChecks {
-		known[r.name] = true
-	}
+	known := FaultChecks()
 	for name := range makers {
-		if !known[name] {
+		if !slices.Contains(known, "Faults/"+name) {
 			t.Errorf("conformance: makers has the key %q: it must be a name of FaultChecks without \"Faults/\"", name)
 		}
 	}

@@ -15,16 +15,16 @@ import (
 
 // answered checks and counts an answer. took is the duration of the call, and late is the
 // time for which the machine was late meanwhile. The cost of a Peek is 0.
-func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time.Duration, done bool, cost int64, res weir.Result, each []weir.Result, err error) {
+func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time.Duration, done bool, cost int64, res weir.Result, err error) {
 	cancelled := errors.Is(err, context.DeadlineExceeded)
 	unavailable := errors.Is(err, store.ErrUnavailable)
 	switch {
 	case err == nil && (!res.Allowed || res.Granted != cost):
 		r.errorf("caller %d was denied: %+v", c.number, res)
-	case err == nil && (each[0].Limit != c.limit || c.pair && each[1].Limit != sharedLimit):
-		r.errorf("caller %d, of limit %d, got the answer to another call: %+v", c.number, c.limit, each)
-	case err == nil && cost == 0 && c.limit-each[0].Remaining < c.granted && !f.Loses:
-		r.errorf("caller %d was allowed %d times, and then Peek answers that %d tokens remain of %d", c.number, c.granted, each[0].Remaining, c.limit)
+	case err == nil && (c.each[0].Limit != c.limit || c.pair && c.each[1].Limit != sharedLimit):
+		r.errorf("caller %d, of limit %d, got the answer to another call: %+v", c.number, c.limit, c.each)
+	case err == nil && cost == 0 && c.limit-c.each[0].Remaining < c.granted && !f.Loses:
+		r.errorf("caller %d was allowed %d times, and then Peek answers that %d tokens remain of %d", c.number, c.granted, c.each[0].Remaining, c.limit)
 	case err != nil && unavailable == cancelled:
 		r.errorf("caller %d: %v: want either ErrUnavailable or DeadlineExceeded", c.number, err)
 	case cancelled && !done:
@@ -39,7 +39,7 @@ func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
-	if !r.begun.IsZero() {
+	if r.begun.Load() {
 		r.out.Calls++
 		r.out.Slowest = max(r.out.Slowest, took)
 		switch {
@@ -58,25 +58,20 @@ func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time
 	}
 	c.granted += cost
 	c.served = start
-	if f.Confirm != nil && !r.over && cost > 0 {
+	if f.Confirm != nil && !r.over.Load() && cost > 0 {
 		r.recent = append(r.recent, now)
 	}
 }
 
 // confirm calls Confirm repeatedly until ended is closed.
 func (r *faultRun) confirm(f Fault, ended <-chan struct{}) {
-	for {
-		select {
-		case <-ended:
-			return
-		case <-time.After(20 * time.Millisecond):
-		}
+	for goesOn(ended, 20*time.Millisecond) {
 		start := time.Now()
 		if f.Confirm() != nil {
 			continue
 		}
 		r.mu.Lock()
-		if !r.effect { // later ones may be about another server
+		if !r.effect.Load() { // later ones may be about another server
 			r.recent = slices.DeleteFunc(r.recent, start.After)
 		}
 		r.mu.Unlock()
@@ -88,22 +83,18 @@ func (r *faultRun) account(t *testing.T, f Fault) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for _, c := range r.callers {
-		each := make([]weir.Result, 1)
-		if c.pair {
-			each = make([]weir.Result, 2)
-		}
-		req := weir.Request{Key: c.key(), Op: weir.Peek}
-		_, err := c.limiter.Decide(ctx, req, each)
+		req := weir.Request{Key: c.key, Op: weir.Peek}
+		_, err := c.limiter.Decide(ctx, req, c.each)
 		// A client's time limits may be too tight for a slow machine.
 		for errors.Is(err, store.ErrUnavailable) && ctx.Err() == nil {
 			time.Sleep(20 * time.Millisecond)
-			_, err = c.limiter.Decide(ctx, req, each)
+			_, err = c.limiter.Decide(ctx, req, c.each)
 		}
 		if err != nil {
 			r.errorf("caller %d, after the fault: %v", c.number, err)
 			continue
 		}
-		charged := c.limit - each[0].Remaining
+		charged := c.limit - c.each[0].Remaining
 		if excess := c.granted - charged; excess > 0 {
 			r.out.Excess += excess
 			if !f.Loses {

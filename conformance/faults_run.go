@@ -5,13 +5,16 @@ import (
 	"fmt"
 	"runtime/debug"
 	"runtime/pprof"
+	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 )
 
 const (
@@ -29,13 +32,14 @@ type faultRun struct {
 	id    string
 	key   string
 
+	begun  atomic.Bool // the fault has begun
+	effect atomic.Bool // the fault is in effect
+	over   atomic.Bool // the fault is over
+
 	mu        sync.Mutex
 	late      time.Duration // for how long a busy machine has made the goroutine of wake wait
 	awake     time.Time     // when that goroutine ran last
 	failures  []string
-	begun     time.Time // of the fault
-	effect    bool      // of the fault
-	over      bool      // the fault
 	out       FaultOutcome
 	callers   []*caller
 	recent    []time.Time // when tokens were granted that are not confirmed
@@ -48,6 +52,8 @@ type caller struct {
 	pair    bool
 	limiter *weir.Limiter
 	limit   int64
+	key     weir.Key      // of its requests
+	each    []weir.Result // the results of its last request, one for each rule
 
 	granted int64     // tokens
 	unknown int64     // calls that ended in an error, each of which may have consumed a token
@@ -57,25 +63,24 @@ type caller struct {
 // faultTag is the segment that all keys share, so that they are in one slot.
 const faultTag = "faults"
 
-// key is the key of the requests of c.
-func (c *caller) key() weir.Key {
-	if c.pair {
-		return weir.KeyOf(faultTag, "caller"+strconv.Itoa(c.number))
-	}
-	return weir.KeyOf(faultTag)
-}
-
-// policy is the policy of c.
-func (c *caller) policy() weir.Policy {
+// newCaller returns a caller of st.
+func (r *faultRun) newCaller(t *testing.T, st store.Store, number int) *caller {
+	c := &caller{number: number, pair: number%2 == 1, limit: sharedLimit + 1000 + int64(number), key: weir.KeyOf(faultTag)}
 	day := func(limit int64) algorithm.FixedWindow {
 		return algorithm.FixedWindow{Limit: limit, Window: 24 * time.Hour}
 	}
-	p := weir.Policy{Name: suite, Segments: []string{"s0"}, Rules: []weir.Rule{{Name: "own" + strconv.Itoa(c.number), Algorithm: day(c.limit)}}}
+	p := weir.Policy{Name: suite, Segments: []string{"s0"}, Rules: []weir.Rule{{Name: "own" + strconv.Itoa(number), Algorithm: day(c.limit)}}}
 	if c.pair {
+		c.key = weir.KeyOf(faultTag, "caller"+strconv.Itoa(number))
 		p.Segments = []string{"s0", "s1"}
 		p.Rules = append(p.Rules, weir.Rule{Name: "shared", By: []string{"s0"}, Algorithm: day(sharedLimit)})
 	}
-	return p
+	c.each = make([]weir.Result, len(p.Rules))
+	var err error
+	if c.limiter, err = weir.NewPolicy(st, p, &weir.Options{Prefix: r.id}); err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 func newFaultRun(c faultCheck) *faultRun {
@@ -110,19 +115,12 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 	st, closeClient := f.Open()
 	pprof.SetGoroutineLabels(t.Context())
 	for i := range faultCallers {
-		c := &caller{number: i, pair: i%2 == 1, limit: sharedLimit + 1000 + int64(i)}
-		var err error
-		if c.limiter, err = weir.NewPolicy(st, c.policy(), &weir.Options{Prefix: r.id}); err != nil {
-			t.Fatal(err)
-		}
-		r.callers = append(r.callers, c)
+		r.callers = append(r.callers, r.newCaller(t, st, i))
 	}
 
 	ask := func() (stop func()) {
 		ended := make(chan struct{})
-		r.mu.Lock()
 		r.awake = time.Now()
-		r.mu.Unlock()
 		var wg sync.WaitGroup
 		pprof.SetGoroutineLabels(labelled)
 		for _, c := range r.callers {
@@ -142,30 +140,22 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 		stop()
 		t.Fatalf("calls fail before the fault begins: %v", r.failures)
 	}
-	r.mu.Lock()
-	r.begun = time.Now()
-	r.mu.Unlock()
+	r.begun.Store(true)
 	if r.check.still {
 		stop()
 		if err := f.Confirm(); err != nil {
 			t.Fatalf("Confirm: %v", err)
 		}
-		r.mu.Lock()
 		r.recent = nil
-		r.mu.Unlock()
 	}
 	f.Begin()
-	r.mu.Lock()
-	r.effect = true
-	r.mu.Unlock()
+	r.effect.Store(true)
 	if !r.check.still {
 		time.Sleep(faultTime)
 	}
 	f.End()
 	ended := time.Now()
-	r.mu.Lock()
-	r.over = true
-	r.mu.Unlock()
+	r.over.Store(true)
 	if r.check.still {
 		stop = ask()
 	}
@@ -209,18 +199,25 @@ func (r *faultRun) recovered(ended, deadline time.Time) time.Duration {
 		if first.Before(ended) {
 			first = ended
 		}
-		all := true
-		for _, c := range r.callers {
-			all = all && c.served.After(first)
-		}
+		waiting := slices.ContainsFunc(r.callers, func(c *caller) bool { return !c.served.After(first) })
 		r.mu.Unlock()
 		now := time.Now()
 		switch {
 		case now.After(deadline):
 			return now.Sub(ended)
-		case all && now.Sub(first) > servedTime:
+		case !waiting && now.Sub(first) > servedTime:
 			return first.Sub(ended)
 		}
+	}
+}
+
+// goesOn waits for d, and reports whether ended is still open.
+func goesOn(ended <-chan struct{}, d time.Duration) bool {
+	select {
+	case <-ended:
+		return false
+	case <-time.After(d):
+		return true
 	}
 }
 
@@ -231,16 +228,7 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 			r.errorf("caller %d: panic: %v\n%s", c.number, cause, debug.Stack())
 		}
 	}()
-	each := make([]weir.Result, 1)
-	if c.pair {
-		each = make([]weir.Result, 2)
-	}
-	for i := 0; ; i++ {
-		select {
-		case <-ended:
-			return
-		case <-time.After(2 * time.Millisecond): // other tests use the server too
-		}
+	for i := 0; goesOn(ended, 2*time.Millisecond); i++ { // other tests use the server too
 		limit := CallTime
 		if r.serves(c) {
 			limit = 10 * time.Second // a slow machine is not a fault
@@ -248,15 +236,15 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 		late := r.lateness()
 		start := time.Now()
 		ctx, cancel := context.WithDeadline(context.Background(), start.Add(limit))
-		req, cost := weir.Request{Key: c.key()}, int64(1)
+		req, cost := weir.Request{Key: c.key}, int64(1)
 		if i%4 == 3 {
 			req.Op, cost = weir.Peek, 0
 		}
-		res, err := c.limiter.Decide(ctx, req, each)
+		res, err := c.limiter.Decide(ctx, req, c.each)
 		took := time.Since(start)
 		done := ctx.Err() != nil || took >= limit // its timer may be late
 		cancel()
-		r.answered(c, f, start, took, r.lateness()-late, done, cost, res, each, err)
+		r.answered(c, f, start, took, r.lateness()-late, done, cost, res, err)
 	}
 }
 
@@ -268,12 +256,7 @@ const nap = 20 * time.Millisecond
 
 // wake measures late until ended is closed.
 func (r *faultRun) wake(ended <-chan struct{}) {
-	for {
-		select {
-		case <-ended:
-			return
-		case <-time.After(nap):
-		}
+	for goesOn(ended, nap) {
 		late := r.lateness()
 		r.mu.Lock()
 		r.late, r.awake = late, time.Now()

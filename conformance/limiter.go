@@ -107,25 +107,20 @@ func limiterReset(t *T) {
 	l := t.limiter(c, all,
 		weir.Rule{Name: "user", By: []string{"s0", "s1"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(7), Burst: 5}},
 		weir.Rule{Name: "login", By: []string{"s0", "s1"}, Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Minute}})
-	each := make([]weir.Result, 3)
-	left := func(user string) [3]int64 {
-		t.do(l, weir.Request{Key: weir.KeyOf("x", user), Op: weir.Peek}, each...)
-		return [3]int64{each[0].Remaining, each[1].Remaining, each[2].Remaining}
-	}
-	want := func(when string, u, v [3]int64) {
-		if left("u") != u || left("v") != v {
-			t.errorf("%s: got %v and %v left, want %v and %v", when, left("u"), left("v"), u, v)
+	want := func(when string, u, v [4]int64) {
+		if left, other := t.remaining(l, weir.Peek, 1, "x", "u"), t.remaining(l, weir.Peek, 1, "x", "v"); left != u || other != v {
+			t.errorf("%s: got %v and %v left, want %v and %v", when, left, other, u, v)
 		}
 	}
 	t.allow(l, 3, "x", "u")
 	t.allow(l, 2, "x", "v")
-	want("before", [3]int64{95, 2, 2}, [3]int64{95, 3, 3})
+	want("before", [4]int64{95, 2, 2}, [4]int64{95, 3, 3})
 	t.reset(t.only(l, "login"), "x", "v")
-	want("after the reset of login for v", [3]int64{95, 2, 2}, [3]int64{95, 3, 5})
+	want("after the reset of login for v", [4]int64{95, 2, 2}, [4]int64{95, 3, 5})
 	t.reset(l, "x", "u")
-	want("after Reset of u", [3]int64{95, 5, 5}, [3]int64{95, 3, 5})
+	want("after Reset of u", [4]int64{95, 5, 5}, [4]int64{95, 3, 5})
 	t.reset(t.only(l, "all"), "x", "u")
-	want("after the reset of all", [3]int64{100, 5, 5}, [3]int64{100, 3, 5})
+	want("after the reset of all", [4]int64{100, 5, 5}, [4]int64{100, 3, 5})
 
 	shared := t.policy(t.store, c, weir.Policy{Name: suite, Segments: []string{"s0", "s1"}, Rules: []weir.Rule{all}})
 	t.allow(shared, 4, "x", "u")

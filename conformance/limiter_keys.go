@@ -3,6 +3,8 @@ package conformance
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -33,10 +35,11 @@ func (t *T) left() map[string]time.Duration {
 
 func limiterPrefix(t *T) {
 	t.left()
+	window, bucket := algorithm.FixedWindow{Limit: 9, Window: time.Hour}, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 5} // no key may expire meanwhile
 	l := t.limiter(nil,
-		weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 9, Window: time.Minute}},
-		weir.Rule{Name: "ip", By: []string{"s0", "s1"}, Algorithm: tenPerMinute},
-		weir.Rule{Name: "user", By: []string{"s0", "s2"}, Algorithm: tenPerMinute})
+		weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: window},
+		weir.Rule{Name: "ip", By: []string{"s0", "s1"}, Algorithm: bucket},
+		weir.Rule{Name: "user", By: []string{"s0", "s2"}, Algorithm: bucket})
 	t.allow(l, 1, "log{in}", "10.0.0.1", "a:b%")
 	t.peek(l, 1, "log{in}", "10.0.0.1", "a:b%")
 	t.reset(t.only(l, "ip"), "log{in}", "10.0.0.1", "a:b%")
@@ -45,7 +48,7 @@ func limiterPrefix(t *T) {
 		t.id + ":suite:{log%7Bin%7D}:user.g2:a%3Ab%25": true,
 	}
 	// A limiter of one rule without a name.
-	single, err := weir.New("a b", t.store, algorithm.FixedWindow{Limit: 9, Window: time.Minute}, &weir.Options{Prefix: t.id})
+	single, err := weir.New("a b", t.store, window, &weir.Options{Prefix: t.id})
 	if err != nil {
 		t.fatalf("New: %v", err)
 	}
@@ -96,7 +99,7 @@ func limiterChanged(t *T) {
 		algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerHour(9)},
 		algorithm.SlidingLog{Limit: 9, Window: time.Hour},
 		algorithm.MetadataWindow{Limit: 9, Window: time.Hour},
-		algorithm.SlidingBuckets{Width: time.Hour, Spans: []algorithm.Span{{Window: 4 * time.Hour, Limit: 9}}},
+		ringOf(4*time.Hour, 9),
 		algorithm.LeakyBucket{Rate: algorithm.PerHour(9), Queue: 8},
 		algorithm.Concurrency{Limit: 9, Lease: time.Hour},
 	}
@@ -127,7 +130,8 @@ func limiterSecret(t *T) {
 	secrets := []string{"sk-live-0123456789", "sk-live-0123456780", "sk:{live}%", strings.Repeat("sk-live-", 40), "%sha256=00"}
 	a := algorithm.FixedWindow{Limit: 2, Window: time.Minute}
 	c := newClock()
-	spy := &spyStore{Store: t.store}
+	var asked written
+	spy := &noting{t.store, &asked}
 	for _, by := range [][]string{{"account"}, {"account", "secret"}, {"secret"}} {
 		name := "secret" + strconv.Itoa(len(by)) + by[0]
 		l := t.policy(spy, c, weir.Policy{
@@ -144,59 +148,64 @@ func limiterSecret(t *T) {
 				if res := t.do(l, req); res.Allowed != (j < 2) {
 					t.errorf("secret %d by %v, request %d: got %+v, want 2 allowed", i, by, j, res)
 				}
-				t.hashed(spy.keys, secret)
+				t.hashed(asked.keys, secret)
 			}
 			t.peek(l, 1, key...)
-			t.hashed(spy.keys, secret)
+			t.hashed(asked.keys, secret)
 			if answers := l.DoMany(t.ctx, peeks([][]string{key})); answers[0].Err != nil || answers[0].Result.Allowed {
 				t.errorf("DoMany: got %+v, want a denial", answers[0])
 			}
-			t.hashed(spy.keys, secret)
+			t.hashed(asked.keys, secret)
 			t.refundAs(l, "1", true, key...)
-			t.hashed(spy.keys, secret)
+			t.hashed(asked.keys, secret)
 		}
 	}
 }
 
-// hashed checks that no key contains secret, and that one contains its SHA-256.
-func (t *T) hashed(keys []string, secret string) {
+// hashed checks that no key contains secret, and that one contains its SHA-256. Then it
+// clears the keys.
+func (t *T) hashed(keys map[string]bool, secret string) {
 	sum := sha256.Sum256([]byte(secret))
 	seen := false
-	for _, key := range keys {
+	for key := range keys {
 		if strings.Contains(key, secret) || strings.Contains(key, escaper.Replace(secret)) {
 			t.errorf("the key %q shows the secret segment %.40q", key, secret)
 		}
 		seen = seen || strings.Contains(key, "%sha256="+hex.EncodeToString(sum[:]))
 	}
 	if !seen {
-		t.errorf("of the keys %.200q none has the SHA-256 of the segment %.40q", keys, secret)
+		t.errorf("of the keys %.200q none has the SHA-256 of the segment %.40q", slices.Collect(maps.Keys(keys)), secret)
 	}
+	clear(keys)
 }
 
-// refunded are algorithms that support Refund, have a limit of 20, and refill slowly.
-var refunded = []algorithm.Algorithm{
-	algorithm.GCRA{Rate: algorithm.PerHour(20), Burst: 20},
-	algorithm.GCRA{Rate: algorithm.PerHour(11), Burst: 20}, // a fraction of a microsecond
-	algorithm.FixedWindow{Limit: 20, Window: time.Hour},
-	algorithm.FixedWindow{Limit: 20, Window: time.Hour, Aligned: true},
-	algorithm.SlidingCounter{Limit: 20, Window: time.Hour},
-	algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerHour(20)},
-	algorithm.SlidingLog{Limit: 20, Window: time.Hour},
-	algorithm.SlidingBuckets{Width: 15 * time.Minute, Spans: []algorithm.Span{{Window: time.Hour, Limit: 20}}},
+// refunded are algorithms that support Refund, have a limit of 20, and refill slowly. Each
+// is changed to another limit of the same algorithm.
+var refunded = []struct{ a, changed algorithm.Algorithm }{
+	{algorithm.GCRA{Rate: algorithm.PerHour(20), Burst: 20}, algorithm.GCRA{Rate: algorithm.PerHour(40), Burst: 20}},
+	{algorithm.GCRA{Rate: algorithm.PerHour(11), Burst: 20}, algorithm.GCRA{Rate: algorithm.PerHour(13), Burst: 30}}, // a fraction of a microsecond
+	{algorithm.FixedWindow{Limit: 20, Window: time.Hour}, algorithm.FixedWindow{Limit: 21, Window: time.Hour}},
+	{algorithm.FixedWindow{Limit: 20, Window: time.Hour, Aligned: true}, algorithm.FixedWindow{Limit: 20, Window: time.Minute, Aligned: true}},
+	{algorithm.SlidingCounter{Limit: 20, Window: time.Hour}, algorithm.SlidingCounter{Limit: 40, Window: time.Hour}},
+	{algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerHour(20)}, algorithm.TokenBucket{Capacity: 40, Refill: algorithm.PerHour(20)}},
+	{algorithm.SlidingLog{Limit: 20, Window: time.Hour}, algorithm.SlidingLog{Limit: 20, Window: 2 * time.Hour}},
+	{ringOf(time.Hour, 20), ringOf(time.Hour, 30)},
+}
+
+// ringOf returns a SlidingBuckets with one span, of four buckets.
+func ringOf(window time.Duration, limit int64) algorithm.SlidingBuckets {
+	return algorithm.SlidingBuckets{Width: window / 4, Spans: []algorithm.Span{{Window: window, Limit: limit}}}
 }
 
 func limiterRefundKeys(t *T) {
 	c := newClock()
-	for i, a := range refunded {
-		tenant := "twokeys" + strconv.Itoa(i)
+	for i, tt := range refunded {
+		a, tenant := tt.a, "twokeys"+strconv.Itoa(i)
 		l := t.limiter(c, weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: a}, weir.Rule{Name: "user", Algorithm: a, By: []string{"s0", "s1"}})
-		each := make([]weir.Result, 2)
 		want := func(when string, all, u, v int64) {
-			t.peekEach(l, each, tenant, "u")
-			left := [3]int64{each[0].Remaining, each[1].Remaining}
-			t.peekEach(l, each, tenant, "v")
-			if left[2] = each[1].Remaining; left != [3]int64{all, u, v} {
-				t.errorf("%+v, %s: %v are left of the tenant and its users, want %v", a, when, left, [3]int64{all, u, v})
+			left, other := t.remaining(l, weir.Peek, 1, tenant, "u"), t.remaining(l, weir.Peek, 1, tenant, "v")
+			if left != [4]int64{all, u} || other != [4]int64{all, v} {
+				t.errorf("%+v, %s: %v and %v are left of the tenant and its users, want %d, %d and %d", a, when, left, other, all, u, v)
 			}
 		}
 		t.do(l, weir.Request{Key: weir.KeyOf(tenant, "u"), Cost: 3, ID: "it"})
@@ -215,20 +224,11 @@ func limiterRefundKeys(t *T) {
 
 func limiterRefundLimits(t *T) {
 	c := newClock()
-	changed := []algorithm.Algorithm{
-		algorithm.GCRA{Rate: algorithm.PerHour(40), Burst: 20},
-		algorithm.GCRA{Rate: algorithm.Rate{Count: 13, Period: time.Hour}, Burst: 30},
-		algorithm.FixedWindow{Limit: 21, Window: time.Hour},
-		algorithm.FixedWindow{Limit: 20, Window: time.Minute, Aligned: true},
-		algorithm.SlidingCounter{Limit: 40, Window: time.Hour},
-		algorithm.TokenBucket{Capacity: 40, Refill: algorithm.PerHour(20)},
-		algorithm.SlidingLog{Limit: 20, Window: 2 * time.Hour},
-		algorithm.SlidingBuckets{Width: 15 * time.Minute, Spans: []algorithm.Span{{Window: time.Hour, Limit: 30}}},
-	}
-	for i, a := range refunded {
+	for i, tt := range refunded {
+		a := tt.a
 		l := t.limiter(c, one(a), weir.Rule{Name: "two", Algorithm: tenPerMinute})
 		for j, other := range []*weir.Limiter{
-			t.with(l, one(changed[i])),
+			t.with(l, one(tt.changed)),
 			t.with(l, weir.Rule{Name: "two", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 50}}),
 			t.with(l, weir.Rule{Name: "one", Algorithm: a, Cost: 1}),
 		} {

@@ -34,18 +34,14 @@ func limiterRefund(t *T) {
 	rules := []weir.Rule{
 		{Name: "all", By: []string{"s0"}, Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
 		{Name: "user", By: []string{"s0", "s1"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(5), Burst: 5}},
-		{Name: "ring", By: []string{"s0", "s1"}, Algorithm: algorithm.SlidingBuckets{Width: 15 * time.Minute, Spans: []algorithm.Span{{Window: time.Hour, Limit: 5}}}},
+		{Name: "ring", By: []string{"s0", "s1"}, Algorithm: ringOf(time.Hour, 5)},
 		{Name: "calls", By: []string{"s0", "s1"}, Algorithm: algorithm.SlidingLog{Limit: 3, Window: time.Hour}, Cost: 1},
 	}
 	l := t.limiter(nil, rules...)
 	request := func(id string, cost int64) weir.Request {
 		return weir.Request{Key: weir.KeyOf("r", "u"), Cost: cost, ID: id}
 	}
-	ask := func() [4]int64 {
-		each := make([]weir.Result, 4)
-		t.peekEach(l, each, "r", "u")
-		return [4]int64{each[0].Remaining, each[1].Remaining, each[2].Remaining, each[3].Remaining}
-	}
+	ask := func() [4]int64 { return t.remaining(l, weir.Peek, 1, "r", "u") }
 	t.allow(l, 1, "r", "u")
 	start := ask()
 	if res := t.do(l, request("x", 2)); !res.Allowed {
@@ -62,7 +58,7 @@ func limiterRefund(t *T) {
 	}
 	if t.backend.Keys != nil {
 		n := 0
-		for key, ttl := range t.left() {
+		for key, ttl := range t.keysLike("r}") {
 			if strings.Contains(key, ":%id=") {
 				n++
 				if ttl <= 0 || ttl > 2*time.Hour {
@@ -89,16 +85,10 @@ func limiterRefund(t *T) {
 		}
 	}
 	t.refundAs(l, "never", false, "r", "u")
-	for i, v := range t.mget(markers...) {
-		if v.Kind() != store.Nil {
-			t.errorf("the marker %q is left", markers[i])
-		}
-	}
-	if t.backend.Keys != nil {
-		for key := range t.left() {
-			if strings.Contains(key, ":%id=") {
-				t.errorf("the marker %q is left", key)
-			}
+	t.holds(store.Value{}, markers, "a marker after its refund")
+	for key := range t.keysLike("r}") {
+		if strings.Contains(key, ":%id=") {
+			t.errorf("the marker %q is left", key)
 		}
 	}
 	// A foreign value in place of a marker.
@@ -110,11 +100,6 @@ func limiterRefund(t *T) {
 	if got := ask(); got != start {
 		t.errorf("after a refund with a foreign marker: %v are left, want %v", got, start)
 	}
-}
-
-// peekEach peeks, and fills each.
-func (t *T) peekEach(l *weir.Limiter, each []weir.Result, key ...string) {
-	t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek}, each...)
 }
 
 func limiterModes(t *T) {
@@ -173,13 +158,14 @@ func limiterMany(t *T) {
 	c := newClock()
 	l := t.limiter(c, weir.Rule{Name: "a", Algorithm: algorithm.FixedWindow{Limit: 2, Window: time.Minute}}, weir.Rule{Name: "b", Algorithm: tenPerMinute})
 	var requests []weir.Request
+	fails := map[int]error{9: store.ErrForeign}
 	for i := range 40 {
 		req := weir.Request{Key: weir.KeyOf("many" + strconv.Itoa(i)), Cost: int64(i % 4)}
 		switch i % 8 {
 		case 3:
 			req.Cost, req.ID = 2, "x"
 		case 5:
-			req.Cost = -1
+			req.Cost, fails[i] = -1, weir.ErrInvalidCost
 		case 6:
 			req.Op = weir.TakeUpTo
 		case 7:
@@ -195,19 +181,13 @@ func limiterMany(t *T) {
 		t.fatalf("%d answers to %d requests", len(answers), len(requests))
 	}
 	for i, got := range answers {
-		req := requests[i]
-		switch {
-		case i%8 == 5:
-			if !errors.Is(got.Err, weir.ErrInvalidCost) || got.Result != (weir.Result{}) {
-				t.errorf("request %d: got %+v, want ErrInvalidCost", i, got)
-			}
-			continue
-		case i == 9:
-			if !errors.Is(got.Err, store.ErrForeign) || got.Result != (weir.Result{}) {
-				t.errorf("request %d: got %+v, want ErrForeign", i, got)
+		if err := fails[i]; err != nil {
+			if !errors.Is(got.Err, err) || got.Result != (weir.Result{}) {
+				t.errorf("request %d: got %+v, want the error %v", i, got, err)
 			}
 			continue
 		}
+		req := requests[i]
 		req.Key = weir.KeyOf("single" + strconv.Itoa(i))
 		if want := t.do(l, req); got.Err != nil || got.Result != want {
 			t.errorf("request %d: got %+v, want %+v", i, got, want)
@@ -225,29 +205,21 @@ func limiterLimits(t *T) {
 		weir.Rule{Name: "plan", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}},
 		weir.Rule{Name: "ring", Algorithm: quarters},
 		weir.Rule{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 100, Window: 24 * time.Hour}})
-	each := make([]weir.Result, 3)
-	ask := func(l *weir.Limiter, op weir.Op, cost int64) [3]int64 {
-		t.do(l, weir.Request{Key: weir.KeyOf("k"), Op: op, Cost: cost}, each...)
-		return [3]int64{each[0].Remaining, each[1].Remaining, each[2].Remaining}
-	}
 	thirds := weir.Rule{Name: "plan", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 30}} // this limit has another script
 	wider := weir.Rule{Name: "ring", Algorithm: algorithm.SlidingBuckets{Width: quarters.Width, Spans: []algorithm.Span{{Window: 8 * quarters.Width, Limit: 50}}}}
 	five := weir.Rule{Name: "day", Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Hour}}
 	ring := quarters.Spans[0].Limit
-	for _, s := range quarters.Spans {
-		ring = min(ring, s.Limit)
-	}
 	for i, step := range []struct {
 		op     weir.Op
 		cost   int64
 		limits []weir.Rule
-		want   [3]int64
+		want   [4]int64
 	}{
-		{weir.Consume, 2, nil, [3]int64{0, ring - 2, 98}},
-		{weir.Peek, 1, []weir.Rule{thirds}, [3]int64{24, ring - 2, 98}}, // it is full after 2 s, as before
-		{weir.Consume, 1, []weir.Rule{five, thirds}, [3]int64{23, ring - 3, 2}},
-		{weir.Peek, 1, []weir.Rule{thirds, wider}, [3]int64{23, 50 - 3, 97}}, // the keys of the ring are the first keys of the wider ring
-		{weir.Peek, 1, nil, [3]int64{0, ring - 3, 97}},
+		{weir.Consume, 2, nil, [4]int64{0, ring - 2, 98}},
+		{weir.Peek, 1, []weir.Rule{thirds}, [4]int64{24, ring - 2, 98}}, // it is full after 2 s, as before
+		{weir.Consume, 1, []weir.Rule{five, thirds}, [4]int64{23, ring - 3, 2}},
+		{weir.Peek, 1, []weir.Rule{thirds, wider}, [4]int64{23, 50 - 3, 97}}, // the keys of the ring are the first keys of the wider ring
+		{weir.Peek, 1, nil, [4]int64{0, ring - 3, 97}},
 	} {
 		if i == 3 { // a turn of a ring starts at a multiple of its length
 			turn := 8 * quarters.Width.Microseconds()
@@ -255,17 +227,17 @@ func limiterLimits(t *T) {
 				continue
 			}
 		}
-		if got := ask(t.with(l, step.limits...), step.op, step.cost); got != step.want {
+		if got := t.remaining(t.with(l, step.limits...), step.op, step.cost, "k"); got != step.want {
 			t.errorf("step %d: %v are left, want %v", i, got, step.want)
 		}
 	}
 	// With can also change a Cost, and can be called again.
 	costs := t.with(t.with(l, five), weir.Rule{Name: "day", Algorithm: five.Algorithm, Cost: 2}, thirds)
-	if got, want := ask(costs, weir.Consume, 1), [3]int64{22, ring - 4, 0}; got != want {
+	if got, want := t.remaining(costs, weir.Consume, 1, "k"), [4]int64{22, ring - 4, 0}; got != want {
 		t.errorf("a day with the Cost 2: %v are left, want %v", got, want)
 	}
 	t.reset(costs, "k")
-	if got, want := ask(l, weir.Peek, 1), [3]int64{2, ring, 100}; got != want {
+	if got, want := t.remaining(l, weir.Peek, 1, "k"), [4]int64{2, ring, 100}; got != want {
 		t.errorf("after Reset with other limits: %v are left, want %v", got, want)
 	}
 	for i, rules := range [][]weir.Rule{
@@ -351,10 +323,7 @@ func limiterUnsupported(t *T) {
 			t.errorf("%s of %T: %d left, want 5", tt.name, tt.a, left)
 		}
 	}
-	own := t.limiter(newClock(), weir.Rule{Name: "one", Algorithm: tenPerMinute, Cost: 1})
-	if _, err := own.TakeUpTo(t.ctx, 2, "own"); !errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), "TakeUpTo") {
-		t.errorf("TakeUpTo if every rule has a Cost: got error %v, want an ErrUnsupported that names it", err)
-	}
+	own := t.limiter(newClock(), weir.Rule{Name: "one", Algorithm: tenPerMinute, Cost: 1}) // every rule has a Cost
 	l := t.limiter(newClock(), one(list))
 	request := weir.Request{Key: weir.KeyOf("k"), ID: "x"}
 	for name, call := range map[string]func() error{
@@ -364,6 +333,7 @@ func limiterUnsupported(t *T) {
 		"Acquire":    func() error { _, err := l.Acquire(t.ctx, "k"); return err },
 		"TryAcquire": func() error { _, err := l.TryAcquire(t.ctx, "k"); return err },
 		"Entries":    func() error { _, err := own.Entries(t.ctx, "k"); return err },
+		"TakeUpTo":   func() error { _, err := own.TakeUpTo(t.ctx, 2, "own"); return err },
 	} {
 		if err := call(); !errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), name) {
 			t.errorf("%s: got error %v, want an ErrUnsupported that names it", name, err)

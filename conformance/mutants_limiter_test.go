@@ -165,7 +165,7 @@ var limiterMutants = []mutant{
 		start := len(reply)
 		got, err := f.right(ctx, s, keys, args, reply)
 		if err == nil && composed(s) && !asks(s) && got[start].Int() == 1 {
-			_, err = f.Store.Eval(ctx, putOne, []string{keys[0] + ":more"}, []store.Arg{store.IntArg(1000), store.IntArg(1)}, nil)
+			_, err = f.Store.Eval(ctx, put, []string{keys[0] + ":more"}, []store.Arg{store.IntArg(1000), store.IntArg(1)}, nil)
 		}
 		return got, err
 	}}},

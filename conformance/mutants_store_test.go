@@ -91,7 +91,7 @@ var storeMutants = []mutant{
 	{"a form that finds a foreign value writes before", "Store/Foreign", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
 		if errors.Is(err, store.ErrForeign) && s.Name() == "read" {
-			if _, err := f.right(ctx, putOne, keys[:1], []store.Arg{longMS, store.IntArg(1)}, nil); err != nil {
+			if _, err := f.right(ctx, put, keys[:1], []store.Arg{longMS, store.IntArg(1)}, nil); err != nil {
 				return reply, err
 			}
 		}
@@ -162,9 +162,9 @@ var storeMutants = []mutant{
 	}}},
 	{"slots are not checked", "Store/CrossSlot", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
-		if s == putTwo && errors.Is(err, store.ErrCrossSlot) {
+		if s == put && errors.Is(err, store.ErrCrossSlot) {
 			for i := range keys {
-				if got, err = f.right(ctx, putOne, keys[i:i+1], []store.Arg{args[0], args[i+1]}, reply); err != nil {
+				if got, err = f.right(ctx, put, keys[i:i+1], []store.Arg{args[0], args[i+1]}, reply); err != nil {
 					return got, err
 				}
 			}
@@ -286,7 +286,7 @@ var storeMutants = []mutant{
 	}}},
 	{"keys are kept", "Store/Borrowed", nil, mutation{
 		eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-			if s == putOne {
+			if s == put {
 				kept, _ := f.memo.([]string)
 				f.memo = append(kept, keys[0]) // where a copy is due
 			}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -61,12 +62,9 @@ func anySlidingBuckets(r *rand.Rand) algorithm.Algorithm {
 	}
 	limit := 1 + r.Int64N(8)
 	for _, n := range lengths {
-		dup := false
-		for _, s := range a.Spans {
-			dup = dup || s.Window == time.Duration(n+1)*a.Width
-		}
-		if !dup {
-			a.Spans = append(a.Spans, algorithm.Span{Window: time.Duration(n+1) * a.Width, Limit: limit})
+		window := time.Duration(n+1) * a.Width
+		if !slices.ContainsFunc(a.Spans, func(s algorithm.Span) bool { return s.Window == window }) {
+			a.Spans = append(a.Spans, algorithm.Span{Window: window, Limit: limit})
 		}
 		limit += r.Int64N(10)
 	}

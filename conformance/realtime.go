@@ -111,12 +111,11 @@ func checkBackwards(t *T) {
 			c := newClock()
 			l := t.limiter(c, one(a))
 			key := fmt.Sprintf("back%d.%d", h, i)
-			var still time.Duration
-			for full := t.allow(l, 1, key); ; full = t.allow(l, 1, key) {
-				if still = full.RetryAfter; !full.Allowed {
-					break
-				}
+			full := t.allow(l, 1, key)
+			for full.Allowed {
+				full = t.allow(l, 1, key)
 			}
+			still := full.RetryAfter
 			c.advance(-back)
 			if res := t.allow(l, 1, key); res.Allowed || still != weir.Never && res.RetryAfter > still+back {
 				t.errorf("%+v: all tokens are consumed, with a RetryAfter of %v; the clock steps back by %v: got %+v", a, still, back, res)
@@ -150,11 +149,7 @@ func checkRefill(t *T) {
 		a, key := t.backend.subject.refill(d), "refill"+d.String()
 		t.leases = t.kindOf(a).Leases
 		l := t.limiter(nil, one(a))
-		for limit := t.peek(l, 1, key).Limit; limit > 0; {
-			cost := t.fitting(a, limit)
-			t.allow(l, cost, key)
-			limit -= cost
-		}
+		t.takeAll(l, a, key)
 		denied, seen := t.passesWhenDue(a, func() weir.Result { return t.allow(l, 1, key) })
 		if ever = ever || denied; seen {
 			return

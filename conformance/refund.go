@@ -23,10 +23,7 @@ func checkRefund(t *T) {
 		for i := range 4 {
 			t.refundHistory(r, a, name+"."+strconv.Itoa(i), i%2 == 1)
 		}
-		if t.backend.Keys == nil {
-			continue
-		}
-		for key, ttl := range t.backend.Keys(t.test, t.hooked, t.id+":"+suite+":{"+name) {
+		for key, ttl := range t.keysLike(name) {
 			if ttl < 0 {
 				t.errorf("%+v: %q never expires", a, key)
 			}
@@ -130,10 +127,11 @@ func (t *T) jump(a algorithm.Algorithm) int64 {
 type history []pastRequest
 
 type pastRequest struct {
-	at   int64
-	req  weir.Request // without the ID
-	id   string
-	gone bool // it was refunded
+	at    int64
+	req   weir.Request // without the ID
+	id    string
+	fresh bool // the limit was fully reset
+	gone  bool // it was refunded
 }
 
 // of returns the indices of the requests of the decision id.
@@ -202,7 +200,6 @@ type refunding struct {
 	force  weir.Op      // Force, or Consume if a cannot be in debt
 	next   weir.Request // a Peek
 	past   history      // since the key was reset or deleted
-	fresh  []bool       // of past: the limit was fully reset
 	ids    []string
 	costs  map[string]int64 // of the decisions, by ID
 	undone bool             // something was refunded or settled
@@ -243,13 +240,12 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 		before := h.do(h.ref, h.next)
 		switch verb := r.IntN(24); {
 		case verb == 0:
-			t.reset(h.lim, name)
-			t.reset(h.ref, name)
-			h.past, h.fresh, h.undone = nil, nil, false
+			h.both(weir.Request{Key: h.next.Key, Op: weir.Reset})
+			h.past, h.undone = nil, false
 		case verb == 1:
 			t.delete(t.store, t.keysOf(name, "one", a))
 			t.delete(h.reference, t.keysOf(name, "one", a))
-			h.past, h.fresh, h.undone = nil, nil, false
+			h.past, h.undone = nil, false
 		case verb < 7 && len(h.ids) > 0 && h.force == weir.Force:
 			h.settleOne(pick(r, h.ids...), pick(r, 0, r.Int64N(5), r.Int64N(h.limit+4)))
 		case verb < 14 && len(h.ids) > 0:
@@ -296,7 +292,7 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 		req.Op = made.Op
 	}
 	h.costs[made.ID] = res.Granted
-	h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req, id: made.ID}), append(h.fresh, fresh)
+	h.past = append(h.past, pastRequest{at: h.c.us, req: req, id: made.ID, fresh: fresh})
 	h.events = append(h.events, h.c.us+res.ResetAfter.Microseconds(), h.c.us+res.Delay.Microseconds())
 }
 
@@ -304,7 +300,7 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 // the refunded requests had never been made. After an earlier refund, slack more are allowed.
 func (h *refunding) refundOne(id string, before weir.Result, slack int64) {
 	at := h.past.of(id)
-	if len(at) > 0 && h.fresh[at[0]] && fixesWindow(h.a) {
+	if len(at) > 0 && h.past[at[0]].fresh && fixesWindow(h.a) {
 		return
 	}
 	if !h.undone {
@@ -332,7 +328,7 @@ func (h *refunding) refundOne(id string, before weir.Result, slack int64) {
 // settleOne settles the decision id, twice, and settles it in the history too.
 func (h *refunding) settleOne(id string, actual int64) {
 	at := h.past.of(id)
-	if len(at) > 0 && h.fresh[at[0]] && fixesWindow(h.a) {
+	if len(at) > 0 && h.past[at[0]].fresh && fixesWindow(h.a) {
 		return
 	}
 	r := weir.Request{Key: h.next.Key, Op: weir.Settle, ID: id, Actual: weir.ActualCost(actual)}
@@ -348,7 +344,7 @@ func (h *refunding) settleOne(id string, actual int64) {
 	h.undone, h.costs[id] = true, actual
 	if more > 0 {
 		req := weir.Request{Key: h.next.Key, Op: weir.Force, Cost: more}
-		h.past, h.fresh = append(h.past, pastRequest{at: h.c.us, req: req, id: id}), append(h.fresh, fresh)
+		h.past = append(h.past, pastRequest{at: h.c.us, req: req, id: id, fresh: fresh})
 	}
 	for _, i := range slices.Backward(at) {
 		if p := &h.past[i]; more < 0 && !p.gone {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"hash/maphash"
-	"maps"
 	"path/filepath"
 	"reflect"
 	"runtime"
@@ -184,26 +183,22 @@ type T struct {
 	wrote written
 }
 
-// written are the keys of a check's calls, by their slots.
+// written are the keys of a check's calls.
 type written struct {
 	evals atomic.Int64 // the calls of Eval
 	mu    sync.Mutex
-	slots map[int]map[string]bool
+	keys  map[string]bool
 }
 
 func (w *written) note(keys []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.keys == nil {
+		w.keys = map[string]bool{}
+	}
 	for _, key := range keys {
-		slot := store.Slot(key)
-		if w.slots[slot] == nil {
-			if w.slots == nil {
-				w.slots = map[int]map[string]bool{}
-			}
-			w.slots[slot] = map[string]bool{}
-		}
-		if !w.slots[slot][key] {
-			w.slots[slot][strings.Clone(key)] = true // the caller may use its buffer again
+		if !w.keys[key] {
+			w.keys[strings.Clone(key)] = true // the caller may use its buffer again
 		}
 	}
 }
@@ -230,6 +225,11 @@ func (n *noting) Eval(ctx context.Context, s *store.Script, keys []string, args 
 	return n.Store.Eval(ctx, s, keys, args, reply)
 }
 
+func (n *noting) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+	n.keys.note(keys)
+	return n.Store.MGet(ctx, keys, values)
+}
+
 func (n *noting) BorrowsStrings(store.Store) bool {
 	b, ok := n.Store.(store.Borrower)
 	return ok && b.BorrowsStrings(n.Store)
@@ -253,9 +253,13 @@ func (t *T) clean() {
 	defer cancel()
 	t.wrote.mu.Lock()
 	defer t.wrote.mu.Unlock()
+	slots := map[int][]string{}
+	for key := range t.wrote.keys {
+		slots[store.Slot(key)] = append(slots[store.Slot(key)], key)
+	}
 	var calls []store.Eval
-	for _, keys := range t.wrote.slots {
-		for some := range slices.Chunk(slices.Collect(maps.Keys(keys)), 1000) {
+	for _, keys := range slots {
+		for some := range slices.Chunk(keys, 1000) {
 			calls = append(calls, store.Eval{Script: cleanScript, Keys: some, Args: []store.Arg{store.IntArg(int64(len(some)))}})
 		}
 	}

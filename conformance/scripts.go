@@ -2,8 +2,6 @@ package conformance
 
 import (
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -171,28 +169,18 @@ var kindsReply = []store.Value{
 	store.BulkValue(""), store.BulkValue("a\x00\r\n\xff"), {}, store.IntegerValue(7),
 }
 
-// putScript returns a script that sets key n to "p1 ARGV[n+1]". ARGV[1] is the TTL in
-// milliseconds. It replies with the time.
-func putScript(keys int) *store.Script {
-	var lua strings.Builder
-	lua.WriteString("local time = redis.call('TIME')\n")
-	for i := range keys {
-		fmt.Fprintf(&lua, "redis.call('SET', KEYS[%d], 'p1 ' .. ARGV[%d], 'PX', ARGV[1])\n", i+1, i+2)
+// put sets key n to "p1 ARGV[n+1]". ARGV[1] is the TTL in milliseconds. It replies with the
+// time.
+var put = store.NewScript("put", `
+local time = redis.call('TIME')
+for i = 1, #KEYS do redis.call('SET', KEYS[i], 'p1 ' .. ARGV[i + 1], 'PX', ARGV[1]) end
+return {time[1] * 1000000 + time[2]}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	for i, a := range args[1:] {
+		tx.Put(i, nums(putTag, a.Int()), time.Duration(args[0].Int())*time.Millisecond)
 	}
-	lua.WriteString("return {time[1] * 1000000 + time[2]}\n")
-	return store.NewScript("put", lua.String(),
-		func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-			for i, a := range args[1:] {
-				tx.Put(i, nums(putTag, a.Int()), time.Duration(args[0].Int())*time.Millisecond)
-			}
-			return append(reply, store.IntegerValue(tx.Now())), nil
-		})
-}
-
-var (
-	putOne = putScript(1)
-	putTwo = putScript(2)
-)
+	return append(reply, store.IntegerValue(tx.Now())), nil
+})
 
 // spread puts 100 keys, with TTLs of 200 ms, 201 ms and so on. It has only a Go form, and replies with the
 // time, or nil.
@@ -218,7 +206,7 @@ return {now, now}
 var longMS = store.IntArg(longTTL.Milliseconds())
 
 // put sets key to "p1 n", with longTTL.
-func (t *T) put(key string, n int64) { t.eval(putOne, []string{key}, longMS, store.IntArg(n)) }
+func (t *T) put(key string, n int64) { t.eval(put, []string{key}, longMS, store.IntArg(n)) }
 
 // keepOne sets its key to "p1 ARGV[1]" if it is not missing. The key keeps its TTL. If there
 // is an ARGV[2], it first sets the key to another value, with this TTL in milliseconds.

@@ -79,7 +79,7 @@ func storeKeys(t *T) {
 			t.errorf("key %.40q: got %v, want %v", keys[i], v, want)
 		}
 	}
-	t.eval(putTwo, []string{keys[1], keys[0]}, longMS, store.IntArg(11), store.IntArg(10))
+	t.eval(put, []string{keys[1], keys[0]}, longMS, store.IntArg(11), store.IntArg(10))
 	if got := t.mget(keys[0], keys[1]); got[0].Str() != "p1 10" || got[1].Str() != "p1 11" {
 		t.errorf("after one script over two keys: got %v, want p1 10 and p1 11", got)
 	}
@@ -90,9 +90,7 @@ func storeNums(t *T) {
 	if got := t.eval(steps, t.keys("steps", 1)); !slices.Equal(got, want) {
 		t.errorf("a script that sets 1, 2 and 3, deletes, and keeps what is missing read %v, want %v", got, want)
 	}
-	if v := t.mget(t.keys("steps", 1)[0])[0]; v.Str() != "c1 5" {
-		t.errorf("and then set 5: the key holds %v", v)
-	}
+	t.holds(store.BulkValue("c1 5"), t.keys("steps", 1), "and then set 5")
 	key := t.keys("wide", 1)
 	held := store.Value{}
 	const top = 1<<53 - 1
@@ -105,14 +103,10 @@ func storeNums(t *T) {
 			t.errorf("a script read %v, want %v", got, held)
 		}
 		held = store.BulkValue(text)
-		if v := t.mget(key[0])[0]; v != held {
-			t.errorf("MGet: got %v, want %v", v, held)
-		}
+		t.holds(held, key, "a script set %v", list)
 	}
 	t.eval(keepOne, key, store.IntArg(8))
-	if v := t.mget(key[0])[0]; v.Str() != "p1 8" {
-		t.errorf("a value that was replaced and keeps its TTL: got %v, want p1 8", v)
-	}
+	t.holds(store.BulkValue("p1 8"), key, "a value that was replaced and keeps its TTL")
 	t.setStep(t.keys("set", 1)[0], setChange{add: member})
 	t.put(t.keys("set", 1)[0], 9)
 	if v, n := t.mget(t.keys("set", 1)[0])[0], t.look(t.keys("set", 1)...)[0].Int(); v.Str() != "p1 9" || n != 9 {
@@ -120,9 +114,7 @@ func storeNums(t *T) {
 	}
 	missing := t.keys("missing", 1)
 	t.eval(keepOne, missing, store.IntArg(8))
-	if v := t.mget(missing[0])[0]; v.Kind() != store.Nil {
-		t.errorf("a missing key that was to keep its TTL holds %v, want it missing", v)
-	}
+	t.holds(store.Value{}, missing, "a missing key that was to keep its TTL")
 }
 
 // storeForeign reads keys that have another type or another tag.
@@ -297,7 +289,7 @@ func storeGoForm(t *T) {
 func storeCrossSlot(t *T) {
 	keys := []string{t.key("a", "x"), t.key("b", "x")}
 	before := []store.Value{store.IntegerValue(5)}
-	got, err := t.store.Eval(t.ctx, putTwo, keys, []store.Arg{longMS, store.IntArg(1), store.IntArg(2)}, before)
+	got, err := t.store.Eval(t.ctx, put, keys, []store.Arg{longMS, store.IntArg(1), store.IntArg(2)}, before)
 	if !errors.Is(err, store.ErrCrossSlot) {
 		t.errorf("got error %v, want ErrCrossSlot", err)
 	}

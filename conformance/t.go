@@ -1,9 +1,8 @@
 package conformance
 
 import (
-	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"runtime"
@@ -18,6 +17,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // verdicts is the outcome of a check.
@@ -148,6 +148,16 @@ func (t *T) mget(keys ...string) []store.Value {
 	return values
 }
 
+// holds checks that MGet returns want for each of keys. The format and its args describe the
+// case.
+func (t *T) holds(want store.Value, keys []string, format string, args ...any) {
+	for i, v := range t.mget(keys...) {
+		if v != want {
+			t.errorf("%s: key %q holds %v, want %v", fmt.Sprintf(format, args...), keys[i], v, want)
+		}
+	}
+}
+
 func (t *T) time() time.Time {
 	now, err := t.store.Time(t.ctx)
 	if err != nil {
@@ -263,6 +273,17 @@ func (t *T) peek(l *weir.Limiter, cost int64, key ...string) weir.Result {
 	return t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Cost: cost})
 }
 
+// remaining makes a request, and returns the Remaining of each rule of l, in their order. l
+// has at most four rules.
+func (t *T) remaining(l *weir.Limiter, op weir.Op, cost int64, key ...string) (left [4]int64) {
+	var each [len(left)]weir.Result
+	t.do(l, weir.Request{Key: weir.KeyOf(key...), Op: op, Cost: cost}, each[:]...)
+	for i, res := range each {
+		left[i] = res.Remaining
+	}
+	return left
+}
+
 // entries returns what Entries lists for key.
 func (t *T) entries(l *weir.Limiter, key ...string) []weir.Entry {
 	list, err := l.Entries(t.ctx, key...)
@@ -313,37 +334,9 @@ func (t *T) keysOf(shared, name string, a algorithm.Algorithm, other ...string) 
 // markersOf returns the keys of the markers of the decision r, which has an ID, by a limiter
 // with rules. There is one for each rule that supports Refund.
 func (t *T) markersOf(r weir.Request, rules ...weir.Rule) []string {
-	spy := new(spyStore)
-	l := t.limiterOn(spy, newClock(), rules...)
+	var named written
+	l := t.limiterOn(&noting{memory.New(nil), &named}, newClock(), rules...)
 	r.Op = weir.Consume
 	_, _ = l.Decide(t.ctx, r, nil)
-	return slices.DeleteFunc(spy.keys, func(key string) bool { return !strings.Contains(key, ":%id=") })
-}
-
-// A spyStore records the keys of the last call. If Store is nil, it runs nothing.
-type spyStore struct {
-	store.Store
-	keys []string
-}
-
-var errSpy = errors.New("spied on")
-
-func (s *spyStore) note(keys []string) {
-	s.keys = nil
-	for _, key := range keys {
-		s.keys = append(s.keys, strings.Clone(key))
-	}
-}
-
-func (s *spyStore) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	s.note(keys)
-	if s.Store == nil {
-		return reply, errSpy
-	}
-	return s.Store.Eval(ctx, script, keys, args, reply)
-}
-
-func (s *spyStore) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
-	s.note(keys)
-	return s.Store.MGet(ctx, keys, values)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(named.keys)), func(key string) bool { return !strings.Contains(key, ":%id=") })
 }
