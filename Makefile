@@ -13,7 +13,7 @@ verdict := $(if $(filter test test-all,$(MAKECMDGOALS)),$(shell mktemp))
 test: run-test ## What has to pass before a push.
 	@$(call judge)
 
-test-all: run-test-all ## The same with the race detector, the oldest clients, every mutant and the faults.
+test-all: run-test-all ## The same with the race detector, the oldest clients, every mutant, the faults and the counts of instructions.
 	@$(call judge)
 
 run-test run-test-all: run-%:
@@ -21,7 +21,7 @@ run-test run-test-all: run-%:
 
 judge = $(if $(shell cat $(verdict)),$(error $(shell cat $(verdict); rm $(verdict))))rm $(verdict)
 
-bench: ## Every benchmark, docs/performance.md and a part of README.md: half an hour.
+bench: ## Every benchmark, docs/performance.md and a part of README.md: 15 minutes.
 	cd bench && go run ./run full
 
 bench-quick: ## What docs/performance.md compares, in 3 minutes.

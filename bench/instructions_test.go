@@ -14,14 +14,11 @@ import (
 	"github.com/weir-go/weir/bench/internal/server"
 )
 
-var record = flag.Bool("record", false, "write what TestInstructions measures to "+recorded)
-
-// recorded has what a decision of each algorithm costs a server, in units of what one of
-// redis_rate costs it in the same run. Its first line is the version of the server.
-const recorded = "instructions.txt"
+var record = flag.Bool("record", false, "write the measured ratios of instructions to instructions.txt and memoryinstructions.txt")
 
 // TestInstructions fails if a decision of any algorithm costs a server more instructions
-// than is recorded, by more than a twentieth.
+// than instructions.txt says, by more than a twentieth. The unit is an allowed decision of
+// redis_rate in the same run.
 func TestInstructions(t *testing.T) {
 	if !counted {
 		t.Skip("WEIR_BENCH_CALLGRIND is not 1: instructions are not counted")
@@ -49,45 +46,55 @@ func TestInstructions(t *testing.T) {
 			got[c.name+" "+decision(allowed)] = count(c.scene(t, rdb, 100, allowed)) / unit
 		}
 	}
-	var lines []string
-	for _, name := range slices.Sorted(maps.Keys(got)) {
-		lines = append(lines, fmt.Sprintf("%s %.3f\n", name, got[name]))
-	}
-	t.Logf("redis_rate: %.0f instructions\n%s", unit, strings.Join(lines, ""))
 	full, err := server.Version(t.Context(), rdb)
 	if err != nil {
 		t.Fatal(err)
 	}
-	version := strings.TrimPrefix(full[:strings.LastIndex(full, ".")], "Redis ") // without the last number
+	version := full[:strings.LastIndex(full, ".")] // without the last number
+	t.Logf("redis_rate: %.0f instructions", unit)
+	checkRatios(t, "instructions.txt", version, "redis_rate", got)
+}
+
+// checkRatios fails t if a ratio is more than a twentieth above the one in the file. With
+// the flag -record, it writes the file instead. The first line of the file is the version of
+// what was measured. If it is another version, checkRatios skips t. Each other line has a
+// name of two words, and its ratio to the instructions of unit.
+func checkRatios(t *testing.T, file, version, unit string, got map[string]float64) {
+	t.Helper()
+	var lines strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		fmt.Fprintf(&lines, "%s %.3f\n", name, got[name])
+	}
+	t.Logf("%s:\n%s", version, &lines)
 	if *record {
-		if err := os.WriteFile(recorded, []byte(version+"\n"+strings.Join(lines, "")), 0o644); err != nil {
+		if err := os.WriteFile(file, []byte(version+"\n"+lines.String()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	text, err := os.ReadFile(recorded)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first, rest, _ := strings.Cut(string(text), "\n")
 	if first != version {
-		t.Skipf("the server is Redis %s: the instructions of Redis %s are recorded", version, first)
+		t.Skipf("this is %s: %s has the instructions of %s", version, file, first)
 	}
 	want := map[string]float64{}
 	for line := range strings.Lines(rest) {
 		var name, decision string
 		var ratio float64
 		if _, err := fmt.Sscan(line, &name, &decision, &ratio); err != nil {
-			t.Fatalf("%s: %q: %v", recorded, line, err)
+			t.Fatalf("%s: %q: %v", file, line, err)
 		}
 		want[name+" "+decision] = ratio
 	}
 	if !slices.Equal(slices.Sorted(maps.Keys(want)), slices.Sorted(maps.Keys(got))) {
-		t.Errorf("%s has other algorithms: run this test with -record", recorded)
+		t.Errorf("%s has other names: run this test with -record", file)
 	}
-	for name, ratio := range got {
-		if ratio > 1.05*want[name] {
-			t.Errorf("%s: %.3f of redis_rate's instructions, and %.3f is recorded: make it cheaper, or run this test with -record and say why", name, ratio, want[name])
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if ratio := got[name]; ratio > 1.05*want[name] {
+			t.Errorf("%s: %.3f times the instructions of %s, and %.3f is recorded: make it cheaper, or run this test with -record and say why", name, ratio, unit, want[name])
 		}
 	}
 }

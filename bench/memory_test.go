@@ -129,15 +129,21 @@ func newWeirFour(tb testing.TB) func(string) bool {
 
 func newLocal(tb testing.TB, rules ...weir.Rule) func(string) bool {
 	tb.Helper()
-	lim, err := weir.NewPolicy(memory.New(nil), policy(rules...), nil)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	lim := newLocalLimiter(tb, rules...)
 	ctx := context.Background()
 	return func(key string) bool {
 		res, err := lim.Allow(ctx, key)
 		return err == nil && res.Allowed
 	}
+}
+
+func newLocalLimiter(tb testing.TB, rules ...weir.Rule) *weir.Limiter {
+	tb.Helper()
+	lim, err := weir.NewPolicy(memory.New(nil), policy(rules...), nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return lim
 }
 
 func newXTimeRate(testing.TB) func(string) bool {

@@ -2,12 +2,14 @@
 // charts and a part of README.md. Run it in the directory bench:
 //
 //	go run ./run quick    # 10 short rounds of what the page compares: 3 minutes
-//	go run ./run full     # 10 rounds of every benchmark: half an hour
+//	go run ./run full     # 10 rounds of every benchmark: 15 minutes
 //	go run ./run large    # memory stores with millions of keys: a few minutes and 6 GiB
-//	go run ./run page     # write the page again from results.txt
+//	go run ./run page     # write the page again from the results
 //
-// quick and full replace results.txt. large adds to it. To try a change of a benchmark, a
-// run can be shorter: go run ./run -rounds 1 quick.
+// quick and full replace results.txt, except the results of large. large replaces only its
+// own results. full keeps the replaced file as earlier.txt, so that the page can compare
+// two runs. To try a change of a benchmark, a run can be shorter:
+// go run ./run -rounds 1 quick.
 package main
 
 import (
@@ -29,7 +31,8 @@ import (
 
 const (
 	results = "results.txt"
-	latest  = "latest.txt" // results until they are complete
+	earlier = "earlier.txt" // results that the last full run replaced
+	latest  = "latest.txt"  // results until they are complete
 )
 
 var rounds = flag.Int("rounds", 10, "how many times each benchmark runs")
@@ -48,6 +51,7 @@ type plan struct {
 	takes string
 	each  []step // in every round
 	once  []step // after the rounds
+	keep  bool   // whether earlier.txt keeps the results that are replaced
 }
 
 var plans = map[string]plan{
@@ -65,12 +69,13 @@ var plans = map[string]plan{
 		},
 	},
 	"full": {
-		takes: "about half an hour on two idle cores",
+		takes: "about 15 minutes on two idle cores",
 		each:  []step{{bench: ".", skip: "Bytes|Cluster|Large", benchtime: "100ms"}},
 		once: []step{
 			{bench: "^BenchmarkCluster$", benchtime: "200ms", rounds: true},
 			{bench: "Bytes", benchtime: "1x"},
 		},
+		keep: true,
 	},
 	"large": {
 		takes: "a few minutes on two idle cores",
@@ -104,14 +109,16 @@ func measure(ctx context.Context, name string, p plan) error {
 	start := time.Now()
 	log.Printf("%s: %s", name, p.takes)
 	r := &recorder{config: map[string]string{}}
-	r.warn()
-	if name == "large" {
-		old, err := os.ReadFile(results)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		r.keep(string(old), "BenchmarkLarge/")
+	old, err := os.ReadFile(results)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
+	if name == "large" {
+		r.keepOthers(string(old))
+	} else {
+		r.keepLarge(string(old))
+	}
+	r.warn()
 	if err := build(ctx); err != nil {
 		return err
 	}
@@ -136,10 +143,7 @@ func measure(ctx context.Context, name string, p plan) error {
 		}
 		log.Printf("%.30s…: %.0f s", s.bench, time.Since(from).Seconds())
 	}
-	if err := os.WriteFile(latest, []byte(r.text.String()), 0o644); err != nil {
-		return err
-	}
-	if err := os.Rename(latest, results); err != nil {
+	if err := replace(r.text.String(), p.keep); err != nil {
 		return err
 	}
 	for _, s := range r.skipped {
@@ -147,6 +151,19 @@ func measure(ctx context.Context, name string, p plan) error {
 	}
 	log.Printf("%s took %.0f s", name, time.Since(start).Seconds())
 	return nil
+}
+
+// replace writes new results. If keep is true, it keeps the old results as earlier.txt.
+func replace(text string, keep bool) error {
+	if err := os.WriteFile(latest, []byte(text), 0o644); err != nil {
+		return err
+	}
+	if keep {
+		if err := os.Rename(results, earlier); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+	}
+	return os.Rename(latest, results)
 }
 
 // warn notes that the machine is busy, if it is.
@@ -162,22 +179,35 @@ func (r *recorder) warn() {
 	}
 }
 
-// write writes the page and the part of README.md. root is the root of the repository.
-func write(root string) error {
-	f, err := os.Open(results)
+// read reads a file of results.
+func read(path string) (*page.Results, error) {
+	f, err := os.Open(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer func() { _ = f.Close() }()
 	r, err := page.Read(f)
 	if err != nil {
-		return fmt.Errorf("%s: %w", results, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return r, nil
+}
+
+// write writes the page and the part of README.md. root is the root of the repository.
+func write(root string) error {
+	r, err := read(results)
+	if err != nil {
+		return err
+	}
+	former, err := read(earlier)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
 	}
 	instructions, err := os.ReadFile("instructions.txt")
 	if err != nil {
 		return err
 	}
-	files := page.Make(r, string(instructions))
+	files := page.Make(r, former, string(instructions))
 	readme, err := os.ReadFile(filepath.Join(root, page.Readme))
 	if err != nil {
 		return err

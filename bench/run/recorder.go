@@ -35,10 +35,34 @@ type skip struct {
 	names  []string
 }
 
-// keep takes over results, except those of the benchmarks with the prefix.
-func (r *recorder) keep(text, prefix string) {
+// large is how the results of the command large begin.
+const large = "BenchmarkLarge/"
+
+// keepOthers takes over the results of another run that the command large does not measure.
+func (r *recorder) keepOthers(text string) {
+	r.keep(text, func(line string) bool { return !strings.HasPrefix(line, large) })
+}
+
+// keepLarge takes over the results of the command large, unless the machine was busy then.
+// The command large uses no server.
+func (r *recorder) keepLarge(text string) {
+	before, _, found := strings.Cut(text, large)
+	if !found || strings.Contains(before, "load: ") {
+		return
+	}
+	r.keep(text, func(line string) bool {
+		if strings.HasPrefix(line, "Benchmark") {
+			return strings.HasPrefix(line, large)
+		}
+		name, _, _ := strings.Cut(line, ": ")
+		return name != "server" && name != "postgres" && name != "load"
+	})
+}
+
+// keep takes over the lines for which wanted returns true.
+func (r *recorder) keep(text string, wanted func(line string) bool) {
 	for line := range strings.Lines(text) {
-		if !strings.HasPrefix(line, prefix) {
+		if wanted(line) {
 			r.add(strings.TrimSuffix(line, "\n"))
 		}
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"errors"
+	"os"
 	"reflect"
 	"testing"
 )
@@ -30,14 +32,61 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestKeep checks that the results of another run are kept, without those that are
-// measured again.
-func TestKeep(t *testing.T) {
+// former has the results of two commands.
+const former = "go: go1.26.0\nserver: Redis 7.0.15\nBenchmarkA-2 1 5 ns/op\nBenchmarkLarge/keys=1-2 1 5 ns/op\n"
+
+// TestKeepOthers checks that large keeps the results that it does not measure.
+func TestKeepOthers(t *testing.T) {
 	r := &recorder{config: map[string]string{}}
-	r.keep("go: go1.26.0\nBenchmarkA-2 1 5 ns/op\nBenchmarkLarge/keys=1-2 1 5 ns/op\n", "BenchmarkLarge/")
+	r.keepOthers(former)
 	r.set("go", "go1.26.0")
 	r.read("BenchmarkLarge/keys=1-2 1 7 ns/op\n")
-	if got, want := r.text.String(), "go: go1.26.0\nBenchmarkA-2 1 5 ns/op\nBenchmarkLarge/keys=1-2 1 7 ns/op\n"; got != want {
+	if got, want := r.text.String(), "go: go1.26.0\nserver: Redis 7.0.15\nBenchmarkA-2 1 5 ns/op\nBenchmarkLarge/keys=1-2 1 7 ns/op\n"; got != want {
 		t.Errorf("got\n%swant\n%s", got, want)
+	}
+}
+
+// TestKeepLarge checks that quick and full keep the results of large, with the configuration
+// of these results only.
+func TestKeepLarge(t *testing.T) {
+	for _, tt := range []struct{ name, former, want string }{
+		{"measured", former, "go: go1.26.0\nBenchmarkLarge/keys=1-2 1 5 ns/op\ngo: go1.27.0\nBenchmarkA-2 1 7 ns/op\n"},
+		{"measured on a busy machine", "load: 5.0\n" + former, "go: go1.27.0\nBenchmarkA-2 1 7 ns/op\n"},
+		{"measured before the machine was busy", former + "load: 5.0\nBenchmarkA-2 1 9 ns/op\n", "go: go1.26.0\nBenchmarkLarge/keys=1-2 1 5 ns/op\ngo: go1.27.0\nBenchmarkA-2 1 7 ns/op\n"},
+		{"not measured", "go: go1.26.0\nBenchmarkA-2 1 5 ns/op\n", "go: go1.27.0\nBenchmarkA-2 1 7 ns/op\n"},
+		{"no former results", "", "go: go1.27.0\nBenchmarkA-2 1 7 ns/op\n"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &recorder{config: map[string]string{}}
+			r.keepLarge(tt.former)
+			r.set("go", "go1.27.0")
+			r.read("BenchmarkA-2 1 7 ns/op\n")
+			if got := r.text.String(); got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+// TestReplace checks that full keeps the results that it replaces, and that the other
+// commands do not.
+func TestReplace(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, step := range []struct{ command, text, earlier string }{
+		{"full", "1", ""}, // there were no results
+		{"full", "2", "1"},
+		{"quick", "3", "1"},
+		{"large", "4", "1"},
+		{"full", "5", "4"},
+	} {
+		if err := replace(step.text, plans[step.command].keep); err != nil {
+			t.Fatal(err)
+		}
+		for path, want := range map[string]string{results: step.text, earlier: step.earlier, latest: ""} {
+			got, err := os.ReadFile(path)
+			if want == "" && !errors.Is(err, os.ErrNotExist) || want != "" && string(got) != want {
+				t.Errorf("%s, results %s: %s has %q, %v, want %q", step.command, step.text, path, got, err, want)
+			}
+		}
 	}
 }

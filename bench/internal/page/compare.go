@@ -3,6 +3,7 @@ package page
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 )
@@ -147,8 +148,15 @@ func (r *Results) compare() []compared {
 	return all
 }
 
-// worse reports whether weir is worse: the whole interval is above 1.
-func (c compared) worse() bool { return c.ratio.low > 1 }
+// worse reports whether weir is worse than the peer.
+func (c compared) worse() bool { return c.ratio.worse() }
+
+// worse reports whether a ratio to a peer is worse: the whole interval is above 1, also as
+// a table shows it.
+func (s stat) worse() bool { return hundredths(s.low) > 1 }
+
+// hundredths returns x as tables show small numbers.
+func hundredths(x float64) float64 { return math.Round(100*x) / 100 }
 
 // row returns a line of a table with the columns what, weir, peer, ratio.
 func (c compared) row() string {

@@ -20,15 +20,17 @@ const fewRounds = 10
 type writer struct {
 	*Results
 	strings.Builder
+	earlier *Results          // of another run, or nil
 	charts  map[string]string // by file name
 	ratios  map[string]string // instructions.txt: "gcra allowed" and the ratio
 	missing []string          // sections without results
 }
 
-// Make returns the files of the page, by their paths, without README.md. The text of
+// Make returns the files of the page, by their paths, without README.md. The page compares
+// the ratios of r with those of earlier, unless earlier is nil. The text of
 // instructions.txt is instructions.
-func Make(r *Results, instructions string) map[string]string {
-	w := &writer{Results: r, charts: map[string]string{}, ratios: map[string]string{}}
+func Make(r, earlier *Results, instructions string) map[string]string {
+	w := &writer{Results: r, earlier: earlier, charts: map[string]string{}, ratios: map[string]string{}}
 	for line := range strings.Lines(instructions) {
 		if fields := strings.Fields(line); len(fields) == 3 {
 			w.ratios[fields[0]+" "+fields[1]] = fields[2]
@@ -42,6 +44,7 @@ func Make(r *Results, instructions string) map[string]string {
 	w.bytes()
 	w.sizing()
 	w.around()
+	w.again()
 	w.differences()
 	w.method()
 	files := map[string]string{Page: strings.TrimRight(w.String(), "\n") + "\n"}
@@ -96,7 +99,7 @@ func (w *writer) picture(file, alt string, title string, bars []bar, ok bool) {
 }
 
 func (w *writer) head() {
-	w.p("<!-- bench/run writes this page from bench/results.txt. Do not edit it. -->")
+	w.p("<!-- bench/run writes this page from bench/results.txt and bench/earlier.txt. Do not edit it. -->")
 	w.p("# Performance")
 	w.p(`This page compares weir with other limiters, and helps to size a deployment. [bench](../bench/README.md) has the benchmarks.
 %s`, w.machine())
@@ -105,23 +108,42 @@ ratios of all rounds: 2 means that weir takes twice as much as the peer, and 0.5
 }
 
 // machine says where the results come from.
-func (w *writer) machine() string {
+func (r *Results) machine() string {
 	server := "There was no server."
-	switch redis, postgres := w.config["server"], w.config["postgres"]; {
-	case redis != "" && postgres != "":
-		server = "The servers were " + redis + ",\nand " + postgres + ", on the same cores as their clients."
-	case redis != "":
-		server = "The server was " + redis + ", on the\nsame cores as its clients."
+	switch servers := r.servers(); len(servers) {
+	case 1:
+		server = "The server was " + servers[0] + ", on the\nsame cores as its clients."
+	case 2:
+		server = "The servers were " + strings.Join(servers, ",\nand ") + ", on the same cores as their clients."
 	}
 	caution := ""
-	if w.rounds() < fewRounds {
+	if r.rounds() < fewRounds {
 		caution += fmt.Sprintf("\n**These figures are provisional: the run had less than %d rounds.**", fewRounds)
 	}
-	if load := w.config["load"]; load != "" {
+	if load := r.config["load"]; load != "" {
 		caution += fmt.Sprintf("\n**These figures are provisional: the machine was busy, with a load average of %s.**", load)
 	}
-	return fmt.Sprintf("All figures come from one run of %d rounds on %s cores of %s (%s/%s), with Go %s.\n%s\nCompare ratios: the times are those of this machine.%s",
-		w.rounds(), w.config["gomaxprocs"], w.config["cpu"], w.config["goos"], w.config["goarch"], strings.TrimPrefix(w.config["go"], "go"), server, caution)
+	return fmt.Sprintf("The figures come from one run of %d rounds on %s, with %s.\n%s\nCompare ratios: the times are those of this machine.%s",
+		r.rounds(), r.cores(), r.toolchain(), server, caution)
+}
+
+// cores returns the cores that a run had.
+func (r *Results) cores() string {
+	return fmt.Sprintf("%s cores of %s (%s/%s)", r.config["gomaxprocs"], r.config["cpu"], r.config["goos"], r.config["goarch"])
+}
+
+// toolchain returns the version of Go.
+func (r *Results) toolchain() string { return "Go " + strings.TrimPrefix(r.config["go"], "go") }
+
+// servers returns the servers that a run measured.
+func (r *Results) servers() []string {
+	var servers []string
+	for _, name := range []string{"server", "postgres"} {
+		if server := r.config[name]; server != "" {
+			servers = append(servers, server)
+		}
+	}
+	return servers
 }
 
 func (w *writer) worse() {
@@ -136,17 +158,21 @@ func (w *writer) worse() {
 	w.p("Weir is worse than a peer in %d of %d comparisons. In these, the whole interval of the ratio is above 1:", len(rows), len(all))
 	w.table("| One decision | weir | peer | ratio |", rows)
 	w.p("[What the peers do differently](#what-the-peers-do-differently) says what such a peer does less.")
+	if len(w.pairs()) > 0 {
+		w.p("[Compared with an earlier run](#compared-with-an-earlier-run) shows how much the ratios of two runs differ.")
+	}
 }
 
 // method says how everything was measured, and how to measure it again.
 func (w *writer) method() {
 	w.p("## Measure it")
-	w.WriteString("```\nmake bench-quick   # 3 minutes: 10 short rounds\nmake bench         # half an hour: everything\n" +
+	w.WriteString("```\nmake bench-quick   # 3 minutes: 10 short rounds\nmake bench         # 15 minutes: everything\n" +
 		"make bench-large   # memory stores with up to 10 million keys: a few minutes and 6 GiB\n```\n\n")
 	w.p(`Each command writes bench/results.txt, this page, and a part of [README.md](../README.md#performance). The Docker engine runs the
 server, from an image that ` + "`make images`" + ` makes. Without an engine, the server is the ` + "`redis-server`" + ` of the machine. Without
 either, only the memory store is measured. A round runs every benchmark once, so a machine that becomes slower slows down
 everything that is compared. Leave the machine alone meanwhile.`)
+	w.p("Before `make bench` writes bench/results.txt, it renames the former file to bench/earlier.txt. The page compares the ratios of both\nfiles. The other commands do not change bench/earlier.txt.")
 	w.p(`- **Time** is the time of a call, or with several callers the time of the run divided by its decisions.
 - **CPU time of the server** is the CPU time of its main thread. It includes reading the request and writing the reply.
 - **Allocations** are those of the process that decides.

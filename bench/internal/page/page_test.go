@@ -31,7 +31,11 @@ func read(t *testing.T, text string) *Results {
 // committed results give.
 func TestCommitted(t *testing.T) {
 	r := read(t, readFile(t, "bench", "results.txt"))
-	files := Make(r, readFile(t, "bench", "instructions.txt"))
+	var earlier *Results
+	if text, err := os.ReadFile(filepath.Join(root, "bench", "earlier.txt")); err == nil {
+		earlier = read(t, string(text))
+	}
+	files := Make(r, earlier, readFile(t, "bench", "instructions.txt"))
 	for name, want := range files {
 		if got := readFile(t, filepath.FromSlash(name)); got != want {
 			t.Errorf("%s is not what bench/results.txt gives: run `go run ./run page` in bench", name)
@@ -110,7 +114,7 @@ func TestWorse(t *testing.T) {
 	if first < 0 || second < first || !strings.HasPrefix(readme, "Before\n"+begin) || !strings.HasSuffix(readme, end+"After\n") || strings.Contains(readme, "old") {
 		t.Errorf("the part of README.md is\n%s", readme)
 	}
-	text := Make(r, "")[Page]
+	text := Make(r, nil, "")[Page]
 	if !strings.Contains(text, worst) || strings.Contains(text, "over go-redis: ") || !strings.Contains(text, "worse than a peer in 1 of 4 comparisons") {
 		t.Errorf("the page is\n%s", text)
 	}
@@ -120,11 +124,42 @@ func TestWorse(t *testing.T) {
 	if !strings.Contains(text, "provisional: the run had less than 10 rounds") || strings.Contains(text, "busy") {
 		t.Error("the page does not say that two rounds are too few, or says that the machine was busy")
 	}
-	if busy := Make(read(t, "load: 5.0\n"+sample), "")[Page]; !strings.Contains(busy, "a load average of 5.0") {
+	if busy := Make(read(t, "load: 5.0\n"+sample), nil, "")[Page]; !strings.Contains(busy, "a load average of 5.0") {
 		t.Error("the page does not say that the machine was busy")
 	}
 	if _, err := Insert("no marks", r); err == nil {
 		t.Error("a README.md without marks is no error")
+	}
+}
+
+// TestServers checks what the page says about the servers.
+func TestServers(t *testing.T) {
+	const redis, postgres = "server: Redis 7.0.15 as a process\n", "postgres: PostgreSQL 18.6 as a process\n"
+	for _, tt := range []struct{ config, want string }{
+		{"", "There was no server.\n"},
+		{redis, "The server was Redis 7.0.15 as a process, on the\nsame cores as its clients.\n"},
+		{postgres, "The server was PostgreSQL 18.6 as a process, on the\nsame cores as its clients.\n"},
+		{redis + postgres, "The servers were Redis 7.0.15 as a process,\nand PostgreSQL 18.6 as a process, on the same cores as their clients.\n"},
+	} {
+		if got := read(t, tt.config).machine(); !strings.Contains(got, tt.want) {
+			t.Errorf("%q: got\n%s\nwant %q", tt.config, got, tt.want)
+		}
+	}
+}
+
+// TestWorseAsShown checks that a ratio which tables show as 1.00 is not worse.
+func TestWorseAsShown(t *testing.T) {
+	for _, tt := range []struct {
+		ratio stat
+		want  bool
+	}{
+		{stat{1.2, 1.01, 1.3}, true},
+		{stat{1.001, 1.001, 1.001}, false},
+		{stat{1.2, 0.99, 1.3}, false},
+	} {
+		if got := (compared{ratio: tt.ratio}).worse(); got != tt.want {
+			t.Errorf("%s: worse is %v, want %v", tt.ratio, got, tt.want)
+		}
 	}
 }
 

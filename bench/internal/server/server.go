@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/weir-go/weir/bench/internal/callgrind"
 )
 
 // startTimeout is how long a server may take to start, also on a busy machine.
@@ -35,8 +37,8 @@ type Options struct {
 // address.
 type Server struct {
 	Addr    string
-	Kind    string     // how it was started, for example "in a container of redis:7.0"
-	Counter *Callgrind // nil unless Options.Counted
+	Kind    string             // how it was started, for example "in a container of redis:7.0"
+	Counter *callgrind.Counter // nil unless Options.Counted
 
 	cmd  *exec.Cmd
 	ping func() error // returns nil if the server answers
@@ -87,7 +89,7 @@ func start(o Options, command func(s *Server, o Options) error) (*Server, error)
 		close(s.done)
 	}()
 	if o.Counted {
-		s.Counter = &Callgrind{pid: s.cmd.Process.Pid, dir: dir}
+		s.Counter = callgrind.New(s.cmd, dir)
 	}
 	if err := s.wait(); err != nil {
 		s.Stop()
@@ -149,7 +151,7 @@ func process(s *Server, o Options) error {
 	args := append(s.args(o), "--bind", "127.0.0.1", "--dir", s.dir)
 	s.cmd = exec.Command(path, args...)
 	if o.Counted {
-		s.cmd = callgrindCommand(s.dir, path, append(args, "--hz", "1")...) // less work between the decisions
+		s.cmd = callgrind.Command(s.dir, path, append(args, "--hz", "1")...) // less work between the decisions
 	}
 	s.Kind = "as a process"
 	s.stop = func() { _ = s.cmd.Process.Kill() }

@@ -1,0 +1,201 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"go/version"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/bench/internal/callgrind"
+)
+
+// A localDecision is a decision in memory whose instructions are counted.
+type localDecision struct {
+	local
+
+	allowed bool
+}
+
+func (d localDecision) String() string { return d.name + " " + decision(d.allowed) }
+
+// localDecisions returns the decisions. The first one is the unit of the others.
+func localDecisions() []localDecision {
+	decisions := []localDecision{{local{"xtimerate", newXTimeRate}, true}}
+	for _, allowed := range []bool{true, false} {
+		limit := int64(1) // in a day
+		if allowed {
+			limit = 86_400
+		}
+		refill := algorithm.Every(window / time.Duration(limit))
+		rules := []weir.Rule{
+			{Name: "gcra", Algorithm: algorithm.GCRA{Rate: refill, Burst: limit}},
+			{Name: "fixedwindow", Algorithm: algorithm.FixedWindow{Limit: limit, Window: window}},
+			{Name: "slidingcounter", Algorithm: algorithm.SlidingCounter{Limit: limit, Window: window}},
+			{Name: "tokenbucket", Algorithm: algorithm.TokenBucket{Capacity: limit, Refill: refill}},
+			{Name: "slidinglog", Algorithm: algorithm.SlidingLog{Limit: limit, Window: window}},
+		}
+		add := func(name string, limiter func(testing.TB) func(string) bool) {
+			decisions = append(decisions, localDecision{local{name, limiter}, allowed})
+		}
+		for _, rule := range rules {
+			add(rule.Name, func(tb testing.TB) func(string) bool { return newLocal(tb, rule) })
+		}
+		add("four-rules", func(tb testing.TB) func(string) bool { return newLocal(tb, rules[:4]...) })
+		add("leakybucket", func(tb testing.TB) func(string) bool {
+			return newLocalQueue(tb, algorithm.LeakyBucket{Rate: refill, Queue: limit - 1})
+		})
+	}
+	return decisions
+}
+
+// newLocalQueue returns a limiter whose requests can wait for a day.
+func newLocalQueue(tb testing.TB, queue algorithm.LeakyBucket) func(string) bool {
+	tb.Helper()
+	lim := newLocalLimiter(tb, weir.Rule{Algorithm: queue})
+	ctx := context.Background()
+	return func(key string) bool {
+		res, err := lim.Decide(ctx, weir.Request{Key: weir.KeyOf(key), MaxWait: window}, nil)
+		return err == nil && res.Allowed
+	}
+}
+
+const (
+	deciderEnv  = "WEIR_BENCH_DECIDER" // 1 in the process that decides
+	deciderStop = "paused"             // what it writes when it pauses
+
+	decidedKeys = 1000
+	decided     = 1 << 14 // how many decisions of each kind are counted
+)
+
+// TestMemoryInstructions fails if a decision in memory needs more instructions than
+// memoryinstructions.txt says, by more than a twentieth. The unit is an allowed decision of
+// x/time/rate in the same run.
+//
+// Another process makes the decisions. It runs this test too, but under callgrind.
+func TestMemoryInstructions(t *testing.T) {
+	if os.Getenv(deciderEnv) == "1" {
+		decideAll(t)
+		return
+	}
+	if !counted {
+		t.Skip("WEIR_BENCH_CALLGRIND is not 1: instructions are not counted")
+	}
+	d := startDecider(t)
+	got := map[string]float64{}
+	var unit float64
+	for i, what := range localDecisions() {
+		d.await(t)
+		if err := d.counter.Start(); err != nil {
+			t.Fatal(err)
+		}
+		d.resume(t)
+		d.await(t)
+		n, err := d.counter.Stop()
+		if err != nil {
+			t.Fatal(err)
+		}
+		d.resume(t)
+		if i == 0 {
+			unit = float64(n)
+			continue
+		}
+		got[what.String()] = float64(n) / unit
+	}
+	t.Logf("x/time/rate: %.0f instructions", unit/decided)
+	checkRatios(t, "memoryinstructions.txt", version.Lang(runtime.Version())+" on "+runtime.GOARCH, "x/time/rate", got)
+}
+
+// A decider is the process that makes the decisions. It pauses before and after the
+// decisions that are counted.
+type decider struct {
+	counter *callgrind.Counter
+	in      io.Writer
+	out     *bufio.Scanner
+}
+
+func startDecider(t *testing.T) *decider {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cmd := callgrind.Command(dir, self, "-test.run=^TestMemoryInstructions$")
+	// Without garbage collection and preemption, two runs differ less.
+	cmd.Env = append(os.Environ(), deciderEnv+"=1", "GOGC=off", "GOMAXPROCS=1", "GODEBUG=asyncpreemptoff=1")
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // reports the kill
+	})
+	return &decider{callgrind.New(cmd, dir), in, bufio.NewScanner(out)}
+}
+
+// await returns when d pauses.
+func (d *decider) await(t *testing.T) {
+	t.Helper()
+	if d.out.Scan() && d.out.Text() == deciderStop {
+		return
+	}
+	text := []string{d.out.Text()}
+	for d.out.Scan() {
+		text = append(text, d.out.Text())
+	}
+	t.Fatalf("the process that decides failed:\n%s", strings.Join(text, "\n"))
+}
+
+// resume ends a pause.
+func (d *decider) resume(t *testing.T) {
+	t.Helper()
+	if _, err := io.WriteString(d.in, "\n"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// decideAll makes the decisions, in the process that is a decider.
+func decideAll(t *testing.T) {
+	orders := bufio.NewScanner(os.Stdin)
+	pause := func() {
+		fmt.Println(deciderStop)
+		if !orders.Scan() {
+			t.Fatal("the process that counts has ended")
+		}
+	}
+	draws := drawKeys(decidedKeys)
+	for _, d := range localDecisions() {
+		allow := d.make(t)
+		for _, key := range someKeys(decidedKeys) {
+			allow(key)
+		}
+		pause()
+		wrong := 0
+		for i := range decided {
+			if allow(draws.at(i)) != d.allowed {
+				wrong++
+			}
+		}
+		if wrong > 0 {
+			t.Fatalf("%s: %d of %d requests got the other answer", d, wrong, decided)
+		}
+		pause()
+	}
+}
