@@ -17,7 +17,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// name is the copy that the test uses, and the schema of its table.
+// name is the copy that the test uses, and the schema of its table, which exists.
 var name = os.Getenv("WEIR_MUTANT")
 
 // open returns a pool of the server at addr, or of its own address if addr is empty.
@@ -48,9 +48,6 @@ func prepared(t *testing.T) *pgxpool.Pool {
 	t.Helper()
 	pool := open(t, "")
 	t.Cleanup(pool.Close)
-	if _, err := pool.Exec(t.Context(), "CREATE SCHEMA IF NOT EXISTS "+name); err != nil {
-		t.Fatal(err)
-	}
 	if err := copies[name].migrate(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
