@@ -28,9 +28,10 @@ type adapter struct {
 	// open returns a store over a new client, and a function that closes the client.
 	// It can open every kind of endpoint that lacks does not name.
 	open func(e servers.Endpoint) (st store.Store, close func(), err error)
-	// bounded is open, with a client that has the timeouts of docs/reference/stores.md and does
-	// not retry.
-	bounded func(e servers.Endpoint) (st store.Store, close func(), err error)
+	// bounded is open, with a client that has this timeout for a connection and for a reply,
+	// heeds deadlines, and does not retry.
+	bounded func(e servers.Endpoint, timeout time.Duration) (st store.Store, close func(), err error)
+	timeout time.Duration // of that client in fault tests; 0 means shortTimeout
 	// longest bounds a call over that client, if that is much longer than the
 	// context's deadline.
 	longest time.Duration
@@ -183,7 +184,7 @@ var adapters = []adapter{
 		name:    "goredis",
 		open:    openGoredis,
 		bounded: boundedGoredis,
-		late:    replyTime,
+		late:    shortTimeout,
 		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
 		skips: map[string]string{
 			"Store/Borrowed": "store does not borrow strings",

@@ -20,7 +20,7 @@ func TestCancel(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			server, _ := a.single(t)
-			st, closeClient, err := a.bounded(server.Endpoint)
+			st, closeClient, err := a.bounded(server.Endpoint, shortTimeout)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -21,43 +21,48 @@ import (
 
 // This file makes the clients of the fault tests, with the settings of docs/reference/stores.md.
 
+// These are timeouts of clients.
 const (
-	dialTime  = 200 * time.Millisecond
-	replyTime = 200 * time.Millisecond
-	conns     = 16
+	// shortTimeout ends a call before the deadlines of the fault tests.
+	shortTimeout = 200 * time.Millisecond
+	// longTimeout ends no call that a context or a limiter bounds, also on a busy machine.
+	longTimeout = time.Minute
 )
 
-func boundedGoredis(e servers.Endpoint) (store.Store, func(), error) {
-	return goredisOf(e, -1, replyTime)
+// conns is the number of connections of a pool.
+const conns = 16
+
+func boundedGoredis(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {
+	return goredisOf(e, -1, timeout)
 }
 
 // retryingGoredis retries as many times as go-redis does by default. Its timeout is so
 // short that it retries before the caller's deadline.
-func retryingGoredis(e servers.Endpoint) (store.Store, func(), error) {
-	return goredisOf(e, 0, replyTime/4)
+func retryingGoredis(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {
+	return goredisOf(e, 0, timeout/4)
 }
 
-func goredisOf(e servers.Endpoint, retries int, replyTime time.Duration) (store.Store, func(), error) {
+func goredisOf(e servers.Endpoint, retries int, timeout time.Duration) (store.Store, func(), error) {
 	var c redis.UniversalClient
 	switch e.Kind {
 	case servers.Cluster:
 		o := &redis.ClusterOptions{
 			Addrs: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
-			DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
+			DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true, PoolSize: conns,
 		}
 		dialOnce(o)
 		c = redis.NewClusterClient(o)
 	case servers.Sentinel:
 		o := &redis.FailoverOptions{
 			SentinelAddrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
-			MaxRetries: retries, DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
+			MaxRetries: retries, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true, PoolSize: conns,
 		}
 		dialOnce(o)
 		c = redis.NewFailoverClient(o)
 	default:
 		o := &redis.Options{
 			Addr: e.Addrs[0], TLSConfig: e.TLS, Username: e.User, Password: e.Password,
-			MaxRetries: retries, DialTimeout: dialTime, ReadTimeout: replyTime, WriteTimeout: replyTime, ContextTimeoutEnabled: true, PoolSize: conns,
+			MaxRetries: retries, DialTimeout: timeout, ReadTimeout: timeout, WriteTimeout: timeout, ContextTimeoutEnabled: true, PoolSize: conns,
 		}
 		dialOnce(o)
 		c = redis.NewClient(o)
@@ -73,18 +78,18 @@ func dialOnce(options any) {
 	}
 }
 
-func boundedRueidis(e servers.Endpoint) (store.Store, func(), error) {
+func boundedRueidis(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {
 	options := rueidisclient.ClientOption{
 		InitAddress: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
 		ForceSingleClient: e.Kind == servers.Single,
 		DisableCache:      true,
 		DisableRetry:      true,
 		AlwaysPipelining:  true,
-		Dialer:            net.Dialer{Timeout: dialTime},
-		ConnWriteTimeout:  replyTime,
+		Dialer:            net.Dialer{Timeout: timeout},
+		ConnWriteTimeout:  timeout,
 	}
 	if e.Kind == servers.Sentinel {
-		options.Sentinel = rueidisclient.SentinelOption{MasterSet: e.Master, Dialer: net.Dialer{Timeout: dialTime}}
+		options.Sentinel = rueidisclient.SentinelOption{MasterSet: e.Master, Dialer: options.Dialer}
 	}
 	c, err := rueidisclient.NewClient(options)
 	if err != nil {
@@ -96,7 +101,7 @@ func boundedRueidis(e servers.Endpoint) (store.Store, func(), error) {
 	return rueidis.New(c), sync.OnceFunc(c.Close), nil
 }
 
-func boundedRedigo(e servers.Endpoint) (store.Store, func(), error) {
+func boundedRedigo(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {
 	pool := func(addr string, options ...redigoclient.DialOption) (*redigoclient.Pool, error) {
 		return &redigoclient.Pool{
 			MaxIdle: conns, MaxActive: conns, Wait: true,
@@ -108,10 +113,10 @@ func boundedRedigo(e servers.Endpoint) (store.Store, func(), error) {
 	options := []redigoclient.DialOption{
 		redigoclient.DialUseTLS(e.TLS != nil), redigoclient.DialTLSConfig(e.TLS),
 		redigoclient.DialUsername(e.User), redigoclient.DialPassword(e.Password),
-		redigoclient.DialConnectTimeout(dialTime), redigoclient.DialReadTimeout(replyTime), redigoclient.DialWriteTimeout(replyTime),
+		redigoclient.DialConnectTimeout(timeout), redigoclient.DialReadTimeout(timeout), redigoclient.DialWriteTimeout(timeout),
 	}
 	if e.Kind == servers.Cluster {
-		c := &redisc.Cluster{StartupNodes: e.Addrs, DialOptions: options, CreatePool: pool, PoolWaitTime: replyTime}
+		c := &redisc.Cluster{StartupNodes: e.Addrs, DialOptions: options, CreatePool: pool, PoolWaitTime: timeout}
 		return redigo.NewCluster(c), sync.OnceFunc(func() { _ = c.Close() }), nil
 	}
 	p, _ := pool(e.Addrs[0], options...)

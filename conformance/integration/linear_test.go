@@ -93,7 +93,7 @@ func linearizable(t *testing.T, n int, st store.Store, admin redis.UniversalClie
 // waits long for the reply.
 func (a adapter) once(t testing.TB, e servers.Endpoint) store.Store {
 	t.Helper()
-	st, closeClient, err := patient[a.name](e)
+	st, closeClient, err := a.bounded(e, longTimeout)
 	if err != nil {
 		t.Fatal(err)
 	}

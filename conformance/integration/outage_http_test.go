@@ -126,7 +126,7 @@ func TestOutageHandler(t *testing.T) {
 	notShort(t)
 	servers.Need(t)
 	for _, a := range adapters {
-		a.bounded = patient[a.name]
+		a.timeout = longTimeout
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			t.Run("Killed", func(t *testing.T) { outageHandler(t, restart(t, a, ""), 2) })
@@ -204,7 +204,7 @@ func TestOutageLatency(t *testing.T) {
 	fmt.Fprintf(&text, "99 of 100 requests of %d callers at once were answered within (%d processors, one run):\n\n", visitors, runtime.NumCPU())
 	text.WriteString("| Store | Server | before | in the first second | after the limiter sends only probes |\n|---|---|--:|--:|--:|\n")
 	for _, a := range adapters {
-		a.bounded = patient[a.name]
+		a.timeout = longTimeout
 		for _, fault := range []struct {
 			name  string
 			maker faultMaker

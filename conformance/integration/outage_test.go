@@ -2,63 +2,17 @@ package integration
 
 import (
 	"context"
-	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
-
-	redigoclient "github.com/gomodule/redigo/redis"
-	"github.com/redis/go-redis/v9"
-	rueidisclient "github.com/redis/rueidis"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/goredis"
-	"github.com/weir-go/weir/store/redigo"
-	"github.com/weir-go/weir/store/rueidis"
 )
-
-// patience is the timeout of the clients of TestOutage. A call that a limiter does not bound
-// takes as long.
-const patience = time.Minute
-
-// patient makes clients that heed contexts, and whose own timeouts are long.
-var patient = map[string]func(e servers.Endpoint) (store.Store, func(), error){
-	"goredis": func(e servers.Endpoint) (store.Store, func(), error) {
-		o := &redis.Options{
-			Addr: e.Addrs[0], MaxRetries: -1, ContextTimeoutEnabled: true, PoolSize: conns,
-			DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience,
-		}
-		dialOnce(o)
-		c := redis.NewClient(o)
-		return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
-	},
-	"rueidis": func(e servers.Endpoint) (store.Store, func(), error) {
-		c, err := rueidisclient.NewClient(rueidisclient.ClientOption{
-			InitAddress: e.Addrs, ForceSingleClient: true, DisableCache: true, DisableRetry: true, AlwaysPipelining: true,
-			Dialer: net.Dialer{Timeout: patience}, ConnWriteTimeout: patience,
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		return rueidis.New(c), sync.OnceFunc(c.Close), nil
-	},
-	"redigo": func(e servers.Endpoint) (store.Store, func(), error) {
-		p := &redigoclient.Pool{
-			MaxIdle: conns, MaxActive: conns, Wait: true,
-			DialContext: func(ctx context.Context) (redigoclient.Conn, error) {
-				return redigoclient.DialContext(ctx, "tcp", e.Addrs[0], redigoclient.DialConnectTimeout(patience),
-					redigoclient.DialReadTimeout(patience), redigoclient.DialWriteTimeout(patience))
-			},
-		}
-		return redigo.New(p), sync.OnceFunc(func() { _ = p.Close() }), nil
-	},
-	"valkey": patientValkey,
-}
 
 // A process is one of several that share a limit.
 type process struct {
@@ -135,7 +89,7 @@ func TestOutage(t *testing.T) {
 	notShort(t)
 	servers.Need(t)
 	for _, a := range adapters {
-		a.bounded = patient[a.name]
+		a.timeout = longTimeout
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			outages(t, a)
@@ -235,7 +189,7 @@ func outage(t *testing.T, f conformance.Fault, lives int64) {
 		shared += p.shared
 		local += p.local
 		t.Logf("process %d: %d calls, %d degraded, the slowest took %v; allowed: %d by the store, %d locally", i, p.calls, p.degraded, p.slowest.Round(time.Millisecond), p.shared, p.local)
-		if p.slowest > patience/6 {
+		if p.slowest > longTimeout/6 {
 			t.Errorf("process %d: a call took %v, with a budget of %v", i, p.slowest, outageBudget)
 		}
 		if p.local != outageLimit/outageProcesses {

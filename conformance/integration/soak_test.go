@@ -86,11 +86,11 @@ var soakOpen = map[string]func(servers.Endpoint) (store.Store, func(), error){
 		var c redis.UniversalClient
 		if e.Kind == servers.Cluster {
 			c = redis.NewClusterClient(&redis.ClusterOptions{
-				Addrs: e.Addrs, DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+				Addrs: e.Addrs, DialTimeout: longTimeout, ReadTimeout: longTimeout, WriteTimeout: longTimeout, PoolTimeout: longTimeout,
 			})
 		} else {
 			c = redis.NewClient(&redis.Options{
-				Addr: e.Addrs[0], DialTimeout: patience, ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+				Addr: e.Addrs[0], DialTimeout: longTimeout, ReadTimeout: longTimeout, WriteTimeout: longTimeout, PoolTimeout: longTimeout,
 			})
 		}
 		return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
@@ -98,7 +98,7 @@ var soakOpen = map[string]func(servers.Endpoint) (store.Store, func(), error){
 	"rueidis": func(e servers.Endpoint) (store.Store, func(), error) {
 		c, err := rueidisclient.NewClient(rueidisclient.ClientOption{
 			InitAddress: e.Addrs, ForceSingleClient: e.Kind == servers.Single, DisableCache: true, AlwaysPipelining: true,
-			Dialer: net.Dialer{Timeout: patience}, ConnWriteTimeout: patience,
+			Dialer: net.Dialer{Timeout: longTimeout}, ConnWriteTimeout: longTimeout,
 		})
 		if err != nil {
 			return nil, nil, err
@@ -108,8 +108,8 @@ var soakOpen = map[string]func(servers.Endpoint) (store.Store, func(), error){
 	"valkey": func(e servers.Endpoint) (store.Store, func(), error) {
 		options := valkeyOptions(e)
 		options.AlwaysPipelining = true
-		options.Dialer = net.Dialer{Timeout: patience}
-		options.ConnWriteTimeout = patience
+		options.Dialer = net.Dialer{Timeout: longTimeout}
+		options.ConnWriteTimeout = longTimeout
 		return valkeyOf(options)
 	},
 }

@@ -4,6 +4,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	valkeyclient "github.com/valkey-io/valkey-go"
 
@@ -18,22 +19,13 @@ func openValkey(e servers.Endpoint) (store.Store, func(), error) {
 	return valkeyOf(valkeyOptions(e))
 }
 
-func boundedValkey(e servers.Endpoint) (store.Store, func(), error) {
+func boundedValkey(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {
 	options := valkeyOptions(e)
 	options.DisableRetry = true
 	options.AlwaysPipelining = true
-	options.Dialer = net.Dialer{Timeout: dialTime}
-	options.ConnWriteTimeout = replyTime
+	options.Dialer = net.Dialer{Timeout: timeout}
+	options.ConnWriteTimeout = timeout
 	options.Sentinel.Dialer = options.Dialer
-	return valkeyOf(options)
-}
-
-func patientValkey(e servers.Endpoint) (store.Store, func(), error) {
-	options := valkeyOptions(e)
-	options.DisableRetry = true
-	options.AlwaysPipelining = true
-	options.Dialer = net.Dialer{Timeout: patience}
-	options.ConnWriteTimeout = patience
 	return valkeyOf(options)
 }
 
