@@ -144,7 +144,7 @@ func (c *denyCache) Decide(ctx context.Context, r Request, each []Result) (Resul
 		return res, err
 	}
 	start, before := c.now(), freed.Load() // before the decision, so that no denial is remembered for too long
-	if d := c.find(place); d != nil && d.matches(&r, start-d.at, len(each)) {
+	if d := c.find(place); d != nil && d.matches(&r, start-d.at, len(each)) && ctx.Err() == nil {
 		age := start - d.at
 		for i := range each[:min(len(each), len(d.each))] {
 			each[i] = d.each[i]

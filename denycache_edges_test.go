@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -101,6 +102,26 @@ func TestDenyCacheAgrees(t *testing.T) {
 		if *n > 6 {
 			t.Errorf("%v: %d of %d decisions reached the store, want at most 6", r, *n, steps)
 		}
+	}
+}
+
+// A call whose context has ended gets that error, and not the remembered denial.
+func TestDenyCacheCancelled(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	l, n := cached(mustNew(t, newStore(c), window(1, time.Minute)), c, weir.DenyCache{})
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 3 {
+		if _, err := l.Allow(ctx, "u"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	if *n != 2 {
+		t.Fatalf("%d calls reached the store, want 2: the denial is not remembered", *n)
+	}
+	if res, err := l.Allow(ctx, "u"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %+v, %v, want %v", res, err, context.Canceled)
 	}
 }
 

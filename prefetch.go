@@ -219,7 +219,7 @@ func (b *bound) canPrefetch() error {
 	case b.noRefund >= 0:
 		return b.unsupported("Prefetch", b.noRefund, "which cannot take unused tokens back: use another algorithm")
 	case b.noDebt >= 0:
-		return b.unsupported("Prefetch", b.noDebt, "which cannot be settled: use another algorithm")
+		return b.errNoDebt("Prefetch")
 	}
 	return nil
 }

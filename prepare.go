@@ -69,7 +69,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	case r.MaxWait > 0 && (r.Op == TakeUpTo || r.Op == Force):
 		return fail(ErrUnsupported, "%v: Request.MaxWait is %v: it must be 0, because %v cannot reserve tokens", r.Op, r.MaxWait, r.Op)
 	case r.Op == Force && b.noDebt >= 0:
-		return b.unsupported("Force", b.noDebt, "which cannot be in debt: use another algorithm")
+		return b.errNoDebt("Force")
 	case r.MaxWait > 0 && b.noWait >= 0:
 		return b.unsupported("MaxWait, Wait and Reserve", b.noWait, "whose tokens cannot be reserved: use algorithm.GCRA, TokenBucket or LeakyBucket")
 	case r.Op == TakeUpTo && b.ownCosts:
@@ -169,7 +169,7 @@ func (b *bound) checkSettle(r *Request) (int64, error) {
 	case b.ownCosts:
 		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost: at least one rule must have none")
 	case b.noDebt >= 0:
-		return 0, b.unsupported("Settle", b.noDebt, "which cannot be in debt: use another algorithm")
+		return 0, b.errNoDebt("Settle")
 	}
 	return b.capCost(Settle, actual)
 }
@@ -195,6 +195,14 @@ func (b *bound) errNoRefund(op Op) error {
 		return b.unsupported(op.String(), b.noRefund, "whose tokens cannot be refunded: use another algorithm")
 	}
 	return b.unsupported("Request.ID", b.noRefund, "whose tokens cannot be refunded: leave the ID empty")
+}
+
+func (b *bound) errNoDebt(what string) error {
+	why := "which cannot be in debt: use another algorithm"
+	if limit := b.rules[b.noDebt].limit; !limit.Kind.Leases {
+		why = fmt.Sprintf("which cannot be in debt with the limit %d: lower the limit, or use another algorithm", limit.Capacity)
+	}
+	return b.unsupported(what, b.noDebt, why)
 }
 
 // unsupported returns an ErrUnsupported. Its text names the feature what and rule i, and
