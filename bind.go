@@ -92,7 +92,17 @@ func newRule(label string, r Rule) (rule, error) {
 	if name == "" {
 		name = limit.Kind.Name
 	}
-	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, algorithm: r.Algorithm}, nil
+	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, algorithm: copied(r.Algorithm)}, nil
+}
+
+// copied returns a, or a copy of what a points to: the caller can change that later.
+func copied(a algorithm.Algorithm) algorithm.Algorithm {
+	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
+		if value, ok := v.Elem().Interface().(algorithm.Algorithm); ok {
+			return value
+		}
+	}
+	return a
 }
 
 // newLimit returns the limit of a. Errors name the rule by label.

@@ -89,7 +89,8 @@ type Request struct {
 	// the same Key, ID and Cost, it consumes nothing: it is allowed, and Result.Replayed
 	// is true. So it can be retried if its reply was lost. This lasts until all tokens of
 	// the decision have been refilled, or until a Refund. A denied request is decided
-	// again. If the ID is used for a request with another Cost, the error is
+	// again. If the decision reserved tokens that are not available within MaxWait, the
+	// repeated request is denied, and RetryAfter says until when; a Settle ends that. If the ID is used for a request with another Cost, the error is
 	// ErrInvalidCost. For a TakeUpTo, the Cost must be at least what it consumed.
 	//
 	// Do not take the ID from the caller who is limited: repeated requests are free.
@@ -155,9 +156,9 @@ type Result struct {
 	ResetAfter time.Duration // the time until the rule is fully reset
 
 	// Replayed is true if the request repeats an earlier decision: see Request.ID. The
-	// request consumed nothing. Granted is the number of tokens that the decision
-	// consumed, and Delay is the time that is left to wait. The other fields are those
-	// of now.
+	// request consumed nothing. If it is allowed, Granted is the number of tokens that the
+	// decision consumed, and Delay is the time that is left to wait, or 0 after a Settle.
+	// The other fields are those of now.
 	Replayed bool
 
 	// Degraded is nil if the store decided. Otherwise it says why not: see

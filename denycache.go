@@ -16,8 +16,8 @@ import (
 //
 // A denial is remembered until its RetryAfter, and for at most MaxAge. It answers requests
 // with the same key, op, cost and MaxWait. A Wait or a Reserve with a deadline always
-// reaches the store, because its MaxWait is different each time. A Peek always reaches the
-// store too.
+// reaches the store, because its MaxWait is different each time, unless Request.MaxWait is
+// shorter. A Peek always reaches the store too.
 //
 // The cache never allows a request that the store would deny. It can deny a request that
 // the store would allow, for at most MaxAge. This happens if tokens are freed:
@@ -36,7 +36,8 @@ import (
 // asks for the result of each rule, a denial answers the request only until the shortest
 // RetryAfter or ResetAfter of the results has passed.
 //
-// A denial without the store is not remembered: see [Limiter.OnOutage]. A denial by an
+// A denial without the store is not remembered: see [Limiter.OnOutage]. Nor is a denial of a
+// repeated request: see Request.ID. A denial by an
 // algorithm.Concurrency is not remembered, because a lease can be released at any time. If
 // the limiter also has rules with other algorithms, denials by these rules are remembered,
 // and answer requests with any ID. After such a RetryAfter, the Concurrency can still deny
@@ -221,7 +222,7 @@ func (r *Result) life(most time.Duration) time.Duration {
 // time.
 func (c *denyCache) remember(place uint64, start time.Duration, r *Request, res *Result, each []Result) {
 	life := res.life(c.maxAge)
-	if res.Window == 0 || res.Degraded != nil || life <= 0 || r.Key.bytes() > maxDenialKey {
+	if res.Window == 0 || res.Degraded != nil || res.Replayed || life <= 0 || r.Key.bytes() > maxDenialKey {
 		return
 	}
 	d := &denial{request: *r, result: *res, at: start, life: life, lives: life}

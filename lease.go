@@ -50,6 +50,8 @@ type Lease struct {
 //   - [ErrUnsupported] if no rule is an algorithm.Concurrency.
 //   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], or if [Limiter.OnOutage]
 //     denies the request, the store may hold the lease until it expires.
+//
+// If ctx ends during the call, TryAcquire releases the lease, which takes at most one second.
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -64,7 +66,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 // Acquire acquires a lease with a random ID, and waits for it until ctx ends. While the
 // request is denied, Acquire repeats the request. The time between two attempts grows
 // from 5 ms to 250 ms, and is at most RetryAfter. Waiting callers get leases in no
-// particular order.
+// particular order. If ctx ends during an attempt, Acquire releases the lease, which takes
+// at most one second.
 //
 // The errors are:
 //   - [ErrDenied] if the request can never be allowed. Acquire then does not wait.
@@ -88,7 +91,11 @@ func (l *Limiter) Acquire(ctx context.Context, key ...string) (*Lease, error) {
 		case !errors.As(err, &denied) || denied.Result.RetryAfter == Never:
 			return nil, err
 		}
-		if sleep.For(ctx, min(denied.Result.RetryAfter, poll)) != nil {
+		pause := poll
+		if after := denied.Result.RetryAfter; after > 0 { // a wrapper can leave it out
+			pause = min(pause, after)
+		}
+		if sleep.For(ctx, pause) != nil {
 			return nil, waited(ctx, denied)
 		}
 	}
@@ -126,7 +133,7 @@ func (l *Lease) try(ctx context.Context) error {
 		return nil
 	case err == nil:
 		return &DeniedError{res}
-	case ctx.Err() != nil: // the lease may be held
+	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded): // the lease may be held
 		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 		defer cancel()
 		_, _ = l.do(back, Release)
@@ -201,8 +208,9 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return nil
 }
 
-// KeepAlive renews the lease until ctx ends or Release is called. It waits a third of the
-// lease time between two renewals. Start it in a goroutine.
+// KeepAlive renews the lease until ctx ends or Release is called, each time when a third of
+// the lease time has passed since the lease was acquired or last renewed. Start it in a
+// goroutine.
 //
 // If the lease is lost, KeepAlive calls lost once, with an [ErrLeaseLost], and returns.
 // If a renewal fails, for example during an outage, KeepAlive retries until the lease
@@ -224,8 +232,10 @@ func (l *Lease) keepAlive(ctx context.Context) error {
 	defer cancel()
 	defer context.AfterFunc(l.released, cancel)()
 	third := max(l.time/3, time.Millisecond)
-	wait := third
-	for sleep.For(ctx, wait) == nil {
+	due := func() time.Duration { // until a third after the last renewal began
+		return max(time.Until(l.end())-l.time+third, time.Millisecond)
+	}
+	for wait := due(); sleep.For(ctx, wait) == nil; {
 		end, limit := l.end(), time.Now().Add(max(third, minRenewal)) // a call that hangs must leave time for a retry
 		if limit.After(end) {
 			limit = end
@@ -235,7 +245,7 @@ func (l *Lease) keepAlive(ctx context.Context) error {
 		stop()
 		switch left := time.Until(end); {
 		case err == nil:
-			wait = third
+			wait = due()
 		case ctx.Err() != nil || l.released.Err() != nil:
 			return nil
 		case errors.Is(err, ErrLeaseLost):

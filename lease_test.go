@@ -178,6 +178,54 @@ func (denier) Decide(context.Context, weir.Request, []weir.Result) (weir.Result,
 	return weir.Result{Delay: weir.Never, RetryAfter: weir.Never, Rule: "denier"}, nil
 }
 
+// If a wrapper denies a request and sets no RetryAfter, Acquire waits between two attempts.
+func TestAcquirePauses(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		calls := 0
+		l := mustNew(t, memory.New(nil), oneJob).Wrap(func(weir.Decider) weir.Decider { return blocked{&calls} })
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if lease, err := l.Acquire(ctx, "u"); lease != nil || !errors.Is(err, weir.ErrDenied) || calls > 10 {
+			t.Errorf("got %+v, %v after %d attempts, want at most 10", lease, err, calls)
+		}
+	})
+}
+
+// A blocked is a wrapper that denies every request, and counts them.
+type blocked struct{ calls *int }
+
+func (b blocked) Decide(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
+	*b.calls++
+	return weir.Result{}, nil
+}
+
+// A client can notice a deadline before the context does. The lease is released all the same.
+func TestAcquirePastDeadline(t *testing.T) {
+	t.Parallel()
+	for name, acquire := range map[string]func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error){
+		"Acquire":    func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) { return l.Acquire(ctx, "u") },
+		"TryAcquire": func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) { return l.TryAcquire(ctx, "u") },
+	} {
+		mem := memory.New(nil)
+		st := &hooked{Store: mem, lose: fmt.Errorf("store: %w", context.DeadlineExceeded)}
+		st.eval = func(_ context.Context, s *store.Script) error {
+			if strings.HasSuffix(s.Name(), ".release") {
+				st.lose = nil
+			}
+			return nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		if lease, err := acquire(mustNew(t, st, oneJob), ctx); lease != nil || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("%s: got %+v, %v", name, lease, err)
+		}
+		if keys := keysIn(mem); len(keys) > 0 {
+			t.Errorf("%s: left %q", name, keys)
+		}
+	}
+}
+
 // If ctx ends while the store decides, the lease is released.
 func TestAcquireCancelled(t *testing.T) {
 	t.Parallel()
@@ -222,6 +270,35 @@ func TestKeepAlive(t *testing.T) {
 			t.Errorf("Release: got %v, %v", held, err)
 		}
 	})
+}
+
+// KeepAlive counts from the last renewal, so it keeps the lease if it is started late, and if
+// each renewal takes long.
+func TestKeepAliveLate(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ started, renewal time.Duration }{
+		{started: 55 * time.Second},
+		{started: 55 * time.Second, renewal: 4 * time.Second},
+		{renewal: 19 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			st := &hooked{Store: memory.New(nil)}
+			l := mustNew(t, st, oneJob)
+			lease, err := l.TryAcquire(t.Context(), "u")
+			if err != nil {
+				t.Fatal(err)
+			}
+			st.eval = func(context.Context, *store.Script) error {
+				time.Sleep(tt.renewal)
+				return nil
+			}
+			time.Sleep(tt.started)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			start := time.Now()
+			lease.KeepAlive(ctx, func(err error) { t.Errorf("%+v: lost after %v: %v", tt, time.Since(start), err) })
+		})
+	}
 }
 
 // KeepAlive returns when the lease is released, and does not call lost.

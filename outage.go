@@ -131,6 +131,9 @@ func (l *Limiter) OnOutage(o Outage) (*Limiter, error) {
 			return nil, errors.New("weir: OnOutage: the limiter is already the result of OnOutage: call OnOutage once, on the limiter of New or NewPolicy")
 		}
 	}
+	if l.cached {
+		return nil, errors.New("weir: OnOutage: the limiter has a DenyCache, whose answers would be taken for those of the store: call OnOutage first, and Wrap on its result")
+	}
 	if l.prefetcher() != nil {
 		return nil, errors.New("weir: OnOutage: the limiter is the result of Prefetch: call OnOutage first, and Prefetch on its result")
 	}

@@ -59,6 +59,16 @@ func TestOutageMisuse(t *testing.T) {
 	})
 }
 
+// A remembered denial is not an answer of the store, so OnOutage is inside of a DenyCache.
+func TestOutageAroundDenyCache(t *testing.T) {
+	t.Parallel()
+	other := func(weir.Decider) weir.Decider { return failing{} }
+	l := mustNew(t, memory.New(nil), window(1, time.Hour)).Wrap(other, weir.DenyCache{}.Wrap)
+	if _, err := l.OnOutage(weir.Outage{}); err == nil || !strings.Contains(err.Error(), "call OnOutage first") {
+		t.Errorf("got %v, want an error", err)
+	}
+}
+
 // A foreign value is an error of the store, which has answered.
 func TestOutageForeign(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -179,6 +179,21 @@ func TestNoShare(t *testing.T) {
 	}
 }
 
+// A limit that is changed after New has no effect, also on shares.
+func TestShareOfAPointer(t *testing.T) {
+	t.Parallel()
+	st := newFaulty()
+	st.set(down)
+	log := &algorithm.SlidingLog{Limit: 10, Window: time.Minute}
+	l := mustNew(t, st, log)
+	log.Limit = 1000
+	l = onOutage(t, l, weir.Outage{Fallback: weir.FailLocal, Processes: 2})
+	res, err := l.Allow(t.Context(), "ann")
+	if res = degraded(t, res, err); res.Limit != 5 {
+		t.Errorf("got %+v, want half of 10", res)
+	}
+}
+
 // A large cost of a third-party Step stays above the capacity.
 func TestShareOfHugeCost(t *testing.T) {
 	st := newFaulty()

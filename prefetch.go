@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"math/bits"
-	"reflect"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -206,12 +205,14 @@ func (b *bound) canPrefetch() error {
 		return fail(ErrUnsupported, "Prefetch: rule %q is a shadow rule, which decides each request by itself: remove the rule, or do not prefetch", b.shadows[0].rules[0].name)
 	}
 	for i := range b.rules {
-		switch r := &b.rules[i]; {
+		r := &b.rules[i]
+		switch {
 		case r.limit.Kind.Leases:
 			return b.unsupported("Prefetch", i, "which holds leases: put the other rules in another limiter")
 		case r.cost > 0:
 			return fail(ErrUnsupported, "Prefetch: rule %q has the Cost %d for each request, but a prefetch would consume it once: leave Cost out, and give each request its cost", r.name, r.cost)
-		case isQueue(r.algorithm):
+		}
+		if _, queue := r.algorithm.(algorithm.LeakyBucket); queue {
 			return b.unsupported("Prefetch", i, "whose requests leave one by one: use algorithm.GCRA or TokenBucket")
 		}
 	}
@@ -222,15 +223,6 @@ func (b *bound) canPrefetch() error {
 		return b.errNoDebt("Prefetch")
 	}
 	return nil
-}
-
-// isQueue reports whether a is an algorithm.LeakyBucket.
-func isQueue(a algorithm.Algorithm) bool {
-	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
-		a, _ = v.Elem().Interface().(algorithm.Algorithm)
-	}
-	_, ok := a.(algorithm.LeakyBucket)
-	return ok
 }
 
 // A prefetcher is the part of Prefetch that the limiters of With, Only and Wrap share.

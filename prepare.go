@@ -84,7 +84,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 		return fail(ErrInvalidLease, "Request.ID is empty: it must name the lease: call TryAcquire or Acquire, or set an ID")
 	case leases && len(r.ID) > algorithm.MaxLease:
 		return errLongLease(r)
-	case !leases && r.ID != "" && b.noRefund >= 0:
+	case !leases && r.ID != "" && b.noRefund >= 0 && r.Op != Peek:
 		return b.errNoRefund(r.Op)
 	}
 	// A cost above every possible capacity is denied, so it may be cut to a smaller one.

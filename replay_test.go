@@ -178,3 +178,61 @@ func TestReplayOfALostReply(t *testing.T) {
 		t.Errorf("got %+v, want 7 of 10 left", res)
 	}
 }
+
+// A repeated reservation with a shorter MaxWait is denied until its turn is within MaxWait: it
+// does not go ahead of its turn. The denial consumes nothing, and is not remembered.
+func TestReplayBeforeTheTurn(t *testing.T) {
+	t.Parallel()
+	for _, a := range []algorithm.Algorithm{
+		algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10},
+		algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1},
+		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerMinute(1)},
+	} {
+		c := newClock()
+		l := mustPolicy(t, newStore(c), rules(
+			weir.Rule{Name: "turns", Algorithm: a},
+			weir.Rule{Name: "many", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 100}},
+		)).Wrap(weir.DenyCache{Now: c.now}.Wrap)
+		r := weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never, ID: "x"}
+		for range 5 {
+			decide(t, l, weir.Request{Key: r.Key, MaxWait: weir.Never})
+		}
+		if first := decide(t, l, r); first.Delay != 5*time.Minute {
+			t.Fatalf("%+v: got %+v, want a turn in 5m", a, first)
+		}
+		for _, left := range []time.Duration{5 * time.Minute, 90 * time.Second, time.Microsecond, 0} {
+			c.advance(epoch.Add(5*time.Minute - left).Sub(c.now()))
+			for _, wait := range []time.Duration{0, time.Second, 2 * time.Minute} {
+				r.MaxWait = wait
+				each := make([]weir.Result, 2)
+				res := decide(t, l, r, each...)
+				switch {
+				case !res.Replayed:
+					t.Errorf("%+v, %v before its turn, MaxWait %v: got %+v, want it replayed", a, left, wait, res)
+				case left <= wait:
+					if !res.Allowed || res.Delay != left || res.Granted != 1 {
+						t.Errorf("%+v, %v before its turn, MaxWait %v: got %+v, want it allowed, with that Delay", a, left, wait, res)
+					}
+				case res.Allowed || res.Granted != 0 || res.RetryAfter != left-wait || res.Delay != weir.Never || res.Rule != "turns":
+					t.Errorf("%+v, %v before its turn, MaxWait %v: got %+v, want it denied by turns until its turn", a, left, wait, res)
+				}
+			}
+		}
+	}
+}
+
+// After Settles, a repeat has no Delay, also if the tokens are as many as before by chance.
+func TestReplayAfterSettles(t *testing.T) {
+	t.Parallel()
+	l := mustNew(t, newStore(newClock()), algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 20})
+	job := weir.Request{Key: weir.KeyOf("k"), Cost: 3, MaxWait: weir.Never, ID: "x"}
+	decide(t, l, job)
+	for _, n := range []int64{1, 4} {
+		if ok, err := l.Settle(t.Context(), job, n); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		if res := decide(t, l, job); !res.Replayed || !res.Allowed || res.Delay != 0 || res.Granted != n {
+			t.Errorf("settled at %d: got %+v, want it replayed without a Delay", n, res)
+		}
+	}
+}

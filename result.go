@@ -58,7 +58,11 @@ func errOtherCost(q *query, asked int64) error {
 
 // combine makes one result from the answers of all rules.
 func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result) error {
-	p, allowed := q.part.program, o.N > 0 || o.Replayed() || q.op == Force
+	p := q.part.program
+	allowed := o.N > 0 || q.op == Force
+	if o.Replayed() {
+		allowed = p.AllowsAgain(q.verb, o, &q.call)
+	}
 	granted := int64(-1)
 	delay := time.Duration(0)
 	for n, i := range q.part.rules {
@@ -69,7 +73,7 @@ func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result
 			*res = Result{}
 			return fmt.Errorf("weir: %w: the script allowed the request, but its reply says that rule %q denies it", store.ErrScript, r.name)
 		}
-		if q.op == Renew {
+		if q.op == Renew || !allowed {
 			a.Granted = 0
 		}
 		if r.cost == 0 {

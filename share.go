@@ -1,7 +1,6 @@
 package weir
 
 import (
-	"reflect"
 	"slices"
 
 	"github.com/weir-go/weir/algorithm"
@@ -58,9 +57,6 @@ func (r *rule) divide(n int64) error {
 // divided returns a with its Limit divided by n, for the algorithms whose state has an
 // element for each request or lease. It returns nil for all others.
 func divided(a algorithm.Algorithm, n int64) algorithm.Algorithm {
-	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
-		a, _ = v.Elem().Interface().(algorithm.Algorithm)
-	}
 	switch a := a.(type) {
 	case algorithm.Concurrency:
 		a.Limit /= n

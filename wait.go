@@ -32,15 +32,17 @@ type Reservation struct {
 // algorithm of every rule must support [Request].MaxWait.
 //
 // The errors are:
-//   - [ErrDenied] if the request is denied. Nothing was consumed.
+//   - [ErrDenied] if the request is denied.
 //   - [ErrUnsupported] if r.Op is not Consume.
 //   - another error if r.MaxWait is 0 and ctx has no deadline.
 //   - the errors of [Limiter.Decide].
 //
-// If Reserve returns an error, the Reservation is nil, with one exception. If the store
-// returned [store.ErrUnavailable], or if ctx ended during the call, the tokens may have
-// been consumed. The Reservation is then not nil: its Delay is Never, and its Cancel
-// refunds the tokens.
+// If Reserve returns an error, the Reservation is nil and nothing was consumed, with three
+// exceptions, in which the tokens are or may be consumed. The Reservation is then not nil:
+// its Delay is Never, and its Cancel refunds the tokens.
+//   - The store returned [store.ErrUnavailable], or ctx ended during the call.
+//   - [Limiter.OnOutage] denied the request.
+//   - The request repeats a reservation whose tokens will not be available in time.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -68,8 +70,10 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 		return &Reservation{Result: Result{Delay: Never}, limiter: l, request: r}, err
 	case err != nil:
 		return nil, err
-	case !res.Allowed:
+	case !res.Allowed && res.Degraded == nil && !res.Replayed:
 		return nil, &DeniedError{res}
+	case !res.Allowed:
+		return &Reservation{Result: res, limiter: l, request: r}, &DeniedError{res}
 	}
 	return &Reservation{Result: res, limiter: l, request: r}, nil
 }
@@ -95,7 +99,7 @@ func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
 // the order of their reservations. If the error is nil, go ahead.
 //
 // If the tokens cannot be available before the deadline of ctx, WaitN returns
-// [ErrDenied] at once. Nothing was consumed, and the Result says why the request was
+// [ErrDenied] at once, and consumes nothing. The Result says why the request was
 // denied. If ctx ends during the wait, WaitN refunds the tokens, which takes at most
 // one second: see [Reservation.Cancel].
 //
@@ -105,8 +109,8 @@ func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
 //   - the error of ctx if ctx ends. If the refund fails, the error is both errors,
 //     joined with [errors.Join].
 //   - [ErrInvalidCost] if cost is below 1.
-//   - the errors of [Limiter.Reserve]. After [store.ErrUnavailable], the tokens may have been
-//     consumed.
+//   - the errors of [Limiter.Reserve]. After [store.ErrUnavailable], or if [Limiter.OnOutage]
+//     denies the request, the tokens may have been consumed.
 func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result, error) {
 	if cost < 1 {
 		return Result{}, errCost("WaitN", cost)

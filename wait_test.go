@@ -312,3 +312,40 @@ func TestReservationKeepsID(t *testing.T) {
 		t.Errorf("Refund: got %v, %v", gave, err)
 	}
 }
+
+// If OnOutage denies a request, or the request repeats a reservation whose turn comes too late,
+// the store can hold tokens. Cancel refunds them.
+func TestReservationDenied(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &hooked{Store: memory.New(nil)}
+		queue := mustNew(t, st, algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
+		l := onOutage(t, queue, weir.Outage{})
+		r := weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never, ID: "x"}
+		check := func(what string, reservation *weir.Reservation, err error, rest time.Duration) {
+			t.Helper()
+			if !errors.Is(err, weir.ErrDenied) || reservation == nil || reservation.Delay != weir.Never {
+				t.Fatalf("%s: got %+v, %v, want an ErrDenied and a Reservation", what, reservation, err)
+			}
+			if gave, err := reservation.Cancel(t.Context()); !gave || err != nil {
+				t.Errorf("%s: Cancel: got %v, %v", what, gave, err)
+			}
+			if left := left(t, queue, "k"); left.ResetAfter != rest {
+				t.Errorf("%s: %+v, want a full reset in %v", what, left, rest)
+			}
+		}
+		st.lose = store.ErrUnavailable
+		reservation, err := l.Reserve(t.Context(), r)
+		st.lose = nil
+		check("during an outage", reservation, err, 0)
+
+		decide(t, queue, weir.Request{Key: r.Key})
+		if _, err := queue.Reserve(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		reservation, err = queue.Reserve(ctx, r)
+		check("repeated", reservation, err, time.Minute)
+	})
+}

@@ -136,7 +136,8 @@ type Rule struct {
 	// trip if the store is a store.Batcher.
 	//
 	// A shadow rule needs a Name, and By can be any segments. It also sees the requests
-	// that the other rules deny. It makes no decision during an outage, or when a DenyCache
+	// that the other rules deny, and holds their leases until they expire or are released. It
+	// makes no decision during an outage, or when a DenyCache
 	// answers. It cannot be an algorithm.MetadataWindow, and can be an
 	// algorithm.Concurrency only if another rule is one too.
 	//
@@ -172,6 +173,7 @@ type Limiter struct {
 	bound    *bound
 	wrappers []wrapper // the innermost first
 	outer    Decider   // bound in its wrappers
+	cached   bool      // a wrapper is a DenyCache
 }
 
 // A wrapper makes a Decider around next. Exactly one field is set.
@@ -262,6 +264,8 @@ func newLimiter(b *bound, wrappers []wrapper) *Limiter {
 			l.outer = w.prefetch.around(b, l.outer, fallback)
 		case w.wrap != nil:
 			l.outer = w.wrap(l.outer)
+			_, cache := l.outer.(*denyCache)
+			l.cached = l.cached || cache
 		default:
 			l.outer = nil
 		}

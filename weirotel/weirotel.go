@@ -16,7 +16,7 @@
 //
 // The rule of a denied request is the one with the longest RetryAfter, and the rule of an
 // allowed one has the fewest tokens left: see [weir.Result]. The metric weir.near_limit
-// looks at this rule only. If a decision failed, or is a Refund, a Release or a Reset,
+// looks at this rule only. If a decision failed, or is a Refund, a Settle, a Release or a Reset,
 // weir.rule is empty. See [weir.Outcome] for the outcomes.
 //
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit

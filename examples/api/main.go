@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -119,15 +120,16 @@ func newPlans(st store.Store) (func(http.Handler) http.Handler, error) {
 	})
 }
 
-// newLogin returns the log-in, limited by address and by account. A log-in with the right
-// password clears the attempts at its account. If the store is away, nobody logs in.
+// newLogin returns the log-in, limited by address, and by account from all addresses. A log-in
+// with the right password clears the attempts at its account. If the store is away, nobody
+// logs in. All keys share the segment site, because they must have one cluster slot.
 func newLogin(st store.Store) (http.Handler, error) {
 	lim, err := weir.NewPolicy(st, weir.Policy{
 		Name:     "login",
-		Segments: []string{"address", "account"},
+		Segments: []string{"site", "address", "account"},
 		Rules: []weir.Rule{
-			{Name: "address", By: []string{"address"}, Algorithm: algorithm.SlidingLog{Limit: 20, Window: 15 * time.Minute}},
-			{Name: "attempts", Algorithm: algorithm.SlidingLog{Limit: 5, Window: 15 * time.Minute}},
+			{Name: "address", By: []string{"site", "address"}, Algorithm: algorithm.SlidingLog{Limit: 20, Window: 15 * time.Minute}},
+			{Name: "attempts", By: []string{"site", "account"}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 15 * time.Minute}},
 		},
 	}, nil)
 	if err != nil {
@@ -137,8 +139,11 @@ func newLogin(st store.Store) (http.Handler, error) {
 		return nil, err
 	}
 	lim = observed(lim, "login")
-	account := func(r *http.Request) (string, error) { return r.FormValue("account"), nil }
-	limit, err := weirhttp.New(lim, weirhttp.By(weirhttp.RemoteIP, account), nil)
+	site := weirhttp.Text("api")
+	account := func(r *http.Request) (string, error) {
+		return strings.ToLower(strings.TrimSpace(r.FormValue("account"))), nil // one spelling
+	}
+	limit, err := weirhttp.New(lim, weirhttp.By(site, weirhttp.RemoteIP, account), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -151,10 +156,9 @@ func newLogin(st store.Store) (http.Handler, error) {
 			http.Error(w, "wrong account or password", http.StatusUnauthorized)
 			return
 		}
-		if ip, err := weirhttp.RemoteIP(r); err == nil {
-			if err := attempts.Reset(r.Context(), ip, r.FormValue("account")); err != nil {
-				log.Print("the attempts stay: ", err)
-			}
+		name, _ := account(r)
+		if err := attempts.Reset(r.Context(), "api", "any", name); err != nil { // the rule ignores the address
+			log.Print("the attempts stay: ", err)
 		}
 		fmt.Fprintln(w, "welcome")
 	})), nil
@@ -188,7 +192,10 @@ func newRates(st store.Store, out http.RoundTripper) (http.Handler, error) {
 // day: first the most that it can need, and at the end only those that it used.
 func newCompletions(st store.Store) (http.Handler, error) {
 	const most = 400
-	budget, err := weir.New("tokens", st, algorithm.FixedWindow{Limit: 1000, Window: 24 * time.Hour, Aligned: true}, nil)
+	budget, err := weir.NewPolicy(st, weir.Policy{
+		Name: "tokens", Segments: []string{"key"}, Secret: []string{"key"}, // an API key must not be seen in the store
+		Rules: []weir.Rule{{Algorithm: algorithm.FixedWindow{Limit: 1000, Window: 24 * time.Hour, Aligned: true}}},
+	}, nil)
 	if err != nil {
 		return nil, err
 	}

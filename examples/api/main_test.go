@@ -118,6 +118,38 @@ func TestLogin(t *testing.T) {
 	})
 }
 
+// Guesses at an account are limited from all addresses together, however it is spelled. No API
+// key is in the store.
+func TestSecrets(t *testing.T) {
+	st := memory.New(nil)
+	handler, err := newHandler(st, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guesses := 0
+	for i := range 20 {
+		for _, account := range []string{"ann", " Ann"} {
+			r := httptest.NewRequest("POST", "/login?"+url.Values{"account": {account}, "password": {"guess"}}.Encode(), nil)
+			r.RemoteAddr = fmt.Sprintf("198.51.100.%d:1", i)
+			w := httptest.NewRecorder()
+			if handler.ServeHTTP(w, r); w.Code == 401 {
+				guesses++
+			}
+		}
+	}
+	if guesses != 5 {
+		t.Errorf("%d guesses from 20 addresses, want 5", guesses)
+	}
+	r := httptest.NewRequest("POST", "/complete", nil)
+	r.Header.Set("X-API-Key", "key-of-bob")
+	handler.ServeHTTP(httptest.NewRecorder(), r)
+	for key := range st.All() {
+		if strings.Contains(key, "key-of-bob") {
+			t.Errorf("an API key is in the store: %s", key)
+		}
+	}
+}
+
 // Twenty callers ask the other service, which gets at most five requests in any second.
 func TestRates(t *testing.T) {
 	try(t, func(t *testing.T, _ *fragile, out *service, ask func(string, string, string, url.Values) *httptest.ResponseRecorder) {

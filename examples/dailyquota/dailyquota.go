@@ -38,7 +38,8 @@ type Quota struct {
 	Zone *time.Location
 
 	// From is the start of the ten years, from 1970 to 2100. The zero time means one
-	// year before the call of NewLimit.
+	// year before the call of NewLimit. If requests have an ID, set the same From in all
+	// processes: otherwise a process may not recognize the request of another.
 	From time.Time
 }
 

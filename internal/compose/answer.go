@@ -193,6 +193,17 @@ type Answer struct {
 	Delay   time.Duration // if allowed, the time until the tokens are available
 }
 
+// AllowsAgain reports whether all rules allow the call c, which repeats a decision. o is the
+// parsed reply of v.
+func (p *Program) AllowsAgain(v Verb, o *Outcome, c *Call) bool {
+	for i := range p.rules {
+		if a := p.Answer(i, v, o, c); !a.Allowed {
+			return false
+		}
+	}
+	return true
+}
+
 // Answer returns the answer of rule i to the call c. o is the parsed reply of v.
 func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) Answer {
 	var out Answer
@@ -215,7 +226,7 @@ func (p *Program) SetAnswer(out *Answer, i int, v Verb, o *Outcome, c *Call) {
 		a.Cost = r.Cost
 	}
 	if o.Replayed() {
-		*out = p.replayed(i, o, a)
+		*out = p.replayed(i, v, o, a)
 		return
 	}
 	granted := func(room int64) int64 {
@@ -263,8 +274,9 @@ func (p *Program) SetAnswer(out *Answer, i int, v Verb, o *Outcome, c *Call) {
 }
 
 // replayed returns the answer of rule i to a repeated decision: the state now, and what the
-// decision consumed earlier.
-func (p *Program) replayed(i int, o *Outcome, a contract.Ask) (out Answer) {
+// decision consumed earlier. If its tokens are not available within a.Wait, the answer is a
+// denial.
+func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answer) {
 	r := &p.rules[i]
 	peek := Outcome{N: 1, Now: o.Now, ints: o.ints[:p.ints]}
 	out = p.Answer(i, Peek, &peek, &Call{Cost: 1})
@@ -274,9 +286,12 @@ func (p *Program) replayed(i int, o *Outcome, a contract.Ask) (out Answer) {
 	}
 	at := p.ints + 1 + i + r.at - 2 // see markReply
 	n, meter := o.ints[at].Int(), r.step.meter
-	if a.Wait > 0 && meter != nil && n > 0 {
+	if n > 0 && r.step.kind.Reserves && !v.forces() {
 		before := meter.Take(cellOf(o.ints[at+1:at+1+r.ints]), -n)
-		out.Delay = contract.Micros(max(meter.Ready(o.Now, before, n, 0)-o.Now, 0))
+		left := max(meter.Ready(o.Now, before, n, 0)-o.Now, 0)
+		if out.Delay = contract.Micros(left); left > a.Wait {
+			out.Allowed, out.Granted, out.RetryAfter = false, 0, contract.Micros(left-a.Wait)
+		}
 	}
 	return out
 }

@@ -193,12 +193,18 @@ func (h *history) step() {
 		if a.Remaining < 0 || a.Remaining > a.Limit || a.RetryAfter < 0 || a.ResetAfter < 0 || a.Delay < 0 || a.Allowed != (a.RetryAfter == 0) {
 			h.t.Fatalf("%+v: rule %d of %s answers %+v", c, i, p.Name(), a)
 		}
+		if o.Replayed() && !a.Allowed && (a.Granted != 0 || a.RetryAfter > a.Delay) {
+			h.t.Fatalf("%+v: rule %d of %s answers a repeat with %+v", c, i, p.Name(), a)
+		}
 	}
-	if all != (o.N > 0 || o.Replayed() || v == compose.Force || v == compose.ForceMark) {
+	if all != p.AllowsAgain(v, &o, &c) && o.Replayed() || !o.Replayed() && all != (o.N > 0 || v == compose.Force || v == compose.ForceMark) {
 		h.t.Fatalf("%+v: %s replied %d, and the rules answer %+v", c, p.Name(), o.N, h.last)
 	}
 	h.serverReply(p, v, &o, &c, before, markers)
 	for i, a := range h.last {
+		if o.Replayed() && !a.Allowed {
+			continue // it says when the repeated decision can go ahead, not when another can
+		}
 		h.promises(p, i, which, v, c, a, o.Replayed())
 	}
 }

@@ -90,7 +90,7 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 func (p *Program) markReply(i int, m *store.Nums, reply []store.Value) []store.Value {
 	q := &p.rules[i]
 	var ints [store.MaxNums]int64
-	if n := m.N[1]; q.step.meter != nil && m.Len > 0 && (q.Cost > 0 || n == m.N[3]) {
+	if n := m.N[1]; q.step.meter != nil && m.Len > 0 && (q.Cost > 0 || n == m.N[2] && n == m.N[3]) {
 		ints = [store.MaxNums]int64{n}
 		copy(ints[1:], m.N[markHead:markHead+q.ints])
 	}
