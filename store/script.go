@@ -32,9 +32,9 @@ type GoForm func(tx Tx, args []Arg, reply []Value) ([]Value, error)
 
 // NewScript returns a script. The name is a short name for errors and metrics.
 //
-// The Lua form must use each key as a literal KEYS[n], and reply with a flat array of
-// integers and strings. It must do all reads before the first write. If a script fails
-// after a write, the server does not undo the write.
+// The Lua form must use each key as a literal KEYS[n], and reply with an integer, a string, or
+// a flat array of them. One value counts as an array of one. It must do all reads before the
+// first write. If a script fails after a write, the server does not undo the write.
 //
 // The Go form can be nil. Stores that run no Lua then return [ErrNoGoForm].
 func NewScript(name, lua string, form GoForm) *Script {

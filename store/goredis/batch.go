@@ -12,6 +12,25 @@ import (
 // errUnsent is the error of a command that has neither a reply nor an error.
 var errUnsent = errors.New("the client returned neither a reply nor an error")
 
+// A once is a command of a pipeline that the client must not send again. If the first command
+// of a node gets an error reply such as TRYAGAIN, a ClusterClient sends all commands of that
+// node again, though all were answered and have run. Older clients look at Err, which hides
+// error replies, and newer ones ask NoRetry.
+type once struct{ *redis.Cmd }
+
+// NoRetry tells newer clients to send no pipeline with this command again, also if a reply was
+// lost.
+func (once) NoRetry() bool { return true }
+
+// Err returns the error of the command, unless it is a reply.
+func (c once) Err() error {
+	err := c.Cmd.Err()
+	if _, answered := replied(err); answered {
+		return nil
+	}
+	return err
+}
+
 // EvalBatch implements [store.Batcher]. It sends one pipeline, which a ClusterClient splits
 // by node. If a server does not know a script, it sends a second pipeline with the calls of
 // such scripts.
@@ -48,14 +67,14 @@ func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending
 	cmds := make([]*redis.Cmd, len(pending))
 	for j, i := range pending {
 		cmds[j] = command(ctx, name, calls[i].Script, calls[i].Keys, calls[i].Args)
-		_ = pipe.Process(ctx, cmds[j]) // it queues
+		_ = pipe.Process(ctx, once{cmds[j]}) // it queues
 	}
 	_, failure := pipe.Exec(ctx) // the first error of a command, or the reason why nothing was sent
 	unknown := pending[:0]
 	for j, i := range pending {
 		c := &calls[i]
 		val, err := cmds[j].Result()
-		if list, _ := val.([]any); list != nil {
+		if complete(val) {
 			err = nil // if a pipeline breaks, newer clients set its error on answered commands too
 		} else if val == nil && err == nil { // there was no reply: a nil reply is the error redis.Nil
 			if err = failure; err == nil {
@@ -69,4 +88,18 @@ func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending
 		c.Reply, c.Err = s.answer(ctx, c.Script, c.Keys, c.Reply, val, err)
 	}
 	return unknown
+}
+
+// complete reports whether val is surely a whole reply. If a reply breaks off, the client leaves
+// a zero value.
+func complete(val any) bool {
+	switch v := val.(type) {
+	case []any:
+		return v != nil
+	case string:
+		return v != ""
+	case int64:
+		return v != 0
+	}
+	return false
 }

@@ -42,14 +42,18 @@
 // If a reply was lost, the store does not run the script again, but the client can. By
 // default, go-redis retries a command after a timeout or a lost connection. If the
 // script had already run, it then consumes tokens again. So a decision without an ID can
-// consume tokens up to MaxRetries+1 times, 4 by default. A decision with a weir.Request.ID
-// consumes them once. Set MaxRetries to -1. Then every decision consumes tokens at most
-// once, and the caller gets an error earlier. With and without retries, no request is
-// allowed without consuming tokens.
+// consume tokens up to MaxRetries+1 times, 4 by default, and 7 times if the server loses its
+// scripts meanwhile. A decision with a weir.Request.ID consumes them once. Set MaxRetries to
+// -1. Then every decision consumes tokens at most once, and the caller gets an error earlier.
+// With and without retries, no request is allowed without consuming tokens.
 //
 // A ClusterClient also retries after a lost reply, as often as MaxRedirects allows. So a
 // decision without an ID can consume tokens up to MaxRedirects+1 times, 4 by default. Its MaxRetries is -1
 // by default. Do not disable MaxRedirects: the client needs it to follow slots that move.
+//
+// A batch, for example of weir.Limiter.DoMany or store.Coalesce, is one pipeline. If one of its
+// replies is lost, versions of the client without NoRetry send the whole pipeline of that
+// server again, also the calls that were answered. Newer versions send no batch again.
 //
 // Versions of the client that have the option DialerRetries dial up to five times, 100
 // ms apart, unless the option is set. In versions that have the option
@@ -142,10 +146,10 @@ func (s *Store) CheckDeadline() error {
 		return err
 	}
 	ignores := false
-	switch c := s.client.(type) {
-	case *redis.Client:
+	switch c := s.client.(type) { // also a type that embeds a client
+	case interface{ Options() *redis.Options }:
 		ignores = !c.Options().ContextTimeoutEnabled
-	case *redis.ClusterClient:
+	case interface{ Options() *redis.ClusterOptions }:
 		ignores = !c.Options().ContextTimeoutEnabled
 	}
 	if ignores {

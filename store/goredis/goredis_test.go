@@ -102,6 +102,7 @@ func TestCheckDeadline(t *testing.T) {
 		for name, client := range map[string]redis.UniversalClient{
 			"single":   redis.NewClient(&redis.Options{ContextTimeoutEnabled: heeds}),
 			"sentinel": redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: heeds}),
+			"wrapped":  struct{ *redis.Client }{redis.NewClient(&redis.Options{ContextTimeoutEnabled: heeds})},
 			"cluster":  redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: heeds}),
 		} {
 			defer client.Close()

@@ -151,20 +151,64 @@ func is(err, want error) bool {
 	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
 }
 
-// If a connection breaks in the middle of a batch, earlier replies are kept.
+// If a connection breaks in the middle of a batch, earlier replies are kept, of every kind.
 func TestBatchBroken(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func(args []string) string {
-		return map[string]string{"a": "*1\r\n:1\r\n", "b": "$9\r\nha", "c": ""}[args[3]]
-	})
-	calls := []store.Eval{{Script: script, Keys: []string{"a"}}, {Script: script, Keys: []string{"b"}}, {Script: script, Keys: []string{"c"}}}
-	New(client(t, srv.Addr)).EvalBatch(t.Context(), calls)
-	if calls[0].Err != nil || len(calls[0].Reply) != 1 {
-		t.Errorf("answered: got %v, %v", calls[0].Reply, calls[0].Err)
+	for _, answer := range []string{"*1\r\n:1\r\n", "$1\r\n1\r\n", ":1\r\n"} {
+		srv := respserver.New(t, func(args []string) string {
+			return map[string]string{"a": answer, "b": "$9\r\nha", "c": ""}[args[3]]
+		})
+		calls := []store.Eval{{Script: script, Keys: []string{"a"}}, {Script: script, Keys: []string{"b"}}, {Script: script, Keys: []string{"c"}}}
+		New(client(t, srv.Addr)).EvalBatch(t.Context(), calls)
+		if calls[0].Err != nil || len(calls[0].Reply) != 1 {
+			t.Errorf("answered with %q: got %v, %v", answer, calls[0].Reply, calls[0].Err)
+		}
+		for _, c := range calls[1:] {
+			if !errors.Is(c.Err, store.ErrUnavailable) || c.Reply != nil {
+				t.Errorf("unanswered: got %v, %v", c.Reply, c.Err)
+			}
+		}
 	}
-	for _, c := range calls[1:] {
-		if !errors.Is(c.Err, store.ErrUnavailable) || c.Reply != nil {
-			t.Errorf("unanswered: got %v, %v", c.Reply, c.Err)
+}
+
+// An error reply to one call of a batch does not make the client send the other calls again,
+// which have run.
+func TestBatchRunsOnce(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []string{"TRYAGAIN Multiple keys request during rehashing of slot", "CLUSTERDOWN Hash slot not served", "LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica."} {
+		for refused := range 3 {
+			var ran atomic.Int64
+			var srv *respserver.Server
+			srv = respserver.New(t, func(args []string) string {
+				switch {
+				case args[0] == "cluster":
+					return respserver.Slots(srv.Addr)
+				case args[0] == "command":
+					return "*0\r\n"
+				case args[3] == fmt.Sprint("k", refused):
+					return "-" + refusal + "\r\n"
+				}
+				ran.Add(1)
+				return "$1\r\n1\r\n"
+			})
+			cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{srv.Addr}})
+			t.Cleanup(func() { _ = cluster.Close() })
+			for name, c := range map[string]redis.UniversalClient{"Client": client(t, srv.Addr), "ClusterClient": cluster} {
+				ran.Store(0)
+				calls := make([]store.Eval, 3)
+				for i := range calls {
+					calls[i] = store.Eval{Script: script, Keys: []string{fmt.Sprint("k", i)}}
+				}
+				New(c).EvalBatch(t.Context(), calls)
+				for i, c := range calls {
+					if i == refused != errors.Is(c.Err, store.ErrUnavailable) || i != refused && (c.Err != nil || len(c.Reply) != 1) {
+						t.Errorf("%s, %s for call %d: call %d: got %v, %v", name, refusal, refused, i, c.Reply, c.Err)
+					}
+				}
+				if n := ran.Load(); n != 2 {
+					t.Errorf("%s, %s for call %d: the other 2 calls ran %d times", name, refusal, refused, n)
+				}
+			}
 		}
 	}
 }
