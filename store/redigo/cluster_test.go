@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -441,6 +442,41 @@ func TestBatchWithDeadNode(t *testing.T) {
 	NewCluster(c).EvalBatch(t.Context(), calls)
 	if !errors.Is(calls[0].Err, store.ErrUnavailable) || calls[1].Err != nil {
 		t.Errorf("got %v, %v", calls[0].Err, calls[1].Err)
+	}
+}
+
+// After the context has ended, a call makes no connection to further nodes.
+func TestDeadNodesAndContext(t *testing.T) {
+	t.Parallel()
+	var down atomic.Bool
+	var dials atomic.Int64
+	ctx, cancel := context.WithCancel(t.Context())
+	var srv *respserver.Server
+	srv = respserver.New(t, func([]string) string { return respserver.Slots(srv.Addr) })
+	c := &redisc.Cluster{StartupNodes: []string{srv.Addr}, DialOptions: []redis.DialOption{
+		redis.DialContextFunc(func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if !down.Load() {
+				return new(net.Dialer).DialContext(ctx, network, addr)
+			}
+			dials.Add(1)
+			cancel()
+			return nil, errors.New("no route to host")
+		}),
+	}}
+	t.Cleanup(func() { _ = c.Close() })
+	if err := c.Refresh(); err != nil {
+		t.Fatal(err)
+	}
+	down.Store(true)
+	keys := make([]string, 100)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	if _, err := NewCluster(c).MGet(ctx, keys, nil); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want %v", err, context.Canceled)
+	}
+	if n := dials.Load(); n > 10 {
+		t.Errorf("%d connection attempts after the context has ended", n)
 	}
 }
 

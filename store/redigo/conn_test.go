@@ -3,6 +3,7 @@ package redigo
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -251,5 +252,35 @@ func TestLargeBatch(t *testing.T) {
 	}
 	if sent, _ := srv.Commands(); len(sent) != n || srv.Conns() != 1 {
 		t.Errorf("the server received %d commands over %d connections, want %d over 1", len(sent), srv.Conns(), n)
+	}
+}
+
+// A context also ends the write of a large command to a server that does not read.
+func TestLargeCommandEnds(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0") // nobody reads its connections
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	s := New(pool(t, l.Addr().String()))
+	keys := slices.Repeat([]string{strings.Repeat("k", 1000)}, 20_000)
+	big := strings.Repeat("k", 20<<20)
+	for what, call := range map[string]func(ctx context.Context) error{
+		"MGet": func(ctx context.Context) error {
+			_, err := s.MGet(ctx, keys, nil)
+			return err
+		},
+		"EvalBatch": func(ctx context.Context) error {
+			calls := []store.Eval{{Script: script, Keys: []string{big}}, {Script: script, Keys: []string{"k"}}}
+			s.EvalBatch(ctx, calls)
+			return errors.Join(calls[0].Err, calls[1].Err)
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := call(ctx); !errors.Is(err, context.DeadlineExceeded) { // a write without an end fails the test's timeout
+			t.Errorf("%s: got %v", what, err)
+		}
 	}
 }

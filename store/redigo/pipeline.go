@@ -21,24 +21,28 @@ func (s *Store) pipeline(ctx context.Context, cmds []command) {
 // flush sends cmds[i] for each i in at, on one connection. at is not empty.
 func (s *Store) flush(ctx context.Context, cmds []command, at []int) {
 	l := line{store: s, key: cmds[at[0]].key}
-	err := l.open(ctx)
+	err := ctx.Err() // it can have ended while other nodes were asked
+	if err == nil {
+		err = l.open(ctx)
+	}
 	defer l.close()
 	for err == nil && len(at) > 0 {
 		if err = ctx.Err(); err != nil {
 			break
 		}
-		n := 0
-		for size := 0; err == nil && n < len(at) && (n == 0 || size+cmds[at[n]].size() <= window); n++ {
-			cmd := &cmds[at[n]]
-			size += cmd.size()
-			err = l.conn.Send(cmd.name, cmd.args...)
+		n, size := 1, cmds[at[0]].size()
+		for ; n < len(at) && size+cmds[at[n]].size() <= window; n++ {
+			size += cmds[at[n]].size()
 		}
-		if err == nil {
-			err = l.conn.Flush()
+		next := func(*command) (any, error) { return receive(ctx, l.conn) }
+		if n == 1 { // it can be so large that it is written for long, which ctx must end too
+			next = func(cmd *command) (any, error) { return exchange(ctx, l.conn, cmd) }
+		} else {
+			err = l.send(cmds, at[:n])
 		}
 		for sent := at[:n]; err == nil && len(sent) > 0; sent, at = sent[1:], at[1:] {
 			cmd := &cmds[sent[0]]
-			cmd.reply, cmd.err = receive(ctx, l.conn)
+			cmd.reply, cmd.err = next(cmd)
 			l.heard(cmd.err)
 			if _, answered := replied(cmd.err); cmd.err != nil && !answered {
 				err = cmd.err
@@ -48,6 +52,16 @@ func (s *Store) flush(ctx context.Context, cmds []command, at []int) {
 	for _, i := range at {
 		cmds[i].err = err
 	}
+}
+
+// send sends cmds[i] for each i in at, which are at most window together.
+func (l *line) send(cmds []command, at []int) error {
+	for _, i := range at {
+		if err := l.conn.Send(cmds[i].name, cmds[i].args...); err != nil {
+			return err
+		}
+	}
+	return l.conn.Flush()
 }
 
 // redirect sends cmd again, alone, if its reply was a redirection.

@@ -55,7 +55,9 @@
 //   - The wait for a connection takes up to the cluster's PoolWaitTime, which is unlimited
 //     by default.
 //
-// So set DialReadTimeout, DialConnectTimeout and PoolWaitTime. If the connections of a
+// So set DialReadTimeout, DialConnectTimeout and PoolWaitTime. DialReadTimeout is needed even if
+// every call has a deadline: without it, a Refresh that asks a server which does not answer never
+// ends, and the store does not follow its cluster. If the connections of a
 // pool have a type without DoContext, for example a wrapper, calls behave as on a
 // cluster. Without DoWithTimeout, only the timeouts of the connection apply.
 //
