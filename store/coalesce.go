@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 )
@@ -62,6 +63,7 @@ type coalesced struct {
 	mu      sync.Mutex
 	trips   int // the calls and batches under way: at most 2
 	waiting []*queued
+	left    int       // callers of waiting that have left, at least
 	calls   sync.Pool // of *queued
 }
 
@@ -183,6 +185,12 @@ func (c *coalesced) leave(q *queued) bool {
 		if b.callers--; b.callers == 0 {
 			b.cancel()
 		}
+		return true
+	}
+	// A trip can last. Until then, no more than twice the calls of present callers are kept.
+	if c.left++; 2*c.left > len(c.waiting) {
+		c.waiting = slices.DeleteFunc(c.waiting, func(q *queued) bool { return q.ctx.Err() != nil })
+		c.left = 0
 	}
 	return true
 }
@@ -227,7 +235,7 @@ func (c *coalesced) take() (*batch, context.Context) {
 			latest = q.deadline
 		}
 	}
-	c.waiting = nil
+	c.waiting, c.left = nil, 0
 	if b.calls == nil {
 		c.trips--
 		return nil, nil

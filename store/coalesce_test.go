@@ -262,3 +262,59 @@ func TestCoalesceUnfit(t *testing.T) {
 		}
 	}
 }
+
+// While a trip lasts, the calls whose callers have left are not kept.
+func TestCoalesceForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := store.Coalesce(new(silent))
+		forever, stop := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		ask := func(ctx context.Context, key string) {
+			wg.Go(func() {
+				if _, err := st.Eval(ctx, noop, []string{key}, nil, nil); err == nil {
+					t.Error("a call was answered")
+				}
+			})
+		}
+		for range 20 { // two trips are under way, and calls wait
+			ask(forever, "k")
+			synctest.Wait()
+		}
+		heap := func() int64 {
+			var m runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapAlloc)
+		}
+		before := heap()
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			for range 100 {
+				ask(ctx, strings.Repeat("k", 10_000))
+			}
+			<-ctx.Done()
+			cancel()
+			synctest.Wait()
+		}
+		if grown := heap() - before; grown > 4<<20 {
+			t.Errorf("2,000 calls of 10 kB, whose callers have left, take %d kB", grown>>10)
+		}
+		stop()
+		wg.Wait()
+	})
+}
+
+// A silent is a server that answers no call before its context ends.
+type silent struct{ server }
+
+func (*silent) Eval(ctx context.Context, _ *store.Script, _ []string, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+	<-ctx.Done()
+	return reply, ctx.Err()
+}
+
+func (*silent) EvalBatch(ctx context.Context, calls []store.Eval) {
+	<-ctx.Done()
+	for i := range calls {
+		calls[i].Err = ctx.Err()
+	}
+}

@@ -12,7 +12,8 @@ const (
 
 // A clock reads the wall clock ten times per second. In between, it reads the monotonic
 // clock, which takes half the time. If the wall clock steps, or if the machine sleeps, the
-// clock follows after at most anchorFor.
+// clock follows after at most anchorFor. Each shard has a clock, so until then a call can read an
+// earlier time than a call before it on other keys.
 type clock struct {
 	anchor time.Time
 	wall   int64 // nanoseconds since the epoch at anchor

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -225,6 +226,35 @@ func TestPeekMarksNoKey(t *testing.T) {
 		}
 		if _, err := lim.Allow(t.Context(), "bob"); (err == nil) != tt.evicted {
 			t.Errorf("after a denied %v a new key ends with %v: want the old one evicted: %t", tt.op, err, tt.evicted)
+		}
+	}
+}
+
+// A repeat of an allowed request, and a Settle that changes nothing, do not protect keys from
+// eviction as a denial does.
+func TestRepeatsAreEvicted(t *testing.T) {
+	for what, again := range map[string]func(l *weir.Limiter, r weir.Request) error{
+		"repeat": func(l *weir.Limiter, r weir.Request) error {
+			_, err := l.Decide(t.Context(), r, nil)
+			return err
+		},
+		"Settle": func(l *weir.Limiter, r weir.Request) error {
+			_, err := l.Settle(t.Context(), r, 1)
+			return err
+		},
+	} {
+		l, err := weir.New("api", memory.New(&memory.Options{MaxKeys: 64}), algorithm.FixedWindow{Limit: 10, Window: time.Hour}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 100 { // each has a key and a marker
+			r := weir.Request{Key: weir.KeyOf(strconv.Itoa(i)), ID: "x"}
+			if _, err := l.Decide(t.Context(), r, nil); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
+			if err := again(l, r); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
 		}
 	}
 }

@@ -158,14 +158,16 @@ func (s *Store) run(ctx context.Context, script *store.Script, keys []string, ar
 		return nil, err
 	}
 	t.load(now)
-	reply, err = script.Run(t, keys, args, reply)
+	out, err := script.Run(t, keys, args, reply)
 	if err != nil {
 		return nil, err
 	}
-	if !t.dirty && !script.ReadOnly() {
+	own := out[len(reply):]
+	allowed := len(own) > 0 && own[0].Int() != 0 // it repeats a decision, or settles nothing
+	if !t.dirty && !script.ReadOnly() && !allowed {
 		t.deny()
 	}
-	return reply, t.commit()
+	return out, t.commit()
 }
 
 // MGet implements [store.Store]. It reads all keys at one instant.

@@ -56,6 +56,7 @@ var unavailable = map[string]bool{
 var refusals = []string{
 	"max number of clients",
 	"invalid password",
+	"Protocol error: unauthenticated", // a long command before the client has logged in
 	"Client sent AUTH, but no password is set",
 	"AUTH <password> called without any password configured",
 	"DB index is out of range",

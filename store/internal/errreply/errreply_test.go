@@ -38,6 +38,7 @@ func TestEval(t *testing.T) {
 		{"moved", "MOVED 3999 127.0.0.1:6381", store.ErrUnavailable},
 		{"ask", "ASK 3999 127.0.0.1:6381", store.ErrUnavailable},
 		{"noauth", "NOAUTH Authentication required.", store.ErrUnavailable},
+		{"noauth, long command", "ERR Protocol error: unauthenticated multibulk length", store.ErrUnavailable},
 		{"wrongpass", "WRONGPASS invalid username-password pair or user is disabled.", store.ErrUnavailable},
 		{"noperm", "NOPERM this user has no permissions to run the 'evalsha' command", store.ErrUnavailable},
 		{"noperm in a script", "ERR The user executing the script can't run this command or subcommand" + tail, store.ErrUnavailable},
