@@ -86,8 +86,8 @@ type Request struct {
 	// bytes. Use another ID for each decision.
 	//
 	// A request with an ID is idempotent. If it consumed tokens, and is sent again with
-	// the same Key, ID and Cost, it consumes nothing: it is allowed, and Result.Replayed
-	// is true. So it can be retried if its reply was lost. This lasts until all tokens of
+	// the same Key, ID and Cost, under the same limits, it consumes nothing: it is allowed,
+	// and Result.Replayed is true. So it can be retried if its reply was lost. This lasts until all tokens of
 	// the decision have been refilled, or until a Refund. A denied request is decided
 	// again. If the decision reserved tokens that are not available within MaxWait, the
 	// repeated request is denied, and RetryAfter says until when; a Settle ends that. If the ID is used for a request with another Cost, the error is

@@ -89,6 +89,9 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	}
 	// A cost above every possible capacity is denied, so it may be cut to a smaller one.
 	cost := min(max(r.Cost, 1), contract.MaxTokens+1)
+	if b.ownCosts {
+		cost = min(cost, contract.MaxTokens) // only the markers hold it
+	}
 	if b.capped || r.Op == Force {
 		var err error
 		if cost, err = b.capCost(r.Op, cost); err != nil {

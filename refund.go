@@ -10,7 +10,7 @@ import "context"
 // A refund ends the ID: if the decision's request is sent again, it makes a new decision.
 //
 // Refund always refunds the whole decision. So r.Cost must be 0, or at least what the decision
-// consumed.
+// asked for.
 // If the actual cost is smaller, use [Limiter.Settle]. Refund ignores the other fields of r.
 //
 // A refund never leaves more tokens in a rule than if the request had not been made:
@@ -23,15 +23,18 @@ import "context"
 //     several decisions for a key are open at once, and are not refunded in reverse order.
 //     Other algorithms except LeakyBucket refund all of them.
 //
-// There is one exception. If the refunded request started a window or a refill period,
-// that window or period still ends at the same time. Without the request, it would have
-// started later. So tokens can be available earlier than without the request, by at most
-// the length of the window or period.
+// There are two exceptions:
+//   - If the refunded request started a window or a refill period, that window or period still
+//     ends at the same time. Without the request, it would have started later. So tokens can be
+//     available earlier than without the request, by at most the length of the window or period.
+//   - If a limiter with other limits decided for the key after the decision, an
+//     algorithm.TokenBucket or SlidingCounter can refund tokens that have been refilled already,
+//     at most those of the decision.
 //
 // The errors are:
 //   - [ErrInvalidKey] if r.ID is empty.
-//   - [ErrInvalidCost] if r.Cost is not 0, and lower than what the decision consumed from
-//     a rule without a Cost. Nothing is refunded.
+//   - [ErrInvalidCost] if r.Cost is not 0, and lower than what the decision asked for.
+//     Nothing is refunded.
 //   - [ErrUnsupported] if the algorithm of a rule cannot refund, or holds leases.
 //   - the errors of [Limiter.Decide].
 func (l *Limiter) Refund(ctx context.Context, r Request) (bool, error) {

@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,7 +76,7 @@ func TestReplay(t *testing.T) {
 			{Op: weir.TakeUpTo, Cost: 2, ID: "first"}, {Op: weir.Consume, Cost: 6, ID: "first"},
 		} {
 			r.Key = first.Key
-			if res, err := l.Decide(t.Context(), r, nil); !errors.Is(err, weir.ErrInvalidCost) || res != (weir.Result{}) || !strings.Contains(err.Error(), "Request.ID names a decision that consumed 3") {
+			if res, err := l.Decide(t.Context(), r, nil); !errors.Is(err, weir.ErrInvalidCost) || res != (weir.Result{}) || !strings.Contains(err.Error(), "Request.ID names a decision that asked for 3") {
 				t.Errorf("%+v: %+v: got %+v, %v, want ErrInvalidCost", a, r, res, err)
 			}
 		}
@@ -233,6 +234,26 @@ func TestReplayAfterSettles(t *testing.T) {
 		}
 		if res := decide(t, l, job); !res.Replayed || !res.Allowed || res.Delay != 0 || res.Granted != n {
 			t.Errorf("settled at %d: got %+v, want it replayed without a Delay", n, res)
+		}
+	}
+}
+
+// If every rule has a Cost, the Cost of a request is only in the markers. A server cannot keep an
+// integer above 2^53-1 in them.
+func TestReplayOfAHugeCost(t *testing.T) {
+	t.Parallel()
+	st := newStore(newClock())
+	l := mustPolicy(t, st, rules(weir.Rule{Name: "calls", Cost: 1, Algorithm: window(10, time.Hour)}))
+	for _, op := range []weir.Op{weir.Consume, weir.Force} {
+		r := weir.Request{Key: weir.KeyOf("k"), Op: op, Cost: 1 << 60, ID: op.String()}
+		decide(t, l, r)
+		if res := decide(t, l, r); !res.Replayed {
+			t.Errorf("%v: got %+v, want it replayed", op, res)
+		}
+	}
+	for _, line := range dump(t, st) {
+		if strings.Contains(line, strconv.FormatInt(algorithm.MaxTokens+1, 10)) {
+			t.Errorf("%s: an integer is above 2^53-1", line)
 		}
 	}
 }

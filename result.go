@@ -36,7 +36,7 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		return nil
 	case Refund, Release:
 		if q.op == Refund && o.TooLittle() {
-			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision consumed more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.call.Cost)
+			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.call.Cost)
 		}
 		res.Allowed = o.N > 0
 		return nil
@@ -53,7 +53,7 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 // errOtherCost is the error of a request whose ID names an earlier decision, which asked for
 // another cost.
 func errOtherCost(q *query, asked int64) error {
-	return fail(ErrInvalidCost, "%v: the cost is %d, and Request.ID names a decision that consumed %d: repeat the request of that decision, or use another ID", q.op, q.call.Cost, asked)
+	return fail(ErrInvalidCost, "%v: the cost is %d, and Request.ID names a decision that asked for %d: repeat the request of that decision, or use another ID", q.op, q.call.Cost, asked)
 }
 
 // combine makes one result from the answers of all rules.

@@ -26,7 +26,7 @@ func TestTrapRefundOfAPart(t *testing.T) {
 	part.Cost = 3
 	for range 2 {
 		gave, err := l.Refund(ctx, part)
-		wantError(t, err, weir.ErrInvalidCost, "Request.Cost is 3: the decision consumed more")
+		wantError(t, err, weir.ErrInvalidCost, "Request.Cost is 3: the decision asked for more")
 		if res, _ := l.Peek(ctx, "u"); gave || res.Remaining != 5 {
 			t.Errorf("refunded: %v, remaining %d, want 5", gave, res.Remaining)
 		}

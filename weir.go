@@ -135,11 +135,11 @@ type Rule struct {
 	// have done. So a limit can be tried beside those that are in force, in the same round
 	// trip if the store is a store.Batcher.
 	//
-	// A shadow rule needs a Name, and By can be any segments. It also sees the requests
-	// that the other rules deny, and holds their leases until they expire or are released. It
-	// makes no decision during an outage, or when a DenyCache
-	// answers. It cannot be an algorithm.MetadataWindow, and can be an
-	// algorithm.Concurrency only if another rule is one too.
+	// A shadow rule needs a Name, and By can be any segments. It also sees the requests that
+	// the other rules deny, and holds their leases until they expire or are released. It makes
+	// no decision during an outage, or when a DenyCache answers. It cannot be an
+	// algorithm.MetadataWindow, and can be an algorithm.Concurrency only if another rule is one
+	// too.
 	//
 	// If Shadow is no longer set, the rule keeps its state only if its By has no segment
 	// besides those that all rules share.

@@ -3,9 +3,10 @@ package weir
 import "slices"
 
 // With returns a limiter with the same keys and other limits, for example the limits of
-// a customer's plan. Each of rules replaces the Algorithm and the Cost of the rule with
-// the same Name, also of a shadow rule. If the limiter has one rule, Name can be empty. By
-// must be nil or unchanged, and Shadow is ignored. The algorithm must have the same type, because the keys hold its state.
+// a customer's plan. Each of rules replaces the Algorithm of the rule with the same Name, also
+// of a shadow rule, and its Cost unless the new Cost is 0. If the limiter has one rule, Name can
+// be empty. By must be nil or unchanged, and Shadow is ignored. The algorithm must have the same
+// type, because the keys hold its state.
 // The documentation of the algorithm says what happens to the state if the limit
 // changes.
 //
@@ -35,6 +36,9 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 			return nil, fail(ErrInvalidRule, "With: %s is given twice: give it once", label)
 		}
 		changed[n] = true
+		if r.Cost == 0 { // a forgotten Cost must not allow more
+			r.Cost = with[n].cost
+		}
 		other, err := newRule(label, r)
 		if err != nil {
 			return nil, err

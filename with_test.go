@@ -368,3 +368,16 @@ func TestEntries(t *testing.T) {
 		})
 	}
 }
+
+// A rule keeps its Cost in With if the new one is 0: a forgotten Cost does not allow more.
+func TestWithKeepsCost(t *testing.T) {
+	t.Parallel()
+	l := mustPolicy(t, newStore(newClock()), rules(weir.Rule{Name: "calls", Cost: 5, Algorithm: window(10, time.Minute)}))
+	plan := mustWith(t, l, weir.Rule{Name: "calls", Algorithm: window(12, time.Minute)})
+	if res := allow(t, plan, weir.Request{Key: weir.KeyOf("u")}); res.Remaining != 7 {
+		t.Errorf("got %+v, want 5 of 12 consumed", res)
+	}
+	if _, err := l.With(weir.Rule{Name: "calls", Algorithm: window(4, time.Minute)}); !errors.Is(err, weir.ErrInvalidRule) {
+		t.Errorf("a limit below the Cost: got %v", err)
+	}
+}

@@ -13,9 +13,9 @@ import (
 // period if AtOnce is true. A request is allowed if the bucket has at least as many
 // tokens as the request costs.
 //
-// If AtOnce is false, a [GCRA] makes the same decisions. The two differ if the limit
-// changes: a TokenBucket keeps the number of missing tokens, and a GCRA keeps the time
-// until the bucket is full.
+// If AtOnce is false, a [GCRA] makes the same decisions. The two differ if the clock steps
+// back, or if the limit changes: a TokenBucket keeps the number of missing tokens, and a GCRA
+// keeps the time until the bucket is full.
 //
 // The state is one string. A period starts when the bucket was last full. Refilling is
 // exact, in integers. Tokens can be reserved ahead of time with Request.MaxWait.

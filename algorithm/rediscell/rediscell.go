@@ -29,6 +29,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -111,7 +112,14 @@ func (t *Throttler) Throttle(ctx context.Context, key string, maxBurst, count in
 		return Throttled{}, err
 	}
 	if quantity == 0 {
-		r.RetryAfter = max(r.ResetAfter-(r.Window+time.Microsecond-1).Truncate(time.Microsecond), 0)
+		// The time in which a bucket of maxBurst+1 tokens is full, rounded up. Decide has checked
+		// that it is in range.
+		high, low := bits.Mul64(uint64(maxBurst+1), uint64(period))
+		full, rest := bits.Div64(high, low, uint64(count)*1000)
+		if rest > 0 {
+			full++
+		}
+		r.RetryAfter = max(r.ResetAfter-contract.Micros(int64(full)), 0)
 		r.Allowed = r.RetryAfter == 0
 	}
 	out := Throttled{Limited: !r.Allowed, Limit: r.Limit, Remaining: r.Remaining, RetryAfter: -1, ResetAfter: seconds(r.ResetAfter)}

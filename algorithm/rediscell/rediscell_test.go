@@ -2,6 +2,7 @@ package rediscell_test
 
 import (
 	"errors"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -151,6 +152,25 @@ func TestZeroThrottler(t *testing.T) {
 	for _, th := range []*rediscell.Throttler{nil, {}} {
 		if _, err := th.Throttle(t.Context(), "k", 1, 1, time.Second, 1); err == nil || !strings.Contains(err.Error(), "rediscell.New") {
 			t.Errorf("got %v, want an error that names rediscell.New", err)
+		}
+	}
+}
+
+// A call of quantity 0 is not denied after calls of the same limit, whatever fraction of a
+// microsecond the interval has.
+func TestThrottleNothing(t *testing.T) {
+	now := time.Unix(1767225600, 0)
+	th, err := rediscell.New("api", memory.New(&memory.Options{Now: func() time.Time { return now }}), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for count := int64(1); count < 20_000; count++ {
+		key := strconv.FormatInt(count, 10)
+		for _, quantity := range []int64{1, 0} {
+			got, err := th.Throttle(t.Context(), key, 0, count, time.Second, quantity)
+			if err != nil || got.Limited {
+				t.Fatalf("%d per second, quantity %d: got %+v, %v", count, quantity, got, err)
+			}
 		}
 	}
 }

@@ -65,7 +65,7 @@ func TestAnswers(t *testing.T) {
 			if in.request.MaxWait > 0 && out.result.Delay > 0 && out.result.Allowed {
 				counts["delayed"]++
 			}
-			if strings.Contains(out.err, "the decision consumed more") {
+			if strings.Contains(out.err, "the decision asked for more") {
 				counts["refund of too little"]++
 			}
 		}
