@@ -87,11 +87,15 @@ type Request struct {
 	//
 	// A request with an ID is idempotent. If it consumed tokens, and is sent again with
 	// the same Key, ID and Cost, under the same limits, it consumes nothing: it is allowed,
-	// and Result.Replayed is true. So it can be retried if its reply was lost. This lasts until all tokens of
-	// the decision have been refilled, or until a Refund. A denied request is decided
-	// again. If the decision reserved tokens that are not available within MaxWait, the
-	// repeated request is denied, and RetryAfter says until when; a Settle ends that. If the ID is used for a request with another Cost, the error is
-	// ErrInvalidCost. For a TakeUpTo, the Cost must be at least what it consumed.
+	// and Result.Replayed is true. So it can be retried if its reply was lost. This lasts
+	// until all tokens of the decision have been refilled, or until a Refund. A denied
+	// request is decided again.
+	//
+	// If the decision reserved tokens that are not available within MaxWait, and was not
+	// settled, the repeated request is denied, and RetryAfter says for how long.
+	//
+	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
+	// a TakeUpTo, the Cost must be at least what it consumed.
 	//
 	// Do not take the ID from the caller who is limited: repeated requests are free.
 	//

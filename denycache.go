@@ -37,11 +37,10 @@ import (
 // RetryAfter or ResetAfter of the results has passed.
 //
 // A denial without the store is not remembered: see [Limiter.OnOutage]. Nor is a denial of a
-// repeated request: see Request.ID. A denial by an
-// algorithm.Concurrency is not remembered, because a lease can be released at any time. If
-// the limiter also has rules with other algorithms, denials by these rules are remembered,
-// and answer requests with any ID. After such a RetryAfter, the Concurrency can still deny
-// the request.
+// repeated request: see Request.ID. A denial by an algorithm.Concurrency is not remembered,
+// because a lease can be released at any time. If the limiter also has rules with other
+// algorithms, denials by these rules are remembered, and answer requests with any ID. After
+// such a RetryAfter, the Concurrency can still deny the request.
 //
 // A limiter with a cache decides the requests of [Limiter.DoMany] one by one.
 // [Limiter.With] and [Limiter.Only] return a limiter with a cache of its own. Keep such a
@@ -145,7 +144,10 @@ func (c *denyCache) Decide(ctx context.Context, r Request, each []Result) (Resul
 		return res, err
 	}
 	start, before := c.now(), freed.Load() // before the decision, so that no denial is remembered for too long
-	if d := c.find(place); d != nil && d.matches(&r, start-d.at, len(each)) && ctx.Err() == nil {
+	if d := c.find(place); d != nil && d.matches(&r, start-d.at, len(each)) {
+		if err := ctx.Err(); err != nil {
+			return Result{}, fmt.Errorf("weir: %w", err)
+		}
 		age := start - d.at
 		for i := range each[:min(len(each), len(d.each))] {
 			each[i] = d.each[i]

@@ -123,6 +123,9 @@ func TestDenyCacheCancelled(t *testing.T) {
 	if res, err := l.Allow(ctx, "u"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %+v, %v, want %v", res, err, context.Canceled)
 	}
+	if res, err := l.Allow(t.Context(), "u"); err != nil || res.Allowed || *n != 2 {
+		t.Errorf("got %+v, %v after %d calls of the store, want that the denial is still remembered", res, err, *n)
+	}
 }
 
 // A MaxAge of Never is no limit, also for a denial with the RetryAfter Never. A cost of 0 is

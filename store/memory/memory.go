@@ -162,8 +162,7 @@ func (s *Store) run(ctx context.Context, script *store.Script, keys []string, ar
 	if err != nil {
 		return nil, err
 	}
-	own := out[len(reply):]
-	allowed := len(own) > 0 && own[0].Int() != 0 // it repeats a decision, or settles nothing
+	allowed := len(out) > len(reply) && out[len(reply)].Int() != 0 // it repeats a decision, or settles nothing
 	if !t.dirty && !script.ReadOnly() && !allowed {
 		t.deny()
 	}
