@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,7 +100,9 @@ func TestFaults(t *testing.T) {
 					if served[name] {
 						a.timeout = longTimeout
 					}
-					makers[name] = func(t *testing.T, key string) conformance.Fault { return maker(t, a, key) }
+					makers[name] = func(t *testing.T, key string) conformance.Fault {
+						return noticed(t, name, maker(t, a, key))
+					}
 				}
 			}
 			t.Run(s.name, func(t *testing.T) {
@@ -218,6 +221,43 @@ func (a adapter) fault(t *testing.T, e servers.Endpoint, nodes ...*redis.Client)
 		Repeats: a.repeats,
 		Leaky:   a.leaky && e.Kind != servers.Single,
 	}
+}
+
+// noticed returns f, the fault of the check name. Unless the check is mild, f then does not end
+// before a call has failed: on a busy machine, there are few calls.
+func noticed(t *testing.T, name string, f conformance.Fault) conformance.Fault {
+	if mild[name] || f.Repeats > 0 {
+		return f
+	}
+	var failures atomic.Int64
+	open, begin, end := f.Open, f.Begin, f.End
+	f.Open = func() (store.Store, func()) {
+		st, closeClient := open()
+		return failureCounter{st, &failures}, closeClient
+	}
+	f.Begin = func() {
+		failures.Store(0)
+		begin()
+	}
+	f.End = func() {
+		await(t, "a call to fail", func() bool { return failures.Load() > 0 })
+		end()
+	}
+	return f
+}
+
+// A failureCounter counts the calls of Eval that fail.
+type failureCounter struct {
+	store.Store
+	failures *atomic.Int64
+}
+
+func (c failureCounter) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	reply, err := c.Store.Eval(ctx, s, keys, args, reply)
+	if err != nil {
+		c.failures.Add(1)
+	}
+	return reply, err
 }
 
 // again calls f at intervals, until the function that it returns is called.

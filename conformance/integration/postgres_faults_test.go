@@ -245,7 +245,9 @@ func TestPostgresFaults(t *testing.T) {
 	progress(t)
 	makers := map[string]func(*testing.T, string) conformance.Fault{}
 	for name := range postgresFaults {
-		makers[name] = func(t *testing.T, _ string) conformance.Fault { return newPostgresFault(t, name).Fault }
+		makers[name] = func(t *testing.T, _ string) conformance.Fault {
+			return noticed(t, name, newPostgresFault(t, name).Fault)
+		}
 	}
 	var mu sync.Mutex
 	outcomes := map[string]conformance.FaultOutcome{}
