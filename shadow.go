@@ -72,8 +72,11 @@ func (a *asked) add(b *bound, request int, r *Request, each int) error {
 		switch {
 		case r.Op == Refund:
 			own.Cost = 0 // a TakeUpTo of the shadow rule may have consumed more
-		case (r.Op == Renew || r.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil:
+		case (r.Op == Renew || r.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil,
+			r.Op == Settle && shadow.ownCosts: // beside other rules, it would keep its Cost
 			continue
+		case r.Op == TakeUpTo && shadow.ownCosts: // beside other rules, it would consume its Cost
+			own.Op, own.Cost = Consume, 0
 		case b.leases != nil && shadow.leases == nil:
 			own.ID = "" // it names a lease
 		}

@@ -286,3 +286,32 @@ func TestShadowMisuse(t *testing.T) {
 		}
 	}
 }
+
+// A shadow rule with a Cost consumes it from a TakeUpTo, as beside other rules, and keeps it in a
+// Settle.
+func TestShadowCost(t *testing.T) {
+	t.Parallel()
+	l := mustPolicy(t, newStore(newClock()), rules(
+		weir.Rule{Name: "tokens", Algorithm: window(100, time.Hour)},
+		weir.Rule{Name: "calls", Algorithm: window(10, time.Hour), Cost: 5, Shadow: true},
+	))
+	r := weir.Request{Key: weir.KeyOf("k"), Op: weir.TakeUpTo, Cost: 20, ID: "x"}
+	for i := range 2 {
+		if res := decide(t, l, r); res.Granted != 20 || res.Shadow != nil || res.Replayed != (i > 0) {
+			t.Errorf("got %+v, %v, want 20 tokens and no shadow", res, res.Shadow)
+		}
+	}
+	if ok, err := l.Settle(t.Context(), r, 7); !ok || err != nil {
+		t.Errorf("Settle: got %v, %v", ok, err)
+	}
+	calls := mustOnly(t, l, "calls")
+	if res := left(t, calls, "k"); res.Remaining != 5 {
+		t.Errorf("the shadow rule has %d left, want 5", res.Remaining)
+	}
+	for _, id := range []string{"y", "z"} {
+		r.ID = id
+		if res := decide(t, l, r); res.Granted == 0 || errors.Is(res.Shadow, weir.ErrDenied) != (id == "z") {
+			t.Errorf("%s: got %+v, %v", id, res, res.Shadow)
+		}
+	}
+}

@@ -101,11 +101,14 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
 	_ store.Checker = (*Store)(nil)
+
+	_ store.DeadlineChecker = (*Store)(nil)
 )
 
 var (
 	errNil     = errors.New("redigo: the client is nil: call New with a *redis.Pool, or NewCluster with a *redisc.Cluster")
 	errNoDial  = errors.New("redigo: the *redis.Pool cannot dial: it must have a Dial or a DialContext")
+	errDial    = errors.New("redigo: a deadline does not end a dial of the *redis.Pool: set DialContext instead of Dial")
 	errNoNodes = errors.New("redigo: the *redisc.Cluster has no nodes: it must have StartupNodes")
 )
 
@@ -168,6 +171,18 @@ func (s *Store) Check() error {
 		return errNil
 	}
 	return s.unfit
+}
+
+// CheckDeadline implements [store.DeadlineChecker]. It returns an error if the client is a
+// [redis.Pool] without a DialContext.
+func (s *Store) CheckDeadline() error {
+	if err := s.Check(); err != nil {
+		return err
+	}
+	if p, ok := s.pool.(*redis.Pool); ok && p.DialContext == nil {
+		return errDial
+	}
+	return nil
 }
 
 // Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not know

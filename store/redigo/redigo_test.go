@@ -128,6 +128,26 @@ func TestFitClient(t *testing.T) {
 	}
 }
 
+// A pool whose dials ignore deadlines is found without the network.
+func TestCheckDeadline(t *testing.T) {
+	t.Parallel()
+	dial := func() (redis.Conn, error) { return nil, errors.New("no server") }
+	for name, tt := range map[string]struct {
+		st   *Store
+		want string
+	}{
+		"DialContext": {New(&redis.Pool{DialContext: func(context.Context) (redis.Conn, error) { return dial() }}), ""},
+		"Dial":        {New(&redis.Pool{Dial: dial}), "set DialContext"},
+		"another":     {New(noConn{}), ""},
+		"cluster":     {NewCluster(&redisc.Cluster{StartupNodes: []string{"127.0.0.1:1"}}), ""},
+		"nil":         {New(nil), "the client is nil"},
+	} {
+		if err := tt.st.CheckDeadline(); (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: got %v, want %q", name, err, tt.want)
+		}
+	}
+}
+
 // Calls that the store rejects by itself send nothing.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
