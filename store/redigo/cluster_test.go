@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ const low, high = "{b}", "{a}"
 type duo struct {
 	nodes  [2]*respserver.Server
 	owners atomic.Pointer[[2]int] // the owners of the halves, which the client gets when it asks again
+	silent sync.Mutex             // while it is locked, such a request waits
 	client *redisc.Cluster
 	store  *Store
 }
@@ -39,6 +41,8 @@ func newDuo(t *testing.T, pooled bool, answer func(d *duo, n int, args []string)
 	for n := range d.nodes {
 		d.nodes[n] = respserver.New(t, func(args []string) string {
 			if args[0] == "CLUSTER" {
+				d.silent.Lock()
+				defer d.silent.Unlock()
 				owners := d.owners.Load()
 				return respserver.Shards(d.nodes[owners[0]].Addr, d.nodes[owners[1]].Addr)
 			}
@@ -330,8 +334,10 @@ func TestBatchByNode(t *testing.T) {
 	if n := d.topologyRequestsWith(t, lower, upper); n != 0 {
 		t.Errorf("second: %d topology requests, want none", n)
 	}
+	d.silent.Lock() // in the background, redisc asks for the owners, which it would take for newer
 	moved.Store(true)
 	batch()
+	d.silent.Unlock()
 	d.expect(t, lower, append([]string{"EVALSHA f"}, upper...))
 	moved.Store(false)
 	batch()
