@@ -20,6 +20,7 @@ func (s *Soak) fault(d time.Duration, f *Fault, groups []*group, start func(*mem
 	}
 	s.churn(d, groups, start)
 	f.End()
+	s.leaving.Wait()
 	s.served(groups, s.members...)
 	s.faults.Add(1)
 	for _, m := range s.members {

@@ -41,6 +41,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,6 +111,8 @@ type Soak struct {
 	opened int
 	faults atomic.Int64 // begun and ended; odd during a fault
 	faulty atomic.Bool  // the round has a fault, so calls can fail
+
+	leaving sync.WaitGroup // members that end
 
 	mu      sync.Mutex // of the rest
 	members []*member
@@ -187,20 +190,21 @@ func (s *Soak) join() *member {
 	return m
 }
 
-// leave stops the callers of a client, and closes it.
+// leave stops the callers of a client, and closes it when their calls have ended. During a fault,
+// a call can last until its end.
 func (s *Soak) leave(m *member) {
+	s.mu.Lock()
+	s.members = slices.DeleteFunc(s.members, func(other *member) bool { return other == m })
+	s.mu.Unlock()
 	if m.stop != nil {
 		close(m.stop)
 	}
-	m.wg.Wait()
-	m.Close()
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i, other := range s.members {
-		if other == m {
-			s.members = append(s.members[:i], s.members[i+1:]...)
-			return
-		}
+	s.leaving.Go(func() {
+		m.wg.Wait()
+		m.Close()
+	})
+	if s.faults.Load()%2 == 0 {
+		s.leaving.Wait()
 	}
 }
 
