@@ -229,11 +229,11 @@ func noticed(t *testing.T, name string, f conformance.Fault) conformance.Fault {
 	if mild[name] || f.Repeats > 0 {
 		return f
 	}
-	var failures atomic.Int64
+	var calls, failures atomic.Int64
 	open, begin, end := f.Open, f.Begin, f.End
 	f.Open = func() (store.Store, func()) {
 		st, closeClient := open()
-		return failureCounter{st, &failures}, closeClient
+		return counted{st, &calls, &failures}, closeClient
 	}
 	f.Begin = func() {
 		failures.Store(0)
@@ -244,20 +244,6 @@ func noticed(t *testing.T, name string, f conformance.Fault) conformance.Fault {
 		end()
 	}
 	return f
-}
-
-// A failureCounter counts the calls of Eval that fail.
-type failureCounter struct {
-	store.Store
-	failures *atomic.Int64
-}
-
-func (c failureCounter) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	reply, err := c.Store.Eval(ctx, s, keys, args, reply)
-	if err != nil {
-		c.failures.Add(1)
-	}
-	return reply, err
 }
 
 // again calls f at intervals, until the function that it returns is called.

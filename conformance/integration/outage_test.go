@@ -29,17 +29,17 @@ type process struct {
 	served   time.Time // when the last call began that the store answered
 }
 
-// A counted is the store of a process. It counts its calls.
+// A counted is a store that counts its calls of Eval.
 type counted struct {
 	store.Store
-	p *process
+	asked, failed *atomic.Int64
 }
 
 func (c counted) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	c.p.asked.Add(1)
+	c.asked.Add(1)
 	reply, err := c.Store.Eval(ctx, s, keys, args, reply)
 	if err != nil {
-		c.p.failed.Add(1)
+		c.failed.Add(1)
 	}
 	return reply, err
 }
@@ -121,7 +121,7 @@ func outage(t *testing.T, f conformance.Fault, lives int64) {
 		all[i] = p
 		st, closeClient := f.Open()
 		t.Cleanup(closeClient)
-		l, err := weir.New("outage", counted{st, p}, algorithm.FixedWindow{Limit: outageLimit, Window: 24 * time.Hour}, nil)
+		l, err := weir.New("outage", counted{st, &p.asked, &p.failed}, algorithm.FixedWindow{Limit: outageLimit, Window: 24 * time.Hour}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
