@@ -18,6 +18,9 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	var dashboard struct {
+		Templating struct {
+			List []struct{ Name, Query string }
+		}
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr, LegendFormat string }
@@ -40,6 +43,16 @@ func TestDashboard(t *testing.T) {
 		return false
 	}
 	names, labels := regexp.MustCompile(`weir_[a-z_]+`), regexp.MustCompile(`(\w+)=~?"([^"]*)"`)
+	exists := func(what, text string) {
+		for _, name := range names.FindAllString(text, -1) {
+			if !strings.Contains(metrics, "\n"+name+"{") && !strings.Contains(metrics, name+"=") {
+				t.Errorf("%s asks for %s, which no scrape has", what, name)
+			}
+		}
+	}
+	for _, v := range dashboard.Templating.List {
+		exists("variable "+v.Name, v.Query)
+	}
 	for _, p := range dashboard.Panels {
 		if len(p.Targets) == 0 {
 			t.Errorf("panel %q asks for nothing", p.Title)
@@ -48,14 +61,10 @@ func TestDashboard(t *testing.T) {
 			if strings.Count(target.Expr, "(") != strings.Count(target.Expr, ")") {
 				t.Errorf("panel %q: its parentheses do not match: %s", p.Title, target.Expr)
 			}
-			for _, name := range names.FindAllString(target.Expr+" "+target.LegendFormat, -1) {
-				if !strings.Contains(metrics, "\n"+name+"{") && !strings.Contains(metrics, name+"=") {
-					t.Errorf("panel %q asks for %s, which no scrape has", p.Title, name)
-				}
-			}
+			exists("panel "+p.Title, target.Expr+" "+target.LegendFormat)
 			for _, l := range labels.FindAllStringSubmatch(target.Expr, -1) {
 				for alternative := range strings.SplitSeq(l[2], "|") {
-					if l[1] != "job" && !matches(l[1], alternative) {
+					if alternative != "$job" && alternative != "$limiter" && !matches(l[1], alternative) {
 						t.Errorf("panel %q asks for %s %q, which does not exist", p.Title, l[1], alternative)
 					}
 				}

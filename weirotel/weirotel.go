@@ -1,7 +1,7 @@
 // Package weirotel records the decisions of limiters with OpenTelemetry: metrics of every
 // decision, and attributes of the span in its context.
 //
-//	observer, err := weirotel.New(otel.GetMeterProvider(), attribute.String("limiter", "api"))
+//	observer, err := weirotel.New(otel.GetMeterProvider(), attribute.String("weir.limiter", "api"))
 //	if err != nil {
 //		return err
 //	}
@@ -14,16 +14,23 @@
 //	weir.near_limit          counter    allowed requests that left the rule at most a fifth of its limit, by weir.rule
 //	weir.shadow_denied       counter    requests that a shadow rule would have denied, by weir.rule, the shadow rule
 //
+// A Peek counts only as a decision, not as a request.
+//
 // The rule of a denied request is the one with the longest RetryAfter, and the rule of an
 // allowed one has the fewest tokens left: see [weir.Result]. The metric weir.near_limit
-// looks at this rule only. If a decision failed, or is a Refund, a Settle, a Release or a Reset,
+// looks at this rule only. It says little about an algorithm.LeakyBucket, or a limit below 5: most
+// allowed requests leave such a rule no token. If a decision failed, or is a Refund, a Settle, a Release or a Reset,
 // weir.rule is empty. See [weir.Outcome] for the outcomes.
 //
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
-// and weir.remaining. If a request makes several decisions, the span shows the last one.
+// and weir.remaining. If a request makes several decisions, the span shows the last one that is
+// not a Refund, a Settle, a Release or a Reset.
 //
 // The file dashboard.json beside this package is a Grafana dashboard of these metrics, as
-// Prometheus stores them. Import it, and choose the data source.
+// Prometheus stores them. Import it, and choose the data source. It tells limiters apart by the
+// attribute weir.limiter.
+//
+// With an observer, DoMany sends requests one by one: see [weir.Observer].
 //
 // No attribute holds a key: keys can be secret, and there are too many of them.
 package weirotel
@@ -31,6 +38,7 @@ package weirotel
 import (
 	"context"
 	"errors"
+	"reflect"
 	"slices"
 	"sync"
 
@@ -45,10 +53,10 @@ import (
 const Scope = "github.com/weir-go/weir/weirotel"
 
 // New returns an observer that records decisions with instruments of provider. Every
-// measurement has attrs too: name the limiter in them, if there are several. If provider is
+// measurement has attrs too: name the limiter in weir.limiter, if there are several. If provider is
 // nil, or cannot make an instrument, New returns an error.
 func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (weir.Observer, error) {
-	if provider == nil {
+	if v := reflect.ValueOf(provider); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("weirotel: the MeterProvider is nil: pass one, for example otel.GetMeterProvider()")
 	}
 	meter := provider.Meter(Scope)
@@ -56,11 +64,11 @@ func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (weir.Obser
 		metric.WithUnit("{decision}"), metric.WithDescription("Decisions of rate limiters."))
 	duration, err2 := meter.Float64Histogram("weir.decision.duration",
 		metric.WithUnit("s"), metric.WithDescription("Time that a decision of a rate limiter took."),
-		metric.WithExplicitBucketBoundaries(.00001, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1))
+		metric.WithExplicitBucketBoundaries(.00001, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, 1, 2.5, 5, 10))
 	near, err3 := meter.Int64Counter("weir.near_limit",
-		metric.WithUnit("{decision}"), metric.WithDescription("Allowed requests that left a rule at most a fifth of its limit."))
+		metric.WithUnit("{request}"), metric.WithDescription("Allowed requests that left a rule at most a fifth of its limit."))
 	shadow, err4 := meter.Int64Counter("weir.shadow_denied",
-		metric.WithUnit("{decision}"), metric.WithDescription("Requests that a shadow rule would have denied."))
+		metric.WithUnit("{request}"), metric.WithDescription("Requests that a shadow rule would have denied."))
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
@@ -92,12 +100,18 @@ func (r *recorder) observe(ctx context.Context, d weir.Decision) {
 	s := r.set(l)
 	r.decisions.Add(ctx, 1, s.decisions)
 	r.duration.Record(ctx, d.Took.Seconds(), s.duration)
-	if res := &d.Result; nearLimit(l, res) {
-		r.near.Add(ctx, 1, s.rule)
+	if l.op == weir.Consume || l.op == weir.TakeUpTo {
+		if nearLimit(l, &d.Result) {
+			r.near.Add(ctx, 1, s.rule)
+		}
+		var denied *weir.DeniedError
+		if errors.As(d.Result.Shadow, &denied) {
+			r.shadow.Add(ctx, 1, r.set(labels{l.op, l.outcome, denied.Result.Rule}).rule)
+		}
 	}
-	var denied *weir.DeniedError
-	if errors.As(d.Result.Shadow, &denied) {
-		r.shadow.Add(ctx, 1, r.set(labels{l.op, l.outcome, denied.Result.Rule}).rule)
+	switch l.op {
+	case weir.Refund, weir.Settle, weir.Release, weir.Reset: // they say nothing about the limit
+		return
 	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.SetAttributes(
@@ -111,7 +125,7 @@ func (r *recorder) observe(ctx context.Context, d weir.Decision) {
 
 // nearLimit reports whether an allowed request left at most a fifth of the limit.
 func nearLimit(l labels, res *weir.Result) bool {
-	return (l.outcome == weir.Allowed || l.outcome == weir.ShadowDenied) && (l.op == weir.Consume || l.op == weir.TakeUpTo) && res.Remaining <= res.Limit/5
+	return (l.outcome == weir.Allowed || l.outcome == weir.ShadowDenied) && res.Remaining <= res.Limit/5
 }
 
 func (r *recorder) set(l labels) *sets {

@@ -46,14 +46,14 @@ func observe(t testing.TB, provider metric.MeterProvider) *weir.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	observer, err := weirotel.New(provider, attribute.String("limiter", "api"))
+	observer, err := weirotel.New(provider, attribute.String("weir.limiter", "api"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return lim.Wrap(observer.Wrap)
 }
 
-// use makes 12 requests of one user, of which 10 are allowed, a Peek, and a mistake.
+// use makes 12 requests of one user, of which 10 are allowed, two Peeks, and a mistake.
 func use(t testing.TB, lim *weir.Limiter) {
 	t.Helper()
 	for range 12 {
@@ -61,8 +61,10 @@ func use(t testing.TB, lim *weir.Limiter) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := lim.Peek(t.Context(), "acme", "bob"); err != nil {
-		t.Fatal(err)
+	for _, user := range []string{"ann", "bob"} {
+		if _, err := lim.Peek(t.Context(), "acme", user); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if _, err := lim.Allow(t.Context(), "acme"); !errors.Is(err, weir.ErrInvalidKey) {
 		t.Fatal(err)
@@ -100,18 +102,20 @@ func TestMetrics(t *testing.T) {
 		}
 	}
 	want := []string{
-		"weir.decision.duration s limiter=api weir.op=Consume weir.outcome=allowed 8",
-		"weir.decision.duration s limiter=api weir.op=Consume weir.outcome=denied 2",
-		"weir.decision.duration s limiter=api weir.op=Consume weir.outcome=failed 1",
-		"weir.decision.duration s limiter=api weir.op=Consume weir.outcome=shadow_denied 2",
-		"weir.decision.duration s limiter=api weir.op=Peek weir.outcome=allowed 1",
-		"weir.decisions {decision} limiter=api weir.op=Consume weir.outcome=allowed weir.rule=user 8",
-		"weir.decisions {decision} limiter=api weir.op=Consume weir.outcome=denied weir.rule=user 2",
-		"weir.decisions {decision} limiter=api weir.op=Consume weir.outcome=failed weir.rule= 1",
-		"weir.decisions {decision} limiter=api weir.op=Consume weir.outcome=shadow_denied weir.rule=user 2",
-		"weir.decisions {decision} limiter=api weir.op=Peek weir.outcome=allowed weir.rule=user 1",
-		"weir.near_limit {decision} limiter=api weir.rule=user 3", // with 2, 1 and 0 tokens left
-		"weir.shadow_denied {decision} limiter=api weir.rule=next 4",
+		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=allowed 8",
+		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=denied 2",
+		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=failed 1",
+		"weir.decision.duration s weir.limiter=api weir.op=Consume weir.outcome=shadow_denied 2",
+		"weir.decision.duration s weir.limiter=api weir.op=Peek weir.outcome=allowed 1",
+		"weir.decision.duration s weir.limiter=api weir.op=Peek weir.outcome=denied 1",
+		"weir.decisions {decision} weir.limiter=api weir.op=Consume weir.outcome=allowed weir.rule=user 8",
+		"weir.decisions {decision} weir.limiter=api weir.op=Consume weir.outcome=denied weir.rule=user 2",
+		"weir.decisions {decision} weir.limiter=api weir.op=Consume weir.outcome=failed weir.rule= 1",
+		"weir.decisions {decision} weir.limiter=api weir.op=Consume weir.outcome=shadow_denied weir.rule=user 2",
+		"weir.decisions {decision} weir.limiter=api weir.op=Peek weir.outcome=allowed weir.rule=user 1",
+		"weir.decisions {decision} weir.limiter=api weir.op=Peek weir.outcome=denied weir.rule=user 1",
+		"weir.near_limit {request} weir.limiter=api weir.rule=user 3", // with 2, 1 and 0 tokens left
+		"weir.shadow_denied {request} weir.limiter=api weir.rule=next 4",
 	}
 	slices.Sort(got)
 	if !slices.Equal(got, want) {
@@ -158,13 +162,17 @@ func scrape(t *testing.T) string {
 	return w.Body.String()
 }
 
-// The span of the request shows the decision.
+// The span of the request shows the decision, also if it was refunded later.
 func TestSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("t")
 	ctx, span := tracer.Start(t.Context(), "request")
-	if _, err := observe(t, noop.NewMeterProvider()).Allow(ctx, "acme", "ann"); err != nil {
+	lim, r := observe(t, noop.NewMeterProvider()), weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"}
+	if _, err := lim.Decide(ctx, r, nil); err != nil {
 		t.Fatal(err)
+	}
+	if refunded, err := lim.Refund(ctx, r); err != nil || !refunded {
+		t.Fatal(refunded, err)
 	}
 	span.End()
 	got := list(attribute.NewSet(spans.Ended()[0].Attributes()...))
@@ -210,12 +218,12 @@ func TestConcurrent(t *testing.T) {
 // An observer keeps its attributes, also if the caller reuses the slice.
 func TestAttrs(t *testing.T) {
 	reader := sdk.NewManualReader()
-	attrs := []attribute.KeyValue{attribute.String("limiter", "api")}
+	attrs := []attribute.KeyValue{attribute.String("weir.limiter", "api")}
 	observer, err := weirotel.New(sdk.NewMeterProvider(sdk.WithReader(reader)), attrs...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	attrs[0] = attribute.String("limiter", "login")
+	attrs[0] = attribute.String("weir.limiter", "login")
 	observer(t.Context(), weir.Decision{})
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
@@ -223,7 +231,7 @@ func TestAttrs(t *testing.T) {
 	}
 	for _, m := range all.ScopeMetrics[0].Metrics {
 		if data, ok := m.Data.(metricdata.Sum[int64]); ok {
-			if got := list(data.DataPoints[0].Attributes); !strings.HasPrefix(got, "limiter=api ") {
+			if got := list(data.DataPoints[0].Attributes); !strings.HasPrefix(got, "weir.limiter=api ") {
 				t.Errorf("%s: got %s", m.Name, got)
 			}
 		}
@@ -232,8 +240,10 @@ func TestAttrs(t *testing.T) {
 
 // A nil provider is an error that says what to pass.
 func TestNil(t *testing.T) {
-	if _, err := weirotel.New(nil); err == nil || !strings.Contains(err.Error(), "otel.GetMeterProvider()") {
-		t.Errorf("got %v", err)
+	for _, provider := range []metric.MeterProvider{nil, (*sdk.MeterProvider)(nil)} {
+		if _, err := weirotel.New(provider); err == nil || !strings.Contains(err.Error(), "otel.GetMeterProvider()") {
+			t.Errorf("%T: got %v", provider, err)
+		}
 	}
 }
 
