@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -35,6 +36,9 @@ func main() {
 	addr := flag.String("addr", "localhost:8080", "the address to listen on")
 	server := flag.String("redis", "", "the address of Redis; empty means that the limits are kept in memory")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("%q is no flag: for example, the address of Redis follows -redis", flag.Arg(0))
+	}
 	var st store.Store = memory.New(nil)
 	if *server != "" {
 		rdb := redis.NewClient(&redis.Options{Addr: *server, MaxRetries: -1, ContextTimeoutEnabled: true})
@@ -44,8 +48,12 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	log.Printf("listening on http://%s", *addr)
-	log.Fatal(http.ListenAndServe(*addr, handler))
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Printf("listening on http://%s", listener.Addr())
+	log.Fatal(http.Serve(listener, handler))
 }
 
 // plans are the customers' plans by API key: an application has a table of them.
@@ -103,7 +111,7 @@ func newPlans(st store.Store) (func(http.Handler) http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	free = observed(free, "api").Wrap(weir.DenyCache{}.Wrap)
+	free = observed(free.Wrap(weir.DenyCache{}.Wrap), "api") // last, so that remembered denials count too
 	pro, err := free.With(rule(1000))
 	if err != nil {
 		return nil, err
@@ -121,8 +129,8 @@ func newPlans(st store.Store) (func(http.Handler) http.Handler, error) {
 }
 
 // newLogin returns the log-in, limited by address, and by account from all addresses. A log-in
-// with the right password clears the attempts at its account. If the store is away, nobody
-// logs in. All keys share the segment site, because they must have one cluster slot.
+// with the right password clears the attempts at its account, also those of an attacker: see
+// docs/guide/log-in.md. If the store is away, nobody logs in. All keys share the segment site, because they must have one cluster slot.
 func newLogin(st store.Store) (http.Handler, error) {
 	lim, err := weir.NewPolicy(st, weir.Policy{
 		Name:     "login",
@@ -165,10 +173,14 @@ func newLogin(st store.Store) (http.Handler, error) {
 }
 
 // newRates returns a handler that asks a service of somebody else, which allows five
-// requests per second: of all processes together, and with a margin for jitter.
+// requests per second: of all processes together, and with a margin for jitter. If the store is
+// away, nobody asks.
 func newRates(st store.Store, out http.RoundTripper) (http.Handler, error) {
 	lim, err := weir.New("rates", st, algorithm.LeakyBucket{Rate: algorithm.Rate{Count: 9, Period: 2 * time.Second}, Queue: 50}, nil)
 	if err != nil {
+		return nil, err
+	}
+	if lim, err = lim.OnOutage(weir.Outage{}); err != nil {
 		return nil, err
 	}
 	client := &http.Client{Transport: &weirhttp.Transport{Limiter: observed(lim, "rates"), Base: out}, Timeout: 5 * time.Second}
@@ -180,6 +192,7 @@ func newRates(st store.Store, out http.RoundTripper) (http.Handler, error) {
 		}
 		res, err := client.Do(ask)
 		if err != nil {
+			log.Print("no rates: ", err)
 			http.Error(w, "no rates now", http.StatusServiceUnavailable)
 			return
 		}
@@ -189,7 +202,8 @@ func newRates(st store.Store, out http.RoundTripper) (http.Handler, error) {
 }
 
 // newCompletions returns a handler that takes its tokens from the customer's budget of the
-// day: first the most that it can need, and at the end only those that it used.
+// day: first the most that it can need, and at the end only those that it used. If the store is
+// away, there is no completion.
 func newCompletions(st store.Store) (http.Handler, error) {
 	const most = 400
 	budget, err := weir.NewPolicy(st, weir.Policy{
@@ -199,24 +213,35 @@ func newCompletions(st store.Store) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	if budget, err = budget.OnOutage(weir.Outage{}); err != nil {
+		return nil, err
+	}
 	budget = observed(budget, "tokens")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text := r.FormValue("prompt") + " and so on"
+		if len(text) > most {
+			http.Error(w, "the prompt is too long", http.StatusRequestEntityTooLarge)
+			return
+		}
 		job := weir.Request{Key: weir.KeyOf(r.Header.Get("X-API-Key")), Cost: most, ID: rand.Text()}
 		res, err := budget.Decide(r.Context(), job, nil)
 		switch {
-		case err != nil:
+		case err != nil || res.Degraded != nil:
+			log.Print("no budget: ", cmp.Or(err, res.Degraded))
 			http.Error(w, "the budget is not known now", http.StatusServiceUnavailable)
 			return
 		case !res.Allowed:
 			http.Error(w, fmt.Sprintf("%d tokens are left today", res.Remaining), http.StatusTooManyRequests)
 			return
 		}
-		text := r.FormValue("prompt") + " and so on"
 		fmt.Fprintln(w, text)
 
 		ctx := context.WithoutCancel(r.Context()) // the client may have left: it pays all the same
-		if settled, err := budget.Settle(ctx, job, int64(len(text))); err != nil || !settled {
+		switch settled, err := budget.Settle(ctx, job, int64(len(text))); {
+		case err != nil:
 			log.Print("the most is paid: ", err)
+		case !settled:
+			log.Print("the day has ended: nothing is settled")
 		}
 	}), nil
 }

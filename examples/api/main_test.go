@@ -172,6 +172,7 @@ func TestRates(t *testing.T) {
 // A job pays for the tokens that it used.
 func TestCompletions(t *testing.T) {
 	try(t, func(t *testing.T, _ *fragile, _ *service, ask func(string, string, string, url.Values) *httptest.ResponseRecorder) {
+		want(t, ask("POST", "/complete", "key-of-bob", url.Values{"prompt": {strings.Repeat("x", 400)}}), 413)
 		n := 0
 		for ; ; n++ { // each pays 100: 90 and the length of " and so on"
 			w := ask("POST", "/complete", "key-of-bob", url.Values{"prompt": {strings.Repeat("x", 90)}})
@@ -207,6 +208,9 @@ func TestOutage(t *testing.T) {
 				t.Errorf("no %s in %s", want, metrics)
 			}
 		}
+		st.away.Store(true)
+		want(t, ask("GET", "/rates", "key-of-bob", nil), 503)
+		want(t, ask("POST", "/complete", "key-of-bob", nil), 503)
 	})
 }
 

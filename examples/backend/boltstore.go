@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/gob"
+	"errors"
 	"fmt"
 	"time"
 
@@ -23,10 +24,21 @@ type Store struct {
 	next []byte        // where sweep continues; guarded by turn
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store   = (*Store)(nil)
+	_ store.Checker = (*Store)(nil)
+)
 
 // New returns a store that uses db. The store never closes db.
 func New(db *bolt.DB) *Store { return &Store{db: db, turn: make(chan struct{}, 1)} }
+
+// Check implements [store.Checker], so that weir.New returns an error for a Store that cannot work.
+func (s *Store) Check() error {
+	if s == nil || s.db == nil || s.turn == nil {
+		return errors.New("boltstore: the database is nil, or the Store is a zero value: call New with a database from bolt.Open")
+	}
+	return nil
+}
 
 // Eval implements [store.Store]. It runs the Go form of script in one transaction.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {

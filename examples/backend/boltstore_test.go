@@ -93,3 +93,15 @@ func TestSweep(t *testing.T) {
 		t.Errorf("%d keys have not expired, want 11", n)
 	}
 }
+
+// A store that cannot work is an error when a limiter is made.
+func TestCheck(t *testing.T) {
+	for _, st := range []*Store{nil, {}, New(nil)} {
+		if _, err := weir.New("t", st, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, nil); err == nil {
+			t.Errorf("%+v: weir.New returned no error", st)
+		}
+	}
+	if err := New(open(t)).Check(); err != nil {
+		t.Error(err)
+	}
+}

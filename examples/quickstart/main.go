@@ -31,6 +31,9 @@ func main() {
 	log.SetFlags(0)
 	addr := flag.String("redis", "", "`address` of a Redis or Valkey server; if empty, state is kept in memory")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("%q is no flag: for example, the address of a server follows -redis", flag.Arg(0))
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 

@@ -44,6 +44,9 @@ func main() {
 	addr := flag.String("redis", "", "`address` of a Redis or Valkey server; if empty, state is kept in memory")
 	live := flag.Bool("live", false, "run in real time")
 	flag.Parse()
+	if flag.NArg() > 0 {
+		log.Fatalf("%q is no flag: for example, the address of a server follows -redis", flag.Arg(0))
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
 	defer stop()
 
