@@ -18,6 +18,16 @@ func BenchmarkPrefetch(b *testing.B) {
 	rdb := connect(b)
 	var contenders []*remote
 	for _, name := range []string{"each", "prefetch"} {
+		b.Cleanup(func() { // Reset deletes no markers
+			ctx := context.Background()
+			keys, err := rdb.Keys(ctx, "weir:"+name+":*").Result()
+			if err == nil && len(keys) > 0 {
+				err = rdb.Del(ctx, keys...).Err()
+			}
+			if err != nil {
+				b.Errorf("deleting the keys of %s: %v", name, err)
+			}
+		})
 		lim, err := weir.New(name, goredis.New(rdb), algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}, nil)
 		if err != nil {
 			b.Fatal(err)

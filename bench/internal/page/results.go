@@ -144,14 +144,13 @@ func number(x float64) string {
 	if x < 0 {
 		return "−" + number(-x)
 	}
-	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
-	digits := 0
+	short, digits := rounded(x), 0
 	if x != math.Trunc(x) {
-		for limit := 100.0; digits < 2 && rounded < limit; limit /= 10 {
+		for limit := 100.0; digits < 2 && short < limit; limit /= 10 {
 			digits++
 		}
 	}
-	whole, rest, _ := strings.Cut(strconv.FormatFloat(rounded, 'f', digits, 64), ".")
+	whole, rest, _ := strings.Cut(strconv.FormatFloat(short, 'f', digits, 64), ".")
 	for i := len(whole) - 3; i > 0; i -= 3 {
 		whole = whole[:i] + "," + whole[i:]
 	}
@@ -159,6 +158,12 @@ func number(x float64) string {
 		return whole
 	}
 	return whole + "." + rest
+}
+
+// rounded returns x as number prints it: with three digits.
+func rounded(x float64) float64 {
+	short, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'g', 3, 64), 64)
+	return short
 }
 
 func (s stat) String() string {

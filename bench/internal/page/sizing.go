@@ -150,7 +150,7 @@ func (w *writer) example(one, piped string) {
 	if !ok || !okNetwork || !okBytes {
 		return
 	}
-	each := script.median + network.median
+	each := rounded(rounded(script.median) + rounded(network.median)) // the reader adds what is printed
 	cores := each * decisions / 1e6
 	shards := 1
 	for float64(shards) < 2*cores {
