@@ -4,7 +4,7 @@ CREATE TABLE IF NOT EXISTS weir (
 	-- first 1,968 bytes and its SHA-256. An entry of an index has at most 2,704 bytes.
 	key bytea PRIMARY KEY,
 
-	-- The value, for example 'g1 1767225600000000 0 1'. It is null for a sorted set.
+	-- The value, for example 'g2 1767225600000000'. It is null for a sorted set.
 	nums bytea,
 
 	-- The members of a sorted set, by score and then by text.
