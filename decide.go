@@ -92,7 +92,9 @@ type Request struct {
 	// request is decided again.
 	//
 	// If the decision reserved tokens that are not available within MaxWait, and was not
-	// settled, the repeated request is denied, and RetryAfter says for how long.
+	// settled, the repeated request is denied, and RetryAfter says for how long. So is a repeated
+	// request whose decision is in the future, because the clock has stepped back. A rule with a
+	// Cost keeps its turn also after a Settle.
 	//
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
 	// a TakeUpTo, the Cost must be at least what it consumed.

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/sleep"
+	"github.com/weir-go/weir/store"
 )
 
 const (
@@ -86,7 +88,7 @@ func (l *Limiter) Acquire(ctx context.Context, key ...string) (*Lease, error) {
 		switch {
 		case err == nil:
 			return lease, nil
-		case ctx.Err() != nil && denied != nil:
+		case denied != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, store.ErrUnavailable)):
 			return nil, waited(ctx, denied)
 		case !errors.As(err, &denied) || denied.Result.RetryAfter == Never:
 			return nil, err
@@ -101,9 +103,11 @@ func (l *Limiter) Acquire(ctx context.Context, key ...string) (*Lease, error) {
 	}
 }
 
-// waited returns the error of an Acquire whose context ended after a denied request.
+// waited returns the error of an Acquire whose context ended after a denied request. The client of
+// the store can notice the deadline of ctx a moment before ctx does.
 func waited(ctx context.Context, denied *DeniedError) error {
-	return fail(errors.Join(ctx.Err(), denied), "Acquire: %v: %s", ctx.Err(), denied.text())
+	err := cmp.Or(ctx.Err(), context.DeadlineExceeded)
+	return fail(errors.Join(err, denied), "Acquire: %v: %s", err, denied.text())
 }
 
 // newLease returns a lease with a random ID, which is not acquired yet.
@@ -243,7 +247,7 @@ func (l *Lease) keepAlive(ctx context.Context) error {
 		once, stop := context.WithDeadline(ctx, limit)
 		err := l.Renew(once)
 		stop()
-		switch left := time.Until(end); {
+		switch left := time.Until(l.end()); {
 		case err == nil:
 			wait = due()
 		case ctx.Err() != nil || l.released.Err() != nil:

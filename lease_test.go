@@ -226,6 +226,28 @@ func TestAcquirePastDeadline(t *testing.T) {
 	}
 }
 
+// If the client notices the deadline first, after a denial, the error is still a denial.
+func TestAcquireDeniedEarly(t *testing.T) {
+	t.Parallel()
+	st := &hooked{Store: memory.New(nil)}
+	l := mustNew(t, st, oneJob)
+	if _, err := l.TryAcquire(t.Context(), "u"); err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	st.eval = func(context.Context, *store.Script) error {
+		if calls++; calls > 1 {
+			return fmt.Errorf("store: %w", context.DeadlineExceeded)
+		}
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	if _, err := l.Acquire(ctx, "u"); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("got %v, want ErrDenied and the deadline", err)
+	}
+}
+
 // If ctx ends while the store decides, the lease is released.
 func TestAcquireCancelled(t *testing.T) {
 	t.Parallel()
@@ -299,6 +321,36 @@ func TestKeepAliveLate(t *testing.T) {
 			lease.KeepAlive(ctx, func(err error) { t.Errorf("%+v: lost after %v: %v", tt, time.Since(start), err) })
 		})
 	}
+}
+
+// A renewal of KeepAlive that hangs does not lose a lease that its user renewed meanwhile.
+func TestKeepAliveBeside(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		renewals := 0
+		st := &hooked{Store: memory.New(nil)}
+		st.eval = func(ctx context.Context, s *store.Script) error {
+			if strings.HasSuffix(s.Name(), ".renew") {
+				if renewals++; renewals == 1 {
+					<-ctx.Done()
+					return ctx.Err()
+				}
+			}
+			return nil
+		}
+		lease, err := mustNew(t, st, algorithm.Concurrency{Limit: 1, Lease: 1200 * time.Millisecond}).TryAcquire(t.Context(), "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		time.AfterFunc(800*time.Millisecond, func() {
+			if err := lease.Renew(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		lease.KeepAlive(ctx, func(err error) { t.Errorf("lost: %v", err) })
+	})
 }
 
 // KeepAlive returns when the lease is released, and does not call lost.

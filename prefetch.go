@@ -234,7 +234,7 @@ type prefetcher struct {
 	table    atomic.Pointer[[]atomic.Pointer[holding]] // nil until the first holding
 	degraded atomic.Bool                               // the last answer was made without the store
 	owed     owed
-	failed   atomic.Pointer[time.Duration] // when a return last failed; nil if none did
+	failed   atomic.Pointer[failedReturn] // the last return that failed; nil if none did
 }
 
 // now returns the time since p.start.

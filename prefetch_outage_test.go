@@ -272,3 +272,81 @@ func TestPrefetchPanic(t *testing.T) {
 	log.before = nil
 	allow(t, l, weir.Request{Key: weir.KeyOf("u")})
 }
+
+// If a return ends with the short deadline of its caller, callers with more time still return tokens.
+func TestPrefetchReturnShort(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		tries, returned := 0, 0
+		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{})
+		log.before = func(ctx context.Context, r weir.Request) {
+			if r.Op != weir.Settle {
+				return
+			}
+			tries++
+			select { // a round trip takes 20 ms
+			case <-ctx.Done():
+			case <-time.After(20 * time.Millisecond):
+				returned++
+			}
+		}
+		for range 100 {
+			for i := range 5 {
+				allow(t, l, weir.Request{Key: weir.KeyOf(number(i))})
+			}
+		}
+		time.Sleep(2 * weir.DefaultPrefetchAge)
+		tries, returned = 0, 0
+		for i := range 1000 { // 10 s: nine of ten callers have less than a round trip
+			ctx, cancel := context.WithCancel(t.Context())
+			if i%10 != 9 {
+				ctx, cancel = context.WithTimeout(t.Context(), 10*time.Millisecond)
+			}
+			if _, err := l.Allow(ctx, "z"+number(i)); err != nil {
+				t.Fatal(err)
+			}
+			cancel()
+			time.Sleep(10 * time.Millisecond)
+		}
+		if returned != 5 || tries > 15 {
+			t.Errorf("%d of 5 prefetches came back after %d tries, want all, and at most one more try in each second", returned, tries)
+		}
+	})
+}
+
+// While one server of a cluster is away, each of its prefetches delays the others once, and not
+// again and again.
+func TestPrefetchReturnTurns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const keys = 20 // of the server that is away
+		away, back := false, time.Duration(0)
+		var start time.Time
+		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, 2*time.Hour)), nil, weir.Prefetch{})
+		log.before = func(ctx context.Context, r weir.Request) {
+			switch {
+			case !away || r.Op != weir.Settle:
+			case r.Key == weir.KeyOf("b"):
+				back = time.Since(start)
+			default:
+				<-ctx.Done()
+			}
+		}
+		for range 60 {
+			for i := range keys {
+				allow(t, l, weir.Request{Key: weir.KeyOf(number(i))})
+			}
+			allow(t, l, weir.Request{Key: weir.KeyOf("b")})
+		}
+		away, start = true, time.Now()
+		time.Sleep(weir.DefaultPrefetchAge)
+		for i := 0; back == 0 && time.Since(start) < time.Hour; i++ {
+			allow(t, l, weir.Request{Key: weir.KeyOf("y" + number(i))})
+			time.Sleep(100 * time.Millisecond)
+		}
+		// A return that fails takes a second, and then there is a pause of a second.
+		if most := weir.DefaultPrefetchAge + (keys+1)*2100*time.Millisecond; back == 0 || back > most {
+			t.Errorf("the tokens of the server that works came back after %v, want at most %v", back, most)
+		}
+	})
+}

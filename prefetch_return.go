@@ -13,6 +13,7 @@ type owed struct {
 	mu    sync.Mutex
 	live  list.List // of *fetched whose tokens can be used, the oldest first
 	ended list.List // of *fetched with unused tokens that nobody can use
+	late  list.List // of *fetched that could not be returned yet
 }
 
 // An owedPlace is the place of a fetched in a list. The mutex of the owed guards it.
@@ -55,7 +56,17 @@ const maxEnded = 1 << 16
 
 // push adds f to the list ended. The caller holds o.mu.
 func (o *owed) push(f *fetched) {
-	if o.ended.PushBack(f); o.ended.Len() > maxEnded {
+	o.ended.PushBack(f)
+	o.cut()
+}
+
+// cut removes a prefetch if there are too many that wait. The caller holds o.mu.
+func (o *owed) cut() {
+	switch {
+	case o.ended.Len()+o.late.Len() <= maxEnded:
+	case o.late.Len() > 0:
+		o.late.Remove(o.late.Front())
+	default:
 		o.ended.Remove(o.ended.Front())
 	}
 }
@@ -64,46 +75,54 @@ func (o *owed) push(f *fetched) {
 func (o *owed) again(f *fetched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.push(f)
+	o.late.PushBack(f)
+	o.cut()
 }
 
 // next removes and returns the next prefetch whose tokens are to be returned, or nil. A live one is
-// only returned if it is too old at the time now.
+// only returned if it is too old at the time now. Those that could not be returned before are last:
+// their server can be away, and the others need not wait for it.
 func (o *owed) next(now time.Duration) *fetched {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	var first *fetched
 	if e := o.ended.Front(); e != nil {
-		first = o.ended.Remove(e).(*fetched)
+		return o.ended.Remove(e).(*fetched)
 	}
 	if e := o.live.Front(); e != nil {
 		if f := e.Value.(*fetched); now >= f.until {
 			o.remove(f)
-			if first == nil {
-				return f
-			}
-			o.push(f) // behind those that could not be returned, so that each has its turn
+			return f
 		}
 	}
-	return first
+	if e := o.late.Front(); e != nil {
+		return o.late.Remove(e).(*fetched)
+	}
+	return nil
 }
 
-// len returns the number of prefetches in both lists.
+// len returns the number of prefetches in all lists.
 func (o *owed) len() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.live.Len() + o.ended.Len()
+	return o.live.Len() + o.ended.Len() + o.late.Len()
 }
 
-// returnPause is the time after a return that failed in which no request returns tokens. Otherwise, a
-// server that is away would delay every request, also those for other servers of a cluster.
+// returnPause is the time after a return that failed in which no request returns tokens, unless it
+// has more time than that return had. Otherwise, a server that is away would delay every request,
+// also those for other servers of a cluster.
 const returnPause = time.Second
+
+// A failedReturn is a return that failed at a time. It was given so much time.
+type failedReturn struct{ at, given time.Duration }
 
 // returnOne returns the unused tokens of at most one prefetch. After an error, they are returned
 // later.
 func (p *prefetcher) returnOne(ctx context.Context) {
-	now := p.now()
-	if at := p.failed.Load(); at != nil && now >= *at && now-*at < returnPause {
+	now, given := p.now(), refundTime
+	if deadline, ok := ctx.Deadline(); ok {
+		given = min(given, time.Until(deadline))
+	}
+	if last := p.failed.Load(); last != nil && now >= last.at && now-last.at < returnPause && given <= last.given {
 		return
 	}
 	for f := p.owed.next(now); f != nil; f = p.owed.next(now) {
@@ -114,8 +133,7 @@ func (p *prefetcher) returnOne(ctx context.Context) {
 		err := p.giveBack(short, f)
 		cancel()
 		if lost(err) {
-			failed := p.now()
-			p.failed.Store(&failed)
+			p.failed.Store(&failedReturn{p.now(), given})
 		}
 		return
 	}

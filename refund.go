@@ -10,8 +10,8 @@ import "context"
 // A refund ends the ID: if the decision's request is sent again, it makes a new decision.
 //
 // Refund always refunds the whole decision. So r.Cost must be 0, or at least what the decision
-// asked for. If the actual cost is smaller, use [Limiter.Settle]. Refund ignores the other
-// fields of r.
+// asked for, or consumed as a TakeUpTo. If the actual cost is smaller, use [Limiter.Settle]. Refund
+// ignores the other fields of r.
 //
 // A refund never leaves more tokens in a rule than if the request had not been made:
 //   - Tokens that have already been refilled, or that belong to an expired window, are

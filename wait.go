@@ -119,6 +119,11 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 	var denied *DeniedError
 	switch {
 	case errors.As(err, &denied):
+		if r != nil && denied.Result.Degraded != nil { // only the reply may be lost
+			back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
+			defer cancel()
+			_, _ = r.Cancel(back)
+		}
 		return denied.Result, err
 	case r == nil || err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
 		return Result{}, err

@@ -349,3 +349,26 @@ func TestReservationDenied(t *testing.T) {
 		check("repeated", reservation, err, time.Minute)
 	})
 }
+
+// If OnOutage denies the request, the store may have reserved the tokens: they come back.
+func TestWaitDegraded(t *testing.T) {
+	t.Parallel()
+	st := &hooked{Store: memory.New(nil), lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
+	plain := mustNew(t, st, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
+	l, err := plain.OnOutage(weir.Outage{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st.eval = func(_ context.Context, s *store.Script) error {
+		if strings.HasSuffix(s.Name(), ".refund") {
+			st.lose = nil
+		}
+		return nil
+	}
+	if _, err := l.Wait(t.Context(), "u"); !errors.Is(err, weir.ErrDenied) {
+		t.Fatalf("got %v, want ErrDenied", err)
+	}
+	if st.lose != nil || left(t, plain, "u").Remaining != 6 {
+		t.Errorf("got %+v, want the whole queue", left(t, plain, "u"))
+	}
+}

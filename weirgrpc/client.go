@@ -107,12 +107,14 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 		err = sleep.For(ctx, turn.Delay)
 	}
 	// The timer of the store can be earlier than the timer of ctx.
-	if err == nil || turn == nil || ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+	var denied *weir.DeniedError
+	lost := errors.As(err, &denied) && denied.Result.Degraded != nil // perhaps only the reply
+	if err == nil || turn == nil || !lost && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 		return emptyKey(&req, err) // nil stays nil
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	if _, undone := turn.Cancel(back); undone != nil {
+	if _, undone := turn.Cancel(back); undone != nil && !lost {
 		err = errors.Join(err, undone)
 	}
 	return err

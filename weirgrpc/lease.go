@@ -25,8 +25,8 @@ type lease struct {
 }
 
 // hold returns the lease that an allowed call holds, or nil if it holds none. each has the
-// results of the rules.
-func (c *call) hold(each []weir.Result) *lease {
+// results of the rules. The decision began at start.
+func (c *call) hold(start time.Time, each []weir.Result) *lease {
 	if c.req.ID == "" || c.req.MaxWait > 0 {
 		return nil
 	}
@@ -48,8 +48,13 @@ func (c *call) hold(each []weir.Result) *lease {
 	l.mu.Lock() // until timer is set
 	defer l.mu.Unlock()
 	l.stop = stop
-	l.timer = time.AfterFunc(l.third, func() { l.renew(ctx) })
+	l.timer = time.AfterFunc(l.next(start), func() { l.renew(ctx) })
 	return l
+}
+
+// next returns the time until the next renewal, if the last one, or the decision, began at start.
+func (l *lease) next(start time.Time) time.Duration {
+	return max(l.third-time.Since(start), minRenew)
 }
 
 // renew renews the lease, and starts the timer for the next time. ctx ends when the lease is
@@ -57,10 +62,11 @@ func (c *call) hold(each []weir.Result) *lease {
 func (l *lease) renew(ctx context.Context) {
 	once, cancel := context.WithTimeout(ctx, undoTime)
 	defer cancel()
+	start := time.Now()
 	res, err := l.call.decider.Decide(once, weir.Request{Key: l.call.req.Key, ID: l.call.req.ID, Op: weir.Renew}, nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := l.third
+	next := l.next(start)
 	switch first := !l.failing; {
 	case l.released:
 		return

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -318,6 +319,93 @@ func TestMaxWaitCancelled(t *testing.T) {
 					t.Errorf("got %+v, %v: want to retry after 59s, as if the second call had not been made", res, err)
 				}
 			})
+		})
+	}
+}
+
+// A lease is renewed in time if replies take long.
+func TestRenewSlow(t *testing.T) {
+	for _, tt := range []struct{ lease, reply time.Duration }{{3 * time.Second, 2100 * time.Millisecond}, {time.Second, 700 * time.Millisecond}} {
+		synctest.Test(t, func(t *testing.T) {
+			lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: tt.lease})
+			late := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+				res, err := lim.Decide(ctx, r, each)
+				time.Sleep(tt.reply)
+				return res, err
+			})
+			limit, errs := newInterceptor(t, late, weirgrpc.Leased(all), weirgrpc.Options{})
+			s := new(service)
+			c := serve(t, s, limit)
+			s.handle = func(context.Context) error {
+				for range 100 {
+					time.Sleep(100 * time.Millisecond)
+					if free(t, lim) != 0 {
+						t.Errorf("lease %v, replies after %v: the lease is lost while the handler runs", tt.lease, tt.reply)
+						return nil
+					}
+				}
+				return nil
+			}
+			if err := kinds["unary"](t.Context(), c); err != nil || len(errs.all()) > 0 {
+				t.Errorf("got %v, errors %v", err, errs.all())
+			}
+		})
+	}
+}
+
+// A lease or a turn that the store may hold is given back if OnOutage denies the request. If that
+// fails, the outage is not reported for each request.
+func TestDegradedHeld(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			// unsure is lim, whose store decides, and whose OnOutage denies each request all the same.
+			unsure := func(lim *weir.Limiter) *weir.Limiter {
+				return lim.Wrap(func(next weir.Decider) weir.Decider {
+					return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+						switch {
+						case r.Op != weir.Consume && away:
+							return weir.Result{}, store.ErrUnavailable
+						case r.Op != weir.Consume:
+							return next.Decide(ctx, r, each)
+						}
+						_, err := next.Decide(ctx, r, nil)
+						return weir.Result{Delay: weir.Never, RetryAfter: time.Second, Degraded: store.ErrUnavailable}, err
+					})
+				})
+			}
+			want := func(what string, lim *weir.Limiter, n int64) {
+				t.Helper()
+				synctest.Wait()
+				if away {
+					n = 0
+				}
+				if free(t, lim) != n {
+					t.Errorf("away %v: %s: %d free, want %d", away, what, free(t, lim), n)
+				}
+			}
+			leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+			limit, errs := newInterceptor(t, unsure(leases), weirgrpc.Leased(all), weirgrpc.Options{})
+			if err := kinds["unary"](t.Context(), serve(t, new(service), limit)); status.Code(err) != codes.Unavailable {
+				t.Errorf("got %v, want UNAVAILABLE", err)
+			}
+			want("server", leases, 1)
+			if len(errs.all()) > 0 {
+				t.Errorf("got errors %v", errs.all())
+			}
+			turns := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
+			client, err := weirgrpc.NewClientInterceptor(unsure(turns), all)
+			if err != nil {
+				t.Fatal(err)
+			}
+			invoked := false
+			err = client.Unary(t.Context(), "/a/b", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error {
+				invoked = true
+				return nil
+			})
+			if !errors.Is(err, weir.ErrDenied) || invoked {
+				t.Errorf("got %v, invoked %v, want ErrDenied", err, invoked)
+			}
+			want("client", turns, 6)
 		})
 	}
 }

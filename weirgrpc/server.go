@@ -100,18 +100,22 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 	}
 	s := scratches.Get().(*scratch)
 	defer s.free()
+	start := time.Now()
 	res, err := c.decide(s[:])
 	switch {
 	case err != nil:
 		return nil, c.undecided(err)
 	case !res.Allowed:
+		if res.Degraded != nil && c.req.ID != "" { // only the reply may be lost
+			go c.back()
+		}
 		return nil, c.deny(&res, s.rules(&res), setTrailer)
 	}
 	if err := sleep.For(c.ctx, res.Delay); err != nil {
 		c.undo()
 		return nil, newStatus(codeOf(c.ctx, err)).Err()
 	}
-	return c.hold(s.rules(&res)), nil
+	return c.hold(start, s.rules(&res)), nil
 }
 
 // ask sets who decides, and the request to decide.
@@ -211,8 +215,15 @@ func (c *call) report(err error) {
 // undo refunds a request with a MaxWait, and otherwise releases the lease of a request with
 // an ID.
 func (c *call) undo() {
+	if err := c.back(); err != nil {
+		c.report(err)
+	}
+}
+
+// back is undo, and returns the error.
+func (c *call) back() error {
 	if c.req.ID == "" {
-		return
+		return nil
 	}
 	back := weir.Request{Key: c.req.Key, ID: c.req.ID, Op: weir.Release}
 	if c.req.MaxWait > 0 {
@@ -220,7 +231,9 @@ func (c *call) undo() {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTime)
 	defer cancel()
-	if _, err := c.decider.Decide(ctx, back, nil); err != nil && !errors.Is(err, weir.ErrUnsupported) {
-		c.report(err)
+	_, err := c.decider.Decide(ctx, back, nil)
+	if errors.Is(err, weir.ErrUnsupported) {
+		return nil
 	}
+	return err
 }

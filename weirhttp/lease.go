@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/store"
 )
 
 // A lease is a weir.Lease that is renewed until release is called or the request's context
@@ -45,7 +46,8 @@ func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *w
 	}
 	held, err = leases.Acquire(short, key...)
 	again := errors.As(err, &denied)
-	if ctx.Err() == nil && (again || err != nil && short.Err() != nil) {
+	late := short.Err() != nil || errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, store.ErrUnavailable)
+	if ctx.Err() == nil && (again || err != nil && late) {
 		return nil, denied // not the error of short, which the caller does not know
 	}
 	return held, err

@@ -3,6 +3,7 @@ package weirhttp_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -185,11 +186,20 @@ func TestTransportUpgrade(t *testing.T) {
 // If the store answers no more after a denial, the wait ends with MaxWait, and the error is
 // not the error of a context that the caller does not know.
 func TestTransportLeaseHangs(t *testing.T) {
+	for _, early := range []bool{false, true} { // the client of the store notices the deadline first
+		testTransportLeaseHangs(t, early)
+	}
+}
+
+func testTransportLeaseHangs(t *testing.T, early bool) {
 	synctest.Test(t, func(t *testing.T) {
 		var hangs bool
 		leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour}).Wrap(func(next weir.Decider) weir.Decider {
 			return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-				if hangs {
+				switch {
+				case hangs && early:
+					return weir.Result{}, fmt.Errorf("early: %w", context.DeadlineExceeded)
+				case hangs:
 					<-ctx.Done()
 					return weir.Result{}, ctx.Err()
 				}
@@ -207,7 +217,7 @@ func TestTransportLeaseHangs(t *testing.T) {
 		}}
 		err := send(t.Context(), t, rt, "http://a.test")
 		if !errors.Is(err, weir.ErrDenied) || errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 2*time.Second {
-			t.Errorf("got %v after %v, want an ErrDenied alone", err, time.Since(start))
+			t.Errorf("early %v: got %v after %v, want an ErrDenied alone", early, err, time.Since(start))
 		}
 	})
 }

@@ -93,6 +93,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.undo(r, d, req)
 	case contextual(err) && req.ID != "": // the same, but the client still waits
 		go m.undo(r.Clone(r.Context()), d, req) // a clone, because the handler can change r
+	case err == nil && !res.Allowed && res.Degraded != nil && req.ID != "": // only the reply may be lost
+		go m.back(r.Clone(r.Context()), d, req)
 	case leased:
 		defer m.undo(r, d, req)
 	}
@@ -219,8 +221,15 @@ func (m *middleware) wait(w http.ResponseWriter, r *http.Request, d weir.Decider
 // undo refunds a request with a MaxWait, and otherwise releases the lease of a request with
 // an ID.
 func (m *middleware) undo(r *http.Request, d weir.Decider, req weir.Request) {
+	if err := m.back(r, d, req); err != nil {
+		m.report(r, err)
+	}
+}
+
+// back is undo, and returns the error.
+func (m *middleware) back(r *http.Request, d weir.Decider, req weir.Request) error {
 	if req.ID == "" {
-		return
+		return nil
 	}
 	back := weir.Request{Key: req.Key, ID: req.ID, Op: weir.Release}
 	if req.MaxWait > 0 {
@@ -228,7 +237,9 @@ func (m *middleware) undo(r *http.Request, d weir.Decider, req weir.Request) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), undoTime)
 	defer cancel()
-	if _, err := d.Decide(ctx, back, nil); err != nil && !errors.Is(err, weir.ErrUnsupported) {
-		m.report(r, err)
+	_, err := d.Decide(ctx, back, nil)
+	if errors.Is(err, weir.ErrUnsupported) {
+		return nil
 	}
+	return err
 }

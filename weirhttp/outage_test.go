@@ -1,6 +1,8 @@
 package weirhttp_test
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
 )
@@ -53,4 +56,60 @@ func TestDegraded(t *testing.T) {
 			t.Errorf("%d calls of the handler and errors %v, want 1 and none", next.calls, *errs)
 		}
 	})
+}
+
+// unsure is lim, whose store decides, and whose OnOutage denies each request all the same, because
+// the reply came too late. While away is set, nothing else reaches the store.
+func unsure(lim *weir.Limiter, away *bool) *weir.Limiter {
+	return lim.Wrap(func(next weir.Decider) weir.Decider {
+		return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+			switch {
+			case r.Op != weir.Consume && *away:
+				return weir.Result{}, store.ErrUnavailable
+			case r.Op != weir.Consume:
+				return next.Decide(ctx, r, each)
+			}
+			_, err := next.Decide(ctx, r, nil)
+			return weir.Result{Delay: weir.Never, RetryAfter: time.Second, Degraded: store.ErrUnavailable}, err
+		})
+	})
+}
+
+// A lease or a turn that the store may hold is given back if OnOutage denies the request. If that
+// fails, the outage is not reported for each request.
+func TestDegradedHeld(t *testing.T) {
+	for _, away := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			want := func(what string, lim *weir.Limiter, free int64) {
+				t.Helper()
+				synctest.Wait()
+				if away {
+					free = 0
+				}
+				if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != free {
+					t.Errorf("away %v: %s: %+v, %v, want %d remaining", away, what, res, err, free)
+				}
+			}
+			leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+			limit, errs := newMiddleware(t, unsure(leases, &away), func(r *http.Request) (weir.Request, error) {
+				req, err := all(r)
+				req.ID = "1"
+				return req, err
+			}, weirhttp.Options{})
+			next := new(counting)
+			if w := serve(limit(next), httptest.NewRequest(http.MethodGet, "/", nil)); w.Code != 503 || next.calls > 0 {
+				t.Errorf("got %d and %d calls, want 503 and none", w.Code, next.calls)
+			}
+			want("middleware", leases, 1)
+			if len(*errs) > 0 {
+				t.Errorf("got errors %v", *errs)
+			}
+			turns := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
+			rt := &weirhttp.Transport{Limiter: unsure(turns, &away), Base: new(service), Request: all}
+			if err := send(t.Context(), t, rt, "http://a.test"); !errors.Is(err, weir.ErrDenied) {
+				t.Errorf("got %v, want ErrDenied", err)
+			}
+			want("transport", turns, 6)
+		})
+	}
 }

@@ -239,7 +239,14 @@ func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*
 	if err == nil {
 		err = sleep.For(ctx, turn.Delay)
 	}
-	if err == nil || turn == nil || ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+	var denied *weir.DeniedError
+	switch {
+	case err == nil || turn == nil:
+		return turn, err
+	case errors.As(err, &denied) && denied.Result.Degraded != nil: // only the reply may be lost
+		_ = t.refund(ctx, turn)
+		return nil, err
+	case ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
 		return turn, err
 	}
 	if ctx.Err() != nil { // the timer of the store can be earlier than the timer of ctx
