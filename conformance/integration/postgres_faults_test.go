@@ -211,9 +211,13 @@ func newPostgresFault(t *testing.T, check string) *postgresFault {
 				t.Fatal(err)
 			}
 			for range config.MaxConns { // a busy machine would need seconds to connect all callers
-				conn, err := pool.Acquire(context.Background())
-				if err != nil {
-					t.Fatal(err)
+				var conn *pgxpool.Conn
+				for start := time.Now(); ; {
+					if conn, err = pool.Acquire(context.Background()); err == nil {
+						break
+					} else if time.Since(start) > time.Minute { // postgres.Prepare has only 2 s
+						t.Fatal(err)
+					}
 				}
 				defer conn.Release()
 			}

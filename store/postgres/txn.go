@@ -349,8 +349,8 @@ func Prepare(ctx context.Context, conn *pgx.Conn) error {
 		b.Queue("COMMIT")
 		err = send(ctx, conn, &b)
 	}
-	if err != nil { // for example, the table does not exist yet
-		err = reset(ctx, conn)
+	if err != nil && reset(ctx, conn) == nil { // for example, the table does not exist yet
+		return nil
 	}
 	return err
 }
