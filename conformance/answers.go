@@ -254,7 +254,7 @@ func checkResetAfter(t *T) {
 		if fresh.Limit > 1000 {
 			continue
 		}
-		if taken := t.takeAll(l, a, key); taken < fresh.Limit {
+		if taken := t.takeAll(l, a, key); taken != fresh.Limit {
 			t.errorf("%+v: at a ResetAfter of %v: %d tokens are available, want %d", a, last.ResetAfter, taken, fresh.Limit)
 		}
 	}

@@ -10,9 +10,9 @@
 // Each check tests one promise, and is a subtest with a stable name: Store/Atomic,
 // GCRA/Exact. A failure starts with the broken promise, and names the seed and the source
 // lines of the check. Most checks run in virtual time. Each run uses its own keys, so a
-// server can be shared, and each check deletes its keys. A run makes about 43,000 calls,
+// server can be shared, and each check deletes its keys. A run makes about 50,000 calls,
 // and each check may take up to four minutes. If the network to the server is slow, set
-// [Backend.Parallel].
+// [Backend.Parallel], and if a call takes 30 ms or more, set [Backend.Brief] too.
 //
 // Authors of algorithms run [RunAlgorithm]. [Run] runs the same checks on every built-in
 // algorithm. [RunFaults] tests what a store does if its server fails.

@@ -23,8 +23,8 @@ func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time
 		r.errorf("caller %d was denied: %+v", c.number, res)
 	case err == nil && (c.each[0].Limit != c.limit || c.pair && c.each[1].Limit != sharedLimit):
 		r.errorf("caller %d, of limit %d, got the answer to another call: %+v", c.number, c.limit, c.each)
-	case err == nil && cost == 0 && c.limit-c.each[0].Remaining < c.granted && !f.Loses:
-		r.errorf("caller %d was allowed %d times, and then Peek answers that %d tokens remain of %d", c.number, c.granted, c.each[0].Remaining, c.limit)
+	case err == nil && c.limit-c.each[0].Remaining < c.granted+cost && !f.Loses:
+		r.errorf("caller %d was granted %d tokens and then %d, and the last answer says that %d remain of %d", c.number, c.granted, cost, c.each[0].Remaining, c.limit)
 	case err != nil && unavailable == cancelled:
 		r.errorf("caller %d: %v: want either ErrUnavailable or DeadlineExceeded", c.number, err)
 	case cancelled && !done:
@@ -58,7 +58,7 @@ func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time
 	}
 	c.granted += cost
 	c.served = start
-	if f.Confirm != nil && !r.over.Load() && cost > 0 {
+	for n := cost; f.Confirm != nil && !r.over.Load() && n > 0; n-- {
 		r.recent = append(r.recent, now)
 	}
 }
@@ -98,12 +98,12 @@ func (r *faultRun) account(t *testing.T, f Fault) {
 		if excess := c.granted - charged; excess > 0 {
 			r.out.Excess += excess
 			if !f.Loses {
-				r.errorf("caller %d was allowed %d times, and %d tokens were consumed", c.number, c.granted, charged)
+				r.errorf("caller %d was granted %d tokens, and %d were consumed", c.number, c.granted, charged)
 			}
 		}
 		// A call that the client repeated may have been answered at last.
 		if most := (c.granted + c.unknown) * int64(f.Repeats+1); charged > most {
-			r.errorf("caller %d consumed %d tokens, for %d answers and %d calls without an answer: want at most %d", c.number, charged, c.granted, c.unknown, most)
+			r.errorf("caller %d consumed %d tokens, for %d that were granted and %d of calls without an answer: want at most %d", c.number, charged, c.granted, c.unknown, most)
 		}
 	}
 	if f.Confirm == nil {

@@ -131,20 +131,22 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 		if f.Confirm != nil && !r.check.still {
 			wg.Go(func() { r.confirm(f, ended) })
 		}
-		return func() { close(ended); wg.Wait() }
+		return sync.OnceFunc(func() { close(ended); wg.Wait() })
 	}
 
 	stop := ask()
+	closeClient = sync.OnceFunc(closeClient)
+	defer func() { stop(); closeClient() }() // also if a function of f ends the test
 	opened := time.Now()
-	if deadline := opened.Add(30 * time.Second); opened.Add(r.recovered(opened, deadline)).After(deadline) {
+	if deadline := opened.Add(time.Minute); opened.Add(r.recovered(opened, deadline)).After(deadline) {
 		stop()
 		t.Fatalf("calls fail before the fault begins: %v", r.failures)
 	}
 	r.begun.Store(true)
 	if r.check.still {
 		stop()
-		if err := f.Confirm(); err != nil {
-			t.Fatalf("Confirm: %v", err)
+		if f.Confirm == nil || f.Confirm() != nil {
+			t.Fatalf("%s needs a Confirm that returns no error", r.check.name)
 		}
 		r.recent = nil
 	}
@@ -236,7 +238,8 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 		late := r.lateness()
 		start := time.Now()
 		ctx, cancel := context.WithDeadline(context.Background(), start.Add(limit))
-		req, cost := weir.Request{Key: c.key}, int64(1)
+		cost := 1 + int64(c.number) // so that a caller notices the answer to another
+		req := weir.Request{Key: c.key, Cost: cost}
 		if i%4 == 3 {
 			req.Op, cost = weir.Peek, 0
 		}

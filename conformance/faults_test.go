@@ -217,7 +217,7 @@ func TestFaultsFail(t *testing.T) {
 			}
 			now := time.Now().UnixMicro()
 			return []store.Value{store.IntegerValue(1), store.IntegerValue(now), store.IntegerValue(now + 1e6), store.IntegerValue(7)}, nil
-		}}, down, nil, "was allowed"},
+		}}, down, nil, "was granted"},
 		{"gives a reply to another call", "Latency", &failing{wrong: func(s *failing, _ context.Context, _ *store.Script, _ []string, _ []store.Arg) ([]store.Value, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -228,7 +228,7 @@ func TestFaultsFail(t *testing.T) {
 				return nil, unavailable
 			}
 			return memory.New(nil).Eval(ctx, script, keys, args, nil)
-		}}, down, nil, "then Peek answers"},
+		}}, down, nil, "the last answer says"},
 		{"denies", "Paused", &failing{wrong: func(s *failing, _ context.Context, _ *store.Script, keys []string, _ []store.Arg) ([]store.Value, error) {
 			if len(keys) > 1 {
 				return nil, unavailable

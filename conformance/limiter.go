@@ -87,11 +87,7 @@ func limiterPeekMany(t *T) {
 
 // only returns the limiter that has only the named rule of l.
 func (t *T) only(l *weir.Limiter, rule string) *weir.Limiter {
-	other, err := l.Only(rule)
-	if err != nil {
-		t.fatalf("Only: %v", err)
-	}
-	return other
+	return must[*weir.Limiter](t, "Only")(l.Only(rule))
 }
 
 // reset resets key.

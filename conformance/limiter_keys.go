@@ -35,7 +35,8 @@ func (t *T) left() map[string]time.Duration {
 
 func limiterPrefix(t *T) {
 	t.left()
-	window, bucket := algorithm.FixedWindow{Limit: 9, Window: time.Hour}, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 5} // no key may expire meanwhile
+	const year = 365 * 24 * time.Hour
+	window, bucket := algorithm.FixedWindow{Limit: 9, Window: 2 * year}, algorithm.GCRA{Rate: algorithm.Rate{Count: 1, Period: 2 * year}, Burst: 5}
 	l := t.limiter(nil,
 		weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: window},
 		weir.Rule{Name: "ip", By: []string{"s0", "s1"}, Algorithm: bucket},
@@ -48,10 +49,7 @@ func limiterPrefix(t *T) {
 		t.id + ":suite:{log%7Bin%7D}:user.g2:a%3Ab%25": true,
 	}
 	// A limiter of one rule without a name.
-	single, err := weir.New("a b", t.store, window, &weir.Options{Prefix: t.id})
-	if err != nil {
-		t.fatalf("New: %v", err)
-	}
+	single := must[*weir.Limiter](t, "New")(weir.New("a b", t.store, window, &weir.Options{Prefix: t.id}))
 	t.allow(single, 1, "ann")
 	want[t.id+":a b:{ann}:f2"] = true
 	got := t.left()
@@ -59,8 +57,8 @@ func limiterPrefix(t *T) {
 		if !want[key] {
 			t.errorf("%q was written", key)
 		}
-		if ttl <= 0 {
-			t.errorf("%q never expires", key)
+		if ttl < year {
+			t.errorf("%q expires after %v (0 or less: never), want two years", key, ttl)
 		}
 	}
 	if len(got) < len(want) {

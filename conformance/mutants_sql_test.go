@@ -149,7 +149,7 @@ var sqlMutants = []mutant{
 		}
 	}}},
 
-	{"a batch is not committed", "Batch/Independent", []string{"Batch/ScriptLoss"}, miscounting(func(f *fake, ctx context.Context, calls []store.Eval) { undo(f, ctx, calls) })},
+	{"a batch is not committed", "Batch/Independent", []string{"Store/Atomic", "Store/Peer", "Batch/ScriptLoss"}, miscounting(func(f *fake, ctx context.Context, calls []store.Eval) { undo(f, ctx, calls) })},
 	{"a failed call undoes its batch", "Batch/Independent", []string{"Batch/ScriptLoss"}, miscounting(func(f *fake, ctx context.Context, calls []store.Eval) {
 		if slices.ContainsFunc(calls, func(c store.Eval) bool { return c.Script == broken }) {
 			undo(f, ctx, calls)

@@ -299,6 +299,66 @@ var storeMutants = []mutant{
 			return f.Store.MGet(ctx, keys, values)
 		},
 	}},
+	{"the clock is in another time zone", "Store/Time", nil, mutation{
+		time: func(f *fake, ctx context.Context) (time.Time, error) {
+			now, err := f.Store.Time(ctx)
+			return now.Add(-5 * time.Hour), err
+		},
+		tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+			return txFunc{Tx: tx, now: func() int64 { return tx.Now() - (5 * time.Hour).Microseconds() }}
+		},
+	}},
+	{"TTLs are at most a week", "Limiter/Prefix", nil, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
+			return n, min(ttl, 7*24*time.Hour)
+		}}
+	}}},
+	{"MGet reads key by key", "Store/Atomic", []string{"Store/Peer"}, mutation{mget: func(f *fake, ctx context.Context, keys []string, values []store.Value) (_ []store.Value, err error) {
+		for i := range keys {
+			if values, err = f.Store.MGet(ctx, keys[i:i+1], values); err != nil {
+				return values, err
+			}
+			if len(keys) == 2 {
+				time.Sleep(100 * time.Microsecond)
+			}
+		}
+		return values, nil
+	}}},
+	{"a cancellation has its cause as its error", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if ctx.Err() != nil {
+			return reply, context.Cause(ctx)
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+	{"scripts that only read ignore contexts", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if s.ReadOnly() {
+			ctx = context.WithoutCancel(ctx)
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+	{"texts are kept", "Store/Borrowed", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if s == setStep && strings.Contains(args[2].String(), ":{a}:10") {
+			kept, _ := f.memo.(map[string]bool)
+			if kept == nil {
+				kept = map[string]bool{}
+			}
+			kept[args[2].String()], f.memo = true, kept // where a copy is due
+		}
+		got, err := f.right(ctx, s, keys, args, reply)
+		if kept, ok := f.memo.(map[string]bool); ok && s == count && err == nil {
+			found := int64(0)
+			for i := range 50 {
+				for text := range kept {
+					if strings.HasSuffix(text, fmt.Sprint(1000+i)) {
+						found++
+						break
+					}
+				}
+			}
+			got[len(got)-1] = store.IntegerValue(found)
+		}
+		return got, err
+	}}},
 	{"a lost script runs twice", "Store/ScriptLoss", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		if f.scriptsLost() {
 			if _, err := f.right(ctx, s, keys, args, nil); err != nil {
@@ -310,6 +370,12 @@ var storeMutants = []mutant{
 }
 
 var batchMutants = []mutant{
+	{"concurrent batches lose updates", "Store/Atomic", []string{"Store/Peer"}, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+		for i := range calls {
+			c := &calls[i]
+			c.Reply, c.Err = torn("counter").eval(f, ctx, c.Script, c.Keys, c.Args, c.Reply)
+		}
+	}}},
 	{"a failed call ends the batch", "Batch/Independent", []string{"Batch/ScriptLoss", "Limiter/PeekMany", "Limiter/Many"}, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
 		var err error
 		for i := range calls {

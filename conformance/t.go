@@ -130,18 +130,11 @@ func (t *T) keys(tag string, n int) []string {
 
 // eval runs s, and ends the check if that fails.
 func (t *T) eval(s *store.Script, keys []string, args ...store.Arg) []store.Value {
-	reply, err := t.store.Eval(t.ctx, s, keys, args, nil)
-	if err != nil {
-		t.fatalf("Eval %s: %v", s.Name(), err)
-	}
-	return reply
+	return must[[]store.Value](t, "Eval "+s.Name())(t.store.Eval(t.ctx, s, keys, args, nil))
 }
 
 func (t *T) mget(keys ...string) []store.Value {
-	values, err := t.store.MGet(t.ctx, keys, nil)
-	if err != nil {
-		t.fatalf("MGet: %v", err)
-	}
+	values := must[[]store.Value](t, "MGet")(t.store.MGet(t.ctx, keys, nil))
 	if len(values) != len(keys) {
 		t.fatalf("MGet of %d keys returned %d values", len(keys), len(values))
 	}
@@ -158,13 +151,17 @@ func (t *T) holds(want store.Value, keys []string, format string, args ...any) {
 	}
 }
 
-func (t *T) time() time.Time {
-	now, err := t.store.Time(t.ctx)
-	if err != nil {
-		t.fatalf("Time: %v", err)
+// must returns the result of the call named what, and ends the check if there is an error.
+func must[V any](t *T, what string) func(V, error) V {
+	return func(v V, err error) V {
+		if err != nil {
+			t.fatalf("%s: %v", what, err)
+		}
+		return v
 	}
-	return now
 }
+
+func (t *T) time() time.Time { return must[time.Time](t, "Time")(t.store.Time(t.ctx)) }
 
 // A clock is a virtual clock.
 type clock struct{ us int64 }
@@ -213,20 +210,12 @@ func (t *T) policy(st store.Store, c *clock, p weir.Policy) *weir.Limiter {
 	if t.backend.policy != nil {
 		t.backend.policy(&p)
 	}
-	l, err := weir.NewPolicy(st, p, opts)
-	if err != nil {
-		t.fatalf("NewPolicy: %v", err)
-	}
-	return l
+	return must[*weir.Limiter](t, "NewPolicy")(weir.NewPolicy(st, p, opts))
 }
 
 // with returns l with other limits.
 func (t *T) with(l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
-	other, err := l.With(t.wrapped(rules)...)
-	if err != nil {
-		t.fatalf("With: %v", err)
-	}
-	return other
+	return must[*weir.Limiter](t, "With")(l.With(t.wrapped(rules)...))
 }
 
 // wrapped returns rules with the algorithms that the suite's own tests have changed.
@@ -286,11 +275,7 @@ func (t *T) remaining(l *weir.Limiter, op weir.Op, cost int64, key ...string) (l
 
 // entries returns what Entries lists for key.
 func (t *T) entries(l *weir.Limiter, key ...string) []weir.Entry {
-	list, err := l.Entries(t.ctx, key...)
-	if err != nil {
-		t.fatalf("Entries: %v", err)
-	}
-	return list
+	return must[[]weir.Entry](t, "Entries")(l.Entries(t.ctx, key...))
 }
 
 // limitOf returns the limit of a.

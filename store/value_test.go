@@ -72,13 +72,14 @@ func TestValue(t *testing.T) {
 		kind  store.Kind
 		n     int64
 		s     string
+		text  string
 	}{
-		{"zero", store.Value{}, store.Nil, 0, ""},
-		{"integer", store.IntegerValue(-7), store.Integer, -7, ""},
-		{"integer zero", store.IntegerValue(0), store.Integer, 0, ""},
-		{"bulk", store.BulkValue("a\x00\xff\r\n"), store.Bulk, 0, "a\x00\xff\r\n"},
-		{"bulk of digits", store.BulkValue("17"), store.Bulk, 0, "17"},
-		{"bulk, empty", store.BulkValue(""), store.Bulk, 0, ""},
+		{"zero", store.Value{}, store.Nil, 0, "", "nil"},
+		{"integer", store.IntegerValue(-7), store.Integer, -7, "", "-7"},
+		{"integer zero", store.IntegerValue(0), store.Integer, 0, "", "0"},
+		{"bulk", store.BulkValue("a\x00\xff\r\n"), store.Bulk, 0, "a\x00\xff\r\n", `"a\x00\xff\r\n"`},
+		{"bulk of digits", store.BulkValue("17"), store.Bulk, 0, "17", `"17"`},
+		{"bulk, empty", store.BulkValue(""), store.Bulk, 0, "", `""`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -90,6 +91,9 @@ func TestValue(t *testing.T) {
 			}
 			if got := tt.value.Str(); got != tt.s {
 				t.Errorf("Str() = %q, want %q", got, tt.s)
+			}
+			if got := tt.value.String(); got != tt.text {
+				t.Errorf("String() = %s, want %s", got, tt.text)
 			}
 		})
 	}

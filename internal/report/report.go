@@ -93,7 +93,7 @@ func Start(t testing.TB, about About, s Settings, names []string) *Recorder {
 	case about.Store == "":
 		t.Fatal("conformance: Report.Store is empty: it must be the name of the store")
 	case again:
-		t.Fatalf("conformance: Report.File is %q: another run has written it: each run needs a file of its own", about.File)
+		t.Fatalf("conformance: Report.File is %q: another run has written it, or -count is above 1: each run needs a file of its own", about.File)
 	}
 	about.File = file // the test may change its directory
 	_, source, _, _ := runtime.Caller(0)

@@ -178,8 +178,8 @@ func TestStartErrors(t *testing.T) {
 		{About{File: "", Store: "s"}, `Report.File is "": it must end in .json`},
 		{About{File: filepath.Join(dir, "report.md"), Store: "s"}, "it must end in .json"},
 		{About{File: filepath.Join(dir, "a.json")}, "Report.Store is empty"},
-		{About{File: first, Store: "s"}, "another run has written it"},
-		{About{File: filepath.Join(dir, ".", "x", "..", "first.json"), Store: "s"}, "another run has written it"},
+		{About{File: first, Store: "s"}, "another run has written it, or -count"},
+		{About{File: filepath.Join(dir, ".", "x", "..", "first.json"), Store: "s"}, "another run has written it, or -count"},
 		{About{File: filepath.Join(dir, "no", "such.json"), Store: "s"}, "cannot be written"},
 		{About{File: filepath.Join(dir, "taken.json"), Store: "s"}, "cannot be written"},
 	} {
