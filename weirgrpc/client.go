@@ -108,7 +108,8 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	}
 	// The timer of the store can be earlier than the timer of ctx.
 	var denied *weir.DeniedError
-	lost := errors.As(err, &denied) && denied.Result.Degraded != nil // perhaps only the reply
+	// Perhaps only the reply. Nobody else can use an ID that Reserve makes.
+	lost := req.ID == "" && errors.As(err, &denied) && denied.Result.Degraded != nil
 	if err == nil || turn == nil || !lost && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
 		return emptyKey(&req, err) // nil stays nil
 	}

@@ -406,6 +406,19 @@ func TestDegradedHeld(t *testing.T) {
 				t.Errorf("got %v, invoked %v, want ErrDenied", err, invoked)
 			}
 			want("client", turns, 6)
+			// A request with a MaxWait and an ID can repeat an earlier one, which stays.
+			for id, n := range map[string]int64{"": 6, "1": 0} {
+				turns := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
+				limit, _ := newInterceptor(t, unsure(turns), func(ctx context.Context, method string) (weir.Request, error) {
+					req, err := all(ctx, method)
+					req.ID, req.MaxWait = id, time.Minute
+					return req, err
+				}, weirgrpc.Options{})
+				if err := kinds["unary"](t.Context(), serve(t, new(service), limit)); status.Code(err) != codes.Unavailable {
+					t.Errorf("got %v, want UNAVAILABLE", err)
+				}
+				want("server with a MaxWait and the ID "+id, turns, n)
+			}
 		})
 	}
 }

@@ -60,6 +60,7 @@ type call struct {
 	method  string
 	decider weir.Decider
 	req     weir.Request
+	own     bool // nobody else can use the ID of req
 }
 
 // A scratch holds the results of the rules of one decision. It is reused.
@@ -106,7 +107,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 	case err != nil:
 		return nil, c.undecided(err)
 	case !res.Allowed:
-		if res.Degraded != nil && c.req.ID != "" { // only the reply may be lost
+		if res.Degraded != nil && (c.own || c.req.MaxWait == 0) { // only the reply may be lost
 			go c.back()
 		}
 		return nil, c.deny(&res, s.rules(&res), setTrailer)
@@ -135,7 +136,7 @@ func (c *call) ask() (err error) {
 			// Not 0, which has another meaning.
 			c.req.MaxWait = max(min(c.req.MaxWait, time.Until(deadline)), time.Microsecond)
 		}
-		if c.req.ID == "" {
+		if c.own = c.req.ID == ""; c.own {
 			c.req.ID = rand.Text() // for the refund
 		}
 	}

@@ -83,6 +83,10 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.fail(w, r, err)
 		return
 	}
+	own := req.ID == "" // nobody else can use the ID
+	if own && req.MaxWait > 0 {
+		req.ID = rand.Text() // for the refund
+	}
 	s := scratches.Get().(*scratch)
 	res, err := m.decide(r.Context(), d, req, s.each[:])
 	leased := err == nil && res.Allowed && req.ID != "" && s.leased()
@@ -93,7 +97,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		m.undo(r, d, req)
 	case contextual(err) && req.ID != "": // the same, but the client still waits
 		go m.undo(r.Clone(r.Context()), d, req) // a clone, because the handler can change r
-	case err == nil && !res.Allowed && res.Degraded != nil && req.ID != "": // only the reply may be lost
+	case err == nil && !res.Allowed && res.Degraded != nil && (own || req.MaxWait == 0): // only the reply may be lost
 		go m.back(r.Clone(r.Context()), d, req)
 	case leased:
 		defer m.undo(r, d, req)
@@ -116,9 +120,6 @@ func (m *middleware) ask(r *http.Request) (weir.Decider, weir.Request, error) {
 		if deadline, ok := r.Context().Deadline(); ok {
 			// Not 0, which has another meaning.
 			req.MaxWait = max(min(req.MaxWait, time.Until(deadline)), time.Microsecond)
-		}
-		if req.ID == "" {
-			req.ID = rand.Text() // for the refund
 		}
 	}
 	if m.opts.Plan != nil {

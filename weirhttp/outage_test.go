@@ -110,6 +110,26 @@ func TestDegradedHeld(t *testing.T) {
 				t.Errorf("got %v, want ErrDenied", err)
 			}
 			want("transport", turns, 6)
+			// A request with a MaxWait and an ID can repeat an earlier one, which stays.
+			rt.Request = func(r *http.Request) (weir.Request, error) {
+				req, err := all(r)
+				req.ID = "1"
+				return req, err
+			}
+			if err := send(t.Context(), t, rt, "http://a.test"); !errors.Is(err, weir.ErrDenied) {
+				t.Errorf("got %v, want ErrDenied", err)
+			}
+			want("transport with an ID", turns, 0)
+			for id, free := range map[string]int64{"": 6, "1": 0} {
+				turns := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
+				limit, _ := newMiddleware(t, unsure(turns, &away), func(r *http.Request) (weir.Request, error) {
+					req, err := all(r)
+					req.ID, req.MaxWait = id, time.Minute
+					return req, err
+				}, weirhttp.Options{})
+				serve(limit(next), httptest.NewRequest(http.MethodGet, "/", nil))
+				want("middleware with a MaxWait and the ID "+id, turns, free)
+			}
 		})
 	}
 }

@@ -234,6 +234,7 @@ func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter) error {
 
 // reserve reserves a turn, and waits for it.
 func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*weir.Reservation, error) {
+	own := req.ID == "" // nobody else can use the ID that Reserve makes
 	req.MaxWait, req.Metadata = w.left(), ""
 	turn, err := t.Limiter.Reserve(ctx, req)
 	if err == nil {
@@ -243,7 +244,7 @@ func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*
 	switch {
 	case err == nil || turn == nil:
 		return turn, err
-	case errors.As(err, &denied) && denied.Result.Degraded != nil: // only the reply may be lost
+	case own && errors.As(err, &denied) && denied.Result.Degraded != nil: // only the reply may be lost
 		_ = t.refund(ctx, turn)
 		return nil, err
 	case ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
