@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -327,14 +328,12 @@ func TestKeepAliveLate(t *testing.T) {
 func TestKeepAliveBeside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		renewals := 0
+		var renewals atomic.Int64
 		st := &hooked{Store: memory.New(nil)}
 		st.eval = func(ctx context.Context, s *store.Script) error {
-			if strings.HasSuffix(s.Name(), ".renew") {
-				if renewals++; renewals == 1 {
-					<-ctx.Done()
-					return ctx.Err()
-				}
+			if strings.HasSuffix(s.Name(), ".renew") && renewals.Add(1) == 1 {
+				<-ctx.Done()
+				return ctx.Err()
 			}
 			return nil
 		}
