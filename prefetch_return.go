@@ -38,7 +38,7 @@ func (o *owed) end(f *fetched) {
 	}
 	o.remove(f)
 	if f.charged > f.used {
-		o.push(f)
+		o.push(&o.ended, f)
 	}
 }
 
@@ -54,14 +54,10 @@ func (o *owed) remove(f *fetched) {
 // after an outage.
 const maxEnded = 1 << 16
 
-// push adds f to the list ended. The caller holds o.mu.
-func (o *owed) push(f *fetched) {
-	o.ended.PushBack(f)
-	o.cut()
-}
-
-// cut removes a prefetch if there are too many that wait. The caller holds o.mu.
-func (o *owed) cut() {
+// push adds f to l, which is ended or late. If too many prefetches wait, it removes one. The caller
+// holds o.mu.
+func (o *owed) push(l *list.List, f *fetched) {
+	l.PushBack(f)
 	switch {
 	case o.ended.Len()+o.late.Len() <= maxEnded:
 	case o.late.Len() > 0:
@@ -75,8 +71,7 @@ func (o *owed) cut() {
 func (o *owed) again(f *fetched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.late.PushBack(f)
-	o.cut()
+	o.push(&o.late, f)
 }
 
 // next removes and returns the next prefetch whose tokens are to be returned, or nil. A live one is
