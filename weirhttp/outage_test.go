@@ -90,12 +90,15 @@ func TestDegradedHeld(t *testing.T) {
 					t.Errorf("away %v: %s: %+v, %v, want %d remaining", away, what, res, err, free)
 				}
 			}
+			with := func(id string, wait time.Duration) weirhttp.RequestFunc {
+				return func(r *http.Request) (weir.Request, error) {
+					req, err := all(r)
+					req.ID, req.MaxWait = id, wait
+					return req, err
+				}
+			}
 			leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
-			limit, errs := newMiddleware(t, unsure(leases, &away), func(r *http.Request) (weir.Request, error) {
-				req, err := all(r)
-				req.ID = "1"
-				return req, err
-			}, weirhttp.Options{})
+			limit, errs := newMiddleware(t, unsure(leases, &away), with("1", 0), weirhttp.Options{})
 			next := new(counting)
 			if w := serve(limit(next), httptest.NewRequest(http.MethodGet, "/", nil)); w.Code != 503 || next.calls > 0 {
 				t.Errorf("got %d and %d calls, want 503 and none", w.Code, next.calls)
@@ -111,22 +114,14 @@ func TestDegradedHeld(t *testing.T) {
 			}
 			want("transport", turns, 6)
 			// A request with a MaxWait and an ID can repeat an earlier one, which stays.
-			rt.Request = func(r *http.Request) (weir.Request, error) {
-				req, err := all(r)
-				req.ID = "1"
-				return req, err
-			}
+			rt.Request = with("1", 0)
 			if err := send(t.Context(), t, rt, "http://a.test"); !errors.Is(err, weir.ErrDenied) {
 				t.Errorf("got %v, want ErrDenied", err)
 			}
 			want("transport with an ID", turns, 0)
 			for id, free := range map[string]int64{"": 6, "1": 0} {
 				turns := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
-				limit, _ := newMiddleware(t, unsure(turns, &away), func(r *http.Request) (weir.Request, error) {
-					req, err := all(r)
-					req.ID, req.MaxWait = id, time.Minute
-					return req, err
-				}, weirhttp.Options{})
+				limit, _ := newMiddleware(t, unsure(turns, &away), with(id, time.Minute), weirhttp.Options{})
 				serve(limit(next), httptest.NewRequest(http.MethodGet, "/", nil))
 				want("middleware with a MaxWait and the ID "+id, turns, free)
 			}

@@ -19,8 +19,8 @@
 // The rule of a denied request is the one with the longest RetryAfter, and the rule of an
 // allowed one has the fewest tokens left: see [weir.Result]. The metric weir.near_limit
 // looks at this rule only. It says little about an algorithm.LeakyBucket, or a limit below 5: most
-// allowed requests leave such a rule no token. If a decision failed, or is a Refund, a Settle, a Release or a Reset,
-// weir.rule is empty. See [weir.Outcome] for the outcomes.
+// allowed requests leave such a rule no token. If a decision failed, or is a Refund, a Settle, a
+// Release or a Reset, weir.rule is empty. See [weir.Outcome] for the outcomes.
 //
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
 // and weir.remaining. If a request makes several decisions, the span shows the last one that is
@@ -56,7 +56,7 @@ const Scope = "github.com/weir-go/weir/weirotel"
 // measurement has attrs too: name the limiter in weir.limiter, if there are several. If provider is
 // nil, or cannot make an instrument, New returns an error.
 func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (weir.Observer, error) {
-	if v := reflect.ValueOf(provider); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if v := reflect.ValueOf(provider); provider == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("weirotel: the MeterProvider is nil: pass one, for example otel.GetMeterProvider()")
 	}
 	meter := provider.Meter(Scope)

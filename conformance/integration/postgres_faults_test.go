@@ -212,13 +212,12 @@ func newPostgresFault(t *testing.T, check string) *postgresFault {
 			}
 			for range config.MaxConns { // a busy machine would need seconds to connect all callers
 				var conn *pgxpool.Conn
-				for start := time.Now(); ; {
-					if conn, err = pool.Acquire(context.Background()); err == nil {
-						break
-					} else if time.Since(start) > time.Minute { // postgres.Prepare has only 2 s
-						t.Fatal(err)
+				await(t, "a connection", func() bool { // postgres.Prepare has only 2 s
+					if conn, err = pool.Acquire(context.Background()); err != nil {
+						t.Log(err)
 					}
-				}
+					return err == nil
+				})
 				defer conn.Release()
 			}
 			return postgres.New(pool), pool.Close

@@ -130,7 +130,8 @@ func newPlans(st store.Store) (func(http.Handler) http.Handler, error) {
 
 // newLogin returns the log-in, limited by address, and by account from all addresses. A log-in
 // with the right password clears the attempts at its account, also those of an attacker: see
-// docs/guide/log-in.md. If the store is away, nobody logs in. All keys share the segment site, because they must have one cluster slot.
+// docs/guide/log-in.md. If the store is away, nobody logs in. All keys share the segment site,
+// because they must have one cluster slot.
 func newLogin(st store.Store) (http.Handler, error) {
 	lim, err := weir.NewPolicy(st, weir.Policy{
 		Name:     "login",
