@@ -109,7 +109,8 @@ type Prefetch struct {
 //
 // There is no goroutine and no timer. After p.MaxAge, unused tokens are returned with the next call
 // that reaches the store, for any key. Such a call takes two round trips instead of one. The second
-// takes at most one second. If it fails, no request returns tokens in the next second.
+// takes at most one second. If it fails, only requests with at least twice as much time return tokens
+// in the next second.
 // [Limiter.ReturnPrefetched] returns all tokens at once. Tokens that have been refilled in the
 // meantime are not returned: see [Limiter.Refund].
 //
@@ -161,8 +162,10 @@ func (l *Limiter) Prefetch(p Prefetch) (*Limiter, error) {
 // process, after the last request, or when a process becomes idle: later requests prefetch again.
 // If the limiter does not prefetch, ReturnPrefetched does nothing.
 //
-// Its errors are the errors of [Limiter.Settle]. After an error, some tokens are not returned yet:
-// call ReturnPrefetched again.
+// Each prefetch has one second for its return. If a return fails, for example because one master of a
+// cluster is away, ReturnPrefetched goes on with the others until ctx ends, and returns the first
+// error. Its errors are the errors of [Limiter.Settle]. After an error, some tokens are not returned
+// yet: call ReturnPrefetched again.
 func (l *Limiter) ReturnPrefetched(ctx context.Context) error {
 	if l == nil || l.bound == nil {
 		return errNoLimiter

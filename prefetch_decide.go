@@ -147,13 +147,13 @@ func (d *prefetched) take(ctx context.Context, h *holding, n int64, resets uint3
 	case err != nil:
 		if lost(err) {
 			f.charged = n // or nothing
-			d.owed.end(f)
+			d.owed.again(f)
 		}
 		return false, Result{}, err
 	case res.Degraded != nil: // these tokens are not for the time after the outage
 		d.degraded.Store(true)
 		f.charged = n // in the store or in the process, or nothing
-		d.owed.end(f)
+		d.owed.again(f)
 		cause, _ := res.Degraded.(*failure)
 		if d.fallback == nil || cause == nil {
 			return false, Result{}, nil

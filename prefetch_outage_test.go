@@ -252,6 +252,59 @@ func TestPrefetchServerAway(t *testing.T) {
 	})
 }
 
+// A key of a server that is away can stay busy: each prefetch of it fails. Tokens of other servers
+// still come back, and ReturnPrefetched returns them too.
+func TestPrefetchBusyKeyAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		away := false
+		settled := map[weir.Key]int{}
+		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{})
+		log.before = func(ctx context.Context, r weir.Request) {
+			if away && r.Op == weir.Settle && r.Key == weir.KeyOf("a") {
+				<-ctx.Done()
+			}
+		}
+		log.after = func(r weir.Request, _ weir.Result) error {
+			switch {
+			case away && r.Key == weir.KeyOf("a"):
+				return fmt.Errorf("away: %w", store.ErrUnavailable)
+			case r.Op == weir.Settle:
+				settled[r.Key]++
+			}
+			return nil
+		}
+		for range 100 { // each key holds tokens at the end
+			for _, key := range []string{"a", "b", "c"} {
+				allow(t, l, weir.Request{Key: weir.KeyOf(key)})
+			}
+		}
+		clear(settled)
+		away = true
+		time.Sleep(weir.DefaultPrefetchAge)
+		for i := range 100 {
+			if _, err := l.Allow(t.Context(), "a"); !errors.Is(err, store.ErrUnavailable) {
+				t.Fatalf("a request for the server that is away returned %v", err)
+			}
+			allow(t, l, weir.Request{Key: weir.KeyOf(number(i))})
+			time.Sleep(100 * time.Millisecond)
+		}
+		if settled[weir.KeyOf("b")] != 1 || settled[weir.KeyOf("c")] != 1 {
+			t.Errorf("%v: the tokens of b and c must come back once", settled)
+		}
+		for range 100 {
+			allow(t, l, weir.Request{Key: weir.KeyOf("d")})
+		}
+		clear(settled)
+		if err := l.ReturnPrefetched(t.Context()); err == nil {
+			t.Error("ReturnPrefetched returned no error, want the one of the server that is away")
+		}
+		if settled[weir.KeyOf("d")] != 1 {
+			t.Errorf("%v: ReturnPrefetched must return the tokens of d", settled)
+		}
+	})
+}
+
 // A panic in the next Decider leaves no goroutine waiting.
 func TestPrefetchPanic(t *testing.T) {
 	t.Parallel()

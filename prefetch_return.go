@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"sync"
@@ -13,7 +14,7 @@ type owed struct {
 	mu    sync.Mutex
 	live  list.List // of *fetched whose tokens can be used, the oldest first
 	ended list.List // of *fetched with unused tokens that nobody can use
-	late  list.List // of *fetched that could not be returned yet
+	late  list.List // of *fetched whose prefetch or return failed
 }
 
 // An owedPlace is the place of a fetched in a list. The mutex of the owed guards it.
@@ -67,7 +68,7 @@ func (o *owed) push(l *list.List, f *fetched) {
 	}
 }
 
-// again adds f, which could not be returned.
+// again adds f, whose prefetch or return failed.
 func (o *owed) again(f *fetched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -75,8 +76,8 @@ func (o *owed) again(f *fetched) {
 }
 
 // next removes and returns the next prefetch whose tokens are to be returned, or nil. A live one is
-// only returned if it is too old at the time now. Those that could not be returned before are last:
-// their server can be away, and the others need not wait for it.
+// only returned if it is too old at the time now. Those of failed calls are last: their server can be
+// away, and the others need not wait for it.
 func (o *owed) next(now time.Duration) *fetched {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -103,8 +104,8 @@ func (o *owed) len() int {
 }
 
 // returnPause is the time after a return that failed in which no request returns tokens, unless it
-// has more time than that return had. Otherwise, a server that is away would delay every request,
-// also those for other servers of a cluster.
+// has at least twice as much time as that return had. Otherwise, a server that is away would delay
+// every request, also those for other servers of a cluster.
 const returnPause = time.Second
 
 // A failedReturn is a return that failed at a time. It was given so much time.
@@ -117,26 +118,29 @@ func (p *prefetcher) returnOne(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		given = min(given, time.Until(deadline))
 	}
-	if last := p.failed.Load(); last != nil && now >= last.at && now-last.at < returnPause && given <= last.given {
+	last := p.failed.Load()
+	if last == nil || now < last.at || now-last.at >= returnPause {
+		last = new(failedReturn)
+	}
+	if given <= 0 || given < 2*last.given {
 		return
 	}
 	for f := p.owed.next(now); f != nil; f = p.owed.next(now) {
 		if !f.close(now) {
 			continue
 		}
-		short, cancel := context.WithTimeout(ctx, refundTime)
-		err := p.giveBack(short, f)
-		cancel()
-		if lost(err) {
+		if lost(p.giveBack(ctx, f)) {
 			p.failed.Store(&failedReturn{p.now(), given})
 		}
 		return
 	}
 }
 
-// returnAll returns the tokens of all prefetches that are there now.
+// returnAll returns the tokens of all prefetches that are there now, as far as their servers answer.
+// It returns the first error.
 func (p *prefetcher) returnAll(ctx context.Context) error {
 	now := p.now()
+	var first error
 	for range p.owed.len() {
 		f := p.owed.next(Never)
 		if f == nil {
@@ -145,11 +149,12 @@ func (p *prefetcher) returnAll(ctx context.Context) error {
 		if !f.close(now) {
 			continue
 		}
-		if err := p.giveBack(ctx, f); err != nil {
-			return err
+		first = cmp.Or(first, p.giveBack(ctx, f))
+		if ended(ctx) {
+			break
 		}
 	}
-	return nil
+	return first
 }
 
 // close ends the use of the tokens of f, which is in no list. It reports whether there are unused
@@ -164,8 +169,10 @@ func (f *fetched) close(now time.Duration) bool {
 	return f.charged > f.used && now < f.worth
 }
 
-// giveBack returns the unused tokens of f, which is closed.
+// giveBack returns the unused tokens of f, which is closed. It takes at most refundTime.
 func (p *prefetcher) giveBack(ctx context.Context, f *fetched) error {
+	ctx, cancel := context.WithTimeout(ctx, refundTime)
+	defer cancel()
 	err := f.settle(ctx, f.used)
 	if lost(err) {
 		p.owed.again(f)
