@@ -132,9 +132,15 @@ func (t *T) small(r *rand.Rand, what string, ok func(algorithm.Algorithm, weir.R
 // smallLimit is the largest limit whose tokens a check consumes one by one, several times.
 const smallLimit = 50
 
-// slow returns an algorithm that refills no token within a minute.
+// slow returns an algorithm that refills no token within a minute. If the window of an
+// algorithm is about to end, for example a day, slow waits until it has ended, once.
 func (t *T) slow(r *rand.Rand) algorithm.Algorithm {
+	waited := false
 	return t.small(r, "refill no token within a minute", func(_ algorithm.Algorithm, res weir.Result) bool {
+		if soon := res.RetryAfter <= time.Minute; soon && !waited && res.Window > smallLimit*time.Minute {
+			time.Sleep(res.RetryAfter)
+			waited = true
+		}
 		return res.RetryAfter > time.Minute
 	})
 }

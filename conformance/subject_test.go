@@ -1,9 +1,15 @@
 package conformance
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/examples/dailyquota"
 )
 
 // TestBuiltIn shows that RunAlgorithm skips, of a built-in algorithm, exactly the checks
@@ -28,4 +34,24 @@ func TestBuiltIn(t *testing.T) {
 			RunAlgorithm(t, b, s)
 		})
 	}
+}
+
+// TestLastMinute runs the checks that need a minute without a refill when a day is about to
+// end: they wait for the next day.
+func TestLastMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(24*time.Hour - 30*time.Second) // a bubble begins at midnight
+		b := Backend{subject: &Subject{New: func(*rand.Rand) algorithm.Algorithm {
+			return dailyquota.Quota{Limit: 5, Zone: time.UTC}
+		}}}
+		r := &T{ctx: t.Context(), test: t, backend: b, id: newID(), seed: 1}
+		r.slow(r.rand())
+		if now := time.Now().UTC(); now.Hour() != 0 || now.Minute() != 0 {
+			t.Errorf("the checks go on at %v, want after midnight", now)
+		}
+		for _, f := range r.failures {
+			t.Error(f)
+		}
+	})
 }
