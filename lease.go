@@ -50,16 +50,21 @@ type Lease struct {
 // The errors are:
 //   - [ErrDenied] if the request is denied.
 //   - [ErrUnsupported] if no rule is an algorithm.Concurrency.
-//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], or if [Limiter.OnOutage]
-//     denies the request, the store may hold the lease until it expires.
+//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the store may hold the lease
+//     until it expires.
 //
-// If ctx ends during the call, TryAcquire releases the lease, which takes at most one second.
+// If ctx ends during the call, or if [Limiter.OnOutage] denies the request, the store may hold the
+// lease. TryAcquire then releases it, which takes at most one second.
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
 		return nil, err
 	}
 	if err := lease.try(ctx); err != nil {
+		var denied *DeniedError
+		if errors.As(err, &denied) {
+			lease.giveUp(ctx, denied)
+		}
 		return nil, err
 	}
 	return lease, nil
@@ -68,8 +73,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 // Acquire acquires a lease with a random ID, and waits for it until ctx ends. While the
 // request is denied, Acquire repeats the request. The time between two attempts grows
 // from 5 ms to 250 ms, and is at most RetryAfter. Waiting callers get leases in no
-// particular order. If ctx ends during an attempt, Acquire releases the lease, which takes
-// at most one second.
+// particular order. If ctx ends, Acquire releases what the store may hold, as TryAcquire does.
 //
 // The errors are:
 //   - [ErrDenied] if the request can never be allowed. Acquire then does not wait.
@@ -77,18 +81,23 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 //     an [ErrDenied].
 //   - the errors of [Limiter.TryAcquire]. Acquire does not wait for the end of an outage.
 //     But if [Limiter.OnOutage] denies the request, Acquire waits, as after any denial.
-func (l *Limiter) Acquire(ctx context.Context, key ...string) (*Lease, error) {
+func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err error) {
 	lease, err := l.newLease(key)
 	if err != nil {
 		return nil, err
 	}
 	var denied *DeniedError
+	defer func() {
+		if held == nil {
+			lease.giveUp(ctx, denied)
+		}
+	}()
 	for poll := minPoll; ; poll = min(2*poll, maxPoll) {
 		err := lease.try(ctx)
 		switch {
 		case err == nil:
 			return lease, nil
-		case denied != nil && (ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, store.ErrUnavailable)):
+		case denied != nil && ended(ctx) && !errors.Is(err, store.ErrUnavailable):
 			return nil, waited(ctx, denied)
 		case !errors.As(err, &denied) || denied.Result.RetryAfter == Never:
 			return nil, err
@@ -138,11 +147,23 @@ func (l *Lease) try(ctx context.Context) error {
 	case err == nil:
 		return &DeniedError{res}
 	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded): // the lease may be held
-		back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
-		defer cancel()
-		_, _ = l.do(back, Release)
+		l.drop(ctx)
 	}
 	return err
+}
+
+// giveUp releases the lease if the last denial was made without the store, which may hold the lease.
+func (l *Lease) giveUp(ctx context.Context, last *DeniedError) {
+	if last != nil && last.Result.Degraded != nil {
+		l.drop(ctx)
+	}
+}
+
+// drop releases the lease, which may be held. It goes on if ctx ends.
+func (l *Lease) drop(ctx context.Context) {
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
+	defer cancel()
+	_, _ = l.do(back, Release)
 }
 
 func (l *Lease) do(ctx context.Context, op Op) (Result, error) {

@@ -242,10 +242,48 @@ func TestAcquireDeniedEarly(t *testing.T) {
 		}
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	if _, err := l.Acquire(ctx, "u"); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := l.Acquire(overdue{t.Context()}, "u"); !errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want ErrDenied and the deadline", err)
+	}
+	calls = 0
+	if _, err := l.Acquire(t.Context(), "u"); errors.Is(err, weir.ErrDenied) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a deadline: got %v, want the error of the store", err)
+	}
+}
+
+// An overdue context has a deadline that has passed, and does not know it yet.
+type overdue struct{ context.Context }
+
+func (overdue) Deadline() (time.Time, bool) { return time.Unix(1, 0), true }
+
+// If OnOutage denies the request because only the reply is lost, the lease is released.
+func TestAcquireDegraded(t *testing.T) {
+	t.Parallel()
+	for _, acquire := range []func(*weir.Limiter, context.Context, ...string) (*weir.Lease, error){
+		(*weir.Limiter).TryAcquire, (*weir.Limiter).Acquire,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			mem := memory.New(nil)
+			st := &hooked{Store: mem, lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
+			st.eval = func(_ context.Context, s *store.Script) error {
+				if strings.HasSuffix(s.Name(), ".release") {
+					st.lose = nil
+				}
+				return nil
+			}
+			l, err := mustNew(t, st, oneJob).OnOutage(weir.Outage{Budget: time.Hour, Failures: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			if lease, err := acquire(l, ctx, "u"); lease != nil || !errors.Is(err, weir.ErrDenied) {
+				t.Errorf("got %+v, %v, want ErrDenied", lease, err)
+			}
+			if keys := keysIn(mem); len(keys) > 0 {
+				t.Errorf("left %q", keys)
+			}
+		})
 	}
 }
 

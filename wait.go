@@ -119,7 +119,7 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 	var denied *DeniedError
 	switch {
 	case errors.As(err, &denied):
-		if r != nil && denied.Result.Degraded != nil { // only the reply may be lost
+		if r != nil { // the store may have reserved the tokens, for nobody else
 			back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 			defer cancel()
 			_, _ = r.Cancel(back)

@@ -355,7 +355,7 @@ func TestWaitDegraded(t *testing.T) {
 	t.Parallel()
 	st := &hooked{Store: memory.New(nil), lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
 	plain := mustNew(t, st, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
-	l, err := plain.OnOutage(weir.Outage{})
+	l, err := plain.OnOutage(weir.Outage{Budget: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ import (
 // nothing. If the context ends during the wait, the turn is refunded.
 //
 // Only the fields Key, Cost, MaxWait and ID of the request are used. A MaxWait of 0 means that
-// only the context ends the wait.
+// only the context ends the wait. If the request has an ID, the turn is refunded only as
+// [NewServerInterceptor] says.
 //
 // A call that is not sent has one of these codes:
 //
@@ -106,16 +107,18 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	if err == nil {
 		err = sleep.For(ctx, turn.Delay)
 	}
-	// The timer of the store can be earlier than the timer of ctx.
-	var denied *weir.DeniedError
-	// Perhaps only the reply. Nobody else can use an ID that Reserve makes.
-	lost := req.ID == "" && errors.As(err, &denied) && denied.Result.Degraded != nil
-	if err == nil || turn == nil || !lost && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded) {
+	denied := errors.Is(err, weir.ErrDenied) // but the store may have reserved the turn, if it is not nil
+	switch {
+	case err == nil || turn == nil:
 		return emptyKey(&req, err) // nil stays nil
+	case req.ID != "" && (!turn.Allowed || turn.Replayed): // it can be the turn of an earlier call
+		return err
+	case !denied && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded): // the timer of the store can be earlier than the timer of ctx
+		return err
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	if _, undone := turn.Cancel(back); undone != nil && !lost {
+	if _, undone := turn.Cancel(back); undone != nil && !denied {
 		err = errors.Join(err, undone)
 	}
 	return err

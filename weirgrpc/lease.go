@@ -3,6 +3,7 @@ package weirgrpc
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,15 +31,15 @@ func (c *call) hold(start time.Time, each []weir.Result) *lease {
 	if c.req.ID == "" || c.req.MaxWait > 0 {
 		return nil
 	}
-	leased, span := false, weir.Never
-	for i := range each {
-		if each[i].Window == 0 { // an algorithm.Concurrency has no window
-			// The last lease of the rule expires after ResetAfter. It is the new one.
-			leased, span = true, min(span, each[i].ResetAfter)
-		}
-	}
-	if !leased {
+	if !leased(each) {
 		return nil
+	}
+	span := weir.Never
+	for i := range each {
+		if each[i].Window == 0 {
+			// The last lease of the rule expires after ResetAfter. It is the new one.
+			span = min(span, each[i].ResetAfter)
+		}
 	}
 	l := &lease{call: *c, third: max(span/3, minRenew)}
 	if span <= 0 { // a wrapper did not say
@@ -50,6 +51,11 @@ func (c *call) hold(start time.Time, each []weir.Result) *lease {
 	l.stop = stop
 	l.timer = time.AfterFunc(l.next(start), func() { l.renew(ctx) })
 	return l
+}
+
+// leased reports whether a rule is an algorithm.Concurrency, which has no window.
+func leased(each []weir.Result) bool {
+	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Window == 0 })
 }
 
 // next returns the time until the next renewal, if the last one, or the decision, began at start.

@@ -368,7 +368,7 @@ func TestDegradedHeld(t *testing.T) {
 						case r.Op != weir.Consume:
 							return next.Decide(ctx, r, each)
 						}
-						_, err := next.Decide(ctx, r, nil)
+						_, err := next.Decide(ctx, r, each)
 						return weir.Result{Delay: weir.Never, RetryAfter: time.Second, Degraded: store.ErrUnavailable}, err
 					})
 				})
@@ -418,6 +418,80 @@ func TestDegradedHeld(t *testing.T) {
 					t.Errorf("got %v, want UNAVAILABLE", err)
 				}
 				want("server with a MaxWait and the ID "+id, turns, n)
+			}
+		})
+	}
+}
+
+// A call with an ID of its own can repeat an earlier one, which was served. If the repeated call is
+// cancelled, or if its reply is lost, the earlier one keeps its tokens.
+func TestEarlierKept(t *testing.T) {
+	for _, lost := range []error{nil, context.Canceled, context.DeadlineExceeded} { // nil: it is cancelled while it waits
+		synctest.Test(t, func(t *testing.T) {
+			id := "first"
+			request := func(ctx context.Context, method string) (weir.Request, error) {
+				req, err := all(ctx, method)
+				req.ID, req.MaxWait = id, weir.Never
+				return req, err
+			}
+			for what, wrap := range map[string]func(*weir.Limiter) func(context.Context){
+				"server": func(lim *weir.Limiter) func(context.Context) {
+					limit, _ := newInterceptor(t, lim, request, weirgrpc.Options{})
+					return func(ctx context.Context) {
+						_, _ = limit.Unary(ctx, nil, &grpc.UnaryServerInfo{}, func(context.Context, any) (any, error) { return nil, nil })
+					}
+				},
+				"client": func(lim *weir.Limiter) func(context.Context) {
+					client, err := weirgrpc.NewClientInterceptor(lim, request)
+					if err != nil {
+						t.Fatal(err)
+					}
+					return func(ctx context.Context) {
+						_ = client.Unary(ctx, "/a/b", nil, nil, nil, func(context.Context, string, any, any, *grpc.ClientConn, ...grpc.CallOption) error { return nil })
+					}
+				},
+			} {
+				plain := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
+				var fail func() // after the next decision
+				ask := wrap(plain.Wrap(func(next weir.Decider) weir.Decider {
+					return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+						res, err := next.Decide(ctx, r, each)
+						if fail != nil && r.Op == weir.Consume {
+							fail()
+							return weir.Result{}, lost
+						}
+						return res, err
+					})
+				}))
+				start := time.Now()
+				id = "first"
+				ask(t.Context())
+				id = "x"
+				served := make(chan bool)
+				go func() {
+					defer close(served)
+					ask(t.Context()) // waits for an hour
+				}()
+				synctest.Wait()
+				ctx, cancel := context.WithCancel(t.Context())
+				if lost == nil {
+					time.AfterFunc(time.Minute, cancel)
+				} else {
+					fail = func() {
+						if lost == context.Canceled {
+							cancel()
+						}
+					}
+				}
+				ask(ctx)
+				cancel()
+				synctest.Wait()
+				fail = nil
+				res, err := plain.Peek(t.Context(), "all")
+				if want := 2*time.Hour - time.Since(start); err != nil || res.ResetAfter != want {
+					t.Errorf("%s: %v: %+v, %v, want a full reset in %v", what, lost, res, err, want)
+				}
+				<-served
 			}
 		})
 	}

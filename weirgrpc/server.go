@@ -63,6 +63,10 @@ type call struct {
 	own     bool // nobody else can use the ID of req
 }
 
+// holds reports whether c can hold a lease or reserved tokens. Tokens with an ID of the
+// RequestFunc can be those of an earlier call, which used them.
+func (c *call) holds() bool { return c.req.ID != "" && (c.own || c.req.MaxWait == 0) }
+
 // A scratch holds the results of the rules of one decision. It is reused.
 type scratch [weir.MaxRules]weir.Result
 
@@ -107,13 +111,16 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 	case err != nil:
 		return nil, c.undecided(err)
 	case !res.Allowed:
-		if res.Degraded != nil && (c.own || c.req.MaxWait == 0) { // only the reply may be lost
-			go c.back()
+		each := s.rules(&res)
+		if res.Degraded != nil && c.holds() && (c.own || leased(each)) { // only the reply may be lost
+			go back(c.ctx, c.decider, c.req)
 		}
-		return nil, c.deny(&res, s.rules(&res), setTrailer)
+		return nil, c.deny(&res, each, setTrailer)
 	}
 	if err := sleep.For(c.ctx, res.Delay); err != nil {
-		c.undo()
+		if c.req.ID != "" && (c.own || !res.Replayed) {
+			c.undo()
+		}
 		return nil, newStatus(codeOf(c.ctx, err)).Err()
 	}
 	return c.hold(start, s.rules(&res)), nil
@@ -172,6 +179,7 @@ func (c *call) undecided(err error) error {
 	}
 	code := codeOf(c.ctx, err)
 	switch {
+	case !c.holds():
 	case code == codes.Canceled, code == codes.DeadlineExceeded:
 		c.undo() // the tokens may be reserved, or the lease held
 	case contextual(err): // the same, but the caller is still there
@@ -213,26 +221,23 @@ func (c *call) report(err error) {
 	}
 }
 
-// undo refunds a request with a MaxWait, and otherwise releases the lease of a request with
-// an ID.
+// undo calls back, and reports its error.
 func (c *call) undo() {
-	if err := c.back(); err != nil {
+	if err := back(c.ctx, c.decider, c.req); err != nil {
 		c.report(err)
 	}
 }
 
-// back is undo, and returns the error.
-func (c *call) back() error {
-	if c.req.ID == "" {
-		return nil
-	}
-	back := weir.Request{Key: c.req.Key, ID: c.req.ID, Op: weir.Release}
-	if c.req.MaxWait > 0 {
-		back.Op = weir.Refund
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), undoTime)
+// back refunds a request with a MaxWait, and otherwise releases its lease. The request has an ID.
+// It goes on if ctx ends.
+func back(ctx context.Context, d weir.Decider, req weir.Request) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	_, err := c.decider.Decide(ctx, back, nil)
+	undo := weir.Request{Key: req.Key, ID: req.ID, Op: weir.Release}
+	if req.MaxWait > 0 {
+		undo.Op = weir.Refund
+	}
+	_, err := d.Decide(ctx, undo, nil)
 	if errors.Is(err, weir.ErrUnsupported) {
 		return nil
 	}

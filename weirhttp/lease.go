@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/store"
@@ -46,8 +47,8 @@ func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *w
 	}
 	held, err = leases.Acquire(short, key...)
 	again := errors.As(err, &denied)
-	late := short.Err() != nil || errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, store.ErrUnavailable)
-	if ctx.Err() == nil && (again || err != nil && late) {
+	late := ctx.Err() == nil && !time.Now().Before(w.until)
+	if late && (again || contextual(err) && !errors.Is(err, store.ErrUnavailable)) {
 		return nil, denied // not the error of short, which the caller does not know
 	}
 	return held, err

@@ -198,6 +198,8 @@ func testTransportLeaseHangs(t *testing.T, early bool) {
 			return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 				switch {
 				case hangs && early:
+					end, _ := ctx.Deadline()
+					time.Sleep(time.Until(end))
 					return weir.Result{}, fmt.Errorf("early: %w", context.DeadlineExceeded)
 				case hangs:
 					<-ctx.Done()

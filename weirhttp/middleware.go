@@ -89,22 +89,32 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	s := scratches.Get().(*scratch)
 	res, err := m.decide(r.Context(), d, req, s.each[:])
-	leased := err == nil && res.Allowed && req.ID != "" && s.leased()
+	leased := err == nil && req.ID != "" && s.leased()
 	pass := m.answer(w, r, &req, &res, err, s)
 	s.free()
+	// Tokens with an ID of the RequestFunc can be those of an earlier request, which used them.
+	holds := req.ID != "" && (own || req.MaxWait == 0)
 	switch {
-	case err != nil && cancelled(r): // the tokens may be reserved, or the lease held
+	case err != nil && cancelled(r) && holds: // the tokens may be reserved, or the lease held
 		m.undo(r, d, req)
-	case contextual(err) && req.ID != "": // the same, but the client still waits
+	case contextual(err) && holds: // the same, but the client still waits
 		go m.undo(r.Clone(r.Context()), d, req) // a clone, because the handler can change r
-	case err == nil && !res.Allowed && res.Degraded != nil && (own || req.MaxWait == 0): // only the reply may be lost
-		go m.back(r.Clone(r.Context()), d, req)
-	case leased:
+	case err == nil && res.Degraded != nil && !res.Allowed && holds && (leased || own): // only the reply may be lost
+		go back(r.Context(), d, req)
+	case leased && res.Allowed:
 		defer m.undo(r, d, req)
 	}
-	if pass && m.wait(w, r, d, req, res.Delay) {
-		next.ServeHTTP(w, r)
+	if !pass {
+		return
 	}
+	if err := sleep.For(r.Context(), res.Delay); err != nil {
+		if req.ID != "" && (own || !res.Replayed) {
+			m.undo(r, d, req)
+		}
+		m.late(w, r, err)
+		return
+	}
+	next.ServeHTTP(w, r)
 }
 
 // ask returns who decides, and the request to decide.
@@ -202,43 +212,33 @@ func (m *middleware) report(r *http.Request, err error) {
 	}
 }
 
-// wait waits for delay. It returns false if the client cancels the request before. The
-// tokens are then refunded.
-func (m *middleware) wait(w http.ResponseWriter, r *http.Request, d weir.Decider, req weir.Request, delay time.Duration) bool {
-	err := sleep.For(r.Context(), delay)
-	if err == nil {
-		return true
-	}
-	m.undo(r, d, req)
+// late answers a request whose context ended before its turn.
+func (m *middleware) late(w http.ResponseWriter, r *http.Request, err error) {
 	if cancelled(r) {
 		m.fail(w, r, err)
-	} else {
-		m.report(r, err)
-		m.reject(w, r, &reducedCapacity, Rejection{Err: err})
+		return
 	}
-	return false
+	m.report(r, err)
+	m.reject(w, r, &reducedCapacity, Rejection{Err: err})
 }
 
-// undo refunds a request with a MaxWait, and otherwise releases the lease of a request with
-// an ID.
+// undo calls back, and reports its error.
 func (m *middleware) undo(r *http.Request, d weir.Decider, req weir.Request) {
-	if err := m.back(r, d, req); err != nil {
+	if err := back(r.Context(), d, req); err != nil {
 		m.report(r, err)
 	}
 }
 
-// back is undo, and returns the error.
-func (m *middleware) back(r *http.Request, d weir.Decider, req weir.Request) error {
-	if req.ID == "" {
-		return nil
-	}
-	back := weir.Request{Key: req.Key, ID: req.ID, Op: weir.Release}
-	if req.MaxWait > 0 {
-		back.Op = weir.Refund
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), undoTime)
+// back refunds a request with a MaxWait, and otherwise releases its lease. The request has an ID.
+// It goes on if ctx ends.
+func back(ctx context.Context, d weir.Decider, req weir.Request) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
 	defer cancel()
-	_, err := d.Decide(ctx, back, nil)
+	undo := weir.Request{Key: req.Key, ID: req.ID, Op: weir.Release}
+	if req.MaxWait > 0 {
+		undo.Op = weir.Refund
+	}
+	_, err := d.Decide(ctx, undo, nil)
 	if errors.Is(err, weir.ErrUnsupported) {
 		return nil
 	}

@@ -69,7 +69,7 @@ func unsure(lim *weir.Limiter, away *bool) *weir.Limiter {
 			case r.Op != weir.Consume:
 				return next.Decide(ctx, r, each)
 			}
-			_, err := next.Decide(ctx, r, nil)
+			_, err := next.Decide(ctx, r, each)
 			return weir.Result{Delay: weir.Never, RetryAfter: time.Second, Degraded: store.ErrUnavailable}, err
 		})
 	})
@@ -127,4 +127,98 @@ func TestDegradedHeld(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A request with an ID of its own can repeat an earlier one, which was served. If the repeated
+// request is cancelled, or if its reply is lost, the earlier one keeps its tokens.
+func TestEarlierKept(t *testing.T) {
+	for _, lost := range []error{nil, context.Canceled, context.DeadlineExceeded} { // nil: it is cancelled while it waits
+		synctest.Test(t, func(t *testing.T) {
+			request := func(r *http.Request) (weir.Request, error) {
+				req, err := all(r)
+				req.ID, req.MaxWait = r.Header.Get("ID"), weir.Never
+				return req, err
+			}
+			for what, wrap := range map[string]func(*weir.Limiter) http.Handler{
+				"middleware": func(lim *weir.Limiter) http.Handler {
+					limit, _ := newMiddleware(t, lim, request, weirhttp.Options{})
+					return limit(new(counting))
+				},
+				"transport": func(lim *weir.Limiter) http.Handler {
+					rt := &weirhttp.Transport{Limiter: lim, Base: new(service), Request: request}
+					return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+						if res, err := rt.RoundTrip(r); err == nil {
+							_ = res.Body.Close()
+						}
+					})
+				},
+			} {
+				plain := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
+				var fail func() // after the next decision
+				h := wrap(plain.Wrap(func(next weir.Decider) weir.Decider {
+					return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+						res, err := next.Decide(ctx, r, each)
+						if fail != nil && r.Op == weir.Consume {
+							fail()
+							return weir.Result{}, lost
+						}
+						return res, err
+					})
+				}))
+				ask := func(ctx context.Context, id string) {
+					r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://a.test", nil)
+					r.Header.Set("ID", id)
+					serve(h, r)
+				}
+				start := time.Now()
+				ask(t.Context(), "first")
+				served := make(chan bool)
+				go func() {
+					defer close(served)
+					ask(t.Context(), "x") // waits for an hour
+				}()
+				synctest.Wait()
+				ctx, cancel := context.WithCancel(t.Context())
+				if lost == nil {
+					time.AfterFunc(time.Minute, cancel)
+				} else {
+					fail = func() {
+						if lost == context.Canceled {
+							cancel()
+						}
+					}
+				}
+				ask(ctx, "x")
+				cancel()
+				synctest.Wait()
+				fail = nil
+				res, err := plain.Peek(t.Context(), "all")
+				if want := 2*time.Hour - time.Since(start); err != nil || res.ResetAfter != want {
+					t.Errorf("%s: %v: %+v, %v, want a full reset in %v", what, lost, res, err, want)
+				}
+				<-served
+			}
+		})
+	}
+}
+
+// A request with an ID and without a lease, which OnOutage denies, is not released: the limiter would
+// count an error.
+func TestDegradedNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ops []weir.Op
+		lim := unsure(newLimiter(t, algorithm.FixedWindow{Limit: 3, Window: time.Hour}), new(bool)).Wrap(weir.Observer(func(_ context.Context, d weir.Decision) {
+			ops = append(ops, d.Request.Op)
+		}).Wrap)
+		limit, _ := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
+			req, err := all(r)
+			req.ID = "1"
+			return req, err
+		}, weirhttp.Options{})
+		serve(limit(new(counting)), nil)
+		synctest.Wait()
+		if len(ops) != 1 {
+			t.Errorf("%v, want one Consume", ops)
+		}
+	})
 }

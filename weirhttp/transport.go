@@ -67,8 +67,8 @@ type Transport struct {
 
 	// Request makes the request to Limiter and Leases. Only the fields Key, Cost, MaxWait and ID
 	// are used. A MaxWait of 0 means that only the context ends the wait. If the error is
-	// ErrUnlimited, the request is sent at once. Leases uses only the Key, and each
-	// request costs one lease. If Request is nil, the key is the host of the URL, in
+	// ErrUnlimited, the request is sent at once. If Request sets an ID, the turn is refunded
+	// only as New says. Leases uses only the Key, and each request costs one lease. If Request is nil, the key is the host of the URL, in
 	// lower case and without the port.
 	Request RequestFunc
 
@@ -205,7 +205,7 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request) (*lease, error)
 		}
 		// A pause has begun during the wait. After it, the request needs another turn:
 		// otherwise all requests that wait would be sent at once.
-		if turn != nil {
+		if turn != nil && (req.ID == "" || !turn.Replayed) {
 			err = t.refund(ctx, turn)
 		}
 		if err := errors.Join(err, t.pause(ctx, req.Key, &w)); err != nil {
@@ -240,15 +240,16 @@ func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*
 	if err == nil {
 		err = sleep.For(ctx, turn.Delay)
 	}
-	var denied *weir.DeniedError
 	switch {
 	case err == nil || turn == nil:
 		return turn, err
-	case own && errors.As(err, &denied) && denied.Result.Degraded != nil: // only the reply may be lost
+	case !own && (!turn.Allowed || turn.Replayed): // it can be the turn of an earlier request
+		return nil, err
+	case errors.Is(err, weir.ErrDenied): // but the store may have reserved the turn
 		_ = t.refund(ctx, turn)
 		return nil, err
 	case ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
-		return turn, err
+		return nil, err
 	}
 	if ctx.Err() != nil { // the timer of the store can be earlier than the timer of ctx
 		err = ctx.Err()

@@ -135,9 +135,8 @@ type Options struct {
 
 	// Timeout is the longest time of a decision. 0 means that only the request's context
 	// ends the decision. Set Timeout if FailOpen is true. Otherwise, if the store does not
-	// answer, each request waits for it. If a decision takes longer, the middleware refunds
-	// its tokens, if the request has a MaxWait, or releases its lease. It does so in the
-	// background.
+	// answer, each request waits for it. If a decision takes longer, the middleware releases
+	// its lease, or refunds its tokens as New says. It does so in the background.
 	Timeout time.Duration
 
 	// If FailOpen is true, a request is passed on if the store is not available, or does
@@ -164,10 +163,14 @@ type Options struct {
 // A request with a MaxWait can be allowed after a delay: the middleware then waits before
 // it calls the handler. MaxWait is cut to the time until the deadline of the request's
 // context, if it has one. If the client cancels the request in the meantime, the tokens are
-// refunded. If a rule is an algorithm.Concurrency, the request needs an ID, and the
-// middleware releases the lease when the handler returns. It does not renew the lease, so
-// the lease must be longer than the handler takes. The response ends after the release,
-// which takes a round trip, and at most one second if the store does not answer.
+// refunded. If the RequestFunc sets an ID, the tokens can be those of an earlier request with
+// this ID. They are then refunded only if the decision was made, and was not a repeated one.
+//
+// If a rule is an algorithm.Concurrency, the request needs an ID that no other request has,
+// also no repeated request. The middleware releases the lease when the handler returns. It
+// does not renew the lease, so the lease must be longer than the handler takes. The response
+// ends after the release, which takes a round trip, and at most one second if the store does
+// not answer.
 //
 // If a request goes through two middlewares, both consume tokens, even if they are the same
 // middleware.
