@@ -46,7 +46,8 @@ type Fault struct {
 
 	// Confirm waits until the fault cannot lose the writes that the server had
 	// acknowledged before the call, for example until the replicas have them. If
-	// Confirm cannot tell, it returns an error. Confirm can be nil.
+	// Confirm cannot tell, it returns an error. Confirm can be nil, but not for the check
+	// MasterKilledStill.
 	Confirm func() error
 }
 
@@ -133,7 +134,7 @@ func FaultChecks() []string {
 // after [CallTime]. These promises hold under every fault:
 //   - No call panics.
 //   - A call that fails returns [store.ErrUnavailable] or the error of its context.
-//   - No call is allowed without consuming its token, and a later Peek counts that token.
+//   - No call is allowed without consuming its tokens, and a later Peek counts them.
 //   - No call gets the answer to another call.
 //   - After the fault, all calls are served again.
 //   - When the client is closed, no goroutine and no connection is left.

@@ -56,7 +56,7 @@ type caller struct {
 	each    []weir.Result // the results of its last request, one for each rule
 
 	granted int64     // tokens
-	unknown int64     // calls that ended in an error, each of which may have consumed a token
+	unknown int64     // tokens of the calls that ended in an error, which may have been consumed
 	served  time.Time // when the last call that was answered began
 }
 
@@ -145,8 +145,11 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 	r.begun.Store(true)
 	if r.check.still {
 		stop()
-		if f.Confirm == nil || f.Confirm() != nil {
-			t.Fatalf("%s needs a Confirm that returns no error", r.check.name)
+		if f.Confirm == nil {
+			t.Fatalf("%s needs Fault.Confirm", r.check.name)
+		}
+		if err := f.Confirm(); err != nil {
+			t.Fatalf("%s: Confirm: %v", r.check.name, err)
 		}
 		r.recent = nil
 	}

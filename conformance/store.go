@@ -18,7 +18,7 @@ var storeChecks = []check{
 	{"Keys", "keys hold what was written to them, whatever bytes their names hold", storeKeys},
 	{"Nums", "a key holds a tag and up to eight integers below 2^53, and a script reads what it has written", storeNums},
 	{"Foreign", "if a script finds a foreign value, the error is an ErrForeign that names the key, and nothing is written", storeForeign},
-	{"Atomic", "the calls of Eval on a key are linearizable, and a later call never reads an earlier time", storeAtomic},
+	{"Atomic", "the calls of Eval on a key are linearizable, a later call never reads an earlier time, and MGet reads the keys of a slot atomically", storeAtomic},
 	{"Peer", "the calls of several stores with the same state are linearizable", storePeer},
 	{"OwnReply", "every caller gets the reply to its own call", storeOwnReply},
 	{"ScriptError", "if a script fails, the error is ErrScript, nothing is written, and the reply is unchanged", storeScriptError},

@@ -280,11 +280,7 @@ func (t *T) entries(l *weir.Limiter, key ...string) []weir.Entry {
 
 // limitOf returns the limit of a.
 func (t *T) limitOf(a algorithm.Algorithm) *contract.Limit {
-	limit, err := a.NewLimit()
-	if err != nil {
-		t.fatalf("%+v: NewLimit: %v", a, err)
-	}
-	return limit
+	return must[*contract.Limit](t, "NewLimit")(a.NewLimit())
 }
 
 // kindOf returns the kind of a.
