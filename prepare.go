@@ -202,8 +202,8 @@ func (b *bound) errNoRefund(op Op) error {
 
 func (b *bound) errNoDebt(what string) error {
 	why := "which cannot be in debt: use another algorithm"
-	if limit := b.rules[b.noDebt].limit; limit.Capacity > contract.MaxTokens/2 {
-		why = fmt.Sprintf("which cannot be in debt with the limit %d: lower the limit, or use another algorithm", limit.Capacity)
+	if limit := b.rules[b.noDebt].limit; !limit.Kind.Leases {
+		why = fmt.Sprintf("which cannot be in debt with the limit %d: if it is the highest limit or close to it, lower it; otherwise use another algorithm", limit.Capacity)
 	}
 	return b.unsupported(what, b.noDebt, why)
 }
