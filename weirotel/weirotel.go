@@ -18,13 +18,13 @@
 //
 // The rule of a denied request is the one with the longest RetryAfter, and the rule of an
 // allowed one has the fewest tokens left: see [weir.Result]. The metric weir.near_limit
-// looks at this rule only. It says little about an algorithm.LeakyBucket, or a limit below 5: most
-// allowed requests leave such a rule no token. If a decision failed, or is a Refund, a Settle, a
-// Release or a Reset, weir.rule is empty. See [weir.Outcome] for the outcomes.
+// looks at this rule only. It says little about an algorithm.LeakyBucket, which most allowed requests
+// leave without a token, and about a limit below 5, where it counts only the requests that leave no
+// token. If a decision failed, or is a Refund, a Settle, a Release or a Reset, weir.rule is empty. See [weir.Outcome] for the outcomes.
 //
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
 // and weir.remaining. If a request makes several decisions, the span shows the last one that is
-// not a Refund, a Settle, a Release or a Reset.
+// not a Refund, a Settle, a Release, a Renew or a Reset.
 //
 // The file dashboard.json beside this package is a Grafana dashboard of these metrics, as
 // Prometheus stores them. Import it, and choose the data source. It tells limiters apart by the
@@ -110,7 +110,7 @@ func (r *recorder) observe(ctx context.Context, d weir.Decision) {
 		}
 	}
 	switch l.op {
-	case weir.Refund, weir.Settle, weir.Release, weir.Reset: // they say nothing about the limit
+	case weir.Refund, weir.Settle, weir.Release, weir.Renew, weir.Reset: // they say nothing about the limit
 		return
 	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
