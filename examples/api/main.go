@@ -229,6 +229,8 @@ func newCompletions(st store.Store) (http.Handler, error) {
 		switch {
 		case err != nil || res.Degraded != nil:
 			log.Print("no budget: ", cmp.Or(err, res.Degraded))
+			// Perhaps only the reply was lost. If the store is away, the tokens come back tomorrow.
+			_, _ = budget.Refund(context.WithoutCancel(r.Context()), job)
 			http.Error(w, "the budget is not known now", http.StatusServiceUnavailable)
 			return
 		case !res.Allowed:
