@@ -22,9 +22,9 @@ import (
 // wrappers. To see every answer, also those of other wrappers, add it with a later call of
 // [Limiter.Wrap], or as the first argument of the call.
 //
-// An Observer sees the decisions of all verbs. A Wait makes one decision, and a Refund if
-// its context ends. Took does not include the wait. An Acquire makes a decision for each
-// attempt. A limiter with an Observer decides the requests of [Limiter.DoMany] one by one.
+// An Observer sees the decisions of all verbs. A Wait makes one decision, and a Refund if its
+// context ends or if OnOutage denies it. Took does not include the wait. An Acquire makes a
+// decision for each attempt, and such a Release. A limiter with an Observer decides the requests of [Limiter.DoMany] one by one.
 type Observer func(ctx context.Context, d Decision)
 
 // A Decision is a request and its answer, as an [Observer] gets them.

@@ -100,8 +100,8 @@ func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
 //
 // If the tokens cannot be available before the deadline of ctx, WaitN returns
 // [ErrDenied] at once, and consumes nothing. The Result says why the request was
-// denied. If ctx ends during the wait, WaitN refunds the tokens, which takes at most
-// one second: see [Reservation.Cancel].
+// denied. If ctx ends during the wait, or if [Limiter.OnOutage] denies the request, the tokens may
+// be reserved. WaitN then refunds them, which takes at most one second: see [Reservation.Cancel].
 //
 // The errors are:
 //   - [ErrDenied] if the tokens will not be available in time, or never, or if the
@@ -109,8 +109,8 @@ func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
 //   - the error of ctx if ctx ends. If the refund fails, the error is both errors,
 //     joined with [errors.Join].
 //   - [ErrInvalidCost] if cost is below 1.
-//   - the errors of [Limiter.Reserve]. After [store.ErrUnavailable], or if [Limiter.OnOutage]
-//     denies the request, the tokens may have been consumed.
+//   - the errors of [Limiter.Reserve]. After [store.ErrUnavailable], the tokens may have been
+//     consumed.
 func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result, error) {
 	if cost < 1 {
 		return Result{}, errCost("WaitN", cost)
