@@ -136,6 +136,13 @@ func (s *state) Score(i int, text string) (int64, bool, error) {
 
 func (s *state) Add(i int, m store.Member, ttl time.Duration) {
 	set, _ := s.members(i)
+	expires := s.keys[i].expires
+	switch {
+	case ttl != 0:
+		expires = s.expires(ttl)
+	case set == nil:
+		panic("TTL 0 of a key that is missing")
+	}
 	set = slices.DeleteFunc(slices.Clone(set), func(o store.Member) bool { return o.Text == m.Text })
 	set = append(set, m)
 	slices.SortFunc(set, func(a, b store.Member) int {
@@ -144,7 +151,7 @@ func (s *state) Add(i int, m store.Member, ttl time.Duration) {
 		}
 		return strings.Compare(a.Text, b.Text)
 	})
-	s.keys[i] = value{held: true, set: set, expires: s.expires(ttl)}
+	s.keys[i] = value{held: true, set: set, expires: expires}
 }
 
 func (s *state) Remove(i int, text string) {

@@ -380,12 +380,8 @@ func (l slidingLog) Refund(tx store.Tx, key int, now int64, s contract.State, _ 
 			change(before, e)
 		}
 	}
-	slack := time.Duration(0)
-	if now != tx.Now() {
-		slack = time.Hour // the caller brings the time
-	}
 	for i := range adds {
-		tx.Add(key, adds[i], contract.TTL(now, max(s[1], now)+l.window, slack))
+		tx.Add(key, adds[i], 0)
 	}
 	for i := range removes {
 		tx.Remove(key, removes[i].Text)

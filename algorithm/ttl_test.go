@@ -34,10 +34,14 @@ func TestRefundKeepsTheTTL(t *testing.T) {
 		{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 10}, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 10}},
 		{algorithm.FixedWindow{Limit: 10, Window: time.Second}, algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
 		{algorithm.SlidingCounter{Limit: 10, Window: time.Hour}, algorithm.SlidingCounter{Limit: 20, Window: time.Hour}},
+		{algorithm.SlidingLog{Limit: 10, Window: time.Second}, algorithm.SlidingLog{Limit: 10, Window: time.Hour}},
 	} {
 		b := newBench(t, tt.long)
 		b.take(epoch, 3)
 		was, v := b.charge(epoch, 2, 0)
+		if _, log := tt.long.(algorithm.SlidingLog); log {
+			b.take(epoch, 1) // the refund then changes entries
+		}
 		expires := b.state.keys[0].expires
 		b.change(tt.short)
 		if gave := b.refund(epoch, was); !v.Allowed || !gave || b.state.keys[0].expires != expires {

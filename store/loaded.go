@@ -168,6 +168,12 @@ func (l *Loaded) Score(i int, text string) (score int64, ok bool, err error) {
 // Add implements [Tx].
 func (l *Loaded) Add(i int, m Member, ttl time.Duration) {
 	k := &l.keys[i]
+	switch {
+	case ttl > 0:
+		k.ttl = ttl
+	case k.held.Kind != Set:
+		return
+	}
 	if k.held.Kind != Set {
 		k.set(Held{Kind: Set})
 		k.owned = true
@@ -178,7 +184,7 @@ func (l *Loaded) Add(i int, m Member, ttl time.Duration) {
 	at, _ := slices.BinarySearchFunc(k.held.Members, m, compareMembers)
 	k.held.Members = slices.Insert(k.held.Members, at, m)
 	k.scores[m.Text] = m.Score
-	k.changed, k.ttl = true, ttl
+	k.changed = true
 }
 
 // Remove implements [Tx].

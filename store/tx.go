@@ -10,7 +10,8 @@ import (
 //
 // A form follows these rules:
 //   - It reads a sorted set before it changes that set. The result of a later read of the
-//     set is not defined.
+//     set is not defined. If it has removed members, the result of a Keep, and of an Add that
+//     keeps the TTL, is not defined either.
 //   - Get returns the result of earlier calls of Put, Keep and Del.
 //   - If its script is read-only, it makes no change.
 //
@@ -71,8 +72,9 @@ type Tx interface {
 	Score(i int, text string) (score int64, ok bool, err error)
 
 	// Add adds m to the sorted set at key i. If the set has a member with the same
-	// text, that member gets the new score. The key expires after ttl, which is
-	// positive and a whole number of milliseconds.
+	// text, that member gets the new score. The key expires after ttl, which is a whole
+	// number of milliseconds. If ttl is 0, the key keeps its TTL, and if it is missing, Add
+	// does nothing.
 	Add(i int, m Member, ttl time.Duration)
 
 	// Remove removes the member with this text from the sorted set at key i, if there

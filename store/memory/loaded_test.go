@@ -91,23 +91,28 @@ func randomForm(r *rand.Rand, tx store.Tx, keys int, reply []store.Value) ([]sto
 			reply = append(reply, store.IntegerValue(above), store.IntegerValue(all),
 				store.IntegerValue(m.Score), store.BulkValue(m.Text), store.IntegerValue(score))
 		}
+		removed := false
 		for range r.IntN(4) {
 			switch op := r.IntN(8); {
 			case op == 0:
 				tx.Del(i)
-				isNums, isSet = false, false
+				isNums, isSet, removed = false, false, false
 			case op < 3 && !isSet:
 				tx.Put(i, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [store.MaxNums]int64{r.Int64N(100)}}, ttl())
 				isNums = true
 			case op == 3 && isNums:
 				tx.Keep(i, store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [store.MaxNums]int64{r.Int64N(100)}})
+			case op == 4 && !isNums && !removed && r.IntN(2) == 0:
+				tx.Add(i, store.Member{Score: r.Int64N(10), Text: text()}, 0)
 			case op < 6 && !isNums:
 				tx.Add(i, store.Member{Score: r.Int64N(10), Text: text()}, ttl())
 				isSet = true
 			case op == 6 && !isNums:
 				tx.Remove(i, text())
+				removed = true
 			case op == 7 && !isNums:
 				tx.Trim(i, r.Int64N(3))
+				removed = true
 			}
 		}
 	}

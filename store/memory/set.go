@@ -167,13 +167,19 @@ func (t *tx) Score(i int, text string) (score int64, ok bool, err error) {
 // Add implements [store.Tx].
 func (t *tx) Add(i int, m store.Member, ttl time.Duration) {
 	v := &t.keys[i]
+	t.dirty = true
+	switch {
+	case ttl > 0:
+		v.expires = t.now + ttl.Microseconds()
+	case v.set == nil:
+		return
+	}
 	if v.set == nil {
 		v.set, v.nums = new(set), store.Nums{}
 	}
 	m.Text = strings.Clone(m.Text) // the text may be borrowed
 	t.sets = append(t.sets, setChange{set: v.set, op: addMember, member: m})
-	v.expires = t.now + ttl.Microseconds()
-	v.live, v.change, t.dirty = true, written, true
+	v.live, v.change = true, written
 }
 
 // Remove implements [store.Tx].
