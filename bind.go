@@ -238,6 +238,9 @@ func digest(rules []rule) [32]byte {
 	for _, r := range rules {
 		b = strconv.AppendQuote(b, r.limit.Kind.Name)
 		b = strconv.AppendInt(b, r.cost, 10)
+		if r.limit.Kind.Keys > 0 { // the windows of an algorithm.SlidingBuckets are in its Lua only
+			b = strconv.AppendQuote(b, r.limit.Kind.Lua)
+		}
 		for _, arg := range r.limit.Args {
 			b = strconv.AppendQuote(b, arg.String())
 		}

@@ -381,3 +381,32 @@ func TestWithKeepsCost(t *testing.T) {
 		t.Errorf("a limit below the Cost: got %v", err)
 	}
 }
+
+// The windows of SlidingBuckets are limits too: another limiter, whose windows are longer, finds no
+// decision of this one, and holds none of its tokens.
+func TestWithOtherSpans(t *testing.T) {
+	t.Parallel()
+	spans := func(window time.Duration) algorithm.SlidingBuckets {
+		return algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: window, Limit: 1000}}}
+	}
+	l := mustNew(t, newStore(newClock()), spans(5*time.Second))
+	other := mustWith(t, l, weir.Rule{Algorithm: spans(10 * time.Second)})
+	r := weir.Request{Key: weir.KeyOf("k"), Cost: 3, ID: "x"}
+	allow(t, l, r)
+	if ok, err := other.Refund(t.Context(), r); ok || err != nil {
+		t.Errorf("other windows: Refund: got %v, %v", ok, err)
+	}
+	if ok, err := l.Refund(t.Context(), r); !ok || err != nil {
+		t.Errorf("Refund: got %v, %v", ok, err)
+	}
+	c := newClock()
+	holds, log := prefetching(t, mustNew(t, newStore(c), spans(5*time.Second)), c, weir.Prefetch{})
+	for range 100 {
+		allow(t, holds, weir.Request{Key: weir.KeyOf("k")})
+	}
+	log.take()
+	allow(t, mustWith(t, holds, weir.Rule{Algorithm: spans(10 * time.Second)}), weir.Request{Key: weir.KeyOf("k")})
+	if ops := log.ops(); ops != "[Consume]" {
+		t.Errorf("%s reached the store, want the Consume of a limiter that holds no tokens", ops)
+	}
+}
