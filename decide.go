@@ -92,9 +92,9 @@ type Request struct {
 	// request is decided again.
 	//
 	// If the decision reserved tokens that are not available within MaxWait, and was not
-	// settled, the repeated request is denied, and RetryAfter says for how long. So is a repeated
-	// request whose decision is in the future, because the clock has stepped back. A rule with a
-	// Cost keeps its turn also after a Settle.
+	// settled to another cost, the repeated request is denied, and RetryAfter says for how
+	// long. So is a repeated request whose decision is in the future, because the clock has
+	// stepped back. A rule with a Cost keeps its turn also after a Settle.
 	//
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
 	// a TakeUpTo, the Cost must be at least what it consumed.
@@ -104,7 +104,7 @@ type Request struct {
 	// If a request has an ID, the store keeps one more key for each rule, until no
 	// token of the decision can be refunded. If the algorithm of a rule cannot
 	// refund, for example algorithm.MetadataWindow, ID must be empty. A Peek ignores
-	// the ID.
+	// the ID, unless it names a lease.
 	//
 	// If a rule is an algorithm.Concurrency, ID names the lease, and there is no
 	// refund. Every op except Peek and Reset then needs an ID. It has at most

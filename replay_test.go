@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -222,18 +223,79 @@ func TestReplayBeforeTheTurn(t *testing.T) {
 	}
 }
 
-// After Settles, a repeat has no Delay, also if the tokens are as many as before by chance.
+// After Settles, a repeat has no Delay, also if the tokens are as many as before.
 func TestReplayAfterSettles(t *testing.T) {
 	t.Parallel()
-	l := mustNew(t, newStore(newClock()), algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 20})
-	job := weir.Request{Key: weir.KeyOf("k"), Cost: 3, MaxWait: weir.Never, ID: "x"}
-	decide(t, l, job)
-	for _, n := range []int64{1, 4} {
-		if ok, err := l.Settle(t.Context(), job, n); !ok || err != nil {
-			t.Fatal(ok, err)
+	for _, a := range []algorithm.Algorithm{
+		algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 20},
+		algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 5},
+		algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerMinute(1)},
+	} {
+		for _, settles := range [][]int64{{1, 4}, {4, 3}, {9, 3}, {0, 3}} {
+			l := mustNew(t, newStore(newClock()), a)
+			job := weir.Request{Key: weir.KeyOf("k"), Cost: 3, MaxWait: weir.Never, ID: "x"}
+			decide(t, l, job)
+			for _, n := range settles {
+				if ok, err := l.Settle(t.Context(), job, n); !ok || err != nil {
+					t.Fatal(ok, err)
+				}
+				if n == 0 { // the tokens go to somebody else
+					decide(t, l, weir.Request{Key: job.Key, Cost: 5, MaxWait: weir.Never})
+				}
+				for _, wait := range []time.Duration{0, weir.Never} {
+					job.MaxWait = wait
+					if res := decide(t, l, job); !res.Replayed || !res.Allowed || res.Delay != 0 || res.Granted != n {
+						t.Errorf("%+v: settled at %v, now %d: got %+v, want it replayed without a Delay", a, settles, n, res)
+					}
+				}
+			}
 		}
-		if res := decide(t, l, job); !res.Replayed || !res.Allowed || res.Delay != 0 || res.Granted != n {
-			t.Errorf("settled at %d: got %+v, want it replayed without a Delay", n, res)
+	}
+}
+
+// The marker of a rule can end before that of another rule. If a Settle comes in between, and the clock
+// then steps back, the same Settle changes nothing.
+func TestSettleAndClockBack(t *testing.T) {
+	t.Parallel()
+	for _, first := range []bool{false, true} {
+		c := newClock()
+		list := []weir.Rule{
+			{Name: "window", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
+			{Name: "bucket", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 10}},
+		}
+		if first {
+			slices.Reverse(list)
+		}
+		l := mustPolicy(t, newStore(c), rules(list...))
+		job := weir.Request{Key: weir.KeyOf("k"), Cost: 4, ID: "x"}
+		decide(t, l, job)
+		c.advance(4 * time.Second)
+		for range 2 {
+			if ok, err := l.Settle(t.Context(), job, 1); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			c.advance(-time.Second)
+		}
+		if res := left(t, mustOnly(t, l, "window"), "k"); res.Remaining != 9 {
+			t.Errorf("bucket first %v: got %+v, want 9 remaining in the window", first, res)
+		}
+	}
+}
+
+// A repeated Force says how much a rule gave that had less left than its Cost.
+func TestReplayOfAForce(t *testing.T) {
+	t.Parallel()
+	const year = 365 * 24 * time.Hour
+	l := mustPolicy(t, newStore(newClock()), rules(
+		weir.Rule{Name: "window", Algorithm: window(100, time.Hour)},
+		weir.Rule{Name: "bucket", Algorithm: algorithm.GCRA{Rate: algorithm.Every(20 * year), Burst: 6}, Cost: 3}))
+	for i, want := range []int64{3, 3, 1} {
+		r := weir.Request{Key: weir.KeyOf("k"), Op: weir.Force, Cost: 2, ID: number(i)}
+		for range 2 {
+			each := make([]weir.Result, 2)
+			if res := decide(t, l, r, each...); res.Granted != 2 || each[1].Granted != want {
+				t.Errorf("Force %d: got %+v, and the bucket gave %d, want %d", i, res, each[1].Granted, want)
+			}
 		}
 	}
 }

@@ -209,7 +209,7 @@ type Kind struct {
 	// it.
 	Name string
 
-	// Tag is a lower-case letter and a digit. It cannot be i2, the tag of markers.
+	// Tag is a lower-case letter and a digit. It cannot be i2 or i3, the tags of markers.
 	// The tag is part of every key and of every value. If you change the layout of
 	// the value, choose another tag. Rules then use other keys, so their earlier
 	// state has no effect.

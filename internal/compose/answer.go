@@ -139,7 +139,7 @@ func (p *Program) parseMarks(text string, more bool, ints []store.Value) ([]stor
 		var one string
 		one, rest, more = strings.Cut(rest, ";")
 		m, ok := store.ParseNums(one)
-		if one != "" && (!ok || m.Tag != markTag || int(m.Len) != p.source.parts[i].markInts()) {
+		if one != "" && (!ok || !isMark(m.Tag) || int(m.Len) != p.source.parts[i].markInts()) {
 			return nil, fmt.Errorf("it replied %q for marker %d", one, i+1)
 		}
 		if n == replayed {
@@ -281,11 +281,14 @@ func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answe
 	peek := Outcome{N: 1, Now: o.Now, ints: o.ints[:p.ints]}
 	out = p.Answer(i, Peek, &peek, &Call{Cost: 1})
 	out.Allowed, out.RetryAfter, out.Granted = true, 0, o.N
-	if r.Cost > 0 {
-		out.Granted = r.Cost
-	}
 	at := p.ints + 1 + i + r.at - 2 // see markReply
 	n, meter := o.ints[at].Int(), r.step.meter
+	switch {
+	case r.Cost > 0 && n > 0:
+		out.Granted = n // a Force can consume less than the Cost
+	case r.Cost > 0:
+		out.Granted = r.Cost
+	}
 	if n > 0 && r.step.kind.Reserves && !v.forces() {
 		before := meter.Take(cellOf(o.ints[at+1:at+1+r.ints]), -n)
 		left := max(meter.Ready(o.Now, before, n, 0)-o.Now, 0)

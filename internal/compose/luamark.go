@@ -55,7 +55,7 @@ func (s *source) mark(p *part, v Verb) string {
 func (p *part) readMark(w *writer, m string) {
 	w.f("mark = redis.pcall('GET', %s)\nif mark then\n", luaKey(p.marker))
 	w.f("if mark.err then\nif string.find(mark.err, 'WRONGTYPE', 1, true) then return %s end\nreturn mark\nend\n", foreign(p.marker))
-	w.f("%s = {string.match(mark, '^%s%s$')}\n", m, markTag[:], strings.Repeat(" (%d+)", p.markInts()))
+	w.f("%s = {string.match(mark, '^i[%c%c]%s$')}\n", m, markTag[1], settledTag[1], strings.Repeat(" (%d+)", p.markInts()))
 	w.f("if not %s[1] then return %s end\n", m, foreign(p.marker))
 	w.f("for i = 1, %d do\n%s[i] = %s[i] + 0.0\nif %s[i] > %s then return %s end\nend\n", p.markInts(), m, m, m, maxInt, foreign(p.marker))
 	if p.kind.Step != nil {

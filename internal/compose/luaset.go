@@ -36,7 +36,7 @@ func (s *source) settle(w *writer) {
 			w.f("do\nlocal n = more\n%s", p.sections["write"][1:])
 			w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", p.sections["mark"], luaLife)
 			w.f("redis.call('SET', %s, '%s' .. string.format(' %%d %%d %%d %%d ', gen, more, total, asked) .. mark .. string.format(' %%d', ends), 'PX', life)\nend\n",
-				luaKey(p.marker), markTag[:])
+				luaKey(p.marker), settledTag[:])
 		default:
 			s.addCell(w, p)
 		}
@@ -48,9 +48,9 @@ func (s *source) settle(w *writer) {
 		case p.marker == 0:
 			continue
 		case p.own:
-			w.f("if m[%d] then\n", p.rule)
+			w.f("if not m[%d] then\nredis.call('UNLINK', %s)\nelse\n", p.rule, luaKey(p.marker))
 		default:
-			w.f("if m[%d] and more < 0 then\n", p.rule)
+			w.f("if more < 0 and not m[%d] then\nredis.call('UNLINK', %s)\nelseif more < 0 then\n", p.rule, luaKey(p.marker))
 			w.f("local n, was, gen = math.min(-more, m[%d][2]), m[%d], m[%d][1]\nlocal keep = was[2] - n\nif n > 0 then\n", p.rule, p.rule, p.rule)
 			if p.kind.Step != nil {
 				w.f("do%send\n", p.sections["refund"])
@@ -60,7 +60,7 @@ func (s *source) settle(w *writer) {
 			w.f("end\nwas[2] = keep\n")
 		}
 		w.f("m[%d][3] = total\n", p.rule)
-		w.f("redis.call('SET', %s, string.format('%s%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\nend\n", luaKey(p.marker), markTag[:], strings.Repeat(" %d", p.markInts()), p.rule)
+		w.f("redis.call('SET', %s, string.format('%s%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\nend\n", luaKey(p.marker), settledTag[:], strings.Repeat(" %d", p.markInts()), p.rule)
 	}
 	w.f("end\nreturn string.format('%%d;', total + 1) .. sec .. ' ' .. usec\n")
 }
@@ -83,7 +83,7 @@ func (s *source) addCell(w *writer, p *part) {
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n%s", p.sections["take"][1:], p.sections["ends"], luaLife)
 	p.ints(w, "ints", "")
 	w.f("redis.call('SET', %s, '%s' .. ints .. string.format('%s', %s), 'PX', life)\n", luaKey(p.key), p.kind.Tag[:], strings.Repeat(" %d", len(tail)), p.suffix(tail, "", ", "))
-	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d', total, asked) .. ints\n", markTag[:], i)
+	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d', total, asked) .. ints\n", settledTag[:], i)
 	if len(p.note) > 0 {
 		w.f("text = text .. string.format(' %%d', %s%d)\n", p.note[0], i)
 	}

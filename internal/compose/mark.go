@@ -15,7 +15,12 @@ import (
 // The further integers are, for a rule with a cell, the cell just after the decision and the
 // first integer of the note. The decision has ended when that cell has. For a Step, they are
 // the three integers of contract.StepRefunder.Mark, and when the decision ends.
-var markTag = store.Tag{'i', '2'}
+//
+// If a Settle wrote the marker, its tag is i3. The cell can then be that of another cost.
+var markTag, settledTag = store.Tag{'i', '2'}, store.Tag{'i', '3'}
+
+// isMark reports whether t is the tag of a marker.
+func isMark(t store.Tag) bool { return t == markTag || t == settledTag }
 
 // The codes in the reply of a verb that writes markers.
 const (
@@ -50,7 +55,7 @@ func (r *run) readMarks(m *marks) (found bool, err error) {
 			return false, err
 		case !ok:
 			continue
-		case n.Tag != markTag || int(n.Len) != size:
+		case !isMark(n.Tag) || int(n.Len) != size:
 			return false, store.ForeignAt(q.marker)
 		}
 		ends := n.N[size-1]
@@ -86,11 +91,12 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 
 // markReply appends integers of rule i to a reply: the tokens that the decision of the marker m
 // consumed, and the cell after it. Program.replayed uses them. They are all 0 if the rule
-// has no cell or no marker, or if a Settle changed the tokens.
+// has no cell or no marker. They are also 0 if a Settle changed the tokens, unless the rule has a
+// Cost.
 func (p *Program) markReply(i int, m *store.Nums, reply []store.Value) []store.Value {
 	q := &p.rules[i]
 	var ints [store.MaxNums]int64
-	if n := m.N[1]; q.step.meter != nil && m.Len > 0 && (q.Cost > 0 || n == m.N[2] && n == m.N[3]) {
+	if n := m.N[1]; q.step.meter != nil && m.Len > 0 && (q.Cost > 0 || m.Tag == markTag && n == m.N[2] && n == m.N[3]) {
 		ints = [store.MaxNums]int64{n}
 		copy(ints[1:], m.N[markHead:markHead+q.ints])
 	}
@@ -136,6 +142,9 @@ func (r *run) markCell(i int, h *held, held, total, asked int64) {
 // putMark writes the marker of rule i. The decision ends at ends.
 func (r *run) putMark(i int, ends int64, ints [store.MaxNums]int64) {
 	n := store.Nums{Tag: markTag, Len: uint8(r.source.parts[i].markInts()), N: ints}
+	if r.verb == Settle {
+		n.Tag = settledTag
+	}
 	r.tx.Put(r.rules[i].marker, n, life(r.now, ends, r.slack))
 }
 

@@ -40,8 +40,10 @@ func (r *run) settle(held []held) (int64, error) {
 				_, err = r.giveBack(i, &held[i], n, back)
 				n.N[1] -= back
 			}
-			n.N[2] = total
+			n.Tag, n.N[2] = settledTag, total
 			r.tx.Keep(q.marker, *n)
+		default: // it may have ended: if the clock steps back, its TOTAL must not count again
+			r.tx.Del(q.marker)
 		}
 		if err != nil {
 			return 0, err

@@ -171,8 +171,8 @@ func (p *part) parse() error {
 	if !kindName.MatchString(k.Name) {
 		return fmt.Errorf("its Name is %q: it must be lower-case letters and digits", k.Name)
 	}
-	if !kindTag.Match(k.Tag[:]) || k.Tag == markTag {
-		return fmt.Errorf("its Tag is %q: it must be a lower-case letter and a digit, and not %s", k.Tag[:], markTag[:])
+	if !kindTag.Match(k.Tag[:]) || isMark(k.Tag) {
+		return fmt.Errorf("its Tag is %q: it must be a lower-case letter and a digit, and neither %s nor %s", k.Tag[:], markTag[:], settledTag[:])
 	}
 	if (k.Meter == nil) == (k.Step == nil) {
 		return fmt.Errorf("it must have a Meter or a Step, and not both")
