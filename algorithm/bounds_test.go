@@ -67,6 +67,7 @@ func TestInvalidLimit(t *testing.T) {
 		{"no capacity", algorithm.TokenBucket{Refill: algorithm.PerSecond(1)}, []string{"TokenBucket.Capacity is 0", "from 1 to 9007199254740991"}},
 		{"capacity too large", algorithm.TokenBucket{Capacity: algorithm.MaxTokens + 1, Refill: algorithm.PerSecond(1)}, []string{"TokenBucket.Capacity is 9007199254740992", "from 1 to"}},
 		{"capacity with a period too large", algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 2, Refill: algorithm.PerSecond(3_000_000)}, []string{"with 3 tokens in a period of 1 µs", "at most 9007199254740988"}},
+		{"largest capacity, filled slowly", algorithm.TokenBucket{Capacity: algorithm.MaxTokens, Refill: algorithm.PerSecond(1)}, []string{"142 years", "lower Capacity or raise Refill"}},
 		{"largest capacity with a period", algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 3, Refill: algorithm.PerSecond(3_000_000)}, nil},
 		{"bucket fills in MaxSpan", algorithm.TokenBucket{Capacity: 2, Refill: algorithm.Every(maxSpan / 2)}, nil},
 		{"bucket fills in more", algorithm.TokenBucket{Capacity: 2, Refill: algorithm.Every(maxSpan/2 + us)}, []string{"Capacity 2", "142 years", "lower Capacity or raise Refill"}},

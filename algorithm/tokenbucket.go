@@ -86,13 +86,13 @@ func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 	} else if hi, lo := bits.Mul64(uint64(num), uint64(den)); hi > 0 || lo > MaxTokens {
 		return nil, b.tooFine()
 	}
-	if most := MaxTokens - m.den; b.Capacity > most {
-		return nil, contract.Invalid("TokenBucket.Capacity is %d: with %d tokens in a period of %d µs it must be at most %d", b.Capacity, m.den, m.num, most)
-	}
 	span := m.until(b.Capacity)
 	if span > MaxSpan {
 		return nil, contract.Invalid("TokenBucket with Capacity %d at %d per %v takes longer than %v years to fill: lower Capacity or raise Refill",
 			b.Capacity, b.Refill.Count, b.Refill.Period, years)
+	}
+	if most := MaxTokens - m.den; b.Capacity > most {
+		return nil, contract.Invalid("TokenBucket.Capacity is %d: with %d tokens in a period of %d µs it must be at most %d", b.Capacity, m.den, m.num, most)
 	}
 	spare := MaxTokens - m.den - b.Capacity // tokens that can be reserved so that no number passes 2^53
 	return &contract.Limit{
