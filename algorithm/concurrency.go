@@ -151,6 +151,10 @@ func (c concurrency) Mark(int64, contract.State, int64, int64) (contract.Cell, i
 
 // Refund implements [contract.StepRefunder]: it releases the lease named by a.Text.
 func (c concurrency) Refund(tx store.Tx, key int, _ int64, s contract.State, a contract.Ask, _ contract.Cell, _, _, _ int64) (bool, error) {
-	tx.Remove(key, "c2 "+a.Text)
+	text := "c2 " + a.Text
+	if _, ok, err := tx.Score(key, text); !ok || err != nil { // the call changes nothing
+		return false, err
+	}
+	tx.Remove(key, text)
 	return s[3] > 0, nil
 }
