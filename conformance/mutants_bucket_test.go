@@ -16,8 +16,8 @@ func tokenArgs(change func(args []store.Arg)) mutation {
 	return bad[algorithm.TokenBucket](flaw{limit: func(l *contract.Limit) { change(l.Args) }})
 }
 
-// markTag begins a marker.
-var markTag = store.Tag{'i', '1'}
+// markTags are the tags of markers.
+var markTags = []store.Tag{{'i', '2'}, {'i', '3'}}
 
 // oneMore writes, in scripts whose name begins with name and has verb in it, values of
 // which more was consumed than more says.
@@ -27,7 +27,7 @@ func oneMore(name, verb string, more func(n *store.Nums)) mutation {
 			return tx
 		}
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-			if n.Tag != markTag {
+			if !slices.Contains(markTags, n.Tag) {
 				more(&n)
 			}
 			return n, ttl

@@ -119,6 +119,7 @@ func TestRenew(t *testing.T) {
 		if err := watch(t.Context(), c); err != nil {
 			t.Fatal(err)
 		}
+		synctest.Wait() // a renewal can begin when the handler returns
 		n := renewed.Load()
 		time.Sleep(time.Hour)
 		if free(t, lim) != 1 || renewed.Load() != n || n < 100 {
