@@ -258,3 +258,35 @@ func TestRepeatsAreEvicted(t *testing.T) {
 		}
 	}
 }
+
+// The release of a lease that is not held changes nothing: the key of a limit whose last request was
+// denied is still not evicted.
+func TestReleaseKeepsTheProtection(t *testing.T) {
+	t.Parallel()
+	c := newClock()
+	st := memory.New(&memory.Options{MaxKeys: 1, Now: c.now})
+	lim, err := weir.New("t", st, algorithm.Concurrency{Limit: 1, Lease: time.Minute}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ask := func(op weir.Op, key, id string) (bool, error) {
+		res, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf(key), Op: op, ID: id}, nil)
+		return res.Allowed, err
+	}
+	if ok, err := ask(weir.Consume, "a", "1"); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if ok, err := ask(weir.Consume, "a", "2"); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if ok, err := ask(weir.Release, "a", "2"); ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	c.advance(time.Second)
+	if ok, err := ask(weir.Consume, "b", "3"); ok || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("a new key: got %v, %v, want that the store is full", ok, err)
+	}
+	if ok, err := ask(weir.Consume, "a", "4"); ok || err != nil {
+		t.Errorf("the held lease was forgotten: %v, %v", ok, err)
+	}
+}
