@@ -68,8 +68,8 @@ type Transport struct {
 	// Request makes the request to Limiter and Leases. Only the fields Key, Cost, MaxWait and ID
 	// are used. A MaxWait of 0 means that only the context ends the wait. If the error is
 	// ErrUnlimited, the request is sent at once. If Request sets an ID, the turn is refunded
-	// only as New says. Leases uses only the Key, and each request costs one lease. If Request is nil, the key is the host of the URL, in
-	// lower case and without the port.
+	// only as New says. Leases uses only the Key, and each request costs one lease. If Request
+	// is nil, the key is the host of the URL, in lower case and without the port.
 	Request RequestFunc
 
 	// Base sends the requests. If it is nil, http.DefaultTransport is used.
