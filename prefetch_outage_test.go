@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -303,6 +304,74 @@ func TestPrefetchBusyKeyAway(t *testing.T) {
 			t.Errorf("%v: ReturnPrefetched must return the tokens of d", settled)
 		}
 	})
+}
+
+// Long after the last failed return, the tokens of a failed prefetch come back first.
+func TestPrefetchLateFirst(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lost := false
+		var settled []weir.Key
+		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{})
+		log.after = func(r weir.Request, _ weir.Result) error {
+			if lost && r.Op == weir.TakeUpTo {
+				return fmt.Errorf("lost: %w", store.ErrUnavailable)
+			}
+			if r.Op == weir.Settle {
+				settled = append(settled, r.Key)
+			}
+			return nil
+		}
+		for range 100 {
+			allow(t, l, weir.Request{Key: weir.KeyOf("a")})
+			allow(t, l, weir.Request{Key: weir.KeyOf("b")})
+		}
+		if err := l.ReturnPrefetched(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			allow(t, l, weir.Request{Key: weir.KeyOf("b")})
+		}
+		time.Sleep(weir.DefaultPrefetchAge)
+		lost = true
+		if _, err := l.Allow(t.Context(), "a"); !errors.Is(err, store.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		lost, settled = false, nil
+		for range 2 {
+			allow(t, l, weir.Request{Key: weir.KeyOf("c")})
+		}
+		if !slices.Equal(settled, []weir.Key{weir.KeyOf("a"), weir.KeyOf("b")}) {
+			t.Errorf("the tokens of %v came back, want those of a and then b", settled)
+		}
+	})
+}
+
+// If the context ends while ReturnPrefetched returns tokens, there is an error, also if the last return
+// succeeded.
+func TestReturnPrefetchedLate(t *testing.T) {
+	t.Parallel()
+	l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{})
+	for range 100 {
+		for i := range 3 {
+			allow(t, l, weir.Request{Key: weir.KeyOf(number(i))})
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	log.after = func(weir.Request, weir.Result) error {
+		cancel()
+		return nil
+	}
+	log.take()
+	if err := l.ReturnPrefetched(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want that the context ended", err)
+	}
+	if err := l.ReturnPrefetched(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if ops := log.ops(); ops != "[Settle Settle Settle]" {
+		t.Errorf("%s reached the store, want that each prefetch was returned once", ops)
+	}
 }
 
 // A panic in the next Decider leaves no goroutine waiting.

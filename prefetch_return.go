@@ -76,11 +76,14 @@ func (o *owed) again(f *fetched) {
 }
 
 // next removes and returns the next prefetch whose tokens are to be returned, or nil. A live one is
-// only returned if it is too old at the time now. Those of failed calls are last: their server can be
-// away, and the others need not wait for it.
-func (o *owed) next(now time.Duration) *fetched {
+// only returned if it is too old at the time now. Those of failed calls are the first if late is true,
+// and otherwise the last.
+func (o *owed) next(now time.Duration, late bool) *fetched {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	if e := o.late.Front(); e != nil && late {
+		return o.late.Remove(e).(*fetched)
+	}
 	if e := o.ended.Front(); e != nil {
 		return o.ended.Remove(e).(*fetched)
 	}
@@ -108,6 +111,10 @@ func (o *owed) len() int {
 // every request, also those for other servers of a cluster.
 const returnPause = time.Second
 
+// If a return failed less than lateAfter ago, prefetches of failed calls are returned last: their server
+// can be away, and the others need not wait for it.
+const lateAfter = 10 * returnPause
+
 // A failedReturn is a return that failed at a time. It was given so much time.
 type failedReturn struct{ at, given time.Duration }
 
@@ -118,14 +125,15 @@ func (p *prefetcher) returnOne(ctx context.Context) {
 	if deadline, ok := ctx.Deadline(); ok {
 		given = min(given, time.Until(deadline))
 	}
-	last := p.failed.Load()
-	if last == nil || now < last.at || now-last.at >= returnPause {
-		last = new(failedReturn)
+	since, last := Never, p.failed.Load()
+	if last != nil && now >= last.at {
+		since = now - last.at
 	}
-	if given <= 0 || given < 2*last.given {
+	if given <= 0 || since < returnPause && given < 2*last.given {
 		return
 	}
-	for f := p.owed.next(now); f != nil; f = p.owed.next(now) {
+	late := since >= lateAfter
+	for f := p.owed.next(now, late); f != nil; f = p.owed.next(now, late) {
 		if !f.close(now) {
 			continue
 		}
@@ -142,16 +150,15 @@ func (p *prefetcher) returnAll(ctx context.Context) error {
 	now := p.now()
 	var first error
 	for range p.owed.len() {
-		f := p.owed.next(Never)
+		if ended(ctx) {
+			return cmp.Or(first, ctx.Err(), error(context.DeadlineExceeded))
+		}
+		f := p.owed.next(Never, false)
 		if f == nil {
 			break
 		}
-		if !f.close(now) {
-			continue
-		}
-		first = cmp.Or(first, p.giveBack(ctx, f))
-		if ended(ctx) {
-			break
+		if f.close(now) {
+			first = cmp.Or(first, p.giveBack(ctx, f))
 		}
 	}
 	return first
