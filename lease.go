@@ -36,6 +36,7 @@ type Lease struct {
 	limiter *Limiter
 	request Request
 	time    time.Duration // the lease time
+	lost    bool          // the store may have acquired the lease, and the reply to try is lost
 
 	released context.Context // ends when Release is called
 	release  context.CancelFunc
@@ -61,10 +62,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 		return nil, err
 	}
 	if err := lease.try(ctx); err != nil {
-		var denied *DeniedError
-		if errors.As(err, &denied) {
-			lease.giveUp(ctx, denied)
-		}
+		lease.giveUp(ctx)
 		return nil, err
 	}
 	return lease, nil
@@ -86,20 +84,21 @@ func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err 
 	if err != nil {
 		return nil, err
 	}
-	var denied *DeniedError
 	defer func() {
 		if held == nil {
-			lease.giveUp(ctx, denied)
+			lease.giveUp(ctx)
 		}
 	}()
+	var denied *DeniedError
 	for poll := minPoll; ; poll = min(2*poll, maxPoll) {
 		err := lease.try(ctx)
+		again := errors.As(err, &denied)
 		switch {
 		case err == nil:
 			return lease, nil
-		case denied != nil && ended(ctx) && !errors.Is(err, store.ErrUnavailable):
+		case denied != nil && ended(ctx) && (again || !errors.Is(err, store.ErrUnavailable)):
 			return nil, waited(ctx, denied)
-		case !errors.As(err, &denied) || denied.Result.RetryAfter == Never:
+		case !again || denied.Result.RetryAfter == Never:
 			return nil, err
 		}
 		pause := poll
@@ -145,22 +144,19 @@ func (l *Lease) try(ctx context.Context) error {
 		l.extend(start)
 		return nil
 	case err == nil:
+		l.lost = l.lost || res.Degraded != nil
 		return &DeniedError{res}
-	case ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded): // the lease may be held
-		l.drop(ctx)
 	}
+	l.lost = l.lost || ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
 	return err
 }
 
-// giveUp releases the lease if the last denial was made without the store, which may hold the lease.
-func (l *Lease) giveUp(ctx context.Context, last *DeniedError) {
-	if last != nil && last.Result.Degraded != nil {
-		l.drop(ctx)
+// giveUp releases the lease if the reply to a try may be lost, and the store may hold the lease. It
+// goes on if ctx ends.
+func (l *Lease) giveUp(ctx context.Context) {
+	if !l.lost {
+		return
 	}
-}
-
-// drop releases the lease, which may be held. It goes on if ctx ends.
-func (l *Lease) drop(ctx context.Context) {
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 	defer cancel()
 	_, _ = l.do(back, Release)

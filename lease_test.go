@@ -256,6 +256,38 @@ type overdue struct{ context.Context }
 
 func (overdue) Deadline() (time.Time, bool) { return time.Unix(1, 0), true }
 
+// The lease of a lost reply is released, also if the store denied the later attempts because of another
+// rule.
+func TestAcquireDegradedOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem := memory.New(nil)
+		st := &hooked{Store: mem, lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
+		calls := 0
+		st.eval = func(context.Context, *store.Script) error {
+			if calls++; calls > 1 {
+				st.lose = nil
+			}
+			return nil
+		}
+		plain := mustPolicy(t, st, rules(
+			weir.Rule{Name: "jobs", Algorithm: oneJob, Cost: 1},
+			weir.Rule{Name: "starts", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}}))
+		l, err := plain.OnOutage(weir.Outage{Budget: time.Hour, Failures: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if lease, err := l.Acquire(ctx, "u"); lease != nil || !errors.Is(err, weir.ErrDenied) || calls < 3 {
+			t.Errorf("got %+v, %v after %d calls, want ErrDenied", lease, err, calls)
+		}
+		if res := left(t, mustOnly(t, plain, "jobs"), "u"); res.Remaining != 1 {
+			t.Errorf("got %+v, want that the lease is free", res)
+		}
+	})
+}
+
 // If OnOutage denies the request because only the reply is lost, the lease is released.
 func TestAcquireDegraded(t *testing.T) {
 	t.Parallel()
