@@ -31,8 +31,8 @@ import (
 // nothing. If the context ends during the wait, the turn is refunded.
 //
 // Only the fields Key, Cost, MaxWait and ID of the request are used. A MaxWait of 0 means that
-// only the context ends the wait. If the request has an ID, the turn is refunded only as
-// [NewServerInterceptor] says.
+// only the context ends the wait. If the request has an ID, the turn is not refunded, because another
+// call with this ID can use it.
 //
 // A call that is not sent has one of these codes:
 //
@@ -111,7 +111,7 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	switch {
 	case err == nil || turn == nil:
 		return emptyKey(&req, err) // nil stays nil
-	case req.ID != "" && (!turn.Allowed || turn.Replayed): // it can be the turn of an earlier call
+	case req.ID != "": // it can be the turn of another call too
 		return err
 	case !denied && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded): // the timer of the store can be earlier than the timer of ctx
 		return err

@@ -64,7 +64,7 @@ type call struct {
 }
 
 // holds reports whether c can hold a lease or reserved tokens. Tokens with an ID of the
-// RequestFunc can be those of an earlier call, which used them.
+// RequestFunc can be those of another call, which uses them.
 func (c *call) holds() bool { return c.req.ID != "" && (c.own || c.req.MaxWait == 0) }
 
 // A scratch holds the results of the rules of one decision. It is reused.
@@ -118,7 +118,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 		return nil, c.deny(&res, each, setTrailer)
 	}
 	if err := sleep.For(c.ctx, res.Delay); err != nil {
-		if c.req.ID != "" && (c.own || !res.Replayed) {
+		if c.holds() {
 			c.undo()
 		}
 		return nil, newStatus(codeOf(c.ctx, err)).Err()

@@ -160,9 +160,8 @@ type ServerInterceptor struct {
 //
 // A request with a MaxWait can be allowed after a delay: the interceptor then waits before it
 // calls the handler. MaxWait is cut to the time until the caller's deadline. If the caller
-// ends the call in the meantime, the tokens are refunded. If the RequestFunc sets an ID, the tokens
-// can be those of an earlier call with this ID. They are then refunded only if the decision was
-// made, and was not a repeated one.
+// ends the call in the meantime, the tokens are refunded. But if the RequestFunc sets an ID, they are
+// not, because another call with this ID can use them.
 //
 // The error says what is wrong if d or request is nil, if d is a zero Limiter, or if a field
 // of opts is not valid.

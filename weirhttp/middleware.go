@@ -52,8 +52,12 @@ func (s *scratch) rules() []weir.Result {
 	return s.each[:n]
 }
 
-// leased reports whether a rule is an algorithm.Concurrency, which has no window.
-func (s *scratch) leased() bool {
+// leased reports whether a rule is an algorithm.Concurrency, which has no window. If a wrapper left
+// the results of the rules empty, the only result is res.
+func (s *scratch) leased(res *weir.Result) bool {
+	if len(s.rules()) == 0 {
+		return res.Rule != "" && res.Window == 0
+	}
 	for i := range s.rules() {
 		if s.each[i].Window == 0 {
 			return true
@@ -89,10 +93,10 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	s := scratches.Get().(*scratch)
 	res, err := m.decide(r.Context(), d, req, s.each[:])
-	leased := err == nil && req.ID != "" && s.leased()
+	leased := err == nil && req.ID != "" && s.leased(&res)
 	pass := m.answer(w, r, &req, &res, err, s)
 	s.free()
-	// Tokens with an ID of the RequestFunc can be those of an earlier request, which used them.
+	// Tokens with an ID of the RequestFunc can be those of another request, which uses them.
 	holds := req.ID != "" && (own || req.MaxWait == 0)
 	switch {
 	case err != nil && cancelled(r) && holds: // the tokens may be reserved, or the lease held
@@ -108,7 +112,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 		return
 	}
 	if err := sleep.For(r.Context(), res.Delay); err != nil {
-		if req.ID != "" && (own || !res.Replayed) {
+		if holds {
 			m.undo(r, d, req)
 		}
 		m.late(w, r, err)

@@ -132,7 +132,8 @@ func TestDegradedHeld(t *testing.T) {
 // A request with an ID of its own can repeat an earlier one, which was served. If the repeated
 // request is cancelled, or if its reply is lost, the earlier one keeps its tokens.
 func TestEarlierKept(t *testing.T) {
-	for _, lost := range []error{nil, context.Canceled, context.DeadlineExceeded} { // nil: it is cancelled while it waits
+	errFirst := errors.New("the first is cancelled while it waits, and the second goes on")
+	for _, lost := range []error{nil, errFirst, context.Canceled, context.DeadlineExceeded} { // nil: the second is cancelled while it waits
 		synctest.Test(t, func(t *testing.T) {
 			request := func(r *http.Request) (weir.Request, error) {
 				req, err := all(r)
@@ -173,15 +174,19 @@ func TestEarlierKept(t *testing.T) {
 				start := time.Now()
 				ask(t.Context(), "first")
 				served := make(chan bool)
+				first, cancelFirst := context.WithCancel(t.Context())
 				go func() {
 					defer close(served)
-					ask(t.Context(), "x") // waits for an hour
+					ask(first, "x") // waits for an hour
 				}()
 				synctest.Wait()
 				ctx, cancel := context.WithCancel(t.Context())
-				if lost == nil {
+				switch lost {
+				case nil:
 					time.AfterFunc(time.Minute, cancel)
-				} else {
+				case errFirst:
+					time.AfterFunc(time.Minute, cancelFirst)
+				default:
 					fail = func() {
 						if lost == context.Canceled {
 							cancel()
@@ -197,6 +202,7 @@ func TestEarlierKept(t *testing.T) {
 					t.Errorf("%s: %v: %+v, %v, want a full reset in %v", what, lost, res, err, want)
 				}
 				<-served
+				cancelFirst()
 			}
 		})
 	}

@@ -67,9 +67,10 @@ type Transport struct {
 
 	// Request makes the request to Limiter and Leases. Only the fields Key, Cost, MaxWait and ID
 	// are used. A MaxWait of 0 means that only the context ends the wait. If the error is
-	// ErrUnlimited, the request is sent at once. If Request sets an ID, the turn is refunded
-	// only as New says. Leases uses only the Key, and each request costs one lease. If Request
-	// is nil, the key is the host of the URL, in lower case and without the port.
+	// ErrUnlimited, the request is sent at once. If Request sets an ID, the turn is not
+	// refunded, because another request with this ID can use it. Leases uses only the Key, and
+	// each request costs one lease. If Request is nil, the key is the host of the URL, in lower
+	// case and without the port.
 	Request RequestFunc
 
 	// Base sends the requests. If it is nil, http.DefaultTransport is used.
@@ -243,7 +244,7 @@ func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*
 	switch {
 	case err == nil || turn == nil:
 		return turn, err
-	case !own && (!turn.Allowed || turn.Replayed): // it can be the turn of an earlier request
+	case !own: // it can be the turn of another request too
 		return nil, err
 	case errors.Is(err, weir.ErrDenied): // but the store may have reserved the turn
 		_ = t.refund(ctx, turn)

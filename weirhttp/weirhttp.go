@@ -163,8 +163,8 @@ type Options struct {
 // A request with a MaxWait can be allowed after a delay: the middleware then waits before
 // it calls the handler. MaxWait is cut to the time until the deadline of the request's
 // context, if it has one. If the client cancels the request in the meantime, the tokens are
-// refunded. If the RequestFunc sets an ID, the tokens can be those of an earlier request with
-// this ID. They are then refunded only if the decision was made, and was not a repeated one.
+// refunded. But if the RequestFunc sets an ID, they are not, because another request with this
+// ID can use them.
 //
 // If a rule is an algorithm.Concurrency, the request needs an ID that no other request has,
 // also no repeated request. The middleware releases the lease when the handler returns. It
