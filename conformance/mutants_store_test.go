@@ -53,7 +53,7 @@ var storeMutants = []mutant{
 	}}},
 	{"numbers are cut to seven", "Store/Nums", nil, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-			if n.Tag != (store.Tag{'i', '2'}) { // a marker has eight too: every check of refunds would fail
+			if !slices.Contains(markTags, n.Tag) { // a marker has eight too: every check of refunds would fail
 				n.Len = min(n.Len, 7)
 			}
 			return n, ttl

@@ -201,7 +201,7 @@ func TestOutageLatency(t *testing.T) {
 	}
 	servers.Need(t)
 	var text strings.Builder
-	fmt.Fprintf(&text, "99 of 100 requests of %d callers at once were answered within (%d processors, one run):\n\n", visitors, runtime.NumCPU())
+	fmt.Fprintf(&text, "The time in which 99 %% of the requests of %d concurrent callers were answered (%d processors, one run):\n\n", visitors, runtime.NumCPU())
 	text.WriteString("| Store | Server | before | in the first second | after the limiter sends only probes |\n|---|---|--:|--:|--:|\n")
 	for _, a := range adapters {
 		a.timeout = longTimeout
