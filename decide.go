@@ -163,8 +163,8 @@ type Result struct {
 
 	// Replayed is true if the request repeats an earlier decision: see Request.ID. The
 	// request consumed nothing. If it is allowed, Granted is the number of tokens that the
-	// decision consumed, and Delay is the time that is left to wait, or 0 after a Settle.
-	// The other fields are those of now.
+	// decision consumed. Delay is the time that is left to wait, or 0 after a Settle to another
+	// cost, unless a rule has a Cost. The other fields are those of now.
 	Replayed bool
 
 	// Degraded is nil if the store decided. Otherwise it says why not: see

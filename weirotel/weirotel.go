@@ -20,7 +20,8 @@
 // allowed one has the fewest tokens left: see [weir.Result]. The metric weir.near_limit
 // looks at this rule only. It says little about an algorithm.LeakyBucket, which most allowed requests
 // leave without a token, and about a limit below 5, where it counts only the requests that leave no
-// token. If a decision failed, or is a Refund, a Settle, a Release or a Reset, weir.rule is empty. See [weir.Outcome] for the outcomes.
+// token. If a decision failed, or is a Refund, a Settle, a Release or a Reset, weir.rule is empty. See
+// [weir.Outcome] for the outcomes.
 //
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
 // and weir.remaining. If a request makes several decisions, the span shows the last one that is

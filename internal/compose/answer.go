@@ -285,7 +285,7 @@ func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answe
 	n, meter := o.ints[at].Int(), r.step.meter
 	switch {
 	case r.Cost > 0 && n > 0:
-		out.Granted = n // a Force can consume less than the Cost
+		out.Granted = n // of a cell; a Force can consume less than the Cost
 	case r.Cost > 0:
 		out.Granted = r.Cost
 	}
