@@ -147,7 +147,7 @@ func (l *Lease) try(ctx context.Context) error {
 		l.lost = l.lost || res.Degraded != nil
 		return &DeniedError{res}
 	}
-	l.lost = l.lost || ctx.Err() != nil || errors.Is(err, context.DeadlineExceeded)
+	l.lost = l.lost || ctx.Err() != nil || contextual(err)
 	return err
 }
 

@@ -24,8 +24,8 @@ import (
 //
 // An Observer sees the decisions of all verbs. A Wait makes one decision, and a Refund if its
 // context ends or if OnOutage denies it. Took does not include the wait. An Acquire makes a
-// decision for each attempt, and a Release in the same cases. A limiter with an Observer
-// decides the requests of [Limiter.DoMany] one by one.
+// decision for each attempt, and a Release if it fails and a reply may be lost. A limiter with
+// an Observer decides the requests of [Limiter.DoMany] one by one.
 type Observer func(ctx context.Context, d Decision)
 
 // A Decision is a request and its answer, as an [Observer] gets them.

@@ -164,7 +164,7 @@ func (l *Limiter) Prefetch(p Prefetch) (*Limiter, error) {
 //
 // Each prefetch has one second for its return. If a return fails, for example because one master of a
 // cluster is away, ReturnPrefetched goes on with the others until ctx ends, and returns the first
-// error. Its errors are the errors of [Limiter.Settle]. After an error, some tokens are not returned
+// error. Its errors are the errors of [Limiter.Settle]. After an error, some tokens may not be returned
 // yet: call ReturnPrefetched again.
 func (l *Limiter) ReturnPrefetched(ctx context.Context) error {
 	if l == nil || l.bound == nil {

@@ -351,27 +351,29 @@ func TestPrefetchLateFirst(t *testing.T) {
 // succeeded.
 func TestReturnPrefetchedLate(t *testing.T) {
 	t.Parallel()
-	l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{})
-	for range 100 {
-		for i := range 3 {
-			allow(t, l, weir.Request{Key: weir.KeyOf(number(i))})
+	synctest.Test(t, func(t *testing.T) {
+		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{})
+		for range 100 {
+			for i := range 3 {
+				allow(t, l, weir.Request{Key: weir.KeyOf(number(i))})
+			}
 		}
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	log.after = func(weir.Request, weir.Result) error {
-		cancel()
-		return nil
-	}
-	log.take()
-	if err := l.ReturnPrefetched(ctx); !errors.Is(err, context.Canceled) {
-		t.Errorf("got %v, want that the context ended", err)
-	}
-	if err := l.ReturnPrefetched(t.Context()); err != nil {
-		t.Error(err)
-	}
-	if ops := log.ops(); ops != "[Settle Settle Settle]" {
-		t.Errorf("%s reached the store, want that each prefetch was returned once", ops)
-	}
+		ctx, cancel := context.WithCancel(t.Context())
+		log.after = func(weir.Request, weir.Result) error {
+			cancel()
+			return nil
+		}
+		log.take()
+		if err := l.ReturnPrefetched(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("got %v, want that the context ended", err)
+		}
+		if err := l.ReturnPrefetched(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if ops := log.ops(); ops != "[Settle Settle Settle]" {
+			t.Errorf("%s reached the store, want that each prefetch was returned once", ops)
+		}
+	})
 }
 
 // A panic in the next Decider leaves no goroutine waiting.

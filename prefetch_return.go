@@ -15,6 +15,7 @@ type owed struct {
 	live  list.List // of *fetched whose tokens can be used, the oldest first
 	ended list.List // of *fetched with unused tokens that nobody can use
 	late  list.List // of *fetched whose prefetch or return failed
+	turn  bool      // next returned one of late before one of the others
 }
 
 // An owedPlace is the place of a fetched in a list. The mutex of the owed guards it.
@@ -76,13 +77,15 @@ func (o *owed) again(f *fetched) {
 }
 
 // next removes and returns the next prefetch whose tokens are to be returned, or nil. A live one is
-// only returned if it is too old at the time now. Those of failed calls are the first if late is true,
-// and otherwise the last.
+// only returned if it is too old at the time now. Those of failed calls are every second one if late is
+// true, and otherwise the last.
 func (o *owed) next(now time.Duration, late bool) *fetched {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if e := o.late.Front(); e != nil && late {
-		return o.late.Remove(e).(*fetched)
+		if o.turn = !o.turn; o.turn {
+			return o.late.Remove(e).(*fetched)
+		}
 	}
 	if e := o.ended.Front(); e != nil {
 		return o.ended.Remove(e).(*fetched)

@@ -52,12 +52,8 @@ func (s *scratch) rules() []weir.Result {
 	return s.each[:n]
 }
 
-// leased reports whether a rule is an algorithm.Concurrency, which has no window. If a wrapper left
-// the results of the rules empty, the only result is res.
-func (s *scratch) leased(res *weir.Result) bool {
-	if len(s.rules()) == 0 {
-		return res.Rule != "" && res.Window == 0
-	}
+// leased reports whether a rule is an algorithm.Concurrency, which has no window.
+func (s *scratch) leased() bool {
 	for i := range s.rules() {
 		if s.each[i].Window == 0 {
 			return true
@@ -93,7 +89,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	s := scratches.Get().(*scratch)
 	res, err := m.decide(r.Context(), d, req, s.each[:])
-	leased := err == nil && req.ID != "" && s.leased(&res)
+	leased := err == nil && req.ID != "" && s.leased()
 	pass := m.answer(w, r, &req, &res, err, s)
 	s.free()
 	// Tokens with an ID of the RequestFunc can be those of another request, which uses them.

@@ -68,9 +68,9 @@ type Transport struct {
 	// Request makes the request to Limiter and Leases. Only the fields Key, Cost, MaxWait and ID
 	// are used. A MaxWait of 0 means that only the context ends the wait. If the error is
 	// ErrUnlimited, the request is sent at once. If Request sets an ID, the turn is not
-	// refunded, because another request with this ID can use it. Leases uses only the Key, and
-	// each request costs one lease. If Request is nil, the key is the host of the URL, in lower
-	// case and without the port.
+	// refunded when the context ends, because another request with this ID can use it. Leases
+	// uses only the Key, and each request costs one lease. If Request is nil, the key is the
+	// host of the URL, in lower case and without the port.
 	Request RequestFunc
 
 	// Base sends the requests. If it is nil, http.DefaultTransport is used.
@@ -205,7 +205,8 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request) (*lease, error)
 			break
 		}
 		// A pause has begun during the wait. After it, the request needs another turn:
-		// otherwise all requests that wait would be sent at once.
+		// otherwise all requests that wait would be sent at once. A repeated request has no
+		// turn of its own.
 		if turn != nil && (req.ID == "" || !turn.Replayed) {
 			err = t.refund(ctx, turn)
 		}
