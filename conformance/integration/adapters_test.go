@@ -3,6 +3,7 @@ package integration
 import (
 	"cmp"
 	"context"
+	"reflect"
 	"sync"
 	"testing"
 	"time"
@@ -38,6 +39,9 @@ type adapter struct {
 	// leaky says that a client that is closed while it reads a new topology can leave
 	// a connection open.
 	leaky bool
+	// forgets says that a client of a cluster can leave a connection open that was made
+	// while its pool was closed, for example because the node left the cluster.
+	forgets bool
 	// brief says that the adapter's random checks are brief on every server: another
 	// adapter has the same code. Such adapters come last.
 	brief   bool
@@ -184,6 +188,7 @@ var adapters = []adapter{
 		name:    "goredis",
 		open:    openGoredis,
 		bounded: boundedGoredis,
+		forgets: !reflect.ValueOf(redis.ClusterOptions{}).FieldByName("DialerRetries").IsValid(), // an old version
 		late:    shortTimeout,
 		words:   map[servers.Kind]string{servers.Cluster: "+cluster|slots +command"},
 		skips: map[string]string{

@@ -187,7 +187,7 @@ func put(t *testing.T, file, begin, end, text string) {
 // fault returns a fault over the endpoint, of a server of these nodes, without Begin and
 // End.
 func (a adapter) fault(t *testing.T, e servers.Endpoint, nodes ...*redis.Client) conformance.Fault {
-	return conformance.Fault{
+	f := conformance.Fault{
 		Conns: func() int {
 			n := 0
 			for _, node := range nodes {
@@ -221,6 +221,10 @@ func (a adapter) fault(t *testing.T, e servers.Endpoint, nodes ...*redis.Client)
 		Repeats: a.repeats,
 		Leaky:   a.leaky && e.Kind != servers.Single,
 	}
+	if a.forgets && e.Kind == servers.Cluster {
+		f.Conns = nil
+	}
+	return f
 }
 
 // noticed returns f, the fault of the check name. Unless the check is mild, f then does not end
