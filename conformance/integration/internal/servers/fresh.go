@@ -50,6 +50,11 @@ func fresh(t testing.TB, s *Server, args []string) *Server {
 		s.Password = args[i+1]
 	}
 	t.Cleanup(func() {
+		if t.Failed() {
+			if err := s.postMortem(); err != nil { // a node can have crashed
+				t.Logf("%s: %v", s.Name, err)
+			}
+		}
 		if s.network == "" {
 			return // nothing was started
 		}
