@@ -207,6 +207,16 @@ func TestPrefetchLostForLong(t *testing.T) {
 	}
 }
 
+// fill makes requests for the keys in turn, until each key holds prefetched tokens.
+func fill(t *testing.T, l *weir.Limiter, keys ...string) {
+	t.Helper()
+	for range 100 {
+		for _, key := range keys {
+			allow(t, l, weir.Request{Key: weir.KeyOf(key)})
+		}
+	}
+}
+
 // If the server of some keys does not answer, the return of their tokens delays one request of other
 // keys per second, by one second. Tokens of other keys come back in between.
 func TestPrefetchServerAway(t *testing.T) {
@@ -226,11 +236,7 @@ func TestPrefetchServerAway(t *testing.T) {
 			}
 			return nil
 		}
-		for range 100 { // each key holds tokens at the end
-			for _, key := range []string{"a", "c", "b"} {
-				allow(t, l, weir.Request{Key: weir.KeyOf(key)})
-			}
-		}
+		fill(t, l, "a", "c", "b")
 		clear(settled)
 		away = true
 		time.Sleep(weir.DefaultPrefetchAge)
@@ -275,11 +281,7 @@ func TestPrefetchBusyKeyAway(t *testing.T) {
 			}
 			return nil
 		}
-		for range 100 { // each key holds tokens at the end
-			for _, key := range []string{"a", "b", "c"} {
-				allow(t, l, weir.Request{Key: weir.KeyOf(key)})
-			}
-		}
+		fill(t, l, "a", "b", "c")
 		clear(settled)
 		away = true
 		time.Sleep(weir.DefaultPrefetchAge)
@@ -293,9 +295,7 @@ func TestPrefetchBusyKeyAway(t *testing.T) {
 		if settled[weir.KeyOf("b")] != 1 || settled[weir.KeyOf("c")] != 1 {
 			t.Errorf("%v: the tokens of b and c must come back once", settled)
 		}
-		for range 100 {
-			allow(t, l, weir.Request{Key: weir.KeyOf("d")})
-		}
+		fill(t, l, "d")
 		clear(settled)
 		if err := l.ReturnPrefetched(t.Context()); err == nil {
 			t.Error("ReturnPrefetched returned no error, want the one of the server that is away")
@@ -322,16 +322,11 @@ func TestPrefetchLateFirst(t *testing.T) {
 			}
 			return nil
 		}
-		for range 100 {
-			allow(t, l, weir.Request{Key: weir.KeyOf("a")})
-			allow(t, l, weir.Request{Key: weir.KeyOf("b")})
-		}
+		fill(t, l, "a", "b")
 		if err := l.ReturnPrefetched(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		for range 100 {
-			allow(t, l, weir.Request{Key: weir.KeyOf("b")})
-		}
+		fill(t, l, "b")
 		time.Sleep(weir.DefaultPrefetchAge)
 		lost = true
 		if _, err := l.Allow(t.Context(), "a"); !errors.Is(err, store.ErrUnavailable) {
@@ -353,11 +348,7 @@ func TestReturnPrefetchedLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		l, log := prefetching(t, mustNew(t, memory.New(nil), window(100_000, time.Hour)), nil, weir.Prefetch{})
-		for range 100 {
-			for i := range 3 {
-				allow(t, l, weir.Request{Key: weir.KeyOf(number(i))})
-			}
-		}
+		fill(t, l, "a", "b", "c")
 		ctx, cancel := context.WithCancel(t.Context())
 		log.after = func(weir.Request, weir.Result) error {
 			cancel()
@@ -414,11 +405,7 @@ func TestPrefetchReturnShort(t *testing.T) {
 				returned++
 			}
 		}
-		for range 100 {
-			for i := range 5 {
-				allow(t, l, weir.Request{Key: weir.KeyOf(number(i))})
-			}
-		}
+		fill(t, l, "a", "b", "c", "d", "e")
 		time.Sleep(2 * weir.DefaultPrefetchAge)
 		tries, returned = 0, 0
 		for i := range 1000 { // 10 s: nine of ten callers have less than a round trip
