@@ -88,6 +88,14 @@ func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	return r.limiter.Refund(ctx, r.request)
 }
 
+// giveUp is Cancel. It goes on if ctx ends, and takes at most refundTime.
+func (r *Reservation) giveUp(ctx context.Context) error {
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
+	defer cancel()
+	_, err := r.Cancel(back)
+	return err
+}
+
 // Wait consumes one token from every rule, and waits until these tokens are available.
 // It is short for [Limiter.WaitN] with cost 1.
 func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
@@ -120,9 +128,7 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 	switch {
 	case errors.As(err, &denied):
 		if r != nil { // the store may have reserved the tokens, for nobody else
-			back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
-			defer cancel()
-			_, _ = r.Cancel(back)
+			_ = r.giveUp(ctx)
 		}
 		return denied.Result, err
 	case r == nil || err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
@@ -134,9 +140,7 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 	case ctx.Err() != nil:
 		err = ctx.Err()
 	}
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
-	defer cancel()
-	if _, failed := r.Cancel(back); failed != nil {
+	if failed := r.giveUp(ctx); failed != nil {
 		return Result{}, errors.Join(err, failed)
 	}
 	return Result{}, err
