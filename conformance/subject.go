@@ -137,7 +137,7 @@ const smallLimit = 50
 func (t *T) slow(r *rand.Rand) algorithm.Algorithm {
 	waited := false
 	return t.small(r, "refill no token within a minute", func(_ algorithm.Algorithm, res weir.Result) bool {
-		if soon := res.RetryAfter <= time.Minute; soon && !waited && res.Window > smallLimit*time.Minute {
+		if res.RetryAfter <= time.Minute && !waited && res.Window > smallLimit*time.Minute {
 			time.Sleep(res.RetryAfter)
 			waited = true
 		}

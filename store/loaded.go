@@ -168,13 +168,10 @@ func (l *Loaded) Score(i int, text string) (score int64, ok bool, err error) {
 // Add implements [Tx].
 func (l *Loaded) Add(i int, m Member, ttl time.Duration) {
 	k := &l.keys[i]
-	switch {
-	case ttl > 0:
-		k.ttl = ttl
-	case k.held.Kind != Set:
-		return
-	}
 	if k.held.Kind != Set {
+		if ttl == 0 {
+			return
+		}
 		k.set(Held{Kind: Set})
 		k.owned = true
 	}
@@ -184,7 +181,7 @@ func (l *Loaded) Add(i int, m Member, ttl time.Duration) {
 	at, _ := slices.BinarySearchFunc(k.held.Members, m, compareMembers)
 	k.held.Members = slices.Insert(k.held.Members, at, m)
 	k.scores[m.Text] = m.Score
-	k.changed = true
+	k.changed, k.ttl = true, cmp.Or(ttl, k.ttl)
 }
 
 // Remove implements [Tx].

@@ -111,9 +111,8 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	switch {
 	case err == nil || turn == nil:
 		return emptyKey(&req, err) // nil stays nil
-	case req.ID != "": // it can be the turn of another call too
-		return err
-	case !denied && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded): // the timer of the store can be earlier than the timer of ctx
+	case req.ID != "", // it can be the turn of another call too
+		!denied && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded): // the timer of the store can be earlier than the timer of ctx
 		return err
 	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)

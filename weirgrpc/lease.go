@@ -28,10 +28,7 @@ type lease struct {
 // hold returns the lease that an allowed call holds, or nil if it holds none. each has the
 // results of the rules. The decision began at start.
 func (c *call) hold(start time.Time, each []weir.Result) *lease {
-	if c.req.ID == "" || c.req.MaxWait > 0 {
-		return nil
-	}
-	if !leased(each) {
+	if c.req.ID == "" || c.req.MaxWait > 0 || !leased(each) {
 		return nil
 	}
 	span := weir.Never

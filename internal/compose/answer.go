@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -283,11 +284,8 @@ func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answe
 	out.Allowed, out.RetryAfter, out.Granted = true, 0, o.N
 	at := p.ints + 1 + i + r.at - 2 // see markReply
 	n, meter := o.ints[at].Int(), r.step.meter
-	switch {
-	case r.Cost > 0 && n > 0:
-		out.Granted = n // of a cell; a Force can consume less than the Cost
-	case r.Cost > 0:
-		out.Granted = r.Cost
+	if r.Cost > 0 {
+		out.Granted = cmp.Or(n, r.Cost) // of a cell, a Force can have consumed less than the Cost
 	}
 	if n > 0 && r.step.kind.Reserves && !v.forces() {
 		before := meter.Take(cellOf(o.ints[at+1:at+1+r.ints]), -n)

@@ -168,14 +168,14 @@ func (t *tx) Score(i int, text string) (score int64, ok bool, err error) {
 func (t *tx) Add(i int, m store.Member, ttl time.Duration) {
 	v := &t.keys[i]
 	t.dirty = true
-	switch {
-	case ttl > 0:
-		v.expires = t.now + ttl.Microseconds()
-	case v.set == nil:
-		return
-	}
 	if v.set == nil {
+		if ttl == 0 {
+			return
+		}
 		v.set, v.nums = new(set), store.Nums{}
+	}
+	if ttl > 0 {
+		v.expires = t.now + ttl.Microseconds()
 	}
 	m.Text = strings.Clone(m.Text) // the text may be borrowed
 	t.sets = append(t.sets, setChange{set: v.set, op: addMember, member: m})
