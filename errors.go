@@ -93,6 +93,7 @@ func plain(err error) string { return strings.TrimPrefix(err.Error(), prefix) }
 
 var (
 	errNoLimiter     = errors.New("weir: the Limiter is nil or a zero value: make one with New or NewPolicy")
+	errCancelled     = errors.New("weir: the reservation was cancelled, or its context ended during Wait: make another one with Limiter.Reserve")
 	errNoReservation = errors.New("weir: the Reservation is nil or a zero value: Limiter.Reserve returns one")
 	errNoLease       = errors.New("weir: the Lease is nil or a zero value: Limiter.Acquire and TryAcquire return one")
 	errNoWrapper     = errors.New("weir: a function given to Limiter.Wrap is nil or returned nil: it must return a Decider")

@@ -129,7 +129,7 @@ func (h *hooked) Eval(ctx context.Context, s *store.Script, keys []string, args 
 		}
 	}
 	if h.lose != nil {
-		_, _ = h.Store.Eval(ctx, s, keys, args, nil)
+		_, _ = h.Store.Eval(context.WithoutCancel(ctx), s, keys, args, nil)
 		return reply, h.lose
 	}
 	return h.Store.Eval(ctx, s, keys, args, reply)

@@ -67,6 +67,7 @@ func TestTrapZeroValuesReturnErrors(t *testing.T) {
 	for _, r := range []*weir.Reservation{nil, {}} {
 		_, err := r.Cancel(ctx)
 		wantError(t, err, nil, "Limiter.Reserve")
+		wantError(t, r.Wait(ctx), nil, "Limiter.Reserve")
 	}
 	for _, lease := range []*weir.Lease{nil, {}} {
 		_, err := lease.Release(ctx)

@@ -4,24 +4,27 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/internal/sleep"
-	"github.com/weir-go/weir/store"
 )
 
 // refundTime is the time limit of a refund after a cancelled wait, and of a release after
 // a cancelled acquire.
 const refundTime = time.Second
 
-// A Reservation is an allowed request, whose tokens may be available only later. Sleep
-// for Delay, then go ahead. [Limiter.Reserve] returns one. Cancel of a nil or zero
-// Reservation returns an error.
+// A Reservation is an allowed request, whose tokens may be available only later. Call Wait,
+// then go ahead. [Limiter.Reserve] returns one. It is safe for concurrent use. Wait and Cancel of
+// a nil or zero Reservation return an error.
 type Reservation struct {
 	Result // the answer to the request
 
-	limiter *Limiter
-	request Request
+	limiter   *Limiter
+	request   Request
+	own       bool      // Reserve made the ID, so nobody else can use the tokens
+	turn      time.Time // when the tokens are available
+	cancelled atomic.Bool
 }
 
 // Reserve consumes the tokens of r now, even if they will be available only later. They
@@ -35,14 +38,15 @@ type Reservation struct {
 //   - [ErrDenied] if the request is denied.
 //   - [ErrUnsupported] if r.Op is not Consume.
 //   - another error if r.MaxWait is 0 and ctx has no deadline.
-//   - the errors of [Limiter.Decide].
+//   - the error of ctx if ctx ends.
+//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the tokens may have been
+//     consumed.
 //
-// If Reserve returns an error, the Reservation is nil and nothing was consumed, with three
-// exceptions, in which the tokens are or may be consumed. The Reservation is then not nil:
-// its Delay is Never, and its Cancel refunds the tokens.
-//   - The store returned [store.ErrUnavailable], or ctx ended during the call.
-//   - [Limiter.OnOutage] denied the request.
-//   - The request repeats a reservation whose tokens will not be available in time.
+// If ctx ends during the call, or if [Limiter.OnOutage] denies the request, the tokens may be
+// reserved. Reserve then refunds them, which takes at most one second. If the refund fails
+// after ctx has ended, the error is both errors, joined with [errors.Join]. Reserve does not
+// refund tokens if r has an ID, because another request with this ID can use them. To refund
+// them, call [Limiter.Refund] with r.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -61,21 +65,52 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 	} else if r.MaxWait == 0 {
 		return nil, errors.New("weir: Reserve: Request.MaxWait is 0 and the context has no deadline: set MaxWait, for example to weir.Never")
 	}
-	if r.ID == "" {
+	own := r.ID == ""
+	if own {
 		r.ID = rand.Text()
 	}
+	turn := &Reservation{limiter: l, request: r, own: own}
 	res, err := l.Decide(ctx, r, nil)
 	switch {
-	case err != nil && (errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || ctx.Err() != nil):
-		return &Reservation{Result: Result{Delay: Never}, limiter: l, request: r}, err
-	case err != nil:
-		return nil, err
-	case !res.Allowed && res.Degraded == nil && !res.Replayed:
+	case err == nil && res.Allowed:
+		turn.Result, turn.turn = res, time.Now().Add(res.Delay)
+		return turn, nil
+	case err == nil:
+		if res.Degraded != nil {
+			_ = turn.giveUp(ctx) // the store is not available, so this can fail too
+		}
 		return nil, &DeniedError{res}
-	case !res.Allowed:
-		return &Reservation{Result: res, limiter: l, request: r}, &DeniedError{res}
+	case ctx.Err() != nil:
+		err = ctx.Err()
+	case !contextual(err): // the timer of the store can be earlier than the timer of ctx
+		return nil, err
 	}
-	return &Reservation{Result: res, limiter: l, request: r}, nil
+	return nil, turn.gaveUp(ctx, err)
+}
+
+// Wait sleeps until the tokens are available, which is Delay after Reserve returned. If the
+// error is nil, go ahead.
+//
+// If ctx ends before, Wait refunds the tokens, which takes at most one second, and returns
+// the error of ctx. If the refund fails, the error is both errors, joined with
+// [errors.Join]. If the request of Reserve had an ID, Wait refunds nothing, because another
+// request with this ID can use the tokens: call Cancel to refund them. If Cancel is called
+// before Wait returns, or if an earlier Wait refunded the tokens, the error says so.
+func (r *Reservation) Wait(ctx context.Context) error {
+	if r == nil || r.limiter == nil {
+		return errNoReservation
+	}
+	if r.cancelled.Load() {
+		return errCancelled
+	}
+	err := sleep.For(ctx, time.Until(r.turn))
+	switch {
+	case r.cancelled.Load():
+		return errCancelled
+	case err == nil:
+		return nil
+	}
+	return r.gaveUp(ctx, err)
 }
 
 // Cancel refunds the reserved tokens, and reports whether anything was refunded. See
@@ -85,14 +120,27 @@ func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	if r == nil || r.limiter == nil {
 		return false, errNoReservation
 	}
+	r.cancelled.Store(true)
 	return r.limiter.Refund(ctx, r.request)
 }
 
-// giveUp is Cancel. It goes on if ctx ends, and takes at most refundTime.
+// giveUp is Cancel, unless another request can use the tokens. It goes on if ctx ends, and
+// takes at most refundTime.
 func (r *Reservation) giveUp(ctx context.Context) error {
+	if !r.own {
+		return nil
+	}
 	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
 	defer cancel()
 	_, err := r.Cancel(back)
+	return err
+}
+
+// gaveUp calls giveUp after err, and returns err. If giveUp fails, it returns both errors.
+func (r *Reservation) gaveUp(ctx context.Context, err error) error {
+	if failed := r.giveUp(ctx); failed != nil {
+		return errors.Join(err, failed)
+	}
 	return err
 }
 
@@ -124,24 +172,15 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 		return Result{}, errCost("WaitN", cost)
 	}
 	r, err := l.Reserve(ctx, Request{Key: KeyOf(key...), Cost: cost, MaxWait: Never})
+	if err == nil {
+		err = r.Wait(ctx)
+	}
 	var denied *DeniedError
 	switch {
-	case errors.As(err, &denied):
-		if r != nil { // the store may have reserved the tokens, for nobody else
-			_ = r.giveUp(ctx)
-		}
-		return denied.Result, err
-	case r == nil || err != nil && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
-		return Result{}, err
 	case err == nil:
-		if err = sleep.For(ctx, r.Delay); err == nil {
-			return r.Result, nil
-		}
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	}
-	if failed := r.giveUp(ctx); failed != nil {
-		return Result{}, errors.Join(err, failed)
+		return r.Result, nil
+	case errors.As(err, &denied):
+		return denied.Result, err
 	}
 	return Result{}, err
 }

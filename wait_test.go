@@ -234,70 +234,143 @@ func TestReservationCancel(t *testing.T) {
 	}
 }
 
-// If the reply is lost, the consumed tokens can be refunded.
-func TestReservationAfterAnOutage(t *testing.T) {
+// If ctx ends and the reply is lost, the tokens are refunded, unless another request can use
+// them. A client can notice a deadline before ctx does. After an outage, nothing is refunded.
+func TestReserveLost(t *testing.T) {
 	t.Parallel()
-	st := &hooked{Store: memory.New(nil)}
-	l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
-	st.lose = fmt.Errorf("%w: the reply was lost", store.ErrUnavailable)
-	r, err := l.Reserve(t.Context(), weir.Request{Key: weir.KeyOf("k"), Cost: 2, MaxWait: time.Minute})
-	if !errors.Is(err, st.lose) || r == nil || r.Allowed || r.Delay != weir.Never {
-		t.Fatalf("got %+v, %v, want the error, and a reservation that goes never", r, err)
-	}
-	st.lose = nil
-	for _, want := range []bool{true, false} {
-		if gave, err := r.Cancel(t.Context()); gave != want || err != nil {
-			t.Errorf("Cancel: got %v, %v, want %v", gave, err, want)
-		}
-	}
-	if res := left(t, l, "k"); res.Remaining != 2 {
-		t.Errorf("left %+v, want all", res)
-	}
-
-	// Wait returns no Reservation, so it refunds the tokens if its context has ended.
-	ctx, cancel := context.WithCancel(t.Context())
-	st.eval = func(context.Context, *store.Script) error { cancel(); return nil }
-	st.lose = context.Canceled
-	if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) || res != (weir.Result{}) {
-		t.Errorf("Wait: got %+v, %v", res, err)
-	}
-	st.lose = nil
-	if res := left(t, l, "k"); res.Remaining != 2 {
-		t.Errorf("after Wait: left %+v, want all", res)
+	for _, tt := range []struct {
+		name string
+		id   string
+		ends bool // ctx ends during the call
+		lost error
+		want error
+		left int64
+	}{
+		{"cancelled", "", true, context.Canceled, context.Canceled, 2},
+		{"cancelled, and unavailable", "", true, store.ErrUnavailable, context.Canceled, 2},
+		{"past the deadline", "", false, context.DeadlineExceeded, context.DeadlineExceeded, 2},
+		{"an outage", "", false, store.ErrUnavailable, store.ErrUnavailable, 0},
+		{"cancelled, with an ID", "x", true, context.Canceled, context.Canceled, 0},
+		{"past the deadline, with an ID", "x", false, context.DeadlineExceeded, context.DeadlineExceeded, 0},
+		{"an outage, with an ID", "x", false, store.ErrUnavailable, store.ErrUnavailable, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			st := &hooked{Store: memory.New(nil)}
+			l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
+			request := weir.Request{Key: weir.KeyOf("k"), Cost: 2, ID: tt.id}
+			methods := map[string]func(context.Context) (bool, error){
+				"Reserve": func(ctx context.Context) (bool, error) { r, err := l.Reserve(ctx, request); return r != nil, err },
+			}
+			if tt.id == "" {
+				methods["WaitN"] = func(ctx context.Context) (bool, error) {
+					res, err := l.WaitN(ctx, 2, "k")
+					return res != weir.Result{}, err
+				}
+			}
+			for name, method := range methods {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+				defer cancel()
+				calls := 0
+				st.eval = func(context.Context, *store.Script) error {
+					st.lose = nil
+					if calls++; calls == 1 {
+						st.lose = tt.lost
+						if tt.ends {
+							cancel()
+						}
+					}
+					return nil
+				}
+				something, err := method(ctx)
+				st.eval, st.lose = nil, nil
+				if something || !errors.Is(err, tt.want) {
+					t.Errorf("%s: got a result %v, %v, want none and %v", name, something, err, tt.want)
+				}
+				if res := left(t, l, "k"); res.Remaining != tt.left {
+					t.Errorf("%s: left %+v, want %d", name, res, tt.left)
+				}
+				if tt.id != "" { // the caller can refund the tokens
+					if gave, err := l.Refund(t.Context(), request); !gave || err != nil {
+						t.Errorf("Refund: got %v, %v", gave, err)
+					}
+				}
+				if err := l.Reset(t.Context(), "k"); err != nil {
+					t.Fatal(err)
+				}
+			}
+		})
 	}
 }
 
-// A client can notice a deadline before the context does. The tokens are refunded all the
-// same.
-func TestReservationPastDeadline(t *testing.T) {
+// If a refund fails too, the error is both errors.
+func TestReserveLostForGood(t *testing.T) {
 	t.Parallel()
 	st := &hooked{Store: memory.New(nil)}
 	l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
-	defer cancel()
-	calls := 0
-	st.eval = func(context.Context, *store.Script) error {
-		if calls++; calls == 1 {
-			st.lose = context.DeadlineExceeded
-		} else {
-			st.lose = nil
+	ctx, cancel := context.WithCancel(t.Context())
+	st.eval = func(context.Context, *store.Script) error { cancel(); return nil }
+	st.lose = store.ErrUnavailable
+	if r, err := l.Reserve(ctx, weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never}); r != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("got %+v, %v, want both errors", r, err)
+	}
+}
+
+// Wait sleeps for the rest of Delay. If its context ends before, it refunds the tokens, unless another
+// request can use them. After a refund, no Wait goes ahead.
+func TestReservationWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := mustNew(t, memory.New(nil), algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
+		start := time.Now()
+		reserve := func(id string) *weir.Reservation {
+			t.Helper()
+			r, err := l.Reserve(t.Context(), weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never, ID: id})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
 		}
-		return nil
-	}
-	r, err := l.Reserve(ctx, weir.Request{Key: weir.KeyOf("k"), Cost: 2})
-	if !errors.Is(err, context.DeadlineExceeded) || r == nil || r.Delay != weir.Never {
-		t.Fatalf("got %+v, %v, want the error, and a reservation that goes never", r, err)
-	}
-	if gave, err := r.Cancel(t.Context()); !gave || err != nil {
-		t.Errorf("Cancel: got %v, %v", gave, err)
-	}
-	calls = 0
-	if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.DeadlineExceeded) || res != (weir.Result{}) {
-		t.Errorf("Wait: got %+v, %v, want the error", res, err)
-	}
-	if res := left(t, l, "k"); res.Remaining != 2 {
-		t.Errorf("after Wait: left %+v, want all", res)
-	}
+		wait := func(what string, r *weir.Reservation, within time.Duration, want error, at time.Duration) {
+			t.Helper()
+			ctx, cancel := context.WithTimeout(t.Context(), within)
+			defer cancel()
+			if err := r.Wait(ctx); !errors.Is(err, want) || want == nil && err != nil || time.Since(start) != at {
+				t.Errorf("%s: got %v after %v, want %v after %v", what, err, time.Since(start), want, at)
+			}
+		}
+		wait("a token that is available", reserve(""), time.Hour, nil, 0)
+
+		r := reserve("")
+		time.Sleep(20 * time.Second) // other work
+		wait("after other work", r, time.Hour, nil, time.Minute)
+		wait("again", r, time.Hour, nil, time.Minute)
+
+		r = reserve("")
+		wait("too long", r, time.Second, context.DeadlineExceeded, time.Minute+time.Second)
+		if res := left(t, l, "k"); res.RetryAfter != 59*time.Second {
+			t.Errorf("after a wait that was too long: left %+v, want the next token in 59s", res)
+		}
+		err := r.Wait(t.Context())
+		wantError(t, err, nil, "was cancelled")
+		if gave, err := r.Cancel(t.Context()); gave || err != nil {
+			t.Errorf("Cancel after the refund: got %v, %v, want false", gave, err)
+		}
+
+		r = reserve("x")
+		wait("too long, with an ID", r, time.Second, context.DeadlineExceeded, time.Minute+2*time.Second)
+		wait("again, with an ID", r, time.Hour, nil, 2*time.Minute)
+
+		r = reserve("")
+		go func() {
+			time.Sleep(time.Second)
+			if gave, err := r.Cancel(t.Context()); !gave || err != nil {
+				t.Errorf("Cancel during Wait: got %v, %v", gave, err)
+			}
+		}()
+		err = r.Wait(t.Context())
+		wantError(t, err, nil, "was cancelled")
+	})
 }
 
 // Reserve keeps the ID of the caller.
@@ -313,9 +386,9 @@ func TestReservationKeepsID(t *testing.T) {
 	}
 }
 
-// If OnOutage denies a request, or the request repeats a reservation whose turn comes too late,
-// the store can hold tokens. Cancel refunds them.
-func TestReservationDenied(t *testing.T) {
+// A repeated reservation whose turn comes too late is denied, and keeps its tokens. So does a request
+// with an ID that OnOutage denies.
+func TestReserveDeniedWithID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &hooked{Store: memory.New(nil)}
@@ -324,11 +397,11 @@ func TestReservationDenied(t *testing.T) {
 		r := weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never, ID: "x"}
 		check := func(what string, reservation *weir.Reservation, err error, rest time.Duration) {
 			t.Helper()
-			if !errors.Is(err, weir.ErrDenied) || reservation == nil || reservation.Delay != weir.Never {
-				t.Fatalf("%s: got %+v, %v, want an ErrDenied and a Reservation", what, reservation, err)
+			if !errors.Is(err, weir.ErrDenied) || reservation != nil {
+				t.Fatalf("%s: got %+v, %v, want an ErrDenied", what, reservation, err)
 			}
-			if gave, err := reservation.Cancel(t.Context()); !gave || err != nil {
-				t.Errorf("%s: Cancel: got %v, %v", what, gave, err)
+			if gave, err := queue.Refund(t.Context(), r); !gave || err != nil {
+				t.Errorf("%s: Refund: got %v, %v", what, gave, err)
 			}
 			if left := left(t, queue, "k"); left.ResetAfter != rest {
 				t.Errorf("%s: %+v, want a full reset in %v", what, left, rest)

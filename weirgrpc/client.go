@@ -9,7 +9,6 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/sleep"
 )
 
 // A ClientInterceptor waits for its turn before it sends a call, so that a client keeps to the
@@ -104,23 +103,10 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 		req.MaxWait = weir.Never
 	}
 	turn, err := c.limiter.Reserve(ctx, req)
-	if err == nil {
-		err = sleep.For(ctx, turn.Delay)
+	if err != nil {
+		return emptyKey(&req, err)
 	}
-	denied := errors.Is(err, weir.ErrDenied) // but the store may have reserved the turn, if it is not nil
-	switch {
-	case err == nil || turn == nil:
-		return emptyKey(&req, err) // nil stays nil
-	case req.ID != "", // it can be the turn of another call too
-		!denied && ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded): // the timer of the store can be earlier than the timer of ctx
-		return err
-	}
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
-	defer cancel()
-	if _, undone := turn.Cancel(back); undone != nil && !denied {
-		err = errors.Join(err, undone)
-	}
-	return err
+	return turn.Wait(ctx)
 }
 
 // An unsent is the error of a call that was not sent. It is a status, and wraps the cause.

@@ -236,27 +236,12 @@ func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter) error {
 
 // reserve reserves a turn, and waits for it.
 func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*weir.Reservation, error) {
-	own := req.ID == "" // nobody else can use the ID that Reserve makes
 	req.MaxWait, req.Metadata = w.left(), ""
 	turn, err := t.Limiter.Reserve(ctx, req)
-	if err == nil {
-		err = sleep.For(ctx, turn.Delay)
-	}
-	switch {
-	case err == nil || turn == nil:
-		return turn, err
-	case !own: // it can be the turn of another request too
-		return nil, err
-	case errors.Is(err, weir.ErrDenied): // but the store may have reserved the turn
-		_ = t.refund(ctx, turn)
-		return nil, err
-	case ctx.Err() == nil && !errors.Is(err, context.DeadlineExceeded):
+	if err != nil {
 		return nil, err
 	}
-	if ctx.Err() != nil { // the timer of the store can be earlier than the timer of ctx
-		err = ctx.Err()
-	}
-	return nil, errors.Join(err, t.refund(ctx, turn))
+	return turn, turn.Wait(ctx)
 }
 
 // refund refunds a turn that was not used.
