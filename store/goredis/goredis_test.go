@@ -13,13 +13,11 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/respserver"
+	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
-var (
-	script = store.NewScript("probe", "return 1", nil)
-	keys   = []string{"a{k}", "b{k}"}
-	args   = []store.Arg{store.IntArg(7), store.ConstArg(8), store.StringArg("nine")}
-)
+// What the calls send.
+var script, keys, args = wiretest.Script, wiretest.Keys, wiretest.Args
 
 // client returns a client without retries and with short timeouts.
 func client(t *testing.T, addr string) *redis.Client {
@@ -41,19 +39,6 @@ func cluster(t *testing.T, addr string) *redis.ClusterClient {
 	return c
 }
 
-// everyCall makes one call of each kind and returns their errors.
-func everyCall(ctx context.Context, s *Store) map[string]error {
-	errs := map[string]error{}
-	_, errs["eval"] = s.Eval(ctx, script, keys, args, nil)
-	_, errs["mget"] = s.MGet(ctx, keys, nil)
-	_, errs["mget over slots"] = s.MGet(ctx, []string{"a", "b"}, nil)
-	_, errs["time"] = s.Time(ctx)
-	calls := []store.Eval{{Script: script, Keys: keys}, {Script: script, Keys: []string{"c"}}}
-	s.EvalBatch(ctx, calls)
-	errs["batch 0"], errs["batch 1"] = calls[0].Err, calls[1].Err
-	return errs
-}
-
 func TestUnfitClient(t *testing.T) {
 	t.Parallel()
 	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
@@ -71,7 +56,7 @@ func TestUnfitClient(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := New(c.client)
-			errs := everyCall(t.Context(), s)
+			errs := wiretest.EveryCall(t.Context(), s)
 			errs["check"] = s.Check()
 			for call, err := range errs {
 				if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "must be a *redis.ClusterClient") &&
@@ -140,7 +125,7 @@ func TestNothingSent(t *testing.T) {
 
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()
-	for call, err := range everyCall(cancelled, s) {
+	for call, err := range wiretest.EveryCall(cancelled, s) {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s, context done: got %v", call, err)
 		}
@@ -161,7 +146,7 @@ func TestNoServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, c := range map[string]redis.UniversalClient{"Client": client(t, addr), "ClusterClient": cluster(t, addr)} {
-		for call, err := range everyCall(t.Context(), New(c)) {
+		for call, err := range wiretest.EveryCall(t.Context(), New(c)) {
 			var op *net.OpError
 			if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &op) {
 				t.Errorf("%s: %s: got %v, want unavailable and the network's error", name, call, err)
@@ -179,7 +164,7 @@ func TestClosedClient(t *testing.T) {
 	if err := c.Close(); err != nil {
 		t.Fatal(err)
 	}
-	for call, err := range everyCall(t.Context(), New(c)) {
+	for call, err := range wiretest.EveryCall(t.Context(), New(c)) {
 		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, redis.ErrClosed) {
 			t.Errorf("%s: got %v", call, err)
 		}
@@ -197,9 +182,9 @@ func TestSilentServer(t *testing.T) {
 
 	t.Run("deadline", func(t *testing.T) {
 		s := New(client(t, srv.Addr))
-		for _, call := range []string{"eval", "mget", "time", "batch"} {
+		for _, call := range wiretest.Calls {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-			if err := oneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+			if err := wiretest.OneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("%s: got %v", call, err)
 			}
 			cancel()
@@ -208,9 +193,9 @@ func TestSilentServer(t *testing.T) {
 	t.Run("client's timeout", func(t *testing.T) {
 		c := redis.NewClient(&redis.Options{Addr: srv.Addr, MaxRetries: -1, ReadTimeout: 20 * time.Millisecond})
 		defer func() { _ = c.Close() }()
-		for _, call := range []string{"eval", "mget", "time", "batch"} {
+		for _, call := range wiretest.Calls {
 			var timeout net.Error
-			err := oneCall(t.Context(), New(c), call)
+			err := wiretest.OneCall(t.Context(), New(c), call)
 			if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &timeout) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got %v", call, err)
 			}
@@ -222,7 +207,7 @@ func TestSilentServer(t *testing.T) {
 		defer func() { _ = c.Close() }()
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(10*time.Millisecond, cancel)
-		if err := oneCall(ctx, New(c), "eval"); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+		if err := wiretest.OneCall(ctx, New(c), "eval"); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -234,28 +219,11 @@ func TestSilentServer(t *testing.T) {
 			},
 		})
 		defer func() { _ = c.Close() }()
-		for _, call := range []string{"eval", "mget", "time", "batch"} {
+		for _, call := range wiretest.Calls {
 			// The caller set no deadline, so the error must not say that one passed.
-			if err := oneCall(t.Context(), New(c), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			if err := wiretest.OneCall(t.Context(), New(c), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got %v", call, err)
 			}
 		}
 	})
-}
-
-func oneCall(ctx context.Context, s *Store, call string) error {
-	switch call {
-	case "eval":
-		_, err := s.Eval(ctx, script, keys, nil, nil)
-		return err
-	case "mget":
-		_, err := s.MGet(ctx, keys, nil)
-		return err
-	case "time":
-		_, err := s.Time(ctx)
-		return err
-	}
-	calls := []store.Eval{{Script: script, Keys: keys}}
-	s.EvalBatch(ctx, calls)
-	return calls[0].Err
 }

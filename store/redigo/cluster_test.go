@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/respserver"
+	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
 // Keys in the lower half and in the upper half of the slots.
@@ -208,7 +209,7 @@ func TestAsk(t *testing.T) {
 			case !asked:
 				return redirect("MOVED", args[3], "127.0.0.1:1")
 			case args[0] == "EVALSHA" && !known.Load():
-				return unknown
+				return wiretest.NoScript
 			}
 			return ":1\r\n"
 		})
@@ -382,7 +383,7 @@ func TestNoLayout(t *testing.T) {
 			case "CLUSTER":
 				return reply
 			case "MGET":
-				return mget(args)
+				return wiretest.AnswerMGet(args)
 			}
 			return ":1\r\n"
 		})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/respserver"
+	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
 // After every call, its connection is back in the pool, or closed if it cannot be used
@@ -31,7 +32,7 @@ func TestConnectionsReturned(t *testing.T) {
 		"answered":        {func() string { return "*2\r\n$1\r\n1\r\n$1\r\n1\r\n" }, true},
 		"error":           {func() string { return "-ERR no\r\n" }, true},
 		"out of memory":   {func() string { return "-OOM no\r\n" }, true},
-		"unknown script":  {func() string { return unknown }, true},
+		"unknown script":  {func() string { return wiretest.NoScript }, true},
 		"unusable reply":  {func() string { return "*1\r\n*0\r\n" }, true},
 		"demoted":         {func() string { return "-READONLY You can't write against a read only replica.\r\n" }, false},
 		"connection lost": {func() string { return "" }, false},
@@ -51,13 +52,13 @@ func TestConnectionsReturned(t *testing.T) {
 			if err := nodes.Refresh(); err != nil {
 				t.Fatal(err)
 			}
-			for _, call := range kinds {
+			for _, call := range wiretest.Calls {
 				for client, s := range map[string]*Store{"Pool": New(p), "Cluster": NewCluster(nodes)} {
 					ctx, cancel := t.Context(), context.CancelFunc(func() {})
 					if name == "silence" {
 						ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond) // long enough to connect
 					}
-					_ = oneCall(ctx, s, call)
+					_ = wiretest.OneCall(ctx, s, call)
 					cancel()
 					stats := p.Stats()
 					if client == "Cluster" {
@@ -113,7 +114,7 @@ func TestReadOnlyDropsConnection(t *testing.T) {
 					}
 					master.Store(true)
 					for range 3 {
-						if err := oneCall(t.Context(), s, call); err != nil {
+						if err := wiretest.OneCall(t.Context(), s, call); err != nil {
 							t.Fatal(err)
 						}
 					}
@@ -121,14 +122,14 @@ func TestReadOnlyDropsConnection(t *testing.T) {
 						t.Fatalf("%s: %d connections for three calls to a master, want 1", client, got)
 					}
 					master.Store(false)
-					if err := oneCall(t.Context(), s, call); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "READONLY") {
+					if err := wiretest.OneCall(t.Context(), s, call); !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "READONLY") {
 						t.Fatalf("%s: got %v", client, err)
 					}
 					for s.refreshing.Load() {
 						time.Sleep(time.Millisecond)
 					}
 					master.Store(true)
-					if err := oneCall(t.Context(), s, call); err != nil {
+					if err := wiretest.OneCall(t.Context(), s, call); err != nil {
 						t.Fatal(err)
 					}
 					if got := srv.Conns(); got != 2 {
@@ -195,8 +196,8 @@ func TestPlainConnections(t *testing.T) {
 		deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		for _, ctx := range []context.Context{t.Context(), deadline} {
-			for _, call := range kinds {
-				if err := oneCall(ctx, s, call); err != nil {
+			for _, call := range wiretest.Calls {
+				if err := wiretest.OneCall(ctx, s, call); err != nil {
 					t.Errorf("%s: %s: %v", name, call, err)
 				}
 			}
@@ -205,9 +206,9 @@ func TestPlainConnections(t *testing.T) {
 			t.Errorf("%s: %d connections for calls one after the other, want 1", name, n)
 		}
 		silent.Store(true)
-		for _, call := range kinds {
+		for _, call := range wiretest.Calls {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // long enough to connect
-			if err := oneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) {
+			if err := wiretest.OneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %s, silence: got %v", name, call, err)
 			}
 			cancel()
@@ -225,7 +226,7 @@ func (noConn) GetContext(context.Context) (redis.Conn, error) { return nil, nil 
 
 func TestPoolWithoutConnection(t *testing.T) {
 	t.Parallel()
-	for call, err := range everyCall(t.Context(), New(noConn{})) {
+	for call, err := range wiretest.EveryCall(t.Context(), New(noConn{})) {
 		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, errNoConn) {
 			t.Errorf("%s: got %v", call, err)
 		}

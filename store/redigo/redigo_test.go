@@ -14,16 +14,11 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/respserver"
+	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
-var (
-	script = store.NewScript("probe", "return 1", nil)
-	keys   = []string{"a{k}", "b{k}"}
-	args   = []store.Arg{store.IntArg(7), store.ConstArg(8), store.StringArg("nine")}
-)
-
-// unknown is a NOSCRIPT with the text that a proxy may send.
-const unknown = "-ERR proxy: NOSCRIPT No matching script. Please use EVAL.\r\n"
+// What the calls send.
+var script, keys, args = wiretest.Script, wiretest.Keys, wiretest.Args
 
 // newPool returns a pool of connections to addr, with a timeout for connecting and the
 // options.
@@ -53,39 +48,6 @@ func cluster(t *testing.T, addr string, options ...redis.DialOption) *redisc.Clu
 	return c
 }
 
-// everyCall makes one call of each kind and returns their errors.
-func everyCall(ctx context.Context, s *Store) map[string]error {
-	errs := map[string]error{}
-	_, errs["eval"] = s.Eval(ctx, script, keys, args, nil)
-	_, errs["mget"] = s.MGet(ctx, keys, nil)
-	_, errs["mget over slots"] = s.MGet(ctx, []string{"a", "b"}, nil)
-	_, errs["time"] = s.Time(ctx)
-	calls := []store.Eval{{Script: script, Keys: keys}, {Script: script, Keys: []string{"c"}}}
-	s.EvalBatch(ctx, calls)
-	errs["batch 0"], errs["batch 1"] = calls[0].Err, calls[1].Err
-	return errs
-}
-
-// oneCall makes the call of the given kind.
-func oneCall(ctx context.Context, s *Store, call string) error {
-	switch call {
-	case "eval":
-		_, err := s.Eval(ctx, script, keys, nil, nil)
-		return err
-	case "mget":
-		_, err := s.MGet(ctx, keys, nil)
-		return err
-	case "time":
-		_, err := s.Time(ctx)
-		return err
-	}
-	calls := []store.Eval{{Script: script, Keys: keys}}
-	s.EvalBatch(ctx, calls)
-	return calls[0].Err
-}
-
-var kinds = []string{"eval", "mget", "time", "batch"}
-
 func TestUnfitClient(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -102,7 +64,7 @@ func TestUnfitClient(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			errs := everyCall(t.Context(), c.store)
+			errs := wiretest.EveryCall(t.Context(), c.store)
 			errs["check"] = c.store.Check()
 			for call, err := range errs {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
@@ -172,7 +134,7 @@ func TestNothingSent(t *testing.T) {
 
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		for call, err := range everyCall(cancelled, s) {
+		for call, err := range wiretest.EveryCall(cancelled, s) {
 			if !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("%s: %s, context done: got %v", name, call, err)
 			}
@@ -194,7 +156,7 @@ func TestNoServer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, s := range map[string]*Store{"Pool": New(pool(t, addr)), "Cluster": NewCluster(cluster(t, addr))} {
-		for call, err := range everyCall(t.Context(), s) {
+		for call, err := range wiretest.EveryCall(t.Context(), s) {
 			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "connection refused") {
 				t.Errorf("%s: %s: got %v, want unavailable and the network's error", name, call, err)
 			}
@@ -216,7 +178,7 @@ func TestClosedClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, s := range map[string]*Store{"get on closed pool": New(p), "redisc: closed": NewCluster(c)} {
-		for call, err := range everyCall(t.Context(), s) {
+		for call, err := range wiretest.EveryCall(t.Context(), s) {
 			if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 				t.Errorf("%s: got %v, want unavailable and %q", call, err, want)
 			}
@@ -230,7 +192,7 @@ func TestExhaustedPool(t *testing.T) {
 	p := pool(t, srv.Addr)
 	p.MaxActive = 1
 	taken := p.Get()
-	for call, err := range everyCall(t.Context(), New(p)) {
+	for call, err := range wiretest.EveryCall(t.Context(), New(p)) {
 		if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, redis.ErrPoolExhausted) {
 			t.Errorf("%s: got %v", call, err)
 		}
@@ -241,9 +203,9 @@ func TestExhaustedPool(t *testing.T) {
 	p.MaxActive, p.Wait = 1, true
 	taken = p.Get()
 	defer func() { _ = taken.Close() }()
-	for _, call := range kinds {
+	for _, call := range wiretest.Calls {
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-		if err := oneCall(ctx, New(p), call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+		if err := wiretest.OneCall(ctx, New(p), call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("%s, waiting: got %v", call, err)
 		}
 		cancel()
@@ -265,10 +227,10 @@ func TestSilentServer(t *testing.T) {
 
 	t.Run("deadline", func(t *testing.T) {
 		for name, s := range map[string]*Store{"Pool": New(pool(t, srv.Addr)), "Cluster": NewCluster(cluster(t, srv.Addr))} {
-			for _, call := range kinds {
+			for _, call := range wiretest.Calls {
 				start := time.Now()
 				ctx, cancel := context.WithTimeout(t.Context(), short)
-				if err := oneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+				if err := wiretest.OneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
 					t.Errorf("%s: %s: got %v", name, call, err)
 				}
 				if took := time.Since(start); took > 4*time.Second { // the read timeout is 5 s
@@ -281,9 +243,9 @@ func TestSilentServer(t *testing.T) {
 	t.Run("read timeout", func(t *testing.T) {
 		limit := redis.DialReadTimeout(short)
 		for name, s := range map[string]*Store{"Pool": New(pool(t, srv.Addr, limit)), "Cluster": NewCluster(cluster(t, srv.Addr, limit))} {
-			for _, call := range kinds {
+			for _, call := range wiretest.Calls {
 				var timeout net.Error
-				err := oneCall(t.Context(), s, call)
+				err := wiretest.OneCall(t.Context(), s, call)
 				if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &timeout) || errors.Is(err, context.DeadlineExceeded) {
 					t.Errorf("%s: %s: got %v", name, call, err)
 				}
@@ -296,10 +258,10 @@ func TestSilentServer(t *testing.T) {
 			// The client's timeout is much later than the cancellation, also on a busy machine.
 			"Cluster": NewCluster(cluster(t, srv.Addr, redis.DialReadTimeout(time.Second))),
 		} {
-			for _, call := range kinds {
+			for _, call := range wiretest.Calls {
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(10*time.Millisecond, cancel)
-				if err := oneCall(ctx, s, call); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+				if err := wiretest.OneCall(ctx, s, call); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
 					t.Errorf("%s: %s: got %v", name, call, err)
 				}
 			}
@@ -309,9 +271,9 @@ func TestSilentServer(t *testing.T) {
 		p := &redis.Pool{Dial: func() (redis.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: context.DeadlineExceeded}
 		}}
-		for _, call := range kinds {
+		for _, call := range wiretest.Calls {
 			// The caller set no deadline, so the error must not say that one passed.
-			if err := oneCall(t.Context(), New(p), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			if err := wiretest.OneCall(t.Context(), New(p), call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: got %v", call, err)
 			}
 		}

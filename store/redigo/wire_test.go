@@ -2,279 +2,31 @@ package redigo
 
 import (
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/respserver"
+	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
-func TestEvalOnTheWire(t *testing.T) {
+func TestOnTheWire(t *testing.T) {
 	t.Parallel()
-	for _, onCluster := range []bool{false, true} {
-		known := atomic.Bool{}
-		srv := respserver.New(t, func(args []string) string {
-			if args[0] == "EVALSHA" && !known.Load() {
-				return unknown
-			}
-			return "*4\r\n:42\r\n$3\r\na\r\n\r\n$-1\r\n+OK\r\n"
-		})
-		s := New(pool(t, srv.Addr))
-		if onCluster {
-			s = NewCluster(cluster(t, srv.Addr))
-		}
-		call := func(want ...string) {
-			t.Helper()
-			reply, err := s.Eval(t.Context(), script, keys, args, []store.Value{store.IntegerValue(1)})
-			wantReply := []store.Value{
-				store.IntegerValue(1), store.IntegerValue(42), store.BulkValue("a\r\n"), {}, store.BulkValue("OK"),
-			}
-			if err != nil || !slices.Equal(reply, wantReply) {
-				t.Errorf("got %v, %v, want %v", reply, err, wantReply)
-			}
-			if sent, _ := srv.Commands(); !slices.Equal(sent, want) {
-				t.Errorf("the server received %q, want %q", sent, want)
-			}
-		}
-		sha, lua := "EVALSHA "+script.SHA()+" 2 a{k} b{k} 7 8 nine", "EVAL return 1 2 a{k} b{k} 7 8 nine"
-		call(sha, lua)
-		known.Store(true)
-		call(sha)
-	}
-}
-
-func TestReply(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name, wire string
-		want       []store.Value
-		err        error
-	}{
-		{"integer", ":7\r\n", []store.Value{store.IntegerValue(7)}, nil},
-		{"negative", ":-7\r\n", []store.Value{store.IntegerValue(-7)}, nil},
-		{"string", "$1\r\nx\r\n", []store.Value{store.BulkValue("x")}, nil},
-		{"empty string", "$0\r\n\r\n", []store.Value{store.BulkValue("")}, nil},
-		{"nil", "$-1\r\n", []store.Value{{}}, nil},
-		{"nil array", "*-1\r\n", []store.Value{{}}, nil},
-		{"empty", "*0\r\n", []store.Value{}, nil},
-		{"nested", "*2\r\n:1\r\n*1\r\n:2\r\n", nil, store.ErrScript},
-		{"error inside", "*2\r\n:1\r\n-ERR no\r\n", nil, store.ErrScript},
-		{"error", "-MYERR no\r\n", nil, store.ErrScript},
-		{"foreign", "-WEIRFOREIGN 2\r\n", nil, store.ErrForeign},
-		{"still unknown", unknown, nil, store.ErrScript},
-		{"out of memory", "-OOM command not allowed\r\n", nil, store.ErrUnavailable},
-		{"moved, no cluster", "-MOVED 3999 127.0.0.1:1\r\n", nil, store.ErrUnavailable},
-		{"cross-slot", "-CROSSSLOT Keys in request don't hash to the same slot\r\n", nil, store.ErrCrossSlot},
-		{"connection lost", "", nil, store.ErrUnavailable},
-		{"not the protocol", "HTTP/1.1 400 Bad Request\r\n", nil, store.ErrUnavailable},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			s := New(pool(t, respserver.New(t, func([]string) string { return c.wire }).Addr))
-			given := []store.Value{store.IntegerValue(1)}
-			check := func(got []store.Value, err error) {
-				t.Helper()
-				if !errors.Is(err, c.err) || !slices.Equal(got, append(given, c.want...)) {
-					t.Errorf("got %v, %v, want %v, %v", got, err, append(given, c.want...), c.err)
-				}
-				if err != nil && !strings.HasPrefix(err.Error(), "redigo: eval probe: ") {
-					t.Errorf("%q does not name the call", err)
-				}
-				if errors.Is(err, store.ErrForeign) && !strings.Contains(err.Error(), `"b{k}"`) {
-					t.Errorf("%q does not name the key", err)
-				}
-			}
-			check(s.Eval(t.Context(), script, keys, nil, given))
-			calls := []store.Eval{{Script: script, Keys: keys, Reply: given, Err: errors.New("stale")}}
-			s.EvalBatch(t.Context(), calls)
-			check(calls[0].Reply, calls[0].Err)
-		})
-	}
-}
-
-func TestBatchOnTheWire(t *testing.T) {
-	t.Parallel()
-	var srv *respserver.Server
-	srv = respserver.New(t, func(args []string) string {
-		if args[0] == "CLUSTER" {
-			return respserver.Slots(srv.Addr)
-		}
-		switch key := args[3]; {
-		case key == "bad":
-			return "-MYERR no\r\n"
-		case key == "new" && args[0] == "EVALSHA":
-			return unknown
-		default:
-			return "$" + fmt.Sprint(len(key)) + "\r\n" + key + "\r\n"
-		}
+	single := func(t *testing.T, addr string) wiretest.Store { return New(pool(t, addr)) }
+	wiretest.Run(t, wiretest.Subject{
+		Name:      "redigo",
+		Single:    single,
+		Cluster:   func(t *testing.T, addr string) wiretest.Store { return NewCluster(cluster(t, addr)) },
+		Pipelined: single,
 	})
-	for name, s := range map[string]*Store{"Pool": New(pool(t, srv.Addr)), "Cluster": NewCluster(cluster(t, srv.Addr))} {
-		calls := []store.Eval{
-			{Script: script, Keys: []string{"x"}},
-			{Script: script, Keys: []string{"bad"}},
-			{Script: script, Keys: []string{"x", "y"}},
-			{Script: script, Keys: []string{"new"}, Reply: []store.Value{store.IntegerValue(1)}},
-			{Script: script},
-			{Script: script, Keys: []string{"y"}},
-		}
-		s.EvalBatch(t.Context(), calls)
-		for i, want := range []struct {
-			err   error
-			reply []store.Value
-		}{
-			{nil, []store.Value{store.BulkValue("x")}},
-			{store.ErrScript, nil},
-			{store.ErrCrossSlot, nil},
-			{nil, []store.Value{store.IntegerValue(1), store.BulkValue("new")}},
-			{errAny, nil},
-			{nil, []store.Value{store.BulkValue("y")}},
-		} {
-			if got := calls[i]; !is(got.Err, want.err) || !slices.Equal(got.Reply, want.reply) {
-				t.Errorf("%s: call %d: got %v, %v, want %v, %v", name, i, got.Reply, got.Err, want.reply, want.err)
-			}
-		}
-		sha := "EVALSHA " + script.SHA() + " 1 "
-		want := []string{sha + "x", sha + "bad", sha + "new", sha + "y", "EVAL return 1 1 new"}
-		if sent, _ := srv.Commands(); !slices.Equal(sent, want) {
-			t.Errorf("%s: the server received %q, want %q", name, sent, want)
-		}
-	}
 }
 
-// errAny stands for any error.
-var errAny = errors.New("any error")
-
-func is(err, want error) bool {
-	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
-}
-
-// If a connection breaks in the middle of a batch, earlier replies are kept.
-func TestBatchBroken(t *testing.T) {
+// A pool follows no redirections, and an HTTP server is not a server of Redis.
+func TestNoServerOfThePool(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func(args []string) string {
-		return map[string]string{"a": "*1\r\n:1\r\n", "b": "$9\r\nha", "c": ""}[args[3]]
-	})
-	calls := []store.Eval{{Script: script, Keys: []string{"a"}}, {Script: script, Keys: []string{"b"}}, {Script: script, Keys: []string{"c"}}}
-	New(pool(t, srv.Addr)).EvalBatch(t.Context(), calls)
-	if calls[0].Err != nil || len(calls[0].Reply) != 1 {
-		t.Errorf("answered: got %v, %v", calls[0].Reply, calls[0].Err)
-	}
-	for _, c := range calls[1:] {
-		if !errors.Is(c.Err, store.ErrUnavailable) || c.Reply != nil {
-			t.Errorf("unanswered: got %v, %v", c.Reply, c.Err)
-		}
-	}
-}
-
-// mget returns the reply to an MGET. Keys that begin with "no" are missing. The value of each
-// other key is its name.
-func mget(args []string) string {
-	reply := fmt.Sprintf("*%d\r\n", len(args)-1)
-	for _, key := range args[1:] {
-		if strings.HasPrefix(key, "no") {
-			reply += "$-1\r\n"
-		} else {
-			reply += fmt.Sprintf("$%d\r\n%s\r\n", len(key), key)
-		}
-	}
-	return reply
-}
-
-func TestMGetOnTheWire(t *testing.T) {
-	t.Parallel()
-	var srv *respserver.Server
-	srv = respserver.New(t, func(args []string) string {
-		if args[0] == "CLUSTER" {
-			return respserver.Slots(srv.Addr)
-		}
-		return mget(args)
-	})
-	keys := []string{"1{b}", "1{a}", "2{b}", "no{c}", "2{a}", "1{b}"}
-	want := []store.Value{store.IntegerValue(1)}
-	for _, key := range keys {
-		v := store.BulkValue(key)
-		if strings.HasPrefix(key, "no") {
-			v = store.Value{}
-		}
-		want = append(want, v)
-	}
-	for name, c := range map[string]struct {
-		store *Store
-		sent  []string
-	}{
-		"Pool":    {New(pool(t, srv.Addr)), []string{"MGET 1{b} 1{a} 2{b} no{c} 2{a} 1{b}"}},
-		"Cluster": {NewCluster(cluster(t, srv.Addr)), []string{"MGET 1{a} 2{a}", "MGET 1{b} 2{b} 1{b}", "MGET no{c}"}},
-	} {
-		got, err := c.store.MGet(t.Context(), keys, []store.Value{store.IntegerValue(1)})
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
-		}
-		sent, _ := srv.Commands()
-		if slices.Sort(sent); !slices.Equal(sent, c.sent) {
-			t.Errorf("%s: the server received %q, want %q", name, sent, c.sent)
-		}
-	}
-}
-
-func TestMGetReply(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name, wire string
-		err        error
-	}{
-		{"too few", "*1\r\n$1\r\nx\r\n", store.ErrUnavailable},
-		{"too many", "*3\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n", store.ErrUnavailable},
-		{"integers", "*2\r\n:1\r\n:1\r\n", store.ErrUnavailable},
-		{"no list", "$2\r\nxx\r\n", store.ErrUnavailable},
-		{"refused", "-NOPERM no\r\n", store.ErrUnavailable},
-		{"cross-slot", "-CROSSSLOT no\r\n", store.ErrCrossSlot},
-		{"connection lost", "", store.ErrUnavailable},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			var srv *respserver.Server
-			srv = respserver.New(t, func(args []string) string {
-				if args[0] == "CLUSTER" {
-					return respserver.Slots(srv.Addr)
-				}
-				return c.wire
-			})
-			for _, call := range []struct {
-				store *Store
-				keys  []string
-			}{
-				{New(pool(t, srv.Addr)), []string{"a", "b"}},
-				{NewCluster(cluster(t, srv.Addr)), []string{"1{a}", "1{b}", "2{a}", "2{b}"}},
-			} {
-				given := []store.Value{store.IntegerValue(1)}
-				got, err := call.store.MGet(t.Context(), call.keys, given)
-				if !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), "redigo: mget: ") || !slices.Equal(got, given) {
-					t.Errorf("got %v, %v, want %v", got, err, c.err)
-				}
-			}
-		})
-	}
-}
-
-func TestTime(t *testing.T) {
-	t.Parallel()
-	var reply atomic.Value
-	srv := respserver.New(t, func([]string) string { return reply.Load().(string) })
-	for _, s := range []*Store{New(pool(t, srv.Addr)), NewCluster(cluster(t, srv.Addr))} {
-		reply.Store("*2\r\n$10\r\n1767225600\r\n$3\r\n123\r\n")
-		got, err := s.Time(t.Context())
-		if want := time.UnixMicro(1767225600_000123); err != nil || !got.Equal(want) {
-			t.Errorf("got %v, %v, want %v", got, err, want)
-		}
-		for _, bad := range []string{"*1\r\n$10\r\n1767225600\r\n", "*2\r\n$1\r\nx\r\n$1\r\n1\r\n", ":1767225600\r\n", "-NOPERM no\r\n"} {
-			reply.Store(bad)
-			if got, err := s.Time(t.Context()); !errors.Is(err, store.ErrUnavailable) || !got.IsZero() {
-				t.Errorf("reply %q: got %v, %v", bad, got, err)
-			}
+	for _, wire := range []string{"-MOVED 3999 127.0.0.1:1\r\n", "HTTP/1.1 400 Bad Request\r\n"} {
+		srv := respserver.New(t, func([]string) string { return wire })
+		if err := wiretest.OneCall(t.Context(), New(pool(t, srv.Addr)), "eval"); !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%q: got %v, want ErrUnavailable", wire, err)
 		}
 	}
 }

@@ -25,7 +25,7 @@ type Server struct {
 }
 
 // New starts a server. The function answer returns the bytes of the reply to a command, or ""
-// to close the connection. The server itself answers HELLO, CLIENT and PING: it does not know
+// to close the connection. The names of commands are in upper case. The server itself answers HELLO, CLIENT and PING: it does not know
 // HELLO and CLIENT.
 func New(t *testing.T, answer func(args []string) string) *Server {
 	t.Helper()
@@ -77,10 +77,11 @@ func (s *Server) serve(conn net.Conn) {
 		if err != nil {
 			return
 		}
+		args[0] = strings.ToUpper(args[0])
 		reply := "-ERR unknown command '" + args[0] + "'\r\n"
-		switch strings.ToLower(args[0]) {
-		case "hello", "client":
-		case "ping":
+		switch args[0] {
+		case "HELLO", "CLIENT":
+		case "PING":
 			reply = "+PONG\r\n"
 		default:
 			s.mu.Lock()
@@ -103,9 +104,9 @@ func (s *Server) Commands() (commands []string, reloads int) {
 	defer s.mu.Unlock()
 	for _, args := range s.sent {
 		switch args[0] {
-		case "cluster", "CLUSTER":
+		case "CLUSTER":
 			reloads++
-		case "command", "COMMAND":
+		case "COMMAND":
 		default:
 			commands = append(commands, strings.Join(args, " "))
 		}

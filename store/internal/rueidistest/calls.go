@@ -14,12 +14,13 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/respserver"
+	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
 func (sub Subject) unfitClient(t *testing.T) {
 	t.Parallel()
 	for name, s := range sub.Unfit {
-		errs := everyCall(t.Context(), s)
+		errs := wiretest.EveryCall(t.Context(), s)
 		errs["check"] = s.Check()
 		for call, err := range errs {
 			if err == nil || !strings.Contains(err.Error(), sub.Name+": the client is nil: it must be a client that "+sub.Name+".NewClient returned") {
@@ -33,7 +34,7 @@ func (sub Subject) unfitClient(t *testing.T) {
 // builder, which panics.
 func (sub Subject) nothingSent(t *testing.T) {
 	t.Parallel()
-	srv := clusterServer(t, func([]string) string { return ":1\r\n" })
+	srv := wiretest.NewCluster(t, func([]string) string { return ":1\r\n" })
 	for name, c := range map[string]*Client{"one server": sub.single(t, srv.Addr), "cluster": sub.cluster(t, srv.Addr)} {
 		s := c.Store
 		if err := s.Check(); err != nil {
@@ -55,7 +56,7 @@ func (sub Subject) nothingSent(t *testing.T) {
 
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		for call, err := range everyCall(cancelled, s) {
+		for call, err := range wiretest.EveryCall(cancelled, s) {
 			if !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
 				t.Errorf("%s: %s, context done: got %v", name, call, err)
 			}
@@ -70,7 +71,7 @@ func (sub Subject) nothingSent(t *testing.T) {
 // panics if they differ.
 func (sub Subject) slots(t *testing.T) {
 	t.Parallel()
-	c := sub.cluster(t, clusterServer(t, func([]string) string { return "" }).Addr)
+	c := sub.cluster(t, wiretest.NewCluster(t, func([]string) string { return "" }).Addr)
 	random := rand.New(rand.NewPCG(1, 2))
 	for range 20_000 {
 		b := make([]byte, random.IntN(12))
@@ -86,7 +87,7 @@ func (sub Subject) slots(t *testing.T) {
 
 func (sub Subject) noServer(t *testing.T) {
 	t.Parallel()
-	srv := clusterServer(t, func([]string) string { return ":1\r\n" })
+	srv := wiretest.NewCluster(t, func([]string) string { return ":1\r\n" })
 	clients := map[string]*Client{"one server": sub.single(t, srv.Addr), "cluster": sub.cluster(t, srv.Addr)}
 	srv.Close()
 
@@ -104,10 +105,10 @@ func (sub Subject) noServer(t *testing.T) {
 	clients["never connected"] = never
 
 	for name, c := range clients {
-		for _, call := range allCalls { // the first can fail because the connection was lost, not refused
-			_ = oneCall(t.Context(), c.Store, call)
+		for _, call := range wiretest.Calls { // the first can fail because the connection was lost, not refused
+			_ = wiretest.OneCall(t.Context(), c.Store, call)
 		}
-		for call, err := range everyCall(t.Context(), c.Store) {
+		for call, err := range wiretest.EveryCall(t.Context(), c.Store) {
 			var op *net.OpError
 			if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &op) {
 				t.Errorf("%s: %s: got %v, want unavailable and the network's error", name, call, err)
@@ -148,15 +149,15 @@ func (sub Subject) serverComesLater(t *testing.T) {
 
 func (sub Subject) closedClient(t *testing.T) {
 	t.Parallel()
-	srv := clusterServer(t, func([]string) string { return ":1\r\n" })
+	srv := wiretest.NewCluster(t, func([]string) string { return ":1\r\n" })
 	for name, c := range map[string]*Client{"one server": sub.single(t, srv.Addr), "cluster": sub.cluster(t, srv.Addr)} {
 		c.Close()
-		for start := time.Now(); oneCall(t.Context(), c.Store, "eval") == nil; { // a cluster client closes in the background
+		for start := time.Now(); wiretest.OneCall(t.Context(), c.Store, "eval") == nil; { // a cluster client closes in the background
 			if time.Since(start) > 10*time.Second {
 				t.Fatalf("%s: it still runs scripts", name)
 			}
 		}
-		for call, err := range everyCall(t.Context(), c.Store) {
+		for call, err := range wiretest.EveryCall(t.Context(), c.Store) {
 			if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, sub.Closing) {
 				t.Errorf("%s: %s: got %v", name, call, err)
 			}
@@ -172,18 +173,18 @@ func (sub Subject) retries(t *testing.T) {
 			t.Parallel()
 			for mode, single := range map[string]bool{"one server": true, "cluster": false} {
 				// Each has a server of its own: the last retry can arrive after its caller has left.
-				srv := clusterServer(t, func([]string) string { return lost })
+				srv := wiretest.NewCluster(t, func([]string) string { return lost })
 				o := options(srv.Addr)
 				o.Retry, o.Cluster = true, !single
 				s := sub.open(t, o).Store
 				for _, call := range []string{"eval", "batch", "time"} {
-					err := oneCall(t.Context(), s, call)
+					err := wiretest.OneCall(t.Context(), s, call)
 					if sent, _ := srv.Commands(); !errors.Is(err, store.ErrUnavailable) || len(sent) != 1 {
 						t.Errorf("%s: %s: got %v after %q", mode, call, err, sent)
 					}
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
-				err := oneCall(ctx, s, "mget")
+				err := wiretest.OneCall(ctx, s, "mget")
 				cancel()
 				if sent, _ := srv.Commands(); err == nil || len(sent) < 2 {
 					t.Errorf("%s: mget: got %v after %q", mode, err, sent)

@@ -12,13 +12,14 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/respserver"
+	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
 // silent returns a server that answers only the commands that begin a connection.
 func silent(t *testing.T) *respserver.Server {
 	t.Helper()
 	release := make(chan struct{})
-	srv := clusterServer(t, func([]string) string { <-release; return "" })
+	srv := wiretest.NewCluster(t, func([]string) string { <-release; return "" })
 	t.Cleanup(func() { close(release) })
 	return srv
 }
@@ -47,7 +48,7 @@ func (sub Subject) openSilent(t *testing.T, srv *respserver.Server, o Options) S
 func (sub Subject) silentServer(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {
-		for _, call := range allCalls {
+		for _, call := range wiretest.Calls {
 			name := fmt.Sprintf("%s/pipelining %t", call, pipelining)
 			open := func(t *testing.T) (Store, *respserver.Server) {
 				srv := silent(t)
@@ -60,7 +61,7 @@ func (sub Subject) silentServer(t *testing.T) {
 				s, _ := open(t)
 				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 				defer cancel()
-				if err := oneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
+				if err := wiretest.OneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
 					t.Errorf("got %v", err)
 				}
 			})
@@ -76,7 +77,7 @@ func (sub Subject) silentServer(t *testing.T) {
 					cancel()
 				}()
 				start := time.Now()
-				if err := oneCall(ctx, s, call); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+				if err := wiretest.OneCall(ctx, s, call); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
 					t.Errorf("got %v", err)
 				}
 				if took := time.Since(start); took > 4*time.Second {
@@ -85,13 +86,13 @@ func (sub Subject) silentServer(t *testing.T) {
 			})
 		}
 	}
-	for _, call := range allCalls {
+	for _, call := range wiretest.Calls {
 		t.Run("client's timeout/"+call, func(t *testing.T) {
 			t.Parallel()
 			srv := silent(t)
 			o := options(srv.Addr)
 			o.WriteTimeout = 20 * time.Millisecond
-			err := oneCall(t.Context(), sub.openSilent(t, srv, o), call)
+			err := wiretest.OneCall(t.Context(), sub.openSilent(t, srv, o), call)
 			if !errors.Is(err, store.ErrUnavailable) || !errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
@@ -105,7 +106,7 @@ func (sub Subject) silentServer(t *testing.T) {
 			c, _ := sub.Open(o)
 			defer c.Close()
 			// The caller set no deadline, so the error must not say that one passed.
-			if err := oneCall(t.Context(), c.Store, call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
+			if err := wiretest.OneCall(t.Context(), c.Store, call); !errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -127,11 +128,11 @@ func (sub Subject) deadlineOfAnotherCall(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
 			defer cancel()
 			first := make(chan error, 1)
-			go func() { first <- oneCall(ctx, s, "eval") }()
+			go func() { first <- wiretest.OneCall(ctx, s, "eval") }()
 			srv.Wait(1)
 			joined, leave := context.WithTimeout(t.Context(), 2*time.Second)
 			defer leave()
-			err := oneCall(joined, s, "eval")
+			err := wiretest.OneCall(joined, s, "eval")
 			if got := <-first; !errors.Is(got, context.DeadlineExceeded) {
 				t.Errorf("the first: got %v", got)
 			}

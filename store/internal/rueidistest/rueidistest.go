@@ -6,12 +6,10 @@ import (
 	"context"
 	"crypto/tls"
 	"net"
-	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
+	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
 // A Subject is the store under test.
@@ -31,11 +29,7 @@ type Subject struct {
 }
 
 // A Store is what the adapters provide.
-type Store interface {
-	store.Store
-	store.Batcher
-	store.Checker
-}
+type Store = wiretest.Store
 
 // A Client is a client, with the store over it.
 type Client struct {
@@ -78,24 +72,16 @@ func Run(t *testing.T, sub Subject) {
 		{"SendToReplicas", sub.sendToReplicas},
 		{"SilentServer", sub.silentServer},
 		{"DeadlineOfAnotherCall", sub.deadlineOfAnotherCall},
-		{"EvalOnTheWire", sub.evalOnTheWire},
 		{"CommandsAreNotReused", sub.commandsAreNotReused},
-		{"Replies", sub.replies},
-		{"BatchOnTheWire", sub.batchOnTheWire},
 		{"BatchBroken", sub.batchBroken},
-		{"MgetOnTheWire", sub.mgetOnTheWire},
-		{"MgetReply", sub.mgetReply},
-		{"ServerTime", sub.serverTime},
+		{"OnTheWire", sub.onTheWire},
 	} {
 		t.Run(test.name, test.run)
 	}
 }
 
-var (
-	script = store.NewScript("probe", "return 1", nil)
-	keys   = []string{"a{k}", "b{k}"}
-	args   = []store.Arg{store.IntArg(7), store.ConstArg(8), store.StringArg("nine")}
-)
+// What the calls send.
+var script, keys, args = wiretest.Script, wiretest.Keys, wiretest.Args
 
 // options returns the options of a client of one server.
 func options(addr string) Options { return Options{Addr: addr, WriteTimeout: 5 * time.Second} }
@@ -124,50 +110,3 @@ func (sub Subject) cluster(t *testing.T, addr string) *Client {
 	o.Cluster = true
 	return sub.open(t, o)
 }
-
-// clusterServer returns a server that is a cluster by itself.
-func clusterServer(t *testing.T, answer func(args []string) string) *respserver.Server {
-	t.Helper()
-	var srv atomic.Pointer[respserver.Server]
-	s := respserver.New(t, func(args []string) string {
-		if args[0] == "CLUSTER" {
-			return respserver.Slots(srv.Load().Addr)
-		}
-		return answer(args)
-	})
-	srv.Store(s)
-	return s
-}
-
-// everyCall makes one call of each kind and returns their errors.
-func everyCall(ctx context.Context, s Store) map[string]error {
-	errs := map[string]error{}
-	_, errs["eval"] = s.Eval(ctx, script, keys, args, nil)
-	_, errs["mget"] = s.MGet(ctx, keys, nil)
-	_, errs["mget over slots"] = s.MGet(ctx, []string{"a", "b"}, nil)
-	_, errs["time"] = s.Time(ctx)
-	calls := []store.Eval{{Script: script, Keys: keys}, {Script: script, Keys: []string{"c"}}}
-	s.EvalBatch(ctx, calls)
-	errs["batch 0"], errs["batch 1"] = calls[0].Err, calls[1].Err
-	return errs
-}
-
-// oneCall makes the call of that name.
-func oneCall(ctx context.Context, s Store, call string) error {
-	switch call {
-	case "eval":
-		_, err := s.Eval(ctx, script, keys, nil, nil)
-		return err
-	case "mget":
-		_, err := s.MGet(ctx, keys, nil)
-		return err
-	case "time":
-		_, err := s.Time(ctx)
-		return err
-	}
-	calls := []store.Eval{{Script: script, Keys: keys}}
-	s.EvalBatch(ctx, calls)
-	return calls[0].Err
-}
-
-var allCalls = []string{"eval", "mget", "time", "batch"}

@@ -1,0 +1,125 @@
+package wiretest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
+
+// AnswerMGet returns the reply to an MGET. Keys that begin with "no" are missing. The value of
+// each other key is its name.
+func AnswerMGet(args []string) string {
+	reply := fmt.Sprintf("*%d\r\n", len(args)-1)
+	for _, key := range args[1:] {
+		if strings.HasPrefix(key, "no") {
+			reply += "$-1\r\n"
+		} else {
+			reply += fmt.Sprintf("$%d\r\n%s\r\n", len(key), key)
+		}
+	}
+	return reply
+}
+
+// MGet sends one MGET to one server, and one for each slot to a cluster.
+func (sub Subject) mget(t *testing.T) {
+	srv := NewCluster(t, AnswerMGet)
+	keys := []string{"1{b}", "1{a}", "2{b}", "no{c}", "2{a}", "1{b}"}
+	want := []store.Value{store.IntegerValue(1)}
+	for _, key := range keys {
+		v := store.BulkValue(key)
+		if strings.HasPrefix(key, "no") {
+			v = store.Value{}
+		}
+		want = append(want, v)
+	}
+	bySlot := []string{"MGET 1{a} 2{a}", "MGET 1{b} 2{b} 1{b}", "MGET no{c}"}
+	for name, c := range map[string]struct {
+		open func(*testing.T, string) Store
+		sent []string
+	}{
+		"one server": {sub.Single, []string{"MGET 1{b} 1{a} 2{b} no{c} 2{a} 1{b}"}},
+		"cluster":    {sub.Cluster, bySlot},
+		"unknown":    {sub.Unknown, bySlot},
+	} {
+		if c.open == nil {
+			continue
+		}
+		s := c.open(t, srv.Addr)
+		got, err := s.MGet(t.Context(), keys, []store.Value{store.IntegerValue(1)})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, %v, want %v", name, got, err, want)
+		}
+		sent, _ := srv.Commands()
+		if slices.Sort(sent); !slices.Equal(sent, c.sent) {
+			t.Errorf("%s: the server received %q, want %q", name, sent, c.sent)
+		}
+		if _, err := s.MGet(t.Context(), []string{"1{a}", "2{a}"}, nil); err != nil {
+			t.Errorf("%s, one slot: %v", name, err)
+		}
+		if sent, _ := srv.Commands(); !slices.Equal(sent, []string{"MGET 1{a} 2{a}"}) {
+			t.Errorf("%s, one slot: the server received %q", name, sent)
+		}
+	}
+}
+
+func (sub Subject) mgetReplies(t *testing.T) {
+	for _, c := range []struct {
+		name, wire string
+		err        error
+	}{
+		{"too few", "*1\r\n$1\r\nx\r\n", store.ErrUnavailable},
+		{"too many", "*3\r\n$1\r\nx\r\n$1\r\nx\r\n$1\r\nx\r\n", store.ErrUnavailable},
+		{"integers", "*2\r\n:1\r\n:1\r\n", store.ErrUnavailable},
+		{"nested", "*2\r\n*0\r\n*0\r\n", store.ErrUnavailable},
+		{"string", "$2\r\nxx\r\n", store.ErrUnavailable},
+		{"status", "+OK\r\n", store.ErrUnavailable},
+		{"nil", "*-1\r\n", store.ErrUnavailable},
+		{"refused", "-NOPERM no\r\n", store.ErrUnavailable},
+		{"cross-slot", "-CROSSSLOT no\r\n", store.ErrCrossSlot},
+		{"connection lost", "", store.ErrUnavailable},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			srv := NewCluster(t, func([]string) string { return c.wire })
+			for _, call := range []struct {
+				store Store
+				keys  []string
+			}{
+				{sub.Single(t, srv.Addr), []string{"a", "b"}},
+				{sub.Cluster(t, srv.Addr), []string{"1{a}", "1{b}", "2{a}", "2{b}"}},
+			} {
+				given := []store.Value{store.IntegerValue(1)}
+				got, err := call.store.MGet(t.Context(), call.keys, given)
+				if !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), sub.Name+": mget: ") || !slices.Equal(got, given) {
+					t.Errorf("got %v, %v, want %v", got, err, c.err)
+				}
+			}
+		})
+	}
+}
+
+func (sub Subject) time(t *testing.T) {
+	for wire, want := range map[string]time.Time{
+		"*2\r\n$10\r\n1767225600\r\n$3\r\n123\r\n":  time.UnixMicro(1767225600_000123),
+		"*2\r\n$10\r\n1767225600\r\n$3\r\nabc\r\n":  {},
+		"*2\r\n$1\r\nx\r\n$1\r\n1\r\n":              {},
+		"*1\r\n$10\r\n1767225600\r\n":               {},
+		":1767225600\r\n":                           {},
+		"+OK\r\n":                                   {},
+		"-NOPERM this user has no permissions\r\n":  {},
+		"-LOADING Redis is loading the dataset\r\n": {},
+	} {
+		srv := NewCluster(t, func([]string) string { return wire })
+		for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.Single, "cluster": sub.Cluster} {
+			got, err := open(t, srv.Addr).Time(t.Context())
+			if !got.Equal(want) || want.IsZero() != errors.Is(err, store.ErrUnavailable) || want.IsZero() != (err != nil) {
+				t.Errorf("%s, %q: got %v, %v, want %v", name, wire, got, err, want)
+			}
+		}
+	}
+}
