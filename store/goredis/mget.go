@@ -2,7 +2,6 @@ package goredis
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/redis/go-redis/v9"
@@ -10,9 +9,6 @@ import (
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/adapter"
 )
-
-// errNotMGet is the error of a reply that MGET does not give.
-var errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
 // MGet implements [store.Store]. If the client is a [redis.Client], it sends one MGET. For
 // other clients, it sends one MGET for each slot, in one pipeline.
@@ -70,26 +66,5 @@ func scatter(cmd *redis.SliceCmd, read []store.Value, at []int) error {
 	if err != nil {
 		return err
 	}
-	want := len(read)
-	if at != nil {
-		want = len(at)
-	}
-	if len(list) != want {
-		return errNotMGet
-	}
-	for i, element := range list {
-		to := i
-		if at != nil {
-			to = at[i]
-		}
-		switch v := element.(type) {
-		case string:
-			read[to] = store.BulkValue(v)
-		case nil:
-			read[to] = store.Value{}
-		default:
-			return errNotMGet
-		}
-	}
-	return nil
+	return adapter.Scatter(list, read, at)
 }

@@ -2,15 +2,11 @@ package redigo
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/adapter"
 )
-
-// errNotMGet is the error of a reply that MGET does not give.
-var errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
 // MGet implements [store.Store]. On a pool, it sends one MGET. On a cluster, it sends one
 // MGET for each slot, in one pipeline for each node.
@@ -54,36 +50,12 @@ func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) err
 		if err := cmds[i].err; err != nil {
 			return err
 		}
-		if err := scatter(cmds[i].reply, read, parts[i]); err != nil {
+		list, ok := cmds[i].reply.([]any)
+		if !ok {
+			return adapter.ErrNotMGet
+		}
+		if err := adapter.Scatter(list, read, parts[i]); err != nil {
 			return err
-		}
-	}
-	return nil
-}
-
-// scatter stores value i of an MGET's reply in read[at[i]]. If at is nil, it stores value i
-// in read[i].
-func scatter(reply any, read []store.Value, at []int) error {
-	want := len(read)
-	if at != nil {
-		want = len(at)
-	}
-	list, ok := reply.([]any)
-	if !ok || len(list) != want {
-		return errNotMGet
-	}
-	for i, element := range list {
-		to := i
-		if at != nil {
-			to = at[i]
-		}
-		switch v := element.(type) {
-		case []byte:
-			read[to] = store.BulkValue(string(v))
-		case nil:
-			read[to] = store.Value{}
-		default:
-			return errNotMGet
 		}
 	}
 	return nil

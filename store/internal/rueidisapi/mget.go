@@ -64,7 +64,7 @@ func (s *Store[C, R]) list(values []store.Value, result R, n int) ([]store.Value
 	}
 	integer := func(v store.Value) bool { return v.Kind() == store.Integer }
 	if err != nil || !list || len(values) != n || slices.ContainsFunc(values, integer) {
-		return values, errNotMGet
+		return values, adapter.ErrNotMGet
 	}
 	return values, nil
 }

@@ -68,9 +68,6 @@ var (
 	// errUnsent is the error of a command without a result of the client, or of a wrapper.
 	errUnsent = errors.New("the client returned no result")
 
-	// errNotMGet is the error of a reply that MGET does not give.
-	errNotMGet = errors.New("the reply is not a list of one string or nil for each key")
-
 	errNotTime = errors.New("the reply is not a list of seconds and microseconds")
 )
 

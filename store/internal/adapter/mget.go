@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"errors"
 	"iter"
 	"slices"
 
@@ -37,4 +38,36 @@ func BySlot(keys []string) iter.Seq2[[]string, []int] {
 			}
 		}
 	}
+}
+
+// ErrNotMGet is the error of a reply that MGET does not give.
+var ErrNotMGet = errors.New("the reply is not a list of one string or nil for each key")
+
+// Scatter stores element i of list, the reply to an MGET, in read[at[i]]. If at is nil, it
+// stores element i in read[i].
+func Scatter(list []any, read []store.Value, at []int) error {
+	want := len(read)
+	if at != nil {
+		want = len(at)
+	}
+	if len(list) != want {
+		return ErrNotMGet
+	}
+	for i, element := range list {
+		to := i
+		if at != nil {
+			to = at[i]
+		}
+		switch v := element.(type) {
+		case string:
+			read[to] = store.BulkValue(v)
+		case []byte:
+			read[to] = store.BulkValue(string(v))
+		case nil:
+			read[to] = store.Value{}
+		default:
+			return ErrNotMGet
+		}
+	}
+	return nil
 }
