@@ -10,8 +10,13 @@ import (
 	"github.com/weir-go/weir"
 )
 
-// minRenew is the shortest time between two attempts to renew a lease.
-const minRenew = time.Millisecond
+const (
+	// minRenew is the shortest time between two attempts to renew a lease.
+	minRenew = time.Millisecond
+
+	// renewTime is the time limit of one attempt to renew a lease.
+	renewTime = time.Second
+)
 
 // A lease is held while a handler runs. It is renewed when a third of its time has passed.
 type lease struct {
@@ -63,7 +68,7 @@ func (l *lease) next(start time.Time) time.Duration {
 // renew renews the lease, and starts the timer for the next time. ctx ends when the lease is
 // released.
 func (l *lease) renew(ctx context.Context) {
-	once, cancel := context.WithTimeout(ctx, undoTime)
+	once, cancel := context.WithTimeout(ctx, renewTime)
 	defer cancel()
 	start := time.Now()
 	res, err := l.call.decider.Decide(once, weir.Request{Key: l.call.req.Key, ID: l.call.req.ID, Op: weir.Renew}, nil)

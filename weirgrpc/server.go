@@ -16,10 +16,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/sleep"
+	"github.com/weir-go/weir/internal/undo"
 )
-
-// undoTime is the time limit of a refund, a release, or one attempt to renew.
-const undoTime = time.Second
 
 var (
 	_ grpc.UnaryServerInterceptor  = (*ServerInterceptor)(nil).Unary
@@ -113,7 +111,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 	case !res.Allowed:
 		each := s.rules(&res)
 		if res.Degraded != nil && c.holds() && (c.own || leased(each)) { // only the reply may be lost
-			go back(c.ctx, c.decider, c.req)
+			go undo.Request(c.ctx, c.decider, c.req)
 		}
 		return nil, c.deny(&res, each, setTrailer)
 	}
@@ -221,25 +219,9 @@ func (c *call) report(err error) {
 	}
 }
 
-// undo calls back, and reports its error.
+// undo undoes the decision, and reports an error.
 func (c *call) undo() {
-	if err := back(c.ctx, c.decider, c.req); err != nil {
+	if err := undo.Request(c.ctx, c.decider, c.req); err != nil {
 		c.report(err)
 	}
-}
-
-// back refunds a request with a MaxWait, and otherwise releases its lease. The request has an ID.
-// It goes on if ctx ends.
-func back(ctx context.Context, d weir.Decider, req weir.Request) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
-	defer cancel()
-	undo := weir.Request{Key: req.Key, ID: req.ID, Op: weir.Release}
-	if req.MaxWait > 0 {
-		undo.Op = weir.Refund
-	}
-	_, err := d.Decide(ctx, undo, nil)
-	if errors.Is(err, weir.ErrUnsupported) {
-		return nil
-	}
-	return err
 }

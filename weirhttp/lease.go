@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/undo"
 	"github.com/weir-go/weir/store"
 )
 
@@ -64,7 +65,7 @@ func (l *lease) release() {
 
 func (l *lease) free() {
 	l.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), undoTime)
+		ctx, cancel := context.WithTimeout(context.Background(), undo.Time)
 		defer cancel()
 		_, _ = l.held.Release(ctx) // after an error, the lease expires
 	})

@@ -13,11 +13,9 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/sleep"
+	"github.com/weir-go/weir/internal/undo"
 	"github.com/weir-go/weir/store"
 )
-
-// undoTime is the time limit of a refund or a release.
-const undoTime = time.Second
 
 // statusClientClosed is the status for a request that its client has cancelled, as nginx
 // logs it.
@@ -100,7 +98,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	case contextual(err) && holds: // the same, but the client still waits
 		go m.undo(r.Clone(r.Context()), d, req) // a clone, because the handler can change r
 	case err == nil && res.Degraded != nil && !res.Allowed && holds && (leased || own): // only the reply may be lost
-		go back(r.Context(), d, req)
+		go undo.Request(r.Context(), d, req)
 	case leased && res.Allowed:
 		defer m.undo(r, d, req)
 	}
@@ -222,25 +220,9 @@ func (m *middleware) late(w http.ResponseWriter, r *http.Request, err error) {
 	m.reject(w, r, &reducedCapacity, Rejection{Err: err})
 }
 
-// undo calls back, and reports its error.
+// undo undoes the decision, and reports an error.
 func (m *middleware) undo(r *http.Request, d weir.Decider, req weir.Request) {
-	if err := back(r.Context(), d, req); err != nil {
+	if err := undo.Request(r.Context(), d, req); err != nil {
 		m.report(r, err)
 	}
-}
-
-// back refunds a request with a MaxWait, and otherwise releases its lease. The request has an ID.
-// It goes on if ctx ends.
-func back(ctx context.Context, d weir.Decider, req weir.Request) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
-	defer cancel()
-	undo := weir.Request{Key: req.Key, ID: req.ID, Op: weir.Release}
-	if req.MaxWait > 0 {
-		undo.Op = weir.Refund
-	}
-	_, err := d.Decide(ctx, undo, nil)
-	if errors.Is(err, weir.ErrUnsupported) {
-		return nil
-	}
-	return err
 }

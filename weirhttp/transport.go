@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/sleep"
+	"github.com/weir-go/weir/internal/undo"
 )
 
 // ErrPaused means that a server asked for a pause that is longer than the request may
@@ -246,7 +247,7 @@ func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*
 
 // refund refunds a turn that was not used.
 func (t *Transport) refund(ctx context.Context, turn *weir.Reservation) error {
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undo.Time)
 	defer cancel()
 	_, err := turn.Cancel(back)
 	return err
