@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/internal/sleep"
+	"github.com/weir-go/weir/store"
 )
 
 // refundTime is the time limit of a refund after a cancelled wait, and of a release after
@@ -15,17 +17,24 @@ import (
 const refundTime = time.Second
 
 // A Reservation is an allowed request, whose tokens may be available only later. Call Wait,
-// then go ahead. [Limiter.Reserve] returns one. It is safe for concurrent use. Wait and Cancel of
-// a nil or zero Reservation return an error.
+// then go ahead. [Limiter.Reserve] returns one. It is for one request. It is safe for concurrent
+// use, and must not be copied. Wait and Cancel of a nil or zero Reservation return an error.
 type Reservation struct {
 	Result // the answer to the request
 
-	limiter   *Limiter
-	request   Request
-	own       bool      // Reserve made the ID, so nobody else can use the tokens
-	turn      time.Time // when the tokens are available
-	cancelled atomic.Bool
+	limiter *Limiter
+	request Request
+	own     bool      // Reserve made the ID, so nobody else can use the tokens
+	turn    time.Time // when the tokens are available
+	state   atomic.Int32
 }
+
+// The states of a Reservation.
+const (
+	reserved  int32 = iota
+	gone            // a Wait has returned nil
+	cancelled       // Cancel was called, or a Wait has refunded the tokens
+)
 
 // Reserve consumes the tokens of r now, even if they will be available only later. They
 // must be available within r.MaxWait and before the deadline of ctx, otherwise the
@@ -34,19 +43,19 @@ type Reservation struct {
 // acceptable, set r.MaxWait to [Never]. If r.ID is empty, Reserve uses a random ID. The
 // algorithm of every rule must support [Request].MaxWait.
 //
-// The errors are:
+// If Reserve returns an error, the Reservation is nil. The errors are:
 //   - [ErrDenied] if the request is denied.
 //   - [ErrUnsupported] if r.Op is not Consume.
 //   - another error if r.MaxWait is 0 and ctx has no deadline.
-//   - the error of ctx if ctx ends.
+//   - the error of ctx if ctx ends before the answer arrives.
 //   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the tokens may have been
-//     consumed.
+//     consumed. To be able to refund them, set r.ID.
 //
-// If ctx ends during the call, or if [Limiter.OnOutage] denies the request, the tokens may be
-// reserved. Reserve then refunds them, which takes at most one second. If the refund fails
-// after ctx has ended, the error is both errors, joined with [errors.Join]. Reserve does not
-// refund tokens if r has an ID, because another request with this ID can use them. To refund
-// them, call [Limiter.Refund] with r.
+// If ctx ends before the answer arrives, or if [Limiter.OnOutage] denies the request, the store
+// may have reserved the tokens. If r.ID is empty, Reserve then tries to refund them, which takes
+// at most one second. If that fails after ctx has ended, the error joins both errors with
+// [errors.Join]. If r has an ID, another request can use the tokens, so Reserve does not refund
+// them. To refund them, call [Limiter.Refund] with r.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -71,56 +80,61 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 	}
 	turn := &Reservation{limiter: l, request: r, own: own}
 	res, err := l.Decide(ctx, r, nil)
+	unavailable := errors.Is(err, store.ErrUnavailable)
 	switch {
 	case err == nil && res.Allowed:
 		turn.Result, turn.turn = res, time.Now().Add(res.Delay)
 		return turn, nil
 	case err == nil:
-		if res.Degraded != nil {
-			_ = turn.giveUp(ctx) // the store is not available, so this can fail too
+		if res.Degraded != nil || res.Replayed { // a client or a wrapper can repeat a call
+			_ = turn.giveUp(ctx) // the answer is the denial, also if this fails
 		}
 		return nil, &DeniedError{res}
-	case ctx.Err() != nil:
-		err = ctx.Err()
-	case !contextual(err): // the timer of the store can be earlier than the timer of ctx
-		return nil, err
+	case contextual(err), unavailable && ctx.Err() != nil:
+		// The timer of the store can be earlier than the timer of ctx.
+		return nil, turn.refundAfter(ctx, cmp.Or(ctx.Err(), err))
 	}
-	return nil, turn.gaveUp(ctx, err)
+	return nil, err
 }
 
-// Wait sleeps until the tokens are available, which is Delay after Reserve returned. If the
-// error is nil, go ahead.
+// Wait sleeps until Delay has passed since Reserve returned. If the error is nil, go ahead:
+// the tokens are available. If they are available at once, ctx makes no difference.
 //
-// If ctx ends before, Wait refunds the tokens, which takes at most one second, and returns
-// the error of ctx. If the refund fails, the error is both errors, joined with
-// [errors.Join]. If the request of Reserve had an ID, Wait refunds nothing, because another
-// request with this ID can use the tokens: call Cancel to refund them. If Cancel is called
-// before Wait returns, or if an earlier Wait refunded the tokens, the error says so.
+// If ctx ends before the tokens are available, Wait returns the error of ctx. If the request had
+// no ID, Wait also tries to refund the tokens, which takes at most one second. If that fails,
+// the error joins both errors with [errors.Join]. If the request had an ID, another request can
+// use the tokens: call Cancel to refund them.
+//
+// If the reservation was cancelled, by Cancel or by another Wait, Wait returns another error.
+// Cancel does not wake a Wait that sleeps.
 func (r *Reservation) Wait(ctx context.Context) error {
 	if r == nil || r.limiter == nil {
 		return errNoReservation
 	}
-	if r.cancelled.Load() {
+	if r.state.Load() == cancelled {
 		return errCancelled
 	}
 	err := sleep.For(ctx, time.Until(r.turn))
 	switch {
-	case r.cancelled.Load():
-		return errCancelled
-	case err == nil:
+	case err != nil && r.own && r.state.CompareAndSwap(reserved, cancelled):
+		return r.refundAfter(ctx, err)
+	case err != nil: // another Wait went ahead, or refunded the tokens, or another request can use them
+		return err
+	case r.state.CompareAndSwap(reserved, gone), r.state.Load() == gone:
 		return nil
 	}
-	return r.gaveUp(ctx, err)
+	return errCancelled
 }
 
 // Cancel refunds the reserved tokens, and reports whether anything was refunded. See
 // [Limiter.Refund]. Later reservations keep their time, so tokens that they depend on
-// are not refunded. Cancel is idempotent: it can be retried after an error.
+// are not refunded. Cancel is idempotent: it can be retried after an error. After Cancel, Wait
+// returns an error, also if the refund failed.
 func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	if r == nil || r.limiter == nil {
 		return false, errNoReservation
 	}
-	r.cancelled.Store(true)
+	r.state.Store(cancelled)
 	return r.limiter.Refund(ctx, r.request)
 }
 
@@ -136,8 +150,8 @@ func (r *Reservation) giveUp(ctx context.Context) error {
 	return err
 }
 
-// gaveUp calls giveUp after err, and returns err. If giveUp fails, it returns both errors.
-func (r *Reservation) gaveUp(ctx context.Context, err error) error {
+// refundAfter calls giveUp, and returns err. If giveUp fails, it returns both errors.
+func (r *Reservation) refundAfter(ctx context.Context, err error) error {
 	if failed := r.giveUp(ctx); failed != nil {
 		return errors.Join(err, failed)
 	}

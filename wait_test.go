@@ -250,6 +250,7 @@ func TestReserveLost(t *testing.T) {
 		{"cancelled, and unavailable", "", true, store.ErrUnavailable, context.Canceled, 2},
 		{"past the deadline", "", false, context.DeadlineExceeded, context.DeadlineExceeded, 2},
 		{"an outage", "", false, store.ErrUnavailable, store.ErrUnavailable, 0},
+		{"cancelled, and another error", "", true, store.ErrScript, store.ErrScript, 0}, // nothing is known of the tokens
 		{"cancelled, with an ID", "x", true, context.Canceled, context.Canceled, 0},
 		{"past the deadline, with an ID", "x", false, context.DeadlineExceeded, context.DeadlineExceeded, 0},
 		{"an outage, with an ID", "x", false, store.ErrUnavailable, store.ErrUnavailable, 0},
@@ -291,8 +292,10 @@ func TestReserveLost(t *testing.T) {
 					t.Errorf("%s: left %+v, want %d", name, res, tt.left)
 				}
 				if tt.id != "" { // the caller can refund the tokens
-					if gave, err := l.Refund(t.Context(), request); !gave || err != nil {
-						t.Errorf("Refund: got %v, %v", gave, err)
+					for _, want := range []bool{true, false} {
+						if gave, err := l.Refund(t.Context(), request); gave != want || err != nil {
+							t.Errorf("Refund: got %v, %v, want %v", gave, err, want)
+						}
 					}
 				}
 				if err := l.Reset(t.Context(), "k"); err != nil {
@@ -313,6 +316,68 @@ func TestReserveLostForGood(t *testing.T) {
 	st.lose = store.ErrUnavailable
 	if r, err := l.Reserve(ctx, weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never}); r != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("got %+v, %v, want both errors", r, err)
+	}
+}
+
+// If a client or a wrapper repeats the call, and the repeated request is denied, the tokens are
+// refunded: only this request knows the ID.
+func TestReserveRepeated(t *testing.T) {
+	t.Parallel()
+	l := mustNew(t, newStore(newClock()), algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
+	decide(t, l, weir.Request{Key: weir.KeyOf("k")})
+	twice := l.Wrap(func(next weir.Decider) weir.Decider { return impatient{next} })
+	for name, call := range map[string]func() error{
+		"Reserve": func() error {
+			_, err := twice.Reserve(t.Context(), weir.Request{Key: weir.KeyOf("k"), MaxWait: time.Hour})
+			return err
+		},
+		"Wait": func() error { _, err := twice.Wait(t.Context(), "k"); return err },
+	} {
+		if err := call(); !errors.Is(err, weir.ErrDenied) {
+			t.Errorf("%s: got %v, want ErrDenied", name, err)
+		}
+		if res := left(t, l, "k"); res.ResetAfter != time.Minute {
+			t.Errorf("%s: left %+v, want a full reset in a minute", name, res)
+		}
+	}
+}
+
+// An impatient Decider sends each Consume twice, the second time with a MaxWait of a second.
+type impatient struct{ next weir.Decider }
+
+func (d impatient) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	if r.Op == weir.Consume {
+		if res, err := d.next.Decide(ctx, r, each); err != nil {
+			return res, err
+		}
+		r.MaxWait = time.Second
+	}
+	return d.next.Decide(ctx, r, each)
+}
+
+// If a Wait goes ahead, no other Wait refunds the tokens. If a Wait refunds them, no other goes
+// ahead. Each of them returns the error of its context if the context has ended.
+func TestReservationTwoWaits(t *testing.T) {
+	t.Parallel()
+	for range 300 {
+		synctest.Test(t, func(t *testing.T) {
+			l := mustNew(t, memory.New(nil), algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
+			allow(t, l, weir.Request{Key: weir.KeyOf("k")})
+			r, err := l.Reserve(t.Context(), weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), r.Delay) // it ends when the tokens are available
+			defer cancel()
+			first := make(chan error)
+			go func() { first <- r.Wait(t.Context()) }()
+			err2 := r.Wait(ctx)
+			err1 := <-first
+			free := left(t, l, "k").Remaining
+			if err1 != nil && err2 == nil || (err1 == nil) != (free == 0) || err2 != nil && !errors.Is(err2, context.DeadlineExceeded) {
+				t.Errorf("got %v and %v, and %d tokens", err1, err2, free)
+			}
+		})
 	}
 }
 
@@ -423,9 +488,24 @@ func TestReserveDeniedWithID(t *testing.T) {
 	})
 }
 
-// If OnOutage denies the request, the store may have reserved the tokens: they come back.
+// If OnOutage denies the request, the store may have reserved the tokens: they are refunded.
 func TestWaitDegraded(t *testing.T) {
 	t.Parallel()
+	for name, call := range map[string]func(*weir.Limiter) error{
+		"Wait": func(l *weir.Limiter) error { _, err := l.Wait(t.Context(), "u"); return err },
+		"Reserve": func(l *weir.Limiter) error {
+			r, err := l.Reserve(t.Context(), weir.Request{Key: weir.KeyOf("u"), MaxWait: weir.Never})
+			if r != nil {
+				t.Errorf("got a Reservation %+v", r)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) { testWaitDegraded(t, call) })
+	}
+}
+
+func testWaitDegraded(t *testing.T, call func(*weir.Limiter) error) {
 	st := &hooked{Store: memory.New(nil), lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
 	plain := mustNew(t, st, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
 	l, err := plain.OnOutage(weir.Outage{Budget: time.Hour})
@@ -438,7 +518,7 @@ func TestWaitDegraded(t *testing.T) {
 		}
 		return nil
 	}
-	if _, err := l.Wait(t.Context(), "u"); !errors.Is(err, weir.ErrDenied) {
+	if err := call(l); !errors.Is(err, weir.ErrDenied) {
 		t.Fatalf("got %v, want ErrDenied", err)
 	}
 	if st.lose != nil || left(t, plain, "u").Remaining != 6 {

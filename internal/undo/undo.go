@@ -13,8 +13,8 @@ import (
 const Time = time.Second
 
 // Request refunds a request with a MaxWait, and releases the lease of another one. The request
-// has an ID. Request goes on if ctx ends. It returns no error if the algorithm cannot refund, or
-// has no leases.
+// has an ID. Request does not stop if ctx ends, and takes at most Time. It returns no error if the
+// algorithm cannot refund, or has no leases.
 func Request(ctx context.Context, d weir.Decider, req weir.Request) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Time)
 	defer cancel()

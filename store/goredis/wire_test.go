@@ -24,18 +24,10 @@ func TestOnTheWire(t *testing.T) {
 		Unknown: func(t *testing.T, addr string) wiretest.Store {
 			return New(struct{ redis.UniversalClient }{client(t, addr)})
 		},
-		Pipelined: single,
-		RESP3:     true,
+		Pipelined:   single,
+		RESP3:       true,
+		Unavailable: []string{"HTTP/1.1 400 Bad Request\r\n"},
 	})
-}
-
-// An HTTP server is not a server of Redis.
-func TestNotTheProtocol(t *testing.T) {
-	t.Parallel()
-	srv := respserver.New(t, func([]string) string { return "HTTP/1.1 400 Bad Request\r\n" })
-	if err := wiretest.OneCall(t.Context(), New(client(t, srv.Addr)), "eval"); !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("got %v, want ErrUnavailable", err)
-	}
 }
 
 // An error reply to one call of a batch does not make the client send the other calls again,

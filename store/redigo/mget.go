@@ -54,7 +54,7 @@ func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) err
 		if !ok {
 			return adapter.ErrNotMGet
 		}
-		if err := adapter.Scatter(list, read, parts[i]); err != nil {
+		if err := adapter.Scatter[[]byte](list, read, parts[i]); err != nil {
 			return err
 		}
 	}

@@ -17,16 +17,16 @@ func TestOnTheWire(t *testing.T) {
 		Single:    single,
 		Cluster:   func(t *testing.T, addr string) wiretest.Store { return NewCluster(cluster(t, addr)) },
 		Pipelined: single,
+		// A pool follows no redirections.
+		Unavailable: []string{"HTTP/1.1 400 Bad Request\r\n", "-MOVED 3999 127.0.0.1:1\r\n"},
 	})
 }
 
-// A pool follows no redirections, and an HTTP server is not a server of Redis.
-func TestNoServerOfThePool(t *testing.T) {
+// MGET replies with bulk strings only.
+func TestMGetStatus(t *testing.T) {
 	t.Parallel()
-	for _, wire := range []string{"-MOVED 3999 127.0.0.1:1\r\n", "HTTP/1.1 400 Bad Request\r\n"} {
-		srv := respserver.New(t, func([]string) string { return wire })
-		if err := wiretest.OneCall(t.Context(), New(pool(t, srv.Addr)), "eval"); !errors.Is(err, store.ErrUnavailable) {
-			t.Errorf("%q: got %v, want ErrUnavailable", wire, err)
-		}
+	srv := respserver.New(t, func([]string) string { return "*2\r\n+OK\r\n+QUEUED\r\n" })
+	if got, err := New(pool(t, srv.Addr)).MGet(t.Context(), keys, nil); !errors.Is(err, store.ErrUnavailable) || got != nil {
+		t.Errorf("got %v, %v, want ErrUnavailable", got, err)
 	}
 }

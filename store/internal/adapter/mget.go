@@ -44,8 +44,8 @@ func BySlot(keys []string) iter.Seq2[[]string, []int] {
 var ErrNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
 // Scatter stores element i of list, the reply to an MGET, in read[at[i]]. If at is nil, it
-// stores element i in read[i].
-func Scatter(list []any, read []store.Value, at []int) error {
+// stores element i in read[i]. The client represents strings as S.
+func Scatter[S string | []byte](list []any, read []store.Value, at []int) error {
 	want := len(read)
 	if at != nil {
 		want = len(at)
@@ -59,9 +59,7 @@ func Scatter(list []any, read []store.Value, at []int) error {
 			to = at[i]
 		}
 		switch v := element.(type) {
-		case string:
-			read[to] = store.BulkValue(v)
-		case []byte:
+		case S:
 			read[to] = store.BulkValue(string(v))
 		case nil:
 			read[to] = store.Value{}

@@ -24,8 +24,8 @@ type Server struct {
 	conns    []net.Conn
 }
 
-// New starts a server. The function answer returns the bytes of the reply to a command, or ""
-// to close the connection. The names of commands are in upper case. The server itself answers HELLO, CLIENT and PING: it does not know
+// New starts a server. The function answer gets the name of a command in upper case and its
+// arguments. It returns the bytes of the reply, or "" to close the connection. The server itself answers HELLO, CLIENT and PING: it does not know
 // HELLO and CLIENT.
 func New(t *testing.T, answer func(args []string) string) *Server {
 	t.Helper()

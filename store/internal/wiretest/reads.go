@@ -25,7 +25,7 @@ func AnswerMGet(args []string) string {
 	return reply
 }
 
-// MGet sends one MGET to one server, and one for each slot to a cluster.
+// mget tests that MGet sends one MGET to one server, and one for each slot to a cluster.
 func (sub Subject) mget(t *testing.T) {
 	srv := NewCluster(t, AnswerMGet)
 	keys := []string{"1{b}", "1{a}", "2{b}", "no{c}", "2{a}", "1{b}"}
@@ -67,6 +67,7 @@ func (sub Subject) mget(t *testing.T) {
 	}
 }
 
+// mgetReplies tests that MGet rejects replies that MGET does not give.
 func (sub Subject) mgetReplies(t *testing.T) {
 	for _, c := range []struct {
 		name, wire string
@@ -103,6 +104,7 @@ func (sub Subject) mgetReplies(t *testing.T) {
 	}
 }
 
+// time tests what Time makes of replies.
 func (sub Subject) time(t *testing.T) {
 	for wire, want := range map[string]time.Time{
 		"*2\r\n$10\r\n1767225600\r\n$3\r\n123\r\n":  time.UnixMicro(1767225600_000123),

@@ -12,7 +12,7 @@ import (
 	"github.com/weir-go/weir/store/internal/respserver"
 )
 
-// Eval sends EVALSHA, and then EVAL if the server does not know the script.
+// eval tests that Eval sends EVALSHA, and then EVAL if the server does not know the script.
 func (sub Subject) eval(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.Single, "cluster": sub.Cluster} {
 		known := atomic.Bool{}
@@ -44,13 +44,15 @@ func (sub Subject) eval(t *testing.T) {
 	}
 }
 
+// replies tests what Eval and EvalBatch make of replies.
 func (sub Subject) replies(t *testing.T) {
-	for _, c := range []struct {
+	type reply struct {
 		name, wire string
 		want       []store.Value
 		err        error
 		resp3      bool
-	}{
+	}
+	list := []reply{
 		{"integer", ":7\r\n", []store.Value{store.IntegerValue(7)}, nil, false},
 		{"negative", ":-7\r\n", []store.Value{store.IntegerValue(-7)}, nil, false},
 		{"string", "$1\r\nx\r\n", []store.Value{store.BulkValue("x")}, nil, false},
@@ -72,7 +74,11 @@ func (sub Subject) replies(t *testing.T) {
 		{"too many clients", "-ERR max number of clients reached\r\n", nil, store.ErrUnavailable, false},
 		{"cross-slot", "-CROSSSLOT Keys in request don't hash to the same slot\r\n", nil, store.ErrCrossSlot, false},
 		{"connection lost", "", nil, store.ErrUnavailable, false},
-	} {
+	}
+	for _, wire := range sub.Unavailable {
+		list = append(list, reply{wire, wire, nil, store.ErrUnavailable, false})
+	}
+	for _, c := range list {
 		if c.resp3 && !sub.RESP3 {
 			continue
 		}
@@ -100,7 +106,8 @@ func (sub Subject) replies(t *testing.T) {
 	}
 }
 
-// A batch is one pipeline, and a second one for the scripts that the server does not know.
+// batch tests that a batch is one pipeline, and a second one for the scripts that the server does
+// not know.
 func (sub Subject) batch(t *testing.T) {
 	srv := NewCluster(t, func(args []string) string {
 		switch key := args[3]; {
@@ -145,7 +152,8 @@ func (sub Subject) batch(t *testing.T) {
 	}
 }
 
-// If a connection breaks in the middle of a batch, earlier replies are kept, of every kind.
+// brokenBatch tests that earlier replies of every kind are kept if a connection breaks in the
+// middle of a batch.
 func (sub Subject) brokenBatch(t *testing.T) {
 	for _, answer := range []string{"*1\r\n:1\r\n", "$1\r\n1\r\n", ":1\r\n"} {
 		srv := respserver.New(t, func(args []string) string {

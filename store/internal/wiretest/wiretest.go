@@ -31,6 +31,9 @@ type Subject struct {
 
 	// RESP3 reports whether the client understands the replies of RESP3.
 	RESP3 bool
+
+	// Unavailable are more replies to a script after which the store is unavailable.
+	Unavailable []string
 }
 
 // A Store is what the adapters provide.
