@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -356,28 +357,39 @@ func (d impatient) Decide(ctx context.Context, r weir.Request, each []weir.Resul
 }
 
 // If a Wait goes ahead, no other Wait refunds the tokens. If a Wait refunds them, no other goes
-// ahead. Each of them returns the error of its context if the context has ended.
-func TestReservationTwoWaits(t *testing.T) {
+// ahead. In real time, the contexts end at about the moment at which the tokens are available. The
+// clock of the store stands still, so that no token is refilled.
+func TestReservationManyWaits(t *testing.T) {
 	t.Parallel()
-	for range 300 {
-		synctest.Test(t, func(t *testing.T) {
-			l := mustNew(t, memory.New(nil), algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
-			allow(t, l, weir.Request{Key: weir.KeyOf("k")})
-			r, err := l.Reserve(t.Context(), weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), r.Delay) // it ends when the tokens are available
-			defer cancel()
-			first := make(chan error)
-			go func() { first <- r.Wait(t.Context()) }()
-			err2 := r.Wait(ctx)
-			err1 := <-first
-			free := left(t, l, "k").Remaining
-			if err1 != nil && err2 == nil || (err1 == nil) != (free == 0) || err2 != nil && !errors.Is(err2, context.DeadlineExceeded) {
-				t.Errorf("got %v and %v, and %d tokens", err1, err2, free)
-			}
-		})
+	const delay = time.Millisecond
+	l := mustNew(t, newStore(newClock()), algorithm.GCRA{Rate: algorithm.Every(delay), Burst: 1})
+	for i := range 500 {
+		key := fmt.Sprint(i)
+		decide(t, l, weir.Request{Key: weir.KeyOf(key)})
+		r, err := l.Reserve(t.Context(), weir.Request{Key: weir.KeyOf(key), MaxWait: weir.Never})
+		if err != nil || r.Delay != delay {
+			t.Fatal(r, err)
+		}
+		end := time.Now().Add(delay)
+		var wg sync.WaitGroup
+		var gone, late atomic.Int64
+		for range 4 {
+			wg.Go(func() {
+				ctx, cancel := context.WithDeadline(t.Context(), end)
+				defer cancel()
+				switch err := r.Wait(ctx); {
+				case err == nil:
+					gone.Add(1)
+				case errors.Is(err, context.DeadlineExceeded):
+					late.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		refunded := left(t, l, key).ResetAfter == delay
+		if refunded != (gone.Load() == 0) || gone.Load() == 0 && late.Load() == 0 {
+			t.Fatalf("%d went ahead, %d were late; refunded: %t", gone.Load(), late.Load(), refunded)
+		}
 	}
 }
 
