@@ -66,7 +66,10 @@ func (k Key) clone() Key {
 }
 
 func (k *Key) set(segments []string) {
-	k.count = copy(k.segments[:], segments) + max(len(segments)-MaxSegments, 0)
+	k.count = len(segments)
+	for i := range min(len(segments), MaxSegments) { // quicker than copy, for few segments
+		k.segments[i] = segments[i]
+	}
 }
 
 // A keySpace turns keys into the keys of a store:
@@ -255,7 +258,19 @@ func appendEscaped(b []byte, s string) []byte {
 	if len(s) > MaxSegment {
 		return appendHash(b, s)
 	}
-	for i := range len(s) {
+	i := 0
+	for ; len(s)-i >= 8; i += 8 {
+		// Eight bytes at once: a byte is 0 after an exclusive or with the character that it is.
+		const ones, highs = 0x0101010101010101, 0x8080808080808080
+		t := s[i : i+8]
+		x := uint64(t[0]) | uint64(t[1])<<8 | uint64(t[2])<<16 | uint64(t[3])<<24 |
+			uint64(t[4])<<32 | uint64(t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
+		w, y, z, p := x^ones*'{', x^ones*'}', x^ones*':', x^ones*'%'
+		if ((w-ones)&^w|(y-ones)&^y|(z-ones)&^z|(p-ones)&^p)&highs != 0 {
+			return appendEscapes(b, s, i)
+		}
+	}
+	for ; i < len(s); i++ {
 		if escaped[s[i]] {
 			return appendEscapes(b, s, i)
 		}

@@ -1,9 +1,11 @@
 package weir_test
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -286,5 +288,29 @@ func TestMarkerKeys(t *testing.T) {
 				t.Errorf("ID %q: the refund uses %q, want %q", id, st.keys, decided)
 			}
 		}
+	}
+}
+
+// Every special byte is escaped at every place, among bytes that are alike, and no other is.
+func TestKeyEscapes(t *testing.T) {
+	t.Parallel()
+	escape := strings.NewReplacer("{", "%7B", "}", "%7D", ":", "%3A", "%", "%25")
+	st := memory.New(nil)
+	l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1e6})
+	want := map[string]bool{}
+	for length := range 26 {
+		for _, fill := range []byte{0, 'a', '$', '&', '9', ';', 'z', '|', '~', 0x80 | '{', 0xff} {
+			for at := range length {
+				for _, c := range []byte("{}:%a\x00\xff") {
+					key := bytes.Repeat([]byte{fill}, length)
+					key[at] = c
+					allow(t, l, weir.Request{Key: weir.KeyOf(string(key))})
+					want["weir:t:{"+escape.Replace(string(key))+"}:g2"] = true
+				}
+			}
+		}
+	}
+	if got := keysIn(st); !slices.Equal(got, slices.Sorted(maps.Keys(want))) {
+		t.Errorf("got %d keys, want %d", len(got), len(want))
 	}
 }
