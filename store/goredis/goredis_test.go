@@ -17,7 +17,7 @@ import (
 )
 
 // What the calls send.
-var script, keys, args = wiretest.Script, wiretest.Keys, wiretest.Args
+var script, keys = wiretest.Script, wiretest.Keys
 
 // client returns a client without retries and with short timeouts.
 func client(t *testing.T, addr string) *redis.Client {

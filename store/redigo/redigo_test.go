@@ -18,7 +18,7 @@ import (
 )
 
 // What the calls send.
-var script, keys, args = wiretest.Script, wiretest.Keys, wiretest.Args
+var script, keys = wiretest.Script, wiretest.Keys
 
 // newPool returns a pool of connections to addr, with a timeout for connecting and the
 // options.

@@ -81,7 +81,7 @@ func Run(t *testing.T, sub Subject) {
 }
 
 // What the calls send.
-var script, keys, args = wiretest.Script, wiretest.Keys, wiretest.Args
+var script, keys = wiretest.Script, wiretest.Keys
 
 // options returns the options of a client of one server.
 func options(addr string) Options { return Options{Addr: addr, WriteTimeout: 5 * time.Second} }
