@@ -35,14 +35,29 @@ func TestRead(t *testing.T) {
 // former has the results of two commands.
 const former = "go: go1.26.0\nserver: Redis 7.0.15\nBenchmarkA-2 1 5 ns/op\nBenchmarkLarge/keys=1-2 1 5 ns/op\n"
 
-// TestKeepOthers checks that large keeps the results that it does not measure.
+// TestKeepOthers checks that large keeps the results that it does not measure, and whether the
+// machine was busy then.
 func TestKeepOthers(t *testing.T) {
-	r := &recorder{config: map[string]string{}}
-	r.keepOthers(former)
-	r.set("go", "go1.26.0")
-	r.read("BenchmarkLarge/keys=1-2 1 7 ns/op\n")
-	if got, want := r.text.String(), "go: go1.26.0\nserver: Redis 7.0.15\nBenchmarkA-2 1 5 ns/op\nBenchmarkLarge/keys=1-2 1 7 ns/op\n"; got != want {
-		t.Errorf("got\n%swant\n%s", got, want)
+	const (
+		mine   = "go: go1.26.0\nserver: Redis 7.0.15\nBenchmarkA-2 1 5 ns/op\n"
+		before = "BenchmarkLarge/keys=1-2 1 5 ns/op\n"
+		now    = "BenchmarkLarge/keys=1-2 1 7 ns/op\n"
+	)
+	for _, tt := range []struct{ name, former, want string }{
+		{"idle", former, mine + now},
+		{"busy during large", mine + "load: 1.6\n" + before, mine + now},
+		{"busy during the others", "load: 1.6\n" + former, "load: 1.6\n" + mine + now},
+		{"no large", mine, mine + now},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := &recorder{config: map[string]string{}}
+			r.keepOthers(tt.former)
+			r.set("go", "go1.26.0")
+			r.read(now)
+			if got := r.text.String(); got != tt.want {
+				t.Errorf("got\n%swant\n%s", got, tt.want)
+			}
+		})
 	}
 }
 
