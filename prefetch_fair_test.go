@@ -141,7 +141,7 @@ func TestPrefetchLastTokens(t *testing.T) {
 				most = max(most, held)
 			}
 		}
-		if held > limit/50 || most < limit/20 || most > limit/3 {
+		if held > limit/20 || most < limit/20 || most > limit/3 {
 			t.Errorf("seed %d: %d of %d tokens were held at the first denial, and at most %d", seed, held, limit, most)
 		}
 	}
