@@ -37,11 +37,8 @@ func TestBatchRunsOnce(t *testing.T) {
 	for _, refusal := range []string{"TRYAGAIN Multiple keys request during rehashing of slot", "CLUSTERDOWN Hash slot not served", "LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica."} {
 		for refused := range 3 {
 			var ran atomic.Int64
-			var srv *respserver.Server
-			srv = respserver.New(t, func(args []string) string {
+			srv := wiretest.NewCluster(t, func(args []string) string {
 				switch {
-				case args[0] == "CLUSTER":
-					return respserver.Slots(srv.Addr)
 				case args[0] == "COMMAND":
 					return "*0\r\n"
 				case args[3] == fmt.Sprint("k", refused):

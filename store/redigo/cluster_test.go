@@ -496,13 +496,7 @@ func TestFollow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var srv *respserver.Server
-			srv = respserver.New(t, func(args []string) string {
-				if args[0] == "CLUSTER" {
-					return respserver.Slots(srv.Addr)
-				}
-				return answer
-			})
+			srv := wiretest.NewCluster(t, func([]string) string { return answer })
 			c := cluster(t, srv.Addr)
 			if err := c.Refresh(); err != nil {
 				t.Fatal(err)

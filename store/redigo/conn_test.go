@@ -41,13 +41,7 @@ func TestConnectionsReturned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var srv *respserver.Server
-			srv = respserver.New(t, func(args []string) string {
-				if args[0] == "CLUSTER" {
-					return respserver.Slots(srv.Addr)
-				}
-				return c.answer()
-			})
+			srv := wiretest.NewCluster(t, func([]string) string { return c.answer() })
 			p, nodes := pool(t, srv.Addr), cluster(t, srv.Addr)
 			if err := nodes.Refresh(); err != nil {
 				t.Fatal(err)
@@ -94,12 +88,8 @@ func TestReadOnlyDropsConnection(t *testing.T) {
 				t.Parallel()
 				for _, client := range []string{"Pool", "Cluster"} {
 					var master atomic.Bool
-					var srv *respserver.Server
-					srv = respserver.New(t, func(args []string) string {
-						switch {
-						case args[0] == "CLUSTER":
-							return respserver.Slots(srv.Addr)
-						case master.Load():
+					srv := wiretest.NewCluster(t, func([]string) string {
+						if master.Load() {
 							return ":1\r\n"
 						}
 						return reply
