@@ -29,7 +29,8 @@ type rule struct {
 	name  string // the name in results
 	limit *contract.Limit
 	cost  int64 // 0 means the cost of the request
-	key   int   // the rule's index in the key space
+	key   *ruleKey
+	index int // the rule's index in the limiter
 
 	algorithm algorithm.Algorithm // which made the limit
 	share     int64               // of how many shares of the algorithm's limit the limit is one; 0 means the whole
@@ -58,7 +59,6 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 		if bound[i], err = newRule(label, r); err != nil {
 			return nil, err
 		}
-		bound[i].key = i
 		if by[i], err = space.by(label, r.By); err != nil {
 			return nil, err
 		}
@@ -129,7 +129,6 @@ type bound struct {
 	rules  []rule
 	only   bool     // made by Limiter.Only
 	limits [32]byte // a digest of the rules' limits
-	fixed  int      // the number of bytes in all keys without their segments
 
 	all    *part
 	leases *part // the rules that hold leases; nil if there is none
@@ -140,6 +139,7 @@ type bound struct {
 	keepers   int           // the number of rules that keep metadata
 	capped    bool          // a rule without a Cost has a MaxCost
 	ownCosts  bool          // every rule has a Cost
+	plain     bool          // a Consume with neither an ID nor another option needs no further check
 	noWait    int           // a rule that cannot reserve; -1 if all rules can
 	noRefund  int           // a rule that cannot refund; -1 if all rules can
 	noDebt    int           // a rule that cannot be in debt; -1 if all rules can
@@ -151,7 +151,7 @@ type bound struct {
 // A part is a set of rules of a bound that one script decides.
 type part struct {
 	program *compose.Program
-	rules   []int // ascending
+	rules   []*rule // in the order of the limiter
 }
 
 // bind prepares the scripts, constants and keys of rules.
@@ -159,8 +159,8 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 	b := &bound{shared: sh, rules: rules, only: only, ownCosts: true, noWait: -1, noRefund: -1, noDebt: -1, leaseCost: -1, lease: Never}
 	for i := range rules {
 		r := &rules[i]
+		r.index = i
 		kind := r.limit.Kind
-		b.fixed += len(sh.space.head) + len(sh.space.rules[r.key].tail)
 		if r.cost == 0 {
 			b.ownCosts = false
 		}
@@ -207,6 +207,7 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 		}
 	}
 	b.limits = digest(rules)
+	b.plain = b.leases == nil && !b.capped && !b.ownCosts
 	return b, nil
 }
 
@@ -217,7 +218,7 @@ func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
 	var rules []compose.Rule
 	for i := range b.rules {
 		if r := &b.rules[i]; has(r) {
-			p.rules = append(p.rules, i)
+			p.rules = append(p.rules, r)
 			rules = append(rules, compose.Rule{Limit: r.limit, Cost: r.cost, Share: r.share})
 		}
 	}
@@ -248,11 +249,8 @@ func digest(rules []rule) [32]byte {
 	return sha256.Sum256(b)
 }
 
-// now returns the time to send to a script. 0 means the store's clock.
+// now reads Options.Clock, which is not nil.
 func (sh *shared) now() (int64, error) {
-	if sh.clock == nil {
-		return 0, nil
-	}
 	t := sh.clock()
 	now := t.UnixMicro()
 	if now < 1 || now >= 1<<52 {

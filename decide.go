@@ -332,29 +332,32 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 	if err := b.check(&q, r, len(each)); err != nil {
 		return err
 	}
-	if b.memory != nil && q.part.program.CanDirect(q.verb) && ctx.Err() == nil {
+	if b.memory != nil && q.CanDecide() && ctx.Err() == nil {
 		if done, err := b.direct(&q, r, each, res); done {
 			return err
 		}
 	}
+	return b.eval(ctx, &q, r, each, res)
+}
+
+// eval makes the decision with the script of q.
+func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, res *Result) error {
 	s := scratches.Get().(*scratch)
 	defer scratches.Put(s)
-	b.pack(s, &q, r, b.borrow)
+	b.pack(s, q, r, b.borrow)
 	var err error
-	s.reply, err = b.store.Eval(ctx, q.part.program.Script(q.verb), s.keys, s.args, s.reply[:0])
+	s.reply, err = b.store.Eval(ctx, q.Program.Script(q.Verb), s.keys, s.args, s.reply[:0])
 	if err != nil {
 		return err
 	}
-	return b.result(&q, s, s.reply, each, res)
+	return b.result(q, s, s.reply, each, res)
 }
 
-// A query is a valid request. It holds the verb of the script, the rules that the script
-// decides, and the arguments of the call.
+// A query is a valid request: the verb and the call of a script, which decides rules.
 type query struct {
 	op   Op
-	verb compose.Verb
-	part *part
-	call compose.Call
+	part *part // the rules
+	compose.Direct
 }
 
 // A scratch holds the buffers of one request, which are reused.

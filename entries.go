@@ -36,11 +36,15 @@ func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	if err := b.space.check(&k); err != nil {
 		return nil, err
 	}
-	now, err := b.now()
-	if err != nil {
-		return nil, err
+	var q query
+	q.Verb, q.Call.Cost = compose.Entries, 1
+	q.part, q.Program = b.kept, b.kept.program
+	if b.clock != nil {
+		var err error
+		if q.Call.Now, err = b.now(); err != nil {
+			return nil, err
+		}
 	}
-	q := query{verb: compose.Entries, part: b.kept, call: compose.Call{Cost: 1, Now: now}}
 	var s scratch
 	b.pack(&s, &q, &Request{Key: k}, false)
 	p := b.kept.program

@@ -54,7 +54,7 @@ func (r *rule) costOf(q *query) int64 {
 	case q.op == TakeUpTo:
 		return 1
 	}
-	return q.call.Cost
+	return q.Call.Cost
 }
 
 // never reports whether q can never be allowed, whatever the store holds.
@@ -73,7 +73,7 @@ func (d *degraded) fixed(q *query, each []Result, cause *failure) (res Result) {
 	open := d.Fallback == FailOpen
 	wait := d.breaker.wait()
 	allowed := open && !d.never(q)
-	most := q.call.Cost
+	most := q.Call.Cost
 	for i := range rules {
 		if r := &rules[i]; r.cost == 0 && q.op == TakeUpTo {
 			most = min(most, r.limit.Capacity)

@@ -2,11 +2,15 @@ package weir
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
 	"unsafe"
+
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/storekey"
 )
 
 const (
@@ -81,12 +85,15 @@ type keySpace struct {
 	secret   segmentSet
 	shared   []int // the segments that every rule has in By, ascending
 	rules    []ruleKey
+	built    bool // a part of a key is not one segment as it is, for any key
 }
 
 type ruleKey struct {
+	n     int    // its index in keySpace.rules
 	tail  string // a closing brace, the rule's name and the algorithm's tag
 	by    segmentSet
 	other []int // the segments of by that are not shared, ascending
+	frame storekey.Frame
 }
 
 // A segmentSet has one bit for each segment.
@@ -162,7 +169,7 @@ func (ks *keySpace) by(label string, names []string) (segmentSet, error) {
 	return ks.set(label+": By", names)
 }
 
-// addRules adds rules. by[i] is the set of segments of rules[i].
+// addRules adds rules, and sets their keys. by[i] is the set of segments of rules[i].
 func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 	all := ^segmentSet(0)
 	for _, set := range by {
@@ -174,13 +181,19 @@ func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 			"add a segment to By of every rule, for example an action or a tenant, or make two limiters")
 	}
 	ks.shared = all.list()
-	for i, r := range rules {
+	ks.built = ks.secret != 0 || len(ks.shared) > 1
+	ks.rules = make([]ruleKey, len(rules))
+	for i := range rules {
+		r, rk := &rules[i], &ks.rules[i]
 		tail := []byte("}:")
 		if r.given != "" {
 			tail = append(appendEscaped(tail, r.given), '.')
 		}
 		tail = append(tail, r.limit.Kind.Tag[:]...)
-		ks.rules = append(ks.rules, ruleKey{tail: string(tail), by: by[i], other: (by[i] &^ all).list()})
+		*rk = ruleKey{n: i, tail: string(tail), by: by[i], other: (by[i] &^ all).list()}
+		rk.frame = storekey.NewFrame(ks.head, rk.tail)
+		r.key = rk
+		ks.built = ks.built || len(rk.other) > 1
 	}
 	return nil
 }
@@ -188,8 +201,21 @@ func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 // names lists the names of the segments.
 func (ks *keySpace) names() string { return `"` + strings.Join(ks.segments, `", "`) + `"` }
 
-// full reports whether all segments identify the limit of rule n.
-func (ks *keySpace) full(n int) bool { return ks.rules[n].by == 1<<len(ks.segments)-1 }
+// full reports whether all segments identify the limit of a rule.
+func (ks *keySpace) full(rk *ruleKey) bool { return rk.by == 1<<len(ks.segments)-1 }
+
+// valid reports whether k is a key of this space. If it is not, check returns why.
+func (ks *keySpace) valid(k *Key) bool {
+	if k.count != len(ks.segments) {
+		return false
+	}
+	for i := range ks.segments {
+		if k.segments[i] == "" {
+			return false
+		}
+	}
+	return true
+}
 
 // check returns an ErrInvalidKey unless k is a key of this space.
 func (ks *keySpace) check(k *Key) error {
@@ -204,17 +230,53 @@ func (ks *keySpace) check(k *Key) error {
 	return nil
 }
 
-// longest returns the largest number of bytes that the segments of k can take in one key.
-func (ks *keySpace) longest(k *Key) int {
-	n := 0
+// setTurns sets the keys of turns, which are zero, to the keys of rules. The parts of the keys are
+// segments of k. If a part is not one segment as it is, setTurns returns false: buildTurns must
+// then build the parts.
+func (ks *keySpace) setTurns(turns []compose.Turn, rules []rule, k *Key) bool {
+	if ks.built {
+		return false
+	}
 	for i := range ks.segments {
-		if ks.secret.has(i) || len(k.segments[i]) > MaxSegment {
-			n += len(":%sha256=") + 64
-		} else {
-			n += len(":") + 3*len(k.segments[i])
+		if !unescaped(k.segments[i]) {
+			return false
 		}
 	}
-	return n
+	shared := k.segments[ks.shared[0]]
+	for i := range turns {
+		key, rk := &turns[i].Key, rules[i].key
+		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
+			key.Other = k.segments[rk.other[0]]
+		}
+	}
+	return true
+}
+
+// buildTurns sets the keys of turns, which are zero, to the keys of rules. It builds the parts of
+// the keys in buf, and returns the longer buf.
+func (ks *keySpace) buildTurns(turns []compose.Turn, rules []rule, k *Key, buf []byte) []byte {
+	var shared string
+	shared, buf = ks.join(ks.shared, k, buf)
+	for i := range turns {
+		key, rk := &turns[i].Key, rules[i].key
+		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
+			key.Other, buf = ks.join(rk.other, k, buf)
+		}
+	}
+	return buf
+}
+
+// join returns the segments of k in list, escaped and joined by colons. It appends them to buf.
+// The text is a part of buf.
+func (ks *keySpace) join(list []int, k *Key, buf []byte) (string, []byte) {
+	start := len(buf)
+	for i, n := range list {
+		if i > 0 {
+			buf = append(buf, ':')
+		}
+		buf = ks.appendSegment(buf, n, k)
+	}
+	return unsafe.String(&buf[start], len(buf)-start), buf
 }
 
 // appendHead appends the part with which the keys of all rules begin.
@@ -229,9 +291,8 @@ func (ks *keySpace) appendHead(b []byte, k *Key) []byte {
 	return b
 }
 
-// appendTail appends the rest of the key of rule n.
-func (ks *keySpace) appendTail(b []byte, n int, k *Key) []byte {
-	rk := &ks.rules[n]
+// appendTail appends the rest of the key of a rule.
+func (ks *keySpace) appendTail(b []byte, rk *ruleKey, k *Key) []byte {
 	b = append(b, rk.tail...)
 	for _, n := range rk.other {
 		b = ks.appendSegment(append(b, ':'), n, k)
@@ -258,30 +319,11 @@ func appendEscaped(b []byte, s string) []byte {
 	if len(s) > MaxSegment {
 		return appendHash(b, s)
 	}
-	i := 0
-	for ; len(s)-i >= 8; i += 8 {
-		// Eight bytes at once: a byte is 0 after an exclusive or with the character that it is.
-		const ones, highs = 0x0101010101010101, 0x8080808080808080
-		t := s[i : i+8]
-		x := uint64(t[0]) | uint64(t[1])<<8 | uint64(t[2])<<16 | uint64(t[3])<<24 |
-			uint64(t[4])<<32 | uint64(t[5])<<40 | uint64(t[6])<<48 | uint64(t[7])<<56
-		w, y, z, p := x^ones*'{', x^ones*'}', x^ones*':', x^ones*'%'
-		if ((w-ones)&^w|(y-ones)&^y|(z-ones)&^z|(p-ones)&^p)&highs != 0 {
-			return appendEscapes(b, s, i)
-		}
+	if unescaped(s) {
+		return append(b, s...)
 	}
-	for ; i < len(s); i++ {
-		if escaped[s[i]] {
-			return appendEscapes(b, s, i)
-		}
-	}
-	return append(b, s...)
-}
-
-// appendEscapes is appendEscaped. i is the index of the first byte of s to escape.
-func appendEscapes(b []byte, s string, i int) []byte {
 	from := 0
-	for ; i < len(s); i++ {
+	for i := range len(s) {
 		if escaped[s[i]] {
 			b = append(b, s[from:i]...)
 			b = append(b, '%', "0123456789ABCDEF"[s[i]>>4], "0123456789ABCDEF"[s[i]&15])
@@ -289,6 +331,32 @@ func appendEscapes(b []byte, s string, i int) []byte {
 		}
 	}
 	return append(b, s[from:]...)
+}
+
+// unescaped reports whether s is part of a key as it is: it is short, and has no character to escape.
+func unescaped(s string) bool {
+	if len(s) > MaxSegment {
+		return false
+	}
+	b := unsafe.Slice(unsafe.StringData(s), len(s))
+	if len(b) < 8 {
+		for _, c := range b {
+			if escaped[c] {
+				return false
+			}
+		}
+		return true
+	}
+	for i := 0; i < len(b); i += 8 {
+		// Eight bytes at once: a byte is 0 after an exclusive or with the character that it is.
+		const ones, highs = 0x0101010101010101, 0x8080808080808080
+		x := binary.LittleEndian.Uint64(b[min(i, len(b)-8):]) // the last eight bytes can overlap those before
+		w, y, z, p := x^ones*'{', x^ones*'}', x^ones*':', x^ones*'%'
+		if ((w-ones)&^w|(y-ones)&^y|(z-ones)&^z|(p-ones)&^p)&highs != 0 {
+			return false
+		}
+	}
+	return true
 }
 
 var escaped = [256]bool{'{': true, '}': true, ':': true, '%': true}

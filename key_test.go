@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -35,6 +36,21 @@ func keysOf(t testing.TB, p weir.Policy, prefix string, key ...string) []string 
 	}
 	if !slices.Equal(peeked, st.keys) {
 		t.Fatalf("Peek uses %q and DoMany %q", peeked, st.keys)
+	}
+	parts := l.Parts(key...)
+	if len(parts) != len(peeked) { // a rule with several keys keeps no cell
+		return peeked
+	}
+	for i, parts := range parts {
+		for j, text := range peeked {
+			if got, want := parts.Is(text, false), i == j; got != want {
+				t.Errorf("%+v is %q: got %t, want %t", parts, text, got, want)
+			}
+		}
+		parts.SetHash(nil)
+		if caller, hash := storekey.Hash(peeked[i]); parts.Caller() != caller || parts.Hash() != hash {
+			t.Errorf("%+v and %q have different hashes", parts, peeked[i])
+		}
 	}
 	return peeked
 }

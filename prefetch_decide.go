@@ -33,7 +33,7 @@ type limits struct {
 func (p *prefetcher) around(b *bound, next Decider, fallback *degraded) Decider {
 	d := &prefetched{prefetcher: p, next: next, fallback: fallback, rules: b.rules, limits: limits{space: b.space, digest: b.limits}}
 	for i := range b.rules {
-		d.limits.rules |= 1 << b.rules[i].key
+		d.limits.rules |= 1 << b.rules[i].key.n
 	}
 	return d
 }

@@ -13,42 +13,60 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// check checks r, and sets q. each is the length of the caller's slice.
+// check checks r, and sets q, which is zero. each is the length of the caller's slice.
 func (b *bound) check(q *query, r *Request, each int) error {
 	if each > 0 && each < len(b.rules) {
 		return fmt.Errorf("weir: each has %d elements: it must have one for each of the %d rules, or none", each, len(b.rules))
 	}
-	if err := b.space.check(&r.Key); err != nil {
-		return err
+	if !b.space.valid(&r.Key) {
+		return b.space.check(&r.Key)
 	}
 	if r.Cost < 0 {
 		return fail(ErrInvalidCost, "Request.Cost is %d: it must be 0 or more; 0 means 1", r.Cost)
 	}
-	now, err := b.now()
-	if err != nil {
-		return err
+	if b.clock != nil {
+		var err error
+		if q.Call.Now, err = b.now(); err != nil {
+			return err
+		}
 	}
-	q.op, q.part = r.Op, b.all
-	q.call = compose.Call{Cost: 1, Now: now}
+	q.op, q.part, q.Program = r.Op, b.all, b.all.program
+	if b.plain && r.Op == Consume && r.MaxWait == 0 && r.ID == "" && r.Metadata == "" {
+		q.Call.Cost = cutCost(r.Cost)
+		return nil
+	}
+	return b.checkOp(q, r)
+}
+
+// cutCost returns the number of tokens of Request.Cost. A cost above every possible capacity is
+// denied, so it may be cut to a smaller one.
+func cutCost(cost int64) int64 { return min(max(cost, 1), contract.MaxTokens+1) }
+
+// checkOp checks what depends on the op of r, and on its options.
+func (b *bound) checkOp(q *query, r *Request) (err error) {
+	q.Call.Cost = 1
 	switch r.Op {
 	case Consume, Peek, TakeUpTo, Force:
 		err = b.checkDecision(q, r)
 	case Refund:
-		q.verb, q.call.Cost, err = compose.Refund, r.Cost, b.checkRefund(r)
+		q.Verb, q.Call.Cost, err = compose.Refund, r.Cost, b.checkRefund(r)
 	case Settle:
-		q.verb = compose.Settle
-		q.call.Cost, err = b.checkSettle(r)
+		q.Verb = compose.Settle
+		q.Call.Cost, err = b.checkSettle(r)
 	case Renew:
-		q.verb, q.part, q.call.Text, err = compose.Renew, b.leases, r.ID, b.checkLease(r)
+		q.Verb, q.part, q.Call.Text, err = compose.Renew, b.leases, r.ID, b.checkLease(r)
 	case Release:
-		q.verb, q.part, q.call.Text, err = compose.Release, b.leases, r.ID, b.checkLease(r)
+		q.Verb, q.part, q.Call.Text, err = compose.Release, b.leases, r.ID, b.checkLease(r)
 	case Reset:
-		q.verb, q.part = compose.Reset, b.resets
+		q.Verb, q.part = compose.Reset, b.resets
 		if q.part == nil {
 			err = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: select a rule with Limiter.Only")
 		}
 	default:
 		err = fail(ErrUnsupported, "Request.Op is %v: it must be one of the constants, for example Consume", r.Op)
+	}
+	if q.part != nil {
+		q.Program = q.part.program
 	}
 	return err
 }
@@ -57,11 +75,31 @@ func (b *bound) check(q *query, r *Request, each int) error {
 // point into s.buf.
 func (b *bound) pack(s *scratch, q *query, r *Request, borrow bool) {
 	b.setKeys(s, q, r, borrow)
-	s.args = q.part.program.AppendArgs(s.args[:0], q.verb, &q.call)
+	s.args = q.Program.AppendArgs(s.args[:0], q.Verb, &q.Call)
 }
 
 // checkDecision checks a request that consumes or peeks.
 func (b *bound) checkDecision(q *query, r *Request) error {
+	if err := b.checkOptions(r); err != nil {
+		return err
+	}
+	b.setOptions(q, r)
+	cost := cutCost(r.Cost)
+	if b.ownCosts {
+		cost = min(cost, contract.MaxTokens) // only the markers hold it
+	}
+	if b.capped || r.Op == Force {
+		var err error
+		if cost, err = b.capCost(r.Op, cost); err != nil {
+			return err
+		}
+	}
+	q.Call.Cost = cost
+	return nil
+}
+
+// checkOptions checks what a request can have besides a key and a cost.
+func (b *bound) checkOptions(r *Request) error {
 	leases := b.leases != nil
 	switch {
 	case r.MaxWait < 0:
@@ -87,38 +125,32 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	case !leases && r.ID != "" && b.noRefund >= 0 && r.Op != Peek:
 		return b.errNoRefund(r.Op)
 	}
-	// A cost above every possible capacity is denied, so it may be cut to a smaller one.
-	cost := min(max(r.Cost, 1), contract.MaxTokens+1)
-	if b.ownCosts {
-		cost = min(cost, contract.MaxTokens) // only the markers hold it
-	}
-	if b.capped || r.Op == Force {
-		var err error
-		if cost, err = b.capCost(r.Op, cost); err != nil {
-			return err
-		}
-	}
-	q.call.Cost, q.call.Wait, q.call.Text = cost, int64(r.MaxWait/time.Microsecond), r.Metadata
+	return nil
+}
+
+// setOptions sets the verb, the wait and the text of a valid request.
+func (b *bound) setOptions(q *query, r *Request) {
+	leases := b.leases != nil
+	q.Call.Wait, q.Call.Text = int64(r.MaxWait/time.Microsecond), r.Metadata
 	if leases {
-		q.call.Text = r.ID
+		q.Call.Text = r.ID
 	}
 	switch marks := r.ID != "" && !leases; {
 	case r.Op == Peek:
-		q.verb = compose.Peek
+		q.Verb = compose.Peek
 	case r.Op == TakeUpTo && marks:
-		q.verb = compose.UpToMark
+		q.Verb = compose.UpToMark
 	case r.Op == TakeUpTo:
-		q.verb = compose.UpTo
+		q.Verb = compose.UpTo
 	case r.Op == Force && marks:
-		q.verb = compose.ForceMark
+		q.Verb = compose.ForceMark
 	case r.Op == Force:
-		q.verb = compose.Force
+		q.Verb = compose.Force
 	case marks:
-		q.verb = compose.ConsumeMark
+		q.Verb = compose.ConsumeMark
 	default:
-		q.verb = compose.Consume
+		q.Verb = compose.Consume
 	}
-	return nil
 }
 
 // capCost returns the cost of a request. It is an error if the cost is above the MaxCost
@@ -218,12 +250,12 @@ func (b *bound) unsupported(what string, i int, why string) error {
 func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 	s.buf, s.ends, s.keys = b.space.appendHead(s.buf[:0], &r.Key), s.ends[:0], s.keys[:0]
 	head := len(s.buf)
-	for n, i := range q.part.rules {
+	for n, rule := range q.part.rules {
 		if n > 0 {
 			s.buf = append(s.buf, s.buf[:head]...)
 		}
-		s.buf = b.space.appendTail(s.buf, b.rules[i].key, &r.Key)
-		if keys := q.part.program.Keys(n); keys > 1 {
+		s.buf = b.space.appendTail(s.buf, rule.key, &r.Key)
+		if keys := q.Program.Keys(n); keys > 1 {
 			start, base := 0, len(s.buf)
 			if n > 0 {
 				start = s.ends[len(s.ends)-1]
@@ -236,7 +268,7 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 		}
 		s.ends = append(s.ends, len(s.buf))
 	}
-	if q.verb.Markers() {
+	if q.Verb.Markers() {
 		b.addMarkers(s, q, r, head)
 	}
 	text := unsafe.String(unsafe.SliceData(s.buf), len(s.buf))
@@ -263,19 +295,19 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	s.text = append(s.text, b.limits[:]...)
 	s.text = append(s.text, r.ID...)
 	sum := sha256.Sum256(s.text)
-	now := q.call.Now
+	now := q.Call.Now
 	if now == 0 {
 		now = time.Now().UnixMicro()
 	}
 	gen := binary.BigEndian.Uint64(sum[:]) >> 12
-	if q.verb == compose.Settle {
-		gen ^= (uint64(q.call.Cost) + 1) * hashFactor >> 12
+	if q.Verb == compose.Settle {
+		gen ^= (uint64(q.Call.Cost) + 1) * hashFactor >> 12
 	}
-	q.call.Gen = max(int64(gen)^now, 1)
-	for n, i := range q.part.rules {
-		if q.part.program.Marked(n) {
+	q.Call.Gen = max(int64(gen)^now, 1)
+	for n, rule := range q.part.rules {
+		if q.Program.Marked(n) {
 			s.buf = append(s.buf, s.buf[:head]...)
-			s.buf = append(b.space.appendTail(s.buf, b.rules[i].key, &r.Key), ":%id="...)
+			s.buf = append(b.space.appendTail(s.buf, rule.key, &r.Key), ":%id="...)
 			s.buf = hex.AppendEncode(s.buf, sum[:16])
 			s.ends = append(s.ends, len(s.buf))
 		}

@@ -17,8 +17,8 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 	if cap(s.flat) == 0 {
 		s.flat = make([]store.Value, 0, maxInts)
 	}
-	p := q.part.program
-	o, err := p.Outcome(q.verb, reply, s.flat)
+	p := q.Program
+	o, err := p.Outcome(q.Verb, reply, s.flat)
 	if err != nil {
 		return fmt.Errorf("weir: %w", err)
 	}
@@ -36,7 +36,7 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		return nil
 	case Refund, Release:
 		if q.op == Refund && o.TooLittle() {
-			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.call.Cost)
+			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.Call.Cost)
 		}
 		res.Allowed = o.N > 0
 		return nil
@@ -44,31 +44,36 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 	switch {
 	case o.OtherCost():
 		return errOtherCost(q, o.N)
-	case !o.Replayed() && o.N > q.call.Cost:
-		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.N, q.call.Cost)
+	case !o.Replayed() && o.N > q.Call.Cost:
+		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.N, q.Call.Cost)
 	}
-	return b.combine(q, &o, each, res)
+	q.Outcome = o
+	return b.combine(q, nil, each, res)
 }
 
 // errOtherCost is the error of a request whose ID names an earlier decision, which asked for
 // another cost.
 func errOtherCost(q *query, asked int64) error {
-	return fail(ErrInvalidCost, "%v: the cost is %d, and Request.ID names a decision that asked for %d: repeat the request of that decision, or use another ID", q.op, q.call.Cost, asked)
+	return fail(ErrInvalidCost, "%v: the cost is %d, and Request.ID names a decision that asked for %d: repeat the request of that decision, or use another ID", q.op, q.Call.Cost, asked)
 }
 
-// combine makes one result from the answers of all rules.
-func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result) error {
-	p := q.part.program
+// combine makes one result from the answers of all rules. turns is nil if a script decided.
+func (b *bound) combine(q *query, turns []compose.Turn, each []Result, res *Result) error {
+	p, o := q.Program, &q.Outcome
 	allowed := o.N > 0 || q.op == Force
 	if o.Replayed() {
-		allowed = p.AllowsAgain(q.verb, o, &q.call)
+		allowed = p.AllowsAgain(q.Verb, o, &q.Call)
 	}
 	granted := int64(-1)
 	delay := time.Duration(0)
-	for n, i := range q.part.rules {
-		r := &b.rules[i]
-		var a compose.Answer
-		p.SetAnswer(&a, n, q.verb, o, &q.call)
+	for n, r := range q.part.rules {
+		var a *compose.Answer
+		if turns != nil {
+			a = &turns[n].Answer
+		} else {
+			a = &compose.Answer{}
+			p.SetAnswer(a, n, q.Verb, o, &q.Call)
+		}
 		if allowed && !a.Allowed {
 			*res = Result{}
 			return fmt.Errorf("weir: %w: the script allowed the request, but its reply says that rule %q denies it", store.ErrScript, r.name)
@@ -81,11 +86,11 @@ func (b *bound) combine(q *query, o *compose.Outcome, each []Result, res *Result
 		}
 		delay = max(delay, a.Delay)
 		if len(each) > 0 {
-			r.fill(&each[i], &a)
-			each[i].Replayed = o.Replayed()
+			r.fill(&each[r.index], a)
+			each[r.index].Replayed = o.Replayed()
 		}
 		if n == 0 || allowed && a.Remaining < res.Remaining || !allowed && a.RetryAfter > res.RetryAfter {
-			r.fill(res, &a)
+			r.fill(res, a)
 		}
 	}
 	if !allowed && res.Allowed {

@@ -95,14 +95,14 @@ func (a *asked) ask(b *bound, request int, r *Request, each int) error {
 	var s scratch
 	b.pack(&s, &one.query, r, false)
 	a.list = append(a.list, one)
-	a.evals = append(a.evals, store.Eval{Script: one.query.part.program.Script(one.query.verb), Keys: s.keys, Args: s.args})
+	a.evals = append(a.evals, store.Eval{Script: one.query.Program.Script(one.query.Verb), Keys: s.keys, Args: s.args})
 	return nil
 }
 
 // peeks reports whether MGet can answer all requests.
 func (a *asked) peeks() bool {
 	return !slices.ContainsFunc(a.list, func(one asking) bool {
-		return one.err == nil && (one.query.verb != compose.Peek || one.b.all.program.Sets())
+		return one.err == nil && (one.query.Verb != compose.Peek || one.b.all.program.Sets())
 	})
 }
 

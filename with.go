@@ -53,7 +53,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 			if err != nil {
 				return nil, err
 			}
-			if by != space.rules[with[n].key].by {
+			if by != with[n].key.by {
 				return nil, fail(ErrInvalidRule, "With: %s: By is %q, and differs from the policy: leave it nil", label, r.By)
 			}
 		}

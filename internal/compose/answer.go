@@ -27,9 +27,8 @@ type Outcome struct {
 	code int64 // replayed or otherCost; otherwise 0
 
 	// ints holds the integers of a reply. Program.rules[i].at is an index of ints. A Direct
-	// sets Turns instead.
-	ints  []store.Value
-	Turns []Turn
+	// has none.
+	ints []store.Value
 }
 
 // TooLittle reports whether Call.Cost of a Refund is less than the tokens that the decision
@@ -216,15 +215,9 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) Answer {
 // written, for which processors wait: they read more bytes at once than were written at once.
 func (p *Program) SetAnswer(out *Answer, i int, v Verb, o *Outcome, c *Call) {
 	r := &p.rules[i]
-	a := contract.Ask{Cost: c.Cost, Wait: min(c.Wait, p.maxWait)}
-	switch {
-	case v.upTo():
-		a.Cost = max(o.N, 1)
-	case v.forces():
+	a := contract.Ask{Cost: r.asked(v, o.N, c.Cost), Wait: min(c.Wait, p.maxWait)}
+	if v.forces() {
 		a.Wait = 0
-	}
-	if r.Cost > 0 {
-		a.Cost = r.Cost
 	}
 	if o.Replayed() {
 		*out = p.replayed(i, v, o, a)
@@ -242,9 +235,6 @@ func (p *Program) SetAnswer(out *Answer, i int, v Verb, o *Outcome, c *Call) {
 		return 0
 	}
 	switch {
-	case o.Turns != nil:
-		out.Granted = granted(0)
-		r.answerCell(out, o.Now, &o.Turns[i].cellRun, a.Cost, a.Wait)
 	case r.step.raw != nil:
 		a.Text, a.Renew = c.Text, v == Renew
 		var s contract.State
@@ -272,6 +262,17 @@ func (p *Program) SetAnswer(out *Answer, i int, v Verb, o *Outcome, c *Call) {
 	if out.Allowed = out.Allowed || v.forces(); out.Allowed {
 		out.RetryAfter = 0
 	}
+}
+
+// asked returns the tokens that a call with this cost asks of r. n is Outcome.N.
+func (r *rule) asked(v Verb, n, cost int64) int64 {
+	switch {
+	case r.Cost > 0:
+		return r.Cost
+	case v.upTo():
+		return max(n, 1)
+	}
+	return cost
 }
 
 // replayed returns the answer of rule i to a repeated decision: the state now, and what the
@@ -303,6 +304,7 @@ func (r *rule) answerCell(out *Answer, now int64, h *cellRun, cost, wait int64) 
 	out.Limit, out.Window = r.Limit.Capacity, r.Limit.Window
 	switch {
 	case cost > r.Limit.Capacity:
+		out.RetryAfter = contract.Never
 	case room >= cost:
 		out.Allowed = true
 		if wait > 0 {

@@ -17,6 +17,9 @@ type step struct {
 	short int // the number of integers of a cell that are always written
 	cell  int // the number of integers of a cell
 	full  int // the number of integers of a cell, a generation and a note
+
+	// rest has all bits of the integers that are written only if one of them is not 0.
+	rest contract.Cell
 }
 
 // notes reports whether the value of a rule has a note.
@@ -26,7 +29,13 @@ func stepOf(p *part, args []store.Arg) step {
 	if p.kind.Step != nil {
 		return step{kind: p.kind, raw: p.kind.Step(args)}
 	}
-	return step{kind: p.kind, meter: p.kind.Meter(args), short: p.short, cell: len(p.cell), full: p.full()}
+	s := step{kind: p.kind, meter: p.kind.Meter(args), short: p.short, cell: len(p.cell), full: p.full()}
+	for i, n := range []*int64{&s.rest.A, &s.rest.B, &s.rest.C, &s.rest.D} {
+		if s.short <= i && i < s.cell {
+			*n = -1
+		}
+	}
+	return s
 }
 
 // A held is the state of one rule, as it was read. If the rule has a Step, only state and room
@@ -60,33 +69,25 @@ func (h *held) get(tx store.Tx, key int, now int64) error {
 	if !found {
 		h.nums = store.Nums{}
 	}
-	ints := h.nums.N[:min(h.nums.Len, store.MaxNums)]
-	if !h.load(h.nums.Tag, ints, found, now) {
+	n := min(int(h.nums.Len), store.MaxNums)
+	clear(h.nums.N[n:])
+	if s := h.step; found && (h.nums.Tag != s.kind.Tag || n != s.short && n != s.cell && n != s.full) {
 		return store.ForeignAt(key)
 	}
-	clear(h.nums.N[len(ints):])
+	h.load(toCell(h.nums.N[:h.step.cell]), n, now)
 	return nil
 }
 
-// load sets the cell from the value of its key: tag and ints. found is false if the key is
-// missing. load does not settle the cell. It returns false if the value is foreign.
-func (h *cellRun) load(tag store.Tag, ints []int64, found bool, now int64) bool {
-	if !found {
+// load sets the cell that was read to c. n is the number of integers of the value, or 0 if the
+// key is missing. load does not settle the cell.
+func (h *cellRun) load(c contract.Cell, n int, now int64) {
+	if n == 0 {
 		h.prev = math.MinInt64
-		return true
+		return
 	}
-	s := h.step
-	n := len(ints)
-	if tag != s.kind.Tag || n != s.short && n != s.cell && n != s.full {
-		return false
+	if h.prev = h.step.meter.Ends(c); h.prev > now {
+		h.cell, h.used, h.tail = c, c != contract.Cell{}, n == h.step.full
 	}
-	h.cell = toCell(ints[:min(n, s.cell)])
-	if h.prev = s.meter.Ends(h.cell); h.prev <= now {
-		h.cell = contract.Cell{}
-	} else {
-		h.used, h.tail = h.cell != contract.Cell{}, n == s.full
-	}
-	return true
 }
 
 // settle settles the cell, and sets the room at the time at.
@@ -103,18 +104,16 @@ func (h *cellRun) take(n int64) {
 
 // ttl returns the TTL of the key after take. It returns 0 if the key keeps its TTL.
 func (h *cellRun) ttl(now int64, slack time.Duration) time.Duration {
-	if h.step.kind.Absolute && slack == 0 && h.ends/quantum == h.prev/quantum {
+	if h.step.kind.Absolute && slack == 0 && h.ends>>quantumBits == h.prev>>quantumBits {
 		return 0
 	}
 	return life(now, h.ends, slack)
 }
 
-// size returns the number of integers of cell that are written.
-func (s *step) size(cell *[4]int64) int {
-	for i := s.short; i < s.cell; i++ {
-		if cell[i] != 0 {
-			return s.cell
-		}
+// size returns the number of integers of c that are written.
+func (s *step) size(c *contract.Cell) int {
+	if m := &s.rest; c.A&m.A|c.B&m.B|c.C&m.C|c.D&m.D != 0 {
+		return s.cell
 	}
 	return s.short
 }
@@ -139,7 +138,7 @@ func toCell(ints []int64) (c contract.Cell) {
 func (h *cellRun) set(n *store.Nums, c contract.Cell, gen int64) {
 	s := h.step
 	cell := [4]int64{c.A, c.B, c.C, c.D}
-	n.Tag, n.Len = s.kind.Tag, uint8(s.size(&cell))
+	n.Tag, n.Len = s.kind.Tag, uint8(s.size(&c))
 	copy(n.N[:s.cell], cell[:])
 	if gen > 0 && !h.tail {
 		clear(n.N[s.cell:])

@@ -214,9 +214,10 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 // cost is Rule.Cost: the rule then allows take or nothing. It always allows a Force.
 func fit(v Verb, own bool, cost, room, take int64) int64 {
 	switch {
-	case v.forces() && own:
 	case v.forces():
-		return max(min(take, room), 0)
+		if !own {
+			return max(min(take, room), 0)
+		}
 	case !v.upTo() || own:
 		if room < cost {
 			return 0

@@ -11,7 +11,10 @@ import (
 // quantum is the unit of the time at which a key expires, in microseconds: that time is
 // rounded up to a multiple of quantum. If the multiple stays the same, the key keeps its TTL,
 // which costs a server less than a new TTL.
-const quantum = 1 << 20
+const (
+	quantum     = 1 << quantumBits
+	quantumBits = 20
+)
 
 // maxInt is the largest integer in a value, 2^53-1.
 const maxInt = "9007199254740991"

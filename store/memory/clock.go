@@ -1,6 +1,11 @@
 package memory
 
-import "time"
+import (
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/store"
+)
 
 const (
 	// anchorFor is how long a clock uses one reading of the wall clock.
@@ -15,18 +20,32 @@ const (
 // clock follows after at most anchorFor. Each shard has a clock, so until then a call can read an
 // earlier time than a call before it on other keys.
 type clock struct {
+	now    func() time.Time // Options.Now; nil means the system clock
 	anchor time.Time
 	wall   int64 // nanoseconds since the epoch at anchor
 }
 
-// micros returns the microseconds since the epoch.
-func (c *clock) micros() int64 {
-	d := time.Since(c.anchor)
-	if d >= anchorFor {
-		c.anchor = anchor(time.Now)
-		c.wall, d = c.anchor.UnixNano(), 0
+// micros returns the microseconds since the epoch. The caller holds the lock of the shard.
+func (c *clock) micros() (int64, error) {
+	var now int64
+	if c.now == nil {
+		d := time.Since(c.anchor)
+		if d >= anchorFor {
+			c.anchor = anchor(time.Now)
+			c.wall, d = c.anchor.UnixNano(), 0
+		}
+		now = (c.wall + int64(d)) / 1000
+	} else {
+		now = c.now().UnixMicro()
 	}
-	return (c.wall + int64(d)) / 1000
+	if now < 1 || now >= maxNow {
+		return now, errClock(now)
+	}
+	return now, nil
+}
+
+func errClock(now int64) error {
+	return fmt.Errorf("%w: the clock reads %v: it must read later than 1970 and earlier than 2112", store.ErrUnavailable, time.UnixMicro(now))
 }
 
 // anchor returns the time. A thread can be suspended for milliseconds while it reads the wall

@@ -6,75 +6,67 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// Decide makes the decision d without a script. It is only for package weir. The keys of d
-// are in keys, one after the other.
+// Decide makes the decision d without a script. It is only for package weir. turns has one Turn
+// for each rule of d, in which only Key is set.
 //
 // If a key is missing, or in any other special case, Decide changes nothing and returns
 // false. The caller must then call Eval.
-func (s *Store) Decide(d *compose.Direct, keys string) bool {
-	turns := d.Turns
-	start := 0
-	for i := range turns {
-		t := &turns[i]
-		t.Hash = s.hash(keys[start:t.End])
-		start = t.End
-		t.Shard = s.shard(t.Hash)
+func (s *Store) Decide(d *compose.Direct, turns []compose.Turn) bool {
+	key := &turns[0].Key
+	key.SetHash(nil)
+	sh, apart := s.shard(key.Caller()), false
+	for i := 1; i < len(turns); i++ {
+		turns[i].Key.SetHash(key)
+		apart = apart || s.shard(turns[i].Key.Caller()) != sh
 	}
-	first := turns[0].Shard // the first that is locked; its clock is read
-	if len(turns) == 1 {
-		sh := &s.shards[first]
+	if apart {
+		order := s.lock(turns)
+		defer s.unlock(&order)
+	} else {
 		sh.mu.Lock()
 		defer sh.mu.Unlock() // also if an algorithm panics
-	} else {
-		var room [compose.MaxRules]int
-		order := room[:0]
-		for i := range turns {
-			order = append(order, turns[i].Shard)
-		}
-		slices.Sort(order)
-		order = slices.Compact(order)
-		first = order[0]
-		for _, n := range order {
-			s.shards[n].mu.Lock()
-		}
-		defer func() {
-			for _, n := range order {
-				s.shards[n].mu.Unlock()
-			}
-		}()
 	}
-	now, err := s.micros(&s.shards[first])
-	if err != nil {
-		return false
-	}
-	start = 0
 	for i := range turns {
 		t := &turns[i]
-		sh := &s.shards[t.Shard]
-		at, ok := sh.find(t.Hash, keys[start:t.End])
-		start = t.End
-		if !ok {
+		if apart {
+			sh = s.shard(t.Key.Caller())
+		}
+		sl := sh.findKey(&t.Key)
+		if sl == nil {
 			return false
 		}
-		sl := &sh.slots[at]
-		if t.Slot = at; sl.len > slotInts || !d.Load(i, sl.tag, sl.ints[:sl.len], sl.expires > now, now) {
-			return false
-		}
+		t.Record = &sl.Record
 	}
-	change := d.Decide()
+	now, err := sh.clock.micros()
+	return err == nil && d.Decide(now, turns)
+}
+
+// A lockOrder has the shards of a decision. If a shard has several keys, it is there several
+// times.
+type lockOrder struct {
+	shards [compose.MaxRules]int
+	n      int
+}
+
+// lock locks the shards of all turns, in ascending order, so that two calls cannot deadlock.
+func (s *Store) lock(turns []compose.Turn) (o lockOrder) {
+	o.n = len(turns)
 	for i := range turns {
-		sl := &s.shards[turns[i].Shard].slots[turns[i].Slot]
-		switch {
-		case change:
-			tag, c, n, ttl := d.Change(i)
-			sl.tag, sl.len, sl.denied = tag, uint8(n), false
-			sl.ints[0], sl.ints[1], sl.ints[2], sl.ints[3] = c.A, c.B, c.C, c.D // quicker than an array: see SetAnswer
-			if ttl > 0 {
-				sl.expires = now + ttl.Microseconds()
-			}
-		case d.Verb != compose.Peek && sl.expires > now:
-			sl.denied = true
+		o.shards[i] = s.shardIndex(turns[i].Key.Caller())
+	}
+	slices.Sort(o.shards[:o.n])
+	for i, n := range o.shards[:o.n] {
+		if i == 0 || n != o.shards[i-1] {
+			s.shards[n].mu.Lock()
 		}
 	}
-	return true
+	return o
+}
+
+func (s *Store) unlock(o *lockOrder) {
+	for i, n := range o.shards[:o.n] {
+		if i == 0 || n != o.shards[i-1] {
+			s.shards[n].mu.Unlock()
+		}
+	}
 }

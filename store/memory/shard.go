@@ -4,6 +4,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 )
 
@@ -27,7 +28,7 @@ type shard struct {
 	last   uint32 // the last key in extras that was used
 	keep   bool   // evict no key before it expires
 	clock  clock
-	_      [128 - 104]byte // padding, so that two shards share no cache line
+	_      [128 - 112]byte // padding, so that two shards share no cache line
 }
 
 // home returns the slot at which the search for hash begins. The lowest bit of a hash is
@@ -51,6 +52,25 @@ func (sh *shard) find(hash uint64, key string) (int, bool) {
 	}
 }
 
+// findKey returns the slot that holds k, or nil.
+func (sh *shard) findKey(k *storekey.Key) *slot {
+	if len(sh.slots) == 0 {
+		return nil
+	}
+	hash, frame := k.Hash(), k.Frame.ID()
+	mask := len(sh.slots) - 1
+	for i := sh.home(hash); ; i = (i + 1) & mask {
+		sl := &sh.slots[i]
+		if sl.hash == hash && k.Is(sh.text(sl), frame != 0 && frame == sl.frame) {
+			sl.frame = frame
+			return sl
+		}
+		if sl.hash == 0 {
+			return nil
+		}
+	}
+}
+
 // put sets key. If the key is new, the caller has already evicted another key if necessary.
 func (sh *shard) put(hash uint64, key string, n *store.Nums, set *set, expires, now int64) {
 	i, ok := sh.find(hash, key)
@@ -65,7 +85,7 @@ func (sh *shard) put(hash uint64, key string, n *store.Nums, set *set, expires, 
 	}
 	sl := &sh.slots[i]
 	sh.write(sl, n, set)
-	sl.expires, sl.denied = expires, false
+	sl.Expires, sl.Denied = expires, false
 }
 
 // remove empties slot i, and moves later keys up, so that searches still find them.
@@ -87,7 +107,7 @@ func (sh *shard) remove(i int) {
 func (sh *shard) sweep(now int64) {
 	for range min(sweepSlots, len(sh.slots)) {
 		sh.cursor &= len(sh.slots) - 1
-		if sl := &sh.slots[sh.cursor]; sl.hash != 0 && sl.expires <= now {
+		if sl := &sh.slots[sh.cursor]; sl.hash != 0 && sl.Expires <= now {
 			sh.remove(sh.cursor) // look at this slot again: another key may have moved here
 		} else {
 			sh.cursor++
@@ -106,7 +126,7 @@ func (sh *shard) resize(n int, now int64) {
 	for i := range old {
 		switch sl := &old[i]; {
 		case sl.hash == 0:
-		case sl.expires <= now:
+		case sl.Expires <= now:
 			sh.forget(sl)
 		default:
 			at := sh.home(sl.hash)
@@ -141,9 +161,9 @@ func (sh *shard) victim(expires, now int64, taken func(*slot) bool) (int, bool) 
 	for n, seen := 0, 0; n < min(len(sh.slots), sampleSlots) && seen < sampleKeys; n++ {
 		sh.cursor &= len(sh.slots) - 1
 		sl := &sh.slots[sh.cursor]
-		if spared := (sl.denied || sh.keep) && sl.expires > now; sl.hash != 0 && !spared && !taken(sl) {
+		if spared := (sl.Denied || sh.keep) && sl.Expires > now; sl.hash != 0 && !spared && !taken(sl) {
 			seen++
-			if sl.expires <= last && (best < 0 || sl.expires < sh.slots[best].expires) {
+			if sl.Expires <= last && (best < 0 || sl.Expires < sh.slots[best].Expires) {
 				best = sh.cursor
 			}
 		}

@@ -33,11 +33,16 @@ func (sh *shard) check(t testing.TB) {
 		if at, ok := sh.find(sl.hash, key); !ok || at != i {
 			t.Fatalf("key %q in slot %d: found %v in %d", key, i, ok, at)
 		}
-		if sl.extra > 0 {
+		if sl.Extra > 0 {
 			extras++
 		}
-		if e := sh.extras[sl.extra]; (sl.extra > 0) != (len(key) > slotKey || sl.len > slotInts) || (e != nil) != (sl.extra > 0) {
-			t.Fatalf("key %q of %d bytes with %d integers has extra %d: %+v", key, len(key), sl.len, sl.extra, e)
+		for n := int(sl.Len); n < slotInts; n++ {
+			if sl.Ints[n] != 0 {
+				t.Fatalf("key %q has %d integers, and integer %d is %d", key, sl.Len, n, sl.Ints[n])
+			}
+		}
+		if e := sh.extras[sl.Extra]; (sl.Extra > 0) != (len(key) > slotKey || sl.Len > slotInts) || (e != nil) != (sl.Extra > 0) {
+			t.Fatalf("key %q of %d bytes with %d integers has extra %d: %+v", key, len(key), sl.Len, sl.Extra, e)
 		}
 	}
 	if extras != len(sh.extras) {
@@ -85,7 +90,7 @@ func FuzzShard(f *testing.F) {
 					}
 				}
 				at, ok := sh.victim(now+1+x, now, func(sl *slot) bool { return sh.holds(sl, hash(k), key) })
-				if ok && (sh.slots[at].hash == 0 || sh.keyOf(&sh.slots[at]) == key || sh.slots[at].expires > now+1+x+rounding(1+x)) {
+				if ok && (sh.slots[at].hash == 0 || sh.keyOf(&sh.slots[at]) == key || sh.slots[at].Expires > now+1+x+rounding(1+x)) {
 					t.Fatalf("victim for %d is %+v", now+1+x, sh.slots[at])
 				}
 				if ok {
@@ -99,7 +104,7 @@ func FuzzShard(f *testing.F) {
 				_, _ = fmt.Sscan(key, &k)
 				at, ok := sh.find(hash(k), key)
 				alive := e.expires > now
-				if alive && (!ok || sh.slots[at].expires != e.expires) {
+				if alive && (!ok || sh.slots[at].Expires != e.expires) {
 					t.Fatalf("key %q at %d: found %v, want %+v", key, now, ok, e)
 				}
 				if alive {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 )
 
@@ -46,8 +47,8 @@ func (t *tx) lock(s *Store, keys []string) {
 	t.store, t.dirty = s, false
 	t.keys, t.order, t.sets = t.keys[:0], t.order[:0], t.sets[:0]
 	for _, key := range keys {
-		hash := s.hash(key)
-		n := s.shard(hash)
+		caller, hash := storekey.Hash(key)
+		n := s.shardIndex(caller)
 		t.keys = append(t.keys, view{key: key, hash: hash, shard: &s.shards[n]})
 		t.order = append(t.order, n)
 	}
@@ -78,8 +79,8 @@ func (t *tx) load(now int64) {
 		v := &t.keys[i]
 		v.slot, v.held = v.shard.find(v.hash, v.key)
 		if v.held {
-			if sl := &v.shard.slots[v.slot]; sl.expires > now {
-				v.live, v.expires = true, sl.expires
+			if sl := &v.shard.slots[v.slot]; sl.Expires > now {
+				v.live, v.expires = true, sl.Expires
 				v.nums, v.set = v.shard.value(sl)
 			}
 		}
@@ -128,7 +129,7 @@ func (t *tx) Del(i int) {
 func (t *tx) deny() {
 	for i := range t.keys {
 		if v := &t.keys[i]; v.live {
-			v.shard.slots[v.slot].denied = true
+			v.shard.slots[v.slot].Denied = true
 		}
 	}
 }
@@ -154,7 +155,7 @@ func (t *tx) commit() error {
 			if t.inPlace(v) {
 				sl := &v.shard.slots[v.slot]
 				v.shard.write(sl, &v.nums, v.set)
-				sl.expires, sl.denied = v.expires, false
+				sl.Expires, sl.Denied = v.expires, false
 			} else {
 				v.shard.put(v.hash, v.key, &v.nums, v.set, v.expires, t.now)
 			}
