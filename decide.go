@@ -371,7 +371,7 @@ type scratch struct {
 	flat  []store.Value
 }
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, 0, 512)} }}
 
 // A broken is a Decider that returns err for every request.
 type broken struct{ err error }

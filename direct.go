@@ -3,8 +3,8 @@ package weir
 import "github.com/weir-go/weir/internal/compose"
 
 // direct decides q on the memory store, without a script. It returns false if Eval must
-// decide, for example because a key is missing. A decision allocates nothing, because its
-// turns are on the stack. There are arrays of three sizes, because Go clears them first.
+// decide, for example because a key is missing. The turns are on the stack. There are arrays
+// of three sizes, because Go clears them first.
 func (b *bound) direct(q *query, r *Request, each []Result, res *Result) (done bool, err error) {
 	switch n := len(b.rules); {
 	case n == 1:

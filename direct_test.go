@@ -265,6 +265,34 @@ func TestDirectNonsense(t *testing.T) {
 	}
 }
 
+// An integer that Kind.Cell does not name is not stored, directly and by scripts.
+func TestDirectUnnamed(t *testing.T) {
+	t.Parallel()
+	a := metered(window(9, time.Hour), func(m refunding) contract.Meter { return unnamed{m} })
+	c := newClock()
+	direct, script := mustNew(t, newStore(c), a), mustNew(t, scripted{newStore(c)}, a)
+	for n := range 4 {
+		got, err := direct.Allow(t.Context(), "ann")
+		want, wantErr := script.Allow(t.Context(), "ann")
+		if got != want || err != nil || wantErr != nil {
+			t.Errorf("request %d: direct %+v, %v, script %+v, %v", n, got, err, want, wantErr)
+		}
+	}
+}
+
+// An unnamed is a Meter that uses an integer which Kind.Cell does not name.
+type unnamed struct{ refunding }
+
+func (m unnamed) Take(c contract.Cell, n int64) contract.Cell {
+	c = m.refunding.Take(c, n)
+	c.D++
+	return c
+}
+
+func (m unnamed) Room(now, at int64, c contract.Cell) int64 {
+	return m.refunding.Room(now, at, c) - c.D
+}
+
 // A nonsense is a Meter that always stores taken, which ends in an hour.
 type nonsense struct {
 	refunding
@@ -274,8 +302,7 @@ type nonsense struct {
 func (m nonsense) Take(contract.Cell, int64) contract.Cell { return m.taken }
 func (m nonsense) Ends(contract.Cell) int64                { return epoch.Add(time.Hour).UnixMicro() }
 
-// If the keys fit the buffer of a direct decision, no script runs, whatever the number of
-// rules and segments.
+// No script runs for known keys, whatever the number of rules and segments.
 func TestDirectKeys(t *testing.T) {
 	t.Parallel()
 	settled := 0

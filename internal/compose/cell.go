@@ -18,8 +18,9 @@ type step struct {
 	cell  int // the number of integers of a cell
 	full  int // the number of integers of a cell, a generation and a note
 
-	// rest has all bits of the integers that are written only if one of them is not 0.
-	rest contract.Cell
+	// all has all bits of the integers of a cell, and rest those that are written only if one of
+	// them is not 0.
+	all, rest contract.Cell
 }
 
 // notes reports whether the value of a rule has a note.
@@ -30,11 +31,10 @@ func stepOf(p *part, args []store.Arg) step {
 		return step{kind: p.kind, raw: p.kind.Step(args)}
 	}
 	s := step{kind: p.kind, meter: p.kind.Meter(args), short: p.short, cell: len(p.cell), full: p.full()}
-	for i, n := range []*int64{&s.rest.A, &s.rest.B, &s.rest.C, &s.rest.D} {
-		if s.short <= i && i < s.cell {
-			*n = -1
-		}
-	}
+	ones := [4]int64{-1, -1, -1, -1}
+	s.all = toCell(ones[:s.cell])
+	clear(ones[:s.short])
+	s.rest = toCell(ones[:s.cell])
 	return s
 }
 

@@ -121,14 +121,14 @@ func (d *Direct) answer(t *Turn, q *rule) {
 
 // write writes the next cell to the record. If the request is denied, it only marks the record.
 func (d *Direct) write(t *Turn) {
-	r, c := t.Record, &t.next
+	r, c, all := t.Record, &t.next, &t.step.all
 	if d.N == 0 {
 		r.Denied = r.Denied || r.Expires > d.stored
 		return
 	}
 	// One by one, because a processor waits when it reads more bytes at once than were
 	// written at once.
-	r.Ints[0], r.Ints[1], r.Ints[2], r.Ints[3] = c.A, c.B, c.C, c.D
+	r.Ints[0], r.Ints[1], r.Ints[2], r.Ints[3] = c.A&all.A, c.B&all.B, c.C&all.C, c.D&all.D
 	r.Tag, r.Len, r.Denied = t.step.kind.Tag, uint8(t.step.size(c)), false
 	if ttl := t.ttl(d.Now, d.slack); ttl > 0 {
 		r.Expires = d.stored + ttl.Microseconds()

@@ -4,6 +4,8 @@
 //	weir:api:{acme}:user.g2:ann
 //	~~~~~~~~~~    ~~~~~~~~~      the Frame: it is the same for all callers
 //	          ~~~~          ~~~  Shared and Other: they identify the caller
+//
+// All rules of a limiter have the same head, which is the first part of the frame.
 package storekey
 
 import (
@@ -16,28 +18,30 @@ import (
 
 // A Frame is the part of a key that is the same for all callers.
 type Frame struct {
-	head, tail string
-	hash       uint64
-	id         uint32
+	head, tail         string
+	headHash, tailHash uint64
+	id                 uint32
 }
 
 // frames is the number of frames that NewFrame has returned.
 var frames atomic.Uint64
 
 // NewFrame returns a Frame. head ends with the first opening brace of the key. tail begins with
-// the first closing brace, and has at most one colon, which is its second byte.
+// the first closing brace and a colon, and ends with the tag of a kind.
 func NewFrame(head, tail string) Frame {
-	f := Frame{head: head, tail: tail, hash: frameHash(head, tail)}
+	f := frameOf(head, tail)
 	if n := frames.Add(1); n <= math.MaxUint32 {
 		f.id = uint32(n)
 	}
 	return f
 }
 
+func frameOf(head, tail string) Frame {
+	return Frame{head: head, tail: tail, headHash: bits.RotateLeft64(text(head), 1), tailHash: text(tail)}
+}
+
 // ID returns a number that no other frame has. It is 0 if there are too many frames.
 func (f *Frame) ID() uint32 { return f.id }
-
-func frameHash(head, tail string) uint64 { return bits.RotateLeft64(text(head), 1) ^ text(tail) }
 
 // A Key is a key of a store in parts.
 type Key struct {
@@ -46,7 +50,7 @@ type Key struct {
 	Other  string // the text after the tail of the frame and a colon; "" if there is none
 
 	shared uint64 // the hash of Shared
-	caller uint64 // the hash of Shared and Other
+	caller uint64 // the hash of the head, Shared and Other
 }
 
 // seed is one for the process, so that a Frame is hashed once for all stores.
@@ -54,11 +58,12 @@ var seed = maphash.MakeSeed()
 
 func text(s string) uint64 { return maphash.String(seed, s) }
 
-// SetHash sets k.Caller. earlier is nil, or another key with the same Shared, whose hash is set.
+// SetHash sets the results of Caller and Hash. earlier is nil, or another key with the same head
+// and the same Shared, whose hash is set.
 func (k *Key) SetHash(earlier *Key) {
 	switch {
 	case earlier == nil:
-		k.shared = text(k.Shared)
+		k.shared = text(k.Shared) ^ k.Frame.headHash
 	case earlier.Other == k.Other:
 		k.shared, k.caller = earlier.shared, earlier.caller
 		return
@@ -70,35 +75,51 @@ func (k *Key) SetHash(earlier *Key) {
 	}
 }
 
-// Caller returns the hash of the parts that identify the caller. The keys of one caller have
-// the same one in all frames.
+// Caller returns the hash of all parts except the tail of the frame. So it is the same for all
+// rules of a limiter that limit the same caller.
 func (k *Key) Caller() uint64 { return k.caller }
 
 // Hash returns the hash of k. It is never 0.
-func (k *Key) Hash() uint64 { return (k.caller ^ k.Frame.hash) | 1 }
+func (k *Key) Hash() uint64 { return (k.caller ^ k.Frame.tailHash) | 1 }
 
 // Hash returns the results of [Key.Caller] and [Key.Hash] for key.
 func Hash(key string) (caller, hash uint64) {
 	head, shared, tail, other := split(key)
-	k := Key{Frame: &Frame{hash: frameHash(head, tail)}, Shared: shared, Other: other}
+	f := frameOf(head, tail)
+	k := Key{Frame: &f, Shared: shared, Other: other}
 	k.SetHash(nil)
 	return k.caller, k.Hash()
 }
 
-// split returns the parts of key. Parts that it does not have are empty.
+// split returns the parts of key. If key is not a key of a limiter, its tail is empty.
 func split(key string) (head, shared, tail, other string) {
 	open := strings.IndexByte(key, '{') + 1
 	head, shared = key[:open], key[open:]
-	if end := strings.IndexByte(shared, '}'); end >= 0 {
-		shared, tail = shared[:end], shared[end:]
+	end := strings.IndexByte(shared, '}')
+	if end < 0 {
+		return head, shared, "", ""
 	}
-	const after = len("}:")
-	if len(tail) > after {
-		if end := strings.IndexByte(tail[after:], ':'); end >= 0 {
-			tail, other = tail[:after+end], tail[after+end+1:]
+	shared, tail = shared[:end], shared[end:]
+	const before = len("}:")
+	if n := len(tail); n > before {
+		if i := strings.IndexByte(tail[before:], ':'); i >= 0 {
+			tail, other = tail[:before+i], tail[before+i+1:]
 		}
 	}
+	if !endsInTag(tail) { // a key of a script of the user: other keys of the script can differ in any part
+		return head, shared, "", key[open+end:]
+	}
 	return head, shared, tail, other
+}
+
+// endsInTag reports whether tail is "}:", a name and a dot if there is a name, and the tag of a kind.
+func endsInTag(tail string) bool {
+	n := len(tail)
+	if n < len("}:g2") || tail[1] != ':' {
+		return false
+	}
+	letter, digit, before := tail[n-2], tail[n-1], tail[n-3]
+	return 'a' <= letter && letter <= 'z' && '0' <= digit && digit <= '9' && (before == '.' || n == len("}:g2"))
 }
 
 // Is reports whether k is key. framed is true if an earlier call with another Key of the same

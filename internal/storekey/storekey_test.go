@@ -16,7 +16,7 @@ type keyText struct {
 // some callers look like a part of a frame.
 func someKeys() (keys []keyText) {
 	for _, head := range []string{"p:l:{", "p:l2:{", "{"} {
-		for _, tail := range []string{"}:g2", "}:r.g2", "}:g", "}:r.g"} {
+		for _, tail := range []string{"}:g2", "}:r.g2", "}:g3", "}:r.g3"} {
 			frame := NewFrame(head, tail)
 			for _, shared := range []string{"a", "ab", "a:b", "r.g2", "a:2", ":g2"} {
 				for _, other := range []string{"", "a", "2", "a:b", "2:a", ":g2"} {
@@ -61,7 +61,8 @@ func TestKeyIs(t *testing.T) {
 	}
 }
 
-// A key has the same hashes in parts and as a text. Keys of one caller have the same Caller.
+// A key has the same hashes in parts and as a text. Keys of one caller in the rules of one limiter
+// have the same Caller.
 func TestKeyHash(t *testing.T) {
 	seen := map[uint64]string{}
 	callers := map[string]uint64{}
@@ -74,13 +75,13 @@ func TestKeyHash(t *testing.T) {
 			t.Fatalf("%q and %q have the hash %x", k.text, text, k.Hash())
 		}
 		seen[k.Hash()] = k.text
-		who := fmt.Sprintf("%q %q", k.Shared, k.Other)
+		who := fmt.Sprintf("%q %q %q", k.Frame.head, k.Shared, k.Other)
 		if caller, ok := callers[who]; ok && caller != k.Caller() {
 			t.Fatalf("the caller %s has two hashes", who)
 		}
 		callers[who] = k.Caller()
 	}
-	if want := 6 * 6; len(callers) != want {
+	if want := 3 * 6 * 6; len(callers) != want {
 		t.Fatalf("%d callers, want %d", len(callers), want)
 	}
 	different := map[uint64]bool{}
@@ -98,7 +99,7 @@ func TestKeyHashEarlier(t *testing.T) {
 	for _, earlier := range keys {
 		earlier.SetHash(nil)
 		for _, k := range keys {
-			if k.Shared != earlier.Shared {
+			if k.Shared != earlier.Shared || k.Frame.head != earlier.Frame.head {
 				continue
 			}
 			want := k
@@ -106,6 +107,26 @@ func TestKeyHashEarlier(t *testing.T) {
 			if k.SetHash(&earlier.Key); k != want {
 				t.Fatalf("%q after %q: got %x, want %x", k.text, earlier.text, k.Hash(), want.Hash())
 			}
+		}
+	}
+}
+
+// Keys of which any part differs have different callers, except for the names and the tags of rules.
+func TestCallers(t *testing.T) {
+	for _, format := range []string{"l%d:{all}:g2", "l:{%d}:g2", "l:{all}:g2:%d", "l:{all}:r.g2:%d", "{app}:user%d", "{app}:user.%d", "{app}user%d", "app:%d:{ann}", "{app}:user:%d", "{app}:u.x%d", "user%d"} {
+		callers := map[uint64]bool{}
+		for i := range 1000 {
+			caller, _ := Hash(fmt.Sprintf(format, 100+i))
+			callers[caller] = true
+		}
+		if len(callers) != 1000 {
+			t.Errorf("%s: 1000 keys have %d callers", format, len(callers))
+		}
+	}
+	one, _ := Hash("l:{all}:g2")
+	for _, key := range []string{"l:{all}:r.g2", "l:{all}:r.x.f2", "l:{all}:1.s9"} {
+		if caller, _ := Hash(key); caller != one {
+			t.Errorf("%q has another caller than l:{all}:g2", key)
 		}
 	}
 }

@@ -15,13 +15,15 @@ func (s *Store) Decide(d *compose.Direct, turns []compose.Turn) bool {
 	key := &turns[0].Key
 	key.SetHash(nil)
 	sh, apart := s.shard(key.Caller()), false
+	first := sh // the first that is locked; its clock is read
 	for i := 1; i < len(turns); i++ {
-		turns[i].Key.SetHash(key)
+		turns[i].Key.SetHash(&turns[i-1].Key)
 		apart = apart || s.shard(turns[i].Key.Caller()) != sh
 	}
 	if apart {
 		order := s.lock(turns)
 		defer s.unlock(&order)
+		first = &s.shards[order.shards[0]]
 	} else {
 		sh.mu.Lock()
 		defer sh.mu.Unlock() // also if an algorithm panics
@@ -37,7 +39,7 @@ func (s *Store) Decide(d *compose.Direct, turns []compose.Turn) bool {
 		}
 		t.Record = &sl.Record
 	}
-	now, err := sh.clock.micros()
+	now, err := first.clock.micros()
 	return err == nil && d.Decide(now, turns)
 }
 

@@ -52,11 +52,11 @@ const (
 // Options are the settings of a [Store]. The zero value is the default.
 type Options struct {
 	// MaxKeys is the largest number of keys. 0 means DefaultMaxKeys. It must not be
-	// negative. Keys are spread over shards of equal size. If several rules limit one
-	// caller, all keys of that caller are in one shard. One shard can be full before the
-	// others, so a store evicts keys before it holds MaxKeys keys: from about 97 % of the
-	// default, and from about 93 % of a MaxKeys of 10,000 or 100,000. With 4 rules, it can
-	// be 90 %, and with 16 rules 79 %.
+	// negative. Keys are spread over shards of equal size. If several rules of a limiter
+	// limit the same caller, their keys are in one shard. One shard can be full before the
+	// others, so a store can evict keys when it holds fewer keys than MaxKeys: with one
+	// rule from 90 % of MaxKeys, with 4 rules from 80 %, and with 16 rules from 65 %. With
+	// the default, it is 97, 96 and 90 %.
 	MaxKeys int
 
 	// If NoEviction is true, a full store evicts no key before the key expires. A call
