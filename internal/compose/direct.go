@@ -49,8 +49,9 @@ func (d *Direct) CanDecide() bool {
 }
 
 // Decide makes the decision, and writes the records. now is the store's time. turns has one Turn
-// for each rule, in which only Key and Record are set. If Decide returns false, it has changed nothing, and the store must run the script with Eval instead, for
-// example because a value is foreign.
+// for each rule, in which only Key and Record are set. If Decide returns false, it has changed no
+// record, and the store must run the script with Eval instead, for example because a value is
+// foreign.
 //
 // Decide calls Meters, which can be third-party code and can panic. So it writes nothing before
 // it has called all of them.
