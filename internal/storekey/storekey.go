@@ -49,7 +49,7 @@ type Key struct {
 	Shared string // the text between the braces
 	Other  string // the text after the tail of the frame and a colon; "" if there is none
 
-	shared uint64 // the hash of Shared
+	shared uint64 // the hash of the head and Shared
 	caller uint64 // the hash of the head, Shared and Other
 }
 
