@@ -204,19 +204,6 @@ func (ks *keySpace) names() string { return `"` + strings.Join(ks.segments, `", 
 // full reports whether all segments identify the limit of a rule.
 func (ks *keySpace) full(rk *ruleKey) bool { return rk.by == 1<<len(ks.segments)-1 }
 
-// valid reports whether k is a key of this space. If it is not, check returns why.
-func (ks *keySpace) valid(k *Key) bool {
-	if k.count != len(ks.segments) {
-		return false
-	}
-	for i := range ks.segments {
-		if k.segments[i] == "" {
-			return false
-		}
-	}
-	return true
-}
-
 // check returns an ErrInvalidKey unless k is a key of this space.
 func (ks *keySpace) check(k *Key) error {
 	if k.count != len(ks.segments) {
@@ -266,36 +253,34 @@ func (ks *keySpace) buildTurns(turns []compose.Turn, rules []rule, k *Key, buf [
 	return buf
 }
 
-// join returns the segments of k in list, escaped and joined by colons. It appends them to buf.
-// The text is a part of buf.
+// join returns the segments of k in list, as appendSegments appends them to buf. The text is a
+// part of buf.
 func (ks *keySpace) join(list []int, k *Key, buf []byte) (string, []byte) {
 	start := len(buf)
-	for i, n := range list {
-		if i > 0 {
-			buf = append(buf, ':')
-		}
-		buf = ks.appendSegment(buf, n, k)
-	}
+	buf = ks.appendSegments(buf, list, k)
 	return unsafe.String(&buf[start], len(buf)-start), buf
 }
 
 // appendHead appends the part with which the keys of all rules begin.
 func (ks *keySpace) appendHead(b []byte, k *Key) []byte {
-	b = append(b, ks.head...)
-	for i, n := range ks.shared {
-		if i > 0 {
-			b = append(b, ':')
-		}
-		b = ks.appendSegment(b, n, k)
-	}
-	return b
+	return ks.appendSegments(append(b, ks.head...), ks.shared, k)
 }
 
 // appendTail appends the rest of the key of a rule.
 func (ks *keySpace) appendTail(b []byte, rk *ruleKey, k *Key) []byte {
-	b = append(b, rk.tail...)
-	for _, n := range rk.other {
-		b = ks.appendSegment(append(b, ':'), n, k)
+	if b = append(b, rk.tail...); len(rk.other) > 0 {
+		b = ks.appendSegments(append(b, ':'), rk.other, k)
+	}
+	return b
+}
+
+// appendSegments appends the segments of k in list, escaped and joined by colons.
+func (ks *keySpace) appendSegments(b []byte, list []int, k *Key) []byte {
+	for i, n := range list {
+		if i > 0 {
+			b = append(b, ':')
+		}
+		b = ks.appendSegment(b, n, k)
 	}
 	return b
 }

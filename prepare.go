@@ -18,8 +18,8 @@ func (b *bound) check(q *query, r *Request, each int) error {
 	if each > 0 && each < len(b.rules) {
 		return fmt.Errorf("weir: each has %d elements: it must have one for each of the %d rules, or none", each, len(b.rules))
 	}
-	if !b.space.valid(&r.Key) {
-		return b.space.check(&r.Key)
+	if err := b.space.check(&r.Key); err != nil {
+		return err
 	}
 	if r.Cost < 0 {
 		return fail(ErrInvalidCost, "Request.Cost is %d: it must be 0 or more; 0 means 1", r.Cost)
@@ -80,26 +80,6 @@ func (b *bound) pack(s *scratch, q *query, r *Request, borrow bool) {
 
 // checkDecision checks a request that consumes or peeks.
 func (b *bound) checkDecision(q *query, r *Request) error {
-	if err := b.checkOptions(r); err != nil {
-		return err
-	}
-	b.setOptions(q, r)
-	cost := cutCost(r.Cost)
-	if b.ownCosts {
-		cost = min(cost, contract.MaxTokens) // only the markers hold it
-	}
-	if b.capped || r.Op == Force {
-		var err error
-		if cost, err = b.capCost(r.Op, cost); err != nil {
-			return err
-		}
-	}
-	q.Call.Cost = cost
-	return nil
-}
-
-// checkOptions checks what a request can have besides a key and a cost.
-func (b *bound) checkOptions(r *Request) error {
 	leases := b.leases != nil
 	switch {
 	case r.MaxWait < 0:
@@ -125,13 +105,17 @@ func (b *bound) checkOptions(r *Request) error {
 	case !leases && r.ID != "" && b.noRefund >= 0 && r.Op != Peek:
 		return b.errNoRefund(r.Op)
 	}
-	return nil
-}
-
-// setOptions sets the verb, the wait and the text of a valid request.
-func (b *bound) setOptions(q *query, r *Request) {
-	leases := b.leases != nil
-	q.Call.Wait, q.Call.Text = int64(r.MaxWait/time.Microsecond), r.Metadata
+	cost := cutCost(r.Cost)
+	if b.ownCosts {
+		cost = min(cost, contract.MaxTokens) // only the markers hold it
+	}
+	if b.capped || r.Op == Force {
+		var err error
+		if cost, err = b.capCost(r.Op, cost); err != nil {
+			return err
+		}
+	}
+	q.Call.Cost, q.Call.Wait, q.Call.Text = cost, int64(r.MaxWait/time.Microsecond), r.Metadata
 	if leases {
 		q.Call.Text = r.ID
 	}
@@ -151,6 +135,7 @@ func (b *bound) setOptions(q *query, r *Request) {
 	default:
 		q.Verb = compose.Consume
 	}
+	return nil
 }
 
 // capCost returns the cost of a request. It is an error if the cost is above the MaxCost

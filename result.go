@@ -71,8 +71,8 @@ func (b *bound) combine(q *query, turns []compose.Turn, each []Result, res *Resu
 		if turns != nil {
 			a = &turns[n].Answer
 		} else {
-			a = &compose.Answer{}
-			p.SetAnswer(a, n, q.Verb, o, &q.Call)
+			parsed := p.Answer(n, q.Verb, o, &q.Call)
+			a = &parsed
 		}
 		if allowed && !a.Allowed {
 			*res = Result{}

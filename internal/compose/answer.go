@@ -205,23 +205,14 @@ func (p *Program) AllowsAgain(v Verb, o *Outcome, c *Call) bool {
 }
 
 // Answer returns the answer of rule i to the call c. o is the parsed reply of v.
-func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) Answer {
-	var out Answer
-	p.SetAnswer(&out, i, v, o, c)
-	return out
-}
-
-// SetAnswer sets out, which is zero, to what Answer returns. It avoids a copy of what was just
-// written, for which processors wait: they read more bytes at once than were written at once.
-func (p *Program) SetAnswer(out *Answer, i int, v Verb, o *Outcome, c *Call) {
+func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	r := &p.rules[i]
 	a := contract.Ask{Cost: r.asked(v, o.N, c.Cost), Wait: min(c.Wait, p.maxWait)}
 	if v.forces() {
 		a.Wait = 0
 	}
 	if o.Replayed() {
-		*out = p.replayed(i, v, o, a)
-		return
+		return p.replayed(i, v, o, a)
 	}
 	granted := func(room int64) int64 {
 		switch {
@@ -254,7 +245,7 @@ func (p *Program) SetAnswer(out *Answer, i int, v Verb, o *Outcome, c *Call) {
 		if out.Granted = granted(h.room); out.Granted > 0 {
 			h.take(out.Granted)
 		}
-		r.answerCell(out, o.Now, &h, a.Cost, a.Wait)
+		r.answerCell(&out, o.Now, &h, a.Cost, a.Wait)
 	}
 	if a.Cost > r.Limit.Capacity {
 		out.Allowed, out.RetryAfter = false, contract.Never
@@ -262,6 +253,7 @@ func (p *Program) SetAnswer(out *Answer, i int, v Verb, o *Outcome, c *Call) {
 	if out.Allowed = out.Allowed || v.forces(); out.Allowed {
 		out.RetryAfter = 0
 	}
+	return out
 }
 
 // asked returns the tokens that a call with this cost asks of r. n is Outcome.N.

@@ -1,10 +1,6 @@
 package memory
 
-import (
-	"slices"
-
-	"github.com/weir-go/weir/internal/compose"
-)
+import "github.com/weir-go/weir/internal/compose"
 
 // Decide makes the decision d without a script. It is only for package weir. turns has one Turn
 // for each rule of d, in which only Key is set.
@@ -21,9 +17,14 @@ func (s *Store) Decide(d *compose.Direct, turns []compose.Turn) bool {
 		apart = apart || s.shard(turns[i].Key.Caller()) != sh
 	}
 	if apart {
-		order := s.lock(turns)
-		defer s.unlock(&order)
-		first = &s.shards[order.shards[0]]
+		var room [compose.MaxRules]int
+		order := room[:0]
+		for i := range turns {
+			order = append(order, s.shardIndex(turns[i].Key.Caller()))
+		}
+		order = s.lock(order)
+		defer s.unlock(order)
+		first = &s.shards[order[0]]
 	} else {
 		sh.mu.Lock()
 		defer sh.mu.Unlock() // also if an algorithm panics
@@ -41,34 +42,4 @@ func (s *Store) Decide(d *compose.Direct, turns []compose.Turn) bool {
 	}
 	now, err := first.clock.micros()
 	return err == nil && d.Decide(now, turns)
-}
-
-// A lockOrder has the shards of a decision. If a shard has several keys, it is there several
-// times.
-type lockOrder struct {
-	shards [compose.MaxRules]int
-	n      int
-}
-
-// lock locks the shards of all turns, in ascending order, so that two calls cannot deadlock.
-func (s *Store) lock(turns []compose.Turn) (o lockOrder) {
-	o.n = len(turns)
-	for i := range turns {
-		o.shards[i] = s.shardIndex(turns[i].Key.Caller())
-	}
-	slices.Sort(o.shards[:o.n])
-	for i, n := range o.shards[:o.n] {
-		if i == 0 || n != o.shards[i-1] {
-			s.shards[n].mu.Lock()
-		}
-	}
-	return o
-}
-
-func (s *Store) unlock(o *lockOrder) {
-	for i, n := range o.shards[:o.n] {
-		if i == 0 || n != o.shards[i-1] {
-			s.shards[n].mu.Unlock()
-		}
-	}
 }

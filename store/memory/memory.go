@@ -32,6 +32,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -272,3 +273,23 @@ func (s *Store) shard(caller uint64) *shard { return &s.shards[s.shardIndex(call
 // shardIndex returns the index of the shard. It uses the high bits, because slots use the low
 // bits. The number of shards is a power of two.
 func (s *Store) shardIndex(caller uint64) int { return int(caller>>32) & (len(s.shards) - 1) }
+
+// lock locks the shards with these indices, and returns each index once. It takes the locks in
+// ascending order, so that two calls cannot deadlock.
+func (s *Store) lock(order []int) []int {
+	if len(order) > 1 {
+		slices.Sort(order)
+		order = slices.Compact(order)
+	}
+	for _, n := range order {
+		s.shards[n].mu.Lock()
+	}
+	return order
+}
+
+// unlock unlocks what lock has locked. order is the result of lock.
+func (s *Store) unlock(order []int) {
+	for _, n := range order {
+		s.shards[n].mu.Unlock()
+	}
+}

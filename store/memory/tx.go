@@ -2,7 +2,6 @@ package memory
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir/internal/storekey"
@@ -42,7 +41,7 @@ const (
 	deleted
 )
 
-// lock takes the locks of the shards in ascending order, so that two calls cannot deadlock.
+// lock locks the shards of keys.
 func (t *tx) lock(s *Store, keys []string) {
 	t.store, t.dirty = s, false
 	t.keys, t.order, t.sets = t.keys[:0], t.order[:0], t.sets[:0]
@@ -52,22 +51,14 @@ func (t *tx) lock(s *Store, keys []string) {
 		t.keys = append(t.keys, view{key: key, hash: hash, shard: &s.shards[n]})
 		t.order = append(t.order, n)
 	}
-	if len(t.order) > 1 {
-		slices.Sort(t.order)
-		t.order = slices.Compact(t.order)
-	}
-	for _, n := range t.order {
-		s.shards[n].mu.Lock()
-	}
+	t.order = s.lock(t.order)
 }
 
 // first returns a shard whose lock t holds.
 func (t *tx) first() *shard { return &t.store.shards[t.order[0]] }
 
 func (t *tx) unlock() {
-	for _, n := range t.order {
-		t.store.shards[n].mu.Unlock()
-	}
+	t.store.unlock(t.order)
 	clear(t.keys) // keep no borrowed key
 	clear(t.sets)
 }
