@@ -130,6 +130,8 @@ type bound struct {
 	only   bool     // made by Limiter.Only
 	limits [32]byte // a digest of the rules' limits
 
+	alone *rule // the only rule, if decide can decide its plain requests in a straight line
+
 	all    *part
 	leases *part // the rules that hold leases; nil if there is none
 	resets *part // the rules identified by the full key; nil if there is none
@@ -208,6 +210,9 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 	}
 	b.limits = digest(rules)
 	b.plain = b.leases == nil && !b.capped && !b.ownCosts
+	if b.plain && len(rules) == 1 && sh.memory != nil && sh.clock == nil && sh.space.bare() && b.all.program.Direct() {
+		b.alone = &b.rules[0]
+	}
 	return b, nil
 }
 

@@ -321,10 +321,34 @@ func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Resul
 	return res, err
 }
 
-// decide checks the request, sends it to the store, and turns the reply into a result.
-// Every decision goes through it. On the memory store, a plain decision needs neither
-// arguments nor a reply: see direct.
+// decide decides a plain request by one rule on the memory store in a straight line, because this takes
+// three quarters of the time. It leaves all other requests to decideRules, also those that are not valid.
 func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
+	if b.alone != nil && len(b.shadows) == 0 && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
+		if key := r.Key.segments[0]; key != "" && unescaped(key) {
+			var a compose.Answer
+			if b.memory.DecideAlone(b.all.program, &b.alone.key.frame, key, cutCost(r.Cost), &a) {
+				b.alone.fill(res, &a)
+				if len(each) > 0 {
+					each[0] = *res
+				}
+				return nil
+			}
+			return b.decideRules(ctx, r, each, res, false)
+		}
+	}
+	return b.decideRules(ctx, r, each, res, b.memory != nil)
+}
+
+// plain reports whether r is a Consume without options.
+func (r *Request) plain() bool {
+	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
+}
+
+// decideRules checks the request, sends it to the store, and turns the reply into a result. If direct is
+// true, the store is a memory store, and most decisions need neither arguments nor a reply: see
+// bound.direct.
+func (b *bound) decideRules(ctx context.Context, r *Request, each []Result, res *Result, direct bool) error {
 	if len(b.shadows) > 0 {
 		return b.decideBeside(ctx, r, each, res)
 	}
@@ -332,7 +356,7 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 	if err := b.check(&q, r, len(each)); err != nil {
 		return err
 	}
-	if b.memory != nil && q.CanDecide() && ctx.Err() == nil {
+	if direct && q.CanDecide() && ctx.Err() == nil {
 		if done, err := b.direct(&q, r, each, res); done {
 			return err
 		}
@@ -369,6 +393,8 @@ type scratch struct {
 	args  []store.Arg
 	reply []store.Value
 	flat  []store.Value
+
+	answers []compose.Answer
 }
 
 var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, 0, 512)} }}

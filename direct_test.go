@@ -2,6 +2,7 @@ package weir_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -41,9 +42,12 @@ func TestDirectIsEval(t *testing.T) {
 func playDirect(t *testing.T, r *rand.Rand, name string) int {
 	c := newClock()
 	stores := [2]*memory.Store{newStore(c), newStore(c)}
-	p := weir.Policy{Name: "d:{}", Segments: []string{"a", "b"}, Rules: directRules(r)}
+	p := weir.Policy{Name: "d:{}", Segments: []string{"a", "b"}[:1+r.IntN(2)], Rules: directRules(r)}
+	if len(p.Segments) == 1 && r.IntN(2) == 0 { // decide decides many of its requests
+		p.Rules = p.Rules[:1]
+	}
 	if r.IntN(4) == 0 {
-		p.Secret = []string{"b"}
+		p.Secret = p.Segments[len(p.Segments)-1:]
 	}
 	opts, behind := &weir.Options{}, 3*time.Minute // the caller's clock may step back
 	if r.IntN(4) == 0 {
@@ -67,7 +71,7 @@ func playDirect(t *testing.T, r *rand.Rand, name string) int {
 	}
 	const calls = 128
 	for call := range calls {
-		q := randomRequest(r, call)
+		q := randomRequest(r, call, len(p.Segments))
 		plan := r.IntN(5) / 4
 		var each [2][16]weir.Result
 		var res [2]weir.Result
@@ -133,9 +137,10 @@ func directRules(r *rand.Rand) []weir.Rule {
 	return list
 }
 
-func randomRequest(r *rand.Rand, call int) weir.Request {
-	names := []string{"x", "y", "{:%}", strings.Repeat("long", 60)}
-	q := weir.Request{Key: weir.KeyOf(names[r.IntN(len(names))], names[r.IntN(2)]), Cost: r.Int64N(4)}
+func randomRequest(r *rand.Rand, call, segments int) weir.Request {
+	names := []string{"x", "%7B%3A%25%7D", "{:%}", strings.Repeat("long", 60)} // the second is the third, escaped
+	key := []string{names[r.IntN(len(names))], names[r.IntN(3)]}
+	q := weir.Request{Key: weir.KeyOf(key[:segments]...), Cost: r.Int64N(4)}
 	switch r.IntN(10) {
 	case 0:
 		q.Op = weir.Peek
@@ -265,6 +270,134 @@ func TestDirectNonsense(t *testing.T) {
 	}
 }
 
+// If a Meter has room for more than the capacity, a request above the capacity gets the same error
+// directly and from a script.
+func TestDirectRoomy(t *testing.T) {
+	t.Parallel()
+	a := metered(window(5, time.Hour), func(m refunding) contract.Meter { return roomy{m} })
+	for _, segments := range [][]string{{"a"}, {"a", "b"}} {
+		c, p := newClock(), weir.Policy{Name: "roomy", Segments: segments, Rules: []weir.Rule{{Algorithm: a}}}
+		direct, script := mustPolicy(t, newStore(c), p), mustPolicy(t, scripted{newStore(c)}, p)
+		for n, cost := range []int64{1, 6, 5, 7} {
+			got, err := direct.AllowN(t.Context(), cost, segments...)
+			want, wantErr := script.AllowN(t.Context(), cost, segments...)
+			if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) || (err != nil) != (cost > 5) {
+				t.Errorf("%d segments, request %d, cost %d: direct %+v, %v, script %+v, %v", len(segments), n, cost, got, err, want, wantErr)
+			}
+		}
+	}
+}
+
+// A roomy is a Meter that never has less room than 100 tokens.
+type roomy struct{ refunding }
+
+func (m roomy) Room(now, at int64, c contract.Cell) int64 {
+	return max(m.refunding.Room(now, at, c), 100)
+}
+
+// A request that is not valid is an error, also if the store knows the key.
+func TestDirectInvalid(t *testing.T) {
+	t.Parallel()
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, tt := range []struct {
+		ctx  context.Context
+		q    weir.Request
+		want error
+	}{
+		{t.Context(), weir.Request{Key: weir.KeyOf("ann", "bob")}, weir.ErrInvalidKey},
+		{t.Context(), weir.Request{Key: weir.KeyOf("")}, weir.ErrInvalidKey},
+		{t.Context(), weir.Request{}, weir.ErrInvalidKey},
+		{t.Context(), weir.Request{Key: weir.KeyOf("ann"), Cost: -1}, weir.ErrInvalidCost},
+		{t.Context(), weir.Request{Key: weir.KeyOf("ann"), Metadata: "m"}, weir.ErrUnsupported},
+		{t.Context(), weir.Request{Key: weir.KeyOf("ann"), Op: 99}, weir.ErrUnsupported},
+		{ended, weir.Request{Key: weir.KeyOf("ann")}, context.Canceled},
+	} {
+		lim := mustNew(t, newStore(newClock()), perSecond)
+		if res, err := lim.Allow(t.Context(), "ann"); err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+		if res, err := lim.Decide(tt.ctx, tt.q, nil); !errors.Is(err, tt.want) || res != (weir.Result{}) {
+			t.Errorf("%+v: got %+v, %v, want %v", tt.q, res, err, tt.want)
+		}
+	}
+}
+
+// A key that lacks a segment is an error, also if the rule does not use that segment.
+func TestDirectSegments(t *testing.T) {
+	t.Parallel()
+	p := weir.Policy{Name: "t", Segments: []string{"a", "b"}, Rules: []weir.Rule{{By: []string{"a"}, Algorithm: perSecond}}}
+	lim := mustPolicy(t, newStore(newClock()), p)
+	if res, err := lim.Allow(t.Context(), "ann", "x"); err != nil || !res.Allowed {
+		t.Fatal(res, err)
+	}
+	if res, err := lim.Allow(t.Context(), "ann"); !errors.Is(err, weir.ErrInvalidKey) {
+		t.Errorf("got %+v, %v, want %v", res, err, weir.ErrInvalidKey)
+	}
+}
+
+// A value that no limiter wrote gets the same error directly and from a script.
+func TestDirectForeign(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"", "a"} { // with a name, the key has two segments
+		p := weir.Policy{Name: "t", Segments: []string{"a"}, Rules: []weir.Rule{{Name: name, Algorithm: window(9, time.Hour)}}}
+		key, stored := []string{"ann"}, "weir:t:{ann}:f2"
+		if name != "" {
+			p.Segments, key, stored = []string{"a", "b"}, []string{"ann", "bob"}, "weir:t:{ann:bob}:a.f2"
+		}
+		for _, tag := range []store.Tag{{'x', '1'}, {'f', '2'}} {
+			for ints := range 6 {
+				c := newClock()
+				sts := [2]*memory.Store{newStore(c), newStore(c)}
+				direct, script := mustPolicy(t, sts[0], p), mustPolicy(t, scripted{sts[1]}, p)
+				for _, st := range sts {
+					plant(t, st, stored, tag, []int64{epoch.Add(time.Hour).UnixMicro(), 1, 1, 1, 1}[:ints]...)
+				}
+				got, err := direct.Allow(t.Context(), key...)
+				want, wantErr := script.Allow(t.Context(), key...)
+				if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) || tag[0] == 'x' && !errors.Is(err, store.ErrForeign) {
+					t.Errorf("%s with %d integers in %s: direct %+v, %v, script %+v, %v", tag, ints, stored, got, err, want, wantErr)
+				}
+			}
+		}
+	}
+}
+
+// A Meter does not get a cell that has ended, also if the key has not expired yet.
+func TestDirectEnded(t *testing.T) {
+	t.Parallel()
+	for _, segments := range [][]string{{"a"}, {"a", "b"}} {
+		settled := 0
+		a := metered(window(5, time.Second), func(m refunding) contract.Meter { return endless{m, t, &settled} })
+		c := newClock()
+		lim := mustPolicy(t, newStore(c), weir.Policy{Name: "t", Segments: segments, Rules: []weir.Rule{{Algorithm: a}}})
+		for range 100 {
+			if res, err := lim.Allow(t.Context(), segments...); err != nil || !res.Allowed || res.Remaining != 4 {
+				t.Fatal(res, err)
+			}
+			c.advance(time.Second)
+		}
+		if settled != 101 { // a script settles a cell twice
+			t.Errorf("%d segments: 100 requests settled %d cells, want 101", len(segments), settled)
+		}
+	}
+}
+
+// An endless is a Meter that reports cells that have ended.
+type endless struct {
+	refunding
+	t       *testing.T
+	settled *int
+}
+
+func (m endless) Settle(now int64, c contract.Cell) contract.Cell {
+	*m.settled++
+	if c != (contract.Cell{}) && m.Ends(c) <= now {
+		m.t.Errorf("a cell has ended %d microseconds ago", now-m.Ends(c))
+	}
+	return m.refunding.Settle(now, c)
+}
+
 // An integer that Kind.Cell does not name is not stored, directly and by scripts.
 func TestDirectUnnamed(t *testing.T) {
 	t.Parallel()
@@ -302,19 +435,20 @@ type nonsense struct {
 func (m nonsense) Take(contract.Cell, int64) contract.Cell { return m.taken }
 func (m nonsense) Ends(contract.Cell) int64                { return epoch.Add(time.Hour).UnixMicro() }
 
-// No script runs for known keys, whatever the number of rules and segments.
+// No script runs for known keys, whatever the number of rules and segments, also if the keys are in
+// different shards.
 func TestDirectKeys(t *testing.T) {
 	t.Parallel()
 	settled := 0
 	a := metered(window(100, time.Hour), func(m refunding) contract.Meter { return counted{m, &settled} })
-	for _, tt := range []struct{ rules, segments int }{{1, 8}, {2, 8}, {4, 8}, {5, 8}} {
+	for _, tt := range []struct{ rules, segments int }{{1, 1}, {1, 8}, {2, 8}, {4, 8}, {5, 8}} {
 		p := weir.Policy{Segments: make([]string, tt.segments), Rules: make([]weir.Rule, tt.rules)}
 		key := make([]string, tt.segments)
 		for i := range key {
 			p.Segments[i], key[i] = fmt.Sprint("s", i), fmt.Sprint("ann", i)
 		}
 		for i := range p.Rules {
-			p.Rules[i] = weir.Rule{Name: fmt.Sprint("r", i), Algorithm: a}
+			p.Rules[i] = weir.Rule{Name: fmt.Sprint("r", i), By: p.Segments[:max(1, tt.segments-i%3)], Algorithm: a}
 		}
 		lim := mustPolicy(t, newStore(newClock()), p)
 		for n, want := range []int{2 * tt.rules, tt.rules} { // a script settles each cell twice

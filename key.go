@@ -198,6 +198,9 @@ func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 	return nil
 }
 
+// bare reports whether a key has one segment, which is not secret.
+func (ks *keySpace) bare() bool { return len(ks.segments) == 1 && ks.secret == 0 }
+
 // names lists the names of the segments.
 func (ks *keySpace) names() string { return `"` + strings.Join(ks.segments, `", "`) + `"` }
 
@@ -324,20 +327,34 @@ func unescaped(s string) bool {
 		return false
 	}
 	b := unsafe.Slice(unsafe.StringData(s), len(s))
-	if len(b) < 8 {
-		for _, c := range b {
-			if escaped[c] {
-				return false
+	// Eight or four bytes at once. The last ones can overlap those before.
+	switch n := len(b); {
+	case n >= 8:
+		for i := 0; i < n-8; i += 8 {
+			if suspect(binary.LittleEndian.Uint64(b[i:])) {
+				return plainBytes(b)
 			}
 		}
-		return true
+		return !suspect(binary.LittleEndian.Uint64(b[n-8:])) || plainBytes(b)
+	case n >= 4:
+		return !suspect(uint64(binary.LittleEndian.Uint32(b))<<32|uint64(binary.LittleEndian.Uint32(b[n-4:]))) || plainBytes(b)
 	}
-	for i := 0; i < len(b); i += 8 {
-		// Eight bytes at once: a byte is 0 after an exclusive or with the character that it is.
-		const ones, highs = 0x0101010101010101, 0x8080808080808080
-		x := binary.LittleEndian.Uint64(b[min(i, len(b)-8):]) // the last eight bytes can overlap those before
-		w, y, z, p := x^ones*'{', x^ones*'}', x^ones*':', x^ones*'%'
-		if ((w-ones)&^w|(y-ones)&^y|(z-ones)&^z|(p-ones)&^p)&highs != 0 {
+	return plainBytes(b)
+}
+
+// suspect returns true if one of the eight bytes of x is a character to escape. It can also return true
+// for another byte above 'z'.
+func suspect(x uint64) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	above := x + ones*(0x80-'{')             // sets the highest bit of a brace, also with a carry
+	colon, percent := x^ones*':', x^ones*'%' // the character becomes 0
+	return (above|(colon-ones)&^colon|(percent-ones)&^percent)&highs != 0
+}
+
+// plainBytes reports whether b has no character to escape.
+func plainBytes(b []byte) bool {
+	for _, c := range b {
+		if escaped[c] {
 			return false
 		}
 	}

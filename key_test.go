@@ -47,7 +47,7 @@ func keysOf(t testing.TB, p weir.Policy, prefix string, key ...string) []string 
 				t.Errorf("%+v is %q: got %t, want %t", parts, text, got, want)
 			}
 		}
-		parts.SetHash(nil)
+		parts.SetHash()
 		if caller, hash := storekey.Hash(peeked[i]); parts.Caller() != caller || parts.Hash() != hash {
 			t.Errorf("%+v and %q have different hashes", parts, peeked[i])
 		}

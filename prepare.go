@@ -31,7 +31,7 @@ func (b *bound) check(q *query, r *Request, each int) error {
 		}
 	}
 	q.op, q.part, q.Program = r.Op, b.all, b.all.program
-	if b.plain && r.Op == Consume && r.MaxWait == 0 && r.ID == "" && r.Metadata == "" {
+	if b.plain && r.plain() {
 		q.Call.Cost = cutCost(r.Cost)
 		return nil
 	}

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir/internal/compose"
@@ -48,7 +49,11 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.N, q.Call.Cost)
 	}
 	q.Outcome = o
-	return b.combine(q, nil, each, res)
+	s.answers = s.answers[:0]
+	for i := range q.part.rules {
+		s.answers = append(s.answers, p.Answer(i, q.Verb, &o, &q.Call))
+	}
+	return b.combine(q, s.answers, each, res)
 }
 
 // errOtherCost is the error of a request whose ID names an earlier decision, which asked for
@@ -57,25 +62,16 @@ func errOtherCost(q *query, asked int64) error {
 	return fail(ErrInvalidCost, "%v: the cost is %d, and Request.ID names a decision that asked for %d: repeat the request of that decision, or use another ID", q.op, q.Call.Cost, asked)
 }
 
-// combine makes one result from the answers of all rules. turns is nil if a script decided.
-func (b *bound) combine(q *query, turns []compose.Turn, each []Result, res *Result) error {
-	p, o := q.Program, &q.Outcome
-	allowed := o.N > 0 || q.op == Force
-	if o.Replayed() {
-		allowed = p.AllowsAgain(q.Verb, o, &q.Call)
+// combine makes one result from the answers of all rules.
+func (b *bound) combine(q *query, answers []compose.Answer, each []Result, res *Result) error {
+	allowed := q.N > 0 || q.op == Force
+	if q.Replayed() {
+		allowed = !slices.ContainsFunc(answers, func(a compose.Answer) bool { return !a.Allowed })
 	}
-	granted := int64(-1)
-	delay := time.Duration(0)
-	for n, r := range q.part.rules {
-		var a *compose.Answer
-		if turns != nil {
-			a = &turns[n].Answer
-		} else {
-			parsed := p.Answer(n, q.Verb, o, &q.Call)
-			a = &parsed
-		}
+	rules, shown, delay, granted := q.part.rules[:len(answers)], 0, time.Duration(0), int64(-1)
+	for n := range answers {
+		r, a, first := rules[n], &answers[n], &answers[shown]
 		if allowed && !a.Allowed {
-			*res = Result{}
 			return fmt.Errorf("weir: %w: the script allowed the request, but its reply says that rule %q denies it", store.ErrScript, r.name)
 		}
 		if q.op == Renew || !allowed {
@@ -85,19 +81,19 @@ func (b *bound) combine(q *query, turns []compose.Turn, each []Result, res *Resu
 			granted = a.Granted
 		}
 		delay = max(delay, a.Delay)
+		if allowed && a.Remaining < first.Remaining || !allowed && a.RetryAfter > first.RetryAfter {
+			shown = n
+		}
 		if len(each) > 0 {
 			r.fill(&each[r.index], a)
-			each[r.index].Replayed = o.Replayed()
-		}
-		if n == 0 || allowed && a.Remaining < res.Remaining || !allowed && a.RetryAfter > res.RetryAfter {
-			r.fill(res, a)
+			each[r.index].Replayed = q.Replayed()
 		}
 	}
-	if !allowed && res.Allowed {
-		*res = Result{}
+	if !allowed && answers[shown].Allowed {
 		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
-	res.Replayed = o.Replayed()
+	rules[shown].fill(res, &answers[shown])
+	res.Replayed = q.Replayed()
 	if allowed {
 		res.Delay = delay
 	}

@@ -193,17 +193,6 @@ type Answer struct {
 	Delay   time.Duration // if allowed, the time until the tokens are available
 }
 
-// AllowsAgain reports whether all rules allow the call c, which repeats a decision. o is the
-// parsed reply of v.
-func (p *Program) AllowsAgain(v Verb, o *Outcome, c *Call) bool {
-	for i := range p.rules {
-		if a := p.Answer(i, v, o, c); !a.Allowed {
-			return false
-		}
-	}
-	return true
-}
-
 // Answer returns the answer of rule i to the call c. o is the parsed reply of v.
 func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	r := &p.rules[i]
@@ -245,7 +234,11 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 		if out.Granted = granted(h.room); out.Granted > 0 {
 			h.take(out.Granted)
 		}
-		r.answerCell(&out, o.Now, &h, a.Cost, a.Wait)
+		r.answerCell(&out, o.Now, h.cell, h.room, h.used, a.Cost, a.Wait)
+		if out.Granted > 0 {
+			out.Remaining = min(max(r.step.meter.Room(o.Now, o.Now, h.next), 0), out.Limit)
+			out.ResetAfter = contract.Micros(max(h.ends-o.Now, 0))
+		}
 	}
 	if a.Cost > r.Limit.Capacity {
 		out.Allowed, out.RetryAfter = false, contract.Never
@@ -290,9 +283,10 @@ func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answe
 	return out
 }
 
-// answerCell sets the answer of a rule that keeps a cell.
-func (r *rule) answerCell(out *Answer, now int64, h *cellRun, cost, wait int64) {
-	m, room := h.step.meter, h.room
+// answerCell sets the answer of a rule that keeps a cell, if no tokens are consumed. c is the settled
+// cell, room is its Room at now plus wait, and used reports whether it has been used.
+func (r *rule) answerCell(out *Answer, now int64, c contract.Cell, room int64, used bool, cost, wait int64) {
+	m := r.step.meter
 	out.Limit, out.Window = r.Limit.Capacity, r.Limit.Window
 	switch {
 	case cost > r.Limit.Capacity:
@@ -300,21 +294,17 @@ func (r *rule) answerCell(out *Answer, now int64, h *cellRun, cost, wait int64) 
 	case room >= cost:
 		out.Allowed = true
 		if wait > 0 {
-			out.Delay = contract.Micros(max(m.Ready(now, h.cell, cost, 0)-now, 0))
+			out.Delay = contract.Micros(max(m.Ready(now, c, cost, 0)-now, 0))
 		}
 	default:
-		out.RetryAfter = contract.Micros(max(m.Ready(now, h.cell, cost, wait)-now, 1))
+		out.RetryAfter = contract.Micros(max(m.Ready(now, c, cost, wait)-now, 1))
 	}
-	switch {
-	case out.Granted > 0:
-		room = m.Room(now, now, h.next)
-		out.ResetAfter = contract.Micros(max(h.ends-now, 0))
-	case wait > 0:
-		room = m.Room(now, now, h.cell)
+	if wait > 0 {
+		room = m.Room(now, now, c)
 	}
-	out.Remaining = min(max(room, 0), r.Limit.Capacity)
-	if h.used && out.Granted == 0 {
-		out.ResetAfter = contract.Micros(max(m.Ends(h.cell)-now, 0))
+	out.Remaining = min(max(room, 0), out.Limit)
+	if used {
+		out.ResetAfter = contract.Micros(max(m.Ends(c)-now, 0))
 	}
 }
 

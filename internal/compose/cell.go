@@ -104,10 +104,16 @@ func (h *cellRun) take(n int64) {
 
 // ttl returns the TTL of the key after take. It returns 0 if the key keeps its TTL.
 func (h *cellRun) ttl(now int64, slack time.Duration) time.Duration {
-	if h.step.kind.Absolute && slack == 0 && h.ends>>quantumBits == h.prev>>quantumBits {
+	if slack == 0 && !h.step.writesTTL(h.prev, h.ends) {
 		return 0
 	}
 	return life(now, h.ends, slack)
+}
+
+// writesTTL reports whether a decision that uses the store's clock writes the TTL of the key. The
+// cell that was read ends at prev, and the next cell ends at ends.
+func (s *step) writesTTL(prev, ends int64) bool {
+	return !s.kind.Absolute || ends>>quantumBits != prev>>quantumBits
 }
 
 // size returns the number of integers of c that are written.

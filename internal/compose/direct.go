@@ -27,9 +27,12 @@ type Direct struct {
 type Turn struct {
 	Key    storekey.Key
 	Record *Record // the value of Key; the store sets it
-	Answer         // the answer of the rule; Decide sets it
 
-	cellRun
+	cell contract.Cell // the settled cell; then the cell after the tokens were consumed
+	prev int64         // when the cell that was read ends; MinInt64 if the key is missing
+	ends int64         // when cell ends after the tokens were consumed
+	room int64         // the result of Meter.Room
+	used bool          // the cell that was read is not zero, and has not ended
 }
 
 // A Record is a value in the memory of the process: up to four integers.
@@ -42,20 +45,64 @@ type Record struct {
 	Denied  bool  // the last request that could have changed the value was denied
 }
 
+// Direct reports whether every rule keeps a cell, so that a Direct can decide.
+func (p *Program) Direct() bool { return p.direct }
+
+// DecideAlone decides a Consume of cost tokens by the only rule of p, which keeps a cell. It writes
+// the record r, and the answer a, which is zero. now is the store's time. It does what
+// [Direct.Decide] does, but in a straight line: the state of the rule stays in registers.
+func (p *Program) DecideAlone(now int64, r *Record, cost int64, a *Answer) bool {
+	q := &p.rules[0]
+	s := &q.step
+	m, used, prev := s.meter, false, int64(math.MinInt64)
+	var c contract.Cell
+	if r.Expires > now {
+		if c = r.cell(); !s.fits(r, &c) {
+			return false
+		}
+		if prev = m.Ends(c); prev > now {
+			used = c != contract.Cell{}
+		} else {
+			c = contract.Cell{}
+		}
+	} else if int(r.Len) > len(r.Ints) {
+		return false
+	}
+	c = m.Settle(now, c)
+	switch room := m.Room(now, now, c); {
+	case room < cost:
+		q.answerCell(a, now, c, room, used, cost, 0)
+		r.deny(now)
+		return true
+	case cost > q.Limit.Capacity:
+		return false // a Meter with a defect
+	}
+	c = m.Take(c, cost)
+	ends := m.Ends(c)
+	a.Allowed, a.Granted, a.Limit, a.Window = true, cost, q.Limit.Capacity, q.Limit.Window
+	a.Remaining = min(max(m.Room(now, now, c), 0), a.Limit)
+	a.ResetAfter = contract.Micros(max(ends-now, 0))
+	r.set(s, &c)
+	if s.writesTTL(prev, ends) {
+		r.Expires = now + life(now, ends, 0).Microseconds()
+	}
+	return true
+}
+
 // CanDecide reports whether Decide supports the verb. Every rule must keep a cell, and the verb
 // must read and write only these cells.
 func (d *Direct) CanDecide() bool {
 	return d.Program.direct && (d.Verb == Consume || d.Verb == UpTo || d.Verb == Peek)
 }
 
-// Decide makes the decision, and writes the records. now is the store's time. turns has one Turn
-// for each rule, in which only Key and Record are set. If Decide returns false, it has changed no
-// record, and the store must run the script with Eval instead, for example because a value is
-// foreign.
+// Decide makes the decision, writes the records, and sets the answers. now is the store's time.
+// turns has one Turn for each rule, in which only Key and Record are set, and answers has one zero
+// Answer for each rule. If Decide returns false, it has changed no record, and the store must run
+// the script with Eval instead, for example because a value is foreign.
 //
 // Decide calls Meters, which can be third-party code and can panic. So it writes nothing before
 // it has called all of them.
-func (d *Direct) Decide(now int64, turns []Turn) bool {
+func (d *Direct) Decide(now int64, turns []Turn, answers []Answer) bool {
 	p := d.Program
 	d.stored, d.Now, d.N = now, now, 1
 	if d.Call.Now > 0 {
@@ -66,75 +113,107 @@ func (d *Direct) Decide(now int64, turns []Turn) bool {
 	}
 	d.Call.Wait = min(d.Call.Wait, p.maxWait)
 	turns = turns[:len(p.rules)]
-	for i := range turns {
-		if !d.read(&turns[i], &p.rules[i]) {
-			return false
-		}
-	}
-	for i := range turns {
-		d.answer(&turns[i], &p.rules[i])
-	}
-	if d.Verb != Peek {
-		for i := range turns {
-			d.write(&turns[i])
-		}
-	}
-	return true
-}
-
-// read reads and settles the cell of q, and lowers d.N to the tokens that q allows. It returns
-// false if Eval must decide. It does what cellRun.load and settle do, but takes less time.
-func (d *Direct) read(t *Turn, q *rule) bool {
-	r, s := t.Record, &q.step
-	t.step, t.prev = s, math.MinInt64
-	m := s.meter
-	var c contract.Cell
-	if r.Expires > d.stored {
-		c = contract.Cell{A: r.Ints[0], B: r.Ints[1], C: r.Ints[2], D: r.Ints[3]}
-		// A Meter with a defect stored a larger integer: Program.Outcome returns the error.
-		small := uint64(c.A|c.B|c.C|c.D) < 1<<53
-		if n := int(r.Len); !small || r.Tag != s.kind.Tag || n != s.short && n != s.cell {
-			return false
-		}
-		if t.prev = m.Ends(c); t.prev > d.Now {
-			t.used = c != contract.Cell{}
-		} else {
-			c = contract.Cell{}
-		}
-	} else if int(r.Len) > len(r.Ints) {
+	if !d.read(turns) {
 		return false
 	}
-	t.cell = m.Settle(d.Now, c)
-	t.room = m.Room(d.Now, d.Now+d.Call.Wait, t.cell)
-	d.N = fit(d.Verb, q.Cost > 0, d.asked(q), t.room, d.N)
+	d.answer(turns, answers)
+	if d.N > 0 && d.Verb != Peek {
+		d.write(turns)
+	} else if d.Verb != Peek {
+		for i := range turns {
+			turns[i].Record.deny(d.stored)
+		}
+	}
 	return true
 }
 
-// answer sets the answer of q. If the request consumes tokens, answer sets the next cell too.
-func (d *Direct) answer(t *Turn, q *rule) {
-	cost := d.asked(q)
-	if d.N > 0 && d.Verb != Peek {
-		t.take(cost)
-		t.Granted = cost
+// read reads and settles the cells of turns, and lowers d.N to the tokens that all rules allow. It
+// returns false if Eval must decide.
+func (d *Direct) read(turns []Turn) bool {
+	now, at, rules := d.Now, d.Now+d.Call.Wait, d.Program.rules[:len(turns)]
+	for i := range turns {
+		t, q := &turns[i], &rules[i]
+		r, s := t.Record, &q.step
+		m := s.meter
+		var c contract.Cell
+		t.prev = math.MinInt64
+		if r.Expires > d.stored {
+			if c = r.cell(); !s.fits(r, &c) {
+				return false
+			}
+			if t.prev = m.Ends(c); t.prev > now {
+				t.used = c != contract.Cell{}
+			} else {
+				c = contract.Cell{}
+			}
+		} else if int(r.Len) > len(r.Ints) {
+			return false
+		}
+		c = m.Settle(now, c)
+		t.cell, t.room = c, m.Room(now, at, c)
+		cost := q.asked(d.Verb, d.N, d.Call.Cost)
+		if d.N = fit(d.Verb, q.Cost > 0, cost, t.room, d.N); d.N > 0 && cost > q.Limit.Capacity {
+			return false // a Meter with a defect
+		}
 	}
-	q.answerCell(&t.Answer, d.Now, &t.cellRun, cost, d.Call.Wait)
+	return true
 }
 
-// write writes the next cell to the record. If the request is denied, it only marks the record.
-func (d *Direct) write(t *Turn) {
-	r, c, all := t.Record, &t.next, &t.step.all
-	if d.N == 0 {
-		r.Denied = r.Denied || r.Expires > d.stored
-		return
+// answer sets the answers of turns. If the request consumes tokens, answer sets the next cells too.
+func (d *Direct) answer(turns []Turn, answers []Answer) {
+	now, wait, consumes := d.Now, d.Call.Wait, d.N > 0 && d.Verb != Peek
+	rules, answers := d.Program.rules[:len(turns)], answers[:len(turns)]
+	for i := range turns {
+		t, a, q := &turns[i], &answers[i], &rules[i]
+		cost := q.asked(d.Verb, d.N, d.Call.Cost)
+		if !consumes {
+			q.answerCell(a, now, t.cell, t.room, t.used, cost, wait)
+			continue
+		}
+		m := q.step.meter
+		if wait > 0 {
+			a.Delay = contract.Micros(max(m.Ready(now, t.cell, cost, 0)-now, 0))
+		}
+		c := m.Take(t.cell, cost)
+		t.cell, t.ends = c, m.Ends(c)
+		a.Allowed, a.Granted, a.Limit, a.Window = true, cost, q.Limit.Capacity, q.Limit.Window
+		a.Remaining = min(max(m.Room(now, now, c), 0), a.Limit)
+		a.ResetAfter = contract.Micros(max(t.ends-now, 0))
 	}
+}
+
+// write writes the next cells to the records.
+func (d *Direct) write(turns []Turn) {
+	rules := d.Program.rules[:len(turns)]
+	for i := range turns {
+		t, s := &turns[i], &rules[i].step
+		t.Record.set(s, &t.cell)
+		if d.slack > 0 || s.writesTTL(t.prev, t.ends) {
+			t.Record.Expires = d.stored + life(d.Now, t.ends, d.slack).Microseconds()
+		}
+	}
+}
+
+// cell returns the integers of r as a cell.
+func (r *Record) cell() contract.Cell {
+	return contract.Cell{A: r.Ints[0], B: r.Ints[1], C: r.Ints[2], D: r.Ints[3]}
+}
+
+// fits reports whether c, the cell of r, is one that the rule wrote. A Meter with a defect can have
+// stored a larger integer: Program.Outcome returns the error.
+func (s *step) fits(r *Record, c *contract.Cell) bool {
+	n := int(r.Len)
+	return uint64(c.A|c.B|c.C|c.D) < 1<<53 && r.Tag == s.kind.Tag && (n == s.short || n == s.cell)
+}
+
+// set sets the value of r to c.
+func (r *Record) set(s *step, c *contract.Cell) {
 	// One by one, because a processor waits when it reads more bytes at once than were
 	// written at once.
+	all := &s.all
 	r.Ints[0], r.Ints[1], r.Ints[2], r.Ints[3] = c.A&all.A, c.B&all.B, c.C&all.C, c.D&all.D
-	r.Tag, r.Len, r.Denied = t.step.kind.Tag, uint8(t.step.size(c)), false
-	if ttl := t.ttl(d.Now, d.slack); ttl > 0 {
-		r.Expires = d.stored + ttl.Microseconds()
-	}
+	r.Tag, r.Len, r.Denied = s.kind.Tag, uint8(s.size(c)), false
 }
 
-// asked returns the tokens that the call asks of q.
-func (d *Direct) asked(q *rule) int64 { return q.asked(d.Verb, d.N, d.Call.Cost) }
+// deny marks r, of which the request was denied.
+func (r *Record) deny(stored int64) { r.Denied = r.Denied || r.Expires > stored }

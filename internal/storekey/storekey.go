@@ -58,22 +58,30 @@ var seed = maphash.MakeSeed()
 
 func text(s string) uint64 { return maphash.String(seed, s) }
 
-// SetHash sets the results of Caller and Hash. earlier is nil, or another key with the same head
-// and the same Shared, whose hash is set.
-func (k *Key) SetHash(earlier *Key) {
-	switch {
-	case earlier == nil:
-		k.shared = text(k.Shared) ^ k.Frame.headHash
-	case earlier.Other == k.Other:
-		k.shared, k.caller = earlier.shared, earlier.caller
-		return
-	default:
-		k.shared = earlier.shared
-	}
+// SetHash sets the results of Caller and Hash.
+func (k *Key) SetHash() {
+	k.shared = text(k.Shared) ^ k.Frame.headHash
 	if k.caller = k.shared; k.Other != "" {
-		k.caller ^= bits.RotateLeft64(text(k.Other), 2)
+		k.caller ^= otherHash(k.Other)
 	}
 }
+
+// SetHashAfter is SetHash if earlier, whose hash is set, has the same head and the same Shared.
+func (k *Key) SetHashAfter(earlier *Key) {
+	if k.shared, k.caller = earlier.shared, earlier.shared; k.Other != "" {
+		k.setOtherAfter(earlier)
+	}
+}
+
+func (k *Key) setOtherAfter(earlier *Key) {
+	if k.Other == earlier.Other {
+		k.caller = earlier.caller
+	} else {
+		k.caller ^= otherHash(k.Other)
+	}
+}
+
+func otherHash(s string) uint64 { return bits.RotateLeft64(text(s), 2) }
 
 // Caller returns the hash of all parts except the tail of the frame. So it is the same for all
 // rules of a limiter that limit the same caller.
@@ -87,7 +95,7 @@ func Hash(key string) (caller, hash uint64) {
 	head, shared, tail, other := split(key)
 	f := frameOf(head, tail)
 	k := Key{Frame: &f, Shared: shared, Other: other}
-	k.SetHash(nil)
+	k.SetHash()
 	return k.caller, k.Hash()
 }
 

@@ -67,7 +67,7 @@ func TestKeyHash(t *testing.T) {
 	seen := map[uint64]string{}
 	callers := map[string]uint64{}
 	for _, k := range someKeys() {
-		k.SetHash(nil)
+		k.SetHash()
 		if caller, hash := Hash(k.text); caller != k.Caller() || hash != k.Hash() {
 			t.Fatalf("%q has the hashes %x and %x in parts, and %x and %x as a text", k.text, k.Caller(), k.Hash(), caller, hash)
 		}
@@ -93,18 +93,18 @@ func TestKeyHash(t *testing.T) {
 	}
 }
 
-// SetHash gives the same result with an earlier key and without.
+// SetHashAfter gives the result of SetHash.
 func TestKeyHashEarlier(t *testing.T) {
 	keys := someKeys()
 	for _, earlier := range keys {
-		earlier.SetHash(nil)
+		earlier.SetHash()
 		for _, k := range keys {
 			if k.Shared != earlier.Shared || k.Frame.head != earlier.Frame.head {
 				continue
 			}
 			want := k
-			want.SetHash(nil)
-			if k.SetHash(&earlier.Key); k != want {
+			want.SetHash()
+			if k.SetHashAfter(&earlier.Key); k != want {
 				t.Fatalf("%q after %q: got %x, want %x", k.text, earlier.text, k.Hash(), want.Hash())
 			}
 		}
