@@ -357,8 +357,8 @@ func (b *bound) decideRules(ctx context.Context, r *Request, each []Result, res 
 		return err
 	}
 	if direct && q.CanDecide() && ctx.Err() == nil {
-		if done, err := b.direct(&q, r, each, res); done {
-			return err
+		if b.direct(&q, r, each, res) {
+			return nil
 		}
 	}
 	return b.eval(ctx, &q, r, each, res)

@@ -77,6 +77,9 @@ func playDirect(t *testing.T, r *rand.Rand, name string) int {
 		var res [2]weir.Result
 		var errs [2]error
 		for i := range lims {
+			for j := range each[i] {
+				each[i][j].Replayed = true // of an earlier decision
+			}
 			res[i], errs[i] = lims[i][plan].Decide(t.Context(), q, each[i][:])
 		}
 		var keys [2]map[string]time.Duration
@@ -110,7 +113,8 @@ func directRules(r *rand.Rand) []weir.Rule {
 	for i := range list {
 		rule := &list[i]
 		rule.Name = fmt.Sprintf("r%d", i)
-		switch n := 1 + r.Int64N(10); r.IntN(6) {
+		n := 1 + r.Int64N(10)
+		switch r.IntN(6) {
 		case 0:
 			rule.Algorithm = algorithm.GCRA{Rate: algorithm.PerSecond(1 + r.Int64N(7)), Burst: n}
 		case 1:
@@ -128,7 +132,7 @@ func directRules(r *rand.Rand) []weir.Rule {
 			}
 		}
 		if r.IntN(4) == 0 {
-			rule.Cost = 1
+			rule.Cost = 1 + r.Int64N(min(2, n))
 		}
 		if r.IntN(3) == 0 {
 			rule.By = []string{"a"}
@@ -144,6 +148,7 @@ func randomRequest(r *rand.Rand, call, segments int) weir.Request {
 	switch r.IntN(10) {
 	case 0:
 		q.Op = weir.Peek
+		q.MaxWait = time.Duration(r.IntN(2)) * time.Second
 	case 1:
 		q.Op, q.Cost = weir.TakeUpTo, 1+r.Int64N(5)
 	case 2:

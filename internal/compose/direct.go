@@ -19,6 +19,12 @@ type Direct struct {
 	Call    Call
 	Outcome // Decide sets it
 
+	// Answer is what a weir.Result says: the answer of the rule whose index is Shown, with the longest
+	// Delay of all rules, and with the tokens Granted by each rule without a Cost, if there is one. Decide
+	// sets both.
+	Answer Answer
+	Shown  int
+
 	stored int64         // the store's time
 	slack  time.Duration // see clockSlack
 }
@@ -95,9 +101,9 @@ func (d *Direct) CanDecide() bool {
 	return d.Program.direct && (d.Verb == Consume || d.Verb == UpTo || d.Verb == Peek)
 }
 
-// Decide makes the decision, writes the records, and sets the answers. now is the store's time.
-// turns has one Turn for each rule, in which only Key and Record are set, and answers has one zero
-// Answer for each rule. If Decide returns false, it has changed no record, and the store must run
+// Decide makes the decision, and writes the records. now is the store's time. turns has one Turn for
+// each rule, in which only Key and Record are set. answers is empty, or has one zero Answer for each
+// rule, which Decide sets. If Decide returns false, it has changed no record, and the store must run
 // the script with Eval instead, for example because a value is foreign.
 //
 // Decide calls Meters, which can be third-party code and can panic. So it writes nothing before
@@ -116,11 +122,14 @@ func (d *Direct) Decide(now int64, turns []Turn, answers []Answer) bool {
 	if !d.read(turns) {
 		return false
 	}
-	d.answer(turns, answers)
 	if d.N > 0 && d.Verb != Peek {
+		d.take(turns, answers)
 		d.write(turns)
-	} else if d.Verb != Peek {
-		for i := range turns {
+		return true
+	}
+	d.answer(turns, answers)
+	for i := range turns {
+		if d.Verb != Peek {
 			turns[i].Record.deny(d.stored)
 		}
 	}
@@ -130,14 +139,14 @@ func (d *Direct) Decide(now int64, turns []Turn, answers []Answer) bool {
 // read reads and settles the cells of turns, and lowers d.N to the tokens that all rules allow. It
 // returns false if Eval must decide.
 func (d *Direct) read(turns []Turn) bool {
-	now, at, rules := d.Now, d.Now+d.Call.Wait, d.Program.rules[:len(turns)]
+	now, at, stored, n, rules := d.Now, d.Now+d.Call.Wait, d.stored, d.N, d.Program.rules[:len(turns)]
 	for i := range turns {
 		t, q := &turns[i], &rules[i]
 		r, s := t.Record, &q.step
 		m := s.meter
 		var c contract.Cell
 		t.prev = math.MinInt64
-		if r.Expires > d.stored {
+		if r.Expires > stored {
 			if c = r.cell(); !s.fits(r, &c) {
 				return false
 			}
@@ -151,34 +160,67 @@ func (d *Direct) read(turns []Turn) bool {
 		}
 		c = m.Settle(now, c)
 		t.cell, t.room = c, m.Room(now, at, c)
-		cost := q.asked(d.Verb, d.N, d.Call.Cost)
-		if d.N = fit(d.Verb, q.Cost > 0, cost, t.room, d.N); d.N > 0 && cost > q.Limit.Capacity {
+		cost := q.asked(d.Verb, n, d.Call.Cost)
+		if cost > q.Limit.Capacity && t.room >= cost {
 			return false // a Meter with a defect
 		}
+		n = fit(d.Verb, q.Cost > 0, cost, t.room, n)
 	}
+	d.N = n
 	return true
 }
 
-// answer sets the answers of turns. If the request consumes tokens, answer sets the next cells too.
-func (d *Direct) answer(turns []Turn, answers []Answer) {
-	now, wait, consumes := d.Now, d.Call.Wait, d.N > 0 && d.Verb != Peek
-	rules, answers := d.Program.rules[:len(turns)], answers[:len(turns)]
+// take consumes the tokens: it sets the next cells, and the answers.
+func (d *Direct) take(turns []Turn, answers []Answer) {
+	now, wait, rules := d.Now, d.Call.Wait, d.Program.rules[:len(turns)]
+	a, shown, granted := &d.Answer, 0, int64(-1)
 	for i := range turns {
-		t, a, q := &turns[i], &answers[i], &rules[i]
-		cost := q.asked(d.Verb, d.N, d.Call.Cost)
-		if !consumes {
-			q.answerCell(a, now, t.cell, t.room, t.used, cost, wait)
-			continue
-		}
-		m := q.step.meter
+		t, q := &turns[i], &rules[i]
+		m, cost, delay := q.step.meter, q.asked(d.Verb, d.N, d.Call.Cost), time.Duration(0)
 		if wait > 0 {
-			a.Delay = contract.Micros(max(m.Ready(now, t.cell, cost, 0)-now, 0))
+			delay = contract.Micros(max(m.Ready(now, t.cell, cost, 0)-now, 0))
+			a.Delay = max(a.Delay, delay)
 		}
 		c := m.Take(t.cell, cost)
 		t.cell, t.ends = c, m.Ends(c)
-		a.Allowed, a.Granted, a.Limit, a.Window = true, cost, q.Limit.Capacity, q.Limit.Window
-		a.Remaining = min(max(m.Room(now, now, c), 0), a.Limit)
-		a.ResetAfter = contract.Micros(max(t.ends-now, 0))
+		left := min(max(m.Room(now, now, c), 0), q.Limit.Capacity)
+		if i == 0 || left < a.Remaining {
+			shown, a.Remaining = i, left
+		}
+		if q.Cost == 0 {
+			granted = cost
+		}
+		if len(answers) > 0 {
+			one := &answers[i]
+			one.Allowed, one.Granted, one.Delay = true, cost, delay
+			one.Limit, one.Window, one.Remaining, one.ResetAfter = q.Limit.Capacity, q.Limit.Window, left, t.resetAfter(now)
+		}
+	}
+	q := &rules[shown]
+	if granted < 0 {
+		granted = q.Cost
+	}
+	d.Shown, a.Allowed, a.Granted = shown, true, granted
+	a.Limit, a.Window, a.ResetAfter = q.Limit.Capacity, q.Limit.Window, turns[shown].resetAfter(now)
+}
+
+// resetAfter returns the time until the rule is fully reset, after take.
+func (t *Turn) resetAfter(now int64) time.Duration { return contract.Micros(max(t.ends-now, 0)) }
+
+// answer sets the answers of a request that consumes nothing.
+func (d *Direct) answer(turns []Turn, answers []Answer) {
+	for i := range turns {
+		t, q := &turns[i], &d.Program.rules[i]
+		var a Answer
+		q.answerCell(&a, d.Now, t.cell, t.room, t.used, q.asked(d.Verb, d.N, d.Call.Cost), d.Call.Wait)
+		delay := max(d.Answer.Delay, a.Delay)
+		if i == 0 || d.N > 0 && a.Remaining < d.Answer.Remaining || d.N == 0 && a.RetryAfter > d.Answer.RetryAfter {
+			d.Answer, d.Shown = a, i
+		}
+		d.Answer.Delay = delay
+		if len(answers) > 0 {
+			answers[i] = a
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func (s *Store) DecideAlone(p *compose.Program, f *storekey.Frame, shared string
 }
 
 // Decide makes the decision d without a script. It is only for package weir. turns has one Turn
-// for each rule of d, in which only Key is set. answers has one zero Answer for each rule.
+// for each rule of d, in which only Key is set. answers is empty, or has one zero Answer for each rule.
 //
 // If a key is missing, or in any other special case, Decide changes nothing and returns
 // false. The caller must then call Eval.

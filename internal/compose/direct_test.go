@@ -1,0 +1,69 @@
+package compose_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
+)
+
+// A denied request marks the records of all rules, so that the store does not evict them. An allowed
+// request removes the marks, and a Peek changes no record.
+func TestDirectMarks(t *testing.T) {
+	t.Parallel()
+	var rules []compose.Rule
+	for _, n := range []int64{2, 9} {
+		limit, err := algorithm.FixedWindow{Limit: n, Window: time.Hour}.NewLimit()
+		if err != nil {
+			t.Fatal(err)
+		}
+		rules = append(rules, compose.Rule{Limit: limit})
+	}
+	for n := range rules {
+		p, err := compose.New(rules[:n+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		const now = 1_000_000
+		records := make([]compose.Record, n+1)
+		for step, tt := range []struct {
+			verb        compose.Verb
+			cost        int64
+			now         int64
+			allow, mark bool
+		}{
+			{compose.Consume, 3, now, false, false}, // there is no value to keep
+			{compose.Consume, 1, now, true, false},
+			{compose.Peek, 2, now, false, false},
+			{compose.Consume, 2, now, false, true},
+			{compose.Peek, 1, now, true, true},
+			{compose.UpTo, 5, now, true, false},
+			{compose.UpTo, 5, now, false, true},
+			{compose.Consume, 1, now + 2*time.Hour.Microseconds(), true, false},
+		} {
+			d := compose.Direct{Program: p, Verb: tt.verb, Call: compose.Call{Cost: tt.cost}}
+			turns := make([]compose.Turn, len(records))
+			before := make([]compose.Record, len(records))
+			copy(before, records)
+			for i := range turns {
+				turns[i].Record = &records[i]
+			}
+			if !d.CanDecide() || !d.Decide(tt.now, turns, nil) || d.Answer.Allowed != tt.allow {
+				t.Fatalf("%d rules, step %d: got %+v", len(records), step, d.Answer)
+			}
+			for i := range records {
+				if records[i].Denied != tt.mark || tt.verb == compose.Peek && records[i] != before[i] {
+					t.Errorf("%d rules, step %d: record %d was %+v, and is %+v", len(records), step, i, before[i], records[i])
+				}
+			}
+			if n > 0 || tt.verb != compose.Consume {
+				continue
+			}
+			var a compose.Answer
+			if !p.DecideAlone(tt.now, &before[0], tt.cost, &a) || a != d.Answer || before[0] != records[0] {
+				t.Errorf("step %d: DecideAlone answers %+v, and sets %+v, want %+v and %+v", step, a, before[0], d.Answer, records[0])
+			}
+		}
+	}
+}
