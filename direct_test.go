@@ -283,11 +283,12 @@ func TestDirectRoomy(t *testing.T) {
 	for _, segments := range [][]string{{"a"}, {"a", "b"}} {
 		c, p := newClock(), weir.Policy{Name: "roomy", Segments: segments, Rules: []weir.Rule{{Algorithm: a}}}
 		direct, script := mustPolicy(t, newStore(c), p), mustPolicy(t, scripted{newStore(c)}, p)
-		for n, cost := range []int64{1, 6, 5, 7} {
-			got, err := direct.AllowN(t.Context(), cost, segments...)
-			want, wantErr := script.AllowN(t.Context(), cost, segments...)
-			if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) || (err != nil) != (cost > 5) {
-				t.Errorf("%d segments, request %d, cost %d: direct %+v, %v, script %+v, %v", len(segments), n, cost, got, err, want, wantErr)
+		for n, q := range []weir.Request{{Cost: 1}, {Cost: 6}, {Cost: 5}, {Cost: 7}, {Op: weir.TakeUpTo, Cost: 5}, {Op: weir.TakeUpTo, Cost: 1000}, {Op: weir.Peek, Cost: 6}} {
+			q.Key = weir.KeyOf(segments...)
+			got, err := direct.Decide(t.Context(), q, nil)
+			want, wantErr := script.Decide(t.Context(), q, nil)
+			if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) || (err != nil) != (q.Cost > 5) {
+				t.Errorf("%d segments, request %d, %+v: direct %+v, %v, script %+v, %v", len(segments), n, q, got, err, want, wantErr)
 			}
 		}
 	}

@@ -343,7 +343,7 @@ func unescaped(s string) bool {
 }
 
 // suspect returns true if one of the eight bytes of x is a character to escape. It can also return true
-// for another byte above 'z'.
+// if another byte is 'z' or above.
 func suspect(x uint64) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	above := x + ones*(0x80-'{')             // sets the highest bit of a brace, also with a carry

@@ -283,8 +283,9 @@ func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answe
 	return out
 }
 
-// answerCell sets the answer of a rule that keeps a cell, if no tokens are consumed. c is the settled
-// cell, room is its Room at now plus wait, and used reports whether it has been used.
+// answerCell sets the answer of a rule that keeps a cell, before any tokens are consumed. c is the
+// settled cell, room is its Room at now plus wait, and used reports whether the cell that was read is not
+// zero, and has not ended.
 func (r *rule) answerCell(out *Answer, now int64, c contract.Cell, room int64, used bool, cost, wait int64) {
 	m := r.step.meter
 	out.Limit, out.Window = r.Limit.Capacity, r.Limit.Window

@@ -19,9 +19,9 @@ type Direct struct {
 	Call    Call
 	Outcome // Decide sets it
 
-	// Answer is what a weir.Result says: the answer of the rule whose index is Shown, with the longest
-	// Delay of all rules, and with the tokens Granted by each rule without a Cost, if there is one. Decide
-	// sets both.
+	// Answer is the answer of the rule that a weir.Result describes. Shown is its index. If the request is
+	// allowed, Delay is the longest of all rules. If it consumes tokens, Granted is what each rule without
+	// a Cost consumes, if there is one. Decide sets both.
 	Answer Answer
 	Shown  int
 
@@ -54,8 +54,9 @@ type Record struct {
 // Direct reports whether every rule keeps a cell, so that a Direct can decide.
 func (p *Program) Direct() bool { return p.direct }
 
-// DecideAlone decides a Consume of cost tokens by the only rule of p, which keeps a cell. It writes
-// the record r, and the answer a, which is zero. now is the store's time. It does what
+// DecideAlone decides a Consume of cost tokens by the only rule of p, which keeps a cell and has no
+// Cost. It writes the record r, and the answer a, which is zero. now is the store's time. If it returns
+// false, it has written nothing, and the store must run the script with Eval. It does what
 // [Direct.Decide] does, but in a straight line: the state of the rule stays in registers.
 func (p *Program) DecideAlone(now int64, r *Record, cost int64, a *Answer) bool {
 	q := &p.rules[0]
@@ -160,11 +161,10 @@ func (d *Direct) read(turns []Turn) bool {
 		}
 		c = m.Settle(now, c)
 		t.cell, t.room = c, m.Room(now, at, c)
-		cost := q.asked(d.Verb, n, d.Call.Cost)
-		if cost > q.Limit.Capacity && t.room >= cost {
+		n = fit(d.Verb, q.Cost > 0, q.asked(d.Verb, n, d.Call.Cost), t.room, n)
+		if n > 0 && q.asked(d.Verb, n, d.Call.Cost) > q.Limit.Capacity {
 			return false // a Meter with a defect
 		}
-		n = fit(d.Verb, q.Cost > 0, cost, t.room, n)
 	}
 	d.N = n
 	return true
