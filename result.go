@@ -68,9 +68,9 @@ func (b *bound) combine(q *query, answers []compose.Answer, each []Result, res *
 	if q.Replayed() {
 		allowed = !slices.ContainsFunc(answers, func(a compose.Answer) bool { return !a.Allowed })
 	}
-	rules, shown, delay, granted := q.part.rules[:len(answers)], 0, time.Duration(0), int64(-1)
-	for n := range answers {
-		r, a, first := rules[n], &answers[n], &answers[shown]
+	shown, delay, granted := 0, time.Duration(0), int64(-1)
+	for n, r := range q.part.rules {
+		a, first := &answers[n], &answers[shown]
 		if allowed && !a.Allowed {
 			return fmt.Errorf("weir: %w: the script allowed the request, but its reply says that rule %q denies it", store.ErrScript, r.name)
 		}
@@ -92,7 +92,7 @@ func (b *bound) combine(q *query, answers []compose.Answer, each []Result, res *
 	if !allowed && answers[shown].Allowed {
 		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
-	rules[shown].fill(res, &answers[shown])
+	q.part.rules[shown].fill(res, &answers[shown])
 	res.Replayed = q.Replayed()
 	if allowed {
 		res.Delay = delay

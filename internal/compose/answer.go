@@ -234,7 +234,7 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 		if out.Granted = granted(h.room); out.Granted > 0 {
 			h.take(out.Granted)
 		}
-		r.answerCell(&out, o.Now, h.cell, h.room, h.used, a.Cost, a.Wait)
+		r.answerCell(&out, o.Now, h.cell, h.room, h.used && out.Granted == 0, a.Cost, a.Wait)
 		if out.Granted > 0 {
 			out.Remaining = min(max(r.step.meter.Room(o.Now, o.Now, h.next), 0), out.Limit)
 			out.ResetAfter = contract.Micros(max(h.ends-o.Now, 0))
@@ -284,8 +284,8 @@ func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answe
 }
 
 // answerCell sets the answer of a rule that keeps a cell, before any tokens are consumed. c is the
-// settled cell, room is its Room at now plus wait, and used reports whether the cell that was read is not
-// zero, and has not ended.
+// settled cell, and room is its Room at now plus wait. If used is true, the cell that was read is not zero
+// and has not ended, and answerCell sets ResetAfter.
 func (r *rule) answerCell(out *Answer, now int64, c contract.Cell, room int64, used bool, cost, wait int64) {
 	m := r.step.meter
 	out.Limit, out.Window = r.Limit.Capacity, r.Limit.Window
