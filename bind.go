@@ -224,7 +224,7 @@ func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
 	for i := range b.rules {
 		if r := &b.rules[i]; has(r) {
 			p.rules = append(p.rules, r)
-			rules = append(rules, compose.Rule{Limit: r.limit, Cost: r.cost, Share: r.share})
+			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Share: r.share})
 		}
 	}
 	switch {

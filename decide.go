@@ -144,6 +144,12 @@ func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
 type Result struct {
 	Allowed bool // the caller may go ahead, after Delay
 
+	// Replayed is true if the request repeats an earlier decision: see Request.ID. The
+	// request consumed nothing. If it is allowed, Granted is the number of tokens that the
+	// decision consumed. Delay is the time that is left to wait, or 0 after a Settle to another
+	// cost, unless a rule has a Cost. The other fields are those of now.
+	Replayed bool
+
 	// Granted is the number of tokens consumed from each rule without a Cost. If
 	// all rules have a Cost, it is the number consumed from the rule named Rule. It
 	// is 0 if the request was denied, or if the op is Peek or Renew.
@@ -160,12 +166,6 @@ type Result struct {
 	Remaining  int64         // whole tokens left after the request; for algorithm.Concurrency, free leases
 	RetryAfter time.Duration // if denied, the time until the same request would be allowed; Never if it cannot be
 	ResetAfter time.Duration // the time until the rule is fully reset
-
-	// Replayed is true if the request repeats an earlier decision: see Request.ID. The
-	// request consumed nothing. If it is allowed, Granted is the number of tokens that the
-	// decision consumed. Delay is the time that is left to wait, or 0 after a Settle to another
-	// cost, unless a rule has a Cost. The other fields are those of now.
-	Replayed bool
 
 	// Degraded is nil if the store decided. Otherwise it says why not: see
 	// Limiter.OnOutage. It is then a store.ErrUnavailable.
@@ -326,9 +326,7 @@ func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Resul
 func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
 	if b.alone != nil && len(b.shadows) == 0 && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
 		if key := r.Key.segments[0]; key != "" && unescaped(key) {
-			var a compose.Answer
-			if b.memory.DecideAlone(b.all.program, &b.alone.key.frame, key, cutCost(r.Cost), &a) {
-				b.alone.fill(res, &a)
+			if b.memory.DecideAlone(b.all.program, &b.alone.key.frame, key, cutCost(r.Cost), (*compose.Answer)(res)) {
 				if len(each) > 0 {
 					each[0] = *res
 				}

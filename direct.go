@@ -1,6 +1,10 @@
 package weir
 
-import "github.com/weir-go/weir/internal/compose"
+import (
+	"unsafe"
+
+	"github.com/weir-go/weir/internal/compose"
+)
 
 // direct decides q on the memory store, without a script. It returns false if Eval must
 // decide, for example because a key is missing. The turns are on the stack. There are arrays
@@ -26,21 +30,13 @@ func (b *bound) directOn(q *query, turns []compose.Turn, r *Request, each []Resu
 		s = scratches.Get().(*scratch)
 		s.buf = b.space.buildTurns(turns, b.rules, &r.Key, s.buf[:0])
 	}
-	var answers []compose.Answer
+	var answers []compose.Answer // each: nothing is copied
 	if len(each) > 0 {
-		answers = make([]compose.Answer, MaxRules)[:len(turns)]
+		answers = unsafe.Slice((*compose.Answer)(&each[0]), len(turns))
 	}
-	done := b.memory.Decide(&q.Direct, turns, answers)
+	done := b.memory.Decide(&q.Direct, turns, answers, (*compose.Answer)(res))
 	if s != nil {
 		scratches.Put(s)
 	}
-	if !done {
-		return false
-	}
-	b.rules[q.Shown].fill(res, &q.Answer)
-	for i := range answers {
-		each[i] = Result{}
-		b.rules[i].fill(&each[i], &answers[i])
-	}
-	return true
+	return done
 }

@@ -85,14 +85,14 @@ func (b *bound) combine(q *query, answers []compose.Answer, each []Result, res *
 			shown = n
 		}
 		if len(each) > 0 {
-			r.fill(&each[r.index], a)
+			each[r.index] = Result(*a)
 			each[r.index].Replayed = q.Replayed()
 		}
 	}
 	if !allowed && answers[shown].Allowed {
 		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
-	q.part.rules[shown].fill(res, &answers[shown])
+	*res = Result(answers[shown])
 	res.Replayed = q.Replayed()
 	if allowed {
 		res.Delay = delay
@@ -101,14 +101,4 @@ func (b *bound) combine(q *query, answers []compose.Answer, each []Result, res *
 		res.Granted = granted
 	}
 	return nil
-}
-
-// fill sets res to the answer a of rule r.
-func (r *rule) fill(res *Result, a *compose.Answer) {
-	res.Allowed, res.Granted, res.Delay = a.Allowed, a.Granted, a.Delay
-	res.Rule, res.Limit, res.Window = r.name, a.Limit, a.Window
-	res.Remaining, res.RetryAfter, res.ResetAfter = a.Remaining, a.RetryAfter, a.ResetAfter
-	if !a.Allowed {
-		res.Delay = Never
-	}
 }

@@ -262,7 +262,19 @@ func (b *bench) do(v compose.Verb, now int64, c compose.Call) (int64, verdict) {
 	if a.Allowed != (o.N > 0) || (a.Granted > 0) != (o.N > 0 && v != compose.Peek) {
 		b.t.Fatalf("%s replied %d, and the answer is %+v", b.program.Script(v).Name(), o.N, a)
 	}
-	return o.N, verdict{a.Allowed, a.Limit, a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay}
+	if !a.Allowed && a.Delay != never {
+		b.t.Fatalf("a denied request has the Delay %v", a.Delay)
+	}
+	return o.N, verdictOf(a)
+}
+
+// verdictOf returns a as a verdict. The Delay of a denied request is left out.
+func verdictOf(a compose.Answer) verdict {
+	v := verdict{a.Allowed, a.Limit, a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay}
+	if !a.Allowed {
+		v.Delay = 0
+	}
+	return v
 }
 
 // take consumes cost tokens at now, if the limit allows it.

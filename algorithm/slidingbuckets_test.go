@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
@@ -143,23 +142,27 @@ func TestSlidingBucketsSpans(t *testing.T) {
 		at      time.Duration
 		cost    int64
 		allowed bool
-		answer  contract.Answer
+		answer  compose.Answer
 	}{
-		{0, 2, true, contract.Answer{Limit: 3, Window: s, Remaining: 1, ResetAfter: 4 * s}},
-		{s / 2, 2, false, contract.Answer{Limit: 3, Window: s, Remaining: 1, RetryAfter: s / 2, ResetAfter: 7 * s / 2}},
-		{s / 2, 4, false, contract.Answer{Limit: 3, Window: s, Remaining: 1, RetryAfter: never, ResetAfter: 7 * s / 2}},
-		{s, 3, true, contract.Answer{Limit: 3, Window: s, ResetAfter: 4 * s}},
-		{s, 2, false, contract.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 3 * s, ResetAfter: 4 * s}}, // all three deny
-		{s, 1, false, contract.Answer{Limit: 3, Window: s, RetryAfter: s, ResetAfter: 4 * s}},                       // two spans have the same wait
-		{2 * s, 1, true, contract.Answer{Limit: 6, Window: 4 * s, ResetAfter: 4 * s}},
-		{4*s - us, 1, false, contract.Answer{Limit: 6, Window: 4 * s, RetryAfter: us, ResetAfter: 2*s + us}},
-		{4 * s, 1, true, contract.Answer{Limit: 6, Window: 4 * s, Remaining: 1, ResetAfter: 4 * s}},
-		{3 * s, 2, false, contract.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 2 * s, ResetAfter: 5 * s}}, // the clock stepped back
-		{8 * s, 1, true, contract.Answer{Limit: 3, Window: s, Remaining: 2, ResetAfter: 4 * s}},
+		{0, 2, true, compose.Answer{Limit: 3, Window: s, Remaining: 1, ResetAfter: 4 * s}},
+		{s / 2, 2, false, compose.Answer{Limit: 3, Window: s, Remaining: 1, RetryAfter: s / 2, ResetAfter: 7 * s / 2}},
+		{s / 2, 4, false, compose.Answer{Limit: 3, Window: s, Remaining: 1, RetryAfter: never, ResetAfter: 7 * s / 2}},
+		{s, 3, true, compose.Answer{Limit: 3, Window: s, ResetAfter: 4 * s}},
+		{s, 2, false, compose.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 3 * s, ResetAfter: 4 * s}}, // all three deny
+		{s, 1, false, compose.Answer{Limit: 3, Window: s, RetryAfter: s, ResetAfter: 4 * s}},                       // two spans have the same wait
+		{2 * s, 1, true, compose.Answer{Limit: 6, Window: 4 * s, ResetAfter: 4 * s}},
+		{4*s - us, 1, false, compose.Answer{Limit: 6, Window: 4 * s, RetryAfter: us, ResetAfter: 2*s + us}},
+		{4 * s, 1, true, compose.Answer{Limit: 6, Window: 4 * s, Remaining: 1, ResetAfter: 4 * s}},
+		{3 * s, 2, false, compose.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 2 * s, ResetAfter: 5 * s}}, // the clock stepped back
+		{8 * s, 1, true, compose.Answer{Limit: 3, Window: s, Remaining: 2, ResetAfter: 4 * s}},
 	} {
 		got := b.answer(compose.Consume, epoch+step.at.Microseconds(), step.cost)
-		if got.Allowed != step.allowed || got.Answer != step.answer {
-			t.Errorf("step %d, cost %d at %v:\ngot  %v %+v\nwant %v %+v", i, step.cost, step.at, got.Allowed, got.Answer, step.allowed, step.answer)
+		want := step.answer
+		if want.Allowed, want.Delay = step.allowed, never; step.allowed {
+			want.Granted, want.Delay = step.cost, 0
+		}
+		if got != want {
+			t.Errorf("step %d, cost %d at %v:\ngot  %+v\nwant %+v", i, step.cost, step.at, got, want)
 		}
 	}
 }
@@ -226,7 +229,7 @@ func FuzzSlidingBucketsHostile(f *testing.F) {
 		if (o.N == 1) != got.Allowed {
 			t.Fatalf("at %d, cost %d: the script says %d and the answer %+v", now, cost, o.N, got)
 		}
-		b.checkPossible(verdict{got.Allowed, got.Limit, got.Remaining, got.RetryAfter, got.ResetAfter, got.Delay})
+		b.checkPossible(verdictOf(got))
 	})
 }
 

@@ -185,12 +185,22 @@ func (p *Program) parseRule(i int, text string, ints []store.Value) ([]store.Val
 	return ints, nil
 }
 
-// An Answer is one rule's answer to a call.
+// An Answer is one rule's answer to a call. Its fields are those of a weir.Result, so package weir converts
+// pointers to Results into pointers to Answers. A decision in memory thus writes the Result of the caller while
+// it holds the lock: a processor waits if a struct is copied right after its fields were written.
 type Answer struct {
-	contract.Answer
-	Allowed bool          // the rule allows the request
-	Granted int64         // the tokens consumed from the rule
-	Delay   time.Duration // if allowed, the time until the tokens are available
+	Allowed    bool          // the rule allows the request
+	Replayed   bool          // only package weir uses it
+	Granted    int64         // the tokens consumed from the rule
+	Delay      time.Duration // if allowed, the time until the tokens are available; otherwise Never
+	Rule       string        // Rule.Name
+	Limit      int64
+	Window     time.Duration
+	Remaining  int64
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+	Degraded   error // only package weir uses it
+	Shadow     error // only package weir uses it
 }
 
 // Answer returns the answer of rule i to the call c. o is the parsed reply of v.
@@ -223,7 +233,9 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 		}
 		room := r.step.raw.Room(o.Now, s, a)
 		out.Allowed, out.Granted = room >= a.Cost, granted(room)
-		out.Answer = r.step.raw.Answer(o.Now, s, out.Granted, a)
+		own := r.step.raw.Answer(o.Now, s, out.Granted, a)
+		out.Rule, out.Limit, out.Window, out.Remaining = r.Name, own.Limit, own.Window, own.Remaining
+		out.RetryAfter, out.ResetAfter = own.RetryAfter, own.ResetAfter
 	default:
 		h := cellRun{step: &r.step, cell: cellOf(o.ints[r.at : r.at+r.ints])}
 		h.used = h.cell != contract.Cell{} && r.step.meter.Ends(h.cell) > o.Now
@@ -243,8 +255,13 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	if a.Cost > r.Limit.Capacity {
 		out.Allowed, out.RetryAfter = false, contract.Never
 	}
-	if out.Allowed = out.Allowed || v.forces(); out.Allowed {
+	switch {
+	case v.forces():
+		out.Allowed, out.Delay, out.RetryAfter = true, 0, 0
+	case out.Allowed:
 		out.RetryAfter = 0
+	default:
+		out.Delay = contract.Never
 	}
 	return out
 }
@@ -267,7 +284,7 @@ func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answe
 	r := &p.rules[i]
 	peek := Outcome{N: 1, Now: o.Now, ints: o.ints[:p.ints]}
 	out = p.Answer(i, Peek, &peek, &Call{Cost: 1})
-	out.Allowed, out.RetryAfter, out.Granted = true, 0, o.N
+	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.N
 	at := p.ints + 1 + i + r.at - 2 // see markReply
 	n, meter := o.ints[at].Int(), r.step.meter
 	if r.Cost > 0 {
@@ -277,28 +294,28 @@ func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answe
 		before := meter.Take(cellOf(o.ints[at+1:at+1+r.ints]), -n)
 		left := max(meter.Ready(o.Now, before, n, 0)-o.Now, 0)
 		if out.Delay = contract.Micros(left); left > a.Wait {
-			out.Allowed, out.Granted, out.RetryAfter = false, 0, contract.Micros(left-a.Wait)
+			out.Allowed, out.Granted, out.Delay, out.RetryAfter = false, 0, contract.Never, contract.Micros(left-a.Wait)
 		}
 	}
 	return out
 }
 
-// answerCell sets the answer of a rule that keeps a cell, before any tokens are consumed. c is the
-// settled cell, and room is its Room at now plus wait. If used is true, the cell that was read is not zero
+// answerCell sets out, which is zero, to the answer of a rule that keeps a cell, before any tokens are consumed. c is
+// the settled cell, and room is its Room at now plus wait. If used is true, the cell that was read is not zero
 // and has not ended, and answerCell sets ResetAfter.
 func (r *rule) answerCell(out *Answer, now int64, c contract.Cell, room int64, used bool, cost, wait int64) {
 	m := r.step.meter
-	out.Limit, out.Window = r.Limit.Capacity, r.Limit.Window
+	out.Rule, out.Limit, out.Window = r.Name, r.Limit.Capacity, r.Limit.Window
 	switch {
 	case cost > r.Limit.Capacity:
-		out.RetryAfter = contract.Never
+		out.Delay, out.RetryAfter = contract.Never, contract.Never
 	case room >= cost:
 		out.Allowed = true
 		if wait > 0 {
 			out.Delay = contract.Micros(max(m.Ready(now, c, cost, 0)-now, 0))
 		}
 	default:
-		out.RetryAfter = contract.Micros(max(m.Ready(now, c, cost, wait)-now, 1))
+		out.Delay, out.RetryAfter = contract.Never, contract.Micros(max(m.Ready(now, c, cost, wait)-now, 1))
 	}
 	if wait > 0 {
 		room = m.Room(now, now, c)

@@ -157,8 +157,11 @@ func (h *cellRun) set(n *store.Nums, c contract.Cell, gen int64) {
 
 // life returns the TTL of a key whose state is in use until ends.
 func life(now, ends int64, slack time.Duration) time.Duration {
-	return contract.TTL(now, ends-ends%quantum+quantum, slack)
+	return contract.Micros(lifeMicros(now, ends)) + slack
 }
+
+// lifeMicros returns life without slack, in microseconds.
+func lifeMicros(now, ends int64) int64 { return contract.TTLMicros(now, ends-ends%quantum+quantum) }
 
 // refund refunds the charge ch, and reports whether anything was refunded. If the generation
 // of the value is not gen, the key was deleted or its state ended after the decision. Nothing

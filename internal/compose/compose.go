@@ -75,6 +75,7 @@ func (v Verb) Markers() bool { return v.marks() || v == Refund || v == Settle }
 
 // A Rule is one limit of a decision.
 type Rule struct {
+	Name  string // Answer.Rule
 	Limit *contract.Limit
 	Cost  int64 // the tokens that each decision consumes from this limit; 0 means Call.Cost
 	Share int64 // if above 1, the Capacity is that of one of so many shares: see share.go

@@ -19,14 +19,8 @@ type Direct struct {
 	Call    Call
 	Outcome // Decide sets it
 
-	// Answer is the answer of the rule that a weir.Result describes. Shown is its index. If the request is
-	// allowed, Delay is the longest of all rules. If it consumes tokens, Granted is what each rule without
-	// a Cost consumes, if there is one. Decide sets both.
-	Answer Answer
-	Shown  int
-
-	stored int64         // the store's time
-	slack  time.Duration // see clockSlack
+	stored int64 // the store's time
+	slack  int64 // microseconds: see clockSlack
 }
 
 // A Turn is the part of one rule in a [Direct].
@@ -86,12 +80,12 @@ func (p *Program) DecideAlone(now int64, r *Record, cost int64, a *Answer) bool 
 	}
 	c = m.Take(c, cost)
 	ends := m.Ends(c)
-	a.Allowed, a.Granted, a.Limit, a.Window = true, cost, q.Limit.Capacity, q.Limit.Window
-	a.Remaining = min(max(m.Room(now, now, c), 0), a.Limit)
+	a.Allowed, a.Granted, a.Rule, a.Limit, a.Window = true, cost, q.Name, q.Limit.Capacity, q.Limit.Window
+	a.Remaining = min(max(m.Room(now, now, c), 0), q.Limit.Capacity)
 	a.ResetAfter = contract.Micros(max(ends-now, 0))
 	r.set(s, &c)
 	if s.writesTTL(prev, ends) {
-		r.Expires = now + life(now, ends, 0).Microseconds()
+		r.Expires = now + lifeMicros(now, ends)
 	}
 	return true
 }
@@ -103,17 +97,21 @@ func (d *Direct) CanDecide() bool {
 }
 
 // Decide makes the decision, and writes the records. now is the store's time. turns has one Turn for
-// each rule, in which only Key and Record are set. answers is empty, or has one zero Answer for each
-// rule, which Decide sets. If Decide returns false, it has changed no record, and the store must run
-// the script with Eval instead, for example because a value is foreign.
+// each rule, in which only Key and Record are set. each is empty, or has one Answer for each rule, which
+// Decide sets. If Decide returns false, it has changed neither a record nor an Answer, and the store must
+// run the script with Eval instead, for example because a value is foreign.
+//
+// Decide sets a, which is zero, to the answer of the rule that a weir.Result describes. If the request is
+// allowed, Delay is the longest of all rules. If it consumes tokens, Granted is what each rule without a
+// Cost consumes, if there is one.
 //
 // Decide calls Meters, which can be third-party code and can panic. So it writes nothing before
 // it has called all of them.
-func (d *Direct) Decide(now int64, turns []Turn, answers []Answer) bool {
+func (d *Direct) Decide(now int64, turns []Turn, each []Answer, a *Answer) bool {
 	p := d.Program
 	d.stored, d.Now, d.N = now, now, 1
 	if d.Call.Now > 0 {
-		d.Now, d.slack = d.Call.Now, clockSlack
+		d.Now, d.slack = d.Call.Now, clockSlack.Microseconds()
 	}
 	if d.Verb.upTo() {
 		d.N = d.Call.Cost
@@ -124,11 +122,11 @@ func (d *Direct) Decide(now int64, turns []Turn, answers []Answer) bool {
 		return false
 	}
 	if d.N > 0 && d.Verb != Peek {
-		d.take(turns, answers)
+		d.take(turns, each, a)
 		d.write(turns)
 		return true
 	}
-	d.answer(turns, answers)
+	d.answer(turns, each, a)
 	for i := range turns {
 		if d.Verb != Peek {
 			turns[i].Record.deny(d.stored)
@@ -171,56 +169,57 @@ func (d *Direct) read(turns []Turn) bool {
 }
 
 // take consumes the tokens: it sets the next cells, and the answers.
-func (d *Direct) take(turns []Turn, answers []Answer) {
+func (d *Direct) take(turns []Turn, each []Answer, a *Answer) {
 	now, wait, rules := d.Now, d.Call.Wait, d.Program.rules[:len(turns)]
-	a, shown, granted := &d.Answer, 0, int64(-1)
+	shown, least, longest, granted := 0, int64(math.MaxInt64), time.Duration(0), int64(-1)
 	for i := range turns {
 		t, q := &turns[i], &rules[i]
 		m, cost, delay := q.step.meter, q.asked(d.Verb, d.N, d.Call.Cost), time.Duration(0)
 		if wait > 0 {
 			delay = contract.Micros(max(m.Ready(now, t.cell, cost, 0)-now, 0))
-			a.Delay = max(a.Delay, delay)
+			longest = max(longest, delay)
 		}
 		c := m.Take(t.cell, cost)
 		t.cell, t.ends = c, m.Ends(c)
 		left := min(max(m.Room(now, now, c), 0), q.Limit.Capacity)
-		if i == 0 || left < a.Remaining {
-			shown, a.Remaining = i, left
+		if left < least {
+			shown, least = i, left
 		}
 		if q.Cost == 0 {
 			granted = cost
 		}
-		if len(answers) > 0 {
-			one := &answers[i]
-			one.Allowed, one.Granted, one.Delay = true, cost, delay
-			one.Limit, one.Window, one.Remaining, one.ResetAfter = q.Limit.Capacity, q.Limit.Window, left, t.resetAfter(now)
+		if len(each) > 0 {
+			each[i] = Answer{
+				Allowed: true, Granted: cost, Delay: delay, Rule: q.Name, Limit: q.Limit.Capacity, Window: q.Limit.Window,
+				Remaining: left, ResetAfter: t.resetAfter(now),
+			}
 		}
 	}
 	q := &rules[shown]
 	if granted < 0 {
 		granted = q.Cost
 	}
-	d.Shown, a.Allowed, a.Granted = shown, true, granted
-	a.Limit, a.Window, a.ResetAfter = q.Limit.Capacity, q.Limit.Window, turns[shown].resetAfter(now)
+	a.Allowed, a.Granted, a.Delay, a.Rule, a.Limit, a.Window = true, granted, longest, q.Name, q.Limit.Capacity, q.Limit.Window
+	a.Remaining, a.ResetAfter = least, turns[shown].resetAfter(now)
 }
 
 // resetAfter returns the time until the rule is fully reset, after take.
 func (t *Turn) resetAfter(now int64) time.Duration { return contract.Micros(max(t.ends-now, 0)) }
 
 // answer sets the answers of a request that consumes nothing.
-func (d *Direct) answer(turns []Turn, answers []Answer) {
+func (d *Direct) answer(turns []Turn, each []Answer, a *Answer) {
 	for i := range turns {
 		t, q := &turns[i], &d.Program.rules[i]
-		var a Answer
-		q.answerCell(&a, d.Now, t.cell, t.room, t.used, q.asked(d.Verb, d.N, d.Call.Cost), d.Call.Wait)
-		delay := max(d.Answer.Delay, a.Delay)
-		if i == 0 || d.N > 0 && a.Remaining < d.Answer.Remaining || d.N == 0 && a.RetryAfter > d.Answer.RetryAfter {
-			d.Answer, d.Shown = a, i
+		var one Answer
+		q.answerCell(&one, d.Now, t.cell, t.room, t.used, q.asked(d.Verb, d.N, d.Call.Cost), d.Call.Wait)
+		if len(each) > 0 {
+			each[i] = one
 		}
-		d.Answer.Delay = delay
-		if len(answers) > 0 {
-			answers[i] = a
+		longest := max(a.Delay, one.Delay)
+		if i == 0 || d.N > 0 && one.Remaining < a.Remaining || d.N == 0 && one.RetryAfter > a.RetryAfter {
+			*a = one
 		}
+		a.Delay = longest
 	}
 }
 
@@ -231,7 +230,7 @@ func (d *Direct) write(turns []Turn) {
 		t, s := &turns[i], &rules[i].step
 		t.Record.set(s, &t.cell)
 		if d.slack > 0 || s.writesTTL(t.prev, t.ends) {
-			t.Record.Expires = d.stored + life(d.Now, t.ends, d.slack).Microseconds()
+			t.Record.Expires = d.stored + lifeMicros(d.Now, t.ends) + d.slack
 		}
 	}
 }

@@ -23,11 +23,12 @@ func (s *Store) DecideAlone(p *compose.Program, f *storekey.Frame, shared string
 }
 
 // Decide makes the decision d without a script. It is only for package weir. turns has one Turn
-// for each rule of d, in which only Key is set. answers is empty, or has one zero Answer for each rule.
+// for each rule of d, in which only Key is set. each is empty, or has one Answer for each rule. Decide sets a,
+// which is zero, and each: see [compose.Direct.Decide].
 //
 // If a key is missing, or in any other special case, Decide changes nothing and returns
 // false. The caller must then call Eval.
-func (s *Store) Decide(d *compose.Direct, turns []compose.Turn, answers []compose.Answer) bool {
+func (s *Store) Decide(d *compose.Direct, turns []compose.Turn, each []compose.Answer, a *compose.Answer) bool {
 	key := &turns[0].Key
 	key.SetHash()
 	sh, apart := s.shard(key.Caller()), false
@@ -62,5 +63,5 @@ func (s *Store) Decide(d *compose.Direct, turns []compose.Turn, answers []compos
 		t.Record = &sl.Record
 	}
 	now, err := first.clock.micros()
-	return err == nil && d.Decide(now, turns, answers)
+	return err == nil && d.Decide(now, turns, each, a)
 }
