@@ -150,3 +150,12 @@ func (k *Key) Is(key string, framed bool) bool {
 	}
 	return key[from:to] == k.Shared && key[:from] == f.head && key[to:end] == f.tail
 }
+
+// IsFramed is Is for a key with the frame of k. It returns false if k has an Other. A call of IsFramed is
+// inlined, so it takes less time than a call of Is.
+func (k *Key) IsFramed(key string) bool {
+	f := k.Frame
+	from := len(f.head)
+	to := from + len(k.Shared) // the tail begins with the first closing brace
+	return k.Other == "" && len(key) == to+len(f.tail) && key[to] == '}' && key[from:to] == k.Shared
+}

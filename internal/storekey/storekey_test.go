@@ -52,6 +52,9 @@ func TestKeyIs(t *testing.T) {
 			if got, want := k.Is(other.text, true), k.text == other.text; got != want {
 				t.Fatalf("%q is %q, which has the same frame: got %t, want %t", k.text, other.text, got, want)
 			}
+			if got, want := k.IsFramed(other.text), k.text == other.text && k.Other == ""; got != want {
+				t.Fatalf("IsFramed: %q is %q: got %t, want %t", k.text, other.text, got, want)
+			}
 		}
 		for n := range k.text {
 			if k.Is(k.text[:n], false) {

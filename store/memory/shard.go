@@ -61,9 +61,15 @@ func (sh *shard) findKey(k *storekey.Key) *slot {
 	mask := len(sh.slots) - 1
 	for i := sh.home(hash); ; i = (i + 1) & mask {
 		sl := &sh.slots[i]
-		if sl.hash == hash && k.Is(sh.text(sl), frame != 0 && frame == sl.frame) {
-			sl.frame = frame
-			return sl
+		if sl.hash == hash {
+			text, framed := sh.text(sl), frame != 0 && frame == sl.frame
+			if framed && k.IsFramed(text) {
+				return sl
+			}
+			if k.Is(text, framed) {
+				sl.frame = frame
+				return sl
+			}
 		}
 		if sl.hash == 0 {
 			return nil
