@@ -30,7 +30,7 @@ func (b *bound) directOn(q *query, turns []compose.Turn, r *Request, each []Resu
 		s = scratches.Get().(*scratch)
 		s.buf = b.space.buildTurns(turns, b.rules, &r.Key, s.buf[:0])
 	}
-	var answers []compose.Answer // each: nothing is copied
+	var answers []compose.Answer // the memory of each
 	if len(each) > 0 {
 		answers = unsafe.Slice((*compose.Answer)(&each[0]), len(turns))
 	}

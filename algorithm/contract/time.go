@@ -25,8 +25,5 @@ func WholeMicros(field string, d time.Duration) (int64, error) {
 // TTL returns the TTL of a key whose state ends at ends: the time from now to ends, rounded
 // up to the millisecond, plus slack. It is at most 2*[MaxSpan] plus slack.
 func TTL(now, ends int64, slack time.Duration) time.Duration {
-	return Micros(TTLMicros(now, ends)) + slack
+	return Micros((min(max(ends-now, 1), 2*MaxSpan)+999)/1000*1000) + slack
 }
-
-// TTLMicros returns [TTL] with a slack of 0, in microseconds.
-func TTLMicros(now, ends int64) int64 { return (min(max(ends-now, 1), 2*MaxSpan) + 999) / 1000 * 1000 }

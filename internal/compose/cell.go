@@ -160,8 +160,11 @@ func life(now, ends int64, slack time.Duration) time.Duration {
 	return contract.Micros(lifeMicros(now, ends)) + slack
 }
 
-// lifeMicros returns life without slack, in microseconds.
-func lifeMicros(now, ends int64) int64 { return contract.TTLMicros(now, ends-ends%quantum+quantum) }
+// lifeMicros returns life without slack, in microseconds: a [contract.TTL]. A Duration on the way takes time.
+func lifeMicros(now, ends int64) int64 {
+	ends += quantum - ends%quantum
+	return (min(max(ends-now, 1), 2*contract.MaxSpan) + 999) / 1000 * 1000
+}
 
 // refund refunds the charge ch, and reports whether anything was refunded. If the generation
 // of the value is not gen, the key was deleted or its state ended after the decision. Nothing

@@ -105,8 +105,8 @@ func (d *Direct) CanDecide() bool {
 // allowed, Delay is the longest of all rules. If it consumes tokens, Granted is what each rule without a
 // Cost consumes, if there is one.
 //
-// Decide calls Meters, which can be third-party code and can panic. So it writes nothing before
-// it has called all of them.
+// Decide calls Meters, which can be third-party code and can panic. So it writes no record before it has
+// called all of them. After a panic, each and a can be partly written.
 func (d *Direct) Decide(now int64, turns []Turn, each []Answer, a *Answer) bool {
 	p := d.Program
 	d.stored, d.Now, d.N = now, now, 1
