@@ -8,8 +8,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A scriptPart is something that a script does.
-type scriptPart struct{ name, lua string }
+// A scriptPart is something that a script does, or an argument that it has.
+type scriptPart struct {
+	name, lua string
+	args      []any
+}
 
 // partLocals are the locals that the Lua of parts can use. Every script of a part has them, so
 // that scripts differ in their parts alone.
@@ -19,33 +22,34 @@ local now, one, zero = 1767225600000000, 1, 0
 `
 
 var scriptParts = []scriptPart{
-	{"nothing", ""}, // the unit that is subtracted from the others by hand
-	{"time", "local time = redis.call('TIME')\nlocal now = time[1] * 1000000.0 + time[2]"},
-	{"get", "local v = redis.call('GET', KEYS[1])"},
-	{"set-keepttl", "redis.call('SET', KEYS[1], cell, 'KEEPTTL')"},
-	{"set-px", "redis.call('SET', KEYS[1], cell, 'PX', '86400000')"},
-	{"incrby", "redis.call('INCRBY', KEYS[3], '1')"},
-	{"pexpire", "redis.call('PEXPIRE', KEYS[2], '10000')"},
-	{"zrange-newest", "local log = redis.call('ZRANGE', KEYS[2], '-1', '-1')"},
-	{"zrange-all", "local log = redis.call('ZRANGE', KEYS[2], '-8', '-1')"},
-	{"zadd", "redis.call('ZADD', KEYS[2], '1767225600000003', 'l3 1767225600000003 0000004 3 1')"},
-	{"zremrangebyscore", "redis.call('ZREMRANGEBYSCORE', KEYS[2], '0', '1767225590')"},
-	{"zcard", "local n = redis.call('ZCARD', KEYS[2])"},
-	{"parse-cell", "local edge, count, more = string.match(cell, '^f2 (%d+) (%d+)(.*)$')\nedge, count = edge + 0.0, count + 0.0"},
-	{"parse-entry", "local time, number, before, cost, rest = string.match(entry, '^l3 0*(%d+) 0*(%d+) (%d+) (%d+)(.*)$')\n" +
+	{name: "nothing"}, // subtract it from the others
+	{name: "argument", args: []any{"1000000"}},
+	{name: "time", lua: "local time = redis.call('TIME')\nlocal now = time[1] * 1000000.0 + time[2]"},
+	{name: "get", lua: "local v = redis.call('GET', KEYS[1])"},
+	{name: "set-keepttl", lua: "redis.call('SET', KEYS[1], cell, 'KEEPTTL')"},
+	{name: "set-px", lua: "redis.call('SET', KEYS[1], cell, 'PX', '86400000')"},
+	{name: "incrby", lua: "redis.call('INCRBY', KEYS[3], '1')"},
+	{name: "pexpire", lua: "redis.call('PEXPIRE', KEYS[2], '10000')"},
+	{name: "zrange-newest", lua: "local log = redis.call('ZRANGE', KEYS[2], '-1', '-1')"},
+	{name: "zrange-all", lua: "local log = redis.call('ZRANGE', KEYS[2], '-8', '-1')"},
+	{name: "zadd", lua: "redis.call('ZADD', KEYS[2], '1767225600000003', 'l3 1767225600000003 0000004 3 1')"},
+	{name: "zremrangebyscore", lua: "redis.call('ZREMRANGEBYSCORE', KEYS[2], '0', '1767225590')"},
+	{name: "zcard", lua: "local n = redis.call('ZCARD', KEYS[2])"},
+	{name: "parse-cell", lua: "local edge, count, more = string.match(cell, '^f2 (%d+) (%d+)(.*)$')\nedge, count = edge + 0.0, count + 0.0"},
+	{name: "parse-entry", lua: "local time, number, before, cost, rest = string.match(entry, '^l3 0*(%d+) 0*(%d+) (%d+) (%d+)(.*)$')\n" +
 		"time, number, before = time + 0.0, number + 0.0, before + 0.0"},
-	{"parse-integer", "local n = ARGV[1] + 0.0"},
-	{"format-cell", "local value = string.format('f2 %d %d', now, one)"},
-	{"format-entry", "local text = string.format('l3 %016d %07d %d %d', now, one, one, one)\nlocal score = string.sub(text, 4, 19)"},
-	{"format-ttl", "local life = (now + 10000000 - now + 999) / 1000\nlocal text = string.format('%d', life - life % 1)"},
-	{"format-reply", "local reply = string.format(';%d %d %d %d', one, now, zero, zero)"},
+	{name: "parse-integer", lua: "local n = '1000000' + 0.0"},
+	{name: "format-cell", lua: "local value = string.format('f2 %d %d', now, one)"},
+	{name: "format-entry", lua: "local text = string.format('l3 %016d %07d %d %d', now, one, one, one)\nlocal score = string.sub(text, 4, 19)"},
+	{name: "format-ttl", lua: "local life = (now + 10000000 - now + 999) / 1000\nlocal text = string.format('%d', life - life % 1)"},
+	{name: "format-reply", lua: "local reply = string.format(';%d %d %d %d', one, now, zero, zero)"},
 }
 
 // BenchmarkParts counts the instructions of what scripts do. The keys of a script are a cell, a log of
 // three entries, and a counter, and each script has new ones.
 func BenchmarkParts(b *testing.B) {
 	if !counted {
-		skip(b, "WEIR_BENCH_CALLGRIND is not 1: instructions are not counted")
+		b.Skip("WEIR_BENCH_CALLGRIND is not 1: instructions are not counted")
 	}
 	rdb, ctx := connect(b), context.Background()
 	for _, part := range scriptParts {
@@ -78,7 +82,7 @@ func BenchmarkParts(b *testing.B) {
 				pipe.Set(ctx, keys[2], 1, window)
 			})
 			m := startMeter(b, rdb)
-			each(func(pipe redis.Pipeliner, keys []string) { pipe.EvalSha(ctx, sha, keys, "1000000") })
+			each(func(pipe redis.Pipeliner, keys []string) { pipe.EvalSha(ctx, sha, keys, part.args...) })
 			m.report(b, b.N)
 		})
 	}
