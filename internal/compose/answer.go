@@ -203,6 +203,11 @@ type Answer struct {
 	Shadow     error // only package weir uses it
 }
 
+// deny makes a a denial with this RetryAfter.
+func (a *Answer) deny(retry time.Duration) {
+	a.Allowed, a.Delay, a.RetryAfter = false, contract.Never, retry
+}
+
 // Answer returns the answer of rule i to the call c. o is the parsed reply of v.
 func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	r := &p.rules[i]
@@ -232,10 +237,17 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 			s[j] = value.Int()
 		}
 		room := r.step.raw.Room(o.Now, s, a)
-		out.Allowed, out.Granted = room >= a.Cost, granted(room)
+		out.Granted = granted(room)
 		own := r.step.raw.Answer(o.Now, s, out.Granted, a)
-		out.Rule, out.Limit, out.Window, out.Remaining = r.Name, own.Limit, own.Window, own.Remaining
-		out.RetryAfter, out.ResetAfter = own.RetryAfter, own.ResetAfter
+		out.Rule, out.Limit, out.Window, out.Remaining, out.ResetAfter = r.Name, own.Limit, own.Window, own.Remaining, own.ResetAfter
+		switch {
+		case a.Cost > r.Limit.Capacity:
+			out.deny(contract.Never)
+		case room < a.Cost:
+			out.deny(own.RetryAfter)
+		default:
+			out.Allowed = true
+		}
 	default:
 		h := cellRun{step: &r.step, cell: cellOf(o.ints[r.at : r.at+r.ints])}
 		h.used = h.cell != contract.Cell{} && r.step.meter.Ends(h.cell) > o.Now
@@ -252,16 +264,8 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 			out.ResetAfter = contract.Micros(max(h.ends-o.Now, 0))
 		}
 	}
-	if a.Cost > r.Limit.Capacity {
-		out.Allowed, out.RetryAfter = false, contract.Never
-	}
-	switch {
-	case v.forces():
+	if v.forces() {
 		out.Allowed, out.Delay, out.RetryAfter = true, 0, 0
-	case out.Allowed:
-		out.RetryAfter = 0
-	default:
-		out.Delay = contract.Never
 	}
 	return out
 }
@@ -294,7 +298,8 @@ func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answe
 		before := meter.Take(cellOf(o.ints[at+1:at+1+r.ints]), -n)
 		left := max(meter.Ready(o.Now, before, n, 0)-o.Now, 0)
 		if out.Delay = contract.Micros(left); left > a.Wait {
-			out.Allowed, out.Granted, out.Delay, out.RetryAfter = false, 0, contract.Never, contract.Micros(left-a.Wait)
+			out.deny(contract.Micros(left - a.Wait))
+			out.Granted = 0
 		}
 	}
 	return out
@@ -308,14 +313,14 @@ func (r *rule) answerCell(out *Answer, now int64, c contract.Cell, room int64, u
 	out.Rule, out.Limit, out.Window = r.Name, r.Limit.Capacity, r.Limit.Window
 	switch {
 	case cost > r.Limit.Capacity:
-		out.Delay, out.RetryAfter = contract.Never, contract.Never
+		out.deny(contract.Never)
 	case room >= cost:
 		out.Allowed = true
 		if wait > 0 {
 			out.Delay = contract.Micros(max(m.Ready(now, c, cost, 0)-now, 0))
 		}
 	default:
-		out.Delay, out.RetryAfter = contract.Never, contract.Micros(max(m.Ready(now, c, cost, wait)-now, 1))
+		out.deny(contract.Micros(max(m.Ready(now, c, cost, wait)-now, 1)))
 	}
 	if wait > 0 {
 		room = m.Room(now, now, c)
