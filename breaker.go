@@ -4,6 +4,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/weir-go/weir/internal/failure"
 )
 
 // A breaker says which calls may ask the store. It is closed at first: all may. After a
@@ -22,8 +24,8 @@ type breaker struct {
 	interval time.Duration // between two probes
 	born     time.Time     // times are measured from here
 
-	state atomic.Uint64           // the generation, shifted by stateBits, and failing and open
-	cause atomic.Pointer[failure] // the last failure that counted
+	state atomic.Uint64                 // the generation, shifted by stateBits, and failing and open
+	cause atomic.Pointer[failure.Error] // the last failure that counted
 
 	mu     sync.Mutex
 	due    int64 // when the next probe may begin, if the breaker is open
@@ -116,7 +118,7 @@ func (b *breaker) succeed() {
 }
 
 // fail records that the call of t failed because of cause.
-func (b *breaker) fail(t ticket, cause *failure) {
+func (b *breaker) fail(t ticket, cause *failure.Error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.state.Load()

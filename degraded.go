@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/store"
 )
 
@@ -45,7 +47,7 @@ func (d *degraded) Decide(ctx context.Context, r Request, each []Result) (Result
 }
 
 // ask sends r to the next Decider. If the store did not decide, cause says why.
-func (d *degraded) ask(ctx context.Context, r *Request, each []Result) (res Result, cause *failure, err error) {
+func (d *degraded) ask(ctx context.Context, r *Request, each []Result) (res Result, cause *failure.Error, err error) {
 	if d.breaker.isOpen() {
 		// Neither misuse nor a caller who has gone may take the place of a probe.
 		var q query
@@ -91,47 +93,33 @@ func (d *degraded) within(ctx context.Context) (context.Context, context.CancelF
 // cause is not nil if the call failed: the store was unavailable, or took longer than the
 // budget. answered reports whether the store answered. If neither holds, the call says
 // nothing about the store. The error is for the caller; it is nil if cause is not.
-func (d *degraded) judge(ctx, short context.Context, err error) (cause *failure, answered bool, _ error) {
+func (d *degraded) judge(ctx, short context.Context, err error) (cause *failure.Error, answered bool, _ error) {
 	down := errors.Is(err, store.ErrUnavailable)
 	over := short.Err() != nil || errors.Is(err, context.DeadlineExceeded)
 	switch {
 	case err == nil && !over, errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrScript):
 		return nil, true, err
-	case err != nil && !down && !contextual(err): // misuse
+	case err != nil && !down && !guard.Contextual(err): // misuse
 		return nil, false, err
-	case ended(ctx) && err == nil:
+	case guard.Ended(ctx) && err == nil:
 		return nil, true, nil
-	case ended(ctx):
+	case guard.Ended(ctx):
 		return nil, false, callersError(ctx, err)
 	case down:
-		return &failure{"the store did not decide: " + plain(err), store.ErrUnavailable}, false, nil
+		return failure.New(store.ErrUnavailable, "weir: the store did not decide: %s", plain(err)), false, nil
 	case over && short != ctx:
 		text := fmt.Sprintf("the store did not decide within the budget of %v", d.Budget)
 		if end, _ := short.Deadline(); time.Since(end) > d.Budget {
 			text += fmt.Sprintf(": the call took %v: check that the store's client heeds deadlines", (d.Budget + time.Since(end)).Round(time.Millisecond))
 		}
-		return &failure{text, store.ErrUnavailable}, err == nil, nil
+		return failure.New(store.ErrUnavailable, "weir: %s", text), err == nil, nil
 	}
 	return nil, false, err // the error of another context, which a wrapper made
 }
 
-// ended reports whether ctx has ended, or its deadline has passed.
-func ended(ctx context.Context) bool {
-	if ctx.Err() != nil {
-		return true
-	}
-	deadline, ok := ctx.Deadline()
-	return ok && !time.Now().Before(deadline)
-}
-
-// contextual reports whether err is the error of a context.
-func contextual(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
-}
-
 // callersError returns err as the error of ctx, which has ended.
 func callersError(ctx context.Context, err error) error {
-	if contextual(err) {
+	if guard.Contextual(err) {
 		return err
 	}
 	why := ctx.Err()

@@ -3,6 +3,8 @@ package weir
 import (
 	"context"
 	"slices"
+
+	"github.com/weir-go/weir/internal/failure"
 )
 
 // manyPerBudget is the largest number of requests that are sent at once within one budget.
@@ -30,7 +32,7 @@ func (d *degraded) batch(ctx context.Context, requests []Request, answers []Answ
 	short, cancel := d.within(ctx)
 	defer cancel()
 	d.bound.decideMany(short, requests, answers)
-	var failed *failure
+	var failed *failure.Error
 	works := false
 	for i := range answers {
 		cause, answered, err := d.judge(ctx, short, answers[i].Err)

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/failure"
 )
 
 var (
@@ -73,19 +74,9 @@ func (e *DeniedError) text() string {
 // prefix is the beginning of the text of every error of this package.
 const prefix = "weir: "
 
-// A failure is an error that wraps another error without repeating its text.
-type failure struct {
-	text string
-	is   error
-}
-
-func (e *failure) Error() string { return prefix + e.text }
-
-func (e *failure) Unwrap() error { return e.is }
-
-// fail returns an error that wraps the error is. Its text is the result of fmt.Sprintf.
+// fail returns an error that wraps the error is, without repeating its text.
 func fail(is error, format string, args ...any) error {
-	return &failure{text: fmt.Sprintf(format, args...), is: is}
+	return failure.New(is, prefix+format, args...)
 }
 
 // plain returns the text of err without the prefix.

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"time"
 
+	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/store"
 )
 
 // This file has what a degraded answers if the store did not decide.
 
 // answer answers r, which consumes or peeks. cause says why the store did not decide.
-func (d *degraded) answer(ctx context.Context, r *Request, each []Result, cause *failure) (res Result, err error) {
+func (d *degraded) answer(ctx context.Context, r *Request, each []Result, cause *failure.Error) (res Result, err error) {
 	var q query
 	if err := d.bound.check(&q, r, len(each)); err != nil {
 		return Result{}, err
@@ -39,7 +40,7 @@ func (d *degraded) answer(ctx context.Context, r *Request, each []Result, cause 
 
 // degrade marks a result of FailLocal. After wait, the store may decide again: then the
 // request may be allowed.
-func (res *Result) degrade(cause *failure, wait time.Duration) {
+func (res *Result) degrade(cause *failure.Error, wait time.Duration) {
 	res.Degraded = cause
 	if !res.Allowed {
 		res.RetryAfter = min(res.RetryAfter, wait)
@@ -68,7 +69,7 @@ func (d *degraded) never(q *query) bool {
 }
 
 // fixed answers q without counting: FailOpen allows it, and the others deny it.
-func (d *degraded) fixed(q *query, each []Result, cause *failure) (res Result) {
+func (d *degraded) fixed(q *query, each []Result, cause *failure.Error) (res Result) {
 	rules := d.bound.rules
 	open := d.Fallback == FailOpen
 	wait := d.breaker.wait()
@@ -142,7 +143,7 @@ func (d *degraded) renew(ctx context.Context, r *Request, each []Result) (Result
 }
 
 // errLocalLease is the Degraded of a lease that the store does not hold.
-var errLocalLease = &failure{"the lease was acquired during an outage: the process holds it, and the store does not know it", store.ErrUnavailable}
+var errLocalLease = failure.New(store.ErrUnavailable, "weir: the lease was acquired during an outage: the process holds it, and the store does not know it")
 
 // undo refunds, settles or releases r wherever it was decided. If the store's answer was lost, that
 // can be in the store and in the process.

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/store"
 )
@@ -96,7 +97,7 @@ func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err 
 		switch {
 		case err == nil:
 			return lease, nil
-		case denied != nil && ended(ctx) && (again || !errors.Is(err, store.ErrUnavailable)):
+		case denied != nil && guard.Ended(ctx) && (again || !errors.Is(err, store.ErrUnavailable)):
 			return nil, waited(ctx, denied)
 		case !again || denied.Result.RetryAfter == Never:
 			return nil, err
@@ -147,7 +148,7 @@ func (l *Lease) try(ctx context.Context) error {
 		l.lost = l.lost || res.Degraded != nil
 		return &DeniedError{res}
 	}
-	l.lost = l.lost || ctx.Err() != nil || contextual(err)
+	l.lost = l.lost || ctx.Err() != nil || guard.Contextual(err)
 	return err
 }
 

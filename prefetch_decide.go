@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/store"
 )
 
@@ -154,7 +156,7 @@ func (d *prefetched) take(ctx context.Context, h *holding, n int64, resets uint3
 		d.degraded.Store(true)
 		f.charged = n // in the store or in the process, or nothing
 		d.owed.again(f)
-		cause, _ := res.Degraded.(*failure)
+		cause, _ := res.Degraded.(*failure.Error)
 		if d.fallback == nil || cause == nil {
 			return false, Result{}, nil
 		}
@@ -203,4 +205,4 @@ func (d *prefetched) keep(ctx context.Context, f *fetched, res *Result, resets u
 }
 
 // lost reports whether err leaves open whether the store made a decision.
-func lost(err error) bool { return errors.Is(err, store.ErrUnavailable) || contextual(err) }
+func lost(err error) bool { return errors.Is(err, store.ErrUnavailable) || guard.Contextual(err) }

@@ -6,6 +6,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/weir-go/weir/internal/guard"
 )
 
 // owed has the prefetches whose unused tokens are to be returned, now or when they are too old.
@@ -153,7 +155,7 @@ func (p *prefetcher) returnAll(ctx context.Context) error {
 	now := p.now()
 	var first error
 	for range p.owed.len() {
-		if ended(ctx) {
+		if guard.Ended(ctx) {
 			return cmp.Or(first, ctx.Err(), error(context.DeadlineExceeded))
 		}
 		f := p.owed.next(Never, false)

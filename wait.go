@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/store"
 )
@@ -90,7 +91,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 			_ = turn.giveUp(ctx) // the answer is the denial, also if this fails
 		}
 		return nil, &DeniedError{res}
-	case contextual(err), unavailable && ctx.Err() != nil:
+	case guard.Contextual(err), unavailable && ctx.Err() != nil:
 		// The timer of the store can be earlier than the timer of ctx.
 		return nil, turn.refundAfter(ctx, cmp.Or(ctx.Err(), err))
 	}

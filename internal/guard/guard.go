@@ -1,0 +1,34 @@
+// Package guard tells whether a caller still waits for a decision, and undoes what a caller
+// can no longer use.
+package guard
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// Time is the time limit of Undo.
+const Time = time.Second
+
+// Undo calls undo with a context that goes on when ctx ends, and that ends after Time.
+func Undo(ctx context.Context, undo func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Time)
+	defer cancel()
+	return undo(ctx)
+}
+
+// Ended reports whether ctx has ended, or its deadline has passed. A timer can end ctx a
+// little later than that.
+func Ended(ctx context.Context) bool {
+	if ctx.Err() != nil {
+		return true
+	}
+	deadline, ok := ctx.Deadline()
+	return ok && !time.Now().Before(deadline)
+}
+
+// Contextual reports whether err is the error of a context.
+func Contextual(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
