@@ -1,7 +1,6 @@
 package weir_test
 
 import (
-	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,17 +9,9 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store/memory"
 )
-
-// A passing is a wrapper that passes every request on.
-type passing struct{ weir.Decider }
-
-func (p passing) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	return p.Decider.Decide(ctx, r, each)
-}
-
-func pass(next weir.Decider) weir.Decider { return passing{next} }
 
 // The size of a Result is a multiple of 16 bytes. A Result is copied in parts of 16 bytes. With another size,
 // the last two parts overlap, and a processor waits if it soon copies the result of the copy. This took a
@@ -34,19 +25,19 @@ func TestResultSize(t *testing.T) {
 // A decision on a key that the memory store holds allocates nothing: allowed or denied,
 // and also through three wrappers.
 func TestAllocations(t *testing.T) {
-	if raceEnabled {
+	if weirtest.Race {
 		t.Skip("the race detector allocates")
 	}
 	fast := algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1 << 32}
 	slow := algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}
 	st := memory.New(nil)
 	ctx := t.Context()
-	one := mustNew(t, st, fast)
+	one := weirtest.New(t, st, fast)
 	denied, err := weir.New("denied", st, slow, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	two := mustPolicy(t, st, weir.Policy{
+	two := weirtest.NewPolicy(t, st, weir.Policy{
 		Name: "two", Segments: []string{"ip", "account", "token"}, Secret: []string{"token"},
 		Rules: []weir.Rule{
 			{Name: "ip", By: []string{"ip"}, Algorithm: algorithm.FixedWindow{Limit: 1 << 40, Window: time.Hour}},
@@ -56,7 +47,7 @@ func TestAllocations(t *testing.T) {
 	user, ip, token := "user:1000", "192.0.2.1", "a token that is longer than thirty-two bytes"
 	long := strings.Repeat("{", 90)
 	each := make([]weir.Result, 2)
-	wrapped := two.Wrap(pass, pass, pass)
+	wrapped := weirtest.Wrap(t, two, weirtest.Pass, weirtest.Pass, weirtest.Pass)
 	for _, tt := range []struct {
 		name string
 		call func() (weir.Result, error)

@@ -23,6 +23,16 @@ type shared struct {
 	space  *keySpace
 }
 
+// newShared returns the shared part of limiters over st.
+func newShared(st store.Store, clock func() time.Time, space *keySpace) *shared {
+	sh := &shared{store: st, clock: clock, space: space}
+	sh.memory, _ = st.(*memory.Store)
+	if b, ok := st.(store.Borrower); ok {
+		sh.borrow = b.BorrowsStrings(st)
+	}
+	return sh
+}
+
 // A rule is a valid Rule.
 type rule struct {
 	given string // Rule.Name: it can be empty
@@ -244,6 +254,9 @@ func digest(rules []rule) [32]byte {
 	for _, r := range rules {
 		b = strconv.AppendQuote(b, r.limit.Kind.Name)
 		b = strconv.AppendInt(b, r.cost, 10)
+		if r.share > 0 { // its arguments are those of the whole limit
+			b = strconv.AppendInt(append(b, '/'), r.share, 10)
+		}
 		if r.limit.Kind.Keys > 0 { // the windows of an algorithm.SlidingBuckets are in its Lua only
 			b = strconv.AppendQuote(b, r.limit.Kind.Lua)
 		}

@@ -167,8 +167,10 @@ type Result struct {
 	RetryAfter time.Duration // if denied, the time until the same request would be allowed; Never if it cannot be
 	ResetAfter time.Duration // the time until the rule is fully reset
 
-	// Degraded is nil if the store decided. Otherwise it says why not: see
-	// Limiter.OnOutage. It is then a store.ErrUnavailable.
+	// Degraded is nil if the store decided. Otherwise it says why not: see package outage.
+	// It is then a store.ErrUnavailable. If it is also a Decider, it decides further
+	// requests without the store, for a wrapper that asked for another decision than its
+	// caller.
 	Degraded error
 
 	// Shadow is nil if every shadow rule allows the request: see Rule.Shadow. If one would
@@ -178,8 +180,8 @@ type Result struct {
 	Shadow error
 }
 
-// A Decider is a [Limiter], or a wrapper around a Decider: see [Limiter.Wrap]. A
-// wrapper passes on every request that it does not answer itself.
+// A Decider is a [Limiter], or stands around another Decider: see [Limiter.Wrap]. It then
+// passes on every request that it does not answer itself.
 type Decider interface {
 	// Decide makes the decision that r asks for. The slice each can be empty.
 	// Otherwise it must have at least one element for each rule, and Decide stores
@@ -338,6 +340,17 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 	return b.decideRules(ctx, r, each, res, b.memory != nil)
 }
 
+// Age changes r to what it is after the time d: it subtracts d from RetryAfter and ResetAfter,
+// unless they are Never, down to 0. It is for wrappers that answer with an earlier Result.
+func (r *Result) Age(d time.Duration) {
+	if r.RetryAfter != Never {
+		r.RetryAfter = max(r.RetryAfter-d, 0)
+	}
+	if r.ResetAfter != Never {
+		r.ResetAfter = max(r.ResetAfter-d, 0)
+	}
+}
+
 // plain reports whether r is a Consume without options.
 func (r *Request) plain() bool {
 	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
@@ -396,8 +409,3 @@ type scratch struct {
 }
 
 var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, 0, 512)} }}
-
-// A broken is a Decider that returns err for every request.
-type broken struct{ err error }
-
-func (b broken) Decide(context.Context, Request, []Result) (Result, error) { return Result{}, b.err }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 )
 
 // If a key was reset or deleted after a decision, a refund of the decision does not change
@@ -29,9 +30,9 @@ func TestDefectRefundAfterReset(t *testing.T) {
 		} {
 			t.Run(fmt.Sprintf("%s/%T", way, tt.a), func(t *testing.T) {
 				t.Parallel()
-				c := newClock()
-				st := newStore(c)
-				l := mustNew(t, st, tt.a)
+				c := weirtest.NewClock()
+				st := weirtest.NewStore(c)
+				l := weirtest.New(t, st, tt.a)
 				request := func(cost int64, id string) weir.Request {
 					return weir.Request{Key: weir.KeyOf("u"), Cost: cost, ID: id}
 				}
@@ -42,9 +43,9 @@ func TestDefectRefundAfterReset(t *testing.T) {
 					}
 					return gave
 				}
-				allow(t, l, request(30, ""))
-				allow(t, l, request(10, "old"))
-				allow(t, l, request(20, "a"))
+				weirtest.Allow(t, l, request(30, ""))
+				weirtest.Allow(t, l, request(10, "old"))
+				weirtest.Allow(t, l, request(20, "a"))
 				if !refund("a") {
 					t.Error("nothing was refunded")
 				}
@@ -60,17 +61,17 @@ func TestDefectRefundAfterReset(t *testing.T) {
 						}
 					}
 				}
-				allow(t, l, request(10, "d"))
-				allow(t, l, request(10, ""))
+				weirtest.Allow(t, l, request(10, "d"))
+				weirtest.Allow(t, l, request(10, ""))
 				if refund("old") {
 					t.Error("tokens of the old key were refunded")
 				}
-				if res := left(t, l, "u"); res.Remaining != 80 {
+				if res := weirtest.Left(t, l, "u"); res.Remaining != 80 {
 					t.Errorf("after it: %d left, want 80", res.Remaining)
 				}
-				c.advance(10 * time.Second)
+				c.Advance(10 * time.Second)
 				refund("d")
-				if res := left(t, l, "u"); res.Remaining > tt.left {
+				if res := weirtest.Left(t, l, "u"); res.Remaining > tt.left {
 					t.Errorf("in the end: %d left, want at most %d", res.Remaining, tt.left)
 				}
 			})
@@ -91,35 +92,35 @@ func TestDefectRefundOfFirstRequest(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
 			t.Parallel()
-			c := newClock()
-			st := newStore(c)
-			with := mustNew(t, st, a)
+			c := weirtest.NewClock()
+			st := weirtest.NewStore(c)
+			with := weirtest.New(t, st, a)
 			without, err := weir.New("without", st, a, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			u := weir.KeyOf("u")
-			allow(t, with, weir.Request{Key: u, ID: "a"})
-			c.advance(50 * time.Second)
+			weirtest.Allow(t, with, weir.Request{Key: u, ID: "a"})
+			c.Advance(50 * time.Second)
 			for _, l := range []*weir.Limiter{with, without} {
-				if res := allow(t, l, weir.Request{Key: u, Cost: 9}); res.Remaining > 1 {
+				if res := weirtest.Allow(t, l, weir.Request{Key: u, Cost: 9}); res.Remaining > 1 {
 					t.Fatalf("got %+v", res)
 				}
 			}
 			if _, err := with.Refund(t.Context(), weir.Request{Key: u, ID: "a"}); err != nil {
 				t.Fatal(err)
 			}
-			if got, most := left(t, with, "u").Remaining, left(t, without, "u").Remaining; got > most {
+			if got, most := weirtest.Left(t, with, "u").Remaining, weirtest.Left(t, without, "u").Remaining; got > most {
 				t.Errorf("after the refund: %d left, and %d if the request had never been made", got, most)
 			}
 			var later []int64 // the tokens left in with, a minute ago
 			for i := range 130 {
-				got, most := left(t, with, "u").Remaining, left(t, without, "u").Remaining
+				got, most := weirtest.Left(t, with, "u").Remaining, weirtest.Left(t, without, "u").Remaining
 				later = append(later, got)
 				if i >= 60 && most < later[i-60] {
 					t.Errorf("%d s after the refund: %d left if the request had never been made, and %d a minute before with it", i, most, later[i-60])
 				}
-				c.advance(time.Second)
+				c.Advance(time.Second)
 			}
 		})
 	}
@@ -129,27 +130,27 @@ func TestDefectRefundOfFirstRequest(t *testing.T) {
 // nothing.
 func TestDefectReusedID(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	st := newStore(c)
-	l, err := weir.New("api", st, window(20, time.Hour), &weir.Options{Clock: c.now})
+	c := weirtest.NewClock()
+	st := weirtest.NewStore(c)
+	l, err := weir.New("api", st, weirtest.Window(20, time.Hour), &weir.Options{Clock: c.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	key := weir.KeyOf("u")
-	allow(t, l, weir.Request{Key: key, Cost: 3, ID: "x"})
-	allow(t, l, weir.Request{Key: key, Cost: 4, ID: "y"})
+	weirtest.Allow(t, l, weir.Request{Key: key, Cost: 3, ID: "x"})
+	weirtest.Allow(t, l, weir.Request{Key: key, Cost: 4, ID: "y"})
 	if err := l.Reset(t.Context(), "u"); err != nil {
 		t.Fatal(err)
 	}
-	c.advance(time.Microsecond)
+	c.Advance(time.Microsecond)
 	if gave, err := l.Refund(t.Context(), weir.Request{Key: key, ID: "x"}); gave || err != nil { // it ends the ID
 		t.Errorf("Refund of a decision before the Reset = %v, %v, want false", gave, err)
 	}
-	allow(t, l, weir.Request{Key: key, Cost: 10, ID: "x"})
+	weirtest.Allow(t, l, weir.Request{Key: key, Cost: 10, ID: "x"})
 	if gave, err := l.Refund(t.Context(), weir.Request{Key: key, ID: "y"}); gave || err != nil {
 		t.Errorf("Refund of a decision before the Reset = %v, %v, want false", gave, err)
 	}
-	if res := left(t, l, "u"); res.Remaining != 10 {
+	if res := weirtest.Left(t, l, "u"); res.Remaining != 10 {
 		t.Errorf("%d tokens remain, want 10", res.Remaining)
 	}
 }

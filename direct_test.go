@@ -15,6 +15,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -40,8 +41,8 @@ func TestDirectIsEval(t *testing.T) {
 
 // playDirect runs one history, and returns the number of its decisions.
 func playDirect(t *testing.T, r *rand.Rand, name string) int {
-	c := newClock()
-	stores := [2]*memory.Store{newStore(c), newStore(c)}
+	c := weirtest.NewClock()
+	stores := [2]*memory.Store{weirtest.NewStore(c), weirtest.NewStore(c)}
 	p := weir.Policy{Name: "d:{}", Segments: []string{"a", "b"}[:1+r.IntN(2)], Rules: directRules(r)}
 	if len(p.Segments) == 1 && r.IntN(2) == 0 { // decide decides many of its requests
 		p.Rules = p.Rules[:1]
@@ -51,7 +52,7 @@ func playDirect(t *testing.T, r *rand.Rand, name string) int {
 	}
 	opts, behind := &weir.Options{}, 3*time.Minute // the caller's clock may step back
 	if r.IntN(4) == 0 {
-		opts.Clock = func() time.Time { return c.now().Add(-behind) }
+		opts.Clock = func() time.Time { return c.Now().Add(-behind) }
 	}
 	other := p.Rules[0].Algorithm // the algorithm of another plan
 	if b, ok := other.(algorithm.TokenBucket); ok {
@@ -96,13 +97,13 @@ func playDirect(t *testing.T, r *rand.Rand, name string) int {
 		}
 		switch r.IntN(8) {
 		case 0:
-			c.advance(time.Duration(r.Int64N(int64(time.Minute))))
+			c.Advance(time.Duration(r.Int64N(int64(time.Minute))))
 		case 1:
 			behind += time.Duration(r.Int64N(int64(3 * time.Second)))
 		case 2:
-			c.advance(res[0].ResetAfter % time.Hour)
+			c.Advance(res[0].ResetAfter % time.Hour)
 		case 3, 4:
-			c.advance(time.Duration(r.Int64N(int64(2 * time.Second))))
+			c.Advance(time.Duration(r.Int64N(int64(2 * time.Second))))
 		}
 	}
 	return calls
@@ -179,14 +180,14 @@ func valuesOf(t *testing.T, st *memory.Store, keys map[string]time.Duration) str
 // If an algorithm panics, the store is unchanged: nothing is locked, and no rule has consumed
 // tokens.
 func TestDirectPanic(t *testing.T) {
-	c := newClock()
-	st := newStore(c)
-	bomb := &bombed{Algorithm: perSecond}
+	c := weirtest.NewClock()
+	st := weirtest.NewStore(c)
+	bomb := &bombed{Algorithm: weirtest.PerSecond}
 	for n, list := range [][]weir.Rule{
 		{{Name: "one", Algorithm: bomb}},
-		{{Name: "a", Algorithm: perSecond}, {Name: "b", Algorithm: bomb}},
+		{{Name: "a", Algorithm: weirtest.PerSecond}, {Name: "b", Algorithm: bomb}},
 	} {
-		lim := mustPolicy(t, st, weir.Policy{Name: fmt.Sprint(n), Rules: list})
+		lim := weirtest.NewPolicy(t, st, weir.Policy{Name: fmt.Sprint(n), Rules: list})
 		testDirectPanic(t, st, lim, bomb)
 	}
 }
@@ -256,14 +257,14 @@ func (m bombedMeter) Refund(now int64, c contract.Cell, ch contract.Charge, note
 func TestDirectNonsense(t *testing.T) {
 	t.Parallel()
 	for _, taken := range []contract.Cell{
-		{A: epoch.Add(time.Minute).UnixMicro(), B: -1},
+		{A: weirtest.Epoch.Add(time.Minute).UnixMicro(), B: -1},
 		{A: 1<<53 + 1},
 		{A: -1},
 		{},
 	} {
-		a := metered(window(5, time.Hour), func(m refunding) contract.Meter { return nonsense{m, taken} })
-		c := newClock()
-		direct, script := mustNew(t, newStore(c), a), mustNew(t, scripted{newStore(c)}, a)
+		a := metered(weirtest.Window(5, time.Hour), func(m refunding) contract.Meter { return nonsense{m, taken} })
+		c := weirtest.NewClock()
+		direct, script := weirtest.New(t, weirtest.NewStore(c), a), weirtest.New(t, scripted{weirtest.NewStore(c)}, a)
 		for n, op := range []weir.Op{weir.Consume, weir.Consume, weir.Peek, weir.TakeUpTo} {
 			q := weir.Request{Key: weir.KeyOf("ann"), Op: op}
 			got, err := direct.Decide(t.Context(), q, nil)
@@ -279,10 +280,10 @@ func TestDirectNonsense(t *testing.T) {
 // directly and from a script.
 func TestDirectRoomy(t *testing.T) {
 	t.Parallel()
-	a := metered(window(5, time.Hour), func(m refunding) contract.Meter { return roomy{m} })
+	a := metered(weirtest.Window(5, time.Hour), func(m refunding) contract.Meter { return roomy{m} })
 	for _, segments := range [][]string{{"a"}, {"a", "b"}} {
-		c, p := newClock(), weir.Policy{Name: "roomy", Segments: segments, Rules: []weir.Rule{{Algorithm: a}}}
-		direct, script := mustPolicy(t, newStore(c), p), mustPolicy(t, scripted{newStore(c)}, p)
+		c, p := weirtest.NewClock(), weir.Policy{Name: "roomy", Segments: segments, Rules: []weir.Rule{{Algorithm: a}}}
+		direct, script := weirtest.NewPolicy(t, weirtest.NewStore(c), p), weirtest.NewPolicy(t, scripted{weirtest.NewStore(c)}, p)
 		for n, q := range []weir.Request{{Cost: 1}, {Cost: 6}, {Cost: 5}, {Cost: 7}, {Op: weir.TakeUpTo, Cost: 5}, {Op: weir.TakeUpTo, Cost: 1000}, {Op: weir.Peek, Cost: 6}} {
 			q.Key = weir.KeyOf(segments...)
 			got, err := direct.Decide(t.Context(), q, nil)
@@ -319,7 +320,7 @@ func TestDirectInvalid(t *testing.T) {
 		{t.Context(), weir.Request{Key: weir.KeyOf("ann"), Op: 99}, weir.ErrUnsupported},
 		{ended, weir.Request{Key: weir.KeyOf("ann")}, context.Canceled},
 	} {
-		lim := mustNew(t, newStore(newClock()), perSecond)
+		lim := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.PerSecond)
 		if res, err := lim.Allow(t.Context(), "ann"); err != nil || !res.Allowed {
 			t.Fatal(res, err)
 		}
@@ -332,8 +333,8 @@ func TestDirectInvalid(t *testing.T) {
 // A key that lacks a segment is an error, also if the rule does not use that segment.
 func TestDirectSegments(t *testing.T) {
 	t.Parallel()
-	p := weir.Policy{Name: "t", Segments: []string{"a", "b"}, Rules: []weir.Rule{{By: []string{"a"}, Algorithm: perSecond}}}
-	lim := mustPolicy(t, newStore(newClock()), p)
+	p := weir.Policy{Name: "t", Segments: []string{"a", "b"}, Rules: []weir.Rule{{By: []string{"a"}, Algorithm: weirtest.PerSecond}}}
+	lim := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), p)
 	if res, err := lim.Allow(t.Context(), "ann", "x"); err != nil || !res.Allowed {
 		t.Fatal(res, err)
 	}
@@ -346,18 +347,18 @@ func TestDirectSegments(t *testing.T) {
 func TestDirectForeign(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"", "a"} { // with a name, the key has two segments
-		p := weir.Policy{Name: "t", Segments: []string{"a"}, Rules: []weir.Rule{{Name: name, Algorithm: window(9, time.Hour)}}}
+		p := weir.Policy{Name: "t", Segments: []string{"a"}, Rules: []weir.Rule{{Name: name, Algorithm: weirtest.Window(9, time.Hour)}}}
 		key, stored := []string{"ann"}, "weir:t:{ann}:f2"
 		if name != "" {
 			p.Segments, key, stored = []string{"a", "b"}, []string{"ann", "bob"}, "weir:t:{ann:bob}:a.f2"
 		}
 		for _, tag := range []store.Tag{{'x', '1'}, {'f', '2'}} {
 			for ints := range 6 {
-				c := newClock()
-				sts := [2]*memory.Store{newStore(c), newStore(c)}
-				direct, script := mustPolicy(t, sts[0], p), mustPolicy(t, scripted{sts[1]}, p)
+				c := weirtest.NewClock()
+				sts := [2]*memory.Store{weirtest.NewStore(c), weirtest.NewStore(c)}
+				direct, script := weirtest.NewPolicy(t, sts[0], p), weirtest.NewPolicy(t, scripted{sts[1]}, p)
 				for _, st := range sts {
-					plant(t, st, stored, tag, []int64{epoch.Add(time.Hour).UnixMicro(), 1, 1, 1, 1}[:ints]...)
+					weirtest.Plant(t, st, stored, tag, []int64{weirtest.Epoch.Add(time.Hour).UnixMicro(), 1, 1, 1, 1}[:ints]...)
 				}
 				got, err := direct.Allow(t.Context(), key...)
 				want, wantErr := script.Allow(t.Context(), key...)
@@ -374,14 +375,14 @@ func TestDirectEnded(t *testing.T) {
 	t.Parallel()
 	for _, segments := range [][]string{{"a"}, {"a", "b"}} {
 		settled := 0
-		a := metered(window(5, time.Second), func(m refunding) contract.Meter { return endless{m, t, &settled} })
-		c := newClock()
-		lim := mustPolicy(t, newStore(c), weir.Policy{Name: "t", Segments: segments, Rules: []weir.Rule{{Algorithm: a}}})
+		a := metered(weirtest.Window(5, time.Second), func(m refunding) contract.Meter { return endless{m, t, &settled} })
+		c := weirtest.NewClock()
+		lim := weirtest.NewPolicy(t, weirtest.NewStore(c), weir.Policy{Name: "t", Segments: segments, Rules: []weir.Rule{{Algorithm: a}}})
 		for range 100 {
 			if res, err := lim.Allow(t.Context(), segments...); err != nil || !res.Allowed || res.Remaining != 4 {
 				t.Fatal(res, err)
 			}
-			c.advance(time.Second)
+			c.Advance(time.Second)
 		}
 		if settled != 101 { // a script settles a cell twice
 			t.Errorf("%d segments: 100 requests settled %d cells, want 101", len(segments), settled)
@@ -407,9 +408,9 @@ func (m endless) Settle(now int64, c contract.Cell) contract.Cell {
 // An integer that Kind.Cell does not name is not stored, directly and by scripts.
 func TestDirectUnnamed(t *testing.T) {
 	t.Parallel()
-	a := metered(window(9, time.Hour), func(m refunding) contract.Meter { return unnamed{m} })
-	c := newClock()
-	direct, script := mustNew(t, newStore(c), a), mustNew(t, scripted{newStore(c)}, a)
+	a := metered(weirtest.Window(9, time.Hour), func(m refunding) contract.Meter { return unnamed{m} })
+	c := weirtest.NewClock()
+	direct, script := weirtest.New(t, weirtest.NewStore(c), a), weirtest.New(t, scripted{weirtest.NewStore(c)}, a)
 	for n := range 4 {
 		got, err := direct.Allow(t.Context(), "ann")
 		want, wantErr := script.Allow(t.Context(), "ann")
@@ -439,14 +440,14 @@ type nonsense struct {
 }
 
 func (m nonsense) Take(contract.Cell, int64) contract.Cell { return m.taken }
-func (m nonsense) Ends(contract.Cell) int64                { return epoch.Add(time.Hour).UnixMicro() }
+func (m nonsense) Ends(contract.Cell) int64                { return weirtest.Epoch.Add(time.Hour).UnixMicro() }
 
 // No script runs for known keys, whatever the number of rules and segments, also if the keys are in
 // different shards.
 func TestDirectKeys(t *testing.T) {
 	t.Parallel()
 	settled := 0
-	a := metered(window(100, time.Hour), func(m refunding) contract.Meter { return counted{m, &settled} })
+	a := metered(weirtest.Window(100, time.Hour), func(m refunding) contract.Meter { return counted{m, &settled} })
 	for _, tt := range []struct{ rules, segments int }{{1, 1}, {1, 8}, {2, 8}, {4, 8}, {5, 8}} {
 		p := weir.Policy{Segments: make([]string, tt.segments), Rules: make([]weir.Rule, tt.rules)}
 		key := make([]string, tt.segments)
@@ -456,7 +457,7 @@ func TestDirectKeys(t *testing.T) {
 		for i := range p.Rules {
 			p.Rules[i] = weir.Rule{Name: fmt.Sprint("r", i), By: p.Segments[:max(1, tt.segments-i%3)], Algorithm: a}
 		}
-		lim := mustPolicy(t, newStore(newClock()), p)
+		lim := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), p)
 		for n, want := range []int{2 * tt.rules, tt.rules} { // a script settles each cell twice
 			settled = 0
 			if res, err := lim.Allow(t.Context(), key...); err != nil || !res.Allowed {

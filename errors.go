@@ -63,7 +63,7 @@ func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
 func (e *DeniedError) text() string {
 	r := &e.Result
 	if r.Degraded != nil && r.RetryAfter != Never {
-		return fmt.Sprintf("denied by rule %q during an outage: %s: retry after %v", r.Rule, plain(r.Degraded), r.RetryAfter)
+		return fmt.Sprintf("denied by rule %q: %s: retry after %v", r.Rule, plain(r.Degraded), r.RetryAfter)
 	}
 	if r.RetryAfter == Never {
 		return fmt.Sprintf("denied by rule %q: its limit is %d: the request can never be allowed", r.Rule, r.Limit)
@@ -87,5 +87,4 @@ var (
 	errCancelled     = errors.New("weir: the reservation was cancelled, or its context ended during Wait: make another one with Limiter.Reserve")
 	errNoReservation = errors.New("weir: the Reservation is nil or a zero value: Limiter.Reserve returns one")
 	errNoLease       = errors.New("weir: the Lease is nil or a zero value: Limiter.Acquire and TryAcquire return one")
-	errNoWrapper     = errors.New("weir: a function given to Limiter.Wrap is nil or returned nil: it must return a Decider")
 )

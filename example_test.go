@@ -195,6 +195,8 @@ func ExampleLimiter_TakeUpTo() {
 // A failOpen allows every request for which the store is unavailable.
 type failOpen struct{ next weir.Decider }
 
+func (f failOpen) Unwrap() weir.Decider { return f.next } // so that other wrappers find the next one
+
 func (f failOpen) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 	res, err := f.next.Decide(ctx, r, each)
 	if errors.Is(err, store.ErrUnavailable) && r.Op == weir.Consume {
@@ -209,7 +211,10 @@ func ExampleLimiter_Wrap() {
 	if err != nil {
 		panic(err)
 	}
-	lim = lim.Wrap(func(next weir.Decider) weir.Decider { return failOpen{next} })
+	lim, err = lim.Wrap(func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) { return failOpen{next}, nil })
+	if err != nil {
+		panic(err)
+	}
 	res, err := lim.Allow(context.Background(), "ann")
 	fmt.Println(res.Allowed, err)
 	// Output: true <nil>

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"hash/maphash"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,8 +53,8 @@ func (k Key) Segments() []string {
 	return segments
 }
 
-// bytes returns the length of all segments together.
-func (k *Key) bytes() int {
+// Size returns the length of all segments together, in bytes.
+func (k *Key) Size() int {
 	n := 0
 	for i := range k.segments {
 		n += len(k.segments[i])
@@ -61,12 +62,36 @@ func (k *Key) bytes() int {
 	return n
 }
 
-// clone returns k with segments that are no parts of longer texts, for a k that is kept.
-func (k Key) clone() Key {
+// Clone copies the segments, so that k can be retained without the text that they are part of.
+func (k Key) Clone() Key {
 	for i := range k.segments {
 		k.segments[i] = strings.Clone(k.segments[i])
 	}
 	return k
+}
+
+// Equal reports whether k and other have the same segments. It is quicker than ==.
+func (k *Key) Equal(other *Key) bool {
+	if k.count != other.count {
+		return false
+	}
+	for i := range min(k.count, MaxSegments) {
+		if k.segments[i] != other.segments[i] {
+			return false
+		}
+	}
+	return true
+}
+
+const hashFactor = 0x9E3779B97F4A7C15
+
+// Hash returns a hash of the segments.
+func (k *Key) Hash(seed maphash.Seed) uint64 {
+	var h uint64
+	for i := range min(k.count, MaxSegments) {
+		h = h*hashFactor + maphash.String(seed, k.segments[i])
+	}
+	return h
 }
 
 func (k *Key) set(segments []string) {

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/storekey"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -63,7 +64,7 @@ func by(n int, sets ...string) weir.Policy {
 		p.Segments = append(p.Segments, fmt.Sprint(i))
 	}
 	for i, set := range sets {
-		r := weir.Rule{Name: string(rune('a' + i)), Algorithm: perSecond}
+		r := weir.Rule{Name: string(rune('a' + i)), Algorithm: weirtest.PerSecond}
 		if set != "all" {
 			r.By = strings.Split(set, "")
 		}
@@ -98,7 +99,7 @@ func TestKeys(t *testing.T) {
 	secretTag := by(2, "0", "all")
 	secretTag.Secret = []string{"0"}
 	named := func(name, rule string) weir.Policy {
-		return weir.Policy{Name: name, Rules: []weir.Rule{{Name: rule, Algorithm: perSecond}}}
+		return weir.Policy{Name: name, Rules: []weir.Rule{{Name: rule, Algorithm: weirtest.PerSecond}}}
 	}
 	for _, tt := range []struct {
 		name   string
@@ -109,7 +110,7 @@ func TestKeys(t *testing.T) {
 	}{
 		{"no name", named("t", ""), "", []string{"u"}, []string{"weir:t:{u}:g2"}},
 		{"the example of the documentation", weir.Policy{Name: "login", Segments: []string{"ip", "account"}, Rules: []weir.Rule{
-			{Name: "ip", By: []string{"ip"}, Algorithm: perSecond},
+			{Name: "ip", By: []string{"ip"}, Algorithm: weirtest.PerSecond},
 			{Name: "account", Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
 		}}, "", []string{"10.0.0.1", "ann"}, []string{"weir:login:{10.0.0.1}:ip.g2", "weir:login:{10.0.0.1}:account.l3:ann"}},
 		{"one rule by all", by(1, "all"), "", []string{"u"}, []string{"weir:t:{u}:a.g2"}},
@@ -214,14 +215,14 @@ func checkKeys(t *testing.T, sets, ka, kb, sa, sb []string) {
 // Limiters with different prefixes or names share no state.
 func TestPrefixAndName(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
+	st := weirtest.NewStore(weirtest.NewClock())
 	for i, tt := range []struct {
 		prefix, name string
 		want         int64
 	}{
 		{"p", "a", 4}, {"q", "a", 4}, {"p", "b", 4}, {"p", "a", 3}, {"", "a", 4}, {weir.DefaultPrefix, "a", 3}, {"p:a", "a", 4}, {"p", "a:{u}", 4},
 	} {
-		l, err := weir.New(tt.name, st, perSecond, &weir.Options{Prefix: tt.prefix})
+		l, err := weir.New(tt.name, st, weirtest.PerSecond, &weir.Options{Prefix: tt.prefix})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -252,8 +253,8 @@ func TestKeysOfRing(t *testing.T) {
 		t.Errorf("keys %q, want %q", got, want)
 	}
 
-	st := newStore(newClock())
-	l := mustPolicy(t, st, p)
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.NewPolicy(t, st, p)
 	if _, err := l.Allow(t.Context(), "x", "y", "1"); err != nil {
 		t.Fatal(err)
 	}
@@ -273,16 +274,16 @@ func TestKeysOfRing(t *testing.T) {
 // ID.
 func TestMarkerKeys(t *testing.T) {
 	t.Parallel()
-	st := &recorder{Store: newStore(newClock())}
+	st := &recorder{Store: weirtest.NewStore(weirtest.NewClock())}
 	p := by(2, "0", "all")
-	p.Rules[0].Algorithm = window(500, time.Minute)
-	p.Rules[1].Algorithm = window(500, time.Hour)
-	l := mustPolicy(t, st, p)
+	p.Rules[0].Algorithm = weirtest.Window(500, time.Minute)
+	p.Rules[1].Algorithm = weirtest.Window(500, time.Hour)
+	l := weirtest.NewPolicy(t, st, p)
 	seen := map[string]string{}
 	shape := regexp.MustCompile(`^%id=[0-9a-f]{32}$`)
 	for _, user := range []string{"u", "v", "u:x", "u:"} {
 		for _, id := range []string{"x", "a:{b}%", "0", strings.Repeat("long", 100), "\x00", "u"} {
-			allow(t, l, weir.Request{Key: weir.KeyOf("t", user), ID: id})
+			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("t", user), ID: id})
 			decided := slices.Clone(st.keys)
 			if len(decided) != 4 {
 				t.Fatalf("keys %q, want two of rules and two of markers", decided)
@@ -312,7 +313,7 @@ func TestKeyEscapes(t *testing.T) {
 	t.Parallel()
 	escape := strings.NewReplacer("{", "%7B", "}", "%7D", ":", "%3A", "%", "%25")
 	st := memory.New(nil)
-	l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1000})
+	l := weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1000})
 	want := map[string]bool{}
 	for length := range 26 {
 		for _, fill := range []byte{0, 'a', '$', '&', '9', ';', 'z', '|', '~', 0x80 | '{', 0xff} {
@@ -320,7 +321,7 @@ func TestKeyEscapes(t *testing.T) {
 				for _, c := range []byte("{}:%a\x00\xff") {
 					key := bytes.Repeat([]byte{fill}, length)
 					key[at] = c
-					allow(t, l, weir.Request{Key: weir.KeyOf(string(key))})
+					weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf(string(key))})
 					want["weir:t:{"+escape.Replace(string(key))+"}:g2"] = true
 				}
 			}

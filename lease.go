@@ -55,7 +55,7 @@ type Lease struct {
 //   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the store may hold the lease
 //     until it expires.
 //
-// If ctx ends during the call, or if [Limiter.OnOutage] denies the request, the store may hold the
+// If ctx ends during the call, or if package outage denies the request, the store may hold the
 // lease. TryAcquire then releases it, which takes at most one second.
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
@@ -79,7 +79,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 //   - the error of ctx if ctx ends. If the request was denied before, the error is also
 //     an [ErrDenied].
 //   - the errors of [Limiter.TryAcquire]. Acquire does not wait for the end of an outage.
-//     But if [Limiter.OnOutage] denies the request, Acquire waits, as after any denial.
+//     But if package outage denies the request, Acquire waits, as after any denial.
 func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err error) {
 	lease, err := l.newLease(key)
 	if err != nil {

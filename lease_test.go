@@ -13,6 +13,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -22,8 +24,8 @@ var oneJob = algorithm.Concurrency{Limit: 1, Lease: time.Minute}
 // A lease has one holder. It is held until it is released or expires.
 func TestLease(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	l := mustPolicy(t, newStore(c), rules(weir.Rule{Name: "jobs", Algorithm: oneJob}, weir.Rule{Name: "rate", Algorithm: perSecond}))
+	c := weirtest.NewClock()
+	l := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(weir.Rule{Name: "jobs", Algorithm: oneJob}, weir.Rule{Name: "rate", Algorithm: weirtest.PerSecond}))
 	ctx := t.Context()
 	first, err := l.TryAcquire(ctx, "u")
 	if err != nil || !first.Allowed || first.Granted != 1 || first.ID() == "" {
@@ -34,19 +36,19 @@ func TestLease(t *testing.T) {
 	if !errors.As(err, &denied) || !errors.Is(err, weir.ErrDenied) || denied.Result.Rule != "jobs" || denied.Result.RetryAfter != time.Minute {
 		t.Errorf("a second lease: %v, want it denied by jobs for 1m", err)
 	}
-	if res := left(t, mustOnly(t, l, "rate"), "u"); res.Remaining != 4 {
+	if res := weirtest.Left(t, weirtest.Only(t, l, "rate"), "u"); res.Remaining != 4 {
 		t.Errorf("rate: %+v, want that a denied request consumes nothing", res)
 	}
 
-	c.advance(59 * time.Second)
+	c.Advance(59 * time.Second)
 	if err := first.Renew(ctx); err != nil {
 		t.Errorf("Renew: %v", err)
 	}
-	c.advance(59 * time.Second)
-	if res := left(t, l, "u"); res.Allowed {
+	c.Advance(59 * time.Second)
+	if res := weirtest.Left(t, l, "u"); res.Allowed {
 		t.Errorf("after Renew: %+v, want it held", res)
 	}
-	c.advance(time.Second)
+	c.Advance(time.Second)
 	second, err := l.TryAcquire(ctx, "u")
 	if err != nil || second.ID() == first.ID() {
 		t.Fatalf("after the lease: got %+v, %v", second, err)
@@ -71,9 +73,9 @@ func TestLease(t *testing.T) {
 // nothing from the other rules.
 func TestLeaseByID(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), rules(weir.Rule{Name: "rate", Algorithm: perSecond}, weir.Rule{Name: "jobs", Algorithm: oneJob}))
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(weir.Rule{Name: "rate", Algorithm: weirtest.PerSecond}, weir.Rule{Name: "jobs", Algorithm: oneJob}))
 	r := weir.Request{Key: weir.KeyOf("u"), ID: "job-1"}
-	allow(t, l, r)
+	weirtest.Allow(t, l, r)
 	each := make([]weir.Result, 2)
 	r.Op = weir.Renew
 	res, err := l.Decide(t.Context(), r, each)
@@ -91,10 +93,10 @@ func TestLeaseByID(t *testing.T) {
 			t.Errorf("Release %d: got %+v, %v, want %v", i, res, err, want)
 		}
 	}
-	if res := left(t, l, "u"); !res.Allowed || res.Remaining != 1 {
+	if res := weirtest.Left(t, l, "u"); !res.Allowed || res.Remaining != 1 {
 		t.Errorf("in the end: %+v, want a free lease", res)
 	}
-	if res := left(t, mustOnly(t, l, "rate"), "u"); res.Remaining != 4 {
+	if res := weirtest.Left(t, weirtest.Only(t, l, "rate"), "u"); res.Remaining != 4 {
 		t.Errorf("rate: %+v, want one token consumed", res)
 	}
 }
@@ -107,7 +109,7 @@ func TestAcquireWaits(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				st := &recorder{Store: memory.New(nil)}
-				l := mustNew(t, st, oneJob)
+				l := weirtest.New(t, st, oneJob)
 				first, err := l.TryAcquire(t.Context(), "u")
 				if err != nil {
 					t.Fatal(err)
@@ -138,7 +140,7 @@ func TestAcquireWaits(t *testing.T) {
 func TestAcquireFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := mustNew(t, memory.New(nil), oneJob)
+		l := weirtest.New(t, memory.New(nil), oneJob)
 		first, err := l.TryAcquire(t.Context(), "u")
 		if err != nil {
 			t.Fatal(err)
@@ -162,8 +164,8 @@ func TestAcquireFails(t *testing.T) {
 		}
 
 		start = time.Now()
-		deny := func(weir.Decider) weir.Decider { return denier{} }
-		if lease, err := l.Wrap(deny).Acquire(t.Context(), "u"); lease != nil || !errors.Is(err, weir.ErrDenied) {
+		deny := weirtest.Wrap(t, l, weirtest.Around(func(weir.Decider) denier { return denier{} }))
+		if lease, err := deny.Acquire(t.Context(), "u"); lease != nil || !errors.Is(err, weir.ErrDenied) {
 			t.Errorf("what can never pass: got %+v, %v, want ErrDenied", lease, err)
 		}
 		if took := time.Since(start); took != 0 {
@@ -184,7 +186,7 @@ func TestAcquirePauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
-		l := mustNew(t, memory.New(nil), oneJob).Wrap(func(weir.Decider) weir.Decider { return blocked{&calls} })
+		l := weirtest.Wrap(t, weirtest.New(t, memory.New(nil), oneJob), weirtest.Around(func(weir.Decider) blocked { return blocked{&calls} }))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if lease, err := l.Acquire(ctx, "u"); lease != nil || !errors.Is(err, weir.ErrDenied) || calls > 10 {
@@ -209,16 +211,16 @@ func TestAcquirePastDeadline(t *testing.T) {
 		"TryAcquire": func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error) { return l.TryAcquire(ctx, "u") },
 	} {
 		mem := memory.New(nil)
-		st := &hooked{Store: mem, lose: fmt.Errorf("store: %w", context.DeadlineExceeded)}
-		st.eval = func(_ context.Context, s *store.Script) error {
+		st := &weirtest.Hooked{Store: mem, Lose: fmt.Errorf("store: %w", context.DeadlineExceeded)}
+		st.Before = func(_ context.Context, s *store.Script) error {
 			if strings.HasSuffix(s.Name(), ".release") {
-				st.lose = nil
+				st.Lose = nil
 			}
 			return nil
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		if lease, err := acquire(mustNew(t, st, oneJob), ctx); lease != nil || !errors.Is(err, context.DeadlineExceeded) {
+		if lease, err := acquire(weirtest.New(t, st, oneJob), ctx); lease != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: got %+v, %v", name, lease, err)
 		}
 		if keys := keysIn(mem); len(keys) > 0 {
@@ -230,13 +232,13 @@ func TestAcquirePastDeadline(t *testing.T) {
 // If the client notices the deadline first, after a denial, the error is still a denial.
 func TestAcquireDeniedEarly(t *testing.T) {
 	t.Parallel()
-	st := &hooked{Store: memory.New(nil)}
-	l := mustNew(t, st, oneJob)
+	st := &weirtest.Hooked{Store: memory.New(nil)}
+	l := weirtest.New(t, st, oneJob)
 	if _, err := l.TryAcquire(t.Context(), "u"); err != nil {
 		t.Fatal(err)
 	}
 	calls := 0
-	st.eval = func(context.Context, *store.Script) error {
+	st.Before = func(context.Context, *store.Script) error {
 		if calls++; calls > 1 {
 			return fmt.Errorf("store: %w", context.DeadlineExceeded)
 		}
@@ -262,33 +264,31 @@ func TestAcquireDegradedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		mem := memory.New(nil)
-		st := &hooked{Store: mem, lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
+		st := &weirtest.Hooked{Store: mem, Lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
 		calls := 0
-		st.eval = func(context.Context, *store.Script) error {
+		st.Before = func(context.Context, *store.Script) error {
 			if calls++; calls > 1 {
-				st.lose = nil
+				st.Lose = nil
 			}
 			return nil
 		}
-		plain := mustPolicy(t, st, rules(
+		plain := weirtest.NewPolicy(t, st, weirtest.Rules(
 			weir.Rule{Name: "jobs", Algorithm: oneJob, Cost: 1},
 			weir.Rule{Name: "starts", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}}))
-		l, err := plain.OnOutage(weir.Outage{Budget: time.Hour, Failures: 1000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := weirtest.Wrap(t, plain, outage.New(&outage.Options{Budget: time.Hour, Failures: 1000}).Wrap)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if lease, err := l.Acquire(ctx, "u"); lease != nil || !errors.Is(err, weir.ErrDenied) || calls < 3 {
 			t.Errorf("got %+v, %v after %d calls, want ErrDenied", lease, err, calls)
 		}
-		if res := left(t, mustOnly(t, plain, "jobs"), "u"); res.Remaining != 1 {
+		if res := weirtest.Left(t, weirtest.Only(t, plain, "jobs"), "u"); res.Remaining != 1 {
 			t.Errorf("got %+v, want that the lease is free", res)
 		}
 	})
 }
 
-// If OnOutage denies the request because only the reply is lost, the lease is released.
+// If package outage denies the request because only the reply is lost, the lease is
+// released.
 func TestAcquireDegraded(t *testing.T) {
 	t.Parallel()
 	for _, acquire := range []func(*weir.Limiter, context.Context, ...string) (*weir.Lease, error){
@@ -296,17 +296,14 @@ func TestAcquireDegraded(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			mem := memory.New(nil)
-			st := &hooked{Store: mem, lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
-			st.eval = func(_ context.Context, s *store.Script) error {
+			st := &weirtest.Hooked{Store: mem, Lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
+			st.Before = func(_ context.Context, s *store.Script) error {
 				if strings.HasSuffix(s.Name(), ".release") {
-					st.lose = nil
+					st.Lose = nil
 				}
 				return nil
 			}
-			l, err := mustNew(t, st, oneJob).OnOutage(weir.Outage{Budget: time.Hour, Failures: 1000})
-			if err != nil {
-				t.Fatal(err)
-			}
+			l := weirtest.Wrap(t, weirtest.New(t, st, oneJob), outage.New(&outage.Options{Budget: time.Hour, Failures: 1000}).Wrap)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			if lease, err := acquire(l, ctx, "u"); lease != nil || !errors.Is(err, weir.ErrDenied) {
@@ -324,15 +321,15 @@ func TestAcquireCancelled(t *testing.T) {
 	t.Parallel()
 	mem := memory.New(nil)
 	ctx, cancel := context.WithCancel(t.Context())
-	st := &hooked{Store: mem, lose: context.Canceled}
-	st.eval = func(_ context.Context, s *store.Script) error {
+	st := &weirtest.Hooked{Store: mem, Lose: context.Canceled}
+	st.Before = func(_ context.Context, s *store.Script) error {
 		cancel()
 		if strings.HasSuffix(s.Name(), ".release") {
-			st.lose = nil
+			st.Lose = nil
 		}
 		return nil
 	}
-	l := mustNew(t, st, oneJob)
+	l := weirtest.New(t, st, oneJob)
 	if lease, err := l.Acquire(ctx, "u"); lease != nil || !errors.Is(err, context.Canceled) {
 		t.Errorf("got %+v, %v", lease, err)
 	}
@@ -347,7 +344,7 @@ func TestKeepAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		st := &recorder{Store: memory.New(nil)}
-		l := mustNew(t, st, oneJob)
+		l := weirtest.New(t, st, oneJob)
 		lease, err := l.TryAcquire(t.Context(), "u")
 		if err != nil {
 			t.Fatal(err)
@@ -375,13 +372,13 @@ func TestKeepAliveLate(t *testing.T) {
 		{renewal: 19 * time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			st := &hooked{Store: memory.New(nil)}
-			l := mustNew(t, st, oneJob)
+			st := &weirtest.Hooked{Store: memory.New(nil)}
+			l := weirtest.New(t, st, oneJob)
 			lease, err := l.TryAcquire(t.Context(), "u")
 			if err != nil {
 				t.Fatal(err)
 			}
-			st.eval = func(context.Context, *store.Script) error {
+			st.Before = func(context.Context, *store.Script) error {
 				time.Sleep(tt.renewal)
 				return nil
 			}
@@ -399,15 +396,15 @@ func TestKeepAliveBeside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var renewals atomic.Int64
-		st := &hooked{Store: memory.New(nil)}
-		st.eval = func(ctx context.Context, s *store.Script) error {
+		st := &weirtest.Hooked{Store: memory.New(nil)}
+		st.Before = func(ctx context.Context, s *store.Script) error {
 			if strings.HasSuffix(s.Name(), ".renew") && renewals.Add(1) == 1 {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			return nil
 		}
-		lease, err := mustNew(t, st, algorithm.Concurrency{Limit: 1, Lease: 1200 * time.Millisecond}).TryAcquire(t.Context(), "u")
+		lease, err := weirtest.New(t, st, algorithm.Concurrency{Limit: 1, Lease: 1200 * time.Millisecond}).TryAcquire(t.Context(), "u")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -426,7 +423,7 @@ func TestKeepAliveBeside(t *testing.T) {
 func TestKeepAliveEndsWithRelease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := mustNew(t, memory.New(nil), oneJob)
+		l := weirtest.New(t, memory.New(nil), oneJob)
 		lease, err := l.TryAcquire(t.Context(), "u")
 		if err != nil {
 			t.Fatal(err)
@@ -469,7 +466,7 @@ func TestKeepAliveLost(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
-				st := &hooked{Store: memory.New(nil), eval: func(ctx context.Context, _ *store.Script) error {
+				st := &weirtest.Hooked{Store: memory.New(nil), Before: func(ctx context.Context, _ *store.Script) error {
 					now := time.Since(start)
 					switch {
 					case now < tt.outage[0] || now >= tt.outage[1]:
@@ -481,7 +478,7 @@ func TestKeepAliveLost(t *testing.T) {
 						return store.ErrUnavailable
 					}
 				}}
-				l := mustNew(t, st, oneJob)
+				l := weirtest.New(t, st, oneJob)
 				lease, err := l.TryAcquire(t.Context(), "u")
 				if err != nil {
 					t.Fatal(err)

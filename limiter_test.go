@@ -1,7 +1,6 @@
 package weir_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -22,17 +22,10 @@ type fake struct {
 
 func (f fake) NewLimit() (*contract.Limit, error) { return f.limit, f.err }
 
-// wantError fails the test unless err is want, or any error if want is nil. The text of
-// err must contain says, and must have the prefix "weir: " exactly once.
-func wantError(t *testing.T, err, want error, says string) {
+// wantError is weirtest.WantError for the errors of this package.
+func wantError(t testing.TB, err, want error, says string) {
 	t.Helper()
-	if err == nil || want != nil && !errors.Is(err, want) {
-		t.Fatalf("got %v, want %v", err, want)
-	}
-	text := err.Error()
-	if !strings.HasPrefix(text, "weir: ") || strings.Count(text, "weir: ") > 1 || !strings.Contains(text, says) {
-		t.Errorf("error %q, want one prefix and %q", text, says)
-	}
+	weirtest.WantError(t, err, want, "weir", says)
 }
 
 // NewPolicy rejects invalid policies, stores and limits, and says what would be right.
@@ -41,14 +34,14 @@ func TestNewPolicyRejects(t *testing.T) {
 	st := memory.New(nil)
 	many := make([]weir.Rule, weir.MaxRules+1)
 	for i := range many {
-		many[i] = weir.Rule{Name: string(rune('a' + i)), Algorithm: perSecond}
+		many[i] = weir.Rule{Name: string(rune('a' + i)), Algorithm: weirtest.PerSecond}
 	}
 	long := strings.Repeat("x", weir.MaxSegment+1)
-	x := func(r weir.Rule) weir.Policy { r.Name = "x"; return rules(r) }
+	x := func(r weir.Rule) weir.Policy { r.Name = "x"; return weirtest.Rules(r) }
 	by := func(sets ...[]string) weir.Policy {
 		p := weir.Policy{Segments: []string{"ip", "user", "token"}}
 		for i, set := range sets {
-			p.Rules = append(p.Rules, weir.Rule{Name: string(rune('a' + i)), By: set, Algorithm: perSecond})
+			p.Rules = append(p.Rules, weir.Rule{Name: string(rune('a' + i)), By: set, Algorithm: weirtest.PerSecond})
 		}
 		return p
 	}
@@ -60,37 +53,37 @@ func TestNewPolicyRejects(t *testing.T) {
 		want   error // nil: any
 		says   string
 	}{
-		{"no store", nil, rules(many[0]), nil, "store is nil"},
-		{"a store that cannot work", memory.New(&memory.Options{MaxKeys: -1}), rules(many[0]), nil, "MaxKeys is -1"},
-		{"a zero memory store", &memory.Store{}, rules(many[0]), nil, "make one with New"},
-		{"a nil memory store", (*memory.Store)(nil), rules(many[0]), nil, "make one with New"},
+		{"no store", nil, weirtest.Rules(many[0]), nil, "store is nil"},
+		{"a store that cannot work", memory.New(&memory.Options{MaxKeys: -1}), weirtest.Rules(many[0]), nil, "MaxKeys is -1"},
+		{"a zero memory store", &memory.Store{}, weirtest.Rules(many[0]), nil, "make one with New"},
+		{"a nil memory store", (*memory.Store)(nil), weirtest.Rules(many[0]), nil, "make one with New"},
 		{"a long name", st, weir.Policy{Name: long, Rules: many[:1]}, weir.ErrInvalidRule, "129 bytes"},
 		{"no segments", st, weir.Policy{Segments: []string{}, Rules: many[:1]}, weir.ErrInvalidRule, "from 1 to 8"},
 		{"nine segments", st, weir.Policy{Segments: strings.Split("abcdefghi", ""), Rules: many[:1]}, weir.ErrInvalidRule, "9 names"},
 		{"an empty segment", st, weir.Policy{Segments: []string{"ip", ""}, Rules: many[:1]}, weir.ErrInvalidRule, "Policy.Segments[1] is empty"},
 		{"a segment twice", st, weir.Policy{Segments: []string{"ip", "ip"}, Rules: many[:1]}, weir.ErrInvalidRule, `"ip"`},
 		{"an unknown secret", st, weir.Policy{Secret: []string{"token"}, Rules: many[:1]}, weir.ErrInvalidRule, `Policy.Secret names the segment "token", which does not exist: the segments are "key"`},
-		{"no rules", st, rules(), weir.ErrInvalidRule, "from 1 to 16"},
-		{"17 rules", st, rules(many...), weir.ErrInvalidRule, "17 rules"},
+		{"no rules", st, weirtest.Rules(), weir.ErrInvalidRule, "from 1 to 16"},
+		{"17 rules", st, weirtest.Rules(many...), weir.ErrInvalidRule, "17 rules"},
 		{"no algorithm", st, x(weir.Rule{}), weir.ErrInvalidRule, `rule "x": its Algorithm is nil`},
-		{"an invalid limit", st, rules(many[0], weir.Rule{Name: "x", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1)}}), weir.ErrInvalidLimit, `weir: rule "x": GCRA.Burst is 0`},
-		{"a bare error of the algorithm", st, rules(weir.Rule{Algorithm: fake{err: algorithm.ErrInvalidLimit}}), weir.ErrInvalidLimit, "weir: rule 0: invalid limit"},
+		{"an invalid limit", st, weirtest.Rules(many[0], weir.Rule{Name: "x", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1)}}), weir.ErrInvalidLimit, `weir: rule "x": GCRA.Burst is 0`},
+		{"a bare error of the algorithm", st, weirtest.Rules(weir.Rule{Algorithm: fake{err: algorithm.ErrInvalidLimit}}), weir.ErrInvalidLimit, "weir: rule 0: invalid limit"},
 		{"no limit", st, x(weir.Rule{Algorithm: fake{}}), weir.ErrInvalidRule, "returned no limit"},
 		{"a limit without kind", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Capacity: 1}}}), weir.ErrInvalidRule, "without a Kind"},
 		{"a limit without capacity", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Kind: kind}}}), weir.ErrInvalidRule, "Capacity 0"},
 		{"a kind without arithmetic", st, x(weir.Rule{Algorithm: fake{limit: &contract.Limit{Kind: kind, Capacity: 1}}}), weir.ErrInvalidRule, "kind mine"},
-		{"no names", st, rules(weir.Rule{Algorithm: perSecond}, weir.Rule{Algorithm: perSecond}), weir.ErrInvalidRule, "rule 0 has no Name"},
-		{"one name missing", st, rules(many[0], weir.Rule{Algorithm: perSecond}), weir.ErrInvalidRule, "rule 1 has no Name"},
-		{"one name twice", st, rules(many[0], many[1], many[0]), weir.ErrInvalidRule, `"a"`},
-		{"a long rule name", st, rules(weir.Rule{Name: long, Algorithm: perSecond}), weir.ErrInvalidRule, "129 bytes"},
-		{"negative cost", st, x(weir.Rule{Algorithm: perSecond, Cost: -1}), weir.ErrInvalidRule, "-1"},
-		{"a cost above the capacity", st, x(weir.Rule{Algorithm: perSecond, Cost: 6}), weir.ErrInvalidRule, "Cost is 6: it must be at most 5"},
+		{"no names", st, weirtest.Rules(weir.Rule{Algorithm: weirtest.PerSecond}, weir.Rule{Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, "rule 0 has no Name"},
+		{"one name missing", st, weirtest.Rules(many[0], weir.Rule{Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, "rule 1 has no Name"},
+		{"one name twice", st, weirtest.Rules(many[0], many[1], many[0]), weir.ErrInvalidRule, `"a"`},
+		{"a long rule name", st, weirtest.Rules(weir.Rule{Name: long, Algorithm: weirtest.PerSecond}), weir.ErrInvalidRule, "129 bytes"},
+		{"negative cost", st, x(weir.Rule{Algorithm: weirtest.PerSecond, Cost: -1}), weir.ErrInvalidRule, "-1"},
+		{"a cost above the capacity", st, x(weir.Rule{Algorithm: weirtest.PerSecond, Cost: 6}), weir.ErrInvalidRule, "Cost is 6: it must be at most 5"},
 		{"by nothing", st, by([]string{}), weir.ErrInvalidRule, `rule "a": By is empty`},
 		{"by an unknown segment", st, by([]string{"address"}), weir.ErrInvalidRule, `rule "a": By names the segment "address", which does not exist: the segments are "ip", "user", "token"`},
 		{"by one segment twice", st, by([]string{"ip", "user", "ip"}), weir.ErrInvalidRule, `"ip" twice`},
 		{"nothing in common", st, by([]string{"ip"}, []string{"user"}), weir.ErrInvalidRule, "in common"},
 		{"nothing in common among three", st, by([]string{"ip", "user"}, []string{"user", "token"}, []string{"ip", "token"}), weir.ErrInvalidRule, "in common"},
-		{"leases and metadata", st, rules(
+		{"leases and metadata", st, weirtest.Rules(
 			weir.Rule{Name: "a", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Second}},
 			weir.Rule{Name: "b", Algorithm: algorithm.MetadataWindow{Limit: 1, Window: time.Second}},
 		), weir.ErrInvalidRule, "cannot share a limiter"},
@@ -113,13 +106,13 @@ func TestNewPolicyRejects(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	t.Parallel()
 	st := &recorder{Store: memory.New(nil)}
-	one := mustNew(t, st, perSecond)
-	three := mustPolicy(t, st, weir.Policy{Segments: []string{"ip", "account", "host"}, Rules: []weir.Rule{
-		{Name: "a", By: []string{"ip"}, Algorithm: perSecond}, {Name: "b", By: []string{"ip", "host"}, Algorithm: window(5, time.Minute)},
+	one := weirtest.New(t, st, weirtest.PerSecond)
+	three := weirtest.NewPolicy(t, st, weir.Policy{Segments: []string{"ip", "account", "host"}, Rules: []weir.Rule{
+		{Name: "a", By: []string{"ip"}, Algorithm: weirtest.PerSecond}, {Name: "b", By: []string{"ip", "host"}, Algorithm: weirtest.Window(5, time.Minute)},
 	}})
-	costs := mustPolicy(t, st, rules(weir.Rule{Name: "a", Algorithm: perSecond, Cost: 1}))
-	kept := mustNew(t, st, algorithm.MetadataWindow{Limit: 5, Window: time.Minute})
-	leases := mustPolicy(t, st, rules(weir.Rule{Name: "jobs", Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Minute}}, weir.Rule{Name: "rate", Algorithm: perSecond}))
+	costs := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "a", Algorithm: weirtest.PerSecond, Cost: 1}))
+	kept := weirtest.New(t, st, algorithm.MetadataWindow{Limit: 5, Window: time.Minute})
+	leases := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "jobs", Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Minute}}, weir.Rule{Name: "rate", Algorithm: weirtest.PerSecond}))
 	u, abc := weir.KeyOf("u"), weir.KeyOf("a", "b", "c")
 	ctx := t.Context()
 	decide := func(l *weir.Limiter, r weir.Request) func() error {
@@ -201,10 +194,10 @@ func TestMisuse(t *testing.T) {
 func TestMaxCost(t *testing.T) {
 	t.Parallel()
 	const most = 1000
-	log := capped{algorithm.SlidingLog{Limit: 2 * most, Window: time.Hour}, most}
-	l := mustPolicy(t, newStore(newClock()), rules(
+	log := weirtest.Capped(algorithm.SlidingLog{Limit: 2 * most, Window: time.Hour}, most)
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(
 		weir.Rule{Name: "log", Algorithm: log},
-		weir.Rule{Name: "window", Algorithm: window(1<<50, time.Hour)},
+		weir.Rule{Name: "window", Algorithm: weirtest.Window(1<<50, time.Hour)},
 	))
 	for _, op := range []weir.Op{weir.Consume, weir.Peek} {
 		_, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: op, Cost: most + 1}, nil)
@@ -239,7 +232,7 @@ func TestOptionsClock(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			st := &recorder{Store: memory.New(nil)}
-			l, err := weir.New("t", st, perSecond, &weir.Options{Clock: func() time.Time { return tt.at }})
+			l, err := weir.New("t", st, weirtest.PerSecond, &weir.Options{Clock: func() time.Time { return tt.at }})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -264,10 +257,10 @@ func TestOptionsClock(t *testing.T) {
 // Every decision makes exactly one call of the store.
 func TestOneCall(t *testing.T) {
 	t.Parallel()
-	st := &recorder{Store: newStore(newClock())}
-	l := mustPolicy(t, st, rules(
+	st := &recorder{Store: weirtest.NewStore(weirtest.NewClock())}
+	l := weirtest.NewPolicy(t, st, weirtest.Rules(
 		weir.Rule{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 50}},
-		weir.Rule{Name: "b", Algorithm: window(50, time.Minute)},
+		weir.Rule{Name: "b", Algorithm: weirtest.Window(50, time.Minute)},
 		weir.Rule{Name: "c", Algorithm: algorithm.SlidingLog{Limit: 50, Window: time.Minute}},
 		weir.Rule{Name: "d", Algorithm: algorithm.SlidingCounter{Limit: 50, Window: time.Minute}},
 	))
@@ -276,7 +269,7 @@ func TestOneCall(t *testing.T) {
 	} {
 		st.evals = 0
 		r.Key = weir.KeyOf("u")
-		allow(t, l, r)
+		weirtest.Allow(t, l, r)
 		if st.evals != 1 || st.mgets+st.times != 0 {
 			t.Errorf("%+v: %d calls of the store, want one", r, st.calls())
 		}

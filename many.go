@@ -18,7 +18,7 @@ type Answer struct {
 // requests have the same key, either of them can be decided first.
 //
 // DoMany uses the first of these ways that is possible:
-//   - If the limiter has wrappers of Wrap, DoMany decides the requests one by one.
+//   - If a wrapper of the limiter is no [ManyDecider], DoMany decides the requests one by one.
 //   - If every request is a Peek, and MGet can read the state of all rules, DoMany
 //     calls MGet of the store once. It also calls Time once if there is no
 //     Options.Clock.
@@ -32,26 +32,18 @@ type Answer struct {
 // A batch is held in memory: pass thousands of requests at once, not millions.
 func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
 	answers := make([]Answer, len(requests))
-	switch {
-	case l != nil && l.bound != nil && len(l.wrappers) == 0:
-		l.bound.decideMany(ctx, requests, answers)
-	case l != nil && l.bound != nil && len(l.wrappers) == 1 && l.wrappers[0].outage != nil:
-		l.outer.(*degraded).decideMany(ctx, requests, answers)
-	default:
-		oneByOne(ctx, l, requests, answers)
+	if l != nil && l.bound != nil {
+		DecideMany(ctx, l.outer, requests, answers)
+		return answers
+	}
+	for i := range answers {
+		answers[i].Err = errNoLimiter
 	}
 	return answers
 }
 
-// oneByOne decides each request with d.
-func oneByOne(ctx context.Context, d Decider, requests []Request, answers []Answer) {
-	for i, r := range requests {
-		answers[i].Result, answers[i].Err = d.Decide(ctx, r, nil)
-	}
-}
-
-// decideMany decides requests on the store, without wrappers.
-func (b *bound) decideMany(ctx context.Context, requests []Request, answers []Answer) {
+// DecideMany implements [ManyDecider], inside all wrappers.
+func (b *bound) DecideMany(ctx context.Context, requests []Request, answers []Answer) {
 	a := asked{make([]asking, 0, len(requests)), make([]store.Eval, 0, len(requests))}
 	for i := range requests {
 		answers[i].Err = a.add(b, i, &requests[i], 0)

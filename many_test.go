@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 )
 
@@ -31,13 +32,13 @@ func (b *batching) EvalBatch(ctx context.Context, calls []store.Eval) {
 // DoMany answers peeks as Peek does, with one MGet and one Time.
 func TestDoManyPeeks(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	mem := newStore(c)
+	c := weirtest.NewClock()
+	mem := weirtest.NewStore(c)
 	st := &recorder{Store: mem}
-	l := mustPolicy(t, st, weir.Policy{Segments: []string{"x", "y"}, Rules: []weir.Rule{
-		{Name: "a", By: []string{"x"}, Algorithm: window(40, time.Minute)},
+	l := weirtest.NewPolicy(t, st, weir.Policy{Segments: []string{"x", "y"}, Rules: []weir.Rule{
+		{Name: "a", By: []string{"x"}, Algorithm: weirtest.Window(40, time.Minute)},
 		{Name: "b", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 4}},
-		{Name: "c", Algorithm: perSecond, Cost: 3},
+		{Name: "c", Algorithm: weirtest.PerSecond, Cost: 3},
 		{Name: "d", Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: 3 * time.Second, Limit: 20}}}},
 	}})
 	ctx := t.Context()
@@ -49,7 +50,7 @@ func TestDoManyPeeks(t *testing.T) {
 			if _, err := l.Decide(ctx, weir.Request{Key: key}, nil); err != nil {
 				t.Fatal(err)
 			}
-			c.advance(50 * time.Millisecond)
+			c.Advance(50 * time.Millisecond)
 		}
 	}
 	requests = append(requests, weir.Request{Key: weir.KeyOf("nobody", "knows"), Op: weir.Peek}, requests[7])
@@ -85,14 +86,14 @@ func TestDoManyPeeks(t *testing.T) {
 // the key.
 func TestDoManyForeign(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	l := mustPolicy(t, st, by(1, "all", "all"))
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.NewPolicy(t, st, by(1, "all", "all"))
 	ctx := t.Context()
 	if _, err := l.Allow(ctx, "v"); err != nil {
 		t.Fatal(err)
 	}
-	plant(t, st, "weir:t:{u}:b.g2", store.Tag{'x', '1'}, 1)
-	plant(t, st, "weir:t:{w}:a.g2", store.Tag{'g', '1'}, 1, 2)
+	weirtest.Plant(t, st, "weir:t:{u}:b.g2", store.Tag{'x', '1'}, 1)
+	weirtest.Plant(t, st, "weir:t:{w}:a.g2", store.Tag{'g', '1'}, 1, 2)
 	keys := []string{"u", "v", "w", "new", ""}
 	var requests []weir.Request
 	for _, k := range keys {
@@ -120,7 +121,7 @@ func TestDoManyForeign(t *testing.T) {
 // batch. If the store has no batches, each request is one call.
 func TestDoManyBatches(t *testing.T) {
 	t.Parallel()
-	gcra := []weir.Rule{{Name: "a", Algorithm: perSecond}}
+	gcra := []weir.Rule{{Name: "a", Algorithm: weirtest.PerSecond}}
 	log := append(gcra, weir.Rule{Name: "b", Algorithm: algorithm.SlidingLog{Limit: 3, Window: time.Minute}})
 	u, v := weir.KeyOf("u"), weir.KeyOf("v")
 	for _, tt := range []struct {
@@ -141,12 +142,12 @@ func TestDoManyBatches(t *testing.T) {
 		for _, batches := range []bool{true, false} {
 			t.Run(fmt.Sprint(tt.name, ", batches ", batches), func(t *testing.T) {
 				t.Parallel()
-				st := &batching{recorder: &recorder{Store: newStore(newClock())}}
+				st := &batching{recorder: &recorder{Store: weirtest.NewStore(weirtest.NewClock())}}
 				var of store.Store = st.recorder
 				if batches {
 					of = st
 				}
-				l := mustPolicy(t, of, rules(tt.rules...))
+				l := weirtest.NewPolicy(t, of, weirtest.Rules(tt.rules...))
 				got := ""
 				for i, a := range l.DoMany(t.Context(), tt.requests) {
 					switch {

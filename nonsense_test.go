@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 )
 
@@ -27,7 +28,7 @@ func (l liar) MGet(_ context.Context, _ []string, values []store.Value) ([]store
 	return append(values, l.values...), l.err
 }
 
-func (l liar) Time(context.Context) (time.Time, error) { return epoch, l.err }
+func (l liar) Time(context.Context) (time.Time, error) { return weirtest.Epoch, l.err }
 
 func integers(n ...int64) []store.Value {
 	values := make([]store.Value, len(n))
@@ -48,7 +49,7 @@ func texts(list ...string) []store.Value {
 // A reply that no script makes is an error. The request is not allowed.
 func TestNonsenseReply(t *testing.T) {
 	t.Parallel()
-	now := epoch.UnixMicro()
+	now := weirtest.Epoch.UnixMicro()
 	const least, most = -1 << 63, 1<<63 - 1
 	head := fmt.Sprintf("%d %d", now/1e6, now%1e6)
 	for _, tt := range []struct {
@@ -84,7 +85,7 @@ func TestNonsenseReply(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := mustNew(t, liar{reply: tt.reply}, window(5, time.Hour))
+			l := weirtest.New(t, liar{reply: tt.reply}, weirtest.Window(5, time.Hour))
 			for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo} {
 				func() {
 					defer func() {
@@ -105,9 +106,9 @@ func TestNonsenseReply(t *testing.T) {
 // A server replies with one string, which holds all integers.
 func TestReplyOfServer(t *testing.T) {
 	t.Parallel()
-	now := epoch.UnixMicro()
+	now := weirtest.Epoch.UnixMicro()
 	reply := texts(fmt.Sprintf("1;%d %d;f2 %d 3", now/1e6, now%1e6, now+1e6))
-	l := mustNew(t, liar{reply: reply}, window(5, time.Hour))
+	l := weirtest.New(t, liar{reply: reply}, weirtest.Window(5, time.Hour))
 	want := weir.Result{Allowed: true, Granted: 1, Rule: "fixedwindow", Limit: 5, Window: time.Hour, Remaining: 1, ResetAfter: time.Second}
 	if res, err := l.Allow(t.Context(), "u"); err != nil || res != want {
 		t.Errorf("got %+v, %v, want %+v", res, err, want)
@@ -117,14 +118,14 @@ func TestReplyOfServer(t *testing.T) {
 // No reply makes a decision panic. If a number in the reply denies the request, the request
 // is not allowed.
 func FuzzReply(f *testing.F) {
-	now := epoch.UnixMicro()
+	now := weirtest.Epoch.UnixMicro()
 	f.Add(int64(1), now, now, int64(0), int64(1), now, int64(3), int64(1))
 	f.Add(int64(0), int64(-1<<63), int64(1<<62), int64(1), int64(1), int64(1<<62), int64(-5), int64(7))
 	f.Add(int64(1), now, now, int64(0), int64(1), now-73, int64(3), int64(1)) // an expired window
 	f.Add(int64(0), now, now, int64(0), int64(1), now-73, int64(6), int64(1))
 	f.Fuzz(func(t *testing.T, ok, at, tat, rem, den, edge, count, cost int64) {
-		l := mustPolicy(t, liar{reply: integers(ok, at, tat, rem, den, edge, count)}, rules(
-			weir.Rule{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}}, weir.Rule{Name: "b", Algorithm: window(5, time.Hour)},
+		l := weirtest.NewPolicy(t, liar{reply: integers(ok, at, tat, rem, den, edge, count)}, weirtest.Rules(
+			weir.Rule{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}}, weir.Rule{Name: "b", Algorithm: weirtest.Window(5, time.Hour)},
 		))
 		each := make([]weir.Result, 2)
 		res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Cost: cost & (1<<63 - 1)}, each)
@@ -151,10 +152,10 @@ func TestStoreErrors(t *testing.T) {
 	for _, want := range []error{store.ErrUnavailable, store.ErrScript, store.ErrForeign, context.DeadlineExceeded, context.Canceled} {
 		t.Run(want.Error(), func(t *testing.T) {
 			t.Parallel()
-			st := liar{reply: integers(1, epoch.UnixMicro(), 0, 0, 1), values: make([]store.Value, 1), err: fmt.Errorf("some store: %w", want)}
-			l := mustNew(t, st, perSecond)
-			kept := mustNew(t, st, algorithm.MetadataWindow{Limit: 5, Window: time.Minute})
-			jobs := mustNew(t, st, algorithm.Concurrency{Limit: 5, Lease: time.Minute})
+			st := liar{reply: integers(1, weirtest.Epoch.UnixMicro(), 0, 0, 1), values: make([]store.Value, 1), err: fmt.Errorf("some store: %w", want)}
+			l := weirtest.New(t, st, weirtest.PerSecond)
+			kept := weirtest.New(t, st, algorithm.MetadataWindow{Limit: 5, Window: time.Minute})
+			jobs := weirtest.New(t, st, algorithm.Concurrency{Limit: 5, Lease: time.Minute})
 			ctx, u := t.Context(), weir.KeyOf("u")
 			many := func(op weir.Op) (any, any, error) {
 				a := l.DoMany(ctx, []weir.Request{{Key: u, Op: op}})
@@ -197,7 +198,7 @@ func TestStoreErrors(t *testing.T) {
 func TestNonsenseMGet(t *testing.T) {
 	t.Parallel()
 	for _, values := range [][]store.Value{nil, make([]store.Value, 1), make([]store.Value, 3)} {
-		l := mustNew(t, liar{values: values}, perSecond)
+		l := weirtest.New(t, liar{values: values}, weirtest.PerSecond)
 		for i, a := range l.DoMany(t.Context(), []weir.Request{{Key: weir.KeyOf("u"), Op: weir.Peek}, {Key: weir.KeyOf("v"), Op: weir.Peek}}) {
 			if !errors.Is(a.Err, store.ErrScript) || a.Result != (weir.Result{}) {
 				t.Errorf("%d values, answer %d: got %+v, want ErrScript", len(values), i, a)
@@ -221,7 +222,7 @@ func TestNonsenseEntries(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := mustNew(t, liar{reply: reply}, algorithm.MetadataWindow{Limit: 5, Window: time.Minute})
+			l := weirtest.New(t, liar{reply: reply}, algorithm.MetadataWindow{Limit: 5, Window: time.Minute})
 			if list, err := l.Entries(t.Context(), "u"); !errors.Is(err, store.ErrScript) || list != nil {
 				t.Errorf("got %+v, %v, want ErrScript", list, err)
 			}

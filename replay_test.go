@@ -10,18 +10,10 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/denycache"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 )
-
-// decide makes the decision that r asks for.
-func decide(t testing.TB, l *weir.Limiter, r weir.Request, each ...weir.Result) weir.Result {
-	t.Helper()
-	res, err := l.Decide(t.Context(), r, each)
-	if err != nil {
-		t.Fatalf("%+v: %v", r, err)
-	}
-	return res
-}
 
 // refundable has a limit of 5 tokens for each algorithm that can refund.
 var refundable = []algorithm.Algorithm{
@@ -29,7 +21,7 @@ var refundable = []algorithm.Algorithm{
 	algorithm.GCRA{Rate: algorithm.Rate{Count: 7, Period: time.Minute}, Burst: 5},
 	algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerMinute(1)},
 	algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 4},
-	window(5, time.Hour),
+	weirtest.Window(5, time.Hour),
 	algorithm.SlidingCounter{Limit: 5, Window: time.Hour},
 	algorithm.SlidingBuckets{Width: time.Minute, Spans: []algorithm.Span{{Window: time.Hour, Limit: 5}}},
 	algorithm.SlidingLog{Limit: 5, Window: time.Hour},
@@ -39,36 +31,36 @@ var refundable = []algorithm.Algorithm{
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	for _, a := range refundable {
-		c := newClock()
-		st := newStore(c)
-		l := mustNew(t, st, a)
+		c := weirtest.NewClock()
+		st := weirtest.NewStore(c)
+		l := weirtest.New(t, st, a)
 		first := weir.Request{Key: weir.KeyOf("k"), Cost: 3, ID: "first"}
-		before := decide(t, l, first)
+		before := weirtest.Decide(t, l, first)
 		if before.Replayed || !before.Allowed {
 			t.Fatalf("%+v: got %+v", a, before)
 		}
 		second := weir.Request{Key: weir.KeyOf("k"), Op: weir.TakeUpTo, Cost: 4, ID: "second"}
-		c.advance(time.Second)
+		c.Advance(time.Second)
 		if _, queues := a.(algorithm.LeakyBucket); queues {
 			second.ID = "" // its queue is not empty, so nothing is granted
-		} else if res := decide(t, l, second); res.Granted != 2 || res.Replayed {
+		} else if res := weirtest.Decide(t, l, second); res.Granted != 2 || res.Replayed {
 			t.Errorf("%+v: got %+v, want 2 tokens", a, res)
 		}
 		state := dump(t, st)
 		for range 2 {
 			each := make([]weir.Result, 1)
-			res := decide(t, l, first, each...)
+			res := weirtest.Decide(t, l, first, each...)
 			if !res.Replayed || !res.Allowed || res.Granted != 3 || res.Delay != 0 || res.RetryAfter != 0 || each[0] != res {
 				t.Errorf("%+v: a repeat: got %+v, and of the rule %+v, want it allowed", a, res, each[0])
 			}
-			now := decide(t, l, weir.Request{Key: first.Key, Op: weir.Peek})
+			now := weirtest.Decide(t, l, weir.Request{Key: first.Key, Op: weir.Peek})
 			if res.Remaining != now.Remaining || res.ResetAfter != now.ResetAfter {
 				t.Errorf("%+v: a repeat: got %+v, want what a peek says: %+v", a, res, now)
 			}
 			if second.ID == "" {
 				continue
 			}
-			if res := decide(t, l, second); !res.Replayed || res.Granted != 2 {
+			if res := weirtest.Decide(t, l, second); !res.Replayed || res.Granted != 2 {
 				t.Errorf("%+v: a repeated TakeUpTo: got %+v, want 2 tokens", a, res)
 			}
 		}
@@ -87,7 +79,7 @@ func TestReplay(t *testing.T) {
 		if ok, err := l.Refund(t.Context(), first); !ok || err != nil {
 			t.Errorf("%+v: Refund = %v, %v", a, ok, err)
 		}
-		if res := decide(t, l, first); res.Replayed || !res.Allowed {
+		if res := weirtest.Decide(t, l, first); res.Replayed || !res.Allowed {
 			t.Errorf("%+v: after a refund: got %+v, want a new decision", a, res)
 		}
 	}
@@ -96,18 +88,18 @@ func TestReplay(t *testing.T) {
 // A denied request has no marker, so it is decided again.
 func TestReplayOfADenial(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	l := mustNew(t, newStore(c), perSecond)
-	decide(t, l, weir.Request{Key: weir.KeyOf("k"), Cost: 5})
+	c := weirtest.NewClock()
+	l := weirtest.New(t, weirtest.NewStore(c), weirtest.PerSecond)
+	weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("k"), Cost: 5})
 	r := weir.Request{Key: weir.KeyOf("k"), Cost: 2, ID: "x"}
 	for i, want := range []weir.Result{{}, {Allowed: true, Granted: 2}, {Allowed: true, Granted: 2, Replayed: true}} {
-		if res := decide(t, l, r); res.Allowed != want.Allowed || res.Granted != want.Granted || res.Replayed != want.Replayed {
+		if res := weirtest.Decide(t, l, r); res.Allowed != want.Allowed || res.Granted != want.Granted || res.Replayed != want.Replayed {
 			t.Errorf("try %d: got %+v, want %+v", i, res, want)
 		}
-		c.advance(2 * time.Second * time.Duration(1-min(i, 1)))
+		c.Advance(2 * time.Second * time.Duration(1-min(i, 1)))
 	}
-	c.advance(5 * time.Second) // all tokens have been refilled
-	if res := decide(t, l, r); res.Replayed || !res.Allowed {
+	c.Advance(5 * time.Second) // all tokens have been refilled
+	if res := weirtest.Decide(t, l, r); res.Replayed || !res.Allowed {
 		t.Errorf("after all tokens were refilled: got %+v, want a new decision", res)
 	}
 }
@@ -116,23 +108,23 @@ func TestReplayOfADenial(t *testing.T) {
 // repeated, also if the only one is of a rule with a Cost.
 func TestReplayOfSeveralRules(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	st := newStore(c)
-	l := mustPolicy(t, st, rules(
-		weir.Rule{Name: "fast", Algorithm: perSecond},
-		weir.Rule{Name: "slow", Algorithm: window(10, time.Hour), Cost: 4}))
+	c := weirtest.NewClock()
+	st := weirtest.NewStore(c)
+	l := weirtest.NewPolicy(t, st, weirtest.Rules(
+		weir.Rule{Name: "fast", Algorithm: weirtest.PerSecond},
+		weir.Rule{Name: "slow", Algorithm: weirtest.Window(10, time.Hour), Cost: 4}))
 	r := weir.Request{Key: weir.KeyOf("k"), Op: weir.TakeUpTo, Cost: 9, ID: "x"}
 	each := make([]weir.Result, 2)
-	if res := decide(t, l, r, each...); res.Granted != 5 {
+	if res := weirtest.Decide(t, l, r, each...); res.Granted != 5 {
 		t.Fatalf("got %+v, want 5 tokens", res)
 	}
-	c.advance(time.Minute)
-	if res := decide(t, l, r, each...); !res.Replayed || res.Granted != 5 || each[0].Granted != 5 || each[1].Granted != 4 ||
+	c.Advance(time.Minute)
+	if res := weirtest.Decide(t, l, r, each...); !res.Replayed || res.Granted != 5 || each[0].Granted != 5 || each[1].Granted != 4 ||
 		each[0].Remaining != 5 || each[1].Remaining != 6 {
 		t.Errorf("got %+v, and of the rules %+v, want 5 and 4 tokens", res, each)
 	}
-	c.advance(time.Hour)
-	if res := decide(t, l, r); res.Replayed || res.Granted != 5 {
+	c.Advance(time.Hour)
+	if res := weirtest.Decide(t, l, r); res.Replayed || res.Granted != 5 {
 		t.Errorf("after an hour: got %+v, want a new decision", res)
 	}
 }
@@ -141,24 +133,24 @@ func TestReplayOfSeveralRules(t *testing.T) {
 func TestReplayOfAReservation(t *testing.T) {
 	t.Parallel()
 	for _, a := range refundable[:4] {
-		c := newClock()
-		l := mustNew(t, newStore(c), a)
+		c := weirtest.NewClock()
+		l := weirtest.New(t, weirtest.NewStore(c), a)
 		key := weir.KeyOf("k")
 		r := weir.Request{Key: key, Cost: 3, MaxWait: weir.Never, ID: "x"}
 		if _, queues := a.(algorithm.LeakyBucket); queues {
 			r.Cost = 2
 		}
-		decide(t, l, weir.Request{Key: key, Cost: r.Cost})
-		first := decide(t, l, r)
+		weirtest.Decide(t, l, weir.Request{Key: key, Cost: r.Cost})
+		first := weirtest.Decide(t, l, r)
 		if first.Delay < time.Second {
 			t.Fatalf("%+v: got %+v, want a reservation", a, first)
 		}
-		decide(t, l, weir.Request{Key: key, MaxWait: weir.Never})
+		weirtest.Decide(t, l, weir.Request{Key: key, MaxWait: weir.Never})
 		for _, pause := range []time.Duration{0, time.Second, first.Delay - time.Second - time.Microsecond, time.Microsecond, time.Second} {
-			c.advance(pause)
-			want := max(first.Delay-c.now().Sub(epoch), 0)
-			if res := decide(t, l, r); !res.Replayed || res.Delay != want {
-				t.Errorf("%+v: after %v: got %+v, want a Delay of %v", a, c.now().Sub(epoch), res, want)
+			c.Advance(pause)
+			want := max(first.Delay-c.Now().Sub(weirtest.Epoch), 0)
+			if res := weirtest.Decide(t, l, r); !res.Replayed || res.Delay != want {
+				t.Errorf("%+v: after %v: got %+v, want a Delay of %v", a, c.Now().Sub(weirtest.Epoch), res, want)
 			}
 		}
 	}
@@ -168,15 +160,15 @@ func TestReplayOfAReservation(t *testing.T) {
 // charged once, and the second try has the result.
 func TestReplayOfALostReply(t *testing.T) {
 	t.Parallel()
-	lossy := &hooked{Store: newStore(newClock())}
-	l := mustNew(t, lossy, window(10, time.Hour))
-	lossy.lose = store.ErrUnavailable
+	lossy := &weirtest.Hooked{Store: weirtest.NewStore(weirtest.NewClock())}
+	l := weirtest.New(t, lossy, weirtest.Window(10, time.Hour))
+	lossy.Lose = store.ErrUnavailable
 	r := weir.Request{Key: weir.KeyOf("k"), Cost: 3, ID: "x"}
 	if _, err := l.Decide(t.Context(), r, nil); !errors.Is(err, store.ErrUnavailable) {
 		t.Fatalf("got %v, want ErrUnavailable", err)
 	}
-	lossy.lose = nil
-	if res := decide(t, l, r); !res.Replayed || res.Granted != 3 || res.Remaining != 7 {
+	lossy.Lose = nil
+	if res := weirtest.Decide(t, l, r); !res.Replayed || res.Granted != 3 || res.Remaining != 7 {
 		t.Errorf("got %+v, want 7 of 10 left", res)
 	}
 }
@@ -190,24 +182,24 @@ func TestReplayBeforeTheTurn(t *testing.T) {
 		algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1},
 		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerMinute(1)},
 	} {
-		c := newClock()
-		l := mustPolicy(t, newStore(c), rules(
+		c := weirtest.NewClock()
+		l := weirtest.Wrap(t, weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(
 			weir.Rule{Name: "turns", Algorithm: a},
 			weir.Rule{Name: "many", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 100}},
-		)).Wrap(weir.DenyCache{Now: c.now}.Wrap)
+		)), denycache.New(&denycache.Options{Now: c.Now}).Wrap)
 		r := weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never, ID: "x"}
 		for range 5 {
-			decide(t, l, weir.Request{Key: r.Key, MaxWait: weir.Never})
+			weirtest.Decide(t, l, weir.Request{Key: r.Key, MaxWait: weir.Never})
 		}
-		if first := decide(t, l, r); first.Delay != 5*time.Minute {
+		if first := weirtest.Decide(t, l, r); first.Delay != 5*time.Minute {
 			t.Fatalf("%+v: got %+v, want a turn in 5m", a, first)
 		}
 		for _, left := range []time.Duration{5 * time.Minute, 90 * time.Second, time.Microsecond, 0} {
-			c.advance(epoch.Add(5*time.Minute - left).Sub(c.now()))
+			c.Advance(weirtest.Epoch.Add(5*time.Minute - left).Sub(c.Now()))
 			for _, wait := range []time.Duration{0, time.Second, 2 * time.Minute} {
 				r.MaxWait = wait
 				each := make([]weir.Result, 2)
-				res := decide(t, l, r, each...)
+				res := weirtest.Decide(t, l, r, each...)
 				switch {
 				case !res.Replayed:
 					t.Errorf("%+v, %v before its turn, MaxWait %v: got %+v, want it replayed", a, left, wait, res)
@@ -232,19 +224,19 @@ func TestReplayAfterSettles(t *testing.T) {
 		algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerMinute(1)},
 	} {
 		for _, settles := range [][]int64{{1, 4}, {4, 3}, {9, 3}, {0, 3}} {
-			l := mustNew(t, newStore(newClock()), a)
+			l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), a)
 			job := weir.Request{Key: weir.KeyOf("k"), Cost: 3, MaxWait: weir.Never, ID: "x"}
-			decide(t, l, job)
+			weirtest.Decide(t, l, job)
 			for _, n := range settles {
 				if ok, err := l.Settle(t.Context(), job, n); !ok || err != nil {
 					t.Fatal(ok, err)
 				}
 				if n == 0 { // the tokens go to somebody else
-					decide(t, l, weir.Request{Key: job.Key, Cost: 5, MaxWait: weir.Never})
+					weirtest.Decide(t, l, weir.Request{Key: job.Key, Cost: 5, MaxWait: weir.Never})
 				}
 				for _, wait := range []time.Duration{0, weir.Never} {
 					job.MaxWait = wait
-					if res := decide(t, l, job); !res.Replayed || !res.Allowed || res.Delay != 0 || res.Granted != n {
+					if res := weirtest.Decide(t, l, job); !res.Replayed || !res.Allowed || res.Delay != 0 || res.Granted != n {
 						t.Errorf("%+v: settled at %v, now %d: got %+v, want it replayed without a Delay", a, settles, n, res)
 					}
 				}
@@ -258,7 +250,7 @@ func TestReplayAfterSettles(t *testing.T) {
 func TestSettleAndClockBack(t *testing.T) {
 	t.Parallel()
 	for _, first := range []bool{false, true} {
-		c := newClock()
+		c := weirtest.NewClock()
 		list := []weir.Rule{
 			{Name: "window", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
 			{Name: "bucket", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 10}},
@@ -266,17 +258,17 @@ func TestSettleAndClockBack(t *testing.T) {
 		if first {
 			slices.Reverse(list)
 		}
-		l := mustPolicy(t, newStore(c), rules(list...))
+		l := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(list...))
 		job := weir.Request{Key: weir.KeyOf("k"), Cost: 4, ID: "x"}
-		decide(t, l, job)
-		c.advance(4 * time.Second)
+		weirtest.Decide(t, l, job)
+		c.Advance(4 * time.Second)
 		for range 2 {
 			if ok, err := l.Settle(t.Context(), job, 1); !ok || err != nil {
 				t.Fatal(ok, err)
 			}
-			c.advance(-time.Second)
+			c.Advance(-time.Second)
 		}
-		if res := left(t, mustOnly(t, l, "window"), "k"); res.Remaining != 9 {
+		if res := weirtest.Left(t, weirtest.Only(t, l, "window"), "k"); res.Remaining != 9 {
 			t.Errorf("bucket first %v: got %+v, want 9 remaining in the window", first, res)
 		}
 	}
@@ -286,14 +278,14 @@ func TestSettleAndClockBack(t *testing.T) {
 func TestReplayOfAForce(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
-	l := mustPolicy(t, newStore(newClock()), rules(
-		weir.Rule{Name: "window", Algorithm: window(100, time.Hour)},
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(
+		weir.Rule{Name: "window", Algorithm: weirtest.Window(100, time.Hour)},
 		weir.Rule{Name: "bucket", Algorithm: algorithm.GCRA{Rate: algorithm.Every(20 * year), Burst: 6}, Cost: 3}))
 	for i, want := range []int64{3, 3, 1} {
-		r := weir.Request{Key: weir.KeyOf("k"), Op: weir.Force, Cost: 2, ID: number(i)}
+		r := weir.Request{Key: weir.KeyOf("k"), Op: weir.Force, Cost: 2, ID: weirtest.Number(i)}
 		for range 2 {
 			each := make([]weir.Result, 2)
-			if res := decide(t, l, r, each...); res.Granted != 2 || each[1].Granted != want {
+			if res := weirtest.Decide(t, l, r, each...); res.Granted != 2 || each[1].Granted != want {
 				t.Errorf("Force %d: got %+v, and the bucket gave %d, want %d", i, res, each[1].Granted, want)
 			}
 		}
@@ -304,12 +296,12 @@ func TestReplayOfAForce(t *testing.T) {
 // integer above 2^53-1 in them.
 func TestReplayOfAHugeCost(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	l := mustPolicy(t, st, rules(weir.Rule{Name: "calls", Cost: 1, Algorithm: window(10, time.Hour)}))
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "calls", Cost: 1, Algorithm: weirtest.Window(10, time.Hour)}))
 	for _, op := range []weir.Op{weir.Consume, weir.Force} {
 		r := weir.Request{Key: weir.KeyOf("k"), Op: op, Cost: 1 << 60, ID: op.String()}
-		decide(t, l, r)
-		if res := decide(t, l, r); !res.Replayed {
+		weirtest.Decide(t, l, r)
+		if res := weirtest.Decide(t, l, r); !res.Replayed {
 			t.Errorf("%v: got %+v, want it replayed", op, res)
 		}
 	}

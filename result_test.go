@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 )
 
 // If the request is denied, the result describes the rule with the longest RetryAfter.
@@ -25,7 +26,7 @@ func TestResult(t *testing.T) {
 		rules []weir.Rule
 		steps []step
 	}{
-		{"one rule", []weir.Rule{{Algorithm: perSecond}}, []step{
+		{"one rule", []weir.Rule{{Algorithm: weirtest.PerSecond}}, []step{
 			{0, 1, weir.Result{Allowed: true, Granted: 1, Limit: 5, Window: 5 * s, Remaining: 4, ResetAfter: 1 * s, Rule: "gcra"}},
 			{0, 5, weir.Result{Delay: never, Limit: 5, Window: 5 * s, Remaining: 4, RetryAfter: 1 * s, ResetAfter: 1 * s, Rule: "gcra"}},
 			{0, 6, weir.Result{Delay: never, Limit: 5, Window: 5 * s, Remaining: 4, RetryAfter: never, ResetAfter: 1 * s, Rule: "gcra"}},
@@ -33,7 +34,7 @@ func TestResult(t *testing.T) {
 			{2 * s, 1 << 62, weir.Result{Delay: never, Limit: 5, Window: 5 * s, Remaining: 2, RetryAfter: never, ResetAfter: 3 * s, Rule: "gcra"}},
 			{0, 2, weir.Result{Allowed: true, Granted: 2, Limit: 5, Window: 5 * s, ResetAfter: 5 * s, Rule: "gcra"}},
 		}},
-		{"the fewest remaining", []weir.Rule{{Name: "a", Algorithm: window(5, 10*s)}, {Name: "b", Algorithm: window(3, 20*s)}, {Name: "c", Algorithm: window(3, 30*s)}}, []step{
+		{"the fewest remaining", []weir.Rule{{Name: "a", Algorithm: weirtest.Window(5, 10*s)}, {Name: "b", Algorithm: weirtest.Window(3, 20*s)}, {Name: "c", Algorithm: weirtest.Window(3, 30*s)}}, []step{
 			{0, 2, weir.Result{Allowed: true, Granted: 2, Limit: 3, Window: 20 * s, Remaining: 1, ResetAfter: 20 * s, Rule: "b"}},             // the first of equal rules
 			{0, 2, weir.Result{Delay: never, Limit: 3, Window: 30 * s, Remaining: 1, RetryAfter: 30 * s, ResetAfter: 30 * s, Rule: "c"}},      // c has the longest RetryAfter
 			{0, 4, weir.Result{Delay: never, Limit: 3, Window: 20 * s, Remaining: 1, RetryAfter: never, ResetAfter: 20 * s, Rule: "b"}},       // a denies for 10 s
@@ -41,14 +42,14 @@ func TestResult(t *testing.T) {
 			{20 * s, 2, weir.Result{Delay: never, Limit: 3, Window: 30 * s, Remaining: 1, RetryAfter: 10 * s, ResetAfter: 10 * s, Rule: "c"}}, // a and b allow
 			{0, 1, weir.Result{Allowed: true, Granted: 1, Limit: 3, Window: 30 * s, Remaining: 0, ResetAfter: 10 * s, Rule: "c"}},
 		}},
-		{"a rule with a cost", []weir.Rule{{Name: "a", Algorithm: window(10, 10*s)}, {Name: "b", Algorithm: window(3, 20*s), Cost: 1}}, []step{
+		{"a rule with a cost", []weir.Rule{{Name: "a", Algorithm: weirtest.Window(10, 10*s)}, {Name: "b", Algorithm: weirtest.Window(3, 20*s), Cost: 1}}, []step{
 			{0, 4, weir.Result{Allowed: true, Granted: 4, Limit: 3, Window: 20 * s, Remaining: 2, ResetAfter: 20 * s, Rule: "b"}},
 			{0, 5, weir.Result{Allowed: true, Granted: 5, Limit: 10, Window: 10 * s, Remaining: 1, ResetAfter: 10 * s, Rule: "a"}},
 			{0, 2, weir.Result{Delay: never, Limit: 10, Window: 10 * s, Remaining: 1, RetryAfter: 10 * s, ResetAfter: 10 * s, Rule: "a"}},
 			{0, 1, weir.Result{Allowed: true, Granted: 1, Limit: 10, Window: 10 * s, Remaining: 0, ResetAfter: 10 * s, Rule: "a"}},
 			{10 * s, 1, weir.Result{Delay: never, Limit: 3, Window: 20 * s, Remaining: 0, RetryAfter: 10 * s, ResetAfter: 10 * s, Rule: "b"}},
 		}},
-		{"two rules with a cost", []weir.Rule{{Name: "a", Algorithm: window(10, 10*s), Cost: 3}, {Name: "b", Algorithm: window(9, 20*s), Cost: 2}}, []step{
+		{"two rules with a cost", []weir.Rule{{Name: "a", Algorithm: weirtest.Window(10, 10*s), Cost: 3}, {Name: "b", Algorithm: weirtest.Window(9, 20*s), Cost: 2}}, []step{
 			{0, 50, weir.Result{Allowed: true, Granted: 3, Limit: 10, Window: 10 * s, Remaining: 7, ResetAfter: 10 * s, Rule: "a"}},
 			{0, 50, weir.Result{Allowed: true, Granted: 3, Limit: 10, Window: 10 * s, Remaining: 4, ResetAfter: 10 * s, Rule: "a"}},
 			{0, 50, weir.Result{Allowed: true, Granted: 3, Limit: 10, Window: 10 * s, Remaining: 1, ResetAfter: 10 * s, Rule: "a"}},
@@ -57,11 +58,11 @@ func TestResult(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			c := newClock()
-			st := newStore(c)
-			l := mustPolicy(t, st, rules(tt.rules...))
+			c := weirtest.NewClock()
+			st := weirtest.NewStore(c)
+			l := weirtest.NewPolicy(t, st, weirtest.Rules(tt.rules...))
 			for i, step := range tt.steps {
-				c.advance(step.after)
+				c.Advance(step.after)
 				before := dump(t, st)
 				r := weir.Request{Key: weir.KeyOf("u"), Op: weir.Peek, Cost: step.cost}
 				peeked, err := l.Decide(t.Context(), r, nil)
@@ -97,8 +98,8 @@ func TestResult(t *testing.T) {
 func TestEach(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
-	l := mustPolicy(t, newStore(newClock()), rules(
-		weir.Rule{Name: "a", Algorithm: window(5, 10*s)}, weir.Rule{Name: "b", Algorithm: perSecond, Cost: 4}, weir.Rule{Name: "c", Algorithm: window(2, 20*s)},
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(
+		weir.Rule{Name: "a", Algorithm: weirtest.Window(5, 10*s)}, weir.Rule{Name: "b", Algorithm: weirtest.PerSecond, Cost: 4}, weir.Rule{Name: "c", Algorithm: weirtest.Window(2, 20*s)},
 	))
 	spare := weir.Result{Rule: "spare"}
 	for i, tt := range []struct {
@@ -151,14 +152,14 @@ func TestEach(t *testing.T) {
 // At RetryAfter, all rules allow the same request. One microsecond earlier, a rule denies it.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	l := mustPolicy(t, newStore(c), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
-		{Name: "a", By: []string{"tenant"}, Algorithm: window(7, 10*time.Second)},
+	c := weirtest.NewClock()
+	l := weirtest.NewPolicy(t, weirtest.NewStore(c), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+		{Name: "a", By: []string{"tenant"}, Algorithm: weirtest.Window(7, 10*time.Second)},
 		{Name: "b", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 4}},
 	}})
 	allowed, denied := 0, 0
 	for i := 0; allowed < 200; i++ {
-		user := number(i % 2)
+		user := weirtest.Number(i % 2)
 		res, err := l.Allow(t.Context(), "x", user)
 		if err != nil {
 			t.Fatal(err)
@@ -168,11 +169,11 @@ func TestRetryAfter(t *testing.T) {
 			continue
 		}
 		denied++
-		c.advance(res.RetryAfter - time.Microsecond)
-		if res := left(t, l, "x", user); res.Allowed || res.RetryAfter != time.Microsecond {
+		c.Advance(res.RetryAfter - time.Microsecond)
+		if res := weirtest.Left(t, l, "x", user); res.Allowed || res.RetryAfter != time.Microsecond {
 			t.Fatalf("step %d: one microsecond early: %+v", i, res)
 		}
-		c.advance(time.Microsecond)
+		c.Advance(time.Microsecond)
 		if res, err := l.Allow(t.Context(), "x", user); !res.Allowed {
 			t.Fatalf("step %d: in time: %+v, %v", i, res, err)
 		}
@@ -187,7 +188,7 @@ func TestRetryAfter(t *testing.T) {
 // above the integers that Lua counts exactly.
 func TestLargestCosts(t *testing.T) {
 	t.Parallel()
-	l := mustNew(t, newStore(newClock()), window(algorithm.MaxTokens, time.Hour))
+	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Window(algorithm.MaxTokens, time.Hour))
 	for _, tt := range []struct {
 		cost int64
 		want bool

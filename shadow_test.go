@@ -12,12 +12,15 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/denycache"
+	"github.com/weir-go/weir/internal/weirtest"
+	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/store"
 )
 
 // shadowed returns the rules with a shadow rule named "next".
 func shadowed(a algorithm.Algorithm, live ...weir.Rule) weir.Policy {
-	return rules(append(live, weir.Rule{Name: "next", Algorithm: a, Shadow: true})...)
+	return weirtest.Rules(append(live, weir.Rule{Name: "next", Algorithm: a, Shadow: true})...)
 }
 
 // A shadow rule decides as if it were the only rule, and the other rules as if it were not
@@ -28,14 +31,14 @@ func TestShadowAlone(t *testing.T) {
 	for _, candidate := range refundable {
 		for _, live := range refundable {
 			r := rand.New(rand.NewPCG(seed, 0))
-			c := newClock()
-			st, apart := newStore(c), newStore(c)
-			both := mustPolicy(t, st, shadowed(candidate, weir.Rule{Algorithm: live}))
-			one := mustNew(t, apart, live)
-			next := mustPolicy(t, apart, rules(weir.Rule{Name: "next", Algorithm: candidate}))
+			c := weirtest.NewClock()
+			st, apart := weirtest.NewStore(c), weirtest.NewStore(c)
+			both := weirtest.NewPolicy(t, st, shadowed(candidate, weir.Rule{Algorithm: live}))
+			one := weirtest.New(t, apart, live)
+			next := weirtest.NewPolicy(t, apart, weirtest.Rules(weir.Rule{Name: "next", Algorithm: candidate}))
 			denials := 0
 			for i := range 300 {
-				c.advance(time.Duration(r.IntN(8)) * time.Second)
+				c.Advance(time.Duration(r.IntN(8)) * time.Second)
 				q := weir.Request{Key: weir.KeyOf("k"), Op: weir.Op(r.IntN(int(weir.Settle) + 1)), Cost: r.Int64N(4), ID: strconv.Itoa(r.IntN(20))}
 				if q.Op == weir.Settle {
 					q.Actual = weir.ActualCost(r.Int64N(6))
@@ -96,10 +99,10 @@ func plainText(err error) string {
 // A request takes one call of a Batcher, for any number of shadow rules, and DoMany too.
 func TestShadowRoundTrip(t *testing.T) {
 	t.Parallel()
-	st := &batching{recorder: &recorder{Store: newStore(newClock())}}
-	l := mustPolicy(t, st, shadowed(window(1, time.Minute), weir.Rule{Algorithm: perSecond}, weir.Rule{Name: "third", Algorithm: window(2, time.Hour), Shadow: true}))
+	st := &batching{recorder: &recorder{Store: weirtest.NewStore(weirtest.NewClock())}}
+	l := weirtest.NewPolicy(t, st, shadowed(weirtest.Window(1, time.Minute), weir.Rule{Algorithm: weirtest.PerSecond}, weir.Rule{Name: "third", Algorithm: weirtest.Window(2, time.Hour), Shadow: true}))
 	for i := range 3 {
-		res := decide(t, l, weir.Request{Key: weir.KeyOf("k")})
+		res := weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("k")})
 		var denied *weir.DeniedError
 		rule := ""
 		if errors.As(res.Shadow, &denied) {
@@ -127,9 +130,9 @@ func TestShadowRoundTrip(t *testing.T) {
 // An error of a shadow rule changes no answer.
 func TestShadowError(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	l := mustPolicy(t, st, shadowed(window(1, time.Minute), weir.Rule{Algorithm: perSecond}))
-	plant(t, st, "weir:t:{foreign}:next.f2", store.Tag{'x', '1'}, 1)
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.NewPolicy(t, st, shadowed(weirtest.Window(1, time.Minute), weir.Rule{Algorithm: weirtest.PerSecond}))
+	weirtest.Plant(t, st, "weir:t:{foreign}:next.f2", store.Tag{'x', '1'}, 1)
 	for _, tt := range []struct {
 		name string
 		r    weir.Request
@@ -152,9 +155,9 @@ func TestShadowError(t *testing.T) {
 // If the others cannot decide, there is no Result, whatever a shadow rule says.
 func TestShadowOfFailure(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	l := mustPolicy(t, st, shadowed(window(1, time.Minute), weir.Rule{Algorithm: perSecond}))
-	plant(t, st, "weir:t:{k}:g2", store.Tag{'x', '1'}, 1)
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.NewPolicy(t, st, shadowed(weirtest.Window(1, time.Minute), weir.Rule{Algorithm: weirtest.PerSecond}))
+	weirtest.Plant(t, st, "weir:t:{k}:g2", store.Tag{'x', '1'}, 1)
 	for range 2 {
 		if res, err := l.Allow(t.Context(), "k"); !errors.Is(err, store.ErrForeign) || res != (weir.Result{}) {
 			t.Errorf("got %+v, %v, want an ErrForeign alone", res, err)
@@ -165,8 +168,8 @@ func TestShadowOfFailure(t *testing.T) {
 // A shadow rule does not get the metadata of a request.
 func TestShadowMetadata(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), shadowed(perSecond, weir.Rule{Algorithm: algorithm.MetadataWindow{Limit: 2, Window: time.Minute}}))
-	if res := decide(t, l, weir.Request{Key: weir.KeyOf("k"), Metadata: "m"}); !res.Allowed || res.Shadow != nil {
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), shadowed(weirtest.PerSecond, weir.Rule{Algorithm: algorithm.MetadataWindow{Limit: 2, Window: time.Minute}}))
+	if res := weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("k"), Metadata: "m"}); !res.Allowed || res.Shadow != nil {
 		t.Errorf("got %+v, want that both allow", res)
 	}
 	if entries, err := l.Entries(t.Context(), "k"); len(entries) != 1 || entries[0].Metadata != "m" || err != nil {
@@ -177,13 +180,13 @@ func TestShadowMetadata(t *testing.T) {
 // With leases, the other shadow rules do not take the name of the lease for an ID.
 func TestShadowLeases(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), rules(
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(
 		weir.Rule{Name: "leases", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}},
 		weir.Rule{Name: "fewer", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Minute}, Shadow: true},
-		weir.Rule{Name: "starts", Algorithm: window(3, time.Hour), Shadow: true},
+		weir.Rule{Name: "starts", Algorithm: weirtest.Window(3, time.Hour), Shadow: true},
 	))
 	lease := func(op weir.Op, id string) weir.Result {
-		return decide(t, l, weir.Request{Key: weir.KeyOf("k"), Op: op, ID: id})
+		return weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("k"), Op: op, ID: id})
 	}
 	says := func(res weir.Result, allowed bool, shadow string) {
 		t.Helper()
@@ -201,39 +204,39 @@ func TestShadowLeases(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res := decide(t, starts, weir.Request{Key: weir.KeyOf("k"), Op: weir.Peek}); res.Allowed || res.Shadow != nil {
+	if res := weirtest.Decide(t, starts, weir.Request{Key: weir.KeyOf("k"), Op: weir.Peek}); res.Allowed || res.Shadow != nil {
 		t.Errorf("Only(starts): got %+v, want a rule in force, without tokens", res)
 	}
 }
 
 // With replaces the limit of a shadow rule too. An Observer sees what it would have done, and
-// a DenyCache does not.
+// a denycache.Cache does not.
 func TestShadowAround(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	var outcomes []weir.Outcome
-	l := mustPolicy(t, newStore(c), shadowed(window(2, time.Hour), weir.Rule{Name: "now", Algorithm: perSecond}))
-	l = l.Wrap(weir.Observer(func(_ context.Context, d weir.Decision) { outcomes = append(outcomes, d.Outcome()) }).Wrap, weir.DenyCache{}.Wrap)
+	c := weirtest.NewClock()
+	var outcomes []observe.Outcome
+	l := weirtest.NewPolicy(t, weirtest.NewStore(c), shadowed(weirtest.Window(2, time.Hour), weir.Rule{Name: "now", Algorithm: weirtest.PerSecond}))
+	l = weirtest.Wrap(t, l, observe.Observer(func(_ context.Context, d observe.Decision) { outcomes = append(outcomes, d.Outcome()) }).Wrap, denycache.New(nil).Wrap)
 	for range 4 {
-		decide(t, l, weir.Request{Key: weir.KeyOf("k")})
+		weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("k")})
 	}
-	more, err := l.With(weir.Rule{Name: "next", Algorithm: window(3, time.Hour)})
+	more, err := l.With(weir.Rule{Name: "next", Algorithm: weirtest.Window(3, time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
-		decide(t, more, weir.Request{Key: weir.KeyOf("k")})
+		weirtest.Decide(t, more, weir.Request{Key: weir.KeyOf("k")})
 	}
-	if want := []weir.Outcome{"allowed", "allowed", "shadow_denied", "shadow_denied", "allowed", "denied", "denied"}; !slices.Equal(outcomes, want) {
+	if want := []observe.Outcome{"allowed", "allowed", "shadow_denied", "shadow_denied", "allowed", "denied", "denied"}; !slices.Equal(outcomes, want) {
 		t.Errorf("got %q, want %q", outcomes, want)
 	}
-	if res := decide(t, more, weir.Request{Key: weir.KeyOf("k")}); res.Shadow != nil {
+	if res := weirtest.Decide(t, more, weir.Request{Key: weir.KeyOf("k")}); res.Shadow != nil {
 		t.Errorf("a remembered denial: a shadow rule says %v", res.Shadow)
 	}
-	if _, err := l.With(weir.Rule{Name: "next", Algorithm: perSecond}); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), `"next"`) {
+	if _, err := l.With(weir.Rule{Name: "next", Algorithm: weirtest.PerSecond}); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), `"next"`) {
 		t.Errorf("With: another algorithm of a shadow rule: got %v", err)
 	}
-	if _, err := l.With(weir.Rule{Name: "other", Algorithm: perSecond}); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), `"now", "next"`) {
+	if _, err := l.With(weir.Rule{Name: "other", Algorithm: weirtest.PerSecond}); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), `"now", "next"`) {
 		t.Errorf("With: another name: got %v, want an error with the names", err)
 	}
 }
@@ -241,13 +244,13 @@ func TestShadowAround(t *testing.T) {
 // A shadow rule's By can share no segment with the others, and does not move their keys.
 func TestShadowKeys(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
+	st := weirtest.NewStore(weirtest.NewClock())
 	p := weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
-		{Name: "user", By: []string{"user"}, Algorithm: perSecond},
-		{Name: "tenant", By: []string{"tenant"}, Algorithm: perSecond, Shadow: true},
+		{Name: "user", By: []string{"user"}, Algorithm: weirtest.PerSecond},
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: weirtest.PerSecond, Shadow: true},
 	}}
-	l := mustPolicy(t, st, p)
-	decide(t, l, weir.Request{Key: weir.KeyOf("acme", "ann")})
+	l := weirtest.NewPolicy(t, st, p)
+	weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("acme", "ann")})
 	if got, want := keysIn(st), []string{"weir:t:{acme}:tenant.g2", "weir:t:{ann}:user.g2"}; !slices.Equal(got, want) {
 		t.Errorf("the keys are %q, want %q", got, want)
 	}
@@ -255,9 +258,9 @@ func TestShadowKeys(t *testing.T) {
 		t.Errorf("Reset: got %v, want an ErrInvalidRule, as without the shadow rule", err)
 	}
 	p.Rules[0].By = nil
-	l = mustPolicy(t, st, p)
-	decide(t, l, weir.Request{Key: weir.KeyOf("acme", "bob")})
-	if res := decide(t, l, weir.Request{Key: weir.KeyOf("acme", "bob"), Op: weir.Reset}); !res.Allowed || res.Shadow != nil {
+	l = weirtest.NewPolicy(t, st, p)
+	weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("acme", "bob")})
+	if res := weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("acme", "bob"), Op: weir.Reset}); !res.Allowed || res.Shadow != nil {
 		t.Errorf("Reset: got %+v, want that the tenant's shadow rule is left alone", res)
 	}
 	if got := keysIn(st); len(got) != 2 {
@@ -271,17 +274,17 @@ func TestShadowMisuse(t *testing.T) {
 		p    weir.Policy
 		want string
 	}{
-		{rules(weir.Rule{Name: "a", Algorithm: perSecond, Shadow: true}), "at least one must not be"},
-		{rules(weir.Rule{Algorithm: perSecond}, weir.Rule{Algorithm: perSecond, Shadow: true}), "has no Name"},
-		{rules(weir.Rule{Name: "a", Algorithm: perSecond}, weir.Rule{Name: "a", Algorithm: perSecond, Shadow: true}), `"a"`},
-		{shadowed(perSecond, weir.Rule{Name: "next", Algorithm: perSecond}), `"next"`},
-		{shadowed(algorithm.MetadataWindow{Limit: 1, Window: time.Second}, weir.Rule{Algorithm: perSecond}), "keeps metadata"},
-		{shadowed(algorithm.Concurrency{Limit: 1, Lease: time.Second}, weir.Rule{Algorithm: perSecond}), "holds leases"},
-		{shadowed(nil, weir.Rule{Algorithm: perSecond}), "Algorithm is nil"},
-		{rules(weir.Rule{Algorithm: perSecond}, weir.Rule{Name: "a", By: []string{"x"}, Algorithm: perSecond, Shadow: true}), `"x"`},
+		{weirtest.Rules(weir.Rule{Name: "a", Algorithm: weirtest.PerSecond, Shadow: true}), "at least one must not be"},
+		{weirtest.Rules(weir.Rule{Algorithm: weirtest.PerSecond}, weir.Rule{Algorithm: weirtest.PerSecond, Shadow: true}), "has no Name"},
+		{weirtest.Rules(weir.Rule{Name: "a", Algorithm: weirtest.PerSecond}, weir.Rule{Name: "a", Algorithm: weirtest.PerSecond, Shadow: true}), `"a"`},
+		{shadowed(weirtest.PerSecond, weir.Rule{Name: "next", Algorithm: weirtest.PerSecond}), `"next"`},
+		{shadowed(algorithm.MetadataWindow{Limit: 1, Window: time.Second}, weir.Rule{Algorithm: weirtest.PerSecond}), "keeps metadata"},
+		{shadowed(algorithm.Concurrency{Limit: 1, Lease: time.Second}, weir.Rule{Algorithm: weirtest.PerSecond}), "holds leases"},
+		{shadowed(nil, weir.Rule{Algorithm: weirtest.PerSecond}), "Algorithm is nil"},
+		{weirtest.Rules(weir.Rule{Algorithm: weirtest.PerSecond}, weir.Rule{Name: "a", By: []string{"x"}, Algorithm: weirtest.PerSecond, Shadow: true}), `"x"`},
 	} {
 		tt.p.Name = "t"
-		if _, err := weir.NewPolicy(newStore(newClock()), tt.p, nil); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), tt.want) {
+		if _, err := weir.NewPolicy(weirtest.NewStore(weirtest.NewClock()), tt.p, nil); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%+v: got %v, want an ErrInvalidRule with %q", tt.p.Rules, err, tt.want)
 		}
 	}
@@ -291,26 +294,26 @@ func TestShadowMisuse(t *testing.T) {
 // Settle.
 func TestShadowCost(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), rules(
-		weir.Rule{Name: "tokens", Algorithm: window(100, time.Hour)},
-		weir.Rule{Name: "calls", Algorithm: window(10, time.Hour), Cost: 5, Shadow: true},
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(
+		weir.Rule{Name: "tokens", Algorithm: weirtest.Window(100, time.Hour)},
+		weir.Rule{Name: "calls", Algorithm: weirtest.Window(10, time.Hour), Cost: 5, Shadow: true},
 	))
 	r := weir.Request{Key: weir.KeyOf("k"), Op: weir.TakeUpTo, Cost: 20, ID: "x"}
 	for i := range 2 {
-		if res := decide(t, l, r); res.Granted != 20 || res.Shadow != nil || res.Replayed != (i > 0) {
+		if res := weirtest.Decide(t, l, r); res.Granted != 20 || res.Shadow != nil || res.Replayed != (i > 0) {
 			t.Errorf("got %+v, %v, want 20 tokens and no shadow", res, res.Shadow)
 		}
 	}
 	if ok, err := l.Settle(t.Context(), r, 7); !ok || err != nil {
 		t.Errorf("Settle: got %v, %v", ok, err)
 	}
-	calls := mustOnly(t, l, "calls")
-	if res := left(t, calls, "k"); res.Remaining != 5 {
+	calls := weirtest.Only(t, l, "calls")
+	if res := weirtest.Left(t, calls, "k"); res.Remaining != 5 {
 		t.Errorf("the shadow rule has %d left, want 5", res.Remaining)
 	}
 	for _, id := range []string{"y", "z"} {
 		r.ID = id
-		if res := decide(t, l, r); res.Granted == 0 || errors.Is(res.Shadow, weir.ErrDenied) != (id == "z") {
+		if res := weirtest.Decide(t, l, r); res.Granted == 0 || errors.Is(res.Shadow, weir.ErrDenied) != (id == "z") {
 			t.Errorf("%s: got %+v, %v", id, res, res.Shadow)
 		}
 	}

@@ -1,26 +1,45 @@
 package weir
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 )
 
-// shareOf returns the rules of b, with the share of one process of each limit, over the memory
-// store of o. The error names a rule that has no share.
+// Share returns a limiter over st, with the same keys, in which each limit is the share of one
+// of n processes. The shares of all processes together allow at most what the limits allow,
+// whatever the algorithms are. The limiter has no wrappers and no shadow rules. st is for example
+// a store in the memory of the process, for an outage of the store that the processes share.
 //
-// The share of a rule has the same keys, algorithm and window, but each of its tokens is
-// o.Processes tokens of the limit. So the shares of all processes together allow at most
-// what the limit allows, whatever the algorithm is.
-func (o *outage) shareOf(b *bound) (*bound, error) {
-	n := int64(o.Processes)
-	rules := slices.Clone(b.rules)
+// The errors are:
+//   - [ErrInvalidRule] if n is below 1, or if the share of a limit is less than one token, or
+//     less than the rule's Cost.
+//   - [ErrUnsupported] if an algorithm cannot be divided: it holds leases or has a largest cost,
+//     and has no method Divide: see [algorithm.Divider].
+//   - the errors of [NewPolicy] for st.
+func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) {
+	switch {
+	case l == nil || l.bound == nil:
+		return nil, errNoLimiter
+	case n < 1:
+		return nil, fail(ErrInvalidRule, "Share: the number of processes is %d: it must be at least 1", n)
+	}
+	if err := checkStore(st); err != nil {
+		return nil, err
+	}
+	rules := slices.Clone(l.bound.rules)
 	for i := range rules {
-		if err := rules[i].divide(n); err != nil {
+		if err := rules[i].divide(int64(n)); err != nil {
 			return nil, err
 		}
 	}
-	return bind(&shared{store: o.store, memory: o.store, clock: b.clock, borrow: true, space: b.space}, rules, b.only)
+	b, err := bind(newShared(st, l.bound.clock, l.bound.space), rules, l.bound.only)
+	if err != nil {
+		return nil, err
+	}
+	return newLimiter(b, nil)
 }
 
 // divide divides the limit of r by n.
@@ -35,18 +54,18 @@ func (r *rule) divide(n int64) error {
 		if share > 0 {
 			what = "less than its Cost"
 		}
-		return fail(ErrInvalidRule, "OnOutage: rule %q: its limit is %d, of which each of %d processes would have %s: raise the limit, or use FailClosed or FailOpen", r.name, whole.Capacity, n, what)
+		return fail(ErrInvalidRule, "rule %q: its limit is %d, of which each of %d processes would have %s: raise the limit, or lower the number of processes", r.name, whole.Capacity, n, what)
 	}
 	if own := divided(r.algorithm, n); own != nil {
-		limit, err := newLimit("OnOutage: rule \""+r.name+"\"", own)
+		limit, err := newLimit(fmt.Sprintf("rule %q", r.name), own)
 		r.limit = limit
 		return err
 	}
 	switch {
 	case whole.Kind.Leases:
-		return fail(ErrUnsupported, "OnOutage: rule %q: a %s holds leases, and only those of algorithm.Concurrency can be shared: use FailClosed or FailOpen", r.name, whole.Kind.Name)
+		return fail(ErrUnsupported, "rule %q: a %s holds leases, and its algorithm has no method Divide, so its limit cannot be shared: give the algorithm one, or leave the rule out", r.name, whole.Kind.Name)
 	case whole.MaxCost > 0:
-		return fail(ErrUnsupported, "OnOutage: rule %q: a %s can consume at most %d at once, so its limit cannot be shared: use FailClosed or FailOpen", r.name, whole.Kind.Name, whole.MaxCost)
+		return fail(ErrUnsupported, "rule %q: a %s can consume at most %d at once, and its algorithm has no method Divide, so its limit cannot be shared: give the algorithm one, or leave the rule out", r.name, whole.Kind.Name, whole.MaxCost)
 	}
 	limit := *whole
 	limit.Capacity, limit.MaxDebt = share, whole.MaxDebt/n

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 )
 
 // The tests of this file continue traps_test.go.
@@ -17,7 +18,7 @@ import (
 // A refund of a part is an error: it would refund the whole decision.
 func TestTrapRefundOfAPart(t *testing.T) {
 	t.Parallel()
-	ctx, l := t.Context(), mustNew(t, newStore(newClock()), window(10, time.Hour))
+	ctx, l := t.Context(), weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Window(10, time.Hour))
 	job := weir.Request{Key: weir.KeyOf("u"), Cost: 5, ID: "job"}
 	if _, err := l.Decide(ctx, job, nil); err != nil {
 		t.Fatal(err)
@@ -41,9 +42,9 @@ func TestTrapRefundOfAPart(t *testing.T) {
 // Zero values and nil pointers return errors that say what to call.
 func TestTrapZeroValuesReturnErrors(t *testing.T) {
 	t.Parallel()
-	ctx, st := t.Context(), newStore(newClock())
+	ctx, st := t.Context(), weirtest.NewStore(weirtest.NewClock())
 	u := weir.KeyOf("u")
-	for _, l := range []*weir.Limiter{nil, {}, new(weir.Limiter).Wrap(pass)} {
+	for _, l := range []*weir.Limiter{nil, {}} {
 		for name, call := range map[string]func() error{
 			"Allow":      func() error { _, err := l.Allow(ctx, "u"); return err },
 			"AllowN":     func() error { _, err := l.AllowN(ctx, 1, "u"); return err },
@@ -60,8 +61,16 @@ func TestTrapZeroValuesReturnErrors(t *testing.T) {
 			"TryAcquire": func() error { _, err := l.TryAcquire(ctx, "u"); return err },
 			"With":       func() error { _, err := l.With(); return err },
 			"Only":       func() error { _, err := l.Only(""); return err },
+			"Wrap":       func() error { _, err := l.Wrap(weirtest.Pass); return err },
+			"Share":      func() error { _, err := l.Share(2, st); return err },
+			"Check":      func() error { return l.Check(weir.Request{Key: u}, nil) },
 		} {
 			t.Run(name, func(t *testing.T) { wantError(t, call(), nil, "make one with New or NewPolicy") })
+		}
+	}
+	for _, l := range []*weir.Limiter{nil, {}} {
+		if l.Rules() != nil || l.Store() != nil || l.Digest() != [32]byte{} {
+			t.Errorf("got %+v, %v, %x, want nothing", l.Rules(), l.Store(), l.Digest())
 		}
 	}
 	for _, r := range []*weir.Reservation{nil, {}} {
@@ -83,12 +92,12 @@ func TestTrapZeroValuesReturnErrors(t *testing.T) {
 	wantError(t, err, weir.ErrInvalidRule, "Algorithm is nil")
 	_, err = weir.New("t", st, algorithm.GCRA{}, nil)
 	wantError(t, err, weir.ErrInvalidLimit, "Count is 0")
-	l := mustNew(t, st, perSecond)
+	l := weirtest.New(t, st, weirtest.PerSecond)
 	_, err = l.Decide(ctx, weir.Request{}, nil)
 	wantError(t, err, weir.ErrInvalidKey, "0 segments")
 	_, err = l.With(weir.Rule{Algorithm: (*algorithm.GCRA)(nil)})
 	wantError(t, err, weir.ErrInvalidRule, "Algorithm is nil")
-	if l, err := weir.New("t", st, &perSecond, nil); err != nil || !left(t, l, "u").Allowed {
+	if l, err := weir.New("t", st, &weirtest.PerSecond, nil); err != nil || !weirtest.Left(t, l, "u").Allowed {
 		t.Errorf("a pointer to an algorithm: %v", err)
 	}
 }
@@ -112,7 +121,7 @@ func TestTrapResultCarriesLimitAndWindow(t *testing.T) {
 		{algorithm.SlidingBuckets{Width: s, Spans: []algorithm.Span{{Window: 30 * s, Limit: 7}, {Window: 2 * s, Limit: 3}}}, "3 in 2s"},
 		{algorithm.Concurrency{Limit: 7, Lease: 30 * s}, "7 in 0s"},
 	} {
-		res := left(t, mustNew(t, newStore(newClock()), tt.a), "u")
+		res := weirtest.Left(t, weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), tt.a), "u")
 		if got := fmt.Sprint(res.Limit, " in ", res.Window); got != tt.want {
 			t.Errorf("%T: got %s, want %s", tt.a, got, tt.want)
 		}
@@ -122,7 +131,7 @@ func TestTrapResultCarriesLimitAndWindow(t *testing.T) {
 // A concurrency limit gives out Leases. The error of Allow says so.
 func TestTrapLeasesAreHandles(t *testing.T) {
 	t.Parallel()
-	l := mustNew(t, newStore(newClock()), oneJob)
+	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), oneJob)
 	_, err := l.Allow(t.Context(), "u")
 	wantError(t, err, weir.ErrInvalidLease, "call TryAcquire or Acquire")
 	lease, err := l.TryAcquire(t.Context(), "u")
@@ -140,8 +149,8 @@ func TestTrapLeasesAreHandles(t *testing.T) {
 // New takes options too.
 func TestTrapNewTakesOptions(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	l, err := weir.New("t", st, perSecond, &weir.Options{Prefix: "p", Clock: func() time.Time { return epoch }})
+	st := weirtest.NewStore(weirtest.NewClock())
+	l, err := weir.New("t", st, weirtest.PerSecond, &weir.Options{Prefix: "p", Clock: func() time.Time { return weirtest.Epoch }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,8 +162,8 @@ func TestTrapNewTakesOptions(t *testing.T) {
 // DoMany is the only batch method. Peeks and decisions get the same type of answer.
 func TestTrapOneBatchVerb(t *testing.T) {
 	t.Parallel()
-	st := &recorder{Store: newStore(newClock())}
-	l := mustNew(t, st, perSecond)
+	st := &recorder{Store: weirtest.NewStore(weirtest.NewClock())}
+	l := weirtest.New(t, st, weirtest.PerSecond)
 	u, v := weir.KeyOf("u"), weir.KeyOf("v")
 	for i, a := range l.DoMany(t.Context(), []weir.Request{{Key: u}, {Key: v, Cost: 6}}) {
 		if a.Err != nil || a.Result.Allowed != (i == 0) {
@@ -176,7 +185,7 @@ func TestTrapOneBatchVerb(t *testing.T) {
 // and wrappers can use them as keys of maps.
 func TestTrapEachIsAnArgument(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), by(1, "all", "all"))
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), by(1, "all", "all"))
 	each := make([]weir.Result, 2)
 	r := weir.Request{Key: weir.KeyOf("u")}
 	if _, err := l.Decide(t.Context(), r, each); err != nil || each[0].Rule != "a" || each[1].Rule != "b" {
@@ -198,7 +207,7 @@ func TestTrapErrorsHaveAPrefix(t *testing.T) {
 			t.Errorf("%q has no prefix", err)
 		}
 	}
-	_, err := mustNew(t, newStore(newClock()), window(1, time.Hour)).Wait(t.Context(), "u")
+	_, err := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Window(1, time.Hour)).Wait(t.Context(), "u")
 	if !errors.Is(err, weir.ErrUnsupported) || !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("got %v, want ErrUnsupported of both packages", err)
 	}
@@ -207,11 +216,11 @@ func TestTrapErrorsHaveAPrefix(t *testing.T) {
 // The store holds only a hash of a secret segment.
 func TestTrapSecretsAreHashed(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	l := mustPolicy(t, st, weir.Policy{Segments: []string{"tenant", "token"}, Secret: []string{"token"}, Rules: []weir.Rule{
-		{Name: "tenant", By: []string{"tenant"}, Algorithm: window(5, time.Hour)}, {Name: "token", Algorithm: window(5, time.Hour)},
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.NewPolicy(t, st, weir.Policy{Segments: []string{"tenant", "token"}, Secret: []string{"token"}, Rules: []weir.Rule{
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: weirtest.Window(5, time.Hour)}, {Name: "token", Algorithm: weirtest.Window(5, time.Hour)},
 	}})
-	allow(t, l, weir.Request{Key: weir.KeyOf("acme", "s3cret"), ID: "x"})
+	weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("acme", "s3cret"), ID: "x"})
 	if all := strings.Join(dump(t, st), "\n"); strings.Contains(all, "s3cret") || !strings.Contains(all, "acme") {
 		t.Errorf("the store holds\n%s", all)
 	}

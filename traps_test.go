@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -18,7 +19,7 @@ import (
 // state.
 func TestTrapTwoLimitersShareNothing(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
+	st := weirtest.NewStore(weirtest.NewClock())
 	daily := algorithm.FixedWindow{Limit: 1, Window: 24 * time.Hour}
 	limiter := func(name string) *weir.Limiter {
 		l, err := weir.New(name, st, daily, nil)
@@ -32,7 +33,7 @@ func TestTrapTwoLimitersShareNothing(t *testing.T) {
 			t.Errorf("%s: got %+v, %v, want it allowed", name, res, err)
 		}
 	}
-	if res := left(t, limiter("mails"), "ann"); res.Allowed {
+	if res := weirtest.Left(t, limiter("mails"), "ann"); res.Allowed {
 		t.Errorf("the same name: got %+v, want the state to be shared", res)
 	}
 	_, err := weir.New("", st, daily, nil)
@@ -42,8 +43,8 @@ func TestTrapTwoLimitersShareNothing(t *testing.T) {
 // A request without a cost costs 1. A cost of 0 does not make a Peek.
 func TestTrapForgottenCostCostsOne(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	l := mustNew(t, st, window(2, time.Hour))
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.New(t, st, weirtest.Window(2, time.Hour))
 	jobs, err := weir.New("jobs", st, oneJob, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -54,7 +55,7 @@ func TestTrapForgottenCostCostsOne(t *testing.T) {
 		if res, err := l.Decide(t.Context(), weir.Request{Key: u}, nil); err == nil && res.Allowed {
 			allowed++
 		}
-		if res, err := jobs.Decide(t.Context(), weir.Request{Key: u, ID: number(i)}, nil); err == nil && res.Allowed {
+		if res, err := jobs.Decide(t.Context(), weir.Request{Key: u, ID: weirtest.Number(i)}, nil); err == nil && res.Allowed {
 			held++
 		}
 	}
@@ -65,7 +66,7 @@ func TestTrapForgottenCostCostsOne(t *testing.T) {
 		t.Fatal(err)
 	}
 	peek, err := l.Decide(t.Context(), weir.Request{Key: u, Op: weir.Peek}, nil)
-	if want := left(t, l, "u"); err != nil || peek != want || peek.Remaining != 2 {
+	if want := weirtest.Left(t, l, "u"); err != nil || peek != want || peek.Remaining != 2 {
 		t.Errorf("the op Peek: got %+v, %v, and Peek says %+v", peek, err, want)
 	}
 	for _, cost := range []int64{0, -1} {
@@ -78,11 +79,11 @@ func TestTrapForgottenCostCostsOne(t *testing.T) {
 // reservation needs Never.
 func TestTrapMaxWaitZeroMeansNow(t *testing.T) {
 	t.Parallel()
-	l := mustNew(t, newStore(newClock()), algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})
+	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})
 	r := weir.Request{Key: weir.KeyOf("u")}
 	_, err := l.Reserve(t.Context(), r)
 	wantError(t, err, nil, "weir.Never")
-	allow(t, l, r)
+	weirtest.Allow(t, l, r)
 	if res, err := l.Decide(t.Context(), r, nil); err != nil || res.Allowed {
 		t.Errorf("got %+v, %v, want it denied", res, err)
 	}
@@ -95,7 +96,7 @@ func TestTrapMaxWaitZeroMeansNow(t *testing.T) {
 // A reservation that can never be allowed is an error, so no caller sleeps for its Delay.
 func TestTrapReserveThatNeverFits(t *testing.T) {
 	t.Parallel()
-	l := mustNew(t, newStore(newClock()), perSecond)
+	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.PerSecond)
 	r := weir.Request{Key: weir.KeyOf("u"), Cost: 6, MaxWait: weir.Never}
 	got, err := l.Reserve(t.Context(), r)
 	var denied *weir.DeniedError
@@ -111,12 +112,12 @@ func TestTrapReserveThatNeverFits(t *testing.T) {
 // the longest RetryAfter.
 func TestTrapDenialDescribesOneRule(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), rules(
-		weir.Rule{Name: "a", Algorithm: window(10, time.Minute)},
-		weir.Rule{Name: "b", Algorithm: window(20, time.Hour)},
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(
+		weir.Rule{Name: "a", Algorithm: weirtest.Window(10, time.Minute)},
+		weir.Rule{Name: "b", Algorithm: weirtest.Window(20, time.Hour)},
 		weir.Rule{Name: "c", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 30}},
 	))
-	allow(t, l, weir.Request{Key: weir.KeyOf("u"), Cost: 9})
+	weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u"), Cost: 9})
 	each := make([]weir.Result, 3)
 	res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Cost: 30}, each)
 	if err != nil || res.Rule != "a" || res.RetryAfter != weir.Never || res != each[0] {
@@ -126,8 +127,8 @@ func TestTrapDenialDescribesOneRule(t *testing.T) {
 	if err != nil || res != each[0] || res.RetryAfter != time.Minute {
 		t.Errorf("got %+v, %v, want all of a: %+v", res, err, each)
 	}
-	_ = allow(t, l, weir.Request{Key: weir.KeyOf("u")})
-	bigger := mustWith(t, l, weir.Rule{Name: "b", Algorithm: window(11, time.Hour)})
+	_ = weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+	bigger := weirtest.With(t, l, weir.Rule{Name: "b", Algorithm: weirtest.Window(11, time.Hour)})
 	res, err = bigger.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Cost: 2}, each)
 	if err != nil || res != each[1] || res.Rule != "b" || res.RetryAfter != time.Hour || res.ResetAfter != time.Hour || res.Limit != 11 {
 		t.Errorf("got %+v, %v, want all of b: %+v", res, err, each)
@@ -140,9 +141,9 @@ func TestTrapDenialDescribesOneRule(t *testing.T) {
 // A policy names the segments once, and errors use the names.
 func TestTrapSegmentsHaveNames(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), weir.Policy{Segments: []string{"action", "ip", "account"}, Rules: []weir.Rule{
-		{Name: "ip", By: []string{"action", "ip"}, Algorithm: perSecond},
-		{Name: "account", By: []string{"account", "action"}, Algorithm: perSecond},
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weir.Policy{Segments: []string{"action", "ip", "account"}, Rules: []weir.Rule{
+		{Name: "ip", By: []string{"action", "ip"}, Algorithm: weirtest.PerSecond},
+		{Name: "account", By: []string{"account", "action"}, Algorithm: weirtest.PerSecond},
 	}})
 	_, err := l.Allow(t.Context(), "login", "10.0.0.1")
 	wantError(t, err, weir.ErrInvalidKey, `"action", "ip", "account"`)
@@ -154,16 +155,16 @@ func TestTrapSegmentsHaveNames(t *testing.T) {
 // and the limits.
 func TestTrapRefundTakesTheRequest(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
-		{Name: "tenant", By: []string{"tenant"}, Algorithm: window(100, time.Hour)},
-		{Name: "user", Algorithm: window(90, time.Hour)},
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: weirtest.Window(100, time.Hour)},
+		{Name: "user", Algorithm: weirtest.Window(90, time.Hour)},
 	}})
-	plan := mustWith(t, l, weir.Rule{Name: "tenant", Algorithm: window(200, time.Hour)})
+	plan := weirtest.With(t, l, weir.Rule{Name: "tenant", Algorithm: weirtest.Window(200, time.Hour)})
 	ctx := t.Context()
 	ann := weir.Request{Key: weir.KeyOf("acme", "ann"), Cost: 1, ID: "order-17"}
 	bob := weir.Request{Key: weir.KeyOf("acme", "bob"), Cost: 90, ID: "order-17"}
-	allow(t, l, ann)
-	allow(t, l, bob)
+	weirtest.Allow(t, l, ann)
+	weirtest.Allow(t, l, bob)
 	for i, tt := range []struct {
 		l    *weir.Limiter
 		r    weir.Request
@@ -189,27 +190,27 @@ func TestTrapRefundTakesTheRequest(t *testing.T) {
 // A plan is a limiter on the same keys, so every method uses the limits of the plan.
 func TestTrapPlansWorkWithEveryVerb(t *testing.T) {
 	t.Parallel()
-	c := newClock()
-	st := newStore(c)
-	free := mustPolicy(t, st, rules(weir.Rule{Name: "rate", Algorithm: window(3, time.Minute)}, weir.Rule{Name: "jobs", Algorithm: oneJob, Cost: 1}))
-	pro := mustWith(t, free, weir.Rule{Name: "rate", Algorithm: window(5, time.Minute)}, weir.Rule{Name: "jobs", Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Hour}, Cost: 1})
+	c := weirtest.NewClock()
+	st := weirtest.NewStore(c)
+	free := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "rate", Algorithm: weirtest.Window(3, time.Minute)}, weir.Rule{Name: "jobs", Algorithm: oneJob, Cost: 1}))
+	pro := weirtest.With(t, free, weir.Rule{Name: "rate", Algorithm: weirtest.Window(5, time.Minute)}, weir.Rule{Name: "jobs", Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Hour}, Cost: 1})
 	ctx := t.Context()
 	lease, err := pro.TryAcquire(ctx, "u")
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.advance(40 * time.Minute)
+	c.Advance(40 * time.Minute)
 	if err := lease.Renew(ctx); err != nil {
 		t.Errorf("Renew within the lease of the plan: %v", err)
 	}
-	c.advance(40 * time.Minute)
+	c.Advance(40 * time.Minute)
 	if err := lease.Renew(ctx); err != nil {
 		t.Errorf("Renew after it was prolonged: %v", err)
 	}
 	for i := range 3 {
-		allow(t, pro, weir.Request{Key: weir.KeyOf("u"), ID: number(i)})
+		weirtest.Allow(t, pro, weir.Request{Key: weir.KeyOf("u"), ID: weirtest.Number(i)})
 	}
-	if pro, free := left(t, pro, "u"), left(t, free, "u"); !pro.Allowed || free.Allowed {
+	if pro, free := weirtest.Left(t, pro, "u"), weirtest.Left(t, free, "u"); !pro.Allowed || free.Allowed {
 		t.Errorf("got %+v, and free %+v, want one more allowed by pro alone", pro, free)
 	}
 	if err := pro.Reset(ctx, "u"); err != nil {
@@ -223,15 +224,15 @@ func TestTrapPlansWorkWithEveryVerb(t *testing.T) {
 // If a rule gets another algorithm, its earlier state has no effect, and Reset works.
 func TestTrapChangedAlgorithmStartsAfresh(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	before := mustPolicy(t, st, rules(weir.Rule{Name: "a", Algorithm: perSecond}))
-	after := mustPolicy(t, st, rules(weir.Rule{Name: "a", Algorithm: window(5, time.Minute)}))
+	st := weirtest.NewStore(weirtest.NewClock())
+	before := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "a", Algorithm: weirtest.PerSecond}))
+	after := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "a", Algorithm: weirtest.Window(5, time.Minute)}))
 	for _, l := range []*weir.Limiter{before, after, before} {
 		if res, err := l.Allow(t.Context(), "u"); err != nil || !res.Allowed {
 			t.Errorf("got %+v, %v, want it allowed", res, err)
 		}
 	}
-	if res := left(t, after, "u"); res.Remaining != 4 {
+	if res := weirtest.Left(t, after, "u"); res.Remaining != 4 {
 		t.Errorf("got %+v, want 4 left", res)
 	}
 	if err := after.Reset(t.Context(), "u"); err != nil {
@@ -242,7 +243,7 @@ func TestTrapChangedAlgorithmStartsAfresh(t *testing.T) {
 // Granted is the number of tokens consumed, also if rules have a Cost.
 func TestTrapGrantedIsWhatWasConsumed(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), rules(weir.Rule{Name: "a", Algorithm: window(10, time.Hour), Cost: 1}))
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(weir.Rule{Name: "a", Algorithm: weirtest.Window(10, time.Hour), Cost: 1}))
 	_, err := l.TakeUpTo(t.Context(), 1e6, "u")
 	wantError(t, err, weir.ErrUnsupported, "every rule has a Cost")
 	if res, err := l.AllowN(t.Context(), 1e6, "u"); err != nil || res.Granted != 1 || res.Remaining != 9 {
@@ -254,7 +255,7 @@ func TestTrapGrantedIsWhatWasConsumed(t *testing.T) {
 func TestTrapLeakyBucketWithoutMaxWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := mustNew(t, memory.New(nil), algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 100})
+		l := weirtest.New(t, memory.New(nil), algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 100})
 		allowed := 0
 		for range 101 {
 			if res, err := l.Allow(t.Context(), "u"); err == nil && res.Allowed && res.Delay == 0 {

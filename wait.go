@@ -52,7 +52,7 @@ const (
 //   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the tokens may have been
 //     consumed. To be able to refund them, set r.ID.
 //
-// If ctx ends before the answer arrives, or if [Limiter.OnOutage] denies the request, the store
+// If ctx ends before the answer arrives, or if package outage denies the request, the store
 // may have reserved the tokens. If r.ID is empty, Reserve then tries to refund them, which takes
 // at most one second. If that fails after ctx has ended, the error joins both errors with
 // [errors.Join]. If r has an ID, another request can use the tokens, so Reserve does not refund
@@ -171,7 +171,7 @@ func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
 //
 // If the tokens cannot be available before the deadline of ctx, WaitN returns
 // [ErrDenied] at once, and consumes nothing. The Result says why the request was
-// denied. If ctx ends during the wait, or if [Limiter.OnOutage] denies the request, the tokens may
+// denied. If ctx ends during the wait, or if package outage denies the request, the tokens may
 // be reserved. WaitN then refunds them, which takes at most one second: see [Reservation.Cancel].
 //
 // The errors are:

@@ -14,6 +14,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -27,13 +29,13 @@ func TestWaitInOrder(t *testing.T) {
 		var mu sync.Mutex
 		var evals, ended []time.Duration
 		start := time.Now()
-		st := &hooked{Store: memory.New(nil), eval: func(context.Context, *store.Script) error {
+		st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error {
 			mu.Lock()
 			defer mu.Unlock()
 			evals = append(evals, time.Since(start))
 			return nil
 		}}
-		l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.Every(interval), Burst: 1})
+		l := weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.Every(interval), Burst: 1})
 		var wg sync.WaitGroup
 		for range waiters {
 			wg.Go(func() {
@@ -90,9 +92,9 @@ func TestWaitN(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				st := &recorder{Store: memory.New(nil)}
-				l := mustNew(t, st, hourly)
+				l := weirtest.New(t, st, hourly)
 				if tt.before > 0 {
-					allow(t, l, weir.Request{Key: weir.KeyOf("k"), Cost: tt.before})
+					weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("k"), Cost: tt.before})
 				}
 				st.evals = 0
 				ctx, cancel := context.WithCancel(t.Context())
@@ -115,7 +117,7 @@ func TestWaitN(t *testing.T) {
 				if took := time.Since(start); took != tt.took || st.evals != tt.evals {
 					t.Errorf("it took %v and %d calls, want %v and %d", took, st.evals, tt.took, tt.evals)
 				}
-				if after := left(t, l, "k"); after.ResetAfter != tt.reset {
+				if after := weirtest.Left(t, l, "k"); after.ResetAfter != tt.reset {
 					t.Errorf("left %+v, want it reset after %v", after, tt.reset)
 				}
 			})
@@ -129,7 +131,7 @@ func TestWaitCancelledInAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := errors.New("the cable is out")
 		calls := 0
-		st := &hooked{Store: memory.New(nil), eval: func(ctx context.Context, _ *store.Script) error {
+		st := &weirtest.Hooked{Store: memory.New(nil), Before: func(ctx context.Context, _ *store.Script) error {
 			if calls++; calls < 3 {
 				return nil
 			}
@@ -138,8 +140,8 @@ func TestWaitCancelledInAnOutage(t *testing.T) {
 			}
 			return down
 		}}
-		l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1})
-		allow(t, l, weir.Request{Key: weir.KeyOf("k")})
+		l := weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1})
+		weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("k")})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
 		time.AfterFunc(time.Minute, cancel)
 		if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) || !errors.Is(err, down) || res != (weir.Result{}) {
@@ -177,9 +179,9 @@ func TestReserveBound(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				st := &recorder{Store: memory.New(nil)}
-				l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})
+				l := weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1})
 				for range tt.before {
-					allow(t, l, weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never})
+					weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never})
 				}
 				before := dump(t, st.Store.(*memory.Store))
 				ctx := t.Context()
@@ -209,7 +211,7 @@ func TestReserveBound(t *testing.T) {
 // Cancel refunds the tokens of a reservation once. A later reservation can then have them.
 func TestReservationCancel(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
 		{Name: "all", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}},
 		{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, Cost: 1},
 	}})
@@ -230,7 +232,7 @@ func TestReservationCancel(t *testing.T) {
 			t.Errorf("Cancel: got %v, %v, want %v", gave, err, want)
 		}
 	}
-	if res := allow(t, l, r); res.Delay != time.Second {
+	if res := weirtest.Allow(t, l, r); res.Delay != time.Second {
 		t.Errorf("the next: got %+v, want it to go in place of the second", res)
 	}
 }
@@ -258,8 +260,8 @@ func TestReserveLost(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			st := &hooked{Store: memory.New(nil)}
-			l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
+			st := &weirtest.Hooked{Store: memory.New(nil)}
+			l := weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
 			request := weir.Request{Key: weir.KeyOf("k"), Cost: 2, ID: tt.id}
 			methods := map[string]func(context.Context) (bool, error){
 				"Reserve": func(ctx context.Context) (bool, error) { r, err := l.Reserve(ctx, request); return r != nil, err },
@@ -274,10 +276,10 @@ func TestReserveLost(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 				defer cancel()
 				calls := 0
-				st.eval = func(context.Context, *store.Script) error {
-					st.lose = nil
+				st.Before = func(context.Context, *store.Script) error {
+					st.Lose = nil
 					if calls++; calls == 1 {
-						st.lose = tt.lost
+						st.Lose = tt.lost
 						if tt.ends {
 							cancel()
 						}
@@ -285,11 +287,11 @@ func TestReserveLost(t *testing.T) {
 					return nil
 				}
 				something, err := method(ctx)
-				st.eval, st.lose = nil, nil
+				st.Before, st.Lose = nil, nil
 				if something || !errors.Is(err, tt.want) {
 					t.Errorf("%s: got a result %v, %v, want none and %v", name, something, err, tt.want)
 				}
-				if res := left(t, l, "k"); res.Remaining != tt.left {
+				if res := weirtest.Left(t, l, "k"); res.Remaining != tt.left {
 					t.Errorf("%s: left %+v, want %d", name, res, tt.left)
 				}
 				if tt.id != "" { // the caller can refund the tokens
@@ -310,11 +312,11 @@ func TestReserveLost(t *testing.T) {
 // If a refund fails too, the error is both errors.
 func TestReserveLostForGood(t *testing.T) {
 	t.Parallel()
-	st := &hooked{Store: memory.New(nil)}
-	l := mustNew(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
+	st := &weirtest.Hooked{Store: memory.New(nil)}
+	l := weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
 	ctx, cancel := context.WithCancel(t.Context())
-	st.eval = func(context.Context, *store.Script) error { cancel(); return nil }
-	st.lose = store.ErrUnavailable
+	st.Before = func(context.Context, *store.Script) error { cancel(); return nil }
+	st.Lose = store.ErrUnavailable
 	if r, err := l.Reserve(ctx, weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never}); r != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("got %+v, %v, want both errors", r, err)
 	}
@@ -324,9 +326,9 @@ func TestReserveLostForGood(t *testing.T) {
 // refunded: only this request knows the ID.
 func TestReserveRepeated(t *testing.T) {
 	t.Parallel()
-	l := mustNew(t, newStore(newClock()), algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
-	decide(t, l, weir.Request{Key: weir.KeyOf("k")})
-	twice := l.Wrap(func(next weir.Decider) weir.Decider { return impatient{next} })
+	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
+	weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("k")})
+	twice := weirtest.Wrap(t, l, weirtest.Around(func(next weir.Decider) impatient { return impatient{next} }))
 	for name, call := range map[string]func() error{
 		"Reserve": func() error {
 			_, err := twice.Reserve(t.Context(), weir.Request{Key: weir.KeyOf("k"), MaxWait: time.Hour})
@@ -337,7 +339,7 @@ func TestReserveRepeated(t *testing.T) {
 		if err := call(); !errors.Is(err, weir.ErrDenied) {
 			t.Errorf("%s: got %v, want ErrDenied", name, err)
 		}
-		if res := left(t, l, "k"); res.ResetAfter != time.Minute {
+		if res := weirtest.Left(t, l, "k"); res.ResetAfter != time.Minute {
 			t.Errorf("%s: left %+v, want a full reset in a minute", name, res)
 		}
 	}
@@ -362,10 +364,10 @@ func (d impatient) Decide(ctx context.Context, r weir.Request, each []weir.Resul
 func TestReservationManyWaits(t *testing.T) {
 	t.Parallel()
 	const delay = time.Millisecond
-	l := mustNew(t, newStore(newClock()), algorithm.GCRA{Rate: algorithm.Every(delay), Burst: 1})
+	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), algorithm.GCRA{Rate: algorithm.Every(delay), Burst: 1})
 	for i := range 500 {
 		key := fmt.Sprint(i)
-		decide(t, l, weir.Request{Key: weir.KeyOf(key)})
+		weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf(key)})
 		r, err := l.Reserve(t.Context(), weir.Request{Key: weir.KeyOf(key), MaxWait: weir.Never})
 		if err != nil || r.Delay != delay {
 			t.Fatal(r, err)
@@ -386,7 +388,7 @@ func TestReservationManyWaits(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		refunded := left(t, l, key).ResetAfter == delay
+		refunded := weirtest.Left(t, l, key).ResetAfter == delay
 		if refunded != (gone.Load() == 0) || gone.Load() == 0 && late.Load() == 0 {
 			t.Fatalf("%d went ahead, %d were late; refunded: %t", gone.Load(), late.Load(), refunded)
 		}
@@ -398,7 +400,7 @@ func TestReservationManyWaits(t *testing.T) {
 func TestReservationWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		l := mustNew(t, memory.New(nil), algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
+		l := weirtest.New(t, memory.New(nil), algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
 		start := time.Now()
 		reserve := func(id string) *weir.Reservation {
 			t.Helper()
@@ -425,7 +427,7 @@ func TestReservationWait(t *testing.T) {
 
 		r = reserve("")
 		wait("too long", r, time.Second, context.DeadlineExceeded, time.Minute+time.Second)
-		if res := left(t, l, "k"); res.RetryAfter != 59*time.Second {
+		if res := weirtest.Left(t, l, "k"); res.RetryAfter != 59*time.Second {
 			t.Errorf("after a wait that was too long: left %+v, want the next token in 59s", res)
 		}
 		err := r.Wait(t.Context())
@@ -453,7 +455,7 @@ func TestReservationWait(t *testing.T) {
 // Reserve keeps the ID of the caller.
 func TestReservationKeepsID(t *testing.T) {
 	t.Parallel()
-	l := mustNew(t, newStore(newClock()), perSecond)
+	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.PerSecond)
 	r := weir.Request{Key: weir.KeyOf("k"), ID: "order-17", MaxWait: time.Second}
 	if _, err := l.Reserve(t.Context(), r); err != nil {
 		t.Fatal(err)
@@ -464,13 +466,13 @@ func TestReservationKeepsID(t *testing.T) {
 }
 
 // A repeated reservation whose turn comes too late is denied, and keeps its tokens. So does a request
-// with an ID that OnOutage denies.
+// with an ID that package outage denies.
 func TestReserveDeniedWithID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &hooked{Store: memory.New(nil)}
-		queue := mustNew(t, st, algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
-		l := onOutage(t, queue, weir.Outage{})
+		st := &weirtest.Hooked{Store: memory.New(nil)}
+		queue := weirtest.New(t, st, algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
+		l := weirtest.Wrap(t, queue, outage.New(nil).Wrap)
 		r := weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never, ID: "x"}
 		check := func(what string, reservation *weir.Reservation, err error, rest time.Duration) {
 			t.Helper()
@@ -480,16 +482,16 @@ func TestReserveDeniedWithID(t *testing.T) {
 			if gave, err := queue.Refund(t.Context(), r); !gave || err != nil {
 				t.Errorf("%s: Refund: got %v, %v", what, gave, err)
 			}
-			if left := left(t, queue, "k"); left.ResetAfter != rest {
+			if left := weirtest.Left(t, queue, "k"); left.ResetAfter != rest {
 				t.Errorf("%s: %+v, want a full reset in %v", what, left, rest)
 			}
 		}
-		st.lose = store.ErrUnavailable
+		st.Lose = store.ErrUnavailable
 		reservation, err := l.Reserve(t.Context(), r)
-		st.lose = nil
+		st.Lose = nil
 		check("during an outage", reservation, err, 0)
 
-		decide(t, queue, weir.Request{Key: r.Key})
+		weirtest.Decide(t, queue, weir.Request{Key: r.Key})
 		if _, err := queue.Reserve(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
@@ -500,7 +502,8 @@ func TestReserveDeniedWithID(t *testing.T) {
 	})
 }
 
-// If OnOutage denies the request, the store may have reserved the tokens: they are refunded.
+// If package outage denies the request, the store may have reserved the tokens: they are
+// refunded.
 func TestWaitDegraded(t *testing.T) {
 	t.Parallel()
 	for name, call := range map[string]func(*weir.Limiter) error{
@@ -518,22 +521,19 @@ func TestWaitDegraded(t *testing.T) {
 }
 
 func testWaitDegraded(t *testing.T, call func(*weir.Limiter) error) {
-	st := &hooked{Store: memory.New(nil), lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
-	plain := mustNew(t, st, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
-	l, err := plain.OnOutage(weir.Outage{Budget: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	st.eval = func(_ context.Context, s *store.Script) error {
+	st := &weirtest.Hooked{Store: memory.New(nil), Lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
+	plain := weirtest.New(t, st, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
+	l := weirtest.Wrap(t, plain, outage.New(&outage.Options{Budget: time.Hour}).Wrap)
+	st.Before = func(_ context.Context, s *store.Script) error {
 		if strings.HasSuffix(s.Name(), ".refund") {
-			st.lose = nil
+			st.Lose = nil
 		}
 		return nil
 	}
 	if err := call(l); !errors.Is(err, weir.ErrDenied) {
 		t.Fatalf("got %v, want ErrDenied", err)
 	}
-	if st.lose != nil || left(t, plain, "u").Remaining != 6 {
-		t.Errorf("got %+v, want the whole queue", left(t, plain, "u"))
+	if st.Lose != nil || weirtest.Left(t, plain, "u").Remaining != 6 {
+		t.Errorf("got %+v, want the whole queue", weirtest.Left(t, plain, "u"))
 	}
 }

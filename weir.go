@@ -59,11 +59,10 @@
 //
 // During an outage, a call returns [store.ErrUnavailable] or the context's error. The
 // caller then does not know the decision, and the request may have consumed tokens. Fail
-// open or fail closed as you prefer. [Limiter.OnOutage] does it for you, within a time
-// budget.
+// open or fail closed as you prefer. Package outage does it for you, within a time budget.
 //
-// [Limiter.Wrap] puts wrappers around every decision. [DenyCache] and [Observer] are ready
-// ones. [Limiter.Prefetch] answers busy keys without a round trip.
+// [Limiter.Wrap] puts wrappers around every decision. Package observe counts answers, package
+// denycache answers a blocked caller without a round trip, and package prefetch a busy one.
 //
 // Misuse is an error too, for example [ErrInvalidCost], [ErrInvalidKey] or
 // [ErrUnsupported]. It does not end by itself, so do not fail open on such an error.
@@ -78,7 +77,6 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/memory"
 )
 
 // Never is the longest duration. As Result.RetryAfter it means that the request can
@@ -137,7 +135,7 @@ type Rule struct {
 	//
 	// A shadow rule needs a Name, and By can be any segments. It also sees the requests that
 	// the other rules deny, and holds their leases until they expire or are released. It makes
-	// no decision during an outage, or when a DenyCache answers. It cannot be an
+	// no decision during an outage, or when a wrapper answers. It cannot be an
 	// algorithm.MetadataWindow, and can be an algorithm.Concurrency only if another rule is one
 	// too.
 	//
@@ -171,16 +169,8 @@ type Options struct {
 // makes no decision, so it does not call the wrappers.
 type Limiter struct {
 	bound    *bound
-	wrappers []wrapper // the innermost first
+	wrappers []Wrapper // the innermost first
 	outer    Decider   // bound in its wrappers
-	cached   bool      // a wrapper is a DenyCache
-}
-
-// A wrapper makes a Decider around next. Exactly one field is set.
-type wrapper struct {
-	wrap     func(next Decider) Decider // given to Wrap
-	outage   *outage                    // made by OnOutage
-	prefetch *prefetcher                // made by Prefetch
 }
 
 // New returns a limiter with one rule, whose keys have one segment. If opts is nil, the
@@ -198,13 +188,8 @@ func New(name string, st store.Store, a algorithm.Algorithm, opts *Options) (*Li
 //   - another error if st is nil, or if st is a [store.Checker] and its Check returns
 //     an error.
 func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
-	if st == nil {
-		return nil, errors.New("weir: the store is nil: pass a store, for example memory.New(nil)")
-	}
-	if c, ok := st.(store.Checker); ok {
-		if err := c.Check(); err != nil {
-			return nil, fmt.Errorf("weir: %w", err)
-		}
+	if err := checkStore(st); err != nil {
+		return nil, err
 	}
 	var o Options
 	if opts != nil {
@@ -225,19 +210,27 @@ func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	sh := &shared{store: st, clock: o.Clock, space: space}
-	sh.memory, _ = st.(*memory.Store)
-	if b, ok := st.(store.Borrower); ok {
-		sh.borrow = b.BorrowsStrings(st)
-	}
-	b, err := bind(sh, rules, false)
+	b, err := bind(newShared(st, o.Clock, space), rules, false)
 	if err != nil {
 		return nil, err
 	}
 	if err := b.addShadows(o.Prefix, &p, shadow); err != nil {
 		return nil, err
 	}
-	return newLimiter(b, nil), nil
+	return newLimiter(b, nil)
+}
+
+// checkStore returns an error if st cannot be the store of a limiter.
+func checkStore(st store.Store) error {
+	if st == nil {
+		return errors.New("weir: the store is nil: pass a store, for example memory.New(nil)")
+	}
+	if c, ok := st.(store.Checker); ok {
+		if err := c.Check(); err != nil {
+			return fmt.Errorf("weir: %w", err)
+		}
+	}
+	return nil
 }
 
 // split returns the rules that are in force, and the shadow rules.
@@ -250,28 +243,4 @@ func split(rules []Rule) (live, shadow []Rule) {
 		}
 	}
 	return live, shadow
-}
-
-func newLimiter(b *bound, wrappers []wrapper) *Limiter {
-	l := &Limiter{bound: b, wrappers: wrappers, outer: b}
-	var fallback *degraded
-	for _, w := range wrappers {
-		switch {
-		case w.outage != nil:
-			fallback = w.outage.around(b, l.outer)
-			l.outer = fallback
-		case w.prefetch != nil:
-			l.outer = w.prefetch.around(b, l.outer, fallback)
-		case w.wrap != nil:
-			l.outer = w.wrap(l.outer)
-			_, cache := l.outer.(*denyCache)
-			l.cached = l.cached || cache
-		default:
-			l.outer = nil
-		}
-		if l.outer == nil {
-			l.outer = broken{errNoWrapper}
-		}
-	}
-	return l
 }

@@ -12,13 +12,13 @@ import "slices"
 //
 // With reuses the scripts of the limiter, so it is cheap to call. If a program makes
 // many requests under one plan, it can keep the Limiter and use it again. With calls
-// the functions of [Limiter.Wrap] again, for the new limiter.
+// each [Wrapper] of the limiter again, for the new one.
 //
 // The errors are:
 //   - [ErrInvalidRule] if a rule is not valid, if the limiter has no rule with its
 //     name, or if its algorithm has another type.
-//   - [ErrUnsupported] if the limiter is the result of Prefetch, and a rule has a Cost.
 //   - [ErrInvalidLimit] if a field of an algorithm is out of range.
+//   - the error of a [Wrapper] that does not suit the new limits.
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -64,18 +64,13 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	if l.prefetcher() != nil {
-		if err := other.canPrefetch(); err != nil {
-			return nil, err
-		}
-	}
 	for i, shadow := range b.shadows {
 		if shadow, err = bind(shadow.shared, with[live+i:live+i+1], false); err != nil {
 			return nil, err
 		}
 		other.shadows = append(other.shadows, shadow)
 	}
-	return newLimiter(other, l.wrappers), nil
+	return newLimiter(other, l.wrappers)
 }
 
 // Only returns a limiter that has only the rule with this name. Both limiters share the
@@ -86,7 +81,8 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 // segments in By identify its limit. The other segments are ignored, but must not be
 // empty. So Reset clears the rule for all keys whose segments in By are the same.
 //
-// The error is [ErrInvalidRule] if the limiter has no rule with that name.
+// The error is [ErrInvalidRule] if the limiter has no rule with that name, or the error of a
+// [Wrapper] that does not suit the rule.
 func (l *Limiter) Only(name string) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -100,24 +96,7 @@ func (l *Limiter) Only(name string) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newLimiter(other, l.wrappers), nil
-}
-
-// Wrap returns a limiter in which every decision goes through the wrappers that the
-// functions w return. A wrapper is a [Decider]. It answers a request itself, or passes
-// the request on to next. The wrapper of the first function gets a request first. The
-// wrappers of earlier calls of Wrap get the request after the wrappers of this call.
-// [Limiter.With] and [Limiter.Only] call the functions again, for the limiter that they
-// return. A limiter with wrappers decides the requests of [Limiter.DoMany] one by one.
-func (l *Limiter) Wrap(w ...func(next Decider) Decider) *Limiter {
-	if l == nil || l.bound == nil {
-		return new(Limiter)
-	}
-	wrappers := slices.Clone(l.wrappers)
-	for _, f := range slices.Backward(w) {
-		wrappers = append(wrappers, wrapper{wrap: f})
-	}
-	return newLimiter(l.bound, wrappers)
+	return newLimiter(other, l.wrappers)
 }
 
 // every returns the rules and the shadow rules.

@@ -1,9 +1,7 @@
 package weir_test
 
 import (
-	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,28 +9,9 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
 	"github.com/weir-go/weir/store"
 )
-
-// mustWith returns l with other rules.
-func mustWith(t testing.TB, l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
-	t.Helper()
-	other, err := l.With(rules...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return other
-}
-
-// mustOnly returns l.Only(name).
-func mustOnly(t testing.TB, l *weir.Limiter, rule string) *weir.Limiter {
-	t.Helper()
-	other, err := l.Only(rule)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return other
-}
 
 // Reset clears the rules identified by the full key. Only(…).Reset clears one rule.
 func TestReset(t *testing.T) {
@@ -57,8 +36,8 @@ func TestReset(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			st := newStore(newClock())
-			l := mustPolicy(t, st, tt.policy)
+			st := weirtest.NewStore(weirtest.NewClock())
+			l := weirtest.NewPolicy(t, st, tt.policy)
 			for _, last := range []string{"z", "w"} {
 				if _, err := l.Allow(t.Context(), "x", "y", last); err != nil {
 					t.Fatal(err)
@@ -70,7 +49,7 @@ func TestReset(t *testing.T) {
 				t.Fatalf("the test expects %q to go, of %q", tt.gone, keys)
 			}
 			if tt.only != "" {
-				l = mustOnly(t, l, tt.only)
+				l = weirtest.Only(t, l, tt.only)
 			}
 			if err := l.Reset(t.Context(), tt.key...); !errors.Is(err, tt.want) || (err == nil) != (tt.want == nil) {
 				t.Fatalf("got %v, want %v", err, tt.want)
@@ -85,14 +64,14 @@ func TestReset(t *testing.T) {
 // If a key holds a foreign value, Reset deletes no key.
 func TestResetForeign(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	l := mustPolicy(t, st, by(1, "all", "all"))
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.NewPolicy(t, st, by(1, "all", "all"))
 	if _, err := l.Allow(t.Context(), "u"); err != nil {
 		t.Fatal(err)
 	}
-	plant(t, st, "weir:t:{u}:b.g2", store.Tag{'x', '1'}, 1)
+	weirtest.Plant(t, st, "weir:t:{u}:b.g2", store.Tag{'x', '1'}, 1)
 	before := dump(t, st)
-	for _, l := range []*weir.Limiter{l, mustOnly(t, l, "b")} {
+	for _, l := range []*weir.Limiter{l, weirtest.Only(t, l, "b")} {
 		if err := l.Reset(t.Context(), "u"); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"weir:t:{u}:b.g2"`) {
 			t.Errorf("got %v, want ErrForeign that names the key", err)
 		}
@@ -100,7 +79,7 @@ func TestResetForeign(t *testing.T) {
 			t.Errorf("changed %q to %q", before, after)
 		}
 	}
-	if err := mustOnly(t, l, "a").Reset(t.Context(), "u"); err != nil {
+	if err := weirtest.Only(t, l, "a").Reset(t.Context(), "u"); err != nil {
 		t.Errorf("the other rule: %v", err)
 	}
 }
@@ -108,9 +87,9 @@ func TestResetForeign(t *testing.T) {
 // If a key holds a foreign value, no rule consumes anything.
 func TestForeignKeyConsumesNothing(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	l := mustPolicy(t, st, by(1, "all", "all", "all"))
-	plant(t, st, "weir:t:{u}:c.g2", store.Tag{'g', '1'}, 1, 2, 3)
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.NewPolicy(t, st, by(1, "all", "all", "all"))
+	weirtest.Plant(t, st, "weir:t:{u}:c.g2", store.Tag{'g', '1'}, 1, 2, 3)
 	before := dump(t, st)
 	for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo} {
 		res, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: op}, nil)
@@ -126,12 +105,12 @@ func TestForeignKeyConsumesNothing(t *testing.T) {
 // With and Only reject unknown rules, other algorithms and other segments.
 func TestWithRejects(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
+	st := weirtest.NewStore(weirtest.NewClock())
 	p := by(2, "0", "all")
-	p.Rules[1].Algorithm = window(5, time.Minute)
-	l := mustPolicy(t, st, p)
-	lone := mustNew(t, st, perSecond)
-	a := weir.Rule{Name: "a", Algorithm: perSecond}
+	p.Rules[1].Algorithm = weirtest.Window(5, time.Minute)
+	l := weirtest.NewPolicy(t, st, p)
+	lone := weirtest.New(t, st, weirtest.PerSecond)
+	a := weir.Rule{Name: "a", Algorithm: weirtest.PerSecond}
 	for _, tt := range []struct {
 		name  string
 		of    *weir.Limiter
@@ -139,15 +118,15 @@ func TestWithRejects(t *testing.T) {
 		want  error
 		says  string
 	}{
-		{"an unknown rule", l, []weir.Rule{{Name: "c", Algorithm: perSecond}}, weir.ErrInvalidRule, `rule 0 is named "c": the rules of the limiter are "a", "b"`},
-		{"no name among two", l, []weir.Rule{{Algorithm: perSecond}}, weir.ErrInvalidRule, `rule 0 is named "": the rules of the limiter are "a", "b"`},
+		{"an unknown rule", l, []weir.Rule{{Name: "c", Algorithm: weirtest.PerSecond}}, weir.ErrInvalidRule, `rule 0 is named "c": the rules of the limiter are "a", "b"`},
+		{"no name among two", l, []weir.Rule{{Algorithm: weirtest.PerSecond}}, weir.ErrInvalidRule, `rule 0 is named "": the rules of the limiter are "a", "b"`},
 		{"a rule twice", l, []weir.Rule{a, a}, weir.ErrInvalidRule, `rule "a" is given twice`},
 		{"no algorithm", l, []weir.Rule{{Name: "a"}}, weir.ErrInvalidRule, `rule "a": its Algorithm is nil`},
-		{"another algorithm", l, []weir.Rule{{Name: "b", Algorithm: perSecond}}, weir.ErrInvalidRule, `rule "b": its Algorithm is a gcra: it must be a fixedwindow`},
-		{"another By", l, []weir.Rule{{Name: "a", By: []string{"0", "1"}, Algorithm: perSecond}}, weir.ErrInvalidRule, `By is ["0" "1"], and differs from the policy`},
-		{"an unknown By", l, []weir.Rule{{Name: "a", By: []string{"9"}, Algorithm: perSecond}}, weir.ErrInvalidRule, `"9"`},
+		{"another algorithm", l, []weir.Rule{{Name: "b", Algorithm: weirtest.PerSecond}}, weir.ErrInvalidRule, `rule "b": its Algorithm is a gcra: it must be a fixedwindow`},
+		{"another By", l, []weir.Rule{{Name: "a", By: []string{"0", "1"}, Algorithm: weirtest.PerSecond}}, weir.ErrInvalidRule, `By is ["0" "1"], and differs from the policy`},
+		{"an unknown By", l, []weir.Rule{{Name: "a", By: []string{"9"}, Algorithm: weirtest.PerSecond}}, weir.ErrInvalidRule, `"9"`},
 		{"an invalid limit", l, []weir.Rule{{Name: "a", Algorithm: algorithm.GCRA{}}}, weir.ErrInvalidLimit, `rule "a": `},
-		{"a cost above the capacity", lone, []weir.Rule{{Algorithm: perSecond, Cost: 6}}, weir.ErrInvalidRule, `rule "gcra": Cost is 6`},
+		{"a cost above the capacity", lone, []weir.Rule{{Algorithm: weirtest.PerSecond, Cost: 6}}, weir.ErrInvalidRule, `rule "gcra": Cost is 6`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -168,20 +147,20 @@ func TestWithRejects(t *testing.T) {
 // the name of its algorithm. The segments of By can have any order.
 func TestWithNames(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	lone := mustNew(t, st, perSecond)
-	named := mustPolicy(t, st, by(2, "01"))
+	st := weirtest.NewStore(weirtest.NewClock())
+	lone := weirtest.New(t, st, weirtest.PerSecond)
+	named := weirtest.NewPolicy(t, st, by(2, "01"))
 	bigger := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 50}
 	for i, l := range []*weir.Limiter{
-		mustWith(t, lone, weir.Rule{Algorithm: bigger}),
-		mustWith(t, lone, weir.Rule{Name: "gcra", Algorithm: bigger}),
-		mustWith(t, named, weir.Rule{Name: "a", By: []string{"1", "0"}, Algorithm: bigger}),
-		mustWith(t, named, weir.Rule{Algorithm: bigger}),
-		mustWith(t, mustOnly(t, named, ""), weir.Rule{Algorithm: bigger}),
-		mustWith(t, mustWith(t, named), weir.Rule{Algorithm: bigger}),
+		weirtest.With(t, lone, weir.Rule{Algorithm: bigger}),
+		weirtest.With(t, lone, weir.Rule{Name: "gcra", Algorithm: bigger}),
+		weirtest.With(t, named, weir.Rule{Name: "a", By: []string{"1", "0"}, Algorithm: bigger}),
+		weirtest.With(t, named, weir.Rule{Algorithm: bigger}),
+		weirtest.With(t, weirtest.Only(t, named, ""), weir.Rule{Algorithm: bigger}),
+		weirtest.With(t, weirtest.With(t, named), weir.Rule{Algorithm: bigger}),
 	} {
 		key := []string{"x", "y"}[:min(i/2+1, 2)]
-		if res := left(t, l, key...); res.Limit != 50 {
+		if res := weirtest.Left(t, l, key...); res.Limit != 50 {
 			t.Errorf("limiter %d: got %+v, want 50 tokens", i, res)
 		}
 	}
@@ -190,14 +169,14 @@ func TestWithNames(t *testing.T) {
 // Every method works on a limiter that With returned, over the same state.
 func TestWithEveryVerb(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
-	free := mustPolicy(t, st, by(1, "all", "all"))
-	pro := mustWith(t, free, weir.Rule{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 50}}, weir.Rule{Name: "b", Algorithm: perSecond, Cost: 1})
+	st := weirtest.NewStore(weirtest.NewClock())
+	free := weirtest.NewPolicy(t, st, by(1, "all", "all"))
+	pro := weirtest.With(t, free, weir.Rule{Name: "a", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 50}}, weir.Rule{Name: "b", Algorithm: weirtest.PerSecond, Cost: 1})
 	ctx, u := t.Context(), weir.KeyOf("u")
-	if res := allow(t, pro, weir.Request{Key: u, Cost: 3, ID: "x"}); res.Remaining != 4 || res.Rule != "b" {
+	if res := weirtest.Allow(t, pro, weir.Request{Key: u, Cost: 3, ID: "x"}); res.Remaining != 4 || res.Rule != "b" {
 		t.Errorf("got %+v, want 4 left of b", res)
 	}
-	if res := left(t, free, "u"); res.Remaining != 2 || res.Rule != "a" {
+	if res := weirtest.Left(t, free, "u"); res.Remaining != 2 || res.Rule != "a" {
 		t.Errorf("free: got %+v, want 2 left of a", res)
 	}
 	if res, err := pro.TakeUpTo(ctx, 100, "u"); err != nil || res.Granted != 47 {
@@ -209,8 +188,8 @@ func TestWithEveryVerb(t *testing.T) {
 	if gave, err := pro.Refund(ctx, weir.Request{Key: u, ID: "x"}); !gave || err != nil {
 		t.Errorf("Refund: got %v, %v", gave, err)
 	}
-	if got := pro.DoMany(ctx, []weir.Request{{Key: u, Op: weir.Peek}}); got[0].Result != left(t, pro, "u") {
-		t.Errorf("DoMany: got %+v, and Peek says %+v", got, left(t, pro, "u"))
+	if got := pro.DoMany(ctx, []weir.Request{{Key: u, Op: weir.Peek}}); got[0].Result != weirtest.Left(t, pro, "u") {
+		t.Errorf("DoMany: got %+v, and Peek says %+v", got, weirtest.Left(t, pro, "u"))
 	}
 	if err := pro.Reset(ctx, "u"); err != nil {
 		t.Fatal(err)
@@ -223,110 +202,28 @@ func TestWithEveryVerb(t *testing.T) {
 // The limiter of Only decides by one rule, and takes the same keys.
 func TestOnly(t *testing.T) {
 	t.Parallel()
-	st := newStore(newClock())
+	st := weirtest.NewStore(weirtest.NewClock())
 	p := by(2, "0", "all")
-	p.Rules[1].Algorithm = window(2, time.Minute)
-	l := mustPolicy(t, st, p)
-	first, second := mustOnly(t, l, "a"), mustOnly(t, l, "b")
+	p.Rules[1].Algorithm = weirtest.Window(2, time.Minute)
+	l := weirtest.NewPolicy(t, st, p)
+	first, second := weirtest.Only(t, l, "a"), weirtest.Only(t, l, "b")
 	if res, err := second.AllowN(t.Context(), 2, "x", "y"); err != nil || res.Rule != "b" || res.Remaining != 0 {
 		t.Errorf("got %+v, %v, want none left of b", res, err)
 	}
-	if res := left(t, l, "x", "y"); res.Allowed || res.Rule != "b" {
+	if res := weirtest.Left(t, l, "x", "y"); res.Allowed || res.Rule != "b" {
 		t.Errorf("got %+v, want a denial by b", res)
 	}
-	if res := left(t, first, "x", "y"); res.Remaining != 5 || res.Rule != "a" {
+	if res := weirtest.Left(t, first, "x", "y"); res.Remaining != 5 || res.Rule != "a" {
 		t.Errorf("got %+v, want all of a", res)
 	}
 	if err := second.Reset(t.Context(), "x", "y"); err != nil {
 		t.Fatal(err)
 	}
-	if res := left(t, l, "x", "y"); !res.Allowed || res.Remaining != 2 {
+	if res := weirtest.Left(t, l, "x", "y"); !res.Allowed || res.Remaining != 2 {
 		t.Errorf("after Reset: got %+v", res)
 	}
 	if _, err := first.Allow(t.Context(), "x"); !errors.Is(err, weir.ErrInvalidKey) {
 		t.Errorf("a key of one segment: %v, want ErrInvalidKey", err)
-	}
-}
-
-// A tracer is a wrapper that records its requests.
-type tracer struct {
-	name string
-	next weir.Decider
-	log  *[]string
-}
-
-func (tr tracer) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	*tr.log = append(*tr.log, fmt.Sprint(tr.name, " ", r.Op))
-	return tr.next.Decide(ctx, r, each)
-}
-
-// Every method goes through all wrappers, in the documented order. The limiters of With and
-// Only have the wrappers too.
-func TestWrap(t *testing.T) {
-	t.Parallel()
-	var log []string
-	wrapper := func(name string) func(weir.Decider) weir.Decider {
-		return func(next weir.Decider) weir.Decider { return tracer{name, next, &log} }
-	}
-	l := mustPolicy(t, newStore(newClock()), rules(weir.Rule{Name: "a", Algorithm: perSecond})).Wrap(wrapper("2"), wrapper("3")).Wrap(wrapper("1"))
-	jobs := mustNew(t, newStore(newClock()), algorithm.Concurrency{Limit: 1, Lease: time.Minute}).Wrap(wrapper("1"), wrapper("2"), wrapper("3"))
-	ctx, u := t.Context(), weir.KeyOf("u")
-	lease, err := jobs.Acquire(ctx, "u")
-	if err != nil {
-		t.Fatal(err)
-	}
-	reserved, err := l.Reserve(ctx, weir.Request{Key: u, MaxWait: time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	log = nil
-	for _, tt := range []struct {
-		ops  string
-		call func() error
-	}{
-		{"Consume", func() error { _, err := l.Allow(ctx, "u"); return err }},
-		{"Consume", func() error { _, err := l.AllowN(ctx, 1, "u"); return err }},
-		{"Peek", func() error { _, err := l.Peek(ctx, "u"); return err }},
-		{"TakeUpTo", func() error { _, err := l.TakeUpTo(ctx, 1, "u"); return err }},
-		{"Reset", func() error { return l.Reset(ctx, "u") }},
-		{"Refund", func() error { _, err := l.Refund(ctx, weir.Request{Key: u, ID: "x"}); return err }},
-		{"Consume", func() error { _, err := l.Decide(ctx, weir.Request{Key: u}, nil); return err }},
-		{"Consume", func() error { _, err := l.Wait(ctx, "u"); return err }},
-		{"Refund", func() error { _, err := reserved.Cancel(ctx); return err }},
-		{"Peek Consume", func() error {
-			a := l.DoMany(ctx, []weir.Request{{Key: u, Op: weir.Peek}, {Key: u}})
-			return errors.Join(a[0].Err, a[1].Err)
-		}},
-		{"Renew", func() error { return lease.Renew(ctx) }},
-		{"Release", func() error { _, err := lease.Release(ctx); return err }},
-		{"Consume", func() error { _, err := jobs.TryAcquire(ctx, "u"); return err }},
-		{"Consume", func() error { _, err := mustOnly(t, l, "a").Allow(ctx, "u"); return err }},
-		{"Consume", func() error { _, err := mustWith(t, l).Allow(ctx, "u"); return err }},
-	} {
-		if err := tt.call(); err != nil {
-			t.Errorf("%s: %v", tt.ops, err)
-		}
-		var want []string
-		for op := range strings.FieldsSeq(tt.ops) {
-			want = append(want, "1 "+op, "2 "+op, "3 "+op)
-		}
-		if !slices.Equal(log, want) {
-			t.Errorf("got %q, want %q", log, want)
-		}
-		log = nil
-	}
-}
-
-// If a wrapper is nil, or returns nil, every decision is an error.
-func TestWrapNil(t *testing.T) {
-	t.Parallel()
-	l := mustNew(t, newStore(newClock()), perSecond)
-	for _, w := range []func(weir.Decider) weir.Decider{nil, func(weir.Decider) weir.Decider { return nil }} {
-		_, err := l.Wrap(pass, w, pass).Allow(t.Context(), "u")
-		wantError(t, err, nil, "Limiter.Wrap")
-	}
-	if _, err := l.Wrap().Allow(t.Context(), "u"); err != nil {
-		t.Errorf("no wrapper: %v", err)
 	}
 }
 
@@ -337,7 +234,7 @@ func TestEntries(t *testing.T) {
 	kept := func(name string) weir.Rule {
 		return weir.Rule{Name: name, Algorithm: algorithm.MetadataWindow{Limit: 5, Window: time.Minute}}
 	}
-	rate := weir.Rule{Name: "rate", Algorithm: perSecond}
+	rate := weir.Rule{Name: "rate", Algorithm: weirtest.PerSecond}
 	for _, tt := range []struct {
 		name   string
 		policy weir.Policy
@@ -345,17 +242,17 @@ func TestEntries(t *testing.T) {
 		want   error
 		says   string
 	}{
-		{"the only one", rules(rate, kept("kept")), "", nil, ""},
-		{"by name", rules(rate, kept("kept"), kept("other")), "kept", nil, ""},
-		{"two", rules(kept("kept"), kept("other")), "", weir.ErrInvalidRule, "2 rules keep metadata: select one with Limiter.Only"},
-		{"another algorithm", rules(rate, kept("kept")), "rate", weir.ErrUnsupported, "algorithm.MetadataWindow"},
+		{"the only one", weirtest.Rules(rate, kept("kept")), "", nil, ""},
+		{"by name", weirtest.Rules(rate, kept("kept"), kept("other")), "kept", nil, ""},
+		{"two", weirtest.Rules(kept("kept"), kept("other")), "", weir.ErrInvalidRule, "2 rules keep metadata: select one with Limiter.Only"},
+		{"another algorithm", weirtest.Rules(rate, kept("kept")), "rate", weir.ErrUnsupported, "algorithm.MetadataWindow"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			l := mustPolicy(t, newStore(newClock()), tt.policy)
-			allow(t, l, weir.Request{Key: weir.KeyOf("u"), Cost: 2, Metadata: "ann"})
+			l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), tt.policy)
+			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u"), Cost: 2, Metadata: "ann"})
 			if tt.only != "" {
-				l = mustOnly(t, l, tt.only)
+				l = weirtest.Only(t, l, tt.only)
 			}
 			list, err := l.Entries(t.Context(), "u")
 			if tt.want != nil {
@@ -372,41 +269,31 @@ func TestEntries(t *testing.T) {
 // A rule keeps its Cost in With if the new one is 0: a forgotten Cost does not allow more.
 func TestWithKeepsCost(t *testing.T) {
 	t.Parallel()
-	l := mustPolicy(t, newStore(newClock()), rules(weir.Rule{Name: "calls", Cost: 5, Algorithm: window(10, time.Minute)}))
-	plan := mustWith(t, l, weir.Rule{Name: "calls", Algorithm: window(12, time.Minute)})
-	if res := allow(t, plan, weir.Request{Key: weir.KeyOf("u")}); res.Remaining != 7 {
+	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(weir.Rule{Name: "calls", Cost: 5, Algorithm: weirtest.Window(10, time.Minute)}))
+	plan := weirtest.With(t, l, weir.Rule{Name: "calls", Algorithm: weirtest.Window(12, time.Minute)})
+	if res := weirtest.Allow(t, plan, weir.Request{Key: weir.KeyOf("u")}); res.Remaining != 7 {
 		t.Errorf("got %+v, want 5 of 12 consumed", res)
 	}
-	if _, err := l.With(weir.Rule{Name: "calls", Algorithm: window(4, time.Minute)}); !errors.Is(err, weir.ErrInvalidRule) {
+	if _, err := l.With(weir.Rule{Name: "calls", Algorithm: weirtest.Window(4, time.Minute)}); !errors.Is(err, weir.ErrInvalidRule) {
 		t.Errorf("a limit below the Cost: got %v", err)
 	}
 }
 
 // The windows of SlidingBuckets are limits too: another limiter, whose windows are longer, finds no
-// decision of this one, and holds none of its tokens.
+// decision of this one.
 func TestWithOtherSpans(t *testing.T) {
 	t.Parallel()
 	spans := func(window time.Duration) algorithm.SlidingBuckets {
 		return algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: window, Limit: 1000}}}
 	}
-	l := mustNew(t, newStore(newClock()), spans(5*time.Second))
-	other := mustWith(t, l, weir.Rule{Algorithm: spans(10 * time.Second)})
+	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), spans(5*time.Second))
+	other := weirtest.With(t, l, weir.Rule{Algorithm: spans(10 * time.Second)})
 	r := weir.Request{Key: weir.KeyOf("k"), Cost: 3, ID: "x"}
-	allow(t, l, r)
+	weirtest.Allow(t, l, r)
 	if ok, err := other.Refund(t.Context(), r); ok || err != nil {
 		t.Errorf("other windows: Refund: got %v, %v", ok, err)
 	}
 	if ok, err := l.Refund(t.Context(), r); !ok || err != nil {
 		t.Errorf("Refund: got %v, %v", ok, err)
-	}
-	c := newClock()
-	holds, log := prefetching(t, mustNew(t, newStore(c), spans(5*time.Second)), c, weir.Prefetch{})
-	for range 100 {
-		allow(t, holds, weir.Request{Key: weir.KeyOf("k")})
-	}
-	log.take()
-	allow(t, mustWith(t, holds, weir.Rule{Algorithm: spans(10 * time.Second)}), weir.Request{Key: weir.KeyOf("k")})
-	if ops := log.ops(); ops != "[Consume]" {
-		t.Errorf("%s reached the store, want the Consume of a limiter that holds no tokens", ops)
 	}
 }

@@ -9,6 +9,9 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/denycache"
+	"github.com/weir-go/weir/outage"
+	"github.com/weir-go/weir/prefetch"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
@@ -54,13 +57,16 @@ func arounds(tb testing.TB) []around {
 		}
 		return lim
 	}
-	outage := func(o weir.Outage) *weir.Limiter {
-		o.Failures, o.Probe = 1, time.Hour
-		lim, err := limiter(gone{memory.New(nil)}, many).OnOutage(o)
+	wrap := func(lim *weir.Limiter, w weir.Wrapper) *weir.Limiter {
+		lim, err := lim.Wrap(w)
 		if err != nil {
 			tb.Fatal(err)
 		}
 		return lim
+	}
+	without := func(o outage.Options) *weir.Limiter {
+		o.Failures, o.Probe = 1, time.Hour
+		return wrap(limiter(gone{memory.New(nil)}, many), outage.New(&o).Wrap)
 	}
 	ask := func(lim *weir.Limiter, allowed, degraded bool) func(testing.TB) {
 		ctx := context.Background()
@@ -82,16 +88,13 @@ func arounds(tb testing.TB) []around {
 	handled := 0
 	h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { handled++ }))
 	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil)
-	ahead, err := limiter(memory.New(nil), many).Prefetch(weir.Prefetch{MaxTokens: 1 << 20, MaxAge: time.Hour})
-	if err != nil {
-		tb.Fatal(err)
-	}
+	ahead := prefetch.New(&prefetch.Options{MaxTokens: 1 << 20, MaxAge: time.Hour})
 	return []around{
 		{"plain", ask(limiter(memory.New(nil), many), true, false)},
-		{"denycache", ask(one.Wrap(weir.DenyCache{MaxAge: time.Hour}.Wrap), false, false)},
-		{"prefetch", ask(ahead, true, false)},
-		{"failopen", ask(outage(weir.Outage{Fallback: weir.FailOpen}), true, true)},
-		{"faillocal", ask(outage(weir.Outage{Fallback: weir.FailLocal, Processes: 4}), true, true)},
+		{"denycache", ask(wrap(one, denycache.New(&denycache.Options{MaxAge: time.Hour}).Wrap), false, false)},
+		{"prefetch", ask(wrap(limiter(memory.New(nil), many), ahead.Wrap), true, false)},
+		{"failopen", ask(without(outage.Options{Fallback: outage.Open}), true, true)},
+		{"faillocal", ask(without(outage.Options{Fallback: outage.Local, Processes: 4}), true, true)},
 		{"middleware", func(tb testing.TB) {
 			before := handled
 			if h.ServeHTTP(w, r); handled != before+1 {

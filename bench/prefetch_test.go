@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/prefetch"
 	"github.com/weir-go/weir/store/goredis"
 )
 
@@ -33,7 +34,7 @@ func BenchmarkPrefetch(b *testing.B) {
 			b.Fatal(err)
 		}
 		if name == "prefetch" {
-			if lim, err = lim.Prefetch(weir.Prefetch{MaxTokens: 1000}); err != nil {
+			if lim, err = lim.Wrap(prefetch.New(&prefetch.Options{MaxTokens: 1000}).Wrap); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -28,6 +28,10 @@ var known = map[string]string{
 	"rueidisstore": module + "/store/rueidis",
 	"valkeystore":  module + "/store/valkey",
 	"weirhttp":     module + "/weirhttp",
+	"outage":       module + "/outage",
+	"prefetch":     module + "/prefetch",
+	"denycache":    module + "/denycache",
+	"observe":      module + "/observe",
 
 	"redis":   "github.com/redis/go-redis/v9", // in a block that uses redigo or redisc, the client of redigo
 	"redisc":  "github.com/mna/redisc",

@@ -37,8 +37,8 @@ import (
 //
 //   - RESOURCE_EXHAUSTED if the limiter denies it. The status has a google.rpc.RetryInfo.
 //   - CANCELED or DEADLINE_EXCEEDED if the context ends.
-//   - UNAVAILABLE during an outage of the store. A limiter of [weir.Limiter.OnOutage]
-//     decides without the store.
+//   - UNAVAILABLE during an outage of the store. With package outage, a limiter decides
+//     without the store.
 //   - INVALID_ARGUMENT if the call has no key: [ErrNoKey].
 //   - INTERNAL after any other error.
 //

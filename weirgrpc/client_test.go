@@ -103,7 +103,7 @@ func TestClientErrors(t *testing.T) {
 	works := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1000})
 	// answering returns a limiter that always answers with err.
 	answering := func(err error) *weir.Limiter {
-		return works.Wrap(func(weir.Decider) weir.Decider { return failing(err) })
+		return wrapped(works, func(weir.Decider) weir.Decider { return failing(err) })
 	}
 	for _, tt := range []struct {
 		name    string
@@ -149,7 +149,7 @@ func TestClientEnds(t *testing.T) {
 	for kind, call := range kinds {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}).Wrap(func(weir.Decider) weir.Decider { return hanging })
+				lim := wrapped(newLimiter(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}), func(weir.Decider) weir.Decider { return hanging })
 				c := pace(t, new(service), lim, all)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
@@ -177,7 +177,7 @@ func TestClientEarlyTimer(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
-				early := lim.Wrap(func(next weir.Decider) weir.Decider {
+				early := wrapped(lim, func(next weir.Decider) weir.Decider {
 					return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 						res, err := next.Decide(ctx, r, each)
 						if r.Op == weir.Consume {

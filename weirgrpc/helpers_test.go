@@ -198,3 +198,12 @@ func (f deciderFunc) Decide(ctx context.Context, r weir.Request, each []weir.Res
 func failing(err error) weir.Decider {
 	return deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) { return weir.Result{}, err })
 }
+
+// wrapped returns lim with its decisions passed to the Decider that f makes.
+func wrapped(lim *weir.Limiter, f func(next weir.Decider) weir.Decider) *weir.Limiter {
+	lim, err := lim.Wrap(func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) { return f(next), nil })
+	if err != nil {
+		panic(err)
+	}
+	return lim
+}

@@ -354,14 +354,14 @@ func TestRenewSlow(t *testing.T) {
 	}
 }
 
-// A lease or a turn that the store may hold is given back if OnOutage denies the request. If that
+// A lease or a turn that the store may hold is given back if an outage.Breaker denies the request. If that
 // fails, the outage is not reported for each request.
 func TestDegradedHeld(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			// unsure is lim, whose store decides, and whose OnOutage denies each request all the same.
+			// unsure is lim, whose store decides, and whose outage.Breaker denies each request all the same.
 			unsure := func(lim *weir.Limiter) *weir.Limiter {
-				return lim.Wrap(func(next weir.Decider) weir.Decider {
+				return wrapped(lim, func(next weir.Decider) weir.Decider {
 					return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 						switch {
 						case r.Op != weir.Consume && away:
@@ -455,7 +455,7 @@ func TestEarlierKept(t *testing.T) {
 			} {
 				plain := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
 				var fail func() // after the next decision
-				ask := wrap(plain.Wrap(func(next weir.Decider) weir.Decider {
+				ask := wrap(wrapped(plain, func(next weir.Decider) weir.Decider {
 					return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 						res, err := next.Decide(ctx, r, each)
 						if fail != nil && r.Op == weir.Consume {

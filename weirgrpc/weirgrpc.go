@@ -40,9 +40,8 @@
 //   - UNAVAILABLE if the decision is unknown: the error is a [store.ErrUnavailable], or the
 //     deadline of [Options].Timeout has passed. With [Options].FailOpen, the call is passed
 //     on instead.
-//   - UNAVAILABLE also if the call was denied without the store: see
-//     [weir.Limiter.OnOutage]. RetryInfo is then at most the time until the store is
-//     asked again.
+//   - UNAVAILABLE even if the call was denied without the store: see package outage.
+//     RetryInfo is then at most the time until the store is asked again.
 //   - CANCELED if the caller cancels the call before the handler starts, and
 //     DEADLINE_EXCEEDED if the caller's deadline passes before.
 //   - INTERNAL after any other error, for example of a limiter whose policy has other

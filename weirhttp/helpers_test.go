@@ -77,3 +77,12 @@ func (hanging) Eval(ctx context.Context, _ *store.Script, _ []string, _ []store.
 	<-ctx.Done()
 	return reply, ctx.Err()
 }
+
+// wrapped returns lim with its decisions passed to the Decider that f makes.
+func wrapped(lim *weir.Limiter, f func(next weir.Decider) weir.Decider) *weir.Limiter {
+	lim, err := lim.Wrap(func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) { return f(next), nil })
+	if err != nil {
+		panic(err)
+	}
+	return lim
+}

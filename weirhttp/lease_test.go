@@ -194,7 +194,7 @@ func TestTransportLeaseHangs(t *testing.T) {
 func testTransportLeaseHangs(t *testing.T, early bool) {
 	synctest.Test(t, func(t *testing.T) {
 		var hangs bool
-		leases := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour}).Wrap(func(next weir.Decider) weir.Decider {
+		leases := wrapped(newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour}), func(next weir.Decider) weir.Decider {
 			return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 				switch {
 				case hangs && early:

@@ -12,6 +12,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/observe"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
@@ -25,7 +27,7 @@ func TestDegraded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if lim, err = lim.OnOutage(weir.Outage{Fallback: weir.FailLocal, Processes: 2, Failures: 1}); err != nil {
+		if lim, err = lim.Wrap(outage.New(&outage.Options{Fallback: outage.Local, Processes: 2, Failures: 1}).Wrap); err != nil {
 			t.Fatal(err)
 		}
 		request := func(r *http.Request) (weir.Request, error) {
@@ -58,10 +60,10 @@ func TestDegraded(t *testing.T) {
 	})
 }
 
-// unsure is lim, whose store decides, and whose OnOutage denies each request all the same, because
+// unsure is lim, whose store decides, and whose outage.Breaker denies each request all the same, because
 // the reply came too late. While away is set, nothing else reaches the store.
 func unsure(lim *weir.Limiter, away *bool) *weir.Limiter {
-	return lim.Wrap(func(next weir.Decider) weir.Decider {
+	return wrapped(lim, func(next weir.Decider) weir.Decider {
 		return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 			switch {
 			case r.Op != weir.Consume && *away:
@@ -75,7 +77,7 @@ func unsure(lim *weir.Limiter, away *bool) *weir.Limiter {
 	})
 }
 
-// A lease or a turn that the store may hold is given back if OnOutage denies the request. If that
+// A lease or a turn that the store may hold is given back if an outage.Breaker denies the request. If that
 // fails, the outage is not reported for each request.
 func TestDegradedHeld(t *testing.T) {
 	for _, away := range []bool{false, true} {
@@ -156,7 +158,7 @@ func TestEarlierKept(t *testing.T) {
 			} {
 				plain := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
 				var fail func() // after the next decision
-				h := wrap(plain.Wrap(func(next weir.Decider) weir.Decider {
+				h := wrap(wrapped(plain, func(next weir.Decider) weir.Decider {
 					return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 						res, err := next.Decide(ctx, r, each)
 						if fail != nil && r.Op == weir.Consume {
@@ -208,14 +210,17 @@ func TestEarlierKept(t *testing.T) {
 	}
 }
 
-// A request with an ID and without a lease, which OnOutage denies, is not released: the limiter would
+// A request with an ID and without a lease, which an outage.Breaker denies, is not released: the limiter would
 // count an error.
 func TestDegradedNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ops []weir.Op
-		lim := unsure(newLimiter(t, algorithm.FixedWindow{Limit: 3, Window: time.Hour}), new(bool)).Wrap(weir.Observer(func(_ context.Context, d weir.Decision) {
+		lim, err := unsure(newLimiter(t, algorithm.FixedWindow{Limit: 3, Window: time.Hour}), new(bool)).Wrap(observe.Observer(func(_ context.Context, d observe.Decision) {
 			ops = append(ops, d.Request.Op)
 		}).Wrap)
+		if err != nil {
+			t.Fatal(err)
+		}
 		limit, _ := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
 			req, err := all(r)
 			req.ID = "1"

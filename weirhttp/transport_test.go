@@ -254,7 +254,7 @@ func (i *idle) CloseIdleConnections() { *i++ }
 func TestTransportEarlyTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
-		early := lim.Wrap(func(next weir.Decider) weir.Decider {
+		early := wrapped(lim, func(next weir.Decider) weir.Decider {
 			return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 				res, err := next.Decide(ctx, r, each)
 				if r.Op == weir.Consume {

@@ -37,7 +37,7 @@
 //   - 503 if the decision is unknown: the error is a [store.ErrUnavailable], or the deadline
 //     of [Options].Timeout or of the request has passed. With [Options].FailOpen, the
 //     request is passed on instead.
-//   - 503 also if the request was denied without the store: see [weir.Limiter.OnOutage].
+//   - 503 also if the request was denied without the store: see package outage.
 //     Retry-After is then at most the time until the store is asked again, rounded up. If
 //     the cost is above the limit, the status is 429. [Options].FailOpen does not change
 //     this answer.

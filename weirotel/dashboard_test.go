@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/observe"
 )
 
 // The dashboard asks only for metrics, labels, outcomes and ops that exist.
@@ -30,13 +31,13 @@ func TestDashboard(t *testing.T) {
 		t.Fatal(err)
 	}
 	metrics := scrape(t)
-	outcomes := []weir.Outcome{weir.Allowed, weir.Denied, weir.ShadowDenied, weir.DegradedAllowed, weir.DegradedDenied, weir.Unavailable, weir.Canceled, weir.Failed}
+	outcomes := []observe.Outcome{observe.Allowed, observe.Denied, observe.ShadowDenied, observe.DegradedAllowed, observe.DegradedDenied, observe.Unavailable, observe.Canceled, observe.Failed}
 	// matches reports whether a value of the label matches the pattern.
 	matches := func(label, pattern string) bool {
 		re := regexp.MustCompile("^(?:" + pattern + ")$")
 		switch label {
 		case "weir_outcome":
-			return slices.ContainsFunc(outcomes, func(o weir.Outcome) bool { return re.MatchString(string(o)) })
+			return slices.ContainsFunc(outcomes, func(o observe.Outcome) bool { return re.MatchString(string(o)) })
 		case "weir_op":
 			return slices.ContainsFunc([]weir.Op{weir.Consume, weir.TakeUpTo}, func(op weir.Op) bool { return re.MatchString(op.String()) })
 		}

@@ -5,7 +5,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	lim = lim.Wrap(observer.Wrap)
+//	lim, err = lim.Wrap(observer.Wrap)
 //
 // The metrics are:
 //
@@ -21,7 +21,7 @@
 // looks at this rule only. It says little about an algorithm.LeakyBucket, which most allowed requests
 // leave without a token, and about a limit below 5, where it counts only the requests that leave no
 // token. If a decision failed, or is a Refund, a Settle, a Release or a Reset, weir.rule is empty. See
-// [weir.Outcome] for the outcomes.
+// [observe.Outcome] for the outcomes.
 //
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
 // and weir.remaining. If a request makes several decisions, the span shows the last one that is
@@ -30,8 +30,6 @@
 // The file dashboard.json beside this package is a Grafana dashboard of these metrics, as
 // Prometheus stores them. Import it, and choose the data source. It tells limiters apart by the
 // attribute weir.limiter.
-//
-// With an observer, DoMany sends requests one by one: see [weir.Observer].
 //
 // No attribute holds a key: keys can be secret, and there are too many of them.
 package weirotel
@@ -48,6 +46,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/observe"
 )
 
 // Scope is the name of the instrumentation scope.
@@ -56,7 +55,7 @@ const Scope = "github.com/weir-go/weir/weirotel"
 // New returns an observer that records decisions with instruments of provider. Every
 // measurement has attrs too: name the limiter in weir.limiter, if there are several. If provider is
 // nil, or cannot make an instrument, New returns an error.
-func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (weir.Observer, error) {
+func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (observe.Observer, error) {
 	if v := reflect.ValueOf(provider); provider == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return nil, errors.New("weirotel: the MeterProvider is nil: pass one, for example otel.GetMeterProvider()")
 	}
@@ -89,14 +88,14 @@ type recorder struct {
 // labels tell measurements apart. There are few of them.
 type labels struct {
 	op      weir.Op
-	outcome weir.Outcome
+	outcome observe.Outcome
 	rule    string
 }
 
 // sets are the attributes of each instrument.
 type sets struct{ decisions, duration, rule metric.MeasurementOption }
 
-func (r *recorder) observe(ctx context.Context, d weir.Decision) {
+func (r *recorder) observe(ctx context.Context, d observe.Decision) {
 	l := labels{d.Request.Op, d.Outcome(), d.Result.Rule}
 	s := r.set(l)
 	r.decisions.Add(ctx, 1, s.decisions)
@@ -126,7 +125,7 @@ func (r *recorder) observe(ctx context.Context, d weir.Decision) {
 
 // nearLimit reports whether an allowed request left at most a fifth of the limit.
 func nearLimit(l labels, res *weir.Result) bool {
-	return (l.outcome == weir.Allowed || l.outcome == weir.ShadowDenied) && res.Remaining <= res.Limit/5
+	return (l.outcome == observe.Allowed || l.outcome == observe.ShadowDenied) && res.Remaining <= res.Limit/5
 }
 
 func (r *recorder) set(l labels) *sets {

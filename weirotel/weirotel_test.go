@@ -25,14 +25,15 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirotel"
 )
 
-// observe returns a limiter of two rules with an observer over provider: 10 tokens, and 20
+// observed returns a limiter of two rules with an observer over provider: 10 tokens, and 20
 // of the whole tenant. A shadow rule has 8 tokens.
-func observe(t testing.TB, provider metric.MeterProvider) *weir.Limiter {
+func observed(t testing.TB, provider metric.MeterProvider) *weir.Limiter {
 	t.Helper()
 	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{
 		Name:     "t",
@@ -50,7 +51,10 @@ func observe(t testing.TB, provider metric.MeterProvider) *weir.Limiter {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return lim.Wrap(observer.Wrap)
+	if lim, err = lim.Wrap(observer.Wrap); err != nil {
+		t.Fatal(err)
+	}
+	return lim
 }
 
 // use makes 12 requests of one user, of which 10 are allowed, two Peeks, and a mistake.
@@ -75,7 +79,7 @@ func use(t testing.TB, lim *weir.Limiter) {
 func TestMetrics(t *testing.T) {
 	reader := sdk.NewManualReader()
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))
-	use(t, observe(t, provider))
+	use(t, observed(t, provider))
 
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
@@ -156,7 +160,7 @@ func scrape(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	use(t, observe(t, sdk.NewMeterProvider(sdk.WithReader(e))))
+	use(t, observed(t, sdk.NewMeterProvider(sdk.WithReader(e))))
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body.String()
@@ -167,7 +171,7 @@ func TestSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("t")
 	ctx, span := tracer.Start(t.Context(), "request")
-	lim, r := observe(t, noop.NewMeterProvider()), weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"}
+	lim, r := observed(t, noop.NewMeterProvider()), weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"}
 	if _, err := lim.Decide(ctx, r, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +196,7 @@ func TestConcurrent(t *testing.T) {
 	for range 8 {
 		wg.Go(func() {
 			for i := range 100 {
-				observer(context.Background(), weir.Decision{Err: []error{store.ErrUnavailable, context.Canceled}[i%2]})
+				observer(context.Background(), observe.Decision{Err: []error{store.ErrUnavailable, context.Canceled}[i%2]})
 			}
 		})
 	}
@@ -224,7 +228,7 @@ func TestAttrs(t *testing.T) {
 		t.Fatal(err)
 	}
 	attrs[0] = attribute.String("weir.limiter", "login")
-	observer(t.Context(), weir.Decision{})
+	observer(t.Context(), observe.Decision{})
 	var all metricdata.ResourceMetrics
 	if err := reader.Collect(t.Context(), &all); err != nil {
 		t.Fatal(err)
@@ -252,7 +256,7 @@ func BenchmarkObserver(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	d := weir.Decision{Result: weir.Result{Allowed: true, Rule: "user", Limit: 10, Remaining: 9}, Took: time.Millisecond}
+	d := observe.Decision{Result: weir.Result{Allowed: true, Rule: "user", Limit: 10, Remaining: 9}, Took: time.Millisecond}
 	b.ReportAllocs()
 	for b.Loop() {
 		observer(b.Context(), d)

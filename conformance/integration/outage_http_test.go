@@ -18,6 +18,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/observe"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/weirhttp"
 )
@@ -36,7 +38,7 @@ type visit struct {
 	took    time.Duration
 	open    bool // before the request began, the breaker was seen to be open
 	asked   bool // the store was asked
-	outcome weir.Outcome
+	outcome observe.Outcome
 	status  int
 }
 
@@ -64,7 +66,7 @@ func (n noted) Eval(ctx context.Context, s *store.Script, keys []string, args []
 }
 
 // newSite returns a site over a new client for the fault f.
-func newSite(t *testing.T, f conformance.Fault, o weir.Outage) *site {
+func newSite(t *testing.T, f conformance.Fault, o *outage.Options) *site {
 	t.Helper()
 	st, closeClient := f.Open()
 	t.Cleanup(closeClient)
@@ -72,14 +74,14 @@ func newSite(t *testing.T, f conformance.Fault, o weir.Outage) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lim, err = lim.OnOutage(o); err != nil {
-		t.Fatal(err)
-	}
-	lim = lim.Wrap(weir.Observer(func(ctx context.Context, d weir.Decision) {
+	lim, err = lim.Wrap(observe.Observer(func(ctx context.Context, d observe.Decision) {
 		if v, ok := ctx.Value(visitKey{}).(*visit); ok {
 			v.outcome = d.Outcome()
 		}
-	}).Wrap)
+	}).Wrap, outage.New(o).Wrap)
+	if err != nil {
+		t.Fatal(err)
+	}
 	limit, err := weirhttp.New(lim, weirhttp.By(weirhttp.Text("all")), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -136,15 +138,15 @@ func TestOutageHandler(t *testing.T) {
 }
 
 // visitStatus is the status that weirhttp documents for each outcome.
-var visitStatus = map[weir.Outcome]int{
-	weir.Allowed:         http.StatusOK,
-	weir.Denied:          http.StatusTooManyRequests,
-	weir.DegradedAllowed: http.StatusOK,
-	weir.DegradedDenied:  http.StatusServiceUnavailable,
+var visitStatus = map[observe.Outcome]int{
+	observe.Allowed:         http.StatusOK,
+	observe.Denied:          http.StatusTooManyRequests,
+	observe.DegradedAllowed: http.StatusOK,
+	observe.DegradedDenied:  http.StatusServiceUnavailable,
 }
 
 func outageHandler(t *testing.T, f conformance.Fault, lives int) {
-	o := weir.Outage{Fallback: weir.FailLocal, Processes: visitLimit / visitShare, Budget: outageBudget, Probe: time.Hour}
+	o := &outage.Options{Fallback: outage.Local, Processes: visitLimit / visitShare, Budget: outageBudget, Probe: time.Hour}
 	var n atomic.Int64
 	before := func(visit) bool { return n.Add(1) < visitors*visitsBefore }
 	s := newSite(t, f, o)
@@ -165,10 +167,10 @@ func outageHandler(t *testing.T, f conformance.Fault, lives int) {
 	if !s.open.Load() {
 		t.Fatal("the breaker did not open")
 	}
-	outcomes, wrong := map[weir.Outcome]int{}, map[string]int{}
+	outcomes, wrong := map[observe.Outcome]int{}, map[string]int{}
 	for _, v := range s.visits {
 		outcomes[v.outcome]++
-		switch degraded := v.outcome == weir.DegradedAllowed || v.outcome == weir.DegradedDenied; {
+		switch degraded := v.outcome == observe.DegradedAllowed || v.outcome == observe.DegradedDenied; {
 		case v.status != visitStatus[v.outcome]:
 			wrong[fmt.Sprintf("the decision was %q, and the status %d", v.outcome, v.status)]++
 		case !v.asked && !degraded:
@@ -180,13 +182,13 @@ func outageHandler(t *testing.T, f conformance.Fault, lives int) {
 	for what, n := range wrong {
 		t.Errorf("%d of %d requests: %s", n, len(s.visits), what)
 	}
-	if got := outcomes[weir.Allowed]; got == 0 || got > lives*visitLimit {
+	if got := outcomes[observe.Allowed]; got == 0 || got > lives*visitLimit {
 		t.Errorf("the store allowed %d requests, want at most %d", got, lives*visitLimit)
 	}
-	if got := outcomes[weir.DegradedAllowed]; got != visitShare {
+	if got := outcomes[observe.DegradedAllowed]; got != visitShare {
 		t.Errorf("the process allowed %d requests, want its share of %d", got, visitShare)
 	}
-	if want := outcomes[weir.Allowed] + outcomes[weir.DegradedAllowed]; int(s.passed.Load()) != want {
+	if want := outcomes[observe.Allowed] + outcomes[observe.DegradedAllowed]; int(s.passed.Load()) != want {
 		t.Errorf("the handler was called %d times, want %d, once for each allowed request", s.passed.Load(), want)
 	}
 	t.Logf("outcomes: %v", outcomes)
@@ -225,7 +227,7 @@ func TestOutageLatency(t *testing.T) {
 // those in the second after it, and of those after the breaker has opened and that second has
 // passed.
 func latencies(t *testing.T, f conformance.Fault) (p99 [3]float64) {
-	s := newSite(t, f, weir.Outage{Fallback: weir.FailLocal, Processes: visitLimit / visitShare})
+	s := newSite(t, f, &outage.Options{Fallback: outage.Local, Processes: visitLimit / visitShare})
 	crowd := func(d time.Duration) []visit {
 		s.visits = nil
 		end := time.Now().Add(d)
@@ -242,7 +244,7 @@ func latencies(t *testing.T, f conformance.Fault) (p99 [3]float64) {
 	defer stop.Stop()
 	during := crowd(5 * time.Second)
 	slices.SortFunc(during, func(a, b visit) int { return a.start.Compare(b.start) })
-	first := slices.IndexFunc(during, func(v visit) bool { return v.outcome == weir.DegradedAllowed || v.outcome == weir.DegradedDenied })
+	first := slices.IndexFunc(during, func(v visit) bool { return v.outcome == observe.DegradedAllowed || v.outcome == observe.DegradedDenied })
 	if first < 0 {
 		t.Fatal("the store decided every request")
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 )
 
@@ -110,11 +111,11 @@ func outages(t *testing.T, a adapter) {
 		{"BlackHole", blackHole, 1},
 		{"HalfOpen", toxic("timeout", `{"timeout":0}`), 1},
 	} {
-		t.Run(tt.name, func(t *testing.T) { outage(t, tt.maker(t, a, ""), tt.lives) })
+		t.Run(tt.name, func(t *testing.T) { testOutage(t, tt.maker(t, a, ""), tt.lives) })
 	}
 }
 
-func outage(t *testing.T, f conformance.Fault, lives int64) {
+func testOutage(t *testing.T, f conformance.Fault, lives int64) {
 	all := make([]*process, outageProcesses)
 	for i := range all {
 		p := new(process)
@@ -125,7 +126,7 @@ func outage(t *testing.T, f conformance.Fault, lives int64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.limiter, err = l.OnOutage(weir.Outage{Fallback: weir.FailLocal, Processes: outageProcesses, Budget: outageBudget, Probe: outageProbe})
+		p.limiter, err = l.Wrap(outage.New(&outage.Options{Fallback: outage.Local, Processes: outageProcesses, Budget: outageBudget, Probe: outageProbe}).Wrap)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,7 +164,7 @@ func outage(t *testing.T, f conformance.Fault, lives int64) {
 	probes := int64(time.Since(probing)/outageProbe) + 1
 	for i, p := range all {
 		// Calls that were in flight fail too, and one more can begin for each failure.
-		if got, most := p.asked.Load()-asked[i], weir.DefaultOutageFailures+outageCallers+probes; got > most {
+		if got, most := p.asked.Load()-asked[i], outage.DefaultFailures+outageCallers+probes; got > most {
 			t.Errorf("process %d asked the store %d times in %v of the fault, want at most %d", i, got, time.Since(probing), most)
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/observe"
+	"github.com/weir-go/weir/prefetch"
 )
 
 // TestPrefetch lets several limiters that prefetch share two limits on one server. Together they
@@ -28,10 +30,11 @@ func TestPrefetch(t *testing.T) {
 		}
 		t.Cleanup(func() { _ = all.Reset(context.Background(), "u") })
 		var calls atomic.Int64
-		processes := make([]*weir.Limiter, 3)
+		processes, pools := make([]*weir.Limiter, 3), make([]*prefetch.Pool, 3)
 		for i := range processes {
-			counted := all.Wrap(weir.Observer(func(context.Context, weir.Decision) { calls.Add(1) }).Wrap)
-			if processes[i], err = counted.Prefetch(weir.Prefetch{MaxTokens: 50, MaxAge: time.Minute}); err != nil {
+			counter := observe.Observer(func(context.Context, observe.Decision) { calls.Add(1) })
+			pools[i] = prefetch.New(&prefetch.Options{MaxTokens: 50, MaxAge: time.Minute})
+			if processes[i], err = all.Wrap(pools[i].Wrap, counter.Wrap); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -54,8 +57,8 @@ func TestPrefetch(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			for _, l := range processes {
-				if err := l.ReturnPrefetched(t.Context()); err != nil {
+			for _, pool := range pools {
+				if err := pool.Return(t.Context()); err != nil {
 					t.Error(err)
 				}
 			}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -56,17 +56,17 @@ func TestLoad(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	count := func(o weir.Outcome) int64 {
+	count := func(o observe.Outcome) int64 {
 		if n, ok := outcomes.Get("api tokenbucket " + string(o)).(*expvar.Int); ok {
 			return n.Value()
 		}
 		return 0
 	}
-	if got := count(weir.Allowed); got != limit {
+	if got := count(observe.Allowed); got != limit {
 		t.Errorf("the store allowed %d requests, want %d", got, limit)
 	}
 	// If the machine is so busy that a decision takes 50 ms, the process decides some requests.
-	ok, denied, unknown := count(weir.Allowed)+count(weir.DegradedAllowed), count(weir.Denied), count(weir.DegradedDenied)
+	ok, denied, unknown := count(observe.Allowed)+count(observe.DegradedAllowed), count(observe.Denied), count(observe.DegradedDenied)
 	if statuses[200].Load() != ok || statuses[429].Load() != denied || statuses[503].Load() != unknown || ok+denied+unknown != clients*each {
 		t.Errorf("status 200: %d, 429: %d, 503: %d; outcomes: %v", statuses[200].Load(), statuses[429].Load(), statuses[503].Load(), outcomes)
 	}

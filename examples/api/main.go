@@ -23,6 +23,9 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/denycache"
+	"github.com/weir-go/weir/observe"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
 	"github.com/weir-go/weir/store/memory"
@@ -90,11 +93,11 @@ func newHandler(st store.Store, out http.RoundTripper) (http.Handler, error) {
 // outcomes counts decisions by limiter, rule and outcome.
 var outcomes = expvar.NewMap("weir")
 
-// observed returns lim with its decisions counted.
-func observed(lim *weir.Limiter, name string) *weir.Limiter {
-	return lim.Wrap(weir.Observer(func(_ context.Context, d weir.Decision) {
+// counted returns a wrapper that counts the decisions of a limiter.
+func counted(name string) weir.Wrapper {
+	return observe.Observer(func(_ context.Context, d observe.Decision) {
 		outcomes.Add(fmt.Sprint(name, " ", cmp.Or(d.Result.Rule, "-"), " ", d.Outcome()), 1)
-	}).Wrap)
+	}).Wrap
 }
 
 // newPlans returns the middleware that limits each customer by the plan of its API key. If
@@ -107,11 +110,11 @@ func newPlans(st store.Store) (func(http.Handler) http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	free, err = free.OnOutage(weir.Outage{Fallback: weir.FailLocal, Processes: processes})
+	out := outage.New(&outage.Options{Fallback: outage.Local, Processes: processes})
+	free, err = free.Wrap(counted("api"), denycache.New(nil).Wrap, out.Wrap) // remembered denials count too
 	if err != nil {
 		return nil, err
 	}
-	free = observed(free.Wrap(weir.DenyCache{}.Wrap), "api") // last, so that remembered denials count too
 	pro, err := free.With(rule(1000))
 	if err != nil {
 		return nil, err
@@ -144,10 +147,9 @@ func newLogin(st store.Store) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lim, err = lim.OnOutage(weir.Outage{}); err != nil {
+	if lim, err = lim.Wrap(counted("login"), outage.New(nil).Wrap); err != nil {
 		return nil, err
 	}
-	lim = observed(lim, "login")
 	site := weirhttp.Text("api")
 	account := func(r *http.Request) (string, error) {
 		return strings.ToLower(strings.TrimSpace(r.FormValue("account"))), nil // one spelling
@@ -181,10 +183,10 @@ func newRates(st store.Store, out http.RoundTripper) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if lim, err = lim.OnOutage(weir.Outage{}); err != nil {
+	if lim, err = lim.Wrap(counted("rates"), outage.New(nil).Wrap); err != nil {
 		return nil, err
 	}
-	client := &http.Client{Transport: &weirhttp.Transport{Limiter: observed(lim, "rates"), Base: out}, Timeout: 5 * time.Second}
+	client := &http.Client{Transport: &weirhttp.Transport{Limiter: lim, Base: out}, Timeout: 5 * time.Second}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ask, err := http.NewRequestWithContext(r.Context(), "GET", "https://rates.example/latest", nil)
 		if err != nil {
@@ -214,10 +216,9 @@ func newCompletions(st store.Store) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if budget, err = budget.OnOutage(weir.Outage{}); err != nil {
+	if budget, err = budget.Wrap(counted("tokens"), outage.New(nil).Wrap); err != nil {
 		return nil, err
 	}
-	budget = observed(budget, "tokens")
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		text := r.FormValue("prompt") + " and so on"
 		if len(text) > most {

@@ -213,7 +213,7 @@ func (s *Soak) limiter(m *member, g *group, plan int) *weir.Limiter {
 	}
 	l, err := weir.NewPolicy(m.Store, g.policy(), &weir.Options{Prefix: s.config.Prefix})
 	if err == nil && s.config.Wrap != nil {
-		l = l.Wrap(s.config.Wrap)
+		l, err = l.Wrap(s.config.Wrap)
 	}
 	if err == nil && plan > 0 {
 		rules := rulesOf(g.plans[plan])

@@ -66,11 +66,11 @@ func (s *Soak) pace(name string, a algorithm.Algorithm) *pace {
 			return l.(*weir.Limiter)
 		}
 		l, err := weir.NewPolicy(m.Store, policy, &weir.Options{Prefix: s.config.Prefix})
+		if err == nil && s.config.Wrap != nil {
+			l, err = l.Wrap(s.config.Wrap)
+		}
 		if err != nil {
 			panic(fmt.Sprintf("soak: %s: %v", policy.Name, err)) // the policies are constants
-		}
-		if s.config.Wrap != nil {
-			l = l.Wrap(s.config.Wrap)
 		}
 		m.limiters.Store(policy.Name, l)
 		return l
@@ -203,7 +203,7 @@ func (s *Soak) retries(m *member) {
 		wg.Go(func() {
 			l, err := weir.New("retry of "+name, m.Store, a, &weir.Options{Prefix: s.config.Prefix})
 			if err == nil && s.config.Wrap != nil {
-				l = l.Wrap(s.config.Wrap)
+				l, err = l.Wrap(s.config.Wrap)
 			}
 			w := &worker{Soak: s, member: m}
 			late := false // the machine was so slow that the client can have repeated a call

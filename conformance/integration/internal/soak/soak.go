@@ -80,7 +80,7 @@ type Config struct {
 	Prefix  string // of all keys
 	Clients int    // how many run at once
 	Open    func(i int) (Client, error)
-	Wrap    func(weir.Decider) weir.Decider // around every limiter; nil means nothing
+	Wrap    weir.Wrapper // around every limiter; nil means nothing
 }
 
 // A Fault makes the servers fail for a time.

@@ -20,7 +20,11 @@ func run(wrap func(weir.Decider) weir.Decider, around func(store.Store) store.St
 	if around != nil {
 		st = around(st)
 	}
-	s := New(Config{Seed: 1, Prefix: "soak", Clients: 3, Wrap: wrap, Open: func(int) (Client, error) {
+	var w weir.Wrapper
+	if wrap != nil {
+		w = func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) { return wrap(next), nil }
+	}
+	s := New(Config{Seed: 1, Prefix: "soak", Clients: 3, Wrap: w, Open: func(int) (Client, error) {
 		return Client{Name: "memory", Store: st, Close: func() {}}, nil
 	}})
 	for _, f := range append(faults, nil) {

@@ -1,0 +1,268 @@
+// Package denycache remembers denials in the process, so that a blocked caller costs no round
+// trip:
+//
+//	lim, err = lim.Wrap(denycache.New(nil).Wrap)
+//
+// A denial is remembered until its RetryAfter, and for at most Options.MaxAge. It answers
+// requests with the same key, op, cost and MaxWait. A Wait or a Reserve with a deadline always
+// reaches the store, because its MaxWait is different each time, unless Request.MaxWait is
+// shorter. A Peek always reaches the store too.
+//
+// The cache never allows a request that the store would deny. It can deny a request that
+// the store would allow, for at most MaxAge. This happens if tokens are freed:
+//   - by a refund, a reset or a higher limit in another process or through another limiter.
+//   - by a refund or a reset of another key, if both keys share the limit of a rule: see
+//     [weir.Rule].By.
+//
+// A remembered denial also answers a request that repeats an earlier decision: see
+// Request.ID. The store would allow it.
+//
+// After a Force, a Refund, a Settle, a Release, a Renew or a Reset of the same key through
+// the same limiter, the store decides again.
+//
+// In a remembered result, the time since the denial is subtracted from RetryAfter and
+// ResetAfter. The other fields, for example Remaining, are those of the denial. If a request
+// asks for the result of each rule, a denial answers the request only until the shortest
+// RetryAfter or ResetAfter of the results has passed.
+//
+// A denial without the store is not remembered: see package outage. A denial of a repeated
+// request is not remembered either: see Request.ID. A denial by an algorithm.Concurrency is not
+// remembered, because a lease can be released at any time. If the limiter also has rules with
+// other algorithms, denials by these rules are remembered, and answer requests with any ID. After
+// such a RetryAfter, the Concurrency can still deny the request.
+//
+// A limiter with a cache decides the requests of DoMany one by one. With and Only return a
+// limiter with a cache of its own. Keep such a limiter, for example one for each plan: a limiter
+// that is made for each request remembers nothing.
+package denycache
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir"
+)
+
+// Options are the settings of a [Cache]. The zero value is the default.
+type Options struct {
+	// MaxAge is how long a denial is remembered at most. 0 means DefaultMaxAge, 1 s.
+	MaxAge time.Duration
+
+	// MaxKeys is how many denials are remembered, at most 1<<24. It is rounded up to a
+	// power of two. 0 means DefaultMaxKeys, 4,096. Each key has one place, for its last denial.
+	// Several keys can have the same place, so some denials are forgotten before the
+	// cache is full. A denial takes about 350 bytes, plus 80 for each rule if the
+	// request asks for the result of each rule. A key whose segments are longer than
+	// 1,024 bytes together is not remembered.
+	MaxKeys int
+
+	// Now is the clock by which denials end. The default is time.Now. Set it in tests
+	// that set weir.Options.Clock or the clock of the store.
+	Now func() time.Time
+}
+
+// The defaults of [Options].
+const (
+	DefaultMaxAge  = time.Second
+	DefaultMaxKeys = 4096
+)
+
+const (
+	maxKeys    = 1 << 24
+	maxKeySize = 1024 // bytes
+)
+
+// A Cache makes limiters remember denials. Make one with [New].
+type Cache struct {
+	opts    Options // with the defaults
+	invalid error   // the error of Wrap if the Options are not valid
+}
+
+// New returns a Cache. If opts is nil, the defaults are used. If a field is not valid,
+// [Cache.Wrap] returns an error that names it.
+func New(opts *Options) *Cache {
+	c := new(Cache)
+	if opts != nil {
+		c.opts = *opts
+	}
+	switch o := &c.opts; {
+	case o.MaxAge < 0:
+		c.invalid = fmt.Errorf("denycache: Options.MaxAge is %v: it must be positive, or 0 for %v", o.MaxAge, DefaultMaxAge)
+	case o.MaxKeys < 0 || o.MaxKeys > maxKeys:
+		c.invalid = fmt.Errorf("denycache: Options.MaxKeys is %d: it must be from 1 to %d, or 0 for %d", o.MaxKeys, maxKeys, DefaultMaxKeys)
+	default:
+		o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
+		o.MaxKeys = 1 << bits.Len(uint(cmp.Or(o.MaxKeys, DefaultMaxKeys)-1))
+	}
+	return c
+}
+
+// Wrap is a [weir.Wrapper], which answers with remembered denials. Each limiter has a memory of
+// its own.
+//
+// Wrap returns an error if a field of the Options is not valid, or if next has a Cache.
+func (c *Cache) Wrap(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
+	switch {
+	case c == nil, c.invalid == nil && c.opts.MaxKeys == 0:
+		return nil, errors.New("denycache: the Cache is nil or a zero value: make one with New")
+	case c.invalid != nil:
+		return nil, c.invalid
+	}
+	if _, twice := weir.Find[*decider](next); twice {
+		return nil, errors.New("denycache: the limiter already has a Cache: wrap it in one, once")
+	}
+	d := &decider{Options: c.opts, next: next, seed: maphash.MakeSeed()}
+	if d.start = time.Now(); d.Now != nil {
+		d.start = d.Now()
+	}
+	return d, nil
+}
+
+// A decider is the Decider of a limiter with a Cache.
+type decider struct {
+	Options // MaxKeys is a power of two
+	next    weir.Decider
+	start   time.Time // of the cache; times are measured from it
+	seed    maphash.Seed
+	places  atomic.Pointer[[]atomic.Pointer[denial]] // nil until the first denial
+
+	// freed counts the refunds and resets of the keys whose places have the same
+	// remainder. A denial that was under way meanwhile can be older than they are.
+	freed [64]atomic.Uint32
+}
+
+// A denial is remembered. It does not change.
+type denial struct {
+	request weir.Request // without ID and Metadata, which do not matter
+	result  weir.Result
+	each    []weir.Result // nil if the request did not ask for them
+	at      time.Duration
+	life    time.Duration // of result
+	lives   time.Duration // of each
+}
+
+// Unwrap returns the next Decider, for [weir.Find].
+func (d *decider) Unwrap() weir.Decider { return d.next }
+
+// StandsIn implements [weir.StandIn].
+func (*decider) StandsIn() {}
+
+func (d *decider) now() time.Duration {
+	if d.Now != nil {
+		return d.Now().Sub(d.start)
+	}
+	return time.Since(d.start) // quicker than time.Now
+}
+
+// Decide implements [weir.Decider].
+func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	place := r.Key.Hash(d.seed) & uint64(d.MaxKeys-1)
+	freed := &d.freed[place%uint64(len(d.freed))]
+	if r.Op != weir.Consume && r.Op != weir.TakeUpTo {
+		res, err := d.next.Decide(ctx, r, each)
+		if r.Op != weir.Peek {
+			freed.Add(1)
+			d.forget(place, &r.Key)
+		}
+		return res, err
+	}
+	start, before := d.now(), freed.Load() // before the decision, so that no denial is remembered for too long
+	if old := d.find(place); old != nil && old.matches(&r, start-old.at, len(each)) {
+		if err := ctx.Err(); err != nil {
+			return weir.Result{}, fmt.Errorf("denycache: %w", err)
+		}
+		age := start - old.at
+		for i := range each[:min(len(each), len(old.each))] {
+			each[i] = old.each[i]
+			each[i].Age(age)
+		}
+		res := old.result
+		res.Age(age)
+		return res, nil
+	}
+	clear(each)
+	res, err := d.next.Decide(ctx, r, each)
+	if err == nil && !res.Allowed {
+		d.remember(place, start, &r, &res, each)
+	}
+	if err != nil || res.Allowed || freed.Load() != before {
+		d.forget(place, &r.Key) // a later denial has a later RetryAfter
+	}
+	return res, err
+}
+
+// matches reports whether old, after the time age, is the denial of r, whose results of each
+// rule go to a slice with that length.
+func (old *denial) matches(r *weir.Request, age time.Duration, each int) bool {
+	q := &old.request
+	return age >= 0 && age < old.life &&
+		q.Op == r.Op && cost(q) == cost(r) && q.MaxWait == r.MaxWait && q.Key.Equal(&r.Key) &&
+		(each == 0 || old.each != nil && each >= len(old.each) && age < old.lives)
+}
+
+// cost returns r.Cost, or its default. A negative Cost is an error, which no denial answers.
+func cost(r *weir.Request) int64 {
+	if r.Cost == 0 {
+		return 1
+	}
+	return r.Cost
+}
+
+// life returns how long the result of a denial agrees with itself, at most most: until its
+// rule allows the request, or has all its tokens.
+func life(r *weir.Result, most time.Duration) time.Duration {
+	if !r.Allowed {
+		most = min(most, r.RetryAfter)
+	}
+	if r.ResetAfter > 0 {
+		most = min(most, r.ResetAfter)
+	}
+	return most
+}
+
+// remember keeps a denial that was asked for at the time start, unless it can end at any
+// time.
+func (d *decider) remember(place uint64, start time.Duration, r *weir.Request, res *weir.Result, each []weir.Result) {
+	until := life(res, d.MaxAge)
+	if res.Window == 0 || res.Degraded != nil || res.Replayed || until <= 0 || r.Key.Size() > maxKeySize {
+		return
+	}
+	old := &denial{request: *r, result: *res, at: start, life: until, lives: until}
+	old.request.Key, old.request.ID, old.request.Metadata = r.Key.Clone(), "", ""
+	old.result.Shadow = nil // no shadow rule decides a request that the cache answers
+	for i := range each {
+		if each[i].Rule != "" { // there are as many as rules
+			old.each = append(old.each, each[i])
+			old.lives = life(&each[i], old.lives)
+		}
+	}
+	places := d.places.Load()
+	if places == nil {
+		all := make([]atomic.Pointer[denial], d.MaxKeys)
+		d.places.CompareAndSwap(nil, &all)
+		places = d.places.Load()
+	}
+	(*places)[place].Store(old)
+}
+
+// find returns the denial in a place, or nil. Keys can share a place.
+func (d *decider) find(place uint64) *denial {
+	places := d.places.Load()
+	if places == nil {
+		return nil
+	}
+	return (*places)[place].Load()
+}
+
+// forget removes the denial of key, which has that place.
+func (d *decider) forget(place uint64, key *weir.Key) {
+	if old := d.find(place); old != nil && old.request.Key.Equal(key) {
+		(*d.places.Load())[place].CompareAndSwap(old, nil)
+	}
+}

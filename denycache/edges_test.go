@@ -1,0 +1,158 @@
+package denycache_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/denycache"
+	"github.com/weir-go/weir/internal/weirtest"
+)
+
+// A delayed is a wrapper that calls then once, after the next decision and before its
+// caller gets the answer.
+type delayed struct {
+	next weir.Decider
+	then *func()
+}
+
+func (d delayed) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	res, err := d.next.Decide(ctx, r, each)
+	if then := *d.then; then != nil {
+		*d.then = nil
+		then()
+	}
+	return res, err
+}
+
+// A denial that the store made before a reset is not remembered, even if its answer comes
+// after the reset.
+func TestDenyCacheOvertaken(t *testing.T) {
+	t.Parallel()
+	for _, before := range []bool{false, true} { // whether the cache has held a denial before
+		c := weirtest.NewClock()
+		then, n := new(func()), new(int)
+		l := weirtest.Wrap(t, weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1, time.Minute)),
+			denycache.New(&denycache.Options{Now: c.Now}).Wrap,
+			weirtest.Around(func(next weir.Decider) delayed { return delayed{next, then} }), counting(n))
+		ctx := t.Context()
+		allow := func() bool {
+			res, err := l.Allow(ctx, "u")
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.Allowed
+		}
+		allow()
+		if before {
+			allow()
+			c.Advance(2 * time.Second)
+		}
+		*then = func() { _ = l.Reset(ctx, "u") }
+		if allow() {
+			t.Fatal("allowed, want denied: the reset comes later")
+		}
+		if !allow() {
+			t.Error("denied after the reset")
+		}
+		*then = func() { _, _ = l.Peek(ctx, "u") }
+		if allow() {
+			t.Fatal("allowed, want denied")
+		}
+		if reached := *n; allow() || *n != reached {
+			t.Error("a Peek forgot the denial")
+		}
+	}
+}
+
+// Every result of a remembered denial agrees with itself: a rule that denies has a time to
+// wait, and a rule that is not full has a time until it is.
+func TestDenyCacheAgrees(t *testing.T) {
+	t.Parallel()
+	c := weirtest.NewClock()
+	l, n := cached(t, weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(
+		weir.Rule{Name: "fast", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 1}},
+		weir.Rule{Name: "medium", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(5), Burst: 2}},
+		weir.Rule{Name: "slow", Algorithm: weirtest.Window(1, time.Minute)},
+	)), c, denycache.Options{MaxAge: time.Hour})
+	each := make([]weir.Result, 3)
+	for _, r := range []weir.Request{{Key: weir.KeyOf("u")}, {Key: weir.KeyOf("v"), Cost: 3}} {
+		if _, err := l.Decide(t.Context(), weir.Request{Key: r.Key}, nil); err != nil {
+			t.Fatal(err)
+		}
+		*n = 0
+		const steps = 300
+		for step := range steps {
+			res, err := l.Decide(t.Context(), r, each[:3*(step%2)])
+			if err != nil || res.Allowed {
+				t.Fatalf("got %+v, %v", res, err)
+			}
+			results := []weir.Result{res}
+			if step%2 == 1 {
+				results = append(results, each...)
+			}
+			for _, res := range results {
+				if !res.Allowed && res.RetryAfter <= 0 || res.ResetAfter <= 0 && res.Remaining < res.Limit {
+					t.Fatalf("%v, step %d: %+v contradicts itself", r, step, res)
+				}
+			}
+			c.Advance(time.Millisecond)
+		}
+		if *n > 6 {
+			t.Errorf("%v: %d of %d decisions reached the store, want at most 6", r, *n, steps)
+		}
+	}
+}
+
+// A call whose context has ended gets that error, and not the remembered denial.
+func TestDenyCacheCancelled(t *testing.T) {
+	t.Parallel()
+	c := weirtest.NewClock()
+	l, n := cached(t, weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1, time.Minute)), c, denycache.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	for range 3 {
+		if _, err := l.Allow(ctx, "u"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cancel()
+	if *n != 2 {
+		t.Fatalf("%d calls reached the store, want 2: the denial is not remembered", *n)
+	}
+	_, err := l.Allow(ctx, "u")
+	wantError(t, err, context.Canceled, "")
+	if res, err := l.Allow(t.Context(), "u"); err != nil || res.Allowed || *n != 2 {
+		t.Errorf("got %+v, %v after %d calls of the store, want that the denial is still remembered", res, err, *n)
+	}
+}
+
+// A MaxAge of Never is no limit, also for a denial with the RetryAfter Never. A cost of 0 is
+// a cost of 1.
+func TestDenyCacheBounds(t *testing.T) {
+	t.Parallel()
+	c := weirtest.NewClock()
+	l, n := cached(t, weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1, time.Minute)), c, denycache.Options{MaxAge: weir.Never})
+	c.Advance(time.Second)
+	ask := func(cost int64, reached bool) {
+		t.Helper()
+		before := *n
+		if _, err := l.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Cost: cost}, nil); err != nil != (cost < 0) {
+			t.Fatal(err)
+		}
+		if got := *n > before; got != reached {
+			t.Errorf("cost %d: it reached the store: %v, want %v", cost, got, reached)
+		}
+	}
+	ask(5, true)
+	ask(5, false)
+	ask(0, true)
+	ask(0, true)
+	ask(0, false)
+	ask(1, false)
+	ask(-1, true)
+	ask(1, true) // the error has forgotten the denial
+	ask(1, false)
+	ask(0, false)
+}

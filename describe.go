@@ -1,0 +1,104 @@
+package weir
+
+import (
+	"crypto/sha256"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// A RuleInfo describes a rule of a limiter: see [Limiter.Rules].
+type RuleInfo struct {
+	Name      string              // as a Result has it: the algorithm's name if the rule has none
+	By        []string            // the segments that identify the limit
+	Algorithm algorithm.Algorithm // with its parameters
+	Cost      int64               // as in Rule.Cost
+	Shadow    bool                // as in Rule.Shadow
+
+	Kind    string        // the name of the algorithm, for example "gcra"
+	Limit   int64         // the capacity, in tokens
+	MaxCost int64         // the most tokens that can be consumed at once; 0 means Limit
+	Window  time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency
+
+	Reserves bool // Request.MaxWait can be above 0
+	Refunds  bool // Request.ID names a decision, which can be refunded if all rules can
+	Debt     bool // Force and Settle can consume more than Limit
+	Leases   bool // an allowed request holds a lease
+	Entries  bool // Request.Metadata is stored
+	Queues   bool // requests that reserve tokens go ahead one by one
+}
+
+// Rules describes the rules of l: first the rules of [Policy].Rules in their order, without the
+// shadow rules, and then the shadow rules. If l is nil or a zero value, there are none.
+func (l *Limiter) Rules() []RuleInfo {
+	if l == nil || l.bound == nil {
+		return nil
+	}
+	rules := l.bound.every()
+	infos := make([]RuleInfo, len(rules))
+	for i := range rules {
+		b, n := l.bound, i
+		if i >= len(b.rules) {
+			b, n = b.of(i), 0
+		}
+		infos[i] = b.describe(n)
+		infos[i].Shadow = b != l.bound
+	}
+	return infos
+}
+
+// describe describes rule n of b.
+func (b *bound) describe(n int) RuleInfo {
+	r := &b.rules[n]
+	limit, kind := r.limit, r.limit.Kind
+	_, queues := r.algorithm.(algorithm.LeakyBucket)
+	info := RuleInfo{
+		Name: r.name, Algorithm: r.algorithm, Cost: r.cost,
+		Kind: kind.Name, Limit: limit.Capacity, MaxCost: limit.MaxCost, Window: limit.Window,
+		Reserves: kind.Reserves, Refunds: b.all.program.Marked(n), Debt: limit.MaxDebt > 0,
+		Leases: kind.Leases, Entries: kind.Entries, Queues: queues,
+	}
+	for _, i := range r.key.by.list() {
+		info.By = append(info.By, b.space.segments[i])
+	}
+	return info
+}
+
+// Store returns the store of l. It is nil if l is nil or a zero value.
+func (l *Limiter) Store() store.Store {
+	if l == nil || l.bound == nil {
+		return nil
+	}
+	return l.bound.store
+}
+
+// Check returns the error of misuse that [Limiter.Decide] would return for r and each, without
+// a call of the store. It does not look at the shadow rules.
+func (l *Limiter) Check(r Request, each []Result) error {
+	if l == nil || l.bound == nil {
+		return errNoLimiter
+	}
+	var q query
+	return l.bound.check(&q, &r, len(each))
+}
+
+// Digest returns a hash of the keys and the limits of l. Over one store, limiters with the same
+// Digest decide alike, apart from their wrappers and shadow rules. It is zero if l is nil or a
+// zero value.
+func (l *Limiter) Digest() (sum [32]byte) {
+	if l == nil || l.bound == nil {
+		return sum
+	}
+	b := l.bound
+	text := append([]byte(b.space.head), b.limits[:]...)
+	text = append(text, byte(b.space.secret), byte(len(b.space.segments)))
+	for _, n := range b.space.shared {
+		text = append(text, byte(n))
+	}
+	for i := range b.rules {
+		text = strconv.AppendQuote(append(text, byte(b.rules[i].key.by)), b.rules[i].key.tail)
+	}
+	return sha256.Sum256(text)
+}

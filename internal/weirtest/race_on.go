@@ -1,0 +1,6 @@
+//go:build race
+
+package weirtest
+
+// Race says that the race detector, which allocates, is on.
+const Race = true

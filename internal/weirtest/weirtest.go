@@ -1,0 +1,173 @@
+// Package weirtest has what the tests of package weir and of its wrappers share.
+package weirtest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// Epoch is the start of virtual time.
+var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+// A Clock shows the time that a test sets.
+type Clock struct{ micros atomic.Int64 }
+
+// NewClock returns a Clock that shows Epoch.
+func NewClock() *Clock {
+	c := new(Clock)
+	c.micros.Store(Epoch.UnixMicro())
+	return c
+}
+
+// Now returns the time that c shows.
+func (c *Clock) Now() time.Time { return time.UnixMicro(c.micros.Load()) }
+
+// Advance moves c by d.
+func (c *Clock) Advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
+
+// NewStore returns a memory store whose clock is c.
+func NewStore(c *Clock) *memory.Store { return memory.New(&memory.Options{Now: c.Now}) }
+
+// New returns a limiter named "t" with one rule that has no name.
+func New(t testing.TB, st store.Store, a algorithm.Algorithm) *weir.Limiter {
+	t.Helper()
+	return NewPolicy(t, st, Rules(weir.Rule{Algorithm: a}))
+}
+
+// NewPolicy returns a limiter for p. If p has no name, the name is "t".
+func NewPolicy(t testing.TB, st store.Store, p weir.Policy) *weir.Limiter {
+	t.Helper()
+	if p.Name == "" {
+		p.Name = "t"
+	}
+	return must(t)(weir.NewPolicy(st, p, nil))
+}
+
+// Rules returns a policy whose keys have one segment.
+func Rules(list ...weir.Rule) weir.Policy { return weir.Policy{Rules: list} }
+
+// PerSecond allows one request per second, and bursts of five.
+var PerSecond = algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}
+
+// Window returns a FixedWindow.
+func Window(limit int64, d time.Duration) algorithm.FixedWindow {
+	return algorithm.FixedWindow{Limit: limit, Window: d}
+}
+
+// Capped returns an algorithm that decides as a does, and can consume at most so many
+// tokens at once.
+func Capped(a algorithm.Algorithm, most int64) algorithm.Algorithm { return capped{a, most} }
+
+type capped struct {
+	algorithm.Algorithm
+	most int64
+}
+
+func (c capped) NewLimit() (*contract.Limit, error) {
+	l, err := c.Algorithm.NewLimit()
+	if err != nil {
+		return nil, err
+	}
+	other := *l
+	other.MaxCost = c.most
+	return &other, nil
+}
+
+// With returns l with other rules.
+func With(t testing.TB, l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
+	t.Helper()
+	return must(t)(l.With(rules...))
+}
+
+// Only returns l with one rule only.
+func Only(t testing.TB, l *weir.Limiter, rule string) *weir.Limiter {
+	t.Helper()
+	return must(t)(l.Only(rule))
+}
+
+// Wrap returns l in the wrappers w.
+func Wrap(t testing.TB, l *weir.Limiter, w ...weir.Wrapper) *weir.Limiter {
+	t.Helper()
+	return must(t)(l.Wrap(w...))
+}
+
+// must returns a function that returns l, or fails the test.
+func must(t testing.TB) func(l *weir.Limiter, err error) *weir.Limiter {
+	return func(l *weir.Limiter, err error) *weir.Limiter {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+}
+
+// Decide makes the decision that r asks for.
+func Decide(t testing.TB, l *weir.Limiter, r weir.Request, each ...weir.Result) weir.Result {
+	t.Helper()
+	res, err := l.Decide(t.Context(), r, each)
+	if err != nil {
+		t.Fatalf("%+v: %v", r, err)
+	}
+	return res
+}
+
+// Allow fails the test unless the request is allowed.
+func Allow(t testing.TB, l *weir.Limiter, r weir.Request) weir.Result {
+	t.Helper()
+	res := Decide(t, l, r)
+	if !res.Allowed {
+		t.Fatalf("%+v: got %+v, want it allowed", r, res)
+	}
+	return res
+}
+
+// Left returns the result of a Peek at key.
+func Left(t testing.TB, l *weir.Limiter, key ...string) weir.Result {
+	t.Helper()
+	return Decide(t, l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek})
+}
+
+// Degraded fails the test unless res is the answer of a fallback.
+func Degraded(t testing.TB, res weir.Result, err error) weir.Result {
+	t.Helper()
+	if err != nil || !errors.Is(res.Degraded, store.ErrUnavailable) {
+		t.Fatalf("got %+v, %v, want a degraded answer", res, err)
+	}
+	return res
+}
+
+// Healthy fails the test unless the store made the decision res.
+func Healthy(t testing.TB, res weir.Result, err error) weir.Result {
+	t.Helper()
+	if err != nil || res.Degraded != nil {
+		t.Fatalf("got %+v, %v, want an answer of the store", res, err)
+	}
+	return res
+}
+
+// WantError fails the test unless err is want, or any error if want is nil. The text of
+// err must contain says, and must name the package pkg once, in its prefix.
+func WantError(t testing.TB, err, want error, pkg, says string) {
+	t.Helper()
+	if err == nil || want != nil && !errors.Is(err, want) {
+		t.Fatalf("got %v, want %v", err, want)
+	}
+	text, prefix := err.Error(), pkg+": "
+	if !strings.HasPrefix(text, prefix) || strings.Count(text, prefix) > 1 || !strings.Contains(text, says) {
+		t.Errorf("error %q, want one prefix %q and %q", text, prefix, says)
+	}
+}
+
+// Number returns a short name, which differs for each i.
+func Number(i int) string { return fmt.Sprint("k", i) }

@@ -1,0 +1,194 @@
+package outage
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/store"
+)
+
+// This file has what a decider answers if the store did not decide.
+
+// A degradation is the Degraded of a Result. It is a Decider too, which does not ask the store.
+type degradation struct {
+	cause *failure.Error
+	d     *decider
+}
+
+// Error says why the store did not decide.
+func (g *degradation) Error() string { return g.cause.Error() }
+
+// Unwrap returns [store.ErrUnavailable].
+func (g *degradation) Unwrap() error { return g.cause.Unwrap() }
+
+// Decide implements [weir.Decider].
+func (g *degradation) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	switch r.Op {
+	case weir.Consume, weir.Peek, weir.TakeUpTo:
+		return g.d.answer(ctx, &r, each, g.cause)
+	case weir.Refund, weir.Settle, weir.Release:
+		return g.d.decideLocally(ctx, &r, each)
+	}
+	return weir.Result{}, g.cause
+}
+
+// degraded returns the Degraded of a Result. Answers with one cause share it, so that they
+// allocate nothing.
+func (d *decider) degraded(cause *failure.Error) *degradation {
+	if g := d.last.Load(); g != nil && g.cause == cause {
+		return g
+	}
+	g := &degradation{cause, d}
+	d.last.Store(g)
+	return g
+}
+
+// answer answers r, which consumes or peeks. cause says why the store did not decide.
+func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Result, cause *failure.Error) (weir.Result, error) {
+	if err := d.lim.Check(*r, each); err != nil {
+		return weir.Result{}, err
+	}
+	if d.share == nil || d.never(r) {
+		return d.fixed(r, each, cause), nil
+	}
+	d.used.Store(true)
+	res, err := d.share.Decide(ctx, *r, each)
+	if errors.Is(err, store.ErrUnavailable) { // the process's store is full
+		return d.fixed(r, each, cause), nil
+	}
+	if err != nil {
+		return weir.Result{}, err
+	}
+	why, wait := d.degraded(cause), d.circuit.wait()
+	degrade(&res, why, wait)
+	if len(each) > 0 {
+		for i := range d.rules {
+			degrade(&each[i], why, wait)
+		}
+	}
+	return res, nil
+}
+
+// degrade marks a result of Local. After wait, the store may decide again: then the request
+// may be allowed.
+func degrade(res *weir.Result, why *degradation, wait time.Duration) {
+	res.Degraded = why
+	if !res.Allowed {
+		res.RetryAfter = min(res.RetryAfter, wait)
+	}
+}
+
+// cost returns what r consumes from rule i, at least.
+func (d *decider) cost(r *weir.Request, i int) int64 {
+	switch own := d.rules[i].Cost; {
+	case own > 0:
+		return own
+	case r.Op == weir.TakeUpTo:
+		return 1
+	}
+	return max(r.Cost, 1)
+}
+
+// never reports whether r can never be allowed, whatever the store holds.
+func (d *decider) never(r *weir.Request) bool {
+	for i := range d.rules {
+		if d.cost(r, i) > d.rules[i].Limit {
+			return true
+		}
+	}
+	return false
+}
+
+// fixed answers r without counting: Open allows it, and the others deny it.
+func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Error) (res weir.Result) {
+	open := d.opts.Fallback == Open
+	why, wait := d.degraded(cause), d.circuit.wait()
+	allowed := open && !d.never(r)
+	most := max(r.Cost, 1)
+	for i := range d.rules {
+		if rule := &d.rules[i]; rule.Cost == 0 && r.Op == weir.TakeUpTo {
+			most = min(most, rule.Limit, cmp.Or(rule.MaxCost, rule.Limit))
+		}
+	}
+	granted := int64(-1)
+	for i := range d.rules {
+		rule := &d.rules[i]
+		one := weir.Result{Allowed: open, Rule: rule.Name, Limit: rule.Limit, Window: rule.Window, Degraded: why}
+		if !open {
+			one.RetryAfter = wait
+		}
+		if d.cost(r, i) > rule.Limit {
+			one.Allowed, one.RetryAfter = false, weir.Never
+		}
+		if !one.Allowed {
+			one.Delay = weir.Never
+		}
+		if allowed && r.Op != weir.Peek {
+			if one.Granted = rule.Cost; rule.Cost == 0 {
+				one.Granted, granted = most, most
+			}
+		}
+		if len(each) > 0 {
+			each[i] = one
+		}
+		if i == 0 || one.RetryAfter > res.RetryAfter {
+			res = one
+		}
+	}
+	if granted >= 0 {
+		res.Granted = granted
+	}
+	return res
+}
+
+// decideLocally lets the process's share decide r, if it has decided anything before.
+func (d *decider) decideLocally(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, err error) {
+	if d.share != nil && d.used.Load() {
+		return d.share.Decide(ctx, *r, each)
+	}
+	return res, nil
+}
+
+// renew renews a lease where it is held. A lease that the process's share gave stays there,
+// even after the outage.
+func (d *decider) renew(ctx context.Context, r *weir.Request, each []weir.Result) (weir.Result, error) {
+	if res, err := d.decideLocally(ctx, r, each); err == nil && res.Allowed {
+		res.Degraded = errLocalLease
+		return res, nil
+	}
+	res, cause, err := d.ask(ctx, r, each)
+	if cause != nil {
+		return weir.Result{}, cause
+	}
+	return res, err
+}
+
+// errLocalLease is the Degraded of a lease that the store does not hold.
+var errLocalLease = failure.New(store.ErrUnavailable, "outage: the lease was acquired during an outage: the process holds it, and the store does not know it")
+
+// undo refunds, settles or releases r wherever it was decided. If the store's answer was lost, that
+// can be in the store and in the process.
+func (d *decider) undo(ctx context.Context, r *weir.Request, each []weir.Result) (weir.Result, error) {
+	here, err := d.decideLocally(ctx, r, nil)
+	if errors.Is(err, weir.ErrInvalidCost) && r.Op != weir.Settle { // a share has a lower bound
+		return weir.Result{}, err
+	}
+	res, cause, err := d.ask(ctx, r, each)
+	switch {
+	case cause != nil && here.Allowed:
+		if len(each) > 0 {
+			clear(each[:len(d.rules)])
+		}
+		return weir.Result{Allowed: true, Granted: here.Granted, Degraded: d.degraded(cause)}, nil
+	case cause != nil:
+		return weir.Result{}, cause
+	}
+	if err == nil && !res.Allowed {
+		res.Allowed, res.Granted = here.Allowed, here.Granted
+	}
+	return res, err
+}

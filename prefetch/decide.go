@@ -1,0 +1,201 @@
+package prefetch
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/store"
+)
+
+// maxWaits is how often a goroutine waits for a prefetch. It waits again if others used the
+// tokens before it could run.
+const maxWaits = 4
+
+// A decider is the Decider of a limiter with a Pool.
+type decider struct {
+	*Pool
+	next   weir.Decider
+	rules  []weir.RuleInfo
+	limits limits
+}
+
+// limits is the Digest of a limiter. Limiters with the same limits share held tokens.
+type limits [32]byte
+
+// Unwrap returns the next Decider, for [weir.Find].
+func (d *decider) Unwrap() weir.Decider { return d.next }
+
+// StandsIn implements [weir.StandIn].
+func (*decider) StandsIn() {}
+
+// Decide implements [weir.Decider].
+func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result) (res weir.Result, err error) {
+	switch {
+	case r.Op == weir.Reset: // tokens of before the Reset would add to those of after it
+		d.drop(&r.Key)
+		defer d.drop(&r.Key)
+		return d.send(ctx, r, each)
+	case r.Op != weir.Consume || r.ID != "" || r.MaxWait != 0 || r.Metadata != "" || r.Cost < 0,
+		len(each) > 0 && len(each) < len(d.rules), ctx.Err() != nil:
+		return d.send(ctx, r, each)
+	}
+	cost, h := max(r.Cost, 1), d.find(&r.Key, &d.limits)
+	for waits := 0; h != nil; waits++ {
+		now := d.now()
+		h.mu.Lock()
+		if h.serve(now, cost, &res, each) {
+			h.mu.Unlock()
+			return res, nil
+		}
+		alone := waits > 0 && !h.brought
+		if busy := h.busy; busy != nil && waits < maxWaits && h.asked >= cost && !alone {
+			h.asked -= cost
+			h.mu.Unlock()
+			select {
+			case <-busy:
+				continue
+			case <-ctx.Done():
+				return weir.Result{}, fmt.Errorf("prefetch: %w", ctx.Err())
+			}
+		}
+		n := int64(0)
+		if h.busy == nil && !h.gone && !alone && !d.away.Load() {
+			n = h.ask(now, cost, &d.opts)
+		}
+		if n == 0 {
+			h.mu.Unlock()
+			break
+		}
+		h.busy, h.asked = make(chan struct{}), n-cost
+		resets := h.resets
+		h.mu.Unlock()
+		ok, res, err := d.take(ctx, h, n, resets, cost, each)
+		if ok {
+			d.answered(ctx, &res)
+		}
+		if ok || err != nil {
+			return res, err
+		}
+		break
+	}
+	return d.alone(ctx, r, each, h)
+}
+
+// send passes r on. If the store decided it, send also returns the unused tokens of one
+// prefetch.
+func (d *decider) send(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	res, err := d.next.Decide(ctx, r, each)
+	if err == nil {
+		d.answered(ctx, &res)
+	}
+	return res, err
+}
+
+// answered notes whether the store made the decision res. If it did, answered returns the unused
+// tokens of one prefetch.
+func (d *decider) answered(ctx context.Context, res *weir.Result) {
+	if degraded := res.Degraded != nil; degraded != d.away.Load() {
+		d.away.Store(degraded)
+	}
+	if res.Degraded == nil {
+		d.returnOne(ctx)
+	}
+}
+
+// alone decides r without prefetched tokens. h can be nil.
+func (d *decider) alone(ctx context.Context, r weir.Request, each []weir.Result, h *holding) (weir.Result, error) {
+	since := d.now()
+	res, err := d.next.Decide(ctx, r, each)
+	if err != nil {
+		return res, err
+	}
+	if res.Degraded == nil {
+		if h == nil && res.Allowed && res.Remaining/part >= 2*max(r.Cost, 1) {
+			h = d.hold(&r.Key, &d.limits, since)
+		}
+		h.learn(&res)
+	}
+	d.answered(ctx, &res)
+	return res, nil
+}
+
+// take asks the store for n tokens, and lets h hold them. resets is h.resets, as it was when h
+// became busy. ok reports whether res and each are the answer to the request that needs the tokens,
+// which has that cost. Otherwise the request must be decided without them.
+func (d *decider) take(ctx context.Context, h *holding, n int64, resets uint32, cost int64, each []weir.Result) (ok bool, res weir.Result, err error) {
+	defer func() { // even if the next Decider panics
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		close(h.busy)
+		h.busy, h.brought = nil, ok
+	}()
+	f := &fetched{holding: h, next: d.next, id: rand.Text(), at: d.now(), each: make([]weir.Result, max(len(d.rules), len(each)))}
+	f.worth = weir.Never // tokens can stay in a limit for longer than its Window
+	res, err = d.next.Decide(ctx, weir.Request{Key: h.key, Op: weir.TakeUpTo, Cost: n, ID: f.id}, f.each)
+	f.each = f.each[:len(d.rules)]
+	switch {
+	case err != nil:
+		if lost(err) {
+			f.charged = n // or nothing
+			d.owed.again(f)
+		}
+		return false, weir.Result{}, err
+	case res.Degraded != nil: // these tokens are not for the time after the outage
+		d.away.Store(true)
+		f.charged = n // in the store or in the process, or nothing
+		d.owed.again(f)
+		var instead weir.Decider
+		if !errors.As(res.Degraded, &instead) {
+			return false, weir.Result{}, nil
+		}
+		// The caller does not wait for the store again, and later requests of the outage
+		// need the tokens that were granted in place of the store.
+		_, _ = instead.Decide(context.WithoutCancel(ctx), f.settled(0), nil)
+		res, err = instead.Decide(ctx, weir.Request{Key: h.key, Cost: cost}, each)
+		return err == nil, res, err
+	case !res.Allowed:
+		h.learn(&res)
+		copy(each, f.each)
+		return cost == 1, res, nil // otherwise RetryAfter is for another cost
+	}
+	ok = d.keep(ctx, f, &res, resets, cost, each)
+	return ok, res, nil
+}
+
+// keep lets the holding of f hold the tokens that res granted, except those that others need. It
+// sets res and each to the answer to a request with that cost. If there are not so many tokens, keep
+// returns them all, and returns false.
+func (d *decider) keep(ctx context.Context, f *fetched, res *weir.Result, resets uint32, cost int64, each []weir.Result) bool {
+	f.charged = res.Granted
+	if res.Granted >= cost {
+		f.held = min(res.Granted, max((res.Granted+res.Remaining)/2, cost))
+	}
+	if f.held < f.charged {
+		_ = f.settle(ctx, f.held) // after an error, ended tokens are settled again
+	}
+	f.start(d, res)
+	if f.held == 0 {
+		d.owed.end(f)
+		return false
+	}
+	h := f.holding
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.end(&d.owed)
+	d.owed.begin(f)
+	h.note(f.charged, f.result.Remaining)
+	h.current = f
+	*res = weir.Result{}
+	h.serve(f.at, cost, res, each)
+	if h.gone || h.resets != resets {
+		h.end(&d.owed)
+	}
+	return true
+}
+
+// lost reports whether err leaves open whether the store made a decision.
+func lost(err error) bool { return errors.Is(err, store.ErrUnavailable) || guard.Contextual(err) }

@@ -1,0 +1,257 @@
+// Package prefetch consumes tokens ahead of the requests of busy keys, and then allows requests
+// without a round trip:
+//
+//	pre := prefetch.New(&prefetch.Options{MaxTokens: 1000})
+//	lim, err = lim.Wrap(pre.Wrap)
+//	if err != nil {
+//		return err
+//	}
+//	// … after the last request:
+//	err = pre.Return(ctx)
+//
+// A prefetch is one round trip: a TakeUpTo of as many tokens as the key lately used in half of
+// [Options].MaxAge. This number at most doubles from one prefetch to the next, up to MaxTokens.
+// The process holds these tokens, and requests use them.
+//
+// # Promise
+//
+// All processes together never allow more than the store granted. A token is consumed in the
+// store before it is used, by less than MaxAge:
+//   - In any span of time, at most as much is allowed as the limit grants in that span plus
+//     MaxAge.
+//   - For an algorithm.FixedWindow, at most the limit is allowed in each window, because held
+//     tokens end with their window.
+//   - A process holds at most MaxTokens unused tokens of a key. Until they are used or
+//     returned, no other process can use them. If the process dies, they are lost: the limit
+//     counts them as consumed, so they are refilled, or end with the window.
+//   - A prefetch asks for at most a quarter of this process's share of the remaining tokens.
+//     The share follows its recent use. The process keeps at most half of the tokens that it
+//     finds, or the cost of its request if that is more, and returns the others at once. So if
+//     few tokens remain, requests consume them one by one, in any process.
+//
+// # Requests
+//
+// Held tokens answer a Consume without ID, MaxWait and Metadata, if they cover its cost. Every
+// other request is passed on unchanged, so Wait, Reserve, Refund, Settle and Force work, and do
+// not change held tokens. The store, and therefore Peek, counts held tokens as consumed.
+//
+// Denials come from the store. To remember them, wrap the Pool in a denycache.Cache. A request
+// can be denied while other processes hold tokens, or if its cost is above what this process
+// holds.
+//
+// In an answer from held tokens, Remaining counts down from the value that the prefetch
+// returned. If other processes consume tokens, it is too high, for less than MaxAge. ResetAfter
+// counts down too. The results of each rule are made in the same way.
+//
+// If a goroutine needs tokens of a key while a prefetch of that key is under way, it waits for
+// the prefetch, until its context ends. It does not wait if others already wait for all tokens
+// of the prefetch, if it has waited four times, or after a prefetch that brought nothing. No
+// goroutine waits for another key.
+//
+// A Reset of a key ends the use of the tokens that this Pool holds for the key. Other
+// processes, and other keys that share the limit of a rule, can use theirs in addition to the
+// reset limit, for less than MaxAge.
+//
+// # Unused tokens
+//
+// There is no goroutine and no timer. After MaxAge, unused tokens are returned with the next
+// call that reaches the store, for any key. Such a call takes two round trips instead of one.
+// The second takes at most one second. If it fails, only requests with at least twice as much
+// time return tokens in the next second. [Pool.Return] returns all tokens at once. Tokens that
+// have been refilled in the meantime are not returned: see [weir.Limiter.Refund].
+//
+// A prefetch has an ID, so the store keeps one more key for each rule and prefetch, until the
+// tokens have been refilled. If a window is hours or days long, choose a longer MaxAge, so that
+// there are fewer prefetches in a window.
+//
+// # Errors
+//
+// If a prefetch fails, its caller gets the error. What it may have consumed is returned later.
+// During an outage, held tokens are used up. After that, nothing is prefetched, and an
+// outage.Breaker inside the Pool answers.
+//
+// A limiter that prefetches decides the requests of DoMany one by one. An observer inside the
+// Pool sees each TakeUpTo and Settle. One around it sees every answer.
+package prefetch
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/onestore"
+)
+
+// The defaults of [Options].
+const (
+	DefaultMaxTokens = 1000
+	DefaultMaxAge    = time.Second
+	DefaultMaxKeys   = 4096
+)
+
+const (
+	maxTokens  = 1 << 20
+	maxAge     = time.Hour
+	maxKeys    = 1 << 24
+	maxKeySize = 1024 // bytes
+)
+
+// Options are the settings of a [Pool]. The zero value is the default.
+type Options struct {
+	// MaxTokens is the largest number of tokens that the process holds for a key, from 2 to
+	// 2^20. 0 means DefaultMaxTokens, 1,000.
+	MaxTokens int64
+
+	// MaxAge is how long a prefetched token can be used, at most one hour. 0 means
+	// DefaultMaxAge, 1 s. A key must use more than four tokens in each MaxAge, or it is
+	// decided as if there was no Pool. So a longer MaxAge saves more round trips, and lets
+	// requests be counted that much earlier than they are made.
+	MaxAge time.Duration
+
+	// MaxKeys is the number of keys for which the process holds tokens, at most 2^24. It is
+	// rounded up to a power of two, at least 4. 0 means DefaultMaxKeys, 4,096. If there are more,
+	// the other keys are decided as if there was no Pool. A key takes about 650 bytes, plus 120
+	// for each rule. A key whose segments are longer than 1,024 bytes together is not
+	// prefetched.
+	MaxKeys int
+
+	// Now is the clock by which tokens age. The default is time.Now. Set it in tests that set
+	// Options.Clock or the clock of the store.
+	Now func() time.Time
+}
+
+// A Pool holds tokens for the limiters that it wraps. Limiters can share it. Make one with [New].
+// It is safe for concurrent use.
+type Pool struct {
+	opts    Options   // with the defaults; MaxKeys is a power of two
+	invalid error     // the error of Wrap if the Options are not valid
+	start   time.Time // times are measured from it
+	seed    maphash.Seed
+	making  sync.Mutex                                // of holdings
+	table   atomic.Pointer[[]atomic.Pointer[holding]] // nil until the first holding
+	away    atomic.Bool                               // the last answer was made without the store
+	owed    owed
+	failed  atomic.Pointer[failedReturn] // the last return that failed; nil if none did
+	store   onestore.Mark
+}
+
+// New returns a Pool. If opts is nil, the defaults are used. If a field is not valid, [Pool.Wrap]
+// returns an error that names it.
+func New(opts *Options) *Pool {
+	p := &Pool{seed: maphash.MakeSeed()}
+	if opts != nil {
+		p.opts = *opts
+	}
+	p.invalid = p.opts.complete()
+	if p.start = time.Now(); p.opts.Now != nil {
+		p.start = p.opts.Now()
+	}
+	return p
+}
+
+// complete checks o, and replaces zero values by the defaults.
+func (o *Options) complete() error {
+	switch {
+	case o.MaxTokens != 0 && (o.MaxTokens < 2 || o.MaxTokens > maxTokens):
+		return fmt.Errorf("prefetch: Options.MaxTokens is %d: it must be from 2 to %d, or 0 for %d", o.MaxTokens, maxTokens, DefaultMaxTokens)
+	case o.MaxAge != 0 && (o.MaxAge < time.Millisecond || o.MaxAge > maxAge):
+		return fmt.Errorf("prefetch: Options.MaxAge is %v: it must be from 1ms to %v, or 0 for %v", o.MaxAge, maxAge, DefaultMaxAge)
+	case o.MaxKeys < 0 || o.MaxKeys > maxKeys:
+		return fmt.Errorf("prefetch: Options.MaxKeys is %d: it must be from 1 to %d, or 0 for %d", o.MaxKeys, maxKeys, DefaultMaxKeys)
+	}
+	o.MaxTokens = cmp.Or(o.MaxTokens, DefaultMaxTokens)
+	o.MaxAge = cmp.Or(o.MaxAge, DefaultMaxAge)
+	o.MaxKeys = max(1<<bits.Len(uint(cmp.Or(o.MaxKeys, DefaultMaxKeys)-1)), ways)
+	return nil
+}
+
+// Wrap is a [weir.Wrapper]. Pass it to [weir.Limiter.Wrap] before an outage.Breaker, so that held
+// tokens are used during an outage, and after a denycache.Cache, which remembers the denials.
+//
+// The limiters that With and Only return share the tokens of the Pool. A key has held tokens for
+// each set of limits.
+//
+// Wrap returns an error:
+//   - if a field of the Options is not valid.
+//   - if next has a Pool, or if the Pool wraps a limiter over another store.
+//   - [weir.ErrUnsupported] if a rule has a Cost, or is a shadow rule.
+//   - [weir.ErrUnsupported] if the algorithm of a rule queues its requests, as
+//     algorithm.LeakyBucket does.
+//   - [weir.ErrUnsupported] if the algorithm of a rule cannot refund, cannot be in debt, or holds
+//     leases, because unused tokens are returned with [weir.Limiter.Settle].
+func (p *Pool) Wrap(lim *weir.Limiter, next weir.Decider) (weir.Decider, error) {
+	switch {
+	case p == nil || p.start.IsZero():
+		return nil, errNoPool
+	case p.invalid != nil:
+		return nil, p.invalid
+	}
+	if _, twice := weir.Find[*decider](next); twice {
+		return nil, errors.New("prefetch: the limiter already has a Pool: wrap it in one, once")
+	}
+	rules := lim.Rules()
+	if err := supported(rules); err != nil {
+		return nil, err
+	}
+	if !p.store.Is(lim.Store()) {
+		return nil, errors.New("prefetch: the Pool already holds tokens of a limiter over another store: make a Pool for each store")
+	}
+	return &decider{Pool: p, next: next, rules: rules, limits: lim.Digest()}, nil
+}
+
+// supported returns an error if tokens of a rule cannot be consumed ahead of requests.
+func supported(rules []weir.RuleInfo) error {
+	for i := range rules {
+		why := ""
+		switch r := &rules[i]; {
+		case r.Shadow:
+			why = "is a shadow rule, which decides each request by itself: remove the rule, or do not prefetch"
+		case r.Leases:
+			why = "is a " + r.Kind + ", which holds leases: put the other rules in another limiter"
+		case r.Cost > 0:
+			why = fmt.Sprintf("has the Cost %d for each request, but a prefetch would consume it once: leave Cost out, and give each request its cost", r.Cost)
+		case r.Queues:
+			why = "is a " + r.Kind + ", whose requests leave one by one: use algorithm.GCRA or TokenBucket"
+		case !r.Refunds:
+			why = "is a " + r.Kind + ", which cannot take unused tokens back: use another algorithm"
+		case !r.Debt:
+			why = fmt.Sprintf("is a %s, which cannot be in debt with the limit %d: if it is the highest limit or close to it, lower it; otherwise use another algorithm", r.Kind, r.Limit)
+		}
+		if why != "" {
+			return failure.New(weir.ErrUnsupported, "prefetch: rule %q %s", rules[i].Name, why)
+		}
+	}
+	return nil
+}
+
+// Return returns all unused tokens to the store. Call it at the end of a process, after the last
+// request, or when a process becomes idle: later requests prefetch again.
+//
+// Each prefetch has one second for its return. If a return fails, for example because one master of a
+// cluster is away, Return goes on with the others until ctx ends, and returns the first error.
+// Its errors are the errors of [weir.Limiter.Settle]. After an error, some tokens may not be
+// returned yet: call Return again.
+func (p *Pool) Return(ctx context.Context) error {
+	if p == nil || p.start.IsZero() {
+		return errNoPool
+	}
+	return p.returnAll(ctx)
+}
+
+var errNoPool = errors.New("prefetch: the Pool is nil or a zero value: make one with New")
+
+// now returns the time since p.start.
+func (p *Pool) now() time.Duration {
+	if p.opts.Now != nil {
+		return p.opts.Now().Sub(p.start)
+	}
+	return time.Since(p.start) // quicker than time.Now
+}

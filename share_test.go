@@ -1,0 +1,64 @@
+package weir_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/weirtest"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// Share divides each limit over another store, with the same keys, and without wrappers
+// and shadow rules. The answers of shares are compared with those of whole limits in
+// package outage.
+func TestShare(t *testing.T) {
+	t.Parallel()
+	c := weirtest.NewClock()
+	st, other := weirtest.NewStore(c), weirtest.NewStore(c)
+	l := weirtest.NewPolicy(t, st, weirtest.Rules(
+		weir.Rule{Name: "a", Algorithm: weirtest.Window(10, time.Hour)},
+		weir.Rule{Name: "b", Algorithm: algorithm.SlidingLog{Limit: 20, Window: time.Hour}, Cost: 5},
+		weir.Rule{Name: "c", Algorithm: weirtest.PerSecond, Shadow: true},
+	))
+	weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
+	broken := weirtest.Around(func(weir.Decider) denier { return denier{} })
+	share, err := weirtest.Wrap(t, l, broken).Share(3, other)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		res := weirtest.Decide(t, share, weir.Request{Key: weir.KeyOf("u"), Cost: 2})
+		if res.Allowed != (i == 0) || res.Shadow != nil {
+			t.Errorf("request %d: got %+v", i, res)
+		}
+	}
+	each := make([]weir.Result, 2)
+	if _, err := share.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: weir.Peek}, each); err != nil || each[0].Limit != 3 || each[0].Remaining != 1 || each[1].Limit != 6 || each[1].Remaining != 1 {
+		t.Errorf("got %+v, %v, want 1 of 3 and 1 of 6 left", each, err)
+	}
+	keys := slices.DeleteFunc(keysIn(st), func(key string) bool { return key == "weir:t:{u}:c.g2" })
+	if got := keysIn(other); !slices.Equal(got, keys) || share.Store() != store.Store(other) {
+		t.Errorf("the share has %q, want %q", got, keys)
+	}
+	for n, says := range map[int]string{
+		0:  "Share: the number of processes is 0: it must be at least 1",
+		5:  `rule "b": its limit is 20, of which each of 5 processes would have less than its Cost`,
+		11: `rule "a": its limit is 10, of which each of 11 processes would have nothing`,
+	} {
+		got, err := l.Share(n, other)
+		if got != nil {
+			t.Errorf("%d: got a limiter", n)
+		}
+		wantError(t, err, weir.ErrInvalidRule, says)
+	}
+	_, err = l.Share(2, nil)
+	wantError(t, err, nil, "store is nil")
+	_, err = l.Share(2, memory.New(&memory.Options{MaxKeys: -1}))
+	wantError(t, err, nil, "MaxKeys is -1")
+	_, err = weirtest.New(t, st, weirtest.Capped(algorithm.SlidingLog{Limit: 3000, Window: time.Minute}, 1000)).Share(2, other)
+	wantError(t, err, weir.ErrUnsupported, "can consume at most 1000 at once")
+}
