@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/adapter"
 )
 
 // errUnsent is the error of a command that has neither a reply nor an error.
@@ -25,7 +26,7 @@ func (once) NoRetry() bool { return true }
 // Err returns the error of the command, unless it is a reply.
 func (c once) Err() error {
 	err := c.Cmd.Err()
-	if _, answered := replied(err); answered {
+	if _, answered := adapter.Replied[redis.Error](err); answered {
 		return nil
 	}
 	return err
@@ -38,14 +39,12 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	pending := make([]int, 0, len(calls))
 	for i := range calls {
 		c := &calls[i]
-		if c.Err = s.Check(); c.Err != nil {
-			continue
+		if c.Err = s.Check(); c.Err == nil {
+			c.Err = s.errs.CheckEval(ctx, c.Script, c.Keys)
 		}
-		if err := store.CheckKeys(c.Keys); err != nil {
-			c.Err = s.errs.Call("eval "+c.Script.Name(), err)
-			continue
+		if c.Err == nil {
+			pending = append(pending, i)
 		}
-		pending = append(pending, i)
 	}
 	pending = s.flush(ctx, evalSHA, calls, pending)
 	s.flush(ctx, eval, calls, pending)

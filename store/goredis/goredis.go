@@ -115,7 +115,7 @@ type Store struct {
 // never work, because it is nil or a [redis.Ring], Check returns an error.
 func New(client redis.UniversalClient) *Store {
 	s := &Store{client: client}
-	s.errs = adapter.Errors{Name: "goredis", Replied: replied, Follow: s.follow}
+	s.errs = adapter.Errors{Name: "goredis", Replied: adapter.Replied[redis.Error], Follow: s.follow}
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		s.unfit = errNil
 		return s
@@ -164,19 +164,14 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	err := store.CheckKeys(keys)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return reply, s.errs.Call("eval "+script.Name(), err)
+	if err := s.errs.CheckEval(ctx, script, keys); err != nil {
+		return reply, err
 	}
 	val, err := s.process(ctx, command(ctx, evalSHA, script, keys, args))
 	if s.errs.NoScript(err) {
-		if err := ctx.Err(); err != nil {
-			return reply, s.errs.Call("eval "+script.Name(), err)
+		if err = ctx.Err(); err == nil {
+			val, err = s.process(ctx, command(ctx, eval, script, keys, args))
 		}
-		val, err = s.process(ctx, command(ctx, eval, script, keys, args))
 	}
 	return s.answer(ctx, script, keys, reply, val, err)
 }
@@ -199,4 +194,12 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 func (s *Store) process(ctx context.Context, cmd *redis.Cmd) (any, error) {
 	_ = s.client.Process(ctx, cmd) // cmd holds the error
 	return cmd.Result()
+}
+
+// follow makes a cluster client read the topology again, in the background. It does so at
+// most four times per second. The client runs one reload at a time.
+func (s *Store) follow() {
+	if s.cluster != nil && s.reload.Open() {
+		s.cluster.ReloadState(context.Background())
+	}
 }

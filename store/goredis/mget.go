@@ -2,7 +2,6 @@ package goredis
 
 import (
 	"context"
-	"slices"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,35 +15,21 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	if err := s.Check(); err != nil {
 		return values, err
 	}
-	if err := ctx.Err(); err != nil {
-		return values, s.errs.Call("mget", err)
-	}
-	if len(keys) == 0 {
-		return values, nil
-	}
-	out := slices.Grow(values, len(keys))[:len(values)+len(keys)]
-	read := out[len(values):]
-	var err error
-	if s.single {
-		err = scatter(s.client.MGet(ctx, keys...), read, nil)
-	} else {
-		err = s.mgetSlots(ctx, keys, read)
-	}
-	if err != nil {
-		return values, s.errs.Read(ctx, "mget", err)
-	}
-	return out, nil
+	return s.errs.MGet(ctx, keys, values, s.mget)
 }
 
-// mgetSlots reads keys with one MGET for each slot.
-func (s *Store) mgetSlots(ctx context.Context, keys []string, read []store.Value) error {
+// mget sets read[i] to the value of keys[i].
+func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) error {
+	if s.single {
+		return scatter(s.client.MGet(ctx, keys...), read, nil)
+	}
 	type part struct {
 		cmd *redis.SliceCmd
 		at  []int
 	}
 	var parts []part
 	pipe := s.client.Pipeline()
-	for keys, at := range adapter.BySlot(keys) {
+	for keys, at := range adapter.BySlot(keys, false) {
 		parts = append(parts, part{pipe.MGet(ctx, keys...), at})
 	}
 	_, failure := pipe.Exec(ctx)

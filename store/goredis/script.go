@@ -3,7 +3,6 @@ package goredis
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/redis/go-redis/v9"
 
@@ -47,26 +46,5 @@ func (s *Store) answer(ctx context.Context, script *store.Script, keys []string,
 	if errors.Is(err, redis.Nil) {
 		val, err = nil, nil
 	}
-	if err != nil {
-		return reply, s.errs.Eval(ctx, script, keys, err)
-	}
-	list, ok := val.([]any)
-	if !ok {
-		list = []any{val}
-	}
-	out := reply
-	for i, element := range list {
-		switch v := element.(type) {
-		case int64:
-			out = append(out, store.IntegerValue(v))
-		case string:
-			out = append(out, store.BulkValue(v))
-		case nil:
-			out = append(out, store.Value{})
-		default:
-			return reply, fmt.Errorf("goredis: eval %s: %w: element %d of the reply is a %T: it must be an integer, a string or nil",
-				script.Name(), store.ErrScript, i, element)
-		}
-	}
-	return out, nil
+	return s.errs.Answer(ctx, script, keys, reply, val, err)
 }

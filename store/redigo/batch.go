@@ -17,18 +17,12 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	cmds, at := make([]command, 0, len(calls)), make([]int, 0, len(calls))
 	for i := range calls {
 		c := &calls[i]
-		if c.Err = s.Check(); c.Err != nil {
-			continue
+		if c.Err = s.Check(); c.Err == nil {
+			c.Err = s.errs.CheckEval(ctx, c.Script, c.Keys)
 		}
-		err := store.CheckKeys(c.Keys)
-		if err == nil {
-			err = ctx.Err()
+		if c.Err == nil {
+			cmds, at = append(cmds, newCommand(c.Script, c.Keys, c.Args)), append(at, i)
 		}
-		if err != nil {
-			c.Err = s.errs.Call("eval "+c.Script.Name(), err)
-			continue
-		}
-		cmds, at = append(cmds, newCommand(c.Script, c.Keys, c.Args)), append(at, i)
 	}
 	if len(cmds) == 0 {
 		return
@@ -42,7 +36,7 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 			cmd.reply, cmd.err = nil, nil
 			unknown, unknownAt = append(unknown, cmd), append(unknownAt, at[j])
 		} else {
-			c.Reply, c.Err = s.answer(ctx, c.Script, c.Keys, c.Reply, cmd.reply, cmd.err)
+			c.Reply, c.Err = s.errs.Answer(ctx, c.Script, c.Keys, c.Reply, cmd.reply, cmd.err)
 		}
 	}
 	if len(unknown) == 0 {
@@ -51,6 +45,6 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	s.pipeline(ctx, unknown)
 	for j, cmd := range unknown {
 		c := &calls[unknownAt[j]]
-		c.Reply, c.Err = s.answer(ctx, c.Script, c.Keys, c.Reply, cmd.reply, cmd.err)
+		c.Reply, c.Err = s.errs.Answer(ctx, c.Script, c.Keys, c.Reply, cmd.reply, cmd.err)
 	}
 }

@@ -1,6 +1,12 @@
 package redigo
 
-import "context"
+import (
+	"context"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/weir-go/weir/store/internal/adapter"
+)
 
 // window is the largest size of the commands that await replies on a connection, in bytes. A
 // larger command is sent alone. This size fits into the buffers of two sockets. So there is
@@ -44,7 +50,7 @@ func (s *Store) flush(ctx context.Context, cmds []command, at []int) {
 			cmd := &cmds[sent[0]]
 			cmd.reply, cmd.err = next(cmd)
 			l.heard(cmd.err)
-			if _, answered := replied(cmd.err); cmd.err != nil && !answered {
+			if _, answered := adapter.Replied[redis.Error](cmd.err); cmd.err != nil && !answered {
 				err = cmd.err
 			}
 		}

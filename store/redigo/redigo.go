@@ -139,7 +139,7 @@ type Store struct {
 // a [redis.Pool] that cannot dial, Check returns an error.
 func New(pool Pool) *Store {
 	s := &Store{pool: pool}
-	s.errs = adapter.Errors{Name: "redigo", Replied: replied, Follow: func() {}}
+	s.errs = adapter.Errors{Name: "redigo", Replied: adapter.Replied[redis.Error], Follow: func() {}}
 	v := reflect.ValueOf(pool)
 	p, known := pool.(*redis.Pool)
 	switch {
@@ -155,7 +155,7 @@ func New(pool Pool) *Store {
 // is nil, or has no StartupNodes, Check returns an error.
 func NewCluster(cluster *redisc.Cluster) *Store {
 	s := &Store{cluster: cluster}
-	s.errs = adapter.Errors{Name: "redigo", Replied: replied, Follow: s.refresh}
+	s.errs = adapter.Errors{Name: "redigo", Replied: adapter.Replied[redis.Error], Follow: s.refresh}
 	switch {
 	case cluster == nil:
 		s.unfit = errNil
@@ -191,15 +191,11 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	err := store.CheckKeys(keys)
-	if err == nil {
-		err = ctx.Err()
-	}
-	if err != nil {
-		return reply, s.errs.Call("eval "+script.Name(), err)
+	if err := s.errs.CheckEval(ctx, script, keys); err != nil {
+		return reply, err
 	}
 	val, err := s.eval(ctx, script, keys, args)
-	return s.answer(ctx, script, keys, reply, val, err)
+	return s.errs.Answer(ctx, script, keys, reply, val, err)
 }
 
 func (s *Store) eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg) (any, error) {

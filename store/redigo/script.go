@@ -1,11 +1,6 @@
 package redigo
 
-import (
-	"context"
-	"fmt"
-
-	"github.com/weir-go/weir/store"
-)
+import "github.com/weir-go/weir/store"
 
 // A command is a command of a pipeline, with its reply.
 type command struct {
@@ -46,33 +41,4 @@ func (c *command) size() int {
 		}
 	}
 	return n
-}
-
-// answer appends val, the reply of script, to reply. If err is not nil, it returns the
-// store's error for it.
-func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val any, err error) ([]store.Value, error) {
-	if err != nil {
-		return reply, s.errs.Eval(ctx, script, keys, err)
-	}
-	list, ok := val.([]any)
-	if !ok {
-		list = []any{val}
-	}
-	out := reply
-	for i, element := range list {
-		switch v := element.(type) {
-		case int64:
-			out = append(out, store.IntegerValue(v))
-		case []byte:
-			out = append(out, store.BulkValue(string(v)))
-		case string: // a status
-			out = append(out, store.BulkValue(v))
-		case nil:
-			out = append(out, store.Value{})
-		default:
-			return reply, fmt.Errorf("redigo: eval %s: %w: element %d of the reply is a %T: it must be an integer, a string or nil",
-				script.Name(), store.ErrScript, i, element)
-		}
-	}
-	return out, nil
 }

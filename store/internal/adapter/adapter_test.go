@@ -24,7 +24,7 @@ func TestBySlot(t *testing.T) {
 			t.Parallel()
 			got := make([]string, len(keys))
 			seen := map[int]bool{}
-			for part, at := range BySlot(keys) {
+			for part, at := range BySlot(keys, false) {
 				slot := store.Slot(part[0])
 				if seen[slot] {
 					t.Errorf("slot %d comes twice", slot)
@@ -43,6 +43,11 @@ func TestBySlot(t *testing.T) {
 			}
 			if !slices.Equal(got, keys) {
 				t.Errorf("put back in order: got %q, want %q", got, keys)
+			}
+			for part, at := range BySlot(keys, true) {
+				if !slices.Equal(part, keys) || at != nil {
+					t.Errorf("a single server: got %q, %v, want all keys", part, at)
+				}
 			}
 		})
 	}

@@ -1,5 +1,6 @@
-// Package adapter has the code that the stores over Redis clients share: it makes their
-// errors, groups keys by slot, and limits how often they read a cluster's topology.
+// Package adapter has the code that the stores over Redis clients share: it checks their
+// calls, makes their errors, converts replies, groups keys by slot, and limits how often they
+// read a cluster's topology.
 package adapter
 
 import (
@@ -26,6 +27,16 @@ type Errors struct {
 	Follow func()
 }
 
+// Replied returns the text of the error reply that err is or wraps, if E is the client's type of
+// error replies. It returns false if err is not from a server.
+func Replied[E error](err error) (text string, ok bool) {
+	var reply E
+	if !errors.As(err, &reply) {
+		return "", false
+	}
+	return reply.Error(), true
+}
+
 // NoScript reports whether err says that the server does not know a script.
 func (e *Errors) NoScript(err error) bool {
 	if err == nil {
@@ -47,6 +58,19 @@ func (e *Errors) ReadOnly(err error) bool {
 // Call wraps err, which does not come from the client, and names the call.
 func (e *Errors) Call(call string, err error) error {
 	return fmt.Errorf("%s: %s: %w", e.Name, call, err)
+}
+
+// CheckEval returns the error of a call that must not be sent, because of its keys or because
+// ctx is done.
+func (e *Errors) CheckEval(ctx context.Context, script *store.Script, keys []string) error {
+	err := store.CheckKeys(keys)
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err != nil {
+		return e.Call("eval "+script.Name(), err)
+	}
+	return nil
 }
 
 // Eval returns the error of Eval for err, which comes from the client.

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"context"
 	"errors"
 	"iter"
 	"slices"
@@ -8,10 +9,31 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
+// MGet is the MGet of a store. The function get sets read[i] to the value of keys[i].
+func (e *Errors) MGet(ctx context.Context, keys []string, values []store.Value,
+	get func(ctx context.Context, keys []string, read []store.Value) error,
+) ([]store.Value, error) {
+	if err := ctx.Err(); err != nil {
+		return values, e.Call("mget", err)
+	}
+	if len(keys) == 0 {
+		return values, nil
+	}
+	out := slices.Grow(values, len(keys))[:len(values)+len(keys)]
+	if err := get(ctx, keys, out[len(values):]); err != nil {
+		return values, e.Read(ctx, "mget", err)
+	}
+	return out, nil
+}
+
 // BySlot returns the keys of each slot, with their indices in keys. If all keys have the same
-// slot, it returns keys itself with nil indices.
-func BySlot(keys []string) iter.Seq2[[]string, []int] {
+// slot, or are on a single server, it returns keys itself with nil indices.
+func BySlot(keys []string, single bool) iter.Seq2[[]string, []int] {
 	return func(yield func([]string, []int) bool) {
+		if single {
+			yield(keys, nil)
+			return
+		}
 		slots := make([]int, len(keys))
 		one := true
 		for i, key := range keys {

@@ -75,5 +75,5 @@ func (s *Store[C, R]) parts(keys []string) iter.Seq2[[]string, []int] {
 	if s.Single {
 		return func(yield func([]string, []int) bool) { yield(keys, nil) }
 	}
-	return adapter.BySlot(keys)
+	return adapter.BySlot(keys, false)
 }
