@@ -1,93 +1,16 @@
-// Package rueidis implements a store that keeps the state of limiters in Redis or Valkey. It
-// uses the client github.com/redis/rueidis:
-//
-//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
-//	if err != nil {
-//		return err
-//	}
-//	lim, err := weir.New("api", rueidisstore.New(client), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
-//
-// It supports Redis from 6.0, every version of Valkey, and the client from v1.0.76. The
-// package has the same name as the client. The example imports this package as
-// rueidisstore.
-//
-// # Clients
-//
-// [New] takes the client that the application already has, and never closes it. It can be
-// any client that [redis.NewClient] makes: for one server, Sentinel, Redis Cluster or
-// Valkey Cluster. The store rejects a nil client: every method of the store, and weir.New,
-// returns an error.
-//
-// [redis.NewClient] connects to the server, and fails if there is none. With
-// ForceSingleClient, it returns a client together with the error. That client works as soon
-// as the server does. Without ForceSingleClient, the client sends CLUSTER SLOTS to a single
-// address, to find out whether the server is a cluster.
-//
-// Set DisableCache, because the store does not use the client's cache. If a server does
-// not support RESP3 or CLIENT TRACKING, its clients need this option.
-//
-// Concurrent calls share connections. The client sends such calls together.
-//
-// Scripts are sent to masters, because the store marks no script as read-only. The
-// function SendToReplicas must return false for scripts, as the method IsReadOnly of a
-// command does. If it returns true, or if ReplicaOnly is set, scripts run on replicas,
-// where they fail or read old state. SendToReplicas can return true for MGET: MGet is
-// then sent to a replica. Time uses the clock of any node of a cluster, which can be a
-// replica.
-//
-// # Contexts
-//
-// If the context is done before a call, nothing is sent. During a call, a deadline or a
-// cancellation ends the call at once, with the context's error. The script may have run, or
-// may run later: the client does not remove it from the queue of a connection.
-//
-// If a connection has only one call, the client sets the deadline of the call on the
-// connection. When the deadline passes, the connection is closed. Other calls that use
-// the connection at that time return [store.ErrUnavailable]. With AlwaysPipelining, a
-// deadline ends only one call.
-//
-// Two waits do not end with the context:
-//
-//   - the wait while another call makes the connection: up to Dialer.Timeout, 5 s by
-//     default;
-//   - the wait while the queue of the connection is full, with 1,024 calls by default,
-//     unless the environment variable RUEIDIS_QUEUE_TYPE is flowbuffer.
-//
-// If a call has no deadline and the server does not reply, the call fails after
-// ConnWriteTimeout, 10 s by default. On a shared connection, it fails after the sum of
-// ConnWriteTimeout and Dialer.KeepAlive. Set lower values for a limiter.
-//
-// # Retries
-//
-// If a reply was lost, neither the store nor the client runs the script again. So a
-// decision consumes tokens at most once. The client retries only commands that are marked
-// as read-only or retryable. MGet is read-only: the client retries it until the context is
-// done, unless DisableRetry is set.
-//
-// The client follows MOVED and ASK. This is safe, because the script has not run on the
-// first node. Unless MaxMovedRedirections is set, only the context limits the number of
-// redirections.
-//
-// # Failover
-//
-// A cluster client reads the topology after MOVED, and within a second after a
-// connection was lost or could not be made. Until a replica is promoted, calls return
-// [store.ErrUnavailable]. With Sentinel, the client subscribes to messages about new
-// masters. If it can miss such messages, set TopologyRefreshInterval, which exists from
-// v1.0.77.
 package rueidis
 
 import (
 	"context"
 	"errors"
 	"reflect"
+	"strconv"
 	"time"
 
-	redis "github.com/redis/rueidis"
+	"github.com/redis/rueidis"
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/adapter"
-	"github.com/weir-go/weir/store/internal/rueidisapi"
 )
 
 var (
@@ -96,35 +19,41 @@ var (
 	_ store.Checker = (*Store)(nil)
 )
 
-var errNil = errors.New("rueidis: the client is nil: it must be a client that rueidis.NewClient returned")
+var (
+	errNil = errors.New("rueidis: the client is nil: it must be a client that rueidis.NewClient returned")
+
+	errNotTime = errors.New("the reply is not a list of seconds and microseconds")
+)
 
 // A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
 // is safe for concurrent use. The methods of a nil or zero Store return an error.
 type Store struct {
-	shared *rueidisapi.Store[redis.Completed, redis.RedisResult] // nil without a client
+	client rueidis.Client
+	single bool // all keys are on one server
+	errs   adapter.Errors
 }
 
 // New returns a store that uses client. It sends nothing to the server. If client is nil,
 // Check returns an error.
-func New(client redis.Client) *Store {
+func New(client rueidis.Client) *Store {
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		return &Store{}
 	}
 	// A wrapper can have no mode. The store treats an unknown mode as a cluster, because
 	// every server accepts the commands for a cluster.
 	mode := client.Mode()
-	return &Store{&rueidisapi.Store[redis.Completed, redis.RedisResult]{
-		Client:  client,
-		Dialect: dialect(client),
-		Single:  mode == redis.ClientModeStandalone || mode == redis.ClientModeSentinel,
-		// The client reads a new topology by itself.
-		Errs: adapter.Errors{Name: "rueidis", Replied: replied, Follow: func() {}},
-	}}
+	return &Store{
+		client: client,
+		single: mode == rueidis.ClientModeStandalone || mode == rueidis.ClientModeSentinel,
+		// The client removes a leading ERR from error replies, and reads a new topology
+		// by itself.
+		errs: adapter.Errors{Name: "rueidis", Replied: adapter.Replied[*rueidis.RedisError], Follow: func() {}},
+	}
 }
 
 // Check implements [store.Checker]. It returns an error if the client is nil.
 func (s *Store) Check() error {
-	if s == nil || s.shared == nil {
+	if s == nil || s.client == nil {
 		return errNil
 	}
 	return nil
@@ -136,29 +65,19 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	return s.shared.Eval(ctx, script, keys, args, reply)
-}
-
-// EvalBatch implements [store.Batcher]. It sends one pipeline, which the client of a cluster
-// splits by node. If a server does not know a script, it sends a second pipeline with the
-// calls of such scripts.
-func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
-	if err := s.Check(); err != nil {
-		for i := range calls {
-			calls[i].Err = err
+	if err := s.errs.CheckEval(ctx, script, keys); err != nil {
+		return reply, err
+	}
+	out, err := appendValues(reply, s.client.Do(ctx, s.command(evalSHA, script, keys, args)))
+	if s.errs.NoScript(err) {
+		if err = ctx.Err(); err == nil {
+			out, err = appendValues(reply, s.client.Do(ctx, s.command(eval, script, keys, args)))
 		}
-		return
 	}
-	s.shared.EvalBatch(ctx, calls)
-}
-
-// MGet implements [store.Store]. On one server, it sends one MGET. On a cluster, it sends one
-// MGET for each slot, in one pipeline.
-func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
-	if err := s.Check(); err != nil {
-		return values, err
+	if err != nil {
+		return reply, s.errs.Eval(ctx, script, keys, err)
 	}
-	return s.shared.MGet(ctx, keys, values)
+	return out, nil
 }
 
 // Time implements [store.Store]. It returns the time of a server, in microseconds.
@@ -166,5 +85,19 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err
 	}
-	return s.shared.Time(ctx)
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, s.errs.Call("time", err)
+	}
+	values, err := appendValues(make([]store.Value, 0, 2), s.client.Do(ctx, s.client.B().Time().Build()))
+	if err == nil && len(values) == 2 {
+		seconds, err1 := strconv.ParseInt(values[0].Str(), 10, 64)
+		micros, err2 := strconv.ParseInt(values[1].Str(), 10, 64)
+		if err1 == nil && err2 == nil {
+			return time.Unix(seconds, micros*int64(time.Microsecond)), nil
+		}
+	}
+	if err == nil || errors.Is(err, store.ErrScript) { // an element is no value
+		err = errNotTime
+	}
+	return time.Time{}, s.errs.Read(ctx, "time", err)
 }

@@ -5,59 +5,50 @@ import (
 	"testing"
 	"time"
 
-	redis "github.com/redis/rueidis"
+	"github.com/redis/rueidis"
 
-	"github.com/weir-go/weir/store/internal/rueidistest"
+	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
-// The tests are those of store/valkey too.
-func TestStore(t *testing.T) {
-	rueidistest.Run(t, rueidistest.Subject{
-		Name: "rueidis",
-		Open: open,
-		Unfit: map[string]rueidistest.Store{
-			"nil":         New(nil),
-			"nil pointer": New((*struct{ redis.Client })(nil)),
-			"zero":        &Store{},
-			"nil store":   (*Store)(nil),
-		},
-		Closing: redis.ErrClosing,
-	})
-}
+// What the calls send.
+var script, keys = wiretest.Script, wiretest.Keys
 
-// open returns a client and a store over it.
-func open(o rueidistest.Options) (*rueidistest.Client, error) {
-	options := redis.ClientOption{
-		InitAddress:       []string{o.Addr},
-		ForceSingleClient: !o.Cluster,
+// options returns the options of a client of one server. The client does not use features that
+// need RESP3, dials for at most a second, and has one connection.
+func options(addr string) rueidis.ClientOption {
+	return rueidis.ClientOption{
+		InitAddress:       []string{addr},
+		ForceSingleClient: true,
 		AlwaysRESP2:       true,
 		DisableCache:      true,
-		DisableRetry:      !o.Retry,
-		AlwaysPipelining:  o.Pipelining,
+		DisableRetry:      true,
 		PipelineMultiplex: -1,
 		Dialer:            net.Dialer{Timeout: time.Second},
-		DialCtxFn:         o.Dial,
-		ConnWriteTimeout:  o.WriteTimeout,
+		ConnWriteTimeout:  5 * time.Second,
 	}
-	if o.FromReplicas {
-		options.SendToReplicas = func(cmd redis.Completed) bool { return cmd.IsReadOnly() }
-	}
-	c, err := redis.NewClient(options)
-	if c == nil {
-		return nil, err
-	}
-	return &rueidistest.Client{
-		Store:    New(c),
-		Close:    c.Close,
-		Modeless: New(modeless{c}),
-		Slot: func(sha, key string) int {
-			cmd := c.B().Evalsha().Sha1(sha).Numkeys(1).Key(key).Build()
-			return int(cmd.Slot())
-		},
-	}, err
 }
 
-// A modeless client has no mode.
-type modeless struct{ redis.Client }
+// open returns a client that is closed when t ends.
+func open(t *testing.T, o rueidis.ClientOption) rueidis.Client {
+	t.Helper()
+	c, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
 
-func (modeless) Mode() redis.ClientMode { return "" }
+// single returns a client of one server.
+func single(t *testing.T, addr string) rueidis.Client {
+	t.Helper()
+	return open(t, options(addr))
+}
+
+// cluster returns a client of a cluster.
+func cluster(t *testing.T, addr string) rueidis.Client {
+	t.Helper()
+	o := options(addr)
+	o.ForceSingleClient = false
+	return open(t, o)
+}
