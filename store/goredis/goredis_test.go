@@ -12,7 +12,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
@@ -107,7 +106,7 @@ func TestCheckDeadline(t *testing.T) {
 // Calls that the store rejects by itself send nothing.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
+	srv := wiretest.NewServer(t, func([]string) string { return ":1\r\n" })
 	s := New(client(t, srv.Addr))
 	reply := []store.Value{store.IntegerValue(5)}
 
@@ -177,7 +176,7 @@ func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup
 	release.Add(1)
-	srv := respserver.New(t, func([]string) string { release.Wait(); return "" })
+	srv := wiretest.NewServer(t, func([]string) string { release.Wait(); return "" })
 	t.Cleanup(release.Done)
 
 	t.Run("deadline", func(t *testing.T) {

@@ -10,25 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
-
-func TestOnTheWire(t *testing.T) {
-	t.Parallel()
-	single := func(t *testing.T, addr string) wiretest.Store { return New(client(t, addr)) }
-	wiretest.Run(t, wiretest.Subject{
-		Name:    "goredis",
-		Single:  single,
-		Cluster: func(t *testing.T, addr string) wiretest.Store { return New(cluster(t, addr)) },
-		Unknown: func(t *testing.T, addr string) wiretest.Store {
-			return New(struct{ redis.UniversalClient }{client(t, addr)})
-		},
-		Pipelined:   single,
-		RESP3:       true,
-		Unavailable: []string{"HTTP/1.1 400 Bad Request\r\n"},
-	})
-}
 
 // An error reply to one call of a batch does not make the client send the other calls again,
 // which have run.
@@ -83,16 +66,16 @@ func TestFollow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var srv *respserver.Server
+			var srv *wiretest.Server
 			asked := atomic.Bool{}
-			srv = respserver.New(t, func(args []string) string {
+			srv = wiretest.NewServer(t, func(args []string) string {
 				switch {
 				case args[0] != "CLUSTER":
 					return c.answer
 				case asked.Swap(true) && !c.topology:
 					return down
 				}
-				return respserver.Slots(srv.Addr)
+				return wiretest.Slots(srv.Addr)
 			})
 			s := New(cluster(t, srv.Addr))
 			if _, err := s.Eval(t.Context(), script, keys, nil, nil); !errors.Is(err, store.ErrUnavailable) {

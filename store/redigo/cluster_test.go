@@ -17,7 +17,6 @@ import (
 	"github.com/mna/redisc"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
@@ -27,7 +26,7 @@ const low, high = "{b}", "{a}"
 // A duo is a cluster of two nodes. The client knows that the first serves the lower
 // half of the slots, and the second the upper.
 type duo struct {
-	nodes  [2]*respserver.Server
+	nodes  [2]*wiretest.Server
 	owners atomic.Pointer[[2]int] // the owners of the halves, which the client gets when it asks again
 	silent sync.Mutex             // while it is locked, such a request waits
 	client *redisc.Cluster
@@ -40,12 +39,12 @@ func newDuo(t *testing.T, pooled bool, answer func(d *duo, n int, args []string)
 	d := &duo{}
 	d.owners.Store(&[2]int{0, 1})
 	for n := range d.nodes {
-		d.nodes[n] = respserver.New(t, func(args []string) string {
+		d.nodes[n] = wiretest.NewServer(t, func(args []string) string {
 			if args[0] == "CLUSTER" {
 				d.silent.Lock()
 				defer d.silent.Unlock()
 				owners := d.owners.Load()
-				return respserver.Shards(d.nodes[owners[0]].Addr, d.nodes[owners[1]].Addr)
+				return wiretest.Shards(d.nodes[owners[0]].Addr, d.nodes[owners[1]].Addr)
 			}
 			return answer(d, n, args)
 		})
@@ -201,7 +200,7 @@ func TestAsk(t *testing.T) {
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
 		var asking atomic.Bool
 		known := atomic.Bool{}
-		taker := respserver.New(t, func(args []string) string {
+		taker := wiretest.NewServer(t, func(args []string) string {
 			switch asked := asking.Swap(false); {
 			case args[0] == "ASKING":
 				asking.Store(true)
@@ -378,7 +377,7 @@ func TestNoLayout(t *testing.T) {
 		"-NOPERM this user has no permissions to run the 'cluster|slots' command\r\n",
 		":1\r\n",
 	} {
-		srv := respserver.New(t, func(args []string) string {
+		srv := wiretest.NewServer(t, func(args []string) string {
 			switch args[0] {
 			case "CLUSTER":
 				return reply
@@ -431,11 +430,11 @@ func TestParseLayout(t *testing.T) {
 func TestBatchWithDeadNode(t *testing.T) {
 	t.Parallel()
 	const dead = "127.0.0.1:1"
-	var srv *respserver.Server
-	srv = respserver.New(t, func(args []string) string {
+	var srv *wiretest.Server
+	srv = wiretest.NewServer(t, func(args []string) string {
 		switch {
 		case args[0] == "CLUSTER":
-			return respserver.Shards(srv.Addr, dead)
+			return wiretest.Shards(srv.Addr, dead)
 		case store.Slot(args[3]) > slots/2:
 			return redirect("MOVED", args[3], dead)
 		}
@@ -458,8 +457,8 @@ func TestDeadNodesAndContext(t *testing.T) {
 	var down atomic.Bool
 	var dials atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
-	var srv *respserver.Server
-	srv = respserver.New(t, func([]string) string { return respserver.Slots(srv.Addr) })
+	var srv *wiretest.Server
+	srv = wiretest.NewServer(t, func([]string) string { return wiretest.Slots(srv.Addr) })
 	c := &redisc.Cluster{StartupNodes: []string{srv.Addr}, DialOptions: []redis.DialOption{
 		redis.DialContextFunc(func(ctx context.Context, network, addr string) (net.Conn, error) {
 			if !down.Load() {
@@ -525,16 +524,16 @@ func TestFollow(t *testing.T) {
 func TestFollowOneAtATime(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	var srv *respserver.Server
+	var srv *wiretest.Server
 	var slow atomic.Bool
-	srv = respserver.New(t, func(args []string) string {
+	srv = wiretest.NewServer(t, func(args []string) string {
 		if args[0] != "CLUSTER" {
 			return "-CLUSTERDOWN The cluster is down\r\n"
 		}
 		if slow.Load() {
 			<-release
 		}
-		return respserver.Slots(srv.Addr)
+		return wiretest.Slots(srv.Addr)
 	})
 	c := cluster(t, srv.Addr)
 	if err := c.Refresh(); err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
@@ -134,7 +133,7 @@ func TestReadOnlyDropsConnection(t *testing.T) {
 // In a batch, one READONLY is enough to close the connection. The other replies are kept.
 func TestReadOnlyInBatch(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func(args []string) string {
+	srv := wiretest.NewServer(t, func(args []string) string {
 		if args[3] == "r" {
 			return "-READONLY no\r\n"
 		}
@@ -160,7 +159,7 @@ func TestPlainConnections(t *testing.T) {
 	var release sync.WaitGroup
 	release.Add(1)
 	t.Cleanup(release.Done)
-	srv := respserver.New(t, func(args []string) string {
+	srv := wiretest.NewServer(t, func(args []string) string {
 		if silent.Load() {
 			release.Wait()
 		}
@@ -229,7 +228,7 @@ func TestLargeBatch(t *testing.T) {
 	t.Parallel()
 	const n, size = 400, 64 << 10
 	text := strings.Repeat("x", size)
-	srv := respserver.New(t, func(args []string) string { return "$65536\r\n" + args[4] + "\r\n" })
+	srv := wiretest.NewServer(t, func(args []string) string { return "$65536\r\n" + args[4] + "\r\n" })
 	s := New(pool(t, srv.Addr, redis.DialWriteTimeout(5*time.Second)))
 	calls := make([]store.Eval, n)
 	for i := range calls {

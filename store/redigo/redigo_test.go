@@ -13,7 +13,6 @@ import (
 	"github.com/mna/redisc"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
@@ -113,7 +112,7 @@ func TestCheckDeadline(t *testing.T) {
 // Calls that the store rejects by itself send nothing.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
+	srv := wiretest.NewServer(t, func([]string) string { return ":1\r\n" })
 	for name, s := range map[string]*Store{"Pool": New(pool(t, srv.Addr)), "Cluster": NewCluster(cluster(t, srv.Addr))} {
 		reply := []store.Value{store.IntegerValue(5)}
 		got, err := s.Eval(t.Context(), script, []string{"a", "b"}, nil, reply)
@@ -188,7 +187,7 @@ func TestClosedClient(t *testing.T) {
 
 func TestExhaustedPool(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
+	srv := wiretest.NewServer(t, func([]string) string { return ":1\r\n" })
 	p := pool(t, srv.Addr)
 	p.MaxActive = 1
 	taken := p.Get()
@@ -221,7 +220,7 @@ func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup
 	release.Add(1)
-	srv := respserver.New(t, func([]string) string { release.Wait(); return "" })
+	srv := wiretest.NewServer(t, func([]string) string { release.Wait(); return "" })
 	t.Cleanup(release.Done)
 	const short = 20 * time.Millisecond
 
@@ -278,4 +277,13 @@ func TestSilentServer(t *testing.T) {
 			}
 		}
 	})
+}
+
+// MGET replies with bulk strings only.
+func TestMGetStatus(t *testing.T) {
+	t.Parallel()
+	srv := wiretest.NewServer(t, func([]string) string { return "*2\r\n+OK\r\n+QUEUED\r\n" })
+	if got, err := New(pool(t, srv.Addr)).MGet(t.Context(), keys, nil); !errors.Is(err, store.ErrUnavailable) || got != nil {
+		t.Errorf("got %v, %v, want ErrUnavailable", got, err)
+	}
 }

@@ -6,39 +6,15 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/redis/rueidis"
-
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
-
-func TestOnTheWire(t *testing.T) {
-	t.Parallel()
-	wiretest.Run(t, wiretest.Subject{
-		Name:    "rueidis",
-		Single:  func(t *testing.T, addr string) wiretest.Store { return New(single(t, addr)) },
-		Cluster: func(t *testing.T, addr string) wiretest.Store { return New(cluster(t, addr)) },
-		Unknown: func(t *testing.T, addr string) wiretest.Store { return New(modeless{cluster(t, addr)}) },
-		Pipelined: func(t *testing.T, addr string) wiretest.Store {
-			o := options(addr)
-			o.AlwaysPipelining = true
-			return New(open(t, o))
-		},
-		RESP3: true,
-	})
-}
-
-// A modeless client has no mode.
-type modeless struct{ rueidis.Client }
-
-func (modeless) Mode() rueidis.ClientMode { return "" }
 
 // The store uses each command of the client only once, because the client recycles it. So
 // concurrent calls, whose EVALSHA fails, each get their own reply.
 func TestCommandsAreNotReused(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func(args []string) string {
+	srv := wiretest.NewServer(t, func(args []string) string {
 		if args[0] == "EVALSHA" {
 			return wiretest.NoScript
 		}
@@ -71,7 +47,7 @@ func TestCommandsAreNotReused(t *testing.T) {
 // client drops all replies.
 func TestBatchBroken(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func(args []string) string {
+	srv := wiretest.NewServer(t, func(args []string) string {
 		return map[string]string{"a": "*1\r\n:1\r\n", "b": "$9\r\nha", "c": ""}[args[3]]
 	})
 	calls := []store.Eval{{Script: script, Keys: []string{"a"}}, {Script: script, Keys: []string{"b"}}, {Script: script, Keys: []string{"c"}}}

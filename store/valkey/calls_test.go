@@ -17,7 +17,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
@@ -133,7 +132,7 @@ func TestNoServer(t *testing.T) {
 // A client that was made before its server started works after the start.
 func TestServerComesLater(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func([]string) string { return ":1\r\n" })
+	srv := wiretest.NewServer(t, func([]string) string { return ":1\r\n" })
 	var up atomic.Bool
 	o := options(srv.Addr)
 	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, _ *tls.Config) (net.Conn, error) {
@@ -213,16 +212,16 @@ func TestSendToReplicas(t *testing.T) {
 		}
 		return ":1\r\n"
 	}
-	replica := respserver.New(t, func(args []string) string {
+	replica := wiretest.NewServer(t, func(args []string) string {
 		if args[0] == "READONLY" {
 			return "+OK\r\n"
 		}
 		return reply(args)
 	})
-	var master atomic.Pointer[respserver.Server]
-	srv := respserver.New(t, func(args []string) string {
+	var master atomic.Pointer[wiretest.Server]
+	srv := wiretest.NewServer(t, func(args []string) string {
 		if args[0] == "CLUSTER" {
-			return respserver.Slots(master.Load().Addr, replica.Addr)
+			return wiretest.Slots(master.Load().Addr, replica.Addr)
 		}
 		return reply(args)
 	})

@@ -15,12 +15,11 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
 // silent returns a server that answers only the commands that begin a connection.
-func silent(t *testing.T) *respserver.Server {
+func silent(t *testing.T) *wiretest.Server {
 	t.Helper()
 	release := make(chan struct{})
 	srv := wiretest.NewCluster(t, func([]string) string { <-release; return "" })
@@ -30,7 +29,7 @@ func silent(t *testing.T) *respserver.Server {
 
 // openSilent returns a store whose server is closed before its client, because the client
 // would wait for the server.
-func openSilent(t *testing.T, srv *respserver.Server, o valkey.ClientOption) *Store {
+func openSilent(t *testing.T, srv *wiretest.Server, o valkey.ClientOption) *Store {
 	t.Helper()
 	c, err := valkey.NewClient(o)
 	// On a busy machine, a short timeout can pass while the client connects.
@@ -54,7 +53,7 @@ func TestSilentServer(t *testing.T) {
 	for _, pipelining := range []bool{false, true} {
 		for _, call := range wiretest.Calls {
 			name := fmt.Sprintf("%s/pipelining %t", call, pipelining)
-			open := func(t *testing.T) (*Store, *respserver.Server) {
+			open := func(t *testing.T) (*Store, *wiretest.Server) {
 				srv := silent(t)
 				o := options(srv.Addr)
 				o.AlwaysPipelining = pipelining

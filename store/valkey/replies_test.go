@@ -11,7 +11,6 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
@@ -59,7 +58,7 @@ func TestNotAList(t *testing.T) {
 // If a reply has too many values, the spare capacity of the caller's slice stays as it is.
 func TestTooManyValues(t *testing.T) {
 	t.Parallel()
-	srv := respserver.New(t, func([]string) string { return "*3\r\n$1\r\nx\r\n$1\r\ny\r\n$1\r\nz\r\n" })
+	srv := wiretest.NewServer(t, func([]string) string { return "*3\r\n$1\r\nx\r\n$1\r\ny\r\n$1\r\nz\r\n" })
 	values := []store.Value{store.IntegerValue(1), store.IntegerValue(2), store.IntegerValue(3), store.IntegerValue(4)}
 	got, err := New(single(t, srv.Addr)).MGet(t.Context(), []string{"a"}, values[:1])
 	if !errors.Is(err, store.ErrUnavailable) || !slices.Equal(got, values[:1]) {

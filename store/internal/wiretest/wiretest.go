@@ -1,67 +1,23 @@
-// Package wiretest tests a store over a client of Redis: which commands it sends, and what it
-// makes of the replies. The server is a fake: see package respserver.
+// Package wiretest has what the tests of the stores over clients of Redis share: a fake server,
+// and calls to send to it. Its own tests run over every such store: they test which commands it
+// sends, and what it makes of the replies.
 package wiretest
 
 import (
 	"context"
-	"errors"
+	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 )
-
-// A Subject is the store under test. Each function makes a store over a client of the server
-// at addr. The client is closed when t ends.
-type Subject struct {
-	// Name is the store's package. Errors begin with it.
-	Name string
-
-	Single  func(t *testing.T, addr string) Store // the client is for one server
-	Cluster func(t *testing.T, addr string) Store // the client is for a cluster
-
-	// Unknown makes a store that cannot see whether its client is for a cluster. It is nil if the
-	// store always can.
-	Unknown func(t *testing.T, addr string) Store
-
-	// Pipelined is Single with a client that keeps the first replies to a batch if its
-	// connection breaks.
-	Pipelined func(t *testing.T, addr string) Store
-
-	// RESP3 reports whether the client understands the replies of RESP3.
-	RESP3 bool
-
-	// Unavailable are more replies to a script after which the store is unavailable.
-	Unavailable []string
-}
 
 // A Store is what the adapters provide.
 type Store interface {
 	store.Store
 	store.Batcher
 	store.Checker
-}
-
-// Run runs the tests.
-func Run(t *testing.T, sub Subject) {
-	for _, test := range []struct {
-		name string
-		run  func(*testing.T)
-	}{
-		{"Eval", sub.eval},
-		{"Replies", sub.replies},
-		{"Batch", sub.batch},
-		{"BrokenBatch", sub.brokenBatch},
-		{"MGet", sub.mget},
-		{"MGetReplies", sub.mgetReplies},
-		{"Time", sub.time},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			test.run(t)
-		})
-	}
 }
 
 // What the calls of EveryCall and OneCall send.
@@ -110,12 +66,12 @@ func OneCall(ctx context.Context, s Store, name string) error {
 
 // NewCluster starts a server that is a cluster by itself. It answers CLUSTER, and answer the other
 // commands.
-func NewCluster(t *testing.T, answer func(args []string) string) *respserver.Server {
+func NewCluster(t *testing.T, answer func(args []string) string) *Server {
 	t.Helper()
-	var srv atomic.Pointer[respserver.Server]
-	s := respserver.New(t, func(args []string) string {
+	var srv atomic.Pointer[Server]
+	s := NewServer(t, func(args []string) string {
 		if args[0] == "CLUSTER" {
-			return respserver.Slots(srv.Load().Addr)
+			return Slots(srv.Load().Addr)
 		}
 		return answer(args)
 	})
@@ -123,9 +79,16 @@ func NewCluster(t *testing.T, answer func(args []string) string) *respserver.Ser
 	return s
 }
 
-// errAny stands for any error.
-var errAny = errors.New("any error")
-
-func is(err, want error) bool {
-	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
+// AnswerMGet returns the reply to an MGET. Keys that begin with "no" are missing. The value of
+// each other key is its name.
+func AnswerMGet(args []string) string {
+	reply := fmt.Sprintf("*%d\r\n", len(args)-1)
+	for _, key := range args[1:] {
+		if strings.HasPrefix(key, "no") {
+			reply += "$-1\r\n"
+		} else {
+			reply += fmt.Sprintf("$%d\r\n%s\r\n", len(key), key)
+		}
+	}
+	return reply
 }

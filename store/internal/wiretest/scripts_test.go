@@ -9,12 +9,11 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/respserver"
 )
 
 // eval tests that Eval sends EVALSHA, and then EVAL if the server does not know the script.
-func (sub Subject) eval(t *testing.T) {
-	for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.Single, "cluster": sub.Cluster} {
+func (sub subject) eval(t *testing.T) {
+	for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.single, "cluster": sub.cluster} {
 		known := atomic.Bool{}
 		srv := NewCluster(t, func(args []string) string {
 			if args[0] == "EVALSHA" && !known.Load() {
@@ -45,7 +44,7 @@ func (sub Subject) eval(t *testing.T) {
 }
 
 // replies tests what Eval and EvalBatch make of replies.
-func (sub Subject) replies(t *testing.T) {
+func (sub subject) replies(t *testing.T) {
 	type reply struct {
 		name, wire string
 		want       []store.Value
@@ -75,23 +74,23 @@ func (sub Subject) replies(t *testing.T) {
 		{"cross-slot", "-CROSSSLOT Keys in request don't hash to the same slot\r\n", nil, store.ErrCrossSlot, false},
 		{"connection lost", "", nil, store.ErrUnavailable, false},
 	}
-	for _, wire := range sub.Unavailable {
+	for _, wire := range sub.unavailable {
 		list = append(list, reply{wire, wire, nil, store.ErrUnavailable, false})
 	}
 	for _, c := range list {
-		if c.resp3 && !sub.RESP3 {
+		if c.resp3 && !sub.resp3 {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			s := sub.Single(t, respserver.New(t, func([]string) string { return c.wire }).Addr)
+			s := sub.single(t, NewServer(t, func([]string) string { return c.wire }).Addr)
 			given := []store.Value{store.IntegerValue(1)}
 			check := func(got []store.Value, err error) {
 				t.Helper()
 				if !errors.Is(err, c.err) || !slices.Equal(got, append(given, c.want...)) {
 					t.Errorf("got %v, %v, want %v, %v", got, err, append(given, c.want...), c.err)
 				}
-				if err != nil && !strings.HasPrefix(err.Error(), sub.Name+": eval probe: ") {
+				if err != nil && !strings.HasPrefix(err.Error(), sub.name+": eval probe: ") {
 					t.Errorf("%q does not name the call", err)
 				}
 				if errors.Is(err, store.ErrForeign) && !strings.Contains(err.Error(), `"b{k}"`) {
@@ -108,7 +107,7 @@ func (sub Subject) replies(t *testing.T) {
 
 // batch tests that a batch is one pipeline, and a second one for the scripts that the server does
 // not know.
-func (sub Subject) batch(t *testing.T) {
+func (sub subject) batch(t *testing.T) {
 	srv := NewCluster(t, func(args []string) string {
 		switch key := args[3]; {
 		case key == "bad":
@@ -119,7 +118,7 @@ func (sub Subject) batch(t *testing.T) {
 			return "$" + fmt.Sprint(len(key)) + "\r\n" + key + "\r\n"
 		}
 	})
-	for name, s := range map[string]Store{"one server": sub.Single(t, srv.Addr), "cluster": sub.Cluster(t, srv.Addr)} {
+	for name, s := range map[string]Store{"one server": sub.single(t, srv.Addr), "cluster": sub.cluster(t, srv.Addr)} {
 		calls := []store.Eval{
 			{Script: Script, Keys: []string{"x"}},
 			{Script: Script, Keys: []string{"bad"}},
@@ -154,13 +153,13 @@ func (sub Subject) batch(t *testing.T) {
 
 // brokenBatch tests that earlier replies of every kind are kept if a connection breaks in the
 // middle of a batch.
-func (sub Subject) brokenBatch(t *testing.T) {
+func (sub subject) brokenBatch(t *testing.T) {
 	for _, answer := range []string{"*1\r\n:1\r\n", "$1\r\n1\r\n", ":1\r\n"} {
-		srv := respserver.New(t, func(args []string) string {
+		srv := NewServer(t, func(args []string) string {
 			return map[string]string{"a": answer, "b": "$9\r\nha", "c": ""}[args[3]]
 		})
 		calls := []store.Eval{{Script: Script, Keys: []string{"a"}}, {Script: Script, Keys: []string{"b"}}, {Script: Script, Keys: []string{"c"}}}
-		sub.Pipelined(t, srv.Addr).EvalBatch(t.Context(), calls)
+		sub.pipelined(t, srv.Addr).EvalBatch(t.Context(), calls)
 		if calls[0].Err != nil || len(calls[0].Reply) != 1 {
 			t.Errorf("answered with %q: got %v, %v", answer, calls[0].Reply, calls[0].Err)
 		}

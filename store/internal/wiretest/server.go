@@ -1,5 +1,4 @@
-// Package respserver is a Redis server for tests: the test decides what it replies.
-package respserver
+package wiretest
 
 import (
 	"bufio"
@@ -12,7 +11,8 @@ import (
 	"testing"
 )
 
-// A Server speaks RESP on a loopback port, until its test ends.
+// A Server is a fake server of Redis: the test decides what it replies. It speaks RESP on a
+// loopback port, until its test ends.
 type Server struct {
 	Addr   string
 	answer func(args []string) string
@@ -24,10 +24,10 @@ type Server struct {
 	conns    []net.Conn
 }
 
-// New starts a server. The function answer gets the name of a command in upper case and its
-// arguments. It returns the bytes of the reply, or "" to close the connection. The server itself answers HELLO, CLIENT and PING: it does not know
-// HELLO and CLIENT.
-func New(t *testing.T, answer func(args []string) string) *Server {
+// NewServer starts a server. The function answer gets the name of a command in upper case and its
+// arguments. It returns the bytes of the reply, or "" to close the connection. The server itself
+// answers HELLO, CLIENT and PING: it does not know HELLO and CLIENT.
+func NewServer(t *testing.T, answer func(args []string) string) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -2,7 +2,6 @@ package wiretest
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,22 +10,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// AnswerMGet returns the reply to an MGET. Keys that begin with "no" are missing. The value of
-// each other key is its name.
-func AnswerMGet(args []string) string {
-	reply := fmt.Sprintf("*%d\r\n", len(args)-1)
-	for _, key := range args[1:] {
-		if strings.HasPrefix(key, "no") {
-			reply += "$-1\r\n"
-		} else {
-			reply += fmt.Sprintf("$%d\r\n%s\r\n", len(key), key)
-		}
-	}
-	return reply
-}
-
 // mget tests that MGet sends one MGET to one server, and one for each slot to a cluster.
-func (sub Subject) mget(t *testing.T) {
+func (sub subject) mget(t *testing.T) {
 	srv := NewCluster(t, AnswerMGet)
 	keys := []string{"1{b}", "1{a}", "2{b}", "no{c}", "2{a}", "1{b}"}
 	want := []store.Value{store.IntegerValue(1)}
@@ -42,9 +27,9 @@ func (sub Subject) mget(t *testing.T) {
 		open func(*testing.T, string) Store
 		sent []string
 	}{
-		"one server": {sub.Single, []string{"MGET 1{b} 1{a} 2{b} no{c} 2{a} 1{b}"}},
-		"cluster":    {sub.Cluster, bySlot},
-		"unknown":    {sub.Unknown, bySlot},
+		"one server": {sub.single, []string{"MGET 1{b} 1{a} 2{b} no{c} 2{a} 1{b}"}},
+		"cluster":    {sub.cluster, bySlot},
+		"unknown":    {sub.unknown, bySlot},
 	} {
 		if c.open == nil {
 			continue
@@ -68,7 +53,7 @@ func (sub Subject) mget(t *testing.T) {
 }
 
 // mgetReplies tests that MGet rejects replies that MGET does not give.
-func (sub Subject) mgetReplies(t *testing.T) {
+func (sub subject) mgetReplies(t *testing.T) {
 	for _, c := range []struct {
 		name, wire string
 		err        error
@@ -91,12 +76,12 @@ func (sub Subject) mgetReplies(t *testing.T) {
 				store Store
 				keys  []string
 			}{
-				{sub.Single(t, srv.Addr), []string{"a", "b"}},
-				{sub.Cluster(t, srv.Addr), []string{"1{a}", "1{b}", "2{a}", "2{b}"}},
+				{sub.single(t, srv.Addr), []string{"a", "b"}},
+				{sub.cluster(t, srv.Addr), []string{"1{a}", "1{b}", "2{a}", "2{b}"}},
 			} {
 				given := []store.Value{store.IntegerValue(1)}
 				got, err := call.store.MGet(t.Context(), call.keys, given)
-				if !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), sub.Name+": mget: ") || !slices.Equal(got, given) {
+				if !errors.Is(err, c.err) || !strings.HasPrefix(err.Error(), sub.name+": mget: ") || !slices.Equal(got, given) {
 					t.Errorf("got %v, %v, want %v", got, err, c.err)
 				}
 			}
@@ -105,7 +90,7 @@ func (sub Subject) mgetReplies(t *testing.T) {
 }
 
 // time tests what Time makes of replies.
-func (sub Subject) time(t *testing.T) {
+func (sub subject) time(t *testing.T) {
 	for wire, want := range map[string]time.Time{
 		"*2\r\n$10\r\n1767225600\r\n$3\r\n123\r\n":  time.UnixMicro(1767225600_000123),
 		"*2\r\n$10\r\n1767225600\r\n$3\r\nabc\r\n":  {},
@@ -117,7 +102,7 @@ func (sub Subject) time(t *testing.T) {
 		"-LOADING Redis is loading the dataset\r\n": {},
 	} {
 		srv := NewCluster(t, func([]string) string { return wire })
-		for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.Single, "cluster": sub.Cluster} {
+		for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.single, "cluster": sub.cluster} {
 			got, err := open(t, srv.Addr).Time(t.Context())
 			if !got.Equal(want) || want.IsZero() != errors.Is(err, store.ErrUnavailable) || want.IsZero() != (err != nil) {
 				t.Errorf("%s, %q: got %v, %v, want %v", name, wire, got, err, want)
