@@ -36,32 +36,21 @@ func (c once) Err() error {
 // by node. If a server does not know a script, it sends a second pipeline with the calls of
 // such scripts.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
-	pending := make([]int, 0, len(calls))
-	for i := range calls {
-		c := &calls[i]
-		if c.Err = s.Check(); c.Err == nil {
-			c.Err = s.errs.CheckEval(ctx, c.Script, c.Keys)
+	if err := s.Check(); err != nil {
+		for i := range calls {
+			calls[i].Err = err
 		}
-		if c.Err == nil {
-			pending = append(pending, i)
-		}
+		return
 	}
-	pending = s.flush(ctx, evalSHA, calls, pending)
-	s.flush(ctx, eval, calls, pending)
+	pending := s.base.CheckBatch(ctx, calls, make([]int, 0, len(calls)))
+	for name := adapter.EvalSHA; len(pending) > 0; name = adapter.Eval {
+		s.run(ctx, name, calls, pending)
+		pending = s.base.SettleBatch(ctx, name, calls, pending)
+	}
 }
 
-// flush runs the pending calls in one pipeline, with the command name. It returns the calls
-// whose scripts a server did not know: they must be run with eval.
-func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending []int) []int {
-	if len(pending) == 0 {
-		return nil
-	}
-	if err := ctx.Err(); err != nil {
-		for _, i := range pending {
-			calls[i].Err = s.errs.Call("eval "+calls[i].Script.Name(), err)
-		}
-		return nil
-	}
+// run runs the pending calls in one pipeline, with the command name.
+func (s *Store) run(ctx context.Context, name string, calls []store.Eval, pending []int) {
 	pipe := s.client.Pipeline()
 	cmds := make([]*redis.Cmd, len(pending))
 	for j, i := range pending {
@@ -69,7 +58,6 @@ func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending
 		_ = pipe.Process(ctx, once{cmds[j]}) // it queues
 	}
 	_, failure := pipe.Exec(ctx) // the first error of a command, or the reason why nothing was sent
-	unknown := pending[:0]
 	for j, i := range pending {
 		c := &calls[i]
 		val, err := cmds[j].Result()
@@ -80,13 +68,8 @@ func (s *Store) flush(ctx context.Context, name any, calls []store.Eval, pending
 				err = errUnsent
 			}
 		}
-		if name == evalSHA && s.errs.NoScript(err) {
-			unknown = append(unknown, i)
-			continue
-		}
-		c.Reply, c.Err = s.answer(ctx, c.Script, c.Keys, c.Reply, val, err)
+		c.Reply, c.Err = appendValues(c.Reply, val, err)
 	}
-	return unknown
 }
 
 // complete reports whether val is surely a whole reply. If a reply breaks off, the client leaves

@@ -107,7 +107,7 @@ type Store struct {
 	cluster *redis.ClusterClient // the client, if it is a *redis.ClusterClient
 	single  bool                 // the client is a *redis.Client
 	unfit   error                // the reason why the client can never work
-	errs    adapter.Errors
+	base    adapter.Base
 	reload  adapter.Gate // limits reloads of the topology
 }
 
@@ -115,7 +115,7 @@ type Store struct {
 // never work, because it is nil or a [redis.Ring], Check returns an error.
 func New(client redis.UniversalClient) *Store {
 	s := &Store{client: client}
-	s.errs = adapter.Errors{Name: "goredis", Replied: adapter.Replied[redis.Error], Follow: s.follow}
+	s.base = adapter.Base{Name: "goredis", Replied: adapter.Replied[redis.Error], Follow: s.follow}
 	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
 		s.unfit = errNil
 		return s
@@ -164,16 +164,17 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	if err := s.errs.CheckEval(ctx, script, keys); err != nil {
+	if err := s.base.CheckEval(ctx, script, keys); err != nil {
 		return reply, err
 	}
-	val, err := s.process(ctx, command(ctx, evalSHA, script, keys, args))
-	if s.errs.NoScript(err) {
+	val, err := s.process(ctx, command(ctx, adapter.EvalSHA, script, keys, args))
+	if s.base.NoScript(err) {
 		if err = ctx.Err(); err == nil {
-			val, err = s.process(ctx, command(ctx, eval, script, keys, args))
+			val, err = s.process(ctx, command(ctx, adapter.Eval, script, keys, args))
 		}
 	}
-	return s.answer(ctx, script, keys, reply, val, err)
+	out, err := appendValues(reply, val, err)
+	return out, s.base.EvalError(ctx, script, keys, err)
 }
 
 // Time implements [store.Store]. It returns the time of a server, in microseconds.
@@ -182,11 +183,11 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.errs.Call("time", err)
+		return time.Time{}, s.base.CallError("time", err)
 	}
 	now, err := s.client.Time(ctx).Result()
 	if err != nil {
-		return time.Time{}, s.errs.Read(ctx, "time", err)
+		return time.Time{}, s.base.ReadError(ctx, "time", err)
 	}
 	return now, nil
 }

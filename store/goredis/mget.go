@@ -15,7 +15,7 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	if err := s.Check(); err != nil {
 		return values, err
 	}
-	return s.errs.MGet(ctx, keys, values, s.mget)
+	return s.base.MGet(ctx, keys, values, s.mget)
 }
 
 // mget sets read[i] to the value of keys[i].

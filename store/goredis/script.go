@@ -7,28 +7,20 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/store"
-)
-
-// The two commands that run a script, converted to an interface once.
-var (
-	evalSHA any = "evalsha"
-	eval    any = "eval"
+	"github.com/weir-go/weir/store/internal/adapter"
 )
 
 // firstKey is the index of the first key in the arguments of an EVAL.
 const firstKey = 3
 
-// command returns the command that runs script. The name is evalSHA or eval. It allocates
-// one slice; the client's own EvalSha allocates two.
-func command(ctx context.Context, name any, script *store.Script, keys []string, args []store.Arg) *redis.Cmd {
+// command returns the command of that name that runs script. It allocates one slice; the client's
+// own EvalSha allocates two.
+func command(ctx context.Context, name string, script *store.Script, keys []string, args []store.Arg) *redis.Cmd {
 	words := make([]any, firstKey, firstKey+len(keys)+len(args))
-	words[0] = name
-	if name == evalSHA {
-		words[1] = script.SHA()
-	} else {
-		words[1] = script.Lua()
+	words[0], words[1], words[2] = "evalsha", script.SHA(), len(keys)
+	if name == adapter.Eval {
+		words[0], words[1] = "eval", script.Lua()
 	}
-	words[2] = len(keys)
 	for _, key := range keys {
 		words = append(words, key)
 	}
@@ -40,11 +32,11 @@ func command(ctx context.Context, name any, script *store.Script, keys []string,
 	return cmd
 }
 
-// answer appends val, the reply of script, to reply. If err is not nil, it returns the
-// store's error for it.
-func (s *Store) answer(ctx context.Context, script *store.Script, keys []string, reply []store.Value, val any, err error) ([]store.Value, error) {
+// appendValues appends the values of val, the reply of a script, to reply. If err is not nil, it
+// returns err, unless err stands for a nil reply.
+func appendValues(reply []store.Value, val any, err error) ([]store.Value, error) {
 	if errors.Is(err, redis.Nil) {
 		val, err = nil, nil
 	}
-	return s.errs.Answer(ctx, script, keys, reply, val, err)
+	return adapter.Append(reply, val, err)
 }

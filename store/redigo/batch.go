@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/adapter"
 )
 
 // EvalBatch implements [store.Batcher]. It sends one pipeline to each node. If a node
@@ -11,40 +12,28 @@ import (
 // pipeline of more than 32 KiB is sent in parts. A part is sent after the replies to
 // the previous part have arrived.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
-	if len(calls) == 0 {
+	if err := s.Check(); err != nil {
+		for i := range calls {
+			calls[i].Err = err
+		}
 		return
 	}
-	cmds, at := make([]command, 0, len(calls)), make([]int, 0, len(calls))
-	for i := range calls {
-		c := &calls[i]
-		if c.Err = s.Check(); c.Err == nil {
-			c.Err = s.errs.CheckEval(ctx, c.Script, c.Keys)
-		}
-		if c.Err == nil {
-			cmds, at = append(cmds, newCommand(c.Script, c.Keys, c.Args)), append(at, i)
-		}
+	pending := s.base.CheckBatch(ctx, calls, make([]int, 0, len(calls)))
+	for name := adapter.EvalSHA; len(pending) > 0; name = adapter.Eval {
+		s.run(ctx, name, calls, pending)
+		pending = s.base.SettleBatch(ctx, name, calls, pending)
 	}
-	if len(cmds) == 0 {
-		return
+}
+
+// run runs the pending calls in one pipeline to each node, with the command name.
+func (s *Store) run(ctx context.Context, name string, calls []store.Eval, pending []int) {
+	cmds := make([]command, len(pending))
+	for j, i := range pending {
+		cmds[j] = newCommand(name, calls[i].Script, calls[i].Keys, calls[i].Args)
 	}
 	s.pipeline(ctx, cmds)
-
-	unknown, unknownAt := cmds[:0], at[:0]
-	for j, cmd := range cmds {
-		if c := &calls[at[j]]; s.errs.NoScript(cmd.err) {
-			cmd.spellOut(c.Script)
-			cmd.reply, cmd.err = nil, nil
-			unknown, unknownAt = append(unknown, cmd), append(unknownAt, at[j])
-		} else {
-			c.Reply, c.Err = s.errs.Answer(ctx, c.Script, c.Keys, c.Reply, cmd.reply, cmd.err)
-		}
-	}
-	if len(unknown) == 0 {
-		return
-	}
-	s.pipeline(ctx, unknown)
-	for j, cmd := range unknown {
-		c := &calls[unknownAt[j]]
-		c.Reply, c.Err = s.errs.Answer(ctx, c.Script, c.Keys, c.Reply, cmd.reply, cmd.err)
+	for j, i := range pending {
+		c := &calls[i]
+		c.Reply, c.Err = adapter.Append(c.Reply, cmds[j].reply, cmds[j].err)
 	}
 }

@@ -92,7 +92,7 @@ func (l *line) do(ctx context.Context, cmd *command) (any, error) {
 
 // heard sets demoted if the error reply err says that the node is not a master.
 func (l *line) heard(err error) {
-	l.demoted = l.demoted || l.store.errs.ReadOnly(err)
+	l.demoted = l.demoted || l.store.base.ReadOnly(err)
 }
 
 // follow connects the line to the node of a redirection. It returns false and the reason

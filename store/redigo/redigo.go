@@ -128,7 +128,7 @@ type Store struct {
 	pool    Pool            // nil for a cluster
 	cluster *redisc.Cluster // nil for a pool
 	unfit   error           // the reason why the client can never work
-	errs    adapter.Errors
+	base    adapter.Base
 
 	layout     atomic.Pointer[layout] // nil if it must be read
 	reload     adapter.Gate           // limits reloads of the topology
@@ -139,7 +139,7 @@ type Store struct {
 // a [redis.Pool] that cannot dial, Check returns an error.
 func New(pool Pool) *Store {
 	s := &Store{pool: pool}
-	s.errs = adapter.Errors{Name: "redigo", Replied: adapter.Replied[redis.Error], Follow: func() {}}
+	s.base = adapter.Base{Name: "redigo", Replied: adapter.Replied[redis.Error], Follow: func() {}}
 	v := reflect.ValueOf(pool)
 	p, known := pool.(*redis.Pool)
 	switch {
@@ -155,7 +155,7 @@ func New(pool Pool) *Store {
 // is nil, or has no StartupNodes, Check returns an error.
 func NewCluster(cluster *redisc.Cluster) *Store {
 	s := &Store{cluster: cluster}
-	s.errs = adapter.Errors{Name: "redigo", Replied: adapter.Replied[redis.Error], Follow: s.refresh}
+	s.base = adapter.Base{Name: "redigo", Replied: adapter.Replied[redis.Error], Follow: s.refresh}
 	switch {
 	case cluster == nil:
 		s.unfit = errNil
@@ -191,11 +191,12 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	if err := s.errs.CheckEval(ctx, script, keys); err != nil {
+	if err := s.base.CheckEval(ctx, script, keys); err != nil {
 		return reply, err
 	}
 	val, err := s.eval(ctx, script, keys, args)
-	return s.errs.Answer(ctx, script, keys, reply, val, err)
+	out, err := adapter.Append(reply, val, err)
+	return out, s.base.EvalError(ctx, script, keys, err)
 }
 
 func (s *Store) eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg) (any, error) {
@@ -204,13 +205,13 @@ func (s *Store) eval(ctx context.Context, script *store.Script, keys []string, a
 		return nil, err
 	}
 	defer l.close()
-	cmd := newCommand(script, keys, args)
+	cmd := newCommand(adapter.EvalSHA, script, keys, args)
 	val, err := l.do(ctx, &cmd)
-	if s.errs.NoScript(err) {
+	if s.base.NoScript(err) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		cmd.spellOut(script)
+		cmd = newCommand(adapter.Eval, script, keys, args)
 		val, err = l.do(ctx, &cmd)
 	}
 	return val, err
@@ -222,11 +223,11 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.errs.Call("time", err)
+		return time.Time{}, s.base.CallError("time", err)
 	}
 	now, err := s.time(ctx)
 	if err != nil {
-		return time.Time{}, s.errs.Read(ctx, "time", err)
+		return time.Time{}, s.base.ReadError(ctx, "time", err)
 	}
 	return now, nil
 }

@@ -1,6 +1,9 @@
 package redigo
 
-import "github.com/weir-go/weir/store"
+import (
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/adapter"
+)
 
 // A command is a command of a pipeline, with its reply.
 type command struct {
@@ -12,22 +15,20 @@ type command struct {
 	err   error
 }
 
-// newCommand returns the EVALSHA that runs script.
-func newCommand(script *store.Script, keys []string, args []store.Arg) command {
+// newCommand returns the command of that name that runs script.
+func newCommand(name string, script *store.Script, keys []string, args []store.Arg) command {
 	words := make([]any, 2, 2+len(keys)+len(args))
 	words[0], words[1] = script.SHA(), len(keys)
+	if name == adapter.Eval {
+		words[0] = script.Lua()
+	}
 	for _, key := range keys {
 		words = append(words, key)
 	}
 	for _, arg := range args {
 		words = append(words, arg.Any())
 	}
-	return command{key: keys[0], name: "EVALSHA", args: words}
-}
-
-// spellOut turns the EVALSHA of script into an EVAL. The EVALSHA must have been answered.
-func (c *command) spellOut(script *store.Script) {
-	c.name, c.args[0] = "EVAL", script.Lua()
+	return command{key: keys[0], name: name, args: words}
 }
 
 // size returns the approximate number of bytes of the command on the wire.

@@ -15,6 +15,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/adapter"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
@@ -85,7 +86,7 @@ func TestSlots(t *testing.T) {
 			b[i] = "{}{}ab\x00\xff"[random.IntN(8)]
 		}
 		key := string(b)
-		cmd := New(c).command(evalSHA, script, []string{key}, nil)
+		cmd := New(c).command(adapter.EvalSHA, script, []string{key}, nil)
 		if got, want := store.Slot(key), int(cmd.Slot()); got != want {
 			t.Fatalf("%q: slot %d, the client's is %d", key, got, want)
 		}

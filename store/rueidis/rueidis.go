@@ -30,7 +30,7 @@ var (
 type Store struct {
 	client rueidis.Client
 	single bool // all keys are on one server
-	errs   adapter.Errors
+	base   adapter.Base
 }
 
 // New returns a store that uses client. It sends nothing to the server. If client is nil,
@@ -47,7 +47,7 @@ func New(client rueidis.Client) *Store {
 		single: mode == rueidis.ClientModeStandalone || mode == rueidis.ClientModeSentinel,
 		// The client removes a leading ERR from error replies, and reads a new topology
 		// by itself.
-		errs: adapter.Errors{Name: "rueidis", Replied: adapter.Replied[*rueidis.RedisError], Follow: func() {}},
+		base: adapter.Base{Name: "rueidis", Replied: adapter.Replied[*rueidis.RedisError], Follow: func() {}},
 	}
 }
 
@@ -65,19 +65,16 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	if err := s.errs.CheckEval(ctx, script, keys); err != nil {
+	if err := s.base.CheckEval(ctx, script, keys); err != nil {
 		return reply, err
 	}
-	out, err := appendValues(reply, s.client.Do(ctx, s.command(evalSHA, script, keys, args)))
-	if s.errs.NoScript(err) {
+	out, err := appendValues(reply, s.client.Do(ctx, s.command(adapter.EvalSHA, script, keys, args)))
+	if s.base.NoScript(err) {
 		if err = ctx.Err(); err == nil {
-			out, err = appendValues(reply, s.client.Do(ctx, s.command(eval, script, keys, args)))
+			out, err = appendValues(reply, s.client.Do(ctx, s.command(adapter.Eval, script, keys, args)))
 		}
 	}
-	if err != nil {
-		return reply, s.errs.Eval(ctx, script, keys, err)
-	}
-	return out, nil
+	return out, s.base.EvalError(ctx, script, keys, err)
 }
 
 // Time implements [store.Store]. It returns the time of a server, in microseconds.
@@ -86,7 +83,7 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.errs.Call("time", err)
+		return time.Time{}, s.base.CallError("time", err)
 	}
 	values, err := appendValues(make([]store.Value, 0, 2), s.client.Do(ctx, s.client.B().Time().Build()))
 	if err == nil && len(values) == 2 {
@@ -99,5 +96,5 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err == nil || errors.Is(err, store.ErrScript) { // an element is no value
 		err = errNotTime
 	}
-	return time.Time{}, s.errs.Read(ctx, "time", err)
+	return time.Time{}, s.base.ReadError(ctx, "time", err)
 }

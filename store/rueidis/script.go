@@ -7,20 +7,15 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// The two commands that run a script.
-const (
-	evalSHA = "EVALSHA"
-	eval    = "EVAL"
-)
-
-// command returns the command that runs script. The name is evalSHA or eval. The keys must have
-// the same slot, or the builder panics. The client can recycle a command after its use, so a new
-// one is made for each call.
+// command returns the command of that name that runs script. The keys must have the same slot, or
+// the builder panics. The client can recycle a command after its use, so a new one is made for
+// each call.
 func (s *Store) command(name string, script *store.Script, keys []string, args []store.Arg) rueidis.Completed {
 	text := script.SHA()
-	if name == eval {
+	if name == adapter.Eval {
 		text = script.Lua()
 	}
 	c := s.client.B().Arbitrary(name, text, strconv.Itoa(len(keys))).Keys(keys...)

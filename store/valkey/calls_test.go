@@ -17,6 +17,7 @@ import (
 	"github.com/valkey-io/valkey-go"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/adapter"
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
@@ -87,7 +88,7 @@ func TestSlots(t *testing.T) {
 			b[i] = "{}{}ab\x00\xff"[random.IntN(8)]
 		}
 		key := string(b)
-		cmd := New(c).command(evalSHA, script, []string{key}, nil)
+		cmd := New(c).command(adapter.EvalSHA, script, []string{key}, nil)
 		if got, want := store.Slot(key), int(cmd.Slot()); got != want {
 			t.Fatalf("%q: slot %d, the client's is %d", key, got, want)
 		}

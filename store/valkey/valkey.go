@@ -32,7 +32,7 @@ var (
 type Store struct {
 	client valkey.Client
 	single bool // all keys are on one server
-	errs   adapter.Errors
+	base   adapter.Base
 }
 
 // New returns a store that uses client. It sends nothing to the server. If client is nil,
@@ -49,7 +49,7 @@ func New(client valkey.Client) *Store {
 		single: mode == valkey.ClientModeStandalone || mode == valkey.ClientModeSentinel,
 		// The client removes a leading ERR from error replies, and reads a new topology
 		// by itself.
-		errs: adapter.Errors{Name: "valkey", Replied: adapter.Replied[*valkey.ValkeyError], Follow: func() {}},
+		base: adapter.Base{Name: "valkey", Replied: adapter.Replied[*valkey.ValkeyError], Follow: func() {}},
 	}
 }
 
@@ -67,19 +67,16 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	if err := s.errs.CheckEval(ctx, script, keys); err != nil {
+	if err := s.base.CheckEval(ctx, script, keys); err != nil {
 		return reply, err
 	}
-	out, err := appendValues(reply, s.client.Do(ctx, s.command(evalSHA, script, keys, args)))
-	if s.errs.NoScript(err) {
+	out, err := appendValues(reply, s.client.Do(ctx, s.command(adapter.EvalSHA, script, keys, args)))
+	if s.base.NoScript(err) {
 		if err = ctx.Err(); err == nil {
-			out, err = appendValues(reply, s.client.Do(ctx, s.command(eval, script, keys, args)))
+			out, err = appendValues(reply, s.client.Do(ctx, s.command(adapter.Eval, script, keys, args)))
 		}
 	}
-	if err != nil {
-		return reply, s.errs.Eval(ctx, script, keys, err)
-	}
-	return out, nil
+	return out, s.base.EvalError(ctx, script, keys, err)
 }
 
 // Time implements [store.Store]. It returns the time of a server, in microseconds.
@@ -88,7 +85,7 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.errs.Call("time", err)
+		return time.Time{}, s.base.CallError("time", err)
 	}
 	values, err := appendValues(make([]store.Value, 0, 2), s.client.Do(ctx, s.client.B().Time().Build()))
 	if err == nil && len(values) == 2 {
@@ -101,5 +98,5 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err == nil || errors.Is(err, store.ErrScript) { // an element is no value
 		err = errNotTime
 	}
-	return time.Time{}, s.errs.Read(ctx, "time", err)
+	return time.Time{}, s.base.ReadError(ctx, "time", err)
 }

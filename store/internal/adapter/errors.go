@@ -13,8 +13,9 @@ import (
 	"github.com/weir-go/weir/store/internal/errreply"
 )
 
-// Errors makes the errors of one store. Each error names the call once.
-type Errors struct {
+// A Base is what the stores over Redis clients have in common. Each error that it returns names
+// the call once.
+type Base struct {
 	// Name is the store's package.
 	Name string
 
@@ -38,87 +39,81 @@ func Replied[E error](err error) (text string, ok bool) {
 }
 
 // NoScript reports whether err says that the server does not know a script.
-func (e *Errors) NoScript(err error) bool {
+func (b *Base) NoScript(err error) bool {
 	if err == nil {
 		return false
 	}
-	text, ok := e.Replied(err)
+	text, ok := b.Replied(err)
 	return ok && errreply.NoScript(text)
 }
 
 // ReadOnly reports whether err says that the server is not a master.
-func (e *Errors) ReadOnly(err error) bool {
+func (b *Base) ReadOnly(err error) bool {
 	if err == nil {
 		return false
 	}
-	text, ok := e.Replied(err)
+	text, ok := b.Replied(err)
 	return ok && errreply.ReadOnly(text)
 }
 
-// Call wraps err, which does not come from the client, and names the call.
-func (e *Errors) Call(call string, err error) error {
-	return fmt.Errorf("%s: %s: %w", e.Name, call, err)
+// CallError wraps err, which does not come from the client, and names the call.
+func (b *Base) CallError(call string, err error) error {
+	return fmt.Errorf("%s: %s: %w", b.Name, call, err)
 }
 
-// CheckEval returns the error of a call that must not be sent, because of its keys or because
-// ctx is done.
-func (e *Errors) CheckEval(ctx context.Context, script *store.Script, keys []string) error {
-	err := store.CheckKeys(keys)
+// EvalError returns the error of Eval for err, which comes from the client, or from Append or
+// its like if a value of the reply has another type. It returns nil if err is nil.
+func (b *Base) EvalError(ctx context.Context, script *store.Script, keys []string, err error) error {
 	if err == nil {
-		err = ctx.Err()
+		return nil
 	}
-	if err != nil {
-		return e.Call("eval "+script.Name(), err)
-	}
-	return nil
-}
-
-// Eval returns the error of Eval for err, which comes from the client.
-func (e *Errors) Eval(ctx context.Context, script *store.Script, keys []string, err error) error {
 	call := "eval " + script.Name()
-	text, ok := e.Replied(err)
-	if !ok {
-		return e.unanswered(ctx, call, err)
+	if errors.Is(err, store.ErrScript) {
+		return b.CallError(call, err)
 	}
-	return e.refused(call, err, text, errreply.Eval(text, keys))
+	text, ok := b.Replied(err)
+	if !ok {
+		return b.unanswered(ctx, call, err)
+	}
+	return b.refused(call, err, text, errreply.Eval(text, keys))
 }
 
-// Read returns the error of MGet or Time for err, which comes from the client.
-func (e *Errors) Read(ctx context.Context, call string, err error) error {
-	text, ok := e.Replied(err)
+// ReadError returns the error of MGet or Time for err, which comes from the client.
+func (b *Base) ReadError(ctx context.Context, call string, err error) error {
+	text, ok := b.Replied(err)
 	if !ok {
-		return e.unanswered(ctx, call, err)
+		return b.unanswered(ctx, call, err)
 	}
-	return e.refused(call, err, text, errreply.Read(text))
+	return b.refused(call, err, text, errreply.Read(text))
 }
 
 // refused wraps err, which is an error reply with this text and meaning.
-func (e *Errors) refused(call string, err error, text string, meaning error) error {
+func (b *Base) refused(call string, err error, text string, meaning error) error {
 	if errreply.Stale(text) {
-		e.Follow()
+		b.Follow()
 	}
 	if errors.Is(meaning, store.ErrForeign) {
-		return e.Call(call, meaning) // meaning names the key, and err does not
+		return b.CallError(call, meaning) // meaning names the key, and err does not
 	}
-	return fmt.Errorf("%s: %s: %w: %w", e.Name, call, meaning, err)
+	return fmt.Errorf("%s: %s: %w: %w", b.Name, call, meaning, err)
 }
 
 // unanswered wraps err, which comes from the client or the network and is no reply.
-func (e *Errors) unanswered(ctx context.Context, call string, err error) error {
+func (b *Base) unanswered(ctx context.Context, call string, err error) error {
 	done := ended(ctx)
 	if !errors.Is(done, context.Canceled) {
-		e.Follow() // a dead node can be the reason why the deadline passed
+		b.Follow() // a dead node can be the reason why the deadline passed
 	}
 	switch {
 	case done != nil && errors.Is(err, done):
-		return e.Call(call, err)
+		return b.CallError(call, err)
 	case done != nil:
-		return fmt.Errorf("%s: %s: %w: %w", e.Name, call, done, err)
+		return fmt.Errorf("%s: %s: %w: %w", b.Name, call, done, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
 		// The client's timeout has passed, for example of a dial, not the caller's deadline.
-		return fmt.Errorf("%s: %s: %w: %v", e.Name, call, store.ErrUnavailable, err) //nolint:errorlint // on purpose
+		return fmt.Errorf("%s: %s: %w: %v", b.Name, call, store.ErrUnavailable, err) //nolint:errorlint // on purpose
 	}
-	return fmt.Errorf("%s: %s: %w: %w", e.Name, call, store.ErrUnavailable, err)
+	return fmt.Errorf("%s: %s: %w: %w", b.Name, call, store.ErrUnavailable, err)
 }
 
 // ended returns the error of ctx. If the deadline has passed, it returns DeadlineExceeded,

@@ -10,18 +10,18 @@ import (
 )
 
 // MGet is the MGet of a store. The function get sets read[i] to the value of keys[i].
-func (e *Errors) MGet(ctx context.Context, keys []string, values []store.Value,
+func (b *Base) MGet(ctx context.Context, keys []string, values []store.Value,
 	get func(ctx context.Context, keys []string, read []store.Value) error,
 ) ([]store.Value, error) {
 	if err := ctx.Err(); err != nil {
-		return values, e.Call("mget", err)
+		return values, b.CallError("mget", err)
 	}
 	if len(keys) == 0 {
 		return values, nil
 	}
 	out := slices.Grow(values, len(keys))[:len(values)+len(keys)]
 	if err := get(ctx, keys, out[len(values):]); err != nil {
-		return values, e.Read(ctx, "mget", err)
+		return values, b.ReadError(ctx, "mget", err)
 	}
 	return out, nil
 }
@@ -30,15 +30,14 @@ func (e *Errors) MGet(ctx context.Context, keys []string, values []store.Value,
 // slot, or are on a single server, it returns keys itself with nil indices.
 func BySlot(keys []string, single bool) iter.Seq2[[]string, []int] {
 	return func(yield func([]string, []int) bool) {
-		if single {
-			yield(keys, nil)
-			return
-		}
-		slots := make([]int, len(keys))
+		var slots []int
 		one := true
-		for i, key := range keys {
-			slots[i] = store.Slot(key)
-			one = one && slots[i] == slots[0]
+		if !single {
+			slots = make([]int, len(keys))
+			for i, key := range keys {
+				slots[i] = store.Slot(key)
+				one = one && slots[i] == slots[0]
+			}
 		}
 		if one {
 			yield(keys, nil)

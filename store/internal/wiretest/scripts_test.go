@@ -1,6 +1,7 @@
 package wiretest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -147,6 +148,25 @@ func (sub subject) batch(t *testing.T) {
 		want := []string{sha + "x", sha + "bad", sha + "new", sha + "y", "EVAL return 1 1 new"}
 		if sent, _ := srv.Commands(); !slices.Equal(sent, want) {
 			t.Errorf("%s: the server received %q, want %q", name, sent, want)
+		}
+	}
+}
+
+// cancelled tests that no EVAL is sent if the context has ended by the time of a NOSCRIPT.
+func (sub subject) cancelled(t *testing.T) {
+	for _, call := range []string{"eval", "batch"} {
+		for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.single, "cluster": sub.cluster} {
+			ctx, cancel := context.WithCancel(t.Context())
+			srv := NewCluster(t, func([]string) string {
+				cancel()
+				return NoScript
+			})
+			if err := OneCall(ctx, open(t, srv.Addr), call); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) {
+				t.Errorf("%s: %s: got %v", name, call, err)
+			}
+			if sent, _ := srv.Commands(); len(sent) != 1 || !strings.HasPrefix(sent[0], "EVALSHA") {
+				t.Errorf("%s: %s: the server received %q", name, call, sent)
+			}
 		}
 	}
 }

@@ -36,6 +36,7 @@ func TestOnTheWire(t *testing.T) {
 			"Eval":        sub.eval,
 			"Replies":     sub.replies,
 			"Batch":       sub.batch,
+			"Cancelled":   sub.cancelled,
 			"BrokenBatch": sub.brokenBatch,
 			"MGet":        sub.mget,
 			"MGetReplies": sub.mgetReplies,
