@@ -182,14 +182,7 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.base.CallError("time", err)
-	}
-	now, err := s.client.Time(ctx).Result()
-	if err != nil {
-		return time.Time{}, s.base.ReadError(ctx, "time", err)
-	}
-	return now, nil
+	return s.base.Time(ctx, func(ctx context.Context) (time.Time, error) { return s.client.Time(ctx).Result() })
 }
 
 func (s *Store) process(ctx context.Context, cmd *redis.Cmd) (any, error) {

@@ -222,14 +222,7 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.base.CallError("time", err)
-	}
-	now, err := s.time(ctx)
-	if err != nil {
-		return time.Time{}, s.base.ReadError(ctx, "time", err)
-	}
-	return now, nil
+	return s.base.Time(ctx, s.time)
 }
 
 func (s *Store) time(ctx context.Context) (time.Time, error) {

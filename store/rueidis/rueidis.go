@@ -82,19 +82,21 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err
 	}
-	if err := ctx.Err(); err != nil {
-		return time.Time{}, s.base.CallError("time", err)
-	}
+	return s.base.Time(ctx, s.time)
+}
+
+func (s *Store) time(ctx context.Context) (time.Time, error) {
 	values, err := appendValues(make([]store.Value, 0, 2), s.client.Do(ctx, s.client.B().Time().Build()))
-	if err == nil && len(values) == 2 {
-		seconds, err1 := strconv.ParseInt(values[0].Str(), 10, 64)
-		micros, err2 := strconv.ParseInt(values[1].Str(), 10, 64)
-		if err1 == nil && err2 == nil {
-			return time.Unix(seconds, micros*int64(time.Microsecond)), nil
-		}
+	if err != nil && !errors.Is(err, store.ErrScript) {
+		return time.Time{}, err
 	}
-	if err == nil || errors.Is(err, store.ErrScript) { // an element is no value
-		err = errNotTime
+	if len(values) != 2 {
+		return time.Time{}, errNotTime
 	}
-	return time.Time{}, s.base.ReadError(ctx, "time", err)
+	seconds, err1 := strconv.ParseInt(values[0].Str(), 10, 64)
+	micros, err2 := strconv.ParseInt(values[1].Str(), 10, 64)
+	if err1 != nil || err2 != nil {
+		return time.Time{}, errNotTime
+	}
+	return time.Unix(seconds, micros*int64(time.Microsecond)), nil
 }

@@ -39,21 +39,17 @@ func Replied[E error](err error) (text string, ok bool) {
 }
 
 // NoScript reports whether err says that the server does not know a script.
-func (b *Base) NoScript(err error) bool {
-	if err == nil {
-		return false
-	}
-	text, ok := b.Replied(err)
-	return ok && errreply.NoScript(text)
-}
+func (b *Base) NoScript(err error) bool { return b.says(err, errreply.NoScript) }
 
 // ReadOnly reports whether err says that the server is not a master.
-func (b *Base) ReadOnly(err error) bool {
+func (b *Base) ReadOnly(err error) bool { return b.says(err, errreply.ReadOnly) }
+
+func (b *Base) says(err error, what func(text string) bool) bool {
 	if err == nil {
 		return false
 	}
 	text, ok := b.Replied(err)
-	return ok && errreply.ReadOnly(text)
+	return ok && what(text)
 }
 
 // CallError wraps err, which does not come from the client, and names the call.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/weir-go/weir/store"
 )
@@ -24,6 +25,18 @@ func (b *Base) MGet(ctx context.Context, keys []string, values []store.Value,
 		return values, b.ReadError(ctx, "mget", err)
 	}
 	return out, nil
+}
+
+// Time is the Time of a store. The function get asks a server.
+func (b *Base) Time(ctx context.Context, get func(context.Context) (time.Time, error)) (time.Time, error) {
+	if err := ctx.Err(); err != nil {
+		return time.Time{}, b.CallError("time", err)
+	}
+	now, err := get(ctx)
+	if err != nil {
+		return time.Time{}, b.ReadError(ctx, "time", err)
+	}
+	return now, nil
 }
 
 // BySlot returns the keys of each slot, with their indices in keys. If all keys have the same
