@@ -1,13 +1,16 @@
 package integration
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	redigoclient "github.com/gomodule/redigo/redis"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -121,67 +124,61 @@ func TestProductOf(t *testing.T) {
 
 const root = "../.."
 
-// TestReports checks that docs/conformance has the pages that its JSON files give, and no
-// other file, and that README.md has the table.
+// TestReports checks that docs/conformance has what its data gives, and no other file, and
+// that README.md has the table.
 func TestReports(t *testing.T) {
-	dir := filepath.Join(root, reports.Dir)
-	all, err := reports.Read(dir)
+	all, err := reports.Read(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := reports.Files(all)
-	entries, err := os.ReadDir(dir)
+	readme, err := os.ReadFile(filepath.Join(root, reports.Readme))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(entries) != len(files) {
-		t.Errorf("%s has %d files, want %d: run make reports", reports.Dir, len(entries), len(files))
+	files, err := all.Files(string(readme))
+	if err != nil {
+		t.Fatal(err)
 	}
 	for name, want := range files {
-		if got, err := os.ReadFile(filepath.Join(dir, name)); err != nil || string(got) != want {
-			t.Errorf("%s/%s is not what the reports give (%v): run make reports", reports.Dir, name, err)
+		if got, err := os.ReadFile(filepath.Join(root, name)); err != nil || string(got) != want {
+			t.Errorf("%s is not what the reports give (%v): run make reports", name, err)
 		}
 	}
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want, err := reports.Insert(string(readme), all); err != nil || string(readme) != want {
-		t.Errorf("README.md is not what the reports give (%v): run make reports", err)
+	got, err := filepath.Glob(filepath.Join(root, "docs/conformance/*"))
+	if want := []string{filepath.Join(root, reports.Page), filepath.Join(root, reports.Data)}; err != nil || !slices.Equal(got, want) {
+		t.Errorf("docs/conformance has %q (%v), want %q", got, err, want)
 	}
 }
 
 // TestReportsComplete checks that docs/conformance has a report for each store on each server
-// of the matrix that the store can use, and that each report has these pages.
+// of the matrix that the store can use, and no other report.
 func TestReportsComplete(t *testing.T) {
-	want := map[string]bool{}
+	var want, got []string
 	for _, a := range adapters {
 		for _, s := range servers.All() {
 			if a.lacks[s.Kind] == "" && !strings.HasPrefix(s.Name, "external") {
-				want[a.name+"-"+s.Name+".json"] = true
+				want = append(want, a.name+"-"+s.Name)
 			}
 		}
 	}
 	for _, s := range servers.AllPostgres() {
-		want["postgres-"+s.Name+".json"] = true
+		want = append(want, "postgres-"+s.Name)
 	}
-	all, err := reports.Read(filepath.Join(root, reports.Dir))
+	all, err := reports.Read(root)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range all {
-		if !want[r.File] {
-			t.Errorf("%s is no report of the matrix: run make reports", r.File)
-		}
-		delete(want, r.File)
+	for _, r := range all.Runs {
+		got = append(got, r.Name)
 	}
-	for name := range want {
-		t.Errorf("%s is missing: run make reports", name)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("the reports are\n%q\nwant\n%q\nrun make reports", got, want)
 	}
 }
 
-// TestReportPages checks the pages of invented reports.
-func TestReportPages(t *testing.T) {
+// TestReportFiles checks the files that invented reports give.
+func TestReportFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, r report.Report) {
 		t.Helper()
@@ -190,46 +187,83 @@ func TestReportPages(t *testing.T) {
 		}
 	}
 	of := func(store, server, result string, passed, skipped int) report.Report {
-		return report.Report{
-			About: report.About{Store: store, Server: server}, Result: result, Passed: passed, Skipped: skipped, Millis: 99,
-			Checks: []report.Check{{Name: "A", Result: result, Seed: 98, Millis: 97}},
+		r := report.Report{
+			About: report.About{Store: store, Client: store + " v1", Server: server}, Type: "*" + store + ".Store", Weir: "v2",
+			Settings: report.Settings{Keys: true}, Started: time.Now(), Result: result, Passed: passed, Skipped: skipped, Millis: 99,
+			Checks: []report.Check{{Name: "A", Result: result, Seed: 98, Millis: 97}, {Name: "B", Result: report.Passed, Seed: 98, Millis: 97}},
 		}
+		if skipped > 0 {
+			r.Checks[1] = report.Check{Name: "B", Result: report.Skipped, Reason: "no b", Seed: 98, Millis: 97}
+		}
+		return r
 	}
-	if _, err := reports.Read(dir); err == nil {
+	if _, err := reports.Collect(dir); err == nil {
 		t.Error("no reports are no error")
 	}
 	write("b-x.json", of("b", "X 1", report.Passed, 7, 0))
 	write("a-x.json", of("a", "X 1", report.Passed, 5, 2))
 	write("a-y.json", of("a", "Y 1", report.Passed, 4, 3))
-	all, err := reports.Read(dir)
+	all, err := reports.Collect(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := reports.Files(all)
-	if want := "| Store | X 1 | Y 1 |\n|---|---|---|\n| a | [5 (2)](a-x.md) | [4 (3)](a-y.md) |\n| b | [7 (0)](b-x.md) | – |\n\n"; !strings.Contains(files["README.md"], want) {
-		t.Errorf("want\n%s\nin\n%s", want, files["README.md"])
+	const begin, end = "<!-- make reports writes this part from docs/conformance. -->\n", "<!-- end -->\n"
+	files, err := all.Files("Before\n" + end + begin + "old\n" + end + "After\n" + end)
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(files) != 7 {
-		t.Errorf("there are %d files", len(files))
-	}
-	for _, name := range []string{"a-x.json", "a-x.md"} {
-		if text := files[name]; text == "" || regexp.MustCompile("9[789]|milliseconds|seed").MatchString(text) {
-			t.Errorf("%s has a time or a seed, or is missing:\n%s", name, text)
+	const table = "| Server | a | b |\n|---|---|---|\n| X 1 | 5 (2) | 7 (0) |\n| Y 1 | 4 (3) | – |\n\n"
+	page := files[reports.Page]
+	for _, want := range []string{
+		"of its 2 checks", table,
+		"| a | a v1 | `*a.Store` | v2 | no | yes | no | no | full | X 1; Y 1 |\n| b | b v1 | `*b.Store` | v2 | no | yes | no | no | full | X 1 |\n\n",
+		"|---|---|---|\n| B | no b | a |\n\n",
+	} {
+		if !strings.Contains(page, want) {
+			t.Errorf("want\n%s\nin\n%s", want, page)
 		}
 	}
-	const begin, end = "<!-- make reports writes this part from docs/conformance. -->\n", "<!-- end -->\n"
-	readme, err := reports.Insert("Before\n"+end+begin+"old\n"+end+"After\n"+end, all)
-	if err != nil || !strings.HasPrefix(readme, "Before\n"+end+begin) || !strings.HasSuffix(readme, "\n"+end+"After\n"+end) || strings.Contains(readme, "old") ||
-		!strings.Contains(readme, "| Server | a | b |\n|---|---|---|\n| X 1 | 5 (2) | 7 (0) |\n| Y 1 | 4 (3) | – |\n\n") {
-		t.Errorf("the part of README.md is\n%s (%v)", readme, err)
+	readme := files[reports.Readme]
+	if !strings.HasPrefix(readme, "Before\n"+end+begin) || !strings.HasSuffix(readme, "\n"+end+"After\n"+end) || strings.Contains(readme, "old") ||
+		!strings.Contains(readme, table) {
+		t.Errorf("the part of README.md is\n%s", readme)
 	}
-	if _, err := reports.Insert("no marks", all); err == nil {
+	data := files[reports.Data]
+	if regexp.MustCompile("9[789]|started|milliseconds|seed").MatchString(data) {
+		t.Errorf("the data has a time or a seed:\n%s", data)
+	}
+	if len(files) != 3 {
+		t.Errorf("there are %d files", len(files))
+	}
+
+	// The data gives all files again.
+	other := t.TempDir()
+	if err := os.MkdirAll(filepath.Dir(filepath.Join(other, reports.Data)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(other, reports.Data), []byte(data), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if all, err = reports.Read(other); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := all.Files(readme); err != nil || !maps.Equal(again, files) {
+		t.Errorf("the files are\n%q\nand, from the data (%v),\n%q", files, err, again)
+	}
+
+	if _, err := all.Files("no marks"); err == nil {
 		t.Error("a README.md without marks is no error")
 	}
 	for _, result := range []string{report.Failed, report.Incomplete, ""} {
 		write("c-x.json", of("c", "X 1", result, 7, 0))
-		if _, err := reports.Read(dir); err == nil {
+		if _, err := reports.Collect(dir); err == nil {
 			t.Errorf("the result %q is no error", result)
 		}
+	}
+	r := of("c", "X 1", report.Passed, 7, 0)
+	r.Checks = r.Checks[1:]
+	write("c-x.json", r)
+	if _, err := reports.Collect(dir); err == nil || !strings.Contains(err.Error(), "a-x.json") {
+		t.Errorf("runs of different checks: error %v", err)
 	}
 }

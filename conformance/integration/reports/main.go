@@ -6,7 +6,6 @@
 package main
 
 import (
-	"errors"
 	"log"
 	"os"
 	"path/filepath"
@@ -28,38 +27,25 @@ func main() {
 	}
 }
 
-// write replaces all files, or none if the reports in from are not complete.
-func write(from string) error {
-	all, err := reports.Read(from)
+// write replaces all files, or none if the reports in dir are not complete.
+func write(dir string) error {
+	all, err := reports.Collect(dir)
 	if err != nil {
 		return err
 	}
-	readme, err := os.ReadFile(filepath.Join(root, "README.md"))
+	readme, err := os.ReadFile(filepath.Join(root, reports.Readme))
 	if err != nil {
 		return err
 	}
-	text, err := reports.Insert(string(readme), all)
+	files, err := all.Files(string(readme))
 	if err != nil {
 		return err
 	}
-	dir := filepath.Join(root, reports.Dir)
-	old, err := filepath.Glob(filepath.Join(dir, "*"))
-	if err != nil {
-		return err
-	}
-	for _, path := range old { // a store or a server may be gone
-		if err := os.Remove(path); err != nil {
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
-	files := map[string]string{filepath.Join(root, "README.md"): text}
-	for name, text := range reports.Files(all) {
-		files[filepath.Join(dir, name)] = text
-	}
-	errs := []error{os.MkdirAll(dir, 0o755)}
-	for path, text := range files {
-		errs = append(errs, os.WriteFile(path, []byte(text), 0o644))
-	}
-	log.Printf("wrote %d reports to %s, and a part of README.md", len(all), reports.Dir)
-	return errors.Join(errs...)
+	log.Printf("wrote %d reports to %s, and a part of %s", len(all.Runs), reports.Data, reports.Readme)
+	return nil
 }

@@ -1,8 +1,10 @@
-// Package reports makes the pages of docs/conformance, and a part of README.md, from the
-// reports of runs of the suite.
+// Package reports makes docs/conformance, and a part of README.md, from the reports of runs
+// of the suite.
 package reports
 
 import (
+	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -16,139 +18,192 @@ import (
 	"github.com/weir-go/weir/internal/report"
 )
 
-// Dir has the pages. It is a path from the root of the repository.
-const Dir = "docs/conformance"
+// The files that the reports give, as paths from the root of the repository.
+const (
+	Data   = "docs/conformance/reports.json"
+	Page   = "docs/conformance/README.md"
+	Readme = "README.md"
+)
 
-// The marks around the part of README.md that [Insert] replaces.
+// The marks around the part of README.md that [Reports.Files] replaces.
 const (
 	begin = "<!-- make reports writes this part from docs/conformance. -->\n"
 	end   = "<!-- end -->\n"
 )
 
-// Read reads the reports in dir, sorted by their file names. A run that did not pass is an
-// error, and so is a directory without reports.
-func Read(dir string) ([]*report.Report, error) {
+// Reports are the reports of runs that passed, without what differs in each run: times, and
+// seeds that were random.
+type Reports struct {
+	Checks []string `json:"checks"` // the names of all checks, in the order of the suite
+	Runs   []Run    `json:"runs"`   // sorted by their names
+}
+
+// A Run is the report of a run. Its checks are those that were skipped: the others passed.
+type Run struct {
+	Name string `json:"name"` // of the file, without .json
+	*report.Report
+}
+
+// Collect collects the reports in dir. A run that did not pass is an error, and so are runs
+// of different checks and a directory without reports.
+func Collect(dir string) (*Reports, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil {
 		return nil, err
 	}
-	var all []*report.Report
-	for _, path := range paths {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, err
-		}
+	all := &Reports{}
+	for _, path := range paths { // sorted
 		r := &report.Report{}
-		if err := json.Unmarshal(text, r); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+		if err := decode(path, r); err != nil {
+			return nil, err
 		}
 		if r.Result != report.Passed {
 			return nil, fmt.Errorf("%s: the result of the run is %q: it must be %q", path, r.Result, report.Passed)
 		}
-		r.File = filepath.Base(path)
-		all = append(all, r)
+		var names []string
+		var skipped []report.Check
+		for _, c := range r.Checks {
+			names = append(names, c.Name)
+			if c.Result == report.Skipped {
+				c.Millis, c.Seed = 0, 0
+				skipped = append(skipped, c)
+			}
+		}
+		if all.Checks == nil {
+			all.Checks = names
+		}
+		if !slices.Equal(names, all.Checks) {
+			return nil, fmt.Errorf("%s: the checks are not those of %s", path, paths[0])
+		}
+		r.Started, r.Millis, r.Checks = time.Time{}, 0, skipped
+		all.Runs = append(all.Runs, Run{strings.TrimSuffix(filepath.Base(path), ".json"), r})
 	}
-	if len(all) == 0 {
+	if len(all.Runs) == 0 {
 		return nil, fmt.Errorf("%s has no report", dir)
 	}
 	return all, nil
 }
 
-// Files returns the files of Dir, by their names.
-func Files(all []*report.Report) map[string]string {
-	files := map[string]string{"README.md": page(all)}
-	for _, r := range all {
-		r := timeless(r)
-		files[r.File] = string(r.JSON())
-		files[report.MarkdownName(r.File)] = r.Markdown()
-	}
-	return files
+// Read reads the file Data. root is the root of the repository.
+func Read(root string) (*Reports, error) {
+	all := &Reports{}
+	return all, decode(filepath.Join(root, Data), all)
 }
 
-// timeless returns r without what differs in each run: times, and seeds that were random.
-func timeless(r *report.Report) *report.Report {
-	same := *r
-	same.Started, same.Millis, same.Checks = time.Time{}, 0, slices.Clone(r.Checks)
-	for i := range same.Checks {
-		same.Checks[i].Millis, same.Checks[i].Seed = 0, 0
+// decode reads a file of JSON.
+func decode(path string, v any) error {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return err
 	}
-	return &same
+	if err := json.Unmarshal(text, v); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
 }
 
-// page returns README.md of Dir.
-func page(all []*report.Report) string {
-	return `<!-- make reports writes this page. Do not edit it. -->
+// Files returns the files by their paths from the root of the repository. The text of
+// README.md is readme: one part of it is replaced.
+func (all *Reports) Files(readme string) (map[string]string, error) {
+	part := `
+The suite tests every store on every server. Each cell has the number of checks that passed, and in
+brackets the number of checks that were skipped. No check failed. A dash means that the store cannot
+use the server. [Conformance](docs/conformance/README.md) has the clients, and says why checks were
+skipped.
+
+` + all.counts() + "\n"
+	readme, err := marked.Replace(readme, begin, end, part)
+	return map[string]string{Readme: readme, Page: all.page(), Data: all.data()}, err
+}
+
+// data returns the file Data.
+func (all *Reports) data() string {
+	var text bytes.Buffer
+	e := json.NewEncoder(&text)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "\t")
+	if err := e.Encode(all); err != nil {
+		panic(err) // no value is one that JSON lacks
+	}
+	return text.String()
+}
+
+// page returns the file Page.
+func (all *Reports) page() string {
+	yes := map[bool]string{true: "yes", false: "no"}
+	random := map[bool]string{true: "brief", false: "full"}
+	setups, skips := map[string][]string{}, map[string][]string{} // servers and stores, by the start of a row
+	for _, r := range all.Runs {
+		add(setups, r.Server, r.Store, r.Client, "`"+r.Type+"`", r.Weir, yes[r.Batch], yes[r.Settings.Keys],
+			yes[r.Settings.Peer], yes[r.Settings.DropScripts], random[r.Settings.Brief])
+		for _, c := range r.Checks {
+			add(skips, r.Store, c.Name, c.Reason)
+		}
+	}
+	return fmt.Sprintf(`<!-- make reports writes this page. Do not edit it. -->
 
 # Conformance
 
-The conformance suite tests every store of this repository on every server, with the newest clients. This table shows the last run.
-Each cell has the number of checks that passed, and in brackets the number of checks that were skipped. No check failed.
+The conformance suite tests every store of this repository on every server, with the newest
+clients. This table shows the last run of its %d checks. Each cell has the number of checks that
+passed, and in brackets the number of checks that were skipped. No check failed.
 
-` + table("Store", stores(all), servers(all), func(store, server string) string {
-		return cell(all, store, server, "[%d (%d)](%s)")
-	}) + `
-A dash means that the store cannot use the server. The stores for Redis do not work with PostgreSQL, and redigo does not know
-Sentinel. Each cell links to its report, which has the versions, and a reason for each skipped check. Beside it is the same report
-as JSON.
+%s
+A dash means that the store cannot use the server. The stores for Redis do not work with
+PostgreSQL, and redigo does not know Sentinel.
 
-To make these reports again, run ` + "`make reports`" + `. It needs a Docker engine. These reports have no times and no seeds, because these
-differ in each run. A change of a report is a change of what passes, or of a version.
+This is how each store was tested. %[3]sKeys%[3]s, %[3]sPeer%[3]s and %[3]sDropScripts%[3]s say whether the test could list
+keys, use a second client, and make the server lose scripts:
 
-[Testing](../reference/testing.md#a-report) says how to write a report about your own server, with times and seeds.
-`
+%s
+These checks were skipped:
+
+%s
+[reports.json](reports.json) has the same, and the name of every check. Neither file has times or
+seeds, because these differ in each run: a change of a file is a change of what passes, or of a
+version.
+
+To write both files again, run %[3]smake reports%[3]s. It needs a Docker engine.
+[Testing](../reference/testing.md#a-report) says how to write a report about your own server, with
+the duration and the seed of each check.
+`, len(all.Checks), all.counts(), "`",
+		table("Store | Client | Go type of the store | weir | Sends batches | `Keys` | `Peer` | `DropScripts` | Random checks | Servers", setups),
+		table("Check | Reason | Stores", skips))
 }
 
-// Insert returns readme with a new part about the reports.
-func Insert(readme string, all []*report.Report) (string, error) {
-	return marked.Replace(readme, begin, end, `
-The suite tests every store on every server. Each cell has the number of checks that passed, and in brackets the number of checks
-that were skipped. No check failed. A dash means that the store cannot use the server. [Conformance](docs/conformance/README.md)
-has the reports.
-
-`+table("Server", servers(all), stores(all), func(server, store string) string {
-		return cell(all, store, server, "%d (%d)")
-	})+"\n")
-}
-
-// table returns a table. of returns a cell by its row and its column.
-func table(corner string, rows, columns []string, of func(row, column string) string) string {
-	var w strings.Builder
-	fmt.Fprintf(&w, "| %s | %s |\n|%s\n", corner, strings.Join(columns, " | "), strings.Repeat("---|", 1+len(columns)))
-	for _, row := range rows {
-		fmt.Fprintf(&w, "| %s |", row)
-		for _, column := range columns {
-			fmt.Fprintf(&w, " %s |", of(row, column))
+// counts returns the table of the checks that passed and of those that were skipped.
+func (all *Reports) counts() string {
+	cells, stores := map[[2]string]string{}, map[string]bool{} // cells by server and store
+	for _, r := range all.Runs {
+		cells[[2]string{r.Server, r.Store}] = fmt.Sprintf("%d (%d)", r.Passed, r.Skipped)
+		stores[r.Store] = true
+	}
+	columns, rows := slices.Sorted(maps.Keys(stores)), map[string][]string{}
+	for _, r := range all.Runs {
+		var row []string
+		for _, store := range columns {
+			row = append(row, cmp.Or(cells[[2]string{r.Server, store}], "–"))
 		}
-		w.WriteByte('\n')
+		rows[r.Server] = []string{strings.Join(row, " | ")}
+	}
+	return table("Server | "+strings.Join(columns, " | "), rows)
+}
+
+// add adds a text to the row that starts with cells, unless it has the text.
+func add(rows map[string][]string, text string, cells ...string) {
+	start := strings.Join(cells, " | ")
+	if !slices.Contains(rows[start], text) {
+		rows[start] = append(rows[start], text)
+	}
+}
+
+// table returns a table: the rows, sorted by their starts, each with its texts in the last
+// cell.
+func table(head string, rows map[string][]string) string {
+	var w strings.Builder
+	fmt.Fprintf(&w, "| %s |\n|%s\n", head, strings.Repeat("---|", 1+strings.Count(head, " | ")))
+	for _, start := range slices.Sorted(maps.Keys(rows)) {
+		fmt.Fprintf(&w, "| %s | %s |\n", start, strings.Join(rows[start], "; "))
 	}
 	return w.String()
-}
-
-// cell formats the number of checks that passed, the number that were skipped and, if format
-// has a third verb, the name of the page. It returns a dash if there is no report.
-func cell(all []*report.Report, store, server, format string) string {
-	for _, r := range all {
-		if r.Store == store && r.Server == server {
-			args := []any{r.Passed, r.Skipped, report.MarkdownName(r.File)}
-			return fmt.Sprintf(format, args[:strings.Count(format, "%")]...)
-		}
-	}
-	return "–"
-}
-
-func stores(all []*report.Report) []string {
-	return sorted(all, func(r *report.Report) string { return r.Store })
-}
-
-func servers(all []*report.Report) []string {
-	return sorted(all, func(r *report.Report) string { return r.Server })
-}
-
-// sorted returns the texts of the reports, each once.
-func sorted(all []*report.Report, text func(*report.Report) string) []string {
-	texts := map[string]bool{}
-	for _, r := range all {
-		texts[text(r)] = true
-	}
-	return slices.Sorted(maps.Keys(texts))
 }
