@@ -6,18 +6,20 @@
 //	go run ./run large    # memory stores with millions of keys: a few minutes and 6 GiB
 //	go run ./run page     # write the page again from the results
 //
-// quick and full replace results.txt, except the results of large. large replaces only its
-// own results. full keeps the replaced file as earlier.txt, so that the page can compare
-// two runs. To try a change of a benchmark, a run can be shorter:
-// go run ./run -rounds 1 quick.
+// Each run writes all that it measured to latest.txt, and what the pages need of that to
+// results.txt. quick and full keep the results of large there, and large keeps all others. full
+// keeps the replaced results as earlier.txt, so that the page can compare two runs. To try a
+// change of a benchmark, a run can be shorter: go run ./run -rounds 1 quick.
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"log"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -32,7 +34,7 @@ import (
 const (
 	results = "results.txt"
 	earlier = "earlier.txt" // results that the last full run replaced
-	latest  = "latest.txt"  // results until they are complete
+	latest  = "latest.txt"  // all that the last command measured, in Go's benchmark format
 )
 
 var rounds = flag.Int("rounds", 10, "how many times each benchmark runs")
@@ -51,7 +53,6 @@ type plan struct {
 	takes string
 	each  []step // in every round
 	once  []step // after the rounds
-	keep  bool   // whether earlier.txt keeps the results that are replaced
 }
 
 var plans = map[string]plan{
@@ -75,7 +76,6 @@ var plans = map[string]plan{
 			{bench: "^BenchmarkCluster$", benchtime: "200ms", rounds: true},
 			{bench: "Bytes", benchtime: "1x"},
 		},
-		keep: true,
 	},
 	"large": {
 		takes: "a few minutes on two idle cores",
@@ -99,25 +99,16 @@ func main() {
 	case command != "page":
 		log.Fatalf("%q is not a command: use quick, full, large or page", flag.Args())
 	}
-	if err := write(".."); err != nil {
+	if err := write(command, ".."); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// measure runs a plan, and writes results.txt.
+// measure runs a plan, and writes latest.txt.
 func measure(ctx context.Context, name string, p plan) error {
 	start := time.Now()
 	log.Printf("%s: %s", name, p.takes)
 	r := &recorder{config: map[string]string{}}
-	old, err := os.ReadFile(results)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	if name == "large" {
-		r.keepOthers(string(old))
-	} else {
-		r.keepLarge(string(old))
-	}
 	r.warn()
 	if err := build(ctx); err != nil {
 		return err
@@ -143,7 +134,7 @@ func measure(ctx context.Context, name string, p plan) error {
 		}
 		log.Printf("%.30s…: %.0f s", s.bench, time.Since(from).Seconds())
 	}
-	if err := replace(r.text.String(), p.keep); err != nil {
+	if err := os.WriteFile(latest, []byte(r.text.String()), 0o644); err != nil {
 		return err
 	}
 	for _, s := range r.skipped {
@@ -151,19 +142,6 @@ func measure(ctx context.Context, name string, p plan) error {
 	}
 	log.Printf("%s took %.0f s", name, time.Since(start).Seconds())
 	return nil
-}
-
-// replace writes new results. If keep is true, it keeps the old results as earlier.txt.
-func replace(text string, keep bool) error {
-	if err := os.WriteFile(latest, []byte(text), 0o644); err != nil {
-		return err
-	}
-	if keep {
-		if err := os.Rename(results, earlier); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-	}
-	return os.Rename(latest, results)
 }
 
 // warn notes that the machine is busy, if it is.
@@ -179,43 +157,60 @@ func (r *recorder) warn() {
 	}
 }
 
-// read reads a file of results.
+// read reads a file of results. If it does not exist, there are none.
 func read(path string) (*page.Results, error) {
-	f, err := os.Open(path)
-	if err != nil {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}
-	defer func() { _ = f.Close() }()
-	r, err := page.Read(f)
+	r, err := page.Read(bytes.NewReader(text))
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return r, nil
 }
 
-// write writes the page and the part of README.md. root is the root of the repository.
-func write(root string) error {
-	r, err := read(results)
-	if err != nil {
-		return err
+// gather returns the results after a command, and the results to compare them with.
+func gather(command string) (now, before *page.Results, err error) {
+	old, errOld := read(results)
+	before, errBefore := read(earlier)
+	measured, errMeasured := read(latest)
+	if err := errors.Join(errOld, errBefore, errMeasured); err != nil {
+		return nil, nil, err
 	}
-	former, err := read(earlier)
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
+	switch command {
+	case "page":
+		return old, before, nil
+	case "large":
+		old.SetLarge(measured)
+		return old, before, nil
+	case "full":
+		before = old
+	}
+	measured.KeepLarge(old)
+	return measured, before, nil
+}
+
+// write writes the results, the page and the part of README.md after a command. root is the
+// root of the repository.
+func write(command, root string) error {
+	r, former, err := gather(command)
+	if err != nil {
 		return err
 	}
 	instructions, err := os.ReadFile("instructions.txt")
 	if err != nil {
 		return err
 	}
-	files := page.Make(r, former, string(instructions))
 	readme, err := os.ReadFile(filepath.Join(root, page.Readme))
 	if err != nil {
 		return err
 	}
-	if files[page.Readme], err = page.Insert(string(readme), r); err != nil {
+	files, err := page.Make(r, former, string(instructions), string(readme))
+	if err != nil {
 		return err
 	}
-	charts, err := filepath.Glob(filepath.Join(root, "docs", page.ChartDir, "*.svg"))
+	charts, err := filepath.Glob(filepath.Join(root, page.ChartDir, "*.svg"))
 	if err != nil {
 		return err
 	}
@@ -224,7 +219,6 @@ func write(root string) error {
 			return err
 		}
 	}
-	var names []string
 	for name, text := range files {
 		path := filepath.Join(root, filepath.FromSlash(name))
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -233,8 +227,7 @@ func write(root string) error {
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			return err
 		}
-		names = append(names, name)
 	}
-	log.Printf("wrote %s", strings.Join(slices.Sorted(slices.Values(names)), ", "))
+	log.Printf("wrote %s", strings.Join(slices.Sorted(maps.Keys(files)), ", "))
 	return nil
 }

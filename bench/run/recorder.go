@@ -35,46 +35,6 @@ type skip struct {
 	names  []string
 }
 
-// large is how the results of the command large begin.
-const large = "BenchmarkLarge/"
-
-// keepOthers takes over the results of another run that the command large does not measure. A
-// load just before the results of large, and after other results, was noted by the command large.
-func (r *recorder) keepOthers(text string) {
-	if before, _, found := strings.Cut(text, large); found {
-		lines := strings.SplitAfter(before, "\n")
-		if last := len(lines) - 2; last > 0 && strings.HasPrefix(lines[last], "load: ") && strings.HasPrefix(lines[last-1], "Benchmark") {
-			text = strings.Replace(text, lines[last]+large, large, 1)
-		}
-	}
-	r.keep(text, func(line string) bool { return !strings.HasPrefix(line, large) })
-}
-
-// keepLarge takes over the results of the command large, unless the machine was busy then.
-// The command large uses no server.
-func (r *recorder) keepLarge(text string) {
-	before, _, found := strings.Cut(text, large)
-	if !found || strings.Contains(before, "load: ") {
-		return
-	}
-	r.keep(text, func(line string) bool {
-		if strings.HasPrefix(line, "Benchmark") {
-			return strings.HasPrefix(line, large)
-		}
-		name, _, _ := strings.Cut(line, ": ")
-		return name != "server" && name != "postgres" && name != "load"
-	})
-}
-
-// keep takes over the lines for which wanted returns true.
-func (r *recorder) keep(text string, wanted func(line string) bool) {
-	for line := range strings.Lines(text) {
-		if wanted(line) {
-			r.add(strings.TrimSuffix(line, "\n"))
-		}
-	}
-}
-
 // describe adds lines about this process, which are those of the test binary too.
 func (r *recorder) describe() {
 	r.set("go", runtime.Version())

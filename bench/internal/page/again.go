@@ -14,9 +14,6 @@ type pair struct {
 
 // pairs returns the comparisons that both runs have, in the order of compare.
 func (w *writer) pairs() []pair {
-	if w.earlier == nil {
-		return nil
-	}
 	var all []pair
 	for _, c := range w.compare() {
 		if ratio, ok := w.earlier.ratio(c.weir, c.peer); ok {

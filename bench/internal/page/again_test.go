@@ -6,8 +6,8 @@ import (
 )
 
 // section returns the section about another run, or "".
-func section(r, earlier *Results) string {
-	_, text, ok := strings.Cut(Make(r, earlier, "")[Page], "## Compared with an earlier run\n\n")
+func section(t *testing.T, r, earlier *Results) string {
+	_, text, ok := strings.Cut(makeFiles(t, r, earlier)[Page], "## Compared with an earlier run\n\n")
 	if !ok {
 		return ""
 	}
@@ -36,7 +36,7 @@ BenchmarkRedis/impl=redis_rate/callers=1-2 10 200000 ns/op 60.00 received-B/op 1
 // TestAgain checks the section that compares two runs: it has the comparisons of both, in
 // the order of this run.
 func TestAgain(t *testing.T) {
-	got := section(read(t, sample), read(t, former))
+	got := section(t, read(t, sample), read(t, former))
 	const want = `An earlier run of 2 rounds was made on a machine of the same kind, with the same version of Go.
 The server was the same.
 
@@ -62,7 +62,7 @@ of one: the machine can be another one, even if it is of the same kind, and weir
 // TestAgainSame checks that nothing is bold if all intervals overlap.
 func TestAgainSame(t *testing.T) {
 	r := read(t, sample)
-	got := section(r, r)
+	got := section(t, r, r)
 	if !strings.Contains(got, "and in 2 of 2 comparisons of bytes and allocations.\nThe medians differ by at most 0 %: ") || strings.Contains(got, "bold") || strings.Contains(got, "**") {
 		t.Errorf("got\n%s", got)
 	}
@@ -73,10 +73,10 @@ func TestAgainSame(t *testing.T) {
 func TestAgainWithout(t *testing.T) {
 	const other = "BenchmarkMemory/impl=weir-gcra/keys=1-2 10 300.0 ns/op\nBenchmarkMemory/impl=throttled/keys=1-2 10 300.0 ns/op\n"
 	for name, earlier := range map[string]*Results{
-		"no earlier run":             nil,
+		"no earlier run":             read(t, ""),
 		"no comparison of both runs": read(t, "gomaxprocs: 2\n"+other),
 	} {
-		if text := Make(read(t, sample), earlier, "")[Page]; strings.Contains(text, "earlier run") || strings.Contains(text, "earlier-run") {
+		if text := makeFiles(t, read(t, sample), earlier)[Page]; strings.Contains(text, "earlier run") || strings.Contains(text, "earlier-run") {
 			t.Errorf("%s: the page is\n%s", name, text)
 		}
 	}

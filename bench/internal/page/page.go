@@ -1,16 +1,28 @@
 package page
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"path"
 	"strings"
+
+	"github.com/weir-go/weir/internal/marked"
 )
 
-// The files of a page, as paths from the root of the repository.
+// The files, as paths from the root of the repository.
 const (
-	Page   = "docs/performance.md"
-	Readme = "README.md"
+	Page     = "docs/performance.md"
+	ChartDir = "docs/performance"
+	Readme   = "README.md"
+	Now      = "bench/results.txt"
+	Earlier  = "bench/earlier.txt"
+)
 
-	ChartDir = "performance" // beside Page
+// The marks around the part of README.md that [Make] replaces.
+const (
+	begin = "<!-- bench/run writes this part from bench/results.txt. -->\n"
+	end   = "<!-- end -->\n"
 )
 
 // fewRounds is how many rounds a comparison needs.
@@ -20,17 +32,20 @@ const fewRounds = 10
 type writer struct {
 	*Results
 	strings.Builder
-	earlier *Results          // of another run, or nil
-	charts  map[string]string // by file name
+	earlier *Results          // of another run
+	files   map[string]string // by path
 	ratios  map[string]string // instructions.txt: "gcra allowed" and the ratio
 	missing []string          // sections without results
 }
 
-// Make returns the files of the page, by their paths, without README.md. The page compares
-// the ratios of r with those of earlier, unless earlier is nil. The text of
-// instructions.txt is instructions.
-func Make(r, earlier *Results, instructions string) map[string]string {
-	w := &writer{Results: r, earlier: earlier, charts: map[string]string{}, ratios: map[string]string{}}
+// Make returns the files, by their paths. The page compares the ratios of r with those of
+// earlier. instructions is the text of instructions.txt, and readme is README.md, of which
+// one part is replaced. Of the results, the files have only what the pages need.
+func Make(r, earlier *Results, instructions, readme string) (map[string]string, error) {
+	if len(r.series) == 0 {
+		return nil, errors.New("there are no results: measure first")
+	}
+	w := &writer{Results: r, earlier: earlier, files: map[string]string{}, ratios: map[string]string{}}
 	for line := range strings.Lines(instructions) {
 		if fields := strings.Fields(line); len(fields) == 3 {
 			w.ratios[fields[0]+" "+fields[1]] = fields[2]
@@ -47,11 +62,13 @@ func Make(r, earlier *Results, instructions string) map[string]string {
 	w.again()
 	w.differences()
 	w.method()
-	files := map[string]string{Page: strings.TrimRight(w.String(), "\n") + "\n"}
-	for name, svg := range w.charts {
-		files["docs/"+ChartDir+"/"+name] = svg
+	w.files[Page] = strings.TrimRight(w.String(), "\n") + "\n"
+	readme, err := marked.Replace(readme, begin, end, r.readme())
+	w.files[Readme], w.files[Now] = readme, r.Text()
+	if text := earlier.Text(); text != "" {
+		w.files[Earlier] = text
 	}
-	return files
+	return w.files, err
 }
 
 // p writes a paragraph.
@@ -59,17 +76,16 @@ func (w *writer) p(format string, args ...any) {
 	fmt.Fprintf(&w.Builder, format+"\n\n", args...)
 }
 
-// table writes a table, or nothing if it has no rows. It reports whether it has rows.
-func (w *writer) table(head string, rows []string) bool {
+// table writes a table, or nothing if it has no rows.
+func (w *writer) table(head string, rows []string) {
 	if len(rows) == 0 {
-		return false
+		return
 	}
 	fmt.Fprintf(&w.Builder, "%s\n|%s\n", head, strings.Repeat("---|", strings.Count(head, "|")-1))
 	for _, row := range rows {
 		fmt.Fprintln(&w.Builder, row)
 	}
 	w.WriteByte('\n')
-	return true
 }
 
 // measured reports whether a benchmark has results, and notes its subject if it has none.
@@ -94,8 +110,8 @@ func (w *writer) picture(file, alt string, title string, bars []bar, ok bool) {
 	if !ok {
 		return
 	}
-	w.charts[file] = chart(title, bars)
-	w.p("![%s](%s/%s)", alt, ChartDir, file)
+	w.files[ChartDir+"/"+file] = chart(title, bars)
+	w.p("![%s](%s/%s)", alt, path.Base(ChartDir), file)
 }
 
 func (w *writer) head() {
@@ -120,7 +136,7 @@ func (r *Results) machine() string {
 	if r.rounds() < fewRounds {
 		caution += fmt.Sprintf("\n**These figures are provisional: the run had less than %d rounds.**", fewRounds)
 	}
-	if load := r.config["load"]; load != "" {
+	if load := cmp.Or(r.config["load"], r.config[largeLoad]); load != "" {
 		caution += fmt.Sprintf("\n**These figures are provisional: the machine was busy, with a load average of %s.**", load)
 	}
 	return fmt.Sprintf("The figures come from one run of %d rounds on %s, with %s.\n%s\nCompare ratios: the times are those of this machine.%s",

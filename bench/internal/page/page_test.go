@@ -1,8 +1,10 @@
 package page
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,42 +29,46 @@ func read(t *testing.T, text string) *Results {
 	return r
 }
 
+// makeFiles makes the files, and a README.md that has nothing else.
+func makeFiles(t *testing.T, r, earlier *Results) map[string]string {
+	t.Helper()
+	files, err := Make(r, earlier, "", "Before\n"+begin+"old\n"+end+"After\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
 // TestCommitted checks that the page, its charts and the part of README.md are what the
-// committed results give.
+// committed results give, and that these have nothing else.
 func TestCommitted(t *testing.T) {
-	r := read(t, readFile(t, "bench", "results.txt"))
-	var earlier *Results
-	if text, err := os.ReadFile(filepath.Join(root, "bench", "earlier.txt")); err == nil {
+	r, earlier := read(t, readFile(t, Now)), read(t, "")
+	if text, err := os.ReadFile(filepath.Join(root, Earlier)); err == nil {
 		earlier = read(t, string(text))
 	}
-	files := Make(r, earlier, readFile(t, "bench", "instructions.txt"))
-	for name, want := range files {
-		if got := readFile(t, filepath.FromSlash(name)); got != want {
-			t.Errorf("%s is not what bench/results.txt gives: run `go run ./run page` in bench", name)
-		}
-		if strings.Contains(want, "%!") || strings.Contains(want, "NaN") {
-			t.Errorf("%s has a defect of formatting", name)
-		}
+	files, err := Make(r, earlier, readFile(t, "bench", "instructions.txt"), readFile(t, Readme))
+	if err != nil {
+		t.Fatal(err)
 	}
-	if len(files) == 1 {
-		t.Error("there are no charts")
-	}
-	charts, err := filepath.Glob(filepath.Join(root, "docs", ChartDir, "*"))
+	charts, err := filepath.Glob(filepath.Join(root, ChartDir, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range charts {
-		if files["docs/"+ChartDir+"/"+filepath.Base(path)] == "" {
+		if files[ChartDir+"/"+filepath.Base(path)] == "" {
 			t.Errorf("%s is not on the page: remove it", path)
 		}
 	}
-	readme := readFile(t, Readme)
-	want, err := Insert(readme, r)
-	if err != nil {
-		t.Fatal(err)
+	if len(charts) == 0 {
+		t.Error("there are no charts")
 	}
-	if readme != want {
-		t.Errorf("%s is not what bench/results.txt gives: run `go run ./run page` in bench", Readme)
+	for name, want := range files {
+		if got := readFile(t, filepath.FromSlash(name)); got != want {
+			t.Errorf("%s is not what %s gives: run `go run ./run page` in bench", name, Now)
+		}
+		if strings.Contains(want, "%!") || strings.Contains(want, "NaN") {
+			t.Errorf("%s has a defect of formatting", name)
+		}
 	}
 }
 
@@ -106,15 +112,12 @@ func TestRatio(t *testing.T) {
 func TestWorse(t *testing.T) {
 	r := read(t, sample)
 	const worst, others = "| in memory, 1,000 keys: time | 550 ns | x/time/rate, 200 ns | 2.50 (2–3) |\n", "| redis_rate, go-redis | 0.50 | – | 0.50 | – | 0.70 | – |\n"
-	readme, err := Insert("Before\n"+begin+"old\n"+end+"After\n", r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := makeFiles(t, r, read(t, ""))
+	readme, text := files[Readme], files[Page]
 	first, second := strings.Index(readme, worst), strings.Index(readme, others)
 	if first < 0 || second < first || !strings.HasPrefix(readme, "Before\n"+begin) || !strings.HasSuffix(readme, end+"After\n") || strings.Contains(readme, "old") {
 		t.Errorf("the part of README.md is\n%s", readme)
 	}
-	text := Make(r, nil, "")[Page]
 	if !strings.Contains(text, worst) || strings.Contains(text, "over go-redis: ") || !strings.Contains(text, "worse than a peer in 1 of 4 comparisons") {
 		t.Errorf("the page is\n%s", text)
 	}
@@ -124,11 +127,66 @@ func TestWorse(t *testing.T) {
 	if !strings.Contains(text, "provisional: the run had less than 10 rounds") || strings.Contains(text, "busy") {
 		t.Error("the page does not say that two rounds are too few, or says that the machine was busy")
 	}
-	if busy := Make(read(t, "load: 5.0\n"+sample), nil, "")[Page]; !strings.Contains(busy, "a load average of 5.0") {
+	if busy := makeFiles(t, read(t, "load: 5.0\n"+sample), read(t, ""))[Page]; !strings.Contains(busy, "a load average of 5.0") {
 		t.Error("the page does not say that the machine was busy")
 	}
-	if _, err := Insert("no marks", r); err == nil {
+	if _, err := Make(r, read(t, ""), "", "no marks"); err == nil {
 		t.Error("a README.md without marks is no error")
+	}
+	if _, err := Make(read(t, "goos: linux\n"), r, "", begin+end); err == nil {
+		t.Error("no results are no error")
+	}
+}
+
+// TestText checks that the pages are the same from the results that they need.
+func TestText(t *testing.T) {
+	r, earlier := read(t, sample), read(t, former)
+	files := makeFiles(t, r, earlier)
+	for _, name := range []string{Now, Earlier} {
+		if text := files[name]; strings.Contains(text, " B/op") || !strings.Contains(text, "cpu: Some CPU\n") {
+			t.Errorf("%s has what no page needs, or lacks a setting:\n%s", name, text)
+		}
+	}
+	if want := "\nMemory/impl=weir-gcra/keys=1000 ns/op 200 900\n"; !strings.Contains(files[Now], want) {
+		t.Errorf("want %q in\n%s", want, files[Now])
+	}
+	if strings.Contains(files[Earlier], "keys=1 ") {
+		t.Errorf("%s has a comparison that no page needs:\n%s", Earlier, files[Earlier])
+	}
+	if again := makeFiles(t, read(t, files[Now]), read(t, files[Earlier])); !maps.Equal(again, files) {
+		t.Errorf("the files are\n%q\nand, from the results in them,\n%q", files, again)
+	}
+	rules := read(t, "gomaxprocs: 2\nRules/impl=rules-2 ns/op 7\n")
+	if got, ok := rules.stat("Rules/impl=rules-2", "ns/op"); !ok || got.median != 7 {
+		t.Errorf("a name that ends in the number of threads: got %v, %v", got, ok)
+	}
+}
+
+// TestLarge checks whose results of the command large a run keeps, and that the page tells
+// whether the machine was busy then.
+func TestLarge(t *testing.T) {
+	const busy = "load: 1.6\n"
+	large := func(config, ns string) string {
+		return config + "gomaxprocs: 2\ncpu: Other CPU\nBenchmarkLarge/impl=weir-gcra/keys=1000000-2 1 " + ns + " ns/op\n"
+	}
+	value := func(r *Results) []float64 { return r.series[series{"Large/impl=weir-gcra/keys=1000000", "ns/op"}] }
+	for _, config := range []string{"", busy} {
+		r := read(t, sample)
+		r.SetLarge(read(t, large(config, "5")))
+		text := makeFiles(t, r, read(t, ""))[Page]
+		if got := value(r); !slices.Equal(got, []float64{5}) || strings.Contains(text, "Other CPU") || strings.Contains(text, "load average of 1.6") != (config == busy) {
+			t.Errorf("%q: the results of large are %v, and the page is\n%s", config, got, text)
+		}
+		kept := read(t, busy+sample)
+		kept.KeepLarge(r)
+		if got, want := len(value(kept)), map[string]int{"": 1, busy: 0}[config]; got != want {
+			t.Errorf("%q: %d results of large are kept, want %d", config, got, want)
+		}
+		r.SetLarge(read(t, large("", "7")))
+		text = makeFiles(t, r, read(t, ""))[Page]
+		if got := value(r); !slices.Equal(got, []float64{7}) || strings.Contains(text, "load average") {
+			t.Errorf("%q: after another run, the results of large are %v, and the page is\n%s", config, got, text)
+		}
 	}
 }
 
@@ -195,7 +253,7 @@ func TestNumber(t *testing.T) {
 }
 
 func TestReadErrors(t *testing.T) {
-	for _, text := range []string{"BenchmarkX 1 2", "BenchmarkX 1 many ns/op"} {
+	for _, text := range []string{"BenchmarkX 1 2", "BenchmarkX 1 many ns/op", "BenchmarkX 1 2 ns/op 3", "X ns/op", "X ns/op many"} {
 		if _, err := Read(strings.NewReader("goos: linux\n" + text + "\n")); err == nil || !strings.Contains(err.Error(), "line 2") {
 			t.Errorf("%q: error %v", text, err)
 		}

@@ -1,21 +1,6 @@
 package page
 
-import (
-	"fmt"
-
-	"github.com/weir-go/weir/internal/marked"
-)
-
-// The marks around the part of README.md that [Insert] replaces.
-const (
-	begin = "<!-- bench/run writes this part from bench/results.txt. -->\n"
-	end   = "<!-- end -->\n"
-)
-
-// Insert returns readme with a new part about performance.
-func Insert(readme string, r *Results) (string, error) {
-	return marked.Replace(readme, begin, end, r.readme())
-}
+import "fmt"
 
 // readme returns the part of README.md: what is worse than a peer first.
 func (r *Results) readme() string {

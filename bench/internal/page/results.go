@@ -6,75 +6,154 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// Results are the results of a run, from a file in Go's benchmark format.
+// Results are the results of a run.
 type Results struct {
 	config map[string]string
 	series map[series][]float64 // one value for each round
+	used   map[series]bool      // whether a file was made from them
 }
 
 // A series is a benchmark, without "Benchmark" and without the number of threads, and a
 // unit of its results.
 type series struct{ name, unit string }
 
-// Read reads results. A benchmark that occurs again is the next round.
+// The names of what the command large measures, and the setting that says that the machine
+// was busy then.
+const (
+	largeNames = "Large/"
+	largeLoad  = "large-load"
+)
+
+// Read reads results, as Go's benchmarks print them or as [Results.Text] returns them. A
+// benchmark that occurs again is the next round.
 func Read(r io.Reader) (*Results, error) {
-	res := &Results{config: map[string]string{}, series: map[series][]float64{}}
+	res := &Results{map[string]string{}, map[series][]float64{}, map[series]bool{}}
 	lines := bufio.NewScanner(r)
 	for n := 1; lines.Scan(); n++ {
-		line := lines.Text()
-		if text, ok := strings.CutPrefix(line, "Benchmark"); ok {
-			if err := res.add(strings.Fields(text)); err != nil {
-				return nil, fmt.Errorf("line %d: %w", n, err)
-			}
-		} else if name, value, ok := strings.Cut(line, ": "); ok && !strings.ContainsAny(name, " \t") {
-			res.config[name] = strings.TrimSpace(value)
+		if err := res.add(lines.Text()); err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
 	return res, lines.Err()
 }
 
-// add adds a line of results: a name, a number of iterations, and pairs of a value and a
-// unit.
-func (r *Results) add(fields []string) error {
-	if len(fields)%2 != 0 || len(fields) < 4 {
-		return fmt.Errorf("%q is not a result of a benchmark", fields)
+// add adds a line: a setting and its value; a benchmark, a number of iterations, and pairs of
+// a value and a unit; or a series and its values.
+func (r *Results) add(line string) error {
+	if name, value, ok := strings.Cut(line, ": "); ok {
+		r.config[name] = strings.TrimSpace(value)
+		return nil
+	}
+	text, benchmark := strings.CutPrefix(line, "Benchmark")
+	fields := strings.Fields(text)
+	if len(fields) < 3 || benchmark && len(fields)%2 != 0 {
+		return fmt.Errorf("%q is not a result of a benchmark", line)
+	}
+	if !benchmark {
+		return r.append(series{fields[0], fields[1]}, fields[2:]...)
 	}
 	name := fields[0]
 	if n := r.config["gomaxprocs"]; n != "1" { // Go adds no number to the names then
 		name = strings.TrimSuffix(name, "-"+n)
 	}
 	for i := 2; i < len(fields); i += 2 {
-		value, err := strconv.ParseFloat(fields[i], 64)
+		if err := r.append(series{name, fields[i+1]}, fields[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// append adds values to a series.
+func (r *Results) append(s series, texts ...string) error {
+	for _, text := range texts {
+		value, err := strconv.ParseFloat(text, 64)
 		if err != nil {
 			return err
 		}
-		key := series{name, fields[i+1]}
-		r.series[key] = append(r.series[key], value)
+		r.series[s] = append(r.series[s], value)
 	}
 	return nil
+}
+
+// Text returns a line for each setting, and for each series that files were made from or that
+// the command large measured: without a server, the page does not show the latter.
+func (r *Results) Text() string {
+	var lines []string
+	for s, values := range r.series {
+		if !r.used[s] && !strings.HasPrefix(s.name, largeNames) {
+			continue
+		}
+		line := s.name + " " + s.unit
+		for _, value := range values {
+			line += " " + strconv.FormatFloat(value, 'f', -1, 64)
+		}
+		lines = append(lines, line+"\n")
+	}
+	slices.Sort(lines)
+	var text strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.config)) {
+		fmt.Fprintf(&text, "%s: %s\n", name, r.config[name])
+	}
+	return text.String() + strings.Join(lines, "")
+}
+
+// SetLarge replaces the results of the command large by those of its new run.
+func (r *Results) SetLarge(run *Results) {
+	maps.DeleteFunc(r.series, func(s series, _ []float64) bool { return strings.HasPrefix(s.name, largeNames) })
+	r.addLarge(run)
+	delete(r.config, largeLoad)
+	if load := run.config["load"]; load != "" {
+		r.config[largeLoad] = load
+	}
+}
+
+// KeepLarge takes over the results of the command large from those of an earlier run, unless
+// the machine was busy then.
+func (r *Results) KeepLarge(earlier *Results) {
+	if earlier.config[largeLoad] == "" {
+		r.addLarge(earlier)
+	}
+}
+
+func (r *Results) addLarge(from *Results) {
+	for s, values := range from.series {
+		if strings.HasPrefix(s.name, largeNames) {
+			r.series[s] = values
+		}
+	}
 }
 
 // A stat is a median, and the bounds of its 95 % confidence interval.
 type stat struct{ median, low, high float64 }
 
-// values returns the values of a series. The unit "wire-B/op" is the sum of the bytes that
-// were sent and received.
+// values returns the values of a series, and notes that they are used. The unit "wire-B/op"
+// is the sum of the bytes that were sent and received.
 func (r *Results) values(s series) []float64 {
-	if s.unit != "wire-B/op" {
-		return r.series[s]
+	if s.unit == "wire-B/op" {
+		return each(r.values(series{s.name, "sent-B/op"}), r.values(series{s.name, "received-B/op"}),
+			func(sent, received float64) float64 { return sent + received })
 	}
-	sent, received := r.series[series{s.name, "sent-B/op"}], r.series[series{s.name, "received-B/op"}]
-	var sum []float64
-	for i := range min(len(sent), len(received)) {
-		sum = append(sum, sent[i]+received[i])
+	if r.series[s] != nil {
+		r.used[s] = true
 	}
-	return sum
+	return r.series[s]
+}
+
+// each returns what of returns for each round that both series have.
+func each(a, b []float64, of func(a, b float64) float64) []float64 {
+	var all []float64
+	for i := range min(len(a), len(b)) {
+		all = append(all, of(a[i], b[i]))
+	}
+	return all
 }
 
 // stat returns the median of a series.
@@ -84,22 +163,12 @@ func (r *Results) stat(name, unit string) (stat, bool) {
 
 // ratio returns the median of the ratios of each round.
 func (r *Results) ratio(a, b series) (stat, bool) {
-	over, under := r.values(a), r.values(b)
-	var ratios []float64
-	for i := range min(len(over), len(under)) {
-		ratios = append(ratios, over[i]/under[i])
-	}
-	return summarize(ratios)
+	return summarize(each(r.values(a), r.values(b), func(a, b float64) float64 { return a / b }))
 }
 
 // minus returns the median of the differences of each round.
 func (r *Results) minus(a, b series) (stat, bool) {
-	from, what := r.values(a), r.values(b)
-	var differences []float64
-	for i := range min(len(from), len(what)) {
-		differences = append(differences, from[i]-what[i])
-	}
-	return summarize(differences)
+	return summarize(each(r.values(a), r.values(b), func(a, b float64) float64 { return a - b }))
 }
 
 // summarize returns the median of values. The interval goes from the k-th smallest to the
