@@ -21,7 +21,7 @@ In the last 10s: the resource 5, ann 3, bob 2.
 // repeats AAARCRCRRR. From second 4 on, the row of bob repeats AARRR.
 func TestVirtual(t *testing.T) {
 	var out strings.Builder
-	if err := runVirtual(context.Background(), &out, memory.New(nil)); err != nil {
+	if err := run(context.Background(), &out, memory.New(nil), false); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.HasSuffix(out.String(), want) {
