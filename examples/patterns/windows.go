@@ -1,0 +1,201 @@
+package patterns
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// SingleCounter allows each address 10 requests in a window of one second. The window starts
+// with the first request. This pattern needs the least memory: one counter for each address.
+func SingleCounter(ctx context.Context, w io.Writer, st store.Store) error {
+	clock, opts := virtual()
+
+	lim, err := weir.New("requests", st, algorithm.FixedWindow{Limit: 10, Window: time.Second}, opts)
+	if err != nil {
+		return err
+	}
+
+	for i := range 12 {
+		clock.at(time.Duration(i) * 70 * time.Millisecond)
+		res, err := lim.Allow(ctx, "127.0.0.1")
+		switch {
+		case err != nil:
+			return err
+		case !res.Allowed:
+			fmt.Fprintf(w, "request %d: denied, retry after %v\n", i+1, res.RetryAfter)
+		default:
+			fmt.Fprintf(w, "request %d: allowed, %d left\n", i+1, res.Remaining)
+		}
+	}
+
+	clock.at(time.Second)
+	res, err := lim.Allow(ctx, "127.0.0.1")
+	fmt.Fprintf(w, "after 1s: allowed %v, %d left\n", res.Allowed, res.Remaining)
+	return err
+}
+
+// ClockSecond counts calls in each second of the clock: 10 calls from each address, 10 calls
+// with each API key, and 15 calls in total. One decision checks all three limits. The API
+// keys are stored as hashes. Another limiter allows each user 5 searches in each minute of
+// the clock.
+func ClockSecond(ctx context.Context, w io.Writer, st store.Store) error {
+	clock, opts := virtual()
+
+	perSecond := func(n int64) algorithm.FixedWindow {
+		return algorithm.FixedWindow{Limit: n, Window: time.Second, Aligned: true}
+	}
+	calls, err := weir.NewPolicy(st, weir.Policy{
+		Name:     "calls",
+		Segments: []string{"service", "ip", "apikey"},
+		Secret:   []string{"apikey"},
+		Rules: []weir.Rule{
+			{Name: "all", By: []string{"service"}, Algorithm: perSecond(15)},
+			{Name: "ip", By: []string{"service", "ip"}, Algorithm: perSecond(10)},
+			{Name: "apikey", By: []string{"service", "apikey"}, Algorithm: perSecond(10)},
+		},
+	}, opts)
+	if err != nil {
+		return err
+	}
+	search, err := weir.New("search", st, algorithm.FixedWindow{Limit: 5, Window: time.Minute, Aligned: true}, opts)
+	if err != nil {
+		return err
+	}
+
+	call := func(n int, ip, apiKey string) error {
+		var res weir.Result
+		allowed := 0
+		for range n {
+			if res, err = calls.Allow(ctx, "maps", ip, apiKey); err != nil {
+				return err
+			}
+			if res.Allowed {
+				allowed++
+			}
+		}
+		fmt.Fprintf(w, "%s, %s: %d of %d allowed", ip, apiKey, allowed, n)
+		if !res.Allowed {
+			fmt.Fprintf(w, ", then denied by %q, retry after %v", res.Rule, res.RetryAfter)
+		}
+		fmt.Fprintln(w)
+		return nil
+	}
+	clock.at(900 * time.Millisecond)
+	fmt.Fprintln(w, "00:00:00.9")
+	for _, c := range []struct {
+		n          int
+		ip, apiKey string
+	}{
+		{6, "192.0.2.1", "key-a"},
+		{5, "192.0.2.2", "key-a"},
+		{5, "192.0.2.1", "key-b"},
+		{2, "192.0.2.3", "key-c"},
+	} {
+		if err := call(c.n, c.ip, c.apiKey); err != nil {
+			return err
+		}
+	}
+	clock.at(time.Second)
+	fmt.Fprintln(w, "00:00:01.0")
+	if err := call(5, "192.0.2.2", "key-a"); err != nil {
+		return err
+	}
+
+	for i := range 6 {
+		res, err := search.Allow(ctx, "ann")
+		switch {
+		case err != nil:
+			return err
+		case !res.Allowed:
+			fmt.Fprintf(w, "search %d of ann: please wait %v\n", i+1, res.RetryAfter)
+		default:
+			fmt.Fprintf(w, "search %d of ann: found, %d more this minute\n", i+1, res.Remaining)
+		}
+	}
+	return nil
+}
+
+// MetadataList allows each address 10 requests in a second, and stores the user of each
+// request. When an address reaches its limit, an operator can see which users made the
+// requests.
+func MetadataList(ctx context.Context, w io.Writer, st store.Store) error {
+	clock, opts := virtual()
+
+	lim, err := weir.New("requests", st, algorithm.MetadataWindow{Limit: 10, Window: time.Second}, opts)
+	if err != nil {
+		return err
+	}
+
+	const ip = "192.0.2.1"
+	for i, user := range []string{"ann", "eve", "eve", "bob", "eve", "eve", "eve", "ann", "eve", "eve", "bob"} {
+		clock.at(time.Duration(i) * 70 * time.Millisecond)
+		res, err := lim.Decide(ctx, weir.Request{Key: weir.KeyOf(ip), Metadata: user}, nil)
+		switch {
+		case err != nil:
+			return err
+		case !res.Allowed:
+			fmt.Fprintf(w, "request %d, of %s: denied, retry after %v\n", i+1, user, res.RetryAfter)
+		}
+	}
+
+	entries, err := lim.Entries(ctx, ip)
+	if err != nil {
+		return err
+	}
+	used := map[string]int64{}
+	fmt.Fprint(w, "the quota went to")
+	for _, e := range entries {
+		used[e.Metadata] += e.Cost
+		fmt.Fprintf(w, " %s", e.Metadata)
+	}
+	fmt.Fprintf(w, "\nof 10 requests, eve made %d, ann %d and bob %d\n", used["eve"], used["ann"], used["bob"])
+
+	clock.at(time.Second)
+	entries, err = lim.Entries(ctx, ip)
+	fmt.Fprintf(w, "after 1s: %d entries\n", len(entries))
+	return err
+}
+
+// SlidingBuckets allows each address 1000 requests in the current second, 5000 in 10 seconds
+// and 7000 in 15 seconds. Each limit has its own message. A bucket counts one second.
+func SlidingBuckets(ctx context.Context, w io.Writer, st store.Store) error {
+	clock, opts := virtual()
+
+	lim, err := weir.New("requests", st, algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{
+		{Window: time.Second, Limit: 1000},
+		{Window: 10 * time.Second, Limit: 5000},
+		{Window: 15 * time.Second, Limit: 7000},
+	}}, opts)
+	if err != nil {
+		return err
+	}
+	messages := map[time.Duration]string{
+		time.Second:      "too many at once",
+		10 * time.Second: "too many in 10 seconds",
+		15 * time.Second: "too many in 15 seconds: slow down",
+	}
+
+	// 1001 requests in every second, of which 1000 come as one.
+	for second := range 17 {
+		clock.at(time.Duration(second) * time.Second)
+		allowed := int64(0)
+		for _, n := range []int64{1000, 1} {
+			res, err := lim.AllowN(ctx, n, "127.0.0.1")
+			if err != nil {
+				return err
+			}
+			allowed += res.Granted
+			if !res.Allowed {
+				fmt.Fprintf(w, "second %2d: %4d allowed; %s, retry after %v\n", second, allowed, messages[res.Window], res.RetryAfter)
+				break
+			}
+		}
+	}
+	return nil
+}
