@@ -24,6 +24,7 @@ var peers = map[string]string{
 // A comparison is a figure of weir and the same figure of a peer.
 type comparison struct {
 	what       string // of one decision
+	row        string // of README.md; "" if it does not have the ratio
 	weir, peer series
 }
 
@@ -45,8 +46,11 @@ func implName(impl string) string {
 	return "weir, " + map[string]string{"weir-gcra": "GCRA", "weir-window": "FixedWindow", "weir-counter": "SlidingCounter"}[impl]
 }
 
-// likes are peers in memory, and weir's algorithm that is most like theirs.
-var likes = []struct{ peer, weir string }{
+// A like is a peer, and weir's algorithm that is most like it.
+type like struct{ peer, weir string }
+
+// likes are the peers in memory.
+var likes = []like{
 	{"xtimerate-syncmap", "weir-gcra"},
 	{"sethvargo-memorystore", "weir-gcra"},
 	{"throttled", "weir-gcra"},
@@ -58,16 +62,16 @@ var likes = []struct{ peer, weir string }{
 type client struct {
 	benchmark, name string
 	impls           []string
-	likes           []struct{ peer, weir string }
+	likes           []like
 }
 
 var clients = []client{
 	{"Redis", "go-redis", []string{"weir-gcra", "weir-gcra-clock", "weir-window", "redis_rate", "throttled", "ulule", "floor"},
-		[]struct{ peer, weir string }{{"redis_rate", "weir-gcra"}, {"throttled", "weir-gcra"}, {"ulule", "weir-window"}}},
+		[]like{{"redis_rate", "weir-gcra"}, {"throttled", "weir-gcra"}, {"ulule", "weir-window"}}},
 	{"Rueidis", "rueidis", []string{"weir-gcra", "weir-window", "weir-window-clock", "rueidislimiter", "floor"},
-		[]struct{ peer, weir string }{{"rueidislimiter", "weir-window"}}},
+		[]like{{"rueidislimiter", "weir-window"}}},
 	{"Redigo", "redigo", []string{"weir-gcra", "weir-gcra-clock", "redisstore", "redisstore-new", "floor"},
-		[]struct{ peer, weir string }{{"redisstore", "weir-gcra"}}},
+		[]like{{"redisstore", "weir-gcra"}}},
 }
 
 // A figure is a unit of the results on a server that is compared.
@@ -85,38 +89,34 @@ var figures = []figure{
 	{"bytes on the wire", "wire-B/op", 1},
 }
 
-// comparisons returns everything that is compared.
+// comparisons returns everything that is compared. A row of README.md has its ratios in this
+// order.
 func comparisons() []comparison {
 	var all []comparison
 	for _, keys := range keyCounts {
 		for _, l := range likes {
 			name := func(impl string) series { return series{fmt.Sprintf("Memory/impl=%s/keys=%d", impl, keys), "ns/op"} }
-			all = append(all, comparison{fmt.Sprintf("in memory, %s: time", keysText(keys)), name(l.weir), name(l.peer)})
+			all = append(all, comparison{fmt.Sprintf("in memory, %s: time", keysText(keys)), implName(l.peer), name(l.weir), name(l.peer)})
 		}
 	}
 	for _, l := range likes {
 		name := func(impl string) series { return series{"MemoryParallel/impl=" + impl + "/keys=1000", "ns/op"} }
-		all = append(all, comparison{"in memory, 1,000 keys, parallel: time", name(l.weir), name(l.peer)})
+		all = append(all, comparison{"in memory, 1,000 keys, parallel: time", "", name(l.weir), name(l.peer)})
 	}
 	for _, c := range clients {
 		for _, l := range c.likes {
+			row := implName(l.peer) + ", " + c.name
 			for _, f := range figures {
 				name := func(impl string) series {
 					return series{fmt.Sprintf("%s/impl=%s/callers=%d", c.benchmark, impl, f.callers), f.unit}
 				}
-				all = append(all, comparison{"over " + c.name + ": " + f.what, name(l.weir), name(l.peer)})
+				all = append(all, comparison{"over " + c.name + ": " + f.what, row, name(l.weir), name(l.peer)})
 			}
+			all = append(all, comparison{"memory of the server for a caller", row, series{"PeerBytes/impl=weir-gcra", "bytes/key"}, series{"PeerBytes/impl=" + l.peer, "bytes/key"}})
 		}
-	}
-	for _, peer := range hoarders {
-		name := func(impl string) series { return series{"PeerBytes/impl=" + impl, "bytes/key"} }
-		all = append(all, comparison{"memory of the server for a caller", name("weir-gcra"), name(peer)})
 	}
 	return all
 }
-
-// hoarders are the peers whose memory on a server is compared.
-var hoarders = []string{"redis_rate", "throttled", "ulule", "redisstore", "rueidislimiter"}
 
 var keyCounts = []int{1, 1000, 100_000}
 

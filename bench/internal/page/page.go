@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/weir-go/weir/internal/marked"
@@ -105,9 +106,21 @@ func (w *writer) cell(name, unit string, factor float64) string {
 	return "–"
 }
 
+// section writes a heading and a table, and reports whether it has rows. If it has none, it
+// writes nothing, and notes its subject.
+func (w *writer) section(heading, head string, rows []string, what string) bool {
+	if len(rows) == 0 {
+		w.missing = append(w.missing, what)
+		return false
+	}
+	w.p("### %s", heading)
+	w.table(head, rows)
+	return true
+}
+
 // picture adds a chart, unless one of its bars lacks results.
-func (w *writer) picture(file, alt string, title string, bars []bar, ok bool) {
-	if !ok {
+func (w *writer) picture(file, alt string, title string, bars []bar) {
+	if slices.ContainsFunc(bars, func(b bar) bool { return b.s == stat{} }) {
 		return
 	}
 	w.files[ChartDir+"/"+file] = chart(title, bars)

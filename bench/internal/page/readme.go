@@ -1,6 +1,6 @@
 package page
 
-import "fmt"
+import "strings"
 
 // readme returns the part of README.md: what is worse than a peer first.
 func (r *Results) readme() string {
@@ -22,12 +22,12 @@ func (r *Results) readme() string {
 	w.p("Weir is worse than a peer in %d of the %d comparisons of [Performance](docs/performance.md). These are the worst, one for each peer:", worse, len(all))
 	w.table("| One decision | weir | peer | ratio |", worst)
 	w.p("These are all ratios. Below 1, weir takes less than the peer:")
-	w.table("| In memory: time | one key | 1,000 keys | 100,000 keys |", r.localRows())
+	w.table("| In memory: time | one key | 1,000 keys | 100,000 keys |", r.rows(true))
 	head := "| On a server |"
 	for _, f := range figures {
 		head += " " + f.what + " |"
 	}
-	w.table(head+" memory of the server |", r.remoteRows())
+	w.table(head+" memory of the server |", r.rows(false))
 	w.p("[Performance](docs/performance.md) also helps to size a deployment, and says what the peers do differently.")
 	ns := func(what string) string {
 		s, _ := r.stat("Around/what="+what, "ns/op")
@@ -40,49 +40,30 @@ func (r *Results) readme() string {
 	return w.String()
 }
 
-// localRows returns a row for each peer in memory.
-func (r *Results) localRows() []string {
-	var rows []string
-	for _, l := range likes {
-		row, any := "| "+implName(l.peer)+" |", false
-		for _, keys := range keyCounts {
-			name := func(impl string) series { return series{fmt.Sprintf("Memory/impl=%s/keys=%d", impl, keys), "ns/op"} }
-			row += r.ratioCell(name(l.weir), name(l.peer), &any)
+// rows returns rows of ratios to the peers in memory, or to those on a server. A dash stands
+// for a ratio that is missing. A peer without ratios has no row.
+func (r *Results) rows(memory bool) []string {
+	var peers []string
+	rows, measured := map[string]string{}, map[string]bool{}
+	for _, c := range comparisons() {
+		if c.row == "" || strings.HasPrefix(c.what, "in memory") != memory {
+			continue
 		}
-		if any {
-			rows = append(rows, row)
+		if rows[c.row] == "" {
+			peers = append(peers, c.row)
+			rows[c.row] = "| " + c.row + " |"
 		}
+		cell := "–"
+		if ratio, ok := r.ratio(c.weir, c.peer); ok {
+			cell, measured[c.row] = number(ratio.median), true
+		}
+		rows[c.row] += " " + cell + " |"
 	}
-	return rows
-}
-
-// remoteRows returns a row for each peer on a server.
-func (r *Results) remoteRows() []string {
-	var rows []string
-	for _, c := range clients {
-		for _, l := range c.likes {
-			row, any := fmt.Sprintf("| %s, %s |", implName(l.peer), c.name), false
-			for _, f := range figures {
-				name := func(impl string) series {
-					return series{fmt.Sprintf("%s/impl=%s/callers=%d", c.benchmark, impl, f.callers), f.unit}
-				}
-				row += r.ratioCell(name(l.weir), name(l.peer), &any)
-			}
-			row += r.ratioCell(series{"PeerBytes/impl=weir-gcra", "bytes/key"}, series{"PeerBytes/impl=" + l.peer, "bytes/key"}, &any)
-			if any {
-				rows = append(rows, row)
-			}
+	var all []string
+	for _, peer := range peers {
+		if measured[peer] {
+			all = append(all, rows[peer])
 		}
 	}
-	return rows
-}
-
-// ratioCell returns a cell with a ratio, or with a dash. It sets any if there is a ratio.
-func (r *Results) ratioCell(a, b series, any *bool) string {
-	ratio, ok := r.ratio(a, b)
-	if !ok {
-		return " – |"
-	}
-	*any = true
-	return " " + number(ratio.median) + " |"
+	return all
 }

@@ -45,17 +45,15 @@ func (w *writer) rules() {
 	w.p("### Rules in a decision")
 	var rows []string
 	var bars []bar
-	ok := true
 	for _, n := range []int{1, 2, 4, 8, 16} {
 		name := fmt.Sprintf("Rules/impl=rules-%d", n)
-		s, measured := w.stat(name, cpu)
-		ok = ok && measured
+		s, _ := w.stat(name, cpu)
 		bars = append(bars, bar{fmt.Sprintf("rules: %d", n), s, true})
 		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s |", n, w.capacity(name), w.cell(name, "sent-B/op", 1), w.cell(name, "received-B/op", 1)))
 	}
 	w.table("| Rules, each a GCRA | server's CPU, µs | decisions per second of a core | bytes sent | bytes received |", rows)
 	w.picture("rules.svg", "A bar for 1, 2, 4, 8 and 16 rules: the CPU time of the server for a decision.",
-		"Rules in one decision: microseconds of the server's CPU", bars, ok)
+		"Rules in one decision: microseconds of the server's CPU", bars)
 }
 
 // contestants are the algorithms, by their names in the results.
@@ -98,13 +96,9 @@ func (w *writer) logs() {
 		denied := strings.Replace(allowed, "allowed", "denied", 1)
 		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", number(float64(live)), w.capacity(allowed), w.cell(denied, cpu, 1)))
 	}
-	if len(rows) == 0 {
-		w.missing = append(w.missing, "the cost by the entries of a log")
-		return
+	if w.section("Entries of a SlidingLog", "| Live entries of a caller | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied |", rows, "the cost by the entries of a log") {
+		w.p("Up to 128 entries are a listpack on the server, which takes less memory and is slower. More entries are a skip list.")
 	}
-	w.p("### Entries of a SlidingLog")
-	w.table("| Live entries of a caller | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied |", rows)
-	w.p("Up to 128 entries are a listpack on the server, which takes less memory and is slower. More entries are a skip list.")
 }
 
 // footprints are states of a caller, by their names in the results.
@@ -131,12 +125,9 @@ func (w *writer) footprints() {
 			rows = append(rows, fmt.Sprintf("| %s | %s |", f.text, s))
 		}
 	}
-	if len(rows) == 0 {
-		w.missing = append(w.missing, "the memory of each algorithm")
+	if !w.section("Memory", "| State of a caller | bytes for each caller, or MB for a million callers |", rows, "the memory of each algorithm") {
 		return
 	}
-	w.p("### Memory")
-	w.table("| State of a caller | bytes for each caller, or MB for a million callers |", rows)
 	w.p(`A decision with several rules has such a state for each rule. The keys are like ` + "`weir:bench:{user-100000}:f2`" + `. Longer names need more
 memory.`)
 }
@@ -174,12 +165,9 @@ func (w *writer) clusters() {
 			rows = append(rows, fmt.Sprintf("| %d | %s | %s |", masters, s, ratio))
 		}
 	}
-	if len(rows) == 0 {
-		w.missing = append(w.missing, "clusters")
+	if !w.section("Clusters", "| Masters | CPU of all masters, µs for each decision | ratio to one master |", rows, "clusters") {
 		return
 	}
-	w.p("### Clusters")
-	w.table("| Masters | CPU of all masters, µs for each decision | ratio to one master |", rows)
 	w.p(`32 callers over go-redis, one GCRA, keys spread over the masters. All masters and the callers share %s cores here, so this shows what a
 decision costs, and not how fast a cluster is. A master that is less busy handles fewer requests each time it wakes up, so a decision
 can cost it more.`, w.config["gomaxprocs"])
@@ -195,12 +183,10 @@ func (w *writer) large() {
 				w.cell(name, "swept-ns/op", 1), w.cell(name, "gc-ms", 1), w.cell(name, "gc-pause-µs", 1)))
 		}
 	}
-	if len(rows) == 0 {
-		w.missing = append(w.missing, "memory stores with millions of keys (`make bench-large`)")
+	if !w.section("Many keys in memory", "| Keys | bytes for each key | ns, known key | ns, new key | ns, new key that removes expired keys | ms, collection | µs, longest pause of collections |",
+		rows, "memory stores with millions of keys (`make bench-large`)") {
 		return
 	}
-	w.p("### Many keys in memory")
-	w.table("| Keys | bytes for each key | ns, known key | ns, new key | ns, new key that removes expired keys | ms, collection | µs, longest pause of collections |", rows)
 	w.p(`One GCRA in the memory store, measured by ` + "`make bench-large`" + ` in a run of its own. The time of a new key includes the
 growth of the store. The store has no goroutine that removes expired keys: each call that adds a key removes a few. The slots of the
 store contain no pointers, so a garbage collection does not scan them.`)
