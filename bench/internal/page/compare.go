@@ -46,6 +46,15 @@ func implName(impl string) string {
 	return "weir, " + map[string]string{"weir-gcra": "GCRA", "weir-window": "FixedWindow", "weir-counter": "SlidingCounter"}[impl]
 }
 
+// implNames returns the names of implementations for a table.
+func implNames(impls []string) []named {
+	var all []named
+	for _, impl := range impls {
+		all = append(all, named{impl, implName(impl)})
+	}
+	return all
+}
+
 // A like is a peer, and weir's algorithm that is most like it.
 type like struct{ peer, weir string }
 

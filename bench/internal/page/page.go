@@ -89,6 +89,50 @@ func (w *writer) table(head string, rows []string) {
 	w.WriteByte('\n')
 }
 
+// A named is what a row of a table is about: its name in the results, and its text.
+type named struct{ name, text string }
+
+// A cells returns a cell of a row, or several, by the row's name. If there are no results, it
+// returns "".
+type cells func(name string) string
+
+// rows returns a row for each of items that has results. A dash stands for cells without.
+func rows(items []named, columns ...cells) []string {
+	var all []string
+	for _, item := range items {
+		row, found := "| "+item.text+" |", false
+		for _, of := range columns {
+			text := of(item.name)
+			found = found || text != ""
+			row += " " + cmp.Or(text, "–") + " |"
+		}
+		if found {
+			all = append(all, row)
+		}
+	}
+	return all
+}
+
+// in returns cells with figures. format has a verb for the row's name.
+func (w *writer) in(format, unit string, factor float64) cells {
+	return func(name string) string {
+		if s, ok := w.stat(fmt.Sprintf(format, name), unit); ok {
+			return s.times(factor).String()
+		}
+		return ""
+	}
+}
+
+// capacity returns cells with a CPU time of the server in µs, and decisions per second.
+func (w *writer) capacity(format string) cells {
+	return func(name string) string {
+		if s, ok := w.stat(fmt.Sprintf(format, name), cpu); ok {
+			return fmt.Sprintf("%s | %s", s, number(1e6/s.median))
+		}
+		return ""
+	}
+}
+
 // measured reports whether a benchmark has results, and notes its subject if it has none.
 func (w *writer) measured(name, unit, what string) bool {
 	if _, ok := w.stat(name, unit); ok {
@@ -96,14 +140,6 @@ func (w *writer) measured(name, unit, what string) bool {
 	}
 	w.missing = append(w.missing, what)
 	return false
-}
-
-// cell returns a figure, or a dash.
-func (w *writer) cell(name, unit string, factor float64) string {
-	if s, ok := w.stat(name, unit); ok {
-		return s.times(factor).String()
-	}
-	return "–"
 }
 
 // section writes a heading and a table, and reports whether it has rows. If it has none, it

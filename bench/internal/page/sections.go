@@ -12,22 +12,15 @@ func (w *writer) memory() {
 	w.p("## In memory")
 	w.p(`A decision for a random key that the limiter knows. All limiters allow one request per second and a burst of a billion, so that every
 request is allowed. The parallel calls come from as many goroutines as there are cores, with 1,000 keys.`)
-	var rows []string
 	var bars []bar
-	for _, impl := range locals {
-		name := fmt.Sprintf("Memory/impl=%s/keys=", impl)
-		s, ok := w.stat(name+"1000", "ns/op")
-		bars = append(bars, bar{implName(impl), s, peers[impl] == ""})
-		if !ok {
-			continue
-		}
-		row := "| " + implName(impl)
-		for _, keys := range keyCounts {
-			row += " | " + w.cell(fmt.Sprint(name, keys), "ns/op", 1)
-		}
-		rows = append(rows, row+fmt.Sprintf(" | %s | %s |", w.cell("MemoryParallel/impl="+impl+"/keys=1000", "ns/op", 1), w.cell(name+"1000", "allocs/op", 1)))
+	for _, l := range implNames(locals) {
+		s, _ := w.stat("Memory/impl="+l.name+"/keys=1000", "ns/op")
+		bars = append(bars, bar{l.text, s, peers[l.name] == ""})
 	}
-	w.table("| Limiter | ns, one key | ns, 1,000 keys | ns, 100,000 keys | ns, parallel | allocations |", rows)
+	const name = "Memory/impl=%s/keys="
+	w.table("| Limiter | ns, one key | ns, 1,000 keys | ns, 100,000 keys | ns, parallel | allocations |",
+		rows(implNames(locals), w.in(name+"1", "ns/op", 1), w.in(name+"1000", "ns/op", 1), w.in(name+"100000", "ns/op", 1),
+			w.in("MemoryParallel/impl=%s/keys=1000", "ns/op", 1), w.in(name+"1000", "allocs/op", 1)))
 	w.picture("memory.svg", "A bar for each limiter in memory: the time of a decision with 1,000 keys.",
 		"In memory, 1,000 keys: nanoseconds for one decision", bars)
 	w.likes("Memory/impl=%s/keys=1000", "ns/op", likes)
@@ -81,18 +74,10 @@ func (w *writer) client(c client) {
 		return
 	}
 	w.p("### Over %s", c.name)
-	var rows []string
-	for _, impl := range c.impls {
-		name := c.benchmark + "/impl=" + impl
-		one, many := name+"/callers=1", name+"/callers=32"
-		if _, ok := w.stat(one, "ns/op"); !ok {
-			continue
-		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", implName(impl),
-			w.cell(one, "ns/op", 1e-3), w.cell(many, "ns/op", 1e-3), w.cell(many, cpu, 1),
-			w.cell(one, "allocs/op", 1), w.cell(one, "sent-B/op", 1), w.cell(one, "received-B/op", 1)))
-	}
-	w.table("| Limiter | µs, one caller | µs, 32 callers | server's CPU, µs, 32 callers | allocations | bytes sent | bytes received |", rows)
+	one, many := c.benchmark+"/impl=%s/callers=1", c.benchmark+"/impl=%s/callers=32"
+	w.table("| Limiter | µs, one caller | µs, 32 callers | server's CPU, µs, 32 callers | allocations | bytes sent | bytes received |",
+		rows(implNames(c.impls), w.in(one, "ns/op", 1e-3), w.in(many, "ns/op", 1e-3), w.in(many, cpu, 1),
+			w.in(one, "allocs/op", 1), w.in(one, "sent-B/op", 1), w.in(one, "received-B/op", 1)))
 	w.likes(c.benchmark+"/impl=%s/callers=32", cpu, c.likes)
 }
 
@@ -103,28 +88,22 @@ func (w *writer) postgres() {
 	w.p("## On PostgreSQL")
 	w.p(`A decision takes two round trips, with one of 1,000 known keys or always the same key. A caller sends the next request when it has
 the answer. The server does not wait for its disk (` + "`fsync=off`" + `), and writes these bytes to its log (WAL).`)
-	var rows []string
-	for _, c := range []struct{ impl, text string }{
+	const name = "Postgres/impl=%s/callers="
+	all := rows([]named{
 		{"floor", "two round trips that do nothing"},
 		{"weir-gcra", "GCRA"},
 		{"weir-four", "four rules of GCRA"},
 		{"weir-denied", "a denial, always of the same key"},
-	} {
-		name := "Postgres/impl=" + c.impl
-		one := name + "/callers=1/keys=1000"
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s |", c.text, w.cell(one, "ns/op", 1e-3),
-			w.cell(name+"/callers=16/keys=1000", "ns/op", 1e-3), w.cell(name+"/callers=16/keys=1", "ns/op", 1e-3), w.cell(one, "wal-B/op", 1)))
-	}
-	for _, c := range []struct{ name, text string }{
+	}, w.in(name+"1/keys=1000", "ns/op", 1e-3), w.in(name+"16/keys=1000", "ns/op", 1e-3), w.in(name+"16/keys=1", "ns/op", 1e-3), w.in(name+"1/keys=1000", "wal-B/op", 1))
+	batches := rows([]named{
 		{"keys=100", "one of 100 decisions of `DoMany`, 100 keys"},
 		{"keys=1", "one of 100 decisions of `DoMany`, the same key"},
-	} {
-		rows = append(rows, fmt.Sprintf("| %s | %s | | | |", c.text, w.cell("PostgresMany/"+c.name, "ns/decision", 1e-3)))
+	}, w.in("PostgresMany/%s", "ns/decision", 1e-3))
+	logs := rows([]named{{"10", "SlidingLog, 10 entries"}, {"100", "SlidingLog, 100 entries"}, {"1000", "SlidingLog, 1,000 entries"}}, w.in("PostgresLog/entries=%s", "ns/op", 1e-3))
+	for _, row := range append(batches, logs...) {
+		all = append(all, row+" | | |")
 	}
-	for _, c := range []struct{ name, text string }{{"10", "10"}, {"100", "100"}, {"1000", "1,000"}} {
-		rows = append(rows, fmt.Sprintf("| SlidingLog, %s entries | %s | | | |", c.text, w.cell("PostgresLog/entries="+c.name, "ns/op", 1e-3)))
-	}
-	w.table("| One decision | µs, one caller | µs, 16 callers | µs, 16 callers, one key | bytes of WAL |", rows)
+	w.table("| One decision | µs, one caller | µs, 16 callers | µs, 16 callers, one key | bytes of WAL |", all)
 }
 
 func (w *writer) bytes() {
@@ -132,11 +111,8 @@ func (w *writer) bytes() {
 		return
 	}
 	w.p("## Memory of the server")
-	var rows []string
-	for _, impl := range []string{"weir-gcra", "redis_rate", "throttled", "ulule", "redisstore", "rueidislimiter"} {
-		rows = append(rows, fmt.Sprintf("| %s | %s |", implName(impl), w.cell("PeerBytes/impl="+impl, "bytes/key", 1)))
-	}
-	w.table("| Limiter | bytes for each caller, or MB for a million callers |", rows)
+	impls := []string{"weir-gcra", "redis_rate", "throttled", "ulule", "redisstore", "rueidislimiter"}
+	w.table("| Limiter | bytes for each caller, or MB for a million callers |", rows(implNames(impls), w.in("PeerBytes/impl=%s", "bytes/key", 1)))
 	w.p("The keys of all limiters have about the same length. [Sizing](#sizing) has the other algorithms.")
 }
 
@@ -145,22 +121,15 @@ func (w *writer) around() {
 		return
 	}
 	w.p("## Around a decision")
-	var rows []string
-	for _, c := range []struct{ name, text string }{
+	const name = "Around/what=%s"
+	w.table("| One call | ns | allocations |", rows([]named{
 		{"plain", "a decision in memory, one key"},
 		{"denycache", "a denial that a `DenyCache` remembers"},
 		{"prefetch", "an answer from tokens that a `Prefetch` holds"},
 		{"failopen", "an answer of `OnOutage` during an outage"},
 		{"faillocal", "the same with a local share of the limit"},
 		{"middleware", "a handler with the middleware of `weirhttp` and a limiter in memory, without header fields"},
-	} {
-		name := "Around/what=" + c.name
-		if _, ok := w.stat(name, "ns/op"); !ok {
-			continue
-		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", c.text, w.cell(name, "ns/op", 1), w.cell(name, "allocs/op", 1)))
-	}
-	w.table("| One call | ns | allocations |", rows)
+	}, w.in(name, "ns/op", 1), w.in(name, "allocs/op", 1)))
 }
 
 // differences says what peers do less. It has no measured figures.

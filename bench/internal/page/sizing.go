@@ -1,9 +1,6 @@
 package page
 
-import (
-	"fmt"
-	"strings"
-)
+import "fmt"
 
 // cpu is the unit of the CPU time of a server.
 const cpu = "server-cpu-µs/op"
@@ -32,32 +29,24 @@ the network takes little. That is also what ` + "`DoMany`, `store.Coalesce` and 
 	w.large()
 }
 
-// capacity returns a row's figures for a CPU time: µs, and decisions per second.
-func (w *writer) capacity(name string) string {
-	s, ok := w.stat(name, cpu)
-	if !ok {
-		return "– | –"
-	}
-	return fmt.Sprintf("%s | %s", s, number(1e6/s.median))
-}
-
 func (w *writer) rules() {
 	w.p("### Rules in a decision")
-	var rows []string
+	var counts []named
 	var bars []bar
-	for _, n := range []int{1, 2, 4, 8, 16} {
-		name := fmt.Sprintf("Rules/impl=rules-%d", n)
-		s, _ := w.stat(name, cpu)
-		bars = append(bars, bar{fmt.Sprintf("rules: %d", n), s, true})
-		rows = append(rows, fmt.Sprintf("| %d | %s | %s | %s |", n, w.capacity(name), w.cell(name, "sent-B/op", 1), w.cell(name, "received-B/op", 1)))
+	for _, n := range []string{"1", "2", "4", "8", "16"} {
+		s, _ := w.stat("Rules/impl=rules-"+n, cpu)
+		bars = append(bars, bar{"rules: " + n, s, true})
+		counts = append(counts, named{n, n})
 	}
-	w.table("| Rules, each a GCRA | server's CPU, µs | decisions per second of a core | bytes sent | bytes received |", rows)
+	const name = "Rules/impl=rules-%s"
+	w.table("| Rules, each a GCRA | server's CPU, µs | decisions per second of a core | bytes sent | bytes received |",
+		rows(counts, w.capacity(name), w.in(name, "sent-B/op", 1), w.in(name, "received-B/op", 1)))
 	w.picture("rules.svg", "A bar for 1, 2, 4, 8 and 16 rules: the CPU time of the server for a decision.",
 		"Rules in one decision: microseconds of the server's CPU", bars)
 }
 
 // contestants are the algorithms, by their names in the results.
-var contestants = []struct{ name, text string }{
+var contestants = []named{
 	{"gcra", "GCRA"},
 	{"tokenbucket", "TokenBucket"},
 	{"tokenbucket-atonce", "TokenBucket, `AtOnce`"},
@@ -72,37 +61,23 @@ var contestants = []struct{ name, text string }{
 
 func (w *writer) algorithms() {
 	w.p("### Algorithms")
-	var rows []string
-	for _, c := range contestants {
-		allowed := fmt.Sprintf("Algorithms/impl=%s/decision=allowed/limit=100", c.name)
-		denied := strings.Replace(allowed, "allowed", "denied", 1)
-		instructions := w.ratios[c.name+" allowed"]
-		if instructions == "" {
-			instructions = "–"
-		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |", c.text, w.capacity(allowed), w.cell(denied, cpu, 1), instructions))
-	}
-	w.table("| Algorithm, limit 100 | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied | instructions of the server relative to redis_rate, allowed |", rows)
+	const name = "Algorithms/impl=%s/decision="
+	w.table("| Algorithm, limit 100 | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied | instructions of the server relative to redis_rate, allowed |",
+		rows(contestants, w.capacity(name+"allowed/limit=100"), w.in(name+"denied/limit=100", cpu, 1), func(name string) string { return w.ratios[name+" allowed"] }))
 	w.p("The cost does not grow with the limit. Instructions vary little from run to run: [instructions.txt](../bench/instructions.txt) has them.")
 }
 
 func (w *writer) logs() {
-	var rows []string
-	for _, live := range []int{100, 1000, 100_000} {
-		allowed := fmt.Sprintf("SlidingLog/decision=allowed/live=%d", live)
-		if _, ok := w.stat(allowed, cpu); !ok {
-			continue
-		}
-		denied := strings.Replace(allowed, "allowed", "denied", 1)
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s |", number(float64(live)), w.capacity(allowed), w.cell(denied, cpu, 1)))
-	}
+	const name = "SlidingLog/decision=%s/live=%%s"
+	entries := []named{{"100", "100"}, {"1000", "1,000"}, {"100000", "100,000"}}
+	rows := rows(entries, w.capacity(fmt.Sprintf(name, "allowed")), w.in(fmt.Sprintf(name, "denied"), cpu, 1))
 	if w.section("Entries of a SlidingLog", "| Live entries of a caller | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied |", rows, "the cost by the entries of a log") {
 		w.p("Up to 128 entries are a listpack on the server, which takes less memory and is slower. More entries are a skip list.")
 	}
 }
 
 // footprints are states of a caller, by their names in the results.
-var footprints = []struct{ name, text string }{
+var footprints = []named{
 	{"gcra", "GCRA"},
 	{"tokenbucket", "TokenBucket"},
 	{"leakybucket", "LeakyBucket"},
@@ -119,12 +94,7 @@ var footprints = []struct{ name, text string }{
 }
 
 func (w *writer) footprints() {
-	var rows []string
-	for _, f := range footprints {
-		if s, ok := w.stat("Bytes/state="+f.name, "bytes/key"); ok {
-			rows = append(rows, fmt.Sprintf("| %s | %s |", f.text, s))
-		}
-	}
+	rows := rows(footprints, w.in("Bytes/state=%s", "bytes/key", 1))
 	if !w.section("Memory", "| State of a caller | bytes for each caller, or MB for a million callers |", rows, "the memory of each algorithm") {
 		return
 	}
@@ -174,15 +144,9 @@ can cost it more.`, w.config["gomaxprocs"])
 }
 
 func (w *writer) large() {
-	var rows []string
-	for _, keys := range []int{1_000_000, 10_000_000} {
-		name := fmt.Sprintf("Large/impl=weir-gcra/keys=%d", keys)
-		if _, ok := w.stat(name, "ns/op"); ok {
-			rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s | %s | %s | %s |", number(float64(keys)),
-				w.cell(name, "bytes/key", 1), w.cell(name, "ns/op", 1), w.cell(name, "new-ns/op", 1),
-				w.cell(name, "swept-ns/op", 1), w.cell(name, "gc-ms", 1), w.cell(name, "gc-pause-µs", 1)))
-		}
-	}
+	const name = "Large/impl=weir-gcra/keys=%s"
+	rows := rows([]named{{"1000000", "1,000,000"}, {"10000000", "10,000,000"}}, w.in(name, "bytes/key", 1), w.in(name, "ns/op", 1),
+		w.in(name, "new-ns/op", 1), w.in(name, "swept-ns/op", 1), w.in(name, "gc-ms", 1), w.in(name, "gc-pause-µs", 1))
 	if !w.section("Many keys in memory", "| Keys | bytes for each key | ns, known key | ns, new key | ns, new key that removes expired keys | ms, collection | µs, longest pause of collections |",
 		rows, "memory stores with millions of keys (`make bench-large`)") {
 		return
