@@ -233,11 +233,13 @@ func (w *writer) method() {
 	w.p("## Measure it")
 	w.WriteString("```\nmake bench-quick   # 3 minutes: 10 short rounds\nmake bench         # 15 minutes: everything\n" +
 		"make bench-large   # memory stores with up to 10 million keys: a few minutes and 6 GiB\n```\n\n")
-	w.p(`Each command writes bench/results.txt, this page, and a part of [README.md](../README.md#performance). The Docker engine runs the
-server, from an image that ` + "`make images`" + ` makes. Without an engine, the server is the ` + "`redis-server`" + ` of the machine. Without
-either, only the memory store is measured. A round runs every benchmark once, so a machine that becomes slower slows down
-everything that is compared. Leave the machine alone meanwhile.`)
-	w.p("Before `make bench` writes bench/results.txt, it renames the former file to bench/earlier.txt. The page compares the ratios of both\nfiles. The other commands do not change bench/earlier.txt.")
+	w.p(`Each command writes this page, a part of [README.md](../README.md#performance), and
+bench/results.txt, which has the results that these need. The Docker engine runs the server, from an
+image that ` + "`make images`" + ` makes. Without an engine, the server is the ` + "`redis-server`" + ` of the
+machine. Without either, only the memory store is measured. A round runs every benchmark once, so a
+machine that becomes slower slows down everything that is compared. Leave the machine alone
+meanwhile.`)
+	w.p("`make bench` keeps the results that it replaces as bench/earlier.txt. The page compares the ratios\nof both files. The other commands keep bench/earlier.txt as it is.")
 	w.p(`- **Time** is the time of a call, or with several callers the time of the run divided by its decisions.
 - **CPU time of the server** is the CPU time of its main thread. It includes reading the request and writing the reply.
 - **Allocations** are those of the process that decides.
