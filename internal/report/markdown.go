@@ -6,18 +6,14 @@ import (
 	"time"
 )
 
-// Title returns a name of the run: the store and the server.
-func (r *Report) Title() string {
-	if r.Server == "" {
-		return r.Store
-	}
-	return r.Store + " on " + r.Server
-}
-
 // Markdown returns the report as a page.
 func (r *Report) Markdown() string {
 	var w strings.Builder
-	fmt.Fprintf(&w, "# Conformance of %s\n\n", escape(r.Title()))
+	title := r.Store
+	if r.Server != "" {
+		title += " on " + r.Server
+	}
+	fmt.Fprintf(&w, "# Conformance of %s\n\n", escape(title))
 	switch {
 	case r.Result == Passed:
 		w.WriteString("**Passed.**")
