@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
@@ -118,6 +119,31 @@ func compileAll(t *testing.T, luac string, global *regexp.Regexp) {
 				}
 			})
 		}
+	}
+}
+
+// Luacheck finds nothing in the scripts that .luacheckrc does not allow. It is slow, so it
+// does not read those that have one kind sixteen times.
+func TestLuacheck(t *testing.T) {
+	t.Parallel()
+	luacheck, dir := luatool.Need(t, "luacheck"), t.TempDir()
+	const config = "../.luacheckrc"
+	if _, err := os.Stat(config); err != nil { // go test notes it, and so runs again if it changes
+		t.Fatal(err)
+	}
+	for name, p := range manyPrograms(t) {
+		if strings.HasSuffix(name, " times") {
+			continue
+		}
+		for _, v := range p.Verbs() {
+			s := p.Script(v)
+			if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%.40s-%s.lua", s.Name(), s.SHA()[:8])), []byte(s.Lua()), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if out, err := exec.Command(luacheck, "--quiet", "--no-color", "--config", config, dir).CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
