@@ -72,7 +72,7 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 // Acquire acquires a lease with a random ID, and waits for it until ctx ends. While the
 // request is denied, Acquire repeats the request. The time between two attempts grows
 // from 5 ms to 250 ms, and is at most RetryAfter. Waiting callers get leases in no
-// particular order. If ctx ends, Acquire releases what the store may hold, as TryAcquire does.
+// particular order. If ctx ends, Acquire releases any lease the store may have granted.
 //
 // The errors are:
 //   - [ErrDenied] if the request can never be allowed. Acquire then does not wait.
@@ -152,15 +152,11 @@ func (l *Lease) try(ctx context.Context) error {
 	return err
 }
 
-// giveUp releases the lease if the reply to a try may be lost, and the store may hold the lease. It
-// goes on if ctx ends.
+// giveUp releases any lease that the store may have granted to a try whose reply is lost.
 func (l *Lease) giveUp(ctx context.Context) {
-	if !l.lost {
-		return
+	if l.lost {
+		_ = guard.Undo(ctx, l.Release)
 	}
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
-	defer cancel()
-	_, _ = l.do(back, Release)
 }
 
 func (l *Lease) do(ctx context.Context, op Op) (Result, error) {

@@ -13,10 +13,6 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// refundTime is the time limit of a refund after a cancelled wait, and of a release after
-// a cancelled acquire.
-const refundTime = time.Second
-
 // A Reservation is an allowed request, whose tokens may be available only later. Call Wait,
 // then go ahead. [Limiter.Reserve] returns one. It is for one request. It is safe for concurrent
 // use, and must not be copied. Wait and Cancel of a nil or zero Reservation return an error.
@@ -88,12 +84,12 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 		return turn, nil
 	case err == nil:
 		if res.Degraded != nil || res.Replayed { // a client or a wrapper can repeat a call
-			_ = turn.giveUp(ctx) // the answer is the denial, also if this fails
+			_ = turn.giveUp(ctx, nil) // the answer is the denial, even if this fails
 		}
 		return nil, &DeniedError{res}
 	case guard.Contextual(err), unavailable && ctx.Err() != nil:
 		// The timer of the store can be earlier than the timer of ctx.
-		return nil, turn.refundAfter(ctx, cmp.Or(ctx.Err(), err))
+		return nil, turn.giveUp(ctx, cmp.Or(ctx.Err(), err))
 	}
 	return nil, err
 }
@@ -118,7 +114,7 @@ func (r *Reservation) Wait(ctx context.Context) error {
 	err := sleep.For(ctx, time.Until(r.turn))
 	switch {
 	case err != nil && r.own && r.state.CompareAndSwap(reserved, cancelled):
-		return r.refundAfter(ctx, err)
+		return r.giveUp(ctx, err)
 	case err != nil: // another Wait went ahead, or refunded the tokens, or another request can use them
 		return err
 	case r.state.CompareAndSwap(reserved, gone), r.state.Load() == gone:
@@ -130,7 +126,7 @@ func (r *Reservation) Wait(ctx context.Context) error {
 // Cancel refunds the reserved tokens, and reports whether anything was refunded. See
 // [Limiter.Refund]. Later reservations keep their time, so tokens that they depend on
 // are not refunded. Cancel is idempotent: it can be retried after an error. After Cancel, Wait
-// returns an error, also if the refund failed.
+// returns an error, even if the refund failed.
 func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	if r == nil || r.limiter == nil {
 		return false, errNoReservation
@@ -139,22 +135,13 @@ func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	return r.limiter.Refund(ctx, r.request)
 }
 
-// giveUp is Cancel, unless another request can use the tokens. It goes on if ctx ends, and
-// takes at most refundTime.
-func (r *Reservation) giveUp(ctx context.Context) error {
-	if !r.own {
-		return nil
-	}
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), refundTime)
-	defer cancel()
-	_, err := r.Cancel(back)
-	return err
-}
-
-// refundAfter calls giveUp, and returns err. If giveUp fails, it returns both errors.
-func (r *Reservation) refundAfter(ctx context.Context, err error) error {
-	if failed := r.giveUp(ctx); failed != nil {
-		return errors.Join(err, failed)
+// giveUp cancels the reservation if Reserve chose its ID, and returns err. If Cancel fails, it
+// returns both errors.
+func (r *Reservation) giveUp(ctx context.Context, err error) error {
+	if r.own {
+		if failed := guard.Undo(ctx, r.Cancel); failed != nil {
+			return errors.Join(err, failed)
+		}
 	}
 	return err
 }

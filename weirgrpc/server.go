@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/internal/undo"
 )
@@ -180,7 +181,7 @@ func (c *call) undecided(err error) error {
 	case !c.holds():
 	case code == codes.Canceled, code == codes.DeadlineExceeded:
 		c.undo() // the tokens may be reserved, or the lease held
-	case contextual(err): // the same, but the caller is still there
+	case guard.Contextual(err): // the same, but the caller is still there
 		late := *c
 		go late.undo()
 	}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/store"
 )
 
@@ -46,7 +47,7 @@ func codeOf(ctx context.Context, err error) codes.Code {
 	switch {
 	case errors.Is(err, ErrNoKey):
 		return codes.InvalidArgument
-	case !errors.Is(err, store.ErrUnavailable) && !contextual(err):
+	case !errors.Is(err, store.ErrUnavailable) && !guard.Contextual(err):
 		return codes.Internal
 	}
 	if code := ended(ctx); code != codes.OK {
@@ -62,11 +63,6 @@ func deniedCode(res *weir.Result) codes.Code {
 		return codes.Unavailable
 	}
 	return codes.ResourceExhausted
-}
-
-// contextual reports whether err is the error of a context.
-func contextual(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
 // ended returns the code for a call whose context has ended, or whose deadline has passed. If

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/undo"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/store"
 )
 
@@ -49,7 +49,7 @@ func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *w
 	held, err = leases.Acquire(short, key...)
 	again := errors.As(err, &denied)
 	late := ctx.Err() == nil && !time.Now().Before(w.until)
-	if late && (again || contextual(err) && !errors.Is(err, store.ErrUnavailable)) {
+	if late && (again || guard.Contextual(err) && !errors.Is(err, store.ErrUnavailable)) {
 		return nil, denied // not the error of short, which the caller does not know
 	}
 	return held, err
@@ -65,9 +65,7 @@ func (l *lease) release() {
 
 func (l *lease) free() {
 	l.once.Do(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), undo.Time)
-		defer cancel()
-		_, _ = l.held.Release(ctx) // after an error, the lease expires
+		_ = guard.Undo(context.Background(), l.held.Release) // after an error, the lease expires
 	})
 }
 

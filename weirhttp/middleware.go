@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/internal/undo"
 	"github.com/weir-go/weir/store"
@@ -95,7 +96,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	switch {
 	case err != nil && cancelled(r) && holds: // the tokens may be reserved, or the lease held
 		m.undo(r, d, req)
-	case contextual(err) && holds: // the same, but the client still waits
+	case guard.Contextual(err) && holds: // the same, but the client still waits
 		go m.undo(r.Clone(r.Context()), d, req) // a clone, because the handler can change r
 	case err == nil && res.Degraded != nil && !res.Allowed && holds && (leased || own): // only the reply may be lost
 		go undo.Request(r.Context(), d, req)
@@ -173,12 +174,7 @@ func (m *middleware) answer(w http.ResponseWriter, r *http.Request, req *weir.Re
 
 // outage reports whether err means that the store did not decide.
 func outage(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || contextual(err)
-}
-
-// contextual reports whether err is the error of a context.
-func contextual(err error) bool {
-	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+	return errors.Is(err, store.ErrUnavailable) || guard.Contextual(err)
 }
 
 // cancelled reports whether the client has cancelled the request.

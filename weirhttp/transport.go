@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/internal/sleep"
-	"github.com/weir-go/weir/internal/undo"
 )
 
 // ErrPaused means that a server asked for a pause that is longer than the request may
@@ -209,7 +209,7 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request) (*lease, error)
 		// otherwise all requests that wait would be sent at once. A repeated request has no
 		// turn of its own.
 		if turn != nil && (req.ID == "" || !turn.Replayed) {
-			err = t.refund(ctx, turn)
+			err = guard.Undo(ctx, turn.Cancel)
 		}
 		if err := errors.Join(err, t.pause(ctx, req.Key, &w)); err != nil {
 			return nil, err
@@ -243,14 +243,6 @@ func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*
 		return nil, err
 	}
 	return turn, turn.Wait(ctx)
-}
-
-// refund refunds a turn that was not used.
-func (t *Transport) refund(ctx context.Context, turn *weir.Reservation) error {
-	back, cancel := context.WithTimeout(context.WithoutCancel(ctx), undo.Time)
-	defer cancel()
-	_, err := turn.Cancel(back)
-	return err
 }
 
 // A waiter knows how long a request may wait in all.

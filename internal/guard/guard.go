@@ -12,10 +12,11 @@ import (
 const Time = time.Second
 
 // Undo calls undo with a context that goes on when ctx ends, and that ends after Time.
-func Undo(ctx context.Context, undo func(context.Context) error) error {
+func Undo[T any](ctx context.Context, undo func(context.Context) (T, error)) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Time)
 	defer cancel()
-	return undo(ctx)
+	_, err := undo(ctx)
+	return err
 }
 
 // Ended reports whether ctx has ended, or its deadline has passed. A timer can end ctx a
