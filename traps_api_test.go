@@ -46,6 +46,7 @@ func TestTrapZeroValuesReturnErrors(t *testing.T) {
 	u := weir.KeyOf("u")
 	for _, l := range []*weir.Limiter{nil, {}} {
 		for name, call := range map[string]func() error{
+			"Valid":      l.Valid,
 			"Allow":      func() error { _, err := l.Allow(ctx, "u"); return err },
 			"AllowN":     func() error { _, err := l.AllowN(ctx, 1, "u"); return err },
 			"Peek":       func() error { _, err := l.Peek(ctx, "u"); return err },
@@ -93,6 +94,9 @@ func TestTrapZeroValuesReturnErrors(t *testing.T) {
 	_, err = weir.New("t", st, algorithm.GCRA{}, nil)
 	wantError(t, err, weir.ErrInvalidLimit, "Count is 0")
 	l := weirtest.New(t, st, weirtest.PerSecond)
+	if err := l.Valid(); err != nil {
+		t.Errorf("Valid: %v", err)
+	}
 	_, err = l.Decide(ctx, weir.Request{}, nil)
 	wantError(t, err, weir.ErrInvalidKey, "0 segments")
 	_, err = l.With(weir.Rule{Algorithm: (*algorithm.GCRA)(nil)})

@@ -233,6 +233,15 @@ func checkStore(st store.Store) error {
 	return nil
 }
 
+// Valid returns an error if l is nil or a zero Limiter. Call it where a Limiter is configured, so
+// that the mistake shows before the first request.
+func (l *Limiter) Valid() error {
+	if l == nil || l.bound == nil {
+		return errNoLimiter
+	}
+	return nil
+}
+
 // split returns the rules that are in force, and the shadow rules.
 func split(rules []Rule) (live, shadow []Rule) {
 	for _, r := range rules {

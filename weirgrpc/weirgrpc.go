@@ -181,7 +181,7 @@ func NewServerInterceptor(d weir.Decider, request RequestFunc, opts *Options) (*
 // check checks the arguments of a constructor.
 func check(name string, d weir.Decider, request RequestFunc) error {
 	if lim, ok := d.(*weir.Limiter); ok {
-		if _, err := lim.With(); err != nil { // a nil or zero Limiter
+		if err := lim.Valid(); err != nil {
 			return fmt.Errorf("weirgrpc: %s: %w", name, err)
 		}
 	}

@@ -183,7 +183,7 @@ func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler)
 		m.opts = *opts
 	}
 	if lim, ok := d.(*weir.Limiter); ok {
-		if _, err := lim.With(); err != nil { // a nil or zero Limiter
+		if err := lim.Valid(); err != nil {
 			return nil, fmt.Errorf("weirhttp: New: %w", err)
 		}
 	}
