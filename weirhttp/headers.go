@@ -19,9 +19,9 @@ const (
 
 // setHeaders sets the fields of the dialect.
 func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result, s *scratch) {
-	rules := s.rules()
+	rules := s.rules(res)
 	switch {
-	case m.opts.Headers == NoHeaders || res.Rule == "" && len(rules) == 0:
+	case m.opts.Headers == NoHeaders || len(rules) == 0:
 		return
 	case m.opts.Headers == XRateLimit:
 		if res.Rule != "" {
@@ -30,9 +30,6 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 			h.Set(xRateLimitReset, strconv.FormatInt(seconds(res.ResetAfter), 10))
 		}
 		return
-	case len(rules) == 0:
-		s.each[0] = *res
-		rules = s.each[:1]
 	}
 	var pk []byte
 	if m.opts.PartitionKey != nil {

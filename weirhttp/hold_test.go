@@ -125,9 +125,18 @@ func TestMaxWaitEnds(t *testing.T) {
 	}
 }
 
-// A concurrency limit holds a lease while the handler runs, also if it panics.
+// A concurrency limit holds a lease while the handler runs, even if it panics, and even if a
+// wrapper leaves out the results of the rules.
 func TestLease(t *testing.T) {
 	lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+	testLease(t, lim)
+	testLease(t, deciderFunc(func(ctx context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
+		return lim.Decide(ctx, r, nil)
+	}))
+}
+
+func testLease(t *testing.T, lim weir.Decider) {
+	t.Helper()
 	limit, errs := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
 		req, err := all(r)
 		req.ID = rand.Text()

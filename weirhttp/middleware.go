@@ -41,24 +41,22 @@ func (s *scratch) free() {
 	scratches.Put(s)
 }
 
-// rules returns the results of the rules. A wrapper that answers by itself may leave them
-// empty.
-func (s *scratch) rules() []weir.Result {
+// rules returns the results of the rules. A wrapper may leave them empty: the only result is
+// then res.
+func (s *scratch) rules(res *weir.Result) []weir.Result {
 	n := 0
 	for n < len(s.each) && s.each[n].Rule != "" {
 		n++
+	}
+	if n == 0 && res.Rule != "" {
+		s.each[0], n = *res, 1
 	}
 	return s.each[:n]
 }
 
 // leased reports whether a rule is an algorithm.Concurrency, which has no window.
-func (s *scratch) leased() bool {
-	for i := range s.rules() {
-		if s.each[i].Window == 0 {
-			return true
-		}
-	}
-	return false
+func leased(each []weir.Result) bool {
+	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Window == 0 })
 }
 
 // wrap is the middleware.
@@ -88,7 +86,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	s := scratches.Get().(*scratch)
 	res, err := m.decide(r.Context(), d, req, s.each[:])
-	leased := err == nil && req.ID != "" && s.leased()
+	leased := err == nil && req.ID != "" && req.MaxWait == 0 && leased(s.rules(&res))
 	pass := m.answer(w, r, &req, &res, err, s)
 	s.free()
 	// Tokens with an ID of the RequestFunc can be those of another request, which uses them.

@@ -61,7 +61,7 @@ func (m *middleware) deny(w http.ResponseWriter, r *http.Request, res *weir.Resu
 		w.Header().Set("Retry-After", strconv.FormatInt(max(seconds(res.RetryAfter), 1), 10))
 	}
 	why := Rejection{Result: *res}
-	for _, rule := range s.rules() {
+	for _, rule := range s.rules(res) {
 		if !rule.Allowed {
 			why.Violated = append(why.Violated, rule.Rule)
 		}
