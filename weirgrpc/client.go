@@ -59,7 +59,7 @@ type ClientInterceptor struct {
 //
 // The error says what is wrong if lim is nil or a zero Limiter, or if request is nil.
 func NewClientInterceptor(lim *weir.Limiter, request RequestFunc) (*ClientInterceptor, error) {
-	if err := check("NewClientInterceptor", lim, request); err != nil {
+	if err := check("NewClientInterceptor", lim, request, 0); err != nil {
 		return nil, err
 	}
 	return &ClientInterceptor{limiter: lim, request: request}, nil
@@ -104,7 +104,7 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	}
 	turn, err := c.limiter.Reserve(ctx, req)
 	if err != nil {
-		return emptyKey(&req, err)
+		return emptyKey(req.Key, err)
 	}
 	return turn.Wait(ctx)
 }

@@ -3,7 +3,6 @@ package weirgrpc
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,12 +29,9 @@ type lease struct {
 	released bool
 }
 
-// hold returns the lease that an allowed call holds, or nil if it holds none. each has the
-// results of the rules. The decision began at start.
-func (c *call) hold(start time.Time, each []weir.Result) *lease {
-	if c.req.ID == "" || c.req.MaxWait > 0 || !leased(each) {
-		return nil
-	}
+// keep returns the lease that c holds, and renews it. each has the results of the rules. The
+// decision began at start.
+func (c *call) keep(start time.Time, each []weir.Result) *lease {
 	span := weir.Never
 	for i := range each {
 		if each[i].Window == 0 {
@@ -55,11 +51,6 @@ func (c *call) hold(start time.Time, each []weir.Result) *lease {
 	return l
 }
 
-// leased reports whether a rule is an algorithm.Concurrency, which has no window.
-func leased(each []weir.Result) bool {
-	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Window == 0 })
-}
-
 // next returns the time until the next renewal, if the last one, or the decision, began at start.
 func (l *lease) next(start time.Time) time.Duration {
 	return max(l.third-time.Since(start), minRenew)
@@ -71,7 +62,7 @@ func (l *lease) renew(ctx context.Context) {
 	once, cancel := context.WithTimeout(ctx, renewTime)
 	defer cancel()
 	start := time.Now()
-	res, err := l.call.decider.Decide(once, weir.Request{Key: l.call.req.Key, ID: l.call.req.ID, Op: weir.Renew}, nil)
+	res, err := l.call.req.Decider.Decide(once, weir.Request{Key: l.call.req.Key, ID: l.call.req.ID, Op: weir.Renew}, nil)
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next := l.next(start)

@@ -2,12 +2,10 @@ package weirgrpc
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -15,9 +13,8 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/sleep"
-	"github.com/weir-go/weir/internal/undo"
 )
 
 var (
@@ -54,39 +51,10 @@ func (s *ServerInterceptor) Stream(srv any, ss grpc.ServerStream, info *grpc.Str
 
 // A call is a unary call or a stream.
 type call struct {
-	s       *ServerInterceptor
-	ctx     context.Context
-	method  string
-	decider weir.Decider
-	req     weir.Request
-	own     bool // nobody else can use the ID of req
-}
-
-// holds reports whether c can hold a lease or reserved tokens. Tokens with an ID of the
-// RequestFunc can be those of another call, which uses them.
-func (c *call) holds() bool { return c.req.ID != "" && (c.own || c.req.MaxWait == 0) }
-
-// A scratch holds the results of the rules of one decision. It is reused.
-type scratch [weir.MaxRules]weir.Result
-
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
-
-func (s *scratch) free() {
-	clear(s[:])
-	scratches.Put(s)
-}
-
-// rules returns the results of the rules. A wrapper that answers by itself may leave them
-// empty: the only result is then res.
-func (s *scratch) rules(res *weir.Result) []weir.Result {
-	n := 0
-	for n < len(s) && s[n].Rule != "" {
-		n++
-	}
-	if n == 0 && res.Rule != "" {
-		s[0], n = *res, 1
-	}
-	return s[:n]
+	s      *ServerInterceptor
+	ctx    context.Context
+	method string
+	req    gate.Request
 }
 
 // enter decides whether the handler is called. If it is, the error is nil, and the lease
@@ -102,99 +70,67 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 		}
 		return nil, c.fail(code, err)
 	}
-	s := scratches.Get().(*scratch)
-	defer s.free()
+	s := gate.NewScratch()
+	defer s.Free()
 	start := time.Now()
-	res, err := c.decide(s[:])
+	res, err := c.req.Decide(c.ctx, c.s.opts.Timeout, s.Each[:])
+	err = emptyKey(c.req.Key, err)
+	if errors.Is(err, weir.ErrInvalidLease) && c.req.ID == "" {
+		err = fmt.Errorf("weirgrpc: the request has no ID: use Leased: %w", err)
+	}
+	each, code := s.Rules(&res), codeOf(c.ctx, err)
+	hold := c.req.Hold(&res, err, each, code == codes.Canceled || code == codes.DeadlineExceeded)
+	switch hold {
+	case gate.Abandoned:
+		c.undo()
+	case gate.Lost:
+		late := *c
+		go late.undo()
+	case gate.Denied:
+		go c.req.Undo(c.ctx)
+	}
 	switch {
+	case code == codes.Unavailable && c.s.opts.FailOpen:
+		c.report(err)
+		return nil, nil
 	case err != nil:
-		return nil, c.undecided(err)
+		return nil, c.fail(code, err)
 	case !res.Allowed:
-		each := s.rules(&res)
-		if res.Degraded != nil && c.holds() && (c.own || leased(each)) { // only the reply may be lost
-			go undo.Request(c.ctx, c.decider, c.req)
-		}
 		return nil, c.deny(&res, each, setTrailer)
 	}
 	if err := sleep.For(c.ctx, res.Delay); err != nil {
-		if c.holds() {
-			c.undo()
-		}
+		c.undo()
 		return nil, newStatus(codeOf(c.ctx, err)).Err()
 	}
-	return c.hold(start, s.rules(&res)), nil
+	if hold == gate.Lease {
+		return c.keep(start, each), nil
+	}
+	return nil, nil
 }
 
-// ask sets who decides, and the request to decide.
+// ask sets the request to decide.
 func (c *call) ask() (err error) {
 	if c.s == nil || c.s.request == nil {
 		c.s = new(ServerInterceptor) // so that the error can be reported
 		return errors.New("weirgrpc: the ServerInterceptor is nil or a zero value: make one with NewServerInterceptor")
 	}
-	if c.req, err = c.s.request(c.ctx, c.method); err != nil {
+	req, err := c.s.request(c.ctx, c.method)
+	if err != nil {
 		return err
 	}
-	if c.req.Op != weir.Consume {
-		return fmt.Errorf("weirgrpc: Request.Op is %v: it must be Consume", c.req.Op)
-	}
-	if c.req.MaxWait > 0 {
-		if deadline, ok := c.ctx.Deadline(); ok {
-			// Not 0, which has another meaning.
-			c.req.MaxWait = max(min(c.req.MaxWait, time.Until(deadline)), time.Microsecond)
-		}
-		if c.own = c.req.ID == ""; c.own {
-			c.req.ID = rand.Text() // for the refund
+	c.req, err = gate.New(c.ctx, "weirgrpc", c.s.decider, req)
+	if err == nil && c.s.opts.Plan != nil {
+		var d weir.Decider
+		if d, err = c.s.opts.Plan(c.ctx, c.method); d != nil {
+			c.req.Decider = d
 		}
 	}
-	c.decider = c.s.decider
-	if c.s.opts.Plan != nil {
-		d, err := c.s.opts.Plan(c.ctx, c.method)
-		if err != nil {
-			return err
-		}
-		if d != nil {
-			c.decider = d
-		}
-	}
-	return nil
-}
-
-func (c *call) decide(each []weir.Result) (weir.Result, error) {
-	ctx := c.ctx
-	if c.s.opts.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.s.opts.Timeout)
-		defer cancel()
-	}
-	return c.decider.Decide(ctx, c.req, each)
-}
-
-// undecided returns the status of a call after an error of the Decider, or nil if the call is
-// passed on.
-func (c *call) undecided(err error) error {
-	err = emptyKey(&c.req, err)
-	if errors.Is(err, weir.ErrInvalidLease) && c.req.ID == "" {
-		err = fmt.Errorf("weirgrpc: the request has no ID: use Leased: %w", err)
-	}
-	code := codeOf(c.ctx, err)
-	switch {
-	case !c.holds():
-	case code == codes.Canceled, code == codes.DeadlineExceeded:
-		c.undo() // the tokens may be reserved, or the lease held
-	case guard.Contextual(err): // the same, but the caller is still there
-		late := *c
-		go late.undo()
-	}
-	if code == codes.Unavailable && c.s.opts.FailOpen {
-		c.report(err)
-		return nil
-	}
-	return c.fail(code, err)
+	return err
 }
 
 // emptyKey returns err, as an ErrNoKey too if the key has an empty segment.
-func emptyKey(req *weir.Request, err error) error {
-	if errors.Is(err, weir.ErrInvalidKey) && slices.Contains(req.Key.Segments(), "") {
+func emptyKey(key weir.Key, err error) error {
+	if errors.Is(err, weir.ErrInvalidKey) && slices.Contains(key.Segments(), "") {
 		return fmt.Errorf("%w: %w", ErrNoKey, err)
 	}
 	return err
@@ -222,7 +158,7 @@ func (c *call) report(err error) {
 
 // undo undoes the decision, and reports an error.
 func (c *call) undo() {
-	if err := undo.Request(c.ctx, c.decider, c.req); err != nil {
+	if err := c.req.Undo(c.ctx); err != nil {
 		c.report(err)
 	}
 }

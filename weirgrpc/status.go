@@ -17,8 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/guard"
-	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/internal/gate"
 )
 
 // pushback is the trailer that says when to retry: see gRFC A6.
@@ -47,7 +46,7 @@ func codeOf(ctx context.Context, err error) codes.Code {
 	switch {
 	case errors.Is(err, ErrNoKey):
 		return codes.InvalidArgument
-	case !errors.Is(err, store.ErrUnavailable) && !guard.Contextual(err):
+	case !gate.Unknown(err):
 		return codes.Internal
 	}
 	if code := ended(ctx); code != codes.OK {

@@ -89,6 +89,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/gate"
 )
 
 var (
@@ -169,27 +170,17 @@ func NewServerInterceptor(d weir.Decider, request RequestFunc, opts *Options) (*
 	if opts != nil {
 		s.opts = *opts
 	}
-	if err := check("NewServerInterceptor", d, request); err != nil {
+	if err := check("NewServerInterceptor", d, request, s.opts.Timeout); err != nil {
 		return nil, err
-	}
-	if s.opts.Timeout < 0 {
-		return nil, fmt.Errorf("weirgrpc: NewServerInterceptor: Options.Timeout is %v: it must be above 0, or 0 for none", s.opts.Timeout)
 	}
 	return s, nil
 }
 
 // check checks the arguments of a constructor.
-func check(name string, d weir.Decider, request RequestFunc) error {
-	if lim, ok := d.(*weir.Limiter); ok {
-		if err := lim.Valid(); err != nil {
-			return fmt.Errorf("weirgrpc: %s: %w", name, err)
-		}
-	}
-	switch {
-	case d == nil:
-		return fmt.Errorf("weirgrpc: %s: the decider is nil: pass a limiter, for example of weir.New", name)
-	case request == nil:
+func check(name string, d weir.Decider, request RequestFunc, timeout time.Duration) error {
+	err := gate.Check("weirgrpc: "+name, d, timeout)
+	if err == nil && request == nil {
 		return fmt.Errorf("weirgrpc: %s: the RequestFunc is nil: pass one, for example weirgrpc.By(weirgrpc.Method); By returns nil if it has no segment, more than %d, or a segment that is nil", name, weir.MaxSegments)
 	}
-	return nil
+	return err
 }

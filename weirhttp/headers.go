@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/weirhttp/internal/sfv"
 )
 
@@ -18,8 +19,8 @@ const (
 )
 
 // setHeaders sets the fields of the dialect.
-func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result, s *scratch) {
-	rules := s.rules(res)
+func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result, s *gate.Scratch) {
+	rules := s.Rules(res)
 	switch {
 	case m.opts.Headers == NoHeaders || len(rules) == 0:
 		return
@@ -35,16 +36,16 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 	if m.opts.PartitionKey != nil {
 		pk = m.opts.PartitionKey(r)
 	}
-	s.text = s.text[:0]
+	s.Text = s.Text[:0]
 	for i := range rules {
-		s.text = appendPolicy(s.text, &rules[i], pk, i > 0)
+		s.Text = appendPolicy(s.Text, &rules[i], pk, i > 0)
 	}
-	end := len(s.text)
+	end := len(s.Text)
 	for i := range rules {
-		s.text = appendState(s.text, &rules[i], pk, i > 0)
+		s.Text = appendState(s.Text, &rules[i], pk, i > 0)
 	}
-	h[rateLimitPolicy] = append(h[rateLimitPolicy], string(s.text[:end]))
-	h[rateLimit] = append(h[rateLimit], string(s.text[end:]))
+	h[rateLimitPolicy] = append(h[rateLimitPolicy], string(s.Text[:end]))
+	h[rateLimit] = append(h[rateLimit], string(s.Text[end:]))
 }
 
 // appendPolicy appends the item of RateLimit-Policy for one rule.

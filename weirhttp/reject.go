@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/weirhttp/internal/sfv"
 )
 
@@ -56,12 +57,12 @@ func problemOf(res *weir.Result) *problem {
 }
 
 // deny answers a denied request.
-func (m *middleware) deny(w http.ResponseWriter, r *http.Request, res *weir.Result, s *scratch) {
+func (m *middleware) deny(w http.ResponseWriter, r *http.Request, res *weir.Result, s *gate.Scratch) {
 	if res.RetryAfter != weir.Never {
 		w.Header().Set("Retry-After", strconv.FormatInt(max(seconds(res.RetryAfter), 1), 10))
 	}
 	why := Rejection{Result: *res}
-	for _, rule := range s.rules(res) {
+	for _, rule := range s.Rules(res) {
 		if !rule.Allowed {
 			why.Violated = append(why.Violated, rule.Rule)
 		}

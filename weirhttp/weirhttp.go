@@ -60,6 +60,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/gate"
 )
 
 var (
@@ -182,22 +183,16 @@ func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler)
 	if opts != nil {
 		m.opts = *opts
 	}
-	if lim, ok := d.(*weir.Limiter); ok {
-		if err := lim.Valid(); err != nil {
-			return nil, fmt.Errorf("weirhttp: New: %w", err)
-		}
+	if err := gate.Check("weirhttp: New", d, m.opts.Timeout); err != nil {
+		return nil, err
 	}
 	switch {
-	case d == nil:
-		return nil, errors.New("weirhttp: New: the decider is nil: pass a limiter, for example of weir.New")
 	case request == nil:
 		return nil, errors.New("weirhttp: New: the RequestFunc is nil: pass one, for example weirhttp.By(weirhttp.RemoteIP)")
 	case m.opts.Headers > XRateLimit:
 		return nil, fmt.Errorf("weirhttp: New: Options.Headers is %d: it must be NoHeaders, RateLimitDraft11 or XRateLimit", m.opts.Headers)
 	case m.opts.PartitionKey != nil && m.opts.Headers != RateLimitDraft11:
 		return nil, errors.New("weirhttp: New: Options.PartitionKey is set: Options.Headers must be RateLimitDraft11, because the other dialects have no partition key")
-	case m.opts.Timeout < 0:
-		return nil, fmt.Errorf("weirhttp: New: Options.Timeout is %v: it must be above 0, or 0 for none", m.opts.Timeout)
 	}
 	return m.wrap, nil
 }

@@ -1,0 +1,160 @@
+// Package gate decides the requests to a server, and undoes decisions whose request does not go
+// ahead. It is what weirhttp and weirgrpc have in common.
+package gate
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/store"
+)
+
+// Check checks the arguments of the constructor with that name.
+func Check(name string, d weir.Decider, timeout time.Duration) error {
+	if lim, ok := d.(*weir.Limiter); ok {
+		if err := lim.Valid(); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	switch {
+	case d == nil:
+		return fmt.Errorf("%s: the decider is nil: pass a limiter, for example of weir.New", name)
+	case timeout < 0:
+		return fmt.Errorf("%s: Options.Timeout is %v: it must be above 0, or 0 for none", name, timeout)
+	}
+	return nil
+}
+
+// A Request is a request of a caller, and who decides it.
+type Request struct {
+	weir.Request
+
+	Decider weir.Decider
+	own     bool // nobody else can use the ID
+}
+
+// New returns the request of a caller whose context is ctx. pkg is the name of the calling package.
+func New(ctx context.Context, pkg string, d weir.Decider, req weir.Request) (Request, error) {
+	r := Request{Request: req, Decider: d}
+	if req.Op != weir.Consume {
+		return r, fmt.Errorf("%s: Request.Op is %v: it must be Consume", pkg, req.Op)
+	}
+	if req.MaxWait > 0 {
+		if deadline, ok := ctx.Deadline(); ok {
+			// Not 0, which has another meaning.
+			r.MaxWait = max(min(req.MaxWait, time.Until(deadline)), time.Microsecond)
+		}
+		if r.own = req.ID == ""; r.own {
+			r.ID = rand.Text() // for the refund
+		}
+	}
+	return r, nil
+}
+
+// Decide decides r. If timeout is not 0, it is the longest time of the decision.
+func (r *Request) Decide(ctx context.Context, timeout time.Duration, each []weir.Result) (weir.Result, error) {
+	if timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, timeout)
+		defer cancel()
+	}
+	return r.Decider.Decide(ctx, r.Request, each)
+}
+
+// A Hold says what a decided request may hold, and when to undo the decision.
+type Hold uint8
+
+const (
+	Nothing   Hold = iota
+	Lease          // a lease: undo when the handler has returned
+	Denied         // the store may have allowed the request: undo in the background, whatever comes of it
+	Lost           // the reply is lost, but the caller still waits: undo in the background
+	Abandoned      // the reply is lost, and the caller has gone: undo now
+)
+
+// Hold returns what r may hold after Decide. each has the results of the rules. gone reports
+// whether the caller has gone.
+func (r *Request) Hold(res *weir.Result, err error, each []weir.Result, gone bool) Hold {
+	switch {
+	case !r.undoable():
+	case err != nil && gone:
+		return Abandoned
+	case guard.Contextual(err):
+		return Lost
+	case err != nil:
+	case res.Allowed && r.MaxWait == 0 && leased(each):
+		return Lease
+	case !res.Allowed && res.Degraded != nil && (r.own || leased(each)):
+		return Denied
+	}
+	return Nothing
+}
+
+// undoable reports whether r can hold a lease or reserved tokens. Tokens with an ID of the
+// RequestFunc can be those of another request, which uses them.
+func (r *Request) undoable() bool { return r.ID != "" && (r.own || r.MaxWait == 0) }
+
+// leased reports whether a rule is an algorithm.Concurrency, which has no window.
+func leased(each []weir.Result) bool {
+	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Window == 0 })
+}
+
+// Undo refunds a request with a MaxWait, and releases the lease of another one. It does nothing if
+// another request can use the tokens. It returns no error if the algorithm cannot refund, or has no
+// leases.
+func (r Request) Undo(ctx context.Context) error {
+	if !r.undoable() {
+		return nil
+	}
+	back := weir.Request{Key: r.Key, ID: r.ID, Op: weir.Release}
+	if r.MaxWait > 0 {
+		back.Op = weir.Refund
+	}
+	err := guard.Undo(ctx, func(ctx context.Context) (weir.Result, error) { return r.Decider.Decide(ctx, back, nil) })
+	if errors.Is(err, weir.ErrUnsupported) {
+		return nil
+	}
+	return err
+}
+
+// Unknown reports whether err means that the decision is unknown.
+func Unknown(err error) bool {
+	return errors.Is(err, store.ErrUnavailable) || guard.Contextual(err)
+}
+
+// A Scratch holds the buffers of one decision, which are reused.
+type Scratch struct {
+	Each [weir.MaxRules]weir.Result
+	Text []byte
+}
+
+var scratches = sync.Pool{New: func() any { return new(Scratch) }}
+
+// NewScratch returns a Scratch whose results are zero values.
+func NewScratch() *Scratch { return scratches.Get().(*Scratch) }
+
+// Free ends the use of s.
+func (s *Scratch) Free() {
+	clear(s.Each[:])
+	scratches.Put(s)
+}
+
+// Rules returns the results of the rules. A wrapper may leave them empty: the only result is then
+// res.
+func (s *Scratch) Rules(res *weir.Result) []weir.Result {
+	n := 0
+	for n < len(s.Each) && s.Each[n].Rule != "" {
+		n++
+	}
+	if n == 0 && res.Rule != "" {
+		s.Each[0], n = *res, 1
+	}
+	return s.Each[:n]
+}
