@@ -104,7 +104,7 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	}
 	turn, err := c.limiter.Reserve(ctx, req)
 	if err != nil {
-		return emptyKey(req.Key, err)
+		return source.Empty(req.Key, err)
 	}
 	return turn.Wait(ctx)
 }

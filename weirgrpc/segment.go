@@ -3,9 +3,6 @@ package weirgrpc
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
-	"maps"
 	"net"
 	"net/netip"
 	"slices"
@@ -15,11 +12,13 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/secret"
+	"github.com/weir-go/weir/internal/segment"
 )
 
 // ipv6Bits is the length of the network that one IPv6 user usually has.
 const ipv6Bits = 64
+
+var source = segment.Source{Package: "weirgrpc", Field: "metadata", NoKey: ErrNoKey}
 
 // A Segment returns the value of one segment of a key. If the call has none, it returns an
 // empty string or an error that wraps [ErrNoKey].
@@ -36,28 +35,15 @@ type Segment func(ctx context.Context, method string) (string, error)
 // the policy, each call ends with INTERNAL: [ByName] reports this mistake at once.
 func By(segments ...Segment) RequestFunc {
 	segments = slices.Clone(segments)
-	if len(segments) == 0 || len(segments) > weir.MaxSegments || hasNil(segments) {
+	if len(segments) == 0 || len(segments) > weir.MaxSegments || slices.ContainsFunc(segments, isNil) {
 		return nil
 	}
 	return func(ctx context.Context, method string) (weir.Request, error) {
-		var values [weir.MaxSegments]string
-		for i, segment := range segments {
-			value, err := segment(ctx, method)
-			if err != nil {
-				return weir.Request{}, err
-			}
-			if value == "" {
-				return weir.Request{}, noKey("segment %d of the key is empty", i+1)
-			}
-			values[i] = value
-		}
-		return weir.Request{Key: weir.KeyOf(values[:len(segments)]...)}, nil
+		return source.Request(len(segments), func(i int) (string, error) { return segments[i](ctx, method) })
 	}
 }
 
-func hasNil(segments []Segment) bool {
-	return slices.ContainsFunc(segments, func(s Segment) bool { return s == nil })
-}
+func isNil(s Segment) bool { return s == nil }
 
 // ByName returns a RequestFunc for a limiter whose [weir.Policy].Segments are names. It needs
 // one segment for each name, and brings them into the order of names. If names is nil, the only
@@ -65,26 +51,9 @@ func hasNil(segments []Segment) bool {
 //
 // The error says what is wrong if a name has no segment, or a segment no name.
 func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
-	if names == nil {
-		names = []string{"key"}
-	}
-	if len(names) == 0 || len(names) > weir.MaxSegments {
-		return nil, fmt.Errorf("weirgrpc: ByName: there are %d names: pass Policy.Segments, which has from 1 to %d", len(names), weir.MaxSegments)
-	}
-	var ordered []Segment
-	for i, name := range names {
-		switch {
-		case slices.Contains(names[:i], name):
-			return nil, fmt.Errorf("weirgrpc: ByName: the name %q is given twice: name each segment once", name)
-		case segments[name] == nil:
-			return nil, fmt.Errorf("weirgrpc: ByName: the segment %q is missing or nil: the policy's segments are %q", name, names)
-		}
-		ordered = append(ordered, segments[name])
-	}
-	for _, name := range slices.Sorted(maps.Keys(segments)) {
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("weirgrpc: ByName: the policy has no segment %q: its segments are %q", name, names)
-		}
+	ordered, err := segment.ByName(&source, names, segments, isNil)
+	if err != nil {
+		return nil, err
 	}
 	return By(ordered...), nil
 }
@@ -125,7 +94,7 @@ func Text(value string) Segment {
 func PeerIP(ctx context.Context, _ string) (string, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
-		return "", noKey("the call has no peer")
+		return "", source.Missing("the call has no peer")
 	}
 	var addr netip.Addr
 	if tcp, ok := p.Addr.(*net.TCPAddr); ok {
@@ -136,7 +105,7 @@ func PeerIP(ctx context.Context, _ string) (string, error) {
 	addr = addr.Unmap()
 	switch {
 	case !addr.IsValid() || addr.IsUnspecified():
-		return "", noKey("the peer's address %.40q is no IP address", p.Addr)
+		return "", source.Missing("the peer's address %.40q is no IP address", p.Addr)
 	case addr.Is4():
 		return addr.String(), nil
 	}
@@ -163,12 +132,12 @@ func Metadata(key string) Segment {
 	if name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" {
 		return nil
 	}
+	space := segment.Space
+	if strings.HasSuffix(key, "-bin") {
+		space = ""
+	}
 	return func(ctx context.Context, _ string) (string, error) {
-		value, err := incoming(ctx, key)
-		if err != nil {
-			return "", err
-		}
-		return secret.Hash(value), nil
+		return source.Secret(key, metadata.ValueFromIncomingContext(ctx, key), space)
 	}
 }
 
@@ -178,36 +147,7 @@ func Metadata(key string) Segment {
 //
 // The error is [ErrNoKey] if the call does not have exactly one such token.
 func BearerToken(ctx context.Context, _ string) (string, error) {
-	value, err := incoming(ctx, "authorization")
-	if err != nil {
-		return "", err
-	}
-	token, ok := secret.Bearer(value)
-	if !ok {
-		return "", noKey("the metadata authorization has no bearer token")
-	}
-	return secret.Hash(token), nil
-}
-
-// errTwice is a part of the ErrNoKey of metadata with several values.
-var errTwice = errors.New("send it once")
-
-// incoming returns the only value of the incoming metadata with that key. It is not empty.
-func incoming(ctx context.Context, key string) (string, error) {
-	values := metadata.ValueFromIncomingContext(ctx, key)
-	if len(values) > 1 {
-		return "", fmt.Errorf("%w: the metadata %s is there %d times: %w", ErrNoKey, key, len(values), errTwice)
-	}
-	if len(values) == 1 {
-		value := values[0]
-		if !strings.HasSuffix(key, "-bin") {
-			value = strings.Trim(value, " \t")
-		}
-		if value != "" {
-			return value, nil
-		}
-	}
-	return "", noKey("the metadata %s is missing or empty", key)
+	return source.Bearer("authorization", metadata.ValueFromIncomingContext(ctx, "authorization"))
 }
 
 // FirstOf returns a segment with the value of the first of segments that the call has a value
@@ -222,24 +162,10 @@ func incoming(ctx context.Context, key string) (string, error) {
 // one is nil, FirstOf returns nil.
 func FirstOf(segments ...Segment) Segment {
 	segments = slices.Clone(segments)
-	if len(segments) == 0 || hasNil(segments) {
+	if len(segments) == 0 || slices.ContainsFunc(segments, isNil) {
 		return nil
 	}
-	return func(ctx context.Context, method string) (value string, err error) {
-		for _, segment := range segments {
-			value, err = segment(ctx, method)
-			if err == nil && value == "" {
-				err = noKey("no segment of FirstOf has a value")
-			}
-			if err == nil || !errors.Is(err, ErrNoKey) || errors.Is(err, errTwice) {
-				break
-			}
-		}
-		return value, err
+	return func(ctx context.Context, method string) (string, error) {
+		return source.First(len(segments), func(i int) (string, error) { return segments[i](ctx, method) })
 	}
-}
-
-// noKey returns an ErrNoKey with the reason.
-func noKey(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrNoKey, fmt.Sprintf(format, args...))
 }

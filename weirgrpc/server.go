@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc"
@@ -74,7 +73,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 	defer s.Free()
 	start := time.Now()
 	res, err := c.req.Decide(c.ctx, c.s.opts.Timeout, s.Each[:])
-	err = emptyKey(c.req.Key, err)
+	err = source.Empty(c.req.Key, err)
 	if errors.Is(err, weir.ErrInvalidLease) && c.req.ID == "" {
 		err = fmt.Errorf("weirgrpc: the request has no ID: use Leased: %w", err)
 	}
@@ -124,14 +123,6 @@ func (c *call) ask() (err error) {
 		if d, err = c.s.opts.Plan(c.ctx, c.method); d != nil {
 			c.req.Decider = d
 		}
-	}
-	return err
-}
-
-// emptyKey returns err, as an ErrNoKey too if the key has an empty segment.
-func emptyKey(key weir.Key, err error) error {
-	if errors.Is(err, weir.ErrInvalidKey) && slices.Contains(key.Segments(), "") {
-		return fmt.Errorf("%w: %w", ErrNoKey, err)
 	}
 	return err
 }

@@ -111,7 +111,7 @@ func (a *addresser) segment(r *http.Request) (string, error) {
 	}
 	client, ok := parseAddress(r.RemoteAddr)
 	if !ok {
-		return "", noKey("the connection's address %.40q is no IP address: behind a proxy on a Unix socket, use Proxies.Count", r.RemoteAddr)
+		return "", source.Missing("the connection's address %.40q is no IP address: behind a proxy on a Unix socket, use Proxies.Count", r.RemoteAddr)
 	}
 	if !a.trusts(client) {
 		return client.network(a.bits), nil
@@ -146,11 +146,11 @@ func (a *addresser) counted(r *http.Request) (string, error) {
 		}
 		return client.network(a.bits), nil
 	}
-	return "", noKey("the field %s has %d addresses: each of the %d proxies adds one", a.header, n, a.count)
+	return "", source.Missing("the field %s has %d addresses: each of the %d proxies adds one", a.header, n, a.count)
 }
 
 func (a *addresser) noAddress(entry string) error {
-	return noKey("the entry %.40q of the field %s is no IP address", entry, a.header)
+	return source.Missing("the entry %.40q of the field %s is no IP address", entry, a.header)
 }
 
 func (a *addresser) trusts(client address) bool {

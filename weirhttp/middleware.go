@@ -3,10 +3,8 @@ package weirhttp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/gate"
@@ -103,10 +101,7 @@ func (m *middleware) answer(w http.ResponseWriter, r *http.Request, req *gate.Re
 		}
 		return m.opts.FailOpen
 	}
-	if errors.Is(err, weir.ErrInvalidKey) && slices.Contains(req.Key.Segments(), "") {
-		err = fmt.Errorf("%w: %w", ErrNoKey, err)
-	}
-	m.fail(w, r, err)
+	m.fail(w, r, source.Empty(req.Key, err))
 	return false
 }
 

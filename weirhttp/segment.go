@@ -3,14 +3,14 @@ package weirhttp
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
-	"strings"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/secret"
+	"github.com/weir-go/weir/internal/segment"
 )
+
+var source = segment.Source{Package: "weirhttp", Field: "field", NoKey: ErrNoKey}
 
 // A Segment returns the value of one segment of a key. If the request has none, it
 // returns an empty string or an error that wraps [ErrNoKey]. This one returns the customer
@@ -36,25 +36,14 @@ func By(segments ...Segment) RequestFunc {
 	switch {
 	case len(segments) == 0 || len(segments) > weir.MaxSegments:
 		misuse = fmt.Errorf("weirhttp: By: there are %d segments: there must be from 1 to %d, as many as the policy has", len(segments), weir.MaxSegments)
-	case slices.ContainsFunc(segments, func(s Segment) bool { return s == nil }):
+	case slices.ContainsFunc(segments, isNil):
 		misuse = errors.New("weirhttp: By: a segment is nil: pass a function, for example weirhttp.RemoteIP")
 	}
 	return func(r *http.Request) (weir.Request, error) {
 		if misuse != nil {
 			return weir.Request{}, misuse
 		}
-		var values [weir.MaxSegments]string
-		for i, segment := range segments {
-			value, err := segment(r)
-			if err != nil {
-				return weir.Request{}, err
-			}
-			if value == "" {
-				return weir.Request{}, noKey("segment %d of the key is empty", i+1)
-			}
-			values[i] = value
-		}
-		return weir.Request{Key: weir.KeyOf(values[:len(segments)]...)}, nil
+		return source.Request(len(segments), func(i int) (string, error) { return segments[i](r) })
 	}
 }
 
@@ -64,28 +53,14 @@ func By(segments ...Segment) RequestFunc {
 //
 // If a name has no segment, or a segment is not in names, ByName returns an error.
 func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
-	if names == nil {
-		names = []string{"key"}
-	}
-	if len(names) == 0 || len(names) > weir.MaxSegments {
-		return nil, fmt.Errorf("weirhttp: ByName: there are %d names: pass Policy.Segments, which has from 1 to %d", len(names), weir.MaxSegments)
-	}
-	ordered := make([]Segment, len(names))
-	for i, name := range names {
-		if slices.Contains(names[:i], name) {
-			return nil, fmt.Errorf("weirhttp: ByName: the name %q is there twice: name each segment once", name)
-		}
-		if ordered[i] = segments[name]; ordered[i] == nil {
-			return nil, fmt.Errorf("weirhttp: ByName: the segment %q is missing or nil: the policy's segments are %q", name, names)
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(segments)) {
-		if !slices.Contains(names, name) {
-			return nil, fmt.Errorf("weirhttp: ByName: the policy has no segment %q: its segments are %q", name, names)
-		}
+	ordered, err := segment.ByName(&source, names, segments, isNil)
+	if err != nil {
+		return nil, err
 	}
 	return By(ordered...), nil
 }
+
+func isNil(s Segment) bool { return s == nil }
 
 // Header returns a segment whose value is the SHA-256, in hexadecimal, of the header field
 // with that name, for example of an API key. The store never sees the field itself.
@@ -98,11 +73,7 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 func Header(name string) Segment {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
-		value, err := field(r, name)
-		if err != nil {
-			return "", err
-		}
-		return secret.Hash(value), nil
+		return source.Secret(name, r.Header[name], segment.Space)
 	}
 }
 
@@ -112,29 +83,7 @@ func Header(name string) Segment {
 //
 // The error is [ErrNoKey] if the request does not have exactly one such field and token.
 func BearerToken(r *http.Request) (string, error) {
-	value, err := field(r, "Authorization")
-	if err != nil {
-		return "", err
-	}
-	token, ok := secret.Bearer(value)
-	if !ok {
-		return "", noKey("the field Authorization has no bearer token")
-	}
-	return secret.Hash(token), nil
-}
-
-// errTwice is a part of the ErrNoKey of a header field with several values.
-var errTwice = errors.New("send it once")
-
-// field returns the only value of a header field. It is not empty.
-func field(r *http.Request, name string) (string, error) {
-	switch values := r.Header[name]; {
-	case len(values) > 1:
-		return "", fmt.Errorf("%w: the field %s is there %d times: %w", ErrNoKey, name, len(values), errTwice)
-	case len(values) == 1 && strings.Trim(values[0], " \t") != "":
-		return strings.Trim(values[0], " \t"), nil
-	}
-	return "", noKey("the field %s is missing or empty", name)
+	return source.Bearer("Authorization", r.Header["Authorization"])
 }
 
 // Pattern is a [Segment]. Its value is the pattern of the route, for example
@@ -169,29 +118,14 @@ func Text(value string) Segment {
 func FirstOf(segments ...Segment) Segment {
 	segments = slices.Clone(segments)
 	return func(r *http.Request) (string, error) {
-		last := errNoSegments
-		for _, segment := range segments {
-			if segment == nil {
+		if len(segments) == 0 {
+			return "", errors.New("weirhttp: FirstOf has no segments: pass at least one, for example weirhttp.RemoteIP")
+		}
+		return source.First(len(segments), func(i int) (string, error) {
+			if segments[i] == nil {
 				return "", errors.New("weirhttp: FirstOf: a segment is nil: pass a function, for example weirhttp.RemoteIP")
 			}
-			value, err := segment(r)
-			switch {
-			case err == nil && value != "":
-				return value, nil
-			case err == nil:
-				err = noKey("no segment of FirstOf has a value")
-			case !errors.Is(err, ErrNoKey), errors.Is(err, errTwice):
-				return "", err
-			}
-			last = err
-		}
-		return "", last
+			return segments[i](r)
+		})
 	}
-}
-
-var errNoSegments = errors.New("weirhttp: FirstOf has no segments: pass at least one, for example weirhttp.RemoteIP")
-
-// noKey returns an ErrNoKey with the reason.
-func noKey(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrNoKey, fmt.Sprintf(format, args...))
 }

@@ -43,7 +43,7 @@ func TestByName(t *testing.T) {
 		{[]string{"ip", "user"}, map[string]weirhttp.Segment{"ip": text("a")}, `the segment "user" is missing or nil`},
 		{[]string{"ip"}, map[string]weirhttp.Segment{"ip": nil}, `the segment "ip" is missing or nil`},
 		{[]string{"ip"}, map[string]weirhttp.Segment{"ip": text("a"), "id": text("b")}, `the policy has no segment "id"`},
-		{[]string{"ip", "ip"}, map[string]weirhttp.Segment{"ip": text("a")}, `the name "ip" is there twice`},
+		{[]string{"ip", "ip"}, map[string]weirhttp.Segment{"ip": text("a")}, `the name "ip" is given twice`},
 		{[]string{}, nil, "there are 0 names"},
 		{make([]string, 9), nil, "there are 9 names"},
 	} {

@@ -158,7 +158,7 @@ func (t *Transport) request(r *http.Request) (weir.Request, error) {
 			host = strings.ToLower(strings.TrimSuffix(r.URL.Hostname(), "."))
 		}
 		if host == "" {
-			return weir.Request{}, noKey("the URL has no host")
+			return weir.Request{}, source.Missing("the URL has no host")
 		}
 		return weir.Request{Key: weir.KeyOf(host)}, nil
 	}
