@@ -138,8 +138,8 @@ func (p *parser) value() (Value, error) {
 	switch c := p.rest[0]; {
 	case c == '-' || digit(c):
 		return p.number()
-	case c == '"':
-		return p.quoted()
+	case p.next('"'):
+		return p.quoted(String)
 	case c == '*' || lower(c) || c >= 'A' && c <= 'Z':
 		return Value{Kind: Token, Text: p.take(tokenChar)}, nil
 	case c == ':':
@@ -162,8 +162,8 @@ func (p *parser) value() (Value, error) {
 		}
 		v.Kind = Date
 		return v, err
-	case strings.HasPrefix(p.rest, `%"`):
-		return p.display()
+	case p.next('%') && p.next('"'):
+		return p.quoted(Display)
 	}
 	return Value{}, errMalformed
 }
@@ -185,38 +185,23 @@ func (p *parser) number() (Value, error) {
 	return Value{Kind: Decimal, Text: text[:len(text)-len(p.rest)]}, nil
 }
 
-func (p *parser) quoted() (Value, error) {
+// quoted parses the rest of a String or a Display, behind its first quote.
+func (p *parser) quoted(kind Kind) (Value, error) {
 	var text []byte
-	for i := 1; i < len(p.rest); i++ {
-		switch c := p.rest[i]; {
-		case c == '"':
-			p.rest = p.rest[i+1:]
-			return Value{Kind: String, Text: string(text)}, nil
-		case c == '\\':
-			if i++; i == len(p.rest) || p.rest[i] != '"' && p.rest[i] != '\\' {
-				return Value{}, errMalformed
-			}
-			text = append(text, p.rest[i])
-		case c < ' ' || c > '~':
-			return Value{}, errMalformed
-		default:
-			text = append(text, c)
-		}
-	}
-	return Value{}, errMalformed
-}
-
-func (p *parser) display() (Value, error) {
-	var text []byte
-	for i := 2; i < len(p.rest); i++ {
+	for i := 0; i < len(p.rest); i++ {
 		switch c := p.rest[i]; {
 		case c == '"':
 			p.rest = p.rest[i+1:]
 			if !utf8.Valid(text) {
 				return Value{}, errMalformed
 			}
-			return Value{Kind: Display, Text: string(text)}, nil
-		case c == '%':
+			return Value{Kind: kind, Text: string(text)}, nil
+		case c == '\\' && kind == String:
+			if i++; i == len(p.rest) || p.rest[i] != '"' && p.rest[i] != '\\' {
+				return Value{}, errMalformed
+			}
+			text = append(text, p.rest[i])
+		case c == '%' && kind == Display:
 			if i+2 >= len(p.rest) || strings.ToLower(p.rest[i:i+3]) != p.rest[i:i+3] {
 				return Value{}, errMalformed
 			}
