@@ -86,7 +86,8 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 		late := *c
 		go late.undo()
 	case gate.Denied:
-		go c.req.Undo(c.ctx)
+		late := c.req
+		go late.Undo(c.ctx)
 	}
 	switch {
 	case code == codes.Unavailable && c.s.opts.FailOpen:

@@ -53,7 +53,8 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	case gate.Lost:
 		go m.undo(r.Clone(r.Context()), req) // a clone, because the handler can change r
 	case gate.Denied:
-		go req.Undo(r.Context())
+		late := req // not req, so that other requests allocate nothing
+		go late.Undo(r.Context())
 	case gate.Lease:
 		defer m.undo(r, req)
 	}

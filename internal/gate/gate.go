@@ -109,7 +109,7 @@ func leased(each []weir.Result) bool {
 // Undo refunds a request with a MaxWait, and releases the lease of another one. It does nothing if
 // another request can use the tokens. It returns no error if the algorithm cannot refund, or has no
 // leases.
-func (r Request) Undo(ctx context.Context) error {
+func (r *Request) Undo(ctx context.Context) error {
 	if !r.undoable() {
 		return nil
 	}
