@@ -25,7 +25,7 @@ type middleware struct {
 func (m *middleware) wrap(next http.Handler) http.Handler {
 	if next == nil {
 		next = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			m.fail(w, r, errors.New("weirhttp: the handler given to the middleware is nil: pass the handler to limit"))
+			m.fail(w, r, &internalError, errors.New("weirhttp: the handler given to the middleware is nil: pass the handler to limit"))
 		})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { m.serve(w, r, next) })
@@ -34,12 +34,11 @@ func (m *middleware) wrap(next http.Handler) http.Handler {
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
 	req, err := m.ask(r)
 	switch {
-	case err == nil:
 	case errors.Is(err, ErrUnlimited):
 		next.ServeHTTP(w, r)
 		return
-	default:
-		m.fail(w, r, err)
+	case err != nil:
+		m.fail(w, r, &internalError, err)
 		return
 	}
 	s := gate.NewScratch()
@@ -63,7 +62,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	if err := sleep.For(r.Context(), res.Delay); err != nil {
 		m.undo(r, req)
-		m.late(w, r, err)
+		m.fail(w, r, &reducedCapacity, err)
 		return
 	}
 	next.ServeHTTP(w, r)
@@ -95,32 +94,31 @@ func (m *middleware) answer(w http.ResponseWriter, r *http.Request, req *gate.Re
 			m.deny(w, r, res, s)
 		}
 		return res.Allowed
-	case !cancelled(r) && gate.Unknown(err):
+	case gate.Unknown(err) && m.opts.FailOpen && !cancelled(r):
 		m.report(r, err)
-		if !m.opts.FailOpen {
-			m.reject(w, r, &reducedCapacity, Rejection{Err: err})
-		}
-		return m.opts.FailOpen
+		return true
+	case gate.Unknown(err):
+		m.fail(w, r, &reducedCapacity, err)
+	default:
+		m.fail(w, r, &internalError, source.Empty(req.Key, err))
 	}
-	m.fail(w, r, source.Empty(req.Key, err))
 	return false
 }
 
 // cancelled reports whether the client has cancelled the request.
 func cancelled(r *http.Request) bool { return errors.Is(r.Context().Err(), context.Canceled) }
 
-// fail answers a request after an error that is no outage.
-func (m *middleware) fail(w http.ResponseWriter, r *http.Request, err error) {
+// fail answers a request after an error: by p, unless the request has no key.
+func (m *middleware) fail(w http.ResponseWriter, r *http.Request, p *problem, err error) {
 	if cancelled(r) {
 		w.WriteHeader(statusClientClosed)
 		return
 	}
 	m.report(r, err)
 	if errors.Is(err, ErrNoKey) {
-		m.reject(w, r, &badRequest, Rejection{Err: err})
-		return
+		p = &badRequest
 	}
-	m.reject(w, r, &internalError, Rejection{Err: err})
+	m.reject(w, r, p, Rejection{Err: err})
 }
 
 // report reports an error to the program, never to the client.
@@ -133,16 +131,6 @@ func (m *middleware) report(r *http.Request, err error) {
 	default:
 		slog.ErrorContext(r.Context(), "weirhttp cannot limit a request", "error", err)
 	}
-}
-
-// late answers a request whose context ended before its turn.
-func (m *middleware) late(w http.ResponseWriter, r *http.Request, err error) {
-	if cancelled(r) {
-		m.fail(w, r, err)
-		return
-	}
-	m.report(r, err)
-	m.reject(w, r, &reducedCapacity, Rejection{Err: err})
 }
 
 // undo undoes the decision, and reports an error.
