@@ -103,17 +103,13 @@ func PeerIP(ctx context.Context, _ string) (string, error) {
 		addr = port.Addr()
 	}
 	addr = addr.Unmap()
-	switch {
-	case !addr.IsValid() || addr.IsUnspecified():
+	if !addr.IsValid() || addr.IsUnspecified() {
 		return "", source.Missing("the peer's address %.40q is no IP address", p.Addr)
-	case addr.Is4():
-		return addr.String(), nil
 	}
-	network, err := addr.Prefix(ipv6Bits) // without the zone
-	if err != nil {                       // an IPv6 address has more bits
-		return "", err
+	if network, err := addr.Prefix(ipv6Bits); err == nil { // without the zone
+		return network.String(), nil
 	}
-	return network.String(), nil
+	return addr.String(), nil // an IPv4 address has fewer bits
 }
 
 // Metadata returns a segment of a server whose value is the SHA-256, in hexadecimal, of the
