@@ -102,8 +102,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx := r.Context()
-	held, err := t.turn(ctx, &req)
+	ctx, w := r.Context(), waiter{until: time.Now().Add(req.MaxWait), endless: req.MaxWait == 0 || req.MaxWait == weir.Never}
+	held, err := t.lease(ctx, &req, &w)
 	if err != nil {
 		return nil, err
 	}
@@ -113,6 +113,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 			held.release()
 		}
 	}()
+	if err := t.turn(ctx, &req, &w); err != nil {
+		return nil, err
+	}
 	sent = true
 	res, err := t.base().RoundTrip(r)
 	if err != nil || res == nil {
@@ -169,41 +172,37 @@ func (t *Transport) request(r *http.Request) (weir.Request, error) {
 	return req, err
 }
 
-// turn waits until the request can be sent. It returns the lease, or nil if there is none.
-func (t *Transport) turn(ctx context.Context, req *weir.Request) (*lease, error) {
+// lease waits until no pause is left, and acquires a lease. It returns nil if Leases is nil.
+func (t *Transport) lease(ctx context.Context, req *weir.Request, w *waiter) (*lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	if req.MaxWait < 0 {
 		return nil, fmt.Errorf("weirhttp: Request.MaxWait is %v: it must be 0 or more", req.MaxWait)
 	}
-	w := waiter{until: time.Now().Add(req.MaxWait), endless: req.MaxWait == 0 || req.MaxWait == weir.Never}
-	if err := t.pause(ctx, req.Key, &w); err != nil {
+	if err := t.pause(ctx, req.Key, w); err != nil || t.Leases == nil {
 		return nil, err
 	}
-	var held *lease
-	if t.Leases != nil {
-		var err error
-		if held, err = acquire(ctx, t.Leases, req.Key, &w); err != nil {
-			return nil, err
-		}
-	}
-	ok := false
-	defer func() {
-		if !ok {
-			held.release()
-		}
-	}()
+	return acquire(ctx, t.Leases, req.Key, w)
+}
+
+// turn waits until the request can be sent.
+func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) error {
 	for {
 		var turn *weir.Reservation
 		var err error
 		if t.Limiter != nil {
-			if turn, err = t.reserve(ctx, *req, &w); err != nil {
-				return nil, err
+			r := *req
+			r.MaxWait, r.Metadata = w.left(), ""
+			if turn, err = t.Limiter.Reserve(ctx, r); err == nil {
+				err = turn.Wait(ctx)
+			}
+			if err != nil {
+				return err
 			}
 		}
 		if t.pauses.left(req.Key) <= 0 {
-			break
+			return nil
 		}
 		// A pause has begun during the wait. After it, the request needs another turn:
 		// otherwise all requests that wait would be sent at once. A repeated request has no
@@ -211,12 +210,10 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request) (*lease, error)
 		if turn != nil && (req.ID == "" || !turn.Replayed) {
 			err = guard.Undo(ctx, turn.Cancel)
 		}
-		if err := errors.Join(err, t.pause(ctx, req.Key, &w)); err != nil {
-			return nil, err
+		if err := errors.Join(err, t.pause(ctx, req.Key, w)); err != nil {
+			return err
 		}
 	}
-	ok = true
-	return held, nil
 }
 
 // pause waits until the server's pause ends.
@@ -233,16 +230,6 @@ func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter) error {
 			return err
 		}
 	}
-}
-
-// reserve reserves a turn, and waits for it.
-func (t *Transport) reserve(ctx context.Context, req weir.Request, w *waiter) (*weir.Reservation, error) {
-	req.MaxWait, req.Metadata = w.left(), ""
-	turn, err := t.Limiter.Reserve(ctx, req)
-	if err != nil {
-		return nil, err
-	}
-	return turn, turn.Wait(ctx)
 }
 
 // A waiter knows how long a request may wait in all.
