@@ -77,7 +77,6 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 	}
 	turn := &Reservation{limiter: l, request: r, own: own}
 	res, err := l.Decide(ctx, r, nil)
-	unavailable := errors.Is(err, store.ErrUnavailable)
 	switch {
 	case err == nil && res.Allowed:
 		turn.Result, turn.turn = res, time.Now().Add(res.Delay)
@@ -87,7 +86,7 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 			_ = turn.giveUp(ctx, nil) // the answer is the denial, even if this fails
 		}
 		return nil, &DeniedError{res}
-	case guard.Contextual(err), unavailable && ctx.Err() != nil:
+	case guard.Contextual(err), errors.Is(err, store.ErrUnavailable) && ctx.Err() != nil:
 		// The timer of the store can be earlier than the timer of ctx.
 		return nil, turn.giveUp(ctx, cmp.Or(ctx.Err(), err))
 	}

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/internal/guard"
 )
 
 // pushback is the trailer that says when to retry: see gRFC A6.
@@ -46,7 +46,7 @@ func codeOf(ctx context.Context, err error) codes.Code {
 	switch {
 	case errors.Is(err, ErrNoKey):
 		return codes.InvalidArgument
-	case !gate.Unknown(err):
+	case !guard.Unknown(err):
 		return codes.Internal
 	}
 	if code := ended(ctx); code != codes.OK {

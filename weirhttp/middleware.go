@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/gate"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/internal/sleep"
 )
 
@@ -94,10 +95,10 @@ func (m *middleware) answer(w http.ResponseWriter, r *http.Request, req *gate.Re
 			m.deny(w, r, res, s)
 		}
 		return res.Allowed
-	case gate.Unknown(err) && m.opts.FailOpen && !cancelled(r):
+	case guard.Unknown(err) && m.opts.FailOpen && !cancelled(r):
 		m.report(r, err)
 		return true
-	case gate.Unknown(err):
+	case guard.Unknown(err):
 		m.fail(w, r, &reducedCapacity, err)
 	default:
 		m.fail(w, r, &internalError, source.Empty(req.Key, err))

@@ -13,7 +13,6 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/guard"
-	"github.com/weir-go/weir/store"
 )
 
 // Check checks the arguments of the constructor with that name.
@@ -122,11 +121,6 @@ func (r *Request) Undo(ctx context.Context) error {
 		return nil
 	}
 	return err
-}
-
-// Unknown reports whether err means that the decision is unknown.
-func Unknown(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || guard.Contextual(err)
 }
 
 // A Scratch holds the buffers of one decision, which are reused.

@@ -6,6 +6,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/weir-go/weir/store"
 )
 
 // Time is the time limit of Undo.
@@ -28,6 +30,9 @@ func Ended(ctx context.Context) bool {
 	deadline, ok := ctx.Deadline()
 	return ok && !time.Now().Before(deadline)
 }
+
+// Unknown reports whether err, the error of a decision, means that the decision is unknown.
+func Unknown(err error) bool { return errors.Is(err, store.ErrUnavailable) || Contextual(err) }
 
 // Contextual reports whether err is the error of a context.
 func Contextual(err error) bool {
