@@ -1,6 +1,7 @@
 package weirhttp
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -49,7 +50,7 @@ func RemoteIP(r *http.Request) (string, error) {
 
 var remote = addresser{bits: defaultIPv6Bits}
 
-// ClientIP returns a segment whose value is the address of the client, also if the server
+// ClientIP returns a segment whose value is the address of the client, even if the server
 // is behind proxies. See [RemoteIP] for the form of the address.
 //
 // The addresses that proxies have added are read from the right, because everything to the
@@ -65,12 +66,10 @@ var remote = addresser{bits: defaultIPv6Bits}
 //
 // The error of ClientIP says what is wrong if a field of p is not valid.
 func ClientIP(p Proxies) (Segment, error) {
-	a := &addresser{bits: p.IPv6Bits, count: p.Count, header: http.CanonicalHeaderKey(p.Header)}
-	if p.Header == "" {
-		a.header = "X-Forwarded-For"
-	}
-	if p.IPv6Bits == 0 {
-		a.bits = defaultIPv6Bits
+	a := &addresser{
+		count:  p.Count,
+		header: http.CanonicalHeaderKey(cmp.Or(p.Header, "X-Forwarded-For")),
+		bits:   cmp.Or(p.IPv6Bits, defaultIPv6Bits),
 	}
 	switch {
 	case p.Count < 0:

@@ -1,6 +1,7 @@
 package weirhttp
 
 import (
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -55,11 +56,7 @@ func (p *pauses) note(key weir.Key, res *http.Response, most time.Duration) {
 		p.until, p.sweep = make(map[weir.Key]time.Time), sweepPauses
 	}
 	if len(p.until) >= p.sweep {
-		for k, until := range p.until {
-			if !until.After(now) {
-				delete(p.until, k)
-			}
-		}
+		maps.DeleteFunc(p.until, func(_ weir.Key, until time.Time) bool { return !until.After(now) })
 		p.sweep = max(sweepPauses, 2*len(p.until))
 	}
 	if until := now.Add(pause); until.After(p.until[key]) {

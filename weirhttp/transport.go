@@ -1,6 +1,7 @@
 package weirhttp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -121,7 +122,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || res == nil {
 		return res, err
 	}
-	t.pauses.note(req.Key, res, t.maxPause())
+	t.pauses.note(req.Key, res, cmp.Or(t.MaxPause, DefaultMaxPause))
 	if held != nil && res.Body != nil && res.Body != http.NoBody {
 		keep = true
 		res.Body = held.body(res.Body)
@@ -141,13 +142,6 @@ func (t *Transport) base() http.RoundTripper {
 		return http.DefaultTransport
 	}
 	return t.Base
-}
-
-func (t *Transport) maxPause() time.Duration {
-	if t.MaxPause == 0 {
-		return DefaultMaxPause
-	}
-	return t.MaxPause
 }
 
 // request returns the request to the limiters.

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -120,13 +121,8 @@ func (p *parser) item() (it Item, err error) {
 				return it, err
 			}
 		}
-		for i := range it.Params {
-			if it.Params[i].Name == param.Name { // the last one counts
-				it.Params = append(it.Params[:i], it.Params[i+1:]...)
-				break
-			}
-		}
-		it.Params = append(it.Params, param)
+		earlier := func(p Param) bool { return p.Name == param.Name } // the last one counts
+		it.Params = append(slices.DeleteFunc(it.Params, earlier), param)
 	}
 	return it, nil
 }
