@@ -28,7 +28,7 @@ func (s *ServerInterceptor) Unary(ctx context.Context, req any, info *grpc.Unary
 	if err != nil {
 		return nil, err
 	}
-	defer held.release() // also after a panic
+	defer held.release() // even after a panic
 	return handler(ctx, req)
 }
 
@@ -44,7 +44,7 @@ func (s *ServerInterceptor) Stream(srv any, ss grpc.ServerStream, info *grpc.Str
 	if err != nil {
 		return err
 	}
-	defer held.release() // also after a panic
+	defer held.release() // even after a panic
 	return handler(srv, ss)
 }
 

@@ -40,7 +40,7 @@
 //   - UNAVAILABLE if the decision is unknown: the error is a [store.ErrUnavailable], or the
 //     deadline of [Options].Timeout has passed. With [Options].FailOpen, the call is passed
 //     on instead.
-//   - UNAVAILABLE even if the call was denied without the store: see package outage.
+//   - UNAVAILABLE if the call was denied without the store, too: see package outage.
 //     RetryInfo is then at most the time until the store is asked again.
 //   - CANCELED if the caller cancels the call before the handler starts, and
 //     DEADLINE_EXCEEDED if the caller's deadline passes before.
@@ -98,8 +98,8 @@ var (
 	ErrUnlimited = errors.New("weirgrpc: the call is not limited")
 
 	// ErrNoKey means that a call has no value for a segment of the key, for example no API
-	// key or no valid address. The interceptor rejects such a call with INVALID_ARGUMENT,
-	// also if the RequestFunc returns a key with an empty segment.
+	// key or no valid address. The interceptor rejects such a call with INVALID_ARGUMENT, and
+	// likewise a call whose key has an empty segment.
 	ErrNoKey = errors.New("weirgrpc: the call has no key")
 )
 
@@ -137,10 +137,10 @@ type Options struct {
 	// a log-in method: the limits help an attacker.
 	HideRules bool
 
-	// OnError is called with each error, also if the call is passed on in spite of it. A
-	// denied call and a call that its caller cancels are no errors. If the caller's
-	// deadline passes during a decision, that is an error, because the store can be slow.
-	// But a client that gives up at its deadline can look like one that cancels.
+	// OnError is called with each error, even if the call is passed on. A denied call and a
+	// call that its caller cancels are not errors. If the caller's deadline passes during a
+	// decision, that is an error, because the store can be slow. But a client that gives up at
+	// its deadline can look like one that cancels.
 	//
 	// If OnError is nil, errors are logged by the default logger of log/slog, an ErrNoKey
 	// at level Debug. OnError is called by several goroutines at once.

@@ -91,7 +91,7 @@ var _ http.RoundTripper = (*Transport)(nil)
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	sent := false
 	defer func() {
-		if !sent && r.Body != nil { // also after a panic
+		if !sent && r.Body != nil { // even after a panic
 			_ = r.Body.Close()
 		}
 	}()
@@ -110,7 +110,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	keep := false
 	defer func() {
-		if !keep { // also after a panic
+		if !keep { // even after a panic
 			held.release()
 		}
 	}()

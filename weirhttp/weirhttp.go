@@ -37,7 +37,7 @@
 //   - 503 if the decision is unknown: the error is a [store.ErrUnavailable], or the deadline
 //     of [Options].Timeout or of the request has passed. With [Options].FailOpen, the
 //     request is passed on instead.
-//   - 503 also if the request was denied without the store: see package outage.
+//   - 503 if the request was denied without the store, too: see package outage.
 //     Retry-After is then at most the time until the store is asked again, rounded up. If
 //     the cost is above the limit, the status is 429. [Options].FailOpen does not change
 //     this answer.
@@ -69,8 +69,8 @@ var (
 	ErrUnlimited = errors.New("weirhttp: the request is not limited")
 
 	// ErrNoKey means that a request has no value for a segment of the key, for example no
-	// API key or no valid address. The middleware rejects such a request with status 400,
-	// also if the RequestFunc returns a key with an empty segment.
+	// API key or no valid address. The middleware rejects such a request with status 400, and
+	// likewise a request whose key has an empty segment.
 	ErrNoKey = errors.New("weirhttp: the request has no key")
 )
 
@@ -151,7 +151,7 @@ type Options struct {
 	// Reject is not called if the client has cancelled the request.
 	Reject func(w http.ResponseWriter, r *http.Request, why Rejection)
 
-	// OnError is called with each error, also if FailOpen passes the request on. A denied
+	// OnError is called with each error, even if FailOpen passes the request on. A denied
 	// request and a cancelled request are not errors. If OnError is nil, errors are logged
 	// by the default logger of log/slog, an ErrNoKey at level Debug.
 	OnError func(r *http.Request, err error)
@@ -168,7 +168,7 @@ type Options struct {
 // ID can use them.
 //
 // If a rule is an algorithm.Concurrency, the request needs an ID that no other request has,
-// also no repeated request. The middleware releases the lease when the handler returns. It
+// not even a repeated request. The middleware releases the lease when the handler returns. It
 // does not renew the lease, so the lease must be longer than the handler takes. The response
 // ends after the release, which takes a round trip, and at most one second if the store does
 // not answer.
