@@ -8,7 +8,6 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/guard"
-	"github.com/weir-go/weir/store"
 )
 
 // maxWaits is how often a goroutine waits for a prefetch. It waits again if others used the
@@ -139,7 +138,7 @@ func (d *decider) take(ctx context.Context, h *holding, n int64, resets uint32, 
 	f.each = f.each[:len(d.rules)]
 	switch {
 	case err != nil:
-		if lost(err) {
+		if guard.Unknown(err) {
 			f.charged = n // or nothing
 			d.owed.again(f)
 		}
@@ -196,6 +195,3 @@ func (d *decider) keep(ctx context.Context, f *fetched, res *weir.Result, resets
 	}
 	return true
 }
-
-// lost reports whether err leaves open whether the store made a decision.
-func lost(err error) bool { return errors.Is(err, store.ErrUnavailable) || guard.Contextual(err) }

@@ -143,7 +143,7 @@ func (p *Pool) returnOne(ctx context.Context) {
 		if !f.close(now) {
 			continue
 		}
-		if lost(p.giveBack(ctx, f)) {
+		if guard.Unknown(p.giveBack(ctx, f)) {
 			p.failed.Store(&failedReturn{p.now(), given})
 		}
 		return
@@ -187,7 +187,7 @@ func (p *Pool) giveBack(ctx context.Context, f *fetched) error {
 	ctx, cancel := context.WithTimeout(ctx, guard.Time)
 	defer cancel()
 	err := f.settle(ctx, f.used)
-	if lost(err) {
+	if guard.Unknown(err) {
 		p.owed.again(f)
 	}
 	return err
