@@ -47,7 +47,8 @@ func run(t *testing.T, b Backend, groups []group, d declared) {
 	}
 	if b.Report != nil {
 		set := report.Settings{Keys: b.Keys != nil, Peer: b.Peer != nil, DropScripts: b.DropScripts != nil, Brief: b.Brief, Seed: b.Seed}
-		b.recorder = report.Start(t, report.About(*b.Report), set, known)
+		r := b.Report
+		b.recorder = report.Start(t, report.Report{File: r.File, Store: r.Store, Client: r.Client, Server: r.Server, Settings: set}, known)
 	}
 	free := make(chan struct{}, max(b.Parallel, 1))
 	var alone sync.RWMutex

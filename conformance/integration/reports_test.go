@@ -188,7 +188,7 @@ func TestReportFiles(t *testing.T) {
 	}
 	of := func(store, server, result string, passed, skipped int) report.Report {
 		r := report.Report{
-			About: report.About{Store: store, Client: store + " v1", Server: server}, Type: "*" + store + ".Store", Weir: "v2",
+			Store: store, Client: store + " v1", Server: server, Type: "*" + store + ".Store", Weir: "v2",
 			Settings: report.Settings{Keys: true}, Started: time.Now(), Result: result, Passed: passed, Skipped: skipped, Millis: 99,
 			Checks: []report.Check{{Name: "A", Result: result, Seed: 98, Millis: 97}, {Name: "B", Result: report.Passed, Seed: 98, Millis: 97}},
 		}

@@ -17,14 +17,6 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// About has the fields of conformance.Report.
-type About struct {
-	File   string `json:"-"`
-	Store  string `json:"store"`
-	Client string `json:"client,omitempty"`
-	Server string `json:"server,omitempty"`
-}
-
 // Settings are the fields of conformance.Backend that change what is checked.
 type Settings struct {
 	Keys        bool   `json:"keys"` // the field is set; also the next two
@@ -45,7 +37,10 @@ const (
 
 // A Report says what a run of the suite found.
 type Report struct {
-	About
+	File     string    `json:"-"` // the name of the JSON file
+	Store    string    `json:"store"`
+	Client   string    `json:"client,omitempty"`
+	Server   string    `json:"server,omitempty"`
 	Type     string    `json:"type,omitempty"` // the Go type of the store
 	Batch    bool      `json:"batch"`          // the store is a store.Batcher
 	Weir     string    `json:"weir"`           // the version of this module
@@ -79,28 +74,30 @@ type Recorder struct {
 // claimed has the absolute names of the files that runs of this process have written.
 var claimed sync.Map
 
-// Start writes the report of a run of the checks called names in which no check has run
-// yet. When t ends, it is replaced. So if the process ends early, the report says
-// that the run is incomplete.
-func Start(t testing.TB, about About, s Settings, names []string) *Recorder {
+// Start writes a report of a run of the checks called names in which no check has run yet.
+// r has the File, the Store, the Client, the Server and the Settings. When t ends, the
+// report is replaced. So if the process ends early, the report says that the run is
+// incomplete.
+func Start(t testing.TB, r Report, names []string) *Recorder {
 	t.Helper()
-	file, err := filepath.Abs(about.File)
+	file, err := filepath.Abs(r.File)
 	switch _, again := claimed.LoadOrStore(file, true); {
 	case err != nil:
-		t.Fatalf("conformance: Report.File is %q: %v", about.File, err)
-	case !strings.HasSuffix(about.File, ".json"):
-		t.Fatalf("conformance: Report.File is %q: it must end in .json", about.File)
-	case about.Store == "":
+		t.Fatalf("conformance: Report.File is %q: %v", r.File, err)
+	case !strings.HasSuffix(r.File, ".json"):
+		t.Fatalf("conformance: Report.File is %q: it must end in .json", r.File)
+	case r.Store == "":
 		t.Fatal("conformance: Report.Store is empty: it must be the name of the store")
 	case again:
-		t.Fatalf("conformance: Report.File is %q: another run has written it, or -count is above 1: each run needs a file of its own", about.File)
+		t.Fatalf("conformance: Report.File is %q: another run has written it, or -count is above 1: each run needs a file of its own", r.File)
 	}
-	about.File = file // the test may change its directory
+	r.File = file // the test may change its directory
 	_, source, _, _ := runtime.Caller(0)
-	rec := &Recorder{r: Report{About: about, Settings: s, Weir: version(source), Started: time.Now()}}
+	r.Weir, r.Started = version(source), time.Now()
 	for _, name := range names {
-		rec.r.Checks = append(rec.r.Checks, Check{Name: name, Result: NotRun})
+		r.Checks = append(r.Checks, Check{Name: name, Result: NotRun})
 	}
+	rec := &Recorder{r: r}
 	rec.r.count(false)
 	if err := rec.r.write(); err != nil {
 		t.Fatalf("conformance: the report cannot be written: %v", err)

@@ -41,13 +41,13 @@ func (f *fakeT) Fatalf(format string, args ...any) {
 }
 
 // start returns what Start does with a fake test that Start ends.
-func start(f *fakeT, about About, s Settings, names ...string) *Recorder {
+func start(f *fakeT, r Report, names ...string) *Recorder {
 	defer func() {
-		if r := recover(); r != nil && r != (fatal{}) {
-			panic(r)
+		if cause := recover(); cause != nil && cause != (fatal{}) {
+			panic(cause)
 		}
 	}()
-	return Start(f, about, s, names)
+	return Start(f, r, names)
 }
 
 func read(t *testing.T, name string) string {
@@ -86,8 +86,10 @@ func TestGolden(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "mine.json")
 	f := &fakeT{TB: t}
-	about := About{file, "mine", "a|b <v1.2>", "Redis 8.0.2"}
-	rec := start(f, about, Settings{Keys: true, Peer: true, Seed: 1<<64 - 1}, "Store/A", "Store/B", "Store/C", "Store/D", "GCRA/A")
+	rec := start(f, Report{
+		File: file, Store: "mine", Client: "a|b <v1.2>", Server: "Redis 8.0.2",
+		Settings: Settings{Keys: true, Peer: true, Seed: 1<<64 - 1},
+	}, "Store/A", "Store/B", "Store/C", "Store/D", "GCRA/A")
 	if r := decode(t, file); r.Result != Incomplete || r.NotRun != 5 || r.Passed != 0 {
 		t.Errorf("before the end, the report says %s, %+v", r.Result, r)
 	}
@@ -168,27 +170,27 @@ func TestStartErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	first := filepath.Join(dir, "first.json")
-	if rec := start(&fakeT{TB: t}, About{File: first, Store: "s"}, Settings{}, "A"); rec == nil {
+	if rec := start(&fakeT{TB: t}, Report{File: first, Store: "s"}, "A"); rec == nil {
 		t.Fatal("the first run cannot write a report")
 	}
 	for _, tt := range []struct {
-		about About
-		want  string
+		r    Report
+		want string
 	}{
-		{About{File: "", Store: "s"}, `Report.File is "": it must end in .json`},
-		{About{File: filepath.Join(dir, "report.md"), Store: "s"}, "it must end in .json"},
-		{About{File: filepath.Join(dir, "a.json")}, "Report.Store is empty"},
-		{About{File: first, Store: "s"}, "another run has written it, or -count"},
-		{About{File: filepath.Join(dir, ".", "x", "..", "first.json"), Store: "s"}, "another run has written it, or -count"},
-		{About{File: filepath.Join(dir, "no", "such.json"), Store: "s"}, "cannot be written"},
-		{About{File: filepath.Join(dir, "taken.json"), Store: "s"}, "cannot be written"},
+		{Report{File: "", Store: "s"}, `Report.File is "": it must end in .json`},
+		{Report{File: filepath.Join(dir, "report.md"), Store: "s"}, "it must end in .json"},
+		{Report{File: filepath.Join(dir, "a.json")}, "Report.Store is empty"},
+		{Report{File: first, Store: "s"}, "another run has written it, or -count"},
+		{Report{File: filepath.Join(dir, ".", "x", "..", "first.json"), Store: "s"}, "another run has written it, or -count"},
+		{Report{File: filepath.Join(dir, "no", "such.json"), Store: "s"}, "cannot be written"},
+		{Report{File: filepath.Join(dir, "taken.json"), Store: "s"}, "cannot be written"},
 	} {
 		f := &fakeT{TB: t}
-		if start(f, tt.about, Settings{}, "A"); len(f.texts) != 1 || !strings.Contains(f.texts[0], tt.want) {
-			t.Errorf("%+v: got %q, want %q", tt.about, f.texts, tt.want)
+		if start(f, tt.r, "A"); len(f.texts) != 1 || !strings.Contains(f.texts[0], tt.want) {
+			t.Errorf("%+v: got %q, want %q", tt.r, f.texts, tt.want)
 		}
 		if f.cleanup != nil {
-			t.Errorf("%+v: a report is written when the test ends", tt.about)
+			t.Errorf("%+v: a report is written when the test ends", tt.r)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "taken.json")); err == nil {
@@ -202,7 +204,7 @@ func TestEndErrors(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "a.json")
 	f := &fakeT{TB: t}
-	rec := start(f, About{File: file, Store: "s"}, Settings{}, "A")
+	rec := start(f, Report{File: file, Store: "s"}, "A")
 	rec.Check(Check{Name: "A"}, 0, true, false)
 	if err := os.Mkdir(MarkdownName(file)+".tmp", 0o755); err != nil {
 		t.Fatal(err)
