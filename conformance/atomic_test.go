@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/weir-go/weir/conformance/internal/stores"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 )
 
@@ -13,7 +15,7 @@ import (
 // not atomic.
 func TestNotAtomic(t *testing.T) {
 	t.Parallel()
-	i := slices.IndexFunc(storeChecks, func(c check) bool { return c.name == "Atomic" })
+	i := slices.IndexFunc(stores.Checks, func(c suite.Check) bool { return c.Name == "Atomic" })
 	for _, tt := range []struct {
 		name string
 		m    mutation
@@ -39,9 +41,9 @@ func TestNotAtomic(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := runCheck(t, tt.m.backend(), storeChecks[i])
-			if len(got.failures) == 0 || !strings.Contains(got.failures[0], "a script is not atomic: ") {
-				t.Errorf("got failures %q, want a script that is not atomic", got.failures)
+			got := suite.Run(t, tt.m.host(), stores.Checks[i])
+			if len(got.Failures) == 0 || !strings.Contains(got.Failures[0], "a script is not atomic: ") {
+				t.Errorf("got failures %q, want a script that is not atomic", got.Failures)
 			}
 		})
 	}

@@ -19,13 +19,15 @@
 package conformance
 
 import (
-	"slices"
+	"math/rand/v2"
 	"testing"
 	"time"
 
-	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/report"
+	"github.com/weir-go/weir/conformance/internal/algorithms"
+	"github.com/weir-go/weir/conformance/internal/limiters"
+	"github.com/weir-go/weir/conformance/internal/stores"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 )
 
@@ -76,14 +78,6 @@ type Backend struct {
 	// Brief makes random checks try less. With the flag -short of go test, every run
 	// is brief.
 	Brief bool
-
-	// subject is the algorithm under test. It is nil if the check tests none.
-	subject  *Subject
-	recorder *report.Recorder // nil without Report
-
-	// In the suite's own tests, wrap changes an algorithm, and policy changes a policy.
-	wrap   func(algorithm.Algorithm) algorithm.Algorithm
-	policy func(*weir.Policy)
 }
 
 // A Report describes the report of a run, as JSON and as Markdown. Until the run ends, the
@@ -102,46 +96,22 @@ type Outcome struct {
 	Skipped string // why the check was skipped, or empty
 }
 
-// A check tests one promise. If the check fails, its text is printed.
-type check struct {
-	name string
-	text string
-	run  func(*T)
+// groups returns the checks of Run.
+func groups() []suite.Group {
+	list := []suite.Group{{Name: "Store", Checks: stores.Checks}, {Name: "Batch", Checks: stores.BatchChecks}}
+	for _, s := range algorithms.BuiltIn {
+		list = append(list, s.Group())
+	}
+	return append(list, suite.Group{Name: "Limiter", Checks: limiters.Checks})
 }
-
-// disturbs reports whether the check must run alone, because the server loses its scripts.
-func (c check) disturbs() bool { return c.name == "ScriptLoss" }
-
-// A group is a list of checks. If subject is not nil, they test its algorithm.
-type group struct {
-	name    string
-	subject *Subject
-	checks  []check
-}
-
-// groups are the checks of Run.
-var groups = slices.Concat([]group{
-	{"Store", nil, storeChecks},
-	{"Batch", nil, batchChecks},
-}, builtins, []group{
-	{"Limiter", nil, slices.Concat(limiterChecks, verbChecks, keyChecks)},
-})
 
 // Checks returns the names of all checks of [Run], in the order in which they run.
-func Checks() []string { return names(groups) }
+func Checks() []string { return suite.Names(groups()) }
 
 // AlgorithmChecks returns the names of the checks of [RunAlgorithm], in the order in which
 // they run.
-func AlgorithmChecks() []string { return names([]group{{"Algorithm", nil, algorithmChecks}}) }
-
-func names(groups []group) []string {
-	var names []string
-	for _, g := range groups {
-		for _, c := range g.checks {
-			names = append(names, g.name+"/"+c.name)
-		}
-	}
-	return names
+func AlgorithmChecks() []string {
+	return suite.Names([]suite.Group{new(algorithms.Subject).Group()})
 }
 
 // Run runs every check on b, each in a subtest.
@@ -149,7 +119,7 @@ func Run(t *testing.T, b Backend) {
 	if b.New == nil {
 		t.Fatal("conformance: Backend.New is nil: it must return the store under test")
 	}
-	run(t, b, groups, declared{b.Unsupported, "store", "Backend.Unsupported"})
+	run(t, b, groups(), declared{b.Unsupported, "store", "Backend.Unsupported"})
 }
 
 // RunAlgorithm tests that the algorithm of s keeps the promises of the built-in algorithms.
@@ -177,5 +147,28 @@ func RunAlgorithm(t *testing.T, b Backend, s Subject) {
 		t.Fatal("conformance: Subject.New or Subject.Unit is nil: New must return an algorithm, and Unit the time in which its state changes")
 	}
 	b.Report = nil
-	run(t, b, []group{{"Algorithm", &s, algorithmChecks}}, declared{s.Unsupported, "algorithm", "Subject.Unsupported"})
+	under := &algorithms.Subject{New: s.New, Unit: s.Unit, Huge: s.Huge}
+	run(t, b, []suite.Group{under.Group()}, declared{s.Unsupported, "algorithm", "Subject.Unsupported"})
+}
+
+// A Subject describes the algorithm that [RunAlgorithm] tests.
+type Subject struct {
+	// New returns an algorithm with random parameters from r. It is called many times.
+	// Use a wide range of parameters, so that more cases are checked. Some of the
+	// algorithms must have a limit of at most 50 tokens. Of these algorithms, some must
+	// refill no token within a minute.
+	New func(r *rand.Rand) algorithm.Algorithm
+
+	// Unit returns a time in which the state of a changes, for example the time until
+	// one token is refilled, or a quarter of a window. It must be at least 1 µs. The
+	// checks make random requests, and Unit is the typical pause between them.
+	Unit func(a algorithm.Algorithm) time.Duration
+
+	// Huge lists algorithms at their bounds: the largest limit, the longest time.
+	Huge []algorithm.Algorithm
+
+	// Unsupported lists the checks that the algorithm fails, each with the reason.
+	// They still run. If such a check fails, it counts as skipped. If it passes,
+	// the test fails.
+	Unsupported map[string]string
 }

@@ -8,7 +8,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -35,7 +36,6 @@ type mutation struct {
 	after func(f *fake, s *store.Script, tx store.Tx, reply []store.Value) // runs inside the step
 	keys  func(key string) string                                          // renames keys on their way to the store
 
-	wrap   func(algorithm.Algorithm) algorithm.Algorithm
 	policy func(*weir.Policy)
 	peer   bool // a peer's steps and the store's own interleave
 }
@@ -68,10 +68,15 @@ func (m mutation) backend() Backend {
 			defer f.mu.Unlock()
 			f.lost = true
 		},
-		Seed:   1,
-		wrap:   m.wrap,
-		policy: m.policy,
+		Seed: 1,
 	}
+}
+
+// host returns the backend with the mutation of policies.
+func (m mutation) host() suite.Host {
+	h := m.backend().host(nil)
+	h.Mutate = m.policy
+	return h
 }
 
 func (f *fake) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
@@ -86,12 +91,12 @@ func (f *fake) right(ctx context.Context, s *store.Script, keys []string, args [
 	keys = f.renamed(keys)
 	f.mu.Lock()
 	f.lost = false
-	if s == setStep && args[2].String() == member.Text {
+	if s == scripts.SetStep && args[2].String() == scripts.Member.Text {
 		f.sets[strings.Clone(keys[0])] = true
 	}
 	f.mu.Unlock()
 	switch {
-	case s == luaOnly:
+	case s == scripts.LuaOnly:
 		return append(reply, store.IntegerValue(1)), nil
 	case f.tx == nil && f.after == nil:
 		return f.Store.Eval(ctx, s, keys, args, reply)

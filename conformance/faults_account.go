@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 )
 
@@ -65,7 +66,7 @@ func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time
 
 // confirm calls Confirm repeatedly until ended is closed.
 func (r *faultRun) confirm(f Fault, ended <-chan struct{}) {
-	for goesOn(ended, 20*time.Millisecond) {
+	for suite.GoesOn(ended, 20*time.Millisecond) {
 		start := time.Now()
 		if f.Confirm() != nil {
 			continue

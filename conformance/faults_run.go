@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 )
 
@@ -69,7 +70,7 @@ func (r *faultRun) newCaller(t *testing.T, st store.Store, number int) *caller {
 	day := func(limit int64) algorithm.FixedWindow {
 		return algorithm.FixedWindow{Limit: limit, Window: 24 * time.Hour}
 	}
-	p := weir.Policy{Name: suite, Segments: []string{"s0"}, Rules: []weir.Rule{{Name: "own" + strconv.Itoa(number), Algorithm: day(c.limit)}}}
+	p := weir.Policy{Name: suite.Name, Segments: []string{"s0"}, Rules: []weir.Rule{{Name: "own" + strconv.Itoa(number), Algorithm: day(c.limit)}}}
 	if c.pair {
 		c.key = weir.KeyOf(faultTag, "caller"+strconv.Itoa(number))
 		p.Segments = []string{"s0", "s1"}
@@ -84,15 +85,15 @@ func (r *faultRun) newCaller(t *testing.T, st store.Store, number int) *caller {
 }
 
 func newFaultRun(c faultCheck) *faultRun {
-	r := &faultRun{check: c, id: newID()}
-	r.key = r.id + ":" + suite + ":{" + faultTag + "}:shared.f2"
+	r := &faultRun{check: c, id: suite.NewID()}
+	r.key = r.id + ":" + suite.Name + ":{" + faultTag + "}:shared.f2"
 	return r
 }
 
 func (r *faultRun) errorf(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.failures) < maxFailures {
+	if len(r.failures) < suite.MaxFailures {
 		r.failures = append(r.failures, fmt.Sprintf(format, args...))
 	}
 }
@@ -216,16 +217,6 @@ func (r *faultRun) recovered(ended, deadline time.Time) time.Duration {
 	}
 }
 
-// goesOn waits for d, and reports whether ended is still open.
-func goesOn(ended <-chan struct{}, d time.Duration) bool {
-	select {
-	case <-ended:
-		return false
-	case <-time.After(d):
-		return true
-	}
-}
-
 // ask lets c call until ended is closed.
 func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 	defer func() {
@@ -233,7 +224,7 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 			r.errorf("caller %d: panic: %v\n%s", c.number, cause, debug.Stack())
 		}
 	}()
-	for i := 0; goesOn(ended, 2*time.Millisecond); i++ { // other tests use the server too
+	for i := 0; suite.GoesOn(ended, 2*time.Millisecond); i++ { // other tests use the server too
 		limit := CallTime
 		if r.serves(c) {
 			limit = 10 * time.Second // a slow machine is not a fault
@@ -262,7 +253,7 @@ const nap = 20 * time.Millisecond
 
 // wake measures late until ended is closed.
 func (r *faultRun) wake(ended <-chan struct{}) {
-	for goesOn(ended, nap) {
+	for suite.GoesOn(ended, nap) {
 		late := r.lateness()
 		r.mu.Lock()
 		r.late, r.awake = late, time.Now()

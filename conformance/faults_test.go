@@ -76,6 +76,7 @@ func (s *failing) fault(flag func(*failing) *atomic.Bool, change func(*Fault)) f
 }
 
 func down(s *failing) *atomic.Bool { return &s.down }
+
 func hang(s *failing) *atomic.Bool { return &s.hang }
 
 // runFault runs the check of that name and returns it, with its outcome. The time is virtual:

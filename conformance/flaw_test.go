@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
@@ -221,10 +222,12 @@ func (b *badAlgorithm) NewLimit() (*contract.Limit, error) {
 // bad returns a mutation that gives one algorithm a flaw.
 func bad[A algorithm.Algorithm](f flaw) mutation {
 	kinds := &flawedKinds{flaw: f}
-	return mutation{wrap: func(a algorithm.Algorithm) algorithm.Algorithm {
-		if _, ok := a.(A); !ok {
-			return a
+	return mutation{policy: func(p *weir.Policy) {
+		p.Rules = slices.Clone(p.Rules)
+		for i, r := range p.Rules {
+			if _, ok := r.Algorithm.(A); ok {
+				p.Rules[i].Algorithm = &badAlgorithm{r.Algorithm, kinds}
+			}
 		}
-		return &badAlgorithm{a, kinds}
 	}}
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// This file holds the models of buckets and of leases.
-
 // windowOf returns the time in which n tokens come back at rate, rounded down.
 func windowOf(n int64, rate algorithm.Rate) time.Duration {
 	w := new(big.Int).Mul(big.NewInt(n), big.NewInt(rate.Period.Nanoseconds()))

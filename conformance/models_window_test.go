@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/internal/decisions"
 )
 
 // A model is a limit written in the plainest way, to compare an algorithm with. Times
@@ -109,7 +110,7 @@ func predict(a algorithm.Algorithm, m model, now int64, r weir.Request) weir.Res
 	case r.Op == weir.TakeUpTo:
 		r = upToRequest(a, m, now, max(r.Cost, 1))
 	}
-	want, _ := decide([]weir.Rule{one(a)}, []model{m}, now, r)
+	want, _ := decide([]weir.Rule{decisions.One(a)}, []model{m}, now, r)
 	if renew {
 		want.Granted = 0
 	}

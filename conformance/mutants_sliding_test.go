@@ -8,6 +8,8 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/store"
 )
 
@@ -74,7 +76,7 @@ var slidingBucketsMutants = []mutant{
 	{"large numbers lose digits", "SlidingBuckets/Huge", nil, bad[algorithm.SlidingBuckets](rounded)},
 	{"a foreign value passes for missing", "SlidingBuckets/Foreign", nil, ofRings(func(tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(_ int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
-			return n, ok && n.Tag != putTag, err
+			return n, ok && n.Tag != scripts.PutTag, err
 		}}
 	})},
 	{"a set passes for missing", "SlidingBuckets/ForeignType", nil, ofRings(func(tx store.Tx) store.Tx {
@@ -101,7 +103,7 @@ var slidingBucketsMutants = []mutant{
 		}}
 	}}},
 	{"two hundred keys are too many", "SlidingBuckets/Sixteen", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if len(keys) > 200 && s != look {
+		if len(keys) > 200 && s != scripts.Look {
 			return reply, fmt.Errorf("%w: too many keys", store.ErrScript)
 		}
 		return f.right(ctx, s, keys, args, reply)
@@ -146,7 +148,7 @@ var slidingLogMutants = []mutant{
 	{"an entry of any layout is its own", "SlidingLog/Layout", []string{"MetadataWindow/Layout"}, onlyFor("gcra+slidinglog", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, at: func(i int, fromEnd int64) (store.Member, bool, error) {
 			m, ok, err := tx.At(i, fromEnd)
-			if m.Score == newClock().us+1 {
+			if m.Score == decisions.NewClock().Micros+1 {
 				m.Text = "l3 1 0000001 0 1"
 			}
 			return m, ok, err

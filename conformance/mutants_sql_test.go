@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/store"
 )
 
@@ -16,7 +17,7 @@ import (
 // in the code of store/postgres.
 var sqlMutants = []mutant{
 	{"a read-only script reads its keys one after the other", "Store/Atomic", []string{"Store/Expiry", "Store/Peer"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if s != look || len(keys) != 2 {
+		if s != scripts.Look || len(keys) != 2 {
 			return f.right(ctx, s, keys, args, reply)
 		}
 		var now store.Value
@@ -32,7 +33,7 @@ var sqlMutants = []mutant{
 	}}},
 	{"a read-only script reads what a copy holds", "Store/Atomic", []string{"Store/Peer"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, nil)
-		if s != look || len(keys) != 2 || err != nil {
+		if s != scripts.Look || len(keys) != 2 || err != nil {
 			return append(reply, got...), err
 		}
 		f.mu.Lock()
@@ -44,13 +45,13 @@ var sqlMutants = []mutant{
 		return append(reply, late...), nil
 	}}},
 	{"a key that was deleted is not locked", "Store/Atomic", []string{"Store/Peer"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if s != counter || len(args) == 0 {
+		if s != scripts.Counter || len(args) == 0 {
 			return f.right(ctx, s, keys, args, reply)
 		}
 		return torn("counter").eval(f, ctx, s, keys, args, reply)
 	}}},
 	{"a script finds an expired key", "Store/Expiry", nil, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
-		if s != look || args[0].Int() != 7 {
+		if s != scripts.Look || args[0].Int() != 7 {
 			return tx
 		}
 		return txFunc{Tx: tx, get: func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
@@ -72,7 +73,7 @@ var sqlMutants = []mutant{
 	})},
 	{"a number in place of a set is not found by scripts", "Store/Nums", []string{"Store/Delete"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
-		if s == look && len(keys) == 1 && err == nil && got[0].Int() == 9 {
+		if s == scripts.Look && len(keys) == 1 && err == nil && got[0].Int() == 9 {
 			return reply, store.Foreign(keys[0])
 		}
 		return got, err
@@ -86,7 +87,7 @@ var sqlMutants = []mutant{
 	{"keys are cut at 2,048 bytes", "Store/Keys", nil, mutation{keys: func(key string) string { return key[:min(len(key), 2048)] }}},
 	{"keys lose what is not UTF-8", "Store/Keys", nil, mutation{keys: func(key string) string { return strings.ToValidUTF8(key, "\ufffd") }}},
 	{"texts lose what is not UTF-8", "Store/Set", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if s == setStep {
+		if s == scripts.SetStep {
 			args = slices.Clone(args)
 			for _, i := range []int{0, 2, 6} {
 				args[i] = store.StringArg(strings.ToValidUTF8(args[i].String(), "\ufffd"))
@@ -151,7 +152,7 @@ var sqlMutants = []mutant{
 
 	{"a batch is not committed", "Batch/Independent", []string{"Store/Atomic", "Store/Peer", "Batch/ScriptLoss"}, miscounting(func(f *fake, ctx context.Context, calls []store.Eval) { undo(f, ctx, calls) })},
 	{"a failed call undoes its batch", "Batch/Independent", []string{"Batch/ScriptLoss"}, miscounting(func(f *fake, ctx context.Context, calls []store.Eval) {
-		if slices.ContainsFunc(calls, func(c store.Eval) bool { return c.Script == broken }) {
+		if slices.ContainsFunc(calls, func(c store.Eval) bool { return c.Script == scripts.Broken }) {
 			undo(f, ctx, calls)
 		}
 	})},
@@ -169,8 +170,8 @@ var sqlMutants = []mutant{
 	})},
 	{"a failed call of a batch is written", "Batch/Independent", []string{"Batch/ScriptLoss"}, miscounting(func(f *fake, ctx context.Context, calls []store.Eval) {
 		for _, c := range calls {
-			if c.Script == broken {
-				_, _ = f.Store.Eval(ctx, wide, c.Keys[:1], []store.Arg{store.IntArg(0)}, nil)
+			if c.Script == scripts.Broken {
+				_, _ = f.Store.Eval(ctx, scripts.Wide, c.Keys[:1], []store.Arg{store.IntArg(0)}, nil)
 			}
 		}
 	})},
@@ -194,7 +195,7 @@ func miscounting(wrong func(f *fake, ctx context.Context, calls []store.Eval)) m
 			c := &calls[i]
 			c.Reply, c.Err = f.right(ctx, c.Script, c.Keys, c.Args, c.Reply)
 		}
-		if ctx.Err() == nil && slices.ContainsFunc(calls, func(c store.Eval) bool { return c.Script == counter }) {
+		if ctx.Err() == nil && slices.ContainsFunc(calls, func(c store.Eval) bool { return c.Script == scripts.Counter }) {
 			wrong(f, ctx, calls)
 		}
 	}}
@@ -204,7 +205,7 @@ func miscounting(wrong func(f *fake, ctx context.Context, calls []store.Eval)) m
 func undo(f *fake, ctx context.Context, calls []store.Eval) {
 	for _, c := range calls {
 		for _, key := range c.Keys {
-			_, _ = f.Store.Eval(ctx, cleanScript, []string{key}, []store.Arg{store.IntArg(1)}, nil)
+			_, _ = f.Store.Eval(ctx, scripts.Clean, []string{key}, []store.Arg{store.IntArg(1)}, nil)
 		}
 	}
 }

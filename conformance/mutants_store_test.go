@@ -8,12 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/store"
 )
 
 var storeMutants = []mutant{
 	{"a key that keeps its TTL gets an hour", "Store/Expiry", nil, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
-		if s != keepOne {
+		if s != scripts.Keep {
 			return tx
 		}
 		return txFunc{Tx: tx, keep: func(i int, n store.Nums) {
@@ -24,13 +25,13 @@ var storeMutants = []mutant{
 	}}},
 	{"nil becomes empty", "Store/Reply", nil, changed(func(s *store.Script, _ []string, reply []store.Value) {
 		for i, v := range reply {
-			if s == kinds && v.Kind() == store.Nil {
+			if s == scripts.Kinds && v.Kind() == store.Nil {
 				reply[i] = store.BulkValue("")
 			}
 		}
 	})},
 	{"reply is not appended to", "Store/Reply", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if s != kinds {
+		if s != scripts.Kinds {
 			return f.right(ctx, s, keys, args, reply)
 		}
 		return f.right(ctx, s, keys, args, nil)
@@ -62,7 +63,7 @@ var storeMutants = []mutant{
 	{"a missing key that keeps its TTL is written", "Store/Nums", nil, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, keep: func(i int, n store.Nums) {
 			if _, ok, err := tx.Get(i); !ok && err == nil {
-				tx.Put(i, n, longTTL)
+				tx.Put(i, n, scripts.LongTTL)
 				return
 			}
 			tx.Keep(i, n)
@@ -91,7 +92,7 @@ var storeMutants = []mutant{
 	{"a form that finds a foreign value writes before", "Store/Foreign", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
 		if errors.Is(err, store.ErrForeign) && s.Name() == "read" {
-			if _, err := f.right(ctx, put, keys[:1], []store.Arg{longMS, store.IntArg(1)}, nil); err != nil {
+			if _, err := f.right(ctx, scripts.Put, keys[:1], []store.Arg{scripts.LongMillis, store.IntArg(1)}, nil); err != nil {
 				return reply, err
 			}
 		}
@@ -121,7 +122,7 @@ var storeMutants = []mutant{
 	}}},
 	{"replies are swapped", "Store/OwnReply", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
-		if s != echo || len(args) != 1 || err != nil {
+		if s != scripts.Echo || len(args) != 1 || err != nil {
 			return got, err
 		}
 		f.mu.Lock()
@@ -142,7 +143,7 @@ var storeMutants = []mutant{
 	}}},
 	{"the error of a form is returned as it is", "Store/ScriptError", []string{"Batch/Independent", "Batch/ScriptLoss"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
-		if s.Name() == broken.Name() && err != nil {
+		if s.Name() == scripts.Broken.Name() && err != nil {
 			err = errors.New("broken on purpose")
 		}
 		return got, err
@@ -155,16 +156,16 @@ var storeMutants = []mutant{
 		return got, err
 	}}},
 	{"Lua is run wrongly", "Store/GoForm", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if s == luaOnly {
+		if s == scripts.LuaOnly {
 			return append(reply, store.IntegerValue(2)), nil
 		}
 		return f.right(ctx, s, keys, args, reply)
 	}}},
 	{"slots are not checked", "Store/CrossSlot", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
-		if s == put && errors.Is(err, store.ErrCrossSlot) {
+		if s == scripts.Put && errors.Is(err, store.ErrCrossSlot) {
 			for i := range keys {
-				if got, err = f.right(ctx, put, keys[i:i+1], []store.Arg{args[0], args[i+1]}, reply); err != nil {
+				if got, err = f.right(ctx, scripts.Put, keys[i:i+1], []store.Arg{args[0], args[i+1]}, reply); err != nil {
 					return got, err
 				}
 			}
@@ -241,7 +242,7 @@ var storeMutants = []mutant{
 	{"a set keeps its first TTL", "Store/Expiry", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
 			if _, all, _ := tx.Count(i, 0); all > 0 {
-				ttl = longTTL
+				ttl = scripts.LongTTL
 			}
 			tx.Add(i, m, ttl)
 		}}
@@ -250,7 +251,7 @@ var storeMutants = []mutant{
 		return txFunc{Tx: tx, remove: func(i int, text string) {
 			tx.Remove(i, text)
 			if m, ok, _ := tx.At(i, 0); ok && m.Text != text {
-				tx.Add(i, m, longTTL)
+				tx.Add(i, m, scripts.LongTTL)
 			}
 		}}
 	})},
@@ -286,7 +287,7 @@ var storeMutants = []mutant{
 	}}},
 	{"keys are kept", "Store/Borrowed", nil, mutation{
 		eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-			if s == put {
+			if s == scripts.Put {
 				kept, _ := f.memo.([]string)
 				f.memo = append(kept, keys[0]) // where a copy is due
 			}
@@ -337,12 +338,12 @@ var storeMutants = []mutant{
 		return f.right(ctx, s, keys, args, reply)
 	}}},
 	{"texts are kept", "Store/Borrowed", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if s == setStep && strings.Contains(args[2].String(), ":{a}:10") {
+		if s == scripts.SetStep && strings.Contains(args[2].String(), ":{a}:10") {
 			kept, _ := f.memo.([]string)
 			f.memo = append(kept, args[2].String()) // where a copy is due
 		}
 		got, err := f.right(ctx, s, keys, args, reply)
-		if kept, ok := f.memo.([]string); ok && s == count && err == nil {
+		if kept, ok := f.memo.([]string); ok && s == scripts.Count && err == nil {
 			got[len(got)-1] = store.IntegerValue(int64(len(slices.Compact(slices.Sorted(slices.Values(kept))))))
 		}
 		return got, err

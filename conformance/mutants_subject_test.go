@@ -12,6 +12,9 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/conformance/internal/algorithms"
+	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/store"
 )
 
@@ -142,7 +145,7 @@ var subjectMutants = []subjectMutant{
 			tx.Put(0, n, 48*time.Hour)
 		}
 	}}},
-	{"Peek answers less than Consume", "Peek", nil, flawed(anySlidingLog, badStepAnswer(func(ans *contract.Answer, _ contract.State, n int64) {
+	{"Peek answers less than Consume", "Peek", nil, flawed(random.SlidingLog, badStepAnswer(func(ans *contract.Answer, _ contract.State, n int64) {
 		if n == 2 {
 			ans.Window = time.Second
 		}
@@ -154,7 +157,7 @@ var subjectMutants = []subjectMutant{
 		}
 		return values, err
 	}}},
-	{"a denial miscounts", "Remaining", []string{"Huge"}, flawed(anySlidingLog, flaw{step: func(b *badStep, args []store.Arg) {
+	{"a denial miscounts", "Remaining", []string{"Huge"}, flawed(random.SlidingLog, flaw{step: func(b *badStep, args []store.Arg) {
 		b.answer = func(now int64, s contract.State, n int64, a contract.Ask) contract.Answer {
 			ans := b.Step.Answer(now, s, n, a)
 			if n == 0 && b.Step.Room(now, s, a) < a.Cost && a.Cost > 1 && a.Cost <= args[0].Int() {
@@ -191,7 +194,7 @@ var subjectMutants = []subjectMutant{
 		return txFunc{Tx: tx, now: func() int64 { return tx.Now() + 1_000_000 }}
 	})},
 	{"a foreign value passes for missing", "Foreign", nil, nil, getTally(func(_ *fake, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
-		return n, ok && n.Tag != putTag, err
+		return n, ok && n.Tag != scripts.PutTag, err
 	})},
 	{"a set passes for missing", "ForeignType", nil, nil, getTally(func(f *fake, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
 		if len(f.sets) > 0 {
@@ -204,7 +207,7 @@ var subjectMutants = []subjectMutant{
 	})},
 	{"an integer above 2^53 is accepted", "Layout", nil, nil, getTally(func(f *fake, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
 		if err != nil && len(f.sets) == 0 {
-			return nums(tallyTag, 1<<53-1, 0), true, nil
+			return scripts.Nums(tallyTag, 1<<53-1, 0), true, nil
 		}
 		return n, ok, err
 	})},
@@ -215,7 +218,7 @@ var subjectMutants = []subjectMutant{
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl - time.Hour }}
 	}}},
 	{"a TTL is kept, and the end depends on the limit", "TTL", nil, anyTally(flaw{meter: fromStart}), mutation{}},
-	{"keys live too short", "Expired", []string{"TTL"}, flawed(anySlidingLog, flaw{step: func(b *badStep, _ []store.Arg) {
+	{"keys live too short", "Expired", []string{"TTL"}, flawed(random.SlidingLog, flaw{step: func(b *badStep, _ []store.Arg) {
 		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
 			half := txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
 				tx.Add(i, m, max((ttl/2).Truncate(time.Millisecond), time.Millisecond))
@@ -226,7 +229,7 @@ var subjectMutants = []subjectMutant{
 	{"a window ends a second later than it is settled", "ResetAfter", nil, anyTally(flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.ends = func(c contract.Cell) int64 { return c.A + 1_000_000 }
 	}}), mutation{}},
-	{"a settled cell ends a window late", "ResetAfter", nil, flawed(anySlidingCounter, flaw{meter: func(m *badMeter, args []store.Arg) {
+	{"a settled cell ends a window late", "ResetAfter", nil, flawed(random.SlidingCounter, flaw{meter: func(m *badMeter, args []store.Arg) {
 		m.ends = func(c contract.Cell) int64 { return c.A + 2*args[1].Int() }
 	}}), mutation{}},
 	{"a reset does nothing", "Reset", []string{"Refund", "Huge"}, nil, ofTally(func(_ *fake, s *store.Script, tx store.Tx) store.Tx {
@@ -238,17 +241,17 @@ var subjectMutants = []subjectMutant{
 	{"no more than one at a time", "Same", []string{"Mix", "Huge", "Refund", "Sixteen"}, nil, oneAtATime("tally")},
 	{"more is refunded than was consumed", "Refund", nil, anyTally(oneMoreBack), mutation{}},
 	{"a second refund refunds again", "Refund", nil, nil, keptMarkers("tally.refund")},
-	{"refunds know nothing of each other", "Refund", []string{"Huge"}, flawed(anyGCRA, unaware), mutation{}},
-	{"in Lua refunds know nothing of each other", "Refund", []string{"Huge"}, anyGCRA, bad[algorithm.GCRA](unaware)},
-	{"in Lua a full bucket counts as one that others wait for", "Refund", []string{"Huge"}, anyTokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(-1)))},
-	{"in Lua the first who waits for a bucket is not seen", "Refund", []string{"Huge"}, anyTokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(1)))},
-	{"in Lua a used up GCRA counts as one that others wait for", "Refund", []string{"Huge"}, anyGCRA, bad[algorithm.GCRA](otherWaiting(2, constant(-1)))},
-	{"in Lua the first who waits for a GCRA is not seen", "Refund", []string{"Huge"}, anyGCRA, bad[algorithm.GCRA](otherWaiting(2, firstArg))},
-	{"a turn is told a microsecond late", "MaxWait", []string{"Peek", "Exact", "Backwards", "Refund", "Same", "Huge"}, flawed(anyGCRA, lateDelays(1)), mutation{}},
-	{"the time at which a caller goes is ignored", "MaxWait", []string{"Exact", "Refund", "Peek", "Remaining"}, flawed(anyGCRA, flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"refunds know nothing of each other", "Refund", []string{"Huge"}, flawed(random.GCRA, unaware), mutation{}},
+	{"in Lua refunds know nothing of each other", "Refund", []string{"Huge"}, random.GCRA, bad[algorithm.GCRA](unaware)},
+	{"in Lua a full bucket counts as one that others wait for", "Refund", []string{"Huge"}, random.TokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(-1)))},
+	{"in Lua the first who waits for a bucket is not seen", "Refund", []string{"Huge"}, random.TokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(1)))},
+	{"in Lua a used up GCRA counts as one that others wait for", "Refund", []string{"Huge"}, random.GCRA, bad[algorithm.GCRA](otherWaiting(2, constant(-1)))},
+	{"in Lua the first who waits for a GCRA is not seen", "Refund", []string{"Huge"}, random.GCRA, bad[algorithm.GCRA](otherWaiting(2, firstArg))},
+	{"a turn is told a microsecond late", "MaxWait", []string{"Peek", "Exact", "Backwards", "Refund", "Same", "Huge"}, flawed(random.GCRA, lateDelays(1)), mutation{}},
+	{"the time at which a caller goes is ignored", "MaxWait", []string{"Exact", "Refund", "Peek", "Remaining"}, flawed(random.GCRA, flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.room = func(now, _ int64, c contract.Cell) int64 { return m.Meter.Room(now, now, c) }
 	}}), mutation{}},
-	{"a turn that comes just now is denied", "MaxWait", []string{"Exact", "Refund", "Peek", "Same", "Huge"}, flawed(anyLeakyBucket, flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"a turn that comes just now is denied", "MaxWait", []string{"Exact", "Refund", "Peek", "Same", "Huge"}, flawed(random.LeakyBucket, flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.room = func(now, at int64, c contract.Cell) int64 {
 			if at > now && c.A == at {
 				return 0
@@ -267,12 +270,12 @@ func unitOfAny(a algorithm.Algorithm) time.Duration {
 	case tally, unchecked:
 		return 3 * time.Minute
 	}
-	return unitOf(a)
+	return random.Unit(a)
 }
 
 // subject is the Subject that a mutant is checked as.
-func (m subjectMutant) subject() *Subject {
-	s := &Subject{New: m.maker, Unit: unitOfAny}
+func (m subjectMutant) subject() *algorithms.Subject {
+	s := &algorithms.Subject{New: m.maker, Unit: unitOfAny}
 	if s.New == nil {
 		s.New = anyTally(flaw{})
 	}
@@ -298,7 +301,8 @@ func TestTally(t *testing.T) {
 					t.Errorf("%s: not passed: %s", o.Check, o.Skipped)
 				}
 			}
-			RunAlgorithm(t, b, *subjectMutant{maker: anyTally(f)}.subject())
+			s := subjectMutant{maker: anyTally(f)}.subject()
+			RunAlgorithm(t, b, Subject{New: s.New, Unit: s.Unit, Huge: s.Huge})
 		})
 	}
 }
@@ -348,14 +352,12 @@ func TestSubjectMutants(t *testing.T) {
 
 func (m subjectMutant) test(t *testing.T) {
 	var wg sync.WaitGroup
-	for _, r := range algorithmChecks {
-		if r.name != m.check && slices.Contains(m.also, r.name) {
+	for _, r := range m.subject().Group().Checks {
+		if r.Name != m.check && slices.Contains(m.also, r.Name) {
 			continue // either way is right
 		}
 		wg.Go(func() {
-			b := m.wrong.backend()
-			b.subject = m.subject()
-			b.breaks(t, r, r.name, r.name == m.check)
+			breaks(t, m.wrong.host(), r, r.Name, r.Name == m.check)
 		})
 	}
 	wg.Wait()

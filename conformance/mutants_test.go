@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/conformance/internal/algorithms"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 )
 
@@ -261,40 +263,38 @@ func (m mutant) related(name string) bool {
 
 // builtIn reports whether a group of checks is of an algorithm.
 func builtIn(name string) bool {
-	return slices.ContainsFunc(builtins, func(g group) bool { return g.name == name })
+	return slices.ContainsFunc(algorithms.BuiltIn, func(s *algorithms.Subject) bool { return s.Name == name })
 }
 
 func (m mutant) test(t *testing.T) {
 	var wg sync.WaitGroup
-	for _, g := range groups {
-		for _, c := range g.checks {
-			name := g.name + "/" + c.name
+	for _, g := range groups() {
+		for _, c := range g.Checks {
+			name := g.Name + "/" + c.Name
 			if name != m.check && m.related(name) {
 				continue
 			}
 			wg.Go(func() { // most of a check's time is spent waiting
-				b := m.wrong.backend()
-				b.subject = g.subject
-				b.breaks(t, c, name, name == m.check)
+				breaks(t, m.wrong.host(), c, name, name == m.check)
 			})
 		}
 	}
 	wg.Wait()
 }
 
-// breaks checks that a mutant fails the check r, which is called name, if that is its
+// breaks checks that the mutant h fails the check r, which is called name, if that is its
 // own, and passes it otherwise.
-func (b Backend) breaks(t *testing.T, r check, name string, own bool) {
+func breaks(t *testing.T, h suite.Host, r suite.Check, name string, own bool) {
 	t.Helper()
-	b.Brief = !own
-	c := runCheck(t, b, r)
-	for try := 0; try < 3 && own && len(c.failures) == 0; try++ {
-		c = runCheck(t, b, r) // a check in real time can miss something on a busy machine
+	h.Brief = !own
+	c := suite.Run(t, h, r)
+	for try := 0; try < 3 && own && len(c.Failures) == 0; try++ {
+		c = suite.Run(t, h, r) // a check in real time can miss something on a busy machine
 	}
-	switch failed := len(c.failures) > 0; {
+	switch failed := len(c.Failures) > 0; {
 	case own && !failed:
-		t.Errorf("%s passed (skipped %q)", name, c.skipped)
+		t.Errorf("%s passed (skipped %q)", name, c.Skipped)
 	case !own && failed:
-		t.Errorf("%s failed, which is not related to it:\n%s", name, strings.Join(c.failures, "\n"))
+		t.Errorf("%s failed, which is not related to it:\n%s", name, strings.Join(c.Failures, "\n"))
 	}
 }

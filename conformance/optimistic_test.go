@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/conformance/internal/stores"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 )
 
@@ -137,11 +139,11 @@ func TestOptimistic(t *testing.T) {
 // torn snapshot.
 func TestOptimisticError(t *testing.T) {
 	t.Parallel()
-	i := slices.IndexFunc(storeChecks, func(c check) bool { return c.name == "Atomic" })
+	i := slices.IndexFunc(stores.Checks, func(c suite.Check) bool { return c.Name == "Atomic" })
 	for range 10 { // the callers must meet
-		if r := runCheck(t, (&optimistic{trusts: true}).backend(), storeChecks[i]); len(r.failures) > 0 {
-			if !strings.Contains(r.failures[0], "always change together") {
-				t.Errorf("got failures %q", r.failures)
+		if r := suite.Run(t, (&optimistic{trusts: true}).backend().host(nil), stores.Checks[i]); len(r.Failures) > 0 {
+			if !strings.Contains(r.Failures[0], "always change together") {
+				t.Errorf("got failures %q", r.Failures)
 			}
 			return
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/internal/report"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
@@ -158,13 +159,13 @@ func redRun(t *testing.T, file string) {
 	if how == "unsupported passes" {
 		d.reasons = map[string]string{"B/one": "it cannot"}
 	}
-	one := check{"one", "it is kept", func(t *T) {
-		if how == "fails" && strings.HasSuffix(t.test.Name(), "/B/one") {
-			t.errorf("it is not")
-		}
-	}}
-	two := check{"two", "it is kept", func(t *T) { t.skipf("there is none") }}
-	run(t, b, []group{{"A", nil, []check{one, two}}, {"B", nil, []check{one}}}, d)
+	one := suite.Check{Name: "one", Text: "it is kept", Run: func(*suite.T) {}}
+	two := suite.Check{Name: "two", Text: "it is kept", Run: func(t *suite.T) { t.Skipf("there is none") }}
+	last := one
+	if how == "fails" {
+		last.Run = func(t *suite.T) { t.Errorf("it is not") }
+	}
+	run(t, b, []suite.Group{{Name: "A", Checks: []suite.Check{one, two}}, {Name: "B", Checks: []suite.Check{last}}}, d)
 	if how == "fails outside" {
 		t.Error("outside")
 	}

@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -50,15 +53,15 @@ func (s slow) Eval(ctx context.Context, script *store.Script, keys []string, arg
 // beside one that makes the server lose its scripts, and that each is recorded once.
 func TestParallel(t *testing.T) {
 	t.Parallel()
-	step := func(t *T) {
+	step := func(t *suite.T) {
 		for range 20 {
-			t.eval(counter, t.keys("a", 2))
+			t.Eval(scripts.Counter, t.Keys("a", 2))
 		}
 	}
 	for _, tt := range []struct {
-		name                string
+		alone               bool
 		parallel, min, most int
-	}{{"", 0, 1, 1}, {"", 1, 1, 1}, {"", 4, 2, 4}, {"ScriptLoss", 4, 1, 1}} {
+	}{{false, 0, 1, 1}, {false, 1, 1, 1}, {false, 4, 2, 4}, {true, 4, 1, 1}} {
 		o := &overlap{calls: map[*memory.Store]int{}}
 		var checks []string
 		b := Backend{
@@ -66,22 +69,19 @@ func TestParallel(t *testing.T) {
 			Parallel: tt.parallel,
 			Record:   func(o Outcome) { checks = append(checks, o.Check) },
 		}
-		var list []group
+		var list []suite.Group
 		for _, name := range []string{"A", "B", "C"} {
-			g := group{name: name}
+			g := suite.Group{Name: name}
 			for _, own := range []string{"one", "two", "three"} {
-				if tt.name != "" {
-					own = tt.name
-				}
-				g.checks = append(g.checks, check{own, "it counts", step})
+				g.Checks = append(g.Checks, suite.Check{Name: own, Text: "it counts", Run: step, Alone: tt.alone})
 			}
 			list = append(list, g)
 		}
 		t.Run("run", func(t *testing.T) { run(t, b, list, declared{}) })
 		if o.most < tt.min || o.most > tt.most {
-			t.Errorf("Parallel %d, %q: up to %d checks waited together, want %d to %d", tt.parallel, tt.name, o.most, tt.min, tt.most)
+			t.Errorf("Parallel %d, alone %v: up to %d checks waited together, want %d to %d", tt.parallel, tt.alone, o.most, tt.min, tt.most)
 		}
-		want := names(list)
+		want := suite.Names(list)
 		if tt.parallel > 1 {
 			slices.Sort(checks)
 			slices.Sort(want)
@@ -97,22 +97,23 @@ func TestParallel(t *testing.T) {
 func TestClean(t *testing.T) {
 	t.Parallel()
 	shared := memory.New(nil)
-	write := func(t *T) {
-		t.put(t.key("a", "1"), 1)
-		t.put(t.key("a", "2"), 1)
-		t.setStep(t.keys("b", 1)[0], setChange{add: member})
-		l := t.limiter(nil, weir.Rule{Name: "a", Algorithm: tenPerMinute}, weir.Rule{Name: "b", Algorithm: quarters})
-		t.do(l, weir.Request{Key: weir.KeyOf("k"), ID: "it"}) // with a marker for each rule
+	write := func(t *suite.T) {
+		t.Put(t.Key("a", "1"), 1)
+		t.Put(t.Key("a", "2"), 1)
+		t.Change(t.Keys("b", 1)[0], scripts.SetChange{Add: scripts.Member})
+		d := decisions.New(t)
+		l := d.Limiter(nil, weir.Rule{Name: "a", Algorithm: decisions.TenPerMinute}, weir.Rule{Name: "b", Algorithm: decisions.Quarters})
+		d.Do(l, weir.Request{Key: weir.KeyOf("k"), ID: "it"}) // with a marker for each rule
 	}
-	fail := func(t *T) { write(t); t.fatalf("wrong") }
-	crash := func(t *T) { write(t); panic("wrong") }
+	fail := func(t *suite.T) { write(t); t.Fatalf("wrong") }
+	crash := func(t *suite.T) { write(t); panic("wrong") }
 	for _, st := range []store.Store{shared, struct{ store.Store }{shared}, &fake{Store: shared, sets: map[string]bool{}}} {
-		for _, f := range []func(*T){write, fail, crash} {
-			b := Backend{New: func(*testing.T) store.Store { return st }}
-			c := runCheck(t, b, check{"Clean", "", func(t *T) {
+		for _, f := range []func(*suite.T){write, fail, crash} {
+			h := suite.Host{New: func(*testing.T) store.Store { return st }}
+			c := suite.Run(t, h, suite.Check{Name: "Clean", Run: func(t *suite.T) {
 				defer func() {
 					if n := len(maps.Collect(shared.All())); n < 6 {
-						t.errorf("only %d keys were written", n)
+						t.Errorf("only %d keys were written", n)
 					}
 				}()
 				f(t)
@@ -120,8 +121,8 @@ func TestClean(t *testing.T) {
 			if left := maps.Collect(shared.All()); len(left) > 0 {
 				t.Errorf("%T: left behind: %v", st, left)
 			}
-			if len(c.failures) > 1 || strings.Contains(strings.Join(c.failures, ""), "only") {
-				t.Errorf("%T: %q", st, c.failures)
+			if len(c.Failures) > 1 || strings.Contains(strings.Join(c.Failures, ""), "only") {
+				t.Errorf("%T: %q", st, c.Failures)
 			}
 		}
 	}
@@ -144,31 +145,35 @@ func TestCleanRun(t *testing.T) {
 func TestFailureLine(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
-		run  func(*T)
+		run  func(*suite.T)
 		want string
 	}{
-		"errorf":                 {func(t *T) { t.errorf("wrong") }, `^run_test\.go:\d+: wrong$`},
-		"helper":                 {func(t *T) { t.eval(broken, t.keys("a", 1)) }, `^run_test\.go:\d+: Eval broken: `},
-		"helper in another file": {func(t *T) { t.refundAs(t.limiter(nil, one(tenPerMinute)), "x", true, "k") }, `^limiter_verbs\.go:\d+, from run_test\.go:\d+: Refund`},
-		"goes": {func(t *T) {
+		"errorf": {func(t *suite.T) { t.Errorf("wrong") }, `^run_test\.go:\d+: wrong$`},
+		"helper": {func(t *suite.T) { t.Eval(scripts.Broken, t.Keys("a", 1)) }, `^run_test\.go:\d+: Eval broken: `},
+		"helper in another file": {func(t *suite.T) {
+			p := decisions.New(t).Pair(nil, decisions.One(decisions.TenPerMinute))
+			t.Put(t.Key("a", "1"), 1)
+			p.Same("it", t.Key("a", "1"))
+		}, `^compare\.go:\d+, from run_test\.go:\d+: it: key`},
+		"goes": {func(t *suite.T) {
 			var wg sync.WaitGroup
-			t.goes(&wg, func() { t.errorf("wrong") })
+			t.Goes(&wg, func() { t.Errorf("wrong") })
 			wg.Wait()
 		}, `^run_test\.go:\d+: wrong$`},
 	} {
-		c := check{"Line", "", tt.run}
-		r := runCheck(t, mutation{}.backend(), c)
-		if len(r.failures) != 1 || !regexp.MustCompile(tt.want).MatchString(r.failures[0]) {
-			t.Errorf("%s: got failures %q, want one that matches %s", name, r.failures, tt.want)
+		c := suite.Of("Line", "", tt.run, func(t *suite.T) *suite.T { return t })
+		r := suite.Run(t, mutation{}.host(), c)
+		if len(r.Failures) != 1 || !regexp.MustCompile(tt.want).MatchString(r.Failures[0]) {
+			t.Errorf("%s: got failures %q, want one that matches %s", name, r.Failures, tt.want)
 		}
-		if !strings.HasPrefix(c.at(), "run_test.go:") {
-			t.Errorf("%s: the check is at %s, want a line of this test", name, c.at())
+		if !strings.HasPrefix(c.At(), "run_test.go:") {
+			t.Errorf("%s: the check is at %s, want a line of this test", name, c.At())
 		}
 	}
-	for _, g := range groups {
-		for _, c := range g.checks {
-			if at := c.at(); !regexp.MustCompile(`^[a-z_]+\.go:\d+$`).MatchString(at) {
-				t.Errorf("%s/%s is at %q", g.name, c.name, at)
+	for _, g := range groups() {
+		for _, c := range g.Checks {
+			if at := c.At(); !regexp.MustCompile(`^[a-z_]+\.go:\d+$`).MatchString(at) {
+				t.Errorf("%s/%s is at %q", g.Name, c.Name, at)
 			}
 		}
 	}

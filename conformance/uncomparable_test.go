@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/weir-go/weir/conformance/internal/limiters"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -33,10 +35,13 @@ func TestUncomparable(t *testing.T) {
 		func(st tagged) store.Store { return st },
 		func(st tagged) store.Store { return taggedBatcher{st} },
 	} {
-		b := Backend{New: func(*testing.T) store.Store { return wrap(tagged{memory.New(nil), map[string]string{"region": "eu"}}) }, Brief: true}
-		for _, c := range []check{{"Mix", "", limiterMix}, {"Reset", "", limiterReset}} {
-			if r := runCheck(t, b, c); len(r.failures) > 0 {
-				t.Errorf("%T, %s: %q", b.New(t), c.name, r.failures)
+		h := suite.Host{New: func(*testing.T) store.Store { return wrap(tagged{memory.New(nil), map[string]string{"region": "eu"}}) }, Brief: true}
+		for _, c := range limiters.Checks {
+			if c.Name != "Mix" && c.Name != "Reset" {
+				continue
+			}
+			if r := suite.Run(t, h, c); len(r.Failures) > 0 {
+				t.Errorf("%T, %s: %q", h.New(t), c.Name, r.Failures)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package conformance
+package algorithms
 
 import (
 	"errors"
@@ -12,19 +12,19 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
 
-// This file holds the checks of RunAlgorithm for the state in the store.
-
 func checkZero(t *T) {
-	r := t.rand()
+	r := t.Rand()
 	seen := map[reflect.Type]bool{}
-	for range t.times(16) {
-		a := t.draw(r)
-		if k, again := t.kindOf(a), t.kindOf(a); k != again {
-			t.errorf("%+v: NewLimit returns the Kind %p and then %p: it must return the same pointer", a, k, again)
+	for range t.Times(16) {
+		a := t.Draw(r)
+		if k, again := t.KindOf(a), t.KindOf(a); k != again {
+			t.Errorf("%+v: NewLimit returns the Kind %p and then %p: it must return the same pointer", a, k, again)
 		}
 		kind := reflect.TypeOf(a)
 		if seen[kind] {
@@ -36,33 +36,23 @@ func checkZero(t *T) {
 			zero = reflect.New(kind.Elem())
 		}
 		if limit, err := zero.Interface().(algorithm.Algorithm).NewLimit(); !errors.Is(err, algorithm.ErrInvalidLimit) {
-			t.errorf("%v{}: NewLimit returns %+v and the error %v, want ErrInvalidLimit", kind, limit, err)
+			t.Errorf("%v{}: NewLimit returns %+v and the error %v, want ErrInvalidLimit", kind, limit, err)
 		}
 	}
-}
-
-// keysLike returns the keys that the limiters of this check wrote for names that begin with
-// start, with their TTLs. A start that ends with } is one whole name. If the backend gives
-// no Keys, keysLike returns none.
-func (t *T) keysLike(start string) map[string]time.Duration {
-	if t.backend.Keys == nil {
-		return nil
-	}
-	return t.backend.Keys(t.test, t.hooked, t.id+":"+suite+":{"+start)
 }
 
 // sameTTLs compares the TTLs of keys, written since begin, with those in reference.
 func (t *T) sameTTLs(a algorithm.Algorithm, name string, keys []string, reference *memory.Store, begin time.Time) {
-	got, want := t.keysLike(name+"}"), maps.Collect(reference.All())
+	got, want := t.KeysLike(name+"}"), maps.Collect(reference.All())
 	slop := time.Since(begin) + 2*time.Millisecond
 	for _, key := range keys {
 		if d := got[key] - want[key]; d > slop || d < -slop {
-			t.errorf("%+v: key %q has the TTL %v, on the memory store %v; 0 means a missing key", a, key, got[key], want[key])
+			t.Errorf("%+v: key %q has the TTL %v, on the memory store %v; 0 means a missing key", a, key, got[key], want[key])
 		}
 		delete(got, key)
 	}
 	for key := range got {
-		t.errorf("%+v: %q was written, which is not one of its keys", a, key)
+		t.Errorf("%+v: %q was written, which is not one of its keys", a, key)
 	}
 }
 
@@ -76,11 +66,11 @@ type kept struct {
 // kept looks at keys, which are those of name.
 func (t *T) kept(l *weir.Limiter, keys []string, name string) kept {
 	var k kept
-	for _, v := range t.mget(keys...) {
+	for _, v := range t.MGet(keys...) {
 		k.values += v.Str() + "\n"
 	}
-	k.ttls = t.keysLike(name + "}")
-	k.answer = t.peek(l, 1, name)
+	k.ttls = t.KeysLike(name + "}")
+	k.answer = t.Peek(l, 1, name)
 	return k
 }
 
@@ -101,14 +91,14 @@ func (k kept) changed(now kept) string {
 }
 
 func checkAsk(t *T) {
-	r := t.rand()
-	for h := range t.times(24) {
+	r := t.Rand()
+	for h := range t.Times(24) {
 		a, c, l := t.drawn(r)
 		gate := weir.Rule{Name: "gate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: algorithm.MaxSpan * time.Microsecond / 2}}
-		closed := t.limiter(c, [][]weir.Rule{{one(a), gate}, {gate, one(a)}}[h%2]...)
+		closed := t.Limiter(c, [][]weir.Rule{{decisions.One(a), gate}, {gate, decisions.One(a)}}[h%2]...)
 		name := "ask" + strconv.Itoa(h)
-		t.allow(t.limiter(c, gate), 1, name)
-		keys, refunds := t.keysOf(name, "one", a), t.refundable(a)
+		t.Allow(t.Limiter(c, gate), 1, name)
+		keys, refunds := t.KeysOf(name, "one", a), t.refundable(a)
 		for range 5 {
 			req := t.request(r, a, 1+r.Int64N(3), name)
 			denied := func(op weir.Op, id string) func() weir.Result {
@@ -117,45 +107,45 @@ func checkAsk(t *T) {
 					if req.Op = op; id != "" {
 						req.ID = id
 					}
-					res := t.do(closed, req)
+					res := t.Do(closed, req)
 					if res.Allowed {
-						t.errorf("a request is allowed that one of its rules denies: %+v", res)
+						t.Errorf("a request is allowed that one of its rules denies: %+v", res)
 					}
 					return res
 				}
 			}
 			asks := map[string]func() weir.Result{
-				"Peek":                   func() weir.Result { return t.peek(l, req.Cost, name) },
+				"Peek":                   func() weir.Result { return t.Peek(l, req.Cost, name) },
 				"Peek over many rules":   denied(weir.Peek, ""),
-				"DoMany":                 func() weir.Result { return l.DoMany(t.ctx, peeks([][]string{{name}}))[0].Result },
+				"DoMany":                 func() weir.Result { return l.DoMany(t.Ctx, decisions.Peeks([][]string{{name}}))[0].Result },
 				"denied by another rule": denied(weir.Consume, ""),
 				"denied": func() weir.Result {
-					if t.peek(l, req.Cost, name).Allowed {
+					if t.Peek(l, req.Cost, name).Allowed {
 						return weir.Result{}
 					}
-					return t.do(l, req)
+					return t.Do(l, req)
 				},
 			}
-			if !t.leases {
+			if !t.Leases {
 				asks["TakeUpTo, denied as well"] = denied(weir.TakeUpTo, "")
 			}
 			if refunds {
 				asks["denied with an ID"] = denied(weir.Consume, "denied")
-				asks["a refund of nothing"] = func() weir.Result { return weir.Result{Allowed: t.refund(closed, "denied", name)} }
+				asks["a refund of nothing"] = func() weir.Result { return weir.Result{Allowed: t.Refund(closed, "denied", name)} }
 			}
-			if t.kindOf(a).Entries {
-				asks["Entries"] = func() weir.Result { t.entries(l, name); return weir.Result{} }
+			if t.KindOf(a).Entries {
+				asks["Entries"] = func() weir.Result { t.Entries(l, name); return weir.Result{} }
 			}
 			before := t.kept(l, keys, name)
 			for _, what := range slices.Sorted(maps.Keys(asks)) {
 				res, after := asks[what](), t.kept(l, keys, name)
 				if changed := before.changed(after); changed != "" {
-					t.fatalf("%+v, %s, cost %d, answered by %+v: %s", a, what, req.Cost, res, changed)
+					t.Fatalf("%+v, %s, cost %d, answered by %+v: %s", a, what, req.Cost, res, changed)
 				}
 				before = after
 			}
-			t.do(l, req)
-			c.advance(max(anyPause(r, t.unitOf(a)), 0))
+			t.Do(l, req)
+			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
 		}
 	}
 }
@@ -165,15 +155,15 @@ const quantum = (1 << 20) * time.Microsecond
 
 // checkTTL runs on both clocks. If the clock is virtual, only the TTLs get shorter.
 func checkTTL(t *T) {
-	t.left()
-	r := t.rand()
-	for h := range t.times(48) {
-		a := t.draw(r)
+	t.Left()
+	r := t.Rand()
+	for h := range t.Times(48) {
+		a := t.Draw(r)
 		list := []algorithm.Algorithm{a}
 		if h%2 == 1 {
 			list = append(list, a, t.relative(r, a))
 		}
-		for i, c := range []*clock{nil, newClock()} {
+		for i, c := range []*decisions.Clock{nil, decisions.NewClock()} {
 			t.ttls(r, list, c, time.Duration(i)*time.Hour, "ttl"+strconv.Itoa(h)+"-"+strconv.Itoa(i))
 		}
 	}
@@ -181,35 +171,35 @@ func checkTTL(t *T) {
 
 // ttls makes requests and refunds under the limits of list, and compares the TTLs with the
 // time for which the state is in use, and longer.
-func (t *T) ttls(r *rand.Rand, list []algorithm.Algorithm, c *clock, longer time.Duration, name string) {
+func (t *T) ttls(r *rand.Rand, list []algorithm.Algorithm, c *decisions.Clock, longer time.Duration, name string) {
 	refunds, refunded := t.refundable(list[0]), false
 	var wrote time.Time
 	for s := range 8 {
-		a := pick(r, list...)
-		l := t.limiter(c, one(a))
+		a := random.Pick(r, list...)
+		l := t.Limiter(c, decisions.One(a))
 		req := t.request(r, a, 1+r.Int64N(3), name)
 		if refunds && r.IntN(2) == 0 {
 			req.ID = strconv.Itoa(s)
 		}
-		if t.kindOf(a).Reserves && r.IntN(3) == 0 {
+		if t.KindOf(a).Reserves && r.IntN(3) == 0 {
 			req.MaxWait = weir.Never
 		}
 		begin := time.Now()
-		res := t.do(l, req)
+		res := t.Do(l, req)
 		if res.Allowed {
 			wrote = begin
 		} else if len(list) > 1 {
 			continue
 		}
 		if refunds && r.IntN(4) == 0 {
-			refunded = t.refund(l, strconv.Itoa(r.IntN(s+1)), name) || refunded
+			refunded = t.Refund(l, strconv.Itoa(r.IntN(s+1)), name) || refunded
 			begin = time.Now()
-			res = t.peek(l, 1, name)
+			res = t.Peek(l, 1, name)
 		}
 		var longest time.Duration
-		for key, ttl := range t.keysLike(name + "}") {
+		for key, ttl := range t.KeysLike(name + "}") {
 			if ttl < 0 {
-				t.errorf("%+v: %q never expires", a, key)
+				t.Errorf("%+v: %q never expires", a, key)
 			}
 			if !strings.Contains(key, ":%id=") {
 				longest = max(longest, ttl)
@@ -219,8 +209,8 @@ func (t *T) ttls(r *rand.Rand, list []algorithm.Algorithm, c *clock, longer time
 			begin = wrote
 		}
 		slop := time.Since(begin) + time.Millisecond
-		if res.ResetAfter > 0 && longest+slop < res.ResetAfter+longer || t.backend.subject.builtin && len(list) == 1 && !refunded && longest > res.ResetAfter+longer+quantum+2*time.Millisecond {
-			t.errorf("%+v of %+v, step %d: the longest TTL is %v, %v after a decision whose state is in use for %v", a, list, s, longest, slop, res.ResetAfter+longer)
+		if res.ResetAfter > 0 && longest+slop < res.ResetAfter+longer || t.subject.builtIn() && len(list) == 1 && !refunded && longest > res.ResetAfter+longer+quantum+2*time.Millisecond {
+			t.Errorf("%+v of %+v, step %d: the longest TTL is %v, %v after a decision whose state is in use for %v", a, list, s, longest, slop, res.ResetAfter+longer)
 		}
 	}
 }
@@ -228,61 +218,61 @@ func (t *T) ttls(r *rand.Rand, list []algorithm.Algorithm, c *clock, longer time
 // checkExpired compares two stores. In one, every key expires at the end of its TTL. The
 // clock of the other stands still, so no key expires.
 func checkExpired(t *T) {
-	r := t.rand()
-	for h := range t.times(40) {
-		a := t.draw(r)
-		c := newClock()
+	r := t.Rand()
+	for h := range t.Times(40) {
+		a := t.Draw(r)
+		c := decisions.NewClock()
 		still := *c
-		goes := t.limiterOn(memory.New(&memory.Options{Now: c.now}), nil, one(a))
-		stays := t.limiterOn(memory.New(&memory.Options{Now: still.now}), c, one(a))
-		p := pair{T: t, lim: goes, ref: stays}
+		goes := t.Reference(memory.New(&memory.Options{Now: c.Now}), nil, decisions.One(a))
+		stays := t.Reference(memory.New(&memory.Options{Now: still.Now}), c, decisions.One(a))
+		p := decisions.Pair{T: t.T, Lim: goes, Ref: stays}
 		name := "expired" + strconv.Itoa(h)
 		refunds := t.refundable(a)
 		for s := range 30 {
-			c.advance(max(anyPause(r, t.unitOf(a)), 0))
-			req := t.request(r, a, anyCost(r), name)
+			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
+			req := t.request(r, a, random.Cost(r), name)
 			if refunds && r.IntN(2) == 0 {
 				req.ID = "id" + strconv.Itoa(s)
 			}
-			got := p.both(req)
+			got := p.Both(req)
 			if r.IntN(4) == 0 && got.ResetAfter < tooFar/1000 {
-				c.advance(got.ResetAfter + time.Duration(r.IntN(3)-1)*time.Microsecond)
+				c.Advance(got.ResetAfter + time.Duration(r.IntN(3)-1)*time.Microsecond)
 			}
 			if refunds && r.IntN(4) == 0 {
-				p.refund("id"+strconv.Itoa(r.IntN(s+1)), name)
+				p.Refund("id"+strconv.Itoa(r.IntN(s+1)), name)
 			}
-			if t.failed() {
-				t.fatalf("history %d of %+v, step %d: keys expire, and on the reference store they stay", h, a, s)
+			if t.Failed() {
+				t.Fatalf("history %d of %+v, step %d: keys expire, and on the reference store they stay", h, a, s)
 			}
 		}
 	}
 }
 
 func checkReset(t *T) {
-	r := t.rand()
-	for h := range t.times(40) {
+	r := t.Rand()
+	for h := range t.Times(40) {
 		a, c, l := t.drawn(r)
 		name, other := "reset"+strconv.Itoa(h), "other"+strconv.Itoa(h)
 		for range 4 {
-			c.advance(max(anyPause(r, t.unitOf(a)), 0))
+			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
 			cost := 1 + r.Int64N(3)
-			t.do(l, t.request(r, a, cost, name))
-			t.do(l, t.request(r, a, cost, other))
+			t.Do(l, t.request(r, a, cost, name))
+			t.Do(l, t.request(r, a, cost, other))
 		}
-		before, held := t.peek(l, 1, other), t.mget(t.keysOf(other, "one", a)...)
-		if got := t.peek(l, 1, name); got != before {
-			t.errorf("%+v: two keys after the same requests:\none   %+v\nother %+v", a, got, before)
+		before, held := t.Peek(l, 1, other), t.MGet(t.KeysOf(other, "one", a)...)
+		if got := t.Peek(l, 1, name); got != before {
+			t.Errorf("%+v: two keys after the same requests:\none   %+v\nother %+v", a, got, before)
 		}
-		t.reset(l, name)
-		if got, want := t.peek(l, 1, name), t.peek(l, 1, "never"); got != want {
-			t.errorf("%+v: after Reset:\ngot  %+v\nwant %+v", a, got, want)
+		t.Reset(l, name)
+		if got, want := t.Peek(l, 1, name), t.Peek(l, 1, "never"); got != want {
+			t.Errorf("%+v: after Reset:\ngot  %+v\nwant %+v", a, got, want)
 		}
-		t.holds(store.Value{}, t.keysOf(name, "one", a), "%+v: after Reset", a)
-		if got := t.peek(l, 1, other); got != before || !slices.Equal(t.mget(t.keysOf(other, "one", a)...), held) {
-			t.errorf("%+v: after Reset of another key:\ngot  %+v\nwant %+v", a, got, before)
+		t.Holds(store.Value{}, t.KeysOf(name, "one", a), "%+v: after Reset", a)
+		if got := t.Peek(l, 1, other); got != before || !slices.Equal(t.MGet(t.KeysOf(other, "one", a)...), held) {
+			t.Errorf("%+v: after Reset of another key:\ngot  %+v\nwant %+v", a, got, before)
 		}
-		for key := range t.keysLike(name + "}") {
-			t.errorf("%+v: after Reset there is still %q", a, key)
+		for key := range t.KeysLike(name + "}") {
+			t.Errorf("%+v: after Reset there is still %q", a, key)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package conformance
+package algorithms
 
 import (
 	"errors"
@@ -10,23 +10,24 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/store"
 )
 
-// This file holds the checks of any algorithm that find a foreign value at a key.
-
 func checkForeign(t *T) {
-	t.foreign("foreign", func(key string) { t.put(key, 1) })
+	t.foreign("foreign", func(key string) { t.Put(key, 1) })
 }
 
 func checkForeignType(t *T) {
-	t.foreign("type", func(key string) { t.setStep(key, setChange{add: member}) })
+	t.foreign("type", func(key string) { t.Change(key, scripts.SetChange{Add: scripts.Member}) })
 }
 
 // besides returns a rule with the algorithm a, between two other rules.
 func besides(a algorithm.Algorithm) []weir.Rule {
 	return []weir.Rule{
-		{Name: "before", Algorithm: tenPerMinute}, one(a),
+		{Name: "before", Algorithm: decisions.TenPerMinute}, decisions.One(a),
 		{Name: "behind", Algorithm: algorithm.FixedWindow{Limit: 5, Window: time.Minute}},
 	}
 }
@@ -34,35 +35,35 @@ func besides(a algorithm.Algorithm) []weir.Rule {
 // foreign calls spoil for one missing key of a decision over 3 or 16 rules, and checks every
 // verb.
 func (t *T) foreign(name string, spoil func(key string)) {
-	r := t.rand()
-	for h := range t.times(16) {
-		a := t.draw(r)
+	r := t.Rand()
+	for h := range t.Times(16) {
+		a := t.Draw(r)
 		rules := besides(a)
 		for h%4 == 0 && len(rules) < weir.MaxRules {
-			rules = append(rules, weir.Rule{Name: "more" + strconv.Itoa(len(rules)), Algorithm: tenPerMinute})
+			rules = append(rules, weir.Rule{Name: "more" + strconv.Itoa(len(rules)), Algorithm: decisions.TenPerMinute})
 		}
 		r.Shuffle(len(rules), func(i, j int) { rules[i], rules[j] = rules[j], rules[i] })
-		l := t.limiter(newClock(), rules...)
+		l := t.Limiter(decisions.NewClock(), rules...)
 		name := name + strconv.Itoa(h)
 		var all []string
 		for _, rule := range rules {
-			all = append(all, t.keysOf(name, rule.Name, rule.Algorithm)...)
+			all = append(all, t.KeysOf(name, rule.Name, rule.Algorithm)...)
 		}
-		keys := t.keysOf(name, "one", a)
+		keys := t.KeysOf(name, "one", a)
 		if len(keys) > 1 && h%2 == 1 { // one of its keys exists, and others do not
-			t.do(l, t.request(r, a, 1, name))
-			held := t.mget(keys...)
+			t.Do(l, t.request(r, a, 1, name))
+			held := t.MGet(keys...)
 			if keys = slices.DeleteFunc(keys, func(string) bool { v := held[0]; held = held[1:]; return v.Kind() != store.Nil }); len(keys) == 0 {
 				continue
 			}
 		}
-		key := pick(r, keys...)
+		key := random.Pick(r, keys...)
 		spoil(key)
-		before := t.mget(all...)
+		before := t.MGet(all...)
 		t.refused(l, a, name, key)
-		for i, v := range t.mget(all...) {
+		for i, v := range t.MGet(all...) {
 			if v != before[i] {
-				t.errorf("%+v, with a foreign value at key %q: key %q held %q, and now %q", a, key, all[i], before[i].Str(), v.Str())
+				t.Errorf("%+v, with a foreign value at key %q: key %q held %q, and now %q", a, key, all[i], before[i].Str(), v.Str())
 			}
 		}
 	}
@@ -72,68 +73,68 @@ func (t *T) foreign(name string, spoil func(key string)) {
 func (t *T) refused(l *weir.Limiter, a algorithm.Algorithm, name, key string) {
 	foreign := func(what string, err error) {
 		if !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), `"`+key+`"`) {
-			t.errorf("%+v: %s with a foreign value: got error %v, want an ErrForeign that names %q", a, what, err, key)
+			t.Errorf("%+v: %s with a foreign value: got error %v, want an ErrForeign that names %q", a, what, err, key)
 		}
 	}
 	ops := []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo, weir.Reset}
 	req := weir.Request{Key: weir.KeyOf(name)}
-	if t.leases {
+	if t.Leases {
 		ops, req.ID = []weir.Op{weir.Consume, weir.Peek, weir.Renew, weir.Release, weir.Reset}, "a"
 	}
 	for _, op := range ops {
 		if req.Op = op; op == weir.Reset {
 			req.ID = ""
 		}
-		_, err := l.Decide(t.ctx, req, nil)
+		_, err := l.Decide(t.Ctx, req, nil)
 		foreign(op.String(), err)
 	}
-	if t.kindOf(a).Entries {
-		_, err := l.Entries(t.ctx, name)
+	if t.KindOf(a).Entries {
+		_, err := l.Entries(t.Ctx, name)
 		foreign("Entries", err)
 	}
-	if t.mget(key)[0].Kind() != store.Nil { // a store of Go forms may hold a set, which MGet does not see
-		foreign("DoMany", l.DoMany(t.ctx, peeks([][]string{{name}}))[0].Err)
+	if t.MGet(key)[0].Kind() != store.Nil { // a store of Go forms may hold a set, which MGet does not see
+		foreign("DoMany", l.DoMany(t.Ctx, decisions.Peeks([][]string{{name}}))[0].Err)
 	}
 }
 
 // checkLayout writes values to a key that no decision can have written. A store that runs Go
-// forms cannot hold most of these texts: putText then writes a sorted set.
+// forms cannot hold most of these texts: PutText then writes a sorted set.
 func checkLayout(t *T) {
-	r := t.rand()
-	for h := range t.times(8) {
-		a := t.draw(r)
-		texts := layouts(t.kindOf(a))
+	r := t.Rand()
+	for h := range t.Times(8) {
+		a := t.Draw(r)
+		texts := layouts(t.KindOf(a))
 		n := len(texts) // the members follow
-		texts = append(texts, t.backend.subject.members...)
+		texts = append(texts, t.subject.members...)
 		order := r.Perm(len(texts))
-		if h > 0 && t.backend.subject.builtin || t.backend.Brief {
+		if h > 0 && t.subject.builtIn() || t.Brief {
 			order = order[:len(order)/2]
 		}
-		c := newClock()
-		l := t.limiter(c, besides(a)...)
+		c := decisions.NewClock()
+		l := t.Limiter(c, besides(a)...)
 		for _, i := range order {
 			name := "layout" + strconv.Itoa(h) + "." + strconv.Itoa(i)
-			key := []string{t.keyOf(name, "one", a)}
+			key := []string{t.KeyOf(name, "one", a)}
 			switch {
 			case i < n:
-				t.eval(putText, key, store.StringArg(texts[i]))
-			case t.backend.subject.list:
-				t.eval(pushText, key, store.StringArg(texts[i]))
+				t.Eval(scripts.PutText, key, store.StringArg(texts[i]))
+			case t.subject.list:
+				t.Eval(scripts.PushText, key, store.StringArg(texts[i]))
 			default:
-				t.setStep(key[0], setChange{add: store.Member{Score: c.us + 1, Text: texts[i]}})
+				t.Change(key[0], scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: texts[i]}})
 			}
-			before := t.mget(key...)[0]
+			before := t.MGet(key...)[0]
 			t.refused(l, a, name, key[0])
-			if v := t.mget(key...)[0]; v != before {
-				t.errorf("it became %q", v.Str())
+			if v := t.MGet(key...)[0]; v != before {
+				t.Errorf("it became %q", v.Str())
 			}
-			if before.Kind() == store.Nil && !t.backend.subject.list {
-				if n := t.eval(count, key)[0].Int(); n != 1 {
-					t.errorf("a set of one member has %d now", n)
+			if before.Kind() == store.Nil && !t.subject.list {
+				if n := t.Eval(scripts.Count, key)[0].Int(); n != 1 {
+					t.Errorf("a set of one member has %d now", n)
 				}
 			}
-			if t.failed() {
-				t.fatalf("%+v: the value %q", a, texts[i])
+			if t.Failed() {
+				t.Fatalf("%+v: the value %q", a, texts[i])
 			}
 		}
 	}

@@ -1,4 +1,5 @@
-package conformance
+// Package scripts holds the scripts that the checks of stores run, in both forms.
+package scripts
 
 import (
 	"errors"
@@ -7,18 +8,26 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// This file holds the scripts that the checks of stores run, in both forms.
+// Clean deletes its keys. ARGV[1] is their number.
+var Clean = store.NewScript("clean", `
+return {redis.call('UNLINK', unpack(KEYS))}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	for i := range int(args[0].Int()) {
+		tx.Del(i)
+	}
+	return append(reply, store.IntegerValue(0)), nil
+})
 
-// longTTL is the TTL of keys that must outlive a check.
-const longTTL = 10 * time.Minute
+// LongTTL is the TTL of keys that must outlive a check.
+const LongTTL = 10 * time.Minute
 
 var (
-	counterTag = store.Tag{'c', '1'}
-	putTag     = store.Tag{'p', '1'}
+	CounterTag = store.Tag{'c', '1'}
+	PutTag     = store.Tag{'p', '1'}
 )
 
-// nums returns the Nums of tag and list.
-func nums(tag store.Tag, list ...int64) store.Nums {
+// Nums returns the Nums of tag and list.
+func Nums(tag store.Tag, list ...int64) store.Nums {
 	n := store.Nums{Tag: tag, Len: uint8(len(list))}
 	copy(n.N[:], list)
 	return n
@@ -51,7 +60,7 @@ return n
 				tx.Del(i)
 				continue
 			}
-			tx.Put(i, nums(counterTag, n.N[0]+1), longTTL)
+			tx.Put(i, Nums(CounterTag, n.N[0]+1), LongTTL)
 		}
 		return append(reply, store.IntegerValue(tx.Now())), nil
 	})
@@ -59,11 +68,11 @@ return n
 
 // The two keys of counter always hold the same number. The third key of counterThree can
 // hold another.
-var counter, counterThree = newCounter(2), newCounter(3)
+var Counter, CounterThree = newCounter(2), newCounter(3)
 
-// look is a read-only script of ARGV[1] keys. It replies with the first number of each, or
+// Look is a read-only script of ARGV[1] keys. It replies with the first number of each, or
 // -1 if the key is missing, and the time.
-var look = store.NewReadOnlyScript("look", `
+var Look = store.NewReadOnlyScript("look", `
 local n = {}
 for i = 1, #KEYS do n[i] = tonumber(string.match(redis.call('GET', KEYS[i]) or '', '^%a1 (%d+)') or -1) end
 local time = redis.call('TIME')
@@ -83,10 +92,6 @@ return n
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
 
-func (t *T) look(keys ...string) []store.Value {
-	return t.eval(look, keys, store.IntArg(int64(len(keys))))
-}
-
 // held returns the value of key i as a form reads it: its text, or nil.
 func held(tx store.Tx, i int) (store.Value, error) {
 	n, ok, err := tx.Get(i)
@@ -96,8 +101,8 @@ func held(tx store.Tx, i int) (store.Value, error) {
 	return store.BulkValue(n.String()), nil
 }
 
-// steps writes and deletes its key, and replies with what it reads after each change.
-var steps = store.NewScript("steps", `
+// Steps writes and deletes its key, and replies with what it reads after each change.
+var Steps = store.NewScript("steps", `
 redis.call('SET', KEYS[1], 'c1 1', 'PX', 600000)
 local one = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], 'd1 2', 'PX', 600000)
@@ -112,11 +117,11 @@ redis.call('SET', KEYS[1], 'c1 5', 'PX', 600000)
 return {one, two, three, none, still}
 `, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 	for _, change := range []func(){
-		func() { tx.Put(0, nums(counterTag, 1), longTTL) },
-		func() { tx.Put(0, nums(store.Tag{'d', '1'}, 2), longTTL) },
-		func() { tx.Keep(0, nums(counterTag, 3)) },
+		func() { tx.Put(0, Nums(CounterTag, 1), LongTTL) },
+		func() { tx.Put(0, Nums(store.Tag{'d', '1'}, 2), LongTTL) },
+		func() { tx.Keep(0, Nums(CounterTag, 3)) },
 		func() { tx.Del(0) },
-		func() { tx.Keep(0, nums(counterTag, 4)) },
+		func() { tx.Keep(0, Nums(CounterTag, 4)) },
 	} {
 		change()
 		v, err := held(tx, 0)
@@ -125,12 +130,12 @@ return {one, two, three, none, still}
 		}
 		reply = append(reply, v)
 	}
-	tx.Put(0, nums(counterTag, 5), longTTL)
+	tx.Put(0, Nums(CounterTag, 5), LongTTL)
 	return reply, nil
 })
 
-// wide sets its key to "c1" and its arguments, and replies with the old value.
-var wide = store.NewScript("wide", `
+// Wide sets its key to "c1" and its arguments, and replies with the old value.
+var Wide = store.NewScript("wide", `
 local before = redis.call('GET', KEYS[1])
 redis.call('SET', KEYS[1], table.concat({'c1', unpack(ARGV)}, ' '), 'PX', 600000)
 return {before}
@@ -143,12 +148,12 @@ return {before}
 	for _, a := range args {
 		list = append(list, a.Int())
 	}
-	tx.Put(0, nums(counterTag, list...), longTTL)
+	tx.Put(0, Nums(CounterTag, list...), LongTTL)
 	return append(reply, v), nil
 })
 
-// echo replies with its arguments as strings.
-var echo = store.NewScript("echo", `
+// Echo replies with its arguments as strings.
+var Echo = store.NewScript("echo", `
 return ARGV
 `, func(_ store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	for _, a := range args {
@@ -157,42 +162,42 @@ return ARGV
 	return reply, nil
 })
 
-// kinds replies with values of every kind.
-var kinds = store.NewScript("kinds", `
+// Kinds replies with values of every kind.
+var Kinds = store.NewScript("kinds", `
 return {0, -1, 9007199254740991, -9007199254740991, '', 'a\0\r\n\255', false, 7}
 `, func(_ store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-	return append(reply, kindsReply...), nil
+	return append(reply, KindsReply...), nil
 })
 
-var kindsReply = []store.Value{
+var KindsReply = []store.Value{
 	store.IntegerValue(0), store.IntegerValue(-1), store.IntegerValue(1<<53 - 1), store.IntegerValue(-(1<<53 - 1)),
 	store.BulkValue(""), store.BulkValue("a\x00\r\n\xff"), {}, store.IntegerValue(7),
 }
 
-// put sets key n to "p1 ARGV[n+1]". ARGV[1] is the TTL in milliseconds. It replies with the
+// Put sets key n to "p1 ARGV[n+1]". ARGV[1] is the TTL in milliseconds. It replies with the
 // time.
-var put = store.NewScript("put", `
+var Put = store.NewScript("put", `
 local time = redis.call('TIME')
 for i = 1, #KEYS do redis.call('SET', KEYS[i], 'p1 ' .. ARGV[i + 1], 'PX', ARGV[1]) end
 return {time[1] * 1000000 + time[2]}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	for i, a := range args[1:] {
-		tx.Put(i, nums(putTag, a.Int()), time.Duration(args[0].Int())*time.Millisecond)
+		tx.Put(i, Nums(PutTag, a.Int()), time.Duration(args[0].Int())*time.Millisecond)
 	}
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
 
-// spread puts 100 keys, with TTLs of 200 ms, 201 ms and so on. It has only a Go form, and replies with the
+// Spread puts 100 keys, with TTLs of 200 ms, 201 ms and so on. It has only a Go form, and replies with the
 // time, or nil.
-var spread = store.NewScript("put", "return {false}\n", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+var Spread = store.NewScript("put", "return {false}\n", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 	for i := range 100 {
-		tx.Put(i, nums(putTag, 0), time.Duration(200+i)*time.Millisecond)
+		tx.Put(i, Nums(PutTag, 0), time.Duration(200+i)*time.Millisecond)
 	}
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
 
-// moments takes a millisecond, and replies with the time before and after.
-var moments = store.NewScript("moments", `
+// Moments takes a millisecond, and replies with the time before and after.
+var Moments = store.NewScript("moments", `
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 return {now, now}
@@ -202,61 +207,58 @@ return {now, now}
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
 
-// longMS is longTTL as an argument.
-var longMS = store.IntArg(longTTL.Milliseconds())
+// LongMillis is LongTTL as an argument.
+var LongMillis = store.IntArg(LongTTL.Milliseconds())
 
-// put sets key to "p1 n", with longTTL.
-func (t *T) put(key string, n int64) { t.eval(put, []string{key}, longMS, store.IntArg(n)) }
-
-// keepOne sets its key to "p1 ARGV[1]" if it is not missing. The key keeps its TTL. If there
+// Keep sets its key to "p1 ARGV[1]" if it is not missing. The key keeps its TTL. If there
 // is an ARGV[2], it first sets the key to another value, with this TTL in milliseconds.
-var keepOne = store.NewScript("keep", `
+var Keep = store.NewScript("keep", `
 if ARGV[2] then redis.call('SET', KEYS[1], 'p1 0', 'PX', ARGV[2]) end
 redis.call('SET', KEYS[1], 'p1 ' .. ARGV[1], 'XX', 'KEEPTTL')
 return {1}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if len(args) > 1 {
-		tx.Put(0, nums(putTag, 0), time.Duration(args[1].Int())*time.Millisecond)
+		tx.Put(0, Nums(PutTag, 0), time.Duration(args[1].Int())*time.Millisecond)
 	}
-	tx.Keep(0, nums(putTag, args[0].Int()))
+	tx.Keep(0, Nums(PutTag, args[0].Int()))
 	return append(reply, store.IntegerValue(1)), nil
 })
 
-// putText sets its key to ARGV[1], which can be any text on a server. A store that runs
+// PutText sets its key to ARGV[1], which can be any text on a server. A store that runs
 // Go forms can hold only Nums and sets: if the text is not that of Nums, it gets a set.
-var putText = store.NewScript("text", `
+var PutText = store.NewScript("text", `
 redis.call('SET', KEYS[1], ARGV[1], 'PX', 600000)
 return {1}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if n, ok := store.ParseNums(args[0].String()); ok {
-		tx.Put(0, n, longTTL)
+		tx.Put(0, n, LongTTL)
 	} else {
-		tx.Add(0, store.Member{Score: 1, Text: "x"}, longTTL)
+		tx.Add(0, store.Member{Score: 1, Text: "x"}, LongTTL)
 	}
 	return append(reply, store.IntegerValue(1)), nil
 })
 
-// broken fails. The Lua form fails before it writes. The Go form fails after it has
+// Broken fails. The Lua form fails before it writes. The Go form fails after it has
 // written, and the write must not take effect.
-var broken = store.NewScript("broken", `
+var Broken = store.NewScript("broken", `
 return redis.error_reply('ERR broken on purpose')
 `, func(tx store.Tx, _ []store.Arg, _ []store.Value) ([]store.Value, error) {
-	tx.Put(0, nums(counterTag), time.Minute)
+	tx.Put(0, Nums(CounterTag), time.Minute)
 	return nil, errors.New("broken on purpose")
 })
 
-// luaOnly has no Go form.
-var luaOnly = store.NewScript("lua-only", "return {1}\n", nil)
+// LuaOnly has no Go form.
+var LuaOnly = store.NewScript("lua-only", "return {1}\n", nil)
 
-var member = store.Member{Score: 1, Text: "x"}
+var Member = store.Member{Score: 1, Text: "x"}
 
-// methods are the methods of store.Tx with which read reads. The first reads Nums, and the
+// Methods are the methods of store.Tx with which Read reads. The first reads Nums, and the
 // others read a sorted set.
-var methods = []string{"Get", "At", "Count", "Score"}
+var Methods = []string{"Get", "At", "Count", "Score"}
 
-// read reads its second key with method ARGV[1], and then writes its first key. It finds a
-// foreign value if the second key holds another type, or Nums of another tag than putTag.
-var read = store.NewScript("read", `
+// Read reads its second key with method ARGV[1], and then writes its first key. It finds a
+// foreign value if the second key holds another type, or Nums of another tag than PutTag.
+var Read = store.NewScript("read", `
 local calls = {{'GET'}, {'ZRANGE', -1, -1}, {'ZCOUNT', 0, 1}, {'ZSCORE', 'y'}}
 local call = calls[ARGV[1] + 1]
 table.insert(call, 2, KEYS[2])
@@ -266,10 +268,10 @@ if ARGV[1] == '0' and v and string.sub(v, 1, 3) ~= 'p1 ' then return redis.error
 redis.call('SET', KEYS[1], 'c1 1', 'PX', 600000)
 return {1}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	tx.Put(0, nums(counterTag, 1), longTTL) // must not take effect if the read fails
+	tx.Put(0, Nums(CounterTag, 1), LongTTL) // must not take effect if the read fails
 	var n store.Nums
 	ok, err := false, error(nil)
-	switch methods[args[0].Int()] {
+	switch Methods[args[0].Int()] {
 	case "Get":
 		n, ok, err = tx.Get(1)
 	case "At":
@@ -279,18 +281,18 @@ return {1}
 	case "Score":
 		_, _, err = tx.Score(1, "x")
 	}
-	if ok && n.Tag != putTag {
+	if ok && n.Tag != PutTag {
 		err = store.ForeignAt(1)
 	}
 	return append(reply, store.IntegerValue(1)), err
 })
 
-// setStep removes the member with text ARGV[1], adds a member of score ARGV[2] and text
+// SetStep removes the member with text ARGV[1], adds a member of score ARGV[2] and text
 // ARGV[3] with a TTL of ARGV[8] ms, and removes the ARGV[4] lowest members. An empty text
 // and 0 mean none. Before that it reads how many members have a score above ARGV[5], how
 // many members there are, the score of the member with text ARGV[7], or -1, and the
 // member that is ARGV[6] places before the last, if there is one.
-var setStep = store.NewScript("setstep", `
+var SetStep = store.NewScript("setstep", `
 local above, all = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[5], '+inf'), redis.call('ZCARD', KEYS[1])
 local score = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[7]) or -1)
 local rank = string.format('%d', -1 - ARGV[6])
@@ -335,40 +337,42 @@ return {above, all, score, member[1], tonumber(member[2])}
 	return reply, nil
 })
 
-// A setChange is the arguments of one setStep: its changes, and what it reads before them.
-type setChange struct {
-	remove string        // first: the member with this text
-	add    store.Member  // then, unless its text is empty
-	ttl    time.Duration // of add; 0 means longTTL
-	trim   int64         // and then: the lowest members
+// A SetChange describes a call of SetStep: its changes, and what it reads before them.
+type SetChange struct {
+	Remove string        // first: the member with this text
+	Add    store.Member  // then, unless its text is empty
+	TTL    time.Duration // of Add; 0 means LongTTL
+	Trim   int64         // and then: the lowest members
 
-	after, at int64
-	find      string
+	After, At int64
+	Find      string
 }
 
-// setStep runs the script setStep on key.
-func (t *T) setStep(key string, c setChange) []store.Value {
-	if c.ttl == 0 {
-		c.ttl = longTTL
+// Args returns the arguments of the call.
+func (c SetChange) Args() []store.Arg {
+	if c.TTL == 0 {
+		c.TTL = LongTTL
 	}
-	return t.eval(setStep, []string{key}, store.StringArg(c.remove), store.IntArg(c.add.Score), store.StringArg(c.add.Text),
-		store.IntArg(c.trim), store.IntArg(c.after), store.IntArg(c.at), store.StringArg(c.find), store.IntArg(c.ttl.Milliseconds()))
+	return []store.Arg{
+		store.StringArg(c.Remove), store.IntArg(c.Add.Score), store.StringArg(c.Add.Text), store.IntArg(c.Trim),
+		store.IntArg(c.After), store.IntArg(c.At), store.StringArg(c.Find), store.IntArg(c.TTL.Milliseconds()),
+	}
 }
 
-// count replies with the number of members of its sorted set.
-var count = store.NewScript("count", `
+// Count replies with the number of members of its sorted set.
+var Count = store.NewScript("count", `
 return {redis.call('ZCARD', KEYS[1])}
 `, func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 	_, all, err := tx.Count(0, 0)
 	return append(reply, store.IntegerValue(all)), err
 })
 
-// pushText makes its key a list with only ARGV[1]. In a Go form a list is a sorted set.
-var pushText = store.NewScript("push", `
+// PushText makes its key a list with only ARGV[1]. In a Go form a list is a sorted set.
+var PushText = store.NewScript("push", `
 redis.call('RPUSH', KEYS[1], ARGV[1])
 redis.call('PEXPIRE', KEYS[1], 600000)
 return {1}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-	tx.Add(0, store.Member{Score: 1, Text: args[0].String()}, longTTL)
+	tx.Add(0, store.Member{Score: 1, Text: args[0].String()}, LongTTL)
 	return append(reply, store.IntegerValue(1)), nil
 })

@@ -1,4 +1,4 @@
-package conformance
+package limiters
 
 import (
 	"crypto/sha256"
@@ -11,66 +11,59 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/suite"
 )
 
-// This file holds the checks of keys: the names of limiters, a rule whose algorithm changes,
-// secret segments, and the decisions that a refund can find.
-
-var keyChecks = []check{
-	{"Prefix", "a decision writes the documented keys, each with a TTL, and nothing else", limiterPrefix},
-	{"Names", "a limiter's name is part of its keys: limiters with different names share no state, limiters with the same name share all state", limiterNames},
-	{"Changed", "if the algorithm of a rule changes, its limit is full again, and the old keys do not change", limiterChanged},
-	{"Secret", "a secret segment is hashed in every key, and limits like any other segment", limiterSecret},
-	{"RefundKeys", "if two decisions have the same ID and different keys, each refund refunds its own decision", limiterRefundKeys},
-	{"RefundLimits", "a limiter with other limits refunds nothing", limiterRefundLimits},
+// The checks of keys are about the names of limiters, a rule whose algorithm changes, secret
+// segments, and the decisions that a refund can find.
+var keyChecks = []suite.Check{
+	of("Prefix", "a decision writes the documented keys, each with a TTL, and nothing else", checkPrefix),
+	of("Names", "a limiter's name is part of its keys: limiters with different names share no state, limiters with the same name share all state", checkNames),
+	of("Changed", "if the algorithm of a rule changes, its limit is full again, and the old keys do not change", checkChanged),
+	of("Secret", "a secret segment is hashed in every key, and limits like any other segment", checkSecret),
+	of("RefundKeys", "if two decisions have the same ID and different keys, each refund refunds its own decision", checkRefundKeys),
+	of("RefundLimits", "a limiter with other limits refunds nothing", checkRefundLimits),
 }
 
-// left returns the keys that the check left in the store.
-func (t *T) left() map[string]time.Duration {
-	if t.backend.Keys == nil {
-		t.skipf("backend gives no Keys")
-	}
-	return t.backend.Keys(t.test, t.hooked, t.id)
-}
-
-func limiterPrefix(t *T) {
-	t.left()
+func checkPrefix(t *decisions.T) {
+	t.Left()
 	const year = 365 * 24 * time.Hour
 	window, bucket := algorithm.FixedWindow{Limit: 9, Window: 2 * year}, algorithm.GCRA{Rate: algorithm.Rate{Count: 1, Period: 2 * year}, Burst: 5}
-	l := t.limiter(nil,
+	l := t.Limiter(nil,
 		weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: window},
 		weir.Rule{Name: "ip", By: []string{"s0", "s1"}, Algorithm: bucket},
 		weir.Rule{Name: "user", By: []string{"s0", "s2"}, Algorithm: bucket})
-	t.allow(l, 1, "log{in}", "10.0.0.1", "a:b%")
-	t.peek(l, 1, "log{in}", "10.0.0.1", "a:b%")
-	t.reset(t.only(l, "ip"), "log{in}", "10.0.0.1", "a:b%")
+	t.Allow(l, 1, "log{in}", "10.0.0.1", "a:b%")
+	t.Peek(l, 1, "log{in}", "10.0.0.1", "a:b%")
+	t.Reset(only(t, l, "ip"), "log{in}", "10.0.0.1", "a:b%")
 	want := map[string]bool{
-		t.id + ":suite:{log%7Bin%7D}:all.f2":           true,
-		t.id + ":suite:{log%7Bin%7D}:user.g2:a%3Ab%25": true,
+		t.Prefix + ":suite:{log%7Bin%7D}:all.f2":           true,
+		t.Prefix + ":suite:{log%7Bin%7D}:user.g2:a%3Ab%25": true,
 	}
 	// A limiter of one rule without a name.
-	single := must[*weir.Limiter](t, "New")(weir.New("a b", t.store, window, &weir.Options{Prefix: t.id}))
-	t.allow(single, 1, "ann")
-	want[t.id+":a b:{ann}:f2"] = true
-	got := t.left()
+	single := suite.Must[*weir.Limiter](t.T, "New")(weir.New("a b", t.Store, window, &weir.Options{Prefix: t.Prefix}))
+	t.Allow(single, 1, "ann")
+	want[t.Prefix+":a b:{ann}:f2"] = true
+	got := t.Left()
 	for key, ttl := range got {
 		if !want[key] {
-			t.errorf("%q was written", key)
+			t.Errorf("%q was written", key)
 		}
 		if ttl < year {
-			t.errorf("%q expires after %v (0 or less: never), want two years", key, ttl)
+			t.Errorf("%q expires after %v (0 or less: never), want two years", key, ttl)
 		}
 	}
 	if len(got) < len(want) {
-		t.errorf("got keys %v, want %v", got, want)
+		t.Errorf("got keys %v, want %v", got, want)
 	}
 }
 
-func limiterNames(t *T) {
-	c := newClock()
+func checkNames(t *decisions.T) {
+	c := decisions.NewClock()
 	two := algorithm.FixedWindow{Limit: 2, Window: time.Minute}
 	limiter := func(name string, rules ...weir.Rule) *weir.Limiter {
-		return t.policy(t.store, c, weir.Policy{Name: name, Rules: rules})
+		return t.Policy(c, weir.Policy{Name: name, Rules: rules})
 	}
 	for _, name := range []string{
 		"n", "N", "n:", "n:n", "n%3An", "n:{k}", "{n}", "n:{k}:a.f2", " n", "n\x00", "1", "01", strings.Repeat("n", weir.MaxSegment),
@@ -79,8 +72,8 @@ func limiterNames(t *T) {
 			for _, key := range []string{"k", "k}:a.f2"} {
 				for i := range int64(3) {
 					// Each request is made by a new limiter of that name.
-					if res := t.allow(limiter(name, rules...), 1, key); res.Allowed != (i < 2) || res.Remaining != max(1-i, 0) {
-						t.errorf("limiter %q with %d rules, key %q, request %d: got %+v, want 2 allowed", name, len(rules), key, i, res)
+					if res := t.Allow(limiter(name, rules...), 1, key); res.Allowed != (i < 2) || res.Remaining != max(1-i, 0) {
+						t.Errorf("limiter %q with %d rules, key %q, request %d: got %+v, want 2 allowed", name, len(rules), key, i, res)
 					}
 				}
 			}
@@ -88,8 +81,8 @@ func limiterNames(t *T) {
 	}
 }
 
-func limiterChanged(t *T) {
-	c := newClock()
+func checkChanged(t *decisions.T) {
+	c := decisions.NewClock()
 	list := []algorithm.Algorithm{
 		algorithm.GCRA{Rate: algorithm.PerHour(9), Burst: 9},
 		algorithm.FixedWindow{Limit: 9, Window: time.Hour},
@@ -105,74 +98,74 @@ func limiterChanged(t *T) {
 		for _, a := range list {
 			rules := []weir.Rule{{Name: "changes", Algorithm: a}, {Name: "stays", Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Hour}}}
 			req := weir.Request{Key: weir.KeyOf("changed")}
-			if t.kindOf(a).Leases {
+			if t.KindOf(a).Leases {
 				req.ID = strconv.FormatInt(round, 10)
 			}
 			each := make([]weir.Result, 2)
-			res := t.do(t.limiter(c, rules...), req, each...)
+			res := t.Do(t.Limiter(c, rules...), req, each...)
 			want := each[0].Limit - 1 - round
 			if _, queue := a.(algorithm.LeakyBucket); queue { // only the first request is allowed without MaxWait
 				if res.Allowed != (round == 0) {
-					t.errorf("round %d, %T: got %+v, want the first request alone to be allowed", round, a, res)
+					t.Errorf("round %d, %T: got %+v, want the first request alone to be allowed", round, a, res)
 				}
 				continue
 			}
 			if !res.Allowed || each[0].Remaining != want {
-				t.errorf("round %d, %T in place of another algorithm: got %+v, want it allowed with %d left", round, a, each[0], want)
+				t.Errorf("round %d, %T in place of another algorithm: got %+v, want it allowed with %d left", round, a, each[0], want)
 			}
 		}
 	}
 }
 
-func limiterSecret(t *T) {
+func checkSecret(t *decisions.T) {
 	secrets := []string{"sk-live-0123456789", "sk-live-0123456780", "sk:{live}%", strings.Repeat("sk-live-", 40), "%sha256=00"}
 	a := algorithm.FixedWindow{Limit: 2, Window: time.Minute}
-	c := newClock()
-	var asked written
-	spy := &noting{t.store, &asked}
+	c := decisions.NewClock()
+	var asked suite.Written
+	spy := suite.Note(t.Store, &asked)
 	for _, by := range [][]string{{"account"}, {"account", "secret"}, {"secret"}} {
 		name := "secret" + strconv.Itoa(len(by)) + by[0]
-		l := t.policy(spy, c, weir.Policy{
+		l := t.PolicyOver(spy, c, weir.Policy{
 			Name: name, Segments: []string{"account", "secret"}, Secret: []string{"secret"},
-			Rules: t.wrapped([]weir.Rule{{Name: "a", By: by, Algorithm: a}, {Name: "b", Algorithm: tenPerMinute}}),
+			Rules: []weir.Rule{{Name: "a", By: by, Algorithm: a}, {Name: "b", Algorithm: decisions.TenPerMinute}},
 		})
 		for i, secret := range secrets {
 			if by[0] == "account" && len(by) == 1 {
-				c.advance(time.Minute) // the first rule is shared
+				c.Advance(time.Minute) // the first rule is shared
 			}
 			key := []string{"ann", secret}
 			for j := range 3 {
 				req := weir.Request{Key: weir.KeyOf(key...), ID: strconv.Itoa(j)}
-				if res := t.do(l, req); res.Allowed != (j < 2) {
-					t.errorf("secret %d by %v, request %d: got %+v, want 2 allowed", i, by, j, res)
+				if res := t.Do(l, req); res.Allowed != (j < 2) {
+					t.Errorf("secret %d by %v, request %d: got %+v, want 2 allowed", i, by, j, res)
 				}
-				t.hashed(asked.keys, secret)
+				hashed(t, asked.Keys, secret)
 			}
-			t.peek(l, 1, key...)
-			t.hashed(asked.keys, secret)
-			if answers := l.DoMany(t.ctx, peeks([][]string{key})); answers[0].Err != nil || answers[0].Result.Allowed {
-				t.errorf("DoMany: got %+v, want a denial", answers[0])
+			t.Peek(l, 1, key...)
+			hashed(t, asked.Keys, secret)
+			if answers := l.DoMany(t.Ctx, decisions.Peeks([][]string{key})); answers[0].Err != nil || answers[0].Result.Allowed {
+				t.Errorf("DoMany: got %+v, want a denial", answers[0])
 			}
-			t.hashed(asked.keys, secret)
-			t.refundAs(l, "1", true, key...)
-			t.hashed(asked.keys, secret)
+			hashed(t, asked.Keys, secret)
+			refundAs(t, l, "1", true, key...)
+			hashed(t, asked.Keys, secret)
 		}
 	}
 }
 
 // hashed checks that no key contains secret, and that one contains its SHA-256. Then it
 // clears the keys.
-func (t *T) hashed(keys map[string]bool, secret string) {
+func hashed(t *decisions.T, keys map[string]bool, secret string) {
 	sum := sha256.Sum256([]byte(secret))
 	seen := false
 	for key := range keys {
-		if strings.Contains(key, secret) || strings.Contains(key, escaper.Replace(secret)) {
-			t.errorf("the key %q shows the secret segment %.40q", key, secret)
+		if strings.Contains(key, secret) || strings.Contains(key, decisions.Escaper.Replace(secret)) {
+			t.Errorf("the key %q shows the secret segment %.40q", key, secret)
 		}
 		seen = seen || strings.Contains(key, "%sha256="+hex.EncodeToString(sum[:]))
 	}
 	if !seen {
-		t.errorf("of the keys %.200q none has the SHA-256 of the segment %.40q", slices.Collect(maps.Keys(keys)), secret)
+		t.Errorf("of the keys %.200q none has the SHA-256 of the segment %.40q", slices.Collect(maps.Keys(keys)), secret)
 	}
 	clear(keys)
 }
@@ -195,51 +188,51 @@ func ringOf(window time.Duration, limit int64) algorithm.SlidingBuckets {
 	return algorithm.SlidingBuckets{Width: window / 4, Spans: []algorithm.Span{{Window: window, Limit: limit}}}
 }
 
-func limiterRefundKeys(t *T) {
-	c := newClock()
+func checkRefundKeys(t *decisions.T) {
+	c := decisions.NewClock()
 	for i, tt := range refunded {
 		a, tenant := tt.a, "twokeys"+strconv.Itoa(i)
-		l := t.limiter(c, weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: a}, weir.Rule{Name: "user", Algorithm: a, By: []string{"s0", "s1"}})
+		l := t.Limiter(c, weir.Rule{Name: "all", By: []string{"s0"}, Algorithm: a}, weir.Rule{Name: "user", Algorithm: a, By: []string{"s0", "s1"}})
 		want := func(when string, all, u, v int64) {
-			left, other := t.remaining(l, weir.Peek, 1, tenant, "u"), t.remaining(l, weir.Peek, 1, tenant, "v")
+			left, other := t.Remaining(l, weir.Peek, 1, tenant, "u"), t.Remaining(l, weir.Peek, 1, tenant, "v")
 			if left != [4]int64{all, u} || other != [4]int64{all, v} {
-				t.errorf("%+v, %s: %v and %v are left of the tenant and its users, want %d, %d and %d", a, when, left, other, all, u, v)
+				t.Errorf("%+v, %s: %v and %v are left of the tenant and its users, want %d, %d and %d", a, when, left, other, all, u, v)
 			}
 		}
-		t.do(l, weir.Request{Key: weir.KeyOf(tenant, "u"), Cost: 3, ID: "it"})
-		t.do(l, weir.Request{Key: weir.KeyOf(tenant, "v"), Cost: 5, ID: "it"})
+		t.Do(l, weir.Request{Key: weir.KeyOf(tenant, "u"), Cost: 3, ID: "it"})
+		t.Do(l, weir.Request{Key: weir.KeyOf(tenant, "v"), Cost: 5, ID: "it"})
 		want("before", 12, 17, 15)
-		t.refundAs(l, "it", false, tenant, "w")
+		refundAs(t, l, "it", false, tenant, "w")
 		want("after the refund of an unknown decision", 12, 17, 15)
-		t.refundAs(l, "it", true, tenant, "v")
+		refundAs(t, l, "it", true, tenant, "v")
 		want("after the refund of v", 17, 17, 20)
-		t.refundAs(l, "it", false, tenant, "v")
+		refundAs(t, l, "it", false, tenant, "v")
 		want("after the second refund of v", 17, 17, 20)
-		t.refundAs(l, "it", true, tenant, "u")
+		refundAs(t, l, "it", true, tenant, "u")
 		want("after the refund of u", 20, 20, 20)
 	}
 }
 
-func limiterRefundLimits(t *T) {
-	c := newClock()
+func checkRefundLimits(t *decisions.T) {
+	c := decisions.NewClock()
 	for i, tt := range refunded {
 		a := tt.a
-		l := t.limiter(c, one(a), weir.Rule{Name: "two", Algorithm: tenPerMinute})
+		l := t.Limiter(c, decisions.One(a), weir.Rule{Name: "two", Algorithm: decisions.TenPerMinute})
 		for j, other := range []*weir.Limiter{
-			t.with(l, one(tt.changed)),
-			t.with(l, weir.Rule{Name: "two", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 50}}),
-			t.with(l, weir.Rule{Name: "one", Algorithm: a, Cost: 1}),
+			t.With(l, decisions.One(tt.changed)),
+			t.With(l, weir.Rule{Name: "two", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 50}}),
+			t.With(l, weir.Rule{Name: "one", Algorithm: a, Cost: 1}),
 		} {
 			key := "limits" + strconv.Itoa(i) + "." + strconv.Itoa(j)
-			t.do(l, weir.Request{Key: weir.KeyOf(key), Cost: 2, ID: "it"})
-			before, under := t.peek(l, 1, key), t.peek(other, 1, key)
-			t.refundAs(other, "it", false, key)
-			if got, now := t.peek(l, 1, key), t.peek(other, 1, key); got != before || now != under {
-				t.errorf("%+v: a refund with other limits changed\n     %+v\nto   %+v,\nand with the other limits\n     %+v\nto   %+v", a, before, got, under, now)
+			t.Do(l, weir.Request{Key: weir.KeyOf(key), Cost: 2, ID: "it"})
+			before, under := t.Peek(l, 1, key), t.Peek(other, 1, key)
+			refundAs(t, other, "it", false, key)
+			if got, now := t.Peek(l, 1, key), t.Peek(other, 1, key); got != before || now != under {
+				t.Errorf("%+v: a refund with other limits changed\n     %+v\nto   %+v,\nand with the other limits\n     %+v\nto   %+v", a, before, got, under, now)
 			}
-			t.refundAs(l, "it", true, key)
-			if got := t.peek(l, 1, key); got.Remaining != 5 {
-				t.errorf("%+v: after the refund: got %+v, want 5 left", a, got)
+			refundAs(t, l, "it", true, key)
+			if got := t.Peek(l, 1, key); got.Remaining != 5 {
+				t.Errorf("%+v: after the refund: got %+v, want 5 left", a, got)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package conformance
+package algorithms
 
 import (
 	"math/rand/v2"
@@ -8,97 +8,84 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/store/memory"
 )
 
-// This file holds the check of Refund of any algorithm that supports it.
-
 func checkRefund(t *T) {
-	r := t.rand()
-	for h, a := range t.has(t.times(48), "Refund", t.refundable, weir.Request{Op: weir.Refund, ID: "id"}) {
+	r := t.Rand()
+	for h, a := range t.has(t.Times(48), "Refund", t.refundable, weir.Request{Op: weir.Refund, ID: "id"}) {
 		name := "refund" + strconv.Itoa(h)
 		t.refunds(a, name+"once")
 		t.refundBehind(a, name+"behind")
 		for i := range 4 {
 			t.refundHistory(r, a, name+"."+strconv.Itoa(i), i%2 == 1)
 		}
-		for key, ttl := range t.keysLike(name) {
+		for key, ttl := range t.KeysLike(name) {
 			if ttl < 0 {
-				t.errorf("%+v: %q never expires", a, key)
+				t.Errorf("%+v: %q never expires", a, key)
 			}
 		}
 	}
 }
 
-// delete deletes keys of st, which share a slot.
-func (t *T) delete(st store.Store, keys []string) {
-	if _, err := st.Eval(t.ctx, cleanScript, keys, []store.Arg{store.IntArg(int64(len(keys)))}, nil); err != nil {
-		t.fatalf("Eval: %v", err)
-	}
-}
-
-// refund refunds the decision with the ID, and reports whether any token was refunded.
-func (t *T) refund(l *weir.Limiter, id, key string) bool {
-	return t.do(l, weir.Request{Key: weir.KeyOf(key), Op: weir.Refund, ID: id}).Allowed
-}
-
 // refunds refunds a decision at once, again, after its tokens were refilled, and after a
 // Reset.
 func (t *T) refunds(a algorithm.Algorithm, name string) {
-	c := newClock()
-	l := t.limiter(c, one(a))
+	c := decisions.NewClock()
+	l := t.Limiter(c, decisions.One(a))
 	key := weir.KeyOf(name)
-	before := t.peek(l, 1, name)
-	cost := t.fitting(a, min(2, before.Limit))
-	took := t.do(l, weir.Request{Key: key, Cost: cost, ID: "a"})
-	if gave := t.refund(l, "a", name); !gave {
-		t.errorf("%+v: %d tokens were just consumed, and none was refunded", a, cost)
+	before := t.Peek(l, 1, name)
+	cost := t.Fitting(a, min(2, before.Limit))
+	took := t.Do(l, weir.Request{Key: key, Cost: cost, ID: "a"})
+	if gave := t.Refund(l, "a", name); !gave {
+		t.Errorf("%+v: %d tokens were just consumed, and none was refunded", a, cost)
 	}
-	if got := t.peek(l, 1, name); got.Remaining != before.Remaining || got.ResetAfter > took.ResetAfter {
-		t.errorf("%+v: %d tokens are consumed and refunded:\nbefore %+v\nafter  %+v", a, cost, before, got)
+	if got := t.Peek(l, 1, name); got.Remaining != before.Remaining || got.ResetAfter > took.ResetAfter {
+		t.Errorf("%+v: %d tokens are consumed and refunded:\nbefore %+v\nafter  %+v", a, cost, before, got)
 	}
-	again := t.peek(l, 1, name)
-	if t.refund(l, "a", name) || t.refund(l, "nobody", name) || t.peek(l, 1, name) != again {
-		t.errorf("%+v: a second refund, or the refund of an unknown decision, changes the limit: %+v, then %+v", a, again, t.peek(l, 1, name))
+	again := t.Peek(l, 1, name)
+	if t.Refund(l, "a", name) || t.Refund(l, "nobody", name) || t.Peek(l, 1, name) != again {
+		t.Errorf("%+v: a second refund, or the refund of an unknown decision, changes the limit: %+v, then %+v", a, again, t.Peek(l, 1, name))
 	}
-	if t.limitOf(a).MaxDebt > 0 { // the refund of a debt leaves what was consumed before
-		force := weir.Request{Key: key, Op: weir.Force, Cost: t.fitting(a, before.Limit)}
-		full := t.do(l, force)
+	if t.LimitOf(a).MaxDebt > 0 { // the refund of a debt leaves what was consumed before
+		force := weir.Request{Key: key, Op: weir.Force, Cost: t.Fitting(a, before.Limit)}
+		full := t.Do(l, force)
 		force.Cost, force.ID = cost, "debt"
-		t.do(l, force)
-		if got := t.peek(l, 1, name); !t.refund(l, "debt", name) || got.Allowed || t.peek(l, 1, name).Remaining != full.Remaining {
-			t.errorf("%+v: a Force of %d tokens past the limit, which was refunded, turned\n     %+v\ninto %+v", a, cost, full, t.peek(l, 1, name))
+		t.Do(l, force)
+		if got := t.Peek(l, 1, name); !t.Refund(l, "debt", name) || got.Allowed || t.Peek(l, 1, name).Remaining != full.Remaining {
+			t.Errorf("%+v: a Force of %d tokens past the limit, which was refunded, turned\n     %+v\ninto %+v", a, cost, full, t.Peek(l, 1, name))
 		}
-		t.reset(l, name)
+		t.Reset(l, name)
 	}
 	unchanged := func(id, what string) {
-		before := t.peek(l, 1, name)
-		if gave := t.refund(l, id, name); gave || t.peek(l, 1, name) != before {
-			t.errorf("%+v: %s are refunded, %v: %+v, then %+v", a, what, gave, before, t.peek(l, 1, name))
+		before := t.Peek(l, 1, name)
+		if gave := t.Refund(l, id, name); gave || t.Peek(l, 1, name) != before {
+			t.Errorf("%+v: %s are refunded, %v: %+v, then %+v", a, what, gave, before, t.Peek(l, 1, name))
 		}
 	}
 	for _, gone := range []struct {
 		what string
 		now  func()
 	}{
-		{"reset", func() { t.reset(l, name) }},
-		{"deleted", func() { t.delete(t.store, t.keysOf(name, "one", a)) }},
+		{"reset", func() { t.Reset(l, name) }},
+		{"deleted", func() { t.Delete(t.Store, t.KeysOf(name, "one", a)...) }},
 	} {
-		t.do(l, weir.Request{Key: key, Cost: cost, ID: "b"})
+		t.Do(l, weir.Request{Key: key, Cost: cost, ID: "b"})
 		gone.now()
 		unchanged("b", "tokens of a missing key, which was "+gone.what)
-		t.do(l, weir.Request{Key: key, Cost: cost, ID: "b"})
+		t.Do(l, weir.Request{Key: key, Cost: cost, ID: "b"})
 		gone.now()
-		t.do(l, weir.Request{Key: key, Cost: cost, ID: "after it was " + gone.what})
+		t.Do(l, weir.Request{Key: key, Cost: cost, ID: "after it was " + gone.what})
 		unchanged("b", "tokens of a key that was "+gone.what)
-		t.reset(l, name)
+		t.Reset(l, name)
 	}
-	if took = t.do(l, weir.Request{Key: key, Cost: cost, ID: "c"}); took.ResetAfter > tooFar {
+	if took = t.Do(l, weir.Request{Key: key, Cost: cost, ID: "c"}); took.ResetAfter > tooFar {
 		return
 	}
-	c.advance(took.ResetAfter)
-	t.do(l, weir.Request{Key: key, Cost: cost})
+	c.Advance(took.ResetAfter)
+	t.Do(l, weir.Request{Key: key, Cost: cost})
 	unchanged("c", "tokens that have been refilled")
 }
 
@@ -106,17 +93,17 @@ func (t *T) refunds(a algorithm.Algorithm, name string) {
 // were consumed at one instant. A refund does not move the period of an algorithm. So that
 // many tokens may be refilled earlier than if the refunded request had never been made.
 func (t *T) jump(a algorithm.Algorithm) int64 {
-	c := newClock()
-	l := t.limiterOn(memory.New(nil), c, one(a))
+	c := decisions.NewClock()
+	l := t.Reference(memory.New(nil), c, decisions.One(a))
 	most := int64(1)
-	left := t.allow(l, t.fitting(a, t.peek(l, 1, "jump").Limit), "jump").Remaining
+	left := t.Allow(l, t.Fitting(a, t.Peek(l, 1, "jump").Limit), "jump").Remaining
 	for range smallLimit {
-		next := t.do(l, weir.Request{Key: weir.KeyOf("jump"), Op: weir.Peek, Cost: left + 1})
+		next := t.Do(l, weir.Request{Key: weir.KeyOf("jump"), Op: weir.Peek, Cost: left + 1})
 		if next.RetryAfter == weir.Never || next.RetryAfter == 0 {
 			break
 		}
-		c.advance(next.RetryAfter)
-		now := t.peek(l, 1, "jump").Remaining
+		c.Advance(next.RetryAfter)
+		now := t.Peek(l, 1, "jump").Remaining
 		most, left = max(most, now-left), now
 	}
 	return most
@@ -145,56 +132,57 @@ func (h history) of(id string) (list []int) {
 }
 
 // without returns what a answers to r at c, if the refunded requests were never made.
-func (t *T) without(a algorithm.Algorithm, c *clock, past history, r weir.Request) weir.Result {
-	l := t.limiterOn(memory.New(nil), c, one(a))
-	now := c.us
+func (t *T) without(a algorithm.Algorithm, c *decisions.Clock, past history, r weir.Request) weir.Result {
+	l := t.Reference(memory.New(nil), c, decisions.One(a))
+	now := c.Micros
 	for _, p := range past {
-		if c.us = p.at; !p.gone {
-			t.do(l, p.req)
+		if c.Micros = p.at; !p.gone {
+			t.Do(l, p.req)
 		}
 	}
-	c.us = now
-	return t.do(l, r)
+	c.Micros = now
+	return t.Do(l, r)
 }
 
 // refundBehind refunds the first of two decisions at once. It refunds the second one when
 // most of its tokens have been refilled and consumed again. Only the rest is refunded.
 func (t *T) refundBehind(a algorithm.Algorithm, name string) {
-	c := newClock()
-	p := t.pair(c, one(a))
+	c := decisions.NewClock()
+	p := t.Pair(c, decisions.One(a))
 	peek := weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}
-	cost := t.fitting(a, max(p.both(peek).Limit/3, 1))
+	cost := t.Fitting(a, max(p.Both(peek).Limit/3, 1))
 	var past history
 	consume := func(id string) bool {
 		req := weir.Request{Key: peek.Key, Cost: cost, ID: id, MaxWait: t.patience(a)}
-		past = append(past, pastRequest{at: c.us, req: req})
-		return p.both(req).Allowed
+		past = append(past, pastRequest{at: c.Micros, req: req})
+		return p.Both(req).Allowed
 	}
 	if !consume("first") || !consume("second") {
 		return
 	}
-	past[0].gone = p.refund("first", name)
-	reset := p.both(peek).ResetAfter
+	past[0].gone = p.Refund("first", name)
+	reset := p.Both(peek).ResetAfter
 	if reset < 2*time.Microsecond || reset > tooFar {
 		return
 	}
-	c.advance(reset - time.Microsecond)
+	c.Advance(reset - time.Microsecond)
 	if !consume("third") {
 		return
 	}
-	before := p.both(peek)
-	past[1].gone = p.refund("second", name)
-	after := p.both(peek)
+	before := p.Both(peek)
+	past[1].gone = p.Refund("second", name)
+	after := p.Both(peek)
 	if most := t.without(a, c, past, peek).Remaining; after.Remaining > max(before.Remaining, most) {
-		t.errorf("%+v: a refund of %d tokens, most of which had been refilled, turned\n     %+v\ninto %+v, and without the refunded requests %d tokens were left", a, cost, before, after, most)
+		t.Errorf("%+v: a refund of %d tokens, most of which had been refilled, turned\n     %+v\ninto %+v, and without the refunded requests %d tokens were left", a, cost, before, after, most)
 	}
 }
 
 // A refunding is a history with refunds on one key.
 type refunding struct {
-	pair
+	*T
+	decisions.Pair
 	a      algorithm.Algorithm
-	c      *clock
+	c      *decisions.Clock
 	name   string
 	limit  int64
 	force  weir.Op      // Force, or Consume if a cannot be in debt
@@ -212,12 +200,12 @@ type refunding struct {
 // memory store, and with a history in which the refunded requests were never made. If full
 // is true, all tokens are consumed first, or more are reserved.
 func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full bool) {
-	c := newClock()
-	h := &refunding{pair: t.pair(c, one(a)), a: a, c: c, name: name, next: weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}, events: []int64{c.us}, costs: map[string]int64{}}
-	if h.limit = h.both(h.next).Limit; t.limitOf(a).MaxDebt >= 1000 {
+	c := decisions.NewClock()
+	h := &refunding{T: t, Pair: t.Pair(c, decisions.One(a)), a: a, c: c, name: name, next: weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}, events: []int64{c.Micros}, costs: map[string]int64{}}
+	if h.limit = h.Both(h.next).Limit; t.LimitOf(a).MaxDebt >= 1000 {
 		h.force = weir.Force
 	}
-	if t.kindOf(a).Reserves {
+	if t.KindOf(a).Reserves {
 		h.next.MaxWait = weir.Never
 	}
 	if full {
@@ -231,69 +219,69 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 	}
 	jump := t.jump(a)
 	for s := range 20 {
-		switch at := pick(r, h.events[len(h.events)-1], pick(r, h.events...)) + r.Int64N(3) - 1; {
+		switch at := random.Pick(r, h.events[len(h.events)-1], random.Pick(r, h.events...)) + r.Int64N(3) - 1; {
 		case r.IntN(3) == 0:
-			c.advance(max(anyPause(r, t.unitOf(a)/2), 0))
-		case r.IntN(2) == 0 && at > c.us && at-c.us < tooFar.Microseconds():
-			c.us = at
+			c.Advance(max(random.Pause(r, t.Unit(a)/2), 0))
+		case r.IntN(2) == 0 && at > c.Micros && at-c.Micros < tooFar.Microseconds():
+			c.Micros = at
 		}
-		before := h.do(h.ref, h.next)
+		before := h.Do(h.Ref, h.next)
 		switch verb := r.IntN(24); {
 		case verb == 0:
-			h.both(weir.Request{Key: h.next.Key, Op: weir.Reset})
+			h.Both(weir.Request{Key: h.next.Key, Op: weir.Reset})
 			h.past, h.undone = nil, false
 		case verb == 1:
-			t.delete(t.store, t.keysOf(name, "one", a))
-			t.delete(h.reference, t.keysOf(name, "one", a))
+			t.Delete(t.Store, t.KeysOf(name, "one", a)...)
+			t.Delete(h.Reference, t.KeysOf(name, "one", a)...)
 			h.past, h.undone = nil, false
 		case verb < 7 && len(h.ids) > 0 && h.force == weir.Force:
-			h.settleOne(pick(r, h.ids...), pick(r, 0, r.Int64N(5), r.Int64N(h.limit+4)))
+			h.settleOne(random.Pick(r, h.ids...), random.Pick(r, 0, r.Int64N(5), r.Int64N(h.limit+4)))
 		case verb < 14 && len(h.ids) > 0:
-			h.refundOne(pick(r, h.ids...), before, jump)
+			h.refundOne(random.Pick(r, h.ids...), before, jump)
 		case full:
-			h.consume(r, pick(r, 1, 2, h.limit/3, h.limit/2), h.next.MaxWait)
-		case t.kindOf(a).Reserves && r.IntN(3) == 0:
-			h.consume(r, 1+r.Int64N(4), anyWait(r, t.unitOf(a)))
+			h.consume(r, random.Pick(r, 1, 2, h.limit/3, h.limit/2), h.next.MaxWait)
+		case t.KindOf(a).Reserves && r.IntN(3) == 0:
+			h.consume(r, 1+r.Int64N(4), random.Wait(r, t.Unit(a)))
 		default:
 			h.consume(r, 1+r.Int64N(4), 0)
 		}
 		h.exact()
-		if t.failed() {
-			t.fatalf("%+v, step %d, after %+v", a, s, h.past)
+		if t.Failed() {
+			t.Fatalf("%+v, step %d, after %+v", a, s, h.past)
 		}
 	}
-	h.same(a, append(t.keysOf(name, "one", a), h.marks...)...)
+	h.Same(a, append(t.KeysOf(name, "one", a), h.marks...)...)
 }
 
 // consume makes a request, usually with an ID, so that it can be refunded.
 func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
-	fresh := h.do(h.ref, h.next).ResetAfter == 0
+	fresh := h.Do(h.Ref, h.next).ResetAfter == 0
 	req := h.request(r, h.a, max(min(cost, h.limit), 1), h.name)
 	if req.MaxWait = wait; r.IntN(4) > 0 {
 		req.ID = "id" + strconv.Itoa(len(h.ids))
 		h.ids = append(h.ids, req.ID)
-		h.marks = append(h.marks, h.markersOf(req, one(h.a))...)
+		h.marks = append(h.marks, h.MarkersOf(req, decisions.One(h.a))...)
 	}
 	made := req
 	if wait == 0 && r.IntN(3) == 0 {
-		made.Op = pick(r, weir.TakeUpTo, h.force)
+		made.Op = random.Pick(r, weir.TakeUpTo, h.force)
 	}
-	res := h.both(made)
+	res := h.Both(made)
 	if !res.Allowed {
 		return
 	}
 	if made.ID != "" {
-		before, got := h.both(h.next), h.both(made)
-		if !got.Allowed || !got.Replayed || got.Granted != res.Granted || got.Delay != res.Delay || h.both(h.next) != before {
-			h.errorf("%+v is repeated at once:\nfirst %+v\nthen  %+v\nand a peek turned from %+v into %+v", made, res, got, before, h.both(h.next))
+		before, got := h.Both(h.next), h.Both(made)
+		if !got.Allowed || !got.Replayed || got.Granted != res.Granted || got.Delay != res.Delay || h.Both(h.next) != before {
+			h.Errorf("%+v is repeated at once:\nfirst %+v\nthen  %+v\nand a peek turned from %+v into %+v", made, res, got, before, h.Both(h.next))
 		}
 	}
 	if req.Cost, req.ID = res.Granted, ""; made.Op == weir.Force {
 		req.Op = made.Op
 	}
 	h.costs[made.ID] = res.Granted
-	h.past = append(h.past, pastRequest{at: h.c.us, req: req, id: made.ID, fresh: fresh})
-	h.events = append(h.events, h.c.us+res.ResetAfter.Microseconds(), h.c.us+res.Delay.Microseconds())
+	h.past = append(h.past, pastRequest{at: h.c.Micros, req: req, id: made.ID, fresh: fresh})
+	h.events = append(h.events, h.c.Micros+res.ResetAfter.Microseconds(), h.c.Micros+res.Delay.Microseconds())
 }
 
 // refundOne refunds the decision id. Then there must not be more tokens than before, or than if
@@ -306,22 +294,22 @@ func (h *refunding) refundOne(id string, before weir.Result, slack int64) {
 	if !h.undone {
 		slack = 0
 	}
-	gave := h.refund(id, h.name)
-	after := h.both(h.next)
+	gave := h.Refund(id, h.name)
+	after := h.Both(h.next)
 	switch {
 	case gave && !slices.ContainsFunc(at, func(i int) bool { return !h.past[i].gone }):
-		h.errorf("the refund of %s refunded something, although that was refunded, or the key was reset or deleted since", id)
+		h.Errorf("the refund of %s refunded something, although that was refunded, or the key was reset or deleted since", id)
 	case gave:
 		h.undone = true
 		for _, i := range at {
 			h.past[i].gone = true
 		}
 	case after != before:
-		h.errorf("a refund of %s that reports nothing turned\n     %+v\ninto %+v", id, before, after)
+		h.Errorf("a refund of %s that reports nothing turned\n     %+v\ninto %+v", id, before, after)
 	}
 	most := h.without(h.a, h.c, h.past, h.next).Remaining + slack
 	if after.Remaining < before.Remaining || after.Remaining > max(before.Remaining, most) || after.ResetAfter > before.ResetAfter {
-		h.errorf("a refund of %s turned\n     %+v\ninto %+v, and without the refunded requests at most %d tokens were left", id, before, after, most)
+		h.Errorf("a refund of %s turned\n     %+v\ninto %+v, and without the refunded requests at most %d tokens were left", id, before, after, most)
 	}
 }
 
@@ -332,10 +320,10 @@ func (h *refunding) settleOne(id string, actual int64) {
 		return
 	}
 	r := weir.Request{Key: h.next.Key, Op: weir.Settle, ID: id, Actual: weir.ActualCost(actual)}
-	fresh := h.do(h.ref, h.next).ResetAfter == 0 // after a reset, a Settle to more starts the window
-	res, before := h.both(r), h.both(h.next)
-	if again := h.both(r); again != res || h.both(h.next) != before || res.Allowed && res.Granted != actual {
-		h.errorf("%+v: got %+v and then %+v: want the same, and that the second changes nothing", r, res, again)
+	fresh := h.Do(h.Ref, h.next).ResetAfter == 0 // after a reset, a Settle to more starts the window
+	res, before := h.Both(r), h.Both(h.next)
+	if again := h.Both(r); again != res || h.Both(h.next) != before || res.Allowed && res.Granted != actual {
+		h.Errorf("%+v: got %+v and then %+v: want the same, and that the second changes nothing", r, res, again)
 	}
 	if !res.Allowed {
 		return
@@ -344,7 +332,7 @@ func (h *refunding) settleOne(id string, actual int64) {
 	h.undone, h.costs[id] = true, actual
 	if more > 0 {
 		req := weir.Request{Key: h.next.Key, Op: weir.Force, Cost: more}
-		h.past = append(h.past, pastRequest{at: h.c.us, req: req, id: id, fresh: fresh})
+		h.past = append(h.past, pastRequest{at: h.c.Micros, req: req, id: id, fresh: fresh})
 	}
 	for _, i := range slices.Backward(at) {
 		if p := &h.past[i]; more < 0 && !p.gone {
@@ -357,12 +345,12 @@ func (h *refunding) settleOne(id string, actual int64) {
 // exact checks that, after all refunds, a built-in algorithm has no more tokens than if the
 // refunded requests had never been made.
 func (h *refunding) exact() {
-	if !h.backend.subject.builtin || !h.undone {
+	if !h.subject.builtIn() || !h.undone {
 		return
 	}
-	got, want := h.do(h.ref, h.next), h.without(h.a, h.c, h.past, h.next)
+	got, want := h.Do(h.Ref, h.next), h.without(h.a, h.c, h.past, h.next)
 	if got.Remaining > want.Remaining+phase(h.a) || phase(h.a) == 0 && got.Delay < want.Delay {
-		h.errorf("got  %+v\nwant %+v, as if the refunded requests had never been made", got, want)
+		h.Errorf("got  %+v\nwant %+v, as if the refunded requests had never been made", got, want)
 	}
 }
 

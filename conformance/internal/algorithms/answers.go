@@ -1,0 +1,340 @@
+package algorithms
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// checkSame runs random histories on the store under test and on the memory store. In every
+// second history the limit changes now and then.
+func checkSame(t *T) {
+	r := t.Rand()
+	for h := range t.Times(320) {
+		a := t.Draw(r)
+		list := []algorithm.Algorithm{a}
+		if h%2 == 1 {
+			list = append(list, t.relative(r, a))
+		}
+		c, reference := decisions.NewClock(), memory.New(nil)
+		pairs := make([]decisions.Pair, len(list))
+		for i, a := range list {
+			pairs[i] = t.PairOn(reference, c, decisions.One(a))
+		}
+		name := "same" + strconv.Itoa(h)
+		keys := t.KeysOf(name, "one", a)
+		begin := time.Now()
+		for s := range 20 {
+			i := 0
+			if r.IntN(4) == 0 {
+				i = r.IntN(len(list))
+			}
+			c.Advance(random.Pause(r, t.Unit(a)))
+			req := t.AnyRequest(r, list[i], name)
+			pairs[i].Both(req)
+			if t.Leases || s%3 == 2 {
+				t.sameMembers(pairs[0], a, name, keys)
+			}
+			if t.Failed() {
+				t.Fatalf("history %d of %+v, step %d, %+v under %+v", h, list, s, req, list[i])
+			}
+		}
+		pairs[0].Same(list, keys...)
+		if t.Lists() {
+			t.sameTTLs(a, name, keys, reference, begin)
+		}
+	}
+}
+
+// sameMembers checks that the list of name has the same entries as on the reference store,
+// or that the sorted set at keys has the same number of members.
+func (t *T) sameMembers(p decisions.Pair, a algorithm.Algorithm, name string, keys []string) {
+	switch kind := t.KindOf(a); {
+	case kind.Entries:
+		if got, want := t.Entries(p.Lim, name), t.Entries(p.Ref, name); !slices.Equal(got, want) {
+			t.Errorf("Entries lists %q, on the reference store %q", got, want)
+		}
+	case kind.Sets:
+		want, err := p.Reference.Eval(t.Ctx, scripts.Count, keys, nil, nil)
+		if got := t.Eval(scripts.Count, keys); err != nil || !slices.Equal(got, want) {
+			t.Errorf("the key holds %v members, on the reference store %v, %v", got, want, err)
+		}
+	}
+}
+
+func checkPeek(t *T) {
+	r := t.Rand()
+	for h := range t.Times(32) {
+		a, c, l := t.drawn(r)
+		for s := range 16 {
+			c.Advance(random.Pause(r, t.Unit(a)))
+			req := t.request(r, a, 1+r.Int64N(4), "peek"+strconv.Itoa(h))
+			if t.KindOf(a).Reserves && r.IntN(3) == 0 {
+				req.MaxWait = random.Wait(r, t.Unit(a))
+			}
+			peek := req
+			peek.Op = weir.Peek
+			peeked, many := t.Do(l, peek), l.DoMany(t.Ctx, []weir.Request{{Key: weir.KeyOf("other"), Op: weir.Peek}, peek})
+			got := t.Do(l, req)
+			if peeked.Granted != 0 {
+				t.Errorf("%+v: Peek granted tokens: %+v", a, peeked)
+			}
+			if many[1].Err != nil || many[1].Result != peeked {
+				t.Errorf("%+v, step %d, %+v:\nDoMany %+v\nPeek   %+v", a, s, peek, many[1], peeked)
+			}
+			want := peeked
+			if got.Allowed { // only these fields may differ
+				want.Granted, want.Remaining, want.ResetAfter = req.Cost, got.Remaining, got.ResetAfter
+			}
+			if got != want {
+				t.Fatalf("%+v, step %d, %+v:\nPeek answered %+v\nand then      %+v", a, s, req, peeked, got)
+			}
+		}
+	}
+}
+
+func checkRemaining(t *T) {
+	r := t.Rand()
+	for h := range t.Times(24) {
+		a, c, l := t.drawn(r)
+		key := "left" + strconv.Itoa(h)
+		for s := range 12 {
+			c.Advance(random.Pause(r, t.Unit(a)))
+			there := t.Peek(l, 1, key)
+			left := there.Remaining
+			if left < 0 || left > there.Limit || there.Allowed != (left > 0) {
+				t.Fatalf("%+v, step %d: got %+v", a, s, there)
+			}
+			if left > 0 {
+				if cost := t.Fitting(a, left); !t.Peek(l, cost, key).Allowed {
+					t.Errorf("%+v, step %d: %d tokens remain, and %d are denied: %+v", a, s, left, cost, t.Peek(l, cost, key))
+				}
+			}
+			if t.Fitting(a, left+1) == left+1 {
+				if res := t.Peek(l, left+1, key); res.Allowed || res.Remaining != left && res.Window == there.Window {
+					t.Errorf("%+v, step %d: %d tokens remain, and a request for one more got %+v", a, s, left, res)
+				}
+			}
+			req := t.request(r, a, 1+r.Int64N(4), key)
+			res := t.Do(l, req)
+			if res.Allowed == (left < req.Cost) || res.Allowed && res.Remaining != left-req.Cost && !t.queues(a, l, res, left-req.Cost, key) || t.Failed() {
+				t.Fatalf("%+v, step %d: %d tokens remained, and a request for %d got %+v", a, s, left, req.Cost, res)
+			}
+		}
+	}
+}
+
+// queues reports whether the algorithm is a queue: after res, the answer to a request, left
+// tokens are available with MaxWait, and none without.
+func (t *T) queues(a algorithm.Algorithm, l *weir.Limiter, res weir.Result, left int64, key string) bool {
+	switch wait := t.LongestWait(a); {
+	case res.Remaining != 0 || !t.KindOf(a).Reserves:
+		return false
+	case res.ResetAfter > wait:
+		return true // no MaxWait is that long
+	}
+	peek := weir.Request{Key: weir.KeyOf(key), Op: weir.Peek, Cost: left + 1, MaxWait: weir.Never}
+	more := t.Do(l, peek)
+	if peek.Cost = left; left == 0 || more.Allowed {
+		return left == 0 && !more.Allowed
+	}
+	all := t.Do(l, peek)
+	return all.Allowed && all.Delay > 0
+}
+
+// checkExact also makes requests with a MaxWait.
+func checkExact(t *T) {
+	r := t.Rand()
+	for h, denials := 0, 0; denials < t.Times(80); h++ {
+		if h == 600 {
+			t.Fatalf("only %d denials in %d histories", denials, h)
+		}
+		a, c, l := t.drawn(r)
+		for range 8 {
+			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
+			req := t.request(r, a, 1+r.Int64N(3), "exact"+strconv.Itoa(h))
+			if t.KindOf(a).Reserves && r.IntN(3) == 0 {
+				req.MaxWait = random.Wait(r, t.Unit(a))
+			}
+			res := t.Do(l, req)
+			if res.Allowed || res.RetryAfter == weir.Never {
+				continue
+			}
+			denials++
+			if res.RetryAfter <= 0 {
+				t.Errorf("%+v: a denial has the RetryAfter %v", a, res.RetryAfter)
+			}
+			c.Advance(res.RetryAfter - time.Microsecond)
+			if early := t.Do(l, req); early.Allowed || early.RetryAfter != time.Microsecond {
+				t.Errorf("%+v, %+v: 1µs before a RetryAfter of %v: got %+v, want it denied with a RetryAfter of 1µs", a, req, res.RetryAfter, early)
+			}
+			c.Advance(time.Microsecond)
+			if due := t.Do(l, req); !due.Allowed {
+				t.Errorf("%+v, %+v: at a RetryAfter of %v: got %+v, want it allowed", a, req, res.RetryAfter, due)
+			}
+		}
+	}
+}
+
+func checkNever(t *T) {
+	r := t.Rand()
+	for h := range t.Times(16) {
+		a, _, l := t.drawn(r)
+		key, fresh := "big"+strconv.Itoa(h), "fresh"+strconv.Itoa(h)
+		limit, reserves := t.Peek(l, 1, key).Limit, t.KindOf(a).Reserves
+		for used := range int64(2) {
+			if used > 0 {
+				t.Allow(l, 1, key)
+			}
+			before := t.Peek(l, 1, key)
+			for _, req := range []weir.Request{{Cost: limit + 1}, {Cost: 1 << 40}, {Cost: 1<<63 - 1}, {Cost: limit + 1, MaxWait: weir.Never}} {
+				if req.Cost <= limit || req.MaxWait > 0 && !reserves {
+					continue
+				}
+				req.Key = weir.KeyOf(key)
+				got := t.Do(l, req)
+				want := before
+				want.Allowed, want.RetryAfter, want.Delay = false, weir.Never, weir.Never
+				if got.Window != want.Window { // the answer may be about another span
+					want.Window, want.Limit, want.Remaining = got.Window, got.Limit, got.Remaining
+				}
+				if got != want {
+					t.Errorf("%+v: %+v, with %d tokens consumed:\ngot  %+v\nwant %+v", a, req, used, got, want)
+				}
+			}
+		}
+		t.Allow(l, limit+1, fresh)
+		t.Holds(store.Value{}, t.KeysOf(fresh, "one", a), "%+v: after a cost above the capacity", a)
+	}
+}
+
+// tooFar is more than the time from the virtual clock to the last possible time.
+const tooFar = 60 * 365 * 24 * time.Hour
+
+func checkResetAfter(t *T) {
+	r := t.Rand()
+	for h, done := 0, 0; done < t.Times(40); h++ {
+		if h == 600 {
+			t.Fatalf("only %d decisions in %d histories had a ResetAfter from 1µs to %v", done, h, tooFar)
+		}
+		a, c, l := t.drawn(r)
+		key := "reset" + strconv.Itoa(h)
+		var last weir.Result
+		for range 1 + r.IntN(8) {
+			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
+			last = t.Do(l, t.request(r, a, 1+r.Int64N(3), key))
+		}
+		if last.ResetAfter <= 0 || last.ResetAfter > tooFar {
+			continue
+		}
+		done++
+		for rest := last.ResetAfter; ; {
+			if got := t.Peek(l, 1, key).ResetAfter; got != rest {
+				t.Fatalf("%+v: %v after a ResetAfter of %v: got %v, want %v", a, last.ResetAfter-rest, last.ResetAfter, got, rest)
+			}
+			if rest == 0 {
+				break
+			}
+			d := min(time.Duration(1+r.Int64N(rest.Microseconds()))*time.Microsecond, rest)
+			c.Advance(d)
+			rest -= d
+		}
+		fresh := t.Peek(l, 1, "fresh")
+		if got := t.Peek(l, 1, key); got != fresh {
+			t.Errorf("%+v: at a ResetAfter of %v:\ngot  %+v\nwant %+v", a, last.ResetAfter, got, fresh)
+		}
+		if fresh.Limit > 1000 {
+			continue
+		}
+		if taken := t.takeAll(l, a, key); taken != fresh.Limit {
+			t.Errorf("%+v: at a ResetAfter of %v: %d tokens are available, want %d", a, last.ResetAfter, taken, fresh.Limit)
+		}
+	}
+}
+
+func checkHuge(t *T) {
+	r := t.Rand()
+	list := slices.Clone(t.subject.Huge)
+	for range t.Times(16) {
+		list = append(list, t.Draw(r))
+	}
+	for i, a := range list {
+		t.Leases = t.KindOf(a).Leases
+		for j, at := range []int64{decisions.NewClock().Micros, 1<<52 - 1} {
+			t.hugeNumbers(a, &decisions.Clock{Micros: at}, "huge"+strconv.Itoa(i)+"."+strconv.Itoa(j))
+		}
+	}
+}
+
+// hugeNumbers makes requests for large parts of the limit, and compares the answers with
+// those on the memory store.
+func (t *T) hugeNumbers(a algorithm.Algorithm, c *decisions.Clock, key string) {
+	p := t.Pair(c, decisions.One(a))
+	refunds := t.refundable(a)
+	ask := weir.Request{Key: weir.KeyOf(key), Op: weir.Peek}
+	peek := func() weir.Result { return p.Both(ask) }
+	fresh := peek()
+	limit := fresh.Limit
+	if fresh.Remaining != limit {
+		t.Errorf("%+v: a fresh key has fewer tokens than the limit: %+v", a, fresh)
+	}
+	list := []weir.Request{{}, {Cost: limit / 3}, {Cost: 1}, {Cost: limit / 2}, {Cost: limit}, {Op: weir.TakeUpTo, Cost: hugeCost}}
+	if longest := t.LongestWait(a); longest > 0 {
+		for _, cost := range []int64{limit, limit/3 + 1, 1, limit} {
+			list = append(list, weir.Request{Cost: cost, MaxWait: longest})
+		}
+		list = append(list, weir.Request{}, weir.Request{Cost: limit, MaxWait: weir.Never}, weir.Request{Cost: limit/2 + 1, MaxWait: weir.Never}, weir.Request{MaxWait: weir.Never})
+	}
+	for s, req := range list {
+		if t.Leases && req.Op == weir.TakeUpTo {
+			continue
+		}
+		if c.Micros < 1<<52-1 {
+			c.Advance(7 * time.Microsecond)
+		}
+		before := t.Do(p.Ref, ask)
+		if req.Key = weir.KeyOf(key); req.Op == weir.Consume {
+			req.Cost = t.Fitting(a, max(req.Cost, 1))
+		}
+		if refunds && s%2 == 0 {
+			req.ID = strconv.Itoa(s)
+		}
+		got := p.Both(req)
+		if req.MaxWait > 0 {
+			continue
+		}
+		fits := max(req.Cost, 1) <= before.Remaining || req.Op == weir.TakeUpTo && before.Remaining > 0
+		if left := before.Remaining - got.Granted; got.Allowed != fits || got.Remaining != left && got.Window == before.Window && !t.queues(a, p.Lim, got, left, key) {
+			t.Errorf("%+v, step %d, %+v, with %d tokens left: got %+v", a, s, req, before.Remaining, got)
+		}
+	}
+	if refunds {
+		for _, s := range []int{0, 4, 2, 12, 8, 6, 10} {
+			p.Refund(strconv.Itoa(s), key)
+			peek()
+		}
+	}
+	if most := t.LimitOf(a).MaxCost; most > 0 {
+		req := weir.Request{Key: weir.KeyOf(key), Cost: most + 1}
+		if t.Leases {
+			req.ID = t.Lease()
+		}
+		if _, err := p.Lim.Decide(t.Ctx, req, nil); !errors.Is(err, weir.ErrInvalidCost) {
+			t.Errorf("%+v: a request for %d tokens: got error %v, want ErrInvalidCost", a, req.Cost, err)
+		}
+	}
+	p.Same(a, t.KeysOf(key, "one", a)...)
+	p.Both(weir.Request{Key: ask.Key, Op: weir.Reset})
+	if got := peek(); got != fresh {
+		t.Errorf("%+v: after Reset got %+v, want %+v", a, got, fresh)
+	}
+}

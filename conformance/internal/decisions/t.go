@@ -1,0 +1,244 @@
+// Package decisions is what the checks of algorithms and of limiters share: it makes
+// limiters and decisions on the store under test.
+package decisions
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// T is the state of a check that makes decisions.
+type T struct {
+	*suite.T
+	Unit   func(algorithm.Algorithm) time.Duration // a time in which the state of the algorithm changes
+	Leases bool                                    // requests hold leases
+	names  int                                     // the number of named leases
+}
+
+// New returns a T for built-in algorithms.
+func New(t *suite.T) *T { return &T{T: t, Unit: random.Unit} }
+
+// TenPerMinute is a limit for checks that need any algorithm.
+var TenPerMinute = algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 5}
+
+// Quarters has 8 buckets and one span.
+var Quarters = algorithm.SlidingBuckets{Width: 15 * time.Second, Spans: []algorithm.Span{{Window: 2 * time.Minute, Limit: 5}}}
+
+// Peeks returns one request of the Op Peek for each key.
+func Peeks(keys [][]string) []weir.Request {
+	requests := make([]weir.Request, len(keys))
+	for i, key := range keys {
+		requests[i] = weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek}
+	}
+	return requests
+}
+
+// Reset resets key.
+func (t *T) Reset(l *weir.Limiter, key ...string) {
+	if err := l.Reset(t.Ctx, key...); err != nil {
+		t.Errorf("Reset: %v", err)
+	}
+}
+
+// Refund refunds the decision with the ID, and reports whether any token was refunded.
+func (t *T) Refund(l *weir.Limiter, id, key string) bool {
+	return t.Do(l, weir.Request{Key: weir.KeyOf(key), Op: weir.Refund, ID: id}).Allowed
+}
+
+// Fitting returns the largest cost, at most cost, that a can consume at once.
+func (t *T) Fitting(a algorithm.Algorithm, cost int64) int64 {
+	limit := t.LimitOf(a)
+	if limit.MaxCost > 0 && cost <= limit.Capacity {
+		return min(cost, limit.MaxCost)
+	}
+	return cost
+}
+
+// LongestWait returns how far ahead tokens of a can be reserved.
+func (t *T) LongestWait(a algorithm.Algorithm) time.Duration {
+	if limit := t.LimitOf(a); limit.Kind.Reserves {
+		return contract.Micros(limit.MaxWait)
+	}
+	return 0
+}
+
+// segmentsOf returns the names of the segments of a limiter with these rules: from "s0" to
+// the highest name in a By, or only "s0" if no rule has a By.
+func segmentsOf(rules []weir.Rule) []string {
+	names := []string{"s0", "s1", "s2"}
+	n := 1
+	for _, r := range rules {
+		for _, by := range r.By {
+			n = max(n, slices.Index(names, by)+1)
+		}
+	}
+	return names[:n]
+}
+
+// Limiter returns a limiter over the store. Its clock is c, or the store's clock if c is
+// nil. Its segments are those of segmentsOf.
+func (t *T) Limiter(c *Clock, rules ...weir.Rule) *weir.Limiter {
+	return t.Policy(c, policyOf(rules))
+}
+
+// Reference returns a limiter like Limiter over st, which is another store.
+func (t *T) Reference(st store.Store, c *Clock, rules ...weir.Rule) *weir.Limiter {
+	return t.policyOn(st, c, policyOf(rules))
+}
+
+// policyOf returns the policy of Limiter.
+func policyOf(rules []weir.Rule) weir.Policy {
+	return weir.Policy{Name: suite.Name, Segments: segmentsOf(rules), Rules: rules}
+}
+
+// Policy returns the limiter of p over the store, with the prefix of this check.
+func (t *T) Policy(c *Clock, p weir.Policy) *weir.Limiter { return t.PolicyOver(t.Store, c, p) }
+
+// PolicyOver is Policy if st is the store under test within another.
+func (t *T) PolicyOver(st store.Store, c *Clock, p weir.Policy) *weir.Limiter {
+	t.mutate(&p)
+	return t.policyOn(st, c, p)
+}
+
+func (t *T) policyOn(st store.Store, c *Clock, p weir.Policy) *weir.Limiter {
+	opts := &weir.Options{Prefix: t.Prefix}
+	if c != nil {
+		opts.Clock = c.Now
+	}
+	return suite.Must[*weir.Limiter](t.T, "NewPolicy")(weir.NewPolicy(st, p, opts))
+}
+
+func (t *T) mutate(p *weir.Policy) {
+	if t.Mutate != nil {
+		t.Mutate(p)
+	}
+}
+
+// With returns l with other limits.
+func (t *T) With(l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
+	p := weir.Policy{Rules: rules}
+	t.mutate(&p)
+	return suite.Must[*weir.Limiter](t.T, "With")(l.With(p.Rules...))
+}
+
+// One is the only rule of a limiter.
+func One(a algorithm.Algorithm) weir.Rule { return weir.Rule{Name: "one", Algorithm: a} }
+
+// Do decides r. If each is not empty, it gets the results of the rules. If r needs a lease
+// and has no ID, Do gives it a new one.
+func (t *T) Do(l *weir.Limiter, r weir.Request, each ...weir.Result) weir.Result {
+	if t.Leases && r.Op == weir.Consume && r.ID == "" {
+		r.ID = t.Lease()
+	}
+	res, err := l.Decide(t.Ctx, r, each)
+	if err != nil {
+		t.Fatalf("Decide %+v: %v", r, err)
+	}
+	return res
+}
+
+// Lease returns a new name of a lease.
+func (t *T) Lease() string {
+	t.names++
+	return "lease" + strconv.Itoa(t.names)
+}
+
+// Allow consumes cost tokens. A cost of 0 means 1.
+func (t *T) Allow(l *weir.Limiter, cost int64, key ...string) weir.Result {
+	return t.Do(l, weir.Request{Key: weir.KeyOf(key...), Cost: cost})
+}
+
+// Peek asks for cost tokens. A cost of 0 means 1.
+func (t *T) Peek(l *weir.Limiter, cost int64, key ...string) weir.Result {
+	return t.Do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Peek, Cost: cost})
+}
+
+// Remaining makes a request, and returns the Remaining of each rule of l, in their order. l
+// has at most four rules.
+func (t *T) Remaining(l *weir.Limiter, op weir.Op, cost int64, key ...string) (left [4]int64) {
+	var each [len(left)]weir.Result
+	t.Do(l, weir.Request{Key: weir.KeyOf(key...), Op: op, Cost: cost}, each[:]...)
+	for i, res := range each {
+		left[i] = res.Remaining
+	}
+	return left
+}
+
+// Entries returns what Entries lists for key.
+func (t *T) Entries(l *weir.Limiter, key ...string) []weir.Entry {
+	return suite.Must[[]weir.Entry](t.T, "Entries")(l.Entries(t.Ctx, key...))
+}
+
+// LimitOf returns the limit of a.
+func (t *T) LimitOf(a algorithm.Algorithm) *contract.Limit {
+	return suite.Must[*contract.Limit](t.T, "NewLimit")(a.NewLimit())
+}
+
+// KindOf returns the kind of a.
+func (t *T) KindOf(a algorithm.Algorithm) *contract.Kind { return t.LimitOf(a).Kind }
+
+// KeysLike returns the keys that the limiters of this check wrote for names that begin with
+// start, with their TTLs. A start that ends with } is one whole name. If the backend lists
+// no keys, KeysLike returns none.
+func (t *T) KeysLike(start string) map[string]time.Duration {
+	return t.List(":" + suite.Name + ":{" + start)
+}
+
+// A Clock is a virtual clock.
+type Clock struct{ Micros int64 }
+
+// NewClock starts at a fixed instant, 2026-01-01 00:00:00 UTC, and never at 0.
+func NewClock() *Clock { return &Clock{Micros: 1_767_225_600_000_000} }
+
+// Now returns the time.
+func (c *Clock) Now() time.Time { return time.UnixMicro(c.Micros) }
+
+// Advance adds d to the time.
+func (c *Clock) Advance(d time.Duration) { c.Micros += d.Microseconds() }
+
+// Escaper escapes the characters that have a meaning in a key. It does not shorten.
+var Escaper = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")
+
+// KeyOf returns the first key in the store of the rule called name with the algorithm a.
+// shared is the segment that all rules share, and other are the rule's other segments.
+func (t *T) KeyOf(shared, name string, a algorithm.Algorithm, other ...string) string {
+	return t.KeysOf(shared, name, a, other...)[0]
+}
+
+// KeysOf returns all keys of that rule.
+func (t *T) KeysOf(shared, name string, a algorithm.Algorithm, other ...string) []string {
+	kind := t.KindOf(a)
+	key := t.Prefix + ":" + suite.Name + ":{" + Escaper.Replace(shared) + "}:" + Escaper.Replace(name) + "." + string(kind.Tag[:])
+	for _, segment := range other {
+		key += ":" + Escaper.Replace(segment)
+	}
+	if kind.Keys <= 1 {
+		return []string{key}
+	}
+	keys := make([]string, kind.Keys)
+	for i := range keys {
+		keys[i] = key + ":" + strconv.Itoa(i)
+	}
+	return keys
+}
+
+// MarkersOf returns the keys of the markers of the decision r, which has an ID, by a limiter
+// with rules. There is one for each rule that supports Refund.
+func (t *T) MarkersOf(r weir.Request, rules ...weir.Rule) []string {
+	var named suite.Written
+	l := t.Reference(suite.Note(memory.New(nil), &named), NewClock(), rules...)
+	r.Op = weir.Consume
+	_, _ = l.Decide(t.Ctx, r, nil)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(named.Keys)), func(key string) bool { return !strings.Contains(key, ":%id=") })
+}
