@@ -16,13 +16,13 @@ type ask func(w *worker, g *group, user int)
 // These are the asks of the kinds. An ask that a list has twice is made twice as often.
 var (
 	plain      = []ask{allow, allow, allowN, allowN, takeUpTo, peek, many, manyPeeks, reset}
-	named      = []ask{consumeID, consumeID, consumeID, takeUpToID, again, refund, refund, refund}
+	named      = []ask{consumeID, consumeID, consumeID, takeUpToID, held(again), held(refund), held(refund), held(refund)}
 	noDebt     = slices.Concat(plain, named)
-	refundable = slices.Concat(plain, named, []ask{force, settle, settle})
+	refundable = slices.Concat(plain, named, []ask{force, held(settle), held(settle)})
 	reservable = slices.Concat(refundable, []ask{reserve, reserve})
-	queued     = []ask{enqueue, enqueue, enqueue, refund, refund, force, reset}
+	queued     = []ask{enqueue, enqueue, enqueue, held(refund), held(refund), force, reset}
 	listed     = slices.Concat(plain, []ask{force, kept, kept, entries})
-	leased     = []ask{tryAcquire, tryAcquire, tryAcquire, acquire, renew, release, release, peek, reset}
+	leased     = []ask{tryAcquire, tryAcquire, tryAcquire, acquire, held(renew), held(release), held(release), peek, reset}
 )
 
 func (g *group) takesUpTo() bool { return g.kind.name != "LeakyBucket" && g.kind.name != "Concurrency" }
@@ -35,42 +35,42 @@ func (w *worker) name() string {
 	return strconv.FormatUint(w.random.Uint64(), 36) + strconv.FormatUint(w.random.Uint64(), 36)
 }
 
-func allow(w *worker, g *group, user int) {
-	w.do(call{verb: "Allow", group: g, user: user, plan: g.limits(), cost: 1}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-		return l.Allow(ctx, g.segments(user)...)
+// ofKey makes a call of a verb that has only a key.
+func (w *worker) ofKey(c call, verb func(l *weir.Limiter, ctx context.Context, key ...string) (weir.Result, error)) {
+	w.do(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return verb(l, ctx, c.group.segments(c.user)...)
 	})
+}
+
+// ofCost makes a call of a verb that has a cost and a key.
+func (w *worker) ofCost(c call, verb func(l *weir.Limiter, ctx context.Context, n int64, key ...string) (weir.Result, error)) {
+	w.do(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+		return verb(l, ctx, c.cost, c.group.segments(c.user)...)
+	})
+}
+
+func allow(w *worker, g *group, user int) {
+	w.ofKey(call{verb: "Allow", group: g, user: user, plan: g.limits(), cost: 1}, (*weir.Limiter).Allow)
 }
 
 func allowN(w *worker, g *group, user int) {
-	n := 1 + w.random.Int64N(5)
-	w.do(call{verb: "AllowN", group: g, user: user, plan: g.limits(), cost: n}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-		return l.AllowN(ctx, n, g.segments(user)...)
-	})
+	w.ofCost(call{verb: "AllowN", group: g, user: user, plan: g.limits(), cost: 1 + w.random.Int64N(5)}, (*weir.Limiter).AllowN)
 }
 
 func takeUpTo(w *worker, g *group, user int) {
-	n := 1 + w.random.Int64N(9)
-	w.do(call{verb: "TakeUpTo", group: g, user: user, plan: g.limits(), cost: n, upTo: true}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-		return l.TakeUpTo(ctx, n, g.segments(user)...)
-	})
+	w.ofCost(call{verb: "TakeUpTo", group: g, user: user, plan: g.limits(), cost: 1 + w.random.Int64N(9), upTo: true}, (*weir.Limiter).TakeUpTo)
 }
 
 // force is rare: in debt, most requests are denied.
 func force(w *worker, g *group, user int) {
-	if w.random.IntN(8) > 0 {
-		return
+	if w.random.IntN(8) == 0 {
+		w.ofCost(call{verb: "Force", group: g, user: user, plan: g.limits(), cost: 1 + w.random.Int64N(3), free: true}, (*weir.Limiter).Force)
 	}
-	n := 1 + w.random.Int64N(3)
-	w.do(call{verb: "Force", group: g, user: user, plan: g.limits(), cost: n, free: true}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-		return l.Force(ctx, n, g.segments(user)...)
-	})
 }
 
 func peek(w *worker, g *group, user int) {
 	if g.several() {
-		w.do(call{verb: "Peek", group: g, user: user, plan: g.limits()}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-			return l.Peek(ctx, g.segments(user)...)
-		})
+		w.ofKey(call{verb: "Peek", group: g, user: user, plan: g.limits()}, (*weir.Limiter).Peek)
 		return
 	}
 	w.peekAt(g, user, g.limits())
@@ -177,12 +177,20 @@ func (w *worker) decide(g *group, user int, verb string, r weir.Request, ahead i
 	}
 }
 
+// held returns an ask that uses a random decision of a user, if there is one.
+func held(use func(w *worker, g *group, user int, d *decision)) ask {
+	return func(w *worker, g *group, user int) {
+		g.gate.RLock()
+		defer g.gate.RUnlock()
+		if d := g.pick(w.random, user); d != nil {
+			use(w, g, user, d)
+		}
+	}
+}
+
 // again repeats a decision. If it was made, it consumes nothing.
-func again(w *worker, g *group, user int) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
-	d := g.pick(w.random, user)
-	if d == nil || d.lease != nil {
+func again(w *worker, g *group, user int, d *decision) {
+	if d.lease != nil {
 		return
 	}
 	c := call{verb: "a repeated ID", group: g, user: user, plan: d.plan, cost: 0, named: true, free: true}
@@ -213,13 +221,7 @@ func again(w *worker, g *group, user int) {
 }
 
 // refund refunds a decision.
-func refund(w *worker, g *group, user int) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
-	d := g.pick(w.random, user)
-	if d == nil {
-		return
-	}
+func refund(w *worker, g *group, user int, d *decision) {
 	if d.lost { // it may have been made
 		g.hold(user, d)
 		return
@@ -232,13 +234,7 @@ func refund(w *worker, g *group, user int) {
 
 // settle gives a decision another cost, once. If that is higher, the decision is not refunded
 // later, because a refund would return less.
-func settle(w *worker, g *group, user int) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
-	d := g.pick(w.random, user)
-	if d == nil {
-		return
-	}
+func settle(w *worker, g *group, user int, d *decision) {
 	if d.lost || d.settled || d.request.MaxWait > 0 {
 		g.hold(user, d)
 		return
@@ -348,13 +344,7 @@ func (w *worker) lease(g *group, user int, verb string, f func(context.Context, 
 }
 
 // renew renews a lease, which consumes nothing.
-func renew(w *worker, g *group, user int) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
-	d := g.pick(w.random, user)
-	if d == nil {
-		return
-	}
+func renew(w *worker, g *group, user int, d *decision) {
 	w.give(g, user, d, call{verb: "Renew"}, func(ctx context.Context, l *weir.Limiter) (bool, error) {
 		if d.owner != w.member { // a client that knows the ID, also if the owner has left
 			res, err := l.Decide(ctx, weir.Request{Key: g.key(user), Op: weir.Renew, ID: d.lease.ID()}, nil)
@@ -370,13 +360,7 @@ func renew(w *worker, g *group, user int) {
 }
 
 // release releases a lease.
-func release(w *worker, g *group, user int) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
-	d := g.pick(w.random, user)
-	if d == nil {
-		return
-	}
+func release(w *worker, g *group, user int, d *decision) {
 	w.give(g, user, d, call{verb: "Release", back: 1}, func(ctx context.Context, l *weir.Limiter) (bool, error) {
 		if d.owner != w.member {
 			res, err := l.Decide(ctx, weir.Request{Key: g.key(user), Op: weir.Release, ID: d.lease.ID()}, nil)

@@ -28,7 +28,7 @@ type Report struct {
 	Faults  []*FaultCount
 
 	mu     sync.Mutex
-	counts map[[2]string]*outcomes // by column and name
+	counts map[[2]string]outcomes // by column and name
 }
 
 // A FaultCount has the counts of the faults of a name.
@@ -47,33 +47,21 @@ type Rest struct {
 	Server     int64 // bytes of used_memory, of the server with the most
 }
 
-type outcomes struct{ allowed, denied, unknown int }
-
-func (o *outcomes) add(outcome string) {
-	switch outcome {
-	case "allowed":
-		o.allowed++
-	case "denied":
-		o.denied++
-	default:
-		o.unknown++
-	}
-}
+// outcomes are numbers of calls: "allowed", "denied" and "unknown".
+type outcomes map[string]int
 
 // count counts a call.
 func (r *Report) count(client, kind, verb, outcome string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.counts == nil {
-		r.counts = map[[2]string]*outcomes{}
+		r.counts = map[[2]string]outcomes{}
 	}
 	for _, name := range [][2]string{{"Adapter", client}, {"Limit", kind}, {"Verb", verb}} {
-		o := r.counts[name]
-		if o == nil {
-			o = new(outcomes)
-			r.counts[name] = o
+		if r.counts[name] == nil {
+			r.counts[name] = outcomes{}
 		}
-		o.add(outcome)
+		r.counts[name][outcome]++
 	}
 }
 
@@ -111,26 +99,19 @@ func (r *Report) Violations() int {
 }
 
 // Calls returns the number of calls of a verb, or of all verbs if verb is empty.
-func (r *Report) Calls(verb string) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := 0
-	for name, o := range r.counts {
-		if name[0] == "Verb" && (verb == "" || name[1] == verb) {
-			n += o.allowed + o.denied + o.unknown
-		}
-	}
-	return n
-}
+func (r *Report) Calls(verb string) int { return r.sum(verb, "allowed", "denied", "unknown") }
 
 // Unknown returns the number of calls without a reply.
-func (r *Report) Unknown() int {
+func (r *Report) Unknown() int { return r.sum("", "unknown") }
+
+func (r *Report) sum(verb string, of ...string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	n := 0
 	for name, o := range r.counts {
-		if name[0] == "Verb" {
-			n += o.unknown
+		for _, outcome := range of {
+			if name[0] == "Verb" && (verb == "" || name[1] == verb) {
+				n += o[outcome]
+			}
 		}
 	}
 	return n
@@ -161,7 +142,7 @@ func (r *Report) Markdown() string {
 		fmt.Fprintf(&b, "\n| %s | Allowed | Denied | Failed |\n|---|--:|--:|--:|\n", column)
 		for _, name := range slices.SortedFunc(maps.Keys(r.counts), func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
 			if o := r.counts[name]; name[0] == column {
-				fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", name[1], o.allowed, o.denied, o.unknown)
+				fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", name[1], o["allowed"], o["denied"], o["unknown"])
 			}
 		}
 	}

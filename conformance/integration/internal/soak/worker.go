@@ -222,12 +222,8 @@ func (s *Soak) audit(m *member, g *group) {
 			w.peekAt(g, user, 0)
 		}
 		if g.takesUpTo() {
-			w.do(call{verb: "TakeUpTo", group: g, user: user, cost: 2 * plans[0], upTo: true}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-				return l.TakeUpTo(ctx, 2*plans[0], g.segments(user)...)
-			})
-			w.do(call{verb: "Allow", group: g, user: user, cost: 1}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-				return l.Allow(ctx, g.segments(user)...)
-			})
+			w.ofCost(call{verb: "TakeUpTo", group: g, user: user, cost: 2 * plans[0], upTo: true}, (*weir.Limiter).TakeUpTo)
+			w.ofKey(call{verb: "Allow", group: g, user: user, cost: 1}, (*weir.Limiter).Allow)
 		}
 	}
 }
