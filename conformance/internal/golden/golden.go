@@ -1,6 +1,7 @@
-// Package golden has histories of decisions, and records their golden vectors: what is
-// sent to a store, what the store replies, what the limiter answers, and what the keys then
-// hold. docs/reference/golden-vectors.md describes the files.
+// Package golden records the golden vectors of histories of decisions: what is sent to a
+// store, what the store replies, what the limiter answers, and what the keys then hold.
+// docs/reference/golden-vectors.md describes the files. The histories are in the tests, and
+// a file has all that is needed to record it again.
 package golden
 
 import (
@@ -213,12 +214,15 @@ func (s *Step) decide(ctx context.Context, lim *weir.Limiter, r weir.Request) er
 }
 
 func (s *Step) throttle(ctx context.Context, cells *rediscell.Throttler, c Cell) error {
-	s.Request = Request{Op: "throttle", Key: []string{c.Key}, Cost: c.Quantity, MaxBurst: c.MaxBurst, Count: c.Count, Period: c.Period.Microseconds()}
+	s.Request = Request{Op: throttle, Key: []string{c.Key}, Cost: c.Quantity, MaxBurst: c.MaxBurst, Count: c.Count, Period: c.Period.Microseconds()}
 	res, err := cells.Throttle(ctx, c.Key, c.MaxBurst, c.Count, c.Period, c.Quantity)
 	numbers := res.Numbers()
 	s.Numbers = numbers[:]
 	return err
 }
+
+// throttle is the Op of a call of redis-cell.
+const throttle = "throttle"
 
 var opNames = map[weir.Op]string{
 	weir.Consume: "consume", weir.Peek: "peek", weir.TakeUpTo: "take up to", weir.Force: "force",

@@ -1,8 +1,8 @@
 package golden
 
 import (
+	"flag"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,29 +12,43 @@ import (
 
 const dir = "../../testdata"
 
+var update = flag.Bool("update", false, "write the files, with replies of Go forms")
+
 // TestGolden records every history on the memory store, and compares the vectors with the
-// files.
+// files. A file has all of its history: recorded again, it is the same.
 func TestGolden(t *testing.T) {
 	names := []string{}
 	for _, h := range Histories() {
-		names = append(names, h.Name+".json")
-		want, err := Read(dir, h.Name)
+		names = append(names, h.Name)
+		got := record(t, h)
+		if *update {
+			if err := got.Write(dir); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want := read(t, h)
+		got.TakeReplies(want)
+		if diff := got.Differ(want); diff != "" {
+			t.Errorf("%s: %s\nIf the change is on purpose: cd conformance/integration && go test -run TestGolden -update . "+
+				"If a history has changed, first: go test -run TestGolden -update ./conformance/internal/golden", h.Name, diff)
+		}
+		again, err := want.History()
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := record(t, h)
+		got = record(t, again)
 		got.TakeReplies(want)
 		if diff := got.Differ(want); diff != "" {
-			t.Errorf("%s: %s\nIf the change is on purpose: cd conformance/integration && go test -run TestGolden -update .", h.Name, diff)
+			t.Errorf("%s, recorded again from its file: %s", h.Name, diff)
 		}
 	}
-	files, err := os.ReadDir(dir)
+	files, err := Names(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range files {
-		if !slices.Contains(names, file.Name()) {
-			t.Errorf("%s/%s belongs to no history", dir, file.Name())
+	for _, name := range files {
+		if !slices.Contains(names, name) {
+			t.Errorf("%s/%s.json belongs to no history", dir, name)
 		}
 	}
 }
