@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/internal/report"
-	"github.com/weir-go/weir/store"
 )
 
 // declared holds the checks that are known to fail, with the reasons. who fails them: the
@@ -105,17 +104,5 @@ func judge(t *testing.T, b Backend, recorder *report.Recorder, name string, c su
 		t.Errorf("broken: %s\nseed %d, check at %s\n%s", c.Text, r.Seed, c.At(), strings.Join(r.Failures, "\n"))
 	default:
 		out.Passed = true
-	}
-}
-
-// host returns b for the checks. The recorder notes its stores.
-func (b Backend) host(recorder *report.Recorder) suite.Host {
-	return suite.Host{
-		New: func(t *testing.T) store.Store {
-			st := b.New(t)
-			recorder.Store(st)
-			return st
-		},
-		Keys: b.Keys, DropScripts: b.DropScripts, Peer: b.Peer, Seed: b.Seed, Brief: b.Brief,
 	}
 }

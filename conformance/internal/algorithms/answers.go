@@ -2,6 +2,7 @@ package algorithms
 
 import (
 	"errors"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/weir-go/weir/conformance/internal/decisions"
 	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/lualocals"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -336,5 +339,54 @@ func (t *T) hugeNumbers(a algorithm.Algorithm, c *decisions.Clock, key string) {
 	p.Both(weir.Request{Key: ask.Key, Op: weir.Reset})
 	if got := peek(); got != fresh {
 		t.Errorf("%+v: after Reset got %+v, want %+v", a, got, fresh)
+	}
+}
+
+func checkMix(t *T) {
+	t.Beside(t.Times(80), 20, func(r *rand.Rand) []algorithm.Algorithm {
+		list := []algorithm.Algorithm{t.Draw(r)}
+		for range 1 + r.IntN(4) {
+			list = append(list, random.Pick(r, random.GCRA, random.FixedWindow, random.SlidingCounter, random.SlidingLog, t.Draw)(r))
+		}
+		return list
+	})
+}
+
+// checkSixteen first makes decisions over sixteen equal rules. Then the rules differ, and one
+// of them is at its bounds.
+func checkSixteen(t *T) {
+	huge := t.subject.Huge
+	h := 0
+	t.Beside(t.Times(24), 12, func(r *rand.Rand) []algorithm.Algorithm {
+		list := make([]algorithm.Algorithm, weir.MaxRules)
+		for i := range list {
+			if list[i] = list[0]; i == 0 || h > 0 {
+				list[i] = t.Draw(r)
+			}
+		}
+		if h > 0 && len(huge) > 0 {
+			list[len(list)-1] = huge[h%len(huge)]
+		}
+		h++
+		t.compiles(list)
+		return list
+	})
+}
+
+// compiles checks that the scripts of list have no more locals than Lua allows.
+func (t *T) compiles(list []algorithm.Algorithm) {
+	rules := make([]compose.Rule, len(list))
+	for i, a := range list {
+		rules[i].Limit = t.LimitOf(a)
+	}
+	p, err := compose.New(rules)
+	if err != nil {
+		t.Fatalf("%d rules: %v", len(list), err)
+	}
+	for _, v := range p.Verbs() {
+		s := p.Script(v)
+		if n := lualocals.Of(s); n > lualocals.Max {
+			t.Fatalf("%s has %d locals at once, and Lua allows %d: put some of them between do and end", s.Name(), n, lualocals.Max)
+		}
 	}
 }

@@ -44,6 +44,14 @@ func Refundable(r *rand.Rand) algorithm.Algorithm {
 // Pick returns one of list.
 func Pick[E any](r *rand.Rand, list ...E) E { return list[r.IntN(len(list))] }
 
+// limit returns a random number of tokens, mostly small.
+func limit(r *rand.Rand) int64 { return Pick(r, 1, 2, 5, 100, 1+r.Int64N(20)) }
+
+// window returns a random time from a microsecond to a day.
+func window(r *rand.Rand) time.Duration {
+	return Pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour)
+}
+
 // GCRA returns a random GCRA, sometimes with a fraction of a microsecond or a high rate.
 func GCRA(r *rand.Rand) algorithm.Algorithm {
 	return algorithm.GCRA{
@@ -51,25 +59,22 @@ func GCRA(r *rand.Rand) algorithm.Algorithm {
 			Count:  Pick(r, 1, 2, 3, 7, 10, 60, 997, 1000, 3_000_000, 1+r.Int64N(1000)),
 			Period: Pick(r, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 1500*time.Nanosecond, 1+time.Duration(r.Int64N(int64(time.Minute)))),
 		},
-		Burst: Pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
+		Burst: limit(r),
 	}
 }
 
 // FixedWindow returns a random FixedWindow.
 func FixedWindow(r *rand.Rand) algorithm.Algorithm {
 	return algorithm.FixedWindow{
-		Limit:   Pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
-		Window:  Pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),
+		Limit:   limit(r),
+		Window:  window(r),
 		Aligned: r.IntN(2) == 0,
 	}
 }
 
 // SlidingLog returns a random SlidingLog.
 func SlidingLog(r *rand.Rand) algorithm.Algorithm {
-	return algorithm.SlidingLog{
-		Limit:  Pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
-		Window: Pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),
-	}
+	return algorithm.SlidingLog{Limit: limit(r), Window: window(r)}
 }
 
 // MetadataWindow returns a random MetadataWindow.
@@ -104,7 +109,7 @@ func SlidingBuckets(r *rand.Rand) algorithm.Algorithm {
 // SlidingCounter returns a random SlidingCounter.
 func SlidingCounter(r *rand.Rand) algorithm.Algorithm {
 	return algorithm.SlidingCounter{
-		Limit:  Pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
+		Limit:  limit(r),
 		Window: Pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, 1_048_577*time.Microsecond, time.Minute, 24*time.Hour),
 	}
 }
@@ -112,7 +117,7 @@ func SlidingCounter(r *rand.Rand) algorithm.Algorithm {
 // TokenBucket returns a random TokenBucket.
 func TokenBucket(r *rand.Rand) algorithm.Algorithm {
 	return algorithm.TokenBucket{
-		Capacity: Pick(r, 1, 2, 5, 100, 1+r.Int64N(20)),
+		Capacity: limit(r),
 		Refill: algorithm.Rate{
 			Count:  Pick(r, 1, 2, 3, 7, 10, 60, 997, 3_000_000, 1+r.Int64N(1000)),
 			Period: Pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour),
@@ -129,10 +134,7 @@ func LeakyBucket(r *rand.Rand) algorithm.Algorithm {
 
 // Concurrency returns a random Concurrency.
 func Concurrency(r *rand.Rand) algorithm.Algorithm {
-	return algorithm.Concurrency{
-		Limit: Pick(r, 1, 2, 3, 5, 1+r.Int64N(7)),
-		Lease: Pick(r, time.Microsecond, 7*time.Microsecond, time.Millisecond, time.Second, time.Minute, 24*time.Hour),
-	}
+	return algorithm.Concurrency{Limit: Pick(r, 1, 2, 3, 5, 1+r.Int64N(7)), Lease: window(r)}
 }
 
 // Pause returns a random pause: 0, a microsecond, about unit, or long. It is sometimes
