@@ -3,17 +3,12 @@ package servers
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/pem"
-	"math/big"
-	"net"
+	"net/http/httptest"
 	"strings"
-	"time"
 
 	"github.com/testcontainers/testcontainers-go"
 )
@@ -25,7 +20,11 @@ func (s *Server) startTLS(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cert, key, err := certify()
+	// The certificate of httptest is for the loopback interface, and signs itself.
+	example := httptest.NewTLSServer(nil)
+	defer example.Close()
+	cert := example.Certificate()
+	key, err := x509.MarshalPKCS8PrivateKey(example.TLS.Certificates[0].PrivateKey)
 	if err != nil {
 		return err
 	}
@@ -63,34 +62,4 @@ func (s *Server) startTLS(ctx context.Context) error {
 	s.Addrs = []string{s.Nodes[0].Addr}
 	s.admin.Addrs = s.Addrs
 	return s.await(ctx)
-}
-
-// certify returns a certificate for the loopback interface, which signs itself,
-// and its key, as PKCS #8.
-func certify() (cert *x509.Certificate, key []byte, err error) {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return nil, nil, err
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber:          big.NewInt(1),
-		Subject:               pkix.Name{CommonName: "weir test"},
-		NotBefore:             now.Add(-time.Hour),
-		NotAfter:              now.Add(24 * time.Hour),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IsCA:                  true,
-		BasicConstraintsValid: true,
-		IPAddresses:           []net.IP{loopback.AsSlice()},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		return nil, nil, err
-	}
-	if cert, err = x509.ParseCertificate(der); err != nil {
-		return nil, nil, err
-	}
-	key, err = x509.MarshalPKCS8PrivateKey(private)
-	return cert, key, err
 }
