@@ -47,18 +47,11 @@ func Dial(e Endpoint) redis.UniversalClient { return dial(e, 0, "") }
 
 // dial returns a client, whose dials are bounded, unless by 0.
 func dial(e Endpoint, timeout time.Duration, name string) redis.UniversalClient {
-	switch e.Kind {
-	case Cluster:
-		return redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout, ClientName: name,
-		})
-	case Sentinel:
-		return redis.NewFailoverClient(&redis.FailoverOptions{
-			SentinelAddrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout, ClientName: name,
-		})
-	default:
-		return redis.NewClient(&redis.Options{
-			Addr: e.Addrs[0], TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout, ClientName: name,
-		})
+	o := &redis.UniversalOptions{
+		Addrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout, ClientName: name,
 	}
+	if e.Kind == Cluster { // it can have one address
+		return redis.NewClusterClient(o.Cluster())
+	}
+	return redis.NewUniversalClient(o)
 }
