@@ -1,5 +1,5 @@
-// Package decisions is what the checks of algorithms and of limiters share: it makes
-// limiters and decisions on the store under test.
+// Package decisions has what the checks of algorithms and of limiters share: it makes
+// limiters on the store under test, and decides with them.
 package decisions
 
 import (
@@ -92,7 +92,7 @@ func (t *T) Limiter(c *Clock, rules ...weir.Rule) *weir.Limiter {
 	return t.Policy(c, policyOf(rules))
 }
 
-// Reference returns a limiter like Limiter over st, which is another store.
+// Reference is Limiter over another store.
 func (t *T) Reference(st store.Store, c *Clock, rules ...weir.Rule) *weir.Limiter {
 	return t.policyOn(st, c, policyOf(rules))
 }
@@ -105,7 +105,7 @@ func policyOf(rules []weir.Rule) weir.Policy {
 // Policy returns the limiter of p over the store, with the prefix of this check.
 func (t *T) Policy(c *Clock, p weir.Policy) *weir.Limiter { return t.PolicyOver(t.Store, c, p) }
 
-// PolicyOver is Policy if st is the store under test within another.
+// PolicyOver is Policy over st, which passes all calls to the store under test.
 func (t *T) PolicyOver(st store.Store, c *Clock, p weir.Policy) *weir.Limiter {
 	t.mutate(&p)
 	return t.policyOn(st, c, p)

@@ -1,5 +1,5 @@
-// Package suite runs a check of the conformance suite on a store. The checks are in packages
-// beside it: those of a store, of an algorithm, and of a limiter.
+// Package suite runs a check of the conformance suite on a store. The checks are in the
+// packages stores, algorithms and limiters.
 package suite
 
 import (
@@ -32,7 +32,7 @@ type Check struct {
 	source     any  // the function of the check, if it is not Run
 }
 
-// Of returns a check that runs on what of makes of a T.
+// Of returns a check whose function needs more than a T: of makes it of the T.
 func Of[C any](name, text string, run func(C), of func(*T) C) Check {
 	return Check{Name: name, Text: text, Run: func(t *T) { run(of(t)) }, source: run}
 }
@@ -125,7 +125,7 @@ type T struct {
 	Store  store.Store // hooked, and records the keys of its calls
 	Prefix string
 	Wrote  Written
-	Seed   uint64
+	Seed   uint64 // of the Host, or a new one
 	Brief  bool
 	Mutate func(p *weir.Policy) // or nil
 
