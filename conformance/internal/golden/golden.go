@@ -359,25 +359,19 @@ func (f *File) TakeTTLs(other *File, slack time.Duration) {
 	}
 }
 
-// Differ returns the first step in which f and want differ, or "" if they do not.
+// Differ returns the first line in which the texts of f and want differ, or "" if none does.
+// A step is one line.
 func (f *File) Differ(want *File) string {
-	for i := range min(len(f.Steps), len(want.Steps)) {
-		got, err1 := encode(f.Steps[i], "")
-		should, err2 := encode(want.Steps[i], "")
-		if err := errors.Join(err1, err2); err != nil {
-			return fmt.Sprintf("step %d: %v", i, err)
-		}
-		if got != should {
-			return fmt.Sprintf("step %d:\ngot  %swant %s", i, got, should)
-		}
-	}
 	got, err1 := f.Text()
 	should, err2 := want.Text()
 	if err := errors.Join(err1, err2); err != nil {
 		return err.Error()
 	}
-	if got != should {
-		return fmt.Sprintf("%d steps, want %d; or the policy, the source or the scripts differ", len(f.Steps), len(want.Steps))
+	all := strings.Split(should, "\n")
+	for i, line := range strings.Split(got, "\n") {
+		if i >= len(all) || line != all[i] {
+			return fmt.Sprintf("line %d of %d:\ngot  %s\nwant %s", i+1, len(all), line, strings.Join(all[i:min(i+1, len(all))], ""))
+		}
 	}
 	return ""
 }
