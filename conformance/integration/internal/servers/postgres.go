@@ -19,14 +19,12 @@ const Postgres Kind = "postgres"
 const postgresAdmin = "postgres"
 
 // AllPostgres returns the PostgreSQL servers of the matrix, the same ones at every call.
-func AllPostgres() []*Server { return allPostgres() }
-
-var allPostgres = sync.OnceValue(func() []*Server {
-	return []*Server{
-		newServer("postgres-15", "postgres-15", Postgres, (*Server).startPostgres),
-		newServer("postgres-17", "postgres-17", Postgres, (*Server).startPostgres),
-		newServer("postgres-18", "postgres-18", Postgres, (*Server).startPostgres),
+var AllPostgres = sync.OnceValue(func() []*Server {
+	var all []*Server
+	for _, version := range []string{"postgres-15", "postgres-17", "postgres-18"} {
+		all = append(all, newServer(version, version, Postgres, (*Server).startPostgres))
 	}
+	return all
 })
 
 // NewPostgres returns a PostgreSQL server of the newest version that belongs to t and is

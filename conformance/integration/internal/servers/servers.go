@@ -98,20 +98,16 @@ var images = func() map[string]string {
 }()
 
 // All returns the servers of the matrix, the same ones at every call.
-func All() []*Server { return all() }
-
-var all = sync.OnceValue(func() []*Server {
-	all := []*Server{
-		newServer("redis-6.0", "redis-6.0", Single, (*Server).startSingle),
-		newServer("redis-7.0", "redis-7.0", Single, (*Server).startSingle),
-		newServer("redis-8.0", "redis-8.0", Single, (*Server).startSingle),
-		newServer("valkey-8.1", "valkey-8.1", Single, (*Server).startSingle),
-		newServer("valkey-9.1", "valkey-9.1", Single, (*Server).startSingle),
+var All = sync.OnceValue(func() []*Server {
+	var all []*Server
+	for _, version := range []string{"redis-6.0", "redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"} {
+		all = append(all, newServer(version, version, Single, (*Server).startSingle))
+	}
+	all = append(all,
 		newServer("redis-cluster-8.0", "redis-8.0", Cluster, (*Server).startCluster),
 		newServer("valkey-cluster-8.1", "valkey-8.1", Cluster, (*Server).startCluster),
 		newServer("sentinel-8.0", "redis-8.0", Sentinel, (*Server).startSentinel),
-		newServer("tls-8.0", "redis-8.0", Single, (*Server).startTLS),
-	}
+		newServer("tls-8.0", "redis-8.0", Single, (*Server).startTLS))
 	if addr := os.Getenv("WEIR_REDIS_ADDR"); addr != "" {
 		all = append(all, &Server{Name: "external", Endpoint: Endpoint{Kind: Single, Addrs: []string{addr}}})
 	}
