@@ -32,6 +32,8 @@ type rule struct {
 	key   *ruleKey
 	index int // the rule's index in the limiter
 
+	features feature
+
 	algorithm algorithm.Algorithm // which made the limit
 	share     int64               // of how many shares of the algorithm's limit the limit is one; 0 means the whole
 }
@@ -86,11 +88,11 @@ func newRule(label string, r Rule) (rule, error) {
 	case r.Cost > limit.Capacity:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be at most %d, the limit", label, r.Cost, limit.Capacity)
 	case limit.MaxCost > 0 && r.Cost > limit.MaxCost:
-		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: a %s can consume at most %d at once", label, r.Cost, limit.Kind.Name, limit.MaxCost)
+		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: a %s can consume at most %d at once", label, r.Cost, limit.Kind.Common().Name, limit.MaxCost)
 	}
 	name := r.Name
 	if name == "" {
-		name = limit.Kind.Name
+		name = limit.Kind.Common().Name
 	}
 	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, algorithm: copied(r.Algorithm)}, nil
 }
@@ -114,7 +116,7 @@ func newLimit(label string, a algorithm.Algorithm) (*contract.Limit, error) {
 	switch {
 	case err != nil:
 		return nil, fail(err, "%s: %s", label, plain(err))
-	case limit == nil || limit.Kind == nil:
+	case limit == nil || limit.Kind == nil || limit.Kind.Common() == nil:
 		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned no limit, or a limit without a Kind: it must return a limit with a Kind, or an error", label, a)
 	case limit.Capacity < 1 || limit.Capacity > contract.MaxTokens:
 		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned the Capacity %d: it must be from 1 to %d", label, a, limit.Capacity, int64(contract.MaxTokens))
@@ -162,23 +164,23 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 	for i := range rules {
 		r := &rules[i]
 		r.index = i
-		kind := r.limit.Kind
+		r.features = featuresOf(r)
 		if r.cost == 0 {
 			b.ownCosts = false
 		}
 		if r.limit.MaxCost > 0 && r.cost == 0 {
 			b.capped = true
 		}
-		if !kind.Reserves && b.noWait < 0 {
+		if !r.has(reserves) && b.noWait < 0 {
 			b.noWait = i
 		}
-		if r.limit.MaxDebt == 0 && b.noDebt < 0 {
+		if !r.has(debts) && b.noDebt < 0 {
 			b.noDebt = i
 		}
-		if kind.Entries {
+		if r.has(entries) {
 			b.keepers++
 		}
-		if kind.Leases {
+		if r.has(leases) {
 			b.lease = min(b.lease, r.limit.Lease)
 			if r.cost == 0 && b.leaseCost < 0 {
 				b.leaseCost = i
@@ -191,9 +193,9 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 		has  func(r *rule) bool
 	}{
 		{&b.all, func(*rule) bool { return true }},
-		{&b.leases, func(r *rule) bool { return r.limit.Kind.Leases }},
+		{&b.leases, func(r *rule) bool { return r.has(leases) }},
 		{&b.resets, func(r *rule) bool { return only || sh.space.full(r.key) }},
-		{&b.kept, func(r *rule) bool { return r.limit.Kind.Entries && b.keepers == 1 }},
+		{&b.kept, func(r *rule) bool { return r.has(entries) && b.keepers == 1 }},
 	}
 	for _, p := range parts {
 		if *p.part, err = b.newPart(p.has); err != nil {
@@ -242,10 +244,10 @@ func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
 func digest(rules []rule) [32]byte {
 	var b []byte
 	for _, r := range rules {
-		b = strconv.AppendQuote(b, r.limit.Kind.Name)
+		b = strconv.AppendQuote(b, r.kind().Name)
 		b = strconv.AppendInt(b, r.cost, 10)
-		if r.limit.Kind.Keys > 0 { // the windows of an algorithm.SlidingBuckets are in its Lua only
-			b = strconv.AppendQuote(b, r.limit.Kind.Lua)
+		if k, ok := r.limit.Kind.(*contract.StepKind); ok && k.Keys > 0 { // the windows of an algorithm.SlidingBuckets are in its Lua only
+			b = strconv.AppendQuote(b, k.Lua)
 		}
 		for _, arg := range r.limit.Args {
 			b = strconv.AppendQuote(b, arg.String())

@@ -189,7 +189,7 @@ func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 		if r.given != "" {
 			tail = append(appendEscaped(tail, r.given), '.')
 		}
-		tail = append(tail, r.limit.Kind.Tag[:]...)
+		tail = append(tail, r.kind().Tag[:]...)
 		*rk = ruleKey{n: i, tail: string(tail), by: by[i], other: (by[i] &^ all).list()}
 		rk.frame = storekey.NewFrame(ks.head, rk.tail)
 		r.key = rk

@@ -10,8 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/weir-go/weir/algorithm"
 )
 
 // The defaults of a [Prefetch].
@@ -210,12 +208,11 @@ func (b *bound) canPrefetch() error {
 	for i := range b.rules {
 		r := &b.rules[i]
 		switch {
-		case r.limit.Kind.Leases:
+		case r.has(leases):
 			return b.unsupported("Prefetch", i, "which holds leases: put the other rules in another limiter")
 		case r.cost > 0:
 			return fail(ErrUnsupported, "Prefetch: rule %q has the Cost %d for each request, but a prefetch would consume it once: leave Cost out, and give each request its cost", r.name, r.cost)
-		}
-		if _, queue := r.algorithm.(algorithm.LeakyBucket); queue {
+		case r.has(queues):
 			return b.unsupported("Prefetch", i, "whose requests leave one by one: use algorithm.GCRA or TokenBucket")
 		}
 	}

@@ -65,7 +65,7 @@ func (f *fetched) start(d *prefetched, res *Result) {
 		r.Remaining += res.Granted - f.charged
 		end := f.at + min(r.ResetAfter, Never/2)
 		f.worth = max(f.worth, end)
-		if !d.rules[i].limit.Kind.Reserves { // a window can end, while a bucket is refilled
+		if !d.rules[i].has(reserves) { // a window can end, while a bucket is refilled
 			f.until = min(f.until, max(end, f.at+1))
 		}
 	}

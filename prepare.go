@@ -154,7 +154,7 @@ func (b *bound) capCost(op Op, cost int64) (int64, error) {
 		case op == TakeUpTo:
 			cost = most
 		case cost <= limit.Capacity || forces:
-			return 0, fail(ErrInvalidCost, "the cost is %d: rule %q is a %s, which can consume at most %d at once", cost, b.rules[i].name, limit.Kind.Name, most)
+			return 0, fail(ErrInvalidCost, "the cost is %d: rule %q is a %s, which can consume at most %d at once", cost, b.rules[i].name, b.rules[i].kind().Name, most)
 		}
 	}
 	return cost, nil
@@ -219,7 +219,7 @@ func (b *bound) errNoRefund(op Op) error {
 
 func (b *bound) errNoDebt(what string) error {
 	why := "which cannot be in debt: use another algorithm"
-	if limit := b.rules[b.noDebt].limit; !limit.Kind.Leases {
+	if limit := b.rules[b.noDebt].limit; !b.rules[b.noDebt].has(leases) {
 		why = fmt.Sprintf("which cannot be in debt with the limit %d: if it is the highest limit or close to it, lower it; otherwise use another algorithm", limit.Capacity)
 	}
 	return b.unsupported(what, b.noDebt, why)
@@ -228,7 +228,7 @@ func (b *bound) errNoDebt(what string) error {
 // unsupported returns an ErrUnsupported. Its text names the feature what and rule i, and
 // says why the rule does not support the feature.
 func (b *bound) unsupported(what string, i int, why string) error {
-	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, b.rules[i].name, b.rules[i].limit.Kind.Name, why)
+	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, b.rules[i].name, b.rules[i].kind().Name, why)
 }
 
 // setKeys sets s.keys to the keys of q's rules. If q has markers, their keys follow.

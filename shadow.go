@@ -35,9 +35,9 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 		case err != nil:
 			return err
 		case shadow.keepers > 0:
-			return fail(ErrInvalidRule, "%s: a %s keeps metadata, so it cannot be a shadow rule", label, one[0].limit.Kind.Name)
+			return fail(ErrInvalidRule, "%s: a %s keeps metadata, so it cannot be a shadow rule", label, one[0].kind().Name)
 		case shadow.leases != nil && b.leases == nil:
-			return fail(ErrInvalidRule, "%s: a %s holds leases, so it can be a shadow rule only if another rule holds leases too", label, one[0].limit.Kind.Name)
+			return fail(ErrInvalidRule, "%s: a %s holds leases, so it can be a shadow rule only if another rule holds leases too", label, one[0].kind().Name)
 		}
 		b.shadows = append(b.shadows, shadow)
 	}

@@ -43,10 +43,10 @@ func (r *rule) divide(n int64) error {
 		return err
 	}
 	switch {
-	case whole.Kind.Leases:
-		return fail(ErrUnsupported, "OnOutage: rule %q: a %s holds leases, and only those of algorithm.Concurrency can be shared: use FailClosed or FailOpen", r.name, whole.Kind.Name)
+	case r.has(leases):
+		return fail(ErrUnsupported, "OnOutage: rule %q: a %s holds leases, and only those of algorithm.Concurrency can be shared: use FailClosed or FailOpen", r.name, r.kind().Name)
 	case whole.MaxCost > 0:
-		return fail(ErrUnsupported, "OnOutage: rule %q: a %s can consume at most %d at once, so its limit cannot be shared: use FailClosed or FailOpen", r.name, whole.Kind.Name, whole.MaxCost)
+		return fail(ErrUnsupported, "OnOutage: rule %q: a %s can consume at most %d at once, so its limit cannot be shared: use FailClosed or FailOpen", r.name, r.kind().Name, whole.MaxCost)
 	}
 	limit := *whole
 	limit.Capacity, limit.MaxDebt = share, whole.MaxDebt/n

@@ -30,15 +30,15 @@ func (s keepingStep) Refund(tx store.Tx, key int, now int64, st contract.State, 
 
 // keeping returns a copy of b whose refunds keep the first n tokens, over the same keys.
 func (b *bench) keeping(n int64) *bench {
-	step := b.limit.Kind.Step
-	if step == nil {
+	right, ok := b.limit.Kind.(*contract.StepKind)
+	if !ok {
 		return b // the tokens that a cell keeps make no difference
 	}
 	v, ok := keepers.Load(b.limit)
 	if !ok {
-		kind, limit, k := *b.limit.Kind, *b.limit, &keeper{}
+		kind, limit, k := *right, *b.limit, &keeper{}
 		kind.Step = func(args []store.Arg) contract.Step {
-			s := step(args)
+			s := right.Step(args)
 			return keepingStep{s, s.(contract.StepRefunder), &k.keep}
 		}
 		limit.Kind = &kind

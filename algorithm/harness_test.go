@@ -431,3 +431,9 @@ func micros(x *big.Int) time.Duration {
 	}
 	return time.Duration(ns.Int64())
 }
+
+// reserves reports whether tokens of l can be reserved ahead of time.
+func reserves(l *contract.Limit) bool {
+	k, ok := l.Kind.(*contract.MeterKind)
+	return ok && k.Reserves
+}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
@@ -146,7 +147,7 @@ func FuzzHostileNums(f *testing.F) {
 		const mask = 1<<53 - 1
 		now, cost = max(1, now&(1<<52-1)), max(1, cost)
 		a := hostileLimits[uint(which)%uint(len(hostileLimits))]
-		k := mustLimit(t, a).Kind
+		k := mustLimit(t, a).Kind.(*contract.MeterKind)
 		names, optional, _ := strings.Cut(k.Cell, " [")
 		short := len(strings.Fields(names))
 		cell := short + len(strings.Fields(optional))

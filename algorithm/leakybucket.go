@@ -39,9 +39,9 @@ type LeakyBucket struct {
 var leakyBucketKind, leakyBucketFractionKind = queueKind(gcraKind), queueKind(gcraFractionKind)
 
 // queueKind is a kind of GCRA with the room and the refund of a queue.
-func queueKind(k *contract.Kind) *contract.Kind {
+func queueKind(k *contract.MeterKind) *contract.MeterKind {
 	q, meter := *k, k.Meter
-	q.Name, q.Tag, q.Lua = "leakybucket", store.Tag{'q', '2'}, queueLua(k.Lua)
+	q.Name, q.Tag, q.Lua, q.Queues = "leakybucket", store.Tag{'q', '2'}, queueLua(k.Lua), true
 	q.Meter = func(args []store.Arg) contract.Meter {
 		g := meter(args).(*gcra)
 		g.queue = true

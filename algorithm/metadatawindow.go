@@ -43,10 +43,12 @@ const (
 //go:embed metadatawindow.lua
 var metadataWindowLua string
 
-var metadataWindowKind = &contract.Kind{
-	Name: "metadatawindow", Tag: store.Tag{'m', '2'}, Sets: true, Entries: true,
-	Cell: "edge count", Args: "limit window align", Locals: "found",
-	Lua: metadataWindowLua,
+var metadataWindowKind = &contract.StepKind{
+	Head: contract.Head{
+		Name: "metadatawindow", Tag: store.Tag{'m', '2'}, Cell: "edge count",
+		Args: "limit window align", Lua: metadataWindowLua,
+	},
+	Sets: true, Entries: true, Locals: "found",
 	Step: func(args []store.Arg) contract.Step {
 		return metadataWindow{fixedWindowKind.Meter(args).(*fixedWindow)}
 	},

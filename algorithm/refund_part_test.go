@@ -44,7 +44,7 @@ func TestRefundInParts(t *testing.T) {
 			for range 300 {
 				b := newBench(t, tt.limit)
 				wait := time.Duration(0)
-				if b.limit.Kind.Reserves {
+				if reserves(b.limit) {
 					wait = time.Minute
 				}
 				before, n, behind, now := 1+r.Int64N(2), 1+r.Int64N(5), r.Int64N(3), int64(epoch)

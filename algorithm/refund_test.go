@@ -319,7 +319,7 @@ func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead 
 		default:
 			b.gen++
 			call := compose.Call{Cost: 1 + r.Int64N(3), Gen: b.gen}
-			if b.limit.Kind.Reserves && r.IntN(2) == 0 {
+			if reserves(b.limit) && r.IntN(2) == 0 {
 				call.Wait = r.Int64N(2*unit + 1)
 			}
 			v := compose.Consume

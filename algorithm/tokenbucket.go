@@ -55,13 +55,12 @@ type TokenBucket struct {
 //go:embed tokenbucket.lua
 var tokenBucketLua string
 
-var tokenBucketKind = &contract.Kind{
-	Name:     "tokenbucket",
-	Tag:      store.Tag{'t', '2'},
-	Cell:     "anchor missing",
+var tokenBucketKind = &contract.MeterKind{
+	Head: contract.Head{
+		Name: "tokenbucket", Tag: store.Tag{'t', '2'}, Cell: "anchor missing",
+		Args: "capacity num den step", Lua: tokenBucketLua,
+	},
 	Note:     "moved from since",
-	Args:     "capacity num den step",
-	Lua:      tokenBucketLua,
 	Reserves: true,
 	Meter: func(args []store.Arg) contract.Meter {
 		return &tokenBucket{capacity: args[0].Int(), num: args[1].Int(), den: args[2].Int(), step: args[3].Int()}

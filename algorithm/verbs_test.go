@@ -47,7 +47,7 @@ func TestUpTo(t *testing.T) {
 			for range 1000 {
 				now += r.Int64N(2*tt.one) - tt.one/3
 				wait := time.Duration(0)
-				if b.limit.Kind.Reserves && r.IntN(2) == 0 {
+				if reserves(b.limit) && r.IntN(2) == 0 {
 					wait = time.Duration(r.Int64N(9000*tt.one)) * us / 1000
 				}
 				most := int64(0)

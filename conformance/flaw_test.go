@@ -13,7 +13,7 @@ import (
 // A flaw is what an algorithm does wrong. A field that is nil changes nothing.
 type flaw struct {
 	limit func(l *contract.Limit)
-	kind  func(k *contract.Kind)
+	kind  func(k *contract.MeterKind)
 	meter func(m *badMeter, args []store.Arg) // of a kind with a Meter
 	step  func(s *badStep, args []store.Arg)  // of a kind with a Step
 }
@@ -155,47 +155,60 @@ func (b badLister) Parse(texts []string) ([]contract.Entry, error) {
 type flawedKinds struct {
 	flaw
 	mu    sync.Mutex
-	kinds map[*contract.Kind]*contract.Kind
+	kinds map[contract.Kind]contract.Kind
 }
 
-func (f *flawedKinds) of(right *contract.Kind) *contract.Kind {
+func (f *flawedKinds) of(right contract.Kind) contract.Kind {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if k, ok := f.kinds[right]; ok {
-		return k
-	}
-	k := *right
-	if right.Meter != nil && f.meter != nil {
-		k.Meter = func(args []store.Arg) contract.Meter {
-			m := &badMeter{Meter: right.Meter(args)}
-			f.meter(m, args)
-			if _, ok := m.Meter.(contract.Refunder); ok {
-				return badRefunder{m}
-			}
-			return m
+	k, ok := f.kinds[right]
+	if !ok {
+		if f.kinds == nil {
+			f.kinds = map[contract.Kind]contract.Kind{}
 		}
+		k = f.make(right)
+		f.kinds[right] = k
 	}
-	if right.Step != nil && f.step != nil {
-		k.Step = func(args []store.Arg) contract.Step {
-			s := &badStep{Step: right.Step(args)}
-			f.step(s, args)
-			switch s.Step.(type) {
-			case contract.StepRefunder:
-				return badStepRefunder{s}
-			case contract.Lister:
-				return badLister{s}
+	return k
+}
+
+// make returns a copy of right with the flaw.
+func (f *flawedKinds) make(right contract.Kind) contract.Kind {
+	switch right := right.(type) {
+	case *contract.MeterKind:
+		k := *right
+		if f.meter != nil {
+			k.Meter = func(args []store.Arg) contract.Meter {
+				m := &badMeter{Meter: right.Meter(args)}
+				f.meter(m, args)
+				if _, ok := m.Meter.(contract.Refunder); ok {
+					return badRefunder{m}
+				}
+				return m
 			}
-			return s
 		}
+		if f.kind != nil {
+			f.kind(&k)
+		}
+		return &k
+	case *contract.StepKind:
+		k := *right
+		if f.step != nil {
+			k.Step = func(args []store.Arg) contract.Step {
+				s := &badStep{Step: right.Step(args)}
+				f.step(s, args)
+				switch s.Step.(type) {
+				case contract.StepRefunder:
+					return badStepRefunder{s}
+				case contract.Lister:
+					return badLister{s}
+				}
+				return s
+			}
+		}
+		return &k
 	}
-	if f.kind != nil {
-		f.kind(&k)
-	}
-	if f.kinds == nil {
-		f.kinds = map[*contract.Kind]*contract.Kind{}
-	}
-	f.kinds[right] = &k
-	return &k
+	return right
 }
 
 // A badAlgorithm is an algorithm with a flaw.

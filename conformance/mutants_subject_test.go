@@ -103,7 +103,7 @@ func otherWaiting(at int, by func(args []store.Arg) int64) flaw {
 		args = slices.Clone(args)
 		i := min(at, len(args)-1)
 		args[i] = store.ConstArg(args[i].Int() + by(args))
-		m.refund = right.Kind.Meter(args).(contract.Refunder).Refund
+		m.refund = right.Kind.(*contract.MeterKind).Meter(args).(contract.Refunder).Refund
 	}}
 }
 
@@ -126,7 +126,7 @@ var subjectMutants = []subjectMutant{
 	}, mutation{}},
 	{"a kind is made for each limit", "Zero", nil, func(r *rand.Rand) algorithm.Algorithm {
 		return anyTally(flaw{limit: func(l *contract.Limit) {
-			k := *l.Kind
+			k := *l.Kind.(*contract.MeterKind)
 			l.Kind = &k
 		}})(r)
 	}, mutation{}},
@@ -180,7 +180,7 @@ var subjectMutants = []subjectMutant{
 			n.N[1]++
 		}
 	})},
-	{"too many locals", "Sixteen", nil, anyTally(flaw{kind: func(k *contract.Kind) { k.Lua = strings.Replace(k.Lua, "-- settle\n", manyLocals(), 1) }}), mutation{}},
+	{"too many locals", "Sixteen", nil, anyTally(flaw{kind: func(k *contract.MeterKind) { k.Lua = strings.Replace(k.Lua, "-- settle\n", manyLocals(), 1) }}), mutation{}},
 	{"the wait is a microsecond longer", "Exact", []string{"Backwards"}, anyTally(longer(func(wait int64) int64 { return wait + 1 })), mutation{}},
 	{"a very large cost is cut", "Never", []string{"Huge"}, nil, cutCosts("tally")},
 	{"reads and writes apart", "HotKey", nil, nil, torn("tally")},
@@ -287,7 +287,7 @@ func TestTally(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]flaw{
 		"edge":  {},
-		"start": {meter: fromStart, kind: func(k *contract.Kind) { k.Absolute = false }},
+		"start": {meter: fromStart, kind: func(k *contract.MeterKind) { k.Absolute = false }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -269,8 +269,8 @@ func (t *T) has(n int, verb string, such func(algorithm.Algorithm) bool, r weir.
 
 // longestWait returns how far ahead tokens of a can be reserved.
 func (t *T) longestWait(a algorithm.Algorithm) time.Duration {
-	if limit := t.limitOf(a); limit.Kind.Reserves {
-		return contract.Micros(limit.MaxWait)
+	if t.kindOf(a).Reserves {
+		return contract.Micros(t.limitOf(a).MaxWait)
 	}
 	return 0
 }

@@ -283,8 +283,23 @@ func (t *T) limitOf(a algorithm.Algorithm) *contract.Limit {
 	return must[*contract.Limit](t, "NewLimit")(a.NewLimit())
 }
 
+// A kind is a contract.Kind in one type. The fields of the other kind are zero.
+type kind struct {
+	*contract.Head
+	contract.MeterKind
+	contract.StepKind
+}
+
 // kindOf returns the kind of a.
-func (t *T) kindOf(a algorithm.Algorithm) *contract.Kind { return t.limitOf(a).Kind }
+func (t *T) kindOf(a algorithm.Algorithm) (k kind) {
+	switch one := t.limitOf(a).Kind.(type) {
+	case *contract.MeterKind:
+		k.Head, k.MeterKind = &one.Head, *one
+	case *contract.StepKind:
+		k.Head, k.StepKind = &one.Head, *one
+	}
+	return k
+}
 
 // escaper escapes the characters that have a meaning in a key. It does not shorten.
 var escaper = strings.NewReplacer("%", "%25", ":", "%3A", "{", "%7B", "}", "%7D")

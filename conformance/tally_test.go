@@ -20,9 +20,10 @@ type tally struct {
 
 var tallyTag = store.Tag{'y', '1'}
 
-var tallyKind = &contract.Kind{
-	Name: "tally", Tag: tallyTag, Cell: "edge count", Args: "limit window", Absolute: true,
-	Lua: `
+var tallyKind = &contract.MeterKind{
+	Head: contract.Head{
+		Name: "tally", Tag: tallyTag, Cell: "edge count", Args: "limit window",
+		Lua: `
 -- settle
 if now >= $edge then $edge, $count = now + $window, 0 end
 -- room
@@ -37,7 +38,9 @@ if $edge == $was_edge then
   if $count == 0 then $edge = 0 end
 end
 `,
-	Meter: func(args []store.Arg) contract.Meter { return tallyMeter{args[0].Int(), args[1].Int()} },
+	},
+	Absolute: true,
+	Meter:    func(args []store.Arg) contract.Meter { return tallyMeter{args[0].Int(), args[1].Int()} },
 }
 
 type tallyMeter struct{ limit, window int64 }

@@ -13,10 +13,10 @@ import (
 type step struct {
 	raw   contract.Step
 	meter contract.Meter
-	kind  *contract.Kind
-	short int // the number of integers of a cell that are always written
-	cell  int // the number of integers of a cell
-	full  int // the number of integers of a cell, a generation and a note
+	kind  *contract.MeterKind // nil if the rule has a Step
+	short int                 // the number of integers of a cell that are always written
+	cell  int                 // the number of integers of a cell
+	full  int                 // the number of integers of a cell, a generation and a note
 
 	// all has all bits of the integers of a cell, and rest those that are written only if one of
 	// them is not 0.
@@ -27,10 +27,10 @@ type step struct {
 func (s *step) notes() bool { return s.full > s.cell+1 }
 
 func stepOf(p *part, args []store.Arg) step {
-	if p.kind.Step != nil {
-		return step{kind: p.kind, raw: p.kind.Step(args)}
+	if p.step != nil {
+		return step{raw: p.step.Step(args)}
 	}
-	s := step{kind: p.kind, meter: p.kind.Meter(args), short: p.short, cell: len(p.cell), full: p.full()}
+	s := step{kind: p.meter, meter: p.meter.Meter(args), short: p.short, cell: len(p.cell), full: p.full()}
 	ones := [4]int64{-1, -1, -1, -1}
 	s.all = toCell(ones[:s.cell])
 	clear(ones[:s.short])

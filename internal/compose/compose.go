@@ -126,7 +126,7 @@ func New(rules []Rule) (*Program, error) {
 		return nil, fmt.Errorf("%d rules: there must be from 1 to %d", len(rules), MaxRules)
 	}
 	for i, r := range rules {
-		if r.Limit == nil || r.Limit.Kind == nil {
+		if r.Limit == nil || r.Limit.Kind == nil || r.Limit.Kind.Common() == nil {
 			return nil, fmt.Errorf("limit %d is nil, or has no Kind: NewLimit must return a Limit with a Kind", i+1)
 		}
 	}
@@ -140,7 +140,7 @@ func New(rules []Rule) (*Program, error) {
 		part := &src.parts[i]
 		form, err := part.bind(l)
 		if err != nil {
-			return nil, fmt.Errorf("kind %s: %w", l.Kind.Name, err)
+			return nil, fmt.Errorf("kind %s: %w", part.head.Name, err)
 		}
 		if r.Share > 1 {
 			form = shareOf(form, r.Share)
@@ -282,8 +282,8 @@ func words(s string) []string { return strings.Fields(s) }
 func (p *Program) Verbs() []Verb {
 	leases, entries, marked := true, len(p.rules) == 1, true
 	for i := range p.rules {
-		leases = leases && p.Limit(i).Kind.Leases
-		entries = entries && p.Limit(i).Kind.Entries
+		leases = leases && p.source.parts[i].leases()
+		entries = entries && p.source.parts[i].entries()
 		marked = marked && p.Marked(i)
 	}
 	list := []Verb{Consume, UpTo, Peek, Reset}

@@ -271,7 +271,7 @@ func (r *run) release(held []held) (gave int64, err error) {
 	for i := range r.rules {
 		raw, ok := held[i].step.raw.(contract.StepRefunder)
 		if !ok {
-			return 0, fmt.Errorf("kind %s has no leases", r.rules[i].Limit.Kind.Name)
+			return 0, fmt.Errorf("kind %s has no leases", r.source.parts[i].head.Name)
 		}
 		ended, err := raw.Refund(r.tx, r.rules[i].key, r.now, held[i].state, r.ask(&r.rules[i]), contract.Cell{}, 0, 0, 0)
 		if err != nil {

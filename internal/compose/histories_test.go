@@ -256,7 +256,7 @@ func (h *history) texts(p *compose.Program, name string) []string {
 // answers as the reply of the Go form.
 func (h *history) serverReply(p *compose.Program, v compose.Verb, o *compose.Outcome, c *compose.Call, before, markers []string) {
 	for i := range h.rules {
-		if p.Limit(i).Kind.Meter == nil {
+		if _, ok := p.Limit(i).Kind.(*contract.StepKind); ok {
 			return
 		}
 	}
@@ -293,7 +293,7 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 	if v == compose.UpTo || v == compose.UpToMark {
 		cost = max(a.Granted, 1)
 	}
-	kind := p.Limit(i).Kind.Name
+	kind := p.Limit(i).Kind.Common().Name
 	fail := func(what string, b compose.Answer) {
 		h.t.Helper()
 		h.t.Fatalf("%s of %s at %d, %+v answers %+v: %s, it answers %+v", kind, p.Name(), h.now, c, a, what, b)

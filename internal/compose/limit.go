@@ -58,7 +58,7 @@ func (p *part) checkForm(s step) error {
 	if _, ok := s.raw.(contract.StepRefunder); refund && !ok {
 		return fmt.Errorf("its Lua has a section \"refund\": the Step must be a contract.StepRefunder")
 	}
-	if _, ok := s.raw.(contract.Lister); p.kind.Entries && !ok {
+	if _, ok := s.raw.(contract.Lister); p.entries() && !ok {
 		return fmt.Errorf("its Entries is true: the Step must be a contract.Lister")
 	}
 	return nil

@@ -54,7 +54,7 @@ func (s *source) lua(v Verb) string {
 	s.head(w, v)
 	for i := range s.parts {
 		p := &s.parts[i]
-		if p.kind.Step != nil {
+		if p.step != nil {
 			p.readStep(w, v)
 		} else {
 			p.readCell(w, v)
@@ -175,7 +175,7 @@ func (s *source) head(w *writer, v Verb) {
 		gen = s.shared(4) + " + 0.0"
 	}
 	for i := range s.parts {
-		if s.parts[i].kind.Step != nil {
+		if s.parts[i].step != nil {
 			w.f("local gen, renew = %s, %t\n", gen, v == Renew)
 			break
 		}
@@ -257,7 +257,7 @@ func (s *source) decide(w *writer, v Verb) {
 			if v.marks() && p.marker > 0 {
 				mark = s.mark(p, v)
 			}
-			if p.kind.Step == nil {
+			if p.step == nil {
 				p.writeCell(w, mark, s.shared(4))
 			} else if w.f("%s", p.sections["write"][1:]); mark != "" {
 				w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", p.sections["mark"], luaLife)
@@ -286,7 +286,7 @@ func (s *source) reply(w *writer, head string) {
 		if i > 0 && i%4 == 0 { // each operand needs a register, and the locals leave few
 			w.f("\nreply = reply")
 		}
-		if p.kind.Step != nil {
+		if p.step != nil {
 			w.f(" .. string.format(';%s', %s)", strings.Repeat(" %d", len(p.cell))[1:], p.suffix(p.cell, "", ", "))
 		} else {
 			w.f(" .. ';' .. (v%d or '')", p.rule)

@@ -47,7 +47,7 @@ func (p *part) readCell(w *writer, v Verb) {
 	w.f("v%d = redis.pcall('GET', %s)\nif v%d then\n", i, luaKey(p.key), i)
 	w.f("if v%d.err then\nif string.find(v%d.err, 'WRONGTYPE', 1, true) then return %s end\nreturn v%d\nend\n", i, i, foreign(p.key), i)
 	required, optional := p.cell[:p.short], p.cell[p.short:]
-	w.f("local %s, more = string.match(v%d, '^%s%s(.*)$')\n", p.suffix(required, "t_", ", "), i, p.kind.Tag[:], strings.Repeat(" (%d+)", p.short))
+	w.f("local %s, more = string.match(v%d, '^%s%s(.*)$')\n", p.suffix(required, "t_", ", "), i, p.head.Tag[:], strings.Repeat(" (%d+)", p.short))
 	w.f("if not t_%s%d then return %s end\n", required[0], i, foreign(p.key))
 	p.numbers(w, required)
 	w.f("if more ~= '' then\n")
@@ -115,24 +115,24 @@ func (p *part) writeCell(w *writer, mark, gen string) {
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n", p.sections["take"][1:], p.sections["ends"])
 	value := "value"
 	if mark == "" {
-		p.ints(w, "value", string(p.kind.Tag[:]))
+		p.ints(w, "value", string(p.head.Tag[:]))
 		w.f("if tail%d ~= '' then value = value .. tail%d end\n", i, i)
 	} else {
-		value = fmt.Sprintf("'%s' .. ints .. tail%d", p.kind.Tag[:], i)
+		value = fmt.Sprintf("'%s' .. ints .. tail%d", p.head.Tag[:], i)
 		tail := append([]string{"gen"}, p.note...)
 		w.f("if tail%d == '' then\n", i)
 		w.f("tail%d, %s = ' ' .. %s .. '%s', %s%s\nend\n", i, p.suffix(tail, "", ", "), gen, strings.Repeat(" 0", len(p.note)), gen, strings.Repeat(", '0'", len(p.note)))
 		p.ints(w, "ints", "")
 		w.WriteString(luaLife)
 	}
-	if p.kind.Absolute {
+	if p.meter.Absolute {
 		w.f("if slack == 0 and from <= prev%d and prev%d < from + 1048576 then\nredis.call('SET', %s, %s, 'KEEPTTL')\nelse\n", i, i, luaKey(p.key), value)
 	}
 	if mark == "" {
 		w.WriteString(luaLife)
 	}
 	w.f("redis.call('SET', %s, %s, 'PX', life)\n", luaKey(p.key), value)
-	if p.kind.Absolute {
+	if p.meter.Absolute {
 		w.f("end\n")
 	}
 	if mark != "" {

@@ -10,7 +10,7 @@ const markHead = 4
 
 // markInts returns the number of integers of a marker.
 func (p *part) markInts() int {
-	if p.kind.Step != nil {
+	if p.step != nil {
 		return markHead + 4
 	}
 	return markHead + len(p.cell) + min(len(p.note), 1)
@@ -29,7 +29,7 @@ func (s *source) markers() (keys []string) {
 // mark returns Lua for the tag and the first integers of a marker of p.
 func (s *source) mark(p *part, v Verb) string {
 	gen, asked, held := s.shared(4), s.shared(1), ""
-	if p.kind.Step == nil {
+	if p.step == nil {
 		gen = fmt.Sprintf("gen%d", p.rule)
 	}
 	total := asked
@@ -58,7 +58,7 @@ func (p *part) readMark(w *writer, m string) {
 	w.f("%s = {string.match(mark, '^i[%c%c]%s$')}\n", m, markTag[1], settledTag[1], strings.Repeat(" (%d+)", p.markInts()))
 	w.f("if not %s[1] then return %s end\n", m, foreign(p.marker))
 	w.f("for i = 1, %d do\n%s[i] = %s[i] + 0.0\nif %s[i] > %s then return %s end\nend\n", p.markInts(), m, m, m, maxInt, foreign(p.marker))
-	if p.kind.Step != nil {
+	if p.step != nil {
 		w.f("if %s[%d] <= now then %s = nil end\nend\n", m, p.markInts(), m)
 		return
 	}
@@ -121,7 +121,7 @@ func (s *source) refund(w *writer) {
 			continue
 		}
 		w.f("if m%d and m%d[2] > 0 then\nlocal n, was, gen = m%d[2], m%d, m%d[1]\n", p.rule, p.rule, p.rule, p.rule, p.rule)
-		if p.kind.Step != nil {
+		if p.step != nil {
 			w.f("do%send\n", p.sections["refund"])
 		} else {
 			p.refundCell(w)
@@ -159,7 +159,7 @@ func (p *part) refundCell(w *writer) {
 	}
 	w.f(" then\ngave = 1\n")
 	w.f("if %s == 0 then\nredis.call('UNLINK', %s)\nelse\n", p.suffix(p.cell, "", " == 0 and "), luaKey(p.key))
-	p.ints(w, "value", string(p.kind.Tag[:]))
+	p.ints(w, "value", string(p.head.Tag[:]))
 	w.f("value = value .. string.format('%s', %s)\n", strings.Repeat(" %d", 1+len(p.note)), p.suffix(append([]string{"gen"}, p.note...), "", ", "))
 	w.f("redis.call('SET', %s, value, 'KEEPTTL')\nend\nend\nend\n", luaKey(p.key))
 }

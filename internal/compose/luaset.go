@@ -21,7 +21,7 @@ func (s *source) settle(w *writer) {
 		switch {
 		case p.marker == 0 || p.own:
 			continue
-		case p.kind.Step != nil:
+		case p.step != nil:
 			w.f("if rooms[%d] + debt < more then more = rooms[%d] + debt end\n", p.rule, p.rule)
 		default:
 			w.f("do%send\ndo\nlocal room%sif room + debt < more then more = room + debt end\nend\n", p.sections["settle"], p.sections["room"])
@@ -32,7 +32,7 @@ func (s *source) settle(w *writer) {
 	for i := range s.parts {
 		switch p := &s.parts[i]; {
 		case p.marker == 0 || p.own:
-		case p.kind.Step != nil:
+		case p.step != nil:
 			w.f("do\nlocal n = more\n%s", p.sections["write"][1:])
 			w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", p.sections["mark"], luaLife)
 			w.f("redis.call('SET', %s, '%s' .. string.format(' %%d %%d %%d %%d ', gen, more, total, asked) .. mark .. string.format(' %%d', ends), 'PX', life)\nend\n",
@@ -52,7 +52,7 @@ func (s *source) settle(w *writer) {
 		default:
 			w.f("if more < 0 and not m[%d] then\nredis.call('UNLINK', %s)\nelseif more < 0 then\n", p.rule, luaKey(p.marker))
 			w.f("local n, was, gen = math.min(-more, m[%d][2]), m[%d], m[%d][1]\nlocal keep = was[2] - n\nif n > 0 then\n", p.rule, p.rule, p.rule)
-			if p.kind.Step != nil {
+			if p.step != nil {
 				w.f("do%send\n", p.sections["refund"])
 			} else {
 				p.refundCell(w)
@@ -82,7 +82,7 @@ func (s *source) addCell(w *writer, p *part) {
 	w.f("if tail%d == '' then tail%d, %s = ' ', %s + 0.0%s end\n", i, i, p.suffix(tail, "", ", "), s.shared(4), strings.Repeat(", 0", len(p.note)))
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n%s", p.sections["take"][1:], p.sections["ends"], luaLife)
 	p.ints(w, "ints", "")
-	w.f("redis.call('SET', %s, '%s' .. ints .. string.format('%s', %s), 'PX', life)\n", luaKey(p.key), p.kind.Tag[:], strings.Repeat(" %d", len(tail)), p.suffix(tail, "", ", "))
+	w.f("redis.call('SET', %s, '%s' .. ints .. string.format('%s', %s), 'PX', life)\n", luaKey(p.key), p.head.Tag[:], strings.Repeat(" %d", len(tail)), p.suffix(tail, "", ", "))
 	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d', total, asked) .. ints\n", settledTag[:], i)
 	if len(p.note) > 0 {
 		w.f("text = text .. string.format(' %%d', %s%d)\n", p.note[0], i)

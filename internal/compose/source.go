@@ -27,10 +27,12 @@ type source struct {
 
 // A part is one rule of a source: its kind, and the places of its keys and arguments.
 type part struct {
-	kind     *contract.Kind
-	rule     int      // from 1: the suffix of the rule's locals
-	cell     []string // the names of the integers of the cell, or of the State in a reply
-	short    int      // the number of integers of the cell that are always written
+	head     *contract.Head
+	meter    *contract.MeterKind // nil if the rule has a Step
+	step     *contract.StepKind  // nil if the rule has a Meter
+	rule     int                 // from 1: the suffix of the rule's locals
+	cell     []string            // the names of the integers of the cell, or of the State in a reply
+	short    int                 // the number of integers of the cell that are always written
 	note     []string
 	locals   []string
 	args     []string // the names of the constants; those of strings end in textMark
@@ -42,16 +44,23 @@ type part struct {
 
 const textMark = ":text"
 
-func (p *part) keys() int { return max(p.kind.Keys, 1) }
+func (p *part) leases() bool  { return p.step != nil && p.step.Leases }
+func (p *part) entries() bool { return p.step != nil && p.step.Entries }
+func (p *part) texts() bool   { return p.leases() || p.entries() }
 
-func (p *part) texts() bool { return p.kind.Leases || p.kind.Entries }
+func (p *part) keys() int {
+	if p.step == nil {
+		return 1
+	}
+	return max(p.step.Keys, 1)
+}
 
 // full returns the number of integers of a value that has a generation and a note.
 func (p *part) full() int { return len(p.cell) + 1 + len(p.note) }
 
 // A sourceKey identifies a source in the cache.
 type sourceKey struct {
-	kinds [MaxRules]*contract.Kind
+	kinds [MaxRules]*contract.Head
 	own   uint16 // bit i is set if rule i has a Cost
 }
 
@@ -74,7 +83,7 @@ type cachedSource struct {
 func sourceOf(rules []Rule) (*source, error) {
 	var key sourceKey
 	for i, r := range rules {
-		key.kinds[i] = r.Limit.Kind
+		key.kinds[i] = r.Limit.Kind.Common()
 		if r.Cost > 0 {
 			key.own |= 1 << i
 		}
@@ -106,13 +115,13 @@ func newSource(rules []Rule) (*source, error) {
 	names := make([]string, len(rules))
 	for i, r := range rules {
 		p := &src.parts[i]
-		*p = part{kind: r.Limit.Kind, rule: i + 1, key: src.nkeys, arg: src.consts, own: r.Cost > 0}
-		if err := p.parse(); err != nil {
-			return nil, fmt.Errorf("kind %s: %w", p.kind.Name, err)
+		*p = part{head: r.Limit.Kind.Common(), rule: i + 1, key: src.nkeys, arg: src.consts, own: r.Cost > 0}
+		if err := p.parse(r.Limit.Kind); err != nil {
+			return nil, fmt.Errorf("kind %s: %w", p.head.Name, err)
 		}
-		names[i] = p.kind.Name
+		names[i] = p.head.Name
 		locals += 2 + len(p.cell) + len(p.locals)
-		if p.kind.Meter != nil {
+		if p.meter != nil {
 			locals += 3 + len(p.note)
 		}
 		src.nkeys += p.keys()
@@ -120,7 +129,7 @@ func newSource(rules []Rule) (*source, error) {
 		if p.own {
 			src.consts++
 		}
-		src.sets = src.sets || p.kind.Sets
+		src.sets = src.sets || p.step != nil && p.step.Sets
 	}
 	if locals > maxLocals {
 		return nil, fmt.Errorf("%d rules of %s need %d locals in one Lua function: they must need at most %d, so use fewer rules",
@@ -130,7 +139,7 @@ func newSource(rules []Rule) (*source, error) {
 	marker := src.nkeys
 	for i := range src.parts {
 		p := &src.parts[i]
-		if _, marks := p.sections["mark"]; marks || p.kind.Meter != nil && p.sections["refund"] != "" {
+		if _, marks := p.sections["mark"]; marks || p.meter != nil && p.sections["refund"] != "" {
 			p.marker = marker
 			marker++
 		}
@@ -165,41 +174,60 @@ var (
 	stepSections  = [2][]string{{"read", "write"}, {"entries", "mark", "refund"}}
 )
 
-// parse checks the kind and splits its Lua into sections.
-func (p *part) parse() error {
-	k := p.kind
-	if !kindName.MatchString(k.Name) {
-		return fmt.Errorf("its Name is %q: it must be lower-case letters and digits", k.Name)
+// parse checks the kind k and splits its Lua into sections.
+func (p *part) parse(k contract.Kind) error {
+	h := p.head
+	if !kindName.MatchString(h.Name) {
+		return fmt.Errorf("its Name is %q: it must be lower-case letters and digits", h.Name)
 	}
-	if !kindTag.Match(k.Tag[:]) || isMark(k.Tag) {
-		return fmt.Errorf("its Tag is %q: it must be a lower-case letter and a digit, and neither %s nor %s", k.Tag[:], markTag[:], settledTag[:])
+	if !kindTag.Match(h.Tag[:]) || isMark(h.Tag) {
+		return fmt.Errorf("its Tag is %q: it must be a lower-case letter and a digit, and neither %s nor %s", h.Tag[:], markTag[:], settledTag[:])
 	}
-	if (k.Meter == nil) == (k.Step == nil) {
-		return fmt.Errorf("it must have a Meter or a Step, and not both")
-	}
-	cell, optional, bracketed := strings.Cut(k.Cell, "[")
+	cell, optional, bracketed := strings.Cut(h.Cell, "[")
 	p.cell = words(cell)
 	p.short = len(p.cell)
 	if bracketed {
 		p.cell = append(p.cell, words(strings.TrimSuffix(optional, "]"))...)
 	}
-	p.note, p.locals, p.args = words(k.Note), words(k.Locals), words(k.Args)
+	p.args = words(h.Args)
 	most, sections := 4, meterSections
-	if k.Step != nil {
+	switch k := k.(type) {
+	case *contract.MeterKind:
+		p.meter, p.note = k, words(k.Note)
+	case *contract.StepKind:
+		p.step, p.locals = k, words(k.Locals)
 		most, sections = contract.MaxState, stepSections
 	}
 	switch {
+	case (p.meter == nil || p.meter.Meter == nil) && (p.step == nil || p.step.Step == nil):
+		return fmt.Errorf("it is a %T without a Meter or a Step: it must be a *contract.MeterKind with a Meter, or a *contract.StepKind with a Step", k)
 	case len(p.cell) < 1 || len(p.cell) > most || p.short < 1:
-		return fmt.Errorf("its Cell is %q: it must name from 1 to %d integers", k.Cell, most)
-	case k.Meter != nil && p.markInts() > store.MaxNums:
-		return fmt.Errorf("its Cell names %d integers and its Note is %q: if Note is not empty, Cell must name at most 3", len(p.cell), k.Note)
-	case len(p.note) > 3 || len(p.args) > contract.MaxArgs || k.Keys < 0 || k.Keys > contract.MaxKeys:
+		return fmt.Errorf("its Cell is %q: it must name from 1 to %d integers", h.Cell, most)
+	case p.meter != nil && p.markInts() > store.MaxNums:
+		return fmt.Errorf("its Cell names %d integers and its Note is %q: if Note is not empty, Cell must name at most 3", len(p.cell), p.meter.Note)
+	case len(p.note) > 3 || len(p.args) > contract.MaxArgs || p.step != nil && (p.step.Keys < 0 || p.step.Keys > contract.MaxKeys):
 		return fmt.Errorf("it must have at most 3 names in Note, %d in Args, and from 0 to %d Keys", contract.MaxArgs, contract.MaxKeys)
-	case k.Meter != nil && (k.Keys > 1 || k.Sets || k.Leases || k.Entries || k.Locals != ""):
-		return fmt.Errorf("the fields Keys, Sets, Leases, Entries and Locals are only for a Step: leave them out if Meter is set")
-	case k.Step != nil && k.Note != "":
-		return fmt.Errorf("its Note is only for a Meter: leave it out if Step is set")
 	}
+	if err := p.checkNames(); err != nil {
+		return err
+	}
+	if err := p.split(sections); err != nil {
+		return err
+	}
+	_, listed := p.sections["entries"]
+	_, marks := p.sections["mark"]
+	_, refunds := p.sections["refund"]
+	switch {
+	case p.entries() != listed:
+		return fmt.Errorf("its Entries is %t: it must be true if Lua has a section \"entries\", and only then", p.entries())
+	case (marks || p.leases()) && !refunds:
+		return fmt.Errorf("its Lua must have a section \"refund\", because it has a section \"mark\" or Leases is true")
+	}
+	return nil
+}
+
+// checkNames checks the names that the kind gives to integers, constants and variables.
+func (p *part) checkNames() error {
 	seen := map[string]bool{}
 	for i, name := range slices.Concat(p.args, p.cell, p.note, p.locals) {
 		if i < len(p.args) {
@@ -210,18 +238,6 @@ func (p *part) parse() error {
 		}
 		seen[name] = true
 	}
-	if err := p.split(sections); err != nil {
-		return err
-	}
-	_, entries := p.sections["entries"]
-	_, marks := p.sections["mark"]
-	_, refunds := p.sections["refund"]
-	switch {
-	case k.Entries != entries:
-		return fmt.Errorf("its Entries is %t: it must be true if Lua has a section \"entries\", and only then", k.Entries)
-	case k.Step != nil && (marks || k.Leases) && !refunds:
-		return fmt.Errorf("its Lua must have a section \"refund\", because it has a section \"mark\" or Leases is true")
-	}
 	return nil
 }
 
@@ -230,7 +246,7 @@ func (p *part) parse() error {
 func (p *part) split(sections [2][]string) error {
 	p.sections = map[string]string{}
 	section := ""
-	for line := range strings.Lines(p.kind.Lua) {
+	for line := range strings.Lines(p.head.Lua) {
 		line = strings.TrimSpace(line)
 		if name, ok := strings.CutPrefix(line, "-- "); ok && slices.Contains(slices.Concat(sections[0], sections[1]), name) {
 			if _, twice := p.sections[name]; twice {
@@ -251,7 +267,7 @@ func (p *part) split(sections [2][]string) error {
 	}
 	for name, text := range p.sections {
 		for _, result := range results[name] {
-			if (p.kind.Step != nil || name != "refund") && !strings.Contains(text, result) {
+			if (p.step != nil || name != "refund") && !strings.Contains(text, result) {
 				return fmt.Errorf("section %q does not set %s: it must set it", name, result)
 			}
 		}
@@ -266,7 +282,7 @@ func (p *part) fill(src *source) error {
 	for _, name := range slices.Concat(p.cell, p.note, p.locals) {
 		names[name] = name + own
 	}
-	if p.kind.Meter != nil {
+	if p.meter != nil {
 		for _, name := range p.cell {
 			names["was_"+name] = "was_" + name
 		}
