@@ -37,8 +37,8 @@ func (r *rule) divide(n int64) error {
 		}
 		return fail(ErrInvalidRule, "OnOutage: rule %q: its limit is %d, of which each of %d processes would have %s: raise the limit, or use FailClosed or FailOpen", r.name, whole.Capacity, n, what)
 	}
-	if own := divided(r.algorithm, n); own != nil {
-		limit, err := newLimit("OnOutage: rule \""+r.name+"\"", own)
+	if d, ok := r.algorithm.(algorithm.Divider); ok {
+		limit, err := newLimit("OnOutage: rule \""+r.name+"\"", d.Divide(n))
 		r.limit = limit
 		return err
 	}
@@ -51,22 +51,5 @@ func (r *rule) divide(n int64) error {
 	limit := *whole
 	limit.Capacity, limit.MaxDebt = share, whole.MaxDebt/n
 	r.limit, r.share = &limit, n
-	return nil
-}
-
-// divided returns a with its Limit divided by n, for the algorithms whose state has an
-// element for each request or lease. It returns nil for all others.
-func divided(a algorithm.Algorithm, n int64) algorithm.Algorithm {
-	switch a := a.(type) {
-	case algorithm.Concurrency:
-		a.Limit /= n
-		return a
-	case algorithm.MetadataWindow:
-		a.Limit /= n
-		return a
-	case algorithm.SlidingLog:
-		a.Limit /= n
-		return a
-	}
 	return nil
 }

@@ -76,6 +76,12 @@ func (c Concurrency) NewLimit() (*contract.Limit, error) {
 	return l, nil
 }
 
+// Divide implements [Divider].
+func (c Concurrency) Divide(n int64) Algorithm {
+	c.Limit /= n
+	return c
+}
+
 // A concurrency is the Step of a Concurrency. Its state is live, last, back and held: see
 // concurrency.lua.
 type concurrency struct{ limit, lease int64 }

@@ -69,6 +69,12 @@ func (m MetadataWindow) NewLimit() (*contract.Limit, error) {
 	return l, err
 }
 
+// Divide implements [Divider].
+func (m MetadataWindow) Divide(n int64) Algorithm {
+	m.Limit /= n
+	return m
+}
+
 // A metadataWindow is the Step of a MetadataWindow. Its state is edge and count, as in the
 // cell of a FixedWindow. In the Go form, the list is a sorted set, whose scores are the
 // counts.

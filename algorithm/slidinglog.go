@@ -90,6 +90,12 @@ func (s SlidingLog) NewLimit() (*contract.Limit, error) {
 	return &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, MaxDebt: MaxLogTokens - s.Limit, Window: s.Window}, nil
 }
 
+// Divide implements [Divider].
+func (s SlidingLog) Divide(n int64) Algorithm {
+	s.Limit /= n
+	return s
+}
+
 // A slidingLog is the Step of a SlidingLog. Its state is used, newest, last and back, as in
 // slidinglog.lua, and three integers that are not in a reply: number, total and age.
 type slidingLog struct{ limit, window int64 }
