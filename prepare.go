@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
-	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 // check checks r, and sets q, which is zero. each is the length of the caller's slice.
@@ -49,16 +49,16 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 	case Consume, Peek, TakeUpTo, Force:
 		err = b.checkDecision(q, r)
 	case Refund:
-		q.Verb, q.Call.Cost, err = compose.Refund, r.Cost, b.checkRefund(r)
+		q.Verb, q.Call.Cost, err = script.Refund, r.Cost, b.checkRefund(r)
 	case Settle:
-		q.Verb = compose.Settle
+		q.Verb = script.Settle
 		q.Call.Cost, err = b.checkSettle(r)
 	case Renew:
-		q.Verb, q.part, q.Call.Text, err = compose.Renew, b.leases, r.ID, b.checkLease(r)
+		q.Verb, q.part, q.Call.Text, err = script.Renew, b.leases, r.ID, b.checkLease(r)
 	case Release:
-		q.Verb, q.part, q.Call.Text, err = compose.Release, b.leases, r.ID, b.checkLease(r)
+		q.Verb, q.part, q.Call.Text, err = script.Release, b.leases, r.ID, b.checkLease(r)
 	case Reset:
-		q.Verb, q.part = compose.Reset, b.resets
+		q.Verb, q.part = script.Reset, b.resets
 		if q.part == nil {
 			err = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: select a rule with Limiter.Only")
 		}
@@ -121,19 +121,19 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	}
 	switch marks := r.ID != "" && !leases; {
 	case r.Op == Peek:
-		q.Verb = compose.Peek
+		q.Verb = script.Peek
 	case r.Op == TakeUpTo && marks:
-		q.Verb = compose.UpToMark
+		q.Verb = script.UpToMark
 	case r.Op == TakeUpTo:
-		q.Verb = compose.UpTo
+		q.Verb = script.UpTo
 	case r.Op == Force && marks:
-		q.Verb = compose.ForceMark
+		q.Verb = script.ForceMark
 	case r.Op == Force:
-		q.Verb = compose.Force
+		q.Verb = script.Force
 	case marks:
-		q.Verb = compose.ConsumeMark
+		q.Verb = script.ConsumeMark
 	default:
-		q.Verb = compose.Consume
+		q.Verb = script.Consume
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 		now = time.Now().UnixMicro()
 	}
 	gen := binary.BigEndian.Uint64(sum[:]) >> 12
-	if q.Verb == compose.Settle {
+	if q.Verb == script.Settle {
 		gen ^= (uint64(q.Call.Cost) + 1) * hashFactor >> 12
 	}
 	q.Call.Gen = max(int64(gen)^now, 1)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -102,7 +102,7 @@ func (a *asked) ask(b *bound, request int, r *Request, each int) error {
 // peeks reports whether MGet can answer all requests.
 func (a *asked) peeks() bool {
 	return !slices.ContainsFunc(a.list, func(one asking) bool {
-		return one.err == nil && (one.query.Verb != compose.Peek || one.b.all.program.Sets())
+		return one.err == nil && (one.query.Verb != script.Peek || one.b.all.program.Sets())
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 var clockLimits = []algorithm.Algorithm{
@@ -119,7 +120,7 @@ func TestClockSlack(t *testing.T) {
 				if callers != 0 {
 					slack = time.Hour
 				}
-				b.do(compose.Consume, epoch, compose.Call{Cost: 1, Now: callers})
+				b.do(script.Consume, epoch, compose.Call{Cost: 1, Now: callers})
 				got := b.state.ttl - slack
 				if got%time.Millisecond != 0 || got < tt.ends || got > tt.ends+quantum+time.Millisecond {
 					t.Errorf("at time %d: TTL %v and %v, want from %v to %v", callers, slack, got, tt.ends, tt.ends+quantum)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -55,9 +56,9 @@ func (b *bench) keeping(n int64) *bench {
 // number, and the charge of the decision.
 func (b *bench) force(now, cost int64) (int64, charge) {
 	b.gen++
-	v, mark := compose.Force, &b.state.keys[len(b.state.keys)-1]
+	v, mark := script.Force, &b.state.keys[len(b.state.keys)-1]
 	if *mark = (value{}); b.program.Marked(0) {
-		v = compose.ForceMark
+		v = script.ForceMark
 	}
 	b.state.now = now
 	reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &compose.Call{Cost: cost, Gen: b.gen}), nil)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -203,7 +204,7 @@ func TestGCRAUpToAtTheBounds(t *testing.T) {
 			if tt.ahead > 0 {
 				b = holding(t, tt.limit, store.Nums{Tag: b.limit.Kind.Common().Tag, Len: 1, N: [store.MaxNums]int64{epoch + tt.ahead}})
 			}
-			if n, _ := b.do(compose.UpTo, epoch, compose.Call{Cost: algorithm.MaxTokens}); n != tt.want {
+			if n, _ := b.do(script.UpTo, epoch, compose.Call{Cost: algorithm.MaxTokens}); n != tt.want {
 				t.Errorf("%d tokens, want %d", n, tt.want)
 			}
 		})

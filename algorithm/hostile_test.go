@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -104,7 +105,7 @@ func TestForeignMarker(t *testing.T) {
 	held := b.state.keys[0]
 	for _, text := range []string{"i2", "i2 1 1 1 1 1", "i2 1 1 1 1 1 1 1", "i1 1 1 1 1 1767225601000000 0 0 0", "g2 5"} {
 		b.state.keys[1] = value{held: true, nums: nums(t, text), expires: was.expires}
-		_, err := b.program.Script(compose.Refund).Run(b.state, []string{"key", "the marker"}, b.program.AppendArgs(nil, compose.Refund, &compose.Call{}), nil)
+		_, err := b.program.Script(script.Refund).Run(b.state, []string{"key", "the marker"}, b.program.AppendArgs(nil, script.Refund, &compose.Call{}), nil)
 		if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"the marker"`) || b.state.keys[0].nums != held.nums {
 			t.Errorf("%s: %v, and the key holds %v", text, err, b.state.keys[0].nums)
 		}
@@ -171,11 +172,11 @@ func FuzzHostileNums(f *testing.F) {
 		}
 		clear(mark.N[mark.Len:])
 		for _, callers := range []int64{0, now} {
-			for _, v := range []compose.Verb{compose.Consume, compose.ConsumeMark, compose.UpTo, compose.Peek, compose.Refund} {
+			for _, v := range []script.Verb{script.Consume, script.ConsumeMark, script.UpTo, script.Peek, script.Refund} {
 				b := holding(t, a, n)
 				b.state.keys[1] = value{held: true, nums: mark, expires: 1 << 62}
 				_, got := b.do(v, now, compose.Call{Cost: cost, Wait: tail & mask * (cost % 2), Now: callers, Gen: 1})
-				if v <= compose.Peek {
+				if v <= script.Peek {
 					b.checkPossible(got)
 				}
 				b.integers()

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 // inParts are limits of 9 tokens, each with a time in which at most one token is refilled, in
@@ -56,7 +56,7 @@ func TestRefundInParts(t *testing.T) {
 					n *= 9
 				}
 				run := func(b *bench, n int64) (was charge) {
-					b.wait(compose.Consume, epoch, before, wait)
+					b.wait(script.Consume, epoch, before, wait)
 					switch {
 					case n == 0:
 					case forced:
@@ -65,7 +65,7 @@ func TestRefundInParts(t *testing.T) {
 						was, _ = b.charge(epoch, n, wait)
 					}
 					if behind > 0 {
-						b.wait(compose.Consume, epoch, behind, wait)
+						b.wait(script.Consume, epoch, behind, wait)
 					}
 					return was
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -107,7 +108,7 @@ func TestSlidingBucketsWidthHint(t *testing.T) {
 }
 
 // answer is do. The answer has its window.
-func (b *bench) answer(v compose.Verb, now, cost int64) compose.Answer {
+func (b *bench) answer(v script.Verb, now, cost int64) compose.Answer {
 	b.state.now = now
 	c := compose.Call{Cost: cost}
 	reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &c), nil)
@@ -127,7 +128,7 @@ func TestSlidingBucketsCopies(t *testing.T) {
 	a := spans(time.Second, algorithm.Span{Window: 2 * time.Second, Limit: 3})
 	b := newBench(t, a)
 	a.Spans[0] = algorithm.Span{Window: time.Hour, Limit: 1}
-	if got := b.answer(compose.Consume, epoch, 2); !got.Allowed || got.Limit != 3 || got.Window != 2*time.Second {
+	if got := b.answer(script.Consume, epoch, 2); !got.Allowed || got.Limit != 3 || got.Window != 2*time.Second {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -156,7 +157,7 @@ func TestSlidingBucketsSpans(t *testing.T) {
 		{3 * s, 2, false, compose.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 2 * s, ResetAfter: 5 * s}}, // the clock stepped back
 		{8 * s, 1, true, compose.Answer{Limit: 3, Window: s, Remaining: 2, ResetAfter: 4 * s}},
 	} {
-		got := b.answer(compose.Consume, epoch+step.at.Microseconds(), step.cost)
+		got := b.answer(script.Consume, epoch+step.at.Microseconds(), step.cost)
 		want := step.answer
 		if want.Allowed, want.Delay = step.allowed, never; step.allowed {
 			want.Granted, want.Delay = step.cost, 0
@@ -212,9 +213,9 @@ func FuzzSlidingBucketsHostile(f *testing.F) {
 			n := store.Nums{Tag: store.Tag{'b', '2'}, Len: 2, N: [store.MaxNums]int64{v.start & (1<<53 - 1), v.count & (1<<53 - 1)}}
 			b.state.keys[v.at%keys] = value{held: true, nums: n, expires: 1 << 62}
 		}
-		v, args := compose.Consume, compose.Call{Cost: cost}
+		v, args := script.Consume, compose.Call{Cost: cost}
 		if cost == 0 {
-			v, args.Cost = compose.Peek, 1
+			v, args.Cost = script.Peek, 1
 		}
 		b.state.now = now
 		reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &args), nil)
@@ -239,11 +240,11 @@ func TestSlidingBucketsNonsense(t *testing.T) {
 	p := mustProgram(t, mustLimit(t, spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5})))
 	for _, ints := range []string{"1 0 0 0 0", "9007199254740992 9007199254740992 0 0 0", "0 9007199254740992 9007199254740992 9007199254740992 9007199254740992", "0 6 0 0 0"} {
 		c := compose.Call{Cost: 1}
-		o, err := p.Outcome(compose.Consume, []store.Value{store.BulkValue("1;1767225600 0;" + ints)}, nil)
+		o, err := p.Outcome(script.Consume, []store.Value{store.BulkValue("1;1767225600 0;" + ints)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := p.Answer(0, compose.Consume, &o, &c); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
+		if a := p.Answer(0, script.Consume, &o, &c); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
 			t.Errorf("%s: %+v", ints, a)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
 )
@@ -71,12 +72,12 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 			now = max(now, anyOf(r, times...)+log.Window)
 		}
 		times = append(times, now)[max(0, len(times)-15):]
-		verb := anyOf(r, compose.Consume, compose.ConsumeMark, compose.ConsumeMark, compose.UpToMark, compose.Force, compose.ForceMark, compose.Peek, compose.Refund, compose.Refund, compose.Settle, compose.Settle)
+		verb := anyOf(r, script.Consume, script.ConsumeMark, script.ConsumeMark, script.UpToMark, script.Force, script.ForceMark, script.Peek, script.Refund, script.Refund, script.Settle, script.Settle)
 		if r.IntN(60) == 0 {
-			verb = compose.Reset
+			verb = script.Reset
 		}
 		marker := fmt.Sprintf("{x}:marker%d", i)
-		if (verb == compose.Refund || verb == compose.Settle) && len(markers) > 0 {
+		if (verb == script.Refund || verb == script.Settle) && len(markers) > 0 {
 			marker = markers[max(0, len(markers)-1-r.IntN(12))]
 		}
 		a := rules[0]
@@ -93,7 +94,7 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 		}
 		s := p.Script(verb)
 		cost := 1 + r.Int64N(most)
-		if verb == compose.Refund {
+		if verb == script.Refund {
 			cost = 0
 		}
 		args := p.AppendArgs(nil, verb, &compose.Call{Cost: cost, Now: formEpoch + now.Microseconds(), Gen: int64(i + 1)})
@@ -105,7 +106,7 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 		}
 		answer := func(reply []store.Value) (string, error) {
 			o, err := p.Outcome(verb, reply, nil)
-			if err != nil || verb > compose.Renew {
+			if err != nil || verb > script.Renew {
 				return fmt.Sprint(o.N), err
 			}
 			return fmt.Sprintf("%d %+v", o.N, p.Answer(0, verb, &o, &compose.Call{Cost: max(cost, 1)})), nil
@@ -124,7 +125,7 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 		for _, change := range tx.Changes() {
 			held[change.Key] = change.Held
 		}
-		if states[marker] = held[1]; verb == compose.ConsumeMark || verb == compose.UpToMark || verb == compose.ForceMark {
+		if states[marker] = held[1]; verb == script.ConsumeMark || verb == script.UpToMark || verb == script.ForceMark {
 			markers = append(markers, marker)
 		}
 		if got, want := onServer(ctx, rdb, key), text(held[0]); !strings.HasPrefix(got, want) {

@@ -8,12 +8,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
-
-// tooLittle is the reply of Refund if Call.Cost is less than the tokens that the decision
-// consumed.
-const tooLittle = 2
 
 // An Outcome is a parsed reply of a script.
 type Outcome struct {
@@ -24,7 +21,7 @@ type Outcome struct {
 	// decision consumed from rules without a Cost.
 	N    int64
 	Now  int64 // the time of the decision
-	code int64 // replayed or otherCost; otherwise 0
+	code int64 // script.Replayed or script.OtherCost; otherwise 0
 
 	// ints holds the integers of a reply. Program.rules[i].at is an index of ints. A Direct
 	// has none.
@@ -33,57 +30,57 @@ type Outcome struct {
 
 // TooLittle reports whether Call.Cost of a Refund is less than the tokens that the decision
 // consumed.
-func (o *Outcome) TooLittle() bool { return o.N == tooLittle }
+func (o *Outcome) TooLittle() bool { return o.N == script.TooLittle }
 
 // Replayed reports whether the request repeats an earlier decision, with the same ID. It then
 // consumed nothing.
-func (o *Outcome) Replayed() bool { return o.code == replayed }
+func (o *Outcome) Replayed() bool { return o.code == script.Replayed }
 
 // OtherCost reports whether the ID names an earlier decision with another cost, which is N.
-func (o *Outcome) OtherCost() bool { return o.code == otherCost }
+func (o *Outcome) OtherCost() bool { return o.code == script.OtherCost }
 
 // Outcome parses the reply of the script of v. A server replies with one string,
 // "N;SEC USEC;value;value…", which has the earlier value of each rule's key. Behind them, a
 // repeated decision has ";CODE" and the values of the markers. A Go form replies with integers.
 // Outcome stores the integers in the memory of flat. The error is a [store.ErrScript].
-func (p *Program) Outcome(v Verb, reply, flat []store.Value) (Outcome, error) {
+func (p *Program) Outcome(v script.Verb, reply, flat []store.Value) (Outcome, error) {
 	want := 2
-	if v.decides() {
+	if v.Decides() {
 		want = p.ints
 	}
-	if v.marks() {
+	if v.Marks() {
 		want++
 	}
 	if len(reply) == 1 && reply[0].Kind() == store.Bulk {
 		var err error
 		if reply, err = p.parse(v, reply[0].Str(), flat[:0]); err != nil {
-			return Outcome{}, fmt.Errorf("%w: %s%s: %w", store.ErrScript, p.Name(), verbNames[v], err)
+			return Outcome{}, fmt.Errorf("%w: %s%s: %w", store.ErrScript, p.Name(), v.Suffix(), err)
 		}
 	}
 	code := int64(0)
-	if v.marks() && len(reply) >= want {
-		if code = reply[want-1].Int(); code == replayed {
+	if v.Marks() && len(reply) >= want {
+		if code = reply[want-1].Int(); code == script.Replayed {
 			want += len(p.rules) + p.ints - 2
 		}
 	}
 	if len(reply) != want {
-		return Outcome{}, fmt.Errorf("%w: %s%s replied %d values, not %d", store.ErrScript, p.Name(), verbNames[v], len(reply), want)
+		return Outcome{}, fmt.Errorf("%w: %s%s replied %d values, not %d", store.ErrScript, p.Name(), v.Suffix(), len(reply), want)
 	}
 	for i := range reply {
 		if n := &reply[i]; n.Kind() != store.Integer || uint64(n.Int()) > 1<<53 {
-			return Outcome{}, fmt.Errorf("%w: value %d of what %s%s replied is not an integer from 0 to 2^53", store.ErrScript, i, p.Name(), verbNames[v])
+			return Outcome{}, fmt.Errorf("%w: value %d of what %s%s replied is not an integer from 0 to 2^53", store.ErrScript, i, p.Name(), v.Suffix())
 		}
 	}
 	o := Outcome{N: reply[0].Int(), Now: reply[1].Int(), code: code, ints: reply}
-	many := v.upTo() || v.debts() || v == Refund && o.TooLittle() || code > 0
-	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !many || code > otherCost {
-		return Outcome{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), verbNames[v], o.N, o.Now)
+	many := v.TakesUpTo() || v.Debts() || v == script.Refund && o.TooLittle() || code > 0
+	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !many || code > script.OtherCost {
+		return Outcome{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), v.Suffix(), o.N, o.Now)
 	}
 	return o, nil
 }
 
 // parse parses the reply of a server, and appends its integers to ints.
-func (p *Program) parse(v Verb, text string, ints []store.Value) ([]store.Value, error) {
+func (p *Program) parse(v script.Verb, text string, ints []store.Value) ([]store.Value, error) {
 	head, rest, _ := strings.Cut(text, ";")
 	clock, rest, more := strings.Cut(rest, ";")
 	n, err := strconv.ParseInt(head, 10, 64)
@@ -98,7 +95,7 @@ func (p *Program) parse(v Verb, text string, ints []store.Value) ([]store.Value,
 	}
 	ints = append(ints, store.IntegerValue(n), store.IntegerValue(s*1_000_000+us))
 	rules := p.rules
-	if !v.decides() {
+	if !v.Decides() {
 		rules = nil
 	}
 	for i := range rules {
@@ -111,10 +108,10 @@ func (p *Program) parse(v Verb, text string, ints []store.Value) ([]store.Value,
 			return nil, err
 		}
 	}
-	if !v.marks() && more {
+	if !v.Marks() && more {
 		return nil, fmt.Errorf("it replied more than %d rules", len(rules))
 	}
-	if v.marks() {
+	if v.Marks() {
 		return p.parseMarks(rest, more, ints)
 	}
 	return ints, nil
@@ -129,7 +126,7 @@ func (p *Program) parseMarks(text string, more bool, ints []store.Value) ([]stor
 	code, rest, more := strings.Cut(text, ";")
 	n, err := strconv.ParseInt(code, 10, 8)
 	ints = append(ints, store.IntegerValue(n))
-	if err != nil || n != replayed && n != otherCost {
+	if err != nil || n != script.Replayed && n != script.OtherCost {
 		return nil, fmt.Errorf("it replied %q after the rules", text)
 	}
 	for i := range p.rules {
@@ -139,10 +136,10 @@ func (p *Program) parseMarks(text string, more bool, ints []store.Value) ([]stor
 		var one string
 		one, rest, more = strings.Cut(rest, ";")
 		m, ok := store.ParseNums(one)
-		if one != "" && (!ok || !isMark(m.Tag) || int(m.Len) != p.source.parts[i].markInts()) {
+		if one != "" && (!ok || !script.IsMark(m.Tag) || int(m.Len) != p.rules[i].layout.MarkInts()) {
 			return nil, fmt.Errorf("it replied %q for marker %d", one, i+1)
 		}
-		if n == replayed {
+		if n == script.Replayed {
 			ints = p.markReply(i, &m, ints)
 		}
 	}
@@ -209,10 +206,10 @@ func (a *Answer) deny(retry time.Duration) {
 }
 
 // Answer returns the answer of rule i to the call c. o is the parsed reply of v.
-func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
+func (p *Program) Answer(i int, v script.Verb, o *Outcome, c *Call) (out Answer) {
 	r := &p.rules[i]
 	a := contract.Ask{Cost: r.asked(v, o.N, c.Cost), Wait: min(c.Wait, p.maxWait)}
-	if v.forces() {
+	if v.Forces() {
 		a.Wait = 0
 	}
 	if o.Replayed() {
@@ -220,18 +217,18 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 	}
 	granted := func(room int64) int64 {
 		switch {
-		case v.forces() && r.Cost == 0:
+		case v.Forces() && r.Cost == 0:
 			return o.N
-		case v.forces():
+		case v.Forces():
 			return max(min(r.Cost, room+p.ownDebt), 0)
-		case o.N > 0 && v != Peek:
+		case o.N > 0 && v != script.Peek:
 			return a.Cost
 		}
 		return 0
 	}
 	switch {
 	case r.step.raw != nil:
-		a.Text, a.Renew = c.Text, v == Renew
+		a.Text, a.Renew = c.Text, v == script.Renew
 		var s contract.State
 		for j, value := range o.ints[r.at : r.at+r.ints] {
 			s[j] = value.Int()
@@ -264,18 +261,18 @@ func (p *Program) Answer(i int, v Verb, o *Outcome, c *Call) (out Answer) {
 			out.ResetAfter = contract.Micros(max(h.ends-o.Now, 0))
 		}
 	}
-	if v.forces() {
+	if v.Forces() {
 		out.Allowed, out.Delay, out.RetryAfter = true, 0, 0
 	}
 	return out
 }
 
 // asked returns the tokens that a call with this cost asks of r. n is Outcome.N.
-func (r *rule) asked(v Verb, n, cost int64) int64 {
+func (r *rule) asked(v script.Verb, n, cost int64) int64 {
 	switch {
 	case r.Cost > 0:
 		return r.Cost
-	case v.upTo():
+	case v.TakesUpTo():
 		return max(n, 1)
 	}
 	return cost
@@ -284,17 +281,17 @@ func (r *rule) asked(v Verb, n, cost int64) int64 {
 // replayed returns the answer of rule i to a repeated decision: the state now, and what the
 // decision consumed earlier. If its tokens are not available within a.Wait, the answer is a
 // denial.
-func (p *Program) replayed(i int, v Verb, o *Outcome, a contract.Ask) (out Answer) {
+func (p *Program) replayed(i int, v script.Verb, o *Outcome, a contract.Ask) (out Answer) {
 	r := &p.rules[i]
 	peek := Outcome{N: 1, Now: o.Now, ints: o.ints[:p.ints]}
-	out = p.Answer(i, Peek, &peek, &Call{Cost: 1})
+	out = p.Answer(i, script.Peek, &peek, &Call{Cost: 1})
 	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.N
 	at := p.ints + 1 + i + r.at - 2 // see markReply
 	n, meter := o.ints[at].Int(), r.step.meter
 	if r.Cost > 0 {
 		out.Granted = cmp.Or(n, r.Cost) // of a cell, a Force can have consumed less than the Cost
 	}
-	if n > 0 && r.step.kind.Reserves && !v.forces() {
+	if n > 0 && r.step.kind.Reserves && !v.Forces() {
 		before := meter.Take(cellOf(o.ints[at+1:at+1+r.ints]), -n)
 		left := max(meter.Ready(o.Now, before, n, 0)-o.Now, 0)
 		if out.Delay = contract.Micros(left); left > a.Wait {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -26,11 +27,11 @@ type step struct {
 // notes reports whether the value of a rule has a note.
 func (s *step) notes() bool { return s.full > s.cell+1 }
 
-func stepOf(p *part, args []store.Arg) step {
-	if p.step != nil {
-		return step{raw: p.step.Step(args)}
+func stepOf(r *script.Rule, args []store.Arg) step {
+	if r.Step != nil {
+		return step{raw: r.Step.Step(args)}
 	}
-	s := step{kind: p.meter, meter: p.meter.Meter(args), short: p.short, cell: len(p.cell), full: p.full()}
+	s := step{kind: r.Meter, meter: r.Meter.Meter(args), short: r.Short, cell: len(r.Cell), full: r.Full()}
 	ones := [4]int64{-1, -1, -1, -1}
 	s.all = toCell(ones[:s.cell])
 	clear(ones[:s.short])
@@ -113,7 +114,7 @@ func (h *cellRun) ttl(now int64, slack time.Duration) time.Duration {
 // writesTTL reports whether a decision that uses the store's clock writes the TTL of the key. The
 // cell that was read ends at prev, and the next cell ends at ends.
 func (s *step) writesTTL(prev, ends int64) bool {
-	return !s.kind.Absolute || ends>>quantumBits != prev>>quantumBits
+	return !s.kind.Absolute || ends>>script.QuantumBits != prev>>script.QuantumBits
 }
 
 // size returns the number of integers of c that are written.
@@ -162,7 +163,7 @@ func life(now, ends int64, slack time.Duration) time.Duration {
 
 // lifeMicros returns life without slack, in microseconds: a [contract.TTL]. A Duration on the way takes time.
 func lifeMicros(now, ends int64) int64 {
-	ends += quantum - ends%quantum
+	ends += script.Quantum - ends%script.Quantum
 	return (min(max(ends-now, 1), 2*contract.MaxSpan) + 999) / 1000 * 1000
 }
 

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 )
@@ -15,7 +16,7 @@ import (
 // A store locks the keys of all turns, sets Turn.Record for each, and calls Decide.
 type Direct struct {
 	Program *Program
-	Verb    Verb
+	Verb    script.Verb
 	Call    Call
 	Outcome // Decide sets it
 
@@ -93,7 +94,7 @@ func (p *Program) DecideAlone(now int64, r *Record, cost int64, a *Answer) bool 
 // CanDecide reports whether Decide supports the verb. Every rule must keep a cell, and the verb
 // must read and write only these cells.
 func (d *Direct) CanDecide() bool {
-	return d.Program.direct && (d.Verb == Consume || d.Verb == UpTo || d.Verb == Peek)
+	return d.Program.direct && (d.Verb == script.Consume || d.Verb == script.UpTo || d.Verb == script.Peek)
 }
 
 // Decide makes the decision, and writes the records. now is the store's time. turns has one Turn for
@@ -113,7 +114,7 @@ func (d *Direct) Decide(now int64, turns []Turn, each []Answer, a *Answer) bool 
 	if d.Call.Now > 0 {
 		d.Now, d.slack = d.Call.Now, clockSlack.Microseconds()
 	}
-	if d.Verb.upTo() {
+	if d.Verb.TakesUpTo() {
 		d.N = d.Call.Cost
 	}
 	d.Call.Wait = min(d.Call.Wait, p.maxWait)
@@ -121,14 +122,14 @@ func (d *Direct) Decide(now int64, turns []Turn, each []Answer, a *Answer) bool 
 	if !d.read(turns) {
 		return false
 	}
-	if d.N > 0 && d.Verb != Peek {
+	if d.N > 0 && d.Verb != script.Peek {
 		d.take(turns, each, a)
 		d.write(turns)
 		return true
 	}
 	d.answer(turns, each, a)
 	for i := range turns {
-		if d.Verb != Peek {
+		if d.Verb != script.Peek {
 			turns[i].Record.deny(d.stored)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 // A denied request marks the records of all rules, so that the store does not evict them. An allowed
@@ -28,19 +29,19 @@ func TestDirectMarks(t *testing.T) {
 		const now = 1_000_000
 		records := make([]compose.Record, n+1)
 		for step, tt := range []struct {
-			verb        compose.Verb
+			verb        script.Verb
 			cost        int64
 			now         int64
 			allow, mark bool
 		}{
-			{compose.Consume, 3, now, false, false}, // there is no value to keep
-			{compose.Consume, 1, now, true, false},
-			{compose.Peek, 2, now, false, false},
-			{compose.Consume, 2, now, false, true},
-			{compose.Peek, 1, now, true, true},
-			{compose.UpTo, 5, now, true, false},
-			{compose.UpTo, 5, now, false, true},
-			{compose.Consume, 1, now + 2*time.Hour.Microseconds(), true, false},
+			{script.Consume, 3, now, false, false}, // there is no value to keep
+			{script.Consume, 1, now, true, false},
+			{script.Peek, 2, now, false, false},
+			{script.Consume, 2, now, false, true},
+			{script.Peek, 1, now, true, true},
+			{script.UpTo, 5, now, true, false},
+			{script.UpTo, 5, now, false, true},
+			{script.Consume, 1, now + 2*time.Hour.Microseconds(), true, false},
 		} {
 			d := compose.Direct{Program: p, Verb: tt.verb, Call: compose.Call{Cost: tt.cost}}
 			turns := make([]compose.Turn, len(records))
@@ -54,11 +55,11 @@ func TestDirectMarks(t *testing.T) {
 				t.Fatalf("%d rules, step %d: got %+v", len(records), step, want)
 			}
 			for i := range records {
-				if records[i].Denied != tt.mark || tt.verb == compose.Peek && records[i] != before[i] {
+				if records[i].Denied != tt.mark || tt.verb == script.Peek && records[i] != before[i] {
 					t.Errorf("%d rules, step %d: record %d was %+v, and is %+v", len(records), step, i, before[i], records[i])
 				}
 			}
-			if n > 0 || tt.verb != compose.Consume {
+			if n > 0 || tt.verb != script.Consume {
 				continue
 			}
 			var a compose.Answer

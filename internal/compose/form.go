@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -14,7 +15,7 @@ import (
 // they would then be allocated on the heap.
 type run struct {
 	*Program
-	verb  Verb
+	verb  script.Verb
 	tx    store.Tx
 	args  []store.Arg
 	call  Call
@@ -29,7 +30,7 @@ const fewRules = 4
 var manyHeld = sync.Pool{New: func() any { return new([MaxRules]held) }}
 
 // form returns the Go form of v. Its reply has the integers that Outcome parses.
-func (p *Program) form(v Verb) store.GoForm {
+func (p *Program) form(v script.Verb) store.GoForm {
 	switch n := len(p.rules); {
 	case n == 1:
 		return func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
@@ -52,12 +53,12 @@ func (p *Program) form(v Verb) store.GoForm {
 }
 
 // run runs the Go form of v. held must have one zero element for each rule.
-func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value, held []held) ([]store.Value, error) {
+func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []store.Value, held []held) ([]store.Value, error) {
 	r := run{Program: p, verb: v, tx: tx, args: args}
 	if err := r.readArgs(); err != nil {
 		return nil, err
 	}
-	if v.decides() {
+	if v.Decides() {
 		return r.decide(reply, held)
 	}
 	for i := range held {
@@ -67,16 +68,16 @@ func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value
 	}
 	n, err := int64(1), error(nil)
 	switch v {
-	case Refund:
+	case script.Refund:
 		n, err = r.refund(held)
-	case Settle:
+	case script.Settle:
 		n, err = r.settle(held)
-	case Release:
+	case script.Release:
 		n, err = r.release(held)
-	case Entries:
+	case script.Entries:
 		return r.entries(reply, held)
 	default: // Reset
-		for key := range r.nkeys {
+		for key := range r.source.Keys {
 			tx.Del(key)
 		}
 	}
@@ -93,7 +94,7 @@ func (r *run) readArgs() error {
 	if r.call, err = r.tailArgs(r.verb, r.args); err != nil {
 		return err
 	}
-	if r.verb.debts() {
+	if r.verb.Debts() {
 		r.call.debt, r.call.Wait = r.call.Wait, 0
 	}
 	if r.now, r.slack = r.call.Now, clockSlack; r.now == 0 {
@@ -122,7 +123,7 @@ func (r *run) bound() bool {
 func (r *run) bind() {
 	for i := range r.rules {
 		q := &r.rules[i]
-		r.steps = append(r.steps, stepOf(&r.source.parts[i], slices.Clone(r.args[q.arg:q.arg+len(q.Limit.Args)])))
+		r.steps = append(r.steps, stepOf(q.layout, slices.Clone(r.args[q.arg:q.arg+len(q.Limit.Args)])))
 	}
 }
 
@@ -140,7 +141,7 @@ func (r *run) cost(q *rule) int64 {
 	switch {
 	case q.Cost > 0:
 		return r.args[q.arg+len(q.Limit.Args)].Int()
-	case r.verb.upTo() || r.verb == Settle:
+	case r.verb.TakesUpTo() || r.verb == script.Settle:
 		return 1
 	}
 	return r.call.Cost
@@ -148,7 +149,7 @@ func (r *run) cost(q *rule) int64 {
 
 // ask returns the contract.Ask for the Step of q.
 func (r *run) ask(q *rule) contract.Ask {
-	return contract.Ask{Cost: r.cost(q), Wait: r.call.Wait, Text: r.call.Text, Renew: r.verb == Renew}
+	return contract.Ask{Cost: r.cost(q), Wait: r.call.Wait, Text: r.call.Text, Renew: r.verb == script.Renew}
 }
 
 // load reads the state of rule i.
@@ -167,7 +168,7 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 	head := len(reply)
 	reply = append(reply, store.IntegerValue(0), store.IntegerValue(r.now))
 	take := int64(1)
-	if r.verb.upTo() || r.verb.forces() {
+	if r.verb.TakesUpTo() || r.verb.Forces() {
 		take = r.call.Cost
 	}
 	for i := range held {
@@ -192,14 +193,14 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 		}
 		take = fit(r.verb, q.Cost > 0, r.cost(q), h.room+r.call.debt, take)
 	}
-	if r.verb.marks() {
+	if r.verb.Marks() {
 		reply = append(reply, store.IntegerValue(0))
 		if reply, done, err := r.replay(reply, head); done || err != nil {
 			return reply, err
 		}
 	}
 	reply[head] = store.IntegerValue(take)
-	if take == 0 && !r.verb.forces() || r.verb == Peek {
+	if take == 0 && !r.verb.Forces() || r.verb == script.Peek {
 		return reply, nil
 	}
 	for i := range held {
@@ -212,13 +213,13 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 
 // fit returns take, lowered to the tokens that a rule with this room allows. If own is true,
 // cost is Rule.Cost: the rule then allows take or nothing. It always allows a Force.
-func fit(v Verb, own bool, cost, room, take int64) int64 {
+func fit(v script.Verb, own bool, cost, room, take int64) int64 {
 	switch {
-	case v.forces():
+	case v.Forces():
 		if !own {
 			return max(min(take, room), 0)
 		}
-	case !v.upTo() || own:
+	case !v.TakesUpTo() || own:
 		if room < cost {
 			return 0
 		}
@@ -232,10 +233,10 @@ func fit(v Verb, own bool, cost, room, take int64) int64 {
 func (r *run) consume(i int, h *held, take int64) error {
 	q, s := &r.rules[i], h.step
 	n, gen := r.cost(q), int64(0)
-	if (r.verb.upTo() || r.verb.forces()) && q.Cost == 0 {
+	if (r.verb.TakesUpTo() || r.verb.Forces()) && q.Cost == 0 {
 		n = take
 	}
-	if r.verb.forces() {
+	if r.verb.Forces() {
 		if q.Cost > 0 {
 			n = min(n, h.room+r.call.ownDebt)
 		}
@@ -243,7 +244,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 			return nil
 		}
 	}
-	if r.verb.marks() && q.marker > 0 {
+	if r.verb.Marks() && q.layout.Marker > 0 {
 		gen = r.call.Gen
 	}
 	if s.raw != nil {
@@ -271,7 +272,7 @@ func (r *run) release(held []held) (gave int64, err error) {
 	for i := range r.rules {
 		raw, ok := held[i].step.raw.(contract.StepRefunder)
 		if !ok {
-			return 0, fmt.Errorf("kind %s has no leases", r.source.parts[i].head.Name)
+			return 0, fmt.Errorf("kind %s has no leases", r.rules[i].layout.Head.Name)
 		}
 		ended, err := raw.Refund(r.tx, r.rules[i].key, r.now, held[i].state, r.ask(&r.rules[i]), contract.Cell{}, 0, 0, 0)
 		if err != nil {

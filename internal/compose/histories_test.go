@@ -14,6 +14,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -89,7 +90,7 @@ type history struct {
 
 // A known is a decision with a marker that may still live.
 type known struct {
-	verb                 compose.Verb
+	verb                 script.Verb
 	cost, asked, granted int64 // asked is the cost, or what a TakeUpTo consumed
 	unsure               bool  // a Force consumed nothing: an earlier marker can be left
 }
@@ -126,9 +127,9 @@ func (h *history) step() {
 	r := h.r
 	which := r.IntN(len(h.programs))
 	p := h.programs[which]
-	v := pick(r, compose.Consume, compose.Consume, compose.ConsumeMark, compose.UpTo, compose.UpToMark, compose.Force, compose.ForceMark, compose.Peek, compose.Refund, compose.Refund, compose.Reset)
-	if v == compose.Reset && r.IntN(4) > 0 {
-		v = compose.Consume
+	v := pick(r, script.Consume, script.Consume, script.ConsumeMark, script.UpTo, script.UpToMark, script.Force, script.ForceMark, script.Peek, script.Refund, script.Refund, script.Reset)
+	if v == script.Reset && r.IntN(4) > 0 {
+		v = script.Consume
 	}
 	h.gen++
 	c := compose.Call{Cost: 1, Gen: h.gen}
@@ -179,10 +180,10 @@ func (h *history) step() {
 		h.t.Fatal(err)
 	}
 	h.last = h.last[:0]
-	if v == compose.Refund && !o.TooLittle() {
+	if v == script.Refund && !o.TooLittle() {
 		delete(h.known, id)
 	}
-	if v > compose.Renew || h.repeated(p, v, id, &o, &c, before) {
+	if v > script.Renew || h.repeated(p, v, id, &o, &c, before) {
 		return
 	}
 	all := true
@@ -197,7 +198,7 @@ func (h *history) step() {
 			h.t.Fatalf("%+v: rule %d of %s answers a repeat with %+v", c, i, p.Name(), a)
 		}
 	}
-	if !o.Replayed() && all != (o.N > 0 || v == compose.Force || v == compose.ForceMark) {
+	if !o.Replayed() && all != (o.N > 0 || v == script.Force || v == script.ForceMark) {
 		h.t.Fatalf("%+v: %s replied %d, and the rules answer %+v", c, p.Name(), o.N, h.last)
 	}
 	h.serverReply(p, v, &o, &c, before, markers)
@@ -211,21 +212,21 @@ func (h *history) step() {
 
 // repeated checks a decision with an ID. If the ID names an earlier decision, nothing changes.
 // It reports whether the request had another cost than that decision.
-func (h *history) repeated(p *compose.Program, v compose.Verb, id string, o *compose.Outcome, c *compose.Call, before []string) bool {
-	if v != compose.ConsumeMark && v != compose.UpToMark && v != compose.ForceMark {
+func (h *history) repeated(p *compose.Program, v script.Verb, id string, o *compose.Outcome, c *compose.Call, before []string) bool {
+	if v != script.ConsumeMark && v != script.UpToMark && v != script.ForceMark {
 		return false
 	}
 	k, ok := h.known[id]
-	fits, want := c.Cost == k.asked || v == compose.UpToMark && c.Cost > k.asked, k.asked
+	fits, want := c.Cost == k.asked || v == script.UpToMark && c.Cost > k.asked, k.asked
 	if fits {
 		want = k.granted
 	}
 	switch {
 	case !o.Replayed() && !o.OtherCost():
 		switch {
-		case v == compose.UpToMark && o.N > 0:
+		case v == script.UpToMark && o.N > 0:
 			h.known[id] = known{v, c.Cost, o.N, o.N, k.unsure}
-		case v == compose.ForceMark:
+		case v == script.ForceMark:
 			h.known[id] = known{v, c.Cost, c.Cost, o.N, k.unsure || o.N == 0}
 		case o.N > 0:
 			h.known[id] = known{v, c.Cost, c.Cost, c.Cost, k.unsure}
@@ -254,7 +255,7 @@ func (h *history) texts(p *compose.Program, name string) []string {
 
 // serverReply checks that a server's reply, with the values before the call, gives the same
 // answers as the reply of the Go form.
-func (h *history) serverReply(p *compose.Program, v compose.Verb, o *compose.Outcome, c *compose.Call, before, markers []string) {
+func (h *history) serverReply(p *compose.Program, v script.Verb, o *compose.Outcome, c *compose.Call, before, markers []string) {
 	for i := range h.rules {
 		if _, ok := p.Limit(i).Kind.(*contract.StepKind); ok {
 			return
@@ -283,14 +284,14 @@ func (h *history) peek(p *compose.Program, i int, now, wait, cost int64) (compos
 	if now < 1 || now >= 1<<52 || cost > contract.MaxTokens {
 		return compose.Answer{}, false
 	}
-	_, answers := h.do(p, h.rules, compose.Peek, "", compose.Call{Now: now, Cost: max(cost, 1), Wait: max(wait, 0)})
+	_, answers := h.do(p, h.rules, script.Peek, "", compose.Call{Now: now, Cost: max(cost, 1), Wait: max(wait, 0)})
 	return answers[i], true
 }
 
 // promises checks that an answer is right about later requests.
-func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c compose.Call, a compose.Answer, replayed bool) {
+func (h *history) promises(p *compose.Program, i, which int, v script.Verb, c compose.Call, a compose.Answer, replayed bool) {
 	cost, own := c.Cost, h.own[which][i]
-	if v == compose.UpTo || v == compose.UpToMark {
+	if v == script.UpTo || v == script.UpToMark {
 		cost = max(a.Granted, 1)
 	}
 	kind := p.Limit(i).Kind.Common().Name
@@ -308,7 +309,7 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 			fail("after RetryAfter", b)
 		}
 	}
-	if a.Allowed && a.Granted == 0 && !replayed && v != compose.Force && v != compose.ForceMark {
+	if a.Allowed && a.Granted == 0 && !replayed && v != script.Force && v != script.ForceMark {
 		delay := a.Delay.Microseconds()
 		if b, ok := h.peek(p, i, h.now, delay, cost); ok && !b.Allowed {
 			fail("with its Delay for MaxWait", b)
@@ -320,7 +321,7 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 	if b, ok := h.peek(p, i, h.now+a.ResetAfter.Microseconds(), 0, 1); ok && (b.Remaining != b.Limit || b.ResetAfter != 0) {
 		fail("after ResetAfter", b)
 	}
-	nothing := (v == compose.Force || v == compose.ForceMark) && a.Granted == 0
+	nothing := (v == script.Force || v == script.ForceMark) && a.Granted == 0
 	if own > 0 || kind == "slidingbuckets" && (!a.Allowed || replayed || nothing) {
 		return // Remaining is of a span that the request did not fit, or the cost is not the request's
 	}

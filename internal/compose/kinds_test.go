@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -290,7 +291,7 @@ redis.call('SET', $key1, $text .. n, 'PX', slack)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lua := p.Script(compose.Consume).Lua()
+	lua := p.Script(script.Consume).Lua()
 	for _, want := range []string{
 		"log2, at_2 = redis.call('GET', KEYS[3]), ARGV[5]\nif log2 == '$' then return redis.error_reply('WEIRFOREIGN 3') end\nused2 = (ARGV[4]+0)\nroom = used2\n",
 		"log3, at_3 = redis.call('GET', KEYS[5]), ARGV[7]\nif log3 == '$' then return redis.error_reply('WEIRFOREIGN 5') end\nused3 = (ARGV[6]+0)\nroom = used3\n",

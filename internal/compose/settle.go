@@ -1,6 +1,9 @@
 package compose
 
-import "github.com/weir-go/weir/store"
+import (
+	"github.com/weir-go/weir/internal/script"
+	"github.com/weir-go/weir/store"
+)
 
 // settle makes the call's cost the cost of the decision of the markers, in all rules without a
 // Cost. It returns TOTAL of the markers plus 1, or 0 if no marker is there.
@@ -16,7 +19,7 @@ func (r *run) settle(held []held) (int64, error) {
 	total, asked := m.spent()
 	more := r.call.Cost - total
 	for i := range held {
-		if q, h := &r.rules[i], &held[i]; more > 0 && q.marker > 0 && q.Cost == 0 {
+		if q, h := &r.rules[i], &held[i]; more > 0 && q.layout.Marker > 0 && q.Cost == 0 {
 			if h.step.raw != nil {
 				h.room = h.step.raw.Room(r.now, h.state, r.ask(q))
 			} else {
@@ -32,18 +35,18 @@ func (r *run) settle(held []held) (int64, error) {
 	for i := range held {
 		var err error
 		switch q, n := &r.rules[i], &m[i]; {
-		case q.marker == 0:
+		case q.layout.Marker == 0:
 		case more > 0 && q.Cost == 0:
 			err = r.addTo(i, &held[i], n, more, total, asked)
 		case n.Len > 0:
-			if back := min(-more, n.N[1]); back > 0 && q.Cost == 0 {
+			if back := min(-more, n.N[script.MarkHeld]); back > 0 && q.Cost == 0 {
 				_, err = r.giveBack(i, &held[i], n, back)
-				n.N[1] -= back
+				n.N[script.MarkHeld] -= back
 			}
-			n.Tag, n.N[2] = settledTag, total
-			r.tx.Keep(q.marker, *n)
+			n.Tag, n.N[script.MarkTotal] = script.SettledTag, total
+			r.tx.Keep(q.layout.Marker, *n)
 		default: // it may have ended: if the clock steps back, its TOTAL must not count again
-			r.tx.Del(q.marker)
+			r.tx.Del(q.layout.Marker)
 		}
 		if err != nil {
 			return 0, err
@@ -66,9 +69,9 @@ func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error 
 		return nil
 	}
 	held := k
-	if m.Len > 0 && h.tail && h.nums.N[s.cell] == m.N[0] && h.cell == toCell(m.N[markHead:markHead+s.cell]) &&
-		(!s.notes() || h.nums.N[s.cell+1] == m.N[markHead+s.cell]) {
-		held += m.N[1]
+	if m.Len > 0 && h.tail && h.nums.N[s.cell] == m.N[script.MarkGen] && h.cell == toCell(m.N[script.MarkHead:script.MarkHead+s.cell]) &&
+		(!s.notes() || h.nums.N[s.cell+1] == m.N[script.MarkHead+s.cell]) {
+		held += m.N[script.MarkHeld]
 	}
 	h.take(k)
 	h.set(&h.nums, h.next, gen)

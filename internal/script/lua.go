@@ -1,4 +1,4 @@
-package compose
+package script
 
 import (
 	"fmt"
@@ -8,23 +8,23 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// quantum is the unit of the time at which a key expires, in microseconds: that time is
-// rounded up to a multiple of quantum. If the multiple stays the same, the key keeps its TTL,
+// Quantum is the unit of the time at which a key expires, in microseconds: that time is
+// rounded up to a multiple of Quantum. If the multiple stays the same, the key keeps its TTL,
 // which costs a server less than a new TTL.
 const (
-	quantum     = 1 << quantumBits
-	quantumBits = 20
+	Quantum     = 1 << QuantumBits
+	QuantumBits = 20
 )
 
 // maxInt is the largest integer in a value, 2^53-1.
 const maxInt = "9007199254740991"
 
-// script returns the script of v, without a Go form.
-func (s *source) script(v Verb) *store.Script {
+// Script returns the script of v, without a Go form.
+func (s *Source) Script(v Verb) *store.Script {
 	if script := s.scripts[v].Load(); script != nil {
 		return script
 	}
-	name, lua := s.name+verbNames[v], s.lua(v)
+	name, lua := s.Name+v.Suffix(), s.lua(v)
 	script := store.NewScript(name, lua, nil)
 	if v.readOnly() {
 		script = store.NewReadOnlyScript(name, lua, nil)
@@ -38,10 +38,10 @@ type writer struct{ strings.Builder }
 
 func (w *writer) f(format string, args ...any) { fmt.Fprintf(w, format, args...) }
 
-// texts reports whether a rule uses Call.Text.
-func (s *source) texts() bool {
-	for i := range s.parts {
-		if s.parts[i].texts() {
+// Texts reports whether a rule uses the text of a call.
+func (s *Source) Texts() bool {
+	for i := range s.Rules {
+		if s.Rules[i].Texts() {
 			return true
 		}
 	}
@@ -49,15 +49,15 @@ func (s *source) texts() bool {
 }
 
 // lua returns the text of the script of v.
-func (s *source) lua(v Verb) string {
+func (s *Source) lua(v Verb) string {
 	w := new(writer)
 	s.head(w, v)
-	for i := range s.parts {
-		p := &s.parts[i]
-		if p.step != nil {
-			p.readStep(w, v)
+	for i := range s.Rules {
+		r := &s.Rules[i]
+		if r.Step != nil {
+			r.readStep(w, v)
 		} else {
-			p.readCell(w, v)
+			r.readCell(w, v)
 		}
 	}
 	switch v {
@@ -67,21 +67,21 @@ func (s *source) lua(v Verb) string {
 		s.settle(w)
 	case Release:
 		w.f("local gave, keep, was = 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}\n")
-		for i := range s.parts {
-			w.f("do%send\n", s.parts[i].sections["refund"])
+		for i := range s.Rules {
+			w.f("do%send\n", s.Rules[i].sections["refund"])
 		}
 		w.f("return gave .. ';' .. sec .. ' ' .. usec\n")
 	case Reset:
-		for i := range s.nkeys {
+		for i := range s.Keys {
 			w.f("redis.call('UNLINK', %s)\n", luaKey(i))
 		}
 		w.f("return '1;' .. sec .. ' ' .. usec\n")
 	case Entries:
-		w.f("local entries\ndo%send\nreturn entries\n", s.parts[0].sections["entries"])
+		w.f("local entries\ndo%send\nreturn entries\n", s.Rules[0].sections["entries"])
 	default:
 		s.decide(w, v)
 	}
-	return "-- weir " + strings.ReplaceAll(s.name+verbNames[v], ".", " ") + "\n" + s.hoist(w.String())
+	return "-- weir " + strings.ReplaceAll(s.Name+v.Suffix(), ".", " ") + "\n" + s.hoist(w.String())
 }
 
 // hoist changes only scripts of at most hoistedRules rules, and adds locals for at most
@@ -92,8 +92,8 @@ const hoistedRules, hoistedConsts = 8, 40
 // hoist returns body with locals for the globals and the constants that it uses more than
 // once. Without the locals, each use of a global costs a lookup, and each use of a constant
 // parses its text.
-func (s *source) hoist(body string) string {
-	if len(s.parts) > hoistedRules {
+func (s *Source) hoist(body string) string {
+	if len(s.Rules) > hoistedRules {
 		return body
 	}
 	var globals, names, values []string
@@ -102,14 +102,14 @@ func (s *source) hoist(body string) string {
 			globals = append(globals, name)
 		}
 	}
-	for i := range s.parts {
-		p := &s.parts[i]
-		args := p.args
-		if p.own {
+	for i := range s.Rules {
+		r := &s.Rules[i]
+		args := r.Args
+		if r.own {
 			args = append(slices.Clip(args), ownCost)
 		}
 		for j, arg := range args {
-			name, value := fmt.Sprintf("%s%d", arg, p.rule), luaConst(p.arg+j)
+			name, value := fmt.Sprintf("%s%d", arg, r.number), luaConst(r.arg+j)
 			if strings.Count(body, value) > 1 && len(names) < hoistedConsts {
 				names, values = append(names, name), append(values, value)
 				body = strings.ReplaceAll(body, value, name)
@@ -133,15 +133,14 @@ func luaConst(i int) string { return fmt.Sprintf("(ARGV[%d]+0)", i+1) }
 const ownCost = "own"
 
 // ownCost returns Lua for the Cost of the rule.
-func (p *part) ownCost() string { return luaConst(p.arg + len(p.args)) }
+func (r *Rule) ownCost() string { return luaConst(r.arg + len(r.Args)) }
 
-// shared returns Lua for an argument that all rules share: 1 is the cost, 2 the wait, 3 the
-// time, 4 the generation, and 5 the largest debt of rules with a Cost.
-func (s *source) shared(i int) string {
-	if s.texts() {
-		i++
+// shared returns Lua for an argument that all rules share, for example [ArgCost].
+func (s *Source) shared(arg int) string {
+	if s.Texts() {
+		arg++
 	}
-	return fmt.Sprintf("ARGV[%d]", s.consts+i)
+	return fmt.Sprintf("ARGV[%d]", s.consts+1+arg)
 }
 
 // head writes Lua that reads the time and the arguments that all rules share. It compares the
@@ -149,12 +148,12 @@ func (s *source) shared(i int) string {
 //
 // Scripts parse times, costs and cells with + 0.0, which gives a float in every version of Lua. In
 // Lua 5.4, + 0 gives an integer, and a product of integers above 2^63 wraps around.
-func (s *source) head(w *writer, v Verb) {
-	cost, wait, given := s.shared(1), s.shared(2), "usec"
-	if v.Markers() || v.forces() {
+func (s *Source) head(w *writer, v Verb) {
+	cost, wait, given := s.shared(ArgCost), s.shared(ArgWait), "usec"
+	if v.Markers() || v.Forces() {
 		given = "usec ~= '0'"
 	}
-	w.f("local sec, usec, slack, now, n = '0', %s, 3600000, 0, 1\n", s.shared(3))
+	w.f("local sec, usec, slack, now, n = '0', %s, 3600000, 0, 1\n", s.shared(ArgNow))
 	w.f("if %s then\nnow = usec + 0.0\nelse\n", given)
 	w.f("local time = redis.call('TIME')\nsec, usec, slack = time[1], time[2], 0\nnow = sec * 1000000.0 + usec\nend\n")
 	if v == Settle {
@@ -162,20 +161,20 @@ func (s *source) head(w *writer, v Verb) {
 	} else {
 		w.f("if %s and %s ~= '1' then n = %s + 0.0 end\n", cost, cost, cost)
 	}
-	if v.debts() {
-		w.f("local at, debt = now, %s + 0.0\n", wait)
+	if v.Debts() {
+		w.f("local at, debt = now, %s + 0.0\n", s.shared(ArgDebt))
 	} else {
 		w.f("local at = now\nif %s and %s ~= '0' then at = now + %s end\n", wait, wait, wait)
 	}
-	if v.upTo() {
+	if v.TakesUpTo() {
 		w.f("local most = n\nn = 1\n")
 	}
 	gen := "0"
-	if v.marks() || v == Settle {
-		gen = s.shared(4) + " + 0.0"
+	if v.Marks() || v == Settle {
+		gen = s.shared(ArgGen) + " + 0.0"
 	}
-	for i := range s.parts {
-		if s.parts[i].step != nil {
+	for i := range s.Rules {
+		if s.Rules[i].Step != nil {
 			w.f("local gen, renew = %s, %t\n", gen, v == Renew)
 			break
 		}
@@ -183,94 +182,94 @@ func (s *source) head(w *writer, v Verb) {
 }
 
 // cost writes a local n with the tokens that the rule consumes, if the rule has a Cost.
-func (p *part) cost(w *writer) {
-	if p.own {
-		w.f("local n = %s\n", p.ownCost())
+func (r *Rule) cost(w *writer) {
+	if r.own {
+		w.f("local n = %s\n", r.ownCost())
 	}
 }
 
 // suffix returns the names, joined by sep. Each name has before in front of it, and the number
 // of the rule behind it.
-func (p *part) suffix(names []string, before, sep string) string {
+func (r *Rule) suffix(names []string, before, sep string) string {
 	var b strings.Builder
 	for i, name := range names {
 		if i > 0 {
 			b.WriteString(sep)
 		}
-		fmt.Fprintf(&b, "%s%s%d", before, name, p.rule)
+		fmt.Fprintf(&b, "%s%s%d", before, name, r.number)
 	}
 	return b.String()
 }
 
 // decide writes Lua that checks the room of each rule, consumes the tokens, and replies.
-func (s *source) decide(w *writer, v Verb) {
-	if v.marks() {
+func (s *Source) decide(w *writer, v Verb) {
+	if v.Marks() {
 		s.replay(w, v)
 	}
 	switch {
-	case v.forces():
+	case v.Forces():
 		w.f("local take, ok = n, true\n")
-		for i := range s.parts {
-			if p := &s.parts[i]; !p.own {
-				w.f("if room%d + debt < take then take = room%d + debt end\n", p.rule, p.rule)
+		for i := range s.Rules {
+			if r := &s.Rules[i]; !r.own {
+				w.f("if room%d + debt < take then take = room%d + debt end\n", r.number, r.number)
 			}
 		}
 		w.f("if take < 0 then take = 0 end\nn = take\n")
-	case v.upTo():
+	case v.TakesUpTo():
 		w.f("local take = most\n")
-		for i := range s.parts {
-			if p := &s.parts[i]; p.own {
-				w.f("if room%d < %s then take = 0 end\n", p.rule, p.ownCost())
+		for i := range s.Rules {
+			if r := &s.Rules[i]; r.own {
+				w.f("if room%d < %s then take = 0 end\n", r.number, r.ownCost())
 			} else {
-				w.f("if room%d < take then take = room%d end\n", p.rule, p.rule)
+				w.f("if room%d < take then take = room%d end\n", r.number, r.number)
 			}
 		}
 		w.f("if take < 0 then take = 0 end\nlocal ok = take > 0\nn = take\n")
 	default:
 		w.f("local ok = ")
-		for i := range s.parts {
-			p := &s.parts[i]
+		for i := range s.Rules {
+			r := &s.Rules[i]
 			if i > 0 {
 				w.f(" and ")
 			}
-			if p.own {
-				w.f("room%d >= %s", p.rule, p.ownCost())
+			if r.own {
+				w.f("room%d >= %s", r.number, r.ownCost())
 			} else {
-				w.f("room%d >= n", p.rule)
+				w.f("room%d >= n", r.number)
 			}
 		}
 		w.f("\n")
 	}
 	if v != Peek {
 		w.f("if ok then\n")
-		for i := range s.parts {
-			p := &s.parts[i]
+		for i := range s.Rules {
+			r := &s.Rules[i]
 			w.f("do\n")
-			p.cost(w)
-			if v.forces() {
-				if p.own {
-					w.f("if room%d + %s < n then n = room%d + %s end\n", p.rule, s.shared(5), p.rule, s.shared(5))
+			r.cost(w)
+			if v.Forces() {
+				if r.own {
+					w.f("if room%d + %s < n then n = room%d + %s end\n", r.number, s.shared(ArgOwnDebt), r.number, s.shared(ArgOwnDebt))
 				}
 				w.f("if n > 0 then\n")
 			}
 			mark := ""
-			if v.marks() && p.marker > 0 {
-				mark = s.mark(p, v)
+			if v.Marks() && r.Marker > 0 {
+				mark = s.mark(r, v)
 			}
-			if p.step == nil {
-				p.writeCell(w, mark, s.shared(4))
-			} else if w.f("%s", p.sections["write"][1:]); mark != "" {
-				w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", p.sections["mark"], luaLife)
-				w.f("redis.call('SET', %s, %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', life)\n", luaKey(p.marker), mark)
+			if r.Step == nil {
+				r.writeCell(w, mark, s.shared(ArgGen))
+			} else if w.f("%s", r.sections["write"][1:]); mark != "" {
+				w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", r.sections["mark"], luaLife)
+				w.f("redis.call('SET', %s, %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', life)\n", luaKey(r.Marker), mark)
 			}
-			if v.forces() {
+			if v.Forces() {
 				w.f("end\n")
 			}
 			w.f("end\n")
 		}
 		w.f("end\n")
 	}
-	if v.upTo() || v.forces() {
+	if v.TakesUpTo() || v.Forces() {
 		s.reply(w, "string.format('%d;', n > 0 and n or 0)")
 	} else {
 		s.reply(w, "(ok and '1;' or '0;')")
@@ -279,17 +278,17 @@ func (s *source) decide(w *writer, v Verb) {
 }
 
 // reply writes a local reply: head, the time, and the state of each rule.
-func (s *source) reply(w *writer, head string) {
+func (s *Source) reply(w *writer, head string) {
 	w.f("local reply = %s .. sec .. ' ' .. usec", head)
-	for i := range s.parts {
-		p := &s.parts[i]
+	for i := range s.Rules {
+		r := &s.Rules[i]
 		if i > 0 && i%4 == 0 { // each operand needs a register, and the locals leave few
 			w.f("\nreply = reply")
 		}
-		if p.step != nil {
-			w.f(" .. string.format(';%s', %s)", strings.Repeat(" %d", len(p.cell))[1:], p.suffix(p.cell, "", ", "))
+		if r.Step != nil {
+			w.f(" .. string.format(';%s', %s)", strings.Repeat(" %d", len(r.Cell))[1:], r.suffix(r.Cell, "", ", "))
 		} else {
-			w.f(" .. ';' .. (v%d or '')", p.rule)
+			w.f(" .. ';' .. (v%d or '')", r.number)
 		}
 	}
 	w.f("\n")
