@@ -9,16 +9,11 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// maxInts is the largest number of integers in a reply, also of a repeated decision.
-const maxInts = 3 + MaxRules*(6+7)
-
 // result turns the reply to q into a result. If each is not empty, it also stores the
 // result of each rule. s holds the buffer for the integers of the reply.
 func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result, res *Result) error {
-	if cap(s.flat) == 0 {
-		s.flat = make([]store.Value, 0, maxInts)
-	}
 	p := q.Program
+	s.flat = slices.Grow(s.flat, p.MaxReply())
 	o, err := p.Outcome(q.Verb, reply, s.flat)
 	if err != nil {
 		return fmt.Errorf("weir: %w", err)
@@ -31,29 +26,26 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		res.Allowed = true
 		return nil
 	case Settle:
-		if o.N > 0 {
-			res.Allowed, res.Granted = true, o.N-1
-		}
+		res.Allowed, res.Granted = o.Allowed, o.Granted
 		return nil
 	case Refund, Release:
-		if q.op == Refund && o.TooLittle() {
+		if o.TooLittle {
 			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.Call.Cost)
 		}
-		res.Allowed = o.N > 0
+		res.Allowed = o.Allowed
 		return nil
 	}
 	switch {
-	case o.OtherCost():
-		return errOtherCost(q, o.N)
-	case !o.Replayed() && o.N > q.Call.Cost:
-		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.N, q.Call.Cost)
+	case o.OtherCost:
+		return errOtherCost(q, o.Asked)
+	case !o.Replayed && o.Granted > q.Call.Cost:
+		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.Granted, q.Call.Cost)
 	}
-	q.Outcome = o
 	s.answers = s.answers[:0]
 	for i := range q.part.rules {
 		s.answers = append(s.answers, p.Answer(i, q.Verb, &o, &q.Call))
 	}
-	return b.combine(q, s.answers, each, res)
+	return b.combine(q, &o, s.answers, each, res)
 }
 
 // errOtherCost is the error of a request whose ID names an earlier decision, which asked for
@@ -63,9 +55,9 @@ func errOtherCost(q *query, asked int64) error {
 }
 
 // combine makes one result from the answers of all rules.
-func (b *bound) combine(q *query, answers []compose.Answer, each []Result, res *Result) error {
-	allowed := q.N > 0 || q.op == Force
-	if q.Replayed() {
+func (b *bound) combine(q *query, o *compose.Outcome, answers []compose.Answer, each []Result, res *Result) error {
+	allowed := o.Allowed
+	if o.Replayed {
 		allowed = !slices.ContainsFunc(answers, func(a compose.Answer) bool { return !a.Allowed })
 	}
 	shown, delay, granted := 0, time.Duration(0), int64(-1)
@@ -86,14 +78,14 @@ func (b *bound) combine(q *query, answers []compose.Answer, each []Result, res *
 		}
 		if len(each) > 0 {
 			each[r.index] = Result(*a)
-			each[r.index].Replayed = q.Replayed()
+			each[r.index].Replayed = o.Replayed
 		}
 	}
 	if !allowed && answers[shown].Allowed {
 		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
 	*res = Result(answers[shown])
-	res.Replayed = q.Replayed()
+	res.Replayed = o.Replayed
 	if allowed {
 		res.Delay = delay
 	}

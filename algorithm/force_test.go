@@ -69,7 +69,7 @@ func (b *bench) force(now, cost int64) (int64, charge) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return o.N, *mark
+	return o.Head(), *mark
 }
 
 // part refunds the last n tokens of a charge, and leaves the others in the charge. It reports

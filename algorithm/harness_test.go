@@ -253,20 +253,20 @@ func (b *bench) do(v script.Verb, now int64, c compose.Call) (int64, verdict) {
 	if at := cmp.Or(c.Now, now); o.Now != at {
 		b.t.Fatalf("decided at %d, want %d", o.Now, at)
 	}
-	if wrote := b.state.writes > before; wrote && (o.N == 0 && v != script.Refund || v == script.Peek) {
-		b.t.Fatalf("%s replied %d, and wrote", b.program.Script(v).Name(), o.N)
+	if wrote := b.state.writes > before; wrote && (o.Head() == 0 && v != script.Refund || v == script.Peek) {
+		b.t.Fatalf("%s replied %d, and wrote", b.program.Script(v).Name(), o.Head())
 	}
 	if v > script.Renew {
-		return o.N, verdict{}
+		return o.Head(), verdict{}
 	}
 	a := b.program.Answer(0, v, &o, &c)
-	if a.Allowed != (o.N > 0) || (a.Granted > 0) != (o.N > 0 && v != script.Peek) {
-		b.t.Fatalf("%s replied %d, and the answer is %+v", b.program.Script(v).Name(), o.N, a)
+	if a.Allowed != (o.Head() > 0) || (a.Granted > 0) != (o.Head() > 0 && v != script.Peek) {
+		b.t.Fatalf("%s replied %d, and the answer is %+v", b.program.Script(v).Name(), o.Head(), a)
 	}
 	if !a.Allowed && a.Delay != never {
 		b.t.Fatalf("a denied request has the Delay %v", a.Delay)
 	}
-	return o.N, verdictOf(a)
+	return o.Head(), verdictOf(a)
 }
 
 // verdictOf returns a as a verdict. The Delay of a denied request is left out.

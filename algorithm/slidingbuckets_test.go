@@ -227,8 +227,8 @@ func FuzzSlidingBucketsHostile(f *testing.F) {
 			t.Fatal(err)
 		}
 		got := b.program.Answer(0, v, &o, &args)
-		if (o.N == 1) != got.Allowed {
-			t.Fatalf("at %d, cost %d: the script says %d and the answer %+v", now, cost, o.N, got)
+		if (o.Head() == 1) != got.Allowed {
+			t.Fatalf("at %d, cost %d: the script says %d and the answer %+v", now, cost, o.Head(), got)
 		}
 		b.checkPossible(verdictOf(got))
 	})

@@ -107,9 +107,9 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 		answer := func(reply []store.Value) (string, error) {
 			o, err := p.Outcome(verb, reply, nil)
 			if err != nil || verb > script.Renew {
-				return fmt.Sprint(o.N), err
+				return fmt.Sprint(o.Head()), err
 			}
-			return fmt.Sprintf("%d %+v", o.N, p.Answer(0, verb, &o, &compose.Call{Cost: max(cost, 1)})), nil
+			return fmt.Sprintf("%d %+v", o.Head(), p.Answer(0, verb, &o, &compose.Call{Cost: max(cost, 1)})), nil
 		}
 		got, err := answer(reply)
 		if err != nil {

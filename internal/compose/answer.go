@@ -2,185 +2,12 @@ package compose
 
 import (
 	"cmp"
-	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
-
-// An Outcome is a parsed reply of a script.
-type Outcome struct {
-	// N is 1 if the request is allowed, and 0 otherwise. For UpTo and Force it is the
-	// number of tokens consumed. For Refund and Release it is 1 if anything was refunded or
-	// released. For Settle it is 0 if there is no such decision, and otherwise its cost plus
-	// 1. If the request repeats an earlier decision, it is the tokens which that
-	// decision consumed from rules without a Cost.
-	N    int64
-	Now  int64 // the time of the decision
-	code int64 // script.Replayed or script.OtherCost; otherwise 0
-
-	// ints holds the integers of a reply. Program.rules[i].at is an index of ints. A Direct
-	// has none.
-	ints []store.Value
-}
-
-// TooLittle reports whether Call.Cost of a Refund is less than the tokens that the decision
-// consumed.
-func (o *Outcome) TooLittle() bool { return o.N == script.TooLittle }
-
-// Replayed reports whether the request repeats an earlier decision, with the same ID. It then
-// consumed nothing.
-func (o *Outcome) Replayed() bool { return o.code == script.Replayed }
-
-// OtherCost reports whether the ID names an earlier decision with another cost, which is N.
-func (o *Outcome) OtherCost() bool { return o.code == script.OtherCost }
-
-// Outcome parses the reply of the script of v. A server replies with one string,
-// "N;SEC USEC;value;value…", which has the earlier value of each rule's key. Behind them, a
-// repeated decision has ";CODE" and the values of the markers. A Go form replies with integers.
-// Outcome stores the integers in the memory of flat. The error is a [store.ErrScript].
-func (p *Program) Outcome(v script.Verb, reply, flat []store.Value) (Outcome, error) {
-	want := 2
-	if v.Decides() {
-		want = p.ints
-	}
-	if v.Marks() {
-		want++
-	}
-	if len(reply) == 1 && reply[0].Kind() == store.Bulk {
-		var err error
-		if reply, err = p.parse(v, reply[0].Str(), flat[:0]); err != nil {
-			return Outcome{}, fmt.Errorf("%w: %s%s: %w", store.ErrScript, p.Name(), v.Suffix(), err)
-		}
-	}
-	code := int64(0)
-	if v.Marks() && len(reply) >= want {
-		if code = reply[want-1].Int(); code == script.Replayed {
-			want += len(p.rules) + p.ints - 2
-		}
-	}
-	if len(reply) != want {
-		return Outcome{}, fmt.Errorf("%w: %s%s replied %d values, not %d", store.ErrScript, p.Name(), v.Suffix(), len(reply), want)
-	}
-	for i := range reply {
-		if n := &reply[i]; n.Kind() != store.Integer || uint64(n.Int()) > 1<<53 {
-			return Outcome{}, fmt.Errorf("%w: value %d of what %s%s replied is not an integer from 0 to 2^53", store.ErrScript, i, p.Name(), v.Suffix())
-		}
-	}
-	o := Outcome{N: reply[0].Int(), Now: reply[1].Int(), code: code, ints: reply}
-	many := v.TakesUpTo() || v.Debts() || v == script.Refund && o.TooLittle() || code > 0
-	if o.Now < 1 || o.Now >= contract.MaxSpan || o.N > 1 && !many || code > script.OtherCost {
-		return Outcome{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), v.Suffix(), o.N, o.Now)
-	}
-	return o, nil
-}
-
-// parse parses the reply of a server, and appends its integers to ints.
-func (p *Program) parse(v script.Verb, text string, ints []store.Value) ([]store.Value, error) {
-	head, rest, _ := strings.Cut(text, ";")
-	clock, rest, more := strings.Cut(rest, ";")
-	n, err := strconv.ParseInt(head, 10, 64)
-	if err != nil {
-		return nil, fmt.Errorf("it replied %q", text)
-	}
-	sec, usec, _ := strings.Cut(clock, " ")
-	s, err1 := strconv.ParseInt(sec, 10, 43)
-	us, err2 := strconv.ParseInt(usec, 10, 54)
-	if err1 != nil || err2 != nil {
-		return nil, fmt.Errorf("it replied the time %q", clock)
-	}
-	ints = append(ints, store.IntegerValue(n), store.IntegerValue(s*1_000_000+us))
-	rules := p.rules
-	if !v.Decides() {
-		rules = nil
-	}
-	for i := range rules {
-		if !more {
-			return nil, fmt.Errorf("it replied %d rules, not %d", i, len(p.rules))
-		}
-		var one string
-		one, rest, more = strings.Cut(rest, ";")
-		if ints, err = p.parseRule(i, one, ints); err != nil {
-			return nil, err
-		}
-	}
-	if !v.Marks() && more {
-		return nil, fmt.Errorf("it replied more than %d rules", len(rules))
-	}
-	if v.Marks() {
-		return p.parseMarks(rest, more, ints)
-	}
-	return ints, nil
-}
-
-// parseMarks appends the code to ints, and what markReply appends of each marker. text is empty
-// if the decision is not repeated. Otherwise it has the code and the texts of the markers.
-func (p *Program) parseMarks(text string, more bool, ints []store.Value) ([]store.Value, error) {
-	if !more {
-		return append(ints, store.IntegerValue(0)), nil
-	}
-	code, rest, more := strings.Cut(text, ";")
-	n, err := strconv.ParseInt(code, 10, 8)
-	ints = append(ints, store.IntegerValue(n))
-	if err != nil || n != script.Replayed && n != script.OtherCost {
-		return nil, fmt.Errorf("it replied %q after the rules", text)
-	}
-	for i := range p.rules {
-		if !more {
-			return nil, fmt.Errorf("it replied %d markers, not %d", i, len(p.rules))
-		}
-		var one string
-		one, rest, more = strings.Cut(rest, ";")
-		m, ok := store.ParseNums(one)
-		if one != "" && (!ok || !script.IsMark(m.Tag) || int(m.Len) != p.rules[i].layout.MarkInts()) {
-			return nil, fmt.Errorf("it replied %q for marker %d", one, i+1)
-		}
-		if n == script.Replayed {
-			ints = p.markReply(i, &m, ints)
-		}
-	}
-	if more {
-		return nil, fmt.Errorf("it replied more than %d markers", len(p.rules))
-	}
-	return ints, nil
-}
-
-// parseRule appends the integers of rule i to ints. text is the value of a cell, or the
-// integers of a Step's State.
-func (p *Program) parseRule(i int, text string, ints []store.Value) ([]store.Value, error) {
-	r := &p.rules[i]
-	var n store.Nums
-	if r.step.meter != nil {
-		ok := text == ""
-		if !ok {
-			n, ok = store.ParseNums(text)
-			ok = ok && n.Tag == r.step.kind.Tag
-		}
-		if !ok {
-			return nil, fmt.Errorf("it replied %q for rule %d", text, i+1)
-		}
-		if int(n.Len) < r.ints {
-			clear(n.N[n.Len:])
-		}
-		for _, v := range n.N[:r.ints] {
-			ints = append(ints, store.IntegerValue(v))
-		}
-		return ints, nil
-	}
-	for range r.ints {
-		one, rest, _ := strings.Cut(text, " ")
-		v, err := strconv.ParseInt(one, 10, 64)
-		if err != nil {
-			return nil, fmt.Errorf("it replied %q for rule %d", one, i+1)
-		}
-		ints, text = append(ints, store.IntegerValue(v)), rest
-	}
-	return ints, nil
-}
 
 // An Answer is one rule's answer to a call. Its fields are those of a weir.Result, so package weir converts
 // pointers to Results into pointers to Answers. A decision in memory thus writes the Result of the caller while
@@ -208,20 +35,20 @@ func (a *Answer) deny(retry time.Duration) {
 // Answer returns the answer of rule i to the call c. o is the parsed reply of v.
 func (p *Program) Answer(i int, v script.Verb, o *Outcome, c *Call) (out Answer) {
 	r := &p.rules[i]
-	a := contract.Ask{Cost: r.asked(v, o.N, c.Cost), Wait: min(c.Wait, p.maxWait)}
+	a := contract.Ask{Cost: r.costOf(v, o.Granted, c.Cost), Wait: min(c.Wait, p.maxWait)}
 	if v.Forces() {
 		a.Wait = 0
 	}
-	if o.Replayed() {
+	if o.Replayed {
 		return p.replayed(i, v, o, a)
 	}
 	granted := func(room int64) int64 {
 		switch {
 		case v.Forces() && r.Cost == 0:
-			return o.N
+			return o.Granted
 		case v.Forces():
 			return max(min(r.Cost, room+p.ownDebt), 0)
-		case o.N > 0 && v != script.Peek:
+		case o.Allowed && v != script.Peek:
 			return a.Cost
 		}
 		return 0
@@ -230,7 +57,7 @@ func (p *Program) Answer(i int, v script.Verb, o *Outcome, c *Call) (out Answer)
 	case r.step.raw != nil:
 		a.Text, a.Renew = c.Text, v == script.Renew
 		var s contract.State
-		for j, value := range o.ints[r.at : r.at+r.ints] {
+		for j, value := range o.ints[r.state : r.state+r.ints] {
 			s[j] = value.Int()
 		}
 		room := r.step.raw.Room(o.Now, s, a)
@@ -246,7 +73,7 @@ func (p *Program) Answer(i int, v script.Verb, o *Outcome, c *Call) (out Answer)
 			out.Allowed = true
 		}
 	default:
-		h := cellRun{step: &r.step, cell: cellOf(o.ints[r.at : r.at+r.ints])}
+		h := cellRun{step: &r.step, cell: cellOf(o.ints[r.state : r.state+r.ints])}
 		h.used = h.cell != contract.Cell{} && r.step.meter.Ends(h.cell) > o.Now
 		if !h.used {
 			h.cell = contract.Cell{}
@@ -267,8 +94,9 @@ func (p *Program) Answer(i int, v script.Verb, o *Outcome, c *Call) (out Answer)
 	return out
 }
 
-// asked returns the tokens that a call with this cost asks of r. n is Outcome.N.
-func (r *rule) asked(v script.Verb, n, cost int64) int64 {
+// costOf returns the tokens that a call with this cost consumes from r if it is allowed. n is the
+// number of tokens for an UpTo.
+func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
 	switch {
 	case r.Cost > 0:
 		return r.Cost
@@ -283,16 +111,16 @@ func (r *rule) asked(v script.Verb, n, cost int64) int64 {
 // denial.
 func (p *Program) replayed(i int, v script.Verb, o *Outcome, a contract.Ask) (out Answer) {
 	r := &p.rules[i]
-	peek := Outcome{N: 1, Now: o.Now, ints: o.ints[:p.ints]}
+	peek := Outcome{Allowed: true, Now: o.Now, ints: o.ints}
 	out = p.Answer(i, script.Peek, &peek, &Call{Cost: 1})
-	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.N
-	at := p.ints + 1 + i + r.at - 2 // see markReply
-	n, meter := o.ints[at].Int(), r.step.meter
+	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted
+	spent := o.ints[r.spent : r.spent+1+r.ints]
+	n, meter := spent[0].Int(), r.step.meter
 	if r.Cost > 0 {
 		out.Granted = cmp.Or(n, r.Cost) // of a cell, a Force can have consumed less than the Cost
 	}
 	if n > 0 && r.step.kind.Reserves && !v.Forces() {
-		before := meter.Take(cellOf(o.ints[at+1:at+1+r.ints]), -n)
+		before := meter.Take(cellOf(spent[1:]), -n)
 		left := max(meter.Ready(o.Now, before, n, 0)-o.Now, 0)
 		if out.Delay = contract.Micros(left); left > a.Wait {
 			out.deny(contract.Micros(left - a.Wait))
@@ -341,16 +169,4 @@ func cellOf(ints []store.Value) (c contract.Cell) {
 		c.B = ints[1].Int()
 	}
 	return c
-}
-
-// Entries returns the entries in a reply of the verb Entries.
-func (p *Program) Entries(reply []store.Value) ([]contract.Entry, error) {
-	texts := make([]string, len(reply))
-	for i, v := range reply {
-		if v.Kind() != store.Bulk {
-			return nil, fmt.Errorf("%w: value %d of what %s.entries replied is not a text", store.ErrScript, i, p.Name())
-		}
-		texts[i] = v.Str()
-	}
-	return p.rules[0].step.raw.(contract.Lister).Parse(texts)
 }

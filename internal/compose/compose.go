@@ -2,15 +2,17 @@
 // arguments, and the answers in their replies. Package script writes the Lua of a script. This
 // package has its Go form, which gives the same results.
 //
-//	compose.go  the rules, and the arguments of their scripts
+//	compose.go  the rules and their scripts
 //	limit.go    checks a limit
+//	args.go     the arguments of a script
+//	reply.go    the integers of a reply
 //	form.go     the Go form of a script
 //	mark.go     the Go form for the markers of decisions, and of Refund
 //	settle.go   the Go form of Settle
 //	direct.go   the Go form of a plain decision, for the memory store
 //	cell.go     the state of a rule whose algorithm is a Meter
 //	share.go    the Go form of a part of a limit
-//	answer.go   parses a reply, and returns the answers
+//	answer.go   the answers of the rules
 package compose
 
 import (
@@ -46,7 +48,8 @@ type Call struct {
 	Text string // the name of a lease, or metadata
 	Gen  int64  // for verbs that write markers: from 1 to 2^53-1, different for each decision
 
-	// How many tokens a Force can consume beyond the limit of a rule, without and with a Cost.
+	// How many tokens a verb that Debts can consume beyond the limit of a rule, without and
+	// with a Cost. Only arguments have them.
 	debt, ownDebt int64
 }
 
@@ -56,8 +59,7 @@ type Program struct {
 	rules   []rule
 	source  *script.Source // the text of the scripts; programs with the same kinds share it
 	consts  []store.Arg
-	ints    int // the integers of a reply
-	texts   bool
+	layout  replyLayout
 	direct  bool // the state of every rule is a cell
 	maxWait int64
 	debt    int64 // the least MaxDebt of the rules without a Cost
@@ -72,8 +74,9 @@ type rule struct {
 	step   step
 	key    int // the index of its first key
 	arg    int // the index of its first constant
-	at     int // the index of its first integer in a reply
 	ints   int // the number of its integers in a reply
+	state  int // the index of the first of them
+	spent  int // the index of what a repeated decision consumed, and of the cell after it
 }
 
 // New returns a Program with the rules. The error says which kind or limit is wrong.
@@ -92,7 +95,7 @@ func New(rules []Rule) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{source: src, ints: 2, texts: src.Texts(), direct: true, maxWait: contract.MaxSpan, debt: contract.MaxTokens, ownDebt: contract.MaxTokens}
+	p := &Program{source: src, direct: true, maxWait: contract.MaxSpan, debt: contract.MaxTokens, ownDebt: contract.MaxTokens}
 	keys := 0
 	for i, r := range rules {
 		l, layout := r.Limit, &src.Rules[i]
@@ -103,9 +106,8 @@ func New(rules []Rule) (*Program, error) {
 		if r.Share > 1 {
 			form = shareOf(form, r.Share)
 		}
-		p.rules = append(p.rules, rule{Rule: r, layout: layout, step: form, key: keys, arg: len(p.consts), at: p.ints, ints: len(layout.Cell)})
+		p.rules = append(p.rules, rule{Rule: r, layout: layout, step: form, key: keys, arg: len(p.consts), ints: len(layout.Cell)})
 		keys += layout.Keys()
-		p.ints += len(layout.Cell)
 		p.consts = append(p.consts, l.Args...)
 		p.direct = p.direct && form.meter != nil
 		p.maxWait = min(p.maxWait, l.MaxWait)
@@ -116,6 +118,7 @@ func New(rules []Rule) (*Program, error) {
 			p.debt = min(p.debt, l.MaxDebt)
 		}
 	}
+	p.layout = layReply(p.rules)
 	return p, nil
 }
 
@@ -151,80 +154,6 @@ func (p *Program) Script(v script.Verb) *store.Script {
 	s := p.source.Script(v).WithForm(p.form(v))
 	p.scripts[v].CompareAndSwap(nil, s)
 	return p.scripts[v].Load()
-}
-
-// AppendArgs appends the arguments of the script of v:
-//
-//   - the constants of the rules;
-//   - the text, if a rule uses one;
-//   - the cost, the wait, the time and the generation. If v has no markers, the generation is
-//     left out, and so are trailing defaults: a time of 0, a wait of 0 and a cost of 1. A Force
-//     or a Settle has the largest debt in place of the wait, and all five arguments: the last one is the
-//     largest debt of the rules with a Cost.
-func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.Arg {
-	args = append(args, p.consts...)
-	if p.texts {
-		if c.Text == "" {
-			args = append(args, noText)
-		} else {
-			args = append(args, store.StringArg(c.Text))
-		}
-	}
-	wait := min(c.Wait, p.maxWait)
-	n := 0
-	switch {
-	case v.Debts():
-		n, wait = 5, p.debt
-	case v.Markers():
-		n = 4
-	case c.Now > 0:
-		n = 3
-	case wait > 0:
-		n = 2
-	case c.Cost != 1:
-		n = 1
-	}
-	tail := [5]int64{min(c.Cost, contract.MaxTokens+1), wait, c.Now, c.Gen, p.ownDebt}
-	for _, arg := range tail[:n] {
-		args = append(args, store.IntArg(arg))
-	}
-	return args
-}
-
-var noText = store.StringArg("")
-
-// tailArgs parses the arguments of v that follow the constants.
-func (p *Program) tailArgs(v script.Verb, args []store.Arg) (Call, error) {
-	c := Call{Cost: 1}
-	n := len(p.consts)
-	if p.texts {
-		n++
-	}
-	least, most := n, n+4
-	if v.Debts() {
-		least, most = n+5, n+5
-	}
-	if len(args) < least || len(args) > most {
-		return c, fmt.Errorf("%s%s takes from %d to %d arguments, and got %d", p.Name(), v.Suffix(), least, most, len(args))
-	}
-	if p.texts {
-		c.Text = args[n-1].String()
-	}
-	for i, arg := range args[n:] {
-		switch i {
-		case 0:
-			c.Cost = arg.Int()
-		case 1:
-			c.Wait = arg.Int()
-		case 2:
-			c.Now = arg.Int()
-		case 3:
-			c.Gen = arg.Int()
-		case 4:
-			c.ownDebt = arg.Int()
-		}
-	}
-	return c, nil
 }
 
 // Verbs returns the verbs that the kinds of the rules support.

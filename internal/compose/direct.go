@@ -18,8 +18,9 @@ type Direct struct {
 	Program *Program
 	Verb    script.Verb
 	Call    Call
-	Outcome // Decide sets it
 
+	now    int64 // the time of the decision
+	take   int64 // 1 if all rules allow the request, 0 otherwise; for UpTo, the tokens that they allow
 	stored int64 // the store's time
 	slack  int64 // microseconds: see clockSlack
 }
@@ -110,20 +111,20 @@ func (d *Direct) CanDecide() bool {
 // called all of them. After a panic, each and a can be partly written.
 func (d *Direct) Decide(now int64, turns []Turn, each []Answer, a *Answer) bool {
 	p := d.Program
-	d.stored, d.Now, d.N = now, now, 1
+	d.stored, d.now, d.take = now, now, 1
 	if d.Call.Now > 0 {
-		d.Now, d.slack = d.Call.Now, clockSlack.Microseconds()
+		d.now, d.slack = d.Call.Now, clockSlack.Microseconds()
 	}
 	if d.Verb.TakesUpTo() {
-		d.N = d.Call.Cost
+		d.take = d.Call.Cost
 	}
 	d.Call.Wait = min(d.Call.Wait, p.maxWait)
 	turns = turns[:len(p.rules)]
 	if !d.read(turns) {
 		return false
 	}
-	if d.N > 0 && d.Verb != script.Peek {
-		d.take(turns, each, a)
+	if d.take > 0 && d.Verb != script.Peek {
+		d.consume(turns, each, a)
 		d.write(turns)
 		return true
 	}
@@ -136,10 +137,10 @@ func (d *Direct) Decide(now int64, turns []Turn, each []Answer, a *Answer) bool 
 	return true
 }
 
-// read reads and settles the cells of turns, and lowers d.N to the tokens that all rules allow. It
+// read reads and settles the cells of turns, and lowers d.take to the tokens that all rules allow. It
 // returns false if Eval must decide.
 func (d *Direct) read(turns []Turn) bool {
-	now, at, stored, n, rules := d.Now, d.Now+d.Call.Wait, d.stored, d.N, d.Program.rules[:len(turns)]
+	now, at, stored, n, rules := d.now, d.now+d.Call.Wait, d.stored, d.take, d.Program.rules[:len(turns)]
 	for i := range turns {
 		t, q := &turns[i], &rules[i]
 		r, s := t.Record, &q.step
@@ -160,22 +161,22 @@ func (d *Direct) read(turns []Turn) bool {
 		}
 		c = m.Settle(now, c)
 		t.cell, t.room = c, m.Room(now, at, c)
-		n = fit(d.Verb, q.Cost > 0, q.asked(d.Verb, n, d.Call.Cost), t.room, n)
-		if n > 0 && q.asked(d.Verb, n, d.Call.Cost) > q.Limit.Capacity {
+		n = fit(d.Verb, q.Cost > 0, q.costOf(d.Verb, n, d.Call.Cost), t.room, n)
+		if n > 0 && q.costOf(d.Verb, n, d.Call.Cost) > q.Limit.Capacity {
 			return false // a Meter with a defect
 		}
 	}
-	d.N = n
+	d.take = n
 	return true
 }
 
-// take consumes the tokens: it sets the next cells, and the answers.
-func (d *Direct) take(turns []Turn, each []Answer, a *Answer) {
-	now, wait, rules := d.Now, d.Call.Wait, d.Program.rules[:len(turns)]
+// consume consumes the tokens: it sets the next cells, and the answers.
+func (d *Direct) consume(turns []Turn, each []Answer, a *Answer) {
+	now, wait, rules := d.now, d.Call.Wait, d.Program.rules[:len(turns)]
 	shown, least, longest, granted := 0, int64(math.MaxInt64), time.Duration(0), int64(-1)
 	for i := range turns {
 		t, q := &turns[i], &rules[i]
-		m, cost, delay := q.step.meter, q.asked(d.Verb, d.N, d.Call.Cost), time.Duration(0)
+		m, cost, delay := q.step.meter, q.costOf(d.Verb, d.take, d.Call.Cost), time.Duration(0)
 		if wait > 0 {
 			delay = contract.Micros(max(m.Ready(now, t.cell, cost, 0)-now, 0))
 			longest = max(longest, delay)
@@ -204,7 +205,7 @@ func (d *Direct) take(turns []Turn, each []Answer, a *Answer) {
 	a.Remaining, a.ResetAfter = least, turns[shown].resetAfter(now)
 }
 
-// resetAfter returns the time until the rule is fully reset, after take.
+// resetAfter returns the time until the rule is fully reset, after consume.
 func (t *Turn) resetAfter(now int64) time.Duration { return contract.Micros(max(t.ends-now, 0)) }
 
 // answer sets the answers of a request that consumes nothing.
@@ -212,12 +213,12 @@ func (d *Direct) answer(turns []Turn, each []Answer, a *Answer) {
 	for i := range turns {
 		t, q := &turns[i], &d.Program.rules[i]
 		var one Answer
-		q.answerCell(&one, d.Now, t.cell, t.room, t.used, q.asked(d.Verb, d.N, d.Call.Cost), d.Call.Wait)
+		q.answerCell(&one, d.now, t.cell, t.room, t.used, q.costOf(d.Verb, d.take, d.Call.Cost), d.Call.Wait)
 		if len(each) > 0 {
 			each[i] = one
 		}
 		longest := max(a.Delay, one.Delay)
-		if i == 0 || d.N > 0 && one.Remaining < a.Remaining || d.N == 0 && one.RetryAfter > a.RetryAfter {
+		if i == 0 || d.take > 0 && one.Remaining < a.Remaining || d.take == 0 && one.RetryAfter > a.RetryAfter {
 			*a = one
 		}
 		a.Delay = longest
@@ -231,7 +232,7 @@ func (d *Direct) write(turns []Turn) {
 		t, s := &turns[i], &rules[i].step
 		t.Record.set(s, &t.cell)
 		if d.slack > 0 || s.writesTTL(t.prev, t.ends) {
-			t.Record.Expires = d.stored + lifeMicros(d.Now, t.ends) + d.slack
+			t.Record.Expires = d.stored + lifeMicros(d.now, t.ends) + d.slack
 		}
 	}
 }

@@ -29,7 +29,7 @@ const fewRules = 4
 
 var manyHeld = sync.Pool{New: func() any { return new([MaxRules]held) }}
 
-// form returns the Go form of v. Its reply has the integers that Outcome parses.
+// form returns the Go form of v. Its reply has the integers of replyLayout.
 func (p *Program) form(v script.Verb) store.GoForm {
 	switch n := len(p.rules); {
 	case n == 1:
@@ -91,11 +91,8 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 // brings no time.
 func (r *run) readArgs() error {
 	var err error
-	if r.call, err = r.tailArgs(r.verb, r.args); err != nil {
+	if r.call, err = r.parseArgs(r.verb, r.args); err != nil {
 		return err
-	}
-	if r.verb.Debts() {
-		r.call.debt, r.call.Wait = r.call.Wait, 0
 	}
 	if r.now, r.slack = r.call.Now, clockSlack; r.now == 0 {
 		r.now, r.slack = r.tx.Now(), 0
@@ -162,8 +159,8 @@ func (r *run) load(i int, h *held) (err error) {
 	return h.get(r.tx, q.key, r.now)
 }
 
-// decide consumes the tokens if every rule has room for them. The reply is Outcome.N, the time,
-// and the state of each rule before the decision.
+// decide consumes the tokens if every rule has room for them. The reply has the state of each
+// rule before the decision.
 func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err error) {
 	head := len(reply)
 	reply = append(reply, store.IntegerValue(0), store.IntegerValue(r.now))

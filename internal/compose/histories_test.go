@@ -180,7 +180,7 @@ func (h *history) step() {
 		h.t.Fatal(err)
 	}
 	h.last = h.last[:0]
-	if v == script.Refund && !o.TooLittle() {
+	if v == script.Refund && !o.TooLittle {
 		delete(h.known, id)
 	}
 	if v > script.Renew || h.repeated(p, v, id, &o, &c, before) {
@@ -194,19 +194,19 @@ func (h *history) step() {
 		if a.Remaining < 0 || a.Remaining > a.Limit || a.RetryAfter < 0 || a.ResetAfter < 0 || a.Delay < 0 || a.Allowed != (a.RetryAfter == 0) {
 			h.t.Fatalf("%+v: rule %d of %s answers %+v", c, i, p.Name(), a)
 		}
-		if o.Replayed() && !a.Allowed && (a.Granted != 0 || a.RetryAfter > a.Delay) {
+		if o.Replayed && !a.Allowed && (a.Granted != 0 || a.RetryAfter > a.Delay) {
 			h.t.Fatalf("%+v: rule %d of %s answers a repeat with %+v", c, i, p.Name(), a)
 		}
 	}
-	if !o.Replayed() && all != (o.N > 0 || v == script.Force || v == script.ForceMark) {
-		h.t.Fatalf("%+v: %s replied %d, and the rules answer %+v", c, p.Name(), o.N, h.last)
+	if !o.Replayed && all != (o.Head() > 0 || v == script.Force || v == script.ForceMark) {
+		h.t.Fatalf("%+v: %s replied %d, and the rules answer %+v", c, p.Name(), o.Head(), h.last)
 	}
 	h.serverReply(p, v, &o, &c, before, markers)
 	for i, a := range h.last {
-		if o.Replayed() && !a.Allowed {
+		if o.Replayed && !a.Allowed {
 			continue // it says when the repeated decision can go ahead, not when another can
 		}
-		h.promises(p, i, which, v, c, a, o.Replayed())
+		h.promises(p, i, which, v, c, a, o.Replayed)
 	}
 }
 
@@ -222,25 +222,25 @@ func (h *history) repeated(p *compose.Program, v script.Verb, id string, o *comp
 		want = k.granted
 	}
 	switch {
-	case !o.Replayed() && !o.OtherCost():
+	case !o.Replayed && !o.OtherCost:
 		switch {
-		case v == script.UpToMark && o.N > 0:
-			h.known[id] = known{v, c.Cost, o.N, o.N, k.unsure}
+		case v == script.UpToMark && o.Head() > 0:
+			h.known[id] = known{v, c.Cost, o.Head(), o.Head(), k.unsure}
 		case v == script.ForceMark:
-			h.known[id] = known{v, c.Cost, c.Cost, o.N, k.unsure || o.N == 0}
-		case o.N > 0:
+			h.known[id] = known{v, c.Cost, c.Cost, o.Head(), k.unsure || o.Head() == 0}
+		case o.Head() > 0:
 			h.known[id] = known{v, c.Cost, c.Cost, c.Cost, k.unsure}
 		}
 		return false
 	case k.unsure:
-	case !ok || o.Replayed() != fits || o.N != want:
-		h.t.Fatalf("%+v: %s replied %d to a repeat of %+v, replayed: %v", c, p.Name(), o.N, k, o.Replayed())
+	case !ok || o.Replayed != fits || o.Head() != want:
+		h.t.Fatalf("%+v: %s replied %d to a repeat of %+v, replayed: %v", c, p.Name(), o.Head(), k, o.Replayed)
 	}
 	if after := h.texts(p, "0"); !slices.Equal(after, before) {
 		h.t.Fatalf("%+v: a repeat changes %q to %q", c, before, after)
 	}
 	h.repeats++
-	return o.OtherCost()
+	return o.OtherCost
 }
 
 // texts returns the values of the keys of p that end in name. The value of a Step is not
@@ -261,11 +261,11 @@ func (h *history) serverReply(p *compose.Program, v script.Verb, o *compose.Outc
 			return
 		}
 	}
-	text := fmt.Sprintf("%d;%d %06d;%s", o.N, o.Now/1_000_000, o.Now%1_000_000, strings.Join(before, ";"))
+	text := fmt.Sprintf("%d;%d %06d;%s", o.Head(), o.Now/1_000_000, o.Now%1_000_000, strings.Join(before, ";"))
 	switch {
-	case o.Replayed():
+	case o.Replayed:
 		text += ";1;" + strings.Join(markers, ";")
-	case o.OtherCost():
+	case o.OtherCost:
 		text += ";2;" + strings.Join(markers, ";")
 	}
 	parsed, err := p.Outcome(v, []store.Value{store.BulkValue(text)}, nil)

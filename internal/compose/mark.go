@@ -48,8 +48,7 @@ func (r *run) readMarks(m *marks) (found bool, err error) {
 }
 
 // replay returns the reply to a repeated decision, if a marker is there. The reply has the
-// state of the rules already. Its last integer is the code. If the decision was repeated, the
-// integers of Program.markReply follow.
+// state of the rules and the code already.
 func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool, err error) {
 	var m marks
 	if found, err := r.readMarks(&m); !found || err != nil {
@@ -59,7 +58,7 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 	if code := len(reply) - 1; asked == r.call.Cost || r.verb.TakesUpTo() && asked < r.call.Cost {
 		reply[head], reply[code] = store.IntegerValue(total), store.IntegerValue(script.Replayed)
 		for i := range r.rules {
-			reply = r.markReply(i, &m[i], reply)
+			reply = r.appendSpent(i, &m[i], reply)
 		}
 	} else {
 		reply[head], reply[code] = store.IntegerValue(asked), store.IntegerValue(script.OtherCost)
@@ -67,11 +66,11 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 	return reply, true, nil
 }
 
-// markReply appends integers of rule i to a reply: the tokens that the decision of the marker m
-// consumed, and the cell after it. Program.replayed uses them. They are all 0 if the rule
+// appendSpent appends the last integers of rule i to a reply: the tokens that the decision of the
+// marker m consumed, and the cell after it. Program.replayed uses them. They are all 0 if the rule
 // has no cell or no marker. They are also 0 if a Settle changed the tokens, unless the rule has a
 // Cost.
-func (p *Program) markReply(i int, m *store.Nums, reply []store.Value) []store.Value {
+func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store.Value {
 	q := &p.rules[i]
 	var ints [store.MaxNums]int64
 	if n := m.N[script.MarkHeld]; q.step.meter != nil && m.Len > 0 && (q.Cost > 0 || m.Tag == script.MarkTag && n == m.N[script.MarkTotal] && n == m.N[script.MarkAsked]) {

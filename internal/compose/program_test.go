@@ -74,7 +74,7 @@ func (b *bench) eval(p *compose.Program, rules int, v script.Verb, id string, c 
 	return b.st.Eval(context.Background(), p.Script(v), keysOf(p, rules, v, id), p.AppendArgs(nil, v, &c), nil)
 }
 
-// do runs v, and returns Outcome.N and the answer of each rule.
+// do runs v, and returns Outcome.Head and the answer of each rule.
 func (b *bench) do(p *compose.Program, rules int, v script.Verb, id string, c compose.Call) (int64, []compose.Answer) {
 	reply, err := b.eval(p, rules, v, id, c)
 	if err != nil {
@@ -85,13 +85,13 @@ func (b *bench) do(p *compose.Program, rules int, v script.Verb, id string, c co
 		b.t.Fatal(err)
 	}
 	if v > script.Renew {
-		return o.N, nil
+		return o.Head(), nil
 	}
 	answers := make([]compose.Answer, rules)
 	for i := range answers {
 		answers[i] = p.Answer(i, v, &o, &c)
 	}
-	return o.N, answers
+	return o.Head(), answers
 }
 
 // values returns the values of the keys, as text.
@@ -469,8 +469,8 @@ func TestOutcome(t *testing.T) {
 			if (err == nil) != (tt.n >= 0) || err != nil && !errors.Is(err, store.ErrScript) {
 				t.Fatalf("Outcome = %+v, %v, want %d", o, err, tt.n)
 			}
-			if err == nil && o.N != tt.n {
-				t.Errorf("N is %d, want %d", o.N, tt.n)
+			if err == nil && o.Head() != tt.n {
+				t.Errorf("Head is %d, want %d", o.Head(), tt.n)
 			}
 			if err == nil && tt.verb != script.Refund {
 				for i := range 2 { // and any answer is possible

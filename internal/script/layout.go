@@ -53,6 +53,8 @@ func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 
 // The arguments of a script are the constants of each rule, followed by its Cost if it has one,
 // then the text if a rule uses one, and then the arguments that all rules share, in this order.
+// A verb that Debts takes all of them, and the others take no ArgOwnDebt. Those that are left out
+// at the end have defaults: a cost of 1, a wait of 0 and a time of 0.
 const (
 	ArgCost    = iota // tokens
 	ArgWait           // microseconds; a verb that Debts has ArgDebt in its place
@@ -63,15 +65,6 @@ const (
 	SharedArgs           // their number
 	ArgDebt    = ArgWait // the largest debt of the rules without a Cost
 )
-
-// SharedCount returns the least and the largest number of shared arguments that the script
-// takes. It has defaults for the others: a time of 0, a wait of 0 and a cost of 1.
-func (v Verb) SharedCount() (least, most int) {
-	if v.Debts() {
-		return SharedArgs, SharedArgs
-	}
-	return 0, ArgGen + 1
-}
 
 // The codes in the reply of a verb that writes markers.
 const (

@@ -38,16 +38,6 @@ type writer struct{ strings.Builder }
 
 func (w *writer) f(format string, args ...any) { fmt.Fprintf(w, format, args...) }
 
-// Texts reports whether a rule uses the text of a call.
-func (s *Source) Texts() bool {
-	for i := range s.Rules {
-		if s.Rules[i].Texts() {
-			return true
-		}
-	}
-	return false
-}
-
 // lua returns the text of the script of v.
 func (s *Source) lua(v Verb) string {
 	w := new(writer)
@@ -137,7 +127,7 @@ func (r *Rule) ownCost() string { return luaConst(r.arg + len(r.Args)) }
 
 // shared returns Lua for an argument that all rules share, for example [ArgCost].
 func (s *Source) shared(arg int) string {
-	if s.Texts() {
+	if s.Texts {
 		arg++
 	}
 	return fmt.Sprintf("ARGV[%d]", s.consts+1+arg)

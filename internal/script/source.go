@@ -33,6 +33,7 @@ type Source struct {
 	Rules   []Rule
 	Keys    int  // the keys of all rules, without markers
 	Sets    bool // a rule keeps its state in a sorted set or a list
+	Texts   bool // a rule uses the text of a call
 	consts  int  // the entries of ARGV before the text and the shared arguments
 	scripts [verbs]atomic.Pointer[store.Script]
 }
@@ -63,9 +64,6 @@ func (r *Rule) Leases() bool { return r.Step != nil && r.Step.Leases }
 
 // Entries reports whether the rule keeps metadata.
 func (r *Rule) Entries() bool { return r.Step != nil && r.Step.Entries }
-
-// Texts reports whether the rule uses the text of a call.
-func (r *Rule) Texts() bool { return r.Leases() || r.Entries() }
 
 // Refunds reports whether the Lua of the rule has a refund section.
 func (r *Rule) Refunds() bool { return r.sections["refund"] != "" }
@@ -154,6 +152,7 @@ func newSource(kinds []contract.Kind, own []bool) (*Source, error) {
 			src.consts++
 		}
 		src.Sets = src.Sets || r.Step != nil && r.Step.Sets
+		src.Texts = src.Texts || r.Leases() || r.Entries()
 	}
 	if locals > maxLocals {
 		return nil, fmt.Errorf("%d rules of %s need %d locals in one Lua function: they must need at most %d, so use fewer rules",
