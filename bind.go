@@ -139,15 +139,8 @@ type bound struct {
 	resets *part // the rules identified by the full key; nil if there is none
 	kept   *part // the only rule that keeps metadata; nil if there is none, or several
 
-	lease     time.Duration // the shortest lease time of all rules
-	keepers   int           // the number of rules that keep metadata
-	capped    bool          // a rule without a Cost has a MaxCost
-	ownCosts  bool          // every rule has a Cost
-	plain     bool          // a Consume with neither an ID nor another option needs no further check
-	noWait    int           // a rule that cannot reserve; -1 if all rules can
-	noRefund  int           // a rule that cannot refund; -1 if all rules can
-	noDebt    int           // a rule that cannot be in debt; -1 if all rules can
-	leaseCost int           // a rule that holds leases and has no Cost; -1 if there is none
+	lease time.Duration // the shortest lease time of all rules
+	can   capabilities
 
 	shadows []*bound // one for each shadow rule
 }
@@ -160,59 +153,36 @@ type part struct {
 
 // bind prepares the scripts, constants and keys of rules.
 func bind(sh *shared, rules []rule, only bool) (*bound, error) {
-	b := &bound{shared: sh, rules: rules, only: only, ownCosts: true, noWait: -1, noRefund: -1, noDebt: -1, leaseCost: -1, lease: Never}
+	b := &bound{shared: sh, rules: rules, only: only, lease: Never}
+	var err error
+	if b.all, err = b.newPart(func(*rule) bool { return true }); err != nil {
+		return nil, err
+	}
 	for i := range rules {
 		r := &rules[i]
-		r.index = i
-		r.features = featuresOf(r)
-		if r.cost == 0 {
-			b.ownCosts = false
-		}
-		if r.limit.MaxCost > 0 && r.cost == 0 {
-			b.capped = true
-		}
-		if !r.has(reserves) && b.noWait < 0 {
-			b.noWait = i
-		}
-		if !r.has(debts) && b.noDebt < 0 {
-			b.noDebt = i
-		}
-		if r.has(entries) {
-			b.keepers++
-		}
+		r.index, r.features = i, featuresOf(r, b.all.program.Marked(i))
 		if r.has(leases) {
 			b.lease = min(b.lease, r.limit.Lease)
-			if r.cost == 0 && b.leaseCost < 0 {
-				b.leaseCost = i
-			}
 		}
 	}
-	var err error
-	parts := []struct {
+	b.can = capabilitiesOf(rules)
+	if b.can.any(leases) && b.can.any(entries) {
+		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: use two limiters")
+	}
+	for _, p := range []struct {
 		part **part
 		has  func(r *rule) bool
 	}{
-		{&b.all, func(*rule) bool { return true }},
 		{&b.leases, func(r *rule) bool { return r.has(leases) }},
 		{&b.resets, func(r *rule) bool { return only || sh.space.full(r.key) }},
-		{&b.kept, func(r *rule) bool { return r.has(entries) && b.keepers == 1 }},
-	}
-	for _, p := range parts {
+		{&b.kept, func(r *rule) bool { return r.has(entries) && b.can.count(entries) == 1 }},
+	} {
 		if *p.part, err = b.newPart(p.has); err != nil {
-			return nil, fail(ErrInvalidRule, "%s", plain(err))
-		}
-	}
-	if b.leases != nil && b.keepers > 0 {
-		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: use two limiters")
-	}
-	for i := range rules {
-		if !b.all.program.Marked(i) && b.noRefund < 0 {
-			b.noRefund = i
+			return nil, err
 		}
 	}
 	b.limits = digest(rules)
-	b.plain = b.leases == nil && !b.capped && !b.ownCosts
-	if b.plain && len(rules) == 1 && sh.memory != nil && sh.clock == nil && sh.space.bare() && b.all.program.Direct() {
+	if b.can.plain() && len(rules) == 1 && sh.memory != nil && sh.clock == nil && sh.space.bare() && b.all.program.Direct() {
 		b.alone = &b.rules[0]
 	}
 	return b, nil
@@ -236,8 +206,10 @@ func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
 		return b.all, nil
 	}
 	var err error
-	p.program, err = compose.New(rules)
-	return &p, err
+	if p.program, err = compose.New(rules); err != nil {
+		return nil, fail(ErrInvalidRule, "%s", plain(err))
+	}
+	return &p, nil
 }
 
 // digest returns a hash of the rules' limits and costs.

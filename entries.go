@@ -28,10 +28,10 @@ func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	}
 	b, k := l.bound, KeyOf(key...)
 	switch {
-	case b.keepers == 0:
+	case !b.can.any(entries):
 		return nil, fail(ErrUnsupported, "Entries: no rule keeps metadata: a rule must be an algorithm.MetadataWindow")
-	case b.keepers > 1:
-		return nil, fail(ErrInvalidRule, "Entries: %d rules keep metadata: select one with Limiter.Only", b.keepers)
+	case b.kept == nil:
+		return nil, fail(ErrInvalidRule, "Entries: %d rules keep metadata: select one with Limiter.Only", b.can.count(entries))
 	}
 	if err := b.space.check(&k); err != nil {
 		return nil, err

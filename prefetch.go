@@ -209,18 +209,18 @@ func (b *bound) canPrefetch() error {
 		r := &b.rules[i]
 		switch {
 		case r.has(leases):
-			return b.unsupported("Prefetch", i, "which holds leases: put the other rules in another limiter")
+			return unsupported("Prefetch", r, "which holds leases: put the other rules in another limiter")
 		case r.cost > 0:
 			return fail(ErrUnsupported, "Prefetch: rule %q has the Cost %d for each request, but a prefetch would consume it once: leave Cost out, and give each request its cost", r.name, r.cost)
 		case r.has(queues):
-			return b.unsupported("Prefetch", i, "whose requests leave one by one: use algorithm.GCRA or TokenBucket")
+			return unsupported("Prefetch", r, "whose requests leave one by one: use algorithm.GCRA or TokenBucket")
 		}
 	}
-	switch {
-	case b.noRefund >= 0:
-		return b.unsupported("Prefetch", b.noRefund, "which cannot take unused tokens back: use another algorithm")
-	case b.noDebt >= 0:
-		return b.errNoDebt("Prefetch")
+	if r := b.can.without(refunds); r != nil {
+		return unsupported("Prefetch", r, "which cannot take unused tokens back: use another algorithm")
+	}
+	if r := b.can.without(debts); r != nil {
+		return errNoDebt("Prefetch", r)
 	}
 	return nil
 }

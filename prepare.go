@@ -31,7 +31,7 @@ func (b *bound) check(q *query, r *Request, each int) error {
 		}
 	}
 	q.op, q.part, q.Program = r.Op, b.all, b.all.program
-	if b.plain && r.plain() {
+	if b.can.plain() && r.plain() {
 		q.Call.Cost = cutCost(r.Cost)
 		return nil
 	}
@@ -81,20 +81,21 @@ func (b *bound) pack(s *scratch, q *query, r *Request, borrow bool) {
 // checkDecision checks a request that consumes or peeks.
 func (b *bound) checkDecision(q *query, r *Request) error {
 	leases := b.leases != nil
+	noDebt, noWait, noRefund, noPart := b.can.without(debts), b.can.without(reserves), b.can.without(refunds), b.can.without(divides)
 	switch {
 	case r.MaxWait < 0:
 		return fmt.Errorf("weir: Request.MaxWait is %v: it must be 0 or more", r.MaxWait)
 	case r.MaxWait > 0 && (r.Op == TakeUpTo || r.Op == Force):
 		return fail(ErrUnsupported, "%v: Request.MaxWait is %v: it must be 0, because %v cannot reserve tokens", r.Op, r.MaxWait, r.Op)
-	case r.Op == Force && b.noDebt >= 0:
-		return b.errNoDebt("Force")
-	case r.MaxWait > 0 && b.noWait >= 0:
-		return b.unsupported("MaxWait, Wait and Reserve", b.noWait, "whose tokens cannot be reserved: use algorithm.GCRA, TokenBucket or LeakyBucket")
-	case r.Op == TakeUpTo && b.ownCosts:
+	case r.Op == Force && noDebt != nil:
+		return errNoDebt("Force", noDebt)
+	case r.MaxWait > 0 && noWait != nil:
+		return unsupported("MaxWait, Wait and Reserve", noWait, "whose tokens cannot be reserved: use algorithm.GCRA, TokenBucket or LeakyBucket")
+	case r.Op == TakeUpTo && !b.can.any(follows):
 		return fail(ErrUnsupported, "TakeUpTo: every rule has a Cost: at least one rule must have none")
-	case r.Op == TakeUpTo && b.leaseCost >= 0:
-		return b.unsupported("TakeUpTo", b.leaseCost, "which holds one lease for each request: set the Cost of the rule to 1")
-	case r.Metadata != "" && b.keepers == 0:
+	case r.Op == TakeUpTo && noPart != nil:
+		return unsupported("TakeUpTo", noPart, "which holds one lease for each request: set the Cost of the rule to 1")
+	case r.Metadata != "" && !b.can.any(entries):
 		return fail(ErrUnsupported, "Request.Metadata has %d bytes: it must be empty, because no rule is an algorithm.MetadataWindow", len(r.Metadata))
 	case len(r.Metadata) > algorithm.MaxMetadata:
 		return fail(ErrInvalidMetadata, "Request.Metadata has %d bytes: it must have at most %d", len(r.Metadata), algorithm.MaxMetadata)
@@ -102,14 +103,14 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 		return fail(ErrInvalidLease, "Request.ID is empty: it must name the lease: call TryAcquire or Acquire, or set an ID")
 	case leases && len(r.ID) > algorithm.MaxLease:
 		return errLongLease(r)
-	case !leases && r.ID != "" && b.noRefund >= 0 && r.Op != Peek:
-		return b.errNoRefund(r.Op)
+	case !leases && r.ID != "" && noRefund != nil && r.Op != Peek:
+		return errNoRefund(r.Op, noRefund)
 	}
 	cost := cutCost(r.Cost)
-	if b.ownCosts {
+	if !b.can.any(follows) {
 		cost = min(cost, contract.MaxTokens) // only the markers hold it
 	}
-	if b.capped || r.Op == Force {
+	if b.can.any(bounded) || r.Op == Force {
 		var err error
 		if cost, err = b.capCost(r.Op, cost); err != nil {
 			return err
@@ -162,13 +163,14 @@ func (b *bound) capCost(op Op, cost int64) (int64, error) {
 
 // checkRefund checks a Refund or a Settle.
 func (b *bound) checkRefund(r *Request) error {
+	noRefund := b.can.without(refunds)
 	switch {
 	case b.leases != nil && r.Op == Refund:
 		return fail(ErrUnsupported, "Refund: a rule holds leases: release the lease with Release; to refund the other rules, put them in another limiter")
 	case b.leases != nil:
 		return fail(ErrUnsupported, "Settle: a rule holds leases: to settle the other rules, put them in another limiter")
-	case b.noRefund >= 0:
-		return b.errNoRefund(r.Op)
+	case noRefund != nil:
+		return errNoRefund(r.Op, noRefund)
 	case r.ID == "":
 		return fail(ErrInvalidKey, "%v: Request.ID is empty: it must be the ID of the decision", r.Op)
 	}
@@ -181,15 +183,16 @@ func (b *bound) checkSettle(r *Request) (int64, error) {
 	if err := b.checkRefund(r); err != nil {
 		return 0, err
 	}
+	noDebt := b.can.without(debts)
 	switch {
 	case !ok:
 		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost")
 	case actual < 0:
 		return 0, fail(ErrInvalidCost, "Settle: the actual cost is %d: it must be 0 or more", actual)
-	case b.ownCosts:
+	case !b.can.any(follows):
 		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost: at least one rule must have none")
-	case b.noDebt >= 0:
-		return 0, b.errNoDebt("Settle")
+	case noDebt != nil:
+		return 0, errNoDebt("Settle", noDebt)
 	}
 	return b.capCost(Settle, actual)
 }
@@ -210,25 +213,25 @@ func errLongLease(r *Request) error {
 	return fail(ErrInvalidLease, "Request.ID has %d bytes: the name of a lease must have at most %d", len(r.ID), algorithm.MaxLease)
 }
 
-func (b *bound) errNoRefund(op Op) error {
+func errNoRefund(op Op, r *rule) error {
 	if op == Refund || op == Settle {
-		return b.unsupported(op.String(), b.noRefund, "whose tokens cannot be refunded: use another algorithm")
+		return unsupported(op.String(), r, "whose tokens cannot be refunded: use another algorithm")
 	}
-	return b.unsupported("Request.ID", b.noRefund, "whose tokens cannot be refunded: leave the ID empty")
+	return unsupported("Request.ID", r, "whose tokens cannot be refunded: leave the ID empty")
 }
 
-func (b *bound) errNoDebt(what string) error {
+func errNoDebt(what string, r *rule) error {
 	why := "which cannot be in debt: use another algorithm"
-	if limit := b.rules[b.noDebt].limit; !b.rules[b.noDebt].has(leases) {
-		why = fmt.Sprintf("which cannot be in debt with the limit %d: if it is the highest limit or close to it, lower it; otherwise use another algorithm", limit.Capacity)
+	if !r.has(leases) {
+		why = fmt.Sprintf("which cannot be in debt with the limit %d: if it is the highest limit or close to it, lower it; otherwise use another algorithm", r.limit.Capacity)
 	}
-	return b.unsupported(what, b.noDebt, why)
+	return unsupported(what, r, why)
 }
 
-// unsupported returns an ErrUnsupported. Its text names the feature what and rule i, and
+// unsupported returns an ErrUnsupported. Its text names the feature what and the rule r, and
 // says why the rule does not support the feature.
-func (b *bound) unsupported(what string, i int, why string) error {
-	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, b.rules[i].name, b.rules[i].kind().Name, why)
+func unsupported(what string, r *rule, why string) error {
+	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, r.name, r.kind().Name, why)
 }
 
 // setKeys sets s.keys to the keys of q's rules. If q has markers, their keys follow.

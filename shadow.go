@@ -34,7 +34,7 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 		switch {
 		case err != nil:
 			return err
-		case shadow.keepers > 0:
+		case shadow.can.any(entries):
 			return fail(ErrInvalidRule, "%s: a %s keeps metadata, so it cannot be a shadow rule", label, one[0].kind().Name)
 		case shadow.leases != nil && b.leases == nil:
 			return fail(ErrInvalidRule, "%s: a %s holds leases, so it can be a shadow rule only if another rule holds leases too", label, one[0].kind().Name)
@@ -73,9 +73,9 @@ func (a *asked) add(b *bound, request int, r *Request, each int) error {
 		case r.Op == Refund:
 			own.Cost = 0 // a TakeUpTo of the shadow rule may have consumed more
 		case (r.Op == Renew || r.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil,
-			r.Op == Settle && shadow.ownCosts: // beside other rules, it would keep its Cost
+			r.Op == Settle && !shadow.can.any(follows): // beside other rules, it would keep its Cost
 			continue
-		case r.Op == TakeUpTo && shadow.ownCosts: // beside other rules, it would consume its Cost
+		case r.Op == TakeUpTo && !shadow.can.any(follows): // beside other rules, it would consume its Cost
 			own.Op, own.Cost = Consume, 0
 		case b.leases != nil && shadow.leases == nil:
 			own.ID = "" // it names a lease
