@@ -131,8 +131,7 @@ type bound struct {
 	rules  []rule
 	only   bool     // made by Limiter.Only
 	limits [32]byte // a digest of the rules' limits
-
-	alone *rule // the only rule, if decide can decide its plain requests in a straight line
+	way    way
 
 	all    *part
 	leases *part // the rules that hold leases; nil if there is none
@@ -182,9 +181,7 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 		}
 	}
 	b.limits = digest(rules)
-	if b.can.plain() && len(rules) == 1 && sh.memory != nil && sh.clock == nil && sh.space.bare() && b.all.program.Direct() {
-		b.alone = &b.rules[0]
-	}
+	b.way = b.chooseWay()
 	return b, nil
 }
 

@@ -321,21 +321,42 @@ func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Resul
 	return res, err
 }
 
-// decide decides a plain request by one rule on the memory store in a straight line, because this takes
-// three quarters of the time. It leaves all other requests to decideRules, also those that are not valid.
+// A way is how a limiter decides. It is chosen once, when the rules are bound.
+type way uint8
+
+const (
+	byScript    way = iota // Eval of the store runs a script
+	onSlots                // a decision on the slots of a memory store, and byScript what it does not support
+	inLine                 // the same in a straight line for plain requests, and onSlots the others
+	withShadows            // shadow rules decide beside the others
+)
+
+// chooseWay returns how b decides if it has no shadow rules.
+func (b *bound) chooseWay() way {
+	switch {
+	case b.memory == nil || !b.all.program.HasCells():
+		return byScript
+	case len(b.rules) == 1 && b.can.plain() && b.clock == nil && b.space.bare():
+		return inLine
+	}
+	return onSlots
+}
+
+// decide checks the request, and makes the decision in the way of b.
 func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
-	if b.alone != nil && len(b.shadows) == 0 && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
+	way := b.way
+	if way == inLine && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
 		if key := r.Key.segments[0]; key != "" && unescaped(key) {
-			if b.memory.DecideAlone(b.all.program, &b.alone.key.frame, key, cutCost(r.Cost), (*compose.Answer)(res)) {
+			if b.memory.DecideInLine(b.all.program, &b.rules[0].key.frame, key, cutCost(r.Cost), answerOf(res)) {
 				if len(each) > 0 {
 					each[0] = *res
 				}
 				return nil
 			}
-			return b.decideRules(ctx, r, each, res, false)
+			way = byScript
 		}
 	}
-	return b.decideRules(ctx, r, each, res, b.memory != nil)
+	return b.decideBy(way, ctx, r, each, res)
 }
 
 // plain reports whether r is a Consume without options.
@@ -343,21 +364,17 @@ func (r *Request) plain() bool {
 	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
 }
 
-// decideRules checks the request, sends it to the store, and turns the reply into a result. If direct is
-// true, the store is a memory store, and most decisions need neither arguments nor a reply: see
-// bound.direct.
-func (b *bound) decideRules(ctx context.Context, r *Request, each []Result, res *Result, direct bool) error {
-	if len(b.shadows) > 0 {
+// decideBy is decide in every way except inLine: instead of it, it decides onSlots.
+func (b *bound) decideBy(way way, ctx context.Context, r *Request, each []Result, res *Result) error {
+	if way == withShadows {
 		return b.decideBeside(ctx, r, each, res)
 	}
 	var q query
 	if err := b.check(&q, r, len(each)); err != nil {
 		return err
 	}
-	if direct && q.CanDecide() && ctx.Err() == nil {
-		if b.direct(&q, r, each, res) {
-			return nil
-		}
+	if way != byScript && q.OnlyCells() && ctx.Err() == nil && b.decideOnSlots(&q, r, each, res) {
+		return nil
 	}
 	return b.eval(ctx, &q, r, each, res)
 }
@@ -379,7 +396,7 @@ func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, r
 type query struct {
 	op   Op
 	part *part // the rules
-	compose.Direct
+	compose.Query
 }
 
 // A scratch holds the buffers of one request, which are reused.

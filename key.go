@@ -220,10 +220,10 @@ func (ks *keySpace) check(k *Key) error {
 	return nil
 }
 
-// setTurns sets the keys of turns, which are zero, to the keys of rules. The parts of the keys are
-// segments of k. If a part is not one segment as it is, setTurns returns false: buildTurns must
+// setSlots sets the keys of slots, which are zero, to the keys of rules. The parts of the keys are
+// segments of k. If a part is not one segment as it is, setSlots returns false: buildSlots must
 // then build the parts.
-func (ks *keySpace) setTurns(turns []compose.Turn, rules []rule, k *Key) bool {
+func (ks *keySpace) setSlots(slots []compose.Slot, rules []rule, k *Key) bool {
 	if ks.built {
 		return false
 	}
@@ -233,8 +233,8 @@ func (ks *keySpace) setTurns(turns []compose.Turn, rules []rule, k *Key) bool {
 		}
 	}
 	shared := k.segments[ks.shared[0]]
-	for i := range turns {
-		key, rk := &turns[i].Key, rules[i].key
+	for i := range slots {
+		key, rk := &slots[i].Key, rules[i].key
 		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
 			key.Other = k.segments[rk.other[0]]
 		}
@@ -242,13 +242,13 @@ func (ks *keySpace) setTurns(turns []compose.Turn, rules []rule, k *Key) bool {
 	return true
 }
 
-// buildTurns sets the keys of turns, which are zero, to the keys of rules. It builds the parts of
+// buildSlots sets the keys of slots, which are zero, to the keys of rules. It builds the parts of
 // the keys in buf, and returns the longer buf.
-func (ks *keySpace) buildTurns(turns []compose.Turn, rules []rule, k *Key, buf []byte) []byte {
+func (ks *keySpace) buildSlots(slots []compose.Slot, rules []rule, k *Key, buf []byte) []byte {
 	var shared string
 	shared, buf = ks.join(ks.shared, k, buf)
-	for i := range turns {
-		key, rk := &turns[i].Key, rules[i].key
+	for i := range slots {
+		key, rk := &slots[i].Key, rules[i].key
 		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
 			key.Other, buf = ks.join(rk.other, k, buf)
 		}

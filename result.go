@@ -3,7 +3,7 @@ package weir
 import (
 	"fmt"
 	"slices"
-	"time"
+	"unsafe"
 
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
@@ -60,37 +60,42 @@ func (b *bound) combine(q *query, o *compose.Outcome, answers []compose.Answer, 
 	if o.Replayed {
 		allowed = !slices.ContainsFunc(answers, func(a compose.Answer) bool { return !a.Allowed })
 	}
-	shown, delay, granted := 0, time.Duration(0), int64(-1)
+	shown := compose.Shown{Allowed: allowed}
 	for n, r := range q.part.rules {
-		a, first := &answers[n], &answers[shown]
+		a := &answers[n]
 		if allowed && !a.Allowed {
 			return fmt.Errorf("weir: %w: the script allowed the request, but its reply says that rule %q denies it", store.ErrScript, r.name)
 		}
 		if q.op == Renew || !allowed {
 			a.Granted = 0
 		}
-		if r.cost == 0 {
-			granted = a.Granted
-		}
-		delay = max(delay, a.Delay)
-		if allowed && a.Remaining < first.Remaining || !allowed && a.RetryAfter > first.RetryAfter {
-			shown = n
-		}
+		a.Replayed = o.Replayed
+		shown.Add(n, a.Remaining, a.RetryAfter, a.Delay)
+		shown.Grant(r.cost > 0, a.Granted)
 		if len(each) > 0 {
-			each[r.index] = Result(*a)
-			each[r.index].Replayed = o.Replayed
+			*answerOf(&each[r.index]) = *a
 		}
 	}
-	if !allowed && answers[shown].Allowed {
+	a := &answers[shown.Rule]
+	if !allowed && a.Allowed {
 		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
-	*res = Result(answers[shown])
-	res.Replayed = o.Replayed
+	*answerOf(res) = *a
 	if allowed {
-		res.Delay = delay
+		res.Delay = shown.Delay
 	}
-	if granted >= 0 {
-		res.Granted = granted
-	}
+	res.Granted = shown.Granted(res.Granted)
 	return nil
+}
+
+// answerOf returns res as the answer that package compose writes. Their fields are the same: if they were
+// not, the conversion would not compile.
+func answerOf(res *Result) *compose.Answer { return (*compose.Answer)(res) }
+
+// answersOf returns each as answers.
+func answersOf(each []Result) []compose.Answer {
+	if len(each) == 0 {
+		return nil
+	}
+	return unsafe.Slice(answerOf(&each[0]), len(each))
 }

@@ -1,12 +1,14 @@
 package weir_test
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
 )
 
 // If the request is denied, the result describes the rule with the longest RetryAfter.
@@ -202,5 +204,19 @@ func TestLargestCosts(t *testing.T) {
 	}
 	if res, err := l.TakeUpTo(t.Context(), 1<<63-1, "u"); err != nil || res.Granted != algorithm.MaxTokens {
 		t.Errorf("TakeUpTo: got %+v, %v, want all", res, err)
+	}
+}
+
+// A Result and a compose.Answer have the same layout, because one is used in the place of the other.
+func TestAnswerLayout(t *testing.T) {
+	t.Parallel()
+	result, answer := reflect.TypeFor[weir.Result](), reflect.TypeFor[compose.Answer]()
+	if result.NumField() != answer.NumField() || result.Size() != answer.Size() {
+		t.Fatalf("a Result has %d fields in %d bytes, an Answer %d in %d", result.NumField(), result.Size(), answer.NumField(), answer.Size())
+	}
+	for i := range result.NumField() {
+		if r, a := result.Field(i), answer.Field(i); r.Name != a.Name || r.Type != a.Type || r.Offset != a.Offset {
+			t.Errorf("field %d of a Result is %s %v at %d, of an Answer %s %v at %d", i, r.Name, r.Type, r.Offset, a.Name, a.Type, a.Offset)
+		}
 	}
 }

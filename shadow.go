@@ -39,10 +39,13 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 		case shadow.leases != nil && b.leases == nil:
 			return fail(ErrInvalidRule, "%s: a %s holds leases, so it can be a shadow rule only if another rule holds leases too", label, one[0].kind().Name)
 		}
-		b.shadows = append(b.shadows, shadow)
+		b.addShadow(shadow)
 	}
 	return nil
 }
+
+// addShadow adds one shadow rule to b.
+func (b *bound) addShadow(shadow *bound) { b.shadows, b.way = append(b.shadows, shadow), withShadows }
 
 // An asking is what b, a limiter or a shadow rule, asks the store for a request. eval is the
 // index of the call. If err is not nil, b cannot decide the request, and there is no call.

@@ -73,7 +73,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 		if shadow, err = bind(shadow.shared, with[live+i:live+i+1], false); err != nil {
 			return nil, err
 		}
-		other.shadows = append(other.shadows, shadow)
+		other.addShadow(shadow)
 	}
 	return newLimiter(other, l.wrappers), nil
 }

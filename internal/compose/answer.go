@@ -10,7 +10,7 @@ import (
 )
 
 // An Answer is one rule's answer to a call. Its fields are those of a weir.Result, so package weir converts
-// pointers to Results into pointers to Answers. A decision in memory thus writes the Result of the caller while
+// pointers to Results into pointers to Answers, in one function. A decision in memory thus writes the Result of the caller while
 // it holds the lock: a processor waits if a struct is copied right after its fields were written.
 type Answer struct {
 	Allowed    bool          // the rule allows the request

@@ -9,10 +9,12 @@
 //	form.go     the Go form of a script
 //	mark.go     the Go form for the markers of decisions, and of Refund
 //	settle.go   the Go form of Settle
-//	direct.go   the Go form of a plain decision, for the memory store
+//	slots.go    a plain decision on the slots of a memory store
+//	line.go     the same for one rule, in a straight line
 //	cell.go     the state of a rule whose algorithm is a Meter
 //	share.go    the Go form of a part of a limit
 //	answer.go   the answers of the rules
+//	shown.go    the rule that a result describes
 package compose
 
 import (
@@ -60,7 +62,7 @@ type Program struct {
 	source  *script.Source // the text of the scripts; programs with the same kinds share it
 	consts  []store.Arg
 	layout  replyLayout
-	direct  bool // the state of every rule is a cell
+	cells   bool // the state of every rule is a cell
 	maxWait int64
 	debt    int64 // the least MaxDebt of the rules without a Cost
 	ownDebt int64 // the least MaxDebt of the rules with a Cost
@@ -95,7 +97,7 @@ func New(rules []Rule) (*Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{source: src, direct: true, maxWait: contract.MaxSpan, debt: contract.MaxTokens, ownDebt: contract.MaxTokens}
+	p := &Program{source: src, cells: true, maxWait: contract.MaxSpan, debt: contract.MaxTokens, ownDebt: contract.MaxTokens}
 	keys := 0
 	for i, r := range rules {
 		l, layout := r.Limit, &src.Rules[i]
@@ -109,7 +111,7 @@ func New(rules []Rule) (*Program, error) {
 		p.rules = append(p.rules, rule{Rule: r, layout: layout, step: form, key: keys, arg: len(p.consts), ints: len(layout.Cell)})
 		keys += layout.Keys()
 		p.consts = append(p.consts, l.Args...)
-		p.direct = p.direct && form.meter != nil
+		p.cells = p.cells && form.meter != nil
 		p.maxWait = min(p.maxWait, l.MaxWait)
 		if r.Cost > 0 {
 			p.consts = append(p.consts, store.ConstArg(r.Cost))

@@ -11,7 +11,7 @@ import (
 
 // A denied request marks the records of all rules, so that the store does not evict them. An allowed
 // request removes the marks, and a Peek changes no record.
-func TestDirectMarks(t *testing.T) {
+func TestSlotsMarks(t *testing.T) {
 	t.Parallel()
 	var rules []compose.Rule
 	for _, n := range []int64{2, 9} {
@@ -43,15 +43,15 @@ func TestDirectMarks(t *testing.T) {
 			{script.UpTo, 5, now, false, true},
 			{script.Consume, 1, now + 2*time.Hour.Microseconds(), true, false},
 		} {
-			d := compose.Direct{Program: p, Verb: tt.verb, Call: compose.Call{Cost: tt.cost}}
-			turns := make([]compose.Turn, len(records))
+			d := compose.Query{Program: p, Verb: tt.verb, Call: compose.Call{Cost: tt.cost}}
+			slots := make([]compose.Slot, len(records))
 			before := make([]compose.Record, len(records))
 			copy(before, records)
-			for i := range turns {
-				turns[i].Record = &records[i]
+			for i := range slots {
+				slots[i].Record = &records[i]
 			}
 			var want compose.Answer
-			if !d.CanDecide() || !d.Decide(tt.now, turns, nil, &want) || want.Allowed != tt.allow {
+			if !p.HasCells() || !d.OnlyCells() || !d.DecideOnSlots(tt.now, slots, nil, &want) || want.Allowed != tt.allow {
 				t.Fatalf("%d rules, step %d: got %+v", len(records), step, want)
 			}
 			for i := range records {
@@ -63,8 +63,8 @@ func TestDirectMarks(t *testing.T) {
 				continue
 			}
 			var a compose.Answer
-			if !p.DecideAlone(tt.now, &before[0], tt.cost, &a) || a != want || before[0] != records[0] {
-				t.Errorf("step %d: DecideAlone answers %+v, and sets %+v, want %+v and %+v", step, a, before[0], want, records[0])
+			if !p.DecideInLine(tt.now, &before[0], tt.cost, &a) || a != want || before[0] != records[0] {
+				t.Errorf("step %d: DecideInLine answers %+v, and sets %+v, want %+v and %+v", step, a, before[0], want, records[0])
 			}
 		}
 	}
