@@ -43,7 +43,7 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 	if len(rules) < 1 || len(rules) > MaxRules {
 		return nil, fail(ErrInvalidRule, "the limiter has %d rules: it must have from 1 to %d", len(rules), MaxRules)
 	}
-	bound := make([]rule, len(rules))
+	list := make([]rule, len(rules))
 	by := make([]segmentSet, len(rules))
 	seen := map[string]bool{}
 	for i, r := range rules {
@@ -58,14 +58,14 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 		}
 		seen[r.Name] = true
 		var err error
-		if bound[i], err = newRule(label, r); err != nil {
+		if list[i], err = newRule(label, r); err != nil {
 			return nil, err
 		}
 		if by[i], err = space.by(label, r.By); err != nil {
 			return nil, err
 		}
 	}
-	return bound, space.addRules(bound, by)
+	return list, space.addRules(list, by)
 }
 
 // ruleLabel returns the text that names rule i in an error.
@@ -133,10 +133,10 @@ type bound struct {
 	limits [32]byte // a digest of the rules' limits
 	way    way
 
-	all    *part
-	leases *part // the rules that hold leases; nil if there is none
-	resets *part // the rules identified by the full key; nil if there is none
-	kept   *part // the only rule that keeps metadata; nil if there is none, or several
+	all    *group
+	leases *group // the rules that hold leases; nil if there is none
+	resets *group // the rules identified by the full key; nil if there is none
+	kept   *group // the only rule that keeps metadata; nil if there is none, or several
 
 	lease time.Duration // the shortest lease time of all rules
 	can   capabilities
@@ -144,8 +144,8 @@ type bound struct {
 	shadows []*bound // one for each shadow rule
 }
 
-// A part is a set of rules of a bound that one script decides.
-type part struct {
+// A group is a set of rules of a bound that one script decides.
+type group struct {
 	program *compose.Program
 	rules   []*rule // in the order of the limiter
 }
@@ -154,7 +154,7 @@ type part struct {
 func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 	b := &bound{shared: sh, rules: rules, only: only, lease: Never}
 	var err error
-	if b.all, err = b.newPart(func(*rule) bool { return true }); err != nil {
+	if b.all, err = b.newGroup(func(*rule) bool { return true }); err != nil {
 		return nil, err
 	}
 	for i := range rules {
@@ -168,15 +168,15 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 	if b.can.any(leases) && b.can.any(entries) {
 		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: use two limiters")
 	}
-	for _, p := range []struct {
-		part **part
-		has  func(r *rule) bool
+	for _, g := range []struct {
+		group **group
+		has   func(r *rule) bool
 	}{
 		{&b.leases, func(r *rule) bool { return r.has(leases) }},
 		{&b.resets, func(r *rule) bool { return only || sh.space.full(r.key) }},
 		{&b.kept, func(r *rule) bool { return r.has(entries) && b.can.count(entries) == 1 }},
 	} {
-		if *p.part, err = b.newPart(p.has); err != nil {
+		if *g.group, err = b.newGroup(g.has); err != nil {
 			return nil, err
 		}
 	}
@@ -185,14 +185,14 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 	return b, nil
 }
 
-// newPart returns the part with the rules for which has returns true. It returns nil if
+// newGroup returns the group with the rules for which has returns true. It returns nil if
 // there are none.
-func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
-	var p part
+func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
+	var g group
 	var rules []compose.Rule
 	for i := range b.rules {
 		if r := &b.rules[i]; has(r) {
-			p.rules = append(p.rules, r)
+			g.rules = append(g.rules, r)
 			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Share: r.share})
 		}
 	}
@@ -203,10 +203,10 @@ func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
 		return b.all, nil
 	}
 	var err error
-	if p.program, err = compose.New(rules); err != nil {
+	if g.program, err = compose.New(rules); err != nil {
 		return nil, fail(ErrInvalidRule, "%s", plain(err))
 	}
-	return &p, nil
+	return &g, nil
 }
 
 // digest returns a hash of the rules' limits and costs.

@@ -347,7 +347,7 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 	way := b.way
 	if way == inLine && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
 		if key := r.Key.segments[0]; key != "" && unescaped(key) {
-			if b.memory.DecideInLine(b.all.program, &b.rules[0].key.frame, key, cutCost(r.Cost), answerOf(res)) {
+			if b.memory.DecideInLine(b.all.program, &b.rules[0].key.frame, key, cutCost(r.Cost), twin(res)) {
 				if len(each) > 0 {
 					each[0] = *res
 				}
@@ -394,8 +394,8 @@ func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, r
 
 // A query is a valid request: the verb and the call of a script, which decides rules.
 type query struct {
-	op   Op
-	part *part // the rules
+	op    Op
+	group *group // the rules
 	compose.Query
 }
 
@@ -409,7 +409,7 @@ type scratch struct {
 	reply []store.Value
 	flat  []store.Value
 
-	answers []compose.Answer
+	answers []compose.Result
 }
 
 var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, 0, 512)} }}

@@ -38,7 +38,7 @@ func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	}
 	var q query
 	q.Verb, q.Call.Cost = script.Entries, 1
-	q.part, q.Program = b.kept, b.kept.program
+	q.group, q.Program = b.kept, b.kept.program
 	if b.clock != nil {
 		var err error
 		if q.Call.Now, err = b.now(); err != nil {

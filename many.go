@@ -52,7 +52,7 @@ func oneByOne(ctx context.Context, d Decider, requests []Request, answers []Answ
 
 // decideMany decides requests on the store, without wrappers.
 func (b *bound) decideMany(ctx context.Context, requests []Request, answers []Answer) {
-	a := asked{make([]asking, 0, len(requests)), make([]store.Eval, 0, len(requests))}
+	a := batch{make([]storeCall, 0, len(requests)), make([]store.Eval, 0, len(requests))}
 	for i := range requests {
 		answers[i].Err = a.add(b, i, &requests[i], 0)
 	}

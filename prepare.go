@@ -30,7 +30,7 @@ func (b *bound) check(q *query, r *Request, each int) error {
 			return err
 		}
 	}
-	q.op, q.part, q.Program = r.Op, b.all, b.all.program
+	q.op, q.group, q.Program = r.Op, b.all, b.all.program
 	if b.can.plain() && r.plain() {
 		q.Call.Cost = cutCost(r.Cost)
 		return nil
@@ -54,19 +54,19 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 		q.Verb = script.Settle
 		q.Call.Cost, err = b.checkSettle(r)
 	case Renew:
-		q.Verb, q.part, q.Call.Text, err = script.Renew, b.leases, r.ID, b.checkLease(r)
+		q.Verb, q.group, q.Call.Text, err = script.Renew, b.leases, r.ID, b.checkLease(r)
 	case Release:
-		q.Verb, q.part, q.Call.Text, err = script.Release, b.leases, r.ID, b.checkLease(r)
+		q.Verb, q.group, q.Call.Text, err = script.Release, b.leases, r.ID, b.checkLease(r)
 	case Reset:
-		q.Verb, q.part = script.Reset, b.resets
-		if q.part == nil {
+		q.Verb, q.group = script.Reset, b.resets
+		if q.group == nil {
 			err = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: select a rule with Limiter.Only")
 		}
 	default:
 		err = fail(ErrUnsupported, "Request.Op is %v: it must be one of the constants, for example Consume", r.Op)
 	}
-	if q.part != nil {
-		q.Program = q.part.program
+	if q.group != nil {
+		q.Program = q.group.program
 	}
 	return err
 }
@@ -238,7 +238,7 @@ func unsupported(what string, r *rule, why string) error {
 func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 	s.buf, s.ends, s.keys = b.space.appendHead(s.buf[:0], &r.Key), s.ends[:0], s.keys[:0]
 	head := len(s.buf)
-	for n, rule := range q.part.rules {
+	for n, rule := range q.group.rules {
 		if n > 0 {
 			s.buf = append(s.buf, s.buf[:head]...)
 		}
@@ -292,7 +292,7 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 		gen ^= (uint64(q.Call.Cost) + 1) * hashFactor >> 12
 	}
 	q.Call.Gen = max(int64(gen)^now, 1)
-	for n, rule := range q.part.rules {
+	for n, rule := range q.group.rules {
 		if q.Program.Marked(n) {
 			s.buf = append(s.buf, s.buf[:head]...)
 			s.buf = append(b.space.appendTail(s.buf, rule.key, &r.Key), ":%id="...)

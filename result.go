@@ -14,7 +14,7 @@ import (
 func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result, res *Result) error {
 	p := q.Program
 	s.flat = slices.Grow(s.flat, p.MaxReply())
-	o, err := p.Outcome(q.Verb, reply, s.flat)
+	o, err := p.Parse(q.Verb, reply, s.flat)
 	if err != nil {
 		return fmt.Errorf("weir: %w", err)
 	}
@@ -42,8 +42,8 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.Granted, q.Call.Cost)
 	}
 	s.answers = s.answers[:0]
-	for i := range q.part.rules {
-		s.answers = append(s.answers, p.Answer(i, q.Verb, &o, &q.Call))
+	for i := range q.group.rules {
+		s.answers = append(s.answers, p.Result(i, q.Verb, &o, &q.Call))
 	}
 	return b.combine(q, &o, s.answers, each, res)
 }
@@ -55,13 +55,13 @@ func errOtherCost(q *query, asked int64) error {
 }
 
 // combine makes one result from the answers of all rules.
-func (b *bound) combine(q *query, o *compose.Outcome, answers []compose.Answer, each []Result, res *Result) error {
+func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, each []Result, res *Result) error {
 	allowed := o.Allowed
 	if o.Replayed {
-		allowed = !slices.ContainsFunc(answers, func(a compose.Answer) bool { return !a.Allowed })
+		allowed = !slices.ContainsFunc(answers, func(a compose.Result) bool { return !a.Allowed })
 	}
 	shown := compose.Shown{Allowed: allowed}
-	for n, r := range q.part.rules {
+	for n, r := range q.group.rules {
 		a := &answers[n]
 		if allowed && !a.Allowed {
 			return fmt.Errorf("weir: %w: the script allowed the request, but its reply says that rule %q denies it", store.ErrScript, r.name)
@@ -73,14 +73,14 @@ func (b *bound) combine(q *query, o *compose.Outcome, answers []compose.Answer, 
 		shown.Add(n, a.Remaining, a.RetryAfter, a.Delay)
 		shown.Grant(r.cost > 0, a.Granted)
 		if len(each) > 0 {
-			*answerOf(&each[r.index]) = *a
+			*twin(&each[r.index]) = *a
 		}
 	}
 	a := &answers[shown.Rule]
 	if !allowed && a.Allowed {
 		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
-	*answerOf(res) = *a
+	*twin(res) = *a
 	if allowed {
 		res.Delay = shown.Delay
 	}
@@ -88,14 +88,14 @@ func (b *bound) combine(q *query, o *compose.Outcome, answers []compose.Answer, 
 	return nil
 }
 
-// answerOf returns res as the answer that package compose writes. Their fields are the same: if they were
+// twin returns res as the Result that package compose writes. Their fields are the same: if they were
 // not, the conversion would not compile.
-func answerOf(res *Result) *compose.Answer { return (*compose.Answer)(res) }
+func twin(res *Result) *compose.Result { return (*compose.Result)(res) }
 
-// answersOf returns each as answers.
-func answersOf(each []Result) []compose.Answer {
+// twins returns each as Results of package compose.
+func twins(each []Result) []compose.Result {
 	if len(each) == 0 {
 		return nil
 	}
-	return unsafe.Slice(answerOf(&each[0]), len(each))
+	return unsafe.Slice(twin(&each[0]), len(each))
 }

@@ -207,10 +207,10 @@ func TestLargestCosts(t *testing.T) {
 	}
 }
 
-// A Result and a compose.Answer have the same layout, because one is used in the place of the other.
+// A Result and a compose.Result have the same layout, because one is used in the place of the other.
 func TestAnswerLayout(t *testing.T) {
 	t.Parallel()
-	result, answer := reflect.TypeFor[weir.Result](), reflect.TypeFor[compose.Answer]()
+	result, answer := reflect.TypeFor[weir.Result](), reflect.TypeFor[compose.Result]()
 	if result.NumField() != answer.NumField() || result.Size() != answer.Size() {
 		t.Fatalf("a Result has %d fields in %d bytes, an Answer %d in %d", result.NumField(), result.Size(), answer.NumField(), answer.Size())
 	}

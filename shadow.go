@@ -47,9 +47,9 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 // addShadow adds one shadow rule to b.
 func (b *bound) addShadow(shadow *bound) { b.shadows, b.way = append(b.shadows, shadow), withShadows }
 
-// An asking is what b, a limiter or a shadow rule, asks the store for a request. eval is the
+// A storeCall is what b, a limiter or a shadow rule, asks the store for a request. eval is the
 // index of the call. If err is not nil, b cannot decide the request, and there is no call.
-type asking struct {
+type storeCall struct {
 	b       *bound
 	request int
 	query   query
@@ -57,15 +57,15 @@ type asking struct {
 	err     error
 }
 
-// An asked is a list of requests, as the store gets them.
-type asked struct {
-	list  []asking
+// A batch is a list of requests, as the store gets them.
+type batch struct {
+	list  []storeCall
 	evals []store.Eval
 }
 
 // add adds the request r, with that index, of b and its shadow rules. each is the length of the
 // caller's slice.
-func (a *asked) add(b *bound, request int, r *Request, each int) error {
+func (a *batch) add(b *bound, request int, r *Request, each int) error {
 	if err := a.ask(b, request, r, each); err != nil {
 		return err
 	}
@@ -84,14 +84,14 @@ func (a *asked) add(b *bound, request int, r *Request, each int) error {
 			own.ID = "" // it names a lease
 		}
 		if err := a.ask(shadow, request, &own, 0); err != nil {
-			a.list = append(a.list, asking{b: shadow, request: request, err: err})
+			a.list = append(a.list, storeCall{b: shadow, request: request, err: err})
 		}
 	}
 	return nil
 }
 
-func (a *asked) ask(b *bound, request int, r *Request, each int) error {
-	one := asking{b: b, request: request, eval: len(a.evals)}
+func (a *batch) ask(b *bound, request int, r *Request, each int) error {
+	one := storeCall{b: b, request: request, eval: len(a.evals)}
 	if err := b.check(&one.query, r, each); err != nil {
 		return err
 	}
@@ -103,15 +103,15 @@ func (a *asked) ask(b *bound, request int, r *Request, each int) error {
 }
 
 // peeks reports whether MGet can answer all requests.
-func (a *asked) peeks() bool {
-	return !slices.ContainsFunc(a.list, func(one asking) bool {
+func (a *batch) peeks() bool {
+	return !slices.ContainsFunc(a.list, func(one storeCall) bool {
 		return one.err == nil && (one.query.Verb != script.Peek || one.b.all.program.Sets())
 	})
 }
 
 // answer sets the answers of the requests to live. What a shadow rule answers follows the
 // answer of live.
-func (a *asked) answer(live *bound, each []Result, answers []Answer) {
+func (a *batch) answer(live *bound, each []Result, answers []Answer) {
 	var s scratch
 	for i := range a.list {
 		one := &a.list[i]
@@ -130,7 +130,7 @@ func (a *asked) answer(live *bound, each []Result, answers []Answer) {
 }
 
 // shadow returns why a shadow rule would have denied the request, or could not decide it.
-func (one *asking) shadow(evals []store.Eval, s *scratch) error {
+func (one *storeCall) shadow(evals []store.Eval, s *scratch) error {
 	if one.err != nil {
 		return one.err
 	}
@@ -164,7 +164,7 @@ func worse(a, b error) error {
 // decideBeside is decide for a bound with shadow rules. It calls the store once, if the store
 // is a Batcher.
 func (b *bound) decideBeside(ctx context.Context, r *Request, each []Result, res *Result) error {
-	var a asked
+	var a batch
 	if err := a.add(b, 0, r, len(each)); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func (b *bound) decideOn(slots []compose.Slot, q *query, r *Request, each []Resu
 		s = scratches.Get().(*scratch)
 		s.buf = b.space.buildSlots(slots, b.rules, &r.Key, s.buf[:0])
 	}
-	done := b.memory.DecideOnSlots(&q.Query, slots, answersOf(each), answerOf(res))
+	done := b.memory.DecideOnSlots(&q.Query, slots, twins(each), twin(res))
 	if s != nil {
 		scratches.Put(s)
 	}

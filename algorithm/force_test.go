@@ -65,7 +65,7 @@ func (b *bench) force(now, cost int64) (int64, charge) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o, err := b.program.Outcome(v, reply, nil)
+	o, err := b.program.Parse(v, reply, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}

@@ -246,7 +246,7 @@ func (b *bench) do(v script.Verb, now int64, c compose.Call) (int64, verdict) {
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o, err := b.program.Outcome(v, reply, nil)
+	o, err := b.program.Parse(v, reply, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func (b *bench) do(v script.Verb, now int64, c compose.Call) (int64, verdict) {
 	if v > script.Renew {
 		return o.Head(), verdict{}
 	}
-	a := b.program.Answer(0, v, &o, &c)
+	a := b.program.Result(0, v, &o, &c)
 	if a.Allowed != (o.Head() > 0) || (a.Granted > 0) != (o.Head() > 0 && v != script.Peek) {
 		b.t.Fatalf("%s replied %d, and the answer is %+v", b.program.Script(v).Name(), o.Head(), a)
 	}
@@ -270,7 +270,7 @@ func (b *bench) do(v script.Verb, now int64, c compose.Call) (int64, verdict) {
 }
 
 // verdictOf returns a as a verdict. The Delay of a denied request is left out.
-func verdictOf(a compose.Answer) verdict {
+func verdictOf(a compose.Result) verdict {
 	v := verdict{a.Allowed, a.Limit, a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay}
 	if !a.Allowed {
 		v.Delay = 0

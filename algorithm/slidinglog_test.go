@@ -408,11 +408,11 @@ func TestSlidingLogReads(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			o, err := b.program.Outcome(script.Peek, reply, nil)
+			o, err := b.program.Parse(script.Peek, reply, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := b.program.Answer(0, script.Peek, &o, &compose.Call{Cost: cost})
+			a := b.program.Result(0, script.Peek, &o, &compose.Call{Cost: cost})
 			// Each entry costs 100, and all tokens are consumed at first.
 			if want := time.Hour + time.Duration((cost+99)/100-1-n)*us; a.RetryAfter != want {
 				t.Fatalf("%d entries, cost %d: a wait of %v, want %v", n, cost, a.RetryAfter, want)

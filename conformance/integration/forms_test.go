@@ -319,7 +319,7 @@ func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
 		if err != nil {
 			return err
 		}
-		o, err := p.Outcome(call.verb, reply, nil)
+		o, err := p.Parse(call.verb, reply, nil)
 		if err != nil {
 			return err
 		}

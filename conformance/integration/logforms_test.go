@@ -105,11 +105,11 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 			return fmt.Errorf("step %d %+v cost %d now %v: %w %s", i, a, cost, now, err, onServer(ctx, rdb, key))
 		}
 		answer := func(reply []store.Value) (string, error) {
-			o, err := p.Outcome(verb, reply, nil)
+			o, err := p.Parse(verb, reply, nil)
 			if err != nil || verb > script.Renew {
 				return fmt.Sprint(o.Head()), err
 			}
-			return fmt.Sprintf("%d %+v", o.Head(), p.Answer(0, verb, &o, &compose.Call{Cost: max(cost, 1)})), nil
+			return fmt.Sprintf("%d %+v", o.Head(), p.Result(0, verb, &o, &compose.Call{Cost: max(cost, 1)})), nil
 		}
 		got, err := answer(reply)
 		if err != nil {

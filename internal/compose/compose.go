@@ -13,7 +13,7 @@
 //	line.go     the same for one rule, in a straight line
 //	cell.go     the state of a rule whose algorithm is a Meter
 //	share.go    the Go form of a part of a limit
-//	answer.go   the answers of the rules
+//	result.go   the results of the rules
 //	shown.go    the rule that a result describes
 package compose
 
@@ -36,7 +36,7 @@ const clockSlack = time.Hour
 
 // A Rule is one limit of a decision.
 type Rule struct {
-	Name  string // Answer.Rule
+	Name  string // Result.Rule
 	Limit *contract.Limit
 	Cost  int64 // the tokens that each decision consumes from this limit; 0 means Call.Cost
 	Share int64 // if above 1, the Capacity is that of one of so many shares: see share.go

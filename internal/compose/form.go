@@ -97,15 +97,15 @@ func (r *run) readArgs() error {
 	if r.now, r.slack = r.call.Now, clockSlack; r.now == 0 {
 		r.now, r.slack = r.tx.Now(), 0
 	}
-	if !r.bound() {
-		r.bind()
+	if !r.hasConsts() {
+		r.useArgs()
 	}
 	return nil
 }
 
-// bound reports whether the arguments begin with the constants of the program. Otherwise the
+// hasConsts reports whether the arguments begin with the constants of the program. Otherwise the
 // form uses the constants in the arguments, as a server's script does.
-func (r *run) bound() bool {
+func (r *run) hasConsts() bool {
 	consts := r.consts
 	args := r.args[:len(consts)]
 	for i := range consts {
@@ -116,8 +116,8 @@ func (r *run) bound() bool {
 	return true
 }
 
-// bind sets steps from the constants in the arguments.
-func (r *run) bind() {
+// useArgs sets steps from the constants in the arguments.
+func (r *run) useArgs() {
 	for i := range r.rules {
 		q := &r.rules[i]
 		r.steps = append(r.steps, stepOf(q.layout, slices.Clone(r.args[q.arg:q.arg+len(q.Limit.Args)])))
@@ -248,7 +248,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		if err := s.raw.Write(r.tx, q.key, r.now, h.state, n, r.ask(q), gen, r.slack); err != nil || gen == 0 {
 			return err
 		}
-		r.markStep(i, h, n, r.total(take), r.asked(take), gen)
+		r.markStep(i, h, n, r.markTotal(take), r.markAsked(take), gen)
 		return nil
 	}
 	h.take(n)
@@ -259,7 +259,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		r.tx.Put(q.key, h.nums, ttl)
 	}
 	if gen > 0 {
-		r.markCell(i, h, n, r.total(take), r.asked(take))
+		r.markCell(i, h, n, r.markTotal(take), r.markAsked(take))
 	}
 	return nil
 }

@@ -81,7 +81,7 @@ type history struct {
 	rules    int
 	own      [][]int64 // costs of the rules' own, by program
 	unit     int64
-	last     []compose.Answer
+	last     []compose.Result
 	gen      int64
 	known    map[string]known // decisions with markers, by ID
 	exact    int              // times that a promise was checked
@@ -175,7 +175,7 @@ func (h *history) step() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	o, err := p.Outcome(v, reply, nil)
+	o, err := p.Parse(v, reply, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func (h *history) step() {
 	}
 	all := true
 	for i := range h.rules {
-		a := p.Answer(i, v, &o, &c)
+		a := p.Result(i, v, &o, &c)
 		h.last = append(h.last, a)
 		all = all && a.Allowed
 		if a.Remaining < 0 || a.Remaining > a.Limit || a.RetryAfter < 0 || a.ResetAfter < 0 || a.Delay < 0 || a.Allowed != (a.RetryAfter == 0) {
@@ -212,7 +212,7 @@ func (h *history) step() {
 
 // repeated checks a decision with an ID. If the ID names an earlier decision, nothing changes.
 // It reports whether the request had another cost than that decision.
-func (h *history) repeated(p *compose.Program, v script.Verb, id string, o *compose.Outcome, c *compose.Call, before []string) bool {
+func (h *history) repeated(p *compose.Program, v script.Verb, id string, o *compose.Reply, c *compose.Call, before []string) bool {
 	if v != script.ConsumeMark && v != script.UpToMark && v != script.ForceMark {
 		return false
 	}
@@ -255,7 +255,7 @@ func (h *history) texts(p *compose.Program, name string) []string {
 
 // serverReply checks that a server's reply, with the values before the call, gives the same
 // answers as the reply of the Go form.
-func (h *history) serverReply(p *compose.Program, v script.Verb, o *compose.Outcome, c *compose.Call, before, markers []string) {
+func (h *history) serverReply(p *compose.Program, v script.Verb, o *compose.Reply, c *compose.Call, before, markers []string) {
 	for i := range h.rules {
 		if _, ok := p.Limit(i).Kind.(*contract.StepKind); ok {
 			return
@@ -268,34 +268,34 @@ func (h *history) serverReply(p *compose.Program, v script.Verb, o *compose.Outc
 	case o.OtherCost:
 		text += ";2;" + strings.Join(markers, ";")
 	}
-	parsed, err := p.Outcome(v, []store.Value{store.BulkValue(text)}, nil)
+	parsed, err := p.Parse(v, []store.Value{store.BulkValue(text)}, nil)
 	if err != nil {
 		h.t.Fatalf("%s: %v", text, err)
 	}
 	for i, want := range h.last {
-		if got := p.Answer(i, v, &parsed, c); got != want {
+		if got := p.Result(i, v, &parsed, c); got != want {
 			h.t.Fatalf("rule %d of %s: %q answers %+v, the Go form %+v", i, p.Name(), text, got, want)
 		}
 	}
 }
 
 // peek returns the answer of rule i at now.
-func (h *history) peek(p *compose.Program, i int, now, wait, cost int64) (compose.Answer, bool) {
+func (h *history) peek(p *compose.Program, i int, now, wait, cost int64) (compose.Result, bool) {
 	if now < 1 || now >= 1<<52 || cost > contract.MaxTokens {
-		return compose.Answer{}, false
+		return compose.Result{}, false
 	}
 	_, answers := h.do(p, h.rules, script.Peek, "", compose.Call{Now: now, Cost: max(cost, 1), Wait: max(wait, 0)})
 	return answers[i], true
 }
 
 // promises checks that an answer is right about later requests.
-func (h *history) promises(p *compose.Program, i, which int, v script.Verb, c compose.Call, a compose.Answer, replayed bool) {
+func (h *history) promises(p *compose.Program, i, which int, v script.Verb, c compose.Call, a compose.Result, replayed bool) {
 	cost, own := c.Cost, h.own[which][i]
 	if v == script.UpTo || v == script.UpToMark {
 		cost = max(a.Granted, 1)
 	}
 	kind := p.Limit(i).Kind.Common().Name
-	fail := func(what string, b compose.Answer) {
+	fail := func(what string, b compose.Result) {
 		h.t.Helper()
 		h.t.Fatalf("%s of %s at %d, %+v answers %+v: %s, it answers %+v", kind, p.Name(), h.now, c, a, what, b)
 	}

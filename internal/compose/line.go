@@ -15,7 +15,7 @@ import (
 // Cost. It writes the record r, and the answer a, which is zero. now is the store's time. If it returns
 // false, it has written nothing, and the store must run the script with Eval. It does what
 // [Query.DecideOnSlots] does.
-func (p *Program) DecideInLine(now int64, r *Record, cost int64, a *Answer) bool {
+func (p *Program) DecideInLine(now int64, r *Record, cost int64, a *Result) bool {
 	q := &p.rules[0]
 	s := &q.step
 	m, used, prev := s.meter, false, int64(math.MinInt64)
@@ -35,7 +35,7 @@ func (p *Program) DecideInLine(now int64, r *Record, cost int64, a *Answer) bool
 	c = m.Settle(now, c)
 	switch room := m.Room(now, now, c); {
 	case room < cost:
-		q.answerCell(a, now, c, room, used, cost, 0)
+		q.resultOfCell(a, now, c, room, used, cost, 0)
 		r.deny(now)
 		return true
 	case cost > q.Limit.Capacity:

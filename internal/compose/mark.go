@@ -83,16 +83,16 @@ func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store
 	return reply
 }
 
-// total returns TOTAL of a new marker. take is the number for a TakeUpTo and a Force.
-func (r *run) total(take int64) int64 {
+// markTotal returns TOTAL of a new marker. take is the number for a TakeUpTo and a Force.
+func (r *run) markTotal(take int64) int64 {
 	if r.verb.Forces() {
 		return take
 	}
-	return r.asked(take)
+	return r.markAsked(take)
 }
 
-// asked returns ASKED of a new marker.
-func (r *run) asked(take int64) int64 {
+// markAsked returns ASKED of a new marker.
+func (r *run) markAsked(take int64) int64 {
 	if r.verb.TakesUpTo() {
 		return take
 	}

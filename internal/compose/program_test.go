@@ -75,21 +75,21 @@ func (b *bench) eval(p *compose.Program, rules int, v script.Verb, id string, c 
 }
 
 // do runs v, and returns Outcome.Head and the answer of each rule.
-func (b *bench) do(p *compose.Program, rules int, v script.Verb, id string, c compose.Call) (int64, []compose.Answer) {
+func (b *bench) do(p *compose.Program, rules int, v script.Verb, id string, c compose.Call) (int64, []compose.Result) {
 	reply, err := b.eval(p, rules, v, id, c)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o, err := p.Outcome(v, reply, nil)
+	o, err := p.Parse(v, reply, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	if v > script.Renew {
 		return o.Head(), nil
 	}
-	answers := make([]compose.Answer, rules)
+	answers := make([]compose.Result, rules)
 	for i := range answers {
-		answers[i] = p.Answer(i, v, &o, &c)
+		answers[i] = p.Result(i, v, &o, &c)
 	}
 	return o.Head(), answers
 }
@@ -465,7 +465,7 @@ func TestOutcome(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			o, err := p.Outcome(tt.verb, tt.reply, make([]store.Value, 0, 9))
+			o, err := p.Parse(tt.verb, tt.reply, make([]store.Value, 0, 9))
 			if (err == nil) != (tt.n >= 0) || err != nil && !errors.Is(err, store.ErrScript) {
 				t.Fatalf("Outcome = %+v, %v, want %d", o, err, tt.n)
 			}
@@ -474,7 +474,7 @@ func TestOutcome(t *testing.T) {
 			}
 			if err == nil && tt.verb != script.Refund {
 				for i := range 2 { // and any answer is possible
-					if a := p.Answer(i, tt.verb, &o, &compose.Call{Cost: 1}); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
+					if a := p.Result(i, tt.verb, &o, &compose.Call{Cost: 1}); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
 						t.Errorf("rule %d answers %+v", i, a)
 					}
 				}
@@ -572,11 +572,11 @@ func TestAllocs(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-		o, err := p.Outcome(script.Consume, out, nil)
+		o, err := p.Parse(script.Consume, out, nil)
 		if err != nil {
 			t.Error(err)
 		}
-		p.Answer(0, script.Consume, &o, &call)
+		p.Result(0, script.Consume, &o, &call)
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}

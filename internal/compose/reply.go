@@ -53,9 +53,9 @@ func layReply(rules []rule) (l replyLayout) {
 // MaxReply returns the largest number of integers of a reply.
 func (p *Program) MaxReply() int { return p.layout.all }
 
-// An Outcome is a parsed reply of a script. Allowed and Granted are those of the weir.Result,
+// A Reply is a parsed reply of a script. Allowed and Granted are those of the weir.Result,
 // except that Granted of an allowed Consume is 0: it is the cost of the call.
-type Outcome struct {
+type Reply struct {
 	Now       int64 // the time of the decision
 	Allowed   bool
 	Granted   int64 // tokens; for a repeated decision, those that the earlier one consumed
@@ -68,19 +68,19 @@ type Outcome struct {
 }
 
 // Head returns the first integer of the reply, as the script made it.
-func (o *Outcome) Head() int64 { return o.ints[replyHead].Int() }
+func (o *Reply) Head() int64 { return o.ints[replyHead].Int() }
 
-// Outcome parses the reply of the script of v. It stores the integers in the memory of flat. The
+// Parse parses the reply of the script of v. It stores the integers in the memory of flat. The
 // error is a [store.ErrScript].
-func (p *Program) Outcome(v script.Verb, reply, flat []store.Value) (Outcome, error) {
+func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error) {
 	want := replyState
 	if v.Decides() {
 		want = p.layout.code
 	}
 	if len(reply) == 1 && reply[0].Kind() == store.Bulk {
 		var err error
-		if reply, err = p.parse(v, reply[0].Str(), flat[:0]); err != nil {
-			return Outcome{}, fmt.Errorf("%w: %s%s: %w", store.ErrScript, p.Name(), v.Suffix(), err)
+		if reply, err = p.parseText(v, reply[0].Str(), flat[:0]); err != nil {
+			return Reply{}, fmt.Errorf("%w: %s%s: %w", store.ErrScript, p.Name(), v.Suffix(), err)
 		}
 	}
 	code := int64(0)
@@ -92,15 +92,15 @@ func (p *Program) Outcome(v script.Verb, reply, flat []store.Value) (Outcome, er
 		}
 	}
 	if len(reply) != want {
-		return Outcome{}, fmt.Errorf("%w: %s%s replied %d values, not %d", store.ErrScript, p.Name(), v.Suffix(), len(reply), want)
+		return Reply{}, fmt.Errorf("%w: %s%s replied %d values, not %d", store.ErrScript, p.Name(), v.Suffix(), len(reply), want)
 	}
 	for i := range reply {
 		if n := &reply[i]; n.Kind() != store.Integer || uint64(n.Int()) > 1<<53 {
-			return Outcome{}, fmt.Errorf("%w: value %d of what %s%s replied is not an integer from 0 to 2^53", store.ErrScript, i, p.Name(), v.Suffix())
+			return Reply{}, fmt.Errorf("%w: value %d of what %s%s replied is not an integer from 0 to 2^53", store.ErrScript, i, p.Name(), v.Suffix())
 		}
 	}
 	n, many := reply[replyHead].Int(), true
-	o := Outcome{Now: reply[replyTime].Int(), Allowed: n > 0, ints: reply}
+	o := Reply{Now: reply[replyTime].Int(), Allowed: n > 0, ints: reply}
 	switch {
 	case code == script.Replayed:
 		o.Replayed, o.Granted = true, n
@@ -118,13 +118,13 @@ func (p *Program) Outcome(v script.Verb, reply, flat []store.Value) (Outcome, er
 		many = false
 	}
 	if o.Now < 1 || o.Now >= contract.MaxSpan || n > 1 && !many || code > script.OtherCost {
-		return Outcome{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), v.Suffix(), n, o.Now)
+		return Reply{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), v.Suffix(), n, o.Now)
 	}
 	return o, nil
 }
 
-// parse parses the reply of a server, and appends its integers to ints.
-func (p *Program) parse(v script.Verb, text string, ints []store.Value) ([]store.Value, error) {
+// parseText parses the reply of a server, and appends its integers to ints.
+func (p *Program) parseText(v script.Verb, text string, ints []store.Value) ([]store.Value, error) {
 	head, rest, _ := strings.Cut(text, ";")
 	clock, rest, more := strings.Cut(rest, ";")
 	n, err := strconv.ParseInt(head, 10, 64)

@@ -58,7 +58,7 @@ func (q *Query) OnlyCells() bool {
 }
 
 // DecideOnSlots makes the decision, and writes the records. now is the store's time. slots has one Slot
-// for each rule, in which only Key and Record are set. each is empty, or has one Answer for each rule, which
+// for each rule, in which only Key and Record are set. each is empty, or has one Result for each rule, which
 // DecideOnSlots sets. If it returns false, it has changed neither a record nor an Answer, and the store must
 // run the script with Eval instead, for example because a value is foreign.
 //
@@ -68,7 +68,7 @@ func (q *Query) OnlyCells() bool {
 //
 // It calls Meters, which can be third-party code and can panic. So it writes no record before it has
 // called all of them. After a panic, each and a can be partly written.
-func (d *Query) DecideOnSlots(now int64, slots []Slot, each []Answer, a *Answer) bool {
+func (d *Query) DecideOnSlots(now int64, slots []Slot, each []Result, a *Result) bool {
 	p := d.Program
 	d.stored, d.now, d.take = now, now, 1
 	if d.Call.Now > 0 {
@@ -130,7 +130,7 @@ func (d *Query) read(slots []Slot) bool {
 }
 
 // consume consumes the tokens: it sets the next cells, and the answers.
-func (d *Query) consume(slots []Slot, each []Answer, a *Answer) {
+func (d *Query) consume(slots []Slot, each []Result, a *Result) {
 	now, wait, rules := d.now, d.Call.Wait, d.Program.rules[:len(slots)]
 	shown := Shown{Allowed: true}
 	for i := range slots {
@@ -145,7 +145,7 @@ func (d *Query) consume(slots []Slot, each []Answer, a *Answer) {
 		shown.Add(i, left, 0, delay)
 		shown.Grant(q.Cost > 0, cost)
 		if len(each) > 0 {
-			each[i] = Answer{
+			each[i] = Result{
 				Allowed: true, Granted: cost, Delay: delay, Rule: q.Name, Limit: q.Limit.Capacity, Window: q.Limit.Window,
 				Remaining: left, ResetAfter: sl.resetAfter(now),
 			}
@@ -160,12 +160,12 @@ func (d *Query) consume(slots []Slot, each []Answer, a *Answer) {
 func (sl *Slot) resetAfter(now int64) time.Duration { return contract.Micros(max(sl.ends-now, 0)) }
 
 // answer sets the answers of a request that consumes nothing.
-func (d *Query) answer(slots []Slot, each []Answer, a *Answer) {
+func (d *Query) answer(slots []Slot, each []Result, a *Result) {
 	shown := Shown{Allowed: d.take > 0}
 	for i := range slots {
 		sl, q := &slots[i], &d.Program.rules[i]
-		var one Answer
-		q.answerCell(&one, d.now, sl.cell, sl.room, sl.used, q.costOf(d.Verb, d.take, d.Call.Cost), d.Call.Wait)
+		var one Result
+		q.resultOfCell(&one, d.now, sl.cell, sl.room, sl.used, q.costOf(d.Verb, d.take, d.Call.Cost), d.Call.Wait)
 		if len(each) > 0 {
 			each[i] = one
 		}
@@ -194,7 +194,7 @@ func (r *Record) cell() contract.Cell {
 }
 
 // fits reports whether c, the cell of r, is one that the rule wrote. A Meter with a defect can have
-// stored a larger integer: Program.Outcome returns the error.
+// stored a larger integer: Program.Parse returns the error.
 func (s *step) fits(r *Record, c *contract.Cell) bool {
 	n := int(r.Len)
 	return uint64(c.A|c.B|c.C|c.D) < 1<<53 && r.Tag == s.kind.Tag && (n == s.short || n == s.cell)

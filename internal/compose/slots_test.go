@@ -50,7 +50,7 @@ func TestSlotsMarks(t *testing.T) {
 			for i := range slots {
 				slots[i].Record = &records[i]
 			}
-			var want compose.Answer
+			var want compose.Result
 			if !p.HasCells() || !d.OnlyCells() || !d.DecideOnSlots(tt.now, slots, nil, &want) || want.Allowed != tt.allow {
 				t.Fatalf("%d rules, step %d: got %+v", len(records), step, want)
 			}
@@ -62,7 +62,7 @@ func TestSlotsMarks(t *testing.T) {
 			if n > 0 || tt.verb != script.Consume {
 				continue
 			}
-			var a compose.Answer
+			var a compose.Result
 			if !p.DecideInLine(tt.now, &before[0], tt.cost, &a) || a != want || before[0] != records[0] {
 				t.Errorf("step %d: DecideInLine answers %+v, and sets %+v, want %+v and %+v", step, a, before[0], want, records[0])
 			}

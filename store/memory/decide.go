@@ -8,7 +8,7 @@ import (
 // DecideInLine is DecideOnSlots for a Consume of cost tokens by the only rule of p: see
 // [compose.Program.DecideInLine]. The key of the rule has the frame f, and the text shared between the
 // braces.
-func (s *Store) DecideInLine(p *compose.Program, f *storekey.Frame, shared string, cost int64, a *compose.Answer) bool {
+func (s *Store) DecideInLine(p *compose.Program, f *storekey.Frame, shared string, cost int64, a *compose.Result) bool {
 	k := storekey.Key{Frame: f, Shared: shared}
 	k.SetHash()
 	sh := s.shard(k.Caller())
@@ -28,7 +28,7 @@ func (s *Store) DecideInLine(p *compose.Program, f *storekey.Frame, shared strin
 //
 // If a key is missing, or in any other special case, DecideOnSlots changes nothing and returns
 // false. The caller must then call Eval.
-func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []compose.Answer, a *compose.Answer) bool {
+func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []compose.Result, a *compose.Result) bool {
 	key := &slots[0].Key
 	key.SetHash()
 	sh, apart := s.shard(key.Caller()), false

@@ -9,10 +9,10 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// An Answer is one rule's answer to a call. Its fields are those of a weir.Result, so package weir converts
+// A Result is one rule's answer to a call. Its fields are those of a weir.Result, so package weir converts
 // pointers to Results into pointers to Answers, in one function. A decision in memory thus writes the Result of the caller while
 // it holds the lock: a processor waits if a struct is copied right after its fields were written.
-type Answer struct {
+type Result struct {
 	Allowed    bool          // the rule allows the request
 	Replayed   bool          // only package weir uses it
 	Granted    int64         // the tokens consumed from the rule
@@ -28,12 +28,12 @@ type Answer struct {
 }
 
 // deny makes a a denial with this RetryAfter.
-func (a *Answer) deny(retry time.Duration) {
+func (a *Result) deny(retry time.Duration) {
 	a.Allowed, a.Delay, a.RetryAfter = false, contract.Never, retry
 }
 
-// Answer returns the answer of rule i to the call c. o is the parsed reply of v.
-func (p *Program) Answer(i int, v script.Verb, o *Outcome, c *Call) (out Answer) {
+// Result returns the answer of rule i to the call c. o is the parsed reply of v.
+func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 	r := &p.rules[i]
 	a := contract.Ask{Cost: r.costOf(v, o.Granted, c.Cost), Wait: min(c.Wait, p.maxWait)}
 	if v.Forces() {
@@ -82,7 +82,7 @@ func (p *Program) Answer(i int, v script.Verb, o *Outcome, c *Call) (out Answer)
 		if out.Granted = granted(h.room); out.Granted > 0 {
 			h.take(out.Granted)
 		}
-		r.answerCell(&out, o.Now, h.cell, h.room, h.used && out.Granted == 0, a.Cost, a.Wait)
+		r.resultOfCell(&out, o.Now, h.cell, h.room, h.used && out.Granted == 0, a.Cost, a.Wait)
 		if out.Granted > 0 {
 			out.Remaining = min(max(r.step.meter.Room(o.Now, o.Now, h.next), 0), out.Limit)
 			out.ResetAfter = contract.Micros(max(h.ends-o.Now, 0))
@@ -109,10 +109,10 @@ func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
 // replayed returns the answer of rule i to a repeated decision: the state now, and what the
 // decision consumed earlier. If its tokens are not available within a.Wait, the answer is a
 // denial.
-func (p *Program) replayed(i int, v script.Verb, o *Outcome, a contract.Ask) (out Answer) {
+func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out Result) {
 	r := &p.rules[i]
-	peek := Outcome{Allowed: true, Now: o.Now, ints: o.ints}
-	out = p.Answer(i, script.Peek, &peek, &Call{Cost: 1})
+	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
+	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1})
 	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted
 	spent := o.ints[r.spent : r.spent+1+r.ints]
 	n, meter := spent[0].Int(), r.step.meter
@@ -130,10 +130,10 @@ func (p *Program) replayed(i int, v script.Verb, o *Outcome, a contract.Ask) (ou
 	return out
 }
 
-// answerCell sets out, which is zero, to the answer of a rule that keeps a cell, before any tokens are consumed. c is
+// resultOfCell sets out, which is zero, to the answer of a rule that keeps a cell, before any tokens are consumed. c is
 // the settled cell, and room is its Room at now plus wait. If used is true, the cell that was read is not zero
-// and has not ended, and answerCell sets ResetAfter.
-func (r *rule) answerCell(out *Answer, now int64, c contract.Cell, room int64, used bool, cost, wait int64) {
+// and has not ended, and resultOfCell sets ResetAfter.
+func (r *rule) resultOfCell(out *Result, now int64, c contract.Cell, room int64, used bool, cost, wait int64) {
 	m := r.step.meter
 	out.Rule, out.Limit, out.Window = r.Name, r.Limit.Capacity, r.Limit.Window
 	switch {
