@@ -344,8 +344,7 @@ func (b *bound) chooseWay() way {
 
 // decide checks the request, and makes the decision in the way of b.
 func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
-	way := b.way
-	if way == inLine && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
+	if b.way == inLine && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
 		if key := r.Key.segments[0]; key != "" && unescaped(key) {
 			if b.memory.DecideInLine(b.all.program, &b.rules[0].key.frame, key, cutCost(r.Cost), twin(res)) {
 				if len(each) > 0 {
@@ -353,10 +352,10 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 				}
 				return nil
 			}
-			way = byScript
+			return b.decideBy(byScript, ctx, r, each, res)
 		}
 	}
-	return b.decideBy(way, ctx, r, each, res)
+	return b.decideBy(b.way, ctx, r, each, res)
 }
 
 // plain reports whether r is a Consume without options.
