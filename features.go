@@ -17,7 +17,8 @@ const (
 	divides                      // a TakeUpTo can consume a part of what was asked, or the rule has a Cost
 )
 
-// featuresOf returns the features of a rule. marked is true if its decisions have markers.
+// featuresOf returns the features of a rule. marked is true if its decisions have
+// markers.
 func featuresOf(r *rule, marked bool) (f feature) {
 	set := func(has bool, one feature) {
 		if has {
@@ -88,6 +89,6 @@ func (c *capabilities) count(f feature) (n int) {
 	return n
 }
 
-// plain reports whether a Consume with neither an ID nor another option needs no check besides those
-// of its key and its cost.
+// plain reports whether a Consume with neither an ID nor another option needs no check
+// besides those of its key and its cost.
 func (c *capabilities) plain() bool { return c.some&(leases|bounded|follows) == follows }

@@ -48,8 +48,8 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 	return b.combine(q, &o, s.answers, each, res)
 }
 
-// errOtherCost is the error of a request whose ID names an earlier decision, which asked for
-// another cost.
+// errOtherCost is the error of a request whose ID names an earlier decision, which asked
+// for another cost.
 func errOtherCost(q *query, asked int64) error {
 	return fail(ErrInvalidCost, "%v: the cost is %d, and Request.ID names a decision that asked for %d: repeat the request of that decision, or use another ID", q.op, q.Call.Cost, asked)
 }
@@ -88,8 +88,8 @@ func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, ea
 	return nil
 }
 
-// twin returns res as the Result that package compose writes. Their fields are the same: if they were
-// not, the conversion would not compile.
+// twin returns res as the Result that package compose writes. Their fields are the same:
+// if they were not, the conversion would not compile.
 func twin(res *Result) *compose.Result { return (*compose.Result)(res) }
 
 // twins returns each as Results of package compose.

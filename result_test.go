@@ -150,7 +150,8 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// At RetryAfter, all rules allow the same request. One microsecond earlier, a rule denies it.
+// At RetryAfter, all rules allow the same request. One microsecond earlier, a rule denies
+// it.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -185,8 +186,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A cost above the capacity is denied with Never, also at the largest capacity. So is a cost
-// above the integers that Lua counts exactly.
+// A cost above the capacity is denied with Never, also at the largest capacity. So is a
+// cost above the integers that Lua counts exactly.
 func TestLargestCosts(t *testing.T) {
 	t.Parallel()
 	l := mustNew(t, newStore(newClock()), window(algorithm.MaxTokens, time.Hour))
@@ -207,7 +208,8 @@ func TestLargestCosts(t *testing.T) {
 	}
 }
 
-// A Result and a compose.Result have the same layout, because one is used in the place of the other.
+// A Result and a compose.Result have the same layout, because one is used in the place of
+// the other.
 func TestAnswerLayout(t *testing.T) {
 	t.Parallel()
 	result, answer := reflect.TypeFor[weir.Result](), reflect.TypeFor[compose.Result]()

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// addShadows adds shadow rules of p to b. Each decides alone, with the keys that it would have
-// as the only rule.
+// addShadows adds shadow rules of p to b. Each decides alone, with the keys that it would
+// have as the only rule.
 func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 	for i, r := range rules {
 		label := ruleLabel(i, r.Name)
@@ -47,8 +47,9 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 // addShadow adds one shadow rule to b.
 func (b *bound) addShadow(shadow *bound) { b.shadows, b.way = append(b.shadows, shadow), withShadows }
 
-// A storeCall is what b, a limiter or a shadow rule, asks the store for a request. eval is the
-// index of the call. If err is not nil, b cannot decide the request, and there is no call.
+// A storeCall is what b, a limiter or a shadow rule, asks the store for a request. eval
+// is the index of the call. If err is not nil, b cannot decide the request, and there is
+// no call.
 type storeCall struct {
 	b       *bound
 	request int
@@ -63,8 +64,8 @@ type batch struct {
 	evals []store.Eval
 }
 
-// add adds the request r, with that index, of b and its shadow rules. each is the length of the
-// caller's slice.
+// add adds the request r, with that index, of b and its shadow rules. each is the length
+// of the caller's slice.
 func (a *batch) add(b *bound, request int, r *Request, each int) error {
 	if err := a.ask(b, request, r, each); err != nil {
 		return err
@@ -148,8 +149,8 @@ func (one *storeCall) shadow(evals []store.Eval, s *scratch) error {
 	return nil
 }
 
-// worse returns the one of two errors of shadow rules that a Result has: the denial with the
-// longest RetryAfter, or else the first error.
+// worse returns the one of two errors of shadow rules that a Result has: the denial with
+// the longest RetryAfter, or else the first error.
 func worse(a, b error) error {
 	var first, second *DeniedError
 	switch {
@@ -161,8 +162,8 @@ func worse(a, b error) error {
 	return b
 }
 
-// decideBeside is decide for a bound with shadow rules. It calls the store once, if the store
-// is a Batcher.
+// decideBeside is decide for a bound with shadow rules. It calls the store once, if the
+// store is a Batcher.
 func (b *bound) decideBeside(ctx context.Context, r *Request, each []Result, res *Result) error {
 	var a batch
 	if err := a.add(b, 0, r, len(each)); err != nil {

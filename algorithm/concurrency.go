@@ -52,10 +52,7 @@ const MaxLease = 128
 var concurrencyLua string
 
 var concurrencyKind = &contract.StepKind{
-	Head: contract.Head{
-		Name: "concurrency", Tag: store.Tag{'c', '2'}, Cell: "live last back held",
-		Args: "limit lease", Lua: concurrencyLua,
-	},
+	Head: contract.Head{Name: "concurrency", Tag: store.Tag{'c', '2'}, Cell: "live last back held", Args: "limit lease", Lua: concurrencyLua},
 	Sets: true, Leases: true, Locals: "name",
 	Step: func(args []store.Arg) contract.Step { return concurrency{args[0].Int(), args[1].Int()} },
 }

@@ -43,10 +43,7 @@ type FixedWindow struct {
 var fixedWindowLua string
 
 var fixedWindowKind = &contract.MeterKind{
-	Head: contract.Head{
-		Name: "fixedwindow", Tag: store.Tag{'f', '2'}, Cell: "edge count",
-		Args: "limit window align", Lua: fixedWindowLua,
-	},
+	Head:     contract.Head{Name: "fixedwindow", Tag: store.Tag{'f', '2'}, Cell: "edge count", Args: "limit window align", Lua: fixedWindowLua},
 	Absolute: true,
 	Meter: func(args []store.Arg) contract.Meter {
 		return &fixedWindow{args[0].Int(), args[1].Int(), args[2].Int()}

@@ -53,20 +53,14 @@ var gcraFractionLua string
 // so it costs a server less. Both kinds use the same keys and values.
 var (
 	gcraKind = &contract.MeterKind{
-		Head: contract.Head{
-			Name: "gcra", Tag: store.Tag{'g', '2'}, Cell: "tat [rem den]",
-			Args: "interval span", Lua: gcraLua,
-		},
+		Head: contract.Head{Name: "gcra", Tag: store.Tag{'g', '2'}, Cell: "tat [rem den]", Args: "interval span", Lua: gcraLua},
 		Note: "moved from", Reserves: true, Absolute: true,
 		Meter: func(args []store.Arg) contract.Meter {
 			return newGCRA(args[0].Int(), 1, args[1].Int(), true)
 		},
 	}
 	gcraFractionKind = &contract.MeterKind{
-		Head: contract.Head{
-			Name: "gcra", Tag: gcraKind.Tag, Cell: gcraKind.Cell,
-			Args: "num parts total", Lua: gcraFractionLua,
-		},
+		Head: contract.Head{Name: "gcra", Tag: gcraKind.Tag, Cell: gcraKind.Cell, Args: "num parts total", Lua: gcraFractionLua},
 		Note: gcraKind.Note, Reserves: true, Absolute: true,
 		Meter: func(args []store.Arg) contract.Meter {
 			return newGCRA(args[0].Int(), args[1].Int(), args[2].Int(), false)

@@ -44,10 +44,7 @@ const (
 var metadataWindowLua string
 
 var metadataWindowKind = &contract.StepKind{
-	Head: contract.Head{
-		Name: "metadatawindow", Tag: store.Tag{'m', '2'}, Cell: "edge count",
-		Args: "limit window align", Lua: metadataWindowLua,
-	},
+	Head: contract.Head{Name: "metadatawindow", Tag: store.Tag{'m', '2'}, Cell: "edge count", Args: "limit window align", Lua: metadataWindowLua},
 	Sets: true, Entries: true, Locals: "found",
 	Step: func(args []store.Arg) contract.Step {
 		return metadataWindow{fixedWindowKind.Meter(args).(*fixedWindow)}

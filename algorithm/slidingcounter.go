@@ -53,10 +53,7 @@ const counterSteps, maxCount = 1 << 20, 1<<33 - 1
 var slidingCounterLua string
 
 var slidingCounterKind = &contract.MeterKind{
-	Head: contract.Head{
-		Name: "slidingcounter", Tag: store.Tag{'s', '2'}, Cell: "start count before",
-		Args: "limit window step steps", Lua: slidingCounterLua,
-	},
+	Head: contract.Head{Name: "slidingcounter", Tag: store.Tag{'s', '2'}, Cell: "start count before", Args: "limit window step steps", Lua: slidingCounterLua},
 	Meter: func(args []store.Arg) contract.Meter {
 		return &slidingCounter{args[0].Int(), args[1].Int(), args[2].Int(), args[3].Int()}
 	},

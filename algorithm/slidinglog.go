@@ -70,10 +70,7 @@ const (
 var slidingLogLua string
 
 var slidingLogKind = &contract.StepKind{
-	Head: contract.Head{
-		Name: "slidinglog", Tag: store.Tag{'l', '3'}, Cell: "used newest last back",
-		Args: "limit window", Lua: slidingLogLua,
-	},
+	Head: contract.Head{Name: "slidinglog", Tag: store.Tag{'l', '3'}, Cell: "used newest last back", Args: "limit window", Lua: slidingLogLua},
 	Sets: true, Locals: "entry number total age dead",
 	Step: func(args []store.Arg) contract.Step { return slidingLog{args[0].Int(), args[1].Int()} },
 }

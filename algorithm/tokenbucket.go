@@ -56,10 +56,7 @@ type TokenBucket struct {
 var tokenBucketLua string
 
 var tokenBucketKind = &contract.MeterKind{
-	Head: contract.Head{
-		Name: "tokenbucket", Tag: store.Tag{'t', '2'}, Cell: "anchor missing",
-		Args: "capacity num den step", Lua: tokenBucketLua,
-	},
+	Head:     contract.Head{Name: "tokenbucket", Tag: store.Tag{'t', '2'}, Cell: "anchor missing", Args: "capacity num den step", Lua: tokenBucketLua},
 	Note:     "moved from since",
 	Reserves: true,
 	Meter: func(args []store.Arg) contract.Meter {

@@ -53,10 +53,7 @@ var lua string
 
 // kind is the Kind of all quotas, in all zones.
 var kind = &contract.MeterKind{
-	Head: contract.Head{
-		Name: "dailyquota", Tag: store.Tag{'d', '2'}, Cell: "edge count",
-		Args: "limit offsets:text", Lua: lua,
-	},
+	Head:     contract.Head{Name: "dailyquota", Tag: store.Tag{'d', '2'}, Cell: "edge count", Args: "limit offsets:text", Lua: lua},
 	Absolute: true,
 	Meter: func(args []store.Arg) contract.Meter {
 		return meter{limit: args[0].Int(), offsets: args[1].String()}

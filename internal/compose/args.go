@@ -19,9 +19,9 @@ func (c *Call) shared(v script.Verb) [script.SharedArgs]*int64 {
 	return args
 }
 
-// AppendArgs appends the arguments of the script of v: the constants of the rules, the text if
-// a rule uses one, and the arguments that all rules share. If v has no markers, the generation is
-// left out, and so are trailing defaults.
+// AppendArgs appends the arguments of the script of v: the constants of the rules, the
+// text if a rule uses one, and the arguments that all rules share. If v has no markers,
+// the generation is left out, and so are trailing defaults.
 func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.Arg {
 	args = append(args, p.consts...)
 	if p.source.Texts {

@@ -19,8 +19,8 @@ type step struct {
 	cell  int                 // the number of integers of a cell
 	full  int                 // the number of integers of a cell, a generation and a note
 
-	// all has all bits of the integers of a cell, and rest those that are written only if one of
-	// them is not 0.
+	// all has all bits of the integers of a cell, and rest those that are written only if
+	// one of them is not 0.
 	all, rest contract.Cell
 }
 
@@ -39,8 +39,8 @@ func stepOf(r *script.Rule, args []store.Arg) step {
 	return s
 }
 
-// A held is the state of one rule, as it was read. If the rule has a Step, only state and room
-// are used.
+// A held is the state of one rule, as it was read. If the rule has a Step, only state and
+// room are used.
 type held struct {
 	state contract.State
 	nums  store.Nums // the value, if the rule has a Meter
@@ -79,8 +79,8 @@ func (h *held) get(tx store.Tx, key int, now int64) error {
 	return nil
 }
 
-// load sets the cell that was read to c. n is the number of integers of the value, or 0 if the
-// key is missing. load does not settle the cell.
+// load sets the cell that was read to c. n is the number of integers of the value, or 0
+// if the key is missing. load does not settle the cell.
 func (h *cellRun) load(c contract.Cell, n int, now int64) {
 	if n == 0 {
 		h.prev = math.MinInt64
@@ -111,8 +111,8 @@ func (h *cellRun) ttl(now int64, slack time.Duration) time.Duration {
 	return life(now, h.ends, slack)
 }
 
-// writesTTL reports whether a decision that uses the store's clock writes the TTL of the key. The
-// cell that was read ends at prev, and the next cell ends at ends.
+// writesTTL reports whether a decision that uses the store's clock writes the TTL of the
+// key. The cell that was read ends at prev, and the next cell ends at ends.
 func (s *step) writesTTL(prev, ends int64) bool {
 	return !s.kind.Absolute || ends>>script.QuantumBits != prev>>script.QuantumBits
 }
@@ -140,8 +140,8 @@ func toCell(ints []int64) (c contract.Cell) {
 	return c
 }
 
-// set sets the cell in the value n to c. If gen is not 0 and the value has no generation, it
-// also sets the generation.
+// set sets the cell in the value n to c. If gen is not 0 and the value has no generation,
+// it also sets the generation.
 func (h *cellRun) set(n *store.Nums, c contract.Cell, gen int64) {
 	s := h.step
 	cell := [4]int64{c.A, c.B, c.C, c.D}
@@ -161,15 +161,16 @@ func life(now, ends int64, slack time.Duration) time.Duration {
 	return contract.Micros(lifeMicros(now, ends)) + slack
 }
 
-// lifeMicros returns life without slack, in microseconds: a [contract.TTL]. A Duration on the way takes time.
+// lifeMicros returns life without slack, in microseconds: a [contract.TTL]. A Duration on
+// the way takes time.
 func lifeMicros(now, ends int64) int64 {
 	ends += script.Quantum - ends%script.Quantum
 	return (min(max(ends-now, 1), 2*contract.MaxSpan) + 999) / 1000 * 1000
 }
 
-// refund refunds the charge ch, and reports whether anything was refunded. If the generation
-// of the value is not gen, the key was deleted or its state ended after the decision. Nothing
-// is then refunded.
+// refund refunds the charge ch, and reports whether anything was refunded. If the
+// generation of the value is not gen, the key was deleted or its state ended after the
+// decision. Nothing is then refunded.
 func (h *held) refund(tx store.Tx, key int, now int64, ch contract.Charge, gen int64) bool {
 	s := h.step
 	if !h.tail || h.nums.N[s.cell] != gen {

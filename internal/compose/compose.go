@@ -1,6 +1,6 @@
-// Package compose composes a list of rules into one program: the scripts of the rules, their
-// arguments, and the answers in their replies. Package script writes the Lua of a script. This
-// package has its Go form, which gives the same results.
+// Package compose composes a list of rules into one program: the scripts of the rules,
+// their arguments, and the answers in their replies. Package script writes the Lua of a
+// script. This package has its Go form, which gives the same results.
 //
 //	compose.go  the rules and their scripts
 //	limit.go    checks a limit
@@ -50,8 +50,8 @@ type Call struct {
 	Text string // the name of a lease, or metadata
 	Gen  int64  // for verbs that write markers: from 1 to 2^53-1, different for each decision
 
-	// How many tokens a verb that Debts can consume beyond the limit of a rule, without and
-	// with a Cost. Only arguments have them.
+	// How many tokens a verb that Debts can consume beyond the limit of a rule, without
+	// and with a Cost. Only arguments have them.
 	debt, ownDebt int64
 }
 
@@ -100,7 +100,7 @@ func New(rules []Rule) (*Program, error) {
 	p := &Program{source: src, cells: true, maxWait: contract.MaxSpan, debt: contract.MaxTokens, ownDebt: contract.MaxTokens}
 	keys := 0
 	for i, r := range rules {
-		l, layout := r.Limit, &src.Rules[i]
+		l, layout := r.Limit, src.Rules[i]
 		form, err := newStep(layout, l)
 		if err != nil {
 			return nil, fmt.Errorf("kind %s: %w", layout.Head.Name, err)
@@ -130,19 +130,19 @@ func (p *Program) Name() string { return p.source.Name }
 // Keys returns the number of keys of rule i.
 func (p *Program) Keys(i int) int { return p.source.Rules[i].Keys() }
 
-// Marked reports whether rule i has a marker. If [script.Verb].Markers is true, the keys of the
-// markers follow the keys of all rules, in the order of the rules.
+// Marked reports whether rule i has a marker. If [script.Verb].Markers is true, the keys
+// of the markers follow the keys of all rules, in the order of the rules.
 func (p *Program) Marked(i int) bool { return p.source.Rules[i].Marker > 0 }
 
-// Sets reports whether a rule keeps its state in a sorted set or a list, which MGet cannot
-// read.
+// Sets reports whether a rule keeps its state in a sorted set or a list, which MGet
+// cannot read.
 func (p *Program) Sets() bool { return p.source.Sets }
 
 // MaxWait returns how far ahead every rule can reserve tokens, in microseconds.
 func (p *Program) MaxWait() int64 { return p.maxWait }
 
-// MaxDebt returns how many tokens a Force can consume beyond the limit of every rule without a
-// Cost.
+// MaxDebt returns how many tokens a Force can consume beyond the limit of every rule
+// without a Cost.
 func (p *Program) MaxDebt() int64 { return p.debt }
 
 // Limit returns the limit of rule i.

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A run is one run of a Go form. The held values of the rules are not a field of run, because
-// they would then be allocated on the heap.
+// A run is one run of a Go form. The held values of the rules are not a field of run,
+// because they would then be allocated on the heap.
 type run struct {
 	*Program
 	verb  script.Verb
@@ -87,8 +87,8 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 	return append(reply, store.IntegerValue(n), store.IntegerValue(r.now)), nil
 }
 
-// readArgs parses the arguments, which AppendArgs has made, and reads the clock if the caller
-// brings no time.
+// readArgs parses the arguments, which AppendArgs has made, and reads the clock if the
+// caller brings no time.
 func (r *run) readArgs() error {
 	var err error
 	if r.call, err = r.parseArgs(r.verb, r.args); err != nil {
@@ -103,8 +103,8 @@ func (r *run) readArgs() error {
 	return nil
 }
 
-// hasConsts reports whether the arguments begin with the constants of the program. Otherwise the
-// form uses the constants in the arguments, as a server's script does.
+// hasConsts reports whether the arguments begin with the constants of the program.
+// Otherwise the form uses the constants in the arguments, as a server's script does.
 func (r *run) hasConsts() bool {
 	consts := r.consts
 	args := r.args[:len(consts)]
@@ -132,8 +132,8 @@ func (r *run) step(i int) *step {
 	return &r.rules[i].step
 }
 
-// cost returns the tokens that the call asks of q. For UpTo it is 1, the least that must fit. It
-// is also 1 for Settle, which asks for nothing yet.
+// cost returns the tokens that the call asks of q. For UpTo it is 1, the least that must
+// fit. It is also 1 for Settle, which asks for nothing yet.
 func (r *run) cost(q *rule) int64 {
 	switch {
 	case q.Cost > 0:
@@ -159,8 +159,8 @@ func (r *run) load(i int, h *held) (err error) {
 	return h.get(r.tx, q.key, r.now)
 }
 
-// decide consumes the tokens if every rule has room for them. The reply has the state of each
-// rule before the decision.
+// decide consumes the tokens if every rule has room for them. The reply has the state of
+// each rule before the decision.
 func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err error) {
 	head := len(reply)
 	reply = append(reply, store.IntegerValue(0), store.IntegerValue(r.now))
@@ -208,8 +208,9 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 	return reply, nil
 }
 
-// fit returns take, lowered to the tokens that a rule with this room allows. If own is true,
-// cost is Rule.Cost: the rule then allows take or nothing. It always allows a Force.
+// fit returns take, lowered to the tokens that a rule with this room allows. If own is
+// true, cost is Rule.Cost: the rule then allows take or nothing. It always allows a
+// Force.
 func fit(v script.Verb, own bool, cost, room, take int64) int64 {
 	switch {
 	case v.Forces():
@@ -226,7 +227,8 @@ func fit(v script.Verb, own bool, cost, room, take int64) int64 {
 	return take
 }
 
-// consume consumes the tokens of rule i. With UpTo and Force, take is the number of tokens.
+// consume consumes the tokens of rule i. With UpTo and Force, take is the number of
+// tokens.
 func (r *run) consume(i int, h *held, take int64) error {
 	q, s := &r.rules[i], h.step
 	n, gen := r.cost(q), int64(0)

@@ -20,8 +20,8 @@ import (
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// randomLimits has a function for each kind. It returns a small limit, or a limit near the
-// bounds.
+// randomLimits has a function for each kind. It returns a small limit, or a limit near
+// the bounds.
 var randomLimits = []func(r *rand.Rand) algorithm.Algorithm{
 	func(r *rand.Rand) algorithm.Algorithm {
 		return algorithm.GCRA{Rate: randomRate(r), Burst: randomQuantity(r)}
@@ -210,8 +210,8 @@ func (h *history) step() {
 	}
 }
 
-// repeated checks a decision with an ID. If the ID names an earlier decision, nothing changes.
-// It reports whether the request had another cost than that decision.
+// repeated checks a decision with an ID. If the ID names an earlier decision, nothing
+// changes. It reports whether the request had another cost than that decision.
 func (h *history) repeated(p *compose.Program, v script.Verb, id string, o *compose.Reply, c *compose.Call, before []string) bool {
 	if v != script.ConsumeMark && v != script.UpToMark && v != script.ForceMark {
 		return false
@@ -253,8 +253,8 @@ func (h *history) texts(p *compose.Program, name string) []string {
 	return h.values(keys...)
 }
 
-// serverReply checks that a server's reply, with the values before the call, gives the same
-// answers as the reply of the Go form.
+// serverReply checks that a server's reply, with the values before the call, gives the
+// same answers as the reply of the Go form.
 func (h *history) serverReply(p *compose.Program, v script.Verb, o *compose.Reply, c *compose.Call, before, markers []string) {
 	for i := range h.rules {
 		if _, ok := p.Limit(i).Kind.(*contract.StepKind); ok {
@@ -333,9 +333,9 @@ func (h *history) promises(p *compose.Program, i, which int, v script.Verb, c co
 	}
 }
 
-// For random rules, calls and clocks: tokens are consumed from all rules or from none, the
-// reply of a server and the reply of the Go form give the same answers, and RetryAfter,
-// ResetAfter, Delay and Remaining are exact.
+// For random rules, calls and clocks: tokens are consumed from all rules or from none,
+// the reply of a server and the reply of the Go form give the same answers, and
+// RetryAfter, ResetAfter, Delay and Remaining are exact.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {

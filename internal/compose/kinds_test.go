@@ -59,8 +59,8 @@ func (refunder) Refund(now int64, c contract.Cell, ch contract.Charge, note cont
 
 const refundLua = "-- refund\nif $edge == $was_edge then $count = math.max($count - n, 0) end\n"
 
-// quota is a kind with a Step. Its tokens are not refilled. Its key expires an hour after the
-// last request.
+// quota is a kind with a Step. Its tokens are not refilled. Its key expires an hour after
+// the last request.
 var quota = &contract.StepKind{
 	Head: contract.Head{
 		Name: "quota",
@@ -124,8 +124,8 @@ func quotaLimit(k contract.Kind) *contract.Limit {
 	return &contract.Limit{Kind: k, Args: consts(4), Capacity: 4}
 }
 
-// If a kind or a limit has a mistake, New returns an error. The error names the mistake, and says
-// what would be right.
+// If a kind or a limit has a mistake, New returns an error. The error names the mistake,
+// and says what would be right.
 func TestBadKinds(t *testing.T) {
 	t.Parallel()
 	kind := func(f func(k *contract.MeterKind)) *contract.Limit {
@@ -241,7 +241,8 @@ func TestBadKinds(t *testing.T) {
 	}
 }
 
-// New rejects lists of rules that are empty, longer than 16, or need more locals than Lua has.
+// New rejects lists of rules that are empty, longer than 16, or need more locals than Lua
+// has.
 func TestHowManyRules(t *testing.T) {
 	t.Parallel()
 	wide := *quota
@@ -268,8 +269,8 @@ func TestHowManyRules(t *testing.T) {
 	}
 }
 
-// Each $name becomes a local or an argument of its rule, at any position of the rule. A $ in a
-// Lua pattern stays, and comments are left out.
+// Each $name becomes a local or an argument of its rule, at any position of the rule. A $
+// in a Lua pattern stays, and comments are left out.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	k := *quota

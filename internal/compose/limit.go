@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/internal/script"
 )
 
-// newStep returns the arithmetic in Go of a limit whose kind has the layout r. The error says
-// what is wrong with the limit.
+// newStep returns the arithmetic in Go of a limit whose kind has the layout r. The error
+// says what is wrong with the limit.
 func newStep(r *script.Rule, l *contract.Limit) (step, error) {
 	if err := checkLimit(r.Args, l); err != nil {
 		return step{}, err
@@ -43,8 +43,8 @@ func checkLimit(names []string, l *contract.Limit) error {
 	return nil
 }
 
-// checkForm checks that the arithmetic in Go has a method for each optional section of the
-// Lua.
+// checkForm checks that the arithmetic in Go has a method for each optional section of
+// the Lua.
 func checkForm(r *script.Rule, s step) error {
 	refund := r.Refunds()
 	if s.raw == nil && s.meter == nil {

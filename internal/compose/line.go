@@ -6,15 +6,16 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// This file repeats what slots.go does, for the decision that is made most often: a Consume without
-// options by one rule. It takes three quarters of the time in a straight line, in which the state of the
-// rule stays in registers. Its callers are memory.Store.DecideInLine and weir.Limiter.Decide. A test of
-// package weir compares its answers and values with those of scripts.
+// This file repeats what slots.go does, for the decision that is made most often: a
+// Consume without options by one rule. It takes three quarters of the time in a straight
+// line, in which the state of the rule stays in registers. Its callers are
+// memory.Store.DecideInLine and weir.Limiter.Decide. A test of package weir compares its
+// answers and values with those of scripts.
 
-// DecideInLine decides a Consume of cost tokens by the only rule of p, which keeps a cell and has no
-// Cost. It writes the record r, and the answer a, which is zero. now is the store's time. If it returns
-// false, it has written nothing, and the store must run the script with Eval. It does what
-// [Query.DecideOnSlots] does.
+// DecideInLine decides a Consume of cost tokens by the only rule of p, which keeps a cell
+// and has no Cost. It writes the record r, and the answer a, which is zero. now is the
+// store's time. If it returns false, it has written nothing, and the store must run the
+// script with Eval. It does what [Query.DecideOnSlots] does.
 func (p *Program) DecideInLine(now int64, r *Record, cost int64, a *Result) bool {
 	q := &p.rules[0]
 	s := &q.step

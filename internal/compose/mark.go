@@ -47,8 +47,8 @@ func (r *run) readMarks(m *marks) (found bool, err error) {
 	return found, nil
 }
 
-// replay returns the reply to a repeated decision, if a marker is there. The reply has the
-// state of the rules and the code already.
+// replay returns the reply to a repeated decision, if a marker is there. The reply has
+// the state of the rules and the code already.
 func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool, err error) {
 	var m marks
 	if found, err := r.readMarks(&m); !found || err != nil {
@@ -66,10 +66,10 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 	return reply, true, nil
 }
 
-// appendSpent appends the last integers of rule i to a reply: the tokens that the decision of the
-// marker m consumed, and the cell after it. Program.replayed uses them. They are all 0 if the rule
-// has no cell or no marker. They are also 0 if a Settle changed the tokens, unless the rule has a
-// Cost.
+// appendSpent appends the last integers of rule i to a reply: the tokens that the
+// decision of the marker m consumed, and the cell after it. Program.replayed uses them.
+// They are all 0 if the rule has no cell or no marker. They are also 0 if a Settle
+// changed the tokens, unless the rule has a Cost.
 func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store.Value {
 	q := &p.rules[i]
 	var ints [store.MaxNums]int64
@@ -158,8 +158,8 @@ func (r *run) refund(held []held) (gave int64, err error) {
 	return gave, nil
 }
 
-// giveBack refunds the last k tokens of the decision with the marker m to rule i, and reports
-// whether anything was refunded.
+// giveBack refunds the last k tokens of the decision with the marker m to rule i, and
+// reports whether anything was refunded.
 func (r *run) giveBack(i int, h *held, m *store.Nums, k int64) (bool, error) {
 	key, s, gen := r.rules[i].key, h.step, m.N[script.MarkGen]
 	if s.raw != nil {

@@ -153,8 +153,8 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
-// UpTo consumes the least room of all rules. A rule with a Cost consumes its Cost. If it has no
-// room for that, the request is denied.
+// UpTo consumes the least room of all rules. A rule with a Cost consumes its Cost. If it
+// has no room for that, the request is denied.
 func TestUpTo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -250,8 +250,8 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// While a key is in use, it keeps its first generation, also if later decisions have other
-// generations. The markers of all these decisions have the first generation.
+// While a key is in use, it keeps its first generation, also if later decisions have
+// other generations. The markers of all these decisions have the first generation.
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -327,7 +327,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// The arguments begin with the constants. Trailing arguments with their defaults are left out.
+// The arguments begin with the constants. Trailing arguments with their defaults are left
+// out.
 func TestArgs(t *testing.T) {
 	t.Parallel()
 	p := pair(t, 0, 2)
@@ -368,8 +369,8 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// The Go form uses the constants in its arguments, as a server's script does, not the constants
-// of its program.
+// The Go form uses the constants in its arguments, as a server's script does, not the
+// constants of its program.
 func TestOtherConstants(t *testing.T) {
 	t.Parallel()
 	b, p, other := newBench(t), pair(t, 0, 1), pair(t, 0, 2)
@@ -385,8 +386,8 @@ func TestOtherConstants(t *testing.T) {
 	}
 }
 
-// A reply that no script makes is an error, not an answer. A server replies with one string, and
-// a Go form with integers.
+// A reply that no script makes is an error, not an answer. A server replies with one
+// string, and a Go form with integers.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	p := pair(t, 0, 0)
@@ -536,8 +537,8 @@ func TestThirdParty(t *testing.T) {
 	}
 }
 
-// Many goroutines make a program, and use its scripts for the first time. There are more kinds
-// than the cache of sources holds.
+// Many goroutines make a program, and use its scripts for the first time. There are more
+// kinds than the cache of sources holds.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	var group sync.WaitGroup

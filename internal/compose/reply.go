@@ -10,20 +10,22 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A replyLayout tells where the integers of a reply are. A Go form replies with these integers:
+// A replyLayout tells where the integers of a reply are. A Go form replies with these:
 //
-//   - at replyHead, 1 if the request is allowed, and 0 otherwise. For UpTo and Force it is the
-//     number of tokens consumed. For Refund and Release it is 1 if anything was refunded or
-//     released, and for Refund it can be script.TooLittle. For Settle it is 0 if there is no such
-//     decision, and otherwise its cost plus 1.
+//   - at replyHead, 1 if the request is allowed, and 0 otherwise. For UpTo and Force it
+//     is the number of tokens consumed. For Refund and Release it is 1 if anything was
+//     refunded or released, and for Refund it can be script.TooLittle. For Settle it is 0
+//     if there is no such decision, and otherwise its cost plus 1.
 //   - at replyTime, the time of the decision.
-//   - if the verb decides, at rule.state of each rule, the integers of its state before the decision.
-//   - if the verb marks, at code, a code: 0, script.Replayed or script.OtherCost. The head is then
-//     TOTAL or ASKED of the markers.
+//   - if the verb decides, at rule.state of each rule, the integers of its state before
+//     the decision.
+//   - if the verb marks, at code, a code: 0, script.Replayed or script.OtherCost. With
+//     one of these two, the head is TOTAL or ASKED of the markers.
 //   - after script.Replayed, at rule.spent of each rule, the integers of appendSpent.
 //
-// A server replies with one string, "HEAD;SEC USEC;value;value…", which has the earlier value of
-// each rule's key. Behind them, a repeated decision has ";CODE" and the values of the markers.
+// A server replies with one string, "HEAD;SEC USEC;value;value…", which has the earlier
+// value of each rule's key. Behind them, a repeated decision has ";CODE" and the values
+// of the markers.
 type replyLayout struct {
 	code int // the number of integers before the code
 	all  int // the number of all integers
@@ -53,8 +55,9 @@ func layReply(rules []rule) (l replyLayout) {
 // MaxReply returns the largest number of integers of a reply.
 func (p *Program) MaxReply() int { return p.layout.all }
 
-// A Reply is a parsed reply of a script. Allowed and Granted are those of the weir.Result,
-// except that Granted of an allowed Consume is 0: it is the cost of the call.
+// A Reply is a parsed reply of a script. Allowed and Granted are those of the
+// weir.Result, except that Granted of an allowed Consume is 0: it is the cost of the
+// call.
 type Reply struct {
 	Now       int64 // the time of the decision
 	Allowed   bool
@@ -70,8 +73,8 @@ type Reply struct {
 // Head returns the first integer of the reply, as the script made it.
 func (o *Reply) Head() int64 { return o.ints[replyHead].Int() }
 
-// Parse parses the reply of the script of v. It stores the integers in the memory of flat. The
-// error is a [store.ErrScript].
+// Parse parses the reply of the script of v. It stores the integers in the memory of
+// flat. The error is a [store.ErrScript].
 func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error) {
 	want := replyState
 	if v.Decides() {
@@ -161,8 +164,9 @@ func (p *Program) parseText(v script.Verb, text string, ints []store.Value) ([]s
 	return ints, nil
 }
 
-// parseMarks appends the code to ints, and what appendSpent appends of each marker. text is empty
-// if the decision is not repeated. Otherwise it has the code and the texts of the markers.
+// parseMarks appends the code to ints, and what appendSpent appends of each marker. text
+// is empty if the decision is not repeated. Otherwise it has the code and the texts of
+// the markers.
 func (p *Program) parseMarks(text string, more bool, ints []store.Value) ([]store.Value, error) {
 	if !more {
 		return append(ints, store.IntegerValue(0)), nil

@@ -9,9 +9,10 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Result is one rule's answer to a call. Its fields are those of a weir.Result, so package weir converts
-// pointers to Results into pointers to Answers, in one function. A decision in memory thus writes the Result of the caller while
-// it holds the lock: a processor waits if a struct is copied right after its fields were written.
+// A Result is one rule's answer to a call. Its fields are those of a weir.Result, so
+// package weir converts pointers to Results into pointers to Answers, in one function. A
+// decision in memory thus writes the Result of the caller while it holds the lock: a
+// processor waits if a struct is copied right after its fields were written.
 type Result struct {
 	Allowed    bool          // the rule allows the request
 	Replayed   bool          // only package weir uses it
@@ -94,8 +95,8 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 	return out
 }
 
-// costOf returns the tokens that a call with this cost consumes from r if it is allowed. n is the
-// number of tokens for an UpTo.
+// costOf returns the tokens that a call with this cost consumes from r if it is allowed.
+// n is the number of tokens for an UpTo.
 func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
 	switch {
 	case r.Cost > 0:
@@ -106,9 +107,9 @@ func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
 	return cost
 }
 
-// replayed returns the answer of rule i to a repeated decision: the state now, and what the
-// decision consumed earlier. If its tokens are not available within a.Wait, the answer is a
-// denial.
+// replayed returns the answer of rule i to a repeated decision: the state now, and what
+// the decision consumed earlier. If its tokens are not available within a.Wait, the
+// answer is a denial.
 func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out Result) {
 	r := &p.rules[i]
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
@@ -130,9 +131,10 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out 
 	return out
 }
 
-// resultOfCell sets out, which is zero, to the answer of a rule that keeps a cell, before any tokens are consumed. c is
-// the settled cell, and room is its Room at now plus wait. If used is true, the cell that was read is not zero
-// and has not ended, and resultOfCell sets ResetAfter.
+// resultOfCell sets out, which is zero, to the answer of a rule that keeps a cell, before
+// any tokens are consumed. c is the settled cell, and room is its Room at now plus wait.
+// If used is true, the cell that was read is not zero and has not ended, and resultOfCell
+// sets ResetAfter.
 func (r *rule) resultOfCell(out *Result, now int64, c contract.Cell, room int64, used bool, cost, wait int64) {
 	m := r.step.meter
 	out.Rule, out.Limit, out.Window = r.Name, r.Limit.Capacity, r.Limit.Window

@@ -5,12 +5,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// settle makes the call's cost the cost of the decision of the markers, in all rules without a
-// Cost. It returns TOTAL of the markers plus 1, or 0 if no marker is there.
+// settle makes the call's cost the cost of the decision of the markers, in all rules
+// without a Cost. It returns TOTAL of the markers plus 1, or 0 if no marker is there.
 //
-// If the decision gets cheaper, its last tokens are refunded. If it gets more expensive, the
-// difference is consumed as by a Force, also from a rule whose marker has ended. The markers of
-// all rules get the same TOTAL.
+// If the decision gets cheaper, its last tokens are refunded. If it gets more expensive,
+// the difference is consumed as by a Force, also from a rule whose marker has ended. The
+// markers of all rules get the same TOTAL.
 func (r *run) settle(held []held) (int64, error) {
 	var m marks
 	if found, err := r.readMarks(&m); !found || err != nil {
@@ -55,10 +55,10 @@ func (r *run) settle(held []held) (int64, error) {
 	return total + 1, nil
 }
 
-// addTo consumes k tokens from rule i for the decision of the marker m, and writes its new
-// marker with these TOTAL and ASKED. Of the earlier tokens of the decision, it is not known
-// which are still held, so only the k tokens can be refunded. But if nothing has changed since
-// the decision, it is as if the decision had consumed the k tokens too.
+// addTo consumes k tokens from rule i for the decision of the marker m, and writes its
+// new marker with these TOTAL and ASKED. Of the earlier tokens of the decision, it is not
+// known which are still held, so only the k tokens can be refunded. But if nothing has
+// changed since the decision, it is as if the decision had consumed the k tokens too.
 func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error {
 	q, s, gen := &r.rules[i], h.step, r.call.Gen
 	if s.raw != nil {

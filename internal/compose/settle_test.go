@@ -14,13 +14,15 @@ import (
 	"github.com/weir-go/weir/internal/script"
 )
 
-// settle settles the decision id, and returns its cost after that, or -1 if it was not found.
+// settle settles the decision id, and returns its cost after that, or -1 if it was not
+// found.
 func (b *bench) settle(p *compose.Program, rules int, id string, actual, gen int64) int64 {
 	n, _ := b.do(p, rules, script.Settle, id, compose.Call{Cost: actual, Gen: gen})
 	return n - 1
 }
 
-// Settle refunds or consumes the difference, in all rules without a Cost, and keeps the markers.
+// Settle refunds or consumes the difference, in all rules without a Cost, and keeps the
+// markers.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	b, p := newBench(t), mustProgram(t,
@@ -65,7 +67,8 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// A settlement to more charges rules whose marker has ended, or whose key was deleted, too.
+// A settlement to more charges rules whose marker has ended, or whose key was deleted,
+// too.
 func TestSettleAfterTheEndOfARule(t *testing.T) {
 	t.Parallel()
 	b, p := newBench(t), pair(t, 0, 0)
@@ -109,8 +112,8 @@ func TestLocals(t *testing.T) {
 
 const size = 100_000
 
-// settleable has a large limit for each algorithm that can be settled, except LeakyBucket, which
-// refunds only the end of its queue.
+// settleable has a large limit for each algorithm that can be settled, except
+// LeakyBucket, which refunds only the end of its queue.
 var settleable = []algorithm.Algorithm{
 	algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: size},
 	algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: size},
@@ -139,10 +142,10 @@ func (l ledger) bounds() (least, most int64) {
 }
 
 // For random histories of decisions, settlements and refunds at one instant, each of them
-// sometimes repeated: what the rules have charged is the sum of the settled costs, exactly. Only if
-// a decision was first settled to more, and then to less than what it had added, tokens can
-// stay consumed. After several refunds, an algorithm with a note can also refund fewer tokens.
-// Nothing is ever minted.
+// sometimes repeated: what the rules have charged is the sum of the settled costs,
+// exactly. Only if a decision was first settled to more, and then to less than what it
+// had added, tokens can stay consumed. After several refunds, an algorithm with a note
+// can also refund fewer tokens. Nothing is ever minted.
 func TestSettledSum(t *testing.T) {
 	t.Parallel()
 	histories, exact, checked, settled := 10_000, 0, 0, 0

@@ -2,9 +2,10 @@ package compose
 
 import "time"
 
-// A Shown collects the answers of the rules to a request, one by one, and tells which of them the
-// weir.Result describes. If the request is allowed, it is the rule with the fewest tokens remaining,
-// otherwise the rule with the longest RetryAfter. If there are several such rules, it is the first.
+// A Shown collects the answers of the rules to a request, one by one, and tells which of
+// them the weir.Result describes. If the request is allowed, it is the rule with the
+// fewest tokens remaining, otherwise the rule with the longest RetryAfter. If there are
+// several such rules, it is the first.
 type Shown struct {
 	Allowed bool          // all rules together allow the request; set it before the first Add
 	Rule    int           // the index of the rule that the Result describes
@@ -31,8 +32,8 @@ func (s *Shown) Grant(own bool, tokens int64) {
 	}
 }
 
-// Granted returns what each rule without a Cost consumed. If every rule has one, it returns own, which
-// the rule that is shown consumed.
+// Granted returns what each rule without a Cost consumed. If every rule has one, it
+// returns own, which the rule that is shown consumed.
 func (s *Shown) Granted(own int64) int64 {
 	if s.follows {
 		return s.granted

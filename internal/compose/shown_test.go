@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// A result describes the rule with the fewest tokens remaining, or the rule that denies for the longest
-// time. Of equal rules, it is the first.
+// A result describes the rule with the fewest tokens remaining, or the rule that denies
+// for the longest time. Of equal rules, it is the first.
 func TestShown(t *testing.T) {
 	t.Parallel()
 	type answer struct {

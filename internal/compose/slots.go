@@ -12,9 +12,9 @@ import (
 
 // A Query is one call of a [Program].
 //
-// A store in the memory of the process can decide a Query on its slots. It then decides as the Go form
-// does, but without arguments and without a reply. The store locks the keys of all slots, sets
-// Slot.Record for each, and calls DecideOnSlots.
+// A store in the memory of the process can decide a Query on its slots. It then decides
+// as the Go form does, but without arguments and without a reply. The store locks the
+// keys of all slots, sets Slot.Record for each, and calls DecideOnSlots.
 type Query struct {
 	Program *Program
 	Verb    script.Verb
@@ -51,23 +51,24 @@ type Record struct {
 // HasCells reports whether every rule keeps a cell. Only then can slots decide.
 func (p *Program) HasCells() bool { return p.cells }
 
-// OnlyCells reports whether q reads and writes only cells, so that slots can decide it if its Program
-// HasCells.
+// OnlyCells reports whether q reads and writes only cells, so that slots can decide it if
+// its Program HasCells.
 func (q *Query) OnlyCells() bool {
 	return q.Verb == script.Consume || q.Verb == script.UpTo || q.Verb == script.Peek
 }
 
-// DecideOnSlots makes the decision, and writes the records. now is the store's time. slots has one Slot
-// for each rule, in which only Key and Record are set. each is empty, or has one Result for each rule, which
-// DecideOnSlots sets. If it returns false, it has changed neither a record nor an Answer, and the store must
-// run the script with Eval instead, for example because a value is foreign.
+// DecideOnSlots makes the decision, and writes the records. now is the store's time.
+// slots has one Slot for each rule, in which only Key and Record are set. each is empty,
+// or has one Result for each rule, which DecideOnSlots sets. If it returns false, it has
+// changed neither a record nor an Answer, and the store must run the script with Eval
+// instead, for example because a value is foreign.
 //
-// It sets a, which is zero, to the answer of the rule that a weir.Result describes. If the request is
-// allowed, Delay is the longest of all rules. If it consumes tokens, Granted is what each rule without a
-// Cost consumes, if there is one.
+// It sets a, which is zero, to the answer of the rule that a weir.Result describes. If
+// the request is allowed, Delay is the longest of all rules. If it consumes tokens,
+// Granted is what each rule without a Cost consumes, if there is one.
 //
-// It calls Meters, which can be third-party code and can panic. So it writes no record before it has
-// called all of them. After a panic, each and a can be partly written.
+// It calls Meters, which can be third-party code and can panic. So it writes no record
+// before it has called all of them. After a panic, each and a can be partly written.
 func (d *Query) DecideOnSlots(now int64, slots []Slot, each []Result, a *Result) bool {
 	p := d.Program
 	d.stored, d.now, d.take = now, now, 1
@@ -96,8 +97,8 @@ func (d *Query) DecideOnSlots(now int64, slots []Slot, each []Result, a *Result)
 	return true
 }
 
-// read reads and settles the cells of slots, and lowers d.take to the tokens that all rules allow. It
-// returns false if Eval must decide.
+// read reads and settles the cells of slots, and lowers d.take to the tokens that all
+// rules allow. It returns false if Eval must decide.
 func (d *Query) read(slots []Slot) bool {
 	now, at, stored, n, rules := d.now, d.now+d.Call.Wait, d.stored, d.take, d.Program.rules[:len(slots)]
 	for i := range slots {
@@ -193,8 +194,8 @@ func (r *Record) cell() contract.Cell {
 	return contract.Cell{A: r.Ints[0], B: r.Ints[1], C: r.Ints[2], D: r.Ints[3]}
 }
 
-// fits reports whether c, the cell of r, is one that the rule wrote. A Meter with a defect can have
-// stored a larger integer: Program.Parse returns the error.
+// fits reports whether c, the cell of r, is one that the rule wrote. A Meter with a
+// defect can have stored a larger integer: Program.Parse returns the error.
 func (s *step) fits(r *Record, c *contract.Cell) bool {
 	n := int(r.Len)
 	return uint64(c.A|c.B|c.C|c.D) < 1<<53 && r.Tag == s.kind.Tag && (n == s.short || n == s.cell)

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/internal/script"
 )
 
-// A denied request marks the records of all rules, so that the store does not evict them. An allowed
-// request removes the marks, and a Peek changes no record.
+// A denied request marks the records of all rules, so that the store does not evict them.
+// An allowed request removes the marks, and a Peek changes no record.
 func TestSlotsMarks(t *testing.T) {
 	t.Parallel()
 	var rules []compose.Rule

@@ -28,8 +28,8 @@ func (r *Rule) readStep(w *writer, v Verb) {
 
 // readCell writes Lua that reads the cell of a rule. A value consists of the tag, the
 // integers of the cell, and sometimes a tail: the generation and the note, which refunds
-// need. A verb that writes a marker copies the generation and the first integer of the note
-// as text.
+// need. A verb that writes a marker copies the generation and the first integer of the
+// note as text.
 func (r *Rule) readCell(w *writer, v Verb) {
 	i := r.number
 	tail := append([]string{"gen"}, r.Note...)
@@ -91,14 +91,14 @@ func (r *Rule) numbers(w *writer, names []string) {
 	}
 }
 
-// luaLife is Lua that sets a local life to the TTL of a key whose state is in use until ends, as
-// text, in milliseconds. from is the start of the quantum that contains ends. In Lua 5.4, %d
-// formats no number with a fraction.
+// luaLife is Lua that sets a local life to the TTL of a key whose state is in use until
+// ends, as text, in milliseconds. from is the start of the quantum that contains ends. In
+// Lua 5.4, %d formats no number with a fraction.
 const luaLife = "local life = (from - now + 1049575) / 1000\nlife = string.format('%d', life - life % 1 + slack)\n"
 
-// ints writes Lua that sets a local to the text before, followed by the integers of the cell,
-// each after a space. Optional integers are left out if all of them are 0 and the value has no
-// tail.
+// ints writes Lua that sets a local to the text before, followed by the integers of the
+// cell, each after a space. Optional integers are left out if all of them are 0 and the
+// value has no tail.
 func (r *Rule) ints(w *writer, local, before string) {
 	required, optional := r.Cell[:r.Short], r.Cell[r.Short:]
 	w.f("local %s = string.format('%s%s', %s)\n", local, before, strings.Repeat(" %d", r.Short), r.suffix(required, "", ", "))
@@ -108,8 +108,8 @@ func (r *Rule) ints(w *writer, local, before string) {
 	}
 }
 
-// writeCell writes Lua that consumes n tokens. If mark is not empty, it also writes a marker. A
-// cell without a generation gets the generation gen.
+// writeCell writes Lua that consumes n tokens. If mark is not empty, it also writes a
+// marker. A cell without a generation gets the generation gen.
 func (r *Rule) writeCell(w *writer, mark, gen string) {
 	i := r.number
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n", r.sections["take"][1:], r.sections["ends"])

@@ -5,8 +5,8 @@ import "github.com/weir-go/weir/store"
 // A Verb is what a script does.
 type Verb uint8
 
-// The verbs. ConsumeMark, UpToMark and ForceMark also write a marker for each rule whose tokens
-// can be refunded.
+// The verbs. ConsumeMark, UpToMark and ForceMark also write a marker for each rule whose
+// tokens can be refunded.
 const (
 	Consume Verb = iota
 	ConsumeMark
@@ -45,16 +45,17 @@ func (v Verb) Debts() bool { return v.Forces() || v == Settle }
 // Decides reports whether the script allows or denies a request.
 func (v Verb) Decides() bool { return v <= Renew }
 
-// Markers reports whether the script takes the keys of the markers, which follow the keys of
-// the rules.
+// Markers reports whether the script takes the keys of the markers, which follow the keys
+// of the rules.
 func (v Verb) Markers() bool { return v.Marks() || v == Refund || v == Settle }
 
 func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 
-// The arguments of a script are the constants of each rule, followed by its Cost if it has one,
-// then the text if a rule uses one, and then the arguments that all rules share, in this order.
-// A verb that Debts takes all of them, and the others take no ArgOwnDebt. Those that are left out
-// at the end have defaults: a cost of 1, a wait of 0 and a time of 0.
+// The arguments of a script are the constants of each rule, followed by its Cost if it
+// has one, then the text if a rule uses one, and then the arguments that all rules share,
+// in this order. A verb that Debts takes all of them, and the others take no ArgOwnDebt.
+// Those that are left out at the end have defaults: a cost of 1, a wait of 0 and a time
+// of 0.
 const (
 	ArgCost    = iota // tokens
 	ArgWait           // microseconds; a verb that Debts has ArgDebt in its place
@@ -72,13 +73,13 @@ const (
 	OtherCost = 2 // the decision with this ID had another cost: the reply begins with ASKED
 )
 
-// TooLittle begins the reply of Refund if the cost is less than the tokens that the decision
-// consumed.
+// TooLittle begins the reply of Refund if the cost is less than the tokens that the
+// decision consumed.
 const TooLittle = 2
 
-// MarkTag is the tag of a marker. A marker is "i2 GEN HELD TOTAL ASKED" and further integers,
-// which are described at MarkGen. If a Settle wrote the marker, its tag is SettledTag. The cell
-// can then be that of another cost.
+// MarkTag is the tag of a marker. A marker is "i2 GEN HELD TOTAL ASKED" and further
+// integers, which are described at MarkGen. If a Settle wrote the marker, its tag is
+// SettledTag. The cell can then be that of another cost.
 var MarkTag, SettledTag = store.Tag{'i', '2'}, store.Tag{'i', '3'}
 
 // IsMark reports whether t is the tag of a marker.
@@ -91,9 +92,9 @@ const (
 	MarkTotal        // TOTAL: the number of tokens that the decision consumed from each rule without a Cost
 	MarkAsked        // ASKED: the cost that the decision asked for; for a TakeUpTo what it consumed
 
-	// MarkHead is the number of these integers. Further integers follow: for a rule with a
-	// cell, the cell just after the decision and the first integer of the note. The decision has
-	// ended when that cell has. For a Step, they are the three integers of
+	// MarkHead is the number of these integers. Further integers follow: for a rule with
+	// a cell, the cell just after the decision and the first integer of the note. The
+	// decision has ended when that cell has. For a Step, they are the three integers of
 	// contract.StepRefunder.Mark, and when the decision ends.
 	MarkHead
 )

@@ -9,8 +9,8 @@ import (
 )
 
 // Quantum is the unit of the time at which a key expires, in microseconds: that time is
-// rounded up to a multiple of Quantum. If the multiple stays the same, the key keeps its TTL,
-// which costs a server less than a new TTL.
+// rounded up to a multiple of Quantum. If the multiple stays the same, the key keeps its
+// TTL, which costs a server less than a new TTL.
 const (
 	Quantum     = 1 << QuantumBits
 	QuantumBits = 20
@@ -42,8 +42,7 @@ func (w *writer) f(format string, args ...any) { fmt.Fprintf(w, format, args...)
 func (s *Source) lua(v Verb) string {
 	w := new(writer)
 	s.head(w, v)
-	for i := range s.Rules {
-		r := &s.Rules[i]
+	for _, r := range s.Rules {
 		if r.Step != nil {
 			r.readStep(w, v)
 		} else {
@@ -57,8 +56,8 @@ func (s *Source) lua(v Verb) string {
 		s.settle(w)
 	case Release:
 		w.f("local gave, keep, was = 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}\n")
-		for i := range s.Rules {
-			w.f("do%send\n", s.Rules[i].sections["refund"])
+		for _, r := range s.Rules {
+			w.f("do%send\n", r.sections["refund"])
 		}
 		w.f("return gave .. ';' .. sec .. ' ' .. usec\n")
 	case Reset:
@@ -75,13 +74,13 @@ func (s *Source) lua(v Verb) string {
 }
 
 // hoist changes only scripts of at most hoistedRules rules, and adds locals for at most
-// hoistedConsts constants. A Lua function has at most 200 locals, and a script of many rules
-// needs most of them for state.
+// hoistedConsts constants. A Lua function has at most 200 locals, and a script of many
+// rules needs most of them for state.
 const hoistedRules, hoistedConsts = 8, 40
 
 // hoist returns body with locals for the globals and the constants that it uses more than
-// once. Without the locals, each use of a global costs a lookup, and each use of a constant
-// parses its text.
+// once. Without the locals, each use of a global costs a lookup, and each use of a
+// constant parses its text.
 func (s *Source) hoist(body string) string {
 	if len(s.Rules) > hoistedRules {
 		return body
@@ -92,8 +91,7 @@ func (s *Source) hoist(body string) string {
 			globals = append(globals, name)
 		}
 	}
-	for i := range s.Rules {
-		r := &s.Rules[i]
+	for _, r := range s.Rules {
 		args := r.Args
 		if r.own {
 			args = append(slices.Clip(args), ownCost)
@@ -133,11 +131,13 @@ func (s *Source) shared(arg int) string {
 	return fmt.Sprintf("ARGV[%d]", s.consts+1+arg)
 }
 
-// head writes Lua that reads the time and the arguments that all rules share. It compares the
-// text of an argument with its default first, which costs a server less than parsing it.
+// head writes Lua that reads the time and the arguments that all rules share. It compares
+// the text of an argument with its default first, which costs a server less than parsing
+// it.
 //
-// Scripts parse times, costs and cells with + 0.0, which gives a float in every version of Lua. In
-// Lua 5.4, + 0 gives an integer, and a product of integers above 2^63 wraps around.
+// Scripts parse times, costs and cells with + 0.0, which gives a float in every version
+// of Lua. In Lua 5.4, + 0 gives an integer, and a product of integers above 2^63 wraps
+// around.
 func (s *Source) head(w *writer, v Verb) {
 	cost, wait, given := s.shared(ArgCost), s.shared(ArgWait), "usec"
 	if v.Markers() || v.Forces() {
@@ -163,8 +163,8 @@ func (s *Source) head(w *writer, v Verb) {
 	if v.Marks() || v == Settle {
 		gen = s.shared(ArgGen) + " + 0.0"
 	}
-	for i := range s.Rules {
-		if s.Rules[i].Step != nil {
+	for _, r := range s.Rules {
+		if r.Step != nil {
 			w.f("local gen, renew = %s, %t\n", gen, v == Renew)
 			break
 		}
@@ -178,8 +178,8 @@ func (r *Rule) cost(w *writer) {
 	}
 }
 
-// suffix returns the names, joined by sep. Each name has before in front of it, and the number
-// of the rule behind it.
+// suffix returns the names, joined by sep. Each name has before in front of it, and the
+// number of the rule behind it.
 func (r *Rule) suffix(names []string, before, sep string) string {
 	var b strings.Builder
 	for i, name := range names {
@@ -199,16 +199,16 @@ func (s *Source) decide(w *writer, v Verb) {
 	switch {
 	case v.Forces():
 		w.f("local take, ok = n, true\n")
-		for i := range s.Rules {
-			if r := &s.Rules[i]; !r.own {
+		for _, r := range s.Rules {
+			if !r.own {
 				w.f("if room%d + debt < take then take = room%d + debt end\n", r.number, r.number)
 			}
 		}
 		w.f("if take < 0 then take = 0 end\nn = take\n")
 	case v.TakesUpTo():
 		w.f("local take = most\n")
-		for i := range s.Rules {
-			if r := &s.Rules[i]; r.own {
+		for _, r := range s.Rules {
+			if r.own {
 				w.f("if room%d < %s then take = 0 end\n", r.number, r.ownCost())
 			} else {
 				w.f("if room%d < take then take = room%d end\n", r.number, r.number)
@@ -217,8 +217,7 @@ func (s *Source) decide(w *writer, v Verb) {
 		w.f("if take < 0 then take = 0 end\nlocal ok = take > 0\nn = take\n")
 	default:
 		w.f("local ok = ")
-		for i := range s.Rules {
-			r := &s.Rules[i]
+		for i, r := range s.Rules {
 			if i > 0 {
 				w.f(" and ")
 			}
@@ -232,8 +231,7 @@ func (s *Source) decide(w *writer, v Verb) {
 	}
 	if v != Peek {
 		w.f("if ok then\n")
-		for i := range s.Rules {
-			r := &s.Rules[i]
+		for _, r := range s.Rules {
 			w.f("do\n")
 			r.cost(w)
 			if v.Forces() {
@@ -270,8 +268,7 @@ func (s *Source) decide(w *writer, v Verb) {
 // reply writes a local reply: head, the time, and the state of each rule.
 func (s *Source) reply(w *writer, head string) {
 	w.f("local reply = %s .. sec .. ' ' .. usec", head)
-	for i := range s.Rules {
-		r := &s.Rules[i]
+	for i, r := range s.Rules {
 		if i > 0 && i%4 == 0 { // each operand needs a register, and the locals leave few
 			w.f("\nreply = reply")
 		}

@@ -7,8 +7,8 @@ import (
 
 // markers returns Lua for the keys of the markers.
 func (s *Source) markers() (keys []string) {
-	for i := range s.Rules {
-		if r := &s.Rules[i]; r.Marker > 0 {
+	for _, r := range s.Rules {
+		if r.Marker > 0 {
 			keys = append(keys, luaKey(r.Marker))
 		}
 	}
@@ -39,8 +39,8 @@ func (s *Source) mark(r *Rule, v Verb) string {
 	return fmt.Sprintf("'%s ' .. %s .. ' ' .. %s .. ' ' .. %s .. ' ' .. %s", MarkTag[:], gen, held, total, asked)
 }
 
-// readMark writes Lua that sets mark to the text of the marker of r, and m to its integers. If
-// the marker is missing or has ended, m is nil.
+// readMark writes Lua that sets mark to the text of the marker of r, and m to its
+// integers. If the marker is missing or has ended, m is nil.
 func (r *Rule) readMark(w *writer, m string) {
 	w.f("mark = redis.pcall('GET', %s)\nif mark then\n", luaKey(r.Marker))
 	w.f("if mark.err then\nif string.find(mark.err, 'WRONGTYPE', 1, true) then return %s end\nreturn mark\nend\n", foreign(r.Marker))
@@ -59,9 +59,9 @@ func (r *Rule) readMark(w *writer, m string) {
 	w.f("local ends%sif ends <= now then %s = nil end\nend\nend\n", r.sections["ends"], m)
 }
 
-// replay writes Lua that returns the reply to a repeated decision, if a marker is there. The
-// marker of any rule is enough, because the markers expire at different times. The reply has
-// a code behind the state of the rules, and then the text of each marker.
+// replay writes Lua that returns the reply to a repeated decision, if a marker is there.
+// The marker of any rule is enough, because the markers expire at different times. The
+// reply has a code behind the state of the rules, and then the text of each marker.
 func (s *Source) replay(w *writer, v Verb) {
 	if markers := s.markers(); len(markers) > 1 { // one command for all markers, which most decisions do not find
 		w.f("if redis.call('EXISTS', %s) > 0 then\n", strings.Join(markers, ", "))
@@ -69,8 +69,7 @@ func (s *Source) replay(w *writer, v Verb) {
 		w.f("do\n")
 	}
 	w.f("local first, marks, mark, m = nil, ''\n")
-	for i := range s.Rules {
-		r := &s.Rules[i]
+	for _, r := range s.Rules {
 		if r.Marker == 0 {
 			w.f("marks = marks .. ';'\n")
 			continue
@@ -93,19 +92,18 @@ func (s *Source) replay(w *writer, v Verb) {
 // refund writes Lua that reads all markers, refunds each rule, and deletes the markers.
 func (s *Source) refund(w *writer) {
 	w.f("local gave, keep = 0, 0\nlocal mark\n")
-	for i := range s.Rules {
-		if r := &s.Rules[i]; r.Marker > 0 {
+	for _, r := range s.Rules {
+		if r.Marker > 0 {
 			w.f("local m%d\n", r.number)
 			r.readMark(w, fmt.Sprintf("m%d", r.number))
 		}
 	}
-	for i := range s.Rules {
-		if r := &s.Rules[i]; r.Marker > 0 && !r.own {
+	for _, r := range s.Rules {
+		if r.Marker > 0 && !r.own {
 			w.f("if m%d and n > 0 and m%d[4] > n then return '%d;' .. sec .. ' ' .. usec end\n", r.number, r.number, TooLittle)
 		}
 	}
-	for i := range s.Rules {
-		r := &s.Rules[i]
+	for _, r := range s.Rules {
 		if r.Marker == 0 {
 			continue
 		}

@@ -100,8 +100,8 @@ func (r *Rule) checkNames() error {
 	return nil
 }
 
-// split splits the Lua into sections. sections[0] are required, and sections[1] are optional.
-// It leaves out all lines that begin with "--".
+// split splits the Lua into sections. sections[0] are required, and sections[1] are
+// optional. It leaves out all lines that begin with "--".
 func (r *Rule) split(sections [2][]string) error {
 	r.sections = map[string]string{}
 	section := ""

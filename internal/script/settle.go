@@ -8,16 +8,15 @@ import (
 // settle writes Lua that does what run.settle does.
 func (s *Source) settle(w *writer) {
 	w.f("local m, first, mark, gave = {}, nil\n") // a table, because a function has at most 200 locals
-	for i := range s.Rules {
-		if r := &s.Rules[i]; r.Marker > 0 {
+	for _, r := range s.Rules {
+		if r.Marker > 0 {
 			r.readMark(w, fmt.Sprintf("m[%d]", r.number))
 			w.f("first = m[%d] or first\n", r.number)
 		}
 	}
 	w.f("if not first then return '0;' .. sec .. ' ' .. usec end\n")
 	w.f("local more = actual - first[3]\nif more > 0 then\n")
-	for i := range s.Rules {
-		r := &s.Rules[i]
+	for _, r := range s.Rules {
 		switch {
 		case r.Marker == 0 || r.own:
 			continue
@@ -29,8 +28,8 @@ func (s *Source) settle(w *writer) {
 	}
 	w.f("if more < 0 then more = 0 end\nend\n")
 	w.f("local total, asked = first[3] + more, first[4]\nif more > 0 then\n")
-	for i := range s.Rules {
-		switch r := &s.Rules[i]; {
+	for _, r := range s.Rules {
+		switch {
 		case r.Marker == 0 || r.own:
 		case r.Step != nil:
 			w.f("do\nlocal n = more\n%s", r.sections["write"][1:])
@@ -42,8 +41,7 @@ func (s *Source) settle(w *writer) {
 		}
 	}
 	w.f("end\nif more ~= 0 then\n")
-	for i := range s.Rules {
-		r := &s.Rules[i]
+	for _, r := range s.Rules {
 		switch {
 		case r.Marker == 0:
 			continue
@@ -65,8 +63,8 @@ func (s *Source) settle(w *writer) {
 	w.f("end\nreturn string.format('%%d;', total + 1) .. sec .. ' ' .. usec\n")
 }
 
-// addCell writes Lua that consumes more tokens from a rule that keeps a cell, and writes its
-// new marker: see run.addTo.
+// addCell writes Lua that consumes more tokens from a rule that keeps a cell, and writes
+// its new marker: see run.addTo.
 func (s *Source) addCell(w *writer, r *Rule) {
 	i := r.number
 	w.f("do\nlocal n, held = more, more\nif m[%d] and tail%d ~= '' and gen%d == m[%d][1]", i, i, i, i)

@@ -1,7 +1,7 @@
-// Package script turns the kinds of a list of rules into the Lua of one atomic script. The
-// script checks all rules first. If all rules allow the request, each consumes its tokens.
-// Otherwise no rule does. The script reads, parses and writes the state of the rules, sets
-// TTLs, and keeps markers for refunds. Package compose does the same in Go.
+// Package script turns the kinds of a list of rules into the Lua of one atomic script.
+// The script checks all rules first. If all rules allow the request, each consumes its
+// tokens. Otherwise no rule does. The script reads, parses and writes the state of the
+// rules, sets TTLs, and keeps markers for refunds. Package compose does the same in Go.
 //
 //	source.go  the kinds of the rules, and the places of their keys and arguments
 //	layout.go  the verbs, and the layout of arguments, replies and markers
@@ -30,7 +30,7 @@ const MaxRules = 16
 // share it.
 type Source struct {
 	Name    string // the names of the kinds, joined by "+"
-	Rules   []Rule
+	Rules   []*Rule
 	Keys    int  // the keys of all rules, without markers
 	Sets    bool // a rule keeps its state in a sorted set or a list
 	Texts   bool // a rule uses the text of a call
@@ -100,8 +100,8 @@ type cachedSource struct {
 	src *Source
 }
 
-// Of returns the Source of rules with these kinds, at most [MaxRules], from the cache if it is
-// there. own has the rules that have a Cost. The error says which kind is wrong.
+// Of returns the Source of rules with these kinds, at most [MaxRules], from the cache if
+// it is there. own has the rules that have a Cost. The error says which kind is wrong.
 func Of(kinds []contract.Kind, own []bool) (*Source, error) {
 	var key sourceKey
 	for i, k := range kinds {
@@ -128,16 +128,17 @@ func Of(kinds []contract.Kind, own []bool) (*Source, error) {
 	return src, nil
 }
 
-// maxLocals is the largest number of locals that the rules can need together. A Lua function
-// has at most 200 locals. The frame needs 12, and the sections of one rule need some more.
+// maxLocals is the largest number of locals that the rules can need together. A Lua
+// function has at most 200 locals. The frame needs 12, and the sections of one rule need
+// some more.
 const maxLocals = 176
 
 func newSource(kinds []contract.Kind, own []bool) (*Source, error) {
-	src, locals := &Source{Rules: make([]Rule, len(kinds))}, 0
+	src, locals := &Source{}, 0
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
-		r := &src.Rules[i]
-		*r = Rule{Head: k.Common(), number: i + 1, key: src.Keys, arg: src.consts, own: own[i]}
+		r := &Rule{Head: k.Common(), number: i + 1, key: src.Keys, arg: src.consts, own: own[i]}
+		src.Rules = append(src.Rules, r)
 		if err := r.parse(k); err != nil {
 			return nil, fmt.Errorf("kind %s: %w", r.Head.Name, err)
 		}
@@ -160,16 +161,15 @@ func newSource(kinds []contract.Kind, own []bool) (*Source, error) {
 	}
 	src.Name = strings.Join(names, "+")
 	marker := src.Keys
-	for i := range src.Rules {
-		r := &src.Rules[i]
+	for _, r := range src.Rules {
 		if _, marks := r.sections["mark"]; marks || r.Meter != nil && r.Refunds() {
 			r.Marker = marker
 			marker++
 		}
 	}
-	for i := range src.Rules {
-		if err := src.Rules[i].fill(src); err != nil {
-			return nil, fmt.Errorf("kind %s: %w", names[i], err)
+	for _, r := range src.Rules {
+		if err := r.fill(src); err != nil {
+			return nil, fmt.Errorf("kind %s: %w", r.Head.Name, err)
 		}
 	}
 	return src, nil

@@ -6,8 +6,8 @@ import (
 )
 
 // DecideInLine is DecideOnSlots for a Consume of cost tokens by the only rule of p: see
-// [compose.Program.DecideInLine]. The key of the rule has the frame f, and the text shared between the
-// braces.
+// [compose.Program.DecideInLine]. The key of the rule has the frame f, and the text
+// shared between the braces.
 func (s *Store) DecideInLine(p *compose.Program, f *storekey.Frame, shared string, cost int64, a *compose.Result) bool {
 	k := storekey.Key{Frame: f, Shared: shared}
 	k.SetHash()
@@ -22,12 +22,13 @@ func (s *Store) DecideInLine(p *compose.Program, f *storekey.Frame, shared strin
 	return err == nil && p.DecideInLine(now, &sl.Record, cost, a)
 }
 
-// DecideOnSlots decides q without a script. It is only for package weir. slots has one Slot
-// for each rule of q, in which only Key is set. each is empty, or has one Answer for each rule. DecideOnSlots
-// sets a, which is zero, and each: see [compose.Query.DecideOnSlots].
+// DecideOnSlots decides q without a script. It is only for package weir. slots has one
+// Slot for each rule of q, in which only Key is set. each is empty, or has one Answer for
+// each rule. DecideOnSlots sets a, which is zero, and each: see
+// [compose.Query.DecideOnSlots].
 //
-// If a key is missing, or in any other special case, DecideOnSlots changes nothing and returns
-// false. The caller must then call Eval.
+// If a key is missing, or in any other special case, DecideOnSlots changes nothing and
+// returns false. The caller must then call Eval.
 func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []compose.Result, a *compose.Result) bool {
 	key := &slots[0].Key
 	key.SetHash()
