@@ -296,7 +296,7 @@ func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
 	defer func() { _ = rdb.Close() }()
 	st := goredis.New(rdb)
 	keys := []string{"{x}:key", "{x}:marker"}
-	held, ttls := make([]store.Held, len(keys)), make([]time.Duration, len(keys))
+	held, ttls := make([]store.Content, len(keys)), make([]time.Duration, len(keys))
 	for i, call := range c.calls {
 		limit, err := call.limit.NewLimit()
 		if err != nil {
@@ -329,7 +329,7 @@ func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
 			return err
 		}
 		for _, change := range tx.Changes() {
-			if held[change.Key] = change.Held; change.TTL > 0 || change.Deleted {
+			if held[change.Key] = change.Content; change.TTL > 0 || change.Deleted {
 				ttls[change.Key] = change.TTL
 			}
 		}

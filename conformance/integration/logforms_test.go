@@ -50,14 +50,14 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 	log := algorithm.SlidingLog{Limit: anyOf[int64](r, 1, 3, 5, 6, 40, 100_000, algorithm.MaxLogTokens), Window: time.Millisecond}
 	rules := []algorithm.SlidingLog{log, {Limit: log.Limit/2 + 1, Window: log.Window}, {Limit: log.Limit, Window: log.Window / 2}}
 	most := max(log.Limit/anyOf[int64](r, 1, 3, 40), 2)
-	key, held := "{x}:key", make([]store.Held, 2)
+	key, held := "{x}:key", make([]store.Content, 2)
 	if r.IntN(3) == 0 {
 		score, entry := int64(formEpoch), fmt.Sprintf("l3 %d %d %d 1", formEpoch, 1<<23-1-r.IntN(30), algorithm.MaxLogTokens-r.Int64N(min(10*most, 1<<50)))
 		rdb.ZAdd(ctx, key, redis.Z{Score: float64(score), Member: entry})
-		held[0] = store.Held{Kind: store.Set, Members: []store.Member{{Score: score, Text: entry}}}
+		held[0] = store.Content{Kind: store.Set, Members: []store.Member{{Score: score, Text: entry}}}
 	}
 	var markers []string // of decisions, by their number; empty if it was denied or refunded
-	states := map[string]store.Held{}
+	states := map[string]store.Content{}
 	now, times := time.Duration(0), []time.Duration{0}
 	for i := range 150 {
 		switch r.IntN(8) {
@@ -123,7 +123,7 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 			return fmt.Errorf("step %d, %s of %d at %v: the Lua answers %s, and the Go form %s, %w", i, s.Name(), cost, now, got, want, err)
 		}
 		for _, change := range tx.Changes() {
-			held[change.Key] = change.Held
+			held[change.Key] = change.Content
 		}
 		if states[marker] = held[1]; verb == script.ConsumeMark || verb == script.UpToMark || verb == script.ForceMark {
 			markers = append(markers, marker)
