@@ -163,15 +163,18 @@ func (sl *Slot) resetAfter(now int64) time.Duration { return contract.Micros(max
 // answer sets the answers of a request that consumes nothing.
 func (d *Query) answer(slots []Slot, each []Result, a *Result) {
 	shown := Shown{Allowed: d.take > 0}
+	var other Result
 	for i := range slots {
-		sl, q := &slots[i], &d.Program.rules[i]
-		var one Result
-		q.resultOfCell(&one, d.now, sl.cell, sl.room, sl.used, q.costOf(d.Verb, d.take, d.Call.Cost), d.Call.Wait)
-		if len(each) > 0 {
-			each[i] = one
+		sl, q, one := &slots[i], &d.Program.rules[i], a
+		if i > 0 {
+			other, one = Result{}, &other
 		}
-		if shown.Add(i, one.Remaining, one.RetryAfter, one.Delay); shown.Rule == i {
-			*a = one
+		q.resultOfCell(one, d.now, sl.cell, sl.room, sl.used, q.costOf(d.Verb, d.take, d.Call.Cost), d.Call.Wait)
+		if len(each) > 0 {
+			each[i] = *one
+		}
+		if shown.Add(i, one.Remaining, one.RetryAfter, one.Delay); shown.Rule == i && i > 0 {
+			*a = other
 		}
 	}
 	a.Delay = shown.Delay
