@@ -397,12 +397,12 @@ type endless struct {
 	settled *int
 }
 
-func (m endless) Settle(now int64, c contract.Cell) contract.Cell {
+func (m endless) Advance(now int64, c contract.Cell) contract.Cell {
 	*m.settled++
 	if c != (contract.Cell{}) && m.Ends(c) <= now {
 		m.t.Errorf("a cell has ended %d microseconds ago", now-m.Ends(c))
 	}
-	return m.refunding.Settle(now, c)
+	return m.refunding.Advance(now, c)
 }
 
 // An integer that Head.Cell does not name is not stored, directly and by scripts.
@@ -476,9 +476,9 @@ type counted struct {
 	settled *int
 }
 
-func (m counted) Settle(now int64, c contract.Cell) contract.Cell {
+func (m counted) Advance(now int64, c contract.Cell) contract.Cell {
 	*m.settled++
-	return m.refunding.Settle(now, c)
+	return m.refunding.Advance(now, c)
 }
 
 type refunding interface {

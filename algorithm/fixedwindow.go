@@ -71,7 +71,7 @@ func (f FixedWindow) NewLimit() (*contract.Limit, error) {
 // A fixedWindow is the Meter of a FixedWindow. Its cell has the integers edge and count.
 type fixedWindow struct{ limit, window, align int64 }
 
-func (w *fixedWindow) Settle(now int64, c contract.Cell) contract.Cell {
+func (w *fixedWindow) Advance(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c.A, c.B = now-now%w.align+w.window, 0
 	}

@@ -138,7 +138,7 @@ func (g *gcra) exact(c contract.Cell) contract.Cell {
 	return c
 }
 
-func (g *gcra) Settle(now int64, c contract.Cell) contract.Cell {
+func (g *gcra) Advance(now int64, c contract.Cell) contract.Cell {
 	if c = g.exact(c); c.A < now {
 		c.A, c.B = now, 0
 	}

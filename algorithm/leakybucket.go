@@ -54,11 +54,11 @@ func queueKind(k *contract.MeterKind) *contract.MeterKind {
 // are counted from now. The room is at most 0 unless the queue is empty at the time at. Only the
 // last requests of the queue can be refunded, because the others already know their turns.
 func queueLua(lua string) string {
-	settle, lua, _ := strings.Cut(lua, "-- room\n")
+	advance, lua, _ := strings.Cut(lua, "-- room\n")
 	room, lua, _ := strings.Cut(lua, "-- take\n")
 	take, lua, _ := strings.Cut(lua, "if behind > 0")
 	_, rest, _ := strings.Cut(lua, "\n")
-	return settle + "-- room\nlocal waits = $tat > at or $tat == at and $rem > 0\nlocal at = now\n" + room +
+	return advance + "-- room\nlocal waits = $tat > at or $tat == at and $rem > 0\nlocal at = now\n" + room +
 		"if waits and $room > 0 then $room = 0 end\n-- take\n" + take + "if behind > 0 then back = 0 end\n" + rest
 }
 

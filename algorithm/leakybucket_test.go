@@ -140,7 +140,7 @@ func TestLeakyBucketLua(t *testing.T) {
 	}
 	queue := mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}).Kind.Common().Lua
 	cells := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}).Kind.Common().Lua
-	for _, name := range []string{"settle", "take", "ends"} {
+	for _, name := range []string{"advance", "take", "ends"} {
 		if got, want := section(queue, name), section(cells, name); got == "" || got != want {
 			t.Errorf("section %s is\n%s\nof a GCRA\n%s", name, got, want)
 		}

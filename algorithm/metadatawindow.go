@@ -88,7 +88,7 @@ func (w metadataWindow) Read(tx store.Tx, key int, now int64, _ contract.Ask) (c
 			return contract.State{}, store.ForeignAt(key)
 		}
 	}
-	c = w.Settle(now, c)
+	c = w.Advance(now, c)
 	return contract.State{c.A, c.B}, nil
 }
 

@@ -82,7 +82,7 @@ func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 // may be shorter.
 type slidingCounter struct{ limit, window, step, steps int64 }
 
-func (s *slidingCounter) Settle(now int64, c contract.Cell) contract.Cell {
+func (s *slidingCounter) Advance(now int64, c contract.Cell) contract.Cell {
 	switch past := now - c.A; {
 	case past >= 2*s.window:
 		return contract.Cell{A: now - now%s.window}

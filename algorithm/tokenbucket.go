@@ -146,7 +146,7 @@ func (b *tokenBucket) until(n int64) int64 {
 	return int64(lo)
 }
 
-func (b *tokenBucket) Settle(now int64, c contract.Cell) contract.Cell {
+func (b *tokenBucket) Advance(now int64, c contract.Cell) contract.Cell {
 	past := now - c.A
 	switch {
 	case b.back(past) >= c.B:

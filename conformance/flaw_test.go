@@ -21,19 +21,19 @@ type flaw struct {
 // A badMeter is a Meter of which a flaw sets some functions.
 type badMeter struct {
 	contract.Meter
-	settle func(now int64, c contract.Cell) contract.Cell
-	room   func(now, at int64, c contract.Cell) int64
-	take   func(c contract.Cell, n int64) contract.Cell
-	ends   func(c contract.Cell) int64
-	ready  func(now int64, c contract.Cell, n, wait int64) int64
-	refund func(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell)
+	advance func(now int64, c contract.Cell) contract.Cell
+	room    func(now, at int64, c contract.Cell) int64
+	take    func(c contract.Cell, n int64) contract.Cell
+	ends    func(c contract.Cell) int64
+	ready   func(now int64, c contract.Cell, n, wait int64) int64
+	refund  func(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell)
 }
 
-func (m *badMeter) Settle(now int64, c contract.Cell) contract.Cell {
-	if m.settle != nil {
-		return m.settle(now, c)
+func (m *badMeter) Advance(now int64, c contract.Cell) contract.Cell {
+	if m.advance != nil {
+		return m.advance(now, c)
 	}
-	return m.Meter.Settle(now, c)
+	return m.Meter.Advance(now, c)
 }
 
 func (m *badMeter) Room(now, at int64, c contract.Cell) int64 {

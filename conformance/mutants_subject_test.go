@@ -78,7 +78,7 @@ func getTally(get func(f *fake, n store.Nums, ok bool, err error) (store.Nums, b
 func fromStart(m *badMeter, args []store.Arg) {
 	window := args[1].Int()
 	m.ends = func(c contract.Cell) int64 { return c.A + window }
-	m.settle = func(now int64, c contract.Cell) contract.Cell {
+	m.advance = func(now int64, c contract.Cell) contract.Cell {
 		if now >= c.A+window {
 			return contract.Cell{A: now}
 		}
@@ -117,7 +117,7 @@ func manyLocals() string {
 	for i := range names {
 		names[i] = fmt.Sprintf("l%d", i)
 	}
-	return "-- settle\nlocal " + strings.Join(names, ", ") + "\n"
+	return "-- advance\nlocal " + strings.Join(names, ", ") + "\n"
 }
 
 var subjectMutants = []subjectMutant{
@@ -180,7 +180,7 @@ var subjectMutants = []subjectMutant{
 			n.N[1]++
 		}
 	})},
-	{"too many locals", "Sixteen", nil, anyTally(flaw{kind: func(k *contract.MeterKind) { k.Lua = strings.Replace(k.Lua, "-- settle\n", manyLocals(), 1) }}), mutation{}},
+	{"too many locals", "Sixteen", nil, anyTally(flaw{kind: func(k *contract.MeterKind) { k.Lua = strings.Replace(k.Lua, "-- advance\n", manyLocals(), 1) }}), mutation{}},
 	{"the wait is a microsecond longer", "Exact", []string{"Backwards"}, anyTally(longer(func(wait int64) int64 { return wait + 1 })), mutation{}},
 	{"a very large cost is cut", "Never", []string{"Huge"}, nil, cutCosts("tally")},
 	{"reads and writes apart", "HotKey", nil, nil, torn("tally")},

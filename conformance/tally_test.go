@@ -24,7 +24,7 @@ var tallyKind = &contract.MeterKind{
 	Head: contract.Head{
 		Name: "tally", Tag: tallyTag, Cell: "edge count", Args: "limit window",
 		Lua: `
--- settle
+-- advance
 if now >= $edge then $edge, $count = now + $window, 0 end
 -- room
 $room = $limit - $count
@@ -45,7 +45,7 @@ end
 
 type tallyMeter struct{ limit, window int64 }
 
-func (m tallyMeter) Settle(now int64, c contract.Cell) contract.Cell {
+func (m tallyMeter) Advance(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c.A, c.B = now+m.window, 0
 	}

@@ -26,7 +26,7 @@
 //			Cell: "edge count", // when the window ends, and the tokens consumed in it
 //			Args: "limit window",
 //			Lua: `
-//	-- settle
+//	-- advance
 //	if now >= $edge then $edge, $count = now + $window, 0 end
 //	-- room
 //	$room = $limit - $count
@@ -45,7 +45,7 @@
 //
 //	type meter struct{ limit, window int64 }
 //
-//	func (m meter) Settle(now int64, c contract.Cell) contract.Cell {
+//	func (m meter) Advance(now int64, c contract.Cell) contract.Cell {
 //		if now >= c.A {
 //			c.A, c.B = now+m.window, 0
 //		}
@@ -79,24 +79,25 @@
 //
 // # The Lua
 //
-// Each section follows a line that names it: "-- settle", "-- room", "-- take", "-- ends"
-// and, if tokens can be refunded, "-- refund". The sections do what the methods of [Meter]
-// and [Refunder] do. Lines before the first section are ignored, and so are all lines that
-// begin with "--". A section is a list of statements, which can use these names:
+// Each section follows a line that names it: "-- advance", "-- room", "-- take", "--
+// ends" and, if tokens can be refunded, "-- refund". The sections do what the methods of
+// [Meter] and [Refunder] do. Lines before the first section are ignored, and so are all
+// lines that begin with "--". A section is a list of statements, which can use these
+// names:
 //
 //   - $name is an integer of the cell, or a constant of the limit. A section can set the
 //     integers of the cell, but not the constants.
 //   - now is the time in microseconds.
 //   - at is the time at which the caller goes ahead: now, or later if the caller waits.
-//   - n is the number of tokens. The sections settle and ends cannot use at and n.
+//   - n is the number of tokens. The sections advance and ends cannot use at and n.
 //   - $room and $ends are the results of the sections room and ends, which must set them.
 //   - The section refund sets the integers of the cell and of [MeterKind].Note. If all integers
 //     of the cell are then 0, the key is deleted. In refund, n is the number of tokens that
 //     the refunded decision consumed. $was_name is an integer of the cell just after that
 //     decision, and $was_moved is [Charge].Moved.
 //
-// Declare every other variable local. Lua's numbers are floats, which are exact only below
-// 2^53: keep sums and products below 2^53, and divide with (a - a % b) / b.
+// Declare every other variable local. Lua's numbers are floats, which are exact only
+// below 2^53: keep sums and products below 2^53, and divide with (a - a % b) / b.
 //
 // # State that is not a cell
 //
@@ -159,8 +160,8 @@ func (e *invalid) Error() string { return e.text }
 func (e *invalid) Unwrap() error { return ErrInvalidLimit }
 
 // A Cell is the state of one key: up to four integers from 0 to 2^53-1. If the key is
-// missing, all integers are 0. In the store, a cell is text: the tag of its kind, and then
-// the integers.
+// missing, all integers are 0. In the store, a cell is text: the tag of its kind, and
+// then the integers.
 type Cell struct{ A, B, C, D int64 }
 
 // A Limit is the result of NewLimit: an algorithm with valid constants. Do not change a

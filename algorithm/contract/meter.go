@@ -3,12 +3,13 @@ package contract
 // A Meter is the arithmetic of one limit. Its methods are pure functions of their
 // arguments. Times are microseconds since the Unix epoch.
 type Meter interface {
-	// Settle returns the cell at now: expired windows are removed, and refilled tokens
+	// Advance returns the cell at now: expired windows are removed, and refilled tokens
 	// are added. If the key is missing, or the cell has ended, c is the zero Cell.
-	Settle(now int64, c Cell) Cell
+	Advance(now int64, c Cell) Cell
 
-	// Room returns the number of tokens that can be consumed if the caller goes ahead
-	// at the time at, which is now or later. c is settled. The result can be negative.
+	// Room returns the number of tokens that can be consumed if the caller goes ahead at
+	// the time at, which is now or later. c is the result of Advance. The result can be
+	// negative.
 	Room(now, at int64, c Cell) int64
 
 	// Take returns the cell after n tokens were consumed. n is at most the result of
@@ -33,7 +34,7 @@ type Refunder interface {
 	// expired window. If the returned cell equals c, nothing was refunded. If it is the
 	// zero Cell, the key is deleted.
 	//
-	// c is the cell that was read. It is not settled, and has not ended. note is the
+	// c is the cell that was read. It is not advanced, and has not ended. note is the
 	// note that was read. Refund is not called if the key was deleted, or if the cell
 	// ended, after the decision.
 	Refund(now int64, c Cell, ch Charge, note Cell) (Cell, Cell)

@@ -141,7 +141,7 @@ type meter struct {
 }
 
 // Settle implements [contract.Meter].
-func (m meter) Settle(now int64, c contract.Cell) contract.Cell {
+func (m meter) Advance(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c = contract.Cell{A: midnight(m.offsets, now)}
 	}

@@ -50,7 +50,7 @@ type held struct {
 // A cellRun is a decision on the cell of one rule.
 type cellRun struct {
 	step *step
-	cell contract.Cell // the cell that was read, or zero if it has ended; settle settles it
+	cell contract.Cell // the cell that was read, or zero if it has ended; advance advances it
 	next contract.Cell // the cell after the tokens were consumed
 	prev int64         // when the cell that was read ends; MinInt64 if the key is missing
 	ends int64         // when next ends
@@ -59,7 +59,7 @@ type cellRun struct {
 	tail bool          // the value has a generation
 }
 
-// get reads the cell of a rule through tx. It does not settle the cell. If the value is
+// get reads the cell of a rule through tx. It does not advance the cell. If the value is
 // foreign, the error is a store.ForeignAt.
 func (h *held) get(tx store.Tx, key int, now int64) error {
 	var found bool
@@ -80,7 +80,7 @@ func (h *held) get(tx store.Tx, key int, now int64) error {
 }
 
 // load sets the cell that was read to c. n is the number of integers of the value, or 0
-// if the key is missing. load does not settle the cell.
+// if the key is missing. load does not advance the cell.
 func (h *cellRun) load(c contract.Cell, n int, now int64) {
 	if n == 0 {
 		h.prev = math.MinInt64
@@ -91,9 +91,9 @@ func (h *cellRun) load(c contract.Cell, n int, now int64) {
 	}
 }
 
-// settle settles the cell, and sets the room at the time at.
-func (h *cellRun) settle(now, at int64) {
-	h.cell = h.step.meter.Settle(now, h.cell)
+// advance advances the cell to now, and sets the room at the time at.
+func (h *cellRun) advance(now, at int64) {
+	h.cell = h.step.meter.Advance(now, h.cell)
 	h.room = h.step.meter.Room(now, at, h.cell)
 }
 

@@ -182,7 +182,7 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 			if err = h.get(r.tx, q.key, r.now); err != nil {
 				return nil, err
 			}
-			h.settle(r.now, r.now+r.call.Wait)
+			h.advance(r.now, r.now+r.call.Wait)
 			ints = h.nums.N[:]
 		}
 		for _, v := range ints[:q.ints] {

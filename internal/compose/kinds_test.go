@@ -19,7 +19,7 @@ var fixedWindow = &contract.MeterKind{
 		Cell: "edge count", // when the window ends; tokens consumed in it
 		Args: "limit window",
 		Lua: `
--- settle
+-- advance
 if now >= $edge then $edge, $count = now + $window, 0 end
 -- room
 $room = $limit - $count
@@ -36,7 +36,7 @@ $ends = $edge
 
 type meter struct{ limit, window int64 }
 
-func (m meter) Settle(now int64, c contract.Cell) contract.Cell {
+func (m meter) Advance(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c.A, c.B = now+m.window, 0
 	}
@@ -190,7 +190,7 @@ func TestBadKinds(t *testing.T) {
 		{"a text in the cell", kind(func(k *contract.MeterKind) { k.Cell = "edge count:text" }), `the name "count:text"`},
 
 		{"no Lua", kind(func(k *contract.MeterKind) { k.Lua = "" }), `begins with the line "-- `},
-		{"no settle", lua("-- settle\n", ""), `Lua has no section "settle": it begins with the line "-- settle"`},
+		{"no advance", lua("-- advance\n", ""), `Lua has no section "advance": it begins with the line "-- advance"`},
 		{"an empty section", lua("$ends = $edge\n", "-- nothing\n"), `no section "ends"`},
 		{"more on the line", lua("-- room\n", "-- room left\n"), `no section "room"`},
 		{"two sections of one name", lua("-- room\n", "-- take\n"), `two lines "-- take"`},

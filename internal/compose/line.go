@@ -33,7 +33,7 @@ func (p *Program) DecideInLine(now int64, r *Record, cost int64, a *Result) bool
 	} else if int(r.Len) > len(r.Ints) {
 		return false
 	}
-	c = m.Settle(now, c)
+	c = m.Advance(now, c)
 	switch room := m.Room(now, now, c); {
 	case room < cost:
 		q.resultOfCell(a, now, c, room, used, cost, 0)

@@ -79,7 +79,7 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 		if !h.used {
 			h.cell = contract.Cell{}
 		}
-		h.settle(o.Now, o.Now+a.Wait)
+		h.advance(o.Now, o.Now+a.Wait)
 		if out.Granted = granted(h.room); out.Granted > 0 {
 			h.take(out.Granted)
 		}
@@ -132,7 +132,7 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out 
 }
 
 // resultOfCell sets out, which is zero, to the answer of a rule that keeps a cell, before
-// any tokens are consumed. c is the settled cell, and room is its Room at now plus wait.
+// any tokens are consumed. c is the advanced cell, and room is its Room at now plus wait.
 // If used is true, the cell that was read is not zero and has not ended, and resultOfCell
 // sets ResetAfter.
 func (r *rule) resultOfCell(out *Result, now int64, c contract.Cell, room int64, used bool, cost, wait int64) {

@@ -23,7 +23,7 @@ func (r *run) settle(held []held) (int64, error) {
 			if h.step.raw != nil {
 				h.room = h.step.raw.Room(r.now, h.state, r.ask(q))
 			} else {
-				h.settle(r.now, r.now)
+				h.advance(r.now, r.now)
 			}
 			more = max(min(more, h.room+r.call.debt), 0)
 		}

@@ -31,7 +31,7 @@ type Slot struct {
 	Key    storekey.Key
 	Record *Record // the value of Key; the store sets it
 
-	cell contract.Cell // the settled cell; then the cell after the tokens were consumed
+	cell contract.Cell // the cell at the time of the decision; then the cell after the tokens were consumed
 	prev int64         // when the cell that was read ends; MinInt64 if the key is missing
 	ends int64         // when cell ends after the tokens were consumed
 	room int64         // the result of Meter.Room
@@ -97,7 +97,7 @@ func (d *Query) DecideOnSlots(now int64, slots []Slot, each []Result, a *Result)
 	return true
 }
 
-// read reads and settles the cells of slots, and lowers d.take to the tokens that all
+// read reads and advances the cells of slots, and lowers d.take to the tokens that all
 // rules allow. It returns false if Eval must decide.
 func (d *Query) read(slots []Slot) bool {
 	now, at, stored, n, rules := d.now, d.now+d.Call.Wait, d.stored, d.take, d.Program.rules[:len(slots)]
@@ -119,7 +119,7 @@ func (d *Query) read(slots []Slot) bool {
 		} else if int(r.Len) > len(r.Ints) {
 			return false
 		}
-		c = m.Settle(now, c)
+		c = m.Advance(now, c)
 		sl.cell, sl.room = c, m.Room(now, at, c)
 		n = fit(d.Verb, q.Cost > 0, q.costOf(d.Verb, n, d.Call.Cost), sl.room, n)
 		if n > 0 && q.costOf(d.Verb, n, d.Call.Cost) > q.Limit.Capacity {

@@ -79,7 +79,7 @@ func (r *Rule) readCell(w *writer, v Verb) {
 	w.f("local ends%sprev%d = ends\n", r.sections["ends"], i)
 	w.f("if ends <= now then %s, tail%d = 0%s, '' end\nend\n", r.suffix(r.Cell, "", ", "), i, strings.Repeat(", 0", len(r.Cell)-1))
 	if v.Decides() {
-		w.f("do%send\nlocal room%sroom%d = room\n", r.sections["settle"], r.sections["room"], i)
+		w.f("do%send\nlocal room%sroom%d = room\n", r.sections["advance"], r.sections["room"], i)
 	}
 	w.f("end\n")
 }

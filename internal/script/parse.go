@@ -29,7 +29,7 @@ var results = map[string][]string{
 // meterSections and stepSections are the sections of a kind: first the required sections,
 // then the optional sections.
 var (
-	meterSections = [2][]string{{"settle", "room", "take", "ends"}, {"refund"}}
+	meterSections = [2][]string{{"advance", "room", "take", "ends"}, {"refund"}}
 	stepSections  = [2][]string{{"read", "write"}, {"entries", "mark", "refund"}}
 )
 

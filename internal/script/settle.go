@@ -23,7 +23,7 @@ func (s *Source) settle(w *writer) {
 		case r.Step != nil:
 			w.f("if rooms[%d] + debt < more then more = rooms[%d] + debt end\n", r.number, r.number)
 		default:
-			w.f("do%send\ndo\nlocal room%sif room + debt < more then more = room + debt end\nend\n", r.sections["settle"], r.sections["room"])
+			w.f("do%send\ndo\nlocal room%sif room + debt < more then more = room + debt end\nend\n", r.sections["advance"], r.sections["room"])
 		}
 	}
 	w.f("if more < 0 then more = 0 end\nend\n")
