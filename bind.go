@@ -42,6 +42,8 @@ type rule struct {
 	key   *ruleKey
 	index int // the rule's index in the limiter
 
+	features feature
+
 	algorithm algorithm.Algorithm // which made the limit
 	share     int64               // of how many shares of the algorithm's limit the limit is one; 0 means the whole
 }
@@ -51,7 +53,7 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 	if len(rules) < 1 || len(rules) > MaxRules {
 		return nil, fail(ErrInvalidRule, "the limiter has %d rules: it must have from 1 to %d", len(rules), MaxRules)
 	}
-	bound := make([]rule, len(rules))
+	list := make([]rule, len(rules))
 	by := make([]segmentSet, len(rules))
 	seen := map[string]bool{}
 	for i, r := range rules {
@@ -66,14 +68,14 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 		}
 		seen[r.Name] = true
 		var err error
-		if bound[i], err = newRule(label, r); err != nil {
+		if list[i], err = newRule(label, r); err != nil {
 			return nil, err
 		}
 		if by[i], err = space.by(label, r.By); err != nil {
 			return nil, err
 		}
 	}
-	return bound, space.addRules(bound, by)
+	return list, space.addRules(list, by)
 }
 
 // ruleLabel returns the text that names rule i in an error.
@@ -96,11 +98,11 @@ func newRule(label string, r Rule) (rule, error) {
 	case r.Cost > limit.Capacity:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be at most %d, the limit", label, r.Cost, limit.Capacity)
 	case limit.MaxCost > 0 && r.Cost > limit.MaxCost:
-		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: a %s can consume at most %d at once", label, r.Cost, limit.Kind.Name, limit.MaxCost)
+		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: a %s can consume at most %d at once", label, r.Cost, limit.Kind.Common().Name, limit.MaxCost)
 	}
 	name := r.Name
 	if name == "" {
-		name = limit.Kind.Name
+		name = limit.Kind.Common().Name
 	}
 	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, algorithm: copied(r.Algorithm)}, nil
 }
@@ -124,7 +126,7 @@ func newLimit(label string, a algorithm.Algorithm) (*contract.Limit, error) {
 	switch {
 	case err != nil:
 		return nil, fail(err, "%s: %s", label, plain(err))
-	case limit == nil || limit.Kind == nil:
+	case limit == nil || limit.Kind == nil || limit.Kind.Common() == nil:
 		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned no limit, or a limit without a Kind: it must return a limit with a Kind, or an error", label, a)
 	case limit.Capacity < 1 || limit.Capacity > contract.MaxTokens:
 		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned the Capacity %d: it must be from 1 to %d", label, a, limit.Capacity, int64(contract.MaxTokens))
@@ -139,101 +141,68 @@ type bound struct {
 	rules  []rule
 	only   bool     // made by Limiter.Only
 	limits [32]byte // a digest of the rules' limits
+	way    way
 
-	alone *rule // the only rule, if decide can decide its plain requests in a straight line
+	all    *group
+	leases *group // the rules that hold leases; nil if there is none
+	resets *group // the rules identified by the full key; nil if there is none
+	kept   *group // the only rule that keeps metadata; nil if there is none, or several
 
-	all    *part
-	leases *part // the rules that hold leases; nil if there is none
-	resets *part // the rules identified by the full key; nil if there is none
-	kept   *part // the only rule that keeps metadata; nil if there is none, or several
-
-	lease     time.Duration // the shortest lease time of all rules
-	keepers   int           // the number of rules that keep metadata
-	capped    bool          // a rule without a Cost has a MaxCost
-	ownCosts  bool          // every rule has a Cost
-	plain     bool          // a Consume with neither an ID nor another option needs no further check
-	noWait    int           // a rule that cannot reserve; -1 if all rules can
-	noRefund  int           // a rule that cannot refund; -1 if all rules can
-	noDebt    int           // a rule that cannot be in debt; -1 if all rules can
-	leaseCost int           // a rule that holds leases and has no Cost; -1 if there is none
+	lease time.Duration // the shortest lease time of all rules
+	can   capabilities
 
 	shadows []*bound // one for each shadow rule
 }
 
-// A part is a set of rules of a bound that one script decides.
-type part struct {
+// A group is a set of rules of a bound that one script decides.
+type group struct {
 	program *compose.Program
 	rules   []*rule // in the order of the limiter
 }
 
 // bind prepares the scripts, constants and keys of rules.
 func bind(sh *shared, rules []rule, only bool) (*bound, error) {
-	b := &bound{shared: sh, rules: rules, only: only, ownCosts: true, noWait: -1, noRefund: -1, noDebt: -1, leaseCost: -1, lease: Never}
+	b := &bound{shared: sh, rules: rules, only: only, lease: Never}
+	var err error
+	if b.all, err = b.newGroup(func(*rule) bool { return true }); err != nil {
+		return nil, err
+	}
 	for i := range rules {
 		r := &rules[i]
-		r.index = i
-		kind := r.limit.Kind
-		if r.cost == 0 {
-			b.ownCosts = false
-		}
-		if r.limit.MaxCost > 0 && r.cost == 0 {
-			b.capped = true
-		}
-		if !kind.Reserves && b.noWait < 0 {
-			b.noWait = i
-		}
-		if r.limit.MaxDebt == 0 && b.noDebt < 0 {
-			b.noDebt = i
-		}
-		if kind.Entries {
-			b.keepers++
-		}
-		if kind.Leases {
+		r.index, r.features = i, featuresOf(r, b.all.program.Marked(i))
+		if r.has(leases) {
 			b.lease = min(b.lease, r.limit.Lease)
-			if r.cost == 0 && b.leaseCost < 0 {
-				b.leaseCost = i
-			}
 		}
 	}
-	var err error
-	parts := []struct {
-		part **part
-		has  func(r *rule) bool
-	}{
-		{&b.all, func(*rule) bool { return true }},
-		{&b.leases, func(r *rule) bool { return r.limit.Kind.Leases }},
-		{&b.resets, func(r *rule) bool { return only || sh.space.full(r.key) }},
-		{&b.kept, func(r *rule) bool { return r.limit.Kind.Entries && b.keepers == 1 }},
-	}
-	for _, p := range parts {
-		if *p.part, err = b.newPart(p.has); err != nil {
-			return nil, fail(ErrInvalidRule, "%s", plain(err))
-		}
-	}
-	if b.leases != nil && b.keepers > 0 {
+	b.can = capabilitiesOf(rules)
+	if b.can.any(leases) && b.can.any(entries) {
 		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: use two limiters")
 	}
-	for i := range rules {
-		if !b.all.program.Marked(i) && b.noRefund < 0 {
-			b.noRefund = i
+	for _, g := range []struct {
+		group **group
+		has   func(r *rule) bool
+	}{
+		{&b.leases, func(r *rule) bool { return r.has(leases) }},
+		{&b.resets, func(r *rule) bool { return only || sh.space.full(r.key) }},
+		{&b.kept, func(r *rule) bool { return r.has(entries) && b.can.count(entries) == 1 }},
+	} {
+		if *g.group, err = b.newGroup(g.has); err != nil {
+			return nil, err
 		}
 	}
 	b.limits = digest(rules)
-	b.plain = b.leases == nil && !b.capped && !b.ownCosts
-	if b.plain && len(rules) == 1 && sh.memory != nil && sh.clock == nil && sh.space.bare() && b.all.program.Direct() {
-		b.alone = &b.rules[0]
-	}
+	b.way = b.chooseWay()
 	return b, nil
 }
 
-// newPart returns the part with the rules for which has returns true. It returns nil if
+// newGroup returns the group with the rules for which has returns true. It returns nil if
 // there are none.
-func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
-	var p part
+func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
+	var g group
 	var rules []compose.Rule
 	for i := range b.rules {
 		if r := &b.rules[i]; has(r) {
-			p.rules = append(p.rules, r)
+			g.rules = append(g.rules, r)
 			rules = append(rules, compose.Rule{Name: r.name, Limit: r.limit, Cost: r.cost, Share: r.share})
 		}
 	}
@@ -244,21 +213,23 @@ func (b *bound) newPart(has func(r *rule) bool) (*part, error) {
 		return b.all, nil
 	}
 	var err error
-	p.program, err = compose.New(rules)
-	return &p, err
+	if g.program, err = compose.New(rules); err != nil {
+		return nil, fail(ErrInvalidRule, "%s", plain(err))
+	}
+	return &g, nil
 }
 
 // digest returns a hash of the rules' limits and costs.
 func digest(rules []rule) [32]byte {
 	var b []byte
 	for _, r := range rules {
-		b = strconv.AppendQuote(b, r.limit.Kind.Name)
+		b = strconv.AppendQuote(b, r.kind().Name)
 		b = strconv.AppendInt(b, r.cost, 10)
 		if r.share > 0 { // its arguments are those of the whole limit
 			b = strconv.AppendInt(append(b, '/'), r.share, 10)
 		}
-		if r.limit.Kind.Keys > 0 { // the windows of an algorithm.SlidingBuckets are in its Lua only
-			b = strconv.AppendQuote(b, r.limit.Kind.Lua)
+		if k, ok := r.limit.Kind.(*contract.StepKind); ok && k.Keys > 0 { // the windows of an algorithm.SlidingBuckets are in its Lua only
+			b = strconv.AppendQuote(b, k.Lua)
 		}
 		for _, arg := range r.limit.Args {
 			b = strconv.AppendQuote(b, arg.String())

@@ -323,23 +323,6 @@ func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Resul
 	return res, err
 }
 
-// decide decides a plain request by one rule on the memory store in a straight line, because this takes
-// three quarters of the time. It leaves all other requests to decideRules, also those that are not valid.
-func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
-	if b.alone != nil && len(b.shadows) == 0 && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
-		if key := r.Key.segments[0]; key != "" && unescaped(key) {
-			if b.memory.DecideAlone(b.all.program, &b.alone.key.frame, key, cutCost(r.Cost), (*compose.Answer)(res)) {
-				if len(each) > 0 {
-					each[0] = *res
-				}
-				return nil
-			}
-			return b.decideRules(ctx, r, each, res, false)
-		}
-	}
-	return b.decideRules(ctx, r, each, res, b.memory != nil)
-}
-
 // Age changes r to what it is after the time d: it subtracts d from RetryAfter and ResetAfter,
 // unless they are Never, down to 0. It is for wrappers that answer with an earlier Result.
 func (r *Result) Age(d time.Duration) {
@@ -351,48 +334,11 @@ func (r *Result) Age(d time.Duration) {
 	}
 }
 
-// plain reports whether r is a Consume without options.
-func (r *Request) plain() bool {
-	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
-}
-
-// decideRules checks the request, sends it to the store, and turns the reply into a result. If direct is
-// true, the store is a memory store, and most decisions need neither arguments nor a reply: see
-// bound.direct.
-func (b *bound) decideRules(ctx context.Context, r *Request, each []Result, res *Result, direct bool) error {
-	if len(b.shadows) > 0 {
-		return b.decideBeside(ctx, r, each, res)
-	}
-	var q query
-	if err := b.check(&q, r, len(each)); err != nil {
-		return err
-	}
-	if direct && q.CanDecide() && ctx.Err() == nil {
-		if b.direct(&q, r, each, res) {
-			return nil
-		}
-	}
-	return b.eval(ctx, &q, r, each, res)
-}
-
-// eval makes the decision with the script of q.
-func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, res *Result) error {
-	s := scratches.Get().(*scratch)
-	defer scratches.Put(s)
-	b.pack(s, q, r, b.borrow)
-	var err error
-	s.reply, err = b.store.Eval(ctx, q.Program.Script(q.Verb), s.keys, s.args, s.reply[:0])
-	if err != nil {
-		return err
-	}
-	return b.result(q, s, s.reply, each, res)
-}
-
 // A query is a valid request: the verb and the call of a script, which decides rules.
 type query struct {
-	op   Op
-	part *part // the rules
-	compose.Direct
+	op    Op
+	group *group // the rules
+	compose.Query
 }
 
 // A scratch holds the buffers of one request, which are reused.
@@ -405,7 +351,7 @@ type scratch struct {
 	reply []store.Value
 	flat  []store.Value
 
-	answers []compose.Answer
+	answers []compose.Result
 }
 
 var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, 0, 512)} }}

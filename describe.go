@@ -52,13 +52,11 @@ func (l *Limiter) Rules() []RuleInfo {
 // describe describes rule n of b.
 func (b *bound) describe(n int) RuleInfo {
 	r := &b.rules[n]
-	limit, kind := r.limit, r.limit.Kind
-	_, queues := r.algorithm.(algorithm.LeakyBucket)
 	info := RuleInfo{
 		Name: r.name, Algorithm: r.algorithm, Cost: r.cost,
-		Kind: kind.Name, Limit: limit.Capacity, MaxCost: limit.MaxCost, Window: limit.Window,
-		Reserves: kind.Reserves, Refunds: b.all.program.Marked(n), Debt: limit.MaxDebt > 0,
-		Leases: kind.Leases, Entries: kind.Entries, Queues: queues,
+		Kind: r.kind().Name, Limit: r.limit.Capacity, MaxCost: r.limit.MaxCost, Window: r.limit.Window,
+		Reserves: r.has(reserves), Refunds: r.has(refunds), Debt: r.has(debts),
+		Leases: r.has(leases), Entries: r.has(entries), Queues: r.has(queues),
 	}
 	for _, i := range r.key.by.list() {
 		info.By = append(info.By, b.space.segments[i])

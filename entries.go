@@ -5,7 +5,7 @@ import (
 	"fmt"
 
 	"github.com/weir-go/weir/algorithm/contract"
-	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 // An Entry is an allowed request in the list of [Limiter.Entries]. It has two fields: Cost
@@ -28,17 +28,17 @@ func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	}
 	b, k := l.bound, KeyOf(key...)
 	switch {
-	case b.keepers == 0:
+	case !b.can.any(entries):
 		return nil, fail(ErrUnsupported, "Entries: no rule keeps metadata: a rule must be an algorithm.MetadataWindow")
-	case b.keepers > 1:
-		return nil, fail(ErrInvalidRule, "Entries: %d rules keep metadata: select one with Limiter.Only", b.keepers)
+	case b.kept == nil:
+		return nil, fail(ErrInvalidRule, "Entries: %d rules keep metadata: select one with Limiter.Only", b.can.count(entries))
 	}
 	if err := b.space.check(&k); err != nil {
 		return nil, err
 	}
 	var q query
-	q.Verb, q.Call.Cost = compose.Entries, 1
-	q.part, q.Program = b.kept, b.kept.program
+	q.Verb, q.Call.Cost = script.Entries, 1
+	q.group, q.Program = b.kept, b.kept.program
 	if b.clock != nil {
 		var err error
 		if q.Call.Now, err = b.now(); err != nil {
@@ -48,7 +48,7 @@ func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	var s scratch
 	b.pack(&s, &q, &Request{Key: k}, false)
 	p := b.kept.program
-	reply, err := b.store.Eval(ctx, p.Script(compose.Entries), s.keys, s.args, nil)
+	reply, err := b.store.Eval(ctx, p.Script(script.Entries), s.keys, s.args, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -7,14 +7,14 @@ import (
 
 // Parts returns the keys of the rules of l in parts, as a decision in memory uses them.
 func (l *Limiter) Parts(key ...string) []storekey.Key {
-	turns := make([]compose.Turn, len(l.bound.rules))
+	slots := make([]compose.Slot, len(l.bound.rules))
 	k := KeyOf(key...)
-	if !l.bound.space.setTurns(turns, l.bound.rules, &k) {
-		l.bound.space.buildTurns(turns, l.bound.rules, &k, nil)
+	if !l.bound.space.setSlots(slots, l.bound.rules, &k) {
+		l.bound.space.buildSlots(slots, l.bound.rules, &k, nil)
 	}
-	keys := make([]storekey.Key, len(turns))
-	for i := range turns {
-		keys[i] = turns[i].Key
+	keys := make([]storekey.Key, len(slots))
+	for i := range slots {
+		keys[i] = slots[i].Key
 	}
 	return keys
 }

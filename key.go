@@ -214,7 +214,7 @@ func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
 		if r.given != "" {
 			tail = append(appendEscaped(tail, r.given), '.')
 		}
-		tail = append(tail, r.limit.Kind.Tag[:]...)
+		tail = append(tail, r.kind().Tag[:]...)
 		*rk = ruleKey{n: i, tail: string(tail), by: by[i], other: (by[i] &^ all).list()}
 		rk.frame = storekey.NewFrame(ks.head, rk.tail)
 		r.key = rk
@@ -245,10 +245,10 @@ func (ks *keySpace) check(k *Key) error {
 	return nil
 }
 
-// setTurns sets the keys of turns, which are zero, to the keys of rules. The parts of the keys are
-// segments of k. If a part is not one segment as it is, setTurns returns false: buildTurns must
+// setSlots sets the keys of slots, which are zero, to the keys of rules. The parts of the keys are
+// segments of k. If a part is not one segment as it is, setSlots returns false: buildSlots must
 // then build the parts.
-func (ks *keySpace) setTurns(turns []compose.Turn, rules []rule, k *Key) bool {
+func (ks *keySpace) setSlots(slots []compose.Slot, rules []rule, k *Key) bool {
 	if ks.built {
 		return false
 	}
@@ -258,8 +258,8 @@ func (ks *keySpace) setTurns(turns []compose.Turn, rules []rule, k *Key) bool {
 		}
 	}
 	shared := k.segments[ks.shared[0]]
-	for i := range turns {
-		key, rk := &turns[i].Key, rules[i].key
+	for i := range slots {
+		key, rk := &slots[i].Key, rules[i].key
 		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
 			key.Other = k.segments[rk.other[0]]
 		}
@@ -267,13 +267,13 @@ func (ks *keySpace) setTurns(turns []compose.Turn, rules []rule, k *Key) bool {
 	return true
 }
 
-// buildTurns sets the keys of turns, which are zero, to the keys of rules. It builds the parts of
+// buildSlots sets the keys of slots, which are zero, to the keys of rules. It builds the parts of
 // the keys in buf, and returns the longer buf.
-func (ks *keySpace) buildTurns(turns []compose.Turn, rules []rule, k *Key, buf []byte) []byte {
+func (ks *keySpace) buildSlots(slots []compose.Slot, rules []rule, k *Key, buf []byte) []byte {
 	var shared string
 	shared, buf = ks.join(ks.shared, k, buf)
-	for i := range turns {
-		key, rk := &turns[i].Key, rules[i].key
+	for i := range slots {
+		key, rk := &slots[i].Key, rules[i].key
 		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
 			key.Other, buf = ks.join(rk.other, k, buf)
 		}

@@ -45,7 +45,7 @@ func TestNewPolicyRejects(t *testing.T) {
 		}
 		return p
 	}
-	kind := &contract.Kind{Name: "mine", Tag: store.Tag{'z', '1'}}
+	kind := &contract.MeterKind{Head: contract.Head{Name: "mine", Tag: store.Tag{'z', '1'}}}
 	for _, tt := range []struct {
 		name   string
 		store  store.Store

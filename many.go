@@ -44,7 +44,7 @@ func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
 
 // DecideMany implements [ManyDecider], inside all wrappers.
 func (b *bound) DecideMany(ctx context.Context, requests []Request, answers []Answer) {
-	a := asked{make([]asking, 0, len(requests)), make([]store.Eval, 0, len(requests))}
+	a := batch{make([]storeCall, 0, len(requests)), make([]store.Eval, 0, len(requests))}
 	for i := range requests {
 		answers[i].Err = a.add(b, i, &requests[i], 0)
 	}
@@ -90,7 +90,7 @@ func (b *bound) peekMany(ctx context.Context, evals []store.Eval) {
 }
 
 // load reads keys. It reads the store's clock too, unless the limiter has a Clock.
-func (b *bound) load(ctx context.Context, keys []string) (held []store.Held, now int64, err error) {
+func (b *bound) load(ctx context.Context, keys []string) (held []store.Content, now int64, err error) {
 	if b.clock == nil {
 		t, err := b.store.Time(ctx)
 		if err != nil {
@@ -105,14 +105,14 @@ func (b *bound) load(ctx context.Context, keys []string) (held []store.Held, now
 	if len(values) != len(keys) {
 		return nil, 0, fmt.Errorf("weir: %w: MGet of the store returned %d values for %d keys: it must return one for each key", store.ErrScript, len(values), len(keys))
 	}
-	held = make([]store.Held, len(keys))
+	held = make([]store.Content, len(keys))
 	for i, v := range values {
 		if v.Kind() == store.Nil {
 			continue
 		}
 		held[i].Kind = store.Other
 		if n, ok := store.ParseNums(v.Str()); ok && v.Kind() == store.Bulk {
-			held[i] = store.Held{Kind: store.Numbers, Nums: n}
+			held[i] = store.Content{Kind: store.Numbers, Nums: n}
 		}
 	}
 	return held, now, nil

@@ -10,7 +10,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
-	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 // check checks r, and sets q, which is zero. each is the length of the caller's slice.
@@ -30,8 +30,8 @@ func (b *bound) check(q *query, r *Request, each int) error {
 			return err
 		}
 	}
-	q.op, q.part, q.Program = r.Op, b.all, b.all.program
-	if b.plain && r.plain() {
+	q.op, q.group, q.Program = r.Op, b.all, b.all.program
+	if b.can.plain() && r.plain() {
 		q.Call.Cost = cutCost(r.Cost)
 		return nil
 	}
@@ -49,24 +49,24 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 	case Consume, Peek, TakeUpTo, Force:
 		err = b.checkDecision(q, r)
 	case Refund:
-		q.Verb, q.Call.Cost, err = compose.Refund, r.Cost, b.checkRefund(r)
+		q.Verb, q.Call.Cost, err = script.Refund, r.Cost, b.checkRefund(r)
 	case Settle:
-		q.Verb = compose.Settle
+		q.Verb = script.Settle
 		q.Call.Cost, err = b.checkSettle(r)
 	case Renew:
-		q.Verb, q.part, q.Call.Text, err = compose.Renew, b.leases, r.ID, b.checkLease(r)
+		q.Verb, q.group, q.Call.Text, err = script.Renew, b.leases, r.ID, b.checkLease(r)
 	case Release:
-		q.Verb, q.part, q.Call.Text, err = compose.Release, b.leases, r.ID, b.checkLease(r)
+		q.Verb, q.group, q.Call.Text, err = script.Release, b.leases, r.ID, b.checkLease(r)
 	case Reset:
-		q.Verb, q.part = compose.Reset, b.resets
-		if q.part == nil {
+		q.Verb, q.group = script.Reset, b.resets
+		if q.group == nil {
 			err = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: select a rule with Limiter.Only")
 		}
 	default:
 		err = fail(ErrUnsupported, "Request.Op is %v: it must be one of the constants, for example Consume", r.Op)
 	}
-	if q.part != nil {
-		q.Program = q.part.program
+	if q.group != nil {
+		q.Program = q.group.program
 	}
 	return err
 }
@@ -81,20 +81,21 @@ func (b *bound) pack(s *scratch, q *query, r *Request, borrow bool) {
 // checkDecision checks a request that consumes or peeks.
 func (b *bound) checkDecision(q *query, r *Request) error {
 	leases := b.leases != nil
+	noDebt, noWait, noRefund, noPart := b.can.without(debts), b.can.without(reserves), b.can.without(refunds), b.can.without(divides)
 	switch {
 	case r.MaxWait < 0:
 		return fmt.Errorf("weir: Request.MaxWait is %v: it must be 0 or more", r.MaxWait)
 	case r.MaxWait > 0 && (r.Op == TakeUpTo || r.Op == Force):
 		return fail(ErrUnsupported, "%v: Request.MaxWait is %v: it must be 0, because %v cannot reserve tokens", r.Op, r.MaxWait, r.Op)
-	case r.Op == Force && b.noDebt >= 0:
-		return b.errNoDebt("Force")
-	case r.MaxWait > 0 && b.noWait >= 0:
-		return b.unsupported("MaxWait, Wait and Reserve", b.noWait, "whose tokens cannot be reserved: use algorithm.GCRA, TokenBucket or LeakyBucket")
-	case r.Op == TakeUpTo && b.ownCosts:
+	case r.Op == Force && noDebt != nil:
+		return errNoDebt("Force", noDebt)
+	case r.MaxWait > 0 && noWait != nil:
+		return unsupported("MaxWait, Wait and Reserve", noWait, "whose tokens cannot be reserved: use algorithm.GCRA, TokenBucket or LeakyBucket")
+	case r.Op == TakeUpTo && !b.can.any(follows):
 		return fail(ErrUnsupported, "TakeUpTo: every rule has a Cost: at least one rule must have none")
-	case r.Op == TakeUpTo && b.leaseCost >= 0:
-		return b.unsupported("TakeUpTo", b.leaseCost, "which holds one lease for each request: set the Cost of the rule to 1")
-	case r.Metadata != "" && b.keepers == 0:
+	case r.Op == TakeUpTo && noPart != nil:
+		return unsupported("TakeUpTo", noPart, "which holds one lease for each request: set the Cost of the rule to 1")
+	case r.Metadata != "" && !b.can.any(entries):
 		return fail(ErrUnsupported, "Request.Metadata has %d bytes: it must be empty, because no rule is an algorithm.MetadataWindow", len(r.Metadata))
 	case len(r.Metadata) > algorithm.MaxMetadata:
 		return fail(ErrInvalidMetadata, "Request.Metadata has %d bytes: it must have at most %d", len(r.Metadata), algorithm.MaxMetadata)
@@ -102,14 +103,14 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 		return fail(ErrInvalidLease, "Request.ID is empty: it must name the lease: call TryAcquire or Acquire, or set an ID")
 	case leases && len(r.ID) > algorithm.MaxLease:
 		return errLongLease(r)
-	case !leases && r.ID != "" && b.noRefund >= 0 && r.Op != Peek:
-		return b.errNoRefund(r.Op)
+	case !leases && r.ID != "" && noRefund != nil && r.Op != Peek:
+		return errNoRefund(r.Op, noRefund)
 	}
 	cost := cutCost(r.Cost)
-	if b.ownCosts {
+	if !b.can.any(follows) {
 		cost = min(cost, contract.MaxTokens) // only the markers hold it
 	}
-	if b.capped || r.Op == Force {
+	if b.can.any(bounded) || r.Op == Force {
 		var err error
 		if cost, err = b.capCost(r.Op, cost); err != nil {
 			return err
@@ -121,19 +122,19 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 	}
 	switch marks := r.ID != "" && !leases; {
 	case r.Op == Peek:
-		q.Verb = compose.Peek
+		q.Verb = script.Peek
 	case r.Op == TakeUpTo && marks:
-		q.Verb = compose.UpToMark
+		q.Verb = script.UpToMark
 	case r.Op == TakeUpTo:
-		q.Verb = compose.UpTo
+		q.Verb = script.UpTo
 	case r.Op == Force && marks:
-		q.Verb = compose.ForceMark
+		q.Verb = script.ForceMark
 	case r.Op == Force:
-		q.Verb = compose.Force
+		q.Verb = script.Force
 	case marks:
-		q.Verb = compose.ConsumeMark
+		q.Verb = script.ConsumeMark
 	default:
-		q.Verb = compose.Consume
+		q.Verb = script.Consume
 	}
 	return nil
 }
@@ -154,7 +155,7 @@ func (b *bound) capCost(op Op, cost int64) (int64, error) {
 		case op == TakeUpTo:
 			cost = most
 		case cost <= limit.Capacity || forces:
-			return 0, fail(ErrInvalidCost, "the cost is %d: rule %q is a %s, which can consume at most %d at once", cost, b.rules[i].name, limit.Kind.Name, most)
+			return 0, fail(ErrInvalidCost, "the cost is %d: rule %q is a %s, which can consume at most %d at once", cost, b.rules[i].name, b.rules[i].kind().Name, most)
 		}
 	}
 	return cost, nil
@@ -162,13 +163,14 @@ func (b *bound) capCost(op Op, cost int64) (int64, error) {
 
 // checkRefund checks a Refund or a Settle.
 func (b *bound) checkRefund(r *Request) error {
+	noRefund := b.can.without(refunds)
 	switch {
 	case b.leases != nil && r.Op == Refund:
 		return fail(ErrUnsupported, "Refund: a rule holds leases: release the lease with Release; to refund the other rules, put them in another limiter")
 	case b.leases != nil:
 		return fail(ErrUnsupported, "Settle: a rule holds leases: to settle the other rules, put them in another limiter")
-	case b.noRefund >= 0:
-		return b.errNoRefund(r.Op)
+	case noRefund != nil:
+		return errNoRefund(r.Op, noRefund)
 	case r.ID == "":
 		return fail(ErrInvalidKey, "%v: Request.ID is empty: it must be the ID of the decision", r.Op)
 	}
@@ -181,15 +183,16 @@ func (b *bound) checkSettle(r *Request) (int64, error) {
 	if err := b.checkRefund(r); err != nil {
 		return 0, err
 	}
+	noDebt := b.can.without(debts)
 	switch {
 	case !ok:
 		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost")
 	case actual < 0:
 		return 0, fail(ErrInvalidCost, "Settle: the actual cost is %d: it must be 0 or more", actual)
-	case b.ownCosts:
+	case !b.can.any(follows):
 		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost: at least one rule must have none")
-	case b.noDebt >= 0:
-		return 0, b.errNoDebt("Settle")
+	case noDebt != nil:
+		return 0, errNoDebt("Settle", noDebt)
 	}
 	return b.capCost(Settle, actual)
 }
@@ -210,32 +213,32 @@ func errLongLease(r *Request) error {
 	return fail(ErrInvalidLease, "Request.ID has %d bytes: the name of a lease must have at most %d", len(r.ID), algorithm.MaxLease)
 }
 
-func (b *bound) errNoRefund(op Op) error {
+func errNoRefund(op Op, r *rule) error {
 	if op == Refund || op == Settle {
-		return b.unsupported(op.String(), b.noRefund, "whose tokens cannot be refunded: use another algorithm")
+		return unsupported(op.String(), r, "whose tokens cannot be refunded: use another algorithm")
 	}
-	return b.unsupported("Request.ID", b.noRefund, "whose tokens cannot be refunded: leave the ID empty")
+	return unsupported("Request.ID", r, "whose tokens cannot be refunded: leave the ID empty")
 }
 
-func (b *bound) errNoDebt(what string) error {
+func errNoDebt(what string, r *rule) error {
 	why := "which cannot be in debt: use another algorithm"
-	if limit := b.rules[b.noDebt].limit; !limit.Kind.Leases {
-		why = fmt.Sprintf("which cannot be in debt with the limit %d: if it is the highest limit or close to it, lower it; otherwise use another algorithm", limit.Capacity)
+	if !r.has(leases) {
+		why = fmt.Sprintf("which cannot be in debt with the limit %d: if it is the highest limit or close to it, lower it; otherwise use another algorithm", r.limit.Capacity)
 	}
-	return b.unsupported(what, b.noDebt, why)
+	return unsupported(what, r, why)
 }
 
-// unsupported returns an ErrUnsupported. Its text names the feature what and rule i, and
+// unsupported returns an ErrUnsupported. Its text names the feature what and the rule r, and
 // says why the rule does not support the feature.
-func (b *bound) unsupported(what string, i int, why string) error {
-	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, b.rules[i].name, b.rules[i].limit.Kind.Name, why)
+func unsupported(what string, r *rule, why string) error {
+	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, r.name, r.kind().Name, why)
 }
 
 // setKeys sets s.keys to the keys of q's rules. If q has markers, their keys follow.
 func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 	s.buf, s.ends, s.keys = b.space.appendHead(s.buf[:0], &r.Key), s.ends[:0], s.keys[:0]
 	head := len(s.buf)
-	for n, rule := range q.part.rules {
+	for n, rule := range q.group.rules {
 		if n > 0 {
 			s.buf = append(s.buf, s.buf[:head]...)
 		}
@@ -285,11 +288,11 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 		now = time.Now().UnixMicro()
 	}
 	gen := binary.BigEndian.Uint64(sum[:]) >> 12
-	if q.Verb == compose.Settle {
+	if q.Verb == script.Settle {
 		gen ^= (uint64(q.Call.Cost) + 1) * hashFactor >> 12
 	}
 	q.Call.Gen = max(int64(gen)^now, 1)
-	for n, rule := range q.part.rules {
+	for n, rule := range q.group.rules {
 		if q.Program.Marked(n) {
 			s.buf = append(s.buf, s.buf[:head]...)
 			s.buf = append(b.space.appendTail(s.buf, rule.key, &r.Key), ":%id="...)

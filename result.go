@@ -3,23 +3,18 @@ package weir
 import (
 	"fmt"
 	"slices"
-	"time"
+	"unsafe"
 
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
 
-// maxInts is the largest number of integers in a reply, also of a repeated decision.
-const maxInts = 3 + MaxRules*(6+7)
-
 // result turns the reply to q into a result. If each is not empty, it also stores the
 // result of each rule. s holds the buffer for the integers of the reply.
 func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result, res *Result) error {
-	if cap(s.flat) == 0 {
-		s.flat = make([]store.Value, 0, maxInts)
-	}
 	p := q.Program
-	o, err := p.Outcome(q.Verb, reply, s.flat)
+	s.flat = slices.Grow(s.flat, p.MaxReply())
+	o, err := p.Parse(q.Verb, reply, s.flat)
 	if err != nil {
 		return fmt.Errorf("weir: %w", err)
 	}
@@ -31,74 +26,76 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 		res.Allowed = true
 		return nil
 	case Settle:
-		if o.N > 0 {
-			res.Allowed, res.Granted = true, o.N-1
-		}
+		res.Allowed, res.Granted = o.Allowed, o.Granted
 		return nil
 	case Refund, Release:
-		if q.op == Refund && o.TooLittle() {
+		if o.TooLittle {
 			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.Call.Cost)
 		}
-		res.Allowed = o.N > 0
+		res.Allowed = o.Allowed
 		return nil
 	}
 	switch {
-	case o.OtherCost():
-		return errOtherCost(q, o.N)
-	case !o.Replayed() && o.N > q.Call.Cost:
-		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.N, q.Call.Cost)
+	case o.OtherCost:
+		return errOtherCost(q, o.Asked)
+	case !o.Replayed && o.Granted > q.Call.Cost:
+		return fmt.Errorf("weir: %w: %s granted %d tokens: at most %d were requested", store.ErrScript, p.Name(), o.Granted, q.Call.Cost)
 	}
-	q.Outcome = o
 	s.answers = s.answers[:0]
-	for i := range q.part.rules {
-		s.answers = append(s.answers, p.Answer(i, q.Verb, &o, &q.Call))
+	for i := range q.group.rules {
+		s.answers = append(s.answers, p.Result(i, q.Verb, &o, &q.Call))
 	}
-	return b.combine(q, s.answers, each, res)
+	return b.combine(q, &o, s.answers, each, res)
 }
 
-// errOtherCost is the error of a request whose ID names an earlier decision, which asked for
-// another cost.
+// errOtherCost is the error of a request whose ID names an earlier decision, which asked
+// for another cost.
 func errOtherCost(q *query, asked int64) error {
 	return fail(ErrInvalidCost, "%v: the cost is %d, and Request.ID names a decision that asked for %d: repeat the request of that decision, or use another ID", q.op, q.Call.Cost, asked)
 }
 
 // combine makes one result from the answers of all rules.
-func (b *bound) combine(q *query, answers []compose.Answer, each []Result, res *Result) error {
-	allowed := q.N > 0 || q.op == Force
-	if q.Replayed() {
-		allowed = !slices.ContainsFunc(answers, func(a compose.Answer) bool { return !a.Allowed })
+func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, each []Result, res *Result) error {
+	allowed := o.Allowed
+	if o.Replayed {
+		allowed = !slices.ContainsFunc(answers, func(a compose.Result) bool { return !a.Allowed })
 	}
-	shown, delay, granted := 0, time.Duration(0), int64(-1)
-	for n, r := range q.part.rules {
-		a, first := &answers[n], &answers[shown]
+	shown := compose.Shown{Allowed: allowed}
+	for n, r := range q.group.rules {
+		a := &answers[n]
 		if allowed && !a.Allowed {
 			return fmt.Errorf("weir: %w: the script allowed the request, but its reply says that rule %q denies it", store.ErrScript, r.name)
 		}
 		if q.op == Renew || !allowed {
 			a.Granted = 0
 		}
-		if r.cost == 0 {
-			granted = a.Granted
-		}
-		delay = max(delay, a.Delay)
-		if allowed && a.Remaining < first.Remaining || !allowed && a.RetryAfter > first.RetryAfter {
-			shown = n
-		}
+		a.Replayed = o.Replayed
+		shown.Add(n, a.Remaining, a.RetryAfter, a.Delay)
+		shown.Grant(r.cost > 0, a.Granted)
 		if len(each) > 0 {
-			each[r.index] = Result(*a)
-			each[r.index].Replayed = q.Replayed()
+			*twin(&each[r.index]) = *a
 		}
 	}
-	if !allowed && answers[shown].Allowed {
+	a := &answers[shown.Rule]
+	if !allowed && a.Allowed {
 		return fmt.Errorf("weir: %w: the script denied the request, but its reply says that every rule allows it", store.ErrScript)
 	}
-	*res = Result(answers[shown])
-	res.Replayed = q.Replayed()
+	*twin(res) = *a
 	if allowed {
-		res.Delay = delay
+		res.Delay = shown.Delay
 	}
-	if granted >= 0 {
-		res.Granted = granted
-	}
+	res.Granted = shown.Granted(res.Granted)
 	return nil
+}
+
+// twin returns res as the Result that package compose writes. Their fields are the same:
+// if they were not, the conversion would not compile.
+func twin(res *Result) *compose.Result { return (*compose.Result)(res) }
+
+// twins returns each as Results of package compose.
+func twins(each []Result) []compose.Result {
+	if len(each) == 0 {
+		return nil
+	}
+	return unsafe.Slice(twin(&each[0]), len(each))
 }

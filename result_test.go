@@ -1,12 +1,14 @@
 package weir_test
 
 import (
+	"reflect"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/weirtest"
 )
 
@@ -149,7 +151,8 @@ func TestEach(t *testing.T) {
 	}
 }
 
-// At RetryAfter, all rules allow the same request. One microsecond earlier, a rule denies it.
+// At RetryAfter, all rules allow the same request. One microsecond earlier, a rule denies
+// it.
 func TestRetryAfter(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -184,8 +187,8 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A cost above the capacity is denied with Never, also at the largest capacity. So is a cost
-// above the integers that Lua counts exactly.
+// A cost above the capacity is denied with Never, also at the largest capacity. So is a
+// cost above the integers that Lua counts exactly.
 func TestLargestCosts(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Window(algorithm.MaxTokens, time.Hour))
@@ -203,5 +206,20 @@ func TestLargestCosts(t *testing.T) {
 	}
 	if res, err := l.TakeUpTo(t.Context(), 1<<63-1, "u"); err != nil || res.Granted != algorithm.MaxTokens {
 		t.Errorf("TakeUpTo: got %+v, %v, want all", res, err)
+	}
+}
+
+// A Result and a compose.Result have the same layout, because one is used in the place of
+// the other.
+func TestAnswerLayout(t *testing.T) {
+	t.Parallel()
+	result, answer := reflect.TypeFor[weir.Result](), reflect.TypeFor[compose.Result]()
+	if result.NumField() != answer.NumField() || result.Size() != answer.Size() {
+		t.Fatalf("a Result has %d fields in %d bytes, an Answer %d in %d", result.NumField(), result.Size(), answer.NumField(), answer.Size())
+	}
+	for i := range result.NumField() {
+		if r, a := result.Field(i), answer.Field(i); r.Name != a.Name || r.Type != a.Type || r.Offset != a.Offset {
+			t.Errorf("field %d of a Result is %s %v at %d, of an Answer %s %v at %d", i, r.Name, r.Type, r.Offset, a.Name, a.Type, a.Offset)
+		}
 	}
 }

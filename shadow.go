@@ -5,12 +5,12 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
-// addShadows adds shadow rules of p to b. Each decides alone, with the keys that it would have
-// as the only rule.
+// addShadows adds shadow rules of p to b. Each decides alone, with the keys that it would
+// have as the only rule.
 func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 	for i, r := range rules {
 		label := ruleLabel(i, r.Name)
@@ -34,19 +34,23 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 		switch {
 		case err != nil:
 			return err
-		case shadow.keepers > 0:
-			return fail(ErrInvalidRule, "%s: a %s keeps metadata, so it cannot be a shadow rule", label, one[0].limit.Kind.Name)
+		case shadow.can.any(entries):
+			return fail(ErrInvalidRule, "%s: a %s keeps metadata, so it cannot be a shadow rule", label, one[0].kind().Name)
 		case shadow.leases != nil && b.leases == nil:
-			return fail(ErrInvalidRule, "%s: a %s holds leases, so it can be a shadow rule only if another rule holds leases too", label, one[0].limit.Kind.Name)
+			return fail(ErrInvalidRule, "%s: a %s holds leases, so it can be a shadow rule only if another rule holds leases too", label, one[0].kind().Name)
 		}
-		b.shadows = append(b.shadows, shadow)
+		b.addShadow(shadow)
 	}
 	return nil
 }
 
-// An asking is what b, a limiter or a shadow rule, asks the store for a request. eval is the
-// index of the call. If err is not nil, b cannot decide the request, and there is no call.
-type asking struct {
+// addShadow adds one shadow rule to b.
+func (b *bound) addShadow(shadow *bound) { b.shadows, b.way = append(b.shadows, shadow), withShadows }
+
+// A storeCall is what b, a limiter or a shadow rule, asks the store for a request. eval
+// is the index of the call. If err is not nil, b cannot decide the request, and there is
+// no call.
+type storeCall struct {
 	b       *bound
 	request int
 	query   query
@@ -54,15 +58,15 @@ type asking struct {
 	err     error
 }
 
-// An asked is a list of requests, as the store gets them.
-type asked struct {
-	list  []asking
+// A batch is a list of requests, as the store gets them.
+type batch struct {
+	list  []storeCall
 	evals []store.Eval
 }
 
-// add adds the request r, with that index, of b and its shadow rules. each is the length of the
-// caller's slice.
-func (a *asked) add(b *bound, request int, r *Request, each int) error {
+// add adds the request r, with that index, of b and its shadow rules. each is the length
+// of the caller's slice.
+func (a *batch) add(b *bound, request int, r *Request, each int) error {
 	if err := a.ask(b, request, r, each); err != nil {
 		return err
 	}
@@ -73,22 +77,22 @@ func (a *asked) add(b *bound, request int, r *Request, each int) error {
 		case r.Op == Refund:
 			own.Cost = 0 // a TakeUpTo of the shadow rule may have consumed more
 		case (r.Op == Renew || r.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil,
-			r.Op == Settle && shadow.ownCosts: // beside other rules, it would keep its Cost
+			r.Op == Settle && !shadow.can.any(follows): // beside other rules, it would keep its Cost
 			continue
-		case r.Op == TakeUpTo && shadow.ownCosts: // beside other rules, it would consume its Cost
+		case r.Op == TakeUpTo && !shadow.can.any(follows): // beside other rules, it would consume its Cost
 			own.Op, own.Cost = Consume, 0
 		case b.leases != nil && shadow.leases == nil:
 			own.ID = "" // it names a lease
 		}
 		if err := a.ask(shadow, request, &own, 0); err != nil {
-			a.list = append(a.list, asking{b: shadow, request: request, err: err})
+			a.list = append(a.list, storeCall{b: shadow, request: request, err: err})
 		}
 	}
 	return nil
 }
 
-func (a *asked) ask(b *bound, request int, r *Request, each int) error {
-	one := asking{b: b, request: request, eval: len(a.evals)}
+func (a *batch) ask(b *bound, request int, r *Request, each int) error {
+	one := storeCall{b: b, request: request, eval: len(a.evals)}
 	if err := b.check(&one.query, r, each); err != nil {
 		return err
 	}
@@ -100,15 +104,15 @@ func (a *asked) ask(b *bound, request int, r *Request, each int) error {
 }
 
 // peeks reports whether MGet can answer all requests.
-func (a *asked) peeks() bool {
-	return !slices.ContainsFunc(a.list, func(one asking) bool {
-		return one.err == nil && (one.query.Verb != compose.Peek || one.b.all.program.Sets())
+func (a *batch) peeks() bool {
+	return !slices.ContainsFunc(a.list, func(one storeCall) bool {
+		return one.err == nil && (one.query.Verb != script.Peek || one.b.all.program.Sets())
 	})
 }
 
 // answer sets the answers of the requests to live. What a shadow rule answers follows the
 // answer of live.
-func (a *asked) answer(live *bound, each []Result, answers []Answer) {
+func (a *batch) answer(live *bound, each []Result, answers []Answer) {
 	var s scratch
 	for i := range a.list {
 		one := &a.list[i]
@@ -127,7 +131,7 @@ func (a *asked) answer(live *bound, each []Result, answers []Answer) {
 }
 
 // shadow returns why a shadow rule would have denied the request, or could not decide it.
-func (one *asking) shadow(evals []store.Eval, s *scratch) error {
+func (one *storeCall) shadow(evals []store.Eval, s *scratch) error {
 	if one.err != nil {
 		return one.err
 	}
@@ -145,8 +149,8 @@ func (one *asking) shadow(evals []store.Eval, s *scratch) error {
 	return nil
 }
 
-// worse returns the one of two errors of shadow rules that a Result has: the denial with the
-// longest RetryAfter, or else the first error.
+// worse returns the one of two errors of shadow rules that a Result has: the denial with
+// the longest RetryAfter, or else the first error.
 func worse(a, b error) error {
 	var first, second *DeniedError
 	switch {
@@ -158,10 +162,10 @@ func worse(a, b error) error {
 	return b
 }
 
-// decideBeside is decide for a bound with shadow rules. It calls the store once, if the store
-// is a Batcher.
+// decideBeside is decide for a bound with shadow rules. It calls the store once, if the
+// store is a Batcher.
 func (b *bound) decideBeside(ctx context.Context, r *Request, each []Result, res *Result) error {
-	var a asked
+	var a batch
 	if err := a.add(b, 0, r, len(each)); err != nil {
 		return err
 	}

@@ -56,36 +56,25 @@ func (r *rule) divide(n int64) error {
 		}
 		return fail(ErrInvalidRule, "rule %q: its limit is %d, of which each of %d processes would have %s: raise the limit, or lower the number of processes", r.name, whole.Capacity, n, what)
 	}
-	if own := divided(r.algorithm, n); own != nil {
-		limit, err := newLimit(fmt.Sprintf("rule %q", r.name), own)
-		r.limit = limit
-		return err
+	if d, ok := r.algorithm.(algorithm.Divider); ok {
+		own, err := newLimit(fmt.Sprintf("rule %q", r.name), d.Divide(n))
+		switch {
+		case err != nil:
+			return err
+		case own.Kind != whole.Kind || own.Capacity > share: // for example, the method Divide of an embedded algorithm
+			return fail(ErrUnsupported, "rule %q: Divide of its %T returns a %s with the limit %d: it must return a %s with a limit of at most %d", r.name, r.algorithm, own.Kind.Common().Name, own.Capacity, r.kind().Name, share)
+		}
+		r.limit = own
+		return nil
 	}
 	switch {
-	case whole.Kind.Leases:
-		return fail(ErrUnsupported, "rule %q: a %s holds leases, and its algorithm has no method Divide, so its limit cannot be shared: give the algorithm one, or leave the rule out", r.name, whole.Kind.Name)
+	case r.has(leases):
+		return fail(ErrUnsupported, "rule %q: a %s holds leases, and its algorithm has no method Divide, so its limit cannot be shared: give the algorithm one, or leave the rule out", r.name, r.kind().Name)
 	case whole.MaxCost > 0:
-		return fail(ErrUnsupported, "rule %q: a %s can consume at most %d at once, and its algorithm has no method Divide, so its limit cannot be shared: give the algorithm one, or leave the rule out", r.name, whole.Kind.Name, whole.MaxCost)
+		return fail(ErrUnsupported, "rule %q: a %s can consume at most %d at once, and its algorithm has no method Divide, so its limit cannot be shared: give the algorithm one, or leave the rule out", r.name, r.kind().Name, whole.MaxCost)
 	}
 	limit := *whole
 	limit.Capacity, limit.MaxDebt = share, whole.MaxDebt/n
 	r.limit, r.share = &limit, n
-	return nil
-}
-
-// divided returns a with its Limit divided by n, for the algorithms whose state has an
-// element for each request or lease. It returns nil for all others.
-func divided(a algorithm.Algorithm, n int64) algorithm.Algorithm {
-	switch a := a.(type) {
-	case algorithm.Concurrency:
-		a.Limit /= n
-		return a
-	case algorithm.MetadataWindow:
-		a.Limit /= n
-		return a
-	case algorithm.SlidingLog:
-		a.Limit /= n
-		return a
-	}
 	return nil
 }

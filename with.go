@@ -43,7 +43,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 		if err != nil {
 			return nil, err
 		}
-		now, was := other.limit.Kind, with[n].limit.Kind
+		now, was := other.kind(), with[n].kind()
 		if now.Tag != was.Tag {
 			return nil, fail(ErrInvalidRule, "With: %s: its Algorithm is a %s: it must be a %s, because the keys hold the state of that algorithm", label, now.Name, was.Name)
 		}
@@ -68,7 +68,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 		if shadow, err = bind(shadow.shared, with[live+i:live+i+1], false); err != nil {
 			return nil, err
 		}
-		other.shadows = append(other.shadows, shadow)
+		other.addShadow(shadow)
 	}
 	return newLimiter(other, l.wrappers)
 }

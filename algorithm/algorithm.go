@@ -67,6 +67,22 @@ type Algorithm interface {
 	NewLimit() (*contract.Limit, error)
 }
 
+// A Divider is an [Algorithm] whose limit can be divided by changing its fields. If several
+// processes share a limit without a common store, each enforces one of n equal shares.
+// Without Divide, each token of a share stands for n tokens of the limit. If the state of an
+// algorithm has an element for each request or lease, implement Divide instead.
+type Divider interface {
+	// Divide returns the algorithm with its limit divided by n, which is at least 1. The
+	// shares of n processes together must not allow more than the limit does.
+	Divide(n int64) Algorithm
+}
+
+var (
+	_ Divider = Concurrency{}
+	_ Divider = MetadataWindow{}
+	_ Divider = SlidingLog{}
+)
+
 // An Entry is one request that a [MetadataWindow] allowed.
 type Entry = contract.Entry
 

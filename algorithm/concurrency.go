@@ -51,10 +51,9 @@ const MaxLease = 128
 //go:embed concurrency.lua
 var concurrencyLua string
 
-var concurrencyKind = &contract.Kind{
-	Name: "concurrency", Tag: store.Tag{'c', '2'}, Sets: true, Leases: true,
-	Cell: "live last back held", Args: "limit lease", Locals: "name",
-	Lua:  concurrencyLua,
+var concurrencyKind = &contract.StepKind{
+	Head: contract.Head{Name: "concurrency", Tag: store.Tag{'c', '2'}, Cell: "live last back held", Args: "limit lease", Lua: concurrencyLua},
+	Sets: true, Leases: true, Locals: "name",
 	Step: func(args []store.Arg) contract.Step { return concurrency{args[0].Int(), args[1].Int()} },
 }
 
@@ -72,6 +71,12 @@ func (c Concurrency) NewLimit() (*contract.Limit, error) {
 		l.MaxCost = 1
 	}
 	return l, nil
+}
+
+// Divide implements [Divider].
+func (c Concurrency) Divide(n int64) Algorithm {
+	c.Limit /= n
+	return c
 }
 
 // A concurrency is the Step of a Concurrency. Its state is live, last, back and held: see

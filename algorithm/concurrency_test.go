@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -18,9 +19,9 @@ func newLeases(t testing.TB, limit int64, lease time.Duration) *bench {
 
 // lease runs v for the lease with this name. For a release, Allowed says whether the lease
 // was held.
-func (b *bench) lease(v compose.Verb, now int64, name string) (got verdict) {
+func (b *bench) lease(v script.Verb, now int64, name string) (got verdict) {
 	c := compose.Call{Cost: 1, Text: name}
-	if v != compose.Release {
+	if v != script.Release {
 		_, got = b.do(v, now, c)
 		return got
 	}
@@ -36,10 +37,10 @@ func TestConcurrency(t *testing.T) {
 	t.Parallel()
 	b := newLeases(t, 2, 10*time.Second)
 	const s = int64(1_000_000)
-	const acquire, peek, renew, release = compose.Consume, compose.Peek, compose.Renew, compose.Release
+	const acquire, peek, renew, release = script.Consume, script.Peek, script.Renew, script.Release
 	for i, step := range []struct {
 		at   int64
-		verb compose.Verb
+		verb script.Verb
 		name string
 		want verdict // for a release, Allowed says whether the lease was held
 	}{
@@ -83,20 +84,20 @@ func TestConcurrencyLowered(t *testing.T) {
 	t.Parallel()
 	b := newLeases(t, 5, 10*time.Second)
 	for i := range int64(5) {
-		b.lease(compose.Consume, epoch+i, fmt.Sprint(i))
+		b.lease(script.Consume, epoch+i, fmt.Sprint(i))
 	}
 	b.change(algorithm.Concurrency{Limit: 2, Lease: 10 * time.Second})
-	ask := func(want time.Duration, v compose.Verb, c compose.Call) {
+	ask := func(want time.Duration, v script.Verb, c compose.Call) {
 		t.Helper()
 		if _, got := b.do(v, epoch+4, c); got.Allowed != (want == 0) || got.RetryAfter != want || got.Remaining != 0 {
 			t.Errorf("%+v: got %+v, want a wait of %v", c, got, want)
 		}
 	}
-	ask(10*time.Second-us, compose.Peek, compose.Call{Cost: 1, Text: "x"})
-	ask(0, compose.Peek, compose.Call{Cost: 1, Text: "0"})
-	ask(10*time.Second, compose.Peek, compose.Call{Cost: 2})
-	ask(never, compose.Peek, compose.Call{Cost: 3})
-	ask(0, compose.Renew, compose.Call{Cost: 1, Text: "4"})
+	ask(10*time.Second-us, script.Peek, compose.Call{Cost: 1, Text: "x"})
+	ask(0, script.Peek, compose.Call{Cost: 1, Text: "0"})
+	ask(10*time.Second, script.Peek, compose.Call{Cost: 2})
+	ask(never, script.Peek, compose.Call{Cost: 3})
+	ask(0, script.Renew, compose.Call{Cost: 1, Text: "4"})
 }
 
 // The key holds at most Limit leases, including expired ones. So if the clock steps back, at
@@ -113,7 +114,7 @@ func TestConcurrencyKeepsAtMostLimit(t *testing.T) {
 			if i%40 == 0 {
 				now -= 3_000_000
 			}
-			got := b.lease(compose.Consume, now, fmt.Sprint(r.Int64N(3*limit)))
+			got := b.lease(script.Consume, now, fmt.Sprint(r.Int64N(3*limit)))
 			b.checkPossible(got)
 			n := int64(len(b.state.keys[0].set))
 			if n > limit {
@@ -142,10 +143,10 @@ func TestConcurrencyAtTheBounds(t *testing.T) {
 	t.Parallel()
 	for _, now := range []int64{1, epoch, 1<<52 - 1} {
 		b := newLeases(t, 1, maxSpan)
-		if got := b.lease(compose.Consume, now, "a"); !got.Allowed || got.ResetAfter != maxSpan {
+		if got := b.lease(script.Consume, now, "a"); !got.Allowed || got.ResetAfter != maxSpan {
 			t.Errorf("at %d: got %+v, want it allowed, and reset after %v", now, got, maxSpan)
 		}
-		if got := b.lease(compose.Consume, now, "b"); got.Allowed || got.RetryAfter != maxSpan {
+		if got := b.lease(script.Consume, now, "b"); got.Allowed || got.RetryAfter != maxSpan {
 			t.Errorf("at %d: got %+v, want a wait of %v", now, got, maxSpan)
 		}
 		if got := b.state.keys[0].set[0].Score; got >= 1<<53 {
@@ -164,7 +165,7 @@ func TestConcurrencyForeign(t *testing.T) {
 		{set: []store.Member{{Score: epoch + 1, Text: ""}}},
 		{set: []store.Member{{Score: epoch + 1, Text: "l3 1767225600000000 0000001 0 1"}}},
 	} {
-		for _, verb := range []compose.Verb{compose.Consume, compose.Peek, compose.Renew, compose.Release, compose.Reset} {
+		for _, verb := range []script.Verb{script.Consume, script.Peek, script.Renew, script.Release, script.Reset} {
 			b := newLeases(t, 1, time.Second)
 			v.held, v.expires = true, 1<<60
 			b.state.keys[0] = v

@@ -42,12 +42,8 @@ type FixedWindow struct {
 //go:embed fixedwindow.lua
 var fixedWindowLua string
 
-var fixedWindowKind = &contract.Kind{
-	Name:     "fixedwindow",
-	Tag:      store.Tag{'f', '2'},
-	Cell:     "edge count",
-	Args:     "limit window align",
-	Lua:      fixedWindowLua,
+var fixedWindowKind = &contract.MeterKind{
+	Head:     contract.Head{Name: "fixedwindow", Tag: store.Tag{'f', '2'}, Cell: "edge count", Args: "limit window align", Lua: fixedWindowLua},
 	Absolute: true,
 	Meter: func(args []store.Arg) contract.Meter {
 		return &fixedWindow{args[0].Int(), args[1].Int(), args[2].Int()}
@@ -75,7 +71,7 @@ func (f FixedWindow) NewLimit() (*contract.Limit, error) {
 // A fixedWindow is the Meter of a FixedWindow. Its cell has the integers edge and count.
 type fixedWindow struct{ limit, window, align int64 }
 
-func (w *fixedWindow) Settle(now int64, c contract.Cell) contract.Cell {
+func (w *fixedWindow) Advance(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c.A, c.B = now-now%w.align+w.window, 0
 	}

@@ -4,7 +4,7 @@
 -- $count  tokens consumed in the window
 -- $align  a window starts at a multiple of this many microseconds: 1, or the window's length
 
--- settle
+-- advance
 if now >= $edge then $edge, $count = now - now % $align + $window, 0 end
 
 -- room

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -30,15 +31,15 @@ func (s keepingStep) Refund(tx store.Tx, key int, now int64, st contract.State, 
 
 // keeping returns a copy of b whose refunds keep the first n tokens, over the same keys.
 func (b *bench) keeping(n int64) *bench {
-	step := b.limit.Kind.Step
-	if step == nil {
+	right, ok := b.limit.Kind.(*contract.StepKind)
+	if !ok {
 		return b // the tokens that a cell keeps make no difference
 	}
 	v, ok := keepers.Load(b.limit)
 	if !ok {
-		kind, limit, k := *b.limit.Kind, *b.limit, &keeper{}
+		kind, limit, k := *right, *b.limit, &keeper{}
 		kind.Step = func(args []store.Arg) contract.Step {
-			s := step(args)
+			s := right.Step(args)
 			return keepingStep{s, s.(contract.StepRefunder), &k.keep}
 		}
 		limit.Kind = &kind
@@ -55,20 +56,20 @@ func (b *bench) keeping(n int64) *bench {
 // number, and the charge of the decision.
 func (b *bench) force(now, cost int64) (int64, charge) {
 	b.gen++
-	v, mark := compose.Force, &b.state.keys[len(b.state.keys)-1]
+	v, mark := script.Force, &b.state.keys[len(b.state.keys)-1]
 	if *mark = (value{}); b.program.Marked(0) {
-		v = compose.ForceMark
+		v = script.ForceMark
 	}
 	b.state.now = now
 	reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &compose.Call{Cost: cost, Gen: b.gen}), nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o, err := b.program.Outcome(v, reply, nil)
+	o, err := b.program.Parse(v, reply, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return o.N, *mark
+	return o.Head(), *mark
 }
 
 // part refunds the last n tokens of a charge, and leaves the others in the charge. It reports

@@ -52,16 +52,16 @@ var gcraFractionLua string
 // Most rates have an interval of whole microseconds. Their script does not need fractions,
 // so it costs a server less. Both kinds use the same keys and values.
 var (
-	gcraKind = &contract.Kind{
-		Name: "gcra", Tag: store.Tag{'g', '2'}, Cell: "tat [rem den]", Note: "moved from",
-		Args: "interval span", Lua: gcraLua, Reserves: true, Absolute: true,
+	gcraKind = &contract.MeterKind{
+		Head: contract.Head{Name: "gcra", Tag: store.Tag{'g', '2'}, Cell: "tat [rem den]", Args: "interval span", Lua: gcraLua},
+		Note: "moved from", Reserves: true, Absolute: true,
 		Meter: func(args []store.Arg) contract.Meter {
 			return newGCRA(args[0].Int(), 1, args[1].Int(), true)
 		},
 	}
-	gcraFractionKind = &contract.Kind{
-		Name: "gcra", Tag: gcraKind.Tag, Cell: gcraKind.Cell, Note: gcraKind.Note,
-		Args: "num parts total", Lua: gcraFractionLua, Reserves: true, Absolute: true,
+	gcraFractionKind = &contract.MeterKind{
+		Head: contract.Head{Name: "gcra", Tag: gcraKind.Tag, Cell: gcraKind.Cell, Args: "num parts total", Lua: gcraFractionLua},
+		Note: gcraKind.Note, Reserves: true, Absolute: true,
 		Meter: func(args []store.Arg) contract.Meter {
 			return newGCRA(args[0].Int(), args[1].Int(), args[2].Int(), false)
 		},
@@ -138,7 +138,7 @@ func (g *gcra) exact(c contract.Cell) contract.Cell {
 	return c
 }
 
-func (g *gcra) Settle(now int64, c contract.Cell) contract.Cell {
+func (g *gcra) Advance(now int64, c contract.Cell) contract.Cell {
 	if c = g.exact(c); c.A < now {
 		c.A, c.B = now, 0
 	}

@@ -6,7 +6,7 @@
 -- $interval  the emission interval, in microseconds
 -- $span      the time in which an empty bucket is filled, in microseconds
 
--- settle
+-- advance
 -- If gcrafraction.lua wrote the value, TAT is rounded up to a whole microsecond.
 if $rem > 0 then $tat = $tat + 1 end
 $rem, $den = 0, 0

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -201,9 +202,9 @@ func TestGCRAUpToAtTheBounds(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, tt.limit)
 			if tt.ahead > 0 {
-				b = holding(t, tt.limit, store.Nums{Tag: b.limit.Kind.Tag, Len: 1, N: [store.MaxNums]int64{epoch + tt.ahead}})
+				b = holding(t, tt.limit, store.Nums{Tag: b.limit.Kind.Common().Tag, Len: 1, N: [store.MaxNums]int64{epoch + tt.ahead}})
 			}
-			if n, _ := b.do(compose.UpTo, epoch, compose.Call{Cost: algorithm.MaxTokens}); n != tt.want {
+			if n, _ := b.do(script.UpTo, epoch, compose.Call{Cost: algorithm.MaxTokens}); n != tt.want {
 				t.Errorf("%d tokens, want %d", n, tt.want)
 			}
 		})
@@ -216,7 +217,7 @@ func TestGCRAKindsShareKeys(t *testing.T) {
 	t.Parallel()
 	whole, third := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9}
 	b := newBench(t, third)
-	if other := mustLimit(t, whole).Kind; other == b.limit.Kind || other.Tag != b.limit.Kind.Tag || other.Name != b.limit.Kind.Name {
+	if other := mustLimit(t, whole).Kind.Common(); other == b.limit.Kind.Common() || other.Tag != b.limit.Kind.Common().Tag || other.Name != b.limit.Kind.Common().Name {
 		t.Fatalf("kinds %+v and %+v", other, b.limit.Kind)
 	}
 	for i, tt := range []struct {

@@ -4,7 +4,7 @@
 -- $rem $den  the rest of TAT: $rem/$den microseconds
 -- $total     the time in which an empty bucket is filled, in parts. A part is 1/$parts microseconds.
 
--- settle
+-- advance
 -- If another rate wrote the value, TAT is rounded up to a whole microsecond.
 if $den ~= $parts then
   if $rem > 0 then $tat = $tat + 1 end

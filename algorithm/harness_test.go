@@ -12,6 +12,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -238,38 +239,38 @@ func (b *bench) use(l *contract.Limit) {
 // do runs v at now, and returns the number in the reply and the answer. It checks that they
 // agree, and that a denied request writes nothing. It does not call t.Helper, because that
 // costs more time than the decision.
-func (b *bench) do(v compose.Verb, now int64, c compose.Call) (int64, verdict) {
+func (b *bench) do(v script.Verb, now int64, c compose.Call) (int64, verdict) {
 	b.state.now = now
 	before := b.state.writes
 	reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &c), nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o, err := b.program.Outcome(v, reply, nil)
+	o, err := b.program.Parse(v, reply, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
 	if at := cmp.Or(c.Now, now); o.Now != at {
 		b.t.Fatalf("decided at %d, want %d", o.Now, at)
 	}
-	if wrote := b.state.writes > before; wrote && (o.N == 0 && v != compose.Refund || v == compose.Peek) {
-		b.t.Fatalf("%s replied %d, and wrote", b.program.Script(v).Name(), o.N)
+	if wrote := b.state.writes > before; wrote && (o.Head() == 0 && v != script.Refund || v == script.Peek) {
+		b.t.Fatalf("%s replied %d, and wrote", b.program.Script(v).Name(), o.Head())
 	}
-	if v > compose.Renew {
-		return o.N, verdict{}
+	if v > script.Renew {
+		return o.Head(), verdict{}
 	}
-	a := b.program.Answer(0, v, &o, &c)
-	if a.Allowed != (o.N > 0) || (a.Granted > 0) != (o.N > 0 && v != compose.Peek) {
-		b.t.Fatalf("%s replied %d, and the answer is %+v", b.program.Script(v).Name(), o.N, a)
+	a := b.program.Result(0, v, &o, &c)
+	if a.Allowed != (o.Head() > 0) || (a.Granted > 0) != (o.Head() > 0 && v != script.Peek) {
+		b.t.Fatalf("%s replied %d, and the answer is %+v", b.program.Script(v).Name(), o.Head(), a)
 	}
 	if !a.Allowed && a.Delay != never {
 		b.t.Fatalf("a denied request has the Delay %v", a.Delay)
 	}
-	return o.N, verdictOf(a)
+	return o.Head(), verdictOf(a)
 }
 
 // verdictOf returns a as a verdict. The Delay of a denied request is left out.
-func verdictOf(a compose.Answer) verdict {
+func verdictOf(a compose.Result) verdict {
 	v := verdict{a.Allowed, a.Limit, a.Remaining, a.RetryAfter, a.ResetAfter, a.Delay}
 	if !a.Allowed {
 		v.Delay = 0
@@ -279,12 +280,12 @@ func verdictOf(a compose.Answer) verdict {
 
 // take consumes cost tokens at now, if the limit allows it.
 func (b *bench) take(now, cost int64) verdict {
-	_, v := b.do(compose.Consume, now, compose.Call{Cost: cost})
+	_, v := b.do(script.Consume, now, compose.Call{Cost: cost})
 	return v
 }
 
 func (b *bench) peek(now, cost int64) verdict {
-	_, v := b.do(compose.Peek, now, compose.Call{Cost: cost})
+	_, v := b.do(script.Peek, now, compose.Call{Cost: cost})
 	return v
 }
 
@@ -297,7 +298,7 @@ func (b *bench) takeOrPeek(now, cost int64) verdict {
 }
 
 // wait is take or peek, for a caller who can wait.
-func (b *bench) wait(v compose.Verb, now, cost int64, wait time.Duration) verdict {
+func (b *bench) wait(v script.Verb, now, cost int64, wait time.Duration) verdict {
 	_, got := b.do(v, now, compose.Call{Cost: cost, Wait: wait.Microseconds()})
 	return got
 }
@@ -307,7 +308,7 @@ func (b *bench) charge(now, cost int64, wait time.Duration) (charge, verdict) {
 	b.gen++
 	mark := &b.state.keys[len(b.state.keys)-1]
 	*mark = value{}
-	_, v := b.do(compose.ConsumeMark, now, compose.Call{Cost: cost, Wait: wait.Microseconds(), Gen: b.gen})
+	_, v := b.do(script.ConsumeMark, now, compose.Call{Cost: cost, Wait: wait.Microseconds(), Gen: b.gen})
 	if v.Allowed != mark.held {
 		b.t.Fatalf("allowed: %v, marker: %v", v.Allowed, mark.held)
 	}
@@ -321,7 +322,7 @@ func (b *bench) charge(now, cost int64, wait time.Duration) (charge, verdict) {
 func (b *bench) refund(now int64, was charge) bool {
 	mark := &b.state.keys[len(b.state.keys)-1]
 	*mark = was
-	n, _ := b.do(compose.Refund, now, compose.Call{})
+	n, _ := b.do(script.Refund, now, compose.Call{})
 	if mark.held && mark.expires > now {
 		b.t.Fatal("a refund left its marker")
 	}
@@ -398,10 +399,10 @@ func (b *bench) checkExact(now, cost int64, wait time.Duration, v verdict) {
 	if v.Allowed || v.RetryAfter == never || retry >= 1<<52 {
 		return
 	}
-	if early := b.wait(compose.Peek, retry-1, cost, wait); early.Allowed {
+	if early := b.wait(script.Peek, retry-1, cost, wait); early.Allowed {
 		b.t.Fatalf("one microsecond before RetryAfter %v, cost %d passes: %+v", v.RetryAfter, cost, early)
 	}
-	if due := b.wait(compose.Peek, retry, cost, wait); !due.Allowed {
+	if due := b.wait(script.Peek, retry, cost, wait); !due.Allowed {
 		b.t.Fatalf("after RetryAfter %v, cost %d is denied: %+v", v.RetryAfter, cost, due)
 	}
 }
@@ -430,4 +431,10 @@ func micros(x *big.Int) time.Duration {
 		return algorithm.Never
 	}
 	return time.Duration(ns.Int64())
+}
+
+// reserves reports whether tokens of l can be reserved ahead of time.
+func reserves(l *contract.Limit) bool {
+	k, ok := l.Kind.(*contract.MeterKind)
+	return ok && k.Reserves
 }

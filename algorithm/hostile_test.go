@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -103,7 +105,7 @@ func TestForeignMarker(t *testing.T) {
 	held := b.state.keys[0]
 	for _, text := range []string{"i2", "i2 1 1 1 1 1", "i2 1 1 1 1 1 1 1", "i1 1 1 1 1 1767225601000000 0 0 0", "g2 5"} {
 		b.state.keys[1] = value{held: true, nums: nums(t, text), expires: was.expires}
-		_, err := b.program.Script(compose.Refund).Run(b.state, []string{"key", "the marker"}, b.program.AppendArgs(nil, compose.Refund, &compose.Call{}), nil)
+		_, err := b.program.Script(script.Refund).Run(b.state, []string{"key", "the marker"}, b.program.AppendArgs(nil, script.Refund, &compose.Call{}), nil)
 		if !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), `"the marker"`) || b.state.keys[0].nums != held.nums {
 			t.Errorf("%s: %v, and the key holds %v", text, err, b.state.keys[0].nums)
 		}
@@ -146,7 +148,7 @@ func FuzzHostileNums(f *testing.F) {
 		const mask = 1<<53 - 1
 		now, cost = max(1, now&(1<<52-1)), max(1, cost)
 		a := hostileLimits[uint(which)%uint(len(hostileLimits))]
-		k := mustLimit(t, a).Kind
+		k := mustLimit(t, a).Kind.(*contract.MeterKind)
 		names, optional, _ := strings.Cut(k.Cell, " [")
 		short := len(strings.Fields(names))
 		cell := short + len(strings.Fields(optional))
@@ -170,11 +172,11 @@ func FuzzHostileNums(f *testing.F) {
 		}
 		clear(mark.N[mark.Len:])
 		for _, callers := range []int64{0, now} {
-			for _, v := range []compose.Verb{compose.Consume, compose.ConsumeMark, compose.UpTo, compose.Peek, compose.Refund} {
+			for _, v := range []script.Verb{script.Consume, script.ConsumeMark, script.UpTo, script.Peek, script.Refund} {
 				b := holding(t, a, n)
 				b.state.keys[1] = value{held: true, nums: mark, expires: 1 << 62}
 				_, got := b.do(v, now, compose.Call{Cost: cost, Wait: tail & mask * (cost % 2), Now: callers, Gen: 1})
-				if v <= compose.Peek {
+				if v <= script.Peek {
 					b.checkPossible(got)
 				}
 				b.integers()

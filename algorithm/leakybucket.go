@@ -39,9 +39,9 @@ type LeakyBucket struct {
 var leakyBucketKind, leakyBucketFractionKind = queueKind(gcraKind), queueKind(gcraFractionKind)
 
 // queueKind is a kind of GCRA with the room and the refund of a queue.
-func queueKind(k *contract.Kind) *contract.Kind {
+func queueKind(k *contract.MeterKind) *contract.MeterKind {
 	q, meter := *k, k.Meter
-	q.Name, q.Tag, q.Lua = "leakybucket", store.Tag{'q', '2'}, queueLua(k.Lua)
+	q.Name, q.Tag, q.Lua, q.Queues = "leakybucket", store.Tag{'q', '2'}, queueLua(k.Lua), true
 	q.Meter = func(args []store.Arg) contract.Meter {
 		g := meter(args).(*gcra)
 		g.queue = true
@@ -54,11 +54,11 @@ func queueKind(k *contract.Kind) *contract.Kind {
 // are counted from now. The room is at most 0 unless the queue is empty at the time at. Only the
 // last requests of the queue can be refunded, because the others already know their turns.
 func queueLua(lua string) string {
-	settle, lua, _ := strings.Cut(lua, "-- room\n")
+	advance, lua, _ := strings.Cut(lua, "-- room\n")
 	room, lua, _ := strings.Cut(lua, "-- take\n")
 	take, lua, _ := strings.Cut(lua, "if behind > 0")
 	_, rest, _ := strings.Cut(lua, "\n")
-	return settle + "-- room\nlocal waits = $tat > at or $tat == at and $rem > 0\nlocal at = now\n" + room +
+	return advance + "-- room\nlocal waits = $tat > at or $tat == at and $rem > 0\nlocal at = now\n" + room +
 		"if waits and $room > 0 then $room = 0 end\n-- take\n" + take + "if behind > 0 then back = 0 end\n" + rest
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 func TestLeakyBucketTrace(t *testing.T) {
@@ -43,7 +44,7 @@ func TestLeakyBucketTrace(t *testing.T) {
 		{3000, 4, 0, true, 0, 0, 2000 * ms, 0},
 	} {
 		want := verdict{Allowed: tt.allowed, Limit: 4, Remaining: tt.left, Delay: tt.delay, ResetAfter: tt.reset, RetryAfter: tt.retry}
-		if got := b.wait(compose.Consume, epoch+tt.at*1000, tt.cost, tt.wait); got != want {
+		if got := b.wait(script.Consume, epoch+tt.at*1000, tt.cost, tt.wait); got != want {
 			t.Errorf("at %d ms, cost %d, wait %v:\ngot  %+v\nwant %+v", tt.at, tt.cost, tt.wait, got, want)
 		}
 	}
@@ -55,7 +56,7 @@ func TestLeakyBucketAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 3})
 	for _, tt := range []struct{ at, want int64 }{{0, 4}, {1, 0}, {1_333_333, 0}, {1_333_334, 4}} {
-		if n, v := b.do(compose.UpTo, epoch+tt.at, compose.Call{Cost: 9}); n != tt.want || v.Delay != 0 {
+		if n, v := b.do(script.UpTo, epoch+tt.at, compose.Call{Cost: 9}); n != tt.want || v.Delay != 0 {
 			t.Errorf("at %d µs: %d tokens, %+v, want %d", tt.at, n, v, tt.want)
 		}
 	}
@@ -73,7 +74,7 @@ func TestLeakyBucketTurns(t *testing.T) {
 	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 10})
 	n := int64(0)
 	for now := int64(epoch); ; {
-		v := b.wait(compose.Consume, now, 1, time.Hour)
+		v := b.wait(script.Consume, now, 1, time.Hour)
 		if !v.Allowed {
 			now += v.RetryAfter.Microseconds()
 			continue
@@ -111,7 +112,7 @@ func TestLeakyBucketIsGCRA(t *testing.T) {
 					t.Fatalf("a force of %d at %v consumed %d, of a GCRA %d, and then %+v", most, rate, n, m, v)
 				}
 			}
-			got, want := left.wait(compose.Consume, now, cost, time.Hour), right.take(now, cost)
+			got, want := left.wait(script.Consume, now, cost, time.Hour), right.take(now, cost)
 			if got.Allowed != want.Allowed || got.RetryAfter != want.RetryAfter || got.ResetAfter != want.ResetAfter {
 				t.Fatalf("cost %d at %v: got %+v, GCRA says %+v", cost, rate, got, want)
 			}
@@ -137,9 +138,9 @@ func TestLeakyBucketLua(t *testing.T) {
 		}
 		return strings.TrimSpace(regexp.MustCompile(`(?m)^--.*$`).ReplaceAllString(rest, ""))
 	}
-	queue := mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}).Kind.Lua
-	cells := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}).Kind.Lua
-	for _, name := range []string{"settle", "take", "ends"} {
+	queue := mustLimit(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}).Kind.Common().Lua
+	cells := mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}).Kind.Common().Lua
+	for _, name := range []string{"advance", "take", "ends"} {
 		if got, want := section(queue, name), section(cells, name); got == "" || got != want {
 			t.Errorf("section %s is\n%s\nof a GCRA\n%s", name, got, want)
 		}
@@ -192,7 +193,7 @@ func TestLeakyBucketRefund(t *testing.T) {
 			if gave := b.refund(now, charges[tt.which]); gave != tt.gave {
 				t.Errorf("refunded: %v, want %v", gave, tt.gave)
 			}
-			if got := b.wait(compose.Peek, now, 1, time.Minute); got.Delay != tt.delay {
+			if got := b.wait(script.Peek, now, 1, time.Minute); got.Delay != tt.delay {
 				t.Errorf("the next has a Delay of %v, want %v", got.Delay, tt.delay)
 			}
 		})

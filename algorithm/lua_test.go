@@ -71,7 +71,11 @@ func manyPrograms(t testing.TB) map[string]*compose.Program {
 		for range compose.MaxRules {
 			all = append(all, compose.Rule{Limit: l})
 		}
-		name := fmt.Sprintf("%s %d of %d keys", l.Kind.Name, i, max(l.Kind.Keys, 1))
+		keys := 1
+		if k, ok := l.Kind.(*contract.StepKind); ok {
+			keys = max(k.Keys, 1)
+		}
+		name := fmt.Sprintf("%s %d of %d keys", l.Kind.Common().Name, i, keys)
 		add(name, all[:1])
 		add(name+", own cost", []compose.Rule{{Limit: l, Cost: 1}})
 		add(fmt.Sprintf("%s, %d times", name, compose.MaxRules), all)

@@ -43,10 +43,9 @@ const (
 //go:embed metadatawindow.lua
 var metadataWindowLua string
 
-var metadataWindowKind = &contract.Kind{
-	Name: "metadatawindow", Tag: store.Tag{'m', '2'}, Sets: true, Entries: true,
-	Cell: "edge count", Args: "limit window align", Locals: "found",
-	Lua: metadataWindowLua,
+var metadataWindowKind = &contract.StepKind{
+	Head: contract.Head{Name: "metadatawindow", Tag: store.Tag{'m', '2'}, Cell: "edge count", Args: "limit window align", Lua: metadataWindowLua},
+	Sets: true, Entries: true, Locals: "found",
 	Step: func(args []store.Arg) contract.Step {
 		return metadataWindow{fixedWindowKind.Meter(args).(*fixedWindow)}
 	},
@@ -67,6 +66,12 @@ func (m MetadataWindow) NewLimit() (*contract.Limit, error) {
 	return l, err
 }
 
+// Divide implements [Divider].
+func (m MetadataWindow) Divide(n int64) Algorithm {
+	m.Limit /= n
+	return m
+}
+
 // A metadataWindow is the Step of a MetadataWindow. Its state is edge and count, as in the
 // cell of a FixedWindow. In the Go form, the list is a sorted set, whose scores are the
 // counts.
@@ -83,7 +88,7 @@ func (w metadataWindow) Read(tx store.Tx, key int, now int64, _ contract.Ask) (c
 			return contract.State{}, store.ForeignAt(key)
 		}
 	}
-	c = w.Settle(now, c)
+	c = w.Advance(now, c)
 	return contract.State{c.A, c.B}, nil
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -41,7 +42,7 @@ func TestMetadataWindowDecides(t *testing.T) {
 					t.Fatalf("step %d: a force of %d consumed %d and %d", step, cost, n1, n2)
 				}
 			}
-			v := []compose.Verb{compose.Consume, compose.Peek, compose.UpTo}[r.IntN(3)]
+			v := []script.Verb{script.Consume, script.Peek, script.UpTo}[r.IntN(3)]
 			c := compose.Call{Cost: 1 + r.Int64N(5), Text: "x"}
 			n1, v1 := b.do(v, now, c)
 			n2, v2 := want.do(v, now, c)
@@ -56,7 +57,7 @@ func TestMetadataWindowDecides(t *testing.T) {
 func metadataEntries(b *bench, now int64) []algorithm.Entry {
 	b.t.Helper()
 	b.state.now = now
-	reply, err := b.program.Script(compose.Entries).GoForm()(b.state, b.program.AppendArgs(nil, compose.Entries, &compose.Call{Cost: 1}), nil)
+	reply, err := b.program.Script(script.Entries).GoForm()(b.state, b.program.AppendArgs(nil, script.Entries, &compose.Call{Cost: 1}), nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
@@ -80,7 +81,7 @@ func TestMetadataWindowEntries(t *testing.T) {
 		if i == 1099 {
 			text = longest
 		}
-		b.do(compose.Consume, epoch+i, compose.Call{Cost: 1 + i%3, Text: text})
+		b.do(script.Consume, epoch+i, compose.Call{Cost: 1 + i%3, Text: text})
 		if i == 2 {
 			want := []algorithm.Entry{{Cost: 1, Metadata: "who 0"}, {Cost: 2, Metadata: "who 1"}, {Cost: 3, Metadata: "who 2"}}
 			if got := metadataEntries(b, epoch+i); fmt.Sprint(got) != fmt.Sprint(want) {
@@ -106,7 +107,7 @@ func TestMetadataWindowEntries(t *testing.T) {
 func TestMetadataWindowForeign(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", "m2", "m2 1 1", "m1 1 1 x", "m2 x 1 y", "m2 1 x y", "m2 -1 1 x", "m2 9007199254740992 1 x", "m2 1 99999999999999999999999999 x"} {
-		for _, v := range []compose.Verb{compose.Consume, compose.Peek, compose.UpTo, compose.Reset, compose.Entries} {
+		for _, v := range []script.Verb{script.Consume, script.Peek, script.UpTo, script.Reset, script.Entries} {
 			b := newBench(t, algorithm.MetadataWindow{Limit: 3, Window: time.Second})
 			b.state.keys[0] = value{held: true, expires: 1 << 60, set: []store.Member{{Score: 1, Text: text}}}
 			args := b.program.AppendArgs(nil, v, &compose.Call{Cost: 1})

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 // inParts are limits of 9 tokens, each with a time in which at most one token is refilled, in
@@ -44,7 +44,7 @@ func TestRefundInParts(t *testing.T) {
 			for range 300 {
 				b := newBench(t, tt.limit)
 				wait := time.Duration(0)
-				if b.limit.Kind.Reserves {
+				if reserves(b.limit) {
 					wait = time.Minute
 				}
 				before, n, behind, now := 1+r.Int64N(2), 1+r.Int64N(5), r.Int64N(3), int64(epoch)
@@ -56,7 +56,7 @@ func TestRefundInParts(t *testing.T) {
 					n *= 9
 				}
 				run := func(b *bench, n int64) (was charge) {
-					b.wait(compose.Consume, epoch, before, wait)
+					b.wait(script.Consume, epoch, before, wait)
 					switch {
 					case n == 0:
 					case forced:
@@ -65,7 +65,7 @@ func TestRefundInParts(t *testing.T) {
 						was, _ = b.charge(epoch, n, wait)
 					}
 					if behind > 0 {
-						b.wait(compose.Consume, epoch, behind, wait)
+						b.wait(script.Consume, epoch, behind, wait)
 					}
 					return was
 				}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 func TestTokenBucketRefund(t *testing.T) {
@@ -47,7 +48,7 @@ func TestTokenBucketRefund(t *testing.T) {
 				t.Fatalf("got %+v", v)
 			}
 			if tt.then > 0 {
-				if v := b.wait(compose.Consume, epoch, tt.then, 10*time.Second); !v.Allowed {
+				if v := b.wait(script.Consume, epoch, tt.then, 10*time.Second); !v.Allowed {
 					t.Fatalf("got %+v", v)
 				}
 			}
@@ -102,7 +103,7 @@ func TestRefundWhileCallersWait(t *testing.T) {
 			t.Parallel()
 			b := newBench(t, tt.limit)
 			was, v := b.charge(epoch, tt.first, 0)
-			next := b.wait(compose.Consume, epoch, tt.behind, time.Minute)
+			next := b.wait(script.Consume, epoch, tt.behind, time.Minute)
 			if !v.Allowed || !next.Allowed {
 				t.Fatalf("got %+v and %+v", v, next)
 			}
@@ -306,7 +307,7 @@ func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead 
 		}
 		switch {
 		case r.IntN(20) == 0:
-			b.do(compose.Reset, now, compose.Call{Cost: 1})
+			b.do(script.Reset, now, compose.Call{Cost: 1})
 			events = append(events, event{now: now, reset: true})
 		case len(events) > 0 && r.IntN(3) == 0:
 			e := &events[r.IntN(len(events))]
@@ -319,19 +320,19 @@ func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead 
 		default:
 			b.gen++
 			call := compose.Call{Cost: 1 + r.Int64N(3), Gen: b.gen}
-			if b.limit.Kind.Reserves && r.IntN(2) == 0 {
+			if reserves(b.limit) && r.IntN(2) == 0 {
 				call.Wait = r.Int64N(2*unit + 1)
 			}
-			v := compose.Consume
+			v := script.Consume
 			if r.IntN(3) == 0 {
-				v, call.Wait = compose.UpTo, 0
+				v, call.Wait = script.UpTo, 0
 			}
 			mark := &b.state.keys[len(b.state.keys)-1]
 			if *mark = (value{}); r.IntN(2) == 0 {
 				v++ // with a marker
 			}
 			n, _ := b.do(v, now, call)
-			if n > 0 && v <= compose.ConsumeMark {
+			if n > 0 && v <= script.ConsumeMark {
 				n = call.Cost
 			}
 			events = append(events, event{now: now, n: n, wait: call.Wait, mark: *mark})
@@ -340,12 +341,12 @@ func neverFuller(t *testing.T, r *rand.Rand, a algorithm.Algorithm, unit, ahead 
 		for _, e := range events {
 			switch {
 			case e.reset:
-				without.do(compose.Reset, e.now, compose.Call{Cost: 1})
+				without.do(script.Reset, e.now, compose.Call{Cost: 1})
 			case e.n == 0:
 			case e.force:
 				without.force(e.now, e.n)
 			default:
-				n, _ := without.do(compose.Consume, e.now, compose.Call{Cost: e.n, Wait: e.wait})
+				n, _ := without.do(script.Consume, e.now, compose.Call{Cost: e.n, Wait: e.wait})
 				if n == 0 && ahead > 0 {
 					return gave // the limit may be ahead
 				}
@@ -378,7 +379,7 @@ func TestRefundAfterReset(t *testing.T) {
 			for _, again := range []string{"nothing", "without an ID", "with an ID"} {
 				b := newBench(t, a)
 				was, _ := b.charge(epoch, 2, 0)
-				b.do(compose.Reset, epoch, compose.Call{Cost: 1})
+				b.do(script.Reset, epoch, compose.Call{Cost: 1})
 				switch again {
 				case "without an ID":
 					b.take(epoch, 3)

@@ -134,7 +134,7 @@ func widthHint(asked, longest, common int64) string {
 type ring struct {
 	size    int   // the number of buckets, and of keys
 	lengths []int // the lengths of the spans, in buckets, in the order of Spans
-	kind    *contract.Kind
+	kind    *contract.StepKind
 }
 
 // rings is a cache of the most recently used rings. The most recent is the last.
@@ -145,7 +145,7 @@ var rings struct {
 
 // ringKind returns the kind for spans of these lengths. While it is in the cache, limits
 // with the same lengths share it.
-func ringKind(lengths []int) *contract.Kind {
+func ringKind(lengths []int) *contract.StepKind {
 	rings.Lock()
 	defer rings.Unlock()
 	at := slices.IndexFunc(rings.list, func(r *ring) bool { return slices.Equal(r.lengths, lengths) })
@@ -161,11 +161,13 @@ func ringKind(lengths []int) *contract.Kind {
 
 func newRing(lengths []int) *ring {
 	r := &ring{size: slices.Max(lengths), lengths: lengths}
-	r.kind = &contract.Kind{
-		Name: "slidingbuckets", Tag: store.Tag{'b', '2'}, Keys: r.size,
-		Cell: "span used pass reset", Locals: "top ring turn count owner",
-		Args: strings.Join(strings.Split(spanLetters[:len(lengths)], ""), " ") + " width",
-		Lua:  r.lua(),
+	r.kind = &contract.StepKind{
+		Head: contract.Head{
+			Name: "slidingbuckets", Tag: store.Tag{'b', '2'}, Cell: "span used pass reset",
+			Args: strings.Join(strings.Split(spanLetters[:len(lengths)], ""), " ") + " width",
+			Lua:  r.lua(),
+		},
+		Keys: r.size, Locals: "top ring turn count owner",
 		Step: func(args []store.Arg) contract.Step {
 			b := &slidingBuckets{ring: r, width: args[len(lengths)].Int()}
 			b.turn = b.width * int64(r.size)

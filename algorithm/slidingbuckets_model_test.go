@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 // A plainRing is a model of a SlidingBuckets. It keeps the counts of all buckets.
@@ -88,7 +89,7 @@ func TestSlidingBucketsModel(t *testing.T) {
 			what := fmt.Sprintf("ring %d, step %d, cost %d at %d", i, step, cost, now-epoch)
 			switch op := r.IntN(12); {
 			case op == 0 && r.IntN(9) == 0:
-				b.do(compose.Reset, now, compose.Call{Cost: 1})
+				b.do(script.Reset, now, compose.Call{Cost: 1})
 				clear(model.counts)
 			case op == 0:
 				if cost += r.Int64N(20); r.IntN(40) == 0 {
@@ -135,9 +136,9 @@ func TestSlidingBucketsModel(t *testing.T) {
 					model.counts[d.bucket] = max(count-part, 0)
 				}
 			default:
-				v := compose.Consume
+				v := script.Consume
 				if op < 9 {
-					v = compose.Peek
+					v = script.Peek
 				}
 				got := b.answer(v, now, cost)
 				if got.Allowed != (room >= cost) || got.RetryAfter != wait {

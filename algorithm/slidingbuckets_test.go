@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -107,18 +108,18 @@ func TestSlidingBucketsWidthHint(t *testing.T) {
 }
 
 // answer is do. The answer has its window.
-func (b *bench) answer(v compose.Verb, now, cost int64) compose.Answer {
+func (b *bench) answer(v script.Verb, now, cost int64) compose.Result {
 	b.state.now = now
 	c := compose.Call{Cost: cost}
 	reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &c), nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o, err := b.program.Outcome(v, reply, nil)
+	o, err := b.program.Parse(v, reply, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	return b.program.Answer(0, v, &o, &c)
+	return b.program.Result(0, v, &o, &c)
 }
 
 // A limit keeps no slice of its caller.
@@ -127,7 +128,7 @@ func TestSlidingBucketsCopies(t *testing.T) {
 	a := spans(time.Second, algorithm.Span{Window: 2 * time.Second, Limit: 3})
 	b := newBench(t, a)
 	a.Spans[0] = algorithm.Span{Window: time.Hour, Limit: 1}
-	if got := b.answer(compose.Consume, epoch, 2); !got.Allowed || got.Limit != 3 || got.Window != 2*time.Second {
+	if got := b.answer(script.Consume, epoch, 2); !got.Allowed || got.Limit != 3 || got.Window != 2*time.Second {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -142,21 +143,21 @@ func TestSlidingBucketsSpans(t *testing.T) {
 		at      time.Duration
 		cost    int64
 		allowed bool
-		answer  compose.Answer
+		answer  compose.Result
 	}{
-		{0, 2, true, compose.Answer{Limit: 3, Window: s, Remaining: 1, ResetAfter: 4 * s}},
-		{s / 2, 2, false, compose.Answer{Limit: 3, Window: s, Remaining: 1, RetryAfter: s / 2, ResetAfter: 7 * s / 2}},
-		{s / 2, 4, false, compose.Answer{Limit: 3, Window: s, Remaining: 1, RetryAfter: never, ResetAfter: 7 * s / 2}},
-		{s, 3, true, compose.Answer{Limit: 3, Window: s, ResetAfter: 4 * s}},
-		{s, 2, false, compose.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 3 * s, ResetAfter: 4 * s}}, // all three deny
-		{s, 1, false, compose.Answer{Limit: 3, Window: s, RetryAfter: s, ResetAfter: 4 * s}},                       // two spans have the same wait
-		{2 * s, 1, true, compose.Answer{Limit: 6, Window: 4 * s, ResetAfter: 4 * s}},
-		{4*s - us, 1, false, compose.Answer{Limit: 6, Window: 4 * s, RetryAfter: us, ResetAfter: 2*s + us}},
-		{4 * s, 1, true, compose.Answer{Limit: 6, Window: 4 * s, Remaining: 1, ResetAfter: 4 * s}},
-		{3 * s, 2, false, compose.Answer{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 2 * s, ResetAfter: 5 * s}}, // the clock stepped back
-		{8 * s, 1, true, compose.Answer{Limit: 3, Window: s, Remaining: 2, ResetAfter: 4 * s}},
+		{0, 2, true, compose.Result{Limit: 3, Window: s, Remaining: 1, ResetAfter: 4 * s}},
+		{s / 2, 2, false, compose.Result{Limit: 3, Window: s, Remaining: 1, RetryAfter: s / 2, ResetAfter: 7 * s / 2}},
+		{s / 2, 4, false, compose.Result{Limit: 3, Window: s, Remaining: 1, RetryAfter: never, ResetAfter: 7 * s / 2}},
+		{s, 3, true, compose.Result{Limit: 3, Window: s, ResetAfter: 4 * s}},
+		{s, 2, false, compose.Result{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 3 * s, ResetAfter: 4 * s}}, // all three deny
+		{s, 1, false, compose.Result{Limit: 3, Window: s, RetryAfter: s, ResetAfter: 4 * s}},                       // two spans have the same wait
+		{2 * s, 1, true, compose.Result{Limit: 6, Window: 4 * s, ResetAfter: 4 * s}},
+		{4*s - us, 1, false, compose.Result{Limit: 6, Window: 4 * s, RetryAfter: us, ResetAfter: 2*s + us}},
+		{4 * s, 1, true, compose.Result{Limit: 6, Window: 4 * s, Remaining: 1, ResetAfter: 4 * s}},
+		{3 * s, 2, false, compose.Result{Limit: 6, Window: 4 * s, Remaining: 1, RetryAfter: 2 * s, ResetAfter: 5 * s}}, // the clock stepped back
+		{8 * s, 1, true, compose.Result{Limit: 3, Window: s, Remaining: 2, ResetAfter: 4 * s}},
 	} {
-		got := b.answer(compose.Consume, epoch+step.at.Microseconds(), step.cost)
+		got := b.answer(script.Consume, epoch+step.at.Microseconds(), step.cost)
 		want := step.answer
 		if want.Allowed, want.Delay = step.allowed, never; step.allowed {
 			want.Granted, want.Delay = step.cost, 0
@@ -212,22 +213,22 @@ func FuzzSlidingBucketsHostile(f *testing.F) {
 			n := store.Nums{Tag: store.Tag{'b', '2'}, Len: 2, N: [store.MaxNums]int64{v.start & (1<<53 - 1), v.count & (1<<53 - 1)}}
 			b.state.keys[v.at%keys] = value{held: true, nums: n, expires: 1 << 62}
 		}
-		v, args := compose.Consume, compose.Call{Cost: cost}
+		v, args := script.Consume, compose.Call{Cost: cost}
 		if cost == 0 {
-			v, args.Cost = compose.Peek, 1
+			v, args.Cost = script.Peek, 1
 		}
 		b.state.now = now
 		reply, err := b.program.Script(v).GoForm()(b.state, b.program.AppendArgs(nil, v, &args), nil)
 		if errors.Is(err, store.ErrForeign) {
 			return
 		}
-		o, err := b.program.Outcome(v, reply, nil)
+		o, err := b.program.Parse(v, reply, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := b.program.Answer(0, v, &o, &args)
-		if (o.N == 1) != got.Allowed {
-			t.Fatalf("at %d, cost %d: the script says %d and the answer %+v", now, cost, o.N, got)
+		got := b.program.Result(0, v, &o, &args)
+		if (o.Head() == 1) != got.Allowed {
+			t.Fatalf("at %d, cost %d: the script says %d and the answer %+v", now, cost, o.Head(), got)
 		}
 		b.checkPossible(verdictOf(got))
 	})
@@ -239,11 +240,11 @@ func TestSlidingBucketsNonsense(t *testing.T) {
 	p := mustProgram(t, mustLimit(t, spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5})))
 	for _, ints := range []string{"1 0 0 0 0", "9007199254740992 9007199254740992 0 0 0", "0 9007199254740992 9007199254740992 9007199254740992 9007199254740992", "0 6 0 0 0"} {
 		c := compose.Call{Cost: 1}
-		o, err := p.Outcome(compose.Consume, []store.Value{store.BulkValue("1;1767225600 0;" + ints)}, nil)
+		o, err := p.Parse(script.Consume, []store.Value{store.BulkValue("1;1767225600 0;" + ints)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if a := p.Answer(0, compose.Consume, &o, &c); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
+		if a := p.Result(0, script.Consume, &o, &c); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
 			t.Errorf("%s: %+v", ints, a)
 		}
 	}

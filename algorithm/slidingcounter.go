@@ -52,12 +52,8 @@ const counterSteps, maxCount = 1 << 20, 1<<33 - 1
 //go:embed slidingcounter.lua
 var slidingCounterLua string
 
-var slidingCounterKind = &contract.Kind{
-	Name: "slidingcounter",
-	Tag:  store.Tag{'s', '2'},
-	Cell: "start count before",
-	Args: "limit window step steps",
-	Lua:  slidingCounterLua,
+var slidingCounterKind = &contract.MeterKind{
+	Head: contract.Head{Name: "slidingcounter", Tag: store.Tag{'s', '2'}, Cell: "start count before", Args: "limit window step steps", Lua: slidingCounterLua},
 	Meter: func(args []store.Arg) contract.Meter {
 		return &slidingCounter{args[0].Int(), args[1].Int(), args[2].Int(), args[3].Int()}
 	},
@@ -86,7 +82,7 @@ func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 // may be shorter.
 type slidingCounter struct{ limit, window, step, steps int64 }
 
-func (s *slidingCounter) Settle(now int64, c contract.Cell) contract.Cell {
+func (s *slidingCounter) Advance(now int64, c contract.Cell) contract.Cell {
 	switch past := now - c.A; {
 	case past >= 2*s.window:
 		return contract.Cell{A: now - now%s.window}

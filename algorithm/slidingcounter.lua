@@ -9,7 +9,7 @@
 -- The estimate is $count plus `weight`: a fraction of $before, rounded up to whole tokens. The fraction
 -- is the part of the previous window that is at most one window old. It falls by 1/$steps with each step.
 
--- settle
+-- advance
 if now - $start >= 2 * $window then
   $start, $count, $before = now - now % $window, 0, 0
 elseif now - $start >= $window then

@@ -69,10 +69,9 @@ const (
 //go:embed slidinglog.lua
 var slidingLogLua string
 
-var slidingLogKind = &contract.Kind{
-	Name: "slidinglog", Tag: store.Tag{'l', '3'}, Sets: true,
-	Cell: "used newest last back", Args: "limit window", Locals: "entry number total age dead",
-	Lua:  slidingLogLua,
+var slidingLogKind = &contract.StepKind{
+	Head: contract.Head{Name: "slidinglog", Tag: store.Tag{'l', '3'}, Cell: "used newest last back", Args: "limit window", Lua: slidingLogLua},
+	Sets: true, Locals: "entry number total age dead",
 	Step: func(args []store.Arg) contract.Step { return slidingLog{args[0].Int(), args[1].Int()} },
 }
 
@@ -86,6 +85,12 @@ func (s SlidingLog) NewLimit() (*contract.Limit, error) {
 		return nil, err
 	}
 	return &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, MaxDebt: MaxLogTokens - s.Limit, Window: s.Window}, nil
+}
+
+// Divide implements [Divider].
+func (s SlidingLog) Divide(n int64) Algorithm {
+	s.Limit /= n
+	return s
 }
 
 // A slidingLog is the Step of a SlidingLog. Its state is used, newest, last and back, as in

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -189,7 +190,7 @@ func logHistory(t *testing.T, limit, most, decisions int64, r *rand.Rand, debt, 
 		}
 		switch op := r.IntN(14); {
 		case op == 0 && r.IntN(8) == 0:
-			b.do(compose.Reset, now, compose.Call{Cost: 1})
+			b.do(script.Reset, now, compose.Call{Cost: 1})
 			model.decisions = nil
 		case op == 0 && debt:
 			id++
@@ -230,7 +231,7 @@ func logHistory(t *testing.T, limit, most, decisions int64, r *rand.Rand, debt, 
 				fail("peek", got, want)
 			}
 		case op == 11:
-			n, _ := b.do(compose.UpTo, now, compose.Call{Cost: cost})
+			n, _ := b.do(script.UpTo, now, compose.Call{Cost: cost})
 			if want := max(min(cost, limit-model.used(model.at(now))), 0); n != want {
 				fail("take up to", n, want)
 			}
@@ -283,7 +284,7 @@ func TestSlidingLogRefundAfterReset(t *testing.T) {
 	for _, marked := range []bool{true, false} {
 		b := newBench(t, algorithm.SlidingLog{Limit: 5, Window: time.Second})
 		mark, _ := b.charge(epoch, 2, 0)
-		b.do(compose.Reset, epoch, compose.Call{Cost: 1})
+		b.do(script.Reset, epoch, compose.Call{Cost: 1})
 		if marked {
 			b.charge(epoch, 2, 0)
 		} else {
@@ -403,15 +404,15 @@ func TestSlidingLogReads(t *testing.T) {
 			t.Helper()
 			tx.reads = 0
 			b.state.now = epoch + n
-			reply, err := b.program.Script(compose.Peek).GoForm()(tx, b.program.AppendArgs(nil, compose.Peek, &compose.Call{Cost: cost}), nil)
+			reply, err := b.program.Script(script.Peek).GoForm()(tx, b.program.AppendArgs(nil, script.Peek, &compose.Call{Cost: cost}), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			o, err := b.program.Outcome(compose.Peek, reply, nil)
+			o, err := b.program.Parse(script.Peek, reply, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
-			a := b.program.Answer(0, compose.Peek, &o, &compose.Call{Cost: cost})
+			a := b.program.Result(0, script.Peek, &o, &compose.Call{Cost: cost})
 			// Each entry costs 100, and all tokens are consumed at first.
 			if want := time.Hour + time.Duration((cost+99)/100-1-n)*us; a.RetryAfter != want {
 				t.Fatalf("%d entries, cost %d: a wait of %v, want %v", n, cost, a.RetryAfter, want)
@@ -438,7 +439,7 @@ func TestSlidingLogForeign(t *testing.T) {
 		"l3 1767225600000000 8388608 1 1", "l3 1767225600000000 0000001 4503599627370496 1", "l3 1767225600000000 0000001 1 1 0 0 8388608",
 	} {
 		for _, behind := range []bool{false, true} {
-			for _, v := range []compose.Verb{compose.Consume, compose.ConsumeMark, compose.Peek, compose.UpTo, compose.Reset, compose.Refund} {
+			for _, v := range []script.Verb{script.Consume, script.ConsumeMark, script.Peek, script.UpTo, script.Reset, script.Refund} {
 				b := newBench(t, algorithm.SlidingLog{Limit: 3, Window: time.Second})
 				set := []store.Member{{Score: epoch, Text: text}}
 				if behind { // the text is then the oldest entry

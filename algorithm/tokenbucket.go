@@ -55,13 +55,9 @@ type TokenBucket struct {
 //go:embed tokenbucket.lua
 var tokenBucketLua string
 
-var tokenBucketKind = &contract.Kind{
-	Name:     "tokenbucket",
-	Tag:      store.Tag{'t', '2'},
-	Cell:     "anchor missing",
+var tokenBucketKind = &contract.MeterKind{
+	Head:     contract.Head{Name: "tokenbucket", Tag: store.Tag{'t', '2'}, Cell: "anchor missing", Args: "capacity num den step", Lua: tokenBucketLua},
 	Note:     "moved from since",
-	Args:     "capacity num den step",
-	Lua:      tokenBucketLua,
 	Reserves: true,
 	Meter: func(args []store.Arg) contract.Meter {
 		return &tokenBucket{capacity: args[0].Int(), num: args[1].Int(), den: args[2].Int(), step: args[3].Int()}
@@ -150,7 +146,7 @@ func (b *tokenBucket) until(n int64) int64 {
 	return int64(lo)
 }
 
-func (b *tokenBucket) Settle(now int64, c contract.Cell) contract.Cell {
+func (b *tokenBucket) Advance(now int64, c contract.Cell) contract.Cell {
 	past := now - c.A
 	switch {
 	case b.back(past) >= c.B:

@@ -5,7 +5,7 @@
 -- $missing  the tokens that were missing at $anchor, plus the tokens consumed since then
 -- $step     $den if the tokens of a period are refilled one by one, 0 if all together at its end
 
--- settle
+-- advance
 local past = math.max(now - $anchor, 0)
 local part = past % $num
 -- If `whole` is above 2^53, it is not exact. It is then above $missing, which is below 2^53.

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 func TestTokenBucketTrace(t *testing.T) {
@@ -109,7 +109,7 @@ func TestTokenBucketIsGCRA(t *testing.T) {
 			if r.IntN(3) == 0 {
 				wait = time.Duration(r.Int64N(3 * int64(rate.Period) / rate.Count))
 			}
-			got, want := tokens.wait(compose.Consume, now, cost, wait), cells.wait(compose.Consume, now, cost, wait)
+			got, want := tokens.wait(script.Consume, now, cost, wait), cells.wait(script.Consume, now, cost, wait)
 			if got != want {
 				t.Fatalf("cost %d, wait %v at %v: got %+v, GCRA says %+v", cost, wait, rate, got, want)
 			}

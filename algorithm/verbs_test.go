@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 )
 
 // reserving are limits of 10 tokens that can be reserved ahead of time, each with the
@@ -47,12 +48,12 @@ func TestUpTo(t *testing.T) {
 			for range 1000 {
 				now += r.Int64N(2*tt.one) - tt.one/3
 				wait := time.Duration(0)
-				if b.limit.Kind.Reserves && r.IntN(2) == 0 {
+				if reserves(b.limit) && r.IntN(2) == 0 {
 					wait = time.Duration(r.Int64N(9000*tt.one)) * us / 1000
 				}
 				most := int64(0)
 				for n := int64(1); n <= 10; n++ {
-					if b.wait(compose.Peek, now, n, wait).Allowed {
+					if b.wait(script.Peek, now, n, wait).Allowed {
 						most = n
 					}
 				}
@@ -60,12 +61,12 @@ func TestUpTo(t *testing.T) {
 				other := &bench{t: t, state: newState(now, len(b.state.keys)), limit: b.limit, program: b.program}
 				copy(other.state.keys, b.state.keys)
 				call := compose.Call{Cost: asked, Wait: wait.Microseconds()}
-				got, upTo := b.do(compose.UpTo, now, call)
+				got, upTo := b.do(script.UpTo, now, call)
 				if got != min(asked, most) {
 					t.Fatalf("at %d, wait %v: up to %d consumed %d, and %d pass", now-epoch, wait, asked, got, most)
 				}
 				if call.Cost = got; got > 0 {
-					if _, paid := other.do(compose.Consume, now, call); upTo != paid || fmt.Sprint(b.state.keys) != fmt.Sprint(other.state.keys) {
+					if _, paid := other.do(script.Consume, now, call); upTo != paid || fmt.Sprint(b.state.keys) != fmt.Sprint(other.state.keys) {
 						t.Fatalf("up to %d answered %+v, and a cost of %d %+v; the keys hold %v and %v", asked, upTo, got, paid, b.state.keys, other.state.keys)
 					}
 				}
@@ -86,8 +87,8 @@ func TestMaxWait(t *testing.T) {
 			for range 2000 {
 				now += r.Int64N(2 * tt.one)
 				cost, wait := 1+r.Int64N(3), us+time.Duration(r.Int64N(12*tt.one))*us
-				v := b.wait(compose.Peek, now, cost, wait)
-				if d := b.wait(compose.Peek, now, cost, time.Minute); d.Allowed && (v.Allowed != (d.Delay <= wait) || v.Allowed && v.Delay != d.Delay) {
+				v := b.wait(script.Peek, now, cost, wait)
+				if d := b.wait(script.Peek, now, cost, time.Minute); d.Allowed && (v.Allowed != (d.Delay <= wait) || v.Allowed && v.Delay != d.Delay) {
 					t.Fatalf("cost %d, wait %v: got %+v, with a minute %+v", cost, wait, v, d)
 				}
 				if !v.Allowed {
@@ -99,12 +100,12 @@ func TestMaxWait(t *testing.T) {
 					continue
 				}
 				if v.Delay > 0 {
-					if d := b.wait(compose.Peek, now, cost, v.Delay-us); d.Allowed {
+					if d := b.wait(script.Peek, now, cost, v.Delay-us); d.Allowed {
 						t.Fatalf("a Delay of %v within %v: %+v", v.Delay, v.Delay-us, d)
 					}
 				}
 				if r.IntN(3) > 0 {
-					b.wait(compose.Consume, now, cost, wait)
+					b.wait(script.Consume, now, cost, wait)
 				}
 			}
 			if denied < 20 {
@@ -136,7 +137,7 @@ func TestLongestWait(t *testing.T) {
 			t.Parallel()
 			b, allowed := newBench(t, a), 0
 			for range 100 {
-				v := b.wait(compose.Consume, 1<<52-1, b.limit.Capacity, 1<<63-1)
+				v := b.wait(script.Consume, 1<<52-1, b.limit.Capacity, 1<<63-1)
 				if !v.Allowed {
 					break
 				}
@@ -165,7 +166,7 @@ func TestNoWait(t *testing.T) {
 		if b.limit.MaxWait != 0 {
 			t.Errorf("%+v: MaxWait is %d, want 0", a, b.limit.MaxWait)
 		}
-		if v := b.wait(compose.Consume, epoch, 1, time.Hour); !v.Allowed {
+		if v := b.wait(script.Consume, epoch, 1, time.Hour); !v.Allowed {
 			t.Errorf("%+v: got %+v", a, v)
 		}
 	}

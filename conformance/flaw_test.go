@@ -14,7 +14,7 @@ import (
 // A flaw is what an algorithm does wrong. A field that is nil changes nothing.
 type flaw struct {
 	limit func(l *contract.Limit)
-	kind  func(k *contract.Kind)
+	kind  func(k *contract.MeterKind)
 	meter func(m *badMeter, args []store.Arg) // of a kind with a Meter
 	step  func(s *badStep, args []store.Arg)  // of a kind with a Step
 }
@@ -22,19 +22,19 @@ type flaw struct {
 // A badMeter is a Meter of which a flaw sets some functions.
 type badMeter struct {
 	contract.Meter
-	settle func(now int64, c contract.Cell) contract.Cell
-	room   func(now, at int64, c contract.Cell) int64
-	take   func(c contract.Cell, n int64) contract.Cell
-	ends   func(c contract.Cell) int64
-	ready  func(now int64, c contract.Cell, n, wait int64) int64
-	refund func(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell)
+	advance func(now int64, c contract.Cell) contract.Cell
+	room    func(now, at int64, c contract.Cell) int64
+	take    func(c contract.Cell, n int64) contract.Cell
+	ends    func(c contract.Cell) int64
+	ready   func(now int64, c contract.Cell, n, wait int64) int64
+	refund  func(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell)
 }
 
-func (m *badMeter) Settle(now int64, c contract.Cell) contract.Cell {
-	if m.settle != nil {
-		return m.settle(now, c)
+func (m *badMeter) Advance(now int64, c contract.Cell) contract.Cell {
+	if m.advance != nil {
+		return m.advance(now, c)
 	}
-	return m.Meter.Settle(now, c)
+	return m.Meter.Advance(now, c)
 }
 
 func (m *badMeter) Room(now, at int64, c contract.Cell) int64 {
@@ -156,47 +156,60 @@ func (b badLister) Parse(texts []string) ([]contract.Entry, error) {
 type flawedKinds struct {
 	flaw
 	mu    sync.Mutex
-	kinds map[*contract.Kind]*contract.Kind
+	kinds map[contract.Kind]contract.Kind
 }
 
-func (f *flawedKinds) of(right *contract.Kind) *contract.Kind {
+func (f *flawedKinds) of(right contract.Kind) contract.Kind {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if k, ok := f.kinds[right]; ok {
-		return k
-	}
-	k := *right
-	if right.Meter != nil && f.meter != nil {
-		k.Meter = func(args []store.Arg) contract.Meter {
-			m := &badMeter{Meter: right.Meter(args)}
-			f.meter(m, args)
-			if _, ok := m.Meter.(contract.Refunder); ok {
-				return badRefunder{m}
-			}
-			return m
+	k, ok := f.kinds[right]
+	if !ok {
+		if f.kinds == nil {
+			f.kinds = map[contract.Kind]contract.Kind{}
 		}
+		k = f.make(right)
+		f.kinds[right] = k
 	}
-	if right.Step != nil && f.step != nil {
-		k.Step = func(args []store.Arg) contract.Step {
-			s := &badStep{Step: right.Step(args)}
-			f.step(s, args)
-			switch s.Step.(type) {
-			case contract.StepRefunder:
-				return badStepRefunder{s}
-			case contract.Lister:
-				return badLister{s}
+	return k
+}
+
+// make returns a copy of right with the flaw.
+func (f *flawedKinds) make(right contract.Kind) contract.Kind {
+	switch right := right.(type) {
+	case *contract.MeterKind:
+		k := *right
+		if f.meter != nil {
+			k.Meter = func(args []store.Arg) contract.Meter {
+				m := &badMeter{Meter: right.Meter(args)}
+				f.meter(m, args)
+				if _, ok := m.Meter.(contract.Refunder); ok {
+					return badRefunder{m}
+				}
+				return m
 			}
-			return s
 		}
+		if f.kind != nil {
+			f.kind(&k)
+		}
+		return &k
+	case *contract.StepKind:
+		k := *right
+		if f.step != nil {
+			k.Step = func(args []store.Arg) contract.Step {
+				s := &badStep{Step: right.Step(args)}
+				f.step(s, args)
+				switch s.Step.(type) {
+				case contract.StepRefunder:
+					return badStepRefunder{s}
+				case contract.Lister:
+					return badLister{s}
+				}
+				return s
+			}
+		}
+		return &k
 	}
-	if f.kind != nil {
-		f.kind(&k)
-	}
-	if f.kinds == nil {
-		f.kinds = map[*contract.Kind]*contract.Kind{}
-	}
-	f.kinds[right] = &k
-	return &k
+	return right
 }
 
 // A badAlgorithm is an algorithm with a flaw.

@@ -100,11 +100,11 @@ var gcraMutants = []mutant{
 		}
 	}})},
 	{"parts are taken for others", "GCRA/Same", nil, bad[algorithm.GCRA](flaw{meter: func(m *badMeter, args []store.Arg) {
-		m.settle = func(now int64, c contract.Cell) contract.Cell {
+		m.advance = func(now int64, c contract.Cell) contract.Cell {
 			if fractional(args) && c.C > 0 {
 				c.C = args[1].Int()
 			}
-			return m.Meter.Settle(now, c)
+			return m.Meter.Advance(now, c)
 		}
 	}})},
 	{"a cost is miscounted", "GCRA/Same", nil, bad[algorithm.GCRA](miscounts)},

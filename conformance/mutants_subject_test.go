@@ -81,7 +81,7 @@ func getTally(get func(f *fake, n store.Nums, ok bool, err error) (store.Nums, b
 func fromStart(m *badMeter, args []store.Arg) {
 	window := args[1].Int()
 	m.ends = func(c contract.Cell) int64 { return c.A + window }
-	m.settle = func(now int64, c contract.Cell) contract.Cell {
+	m.advance = func(now int64, c contract.Cell) contract.Cell {
 		if now >= c.A+window {
 			return contract.Cell{A: now}
 		}
@@ -106,7 +106,7 @@ func otherWaiting(at int, by func(args []store.Arg) int64) flaw {
 		args = slices.Clone(args)
 		i := min(at, len(args)-1)
 		args[i] = store.ConstArg(args[i].Int() + by(args))
-		m.refund = right.Kind.Meter(args).(contract.Refunder).Refund
+		m.refund = right.Kind.(*contract.MeterKind).Meter(args).(contract.Refunder).Refund
 	}}
 }
 
@@ -120,7 +120,7 @@ func manyLocals() string {
 	for i := range names {
 		names[i] = fmt.Sprintf("l%d", i)
 	}
-	return "-- settle\nlocal " + strings.Join(names, ", ") + "\n"
+	return "-- advance\nlocal " + strings.Join(names, ", ") + "\n"
 }
 
 var subjectMutants = []subjectMutant{
@@ -129,7 +129,7 @@ var subjectMutants = []subjectMutant{
 	}, mutation{}},
 	{"a kind is made for each limit", "Zero", nil, func(r *rand.Rand) algorithm.Algorithm {
 		return anyTally(flaw{limit: func(l *contract.Limit) {
-			k := *l.Kind
+			k := *l.Kind.(*contract.MeterKind)
 			l.Kind = &k
 		}})(r)
 	}, mutation{}},
@@ -183,7 +183,7 @@ var subjectMutants = []subjectMutant{
 			n.N[1]++
 		}
 	})},
-	{"too many locals", "Sixteen", nil, anyTally(flaw{kind: func(k *contract.Kind) { k.Lua = strings.Replace(k.Lua, "-- settle\n", manyLocals(), 1) }}), mutation{}},
+	{"too many locals", "Sixteen", nil, anyTally(flaw{kind: func(k *contract.MeterKind) { k.Lua = strings.Replace(k.Lua, "-- advance\n", manyLocals(), 1) }}), mutation{}},
 	{"the wait is a microsecond longer", "Exact", []string{"Backwards"}, anyTally(longer(func(wait int64) int64 { return wait + 1 })), mutation{}},
 	{"a very large cost is cut", "Never", []string{"Huge"}, nil, cutCosts("tally")},
 	{"reads and writes apart", "HotKey", nil, nil, torn("tally")},
@@ -290,7 +290,7 @@ func TestTally(t *testing.T) {
 	t.Parallel()
 	for name, f := range map[string]flaw{
 		"edge":  {},
-		"start": {meter: fromStart, kind: func(k *contract.Kind) { k.Absolute = false }},
+		"start": {meter: fromStart, kind: func(k *contract.MeterKind) { k.Absolute = false }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -194,11 +194,11 @@ var miscounts = flaw{
 // now.
 func unknownAhead(most func(args []store.Arg) int64) flaw {
 	return flaw{meter: func(m *badMeter, args []store.Arg) {
-		m.settle = func(now int64, c contract.Cell) contract.Cell {
+		m.advance = func(now int64, c contract.Cell) contract.Cell {
 			if c.A-now > most(args) {
 				c = contract.Cell{}
 			}
-			return m.Meter.Settle(now, c)
+			return m.Meter.Advance(now, c)
 		}
 	}}
 }

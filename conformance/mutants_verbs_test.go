@@ -122,7 +122,7 @@ var verbMutants = []mutant{
 		}
 	}})},
 	{"a window is reserved ahead of time", "Limiter/Unsupported", nil, bad[algorithm.FixedWindow](flaw{
-		kind: func(k *contract.Kind) { k.Reserves = true },
+		kind: func(k *contract.MeterKind) { k.Reserves = true },
 		meter: func(m *badMeter, _ []store.Arg) {
 			m.ready = func(now int64, c contract.Cell, n, wait int64) int64 {
 				if m.Meter.Room(now, now, c) >= n {

@@ -26,13 +26,13 @@ type optimistic struct {
 
 type versioned struct {
 	version int
-	held    store.Held
+	held    store.Content
 	expires int64
 }
 
-func (r versioned) at(now int64) store.Held {
+func (r versioned) at(now int64) store.Content {
 	if r.expires <= now {
-		return store.Held{}
+		return store.Content{}
 	}
 	return r.held
 }
@@ -51,7 +51,7 @@ func (o *optimistic) Eval(ctx context.Context, script *store.Script, keys []stri
 
 // try reports whether there was no conflict.
 func (o *optimistic) try(script *store.Script, keys []string, args []store.Arg, reply []store.Value) (out []store.Value, err error, ok bool) { //nolint:revive // the error is of the form
-	before, held := make([]versioned, len(keys)), make([]store.Held, len(keys))
+	before, held := make([]versioned, len(keys)), make([]store.Content, len(keys))
 	for i, key := range keys {
 		o.mu.Lock()
 		before[i] = o.rows[key]
@@ -78,7 +78,7 @@ func (o *optimistic) try(script *store.Script, keys []string, args []store.Arg, 
 		return reply, fmt.Errorf("optimistic: eval %s: %w", script.Name(), err), true
 	}
 	for _, c := range tx.Changes() {
-		r := versioned{before[c.Key].version + 1, c.Held, before[c.Key].expires}
+		r := versioned{before[c.Key].version + 1, c.Content, before[c.Key].expires}
 		if c.TTL > 0 {
 			r.expires = now + c.TTL.Microseconds()
 		}

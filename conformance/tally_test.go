@@ -21,10 +21,11 @@ type tally struct {
 
 var tallyTag = store.Tag{'y', '1'}
 
-var tallyKind = &contract.Kind{
-	Name: "tally", Tag: tallyTag, Cell: "edge count", Args: "limit window", Absolute: true,
-	Lua: `
--- settle
+var tallyKind = &contract.MeterKind{
+	Head: contract.Head{
+		Name: "tally", Tag: tallyTag, Cell: "edge count", Args: "limit window",
+		Lua: `
+-- advance
 if now >= $edge then $edge, $count = now + $window, 0 end
 -- room
 $room = $limit - $count
@@ -38,12 +39,14 @@ if $edge == $was_edge then
   if $count == 0 then $edge = 0 end
 end
 `,
-	Meter: func(args []store.Arg) contract.Meter { return tallyMeter{args[0].Int(), args[1].Int()} },
+	},
+	Absolute: true,
+	Meter:    func(args []store.Arg) contract.Meter { return tallyMeter{args[0].Int(), args[1].Int()} },
 }
 
 type tallyMeter struct{ limit, window int64 }
 
-func (m tallyMeter) Settle(now int64, c contract.Cell) contract.Cell {
+func (m tallyMeter) Advance(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c.A, c.B = now+m.window, 0
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/store"
 )
@@ -114,7 +115,7 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 			most = min(most, rule.Limit, cmp.Or(rule.MaxCost, rule.Limit))
 		}
 	}
-	granted := int64(-1)
+	shown := compose.Shown{Allowed: allowed}
 	for i := range d.rules {
 		rule := &d.rules[i]
 		one := weir.Result{Allowed: open, Rule: rule.Name, Limit: rule.Limit, Window: rule.Window, Degraded: why}
@@ -129,19 +130,18 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 		}
 		if allowed && r.Op != weir.Peek {
 			if one.Granted = rule.Cost; rule.Cost == 0 {
-				one.Granted, granted = most, most
+				one.Granted = most
 			}
+			shown.Grant(rule.Cost > 0, one.Granted)
 		}
 		if len(each) > 0 {
 			each[i] = one
 		}
-		if i == 0 || one.RetryAfter > res.RetryAfter {
+		if shown.Add(i, 0, one.RetryAfter, one.Delay); shown.Rule == i {
 			res = one
 		}
 	}
-	if granted >= 0 {
-		res.Granted = granted
-	}
+	res.Granted = shown.Granted(res.Granted)
 	return res
 }
 

@@ -17,7 +17,7 @@ type Table struct {
 }
 
 type row struct {
-	held    store.Held
+	held    store.Content
 	expires time.Time
 }
 
@@ -36,7 +36,7 @@ func (t *Table) Eval(ctx context.Context, script *store.Script, keys []string, a
 	defer t.mu.Unlock()
 
 	now := time.Now() // after the lock is taken
-	held := make([]store.Held, len(keys))
+	held := make([]store.Content, len(keys))
 	for i, key := range keys {
 		held[i] = t.read(key, now)
 	}
@@ -51,9 +51,9 @@ func (t *Table) Eval(ctx context.Context, script *store.Script, keys []string, a
 		case c.Deleted:
 			delete(t.rows, key)
 		case c.TTL == 0: // the key keeps its TTL
-			t.rows[key] = row{c.Held, t.rows[key].expires}
+			t.rows[key] = row{c.Content, t.rows[key].expires}
 		default:
-			t.rows[key] = row{c.Held, time.UnixMicro(now.UnixMicro()).Add(c.TTL)}
+			t.rows[key] = row{c.Content, time.UnixMicro(now.UnixMicro()).Add(c.TTL)}
 		}
 	}
 	return reply, nil
@@ -86,11 +86,11 @@ func (t *Table) Time(ctx context.Context) (time.Time, error) {
 }
 
 // read returns the value of key, which is missing if it has expired.
-func (t *Table) read(key string, now time.Time) store.Held {
+func (t *Table) read(key string, now time.Time) store.Content {
 	if r, ok := t.rows[key]; ok && r.expires.After(now) {
 		return r.held
 	}
-	return store.Held{}
+	return store.Content{}
 }
 
 // A store that runs no Lua reads the keys, runs the Go form over a Loaded, and writes

@@ -7,20 +7,20 @@ import (
 	"time"
 )
 
-// A HeldKind is the kind of value that a key holds.
-type HeldKind uint8
+// A ContentKind is the kind of value that a key holds.
+type ContentKind uint8
 
 // The kinds of values that a key can hold.
 const (
-	Missing HeldKind = iota // nothing, or a value that has expired
-	Numbers                 // a Nums
-	Set                     // a sorted set
-	Other                   // a foreign value
+	Missing ContentKind = iota // nothing, or a value that has expired
+	Numbers                    // a Nums
+	Set                        // a sorted set
+	Other                      // a foreign value
 )
 
-// Held is the value of one key. The zero value is a missing key.
-type Held struct {
-	Kind HeldKind
+// Content is the value of one key. The zero value is a missing key.
+type Content struct {
+	Kind ContentKind
 
 	// Nums is the value of a key of kind Numbers.
 	Nums Nums
@@ -34,9 +34,9 @@ type Change struct {
 	// Key is the index of the key.
 	Key int
 
-	// Held is the new value of the key: Numbers or a Set. If Deleted is true, it is
+	// Content is the new value of the key: Numbers or a Set. If Deleted is true, it is
 	// the zero value. The members of a set are sorted by score, then by text.
-	Held Held
+	Content Content
 
 	// TTL is the new TTL of the key, counted from Now. It is 0 if the key keeps its
 	// TTL, or if Deleted is true.
@@ -57,7 +57,7 @@ type Loaded struct {
 var _ Tx = (*Loaded)(nil)
 
 type loadedKey struct {
-	held    Held
+	held    Content
 	existed bool
 	changed bool
 	owned   bool // held.Members is a copy
@@ -69,7 +69,7 @@ type loadedKey struct {
 // since the Unix epoch. The caller must pass an expired value as Missing. The members of a
 // set can be in any order. A set without members is the same as Missing. A Loaded does not
 // change held, nor the members in it.
-func NewLoaded(now int64, held []Held) *Loaded {
+func NewLoaded(now int64, held []Content) *Loaded {
 	l := &Loaded{now: now, keys: make([]loadedKey, len(held))}
 	for i, h := range held {
 		k := &l.keys[i]
@@ -97,7 +97,7 @@ func (l *Loaded) Changes() []Change {
 		case deleted:
 			list = append(list, Change{Key: i, Deleted: true})
 		default:
-			list = append(list, Change{Key: i, Held: k.held, TTL: k.ttl})
+			list = append(list, Change{Key: i, Content: k.held, TTL: k.ttl})
 		}
 	}
 	return list
@@ -120,19 +120,19 @@ func (l *Loaded) Get(i int) (Nums, bool, error) {
 
 // Put implements [Tx].
 func (l *Loaded) Put(i int, n Nums, ttl time.Duration) {
-	l.keys[i].set(Held{Kind: Numbers, Nums: n})
+	l.keys[i].set(Content{Kind: Numbers, Nums: n})
 	l.keys[i].ttl = ttl
 }
 
 // Keep implements [Tx].
 func (l *Loaded) Keep(i int, n Nums) {
 	if l.keys[i].held.Kind != Missing {
-		l.keys[i].set(Held{Kind: Numbers, Nums: n})
+		l.keys[i].set(Content{Kind: Numbers, Nums: n})
 	}
 }
 
 // Del implements [Tx].
-func (l *Loaded) Del(i int) { l.keys[i].set(Held{}) }
+func (l *Loaded) Del(i int) { l.keys[i].set(Content{}) }
 
 // At implements [Tx].
 func (l *Loaded) At(i int, fromEnd int64) (Member, bool, error) {
@@ -172,7 +172,7 @@ func (l *Loaded) Add(i int, m Member, ttl time.Duration) {
 		if ttl == 0 {
 			return
 		}
-		k.set(Held{Kind: Set})
+		k.set(Content{Kind: Set})
 		k.owned = true
 	}
 	m.Text = strings.Clone(m.Text) // the text can point into a buffer that is reused
@@ -218,14 +218,14 @@ func (l *Loaded) members(i int) ([]Member, error) {
 }
 
 // set makes the key hold h.
-func (k *loadedKey) set(h Held) {
+func (k *loadedKey) set(h Content) {
 	k.held, k.changed, k.owned, k.scores = h, true, false, nil
 }
 
 // dropEmpty makes the key missing if its set has no members.
 func (k *loadedKey) dropEmpty() {
 	if len(k.held.Members) == 0 {
-		k.set(Held{})
+		k.set(Content{})
 	}
 }
 

@@ -19,9 +19,11 @@ var (
 	four  = store.Nums{Tag: store.Tag{'t', '1'}, Len: 1, N: [store.MaxNums]int64{4}}
 )
 
-func numbers(n store.Nums) store.Held { return store.Held{Kind: store.Numbers, Nums: n} }
+func numbers(n store.Nums) store.Content { return store.Content{Kind: store.Numbers, Nums: n} }
 
-func set(members ...store.Member) store.Held { return store.Held{Kind: store.Set, Members: members} }
+func set(members ...store.Member) store.Content {
+	return store.Content{Kind: store.Set, Members: members}
+}
 
 // Reads return what a key holds, or ForeignAt if the key holds another kind of value.
 func TestLoadedReads(t *testing.T) {
@@ -29,18 +31,18 @@ func TestLoadedReads(t *testing.T) {
 	foreign := store.ForeignAt(0)
 	for _, tt := range []struct {
 		name      string
-		held      store.Held
+		held      store.Content
 		get, sets error
 	}{
-		{"missing", store.Held{}, nil, nil},
+		{"missing", store.Content{}, nil, nil},
 		{"numbers", numbers(three), nil, foreign},
 		{"set", set(store.Member{Score: 2, Text: "b"}, store.Member{Score: 1, Text: "a"}), foreign, nil},
 		{"empty set", set(), nil, nil},
-		{"other", store.Held{Kind: store.Other}, foreign, foreign},
+		{"other", store.Content{Kind: store.Other}, foreign, foreign},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			tx := store.NewLoaded(17, []store.Held{tt.held})
+			tx := store.NewLoaded(17, []store.Content{tt.held})
 			if got := tx.Now(); got != 17 {
 				t.Errorf("Now() = %d, want 17", got)
 			}
@@ -81,55 +83,55 @@ func TestLoadedChanges(t *testing.T) {
 	a, b := store.Member{Score: 1, Text: "a"}, store.Member{Score: 2, Text: "b"}
 	for _, tt := range []struct {
 		name string
-		held store.Held
+		held store.Content
 		do   func(tx store.Tx)
 		want []store.Change
 	}{
 		{"nothing", numbers(three), func(store.Tx) {}, nil},
-		{"Put", numbers(three), func(tx store.Tx) { tx.Put(0, four, time.Second) }, []store.Change{{Held: numbers(four), TTL: time.Second}}},
-		{"Put of the same", numbers(three), func(tx store.Tx) { tx.Put(0, three, time.Second) }, []store.Change{{Held: numbers(three), TTL: time.Second}}},
-		{"Put, new", store.Held{}, func(tx store.Tx) { tx.Put(0, four, time.Second) }, []store.Change{{Held: numbers(four), TTL: time.Second}}},
-		{"Put over a set", set(a), func(tx store.Tx) { tx.Put(0, four, time.Second) }, []store.Change{{Held: numbers(four), TTL: time.Second}}},
-		{"Put over another value", store.Held{Kind: store.Other}, func(tx store.Tx) { tx.Put(0, four, time.Second) }, []store.Change{{Held: numbers(four), TTL: time.Second}}},
-		{"Keep", numbers(three), func(tx store.Tx) { tx.Keep(0, four) }, []store.Change{{Held: numbers(four)}}},
-		{"Keep, missing", store.Held{}, func(tx store.Tx) { tx.Keep(0, four) }, nil},
-		{"Put and Keep", numbers(three), func(tx store.Tx) { tx.Put(0, three, time.Second); tx.Keep(0, four) }, []store.Change{{Held: numbers(four), TTL: time.Second}}},
+		{"Put", numbers(three), func(tx store.Tx) { tx.Put(0, four, time.Second) }, []store.Change{{Content: numbers(four), TTL: time.Second}}},
+		{"Put of the same", numbers(three), func(tx store.Tx) { tx.Put(0, three, time.Second) }, []store.Change{{Content: numbers(three), TTL: time.Second}}},
+		{"Put, new", store.Content{}, func(tx store.Tx) { tx.Put(0, four, time.Second) }, []store.Change{{Content: numbers(four), TTL: time.Second}}},
+		{"Put over a set", set(a), func(tx store.Tx) { tx.Put(0, four, time.Second) }, []store.Change{{Content: numbers(four), TTL: time.Second}}},
+		{"Put over another value", store.Content{Kind: store.Other}, func(tx store.Tx) { tx.Put(0, four, time.Second) }, []store.Change{{Content: numbers(four), TTL: time.Second}}},
+		{"Keep", numbers(three), func(tx store.Tx) { tx.Keep(0, four) }, []store.Change{{Content: numbers(four)}}},
+		{"Keep, missing", store.Content{}, func(tx store.Tx) { tx.Keep(0, four) }, nil},
+		{"Put and Keep", numbers(three), func(tx store.Tx) { tx.Put(0, three, time.Second); tx.Keep(0, four) }, []store.Change{{Content: numbers(four), TTL: time.Second}}},
 		{"Del", numbers(three), func(tx store.Tx) { tx.Del(0) }, []store.Change{{Deleted: true}}},
 		{"Del of a set", set(a), func(tx store.Tx) { tx.Del(0) }, []store.Change{{Deleted: true}}},
-		{"Del of another value", store.Held{Kind: store.Other}, func(tx store.Tx) { tx.Del(0) }, []store.Change{{Deleted: true}}},
-		{"Del, missing", store.Held{}, func(tx store.Tx) { tx.Del(0) }, nil},
-		{"Put and Del", store.Held{}, func(tx store.Tx) { tx.Put(0, three, time.Second); tx.Del(0) }, nil},
-		{"Del and Put", numbers(three), func(tx store.Tx) { tx.Del(0); tx.Put(0, four, time.Second) }, []store.Change{{Held: numbers(four), TTL: time.Second}}},
+		{"Del of another value", store.Content{Kind: store.Other}, func(tx store.Tx) { tx.Del(0) }, []store.Change{{Deleted: true}}},
+		{"Del, missing", store.Content{}, func(tx store.Tx) { tx.Del(0) }, nil},
+		{"Put and Del", store.Content{}, func(tx store.Tx) { tx.Put(0, three, time.Second); tx.Del(0) }, nil},
+		{"Del and Put", numbers(three), func(tx store.Tx) { tx.Del(0); tx.Put(0, four, time.Second) }, []store.Change{{Content: numbers(four), TTL: time.Second}}},
 		{"Del and Keep", numbers(three), func(tx store.Tx) { tx.Del(0); tx.Keep(0, four) }, []store.Change{{Deleted: true}}},
-		{"Add", set(b), func(tx store.Tx) { tx.Add(0, a, time.Second) }, []store.Change{{Held: set(a, b), TTL: time.Second}}},
-		{"Add, new", store.Held{}, func(tx store.Tx) { tx.Add(0, a, time.Second) }, []store.Change{{Held: set(a), TTL: time.Second}}},
-		{"Add, the same", set(a, b), func(tx store.Tx) { tx.Add(0, a, time.Second) }, []store.Change{{Held: set(a, b), TTL: time.Second}}},
+		{"Add", set(b), func(tx store.Tx) { tx.Add(0, a, time.Second) }, []store.Change{{Content: set(a, b), TTL: time.Second}}},
+		{"Add, new", store.Content{}, func(tx store.Tx) { tx.Add(0, a, time.Second) }, []store.Change{{Content: set(a), TTL: time.Second}}},
+		{"Add, the same", set(a, b), func(tx store.Tx) { tx.Add(0, a, time.Second) }, []store.Change{{Content: set(a, b), TTL: time.Second}}},
 		{"Add moves", set(a, b), func(tx store.Tx) { tx.Add(0, store.Member{Score: 3, Text: "a"}, time.Second) },
-			[]store.Change{{Held: set(b, store.Member{Score: 3, Text: "a"}), TTL: time.Second}}},
-		{"Add, TTL kept", set(b), func(tx store.Tx) { tx.Add(0, a, 0) }, []store.Change{{Held: set(a, b)}}},
+			[]store.Change{{Content: set(b, store.Member{Score: 3, Text: "a"}), TTL: time.Second}}},
+		{"Add, TTL kept", set(b), func(tx store.Tx) { tx.Add(0, a, 0) }, []store.Change{{Content: set(a, b)}}},
 		{"Add, then Add with the TTL kept", set(b), func(tx store.Tx) { tx.Add(0, a, time.Second); tx.Add(0, store.Member{Score: 9, Text: "z"}, 0) },
-			[]store.Change{{Held: set(a, b, store.Member{Score: 9, Text: "z"}), TTL: time.Second}}},
-		{"Add, missing, TTL kept", store.Held{}, func(tx store.Tx) { tx.Add(0, a, 0) }, nil},
-		{"Del and Add", set(b), func(tx store.Tx) { tx.Del(0); tx.Add(0, a, time.Second) }, []store.Change{{Held: set(a), TTL: time.Second}}},
-		{"Remove", set(a, b), func(tx store.Tx) { tx.Remove(0, "a") }, []store.Change{{Held: set(b)}}},
+			[]store.Change{{Content: set(a, b, store.Member{Score: 9, Text: "z"}), TTL: time.Second}}},
+		{"Add, missing, TTL kept", store.Content{}, func(tx store.Tx) { tx.Add(0, a, 0) }, nil},
+		{"Del and Add", set(b), func(tx store.Tx) { tx.Del(0); tx.Add(0, a, time.Second) }, []store.Change{{Content: set(a), TTL: time.Second}}},
+		{"Remove", set(a, b), func(tx store.Tx) { tx.Remove(0, "a") }, []store.Change{{Content: set(b)}}},
 		{"Remove, no such member", set(a), func(tx store.Tx) { tx.Remove(0, "c") }, nil},
 		{"Remove the last", set(a), func(tx store.Tx) { tx.Remove(0, "a") }, []store.Change{{Deleted: true}}},
-		{"Remove, missing", store.Held{}, func(tx store.Tx) { tx.Remove(0, "a") }, nil},
-		{"Add and Remove", store.Held{}, func(tx store.Tx) { tx.Add(0, a, time.Second); tx.Remove(0, "a") }, nil},
-		{"Remove and Add", set(a), func(tx store.Tx) { tx.Remove(0, "a"); tx.Add(0, b, time.Second) }, []store.Change{{Held: set(b), TTL: time.Second}}},
-		{"Trim", set(a, b), func(tx store.Tx) { tx.Trim(0, 1) }, []store.Change{{Held: set(b)}}},
+		{"Remove, missing", store.Content{}, func(tx store.Tx) { tx.Remove(0, "a") }, nil},
+		{"Add and Remove", store.Content{}, func(tx store.Tx) { tx.Add(0, a, time.Second); tx.Remove(0, "a") }, nil},
+		{"Remove and Add", set(a), func(tx store.Tx) { tx.Remove(0, "a"); tx.Add(0, b, time.Second) }, []store.Change{{Content: set(b), TTL: time.Second}}},
+		{"Trim", set(a, b), func(tx store.Tx) { tx.Trim(0, 1) }, []store.Change{{Content: set(b)}}},
 		{"Trim all", set(a, b), func(tx store.Tx) { tx.Trim(0, 9) }, []store.Change{{Deleted: true}}},
 		{"Trim none", set(a), func(tx store.Tx) { tx.Trim(0, 0); tx.Trim(0, -1) }, nil},
-		{"Trim and Add the trimmed", set(a, b), func(tx store.Tx) { tx.Trim(0, 1); tx.Add(0, a, time.Second) }, []store.Change{{Held: set(a, b), TTL: time.Second}}},
+		{"Trim and Add the trimmed", set(a, b), func(tx store.Tx) { tx.Trim(0, 1); tx.Add(0, a, time.Second) }, []store.Change{{Content: set(a, b), TTL: time.Second}}},
 		{"a set in any order", set(b, a), func(tx store.Tx) { tx.Add(0, store.Member{Score: 2, Text: "aa"}, time.Second) },
-			[]store.Change{{Held: set(a, store.Member{Score: 2, Text: "aa"}, b), TTL: time.Second}}},
-		{"another key", numbers(three), func(tx store.Tx) { tx.Put(1, four, time.Second) }, []store.Change{{Key: 1, Held: numbers(four), TTL: time.Second}}},
+			[]store.Change{{Content: set(a, store.Member{Score: 2, Text: "aa"}, b), TTL: time.Second}}},
+		{"another key", numbers(three), func(tx store.Tx) { tx.Put(1, four, time.Second) }, []store.Change{{Key: 1, Content: numbers(four), TTL: time.Second}}},
 		{"two keys", numbers(three), func(tx store.Tx) { tx.Put(1, four, time.Second); tx.Del(0) },
-			[]store.Change{{Deleted: true}, {Key: 1, Held: numbers(four), TTL: time.Second}}},
+			[]store.Change{{Deleted: true}, {Key: 1, Content: numbers(four), TTL: time.Second}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			held := []store.Held{tt.held, {}}
+			held := []store.Content{tt.held, {}}
 			held[0].Members = slices.Grow(slices.Clone(tt.held.Members), 4) // spare capacity, into which an append would write
 			before := slices.Clone(held[0].Members[:cap(held[0].Members)])
 			tx := store.NewLoaded(1, held)
@@ -147,7 +149,7 @@ func TestLoadedChanges(t *testing.T) {
 // Get returns the result of earlier changes.
 func TestLoadedGet(t *testing.T) {
 	t.Parallel()
-	tx := store.NewLoaded(1, []store.Held{{}})
+	tx := store.NewLoaded(1, []store.Content{{}})
 	want := func(after string, n store.Nums, held bool) {
 		t.Helper()
 		if got, ok, err := tx.Get(0); err != nil || ok != held || got != n {
@@ -179,7 +181,7 @@ func TestLoadedModel(t *testing.T) {
 			m := member()
 			list = append(without(m.Text), m)
 		}
-		tx := store.NewLoaded(1, []store.Held{set(slices.Clone(list)...)})
+		tx := store.NewLoaded(1, []store.Content{set(slices.Clone(list)...)})
 		order := func() {
 			slices.SortFunc(list, func(a, b store.Member) int {
 				return cmp.Or(cmp.Compare(a.Score, b.Score), strings.Compare(a.Text, b.Text))

@@ -59,7 +59,7 @@ func TestRunErrors(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			tx := store.NewLoaded(1, []store.Held{{Kind: store.Numbers}, {}})
+			tx := store.NewLoaded(1, []store.Content{{Kind: store.Numbers}, {}})
 			reply := append(make([]store.Value, 0, 4), store.IntegerValue(5))
 			got, err := tt.script.Run(tx, []string{"{k}a", "{k}b"}, nil, reply)
 			for _, sentinel := range all {
@@ -91,7 +91,7 @@ func TestRun(t *testing.T) {
 		return append(reply, store.IntegerValue(tx.Now()), store.IntegerValue(n.N[0]), store.IntegerValue(args[0].Int())), nil
 	}
 	for _, script := range []*store.Script{store.NewScript("x", "", form), store.NewReadOnlyScript("x", "", form)} {
-		tx := store.NewLoaded(7, []store.Held{{Kind: store.Numbers, Nums: store.Nums{Len: 1, N: [store.MaxNums]int64{8}}}})
+		tx := store.NewLoaded(7, []store.Content{{Kind: store.Numbers, Nums: store.Nums{Len: 1, N: [store.MaxNums]int64{8}}}})
 		got, err := script.Run(tx, []string{"a"}, []store.Arg{store.IntArg(9)}, []store.Value{store.IntegerValue(6)})
 		want := []store.Value{store.IntegerValue(6), store.IntegerValue(7), store.IntegerValue(8), store.IntegerValue(9)}
 		if err != nil || !slices.Equal(got, want) {
@@ -107,7 +107,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 	form := func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
 		return append(reply, store.IntegerValue(tx.Now())), nil
 	}
-	tx, keys, reply := store.Tx(store.NewLoaded(1, make([]store.Held, 1))), []string{"a"}, make([]store.Value, 0, 1)
+	tx, keys, reply := store.Tx(store.NewLoaded(1, make([]store.Content, 1))), []string{"a"}, make([]store.Value, 0, 1)
 	for _, script := range []*store.Script{store.NewScript("x", "", form), store.NewReadOnlyScript("x", "", form)} {
 		if got := testing.AllocsPerRun(100, func() { _, _ = script.Run(tx, keys, nil, reply) }); got != 0 {
 			t.Errorf("read-only %v: Run allocates %v times, want 0", script.ReadOnly(), got)

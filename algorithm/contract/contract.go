@@ -19,13 +19,14 @@
 //		return &contract.Limit{Kind: kind, Args: args, Capacity: f.Limit, Window: f.Window}, nil
 //	}
 //
-//	var kind = &contract.Kind{
-//		Name: "fixedwindow",
-//		Tag:  store.Tag{'f', '1'},
-//		Cell: "edge count", // when the window ends, and the tokens consumed in it
-//		Args: "limit window",
-//		Lua: `
-//	-- settle
+//	var kind = &contract.MeterKind{
+//		Head: contract.Head{
+//			Name: "fixedwindow",
+//			Tag:  store.Tag{'f', '1'},
+//			Cell: "edge count", // when the window ends, and the tokens consumed in it
+//			Args: "limit window",
+//			Lua: `
+//	-- advance
 //	if now >= $edge then $edge, $count = now + $window, 0 end
 //	-- room
 //	$room = $limit - $count
@@ -36,6 +37,7 @@
 //	-- refund
 //	if $edge == $was_edge then $count = math.max($count - n, 0) end
 //	`,
+//		},
 //		Meter: func(args []store.Arg) contract.Meter {
 //			return meter{limit: args[0].Int(), window: args[1].Int()}
 //		},
@@ -43,7 +45,7 @@
 //
 //	type meter struct{ limit, window int64 }
 //
-//	func (m meter) Settle(now int64, c contract.Cell) contract.Cell {
+//	func (m meter) Advance(now int64, c contract.Cell) contract.Cell {
 //		if now >= c.A {
 //			c.A, c.B = now+m.window, 0
 //		}
@@ -65,8 +67,8 @@
 //
 //   - a struct with a NewLimit method, which checks the fields and returns a [Limit] with
 //     the constants of the limit;
-//   - a [Kind], which all limits of the algorithm share. It names the integers of the cell
-//     and the constants, and holds the arithmetic in Lua, for servers;
+//   - a [MeterKind], which all limits of the algorithm share. It names the integers of the
+//     cell and the constants, and holds the arithmetic in Lua, for servers;
 //   - a [Meter], which holds the same arithmetic in Go, for stores that run no Lua.
 //
 // The module does the rest. It reads and parses the cell, and detects foreign values,
@@ -77,30 +79,31 @@
 //
 // # The Lua
 //
-// Each section follows a line that names it: "-- settle", "-- room", "-- take", "-- ends"
-// and, if tokens can be refunded, "-- refund". The sections do what the methods of [Meter]
-// and [Refunder] do. Lines before the first section are ignored, and so are all lines that
-// begin with "--". A section is a list of statements, which can use these names:
+// Each section follows a line that names it: "-- advance", "-- room", "-- take", "--
+// ends" and, if tokens can be refunded, "-- refund". The sections do what the methods of
+// [Meter] and [Refunder] do. Lines before the first section are ignored, and so are all
+// lines that begin with "--". A section is a list of statements, which can use these
+// names:
 //
 //   - $name is an integer of the cell, or a constant of the limit. A section can set the
 //     integers of the cell, but not the constants.
 //   - now is the time in microseconds.
 //   - at is the time at which the caller goes ahead: now, or later if the caller waits.
-//   - n is the number of tokens. The sections settle and ends cannot use at and n.
+//   - n is the number of tokens. The sections advance and ends cannot use at and n.
 //   - $room and $ends are the results of the sections room and ends, which must set them.
-//   - The section refund sets the integers of the cell and of [Kind].Note. If all integers
+//   - The section refund sets the integers of the cell and of [MeterKind].Note. If all integers
 //     of the cell are then 0, the key is deleted. In refund, n is the number of tokens that
 //     the refunded decision consumed. $was_name is an integer of the cell just after that
 //     decision, and $was_moved is [Charge].Moved.
 //
-// Declare every other variable local. Lua's numbers are floats, which are exact only below
-// 2^53: keep sums and products below 2^53, and divide with (a - a % b) / b.
+// Declare every other variable local. Lua's numbers are floats, which are exact only
+// below 2^53: keep sums and products below 2^53, and divide with (a - a % b) / b.
 //
 // # State that is not a cell
 //
-// If the state is a sorted set, a list or several keys, write a [Step] instead of a Meter.
-// Of the built-in algorithms, SlidingLog, Concurrency, MetadataWindow and SlidingBuckets
-// have a Step.
+// If the state is a sorted set, a list or several keys, write a [StepKind] with a [Step]
+// instead of a MeterKind with a Meter. Of the built-in algorithms, SlidingLog,
+// Concurrency, MetadataWindow and SlidingBuckets have a Step.
 package contract
 
 import (
@@ -157,8 +160,8 @@ func (e *invalid) Error() string { return e.text }
 func (e *invalid) Unwrap() error { return ErrInvalidLimit }
 
 // A Cell is the state of one key: up to four integers from 0 to 2^53-1. If the key is
-// missing, all integers are 0. In the store, a cell is text: the tag of its kind, and then
-// the integers.
+// missing, all integers are 0. In the store, a cell is text: the tag of its kind, and
+// then the integers.
 type Cell struct{ A, B, C, D int64 }
 
 // A Limit is the result of NewLimit: an algorithm with valid constants. Do not change a
@@ -166,9 +169,9 @@ type Cell struct{ A, B, C, D int64 }
 type Limit struct {
 	// Kind holds the arithmetic of the algorithm. Use the same pointer for all limits
 	// with the same Lua.
-	Kind *Kind
+	Kind Kind
 
-	// Args are the constants of the limit, in the order of Kind.Args: at most MaxArgs.
+	// Args are the constants of the limit, in the order of Head.Args: at most MaxArgs.
 	// Numbers are from -(2^53-1) to 2^53-1. Make them with store.ConstArg.
 	Args []store.Arg
 
@@ -195,125 +198,10 @@ type Limit struct {
 
 	// MaxWait is how far ahead tokens can be reserved, in microseconds, from 0 to
 	// MaxSpan. Choose it so that no number in the arithmetic reaches 2^53. A longer wait
-	// is cut to MaxWait. MaxWait is used only if Kind.Reserves is true.
+	// is cut to MaxWait. MaxWait is used only if MeterKind.Reserves is true.
 	MaxWait int64
 
-	// Lease is the time until a lease expires. It is used only if Kind.Leases is
+	// Lease is the time until a lease expires. It is used only if StepKind.Leases is
 	// true.
 	Lease time.Duration
-}
-
-// A Kind is the part of an algorithm that all its limits share.
-type Kind struct {
-	// Name is a short name of lower-case letters and digits. Scripts and errors use
-	// it.
-	Name string
-
-	// Tag is a lower-case letter and a digit. It cannot be i2 or i3, the tags of markers.
-	// The tag is part of every key and of every value. If you change the layout of
-	// the value, choose another tag. Rules then use other keys, so their earlier
-	// state has no effect.
-	Tag store.Tag
-
-	// Cell names the integers of the cell, separated by spaces: "edge count". Names
-	// consist of lower-case letters and underscores. Names in brackets, such as
-	// "tat [rem den]", come last: their integers are written only if one of them is
-	// not 0. For a Step, Cell names the integers of its State in a reply.
-	Cell string
-
-	// Note names up to three integers that refunds keep in the value, after the cell. If
-	// Note is not empty, Cell names at most three integers. The integers of the note
-	// are 0 at first, and 0 again when the cell ends. If Refund uses
-	// [Charge].Moved, the first integer of the note must be a sum, to which each
-	// refund adds how far it moved the cell.
-	Note string
-
-	// Args names the constants of a limit: "limit window". If a name ends in ":text",
-	// the constant is a string.
-	Args string
-
-	// Lua is the arithmetic in Lua: see the documentation of the package.
-	Lua string
-
-	// Reserves is true if tokens can be reserved ahead of time. Room must then use
-	// its argument at.
-	Reserves bool
-
-	// Absolute is true if Ends depends only on the cell, not on the constants of the
-	// limit. The script then keeps a key's TTL where possible, which costs a server
-	// less.
-	Absolute bool
-
-	// Meter returns the arithmetic in Go for a limit with these constants.
-	Meter func(args []store.Arg) Meter
-
-	// Step returns the Step of a limit with these constants, if the state is not a
-	// cell. Meter is then nil.
-	Step func(args []store.Arg) Step
-
-	// The other fields are only for a Step.
-
-	// Keys is the number of keys of a Step. 0 means 1.
-	Keys int
-
-	// Locals names further Lua variables that the sections of a Step share: "log at".
-	Locals string
-
-	// Sets is true if a key of a Step holds a sorted set or a list, which MGet cannot
-	// read.
-	Sets bool
-
-	// Leases is true if the Step gives out leases: an allowed request holds a lease,
-	// whose name is Ask.Text, until the lease is released.
-	Leases bool
-
-	// Entries is true if the Step keeps Ask.Text of every allowed request as
-	// metadata. The Step must then be a [Lister].
-	Entries bool
-}
-
-// A Meter is the arithmetic of one limit. Its methods are pure functions of their
-// arguments. Times are microseconds since the Unix epoch.
-type Meter interface {
-	// Settle returns the cell at now: expired windows are removed, and refilled tokens
-	// are added. If the key is missing, or the cell has ended, c is the zero Cell.
-	Settle(now int64, c Cell) Cell
-
-	// Room returns the number of tokens that can be consumed if the caller goes ahead
-	// at the time at, which is now or later. c is settled. The result can be negative.
-	Room(now, at int64, c Cell) int64
-
-	// Take returns the cell after n tokens were consumed. n is at most the result of
-	// Room, or Room plus [Limit].MaxDebt for a Force. If Kind.Reserves is true, n can be
-	// negative: Take(Take(c, n), -n) equals c.
-	Take(c Cell, n int64) Cell
-
-	// Ends returns when the cell ends: the limit is then fully reset. Afterwards the
-	// cell is treated like the zero Cell.
-	Ends(c Cell) int64
-
-	// Ready returns the earliest time at which a request for n tokens is allowed, if
-	// the caller can wait for wait microseconds. n is at most the capacity.
-	Ready(now int64, c Cell, n, wait int64) int64
-}
-
-// A Refunder is a [Meter] whose tokens can be refunded. The Lua of its kind has a refund
-// section.
-type Refunder interface {
-	// Refund refunds the decision ch, and returns the new cell and the new note. It
-	// does not refund tokens that have been refilled since, or that belong to an
-	// expired window. If the returned cell equals c, nothing was refunded. If it is the
-	// zero Cell, the key is deleted.
-	//
-	// c is the cell that was read. It is not settled, and has not ended. note is the
-	// note that was read. Refund is not called if the key was deleted, or if the cell
-	// ended, after the decision.
-	Refund(now int64, c Cell, ch Charge, note Cell) (Cell, Cell)
-}
-
-// A Charge is one decision that consumed tokens.
-type Charge struct {
-	Was   Cell  // the cell just after the decision
-	N     int64 // the tokens that the decision consumed
-	Moved int64 // the first integer of the note just after the decision; 0 if there is no Note
 }

@@ -24,7 +24,7 @@ type Answer struct {
 	ResetAfter time.Duration // the time until the limit is fully reset
 }
 
-// A State holds the integers that [Step].Read returned. The integers that [Kind].Cell
+// A State holds the integers that [Step].Read returned. The integers that [Head].Cell
 // names come first, and are part of the reply. Read can return more integers after
 // them, which only Write and Mark use.
 type State [MaxState]int64
@@ -40,7 +40,7 @@ type State [MaxState]int64
 //
 // The sections do the following:
 //
-//   - read sets $room and the integers that Kind.Cell names. All of them are 0 at
+//   - read sets $room and the integers that Head.Cell names. All of them are 0 at
 //     first. It can use now, n (the cost) and $renew (Ask.Renew). It writes nothing.
 //   - write consumes n tokens, and gives each key a TTL. It can use $gen. Its commands
 //     must not fail. For a Force, n can be above $room, by at most [Limit].MaxDebt.

@@ -12,8 +12,8 @@ func Micros(n int64) time.Duration {
 	return time.Duration(n) * time.Microsecond
 }
 
-// WholeMicros returns d in microseconds. If d is not a whole number of microseconds from 1
-// to [MaxSpan], the error is an [ErrInvalidLimit] that names the field.
+// WholeMicros returns d in microseconds. If d is not a whole number of microseconds from
+// 1 to [MaxSpan], the error is an [ErrInvalidLimit] that names the field.
 func WholeMicros(field string, d time.Duration) (int64, error) {
 	us := d.Microseconds()
 	if us < 1 || us > MaxSpan || d%time.Microsecond != 0 {
@@ -22,8 +22,8 @@ func WholeMicros(field string, d time.Duration) (int64, error) {
 	return us, nil
 }
 
-// TTL returns the TTL of a key whose state ends at ends: the time from now to ends, rounded
-// up to the millisecond, plus slack. It is at most 2*[MaxSpan] plus slack.
+// TTL returns the TTL of a key whose state ends at ends: the time from now to ends,
+// rounded up to the millisecond, plus slack. It is at most 2*[MaxSpan] plus slack.
 func TTL(now, ends int64, slack time.Duration) time.Duration {
 	return Micros((min(max(ends-now, 1), 2*MaxSpan)+999)/1000*1000) + slack
 }

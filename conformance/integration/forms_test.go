@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
 )
@@ -32,7 +33,7 @@ type formCase struct {
 // decision with a marker.
 type formCall struct {
 	limit algorithm.Algorithm
-	verb  compose.Verb
+	verb  script.Verb
 	after time.Duration
 	cost  int64
 	wait  time.Duration
@@ -53,62 +54,62 @@ var formCases = func() []formCase {
 	const us = time.Microsecond
 	list := []formCase{
 		{"a fraction stands in the key, and a whole refund gives nothing", []formCall{
-			{limit: whole, verb: compose.ConsumeMark, cost: 1, want: 1},
-			{limit: third, verb: compose.Force, cost: 14, want: 14},
-			{limit: whole, verb: compose.Refund},
+			{limit: whole, verb: script.ConsumeMark, cost: 1, want: 1},
+			{limit: third, verb: script.Force, cost: 14, want: 14},
+			{limit: whole, verb: script.Refund},
 		}},
 		{"a fraction stands in the key, and a whole refund gives a microsecond", []formCall{
-			{limit: whole, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: whole, verb: script.ConsumeMark, cost: 1, want: 1},
 			{limit: third, cost: 1, want: 1},
-			{limit: whole, verb: compose.Refund, after: time.Second - us, want: 1},
+			{limit: whole, verb: script.Refund, after: time.Second - us, want: 1},
 		}},
 		{"a fraction stands in the key, and later reservations keep the whole refund", []formCall{
-			{limit: whole, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: whole, verb: script.ConsumeMark, cost: 1, want: 1},
 			{limit: third, cost: 5, wait: time.Minute, want: 1},
 			{limit: third, cost: 5, wait: time.Minute, want: 1},
 			{limit: third, cost: 4, wait: time.Minute, want: 1},
-			{limit: whole, verb: compose.Refund},
+			{limit: whole, verb: script.Refund},
 		}},
 		{"a decision is settled when nothing has changed", []formCall{
-			{limit: whole, verb: compose.ConsumeMark, cost: 2, want: 1},
-			{limit: whole, verb: compose.Settle, after: us, cost: 9, want: 10},
-			{limit: whole, verb: compose.Settle, after: 2 * us, cost: 9, want: 10},
-			{limit: whole, verb: compose.Settle, after: 2 * us, cost: 0, want: 1},
-			{limit: whole, verb: compose.Refund, after: 3 * us},
+			{limit: whole, verb: script.ConsumeMark, cost: 2, want: 1},
+			{limit: whole, verb: script.Settle, after: us, cost: 9, want: 10},
+			{limit: whole, verb: script.Settle, after: 2 * us, cost: 9, want: 10},
+			{limit: whole, verb: script.Settle, after: 2 * us, cost: 0, want: 1},
+			{limit: whole, verb: script.Refund, after: 3 * us},
 		}},
 		{"a decision is settled behind another", []formCall{
-			{limit: third, verb: compose.ConsumeMark, cost: 2, want: 1},
+			{limit: third, verb: script.ConsumeMark, cost: 2, want: 1},
 			{limit: third, cost: 1, want: 1},
-			{limit: third, verb: compose.Settle, after: us, cost: 1, want: 2},
-			{limit: third, verb: compose.Settle, after: us, cost: 4, want: 5},
-			{limit: third, verb: compose.ConsumeMark, after: us, cost: 2, want: 4},
-			{limit: third, verb: compose.Refund, after: us, want: 1},
+			{limit: third, verb: script.Settle, after: us, cost: 1, want: 2},
+			{limit: third, verb: script.Settle, after: us, cost: 4, want: 5},
+			{limit: third, verb: script.ConsumeMark, after: us, cost: 2, want: 4},
+			{limit: third, verb: script.Refund, after: us, want: 1},
 		}},
 		{"a decision that ends now is not settled", []formCall{
-			{limit: whole, verb: compose.ConsumeMark, cost: 2, want: 1},
-			{limit: whole, verb: compose.Settle, after: 2*time.Second - us, cost: 3, want: 4},
-			{limit: whole, verb: compose.Settle, after: 3 * time.Second, cost: 1},
+			{limit: whole, verb: script.ConsumeMark, cost: 2, want: 1},
+			{limit: whole, verb: script.Settle, after: 2*time.Second - us, cost: 3, want: 4},
+			{limit: whole, verb: script.Settle, after: 3 * time.Second, cost: 1},
 		}},
 		{"a Force leaves a debt", []formCall{
-			{limit: whole, verb: compose.ForceMark, cost: 9, want: 9},
+			{limit: whole, verb: script.ForceMark, cost: 9, want: 9},
 			{limit: whole, cost: 1},
-			{limit: whole, verb: compose.Settle, cost: 3, want: 4},
+			{limit: whole, verb: script.Settle, cost: 3, want: 4},
 			{limit: whole, cost: 2, want: 1},
 		}},
 		{"another fraction stands in the key", []formCall{
-			{limit: third, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: third, verb: script.ConsumeMark, cost: 1, want: 1},
 			{limit: seventh, cost: 1, want: 1},
-			{limit: third, verb: compose.Refund, want: 1},
+			{limit: third, verb: script.Refund, want: 1},
 		}},
 		{"another fraction without a remainder stands in the key", []formCall{
-			{limit: third, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: third, verb: script.ConsumeMark, cost: 1, want: 1},
 			{limit: algorithm.GCRA{Rate: algorithm.Rate{Count: 2, Period: us}, Burst: 8}, cost: 2, wait: time.Minute, want: 1},
-			{limit: third, verb: compose.Refund, want: 1},
+			{limit: third, verb: script.Refund, want: 1},
 		}},
 		{"a refund with a lower cost is refused", []formCall{
-			{limit: whole, verb: compose.ConsumeMark, cost: 3, want: 1},
-			{limit: whole, verb: compose.Refund, cost: 2, want: 2},
-			{limit: whole, verb: compose.Refund, cost: 3, want: 1},
+			{limit: whole, verb: script.ConsumeMark, cost: 3, want: 1},
+			{limit: whole, verb: script.Refund, cost: 2, want: 2},
+			{limit: whole, verb: script.Refund, cost: 3, want: 1},
 		}},
 		{"a full queue denies even the next turn", []formCall{
 			{limit: queue, cost: 5, want: 1},
@@ -138,10 +139,10 @@ var formCases = func() []formCase {
 		}
 		all := limit.Capacity + limit.MaxDebt
 		list = append(list, formCase{fmt.Sprintf("%+v: the largest debt", a), []formCall{
-			{limit: a, verb: compose.ForceMark, cost: all, want: all},
-			{limit: a, verb: compose.Force, cost: 1},
-			{limit: a, verb: compose.Peek, cost: 1},
-			{limit: a, verb: compose.Force, after: us, cost: algorithm.MaxTokens, want: refilled(a)},
+			{limit: a, verb: script.ForceMark, cost: all, want: all},
+			{limit: a, verb: script.Force, cost: 1},
+			{limit: a, verb: script.Peek, cost: 1},
+			{limit: a, verb: script.Force, after: us, cost: algorithm.MaxTokens, want: refilled(a)},
 		}})
 	}
 	counter := algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: time.Second}
@@ -150,32 +151,32 @@ var formCases = func() []formCase {
 	longLog.Window *= 10
 	list = append(list,
 		formCase{"a shorter window of a log has ended, and the decision has not", []formCall{
-			{limit: longLog, verb: compose.ConsumeMark, cost: 1, want: 1},
+			{limit: longLog, verb: script.ConsumeMark, cost: 1, want: 1},
 			{limit: log, after: time.Second / 2, cost: 1, want: 1},
-			{limit: log, verb: compose.Refund, after: time.Second},
+			{limit: log, verb: script.Refund, after: time.Second},
 		}},
 		formCase{"entries of a log that are exactly a window old", []formCall{
 			{limit: log, cost: 3, want: 1},
 			{limit: log, after: time.Second / 2, cost: 2, want: 1},
-			{limit: log, verb: compose.Peek, after: time.Second - us, cost: 1},
-			{limit: log, verb: compose.Peek, after: time.Second, cost: 3, want: 1},
-			{limit: log, verb: compose.Peek, after: 3*time.Second/2 - us, cost: 4},
-			{limit: log, verb: compose.Peek, after: 3 * time.Second / 2, cost: 5, want: 1},
+			{limit: log, verb: script.Peek, after: time.Second - us, cost: 1},
+			{limit: log, verb: script.Peek, after: time.Second, cost: 3, want: 1},
+			{limit: log, verb: script.Peek, after: 3*time.Second/2 - us, cost: 4},
+			{limit: log, verb: script.Peek, after: 3 * time.Second / 2, cost: 5, want: 1},
 		}},
 		formCase{"another decision in the same microsecond, after a reset", []formCall{
-			{limit: log, verb: compose.ConsumeMark, cost: 2, want: 1},
-			{limit: log, verb: compose.Reset, cost: 1, want: 1},
+			{limit: log, verb: script.ConsumeMark, cost: 2, want: 1},
+			{limit: log, verb: script.Reset, cost: 1, want: 1},
 			{limit: log, cost: 2, want: 1},
-			{limit: log, verb: compose.Refund},
+			{limit: log, verb: script.Refund},
 		}},
 		formCase{"half of the largest previous count", []formCall{
-			{limit: counter, verb: compose.Force, cost: algorithm.MaxTokens, want: 1<<33 - 1},
-			{limit: counter, verb: compose.Force, after: 1500 * time.Millisecond, cost: algorithm.MaxTokens, want: 1<<32 - 1},
+			{limit: counter, verb: script.Force, cost: algorithm.MaxTokens, want: 1<<33 - 1},
+			{limit: counter, verb: script.Force, after: 1500 * time.Millisecond, cost: algorithm.MaxTokens, want: 1<<32 - 1},
 		}},
 		formCase{"expired entries of a debt", []formCall{
-			{limit: log, verb: compose.Force, cost: 20, want: 20},
-			{limit: log, verb: compose.Force, after: time.Second / 2, cost: 20, want: 20},
-			{limit: log, verb: compose.Force, after: time.Second, cost: 1, want: 1},
+			{limit: log, verb: script.Force, cost: 20, want: 20},
+			{limit: log, verb: script.Force, after: time.Second / 2, cost: 20, want: 20},
+			{limit: log, verb: script.Force, after: time.Second, cost: 1, want: 1},
 		}},
 	)
 	// While somebody waits, what was reserved behind a decision is not refunded. Nobody
@@ -200,9 +201,9 @@ var formCases = func() []formCase {
 			want = 0
 		}
 		list = append(list, formCase{fmt.Sprintf("%T: %d behind %d, %v later", w.limit, w.behind, w.first, w.after), []formCall{
-			{limit: w.limit, verb: compose.ConsumeMark, cost: w.first, wait: time.Minute, want: 1},
+			{limit: w.limit, verb: script.ConsumeMark, cost: w.first, wait: time.Minute, want: 1},
 			{limit: w.limit, cost: w.behind, wait: time.Minute, want: 1},
-			{limit: w.limit, verb: compose.Refund, after: w.after, want: want},
+			{limit: w.limit, verb: script.Refund, after: w.after, want: want},
 		}})
 	}
 	return list
@@ -295,7 +296,7 @@ func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
 	defer func() { _ = rdb.Close() }()
 	st := goredis.New(rdb)
 	keys := []string{"{x}:key", "{x}:marker"}
-	held, ttls := make([]store.Held, len(keys)), make([]time.Duration, len(keys))
+	held, ttls := make([]store.Content, len(keys)), make([]time.Duration, len(keys))
 	for i, call := range c.calls {
 		limit, err := call.limit.NewLimit()
 		if err != nil {
@@ -318,7 +319,7 @@ func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
 		if err != nil {
 			return err
 		}
-		o, err := p.Outcome(call.verb, reply, nil)
+		o, err := p.Parse(call.verb, reply, nil)
 		if err != nil {
 			return err
 		}
@@ -328,12 +329,12 @@ func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
 			return err
 		}
 		for _, change := range tx.Changes() {
-			if held[change.Key] = change.Held; change.TTL > 0 || change.Deleted {
+			if held[change.Key] = change.Content; change.TTL > 0 || change.Deleted {
 				ttls[change.Key] = change.TTL
 			}
 		}
-		if got := reply[0].Int(); o.N != call.want || got != call.want {
-			return fmt.Errorf("call %d: the Lua replied %d, and the Go form %d: want %d", i, o.N, got, call.want)
+		if got := reply[0].Int(); o.Head() != call.want || got != call.want {
+			return fmt.Errorf("call %d: the Lua replied %d, and the Go form %d: want %d", i, o.Head(), got, call.want)
 		}
 		for k, h := range held {
 			want := fmt.Sprint(text(h), ttls[k])

@@ -31,8 +31,8 @@ const (
 // atomic.
 type fragile struct {
 	defect defect
-	held   map[string]store.Held
-	old    map[string]store.Held // held as it was some calls ago
+	held   map[string]store.Content
+	old    map[string]store.Content // held as it was some calls ago
 	calls  int
 }
 
@@ -60,7 +60,7 @@ func (f *fragile) run(ctx context.Context, script *store.Script, keys []string, 
 	if f.defect == staleRead && script.ReadOnly() {
 		from = f.old
 	}
-	values := make([]store.Held, len(keys))
+	values := make([]store.Content, len(keys))
 	for i, key := range keys {
 		if f.defect == splitLock && i > 0 {
 			linear.Yield(ctx)
@@ -82,7 +82,7 @@ func (f *fragile) run(ctx context.Context, script *store.Script, keys []string, 
 		if c.Deleted {
 			delete(f.held, keys[c.Key])
 		} else {
-			f.held[keys[c.Key]] = c.Held
+			f.held[keys[c.Key]] = c.Content
 		}
 	}
 	return reply, nil
@@ -121,7 +121,7 @@ func TestLinearizableBroken(t *testing.T) {
 			t.Parallel()
 			dir := t.TempDir()
 			for seed := range uint64(20) {
-				rec, err := linear.New(&fragile{defect: defect, held: map[string]store.Held{}})
+				rec, err := linear.New(&fragile{defect: defect, held: map[string]store.Content{}})
 				if err != nil {
 					t.Fatal(err)
 				}

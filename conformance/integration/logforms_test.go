@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
 )
@@ -49,14 +50,14 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 	log := algorithm.SlidingLog{Limit: anyOf[int64](r, 1, 3, 5, 6, 40, 100_000, algorithm.MaxLogTokens), Window: time.Millisecond}
 	rules := []algorithm.SlidingLog{log, {Limit: log.Limit/2 + 1, Window: log.Window}, {Limit: log.Limit, Window: log.Window / 2}}
 	most := max(log.Limit/anyOf[int64](r, 1, 3, 40), 2)
-	key, held := "{x}:key", make([]store.Held, 2)
+	key, held := "{x}:key", make([]store.Content, 2)
 	if r.IntN(3) == 0 {
 		score, entry := int64(formEpoch), fmt.Sprintf("l3 %d %d %d 1", formEpoch, 1<<23-1-r.IntN(30), algorithm.MaxLogTokens-r.Int64N(min(10*most, 1<<50)))
 		rdb.ZAdd(ctx, key, redis.Z{Score: float64(score), Member: entry})
-		held[0] = store.Held{Kind: store.Set, Members: []store.Member{{Score: score, Text: entry}}}
+		held[0] = store.Content{Kind: store.Set, Members: []store.Member{{Score: score, Text: entry}}}
 	}
 	var markers []string // of decisions, by their number; empty if it was denied or refunded
-	states := map[string]store.Held{}
+	states := map[string]store.Content{}
 	now, times := time.Duration(0), []time.Duration{0}
 	for i := range 150 {
 		switch r.IntN(8) {
@@ -71,12 +72,12 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 			now = max(now, anyOf(r, times...)+log.Window)
 		}
 		times = append(times, now)[max(0, len(times)-15):]
-		verb := anyOf(r, compose.Consume, compose.ConsumeMark, compose.ConsumeMark, compose.UpToMark, compose.Force, compose.ForceMark, compose.Peek, compose.Refund, compose.Refund, compose.Settle, compose.Settle)
+		verb := anyOf(r, script.Consume, script.ConsumeMark, script.ConsumeMark, script.UpToMark, script.Force, script.ForceMark, script.Peek, script.Refund, script.Refund, script.Settle, script.Settle)
 		if r.IntN(60) == 0 {
-			verb = compose.Reset
+			verb = script.Reset
 		}
 		marker := fmt.Sprintf("{x}:marker%d", i)
-		if (verb == compose.Refund || verb == compose.Settle) && len(markers) > 0 {
+		if (verb == script.Refund || verb == script.Settle) && len(markers) > 0 {
 			marker = markers[max(0, len(markers)-1-r.IntN(12))]
 		}
 		a := rules[0]
@@ -93,7 +94,7 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 		}
 		s := p.Script(verb)
 		cost := 1 + r.Int64N(most)
-		if verb == compose.Refund {
+		if verb == script.Refund {
 			cost = 0
 		}
 		args := p.AppendArgs(nil, verb, &compose.Call{Cost: cost, Now: formEpoch + now.Microseconds(), Gen: int64(i + 1)})
@@ -104,11 +105,11 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 			return fmt.Errorf("step %d %+v cost %d now %v: %w %s", i, a, cost, now, err, onServer(ctx, rdb, key))
 		}
 		answer := func(reply []store.Value) (string, error) {
-			o, err := p.Outcome(verb, reply, nil)
-			if err != nil || verb > compose.Renew {
-				return fmt.Sprint(o.N), err
+			o, err := p.Parse(verb, reply, nil)
+			if err != nil || verb > script.Renew {
+				return fmt.Sprint(o.Head()), err
 			}
-			return fmt.Sprintf("%d %+v", o.N, p.Answer(0, verb, &o, &compose.Call{Cost: max(cost, 1)})), nil
+			return fmt.Sprintf("%d %+v", o.Head(), p.Result(0, verb, &o, &compose.Call{Cost: max(cost, 1)})), nil
 		}
 		got, err := answer(reply)
 		if err != nil {
@@ -122,9 +123,9 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 			return fmt.Errorf("step %d, %s of %d at %v: the Lua answers %s, and the Go form %s, %w", i, s.Name(), cost, now, got, want, err)
 		}
 		for _, change := range tx.Changes() {
-			held[change.Key] = change.Held
+			held[change.Key] = change.Content
 		}
-		if states[marker] = held[1]; verb == compose.ConsumeMark || verb == compose.UpToMark || verb == compose.ForceMark {
+		if states[marker] = held[1]; verb == script.ConsumeMark || verb == script.UpToMark || verb == script.ForceMark {
 			markers = append(markers, marker)
 		}
 		if got, want := onServer(ctx, rdb, key), text(held[0]); !strings.HasPrefix(got, want) {

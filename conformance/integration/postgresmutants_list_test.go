@@ -196,7 +196,7 @@ import (
 
 type ordered struct {
 	*store.Loaded
-	held []store.Held
+	held []store.Content
 }
 
 func (o ordered) At(i int, fromEnd int64) (store.Member, bool, error) {

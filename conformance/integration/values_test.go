@@ -10,7 +10,7 @@ import (
 )
 
 // text is the value of a key in words.
-func text(h store.Held) string {
+func text(h store.Content) string {
 	switch h.Kind {
 	case store.Numbers:
 		return h.Nums.String()
@@ -26,7 +26,7 @@ func onServer(ctx context.Context, rdb *redis.Client, key string) string {
 	if value, err := rdb.Get(ctx, key).Result(); err == nil {
 		return fmt.Sprint(value, ttl)
 	}
-	var h store.Held
+	var h store.Content
 	for _, z := range rdb.ZRangeWithScores(ctx, key, 0, -1).Val() {
 		h.Kind, h.Members = store.Set, append(h.Members, store.Member{Score: int64(z.Score), Text: z.Member.(string)})
 	}

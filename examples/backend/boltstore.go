@@ -46,9 +46,9 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	err := store.CheckKeys(keys)
 	if err == nil {
 		err = s.transact(ctx, !script.ReadOnly(), func(b *bolt.Bucket, now int64) (changes int, err error) {
-			held := make([]store.Held, len(keys))
+			held := make([]store.Content, len(keys))
 			for i, key := range keys {
-				held[i] = read(b, key, now).Held
+				held[i] = read(b, key, now).Content
 			}
 			tx := store.NewLoaded(now, held)
 			if out, err = script.Run(tx, keys, args, reply); err != nil {
@@ -74,8 +74,8 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	err := s.transact(ctx, false, func(b *bolt.Bucket, now int64) (int, error) {
 		for _, key := range keys {
 			var v store.Value // Nil
-			if r := read(b, key, now); r.Held.Kind == store.Numbers {
-				v = store.BulkValue(r.Held.Nums.String())
+			if r := read(b, key, now); r.Content.Kind == store.Numbers {
+				v = store.BulkValue(r.Content.Nums.String())
 			}
 			values = append(values, v)
 		}
@@ -144,7 +144,7 @@ func (s *Store) sweep(b *bolt.Bucket, now int64, n int) error {
 			return nil
 		}
 		s.next = append(bytes.Clone(key), 0)
-		if decode(value, now).Held.Kind == store.Missing {
+		if decode(value, now).Content.Kind == store.Missing {
 			if err := b.Delete(s.next[:len(key)]); err != nil {
 				return err
 			}
@@ -157,7 +157,7 @@ func unavailable(err error) error { return fmt.Errorf("%w: %w", store.ErrUnavail
 
 // A row is the value of a key in the database, in the format of package gob.
 type row struct {
-	Held    store.Held
+	Content store.Content
 	Expires int64 // in microseconds since the Unix epoch
 }
 
@@ -173,7 +173,7 @@ func decode(value []byte, now int64) (r row) {
 	switch {
 	case value == nil:
 	case gob.NewDecoder(bytes.NewReader(value)).Decode(&r) != nil:
-		return row{Held: store.Held{Kind: store.Other}}
+		return row{Content: store.Content{Kind: store.Other}}
 	case r.Expires <= now:
 		return row{}
 	}
@@ -184,7 +184,7 @@ func write(b *bolt.Bucket, key string, c store.Change, now int64) error {
 	if c.Deleted {
 		return b.Delete(name(key))
 	}
-	r := row{c.Held, now + c.TTL.Microseconds()}
+	r := row{c.Content, now + c.TTL.Microseconds()}
 	if c.TTL == 0 { // the key keeps its TTL
 		r.Expires = read(b, key, now).Expires
 	}

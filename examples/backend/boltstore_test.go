@@ -44,7 +44,7 @@ func keys(t *testing.T, db *bolt.DB, part string) map[string]time.Duration {
 			return nil
 		}
 		return b.ForEach(func(key, value []byte) error {
-			if r := decode(value, now); r.Held.Kind != store.Missing && bytes.Contains(key, []byte(part)) {
+			if r := decode(value, now); r.Content.Kind != store.Missing && bytes.Contains(key, []byte(part)) {
 				found[string(key)] = time.Duration(r.Expires-now) * time.Microsecond
 			}
 			return nil
@@ -67,7 +67,7 @@ func TestSweep(t *testing.T) {
 			if i%10 == 0 {
 				ttl = 24 * time.Hour
 			}
-			err = write(b, strconv.Itoa(i), store.Change{Held: store.Held{Kind: store.Numbers}, TTL: ttl}, written)
+			err = write(b, strconv.Itoa(i), store.Change{Content: store.Content{Kind: store.Numbers}, TTL: ttl}, written)
 		}
 		return err
 	})

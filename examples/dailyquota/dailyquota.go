@@ -52,9 +52,9 @@ const (
 var lua string
 
 // kind is the Kind of all quotas, in all zones.
-var kind = &contract.Kind{
-	Name: "dailyquota", Tag: store.Tag{'d', '2'}, Cell: "edge count",
-	Args: "limit offsets:text", Lua: lua, Absolute: true,
+var kind = &contract.MeterKind{
+	Head:     contract.Head{Name: "dailyquota", Tag: store.Tag{'d', '2'}, Cell: "edge count", Args: "limit offsets:text", Lua: lua},
+	Absolute: true,
 	Meter: func(args []store.Arg) contract.Meter {
 		return meter{limit: args[0].Int(), offsets: args[1].String()}
 	},
@@ -141,7 +141,7 @@ type meter struct {
 }
 
 // Settle implements [contract.Meter].
-func (m meter) Settle(now int64, c contract.Cell) contract.Cell {
+func (m meter) Advance(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c = contract.Cell{A: midnight(m.offsets, now)}
 	}

@@ -4,7 +4,7 @@
 -- to all offsets, so none is negative. $offsets is "OFFSET CHANGE OFFSET CHANGE OFFSET ...", in
 -- microseconds. Changes are at least three days apart.
 
--- settle
+-- advance
 if now >= $edge then
   local offset, change, after = string.match($offsets, '^%d+') + 0, 0, 0
   for at, to in string.gmatch($offsets, ' (%d+) (%d+)') do

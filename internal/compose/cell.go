@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
@@ -13,24 +14,24 @@ import (
 type step struct {
 	raw   contract.Step
 	meter contract.Meter
-	kind  *contract.Kind
-	short int // the number of integers of a cell that are always written
-	cell  int // the number of integers of a cell
-	full  int // the number of integers of a cell, a generation and a note
+	kind  *contract.MeterKind // nil if the rule has a Step
+	short int                 // the number of integers of a cell that are always written
+	cell  int                 // the number of integers of a cell
+	full  int                 // the number of integers of a cell, a generation and a note
 
-	// all has all bits of the integers of a cell, and rest those that are written only if one of
-	// them is not 0.
+	// all has all bits of the integers of a cell, and rest those that are written only if
+	// one of them is not 0.
 	all, rest contract.Cell
 }
 
 // notes reports whether the value of a rule has a note.
 func (s *step) notes() bool { return s.full > s.cell+1 }
 
-func stepOf(p *part, args []store.Arg) step {
-	if p.kind.Step != nil {
-		return step{kind: p.kind, raw: p.kind.Step(args)}
+func stepOf(r *script.Rule, args []store.Arg) step {
+	if r.Step != nil {
+		return step{raw: r.Step.Step(args)}
 	}
-	s := step{kind: p.kind, meter: p.kind.Meter(args), short: p.short, cell: len(p.cell), full: p.full()}
+	s := step{kind: r.Meter, meter: r.Meter.Meter(args), short: r.Short, cell: len(r.Cell), full: r.Full()}
 	ones := [4]int64{-1, -1, -1, -1}
 	s.all = toCell(ones[:s.cell])
 	clear(ones[:s.short])
@@ -38,8 +39,8 @@ func stepOf(p *part, args []store.Arg) step {
 	return s
 }
 
-// A held is the state of one rule, as it was read. If the rule has a Step, only state and room
-// are used.
+// A held is the state of one rule, as it was read. If the rule has a Step, only state and
+// room are used.
 type held struct {
 	state contract.State
 	nums  store.Nums // the value, if the rule has a Meter
@@ -49,7 +50,7 @@ type held struct {
 // A cellRun is a decision on the cell of one rule.
 type cellRun struct {
 	step *step
-	cell contract.Cell // the cell that was read, or zero if it has ended; settle settles it
+	cell contract.Cell // the cell that was read, or zero if it has ended; advance advances it
 	next contract.Cell // the cell after the tokens were consumed
 	prev int64         // when the cell that was read ends; MinInt64 if the key is missing
 	ends int64         // when next ends
@@ -58,7 +59,7 @@ type cellRun struct {
 	tail bool          // the value has a generation
 }
 
-// get reads the cell of a rule through tx. It does not settle the cell. If the value is
+// get reads the cell of a rule through tx. It does not advance the cell. If the value is
 // foreign, the error is a store.ForeignAt.
 func (h *held) get(tx store.Tx, key int, now int64) error {
 	var found bool
@@ -78,8 +79,8 @@ func (h *held) get(tx store.Tx, key int, now int64) error {
 	return nil
 }
 
-// load sets the cell that was read to c. n is the number of integers of the value, or 0 if the
-// key is missing. load does not settle the cell.
+// load sets the cell that was read to c. n is the number of integers of the value, or 0
+// if the key is missing. load does not advance the cell.
 func (h *cellRun) load(c contract.Cell, n int, now int64) {
 	if n == 0 {
 		h.prev = math.MinInt64
@@ -90,9 +91,9 @@ func (h *cellRun) load(c contract.Cell, n int, now int64) {
 	}
 }
 
-// settle settles the cell, and sets the room at the time at.
-func (h *cellRun) settle(now, at int64) {
-	h.cell = h.step.meter.Settle(now, h.cell)
+// advance advances the cell to now, and sets the room at the time at.
+func (h *cellRun) advance(now, at int64) {
+	h.cell = h.step.meter.Advance(now, h.cell)
 	h.room = h.step.meter.Room(now, at, h.cell)
 }
 
@@ -110,10 +111,10 @@ func (h *cellRun) ttl(now int64, slack time.Duration) time.Duration {
 	return life(now, h.ends, slack)
 }
 
-// writesTTL reports whether a decision that uses the store's clock writes the TTL of the key. The
-// cell that was read ends at prev, and the next cell ends at ends.
+// writesTTL reports whether a decision that uses the store's clock writes the TTL of the
+// key. The cell that was read ends at prev, and the next cell ends at ends.
 func (s *step) writesTTL(prev, ends int64) bool {
-	return !s.kind.Absolute || ends>>quantumBits != prev>>quantumBits
+	return !s.kind.Absolute || ends>>script.QuantumBits != prev>>script.QuantumBits
 }
 
 // size returns the number of integers of c that are written.
@@ -139,8 +140,8 @@ func toCell(ints []int64) (c contract.Cell) {
 	return c
 }
 
-// set sets the cell in the value n to c. If gen is not 0 and the value has no generation, it
-// also sets the generation.
+// set sets the cell in the value n to c. If gen is not 0 and the value has no generation,
+// it also sets the generation.
 func (h *cellRun) set(n *store.Nums, c contract.Cell, gen int64) {
 	s := h.step
 	cell := [4]int64{c.A, c.B, c.C, c.D}
@@ -160,15 +161,16 @@ func life(now, ends int64, slack time.Duration) time.Duration {
 	return contract.Micros(lifeMicros(now, ends)) + slack
 }
 
-// lifeMicros returns life without slack, in microseconds: a [contract.TTL]. A Duration on the way takes time.
+// lifeMicros returns life without slack, in microseconds: a [contract.TTL]. A Duration on
+// the way takes time.
 func lifeMicros(now, ends int64) int64 {
-	ends += quantum - ends%quantum
+	ends += script.Quantum - ends%script.Quantum
 	return (min(max(ends-now, 1), 2*contract.MaxSpan) + 999) / 1000 * 1000
 }
 
-// refund refunds the charge ch, and reports whether anything was refunded. If the generation
-// of the value is not gen, the key was deleted or its state ended after the decision. Nothing
-// is then refunded.
+// refund refunds the charge ch, and reports whether anything was refunded. If the
+// generation of the value is not gen, the key was deleted or its state ended after the
+// decision. Nothing is then refunded.
 func (h *held) refund(tx store.Tx, key int, now int64, ch contract.Charge, gen int64) bool {
 	s := h.step
 	if !h.tail || h.nums.N[s.cell] != gen {

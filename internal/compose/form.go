@@ -7,14 +7,15 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
-// A run is one run of a Go form. The held values of the rules are not a field of run, because
-// they would then be allocated on the heap.
+// A run is one run of a Go form. The held values of the rules are not a field of run,
+// because they would then be allocated on the heap.
 type run struct {
 	*Program
-	verb  Verb
+	verb  script.Verb
 	tx    store.Tx
 	args  []store.Arg
 	call  Call
@@ -28,8 +29,8 @@ const fewRules = 4
 
 var manyHeld = sync.Pool{New: func() any { return new([MaxRules]held) }}
 
-// form returns the Go form of v. Its reply has the integers that Outcome parses.
-func (p *Program) form(v Verb) store.GoForm {
+// form returns the Go form of v. Its reply has the integers of replyLayout.
+func (p *Program) form(v script.Verb) store.GoForm {
 	switch n := len(p.rules); {
 	case n == 1:
 		return func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
@@ -52,12 +53,12 @@ func (p *Program) form(v Verb) store.GoForm {
 }
 
 // run runs the Go form of v. held must have one zero element for each rule.
-func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value, held []held) ([]store.Value, error) {
+func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []store.Value, held []held) ([]store.Value, error) {
 	r := run{Program: p, verb: v, tx: tx, args: args}
 	if err := r.readArgs(); err != nil {
 		return nil, err
 	}
-	if v.decides() {
+	if v.Decides() {
 		return r.decide(reply, held)
 	}
 	for i := range held {
@@ -67,16 +68,16 @@ func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value
 	}
 	n, err := int64(1), error(nil)
 	switch v {
-	case Refund:
+	case script.Refund:
 		n, err = r.refund(held)
-	case Settle:
+	case script.Settle:
 		n, err = r.settle(held)
-	case Release:
+	case script.Release:
 		n, err = r.release(held)
-	case Entries:
+	case script.Entries:
 		return r.entries(reply, held)
 	default: // Reset
-		for key := range r.nkeys {
+		for key := range r.source.Keys {
 			tx.Del(key)
 		}
 	}
@@ -86,28 +87,25 @@ func (p *Program) run(v Verb, tx store.Tx, args []store.Arg, reply []store.Value
 	return append(reply, store.IntegerValue(n), store.IntegerValue(r.now)), nil
 }
 
-// readArgs parses the arguments, which AppendArgs has made, and reads the clock if the caller
-// brings no time.
+// readArgs parses the arguments, which AppendArgs has made, and reads the clock if the
+// caller brings no time.
 func (r *run) readArgs() error {
 	var err error
-	if r.call, err = r.tailArgs(r.verb, r.args); err != nil {
+	if r.call, err = r.parseArgs(r.verb, r.args); err != nil {
 		return err
-	}
-	if r.verb.debts() {
-		r.call.debt, r.call.Wait = r.call.Wait, 0
 	}
 	if r.now, r.slack = r.call.Now, clockSlack; r.now == 0 {
 		r.now, r.slack = r.tx.Now(), 0
 	}
-	if !r.bound() {
-		r.bind()
+	if !r.hasConsts() {
+		r.useArgs()
 	}
 	return nil
 }
 
-// bound reports whether the arguments begin with the constants of the program. Otherwise the
-// form uses the constants in the arguments, as a server's script does.
-func (r *run) bound() bool {
+// hasConsts reports whether the arguments begin with the constants of the program.
+// Otherwise the form uses the constants in the arguments, as a server's script does.
+func (r *run) hasConsts() bool {
 	consts := r.consts
 	args := r.args[:len(consts)]
 	for i := range consts {
@@ -118,11 +116,11 @@ func (r *run) bound() bool {
 	return true
 }
 
-// bind sets steps from the constants in the arguments.
-func (r *run) bind() {
+// useArgs sets steps from the constants in the arguments.
+func (r *run) useArgs() {
 	for i := range r.rules {
 		q := &r.rules[i]
-		r.steps = append(r.steps, stepOf(&r.source.parts[i], slices.Clone(r.args[q.arg:q.arg+len(q.Limit.Args)])))
+		r.steps = append(r.steps, stepOf(q.layout, slices.Clone(r.args[q.arg:q.arg+len(q.Limit.Args)])))
 	}
 }
 
@@ -134,13 +132,13 @@ func (r *run) step(i int) *step {
 	return &r.rules[i].step
 }
 
-// cost returns the tokens that the call asks of q. For UpTo it is 1, the least that must fit. It
-// is also 1 for Settle, which asks for nothing yet.
+// cost returns the tokens that the call asks of q. For UpTo it is 1, the least that must
+// fit. It is also 1 for Settle, which asks for nothing yet.
 func (r *run) cost(q *rule) int64 {
 	switch {
 	case q.Cost > 0:
 		return r.args[q.arg+len(q.Limit.Args)].Int()
-	case r.verb.upTo() || r.verb == Settle:
+	case r.verb.TakesUpTo() || r.verb == script.Settle:
 		return 1
 	}
 	return r.call.Cost
@@ -148,7 +146,7 @@ func (r *run) cost(q *rule) int64 {
 
 // ask returns the contract.Ask for the Step of q.
 func (r *run) ask(q *rule) contract.Ask {
-	return contract.Ask{Cost: r.cost(q), Wait: r.call.Wait, Text: r.call.Text, Renew: r.verb == Renew}
+	return contract.Ask{Cost: r.cost(q), Wait: r.call.Wait, Text: r.call.Text, Renew: r.verb == script.Renew}
 }
 
 // load reads the state of rule i.
@@ -161,13 +159,13 @@ func (r *run) load(i int, h *held) (err error) {
 	return h.get(r.tx, q.key, r.now)
 }
 
-// decide consumes the tokens if every rule has room for them. The reply is Outcome.N, the time,
-// and the state of each rule before the decision.
+// decide consumes the tokens if every rule has room for them. The reply has the state of
+// each rule before the decision.
 func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err error) {
 	head := len(reply)
 	reply = append(reply, store.IntegerValue(0), store.IntegerValue(r.now))
 	take := int64(1)
-	if r.verb.upTo() || r.verb.forces() {
+	if r.verb.TakesUpTo() || r.verb.Forces() {
 		take = r.call.Cost
 	}
 	for i := range held {
@@ -184,7 +182,7 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 			if err = h.get(r.tx, q.key, r.now); err != nil {
 				return nil, err
 			}
-			h.settle(r.now, r.now+r.call.Wait)
+			h.advance(r.now, r.now+r.call.Wait)
 			ints = h.nums.N[:]
 		}
 		for _, v := range ints[:q.ints] {
@@ -192,14 +190,14 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 		}
 		take = fit(r.verb, q.Cost > 0, r.cost(q), h.room+r.call.debt, take)
 	}
-	if r.verb.marks() {
+	if r.verb.Marks() {
 		reply = append(reply, store.IntegerValue(0))
 		if reply, done, err := r.replay(reply, head); done || err != nil {
 			return reply, err
 		}
 	}
 	reply[head] = store.IntegerValue(take)
-	if take == 0 && !r.verb.forces() || r.verb == Peek {
+	if take == 0 && !r.verb.Forces() || r.verb == script.Peek {
 		return reply, nil
 	}
 	for i := range held {
@@ -210,15 +208,16 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 	return reply, nil
 }
 
-// fit returns take, lowered to the tokens that a rule with this room allows. If own is true,
-// cost is Rule.Cost: the rule then allows take or nothing. It always allows a Force.
-func fit(v Verb, own bool, cost, room, take int64) int64 {
+// fit returns take, lowered to the tokens that a rule with this room allows. If own is
+// true, cost is Rule.Cost: the rule then allows take or nothing. It always allows a
+// Force.
+func fit(v script.Verb, own bool, cost, room, take int64) int64 {
 	switch {
-	case v.forces():
+	case v.Forces():
 		if !own {
 			return max(min(take, room), 0)
 		}
-	case !v.upTo() || own:
+	case !v.TakesUpTo() || own:
 		if room < cost {
 			return 0
 		}
@@ -228,14 +227,15 @@ func fit(v Verb, own bool, cost, room, take int64) int64 {
 	return take
 }
 
-// consume consumes the tokens of rule i. With UpTo and Force, take is the number of tokens.
+// consume consumes the tokens of rule i. With UpTo and Force, take is the number of
+// tokens.
 func (r *run) consume(i int, h *held, take int64) error {
 	q, s := &r.rules[i], h.step
 	n, gen := r.cost(q), int64(0)
-	if (r.verb.upTo() || r.verb.forces()) && q.Cost == 0 {
+	if (r.verb.TakesUpTo() || r.verb.Forces()) && q.Cost == 0 {
 		n = take
 	}
-	if r.verb.forces() {
+	if r.verb.Forces() {
 		if q.Cost > 0 {
 			n = min(n, h.room+r.call.ownDebt)
 		}
@@ -243,14 +243,14 @@ func (r *run) consume(i int, h *held, take int64) error {
 			return nil
 		}
 	}
-	if r.verb.marks() && q.marker > 0 {
+	if r.verb.Marks() && q.layout.Marker > 0 {
 		gen = r.call.Gen
 	}
 	if s.raw != nil {
 		if err := s.raw.Write(r.tx, q.key, r.now, h.state, n, r.ask(q), gen, r.slack); err != nil || gen == 0 {
 			return err
 		}
-		r.markStep(i, h, n, r.total(take), r.asked(take), gen)
+		r.markStep(i, h, n, r.markTotal(take), r.markAsked(take), gen)
 		return nil
 	}
 	h.take(n)
@@ -261,7 +261,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		r.tx.Put(q.key, h.nums, ttl)
 	}
 	if gen > 0 {
-		r.markCell(i, h, n, r.total(take), r.asked(take))
+		r.markCell(i, h, n, r.markTotal(take), r.markAsked(take))
 	}
 	return nil
 }
@@ -271,7 +271,7 @@ func (r *run) release(held []held) (gave int64, err error) {
 	for i := range r.rules {
 		raw, ok := held[i].step.raw.(contract.StepRefunder)
 		if !ok {
-			return 0, fmt.Errorf("kind %s has no leases", r.rules[i].Limit.Kind.Name)
+			return 0, fmt.Errorf("kind %s has no leases", r.rules[i].layout.Head.Name)
 		}
 		ended, err := raw.Refund(r.tx, r.rules[i].key, r.now, held[i].state, r.ask(&r.rules[i]), contract.Cell{}, 0, 0, 0)
 		if err != nil {

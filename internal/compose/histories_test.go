@@ -14,13 +14,14 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
 func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
 
-// randomLimits has a function for each kind. It returns a small limit, or a limit near the
-// bounds.
+// randomLimits has a function for each kind. It returns a small limit, or a limit near
+// the bounds.
 var randomLimits = []func(r *rand.Rand) algorithm.Algorithm{
 	func(r *rand.Rand) algorithm.Algorithm {
 		return algorithm.GCRA{Rate: randomRate(r), Burst: randomQuantity(r)}
@@ -80,7 +81,7 @@ type history struct {
 	rules    int
 	own      [][]int64 // costs of the rules' own, by program
 	unit     int64
-	last     []compose.Answer
+	last     []compose.Result
 	gen      int64
 	known    map[string]known // decisions with markers, by ID
 	exact    int              // times that a promise was checked
@@ -89,7 +90,7 @@ type history struct {
 
 // A known is a decision with a marker that may still live.
 type known struct {
-	verb                 compose.Verb
+	verb                 script.Verb
 	cost, asked, granted int64 // asked is the cost, or what a TakeUpTo consumed
 	unsure               bool  // a Force consumed nothing: an earlier marker can be left
 }
@@ -126,9 +127,9 @@ func (h *history) step() {
 	r := h.r
 	which := r.IntN(len(h.programs))
 	p := h.programs[which]
-	v := pick(r, compose.Consume, compose.Consume, compose.ConsumeMark, compose.UpTo, compose.UpToMark, compose.Force, compose.ForceMark, compose.Peek, compose.Refund, compose.Refund, compose.Reset)
-	if v == compose.Reset && r.IntN(4) > 0 {
-		v = compose.Consume
+	v := pick(r, script.Consume, script.Consume, script.ConsumeMark, script.UpTo, script.UpToMark, script.Force, script.ForceMark, script.Peek, script.Refund, script.Refund, script.Reset)
+	if v == script.Reset && r.IntN(4) > 0 {
+		v = script.Consume
 	}
 	h.gen++
 	c := compose.Call{Cost: 1, Gen: h.gen}
@@ -174,72 +175,72 @@ func (h *history) step() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	o, err := p.Outcome(v, reply, nil)
+	o, err := p.Parse(v, reply, nil)
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.last = h.last[:0]
-	if v == compose.Refund && !o.TooLittle() {
+	if v == script.Refund && !o.TooLittle {
 		delete(h.known, id)
 	}
-	if v > compose.Renew || h.repeated(p, v, id, &o, &c, before) {
+	if v > script.Renew || h.repeated(p, v, id, &o, &c, before) {
 		return
 	}
 	all := true
 	for i := range h.rules {
-		a := p.Answer(i, v, &o, &c)
+		a := p.Result(i, v, &o, &c)
 		h.last = append(h.last, a)
 		all = all && a.Allowed
 		if a.Remaining < 0 || a.Remaining > a.Limit || a.RetryAfter < 0 || a.ResetAfter < 0 || a.Delay < 0 || a.Allowed != (a.RetryAfter == 0) {
 			h.t.Fatalf("%+v: rule %d of %s answers %+v", c, i, p.Name(), a)
 		}
-		if o.Replayed() && !a.Allowed && (a.Granted != 0 || a.RetryAfter > a.Delay) {
+		if o.Replayed && !a.Allowed && (a.Granted != 0 || a.RetryAfter > a.Delay) {
 			h.t.Fatalf("%+v: rule %d of %s answers a repeat with %+v", c, i, p.Name(), a)
 		}
 	}
-	if !o.Replayed() && all != (o.N > 0 || v == compose.Force || v == compose.ForceMark) {
-		h.t.Fatalf("%+v: %s replied %d, and the rules answer %+v", c, p.Name(), o.N, h.last)
+	if !o.Replayed && all != (o.Head() > 0 || v == script.Force || v == script.ForceMark) {
+		h.t.Fatalf("%+v: %s replied %d, and the rules answer %+v", c, p.Name(), o.Head(), h.last)
 	}
 	h.serverReply(p, v, &o, &c, before, markers)
 	for i, a := range h.last {
-		if o.Replayed() && !a.Allowed {
+		if o.Replayed && !a.Allowed {
 			continue // it says when the repeated decision can go ahead, not when another can
 		}
-		h.promises(p, i, which, v, c, a, o.Replayed())
+		h.promises(p, i, which, v, c, a, o.Replayed)
 	}
 }
 
-// repeated checks a decision with an ID. If the ID names an earlier decision, nothing changes.
-// It reports whether the request had another cost than that decision.
-func (h *history) repeated(p *compose.Program, v compose.Verb, id string, o *compose.Outcome, c *compose.Call, before []string) bool {
-	if v != compose.ConsumeMark && v != compose.UpToMark && v != compose.ForceMark {
+// repeated checks a decision with an ID. If the ID names an earlier decision, nothing
+// changes. It reports whether the request had another cost than that decision.
+func (h *history) repeated(p *compose.Program, v script.Verb, id string, o *compose.Reply, c *compose.Call, before []string) bool {
+	if v != script.ConsumeMark && v != script.UpToMark && v != script.ForceMark {
 		return false
 	}
 	k, ok := h.known[id]
-	fits, want := c.Cost == k.asked || v == compose.UpToMark && c.Cost > k.asked, k.asked
+	fits, want := c.Cost == k.asked || v == script.UpToMark && c.Cost > k.asked, k.asked
 	if fits {
 		want = k.granted
 	}
 	switch {
-	case !o.Replayed() && !o.OtherCost():
+	case !o.Replayed && !o.OtherCost:
 		switch {
-		case v == compose.UpToMark && o.N > 0:
-			h.known[id] = known{v, c.Cost, o.N, o.N, k.unsure}
-		case v == compose.ForceMark:
-			h.known[id] = known{v, c.Cost, c.Cost, o.N, k.unsure || o.N == 0}
-		case o.N > 0:
+		case v == script.UpToMark && o.Head() > 0:
+			h.known[id] = known{v, c.Cost, o.Head(), o.Head(), k.unsure}
+		case v == script.ForceMark:
+			h.known[id] = known{v, c.Cost, c.Cost, o.Head(), k.unsure || o.Head() == 0}
+		case o.Head() > 0:
 			h.known[id] = known{v, c.Cost, c.Cost, c.Cost, k.unsure}
 		}
 		return false
 	case k.unsure:
-	case !ok || o.Replayed() != fits || o.N != want:
-		h.t.Fatalf("%+v: %s replied %d to a repeat of %+v, replayed: %v", c, p.Name(), o.N, k, o.Replayed())
+	case !ok || o.Replayed != fits || o.Head() != want:
+		h.t.Fatalf("%+v: %s replied %d to a repeat of %+v, replayed: %v", c, p.Name(), o.Head(), k, o.Replayed)
 	}
 	if after := h.texts(p, "0"); !slices.Equal(after, before) {
 		h.t.Fatalf("%+v: a repeat changes %q to %q", c, before, after)
 	}
 	h.repeats++
-	return o.OtherCost()
+	return o.OtherCost
 }
 
 // texts returns the values of the keys of p that end in name. The value of a Step is not
@@ -252,49 +253,49 @@ func (h *history) texts(p *compose.Program, name string) []string {
 	return h.values(keys...)
 }
 
-// serverReply checks that a server's reply, with the values before the call, gives the same
-// answers as the reply of the Go form.
-func (h *history) serverReply(p *compose.Program, v compose.Verb, o *compose.Outcome, c *compose.Call, before, markers []string) {
+// serverReply checks that a server's reply, with the values before the call, gives the
+// same answers as the reply of the Go form.
+func (h *history) serverReply(p *compose.Program, v script.Verb, o *compose.Reply, c *compose.Call, before, markers []string) {
 	for i := range h.rules {
-		if p.Limit(i).Kind.Meter == nil {
+		if _, ok := p.Limit(i).Kind.(*contract.StepKind); ok {
 			return
 		}
 	}
-	text := fmt.Sprintf("%d;%d %06d;%s", o.N, o.Now/1_000_000, o.Now%1_000_000, strings.Join(before, ";"))
+	text := fmt.Sprintf("%d;%d %06d;%s", o.Head(), o.Now/1_000_000, o.Now%1_000_000, strings.Join(before, ";"))
 	switch {
-	case o.Replayed():
+	case o.Replayed:
 		text += ";1;" + strings.Join(markers, ";")
-	case o.OtherCost():
+	case o.OtherCost:
 		text += ";2;" + strings.Join(markers, ";")
 	}
-	parsed, err := p.Outcome(v, []store.Value{store.BulkValue(text)}, nil)
+	parsed, err := p.Parse(v, []store.Value{store.BulkValue(text)}, nil)
 	if err != nil {
 		h.t.Fatalf("%s: %v", text, err)
 	}
 	for i, want := range h.last {
-		if got := p.Answer(i, v, &parsed, c); got != want {
+		if got := p.Result(i, v, &parsed, c); got != want {
 			h.t.Fatalf("rule %d of %s: %q answers %+v, the Go form %+v", i, p.Name(), text, got, want)
 		}
 	}
 }
 
 // peek returns the answer of rule i at now.
-func (h *history) peek(p *compose.Program, i int, now, wait, cost int64) (compose.Answer, bool) {
+func (h *history) peek(p *compose.Program, i int, now, wait, cost int64) (compose.Result, bool) {
 	if now < 1 || now >= 1<<52 || cost > contract.MaxTokens {
-		return compose.Answer{}, false
+		return compose.Result{}, false
 	}
-	_, answers := h.do(p, h.rules, compose.Peek, "", compose.Call{Now: now, Cost: max(cost, 1), Wait: max(wait, 0)})
+	_, answers := h.do(p, h.rules, script.Peek, "", compose.Call{Now: now, Cost: max(cost, 1), Wait: max(wait, 0)})
 	return answers[i], true
 }
 
 // promises checks that an answer is right about later requests.
-func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c compose.Call, a compose.Answer, replayed bool) {
+func (h *history) promises(p *compose.Program, i, which int, v script.Verb, c compose.Call, a compose.Result, replayed bool) {
 	cost, own := c.Cost, h.own[which][i]
-	if v == compose.UpTo || v == compose.UpToMark {
+	if v == script.UpTo || v == script.UpToMark {
 		cost = max(a.Granted, 1)
 	}
-	kind := p.Limit(i).Kind.Name
-	fail := func(what string, b compose.Answer) {
+	kind := p.Limit(i).Kind.Common().Name
+	fail := func(what string, b compose.Result) {
 		h.t.Helper()
 		h.t.Fatalf("%s of %s at %d, %+v answers %+v: %s, it answers %+v", kind, p.Name(), h.now, c, a, what, b)
 	}
@@ -308,7 +309,7 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 			fail("after RetryAfter", b)
 		}
 	}
-	if a.Allowed && a.Granted == 0 && !replayed && v != compose.Force && v != compose.ForceMark {
+	if a.Allowed && a.Granted == 0 && !replayed && v != script.Force && v != script.ForceMark {
 		delay := a.Delay.Microseconds()
 		if b, ok := h.peek(p, i, h.now, delay, cost); ok && !b.Allowed {
 			fail("with its Delay for MaxWait", b)
@@ -320,7 +321,7 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 	if b, ok := h.peek(p, i, h.now+a.ResetAfter.Microseconds(), 0, 1); ok && (b.Remaining != b.Limit || b.ResetAfter != 0) {
 		fail("after ResetAfter", b)
 	}
-	nothing := (v == compose.Force || v == compose.ForceMark) && a.Granted == 0
+	nothing := (v == script.Force || v == script.ForceMark) && a.Granted == 0
 	if own > 0 || kind == "slidingbuckets" && (!a.Allowed || replayed || nothing) {
 		return // Remaining is of a span that the request did not fit, or the cost is not the request's
 	}
@@ -332,9 +333,9 @@ func (h *history) promises(p *compose.Program, i, which int, v compose.Verb, c c
 	}
 }
 
-// For random rules, calls and clocks: tokens are consumed from all rules or from none, the
-// reply of a server and the reply of the Go form give the same answers, and RetryAfter,
-// ResetAfter, Delay and Remaining are exact.
+// For random rules, calls and clocks: tokens are consumed from all rules or from none,
+// the reply of a server and the reply of the Go form give the same answers, and
+// RetryAfter, ResetAfter, Delay and Remaining are exact.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(4) {

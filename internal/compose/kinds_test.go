@@ -7,17 +7,19 @@ import (
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
 
 // fixedWindow is the example in the documentation of package contract.
-var fixedWindow = &contract.Kind{
-	Name: "fixedwindow",
-	Tag:  store.Tag{'f', '1'},
-	Cell: "edge count", // when the window ends; tokens consumed in it
-	Args: "limit window",
-	Lua: `
--- settle
+var fixedWindow = &contract.MeterKind{
+	Head: contract.Head{
+		Name: "fixedwindow",
+		Tag:  store.Tag{'f', '1'},
+		Cell: "edge count", // when the window ends; tokens consumed in it
+		Args: "limit window",
+		Lua: `
+-- advance
 if now >= $edge then $edge, $count = now + $window, 0 end
 -- room
 $room = $limit - $count
@@ -26,6 +28,7 @@ $count = $count + n
 -- ends
 $ends = $edge
 `,
+	},
 	Meter: func(args []store.Arg) contract.Meter {
 		return meter{limit: args[0].Int(), window: args[1].Int()}
 	},
@@ -33,7 +36,7 @@ $ends = $edge
 
 type meter struct{ limit, window int64 }
 
-func (m meter) Settle(now int64, c contract.Cell) contract.Cell {
+func (m meter) Advance(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c.A, c.B = now+m.window, 0
 	}
@@ -56,14 +59,15 @@ func (refunder) Refund(now int64, c contract.Cell, ch contract.Charge, note cont
 
 const refundLua = "-- refund\nif $edge == $was_edge then $count = math.max($count - n, 0) end\n"
 
-// quota is a kind with a Step. Its tokens are not refilled. Its key expires an hour after the
-// last request.
-var quota = &contract.Kind{
-	Name: "quota",
-	Tag:  store.Tag{'q', '1'},
-	Cell: "used",
-	Args: "tokens",
-	Lua: `
+// quota is a kind with a Step. Its tokens are not refilled. Its key expires an hour after
+// the last request.
+var quota = &contract.StepKind{
+	Head: contract.Head{
+		Name: "quota",
+		Tag:  store.Tag{'q', '1'},
+		Cell: "used",
+		Args: "tokens",
+		Lua: `
 -- read
 local v = redis.pcall('GET', $key1)
 if v then
@@ -76,6 +80,7 @@ $room = $tokens - $used
 -- write
 redis.call('SET', $key1, string.format('q1 %d', $used + n), 'PX', string.format('%d', 3600000 + slack))
 `,
+	},
 	Step: func(args []store.Arg) contract.Step { return quotaStep{args[0].Int()} },
 }
 
@@ -111,24 +116,24 @@ func consts(numbers ...int64) (args []store.Arg) {
 	return args
 }
 
-func windowLimit(k *contract.Kind) *contract.Limit {
+func windowLimit(k contract.Kind) *contract.Limit {
 	return &contract.Limit{Kind: k, Args: consts(5, 1_000_000), Capacity: 5, Window: time.Second}
 }
 
-func quotaLimit(k *contract.Kind) *contract.Limit {
+func quotaLimit(k contract.Kind) *contract.Limit {
 	return &contract.Limit{Kind: k, Args: consts(4), Capacity: 4}
 }
 
-// If a kind or a limit has a mistake, New returns an error. The error names the mistake, and says
-// what would be right.
+// If a kind or a limit has a mistake, New returns an error. The error names the mistake,
+// and says what would be right.
 func TestBadKinds(t *testing.T) {
 	t.Parallel()
-	kind := func(f func(k *contract.Kind)) *contract.Limit {
+	kind := func(f func(k *contract.MeterKind)) *contract.Limit {
 		k := *fixedWindow
 		f(&k)
 		return windowLimit(&k)
 	}
-	step := func(f func(k *contract.Kind)) *contract.Limit {
+	step := func(f func(k *contract.StepKind)) *contract.Limit {
 		k := *quota
 		f(&k)
 		return quotaLimit(&k)
@@ -142,7 +147,7 @@ func TestBadKinds(t *testing.T) {
 		if !strings.Contains(fixedWindow.Lua, old) {
 			t.Fatalf("the Lua has no %q", old)
 		}
-		return kind(func(k *contract.Kind) { k.Lua = strings.Replace(k.Lua, old, with, 1) })
+		return kind(func(k *contract.MeterKind) { k.Lua = strings.Replace(k.Lua, old, with, 1) })
 	}
 	for _, tt := range []struct {
 		name  string
@@ -153,42 +158,39 @@ func TestBadKinds(t *testing.T) {
 		{"right, a step", quotaLimit(quota), ""},
 		{"no limit", nil, "limit 1 is nil, or has no Kind: NewLimit must return a Limit with a Kind"},
 		{"no kind", &contract.Limit{}, "has no Kind"},
+		{"a kind of nil", &contract.Limit{Kind: (*contract.StepKind)(nil)}, "has no Kind"},
 
-		{"no name", kind(func(k *contract.Kind) { k.Name = "" }), `Name is "": it must be lower-case letters and digits`},
-		{"a name with a space", kind(func(k *contract.Kind) { k.Name = "fixed window" }), `Name is "fixed window"`},
-		{"a name of a line", kind(func(k *contract.Kind) { k.Name = "fixed\nwindow" }), `Name is "fixed\nwindow"`},
-		{"no tag", kind(func(k *contract.Kind) { k.Tag = store.Tag{} }), `it must be a lower-case letter and a digit`},
-		{"a tag that is a pattern", kind(func(k *contract.Kind) { k.Tag = store.Tag{'%', 'd'} }), `Tag is "%d"`},
-		{"the tag of markers", kind(func(k *contract.Kind) { k.Tag = store.Tag{'i', '2'} }), "and neither i2 nor i3"},
-		{"the tag of settled markers", kind(func(k *contract.Kind) { k.Tag = store.Tag{'i', '3'} }), "and neither i2 nor i3"},
-		{"no form", kind(func(k *contract.Kind) { k.Meter = nil }), "it must have a Meter or a Step, and not both"},
-		{"both forms", kind(func(k *contract.Kind) { k.Step = quota.Step }), "and not both"},
-		{"a meter of nil", kind(func(k *contract.Kind) { k.Meter = func([]store.Arg) contract.Meter { return nil } }), "returned nil"},
-		{"a step of nil", step(func(k *contract.Kind) { k.Step = func([]store.Arg) contract.Step { return nil } }), "returned nil"},
+		{"no name", kind(func(k *contract.MeterKind) { k.Name = "" }), `Name is "": it must be lower-case letters and digits`},
+		{"a name with a space", kind(func(k *contract.MeterKind) { k.Name = "fixed window" }), `Name is "fixed window"`},
+		{"a name of a line", kind(func(k *contract.MeterKind) { k.Name = "fixed\nwindow" }), `Name is "fixed\nwindow"`},
+		{"no tag", kind(func(k *contract.MeterKind) { k.Tag = store.Tag{} }), `it must be a lower-case letter and a digit`},
+		{"a tag that is a pattern", kind(func(k *contract.MeterKind) { k.Tag = store.Tag{'%', 'd'} }), `Tag is "%d"`},
+		{"the tag of markers", kind(func(k *contract.MeterKind) { k.Tag = store.Tag{'i', '2'} }), "and neither i2 nor i3"},
+		{"the tag of settled markers", kind(func(k *contract.MeterKind) { k.Tag = store.Tag{'i', '3'} }), "and neither i2 nor i3"},
+		{"no form", kind(func(k *contract.MeterKind) { k.Meter = nil }), "it is a *contract.MeterKind without a Meter or a Step: it must be a *contract.MeterKind with a Meter, or a *contract.StepKind with a Step"},
+		{"a meter of nil", kind(func(k *contract.MeterKind) { k.Meter = func([]store.Arg) contract.Meter { return nil } }), "returned nil"},
+		{"a step of nil", step(func(k *contract.StepKind) { k.Step = func([]store.Arg) contract.Step { return nil } }), "returned nil"},
 
-		{"no cell", kind(func(k *contract.Kind) { k.Cell = "" }), `Cell is "": it must name from 1 to 4 integers`},
-		{"five integers", kind(func(k *contract.Kind) { k.Cell = "edge count a b c" }), "from 1 to 4"},
-		{"eight integers of a step", step(func(k *contract.Kind) { k.Cell = "used a b c d e f g" }), "from 1 to 7"},
-		{"all in brackets", kind(func(k *contract.Kind) { k.Cell = "[edge count]" }), "from 1 to 4"},
-		{"four notes", kind(func(k *contract.Kind) { k.Note = "a b c d" }), "at most 3 names in Note"},
-		{"too many constants", kind(func(k *contract.Kind) { k.Args = "limit window" + strings.Repeat(" x", contract.MaxArgs) }), "16 in Args"},
-		{"too many keys", step(func(k *contract.Kind) { k.Keys = contract.MaxKeys + 1 }), "from 0 to 128 Keys"},
-		{"fewer keys than none", step(func(k *contract.Kind) { k.Keys = -1 }), "from 0 to 128 Keys"},
-		{"four integers and a note", kind(func(k *contract.Kind) { k.Cell, k.Note = "edge count a b", "moved" }), "if Note is not empty, Cell must name at most 3"},
-		{"two keys of a meter", kind(func(k *contract.Kind) { k.Keys = 2 }), "only for a Step"},
-		{"a meter's set", kind(func(k *contract.Kind) { k.Sets = true }), "only for a Step"},
-		{"a note of a step", step(func(k *contract.Kind) { k.Note = "moved" }), "Note is only for a Meter"},
+		{"no cell", kind(func(k *contract.MeterKind) { k.Cell = "" }), `Cell is "": it must name from 1 to 4 integers`},
+		{"five integers", kind(func(k *contract.MeterKind) { k.Cell = "edge count a b c" }), "from 1 to 4"},
+		{"eight integers of a step", step(func(k *contract.StepKind) { k.Cell = "used a b c d e f g" }), "from 1 to 7"},
+		{"all in brackets", kind(func(k *contract.MeterKind) { k.Cell = "[edge count]" }), "from 1 to 4"},
+		{"four notes", kind(func(k *contract.MeterKind) { k.Note = "a b c d" }), "at most 3 names in Note"},
+		{"too many constants", kind(func(k *contract.MeterKind) { k.Args = "limit window" + strings.Repeat(" x", contract.MaxArgs) }), "16 in Args"},
+		{"too many keys", step(func(k *contract.StepKind) { k.Keys = contract.MaxKeys + 1 }), "from 0 to 128 Keys"},
+		{"fewer keys than none", step(func(k *contract.StepKind) { k.Keys = -1 }), "from 0 to 128 Keys"},
+		{"four integers and a note", kind(func(k *contract.MeterKind) { k.Cell, k.Note = "edge count a b", "moved" }), "if Note is not empty, Cell must name at most 3"},
 
-		{"a name twice", kind(func(k *contract.Kind) { k.Args = "limit window edge" }), `the name "edge"`},
-		{"a name with a digit", kind(func(k *contract.Kind) { k.Cell = "edge count1" }), `the name "count1"`},
-		{"a name in capitals", kind(func(k *contract.Kind) { k.Cell = "Edge count" }), "names are lower-case letters"},
-		{"a name that is given", kind(func(k *contract.Kind) { k.Cell = "edge room" }), "none is a name that sections are given"},
-		{"a name of the frame", kind(func(k *contract.Kind) { k.Note = "prev" }), `the name "prev"`},
-		{"a name like the frame's", kind(func(k *contract.Kind) { k.Note = "t_edge" }), `the name "t_edge"`},
-		{"a text in the cell", kind(func(k *contract.Kind) { k.Cell = "edge count:text" }), `the name "count:text"`},
+		{"a name twice", kind(func(k *contract.MeterKind) { k.Args = "limit window edge" }), `the name "edge"`},
+		{"a name with a digit", kind(func(k *contract.MeterKind) { k.Cell = "edge count1" }), `the name "count1"`},
+		{"a name in capitals", kind(func(k *contract.MeterKind) { k.Cell = "Edge count" }), "names are lower-case letters"},
+		{"a name that is given", kind(func(k *contract.MeterKind) { k.Cell = "edge room" }), "none is a name that sections are given"},
+		{"a name of the frame", kind(func(k *contract.MeterKind) { k.Note = "prev" }), `the name "prev"`},
+		{"a name like the frame's", kind(func(k *contract.MeterKind) { k.Note = "t_edge" }), `the name "t_edge"`},
+		{"a text in the cell", kind(func(k *contract.MeterKind) { k.Cell = "edge count:text" }), `the name "count:text"`},
 
-		{"no Lua", kind(func(k *contract.Kind) { k.Lua = "" }), `begins with the line "-- `},
-		{"no settle", lua("-- settle\n", ""), `Lua has no section "settle": it begins with the line "-- settle"`},
+		{"no Lua", kind(func(k *contract.MeterKind) { k.Lua = "" }), `begins with the line "-- `},
+		{"no advance", lua("-- advance\n", ""), `Lua has no section "advance": it begins with the line "-- advance"`},
 		{"an empty section", lua("$ends = $edge\n", "-- nothing\n"), `no section "ends"`},
 		{"more on the line", lua("-- room\n", "-- room left\n"), `no section "room"`},
 		{"two sections of one name", lua("-- room\n", "-- take\n"), `two lines "-- take"`},
@@ -199,18 +201,18 @@ func TestBadKinds(t *testing.T) {
 		{"no end", lua("$ends = $edge", "local ends = $edge"), `section "ends" does not set $ends`},
 
 		{"refund in Lua alone", lua("-- ends\n", refundLua+"-- ends\n"), `both must be true, or both false`},
-		{"refund in Go alone", kind(func(k *contract.Kind) { k.Meter = func([]store.Arg) contract.Meter { return refunder{} } }), `both must be true, or both false`},
-		{"refund in both", kind(func(k *contract.Kind) {
+		{"refund in Go alone", kind(func(k *contract.MeterKind) { k.Meter = func([]store.Arg) contract.Meter { return refunder{} } }), `both must be true, or both false`},
+		{"refund in both", kind(func(k *contract.MeterKind) {
 			k.Lua += refundLua
 			k.Meter = func([]store.Arg) contract.Meter { return refunder{meter{5, 1_000_000}} }
 		}), ""},
-		{"refund of a step in Lua alone", step(func(k *contract.Kind) { k.Lua += "-- refund\n$gave = 1\n" }), "contract.StepRefunder"},
-		{"a mark without refund", step(func(k *contract.Kind) { k.Lua += "-- mark\n$mark, $ends = '0 0 0 0', now\n" }), `must have a section "refund"`},
-		{"leases without refund", step(func(k *contract.Kind) { k.Leases = true }), `must have a section "refund"`},
-		{"entries without section", step(func(k *contract.Kind) { k.Entries = true }), `Entries is true`},
-		{"entries without Entries", step(func(k *contract.Kind) { k.Lua += "-- entries\n$entries = {}\n" }), `Entries is false`},
-		{"entries without Lister", step(func(k *contract.Kind) { k.Entries = true; k.Lua += "-- entries\n$entries = {}\n" }), `contract.Lister`},
-		{"a third key", step(func(k *contract.Kind) {
+		{"refund of a step in Lua alone", step(func(k *contract.StepKind) { k.Lua += "-- refund\n$gave = 1\n" }), "contract.StepRefunder"},
+		{"a mark without refund", step(func(k *contract.StepKind) { k.Lua += "-- mark\n$mark, $ends = '0 0 0 0', now\n" }), `must have a section "refund"`},
+		{"leases without refund", step(func(k *contract.StepKind) { k.Leases = true }), `must have a section "refund"`},
+		{"entries without section", step(func(k *contract.StepKind) { k.Entries = true }), `Entries is true`},
+		{"entries without Entries", step(func(k *contract.StepKind) { k.Lua += "-- entries\n$entries = {}\n" }), `Entries is false`},
+		{"entries without Lister", step(func(k *contract.StepKind) { k.Entries = true; k.Lua += "-- entries\n$entries = {}\n" }), `contract.Lister`},
+		{"a third key", step(func(k *contract.StepKind) {
 			k.Keys, k.Lua = 2, strings.ReplaceAll(k.Lua, "$key1", "$key3")
 		}), "uses $key3"},
 
@@ -232,14 +234,15 @@ func TestBadKinds(t *testing.T) {
 				t.Errorf("New = %v, %v, want a program", p, err)
 			case tt.says != "" && (err == nil || p != nil || !strings.Contains(err.Error(), tt.says)):
 				t.Errorf("New = %v, %v, want an error that says %q", p, err, tt.says)
-			case err != nil && tt.limit != nil && tt.limit.Kind != nil && !strings.Contains(err.Error(), "kind "+tt.limit.Kind.Name):
+			case err != nil && tt.limit != nil && !strings.Contains(tt.says, "has no Kind") && !strings.Contains(err.Error(), "kind "+tt.limit.Kind.Common().Name):
 				t.Errorf("%v does not name the kind", err)
 			}
 		})
 	}
 }
 
-// New rejects lists of rules that are empty, longer than 16, or need more locals than Lua has.
+// New rejects lists of rules that are empty, longer than 16, or need more locals than Lua
+// has.
 func TestHowManyRules(t *testing.T) {
 	t.Parallel()
 	wide := *quota
@@ -261,13 +264,13 @@ func TestHowManyRules(t *testing.T) {
 		}
 		_, err := compose.New(rules)
 		if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
-			t.Errorf("%d rules of %s: %v, want %q", tt.n, tt.limit.Kind.Name, err, tt.says)
+			t.Errorf("%d rules of %s: %v, want %q", tt.n, tt.limit.Kind.Common().Name, err, tt.says)
 		}
 	}
 }
 
-// Each $name becomes a local or an argument of its rule, at any position of the rule. A $ in a
-// Lua pattern stays, and comments are left out.
+// Each $name becomes a local or an argument of its rule, at any position of the rule. A $
+// in a Lua pattern stays, and comments are left out.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	k := *quota
@@ -289,7 +292,7 @@ redis.call('SET', $key1, $text .. n, 'PX', slack)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lua := p.Script(compose.Consume).Lua()
+	lua := p.Script(script.Consume).Lua()
 	for _, want := range []string{
 		"log2, at_2 = redis.call('GET', KEYS[3]), ARGV[5]\nif log2 == '$' then return redis.error_reply('WEIRFOREIGN 3') end\nused2 = (ARGV[4]+0)\nroom = used2\n",
 		"log3, at_3 = redis.call('GET', KEYS[5]), ARGV[7]\nif log3 == '$' then return redis.error_reply('WEIRFOREIGN 5') end\nused3 = (ARGV[6]+0)\nroom = used3\n",

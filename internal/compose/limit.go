@@ -5,28 +5,29 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/script"
 )
 
-// bind returns the arithmetic in Go of a limit of the kind. The error says what is wrong with
-// the limit.
-func (p *part) bind(l *contract.Limit) (step, error) {
-	if err := p.checkLimit(l); err != nil {
+// newStep returns the arithmetic in Go of a limit whose kind has the layout r. The error
+// says what is wrong with the limit.
+func newStep(r *script.Rule, l *contract.Limit) (step, error) {
+	if err := checkLimit(r.Args, l); err != nil {
 		return step{}, err
 	}
-	s := stepOf(p, l.Args)
-	return s, p.checkForm(s)
+	s := stepOf(r, l.Args)
+	return s, checkForm(r, s)
 }
 
-// checkLimit checks the fields of the limit.
-func (p *part) checkLimit(l *contract.Limit) error {
-	if len(l.Args) != len(p.args) {
-		return fmt.Errorf("the limit has %d Args: it must have one for each of the %d names in Kind.Args", len(l.Args), len(p.args))
+// checkLimit checks the fields of the limit, whose constants have these names.
+func checkLimit(names []string, l *contract.Limit) error {
+	if len(l.Args) != len(names) {
+		return fmt.Errorf("the limit has %d Args: it must have one for each of the %d names in Head.Args", len(l.Args), len(names))
 	}
 	for i, arg := range l.Args {
-		name, text := strings.CutSuffix(p.args[i], textMark)
+		name, text := strings.CutSuffix(names[i], script.TextMark)
 		n := arg.Int()
 		if whole := n != 0 || arg.String() == "0"; !text && (!whole || n < -contract.MaxTokens || n > contract.MaxTokens) {
-			return fmt.Errorf("the constant %s is %q: it must be an integer below 2^53, or its name in Kind.Args must end in %q", name, arg.String(), textMark)
+			return fmt.Errorf("the constant %s is %q: it must be an integer below 2^53, or its name in Head.Args must end in %q", name, arg.String(), script.TextMark)
 		}
 	}
 	switch {
@@ -42,10 +43,10 @@ func (p *part) checkLimit(l *contract.Limit) error {
 	return nil
 }
 
-// checkForm checks that the arithmetic in Go has a method for each optional section of the
-// Lua.
-func (p *part) checkForm(s step) error {
-	_, refund := p.sections["refund"]
+// checkForm checks that the arithmetic in Go has a method for each optional section of
+// the Lua.
+func checkForm(r *script.Rule, s step) error {
+	refund := r.Refunds()
 	if s.raw == nil && s.meter == nil {
 		return fmt.Errorf("its Meter or Step returned nil")
 	}
@@ -58,7 +59,7 @@ func (p *part) checkForm(s step) error {
 	if _, ok := s.raw.(contract.StepRefunder); refund && !ok {
 		return fmt.Errorf("its Lua has a section \"refund\": the Step must be a contract.StepRefunder")
 	}
-	if _, ok := s.raw.(contract.Lister); p.kind.Entries && !ok {
+	if _, ok := s.raw.(contract.Lister); r.Entries() && !ok {
 		return fmt.Errorf("its Entries is true: the Step must be a contract.Lister")
 	}
 	return nil

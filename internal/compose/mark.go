@@ -2,30 +2,8 @@ package compose
 
 import (
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
-)
-
-// markTag is the tag of a marker. A marker is "i2 GEN HELD TOTAL ASKED" and further integers:
-//
-//   - GEN is the generation of the value that the decision wrote.
-//   - HELD is the number of tokens that a refund can return.
-//   - TOTAL is the number of tokens that the decision consumed from each rule without a Cost.
-//   - ASKED is the cost that the decision asked for. For a TakeUpTo it is what it consumed.
-//
-// The further integers are, for a rule with a cell, the cell just after the decision and the
-// first integer of the note. The decision has ended when that cell has. For a Step, they are
-// the three integers of contract.StepRefunder.Mark, and when the decision ends.
-//
-// If a Settle wrote the marker, its tag is i3. The cell can then be that of another cost.
-var markTag, settledTag = store.Tag{'i', '2'}, store.Tag{'i', '3'}
-
-// isMark reports whether t is the tag of a marker.
-func isMark(t store.Tag) bool { return t == markTag || t == settledTag }
-
-// The codes in the reply of a verb that writes markers.
-const (
-	replayed  = 1 // the decision was repeated: N is TOTAL
-	otherCost = 2 // the decision with this ID had another cost: N is ASKED
 )
 
 // marks holds the markers of all rules. If a marker is missing or has ended, Len is 0.
@@ -35,7 +13,7 @@ type marks [MaxRules]store.Nums
 func (m *marks) spent() (total, asked int64) {
 	for i := range m {
 		if m[i].Len > 0 {
-			total, asked = m[i].N[2], m[i].N[3]
+			total, asked = m[i].N[script.MarkTotal], m[i].N[script.MarkAsked]
 		}
 	}
 	return total, asked
@@ -45,22 +23,22 @@ func (m *marks) spent() (total, asked int64) {
 func (r *run) readMarks(m *marks) (found bool, err error) {
 	for i := range r.rules {
 		q, s := &r.rules[i], r.step(i)
-		if q.marker == 0 {
+		if q.layout.Marker == 0 {
 			continue
 		}
-		n, ok, err := r.tx.Get(q.marker)
-		size := r.source.parts[i].markInts()
+		n, ok, err := r.tx.Get(q.layout.Marker)
+		size := r.rules[i].layout.MarkInts()
 		switch {
 		case err != nil:
 			return false, err
 		case !ok:
 			continue
-		case !isMark(n.Tag) || int(n.Len) != size:
-			return false, store.ForeignAt(q.marker)
+		case !script.IsMark(n.Tag) || int(n.Len) != size:
+			return false, store.ForeignAt(q.layout.Marker)
 		}
 		ends := n.N[size-1]
 		if s.raw == nil {
-			ends = s.meter.Ends(toCell(n.N[markHead : markHead+s.cell]))
+			ends = s.meter.Ends(toCell(n.N[script.MarkHead : script.MarkHead+s.cell]))
 		}
 		if ends > r.now {
 			m[i], found = n, true
@@ -69,36 +47,35 @@ func (r *run) readMarks(m *marks) (found bool, err error) {
 	return found, nil
 }
 
-// replay returns the reply to a repeated decision, if a marker is there. The reply has the
-// state of the rules already. Its last integer is the code. If the decision was repeated, the
-// integers of Program.markReply follow.
+// replay returns the reply to a repeated decision, if a marker is there. The reply has
+// the state of the rules and the code already.
 func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool, err error) {
 	var m marks
 	if found, err := r.readMarks(&m); !found || err != nil {
 		return nil, false, err
 	}
 	total, asked := m.spent()
-	if code := len(reply) - 1; asked == r.call.Cost || r.verb.upTo() && asked < r.call.Cost {
-		reply[head], reply[code] = store.IntegerValue(total), store.IntegerValue(replayed)
+	if code := len(reply) - 1; asked == r.call.Cost || r.verb.TakesUpTo() && asked < r.call.Cost {
+		reply[head], reply[code] = store.IntegerValue(total), store.IntegerValue(script.Replayed)
 		for i := range r.rules {
-			reply = r.markReply(i, &m[i], reply)
+			reply = r.appendSpent(i, &m[i], reply)
 		}
 	} else {
-		reply[head], reply[code] = store.IntegerValue(asked), store.IntegerValue(otherCost)
+		reply[head], reply[code] = store.IntegerValue(asked), store.IntegerValue(script.OtherCost)
 	}
 	return reply, true, nil
 }
 
-// markReply appends integers of rule i to a reply: the tokens that the decision of the marker m
-// consumed, and the cell after it. Program.replayed uses them. They are all 0 if the rule
-// has no cell or no marker. They are also 0 if a Settle changed the tokens, unless the rule has a
-// Cost.
-func (p *Program) markReply(i int, m *store.Nums, reply []store.Value) []store.Value {
+// appendSpent appends the last integers of rule i to a reply: the tokens that the
+// decision of the marker m consumed, and the cell after it. Program.replayed uses them.
+// They are all 0 if the rule has no cell or no marker. They are also 0 if a Settle
+// changed the tokens, unless the rule has a Cost.
+func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store.Value {
 	q := &p.rules[i]
 	var ints [store.MaxNums]int64
-	if n := m.N[1]; q.step.meter != nil && m.Len > 0 && (q.Cost > 0 || m.Tag == markTag && n == m.N[2] && n == m.N[3]) {
+	if n := m.N[script.MarkHeld]; q.step.meter != nil && m.Len > 0 && (q.Cost > 0 || m.Tag == script.MarkTag && n == m.N[script.MarkTotal] && n == m.N[script.MarkAsked]) {
 		ints = [store.MaxNums]int64{n}
-		copy(ints[1:], m.N[markHead:markHead+q.ints])
+		copy(ints[1:], m.N[script.MarkHead:script.MarkHead+q.ints])
 	}
 	for _, n := range ints[:1+q.ints] {
 		reply = append(reply, store.IntegerValue(n))
@@ -106,17 +83,17 @@ func (p *Program) markReply(i int, m *store.Nums, reply []store.Value) []store.V
 	return reply
 }
 
-// total returns TOTAL of a new marker. take is the number for a TakeUpTo and a Force.
-func (r *run) total(take int64) int64 {
-	if r.verb.forces() {
+// markTotal returns TOTAL of a new marker. take is the number for a TakeUpTo and a Force.
+func (r *run) markTotal(take int64) int64 {
+	if r.verb.Forces() {
 		return take
 	}
-	return r.asked(take)
+	return r.markAsked(take)
 }
 
-// asked returns ASKED of a new marker.
-func (r *run) asked(take int64) int64 {
-	if r.verb.upTo() {
+// markAsked returns ASKED of a new marker.
+func (r *run) markAsked(take int64) int64 {
+	if r.verb.TakesUpTo() {
 		return take
 	}
 	return r.call.Cost
@@ -132,40 +109,40 @@ func (r *run) markStep(i int, h *held, n, total, asked, gen int64) {
 func (r *run) markCell(i int, h *held, held, total, asked int64) {
 	s := h.step
 	ints := [store.MaxNums]int64{h.nums.N[s.cell], held, total, asked}
-	copy(ints[markHead:], h.nums.N[:s.cell])
+	copy(ints[script.MarkHead:], h.nums.N[:s.cell])
 	if s.notes() {
-		ints[markHead+s.cell] = h.nums.N[s.cell+1]
+		ints[script.MarkHead+s.cell] = h.nums.N[s.cell+1]
 	}
 	r.putMark(i, h.ends, ints)
 }
 
 // putMark writes the marker of rule i. The decision ends at ends.
 func (r *run) putMark(i int, ends int64, ints [store.MaxNums]int64) {
-	n := store.Nums{Tag: markTag, Len: uint8(r.source.parts[i].markInts()), N: ints}
-	if r.verb == Settle {
-		n.Tag = settledTag
+	n := store.Nums{Tag: script.MarkTag, Len: uint8(r.rules[i].layout.MarkInts()), N: ints}
+	if r.verb == script.Settle {
+		n.Tag = script.SettledTag
 	}
-	r.tx.Put(r.rules[i].marker, n, life(r.now, ends, r.slack))
+	r.tx.Put(r.rules[i].layout.Marker, n, life(r.now, ends, r.slack))
 }
 
 // refund refunds the decision of the markers, and deletes the markers. It returns 1 if
-// anything was refunded, otherwise 0 or tooLittle.
+// anything was refunded, otherwise 0 or script.TooLittle.
 func (r *run) refund(held []held) (gave int64, err error) {
 	var m marks
 	if _, err := r.readMarks(&m); err != nil {
 		return 0, err
 	}
 	for i := range r.rules {
-		if n := &m[i]; r.rules[i].Cost == 0 && r.call.Cost > 0 && n.N[3] > r.call.Cost {
-			return tooLittle, nil
+		if n := &m[i]; r.rules[i].Cost == 0 && r.call.Cost > 0 && n.N[script.MarkAsked] > r.call.Cost {
+			return script.TooLittle, nil
 		}
 	}
 	for i := range r.rules {
 		n := &m[i]
-		if n.N[1] == 0 { // a missing marker, or one that was settled to 0
+		if n.N[script.MarkHeld] == 0 { // a missing marker, or one that was settled to 0
 			continue
 		}
-		ok, err := r.giveBack(i, &held[i], n, n.N[1])
+		ok, err := r.giveBack(i, &held[i], n, n.N[script.MarkHeld])
 		if err != nil {
 			return 0, err
 		}
@@ -174,24 +151,24 @@ func (r *run) refund(held []held) (gave int64, err error) {
 		}
 	}
 	for i := range r.rules {
-		if key := r.rules[i].marker; key > 0 {
+		if key := r.rules[i].layout.Marker; key > 0 {
 			r.tx.Del(key)
 		}
 	}
 	return gave, nil
 }
 
-// giveBack refunds the last k tokens of the decision with the marker m to rule i, and reports
-// whether anything was refunded.
+// giveBack refunds the last k tokens of the decision with the marker m to rule i, and
+// reports whether anything was refunded.
 func (r *run) giveBack(i int, h *held, m *store.Nums, k int64) (bool, error) {
-	key, s, gen := r.rules[i].key, h.step, m.N[0]
+	key, s, gen := r.rules[i].key, h.step, m.N[script.MarkGen]
 	if s.raw != nil {
-		was := contract.Cell{A: m.N[markHead], B: m.N[markHead+1], C: m.N[markHead+2]}
-		return s.raw.(contract.StepRefunder).Refund(r.tx, key, r.now, h.state, contract.Ask{Cost: 1}, was, k, m.N[1]-k, gen)
+		was := contract.Cell{A: m.N[script.MarkHead], B: m.N[script.MarkHead+1], C: m.N[script.MarkHead+2]}
+		return s.raw.(contract.StepRefunder).Refund(r.tx, key, r.now, h.state, contract.Ask{Cost: 1}, was, k, m.N[script.MarkHeld]-k, gen)
 	}
-	ch := contract.Charge{Was: toCell(m.N[markHead : markHead+s.cell]), N: k}
+	ch := contract.Charge{Was: toCell(m.N[script.MarkHead : script.MarkHead+s.cell]), N: k}
 	if s.notes() {
-		ch.Moved = m.N[markHead+s.cell]
+		ch.Moved = m.N[script.MarkHead+s.cell]
 	}
 	return h.refund(r.tx, key, r.now, ch, gen), nil
 }

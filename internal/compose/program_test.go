@@ -13,6 +13,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -52,7 +53,7 @@ func newBench(t testing.TB) *bench {
 }
 
 // keysOf returns the keys of p for the verb v. id names the decision.
-func keysOf(p *compose.Program, rules int, v compose.Verb, id string) []string {
+func keysOf(p *compose.Program, rules int, v script.Verb, id string) []string {
 	var keys []string
 	for i := range rules {
 		for k := range p.Keys(i) {
@@ -69,28 +70,28 @@ func keysOf(p *compose.Program, rules int, v compose.Verb, id string) []string {
 	return keys
 }
 
-func (b *bench) eval(p *compose.Program, rules int, v compose.Verb, id string, c compose.Call) ([]store.Value, error) {
+func (b *bench) eval(p *compose.Program, rules int, v script.Verb, id string, c compose.Call) ([]store.Value, error) {
 	return b.st.Eval(context.Background(), p.Script(v), keysOf(p, rules, v, id), p.AppendArgs(nil, v, &c), nil)
 }
 
-// do runs v, and returns Outcome.N and the answer of each rule.
-func (b *bench) do(p *compose.Program, rules int, v compose.Verb, id string, c compose.Call) (int64, []compose.Answer) {
+// do runs v, and returns Outcome.Head and the answer of each rule.
+func (b *bench) do(p *compose.Program, rules int, v script.Verb, id string, c compose.Call) (int64, []compose.Result) {
 	reply, err := b.eval(p, rules, v, id, c)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	o, err := p.Outcome(v, reply, nil)
+	o, err := p.Parse(v, reply, nil)
 	if err != nil {
 		b.t.Fatal(err)
 	}
-	if v > compose.Renew {
-		return o.N, nil
+	if v > script.Renew {
+		return o.Head(), nil
 	}
-	answers := make([]compose.Answer, rules)
+	answers := make([]compose.Result, rules)
 	for i := range answers {
-		answers[i] = p.Answer(i, v, &o, &c)
+		answers[i] = p.Result(i, v, &o, &c)
 	}
-	return o.N, answers
+	return o.Head(), answers
 }
 
 // values returns the values of the keys, as text.
@@ -137,7 +138,7 @@ func TestAllOrNone(t *testing.T) {
 		{10, 5, 3, true, [2]bool{true, true}, [2]int64{0, 0}, []string{"f2 1767225620000000 5", "g2 1767225613000000"}},
 	} {
 		b.now = epoch + tt.at*1e6
-		n, answers := b.do(pair(t, tt.window, tt.gcra), 2, compose.Consume, "", compose.Call{Cost: 1})
+		n, answers := b.do(pair(t, tt.window, tt.gcra), 2, script.Consume, "", compose.Call{Cost: 1})
 		if (n == 1) != tt.ok {
 			t.Errorf("%d: passed: %d, want %v", i, n, tt.ok)
 		}
@@ -152,8 +153,8 @@ func TestAllOrNone(t *testing.T) {
 	}
 }
 
-// UpTo consumes the least room of all rules. A rule with a Cost consumes its Cost. If it has no
-// room for that, the request is denied.
+// UpTo consumes the least room of all rules. A rule with a Cost consumes its Cost. If it
+// has no room for that, the request is denied.
 func TestUpTo(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -174,7 +175,7 @@ func TestUpTo(t *testing.T) {
 			t.Parallel()
 			b, p := newBench(t), pair(t, tt.window, tt.gcra)
 			for i, want := range tt.want {
-				n, answers := b.do(p, 2, compose.UpTo, "", compose.Call{Cost: tt.most})
+				n, answers := b.do(p, 2, script.UpTo, "", compose.Call{Cost: tt.most})
 				if n != want {
 					t.Errorf("request %d consumed %d, want %d", i, n, want)
 				}
@@ -205,8 +206,8 @@ func TestWaits(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			b, p := newBench(t), mustProgram(t, tt.rules...)
-			b.do(p, 2, compose.Consume, "", compose.Call{Cost: 1})
-			n, answers := b.do(p, 2, compose.Consume, "", compose.Call{Cost: 1, Wait: tt.wait.Microseconds()})
+			b.do(p, 2, script.Consume, "", compose.Call{Cost: 1})
+			n, answers := b.do(p, 2, script.Consume, "", compose.Call{Cost: 1, Wait: tt.wait.Microseconds()})
 			if (n == 1) != (tt.delay != nil) {
 				t.Fatalf("passed: %d, %+v", n, answers)
 			}
@@ -230,45 +231,45 @@ func TestRefund(t *testing.T) {
 	if p.Marked(0) || !p.Marked(1) || !p.Marked(2) {
 		t.Fatal("want a marker for each rule that can refund")
 	}
-	b.do(p, 3, compose.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 77})
+	b.do(p, 3, script.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 77})
 	if got, want := b.values("{x}:1:0", "{x}:2:0", "{x}:1:%id=a", "{x}:2:%id=a"), []string{
 		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i2 77 1 1 1 1767225610000000 1", "i2 77 2 1 1 1767225602000000 0 0 0",
 	}; !slices.Equal(got, want) {
 		t.Errorf("the keys hold %q, want %q", got, want)
 	}
 	for i, want := range []int64{1, 0} {
-		if n, _ := b.do(p, 3, compose.Refund, "a", compose.Call{Cost: 1}); n != want {
+		if n, _ := b.do(p, 3, script.Refund, "a", compose.Call{Cost: 1}); n != want {
 			t.Errorf("refund %d replied %d, want %d", i, n, want)
 		}
 	}
 	if got, want := b.values("{x}:1:0", "{x}:2:0", "{x}:1:%id=a", "{x}:2:%id=a"), []string{"", "g2 1767225600000000 0 0 77 2000000 1767225600000000", "", ""}; !slices.Equal(got, want) {
 		t.Errorf("the keys hold %q, want %q", got, want)
 	}
-	if n, _ := b.do(p, 3, compose.Refund, "b", compose.Call{Cost: 1}); n != 0 {
+	if n, _ := b.do(p, 3, script.Refund, "b", compose.Call{Cost: 1}); n != 0 {
 		t.Error("a refund without a marker gave something")
 	}
 }
 
-// While a key is in use, it keeps its first generation, also if later decisions have other
-// generations. The markers of all these decisions have the first generation.
+// While a key is in use, it keeps its first generation, also if later decisions have
+// other generations. The markers of all these decisions have the first generation.
 func TestGenerations(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	p := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 9})})
-	b.do(p, 1, compose.Consume, "", compose.Call{Cost: 1})
-	b.do(p, 1, compose.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 7})
-	b.do(p, 1, compose.ConsumeMark, "b", compose.Call{Cost: 1, Gen: 8})
-	b.do(p, 1, compose.Consume, "", compose.Call{Cost: 1})
+	b.do(p, 1, script.Consume, "", compose.Call{Cost: 1})
+	b.do(p, 1, script.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 7})
+	b.do(p, 1, script.ConsumeMark, "b", compose.Call{Cost: 1, Gen: 8})
+	b.do(p, 1, script.Consume, "", compose.Call{Cost: 1})
 	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i2 7 1 1 1 1767225602000000 0 0 0", "i2 7 1 1 1 1767225603000000 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("in use, the keys hold %q, want %q", got, want)
 	}
 	b.now += 4e6 // the state ends
-	b.do(p, 1, compose.ConsumeMark, "c", compose.Call{Cost: 1, Gen: 9})
+	b.do(p, 1, script.ConsumeMark, "c", compose.Call{Cost: 1, Gen: 9})
 	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i2 9 1 1 1 1767225605000000 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("used again, the keys hold %q, want %q", got, want)
 	}
 	for i, want := range []int64{0, 1} {
-		if n, _ := b.do(p, 1, compose.Refund, []string{"b", "c"}[i], compose.Call{Cost: 1}); n != want {
+		if n, _ := b.do(p, 1, script.Refund, []string{"b", "c"}[i], compose.Call{Cost: 1}); n != want {
 			t.Errorf("refund %d replied %d, want %d", i, n, want)
 		}
 	}
@@ -280,19 +281,19 @@ func TestLeases(t *testing.T) {
 	b := newBench(t)
 	p := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.Concurrency{Limit: 1, Lease: time.Second})})
 	for i, tt := range []struct {
-		verb compose.Verb
+		verb script.Verb
 		name string
 		want int64
 	}{
-		{compose.Renew, "a", 0}, {compose.Consume, "a", 1}, {compose.Consume, "b", 0}, {compose.Renew, "a", 1}, {compose.Renew, "b", 0},
-		{compose.Release, "b", 0}, {compose.Release, "a", 1}, {compose.Release, "a", 0}, {compose.Consume, "b", 1},
+		{script.Renew, "a", 0}, {script.Consume, "a", 1}, {script.Consume, "b", 0}, {script.Renew, "a", 1}, {script.Renew, "b", 0},
+		{script.Release, "b", 0}, {script.Release, "a", 1}, {script.Release, "a", 0}, {script.Consume, "b", 1},
 	} {
 		if n, _ := b.do(p, 1, tt.verb, "", compose.Call{Cost: 1, Text: tt.name}); n != tt.want {
 			t.Errorf("%d: verb %d of %s replied %d, want %d", i, tt.verb, tt.name, n, tt.want)
 		}
 	}
 	window := pair(t, 0, 0)
-	if _, err := newBench(t).eval(window, 2, compose.Release, "", compose.Call{Cost: 1}); !errors.Is(err, store.ErrScript) || !strings.Contains(err.Error(), "has no leases") {
+	if _, err := newBench(t).eval(window, 2, script.Release, "", compose.Call{Cost: 1}); !errors.Is(err, store.ErrScript) || !strings.Contains(err.Error(), "has no leases") {
 		t.Errorf("Release of windows: %v, want an error", err)
 	}
 }
@@ -307,7 +308,7 @@ func TestScripts(t *testing.T) {
 	names := map[string]bool{}
 	for _, v := range p.Verbs() {
 		s := p.Script(v)
-		if s.ReadOnly() != (v == compose.Peek) || p.Script(v) != s || s.GoForm() == nil {
+		if s.ReadOnly() != (v == script.Peek) || p.Script(v) != s || s.GoForm() == nil {
 			t.Errorf("%s is read-only: %v", s.Name(), s.ReadOnly())
 		}
 		names[s.Name()] = true
@@ -318,15 +319,16 @@ func TestScripts(t *testing.T) {
 		t.Errorf("the scripts are %v, want %v", names, want)
 	}
 	other := pair(t, 0, 3) // other numbers, the same text
-	if other.Script(compose.Consume).SHA() != p.Script(compose.Consume).SHA() {
+	if other.Script(script.Consume).SHA() != p.Script(script.Consume).SHA() {
 		t.Error("two limits of one kind have two scripts")
 	}
-	if own := pair(t, 0, 0); own.Script(compose.Consume).SHA() == p.Script(compose.Consume).SHA() {
+	if own := pair(t, 0, 0); own.Script(script.Consume).SHA() == p.Script(script.Consume).SHA() {
 		t.Error("a rule with a cost of its own has the script of one without")
 	}
 }
 
-// The arguments begin with the constants. Trailing arguments with their defaults are left out.
+// The arguments begin with the constants. Trailing arguments with their defaults are left
+// out.
 func TestArgs(t *testing.T) {
 	t.Parallel()
 	p := pair(t, 0, 2)
@@ -334,23 +336,23 @@ func TestArgs(t *testing.T) {
 	conc := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.Concurrency{Limit: 1, Lease: time.Second})})
 	for _, tt := range []struct {
 		p    *compose.Program
-		v    compose.Verb
+		v    script.Verb
 		c    compose.Call
 		want string
 	}{
-		{p, compose.Consume, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2"},
-		{p, compose.Peek, compose.Call{Cost: 3}, "5 10000000 1 1000000 3000000 2 3"},
-		{p, compose.Consume, compose.Call{Cost: 1, Wait: 9}, "5 10000000 1 1000000 3000000 2"}, // a window cannot wait
-		{p, compose.Consume, compose.Call{Cost: 1, Now: epoch}, "5 10000000 1 1000000 3000000 2 1 0 1767225600000000"},
-		{p, compose.ConsumeMark, compose.Call{Cost: 1, Gen: 7}, "5 10000000 1 1000000 3000000 2 1 0 0 7"},
-		{p, compose.Refund, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 0 0 0"},
-		{p, compose.Force, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 9007199254740986 0 0 4503599624"},
-		{p, compose.ForceMark, compose.Call{Cost: 7, Wait: 9, Gen: 7}, "5 10000000 1 1000000 3000000 2 7 9007199254740986 0 7 4503599624"},
-		{wait, compose.Consume, compose.Call{Cost: 1, Wait: 9}, "1000000 3000000 1 9"},
-		{wait, compose.Consume, compose.Call{Cost: 1, Wait: 1 << 60}, "1000000 3000000 1 4503599624370495"},
-		{wait, compose.Consume, compose.Call{Cost: 1 << 60}, "1000000 3000000 9007199254740992"},
-		{conc, compose.Consume, compose.Call{Cost: 1, Text: "a b"}, "1 1000000 a b"},
-		{conc, compose.Peek, compose.Call{Cost: 1}, "1 1000000 "},
+		{p, script.Consume, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2"},
+		{p, script.Peek, compose.Call{Cost: 3}, "5 10000000 1 1000000 3000000 2 3"},
+		{p, script.Consume, compose.Call{Cost: 1, Wait: 9}, "5 10000000 1 1000000 3000000 2"}, // a window cannot wait
+		{p, script.Consume, compose.Call{Cost: 1, Now: epoch}, "5 10000000 1 1000000 3000000 2 1 0 1767225600000000"},
+		{p, script.ConsumeMark, compose.Call{Cost: 1, Gen: 7}, "5 10000000 1 1000000 3000000 2 1 0 0 7"},
+		{p, script.Refund, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 0 0 0"},
+		{p, script.Force, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 9007199254740986 0 0 4503599624"},
+		{p, script.ForceMark, compose.Call{Cost: 7, Wait: 9, Gen: 7}, "5 10000000 1 1000000 3000000 2 7 9007199254740986 0 7 4503599624"},
+		{wait, script.Consume, compose.Call{Cost: 1, Wait: 9}, "1000000 3000000 1 9"},
+		{wait, script.Consume, compose.Call{Cost: 1, Wait: 1 << 60}, "1000000 3000000 1 4503599624370495"},
+		{wait, script.Consume, compose.Call{Cost: 1 << 60}, "1000000 3000000 9007199254740992"},
+		{conc, script.Consume, compose.Call{Cost: 1, Text: "a b"}, "1 1000000 a b"},
+		{conc, script.Peek, compose.Call{Cost: 1}, "1 1000000 "},
 	} {
 		var got []string
 		for _, a := range tt.p.AppendArgs([]store.Arg{store.StringArg("before")}, tt.v, &tt.c) {
@@ -361,21 +363,21 @@ func TestArgs(t *testing.T) {
 		}
 	}
 	for _, args := range [][]store.Arg{nil, consts(1, 2, 3, 4), consts(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11)} {
-		if _, err := newBench(t).st.Eval(context.Background(), p.Script(compose.Consume), keysOf(p, 2, compose.Consume, ""), args, nil); !errors.Is(err, store.ErrScript) {
+		if _, err := newBench(t).st.Eval(context.Background(), p.Script(script.Consume), keysOf(p, 2, script.Consume, ""), args, nil); !errors.Is(err, store.ErrScript) {
 			t.Errorf("%d arguments: %v, want ErrScript", len(args), err)
 		}
 	}
 }
 
-// The Go form uses the constants in its arguments, as a server's script does, not the constants
-// of its program.
+// The Go form uses the constants in its arguments, as a server's script does, not the
+// constants of its program.
 func TestOtherConstants(t *testing.T) {
 	t.Parallel()
 	b, p, other := newBench(t), pair(t, 0, 1), pair(t, 0, 2)
-	keys := keysOf(p, 2, compose.Consume, "")
+	keys := keysOf(p, 2, script.Consume, "")
 	for i, want := range []string{"g2 1767225602000000", "g2 1767225603000000"} {
 		from := []*compose.Program{other, p}[i]
-		if _, err := b.st.Eval(context.Background(), p.Script(compose.Consume), keys, from.AppendArgs(nil, compose.Consume, &compose.Call{Cost: 1}), nil); err != nil {
+		if _, err := b.st.Eval(context.Background(), p.Script(script.Consume), keys, from.AppendArgs(nil, script.Consume, &compose.Call{Cost: 1}), nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := b.values(keys[1])[0]; got != want {
@@ -384,8 +386,8 @@ func TestOtherConstants(t *testing.T) {
 	}
 }
 
-// A reply that no script makes is an error, not an answer. A server replies with one string, and
-// a Go form with integers.
+// A reply that no script makes is an error, not an answer. A server replies with one
+// string, and a Go form with integers.
 func TestOutcome(t *testing.T) {
 	t.Parallel()
 	p := pair(t, 0, 0)
@@ -403,77 +405,77 @@ func TestOutcome(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		verb  compose.Verb
+		verb  script.Verb
 		reply []store.Value
 		n     int64 // -1: an error
 	}{
-		{"yes", compose.Consume, ints(1, epoch, epoch, 2, epoch, 0, 0), 1},
-		{"no", compose.Consume, ints(0, epoch, epoch, 2, epoch, 0, 0), 0},
-		{"the largest", compose.Consume, ints(1, 1<<52-1, 1<<53-1, 1<<53, 1<<53, 0, 0), 1},
-		{"seven tokens", compose.UpTo, ints(7, epoch, epoch, 2, epoch, 0, 0), 7},
-		{"seven tokens of one", compose.Consume, ints(7, epoch, epoch, 2, epoch, 0, 0), -1},
-		{"refunded", compose.Refund, ints(1, epoch), 1},
-		{"refunded, and more", compose.Refund, ints(1, epoch, 0), -1},
-		{"nothing", compose.Consume, nil, -1},
-		{"short", compose.Consume, ints(1, epoch, epoch, 2, epoch, 0), -1},
-		{"long", compose.Consume, ints(1, epoch, epoch, 2, epoch, 0, 0, 0), -1},
-		{"a nil", compose.Consume, with(4, store.Value{}), -1},
-		{"a string", compose.Consume, with(0, store.BulkValue("1")), -1},
-		{"a negative number", compose.Consume, with(0, store.IntegerValue(-1)), -1},
-		{"a time before 1970", compose.Consume, with(1, store.IntegerValue(-epoch)), -1},
-		{"no time", compose.Consume, with(1, store.IntegerValue(0)), -1},
-		{"a time too late", compose.Consume, with(1, store.IntegerValue(1<<52)), -1},
-		{"a negative state", compose.Consume, with(3, store.IntegerValue(-1)), -1},
-		{"a state too large", compose.Consume, with(4, store.IntegerValue(1<<53+1)), -1},
+		{"yes", script.Consume, ints(1, epoch, epoch, 2, epoch, 0, 0), 1},
+		{"no", script.Consume, ints(0, epoch, epoch, 2, epoch, 0, 0), 0},
+		{"the largest", script.Consume, ints(1, 1<<52-1, 1<<53-1, 1<<53, 1<<53, 0, 0), 1},
+		{"seven tokens", script.UpTo, ints(7, epoch, epoch, 2, epoch, 0, 0), 7},
+		{"seven tokens of one", script.Consume, ints(7, epoch, epoch, 2, epoch, 0, 0), -1},
+		{"refunded", script.Refund, ints(1, epoch), 1},
+		{"refunded, and more", script.Refund, ints(1, epoch, 0), -1},
+		{"nothing", script.Consume, nil, -1},
+		{"short", script.Consume, ints(1, epoch, epoch, 2, epoch, 0), -1},
+		{"long", script.Consume, ints(1, epoch, epoch, 2, epoch, 0, 0, 0), -1},
+		{"a nil", script.Consume, with(4, store.Value{}), -1},
+		{"a string", script.Consume, with(0, store.BulkValue("1")), -1},
+		{"a negative number", script.Consume, with(0, store.IntegerValue(-1)), -1},
+		{"a time before 1970", script.Consume, with(1, store.IntegerValue(-epoch)), -1},
+		{"no time", script.Consume, with(1, store.IntegerValue(0)), -1},
+		{"a time too late", script.Consume, with(1, store.IntegerValue(1<<52)), -1},
+		{"a negative state", script.Consume, with(3, store.IntegerValue(-1)), -1},
+		{"a state too large", script.Consume, with(4, store.IntegerValue(1<<53+1)), -1},
 
-		{"text", compose.Consume, text("1;1767225600 5;f2 1767225610000000 2;g2 1767225601000000"), 1},
-		{"text, at the caller's time", compose.Peek, text("0;0 1767225600000005;f2 1767225610000000 2;g2 1767225601000000"), 0},
-		{"text, missing keys", compose.Consume, text("1;1767225600 5;;"), 1},
-		{"text, with generations", compose.UpTo, text("3;1767225600 5;f2 1767225610000000 2 77;g2 1767225601000000 0 0 77 0 0"), 3},
-		{"text of a refund", compose.Refund, text("1;1767225600 5"), 1},
-		{"text of a refund, and more", compose.Refund, text("1;1767225600 5;"), -1},
-		{"no text", compose.Consume, text(""), -1},
-		{"half a text", compose.Consume, text("1"), -1},
-		{"text without rules", compose.Consume, text("1;1767225600 5"), -1},
-		{"text of one rule", compose.Consume, text("1;1767225600 5;f2 1767225610000000 2"), -1},
-		{"text of three rules", compose.Consume, text("1;1767225600 5;;;"), -1},
-		{"text of another algorithm", compose.Consume, text("1;1767225600 5;g2 1767225610000000;"), -1},
-		{"text that is no value", compose.Consume, text("1;1767225600 5;f2 x;"), -1},
-		{"text with half a time", compose.Consume, text("1;1767225600;;"), -1},
-		{"text with a word for the time", compose.Consume, text("1;now 0;;"), -1},
-		{"text with a time too late", compose.Consume, text("1;9999999999999 0;;"), -1},
-		{"text with a negative time", compose.Consume, text("1;-1767225600 5;;"), -1},
-		{"text with a word for the number", compose.Consume, text("yes;1767225600 5;;"), -1},
-		{"a decision with an ID", compose.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0, 0), 1},
-		{"a decision with an ID, without a code", compose.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0), -1},
-		{"a repeat", compose.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 1, 7, epoch, 2, 7, epoch, 0, 0), 7},
-		{"a repeat with few integers", compose.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 1, 7, epoch, 2), -1},
-		{"a repeat with another cost", compose.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 2), 7},
-		{"an unknown code", compose.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0, 3), -1},
-		{"text of a decision with an ID", compose.UpToMark, text("3;1767225600 5;;"), 3},
-		{"text of a repeat", compose.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 1767225610000000 2;"), 7},
-		{"text of a repeat with another cost", compose.ConsumeMark, text("7;1767225600 5;;;2;i2 9 7 7 7 1767225610000000 2;"), 7},
-		{"text of a repeat without markers", compose.ConsumeMark, text("7;1767225600 5;;;1"), -1},
-		{"text of a repeat with one marker", compose.ConsumeMark, text("7;1767225600 5;;;1;"), -1},
-		{"text of a repeat with three markers", compose.ConsumeMark, text("7;1767225600 5;;;1;;;"), -1},
-		{"text of a repeat with another marker", compose.ConsumeMark, text("7;1767225600 5;;;1;i1 9 7 7 7 1767225610000000 2;"), -1},
-		{"text of a repeat with a short marker", compose.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 1767225610000000;"), -1},
-		{"text with an unknown code", compose.ConsumeMark, text("7;1767225600 5;;;3;;"), -1},
-		{"text with a code, without an ID", compose.Consume, text("1;1767225600 5;;;1;;"), -1},
-		{"two texts", compose.Consume, append(text("1;1767225600 5;;"), text("")...), -1},
+		{"text", script.Consume, text("1;1767225600 5;f2 1767225610000000 2;g2 1767225601000000"), 1},
+		{"text, at the caller's time", script.Peek, text("0;0 1767225600000005;f2 1767225610000000 2;g2 1767225601000000"), 0},
+		{"text, missing keys", script.Consume, text("1;1767225600 5;;"), 1},
+		{"text, with generations", script.UpTo, text("3;1767225600 5;f2 1767225610000000 2 77;g2 1767225601000000 0 0 77 0 0"), 3},
+		{"text of a refund", script.Refund, text("1;1767225600 5"), 1},
+		{"text of a refund, and more", script.Refund, text("1;1767225600 5;"), -1},
+		{"no text", script.Consume, text(""), -1},
+		{"half a text", script.Consume, text("1"), -1},
+		{"text without rules", script.Consume, text("1;1767225600 5"), -1},
+		{"text of one rule", script.Consume, text("1;1767225600 5;f2 1767225610000000 2"), -1},
+		{"text of three rules", script.Consume, text("1;1767225600 5;;;"), -1},
+		{"text of another algorithm", script.Consume, text("1;1767225600 5;g2 1767225610000000;"), -1},
+		{"text that is no value", script.Consume, text("1;1767225600 5;f2 x;"), -1},
+		{"text with half a time", script.Consume, text("1;1767225600;;"), -1},
+		{"text with a word for the time", script.Consume, text("1;now 0;;"), -1},
+		{"text with a time too late", script.Consume, text("1;9999999999999 0;;"), -1},
+		{"text with a negative time", script.Consume, text("1;-1767225600 5;;"), -1},
+		{"text with a word for the number", script.Consume, text("yes;1767225600 5;;"), -1},
+		{"a decision with an ID", script.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0, 0), 1},
+		{"a decision with an ID, without a code", script.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0), -1},
+		{"a repeat", script.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 1, 7, epoch, 2, 7, epoch, 0, 0), 7},
+		{"a repeat with few integers", script.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 1, 7, epoch, 2), -1},
+		{"a repeat with another cost", script.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 2), 7},
+		{"an unknown code", script.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0, 3), -1},
+		{"text of a decision with an ID", script.UpToMark, text("3;1767225600 5;;"), 3},
+		{"text of a repeat", script.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 1767225610000000 2;"), 7},
+		{"text of a repeat with another cost", script.ConsumeMark, text("7;1767225600 5;;;2;i2 9 7 7 7 1767225610000000 2;"), 7},
+		{"text of a repeat without markers", script.ConsumeMark, text("7;1767225600 5;;;1"), -1},
+		{"text of a repeat with one marker", script.ConsumeMark, text("7;1767225600 5;;;1;"), -1},
+		{"text of a repeat with three markers", script.ConsumeMark, text("7;1767225600 5;;;1;;;"), -1},
+		{"text of a repeat with another marker", script.ConsumeMark, text("7;1767225600 5;;;1;i1 9 7 7 7 1767225610000000 2;"), -1},
+		{"text of a repeat with a short marker", script.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 1767225610000000;"), -1},
+		{"text with an unknown code", script.ConsumeMark, text("7;1767225600 5;;;3;;"), -1},
+		{"text with a code, without an ID", script.Consume, text("1;1767225600 5;;;1;;"), -1},
+		{"two texts", script.Consume, append(text("1;1767225600 5;;"), text("")...), -1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			o, err := p.Outcome(tt.verb, tt.reply, make([]store.Value, 0, 9))
+			o, err := p.Parse(tt.verb, tt.reply, make([]store.Value, 0, 9))
 			if (err == nil) != (tt.n >= 0) || err != nil && !errors.Is(err, store.ErrScript) {
 				t.Fatalf("Outcome = %+v, %v, want %d", o, err, tt.n)
 			}
-			if err == nil && o.N != tt.n {
-				t.Errorf("N is %d, want %d", o.N, tt.n)
+			if err == nil && o.Head() != tt.n {
+				t.Errorf("Head is %d, want %d", o.Head(), tt.n)
 			}
-			if err == nil && tt.verb != compose.Refund {
+			if err == nil && tt.verb != script.Refund {
 				for i := range 2 { // and any answer is possible
-					if a := p.Answer(i, tt.verb, &o, &compose.Call{Cost: 1}); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
+					if a := p.Result(i, tt.verb, &o, &compose.Call{Cost: 1}); a.Remaining < 0 || a.RetryAfter < 0 || a.ResetAfter < 0 {
 						t.Errorf("rule %d answers %+v", i, a)
 					}
 				}
@@ -487,8 +489,8 @@ func TestEntriesReply(t *testing.T) {
 	t.Parallel()
 	p := mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.MetadataWindow{Limit: 5, Window: time.Second})})
 	b := newBench(t)
-	b.do(p, 1, compose.Consume, "", compose.Call{Cost: 2, Text: "a;b\n"})
-	reply, err := b.eval(p, 1, compose.Entries, "", compose.Call{Cost: 1})
+	b.do(p, 1, script.Consume, "", compose.Call{Cost: 2, Text: "a;b\n"})
+	reply, err := b.eval(p, 1, script.Entries, "", compose.Call{Cost: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -527,7 +529,7 @@ func TestThirdParty(t *testing.T) {
 			p := mustProgram(t, rules...)
 			for i, at := range []int64{0, 0, 2, 4} { // seconds
 				b.now = epoch + at*1e6
-				if _, answers := b.do(p, len(rules), compose.Consume, "", compose.Call{Cost: 2}); answers[tt.at].Remaining != tt.left[i] {
+				if _, answers := b.do(p, len(rules), script.Consume, "", compose.Call{Cost: 2}); answers[tt.at].Remaining != tt.left[i] {
 					t.Errorf("request %d: %+v, want %d left", i, answers, tt.left[i])
 				}
 			}
@@ -535,8 +537,8 @@ func TestThirdParty(t *testing.T) {
 	}
 }
 
-// Many goroutines make a program, and use its scripts for the first time. There are more kinds
-// than the cache of sources holds.
+// Many goroutines make a program, and use its scripts for the first time. There are more
+// kinds than the cache of sources holds.
 func TestMany(t *testing.T) {
 	t.Parallel()
 	var group sync.WaitGroup
@@ -546,7 +548,7 @@ func TestMany(t *testing.T) {
 				k := *fixedWindow
 				k.Name = "window" + strings.Repeat("x", i%7)
 				p := mustProgram(t, compose.Rule{Limit: windowLimit(&k)}, compose.Rule{Limit: windowLimit(fixedWindow)})
-				if n, _ := newBench(t).do(p, 2, compose.Consume, "", compose.Call{Cost: 1}); n != 1 {
+				if n, _ := newBench(t).do(p, 2, script.Consume, "", compose.Call{Cost: 1}); n != 1 {
 					t.Error("denied")
 				}
 			}
@@ -561,21 +563,21 @@ func TestAllocs(t *testing.T) {
 		t.Skip("coverage and the race detector allocate")
 	}
 	b, p := newBench(t), pair(t, 0, 0)
-	script, keys := p.Script(compose.Consume), keysOf(p, 2, compose.Consume, "")
+	consume, keys := p.Script(script.Consume), keysOf(p, 2, script.Consume, "")
 	var args []store.Arg
 	reply := make([]store.Value, 0, 16)
 	call := compose.Call{Cost: 1}
 	if n := testing.AllocsPerRun(200, func() {
-		args = p.AppendArgs(args[:0], compose.Consume, &call)
-		out, err := b.st.Eval(context.Background(), script, keys, args, reply[:0])
+		args = p.AppendArgs(args[:0], script.Consume, &call)
+		out, err := b.st.Eval(context.Background(), consume, keys, args, reply[:0])
 		if err != nil {
 			t.Error(err)
 		}
-		o, err := p.Outcome(compose.Consume, out, nil)
+		o, err := p.Parse(script.Consume, out, nil)
 		if err != nil {
 			t.Error(err)
 		}
-		p.Answer(0, compose.Consume, &o, &call)
+		p.Result(0, script.Consume, &o, &call)
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)
 	}

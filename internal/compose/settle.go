@@ -1,13 +1,16 @@
 package compose
 
-import "github.com/weir-go/weir/store"
+import (
+	"github.com/weir-go/weir/internal/script"
+	"github.com/weir-go/weir/store"
+)
 
-// settle makes the call's cost the cost of the decision of the markers, in all rules without a
-// Cost. It returns TOTAL of the markers plus 1, or 0 if no marker is there.
+// settle makes the call's cost the cost of the decision of the markers, in all rules
+// without a Cost. It returns TOTAL of the markers plus 1, or 0 if no marker is there.
 //
-// If the decision gets cheaper, its last tokens are refunded. If it gets more expensive, the
-// difference is consumed as by a Force, also from a rule whose marker has ended. The markers of
-// all rules get the same TOTAL.
+// If the decision gets cheaper, its last tokens are refunded. If it gets more expensive,
+// the difference is consumed as by a Force, also from a rule whose marker has ended. The
+// markers of all rules get the same TOTAL.
 func (r *run) settle(held []held) (int64, error) {
 	var m marks
 	if found, err := r.readMarks(&m); !found || err != nil {
@@ -16,11 +19,11 @@ func (r *run) settle(held []held) (int64, error) {
 	total, asked := m.spent()
 	more := r.call.Cost - total
 	for i := range held {
-		if q, h := &r.rules[i], &held[i]; more > 0 && q.marker > 0 && q.Cost == 0 {
+		if q, h := &r.rules[i], &held[i]; more > 0 && q.layout.Marker > 0 && q.Cost == 0 {
 			if h.step.raw != nil {
 				h.room = h.step.raw.Room(r.now, h.state, r.ask(q))
 			} else {
-				h.settle(r.now, r.now)
+				h.advance(r.now, r.now)
 			}
 			more = max(min(more, h.room+r.call.debt), 0)
 		}
@@ -32,18 +35,18 @@ func (r *run) settle(held []held) (int64, error) {
 	for i := range held {
 		var err error
 		switch q, n := &r.rules[i], &m[i]; {
-		case q.marker == 0:
+		case q.layout.Marker == 0:
 		case more > 0 && q.Cost == 0:
 			err = r.addTo(i, &held[i], n, more, total, asked)
 		case n.Len > 0:
-			if back := min(-more, n.N[1]); back > 0 && q.Cost == 0 {
+			if back := min(-more, n.N[script.MarkHeld]); back > 0 && q.Cost == 0 {
 				_, err = r.giveBack(i, &held[i], n, back)
-				n.N[1] -= back
+				n.N[script.MarkHeld] -= back
 			}
-			n.Tag, n.N[2] = settledTag, total
-			r.tx.Keep(q.marker, *n)
+			n.Tag, n.N[script.MarkTotal] = script.SettledTag, total
+			r.tx.Keep(q.layout.Marker, *n)
 		default: // it may have ended: if the clock steps back, its TOTAL must not count again
-			r.tx.Del(q.marker)
+			r.tx.Del(q.layout.Marker)
 		}
 		if err != nil {
 			return 0, err
@@ -52,10 +55,10 @@ func (r *run) settle(held []held) (int64, error) {
 	return total + 1, nil
 }
 
-// addTo consumes k tokens from rule i for the decision of the marker m, and writes its new
-// marker with these TOTAL and ASKED. Of the earlier tokens of the decision, it is not known
-// which are still held, so only the k tokens can be refunded. But if nothing has changed since
-// the decision, it is as if the decision had consumed the k tokens too.
+// addTo consumes k tokens from rule i for the decision of the marker m, and writes its
+// new marker with these TOTAL and ASKED. Of the earlier tokens of the decision, it is not
+// known which are still held, so only the k tokens can be refunded. But if nothing has
+// changed since the decision, it is as if the decision had consumed the k tokens too.
 func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error {
 	q, s, gen := &r.rules[i], h.step, r.call.Gen
 	if s.raw != nil {
@@ -66,9 +69,9 @@ func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error 
 		return nil
 	}
 	held := k
-	if m.Len > 0 && h.tail && h.nums.N[s.cell] == m.N[0] && h.cell == toCell(m.N[markHead:markHead+s.cell]) &&
-		(!s.notes() || h.nums.N[s.cell+1] == m.N[markHead+s.cell]) {
-		held += m.N[1]
+	if m.Len > 0 && h.tail && h.nums.N[s.cell] == m.N[script.MarkGen] && h.cell == toCell(m.N[script.MarkHead:script.MarkHead+s.cell]) &&
+		(!s.notes() || h.nums.N[s.cell+1] == m.N[script.MarkHead+s.cell]) {
+		held += m.N[script.MarkHeld]
 	}
 	h.take(k)
 	h.set(&h.nums, h.next, gen)

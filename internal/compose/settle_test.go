@@ -8,24 +8,28 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/lualocals"
+	"github.com/weir-go/weir/internal/script"
 )
 
-// settle settles the decision id, and returns its cost after that, or -1 if it was not found.
+// settle settles the decision id, and returns its cost after that, or -1 if it was not
+// found.
 func (b *bench) settle(p *compose.Program, rules int, id string, actual, gen int64) int64 {
-	n, _ := b.do(p, rules, compose.Settle, id, compose.Call{Cost: actual, Gen: gen})
+	n, _ := b.do(p, rules, script.Settle, id, compose.Call{Cost: actual, Gen: gen})
 	return n - 1
 }
 
-// Settle refunds or consumes the difference, in all rules without a Cost, and keeps the markers.
+// Settle refunds or consumes the difference, in all rules without a Cost, and keeps the
+// markers.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	b, p := newBench(t), mustProgram(t,
 		compose.Rule{Limit: mustLimit(t, algorithm.FixedWindow{Limit: 5, Window: 10 * time.Second})},
 		compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 3}), Cost: 2},
 		compose.Rule{Limit: mustLimit(t, algorithm.SlidingLog{Limit: 5, Window: 10 * time.Second})})
-	b.do(p, 3, compose.ConsumeMark, "a", compose.Call{Cost: 4, Gen: 7})
+	b.do(p, 3, script.ConsumeMark, "a", compose.Call{Cost: 4, Gen: 7})
 	keys := []string{"{x}:0:0", "{x}:1:0", "{x}:0:%id=a", "{x}:1:%id=a", "{x}:2:%id=a"}
 	cell := "g2 1767225602000000 0 0 7 0 0"
 	for i, tt := range []struct {
@@ -46,11 +50,11 @@ func TestSettle(t *testing.T) {
 		if got := b.values(keys...); tt.values != nil && !slices.Equal(got, tt.values) {
 			t.Errorf("%d: the keys hold\n%q, want\n%q", i, got, tt.values)
 		}
-		_, answers := b.do(p, 3, compose.Peek, "", compose.Call{Cost: 1})
+		_, answers := b.do(p, 3, script.Peek, "", compose.Call{Cost: 1})
 		if answers[0].Remaining != tt.left[0] || answers[2].Remaining != tt.left[1] {
 			t.Errorf("%d: %d and %d left, want %v", i, answers[0].Remaining, answers[2].Remaining, tt.left)
 		}
-		if n, answers := b.do(p, 3, compose.ConsumeMark, "a", compose.Call{Cost: 4, Gen: 50}); n != tt.want || answers[0].Granted != tt.want {
+		if n, answers := b.do(p, 3, script.ConsumeMark, "a", compose.Call{Cost: 4, Gen: 50}); n != tt.want || answers[0].Granted != tt.want {
 			t.Errorf("%d: a repeat of the decision: %d, %+v, want %d", i, n, answers, tt.want)
 		}
 	}
@@ -63,11 +67,12 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-// A settlement to more charges rules whose marker has ended, or whose key was deleted, too.
+// A settlement to more charges rules whose marker has ended, or whose key was deleted,
+// too.
 func TestSettleAfterTheEndOfARule(t *testing.T) {
 	t.Parallel()
 	b, p := newBench(t), pair(t, 0, 0)
-	b.do(p, 2, compose.ConsumeMark, "a", compose.Call{Cost: 2, Gen: 7})
+	b.do(p, 2, script.ConsumeMark, "a", compose.Call{Cost: 2, Gen: 7})
 	b.now += 2e6 // the GCRA has all tokens again
 	if got := b.settle(p, 2, "a", 5, 8); got != 5 {
 		t.Errorf("settled at %d, want 5", got)
@@ -76,15 +81,15 @@ func TestSettleAfterTheEndOfARule(t *testing.T) {
 	if got := b.values("{x}:0:0", "{x}:1:0", "{x}:0:%id=a", "{x}:1:%id=a"); !slices.Equal(got, want) {
 		t.Errorf("the keys hold\n%q, want\n%q", got, want)
 	}
-	b.do(p, 2, compose.Reset, "", compose.Call{Cost: 1})
+	b.do(p, 2, script.Reset, "", compose.Call{Cost: 1})
 	if got := b.settle(p, 2, "a", 6, 9); got != 6 {
 		t.Errorf("after a reset: settled at %d, want 6", got)
 	}
 	for _, want := range [][2]int64{{4, 2}, {5, 3}} { // a refund returns the one token
-		if _, answers := b.do(p, 2, compose.Peek, "", compose.Call{Cost: 1}); answers[0].Remaining != want[0] || answers[1].Remaining != want[1] {
+		if _, answers := b.do(p, 2, script.Peek, "", compose.Call{Cost: 1}); answers[0].Remaining != want[0] || answers[1].Remaining != want[1] {
 			t.Errorf("%d and %d left, want %v", answers[0].Remaining, answers[1].Remaining, want)
 		}
-		b.do(p, 2, compose.Refund, "a", compose.Call{})
+		b.do(p, 2, script.Refund, "a", compose.Call{})
 	}
 }
 
@@ -107,8 +112,8 @@ func TestLocals(t *testing.T) {
 
 const size = 100_000
 
-// settleable has a large limit for each algorithm that can be settled, except LeakyBucket, which
-// refunds only the end of its queue.
+// settleable has a large limit for each algorithm that can be settled, except
+// LeakyBucket, which refunds only the end of its queue.
 var settleable = []algorithm.Algorithm{
 	algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: size},
 	algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: size},
@@ -124,7 +129,7 @@ var settleable = []algorithm.Algorithm{
 type ledger map[string]*account
 
 type account struct {
-	verb                        compose.Verb
+	verb                        script.Verb
 	cost                        int64
 	granted, total, most, holds int64
 }
@@ -137,10 +142,10 @@ func (l ledger) bounds() (least, most int64) {
 }
 
 // For random histories of decisions, settlements and refunds at one instant, each of them
-// sometimes repeated: what the rules have charged is the sum of the settled costs, exactly. Only if
-// a decision was first settled to more, and then to less than what it had added, tokens can
-// stay consumed. After several refunds, an algorithm with a note can also refund fewer tokens.
-// Nothing is ever minted.
+// sometimes repeated: what the rules have charged is the sum of the settled costs,
+// exactly. Only if a decision was first settled to more, and then to less than what it
+// had added, tokens can stay consumed. After several refunds, an algorithm with a note
+// can also refund fewer tokens. Nothing is ever minted.
 func TestSettledSum(t *testing.T) {
 	t.Parallel()
 	histories, exact, checked, settled := 10_000, 0, 0, 0
@@ -160,17 +165,17 @@ func TestSettledSum(t *testing.T) {
 			a := books[id]
 			switch {
 			case a == nil:
-				v := pick(r, compose.ConsumeMark, compose.UpToMark, compose.ForceMark)
+				v := pick(r, script.ConsumeMark, script.UpToMark, script.ForceMark)
 				a = &account{verb: v, cost: 1 + r.Int64N(20)}
 				n, _ := b.do(p, len(list), v, id, compose.Call{Cost: a.cost, Gen: gen})
-				if v == compose.ConsumeMark {
+				if v == script.ConsumeMark {
 					n *= a.cost
 				}
 				a.granted, a.total, a.most, a.holds = n, n, n, n
 				books[id] = a
 				log = append(log, fmt.Sprintf("%s: verb %d consumes %d", id, v, n))
 			case r.IntN(6) == 0:
-				b.do(p, len(list), compose.Refund, id, compose.Call{})
+				b.do(p, len(list), script.Refund, id, compose.Call{})
 				a.most -= a.holds
 				if a.total = 0; a.most > 0 {
 					books[fmt.Sprint("refunded at ", step)] = &account{most: a.most}
@@ -200,9 +205,9 @@ func TestSettledSum(t *testing.T) {
 				}
 			}
 			least, most := books.bounds()
-			_, answers := b.do(p, len(list), compose.Peek, "", compose.Call{Cost: 1})
+			_, answers := b.do(p, len(list), script.Peek, "", compose.Call{Cost: 1})
 			for i, answer := range answers {
-				spent, noted := size-answer.Remaining, p.Limit(i).Kind.Note != ""
+				spent, noted := size-answer.Remaining, notes(p.Limit(i))
 				if spent < least || spent > most && !noted {
 					t.Fatalf("%s after %v: rule %d has charged %d, want from %d to %d", p.Name(), log, i, spent, least, most)
 				}
@@ -221,15 +226,21 @@ func TestSettledSum(t *testing.T) {
 func TestRefundAfterSettle(t *testing.T) {
 	t.Parallel()
 	b, p := newBench(t), mustProgram(t, compose.Rule{Limit: mustLimit(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 20})})
-	b.do(p, 1, compose.ConsumeMark, "a", compose.Call{Cost: 5, Gen: 1})
+	b.do(p, 1, script.ConsumeMark, "a", compose.Call{Cost: 5, Gen: 1})
 	b.now += 4e6 // one token of a is left
-	b.do(p, 1, compose.Consume, "", compose.Call{Cost: 4})
+	b.do(p, 1, script.Consume, "", compose.Call{Cost: 4})
 	b.now += 500_000 // half a token of a is left
 	if got := b.settle(p, 1, "a", 8, 2); got != 8 {
 		t.Fatalf("settled at %d, want 8", got)
 	}
-	b.do(p, 1, compose.Refund, "a", compose.Call{})
-	if _, answers := b.do(p, 1, compose.Peek, "", compose.Call{Cost: 1}); answers[0].Remaining != 15 {
+	b.do(p, 1, script.Refund, "a", compose.Call{})
+	if _, answers := b.do(p, 1, script.Peek, "", compose.Call{Cost: 1}); answers[0].Remaining != 15 {
 		t.Errorf("got %+v, want the 15 tokens that were there before the settlement", answers[0])
 	}
+}
+
+// notes reports whether the values of l have a note.
+func notes(l *contract.Limit) bool {
+	k, ok := l.Kind.(*contract.MeterKind)
+	return ok && k.Note != ""
 }

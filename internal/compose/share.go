@@ -21,8 +21,8 @@ func shareOf(s step, n int64) step {
 	return s
 }
 
-// A meterShare is the Meter of a share. If the Meter of the limit is no contract.Refunder,
-// its rule has no marker, so Refund is not called.
+// A meterShare is the Meter of a share. If the Meter of the limit is no
+// contract.Refunder, its rule has no marker, so Refund is not called.
 type meterShare struct {
 	contract.Meter
 	n int64
@@ -44,15 +44,15 @@ func (m meterShare) Refund(now int64, c contract.Cell, ch contract.Charge, note 
 }
 
 // A stepShare is the Step of a share. Its limit holds no leases, and nobody asks for its
-// entries. If the Step of the limit is no contract.StepRefunder, its rule has no marker, so
-// Mark and Refund are not called.
+// entries. If the Step of the limit is no contract.StepRefunder, its rule has no marker,
+// so Mark and Refund are not called.
 type stepShare struct {
 	contract.Step
 	n int64
 }
 
-// ask returns a with the cost in tokens of the limit. A cost above the capacity stays above
-// it if it is cut to 2^53.
+// ask returns a with the cost in tokens of the limit. A cost above the capacity stays
+// above it if it is cut to 2^53.
 func (s stepShare) ask(a contract.Ask) contract.Ask {
 	if a.Cost > contract.MaxTokens/s.n {
 		a.Cost = contract.MaxTokens + 1

@@ -21,7 +21,7 @@ func TestLoadedAgrees(t *testing.T) {
 			c := newClock()
 			st := memory.New(&memory.Options{Now: c.now})
 			keys := []string{"{k}a", "{k}b", "{k}c"}
-			held, expires := make([]store.Held, len(keys)), make([]time.Time, len(keys))
+			held, expires := make([]store.Content, len(keys)), make([]time.Time, len(keys))
 			for step := range 1000 {
 				choices := r.Uint64()
 				script := store.NewScript("random", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
@@ -29,7 +29,7 @@ func TestLoadedAgrees(t *testing.T) {
 				})
 				for i := range held {
 					if !expires[i].After(c.now()) {
-						held[i] = store.Held{}
+						held[i] = store.Content{}
 					}
 				}
 				tx := store.NewLoaded(c.now().UnixMicro(), held)
@@ -40,7 +40,7 @@ func TestLoadedAgrees(t *testing.T) {
 				}
 				if wantErr == nil {
 					for _, ch := range tx.Changes() {
-						held[ch.Key] = ch.Held
+						held[ch.Key] = ch.Content
 						if ch.TTL > 0 {
 							expires[ch.Key] = c.now().Add(ch.TTL)
 						}

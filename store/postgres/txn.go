@@ -37,7 +37,7 @@ func newTxn() *txn { return &txn{index: map[string]int{}} }
 // A row is the value of a key.
 type row struct {
 	nums    []byte // as read
-	held    store.Held
+	held    store.Content
 	expires int64
 	changed bool
 }
@@ -224,11 +224,11 @@ func (t *txn) scan(rows pgx.Rows) error {
 }
 
 // held returns the value of a row. A value that the store cannot have written is Other.
-func held(nums []byte, scores []pgtype.Int8, texts [][]byte) store.Held {
-	other := store.Held{Kind: store.Other}
+func held(nums []byte, scores []pgtype.Int8, texts [][]byte) store.Content {
+	other := store.Content{Kind: store.Other}
 	if nums != nil {
 		if n, ok := store.ParseNums(string(nums)); ok && scores == nil && texts == nil {
-			return store.Held{Kind: store.Numbers, Nums: n}
+			return store.Content{Kind: store.Numbers, Nums: n}
 		}
 		return other
 	}
@@ -242,13 +242,13 @@ func held(nums []byte, scores []pgtype.Int8, texts [][]byte) store.Held {
 		}
 		members[i] = store.Member{Score: scores[i].Int64, Text: string(text)}
 	}
-	return store.Held{Kind: store.Set, Members: members}
+	return store.Content{Kind: store.Set, Members: members}
 }
 
 // runForms runs the forms of the calls, each on the rows as the calls before it left them.
 func (t *txn) runForms() {
 	for _, c := range t.calls {
-		values := make([]store.Held, len(c.Keys))
+		values := make([]store.Content, len(c.Keys))
 		for i, key := range c.Keys {
 			values[i] = t.rows[t.index[key]].held
 		}
@@ -260,7 +260,7 @@ func (t *txn) runForms() {
 		}
 		for _, change := range tx.Changes() {
 			r := &t.rows[t.index[c.Keys[change.Key]]]
-			r.held, r.changed = change.Held, true
+			r.held, r.changed = change.Content, true
 			if change.TTL > 0 {
 				r.expires = t.now + change.TTL.Microseconds()
 			}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/conformance/internal/decisions"
 	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/scripts"
@@ -141,7 +140,7 @@ func checkLayout(t *T) {
 }
 
 // layouts returns texts that resemble the values of k, and are not valid values.
-func layouts(k *contract.Kind) []string {
+func layouts(k decisions.Kind) []string {
 	tag, nines := string(k.Tag[:]), strings.Repeat("9", 26)
 	texts := []string{
 		"", tag, tag + " ", tag + " x", tag + " -1", tag + " 1 -2", tag + " 1.5", tag + " 1.5 1", tag + " 1e3", tag + " 1e3 1", tag + " 0x10 1",

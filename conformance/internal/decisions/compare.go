@@ -136,7 +136,7 @@ func (t *T) newMix(r *rand.Rand, list []algorithm.Algorithm) *mix {
 	for i, a := range list {
 		rule := weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: a}
 		switch limit := t.LimitOf(a); {
-		case limit.Kind.Leases && m.others:
+		case t.KindOf(a).Leases && m.others:
 			rule.Cost = 1
 		case i != m.free && r.IntN(4) == 0:
 			rule.Cost = t.Fitting(a, min(1+r.Int64N(2), limit.Capacity))

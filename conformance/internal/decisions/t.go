@@ -67,8 +67,8 @@ func (t *T) Fitting(a algorithm.Algorithm, cost int64) int64 {
 
 // LongestWait returns how far ahead tokens of a can be reserved.
 func (t *T) LongestWait(a algorithm.Algorithm) time.Duration {
-	if limit := t.LimitOf(a); limit.Kind.Reserves {
-		return contract.Micros(limit.MaxWait)
+	if t.KindOf(a).Reserves {
+		return contract.Micros(t.LimitOf(a).MaxWait)
 	}
 	return 0
 }
@@ -185,8 +185,23 @@ func (t *T) LimitOf(a algorithm.Algorithm) *contract.Limit {
 	return suite.Must[*contract.Limit](t.T, "NewLimit")(a.NewLimit())
 }
 
+// A Kind is a contract.Kind in one type. The fields of the other kind are zero.
+type Kind struct {
+	*contract.Head
+	contract.MeterKind
+	contract.StepKind
+}
+
 // KindOf returns the kind of a.
-func (t *T) KindOf(a algorithm.Algorithm) *contract.Kind { return t.LimitOf(a).Kind }
+func (t *T) KindOf(a algorithm.Algorithm) (k Kind) {
+	switch one := t.LimitOf(a).Kind.(type) {
+	case *contract.MeterKind:
+		k.Head, k.MeterKind = &one.Head, *one
+	case *contract.StepKind:
+		k.Head, k.StepKind = &one.Head, *one
+	}
+	return k
+}
 
 // KeysLike returns the keys that the limiters of this check wrote for names that begin with
 // start, with their TTLs. A start that ends with } is one whole name. If the backend lists

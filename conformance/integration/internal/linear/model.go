@@ -19,19 +19,19 @@ import (
 
 // A state has the values of the keys in the store. It is never changed.
 type state struct {
-	held map[string]store.Held
+	held map[string]store.Content
 	hash uint64 // the sum of the hashes of the keys with their values
 }
 
-func newState() *state { return &state{held: map[string]store.Held{}} }
+func newState() *state { return &state{held: map[string]store.Content{}} }
 
 var hashSeed = maphash.MakeSeed()
 
 // hashOf returns the hash of a key with its value.
-func hashOf(key string, h store.Held) uint64 {
+func hashOf(key string, h store.Content) uint64 {
 	sum := maphash.Comparable(hashSeed, struct {
 		key  string
-		kind store.HeldKind
+		kind store.ContentKind
 		nums store.Nums
 	}{key, h.Kind, h.Nums})
 	for _, m := range h.Members {
@@ -41,7 +41,7 @@ func hashOf(key string, h store.Held) uint64 {
 }
 
 func (s *state) equal(other *state) bool {
-	return s.hash == other.hash && maps.EqualFunc(s.held, other.held, func(a, b store.Held) bool {
+	return s.hash == other.hash && maps.EqualFunc(s.held, other.held, func(a, b store.Content) bool {
 		return a.Kind == b.Kind && a.Nums == b.Nums && slices.Equal(a.Members, b.Members)
 	})
 }
@@ -59,16 +59,16 @@ func (s *state) with(keys []string, changes []store.Change) *state {
 			delete(next.held, key)
 		}
 		if !c.Deleted {
-			next.hash += hashOf(key, c.Held)
-			next.held[key] = c.Held
+			next.hash += hashOf(key, c.Content)
+			next.held[key] = c.Content
 		}
 	}
 	return next
 }
 
 // values returns the values of keys.
-func (s *state) values(keys []string) []store.Held {
-	held := make([]store.Held, len(keys))
+func (s *state) values(keys []string) []store.Content {
+	held := make([]store.Content, len(keys))
 	for i, key := range keys {
 		held[i] = s.held[key]
 	}

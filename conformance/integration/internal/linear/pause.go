@@ -19,12 +19,12 @@ func pause(a algorithm.Algorithm) algorithm.Algorithm {
 	if err != nil {
 		panic(err)
 	}
-	meter := limit.Kind.Meter
-	if meter == nil {
+	right, ok := limit.Kind.(*contract.MeterKind)
+	if !ok {
 		return a
 	}
-	kind, l := *limit.Kind, *limit
-	kind.Meter = func(args []store.Arg) contract.Meter { return pausingMeter{meter(args).(refundableMeter)} }
+	kind, l := *right, *limit
+	kind.Meter = func(args []store.Arg) contract.Meter { return pausingMeter{right.Meter(args).(refundableMeter)} }
 	l.Kind = &kind
 	return pausing{&l}
 }

@@ -220,15 +220,16 @@ func testDirectPanic(t *testing.T, st *memory.Store, lim *weir.Limiter, bomb *bo
 type bombed struct {
 	algorithm.Algorithm
 	armed bool
-	kind  *contract.Kind
+	kind  *contract.MeterKind
 }
 
 func (b *bombed) NewLimit() (*contract.Limit, error) {
 	l, err := b.Algorithm.NewLimit()
 	if b.kind == nil {
-		kind := *l.Kind
+		right := l.Kind.(*contract.MeterKind)
+		kind := *right
 		kind.Name = "bombed"
-		kind.Meter = func(args []store.Arg) contract.Meter { return bombedMeter{l.Kind.Meter(args), b} }
+		kind.Meter = func(args []store.Arg) contract.Meter { return bombedMeter{right.Meter(args), b} }
 		b.kind = &kind
 	}
 	other := *l
@@ -397,15 +398,15 @@ type endless struct {
 	settled *int
 }
 
-func (m endless) Settle(now int64, c contract.Cell) contract.Cell {
+func (m endless) Advance(now int64, c contract.Cell) contract.Cell {
 	*m.settled++
 	if c != (contract.Cell{}) && m.Ends(c) <= now {
 		m.t.Errorf("a cell has ended %d microseconds ago", now-m.Ends(c))
 	}
-	return m.refunding.Settle(now, c)
+	return m.refunding.Advance(now, c)
 }
 
-// An integer that Kind.Cell does not name is not stored, directly and by scripts.
+// An integer that Head.Cell does not name is not stored, directly and by scripts.
 func TestDirectUnnamed(t *testing.T) {
 	t.Parallel()
 	a := metered(weirtest.Window(9, time.Hour), func(m refunding) contract.Meter { return unnamed{m} })
@@ -420,7 +421,7 @@ func TestDirectUnnamed(t *testing.T) {
 	}
 }
 
-// An unnamed is a Meter that uses an integer which Kind.Cell does not name.
+// An unnamed is a Meter that uses an integer which Head.Cell does not name.
 type unnamed struct{ refunding }
 
 func (m unnamed) Take(c contract.Cell, n int64) contract.Cell {
@@ -476,9 +477,9 @@ type counted struct {
 	settled *int
 }
 
-func (m counted) Settle(now int64, c contract.Cell) contract.Cell {
+func (m counted) Advance(now int64, c contract.Cell) contract.Cell {
 	*m.settled++
-	return m.refunding.Settle(now, c)
+	return m.refunding.Advance(now, c)
 }
 
 type refunding interface {
@@ -492,8 +493,9 @@ func metered(a algorithm.Algorithm, wrap func(refunding) contract.Meter) algorit
 	if err != nil {
 		panic(err)
 	}
-	kind, limit := *l.Kind, *l
-	kind.Meter = func(args []store.Arg) contract.Meter { return wrap(l.Kind.Meter(args).(refunding)) }
+	right, limit := l.Kind.(*contract.MeterKind), *l
+	kind := *right
+	kind.Meter = func(args []store.Arg) contract.Meter { return wrap(right.Meter(args).(refunding)) }
 	limit.Kind = &kind
 	return ready{&limit}
 }

@@ -1,0 +1,174 @@
+package compose
+
+import (
+	"cmp"
+	"time"
+
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/script"
+	"github.com/weir-go/weir/store"
+)
+
+// A Result is one rule's answer to a call. Its fields are those of a weir.Result, so
+// package weir converts pointers to Results into pointers to Answers, in one function. A
+// decision in memory thus writes the Result of the caller while it holds the lock: a
+// processor waits if a struct is copied right after its fields were written.
+type Result struct {
+	Allowed    bool          // the rule allows the request
+	Replayed   bool          // only package weir uses it
+	Granted    int64         // the tokens consumed from the rule
+	Delay      time.Duration // if allowed, the time until the tokens are available; otherwise Never
+	Rule       string        // Rule.Name
+	Limit      int64
+	Window     time.Duration
+	Remaining  int64
+	RetryAfter time.Duration
+	ResetAfter time.Duration
+	Degraded   error // only package weir uses it
+	Shadow     error // only package weir uses it
+}
+
+// deny makes a a denial with this RetryAfter.
+func (a *Result) deny(retry time.Duration) {
+	a.Allowed, a.Delay, a.RetryAfter = false, contract.Never, retry
+}
+
+// Result returns the answer of rule i to the call c. o is the parsed reply of v.
+func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
+	r := &p.rules[i]
+	a := contract.Ask{Cost: r.costOf(v, o.Granted, c.Cost), Wait: min(c.Wait, p.maxWait)}
+	if v.Forces() {
+		a.Wait = 0
+	}
+	if o.Replayed {
+		return p.replayed(i, v, o, a)
+	}
+	granted := func(room int64) int64 {
+		switch {
+		case v.Forces() && r.Cost == 0:
+			return o.Granted
+		case v.Forces():
+			return max(min(r.Cost, room+p.ownDebt), 0)
+		case o.Allowed && v != script.Peek:
+			return a.Cost
+		}
+		return 0
+	}
+	switch {
+	case r.step.raw != nil:
+		a.Text, a.Renew = c.Text, v == script.Renew
+		var s contract.State
+		for j, value := range o.ints[r.state : r.state+r.ints] {
+			s[j] = value.Int()
+		}
+		room := r.step.raw.Room(o.Now, s, a)
+		out.Granted = granted(room)
+		own := r.step.raw.Answer(o.Now, s, out.Granted, a)
+		out.Rule, out.Limit, out.Window, out.Remaining, out.ResetAfter = r.Name, own.Limit, own.Window, own.Remaining, own.ResetAfter
+		switch {
+		case a.Cost > r.Limit.Capacity:
+			out.deny(contract.Never)
+		case room < a.Cost:
+			out.deny(own.RetryAfter)
+		default:
+			out.Allowed = true
+		}
+	default:
+		h := cellRun{step: &r.step, cell: cellOf(o.ints[r.state : r.state+r.ints])}
+		h.used = h.cell != contract.Cell{} && r.step.meter.Ends(h.cell) > o.Now
+		if !h.used {
+			h.cell = contract.Cell{}
+		}
+		h.advance(o.Now, o.Now+a.Wait)
+		if out.Granted = granted(h.room); out.Granted > 0 {
+			h.take(out.Granted)
+		}
+		r.resultOfCell(&out, o.Now, h.cell, h.room, h.used && out.Granted == 0, a.Cost, a.Wait)
+		if out.Granted > 0 {
+			out.Remaining = min(max(r.step.meter.Room(o.Now, o.Now, h.next), 0), out.Limit)
+			out.ResetAfter = contract.Micros(max(h.ends-o.Now, 0))
+		}
+	}
+	if v.Forces() {
+		out.Allowed, out.Delay, out.RetryAfter = true, 0, 0
+	}
+	return out
+}
+
+// costOf returns the tokens that a call with this cost consumes from r if it is allowed.
+// n is the number of tokens for an UpTo.
+func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
+	switch {
+	case r.Cost > 0:
+		return r.Cost
+	case v.TakesUpTo():
+		return max(n, 1)
+	}
+	return cost
+}
+
+// replayed returns the answer of rule i to a repeated decision: the state now, and what
+// the decision consumed earlier. If its tokens are not available within a.Wait, the
+// answer is a denial.
+func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out Result) {
+	r := &p.rules[i]
+	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
+	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1})
+	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted
+	spent := o.ints[r.spent : r.spent+1+r.ints]
+	n, meter := spent[0].Int(), r.step.meter
+	if r.Cost > 0 {
+		out.Granted = cmp.Or(n, r.Cost) // of a cell, a Force can have consumed less than the Cost
+	}
+	if n > 0 && r.step.kind.Reserves && !v.Forces() {
+		before := meter.Take(cellOf(spent[1:]), -n)
+		left := max(meter.Ready(o.Now, before, n, 0)-o.Now, 0)
+		if out.Delay = contract.Micros(left); left > a.Wait {
+			out.deny(contract.Micros(left - a.Wait))
+			out.Granted = 0
+		}
+	}
+	return out
+}
+
+// resultOfCell sets out, which is zero, to the answer of a rule that keeps a cell, before
+// any tokens are consumed. c is the advanced cell, and room is its Room at now plus wait.
+// If used is true, the cell that was read is not zero and has not ended, and resultOfCell
+// sets ResetAfter.
+func (r *rule) resultOfCell(out *Result, now int64, c contract.Cell, room int64, used bool, cost, wait int64) {
+	m := r.step.meter
+	out.Rule, out.Limit, out.Window = r.Name, r.Limit.Capacity, r.Limit.Window
+	switch {
+	case cost > r.Limit.Capacity:
+		out.deny(contract.Never)
+	case room >= cost:
+		out.Allowed = true
+		if wait > 0 {
+			out.Delay = contract.Micros(max(m.Ready(now, c, cost, 0)-now, 0))
+		}
+	default:
+		out.deny(contract.Micros(max(m.Ready(now, c, cost, wait)-now, 1)))
+	}
+	if wait > 0 {
+		room = m.Room(now, now, c)
+	}
+	out.Remaining = min(max(room, 0), out.Limit)
+	if used {
+		out.ResetAfter = contract.Micros(max(m.Ends(c)-now, 0))
+	}
+}
+
+// cellOf returns the cell of ints.
+func cellOf(ints []store.Value) (c contract.Cell) {
+	switch c.A = ints[0].Int(); len(ints) {
+	case 4:
+		c.D = ints[3].Int()
+		fallthrough
+	case 3:
+		c.C = ints[2].Int()
+		fallthrough
+	case 2:
+		c.B = ints[1].Int()
+	}
+	return c
+}

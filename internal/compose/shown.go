@@ -1,0 +1,42 @@
+package compose
+
+import "time"
+
+// A Shown collects the answers of the rules to a request, one by one, and tells which of
+// them the weir.Result describes. If the request is allowed, it is the rule with the
+// fewest tokens remaining, otherwise the rule with the longest RetryAfter. If there are
+// several such rules, it is the first.
+type Shown struct {
+	Allowed bool          // all rules together allow the request; set it before the first Add
+	Rule    int           // the index of the rule that the Result describes
+	Delay   time.Duration // the longest Delay of all rules
+
+	remaining  int64
+	retryAfter time.Duration
+	granted    int64
+	follows    bool // a rule has no Cost
+}
+
+// Add adds the answer of rule i. The first rule is 0.
+func (s *Shown) Add(i int, remaining int64, retryAfter, delay time.Duration) {
+	if i == 0 || s.Allowed && remaining < s.remaining || !s.Allowed && retryAfter > s.retryAfter {
+		s.Rule, s.remaining, s.retryAfter = i, remaining, retryAfter
+	}
+	s.Delay = max(s.Delay, delay)
+}
+
+// Grant adds the tokens that a rule consumed. own is true if the rule has a Cost.
+func (s *Shown) Grant(own bool, tokens int64) {
+	if !own {
+		s.granted, s.follows = tokens, true
+	}
+}
+
+// Granted returns what each rule without a Cost consumed. If every rule has one, it
+// returns own, which the rule that is shown consumed.
+func (s *Shown) Granted(own int64) int64 {
+	if s.follows {
+		return s.granted
+	}
+	return own
+}

@@ -1,0 +1,108 @@
+package script
+
+import "github.com/weir-go/weir/store"
+
+// A Verb is what a script does.
+type Verb uint8
+
+// The verbs. ConsumeMark, UpToMark and ForceMark also write a marker for each rule whose
+// tokens can be refunded.
+const (
+	Consume Verb = iota
+	ConsumeMark
+	UpTo // consumes as many tokens as every rule allows, at most the cost
+	UpToMark
+	Force // consumes past the limits, up to the largest debt
+	ForceMark
+	Peek
+	Renew   // renews leases that are held, and acquires none
+	Refund  // refunds the decision of the markers, and deletes them; the cost is 0, or as high as the decision's
+	Settle  // makes the cost, which can be 0, the cost of the decision of the markers
+	Release // releases leases
+	Reset   // deletes the keys of every rule, if no value is foreign
+	Entries // lists the metadata of one rule
+
+	verbs = iota
+)
+
+var suffixes = [verbs]string{"", ".mark", ".upto", ".upto.mark", ".force", ".force.mark", ".peek", ".renew", ".refund", ".settle", ".release", ".reset", ".entries"}
+
+// Suffix returns what follows the name of the rules in the name of a script.
+func (v Verb) Suffix() string { return suffixes[v] }
+
+// Marks reports whether the script writes markers.
+func (v Verb) Marks() bool { return v == ConsumeMark || v == UpToMark || v == ForceMark }
+
+// TakesUpTo reports whether the script may consume less than the cost.
+func (v Verb) TakesUpTo() bool { return v == UpTo || v == UpToMark }
+
+// Forces reports whether the script consumes tokens past the limits.
+func (v Verb) Forces() bool { return v == Force || v == ForceMark }
+
+// Debts reports whether the script can leave a rule in debt.
+func (v Verb) Debts() bool { return v.Forces() || v == Settle }
+
+// Decides reports whether the script allows or denies a request.
+func (v Verb) Decides() bool { return v <= Renew }
+
+// Markers reports whether the script takes the keys of the markers, which follow the keys
+// of the rules.
+func (v Verb) Markers() bool { return v.Marks() || v == Refund || v == Settle }
+
+func (v Verb) readOnly() bool { return v == Peek || v == Entries }
+
+// The arguments of a script are the constants of each rule, followed by its Cost if it
+// has one, then the text if a rule uses one, and then the arguments that all rules share,
+// in this order. A verb that Debts takes all of them, and the others take no ArgOwnDebt.
+// Those that are left out at the end have defaults: a cost of 1, a wait of 0 and a time
+// of 0.
+const (
+	ArgCost    = iota // tokens
+	ArgWait           // microseconds; a verb that Debts has ArgDebt in its place
+	ArgNow            // microseconds since the Unix epoch; 0 means the store's clock
+	ArgGen            // the generation of a decision that writes markers
+	ArgOwnDebt        // the largest debt of the rules with a Cost
+
+	SharedArgs           // their number
+	ArgDebt    = ArgWait // the largest debt of the rules without a Cost
+)
+
+// The codes in the reply of a verb that writes markers.
+const (
+	Replayed  = 1 // the decision was repeated: the reply begins with TOTAL
+	OtherCost = 2 // the decision with this ID had another cost: the reply begins with ASKED
+)
+
+// TooLittle begins the reply of Refund if the cost is less than the tokens that the
+// decision consumed.
+const TooLittle = 2
+
+// MarkTag is the tag of a marker. A marker is "i2 GEN HELD TOTAL ASKED" and further
+// integers, which are described at MarkGen. If a Settle wrote the marker, its tag is
+// SettledTag. The cell can then be that of another cost.
+var MarkTag, SettledTag = store.Tag{'i', '2'}, store.Tag{'i', '3'}
+
+// IsMark reports whether t is the tag of a marker.
+func IsMark(t store.Tag) bool { return t == MarkTag || t == SettledTag }
+
+// The integers of a marker.
+const (
+	MarkGen   = iota // GEN: the generation of the value that the decision wrote
+	MarkHeld         // HELD: the number of tokens that a refund can return
+	MarkTotal        // TOTAL: the number of tokens that the decision consumed from each rule without a Cost
+	MarkAsked        // ASKED: the cost that the decision asked for; for a TakeUpTo what it consumed
+
+	// MarkHead is the number of these integers. Further integers follow: for a rule with
+	// a cell, the cell just after the decision and the first integer of the note. The
+	// decision has ended when that cell has. For a Step, they are the three integers of
+	// contract.StepRefunder.Mark, and when the decision ends.
+	MarkHead
+)
+
+// MarkInts returns the number of integers of a marker.
+func (r *Rule) MarkInts() int {
+	if r.Step != nil {
+		return MarkHead + 4
+	}
+	return MarkHead + len(r.Cell) + min(len(r.Note), 1)
+}

@@ -1,0 +1,152 @@
+package script
+
+import (
+	"fmt"
+	"strings"
+)
+
+// markers returns Lua for the keys of the markers.
+func (s *Source) markers() (keys []string) {
+	for _, r := range s.Rules {
+		if r.Marker > 0 {
+			keys = append(keys, luaKey(r.Marker))
+		}
+	}
+	return keys
+}
+
+// mark returns Lua for the tag and the first integers of a marker of r.
+func (s *Source) mark(r *Rule, v Verb) string {
+	gen, asked, held := s.shared(ArgGen), s.shared(ArgCost), ""
+	if r.Step == nil {
+		gen = fmt.Sprintf("gen%d", r.number)
+	}
+	total := asked
+	if v.TakesUpTo() || v.Forces() {
+		total = "string.format('%d', take)"
+	}
+	if v.TakesUpTo() {
+		asked = total
+	}
+	switch {
+	case v.Forces():
+		held = "string.format('%d', n)"
+	case r.own:
+		held = fmt.Sprintf("ARGV[%d]", r.arg+len(r.Args)+1)
+	default:
+		held = total
+	}
+	return fmt.Sprintf("'%s ' .. %s .. ' ' .. %s .. ' ' .. %s .. ' ' .. %s", MarkTag[:], gen, held, total, asked)
+}
+
+// readMark writes Lua that sets mark to the text of the marker of r, and m to its
+// integers. If the marker is missing or has ended, m is nil.
+func (r *Rule) readMark(w *writer, m string) {
+	w.f("mark = redis.pcall('GET', %s)\nif mark then\n", luaKey(r.Marker))
+	w.f("if mark.err then\nif string.find(mark.err, 'WRONGTYPE', 1, true) then return %s end\nreturn mark\nend\n", foreign(r.Marker))
+	w.f("%s = {string.match(mark, '^i[%c%c]%s$')}\n", m, MarkTag[1], SettledTag[1], strings.Repeat(" (%d+)", r.MarkInts()))
+	w.f("if not %s[1] then return %s end\n", m, foreign(r.Marker))
+	w.f("for i = 1, %d do\n%s[i] = %s[i] + 0.0\nif %s[i] > %s then return %s end\nend\n", r.MarkInts(), m, m, m, maxInt, foreign(r.Marker))
+	if r.Step != nil {
+		w.f("if %s[%d] <= now then %s = nil end\nend\n", m, r.MarkInts(), m)
+		return
+	}
+	var was []string
+	for i := range r.Cell {
+		was = append(was, fmt.Sprintf("%s[%d]", m, MarkHead+1+i))
+	}
+	w.f("do\nlocal %s = %s\n", r.suffix(r.Cell, "", ", "), strings.Join(was, ", "))
+	w.f("local ends%sif ends <= now then %s = nil end\nend\nend\n", r.sections["ends"], m)
+}
+
+// replay writes Lua that returns the reply to a repeated decision, if a marker is there.
+// The marker of any rule is enough, because the markers expire at different times. The
+// reply has a code behind the state of the rules, and then the text of each marker.
+func (s *Source) replay(w *writer, v Verb) {
+	if markers := s.markers(); len(markers) > 1 { // one command for all markers, which most decisions do not find
+		w.f("if redis.call('EXISTS', %s) > 0 then\n", strings.Join(markers, ", "))
+	} else {
+		w.f("do\n")
+	}
+	w.f("local first, marks, mark, m = nil, ''\n")
+	for _, r := range s.Rules {
+		if r.Marker == 0 {
+			w.f("marks = marks .. ';'\n")
+			continue
+		}
+		w.f("m = nil\n")
+		r.readMark(w, "m")
+		w.f("first, marks = m or first, marks .. ';' .. (m and mark or '')\n")
+	}
+	w.f("if first then\n")
+	w.f("local code = ';%d'\n", Replayed)
+	if v.TakesUpTo() {
+		w.f("if first[4] > most then code = ';%d' end\n", OtherCost)
+	} else {
+		w.f("if first[4] ~= n then code = ';%d' end\n", OtherCost)
+	}
+	s.reply(w, fmt.Sprintf("string.format('%%d;', first[code == ';%d' and 3 or 4])", Replayed))
+	w.f("return reply .. code .. marks\nend\nend\n")
+}
+
+// refund writes Lua that reads all markers, refunds each rule, and deletes the markers.
+func (s *Source) refund(w *writer) {
+	w.f("local gave, keep = 0, 0\nlocal mark\n")
+	for _, r := range s.Rules {
+		if r.Marker > 0 {
+			w.f("local m%d\n", r.number)
+			r.readMark(w, fmt.Sprintf("m%d", r.number))
+		}
+	}
+	for _, r := range s.Rules {
+		if r.Marker > 0 && !r.own {
+			w.f("if m%d and n > 0 and m%d[4] > n then return '%d;' .. sec .. ' ' .. usec end\n", r.number, r.number, TooLittle)
+		}
+	}
+	for _, r := range s.Rules {
+		if r.Marker == 0 {
+			continue
+		}
+		w.f("if m%d and m%d[2] > 0 then\nlocal n, was, gen = m%d[2], m%d, m%d[1]\n", r.number, r.number, r.number, r.number, r.number)
+		if r.Step != nil {
+			w.f("do%send\n", r.sections["refund"])
+		} else {
+			r.refundCell(w)
+		}
+		w.f("end\n")
+	}
+	w.f("redis.call('UNLINK', %s)\n", strings.Join(s.markers(), ", "))
+	w.f("return gave .. ';' .. sec .. ' ' .. usec\n")
+}
+
+// refundCell writes Lua that refunds a rule that keeps a cell. A changed cell counts as a
+// refund.
+func (r *Rule) refundCell(w *writer) {
+	i := r.number
+	w.f("if tail%d ~= '' and gen%d == gen then\n", i, i)
+	var was, ints []string
+	for _, name := range r.Cell {
+		was = append(was, "was_"+name)
+	}
+	if len(r.Note) > 0 {
+		was = append(was, "was_moved")
+	}
+	for j := range was {
+		ints = append(ints, fmt.Sprintf("was[%d]", MarkHead+1+j))
+	}
+	w.f("local %s = %s\n", strings.Join(was, ", "), strings.Join(ints, ", "))
+	w.f("local %s = %s\n", r.suffix(r.Cell, "b_", ", "), r.suffix(r.Cell, "", ", "))
+	w.f("do%send\n", r.sections["refund"])
+	w.f("if ")
+	for j, name := range r.Cell {
+		if j > 0 {
+			w.f(" or ")
+		}
+		w.f("%s%d ~= b_%s%d", name, i, name, i)
+	}
+	w.f(" then\ngave = 1\n")
+	w.f("if %s == 0 then\nredis.call('UNLINK', %s)\nelse\n", r.suffix(r.Cell, "", " == 0 and "), luaKey(r.key))
+	r.ints(w, "value", string(r.Head.Tag[:]))
+	w.f("value = value .. string.format('%s', %s)\n", strings.Repeat(" %d", 1+len(r.Note)), r.suffix(append([]string{"gen"}, r.Note...), "", ", "))
+	w.f("redis.call('SET', %s, value, 'KEEPTTL')\nend\nend\nend\n", luaKey(r.key))
+}

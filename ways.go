@@ -1,0 +1,108 @@
+package weir
+
+import (
+	"context"
+
+	"github.com/weir-go/weir/internal/compose"
+)
+
+// A way is how a limiter decides. It is chosen once, when the rules are bound.
+type way uint8
+
+const (
+	byScript    way = iota // Eval of the store runs a script
+	onSlots                // a decision on the slots of a memory store, and byScript what it does not support
+	inLine                 // the same in a straight line for plain requests, and onSlots the others
+	withShadows            // shadow rules decide beside the others
+)
+
+// chooseWay returns how b decides if it has no shadow rules.
+func (b *bound) chooseWay() way {
+	switch {
+	case b.memory == nil || !b.all.program.HasCells():
+		return byScript
+	case len(b.rules) == 1 && b.can.plain() && b.clock == nil && b.space.bare():
+		return inLine
+	}
+	return onSlots
+}
+
+// decide checks the request, and makes the decision in the way of b.
+func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Result) error {
+	if b.way == inLine && r.plain() && r.Key.count == 1 && ctx.Err() == nil {
+		if key := r.Key.segments[0]; key != "" && unescaped(key) {
+			if b.memory.DecideInLine(b.all.program, &b.rules[0].key.frame, key, cutCost(r.Cost), twin(res)) {
+				if len(each) > 0 {
+					each[0] = *res
+				}
+				return nil
+			}
+			return b.decideBy(ctx, byScript, r, each, res)
+		}
+	}
+	return b.decideBy(ctx, b.way, r, each, res)
+}
+
+// plain reports whether r is a Consume without options.
+func (r *Request) plain() bool {
+	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
+}
+
+// decideBy is decide in every way except inLine: instead of it, it decides onSlots.
+func (b *bound) decideBy(ctx context.Context, way way, r *Request, each []Result, res *Result) error {
+	if way == withShadows {
+		return b.decideBeside(ctx, r, each, res)
+	}
+	var q query
+	if err := b.check(&q, r, len(each)); err != nil {
+		return err
+	}
+	if way != byScript && q.OnlyCells() && ctx.Err() == nil && b.decideOnSlots(&q, r, each, res) {
+		return nil
+	}
+	return b.eval(ctx, &q, r, each, res)
+}
+
+// eval makes the decision with the script of q.
+func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, res *Result) error {
+	s := scratches.Get().(*scratch)
+	defer scratches.Put(s)
+	b.pack(s, q, r, b.borrow)
+	var err error
+	s.reply, err = b.store.Eval(ctx, q.Program.Script(q.Verb), s.keys, s.args, s.reply[:0])
+	if err != nil {
+		return err
+	}
+	return b.result(q, s, s.reply, each, res)
+}
+
+// decideOnSlots decides q on the memory store, without a script. It returns false if Eval
+// must decide, for example because a key is missing. The slots are on the stack. There
+// are arrays of three sizes, because Go clears them first.
+func (b *bound) decideOnSlots(q *query, r *Request, each []Result, res *Result) bool {
+	switch n := len(b.rules); {
+	case n == 1:
+		var slots [1]compose.Slot
+		return b.decideOn(slots[:], q, r, each, res)
+	case n <= 4:
+		var slots [4]compose.Slot
+		return b.decideOn(slots[:n], q, r, each, res)
+	default:
+		var slots [MaxRules]compose.Slot
+		return b.decideOn(slots[:n], q, r, each, res)
+	}
+}
+
+// decideOn is decideOnSlots with room for the slots of all rules.
+func (b *bound) decideOn(slots []compose.Slot, q *query, r *Request, each []Result, res *Result) bool {
+	var s *scratch
+	if !b.space.setSlots(slots, b.rules, &r.Key) {
+		s = scratches.Get().(*scratch)
+		s.buf = b.space.buildSlots(slots, b.rules, &r.Key, s.buf[:0])
+	}
+	done := b.memory.DecideOnSlots(&q.Query, slots, twins(each), twin(res))
+	if s != nil {
+		scratches.Put(s)
+	}
+	return done
+}
