@@ -82,9 +82,4 @@ func fail(is error, format string, args ...any) error {
 // plain returns the text of err without the prefix.
 func plain(err error) string { return strings.TrimPrefix(err.Error(), prefix) }
 
-var (
-	errNoLimiter     = errors.New("weir: the Limiter is nil or a zero value: make one with New or NewPolicy")
-	errCancelled     = errors.New("weir: the reservation was cancelled, or its context ended during Wait: make another one with Limiter.Reserve")
-	errNoReservation = errors.New("weir: the Reservation is nil or a zero value: Limiter.Reserve returns one")
-	errNoLease       = errors.New("weir: the Lease is nil or a zero value: Limiter.Acquire and TryAcquire return one")
-)
+var errNoLimiter = errors.New("weir: the Limiter is nil or a zero value: make one with New or NewPolicy")

@@ -46,6 +46,8 @@ type Lease struct {
 	until time.Time // when the lease expires, by this process's clock; it can expire a little later
 }
 
+var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acquire and TryAcquire return one")
+
 // TryAcquire acquires a lease with a random ID, if every rule allows the request now. It
 // does not wait.
 //
