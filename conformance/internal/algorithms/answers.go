@@ -63,9 +63,7 @@ func checkSame(t *T) {
 func (t *T) sameMembers(p decisions.Pair, a algorithm.Algorithm, name string, keys []string) {
 	switch kind := t.KindOf(a); {
 	case kind.Entries:
-		if got, want := t.Entries(p.Lim, name), t.Entries(p.Ref, name); !slices.Equal(got, want) {
-			t.Errorf("Entries lists %q, on the reference store %q", got, want)
-		}
+		t.Equal(t.Entries(p.Lim, name), t.Entries(p.Ref, name), "Entries lists %q, on the reference store %q")
 	case kind.Sets:
 		want, err := p.Reference.Eval(t.Ctx, scripts.Count, keys, nil, nil)
 		if got := t.Eval(scripts.Count, keys); err != nil || !slices.Equal(got, want) {
@@ -210,9 +208,7 @@ func checkNever(t *T) {
 				if got.Window != want.Window { // the answer may be about another span
 					want.Window, want.Limit, want.Remaining = got.Window, got.Limit, got.Remaining
 				}
-				if got != want {
-					t.Errorf("%+v: %+v, with %d tokens consumed:\ngot  %+v\nwant %+v", a, req, used, got, want)
-				}
+				t.Equal(got, want, "%+v: %+v, with %d tokens consumed:\ngot  %+v\nwant %+v", a, req, used)
 			}
 		}
 		t.Allow(l, limit+1, fresh)
@@ -252,15 +248,11 @@ func checkResetAfter(t *T) {
 			rest -= d
 		}
 		fresh := t.Peek(l, 1, "fresh")
-		if got := t.Peek(l, 1, key); got != fresh {
-			t.Errorf("%+v: at a ResetAfter of %v:\ngot  %+v\nwant %+v", a, last.ResetAfter, got, fresh)
-		}
+		t.Equal(t.Peek(l, 1, key), fresh, "%+v: at a ResetAfter of %v:\ngot  %+v\nwant %+v", a, last.ResetAfter)
 		if fresh.Limit > 1000 {
 			continue
 		}
-		if taken := t.takeAll(l, a, key); taken != fresh.Limit {
-			t.Errorf("%+v: at a ResetAfter of %v: %d tokens are available, want %d", a, last.ResetAfter, taken, fresh.Limit)
-		}
+		t.Equal(t.takeAll(l, a, key), fresh.Limit, "%+v: at a ResetAfter of %v: %d tokens are available, want %d", a, last.ResetAfter)
 	}
 }
 
@@ -337,9 +329,7 @@ func (t *T) hugeNumbers(a algorithm.Algorithm, c *decisions.Clock, key string) {
 	}
 	p.Same(a, t.KeysOf(key, "one", a)...)
 	p.Both(weir.Request{Key: ask.Key, Op: weir.Reset})
-	if got := peek(); got != fresh {
-		t.Errorf("%+v: after Reset got %+v, want %+v", a, got, fresh)
-	}
+	t.Equal(peek(), fresh, "%+v: after Reset got %+v, want %+v", a)
 }
 
 func checkMix(t *T) {

@@ -260,13 +260,9 @@ func checkReset(t *T) {
 			t.Do(l, t.request(r, a, cost, other))
 		}
 		before, held := t.Peek(l, 1, other), t.MGet(t.KeysOf(other, "one", a)...)
-		if got := t.Peek(l, 1, name); got != before {
-			t.Errorf("%+v: two keys after the same requests:\none   %+v\nother %+v", a, got, before)
-		}
+		t.Equal(t.Peek(l, 1, name), before, "%+v: two keys after the same requests:\none   %+v\nother %+v", a)
 		t.Reset(l, name)
-		if got, want := t.Peek(l, 1, name), t.Peek(l, 1, "never"); got != want {
-			t.Errorf("%+v: after Reset:\ngot  %+v\nwant %+v", a, got, want)
-		}
+		t.Equal(t.Peek(l, 1, name), t.Peek(l, 1, "never"), "%+v: after Reset:\ngot  %+v\nwant %+v", a)
 		t.Holds(store.Value{}, t.KeysOf(name, "one", a), "%+v: after Reset", a)
 		if got := t.Peek(l, 1, other); got != before || !slices.Equal(t.MGet(t.KeysOf(other, "one", a)...), held) {
 			t.Errorf("%+v: after Reset of another key:\ngot  %+v\nwant %+v", a, got, before)

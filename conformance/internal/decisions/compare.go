@@ -35,9 +35,7 @@ func (p Pair) Both(r weir.Request) weir.Result {
 		r.ID = p.T.Lease()
 	}
 	got, want := p.T.Do(p.Lim, r), p.T.Do(p.Ref, r)
-	if got != want {
-		p.T.Errorf("request %+v:\ngot  %+v\nwant %+v, as on the reference store", r, got, want)
-	}
+	p.T.Equal(got, want, "request %+v:\ngot  %+v\nwant %+v, as on the reference store", r)
 	return got
 }
 
@@ -101,9 +99,7 @@ func (t *T) Beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 				t.Errorf("got %+v, want %d tokens granted, and it allowed: %v, as each rule answers alone", got, granted, all)
 			}
 			for i := range list {
-				if each[i] != want[i] {
-					t.Errorf("rule %d:\ngot   %+v\nalone %+v", i, each[i], want[i])
-				}
+				t.Equal(each[i], want[i], "rule %d:\ngot   %+v\nalone %+v", i)
 			}
 			if t.Failed() {
 				t.Fatalf("history %d of %+v, step %d, %+v", h, m.rules, s, req)

@@ -27,9 +27,7 @@ var verbChecks = []suite.Check{
 
 // refundAs refunds the decision id at key, and checks whether that refunds anything.
 func refundAs(t *decisions.T, l *weir.Limiter, id string, want bool, key ...string) {
-	if gave := t.Do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Refund, ID: id}).Allowed; gave != want {
-		t.Errorf("Refund of %q at %v: got %v, want %v", id, key, gave, want)
-	}
+	t.Equal(t.Do(l, weir.Request{Key: weir.KeyOf(key...), Op: weir.Refund, ID: id}).Allowed, want, "Refund of %q at %v: got %v, want %v", id, key)
 }
 
 func checkRefund(t *decisions.T) {
@@ -51,9 +49,7 @@ func checkRefund(t *decisions.T) {
 		t.Fatalf("got %+v, want it allowed", res)
 	}
 	markers := t.MarkersOf(request("x", 2), rules...)
-	if len(markers) != len(rules) {
-		t.Errorf("%d markers, want one for each of %d rules", len(markers), len(rules))
-	}
+	t.Equal(len(markers), len(rules), "%d markers, want one for each of %d rules")
 	for i, v := range t.MGet(markers...) {
 		if !strings.HasPrefix(v.Str(), "i2 ") {
 			t.Errorf("the marker %q holds %q", markers[i], v.Str())
@@ -69,23 +65,17 @@ func checkRefund(t *decisions.T) {
 				}
 			}
 		}
-		if n != len(rules) {
-			t.Errorf("%d markers, want one for each of %d rules", n, len(rules))
-		}
+		t.Equal(n, len(rules), "%d markers, want one for each of %d rules")
 	}
 	// A lower cost is an error. It refunds nothing, and leaves the markers.
 	before := ask()
 	if gave, err := l.Refund(t.Ctx, request("x", 1)); gave || !errors.Is(err, weir.ErrInvalidCost) {
 		t.Errorf("Refund with a Cost of 1, of a decision with a Cost of 2: got %v, %v, want ErrInvalidCost", gave, err)
 	}
-	if got := ask(); got != before {
-		t.Errorf("after a Refund with too low a Cost: %v are left, want %v", got, before)
-	}
+	t.Equal(ask(), before, "after a Refund with too low a Cost: %v are left, want %v")
 	for try, want := range []bool{true, false, false} {
 		refundAs(t, l, "x", want, "r", "u")
-		if got := ask(); got != start {
-			t.Errorf("after refund %d: %v are left, want %v", try, got, start)
-		}
+		t.Equal(ask(), start, "after refund %d: %v are left, want %v", try)
 	}
 	refundAs(t, l, "never", false, "r", "u")
 	t.Holds(store.Value{}, markers, "a marker after its refund")
@@ -100,9 +90,7 @@ func checkRefund(t *decisions.T) {
 	if gave, err := l.Refund(t.Ctx, request("y", 0)); !errors.Is(err, store.ErrForeign) || !strings.Contains(err.Error(), marker) {
 		t.Errorf("a foreign marker: got %v, %v, want an ErrForeign that names %q", gave, err, marker)
 	}
-	if got := ask(); got != start {
-		t.Errorf("after a refund with a foreign marker: %v are left, want %v", got, start)
-	}
+	t.Equal(ask(), start, "after a refund with a foreign marker: %v are left, want %v")
 }
 
 func checkModes(t *decisions.T) {
@@ -230,19 +218,13 @@ func checkLimits(t *decisions.T) {
 				continue
 			}
 		}
-		if got := t.Remaining(t.With(l, step.limits...), step.op, step.cost, "k"); got != step.want {
-			t.Errorf("step %d: %v are left, want %v", i, got, step.want)
-		}
+		t.Equal(t.Remaining(t.With(l, step.limits...), step.op, step.cost, "k"), step.want, "step %d: %v are left, want %v", i)
 	}
 	// With can also change a Cost, and can be called again.
 	costs := t.With(t.With(l, five), weir.Rule{Name: "day", Algorithm: five.Algorithm, Cost: 2}, thirds)
-	if got, want := t.Remaining(costs, weir.Consume, 1, "k"), [4]int64{22, ring - 4, 0}; got != want {
-		t.Errorf("a day with the Cost 2: %v are left, want %v", got, want)
-	}
+	t.Equal(t.Remaining(costs, weir.Consume, 1, "k"), [4]int64{22, ring - 4, 0}, "a day with the Cost 2: %v are left, want %v")
 	t.Reset(costs, "k")
-	if got, want := t.Remaining(l, weir.Peek, 1, "k"), [4]int64{2, ring, 100}; got != want {
-		t.Errorf("after Reset with other limits: %v are left, want %v", got, want)
-	}
+	t.Equal(t.Remaining(l, weir.Peek, 1, "k"), [4]int64{2, ring, 100}, "after Reset with other limits: %v are left, want %v")
 	for i, rules := range [][]weir.Rule{
 		{{Name: "none", Algorithm: decisions.TenPerMinute}}, {thirds, thirds}, {{Name: "day", Algorithm: decisions.TenPerMinute}},
 		{{Name: "plan"}}, {{Name: "plan", By: []string{"s9"}, Algorithm: decisions.TenPerMinute}}, {{Name: "plan", Algorithm: decisions.TenPerMinute, Cost: -1}},

@@ -294,8 +294,6 @@ func checkScriptLoss(t *suite.T) {
 		if i%2 == 1 {
 			t.DropScripts()
 		}
-		if n := t.Eval(scripts.Counter, keys)[0].Int(); n != i {
-			t.Errorf("got %d, want %d, where odd numbers come after a loss: a step was lost or ran twice", n, i)
-		}
+		t.Equal(t.Eval(scripts.Counter, keys)[0].Int(), i, "got %d, want %d, where odd numbers come after a loss: a step was lost or ran twice")
 	}
 }

@@ -45,9 +45,7 @@ func checkMGet(t *suite.T) {
 		t.Fatalf("got %d values, want the one before and %d more", len(got), len(want))
 	}
 	for i, v := range got[1:] {
-		if v != want[i] {
-			t.Errorf("key %d of %d: got %v, want %v", i, len(keys), v, want[i])
-		}
+		t.Equal(v, want[i], "key %d of %d: got %v, want %v", i, len(keys))
 	}
 	if got, err := t.Store.MGet(t.Ctx, nil, nil); len(got) != 0 || err != nil {
 		t.Errorf("MGet of no keys: got %v, %v", got, err)

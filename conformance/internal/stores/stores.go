@@ -46,9 +46,7 @@ func checkReply(t *suite.T) {
 	if err != nil {
 		t.Fatalf("Eval: %v", err)
 	}
-	if want := slices.Concat(before, scripts.KindsReply); !slices.Equal(got, want) {
-		t.Errorf("got  %v\nwant %v", got, want)
-	}
+	t.Equal(got, slices.Concat(before, scripts.KindsReply), "got  %v\nwant %v")
 }
 
 func checkArgs(t *suite.T) {
@@ -81,9 +79,7 @@ func checkKeys(t *suite.T) {
 		t.Put(key, int64(i))
 	}
 	for i, v := range t.MGet(keys...) {
-		if want := store.BulkValue("p1 " + strconv.Itoa(i)); v != want {
-			t.Errorf("key %.40q: got %v, want %v", keys[i], v, want)
-		}
+		t.Equal(v, store.BulkValue("p1 "+strconv.Itoa(i)), "key %.40q: got %v, want %v", keys[i])
 	}
 	t.Eval(scripts.Put, []string{keys[1], keys[0]}, scripts.LongMillis, store.IntArg(11), store.IntArg(10))
 	if got := t.MGet(keys[0], keys[1]); got[0].Str() != "p1 10" || got[1].Str() != "p1 11" {
@@ -93,9 +89,7 @@ func checkKeys(t *suite.T) {
 
 func checkNums(t *suite.T) {
 	want := []store.Value{store.BulkValue("c1 1"), store.BulkValue("d1 2"), store.BulkValue("c1 3"), {}, {}}
-	if got := t.Eval(scripts.Steps, t.Keys("steps", 1)); !slices.Equal(got, want) {
-		t.Errorf("a script that sets 1, 2 and 3, deletes, and keeps what is missing read %v, want %v", got, want)
-	}
+	t.Equal(t.Eval(scripts.Steps, t.Keys("steps", 1)), want, "a script that sets 1, 2 and 3, deletes, and keeps what is missing read %v, want %v")
 	t.Holds(store.BulkValue("c1 5"), t.Keys("steps", 1), "and then set 5")
 	key := t.Keys("wide", 1)
 	held := store.Value{}
@@ -105,9 +99,7 @@ func checkNums(t *suite.T) {
 		for _, n := range list {
 			args, text = append(args, store.IntArg(n)), text+" "+strconv.FormatInt(n, 10)
 		}
-		if got := t.Eval(scripts.Wide, key, args...)[0]; got != held {
-			t.Errorf("a script read %v, want %v", got, held)
-		}
+		t.Equal(t.Eval(scripts.Wide, key, args...)[0], held, "a script read %v, want %v")
 		held = store.BulkValue(text)
 		t.Holds(held, key, "a script set %v", list)
 	}
@@ -150,9 +142,7 @@ func checkForeign(t *suite.T) {
 				t.Errorf("%s of key %d: got reply %v, want %v", method, i, got, reply)
 			}
 		}
-		if after := t.MGet(keys...); !slices.Equal(after, before) {
-			t.Errorf("%s: the keys hold %v, want %v", method, after, before)
-		}
+		t.Equal(t.MGet(keys...), before, "%s: the keys hold %v, want %v", method)
 	}
 }
 

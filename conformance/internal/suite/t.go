@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"runtime/debug"
 	"strconv"
@@ -65,6 +66,14 @@ func lines() string {
 		}
 	}
 	return strings.Join(list, ", from ")
+}
+
+// Equal checks that got and want are deeply equal. The args of format are args, and then got
+// and want.
+func (t *T) Equal(got, want any, format string, args ...any) {
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf(format, append(args, got, want)...)
+	}
 }
 
 // Fatalf ends the check. Only the check's own goroutine may call it.
@@ -144,9 +153,7 @@ func (t *T) MGet(keys ...string) []store.Value {
 // case.
 func (t *T) Holds(want store.Value, keys []string, format string, args ...any) {
 	for i, v := range t.MGet(keys...) {
-		if v != want {
-			t.Errorf("%s: key %q holds %v, want %v", fmt.Sprintf(format, args...), keys[i], v, want)
-		}
+		t.Equal(v, want, "%s: key %q holds %v, want %v", fmt.Sprintf(format, args...), keys[i])
 	}
 }
 
