@@ -71,21 +71,20 @@ func RunFaults(t *testing.T, makers map[string]func(t *testing.T, key string) Fa
 		for _, r := range faultChecks {
 			t.Run(r.name, func(t *testing.T) {
 				t.Parallel()
-				out := FaultOutcome{Check: "Faults/" + r.name, Promise: r.text}
+				w := newFaultRun(r)
 				if record != nil {
-					defer func() { record(out) }()
+					defer func() { record(w.out) }()
 				}
 				maker := makers[r.name]
 				if maker == nil {
-					out.Skipped = "backend makes no such fault"
-					t.Skip(out.Skipped)
+					w.out.Skipped = "backend makes no such fault"
+					t.Skip(w.out.Skipped)
 				}
-				w := newFaultRun(r)
-				w.run(t, maker(t, w.key), &out)
+				w.run(t, maker(t, w.key))
 				for _, f := range w.failures {
 					t.Errorf("broken: %s\n%s", r.text, f)
 				}
-				out.Passed = !t.Failed()
+				w.out.Passed = !t.Failed()
 			})
 		}
 	})

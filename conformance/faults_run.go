@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +88,7 @@ func (r *faultRun) newCaller(t *testing.T, st store.Store, number int) *caller {
 }
 
 func newFaultRun(c faultCheck) *faultRun {
-	r := &faultRun{check: c, id: suite.NewID()}
+	r := &faultRun{check: c, id: suite.NewID(), out: FaultOutcome{Check: "Faults/" + c.name, Promise: c.text}}
 	r.key = r.id + ":" + suite.Name + ":{" + faultTag + "}:shared.f2"
 	return r
 }
@@ -104,13 +105,8 @@ func (r *faultRun) errorf(format string, args ...any) {
 const sharedLimit = 1 << 40
 
 // run runs the callers through f.
-func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
-	if f.Within == 0 {
-		f.Within = 5 * time.Second
-	}
-	if f.Longest == 0 {
-		f.Longest = 4 * CallTime
-	}
+func (r *faultRun) run(t *testing.T, f Fault) {
+	f.Within, f.Longest = cmp.Or(f.Within, 5*time.Second), cmp.Or(f.Longest, 4*CallTime)
 	// A goroutine inherits the labels of the goroutine that starts it. So the
 	// client's goroutines can be found after the client was closed.
 	labelled := pprof.WithLabels(t.Context(), pprof.Labels("faults", r.id))
@@ -173,9 +169,7 @@ func (r *faultRun) run(t *testing.T, f Fault, out *FaultOutcome) {
 		r.errorf("%v after the end of the fault not all callers were served, want at most %v, and twice the %v for which the machine was late", back, f.Within, late)
 	}
 	r.account(t, f)
-	*out = r.out
-	out.Check, out.Promise = "Faults/"+r.check.name, r.check.text
-	out.Recovery = back
+	r.out.Recovery = back
 	if f.Conns != nil && f.Conns() == 0 {
 		r.errorf("Conns is 0 while the client is open")
 	}
@@ -203,10 +197,7 @@ func (r *faultRun) recovered(ended, deadline time.Time) time.Duration {
 	for {
 		time.Sleep(5 * time.Millisecond)
 		r.mu.Lock()
-		first := r.lastError
-		if first.Before(ended) {
-			first = ended
-		}
+		first := slices.MaxFunc([]time.Time{r.lastError, ended}, time.Time.Compare)
 		waiting := slices.ContainsFunc(r.callers, func(c *caller) bool { return !c.served.After(first) })
 		r.mu.Unlock()
 		now := time.Now()

@@ -86,12 +86,11 @@ func runFault(t *testing.T, name string, maker func(*testing.T, string) Fault) (
 	for _, r := range faultChecks {
 		if r.name == name {
 			w := newFaultRun(r)
-			var out FaultOutcome
 			synctest.Test(t, func(t *testing.T) {
-				w.run(t, maker(t, w.key), &out)
+				w.run(t, maker(t, w.key))
 				time.Sleep(2 * leak)
 			})
-			return w, out
+			return w, w.out
 		}
 	}
 	t.Fatalf("no check %s", name)
