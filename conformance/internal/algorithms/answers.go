@@ -12,6 +12,7 @@ import (
 	"github.com/weir-go/weir/conformance/internal/decisions"
 	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/lualocals"
 	"github.com/weir-go/weir/store"
@@ -369,10 +370,7 @@ func (t *T) compiles(list []algorithm.Algorithm) {
 	for i, a := range list {
 		rules[i].Limit = t.LimitOf(a)
 	}
-	p, err := compose.New(rules)
-	if err != nil {
-		t.Fatalf("%d rules: %v", len(list), err)
-	}
+	p := suite.Must[*compose.Program](t.T.T, strconv.Itoa(len(list))+" rules")(compose.New(rules))
 	for _, v := range p.Verbs() {
 		s := p.Script(v)
 		if n := lualocals.Of(s); n > lualocals.Max {

@@ -9,6 +9,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -47,10 +48,7 @@ func (p Pair) Refund(id string, key ...string) bool {
 
 // Same checks that keys hold the same values as on the reference store.
 func (p Pair) Same(what any, keys ...string) {
-	want, err := p.Reference.MGet(p.T.Ctx, keys, nil)
-	if err != nil {
-		p.T.Fatalf("the reference store: %v", err)
-	}
+	want := suite.Must[[]store.Value](p.T.T, "the reference store")(p.Reference.MGet(p.T.Ctx, keys, nil))
 	for i, v := range p.T.MGet(keys...) {
 		if v != want[i] {
 			p.T.Errorf("%+v: key %q holds %q, on the reference store %q", what, keys[i], v.Str(), want[i].Str())

@@ -125,10 +125,8 @@ func checkReset(t *decisions.T) {
 
 func checkThrottle(t *decisions.T) {
 	c := decisions.NewClock()
-	th, err := rediscell.New("throttle", t.Store, &weir.Options{Prefix: t.Prefix, Clock: c.Now})
-	if err != nil {
-		t.Fatalf("rediscell.New: %v", err)
-	}
+	opts := &weir.Options{Prefix: t.Prefix, Clock: c.Now}
+	th := suite.Must[*rediscell.Throttler](t.T, "rediscell.New")(rediscell.New("throttle", t.Store, opts))
 	call := func(key string, maxBurst, count int64, period time.Duration, quantity int64, want [5]int64) {
 		got, err := th.Throttle(t.Ctx, key, maxBurst, count, period, quantity)
 		if err != nil || got.Numbers() != want {

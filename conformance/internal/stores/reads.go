@@ -37,10 +37,7 @@ func checkMGet(t *suite.T) {
 	})
 	keys, want = slices.Repeat(keys, 4), slices.Repeat(want, 4) // a key can be named twice
 	before := []store.Value{store.IntegerValue(5)}
-	got, err := t.Store.MGet(t.Ctx, keys, before)
-	if err != nil {
-		t.Fatalf("MGet: %v", err)
-	}
+	got := suite.Must[[]store.Value](t, "MGet")(t.Store.MGet(t.Ctx, keys, before))
 	if len(got) != len(want)+1 || got[0] != before[0] {
 		t.Fatalf("got %d values, want the one before and %d more", len(got), len(want))
 	}

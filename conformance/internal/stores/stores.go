@@ -42,10 +42,7 @@ var Checks = []suite.Check{
 
 func checkReply(t *suite.T) {
 	before := []store.Value{store.BulkValue("before")}
-	got, err := t.Store.Eval(t.Ctx, scripts.Kinds, t.Keys("a", 1), nil, before)
-	if err != nil {
-		t.Fatalf("Eval: %v", err)
-	}
+	got := suite.Must[[]store.Value](t, "Eval")(t.Store.Eval(t.Ctx, scripts.Kinds, t.Keys("a", 1), nil, before))
 	t.Equal(got, slices.Concat(before, scripts.KindsReply), "got  %v\nwant %v")
 }
 

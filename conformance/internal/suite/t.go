@@ -197,9 +197,7 @@ func (t *T) Change(key string, c scripts.SetChange) []store.Value {
 
 // Delete deletes keys of st, which share a slot.
 func (t *T) Delete(st store.Store, keys ...string) {
-	if _, err := st.Eval(t.Ctx, scripts.Clean, keys, []store.Arg{store.IntArg(int64(len(keys)))}, nil); err != nil {
-		t.Fatalf("Eval: %v", err)
-	}
+	Must[[]store.Value](t, "Eval")(st.Eval(t.Ctx, scripts.Clean, keys, []store.Arg{store.IntArg(int64(len(keys)))}, nil))
 }
 
 // DropScripts makes the server lose its scripts.
