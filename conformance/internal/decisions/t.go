@@ -73,23 +73,10 @@ func (t *T) LongestWait(a algorithm.Algorithm) time.Duration {
 	return 0
 }
 
-// segmentsOf returns the names of the segments of a limiter with these rules: from "s0" to
-// the highest name in a By, or only "s0" if no rule has a By.
-func segmentsOf(rules []weir.Rule) []string {
-	names := []string{"s0", "s1", "s2"}
-	n := 1
-	for _, r := range rules {
-		for _, by := range r.By {
-			n = max(n, slices.Index(names, by)+1)
-		}
-	}
-	return names[:n]
-}
-
 // Limiter returns a limiter over the store. Its clock is c, or the store's clock if c is
-// nil. Its segments are those of segmentsOf.
+// nil. Its segments are those of policyOf.
 func (t *T) Limiter(c *Clock, rules ...weir.Rule) *weir.Limiter {
-	return t.Policy(c, policyOf(rules))
+	return t.Policy(t.Store, c, policyOf(rules))
 }
 
 // Reference is Limiter over another store.
@@ -97,17 +84,23 @@ func (t *T) Reference(st store.Store, c *Clock, rules ...weir.Rule) *weir.Limite
 	return t.policyOn(st, c, policyOf(rules))
 }
 
-// policyOf returns the policy of Limiter.
+// policyOf returns the policy of Limiter. The names of its segments are from "s0" to the
+// highest name in a By, or only "s0" if no rule has a By.
 func policyOf(rules []weir.Rule) weir.Policy {
-	return weir.Policy{Name: suite.Name, Segments: segmentsOf(rules), Rules: rules}
+	names := []string{"s0", "s1", "s2"}
+	n := 1
+	for _, r := range rules {
+		for _, by := range r.By {
+			n = max(n, slices.Index(names, by)+1)
+		}
+	}
+	return weir.Policy{Name: suite.Name, Segments: names[:n], Rules: rules}
 }
 
-// Policy returns the limiter of p over the store, with the prefix of this check.
-func (t *T) Policy(c *Clock, p weir.Policy) *weir.Limiter { return t.PolicyOver(t.Store, c, p) }
-
-// PolicyOver is Policy over st, which passes all calls to the store under test.
-func (t *T) PolicyOver(st store.Store, c *Clock, p weir.Policy) *weir.Limiter {
-	t.mutate(&p)
+// Policy returns the limiter of p, with the prefix of this check. st is the store under test,
+// or passes all calls to it.
+func (t *T) Policy(st store.Store, c *Clock, p weir.Policy) *weir.Limiter {
+	t.Mutate(&p)
 	return t.policyOn(st, c, p)
 }
 
@@ -119,16 +112,10 @@ func (t *T) policyOn(st store.Store, c *Clock, p weir.Policy) *weir.Limiter {
 	return suite.Must[*weir.Limiter](t.T, "NewPolicy")(weir.NewPolicy(st, p, opts))
 }
 
-func (t *T) mutate(p *weir.Policy) {
-	if t.Mutate != nil {
-		t.Mutate(p)
-	}
-}
-
 // With returns l with other limits.
 func (t *T) With(l *weir.Limiter, rules ...weir.Rule) *weir.Limiter {
 	p := weir.Policy{Rules: rules}
-	t.mutate(&p)
+	t.Mutate(&p)
 	return suite.Must[*weir.Limiter](t.T, "With")(l.With(p.Rules...))
 }
 

@@ -63,7 +63,7 @@ func checkNames(t *decisions.T) {
 	c := decisions.NewClock()
 	two := algorithm.FixedWindow{Limit: 2, Window: time.Minute}
 	limiter := func(name string, rules ...weir.Rule) *weir.Limiter {
-		return t.Policy(c, weir.Policy{Name: name, Rules: rules})
+		return t.Policy(t.Store, c, weir.Policy{Name: name, Rules: rules})
 	}
 	for _, name := range []string{
 		"n", "N", "n:", "n:n", "n%3An", "n:{k}", "{n}", "n:{k}:a.f2", " n", "n\x00", "1", "01", strings.Repeat("n", weir.MaxSegment),
@@ -125,7 +125,7 @@ func checkSecret(t *decisions.T) {
 	spy := suite.Note(t.Store, &asked)
 	for _, by := range [][]string{{"account"}, {"account", "secret"}, {"secret"}} {
 		name := "secret" + strconv.Itoa(len(by)) + by[0]
-		l := t.PolicyOver(spy, c, weir.Policy{
+		l := t.Policy(spy, c, weir.Policy{
 			Name: name, Segments: []string{"account", "secret"}, Secret: []string{"secret"},
 			Rules: []weir.Rule{{Name: "a", By: by, Algorithm: a}, {Name: "b", Algorithm: decisions.TenPerMinute}},
 		})

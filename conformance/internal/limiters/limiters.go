@@ -116,7 +116,7 @@ func checkReset(t *decisions.T) {
 	t.Reset(only(t, l, "all"), "x", "u")
 	want("after the reset of all", [4]int64{100, 5, 5}, [4]int64{100, 3, 5})
 
-	shared := t.Policy(c, weir.Policy{Name: suite.Name, Segments: []string{"s0", "s1"}, Rules: []weir.Rule{all}})
+	shared := t.Policy(t.Store, c, weir.Policy{Name: suite.Name, Segments: []string{"s0", "s1"}, Rules: []weir.Rule{all}})
 	t.Allow(shared, 4, "x", "u")
 	if err := shared.Reset(t.Ctx, "x", "u"); !errors.Is(err, weir.ErrInvalidRule) || t.Peek(shared, 1, "x", "v").Remaining != 96 {
 		t.Errorf("Reset where no rule is identified by the full key: got error %v and %d left, want ErrInvalidRule and 96", err, t.Peek(shared, 1, "x", "v").Remaining)

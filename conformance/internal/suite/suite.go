@@ -127,7 +127,7 @@ type T struct {
 	Wrote  Written
 	Seed   uint64 // of the Host, or a new one
 	Brief  bool
-	Mutate func(p *weir.Policy) // or nil
+	Mutate func(p *weir.Policy)
 
 	host   Host
 	test   *testing.T
@@ -139,6 +139,9 @@ type T struct {
 func New(ctx context.Context, t *testing.T, h Host) *T {
 	r := &T{Ctx: ctx, Prefix: NewID(), Seed: h.Seed, Brief: h.Brief, Mutate: h.Mutate, host: h, test: t, hooked: h.New(t)}
 	r.Store = Note(r.hooked, &r.Wrote)
+	if r.Mutate == nil {
+		r.Mutate = func(*weir.Policy) {}
+	}
 	for r.Seed == 0 {
 		r.Seed = new(maphash.Hash).Sum64()
 	}
