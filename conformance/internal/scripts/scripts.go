@@ -2,6 +2,7 @@
 package scripts
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -307,15 +308,9 @@ if not member[1] then return {above, all, score} end
 return {above, all, score, member[1], tonumber(member[2])}
 `, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	above, all, err := tx.Count(0, args[4].Int())
-	if err != nil {
-		return nil, err
-	}
-	m, ok, err := tx.At(0, args[5].Int())
-	if err != nil {
-		return nil, err
-	}
-	score, held, err := tx.Score(0, args[6].String())
-	if err != nil {
+	m, ok, err1 := tx.At(0, args[5].Int())
+	score, held, err2 := tx.Score(0, args[6].String())
+	if err := cmp.Or(err, err1, err2); err != nil {
 		return nil, err
 	}
 	if !held {
