@@ -60,10 +60,9 @@ func checkPrefix(t *decisions.T) {
 }
 
 func checkNames(t *decisions.T) {
-	c := decisions.NewClock()
 	two := algorithm.FixedWindow{Limit: 2, Window: time.Minute}
 	limiter := func(name string, rules ...weir.Rule) *weir.Limiter {
-		return t.Policy(t.Store, c, weir.Policy{Name: name, Rules: rules})
+		return t.Policy(t.Store, decisions.NewClock(), weir.Policy{Name: name, Rules: rules})
 	}
 	for _, name := range []string{
 		"n", "N", "n:", "n:n", "n%3An", "n:{k}", "{n}", "n:{k}:a.f2", " n", "n\x00", "1", "01", strings.Repeat("n", weir.MaxSegment),
@@ -82,7 +81,6 @@ func checkNames(t *decisions.T) {
 }
 
 func checkChanged(t *decisions.T) {
-	c := decisions.NewClock()
 	list := []algorithm.Algorithm{
 		algorithm.GCRA{Rate: algorithm.PerHour(9), Burst: 9},
 		algorithm.FixedWindow{Limit: 9, Window: time.Hour},
@@ -102,7 +100,7 @@ func checkChanged(t *decisions.T) {
 				req.ID = strconv.FormatInt(round, 10)
 			}
 			each := make([]weir.Result, 2)
-			res := t.Do(t.Limiter(c, rules...), req, each...)
+			res := t.Do(t.Limiter(decisions.NewClock(), rules...), req, each...)
 			want := each[0].Limit - 1 - round
 			if _, queue := a.(algorithm.LeakyBucket); queue { // only the first request is allowed without MaxWait
 				if res.Allowed != (round == 0) {
@@ -214,10 +212,9 @@ func checkRefundKeys(t *decisions.T) {
 }
 
 func checkRefundLimits(t *decisions.T) {
-	c := decisions.NewClock()
 	for i, tt := range refunded {
 		a := tt.a
-		l := t.Limiter(c, decisions.One(a), weir.Rule{Name: "two", Algorithm: decisions.TenPerMinute})
+		l := t.Limiter(decisions.NewClock(), decisions.One(a), weir.Rule{Name: "two", Algorithm: decisions.TenPerMinute})
 		for j, other := range []*weir.Limiter{
 			t.With(l, decisions.One(tt.changed)),
 			t.With(l, weir.Rule{Name: "two", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 50}}),

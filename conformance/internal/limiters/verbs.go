@@ -146,8 +146,8 @@ func checkModes(t *decisions.T) {
 }
 
 func checkMany(t *decisions.T) {
-	c := decisions.NewClock()
-	l := t.Limiter(c, weir.Rule{Name: "a", Algorithm: algorithm.FixedWindow{Limit: 2, Window: time.Minute}}, weir.Rule{Name: "b", Algorithm: decisions.TenPerMinute})
+	l := t.Limiter(decisions.NewClock(),
+		weir.Rule{Name: "a", Algorithm: algorithm.FixedWindow{Limit: 2, Window: time.Minute}}, weir.Rule{Name: "b", Algorithm: decisions.TenPerMinute})
 	var requests []weir.Request
 	fails := map[int]error{9: store.ErrForeign}
 	for i := range 40 {
@@ -304,9 +304,7 @@ func checkUnsupported(t *decisions.T) {
 		if kind := t.KindOf(tt.a).Name; cannot && !strings.Contains(err.Error(), kind) {
 			t.Errorf("%s of %T: got error %v, want it to name %s", tt.name, tt.a, err, kind)
 		}
-		if left := t.Peek(l, 1, "k").Remaining; left != 5 {
-			t.Errorf("%s of %T: %d left, want 5", tt.name, tt.a, left)
-		}
+		t.Equal(t.Peek(l, 1, "k").Remaining, int64(5), "%s of %T: %d left, want %d", tt.name, tt.a)
 	}
 	own := t.Limiter(decisions.NewClock(), weir.Rule{Name: "one", Algorithm: decisions.TenPerMinute, Cost: 1}) // every rule has a Cost
 	l := t.Limiter(decisions.NewClock(), decisions.One(list))

@@ -280,9 +280,7 @@ func checkBorrowed(t *suite.T) {
 		t.Eval(scripts.Put, []string{borrowed(buf)}, scripts.LongMillis, store.IntArg(int64(i)))
 		t.Change(sets[0], scripts.SetChange{Add: store.Member{Text: borrowed(buf)}})
 	}
-	if n := t.Eval(scripts.Count, sets)[0].Int(); n != 50 {
-		t.Errorf("a set has %d members, whose texts were in a buffer that was overwritten, want 50", n)
-	}
+	t.Equal(t.Eval(scripts.Count, sets)[0].Int(), int64(50), "a set has %d members, whose texts were in a buffer that was overwritten, want %d")
 	for i := range 50 {
 		t.Holds(store.BulkValue("p1 "+strconv.Itoa(i)), []string{t.Key("a", strconv.Itoa(1000+i))}, "key %d in a buffer that was overwritten", i)
 	}
