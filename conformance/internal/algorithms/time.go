@@ -226,12 +226,10 @@ func (t *T) maxWait(r *rand.Rand, a algorithm.Algorithm, name string) (waited in
 		got := t.Do(p.Lim, req)
 		d := got.Delay
 		switch {
-		case !got.Allowed:
-			if d != weir.Never || plain.Allowed || got.RetryAfter <= 0 || got.RetryAfter > plain.RetryAfter {
-				t.Errorf("%+v, step %d: without MaxWait got %+v, and with a MaxWait of %v %+v", a, s, plain, req.MaxWait, got)
-			}
-		case d < 0 || d > req.MaxWait || plain.Allowed && d > 0:
+		case !got.Allowed && (d != weir.Never || plain.Allowed || got.RetryAfter <= 0 || got.RetryAfter > plain.RetryAfter),
+			got.Allowed && (d < 0 || d > req.MaxWait || plain.Allowed && d > 0):
 			t.Errorf("%+v, step %d: without MaxWait got %+v, and with a MaxWait of %v %+v", a, s, plain, req.MaxWait, got)
+		case !got.Allowed:
 		case !plain.Allowed && d != plain.RetryAfter:
 			t.Errorf("%+v, step %d: denied for %v, and with a MaxWait of %v its turn comes in %v", a, s, plain.RetryAfter, req.MaxWait, d)
 		case d > time.Microsecond:
