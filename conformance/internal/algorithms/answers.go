@@ -48,9 +48,7 @@ func checkSame(t *T) {
 			if t.Leases || s%3 == 2 {
 				t.sameMembers(pairs[0], a, name, keys)
 			}
-			if t.Failed() {
-				t.Fatalf("history %d of %+v, step %d, %+v under %+v", h, list, s, req, list[i])
-			}
+			t.StopFailed("history %d of %+v, step %d, %+v under %+v", h, list, s, req, list[i])
 		}
 		pairs[0].Same(list, keys...)
 		if t.Lists() {

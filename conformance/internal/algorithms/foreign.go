@@ -132,9 +132,7 @@ func checkLayout(t *T) {
 					t.Errorf("a set of one member has %d now", n)
 				}
 			}
-			if t.Failed() {
-				t.Fatalf("%+v: the value %q", a, texts[i])
-			}
+			t.StopFailed("%+v: the value %q", a, texts[i])
 		}
 	}
 }

@@ -246,9 +246,7 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 			h.consume(r, 1+r.Int64N(4), 0)
 		}
 		h.exact()
-		if t.Failed() {
-			t.Fatalf("%+v, step %d, after %+v", a, s, h.past)
-		}
+		t.StopFailed("%+v, step %d, after %+v", a, s, h.past)
 	}
 	h.Same(a, append(t.KeysOf(name, "one", a), h.marks...)...)
 }

@@ -241,9 +241,7 @@ func checkExpired(t *T) {
 			if refunds && r.IntN(4) == 0 {
 				p.Refund("id"+strconv.Itoa(r.IntN(s+1)), name)
 			}
-			if t.Failed() {
-				t.Fatalf("history %d of %+v, step %d: keys expire, and on the reference store they stay", h, a, s)
-			}
+			t.StopFailed("history %d of %+v, step %d: keys expire, and on the reference store they stay", h, a, s)
 		}
 	}
 }

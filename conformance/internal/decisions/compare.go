@@ -99,9 +99,7 @@ func (t *T) Beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 			for i := range list {
 				t.Equal(each[i], want[i], "rule %d:\ngot   %+v\nalone %+v", i)
 			}
-			if t.Failed() {
-				t.Fatalf("history %d of %+v, step %d, %+v", h, m.rules, s, req)
-			}
+			t.StopFailed("history %d of %+v, step %d, %+v", h, m.rules, s, req)
 		}
 	}
 }

@@ -82,6 +82,13 @@ func (t *T) Fatalf(format string, args ...any) {
 	panic(stop{})
 }
 
+// StopFailed ends the check if there was a failure, and says where.
+func (t *T) StopFailed(format string, args ...any) {
+	if t.Failed() {
+		t.Fatalf(format, args...)
+	}
+}
+
 // Skipf ends the check as skipped, for a reason.
 func (t *T) Skipf(format string, args ...any) {
 	t.Skipped = fmt.Sprintf(format, args...)
