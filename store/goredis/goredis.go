@@ -164,17 +164,11 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	if err := s.base.CheckEval(ctx, script, keys); err != nil {
-		return reply, err
-	}
-	val, err := s.process(ctx, command(ctx, adapter.EvalSHA, script, keys, args))
-	if s.base.NoScript(err) {
-		if err = ctx.Err(); err == nil {
-			val, err = s.process(ctx, command(ctx, adapter.Eval, script, keys, args))
-		}
-	}
-	out, err := appendValues(reply, val, err)
-	return out, s.base.EvalError(ctx, script, keys, err)
+	return s.base.Eval(ctx, script, keys, reply, func(name string) ([]store.Value, error) {
+		cmd := command(ctx, name, script, keys, args)
+		_ = s.client.Process(ctx, cmd) // cmd holds the error
+		return appendValues(reply, cmd.Val(), cmd.Err())
+	})
 }
 
 // Time implements [store.Store]. It returns the time of a server, in microseconds.
@@ -183,11 +177,6 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 		return time.Time{}, err
 	}
 	return s.base.Time(ctx, func(ctx context.Context) (time.Time, error) { return s.client.Time(ctx).Result() })
-}
-
-func (s *Store) process(ctx context.Context, cmd *redis.Cmd) (any, error) {
-	_ = s.client.Process(ctx, cmd) // cmd holds the error
-	return cmd.Result()
 }
 
 // follow makes a cluster client read the topology again, in the background. It does so at

@@ -16,18 +16,8 @@ const firstKey = 3
 // command returns the command of that name that runs script. It allocates one slice; the client's
 // own EvalSha allocates two.
 func command(ctx context.Context, name string, script *store.Script, keys []string, args []store.Arg) *redis.Cmd {
-	words := make([]any, firstKey, firstKey+len(keys)+len(args))
-	words[0], words[1], words[2] = "evalsha", script.SHA(), len(keys)
-	if name == adapter.Eval {
-		words[0], words[1] = "eval", script.Lua()
-	}
-	for _, key := range keys {
-		words = append(words, key)
-	}
-	for _, arg := range args {
-		words = append(words, arg.Any())
-	}
-	cmd := redis.NewCmd(ctx, words...)
+	words := append(make([]any, 0, firstKey+len(keys)+len(args)), name)
+	cmd := redis.NewCmd(ctx, adapter.Words(words, name, script, keys, args)...)
 	cmd.SetFirstKeyPos(firstKey)
 	return cmd
 }

@@ -13,16 +13,10 @@ import (
 // the previous part have arrived.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	if err := s.Check(); err != nil {
-		for i := range calls {
-			calls[i].Err = err
-		}
+		adapter.Fail(calls, err)
 		return
 	}
-	pending := s.base.CheckBatch(ctx, calls, make([]int, 0, len(calls)))
-	for name := adapter.EvalSHA; len(pending) > 0; name = adapter.Eval {
-		s.run(ctx, name, calls, pending)
-		pending = s.base.SettleBatch(ctx, name, calls, pending)
-	}
+	s.base.EvalBatch(ctx, calls, s.run)
 }
 
 // run runs the pending calls in one pipeline to each node, with the command name.

@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"iter"
 
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/adapter"
 )
 
 // slots is the number of slots of a cluster.
@@ -70,38 +71,26 @@ func parseLayout(val any) (*layout, error) {
 }
 
 // byNode groups cmds by node. It returns the indices of the commands of each group.
-func (s *Store) byNode(ctx context.Context, cmds []command) [][]int {
-	order, at := make([]int, len(cmds)), make([]int, len(cmds))
+func (s *Store) byNode(ctx context.Context, cmds []command) iter.Seq[[]int] {
+	at := make([]int, len(cmds))
 	spread := false
 	for i := range cmds {
-		order[i] = i
 		if s.cluster != nil {
 			at[i] = store.Slot(cmds[i].key)
 			spread = spread || at[i] != at[0]
 		}
 	}
-	if !spread {
-		return [][]int{order}
-	}
 	nodes := s.layout.Load()
-	if nodes == nil {
+	if spread && nodes == nil {
 		var err error
 		if nodes, err = s.readLayout(ctx); err == nil {
 			s.layout.Store(nodes)
 		}
 	}
-	if nodes != nil { // without a layout, each slot counts as a node
+	if spread && nodes != nil { // without a layout, each slot counts as a node
 		for i, slot := range at {
 			at[i] = int(nodes[slot])
 		}
 	}
-	slices.SortStableFunc(order, func(a, b int) int { return at[a] - at[b] })
-	var groups [][]int
-	for from, to := 0, 0; from < len(order); from = to {
-		for to < len(order) && at[order[to]] == at[order[from]] {
-			to++
-		}
-		groups = append(groups, order[from:to])
-	}
-	return groups
+	return adapter.Groups(at)
 }

@@ -34,20 +34,17 @@ func (l *line) open(ctx context.Context) error {
 		if err == nil && conn == nil {
 			err = errNoConn
 		}
-		if err != nil {
-			return err
+		if err == nil {
+			l.conn = conn
 		}
-		l.conn = conn
-		return nil
+		return err
 	}
 	conn := l.store.cluster.Get()
-	var err error
-	if l.key == "" {
-		err = redisc.BindConn(conn)
-	} else {
-		err = redisc.BindConn(conn, l.key)
+	var keys []string
+	if l.key != "" {
+		keys = []string{l.key}
 	}
-	if err != nil {
+	if err := redisc.BindConn(conn, keys...); err != nil {
 		_ = conn.Close()
 		return err
 	}

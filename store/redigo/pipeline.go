@@ -16,7 +16,7 @@ const window = 32 << 10
 
 // pipeline sends cmds, node by node, and sets their replies and errors.
 func (s *Store) pipeline(ctx context.Context, cmds []command) {
-	for _, at := range s.byNode(ctx, cmds) {
+	for at := range s.byNode(ctx, cmds) {
 		s.flush(ctx, cmds, at)
 		for _, i := range at {
 			s.redirect(ctx, &cmds[i])

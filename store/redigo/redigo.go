@@ -112,9 +112,6 @@ var (
 	errNoNodes = errors.New("redigo: the *redisc.Cluster has no nodes: it must have StartupNodes")
 )
 
-// errNotTime is the error of a reply that TIME does not give.
-var errNotTime = errors.New("the reply is not a time")
-
 // A Pool returns connections. The store closes a connection after use, which returns it to
 // the pool. A [*redis.Pool] is a Pool.
 type Pool interface {
@@ -191,30 +188,19 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	if err := s.base.CheckEval(ctx, script, keys); err != nil {
-		return reply, err
-	}
-	val, err := s.eval(ctx, script, keys, args)
-	out, err := adapter.Append(reply, val, err)
-	return out, s.base.EvalError(ctx, script, keys, err)
-}
-
-func (s *Store) eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg) (any, error) {
-	l := line{store: s, key: keys[0]}
-	if err := l.open(ctx); err != nil {
-		return nil, err
-	}
+	var l line
 	defer l.close()
-	cmd := newCommand(adapter.EvalSHA, script, keys, args)
-	val, err := l.do(ctx, &cmd)
-	if s.base.NoScript(err) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
+	return s.base.Eval(ctx, script, keys, reply, func(name string) ([]store.Value, error) {
+		cmd := newCommand(name, script, keys, args)
+		if l.conn == nil {
+			l.store, l.key = s, cmd.key
+			if err := l.open(ctx); err != nil {
+				return reply, err
+			}
 		}
-		cmd = newCommand(adapter.Eval, script, keys, args)
-		val, err = l.do(ctx, &cmd)
-	}
-	return val, err
+		val, err := l.do(ctx, &cmd)
+		return adapter.Append(reply, val, err)
+	})
 }
 
 // Time implements [store.Store]. It returns the time of a server, in microseconds.
@@ -232,12 +218,5 @@ func (s *Store) time(ctx context.Context) (time.Time, error) {
 	}
 	defer l.close()
 	val, err := l.do(ctx, &command{name: "TIME"})
-	if err != nil {
-		return time.Time{}, err
-	}
-	parts, err := redis.Int64s(val, nil)
-	if err != nil || len(parts) != 2 {
-		return time.Time{}, errNotTime
-	}
-	return time.Unix(parts[0], parts[1]*int64(time.Microsecond)), nil
+	return adapter.ParseTime(adapter.Append(nil, val, err))
 }

@@ -17,18 +17,8 @@ type command struct {
 
 // newCommand returns the command of that name that runs script.
 func newCommand(name string, script *store.Script, keys []string, args []store.Arg) command {
-	words := make([]any, 2, 2+len(keys)+len(args))
-	words[0], words[1] = script.SHA(), len(keys)
-	if name == adapter.Eval {
-		words[0] = script.Lua()
-	}
-	for _, key := range keys {
-		words = append(words, key)
-	}
-	for _, arg := range args {
-		words = append(words, arg.Any())
-	}
-	return command{key: keys[0], name: name, args: words}
+	words := make([]any, 0, 2+len(keys)+len(args))
+	return command{key: keys[0], name: name, args: adapter.Words(words, name, script, keys, args)}
 }
 
 // size returns the approximate number of bytes of the command on the wire.

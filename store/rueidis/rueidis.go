@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"strconv"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -19,11 +18,7 @@ var (
 	_ store.Checker = (*Store)(nil)
 )
 
-var (
-	errNil = errors.New("rueidis: the client is nil: it must be a client that rueidis.NewClient returned")
-
-	errNotTime = errors.New("the reply is not a list of seconds and microseconds")
-)
+var errNil = errors.New("rueidis: the client is nil: it must be a client that rueidis.NewClient returned")
 
 // A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
 // is safe for concurrent use. The methods of a nil or zero Store return an error.
@@ -65,16 +60,9 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	if err := s.base.CheckEval(ctx, script, keys); err != nil {
-		return reply, err
-	}
-	out, err := appendValues(reply, s.client.Do(ctx, s.command(adapter.EvalSHA, script, keys, args)))
-	if s.base.NoScript(err) {
-		if err = ctx.Err(); err == nil {
-			out, err = appendValues(reply, s.client.Do(ctx, s.command(adapter.Eval, script, keys, args)))
-		}
-	}
-	return out, s.base.EvalError(ctx, script, keys, err)
+	return s.base.Eval(ctx, script, keys, reply, func(name string) ([]store.Value, error) {
+		return appendValues(reply, s.client.Do(ctx, s.command(name, script, keys, args)))
+	})
 }
 
 // Time implements [store.Store]. It returns the time of a server, in microseconds.
@@ -86,17 +74,5 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 }
 
 func (s *Store) time(ctx context.Context) (time.Time, error) {
-	values, err := appendValues(make([]store.Value, 0, 2), s.client.Do(ctx, s.client.B().Time().Build()))
-	if err != nil && !errors.Is(err, store.ErrScript) {
-		return time.Time{}, err
-	}
-	if len(values) != 2 {
-		return time.Time{}, errNotTime
-	}
-	seconds, err1 := strconv.ParseInt(values[0].Str(), 10, 64)
-	micros, err2 := strconv.ParseInt(values[1].Str(), 10, 64)
-	if err1 != nil || err2 != nil {
-		return time.Time{}, errNotTime
-	}
-	return time.Unix(seconds, micros*int64(time.Microsecond)), nil
+	return adapter.ParseTime(appendValues(make([]store.Value, 0, 2), s.client.Do(ctx, s.client.B().Time().Build())))
 }

@@ -38,8 +38,8 @@ func Replied[E error](err error) (text string, ok bool) {
 	return reply.Error(), true
 }
 
-// NoScript reports whether err says that the server does not know a script.
-func (b *Base) NoScript(err error) bool { return b.says(err, errreply.NoScript) }
+// noScript reports whether err says that the server does not know a script.
+func (b *Base) noScript(err error) bool { return b.says(err, errreply.NoScript) }
 
 // ReadOnly reports whether err says that the server is not a master.
 func (b *Base) ReadOnly(err error) bool { return b.says(err, errreply.ReadOnly) }
@@ -52,20 +52,20 @@ func (b *Base) says(err error, what func(text string) bool) bool {
 	return ok && what(text)
 }
 
-// CallError wraps err, which does not come from the client, and names the call.
-func (b *Base) CallError(call string, err error) error {
+// callError wraps err, which does not come from the client, and names the call.
+func (b *Base) callError(call string, err error) error {
 	return fmt.Errorf("%s: %s: %w", b.Name, call, err)
 }
 
-// EvalError returns the error of Eval for err, which comes from the client, or from Append or
+// evalError returns the error of Eval for err, which comes from the client, or from Append or
 // its like if a value of the reply has another type. It returns nil if err is nil.
-func (b *Base) EvalError(ctx context.Context, script *store.Script, keys []string, err error) error {
+func (b *Base) evalError(ctx context.Context, script *store.Script, keys []string, err error) error {
 	if err == nil {
 		return nil
 	}
 	call := "eval " + script.Name()
 	if errors.Is(err, store.ErrScript) {
-		return b.CallError(call, err)
+		return b.callError(call, err)
 	}
 	text, ok := b.Replied(err)
 	if !ok {
@@ -74,8 +74,8 @@ func (b *Base) EvalError(ctx context.Context, script *store.Script, keys []strin
 	return b.refused(call, err, text, errreply.Eval(text, keys))
 }
 
-// ReadError returns the error of MGet or Time for err, which comes from the client.
-func (b *Base) ReadError(ctx context.Context, call string, err error) error {
+// readError returns the error of MGet or Time for err, which comes from the client.
+func (b *Base) readError(ctx context.Context, call string, err error) error {
 	text, ok := b.Replied(err)
 	if !ok {
 		return b.unanswered(ctx, call, err)
@@ -89,7 +89,7 @@ func (b *Base) refused(call string, err error, text string, meaning error) error
 		b.Follow()
 	}
 	if errors.Is(meaning, store.ErrForeign) {
-		return b.CallError(call, meaning) // meaning names the key, and err does not
+		return b.callError(call, meaning) // meaning names the key, and err does not
 	}
 	return fmt.Errorf("%s: %s: %w: %w", b.Name, call, meaning, err)
 }
@@ -102,7 +102,7 @@ func (b *Base) unanswered(ctx context.Context, call string, err error) error {
 	}
 	switch {
 	case done != nil && errors.Is(err, done):
-		return b.CallError(call, err)
+		return b.callError(call, err)
 	case done != nil:
 		return fmt.Errorf("%s: %s: %w: %w", b.Name, call, done, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):

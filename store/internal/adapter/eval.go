@@ -7,51 +7,93 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// The commands that run a script.
+// The commands that run a script. A client can need them in lower case.
 const (
-	EvalSHA = "EVALSHA"
-	Eval    = "EVAL"
+	EvalSHA = "evalsha"
+	Eval    = "eval"
 )
 
-// CheckEval returns the error of a call that must not be sent, because of its keys or because
+// A Run runs the pending calls in one pipeline, with the command name, and sets their replies
+// and errors.
+type Run func(ctx context.Context, name string, calls []store.Eval, pending []int)
+
+// Fail sets the error of all calls to err.
+func Fail(calls []store.Eval, err error) {
+	for i := range calls {
+		calls[i].Err = err
+	}
+}
+
+// EvalBatch is the EvalBatch of a store. It runs the calls with EVALSHA, and those whose scripts
+// a server did not know again with EVAL.
+func (b *Base) EvalBatch(ctx context.Context, calls []store.Eval, run Run) {
+	pending := make([]int, 0, len(calls))
+	for i := range calls {
+		c := &calls[i]
+		if c.Err = b.checkEval(ctx, c.Script, c.Keys); c.Err == nil {
+			pending = append(pending, i)
+		}
+	}
+	for name := EvalSHA; len(pending) > 0; name = Eval {
+		run(ctx, name, calls, pending)
+		unknown := pending[:0]
+		for _, i := range pending {
+			c := &calls[i]
+			if name == Eval || !b.noScript(c.Err) {
+				c.Err = b.evalError(ctx, c.Script, c.Keys, c.Err)
+			} else if c.Err = b.checkEval(ctx, c.Script, c.Keys); c.Err == nil {
+				unknown = append(unknown, i)
+			}
+		}
+		pending = unknown
+	}
+}
+
+// Eval is the Eval of a store. The function run runs the script with the command name, and
+// appends the values of its reply to reply. It runs twice if the server does not know the script.
+func (b *Base) Eval(ctx context.Context, script *store.Script, keys []string, reply []store.Value,
+	run func(name string) ([]store.Value, error),
+) ([]store.Value, error) {
+	if err := b.checkEval(ctx, script, keys); err != nil {
+		return reply, err
+	}
+	out, err := run(EvalSHA)
+	if b.noScript(err) {
+		if err = ctx.Err(); err == nil {
+			out, err = run(Eval)
+		}
+	}
+	return out, b.evalError(ctx, script, keys, err)
+}
+
+// Words appends the arguments of the command name, which runs script, to words. They are made for
+// a client that takes strings and numbers.
+func Words(words []any, name string, script *store.Script, keys []string, args []store.Arg) []any {
+	text := script.SHA()
+	if name == Eval {
+		text = script.Lua()
+	}
+	words = append(words, text, len(keys))
+	for _, key := range keys {
+		words = append(words, key)
+	}
+	for _, arg := range args {
+		words = append(words, arg.Any())
+	}
+	return words
+}
+
+// checkEval returns the error of a call that must not be sent, because of its keys or because
 // ctx is done.
-func (b *Base) CheckEval(ctx context.Context, script *store.Script, keys []string) error {
+func (b *Base) checkEval(ctx context.Context, script *store.Script, keys []string) error {
 	err := store.CheckKeys(keys)
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
-		return b.CallError("eval "+script.Name(), err)
+		return b.callError("eval "+script.Name(), err)
 	}
 	return nil
-}
-
-// CheckBatch sets the errors of the calls that must not be sent, and appends the indices of the
-// others to pending.
-func (b *Base) CheckBatch(ctx context.Context, calls []store.Eval, pending []int) []int {
-	for i := range calls {
-		c := &calls[i]
-		if c.Err = b.CheckEval(ctx, c.Script, c.Keys); c.Err == nil {
-			pending = append(pending, i)
-		}
-	}
-	return pending
-}
-
-// SettleBatch turns the errors of the pending calls, which were run with the command name, into
-// those of the store. It returns the calls whose scripts a server did not know: they must be run
-// with Eval.
-func (b *Base) SettleBatch(ctx context.Context, name string, calls []store.Eval, pending []int) []int {
-	unknown := pending[:0]
-	for _, i := range pending {
-		c := &calls[i]
-		if name == Eval || !b.NoScript(c.Err) {
-			c.Err = b.EvalError(ctx, c.Script, c.Keys, c.Err)
-		} else if c.Err = b.CheckEval(ctx, c.Script, c.Keys); c.Err == nil {
-			unknown = append(unknown, i)
-		}
-	}
-	return unknown
 }
 
 // Append appends the values of val, the reply of a script, to reply. The client represents

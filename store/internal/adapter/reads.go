@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -15,14 +16,14 @@ func (b *Base) MGet(ctx context.Context, keys []string, values []store.Value,
 	get func(ctx context.Context, keys []string, read []store.Value) error,
 ) ([]store.Value, error) {
 	if err := ctx.Err(); err != nil {
-		return values, b.CallError("mget", err)
+		return values, b.callError("mget", err)
 	}
 	if len(keys) == 0 {
 		return values, nil
 	}
 	out := slices.Grow(values, len(keys))[:len(values)+len(keys)]
 	if err := get(ctx, keys, out[len(values):]); err != nil {
-		return values, b.ReadError(ctx, "mget", err)
+		return values, b.readError(ctx, "mget", err)
 	}
 	return out, nil
 }
@@ -30,13 +31,33 @@ func (b *Base) MGet(ctx context.Context, keys []string, values []store.Value,
 // Time is the Time of a store. The function get asks a server.
 func (b *Base) Time(ctx context.Context, get func(context.Context) (time.Time, error)) (time.Time, error) {
 	if err := ctx.Err(); err != nil {
-		return time.Time{}, b.CallError("time", err)
+		return time.Time{}, b.callError("time", err)
 	}
 	now, err := get(ctx)
 	if err != nil {
-		return time.Time{}, b.ReadError(ctx, "time", err)
+		return time.Time{}, b.readError(ctx, "time", err)
 	}
 	return now, nil
+}
+
+// errNotTime is the error of a reply that TIME does not give.
+var errNotTime = errors.New("the reply is not a list of seconds and microseconds")
+
+// ParseTime returns the time in reply, the values of the reply to TIME. If err is not nil, it
+// returns err, unless a value has another type.
+func ParseTime(reply []store.Value, err error) (time.Time, error) {
+	if err != nil && !errors.Is(err, store.ErrScript) {
+		return time.Time{}, err
+	}
+	if len(reply) != 2 {
+		return time.Time{}, errNotTime
+	}
+	seconds, err1 := strconv.ParseInt(reply[0].Str(), 10, 64)
+	micros, err2 := strconv.ParseInt(reply[1].Str(), 10, 64)
+	if err1 != nil || err2 != nil {
+		return time.Time{}, errNotTime
+	}
+	return time.Unix(seconds, micros*int64(time.Microsecond)), nil
 }
 
 // BySlot returns the keys of each slot, with their indices in keys. If all keys have the same
@@ -56,18 +77,32 @@ func BySlot(keys []string, single bool) iter.Seq2[[]string, []int] {
 			yield(keys, nil)
 			return
 		}
-		order := make([]int, len(keys))
-		for i := range order {
-			order[i] = i
+		sorted := make([]string, 0, len(keys))
+		for at := range Groups(slots) {
+			from := len(sorted)
+			for _, i := range at {
+				sorted = append(sorted, keys[i])
+			}
+			if !yield(sorted[from:], at) {
+				return
+			}
 		}
-		slices.SortStableFunc(order, func(a, b int) int { return slots[a] - slots[b] })
-		sorted := make([]string, len(keys))
+	}
+}
+
+// Groups returns the indices of each number in numbers, in the order of the numbers.
+func Groups(numbers []int) iter.Seq[[]int] {
+	order := make([]int, len(numbers))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return numbers[a] - numbers[b] })
+	return func(yield func([]int) bool) {
 		for from, to := 0, 0; from < len(order); from = to {
-			for to < len(order) && slots[order[to]] == slots[order[from]] {
-				sorted[to] = keys[order[to]]
+			for to < len(order) && numbers[order[to]] == numbers[order[from]] {
 				to++
 			}
-			if !yield(sorted[from:to], order[from:to]) {
+			if !yield(order[from:to]) {
 				return
 			}
 		}
