@@ -15,11 +15,7 @@ const (
 )
 
 // startCluster starts three masters and three replicas.
-func (s *Server) startCluster(ctx context.Context) error {
-	clientPorts, err := s.listen(ctx, nodes)
-	if err != nil {
-		return err
-	}
+func (s *Server) startCluster(ctx context.Context, clientPorts []string) error {
 	busPorts, err := freePorts(nodes)
 	if err != nil {
 		return err
@@ -27,13 +23,14 @@ func (s *Server) startCluster(ctx context.Context) error {
 	for i, port := range clientPorts {
 		// A new replica waits for the delay until it is in step, and for the period,
 		// 10 s by default, until CLUSTER SLOTS names it.
-		err := s.startNode(ctx, port,
+		err := s.startNode(ctx, port, []string{
 			"--cluster-enabled", "yes",
 			"--cluster-port", busPorts[i],
 			"--cluster-announce-ip", loopback.String(),
 			"--cluster-node-timeout", "1500",
 			"--repl-diskless-sync-delay", "0",
-			"--repl-ping-replica-period", "1")
+			"--repl-ping-replica-period", "1",
+		})
 		if err != nil {
 			return err
 		}

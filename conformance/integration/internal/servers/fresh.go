@@ -11,14 +11,14 @@ import (
 // "--maxmemory", "1mb"; a --requirepass among them sets the endpoint's password.
 func NewSingle(t testing.TB, version string, args ...string) *Server {
 	t.Helper()
-	return fresh(t, newServer(version+" of "+t.Name(), version, Single, (*Server).startSingle), args)
+	return fresh(t, version, single, args)
 }
 
 // NewReplicated is NewSingle with a replica, which is in step: Nodes[1]. Both get
 // the arguments.
 func NewReplicated(t testing.TB, version string, args ...string) *Server {
 	t.Helper()
-	return fresh(t, newServer(version+" of "+t.Name(), version, Single, (*Server).startReplicated), args)
+	return fresh(t, version, replicated, args)
 }
 
 // NewCluster is NewSingle of a cluster of three masters and three replicas, of a
@@ -26,25 +26,26 @@ func NewReplicated(t testing.TB, version string, args ...string) *Server {
 // after 1.5 s.
 func NewCluster(t testing.TB, version string, args ...string) *Server {
 	t.Helper()
-	return fresh(t, newServer(version+" of "+t.Name(), version, Cluster, (*Server).startCluster), args)
+	return fresh(t, version, cluster, args)
 }
 
 // NewSentinel is NewReplicated with three sentinels, two of which elect. They
 // take the master for dead after 1.5 s.
 func NewSentinel(t testing.TB, version string, args ...string) *Server {
 	t.Helper()
-	return fresh(t, newServer(version+" of "+t.Name(), version, Sentinel, (*Server).startSentinel), args)
+	return fresh(t, version, watched, args)
 }
 
 // NewTLS is NewSingle that speaks TLS alone, and whose user may do what [ACL]
 // says.
 func NewTLS(t testing.TB, version string, args ...string) *Server {
 	t.Helper()
-	return fresh(t, newServer(version+" of "+t.Name(), version, Single, (*Server).startTLS), args)
+	return fresh(t, version, encrypted, args)
 }
 
-func fresh(t testing.TB, s *Server, args []string) *Server {
+func fresh(t testing.TB, version string, top *topology, args []string) *Server {
 	t.Helper()
+	s := newServer(version+" of "+t.Name(), version, top)
 	s.args, s.mortal = args, true
 	if i := slices.Index(args, "--requirepass"); i >= 0 && i+1 < len(args) {
 		s.Password = args[i+1]

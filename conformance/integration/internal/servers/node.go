@@ -25,8 +25,7 @@ type Node struct {
 	id     string // of the container
 	// sentinel tells that its users are not those of the server.
 	sentinel bool
-	// ping returns nil if the node answers. It is nil for a node that knows PING.
-	ping func(context.Context) error
+	ping     func(context.Context) error // returns nil if the node answers
 }
 
 // Endpoint returns the node alone, for a user who may do everything.
@@ -52,7 +51,7 @@ func (n *Node) Client(t testing.TB) *redis.Client {
 // container. On a busy machine that can fail, and the container can stay frozen.
 func (n *Node) Pause(t testing.TB) {
 	t.Helper()
-	if n.ping == nil {
+	if n.server.Kind != Postgres {
 		n.signal(t, "SIGSTOP")
 		return
 	}
@@ -73,7 +72,7 @@ func (n *Node) Pause(t testing.TB) {
 // Unpause ends what Pause began. The node then serves what it was sent meanwhile.
 func (n *Node) Unpause(t testing.TB) {
 	t.Helper()
-	if n.ping == nil {
+	if n.server.Kind != Postgres {
 		n.signal(t, "SIGCONT")
 		return
 	}
@@ -125,18 +124,22 @@ func (n *Node) dial() *redis.Client {
 	return dial(n.Endpoint(), time.Second, Name).(*redis.Client)
 }
 
+// until calls f with a client of the node until it succeeds, or until ctx ends.
+func (n *Node) until(ctx context.Context, f func(context.Context, *redis.Client) error) error {
+	rdb := n.dial()
+	defer rdb.Close()
+	if err := poll(ctx, func() error { return f(ctx, rdb) }); err != nil {
+		return fmt.Errorf("%s: %w", n.Addr, err)
+	}
+	return nil
+}
+
 // await returns when the node answers, or has ended.
 func (n *Node) await(ctx context.Context) error {
-	ping := n.ping
-	if ping == nil {
-		rdb := n.dial()
-		defer rdb.Close()
-		ping = func(ctx context.Context) error { return rdb.Ping(ctx).Err() }
-	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	err := poll(ctx, func() error {
-		err := ping(ctx)
+		err := n.ping(ctx)
 		if err != nil && n.lastWords(ctx) != "" {
 			cancel() // as it would after a wrong argument
 		}
@@ -169,13 +172,9 @@ func (n *Node) lastWords(ctx context.Context) string {
 
 // startNode adds a node that keeps nothing on disk and that clients outside its
 // container may use.
-func (s *Server) startNode(ctx context.Context, port string, args ...string) error {
-	return s.startNodeWith(ctx, port, nil, append([]string{"--port", port}, args...)...)
-}
-
-func (s *Server) startNodeWith(ctx context.Context, port string, files []testcontainers.ContainerFile, args ...string) error {
-	node, err := s.startProcess(ctx, port, files, slices.Concat(
-		[]string{s.binary(), "--bind", s.bind, "--save", "", "--appendonly", "no", "--protected-mode", "no"}, args, s.args)...)
+func (s *Server) startNode(ctx context.Context, port string, args []string, options ...testcontainers.ContainerCustomizer) error {
+	always := []string{s.binary(), "--port", port, "--bind", s.bind, "--save", "", "--appendonly", "no", "--protected-mode", "no"}
+	node, err := s.startProcess(ctx, port, slices.Concat(always, args, s.args), options...)
 	if err != nil {
 		return err
 	}
@@ -190,10 +189,18 @@ func (s *Server) binary() string {
 }
 
 // startProcess starts a command that listens on one of the server's ports.
-func (s *Server) startProcess(ctx context.Context, port string, files []testcontainers.ContainerFile, command ...string) (*Node, error) {
-	c, err := s.run(ctx, command, testcontainers.WithFiles(files...), s.onNetwork())
+func (s *Server) startProcess(ctx context.Context, port string, command []string,
+	options ...testcontainers.ContainerCustomizer,
+) (*Node, error) {
+	c, err := s.run(ctx, command, append(options, s.onNetwork())...)
 	if err != nil {
 		return nil, err
 	}
-	return &Node{Addr: net.JoinHostPort(loopback.String(), port), server: s, id: c.GetContainerID()}, nil
+	n := &Node{Addr: net.JoinHostPort(loopback.String(), port), server: s, id: c.GetContainerID()}
+	n.ping = func(ctx context.Context) error {
+		rdb := n.dial()
+		defer rdb.Close()
+		return rdb.Ping(ctx).Err()
+	}
+	return n, nil
 }

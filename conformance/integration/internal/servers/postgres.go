@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"net/url"
+	"slices"
 	"sync"
 	"testing"
 
@@ -22,7 +23,7 @@ const postgresAdmin = "postgres"
 var AllPostgres = sync.OnceValue(func() []*Server {
 	var all []*Server
 	for _, version := range []string{"postgres-15", "postgres-17", "postgres-18"} {
-		all = append(all, newServer(version, version, Postgres, (*Server).startPostgres))
+		all = append(all, newServer(version, version, postgres))
 	}
 	return all
 })
@@ -32,14 +33,14 @@ var AllPostgres = sync.OnceValue(func() []*Server {
 // keeps what it has in a restart.
 func NewPostgres(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	return fresh(t, newServer("postgres-18 of "+t.Name(), "postgres-18", Postgres, (*Server).startPostgres), settings)
+	return fresh(t, "postgres-18", postgres, settings)
 }
 
 // NewPostgresReplicated is NewPostgres with a standby, Nodes[1], which gets each change after
 // the server has acknowledged it. Addrs has both.
 func NewPostgresReplicated(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	return fresh(t, newServer("postgres-18 of "+t.Name(), "postgres-18", Postgres, (*Server).startPostgresReplicated), settings)
+	return fresh(t, "postgres-18", postgresReplicated, settings)
 }
 
 // PostgresURL returns the URL of a PostgreSQL server for a user, or, if user is empty, for
@@ -69,45 +70,35 @@ test -s $d/PG_VERSION || pg_basebackup --no-sync --checkpoint=fast --write-recov
 shift
 exec postgres -D $d "$@"`
 
-// startPostgres starts a server that does not wait for its disk.
-func (s *Server) startPostgres(ctx context.Context) error {
-	ports, err := s.listen(ctx, 1)
-	if err != nil {
-		return err
+// startPostgres starts a server that does not wait for its disk, and a standby of it on every
+// other port.
+func (s *Server) startPostgres(ctx context.Context, ports []string) error {
+	script, args := postgresScript, []string(nil)
+	for _, port := range ports {
+		if err := s.startPostgresNode(ctx, port, script, args...); err != nil {
+			return err
+		}
+		script, args = standbyScript, ports[:1]
 	}
-	return s.startPostgresNode(ctx, ports[0], postgresScript)
-}
-
-// startPostgresReplicated starts such a server, and a standby.
-func (s *Server) startPostgresReplicated(ctx context.Context) error {
-	ports, err := s.listen(ctx, 2)
-	if err != nil {
-		return err
-	}
-	if err := s.startPostgresNode(ctx, ports[0], postgresScript); err != nil {
-		return err
-	}
-	return s.startPostgresNode(ctx, ports[1], standbyScript, ports[0])
+	return nil
 }
 
 // startPostgresNode starts a node with a script, and returns when it answers. The arguments are
 // of the script.
 func (s *Server) startPostgresNode(ctx context.Context, port, script string, args ...string) error {
-	command := append(args, "-p", port)
+	command := slices.Concat(args, []string{"-p", port})
 	for _, setting := range append([]string{
 		"listen_addresses=" + s.bind, "unix_socket_directories=", "fsync=off", "jit=off", "shared_buffers=32MB",
 	}, s.args...) {
 		command = append(command, "-c", setting)
 	}
-	c, err := s.run(ctx, command,
+	node, err := s.startProcess(ctx, port, command,
 		testcontainers.WithEntrypoint("sh", "-c", script, "sh"),
 		testcontainers.WithConfigModifier(func(c *container.Config) { c.User = "postgres" }),
-		testcontainers.WithTmpfs(map[string]string{SmallDisk: "size=16m,mode=1777"}),
-		s.onNetwork())
+		testcontainers.WithTmpfs(map[string]string{SmallDisk: "size=16m,mode=1777"}))
 	if err != nil {
 		return err
 	}
-	node := &Node{Addr: loopback.String() + ":" + port, server: s, id: c.GetContainerID()}
 	s.Nodes, s.Addrs = append(s.Nodes, node), append(s.Addrs, node.Addr)
 	node.ping = func(ctx context.Context) error {
 		conn, err := pgx.Connect(ctx, s.PostgresURL("", "", node.Addr))

@@ -14,25 +14,8 @@ const (
 	masterName = "weir"
 )
 
-// startReplicated starts a master and a replica.
-func (s *Server) startReplicated(ctx context.Context) error {
-	ports, err := s.listen(ctx, 2)
-	if err != nil {
-		return err
-	}
-	if err := s.replicate(ctx, ports); err != nil {
-		return err
-	}
-	s.Addrs = []string{s.Nodes[0].Addr}
-	return nil
-}
-
 // startSentinel starts a master, a replica and the sentinels.
-func (s *Server) startSentinel(ctx context.Context) error {
-	ports, err := s.listen(ctx, 2+sentinels)
-	if err != nil {
-		return err
-	}
+func (s *Server) startSentinel(ctx context.Context, ports []string) error {
 	if err := s.replicate(ctx, ports[:2]); err != nil {
 		return err
 	}
@@ -56,7 +39,7 @@ func (s *Server) startSentinel(ctx context.Context) error {
 		}
 		// It writes what it learns to the file, and needs it in a restart.
 		file := testcontainers.ContainerFile{Reader: strings.NewReader(config), ContainerFilePath: "/data/sentinel.conf", FileMode: 0o666}
-		node, err := s.startProcess(ctx, port, []testcontainers.ContainerFile{file}, s.binary(), file.ContainerFilePath, "--sentinel")
+		node, err := s.startProcess(ctx, port, []string{s.binary(), file.ContainerFilePath, "--sentinel"}, testcontainers.WithFiles(file))
 		if err != nil {
 			return err
 		}
@@ -68,13 +51,8 @@ func (s *Server) startSentinel(ctx context.Context) error {
 		if err := node.await(ctx); err != nil {
 			return err
 		}
-		rdb := node.dial()
-		defer rdb.Close()
-		// How often it looks for replicas, 10 s by default, and for the other
-		// sentinels, 2 s. Redis 6 has no such command, and takes its time.
-		_ = rdb.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "200").Err()
-		if err := poll(ctx, func() error { return watches(ctx, rdb) }); err != nil {
-			return fmt.Errorf("sentinel %s: %w", node.Addr, err)
+		if err := node.until(ctx, watches); err != nil {
+			return fmt.Errorf("sentinel %w", err)
 		}
 	}
 	return nil
@@ -96,7 +74,7 @@ func (s *Server) replicate(ctx context.Context, ports []string) error {
 		if i > 0 {
 			args = append(args, "--replicaof", loopback.String(), ports[0])
 		}
-		if err := s.startNode(ctx, port, args...); err != nil {
+		if err := s.startNode(ctx, port, args); err != nil {
 			return err
 		}
 	}
@@ -104,10 +82,8 @@ func (s *Server) replicate(ctx context.Context, ports []string) error {
 		return err
 	}
 	for _, node := range s.Nodes[1:] {
-		rdb := node.dial()
-		defer rdb.Close()
-		if err := poll(ctx, func() error { return inStep(ctx, rdb) }); err != nil {
-			return fmt.Errorf("replica %s: %w", node.Addr, err)
+		if err := node.until(ctx, inStep); err != nil {
+			return fmt.Errorf("replica %w", err)
 		}
 	}
 	return nil
@@ -126,8 +102,11 @@ func inStep(ctx context.Context, node *redis.Client) error {
 	return nil
 }
 
-// watches reports why the sentinel could not fail over its master.
+// watches makes the sentinel look often, and reports why it could not fail over its master.
 func watches(ctx context.Context, sentinel *redis.Client) error {
+	// How often it looks for replicas, 10 s by default, and for the other
+	// sentinels, 2 s. Redis 6 has no such command, and takes its time.
+	_ = sentinel.Do(ctx, "SENTINEL", "DEBUG", "INFO-PERIOD", "500", "PUBLISH-PERIOD", "200").Err()
 	cmd := redis.NewMapStringStringCmd(ctx, "SENTINEL", "MASTER", masterName)
 	_ = sentinel.Process(ctx, cmd)
 	fields, err := cmd.Result()

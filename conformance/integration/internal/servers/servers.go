@@ -67,8 +67,9 @@ type Server struct {
 	version string   // a key of images, "" for a server that the environment named
 	args    []string // of each of Nodes, after all others
 	mortal  bool     // belongs to a test, which may kill nodes
-	admin   Endpoint // with a user of its own, if Endpoint's may not do everything
-	start   func(*Server, context.Context) error
+	admin   string   // the password of a user so named, if Endpoint's may not do everything
+
+	topology *topology
 
 	id      string                // on every container
 	network container.NetworkMode // of every node
@@ -76,6 +77,25 @@ type Server struct {
 	once    sync.Once
 	err     error
 }
+
+// A topology is how the nodes of a server are put together.
+type topology struct {
+	kind  Kind
+	ports int // that clients reach
+	// start starts the nodes, and sets Addrs unless that is the first of them.
+	start func(s *Server, ctx context.Context, ports []string) error
+}
+
+var (
+	single     = &topology{Single, 1, (*Server).startSingle}
+	replicated = &topology{Single, 2, (*Server).replicate}
+	cluster    = &topology{Cluster, nodes, (*Server).startCluster}
+	watched    = &topology{Sentinel, 2 + sentinels, (*Server).startSentinel}
+	encrypted  = &topology{Single, 1, (*Server).startTLS}
+
+	postgres           = &topology{Postgres, 1, (*Server).startPostgres}
+	postgresReplicated = &topology{Postgres, 2, (*Server).startPostgres}
+)
 
 // images are the images by the version of their server.
 var images = func() map[string]string {
@@ -101,13 +121,13 @@ var images = func() map[string]string {
 var All = sync.OnceValue(func() []*Server {
 	var all []*Server
 	for _, version := range []string{"redis-6.0", "redis-7.0", "redis-8.0", "valkey-8.1", "valkey-9.1"} {
-		all = append(all, newServer(version, version, Single, (*Server).startSingle))
+		all = append(all, newServer(version, version, single))
 	}
 	all = append(all,
-		newServer("redis-cluster-8.0", "redis-8.0", Cluster, (*Server).startCluster),
-		newServer("valkey-cluster-8.1", "valkey-8.1", Cluster, (*Server).startCluster),
-		newServer("sentinel-8.0", "redis-8.0", Sentinel, (*Server).startSentinel),
-		newServer("tls-8.0", "redis-8.0", Single, (*Server).startTLS))
+		newServer("redis-cluster-8.0", "redis-8.0", cluster),
+		newServer("valkey-cluster-8.1", "valkey-8.1", cluster),
+		newServer("sentinel-8.0", "redis-8.0", watched),
+		newServer("tls-8.0", "redis-8.0", encrypted))
 	if addr := os.Getenv("WEIR_REDIS_ADDR"); addr != "" {
 		all = append(all, &Server{Name: "external", Endpoint: Endpoint{Kind: Single, Addrs: []string{addr}}})
 	}
@@ -117,8 +137,8 @@ var All = sync.OnceValue(func() []*Server {
 	return all
 })
 
-func newServer(name, version string, kind Kind, start func(*Server, context.Context) error) *Server {
-	return &Server{Name: name, Endpoint: Endpoint{Kind: kind}, version: version, start: start, id: rand.Text()}
+func newServer(name, version string, top *topology) *Server {
+	return &Server{Name: name, Endpoint: Endpoint{Kind: top.kind}, version: version, topology: top, id: rand.Text()}
 }
 
 // Available reports whether a Docker engine answers.
@@ -155,8 +175,19 @@ func (s *Server) startOnce() {
 		// Not the test's context: the server outlives the test.
 		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 		defer cancel()
-		if s.err = s.start(s, ctx); s.err != nil {
-			s.err = errors.Join(s.err, s.postMortem())
+		ports, err := s.listen(ctx, s.topology.ports)
+		if err == nil {
+			err = s.topology.start(s, ctx, ports)
+		}
+		if err == nil {
+			err = s.await(ctx)
+		}
+		if err != nil {
+			s.err = errors.Join(err, s.postMortem())
+			return
+		}
+		if s.Addrs == nil {
+			s.Addrs = []string{s.Nodes[0].Addr}
 		}
 	})
 }
@@ -179,22 +210,15 @@ func StartAll() {
 
 // Admin returns the server as a user sees it who may do everything.
 func (s *Server) Admin() Endpoint {
-	if s.admin.Kind != "" {
-		return s.admin
+	e := s.Endpoint
+	if s.admin != "" {
+		e.User, e.Password = admin, s.admin
 	}
-	return s.Endpoint
+	return e
 }
 
-func (s *Server) startSingle(ctx context.Context) error {
-	ports, err := s.listen(ctx, 1)
-	if err != nil {
-		return err
-	}
-	if err := s.startNode(ctx, ports[0]); err != nil {
-		return err
-	}
-	s.Addrs = []string{s.Nodes[0].Addr}
-	return s.await(ctx)
+func (s *Server) startSingle(ctx context.Context, ports []string) error {
+	return s.startNode(ctx, ports[0], nil)
 }
 
 // await returns when every node answers.

@@ -13,13 +13,12 @@ import (
 	"github.com/testcontainers/testcontainers-go"
 )
 
+// admin is the user of such a server who may do everything.
+const admin = "admin"
+
 // startTLS starts a server that has no other port than for TLS, and no default
 // user.
-func (s *Server) startTLS(ctx context.Context) error {
-	ports, err := s.listen(ctx, 1)
-	if err != nil {
-		return err
-	}
+func (s *Server) startTLS(ctx context.Context, ports []string) error {
 	// The certificate of httptest is for the loopback interface, and signs itself.
 	example := httptest.NewTLSServer(nil)
 	defer example.Close()
@@ -40,8 +39,7 @@ func (s *Server) startTLS(ctx context.Context) error {
 	s.User, s.Password = "weir", rand.Text()
 	s.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
 	s.TLS.RootCAs.AddCert(cert)
-	s.admin = s.Endpoint
-	s.admin.User, s.admin.Password = "admin", rand.Text()
+	s.admin = rand.Text()
 
 	args := []string{
 		"--port", "0", "--tls-port", ports[0],
@@ -50,16 +48,10 @@ func (s *Server) startTLS(ctx context.Context) error {
 	}
 	for _, user := range []string{
 		"default off",
-		s.admin.User + " on >" + s.admin.Password + " ~* +@all",
+		admin + " on >" + s.admin + " ~* +@all",
 		s.User + " on >" + s.Password + " ~weir* " + ACL,
 	} {
 		args = append(append(args, "--user"), strings.Fields(user)...)
 	}
-	err = s.startNodeWith(ctx, ports[0], files, args...)
-	if err != nil {
-		return err
-	}
-	s.Addrs = []string{s.Nodes[0].Addr}
-	s.admin.Addrs = s.Addrs
-	return s.await(ctx)
+	return s.startNode(ctx, ports[0], args, testcontainers.WithFiles(files...))
 }
