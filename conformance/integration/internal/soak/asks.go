@@ -10,7 +10,7 @@ import (
 	"github.com/weir-go/weir"
 )
 
-// An ask makes a random call on a user's key.
+// An ask makes a random call on a user's key. The worker holds the gate of the group for reading.
 type ask func(w *worker, g *group, user int)
 
 // These are the asks of the kinds. An ask that a list has twice is made twice as often.
@@ -36,16 +36,16 @@ func (w *worker) name() string {
 }
 
 // ofKey makes a call of a verb that has only a key.
-func (w *worker) ofKey(c call, verb func(l *weir.Limiter, ctx context.Context, key ...string) (weir.Result, error)) {
+func (w *worker) ofKey(c call, f func(l *weir.Limiter, ctx context.Context, key ...string) (weir.Result, error)) {
 	w.do(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-		return verb(l, ctx, c.group.segments(c.user)...)
+		return f(l, ctx, c.group.segments(c.user)...)
 	})
 }
 
 // ofCost makes a call of a verb that has a cost and a key.
-func (w *worker) ofCost(c call, verb func(l *weir.Limiter, ctx context.Context, n int64, key ...string) (weir.Result, error)) {
+func (w *worker) ofCost(c call, f func(l *weir.Limiter, ctx context.Context, n int64, key ...string) (weir.Result, error)) {
 	w.do(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-		return verb(l, ctx, c.cost, c.group.segments(c.user)...)
+		return f(l, ctx, c.cost, c.group.segments(c.user)...)
 	})
 }
 
@@ -78,19 +78,15 @@ func peek(w *worker, g *group, user int) {
 
 // peekAt peeks at the only rule of g, and judges Remaining.
 func (w *worker) peekAt(g *group, user, plan int) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
+	limit := g.plans[plan][0].limit
 	c := call{verb: "Peek", group: g, user: user, plan: plan}
-	l, limit := g.ledgers[0][user], g.plans[plan][0].limit
-	before := l.begin(0, 0)
-	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+	res, known, b := w.bounded(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
 		return l.Peek(ctx, g.segments(user)...)
 	})
-	b := l.end(before, effect{})
 	if !known || b.void {
 		return
 	}
-	w.Report.judged()
+	w.Report.add(&w.Report.Judged)
 	if most, least := max(limit-b.low, 0), max(limit-b.high, 0); res.Remaining > most || res.Remaining < least {
 		w.Violate(Answer, "%s: Peek of %s: %d of %d tokens remain, want from %d to %d", w.member.Name, g.kind.name, res.Remaining, limit, least, most)
 	}
@@ -101,13 +97,15 @@ func reset(w *worker, g *group, user int) {
 	if w.random.IntN(10) > 0 {
 		return
 	}
+	g.gate.RUnlock()
+	defer g.gate.RLock()
 	g.gate.Lock()
 	defer g.gate.Unlock()
 	if g.hit {
 		return
 	}
 	g.forget(user)
-	_, known := w.locked(call{verb: "Reset", group: g, user: user}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+	_, known := w.do(call{verb: "Reset", group: g, user: user}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
 		err := l.Reset(ctx, g.segments(user)...)
 		return weir.Result{Allowed: err == nil}, err
 	})
@@ -125,8 +123,6 @@ func many(w *worker, g *group, _ int) { w.many(g, weir.Consume, "DoMany") }
 func manyPeeks(w *worker, g *group, _ int) { w.many(g, weir.Peek, "DoMany of peeks") }
 
 func (w *worker) many(g *group, op weir.Op, verb string) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
 	plan := g.limits()
 	var requests []weir.Request
 	var calls []call
@@ -140,13 +136,10 @@ func (w *worker) many(g *group, op weir.Op, verb string) {
 		calls = append(calls, c)
 		marks = append(marks, w.begin(&c))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), perCall)
-	defer cancel()
-	seq, start := w.faults.Load(), time.Now()
-	answers := w.limiter(w.member, g, plan).DoMany(ctx, requests)
-	risky := w.risky(seq, start)
+	var answers []weir.Answer
+	risky := w.timed(perCall, func(ctx context.Context) { answers = w.limiter(w.member, g, plan).DoMany(ctx, requests) })
 	for i, a := range answers {
-		w.end(&calls[i], g.plans[plan], marks[i], a.Result, a.Err, risky)
+		w.end(&calls[i], marks[i], a.Result, a.Err, risky)
 	}
 }
 
@@ -162,12 +155,8 @@ func takeUpToID(w *worker, g *group, user int) {
 func (w *worker) decide(g *group, user int, verb string, r weir.Request, ahead int64) {
 	r.Key, r.ID = g.key(user), w.name()
 	d := &decision{plan: g.limits(), request: r, ahead: ahead}
-	g.gate.RLock()
-	defer g.gate.RUnlock()
 	c := call{verb: verb, group: g, user: user, plan: d.plan, cost: r.Cost, named: true, upTo: r.Op == weir.TakeUpTo, ahead: ahead}
-	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-		return l.Decide(ctx, r, nil)
-	})
+	res, known := w.do(c, deciding(r))
 	if known && !res.Allowed {
 		return
 	}
@@ -180,8 +169,6 @@ func (w *worker) decide(g *group, user int, verb string, r weir.Request, ahead i
 // held returns an ask that uses a random decision of a user, if there is one.
 func held(use func(w *worker, g *group, user int, d *decision)) ask {
 	return func(w *worker, g *group, user int) {
-		g.gate.RLock()
-		defer g.gate.RUnlock()
 		if d := g.pick(w.random, user); d != nil {
 			use(w, g, user, d)
 		}
@@ -197,12 +184,7 @@ func again(w *worker, g *group, user int, d *decision) {
 	if d.lost {
 		c.cost, c.again, c.free, c.ahead = d.request.Cost, true, false, d.ahead
 	}
-	before := g.ledgers[0][user].begin(0, 0)
-	r := d.request
-	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-		return l.Decide(ctx, r, nil)
-	})
-	b := g.ledgers[0][user].end(before, effect{})
+	res, known, b := w.bounded(c, deciding(d.request))
 	switch {
 	case !known:
 	case d.lost && !res.Allowed:
@@ -255,12 +237,10 @@ func settle(w *worker, g *group, user int, d *decision) {
 // it had.
 func (w *worker) give(g *group, user int, d *decision, c call, f func(context.Context, *weir.Limiter) (bool, error)) bool {
 	c.group, c.user, c.plan, c.named, c.gives = g, user, d.plan, true, true
-	before := g.ledgers[0][user].begin(0, 0)
-	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+	res, known, b := w.bounded(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
 		ok, err := f(ctx, l)
 		return weir.Result{Allowed: ok}, err
 	})
-	b := g.ledgers[0][user].end(before, effect{})
 	if loose := len(g.plans[0]) == 1 && g.plans[0][0].loose; known && !b.void && !res.Allowed && !loose && (d.held > 0 || c.verb != "Refund") {
 		w.Violate(Answer, "%s: %s of %s: the decision, of %d tokens, was not found", w.member.Name, c.verb, g.kind.name, d.held)
 	}
@@ -280,25 +260,19 @@ func enqueue(w *worker, g *group, user int) {
 // kept consumes tokens, with metadata.
 func kept(w *worker, g *group, user int) {
 	r := weir.Request{Key: g.key(user), Cost: 1 + w.random.Int64N(3), Metadata: w.name()}
-	w.do(call{verb: "Consume with metadata", group: g, user: user, plan: g.limits(), cost: r.Cost}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
-		return l.Decide(ctx, r, nil)
-	})
+	w.do(call{verb: "Consume with metadata", group: g, user: user, plan: g.limits(), cost: r.Cost}, deciding(r))
 }
 
 // entries lists the entries of a MetadataWindow, whose costs are the tokens consumed.
 func entries(w *worker, g *group, user int) {
-	g.gate.RLock()
-	defer g.gate.RUnlock()
-	before := g.ledgers[0][user].begin(0, 0)
 	var sum int64
-	_, known := w.locked(call{verb: "Entries", group: g, user: user}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+	_, known, b := w.bounded(call{verb: "Entries", group: g, user: user}, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
 		list, err := l.Entries(ctx, g.segments(user)...)
 		for _, e := range list {
 			sum += e.Cost
 		}
 		return weir.Result{Allowed: err == nil}, err
 	})
-	b := g.ledgers[0][user].end(before, effect{})
 	if known && !b.void && (sum < b.low || sum > b.high) {
 		w.Violate(Answer, "%s: Entries of %s: the entries have %d tokens, want from %d to %d", w.member.Name, g.kind.name, sum, b.low, b.high)
 	}
@@ -327,11 +301,9 @@ func acquire(w *worker, g *group, _ int) {
 
 func (w *worker) lease(g *group, user int, verb string, f func(context.Context, *weir.Limiter) (*weir.Lease, error)) {
 	plan := g.limits()
-	g.gate.RLock()
-	defer g.gate.RUnlock()
 	c := call{verb: verb, group: g, user: user, plan: plan, cost: 1, named: true, brief: verb == "Acquire"}
 	var lease *weir.Lease
-	res, known := w.locked(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
+	res, known := w.do(c, func(ctx context.Context, l *weir.Limiter) (weir.Result, error) {
 		var err error
 		if lease, err = f(ctx, l); err != nil {
 			return weir.Result{}, err

@@ -39,7 +39,7 @@ func (s *Soak) lose(o *FaultCount, f *Fault, groups []*group) {
 		g.each(func(slot int, l *ledger) {
 			if f.Hit(slot) {
 				g.hit = true
-				l.suspend()
+				l.suspend(true)
 				spans[l] = new(span)
 			}
 		})
@@ -82,16 +82,14 @@ func (s *Soak) count(o *FaultCount, g *group, spans map[*ledger]*span) {
 		if sp == nil {
 			return
 		}
-		before := l.bounds()
+		before := l.end(l.begin(0, 0), effect{})
 		unconfirmed := l.forgive(sp.from, sp.to)
-		l.resume()
+		l.suspend(false)
 		user := slices.Index(g.ledgers[0], l)
 		if g.several() || !g.takesUpTo() {
 			return
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), perCall)
-		defer cancel()
-		res, err := s.limiter(s.members[0], g, 0).Decide(ctx, weir.Request{Key: g.key(user), Op: weir.Peek}, nil)
+		res, err := s.peek(s.members[0], g, user)
 		if err != nil || res.Remaining == 0 { // the limit can be in debt
 			return
 		}
@@ -104,6 +102,14 @@ func (s *Soak) count(o *FaultCount, g *group, spans map[*ledger]*span) {
 	})
 }
 
+// peek peeks at the key of a user, and notes nothing.
+func (s *Soak) peek(m *member, g *group, user int) (res weir.Result, err error) {
+	s.timed(perCall, func(ctx context.Context) {
+		res, err = s.limiter(m, g, 0).Decide(ctx, weir.Request{Key: g.key(user), Op: weir.Peek}, nil)
+	})
+	return res, err
+}
+
 // served waits until clients are served on every group. Peeks change nothing. Callers of rueidis
 // and valkey-go who wait for a new connection fail with the one who opens it. So this comes before
 // calls with short deadlines, too.
@@ -112,9 +118,7 @@ func (s *Soak) served(groups []*group, members ...*member) {
 	for _, m := range members {
 		for _, g := range groups {
 			for {
-				ctx, cancel := context.WithTimeout(context.Background(), perCall)
-				_, err := s.limiter(m, g, 0).Decide(ctx, weir.Request{Key: g.key(0), Op: weir.Peek}, nil)
-				cancel()
+				_, err := s.peek(m, g, 0)
 				if err == nil {
 					break
 				}

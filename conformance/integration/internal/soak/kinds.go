@@ -36,67 +36,48 @@ type rule struct {
 
 // A kind is a policy, and the verbs that it supports.
 type kind struct {
-	name string
-	asks []ask
-	// rules returns the rules with that limit. An aligned window does not end within a
-	// round that begins now.
-	rules func(limit int64, now time.Time) []rule
+	name  string
+	asks  []ask
+	rules []rule
 }
 
-// one returns the rules of a kind that has one rule.
-func one(loose bool, a func(limit int64, now time.Time) algorithm.Algorithm) func(int64, time.Time) []rule {
-	return func(limit int64, now time.Time) []rule {
-		return []rule{{Rule: weir.Rule{Algorithm: a(limit, now)}, limit: limit, loose: loose}}
+// kinds returns the policies of a soak with that limit: each algorithm alone, and several together.
+// An aligned window does not end within a round that begins now.
+func kinds(limit int64, now time.Time) []kind {
+	zone := time.FixedZone("noon", (12-now.UTC().Hour())*3600) // where midnight is far
+	one := func(limit int64, loose bool, a algorithm.Algorithm) []rule {
+		return []rule{{Rule: weir.Rule{Algorithm: a}, limit: limit, loose: loose}}
 	}
-}
-
-// kinds are the policies of a soak: each algorithm alone, and several together.
-var kinds = []kind{
-	{"FixedWindow", refundable, one(false, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.FixedWindow{Limit: limit, Window: aDay}
-	})},
-	{"SlidingCounter", refundable, one(false, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.SlidingCounter{Limit: limit, Window: 30 * aDay}
-	})},
-	{"SlidingBuckets", refundable, one(false, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.SlidingBuckets{Width: anHour, Spans: []algorithm.Span{{Window: 2 * anHour, Limit: limit}, {Window: 6 * anHour, Limit: limit}}}
-	})},
-	{"SlidingLog", refundable, one(false, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.SlidingLog{Limit: limit, Window: aDay}
-	})},
-	{"GCRA", reservable, one(true, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.GCRA{Rate: hourly, Burst: limit}
-	})},
-	{"GCRA with fractions", refundable, one(true, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.GCRA{Rate: algorithm.Rate{Count: 7, Period: 9 * anHour}, Burst: limit}
-	})},
-	{"TokenBucket", reservable, one(true, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.TokenBucket{Capacity: limit, Refill: hourly}
-	})},
-	{"TokenBucket at once", refundable, one(true, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.TokenBucket{Capacity: limit, Refill: algorithm.Rate{Count: 50, Period: aDay}, AtOnce: true}
-	})},
-	{"LeakyBucket", queued, one(true, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.LeakyBucket{Rate: hourly, Queue: limit - 1}
-	})},
-	{"MetadataWindow", listed, one(false, func(limit int64, _ time.Time) algorithm.Algorithm {
-		return algorithm.MetadataWindow{Limit: limit, Window: aDay}
-	})},
-	{"dailyquota", noDebt, one(false, func(limit int64, now time.Time) algorithm.Algorithm {
-		zone := time.FixedZone("noon", (12-now.UTC().Hour())*3600) // where midnight is far
-		return dailyquota.Quota{Limit: limit, Zone: zone}
-	})},
-	{"Concurrency", leased, func(limit int64, _ time.Time) []rule {
-		return []rule{{Rule: weir.Rule{Algorithm: algorithm.Concurrency{Limit: limit / 6, Lease: anHour}}, limit: limit / 6}}
-	}},
-	{"several rules", refundable, func(limit int64, _ time.Time) []rule {
-		return []rule{
+	return []kind{
+		{"FixedWindow", refundable, one(limit, false, algorithm.FixedWindow{Limit: limit, Window: aDay})},
+		{"SlidingCounter", refundable, one(limit, false, algorithm.SlidingCounter{Limit: limit, Window: 30 * aDay})},
+		{"SlidingBuckets", refundable, one(limit, false, algorithm.SlidingBuckets{
+			Width: anHour,
+			Spans: []algorithm.Span{{Window: 2 * anHour, Limit: limit}, {Window: 6 * anHour, Limit: limit}},
+		})},
+		{"SlidingLog", refundable, one(limit, false, algorithm.SlidingLog{Limit: limit, Window: aDay})},
+		{"GCRA", reservable, one(limit, true, algorithm.GCRA{Rate: hourly, Burst: limit})},
+		{"GCRA with fractions", refundable, one(limit, true, algorithm.GCRA{
+			Rate:  algorithm.Rate{Count: 7, Period: 9 * anHour},
+			Burst: limit,
+		})},
+		{"TokenBucket", reservable, one(limit, true, algorithm.TokenBucket{Capacity: limit, Refill: hourly})},
+		{"TokenBucket at once", refundable, one(limit, true, algorithm.TokenBucket{
+			Capacity: limit,
+			Refill:   algorithm.Rate{Count: 50, Period: aDay},
+			AtOnce:   true,
+		})},
+		{"LeakyBucket", queued, one(limit, true, algorithm.LeakyBucket{Rate: hourly, Queue: limit - 1})},
+		{"MetadataWindow", listed, one(limit, false, algorithm.MetadataWindow{Limit: limit, Window: aDay})},
+		{"dailyquota", noDebt, one(limit, false, dailyquota.Quota{Limit: limit, Zone: zone})},
+		{"Concurrency", leased, one(limit/6, false, algorithm.Concurrency{Limit: limit / 6, Lease: anHour})},
+		{"several rules", refundable, []rule{
 			{Rule: weir.Rule{Name: "all", By: []string{"tenant"}, Algorithm: algorithm.SlidingCounter{Limit: 2 * limit, Window: 30 * aDay}}, limit: 2 * limit, shared: true},
 			{Rule: weir.Rule{Name: "user", Algorithm: algorithm.FixedWindow{Limit: limit, Window: aDay}}, limit: limit},
 			{Rule: weir.Rule{Name: "rate", Algorithm: algorithm.GCRA{Rate: hourly, Burst: 2 * limit}}, limit: 2 * limit, loose: true},
 			{Rule: weir.Rule{Name: "calls", Algorithm: algorithm.SlidingLog{Limit: limit, Window: aDay}, Cost: 1}, limit: limit},
-		}
-	}},
+		}},
+	}
 }
 
 // users is the number of keys of a group.
@@ -104,7 +85,7 @@ const users = 3
 
 // A group has the keys of one kind in one round.
 type group struct {
-	*kind
+	kind    // of the first plan
 	name    string
 	plans   [][]rule // by plan
 	plan    atomic.Int32
@@ -133,24 +114,25 @@ type decision struct {
 func (s *Soak) groups() []*group {
 	now := time.Now()
 	var all []*group
-	for i := range kinds {
-		k := &kinds[i]
+	var byPlan [][]kind
+	for _, limit := range plans {
+		byPlan = append(byPlan, kinds(limit, now))
+	}
+	for i, k := range byPlan[0] {
 		if k.name == "SlidingCounter" || k.name == "several rules" {
 			if left := 30*aDay - time.Duration(now.UnixNano())%(30*aDay); left < anHour {
 				continue // the window ends soon
 			}
 		}
 		g := &group{kind: k, name: fmt.Sprintf("r%d", s.round)}
-		for _, limit := range plans {
-			g.plans = append(g.plans, k.rules(limit, now))
+		for _, all := range byPlan {
+			g.plans = append(g.plans, all[i].rules)
 		}
 		for _, r := range g.plans[0] {
-			var ledgers []*ledger
-			for u := range users {
-				if u > 0 && r.shared {
-					ledgers = append(ledgers, ledgers[0])
-				} else {
-					ledgers = append(ledgers, new(ledger))
+			ledgers := slices.Repeat([]*ledger{new(ledger)}, users)
+			for u := range ledgers {
+				if !r.shared {
+					ledgers[u] = new(ledger)
 				}
 			}
 			g.ledgers = append(g.ledgers, ledgers)
@@ -184,16 +166,7 @@ func (g *group) each(f func(slot int, l *ledger)) {
 	}
 }
 
-// policy returns the policy of g.
-func (g *group) policy() weir.Policy {
-	p := weir.Policy{Name: g.kind.name}
-	if g.several() {
-		p.Segments = []string{"tenant", "user"}
-	}
-	p.Rules = rulesOf(g.plans[0])
-	return p
-}
-
+// rulesOf returns the rules of a policy, or of one of its plans.
 func rulesOf(rules []rule) []weir.Rule {
 	var all []weir.Rule
 	for _, r := range rules {
@@ -208,25 +181,43 @@ func (s *Soak) limiter(m *member, g *group, plan int) *weir.Limiter {
 		kind string
 		plan int
 	}
-	if l, ok := m.limiters.Load(name{g.kind.name, plan}); ok {
-		return l.(*weir.Limiter)
-	}
-	l, err := weir.NewPolicy(m.Store, g.policy(), &weir.Options{Prefix: s.config.Prefix})
-	if err == nil && s.config.Wrap != nil {
-		l, err = l.Wrap(s.config.Wrap)
-	}
-	if err == nil && plan > 0 {
+	return m.limiter(name{g.kind.name, plan}, func() (*weir.Limiter, error) {
+		p := weir.Policy{Name: g.kind.name, Rules: rulesOf(g.plans[0])}
+		if g.several() {
+			p.Segments = []string{"tenant", "user"}
+		}
+		l, err := s.limit(m, p)
+		if err != nil || plan == 0 {
+			return l, err
+		}
 		rules := rulesOf(g.plans[plan])
 		for i := range rules {
 			rules[i].By = nil
 		}
-		l, err = l.With(rules...)
+		return l.With(rules...)
+	})
+}
+
+// limiter returns the limiter of that name. It makes it once.
+func (m *member) limiter(name any, make func() (*weir.Limiter, error)) *weir.Limiter {
+	if l, ok := m.limiters.Load(name); ok {
+		return l.(*weir.Limiter)
 	}
+	l, err := make()
 	if err != nil {
-		panic(fmt.Sprintf("soak: %s: %v", g.kind.name, err)) // the kinds are constants
+		panic(fmt.Sprintf("soak: %v: %v", name, err)) // the policies are constants
 	}
-	m.limiters.Store(name{g.kind.name, plan}, l)
+	m.limiters.Store(name, l)
 	return l
+}
+
+// limit makes a limiter of a client.
+func (s *Soak) limit(m *member, p weir.Policy) (*weir.Limiter, error) {
+	l, err := weir.NewPolicy(m.Store, p, &weir.Options{Prefix: s.config.Prefix})
+	if err == nil && s.config.Wrap != nil {
+		l, err = l.Wrap(s.config.Wrap)
+	}
+	return l, err
 }
 
 // pick removes and returns a random decision of a user, or nil if there is none.

@@ -77,13 +77,6 @@ func (l *ledger) end(m mark, e effect) bounds {
 	return b
 }
 
-// bounds returns the bounds when no call is under way.
-func (l *ledger) bounds() bounds {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return bounds{low: l.granted - l.refunding, high: l.begun - l.refunded, void: l.suspended}
-}
-
 // reset notes a reset, while no other call is under way. A call without a reply can still
 // consume tokens after it.
 func (l *ledger) reset(unknown bool) {
@@ -99,18 +92,11 @@ func (l *ledger) reset(unknown bool) {
 // A snapshot has the sums at an instant: at least those, and at most those.
 type snapshot struct{ granted, mostGranted, refunded, mostRefunded int64 }
 
-// suspend ends all judgement until resume.
-func (l *ledger) suspend() {
+// suspend ends all judgement, or resumes it.
+func (l *ledger) suspend(on bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.suspended = true
-	l.epoch++
-}
-
-func (l *ledger) resume() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.suspended = false
+	l.suspended = on
 	l.epoch++
 }
 

@@ -29,7 +29,7 @@ const (
 // exactly the tokens are granted that are refilled between them, and at most one more or less.
 type pace struct {
 	name    string
-	limiter func(s *Soak, m *member) *weir.Limiter
+	policy  weir.Policy
 	queue   bool // tokens are consumed as turns of a queue
 	wait    bool // callers wait
 	drained instant
@@ -44,11 +44,11 @@ type instant struct{ from, to time.Time }
 func (s *Soak) paces(m *member) []*pace {
 	rate := algorithm.PerSecond(paceRate)
 	all := []*pace{
-		s.pace("GCRA", algorithm.GCRA{Rate: rate, Burst: paceBurst}),
-		s.pace("TokenBucket", algorithm.TokenBucket{Capacity: paceBurst, Refill: rate}),
-		s.pace("LeakyBucket", algorithm.LeakyBucket{Rate: rate, Queue: paceBurst - 1}),
-		s.pace("GCRA, waiting", algorithm.GCRA{Rate: rate, Burst: paceBurst}),
-		s.pace("TokenBucket, waiting", algorithm.TokenBucket{Capacity: paceBurst, Refill: rate}),
+		newPace("GCRA", algorithm.GCRA{Rate: rate, Burst: paceBurst}),
+		newPace("TokenBucket", algorithm.TokenBucket{Capacity: paceBurst, Refill: rate}),
+		newPace("LeakyBucket", algorithm.LeakyBucket{Rate: rate, Queue: paceBurst - 1}),
+		newPace("GCRA, waiting", algorithm.GCRA{Rate: rate, Burst: paceBurst}),
+		newPace("TokenBucket, waiting", algorithm.TokenBucket{Capacity: paceBurst, Refill: rate}),
 	}
 	all[2].queue, all[3].wait, all[4].wait = true, true, true
 	for _, p := range all {
@@ -59,22 +59,12 @@ func (s *Soak) paces(m *member) []*pace {
 	return all
 }
 
-func (s *Soak) pace(name string, a algorithm.Algorithm) *pace {
-	policy := weir.Policy{Name: "pace of " + name, Rules: []weir.Rule{{Algorithm: a}}}
-	return &pace{name: name, limiter: func(s *Soak, m *member) *weir.Limiter {
-		if l, ok := m.limiters.Load(policy.Name); ok {
-			return l.(*weir.Limiter)
-		}
-		l, err := weir.NewPolicy(m.Store, policy, &weir.Options{Prefix: s.config.Prefix})
-		if err == nil && s.config.Wrap != nil {
-			l, err = l.Wrap(s.config.Wrap)
-		}
-		if err != nil {
-			panic(fmt.Sprintf("soak: %s: %v", policy.Name, err)) // the policies are constants
-		}
-		m.limiters.Store(policy.Name, l)
-		return l
-	}}
+func newPace(name string, a algorithm.Algorithm) *pace {
+	return &pace{name: name, policy: weir.Policy{Name: "pace of " + name, Rules: []weir.Rule{{Algorithm: a}}}}
+}
+
+func (p *pace) limiter(s *Soak, m *member) *weir.Limiter {
+	return m.limiter(p.policy.Name, func() (*weir.Limiter, error) { return s.limit(m, p.policy) })
 }
 
 func (s *Soak) paceKey() weir.Key { return weir.KeyOf(fmt.Sprintf("r%d", s.round)) }
@@ -108,20 +98,19 @@ func (p *pace) drain(s *Soak, m *member) instant {
 
 // decide makes a decision, and counts its tokens.
 func (p *pace) decide(w *worker, r weir.Request, verb string) (weir.Result, bool) {
-	ctx, cancel := context.WithTimeout(context.Background(), perCall)
-	defer cancel()
-	seq, start := w.faults.Load(), time.Now()
-	res, err := p.limiter(w.Soak, w.member).Decide(ctx, r, nil)
-	risky := w.risky(seq, start)
+	var res weir.Result
+	var err error
+	risky := w.timed(perCall, func(ctx context.Context) {
+		res, err = p.limiter(w.Soak, w.member).Decide(ctx, r, nil)
+	})
 	known := w.outcome(verb, paced, &res, err, risky)
 	if risky {
 		p.maybe.Add(r.Cost * int64(w.member.Repeats))
 	}
-	if !known {
-		p.maybe.Add(r.Cost)
-	}
 	if known {
 		p.granted.Add(res.Granted)
+	} else {
+		p.maybe.Add(r.Cost)
 	}
 	return res, known
 }
@@ -132,10 +121,11 @@ func (p *pace) ask(w *worker) {
 		p.decide(w, p.request(w.Soak, 1), "a token")
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Millisecond)
-	defer cancel()
-	seq, start := w.faults.Load(), time.Now()
-	res, err := p.limiter(w.Soak, w.member).Wait(ctx, w.paceKey().Segments()...)
+	var res weir.Result
+	var err error
+	risky := w.timed(15*time.Millisecond, func(ctx context.Context) {
+		res, err = p.limiter(w.Soak, w.member).Wait(ctx, w.paceKey().Segments()...)
+	})
 	if w.hurried(err) || err != nil && !errors.Is(err, weir.ErrDenied) {
 		p.maybe.Add(1) // if it was cancelled, its token can be lost
 	}
@@ -143,7 +133,7 @@ func (p *pace) ask(w *worker) {
 		w.Report.count(w.member.Name, paced, "Wait", "unknown")
 		return
 	}
-	if known := w.outcome("Wait", paced, &res, err, w.risky(seq, start)); known {
+	if known := w.outcome("Wait", paced, &res, err, risky); known {
 		p.granted.Add(res.Granted)
 	}
 }
@@ -201,27 +191,22 @@ func (s *Soak) retries(m *member) {
 	defer wg.Wait()
 	for name, a := range retried {
 		wg.Go(func() {
-			l, err := weir.New("retry of "+name, m.Store, a, &weir.Options{Prefix: s.config.Prefix})
-			if err == nil && s.config.Wrap != nil {
-				l, err = l.Wrap(s.config.Wrap)
+			l, err := s.limit(m, weir.Policy{Name: "retry of " + name, Rules: []weir.Rule{{Algorithm: a}}})
+			if err != nil {
+				s.Violate(Failed, "%s: %v", name, err)
+				return
 			}
 			w := &worker{Soak: s, member: m}
 			late := false // the machine was so slow that the client can have repeated a call
 			ask := func(i int) (res weir.Result, ok bool) {
-				if err != nil {
-					s.Violate(Failed, "%s: %v", name, err)
-					return res, false
-				}
 				r := weir.Request{Key: s.paceKey()}
 				if name == "Concurrency" {
 					r.ID = fmt.Sprint("lease ", i)
 				}
-				ctx, cancel := context.WithTimeout(context.Background(), perCall)
-				defer cancel()
-				seq, start := s.faults.Load(), time.Now()
-				res, err := l.Decide(ctx, r, nil)
-				late = late || w.risky(seq, start)
-				return res, w.outcome("Allow", "limits of 100 ms", &res, err, w.risky(seq, start))
+				risky := s.timed(perCall, func(ctx context.Context) { res, err = l.Decide(ctx, r, nil) })
+				late = late || risky
+				ok = w.outcome("Allow", "limits of 100 ms", &res, err, risky)
+				return res, ok
 			}
 			for i := range 100 {
 				res, ok := ask(i)
@@ -236,7 +221,7 @@ func (s *Soak) retries(m *member) {
 				if ok && !again.Allowed && !late {
 					s.Violate(Retry, "%s: denied with RetryAfter %v, and denied again after that time: %+v", name, res.RetryAfter, again)
 				}
-				s.Report.retried()
+				s.Report.add(&s.Report.Retried)
 				return
 			}
 		})

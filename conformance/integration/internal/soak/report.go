@@ -65,16 +65,11 @@ func (r *Report) count(client, kind, verb, outcome string) {
 	}
 }
 
-func (r *Report) judged() {
+// add adds 1 to a count of r.
+func (r *Report) add(count *int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.Judged++
-}
-
-func (r *Report) retried() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.Retried++
+	*count++
 }
 
 // fault returns the counts of the faults of that name.

@@ -170,17 +170,25 @@ func (s *Soak) Err() error {
 	return fmt.Errorf("seed %d: %d violations:\n%s", s.config.Seed, n, strings.Join(s.Report.Texts, "\n"))
 }
 
-// join opens a client. It returns nil if that fails during a fault.
-func (s *Soak) join() *member {
+// open opens a client. It returns nil if that fails.
+func (s *Soak) open() *member {
 	s.opened++
 	c, err := s.config.Open(s.opened)
-	if err != nil {
-		if !s.faulty.Load() {
-			s.Violate(Failed, "open client %d: %v", s.opened, err)
-		}
+	if err == nil {
+		return &member{Client: c}
+	}
+	if !s.faulty.Load() {
+		s.Violate(Failed, "open client %d: %v", s.opened, err)
+	}
+	return nil
+}
+
+// join opens a client that calls. It returns nil if that fails.
+func (s *Soak) join() *member {
+	m := s.open()
+	if m == nil {
 		return nil
 	}
-	m := &member{Client: c}
 	if s.faulty.Load() {
 		m.credit.Store(stale)
 	}
@@ -253,11 +261,8 @@ func (s *Soak) Round(d time.Duration, f *Fault) {
 	}
 	if f == nil {
 		var wg sync.WaitGroup
-		s.opened++
-		if c, err := s.config.Open(s.opened); err == nil {
-			wg.Go(func() { s.retries(&member{Client: c}) })
-		} else {
-			s.Violate(Failed, "open client %d: %v", s.opened, err)
+		if m := s.open(); m != nil {
+			wg.Go(func() { s.retries(m) })
 		}
 		s.churn(d, groups, start)
 		wg.Wait()

@@ -47,7 +47,7 @@ func TestHealthy(t *testing.T) {
 			t.Errorf("no call is a %s", verb)
 		}
 	}
-	for _, k := range kinds {
+	for _, k := range kinds(plans[0], time.Now()) {
 		if !strings.Contains(s.Report.Markdown(), "| "+k.name+" |") {
 			t.Errorf("no call is of %s", k.name)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -28,7 +29,9 @@ func (w *worker) run() {
 		}
 		if n := w.random.IntN(len(w.groups) + 1); n < len(w.groups) {
 			g := w.groups[n]
+			g.gate.RLock()
 			g.asks[w.random.IntN(len(g.asks))](w, g, w.random.IntN(users))
+			g.gate.RUnlock()
 		} else {
 			w.paces[w.random.IntN(len(w.paces))].ask(w)
 		}
@@ -65,28 +68,40 @@ func (c *call) of(r *rule, n, back int64) (int64, int64) {
 	return min(n, 1) * r.Cost, min(back, 1) * r.Cost
 }
 
+// A verb makes a call of a limiter.
+type verb func(ctx context.Context, l *weir.Limiter) (weir.Result, error)
+
+// deciding returns a verb that decides r.
+func deciding(r weir.Request) verb {
+	return func(ctx context.Context, l *weir.Limiter) (weir.Result, error) { return l.Decide(ctx, r, nil) }
+}
+
 // do makes a call, notes it in the ledgers, and judges its answer. It returns false if the
 // outcome is unknown.
-func (w *worker) do(c call, f func(ctx context.Context, l *weir.Limiter) (weir.Result, error)) (res weir.Result, known bool) {
-	c.group.gate.RLock()
-	defer c.group.gate.RUnlock()
-	return w.locked(c, f)
-}
-
-// locked is do. The caller holds the gate.
-func (w *worker) locked(c call, f func(ctx context.Context, l *weir.Limiter) (weir.Result, error)) (res weir.Result, known bool) {
-	rules := c.group.plans[c.plan]
+func (w *worker) do(c call, f verb) (res weir.Result, known bool) {
 	marks := w.begin(&c)
-	ctx, cancel := context.WithTimeout(context.Background(), perCall)
-	defer cancel()
-	seq, start := w.faults.Load(), time.Now()
-	res, err := f(ctx, w.limiter(w.member, c.group, c.plan))
-	return w.end(&c, rules, marks, res, err, w.risky(seq, start))
+	var err error
+	risky := w.timed(perCall, func(ctx context.Context) {
+		res, err = f(ctx, w.limiter(w.member, c.group, c.plan))
+	})
+	return w.end(&c, marks, res, err, risky)
 }
 
-// risky reports whether the client can have repeated a call that began at that time, after so
-// many faults had begun or ended.
-func (s *Soak) risky(seq int64, start time.Time) bool {
+// bounded is do. It also returns the bounds of the first rule, including the call itself.
+func (w *worker) bounded(c call, f verb) (res weir.Result, known bool, b bounds) {
+	l := c.group.ledgers[0][c.user]
+	before := l.begin(0, 0)
+	res, known = w.do(c, f)
+	return res, known, l.end(before, effect{})
+}
+
+// timed calls f with a context that ends after the time d. It reports whether the client can have
+// repeated a call: during a fault, or if the call took long.
+func (s *Soak) timed(d time.Duration, f func(ctx context.Context)) (risky bool) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	seq, start := s.faults.Load(), time.Now()
+	f(ctx)
 	return seq%2 == 1 || seq != s.faults.Load() || time.Since(start) > slow
 }
 
@@ -102,7 +117,8 @@ func (w *worker) begin(c *call) []mark {
 }
 
 // end notes the outcome of c in the ledgers, and judges it.
-func (w *worker) end(c *call, rules []rule, marks []mark, res weir.Result, err error, risky bool) (weir.Result, bool) {
+func (w *worker) end(c *call, marks []mark, res weir.Result, err error, risky bool) (weir.Result, bool) {
+	rules := c.group.plans[c.plan]
 	if c.brief && errors.Is(err, context.DeadlineExceeded) {
 		risky = true
 	}
@@ -151,15 +167,13 @@ func (s *worker) outcome(verb, kind string, res *weir.Result, err error, risky b
 	case errors.As(err, &denied):
 		*res = denied.Result
 	case err == nil:
-	case lost(err):
-		s.Report.count(s.member.Name, kind, verb, "unknown")
-		if !s.faulty.Load() && !risky && s.member.credit.Add(-1) < 0 {
-			s.Violate(Failed, "%s: %s of %s failed without a fault: %v", s.member.Name, verb, kind, err)
-		}
-		return false
 	default:
 		s.Report.count(s.member.Name, kind, verb, "unknown")
-		s.Violate(Failed, "%s: %s of %s: an error that no fault explains: %v", s.member.Name, verb, kind, err)
+		if !lost(err) {
+			s.Violate(Failed, "%s: %s of %s: an error that no fault explains: %v", s.member.Name, verb, kind, err)
+		} else if !s.faulty.Load() && !risky && s.member.credit.Add(-1) < 0 {
+			s.Violate(Failed, "%s: %s of %s failed without a fault: %v", s.member.Name, verb, kind, err)
+		}
 		return false
 	}
 	outcome := "denied"
@@ -175,7 +189,7 @@ func (w *worker) judge(c *call, rules []rule, all []bounds, res weir.Result) {
 	if c.free || c.gives || c.cost == 0 {
 		return
 	}
-	w.Report.judged()
+	w.Report.add(&w.Report.Judged)
 	if res.Granted > c.cost || res.Allowed && !c.upTo && res.Granted != c.cost {
 		w.Violate(Answer, "%s: %s of %s: %d tokens were asked for: %+v", w.member.Name, c.verb, c.group.kind.name, c.cost, res)
 	}
@@ -189,7 +203,7 @@ func (w *worker) judge(c *call, rules []rule, all []bounds, res weir.Result) {
 	if res.Allowed && (!c.upTo || res.Granted >= c.cost) {
 		return
 	}
-	i := ruleOf(rules, res.Rule)
+	i := max(slices.IndexFunc(rules, func(r rule) bool { return r.Name == res.Rule }), 0) // the only rule can have no name
 	r := &rules[i]
 	next, _ := c.of(r, c.cost, 0)
 	if c.upTo && r.Cost == 0 {
@@ -201,16 +215,6 @@ func (w *worker) judge(c *call, rules []rule, all []bounds, res weir.Result) {
 		w.Violate(Fewer, "%s: %s of %s, rule %q: %d tokens were not granted, although at most %d of %d were consumed: %+v",
 			w.member.Name, c.verb, c.group.kind.name, r.Name, next, all[i].high, limit, res)
 	}
-}
-
-// ruleOf returns the index of the rule with that name. The only rule can have none.
-func ruleOf(rules []rule, name string) int {
-	for i := range rules {
-		if rules[i].Name == name {
-			return i
-		}
-	}
-	return 0
 }
 
 // audit checks a group when no call is under way: what is left is what the ledgers say, and
