@@ -17,15 +17,18 @@ package errreply
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/weir-go/weir/store"
 )
 
-// foreign is the reply of a script of this module if a key holds a foreign value. The index
-// of the key, counted from 1, follows it.
-const foreign = "WEIRFOREIGN"
+// foreign matches the reply of a script of this module if a key holds a foreign value. The index
+// of the key, counted from 1, follows the word.
+var foreign = regexp.MustCompile(`\bWEIRFOREIGN\b *([^ ]*)`)
+
+var noScript = regexp.MustCompile(`\bNOSCRIPT\b`)
 
 // unavailable holds the codes which say that the server cannot serve now, or cannot serve
 // this caller.
@@ -76,10 +79,7 @@ var aclRefusals = []string{
 var wrapper = regexp.MustCompile(`^(?:(?:ERR )?Error running script \(call to f_[0-9a-f]{40}\): @user_script:\d+: )?(?:@user_script: \d+: -?)?`)
 
 // NoScript reports whether text says that the server does not know a script.
-func NoScript(text string) bool {
-	_, ok := cutWord(text, "NOSCRIPT")
-	return ok
-}
+func NoScript(text string) bool { return noScript.MatchString(text) }
 
 // Stale reports whether text suggests that the topology known to the client is out of date.
 func Stale(text string) bool {
@@ -97,9 +97,8 @@ func ReadOnly(text string) bool { return code(text) == "READONLY" }
 // [store.ErrUnavailable], [store.ErrCrossSlot], [store.ErrScript] and [store.ErrForeign]. An
 // ErrForeign names the key, or the keys if it is not known which.
 func Eval(text string, keys []string) error {
-	if rest, ok := cutWord(text, foreign); ok {
-		digits, _, _ := strings.Cut(strings.TrimLeft(rest, " "), " ")
-		if n, err := strconv.Atoi(strings.TrimSpace(digits)); err == nil && 1 <= n && n <= len(keys) {
+	if match := foreign.FindStringSubmatch(text); match != nil {
+		if n, err := strconv.Atoi(strings.TrimSpace(match[1])); err == nil && 1 <= n && n <= len(keys) {
 			return store.Foreign(keys[n-1])
 		}
 		return store.ErrScript
@@ -133,35 +132,11 @@ func code(text string) string {
 }
 
 func refused(text string) bool {
-	for _, prefix := range refusals {
-		if strings.HasPrefix(strings.TrimPrefix(text, "ERR "), prefix) {
-			return true
-		}
-	}
-	text = strings.TrimPrefix(text[len(wrapper.FindString(text)):], "ERR ")
-	for _, prefix := range aclRefusals {
-		if strings.HasPrefix(text, prefix) {
-			return true
-		}
-	}
-	return false
+	inScript := strings.TrimPrefix(text[len(wrapper.FindString(text)):], "ERR ")
+	return startsWith(strings.TrimPrefix(text, "ERR "), refusals) || startsWith(inScript, aclRefusals)
 }
 
-// cutWord returns the part of text after word, and whether text contains word as a separate
-// word.
-func cutWord(text, word string) (rest string, found bool) {
-	for {
-		before, after, ok := strings.Cut(text, word)
-		if !ok {
-			return "", false
-		}
-		if (before == "" || !wordByte(before[len(before)-1])) && (after == "" || !wordByte(after[0])) {
-			return after, true
-		}
-		text = after
-	}
-}
-
-func wordByte(c byte) bool {
-	return c == '_' || '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
+// startsWith reports whether text begins with one of beginnings.
+func startsWith(text string, beginnings []string) bool {
+	return slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(text, b) })
 }
