@@ -51,5 +51,5 @@ func scatter(cmd *redis.SliceCmd, read []store.Value, at []int) error {
 	if err != nil {
 		return err
 	}
-	return adapter.Scatter[string](list, read, at)
+	return adapter.Scatter(list, read, at, adapter.Value)
 }

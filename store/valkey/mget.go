@@ -49,24 +49,6 @@ func scatter(result valkey.ValkeyResult, read []store.Value, at []int) error {
 	if err != nil && !valkey.IsValkeyNil(err) {
 		return err
 	}
-	want := len(read)
-	if at != nil {
-		want = len(at)
-	}
-	elements, err := m.ToArray()
-	if err != nil || len(elements) != want {
-		return adapter.ErrNotMGet
-	}
-	for i := range elements {
-		v, ok := value(&elements[i])
-		if !ok || v.Kind() == store.Integer {
-			return adapter.ErrNotMGet
-		}
-		to := i
-		if at != nil {
-			to = at[i]
-		}
-		read[to] = v
-	}
-	return nil
+	elements, _ := m.ToArray() // nil, which is too short, if m is no array
+	return adapter.Scatter(elements, read, at, value)
 }

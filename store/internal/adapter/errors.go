@@ -67,31 +67,29 @@ func (b *Base) evalError(ctx context.Context, script *store.Script, keys []strin
 	if errors.Is(err, store.ErrScript) {
 		return b.callError(call, err)
 	}
-	text, ok := b.Replied(err)
-	if !ok {
-		return b.unanswered(ctx, call, err)
-	}
-	return b.refused(call, err, text, errreply.Eval(text, keys))
+	return b.clientError(ctx, call, err, func(text string) error { return errreply.Eval(text, keys) })
 }
 
 // readError returns the error of MGet or Time for err, which comes from the client.
 func (b *Base) readError(ctx context.Context, call string, err error) error {
+	return b.clientError(ctx, call, err, errreply.Read)
+}
+
+// clientError wraps err, which comes from the client. If it is an error reply, meaning returns what
+// its text means.
+func (b *Base) clientError(ctx context.Context, call string, err error, meaning func(text string) error) error {
 	text, ok := b.Replied(err)
 	if !ok {
 		return b.unanswered(ctx, call, err)
 	}
-	return b.refused(call, err, text, errreply.Read(text))
-}
-
-// refused wraps err, which is an error reply with this text and meaning.
-func (b *Base) refused(call string, err error, text string, meaning error) error {
 	if errreply.Stale(text) {
 		b.Follow()
 	}
-	if errors.Is(meaning, store.ErrForeign) {
-		return b.callError(call, meaning) // meaning names the key, and err does not
+	means := meaning(text)
+	if errors.Is(means, store.ErrForeign) {
+		return b.callError(call, means) // means names the key, and err does not
 	}
-	return fmt.Errorf("%s: %s: %w: %w", b.Name, call, meaning, err)
+	return fmt.Errorf("%s: %s: %w: %w", b.Name, call, means, err)
 }
 
 // unanswered wraps err, which comes from the client or the network and is no reply.

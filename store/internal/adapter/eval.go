@@ -96,9 +96,8 @@ func (b *Base) checkEval(ctx context.Context, script *store.Script, keys []strin
 	return nil
 }
 
-// Append appends the values of val, the reply of a script, to reply. The client represents
-// strings as string or []byte, and nil as nil. If a value has another type, the error is
-// [store.ErrScript]. If err is not nil, Append returns it.
+// Append appends the values of val, the reply of a script, to reply. If a value is none of those
+// that [Value] knows, the error is [store.ErrScript]. If err is not nil, Append returns it.
 func Append(reply []store.Value, val any, err error) ([]store.Value, error) {
 	if err != nil {
 		return reply, err
@@ -108,19 +107,26 @@ func Append(reply []store.Value, val any, err error) ([]store.Value, error) {
 		list = []any{val}
 	}
 	out := reply
-	for i, element := range list {
-		switch v := element.(type) {
-		case int64:
-			out = append(out, store.IntegerValue(v))
-		case string:
-			out = append(out, store.BulkValue(v))
-		case []byte:
-			out = append(out, store.BulkValue(string(v)))
-		case nil:
-			out = append(out, store.Value{})
-		default:
-			return reply, fmt.Errorf("%w: element %d of the reply is a %T: it must be an integer, a string or nil", store.ErrScript, i, element)
+	for i := range list {
+		v, ok := Value(&list[i])
+		if !ok {
+			return reply, fmt.Errorf("%w: element %d of the reply is a %T: it must be an integer, a string or nil", store.ErrScript, i, list[i])
 		}
+		out = append(out, v)
 	}
 	return out, nil
+}
+
+// Value returns an element of a reply as a value. The client represents strings as string or
+// []byte, and nil as nil. Value returns false for another type.
+func Value(element *any) (store.Value, bool) {
+	switch v := (*element).(type) {
+	case int64:
+		return store.IntegerValue(v), true
+	case string:
+		return store.BulkValue(v), true
+	case []byte:
+		return store.BulkValue(string(v)), true
+	}
+	return store.Value{}, *element == nil
 }

@@ -113,8 +113,8 @@ func Groups(numbers []int) iter.Seq[[]int] {
 var ErrNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
 // Scatter stores element i of list, the reply to an MGET, in read[at[i]]. If at is nil, it
-// stores element i in read[i]. The client represents strings as S.
-func Scatter[S string | []byte](list []any, read []store.Value, at []int) error {
+// stores element i in read[i]. The function value returns an element as a value, or false.
+func Scatter[E any](list []E, read []store.Value, at []int, value func(*E) (store.Value, bool)) error {
 	want := len(read)
 	if at != nil {
 		want = len(at)
@@ -122,19 +122,16 @@ func Scatter[S string | []byte](list []any, read []store.Value, at []int) error 
 	if len(list) != want {
 		return ErrNotMGet
 	}
-	for i, element := range list {
+	for i := range list {
+		v, ok := value(&list[i])
+		if !ok || v.Kind() == store.Integer {
+			return ErrNotMGet
+		}
 		to := i
 		if at != nil {
 			to = at[i]
 		}
-		switch v := element.(type) {
-		case S:
-			read[to] = store.BulkValue(string(v))
-		case nil:
-			read[to] = store.Value{}
-		default:
-			return ErrNotMGet
-		}
+		read[to] = v
 	}
 	return nil
 }
