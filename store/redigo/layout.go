@@ -24,12 +24,7 @@ type layout [slots]uint16
 
 // readLayout reads the layout from any node.
 func (s *Store) readLayout(ctx context.Context) (*layout, error) {
-	l := line{store: s}
-	if err := l.open(ctx); err != nil {
-		return nil, err
-	}
-	defer l.close()
-	val, err := l.do(ctx, &command{name: "CLUSTER", args: []any{"SLOTS"}})
+	val, err := s.do(ctx, &command{name: "CLUSTER", args: []any{"SLOTS"}})
 	if err != nil {
 		return nil, err
 	}

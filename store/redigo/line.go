@@ -67,6 +67,16 @@ func (l *line) close() {
 	l.conn, l.lent, l.asking, l.demoted = nil, nil, false, false
 }
 
+// do sends cmd alone, and returns the reply.
+func (s *Store) do(ctx context.Context, cmd *command) (any, error) {
+	l := line{store: s, key: cmd.key}
+	if err := l.open(ctx); err != nil {
+		return nil, err
+	}
+	defer l.close()
+	return l.do(ctx, cmd)
+}
+
 // do sends cmd, follows redirections, and returns the reply.
 func (l *line) do(ctx context.Context, cmd *command) (any, error) {
 	for {

@@ -188,17 +188,9 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	if err := s.Check(); err != nil {
 		return reply, err
 	}
-	var l line
-	defer l.close()
 	return s.base.Eval(ctx, script, keys, reply, func(name string) ([]store.Value, error) {
 		cmd := newCommand(name, script, keys, args)
-		if l.conn == nil {
-			l.store, l.key = s, cmd.key
-			if err := l.open(ctx); err != nil {
-				return reply, err
-			}
-		}
-		val, err := l.do(ctx, &cmd)
+		val, err := s.do(ctx, &cmd)
 		return adapter.Append(reply, val, err)
 	})
 }
@@ -212,11 +204,6 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 }
 
 func (s *Store) time(ctx context.Context) (time.Time, error) {
-	l := line{store: s}
-	if err := l.open(ctx); err != nil {
-		return time.Time{}, err
-	}
-	defer l.close()
-	val, err := l.do(ctx, &command{name: "TIME"})
+	val, err := s.do(ctx, &command{name: "TIME"})
 	return adapter.ParseTime(adapter.Append(nil, val, err))
 }

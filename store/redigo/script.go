@@ -7,7 +7,7 @@ import (
 
 // A command is a command of a pipeline, with its reply.
 type command struct {
-	key  string // decides which node of a cluster the command is sent to
+	key  string // decides which node of a cluster the command is sent to; "" means any
 	name string
 	args []any
 
