@@ -2,7 +2,6 @@ package linear
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -91,6 +90,8 @@ func (s *state) String() string {
 // A sequential has limiters that decide one request at a time. It is their store: it runs the
 // Go form of a script on a state.
 type sequential struct {
+	store.Store // nil: the limiters have a clock, and are asked for one decision at a time
+
 	limiters []*weir.Limiter // of policies
 	now      time.Time       // of the next request
 	state    *state
@@ -127,17 +128,6 @@ func (s *sequential) Eval(_ context.Context, script *store.Script, keys []string
 		s.state = s.state.with(keys, tx.Changes())
 	}
 	return reply, err
-}
-
-// MGet implements [store.Store]. The model asks for one decision at a time, so nothing calls
-// it.
-func (s *sequential) MGet(_ context.Context, _ []string, values []store.Value) ([]store.Value, error) {
-	return values, errors.ErrUnsupported
-}
-
-// Time implements [store.Store]. The limiters have a clock, so nothing calls it.
-func (s *sequential) Time(context.Context) (time.Time, error) {
-	return time.Time{}, errors.ErrUnsupported
 }
 
 // decide decides in on the state before, and reports whether the answer is out. It also

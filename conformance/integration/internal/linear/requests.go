@@ -16,9 +16,12 @@ type ask func(p *planner, key weir.Key) weir.Request
 // These are the lists of a policy's asks. An ask that a list has twice is made twice as often.
 var (
 	plain      = []ask{consume, consume, consume, takeUpTo, takeUpTo, force, peek, reset}
-	refundable = []ask{consume, takeUpTo, peek, reset, consumeID, consumeID, takeUpToID, again, refund, refund, refund, settle, settle}
-	reservable = []ask{consume, takeUpTo, force, peek, reset, reserve, reserve, reserve, refund, refund, settle}
-	leases     = []ask{acquire, acquire, acquire, again, renew, renew, release, release, peek, reset}
+	refundable = []ask{
+		consume, takeUpTo, peek, reset, named(consume), named(consume), named(takeUpTo), again,
+		refund, refund, refund, settle, settle,
+	}
+	reservable = []ask{consume, takeUpTo, force, peek, reset, named(reserve), named(reserve), named(reserve), refund, refund, settle}
+	leases     = []ask{named(acquire), named(acquire), named(acquire), again, renew, renew, release, release, peek, reset}
 )
 
 func consume(p *planner, key weir.Key) weir.Request {
@@ -49,20 +52,23 @@ func reset(p *planner, key weir.Key) weir.Request {
 	return weir.Request{Key: key, Op: weir.Reset}
 }
 
-func consumeID(p *planner, key weir.Key) weir.Request {
-	return p.named(weir.Request{Key: key, Cost: p.Int64N(4)})
-}
-
-func takeUpToID(p *planner, key weir.Key) weir.Request {
-	return p.named(weir.Request{Key: key, Op: weir.TakeUpTo, Cost: 1 + p.Int64N(5)})
-}
-
 func reserve(p *planner, key weir.Key) weir.Request {
-	return p.named(weir.Request{Key: key, Cost: p.Int64N(4), MaxWait: time.Duration(p.Int64N(3000)) * time.Millisecond})
+	return weir.Request{Key: key, Cost: p.Int64N(4), MaxWait: time.Duration(p.Int64N(3000)) * time.Millisecond}
 }
 
 func acquire(p *planner, key weir.Key) weir.Request {
-	return p.named(weir.Request{Key: key})
+	return weir.Request{Key: key}
+}
+
+// named returns an ask whose requests have IDs of their own.
+func named(a ask) ask {
+	return func(p *planner, key weir.Key) weir.Request {
+		p.ids++
+		r := a(p, key)
+		r.ID = fmt.Sprint("id", p.ids)
+		p.asked[p.policy] = append(p.asked[p.policy], r)
+		return r
+	}
 }
 
 // again repeats a request with an ID, as after a lost reply.
@@ -201,14 +207,6 @@ func plan(seed uint64, name string) (all [clients][]step) {
 func (p *planner) key(name string) weir.Key {
 	segments := []string{name + [...]string{"a", "b"}[p.IntN(2)], [...]string{"x", "y"}[p.IntN(2)]}
 	return weir.KeyOf(segments[:len(policies[p.policy].Segments)]...)
-}
-
-// named gives r an ID of its own.
-func (p *planner) named(r weir.Request) weir.Request {
-	p.ids++
-	r.ID = fmt.Sprint("id", p.ids)
-	p.asked[p.policy] = append(p.asked[p.policy], r)
-	return r
 }
 
 // recent returns one of the last requests with an ID. If there is none, it returns one with
