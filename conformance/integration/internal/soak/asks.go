@@ -25,6 +25,16 @@ var (
 	leased     = []ask{tryAcquire, tryAcquire, tryAcquire, acquire, held(renew), held(release), held(release), peek, reset}
 )
 
+// These asks differ only in what they request. The last takes turns in the queue of a LeakyBucket.
+var (
+	many       = batch("DoMany", weir.Consume)
+	manyPeeks  = batch("DoMany of peeks", weir.Peek)
+	consumeID  = decides("Consume with ID", weir.Request{}, 5, 0)
+	takeUpToID = decides("TakeUpTo with ID", weir.Request{Op: weir.TakeUpTo}, 9, 0)
+	reserve    = decides("Reserve", weir.Request{MaxWait: ahead * anHour}, 4, ahead)
+	enqueue    = decides("Reserve", weir.Request{MaxWait: weir.Never}, 4, 0)
+)
+
 func (g *group) takesUpTo() bool { return g.kind.name != "LeakyBucket" && g.kind.name != "Concurrency" }
 
 // limits returns the plan that is in force.
@@ -116,53 +126,46 @@ func reset(w *worker, g *group, user int) {
 	}
 }
 
-// many makes a decision for each user in one call.
-func many(w *worker, g *group, _ int) { w.many(g, weir.Consume, "DoMany") }
-
-// manyPeeks peeks at each user's key in one call.
-func manyPeeks(w *worker, g *group, _ int) { w.many(g, weir.Peek, "DoMany of peeks") }
-
-func (w *worker) many(g *group, op weir.Op, verb string) {
-	plan := g.limits()
-	var requests []weir.Request
-	var calls []call
-	var marks [][]mark
-	for user := range users {
-		c := call{verb: verb, group: g, user: user, plan: plan, cost: 1 + w.random.Int64N(3)}
-		requests = append(requests, weir.Request{Key: g.key(user), Op: op, Cost: c.cost})
-		if op == weir.Peek {
-			c.cost = 0
+// batch returns an ask for a request for each user, in one call.
+func batch(verb string, op weir.Op) ask {
+	return func(w *worker, g *group, _ int) {
+		plan := g.limits()
+		var requests []weir.Request
+		var calls []call
+		var marks [][]mark
+		for user := range users {
+			c := call{verb: verb, group: g, user: user, plan: plan, cost: 1 + w.random.Int64N(3)}
+			requests = append(requests, weir.Request{Key: g.key(user), Op: op, Cost: c.cost})
+			if op == weir.Peek {
+				c.cost = 0
+			}
+			calls = append(calls, c)
+			marks = append(marks, w.begin(&c))
 		}
-		calls = append(calls, c)
-		marks = append(marks, w.begin(&c))
-	}
-	var answers []weir.Answer
-	risky := w.timed(perCall, func(ctx context.Context) { answers = w.limiter(w.member, g, plan).DoMany(ctx, requests) })
-	for i, a := range answers {
-		w.end(&calls[i], marks[i], a.Result, a.Err, risky)
+		var answers []weir.Answer
+		risky := w.timed(perCall, func(ctx context.Context) { answers = w.limiter(w.member, g, plan).DoMany(ctx, requests) })
+		for i, a := range answers {
+			w.end(&calls[i], marks[i], a.Result, a.Err, risky)
+		}
 	}
 }
 
-func consumeID(w *worker, g *group, user int) {
-	w.decide(g, user, "Consume with ID", weir.Request{Cost: 1 + w.random.Int64N(5)}, 0)
-}
-
-func takeUpToID(w *worker, g *group, user int) {
-	w.decide(g, user, "TakeUpTo with ID", weir.Request{Op: weir.TakeUpTo, Cost: 1 + w.random.Int64N(9)}, 0)
-}
-
-// decide makes a decision that has an ID.
-func (w *worker) decide(g *group, user int, verb string, r weir.Request, ahead int64) {
-	r.Key, r.ID = g.key(user), w.name()
-	d := &decision{plan: g.limits(), request: r, ahead: ahead}
-	c := call{verb: verb, group: g, user: user, plan: d.plan, cost: r.Cost, named: true, upTo: r.Op == weir.TakeUpTo, ahead: ahead}
-	res, known := w.do(c, deciding(r))
-	if known && !res.Allowed {
-		return
-	}
-	d.held, d.lost = res.Granted, !known
-	if known || r.Op == weir.Consume {
-		g.hold(user, d)
+// decides returns an ask for a decision like r, which has an ID, and a cost of at most most. It can
+// consume as many tokens as ahead of those that are there only hours later.
+func decides(verb string, r weir.Request, most, ahead int64) ask {
+	return func(w *worker, g *group, user int) {
+		r := r
+		r.Key, r.ID, r.Cost = g.key(user), w.name(), 1+w.random.Int64N(most)
+		d := &decision{plan: g.limits(), request: r, ahead: ahead}
+		c := call{verb: verb, group: g, user: user, plan: d.plan, cost: r.Cost, named: true, upTo: r.Op == weir.TakeUpTo, ahead: ahead}
+		res, known := w.do(c, deciding(r))
+		if known && !res.Allowed {
+			return
+		}
+		d.held, d.lost = res.Granted, !known
+		if known || r.Op == weir.Consume {
+			g.hold(user, d)
+		}
 	}
 }
 
@@ -245,16 +248,6 @@ func (w *worker) give(g *group, user int, d *decision, c call, f func(context.Co
 		w.Violate(Answer, "%s: %s of %s: the decision, of %d tokens, was not found", w.member.Name, c.verb, g.kind.name, d.held)
 	}
 	return known && res.Allowed
-}
-
-// reserve consumes tokens that are there only hours later.
-func reserve(w *worker, g *group, user int) {
-	w.decide(g, user, "Reserve", weir.Request{Cost: 1 + w.random.Int64N(4), MaxWait: ahead * anHour}, ahead)
-}
-
-// enqueue takes turns in the queue of a LeakyBucket.
-func enqueue(w *worker, g *group, user int) {
-	w.decide(g, user, "Reserve", weir.Request{Cost: 1 + w.random.Int64N(4), MaxWait: weir.Never}, 0)
 }
 
 // kept consumes tokens, with metadata.
