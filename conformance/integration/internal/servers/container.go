@@ -127,31 +127,22 @@ var engine = sync.OnceValue(func() error {
 
 // taken are the ports that freePorts has returned, so that tests in parallel
 // don't get the same ones before they listen.
-var taken struct {
-	sync.Mutex
-	ports map[int]bool
-}
+var taken sync.Map
 
 // freePorts returns n ports of the loopback interface that nobody listens on.
 // They are below those that the kernel gives to outgoing connections, of which
 // any could take one before its node listens, or while it is restarted.
 func freePorts(n int) ([]string, error) {
 	const first, last, tries = 10_000, 30_000, 1000
-	taken.Lock()
-	defer taken.Unlock()
-	if taken.ports == nil {
-		taken.ports = map[int]bool{}
-	}
 	var ports []string
 	for range tries {
 		if len(ports) == n {
 			return ports, nil
 		}
 		port := first + rand.IntN(last-first)
-		if taken.ports[port] {
+		if _, used := taken.LoadOrStore(port, true); used {
 			continue
 		}
-		taken.ports[port] = true
 		listener, err := net.Listen("tcp", net.JoinHostPort(loopback.String(), strconv.Itoa(port)))
 		if err != nil {
 			continue
