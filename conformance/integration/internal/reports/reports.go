@@ -53,8 +53,8 @@ func Collect(dir string) (*Reports, error) {
 	}
 	all := &Reports{}
 	for _, path := range paths { // sorted
-		r := &report.Report{}
-		if err := decode(path, r); err != nil {
+		r, err := decode[report.Report](path)
+		if err != nil {
 			return nil, err
 		}
 		if r.Result != report.Passed {
@@ -85,21 +85,19 @@ func Collect(dir string) (*Reports, error) {
 }
 
 // Read reads the file Data. root is the root of the repository.
-func Read(root string) (*Reports, error) {
-	all := &Reports{}
-	return all, decode(filepath.Join(root, Data), all)
-}
+func Read(root string) (*Reports, error) { return decode[Reports](filepath.Join(root, Data)) }
 
 // decode reads a file of JSON.
-func decode(path string, v any) error {
+func decode[T any](path string) (*T, error) {
+	v := new(T)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return err
+		return v, err
 	}
 	if err := json.Unmarshal(text, v); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return v, fmt.Errorf("%s: %w", path, err)
 	}
-	return nil
+	return v, nil
 }
 
 // Files returns the files by their paths from the root of the repository. The text of
