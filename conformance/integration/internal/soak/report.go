@@ -28,7 +28,7 @@ type Report struct {
 	Faults  []*FaultCount
 
 	mu     sync.Mutex
-	counts map[[2]string]outcomes // by column and name
+	counts map[[3]string]int // calls by column, name and outcome: "allowed", "denied" or "unknown"
 }
 
 // A FaultCount has the counts of the faults of a name.
@@ -47,22 +47,13 @@ type Rest struct {
 	Server     int64 // bytes of used_memory, of the server with the most
 }
 
-// outcomes are numbers of calls: "allowed", "denied" and "unknown".
-type outcomes map[string]int
-
 // count counts a call.
 func (r *Report) count(client, kind, verb, outcome string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.counts == nil {
-		r.counts = map[[2]string]outcomes{}
-	}
-	for _, name := range [][2]string{{"Adapter", client}, {"Limit", kind}, {"Verb", verb}} {
-		if r.counts[name] == nil {
-			r.counts[name] = outcomes{}
-		}
-		r.counts[name][outcome]++
-	}
+	r.counts[[3]string{"Adapter", client, outcome}]++
+	r.counts[[3]string{"Limit", kind, outcome}]++
+	r.counts[[3]string{"Verb", verb, outcome}]++
 }
 
 // add adds 1 to a count of r.
@@ -102,11 +93,9 @@ func (r *Report) Unknown() int { return r.sum("", "unknown") }
 func (r *Report) sum(verb string, of ...string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for name, o := range r.counts {
-		for _, outcome := range of {
-			if name[0] == "Verb" && (verb == "" || name[1] == verb) {
-				n += o[outcome]
-			}
+	for name, count := range r.counts {
+		if name[0] == "Verb" && (verb == "" || name[1] == verb) && slices.Contains(of, name[2]) {
+			n += count
 		}
 	}
 	return n
@@ -135,10 +124,15 @@ func (r *Report) Markdown() string {
 
 	for _, column := range []string{"Adapter", "Limit", "Verb"} {
 		fmt.Fprintf(&b, "\n| %s | Allowed | Denied | Failed |\n|---|--:|--:|--:|\n", column)
-		for _, name := range slices.SortedFunc(maps.Keys(r.counts), func(a, b [2]string) int { return strings.Compare(a[1], b[1]) }) {
-			if o := r.counts[name]; name[0] == column {
-				fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", name[1], o["allowed"], o["denied"], o["unknown"])
+		names := map[string]bool{}
+		for name := range r.counts {
+			if name[0] == column {
+				names[name[1]] = true
 			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(names)) {
+			of := func(outcome string) int { return r.counts[[3]string{column, name, outcome}] }
+			fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", name, of("allowed"), of("denied"), of("unknown"))
 		}
 	}
 

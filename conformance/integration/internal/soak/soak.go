@@ -129,7 +129,11 @@ type member struct {
 
 // New returns a soak without clients. The first round opens them.
 func New(c Config) *Soak {
-	return &Soak{config: c, random: rand.New(rand.NewPCG(c.Seed, 1)), Report: Report{Seed: c.Seed}}
+	return &Soak{
+		config: c,
+		random: rand.New(rand.NewPCG(c.Seed, 1)),
+		Report: Report{Seed: c.Seed, Broken: map[Promise]int{}, counts: map[[3]string]int{}},
+	}
 }
 
 // A Promise is what a violation broke.
@@ -151,9 +155,6 @@ const (
 func (s *Soak) Violate(p Promise, format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.Report.Broken == nil {
-		s.Report.Broken = map[Promise]int{}
-	}
 	if s.Report.Broken[p]++; s.Report.Broken[p] <= keep {
 		s.Report.Texts = append(s.Report.Texts, fmt.Sprintf("round %d: %s: ", s.round, p)+fmt.Sprintf(format, args...))
 	}
