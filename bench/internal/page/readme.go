@@ -34,7 +34,7 @@ func (r *Results) readme() string {
 		return number(s.median)
 	}
 	if _, ok := r.stat("Around/what=denycache", "ns/op"); ok {
-		w.p("A remembered denial of a `DenyCache` takes %s ns. During an outage, an answer of `OnOutage` takes %s ns, and %s ns with a local\nshare.",
+		w.p("A denial that package denycache remembers takes %s ns. During an outage, an answer of an `outage.Breaker` takes %s ns, and\n%s ns with a local share.",
 			ns("denycache"), ns("failopen"), ns("faillocal"))
 	}
 	return w.String()

@@ -64,7 +64,7 @@ EVALSHA of ` + "`return 1`" + `: what any script costs with this client.`)
 		w.p("`store.Coalesce` over go-redis makes %s times as many decisions for 64 callers, with %s times the CPU time of the server for each.", s, c)
 	}
 	if s, ok := w.ratio(series{"Prefetch/impl=each/callers=1", "ns/op"}, series{"Prefetch/impl=prefetch/callers=1", "ns/op"}); ok {
-		w.p("`Prefetch`, with 1,000 tokens in a round trip, makes %s times as many decisions for one caller and one key.", s)
+		w.p("Package prefetch, with 1,000 tokens in a round trip, makes %s times as many decisions for one caller and one key.", s)
 	}
 }
 
@@ -124,9 +124,9 @@ func (w *writer) around() {
 	const name = "Around/what=%s"
 	w.table("| One call | ns | allocations |", rows([]named{
 		{"plain", "a decision in memory, one key"},
-		{"denycache", "a denial that a `DenyCache` remembers"},
-		{"prefetch", "an answer from tokens that a `Prefetch` holds"},
-		{"failopen", "an answer of `OnOutage` during an outage"},
+		{"denycache", "a denial that package denycache remembers"},
+		{"prefetch", "an answer from tokens that package prefetch holds"},
+		{"failopen", "an answer of an `outage.Breaker` during an outage"},
 		{"faillocal", "the same with a local share of the limit"},
 		{"middleware", "a handler with the middleware of `weirhttp` and a limiter in memory, without header fields"},
 	}, w.in(name, "ns/op", 1), w.in(name, "allocs/op", 1)))
