@@ -105,51 +105,35 @@ type addresser struct {
 }
 
 func (a *addresser) segment(r *http.Request) (string, error) {
-	if a.count > 0 {
-		return a.counted(r)
-	}
-	client, ok := parseAddress(r.RemoteAddr)
-	if !ok {
-		return "", source.Missing("the connection's address %.40q is no IP address: behind a proxy on a Unix socket, use Proxies.Count", r.RemoteAddr)
-	}
-	if !a.trusts(client) {
-		return client.network(a.bits), nil
-	}
-	for entry, ok := range entries(r.Header[a.header], a.header == forwarded) {
-		if ok {
-			client, ok = parseAddress(entry)
-		}
-		if !ok {
-			return "", a.noAddress(entry)
+	var client address
+	if a.count == 0 {
+		var ok bool
+		if client, ok = parseAddress(r.RemoteAddr); !ok {
+			return "", source.Missing("the connection's address %.40q is no IP address: behind a proxy on a Unix socket, use Proxies.Count", r.RemoteAddr)
 		}
 		if !a.trusts(client) {
-			break
+			return client.network(a.bits), nil
 		}
 	}
-	return client.network(a.bits), nil
-}
-
-// counted returns the address that is a.count entries from the right.
-func (a *addresser) counted(r *http.Request) (string, error) {
 	n := 0
 	for entry, ok := range entries(r.Header[a.header], a.header == forwarded) {
 		if n++; n < a.count {
 			continue
 		}
-		var client address
 		if ok {
 			client, ok = parseAddress(entry)
 		}
 		if !ok {
-			return "", a.noAddress(entry)
+			return "", source.Missing("the entry %.40q of the field %s is no IP address", entry, a.header)
 		}
-		return client.network(a.bits), nil
+		if !a.trusts(client) { // with a count, no network is trusted
+			break
+		}
 	}
-	return "", source.Missing("the field %s has %d addresses: each of the %d proxies adds one", a.header, n, a.count)
-}
-
-func (a *addresser) noAddress(entry string) error {
-	return source.Missing("the entry %.40q of the field %s is no IP address", entry, a.header)
+	if n < a.count {
+		return "", source.Missing("the field %s has %d addresses: each of the %d proxies adds one", a.header, n, a.count)
+	}
+	return client.network(a.bits), nil
 }
 
 func (a *addresser) trusts(client address) bool {
