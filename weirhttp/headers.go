@@ -36,33 +36,38 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 	if m.opts.PartitionKey != nil {
 		pk = m.opts.PartitionKey(r)
 	}
-	s.Text = s.Text[:0]
-	for i := range rules {
-		s.Text = appendPolicy(s.Text, &rules[i], pk, i > 0)
-	}
+	s.Text = appendItems(s.Text[:0], rules, pk, appendPolicy)
 	end := len(s.Text)
-	for i := range rules {
-		s.Text = appendState(s.Text, &rules[i], pk, i > 0)
-	}
+	s.Text = appendItems(s.Text, rules, pk, appendState)
 	h[rateLimitPolicy] = append(h[rateLimitPolicy], string(s.Text[:end]))
 	h[rateLimit] = append(h[rateLimit], string(s.Text[end:]))
 }
 
-// appendPolicy appends the item of RateLimit-Policy for one rule.
-func appendPolicy(b []byte, rule *weir.Result, pk []byte, more bool) []byte {
-	b = appendName(b, rule, more)
-	b = sfv.AppendInteger(append(b, ";q="...), max(rule.Limit, 0))
-	if rule.Window > 0 {
-		b = sfv.AppendInteger(append(b, ";w="...), seconds(rule.Window))
-	} else {
-		b = append(b, `;qu="concurrent-requests"`...)
+// appendItems appends an item for each rule, with the parameters that appendParams appends.
+func appendItems(b []byte, rules []weir.Result, pk []byte, appendParams func(b []byte, rule *weir.Result) []byte) []byte {
+	for i := range rules {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = appendParams(sfv.AppendString(b, rules[i].Rule), &rules[i])
+		if len(pk) > 0 {
+			b = sfv.AppendBytes(append(b, ";pk="...), pk)
+		}
 	}
-	return appendPartition(b, pk)
+	return b
 }
 
-// appendState appends the item of RateLimit for one rule.
-func appendState(b []byte, rule *weir.Result, pk []byte, more bool) []byte {
-	b = appendName(b, rule, more)
+// appendPolicy appends the parameters of RateLimit-Policy.
+func appendPolicy(b []byte, rule *weir.Result) []byte {
+	b = sfv.AppendInteger(append(b, ";q="...), max(rule.Limit, 0))
+	if rule.Window > 0 {
+		return sfv.AppendInteger(append(b, ";w="...), seconds(rule.Window))
+	}
+	return append(b, `;qu="concurrent-requests"`...)
+}
+
+// appendState appends the parameters of RateLimit.
+func appendState(b []byte, rule *weir.Result) []byte {
 	b = sfv.AppendInteger(append(b, ";r="...), max(rule.Remaining, 0))
 	window := rule.ResetAfter
 	if !rule.Allowed && rule.RetryAfter != weir.Never {
@@ -70,20 +75,6 @@ func appendState(b []byte, rule *weir.Result, pk []byte, more bool) []byte {
 	}
 	if rule.Window > 0 {
 		b = sfv.AppendInteger(append(b, ";t="...), seconds(window))
-	}
-	return appendPartition(b, pk)
-}
-
-func appendName(b []byte, rule *weir.Result, more bool) []byte {
-	if more {
-		b = append(b, ", "...)
-	}
-	return sfv.AppendString(b, rule.Rule)
-}
-
-func appendPartition(b, pk []byte) []byte {
-	if len(pk) > 0 {
-		b = sfv.AppendBytes(append(b, ";pk="...), pk)
 	}
 	return b
 }
