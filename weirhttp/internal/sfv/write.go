@@ -4,7 +4,9 @@ package sfv
 
 import (
 	"encoding/base64"
+	"fmt"
 	"strconv"
+	"strings"
 )
 
 // MaxInteger is the largest Integer: it has 15 digits.
@@ -17,21 +19,8 @@ func AppendInteger(b []byte, n int64) []byte {
 }
 
 // AppendString appends s as a String. A String has printable ASCII characters only. So
-// Plain encodes s first.
-func AppendString(b []byte, s string) []byte {
-	b = append(b, '"')
-	for i := range len(s) {
-		switch c := s[i]; {
-		case c == '"' || c == '\\':
-			b = append(b, '\\', c)
-		case plain(c):
-			b = append(b, c)
-		default:
-			b = appendPercent(b, c)
-		}
-	}
-	return append(b, '"')
-}
+// Plain encodes s first. Go quotes these characters as RFC 9651 does.
+func AppendString(b []byte, s string) []byte { return strconv.AppendQuote(b, Plain(s)) }
 
 // AppendBytes appends data as a Byte Sequence.
 func AppendBytes(b, data []byte) []byte {
@@ -42,26 +31,19 @@ func AppendBytes(b, data []byte) []byte {
 // Plain returns the text of the String that AppendString appends for s. It replaces each
 // byte that is no printable ASCII character, and each %, by % and two hexadecimal digits.
 func Plain(s string) string {
-	for i := range len(s) {
-		if !plain(s[i]) {
-			b := []byte(s[:i])
-			for _, c := range []byte(s[i:]) {
-				if plain(c) {
-					b = append(b, c)
-				} else {
-					b = appendPercent(b, c)
-				}
-			}
-			return string(b)
+	if !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return s
+	}
+	var b []byte
+	for _, c := range []byte(s) {
+		if plain(rune(c)) {
+			b = append(b, c)
+		} else {
+			b = fmt.Appendf(b, "%%%02X", c)
 		}
 	}
-	return s
+	return string(b)
 }
 
 // plain reports whether c is a printable ASCII character, and not %.
-func plain(c byte) bool { return c >= ' ' && c <= '~' && c != '%' }
-
-func appendPercent(b []byte, c byte) []byte {
-	const digits = "0123456789ABCDEF"
-	return append(b, '%', digits[c>>4], digits[c&15])
-}
+func plain(c rune) bool { return c >= ' ' && c <= '~' && c != '%' }
