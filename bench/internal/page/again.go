@@ -60,7 +60,7 @@ func (w *writer) again() {
 		} else {
 			earlier = "**" + earlier + "**"
 		}
-		switch now, before := p.worse(), p.earlier.worse(); {
+		switch now, before := p.ratio.worse(), p.earlier.worse(); {
 		case now && before:
 			both++
 		case now != before:

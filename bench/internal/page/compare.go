@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// peers are the other limiters, by their names in the results.
-var peers = map[string]string{
+// others are the other limiters, and a script that does nothing, by their names in the results.
+var others = map[string]string{
 	"xtimerate-syncmap":     "x/time/rate",
 	"sethvargo-memorystore": "go-limiter",
 	"throttled":             "throttled",
@@ -19,6 +19,17 @@ var peers = map[string]string{
 	"redisstore":            "go-redisstore",
 	"redisstore-new":        "go-redisstore, `New`",
 	"rueidislimiter":        "rueidislimiter",
+	"floor":                 "a script that does nothing",
+}
+
+// own are weir's algorithms, by their names in the results.
+var own = map[string]string{
+	"weir-gcra":         "weir, GCRA",
+	"weir-gcra-clock":   "weir, GCRA, the caller's clock",
+	"weir-window":       "weir, FixedWindow",
+	"weir-window-clock": "weir, FixedWindow, the caller's clock",
+	"weir-counter":      "weir, SlidingCounter",
+	"weir-four":         "weir, four rules",
 }
 
 // A comparison is a figure of weir and the same figure of a peer.
@@ -29,22 +40,7 @@ type comparison struct {
 }
 
 // implName returns how tables name an implementation.
-func implName(impl string) string {
-	if name, ok := peers[impl]; ok {
-		return name
-	}
-	switch impl {
-	case "floor":
-		return "a script that does nothing"
-	case "weir-gcra-clock":
-		return "weir, GCRA, the caller's clock"
-	case "weir-window-clock":
-		return "weir, FixedWindow, the caller's clock"
-	case "weir-four":
-		return "weir, four rules"
-	}
-	return "weir, " + map[string]string{"weir-gcra": "GCRA", "weir-window": "FixedWindow", "weir-counter": "SlidingCounter"}[impl]
-}
+func implName(impl string) string { return cmp.Or(others[impl], own[impl]) }
 
 // implNames returns the names of implementations for a table.
 func implNames(impls []string) []named {
@@ -102,26 +98,24 @@ var figures = []figure{
 // order.
 func comparisons() []comparison {
 	var all []comparison
+	add := func(what, row, format, unit string, l like) { // format has a verb for the implementation
+		all = append(all, comparison{what, row, series{fmt.Sprintf(format, l.weir), unit}, series{fmt.Sprintf(format, l.peer), unit}})
+	}
 	for _, keys := range keyCounts {
 		for _, l := range likes {
-			name := func(impl string) series { return series{fmt.Sprintf("Memory/impl=%s/keys=%d", impl, keys), "ns/op"} }
-			all = append(all, comparison{fmt.Sprintf("in memory, %s: time", keysText(keys)), implName(l.peer), name(l.weir), name(l.peer)})
+			add("in memory, "+keysText(keys)+": time", implName(l.peer), fmt.Sprintf("Memory/impl=%%s/keys=%d", keys), "ns/op", l)
 		}
 	}
 	for _, l := range likes {
-		name := func(impl string) series { return series{"MemoryParallel/impl=" + impl + "/keys=1000", "ns/op"} }
-		all = append(all, comparison{"in memory, 1,000 keys, parallel: time", "", name(l.weir), name(l.peer)})
+		add("in memory, 1,000 keys, parallel: time", "", "MemoryParallel/impl=%s/keys=1000", "ns/op", l)
 	}
 	for _, c := range clients {
 		for _, l := range c.likes {
 			row := implName(l.peer) + ", " + c.name
 			for _, f := range figures {
-				name := func(impl string) series {
-					return series{fmt.Sprintf("%s/impl=%s/callers=%d", c.benchmark, impl, f.callers), f.unit}
-				}
-				all = append(all, comparison{"over " + c.name + ": " + f.what, row, name(l.weir), name(l.peer)})
+				add("over "+c.name+": "+f.what, row, fmt.Sprintf("%s/impl=%%s/callers=%d", c.benchmark, f.callers), f.unit, l)
 			}
-			all = append(all, comparison{"memory of the server for a caller", row, series{"PeerBytes/impl=weir-gcra", "bytes/key"}, series{"PeerBytes/impl=" + l.peer, "bytes/key"}})
+			add("memory of the server for a caller", row, "PeerBytes/impl=%s", "bytes/key", like{l.peer, "weir-gcra"})
 		}
 	}
 	return all
@@ -146,10 +140,9 @@ type compared struct {
 func (r *Results) compare() []compared {
 	var all []compared
 	for _, c := range comparisons() {
-		w, okWeir := r.stat(c.weir.name, c.weir.unit)
-		p, okPeer := r.stat(c.peer.name, c.peer.unit)
-		ratio, ok := r.ratio(c.weir, c.peer)
-		if okWeir && okPeer && ok {
+		if ratio, ok := r.ratio(c.weir, c.peer); ok {
+			w, _ := r.stat(c.weir.name, c.weir.unit)
+			p, _ := r.stat(c.peer.name, c.peer.unit)
 			all = append(all, compared{c, w, p, ratio})
 		}
 	}
@@ -157,10 +150,7 @@ func (r *Results) compare() []compared {
 	return all
 }
 
-// worse reports whether weir is worse than the peer.
-func (c compared) worse() bool { return c.ratio.worse() }
-
-// worse reports whether a ratio to a peer is worse: the whole interval is above 1, also as
+// worse reports whether weir is worse by its ratio to a peer: the whole interval is above 1, also as
 // a table shows it.
 func (s stat) worse() bool { return hundredths(s.low) > 1 }
 
@@ -173,17 +163,10 @@ func (c compared) row() string {
 }
 
 func withUnit(s stat, unit string) string {
-	switch {
-	case unit == "ns/op" && s.median >= 10_000:
+	if unit == "ns/op" && s.median >= 10_000 {
 		return number(s.median/1000) + " µs"
-	case unit == "ns/op":
-		return number(s.median) + " ns"
-	case unit == cpu:
-		return number(s.median) + " µs"
-	case unit == "wire-B/op", unit == "bytes/key":
-		return number(s.median) + " bytes"
 	}
-	return number(s.median)
+	return number(s.median) + map[string]string{"ns/op": " ns", cpu: " µs", "wire-B/op": " bytes", "bytes/key": " bytes"}[unit]
 }
 
 // impl returns the value of impl in a benchmark's name.

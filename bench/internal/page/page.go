@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/weir-go/weir/internal/marked"
@@ -133,13 +132,16 @@ func (w *writer) capacity(format string) cells {
 	}
 }
 
-// measured reports whether a benchmark has results, and notes its subject if it has none.
-func (w *writer) measured(name, unit, what string) bool {
-	if _, ok := w.stat(name, unit); ok {
-		return true
+// start writes a heading, and reports whether a benchmark has results. If it has none, it writes
+// nothing, and notes its subject.
+func (w *writer) start(heading, name, unit, what string) bool {
+	_, ok := w.stat(name, unit)
+	if ok {
+		w.p("%s", heading)
+	} else {
+		w.missing = append(w.missing, what)
 	}
-	w.missing = append(w.missing, what)
-	return false
+	return ok
 }
 
 // section writes a heading and a table, and reports whether it has rows. If it has none, it
@@ -155,9 +157,15 @@ func (w *writer) section(heading, head string, rows []string, what string) bool 
 }
 
 // picture adds a chart, unless one of its bars lacks results.
-func (w *writer) picture(file, alt string, title string, bars []bar) {
-	if slices.ContainsFunc(bars, func(b bar) bool { return b.s == stat{} }) {
-		return
+// format has a verb for the name of a bar.
+func (w *writer) picture(file, alt, title, format, unit string, items []named) {
+	var bars []bar
+	for _, item := range items {
+		s, ok := w.stat(fmt.Sprintf(format, item.name), unit)
+		if !ok {
+			return
+		}
+		bars = append(bars, bar{item.text, s, others[item.name] == ""})
 	}
 	w.files[ChartDir+"/"+file] = chart(title, bars)
 	w.p("![%s](%s/%s)", alt, path.Base(ChartDir), file)
@@ -216,7 +224,7 @@ func (w *writer) worse() {
 	var rows []string
 	all := w.compare()
 	for _, c := range all {
-		if c.worse() {
+		if c.ratio.worse() {
 			rows = append(rows, c.row())
 		}
 	}

@@ -215,7 +215,7 @@ func TestWorseAsShown(t *testing.T) {
 		{stat{1.001, 1.001, 1.001}, false},
 		{stat{1.2, 0.99, 1.3}, false},
 	} {
-		if got := (compared{ratio: tt.ratio}).worse(); got != tt.want {
+		if got := tt.ratio.worse(); got != tt.want {
 			t.Errorf("%s: worse is %v, want %v", tt.ratio, got, tt.want)
 		}
 	}

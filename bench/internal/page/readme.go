@@ -10,7 +10,7 @@ func (r *Results) readme() string {
 	var worst []string
 	worse, seen := 0, map[string]bool{}
 	for _, c := range all { // the worst first
-		if !c.worse() {
+		if !c.ratio.worse() {
 			continue
 		}
 		worse++

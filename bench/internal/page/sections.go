@@ -12,17 +12,12 @@ func (w *writer) memory() {
 	w.p("## In memory")
 	w.p(`A decision for a random key that the limiter knows. All limiters allow one request per second and a burst of a billion, so that every
 request is allowed. The parallel calls come from as many goroutines as there are cores, with 1,000 keys.`)
-	var bars []bar
-	for _, l := range implNames(locals) {
-		s, _ := w.stat("Memory/impl="+l.name+"/keys=1000", "ns/op")
-		bars = append(bars, bar{l.text, s, peers[l.name] == ""})
-	}
 	const name = "Memory/impl=%s/keys="
 	w.table("| Limiter | ns, one key | ns, 1,000 keys | ns, 100,000 keys | ns, parallel | allocations |",
 		rows(implNames(locals), w.in(name+"1", "ns/op", 1), w.in(name+"1000", "ns/op", 1), w.in(name+"100000", "ns/op", 1),
 			w.in("MemoryParallel/impl=%s/keys=1000", "ns/op", 1), w.in(name+"1000", "allocs/op", 1)))
 	w.picture("memory.svg", "A bar for each limiter in memory: the time of a decision with 1,000 keys.",
-		"In memory, 1,000 keys: nanoseconds for one decision", bars)
+		"In memory, 1,000 keys: nanoseconds for one decision", name+"1000", "ns/op", implNames(locals))
 	w.likes("Memory/impl=%s/keys=1000", "ns/op", likes)
 }
 
@@ -43,22 +38,17 @@ func (w *writer) likes(name, unit string, likes []like) {
 }
 
 func (w *writer) servers() {
-	if !w.measured("Redis/impl=weir-gcra/callers=1", "ns/op", "decisions on a server") {
+	if !w.start("## On a server", "Redis/impl=weir-gcra/callers=1", "ns/op", "decisions on a server") {
 		return
 	}
-	w.p("## On a server")
 	w.p(`A decision for one of 1,000 keys that exist. A caller sends the next request when it has the answer. The script that does nothing is an
 EVALSHA of ` + "`return 1`" + `: what any script costs with this client.`)
 	for _, c := range clients {
 		w.client(c)
 	}
-	var bars []bar
-	for _, impl := range clients[0].impls {
-		s, _ := w.stat("Redis/impl="+impl+"/callers=32", cpu)
-		bars = append(bars, bar{implName(impl), s, peers[impl] == "" && impl != "floor"})
-	}
 	w.picture("server.svg", "A bar for each limiter over go-redis: the CPU time of the server for a decision, with 32 callers.",
-		"Over go-redis, 32 callers: microseconds of the server's CPU for one decision", bars)
+		"Over go-redis, 32 callers: microseconds of the server's CPU for one decision",
+		"Redis/impl=%s/callers=32", cpu, implNames(clients[0].impls))
 	if s, ok := w.ratio(series{"Coalesce/impl=alone/callers=64", "ns/op"}, series{"Coalesce/impl=coalesced/callers=64", "ns/op"}); ok {
 		c, _ := w.ratio(series{"Coalesce/impl=coalesced/callers=64", cpu}, series{"Coalesce/impl=alone/callers=64", cpu})
 		w.p("`store.Coalesce` over go-redis makes %s times as many decisions for 64 callers, with %s times the CPU time of the server for each.", s, c)
@@ -70,10 +60,9 @@ EVALSHA of ` + "`return 1`" + `: what any script costs with this client.`)
 
 // client writes the table of a client.
 func (w *writer) client(c client) {
-	if !w.measured(c.benchmark+"/impl=weir-gcra/callers=1", "ns/op", "decisions over "+c.name) {
+	if !w.start("### Over "+c.name, c.benchmark+"/impl=weir-gcra/callers=1", "ns/op", "decisions over "+c.name) {
 		return
 	}
-	w.p("### Over %s", c.name)
 	one, many := c.benchmark+"/impl=%s/callers=1", c.benchmark+"/impl=%s/callers=32"
 	w.table("| Limiter | µs, one caller | µs, 32 callers | server's CPU, µs, 32 callers | allocations | bytes sent | bytes received |",
 		rows(implNames(c.impls), w.in(one, "ns/op", 1e-3), w.in(many, "ns/op", 1e-3), w.in(many, cpu, 1),
@@ -82,10 +71,9 @@ func (w *writer) client(c client) {
 }
 
 func (w *writer) postgres() {
-	if !w.measured("Postgres/impl=weir-gcra/callers=1/keys=1000", "ns/op", "decisions on PostgreSQL") {
+	if !w.start("## On PostgreSQL", "Postgres/impl=weir-gcra/callers=1/keys=1000", "ns/op", "decisions on PostgreSQL") {
 		return
 	}
-	w.p("## On PostgreSQL")
 	w.p(`A decision takes two round trips, with one of 1,000 known keys or always the same key. A caller sends the next request when it has
 the answer. The server does not wait for its disk (` + "`fsync=off`" + `), and writes these bytes to its log (WAL).`)
 	const name = "Postgres/impl=%s/callers="
@@ -107,20 +95,18 @@ the answer. The server does not wait for its disk (` + "`fsync=off`" + `), and w
 }
 
 func (w *writer) bytes() {
-	if !w.measured("PeerBytes/impl=weir-gcra", "bytes/key", "the memory of a server for each caller") {
+	if !w.start("## Memory of the server", "PeerBytes/impl=weir-gcra", "bytes/key", "the memory of a server for each caller") {
 		return
 	}
-	w.p("## Memory of the server")
 	impls := []string{"weir-gcra", "redis_rate", "throttled", "ulule", "redisstore", "rueidislimiter"}
 	w.table("| Limiter | bytes for each caller, or MB for a million callers |", rows(implNames(impls), w.in("PeerBytes/impl=%s", "bytes/key", 1)))
 	w.p("The keys of all limiters have about the same length. [Sizing](#sizing) has the other algorithms.")
 }
 
 func (w *writer) around() {
-	if !w.measured("Around/what=plain", "ns/op", "what surrounds a decision") {
+	if !w.start("## Around a decision", "Around/what=plain", "ns/op", "what surrounds a decision") {
 		return
 	}
-	w.p("## Around a decision")
 	const name = "Around/what=%s"
 	w.table("| One call | ns | allocations |", rows([]named{
 		{"plain", "a decision in memory, one key"},

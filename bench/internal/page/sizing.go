@@ -8,10 +8,9 @@ const cpu = "server-cpu-µs/op"
 // sizing writes what a deployment needs.
 func (w *writer) sizing() {
 	const one, piped = "Redis/impl=weir-gcra/callers=32", "Server/impl=weir-gcra"
-	if !w.measured(piped, cpu, "what a deployment needs") {
+	if !w.start("## Sizing", piped, cpu, "what a deployment needs") {
 		return
 	}
-	w.p("## Sizing")
 	w.p(`A Redis server runs scripts on one core. So a shard makes 1,000,000 / (CPU time in µs) decisions per second, and each further shard
 makes as many again, because all keys of a decision are on one shard. Plan for half of that: a server whose core is always busy
 answers late.`)
@@ -31,18 +30,16 @@ the network takes little. That is also what ` + "`DoMany`, `store.Coalesce` and 
 
 func (w *writer) rules() {
 	w.p("### Rules in a decision")
-	var counts []named
-	var bars []bar
+	var counts, labels []named
 	for _, n := range []string{"1", "2", "4", "8", "16"} {
-		s, _ := w.stat("Rules/impl=rules-"+n, cpu)
-		bars = append(bars, bar{"rules: " + n, s, true})
 		counts = append(counts, named{n, n})
+		labels = append(labels, named{n, "rules: " + n})
 	}
 	const name = "Rules/impl=rules-%s"
 	w.table("| Rules, each a GCRA | server's CPU, µs | decisions per second of a core | bytes sent | bytes received |",
 		rows(counts, w.capacity(name), w.in(name, "sent-B/op", 1), w.in(name, "received-B/op", 1)))
 	w.picture("rules.svg", "A bar for 1, 2, 4, 8 and 16 rules: the CPU time of the server for a decision.",
-		"Rules in one decision: microseconds of the server's CPU", bars)
+		"Rules in one decision: microseconds of the server's CPU", name, cpu, labels)
 }
 
 // contestants are the algorithms, by their names in the results.
