@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,7 @@ const (
 // simulation, followed by two numbers.
 func drawEdge(simulations []simulation) (picture, error) {
 	const row = vg.Length(22)
+	outside := func(at time.Duration) bool { return at < edgeStart || at >= edgeEnd }
 	pl := newPlot(edgeFrom, edgeTo)
 	rows := float64(len(simulations))
 	pl.Y.Min, pl.Y.Max = -0.6, rows+0.5
@@ -42,7 +44,7 @@ func drawEdge(simulations []simulation) (picture, error) {
 	for i, p := range simulations {
 		at := rows - 1 - float64(i)
 		marks = append(marks, plot.Tick{Value: at, Label: p.name()})
-		in, out := between(p.turns), between(p.denied)
+		in, out := slices.DeleteFunc(slices.Clone(p.turns), outside), slices.DeleteFunc(slices.Clone(p.denied), outside)
 		second, whole := most(in, time.Second), len(in)
 		pl.Add(
 			verticals(stroke(blue, 1.5), in, at-0.36, at+0.36),
@@ -57,15 +59,4 @@ func drawEdge(simulations []simulation) (picture, error) {
 	title := fmt.Sprintf("A burst at a window’s edge, limit %d in %.0f s: how many are allowed", limit, window.Seconds())
 	alt := "Allowed within 1 s and within 10 s around a window’s edge: " + strings.Join(parts, ", ")
 	return finish(pl, 95+row*vg.Length(len(simulations)+1), 28, title, keys, "edge", alt)
-}
-
-// between returns those of times that lie within one window from the start of the burst.
-func between(times []time.Duration) []time.Duration {
-	var in []time.Duration
-	for _, at := range times {
-		if edgeStart <= at && at < edgeEnd {
-			in = append(in, at)
-		}
-	}
-	return in
 }

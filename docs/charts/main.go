@@ -42,15 +42,14 @@ func drawAll(ctx context.Context) ([]picture, error) {
 	var simulations []simulation
 	for _, s := range setups {
 		p, err := simulate(ctx, s)
+		var drawn picture
+		if err == nil {
+			drawn, err = drawTimeline(p)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", s.title(), err)
 		}
-		simulations = append(simulations, p)
-		drawn, err := drawTimeline(p)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", s.title(), err)
-		}
-		pictures = append(pictures, drawn)
+		simulations, pictures = append(simulations, p), append(pictures, drawn)
 	}
 	edge, err := drawEdge(simulations)
 	return append(pictures, edge), err
