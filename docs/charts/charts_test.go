@@ -141,7 +141,7 @@ func boxes(t *testing.T, svg []byte) []textBox {
 // TestPromises checks that the simulations show what docs/reference/algorithms.md says of each
 // algorithm: how many requests are allowed at most within one window.
 func TestPromises(t *testing.T) {
-	want := map[string]int{
+	want := map[string]int64{
 		"GCRA":                 2*limit - 1, // the burst, and the tokens that come back
 		"TokenBucket":          2*limit - 1,
 		"TokenBucket, at once": limit, // because it was full at the burst
@@ -171,7 +171,7 @@ func TestPromises(t *testing.T) {
 func TestMost(t *testing.T) {
 	times := []time.Duration{0, time.Second, time.Second, window, window + time.Second}
 	want := []count{{0, 1}, {time.Second, 3}, {window + time.Second, 2}, {2 * window, 1}, {2*window + time.Second, 0}}
-	if got := inWindow(times); !slices.Equal(got, want) {
+	if got := inWindow(times, window); !slices.Equal(got, want) {
 		t.Errorf("inWindow: got %v, want %v", got, want)
 	}
 	if got := most(times, window); got != 3 {

@@ -52,9 +52,13 @@ func drawTimeline(p simulation) (picture, error) {
 			pl.Add(box(shade, ph.start, ph.end, bottom, top))
 		}
 	}
-	pl.Add(verticals(stroke(faint, 0.75), edges(0, length), bottom, topEdges))
+	var edges []time.Duration
+	for at := time.Duration(0); at <= length; at += window {
+		edges = append(edges, at)
+	}
+	pl.Add(verticals(stroke(faint, 0.75), edges, bottom, topEdges))
 	let, own, bound := stroke(blue, 1.25), stroke(orange, 1.25), stroke(black, 1, 5, 3)
-	recent := inWindow(p.turns)
+	recent := inWindow(p.turns, window)
 	pl.Add(
 		steps(recent, true, let), steps(recent, false, let),
 		horizontal(stroke(grey, 0.75), 0), horizontal(bound, limit),
@@ -115,15 +119,4 @@ func seconds(from, to, every time.Duration) plot.ConstantTicks {
 		marks = append(marks, plot.Tick{Value: at.Seconds(), Label: fmt.Sprint(at.Seconds())})
 	}
 	return marks
-}
-
-// edges are those of windows.
-func edges(from, to time.Duration) []time.Duration {
-	var all []time.Duration
-	for at := from.Truncate(window); at <= to; at += window {
-		if at >= from {
-			all = append(all, at)
-		}
-	}
-	return all
 }

@@ -143,19 +143,19 @@ func record(counts []count, at time.Duration, n int64) []count {
 	return append(counts, count{at, n})
 }
 
-// inWindow returns how many of times, which ascend, lie in the window that ends at each
-// moment. A time exactly one window ago does not lie in it.
-func inWindow(times []time.Duration) []count {
+// inWindow returns how many of times, which ascend, lie in the span that ends at each
+// moment. A time exactly one span ago does not lie in it.
+func inWindow(times []time.Duration, span time.Duration) []count {
 	var counts []count
 	for in, out := 0, 0; out < len(times); {
-		at := times[out] + window
+		at := times[out] + span
 		if in < len(times) {
 			at = min(at, times[in])
 		}
 		for in < len(times) && times[in] == at {
 			in++
 		}
-		for out < len(times) && times[out]+window == at {
+		for out < len(times) && times[out]+span == at {
 			out++
 		}
 		counts = record(counts, at, int64(in-out))
@@ -164,13 +164,10 @@ func inWindow(times []time.Duration) []count {
 }
 
 // most returns the most of times, which ascend, that lie within any span.
-func most(times []time.Duration, span time.Duration) int {
-	n, out := 0, 0
-	for in := range times {
-		for times[in]-times[out] >= span {
-			out++
-		}
-		n = max(n, in-out+1)
+func most(times []time.Duration, span time.Duration) int64 {
+	var n int64
+	for _, c := range inWindow(times, span) {
+		n = max(n, c.n)
 	}
 	return n
 }
