@@ -33,20 +33,17 @@ func (r *Report) Markdown() string {
 			fmt.Fprintf(&w, "| %s | %s |\n", name, escape(text))
 		}
 	}
+	yes := map[bool]string{true: "yes", false: "no"}
 	row("Store", r.Store)
 	row("Client", r.Client)
 	row("Server", r.Server)
 	row("Go type of the store", r.Type)
 	row("Version of weir", r.Weir)
-	row("Sends batches", yes(r.Batch))
-	row("Keys can be listed (`Keys`)", yes(r.Settings.Keys))
-	row("A second client exists (`Peer`)", yes(r.Settings.Peer))
-	row("Scripts can be lost (`DropScripts`)", yes(r.Settings.DropScripts))
-	if r.Settings.Brief {
-		row("Random checks", "brief")
-	} else {
-		row("Random checks", "full")
-	}
+	row("Sends batches", yes[r.Batch])
+	row("Keys can be listed (`Keys`)", yes[r.Settings.Keys])
+	row("A second client exists (`Peer`)", yes[r.Settings.Peer])
+	row("Scripts can be lost (`DropScripts`)", yes[r.Settings.DropScripts])
+	row("Random checks", map[bool]string{true: "brief", false: "full"}[r.Settings.Brief])
 	if r.Settings.Seed != 0 {
 		row("Seed", fmt.Sprint(r.Settings.Seed))
 	}
@@ -82,13 +79,6 @@ func (r *Report) table(w *strings.Builder, result, title, column string, of func
 		}
 		w.WriteByte('\n')
 	}
-}
-
-func yes(b bool) string {
-	if b {
-		return "yes"
-	}
-	return "no"
 }
 
 // escaper makes a text that somebody else wrote one cell of a table, without markup.

@@ -153,19 +153,11 @@ func (rec *Recorder) Check(c Check, d time.Duration, passed, failed bool) {
 
 // count counts the checks and sets the result. failed says that the test of the run failed.
 func (r *Report) count(failed bool) {
-	r.Passed, r.Skipped, r.Failed, r.NotRun = 0, 0, 0, 0
+	n := map[string]int{}
 	for _, c := range r.Checks {
-		switch c.Result {
-		case Passed:
-			r.Passed++
-		case Skipped:
-			r.Skipped++
-		case Failed:
-			r.Failed++
-		default:
-			r.NotRun++
-		}
+		n[c.Result]++
 	}
+	r.Passed, r.Skipped, r.Failed, r.NotRun = n[Passed], n[Skipped], n[Failed], n[NotRun]
 	switch {
 	case failed || r.Failed > 0:
 		r.Result = Failed
