@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"expvar"
 	"flag"
 	"fmt"
@@ -65,20 +66,11 @@ var plans = map[string]string{"key-of-ann": "free", "key-of-bob": "pro"}
 // newHandler returns the routes of the server. Its limits are kept in st, and its requests
 // to other services go through out.
 func newHandler(st store.Store, out http.RoundTripper) (http.Handler, error) {
-	api, err := newPlans(st)
-	if err != nil {
-		return nil, err
-	}
-	login, err := newLogin(st)
-	if err != nil {
-		return nil, err
-	}
-	rates, err := newRates(st, out)
-	if err != nil {
-		return nil, err
-	}
-	complete, err := newCompletions(st)
-	if err != nil {
+	api, err1 := newPlans(st)
+	login, err2 := newLogin(st)
+	rates, err3 := newRates(st, out)
+	complete, err4 := newCompletions(st)
+	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return nil, err
 	}
 	mux := http.NewServeMux()
@@ -93,11 +85,16 @@ func newHandler(st store.Store, out http.RoundTripper) (http.Handler, error) {
 // outcomes counts decisions by limiter, rule and outcome.
 var outcomes = expvar.NewMap("weir")
 
-// counted returns a wrapper that counts the decisions of a limiter.
-func counted(name string) weir.Wrapper {
-	return observe.Observer(func(_ context.Context, d observe.Decision) {
-		outcomes.Add(fmt.Sprint(name, " ", cmp.Or(d.Result.Rule, "-"), " ", d.Outcome()), 1)
-	}).Wrap
+// newLimiter returns a limiter that counts its decisions, in the wrappers.
+func newLimiter(st store.Store, p weir.Policy, wrappers ...weir.Wrapper) (*weir.Limiter, error) {
+	lim, err := weir.NewPolicy(st, p, nil)
+	if err != nil {
+		return nil, err
+	}
+	counted := observe.Observer(func(_ context.Context, d observe.Decision) {
+		outcomes.Add(fmt.Sprint(p.Name, " ", cmp.Or(d.Result.Rule, "-"), " ", d.Outcome()), 1)
+	})
+	return lim.Wrap(append([]weir.Wrapper{counted.Wrap}, wrappers...)...)
 }
 
 // newPlans returns the middleware that limits each customer by the plan of its API key. If
@@ -106,12 +103,10 @@ func newPlans(st store.Store) (func(http.Handler) http.Handler, error) {
 	rule := func(perMinute int64) weir.Rule {
 		return weir.Rule{Algorithm: algorithm.TokenBucket{Capacity: perMinute, Refill: algorithm.PerMinute(perMinute)}}
 	}
-	free, err := weir.NewPolicy(st, weir.Policy{Name: "api", Segments: []string{"key"}, Secret: []string{"key"}, Rules: []weir.Rule{rule(10)}}, nil)
-	if err != nil {
-		return nil, err
-	}
 	out := outage.New(&outage.Options{Fallback: outage.Local, Processes: processes})
-	free, err = free.Wrap(counted("api"), denycache.New(nil).Wrap, out.Wrap) // remembered denials count too
+	free, err := newLimiter(st, weir.Policy{
+		Name: "api", Segments: []string{"key"}, Secret: []string{"key"}, Rules: []weir.Rule{rule(10)},
+	}, denycache.New(nil).Wrap, out.Wrap) // remembered denials count too
 	if err != nil {
 		return nil, err
 	}
@@ -136,18 +131,15 @@ func newPlans(st store.Store) (func(http.Handler) http.Handler, error) {
 // docs/guide/log-in.md. If the store is away, nobody logs in. All keys share the segment site,
 // because they must have one cluster slot.
 func newLogin(st store.Store) (http.Handler, error) {
-	lim, err := weir.NewPolicy(st, weir.Policy{
+	lim, err := newLimiter(st, weir.Policy{
 		Name:     "login",
 		Segments: []string{"site", "address", "account"},
 		Rules: []weir.Rule{
 			{Name: "address", By: []string{"site", "address"}, Algorithm: algorithm.SlidingLog{Limit: 20, Window: 15 * time.Minute}},
 			{Name: "attempts", By: []string{"site", "account"}, Algorithm: algorithm.SlidingLog{Limit: 5, Window: 15 * time.Minute}},
 		},
-	}, nil)
+	}, outage.New(nil).Wrap)
 	if err != nil {
-		return nil, err
-	}
-	if lim, err = lim.Wrap(counted("login"), outage.New(nil).Wrap); err != nil {
 		return nil, err
 	}
 	site := weirhttp.Text("api")
@@ -179,11 +171,9 @@ func newLogin(st store.Store) (http.Handler, error) {
 // requests per second: of all processes together, and with a margin for jitter. If the store is
 // away, nobody asks.
 func newRates(st store.Store, out http.RoundTripper) (http.Handler, error) {
-	lim, err := weir.New("rates", st, algorithm.LeakyBucket{Rate: algorithm.Rate{Count: 9, Period: 2 * time.Second}, Queue: 50}, nil)
+	pace := algorithm.LeakyBucket{Rate: algorithm.Rate{Count: 9, Period: 2 * time.Second}, Queue: 50}
+	lim, err := newLimiter(st, weir.Policy{Name: "rates", Rules: []weir.Rule{{Algorithm: pace}}}, outage.New(nil).Wrap)
 	if err != nil {
-		return nil, err
-	}
-	if lim, err = lim.Wrap(counted("rates"), outage.New(nil).Wrap); err != nil {
 		return nil, err
 	}
 	client := &http.Client{Transport: &weirhttp.Transport{Limiter: lim, Base: out}, Timeout: 5 * time.Second}
@@ -209,14 +199,11 @@ func newRates(st store.Store, out http.RoundTripper) (http.Handler, error) {
 // away, there is no completion.
 func newCompletions(st store.Store) (http.Handler, error) {
 	const most = 400
-	budget, err := weir.NewPolicy(st, weir.Policy{
+	budget, err := newLimiter(st, weir.Policy{
 		Name: "tokens", Segments: []string{"key"}, Secret: []string{"key"}, // an API key must not be seen in the store
 		Rules: []weir.Rule{{Algorithm: algorithm.FixedWindow{Limit: 1000, Window: 24 * time.Hour, Aligned: true}}},
-	}, nil)
+	}, outage.New(nil).Wrap)
 	if err != nil {
-		return nil, err
-	}
-	if budget, err = budget.Wrap(counted("tokens"), outage.New(nil).Wrap); err != nil {
 		return nil, err
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
