@@ -93,13 +93,12 @@ func burst(ctx context.Context, w io.Writer, lim *weir.Limiter, keys [][]string)
 		}
 		answer, retry := "allowed", "-"
 		if !res.Allowed {
-			answer, retry = "denied", roundUp(res.RetryAfter, 500*time.Millisecond).String()
+			// Rounded up, so that the output does not depend on the speed of the machine. A caller
+			// who waits for the result does not retry too early.
+			const unit = 500 * time.Millisecond
+			answer, retry = "denied", ((res.RetryAfter + unit - 1) / unit * unit).String()
 		}
 		fmt.Fprintf(tw, "%v\t%s\t%s\t%d of %d\t%s\t\n", key, answer, res.Rule, res.Remaining, res.Limit, retry)
 	}
 	return tw.Flush()
 }
-
-// roundUp rounds d up, so that the output does not depend on the speed of the machine. A
-// caller who waits for the result does not retry too early.
-func roundUp(d, unit time.Duration) time.Duration { return (d + unit - 1) / unit * unit }

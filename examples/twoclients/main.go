@@ -68,7 +68,8 @@ type client struct {
 
 // run simulates all seconds: at once in virtual time, or live, with the clock of the store.
 func run(ctx context.Context, w io.Writer, st store.Store, live bool) error {
-	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	epoch := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	now := epoch
 	span, opts := window, &weir.Options{Prefix: "weir-" + rand.Text(), Clock: func() time.Time { return now }}
 	if live {
 		// Calls are a little early or late. A call ten seconds ago has left this window. A
@@ -94,9 +95,7 @@ func run(ctx context.Context, w io.Writer, st store.Store, live bool) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for second := range seconds {
-		if second > 0 {
-			now = now.Add(time.Second)
-		}
+		now = epoch.Add(time.Duration(second) * time.Second)
 		if second > 0 && live {
 			select {
 			case <-ctx.Done():
