@@ -61,24 +61,22 @@ func escaped(s string) bool {
 // forParam returns the value of the parameter "for" of an element of Forwarded. If there is
 // not exactly one, it returns the element and false.
 func forParam(element string) (string, bool) {
-	value, found := "", false
+	value, found := "", 0
 	for rest := element; rest != ""; {
 		name, after, ok := strings.Cut(rest, "=")
+		v := ""
+		if ok {
+			v, rest, ok = paramValue(after)
+		}
 		if !ok {
 			return element, false
 		}
-		var v string
-		if v, rest, ok = paramValue(after); !ok {
-			return element, false
-		}
 		if strings.EqualFold(strings.Trim(name, " \t"), "for") {
-			if found {
-				return element, false
-			}
-			value, found = v, true
+			value = v
+			found++
 		}
 	}
-	if !found {
+	if found != 1 {
 		return element, false
 	}
 	return value, true
