@@ -1,6 +1,7 @@
 package weirgrpc
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,22 +24,18 @@ import (
 // pushback is the trailer that says when to retry: see gRFC A6.
 const pushback = "grpc-retry-pushback-ms"
 
+// texts are those of the statuses of calls that are not passed on.
+var texts = map[codes.Code]string{
+	codes.ResourceExhausted: "the rate limit is exceeded",
+	codes.InvalidArgument:   "the call lacks what it is limited by",
+	codes.Unavailable:       "the rate limiter is not available",
+	codes.Canceled:          "the caller has cancelled the call",
+	codes.DeadlineExceeded:  "the deadline of the call has passed",
+}
+
 // newStatus returns the status of a call that is not passed on.
 func newStatus(code codes.Code) *status.Status {
-	text := "the call could not be limited"
-	switch code {
-	case codes.ResourceExhausted:
-		text = "the rate limit is exceeded"
-	case codes.InvalidArgument:
-		text = "the call lacks what it is limited by"
-	case codes.Unavailable:
-		text = "the rate limiter is not available"
-	case codes.Canceled:
-		text = "the caller has cancelled the call"
-	case codes.DeadlineExceeded:
-		text = "the deadline of the call has passed"
-	}
-	return status.New(code, text)
+	return status.New(code, cmp.Or(texts[code], "the call could not be limited"))
 }
 
 // codeOf returns the code for an error of a RequestFunc or a Decider.
