@@ -140,7 +140,7 @@ type meter struct {
 	offsets string
 }
 
-// Settle implements [contract.Meter].
+// Advance implements [contract.Meter].
 func (m meter) Advance(now int64, c contract.Cell) contract.Cell {
 	if now >= c.A {
 		c = contract.Cell{A: midnight(m.offsets, now)}
