@@ -69,43 +69,36 @@ func ClockSecond(ctx context.Context, w io.Writer, st store.Store) error {
 		return err
 	}
 
-	call := func(n int, ip, apiKey string) error {
+	for _, c := range []struct {
+		at         time.Duration
+		n          int
+		ip, apiKey string
+	}{
+		{900 * time.Millisecond, 6, "192.0.2.1", "key-a"},
+		{900 * time.Millisecond, 5, "192.0.2.2", "key-a"},
+		{900 * time.Millisecond, 5, "192.0.2.1", "key-b"},
+		{900 * time.Millisecond, 2, "192.0.2.3", "key-c"},
+		{time.Second, 5, "192.0.2.2", "key-a"},
+	} {
+		if now := epoch.Add(c.at); now != clock.now {
+			clock.at(c.at)
+			fmt.Fprintln(w, now.Format("15:04:05.0"))
+		}
 		var res weir.Result
 		allowed := 0
-		for range n {
-			if res, err = calls.Allow(ctx, "maps", ip, apiKey); err != nil {
+		for range c.n {
+			if res, err = calls.Allow(ctx, "maps", c.ip, c.apiKey); err != nil {
 				return err
 			}
 			if res.Allowed {
 				allowed++
 			}
 		}
-		fmt.Fprintf(w, "%s, %s: %d of %d allowed", ip, apiKey, allowed, n)
+		fmt.Fprintf(w, "%s, %s: %d of %d allowed", c.ip, c.apiKey, allowed, c.n)
 		if !res.Allowed {
 			fmt.Fprintf(w, ", then denied by %q, retry after %v", res.Rule, res.RetryAfter)
 		}
 		fmt.Fprintln(w)
-		return nil
-	}
-	clock.at(900 * time.Millisecond)
-	fmt.Fprintln(w, "00:00:00.9")
-	for _, c := range []struct {
-		n          int
-		ip, apiKey string
-	}{
-		{6, "192.0.2.1", "key-a"},
-		{5, "192.0.2.2", "key-a"},
-		{5, "192.0.2.1", "key-b"},
-		{2, "192.0.2.3", "key-c"},
-	} {
-		if err := call(c.n, c.ip, c.apiKey); err != nil {
-			return err
-		}
-	}
-	clock.at(time.Second)
-	fmt.Fprintln(w, "00:00:01.0")
-	if err := call(5, "192.0.2.2", "key-a"); err != nil {
-		return err
 	}
 
 	for i := range 6 {
