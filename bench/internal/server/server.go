@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/bench/internal/callgrind"
@@ -59,9 +60,9 @@ func Start(o Options) (*Server, error) {
 	}
 	s, err := start(o, process)
 	if err != nil {
-		return nil, errors.Join(inContainer, err)
+		err = errors.Join(inContainer, err)
 	}
-	return s, nil
+	return s, err
 }
 
 func start(o Options, command func(s *Server, o Options) error) (*Server, error) {
@@ -75,12 +76,11 @@ func start(o Options, command func(s *Server, o Options) error) (*Server, error)
 	}
 	s := &Server{Addr: addr, dir: dir, done: make(chan struct{})}
 	s.ping = func() error { return ping(addr) }
-	if err := command(s, o); err != nil {
-		_ = os.RemoveAll(dir)
-		return nil, err
+	if err = command(s, o); err == nil {
+		s.cmd.Stderr = &s.log
+		err = s.cmd.Start()
 	}
-	s.cmd.Stderr = &s.log
-	if err := s.cmd.Start(); err != nil {
+	if err != nil {
 		_ = os.RemoveAll(dir)
 		return nil, err
 	}
@@ -222,4 +222,30 @@ func Version(ctx context.Context, rdb redis.UniversalClient) (string, error) {
 		}
 	}
 	return "", errors.New("INFO server has no version")
+}
+
+// StartPostgres starts a PostgreSQL server in a container, and returns when it answers.
+func StartPostgres() (*Server, error) { return start(Options{}, postgres) }
+
+// URL returns the URL of a PostgreSQL server, for a user who may do everything.
+func (s *Server) URL() string { return "postgres://postgres@" + s.Addr + "/postgres" }
+
+// postgresScript starts a server over the database that is in the image, or that initdb makes.
+const postgresScript = `d=/var/lib/postgresql/weir
+test -s $d/PG_VERSION || initdb --no-sync --auth trust --pgdata $d >/dev/null || exit
+echo 'host all all all trust' >>$d/pg_hba.conf
+postgres -D $d -c listen_addresses="$bind" -c unix_socket_directories= -c fsync=off -c jit=off "$@" >/dev/null 2>&1 &`
+
+func postgres(s *Server, _ Options) error {
+	s.ping = func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		defer cancel()
+		conn, err := pgx.Connect(ctx, s.URL())
+		if err != nil {
+			return err
+		}
+		return conn.Close(ctx)
+	}
+	_, port, _ := net.SplitHostPort(s.Addr)
+	return s.contain(image("WEIR_IMAGE_POSTGRES_18", "postgres:18"), "postgres", postgresScript, "-p", port)
 }
