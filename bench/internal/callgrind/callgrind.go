@@ -3,7 +3,6 @@
 package callgrind
 
 import (
-	"bufio"
 	"fmt"
 	"os"
 	"os/exec"
@@ -49,15 +48,15 @@ func (c *Counter) Stop() (int64, error) {
 		return 0, err
 	}
 	c.dumps++
-	f, err := os.Open(filepath.Join(c.dir, fmt.Sprintf("out.%d", c.dumps)))
+	name := filepath.Join(c.dir, fmt.Sprintf("out.%d", c.dumps))
+	text, err := os.ReadFile(name)
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = f.Close() }()
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if text, ok := strings.CutPrefix(lines.Text(), "totals:"); ok {
-			return strconv.ParseInt(strings.TrimSpace(text), 10, 64)
+	for line := range strings.Lines(string(text)) {
+		if total, ok := strings.CutPrefix(line, "totals:"); ok {
+			return strconv.ParseInt(strings.TrimSpace(total), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("%s has no line of totals", f.Name())
+	return 0, fmt.Errorf("%s has no line of totals", name)
 }
