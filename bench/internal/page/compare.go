@@ -103,7 +103,7 @@ func comparisons() []comparison {
 	}
 	for _, keys := range keyCounts {
 		for _, l := range likes {
-			add("in memory, "+keysText(keys)+": time", implName(l.peer), fmt.Sprintf("Memory/impl=%%s/keys=%d", keys), "ns/op", l)
+			add("in memory, "+keys.text+": time", implName(l.peer), "Memory/impl=%s/keys="+keys.name, "ns/op", l)
 		}
 	}
 	for _, l := range likes {
@@ -121,14 +121,8 @@ func comparisons() []comparison {
 	return all
 }
 
-var keyCounts = []int{1, 1000, 100_000}
-
-func keysText(n int) string {
-	if n == 1 {
-		return "one key"
-	}
-	return number(float64(n)) + " keys"
-}
+// keyCounts are how many keys a limiter in memory has.
+var keyCounts = []named{{"1", "one key"}, {"1000", "1,000 keys"}, {"100000", "100,000 keys"}}
 
 // A compared is a comparison with its results.
 type compared struct {

@@ -112,24 +112,24 @@ func rows(items []named, columns ...cells) []string {
 	return all
 }
 
-// in returns cells with figures. format has a verb for the row's name.
-func (w *writer) in(format, unit string, factor float64) cells {
+// cell returns cells with what text returns for a figure. format has a verb for the row's name.
+func (w *writer) cell(format, unit string, text func(s stat) string) cells {
 	return func(name string) string {
 		if s, ok := w.stat(fmt.Sprintf(format, name), unit); ok {
-			return s.times(factor).String()
+			return text(s)
 		}
 		return ""
 	}
 }
 
+// in returns cells with figures.
+func (w *writer) in(format, unit string, factor float64) cells {
+	return w.cell(format, unit, func(s stat) string { return s.times(factor).String() })
+}
+
 // capacity returns cells with a CPU time of the server in µs, and decisions per second.
 func (w *writer) capacity(format string) cells {
-	return func(name string) string {
-		if s, ok := w.stat(fmt.Sprintf(format, name), cpu); ok {
-			return fmt.Sprintf("%s | %s", s, number(1e6/s.median))
-		}
-		return ""
-	}
+	return w.cell(format, cpu, func(s stat) string { return fmt.Sprintf("%s | %s", s, number(1e6/s.median)) })
 }
 
 // start writes a heading, and reports whether a benchmark has results. If it has none, it writes
