@@ -31,11 +31,7 @@ type pauses struct {
 func (p *pauses) left(key weir.Key) time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	until, ok := p.until[key]
-	if !ok {
-		return 0
-	}
-	left := time.Until(until)
+	left := time.Until(p.until[key]) // long ago, if there is none
 	if left <= 0 {
 		delete(p.until, key)
 	}
