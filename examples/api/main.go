@@ -15,7 +15,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -52,12 +51,8 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	listener, err := net.Listen("tcp", *addr)
-	if err != nil {
-		log.Fatal(err)
-	}
-	log.Printf("listening on http://%s", listener.Addr())
-	log.Fatal(http.Serve(listener, handler))
+	log.Printf("listening on http://%s", *addr)
+	log.Fatal(http.ListenAndServe(*addr, handler))
 }
 
 // plans are the customers' plans by API key: an application has a table of them.
