@@ -116,7 +116,8 @@ func measure(ctx context.Context, name string, p plan) error {
 	if err := build(ctx); err != nil {
 		return err
 	}
-	r.describe()
+	r.set("go", runtime.Version()) // of the test binary too
+	r.set("gomaxprocs", strconv.Itoa(runtime.GOMAXPROCS(0)))
 	n := *rounds
 	if len(p.each) == 0 {
 		n = 0
@@ -255,12 +256,6 @@ type recorder struct {
 type skip struct {
 	reason string
 	names  []string
-}
-
-// describe adds lines about this process, which are those of the test binary too.
-func (r *recorder) describe() {
-	r.set("go", runtime.Version())
-	r.set("gomaxprocs", strconv.Itoa(runtime.GOMAXPROCS(0)))
 }
 
 // set adds a line of configuration, unless it is the same as before.
