@@ -58,8 +58,7 @@ func run(ctx context.Context, w io.Writer, st store.Store) error {
 		return err
 	}
 	fmt.Fprintln(w, "GCRA: 2 per second, burst 3, for each user")
-	err = burst(ctx, w, api, [][]string{{"ann"}, {"ann"}, {"bob"}, {"ann"}, {"ann"}, {"bob"}})
-	if err != nil {
+	if err := burst(ctx, w, api, [][]string{{"ann"}, {"ann"}, {"bob"}, {"ann"}, {"ann"}, {"bob"}}); err != nil {
 		return err
 	}
 
