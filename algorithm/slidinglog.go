@@ -5,7 +5,6 @@ import (
 	_ "embed"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
@@ -188,23 +187,10 @@ func logAt(tx store.Tx, key int, fromEnd, latest int64) (e logEntry, ok bool, er
 
 // parseLogEntry returns the entry with this text. ok is false if it is no entry.
 func parseLogEntry(text string) (e logEntry, ok bool) {
-	rest, tagged := strings.CutPrefix(text, "l3")
-	ints := [7]int64{}
-	n := 0
-	for ; rest != "" && n < len(ints) && rest[0] == ' '; n++ {
-		i := 1
-		for ; i < len(rest) && '0' <= rest[i] && rest[i] <= '9'; i++ {
-			if ints[n] = ints[n]*10 + int64(rest[i]-'0'); ints[n] >= 1<<53 {
-				return e, false
-			}
-		}
-		if i == 1 {
-			return e, false
-		}
-		rest = rest[i:]
-	}
-	e = logEntry{ints[0], ints[1], ints[2], ints[3], ints[4], ints[5], ints[6]}
-	return e, tagged && rest == "" && (n == 4 || n == 7) && e.time < logMod && e.number < logNumbers && e.before < logMod && e.age < logNumbers
+	n, ok := store.ParseNums(text)
+	e = logEntry{n.N[0], n.N[1], n.N[2], n.N[3], n.N[4], n.N[5], n.N[6]}
+	ok = ok && n.Tag == store.Tag{'l', '3'} && (n.Len == 4 || n.Len == 7)
+	return e, ok && e.time < logMod && e.number < logNumbers && e.before < logMod && e.age < logNumbers
 }
 
 // A logWalk walks over the entries in the window. first is the oldest of them, and later is the
