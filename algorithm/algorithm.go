@@ -20,7 +20,6 @@ package algorithm
 
 import (
 	"errors"
-	"math/bits"
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
@@ -112,10 +111,5 @@ func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 
 // window returns the time in which capacity tokens are refilled at rate r.
 func window(capacity int64, r Rate) time.Duration {
-	hi, lo := bits.Mul64(uint64(capacity), uint64(r.Period.Nanoseconds()))
-	if hi >= uint64(r.Count) {
-		return Never
-	}
-	whole, _ := bits.Div64(hi, lo, uint64(r.Count))
-	return time.Duration(min(whole, uint64(Never)))
+	return time.Duration(mulDiv(capacity, r.Period.Nanoseconds(), r.Count, int64(Never)))
 }

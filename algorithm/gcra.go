@@ -77,13 +77,13 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 	if g.Burst < 1 || g.Burst > MaxTokens {
 		return nil, contract.Invalid("GCRA.Burst is %d: it must be from 1 to %d", g.Burst, int64(MaxTokens))
 	}
-	span, _, ok := mulDiv(g.Burst, num, parts)
-	if !ok {
+	span := mulDiv(g.Burst, num, parts, MaxSpan+1)
+	if span > MaxSpan {
 		return nil, contract.Invalid("GCRA with Burst %d at %d per %v takes longer than %v years to fill: lower Burst or raise Rate",
 			g.Burst, g.Rate.Count, g.Rate.Period, years)
 	}
 	l := &contract.Limit{Kind: gcraKind, Capacity: g.Burst, Window: window(g.Burst, g.Rate), MaxWait: max(MaxSpan-1-span, 0)}
-	inSpan := tokensIn(MaxSpan-1, num, parts) // with so many tokens missing, TAT is below 2^53
+	inSpan := mulDiv(MaxSpan-1, parts, num, MaxTokens) // with so many tokens missing, TAT is below 2^53
 	if parts == 1 {
 		l.Args, l.MaxDebt = consts(num, span), max(inSpan-g.Burst, 0)
 		return l, nil

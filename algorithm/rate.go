@@ -52,27 +52,13 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// tokensIn returns the largest number of tokens, at most MaxTokens, whose intervals together
-// are at most span microseconds. An interval is num/den microseconds.
-func tokensIn(span, num, den int64) int64 {
-	hi, lo := bits.Mul64(uint64(span), uint64(den))
-	if hi >= uint64(num) {
-		return MaxTokens
-	}
-	n, _ := bits.Div64(hi, lo, uint64(num))
-	return int64(min(n, MaxTokens))
-}
-
-// mulDiv returns the quotient and the remainder of n*num/den. It returns false if the
-// quotient is above MaxSpan. No argument is negative, and den is positive.
-func mulDiv(n, num, den int64) (whole, rem int64, ok bool) {
+// mulDiv returns n*num/den, rounded down, or most if that is less. No argument is negative,
+// and den is positive.
+func mulDiv(n, num, den, most int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(num))
 	if hi >= uint64(den) {
-		return 0, 0, false
+		return most
 	}
-	q, r := bits.Div64(hi, lo, uint64(den))
-	if q > MaxSpan {
-		return 0, 0, false
-	}
-	return int64(q), int64(r), true
+	whole, _ := bits.Div64(hi, lo, uint64(den))
+	return int64(min(whole, uint64(most)))
 }
