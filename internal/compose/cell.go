@@ -125,19 +125,11 @@ func (s *step) size(c *contract.Cell) int {
 	return s.short
 }
 
-// toCell returns the cell with these integers, from 1 to 4.
-func toCell(ints []int64) (c contract.Cell) {
-	switch c.A = ints[0]; len(ints) {
-	case 4:
-		c.D = ints[3]
-		fallthrough
-	case 3:
-		c.C = ints[2]
-		fallthrough
-	case 2:
-		c.B = ints[1]
-	}
-	return c
+// toCell returns the cell with these integers, at most 4. The others are 0.
+func toCell(ints []int64) contract.Cell {
+	var n [4]int64
+	copy(n[:], ints)
+	return contract.Cell{A: n[0], B: n[1], C: n[2], D: n[3]}
 }
 
 // set sets the cell in the value n to c. If gen is not 0 and the value has no generation,
@@ -177,11 +169,7 @@ func (h *held) refund(tx store.Tx, key int, now int64, ch contract.Charge, gen i
 		return false
 	}
 	note := h.nums.N[s.cell+1 : s.full]
-	var was contract.Cell
-	for i, v := range note {
-		*[]*int64{&was.A, &was.B, &was.C}[i] = v
-	}
-	c, after := s.meter.(contract.Refunder).Refund(now, h.cell, ch, was)
+	c, after := s.meter.(contract.Refunder).Refund(now, h.cell, ch, toCell(note))
 	if c == h.cell {
 		return false
 	}

@@ -159,16 +159,10 @@ func (r *rule) resultOfCell(out *Result, now int64, c contract.Cell, room int64,
 }
 
 // cellOf returns the cell of ints.
-func cellOf(ints []store.Value) (c contract.Cell) {
-	switch c.A = ints[0].Int(); len(ints) {
-	case 4:
-		c.D = ints[3].Int()
-		fallthrough
-	case 3:
-		c.C = ints[2].Int()
-		fallthrough
-	case 2:
-		c.B = ints[1].Int()
+func cellOf(ints []store.Value) contract.Cell {
+	var n [4]int64
+	for i, v := range ints {
+		n[i] = v.Int()
 	}
-	return c
+	return toCell(n[:])
 }
