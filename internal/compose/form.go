@@ -159,6 +159,15 @@ func (r *run) load(i int, h *held) (err error) {
 	return h.get(r.tx, q.key, r.now)
 }
 
+// measure sets the room of rule i, after load.
+func (r *run) measure(i int, h *held) {
+	if raw := h.step.raw; raw != nil {
+		h.room = raw.Room(r.now, h.state, r.ask(&r.rules[i]))
+	} else {
+		h.advance(r.now, r.now+r.call.Wait)
+	}
+}
+
 // decide consumes the tokens if every rule has room for them. The reply has the state of
 // each rule before the decision.
 func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err error) {
@@ -170,21 +179,14 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 	}
 	for i := range held {
 		q, h := &r.rules[i], &held[i]
-		h.step = r.step(i)
-		var ints []int64
-		if raw := h.step.raw; raw != nil {
-			a := r.ask(q)
-			if h.state, err = raw.Read(r.tx, q.key, r.now, a); err != nil {
-				return nil, err
-			}
-			h.room, ints = raw.Room(r.now, h.state, a), h.state[:]
-		} else {
-			if err = h.get(r.tx, q.key, r.now); err != nil {
-				return nil, err
-			}
-			h.advance(r.now, r.now+r.call.Wait)
-			ints = h.nums.N[:]
+		if err = r.load(i, h); err != nil {
+			return nil, err
 		}
+		ints := h.nums.N[:]
+		if h.step.raw != nil {
+			ints = h.state[:]
+		}
+		r.measure(i, h)
 		for _, v := range ints[:q.ints] {
 			reply = append(reply, store.IntegerValue(v))
 		}

@@ -20,11 +20,7 @@ func (r *run) settle(held []held) (int64, error) {
 	more := r.call.Cost - total
 	for i := range held {
 		if q, h := &r.rules[i], &held[i]; more > 0 && q.layout.Marker > 0 && q.Cost == 0 {
-			if h.step.raw != nil {
-				h.room = h.step.raw.Room(r.now, h.state, r.ask(q))
-			} else {
-				h.advance(r.now, r.now)
-			}
+			r.measure(i, h) // a Settle has no Wait
 			more = max(min(more, h.room+r.call.debt), 0)
 		}
 	}
