@@ -234,6 +234,7 @@ func fit(v script.Verb, own bool, cost, room, take int64) int64 {
 func (r *run) consume(i int, h *held, take int64) error {
 	q, s := &r.rules[i], h.step
 	n, gen := r.cost(q), int64(0)
+	total, asked := r.spends(take)
 	if (r.verb.TakesUpTo() || r.verb.Forces()) && q.Cost == 0 {
 		n = take
 	}
@@ -252,7 +253,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		if err := s.raw.Write(r.tx, q.key, r.now, h.state, n, r.ask(q), gen, r.slack); err != nil || gen == 0 {
 			return err
 		}
-		r.markStep(i, h, n, r.markTotal(take), r.markAsked(take), gen)
+		r.markStep(i, h, n, total, asked, gen)
 		return nil
 	}
 	h.take(n)
@@ -263,7 +264,7 @@ func (r *run) consume(i int, h *held, take int64) error {
 		r.tx.Put(q.key, h.nums, ttl)
 	}
 	if gen > 0 {
-		r.markCell(i, h, n, r.markTotal(take), r.markAsked(take))
+		r.markCell(i, h, n, total, asked)
 	}
 	return nil
 }

@@ -83,20 +83,16 @@ func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store
 	return reply
 }
 
-// markTotal returns TOTAL of a new marker. take is the number for a TakeUpTo and a Force.
-func (r *run) markTotal(take int64) int64 {
-	if r.verb.Forces() {
-		return take
+// spends returns TOTAL and ASKED of a new marker. take is the number for a TakeUpTo and a
+// Force.
+func (r *run) spends(take int64) (total, asked int64) {
+	switch {
+	case r.verb.Forces():
+		return take, r.call.Cost
+	case r.verb.TakesUpTo():
+		return take, take
 	}
-	return r.markAsked(take)
-}
-
-// markAsked returns ASKED of a new marker.
-func (r *run) markAsked(take int64) int64 {
-	if r.verb.TakesUpTo() {
-		return take
-	}
-	return r.call.Cost
+	return r.call.Cost, r.call.Cost
 }
 
 // markStep writes the marker of rule i, whose Step has consumed n tokens.
@@ -163,7 +159,7 @@ func (r *run) refund(held []held) (gave int64, err error) {
 func (r *run) giveBack(i int, h *held, m *store.Nums, k int64) (bool, error) {
 	key, s, gen := r.rules[i].key, h.step, m.N[script.MarkGen]
 	if s.raw != nil {
-		was := contract.Cell{A: m.N[script.MarkHead], B: m.N[script.MarkHead+1], C: m.N[script.MarkHead+2]}
+		was := toCell(m.N[script.MarkHead : script.MarkHead+3])
 		return s.raw.(contract.StepRefunder).Refund(r.tx, key, r.now, h.state, contract.Ask{Cost: 1}, was, k, m.N[script.MarkHeld]-k, gen)
 	}
 	ch := contract.Charge{Was: toCell(m.N[script.MarkHead : script.MarkHead+s.cell]), N: k}
