@@ -113,3 +113,12 @@ func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 func window(capacity int64, r Rate) time.Duration {
 	return time.Duration(mulDiv(capacity, r.Period.Nanoseconds(), r.Count, int64(Never)))
 }
+
+// checkWindow checks the fields Limit and Window of the algorithm with this name, and returns
+// the window in microseconds.
+func checkWindow(name string, limit, most int64, window time.Duration) (int64, error) {
+	if limit < 1 || limit > most {
+		return 0, contract.Invalid("%s.Limit is %d: it must be from 1 to %d", name, limit, most)
+	}
+	return contract.WholeMicros(name+".Window", window)
+}

@@ -52,10 +52,7 @@ var fixedWindowKind = &contract.MeterKind{
 
 // NewLimit implements [Algorithm].
 func (f FixedWindow) NewLimit() (*contract.Limit, error) {
-	if f.Limit < 1 || f.Limit > MaxTokens {
-		return nil, contract.Invalid("FixedWindow.Limit is %d: it must be from 1 to %d", f.Limit, int64(MaxTokens))
-	}
-	window, err := contract.WholeMicros("FixedWindow.Window", f.Window)
+	window, err := checkWindow("FixedWindow", f.Limit, MaxTokens, f.Window)
 	if err != nil {
 		return nil, err
 	}

@@ -53,10 +53,7 @@ var metadataWindowKind = &contract.StepKind{
 
 // NewLimit implements [Algorithm].
 func (m MetadataWindow) NewLimit() (*contract.Limit, error) {
-	if m.Limit < 1 || m.Limit > MaxLog {
-		return nil, contract.Invalid("MetadataWindow.Limit is %d: it must be from 1 to %d", m.Limit, int64(MaxLog))
-	}
-	if _, err := contract.WholeMicros("MetadataWindow.Window", m.Window); err != nil {
+	if _, err := checkWindow("MetadataWindow", m.Limit, MaxLog, m.Window); err != nil {
 		return nil, err
 	}
 	l, err := FixedWindow(m).NewLimit()

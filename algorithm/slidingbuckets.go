@@ -86,10 +86,7 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 	var args, windows []int64
 	least := b.Spans[0]
 	for i, s := range b.Spans {
-		if s.Limit < 1 || s.Limit > MaxTokens {
-			return nil, contract.Invalid("SlidingBuckets.Spans[%d].Limit is %d: it must be from 1 to %d", i, s.Limit, int64(MaxTokens))
-		}
-		window, err := contract.WholeMicros(fmt.Sprintf("SlidingBuckets.Spans[%d].Window", i), s.Window)
+		window, err := checkWindow(fmt.Sprintf("SlidingBuckets.Spans[%d]", i), s.Limit, MaxTokens, s.Window)
 		if err != nil {
 			return nil, err
 		}

@@ -61,10 +61,7 @@ var slidingCounterKind = &contract.MeterKind{
 
 // NewLimit implements [Algorithm].
 func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
-	if c.Limit < 1 || c.Limit > MaxCounter {
-		return nil, contract.Invalid("SlidingCounter.Limit is %d: it must be from 1 to %d", c.Limit, int64(MaxCounter))
-	}
-	window, err := contract.WholeMicros("SlidingCounter.Window", c.Window)
+	window, err := checkWindow("SlidingCounter", c.Limit, MaxCounter, c.Window)
 	if err != nil {
 		return nil, err
 	}

@@ -76,10 +76,7 @@ var slidingLogKind = &contract.StepKind{
 
 // NewLimit implements [Algorithm].
 func (s SlidingLog) NewLimit() (*contract.Limit, error) {
-	if s.Limit < 1 || s.Limit > MaxLogTokens {
-		return nil, contract.Invalid("SlidingLog.Limit is %d: it must be from 1 to %d", s.Limit, int64(MaxLogTokens))
-	}
-	window, err := contract.WholeMicros("SlidingLog.Window", s.Window)
+	window, err := checkWindow("SlidingLog", s.Limit, MaxLogTokens, s.Window)
 	if err != nil {
 		return nil, err
 	}
