@@ -15,6 +15,7 @@ var (
 	kindName = regexp.MustCompile(`^[a-z][a-z0-9]*$`)
 	kindTag  = regexp.MustCompile(`^[a-z][0-9]$`)
 	nameText = regexp.MustCompile(`^[a-z_]*[a-z_]$`)
+	usedName = regexp.MustCompile(`\$[a-z0-9_]+`) // a $ alone is the end of a Lua pattern
 
 	// reserved matches the names that package contract gives to sections, and the locals
 	// of the frame.
@@ -164,29 +165,17 @@ func (r *Rule) fill(src *Source) error {
 		}
 	}
 	for section, text := range r.sections {
-		var out strings.Builder
-		for {
-			before, after, found := strings.Cut(text, "$")
-			out.WriteString(before)
-			if !found {
-				break
+		var err error
+		r.sections[section] = usedName.ReplaceAllStringFunc(text, func(name string) string {
+			with, ok := names[name[1:]]
+			if !ok && err == nil {
+				err = fmt.Errorf("section %s uses %s: it must be a name of Cell, Note, Locals or Args, or a name that sections are given", section, name)
 			}
-			end := 0
-			for end < len(after) && (after[end] == '_' || 'a' <= after[end] && after[end] <= 'z' || '0' <= after[end] && after[end] <= '9') {
-				end++
-			}
-			name := after[:end]
-			with, ok := names[name]
-			switch {
-			case end == 0:
-				with = "$" // the end of a Lua pattern
-			case !ok:
-				return fmt.Errorf("section %s uses $%s: it must be a name of Cell, Note, Locals or Args, or a name that sections are given", section, name)
-			}
-			out.WriteString(with)
-			text = after[end:]
+			return with
+		})
+		if err != nil {
+			return err
 		}
-		r.sections[section] = out.String()
 	}
 	return nil
 }
