@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// markers returns Lua for the keys of the markers.
-func (s *Source) markers() (keys []string) {
+// marked returns the rules that have a marker, and Lua for the keys of the markers.
+func (s *Source) marked() (rules []*Rule, keys []string) {
 	for _, r := range s.Rules {
 		if r.Marker > 0 {
-			keys = append(keys, luaKey(r.Marker))
+			rules, keys = append(rules, r), append(keys, luaKey(r.Marker))
 		}
 	}
-	return keys
+	return rules, keys
 }
 
 // mark returns Lua for the tag and the first integers of a marker of r.
@@ -63,7 +63,7 @@ func (r *Rule) readMark(w *writer, m string) {
 // The marker of any rule is enough, because the markers expire at different times. The
 // reply has a code behind the state of the rules, and then the text of each marker.
 func (s *Source) replay(w *writer, v Verb) {
-	if markers := s.markers(); len(markers) > 1 { // one command for all markers, which most decisions do not find
+	if _, markers := s.marked(); len(markers) > 1 { // one command for all markers, which most decisions do not find
 		w.f("if redis.call('EXISTS', %s) > 0 then\n", strings.Join(markers, ", "))
 	} else {
 		w.f("do\n")
@@ -79,12 +79,11 @@ func (s *Source) replay(w *writer, v Verb) {
 		w.f("first, marks = m or first, marks .. ';' .. (m and mark or '')\n")
 	}
 	w.f("if first then\n")
-	w.f("local code = ';%d'\n", Replayed)
+	other := "~= n"
 	if v.TakesUpTo() {
-		w.f("if first[4] > most then code = ';%d' end\n", OtherCost)
-	} else {
-		w.f("if first[4] ~= n then code = ';%d' end\n", OtherCost)
+		other = "> most"
 	}
+	w.f("local code = ';%d'\nif first[4] %s then code = ';%d' end\n", Replayed, other, OtherCost)
 	s.reply(w, fmt.Sprintf("string.format('%%d;', first[code == ';%d' and 3 or 4])", Replayed))
 	w.f("return reply .. code .. marks\nend\nend\n")
 }
@@ -92,21 +91,17 @@ func (s *Source) replay(w *writer, v Verb) {
 // refund writes Lua that reads all markers, refunds each rule, and deletes the markers.
 func (s *Source) refund(w *writer) {
 	w.f("local gave, keep = 0, 0\nlocal mark\n")
-	for _, r := range s.Rules {
-		if r.Marker > 0 {
-			w.f("local m%d\n", r.number)
-			r.readMark(w, fmt.Sprintf("m%d", r.number))
-		}
+	rules, markers := s.marked()
+	for _, r := range rules {
+		w.f("local m%d\n", r.number)
+		r.readMark(w, fmt.Sprintf("m%d", r.number))
 	}
-	for _, r := range s.Rules {
-		if r.Marker > 0 && !r.own {
+	for _, r := range rules {
+		if !r.own {
 			w.f("if m%d and n > 0 and m%d[4] > n then return '%d;' .. sec .. ' ' .. usec end\n", r.number, r.number, TooLittle)
 		}
 	}
-	for _, r := range s.Rules {
-		if r.Marker == 0 {
-			continue
-		}
+	for _, r := range rules {
 		w.f("if m%d and m%d[2] > 0 then\nlocal n, was, gen = m%d[2], m%d, m%d[1]\n", r.number, r.number, r.number, r.number, r.number)
 		if r.Step != nil {
 			w.f("do%send\n", r.sections["refund"])
@@ -115,7 +110,7 @@ func (s *Source) refund(w *writer) {
 		}
 		w.f("end\n")
 	}
-	w.f("redis.call('UNLINK', %s)\n", strings.Join(s.markers(), ", "))
+	w.f("redis.call('UNLINK', %s)\n", strings.Join(markers, ", "))
 	w.f("return gave .. ';' .. sec .. ' ' .. usec\n")
 }
 
@@ -124,9 +119,10 @@ func (s *Source) refund(w *writer) {
 func (r *Rule) refundCell(w *writer) {
 	i := r.number
 	w.f("if tail%d ~= '' and gen%d == gen then\n", i, i)
-	var was, ints []string
+	var was, ints, changed []string
 	for _, name := range r.Cell {
 		was = append(was, "was_"+name)
+		changed = append(changed, fmt.Sprintf("%s%d ~= b_%s%d", name, i, name, i))
 	}
 	if len(r.Note) > 0 {
 		was = append(was, "was_moved")
@@ -137,14 +133,7 @@ func (r *Rule) refundCell(w *writer) {
 	w.f("local %s = %s\n", strings.Join(was, ", "), strings.Join(ints, ", "))
 	w.f("local %s = %s\n", r.suffix(r.Cell, "b_", ", "), r.suffix(r.Cell, "", ", "))
 	w.f("do%send\n", r.sections["refund"])
-	w.f("if ")
-	for j, name := range r.Cell {
-		if j > 0 {
-			w.f(" or ")
-		}
-		w.f("%s%d ~= b_%s%d", name, i, name, i)
-	}
-	w.f(" then\ngave = 1\n")
+	w.f("if %s then\ngave = 1\n", strings.Join(changed, " or "))
 	w.f("if %s == 0 then\nredis.call('UNLINK', %s)\nelse\n", r.suffix(r.Cell, "", " == 0 and "), luaKey(r.key))
 	r.ints(w, "value", string(r.Head.Tag[:]))
 	w.f("value = value .. string.format('%s', %s)\n", strings.Repeat(" %d", 1+len(r.Note)), r.suffix(append([]string{"gen"}, r.Note...), "", ", "))

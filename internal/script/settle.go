@@ -8,18 +8,16 @@ import (
 // settle writes Lua that does what run.settle does.
 func (s *Source) settle(w *writer) {
 	w.f("local m, first, mark, gave = {}, nil\n") // a table, because a function has at most 200 locals
-	for _, r := range s.Rules {
-		if r.Marker > 0 {
-			r.readMark(w, fmt.Sprintf("m[%d]", r.number))
-			w.f("first = m[%d] or first\n", r.number)
-		}
+	rules, _ := s.marked()
+	for _, r := range rules {
+		r.readMark(w, fmt.Sprintf("m[%d]", r.number))
+		w.f("first = m[%d] or first\n", r.number)
 	}
 	w.f("if not first then return '0;' .. sec .. ' ' .. usec end\n")
 	w.f("local more = actual - first[3]\nif more > 0 then\n")
-	for _, r := range s.Rules {
+	for _, r := range rules {
 		switch {
-		case r.Marker == 0 || r.own:
-			continue
+		case r.own:
 		case r.Step != nil:
 			w.f("if rooms[%d] + debt < more then more = rooms[%d] + debt end\n", r.number, r.number)
 		default:
@@ -28,9 +26,9 @@ func (s *Source) settle(w *writer) {
 	}
 	w.f("if more < 0 then more = 0 end\nend\n")
 	w.f("local total, asked = first[3] + more, first[4]\nif more > 0 then\n")
-	for _, r := range s.Rules {
+	for _, r := range rules {
 		switch {
-		case r.Marker == 0 || r.own:
+		case r.own:
 		case r.Step != nil:
 			w.f("do\nlocal n = more\n%s", r.sections["write"][1:])
 			w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", r.sections["mark"], luaLife)
@@ -41,13 +39,10 @@ func (s *Source) settle(w *writer) {
 		}
 	}
 	w.f("end\nif more ~= 0 then\n")
-	for _, r := range s.Rules {
-		switch {
-		case r.Marker == 0:
-			continue
-		case r.own:
+	for _, r := range rules {
+		if r.own {
 			w.f("if not m[%d] then\nredis.call('UNLINK', %s)\nelse\n", r.number, luaKey(r.Marker))
-		default:
+		} else {
 			w.f("if more < 0 and not m[%d] then\nredis.call('UNLINK', %s)\nelseif more < 0 then\n", r.number, luaKey(r.Marker))
 			w.f("local n, was, gen = math.min(-more, m[%d][2]), m[%d], m[%d][1]\nlocal keep = was[2] - n\nif n > 0 then\n", r.number, r.number, r.number)
 			if r.Step != nil {
