@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/weir-go/weir/store"
@@ -120,8 +121,13 @@ func luaConst(i int) string { return fmt.Sprintf("(ARGV[%d]+0)", i+1) }
 // ownCost is the local for the Cost of a rule, which follows the constants of the rule.
 const ownCost = "own"
 
-// ownCost returns Lua for the Cost of the rule.
-func (r *Rule) ownCost() string { return luaConst(r.arg + len(r.Args)) }
+// tokens returns Lua for the tokens that the rule consumes: its Cost, or n.
+func (r *Rule) tokens() string {
+	if r.own {
+		return luaConst(r.arg + len(r.Args))
+	}
+	return "n"
+}
 
 // shared returns Lua for an argument that all rules share, for example [ArgCost].
 func (s *Source) shared(arg int) string {
@@ -174,21 +180,18 @@ func (s *Source) head(w *writer, v Verb) {
 // cost writes a local n with the tokens that the rule consumes, if the rule has a Cost.
 func (r *Rule) cost(w *writer) {
 	if r.own {
-		w.f("local n = %s\n", r.ownCost())
+		w.f("local n = %s\n", r.tokens())
 	}
 }
 
 // suffix returns the names, joined by sep. Each name has before in front of it, and the
 // number of the rule behind it.
 func (r *Rule) suffix(names []string, before, sep string) string {
-	var b strings.Builder
+	list := make([]string, len(names))
 	for i, name := range names {
-		if i > 0 {
-			b.WriteString(sep)
-		}
-		fmt.Fprintf(&b, "%s%s%d", before, name, r.number)
+		list[i] = before + name + strconv.Itoa(r.number)
 	}
-	return b.String()
+	return strings.Join(list, sep)
 }
 
 // decide writes Lua that checks the room of each rule, consumes the tokens, and replies.
@@ -209,25 +212,18 @@ func (s *Source) decide(w *writer, v Verb) {
 		w.f("local take = most\n")
 		for _, r := range s.Rules {
 			if r.own {
-				w.f("if room%d < %s then take = 0 end\n", r.number, r.ownCost())
+				w.f("if room%d < %s then take = 0 end\n", r.number, r.tokens())
 			} else {
 				w.f("if room%d < take then take = room%d end\n", r.number, r.number)
 			}
 		}
 		w.f("if take < 0 then take = 0 end\nlocal ok = take > 0\nn = take\n")
 	default:
-		w.f("local ok = ")
+		fits := make([]string, len(s.Rules))
 		for i, r := range s.Rules {
-			if i > 0 {
-				w.f(" and ")
-			}
-			if r.own {
-				w.f("room%d >= %s", r.number, r.ownCost())
-			} else {
-				w.f("room%d >= n", r.number)
-			}
+			fits[i] = fmt.Sprintf("room%d >= %s", r.number, r.tokens())
 		}
-		w.f("\n")
+		w.f("local ok = %s\n", strings.Join(fits, " and "))
 	}
 	if v != Peek {
 		w.f("if ok then\n")
