@@ -62,7 +62,6 @@ type loadedKey struct {
 	changed bool
 	owned   bool // held.Members is a copy
 	ttl     time.Duration
-	scores  map[string]int64 // the scores of the members by text; nil until needed
 }
 
 // NewLoaded returns a Tx whose key i holds held[i]. Its clock shows now, in microseconds
@@ -158,11 +157,12 @@ func (l *Loaded) Count(i int, after int64) (above, all int64, err error) {
 
 // Score implements [Tx].
 func (l *Loaded) Score(i int, text string) (score int64, ok bool, err error) {
-	if _, err := l.members(i); err != nil {
+	list, err := l.members(i)
+	at := l.keys[i].find(text)
+	if err != nil || at < 0 {
 		return 0, false, err
 	}
-	score, ok = l.keys[i].score(text)
-	return score, ok, nil
+	return list[at].Score, true, nil
 }
 
 // Add implements [Tx].
@@ -180,7 +180,6 @@ func (l *Loaded) Add(i int, m Member, ttl time.Duration) {
 	k.own()
 	at, _ := slices.BinarySearchFunc(k.held.Members, m, compareMembers)
 	k.held.Members = slices.Insert(k.held.Members, at, m)
-	k.scores[m.Text] = m.Score
 	k.changed, k.ttl = true, cmp.Or(ttl, k.ttl)
 }
 
@@ -198,11 +197,7 @@ func (l *Loaded) Trim(i int, n int64) {
 	if k.held.Kind != Set || n <= 0 {
 		return
 	}
-	n = min(n, int64(len(k.held.Members)))
-	for _, m := range k.held.Members[:n] {
-		delete(k.scores, m.Text)
-	}
-	k.held.Members = k.held.Members[n:]
+	k.held.Members = k.held.Members[min(n, int64(len(k.held.Members))):]
 	k.changed = true
 	k.dropEmpty()
 }
@@ -219,7 +214,7 @@ func (l *Loaded) members(i int) ([]Member, error) {
 
 // set makes the key hold h.
 func (k *loadedKey) set(h Content) {
-	k.held, k.changed, k.owned, k.scores = h, true, false, nil
+	k.held, k.changed, k.owned = h, true, false
 }
 
 // dropEmpty makes the key missing if its set has no members.
@@ -236,30 +231,20 @@ func (k *loadedKey) own() {
 	}
 }
 
-// score returns the score of the member with this text.
-func (k *loadedKey) score(text string) (int64, bool) {
-	if k.scores == nil {
-		k.scores = make(map[string]int64, len(k.held.Members))
-		for _, m := range k.held.Members {
-			k.scores[m.Text] = m.Score
-		}
-	}
-	score, ok := k.scores[text]
-	return score, ok
+// find returns the index of the member with this text. It reads all members, as the store did
+// before.
+func (k *loadedKey) find(text string) int {
+	return slices.IndexFunc(k.held.Members, func(m Member) bool { return m.Text == text })
 }
 
 // remove removes the member with this text, and reports whether there was one.
 func (k *loadedKey) remove(text string) bool {
-	score, ok := k.score(text)
-	if !ok {
-		return false
-	}
-	k.own()
-	if at, found := slices.BinarySearchFunc(k.held.Members, Member{score, text}, compareMembers); found {
+	at := k.find(text)
+	if at >= 0 {
+		k.own()
 		k.held.Members = slices.Delete(k.held.Members, at, at+1)
 	}
-	delete(k.scores, text)
-	return true
+	return at >= 0
 }
 
 // compareMembers orders members by score, then by the bytes of their text.
