@@ -2,12 +2,12 @@ package weir
 
 import (
 	"crypto/sha256"
+	"errors"
 	"fmt"
-	"reflect"
+	"slices"
 	"strconv"
 	"time"
 
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
@@ -33,19 +33,27 @@ func newShared(st store.Store, clock func() time.Time, space *keySpace) *shared 
 	return sh
 }
 
-// A rule is a valid Rule.
-type rule struct {
-	given string // Rule.Name: it can be empty
-	name  string // the name in results
-	limit *contract.Limit
-	cost  int64 // 0 means the cost of the request
-	key   *ruleKey
-	index int // the rule's index in the limiter
+// checkStore returns an error if st cannot be the store of a limiter.
+func checkStore(st store.Store) error {
+	if st == nil {
+		return errors.New("weir: the store is nil: pass a store, for example memory.New(nil)")
+	}
+	if c, ok := st.(store.Checker); ok {
+		if err := c.Check(); err != nil {
+			return fmt.Errorf("weir: %w", err)
+		}
+	}
+	return nil
+}
 
-	features feature
-
-	algorithm algorithm.Algorithm // which made the limit
-	share     int64               // of how many shares of the algorithm's limit the limit is one; 0 means the whole
+// now reads Options.Clock, which is not nil.
+func (sh *shared) now() (int64, error) {
+	t := sh.clock()
+	now := t.UnixMicro()
+	if now < 1 || now >= 1<<52 {
+		return 0, fmt.Errorf("weir: Options.Clock returned %v: it must be later than 1970 and earlier than 2112", t)
+	}
+	return now, nil
 }
 
 // newRules checks rules, and adds them to space.
@@ -76,62 +84,6 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 		}
 	}
 	return list, space.addRules(list, by)
-}
-
-// ruleLabel returns the text that names rule i in an error.
-func ruleLabel(i int, name string) string {
-	if name == "" {
-		return fmt.Sprintf("rule %d", i)
-	}
-	return fmt.Sprintf("rule %q", name)
-}
-
-// newRule checks the algorithm and the cost of r.
-func newRule(label string, r Rule) (rule, error) {
-	limit, err := newLimit(label, r.Algorithm)
-	if err != nil {
-		return rule{}, err
-	}
-	switch {
-	case r.Cost < 0:
-		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be 0, which means the request's cost, or more", label, r.Cost)
-	case r.Cost > limit.Capacity:
-		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be at most %d, the limit", label, r.Cost, limit.Capacity)
-	case limit.MaxCost > 0 && r.Cost > limit.MaxCost:
-		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: a %s can consume at most %d at once", label, r.Cost, limit.Kind.Common().Name, limit.MaxCost)
-	}
-	name := r.Name
-	if name == "" {
-		name = limit.Kind.Common().Name
-	}
-	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, algorithm: copied(r.Algorithm)}, nil
-}
-
-// copied returns a, or a copy of what a points to: the caller can change that later.
-func copied(a algorithm.Algorithm) algorithm.Algorithm {
-	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
-		if value, ok := v.Elem().Interface().(algorithm.Algorithm); ok {
-			return value
-		}
-	}
-	return a
-}
-
-// newLimit returns the limit of a. Errors name the rule by label.
-func newLimit(label string, a algorithm.Algorithm) (*contract.Limit, error) {
-	if v := reflect.ValueOf(a); a == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fail(ErrInvalidRule, "%s: its Algorithm is nil: set one, for example algorithm.GCRA", label)
-	}
-	limit, err := a.NewLimit()
-	switch {
-	case err != nil:
-		return nil, fail(err, "%s: %s", label, plain(err))
-	case limit == nil || limit.Kind == nil || limit.Kind.Common() == nil:
-		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned no limit, or a limit without a Kind: it must return a limit with a Kind, or an error", label, a)
-	case limit.Capacity < 1 || limit.Capacity > contract.MaxTokens:
-		return nil, fail(ErrInvalidRule, "%s: NewLimit of its %T returned the Capacity %d: it must be from 1 to %d", label, a, limit.Capacity, int64(contract.MaxTokens))
-	}
-	return limit, nil
 }
 
 // A bound is a list of rules with their scripts, constants and keys, which are prepared
@@ -238,12 +190,70 @@ func digest(rules []rule) [32]byte {
 	return sha256.Sum256(b)
 }
 
-// now reads Options.Clock, which is not nil.
-func (sh *shared) now() (int64, error) {
-	t := sh.clock()
-	now := t.UnixMicro()
-	if now < 1 || now >= 1<<52 {
-		return 0, fmt.Errorf("weir: Options.Clock returned %v: it must be later than 1970 and earlier than 2112", t)
+// A way is how a limiter decides. It is chosen once, when the rules are bound.
+type way uint8
+
+const (
+	byScript    way = iota // Eval of the store runs a script
+	onSlots                // a decision on the slots of a memory store, and byScript what it does not support
+	inLine                 // the same in a straight line for plain requests, and onSlots the others
+	withShadows            // shadow rules decide beside the others
+)
+
+// chooseWay returns how b decides if it has no shadow rules.
+func (b *bound) chooseWay() way {
+	switch {
+	case b.memory == nil || !b.all.program.HasCells():
+		return byScript
+	case len(b.rules) == 1 && b.can.plain() && b.clock == nil && b.space.bare():
+		return inLine
 	}
-	return now, nil
+	return onSlots
+}
+
+// every returns the rules and the shadow rules.
+func (b *bound) every() []rule {
+	rules := slices.Clone(b.rules)
+	for _, shadow := range b.shadows {
+		rules = append(rules, shadow.rules...)
+	}
+	return rules
+}
+
+// of returns the bound that has rule n of every.
+func (b *bound) of(n int) *bound {
+	if n < len(b.rules) {
+		return b
+	}
+	return b.shadows[n-len(b.rules)]
+}
+
+// find returns the index in every of the rule with that name. It returns -1 if there is none.
+func (b *bound) find(name string) int {
+	if name == "" && len(b.rules) == 1 {
+		return 0
+	}
+	for i := range b.rules {
+		if b.rules[i].name == name {
+			return i
+		}
+	}
+	for i, shadow := range b.shadows {
+		if shadow.rules[0].name == name {
+			return len(b.rules) + i
+		}
+	}
+	return -1
+}
+
+// names lists the names of the rules.
+func (b *bound) names() string {
+	var names []byte
+	for i, r := range b.every() {
+		if i > 0 {
+			names = append(names, ", "...)
+		}
+		names = append(append(append(names, '"'), r.name...), '"')
+	}
+	return string(names)
 }

@@ -1,196 +1,6 @@
 package weir
 
-import (
-	"context"
-	"fmt"
-	"sync"
-	"time"
-
-	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/store"
-)
-
-// An Op is what a [Request] asks for.
-type Op uint8
-
-const (
-	// Consume consumes Cost tokens from every rule, if all rules allow the request.
-	Consume Op = iota
-
-	// Peek reports whether Consume would be allowed, and changes nothing. See
-	// Limiter.Peek.
-	Peek
-
-	// TakeUpTo consumes as many tokens as all rules allow, up to Cost. If no token
-	// can be consumed, the request is denied. See Limiter.TakeUpTo.
-	TakeUpTo
-
-	// Force consumes Cost tokens from every rule, also if a rule would deny the request.
-	// See Limiter.Force.
-	Force
-
-	// Refund refunds the tokens of the decision with the same Key and ID. See
-	// Limiter.Refund.
-	Refund
-
-	// Settle makes Request.Actual the cost of the decision with the same Key and ID. See
-	// Limiter.Settle.
-	Settle
-
-	// Renew renews the lease named ID: its full lease time starts again. If the lease
-	// is not held, the request is denied.
-	Renew
-
-	// Release releases the lease named ID.
-	Release
-
-	// Reset clears the rules identified by the full key. See Limiter.Reset.
-	Reset
-)
-
-// String returns the name of op.
-func (op Op) String() string {
-	names := [...]string{"Consume", "Peek", "TakeUpTo", "Force", "Refund", "Settle", "Renew", "Release", "Reset"}
-	if int(op) < len(names) {
-		return names[op]
-	}
-	return fmt.Sprintf("Op(%d)", uint8(op))
-}
-
-// A Request asks a [Decider] for one decision. Requests are comparable. Only Key is
-// always needed. The zero values of the other fields are the defaults.
-type Request struct {
-	// Key identifies the caller being limited.
-	Key Key
-
-	// Op is what to do. The zero Op is Consume.
-	Op Op
-
-	// Cost is the number of tokens. 0 means 1. It must not be negative. The ops Consume,
-	// Peek, TakeUpTo and Force use it. If the Cost of a Consume or a Peek is above the capacity
-	// of a rule, the request is denied with RetryAfter Never. For the op Refund, see
-	// Limiter.Refund. The other ops ignore Cost.
-	Cost int64
-
-	// MaxWait is how far ahead tokens may be reserved by a Consume or a Peek. If
-	// MaxWait is 0, no tokens are reserved: the caller can go ahead now, or the
-	// request is denied. If MaxWait is above 0 and the request is allowed,
-	// Result.Delay is the time to wait. A fraction of a microsecond is ignored.
-	//
-	// If MaxWait is above 0, the algorithm of every rule must support it.
-	// algorithm.GCRA, TokenBucket and LeakyBucket do. TakeUpTo and Force do not support
-	// MaxWait.
-	MaxWait time.Duration
-
-	// ID names the decision, so that it can be repeated and refunded. It can contain any
-	// bytes. Use another ID for each decision.
-	//
-	// A request with an ID is idempotent. If it consumed tokens, and is sent again with
-	// the same Key, ID and Cost, under the same limits, it consumes nothing: it is allowed,
-	// and Result.Replayed is true. So it can be retried if its reply was lost. This lasts
-	// until all tokens of the decision have been refilled, or until a Refund. A denied
-	// request is decided again.
-	//
-	// If the decision reserved tokens that are not available within MaxWait, and was not
-	// settled to another cost, the repeated request is denied, and RetryAfter says for how
-	// long. So is a repeated request whose decision is in the future, because the clock has
-	// stepped back. A rule with a Cost keeps its turn also after a Settle.
-	//
-	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
-	// a TakeUpTo, the Cost must be at least what it consumed.
-	//
-	// Do not take the ID from the caller who is limited: repeated requests are free.
-	//
-	// If a request has an ID, the store keeps one more key for each rule, until no
-	// token of the decision can be refunded. If the algorithm of a rule cannot
-	// refund, for example algorithm.MetadataWindow, ID must be empty. A Peek ignores
-	// the ID, unless it names a lease.
-	//
-	// If a rule is an algorithm.Concurrency, ID names the lease, and there is no
-	// refund. Every op except Peek and Reset then needs an ID. It has at most
-	// algorithm.MaxLease bytes.
-	ID string
-
-	// Actual is the cost that a Settle gives to the decision. Other ops ignore it.
-	Actual Actual
-
-	// Metadata is text that an algorithm.MetadataWindow stores with an allowed
-	// request. Limiter.Entries lists it. It has at most algorithm.MaxMetadata bytes.
-	// If no rule is an algorithm.MetadataWindow, Metadata must be empty.
-	Metadata string
-}
-
-// An Actual is a number of tokens that is known after the work: see [Request]. It can be 0. The
-// zero Actual is no number, so a forgotten one is an error. Make one with [ActualCost].
-type Actual struct {
-	cost  int64
-	given bool
-}
-
-// ActualCost returns an [Actual] of n tokens.
-func ActualCost(n int64) Actual { return Actual{n, true} }
-
-// Cost returns the number of tokens. It returns false for the zero Actual.
-func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
-
-// A Result is the answer to a [Request]. Limit, Window, Remaining, RetryAfter and
-// ResetAfter describe one rule, whose name is Rule. If the request is denied, it is the
-// rule with the longest RetryAfter. If the request is allowed, it is the rule with the
-// fewest tokens remaining. If there are several such rules, it is the first of them.
-//
-// The ops Refund, Release and Reset set only Allowed. For Refund and Release, it
-// reports whether anything was refunded or released. Settle sets only Allowed and Granted. For
-// Settle, Allowed reports whether the decision was found, and Granted is its cost now.
-type Result struct {
-	Allowed bool // the caller may go ahead, after Delay
-
-	// Replayed is true if the request repeats an earlier decision: see Request.ID. The
-	// request consumed nothing. If it is allowed, Granted is the number of tokens that the
-	// decision consumed. Delay is the time that is left to wait, or 0 after a Settle to another
-	// cost, unless a rule has a Cost. The other fields are those of now.
-	Replayed bool
-
-	// Granted is the number of tokens consumed from each rule without a Cost. If
-	// all rules have a Cost, it is the number consumed from the rule named Rule. It
-	// is 0 if the request was denied, or if the op is Peek or Renew.
-	Granted int64
-
-	// Delay is the time to wait before going ahead: the longest wait of all rules.
-	// If the request was denied, it is Never. Otherwise it is 0 if Request.MaxWait
-	// was 0.
-	Delay time.Duration
-
-	Rule       string        // the rule's name; the algorithm's name if the rule has none
-	Limit      int64         // the capacity of the rule, in tokens
-	Window     time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency
-	Remaining  int64         // whole tokens left after the request; for algorithm.Concurrency, free leases
-	RetryAfter time.Duration // if denied, the time until the same request would be allowed; Never if it cannot be
-	ResetAfter time.Duration // the time until the rule is fully reset
-
-	// Degraded is nil if the store decided. Otherwise it says why not: see package outage.
-	// It is then a store.ErrUnavailable. If it is also a Decider, it decides further
-	// requests without the store, for a wrapper that asked for another decision than its
-	// caller.
-	Degraded error
-
-	// Shadow is nil if every shadow rule allows the request: see Rule.Shadow. If one would
-	// have denied it, Shadow is a *DeniedError, an ErrDenied, with the result of that rule:
-	// the one with the longest RetryAfter. If a shadow rule could not decide the request,
-	// Shadow is its error.
-	Shadow error
-}
-
-// A Decider is a [Limiter], or stands around another Decider: see [Limiter.Wrap]. It then
-// passes on every request that it does not answer itself.
-type Decider interface {
-	// Decide makes the decision that r asks for. The slice each can be empty.
-	// Otherwise it must have at least one element for each rule, and Decide stores
-	// the result of each rule in it, in the order of Policy.Rules. Shadow rules have
-	// no element. Decide does not use the slice after it returns.
-	Decide(ctx context.Context, r Request, each []Result) (Result, error)
-}
-
-var _ Decider = (*Limiter)(nil)
+import "context"
 
 // Allow consumes one token from every rule, if all rules allow the request. Errors: see
 // [Limiter.Decide].
@@ -266,92 +76,31 @@ func (l *Limiter) Force(ctx context.Context, cost int64, key ...string) (res Res
 	return res, err
 }
 
-func errCost(method string, cost int64) error {
-	return fail(ErrInvalidCost, "%s: the cost is %d: it must be at least 1", method, cost)
-}
-
-// Decide makes the decision that r asks for, atomically. On a server, a decision is one
-// Lua script. It takes one round trip, or two if the server does not know the script
-// yet. Most other methods, for example Allow, call Decide.
+// DoMany decides many requests. It decides each request like [Limiter.Decide],
+// independently of the others. The answers are in the order of requests. If two
+// requests have the same key, either of them can be decided first.
 //
-// The slice each can be empty. Otherwise it must have at least one element for each
-// rule, and Decide stores the result of each rule in it, in the order of Policy.Rules.
-// Shadow rules have no element. In these results, Allowed reports whether that rule alone allows the request.
+// DoMany uses the first of these ways that is possible:
+//   - If a wrapper of the limiter is no [ManyDecider], DoMany decides the requests one by one.
+//   - If every request is a Peek, and MGet can read the state of all rules, DoMany
+//     calls MGet of the store once. It also calls Time once if there is no
+//     Options.Clock.
+//   - If the store is a [store.Batcher], DoMany sends all requests in one batch.
+//   - Otherwise DoMany decides the requests one by one.
 //
-// The errors of misuse are:
-//   - [ErrInvalidKey] if the key has another number of segments than the policy, or an
-//     empty segment, or if the ID of a Refund is empty.
-//   - [ErrInvalidCost] if the cost is negative, or above the largest cost of an
-//     algorithm, for example above 1 for an algorithm.Concurrency, or if the ID names an earlier
-//     decision with another cost.
-//   - [ErrInvalidLease] if a rule is an algorithm.Concurrency, and r.ID is too long, or
-//     empty where it is needed: see Request.ID.
-//   - [ErrInvalidMetadata] if the metadata is too long.
-//   - [ErrInvalidRule] if r is a Reset, and no rule is identified by the full key.
-//   - [ErrUnsupported] if the limiter cannot do what r asks, for example because the
-//     algorithm of a rule cannot refund. The error then names the rule.
-//   - another error if MaxWait is negative, if each is too short, or if Options.Clock
-//     returns a time out of range.
-//   - another error if the Limiter is nil or a zero value.
+// MGet cannot read the state of algorithm.SlidingLog, Concurrency and MetadataWindow.
+// MGet can read the keys of different requests at different instants. If a key holds a
+// list or a sorted set, MGet treats it as missing.
 //
-// The errors of the store are:
-//   - [store.ErrUnavailable] during an outage, or the context's error if ctx ends.
-//     Tokens may have been consumed.
-//   - [store.ErrForeign] if a key holds a value that no limiter wrote.
-//   - [store.ErrScript] if the script failed.
-func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
-	err = l.decide(ctx, &r, each, &res)
-	return res, err
-}
-
-// decide is Decide. If there is no error, it sets res, which is zero. A Request and a
-// Result are large, so they are copied only for wrappers.
-func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Result) (err error) {
-	switch {
-	case l == nil || l.outer == nil:
-		return errNoLimiter
-	case len(l.wrappers) == 0:
-		return l.bound.decide(ctx, r, each, res)
+// A batch is held in memory: pass thousands of requests at once, not millions.
+func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
+	answers := make([]Answer, len(requests))
+	if l != nil && l.bound != nil {
+		DecideMany(ctx, l.outer, requests, answers)
+		return answers
 	}
-	*res, err = l.outer.Decide(ctx, *r, each)
-	return err
-}
-
-// Decide implements [Decider], inside all wrappers.
-func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
-	err = b.decide(ctx, &r, each, &res)
-	return res, err
-}
-
-// Age changes r to what it is after the time d: it subtracts d from RetryAfter and ResetAfter,
-// unless they are Never, down to 0. It is for wrappers that answer with an earlier Result.
-func (r *Result) Age(d time.Duration) {
-	if r.RetryAfter != Never {
-		r.RetryAfter = max(r.RetryAfter-d, 0)
+	for i := range answers {
+		answers[i].Err = errNoLimiter
 	}
-	if r.ResetAfter != Never {
-		r.ResetAfter = max(r.ResetAfter-d, 0)
-	}
+	return answers
 }
-
-// A query is a valid request: the verb and the call of a script, which decides rules.
-type query struct {
-	op    Op
-	group *group // the rules
-	compose.Query
-}
-
-// A scratch holds the buffers of one request, which are reused.
-type scratch struct {
-	text  []byte // the text that is hashed for the names of markers
-	buf   []byte // the keys, one after the other
-	ends  []int  // where each key ends in buf
-	keys  []string
-	args  []store.Arg
-	reply []store.Value
-	flat  []store.Value
-
-	answers []compose.Result
-}
-
-var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, 0, 512)} }}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/weirtest"
+	"github.com/weir-go/weir/internal/test/weirtest"
 )
 
 // If a key was reset or deleted after a decision, a refund of the decision does not change

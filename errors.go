@@ -48,29 +48,6 @@ var (
 	ErrLeaseLost = errors.New("weir: lease lost")
 )
 
-// A DeniedError is the error for one denied request. It is an [ErrDenied], and holds
-// the Result of the request.
-type DeniedError struct {
-	Result Result // Allowed is false
-}
-
-// Error returns a text that names the rule that denied the request.
-func (e *DeniedError) Error() string { return prefix + e.text() }
-
-// Is reports whether target is [ErrDenied].
-func (e *DeniedError) Is(target error) bool { return target == ErrDenied }
-
-func (e *DeniedError) text() string {
-	r := &e.Result
-	if r.Degraded != nil && r.RetryAfter != Never {
-		return fmt.Sprintf("denied by rule %q: %s: retry after %v", r.Rule, plain(r.Degraded), r.RetryAfter)
-	}
-	if r.RetryAfter == Never {
-		return fmt.Sprintf("denied by rule %q: its limit is %d: the request can never be allowed", r.Rule, r.Limit)
-	}
-	return fmt.Sprintf("denied by rule %q: %d of %d tokens remain: retry after %v", r.Rule, r.Remaining, r.Limit, r.RetryAfter)
-}
-
 // prefix is the beginning of the text of every error of this package.
 const prefix = "weir: "
 
@@ -83,3 +60,9 @@ func fail(is error, format string, args ...any) error {
 func plain(err error) string { return strings.TrimPrefix(err.Error(), prefix) }
 
 var errNoLimiter = errors.New("weir: the Limiter is nil or a zero value: make one with New or NewPolicy")
+
+func errCost(method string, cost int64) error {
+	return fail(ErrInvalidCost, "%s: the cost is %d: it must be at least 1", method, cost)
+}
+
+var errNoReset = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: select a rule with Limiter.Only")

@@ -10,8 +10,30 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/script"
+	"github.com/weir-go/weir/store"
 )
+
+// A query is a valid request: the verb and the call of a script, which decides rules.
+type query struct {
+	op    Op
+	group *group // the rules
+	compose.Query
+}
+
+// A scratch holds the buffers of one request, which are reused.
+type scratch struct {
+	text  []byte // the text that is hashed for the names of markers
+	buf   []byte // the keys, one after the other
+	ends  []int  // where each key ends in buf
+	keys  []string
+	args  []store.Arg
+	reply []store.Value
+	flat  []store.Value
+
+	answers []compose.Result
+}
 
 // check checks r, and sets q, which is zero. each is the length of the caller's slice.
 func (b *bound) check(q *query, r *Request, each int) error {
@@ -60,7 +82,7 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 	case Reset:
 		q.Verb, q.group = script.Reset, b.resets
 		if q.group == nil {
-			err = fail(ErrInvalidRule, "Reset: no rule is identified by the full key: select a rule with Limiter.Only")
+			err = errNoReset
 		}
 	default:
 		err = fail(ErrUnsupported, "Request.Op is %v: it must be one of the constants, for example Consume", r.Op)

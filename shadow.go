@@ -3,6 +3,7 @@ package weir
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/weir-go/weir/internal/script"
@@ -174,4 +175,80 @@ func (b *bound) decideBeside(ctx context.Context, r *Request, each []Result, res
 	a.answer(b, each, to[:])
 	*res = to[0].Result
 	return to[0].Err
+}
+
+// evalMany runs evals. If the store is a Batcher, it runs them in one batch.
+func (b *bound) evalMany(ctx context.Context, evals []store.Eval) {
+	if batcher, ok := b.store.(store.Batcher); ok && len(evals) > 0 {
+		batcher.EvalBatch(ctx, evals)
+		return
+	}
+	for i := range evals {
+		e := &evals[i]
+		e.Reply, e.Err = b.store.Eval(ctx, e.Script, e.Keys, e.Args, nil)
+	}
+}
+
+// peekMany reads all keys of evals with one MGet, and runs the Go forms of evals over the
+// values. The scripts only read, and their keys hold strings.
+func (b *bound) peekMany(ctx context.Context, evals []store.Eval) {
+	if len(evals) == 0 {
+		return
+	}
+	var keys []string
+	for i := range evals {
+		keys = append(keys, evals[i].Keys...)
+	}
+	held, now, err := b.load(ctx, keys)
+	for i := range evals {
+		e := &evals[i]
+		if e.Err = err; err == nil {
+			n := len(e.Keys)
+			e.Reply, e.Err = e.Script.Run(store.NewLoaded(now, held[:n]), e.Keys, e.Args, nil)
+			held = held[n:]
+		}
+	}
+}
+
+// load reads keys. It reads the store's clock too, unless the limiter has a Clock.
+func (b *bound) load(ctx context.Context, keys []string) (held []store.Content, now int64, err error) {
+	if b.clock == nil {
+		t, err := b.store.Time(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		now = t.UnixMicro()
+	}
+	values, err := b.store.MGet(ctx, keys, make([]store.Value, 0, len(keys)))
+	if err != nil {
+		return nil, 0, err
+	}
+	if len(values) != len(keys) {
+		return nil, 0, fmt.Errorf("weir: %w: MGet of the store returned %d values for %d keys: it must return one for each key", store.ErrScript, len(values), len(keys))
+	}
+	held = make([]store.Content, len(keys))
+	for i, v := range values {
+		if v.Kind() == store.Nil {
+			continue
+		}
+		held[i].Kind = store.Other
+		if n, ok := store.ParseNums(v.Str()); ok && v.Kind() == store.Bulk {
+			held[i] = store.Content{Kind: store.Numbers, Nums: n}
+		}
+	}
+	return held, now, nil
+}
+
+// DecideMany implements [ManyDecider], inside all wrappers.
+func (b *bound) DecideMany(ctx context.Context, requests []Request, answers []Answer) {
+	a := batch{make([]storeCall, 0, len(requests)), make([]store.Eval, 0, len(requests))}
+	for i := range requests {
+		answers[i].Err = a.add(b, i, &requests[i], 0)
+	}
+	if a.peeks() {
+		b.peekMany(ctx, a.evals)
+	} else {
+		b.evalMany(ctx, a.evals)
+	}
+	a.answer(b, nil, answers)
 }

@@ -28,7 +28,7 @@ type Reservation struct {
 
 // The states of a Reservation.
 const (
-	reserved  int32 = iota
+	pending   int32 = iota
 	gone            // a Wait has returned nil
 	cancelled       // Cancel was called, or a Wait has refunded the tokens
 )
@@ -117,11 +117,11 @@ func (r *Reservation) Wait(ctx context.Context) error {
 	}
 	err := sleep.For(ctx, time.Until(r.turn))
 	switch {
-	case err != nil && r.own && r.state.CompareAndSwap(reserved, cancelled):
+	case err != nil && r.own && r.state.CompareAndSwap(pending, cancelled):
 		return r.giveUp(ctx, err)
 	case err != nil: // another Wait went ahead, or refunded the tokens, or another request can use them
 		return err
-	case r.state.CompareAndSwap(reserved, gone), r.state.Load() == gone:
+	case r.state.CompareAndSwap(pending, gone), r.state.Load() == gone:
 		return nil
 	}
 	return errCancelled

@@ -2,29 +2,17 @@ package weir
 
 import (
 	"context"
+	"sync"
 
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// A way is how a limiter decides. It is chosen once, when the rules are bound.
-type way uint8
+var scratches = sync.Pool{New: func() any { return &scratch{buf: make([]byte, 0, 512)} }}
 
-const (
-	byScript    way = iota // Eval of the store runs a script
-	onSlots                // a decision on the slots of a memory store, and byScript what it does not support
-	inLine                 // the same in a straight line for plain requests, and onSlots the others
-	withShadows            // shadow rules decide beside the others
-)
-
-// chooseWay returns how b decides if it has no shadow rules.
-func (b *bound) chooseWay() way {
-	switch {
-	case b.memory == nil || !b.all.program.HasCells():
-		return byScript
-	case len(b.rules) == 1 && b.can.plain() && b.clock == nil && b.space.bare():
-		return inLine
-	}
-	return onSlots
+// Decide implements [Decider], inside all wrappers.
+func (b *bound) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
+	err = b.decide(ctx, &r, each, &res)
+	return res, err
 }
 
 // decide checks the request, and makes the decision in the way of b.
@@ -41,11 +29,6 @@ func (b *bound) decide(ctx context.Context, r *Request, each []Result, res *Resu
 		}
 	}
 	return b.decideBy(ctx, b.way, r, each, res)
-}
-
-// plain reports whether r is a Consume without options.
-func (r *Request) plain() bool {
-	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
 }
 
 // decideBy is decide in every way except inLine: instead of it, it decides onSlots.

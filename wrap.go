@@ -1,26 +1,14 @@
 package weir
 
 import (
-	"context"
-	"errors"
+	"crypto/sha256"
 	"slices"
+	"strconv"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
 )
-
-// A Wrapper makes a [Decider] that stands around next: it answers a request itself, or passes
-// the request on to next. The packages outage, prefetch, denycache and observe have ready ones.
-//
-// lim is the limiter without wrappers, which a Wrapper asks about its rules: see
-// [Limiter.Rules]. If the Wrapper does not suit these rules, or the Deciders in next, it
-// returns an error. See [Find].
-type Wrapper func(lim *Limiter, next Decider) (Decider, error)
-
-// A ManyDecider is a [Decider] that decides many requests together. A Decider around another
-// one is a ManyDecider if [Limiter.DoMany] is to keep its batches.
-type ManyDecider interface {
-	// DecideMany decides each of requests as Decide does, and sets the element of answers
-	// with the same index. answers are zero at first.
-	DecideMany(ctx context.Context, requests []Request, answers []Answer)
-}
 
 // A StandIn answers some requests in place of the store, as if the store had decided: it
 // remembers a denial, or holds tokens. Package outage must stand inside every StandIn, because
@@ -47,18 +35,6 @@ func Find[T any](d Decider) (found T, ok bool) {
 	return found, false
 }
 
-// DecideMany decides requests with d: together if d is a [ManyDecider], and otherwise one by
-// one. answers has one element for each request.
-func DecideMany(ctx context.Context, d Decider, requests []Request, answers []Answer) {
-	if many, ok := d.(ManyDecider); ok {
-		many.DecideMany(ctx, requests, answers)
-		return
-	}
-	for i, r := range requests {
-		answers[i].Result, answers[i].Err = d.Decide(ctx, r, nil)
-	}
-}
-
 // Wrap returns a limiter in which every decision passes through the wrappers w, from left to
 // right, and then through the wrappers of earlier calls:
 //
@@ -79,27 +55,94 @@ func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
 	return newLimiter(l.bound, wrappers)
 }
 
-// newLimiter returns the limiter for b in wrappers, of which the innermost is the first.
-func newLimiter(b *bound, wrappers []Wrapper) (*Limiter, error) {
-	l := &Limiter{bound: b, wrappers: wrappers, outer: b}
-	if len(wrappers) == 0 {
-		return l, nil
-	}
-	bare := &Limiter{bound: b, outer: b}
-	for _, wrap := range wrappers {
-		if wrap == nil {
-			return nil, errNoWrapper
-		}
-		d, err := wrap(bare, l.outer)
-		switch {
-		case err != nil:
-			return nil, err
-		case d == nil:
-			return nil, errNoWrapper
-		}
-		l.outer = d
-	}
-	return l, nil
+// A RuleInfo describes a rule of a limiter: see [Limiter.Rules].
+type RuleInfo struct {
+	Name      string              // as a Result has it: the algorithm's name if the rule has none
+	By        []string            // the segments that identify the limit
+	Algorithm algorithm.Algorithm // with its parameters
+	Cost      int64               // as in Rule.Cost
+	Shadow    bool                // as in Rule.Shadow
+
+	Kind    string        // the name of the algorithm, for example "gcra"
+	Limit   int64         // the capacity, in tokens
+	MaxCost int64         // the most tokens that can be consumed at once; 0 means Limit
+	Window  time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency
+
+	Reserves bool // Request.MaxWait can be above 0
+	Refunds  bool // Request.ID names a decision, which can be refunded if all rules can
+	Debt     bool // Force and Settle can consume more than Limit
+	Leases   bool // an allowed request holds a lease
+	Entries  bool // Request.Metadata is stored
+	Queues   bool // requests that reserve tokens go ahead one by one
 }
 
-var errNoWrapper = errors.New("weir: a Wrapper given to Limiter.Wrap is nil, or returned neither a Decider nor an error: it must return one of them")
+// Rules describes the rules of l: first the rules of [Policy].Rules in their order, without the
+// shadow rules, and then the shadow rules. If l is nil or a zero value, there are none.
+func (l *Limiter) Rules() []RuleInfo {
+	if l == nil || l.bound == nil {
+		return nil
+	}
+	rules := l.bound.every()
+	infos := make([]RuleInfo, len(rules))
+	for i := range rules {
+		b, n := l.bound, i
+		if i >= len(b.rules) {
+			b, n = b.of(i), 0
+		}
+		infos[i] = b.describe(n)
+		infos[i].Shadow = b != l.bound
+	}
+	return infos
+}
+
+// describe describes rule n of b.
+func (b *bound) describe(n int) RuleInfo {
+	r := &b.rules[n]
+	info := RuleInfo{
+		Name: r.name, Algorithm: r.algorithm, Cost: r.cost,
+		Kind: r.kind().Name, Limit: r.limit.Capacity, MaxCost: r.limit.MaxCost, Window: r.limit.Window,
+		Reserves: r.has(reserves), Refunds: r.has(refunds), Debt: r.has(debts),
+		Leases: r.has(leases), Entries: r.has(entries), Queues: r.has(queues),
+	}
+	for _, i := range r.key.by.list() {
+		info.By = append(info.By, b.space.segments[i])
+	}
+	return info
+}
+
+// Store returns the store of l. It is nil if l is nil or a zero value.
+func (l *Limiter) Store() store.Store {
+	if l == nil || l.bound == nil {
+		return nil
+	}
+	return l.bound.store
+}
+
+// Check returns the error of misuse that [Limiter.Decide] would return for r and each, without
+// a call of the store. It does not look at the shadow rules.
+func (l *Limiter) Check(r Request, each []Result) error {
+	if l == nil || l.bound == nil {
+		return errNoLimiter
+	}
+	var q query
+	return l.bound.check(&q, &r, len(each))
+}
+
+// Digest returns a hash of the keys and the limits of l. Over one store, limiters with the same
+// Digest decide alike, apart from their wrappers and shadow rules. It is zero if l is nil or a
+// zero value.
+func (l *Limiter) Digest() (sum [32]byte) {
+	if l == nil || l.bound == nil {
+		return sum
+	}
+	b := l.bound
+	text := append([]byte(b.space.head), b.limits[:]...)
+	text = append(text, byte(b.space.secret), byte(len(b.space.segments)))
+	for _, n := range b.space.shared {
+		text = append(text, byte(n))
+	}
+	for i := range b.rules {
+		text = strconv.AppendQuote(append(text, byte(b.rules[i].key.by)), b.rules[i].key.tail)
+	}
+	return sha256.Sum256(text)
+}

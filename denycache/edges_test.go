@@ -8,7 +8,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/denycache"
-	"github.com/weir-go/weir/internal/weirtest"
+	"github.com/weir-go/weir/internal/test/weirtest"
 )
 
 // A delayed is a wrapper that calls then once, after the next decision and before its

@@ -17,7 +17,7 @@ import (
 
 // Check checks the arguments of the constructor with that name.
 func Check(name string, d weir.Decider, timeout time.Duration) error {
-	if lim, ok := d.(*weir.Limiter); ok {
+	if lim, ok := d.(interface{ Valid() error }); ok {
 		if err := lim.Valid(); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -1,0 +1,284 @@
+package weir
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+	"strconv"
+	"strings"
+	"unsafe"
+
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/storekey"
+)
+
+// A keySpace turns keys into the keys of a store:
+//
+//	prefix:name:{shared segments}:rule.tag:other segments
+type keySpace struct {
+	head     string // prefix, name, and an opening brace
+	segments []string
+	secret   segmentSet
+	shared   []int // the segments that every rule has in By, ascending
+	rules    []ruleKey
+	built    bool // a part of a key is not one segment as it is, for any key
+}
+
+// newKeySpace returns the key space of p. It has no rules: addRules adds them.
+func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
+	ks := &keySpace{segments: []string{"key"}}
+	if p.Segments != nil {
+		ks.segments = slices.Clone(p.Segments)
+	}
+	switch {
+	case p.Name == "":
+		return nil, fail(ErrInvalidRule, "the limiter's name is empty: give each limiter its own name, so that two limiters never share state by accident")
+	case len(p.Name) > MaxSegment:
+		return nil, fail(ErrInvalidRule, "the limiter's name has %d bytes: it must have at most %d", len(p.Name), MaxSegment)
+	case len(ks.segments) < 1 || len(ks.segments) > MaxSegments:
+		return nil, fail(ErrInvalidRule, "Policy.Segments has %d names: it must have from 1 to %d, or be nil for one segment", len(ks.segments), MaxSegments)
+	}
+	for i, name := range ks.segments {
+		switch {
+		case name == "":
+			return nil, fail(ErrInvalidRule, "Policy.Segments[%d] is empty: each segment needs a name", i)
+		case slices.Contains(ks.segments[:i], name):
+			return nil, fail(ErrInvalidRule, "Policy.Segments has the name %q twice: each segment needs its own name", name)
+		}
+	}
+	var err error
+	if ks.secret, err = ks.set("Policy.Secret", p.Secret); err != nil {
+		return nil, err
+	}
+	b := append(appendEscaped(nil, prefix), ':')
+	ks.head = string(append(appendEscaped(b, p.Name), ":{"...))
+	return ks, nil
+}
+
+// set returns the set of the segments with these names. Errors name the field.
+func (ks *keySpace) set(field string, names []string) (segmentSet, error) {
+	var set segmentSet
+	for _, name := range names {
+		n := slices.Index(ks.segments, name)
+		switch {
+		case n < 0:
+			return 0, fail(ErrInvalidRule, "%s names the segment %q, which does not exist: the segments are %s", field, name, ks.names())
+		case set.has(n):
+			return 0, fail(ErrInvalidRule, "%s names the segment %q twice: name it once", field, name)
+		}
+		set |= 1 << n
+	}
+	return set, nil
+}
+
+// by returns the set of the segments in Rule.By. Errors name the rule by label.
+func (ks *keySpace) by(label string, names []string) (segmentSet, error) {
+	switch {
+	case names == nil:
+		return 1<<len(ks.segments) - 1, nil
+	case len(names) == 0:
+		return 0, fail(ErrInvalidRule, "%s: By is empty: it must name at least one segment, or be nil for all", label)
+	}
+	return ks.set(label+": By", names)
+}
+
+// addRules adds rules, and sets their keys. by[i] is the set of segments of rules[i].
+func (ks *keySpace) addRules(rules []rule, by []segmentSet) error {
+	all := ^segmentSet(0)
+	for _, set := range by {
+		all &= set
+	}
+	if all == 0 {
+		return fail(ErrInvalidRule, "the rules have no segment in common: "+
+			"all keys of a decision must have one cluster slot, which the common segments choose: "+
+			"add a segment to By of every rule, for example an action or a tenant, or make two limiters")
+	}
+	ks.shared = all.list()
+	ks.built = ks.secret != 0 || len(ks.shared) > 1
+	ks.rules = make([]ruleKey, len(rules))
+	for i := range rules {
+		r, rk := &rules[i], &ks.rules[i]
+		tail := []byte("}:")
+		if r.given != "" {
+			tail = append(appendEscaped(tail, r.given), '.')
+		}
+		tail = append(tail, r.kind().Tag[:]...)
+		*rk = ruleKey{n: i, tail: string(tail), by: by[i], other: (by[i] &^ all).list()}
+		rk.frame = storekey.NewFrame(ks.head, rk.tail)
+		r.key = rk
+		ks.built = ks.built || len(rk.other) > 1
+	}
+	return nil
+}
+
+// bare reports whether a key has one segment, which is not secret.
+func (ks *keySpace) bare() bool { return len(ks.segments) == 1 && ks.secret == 0 }
+
+// names lists the names of the segments.
+func (ks *keySpace) names() string { return `"` + strings.Join(ks.segments, `", "`) + `"` }
+
+// full reports whether all segments identify the limit of a rule.
+func (ks *keySpace) full(rk *ruleKey) bool { return rk.by == 1<<len(ks.segments)-1 }
+
+// check returns an ErrInvalidKey unless k is a key of this space.
+func (ks *keySpace) check(k *Key) error {
+	if k.count != len(ks.segments) {
+		return fail(ErrInvalidKey, "the key has %d segments: it must have %d: %s", k.count, len(ks.segments), ks.names())
+	}
+	for i, name := range ks.segments {
+		if k.segments[i] == "" {
+			return fail(ErrInvalidKey, "the key's segment %q is empty: it must have at least 1 byte", name)
+		}
+	}
+	return nil
+}
+
+// setSlots sets the keys of slots, which are zero, to the keys of rules. The parts of the keys are
+// segments of k. If a part is not one segment as it is, setSlots returns false: buildSlots must
+// then build the parts.
+func (ks *keySpace) setSlots(slots []compose.Slot, rules []rule, k *Key) bool {
+	if ks.built {
+		return false
+	}
+	for i := range ks.segments {
+		if !unescaped(k.segments[i]) {
+			return false
+		}
+	}
+	shared := k.segments[ks.shared[0]]
+	for i := range slots {
+		key, rk := &slots[i].Key, rules[i].key
+		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
+			key.Other = k.segments[rk.other[0]]
+		}
+	}
+	return true
+}
+
+// buildSlots sets the keys of slots, which are zero, to the keys of rules. It builds the parts of
+// the keys in buf, and returns the longer buf.
+func (ks *keySpace) buildSlots(slots []compose.Slot, rules []rule, k *Key, buf []byte) []byte {
+	var shared string
+	shared, buf = ks.join(ks.shared, k, buf)
+	for i := range slots {
+		key, rk := &slots[i].Key, rules[i].key
+		if key.Frame, key.Shared = &rk.frame, shared; len(rk.other) > 0 {
+			key.Other, buf = ks.join(rk.other, k, buf)
+		}
+	}
+	return buf
+}
+
+// join returns the segments of k in list, as appendSegments appends them to buf. The text is a
+// part of buf.
+func (ks *keySpace) join(list []int, k *Key, buf []byte) (string, []byte) {
+	start := len(buf)
+	buf = ks.appendSegments(buf, list, k)
+	return unsafe.String(&buf[start], len(buf)-start), buf
+}
+
+// appendHead appends the part with which the keys of all rules begin.
+func (ks *keySpace) appendHead(b []byte, k *Key) []byte {
+	return ks.appendSegments(append(b, ks.head...), ks.shared, k)
+}
+
+// appendTail appends the rest of the key of a rule.
+func (ks *keySpace) appendTail(b []byte, rk *ruleKey, k *Key) []byte {
+	if b = append(b, rk.tail...); len(rk.other) > 0 {
+		b = ks.appendSegments(append(b, ':'), rk.other, k)
+	}
+	return b
+}
+
+// appendSegments appends the segments of k in list, escaped and joined by colons.
+func (ks *keySpace) appendSegments(b []byte, list []int, k *Key) []byte {
+	for i, n := range list {
+		if i > 0 {
+			b = append(b, ':')
+		}
+		b = ks.appendSegment(b, n, k)
+	}
+	return b
+}
+
+func (ks *keySpace) appendSegment(b []byte, n int, k *Key) []byte {
+	if ks.secret.has(n) {
+		return appendHash(b, k.segments[n])
+	}
+	return appendEscaped(b, k.segments[n])
+}
+
+// appendNumber appends ":" and n to b. If a rule has several keys, each of them ends in
+// its own number.
+func appendNumber(b []byte, n int) []byte {
+	return strconv.AppendInt(append(b, ':'), int64(n), 10)
+}
+
+// appendEscaped appends s. It replaces each of the characters { } : and % by % and two
+// hexadecimal digits.
+func appendEscaped(b []byte, s string) []byte {
+	if len(s) > MaxSegment {
+		return appendHash(b, s)
+	}
+	if unescaped(s) {
+		return append(b, s...)
+	}
+	from := 0
+	for i := range len(s) {
+		if escaped[s[i]] {
+			b = append(b, s[from:i]...)
+			b = append(b, '%', "0123456789ABCDEF"[s[i]>>4], "0123456789ABCDEF"[s[i]&15])
+			from = i + 1
+		}
+	}
+	return append(b, s[from:]...)
+}
+
+// unescaped reports whether s is part of a key as it is: it is short, and has no character to escape.
+func unescaped(s string) bool {
+	if len(s) > MaxSegment {
+		return false
+	}
+	b := unsafe.Slice(unsafe.StringData(s), len(s))
+	// Eight or four bytes at once. The last ones can overlap those before.
+	switch n := len(b); {
+	case n >= 8:
+		for i := 0; i < n-8; i += 8 {
+			if suspect(binary.LittleEndian.Uint64(b[i:])) {
+				return plainBytes(b)
+			}
+		}
+		return !suspect(binary.LittleEndian.Uint64(b[n-8:])) || plainBytes(b)
+	case n >= 4:
+		return !suspect(uint64(binary.LittleEndian.Uint32(b))<<32|uint64(binary.LittleEndian.Uint32(b[n-4:]))) || plainBytes(b)
+	}
+	return plainBytes(b)
+}
+
+// suspect returns true if one of the eight bytes of x is a character to escape. It can also return true
+// if another byte is 'z' or above.
+func suspect(x uint64) bool {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	above := x + ones*(0x80-'{')             // sets the highest bit of a brace, also with a carry
+	colon, percent := x^ones*':', x^ones*'%' // the character becomes 0
+	return (above|(colon-ones)&^colon|(percent-ones)&^percent)&highs != 0
+}
+
+// plainBytes reports whether b has no character to escape.
+func plainBytes(b []byte) bool {
+	for _, c := range b {
+		if escaped[c] {
+			return false
+		}
+	}
+	return true
+}
+
+var escaped = [256]bool{'{': true, '}': true, ':': true, '%': true}
+
+// appendHash appends "%sha256=" and the hash of s. Escaping cannot produce "%sha256=".
+func appendHash(b []byte, s string) []byte {
+	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s))) // []byte(s) would allocate
+	return hex.AppendEncode(append(b, "%sha256="...), sum[:])
+}
