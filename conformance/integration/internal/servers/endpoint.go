@@ -1,9 +1,18 @@
 package servers
 
 import (
+	"bytes"
+	"context"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/testcontainers/testcontainers-go"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -54,4 +63,80 @@ func dial(e Endpoint, timeout time.Duration, name string) redis.UniversalClient 
 		return redis.NewClusterClient(o.Cluster())
 	}
 	return redis.NewUniversalClient(o)
+}
+
+// admin is the user of such a server who may do everything.
+const admin = "admin"
+
+// startTLS starts a server that has no other port than for TLS, and no default
+// user.
+func (s *Server) startTLS(ctx context.Context, ports []string) error {
+	// The certificate of httptest is for the loopback interface, and signs itself.
+	example := httptest.NewTLSServer(nil)
+	defer example.Close()
+	cert := example.Certificate()
+	key, err := x509.MarshalPKCS8PrivateKey(example.TLS.Certificates[0].PrivateKey)
+	if err != nil {
+		return err
+	}
+	file := func(path string, block *pem.Block) testcontainers.ContainerFile {
+		// The server may run as a user who is not the owner.
+		return testcontainers.ContainerFile{Reader: bytes.NewReader(pem.EncodeToMemory(block)), ContainerFilePath: path, FileMode: 0o644}
+	}
+	const certFile, keyFile = "/weir.crt", "/weir.key"
+	files := []testcontainers.ContainerFile{
+		file(certFile, &pem.Block{Type: "CERTIFICATE", Bytes: cert.Raw}),
+		file(keyFile, &pem.Block{Type: "PRIVATE KEY", Bytes: key}),
+	}
+	s.User, s.Password = "weir", rand.Text()
+	s.TLS = &tls.Config{RootCAs: x509.NewCertPool(), MinVersion: tls.VersionTLS12}
+	s.TLS.RootCAs.AddCert(cert)
+	s.admin = rand.Text()
+
+	args := []string{
+		"--port", "0", "--tls-port", ports[0],
+		"--tls-cert-file", certFile, "--tls-key-file", keyFile, "--tls-ca-cert-file", certFile,
+		"--tls-auth-clients", "no",
+	}
+	for _, user := range []string{
+		"default off",
+		admin + " on >" + s.admin + " ~* +@all",
+		s.User + " on >" + s.Password + " ~weir* " + ACL,
+	} {
+		args = append(append(args, "--user"), strings.Fields(user)...)
+	}
+	return s.startNode(ctx, ports[0], args, testcontainers.WithFiles(files...))
+}
+
+// ACL is what a user needs, beside a pattern of keys, for all that limiters
+// send, by the rules of ACL SETUSER. What a client sends of its own accord comes
+// on top. docs/reference/stores.md has the same line.
+const ACL = "+eval +evalsha +mget +time " +
+	"+get +set +exists +unlink +pexpire " +
+	"+zadd +zcard +zcount +zrange +zrem +zremrangebyrank +zscore " +
+	"+rpush +lindex +lrange"
+
+// Grant makes a user by the rules, as ACL SETUSER takes them, on each of Nodes,
+// and returns the server as that user sees it. The user is gone when t ends.
+func (s *Server) Grant(t testing.TB, rules string) Endpoint {
+	t.Helper()
+	e := s.Endpoint
+	e.User, e.Password = "user-"+rand.Text(), rand.Text()
+	command := []any{"ACL", "SETUSER", e.User, "on", ">" + e.Password}
+	for _, rule := range strings.Fields(rules) {
+		command = append(command, rule)
+	}
+	all := func(ctx context.Context, command ...any) {
+		t.Helper()
+		for _, node := range s.Nodes {
+			rdb := node.dial()
+			defer rdb.Close()
+			if err := rdb.Do(ctx, command...).Err(); err != nil {
+				t.Errorf("%s: %v %v on %s: %v", s.Name, command[0], command[1], node.Addr, err)
+			}
+		}
+	}
+	all(t.Context(), command...)
+	t.Cleanup(func() { all(context.Background(), "ACL", "DELUSER", e.User) })
+	return e
 }
