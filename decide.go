@@ -33,9 +33,9 @@ func (l *Limiter) Peek(ctx context.Context, key ...string) (res Result, err erro
 	return res, err
 }
 
-// TakeUpTo consumes as many tokens as all rules allow, up to most. Result.Granted is
-// the number of tokens consumed. If it is 0, the request is denied, and RetryAfter is
-// the time until one token can be consumed. If any token is granted, a rule with a Cost
+// TakeUpTo consumes as many tokens as all rules allow, up to most. Result.Granted is the
+// number of tokens consumed. If it is 0, the request is denied, and RetryAfter is the
+// time until one token can be consumed. If any token is granted, a rule with a Cost
 // consumes exactly its Cost.
 //
 // The errors are:
@@ -53,14 +53,14 @@ func (l *Limiter) TakeUpTo(ctx context.Context, most int64, key ...string) (res 
 	return res, err
 }
 
-// Force consumes cost tokens from every rule, also if a rule would deny the request. It is for
-// work that has already happened. The result is always allowed. A rule can then be in debt: its
-// Remaining is 0, and requests are denied until the debt has been refilled. RetryAfter is
-// exact, as ever. A rule with a Cost consumes its Cost.
+// Force consumes cost tokens from every rule, also if a rule would deny the request. It
+// is for work that has already happened. The result is always allowed. A rule can then be
+// in debt: its Remaining is 0, and requests are denied until the debt has been refilled.
+// RetryAfter is exact, as ever. A rule with a Cost consumes its Cost.
 //
-// A debt has a bound, so that all numbers stay exact. It is far above any limit in use, unless
-// the documentation of the algorithm says otherwise. If earlier debt leaves less than cost,
-// Force consumes what is left, and Result.Granted is lower than cost.
+// A debt has a bound, so that all numbers stay exact. It is far above any limit in use,
+// unless the documentation of the algorithm says otherwise. If earlier debt leaves less
+// than cost, Force consumes what is left, and Result.Granted is lower than cost.
 //
 // The errors are:
 //   - [ErrInvalidCost] if cost is below 1, or above the bound.
@@ -77,14 +77,14 @@ func (l *Limiter) Force(ctx context.Context, cost int64, key ...string) (res Res
 }
 
 // DoMany decides many requests. It decides each request like [Limiter.Decide],
-// independently of the others. The answers are in the order of requests. If two
-// requests have the same key, either of them can be decided first.
+// independently of the others. The answers are in the order of requests. If two requests
+// have the same key, either of them can be decided first.
 //
 // DoMany uses the first of these ways that is possible:
-//   - If a wrapper of the limiter is no [ManyDecider], DoMany decides the requests one by one.
-//   - If every request is a Peek, and MGet can read the state of all rules, DoMany
-//     calls MGet of the store once. It also calls Time once if there is no
-//     Options.Clock.
+//   - If a wrapper of the limiter is no [ManyDecider], DoMany decides the requests one by
+//     one.
+//   - If every request is a Peek, and MGet can read the state of all rules, DoMany calls
+//     MGet of the store once. It also calls Time once if there is no Options.Clock.
 //   - If the store is a [store.Batcher], DoMany sends all requests in one batch.
 //   - Otherwise DoMany decides the requests one by one.
 //

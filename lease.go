@@ -24,13 +24,13 @@ const (
 )
 
 // A Lease allows its holder to run under a concurrency limit, an algorithm.Concurrency.
-// [Limiter.TryAcquire] and [Limiter.Acquire] return one. The lease is held until
-// Release is called or the lease expires. It expires when the time
-// algorithm.Concurrency.Lease has passed since the lease was acquired or last renewed.
-// A Lease is safe for concurrent use.
+// [Limiter.TryAcquire] and [Limiter.Acquire] return one. The lease is held until Release
+// is called or the lease expires. It expires when the time algorithm.Concurrency.Lease
+// has passed since the lease was acquired or last renewed. A Lease is safe for concurrent
+// use.
 //
-// Release and Renew of a nil or zero Lease return an error. KeepAlive passes that error to
-// its function lost.
+// Release and Renew of a nil or zero Lease return an error. KeepAlive passes that error
+// to its function lost.
 type Lease struct {
 	Result // the answer when the lease was acquired
 
@@ -54,11 +54,11 @@ var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acq
 // The errors are:
 //   - [ErrDenied] if the request is denied.
 //   - [ErrUnsupported] if no rule is an algorithm.Concurrency.
-//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the store may hold the lease
-//     until it expires.
+//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the store may hold
+//     the lease until it expires.
 //
-// If ctx ends during the call, or if package outage denies the request, the store may hold the
-// lease. TryAcquire then releases it, which takes at most one second.
+// If ctx ends during the call, or if package outage denies the request, the store may
+// hold the lease. TryAcquire then releases it, which takes at most one second.
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -114,8 +114,8 @@ func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err 
 	}
 }
 
-// waited returns the error of an Acquire whose context ended after a denied request. The client of
-// the store can notice the deadline of ctx a moment before ctx does.
+// waited returns the error of an Acquire whose context ended after a denied request. The
+// client of the store can notice the deadline of ctx a moment before ctx does.
 func waited(ctx context.Context, denied *DeniedError) error {
 	err := cmp.Or(ctx.Err(), context.DeadlineExceeded)
 	return fail(errors.Join(err, denied), "Acquire: %v: %s", err, denied.text())
@@ -191,11 +191,10 @@ func (l *Lease) ID() string {
 	return l.request.ID
 }
 
-// Release releases the lease, and reports whether it was held. If the lease has
-// expired, Release changes nothing: it never releases the lease of another holder.
-// Tokens that the request consumed from other rules stay consumed. Release makes
-// KeepAlive return. It is idempotent: it can be retried after an error. Errors: see
-// [Limiter.Decide].
+// Release releases the lease, and reports whether it was held. If the lease has expired,
+// Release changes nothing: it never releases the lease of another holder. Tokens that the
+// request consumed from other rules stay consumed. Release makes KeepAlive return. It is
+// idempotent: it can be retried after an error. Errors: see [Limiter.Decide].
 func (l *Lease) Release(ctx context.Context) (bool, error) {
 	if l == nil || l.limiter == nil {
 		return false, errNoLease
@@ -228,14 +227,15 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return nil
 }
 
-// KeepAlive renews the lease until ctx ends or Release is called, each time when a third of
-// the lease time has passed since the lease was acquired or last renewed. Start it in a
-// goroutine.
+// KeepAlive renews the lease until ctx ends or Release is called, each time when a third
+// of the lease time has passed since the lease was acquired or last renewed. Start it in
+// a goroutine.
 //
 // If the lease is lost, KeepAlive calls lost once, with an [ErrLeaseLost], and returns.
 // If a renewal fails, for example during an outage, KeepAlive retries until the lease
-// expires by this process's clock. The lease is then lost. A renewal also fails if it takes
-// longer than a third of the lease time, and longer than 1 s. The function lost can be nil.
+// expires by this process's clock. The lease is then lost. A renewal also fails if it
+// takes longer than a third of the lease time, and longer than 1 s. The function lost can
+// be nil.
 func (l *Lease) KeepAlive(ctx context.Context, lost func(error)) {
 	err := l.keepAlive(ctx)
 	if err != nil && lost != nil {

@@ -10,15 +10,15 @@ import (
 // MaxRules is the largest number of rules of a limiter.
 const MaxRules = compose.MaxRules
 
-// A Policy describes the keys and the rules of a [Limiter]. Processes that share
-// limits use the same Policy.
+// A Policy describes the keys and the rules of a [Limiter]. Processes that share limits
+// use the same Policy.
 type Policy struct {
-	// Name is part of every key in the store. It has 1 to MaxSegment bytes.
-	// Limiters with the same name, prefix and store share their state.
+	// Name is part of every key in the store. It has 1 to MaxSegment bytes. Limiters with
+	// the same name, prefix and store share their state.
 	Name string
 
-	// Segments names the segments of the keys. It has 1 to MaxSegments names. nil
-	// means one segment named "key".
+	// Segments names the segments of the keys. It has 1 to MaxSegments names. nil means
+	// one segment named "key".
 	Segments []string
 
 	// Secret names the segments that are stored as a hash, for example API keys. nil
@@ -26,21 +26,20 @@ type Policy struct {
 	Secret []string
 
 	// Rules has 1 to MaxRules rules, and any shadow rules: see Rule.Shadow. A request is
-	// allowed only if all rules allow it.
-	// A policy cannot have both an algorithm.Concurrency and an
-	// algorithm.MetadataWindow.
+	// allowed only if all rules allow it. A policy cannot have both an
+	// algorithm.Concurrency and an algorithm.MetadataWindow.
 	Rules []Rule
 }
 
 // A Rule is one limit of a [Limiter].
 type Rule struct {
-	// Name identifies the rule in results and in keys. It has 1 to MaxSegment bytes.
-	// If a limiter has only one rule, the name can be empty. Results then show the
-	// name of the algorithm.
+	// Name identifies the rule in results and in keys. It has 1 to MaxSegment bytes. If a
+	// limiter has only one rule, the name can be empty. Results then show the name of the
+	// algorithm.
 	Name string
 
-	// By names the segments that identify the limit. nil means all segments. At
-	// least one segment must be common to all rules of a limiter.
+	// By names the segments that identify the limit. nil means all segments. At least one
+	// segment must be common to all rules of a limiter.
 	By []string
 
 	// Algorithm is the algorithm of the rule with its parameters, for example
@@ -52,15 +51,15 @@ type Rule struct {
 	Cost int64
 
 	// Shadow makes the rule a shadow rule: it decides every request and consumes tokens
-	// as if it were the only rule, but changes no answer. Result.Shadow says what it would
-	// have done. So a limit can be tried beside those that are in force, in the same round
-	// trip if the store is a store.Batcher.
+	// as if it were the only rule, but changes no answer. Result.Shadow says what it
+	// would have done. So a limit can be tried beside those that are in force, in the
+	// same round trip if the store is a store.Batcher.
 	//
-	// A shadow rule needs a Name, and By can be any segments. It also sees the requests that
-	// the other rules deny, and holds their leases until they expire or are released. It makes
-	// no decision during an outage, or when a wrapper answers. It cannot be an
-	// algorithm.MetadataWindow, and can be an algorithm.Concurrency only if another rule is one
-	// too.
+	// A shadow rule needs a Name, and By can be any segments. It also sees the requests
+	// that the other rules deny, and holds their leases until they expire or are
+	// released. It makes no decision during an outage, or when a wrapper answers. It
+	// cannot be an algorithm.MetadataWindow, and can be an algorithm.Concurrency only if
+	// another rule is one too.
 	//
 	// If Shadow is no longer set, the rule keeps its state only if its By has no segment
 	// besides those that all rules share.
@@ -69,16 +68,15 @@ type Rule struct {
 
 // Options are the optional settings of a [Limiter]. The zero value is the default.
 type Options struct {
-	// Prefix is the beginning of every key. If it is empty, DefaultPrefix is used. It
-	// is escaped like a segment: { } : and % are replaced, for example : by %3A. If it is
+	// Prefix is the beginning of every key. If it is empty, DefaultPrefix is used. It is
+	// escaped like a segment: { } : and % are replaced, for example : by %3A. If it is
 	// longer than MaxSegment bytes, it is replaced by its SHA-256.
 	Prefix string
 
-	// Clock returns the time of a decision. If it is nil, the store's clock is used.
-	// Set Clock in tests, and for servers that do not allow the command TIME in
-	// scripts. If the clocks of several processes differ, more requests than the
-	// limit can be allowed. With a Clock, every key is kept one hour longer than
-	// needed.
+	// Clock returns the time of a decision. If it is nil, the store's clock is used. Set
+	// Clock in tests, and for servers that do not allow the command TIME in scripts. If
+	// the clocks of several processes differ, more requests than the limit can be
+	// allowed. With a Clock, every key is kept one hour longer than needed.
 	//
 	// The time must be after the Unix epoch and before the year 2112.
 	Clock func() time.Time

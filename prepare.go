@@ -60,8 +60,8 @@ func (b *bound) check(q *query, r *Request, each int) error {
 	return b.checkOp(q, r)
 }
 
-// cutCost returns the number of tokens of Request.Cost. A cost above every possible capacity is
-// denied, so it may be cut to a smaller one.
+// cutCost returns the number of tokens of Request.Cost. A cost above every possible
+// capacity is denied, so it may be cut to a smaller one.
 func cutCost(cost int64) int64 { return min(max(cost, 1), contract.MaxTokens+1) }
 
 // checkOp checks what depends on the op of r, and on its options.
@@ -93,8 +93,8 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 	return err
 }
 
-// pack fills s for the store: the keys and the arguments of q. If borrow is true, the keys
-// point into s.buf.
+// pack fills s for the store: the keys and the arguments of q. If borrow is true, the
+// keys point into s.buf.
 func (b *bound) pack(s *scratch, q *query, r *Request, borrow bool) {
 	b.setKeys(s, q, r, borrow)
 	s.args = q.Program.AppendArgs(s.args[:0], q.Verb, &q.Call)
@@ -162,8 +162,8 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 }
 
 // capCost returns the cost of a request. It is an error if the cost is above the MaxCost
-// of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost. For Force and Settle, the
-// largest cost is also the capacity and the largest debt.
+// of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost. For Force and
+// Settle, the largest cost is also the capacity and the largest debt.
 func (b *bound) capCost(op Op, cost int64) (int64, error) {
 	debt, forces := b.all.program.MaxDebt(), op == Force || op == Settle
 	for i := range b.rules {
@@ -250,8 +250,8 @@ func errNoDebt(what string, r *rule) error {
 	return unsupported(what, r, why)
 }
 
-// unsupported returns an ErrUnsupported. Its text names the feature what and the rule r, and
-// says why the rule does not support the feature.
+// unsupported returns an ErrUnsupported. Its text names the feature what and the rule r,
+// and says why the rule does not support the feature.
 func unsupported(what string, r *rule, why string) error {
 	return fail(ErrUnsupported, "%s: rule %q is a %s, %s", what, r.name, r.kind().Name, why)
 }
@@ -294,9 +294,9 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 
 // addMarkers adds the keys of the markers, and sets the call's generation. The keys
 // depend on the whole key, the ID and the limits, so no other request finds them. The
-// generation also depends on the time: if an ID is used again, the generation differs. The
-// generation of a Settle depends on the cost too, because a Settle can have the same time as
-// the decision.
+// generation also depends on the time: if an ID is used again, the generation differs.
+// The generation of a Settle depends on the cost too, because a Settle can have the same
+// time as the decision.
 func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	s.text = s.text[:0]
 	for n := range b.space.segments {

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// Never is the longest duration. As Result.RetryAfter it means that the request can
-// never be allowed. As Result.Delay it means that the caller must not go ahead. As
+// Never is the longest duration. As Result.RetryAfter it means that the request can never
+// be allowed. As Result.Delay it means that the caller must not go ahead. As
 // Request.MaxWait it means that any wait is acceptable.
 const Never = contract.Never
 
@@ -24,8 +24,8 @@ const (
 	// Limiter.Peek.
 	Peek
 
-	// TakeUpTo consumes as many tokens as all rules allow, up to Cost. If no token
-	// can be consumed, the request is denied. See Limiter.TakeUpTo.
+	// TakeUpTo consumes as many tokens as all rules allow, up to Cost. If no token can be
+	// consumed, the request is denied. See Limiter.TakeUpTo.
 	TakeUpTo
 
 	// Force consumes Cost tokens from every rule, also if a rule would deny the request.
@@ -40,8 +40,8 @@ const (
 	// Limiter.Settle.
 	Settle
 
-	// Renew renews the lease named ID: its full lease time starts again. If the lease
-	// is not held, the request is denied.
+	// Renew renews the lease named ID: its full lease time starts again. If the lease is
+	// not held, the request is denied.
 	Renew
 
 	// Release releases the lease named ID.
@@ -70,56 +70,55 @@ type Request struct {
 	Op Op
 
 	// Cost is the number of tokens. 0 means 1. It must not be negative. The ops Consume,
-	// Peek, TakeUpTo and Force use it. If the Cost of a Consume or a Peek is above the capacity
-	// of a rule, the request is denied with RetryAfter Never. For the op Refund, see
-	// Limiter.Refund. The other ops ignore Cost.
+	// Peek, TakeUpTo and Force use it. If the Cost of a Consume or a Peek is above the
+	// capacity of a rule, the request is denied with RetryAfter Never. For the op Refund,
+	// see Limiter.Refund. The other ops ignore Cost.
 	Cost int64
 
-	// MaxWait is how far ahead tokens may be reserved by a Consume or a Peek. If
-	// MaxWait is 0, no tokens are reserved: the caller can go ahead now, or the
-	// request is denied. If MaxWait is above 0 and the request is allowed,
-	// Result.Delay is the time to wait. A fraction of a microsecond is ignored.
+	// MaxWait is how far ahead tokens may be reserved by a Consume or a Peek. If MaxWait
+	// is 0, no tokens are reserved: the caller can go ahead now, or the request is
+	// denied. If MaxWait is above 0 and the request is allowed, Result.Delay is the time
+	// to wait. A fraction of a microsecond is ignored.
 	//
-	// If MaxWait is above 0, the algorithm of every rule must support it.
-	// algorithm.GCRA, TokenBucket and LeakyBucket do. TakeUpTo and Force do not support
-	// MaxWait.
+	// If MaxWait is above 0, the algorithm of every rule must support it. algorithm.GCRA,
+	// TokenBucket and LeakyBucket do. TakeUpTo and Force do not support MaxWait.
 	MaxWait time.Duration
 
 	// ID names the decision, so that it can be repeated and refunded. It can contain any
 	// bytes. Use another ID for each decision.
 	//
 	// A request with an ID is idempotent. If it consumed tokens, and is sent again with
-	// the same Key, ID and Cost, under the same limits, it consumes nothing: it is allowed,
-	// and Result.Replayed is true. So it can be retried if its reply was lost. This lasts
-	// until all tokens of the decision have been refilled, or until a Refund. A denied
-	// request is decided again.
+	// the same Key, ID and Cost, under the same limits, it consumes nothing: it is
+	// allowed, and Result.Replayed is true. So it can be retried if its reply was lost.
+	// This lasts until all tokens of the decision have been refilled, or until a Refund.
+	// A denied request is decided again.
 	//
 	// If the decision reserved tokens that are not available within MaxWait, and was not
-	// settled to another cost, the repeated request is denied, and RetryAfter says for how
-	// long. So is a repeated request whose decision is in the future, because the clock has
-	// stepped back. A rule with a Cost keeps its turn also after a Settle.
+	// settled to another cost, the repeated request is denied, and RetryAfter says for
+	// how long. So is a repeated request whose decision is in the future, because the
+	// clock has stepped back. A rule with a Cost keeps its turn also after a Settle.
 	//
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
 	// a TakeUpTo, the Cost must be at least what it consumed.
 	//
 	// Do not take the ID from the caller who is limited: repeated requests are free.
 	//
-	// If a request has an ID, the store keeps one more key for each rule, until no
-	// token of the decision can be refunded. If the algorithm of a rule cannot
-	// refund, for example algorithm.MetadataWindow, ID must be empty. A Peek ignores
-	// the ID, unless it names a lease.
+	// If a request has an ID, the store keeps one more key for each rule, until no token
+	// of the decision can be refunded. If the algorithm of a rule cannot refund, for
+	// example algorithm.MetadataWindow, ID must be empty. A Peek ignores the ID, unless
+	// it names a lease.
 	//
-	// If a rule is an algorithm.Concurrency, ID names the lease, and there is no
-	// refund. Every op except Peek and Reset then needs an ID. It has at most
-	// algorithm.MaxLease bytes.
+	// If a rule is an algorithm.Concurrency, ID names the lease, and there is no refund.
+	// Every op except Peek and Reset then needs an ID. It has at most algorithm.MaxLease
+	// bytes.
 	ID string
 
 	// Actual is the cost that a Settle gives to the decision. Other ops ignore it.
 	Actual Actual
 
-	// Metadata is text that an algorithm.MetadataWindow stores with an allowed
-	// request. Limiter.Entries lists it. It has at most algorithm.MaxMetadata bytes.
-	// If no rule is an algorithm.MetadataWindow, Metadata must be empty.
+	// Metadata is text that an algorithm.MetadataWindow stores with an allowed request.
+	// Limiter.Entries lists it. It has at most algorithm.MaxMetadata bytes. If no rule is
+	// an algorithm.MetadataWindow, Metadata must be empty.
 	Metadata string
 }
 
@@ -128,8 +127,9 @@ func (r *Request) plain() bool {
 	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
 }
 
-// An Actual is a number of tokens that is known after the work: see [Request]. It can be 0. The
-// zero Actual is no number, so a forgotten one is an error. Make one with [ActualCost].
+// An Actual is a number of tokens that is known after the work: see [Request]. It can be
+// 0. The zero Actual is no number, so a forgotten one is an error. Make one with
+// [ActualCost].
 type Actual struct {
 	cost  int64
 	given bool
@@ -146,26 +146,25 @@ func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
 // rule with the longest RetryAfter. If the request is allowed, it is the rule with the
 // fewest tokens remaining. If there are several such rules, it is the first of them.
 //
-// The ops Refund, Release and Reset set only Allowed. For Refund and Release, it
-// reports whether anything was refunded or released. Settle sets only Allowed and Granted. For
+// The ops Refund, Release and Reset set only Allowed. For Refund and Release, it reports
+// whether anything was refunded or released. Settle sets only Allowed and Granted. For
 // Settle, Allowed reports whether the decision was found, and Granted is its cost now.
 type Result struct {
 	Allowed bool // the caller may go ahead, after Delay
 
 	// Replayed is true if the request repeats an earlier decision: see Request.ID. The
-	// request consumed nothing. If it is allowed, Granted is the number of tokens that the
-	// decision consumed. Delay is the time that is left to wait, or 0 after a Settle to another
-	// cost, unless a rule has a Cost. The other fields are those of now.
+	// request consumed nothing. If it is allowed, Granted is the number of tokens that
+	// the decision consumed. Delay is the time that is left to wait, or 0 after a Settle
+	// to another cost, unless a rule has a Cost. The other fields are those of now.
 	Replayed bool
 
-	// Granted is the number of tokens consumed from each rule without a Cost. If
-	// all rules have a Cost, it is the number consumed from the rule named Rule. It
-	// is 0 if the request was denied, or if the op is Peek or Renew.
+	// Granted is the number of tokens consumed from each rule without a Cost. If all
+	// rules have a Cost, it is the number consumed from the rule named Rule. It is 0 if
+	// the request was denied, or if the op is Peek or Renew.
 	Granted int64
 
-	// Delay is the time to wait before going ahead: the longest wait of all rules.
-	// If the request was denied, it is Never. Otherwise it is 0 if Request.MaxWait
-	// was 0.
+	// Delay is the time to wait before going ahead: the longest wait of all rules. If the
+	// request was denied, it is Never. Otherwise it is 0 if Request.MaxWait was 0.
 	Delay time.Duration
 
 	Rule       string        // the rule's name; the algorithm's name if the rule has none
@@ -175,21 +174,22 @@ type Result struct {
 	RetryAfter time.Duration // if denied, the time until the same request would be allowed; Never if it cannot be
 	ResetAfter time.Duration // the time until the rule is fully reset
 
-	// Degraded is nil if the store decided. Otherwise it says why not: see package outage.
-	// It is then a store.ErrUnavailable. If it is also a Decider, it decides further
-	// requests without the store, for a wrapper that asked for another decision than its
-	// caller.
+	// Degraded is nil if the store decided. Otherwise it says why not: see package
+	// outage. It is then a store.ErrUnavailable. If it is also a Decider, it decides
+	// further requests without the store, for a wrapper that asked for another decision
+	// than its caller.
 	Degraded error
 
-	// Shadow is nil if every shadow rule allows the request: see Rule.Shadow. If one would
-	// have denied it, Shadow is a *DeniedError, an ErrDenied, with the result of that rule:
-	// the one with the longest RetryAfter. If a shadow rule could not decide the request,
-	// Shadow is its error.
+	// Shadow is nil if every shadow rule allows the request: see Rule.Shadow. If one
+	// would have denied it, Shadow is a *DeniedError, an ErrDenied, with the result of
+	// that rule: the one with the longest RetryAfter. If a shadow rule could not decide
+	// the request, Shadow is its error.
 	Shadow error
 }
 
-// Age changes r to what it is after the time d: it subtracts d from RetryAfter and ResetAfter,
-// unless they are Never, down to 0. It is for wrappers that answer with an earlier Result.
+// Age changes r to what it is after the time d: it subtracts d from RetryAfter and
+// ResetAfter, unless they are Never, down to 0. It is for wrappers that answer with an
+// earlier Result.
 func (r *Result) Age(d time.Duration) {
 	if r.RetryAfter != Never {
 		r.RetryAfter = max(r.RetryAfter-d, 0)
@@ -199,8 +199,8 @@ func (r *Result) Age(d time.Duration) {
 	}
 }
 
-// A DeniedError is the error for one denied request. It is an [ErrDenied], and holds
-// the Result of the request.
+// A DeniedError is the error for one denied request. It is an [ErrDenied], and holds the
+// Result of the request.
 type DeniedError struct {
 	Result Result // Allowed is false
 }
@@ -225,10 +225,10 @@ func (e *DeniedError) text() string {
 // A Decider is a [Limiter], or stands around another Decider: see [Limiter.Wrap]. It then
 // passes on every request that it does not answer itself.
 type Decider interface {
-	// Decide makes the decision that r asks for. The slice each can be empty.
-	// Otherwise it must have at least one element for each rule, and Decide stores
-	// the result of each rule in it, in the order of Policy.Rules. Shadow rules have
-	// no element. Decide does not use the slice after it returns.
+	// Decide makes the decision that r asks for. The slice each can be empty. Otherwise
+	// it must have at least one element for each rule, and Decide stores the result of
+	// each rule in it, in the order of Policy.Rules. Shadow rules have no element. Decide
+	// does not use the slice after it returns.
 	Decide(ctx context.Context, r Request, each []Result) (Result, error)
 }
 
@@ -238,16 +238,16 @@ type Answer struct {
 	Err    error // the error of this request; if it is not nil, Result is zero
 }
 
-// A ManyDecider is a [Decider] that decides many requests together. A Decider around another
-// one is a ManyDecider if [Limiter.DoMany] is to keep its batches.
+// A ManyDecider is a [Decider] that decides many requests together. A Decider around
+// another one is a ManyDecider if [Limiter.DoMany] is to keep its batches.
 type ManyDecider interface {
 	// DecideMany decides each of requests as Decide does, and sets the element of answers
 	// with the same index. answers are zero at first.
 	DecideMany(ctx context.Context, requests []Request, answers []Answer)
 }
 
-// DecideMany decides requests with d: together if d is a [ManyDecider], and otherwise one by
-// one. answers has one element for each request.
+// DecideMany decides requests with d: together if d is a [ManyDecider], and otherwise one
+// by one. answers has one element for each request.
 func DecideMany(ctx context.Context, d Decider, requests []Request, answers []Answer) {
 	if many, ok := d.(ManyDecider); ok {
 		many.DecideMany(ctx, requests, answers)

@@ -33,10 +33,8 @@ const (
 	cancelled       // Cancel was called, or a Wait has refunded the tokens
 )
 
-var (
-	errCancelled     = errors.New("weir: the reservation was cancelled, or its context ended during Wait: make another one with Limiter.Reserve")
-	errNoReservation = errors.New("weir: the Reservation is nil or a zero value: Limiter.Reserve returns one")
-)
+var errCancelled = errors.New("weir: the reservation was cancelled, or its context ended during Wait: make another one with Limiter.Reserve")
+var errNoReservation = errors.New("weir: the Reservation is nil or a zero value: Limiter.Reserve returns one")
 
 // Reserve consumes the tokens of r now, even if they will be available only later. They
 // must be available within r.MaxWait and before the deadline of ctx, otherwise the

@@ -22,8 +22,8 @@ import (
 //
 // It counts at most Size keys, by the algorithm Space-Saving (Metwally, Agrawal and El
 // Abbadi, 2005). A key that is denied more often than 1/Size of all denials is always
-// among them. The zero value counts 100 keys. It is safe for concurrent use, and must not be
-// copied after its first use.
+// among them. The zero value counts 100 keys. It is safe for concurrent use, and must not
+// be copied after its first use.
 //
 // It does not count denials without the store: see package outage. It does not count keys
 // whose segments are longer than 1,024 bytes together.

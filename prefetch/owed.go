@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/internal/guard"
 )
 
-// owed has the prefetches whose unused tokens are to be returned, now or when they are too old.
-// Its mutex is locked after the mutex of a holding.
+// owed has the prefetches whose unused tokens are to be returned, now or when they are
+// too old. Its mutex is locked after the mutex of a holding.
 type owed struct {
 	mu    sync.Mutex
 	live  list.List // of *fetched whose tokens can be used, the oldest first
@@ -55,12 +55,12 @@ func (o *owed) remove(f *fetched) {
 	}
 }
 
-// maxEnded is the largest number of prefetches that wait for their return. There are so many only
-// after an outage.
+// maxEnded is the largest number of prefetches that wait for their return. There are so
+// many only after an outage.
 const maxEnded = 1 << 16
 
-// push adds f to l, which is ended or late. If too many prefetches wait, it removes one. The caller
-// holds o.mu.
+// push adds f to l, which is ended or late. If too many prefetches wait, it removes one.
+// The caller holds o.mu.
 func (o *owed) push(l *list.List, f *fetched) {
 	l.PushBack(f)
 	switch {
@@ -79,9 +79,9 @@ func (o *owed) again(f *fetched) {
 	o.push(&o.late, f)
 }
 
-// next removes and returns the next prefetch whose tokens are to be returned, or nil. A live one is
-// only returned if it is too old at the time now. Those of failed calls are every second one if late is
-// true, and otherwise the last.
+// next removes and returns the next prefetch whose tokens are to be returned, or nil. A
+// live one is only returned if it is too old at the time now. Those of failed calls are
+// every second one if late is true, and otherwise the last.
 func (o *owed) next(now time.Duration, late bool) *fetched {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -112,20 +112,20 @@ func (o *owed) len() int {
 	return o.live.Len() + o.ended.Len() + o.late.Len()
 }
 
-// returnPause is the time after a return that failed in which no request returns tokens, unless it
-// has at least twice as much time as that return had. Otherwise, a server that is away would delay
-// every request, also those for other servers of a cluster.
+// returnPause is the time after a return that failed in which no request returns tokens,
+// unless it has at least twice as much time as that return had. Otherwise, a server that
+// is away would delay every request, also those for other servers of a cluster.
 const returnPause = time.Second
 
-// If a return failed less than lateAfter ago, prefetches of failed calls are returned last: their server
-// can be away, and the others need not wait for it.
+// If a return failed less than lateAfter ago, prefetches of failed calls are returned
+// last: their server can be away, and the others need not wait for it.
 const lateAfter = 10 * returnPause
 
 // A failedReturn is a return that failed at a time. It was given so much time.
 type failedReturn struct{ at, given time.Duration }
 
-// returnOne returns the unused tokens of at most one prefetch. After an error, they are returned
-// later.
+// returnOne returns the unused tokens of at most one prefetch. After an error, they are
+// returned later.
 func (p *Pool) returnOne(ctx context.Context) {
 	now, given := p.now(), guard.Time
 	if deadline, ok := ctx.Deadline(); ok {
@@ -150,8 +150,8 @@ func (p *Pool) returnOne(ctx context.Context) {
 	}
 }
 
-// returnAll returns the tokens of all prefetches that are there now, as far as their servers answer.
-// It returns the first error.
+// returnAll returns the tokens of all prefetches that are there now, as far as their
+// servers answer. It returns the first error.
 func (p *Pool) returnAll(ctx context.Context) error {
 	now := p.now()
 	var first error
@@ -170,8 +170,8 @@ func (p *Pool) returnAll(ctx context.Context) error {
 	return first
 }
 
-// close ends the use of the tokens of f, which is in no list. It reports whether there are unused
-// tokens to return.
+// close ends the use of the tokens of f, which is in no list. It reports whether there
+// are unused tokens to return.
 func (f *fetched) close(now time.Duration) bool {
 	h := f.holding
 	h.mu.Lock()
