@@ -17,6 +17,11 @@ func For(ctx context.Context, d time.Duration) error {
 	case <-timer.C:
 		return nil
 	case <-ctx.Done():
-		return ctx.Err()
+		select {
+		case <-timer.C: // ctx did not end before
+			return nil
+		default:
+			return ctx.Err()
+		}
 	}
 }
