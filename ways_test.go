@@ -27,7 +27,7 @@ type scripted struct{ store.Store }
 // TestDirectIsEval runs random histories on two memory stores: one decides directly, and the
 // other with scripts. Their answers, errors, keys and TTLs must be equal.
 func TestDirectIsEval(t *testing.T) {
-	decisions := 200_000
+	decisions := 1_000_000
 	if testing.Short() {
 		decisions = 20_000
 	}
