@@ -14,8 +14,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// shared is the part of a limiter that the limiters made by With and Only share with it.
-type shared struct {
+// A ground is what a limiter has in common with the limiters that With and Only return.
+type ground struct {
 	store  store.Store
 	clock  func() time.Time
 	borrow bool          // the store keeps no key beyond a call
@@ -23,14 +23,14 @@ type shared struct {
 	space  *keySpace
 }
 
-// newShared returns the shared part of limiters over st.
-func newShared(st store.Store, clock func() time.Time, space *keySpace) *shared {
-	sh := &shared{store: st, clock: clock, space: space}
-	sh.memory, _ = st.(*memory.Store)
+// newGround returns the ground of limiters over st.
+func newGround(st store.Store, clock func() time.Time, space *keySpace) *ground {
+	g := &ground{store: st, clock: clock, space: space}
+	g.memory, _ = st.(*memory.Store)
 	if b, ok := st.(store.Borrower); ok {
-		sh.borrow = b.BorrowsStrings(st)
+		g.borrow = b.BorrowsStrings(st)
 	}
-	return sh
+	return g
 }
 
 // checkStore returns an error if st cannot be the store of a limiter.
@@ -47,8 +47,8 @@ func checkStore(st store.Store) error {
 }
 
 // now reads Options.Clock, which is not nil.
-func (sh *shared) now() (int64, error) {
-	t := sh.clock()
+func (g *ground) now() (int64, error) {
+	t := g.clock()
 	now := t.UnixMicro()
 	if now < 1 || now >= 1<<52 {
 		return 0, fmt.Errorf("weir: Options.Clock returned %v: it must be later than 1970 and earlier than 2112", t)
@@ -89,7 +89,7 @@ func newRules(space *keySpace, rules []Rule) ([]rule, error) {
 // A bound is a list of rules with their scripts, constants and keys, which are prepared
 // once. It is the Decider inside all wrappers.
 type bound struct {
-	*shared
+	*ground
 	rules  []rule
 	only   bool     // made by Limiter.Only
 	limits [32]byte // a digest of the rules' limits
@@ -113,8 +113,8 @@ type group struct {
 }
 
 // bind prepares the scripts, constants and keys of rules.
-func bind(sh *shared, rules []rule, only bool) (*bound, error) {
-	b := &bound{shared: sh, rules: rules, only: only, lease: Never}
+func bind(g *ground, rules []rule, only bool) (*bound, error) {
+	b := &bound{ground: g, rules: rules, only: only, lease: Never}
 	var err error
 	if b.all, err = b.newGroup(func(*rule) bool { return true }); err != nil {
 		return nil, err
@@ -130,15 +130,15 @@ func bind(sh *shared, rules []rule, only bool) (*bound, error) {
 	if b.can.any(leases) && b.can.any(entries) {
 		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: use two limiters")
 	}
-	for _, g := range []struct {
+	for _, one := range []struct {
 		group **group
 		has   func(r *rule) bool
 	}{
 		{&b.leases, func(r *rule) bool { return r.has(leases) }},
-		{&b.resets, func(r *rule) bool { return only || sh.space.full(r.key) }},
+		{&b.resets, func(r *rule) bool { return only || g.space.full(r.key) }},
 		{&b.kept, func(r *rule) bool { return r.has(entries) && b.can.count(entries) == 1 }},
 	} {
-		if *g.group, err = b.newGroup(g.has); err != nil {
+		if *one.group, err = b.newGroup(one.has); err != nil {
 			return nil, err
 		}
 	}

@@ -166,12 +166,12 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 		with[n].limit, with[n].cost, with[n].algorithm = other.limit, other.cost, other.algorithm
 	}
 	live := len(b.rules)
-	other, err := bind(b.shared, with[:live], b.only)
+	other, err := bind(b.ground, with[:live], b.only)
 	if err != nil {
 		return nil, err
 	}
 	for i, shadow := range b.shadows {
-		if shadow, err = bind(shadow.shared, with[live+i:live+i+1], false); err != nil {
+		if shadow, err = bind(shadow.ground, with[live+i:live+i+1], false); err != nil {
 			return nil, err
 		}
 		other.addShadow(shadow)
@@ -198,7 +198,7 @@ func (l *Limiter) Only(name string) (*Limiter, error) {
 		return nil, fail(ErrInvalidRule, "Only: the limiter has no rule %q: its rules are %s", name, l.bound.names())
 	}
 	b := l.bound.of(n)
-	other, err := bind(b.shared, l.bound.every()[n:n+1], true)
+	other, err := bind(b.ground, l.bound.every()[n:n+1], true)
 	if err != nil {
 		return nil, err
 	}

@@ -29,9 +29,9 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 		if err != nil {
 			return err
 		}
-		sh := *b.shared
-		sh.space = space
-		shadow, err := bind(&sh, one, false)
+		own := *b.ground
+		own.space = space
+		shadow, err := bind(&own, one, false)
 		switch {
 		case err != nil:
 			return err

@@ -35,7 +35,7 @@ func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) {
 			return nil, err
 		}
 	}
-	b, err := bind(newShared(st, l.bound.clock, l.bound.space), rules, l.bound.only)
+	b, err := bind(newGround(st, l.bound.clock, l.bound.space), rules, l.bound.only)
 	if err != nil {
 		return nil, err
 	}

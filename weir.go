@@ -110,7 +110,7 @@ func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := bind(newShared(st, o.Clock, space), rules, false)
+	b, err := bind(newGround(st, o.Clock, space), rules, false)
 	if err != nil {
 		return nil, err
 	}

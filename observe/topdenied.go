@@ -40,11 +40,11 @@ type TopDenied struct {
 }
 
 // A DeniedKey is a key, and how often its requests were denied. The true number is from
-// Denied-Over to Denied.
+// Denied-Overcount to Denied.
 type DeniedKey struct {
-	Key    weir.Key
-	Denied int64 // the count
-	Over   int64 // how much the count can be too high
+	Key       weir.Key
+	Denied    int64 // the count
+	Overcount int64 // how much the count can be too high
 }
 
 // A counted is a key in a TopDenied.
@@ -92,7 +92,7 @@ func (t *TopDenied) Observe(_ context.Context, d Decision) {
 	default: // it takes the place and the count of the key that was denied least often
 		c = t.counts[0]
 		delete(t.byKey, c.Key)
-		c.Key, c.Over = d.Request.Key.Clone(), c.Denied
+		c.Key, c.Overcount = d.Request.Key.Clone(), c.Denied
 		t.byKey[c.Key] = c
 	}
 	c.Denied++

@@ -80,7 +80,7 @@ func TestTopDeniedBounds(t *testing.T) {
 		for i, k := range keys {
 			name := k.Key.Segments()[0]
 			found[name] = true
-			if n := real[name]; k.Denied < n || k.Denied-k.Over > n || i > 0 && keys[i-1].Denied < k.Denied {
+			if n := real[name]; k.Denied < n || k.Denied-k.Overcount > n || i > 0 && keys[i-1].Denied < k.Denied {
 				t.Fatalf("seed %d, round %d: %v of %d denials is at place %d of %v", seed, round, k, n, i, keys)
 			}
 		}

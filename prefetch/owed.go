@@ -18,13 +18,13 @@ type owed struct {
 	live  list.List // of *fetched whose tokens can be used, the oldest first
 	ended list.List // of *fetched with unused tokens that nobody can use
 	late  list.List // of *fetched whose prefetch or return failed
-	turn  bool      // next returned one of late before one of the others
+	odd   bool      // next returned one of late before one of the others
 }
 
 // An owedPlace is the place of a fetched in a list. The mutex of the owed guards it.
 type owedPlace struct {
-	live  *list.Element
-	ended bool // it is not live any more, or never was
+	live *list.Element
+	gone bool // it is not live any more, or never was
 }
 
 // begin adds f, whose tokens can now be used.
@@ -38,7 +38,7 @@ func (o *owed) begin(f *fetched) {
 func (o *owed) end(f *fetched) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if f.place.ended {
+	if f.place.gone {
 		return
 	}
 	o.remove(f)
@@ -49,7 +49,7 @@ func (o *owed) end(f *fetched) {
 
 // remove removes f from the list live. The caller holds o.mu.
 func (o *owed) remove(f *fetched) {
-	f.place.ended = true
+	f.place.gone = true
 	if f.place.live != nil {
 		o.live.Remove(f.place.live)
 	}
@@ -86,7 +86,7 @@ func (o *owed) next(now time.Duration, late bool) *fetched {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if e := o.late.Front(); e != nil && late {
-		if o.turn = !o.turn; o.turn {
+		if o.odd = !o.odd; o.odd {
 			return o.late.Remove(e).(*fetched)
 		}
 	}
