@@ -53,10 +53,10 @@ func (l *Limiter) TakeUpTo(ctx context.Context, most int64, key ...string) (res 
 	return res, err
 }
 
-// Force consumes cost tokens from every rule, also if a rule would deny the request. It
+// Force consumes cost tokens from every rule, even if a rule would deny the request. It
 // is for work that has already happened. The result is always allowed. A rule can then be
 // in debt: its Remaining is 0, and requests are denied until the debt has been refilled.
-// RetryAfter is exact, as ever. A rule with a Cost consumes its Cost.
+// RetryAfter is exact. A rule with a Cost consumes its Cost.
 //
 // A debt has a bound, so that all numbers stay exact. It is far above any limit in use,
 // unless the documentation of the algorithm says otherwise. If earlier debt leaves less

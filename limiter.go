@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// A Limiter decides which requests are allowed. Make one with [New] or [NewPolicy].
-// It is safe for concurrent use, holds no connection, and needs no closing. If a Limiter
-// is nil or a zero value, its methods return an error.
+// A Limiter decides which requests are allowed. Make one with [New] or [NewPolicy]. It is
+// safe for concurrent use, holds no connection, and needs no closing. If a Limiter is nil
+// or a zero value, its methods return an error.
 //
 // Every decision goes through the wrappers that [Limiter.Wrap] added. [Limiter.Entries]
 // makes no decision, so it does not call the wrappers.
@@ -17,16 +17,17 @@ type Limiter struct {
 	outer    Decider   // bound in its wrappers
 }
 
-// A Wrapper makes a [Decider] that stands around next: it answers a request itself, or passes
-// the request on to next. The packages outage, prefetch, denycache and observe have ready ones.
+// A Wrapper makes a [Decider] that stands around next: it answers a request itself, or
+// passes the request on to next. The packages outage, prefetch, denycache and observe
+// have ready ones.
 //
 // lim is the limiter without wrappers, which a Wrapper asks about its rules: see
 // [Limiter.Rules]. If the Wrapper does not suit these rules, or the Deciders in next, it
 // returns an error. See [Find].
 type Wrapper func(lim *Limiter, next Decider) (Decider, error)
 
-// Valid returns an error if l is nil or a zero Limiter. Call it where a Limiter is configured, so
-// that the mistake shows before the first request.
+// Valid returns an error if l is nil or a zero Limiter. Call it where a Limiter is
+// configured, so that the mistake shows before the first request.
 func (l *Limiter) Valid() error {
 	if l == nil || l.bound == nil {
 		return errNoLimiter
@@ -62,19 +63,20 @@ var errNoWrapper = errors.New("weir: a Wrapper given to Limiter.Wrap is nil, or 
 var _ Decider = (*Limiter)(nil)
 
 // Decide makes the decision that r asks for, atomically. On a server, a decision is one
-// Lua script. It takes one round trip, or two if the server does not know the script
-// yet. Most other methods, for example Allow, call Decide.
+// Lua script. It takes one round trip, or two if the server does not know the script yet.
+// Most other methods, for example Allow, call Decide.
 //
-// The slice each can be empty. Otherwise it must have at least one element for each
-// rule, and Decide stores the result of each rule in it, in the order of Policy.Rules.
-// Shadow rules have no element. In these results, Allowed reports whether that rule alone allows the request.
+// The slice each can be empty. Otherwise it must have at least one element for each rule,
+// and Decide stores the result of each rule in it, in the order of Policy.Rules. Shadow
+// rules have no element. In these results, Allowed reports whether that rule alone allows
+// the request.
 //
 // The errors of misuse are:
 //   - [ErrInvalidKey] if the key has another number of segments than the policy, or an
 //     empty segment, or if the ID of a Refund is empty.
 //   - [ErrInvalidCost] if the cost is negative, or above the largest cost of an
-//     algorithm, for example above 1 for an algorithm.Concurrency, or if the ID names an earlier
-//     decision with another cost.
+//     algorithm, for example above 1 for an algorithm.Concurrency, or if the ID names an
+//     earlier decision with another cost.
 //   - [ErrInvalidLease] if a rule is an algorithm.Concurrency, and r.ID is too long, or
 //     empty where it is needed: see Request.ID.
 //   - [ErrInvalidMetadata] if the metadata is too long.
@@ -86,8 +88,8 @@ var _ Decider = (*Limiter)(nil)
 //   - another error if the Limiter is nil or a zero value.
 //
 // The errors of the store are:
-//   - [store.ErrUnavailable] during an outage, or the context's error if ctx ends.
-//     Tokens may have been consumed.
+//   - [store.ErrUnavailable] during an outage, or the context's error if ctx ends. Tokens
+//     may have been consumed.
 //   - [store.ErrForeign] if a key holds a value that no limiter wrote.
 //   - [store.ErrScript] if the script failed.
 func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
@@ -108,21 +110,20 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 	return err
 }
 
-// With returns a limiter with the same keys and other limits, for example the limits of
-// a customer's plan. Each of rules replaces the Algorithm of the rule with the same Name, also
-// of a shadow rule, and its Cost unless the new Cost is 0. If the limiter has one rule, Name can
-// be empty. By must be nil or unchanged, and Shadow is ignored. The algorithm must have the same
-// type, because the keys hold its state.
-// The documentation of the algorithm says what happens to the state if the limit
-// changes.
+// With returns a limiter with the same keys and other limits, for example the limits of a
+// customer's plan. Each of rules replaces the Algorithm of the rule with the same Name,
+// also of a shadow rule, and its Cost unless the new Cost is 0. If the limiter has one
+// rule, Name can be empty. By must be nil or unchanged, and Shadow is ignored. The
+// algorithm must have the same type, because the keys hold its state. The documentation
+// of the algorithm says what happens to the state if the limit changes.
 //
-// With reuses the scripts of the limiter, so it is cheap to call. If a program makes
-// many requests under one plan, it can keep the Limiter and use it again. With calls
-// each [Wrapper] of the limiter again, for the new one.
+// With reuses the scripts of the limiter, so it is cheap to call. If a program makes many
+// requests under one plan, it can keep the Limiter and use it again. With calls each
+// [Wrapper] of the limiter again, for the new one.
 //
 // The errors are:
-//   - [ErrInvalidRule] if a rule is not valid, if the limiter has no rule with its
-//     name, or if its algorithm has another type.
+//   - [ErrInvalidRule] if a rule is not valid, if the limiter has no rule with its name,
+//     or if its algorithm has another type.
 //   - [ErrInvalidLimit] if a field of an algorithm is out of range.
 //   - the error of a [Wrapper] that does not suit the new limits.
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
@@ -179,16 +180,16 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	return newLimiter(other, l.wrappers)
 }
 
-// Only returns a limiter that has only the rule with this name. Both limiters share the
-// state of the rule. A shadow rule is in force there. Use Only to peek at one rule, or to reset one rule. If the limiter
-// has one rule, name can be empty.
+// Only returns a limiter that has only the rule with this name, for example to peek at it
+// or to reset it. Both limiters share the state of the rule. In the returned limiter, a
+// shadow rule is enforced. If the limiter has one rule, name can be empty.
 //
 // The keys of the new limiter still have all segments of the policy, but only the
 // segments in By identify its limit. The other segments are ignored, but must not be
 // empty. So Reset clears the rule for all keys whose segments in By are the same.
 //
-// The error is [ErrInvalidRule] if the limiter has no rule with that name, or the error of a
-// [Wrapper] that does not suit the rule.
+// The error is [ErrInvalidRule] if the limiter has no rule with that name, or the error
+// of a [Wrapper] that does not suit the rule.
 func (l *Limiter) Only(name string) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter

@@ -52,7 +52,7 @@ type Rule struct {
 
 	// Shadow makes the rule a shadow rule: it decides every request and consumes tokens
 	// as if it were the only rule, but changes no answer. Result.Shadow says what it
-	// would have done. So a limit can be tried beside those that are in force, in the
+	// would have done. So a limit can be tried beside the enforced ones, in the
 	// same round trip if the store is a store.Batcher.
 	//
 	// A shadow rule needs a Name, and By can be any segments. It also sees the requests
@@ -82,7 +82,7 @@ type Options struct {
 	Clock func() time.Time
 }
 
-// split returns the rules that are in force, and the shadow rules.
+// split returns the enforced rules and the shadow rules.
 func split(rules []Rule) (live, shadow []Rule) {
 	for _, r := range rules {
 		if r.Shadow {

@@ -28,7 +28,7 @@ const (
 	// consumed, the request is denied. See Limiter.TakeUpTo.
 	TakeUpTo
 
-	// Force consumes Cost tokens from every rule, also if a rule would deny the request.
+	// Force consumes Cost tokens from every rule, even if a rule would deny the request.
 	// See Limiter.Force.
 	Force
 
@@ -96,7 +96,7 @@ type Request struct {
 	// If the decision reserved tokens that are not available within MaxWait, and was not
 	// settled to another cost, the repeated request is denied, and RetryAfter says for
 	// how long. So is a repeated request whose decision is in the future, because the
-	// clock has stepped back. A rule with a Cost keeps its turn also after a Settle.
+	// clock has stepped back. A rule with a Cost keeps its turn even after a Settle.
 	//
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
 	// a TakeUpTo, the Cost must be at least what it consumed.
@@ -155,7 +155,7 @@ type Result struct {
 	// Replayed is true if the request repeats an earlier decision: see Request.ID. The
 	// request consumed nothing. If it is allowed, Granted is the number of tokens that
 	// the decision consumed. Delay is the time that is left to wait, or 0 after a Settle
-	// to another cost, unless a rule has a Cost. The other fields are those of now.
+	// to another cost, unless a rule has a Cost. All other fields describe the current state.
 	Replayed bool
 
 	// Granted is the number of tokens consumed from each rule without a Cost. If all

@@ -90,7 +90,7 @@ func (c *circuit) enter() (ticket, bool) {
 	return ticket{s >> stateBits, c.probe}, true
 }
 
-// exit ends the call of t, also if it said nothing about the store or panicked.
+// exit ends the call of t, even if it said nothing about the store or panicked.
 func (c *circuit) exit(t ticket) {
 	if t.probe == 0 {
 		return

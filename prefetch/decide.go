@@ -166,7 +166,7 @@ func (d *decider) take(ctx context.Context, h *holding, n int64, resets uint32, 
 }
 
 // keep lets the holding of f hold the tokens that res granted, except those that others need. It
-// sets res and each to the answer to a request with that cost. If there are not so many tokens, keep
+// sets res and each to the answer to a request with that cost. If there are fewer tokens, keep
 // returns them all, and returns false.
 func (d *decider) keep(ctx context.Context, f *fetched, res *weir.Result, resets uint32, cost int64, each []weir.Result) bool {
 	f.charged = res.Granted

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	part = 4 // a prefetch asks for at most one in so many of the remaining tokens
+	part = 4 // a prefetch asks for at most a fourth of the remaining tokens
 	ways = 4 // the number of places in which a key can be
 )
 
@@ -93,7 +93,7 @@ func (h *holding) serve(now time.Duration, cost int64, res *weir.Result, each []
 	return true
 }
 
-// answer sets res to the answer to a request with that cost, which leaves so many tokens of f.
+// answer sets res to the answer to a request with that cost, which leaves left tokens of f.
 // was is the result of the prefetch, which has that age.
 func (f *fetched) answer(res, was *weir.Result, cost, left int64, age time.Duration) {
 	*res = *was
