@@ -82,15 +82,14 @@ func (l *Limiter) Rules() []RuleInfo {
 	if l == nil || l.bound == nil {
 		return nil
 	}
-	rules := l.bound.every()
-	infos := make([]RuleInfo, len(rules))
-	for i := range rules {
-		b, n := l.bound, i
-		if i >= len(b.rules) {
-			b, n = b.of(i), 0
-		}
-		infos[i] = b.describe(n)
-		infos[i].Shadow = b != l.bound
+	var infos []RuleInfo
+	for i := range l.bound.rules {
+		infos = append(infos, l.bound.describe(i))
+	}
+	for _, shadow := range l.bound.shadows {
+		info := shadow.describe(0)
+		info.Shadow = true
+		infos = append(infos, info)
 	}
 	return infos
 }
