@@ -14,11 +14,11 @@ import (
 // the builder panics. The client can recycle a command after its use, so a new one is made for
 // each call.
 func (s *Store) command(name string, script *store.Script, keys []string, args []store.Arg) rueidis.Completed {
-	text := script.SHA()
+	verb, text := "EVALSHA", script.SHA() // the builder would copy a name in lower case
 	if name == adapter.Eval {
-		text = script.Lua()
+		verb, text = "EVAL", script.Lua()
 	}
-	c := s.client.B().Arbitrary(name, text, strconv.Itoa(len(keys))).Keys(keys...)
+	c := s.client.B().Arbitrary(verb, text, strconv.Itoa(len(keys))).Keys(keys...)
 	for _, arg := range args {
 		c = c.Args(arg.String())
 	}
