@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
@@ -21,6 +22,7 @@ type ground struct {
 	borrow bool          // the store keeps no key beyond a call
 	memory *memory.Store // the store, if it is a *memory.Store
 	space  *keySpace
+	share  bool // made by Limiter.Share
 }
 
 // newGround returns the ground of limiters over st.
@@ -233,27 +235,14 @@ func (b *bound) find(name string) int {
 	if name == "" && len(b.rules) == 1 {
 		return 0
 	}
-	for i := range b.rules {
-		if b.rules[i].name == name {
-			return i
-		}
-	}
-	for i, shadow := range b.shadows {
-		if shadow.rules[0].name == name {
-			return len(b.rules) + i
-		}
-	}
-	return -1
+	return slices.IndexFunc(b.every(), func(r rule) bool { return r.name == name })
 }
 
 // names lists the names of the rules.
 func (b *bound) names() string {
-	var names []byte
-	for i, r := range b.every() {
-		if i > 0 {
-			names = append(names, ", "...)
-		}
-		names = append(append(append(names, '"'), r.name...), '"')
+	var names []string
+	for _, r := range b.every() {
+		names = append(names, `"`+r.name+`"`)
 	}
-	return string(names)
+	return strings.Join(names, ", ")
 }

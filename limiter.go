@@ -125,10 +125,14 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 //   - [ErrInvalidRule] if a rule is not valid, if the limiter has no rule with its name,
 //     or if its algorithm has another type.
 //   - [ErrInvalidLimit] if a field of an algorithm is out of range.
+//   - [ErrUnsupported] if the limiter is the result of [Limiter.Share].
 //   - the error of a [Wrapper] that does not suit the new limits.
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
-	if l == nil || l.bound == nil {
+	switch {
+	case l == nil || l.bound == nil:
 		return nil, errNoLimiter
+	case l.bound.ground.share:
+		return nil, fail(ErrUnsupported, "With: the limiter is a share: call With on the whole limiter, and then Share")
 	}
 	b := l.bound
 	with := b.every()

@@ -12,6 +12,7 @@ import (
 // of n processes. The shares of all processes together allow at most what the limits allow,
 // whatever the algorithms are. The limiter has no wrappers and no shadow rules. st is for example
 // a store in the memory of the process, for an outage of the store that the processes share.
+// With and Share of a share are ErrUnsupported: call With before Share.
 //
 // The errors are:
 //   - [ErrInvalidRule] if n is below 1, or if the share of a limit is less than one token, or
@@ -23,6 +24,8 @@ func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) {
 	switch {
 	case l == nil || l.bound == nil:
 		return nil, errNoLimiter
+	case l.bound.ground.share:
+		return nil, fail(ErrUnsupported, "Share: the limiter is a share already: call Share on the whole limiter")
 	case n < 1:
 		return nil, fail(ErrInvalidRule, "Share: the number of processes is %d: it must be at least 1", n)
 	}
@@ -35,7 +38,9 @@ func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) {
 			return nil, err
 		}
 	}
-	b, err := bind(newGround(st, l.bound.clock, l.bound.space), rules, l.bound.only)
+	g := newGround(st, l.bound.clock, l.bound.space)
+	g.share = true
+	b, err := bind(g, rules, l.bound.only)
 	if err != nil {
 		return nil, err
 	}

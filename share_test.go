@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
@@ -61,4 +62,44 @@ func TestShare(t *testing.T) {
 	wantError(t, err, nil, "MaxKeys is -1")
 	_, err = weirtest.New(t, st, weirtest.Capped(algorithm.SlidingLog{Limit: 3000, Window: time.Minute}, 1000)).Share(2, other)
 	wantError(t, err, weir.ErrUnsupported, "can consume at most 1000 at once")
+}
+
+// A share cannot be divided again, and cannot get other limits: its tokens are parts of the
+// whole limit.
+func TestShareOfAShare(t *testing.T) {
+	t.Parallel()
+	st := weirtest.NewStore(weirtest.NewClock())
+	for _, n := range []int{1, 2} {
+		share, err := weirtest.New(t, st, weirtest.PerSecond).Share(n, st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = share.Share(2, st)
+		wantError(t, err, weir.ErrUnsupported, "Share: the limiter is a share already")
+		_, err = share.With(weir.Rule{Algorithm: weirtest.PerSecond})
+		wantError(t, err, weir.ErrUnsupported, "With: the limiter is a share")
+		only, err := share.Only("")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = only.Share(2, st)
+		wantError(t, err, weir.ErrUnsupported, "Share: the limiter is a share already")
+	}
+}
+
+// A hasty algorithm has the method Divide of the algorithm that it embeds, which does not know its
+// lower limit.
+type hasty struct{ algorithm.SlidingLog }
+
+func (h hasty) NewLimit() (*contract.Limit, error) {
+	h.Limit /= 2
+	return h.SlidingLog.NewLimit()
+}
+
+func TestShareOfAnEmbeddedAlgorithm(t *testing.T) {
+	t.Parallel()
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.New(t, st, hasty{algorithm.SlidingLog{Limit: 20, Window: time.Hour}})
+	_, err := l.Share(2, st)
+	wantError(t, err, weir.ErrUnsupported, "Divide of its weir_test.hasty returns a slidinglog with the limit 10: it must return a slidinglog with a limit of at most 5")
 }

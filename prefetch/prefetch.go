@@ -128,7 +128,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// A Pool holds tokens for the limiters that it wraps. Limiters can share it. Make one with [New].
+// A Pool holds tokens for the limiters that it wraps. Limiters can share it, if the wrappers
+// inside of it treat their requests alike. Make one with [New].
 // It is safe for concurrent use.
 type Pool struct {
 	opts    Options   // with the defaults; MaxKeys is a power of two
