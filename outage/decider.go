@@ -51,7 +51,7 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 	return res, err
 }
 
-// ask sends r to the next Decider. If the store did not decide, cause says why.
+// ask sends r to the next Decider. If the store did not decide, cause says why, and r is valid.
 func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, cause *failure.Error, err error) {
 	if d.circuit.isOpen() {
 		// Neither misuse nor a caller who has gone may take the place of a probe.
@@ -77,8 +77,13 @@ func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) 
 	case answered:
 		d.circuit.succeed()
 	}
-	if answered { // even if the answer came too late
+	switch {
+	case answered: // even if the answer came too late
 		return res, nil, err
+	case cause != nil:
+		if err := d.lim.Check(*r, each); err != nil {
+			return weir.Result{}, nil, err
+		}
 	}
 	return weir.Result{}, cause, err
 }
@@ -173,7 +178,7 @@ func (d *decider) batch(ctx context.Context, requests []weir.Request, answers []
 		}
 		failed = cause
 		if !answered {
-			answers[i].Result, answers[i].Err = d.answer(ctx, &requests[i], nil, cause)
+			answers[i].Result, answers[i].Err = d.degraded(cause).Decide(ctx, requests[i], nil)
 		}
 	}
 	switch {

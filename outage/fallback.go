@@ -30,6 +30,9 @@ func (g *degradation) Unwrap() error { return g.cause.Unwrap() }
 func (g *degradation) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 	switch r.Op {
 	case weir.Consume, weir.Peek, weir.TakeUpTo:
+		if err := g.d.lim.Check(r, each); err != nil {
+			return weir.Result{}, err
+		}
 		return g.d.answer(ctx, &r, each, g.cause)
 	case weir.Refund, weir.Settle, weir.Release:
 		return g.d.decideLocally(ctx, &r, each)
@@ -48,11 +51,9 @@ func (d *decider) degraded(cause *failure.Error) *degradation {
 	return g
 }
 
-// answer answers r, which consumes or peeks. cause says why the store did not decide.
+// answer answers r, which is valid, and consumes or peeks. cause says why the store did not
+// decide.
 func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Result, cause *failure.Error) (weir.Result, error) {
-	if err := d.lim.Check(*r, each); err != nil {
-		return weir.Result{}, err
-	}
 	if d.share == nil || d.never(r) {
 		return d.fixed(r, each, cause), nil
 	}

@@ -78,7 +78,7 @@ func (c *call) enter(setTrailer func(metadata.MD) error) (*lease, error) {
 		err = fmt.Errorf("weirgrpc: the request has no ID: use Leased: %w", err)
 	}
 	each, code := s.Rules(&res), codeOf(c.ctx, err)
-	hold := c.req.Hold(&res, err, each, code == codes.Canceled || code == codes.DeadlineExceeded)
+	hold := c.req.Hold(&res, err, s, code == codes.Canceled || code == codes.DeadlineExceeded)
 	switch hold {
 	case gate.Abandoned:
 		c.undo()
@@ -114,12 +114,11 @@ func (c *call) ask() (err error) {
 		c.s = new(ServerInterceptor) // so that the error can be reported
 		return errors.New("weirgrpc: the ServerInterceptor is nil or a zero value: make one with NewServerInterceptor")
 	}
-	req, err := c.s.request(c.ctx, c.method)
-	if err != nil {
+	if c.req.Request, err = c.s.request(c.ctx, c.method); err != nil {
 		return err
 	}
-	c.req, err = gate.New(c.ctx, "weirgrpc", c.s.decider, req)
-	if err == nil && c.s.opts.Plan != nil {
+	c.req.Decider = c.s.decider
+	if err = c.req.Prepare(c.ctx, "weirgrpc"); err == nil && c.s.opts.Plan != nil {
 		var d weir.Decider
 		if d, err = c.s.opts.Plan(c.ctx, c.method); d != nil {
 			c.req.Decider = d

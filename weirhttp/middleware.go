@@ -33,7 +33,8 @@ func (m *middleware) wrap(next http.Handler) http.Handler {
 }
 
 func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Handler) {
-	req, err := m.ask(r)
+	var req gate.Request
+	err := m.ask(r, &req)
 	switch {
 	case errors.Is(err, ErrUnlimited):
 		next.ServeHTTP(w, r)
@@ -44,7 +45,7 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	}
 	s := gate.NewScratch()
 	res, err := req.Decide(r.Context(), m.opts.Timeout, s.Each[:])
-	hold := req.Hold(&res, err, s.Rules(&res), cancelled(r))
+	hold := req.Hold(&res, err, s, err != nil && cancelled(r))
 	pass := m.answer(w, r, &req, &res, err, s)
 	s.Free()
 	switch hold {
@@ -69,20 +70,19 @@ func (m *middleware) serve(w http.ResponseWriter, r *http.Request, next http.Han
 	next.ServeHTTP(w, r)
 }
 
-// ask returns the request to decide.
-func (m *middleware) ask(r *http.Request) (gate.Request, error) {
-	req, err := m.request(r)
-	if err != nil {
-		return gate.Request{}, err
+// ask sets req to the request to decide.
+func (m *middleware) ask(r *http.Request, req *gate.Request) (err error) {
+	if req.Request, err = m.request(r); err != nil {
+		return err
 	}
-	asked, err := gate.New(r.Context(), "weirhttp", m.decider, req)
-	if err == nil && m.opts.Plan != nil {
+	req.Decider = m.decider
+	if err = req.Prepare(r.Context(), "weirhttp"); err == nil && m.opts.Plan != nil {
 		var d weir.Decider
 		if d, err = m.opts.Plan(r); d != nil {
-			asked.Decider = d
+			req.Decider = d
 		}
 	}
-	return asked, err
+	return err
 }
 
 // answer sets the header fields after a decision, and reports whether the request is

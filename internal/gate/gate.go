@@ -39,22 +39,22 @@ type Request struct {
 	own     bool // nobody else can use the ID
 }
 
-// New returns the request of a caller whose context is ctx. pkg is the name of the calling package.
-func New(ctx context.Context, pkg string, d weir.Decider, req weir.Request) (Request, error) {
-	r := Request{Request: req, Decider: d}
-	if req.Op != weir.Consume {
-		return r, fmt.Errorf("%s: Request.Op is %v: it must be Consume", pkg, req.Op)
+// Prepare checks r, and completes it for a caller whose context is ctx. pkg is the name of the
+// calling package.
+func (r *Request) Prepare(ctx context.Context, pkg string) error {
+	if r.Op != weir.Consume {
+		return fmt.Errorf("%s: Request.Op is %v: it must be Consume", pkg, r.Op)
 	}
-	if req.MaxWait > 0 {
+	if r.MaxWait > 0 {
 		if deadline, ok := ctx.Deadline(); ok {
 			// Not 0, which has another meaning.
-			r.MaxWait = max(min(req.MaxWait, time.Until(deadline)), time.Microsecond)
+			r.MaxWait = max(min(r.MaxWait, time.Until(deadline)), time.Microsecond)
 		}
-		if r.own = req.ID == ""; r.own {
+		if r.own = r.ID == ""; r.own {
 			r.ID = rand.Text() // for the refund
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // Decide decides r. If timeout is not 0, it is the longest time of the decision.
@@ -78,9 +78,9 @@ const (
 	Abandoned      // the reply is lost, and the caller has gone: undo now
 )
 
-// Hold returns what r may hold after Decide. each has the results of the rules. gone reports
-// whether the caller has gone.
-func (r *Request) Hold(res *weir.Result, err error, each []weir.Result, gone bool) Hold {
+// Hold returns what r may hold after Decide. s has the results of the rules. gone reports whether
+// the caller has gone, if there was an error.
+func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold {
 	switch {
 	case !r.undoable():
 	case err != nil && gone:
@@ -88,9 +88,9 @@ func (r *Request) Hold(res *weir.Result, err error, each []weir.Result, gone boo
 	case guard.Contextual(err):
 		return Lost
 	case err != nil:
-	case res.Allowed && r.MaxWait == 0 && leased(each):
+	case res.Allowed && r.MaxWait == 0 && leased(s.Rules(res)):
 		return Lease
-	case !res.Allowed && res.Degraded != nil && (r.own || leased(each)):
+	case !res.Allowed && res.Degraded != nil && (r.own || leased(s.Rules(res))):
 		return Denied
 	}
 	return Nothing
