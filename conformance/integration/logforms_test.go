@@ -106,8 +106,11 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 		}
 		answer := func(reply []store.Value) (string, error) {
 			o, err := p.Parse(verb, reply, nil)
-			if err != nil || verb > script.Renew {
-				return fmt.Sprint(o.Head()), err
+			switch {
+			case err != nil:
+				return "", err
+			case verb > script.Renew:
+				return fmt.Sprint(o.Head()), nil
 			}
 			return fmt.Sprintf("%d %+v", o.Head(), p.Result(0, verb, &o, &compose.Call{Cost: max(cost, 1)})), nil
 		}
