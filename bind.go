@@ -230,12 +230,12 @@ func (b *bound) of(n int) *bound {
 	return b.shadows[n-len(b.rules)]
 }
 
-// find returns the index in every of the rule with that name. It returns -1 if there is none.
-func (b *bound) find(name string) int {
+// find returns the index in every, which is b.every(), of the rule with that name, or -1.
+func (b *bound) find(every []rule, name string) int {
 	if name == "" && len(b.rules) == 1 {
 		return 0
 	}
-	return slices.IndexFunc(b.every(), func(r rule) bool { return r.name == name })
+	return slices.IndexFunc(every, func(r rule) bool { return r.name == name })
 }
 
 // names lists the names of the rules.

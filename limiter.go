@@ -138,7 +138,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	with := b.every()
 	changed := make([]bool, len(with))
 	for i, r := range rules {
-		n := b.find(r.Name)
+		n := b.find(with, r.Name)
 		if n < 0 {
 			return nil, fail(ErrInvalidRule, "With: rule %d is named %q: the rules of the limiter are %s", i, r.Name, b.names())
 		}
@@ -198,12 +198,13 @@ func (l *Limiter) Only(name string) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
 	}
-	n := l.bound.find(name)
+	every := l.bound.every()
+	n := l.bound.find(every, name)
 	if n < 0 {
 		return nil, fail(ErrInvalidRule, "Only: the limiter has no rule %q: its rules are %s", name, l.bound.names())
 	}
 	b := l.bound.of(n)
-	other, err := bind(b.ground, l.bound.every()[n:n+1], true)
+	other, err := bind(b.ground, every[n:n+1], true)
 	if err != nil {
 		return nil, err
 	}

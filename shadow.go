@@ -18,7 +18,7 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 		switch {
 		case r.Name == "":
 			return fail(ErrInvalidRule, "a shadow rule has no Name: give it one")
-		case b.find(r.Name) >= 0:
+		case b.find(b.every(), r.Name) >= 0:
 			return fail(ErrInvalidRule, "two rules are named %q: each rule needs its own name", r.Name)
 		}
 		space, err := newKeySpace(prefix, p)

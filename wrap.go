@@ -84,21 +84,19 @@ func (l *Limiter) Rules() []RuleInfo {
 	}
 	var infos []RuleInfo
 	for i := range l.bound.rules {
-		infos = append(infos, l.bound.describe(i))
+		infos = append(infos, l.bound.describe(i, false))
 	}
 	for _, shadow := range l.bound.shadows {
-		info := shadow.describe(0)
-		info.Shadow = true
-		infos = append(infos, info)
+		infos = append(infos, shadow.describe(0, true))
 	}
 	return infos
 }
 
 // describe describes rule n of b.
-func (b *bound) describe(n int) RuleInfo {
+func (b *bound) describe(n int, shadow bool) RuleInfo {
 	r := &b.rules[n]
 	info := RuleInfo{
-		Name: r.name, Algorithm: r.algorithm, Cost: r.cost,
+		Name: r.name, Algorithm: r.algorithm, Cost: r.cost, Shadow: shadow,
 		Kind: r.kind().Name, Limit: r.limit.Capacity, MaxCost: r.limit.MaxCost, Window: r.limit.Window,
 		Reserves: r.has(reserves), Refunds: r.has(refunds), Debt: r.has(debts),
 		Leases: r.has(leases), Entries: r.has(entries), Queues: r.has(queues),

@@ -1,6 +1,7 @@
 package outage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -53,7 +54,8 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 
 // ask sends r to the next Decider. If the store did not decide, cause says why, and r is valid.
 func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, cause *failure.Error, err error) {
-	if d.circuit.isOpen() {
+	open := d.circuit.isOpen()
+	if open {
 		// Neither misuse nor a caller who has gone may take the place of a probe.
 		if err := d.lim.Check(*r, each); err != nil {
 			return weir.Result{}, nil, err
@@ -62,6 +64,17 @@ func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) 
 			return weir.Result{}, nil, fmt.Errorf("outage: %w", err)
 		}
 	}
+	res, cause, err = d.try(ctx, r, each)
+	if cause != nil && !open {
+		if err := d.lim.Check(*r, each); err != nil {
+			return weir.Result{}, nil, err
+		}
+	}
+	return res, cause, err
+}
+
+// try is ask for a request that may not be valid.
+func (d *decider) try(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, cause *failure.Error, err error) {
 	t, ok := d.circuit.enter()
 	if !ok {
 		return weir.Result{}, d.circuit.cause.Load(), nil
@@ -77,13 +90,8 @@ func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) 
 	case answered:
 		d.circuit.succeed()
 	}
-	switch {
-	case answered: // even if the answer came too late
+	if answered { // even if the answer came too late
 		return res, nil, err
-	case cause != nil:
-		if err := d.lim.Check(*r, each); err != nil {
-			return weir.Result{}, nil, err
-		}
 	}
 	return weir.Result{}, cause, err
 }
@@ -131,15 +139,10 @@ func callersError(ctx context.Context, err error) error {
 	if guard.Contextual(err) {
 		return err
 	}
-	why := ctx.Err()
-	if why == nil {
-		why = context.DeadlineExceeded
-	}
-	return fmt.Errorf("outage: %w: %w", why, err)
+	return fmt.Errorf("outage: %w: %w", cmp.Or(ctx.Err(), context.DeadlineExceeded), err)
 }
 
-// manyPerBudget is the largest number of requests that are sent at once within one budget.
-const manyPerBudget = 100
+const manyPerBudget = 100 // the largest number of requests that are sent at once within one budget
 
 // DecideMany implements [weir.ManyDecider]. While the store works, it sends the requests
 // in batches, if they only consume and peek, and the next Decider takes batches.
