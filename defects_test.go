@@ -41,7 +41,7 @@ func TestDefectRefundAfterReset(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					return gave
+					return gave.Found
 				}
 				weirtest.Allow(t, l, request(30, ""))
 				weirtest.Allow(t, l, request(10, "old"))
@@ -143,11 +143,11 @@ func TestDefectReusedID(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Advance(time.Microsecond)
-	if gave, err := l.Refund(t.Context(), weir.Request{Key: key, ID: "x"}); gave || err != nil { // it ends the ID
+	if gave, err := l.Refund(t.Context(), weir.Request{Key: key, ID: "x"}); gave.Found || err != nil { // it ends the ID
 		t.Errorf("Refund of a decision before the Reset = %v, %v, want false", gave, err)
 	}
 	weirtest.Allow(t, l, weir.Request{Key: key, Cost: 10, ID: "x"})
-	if gave, err := l.Refund(t.Context(), weir.Request{Key: key, ID: "y"}); gave || err != nil {
+	if gave, err := l.Refund(t.Context(), weir.Request{Key: key, ID: "y"}); gave.Found || err != nil {
 		t.Errorf("Refund of a decision before the Reset = %v, %v, want false", gave, err)
 	}
 	if res := weirtest.Left(t, l, "u"); res.Remaining != 10 {

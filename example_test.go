@@ -82,7 +82,7 @@ func ExampleLimiter_With() {
 	fmt.Println(res.Allowed, res.Remaining, err)
 	for range 2 { // a second refund of an order refunds nothing
 		refunded, err := plan.Refund(ctx, order)
-		fmt.Println("refunded", refunded, err)
+		fmt.Println("refunded", refunded.Found, err)
 	}
 	fmt.Println("reset", plan.Reset(ctx, "ann"))
 	// Output:

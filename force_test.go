@@ -75,7 +75,7 @@ func TestForceOfSeveralRules(t *testing.T) {
 		t.Errorf("got %+v, want all rules in debt", each)
 	}
 	// A refund of the first Force returns its tokens.
-	if ok, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("k"), ID: "a", Cost: most}); !ok || err != nil {
+	if ok, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("k"), ID: "a", Cost: most}); !ok.Found || err != nil {
 		t.Errorf("Refund = %v, %v", ok, err)
 	}
 	if weirtest.Decide(t, l, weir.Request{Key: weir.KeyOf("k"), Op: weir.Peek}, each...); each[2].Remaining != 5 || each[0].Remaining != 0 {

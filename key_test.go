@@ -298,7 +298,7 @@ func TestMarkerKeys(t *testing.T) {
 				t.Errorf("%q and %q share the marker %q", other, user+" "+id, decided[2])
 			}
 			seen[decided[2]] = user + " " + id
-			if gave, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("t", user), ID: id}); !gave || err != nil {
+			if gave, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("t", user), ID: id}); !gave.Found || err != nil {
 				t.Errorf("Refund of %q: got %v, %v", id, gave, err)
 			}
 			if !slices.Equal(st.keys, decided) {

@@ -169,7 +169,7 @@ func TestStoreErrors(t *testing.T) {
 				"Entries":  func() (any, any, error) { list, err := kept.Entries(ctx, "u"); return len(list), 0, err },
 				"Refund": func() (any, any, error) {
 					gave, err := l.Refund(ctx, weir.Request{Key: u, ID: "x"})
-					return gave, false, err
+					return gave, weir.Settlement{}, err
 				},
 				"Reset":      func() (any, any, error) { return nil, nil, l.Reset(ctx, "u") },
 				"peeks":      func() (any, any, error) { return many(weir.Peek) },

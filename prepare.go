@@ -292,9 +292,10 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 	}
 }
 
-// addMarkers adds the keys of the markers, and sets the call's generation. The keys
-// depend on the whole key, the ID and the limits, so no other request finds them. The
-// generation also depends on the time: if an ID is used again, the generation differs.
+// addMarkers adds the keys of the markers, and sets the call's generation. A marker's key
+// is that of its rule, with a hash of the whole key and the ID. It does not depend on the
+// limits, so a decision is found after they have changed. The generation also depends on
+// the time: if an ID is used again, the generation differs.
 // The generation of a Settle depends on the cost too, because a Settle can have the same
 // time as the decision.
 func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
@@ -302,7 +303,6 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	for n := range b.space.segments {
 		s.text = append(b.space.appendSegment(s.text, n, &r.Key), ':')
 	}
-	s.text = append(s.text, b.limits[:]...)
 	s.text = append(s.text, r.ID...)
 	sum := sha256.Sum256(s.text)
 	now := q.Call.Now

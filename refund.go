@@ -2,10 +2,28 @@ package weir
 
 import "context"
 
-// Refund refunds the tokens that a decision consumed, and reports whether anything was
-// refunded. r.Key and r.ID must be the Key and the ID of the decision. Refund is
-// idempotent: a second refund of a decision refunds nothing, so it can be retried after an
-// error.
+// A Settlement says what a [Limiter.Settle] or a [Limiter.Refund] did.
+type Settlement struct {
+	// Found is true if the decision was found. If it is false, nothing has changed: the
+	// decision was denied or refunded, or all its tokens have been refilled. For a Refund,
+	// it is also false if no token was left to refund, for example after a Reset.
+	Found bool
+
+	// Cost is what the decision costs now, in tokens of each rule without a Cost. After a
+	// Settle it is the actual cost, unless a rule has reached its largest debt, which
+	// [Limiter.Force] explains, or no rule could be adjusted. After a Refund it is 0,
+	// unless no rule could be adjusted.
+	Cost int64
+
+	// Kept is empty if every rule agrees with Cost. Otherwise it is the name of the first
+	// rule that could not be adjusted, because its limit has changed since the decision.
+	// That rule keeps what it had consumed.
+	Kept string
+}
+
+// Refund refunds the tokens that a decision consumed. r.Key and r.ID must be the Key and the
+// ID of the decision. Refund is idempotent: a second refund of a decision refunds nothing, so
+// it can be retried after an error.
 //
 // A refund ends the ID: if the decision's request is sent again, it makes a new decision.
 //
@@ -18,18 +36,26 @@ import "context"
 //     not refunded.
 //   - If a key was reset, evicted or deleted after the decision, nothing is refunded to
 //     that key.
-//   - A limiter with other limits, for example of another plan, refunds nothing.
 //   - An algorithm.GCRA or TokenBucket can refund fewer tokens than were consumed, if
 //     several decisions for a key are open at once, and are not refunded in reverse order.
 //     Other algorithms except LeakyBucket refund all of them.
 //
-// There are two exceptions:
+// There are these exceptions:
 //   - If the refunded request started a window or a refill period, that window or period still
 //     ends at the same time. Without the request, it would have started later. So tokens can be
 //     available earlier than without the request, by at most the length of the window or period.
 //   - If a limiter with other limits decided for the key after the decision, an
 //     algorithm.TokenBucket or SlidingCounter can refund tokens that have been refilled already,
 //     at most those of the decision.
+//   - If the clock has stepped back since the decision, tokens that had been refilled before
+//     the step can be refunded, at most those of the decision.
+//
+// The limits need not be those of the decision: the caller may have another plan by now, or
+// another process may have decided. A rule can be adjusted under every limit if it is an
+// algorithm.FixedWindow, SlidingLog or SlidingBuckets. A GCRA or LeakyBucket can be adjusted
+// if it has the Rate of the decision, a TokenBucket if it has the Refill, and a SlidingCounter
+// if it has the Window. A rule that has a Cost, and had none, cannot, nor the reverse. If no
+// rule can be adjusted, nothing changes, and the ID stays.
 //
 // The errors are:
 //   - [ErrInvalidKey] if r.ID is empty.
@@ -37,27 +63,27 @@ import "context"
 //     Nothing is refunded.
 //   - [ErrUnsupported] if the algorithm of a rule cannot refund, or holds leases.
 //   - the errors of [Limiter.Decide].
-func (l *Limiter) Refund(ctx context.Context, r Request) (bool, error) {
+func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 	r.Op = Refund
-	res, err := l.Decide(ctx, r, nil)
-	return res.Allowed, err
+	return l.settlement(ctx, r)
 }
 
-// Settle makes actual the cost of a decision, after the work has been done, and reports whether
-// the decision was found. r.Key and r.ID must be the Key and the ID of the decision. Settle
-// ignores the other fields of r. actual can be 0.
+// Settle makes actual the cost of a decision, after the work has been done. r.Key and r.ID must
+// be the Key and the ID of the decision. Settle ignores the other fields of r. actual can be 0.
 //
 // If the decision consumed more than actual, Settle refunds the difference, under the conditions
-// of [Limiter.Refund]. If it consumed less, Settle consumes the difference, also past the limit:
-// see [Limiter.Force]. A rule with a Cost keeps it.
+// of [Limiter.Refund]. If it consumed less, Settle consumes the difference, even past the limit:
+// see [Limiter.Force]. A rule with a Cost keeps it. A rule that was added after the decision
+// consumes only the difference.
+//
+// Check that the Cost of the Settlement is actual. If it is not, the decision was not found, a
+// rule would be too deep in debt, or no rule could be adjusted. If the decision was not found and
+// actual is above the cost, use [Limiter.Force] for the difference.
 //
 // Settle is idempotent, so it can be retried after an error. The ID stays: a repeat of the
 // decision is still recognized, and the decision can be settled again with another cost, or
 // refunded. After a Settle to more, it is often unknown which of the earlier tokens have been
 // refilled. A later Settle or Refund then returns only tokens that this Settle added.
-//
-// If Settle returns false, nothing has changed. The decision was denied or refunded, or all its
-// tokens have been refilled. If actual is above the cost, use [Limiter.Force] for the difference.
 //
 // The errors are:
 //   - [ErrInvalidKey] if r.ID is empty.
@@ -65,10 +91,15 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (bool, error) {
 //   - [ErrUnsupported] if the algorithm of a rule cannot refund, cannot be in debt, or holds
 //     leases, or if every rule has a Cost.
 //   - the errors of [Limiter.Decide].
-func (l *Limiter) Settle(ctx context.Context, r Request, actual int64) (bool, error) {
+func (l *Limiter) Settle(ctx context.Context, r Request, actual int64) (Settlement, error) {
 	r.Op, r.Actual = Settle, ActualCost(actual)
+	return l.settlement(ctx, r)
+}
+
+// settlement makes a Refund or a Settle.
+func (l *Limiter) settlement(ctx context.Context, r Request) (Settlement, error) {
 	res, err := l.Decide(ctx, r, nil)
-	return res.Allowed, err
+	return Settlement{Found: res.Allowed || res.Rule != "", Cost: res.Granted, Kept: res.Rule}, err
 }
 
 // Reset clears the rules identified by the full key, atomically. It does not clear a rule

@@ -76,7 +76,7 @@ func TestReplay(t *testing.T) {
 		if got := dump(t, st); strings.Join(got, "\n") != strings.Join(state, "\n") {
 			t.Errorf("%+v: repeats turned\n%q\ninto\n%q", a, state, got)
 		}
-		if ok, err := l.Refund(t.Context(), first); !ok || err != nil {
+		if ok, err := l.Refund(t.Context(), first); !ok.Found || err != nil {
 			t.Errorf("%+v: Refund = %v, %v", a, ok, err)
 		}
 		if res := weirtest.Decide(t, l, first); res.Replayed || !res.Allowed {
@@ -228,7 +228,7 @@ func TestReplayAfterSettles(t *testing.T) {
 			job := weir.Request{Key: weir.KeyOf("k"), Cost: 3, MaxWait: weir.Never, ID: "x"}
 			weirtest.Decide(t, l, job)
 			for _, n := range settles {
-				if ok, err := l.Settle(t.Context(), job, n); !ok || err != nil {
+				if ok, err := l.Settle(t.Context(), job, n); !ok.Found || err != nil {
 					t.Fatal(ok, err)
 				}
 				if n == 0 { // the tokens go to somebody else
@@ -263,7 +263,7 @@ func TestSettleAndClockBack(t *testing.T) {
 		weirtest.Decide(t, l, job)
 		c.Advance(4 * time.Second)
 		for range 2 {
-			if ok, err := l.Settle(t.Context(), job, 1); !ok || err != nil {
+			if ok, err := l.Settle(t.Context(), job, 1); !ok.Found || err != nil {
 				t.Fatal(ok, err)
 			}
 			c.Advance(-time.Second)

@@ -88,15 +88,17 @@ type Request struct {
 	// bytes. Use another ID for each decision.
 	//
 	// A request with an ID is idempotent. If it consumed tokens, and is sent again with
-	// the same Key, ID and Cost, under the same limits, it consumes nothing: it is
-	// allowed, and Result.Replayed is true. So it can be retried if its reply was lost.
-	// This lasts until all tokens of the decision have been refilled, or until a Refund.
-	// A denied request is decided again.
+	// the same Key, ID and Cost, it consumes nothing from any rule: it is allowed, and
+	// Result.Replayed is true. So it can be retried if its reply was lost, even by a process
+	// with other limits. This lasts until the slowest rule has refilled all tokens of the
+	// decision, under the limits that made it, or until a Refund. A denied request is
+	// decided again.
 	//
 	// If the decision reserved tokens that are not available within MaxWait, and was not
 	// settled to another cost, the repeated request is denied, and RetryAfter says for
 	// how long. So is a repeated request whose decision is in the future, because the
-	// clock has stepped back. A rule with a Cost keeps its turn even after a Settle.
+	// clock has stepped back. A rule with a Cost keeps its turn even after a Settle. If the
+	// rate has changed since, the turn is an estimate, and the request is not denied.
 	//
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
 	// a TakeUpTo, the Cost must be at least what it consumed.
@@ -146,9 +148,10 @@ func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
 // rule with the longest RetryAfter. If the request is allowed, it is the rule with the
 // fewest tokens remaining. If there are several such rules, it is the first of them.
 //
-// The ops Refund, Release and Reset set only Allowed. For Refund and Release, it reports
-// whether anything was refunded or released. Settle sets only Allowed and Granted. For
-// Settle, Allowed reports whether the decision was found, and Granted is its cost now.
+// The ops Refund, Settle, Release and Reset set other fields. For Refund and Release, Allowed
+// reports whether anything was refunded or released, and for Settle, whether the decision was
+// found. For Refund and Settle, Granted and Rule are Cost and Kept of the [Settlement]. All
+// other fields are zero.
 type Result struct {
 	Allowed bool // the caller may go ahead, after Delay
 

@@ -2,6 +2,7 @@ package weir
 
 import (
 	"fmt"
+	"math/bits"
 	"slices"
 	"unsafe"
 
@@ -25,14 +26,14 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 	case Reset:
 		res.Allowed = true
 		return nil
-	case Settle:
-		res.Allowed, res.Granted = o.Allowed, o.Granted
-		return nil
-	case Refund, Release:
+	case Refund, Settle, Release:
 		if o.TooLittle {
 			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.Call.Cost)
 		}
-		res.Allowed = o.Allowed
+		res.Allowed, res.Granted = o.Allowed, o.Granted
+		if o.Kept > 0 {
+			res.Rule = q.group.rules[bits.TrailingZeros64(uint64(o.Kept))].name
+		}
 		return nil
 	}
 	switch {

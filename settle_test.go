@@ -25,7 +25,7 @@ func TestSettle(t *testing.T) {
 		}
 		for _, actual := range []int64{3, 1, 4, 9, 8} {
 			for range 2 {
-				if ok, err := l.Settle(t.Context(), r, actual); !ok || err != nil {
+				if ok, err := l.Settle(t.Context(), r, actual); !ok.Found || err != nil {
 					t.Fatalf("%+v: Settle at %d = %v, %v", a, actual, ok, err)
 				}
 				if res := weirtest.Decide(t, l, r); !res.Replayed || res.Granted != actual {
@@ -41,10 +41,10 @@ func TestSettle(t *testing.T) {
 				}
 			}
 		}
-		if ok, err := l.Refund(t.Context(), r); !ok || err != nil {
+		if ok, err := l.Refund(t.Context(), r); !ok.Found || err != nil {
 			t.Errorf("%+v: Refund = %v, %v", a, ok, err)
 		}
-		if ok, err := l.Settle(t.Context(), r, 2); ok || err != nil {
+		if ok, err := l.Settle(t.Context(), r, 2); ok.Found || err != nil {
 			t.Errorf("%+v: Settle of a refunded decision = %v, %v, want false", a, ok, err)
 		}
 	}
@@ -58,13 +58,13 @@ func TestSettleAtZero(t *testing.T) {
 		l := weirtest.New(t, weirtest.NewStore(c), a)
 		r := weir.Request{Key: weir.KeyOf("k"), Cost: 5, ID: "x"}
 		weirtest.Decide(t, l, r)
-		if ok, err := l.Settle(t.Context(), r, 0); !ok || err != nil {
+		if ok, err := l.Settle(t.Context(), r, 0); !ok.Found || err != nil {
 			t.Fatalf("%+v: Settle at 0 = %v, %v", a, ok, err)
 		}
 		if res := weirtest.Decide(t, l, r); !res.Allowed || !res.Replayed || res.Granted != 0 || res.Remaining != 5 {
 			t.Errorf("%+v: a repeat: got %+v, want that it consumes nothing", a, res)
 		}
-		if ok, err := l.Refund(t.Context(), r); ok || err != nil {
+		if ok, err := l.Refund(t.Context(), r); ok.Found || err != nil {
 			t.Errorf("%+v: Refund = %v, %v, want false", a, ok, err)
 		}
 	}
@@ -79,7 +79,7 @@ func TestSettleOfNoDecision(t *testing.T) {
 	l := weirtest.New(t, st, weirtest.PerSecond)
 	settle := func(what, id string) {
 		before := dump(t, st)
-		if ok, err := l.Settle(t.Context(), weir.Request{Key: weir.KeyOf("k"), ID: id}, 9); ok || err != nil {
+		if ok, err := l.Settle(t.Context(), weir.Request{Key: weir.KeyOf("k"), ID: id}, 9); ok.Found || err != nil {
 			t.Errorf("%s: Settle = %v, %v, want false", what, ok, err)
 		}
 		if after := dump(t, st); strings.Join(after, "\n") != strings.Join(before, "\n") {
@@ -133,11 +133,11 @@ func TestSettleOfALostReply(t *testing.T) {
 	weirtest.Decide(t, l, r)
 	for actual, left := range map[int64]int64{1: 9, 12: 0, 7: 3} {
 		lossy.Lose = store.ErrUnavailable
-		if ok, err := l.Settle(t.Context(), r, actual); ok || !errors.Is(err, store.ErrUnavailable) {
+		if ok, err := l.Settle(t.Context(), r, actual); ok.Found || !errors.Is(err, store.ErrUnavailable) {
 			t.Errorf("Settle = %v, %v, want ErrUnavailable", ok, err)
 		}
 		lossy.Lose = nil
-		if ok, err := l.Settle(t.Context(), r, actual); !ok || err != nil {
+		if ok, err := l.Settle(t.Context(), r, actual); !ok.Found || err != nil {
 			t.Errorf("the second Settle = %v, %v", ok, err)
 		}
 		if res := weirtest.Decide(t, l, weir.Request{Key: r.Key, Op: weir.Peek}); res.Remaining != left {

@@ -304,7 +304,7 @@ func TestShadowCost(t *testing.T) {
 			t.Errorf("got %+v, %v, want 20 tokens and no shadow", res, res.Shadow)
 		}
 	}
-	if ok, err := l.Settle(t.Context(), r, 7); !ok || err != nil {
+	if ok, err := l.Settle(t.Context(), r, 7); !ok.Found || err != nil {
 		t.Errorf("Settle: got %v, %v", ok, err)
 	}
 	calls := weirtest.Only(t, l, "calls")

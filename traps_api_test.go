@@ -28,13 +28,13 @@ func TestTrapRefundOfAPart(t *testing.T) {
 	for range 2 {
 		gave, err := l.Refund(ctx, part)
 		wantError(t, err, weir.ErrInvalidCost, "Request.Cost is 3: the decision asked for more")
-		if res, _ := l.Peek(ctx, "u"); gave || res.Remaining != 5 {
+		if res, _ := l.Peek(ctx, "u"); gave != (weir.Settlement{}) || res.Remaining != 5 {
 			t.Errorf("refunded: %v, remaining %d, want 5", gave, res.Remaining)
 		}
 	}
 	job.Cost = 0 // any
 	gave, err := l.Refund(ctx, job)
-	if res, _ := l.Peek(ctx, "u"); err != nil || !gave || res.Remaining != 10 {
+	if res, _ := l.Peek(ctx, "u"); err != nil || !gave.Found || res.Remaining != 10 {
 		t.Errorf("refunded: %v, error %v, remaining %d, want 10", gave, err, res.Remaining)
 	}
 }
@@ -228,7 +228,7 @@ func TestTrapSecretsAreHashed(t *testing.T) {
 	if all := strings.Join(dump(t, st), "\n"); strings.Contains(all, "s3cret") || !strings.Contains(all, "acme") {
 		t.Errorf("the store holds\n%s", all)
 	}
-	if gave, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("acme", "s3cret"), ID: "x"}); !gave || err != nil {
+	if gave, err := l.Refund(t.Context(), weir.Request{Key: weir.KeyOf("acme", "s3cret"), ID: "x"}); !gave.Found || err != nil {
 		t.Errorf("Refund: got %v, %v", gave, err)
 	}
 }

@@ -134,7 +134,8 @@ func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 		return false, errNoReservation
 	}
 	r.state.Store(cancelled)
-	return r.limiter.Refund(ctx, r.request)
+	s, err := r.limiter.Refund(ctx, r.request)
+	return s.Found, err
 }
 
 // giveUp cancels the reservation if Reserve chose its ID, and returns err. If Cancel fails, it

@@ -296,7 +296,7 @@ func TestReserveLost(t *testing.T) {
 				}
 				if tt.id != "" { // the caller can refund the tokens
 					for _, want := range []bool{true, false} {
-						if gave, err := l.Refund(t.Context(), request); gave != want || err != nil {
+						if gave, err := l.Refund(t.Context(), request); gave.Found != want || err != nil {
 							t.Errorf("Refund: got %v, %v, want %v", gave, err, want)
 						}
 					}
@@ -460,7 +460,7 @@ func TestReservationKeepsID(t *testing.T) {
 	if _, err := l.Reserve(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	if gave, err := l.Refund(t.Context(), r); !gave || err != nil {
+	if gave, err := l.Refund(t.Context(), r); !gave.Found || err != nil {
 		t.Errorf("Refund: got %v, %v", gave, err)
 	}
 }
@@ -479,7 +479,7 @@ func TestReserveDeniedWithID(t *testing.T) {
 			if !errors.Is(err, weir.ErrDenied) || reservation != nil {
 				t.Fatalf("%s: got %+v, %v, want an ErrDenied", what, reservation, err)
 			}
-			if gave, err := queue.Refund(t.Context(), r); !gave || err != nil {
+			if gave, err := queue.Refund(t.Context(), r); !gave.Found || err != nil {
 				t.Errorf("%s: Refund: got %v, %v", what, gave, err)
 			}
 			if left := weirtest.Left(t, queue, "k"); left.ResetAfter != rest {

@@ -182,11 +182,14 @@ func TestWithEveryVerb(t *testing.T) {
 	if res, err := pro.TakeUpTo(ctx, 100, "u"); err != nil || res.Granted != 47 {
 		t.Errorf("TakeUpTo: got %+v, %v, want 47", res, err)
 	}
-	if gave, err := free.Refund(ctx, weir.Request{Key: u, ID: "x"}); gave || err != nil {
-		t.Errorf("a refund under other limits: got %v, %v", gave, err)
+	if got, err := free.Refund(ctx, weir.Request{Key: u, ID: "x"}); got != (weir.Settlement{Found: true, Kept: "b"}) || err != nil {
+		t.Errorf("a refund under other limits: got %+v, %v, want that b keeps its Cost", got, err)
 	}
-	if gave, err := pro.Refund(ctx, weir.Request{Key: u, ID: "x"}); !gave || err != nil {
-		t.Errorf("Refund: got %v, %v", gave, err)
+	if got, err := pro.Refund(ctx, weir.Request{Key: u, ID: "x"}); got.Found || err != nil {
+		t.Errorf("a second refund: got %+v, %v", got, err)
+	}
+	if res := weirtest.Left(t, free, "u"); res.Remaining != 0 || res.Rule != "a" {
+		t.Errorf("free: got %+v, want none left of a, of which 47 of 50 are consumed", res)
 	}
 	if got := pro.DoMany(ctx, []weir.Request{{Key: u, Op: weir.Peek}}); got[0].Result != weirtest.Left(t, pro, "u") {
 		t.Errorf("DoMany: got %+v, and Peek says %+v", got, weirtest.Left(t, pro, "u"))
@@ -279,8 +282,7 @@ func TestWithKeepsCost(t *testing.T) {
 	}
 }
 
-// The windows of SlidingBuckets are limits too: another limiter, whose windows are longer, finds no
-// decision of this one.
+// A limiter whose windows are longer finds a decision of this one, in the buckets that both have.
 func TestWithOtherSpans(t *testing.T) {
 	t.Parallel()
 	spans := func(window time.Duration) algorithm.SlidingBuckets {
@@ -290,10 +292,13 @@ func TestWithOtherSpans(t *testing.T) {
 	other := weirtest.With(t, l, weir.Rule{Algorithm: spans(10 * time.Second)})
 	r := weir.Request{Key: weir.KeyOf("k"), Cost: 3, ID: "x"}
 	weirtest.Allow(t, l, r)
-	if ok, err := other.Refund(t.Context(), r); ok || err != nil {
-		t.Errorf("other windows: Refund: got %v, %v", ok, err)
+	if res := weirtest.Decide(t, other, r); !res.Replayed {
+		t.Errorf("other windows: a repeat: got %+v", res)
 	}
-	if ok, err := l.Refund(t.Context(), r); !ok || err != nil {
-		t.Errorf("Refund: got %v, %v", ok, err)
+	if got, err := other.Settle(t.Context(), r, 3); got != (weir.Settlement{Found: true, Cost: 3}) || err != nil {
+		t.Errorf("other windows: Settle: got %+v, %v", got, err)
+	}
+	if got, err := l.Refund(t.Context(), r); !got.Found || err != nil || weirtest.Left(t, l, "k").Remaining != 1000 {
+		t.Errorf("Refund: got %+v, %v", got, err)
 	}
 }

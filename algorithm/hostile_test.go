@@ -165,10 +165,16 @@ func FuzzHostileNums(f *testing.F) {
 			}
 		}
 		clear(n.N[n.Len:])
-		mark := store.Nums{Tag: store.Tag{'i', '2'}, Len: uint8(4 + cell), N: [store.MaxNums]int64{n.N[cell], y & mask, 1, cost & mask, tail & mask, x & mask, z & mask}}
+		args := mustProgram(t, mustLimit(t, a)).AppendArgs(nil, script.Refund, &compose.Call{})
+		fit := args[len(args)-1].Int()
+		mark := store.Nums{Tag: store.Tag{'i', '2'}, Len: uint8(5 + cell), N: [store.MaxNums]int64{n.N[cell], y & mask, 1, cost & mask, fit, tail & mask, x & mask, z & mask}}
 		if k.Note != "" {
+			mark.N[mark.Len] = z & mask
 			mark.Len++
-			mark.N[4+cell] = z & mask
+		}
+		if !k.Absolute {
+			mark.N[mark.Len] = tail & mask
+			mark.Len++
 		}
 		clear(mark.N[mark.Len:])
 		for _, callers := range []int64{0, now} {

@@ -70,7 +70,7 @@ func TestSlidingCounterModel(t *testing.T) {
 				}
 			case op == 1 && len(made) > 0:
 				j := r.IntN(len(made))
-				part, start := 1+r.Int64N(made[j].nums.N[1]), made[j].nums.N[4]
+				part, start := 1+r.Int64N(made[j].nums.N[1]), made[j].nums.N[5]
 				want := true
 				switch {
 				case !made[j].held || b.state.live(0) == nil || b.state.keys[0].nums.N[3] != made[j].nums.N[0]:

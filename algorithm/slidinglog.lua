@@ -183,8 +183,11 @@ redis.call('PEXPIRE', $key1, string.format('%d', life - life % 1 + slack))
 $mark, $ends = string.format('%d %d 0', time, $number), time + $window
 
 -- refund
-if n > 0 and $dead >= 0 and $was1 > math.max($newest, now) - $window then
-  local place, size, adds, removes, ok = ($number - $was2) % 8388608, redis.call('ZCARD', $key1), {}, {}, true
+-- An entry in the window has fewer entries behind it than there are in the window. This names no
+-- constant, because a refund is valid under every limit.
+local place, size = ($number - $was2) % 8388608, redis.call('ZCARD', $key1)
+if n > 0 and $dead >= 0 and place < size - $dead then
+  local adds, removes, ok = {}, {}, true
   -- get returns the entry that is i places before the newest.
   local function get(i)
     local index = string.format('%d', -1 - i)

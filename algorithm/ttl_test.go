@@ -30,8 +30,8 @@ func TestTTLGrowsWithTheLimit(t *testing.T) {
 func TestRefundKeepsTheTTL(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ short, long algorithm.Algorithm }{
-		{algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(1)}, algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerHour(1)}},
-		{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 10}, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 10}},
+		{algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerHour(1)}, algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerHour(1)}},
+		{algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 10}, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 20}},
 		{algorithm.FixedWindow{Limit: 10, Window: time.Second}, algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
 		{algorithm.SlidingCounter{Limit: 10, Window: time.Hour}, algorithm.SlidingCounter{Limit: 20, Window: time.Hour}},
 		{algorithm.SlidingLog{Limit: 10, Window: time.Second}, algorithm.SlidingLog{Limit: 10, Window: time.Hour}},

@@ -156,7 +156,23 @@ var limiterMutants = []mutant{
 	{"a repeated Settle charges again", "FixedWindow/Refund", nil, onlyFor("fixedwindow.settle", markerReads(func(n *store.Nums) { n.N[2] = n.N[3] }))},
 	{"a refund after a Settle returns the first cost", "SlidingCounter/Refund", nil, onlyFor("slidingcounter.refund", markerReads(func(n *store.Nums) { n.N[1] = n.N[3] }))},
 	{"a marker is of an ID, not of a key", "Limiter/RefundKeys", nil, oneMarker("{twokeys")},
-	{"a marker is of a key, not of the limits", "Limiter/RefundLimits", nil, oneMarker("{limits")},
+	{"a marker is of the limits", "Limiter/RefundLimits", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if strings.Contains(keys[0], "{limits") && strings.Contains(keys[len(keys)-1], ":%id=") {
+			keys = slices.Clone(keys)
+			for i := len(keys) / 2; i < len(keys); i++ {
+				keys[i] += args[0].String()
+			}
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
+	{"a refund ignores that the rate has changed", "Limiter/RefundLimits", nil, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, get: func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+			if ok && i == 2 && s.Name() == "gcra+gcra.settle" {
+				n.N[4] = args[len(args)-2].Int() // FIT of the marker
+			}
+			return n, ok, err
+		}}
+	}}},
 	{"seconds are rounded down", "Limiter/Throttle", nil, changed(func(_ *store.Script, keys []string, reply []store.Value) {
 		if strings.HasSuffix(keys[0], "}:g2") {
 			now := reply[1].Int()

@@ -216,7 +216,7 @@ func TestOutageRefund(t *testing.T) {
 		}
 		refund := func(r weir.Request, want bool, wantErr error) {
 			t.Helper()
-			if got, err := l.Refund(t.Context(), r); got != want || !errors.Is(err, wantErr) {
+			if got, err := l.Refund(t.Context(), r); got.Found != want || !errors.Is(err, wantErr) {
 				t.Errorf("refund of %s: got %v, %v, want %v, %v", r.ID, got, err, want, wantErr)
 			}
 		}
@@ -280,7 +280,7 @@ func TestOutageSettle(t *testing.T) {
 	if res := weirtest.Decide(t, l, during); !res.Allowed || res.Degraded == nil {
 		t.Fatalf("got %+v, want a decision of the process", res)
 	}
-	if ok, err := l.Settle(t.Context(), before, 1); ok || !errors.Is(err, store.ErrUnavailable) {
+	if ok, err := l.Settle(t.Context(), before, 1); ok.Found || !errors.Is(err, store.ErrUnavailable) {
 		t.Errorf("Settle of a decision of the store = %v, %v, want ErrUnavailable", ok, err)
 	}
 	during.Op, during.Actual = weir.Settle, weir.ActualCost(5)
@@ -291,7 +291,7 @@ func TestOutageSettle(t *testing.T) {
 		t.Errorf("got %+v, want no token of the share left", res)
 	}
 	down = false
-	if ok, err := l.Settle(t.Context(), before, 1); !ok || err != nil {
+	if ok, err := l.Settle(t.Context(), before, 1); !ok.Found || err != nil {
 		t.Errorf("Settle after the outage = %v, %v", ok, err)
 	}
 	if res := weirtest.Decide(t, l, weir.Request{Key: key, Op: weir.Peek}); res.Remaining != 9 {

@@ -260,8 +260,8 @@ func TestID(t *testing.T) {
 	})
 	limit, errs := newInterceptor(t, d, of(req, nil), weirgrpc.Options{})
 	err := check(t.Context(), serve(t, &service{handle: func(ctx context.Context) error {
-		ok, err := lim.Refund(ctx, req)
-		if !ok {
+		s, err := lim.Refund(ctx, req)
+		if !s.Found {
 			t.Error("nothing was refunded")
 		}
 		return err

@@ -191,7 +191,7 @@ func TestID(t *testing.T) {
 	req := weir.Request{Key: weir.KeyOf("all"), ID: "one"}
 	limit, errs := newMiddleware(t, lim, func(*http.Request) (weir.Request, error) { return req, nil }, weirhttp.Options{})
 	w := serve(limit(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		if ok, err := lim.Refund(r.Context(), req); !ok || err != nil {
+		if ok, err := lim.Refund(r.Context(), req); !ok.Found || err != nil {
 			t.Errorf("refund: got %v, %v, want true", ok, err)
 		}
 	})), nil)

@@ -175,7 +175,7 @@ func TestSpan(t *testing.T) {
 	if _, err := lim.Decide(ctx, r, nil); err != nil {
 		t.Fatal(err)
 	}
-	if refunded, err := lim.Refund(ctx, r); err != nil || !refunded {
+	if refunded, err := lim.Refund(ctx, r); err != nil || !refunded.Found {
 		t.Fatal(refunded, err)
 	}
 	span.End()

@@ -46,6 +46,9 @@ var (
 	third   = algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}
 	seventh = algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 5}
 	queue   = algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 4}
+	double  = algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 5}
+	slow    = algorithm.TokenBucket{Refill: algorithm.PerSecond(1), Capacity: 5}
+	fast    = algorithm.TokenBucket{Refill: algorithm.PerSecond(10), Capacity: 5}
 	lease   = algorithm.Concurrency{Limit: 1, Lease: time.Second}
 )
 
@@ -72,28 +75,57 @@ var formCases = func() []formCase {
 		}},
 		{"a decision is settled when nothing has changed", []formCall{
 			{limit: whole, verb: script.ConsumeMark, cost: 2, want: 1},
-			{limit: whole, verb: script.Settle, after: us, cost: 9, want: 10},
-			{limit: whole, verb: script.Settle, after: 2 * us, cost: 9, want: 10},
+			{limit: whole, verb: script.Settle, after: us, cost: 9, want: 1},
+			{limit: whole, verb: script.Settle, after: 2 * us, cost: 9, want: 1},
 			{limit: whole, verb: script.Settle, after: 2 * us, cost: 0, want: 1},
 			{limit: whole, verb: script.Refund, after: 3 * us},
 		}},
 		{"a decision is settled behind another", []formCall{
 			{limit: third, verb: script.ConsumeMark, cost: 2, want: 1},
 			{limit: third, cost: 1, want: 1},
-			{limit: third, verb: script.Settle, after: us, cost: 1, want: 2},
-			{limit: third, verb: script.Settle, after: us, cost: 4, want: 5},
+			{limit: third, verb: script.Settle, after: us, cost: 1, want: 1},
+			{limit: third, verb: script.Settle, after: us, cost: 4, want: 1},
 			{limit: third, verb: script.ConsumeMark, after: us, cost: 2, want: 4},
 			{limit: third, verb: script.Refund, after: us, want: 1},
 		}},
 		{"a decision that ends now is not settled", []formCall{
 			{limit: whole, verb: script.ConsumeMark, cost: 2, want: 1},
-			{limit: whole, verb: script.Settle, after: 2*time.Second - us, cost: 3, want: 4},
+			{limit: whole, verb: script.Settle, after: 2*time.Second - us, cost: 3, want: 1},
 			{limit: whole, verb: script.Settle, after: 3 * time.Second, cost: 1},
+		}},
+		{"another rate cannot settle a decision for less", []formCall{
+			{limit: whole, verb: script.ConsumeMark, cost: 3, want: 1},
+			{limit: double, verb: script.Settle, after: us, cost: 1, want: 1},
+			{limit: double, verb: script.Refund, after: us},
+			{limit: double, verb: script.ConsumeMark, after: us, cost: 3, want: 3},
+			{limit: double, verb: script.Settle, after: us, cost: 4, want: 1},
+			{limit: double, verb: script.Settle, after: us, cost: 0, want: 1},
+			{limit: whole, verb: script.Settle, after: 2 * us, cost: 2, want: 1},
+			{limit: double, verb: script.Refund, after: 2 * us},
+			{limit: whole, verb: script.Refund, after: 2 * us, want: 1},
+		}},
+		{"another rate settles a decision, and nothing else has changed", []formCall{
+			{limit: whole, verb: script.ConsumeMark, cost: 3, want: 1},
+			{limit: double, verb: script.Settle, cost: 5, want: 1},
+			{limit: double, verb: script.Refund, want: 1},
+		}},
+		{"another burst settles a decision", []formCall{
+			{limit: whole, verb: script.ConsumeMark, cost: 3, want: 1},
+			{limit: algorithm.GCRA{Rate: whole.Rate, Burst: 9}, verb: script.Settle, cost: 5, want: 1},
+			{limit: whole, verb: script.Settle, cost: 1, want: 1},
+			{limit: algorithm.GCRA{Rate: whole.Rate, Burst: 2}, verb: script.Refund, want: 1},
+		}},
+		{"a decision has ended under the limit that made it", []formCall{
+			{limit: slow, verb: script.ConsumeMark, cost: 3, want: 1},
+			{limit: fast, verb: script.Consume, after: 2 * time.Second, cost: 1, want: 1},
+			{limit: fast, verb: script.ConsumeMark, after: 3*time.Second - us, cost: 3, want: 3},
+			{limit: fast, verb: script.Settle, after: 3*time.Second - us, cost: 3, want: 1},
+			{limit: fast, verb: script.Settle, after: 3 * time.Second, cost: 3},
 		}},
 		{"a Force leaves a debt", []formCall{
 			{limit: whole, verb: script.ForceMark, cost: 9, want: 9},
 			{limit: whole, cost: 1},
-			{limit: whole, verb: script.Settle, cost: 3, want: 4},
+			{limit: whole, verb: script.Settle, cost: 3, want: 1},
 			{limit: whole, cost: 2, want: 1},
 		}},
 		{"another fraction stands in the key", []formCall{
@@ -252,7 +284,16 @@ var formMutants = []struct{ old, wrong string }{
 	{"tat1 - now > (ARGV[2]+0)", "tat1 - now >= (ARGV[2]+0)"},
 	{"if behind > 0 then back = 0 end", ""},
 	{"then held = held + m[1][2] end", "then held = held end"},
-	{" and moved1 == m[1][8] then", " then"},
+	{" and moved1 == m[1][9] then", " then"},
+	{"if m1[5] == ARGV[7] + 0 then some = true", "if true then some = true"},
+	{"if kept > 0 and not some then return", "if kept > 99 and not some then return"},
+	{"if m[1][2] ~= total then kept = kept + 1 end", "kept = kept + 1"},
+	{"if m[1] and m[1][2] > old then by[1] = total - m[1][2] end", ""},
+	{"if not some then total, change = old, false end", ""},
+	{"if not some then total, change = old, false end", "if not some then change = false end"},
+	{"if m[1] and m[1][5] == ARGV[8] + 0 and tail1", "if m[1] and tail1"},
+	{"m[1] and m[1][5] == ARGV[8] + 0 and tail1", "false and tail1"},
+	{"if m[1][9] <= now then m[1] = nil end", "if m[1][9] < now then m[1] = nil end"},
 	{"if ends <= now then m[1] = nil end", ""},
 	{"if ends <= now then m[1] = nil end", "if ends < now then m[1] = nil end"},
 	{"local more = actual - first[3]", "local more = actual"},
@@ -261,7 +302,7 @@ var formMutants = []struct{ old, wrong string }{
 	{"local at = now\nlocal left", "local left"},
 	{"if waits and room > 0 then room = 0 end", "if waits then room = 0 end"},
 	{"8589934591", "4294967296"},
-	{"> math.max(newest1, now) -", ">= math.max(newest1, now) -"},
+	{"and place < size - dead1 then", "and place <= size - dead1 then"},
 	{"if time <= after then", "if time < after then"},
 	{"after + 1), nil, nil", "after), nil, nil"},
 	{"if owner ~= string.format('%d', gen) or", "if"},

@@ -223,10 +223,10 @@ func newCompletions(st store.Store) (http.Handler, error) {
 		fmt.Fprintln(w, text)
 
 		ctx := context.WithoutCancel(r.Context()) // the client may have left: it pays all the same
-		switch settled, err := budget.Settle(ctx, job, int64(len(text))); {
+		switch s, err := budget.Settle(ctx, job, int64(len(text))); {
 		case err != nil:
 			log.Print("the most is paid: ", err)
-		case !settled:
+		case !s.Found:
 			log.Print("the day has ended: nothing is settled")
 		}
 	}), nil

@@ -61,6 +61,7 @@ type Program struct {
 	rules   []rule
 	source  *script.Source // the text of the scripts; programs with the same kinds share it
 	consts  []store.Arg
+	fits    []store.Arg // FIT of each rule with a marker
 	layout  replyLayout
 	cells   bool // the state of every rule is a cell
 	maxWait int64
@@ -78,7 +79,7 @@ type rule struct {
 	arg    int // the index of its first constant
 	ints   int // the number of its integers in a reply
 	state  int // the index of the first of them
-	spent  int // the index of what a repeated decision consumed, and of the cell after it
+	spent  int // the index of what appendSpent appends
 }
 
 // New returns a Program with the rules. The error says which kind or limit is wrong.
@@ -118,6 +119,11 @@ func New(rules []Rule) (*Program, error) {
 			p.ownDebt = min(p.ownDebt, l.MaxDebt)
 		} else {
 			p.debt = min(p.debt, l.MaxDebt)
+		}
+	}
+	for i := range p.rules {
+		if p.Marked(i) {
+			p.fits = append(p.fits, store.ConstArg(fitOf(&p.rules[i])))
 		}
 	}
 	p.layout = layReply(p.rules)

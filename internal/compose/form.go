@@ -66,14 +66,14 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 			return nil, err
 		}
 	}
-	n, err := int64(1), error(nil)
+	o, err := outcome{head: 1}, error(nil)
 	switch v {
 	case script.Refund:
-		n, err = r.refund(held)
+		o, err = r.refund(held)
 	case script.Settle:
-		n, err = r.settle(held)
+		o, err = r.settle(held)
 	case script.Release:
-		n, err = r.release(held)
+		o.head, err = r.release(held)
 	case script.Entries:
 		return r.entries(reply, held)
 	default: // Reset
@@ -84,7 +84,11 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 	if err != nil {
 		return nil, err
 	}
-	return append(reply, store.IntegerValue(n), store.IntegerValue(r.now)), nil
+	reply = append(reply, store.IntegerValue(o.head), store.IntegerValue(r.now))
+	if v == script.Refund || v == script.Settle {
+		reply = append(reply, store.IntegerValue(o.cost), store.IntegerValue(o.kept))
+	}
+	return reply, nil
 }
 
 // readArgs parses the arguments, which AppendArgs has made, and reads the clock if the

@@ -6,6 +6,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
+// An outcome is what a Refund or a Settle replies: see replyLayout.
+type outcome struct{ head, cost, kept int64 }
+
 // marks holds the markers of all rules. If a marker is missing or has ended, Len is 0.
 type marks [MaxRules]store.Nums
 
@@ -37,7 +40,7 @@ func (r *run) readMarks(m *marks) (found bool, err error) {
 			return false, store.ForeignAt(q.layout.Marker)
 		}
 		ends := n.N[size-1]
-		if s.raw == nil {
+		if s.raw == nil && s.kind.Absolute {
 			ends = s.meter.Ends(toCell(n.N[script.MarkHead : script.MarkHead+s.cell]))
 		}
 		if ends > r.now {
@@ -66,18 +69,23 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 	return reply, true, nil
 }
 
-// appendSpent appends the last integers of rule i to a reply: the tokens that the
-// decision of the marker m consumed, and the cell after it. Program.replayed uses them.
-// They are all 0 if the rule has no cell or no marker. They are also 0 if a Settle
-// changed the tokens, unless the rule has a Cost.
+// appendSpent appends the last integers of rule i to a reply: the tokens that the decision of
+// the marker m consumed, 1 if its FIT has changed, and the cell after it. Program.replayed
+// uses them. They are all 0 if the rule has no marker. They are also 0 if a Settle changed the
+// tokens, unless the rule has a Cost. The cell is 0 if the rule has a Step.
 func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store.Value {
 	q := &p.rules[i]
-	var ints [store.MaxNums]int64
-	if n := m.N[script.MarkHeld]; q.step.meter != nil && m.Len > 0 && (q.Cost > 0 || m.Tag == script.MarkTag && n == m.N[script.MarkTotal] && n == m.N[script.MarkAsked]) {
-		ints = [store.MaxNums]int64{n}
-		copy(ints[1:], m.N[script.MarkHead:script.MarkHead+q.ints])
+	var ints [2 + store.MaxNums]int64
+	if n := m.N[script.MarkHeld]; m.Len > 0 && (q.Cost > 0 || m.Tag == script.MarkTag && n == m.N[script.MarkTotal] && n == m.N[script.MarkAsked]) {
+		ints[0] = n
+		if m.N[script.MarkFit] != p.fits[q.layout.Marker-p.source.Keys].Int() {
+			ints[1] = 1
+		}
+		if q.step.meter != nil {
+			copy(ints[2:], m.N[script.MarkHead:script.MarkHead+q.ints])
+		}
 	}
-	for _, n := range ints[:1+q.ints] {
+	for _, n := range ints[:2+q.ints] {
 		reply = append(reply, store.IntegerValue(n))
 	}
 	return reply
@@ -98,13 +106,13 @@ func (r *run) spends(take int64) (total, asked int64) {
 // markStep writes the marker of rule i, whose Step has consumed n tokens.
 func (r *run) markStep(i int, h *held, n, total, asked, gen int64) {
 	c, ends := h.step.raw.(contract.StepRefunder).Mark(r.now, h.state, n, gen)
-	r.putMark(i, ends, [store.MaxNums]int64{gen, n, total, asked, c.A, c.B, c.C, ends})
+	r.putMark(i, ends, [store.MaxNums]int64{gen, n, total, asked, r.fit(i), c.A, c.B, c.C})
 }
 
 // markCell writes the marker of rule i, whose cell is the one after the decision.
 func (r *run) markCell(i int, h *held, held, total, asked int64) {
 	s := h.step
-	ints := [store.MaxNums]int64{h.nums.N[s.cell], held, total, asked}
+	ints := [store.MaxNums]int64{h.nums.N[s.cell], held, total, asked, r.fit(i)}
 	copy(ints[script.MarkHead:], h.nums.N[:s.cell])
 	if s.notes() {
 		ints[script.MarkHead+s.cell] = h.nums.N[s.cell+1]
@@ -115,35 +123,49 @@ func (r *run) markCell(i int, h *held, held, total, asked int64) {
 // putMark writes the marker of rule i. The decision ends at ends.
 func (r *run) putMark(i int, ends int64, ints [store.MaxNums]int64) {
 	n := store.Nums{Tag: script.MarkTag, Len: uint8(r.rules[i].layout.MarkInts()), N: ints}
+	if s := r.step(i); s.raw != nil || !s.kind.Absolute {
+		n.N[n.Len-1] = ends
+	}
 	if r.verb == script.Settle {
 		n.Tag = script.SettledTag
 	}
 	r.tx.Put(r.rules[i].layout.Marker, n, life(r.now, ends, r.slack))
 }
 
-// refund refunds the decision of the markers, and deletes the markers. It returns 1 if
-// anything was refunded, otherwise 0 or script.TooLittle.
-func (r *run) refund(held []held) (gave int64, err error) {
+// refund refunds the decision of the markers, and deletes the markers. A rule whose FIT has
+// changed keeps the tokens. If no rule can refund any, nothing changes.
+func (r *run) refund(held []held) (o outcome, err error) {
 	var m marks
 	if _, err := r.readMarks(&m); err != nil {
-		return 0, err
+		return o, err
 	}
+	some := false
 	for i := range r.rules {
-		if n := &m[i]; r.rules[i].Cost == 0 && r.call.Cost > 0 && n.N[script.MarkAsked] > r.call.Cost {
-			return script.TooLittle, nil
+		switch n := &m[i]; {
+		case r.rules[i].Cost == 0 && r.call.Cost > 0 && n.N[script.MarkAsked] > r.call.Cost:
+			return outcome{head: script.TooLittle}, nil
+		case n.N[script.MarkHeld] == 0: // a missing marker, or one that was settled to 0
+		case n.N[script.MarkFit] == r.fit(i):
+			some = true
+		default:
+			o.kept |= 1 << i
 		}
+	}
+	if o.kept > 0 && !some {
+		o.cost, _ = m.spent()
+		return o, nil
 	}
 	for i := range r.rules {
 		n := &m[i]
-		if n.N[script.MarkHeld] == 0 { // a missing marker, or one that was settled to 0
+		if n.N[script.MarkHeld] == 0 || o.kept>>i&1 > 0 {
 			continue
 		}
 		ok, err := r.giveBack(i, &held[i], n, n.N[script.MarkHeld])
 		if err != nil {
-			return 0, err
+			return o, err
 		}
 		if ok {
-			gave = 1
+			o.head = 1
 		}
 	}
 	for i := range r.rules {
@@ -151,7 +173,7 @@ func (r *run) refund(held []held) (gave int64, err error) {
 			r.tx.Del(key)
 		}
 	}
-	return gave, nil
+	return o, nil
 }
 
 // giveBack refunds the last k tokens of the decision with the marker m to rule i, and

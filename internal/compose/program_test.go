@@ -233,7 +233,7 @@ func TestRefund(t *testing.T) {
 	}
 	b.do(p, 3, script.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 77})
 	if got, want := b.values("{x}:1:0", "{x}:2:0", "{x}:1:%id=a", "{x}:2:%id=a"), []string{
-		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i2 77 1 1 1 1767225610000000 1", "i2 77 2 1 1 1767225602000000 0 0 0",
+		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i2 77 1 1 1 0 1767225610000000 1", "i2 77 2 1 1 3406364611 1767225602000000 0 0 0",
 	}; !slices.Equal(got, want) {
 		t.Errorf("the keys hold %q, want %q", got, want)
 	}
@@ -260,12 +260,12 @@ func TestGenerations(t *testing.T) {
 	b.do(p, 1, script.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 7})
 	b.do(p, 1, script.ConsumeMark, "b", compose.Call{Cost: 1, Gen: 8})
 	b.do(p, 1, script.Consume, "", compose.Call{Cost: 1})
-	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i2 7 1 1 1 1767225602000000 0 0 0", "i2 7 1 1 1 1767225603000000 0 0 0"}; !slices.Equal(got, want) {
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i2 7 1 1 1 3406364610 1767225602000000 0 0 0", "i2 7 1 1 1 3406364610 1767225603000000 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("in use, the keys hold %q, want %q", got, want)
 	}
 	b.now += 4e6 // the state ends
 	b.do(p, 1, script.ConsumeMark, "c", compose.Call{Cost: 1, Gen: 9})
-	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i2 9 1 1 1 1767225605000000 0 0 0"}; !slices.Equal(got, want) {
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i2 9 1 1 1 3406364610 1767225605000000 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("used again, the keys hold %q, want %q", got, want)
 	}
 	for i, want := range []int64{0, 1} {
@@ -344,10 +344,10 @@ func TestArgs(t *testing.T) {
 		{p, script.Peek, compose.Call{Cost: 3}, "5 10000000 1 1000000 3000000 2 3"},
 		{p, script.Consume, compose.Call{Cost: 1, Wait: 9}, "5 10000000 1 1000000 3000000 2"}, // a window cannot wait
 		{p, script.Consume, compose.Call{Cost: 1, Now: epoch}, "5 10000000 1 1000000 3000000 2 1 0 1767225600000000"},
-		{p, script.ConsumeMark, compose.Call{Cost: 1, Gen: 7}, "5 10000000 1 1000000 3000000 2 1 0 0 7"},
-		{p, script.Refund, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 0 0 0"},
+		{p, script.ConsumeMark, compose.Call{Cost: 1, Gen: 7}, "5 10000000 1 1000000 3000000 2 1 0 0 7 0 3406364611"},
+		{p, script.Refund, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 0 0 0 0 3406364611"},
 		{p, script.Force, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 9007199254740986 0 0 4503599624"},
-		{p, script.ForceMark, compose.Call{Cost: 7, Wait: 9, Gen: 7}, "5 10000000 1 1000000 3000000 2 7 9007199254740986 0 7 4503599624"},
+		{p, script.ForceMark, compose.Call{Cost: 7, Wait: 9, Gen: 7}, "5 10000000 1 1000000 3000000 2 7 9007199254740986 0 7 4503599624 0 3406364611"},
 		{wait, script.Consume, compose.Call{Cost: 1, Wait: 9}, "1000000 3000000 1 9"},
 		{wait, script.Consume, compose.Call{Cost: 1, Wait: 1 << 60}, "1000000 3000000 1 4503599624370495"},
 		{wait, script.Consume, compose.Call{Cost: 1 << 60}, "1000000 3000000 9007199254740992"},
@@ -414,7 +414,9 @@ func TestOutcome(t *testing.T) {
 		{"the largest", script.Consume, ints(1, 1<<52-1, 1<<53-1, 1<<53, 1<<53, 0, 0), 1},
 		{"seven tokens", script.UpTo, ints(7, epoch, epoch, 2, epoch, 0, 0), 7},
 		{"seven tokens of one", script.Consume, ints(7, epoch, epoch, 2, epoch, 0, 0), -1},
-		{"refunded", script.Refund, ints(1, epoch), 1},
+		{"refunded", script.Refund, ints(1, epoch, 0, 2), 1},
+		{"refunded, and no cost", script.Refund, ints(1, epoch), -1},
+		{"refunded, of three rules", script.Refund, ints(1, epoch, 0, 4), -1},
 		{"refunded, and more", script.Refund, ints(1, epoch, 0), -1},
 		{"nothing", script.Consume, nil, -1},
 		{"short", script.Consume, ints(1, epoch, epoch, 2, epoch, 0), -1},
@@ -432,8 +434,10 @@ func TestOutcome(t *testing.T) {
 		{"text, at the caller's time", script.Peek, text("0;0 1767225600000005;f2 1767225610000000 2;g2 1767225601000000"), 0},
 		{"text, missing keys", script.Consume, text("1;1767225600 5;;"), 1},
 		{"text, with generations", script.UpTo, text("3;1767225600 5;f2 1767225610000000 2 77;g2 1767225601000000 0 0 77 0 0"), 3},
-		{"text of a refund", script.Refund, text("1;1767225600 5"), 1},
-		{"text of a refund, and more", script.Refund, text("1;1767225600 5;"), -1},
+		{"text of a refund", script.Refund, text("1;1767225600 5;0 2"), 1},
+		{"text of a refund, and more", script.Refund, text("1;1767225600 5;0 2;"), -1},
+		{"text of a refund without a cost", script.Refund, text("1;1767225600 5"), -1},
+		{"text of a refund of three rules", script.Settle, text("1;1767225600 5;0 4"), -1},
 		{"no text", script.Consume, text(""), -1},
 		{"half a text", script.Consume, text("1"), -1},
 		{"text without rules", script.Consume, text("1;1767225600 5"), -1},
@@ -448,18 +452,18 @@ func TestOutcome(t *testing.T) {
 		{"text with a word for the number", script.Consume, text("yes;1767225600 5;;"), -1},
 		{"a decision with an ID", script.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0, 0), 1},
 		{"a decision with an ID, without a code", script.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0), -1},
-		{"a repeat", script.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 1, 7, epoch, 2, 7, epoch, 0, 0), 7},
+		{"a repeat", script.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 1, 7, 0, epoch, 2, 7, 0, epoch, 0, 0), 7},
 		{"a repeat with few integers", script.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 1, 7, epoch, 2), -1},
 		{"a repeat with another cost", script.ConsumeMark, ints(7, epoch, epoch, 2, epoch, 0, 0, 2), 7},
 		{"an unknown code", script.ConsumeMark, ints(1, epoch, epoch, 2, epoch, 0, 0, 3), -1},
 		{"text of a decision with an ID", script.UpToMark, text("3;1767225600 5;;"), 3},
-		{"text of a repeat", script.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 1767225610000000 2;"), 7},
-		{"text of a repeat with another cost", script.ConsumeMark, text("7;1767225600 5;;;2;i2 9 7 7 7 1767225610000000 2;"), 7},
+		{"text of a repeat", script.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 0 1767225610000000 2;"), 7},
+		{"text of a repeat with another cost", script.ConsumeMark, text("7;1767225600 5;;;2;i2 9 7 7 7 0 1767225610000000 2;"), 7},
 		{"text of a repeat without markers", script.ConsumeMark, text("7;1767225600 5;;;1"), -1},
 		{"text of a repeat with one marker", script.ConsumeMark, text("7;1767225600 5;;;1;"), -1},
 		{"text of a repeat with three markers", script.ConsumeMark, text("7;1767225600 5;;;1;;;"), -1},
-		{"text of a repeat with another marker", script.ConsumeMark, text("7;1767225600 5;;;1;i1 9 7 7 7 1767225610000000 2;"), -1},
-		{"text of a repeat with a short marker", script.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 1767225610000000;"), -1},
+		{"text of a repeat with another marker", script.ConsumeMark, text("7;1767225600 5;;;1;i1 9 7 7 7 0 1767225610000000 2;"), -1},
+		{"text of a repeat with a short marker", script.ConsumeMark, text("7;1767225600 5;;;1;i2 9 7 7 7 0 1767225610000000;"), -1},
 		{"text with an unknown code", script.ConsumeMark, text("7;1767225600 5;;;3;;"), -1},
 		{"text with a code, without an ID", script.Consume, text("1;1767225600 5;;;1;;"), -1},
 		{"two texts", script.Consume, append(text("1;1767225600 5;;"), text("")...), -1},

@@ -14,9 +14,11 @@ import (
 //
 //   - at replyHead, 1 if the request is allowed, and 0 otherwise. For UpTo and Force it
 //     is the number of tokens consumed. For Refund and Release it is 1 if anything was
-//     refunded or released, and for Refund it can be script.TooLittle. For Settle it is 0
-//     if there is no such decision, and otherwise its cost plus 1.
+//     refunded or released, and for Refund it can be script.TooLittle. For Settle it is 1
+//     if there is such a decision.
 //   - at replyTime, the time of the decision.
+//   - for Refund and Settle, at replyState, the cost of the decision now, and then the rules
+//     that keep another cost: bit i stands for rule i.
 //   - if the verb decides, at rule.state of each rule, the integers of its state before
 //     the decision.
 //   - if the verb marks, at code, a code: 0, script.Replayed or script.OtherCost. With
@@ -25,7 +27,7 @@ import (
 //
 // A server replies with one string, "HEAD;SEC USEC;value;value…", which has the earlier
 // value of each rule's key. Behind them, a repeated decision has ";CODE" and the values
-// of the markers.
+// of the markers. To Refund and Settle, it replies "HEAD;SEC USEC;COST KEPT".
 type replyLayout struct {
 	code int // the number of integers before the code
 	all  int // the number of all integers
@@ -47,7 +49,7 @@ func layReply(rules []rule) (l replyLayout) {
 	l.all = l.code + 1
 	for i := range rules {
 		rules[i].spent = l.all
-		l.all += 1 + rules[i].ints
+		l.all += 2 + rules[i].ints
 	}
 	return l
 }
@@ -61,7 +63,8 @@ func (p *Program) MaxReply() int { return p.layout.all }
 type Reply struct {
 	Now       int64 // the time of the decision
 	Allowed   bool
-	Granted   int64 // tokens; for a repeated decision, those that the earlier one consumed
+	Granted   int64 // tokens; for a repeated decision, those that the earlier one consumed; for Refund and Settle, the cost of the decision now
+	Kept      int64 // for Refund and Settle, the rules that keep another cost: bit i stands for rule i
 	Replayed  bool  // the request repeats an earlier decision, with the same ID: it consumed nothing
 	OtherCost bool  // the ID names an earlier decision with another cost, Asked
 	TooLittle bool  // Call.Cost of a Refund is less than the tokens that the decision consumed
@@ -77,8 +80,11 @@ func (o *Reply) Head() int64 { return o.ints[replyHead].Int() }
 // flat. The error is a [store.ErrScript].
 func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error) {
 	want := replyState
-	if v.Decides() {
+	switch {
+	case v.Decides():
 		want = p.layout.code
+	case v == script.Refund || v == script.Settle:
+		want += 2
 	}
 	if len(reply) == 1 && reply[0].Kind() == store.Bulk {
 		var err error
@@ -113,14 +119,15 @@ func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error)
 		o.Allowed, o.Granted = true, n
 	case v.TakesUpTo():
 		o.Granted = n
-	case v == script.Settle:
-		o.Granted = max(n-1, 0)
-	case v == script.Refund && n == script.TooLittle:
-		o.Allowed, o.TooLittle = false, true
 	default:
-		many = false
+		if many = v == script.Refund && n == script.TooLittle; many {
+			o.Allowed, o.TooLittle = false, true
+		}
+		if v == script.Refund || v == script.Settle {
+			o.Granted, o.Kept = reply[replyState].Int(), reply[replyState+1].Int()
+		}
 	}
-	if o.Now < 1 || o.Now >= contract.MaxSpan || n > 1 && !many || code > script.OtherCost {
+	if o.Now < 1 || o.Now >= contract.MaxSpan || n > 1 && !many || code > script.OtherCost || o.Kept>>len(p.rules) > 0 {
 		return Reply{}, fmt.Errorf("%w: %s%s replied %d at %d", store.ErrScript, p.Name(), v.Suffix(), n, o.Now)
 	}
 	return o, nil
@@ -141,6 +148,15 @@ func (p *Program) parseText(v script.Verb, text string, ints []store.Value) ([]s
 		return nil, fmt.Errorf("it replied the time %q", clock)
 	}
 	ints = append(ints, store.IntegerValue(n), store.IntegerValue(s*1_000_000+us))
+	if v == script.Refund || v == script.Settle {
+		cost, kept, _ := strings.Cut(rest, " ")
+		n, err1 := strconv.ParseInt(cost, 10, 64)
+		k, err2 := strconv.ParseInt(kept, 10, 64)
+		if err1 != nil || err2 != nil {
+			return nil, fmt.Errorf("it replied %q", text)
+		}
+		return append(ints, store.IntegerValue(n), store.IntegerValue(k)), nil
+	}
 	rules := p.rules
 	if !v.Decides() {
 		rules = nil

@@ -115,14 +115,17 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out 
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
 	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1})
 	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted
-	spent := o.ints[r.spent : r.spent+1+r.ints]
-	n, meter := spent[0].Int(), r.step.meter
+	spent := o.ints[r.spent : r.spent+2+r.ints]
+	n, changed, meter := spent[0].Int(), spent[1].Int() > 0, r.step.meter
 	if r.Cost > 0 {
-		out.Granted = cmp.Or(n, r.Cost) // of a cell, a Force can have consumed less than the Cost
+		out.Granted = cmp.Or(n, r.Cost) // a Force can have consumed less than the Cost
 	}
-	if n > 0 && r.step.kind.Reserves && !v.Forces() {
-		before := meter.Take(cellOf(spent[1:]), -n)
+	if n > 0 && meter != nil && r.step.kind.Reserves && !v.Forces() {
+		before := meter.Take(cellOf(spent[2:]), -n)
 		left := max(meter.Ready(o.Now, before, n, 0)-o.Now, 0)
+		if changed { // an estimate, because the turn was another limit's
+			left = min(left, a.Wait)
+		}
 		if out.Delay = contract.Micros(left); left > a.Wait {
 			out.deny(contract.Micros(left - a.Wait))
 			out.Granted = 0

@@ -6,49 +6,75 @@ import (
 )
 
 // settle makes the call's cost the cost of the decision of the markers, in all rules
-// without a Cost. It returns TOTAL of the markers plus 1, or 0 if no marker is there.
+// without a Cost.
 //
-// If the decision gets cheaper, its last tokens are refunded. If it gets more expensive,
-// the difference is consumed as by a Force, also from a rule whose marker has ended. The
+// If the decision gets cheaper, its last tokens are refunded. A rule whose FIT has changed
+// keeps them, and its marker, whose HELD is then above TOTAL, tells a later Settle. If no
+// rule can refund any, nothing changes. If the decision gets more expensive, the difference
+// is consumed as by a Force, even from a rule whose marker has ended, or that is new. The
 // markers of all rules get the same TOTAL.
-func (r *run) settle(held []held) (int64, error) {
+func (r *run) settle(held []held) (o outcome, err error) {
 	var m marks
 	if found, err := r.readMarks(&m); !found || err != nil {
-		return 0, err
+		return o, err
 	}
-	total, asked := m.spent()
-	more := r.call.Cost - total
+	old, asked := m.spent()
+	more := r.call.Cost - old
 	for i := range held {
 		if q, h := &r.rules[i], &held[i]; more > 0 && q.layout.Marker > 0 && q.Cost == 0 {
 			r.measure(i, h) // a Settle has no Wait
 			more = max(min(more, h.room+r.call.debt), 0)
 		}
 	}
-	if more == 0 {
-		return total + 1, nil
-	}
-	total += more
+	o = outcome{head: 1, cost: old + more}
+	var by [MaxRules]int64 // the tokens that a rule has to consume, or to refund if negative
+	some, change := false, more != 0
 	for i := range held {
-		var err error
 		switch q, n := &r.rules[i], &m[i]; {
 		case q.layout.Marker == 0:
-		case more > 0 && q.Cost == 0:
-			err = r.addTo(i, &held[i], n, more, total, asked)
-		case n.Len > 0:
-			if back := min(-more, n.N[script.MarkHeld]); back > 0 && q.Cost == 0 {
-				_, err = r.giveBack(i, &held[i], n, back)
-				n.N[script.MarkHeld] -= back
+		case n.Len > 0 && (n.N[script.MarkFit]^r.fit(i))%2 != 0: // the rule got a Cost, or lost it
+			if n.N[script.MarkHeld] != o.cost {
+				o.kept |= 1 << i
 			}
-			n.Tag, n.N[script.MarkTotal] = script.SettledTag, total
-			r.tx.Keep(q.layout.Marker, *n)
-		default: // it may have ended: if the clock steps back, its TOTAL must not count again
-			r.tx.Del(q.layout.Marker)
-		}
-		if err != nil {
-			return 0, err
+		case q.Cost == 0:
+			by[i] = o.cost - max(n.N[script.MarkHeld], old)
+			if by[i] < 0 && n.Len > 0 && n.N[script.MarkFit] != r.fit(i) {
+				o.kept |= 1 << i
+			} else {
+				some, change = true, change || by[i] != 0
+			}
 		}
 	}
-	return total + 1, nil
+	if !some {
+		o.cost = old
+		return o, nil
+	}
+	for i := range held {
+		if change && r.rules[i].layout.Marker > 0 && err == nil {
+			err = r.settleRule(i, &held[i], &m[i], by[i], o.cost, asked)
+		}
+	}
+	return o, err
+}
+
+// settleRule consumes by tokens from rule i, or refunds them if by is negative, for the
+// decision of the marker m, which gets this TOTAL.
+func (r *run) settleRule(i int, h *held, m *store.Nums, by, total, asked int64) (err error) {
+	key := r.rules[i].layout.Marker
+	switch {
+	case by > 0:
+		return r.addTo(i, h, m, by, total, asked)
+	case m.Len == 0: // it may have ended: if the clock steps back, its TOTAL must not count again
+		r.tx.Del(key)
+		return nil
+	}
+	if back := min(-by, m.N[script.MarkHeld]); back > 0 && m.N[script.MarkFit] == r.fit(i) {
+		_, err = r.giveBack(i, h, m, back)
+		m.N[script.MarkHeld] -= back
+	}
+	m.Tag, m.N[script.MarkTotal] = script.SettledTag, total
+	r.tx.Keep(key, *m)
+	return err
 }
 
 // addTo consumes k tokens from rule i for the decision of the marker m, and writes its
@@ -65,7 +91,7 @@ func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error 
 		return nil
 	}
 	held := k
-	if m.Len > 0 && h.tail && h.nums.N[s.cell] == m.N[script.MarkGen] && h.cell == toCell(m.N[script.MarkHead:script.MarkHead+s.cell]) &&
+	if m.Len > 0 && m.N[script.MarkFit] == r.fit(i) && h.tail && h.nums.N[s.cell] == m.N[script.MarkGen] && h.cell == toCell(m.N[script.MarkHead:script.MarkHead+s.cell]) &&
 		(!s.notes() || h.nums.N[s.cell+1] == m.N[script.MarkHead+s.cell]) {
 		held += m.N[script.MarkHeld]
 	}

@@ -17,8 +17,19 @@ import (
 // settle settles the decision id, and returns its cost after that, or -1 if it was not
 // found.
 func (b *bench) settle(p *compose.Program, rules int, id string, actual, gen int64) int64 {
-	n, _ := b.do(p, rules, script.Settle, id, compose.Call{Cost: actual, Gen: gen})
-	return n - 1
+	b.t.Helper()
+	reply, err := b.eval(p, rules, script.Settle, id, compose.Call{Cost: actual, Gen: gen})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	o, err := p.Parse(script.Settle, reply, nil)
+	switch {
+	case err != nil || o.Kept > 0:
+		b.t.Fatalf("%+v, %v", o, err)
+	case !o.Allowed:
+		return -1
+	}
+	return o.Granted
 }
 
 // Settle refunds or consumes the difference, in all rules without a Cost, and keeps the
@@ -37,12 +48,12 @@ func TestSettle(t *testing.T) {
 		left         [2]int64 // of the rules without a Cost
 		values       []string
 	}{
-		{4, 4, [2]int64{1, 1}, []string{"f2 1767225610000000 4 7", cell, "i2 7 4 4 4 1767225610000000 4", "i2 7 2 4 4 1767225602000000 0 0 0", "i2 7 4 4 4 1767225600000000 1 0 1767225610000000"}},
-		{1, 1, [2]int64{4, 4}, []string{"f2 1767225610000000 1 7", cell, "i3 7 1 1 4 1767225610000000 4", "i3 7 2 1 4 1767225602000000 0 0 0", "i3 7 1 1 4 1767225600000000 1 0 1767225610000000"}},
-		{9, 9, [2]int64{0, 0}, []string{"f2 1767225610000000 9 7", cell, "i3 7 8 9 4 1767225610000000 9", "i3 7 2 9 4 1767225602000000 0 0 0", "i3 22 8 9 4 1767225600000000 2 0 1767225610000000"}},
+		{4, 4, [2]int64{1, 1}, []string{"f2 1767225610000000 4 7", cell, "i2 7 4 4 4 0 1767225610000000 4", "i2 7 2 4 4 3406364611 1767225602000000 0 0 0", "i2 7 4 4 4 0 1767225600000000 1 0 1767225610000000"}},
+		{1, 1, [2]int64{4, 4}, []string{"f2 1767225610000000 1 7", cell, "i3 7 1 1 4 0 1767225610000000 4", "i3 7 2 1 4 3406364611 1767225602000000 0 0 0", "i3 7 1 1 4 0 1767225600000000 1 0 1767225610000000"}},
+		{9, 9, [2]int64{0, 0}, []string{"f2 1767225610000000 9 7", cell, "i3 7 8 9 4 0 1767225610000000 9", "i3 7 2 9 4 3406364611 1767225602000000 0 0 0", "i3 22 8 9 4 0 1767225600000000 2 0 1767225610000000"}},
 		{9, 9, [2]int64{0, 0}, nil},
-		{7, 7, [2]int64{0, 0}, []string{"f2 1767225610000000 7 7", cell, "i3 7 6 7 4 1767225610000000 9", "i3 7 2 7 4 1767225602000000 0 0 0", "i3 22 6 7 4 1767225600000000 2 0 1767225610000000"}},
-		{0, 0, [2]int64{4, 4}, []string{"f2 1767225610000000 1 7", cell, "i3 7 0 0 4 1767225610000000 9", "i3 7 2 0 4 1767225602000000 0 0 0", "i3 22 0 0 4 1767225600000000 2 0 1767225610000000"}},
+		{7, 7, [2]int64{0, 0}, []string{"f2 1767225610000000 7 7", cell, "i3 7 6 7 4 0 1767225610000000 9", "i3 7 2 7 4 3406364611 1767225602000000 0 0 0", "i3 22 6 7 4 0 1767225600000000 2 0 1767225610000000"}},
+		{0, 0, [2]int64{4, 4}, []string{"f2 1767225610000000 1 7", cell, "i3 7 0 0 4 0 1767225610000000 9", "i3 7 2 0 4 3406364611 1767225602000000 0 0 0", "i3 22 0 0 4 0 1767225600000000 2 0 1767225610000000"}},
 	} {
 		if got := b.settle(p, 3, "a", tt.actual, int64(20+i)); got != tt.want {
 			t.Errorf("%d: settled at %d, want %d", i, got, tt.want)
@@ -77,7 +88,7 @@ func TestSettleAfterTheEndOfARule(t *testing.T) {
 	if got := b.settle(p, 2, "a", 5, 8); got != 5 {
 		t.Errorf("settled at %d, want 5", got)
 	}
-	want := []string{"f2 1767225610000000 5 7", "g2 1767225605000000 0 0 8 0 0", "i3 7 5 5 2 1767225610000000 5", "i3 8 3 5 2 1767225605000000 0 0 0"}
+	want := []string{"f2 1767225610000000 5 7", "g2 1767225605000000 0 0 8 0 0", "i3 7 5 5 2 0 1767225610000000 5", "i3 8 3 5 2 3406364610 1767225605000000 0 0 0"}
 	if got := b.values("{x}:0:0", "{x}:1:0", "{x}:0:%id=a", "{x}:1:%id=a"); !slices.Equal(got, want) {
 		t.Errorf("the keys hold\n%q, want\n%q", got, want)
 	}

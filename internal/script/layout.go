@@ -55,7 +55,7 @@ func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 // has one, then the text if a rule uses one, and then the arguments that all rules share,
 // in this order. A verb that Debts takes all of them, and the others take no ArgOwnDebt.
 // Those that are left out at the end have defaults: a cost of 1, a wait of 0 and a time
-// of 0.
+// of 0. Verbs with markers take FIT of each marker behind them.
 const (
 	ArgCost    = iota // tokens
 	ArgWait           // microseconds; a verb that Debts has ArgDebt in its place
@@ -77,7 +77,7 @@ const (
 // decision consumed.
 const TooLittle = 2
 
-// MarkTag is the tag of a marker. A marker is "i2 GEN HELD TOTAL ASKED" and further
+// MarkTag is the tag of a marker. A marker is "i2 GEN HELD TOTAL ASKED FIT" and further
 // integers, which are described at MarkGen. If a Settle wrote the marker, its tag is
 // SettledTag. The cell can then be that of another cost.
 var MarkTag, SettledTag = store.Tag{'i', '2'}, store.Tag{'i', '3'}
@@ -91,18 +91,25 @@ const (
 	MarkHeld         // HELD: the number of tokens that a refund can return
 	MarkTotal        // TOTAL: the number of tokens that the decision consumed from each rule without a Cost
 	MarkAsked        // ASKED: the cost that the decision asked for; for a TakeUpTo what it consumed
+	MarkFit          // FIT: a hash of the constants in Rule.Bound, and in the last bit, whether the rule has a Cost
 
 	// MarkHead is the number of these integers. Further integers follow: for a rule with
-	// a cell, the cell just after the decision and the first integer of the note. The
-	// decision has ended when that cell has. For a Step, they are the three integers of
-	// contract.StepRefunder.Mark, and when the decision ends.
+	// a cell, the cell just after the decision and the first integer of the note. For a
+	// Step, they are the three integers of contract.StepRefunder.Mark. The last integer is
+	// when the decision ends. It is left out if the cell tells it under every limit.
 	MarkHead
 )
 
 // MarkInts returns the number of integers of a marker.
 func (r *Rule) MarkInts() int {
-	if r.Step != nil {
+	switch {
+	case r.Step != nil:
 		return MarkHead + 4
+	case r.hasEnds():
+		return MarkHead + len(r.Cell) + min(len(r.Note), 1) + 1
 	}
 	return MarkHead + len(r.Cell) + min(len(r.Note), 1)
 }
+
+// hasEnds reports whether a marker of the rule says when the decision ends.
+func (r *Rule) hasEnds() bool { return r.Step != nil || !r.Meter.Absolute }

@@ -36,7 +36,16 @@ func (s *Source) mark(r *Rule, v Verb) string {
 	default:
 		held = total
 	}
-	return fmt.Sprintf("'%s ' .. %s .. ' ' .. %s .. ' ' .. %s .. ' ' .. %s", MarkTag[:], gen, held, total, asked)
+	return fmt.Sprintf("'%s ' .. %s .. ' ' .. %s .. ' ' .. %s .. ' ' .. %s .. ' ' .. %s", MarkTag[:], gen, held, total, asked, s.fit(r, v))
+}
+
+// fit returns Lua for FIT of the rule's limit, as text.
+func (s *Source) fit(r *Rule, v Verb) string {
+	args := ArgGen + 1
+	if v.Debts() {
+		args = SharedArgs
+	}
+	return s.shared(args + r.Marker - s.Keys)
 }
 
 // readMark writes Lua that sets mark to the text of the marker of r, and m to its
@@ -47,7 +56,7 @@ func (r *Rule) readMark(w *writer, m string) {
 	w.f("%s = {string.match(mark, '^i[%c%c]%s$')}\n", m, MarkTag[1], SettledTag[1], strings.Repeat(" (%d+)", r.MarkInts()))
 	w.f("if not %s[1] then return %s end\n", m, foreign(r.Marker))
 	w.f("for i = 1, %d do\n%s[i] = %s[i] + 0.0\nif %s[i] > %s then return %s end\nend\n", r.MarkInts(), m, m, m, maxInt, foreign(r.Marker))
-	if r.Step != nil {
+	if r.hasEnds() {
 		w.f("if %s[%d] <= now then %s = nil end\nend\n", m, r.MarkInts(), m)
 		return
 	}
@@ -88,9 +97,9 @@ func (s *Source) replay(w *writer, v Verb) {
 	w.f("return reply .. code .. marks\nend\nend\n")
 }
 
-// refund writes Lua that reads all markers, refunds each rule, and deletes the markers.
+// refund writes Lua that does what run.refund does.
 func (s *Source) refund(w *writer) {
-	w.f("local gave, keep = 0, 0\nlocal mark\n")
+	w.f("local gave, keep, kept, total, some = 0, 0, 0, 0, false\nlocal mark\n")
 	rules, markers := s.marked()
 	for _, r := range rules {
 		w.f("local m%d\n", r.number)
@@ -98,20 +107,29 @@ func (s *Source) refund(w *writer) {
 	}
 	for _, r := range rules {
 		if !r.own {
-			w.f("if m%d and n > 0 and m%d[4] > n then return '%d;' .. sec .. ' ' .. usec end\n", r.number, r.number, TooLittle)
+			w.f("if m%d and n > 0 and m%d[4] > n then return '%d;' .. sec .. ' ' .. usec .. ';0 0' end\n", r.number, r.number, TooLittle)
 		}
+		w.f("if m%d and m%d[2] > 0 then\ntotal = m%d[3]\n", r.number, r.number, r.number)
+		w.f("if m%d[5] == %s + 0 then some = true else kept = kept + %d end\nend\n", r.number, s.fit(r, Refund), 1<<(r.number-1))
 	}
+	w.f("if kept > 0 and not some then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', total, kept) end\n")
 	for _, r := range rules {
-		w.f("if m%d and m%d[2] > 0 then\nlocal n, was, gen = m%d[2], m%d, m%d[1]\n", r.number, r.number, r.number, r.number, r.number)
-		if r.Step != nil {
-			w.f("do%send\n", r.sections["refund"])
-		} else {
-			r.refundCell(w)
-		}
+		w.f("if m%d and m%d[2] > 0 and m%d[5] == %s + 0 then\n", r.number, r.number, r.number, s.fit(r, Refund))
+		w.f("local n, was, gen = m%d[2], m%d, m%d[1]\n", r.number, r.number, r.number)
+		r.giveBack(w)
 		w.f("end\n")
 	}
 	w.f("redis.call('UNLINK', %s)\n", strings.Join(markers, ", "))
-	w.f("return gave .. ';' .. sec .. ' ' .. usec\n")
+	w.f("return gave .. ';' .. sec .. ' ' .. usec .. ';0 ' .. kept\n")
+}
+
+// giveBack writes Lua that refunds n tokens of the decision with the marker was.
+func (r *Rule) giveBack(w *writer) {
+	if r.Step != nil {
+		w.f("do%send\n", r.sections["refund"])
+	} else {
+		r.refundCell(w)
+	}
 }
 
 // refundCell writes Lua that refunds a rule that keeps a cell. A changed cell counts as a

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/algorithm/contract"
-	"github.com/weir-go/weir/store"
 )
 
 var (
@@ -63,7 +62,7 @@ func (r *Rule) parse(k contract.Kind) error {
 		return fmt.Errorf("it is a %T without a Meter or a Step: it must be a *contract.MeterKind with a Meter, or a *contract.StepKind with a Step", k)
 	case len(r.Cell) < 1 || len(r.Cell) > most || r.Short < 1:
 		return fmt.Errorf("its Cell is %q: it must name from 1 to %d integers", h.Cell, most)
-	case r.Meter != nil && r.MarkInts() > store.MaxNums:
+	case len(r.Cell) == 4 && len(r.Note) > 0:
 		return fmt.Errorf("its Cell names %d integers and its Note is %q: if Note is not empty, Cell must name at most 3", len(r.Cell), r.Meter.Note)
 	case len(r.Note) > 3 || len(r.Args) > contract.MaxArgs || r.Step != nil && (r.Step.Keys < 0 || r.Step.Keys > contract.MaxKeys):
 		return fmt.Errorf("it must have at most 3 names in Note, %d in Args, and from 0 to %d Keys", contract.MaxArgs, contract.MaxKeys)
@@ -74,6 +73,7 @@ func (r *Rule) parse(k contract.Kind) error {
 	if err := r.split(sections); err != nil {
 		return err
 	}
+	r.bind()
 	_, listed := r.sections["entries"]
 	_, marks := r.sections["mark"]
 	_, refunds := r.sections["refund"]
@@ -133,6 +133,20 @@ func (r *Rule) split(sections [2][]string) error {
 		}
 	}
 	return nil
+}
+
+// bind sets Bound. A refund computes with these constants, and the cell was written with them:
+// with other constants, the cell means something else. For a Step, it is not known which
+// constants the state depends on.
+func (r *Rule) bind() {
+	refund, cell := r.sections["refund"], r.sections["advance"]+r.sections["take"]
+	for i, name := range r.Args {
+		name = "$" + strings.TrimSuffix(name, TextMark)
+		in := func(text string) bool { return slices.Contains(usedName.FindAllString(text, -1), name) }
+		if in(refund) && (r.Step != nil || in(cell)) {
+			r.Bound = append(r.Bound, i)
+		}
+	}
 }
 
 // fill replaces each $name in the sections by the Lua for it.

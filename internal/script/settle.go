@@ -5,15 +5,16 @@ import (
 	"strings"
 )
 
-// settle writes Lua that does what run.settle does.
+// settle writes Lua that does what run.settle does. m and by are tables, because a function
+// has at most 200 locals.
 func (s *Source) settle(w *writer) {
-	w.f("local m, first, mark, gave = {}, nil\n") // a table, because a function has at most 200 locals
+	w.f("local m, by, first, mark, gave = {}, {}, nil\n")
 	rules, _ := s.marked()
 	for _, r := range rules {
 		r.readMark(w, fmt.Sprintf("m[%d]", r.number))
 		w.f("first = m[%d] or first\n", r.number)
 	}
-	w.f("if not first then return '0;' .. sec .. ' ' .. usec end\n")
+	w.f("if not first then return '0;' .. sec .. ' ' .. usec .. ';0 0' end\n")
 	w.f("local more = actual - first[3]\nif more > 0 then\n")
 	for _, r := range rules {
 		switch {
@@ -25,44 +26,57 @@ func (s *Source) settle(w *writer) {
 		}
 	}
 	w.f("if more < 0 then more = 0 end\nend\n")
-	w.f("local total, asked = first[3] + more, first[4]\nif more > 0 then\n")
+	w.f("local old, asked, kept, some, change = first[3], first[4], 0, false, more ~= 0\nlocal total = old + more\n")
 	for _, r := range rules {
-		switch {
-		case r.own:
-		case r.Step != nil:
-			w.f("do\nlocal n = more\n%s", r.sections["write"][1:])
-			w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", r.sections["mark"], luaLife)
-			w.f("redis.call('SET', %s, '%s' .. string.format(' %%d %%d %%d %%d ', gen, more, total, asked) .. mark .. string.format(' %%d', ends), 'PX', life)\nend\n",
-				luaKey(r.Marker), SettledTag[:])
-		default:
-			s.addCell(w, r)
+		i := r.number
+		w.f("by[%d] = 0\nif m[%d] and (m[%d][5] - %s) %% 2 ~= 0 then\nif m[%d][2] ~= total then kept = kept + %d end\n", i, i, i, s.fit(r, Settle), i, 1<<(i-1))
+		if !r.own {
+			w.f("else\nby[%d] = more\nif m[%d] and m[%d][2] > old then by[%d] = total - m[%d][2] end\n", i, i, i, i, i)
+			w.f("if by[%d] >= 0 or not m[%d] or m[%d][5] == %s + 0 then\nsome, change = true, change or by[%d] ~= 0\n", i, i, i, s.fit(r, Settle), i)
+			w.f("else\nkept = kept + %d\nend\n", 1<<(i-1))
 		}
+		w.f("end\n")
 	}
-	w.f("end\nif more ~= 0 then\n")
+	w.f("if not some then total, change = old, false end\nif change then\n")
 	for _, r := range rules {
-		if r.own {
-			w.f("if not m[%d] then\nredis.call('UNLINK', %s)\nelse\n", r.number, luaKey(r.Marker))
-		} else {
-			w.f("if more < 0 and not m[%d] then\nredis.call('UNLINK', %s)\nelseif more < 0 then\n", r.number, luaKey(r.Marker))
-			w.f("local n, was, gen = math.min(-more, m[%d][2]), m[%d], m[%d][1]\nlocal keep = was[2] - n\nif n > 0 then\n", r.number, r.number, r.number)
+		i := r.number
+		if !r.own {
+			w.f("if by[%d] > 0 then\n", i)
 			if r.Step != nil {
-				w.f("do%send\n", r.sections["refund"])
+				s.addStep(w, r)
 			} else {
-				r.refundCell(w)
+				s.addCell(w, r)
 			}
-			w.f("end\nwas[2] = keep\n")
+			w.f("else")
 		}
-		w.f("m[%d][3] = total\n", r.number)
-		w.f("redis.call('SET', %s, string.format('%s%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\nend\n", luaKey(r.Marker), SettledTag[:], strings.Repeat(" %d", r.MarkInts()), r.number)
+		w.f("if m[%d] then\n", i)
+		if !r.own {
+			w.f("if by[%d] < 0 and m[%d][5] == %s + 0 then\n", i, i, s.fit(r, Settle))
+			w.f("local n, was, gen = math.min(-by[%d], m[%d][2]), m[%d], m[%d][1]\nlocal keep = was[2] - n\nif n > 0 then\n", i, i, i, i)
+			r.giveBack(w)
+			w.f("end\nwas[2] = keep\nend\n")
+		}
+		w.f("m[%d][3] = total\n", i)
+		w.f("redis.call('SET', %s, string.format('%s%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\n", luaKey(r.Marker), SettledTag[:], strings.Repeat(" %d", r.MarkInts()), i)
+		w.f("else\nredis.call('UNLINK', %s)\nend\n", luaKey(r.Marker))
 	}
-	w.f("end\nreturn string.format('%%d;', total + 1) .. sec .. ' ' .. usec\n")
+	w.f("end\nreturn '1;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', total, kept)\n")
+}
+
+// addStep writes Lua that consumes more tokens from a rule with a Step, and writes its new
+// marker: see run.addTo.
+func (s *Source) addStep(w *writer, r *Rule) {
+	w.f("local n = by[%d]\n%s", r.number, r.sections["write"][1:])
+	w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", r.sections["mark"], luaLife)
+	w.f("redis.call('SET', %s, '%s' .. string.format(' %%d %%d %%d %%d ', gen, n, total, asked) .. %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', life)\n",
+		luaKey(r.Marker), SettledTag[:], s.fit(r, Settle))
 }
 
 // addCell writes Lua that consumes more tokens from a rule that keeps a cell, and writes
 // its new marker: see run.addTo.
 func (s *Source) addCell(w *writer, r *Rule) {
 	i := r.number
-	w.f("do\nlocal n, held = more, more\nif m[%d] and tail%d ~= '' and gen%d == m[%d][1]", i, i, i, i)
+	w.f("local n, held = by[%d], by[%d]\nif m[%d] and m[%d][5] == %s + 0 and tail%d ~= '' and gen%d == m[%d][1]", i, i, i, i, s.fit(r, Settle), i, i, i)
 	same := r.Cell
 	if len(r.Note) > 0 {
 		same = append(same[:len(same):len(same)], r.Note[0])
@@ -76,9 +90,12 @@ func (s *Source) addCell(w *writer, r *Rule) {
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n%s", r.sections["take"][1:], r.sections["ends"], luaLife)
 	r.ints(w, "ints", "")
 	w.f("redis.call('SET', %s, '%s' .. ints .. string.format('%s', %s), 'PX', life)\n", luaKey(r.key), r.Head.Tag[:], strings.Repeat(" %d", len(tail)), r.suffix(tail, "", ", "))
-	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d', total, asked) .. ints\n", SettledTag[:], i)
+	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d ', total, asked) .. %s .. ints\n", SettledTag[:], i, s.fit(r, Settle))
 	if len(r.Note) > 0 {
 		w.f("text = text .. string.format(' %%d', %s%d)\n", r.Note[0], i)
 	}
-	w.f("redis.call('SET', %s, text, 'PX', life)\nend\n", luaKey(r.Marker))
+	if r.hasEnds() {
+		w.f("text = text .. string.format(' %%d', ends)\n")
+	}
+	w.f("redis.call('SET', %s, text, 'PX', life)\n", luaKey(r.Marker))
 }

@@ -47,6 +47,7 @@ type Rule struct {
 	Short  int                 // the number of integers of the cell that are always written
 	Note   []string            // the names of the integers of the note
 	Args   []string            // the names of the constants; those of strings end in TextMark
+	Bound  []int               // the indices of the constants that must be those of the decision, for a refund
 	Marker int                 // the index of the marker's key; 0 means none
 
 	number   int // from 1: the suffix of the rule's locals

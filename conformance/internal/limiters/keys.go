@@ -23,7 +23,7 @@ var keyChecks = []suite.Check{
 	of("Changed", "if the algorithm of a rule changes, its limit is full again, and the old keys do not change", checkChanged),
 	of("Secret", "a secret segment is hashed in every key, and limits like any other segment", checkSecret),
 	of("RefundKeys", "if two decisions have the same ID and different keys, each refund refunds its own decision", checkRefundKeys),
-	of("RefundLimits", "a limiter with other limits refunds nothing", checkRefundLimits),
+	of("RefundLimits", "a limiter with other limits recognizes, settles and refunds a decision, except in a rule that it cannot adjust", checkRefundLimits),
 }
 
 func checkPrefix(t *decisions.T) {
@@ -215,22 +215,36 @@ func checkRefundLimits(t *decisions.T) {
 	for i, tt := range refunded {
 		a := tt.a
 		l := t.Limiter(decisions.NewClock(), decisions.One(a), weir.Rule{Name: "two", Algorithm: decisions.TenPerMinute})
+		left := func(l *weir.Limiter, rule int, key string) int64 { return t.Remaining(l, weir.Peek, 1, key)[rule] }
 		for j, other := range []*weir.Limiter{
 			t.With(l, decisions.One(tt.changed)),
 			t.With(l, weir.Rule{Name: "two", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 50}}),
 			t.With(l, weir.Rule{Name: "one", Algorithm: a, Cost: 1}),
 		} {
 			key := "limits" + strconv.Itoa(i) + "." + strconv.Itoa(j)
-			t.Do(l, weir.Request{Key: weir.KeyOf(key), Cost: 2, ID: "it"})
-			before, under := t.Peek(l, 1, key), t.Peek(other, 1, key)
-			refundAs(t, other, "it", false, key)
-			if got, now := t.Peek(l, 1, key), t.Peek(other, 1, key); got != before || now != under {
-				t.Errorf("%+v: a refund with other limits changed\n     %+v\nto   %+v,\nand with the other limits\n     %+v\nto   %+v", a, before, got, under, now)
+			r := weir.Request{Key: weir.KeyOf(key), Cost: 3, ID: "it"}
+			before := left(other, 0, key)
+			t.Do(l, r)
+			after := left(other, 0, key)
+			if got := t.Do(other, r); !got.Allowed || !got.Replayed || got.Granted != 3 || left(l, 1, key) != 2 {
+				t.Errorf("%+v: a repeat under other limits: got %+v, and %d tokens left of rule two, want 2", a, got, left(l, 1, key))
 			}
-			refundAs(t, l, "it", true, key)
-			if got := t.Peek(l, 1, key); got.Remaining != 5 {
-				t.Errorf("%+v: after the refund: got %+v, want 5 left", a, got)
+			got, err := other.Settle(t.Ctx, r, 1)
+			if !got.Found || got.Cost != 1 || got.Kept != "" && got.Kept != "one" || err != nil || left(l, 1, key) != 4 {
+				t.Errorf("%+v: a Settle at 1 under other limits: got %+v, %v, and %d tokens left of rule two, want 4", a, got, err, left(l, 1, key))
 			}
+			kept := got.Kept
+			if kept != "" && left(other, 0, key) != after {
+				t.Errorf("%+v: rule one is kept, and %d tokens are left of it, want %d as before the Settle", a, left(other, 0, key), after)
+			}
+			got, err = other.Refund(t.Ctx, r)
+			if got != (weir.Settlement{Found: true, Kept: kept}) || err != nil || left(l, 1, key) != 5 {
+				t.Errorf("%+v: a Refund under other limits: got %+v, %v, and %d tokens left of rule two, want 5", a, got, err, left(l, 1, key))
+			}
+			if want := before; kept == "" && left(other, 0, key) != want {
+				t.Errorf("%+v: after the refund, %d tokens are left of rule one, want %d", a, left(other, 0, key), want)
+			}
+			refundAs(t, l, "it", false, key)
 		}
 	}
 }

@@ -69,7 +69,7 @@ func checkRefund(t *decisions.T) {
 	}
 	// A lower cost is an error. It refunds nothing, and leaves the markers.
 	before := ask()
-	if gave, err := l.Refund(t.Ctx, request("x", 1)); gave || !errors.Is(err, weir.ErrInvalidCost) {
+	if gave, err := l.Refund(t.Ctx, request("x", 1)); gave.Found || !errors.Is(err, weir.ErrInvalidCost) {
 		t.Errorf("Refund with a Cost of 1, of a decision with a Cost of 2: got %v, %v, want ErrInvalidCost", gave, err)
 	}
 	t.Equal(ask(), before, "after a Refund with too low a Cost: %v are left, want %v")

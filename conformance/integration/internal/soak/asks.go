@@ -213,7 +213,8 @@ func refund(w *worker, g *group, user int, d *decision) {
 	}
 	r := weir.Request{Key: d.request.Key, ID: d.request.ID}
 	w.give(g, user, d, call{verb: "Refund", back: d.held}, func(ctx context.Context, l *weir.Limiter) (bool, error) {
-		return l.Refund(ctx, r)
+		s, err := l.Refund(ctx, r)
+		return s.Found, err
 	})
 }
 
@@ -228,7 +229,8 @@ func settle(w *worker, g *group, user int, d *decision) {
 	c := call{verb: "Settle", cost: max(actual-d.held, 0), back: max(d.held-actual, 0), unset: true}
 	r := weir.Request{Key: d.request.Key, ID: d.request.ID}
 	ok := w.give(g, user, d, c, func(ctx context.Context, l *weir.Limiter) (bool, error) {
-		return l.Settle(ctx, r, actual)
+		s, err := l.Settle(ctx, r, actual)
+		return s.Found, err
 	})
 	if ok && actual <= d.held {
 		d.held, d.settled = actual, true
