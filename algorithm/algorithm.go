@@ -109,9 +109,10 @@ func floorDiv(a, b int64) int64 {
 // ceilDiv returns a/b, rounded up. b is positive.
 func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 
-// window returns the time in which capacity tokens are refilled at rate r.
+// window returns the time in which capacity tokens are refilled at rate r. It is at least a
+// nanosecond, because 0 means that there is no such time.
 func window(capacity int64, r Rate) time.Duration {
-	return time.Duration(mulDiv(capacity, r.Period.Nanoseconds(), r.Count, int64(Never)))
+	return time.Duration(max(mulDiv(capacity, r.Period.Nanoseconds(), r.Count, int64(Never)), 1))
 }
 
 // checkWindow checks the fields Limit and Window of the algorithm with this name, and returns

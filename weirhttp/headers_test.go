@@ -89,6 +89,25 @@ func testDialect(t *testing.T, opts weirhttp.Options, scripts bool, want []map[s
 	}
 }
 
+// A rule that refills its tokens within a nanosecond is not taken for an algorithm.Concurrency.
+func TestQuickRule(t *testing.T) {
+	for _, a := range []algorithm.Algorithm{
+		algorithm.GCRA{Rate: algorithm.PerSecond(2_000_000_000), Burst: 1},
+		algorithm.LeakyBucket{Rate: algorithm.PerSecond(2_000_000_000)},
+		algorithm.TokenBucket{Refill: algorithm.PerSecond(2_000_000_000), Capacity: 1},
+	} {
+		lim, err := weir.New("test", memory.New(nil), a, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit, _ := newMiddleware(t, lim, all, weirhttp.Options{Headers: weirhttp.RateLimitDraft11})
+		got := serve(limit(new(counting)), nil).Header().Get("Ratelimit-Policy")
+		if want := fmt.Sprintf("%q;q=1;w=1", lim.Rules()[0].Name); got != want {
+			t.Errorf("%+v: got %s, want %s", a, got, want)
+		}
+	}
+}
+
 // Results out of the range of the fields, and those of wrappers that do not fill each.
 func TestResults(t *testing.T) {
 	for _, tt := range []struct {
