@@ -89,8 +89,9 @@ func Text(value string) Segment {
 // port: of an IPv6 address, the /64 network. If the server is behind a proxy, this is the
 // address of the proxy.
 //
-// An IPv4 address in an IPv6 address, ::ffff:192.0.2.1, is the IPv4 address. The error is
-// [ErrNoKey] if the connection has no IP address, for example on a Unix socket.
+// If the address is the IPv6 form of an IPv4 address, for example ::ffff:192.0.2.1 or, behind a
+// NAT64, 64:ff9b::192.0.2.1, the value is the IPv4 address. The error is [ErrNoKey] if the
+// connection has no IP address, for example on a Unix socket.
 func PeerIP(ctx context.Context, _ string) (string, error) {
 	p, ok := peer.FromContext(ctx)
 	if !ok || p.Addr == nil {
@@ -102,7 +103,7 @@ func PeerIP(ctx context.Context, _ string) (string, error) {
 	} else if port, err := netip.ParseAddrPort(p.Addr.String()); err == nil {
 		addr = port.Addr()
 	}
-	addr = addr.Unmap()
+	addr = segment.Unmap(addr)
 	if !addr.IsValid() || addr.IsUnspecified() {
 		return "", source.Missing("the peer's address %.40q is no IP address", p.Addr)
 	}

@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/weir-go/weir/internal/segment"
 )
 
 // defaultIPv6Bits is the length of the network that one IPv6 user usually has.
@@ -42,9 +44,9 @@ type Proxies struct {
 // it is an IPv6 address, the value is its /64 network. If the server is behind a proxy, the
 // value is the address of the proxy: use [ClientIP].
 //
-// If the address is the IPv6 form of an IPv4 address, for example ::ffff:192.0.2.1, the value
-// is the IPv4 address. The error is [ErrNoKey] if http.Request.RemoteAddr is not an address,
-// for example on a Unix socket.
+// If the address is the IPv6 form of an IPv4 address, for example ::ffff:192.0.2.1 or, behind
+// a NAT64, 64:ff9b::192.0.2.1, the value is the IPv4 address. The error is [ErrNoKey] if
+// http.Request.RemoteAddr is not an address, for example on a Unix socket.
 func RemoteIP(r *http.Request) (string, error) {
 	return remote.segment(r)
 }
@@ -171,17 +173,19 @@ func parseAddress(s string) (address, bool) {
 	return address{addr.Unmap(), host}, true
 }
 
-// network returns the text of an IPv4 address, or of the network of an IPv6 address.
+// network returns the text of the IPv4 address that a is or has in it, or of the network of
+// another IPv6 address.
 func (a address) network(bits int) string {
-	if a.addr.Is6() {
-		if network, err := a.addr.Prefix(bits); err == nil { // the bits are valid
+	addr := segment.Unmap(a.addr)
+	if addr.Is6() {
+		if network, err := addr.Prefix(bits); err == nil { // the bits are valid
 			return network.String()
 		}
 	}
-	if a.addr.Is4() && !strings.Contains(a.text, ":") {
+	if !strings.Contains(a.text, ":") {
 		return a.text // netip accepts only one spelling
 	}
-	return a.addr.String()
+	return addr.String()
 }
 
 // forwarded is the field of RFC 7239.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -117,6 +118,19 @@ func (s *Source) Bearer(name string, values []string) (string, error) {
 		return "", s.Missing("the %s %s has no bearer token", s.Field, name)
 	}
 	return hash(token), nil
+}
+
+// nat64 is the network whose addresses end in an IPv4 address: see section 2.1 of RFC 6052.
+var nat64 = netip.MustParsePrefix("64:ff9b::/96")
+
+// Unmap returns the IPv4 address in the IPv6 address addr, if there is one, and otherwise addr. A
+// translator gives the addresses of nat64 to all IPv4 clients, which are not one user.
+func Unmap(addr netip.Addr) netip.Addr {
+	if nat64.Contains(addr.WithZone("")) {
+		bytes := addr.As16()
+		return netip.AddrFrom4([4]byte(bytes[12:]))
+	}
+	return addr.Unmap()
 }
 
 // Space is the white space around a value.
