@@ -17,7 +17,7 @@ const (
 	renewTime = time.Second
 )
 
-// A lease is held while a handler runs. It is renewed when a third of its time has passed.
+// A lease is held while a handler runs. It is renewed when a third of the lease time has passed.
 type lease struct {
 	call  call
 	third time.Duration
@@ -32,10 +32,10 @@ type lease struct {
 // keep returns the lease that c holds, and renews it. each has the results of the rules. The
 // decision began at start.
 func (c *call) keep(start time.Time, each []weir.Result) *lease {
-	span := weir.Never
+	span := leaseTime(c.req.Decider)
 	for i := range each {
 		if each[i].Window == 0 {
-			// The last lease of the rule expires after ResetAfter. It is the new one.
+			// The last lease of the rule expires after ResetAfter. It is the new one or a later one.
 			span = min(span, each[i].ResetAfter)
 		}
 	}
@@ -49,6 +49,20 @@ func (c *call) keep(start time.Time, each []weir.Result) *lease {
 	l.stop = stop
 	l.timer = time.AfterFunc(l.next(start), func() { l.renew(ctx) })
 	return l
+}
+
+// leaseTime returns the shortest lease time of the rules of d, shadow rules included. It returns
+// weir.Never if d does not say which rules it has.
+func leaseTime(d weir.Decider) time.Duration {
+	span := weir.Never
+	if lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](d); ok {
+		for _, rule := range lim.Rules() {
+			if limit, err := rule.Algorithm.NewLimit(); rule.Leases && err == nil {
+				span = min(span, limit.Lease)
+			}
+		}
+	}
+	return span
 }
 
 // next returns the time until the next renewal, if the last one, or the decision, began at start.

@@ -3,6 +3,7 @@ package weirgrpc_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -15,6 +16,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirgrpc"
 )
 
@@ -351,6 +353,70 @@ func TestRenewSlow(t *testing.T) {
 				t.Errorf("got %v, errors %v", err, errs.all())
 			}
 		})
+	}
+}
+
+// A lease is renewed in time even if another lease of the key ends much later, or if a shadow rule
+// has shorter leases than the others.
+func TestRenewByLimit(t *testing.T) {
+	const short = 600 * time.Millisecond
+	for name, earlier := range map[string]func(t *testing.T, st store.Store, now *time.Duration){
+		"the lease time was lowered": func(t *testing.T, st store.Store, _ *time.Duration) {
+			acquire(t, st, algorithm.Concurrency{Limit: 2, Lease: time.Minute})
+		},
+		"the clock steps back": func(t *testing.T, st store.Store, now *time.Duration) {
+			acquire(t, st, algorithm.Concurrency{Limit: 2, Lease: short})
+			*now = -time.Hour
+		},
+	} {
+		for _, shadow := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, shadow %v", name, shadow), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var step time.Duration
+					st := memory.New(&memory.Options{Now: func() time.Time { return time.Now().Add(step) }})
+					rules := []weir.Rule{{Name: "jobs", Algorithm: algorithm.Concurrency{Limit: 2, Lease: short}}}
+					if shadow {
+						rules[0].Algorithm = algorithm.Concurrency{Limit: 2, Lease: time.Hour}
+						rules = append(rules, weir.Rule{Name: "next", Algorithm: algorithm.Concurrency{Limit: 2, Lease: short}, Shadow: true})
+					}
+					earlier(t, st, &step)
+					lim, err := weir.NewPolicy(st, weir.Policy{Name: "test", Rules: rules}, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					watched, err := lim.Only(rules[len(rules)-1].Name)
+					if err != nil {
+						t.Fatal(err)
+					}
+					limit, errs := newInterceptor(t, wrapped(lim, func(next weir.Decider) weir.Decider { return next }), weirgrpc.Leased(all), weirgrpc.Options{})
+					c := serve(t, &service{handle: func(ctx context.Context) error {
+						before := free(t, watched)
+						for range 100 {
+							if time.Sleep(50 * time.Millisecond); free(t, watched) > before {
+								t.Error("the lease has expired while the handler runs")
+								break
+							}
+						}
+						return nil
+					}}, limit)
+					if err := kinds["unary"](t.Context(), c); err != nil || len(errs.all()) > 0 {
+						t.Errorf("got %v, errors %v", err, errs.all())
+					}
+				})
+			})
+		}
+	}
+}
+
+// acquire acquires a lease that is neither renewed nor released.
+func acquire(t *testing.T, st store.Store, jobs algorithm.Concurrency) {
+	t.Helper()
+	lim, err := weir.NewPolicy(st, weir.Policy{Name: "test", Rules: []weir.Rule{{Name: "jobs", Algorithm: jobs}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lim.TryAcquire(t.Context(), "all"); err != nil {
+		t.Fatal(err)
 	}
 }
 

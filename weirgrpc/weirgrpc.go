@@ -75,8 +75,13 @@
 //
 // If a rule is an algorithm.Concurrency, each request needs an ID of its own: use [Leased].
 // The lease is held until the handler returns or panics, and for a stream until the stream
-// ends. It is renewed in the meantime. If it is lost all the same, for example during an
-// outage, Options.OnError gets a [weir.ErrLeaseLost], and the handler goes on.
+// ends. It is renewed in the meantime, each time when a third of the shortest lease time of the
+// rules has passed. If it is lost all the same, for example during an outage, Options.OnError
+// gets a [weir.ErrLeaseLost], and the handler goes on.
+//
+// If a Decider of your own stands between the interceptor and the limiter, give it a method
+// Unwrap() weir.Decider that returns the limiter. Otherwise the interceptor takes the lease time
+// from ResetAfter, and renews a lease too late if another lease of its key lasts longer.
 //
 // If the RequestFunc or the Decider panics, the handler is not called. gRPC does not recover
 // from panics: if you need that, add an interceptor that does, before this one.
@@ -118,8 +123,8 @@ type Options struct {
 	// Plan returns the decider for a call, for example the limiter of a customer's plan.
 	// If it returns a nil Decider, the decider given to NewServerInterceptor decides. If
 	// it returns ErrUnlimited, the call is not limited. Other errors reject the call, like
-	// those of a RequestFunc. All deciders must have the same segments, and leases of the
-	// same time. A nil *weir.Limiter is no nil Decider: it rejects the call with INTERNAL.
+	// those of a RequestFunc. All deciders must have the same segments. A nil *weir.Limiter
+	// is no nil Decider: it rejects the call with INTERNAL.
 	Plan func(ctx context.Context, method string) (weir.Decider, error)
 
 	// Timeout is the longest time of a decision. 0 means that only the call's context ends
