@@ -102,8 +102,9 @@ type bound struct {
 	resets *group // the rules identified by the full key; nil if there is none
 	kept   *group // the only rule that keeps metadata; nil if there is none, or several
 
-	lease time.Duration // the shortest lease time of all rules
-	can   capabilities
+	lease  time.Duration // the shortest lease time of all rules
+	renews time.Duration // the same, of the shadow rules too
+	can    capabilities
 
 	shadows []*bound // one for each shadow rule
 }
@@ -128,6 +129,7 @@ func bind(g *ground, rules []rule, only bool) (*bound, error) {
 			b.lease = min(b.lease, r.limit.Lease)
 		}
 	}
+	b.renews = b.lease
 	b.can = capabilitiesOf(rules)
 	if b.can.any(leases) && b.can.any(entries) {
 		return nil, fail(ErrInvalidRule, "a rule that holds leases and a rule that keeps metadata cannot share a limiter: use two limiters")

@@ -228,8 +228,8 @@ func (l *Lease) Renew(ctx context.Context) error {
 }
 
 // KeepAlive renews the lease until ctx ends or Release is called, each time when a third
-// of the lease time has passed since the lease was acquired or last renewed. Start it in
-// a goroutine.
+// of the lease time has passed since the lease was acquired or last renewed. If a shadow
+// rule has a shorter lease time, the renewals follow it. Start KeepAlive in a goroutine.
 //
 // If the lease is lost, KeepAlive calls lost once, with an [ErrLeaseLost], and returns.
 // If a renewal fails, for example during an outage, KeepAlive retries until the lease
@@ -253,7 +253,7 @@ func (l *Lease) keepAlive(ctx context.Context) error {
 	defer context.AfterFunc(l.released, cancel)()
 	third := max(l.time/3, time.Millisecond)
 	due := func() time.Duration { // until a third after the last renewal began
-		return max(time.Until(l.end())-l.time+third, time.Millisecond)
+		return max(time.Until(l.end())-l.time+l.limiter.bound.renews/3, time.Millisecond)
 	}
 	for wait := due(); sleep.For(ctx, wait) == nil; {
 		end, limit := l.end(), time.Now().Add(max(third, minRenewal)) // a call that hangs must leave time for a retry

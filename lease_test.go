@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
@@ -359,6 +360,60 @@ func TestKeepAlive(t *testing.T) {
 		if held, err := lease.Release(t.Context()); !held || err != nil {
 			t.Errorf("Release: got %v, %v", held, err)
 		}
+	})
+}
+
+// KeepAlive renews the leases of shadow rules in time, even if they are shorter. A renewal that
+// fails does not lose the lease of the enforced rule earlier.
+func TestKeepAliveShadow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := weirtest.NewFaulty()
+		next := func(d time.Duration) weir.Rule {
+			return weir.Rule{Name: "next", Algorithm: algorithm.Concurrency{Limit: 2, Lease: d}, Shadow: true}
+		}
+		l := weirtest.NewPolicy(t, st, weirtest.Rules(weir.Rule{Name: "jobs", Algorithm: oneJob}, next(time.Hour)))
+		l = weirtest.With(t, l, next(600*time.Millisecond)) // a plan's
+		shadow := weirtest.Only(t, l, "next")
+		lease, err := l.TryAcquire(t.Context(), "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		lost := make(chan time.Time, 1)
+		go lease.KeepAlive(ctx, func(error) { lost <- time.Now() })
+		for range 1000 {
+			if time.Sleep(100 * time.Millisecond); weirtest.Left(t, shadow, "u").Remaining != 1 {
+				t.Fatal("the lease of the shadow rule has expired")
+			}
+		}
+		synctest.Wait()
+		start := time.Now()
+		st.Set(weirtest.Down)
+		if took := (<-lost).Sub(start); took < oneJob.Lease-time.Second || took > oneJob.Lease {
+			t.Errorf("the lease was lost after an outage of %v, want about %v", took, oneJob.Lease)
+		}
+	})
+}
+
+// A shadow rule leaves a renewal as much time as it has without the shadow rule.
+func TestKeepAliveShadowSlow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &weirtest.Hooked{Store: memory.New(nil)}
+		l := weirtest.NewPolicy(t, st, weirtest.Rules(
+			weir.Rule{Name: "jobs", Algorithm: oneJob},
+			weir.Rule{Name: "next", Algorithm: algorithm.Concurrency{Limit: 2, Lease: 600 * time.Millisecond}, Shadow: true},
+		))
+		lease, err := l.TryAcquire(t.Context(), "u")
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Before = func(ctx context.Context, _ *store.Script) error { return sleep.For(ctx, 5*time.Second) }
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		lease.KeepAlive(ctx, func(err error) { t.Errorf("lost: %v", err) })
 	})
 }
 

@@ -46,7 +46,9 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 }
 
 // addShadow adds one shadow rule to b.
-func (b *bound) addShadow(shadow *bound) { b.shadows, b.way = append(b.shadows, shadow), withShadows }
+func (b *bound) addShadow(shadow *bound) {
+	b.shadows, b.way, b.renews = append(b.shadows, shadow), withShadows, min(b.renews, shadow.lease)
+}
 
 // A storeCall is what b, a limiter or a shadow rule, asks the store for a request. eval
 // is the index of the call. If err is not nil, b cannot decide the request, and there is
