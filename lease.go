@@ -191,10 +191,11 @@ func (l *Lease) ID() string {
 	return l.request.ID
 }
 
-// Release releases the lease, and reports whether it was held. If the lease has expired,
-// Release changes nothing: it never releases the lease of another holder. Tokens that the
-// request consumed from other rules stay consumed. Release makes KeepAlive return. It is
-// idempotent: it can be retried after an error. Errors: see [Limiter.Decide].
+// Release releases the lease, and reports whether it was held. It never releases the lease
+// of another holder, even if this one has expired. A released lease is not held again if
+// the clock steps back, as an expired one can be. Tokens that the request consumed from
+// other rules stay consumed. Release makes KeepAlive return. It is idempotent: it can be
+// retried after an error. Errors: see [Limiter.Decide].
 func (l *Lease) Release(ctx context.Context) (bool, error) {
 	if l == nil || l.limiter == nil {
 		return false, errNoLease

@@ -78,6 +78,28 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
+// If the clock steps back, a lease that has expired is held again, unless it was released.
+func TestConcurrencyReleaseExpired(t *testing.T) {
+	t.Parallel()
+	const s = int64(1_000_000)
+	for _, released := range []bool{false, true} {
+		b := newLeases(t, 2, 10*time.Second)
+		b.state.keep = true
+		b.lease(script.Consume, epoch, "a")
+		b.lease(script.Consume, epoch+5*s, "b")
+		if released && b.lease(script.Release, epoch+11*s, "a").Allowed {
+			t.Error("the lease had expired, and was released as if it was held")
+		}
+		want := int64(0)
+		if released {
+			want = 1
+		}
+		if got := b.lease(script.Peek, epoch+9*s, ""); got.Remaining != want {
+			t.Errorf("released %v: got %d free leases after a step back, want %d", released, got.Remaining, want)
+		}
+	}
+}
+
 // If Limit is lowered, holders can renew. A new lease is denied until enough leases have
 // expired.
 func TestConcurrencyLowered(t *testing.T) {
