@@ -59,6 +59,13 @@ var concurrencyMutants = []mutant{
 		oldest, _, _ := tx.At(0, all-1)
 		return txFunc{Tx: tx, remove: func(i int, _ string) { tx.Remove(i, oldest.Text) }}
 	})},
+	{"a release leaves an expired lease", "Concurrency/Same", nil, badLeases(".release", func(tx store.Tx) store.Tx {
+		return txFunc{Tx: tx, remove: func(i int, text string) {
+			if expires, _, _ := tx.Score(i, text); expires > tx.Now() {
+				tx.Remove(i, text)
+			}
+		}}
+	})},
 	{"a crashed holder holds on", "Concurrency/Same", nil, badLeases("", func(tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, count: func(i int, _ int64) (above, all int64, err error) { return tx.Count(i, 0) }}
 	})},
