@@ -14,11 +14,14 @@
 //   - by a refund or a reset of another key, if both keys share the limit of a rule: see
 //     [weir.Rule].By.
 //
+// A Settle to less and the unused tokens of a prefetch.Pool are refunds here.
+//
 // A remembered denial also answers a request that repeats an earlier decision: see
 // Request.ID. The store would allow it.
 //
 // After a Force, a Refund, a Settle, a Release, a Renew or a Reset of the same key through
-// the same limiter, the store decides again.
+// the same limiter, the store decides again. It also does so after a prefetch.Pool in the
+// limiter has returned tokens of the key.
 //
 // In a remembered result, the time since the denial is subtracted from RetryAfter and
 // ResetAfter. The other fields, for example Remaining, are those of the denial. If a request
@@ -121,8 +124,15 @@ func (c *Cache) Wrap(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	if d.start = time.Now(); d.Now != nil {
 		d.start = d.Now()
 	}
+	if pool, ok := weir.Find[freer](next); ok {
+		pool.OnFree(func(key *weir.Key) { d.free(d.place(key), key) })
+	}
 	return d, nil
 }
+
+// A freer is a Decider that returns tokens to the store on its own, as that of a prefetch.Pool. It
+// calls the function with their keys.
+type freer interface{ OnFree(func(key *weir.Key)) }
 
 // A decider is the Decider of a limiter with a Cache.
 type decider struct {
@@ -162,13 +172,12 @@ func (d *decider) now() time.Duration {
 
 // Decide implements [weir.Decider].
 func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	place := r.Key.Hash(d.seed) & uint64(d.MaxKeys-1)
-	freed := &d.freed[place%uint64(len(d.freed))]
+	place := d.place(&r.Key)
+	freed := d.freedOf(place)
 	if r.Op != weir.Consume && r.Op != weir.TakeUpTo {
 		res, err := d.next.Decide(ctx, r, each)
 		if r.Op != weir.Peek {
-			freed.Add(1)
-			d.forget(place, &r.Key)
+			d.free(place, &r.Key)
 		}
 		return res, err
 	}
@@ -258,6 +267,18 @@ func (d *decider) find(place uint64) *denial {
 		return nil
 	}
 	return (*places)[place].Load()
+}
+
+// place returns the place of a key.
+func (d *decider) place(key *weir.Key) uint64 { return key.Hash(d.seed) & uint64(d.MaxKeys-1) }
+
+// freedOf returns the counter of a place.
+func (d *decider) freedOf(place uint64) *atomic.Uint32 { return &d.freed[place%uint64(len(d.freed))] }
+
+// free notes that tokens of key, which has that place, may have been freed.
+func (d *decider) free(place uint64, key *weir.Key) {
+	d.freedOf(place).Add(1)
+	d.forget(place, key)
 }
 
 // forget removes the denial of key, which has that place.

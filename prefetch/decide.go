@@ -20,6 +20,7 @@ type decider struct {
 	next   weir.Decider
 	rules  []weir.RuleInfo
 	limits limits
+	freed  func(*weir.Key) // see OnFree; nil if there is no such wrapper
 }
 
 // limits is the Digest of a limiter. Limiters with the same limits share held tokens.
@@ -30,6 +31,10 @@ func (d *decider) Unwrap() weir.Decider { return d.next }
 
 // StandsIn implements [weir.StandIn].
 func (*decider) StandsIn() {}
+
+// OnFree is for a wrapper around d that remembers denials: d calls f when it may have returned
+// tokens of a key to the store.
+func (d *decider) OnFree(f func(key *weir.Key)) { d.freed = f }
 
 // Decide implements [weir.Decider].
 func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result) (res weir.Result, err error) {
@@ -132,7 +137,7 @@ func (d *decider) take(ctx context.Context, h *holding, n int64, resets uint32, 
 		close(h.busy)
 		h.busy, h.brought = nil, ok
 	}()
-	f := &fetched{holding: h, next: d.next, id: rand.Text(), at: d.now(), each: make([]weir.Result, max(len(d.rules), len(each)))}
+	f := &fetched{holding: h, decider: d, id: rand.Text(), at: d.now(), each: make([]weir.Result, max(len(d.rules), len(each)))}
 	f.worth = weir.Never // tokens can stay in a limit for longer than its Window
 	res, err = d.next.Decide(ctx, weir.Request{Key: h.key, Op: weir.TakeUpTo, Cost: n, ID: f.id}, f.each)
 	f.each = f.each[:len(d.rules)]
@@ -176,7 +181,7 @@ func (d *decider) keep(ctx context.Context, f *fetched, res *weir.Result, resets
 	if f.held < f.charged {
 		_ = f.settle(ctx, f.held) // after an error, ended tokens are settled again
 	}
-	f.start(d, res)
+	f.start(res)
 	if f.held == 0 {
 		d.owed.end(f)
 		return false

@@ -39,10 +39,10 @@ type holding struct {
 // A fetched is the decision of one prefetch. The mutex of its holding guards held and used.
 type fetched struct {
 	holding *holding
-	next    weir.Decider // which made the decision
-	id      string       // of the decision
-	charged int64        // what the decision consumed in the store; it can be settled
-	held    int64        // tokens of the process, used or not
+	decider *decider // which made the decision
+	id      string   // of the decision
+	charged int64    // what the decision consumed in the store; it can be settled
+	held    int64    // tokens of the process, used or not
 	used    int64
 
 	result weir.Result   // of the prefetch, without Granted
@@ -56,7 +56,8 @@ type fetched struct {
 }
 
 // start sets the fields of f that follow from its result res.
-func (f *fetched) start(d *decider, res *weir.Result) {
+func (f *fetched) start(res *weir.Result) {
+	d := f.decider
 	f.result = *res
 	f.result.Granted = 0
 	f.result.Remaining += res.Granted - f.charged

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/prefetch"
 )
@@ -77,5 +78,45 @@ func TestPrefetchKeepsPlaces(t *testing.T) {
 		if got, want := log.pool.Held(l, weirtest.Number(i)), held-1; got != want || want < 2 {
 			t.Errorf("key %d: %d tokens are held, want %d", i, got, want)
 		}
+	}
+}
+
+// A denial that a denycache.Cache around the Pool remembers ends when the Pool returns tokens of
+// the key, whoever makes it return them.
+func TestReturnEndsDenials(t *testing.T) {
+	t.Parallel()
+	for name, back := range map[string]func(t *testing.T, pool *prefetch.Pool, c *weirtest.Clock, l *weir.Limiter, denied func()){
+		"Return": func(t *testing.T, pool *prefetch.Pool, _ *weirtest.Clock, _ *weir.Limiter, denied func()) {
+			denied()
+			if err := pool.Return(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"another key": func(t *testing.T, _ *prefetch.Pool, c *weirtest.Clock, l *weir.Limiter, denied func()) {
+			denied()
+			c.Advance(2 * time.Second)
+			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("v")})
+		},
+		"the denied request": func(_ *testing.T, _ *prefetch.Pool, c *weirtest.Clock, _ *weir.Limiter, denied func()) {
+			c.Advance(2 * time.Second)
+			denied()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := weirtest.NewClock()
+			l, log := prefetching(t, weirtest.New(t, weirtest.NewStore(c), weirtest.Window(1000, time.Hour)), c, prefetch.Options{MaxAge: time.Second})
+			l = weirtest.Wrap(t, l, denycache.New(&denycache.Options{MaxAge: time.Hour, Now: c.Now}).Wrap, weirtest.Pass)
+			held := warm(t, l, log, 50)
+			r := weir.Request{Key: weir.KeyOf("u"), Cost: weirtest.Left(t, l, "u").Remaining + held/2}
+			back(t, log.pool, c, l, func() {
+				if res := weirtest.Decide(t, l, r); res.Allowed {
+					t.Fatalf("got %+v, want it denied, because the Pool holds %d tokens", res, held)
+				}
+			})
+			if res := weirtest.Decide(t, l, r); !res.Allowed {
+				t.Errorf("got %+v, want it allowed: the store has all tokens again", res)
+			}
+		})
 	}
 }

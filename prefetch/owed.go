@@ -195,7 +195,10 @@ func (p *Pool) giveBack(ctx context.Context, f *fetched) error {
 
 // settle makes actual what f consumed in the store.
 func (f *fetched) settle(ctx context.Context, actual int64) error {
-	res, err := f.next.Decide(ctx, f.settled(actual), nil)
+	res, err := f.decider.next.Decide(ctx, f.settled(actual), nil)
+	if free := f.decider.freed; free != nil {
+		free(&f.holding.key)
+	}
 	switch {
 	case err != nil:
 		return err

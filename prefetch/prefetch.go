@@ -35,9 +35,9 @@
 // other request is passed on unchanged, so Wait, Reserve, Refund, Settle and Force work, and do
 // not change held tokens. The store, and therefore Peek, counts held tokens as consumed.
 //
-// Denials come from the store. To remember them, wrap the Pool in a denycache.Cache. A request
-// can be denied while other processes hold tokens, or if its cost is above what this process
-// holds.
+// Denials come from the store. To remember them, wrap the Pool in a denycache.Cache, which forgets
+// a denial when the Pool returns tokens of its key. A request can be denied while other processes
+// hold tokens, or if its cost is above what this process holds.
 //
 // In an answer from held tokens, Remaining counts down from the value that the prefetch
 // returned. If other processes consume tokens, it is too high, for less than MaxAge. ResetAfter
