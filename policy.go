@@ -22,7 +22,9 @@ type Policy struct {
 	Segments []string
 
 	// Secret names the segments that are stored as a hash, for example API keys. nil
-	// means none.
+	// means none. The hash is a SHA-256 without a salt. So whoever reads the store can
+	// find a value with few possibilities, for example a phone number or a short code, by
+	// trying them all: pass an HMAC of such a value, with a key of your own.
 	Secret []string
 
 	// Rules has 1 to MaxRules rules, and any shadow rules: see Rule.Shadow. A request is

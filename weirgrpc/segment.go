@@ -115,7 +115,8 @@ func PeerIP(ctx context.Context, _ string) (string, error) {
 
 // Metadata returns a segment of a server whose value is the SHA-256, in hexadecimal, of the
 // incoming metadata with that key, for example of an API key. The store never sees the metadata
-// itself. Upper and lower case of the key are the same.
+// itself, but its reader can find a value with few possibilities by trying them all: see
+// [weir.Policy].Secret. Upper and lower case of the key are the same.
 //
 // The error is [ErrNoKey] if the call has no such metadata, if it is empty, or if the call has it
 // more than once: the program could read another one than the limiter. Spaces around the value

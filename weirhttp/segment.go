@@ -63,7 +63,8 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 func isNil(s Segment) bool { return s == nil }
 
 // Header returns a segment whose value is the SHA-256, in hexadecimal, of the header field
-// with that name, for example of an API key. The store never sees the field itself.
+// with that name, for example of an API key. The store never sees the field itself, but its
+// reader can find a value with few possibilities by trying them all: see [weir.Policy].Secret.
 //
 // The error is [ErrNoKey] if the request has no such field, if the field is empty, or if
 // the request has the field more than once. If it were not an error, the handler could
