@@ -127,8 +127,8 @@ func (r *Reservation) Wait(ctx context.Context) error {
 
 // Cancel refunds the reserved tokens, and reports whether anything was refunded. See
 // [Limiter.Refund]. Later reservations keep their time, so tokens that they depend on
-// are not refunded. Cancel is idempotent: it can be retried after an error. After Cancel, Wait
-// returns an error, even if the refund failed.
+// are not refunded, and turns in the middle stay empty. Cancel is idempotent: it can be
+// retried after an error. After Cancel, Wait returns an error, even if the refund failed.
 func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	if r == nil || r.limiter == nil {
 		return false, errNoReservation
