@@ -103,7 +103,9 @@ type Request struct {
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
 	// a TakeUpTo, the Cost must be at least what it consumed.
 	//
-	// Do not take the ID from the caller who is limited: repeated requests are free.
+	// Do not take the ID from the caller who is limited: repeated requests are free. If
+	// callers send idempotency keys, make the ID of the key and a hash of the request, and
+	// do no work for a Result that is Replayed.
 	//
 	// If a request has an ID, the store keeps one more key for each rule, until no token
 	// of the decision can be refunded. If the algorithm of a rule cannot refund, for
