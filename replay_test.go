@@ -311,3 +311,27 @@ func TestReplayOfAHugeCost(t *testing.T) {
 		}
 	}
 }
+
+// A repeated Force answers what it consumed from a rule with a Cost, which can be a part.
+func TestReplayOfAPartOfACost(t *testing.T) {
+	t.Parallel()
+	const debt = 5
+	most := int64(algorithm.MaxLogTokens - debt)
+	for _, a := range []algorithm.Algorithm{
+		algorithm.SlidingLog{Limit: most, Window: time.Hour},
+		weirtest.Window(algorithm.MaxTokens-debt, time.Hour),
+	} {
+		cost := most
+		if w, ok := a.(algorithm.FixedWindow); ok {
+			cost = w.Limit
+		}
+		l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(weir.Rule{Name: "own", Algorithm: a, Cost: cost}))
+		for _, want := range []int64{cost, debt} {
+			r := weir.Request{Key: weir.KeyOf("u"), Op: weir.Force, ID: strconv.FormatInt(want, 10)}
+			first := weirtest.Decide(t, l, r)
+			if again := weirtest.Decide(t, l, r); first.Granted != want || again.Granted != want || !again.Replayed {
+				t.Errorf("%T: got %+v and then %+v, want %d tokens", a, first, again, want)
+			}
+		}
+	}
+}
