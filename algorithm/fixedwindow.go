@@ -18,8 +18,11 @@ import (
 //
 // In debt, the count of the window is above Limit, and the debt ends with the window.
 //
-// If Limit or Window changes, the current window keeps its end and its count. If the
-// clock steps back, the window lasts until the clock reaches its end again.
+// If Limit or Window changes, the current window keeps its end and its count. If Aligned
+// is true and the window ends between two multiples of Window, the next allowed request
+// makes it last until the next multiple.
+//
+// If the clock steps back, the window lasts until the clock reaches its end again.
 //
 // A refund returns the tokens of a decision while its window lasts. The window keeps its
 // end, even if the refunded request started it. There is one exception: if a refund leaves
@@ -79,6 +82,9 @@ func (w *fixedWindow) Room(_, _ int64, c contract.Cell) int64 { return w.limit -
 
 func (w *fixedWindow) Take(c contract.Cell, n int64) contract.Cell {
 	c.B += n
+	if rest := c.A % w.align; rest > 0 { // a limit with other windows started this one
+		c.A = min(c.A-rest+w.align, MaxTokens)
+	}
 	return c
 }
 

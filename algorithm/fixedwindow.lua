@@ -5,13 +5,19 @@
 -- $align  a window starts at a multiple of this many microseconds: 1, or the window's length
 
 -- advance
-if now >= $edge then $edge, $count = now - now % $align + $window, 0 end
+-- If the window has ended, $edge is 0 until tokens are consumed: a denied request needs no $align.
+if now >= $edge then $edge, $count = 0, 0 end
 
 -- room
 $room = $limit - $count
 
 -- take
+-- If a limit with other windows started this one, it can end between two multiples of $align. Now it lasts
+-- until the next multiple. Otherwise the next window would be too short.
 $count = $count + n
+local align, rest = $align
+if $edge == 0 then $edge = now - now % align + $window else rest = $edge % align end
+if rest and rest > 0 then $edge = math.min($edge - rest + align, 9007199254740991) end
 
 -- ends
 $ends = $edge

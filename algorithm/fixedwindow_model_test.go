@@ -37,6 +37,18 @@ func (m *windowModel) settled(now int64) (end, count *big.Int) {
 	return m.end, m.count
 }
 
+// after returns the end of the window after tokens are consumed. If a limit with other windows
+// started it, it lasts until the next multiple of align.
+func (m *windowModel) after(end *big.Int) *big.Int {
+	up := new(big.Int).Add(end, m.align)
+	up.Sub(up, big.NewInt(1))
+	up.Sub(up, new(big.Int).Mod(up, m.align))
+	if most := big.NewInt(algorithm.MaxTokens); up.Cmp(most) > 0 {
+		return most
+	}
+	return up
+}
+
 // force consumes cost tokens past the limit, if the count is then at most debt above the limit,
 // or fewer. It returns their number.
 func (m *windowModel) force(now, cost, debt int64) int64 {
@@ -46,7 +58,7 @@ func (m *windowModel) force(now, cost, debt int64) int64 {
 		return 0
 	}
 	n := min(cost, room.Int64())
-	m.end, m.count = end, new(big.Int).Add(count, big.NewInt(n))
+	m.end, m.count = m.after(end), new(big.Int).Add(count, big.NewInt(n))
 	return n
 }
 
@@ -54,17 +66,16 @@ func (m *windowModel) decide(now, cost int64, commit bool) verdict {
 	at, n := big.NewInt(now), big.NewInt(cost)
 	end, count := m.settled(now)
 	after := new(big.Int).Add(count, n)
-	left := micros(new(big.Int).Sub(end, at))
 	v := verdict{Limit: m.limit.Int64()}
 	switch {
 	case n.Cmp(m.limit) > 0:
 		v.RetryAfter = algorithm.Never
 	case after.Cmp(m.limit) > 0:
-		v.RetryAfter = left
+		v.RetryAfter = micros(new(big.Int).Sub(end, at))
 	default:
 		v.Allowed = true
 		if commit {
-			count = after
+			count, end = after, m.after(end)
 			m.end, m.count = end, count
 		}
 	}
@@ -72,7 +83,7 @@ func (m *windowModel) decide(now, cost int64, commit bool) verdict {
 		v.Remaining = free.Int64()
 	}
 	if count.Sign() > 0 {
-		v.ResetAfter = left
+		v.ResetAfter = micros(new(big.Int).Sub(end, at))
 	}
 	return v
 }

@@ -92,16 +92,20 @@ func (w metadataWindow) Read(tx store.Tx, key int, now int64, _ contract.Ask) (c
 func (w metadataWindow) Room(_ int64, s contract.State, _ contract.Ask) int64 { return w.limit - s[1] }
 
 func (w metadataWindow) Write(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, _ int64, slack time.Duration) error {
-	edge, count := s[0], s[1]+n
-	if count == n {
+	if s[1] == 0 {
 		tx.Del(key)
 	}
-	tx.Add(key, store.Member{Score: count, Text: fmt.Sprintf("m2 %d %d %s", edge, count, a.Text)}, contract.TTL(now, edge, slack))
+	c := w.Take(contract.Cell{A: s[0], B: s[1]}, n)
+	tx.Add(key, store.Member{Score: c.B, Text: fmt.Sprintf("m2 %d %d %s", c.A, c.B, a.Text)}, contract.TTL(now, c.A, slack))
 	return nil
 }
 
 func (w metadataWindow) Answer(now int64, s contract.State, n int64, _ contract.Ask) contract.Answer {
-	return answer(now, w.limit, w.window, s[1]+n, s[0], s[0])
+	c := contract.Cell{A: s[0], B: s[1]}
+	if n > 0 {
+		c = w.Take(c, n)
+	}
+	return answer(now, w.limit, w.window, c.B, c.A, c.A)
 }
 
 // Entries implements [contract.Lister]. It lists one entry more than MaxEntries, because

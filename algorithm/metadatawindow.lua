@@ -26,10 +26,14 @@ $room = $limit - $count
 
 -- write
 if $found and $count == 0 then redis.call('UNLINK', $key1) end
+-- A window that a limit with other windows started lasts until the next multiple of $align: see
+-- fixedwindow.lua.
+local rest = $edge % $align
+if rest > 0 then $edge = math.min($edge - rest + $align, 9007199254740991) end
 redis.call('RPUSH', $key1, string.format('m2 %d %d ', $edge, $count + n) .. $text)
--- If the list is from the current window, it keeps its TTL. If the caller brings the time (slack > 0),
--- the TTL is set each time.
-if $count == 0 or slack > 0 then
+-- If the list is from the current window, and EDGE has not changed, it keeps its TTL. If the caller brings
+-- the time (slack > 0), the TTL is set each time.
+if $count == 0 or rest > 0 or slack > 0 then
   local life = ($edge - now + 999) / 1000
   redis.call('PEXPIRE', $key1, string.format('%d', life - life % 1 + slack))
 end
