@@ -217,7 +217,7 @@ var subjectMutants = []subjectMutant{
 		}
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl - time.Hour }}
 	}}},
-	{"a TTL is kept, and the end depends on the limit", "TTL", nil, anyTally(flaw{meter: fromStart}), mutation{}},
+	{"a TTL is kept, and the end depends on the limit", "TTL", []string{"Expired"}, anyTally(flaw{meter: fromStart}), mutation{}},
 	{"keys live too short", "Expired", []string{"TTL"}, flawed(random.SlidingLog, flaw{step: func(b *badStep, _ []store.Arg) {
 		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
 			half := txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
@@ -226,6 +226,7 @@ var subjectMutants = []subjectMutant{
 			return b.Step.Write(half, key, now, s, n, a, gen, slack)
 		}
 	}}), mutation{}},
+	{"a bucket keeps the TTL that another rate gave it", "Expired", []string{"TTL"}, flawed(random.TokenBucket, flaw{kind: func(k *contract.MeterKind) { k.Absolute = true }}), mutation{}},
 	{"a window ends a second later than it is settled", "ResetAfter", nil, anyTally(flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.ends = func(c contract.Cell) int64 { return c.A + 1_000_000 }
 	}}), mutation{}},

@@ -216,34 +216,58 @@ func (t *T) ttls(r *rand.Rand, list []algorithm.Algorithm, c *decisions.Clock, l
 }
 
 // checkExpired compares two stores. In one, every key expires at the end of its TTL. The
-// clock of the other stands still, so no key expires.
+// clock of the other stands still, so no key expires. In every second history the limit
+// changes now and then. The key then expires when the limit that wrote it says so.
 func checkExpired(t *T) {
 	r := t.Rand()
-	for h := range t.Times(40) {
+	for h := range t.Times(80) {
 		a := t.Draw(r)
+		list := []algorithm.Algorithm{a}
+		if h%2 == 1 && t.KindOf(a).Keys <= 1 {
+			list = append(list, t.relative(r, a))
+		}
 		c := decisions.NewClock()
 		still := *c
-		goes := t.Reference(memory.New(&memory.Options{Now: c.Now}), nil, decisions.One(a))
-		stays := t.Reference(memory.New(&memory.Options{Now: still.Now}), c, decisions.One(a))
-		p := decisions.Pair{T: t.T, Lim: goes, Ref: stays}
-		name := "expired" + strconv.Itoa(h)
-		refunds := t.refundable(a)
+		goes, stays := memory.New(&memory.Options{Now: c.Now}), memory.New(&memory.Options{Now: still.Now})
+		pairs := make([]decisions.Pair, len(list))
+		for i, a := range list {
+			pairs[i] = decisions.Pair{T: t.T, Lim: t.Reference(goes, nil, decisions.One(a)), Ref: t.Reference(stays, c, decisions.One(a))}
+		}
+		name, wrote := "expired"+strconv.Itoa(h), 0
+		refunds := t.refundable(a) && len(list) == 1
 		for s := range 30 {
+			i := r.IntN(len(list))
 			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
-			req := t.request(r, a, random.Cost(r), name)
+			req := t.request(r, list[i], random.Cost(r), name)
 			if refunds && r.IntN(2) == 0 {
 				req.ID = "id" + strconv.Itoa(s)
 			}
-			got := p.Both(req)
+			if i != wrote && !t.exists(goes, name) {
+				t.Reset(pairs[i].Ref, name)
+			}
+			got := pairs[i].Both(req)
+			if got.Allowed {
+				wrote = i
+			}
 			if r.IntN(4) == 0 && got.ResetAfter < tooFar/1000 {
 				c.Advance(got.ResetAfter + time.Duration(r.IntN(3)-1)*time.Microsecond)
 			}
 			if refunds && r.IntN(4) == 0 {
-				p.Refund("id"+strconv.Itoa(r.IntN(s+1)), name)
+				pairs[0].Refund("id"+strconv.Itoa(r.IntN(s+1)), name)
 			}
-			t.StopFailed("history %d of %+v, step %d: keys expire, and on the reference store they stay", h, a, s)
+			t.StopFailed("history %d of %+v, step %d, %+v: keys expire, and on the reference store they stay", h, list, s, list[i])
 		}
 	}
+}
+
+// exists reports whether st holds a key of name.
+func (t *T) exists(st *memory.Store, name string) bool {
+	for key := range st.All() {
+		if strings.Contains(key, "{"+name+"}") {
+			return true
+		}
+	}
+	return false
 }
 
 func checkReset(t *T) {
