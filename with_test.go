@@ -302,3 +302,58 @@ func TestWithOtherSpans(t *testing.T) {
 		t.Errorf("Refund: got %+v, %v", got, err)
 	}
 }
+
+// A stricter limit holds from the next request on. What the earlier limit let a caller consume
+// counts until the state ends by that limit or, after a Force under the new limit, by the new one.
+func TestWithStricter(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		before, after algorithm.Algorithm
+		used          int64
+		gone          time.Duration // then no state of the earlier limit is left
+		retry, forced time.Duration // RetryAfter at once, without a Force and with one
+	}{
+		"TokenBucket": {
+			algorithm.TokenBucket{Capacity: 100, Refill: algorithm.PerSecond(10)}, algorithm.TokenBucket{Capacity: 3, Refill: algorithm.PerMinute(10)},
+			50, 7 * time.Second, 288 * time.Second, 294 * time.Second,
+		},
+		"SlidingLog": {
+			algorithm.SlidingLog{Limit: 10, Window: time.Minute}, algorithm.SlidingLog{Limit: 10, Window: time.Hour},
+			10, time.Minute, time.Hour, time.Hour,
+		},
+	} {
+		for _, force := range []bool{false, true} {
+			clock := weirtest.NewClock()
+			lim := weirtest.New(t, weirtest.NewStore(clock), tt.before)
+			if res, err := lim.AllowN(t.Context(), tt.used, "mallory"); err != nil || !res.Allowed {
+				t.Fatal(res, err)
+			}
+			strict, err := lim.With(weir.Rule{Algorithm: tt.after})
+			if err != nil {
+				t.Fatal(err)
+			}
+			retry := tt.retry
+			if force {
+				retry = tt.forced
+				if _, err := strict.Force(t.Context(), 1, "mallory"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			denied := func(want time.Duration) {
+				t.Helper()
+				if res, err := strict.Allow(t.Context(), "mallory"); err != nil || res.Allowed || res.RetryAfter != want {
+					t.Errorf("%s, with a Force: %t: got %+v, %v; want it denied for %v", name, force, res, err, want)
+				}
+			}
+			denied(retry)
+			clock.Advance(tt.gone)
+			if force {
+				denied(retry - tt.gone)
+				clock.Advance(retry - tt.gone)
+			}
+			if res, err := strict.Allow(t.Context(), "mallory"); err != nil || !res.Allowed {
+				t.Errorf("%s, with a Force: %t: got %+v, %v; want it allowed", name, force, res, err)
+			}
+		}
+	}
+}

@@ -11,6 +11,10 @@
 // allowed request. [Concurrency] limits the number of requests that run at once.
 // docs/reference/algorithms.md compares them.
 //
+// If a limit changes, the new limit applies to the stored state, and holds from then on: in
+// any span of time, it allows at most what it allows any caller in such a span. The earlier
+// state counts too, until the limit that wrote it last would be fully reset.
+//
 // Times are exact to the microsecond, and quantities are integers below 2^53. Rates do
 // not drift: 3 per second is exactly 259,200 per day.
 //

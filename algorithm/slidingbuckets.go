@@ -56,9 +56,12 @@ type Span struct {
 // span.
 //
 // If a Limit or a shorter span changes, the counts stay. If Width or the longest span
-// changes, some counts are lost, and others are counted in other buckets. If the clock
-// steps back, the newest bucket stays the current bucket until the clock reaches it
-// again. A refund lowers the count of the bucket of its decision, if the longest span
+// changes, some counts are lost, and others are counted in other buckets, until the longest
+// span of the limit that consumed them has passed. RetryAfter can then be longer than the
+// real wait.
+//
+// If the clock steps back, the newest bucket stays the current bucket until the clock
+// reaches it again. A refund lowers the count of the bucket of its decision, if the longest span
 // still covers that bucket.
 //
 // Source: Redis recipes that keep a counter for each second, and read the counters with

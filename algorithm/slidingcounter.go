@@ -27,8 +27,11 @@ import (
 // In debt, the estimate is above Limit. A count above Limit also counts in the next window,
 // with its fraction, so the debt ends at the end of that window at the latest.
 //
-// If Limit or Window changes, the two counts stay, and the new limit applies to them. If
-// the clock steps back to before the start of the current window, that window stays the
+// If Limit or Window changes, the two counts stay, and the new limit applies to them, until
+// they have left the windows of the limit that consumed last. RetryAfter can then be longer
+// than the real wait.
+//
+// If the clock steps back to before the start of the current window, that window stays the
 // current one. The estimate then uses the whole previous count.
 //
 // Source: "How we built rate limiting capable of scaling to millions of domains" by

@@ -28,8 +28,10 @@ import (
 // consumed first. Only a Force adds entries beyond MaxLog.
 //
 // If Limit or Window changes, the stored tokens stay, and the new limit applies to them.
-// If Window gets longer, some older tokens may already be removed. If the clock steps
-// back, tokens are stored with the time of the newest token.
+// If Window gets longer, tokens that have left the shorter window may be removed, all of
+// them if no request is allowed until the newest has left it. RetryAfter can then be longer
+// than the real wait. If the clock steps back, tokens are stored with the time of the newest
+// token.
 //
 // A refund returns the tokens of its decision that are still in the window, and no others. A
 // refund of the newest decision changes or removes its entry. Otherwise the entry stays until

@@ -17,6 +17,10 @@ import (
 // back, or if the limit changes: a TokenBucket keeps the number of missing tokens, and a GCRA
 // keeps the time until the bucket is full.
 //
+// If the limit changes, the missing tokens stay, and are refilled at the new rate. But when
+// the bucket would be full under the limit that consumed from it last, the state ends, and
+// the bucket is full. RetryAfter can then be longer than the real wait.
+//
 // The state is one string. A period starts when the bucket was last full. Refilling is
 // exact, in integers. Tokens can be reserved ahead of time with Request.MaxWait.
 //
