@@ -93,10 +93,8 @@ func (w *fixedWindow) Ends(c contract.Cell) int64 { return c.A }
 func (w *fixedWindow) Ready(_ int64, c contract.Cell, _, _ int64) int64 { return c.A }
 
 func (w *fixedWindow) Refund(_ int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
-	if c.A == ch.Was.A {
-		if c.B = max(c.B-ch.N, 0); c.B == 0 {
-			c.A = 0
-		}
+	if c.B = max(c.B-ch.N, 0); c.B == 0 {
+		c.A = 0
 	}
 	return c, note
 }

@@ -172,10 +172,6 @@ func FuzzHostileNums(f *testing.F) {
 			mark.N[mark.Len] = z & mask
 			mark.Len++
 		}
-		if !k.Absolute {
-			mark.N[mark.Len] = tail & mask
-			mark.Len++
-		}
 		clear(mark.N[mark.Len:])
 		for _, callers := range []int64{0, now} {
 			for _, v := range []script.Verb{script.Consume, script.ConsumeMark, script.UpTo, script.Peek, script.Refund} {

@@ -115,12 +115,13 @@ var formCases = func() []formCase {
 			{limit: whole, verb: script.Settle, cost: 1, want: 1},
 			{limit: algorithm.GCRA{Rate: whole.Rate, Burst: 2}, verb: script.Refund, want: 1},
 		}},
-		{"a decision has ended under the limit that made it", []formCall{
+		{"a decision lasts under a faster limit", []formCall{
 			{limit: slow, verb: script.ConsumeMark, cost: 3, want: 1},
 			{limit: fast, verb: script.Consume, after: 2 * time.Second, cost: 1, want: 1},
 			{limit: fast, verb: script.ConsumeMark, after: 3*time.Second - us, cost: 3, want: 3},
 			{limit: fast, verb: script.Settle, after: 3*time.Second - us, cost: 3, want: 1},
-			{limit: fast, verb: script.Settle, after: 3 * time.Second, cost: 3},
+			{limit: slow, verb: script.Settle, after: 3*time.Second - us, cost: 2, want: 1},
+			{limit: slow, verb: script.Settle, after: 3 * time.Second, cost: 3},
 		}},
 		{"a Force leaves a debt", []formCall{
 			{limit: whole, verb: script.ForceMark, cost: 9, want: 9},
@@ -186,6 +187,11 @@ var formCases = func() []formCase {
 			{limit: longLog, verb: script.ConsumeMark, cost: 1, want: 1},
 			{limit: log, after: time.Second / 2, cost: 1, want: 1},
 			{limit: log, verb: script.Refund, after: time.Second},
+		}},
+		formCase{"a decision of a log that ends now is not settled", []formCall{
+			{limit: log, verb: script.ConsumeMark, cost: 1, want: 1},
+			{limit: log, verb: script.Settle, after: time.Second - us, cost: 1, want: 1},
+			{limit: log, verb: script.Settle, after: time.Second, cost: 1},
 		}},
 		formCase{"entries of a log that are exactly a window old", []formCall{
 			{limit: log, cost: 3, want: 1},
@@ -287,13 +293,12 @@ var formMutants = []struct{ old, wrong string }{
 	{" and moved1 == m[1][9] then", " then"},
 	{"if m1[5] == ARGV[7] + 0 then some = true", "if true then some = true"},
 	{"if kept > 0 and not some then return", "if kept > 99 and not some then return"},
-	{"if m[1][2] ~= total then kept = kept + 1 end", "kept = kept + 1"},
-	{"if m[1] and m[1][2] > old then by[1] = total - m[1][2] end", ""},
 	{"if not some then total, change = old, false end", ""},
 	{"if not some then total, change = old, false end", "if not some then change = false end"},
 	{"if m[1] and m[1][5] == ARGV[8] + 0 and tail1", "if m[1] and tail1"},
 	{"m[1] and m[1][5] == ARGV[8] + 0 and tail1", "false and tail1"},
 	{"if m[1][9] <= now then m[1] = nil end", "if m[1][9] < now then m[1] = nil end"},
+	{"if m[1][5] == ARGV[10] + 0 then\nlocal anchor1", "do\nlocal anchor1"},
 	{"if ends <= now then m[1] = nil end", ""},
 	{"if ends <= now then m[1] = nil end", "if ends < now then m[1] = nil end"},
 	{"local more = actual - first[3]", "local more = actual"},
@@ -376,6 +381,9 @@ func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
 		}
 		if got := reply[0].Int(); o.Head() != call.want || got != call.want {
 			return fmt.Errorf("call %d: the Lua replied %d, and the Go form %d: want %d", i, o.Head(), got, call.want)
+		}
+		if v := call.verb; (v == script.Refund || v == script.Settle) && (o.Granted != reply[2].Int() || o.Kept != reply[3].Int()) {
+			return fmt.Errorf("call %d: the Lua replied the cost %d and kept %b, and the Go form %d and %b", i, o.Granted, o.Kept, reply[2].Int(), reply[3].Int())
 		}
 		for k, h := range held {
 			want := fmt.Sprint(text(h), ttls[k])

@@ -1,6 +1,8 @@
 package compose
 
 import (
+	"math"
+
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
@@ -40,7 +42,11 @@ func (r *run) readMarks(m *marks) (found bool, err error) {
 			return false, store.ForeignAt(q.layout.Marker)
 		}
 		ends := n.N[size-1]
-		if s.raw == nil && s.kind.Absolute {
+		switch {
+		case s.raw != nil:
+		case !s.kind.Absolute && n.N[script.MarkFit] != r.fit(i):
+			ends = math.MaxInt64
+		default:
 			ends = s.meter.Ends(toCell(n.N[script.MarkHead : script.MarkHead+s.cell]))
 		}
 		if ends > r.now {
@@ -106,7 +112,7 @@ func (r *run) spends(take int64) (total, asked int64) {
 // markStep writes the marker of rule i, whose Step has consumed n tokens.
 func (r *run) markStep(i int, h *held, n, total, asked, gen int64) {
 	c, ends := h.step.raw.(contract.StepRefunder).Mark(r.now, h.state, n, gen)
-	r.putMark(i, ends, [store.MaxNums]int64{gen, n, total, asked, r.fit(i), c.A, c.B, c.C})
+	r.putMark(i, ends, [store.MaxNums]int64{gen, n, total, asked, r.fit(i), c.A, c.B, c.C, ends})
 }
 
 // markCell writes the marker of rule i, whose cell is the one after the decision.
@@ -123,9 +129,6 @@ func (r *run) markCell(i int, h *held, held, total, asked int64) {
 // putMark writes the marker of rule i. The decision ends at ends.
 func (r *run) putMark(i int, ends int64, ints [store.MaxNums]int64) {
 	n := store.Nums{Tag: script.MarkTag, Len: uint8(r.rules[i].layout.MarkInts()), N: ints}
-	if s := r.step(i); s.raw != nil || !s.kind.Absolute {
-		n.N[n.Len-1] = ends
-	}
 	if r.verb == script.Settle {
 		n.Tag = script.SettledTag
 	}

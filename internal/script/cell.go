@@ -140,9 +140,6 @@ func (r *Rule) writeCell(w *writer, mark, gen string) {
 		if len(r.Note) > 0 {
 			w.f(" .. ' ' .. %s%d", r.Note[0], i)
 		}
-		if r.hasEnds() {
-			w.f(" .. string.format(' %%d', ends)")
-		}
 		w.f(", 'PX', life)\n")
 	}
 }

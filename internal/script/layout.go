@@ -94,22 +94,17 @@ const (
 	MarkFit          // FIT: a hash of the constants in Rule.Bound, and in the last bit, whether the rule has a Cost
 
 	// MarkHead is the number of these integers. Further integers follow: for a rule with
-	// a cell, the cell just after the decision and the first integer of the note. For a
-	// Step, they are the three integers of contract.StepRefunder.Mark. The last integer is
-	// when the decision ends. It is left out if the cell tells it under every limit.
+	// a cell, the cell just after the decision and the first integer of the note. The
+	// decision has ended when that cell has. If it depends on constants when that is, and
+	// FIT has changed, the decision ends with its marker. For a Step, they are the three
+	// integers of contract.StepRefunder.Mark, and when the decision ends.
 	MarkHead
 )
 
 // MarkInts returns the number of integers of a marker.
 func (r *Rule) MarkInts() int {
-	switch {
-	case r.Step != nil:
+	if r.Step != nil {
 		return MarkHead + 4
-	case r.hasEnds():
-		return MarkHead + len(r.Cell) + min(len(r.Note), 1) + 1
 	}
 	return MarkHead + len(r.Cell) + min(len(r.Note), 1)
 }
-
-// hasEnds reports whether a marker of the rule says when the decision ends.
-func (r *Rule) hasEnds() bool { return r.Step != nil || !r.Meter.Absolute }

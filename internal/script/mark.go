@@ -50,13 +50,13 @@ func (s *Source) fit(r *Rule, v Verb) string {
 
 // readMark writes Lua that sets mark to the text of the marker of r, and m to its
 // integers. If the marker is missing or has ended, m is nil.
-func (r *Rule) readMark(w *writer, m string) {
+func (s *Source) readMark(w *writer, r *Rule, v Verb, m string) {
 	w.f("mark = redis.pcall('GET', %s)\nif mark then\n", luaKey(r.Marker))
 	w.f("if mark.err then\nif string.find(mark.err, 'WRONGTYPE', 1, true) then return %s end\nreturn mark\nend\n", foreign(r.Marker))
 	w.f("%s = {string.match(mark, '^i[%c%c]%s$')}\n", m, MarkTag[1], SettledTag[1], strings.Repeat(" (%d+)", r.MarkInts()))
 	w.f("if not %s[1] then return %s end\n", m, foreign(r.Marker))
 	w.f("for i = 1, %d do\n%s[i] = %s[i] + 0.0\nif %s[i] > %s then return %s end\nend\n", r.MarkInts(), m, m, m, maxInt, foreign(r.Marker))
-	if r.hasEnds() {
+	if r.Step != nil {
 		w.f("if %s[%d] <= now then %s = nil end\nend\n", m, r.MarkInts(), m)
 		return
 	}
@@ -64,7 +64,12 @@ func (r *Rule) readMark(w *writer, m string) {
 	for i := range r.Cell {
 		was = append(was, fmt.Sprintf("%s[%d]", m, MarkHead+1+i))
 	}
-	w.f("do\nlocal %s = %s\n", r.suffix(r.Cell, "", ", "), strings.Join(was, ", "))
+	if r.Meter.Absolute {
+		w.f("do\n")
+	} else {
+		w.f("if %s[%d] == %s + 0 then\n", m, MarkFit+1, s.fit(r, v))
+	}
+	w.f("local %s = %s\n", r.suffix(r.Cell, "", ", "), strings.Join(was, ", "))
 	w.f("local ends%sif ends <= now then %s = nil end\nend\nend\n", r.sections["ends"], m)
 }
 
@@ -84,7 +89,7 @@ func (s *Source) replay(w *writer, v Verb) {
 			continue
 		}
 		w.f("m = nil\n")
-		r.readMark(w, "m")
+		s.readMark(w, r, v, "m")
 		w.f("first, marks = m or first, marks .. ';' .. (m and mark or '')\n")
 	}
 	w.f("if first then\n")
@@ -103,7 +108,7 @@ func (s *Source) refund(w *writer) {
 	rules, markers := s.marked()
 	for _, r := range rules {
 		w.f("local m%d\n", r.number)
-		r.readMark(w, fmt.Sprintf("m%d", r.number))
+		s.readMark(w, r, Refund, fmt.Sprintf("m%d", r.number))
 	}
 	for _, r := range rules {
 		if !r.own {

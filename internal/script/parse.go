@@ -136,14 +136,14 @@ func (r *Rule) split(sections [2][]string) error {
 }
 
 // bind sets Bound. A refund computes with these constants, and the cell was written with them:
-// with other constants, the cell means something else. For a Step, it is not known which
-// constants the state depends on.
+// with other constants, the cell means something else, or ends at another time. For a Step, it
+// is not known which constants the state depends on.
 func (r *Rule) bind() {
 	refund, cell := r.sections["refund"], r.sections["advance"]+r.sections["take"]
 	for i, name := range r.Args {
 		name = "$" + strings.TrimSuffix(name, TextMark)
 		in := func(text string) bool { return slices.Contains(usedName.FindAllString(text, -1), name) }
-		if in(refund) && (r.Step != nil || in(cell)) {
+		if in(refund) && (r.Step != nil || in(cell)) || in(r.sections["ends"]) {
 			r.Bound = append(r.Bound, i)
 		}
 	}

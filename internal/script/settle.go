@@ -11,7 +11,7 @@ func (s *Source) settle(w *writer) {
 	w.f("local m, by, first, mark, gave = {}, {}, nil\n")
 	rules, _ := s.marked()
 	for _, r := range rules {
-		r.readMark(w, fmt.Sprintf("m[%d]", r.number))
+		s.readMark(w, r, Settle, fmt.Sprintf("m[%d]", r.number))
 		w.f("first = m[%d] or first\n", r.number)
 	}
 	w.f("if not first then return '0;' .. sec .. ' ' .. usec .. ';0 0' end\n")
@@ -93,9 +93,6 @@ func (s *Source) addCell(w *writer, r *Rule) {
 	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d ', total, asked) .. %s .. ints\n", SettledTag[:], i, s.fit(r, Settle))
 	if len(r.Note) > 0 {
 		w.f("text = text .. string.format(' %%d', %s%d)\n", r.Note[0], i)
-	}
-	if r.hasEnds() {
-		w.f("text = text .. string.format(' %%d', ends)\n")
 	}
 	w.f("redis.call('SET', %s, text, 'PX', life)\n", luaKey(r.Marker))
 }

@@ -21,7 +21,7 @@ const (
 //	key of 1 to 67 bytes   in key, keyLen bytes
 //	other key              keyLen is 0, and the key is in the extra
 //	up to 4 integers       in Ints, Len of them
-//	5 to 10 integers       4 in Ints, the others in the extra
+//	5 to 9 integers        4 in Ints, the others in the extra
 //	sorted set             Len is setLen, and the set is in the extra
 type slot struct {
 	hash uint64
