@@ -21,6 +21,13 @@
 // If no sampled key can be evicted, the call returns [store.ErrUnavailable]. If
 // [Options].NoEviction is true, no key is evicted before it expires.
 //
+// A decision with an ID adds a second key for each rule, its marker. A marker is never
+// evicted before the key that holds the tokens of its decision. So a flood of new keys
+// may evict a limit, whose caller then has a full limit again, but a repeated request
+// never consumes tokens twice from a limit that is still there. After both were evicted,
+// the repeat is a new request. A denied key also keeps its markers. If a key has more IDs
+// than the store has room for, a request with a new ID returns [store.ErrUnavailable].
+//
 // An attacker who can create MaxKeys keys can evict keys that have not been denied yet, or
 // fill the store with denied keys. So choose MaxKeys much larger than the number of callers
 // that you expect. Use keys that a client cannot choose, for example an IP address rather
@@ -53,11 +60,12 @@ const (
 // Options are the settings of a [Store]. The zero value is the default.
 type Options struct {
 	// MaxKeys is the largest number of keys. 0 means DefaultMaxKeys. It must not be
-	// negative. Keys are spread over shards of equal size. If several rules of a limiter
-	// limit the same caller, their keys are in one shard. One shard can be full before the
-	// others, so a store can evict keys when it holds fewer keys than MaxKeys: with one
-	// rule from 90 % of MaxKeys, with 4 rules from 80 %, and with 16 rules from 65 %. With
-	// the default, it is 97, 96 and 90 %.
+	// negative. Each rule of a caller takes a key, and so does each ID of each rule until
+	// the tokens of its decision have been refilled. Keys are spread over shards of equal
+	// size. If several rules of a limiter limit the same caller, their keys are in one
+	// shard. One shard can be full before the others, so a store can evict keys when it
+	// holds fewer keys than MaxKeys: with one rule from 90 % of MaxKeys, with 4 rules
+	// from 80 %, and with 16 rules from 65 %. With the default, it is 97, 96 and 90 %.
 	MaxKeys int
 
 	// If NoEviction is true, a full store evicts no key before the key expires. A call

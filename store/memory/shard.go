@@ -77,8 +77,9 @@ func (sh *shard) findKey(k *storekey.Key) *slot {
 	}
 }
 
-// put sets key. If the key is new, the caller has already evicted another key if necessary.
-func (sh *shard) put(hash uint64, key string, n *store.Nums, set *set, expires, now int64) {
+// put sets key, and returns its slot. If the key is new, the caller has already evicted
+// another key if necessary.
+func (sh *shard) put(hash uint64, key string, n *store.Nums, set *set, expires, now int64) *slot {
 	i, ok := sh.find(hash, key)
 	if !ok {
 		sh.sweep(now)
@@ -92,6 +93,7 @@ func (sh *shard) put(hash uint64, key string, n *store.Nums, set *set, expires, 
 	sl := &sh.slots[i]
 	sh.write(sl, n, set)
 	sl.Expires, sl.Denied = expires, false
+	return sl
 }
 
 // remove empties slot i, and moves later keys up, so that searches still find them.
@@ -150,32 +152,22 @@ func (sh *shard) resize(n int, now int64) {
 	}
 }
 
-// victim returns the slot of the key to evict for a new key that expires at expires. It
-// returns false if there is none. It samples a few keys, without those for which taken
-// returns true, and returns the key that expires soonest.
-//
-// Two kinds of keys are never evicted before they expire:
-//   - Keys whose last request was denied. Otherwise their callers would be allowed again.
-//   - Keys that expire later than the new key, because they have consumed more.
-//
-// If keep is set, no key is evicted before it expires. The TTLs of keys that expire together are rounded up to slightly different times. So an
-// evicted key can expire later than the new key by the error of rounding. Otherwise a store
-// full of such keys would keep the keys with the latest times, and reject nearly all new
-// keys.
-func (sh *shard) victim(expires, now int64, taken func(*slot) bool) (int, bool) {
-	best, last := -1, expires+rounding(expires-now)
+// sample calls visit for slots that hold keys, until visit has returned true for a few of
+// them: those are in the sample. The next sample continues after them.
+func (sh *shard) sample(visit func(at int) bool) {
 	for n, seen := 0, 0; n < min(len(sh.slots), sampleSlots) && seen < sampleKeys; n++ {
 		sh.cursor &= len(sh.slots) - 1
-		sl := &sh.slots[sh.cursor]
-		if spared := (sl.Denied || sh.keep) && sl.Expires > now; sl.hash != 0 && !spared && !taken(sl) {
+		if sh.slots[sh.cursor].hash != 0 && visit(sh.cursor) {
 			seen++
-			if sl.Expires <= last && (best < 0 || sl.Expires < sh.slots[best].Expires) {
-				best = sh.cursor
-			}
 		}
 		sh.cursor++
 	}
-	return best, best >= 0
+}
+
+// spares reports whether the key in sl is not evicted now: it has not expired, and its
+// last request was denied, or the shard evicts no key before it expires.
+func (sh *shard) spares(sl *slot, now int64) bool {
+	return (sl.Denied || sh.keep) && sl.Expires > now
 }
 
 // rounding returns the largest difference between the expiries of two keys that count as

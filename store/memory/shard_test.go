@@ -62,7 +62,8 @@ func FuzzShard(f *testing.F) {
 	f.Add([]byte("many operations, one after the other, on keys that share their homes; and then the clock moves on"))
 	f.Fuzz(func(t *testing.T, ops []byte) {
 		type entry struct{ n, x, expires int64 }
-		sh, model, now := new(shard), map[string]entry{}, int64(1)
+		st := New(&Options{MaxKeys: 1})
+		sh, model, now := &st.shards[0], map[string]entry{}, int64(1)
 		hash := func(k byte) uint64 { return uint64(k&31)*7<<1 | 1 } // several keys share a hash, and all homes are close together
 		if len(ops) > 3000 {
 			ops = ops[:3000]
@@ -89,7 +90,9 @@ func FuzzShard(f *testing.F) {
 						live++
 					}
 				}
-				at, ok := sh.victim(now+1+x, now, func(sl *slot) bool { return sh.holds(sl, hash(k), key) })
+				call := tx{store: st, now: now, keys: []view{{key: key, hash: hash(k), shard: sh}}}
+				e, ok := call.victim(&view{shard: sh, expires: now + 1 + x}, nil)
+				at := e.at
 				if ok && (sh.slots[at].hash == 0 || sh.keyOf(&sh.slots[at]) == key || sh.slots[at].Expires > now+1+x+rounding(1+x)) {
 					t.Fatalf("victim for %d is %+v", now+1+x, sh.slots[at])
 				}

@@ -34,6 +34,7 @@ type slot struct {
 // An extra holds the parts of a key and its value that do not fit into a slot.
 type extra struct {
 	key  string // a long key, otherwise ""
+	part int    // of a marker: the number that ends its owner, plus 1; 0 if the rule has one key
 	more [store.MaxNums - slotInts]int64
 	set  *set
 }

@@ -1,9 +1,9 @@
 package memory
 
 import (
-	"fmt"
 	"time"
 
+	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 )
@@ -14,7 +14,7 @@ type tx struct {
 	store *Store
 	now   int64
 	keys  []view
-	order []int       // the shards to lock, each once, ascending
+	order []int       // the locked shards, each once; those of the keys come first, ascending
 	dirty bool        // the form changed something
 	sets  []setChange // the changes to sets, in order
 }
@@ -143,12 +143,16 @@ func (t *tx) commit() error {
 		}
 		switch v.change {
 		case written:
+			var sl *slot
 			if t.inPlace(v) {
-				sl := &v.shard.slots[v.slot]
+				sl = &v.shard.slots[v.slot]
 				v.shard.write(sl, &v.nums, v.set)
 				sl.Expires, sl.Denied = v.expires, false
 			} else {
-				v.shard.put(v.hash, v.key, &v.nums, v.set, v.expires, t.now)
+				sl = v.shard.put(v.hash, v.key, &v.nums, v.set, v.expires, t.now)
+			}
+			if v.set == nil && script.IsMark(v.nums.Tag) {
+				t.setPart(v, sl)
 			}
 		case deleted:
 			if at, ok := v.shard.find(v.hash, v.key); ok {
@@ -166,54 +170,4 @@ func (t *tx) inPlace(v *view) bool {
 		return false
 	}
 	return v.shard.holds(&v.shard.slots[v.slot], v.hash, v.key)
-}
-
-// makeRoom evicts keys for the new keys of the call. If it cannot evict enough keys, it
-// evicts none.
-func (t *tx) makeRoom() error {
-	var evict []view
-	for i := range t.keys {
-		v := &t.keys[i]
-		if v.held || v.change != written {
-			continue
-		}
-		room := v.shard.max - v.shard.used
-		for j := range t.keys[:i] {
-			if o := &t.keys[j]; o.shard == v.shard && !o.held && o.change == written {
-				room--
-			}
-		}
-		for j := range evict {
-			if evict[j].shard == v.shard {
-				room++
-			}
-		}
-		if room > 0 {
-			continue
-		}
-		at, ok := v.shard.victim(v.expires, t.now, func(sl *slot) bool {
-			return claims(t.keys, v.shard, sl) || claims(evict, v.shard, sl)
-		})
-		if !ok {
-			return fmt.Errorf("%w: the store is full with %d keys, and no sampled key can be evicted: raise MaxKeys", store.ErrUnavailable, t.store.shards[0].max*len(t.store.shards))
-		}
-		sl := &v.shard.slots[at]
-		evict = append(evict, view{key: v.shard.keyOf(sl), hash: sl.hash, shard: v.shard})
-	}
-	for i := range evict {
-		v := &evict[i]
-		if at, ok := v.shard.find(v.hash, v.key); ok {
-			v.shard.remove(at)
-		}
-	}
-	return nil
-}
-
-func claims(views []view, sh *shard, sl *slot) bool {
-	for i := range views {
-		if sh.holds(sl, views[i].hash, views[i].key) {
-			return true
-		}
-	}
-	return false
 }
