@@ -2,10 +2,12 @@ package weir
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/script"
+	"github.com/weir-go/weir/store"
 )
 
 // An Entry is an allowed request in the list of [Limiter.Entries]. It has two fields:
@@ -53,6 +55,9 @@ func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 		return nil, err
 	}
 	list, err := p.Entries(reply)
+	if errors.Is(err, store.ErrForeign) {
+		err = store.Foreign(s.keys[0])
+	}
 	if err != nil {
 		return nil, fmt.Errorf("weir: %w", err)
 	}

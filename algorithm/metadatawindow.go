@@ -131,7 +131,7 @@ func (w metadataWindow) Parse(texts []string) ([]contract.Entry, error) {
 	for i, text := range texts {
 		_, count, metadata, ok := parseMetadata(text)
 		if !ok || count <= before {
-			return nil, fmt.Errorf("%w: entry %d of a MetadataWindow is %q: its count must be above %d", store.ErrScript, i, text, before)
+			return nil, store.ForeignAt(0)
 		}
 		if i > 0 || len(texts) <= MaxEntries {
 			list = append(list, contract.Entry{Cost: count - before, Metadata: metadata})

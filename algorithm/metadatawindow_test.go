@@ -118,18 +118,18 @@ func TestMetadataWindowForeign(t *testing.T) {
 	}
 }
 
-// If the counts of a list do not grow, Entries returns an error: no panic and no negative
-// cost.
+// If an entry is foreign, or if the counts of a list do not grow, Entries returns an error that
+// does not quote the entry: no panic and no negative cost.
 func TestMetadataWindowNonsense(t *testing.T) {
 	t.Parallel()
 	p := mustProgram(t, mustLimit(t, algorithm.MetadataWindow{Limit: 3, Window: time.Second}))
-	for _, texts := range [][]string{{"x"}, {"m2 5 2 a", "m2 5 2 b"}, {"m2 5 2 a", "m2 5 1 b"}, {"m2 5 0 a"}} {
+	for _, texts := range [][]string{{"x"}, {"x private", "m2 5 2 b"}, {"m2 5 2 a", "m2 5 2 b"}, {"m2 5 2 a", "m2 5 1 b"}, {"m2 5 0 a"}} {
 		var reply []store.Value
 		for _, text := range texts {
 			reply = append(reply, store.BulkValue(text))
 		}
-		if list, err := p.Entries(reply); !errors.Is(err, store.ErrScript) {
-			t.Errorf("%q: %v, %v, want ErrScript", texts, list, err)
+		if list, err := p.Entries(reply); !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript) || strings.Contains(err.Error(), "private") {
+			t.Errorf("%q: %v, %v, want ErrForeign", texts, list, err)
 		}
 	}
 }

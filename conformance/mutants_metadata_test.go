@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +40,20 @@ var metadataWindowMutants = []mutant{
 			return m, ok, err
 		}}
 	})},
+	{"Entries leaves out a foreign entry", "MetadataWindow/Layout", nil, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
+		b.parse = func(texts []string) ([]contract.Entry, error) {
+			return b.Step.(contract.Lister).Parse(slices.DeleteFunc(texts, func(text string) bool { return !strings.HasPrefix(text, "m2 ") }))
+		}
+	}})},
+	{"Entries quotes a foreign entry", "MetadataWindow/Layout", nil, bad[algorithm.MetadataWindow](flaw{step: func(b *badStep, _ []store.Arg) {
+		b.parse = func(texts []string) ([]contract.Entry, error) {
+			list, err := b.Step.(contract.Lister).Parse(texts)
+			if err != nil {
+				err = fmt.Errorf("%w: %q", store.ErrScript, texts)
+			}
+			return list, err
+		}
+	}})},
 	{"a cost is miscounted", "MetadataWindow/Same", nil, bad[algorithm.MetadataWindow](miscounts)},
 	{"the wait is rounded up", "MetadataWindow/Exact", nil, bad[algorithm.MetadataWindow](wholeMillis)},
 	{"reads and writes apart", "MetadataWindow/HotKey", nil, torn("metadatawindow")},

@@ -90,7 +90,8 @@ type Lister interface {
 	Entries(tx store.Tx, key int, s State) ([]string, error)
 
 	// Parse returns the entries in texts. The method Entries or the Lua section
-	// entries returned these texts.
+	// entries returned these texts. If a text is not an entry, the error is a
+	// store.ForeignAt. It does not quote the text, which can be private.
 	Parse(texts []string) ([]Entry, error)
 }
 

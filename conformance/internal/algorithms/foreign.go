@@ -134,6 +134,21 @@ func checkLayout(t *T) {
 			}
 			t.StopFailed("%+v: the value %q", a, texts[i])
 		}
+		if t.subject.list {
+			checkOldEntry(t, c, a, "old"+strconv.Itoa(h))
+		}
+	}
+}
+
+// checkOldEntry puts a foreign entry before the newest entry of a list. Decisions do not read
+// it, and Entries does.
+func checkOldEntry(t *T, c *decisions.Clock, a algorithm.Algorithm, name string) {
+	key, l := t.KeyOf(name, "one", a), t.Limiter(c, decisions.One(a))
+	for _, text := range []string{"a private entry", "m2 " + strconv.FormatInt(c.Micros+1, 10) + " 1 who"} {
+		t.Eval(scripts.PushText, []string{key}, store.StringArg(text))
+	}
+	if list, err := l.Entries(t.Ctx, name); !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript) || !strings.Contains(err.Error(), `"`+key+`"`) || strings.Contains(err.Error(), "private") {
+		t.Errorf("%+v: Entries with a foreign entry before the newest: got %v, %v, want an ErrForeign that names %q, and not the entry", a, list, err, key)
 	}
 }
 
