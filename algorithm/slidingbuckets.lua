@@ -49,11 +49,11 @@ repeat
   for i = 1, @SIZE do
     local value = $ring[slot]
     if value then
-      local count = find(value, head, 1, true) == 1 and match(value, '^%d+$', first)
+      local count = find(value, head, 1, true) == 1 and match(value, '^[1-9]%d*$', first)
       if not count then
         local began, c, rest = match(value, '^b2 (%d+) (%d+)(.*)$')
         local id = rest == '' and 0 or rest and match(rest, '^ (%d+)$')
-        if not id then bad = slot break end
+        if not id or began < '1' and began ~= '0' or c < '1' and c ~= '0' or rest ~= '' and id < '1' and id ~= '0' then bad = slot break end
         began, c, id = began + 0, c + 0, id + 0
         if began >= 4503599627370496 or c > 9007199254740991 or id > 9007199254740991 then bad = slot break end
         if began == start then

@@ -5,6 +5,7 @@ import (
 	_ "embed"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
@@ -186,9 +187,26 @@ func logAt(tx store.Tx, key int, fromEnd, latest int64) (e logEntry, ok bool, er
 
 // parseLogEntry returns the entry with this text. ok is false if it is no entry.
 func parseLogEntry(text string) (e logEntry, ok bool) {
-	n, ok := store.ParseNums(text)
-	e = logEntry{n.N[0], n.N[1], n.N[2], n.N[3], n.N[4], n.N[5], n.N[6]}
-	ok = ok && n.Tag == store.Tag{'l', '3'} && (n.Len == 4 || n.Len == 7)
+	rest, ok := strings.CutPrefix(text, "l3")
+	var n [7]int64
+	count := 0
+	for ; ok && rest != ""; count++ { // like store.ParseNums, but with leading zeros
+		if count == len(n) || rest[0] != ' ' {
+			return e, false
+		}
+		i, v := 1, int64(0)
+		for ; i < len(rest) && '0' <= rest[i] && rest[i] <= '9'; i++ {
+			if v = v*10 + int64(rest[i]-'0'); v > MaxTokens {
+				return e, false
+			}
+		}
+		if i == 1 {
+			return e, false
+		}
+		n[count], rest = v, rest[i:]
+	}
+	e = logEntry{n[0], n[1], n[2], n[3], n[4], n[5], n[6]}
+	ok = count == 4 || count == 7
 	return e, ok && e.time < logMod && e.number < logNumbers && e.before < logMod && e.age < logNumbers
 }
 

@@ -14,6 +14,8 @@ import (
 )
 
 // digest matches the end of a marker's key.
+var leadingZeros = regexp.MustCompile(` 0+(\d)`)
+
 var digest = regexp.MustCompile(`:%id=[0-9a-f]{32}$`)
 
 // oneMarker gives all markers of a key that has tag in it one name, whatever the
@@ -108,6 +110,12 @@ var limiterMutants = []mutant{
 			return n, ok, err
 		}}
 	})},
+	{"leading zeros are ignored", "GCRA/Layout", []string{"SlidingBuckets/Layout", "/Layout"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if s == scripts.PutText {
+			args = []store.Arg{store.StringArg(leadingZeros.ReplaceAllString(args[0].String(), " $1"))}
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}}},
 	{"a set passes for missing", "GCRA/ForeignType", []string{"SlidingBuckets/ForeignType", "MetadataWindow/Layout", "/ForeignType", "/Layout"}, ofLimiters(func(_ *fake, s *store.Script, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(_ int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
 			if composed(s) {

@@ -110,7 +110,7 @@ const MaxNums = 9
 // Nums is a value of a key: a tag and up to [MaxNums] integers from 0 to 2^53-1.
 //
 // Its text is, for example, "g1 1767225600000000 0 1": the tag, and then each integer in
-// decimal after a single space. Redis servers hold this text. Other stores can hold it too.
+// decimal, without leading zeros, after a single space. Redis servers hold this text. Other stores can hold it too.
 type Nums struct {
 	Tag Tag
 	Len uint8 // the number of elements of N that are used; the others are 0
@@ -148,7 +148,7 @@ func ParseNums(s string) (Nums, bool) {
 				return Nums{}, false
 			}
 		}
-		if i == 1 {
+		if i == 1 || i > 2 && s[1] == '0' {
 			return Nums{}, false
 		}
 		n.N[n.Len], s = v, s[i:]

@@ -501,10 +501,11 @@ func TestEntriesReply(t *testing.T) {
 	if got, err := p.Entries(reply); err != nil || !slices.Equal(got, []contract.Entry{{Cost: 2, Metadata: "a;b\n"}}) {
 		t.Errorf("Entries = %q, %v", got, err)
 	}
-	for _, reply := range [][]store.Value{{store.IntegerValue(1)}, {store.BulkValue("m2 x")}} {
-		if got, err := p.Entries(reply); !errors.Is(err, store.ErrScript) {
-			t.Errorf("Entries of %v = %v, %v, want ErrScript", reply, got, err)
-		}
+	if got, err := p.Entries([]store.Value{store.IntegerValue(1)}); !errors.Is(err, store.ErrScript) {
+		t.Errorf("Entries of an integer = %v, %v, want ErrScript", got, err)
+	}
+	if got, err := p.Entries([]store.Value{store.BulkValue("m2 x")}); !errors.Is(err, store.ErrForeign) {
+		t.Errorf("Entries of a foreign entry = %v, %v, want ErrForeign", got, err)
 	}
 }
 

@@ -48,13 +48,13 @@ func (r *Rule) readCell(w *writer, v Verb) {
 	w.f("if v%d.err then\nif string.find(v%d.err, 'WRONGTYPE', 1, true) then return %s end\nreturn v%d\nend\n", i, i, foreign(r.key), i)
 	required, optional := r.Cell[:r.Short], r.Cell[r.Short:]
 	w.f("local %s, more = string.match(v%d, '^%s%s(.*)$')\n", r.suffix(required, "t_", ", "), i, r.Head.Tag[:], strings.Repeat(" (%d+)", r.Short))
-	w.f("if not t_%s%d then return %s end\n", required[0], i, foreign(r.key))
+	w.f("if not t_%s%d%s then return %s end\n", required[0], i, r.padded(required), foreign(r.key))
 	r.numbers(w, required)
 	w.f("if more ~= '' then\n")
 	if len(optional) > 0 {
 		w.f("local %s\n", r.suffix(optional, "t_", ", "))
 		w.f("%s, tail%d = string.match(more, '^%s(.*)$')\n", r.suffix(optional, "t_", ", "), i, strings.Repeat(" (%d+)", len(optional)))
-		w.f("if not t_%s%d then return %s end\n", optional[0], i, foreign(r.key))
+		w.f("if not t_%s%d%s then return %s end\n", optional[0], i, r.padded(optional), foreign(r.key))
 		w.f("if %s ~= '0' then\n", r.suffix(optional, "t_", " ~= '0' or "))
 		r.numbers(w, optional)
 		w.f("if %s > %s then return %s end\nend\n", r.suffix(optional, "", " > "+maxInt+" or "), maxInt, foreign(r.key))
@@ -63,7 +63,7 @@ func (r *Rule) readCell(w *writer, v Verb) {
 	}
 	w.f("if tail%d ~= '' then\n", i)
 	w.f("local %s = string.match(tail%d, '^%s$')\n", r.suffix(tail, "t_", ", "), i, strings.Repeat(" (%d+)", len(tail)))
-	w.f("if not t_gen%d", i)
+	w.f("if not t_gen%d%s", i, r.padded(tail))
 	for _, name := range tail { // an integer of at most 15 digits is in range
 		w.f(" or #t_%s%d > 15 and t_%s%d + 0.0 > %s", name, i, name, i, maxInt)
 	}
@@ -82,6 +82,16 @@ func (r *Rule) readCell(w *writer, v Verb) {
 		w.f("do%send\nlocal room%sroom%d = room\n", r.sections["advance"], r.sections["room"], i)
 	}
 	w.f("end\n")
+}
+
+// padded returns Lua that is true, behind other conditions, if the text of a name has
+// leading zeros. A comparison of texts costs less than one of numbers.
+func (r *Rule) padded(names []string) string {
+	var b strings.Builder
+	for _, name := range names {
+		fmt.Fprintf(&b, " or t_%s%d < '1' and t_%s%d ~= '0'", name, r.number, name, r.number)
+	}
+	return b.String()
 }
 
 // numbers writes Lua that parses the text of each name.

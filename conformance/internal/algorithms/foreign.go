@@ -159,6 +159,7 @@ func layouts(k decisions.Kind) []string {
 		"", tag, tag + " ", tag + " x", tag + " -1", tag + " 1 -2", tag + " 1.5", tag + " 1.5 1", tag + " 1e3", tag + " 1e3 1", tag + " 0x10 1",
 		tag + ":1:1", tag + "  1 1", tag + " 1 1\n", " " + tag + " 1", " " + tag + " 1 1", tag + "1 1", tag + " 1 2 3 4 5 6 7 8", "x",
 		tag + " " + nines + " " + nines + " " + nines,
+		tag + " 00 1", tag + " 1 00", tag + " 01 1", tag + " 1 01",
 		string([]byte{k.Tag[0], k.Tag[1] + 1}) + " 1 1", string([]byte{k.Tag[0], k.Tag[1] - 1}) + " 1 2",
 	}
 	if k.Meter == nil {
@@ -178,6 +179,9 @@ func layouts(k decisions.Kind) []string {
 			for _, large := range []string{"9007199254740992", nines} { // 2^53 and more
 				texts = append(texts, tag+strings.Repeat(" 1", at)+" "+large+strings.Repeat(" 1", n-at-1))
 			}
+		}
+		for at := range n {
+			texts = append(texts, tag+strings.Repeat(" 1", at)+" 01"+strings.Repeat(" 1", n-at-1), tag+strings.Repeat(" 1", at)+" 00"+strings.Repeat(" 1", n-at-1))
 		}
 		texts = append(texts, right+" ", right+"\n", tag+" "+strings.Repeat(" 1", n))
 	}

@@ -87,7 +87,7 @@ func (s *Subject) Group() suite.Group {
 		of("OwnClock", "the store's clock and a caller's clock give the same answers", checkOwnClock),
 		of("Foreign", "if a key holds a foreign value, the error is an ErrForeign that names the key, and no key changes", checkForeign),
 		of("ForeignType", "if a key has another type, the error is an ErrForeign that names the key, and no key changes", checkForeignType),
-		of("Layout", "if a value has the algorithm's tag and another layout, or an integer above 2^53-1, the error is ErrForeign, and the value does not change", checkLayout),
+		of("Layout", "if a value has the algorithm's tag and another layout, an integer with leading zeros, or an integer above 2^53-1, the error is ErrForeign, and the value does not change", checkLayout),
 		of("TTL", "every key exists as long as its state is in use, even if its limit changes; a key of a built-in algorithm expires at most 1.05 s later", checkTTL),
 		of("Expired", "a decision is the same whether an expired key still exists or not, unless another limit wrote that key", checkExpired),
 		of("ResetAfter", "ResetAfter gets shorter as time passes, and at ResetAfter all tokens are available", checkResetAfter),
