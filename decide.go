@@ -58,9 +58,10 @@ func (l *Limiter) TakeUpTo(ctx context.Context, most int64, key ...string) (res 
 // in debt: its Remaining is 0, and requests are denied until the debt has been refilled.
 // RetryAfter is exact. A rule with a Cost consumes its Cost.
 //
-// A debt has a bound, so that all numbers stay exact. It is far above any limit in use,
-// unless the documentation of the algorithm says otherwise. If earlier debt leaves less
-// than cost, Force consumes what is left, and Result.Granted is lower than cost.
+// A debt has a bound. For algorithm.GCRA, TokenBucket and LeakyBucket, it is at least 100
+// times the limit if the limit is refilled within a year and is at most 2^45 tokens.
+// docs/reference/algorithms.md has the bounds of all algorithms. If earlier debt leaves
+// less than cost, Force consumes what is left, and Result.Granted is lower than cost.
 //
 // The errors are:
 //   - [ErrInvalidCost] if cost is below 1, or above the bound.

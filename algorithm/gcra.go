@@ -23,7 +23,9 @@ import (
 // number of tokens. A fraction of a microsecond is then rounded up.
 //
 // In debt, TAT is more than Burst intervals after now, and refilled tokens reduce the debt
-// first.
+// first. A debt can be at least 100 times Burst, if Burst is refilled within a year and is
+// at most 2^45. If the interval is not a whole number of microseconds, a Force that is
+// too large to be exact sets TAT up to 4 µs late, and its refund leaves it up to 8 µs late.
 //
 // A refund returns the tokens that have not been refilled yet. Later reservations keep
 // their time, so tokens that they depend on are not refunded.
@@ -96,7 +98,9 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 		}
 		return nil, contract.Invalid("GCRA.Burst is %d: at %d per %v it must be at most %d, so that it can be counted exactly", g.Burst, g.Rate.Count, g.Rate.Period, most)
 	}
-	l.Kind, l.Args, l.MaxDebt = gcraFractionKind, consts(num, parts, g.Burst*num), max(min(inSpan, most)-g.Burst, 0)
+	// Up to most tokens, a debt is exact. A larger one is rounded, so it must end well before 2^52 µs.
+	far := min(mulDiv(MaxSpan-1000, parts, num, MaxTokens)-8, 101*min(g.Burst, MaxTokens/101))
+	l.Kind, l.Args, l.MaxDebt = gcraFractionKind, consts(num, parts, g.Burst*num), max(min(inSpan, most)-g.Burst, far-g.Burst, 0)
 	return l, nil
 }
 
@@ -105,12 +109,12 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 // If bare is true, parts is 1, and den is not written.
 type gcra struct {
 	num, parts, total int64
-	far               int64 // microseconds; no TAT is so far ahead, also in debt
+	far               int64 // if TAT is at most so many microseconds ahead, that is less than 2^53 parts
 	bare, queue       bool
 }
 
 func newGCRA(num, parts, total int64, bare bool) *gcra {
-	return &gcra{num: num, parts: parts, total: total, far: MaxTokens / parts, bare: bare}
+	return &gcra{num: num, parts: parts, total: total, far: MaxTokens/parts - 1, bare: bare}
 }
 
 // micros returns n/parts, rounded down.
@@ -151,16 +155,37 @@ func (g *gcra) Room(_, at int64, c contract.Cell) int64 {
 	case ahead < 0:
 		return g.total / g.num
 	case ahead > g.far:
-		return -MaxTokens
+		return g.farRoom(ahead, c.B)
 	}
 	return floorDiv(g.total-ahead*g.parts-c.B, g.num)
 }
 
+// farRoom is Room for a TAT that is more than g.far microseconds ahead. If that is 2^53 parts
+// or more, the result is not exact, and rounded as in Lua.
+func (g *gcra) farRoom(ahead, rem int64) int64 {
+	debt := float64(float64(ahead)*float64(g.parts)) + float64(rem) // the conversion forbids a fused operation
+	if debt < 1<<53 {
+		return floorDiv(g.total-int64(debt), g.num)
+	}
+	return -1 - int64(min((debt-float64(g.total))/float64(g.num), MaxTokens-1))
+}
+
 func (g *gcra) Take(c contract.Cell, n int64) contract.Cell {
 	sum := c.B + n*g.num
+	if sum > MaxTokens { // see gcrafraction.lua
+		return contract.Cell{A: c.A + g.time(n) + 3, C: c.C}
+	}
 	whole := g.micros(sum) // n can be negative
 	c.A, c.B = c.A+whole, sum-whole*g.parts
 	return c
+}
+
+// time returns the microseconds in which n tokens are refilled, rounded down, and at most
+// MaxTokens. It is off by up to one, as in Lua.
+func (g *gcra) time(n int64) int64 {
+	some := n % g.parts
+	whole := mulDiv(n/g.parts, g.num, 1, MaxTokens)
+	return min(whole+int64(float64(some)*float64(g.num)/float64(g.parts)), MaxTokens)
 }
 
 func (g *gcra) Ends(c contract.Cell) int64 {
@@ -180,8 +205,8 @@ const maxMoved = MaxSpan / 2
 
 func (g *gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	moved, from := note.A, note.B
-	most := g.far - 1
-	in := func(us, rem int64) int64 { return max(min(us, most), -most)*g.parts + rem }
+	parts, num, total, most := g.parts, g.num, g.total, g.far
+	in := func(us, rem int64) int64 { return max(min(us, most), -most)*parts + rem }
 	if g.bare {
 		ch.Was.B = 0
 	}
@@ -190,34 +215,43 @@ func (g *gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contr
 	if moved > 0 && late > from {
 		late -= moved
 	}
-	rest, behind := ch.Was.B, in(e.A-late, e.B-ch.Was.B)
-	if over := behind % g.num; behind > 0 && !g.bare && over/g.parts < in(ch.Was.A-late, 0)/g.num { // see gcrafraction.lua
-		behind, rest = behind-over, rest+over
-		late, rest = late+rest/g.parts, rest%g.parts
+	rest, cost, kept := ch.Was.B, mulDiv(ch.N, num, 1, MaxTokens), int64(0)
+	if cost > most*parts && !g.bare { // see gcrafraction.lua
+		if e.B > rest {
+			late--
+		}
+		e.B, kept, rest, most = 0, e.B, 0, MaxTokens
+		cost = g.time(ch.N) - 2
+		parts, num, total = 1, 1, total/parts-1
 	}
-	back := min(in(late-now, rest), ch.N*g.num)
+	behind := in(e.A-late, e.B-rest)
+	if over := behind % num; behind > 0 && !g.bare && over/parts < in(ch.Was.A-late, 0)/num { // see gcrafraction.lua
+		behind, rest = behind-over, rest+over
+		late, rest = late+rest/parts, rest%parts
+	}
+	back := min(in(late-now, rest), cost)
 	ahead := in(e.A-now, e.B)
 	switch {
 	case behind > 0 && g.queue:
 		return c, note
-	case behind > 0 && ahead > g.total:
+	case behind > 0 && ahead > total:
 		back -= behind
 	}
 	back = min(back, ahead)
-	up := ceilDiv(back, g.parts)
+	up := ceilDiv(back, parts)
 	if back <= 0 || up > e.A || moved+up > maxMoved {
 		return c, note
 	}
 	first := max(late-up, 0)
-	if part := back % g.parts; up > 1 && part > 0 && rest >= part {
+	if part := back % parts; up > 1 && part > 0 && rest >= part {
 		first++ // up is rounded up, and no decision ends between the two values
 	}
 	if moved > 0 {
 		first = min(first, from)
 	}
-	e.A, e.B = e.A-back/g.parts, e.B-back%g.parts
+	e.A, e.B = e.A-back/parts, e.B-back%parts+kept
 	if e.B < 0 {
-		e.A, e.B = e.A-1, e.B+g.parts
+		e.A, e.B = e.A-1, e.B+parts
 	}
 	return e, contract.Cell{A: moved + up, B: first}
 }

@@ -55,18 +55,32 @@ func (m *gcraModel) settled(now int64) *big.Rat {
 	return at
 }
 
-// force consumes cost tokens past the limit, if at most debt tokens are then missing beyond
-// the burst, or fewer. It returns their number.
+// force returns how many of cost tokens can be consumed past the limit, so that at most debt
+// tokens are then missing beyond the burst.
 func (m *gcraModel) force(now, cost, debt int64) int64 {
-	at := m.settled(now)
-	ahead := new(big.Rat).Sub(at, rat(now))
+	ahead := new(big.Rat).Sub(m.settled(now), rat(now))
 	room := new(big.Int).Sub(big.NewInt(m.burst+debt), ceil(ahead.Quo(ahead, m.interval)))
 	if room.Sign() <= 0 {
 		return 0
 	}
-	n := min(cost, room.Int64())
-	m.tat, m.den = new(big.Rat).Add(at, new(big.Rat).Mul(m.interval, rat(n))), m.interval.Denom()
-	return n
+	return min(cost, room.Int64())
+}
+
+// deep reports whether us microseconds are 2^53 parts or more, so that the code rounds them.
+func (m *gcraModel) deep(us *big.Rat) bool {
+	parts := new(big.Rat).Mul(us, new(big.Rat).SetInt(m.interval.Denom()))
+	return !m.interval.IsInt() && parts.Cmp(rat(1<<53)) >= 0
+}
+
+// took notes that n tokens were consumed at now. tat is the TAT of the code. It reports whether
+// tat is right: exact or, if the time of n tokens was rounded, less than 4 µs late.
+func (m *gcraModel) took(now, n int64, tat *big.Rat) bool {
+	exact := new(big.Rat).Mul(m.interval, rat(n))
+	rounded := m.deep(new(big.Rat).Add(exact, rat(1)))
+	exact.Add(exact, m.settled(now))
+	m.tat, m.den = tat, m.interval.Denom()
+	late := new(big.Rat).Sub(tat, exact)
+	return late.Sign() == 0 || rounded && late.Sign() > 0 && late.Cmp(rat(4)) < 0
 }
 
 func (m *gcraModel) decide(now, cost int64, commit bool) verdict {
@@ -94,6 +108,12 @@ func (m *gcraModel) decide(now, cost int64, commit bool) verdict {
 	return v
 }
 
+// tat returns the TAT of a GCRA.
+func (b *bench) tat() *big.Rat {
+	n := b.state.keys[0].nums.N
+	return new(big.Rat).Add(rat(n[0]), big.NewRat(n[1], max(n[2], 1)))
+}
+
 // The answers are the answers of the model, for any limits, costs and clocks, and whether or
 // not the store removes expired keys.
 func FuzzGCRA(f *testing.F) {
@@ -112,6 +132,10 @@ func FuzzGCRA(f *testing.F) {
 	f.Add(int64(1500000), int64(time.Second), int64(10), int64(1), int64(1), int64(1), true, debt)
 	f.Add(int64(4503599627370), int64(1), int64(4503599627370000), int64(999999937), int64(24*time.Hour), int64(100), true, debt)
 	f.Add(int64(3), int64(time.Second), int64(9_007_199_254), int64(1), int64(4503599627370496000), int64(1), false, debt)
+	for _, burst := range []int64{100_000, 104_249, 1} {
+		f.Add(int64(1_000_003), int64(24*time.Hour), burst, int64(999_999_937), int64(time.Second), 90_000*burst, true, debt)
+	}
+	f.Add(int64(4503599627370), int64(1), int64(1), int64(104_729), int64(24*time.Hour-1), int64(1), true, debt)
 	f.Fuzz(func(t *testing.T, count, period, burst, count2, period2, burst2 int64, keep bool, ops []byte) {
 		limits := [2]algorithm.GCRA{
 			{Rate: algorithm.Rate{Count: count, Period: time.Duration(period)}, Burst: burst},
@@ -151,9 +175,16 @@ func FuzzGCRA(f *testing.F) {
 				model.set(limits[i])
 			}
 			if op&16 != 0 {
-				want := model.force(now, cost, b.limit.MaxDebt)
-				if got, _ := b.force(now, cost); got != want {
+				want, off := model.force(now, cost, b.limit.MaxDebt), int64(0)
+				if model.deep(new(big.Rat).Sub(model.settled(now), rat(now))) {
+					off = 4
+				}
+				got, _ := b.force(now, cost)
+				if got < want-off || got > want+off {
 					t.Fatalf("at %d, force %d of %+v: consumed %d, want %d", now, cost, limits, got, want)
+				}
+				if got > 0 && !model.took(now, got, b.tat()) {
+					t.Fatalf("at %d, force %d of %+v: TAT is %v", now, cost, limits, model.tat)
 				}
 			}
 			take := op&8 == 0

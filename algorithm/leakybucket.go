@@ -19,7 +19,8 @@ import (
 // The state is one string. Requests that wait for their Delay leave one interval apart,
 // exact to the microsecond.
 //
-// In debt, more turns than Queue+1 are used, and the next free turn is after all of them.
+// In debt, more turns than Queue+1 are used, and the next free turn is after all of them. The
+// bounds are those of a [GCRA] whose Burst is Queue+1.
 //
 // If Rate changes, the time until the queue is empty stays the same. A refund returns
 // only the last turns of the queue, because the other callers keep their turns.

@@ -251,6 +251,8 @@ func TestRefundNeverFuller(t *testing.T) {
 		{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, 5_000_000, 0},
 		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 1_700_000, 0},
 		{algorithm.GCRA{Rate: algorithm.PerSecond(7_000_000), Burst: 30}, 4, 0},
+		{algorithm.GCRA{Rate: algorithm.Every(1<<51 + 1), Burst: 3}, 3 << 41, 10}, // a debt of one token is deep
+		{algorithm.LeakyBucket{Rate: algorithm.Every(1<<51 + 1), Queue: 2}, 3 << 41, 10},
 		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 4}, 1_700_000, 0},
 		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 9}, 1_000_000, 0},
 		{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3)}, 1_700_000, 1_000_000},

@@ -28,6 +28,8 @@ import (
 // the clock reaches that time again.
 //
 // In debt, more than Capacity tokens are missing, and refilled tokens reduce the debt first.
+// A debt can be at least 100 times Capacity, if Capacity is refilled within a year and is at
+// most 2^45.
 //
 // A refund returns the tokens that have not been refilled yet. It does not move the start
 // of the period. If the refunded request started the period, later tokens can be refilled

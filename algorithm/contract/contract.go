@@ -188,8 +188,8 @@ type Limit struct {
 	// MaxDebt is the most tokens that a Force can consume beyond Capacity, from 0 to
 	// MaxTokens-Capacity. The limit is then in debt: the room is below 0, and requests
 	// are denied until the debt is refilled. Choose MaxDebt so that no number in the
-	// arithmetic reaches 2^53. A room from -MaxDebt must be exact. 0 means that the
-	// algorithm does not support Force.
+	// arithmetic reaches 2^53. A room from -MaxDebt must be exact, or rounded in the same
+	// way in Lua and in Go. 0 means that the algorithm does not support Force.
 	MaxDebt int64
 
 	// Window is the time in which Capacity tokens are refilled. It becomes

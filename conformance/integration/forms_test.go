@@ -45,6 +45,7 @@ var (
 	whole   = algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}
 	third   = algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}
 	seventh = algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 5}
+	fine    = algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 100_000} // the debt of 104,250 tokens is too deep to be exact
 	queue   = algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 4}
 	double  = algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 5}
 	slow    = algorithm.TokenBucket{Refill: algorithm.PerSecond(1), Capacity: 5}
@@ -129,6 +130,28 @@ var formCases = func() []formCase {
 			{limit: whole, verb: script.Settle, cost: 3, want: 1},
 			{limit: whole, cost: 2, want: 1},
 		}},
+		{"a deep debt is refunded", []formCall{
+			{limit: fine, cost: 7, want: 1},
+			{limit: fine, verb: script.ForceMark, cost: 104_249, want: 104_249}, // exact
+			{limit: fine, verb: script.Settle, cost: 104_260, want: 104_261},
+			{limit: fine, verb: script.Force, cost: 4_000_001, want: 4_000_001},
+			{limit: fine, verb: script.Force, after: us, cost: 5, want: 5},
+			{limit: fine, verb: script.Settle, after: 2 * us, cost: 4_500_000, want: 4_500_001},
+			{limit: fine, verb: script.Settle, after: 2 * us, cost: 300_000, want: 300_001},
+			{limit: fine, verb: script.Refund, after: time.Hour, want: 1},
+			{limit: fine, verb: script.ForceMark, after: time.Hour, cost: 300_000, want: 300_000},
+			{limit: fine, verb: script.Refund, after: time.Hour + us, want: 1},
+		}},
+		{"a deep debt is refunded behind another", []formCall{
+			{limit: fine, verb: script.ForceMark, cost: 300_000, want: 300_000},
+			{limit: fine, verb: script.Force, cost: 5, want: 5},
+			{limit: fine, verb: script.Refund, after: us, want: 1},
+			{limit: fine, verb: script.Force, after: us, cost: algorithm.MaxTokens, want: 10_099_989},
+		}},
+		{"a deep debt comes to its bound", []formCall{
+			{limit: fine, verb: script.Force, cost: 9_876_543, want: 9_876_543},
+			{limit: fine, verb: script.Force, after: us, cost: algorithm.MaxTokens, want: 223_456},
+		}},
 		{"another fraction stands in the key", []formCall{
 			{limit: third, verb: script.ConsumeMark, cost: 1, want: 1},
 			{limit: seventh, cost: 1, want: 1},
@@ -160,7 +183,8 @@ var formCases = func() []formCase {
 	}
 	// A Force consumes up to the largest debt, and then nothing.
 	for _, a := range []algorithm.Algorithm{
-		whole, third, algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: 1}, queue, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
+		whole, third, fine, algorithm.LeakyBucket{Rate: fine.Rate, Queue: 99_999},
+		algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: 1}, queue, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
 		algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1_500_000_000)}, algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerDay(7), AtOnce: true},
 		algorithm.FixedWindow{Limit: 5, Window: time.Second}, algorithm.SlidingCounter{Limit: 5, Window: time.Second},
 		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 5}}},
@@ -299,6 +323,16 @@ var formMutants = []struct{ old, wrong string }{
 	{"m[1] and m[1][5] == ARGV[8] + 0 and tail1", "false and tail1"},
 	{"if m[1][9] <= now then m[1] = nil end", "if m[1][9] < now then m[1] = nil end"},
 	{"if m[1][5] == ARGV[10] + 0 then\nlocal anchor1", "do\nlocal anchor1"},
+	{"lack % 1 - lack - 1", "-lack - 1"},
+	{"lack % 1 - lack - 1", "lack % 1 - lack - 9"},
+	{"(time - time % 1) + 3", "(time - time % 1) + 2"},
+	{"if sum >= 9007199254740992 then", "if false then"},
+	{"if cost > most * parts then", "if false then"},
+	{"if rem > rest then late = late - 1 end", ""},
+	{"local some = n % parts\ncost =", "local some = 0\ncost ="},
+	{"(n - some) / parts * num + math", "n / parts * num + math"},
+	{"some * num / parts), most) - 2", "some * num / parts), most)"},
+	{"rem + kept", "rem"},
 	{"if ends <= now then m[1] = nil end", ""},
 	{"if ends <= now then m[1] = nil end", "if ends < now then m[1] = nil end"},
 	{"local more = actual - first[3]", "local more = actual"},

@@ -327,8 +327,34 @@ func (t *T) hugeNumbers(a algorithm.Algorithm, c *decisions.Clock, key string) {
 		}
 	}
 	p.Same(a, t.KeysOf(key, "one", a)...)
+	if refunds {
+		t.hugeDebt(p, a, ask.Key)
+	}
 	p.Both(weir.Request{Key: ask.Key, Op: weir.Reset})
 	t.Equal(peek(), fresh, "%+v: after Reset got %+v, want %+v", a)
+}
+
+// hugeDebt goes into debt as far as a can, refunds parts of it, and compares the answers with
+// those on the memory store.
+func (t *T) hugeDebt(p decisions.Pair, a algorithm.Algorithm, key weir.Key) {
+	limit := t.LimitOf(a)
+	if limit.MaxDebt == 0 || limit.MaxCost > 0 {
+		return
+	}
+	request := func(op weir.Op, id int) weir.Request { return weir.Request{Key: key, Op: op, ID: "debt" + strconv.Itoa(id)} }
+	for id, cost := range []int64{limit.MaxDebt / 3, 1, limit.MaxDebt / 2, limit.MaxDebt + limit.Capacity} {
+		force := request(weir.Force, id)
+		force.Cost = max(cost, 1)
+		p.Both(force)
+	}
+	settle := request(weir.Settle, 2)
+	settle.Actual = weir.ActualCost(limit.MaxDebt / 9)
+	p.Both(settle)
+	for _, id := range []int{1, 0, 3, 2} {
+		p.Both(request(weir.Refund, id))
+		p.Both(weir.Request{Key: key, Op: weir.Peek})
+	}
+	p.Same(a, t.KeysOf(key.Segments()[0], "one", a)...)
 }
 
 func checkMix(t *T) {

@@ -29,6 +29,7 @@ var BuiltIn = []*Subject{
 			largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
 				return algorithm.GCRA{Rate: algorithm.PerSecond(3_000_001), Burst: n}
 			}),
+			algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 100_000},
 		},
 	},
 	{
@@ -118,6 +119,7 @@ var BuiltIn = []*Subject{
 			largest(algorithm.MaxTokens-1, func(n int64) algorithm.Algorithm {
 				return algorithm.LeakyBucket{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Queue: n}
 			}),
+			algorithm.LeakyBucket{Rate: algorithm.PerDay(1_000_003), Queue: 99_999},
 		},
 	},
 	{
