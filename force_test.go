@@ -97,7 +97,7 @@ func TestForceErrors(t *testing.T) {
 		says  string
 	}{
 		{[]weir.Rule{fixed, conc}, weir.Request{ID: "x"}, weir.ErrUnsupported, `Force: rule "leases" is a concurrency, which cannot be in debt`},
-		{[]weir.Rule{{Name: "huge", Algorithm: weirtest.Window(algorithm.MaxTokens, time.Hour)}}, weir.Request{}, weir.ErrUnsupported, `rule "huge" is a fixedwindow, which cannot be in debt with the limit 9007199254740991: if it is the highest limit or close to it, lower it`},
+		{[]weir.Rule{{Name: "huge", Algorithm: weirtest.Window(algorithm.MaxTokens, time.Hour)}}, weir.Request{}, weir.ErrUnsupported, `rule "huge" is a fixedwindow, which cannot be in debt with the limit 9007199254740991 in 1h0m0s: lower the limit`},
 		{[]weir.Rule{fixed}, weir.Request{MaxWait: time.Second}, weir.ErrUnsupported, "Force: Request.MaxWait is 1s: it must be 0"},
 		{[]weir.Rule{fixed}, weir.Request{Cost: -1}, weir.ErrInvalidCost, "Request.Cost is -1"},
 		{[]weir.Rule{fixed, log}, weir.Request{Cost: 1001}, weir.ErrInvalidCost, `the cost is 1001: rule "log" is a slidinglog, which can consume at most 1000 at once`},

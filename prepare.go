@@ -244,8 +244,8 @@ func errNoRefund(op Op, r *rule) error {
 
 func errNoDebt(what string, r *rule) error {
 	why := "which cannot be in debt: use another algorithm"
-	if !r.has(leases) {
-		why = fmt.Sprintf("which cannot be in debt with the limit %d: if it is the highest limit or close to it, lower it; otherwise use another algorithm", r.limit.Capacity)
+	if l := r.limit; l.Capacity > contract.MaxTokens/100 || l.Window > 365*24*time.Hour { // its debt may have no room beside it
+		why = fmt.Sprintf("which cannot be in debt with the limit %d in %v: lower the limit, raise its rate, or use another algorithm", l.Capacity, l.Window)
 	}
 	return unsupported(what, r, why)
 }

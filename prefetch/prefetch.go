@@ -86,6 +86,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/internal/onestore"
 )
@@ -224,7 +225,10 @@ func supported(rules []weir.RuleInfo) error {
 		case !r.Refunds:
 			why = "is a " + r.Kind + ", which cannot take unused tokens back: use another algorithm"
 		case !r.Debt:
-			why = fmt.Sprintf("is a %s, which cannot be in debt with the limit %d: if it is the highest limit or close to it, lower it; otherwise use another algorithm", r.Kind, r.Limit)
+			why = "is a " + r.Kind + ", which cannot be in debt: use another algorithm"
+			if r.Limit > contract.MaxTokens/100 || r.Window > 365*24*time.Hour { // its debt may have no room beside it
+				why = fmt.Sprintf("is a %s, which cannot be in debt with the limit %d in %v: lower the limit, raise its rate, or use another algorithm", r.Kind, r.Limit, r.Window)
+			}
 		}
 		if why != "" {
 			return failure.New(weir.ErrUnsupported, "prefetch: rule %q %s", rules[i].Name, why)

@@ -341,7 +341,9 @@ func (t *T) hugeDebt(p decisions.Pair, a algorithm.Algorithm, key weir.Key) {
 	if limit.MaxDebt == 0 || limit.MaxCost > 0 {
 		return
 	}
-	request := func(op weir.Op, id int) weir.Request { return weir.Request{Key: key, Op: op, ID: "debt" + strconv.Itoa(id)} }
+	request := func(op weir.Op, id int) weir.Request {
+		return weir.Request{Key: key, Op: op, ID: "debt" + strconv.Itoa(id)}
+	}
 	for id, cost := range []int64{limit.MaxDebt / 3, 1, limit.MaxDebt / 2, limit.MaxDebt + limit.Capacity} {
 		force := request(weir.Force, id)
 		force.Cost = max(cost, 1)
