@@ -23,6 +23,8 @@ type ground struct {
 	memory *memory.Store // the store, if it is a *memory.Store
 	space  *keySpace
 	share  bool // made by Limiter.Share
+
+	settles bool // Options.Settles
 }
 
 // newGround returns the ground of limiters over st.
@@ -149,6 +151,23 @@ func bind(g *ground, rules []rule, only bool) (*bound, error) {
 	b.limits = digest(rules)
 	b.way = b.chooseWay()
 	return b, nil
+}
+
+// checkSettles returns an error if Options.Settles is true, and the rules cannot be settled.
+func (b *bound) checkSettles() error {
+	if !b.settles || b.only {
+		return nil
+	}
+	if _, err := b.checkSettle(&Request{ID: "id", Actual: ActualCost(0)}); err != nil {
+		return err
+	}
+	for i := range b.rules {
+		if r := &b.rules[i]; r.has(follows) && r.limit.MaxDebt/100 < r.limit.Capacity {
+			return unsupported("Settle", r, fmt.Sprintf("which has the limit %d in %v and can be in debt by %d: Options.Settles needs 100 times the limit: lower the limit, raise its rate, or use another algorithm",
+				r.limit.Capacity, r.limit.Window, r.limit.MaxDebt))
+		}
+	}
+	return nil
 }
 
 // newGroup returns the group with the rules for which has returns true. It returns nil if

@@ -125,7 +125,8 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 //   - [ErrInvalidRule] if a rule is not valid, if the limiter has no rule with its name,
 //     or if its algorithm has another type.
 //   - [ErrInvalidLimit] if a field of an algorithm is out of range.
-//   - [ErrUnsupported] if the limiter is the result of [Limiter.Share].
+//   - [ErrUnsupported] if the limiter is the result of [Limiter.Share], or if
+//     [Options].Settles is true and a new limit cannot be settled.
 //   - the error of a [Wrapper] that does not suit the new limits.
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	switch {
@@ -180,6 +181,9 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 			return nil, err
 		}
 		other.addShadow(shadow)
+	}
+	if err := other.checkSettles(); err != nil {
+		return nil, err
 	}
 	return newLimiter(other, l.wrappers)
 }

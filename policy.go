@@ -82,6 +82,13 @@ type Options struct {
 	//
 	// The time must be after the Unix epoch and before the year 2112.
 	Clock func() time.Time
+
+	// Settles says that decisions will be settled. If Settle cannot be used with the
+	// rules, New, NewPolicy and With then return the ErrUnsupported that Settle would
+	// return after the work. They also return it if a rule without a Cost can be in debt
+	// by less than 100 times its limit: Settle might then charge only a part of an actual
+	// cost.
+	Settles bool
 }
 
 // split returns the enforced rules and the shadow rules.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 )
@@ -158,5 +159,62 @@ func TestSettleAtTheBound(t *testing.T) {
 		if res := weirtest.Decide(t, l, r); !res.Allowed || res.Granted != 10 {
 			t.Errorf("got %+v, want the decision settled at 10", res)
 		}
+	}
+}
+
+// A debtless algorithm is a FixedWindow that cannot be in debt.
+type debtless struct{ algorithm.FixedWindow }
+
+func (d debtless) NewLimit() (*contract.Limit, error) {
+	l, err := d.FixedWindow.NewLimit()
+	if err != nil {
+		return nil, err
+	}
+	limit := *l
+	limit.MaxDebt = 0
+	return &limit, nil
+}
+
+// With Options.Settles, a limiter whose rules cannot be settled is an error of New, NewPolicy
+// and With. The advice in the error is true for the rule.
+func TestSettles(t *testing.T) {
+	t.Parallel()
+	window := algorithm.FixedWindow{Limit: 5, Window: time.Hour}
+	for _, tt := range []struct {
+		rule weir.Rule
+		says string // empty: the rule can be settled
+	}{
+		{weir.Rule{Algorithm: window}, ""},
+		{weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 100_000}}, ""},
+		{weir.Rule{Algorithm: algorithm.SlidingCounter{Limit: 1 << 26, Window: time.Hour}}, ""},
+		{weir.Rule{Algorithm: window, Cost: 1}, "Settle: every rule has a Cost"},
+		{weir.Rule{Algorithm: debtless{window}}, "is a fixedwindow, which cannot be in debt: use another algorithm"},
+		{weir.Rule{Algorithm: algorithm.MetadataWindow{Limit: 5, Window: time.Hour}}, "is a metadatawindow, whose tokens cannot be refunded"},
+		{weir.Rule{Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Hour}}, "Settle: a rule holds leases"},
+		{weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.Every(algorithm.MaxSpan * time.Microsecond), Burst: 1}}, "which cannot be in debt with the limit 1 in 1250999h53m47.370496s: lower the limit, raise its rate"},
+		{weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 1000}}, "which has the limit 1000 in 24000h0m0s and can be in debt by 51124: Options.Settles needs 100 times the limit"},
+		{weir.Rule{Algorithm: algorithm.SlidingCounter{Limit: 1 << 27, Window: time.Hour}}, "can be in debt by 8455716863"},
+	} {
+		st := weirtest.NewStore(weirtest.NewClock())
+		_, err := weir.NewPolicy(st, weir.Policy{Name: "l", Rules: []weir.Rule{tt.rule}}, &weir.Options{Settles: true})
+		if tt.says == "" && err != nil || tt.says != "" && (!errors.Is(err, weir.ErrUnsupported) || !strings.Contains(err.Error(), tt.says)) {
+			t.Errorf("%+v: got %v, want %q", tt.rule, err, tt.says)
+		}
+		if _, err := weir.NewPolicy(st, weir.Policy{Name: "l", Rules: []weir.Rule{tt.rule}}, nil); err != nil {
+			t.Errorf("%+v: without Settles: %v", tt.rule, err)
+		}
+	}
+	l, err := weir.New("l", weirtest.NewStore(weirtest.NewClock()), algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 3}, &weir.Options{Settles: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.With(weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 1000}}); !errors.Is(err, weir.ErrUnsupported) {
+		t.Errorf("With to a limit that cannot be settled: %v, want ErrUnsupported", err)
+	}
+	if _, err := l.With(weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 4}}); err != nil {
+		t.Errorf("With: %v", err)
+	}
+	if _, err := l.Only(""); err != nil {
+		t.Errorf("Only: %v", err)
 	}
 }

@@ -85,6 +85,7 @@ func New(name string, st store.Store, a algorithm.Algorithm, opts *Options) (*Li
 // The errors are:
 //   - [ErrInvalidRule] if p is not valid.
 //   - [ErrInvalidLimit] if a field of an algorithm is out of range.
+//   - [ErrUnsupported] if [Options].Settles is true, and a rule cannot be settled.
 //   - another error if st is nil, or if st is a [store.Checker] and its Check returns
 //     an error.
 func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
@@ -110,8 +111,13 @@ func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	b, err := bind(newGround(st, o.Clock, space), rules, false)
+	g := newGround(st, o.Clock, space)
+	g.settles = o.Settles
+	b, err := bind(g, rules, false)
 	if err != nil {
+		return nil, err
+	}
+	if err := b.checkSettles(); err != nil {
 		return nil, err
 	}
 	if err := b.addShadows(o.Prefix, &p, shadow); err != nil {
