@@ -28,6 +28,8 @@ import (
 // up the changes of the time zone in ten years, from the field From on. Outside of these
 // years, it uses the first or the last offset, so a day can start one hour early or late.
 //
+// In debt, the count is above Limit, and the debt ends with the day.
+//
 // If Limit or Zone changes, the current day keeps its count and its end. If the clock steps
 // back to before midnight, the new day stays the current one.
 type Quota struct {
@@ -80,7 +82,7 @@ func (q Quota) NewLimit() (*contract.Limit, error) {
 		return nil, err
 	}
 	args := []store.Arg{store.ConstArg(q.Limit), store.StringArg(offsets)}
-	return &contract.Limit{Kind: kind, Args: args, Capacity: q.Limit, Window: 24 * time.Hour}, nil
+	return &contract.Limit{Kind: kind, Args: args, Capacity: q.Limit, MaxDebt: contract.MaxTokens - q.Limit, Window: 24 * time.Hour}, nil
 }
 
 // offsets returns a text: the offset of zone at from, and then the time of each change until
