@@ -74,6 +74,11 @@ var formCases = func() []formCase {
 			{limit: third, cost: 4, wait: time.Minute, want: 1},
 			{limit: whole, verb: script.Refund},
 		}},
+		{"a fraction stands in the key, and later reservations take exactly the whole refund", []formCall{
+			{limit: whole, verb: script.ConsumeMark, cost: 4, want: 1},
+			{limit: algorithm.GCRA{Rate: algorithm.Rate{Count: 2, Period: 7_999_999 * us}, Burst: 5}, verb: script.Force, cost: 1, want: 1},
+			{limit: whole, verb: script.Refund},
+		}},
 		{"a decision is settled when nothing has changed", []formCall{
 			{limit: whole, verb: script.ConsumeMark, cost: 2, want: 1},
 			{limit: whole, verb: script.Settle, after: us, cost: 9, want: 1},
@@ -310,6 +315,9 @@ var formMutants = []struct{ old, wrong string }{
 	{"if rem > 0 then tat = tat + 1 end", "tat = tat + 1"},
 	{"value, 'KEEPTTL')\nend\nend\nend", "value, 'PX', '99999999')\nend\nend\nend"},
 	{"value, 'KEEPTTL')\nend\nend\nend", "value, 'PX', '1')\nend\nend\nend"},
+	{"if back > 0 and moved1 + back", "if back >= 0 and moved1 + back"},
+	{"if lack > (ARGV[1]+0) then", "if lack >= (ARGV[1]+0) then"},
+	{"behind > 0 and ahead > total", "behind > 0 and ahead >= total"},
 	{"if n == 1 and ARGV[3] ~= '' then", "if ARGV[3] ~= '' then"},
 	{"tat1 - now > (ARGV[2]+0)", "tat1 - now >= (ARGV[2]+0)"},
 	{"if behind > 0 then back = 0 end", ""},

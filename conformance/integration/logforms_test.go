@@ -206,3 +206,59 @@ func TestLogMutants(t *testing.T) {
 		})
 	}
 }
+
+// A refund changes an earlier entry. If an integer of that entry is above 2^53-1, both forms
+// refund nothing, and change nothing.
+func TestLogFormsForeignEntry(t *testing.T) {
+	inLua(t)
+	t.Parallel()
+	ctx, rdb := context.Background(), redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()})
+	defer func() { _ = rdb.Close() }()
+	limit, err := algorithm.SlidingLog{Limit: 100, Window: time.Second}.NewLimit()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := compose.New([]compose.Rule{{Limit: limit}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, keys := goredis.New(rdb), []string{"{x}:key", "{x}:marker"}
+	for _, rest := range []string{"5 1 0 0", "9007199254740992 1 0 0", "5 9007199254740992 0 0", "5 1 9007199254740992 0", "5 1 0 9007199254740992"} {
+		var members []store.Member
+		must(t, rdb, "FLUSHALL")
+		for i, tail := range []string{"0 5", "5 " + rest, "10 5 7 0 0", "15 5"} { // the entry 3 is refunded
+			m := store.Member{Score: formEpoch, Text: fmt.Sprintf("l3 %016d %07d %s", formEpoch, i+1, tail)}
+			members = append(members, m)
+			rdb.ZAdd(ctx, keys[0], redis.Z{Score: formEpoch, Member: m.Text})
+		}
+		mark := store.Nums{Tag: script.MarkTag, Len: 8, N: [store.MaxNums]int64{7, 5, 5, 5, formEpoch, 3, 0, formEpoch + 1_000_000}}
+		rdb.Set(ctx, keys[1], mark.String(), 0)
+		args := p.AppendArgs(nil, script.Refund, &compose.Call{Now: formEpoch + 1, Gen: 9})
+		s := p.Script(script.Refund)
+		reply, err := st.Eval(ctx, s, keys, args, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		o, err := p.Parse(script.Refund, reply, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := []store.Content{{Kind: store.Set, Members: members}, {Kind: store.Numbers, Nums: mark}}
+		before := text(held[0])
+		tx := store.NewLoaded(formEpoch+1, held)
+		if reply, err = s.Run(tx, keys, args, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, change := range tx.Changes() {
+			held[change.Key] = change.Content
+		}
+		gave := rest == "5 1 0 0"
+		if o.Head() > 0 != gave || reply[0].Int() > 0 != gave {
+			t.Errorf("an entry that ends in %q: the Lua refunded %d, and the Go form %d; want a refund: %v", rest, o.Head(), reply[0].Int(), gave)
+		}
+		got := onServer(ctx, rdb, keys[0])
+		if !strings.HasPrefix(got, text(held[0])) || (text(held[0]) == before) == gave {
+			t.Errorf("an entry that ends in %q: the key turned from\n%s into\n%s, and in the Go form into\n%s", rest, before, got, text(held[0]))
+		}
+	}
+}
