@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/weir-go/weir/internal/compose"
@@ -22,7 +23,8 @@ type keySpace struct {
 	secret   segmentSet
 	shared   []int // the segments that every rule has in By, ascending
 	rules    []ruleKey
-	built    bool // a part of a key is not one segment as it is, for any key
+	built    bool          // a part of a key is not one segment as it is, for any key
+	calls    atomic.Uint64 // the calls with markers: see addMarkers
 }
 
 // newKeySpace returns the key space of p. It has no rules: addRules adds them.

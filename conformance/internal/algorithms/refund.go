@@ -81,12 +81,27 @@ func (t *T) refunds(a algorithm.Algorithm, name string) {
 		unchanged("b", "tokens of a key that was "+gone.what)
 		t.Reset(l, name)
 	}
+	t.sameInstant(l, key, cost)
+	unchanged("behind", "tokens of a key that was reset, and written again by the same IDs at the same instant,")
+	t.Reset(l, name)
 	if took = t.Do(l, weir.Request{Key: key, Cost: cost, ID: "c"}); took.ResetAfter > tooFar {
 		return
 	}
 	c.Advance(took.ResetAfter)
 	t.Do(l, weir.Request{Key: key, Cost: cost})
 	unchanged("c", "tokens that have been refilled")
+}
+
+// sameInstant makes a decision, and a second one with the ID "behind". Then it resets key, and
+// makes the first decision again, with the same ID and at the same instant.
+func (t *T) sameInstant(l *weir.Limiter, key weir.Key, cost int64) {
+	first := weir.Request{Key: key, Cost: 1, ID: "first"}
+	behind := weir.Request{Key: key, Cost: cost, ID: "behind"}
+	t.Do(l, first)
+	t.Do(l, behind)
+	t.Do(l, weir.Request{Key: key, Op: weir.Reset})
+	t.Do(l, weir.Request{Key: key, Op: weir.Refund, ID: first.ID})
+	t.Do(l, first)
 }
 
 // jump returns the largest number of tokens of a that are refilled at one instant, after all
