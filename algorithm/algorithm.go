@@ -7,8 +7,9 @@
 //
 // [GCRA], [TokenBucket] and [LeakyBucket] limit a rate. [FixedWindow],
 // [SlidingCounter], [SlidingLog] and [SlidingBuckets] limit the number of tokens in a
-// window. [MetadataWindow] is a fixed window that also keeps the metadata of each
-// allowed request. [Concurrency] limits the number of requests that run at once.
+// window. [Calendar] limits the number of tokens in a day, a week, a month, a quarter or
+// a year of a time zone. [MetadataWindow] is a fixed window that also keeps the metadata
+// of each allowed request. [Concurrency] limits the number of requests that run at once.
 // docs/reference/algorithms.md compares them.
 //
 // If a limit changes, the new limit applies to the stored state, and holds from then on: in

@@ -269,6 +269,8 @@ func newModel(a algorithm.Algorithm) model {
 		return newBucket(a)
 	case algorithm.FixedWindow:
 		return &counted{FixedWindow: a}
+	case algorithm.Calendar:
+		return newDated(a)
 	case algorithm.MetadataWindow:
 		return &counted{FixedWindow: algorithm.FixedWindow(a)}
 	case algorithm.SlidingLog:

@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/internal/test/weirtest"
 )
 
 // A model is a limit written in the plainest way, to compare an algorithm with. Times
@@ -170,6 +171,27 @@ func (c *counted) left(now int64) (int64, time.Duration) {
 		return c.Limit, 0
 	}
 	return c.Limit - n, time.Duration(c.end-now) * time.Microsecond
+}
+
+// A dated is Calendar as a count and the end of its period, according to package time.
+type dated struct {
+	counted
+	dates weirtest.Dates
+}
+
+func newDated(c algorithm.Calendar) *dated {
+	limit, err := c.NewLimit()
+	if err != nil {
+		panic(err)
+	}
+	return &dated{counted{FixedWindow: algorithm.FixedWindow{Limit: c.Limit, Window: limit.Window}}, weirtest.NewDates(c)}
+}
+
+func (d *dated) take(now, cost int64) {
+	if now >= d.end {
+		d.count, d.end = 0, d.dates.End(time.UnixMicro(now)).UnixMicro()
+	}
+	d.count += cost
 }
 
 // A logged is SlidingLog as a plain list of when tokens were consumed, and how many.

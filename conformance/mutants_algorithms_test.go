@@ -145,3 +145,40 @@ var fixedWindowMutants = []mutant{
 	{"a very large cost is cut", "FixedWindow/Never", nil, cutCosts("fixedwindow")},
 	{"large numbers lose digits", "FixedWindow/Huge", nil, bad[algorithm.FixedWindow](rounded)},
 }
+
+// nextEdge changes the end of a new period of a Calendar.
+func nextEdge(change func(now, edge int64, args []store.Arg) int64) flaw {
+	return flaw{meter: func(m *badMeter, args []store.Arg) {
+		m.advance = func(now int64, c contract.Cell) contract.Cell {
+			if now >= c.A {
+				return contract.Cell{A: change(now, m.Meter.Advance(now, c).A, args)}
+			}
+			return c
+		}
+	}}
+}
+
+var calendarMutants = []mutant{
+	{"a period ends a microsecond late", "Calendar/Same", nil, bad[algorithm.Calendar](nextEdge(func(_, edge int64, _ []store.Arg) int64 { return edge + 1 }))},
+	{"a month starts on its first day", "Calendar/Same", nil, bad[algorithm.Calendar](flaw{limit: func(l *contract.Limit) {
+		if l.Args[1].Int() <= 12 {
+			l.Args[2] = store.ConstArg(0)
+		}
+	}})},
+	{"days are those of UTC", "Calendar/Same", nil, bad[algorithm.Calendar](nextEdge(func(now, edge int64, args []store.Arg) int64 {
+		if every := args[1].Int(); every > 12 {
+			return now + every - (now+args[2].Int())%every
+		}
+		return edge
+	}))},
+	{"a cost is miscounted", "Calendar/Same", nil, bad[algorithm.Calendar](miscounts)},
+	{"an overdrawn period has a token", "Calendar/Same", nil, bad[algorithm.Calendar](overdrawn)},
+	{"the wait is the window", "Calendar/Exact", nil, bad[algorithm.Calendar](flaw{meter: func(m *badMeter, _ []store.Arg) {
+		m.ready = func(now int64, _ contract.Cell, _, _ int64) int64 { return now + 24*3600*1_000_000 }
+	}})},
+	{"reads and writes apart", "Calendar/HotKey", nil, torn("calendar")},
+	{"an end ahead of now is forgotten", "Calendar/Backwards", nil, bad[algorithm.Calendar](unknownAhead(func([]store.Arg) int64 { return 3600 * 1_000_000 }))},
+	{"a very large cost is cut", "Calendar/Never", nil, cutCosts("calendar")},
+	{"large numbers lose digits", "Calendar/Huge", nil, bad[algorithm.Calendar](rounded)},
+	{"one more is refunded", "Calendar/Refund", nil, bad[algorithm.Calendar](oneMoreBack)},
+}

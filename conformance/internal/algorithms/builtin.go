@@ -44,6 +44,15 @@ var BuiltIn = []*Subject{
 		lacks: []string{"MaxWait"},
 	},
 	{
+		Name: "Calendar",
+		New:  random.Calendar,
+		Huge: []algorithm.Algorithm{
+			algorithm.Calendar{Limit: algorithm.MaxTokens, Every: algorithm.Day},
+			algorithm.Calendar{Limit: algorithm.MaxTokens, Every: algorithm.Year, Zone: "Europe/Berlin", Month: time.December, Day: 31, At: 24*time.Hour - time.Microsecond},
+		},
+		lacks: []string{"MaxWait"},
+	},
+	{
 		Name:   "MetadataWindow",
 		New:    random.MetadataWindow,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.MetadataWindow{Limit: 3, Window: d} },

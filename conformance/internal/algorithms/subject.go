@@ -27,7 +27,8 @@ type Subject struct {
 
 	// The following are set for a built-in algorithm. Name is its name. lacks are the names
 	// of the checks that it leaves out, because the algorithm does not support the verb.
-	// refill returns an algorithm that, without tokens, denies for about d. members are
+	// refill returns an algorithm that, without tokens, denies for about d. It is nil if the
+	// algorithm has no such limit. members are
 	// texts that no decision writes to its key: members of a sorted set or, if list is true,
 	// of a list.
 	Name    string
@@ -100,7 +101,9 @@ func (s *Subject) Group() suite.Group {
 		return suite.Group{Name: "Algorithm", Checks: checks}
 	}
 	checks = slices.DeleteFunc(checks, func(c suite.Check) bool { return slices.Contains(s.lacks, c.Name) })
-	checks = append(checks, of("Refill", "on the store's clock, a denied request is allowed at RetryAfter, and not before", checkRefill))
+	if s.refill != nil {
+		checks = append(checks, of("Refill", "on the store's clock, a denied request is allowed at RetryAfter, and not before", checkRefill))
+	}
 	if s.list {
 		checks = append(checks, of("Newest", "Entries lists the newest 1000 requests if there are more", checkNewest))
 	}

@@ -95,7 +95,7 @@ func (f *File) History() (History, error) {
 func (r *Rule) algorithm() (algorithm.Algorithm, error) {
 	for _, a := range []algorithm.Algorithm{
 		algorithm.GCRA{}, algorithm.TokenBucket{}, algorithm.LeakyBucket{}, algorithm.FixedWindow{}, algorithm.MetadataWindow{},
-		algorithm.SlidingCounter{}, algorithm.SlidingLog{}, algorithm.SlidingBuckets{}, algorithm.Concurrency{},
+		algorithm.SlidingCounter{}, algorithm.SlidingLog{}, algorithm.SlidingBuckets{}, algorithm.Concurrency{}, algorithm.Calendar{},
 	} {
 		if kind := reflect.TypeOf(a); kind.Name() == r.Algorithm {
 			v := reflect.New(kind)

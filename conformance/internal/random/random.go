@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+	_ "time/tzdata" // wherever the checks run
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
@@ -20,6 +21,8 @@ func Unit(a algorithm.Algorithm) time.Duration {
 		return a.Window / 4
 	case algorithm.MetadataWindow:
 		return a.Window / 4
+	case algorithm.Calendar:
+		return map[algorithm.Period]time.Duration{algorithm.Day: 1, algorithm.Week: 7, algorithm.Month: 30, algorithm.Quarter: 91, algorithm.Year: 365}[a.Every] * 6 * time.Hour
 	case algorithm.SlidingLog:
 		return a.Window / time.Duration(min(a.Limit, 4))
 	case algorithm.SlidingCounter:
@@ -38,7 +41,7 @@ func Unit(a algorithm.Algorithm) time.Duration {
 
 // Refundable makes a random algorithm whose decisions can be refunded.
 func Refundable(r *rand.Rand) algorithm.Algorithm {
-	return Pick(r, GCRA, FixedWindow, SlidingBuckets, SlidingCounter, SlidingLog, TokenBucket, LeakyBucket)(r)
+	return Pick(r, GCRA, FixedWindow, Calendar, SlidingBuckets, SlidingCounter, SlidingLog, TokenBucket, LeakyBucket)(r)
 }
 
 // Pick returns one of list.
@@ -70,6 +73,26 @@ func FixedWindow(r *rand.Rand) algorithm.Algorithm {
 		Window:  window(r),
 		Aligned: r.IntN(2) == 0,
 	}
+}
+
+// Calendar returns a random Calendar. Some of its zones change their clocks.
+func Calendar(r *rand.Rand) algorithm.Algorithm {
+	c := algorithm.Calendar{
+		Limit: limit(r),
+		Every: Pick(r, algorithm.Day, algorithm.Day, algorithm.Week, algorithm.Month, algorithm.Quarter, algorithm.Year),
+		Zone:  Pick(r, "", "Europe/Berlin", "America/Havana", "Africa/Cairo", "Asia/Kathmandu", "Pacific/Apia"),
+		At:    Pick(r, 0, 0, 6*time.Hour, time.Duration(r.Int64N(24*3600*1e6))*time.Microsecond),
+	}
+	switch c.Every {
+	case algorithm.Week:
+		c.Day = 1 + r.IntN(7)
+	case algorithm.Quarter, algorithm.Year:
+		c.Month = time.Month(r.IntN(13))
+		fallthrough
+	case algorithm.Month:
+		c.Day = Pick(r, 0, 31, r.IntN(32))
+	}
+	return c
 }
 
 // SlidingLog returns a random SlidingLog.

@@ -1,0 +1,113 @@
+package algorithm
+
+import (
+	_ "embed"
+	"fmt"
+	"sort"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/store"
+)
+
+//go:embed calendar.lua
+var calendarLua string
+
+// A zone is a time zone: the kind of its calendars, and the offsets in the kind's Lua.
+type zone struct {
+	offsets []offset // the last has no offset, and starts after all times
+	kind    *contract.MeterKind
+}
+
+// An offset is what is added to a time, from start on, for the local time. Both are
+// microseconds.
+type offset struct{ start, offset int64 }
+
+// maxZones is the largest number of zones in the cache. The IANA database has fewer names.
+const maxZones = 1024
+
+// zones is a cache of zones by name.
+var zones = struct {
+	sync.Mutex
+	byName map[string]*zone
+}{byName: map[string]*zone{}}
+
+// zoneOf returns the zone with this name. While it is in the cache, all limits in the zone
+// have the same kind.
+func zoneOf(name string) (*zone, error) {
+	zones.Lock()
+	defer zones.Unlock()
+	if z := zones.byName[name]; z != nil {
+		return z, nil
+	}
+	z, err := loadZone(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(zones.byName) == maxZones {
+		clear(zones.byName)
+	}
+	zones.byName[name] = z
+	return z, nil
+}
+
+// loadZone reads the zone with this name from the time zone data of the process.
+func loadZone(name string) (*zone, error) {
+	if name == "Local" {
+		return nil, contract.Invalid(`Calendar.Zone is "Local": it must name a time zone, for example "Europe/Berlin", because processes can differ in their local zone`)
+	}
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, contract.Invalid(`Calendar.Zone is %q: %v: it must be a name of the IANA database, for example "Europe/Berlin"; `+
+			`if the machine has no time zone data, import the package time/tzdata`, name, err)
+	}
+	z, err := newZone(loc)
+	if err != nil {
+		return nil, contract.Invalid("Calendar.Zone is %q: %v", name, err)
+	}
+	return z, nil
+}
+
+// newZone returns the zone with the offsets of loc, from 1970 until a year after the latest
+// time of a decision.
+func newZone(loc *time.Location) (*zone, error) {
+	z := &zone{}
+	var text strings.Builder
+	for at := time.Unix(0, 0).In(loc); ; {
+		if _, seconds := at.Zone(); len(z.offsets) == 0 || z.offsets[len(z.offsets)-1].offset != int64(seconds)*1e6 {
+			if seconds <= -day/1e6 || seconds >= day/1e6 {
+				return nil, fmt.Errorf("at %v, its offset is %d s: it must be less than a day", at, seconds)
+			}
+			z.offsets = append(z.offsets, offset{at.UnixMicro(), int64(seconds) * 1e6})
+			fmt.Fprintf(&text, "%010d%06d", at.Unix(), seconds+day/1e6)
+		}
+		_, end := at.ZoneBounds()
+		if end.IsZero() || end.UnixMicro() > MaxSpan+400*day {
+			break
+		}
+		if !end.After(at) { // on the last day of a leap year: for ZoneBounds, each year has 365 days
+			end = at.AddDate(0, 0, 1)
+		}
+		at = end
+	}
+	const last = 9_999_999_999 // seconds: in 2286
+	z.offsets = append(z.offsets, offset{start: last * 1e6})
+	fmt.Fprint(&text, last)
+	z.kind = &contract.MeterKind{
+		Head: contract.Head{
+			Name: "calendar", Tag: store.Tag{'y', '1'}, Cell: "edge count", Args: "limit every shift first zone:text",
+			Lua: strings.Replace(calendarLua, "'@ZONE'", "'"+text.String()+"'", 1),
+		},
+		Absolute: true,
+		Meter:    func(args []store.Arg) contract.Meter { return newCalendar(z, args) },
+	}
+	return z, nil
+}
+
+// at returns the index of the offset at the time t, or the first index.
+func (z *zone) at(t int64) int {
+	after := sort.Search(len(z.offsets), func(i int) bool { return z.offsets[i].start > t })
+	return max(after-1, 0)
+}
