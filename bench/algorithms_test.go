@@ -29,6 +29,9 @@ var contestants = []contestant{
 	{name: "fixedwindow", algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.FixedWindow{Limit: n, Window: steps(n)}
 	}},
+	{name: "calendar", algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.Calendar{Limit: 50 * n, Every: algorithm.Month, Zone: "Europe/Berlin"} // all requests are in one month
+	}},
 	{name: "metadatawindow", single: true, algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.MetadataWindow{Limit: n, Window: steps(n)}
 	}, request: func(i int64) weir.Request { return weir.Request{Metadata: fmt.Sprintf("user-%06d", i%1_000_000)} }},

@@ -25,6 +25,7 @@ func TestCompile(t *testing.T) {
 		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1},
 		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1},
 		algorithm.FixedWindow{Limit: 1, Window: time.Second},
+		algorithm.Calendar{Limit: 1, Every: algorithm.Month, Zone: "Europe/Berlin"},
 		algorithm.SlidingCounter{Limit: 1, Window: time.Second},
 		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)},
 		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},

@@ -34,6 +34,12 @@ type luaMutant struct {
 
 // luaMutants are errors that the suite must find.
 var luaMutants = []luaMutant{
+	{"calendar", "Algorithm/Same", "if now >= $edge then", "if now > $edge then"},
+	{"calendar", "Algorithm/Same", "target - offset", "target"},
+	{"calendar", "Algorithm/Same", "(month - first) % every", "month % every"},
+	{"calendar", "Algorithm/Same", "days(month + 1) - 1)", "days(month + 1))"},
+	{"calendar", "Algorithm/Same", "(latest + shift) % every", "latest % every"},
+	{"calendar", "Algorithm/Refund", "if $count == 0 then $edge = 0 end", "if $count ~= 0 then $edge = 0 end"},
 	{"concurrency", "Concurrency/Same", "if $held <= now then $held", "if $held < now then $held"},
 	{"concurrency", "Concurrency/Exact", "$live > rank and rank >= 0", "$live >= rank and rank >= 0"},
 	{"concurrency", "Concurrency/Same", "if $live == 0 then", "if $live ~= 0 then"},
@@ -255,6 +261,7 @@ func mutantSubjects(t *testing.T) map[string]conformance.Subject {
 			},
 			Unit: func(a algorithm.Algorithm) time.Duration { return interval(a.(algorithm.TokenBucket).Refill) },
 		},
+		"calendar": {New: random.Calendar, Unit: random.Unit},
 		"fixedwindow": {
 			New: func(r *rand.Rand) algorithm.Algorithm {
 				return algorithm.FixedWindow{Limit: limit(r), Window: window(r), Aligned: r.IntN(2) == 0}
