@@ -23,6 +23,7 @@ func Histories() []History {
 		"leakybucket":    algorithm.LeakyBucket{Rate: algorithm.PerMinute(50), Queue: 4},
 		"fixedwindow":    algorithm.FixedWindow{Limit: 5, Window: 2 * time.Second},
 		"alignedwindow":  algorithm.FixedWindow{Limit: 5, Window: 2 * time.Second, Aligned: true},
+		"calendar":       algorithm.Calendar{Limit: 5, Every: algorithm.Day, At: 15 * time.Second},
 		"metadatawindow": algorithm.MetadataWindow{Limit: 5, Window: 2 * time.Second},
 		"slidingcounter": algorithm.SlidingCounter{Limit: 5, Window: 2 * time.Second},
 		"slidinglog":     algorithm.SlidingLog{Limit: 5, Window: 2 * time.Second},
