@@ -5,6 +5,9 @@
 //
 // The algorithm can be combined with the built-in algorithms, and runs on every store. A test
 // of a few lines checks it with [github.com/weir-go/weir/conformance.RunAlgorithm].
+//
+// The example shows how the constants of a limit can hold a table. For a quota in a time zone,
+// use [github.com/weir-go/weir/algorithm.Calendar], which needs no From.
 package dailyquota
 
 import (
@@ -94,6 +97,9 @@ func offsets(zone *time.Location, from, until time.Time) (string, error) {
 	text := strconv.AppendInt(nil, day+int64(offset)*1_000_000, 10)
 	for last := (time.Time{}); ; {
 		_, change := at.ZoneBounds()
+		if !change.IsZero() && !change.After(at) { // on the last day of a leap year: for ZoneBounds, each year has 365 days
+			change = at.AddDate(0, 0, 1)
+		}
 		if change.IsZero() || change.After(until) {
 			return string(text), nil
 		}

@@ -199,6 +199,16 @@ func TestOutside(t *testing.T) {
 	}
 }
 
+// NewLimit finds the changes of ten years that include the last day of a leap year, for which
+// package time gives bounds that have passed.
+func TestLeapYear(t *testing.T) {
+	t.Parallel()
+	from := time.Date(2036, 1, 1, 0, 0, 0, 0, time.UTC)
+	if _, err := (dailyquota.Quota{Limit: 1, Zone: zone(t, "Europe/Berlin"), From: from}).NewLimit(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestInvalid(t *testing.T) {
 	t.Parallel()
 	for _, q := range []dailyquota.Quota{
