@@ -36,7 +36,7 @@ type picture struct {
 // link is the line of docs/reference/algorithms.md that shows p.
 func (p picture) link() string { return fmt.Sprintf("![%s](../charts/%s)", p.alt, p.file) }
 
-// drawAll draws one picture for each setup, and one of all setups.
+// drawAll draws one picture for each setup, one of all setups, and one of periods of the calendar.
 func drawAll(ctx context.Context) ([]picture, error) {
 	var pictures []picture
 	var simulations []simulation
@@ -52,5 +52,9 @@ func drawAll(ctx context.Context) ([]picture, error) {
 		simulations, pictures = append(simulations, p), append(pictures, drawn)
 	}
 	edge, err := drawEdge(simulations)
-	return append(pictures, edge), err
+	if err != nil {
+		return nil, err
+	}
+	calendar, err := drawCalendar(ctx)
+	return append(pictures, edge, calendar), err
 }

@@ -29,8 +29,9 @@ type setup struct {
 	hold  time.Duration // how long each request holds a lease; 0 if it needs none
 }
 
-// setups are in the order of docs/reference/algorithms.md. MetadataWindow has no picture: it
-// decides as FixedWindow does.
+// setups are in the order of docs/reference/algorithms.md. MetadataWindow has no picture,
+// because it decides as FixedWindow does. Calendar has another picture, because no period ends
+// within this traffic.
 var setups = []setup{
 	{file: "gcra", algorithm: algorithm.GCRA{Rate: rate, Burst: limit}},
 	{file: "tokenbucket", algorithm: algorithm.TokenBucket{Capacity: limit, Refill: rate}},
