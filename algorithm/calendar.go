@@ -23,7 +23,7 @@ const (
 // Calendar allows Limit tokens in each period of the calendar: a day, a week, a month, a
 // quarter or a year in a time zone. This is a month that starts on the 17th in Berlin:
 //
-//	algorithm.Calendar{Limit: 100_000, Every: algorithm.Month, Day: 17, Zone: "Europe/Berlin"}
+//	algorithm.Calendar{Limit: 1000, Every: algorithm.Month, Day: 17, Zone: "Europe/Berlin"}
 //
 // RetryAfter is the time until the period ends. Up to twice Limit tokens can be consumed
 // around the end of a period: Limit just before the end, and Limit just after it.
@@ -37,10 +37,10 @@ const (
 // clocks: 24 hours, 7, 31, 92 or 366 days.
 //
 // The time zone data of a process, from 1970 to 2112, is part of the script, and a server
-// keeps every script in memory: about 5 kB for each zone. A process reads a zone once.
-// If processes have different data because a government has changed its zone, the current
-// period keeps the end that is stored, and each new period ends according to the process
-// that makes its first decision.
+// keeps every script in memory: about 8 kB for each zone and method. A process reads a
+// zone once. If processes have different data because a government has changed its zone,
+// the current period keeps the end that is stored, and each new period ends according to
+// the process that makes its first decision.
 //
 // In debt, the count of the period is above Limit, and the debt ends with the period.
 //

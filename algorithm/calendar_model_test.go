@@ -51,8 +51,8 @@ var calendarZones = []string{
 	"Pacific/Fakaofo", "Pacific/Kiritimati", "Pacific/Kwajalein", "Pacific/Norfolk", "Pacific/Tongatapu",
 }
 
-// calendarTimes yields random calendars in a zone, each with a time: random times, times around
-// the end of a period, and times around each change of clocks. It ends if yield returns false.
+// calendarTimes yields random calendars in a zone, each with a time: random times, times
+// around the end of a period, and times around each change of clocks.
 func calendarTimes(r *rand.Rand, zone string) iter.Seq2[weirtest.Dates, time.Time] {
 	return func(yield func(weirtest.Dates, time.Time) bool) {
 		more := true

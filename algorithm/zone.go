@@ -38,13 +38,19 @@ var zones = struct {
 // have the same kind.
 func zoneOf(name string) (*zone, error) {
 	zones.Lock()
-	defer zones.Unlock()
-	if z := zones.byName[name]; z != nil {
+	z := zones.byName[name]
+	zones.Unlock()
+	if z != nil {
 		return z, nil
 	}
-	z, err := loadZone(name)
+	z, err := loadZone(name) // takes a millisecond
 	if err != nil {
 		return nil, err
+	}
+	zones.Lock()
+	defer zones.Unlock()
+	if earlier := zones.byName[name]; earlier != nil {
+		return earlier, nil
 	}
 	if len(zones.byName) == maxZones {
 		clear(zones.byName)
