@@ -44,8 +44,10 @@ const (
 //
 // In debt, the count of the period is above Limit, and the debt ends with the period.
 //
-// If any field changes, the current period keeps its end and its count. If the clock steps
-// back, the period lasts until the clock reaches its end again.
+// If any field changes, the current period keeps its end and its count. The next period ends
+// as the new fields say, so it can be short: for example, after a change of Zone, up to Limit
+// more tokens can be consumed within hours. If the clock steps back, the period lasts until
+// the clock reaches its end again.
 //
 // A refund returns the tokens of a decision while its period lasts.
 //
@@ -156,7 +158,7 @@ type calendar struct {
 }
 
 func newCalendar(z *zone, args []store.Arg) contract.Meter {
-	return &calendar{fixedWindow{limit: args[0].Int()}, z, args[1].Int(), args[2].Int(), args[3].Int()}
+	return &calendar{fixedWindow{limit: args[0].Int(), align: 1}, z, args[1].Int(), args[2].Int(), args[3].Int()}
 }
 
 func (c *calendar) Advance(now int64, cell contract.Cell) contract.Cell {

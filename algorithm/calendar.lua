@@ -75,7 +75,5 @@ $ends = $edge
 
 -- refund
 -- If no consumed tokens are left, the key is deleted: the cell is then all 0.
-if $edge == $was_edge then
-  $count = math.max($count - n, 0)
-  if $count == 0 then $edge = 0 end
-end
+$count = math.max($count - n, 0)
+if $count == 0 then $edge = 0 end

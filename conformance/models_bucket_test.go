@@ -19,7 +19,7 @@ func windowOf(n int64, rate algorithm.Rate) time.Duration {
 	if w.Div(w, big.NewInt(rate.Count)); !w.IsInt64() {
 		return weir.Never
 	}
-	return time.Duration(w.Int64())
+	return max(time.Duration(w.Int64()), 1)
 }
 
 // A bucket is GCRA as a bucket of tokens that fills continuously, in fractions.

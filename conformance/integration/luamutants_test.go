@@ -47,7 +47,7 @@ var luaMutants = []luaMutant{
 	{"dailyquota", "Algorithm/Same", "$count = $count + n", "$count = $count + 1"},
 	{"dailyquota", "Algorithm/Same", "local clock = now + offset", "local clock = now"},
 	{"dailyquota", "Algorithm/Refund", "math.max($count - n, 0)", "math.max($count - 1, 0)"},
-	{"fixedwindow", "Algorithm/Refund", "if $edge == $was_edge then", "if $edge ~= $was_edge then"},
+	{"fixedwindow", "Algorithm/Refund", "$count = math.max($count - n, 0)", "$count = math.max($count - n - 1, 0)"},
 	{"fixedwindow", "Algorithm/Refund", "if $count == 0 then $edge = 0 end", "if $count ~= 0 then $edge = 0 end"},
 	{"fixedwindow", "Algorithm/Same", "if rest and rest > 0 then", "if false then"},
 	{"gcra", "Algorithm/Same", "if $rem > 0 then $ends = $tat + 1 end", "if $rem > 0 then $ends = $tat end"},
