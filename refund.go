@@ -50,12 +50,15 @@ type Settlement struct {
 //   - If the clock has stepped back since the decision, tokens that had been refilled before
 //     the step can be refunded, at most those of the decision.
 //
-// The limits need not be those of the decision: the caller may have another plan by now, or
-// another process may have decided. A rule can be adjusted under every limit if it is an
-// algorithm.FixedWindow, SlidingLog or SlidingBuckets. A GCRA or LeakyBucket can be adjusted
-// if it has the Rate of the decision, a TokenBucket if it has the Refill, and a SlidingCounter
-// if it has the Window. A rule that has a Cost, and had none, cannot, nor the reverse. If no
-// rule can be adjusted, nothing changes, and the ID stays.
+// The limits may have changed since the decision, for example because the caller has
+// another plan, or because a process with other limits decided. An algorithm.FixedWindow
+// or SlidingLog can be adjusted under every limit. A GCRA or LeakyBucket can be adjusted
+// if its Rate is the same, a TokenBucket if its Refill and AtOnce are the same, a
+// SlidingCounter if its Window is the same, and a SlidingBuckets if its Width and its
+// longest Window are the same. A rule that has got or lost a Cost cannot be adjusted. If
+// no rule can be adjusted, nothing changes, and the ID stays. Otherwise a rule that
+// cannot be adjusted keeps its tokens until they are refilled, because the refund ends
+// the ID.
 //
 // The errors are:
 //   - [ErrInvalidKey] if r.ID is empty.

@@ -25,8 +25,9 @@ import (
 // If the clock steps back, the window lasts until the clock reaches its end again.
 //
 // A refund returns the tokens of a decision while its window lasts. The window keeps its
-// end, even if the refunded request started it. There is one exception: if a refund leaves
-// no consumed tokens in the window, the next request starts a new window.
+// end, even if the refunded request started it. There is one exception: if a refund
+// leaves no consumed tokens in the window, the next request starts a new window. A
+// decision can be refunded after any change of the limit.
 //
 // Source: the fixed window counter of the literature. The Redis documentation describes
 // the aligned form as a counter for each second.

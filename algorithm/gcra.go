@@ -28,7 +28,8 @@ import (
 // too large to be exact sets TAT up to 4 µs late, and its refund leaves it up to 8 µs late.
 //
 // A refund returns the tokens that have not been refilled yet. Later reservations keep
-// their time, so tokens that they depend on are not refunded.
+// their time, so tokens that they depend on are not refunded. A refund needs the Rate of
+// the decision: if Rate has changed since, nothing is refunded.
 //
 // Source: ATM Forum Traffic Management Specification 4.0, section 4.4.2 (virtual
 // scheduling). redis-cell applies it too: its max_burst is Burst minus one.

@@ -23,7 +23,8 @@ import (
 // bounds are those of a [GCRA] whose Burst is Queue+1.
 //
 // If Rate changes, the time until the queue is empty stays the same. A refund returns
-// only the last turns of the queue, because the other callers keep their turns.
+// only the last turns of the queue, because the other callers keep their turns. If Rate
+// has changed since the decision, nothing is refunded.
 //
 // Sources: limit_req of nginx, whose burst is Queue. The name is from Turner, "New
 // directions in communications (or which way to the information age?)", IEEE

@@ -34,6 +34,9 @@ import (
 // If the clock steps back to before the start of the current window, that window stays the
 // current one. The estimate then uses the whole previous count.
 //
+// A refund lowers the count of the window of its decision, if that is the current or the
+// previous window. If Window has changed since the decision, nothing is refunded.
+//
 // Source: "How we built rate limiting capable of scaling to millions of domains" by
 // Cloudflare (2017). This implementation uses integers.
 type SlidingCounter struct {

@@ -34,10 +34,11 @@ import (
 // than the real wait. If the clock steps back, tokens are stored with the time of the newest
 // token.
 //
-// A refund returns the tokens of its decision that are still in the window, and no others. A
-// refund of the newest decision changes or removes its entry. Otherwise the entry stays until
-// it has left the window, also if all its tokens were refunded. While a refund of an earlier
-// decision is in the window, every request reads O(log n) entries.
+// A refund returns the tokens of its decision that are still in the window, and no
+// others. A refund of the newest decision changes or removes its entry. Otherwise the
+// entry stays until it has left the window, even if all its tokens were refunded. While a
+// refund of an earlier decision is in the window, every request reads O(log n) entries. A
+// decision can be refunded after any change of the limit.
 //
 // Source: "Better Rate Limiting With Redis Sorted Sets" by ClassDojo (2015). The sums of
 // refunds are a Fenwick tree: "A New Data Structure for Cumulative Frequency Tables" by

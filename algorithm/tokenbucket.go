@@ -34,7 +34,8 @@ import (
 // A refund returns the tokens that have not been refilled yet. It does not move the start
 // of the period. If the refunded request started the period, later tokens can be refilled
 // earlier than without that request. The difference is less than one Period if AtOnce is
-// true, and less than the time between two tokens otherwise.
+// true, and less than the time between two tokens otherwise. If Refill or AtOnce has
+// changed since the decision, nothing is refunded.
 //
 // Sources: the bucket of "Scaling your API with rate limiters" by Stripe (2017), and the
 // greedy and interval refill of bucket4j.

@@ -96,6 +96,13 @@
 //     the refunded decision consumed. $was_name is an integer of the cell just after that
 //     decision, and $was_moved is [Charge].Moved.
 //
+// A refund is made only if the constants that it depends on are those of the decision.
+// They are the constants that the section refund names, if the section advance or take
+// names them too, and all that the section ends names. The Refund of a [Step] depends on
+// all constants that its section refund names. So name only the constants that these
+// sections need: if they need none, a decision can be refunded after any change of the
+// limit.
+//
 // Declare every other variable local. Lua's numbers are floats, which are exact only
 // below 2^53: keep sums and products below 2^53, and divide with (a - a % b) / b.
 //

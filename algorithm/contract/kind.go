@@ -51,8 +51,7 @@ type MeterKind struct {
 	Reserves bool
 
 	// Absolute is true if Ends depends only on the cell, not on the constants of the
-	// limit. The script then keeps a key's TTL where possible, which costs a server
-	// less.
+	// limit. The script then keeps a key's TTL where possible, which costs a server less.
 	Absolute bool
 
 	// Queues is true if requests queue up one by one and leave one by one, as those of
@@ -118,7 +117,8 @@ type Meter interface {
 
 	// Take returns the cell after n tokens were consumed. n is at most the result of
 	// Room, or Room plus [Limit].MaxDebt for a Force. If MeterKind.Reserves is true, n
-	// can be negative: Take(Take(c, n), -n) equals c.
+	// can be negative: Take(Take(c, n), -n) equals c. If the limit has changed since, c
+	// can be the cell of the earlier limit, and the result is an estimate.
 	Take(c Cell, n int64) Cell
 
 	// Ends returns when the cell ends: the limit is then fully reset. Afterwards the
@@ -140,11 +140,14 @@ type Refunder interface {
 	//
 	// c is the cell that was read. It is not advanced, and has not ended. note is the
 	// note that was read. Refund is not called if the key was deleted, or if the cell
-	// ended, after the decision.
+	// ended, after the decision. It is not called either if a constant has changed that
+	// the refund depends on: see the documentation of the package. Other constants can
+	// differ from those of the decision.
 	Refund(now int64, c Cell, ch Charge, note Cell) (Cell, Cell)
 }
 
-// A Charge is one decision that consumed tokens.
+// A Charge is one decision that consumed tokens, perhaps under another limit: see
+// [Refunder].
 type Charge struct {
 	Was   Cell  // the cell just after the decision
 	N     int64 // the tokens that the decision consumed
