@@ -52,10 +52,10 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, reply)
 	}}},
-	{"numbers are cut to seven", "Store/Nums", nil, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"numbers are cut to eight", "Store/Nums", nil, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) {
-			if !slices.Contains(markTags, n.Tag) { // a marker has eight too: every check of refunds would fail
-				n.Len = min(n.Len, 7)
+			if !slices.Contains(markTags, n.Tag) { // a marker has nine too: every check of refunds would fail
+				n.Len = min(n.Len, 8)
 			}
 			return n, ttl
 		}}
