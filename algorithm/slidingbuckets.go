@@ -64,8 +64,8 @@ type Span struct {
 // reaches it again. A refund lowers the count of the bucket of its decision, if the longest span
 // still covers that bucket.
 //
-// A decision can be refunded after a change of a Limit or a shorter span. If Width or the
-// longest span has changed, its bucket may not be found, and then nothing is refunded.
+// A decision can be refunded after a change of a Limit or a shorter span, but not after a
+// change of Width or of the longest span.
 //
 // Source: Redis recipes that keep a counter for each second, and read the counters with
 // one MGET.

@@ -121,8 +121,9 @@ if slot == @N then redis.call('SET', $key@N, value, 'PX', life) end
 $mark, $ends = string.format('%d %d 0', $top, owner), $top + $turn
 
 -- refund
-local start = $was1 - $was1 % $turn
-local slot = $was1 % $turn / ($turn / @SIZE) + 1
+local width = $width -- a refund needs the width and the number of buckets of the decision
+local start = $was1 - $was1 % (@SIZE * width)
+local slot = ($was1 - start) / width + 1
 local count, owner = string.match($ring[slot] or '', string.format('^b2 %d (%%d+) (%%d+)$', start))
 if count and owner + 0 == $was2 and count + 0 > 0 and $was1 + $turn > $top then
   $gave = 1

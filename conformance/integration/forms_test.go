@@ -138,11 +138,11 @@ var formCases = func() []formCase {
 		{"a deep debt is refunded", []formCall{
 			{limit: fine, cost: 7, want: 1},
 			{limit: fine, verb: script.ForceMark, cost: 104_249, want: 104_249}, // exact
-			{limit: fine, verb: script.Settle, cost: 104_260, want: 104_261},
+			{limit: fine, verb: script.Settle, cost: 104_260, want: 1},
 			{limit: fine, verb: script.Force, cost: 4_000_001, want: 4_000_001},
 			{limit: fine, verb: script.Force, after: us, cost: 5, want: 5},
-			{limit: fine, verb: script.Settle, after: 2 * us, cost: 4_500_000, want: 4_500_001},
-			{limit: fine, verb: script.Settle, after: 2 * us, cost: 300_000, want: 300_001},
+			{limit: fine, verb: script.Settle, after: 2 * us, cost: 4_500_000, want: 1},
+			{limit: fine, verb: script.Settle, after: 2 * us, cost: 300_000, want: 1},
 			{limit: fine, verb: script.Refund, after: time.Hour, want: 1},
 			{limit: fine, verb: script.ForceMark, after: time.Hour, cost: 300_000, want: 300_000},
 			{limit: fine, verb: script.Refund, after: time.Hour + us, want: 1},

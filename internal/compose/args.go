@@ -95,6 +95,9 @@ func fitOf(r *rule) int64 {
 		for _, i := range bound {
 			fmt.Fprintf(h, "%s %q ", r.layout.Args[i], r.Limit.Args[i].String())
 		}
+		if r.layout.Step != nil {
+			fmt.Fprint(h, r.layout.Keys(), " ")
+		}
 		fmt.Fprint(h, r.Share)
 		fit = int64(h.Sum64() >> 32 << 1)
 	}

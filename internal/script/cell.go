@@ -85,11 +85,12 @@ func (r *Rule) readCell(w *writer, v Verb) {
 }
 
 // padded returns Lua that is true, behind other conditions, if the text of a name has
-// leading zeros. A comparison of texts costs less than one of numbers.
+// leading zeros. A comparison of texts costs less than one of numbers, and a length less
+// than both.
 func (r *Rule) padded(names []string) string {
 	var b strings.Builder
 	for _, name := range names {
-		fmt.Fprintf(&b, " or t_%s%d < '1' and t_%s%d ~= '0'", name, r.number, name, r.number)
+		fmt.Fprintf(&b, " or #t_%s%d > 1 and t_%s%d < '1'", name, r.number, name, r.number)
 	}
 	return b.String()
 }
