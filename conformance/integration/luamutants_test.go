@@ -66,7 +66,7 @@ var luaMutants = []luaMutant{
 	{"gcra", "Algorithm/MaxWait", "at = now + ARGV[4]", "at = now"},
 	{"gcra", "Algorithm/TTL", "from <= $prev and $prev < from + 1048576", "true"},
 	{"gcra", "Algorithm/Layout", "if $tat > 9007199254740991 then", "if false then"},
-	{"gcra", "Algorithm/Layout", "or t_$tat < '1' and t_$tat ~= '0'", ""},
+	{"gcra", "Algorithm/Layout", "or #t_$tat > 1 and t_$tat < '1'", ""},
 	{"gcra", "Algorithm/Refund", "if ends <= now then", "if ends < now then"},
 	{"gcra", "Algorithm/Refund", "~= '' and $gen == gen then", "~= '' then"},
 	{"gcra", "Algorithm/Refund", "redis.call('UNLINK', KEYS[2])", ""},
