@@ -176,7 +176,7 @@ var limiterMutants = []mutant{
 	{"a refund ignores that the rate has changed", "Limiter/RefundLimits", nil, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
 			if ok && i == 2 && s.Name() == "gcra+gcra.settle" {
-				n.N[4] = args[len(args)-2].Int() // FIT of the marker
+				n.N[4] = args[len(args)-3].Int() // FIT of the first marker, before that of the second and the time
 			}
 			return n, ok, err
 		}}

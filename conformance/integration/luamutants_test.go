@@ -70,7 +70,7 @@ var luaMutants = []luaMutant{
 	{"gcra", "Algorithm/Refund", "if ends <= now then", "if ends < now then"},
 	{"gcra", "Algorithm/Refund", "~= '' and $gen == gen then", "~= '' then"},
 	{"gcra", "Algorithm/Refund", "redis.call('UNLINK', KEYS[2])", ""},
-	{"gcra", "Algorithm/Refund", "' ' .. ARGV[3] .. ints", "' 1' .. ints"},
+	{"gcra", "Algorithm/Refund", "' ' .. ARGV[3] .. ' ' .. ARGV[6] .. ints", "' 1 ' .. ARGV[6] .. ints"},
 	{"leakybucket", "Algorithm/Same", "waits = $tat > at or", "waits = $tat >= at or"},
 	{"leakybucket", "Algorithm/Same", "if waits and $room > 0 then $room = 0 end", ""},
 	{"leakybucket", "Algorithm/Exact", "local at = now\n", ""},

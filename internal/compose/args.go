@@ -9,20 +9,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// shared returns the places in c of the arguments that all rules share, in their order.
-func (c *Call) shared(v script.Verb) [script.SharedArgs]*int64 {
-	args := [script.SharedArgs]*int64{
-		script.ArgCost: &c.Cost, script.ArgWait: &c.Wait, script.ArgNow: &c.Now, script.ArgGen: &c.Gen, script.ArgOwnDebt: &c.ownDebt,
-	}
-	if v.Debts() {
-		args[script.ArgDebt] = &c.debt
-	}
-	return args
-}
-
 // AppendArgs appends the arguments of the script of v: the constants of the rules, the
-// text if a rule uses one, and the arguments that all rules share. If v has markers,
-// FIT of each follows. Otherwise the generation is left out, and so are trailing defaults.
+// text if a rule uses one, and the arguments that all rules share: see [script.ArgCost].
 func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.Arg {
 	args = append(args, p.consts...)
 	if p.source.Texts {
@@ -32,26 +20,28 @@ func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.A
 			args = append(args, store.StringArg(c.Text))
 		}
 	}
-	call := Call{Cost: min(c.Cost, contract.MaxTokens+1), Wait: min(c.Wait, p.maxWait), Now: c.Now, Gen: c.Gen, debt: p.debt, ownDebt: p.ownDebt}
-	n := 0
+	cost, wait := store.IntArg(min(c.Cost, contract.MaxTokens+1)), store.IntArg(min(c.Wait, p.maxWait))
+	if v.Markers() || v.Debts() {
+		if v.Debts() {
+			args = append(args, cost, store.IntArg(p.debt), store.IntArg(c.Gen), store.IntArg(p.ownDebt))
+		} else {
+			args = append(args, cost, wait, store.IntArg(c.Gen))
+		}
+		if v.Markers() {
+			args = append(args, p.fits...)
+		}
+		if c.Now > 0 {
+			args = append(args, store.IntArg(c.Now))
+		}
+		return args
+	}
 	switch {
-	case v.Debts():
-		n = script.SharedArgs
-	case v.Markers():
-		n = script.ArgGen + 1
-	case call.Now > 0:
-		n = script.ArgNow + 1
-	case call.Wait > 0:
-		n = script.ArgWait + 1
-	case call.Cost != 1:
-		n = script.ArgCost + 1
-	}
-	shared := call.shared(v)
-	for _, arg := range shared[:n] {
-		args = append(args, store.IntArg(*arg))
-	}
-	if v.Markers() {
-		args = append(args, p.fits...)
+	case c.Now > 0:
+		return append(args, cost, wait, store.IntArg(c.Now))
+	case wait.Int() > 0:
+		return append(args, cost, wait)
+	case c.Cost != 1:
+		return append(args, cost)
 	}
 	return args
 }
@@ -65,13 +55,14 @@ func (p *Program) parseArgs(v script.Verb, args []store.Arg) (Call, error) {
 	if p.source.Texts {
 		n++
 	}
-	least, most, fits := n, n+script.ArgNow+1, 0
-	if v.Markers() {
-		fits = len(p.fits)
-		least, most = n+script.ArgGen+1+fits, n+script.ArgGen+1+fits
-	}
-	if v.Debts() {
-		least, most = n+script.SharedArgs+fits, n+script.SharedArgs+fits
+	least, most := n, n+script.ArgNow+1
+	marks := v.Markers() || v.Debts()
+	if marks {
+		least = p.fitAt(v)
+		if v.Markers() {
+			least += len(p.fits)
+		}
+		most = least + 1
 	}
 	if len(args) < least || len(args) > most {
 		return c, fmt.Errorf("%s%s takes from %d to %d arguments, and got %d", p.Name(), v.Suffix(), least, most, len(args))
@@ -79,11 +70,35 @@ func (p *Program) parseArgs(v script.Verb, args []store.Arg) (Call, error) {
 	if p.source.Texts {
 		c.Text = args[n-1].String()
 	}
-	shared := c.shared(v)
-	for i, arg := range args[n : len(args)-fits] {
-		*shared[i] = arg.Int()
+	if last := len(args) - 1; len(args) == most {
+		c.Now = args[last].Int()
+	}
+	if len(args) > n {
+		c.Cost = args[n+script.ArgCost].Int()
+	}
+	if len(args) > n+script.ArgWait {
+		c.Wait = args[n+script.ArgWait].Int()
+	}
+	if marks {
+		c.Gen = args[n+script.ArgWait+1].Int()
+	}
+	if v.Debts() {
+		c.debt, c.ownDebt, c.Wait = c.Wait, args[n+script.ArgWait+2].Int(), 0
 	}
 	return c, nil
+}
+
+// fitAt returns the index of the first FIT in the arguments of v, or of the argument that
+// stands in its place.
+func (p *Program) fitAt(v script.Verb) int {
+	at := len(p.consts) + script.ArgWait + 2
+	if p.source.Texts {
+		at++
+	}
+	if v.Debts() {
+		at++
+	}
+	return at
 }
 
 // fitOf returns FIT of a rule with a marker: see [script.MarkFit]. If no constant matters, a
@@ -109,5 +124,5 @@ func fitOf(r *rule) int64 {
 
 // fit returns FIT of rule i for the constants in the arguments.
 func (r *run) fit(i int) int64 {
-	return r.args[len(r.args)-len(r.fits)+r.rules[i].layout.Marker-r.source.Keys].Int()
+	return r.args[r.fitAt(r.verb)+r.rules[i].layout.Marker-r.source.Keys].Int()
 }

@@ -52,20 +52,46 @@ func (v Verb) Markers() bool { return v.Marks() || v == Refund || v == Settle }
 func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 
 // The arguments of a script are the constants of each rule, followed by its Cost if it
-// has one, then the text if a rule uses one, and then the arguments that all rules share,
-// in this order. A verb that Debts takes all of them, and the others take no ArgOwnDebt.
-// Those that are left out at the end have defaults: a cost of 1, a wait of 0 and a time
-// of 0. Verbs with markers take FIT of each marker behind them.
+// has one, then the text if a rule uses one, and then the arguments that all rules share:
+// cost, wait and time. Those that are left out at the end have defaults: a cost of 1, a
+// wait of 0, and the store's clock.
+//
+// A verb with markers, or that Debts, has other arguments: the cost, the wait, or in its
+// place the largest debt of the rules without a Cost if the verb Debts, the generation, the
+// largest debt of the rules with a Cost if the verb Debts, FIT of each marker, and the time,
+// which can be left out. A server allocates more if there are more than eight arguments.
 const (
 	ArgCost    = iota // tokens
-	ArgWait           // microseconds; a verb that Debts has ArgDebt in its place
-	ArgNow            // microseconds since the Unix epoch; 0 means the store's clock
+	ArgWait           // microseconds
+	ArgNow            // microseconds since the Unix epoch
 	ArgGen            // the generation of a decision that writes markers
 	ArgOwnDebt        // the largest debt of the rules with a Cost
+	ArgFit            // FIT of the first marker
 
-	SharedArgs           // their number
-	ArgDebt    = ArgWait // the largest debt of the rules without a Cost
+	ArgDebt = ArgWait // the largest debt of the rules without a Cost
 )
+
+// place returns the place of arg among the arguments of v that all rules share.
+func (s *Source) place(v Verb, arg int) int {
+	if arg <= ArgWait || !v.Markers() && !v.Debts() {
+		return arg
+	}
+	fit := ArgWait + 2
+	if v.Debts() {
+		fit++
+	}
+	switch arg {
+	case ArgGen:
+		return ArgWait + 1
+	case ArgOwnDebt:
+		return ArgWait + 2
+	case ArgNow:
+		if rules, _ := s.marked(); v.Markers() {
+			fit += len(rules)
+		}
+	}
+	return fit
+}
 
 // The codes in the reply of a verb that writes markers.
 const (

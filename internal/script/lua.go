@@ -130,11 +130,12 @@ func (r *Rule) tokens() string {
 }
 
 // shared returns Lua for an argument that all rules share, for example [ArgCost].
-func (s *Source) shared(arg int) string {
+func (s *Source) shared(v Verb, arg int) string {
+	place := s.consts + s.place(v, arg)
 	if s.Texts {
-		arg++
+		place++
 	}
-	return fmt.Sprintf("ARGV[%d]", s.consts+1+arg)
+	return fmt.Sprintf("ARGV[%d]", place+1)
 }
 
 // head writes Lua that reads the time and the arguments that all rules share. It compares
@@ -145,12 +146,9 @@ func (s *Source) shared(arg int) string {
 // of Lua. In Lua 5.4, + 0 gives an integer, and a product of integers above 2^63 wraps
 // around.
 func (s *Source) head(w *writer, v Verb) {
-	cost, wait, given := s.shared(ArgCost), s.shared(ArgWait), "usec"
-	if v.Markers() || v.Forces() {
-		given = "usec ~= '0'"
-	}
-	w.f("local sec, usec, slack, now, n = '0', %s, 3600000, 0, 1\n", s.shared(ArgNow))
-	w.f("if %s then\nnow = usec + 0.0\nelse\n", given)
+	cost, wait := s.shared(v, ArgCost), s.shared(v, ArgWait)
+	w.f("local sec, usec, slack, now, n = '0', %s, 3600000, 0, 1\n", s.shared(v, ArgNow))
+	w.f("if usec then\nnow = usec + 0.0\nelse\n")
 	w.f("local time = redis.call('TIME')\nsec, usec, slack = time[1], time[2], 0\nnow = sec * 1000000.0 + usec\nend\n")
 	if v == Settle {
 		w.f("local actual, rooms = %s + 0.0, {}\n", cost)
@@ -158,7 +156,7 @@ func (s *Source) head(w *writer, v Verb) {
 		w.f("if %s and %s ~= '1' then n = %s + 0.0 end\n", cost, cost, cost)
 	}
 	if v.Debts() {
-		w.f("local at, debt = now, %s + 0.0\n", s.shared(ArgDebt))
+		w.f("local at, debt = now, %s + 0.0\n", s.shared(v, ArgDebt))
 	} else {
 		w.f("local at = now\nif %s and %s ~= '0' then at = now + %s end\n", wait, wait, wait)
 	}
@@ -167,7 +165,7 @@ func (s *Source) head(w *writer, v Verb) {
 	}
 	gen := "0"
 	if v.Marks() || v == Settle {
-		gen = s.shared(ArgGen) + " + 0.0"
+		gen = s.shared(v, ArgGen) + " + 0.0"
 	}
 	for _, r := range s.Rules {
 		if r.Step != nil {
@@ -232,7 +230,7 @@ func (s *Source) decide(w *writer, v Verb) {
 			r.cost(w)
 			if v.Forces() {
 				if r.own {
-					w.f("if room%d + %s < n then n = room%d + %s end\n", r.number, s.shared(ArgOwnDebt), r.number, s.shared(ArgOwnDebt))
+					w.f("if room%d + %s < n then n = room%d + %s end\n", r.number, s.shared(v, ArgOwnDebt), r.number, s.shared(v, ArgOwnDebt))
 				}
 				w.f("if n > 0 then\n")
 			}
@@ -241,7 +239,7 @@ func (s *Source) decide(w *writer, v Verb) {
 				mark = s.mark(r, v)
 			}
 			if r.Step == nil {
-				r.writeCell(w, mark, s.shared(ArgGen))
+				r.writeCell(w, mark, s.shared(v, ArgGen))
 			} else if w.f("%s", r.sections["write"][1:]); mark != "" {
 				w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", r.sections["mark"], luaLife)
 				w.f("redis.call('SET', %s, %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', life)\n", luaKey(r.Marker), mark)

@@ -17,7 +17,7 @@ func (s *Source) marked() (rules []*Rule, keys []string) {
 
 // mark returns Lua for the tag and the first integers of a marker of r.
 func (s *Source) mark(r *Rule, v Verb) string {
-	gen, asked, held := s.shared(ArgGen), s.shared(ArgCost), ""
+	gen, asked, held := s.shared(v, ArgGen), s.shared(v, ArgCost), ""
 	if r.Step == nil {
 		gen = fmt.Sprintf("gen%d", r.number)
 	}
@@ -41,11 +41,11 @@ func (s *Source) mark(r *Rule, v Verb) string {
 
 // fit returns Lua for FIT of the rule's limit, as text.
 func (s *Source) fit(r *Rule, v Verb) string {
-	args := ArgGen + 1
-	if v.Debts() {
-		args = SharedArgs
+	place := s.consts + s.place(v, ArgFit) + r.Marker - s.Keys
+	if s.Texts {
+		place++
 	}
-	return s.shared(args + r.Marker - s.Keys)
+	return fmt.Sprintf("ARGV[%d]", place+1)
 }
 
 // readMark writes Lua that sets mark to the text of the marker of r, and m to its

@@ -86,7 +86,7 @@ func (s *Source) addCell(w *writer, r *Rule) {
 	}
 	w.f(" then held = held + m[%d][2] end\n", i)
 	tail := append([]string{"gen"}, r.Note...)
-	w.f("if tail%d == '' then tail%d, %s = ' ', %s + 0.0%s end\n", i, i, r.suffix(tail, "", ", "), s.shared(ArgGen), strings.Repeat(", 0", len(r.Note)))
+	w.f("if tail%d == '' then tail%d, %s = ' ', %s + 0.0%s end\n", i, i, r.suffix(tail, "", ", "), s.shared(Settle, ArgGen), strings.Repeat(", 0", len(r.Note)))
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n%s", r.sections["take"][1:], r.sections["ends"], luaLife)
 	r.ints(w, "ints", "")
 	w.f("redis.call('SET', %s, '%s' .. ints .. string.format('%s', %s), 'PX', life)\n", luaKey(r.key), r.Head.Tag[:], strings.Repeat(" %d", len(tail)), r.suffix(tail, "", ", "))
