@@ -233,3 +233,20 @@ func TestChangeToAFasterLimit(t *testing.T) {
 		}
 	}
 }
+
+// An aligned limit can move the end of a window. Its decisions can still be refunded.
+func TestChangeOfAlignedWindow(t *testing.T) {
+	t.Parallel()
+	st := weirtest.NewStore(weirtest.NewClock())
+	aligned := algorithm.FixedWindow{Limit: 9, Window: 7 * time.Minute, Aligned: true}
+	r := weir.Request{Key: weir.KeyOf("u"), Cost: 3, ID: "x"}
+	weirtest.Allow(t, weirtest.New(t, st, weirtest.Window(9, time.Hour)), r)
+	l := weirtest.New(t, st, aligned)
+	weirtest.Allow(t, l, weir.Request{Key: r.Key})
+	if got, err := l.Refund(t.Context(), r); !got.Found || err != nil {
+		t.Errorf("Refund: got %+v, %v", got, err)
+	}
+	if res := weirtest.Left(t, l, "u"); res.Remaining != 8 {
+		t.Errorf("got %+v, want 8 tokens left", res)
+	}
+}
