@@ -234,6 +234,68 @@ func TestChangeToAFasterLimit(t *testing.T) {
 	}
 }
 
+// A Settle counts what each rule has consumed for the decision, even if another process settled
+// it without the rule, or could not adjust the rule.
+func TestChangeBetweenSettles(t *testing.T) {
+	t.Parallel()
+	minute := func(perMinute, cost int64) weir.Rule {
+		return weir.Rule{Name: "minute", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(perMinute), Burst: 60}, Cost: cost}
+	}
+	day := weir.Rule{Name: "day", Algorithm: weirtest.Window(90, 24*time.Hour)}
+	type settled struct {
+		rules  []weir.Rule
+		actual int64
+		kept   string
+		spent  [2]int64 // by minute and day
+	}
+	for _, tt := range []struct {
+		name  string
+		steps []settled
+	}{
+		{"a process without a rule", []settled{
+			{[]weir.Rule{minute(1, 0)}, 9, "", [2]int64{9, 4}},
+			{[]weir.Rule{minute(1, 0), day}, 9, "", [2]int64{9, 9}},
+			{[]weir.Rule{minute(1, 0)}, 4, "", [2]int64{4, 9}},
+			{[]weir.Rule{minute(1, 0), day}, 4, "", [2]int64{4, 4}},
+		}},
+		{"a kept rule, some tokens of which can be refunded", []settled{
+			{[]weir.Rule{minute(1, 0), day}, 9, "", [2]int64{9, 9}},
+			{[]weir.Rule{minute(2, 0), day}, 5, "minute", [2]int64{9, 5}},
+			{[]weir.Rule{minute(2, 0), day}, 5, "minute", [2]int64{9, 5}},
+			{[]weir.Rule{minute(2, 0), day}, 9, "", [2]int64{9, 9}},
+		}},
+		{"a Cost", []settled{
+			{[]weir.Rule{minute(1, 1), day}, 6, "minute", [2]int64{4, 6}},
+			{[]weir.Rule{minute(1, 0), day}, 5, "", [2]int64{5, 5}},
+			{[]weir.Rule{minute(1, 1), day}, 5, "", [2]int64{5, 5}},
+		}},
+	} {
+		st := weirtest.NewStore(weirtest.NewClock())
+		r := weir.Request{Key: weir.KeyOf("u"), Cost: 4, ID: "x"}
+		first := weirtest.NewPolicy(t, st, weirtest.Rules(minute(1, 0), day))
+		weirtest.Allow(t, first, r)
+		if tt.steps[0].kept == "" && len(tt.steps[0].rules) == 2 { // only the difference can be refunded
+			weirtest.Allow(t, first, weir.Request{Key: r.Key})
+		}
+		for i, s := range tt.steps {
+			l := weirtest.NewPolicy(t, st, weirtest.Rules(s.rules...))
+			settle(t, l, r, s.actual, weir.Settlement{Found: true, Cost: s.actual, Kept: s.kept})
+			if res := weirtest.Decide(t, l, r); !res.Replayed || res.Granted != s.actual {
+				t.Errorf("%s, step %d: a repeat: got %+v", tt.name, i, res)
+			}
+			for j, name := range []string{"minute", "day"} {
+				before := [2]int64{60, 90}[j]
+				if tt.steps[0].kept == "" && len(tt.steps[0].rules) == 2 {
+					before--
+				}
+				if got := before - weirtest.Left(t, weirtest.Only(t, first, name), "u").Remaining; got != s.spent[j] {
+					t.Errorf("%s, step %d: rule %q holds %d tokens of the decision, want %d", tt.name, i, name, got, s.spent[j])
+				}
+			}
+		}
+	}
+}
+
 // An aligned limit can move the end of a window. Its decisions can still be refunded.
 func TestChangeOfAlignedWindow(t *testing.T) {
 	t.Parallel()
@@ -249,4 +311,21 @@ func TestChangeOfAlignedWindow(t *testing.T) {
 	if res := weirtest.Left(t, l, "u"); res.Remaining != 8 {
 		t.Errorf("got %+v, want 8 tokens left", res)
 	}
+}
+
+// If only the marker of a rule is left that a Settle could not adjust, a new rule consumes
+// nothing: what the other rules paid is not known.
+func TestChangeWithOnlyAKeptRule(t *testing.T) {
+	t.Parallel()
+	st := weirtest.NewStore(weirtest.NewClock())
+	calls := weir.Rule{Name: "calls", Algorithm: weirtest.Window(50, time.Hour)}
+	paid := calls
+	paid.Cost = 1
+	day, week := weir.Rule{Name: "day", Algorithm: weirtest.Window(90, 24*time.Hour)}, weir.Rule{Name: "week", Algorithm: weirtest.Window(90, 168*time.Hour)}
+	r := weir.Request{Key: weir.KeyOf("u"), Cost: 4, ID: "x"}
+	weirtest.Allow(t, weirtest.NewPolicy(t, st, weirtest.Rules(calls, day)), r)
+	settle(t, weirtest.NewPolicy(t, st, weirtest.Rules(paid, day)), r, 6, weir.Settlement{Found: true, Cost: 6, Kept: "calls"})
+	l := weirtest.NewPolicy(t, st, weirtest.Rules(paid, week))
+	settle(t, l, r, 6, weir.Settlement{Found: true, Cost: 6, Kept: "calls"})
+	left(t, l, "week", 90, "u")
 }

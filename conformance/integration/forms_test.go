@@ -203,6 +203,7 @@ var formCases = func() []formCase {
 		list = append(list, formCase{fmt.Sprintf("%+v: the largest debt", a), []formCall{
 			{limit: a, verb: script.ForceMark, cost: all, want: all},
 			{limit: a, verb: script.Force, cost: 1},
+			{limit: a, verb: script.Settle, cost: all + 1, want: 1},
 			{limit: a, verb: script.Peek, cost: 1},
 			{limit: a, verb: script.Force, after: us, cost: algorithm.MaxTokens, want: refilled(a)},
 		}})
@@ -325,6 +326,8 @@ var formMutants = []struct{ old, wrong string }{
 	{" and moved1 == m[1][9] then", " then"},
 	{"if m1[5] == ARGV[6] + 0 then some = true", "if true then some = true"},
 	{"if kept > 0 and not some then return", "if kept > 99 and not some then return"},
+	{"total = math.min(total, spent + math.max(room + debt, 0))", ""},
+	{"if keeps[1] then kept = kept + 1 end", ""},
 	{"if not some then total, change = old, false end", ""},
 	{"if not some then total, change = old, false end", "if not some then change = false end"},
 	{"if m[1] and m[1][5] == ARGV[7] + 0 and tail1", "if m[1] and tail1"},
@@ -343,7 +346,7 @@ var formMutants = []struct{ old, wrong string }{
 	{"rem + kept", "rem"},
 	{"if ends <= now then m[1] = nil end", ""},
 	{"if ends <= now then m[1] = nil end", "if ends < now then m[1] = nil end"},
-	{"local more = actual - first[3]", "local more = actual"},
+	{"(m[1] and m[1][3] or fresh)", "0"},
 	{"was[2] = keep", ""},
 	{"m[1][3] = total", ""},
 	{"local at = now\nlocal left", "local left"},
@@ -420,6 +423,13 @@ func (c formCase) run(t *testing.T, mutate func(lua string) string) error {
 			if held[change.Key] = change.Content; change.TTL > 0 || change.Deleted {
 				ttls[change.Key] = change.TTL
 			}
+		}
+		want, err := p.Parse(call.verb, reply, nil)
+		if err != nil {
+			return err
+		}
+		if (call.verb == script.Settle || call.verb == script.Refund) && (o.Granted != want.Granted || o.Kept != want.Kept) {
+			return fmt.Errorf("call %d: the Lua replied %+v, and the Go form %+v", i, o, want)
 		}
 		if got := reply[0].Int(); o.Head() != call.want || got != call.want {
 			return fmt.Errorf("call %d: the Lua replied %d, and the Go form %d: want %d", i, o.Head(), got, call.want)

@@ -14,14 +14,29 @@ type outcome struct{ head, cost, kept int64 }
 // marks holds the markers of all rules. If a marker is missing or has ended, Len is 0.
 type marks [MaxRules]store.Nums
 
-// spent returns TOTAL and ASKED, which all markers of a decision share.
-func (m *marks) spent() (total, asked int64) {
+// spent returns what the decision costs, and ASKED. The markers of all rules agree, unless a
+// rule kept its tokens, or a limiter without the rule settled the decision. The cost is TOTAL of
+// a rule that kept its tokens only if there is no other marker: kept is then true.
+func (m *marks) spent() (total, asked int64, kept bool) {
+	kept = true
 	for i := range m {
-		if m[i].Len > 0 {
-			total, asked = m[i].N[script.MarkTotal], m[i].N[script.MarkAsked]
+		if n := &m[i]; n.Len > 0 && (kept || n.Tag != script.KeptTag) {
+			total, asked, kept = n.N[script.MarkTotal], n.N[script.MarkAsked], n.Tag == script.KeptTag
 		}
 	}
-	return total, asked
+	return total, asked, kept
+}
+
+// spentBy returns what the rule with the marker n has consumed for a decision of this cost. If
+// the marker is missing, the rule is new or its marker has ended: it counts as settled.
+func spentBy(n *store.Nums, cost int64) int64 {
+	switch {
+	case n.Len == 0:
+		return cost
+	case n.N[script.MarkFit]%2 != 0: // the rule had a Cost
+		return n.N[script.MarkHeld]
+	}
+	return n.N[script.MarkTotal]
 }
 
 // readMarks reads the markers. It reports whether any is there.
@@ -63,7 +78,7 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 	if found, err := r.readMarks(&m); !found || err != nil {
 		return nil, false, err
 	}
-	total, asked := m.spent()
+	total, asked, _ := m.spent()
 	if code := len(reply) - 1; asked == r.call.Cost || r.verb.TakesUpTo() && asked < r.call.Cost {
 		reply[head], reply[code] = store.IntegerValue(total), store.IntegerValue(script.Replayed)
 		for i := range r.rules {
@@ -155,7 +170,7 @@ func (r *run) refund(held []held) (o outcome, err error) {
 		}
 	}
 	if o.kept > 0 && !some {
-		o.cost, _ = m.spent()
+		o.cost, _, _ = m.spent()
 		return o, nil
 	}
 	for i := range r.rules {

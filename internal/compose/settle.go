@@ -8,36 +8,40 @@ import (
 // settle makes the call's cost the cost of the decision of the markers, in all rules
 // without a Cost.
 //
-// If the decision gets cheaper, its last tokens are refunded. A rule whose FIT has changed
-// keeps them, and its marker, whose HELD is then above TOTAL, tells a later Settle. If no
-// rule can refund any, nothing changes. If the decision gets more expensive, the difference
-// is consumed as by a Force, even from a rule whose marker has ended, or that is new. The
-// markers of all rules get the same TOTAL.
+// If a rule has consumed more, its last tokens are refunded. A rule whose FIT has changed
+// keeps them, and its marker, with KeptTag, tells a later Settle. If no rule can be adjusted,
+// nothing changes. If a rule has consumed less, the difference is consumed as by a Force, even
+// if the rule's marker has ended, or the rule is new.
 func (r *run) settle(held []held) (o outcome, err error) {
 	var m marks
 	if found, err := r.readMarks(&m); !found || err != nil {
 		return o, err
 	}
-	old, asked := m.spent()
-	more := r.call.Cost - old
+	old, asked, kept := m.spent()
+	fresh := old // what a rule without a marker counts as
+	if kept {    // what the other rules paid is not known, so they pay nothing
+		fresh = r.call.Cost
+	}
+	o = outcome{head: 1, cost: r.call.Cost}
 	for i := range held {
-		if q, h := &r.rules[i], &held[i]; more > 0 && q.layout.Marker > 0 && q.Cost == 0 {
-			r.measure(i, h) // a Settle has no Wait
-			more = max(min(more, h.room+r.call.debt), 0)
+		if q, h := &r.rules[i], &held[i]; q.layout.Marker > 0 && q.Cost == 0 && !r.otherCost(i, &m[i]) {
+			if spent := spentBy(&m[i], fresh); o.cost > spent {
+				r.measure(i, h) // a Settle has no Wait
+				o.cost = min(o.cost, spent+max(h.room+r.call.debt, 0))
+			}
 		}
 	}
-	o = outcome{head: 1, cost: old + more}
 	var by [MaxRules]int64 // the tokens that a rule has to consume, or to refund if negative
-	some, change := false, more != 0
+	some, change := false, o.cost != old
 	for i := range held {
 		switch q, n := &r.rules[i], &m[i]; {
 		case q.layout.Marker == 0:
-		case n.Len > 0 && (n.N[script.MarkFit]^r.fit(i))%2 != 0: // the rule got a Cost, or lost it
-			if n.N[script.MarkHeld] != o.cost {
+		case r.otherCost(i, n):
+			if spentBy(n, fresh) != o.cost {
 				o.kept |= 1 << i
 			}
 		case q.Cost == 0:
-			by[i] = o.cost - max(n.N[script.MarkHeld], old)
+			by[i] = o.cost - spentBy(n, fresh)
 			if by[i] < 0 && n.Len > 0 && n.N[script.MarkFit] != r.fit(i) {
 				o.kept |= 1 << i
 			} else {
@@ -51,19 +55,24 @@ func (r *run) settle(held []held) (o outcome, err error) {
 	}
 	for i := range held {
 		if change && r.rules[i].layout.Marker > 0 && err == nil {
-			err = r.settleRule(i, &held[i], &m[i], by[i], o.cost, asked)
+			err = r.settleRule(i, &held[i], &m[i], by[i], asked, &o)
 		}
 	}
 	return o, err
 }
 
+// otherCost reports whether rule i got a Cost, or lost it, since the marker n was written.
+func (r *run) otherCost(i int, n *store.Nums) bool {
+	return n.Len > 0 && (n.N[script.MarkFit]^r.fit(i))%2 != 0
+}
+
 // settleRule consumes by tokens from rule i, or refunds them if by is negative, for the
-// decision of the marker m, which gets this TOTAL.
-func (r *run) settleRule(i int, h *held, m *store.Nums, by, total, asked int64) (err error) {
+// decision of the marker m, and writes the marker.
+func (r *run) settleRule(i int, h *held, m *store.Nums, by, asked int64, o *outcome) (err error) {
 	key := r.rules[i].layout.Marker
 	switch {
 	case by > 0:
-		return r.addTo(i, h, m, by, total, asked)
+		return r.addTo(i, h, m, by, o.cost, asked)
 	case m.Len == 0: // it may have ended: if the clock steps back, its TOTAL must not count again
 		r.tx.Del(key)
 		return nil
@@ -72,7 +81,11 @@ func (r *run) settleRule(i int, h *held, m *store.Nums, by, total, asked int64) 
 		_, err = r.giveBack(i, h, m, back)
 		m.N[script.MarkHeld] -= back
 	}
-	m.Tag, m.N[script.MarkTotal] = script.SettledTag, total
+	if m.Tag = script.SettledTag; o.kept>>i&1 > 0 && m.N[script.MarkFit]%2 == 0 {
+		m.Tag = script.KeptTag
+	} else {
+		m.N[script.MarkTotal] = o.cost
+	}
 	r.tx.Keep(key, *m)
 	return err
 }

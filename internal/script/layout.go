@@ -105,11 +105,12 @@ const TooLittle = 2
 
 // MarkTag is the tag of a marker. A marker is "i2 GEN HELD TOTAL ASKED FIT" and further
 // integers, which are described at MarkGen. If a Settle wrote the marker, its tag is
-// SettledTag. The cell can then be that of another cost.
-var MarkTag, SettledTag = store.Tag{'i', '2'}, store.Tag{'i', '3'}
+// SettledTag. The cell can then be that of another cost. If the Settle could not adjust the
+// rule, the tag is KeptTag, and TOTAL is what the rule has consumed.
+var MarkTag, SettledTag, KeptTag = store.Tag{'i', '2'}, store.Tag{'i', '3'}, store.Tag{'i', '4'}
 
 // IsMark reports whether t is the tag of a marker.
-func IsMark(t store.Tag) bool { return t == MarkTag || t == SettledTag }
+func IsMark(t store.Tag) bool { return t == MarkTag || t == SettledTag || t == KeptTag }
 
 // The integers of a marker.
 const (

@@ -53,7 +53,7 @@ func (s *Source) fit(r *Rule, v Verb) string {
 func (s *Source) readMark(w *writer, r *Rule, v Verb, m string) {
 	w.f("mark = redis.pcall('GET', %s)\nif mark then\n", luaKey(r.Marker))
 	w.f("if mark.err then\nif string.find(mark.err, 'WRONGTYPE', 1, true) then return %s end\nreturn mark\nend\n", foreign(r.Marker))
-	w.f("%s = {string.match(mark, '^i[%c%c]%s$')}\n", m, MarkTag[1], SettledTag[1], strings.Repeat(" (%d+)", r.MarkInts()))
+	w.f("%s = {string.match(mark, '^i[%c%c%c]%s$')}\n", m, MarkTag[1], SettledTag[1], KeptTag[1], strings.Repeat(" (%d+)", r.MarkInts()))
 	w.f("if not %s[1] then return %s end\n", m, foreign(r.Marker))
 	w.f("for i = 1, %d do\n%s[i] = %s[i] + 0.0\nif %s[i] > %s then return %s end\nend\n", r.MarkInts(), m, m, m, maxInt, foreign(r.Marker))
 	if r.Step != nil {
@@ -73,6 +73,11 @@ func (s *Source) readMark(w *writer, r *Rule, v Verb, m string) {
 	w.f("local ends%sif ends <= now then %s = nil end\nend\nend\n", r.sections["ends"], m)
 }
 
+// spent writes Lua that sets first to m, the marker that was just read, as marks.spent does.
+func (s *Source) spent(w *writer, m string) {
+	w.f("if %s and (kept or string.byte(mark, 2) ~= %d) then first, kept = %s, string.byte(mark, 2) == %d end\n", m, KeptTag[1], m, KeptTag[1])
+}
+
 // replay writes Lua that returns the reply to a repeated decision, if a marker is there.
 // The marker of any rule is enough, because the markers expire at different times. The
 // reply has a code behind the state of the rules, and then the text of each marker.
@@ -82,7 +87,7 @@ func (s *Source) replay(w *writer, v Verb) {
 	} else {
 		w.f("do\n")
 	}
-	w.f("local first, marks, mark, m = nil, ''\n")
+	w.f("local marks, kept, first, mark, m = '', true\n")
 	for _, r := range s.Rules {
 		if r.Marker == 0 {
 			w.f("marks = marks .. ';'\n")
@@ -90,7 +95,8 @@ func (s *Source) replay(w *writer, v Verb) {
 		}
 		w.f("m = nil\n")
 		s.readMark(w, r, v, "m")
-		w.f("first, marks = m or first, marks .. ';' .. (m and mark or '')\n")
+		s.spent(w, "m")
+		w.f("marks = marks .. ';' .. (m and mark or '')\n")
 	}
 	w.f("if first then\n")
 	other := "~= n"
@@ -104,20 +110,22 @@ func (s *Source) replay(w *writer, v Verb) {
 
 // refund writes Lua that does what run.refund does.
 func (s *Source) refund(w *writer) {
-	w.f("local gave, keep, kept, total, some = 0, 0, 0, 0, false\nlocal mark\n")
+	w.f("local gave, keep, some, kept, first, mark = 0, 0, false, true\n")
 	rules, markers := s.marked()
 	for _, r := range rules {
 		w.f("local m%d\n", r.number)
 		s.readMark(w, r, Refund, fmt.Sprintf("m%d", r.number))
+		s.spent(w, fmt.Sprintf("m%d", r.number))
 	}
+	w.f("kept = 0\n")
 	for _, r := range rules {
 		if !r.own {
 			w.f("if m%d and n > 0 and m%d[4] > n then return '%d;' .. sec .. ' ' .. usec .. ';0 0' end\n", r.number, r.number, TooLittle)
 		}
-		w.f("if m%d and m%d[2] > 0 then\ntotal = m%d[3]\n", r.number, r.number, r.number)
+		w.f("if m%d and m%d[2] > 0 then\n", r.number, r.number)
 		w.f("if m%d[5] == %s + 0 then some = true else kept = kept + %d end\nend\n", r.number, s.fit(r, Refund), 1<<(r.number-1))
 	}
-	w.f("if kept > 0 and not some then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', total, kept) end\n")
+	w.f("if kept > 0 and not some then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', first[3], kept) end\n")
 	for _, r := range rules {
 		w.f("if m%d and m%d[2] > 0 and m%d[5] == %s + 0 then\n", r.number, r.number, r.number, s.fit(r, Refund))
 		w.f("local n, was, gen = m%d[2], m%d, m%d[1]\n", r.number, r.number, r.number)

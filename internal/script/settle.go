@@ -8,34 +8,40 @@ import (
 // settle writes Lua that does what run.settle does. m and by are tables, because a function
 // has at most 200 locals.
 func (s *Source) settle(w *writer) {
-	w.f("local m, by, first, mark, gave = {}, {}, nil\n")
+	w.f("local m, by, keeps, kept, first, mark, gave = {}, {}, {}, true\n")
 	rules, _ := s.marked()
 	for _, r := range rules {
 		s.readMark(w, r, Settle, fmt.Sprintf("m[%d]", r.number))
-		w.f("first = m[%d] or first\n", r.number)
+		s.spent(w, fmt.Sprintf("m[%d]", r.number))
 	}
 	w.f("if not first then return '0;' .. sec .. ' ' .. usec .. ';0 0' end\n")
-	w.f("local more = actual - first[3]\nif more > 0 then\n")
-	for _, r := range rules {
-		switch {
-		case r.own:
-		case r.Step != nil:
-			w.f("if rooms[%d] + debt < more then more = rooms[%d] + debt end\n", r.number, r.number)
-		default:
-			w.f("do%send\ndo\nlocal room%sif room + debt < more then more = room + debt end\nend\n", r.sections["advance"], r.sections["room"])
-		}
-	}
-	w.f("if more < 0 then more = 0 end\nend\n")
-	w.f("local old, asked, kept, some, change = first[3], first[4], 0, false, more ~= 0\nlocal total = old + more\n")
+	w.f("local old, asked, total, fresh = first[3], first[4], actual, kept and actual or first[3]\n")
 	for _, r := range rules {
 		i := r.number
-		w.f("by[%d] = 0\nif m[%d] and (m[%d][5] - %s) %% 2 ~= 0 then\nif m[%d][2] ~= total then kept = kept + %d end\n", i, i, i, s.fit(r, Settle), i, 1<<(i-1))
-		if !r.own {
-			w.f("else\nby[%d] = more\nif m[%d] and m[%d][2] > old then by[%d] = total - m[%d][2] end\n", i, i, i, i, i)
-			w.f("if by[%d] >= 0 or not m[%d] or m[%d][5] == %s + 0 then\nsome, change = true, change or by[%d] ~= 0\n", i, i, i, s.fit(r, Settle), i)
-			w.f("else\nkept = kept + %d\nend\n", 1<<(i-1))
+		if r.own {
+			continue
 		}
-		w.f("end\n")
+		w.f("if not m[%d] or m[%d][5] %% 2 == 0 then\nlocal spent = m[%d] and m[%d][3] or fresh\nif total > spent then\n", i, i, i, i)
+		if r.Step != nil {
+			w.f("total = math.min(total, spent + math.max(rooms[%d] + debt, 0))\n", i)
+		} else {
+			w.f("do%send\nlocal room%stotal = math.min(total, spent + math.max(room + debt, 0))\n", r.sections["advance"], r.sections["room"])
+		}
+		w.f("end\nend\n")
+	}
+	w.f("local some, change = false, total ~= old\nkept = 0\n")
+	for _, r := range rules {
+		i, held := r.number, MarkHeld
+		if r.own {
+			held = MarkTotal
+		}
+		w.f("by[%d] = 0\nif m[%d] and (m[%d][5] - %s) %% 2 ~= 0 then\nkeeps[%d] = m[%d][%d] ~= total\n", i, i, i, s.fit(r, Settle), i, i, held+1)
+		if !r.own {
+			w.f("else\nby[%d] = total - (m[%d] and m[%d][3] or fresh)\n", i, i, i)
+			w.f("if by[%d] >= 0 or not m[%d] or m[%d][5] == %s + 0 then\nsome, change = true, change or by[%d] ~= 0\n", i, i, i, s.fit(r, Settle), i)
+			w.f("else\nkeeps[%d] = true\nend\n", i)
+		}
+		w.f("end\nif keeps[%d] then kept = kept + %d end\n", i, 1<<(i-1))
 	}
 	w.f("if not some then total, change = old, false end\nif change then\n")
 	for _, r := range rules {
@@ -56,8 +62,8 @@ func (s *Source) settle(w *writer) {
 			r.giveBack(w)
 			w.f("end\nwas[2] = keep\nend\n")
 		}
-		w.f("m[%d][3] = total\n", i)
-		w.f("redis.call('SET', %s, string.format('%s%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\n", luaKey(r.Marker), SettledTag[:], strings.Repeat(" %d", r.MarkInts()), i)
+		w.f("local tag = '%s'\nif keeps[%d] and m[%d][5] %% 2 == 0 then tag = '%s' else m[%d][3] = total end\n", SettledTag[:], i, i, KeptTag[:], i)
+		w.f("redis.call('SET', %s, tag .. string.format('%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\n", luaKey(r.Marker), strings.Repeat(" %d", r.MarkInts()), i)
 		w.f("else\nredis.call('UNLINK', %s)\nend\n", luaKey(r.Marker))
 	}
 	w.f("end\nreturn '1;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', total, kept)\n")
