@@ -1,0 +1,38 @@
+package histories
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/weir-go/weir/store/memory"
+)
+
+// TestHistories runs WEIR_HISTORIES histories on the memory store, or 2,500.
+func TestHistories(t *testing.T) {
+	t.Parallel()
+	n := 2500
+	if testing.Short() {
+		n = 500
+	}
+	if text := os.Getenv("WEIR_HISTORIES"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var stats Stats
+	failed := 0
+	for seed := range uint64(n) {
+		if err := Run(t.Context(), memory.New(nil), "h", seed, &stats); err != nil {
+			t.Error(err)
+			if failed++; failed == 10 {
+				return
+			}
+		}
+	}
+	t.Logf("%+v", stats)
+	if stats.Exact < 4*stats.Bounds || min(stats.Kept, stats.Replayed, stats.Settled, stats.Refunded) < n/10 {
+		t.Errorf("%+v: want more of it", stats)
+	}
+}
