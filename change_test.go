@@ -154,6 +154,24 @@ func TestChangeByAlgorithm(t *testing.T) {
 	}
 }
 
+// A repeat is not denied because a lower burst would have made it wait.
+func TestChangeToALowerBurst(t *testing.T) {
+	t.Parallel()
+	st := weirtest.NewStore(weirtest.NewClock())
+	limit := func(burst int64) *weir.Limiter {
+		return weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: burst})
+	}
+	r := weir.Request{Key: weir.KeyOf("u"), Cost: 7, ID: "x"}
+	weirtest.Allow(t, limit(10), r)
+	if res := weirtest.Decide(t, limit(3), r); !res.Allowed || !res.Replayed || res.Granted != 7 || res.Delay != 0 {
+		t.Errorf("a repeat under a lower burst: got %+v", res)
+	}
+	r.MaxWait = time.Minute
+	if res := weirtest.Decide(t, limit(3), r); !res.Allowed || res.Delay != 4*time.Second {
+		t.Errorf("a repeat that can wait: got %+v, want a Delay of 4s", res)
+	}
+}
+
 // A rule that is new, removed or renamed does not hide a decision from the other rules.
 func TestChangeOfRules(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,8 @@ type Settlement struct {
 // ID of the decision. Refund is idempotent: a second refund of a decision refunds nothing, so
 // it can be retried after an error.
 //
-// A refund ends the ID: if the decision's request is sent again, it makes a new decision.
+// A refund ends the ID for the rules of this limiter: if the decision's request is sent again,
+// it makes a new decision.
 //
 // Refund always refunds the whole decision. So r.Cost must be 0, or at least what the decision
 // asked for, or consumed as a TakeUpTo. If the actual cost is smaller, use [Limiter.Settle]. Refund
@@ -37,8 +38,9 @@ type Settlement struct {
 //   - If a key was reset, evicted or deleted after the decision, nothing is refunded to
 //     that key.
 //   - An algorithm.GCRA or TokenBucket can refund fewer tokens than were consumed, if
-//     several decisions for a key are open at once, and are not refunded in reverse order.
-//     Other algorithms except LeakyBucket refund all of them.
+//     several decisions for a key are open at once, and are not refunded in reverse order,
+//     or if several have been refunded before. Other algorithms except LeakyBucket refund
+//     all of them.
 //
 // There are these exceptions:
 //   - If the refunded request started a window or a refill period, that window or period still
@@ -58,7 +60,8 @@ type Settlement struct {
 // longest Window are the same. A rule that has got or lost a Cost cannot be adjusted. If
 // no rule can be adjusted, nothing changes, and the ID stays. Otherwise a rule that
 // cannot be adjusted keeps its tokens until they are refilled, because the refund ends
-// the ID.
+// the ID. Under limits that cannot adjust it, the decision of a TokenBucket or SlidingCounter
+// can be found for a second longer, and with Options.Clock for an hour.
 //
 // The errors are:
 //   - [ErrInvalidKey] if r.ID is empty.

@@ -98,7 +98,8 @@ type Request struct {
 	// settled to another cost, the repeated request is denied, and RetryAfter says for
 	// how long. So is a repeated request whose decision is in the future, because the
 	// clock has stepped back. A rule with a Cost keeps its turn even after a Settle. If the
-	// rate has changed since, the turn is an estimate, and the request is not denied.
+	// rate or the capacity has changed since, the turn is an estimate, and the request is not
+	// denied for it.
 	//
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
 	// a TakeUpTo, the Cost must be at least what it consumed.

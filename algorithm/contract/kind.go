@@ -15,10 +15,10 @@ type Head struct {
 	// it.
 	Name string
 
-	// Tag is a lower-case letter and a digit. It cannot be i2 or i3, the tags of markers.
-	// The tag is part of every key and of every value. If you change the layout of
-	// the value, choose another tag. Rules then use other keys, so their earlier
-	// state has no effect.
+	// Tag is a lower-case letter and a digit. It cannot be i2, i3 or i4, the tags of
+	// markers. The tag is part of every key and of every value. If you change the
+	// layout of the value, choose another tag. Rules then use other keys, so their
+	// earlier state has no effect.
 	Tag store.Tag
 
 	// Cell names the integers of the cell, separated by spaces: "edge count". Names

@@ -101,7 +101,7 @@ func (p *Program) fitAt(v script.Verb) int {
 	return at
 }
 
-// fitOf returns FIT of a rule with a marker: see [script.MarkFit]. If no constant matters, a
+// fitOf returns FIT of a rule with a marker: see [script.FitBits]. If no constant matters, a
 // refund is valid under every limit.
 func fitOf(r *rule) int64 {
 	fit, bound := int64(0), r.layout.Bound
@@ -111,13 +111,18 @@ func fitOf(r *rule) int64 {
 			fmt.Fprintf(h, "%s %q ", r.layout.Args[i], r.Limit.Args[i].String())
 		}
 		if r.layout.Step != nil {
-			fmt.Fprint(h, r.layout.Keys(), " ")
+			fmt.Fprintf(h, "%d keys ", r.layout.Keys())
 		}
-		fmt.Fprint(h, r.Share)
+		fmt.Fprintf(h, "%d shares", r.Share) // the last bytes of a text hardly change the first bits of its hash
 		fit = int64(h.Sum64() >> 32 << 1)
 	}
 	if r.Cost > 0 {
 		fit++
+	}
+	if k := r.layout.Meter; k != nil && k.Reserves {
+		h := fnv.New64a()
+		fmt.Fprintf(h, "%d tokens", r.Limit.Capacity)
+		fit |= int64(h.Sum64() >> (64 - 20) << script.FitBits)
 	}
 	return fit
 }
@@ -125,4 +130,9 @@ func fitOf(r *rule) int64 {
 // fit returns FIT of rule i for the constants in the arguments.
 func (r *run) fit(i int) int64 {
 	return r.args[r.fitAt(r.verb)+r.rules[i].layout.Marker-r.source.Keys].Int()
+}
+
+// sameFit reports whether FIT of the marker m allows a refund to rule i.
+func (r *run) sameFit(i int, m *store.Nums) bool {
+	return (m.N[script.MarkFit]^r.fit(i))&(1<<script.FitBits-1) == 0
 }

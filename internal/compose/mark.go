@@ -59,7 +59,7 @@ func (r *run) readMarks(m *marks) (found bool, err error) {
 		ends := n.N[size-1]
 		switch {
 		case s.raw != nil:
-		case !s.kind.Absolute && n.N[script.MarkFit] != r.fit(i):
+		case !s.kind.Absolute && !r.sameFit(i, &n):
 			ends = math.MaxInt64
 		default:
 			ends = s.meter.Ends(toCell(n.N[script.MarkHead : script.MarkHead+s.cell]))
@@ -163,7 +163,7 @@ func (r *run) refund(held []held) (o outcome, err error) {
 		case r.rules[i].Cost == 0 && r.call.Cost > 0 && n.N[script.MarkAsked] > r.call.Cost:
 			return outcome{head: script.TooLittle}, nil
 		case n.N[script.MarkHeld] == 0: // a missing marker, or one that was settled to 0
-		case n.N[script.MarkFit] == r.fit(i):
+		case r.sameFit(i, n):
 			some = true
 		default:
 			o.kept |= 1 << i

@@ -233,7 +233,7 @@ func TestRefund(t *testing.T) {
 	}
 	b.do(p, 3, script.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 77})
 	if got, want := b.values("{x}:1:0", "{x}:2:0", "{x}:1:%id=a", "{x}:2:%id=a"), []string{
-		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i2 77 1 1 1 0 1767225610000000 1", "i2 77 2 1 1 3406364611 1767225602000000 0 0 0",
+		"f2 1767225610000000 1 77", "g2 1767225602000000 0 0 77 0 0", "i2 77 1 1 1 0 1767225610000000 1", "i2 77 2 1 1 1793165496993809 1767225602000000 0 0 0",
 	}; !slices.Equal(got, want) {
 		t.Errorf("the keys hold %q, want %q", got, want)
 	}
@@ -260,12 +260,12 @@ func TestGenerations(t *testing.T) {
 	b.do(p, 1, script.ConsumeMark, "a", compose.Call{Cost: 1, Gen: 7})
 	b.do(p, 1, script.ConsumeMark, "b", compose.Call{Cost: 1, Gen: 8})
 	b.do(p, 1, script.Consume, "", compose.Call{Cost: 1})
-	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i2 7 1 1 1 3406364610 1767225602000000 0 0 0", "i2 7 1 1 1 3406364610 1767225603000000 0 0 0"}; !slices.Equal(got, want) {
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=a", "{x}:0:%id=b"), []string{"g2 1767225604000000 0 0 7 0 0", "i2 7 1 1 1 5896259424012304 1767225602000000 0 0 0", "i2 7 1 1 1 5896259424012304 1767225603000000 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("in use, the keys hold %q, want %q", got, want)
 	}
 	b.now += 4e6 // the state ends
 	b.do(p, 1, script.ConsumeMark, "c", compose.Call{Cost: 1, Gen: 9})
-	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i2 9 1 1 1 3406364610 1767225605000000 0 0 0"}; !slices.Equal(got, want) {
+	if got, want := b.values("{x}:0:0", "{x}:0:%id=c"), []string{"g2 1767225605000000 0 0 9 0 0", "i2 9 1 1 1 5896259424012304 1767225605000000 0 0 0"}; !slices.Equal(got, want) {
 		t.Errorf("used again, the keys hold %q, want %q", got, want)
 	}
 	for i, want := range []int64{0, 1} {
@@ -344,10 +344,10 @@ func TestArgs(t *testing.T) {
 		{p, script.Peek, compose.Call{Cost: 3}, "5 10000000 1 1000000 3000000 2 3"},
 		{p, script.Consume, compose.Call{Cost: 1, Wait: 9}, "5 10000000 1 1000000 3000000 2"}, // a window cannot wait
 		{p, script.Consume, compose.Call{Cost: 1, Now: epoch}, "5 10000000 1 1000000 3000000 2 1 0 1767225600000000"},
-		{p, script.ConsumeMark, compose.Call{Cost: 1, Gen: 7}, "5 10000000 1 1000000 3000000 2 1 0 7 0 3406364611"},
-		{p, script.Refund, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 0 0 0 3406364611"},
+		{p, script.ConsumeMark, compose.Call{Cost: 1, Gen: 7}, "5 10000000 1 1000000 3000000 2 1 0 7 0 1793165496993809"},
+		{p, script.Refund, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 0 0 0 1793165496993809"},
 		{p, script.Force, compose.Call{Cost: 1}, "5 10000000 1 1000000 3000000 2 1 9007199254740986 0 4503599624"},
-		{p, script.ForceMark, compose.Call{Cost: 7, Wait: 9, Gen: 7}, "5 10000000 1 1000000 3000000 2 7 9007199254740986 7 4503599624 0 3406364611"},
+		{p, script.ForceMark, compose.Call{Cost: 7, Wait: 9, Gen: 7}, "5 10000000 1 1000000 3000000 2 7 9007199254740986 7 4503599624 0 1793165496993809"},
 		{wait, script.Consume, compose.Call{Cost: 1, Wait: 9}, "1000000 3000000 1 9"},
 		{wait, script.Consume, compose.Call{Cost: 1, Wait: 1 << 60}, "1000000 3000000 1 4503599624370495"},
 		{wait, script.Consume, compose.Call{Cost: 1 << 60}, "1000000 3000000 9007199254740992"},

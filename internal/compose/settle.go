@@ -42,7 +42,7 @@ func (r *run) settle(held []held) (o outcome, err error) {
 			}
 		case q.Cost == 0:
 			by[i] = o.cost - spentBy(n, fresh)
-			if by[i] < 0 && n.Len > 0 && n.N[script.MarkFit] != r.fit(i) {
+			if by[i] < 0 && n.Len > 0 && !r.sameFit(i, n) {
 				o.kept |= 1 << i
 			} else {
 				some, change = true, change || by[i] != 0
@@ -77,7 +77,7 @@ func (r *run) settleRule(i int, h *held, m *store.Nums, by, asked int64, o *outc
 		r.tx.Del(key)
 		return nil
 	}
-	if back := min(-by, m.N[script.MarkHeld]); back > 0 && m.N[script.MarkFit] == r.fit(i) {
+	if back := min(-by, m.N[script.MarkHeld]); back > 0 && r.sameFit(i, m) {
 		_, err = r.giveBack(i, h, m, back)
 		m.N[script.MarkHeld] -= back
 	}
@@ -104,7 +104,7 @@ func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error 
 		return nil
 	}
 	held := k
-	if m.Len > 0 && m.N[script.MarkFit] == r.fit(i) && h.tail && h.nums.N[s.cell] == m.N[script.MarkGen] && h.cell == toCell(m.N[script.MarkHead:script.MarkHead+s.cell]) &&
+	if m.Len > 0 && r.sameFit(i, m) && h.tail && h.nums.N[s.cell] == m.N[script.MarkGen] && h.cell == toCell(m.N[script.MarkHead:script.MarkHead+s.cell]) &&
 		(!s.notes() || h.nums.N[s.cell+1] == m.N[script.MarkHead+s.cell]) {
 		held += m.N[script.MarkHeld]
 	}

@@ -118,7 +118,7 @@ const (
 	MarkHeld         // HELD: the number of tokens that a refund can return
 	MarkTotal        // TOTAL: the number of tokens that the decision consumed from each rule without a Cost
 	MarkAsked        // ASKED: the cost that the decision asked for; for a TakeUpTo what it consumed
-	MarkFit          // FIT: a hash of the constants in Rule.Bound, and in the last bit, whether the rule has a Cost
+	MarkFit          // FIT: see FitBits
 
 	// MarkHead is the number of these integers. Further integers follow: for a rule with
 	// a cell, the cell just after the decision and the first integer of the note. The
@@ -127,6 +127,12 @@ const (
 	// integers of contract.StepRefunder.Mark, and when the decision ends.
 	MarkHead
 )
+
+// FitBits is the number of bits of FIT that must be the same for a refund: a hash of the
+// constants in Rule.Bound, and in the last bit, whether the rule has a Cost. If the rule's
+// tokens can be reserved, a hash of its capacity follows: with another capacity, the turn of a
+// decision is an estimate.
+const FitBits = 33
 
 // MarkInts returns the number of integers of a marker.
 func (r *Rule) MarkInts() int {

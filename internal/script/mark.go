@@ -48,6 +48,11 @@ func (s *Source) fit(r *Rule, v Verb) string {
 	return fmt.Sprintf("ARGV[%d]", place+1)
 }
 
+// sameFit returns Lua that is true if FIT of the marker m allows a refund to r.
+func (s *Source) sameFit(r *Rule, v Verb, m string) string {
+	return fmt.Sprintf("(%s[%d] - %s) %% %d == 0", m, MarkFit+1, s.fit(r, v), 1<<FitBits)
+}
+
 // readMark writes Lua that sets mark to the text of the marker of r, and m to its
 // integers. If the marker is missing or has ended, m is nil.
 func (s *Source) readMark(w *writer, r *Rule, v Verb, m string) {
@@ -67,7 +72,7 @@ func (s *Source) readMark(w *writer, r *Rule, v Verb, m string) {
 	if r.Meter.Absolute {
 		w.f("do\n")
 	} else {
-		w.f("if %s[%d] == %s + 0 then\n", m, MarkFit+1, s.fit(r, v))
+		w.f("if %s then\n", s.sameFit(r, v, m))
 	}
 	w.f("local %s = %s\n", r.suffix(r.Cell, "", ", "), strings.Join(was, ", "))
 	w.f("local ends%sif ends <= now then %s = nil end\nend\nend\n", r.sections["ends"], m)
@@ -123,11 +128,11 @@ func (s *Source) refund(w *writer) {
 			w.f("if m%d and n > 0 and m%d[4] > n then return '%d;' .. sec .. ' ' .. usec .. ';0 0' end\n", r.number, r.number, TooLittle)
 		}
 		w.f("if m%d and m%d[2] > 0 then\n", r.number, r.number)
-		w.f("if m%d[5] == %s + 0 then some = true else kept = kept + %d end\nend\n", r.number, s.fit(r, Refund), 1<<(r.number-1))
+		w.f("if %s then some = true else kept = kept + %d end\nend\n", s.sameFit(r, Refund, fmt.Sprintf("m%d", r.number)), 1<<(r.number-1))
 	}
 	w.f("if kept > 0 and not some then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', first[3], kept) end\n")
 	for _, r := range rules {
-		w.f("if m%d and m%d[2] > 0 and m%d[5] == %s + 0 then\n", r.number, r.number, r.number, s.fit(r, Refund))
+		w.f("if m%d and m%d[2] > 0 and %s then\n", r.number, r.number, s.sameFit(r, Refund, fmt.Sprintf("m%d", r.number)))
 		w.f("local n, was, gen = m%d[2], m%d, m%d[1]\n", r.number, r.number, r.number)
 		r.giveBack(w)
 		w.f("end\n")

@@ -40,7 +40,7 @@ func (r *Rule) parse(k contract.Kind) error {
 		return fmt.Errorf("its Name is %q: it must be lower-case letters and digits", h.Name)
 	}
 	if !kindTag.Match(h.Tag[:]) || IsMark(h.Tag) {
-		return fmt.Errorf("its Tag is %q: it must be a lower-case letter and a digit, and neither %s nor %s", h.Tag[:], MarkTag[:], SettledTag[:])
+		return fmt.Errorf("its Tag is %q: it must be a lower-case letter and a digit, and not %s, %s or %s", h.Tag[:], MarkTag[:], SettledTag[:], KeptTag[:])
 	}
 	cell, optional, bracketed := strings.Cut(h.Cell, "[")
 	r.Cell = strings.Fields(cell)

@@ -10,6 +10,7 @@ import (
 func (s *Source) settle(w *writer) {
 	w.f("local m, by, keeps, kept, first, mark, gave = {}, {}, {}, true\n")
 	rules, _ := s.marked()
+	same := func(r *Rule) string { return s.sameFit(r, Settle, fmt.Sprintf("m[%d]", r.number)) }
 	for _, r := range rules {
 		s.readMark(w, r, Settle, fmt.Sprintf("m[%d]", r.number))
 		s.spent(w, fmt.Sprintf("m[%d]", r.number))
@@ -38,7 +39,7 @@ func (s *Source) settle(w *writer) {
 		w.f("by[%d] = 0\nif m[%d] and (m[%d][5] - %s) %% 2 ~= 0 then\nkeeps[%d] = m[%d][%d] ~= total\n", i, i, i, s.fit(r, Settle), i, i, held+1)
 		if !r.own {
 			w.f("else\nby[%d] = total - (m[%d] and m[%d][3] or fresh)\n", i, i, i)
-			w.f("if by[%d] >= 0 or not m[%d] or m[%d][5] == %s + 0 then\nsome, change = true, change or by[%d] ~= 0\n", i, i, i, s.fit(r, Settle), i)
+			w.f("if by[%d] >= 0 or not m[%d] or %s then\nsome, change = true, change or by[%d] ~= 0\n", i, i, same(r), i)
 			w.f("else\nkeeps[%d] = true\nend\n", i)
 		}
 		w.f("end\nif keeps[%d] then kept = kept + %d end\n", i, 1<<(i-1))
@@ -57,7 +58,7 @@ func (s *Source) settle(w *writer) {
 		}
 		w.f("if m[%d] then\n", i)
 		if !r.own {
-			w.f("if by[%d] < 0 and m[%d][5] == %s + 0 then\n", i, i, s.fit(r, Settle))
+			w.f("if by[%d] < 0 and %s then\n", i, same(r))
 			w.f("local n, was, gen = math.min(-by[%d], m[%d][2]), m[%d], m[%d][1]\nlocal keep = was[2] - n\nif n > 0 then\n", i, i, i, i)
 			r.giveBack(w)
 			w.f("end\nwas[2] = keep\nend\n")
@@ -82,7 +83,7 @@ func (s *Source) addStep(w *writer, r *Rule) {
 // its new marker: see run.addTo.
 func (s *Source) addCell(w *writer, r *Rule) {
 	i := r.number
-	w.f("local n, held = by[%d], by[%d]\nif m[%d] and m[%d][5] == %s + 0 and tail%d ~= '' and gen%d == m[%d][1]", i, i, i, i, s.fit(r, Settle), i, i, i)
+	w.f("local n, held = by[%d], by[%d]\nif m[%d] and %s and tail%d ~= '' and gen%d == m[%d][1]", i, i, i, s.sameFit(r, Settle, fmt.Sprintf("m[%d]", i)), i, i, i)
 	same := r.Cell
 	if len(r.Note) > 0 {
 		same = append(same[:len(same):len(same)], r.Note[0])

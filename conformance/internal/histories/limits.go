@@ -130,8 +130,21 @@ func fits(a, b algorithm.Algorithm) bool {
 		return a.Refill == b.Refill && a.AtOnce == b.AtOnce
 	case algorithm.SlidingCounter:
 		return a.Window == b.(algorithm.SlidingCounter).Window
+	case algorithm.SlidingBuckets:
+		b := b.(algorithm.SlidingBuckets)
+		return a.Width == b.Width && span(a) == span(b)
 	}
 	return true
+}
+
+// lasts reports whether a decision under a lasts as long as its marker under limits that cannot
+// adjust it.
+func lasts(a algorithm.Algorithm) bool {
+	switch a.(type) {
+	case algorithm.TokenBucket, algorithm.SlidingCounter:
+		return true
+	}
+	return false
 }
 
 // span returns the longest window of a.
