@@ -53,9 +53,9 @@ type Settlement struct {
 //     the step can be refunded, at most those of the decision.
 //
 // The limits may have changed since the decision, for example because the caller has
-// another plan, or because a process with other limits decided. An algorithm.FixedWindow
-// or SlidingLog can be adjusted under every limit. A GCRA or LeakyBucket can be adjusted
-// if its Rate is the same, a TokenBucket if its Refill and AtOnce are the same, a
+// another plan, or because a process with other limits decided. An algorithm.FixedWindow,
+// Calendar or SlidingLog can be adjusted under every limit. A GCRA or LeakyBucket can be
+// adjusted if its Rate is the same, a TokenBucket if its Refill and AtOnce are the same, a
 // SlidingCounter if its Window is the same, and a SlidingBuckets if its Width and its
 // longest Window are the same. A rule that has got or lost a Cost cannot be adjusted. If
 // no rule can be adjusted, nothing changes, and the ID stays. Otherwise a rule that
