@@ -158,12 +158,12 @@ func (b *bound) checkSettles() error {
 	if !b.settles || b.only {
 		return nil
 	}
-	if _, err := b.checkSettle(&Request{ID: "id", Actual: ActualCost(0)}); err != nil {
+	if _, err := b.checkSettle(&Request{Op: Settle, ID: "id", Actual: ActualCost(0)}); err != nil {
 		return err
 	}
 	for i := range b.rules {
 		if r := &b.rules[i]; r.has(follows) && r.limit.MaxDebt/100 < r.limit.Capacity {
-			return unsupported("Settle", r, fmt.Sprintf("which has the limit %d in %v and can be in debt by %d: Options.Settles needs 100 times the limit: lower the limit, raise its rate, or use another algorithm",
+			return unsupported("Settle", r, fmt.Sprintf("which has the limit %d in %v and can be in debt by %d: Options.Settles needs 100 times the limit: lower the limit, shorten its time, or use another algorithm",
 				r.limit.Capacity, r.limit.Window, r.limit.MaxDebt))
 		}
 	}

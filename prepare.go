@@ -245,7 +245,7 @@ func errNoRefund(op Op, r *rule) error {
 func errNoDebt(what string, r *rule) error {
 	why := "which cannot be in debt: use another algorithm"
 	if l := r.limit; l.Capacity > contract.MaxTokens/100 || l.Window > 365*24*time.Hour { // its debt may have no room beside it
-		why = fmt.Sprintf("which cannot be in debt with the limit %d in %v: lower the limit, raise its rate, or use another algorithm", l.Capacity, l.Window)
+		why = fmt.Sprintf("which cannot be in debt with the limit %d in %v: lower the limit, shorten its time, or use another algorithm", l.Capacity, l.Window)
 	}
 	return unsupported(what, r, why)
 }

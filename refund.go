@@ -16,8 +16,8 @@ type Settlement struct {
 	Cost int64
 
 	// Kept is empty if every rule agrees with Cost. Otherwise it is the name of the first
-	// rule that could not be adjusted, because its limit has changed since the decision.
-	// That rule keeps what it had consumed.
+	// rule, in the order of Policy.Rules, that could not be adjusted, because its limit has
+	// changed since the decision. That rule keeps what it had consumed.
 	Kept string
 }
 
@@ -57,11 +57,12 @@ type Settlement struct {
 // Calendar or SlidingLog can be adjusted under every limit. A GCRA or LeakyBucket can be
 // adjusted if its Rate is the same, a TokenBucket if its Refill and AtOnce are the same, a
 // SlidingCounter if its Window is the same, and a SlidingBuckets if its Width and its
-// longest Window are the same. A rule that has got or lost a Cost cannot be adjusted. If
-// no rule can be adjusted, nothing changes, and the ID stays. Otherwise a rule that
-// cannot be adjusted keeps its tokens until they are refilled, because the refund ends
-// the ID. Under limits that cannot adjust it, the decision of a TokenBucket or SlidingCounter
-// can be found for a second longer, and with Options.Clock for an hour.
+// longest Window are the same. A rule cannot be adjusted if it had a Cost and has none
+// now, or the reverse. If no rule can be adjusted, nothing changes, and the ID stays.
+// Otherwise a rule that cannot be adjusted keeps its tokens until they are refilled,
+// because the refund ends the ID. A limiter that cannot adjust a TokenBucket or
+// SlidingCounter can find its decision for a second after it has ended, and with
+// Options.Clock for an hour.
 //
 // The errors are:
 //   - [ErrInvalidKey] if r.ID is empty.
@@ -82,8 +83,8 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 // see [Limiter.Force]. A rule with a Cost keeps it. A rule that was added after the decision
 // consumes only the difference.
 //
-// Check that the Cost of the Settlement is actual. If it is not, the decision was not found, a
-// rule would be too deep in debt, or no rule could be adjusted. If the decision was not found and
+// Check Found, and that the Cost of the Settlement is actual. If Cost is another, a rule would
+// be too deep in debt, or no rule could be adjusted. If the decision was not found and
 // actual is above the cost, use [Limiter.Force] for the difference.
 //
 // Settle is idempotent, so it can be retried after an error. The ID stays: a repeat of the

@@ -97,25 +97,24 @@ type Request struct {
 	// If the decision reserved tokens that are not available within MaxWait, and was not
 	// settled to another cost, the repeated request is denied, and RetryAfter says for
 	// how long. So is a repeated request whose decision is in the future, because the
-	// clock has stepped back. A rule with a Cost keeps its turn even after a Settle. If the
-	// rate or the capacity has changed since, the turn is an estimate, and the request is not
-	// denied for it.
+	// clock has stepped back. After a Settle, only a rule with a Cost still has a turn. If
+	// the rate or the capacity has changed, Delay is an estimate, and the repeat is allowed.
 	//
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
 	// a TakeUpTo, the Cost must be at least what it consumed.
 	//
 	// Do not take the ID from the caller who is limited: repeated requests are free. If
 	// callers send idempotency keys, make the ID of the key and a hash of the request, and
-	// do no work for a Result that is Replayed.
+	// record in a database which jobs have run.
 	//
 	// If a request has an ID, the store keeps one more key for each rule, until no token
 	// of the decision can be refunded. If the algorithm of a rule cannot refund, for
 	// example algorithm.MetadataWindow, ID must be empty. A Peek ignores the ID, unless
 	// it names a lease.
 	//
-	// If a rule is an algorithm.Concurrency, ID names the lease, and there is no refund.
-	// Every op except Peek and Reset then needs an ID. It has at most algorithm.MaxLease
-	// bytes.
+	// If a rule is an algorithm.Concurrency, ID only names the lease: a repeated request
+	// consumes tokens from the other rules again, and cannot be refunded. Every op except
+	// Peek and Reset then needs an ID. It has at most algorithm.MaxLease bytes.
 	ID string
 
 	// Actual is the cost that a Settle gives to the decision. Other ops ignore it.

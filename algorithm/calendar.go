@@ -25,7 +25,8 @@ const (
 //
 //	algorithm.Calendar{Limit: 1000, Every: algorithm.Month, Day: 17, Zone: "Europe/Berlin"}
 //
-// RetryAfter is the time until the period ends. Up to twice Limit tokens can be consumed
+// RetryAfter is the time until the period ends. So is ResetAfter, unless nothing was
+// consumed in the period: it is then 0. Up to twice Limit tokens can be consumed
 // around the end of a period: Limit just before the end, and Limit just after it.
 //
 // A period starts at the first instant at which a clock in the zone shows its start or a
@@ -42,7 +43,7 @@ const (
 // the current period keeps the end that is stored, and each new period ends according to
 // the process that makes its first decision.
 //
-// In debt, the count of the period is above Limit, and the debt ends with the period.
+// Force can raise the count above Limit. The debt ends with the period.
 //
 // If any field changes, the current period keeps its end and its count. The next period ends
 // as the new fields say, so it can be short: for example, after a change of Zone, up to Limit
@@ -60,8 +61,8 @@ type Calendar struct {
 	// Every is the length of a period: Day, Week, Month, Quarter or Year.
 	Every Period
 
-	// Zone is the time zone, by its name in the IANA database: "America/New_York". The
-	// empty string is UTC. "Local" is not valid, because processes can differ in it.
+	// Zone is the time zone, by its name in the IANA database: "America/New_York". Use the
+	// name of a place: "EST" never changes its clocks. The empty string is UTC. "Local" is not valid, because processes can differ in it.
 	Zone string
 
 	// Month is the month in which a Quarter or a Year starts. 0 means January. For other

@@ -130,8 +130,8 @@ func (c *Cache) Wrap(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	return d, nil
 }
 
-// A freer is a Decider that returns tokens to the store on its own, as that of a prefetch.Pool. It
-// calls the function with their keys.
+// A freer is a Decider that returns tokens to the store on its own, such as the one a
+// prefetch.Pool makes. It calls the function with their keys.
 type freer interface{ OnFree(func(key *weir.Key)) }
 
 // A decider is the Decider of a limiter with a Cache.

@@ -227,7 +227,7 @@ func supported(rules []weir.RuleInfo) error {
 		case !r.Debt:
 			why = "is a " + r.Kind + ", which cannot be in debt: use another algorithm"
 			if r.Limit > contract.MaxTokens/100 || r.Window > 365*24*time.Hour { // its debt may have no room beside it
-				why = fmt.Sprintf("is a %s, which cannot be in debt with the limit %d in %v: lower the limit, raise its rate, or use another algorithm", r.Kind, r.Limit, r.Window)
+				why = fmt.Sprintf("is a %s, which cannot be in debt with the limit %d in %v: lower the limit, shorten its time, or use another algorithm", r.Kind, r.Limit, r.Window)
 			}
 		}
 		if why != "" {

@@ -83,19 +83,6 @@ func widest(a algorithm.Algorithm) algorithm.Algorithm {
 	panic(a)
 }
 
-// capacity returns the capacity of a limit whose tokens can be reserved, or 0.
-func capacity(a algorithm.Algorithm) int64 {
-	switch a := a.(type) {
-	case algorithm.GCRA:
-		return a.Burst
-	case algorithm.LeakyBucket:
-		return a.Queue
-	case algorithm.TokenBucket:
-		return a.Capacity
-	}
-	return 0
-}
-
 // parts is a common denominator of all intervals, in parts of a microsecond.
 const parts = 21
 
