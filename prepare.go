@@ -295,8 +295,9 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 // addMarkers adds the keys of the markers, and sets the call's generation. A marker's key
 // is that of its rule, with a hash of the whole key and the ID. It does not depend on the
 // limits, so a decision is found after they have changed. The generation also depends on
-// the time and on the number of calls: if an ID is used again, the generation differs, even
-// if the clock stands still.
+// the time, the number of calls, the limits, and the cost of a Settle: if an ID is used
+// again, the generation differs, even if the clock stands still, and even if another
+// limiter uses it.
 func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	s.text = s.text[:0]
 	for n := range b.space.segments {
@@ -308,8 +309,11 @@ func (b *bound) addMarkers(s *scratch, q *query, r *Request, head int) {
 	if now == 0 {
 		now = time.Now().UnixMicro()
 	}
-	gen := (binary.BigEndian.Uint64(sum[:]) ^ b.space.calls.Add(1)*hashFactor) >> 12
-	q.Call.Gen = max(int64(gen)^now, 1)
+	gen := binary.BigEndian.Uint64(sum[:]) ^ binary.BigEndian.Uint64(b.limits[:]) ^ b.space.calls.Add(1)*hashFactor
+	if q.Verb == script.Settle {
+		gen ^= (uint64(q.Call.Cost) + 1) * hashFactor << 32
+	}
+	q.Call.Gen = max(int64(gen>>12)^now, 1)
 	for n, rule := range q.group.rules {
 		if q.Program.Marked(n) {
 			s.buf = append(s.buf, s.buf[:head]...)

@@ -24,10 +24,10 @@
 // A decision with an ID adds a second key for each rule, its marker. A marker is never
 // evicted before the key that holds the tokens of its decision. So new keys, including the
 // markers of a caller's own IDs, may evict a limit, whose caller then has a full limit
-// again, but a repeated request
-// never consumes tokens twice from a limit that is still there. After both were evicted,
-// the repeat is a new request. A denied key also keeps its markers. If a key has more IDs
-// than the store has room for, a request with a new ID returns [store.ErrUnavailable].
+// again, but a repeated request never consumes tokens twice from a limit that is still
+// there. After both were evicted, the repeat is a new request. A denied key also keeps its
+// markers. If a key has more IDs than the store has room for, a request with a new ID
+// returns [store.ErrUnavailable].
 //
 // An attacker who can create MaxKeys keys can evict keys that have not been denied yet, or
 // fill the store with denied keys. So choose MaxKeys much larger than the number of callers
