@@ -104,8 +104,8 @@ type Request struct {
 	// a TakeUpTo, the Cost must be at least what it consumed.
 	//
 	// Do not take the ID from the caller who is limited: repeated requests are free. If
-	// callers send idempotency keys, make the ID of the key and a hash of the request, and
-	// record in a database which jobs have run.
+	// callers send idempotency keys, make the ID of the key and a hash of the request. The ID
+	// does not make the work run once: keep a record of it, and claim it before you start.
 	//
 	// If a request has an ID, the store keeps one more key for each rule, until no token
 	// of the decision can be refunded. If the algorithm of a rule cannot refund, for
