@@ -172,6 +172,29 @@ func TestChangeToALowerBurst(t *testing.T) {
 	}
 }
 
+// A refund under a shorter window of a log leaves the tokens of other decisions, which the longer
+// window still counts.
+func TestChangeOfALogsWindow(t *testing.T) {
+	t.Parallel()
+	c := weirtest.NewClock()
+	st := weirtest.NewStore(c)
+	long, short := weirtest.New(t, st, algorithm.SlidingLog{Limit: 10, Window: 10 * time.Second}), weirtest.New(t, st, algorithm.SlidingLog{Limit: 10, Window: time.Second})
+	a, b := weir.Request{Key: weir.KeyOf("u"), Cost: 5, ID: "a"}, weir.Request{Key: weir.KeyOf("u"), Cost: 3, ID: "b"}
+	weirtest.Allow(t, long, a)
+	c.Advance(5 * time.Second)
+	weirtest.Allow(t, long, b)
+	c.Advance(time.Second / 10)
+	if got, err := short.Refund(t.Context(), b); !got.Found || err != nil {
+		t.Errorf("Refund: got %+v, %v", got, err)
+	}
+	if res := weirtest.Left(t, long, "u"); res.Remaining != 5 {
+		t.Errorf("got %+v, want the 5 tokens that b did not consume", res)
+	}
+	if got, err := long.Refund(t.Context(), a); !got.Found || err != nil {
+		t.Errorf("Refund of the earlier decision: got %+v, %v", got, err)
+	}
+}
+
 // A rule that is new, removed or renamed does not hide a decision from the other rules.
 func TestChangeOfRules(t *testing.T) {
 	t.Parallel()

@@ -80,8 +80,8 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 //
 // If the decision consumed more than actual, Settle refunds the difference, under the conditions
 // of [Limiter.Refund]. If it consumed less, Settle consumes the difference, even past the limit:
-// see [Limiter.Force]. A rule with a Cost keeps it. A rule that was added after the decision
-// consumes only the difference.
+// see [Limiter.Force]. A rule with a Cost keeps it. A rule that was added after the decision, or
+// that has refilled its tokens, consumes only the difference to the cost that the other rules know.
 //
 // Check Found, and that the Cost of the Settlement is actual. If Cost is another, a rule would
 // be too deep in debt, or no rule could be adjusted. If the decision was not found and

@@ -332,7 +332,7 @@ func (l slidingLog) Mark(now int64, s contract.State, _, _ int64) (contract.Cell
 
 // Refund implements [contract.StepRefunder].
 func (l slidingLog) Refund(tx store.Tx, key int, now int64, s contract.State, _ contract.Ask, mark contract.Cell, n, _, gen int64) (bool, error) {
-	_, all, err := tx.Count(key, 0)
+	live, all, err := tx.Count(key, max(s[1], now)-l.window)
 	place := logDistance(s[4], mark.B) // counted from the newest entry
 	if err != nil || n < 1 || place >= all || mark.A <= max(s[1], now)-l.window {
 		return false, err
@@ -355,7 +355,7 @@ func (l slidingLog) Refund(tx store.Tx, key int, now int64, s contract.State, _ 
 		}
 	}
 	switch {
-	case s[0] <= n:
+	case s[0] <= n && live == all:
 		tx.Del(key)
 	case place > 0:
 		for i := place; i < all; {

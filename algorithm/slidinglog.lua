@@ -215,7 +215,7 @@ if n > 0 and $dead >= 0 and place < size - $dead then
   local cost, owner = string.match(mine, '^l3 %d+ %d+ %d+ (%d+) (%d+) %d+ %d+$')
   if owner ~= string.format('%d', $gen) or string.sub(mine, 1, 28) ~= string.format('l3 %016d %07d ', $was1, $was2) then
     ok = false
-  elseif $used <= n then
+  elseif $used <= n and $dead == 0 then
     redis.call('UNLINK', $key1)
   elseif place > 0 then
     local i, bit = place, 1

@@ -223,6 +223,13 @@ var formCases = func() []formCase {
 			{limit: log, verb: script.Settle, after: time.Second - us, cost: 1, want: 1},
 			{limit: log, verb: script.Settle, after: time.Second, cost: 1},
 		}},
+		formCase{"a refund under a shorter window of a log leaves the older entries", []formCall{
+			{limit: longLog, cost: 2, want: 1},
+			{limit: longLog, verb: script.ConsumeMark, after: 5 * time.Second, cost: 3, want: 1},
+			{limit: log, verb: script.Refund, after: 5*time.Second + us, want: 1},
+			{limit: longLog, verb: script.Peek, after: 5*time.Second + us, cost: 4},
+			{limit: longLog, verb: script.Peek, after: 5*time.Second + us, cost: 3, want: 1},
+		}},
 		formCase{"entries of a log that are exactly a window old", []formCall{
 			{limit: log, cost: 3, want: 1},
 			{limit: log, after: time.Second / 2, cost: 2, want: 1},
@@ -353,6 +360,7 @@ var formMutants = []struct{ old, wrong string }{
 	{"if waits and room > 0 then room = 0 end", "if waits then room = 0 end"},
 	{"8589934591", "4294967296"},
 	{"and place < size - dead1 then", "and place <= size - dead1 then"},
+	{"<= n and dead1 == 0 then", "<= n then"},
 	{"if time <= after then", "if time < after then"},
 	{"after + 1), nil, nil", "after), nil, nil"},
 	{"if owner ~= string.format('%d', gen) or", "if"},

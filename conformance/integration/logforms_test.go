@@ -231,7 +231,7 @@ func TestLogFormsForeignEntry(t *testing.T) {
 			members = append(members, m)
 			rdb.ZAdd(ctx, keys[0], redis.Z{Score: formEpoch, Member: m.Text})
 		}
-		mark := store.Nums{Tag: script.MarkTag, Len: 8, N: [store.MaxNums]int64{7, 5, 5, 5, formEpoch, 3, 0, formEpoch + 1_000_000}}
+		mark := store.Nums{Tag: script.MarkTag, Len: 9, N: [store.MaxNums]int64{7, 5, 5, 5, 0, formEpoch, 3, 0, formEpoch + 1_000_000}}
 		rdb.Set(ctx, keys[1], mark.String(), 0)
 		args := p.AppendArgs(nil, script.Refund, &compose.Call{Now: formEpoch + 1, Gen: 9})
 		s := p.Script(script.Refund)
