@@ -15,9 +15,9 @@ type Settlement struct {
 	// unless no rule could be adjusted.
 	Cost int64
 
-	// Kept is empty if every rule agrees with Cost. Otherwise it is the name of the first
-	// rule, in the order of Policy.Rules, that could not be adjusted, because its limit has
-	// changed since the decision. That rule keeps what it had consumed.
+	// Kept is the name of the first rule, in the order of Policy.Rules, that could not be
+	// adjusted because its limit has changed since the decision. That rule keeps what it
+	// had consumed. Kept is empty if there is no such rule.
 	Kept string
 }
 
@@ -90,7 +90,9 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 // Settle is idempotent, so it can be retried after an error. The ID stays: a repeat of the
 // decision is still recognized, and the decision can be settled again with another cost, or
 // refunded. After a Settle to more, it is often unknown which of the earlier tokens have been
-// refilled. A later Settle or Refund then returns only tokens that this Settle added.
+// refilled. A later Settle or Refund then returns only tokens that this Settle added, although
+// its Settlement has the Cost that was asked for. A further Settle to more consumes the
+// difference to that Cost.
 //
 // The errors are:
 //   - [ErrInvalidKey] if r.ID is empty.
