@@ -20,18 +20,20 @@
 -- advance
 if now >= $edge then
   local zone, every, shift, first = '@ZONE', $every, $shift, $first
+  -- Some servers read a text with a leading zero as an octal number, so a 1 stands before the digits.
+  local function number(from, to) return (('1' .. string.sub(zone, from, to)) - 10 ^ (to - from + 1)) * 1000000.0 end
   -- The scan starts two days ago, because a clock can be set back by less than that.
   local low, high, past = 0, (#zone - 10) / 16, now - 172800000000
   while high - low > 1 do
     local middle = (low + high - (low + high) % 2) / 2
-    if string.sub(zone, middle * 16 + 1, middle * 16 + 10) * 1000000.0 <= past then low = middle else high = middle end
+    if number(middle * 16 + 1, middle * 16 + 10) <= past then low = middle else high = middle end
   end
   -- latest is the latest local time so far, target is the local time at which the next period starts, and the
   -- offset applies from start until stop.
   local latest, start, target, edge, stop = now - 86400000000, 0
   repeat
-    local offset = string.sub(zone, low * 16 + 11, low * 16 + 16) * 1000000.0 - 86400000000
-    stop = string.sub(zone, low * 16 + 17, low * 16 + 26) * 1000000.0
+    local offset = number(low * 16 + 11, low * 16 + 16) - 86400000000
+    stop = number(low * 16 + 17, low * 16 + 26)
     if now >= stop then
       latest = math.max(latest, stop + offset - 1)
     else

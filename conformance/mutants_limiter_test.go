@@ -165,7 +165,7 @@ var limiterMutants = []mutant{
 	{"a refund after a Settle returns the first cost", "SlidingCounter/Refund", nil, onlyFor("slidingcounter.refund", markerReads(func(n *store.Nums) { n.N[1] = n.N[3] }))},
 	{"a marker is of an ID, not of a key", "Limiter/RefundKeys", nil, oneMarker("{twokeys")},
 	{"a marker is of the limits", "Limiter/RefundLimits", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if strings.Contains(keys[0], "{limits") && strings.Contains(keys[len(keys)-1], ":%id=") {
+		if len(keys) > 0 && strings.Contains(keys[0], "{limits") && strings.Contains(keys[len(keys)-1], ":%id=") {
 			keys = slices.Clone(keys)
 			for i := len(keys) / 2; i < len(keys); i++ {
 				keys[i] += args[0].String()

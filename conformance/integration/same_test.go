@@ -268,19 +268,19 @@ func (tr *tracer) step() {
 		tr.planned = append(tr.planned, r)
 		tr.decide("plan", tr.plan, r)
 	case n < 29:
-		ok, err := refundable.Refund(tr.ctx, tr.recent(tr.marked, weir.Refund))
-		tr.say("refund", err, ok)
+		s, err := refundable.Refund(tr.ctx, tr.recent(tr.marked, weir.Refund))
+		tr.say("refund", err, s.Found)
 	case n < 30 || n == 42:
-		ok, err := tr.plan.Refund(tr.ctx, tr.recent(tr.planned, weir.Refund))
-		tr.say("refund of the plan", err, ok)
+		s, err := tr.plan.Refund(tr.ctx, tr.recent(tr.planned, weir.Refund))
+		tr.say("refund of the plan", err, s.Found)
 	case n < 33:
 		r := tr.request(weir.Consume, 4, true)
 		r.MaxWait = time.Duration(tr.rand.Int64N(3_000_000)) * time.Microsecond
 		tr.reserved = append(tr.reserved, r)
 		tr.decide("reserve", reservable, r)
 	case n < 35:
-		ok, err := reservable.Refund(tr.ctx, tr.recent(tr.reserved, weir.Refund))
-		tr.say("cancel", err, ok)
+		s, err := reservable.Refund(tr.ctx, tr.recent(tr.reserved, weir.Refund))
+		tr.say("cancel", err, s.Found)
 	case n < 37:
 		r := tr.request(weir.Consume, 2, true)
 		tr.acquired = append(tr.acquired, r)

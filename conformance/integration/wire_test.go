@@ -75,8 +75,8 @@ func TestWire(t *testing.T) {
 				{"Peek", func() error { _, err := lim.Peek(t.Context(), key...); return err }, keys, args()},
 				{"TakeUpTo", func() error { _, err := lim.TakeUpTo(t.Context(), 3, key...); return err }, keys, args("3")},
 				{"a clock", func() error { _, err := clocked.Allow(t.Context(), key...); return err }, keys, args("1", "0", strconv.FormatInt(at.UnixMicro(), 10))},
-				{"an ID", func() error { _, err := lim.Decide(t.Context(), r, nil); return err }, marked, args("1", "0", "0", "*")},
-				{"Refund", func() error { _, err := lim.Refund(t.Context(), r); return err }, marked, args("0", "0", "0", "*")},
+				{"an ID", func() error { _, err := lim.Decide(t.Context(), r, nil); return err }, marked, args("1", "0", "*", "*", "*", "*", "*")},
+				{"Refund", func() error { _, err := lim.Refund(t.Context(), r); return err }, marked, args("0", "0", "*", "*", "*", "*", "*")},
 				{"Reset", func() error { l, err := lim.Only("log"); return errors.Join(err, l.Reset(t.Context(), key...)) }, keys[2:3], constants(t, wireRules[2:3])},
 			} {
 				if err := tt.call(); err != nil { // the client dials, and the server learns the script
