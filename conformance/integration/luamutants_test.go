@@ -52,7 +52,7 @@ var luaMutants = []luaMutant{
 	{"fixedwindow", "Algorithm/Same", "if rest and rest > 0 then", "if false then"},
 	{"gcra", "Algorithm/Same", "if $rem > 0 then $ends = $tat + 1 end", "if $rem > 0 then $ends = $tat end"},
 	{"gcra", "Algorithm/Same", "if $den ~= $parts then", "if $den == $parts then"},
-	{"gcra", "Algorithm/Same", "if $tat >= at then left", "if $tat > at then left"},
+	{"gcra", "Algorithm/Same", "if $tat >= at then ahead", "if $tat > at then ahead"},
 	{"gcra", "Algorithm/Refund", "$tat - now > $span then", "$tat - now >= $span then"},
 	{"gcra", "Algorithm/Refund", "$was_tat > $from - shift", "$was_tat >= $from - shift"},
 	{"gcra", "Algorithm/Refund", "and ahead > $total then", "and ahead >= $total then"},
