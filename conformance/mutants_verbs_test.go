@@ -74,7 +74,7 @@ var verbMutants = []mutant{
 			n.N[1]++
 		}
 	})},
-	{"a marker stays", "Limiter/Refund", []string{"GCRA/", "FixedWindow/", "SlidingBuckets/", "SlidingCounter/", "SlidingLog/", "TokenBucket/", "LeakyBucket/", "Limiter/"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a marker stays", "Limiter/Refund", []string{"Calendar/", "GCRA/", "FixedWindow/", "SlidingBuckets/", "SlidingCounter/", "SlidingLog/", "TokenBucket/", "LeakyBucket/", "Limiter/"}, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		if undoes(s) {
 			return txFunc{Tx: tx, del: func(int) {}}
 		}
@@ -121,7 +121,7 @@ var verbMutants = []mutant{
 			return c, note
 		}
 	}})},
-	{"a window is reserved ahead of time", "Limiter/Unsupported", nil, bad[algorithm.FixedWindow](flaw{
+	{"a window is reserved ahead of time", "Limiter/Unsupported", []string{"FixedWindow/", "Limiter/"}, bad[algorithm.FixedWindow](flaw{
 		kind: func(k *contract.MeterKind) { k.Reserves = true },
 		meter: func(m *badMeter, _ []store.Arg) {
 			m.ready = func(now int64, c contract.Cell, n, wait int64) int64 {
