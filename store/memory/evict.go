@@ -164,10 +164,14 @@ func (sh *shard) owner(sl *slot) string {
 // the key of the rule, a colon and a number. The decision wrote one of them.
 func (t *tx) setPart(v *view, sl *slot) {
 	rule := cutMarker(v.key)
+	if rule == "" {
+		return
+	}
+	colon := v.key[:len(rule)+1]
 	for i := range t.keys {
 		o := &t.keys[i]
-		text, ok := strings.CutPrefix(o.key, rule+":")
-		if rule == "" || !ok || o.change != written {
+		text, ok := strings.CutPrefix(o.key, colon)
+		if !ok || o == v || o.change != written {
 			continue
 		}
 		if n, err := strconv.Atoi(text); err == nil {
