@@ -83,20 +83,15 @@ func cellForms(rdb *redis.Client, l cellLimit, seed uint64, mutate func(lua stri
 		}
 		args := p.AppendArgs(nil, v, &call)
 		s := p.Script(v)
-		reply, err := st.Eval(ctx, store.NewScript(s.Name(), mutate(s.Lua()), nil), keys, args, nil)
+		values := []store.Content{held[keys[0]], held[keys[1]]}
+		lua, reply, _, err := bothForms(ctx, st, s, keys, args, values, mutate)
 		if err != nil {
 			return err
 		}
-		o, err := p.Parse(v, reply, nil)
+		held[keys[0]], held[keys[1]] = values[0], values[1]
+		o, err := p.Parse(v, lua, nil)
 		if err != nil {
 			return err
-		}
-		tx := store.NewLoaded(now, []store.Content{held[keys[0]], held[keys[1]]})
-		if reply, err = s.Run(tx, keys, args, nil); err != nil {
-			return err
-		}
-		for _, change := range tx.Changes() {
-			held[keys[change.Key]] = change.Content
 		}
 		if got := reply[0].Int(); o.Head() != got {
 			return fmt.Errorf("%+v, step %d: %s replied %d in Lua, and %d in Go", l.limit, step, s.Name(), o.Head(), got)

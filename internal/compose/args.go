@@ -21,7 +21,7 @@ func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.A
 		}
 	}
 	cost, wait := store.IntArg(min(c.Cost, contract.MaxTokens+1)), store.IntArg(min(c.Wait, p.maxWait))
-	if v.Markers() || v.Debts() {
+	if v.Generates() {
 		if v.Debts() {
 			args = append(args, cost, store.IntArg(p.debt), store.IntArg(c.Gen), store.IntArg(p.ownDebt))
 		} else {
@@ -51,18 +51,10 @@ var noText = store.StringArg("")
 // parseArgs parses the arguments of v that follow the constants.
 func (p *Program) parseArgs(v script.Verb, args []store.Arg) (Call, error) {
 	c := Call{Cost: 1}
-	n := len(p.consts)
-	if p.source.Texts {
-		n++
-	}
-	least, most := n, n+script.ArgNow+1
-	marks := v.Markers() || v.Debts()
-	if marks {
-		least = p.fitAt(v)
-		if v.Markers() {
-			least += len(p.fits)
-		}
-		most = least + 1
+	n, most := p.source.Arg(v, script.ArgCost), p.source.Arg(v, script.ArgNow)+1
+	least := n
+	if v.Generates() {
+		least = most - 1
 	}
 	if len(args) < least || len(args) > most {
 		return c, fmt.Errorf("%s%s takes from %d to %d arguments, and got %d", p.Name(), v.Suffix(), least, most, len(args))
@@ -70,35 +62,22 @@ func (p *Program) parseArgs(v script.Verb, args []store.Arg) (Call, error) {
 	if p.source.Texts {
 		c.Text = args[n-1].String()
 	}
-	if last := len(args) - 1; len(args) == most {
-		c.Now = args[last].Int()
+	if len(args) == most {
+		c.Now = args[most-1].Int()
 	}
 	if len(args) > n {
-		c.Cost = args[n+script.ArgCost].Int()
+		c.Cost = args[n].Int()
 	}
 	if len(args) > n+script.ArgWait {
 		c.Wait = args[n+script.ArgWait].Int()
 	}
-	if marks {
-		c.Gen = args[n+script.ArgWait+1].Int()
+	if v.Generates() {
+		c.Gen = args[p.source.Arg(v, script.ArgGen)].Int()
 	}
 	if v.Debts() {
-		c.debt, c.ownDebt, c.Wait = c.Wait, args[n+script.ArgWait+2].Int(), 0
+		c.debt, c.ownDebt, c.Wait = c.Wait, args[p.source.Arg(v, script.ArgOwnDebt)].Int(), 0
 	}
 	return c, nil
-}
-
-// fitAt returns the index of the first FIT in the arguments of v, or of the argument that
-// stands in its place.
-func (p *Program) fitAt(v script.Verb) int {
-	at := len(p.consts) + script.ArgWait + 2
-	if p.source.Texts {
-		at++
-	}
-	if v.Debts() {
-		at++
-	}
-	return at
 }
 
 // fitOf returns FIT of a rule with a marker: see [script.FitBits]. If no constant matters, a
@@ -129,7 +108,7 @@ func fitOf(r *rule) int64 {
 
 // fit returns FIT of rule i for the constants in the arguments.
 func (r *run) fit(i int) int64 {
-	return r.args[r.fitAt(r.verb)+r.rules[i].layout.Marker-r.source.Keys].Int()
+	return r.args[r.source.Arg(r.verb, script.ArgFit)+r.rules[i].layout.Marker-r.source.Keys].Int()
 }
 
 // sameFit reports whether FIT of the marker m allows a refund to rule i.

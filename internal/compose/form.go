@@ -85,7 +85,7 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 		return nil, err
 	}
 	reply = append(reply, store.IntegerValue(o.head), store.IntegerValue(r.now))
-	if v == script.Refund || v == script.Settle {
+	if v.Adjusts() {
 		reply = append(reply, store.IntegerValue(o.cost), store.IntegerValue(o.kept))
 	}
 	return reply, nil

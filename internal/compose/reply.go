@@ -83,7 +83,7 @@ func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error)
 	switch {
 	case v.Decides():
 		want = p.layout.code
-	case v == script.Refund || v == script.Settle:
+	case v.Adjusts():
 		want += 2
 	}
 	if len(reply) == 1 && reply[0].Kind() == store.Bulk {
@@ -123,7 +123,7 @@ func (p *Program) Parse(v script.Verb, reply, flat []store.Value) (Reply, error)
 		if many = v == script.Refund && n == script.TooLittle; many {
 			o.Allowed, o.TooLittle = false, true
 		}
-		if v == script.Refund || v == script.Settle {
+		if v.Adjusts() {
 			o.Granted, o.Kept = reply[replyState].Int(), reply[replyState+1].Int()
 		}
 	}
@@ -148,7 +148,7 @@ func (p *Program) parseText(v script.Verb, text string, ints []store.Value) ([]s
 		return nil, fmt.Errorf("it replied the time %q", clock)
 	}
 	ints = append(ints, store.IntegerValue(n), store.IntegerValue(s*1_000_000+us))
-	if v == script.Refund || v == script.Settle {
+	if v.Adjusts() {
 		cost, kept, _ := strings.Cut(rest, " ")
 		n, err1 := strconv.ParseInt(cost, 10, 64)
 		k, err2 := strconv.ParseInt(kept, 10, 64)

@@ -69,7 +69,7 @@ func (r *Rule) readCell(w *writer, v Verb) {
 	}
 	w.f(" then return %s end\n", foreign(r.key))
 	switch {
-	case v == Refund || v == Settle:
+	case v.Adjusts():
 		r.numbers(w, tail)
 	case v.Marks():
 		w.f("%s = %s\n", r.suffix(tail, "", ", "), r.suffix(tail, "t_", ", "))

@@ -47,7 +47,14 @@ func (v Verb) Decides() bool { return v <= Renew }
 
 // Markers reports whether the script takes the keys of the markers, which follow the keys
 // of the rules.
-func (v Verb) Markers() bool { return v.Marks() || v == Refund || v == Settle }
+func (v Verb) Markers() bool { return v.Marks() || v.Adjusts() }
+
+// Adjusts reports whether the script changes what an earlier decision costs.
+func (v Verb) Adjusts() bool { return v == Refund || v == Settle }
+
+// Generates reports whether the script takes a generation, and the arguments that go with
+// it: see ArgGen.
+func (v Verb) Generates() bool { return v.Markers() || v.Debts() }
 
 func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 
@@ -56,7 +63,7 @@ func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 // cost, wait and time. Those that are left out at the end have defaults: a cost of 1, a
 // wait of 0, and the store's clock.
 //
-// A verb with markers, or that Debts, has other arguments: the cost, the wait, or in its
+// A verb that Generates has other arguments: the cost, the wait, or in its
 // place the largest debt of the rules without a Cost if the verb Debts, the generation, the
 // largest debt of the rules with a Cost if the verb Debts, FIT of each marker, and the time,
 // which can be left out. A server allocates more if there are more than eight arguments.
@@ -71,26 +78,30 @@ const (
 	ArgDebt = ArgWait // the largest debt of the rules without a Cost
 )
 
-// place returns the place of arg among the arguments of v that all rules share.
-func (s *Source) place(v Verb, arg int) int {
-	if arg <= ArgWait || !v.Markers() && !v.Debts() {
-		return arg
+// Arg returns the index of arg, for example [ArgCost], in the arguments of v.
+func (s *Source) Arg(v Verb, arg int) int {
+	at := s.consts
+	if s.Texts {
+		at++
 	}
-	fit := ArgWait + 2
+	if arg <= ArgWait || !v.Generates() {
+		return at + arg
+	}
+	at += ArgWait + 1
+	if arg == ArgGen {
+		return at
+	}
+	at++
+	if arg == ArgOwnDebt {
+		return at
+	}
 	if v.Debts() {
-		fit++
+		at++
 	}
-	switch arg {
-	case ArgGen:
-		return ArgWait + 1
-	case ArgOwnDebt:
-		return ArgWait + 2
-	case ArgNow:
-		if rules, _ := s.marked(); v.Markers() {
-			fit += len(rules)
-		}
+	if arg == ArgNow && v.Markers() {
+		at += s.markers
 	}
-	return fit
+	return at
 }
 
 // The codes in the reply of a verb that writes markers.

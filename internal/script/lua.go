@@ -116,7 +116,7 @@ func (s *Source) hoist(body string) string {
 }
 
 // luaConst returns Lua for the number of the constant with index i.
-func luaConst(i int) string { return fmt.Sprintf("(ARGV[%d]+0)", i+1) }
+func luaConst(i int) string { return "(" + luaArg(i) + "+0)" }
 
 // ownCost is the local for the Cost of a rule, which follows the constants of the rule.
 const ownCost = "own"
@@ -130,13 +130,9 @@ func (r *Rule) tokens() string {
 }
 
 // shared returns Lua for an argument that all rules share, for example [ArgCost].
-func (s *Source) shared(v Verb, arg int) string {
-	place := s.consts + s.place(v, arg)
-	if s.Texts {
-		place++
-	}
-	return fmt.Sprintf("ARGV[%d]", place+1)
-}
+func (s *Source) shared(v Verb, arg int) string { return luaArg(s.Arg(v, arg)) }
+
+func luaArg(i int) string { return fmt.Sprintf("ARGV[%d]", i+1) }
 
 // head writes Lua that reads the time and the arguments that all rules share. It compares
 // the text of an argument with its default first, which costs a server less than parsing

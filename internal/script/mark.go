@@ -32,7 +32,7 @@ func (s *Source) mark(r *Rule, v Verb) string {
 	case v.Forces():
 		held = "string.format('%d', n)"
 	case r.own:
-		held = fmt.Sprintf("ARGV[%d]", r.arg+len(r.Args)+1)
+		held = luaArg(r.arg + len(r.Args))
 	default:
 		held = total
 	}
@@ -41,11 +41,7 @@ func (s *Source) mark(r *Rule, v Verb) string {
 
 // fit returns Lua for FIT of the rule's limit, as text.
 func (s *Source) fit(r *Rule, v Verb) string {
-	place := s.consts + s.place(v, ArgFit) + r.Marker - s.Keys
-	if s.Texts {
-		place++
-	}
-	return fmt.Sprintf("ARGV[%d]", place+1)
+	return luaArg(s.Arg(v, ArgFit) + r.Marker - s.Keys)
 }
 
 // sameFit returns Lua that is true if FIT of the marker m allows a refund to r.

@@ -165,7 +165,7 @@ func (r *Rule) fill(src *Source) error {
 		for i := range 3 {
 			names["was"+strconv.Itoa(i+1)] = fmt.Sprintf("was[%d]", MarkHead+1+i)
 		}
-		names["gen"], names["renew"], names["keep"], names["text"] = "gen", "renew", "keep", fmt.Sprintf("ARGV[%d]", src.consts+1)
+		names["gen"], names["renew"], names["keep"], names["text"] = "gen", "renew", "keep", luaArg(src.consts)
 		for i := range r.Keys() {
 			names["key"+strconv.Itoa(i+1)] = luaKey(r.key + i)
 			names["foreign"+strconv.Itoa(i+1)] = foreign(r.key + i)
@@ -173,7 +173,7 @@ func (r *Rule) fill(src *Source) error {
 	}
 	for i, name := range r.Args {
 		if text, ok := strings.CutSuffix(name, TextMark); ok {
-			names[text] = fmt.Sprintf("ARGV[%d]", r.arg+i+1)
+			names[text] = luaArg(r.arg + i)
 		} else {
 			names[name] = luaConst(r.arg + i)
 		}

@@ -35,6 +35,7 @@ type Source struct {
 	Sets    bool // a rule keeps its state in a sorted set or a list
 	Texts   bool // a rule uses the text of a call
 	consts  int  // the entries of ARGV before the text and the shared arguments
+	markers int  // the number of rules with a marker
 	scripts [verbs]atomic.Pointer[store.Script]
 }
 
@@ -161,11 +162,10 @@ func newSource(kinds []contract.Kind, own []bool) (*Source, error) {
 			len(kinds), strings.Join(names, ", "), locals, maxLocals)
 	}
 	src.Name = strings.Join(names, "+")
-	marker := src.Keys
 	for _, r := range src.Rules {
 		if _, marks := r.sections["mark"]; marks || r.Meter != nil && r.Refunds() {
-			r.Marker = marker
-			marker++
+			r.Marker = src.Keys + src.markers
+			src.markers++
 		}
 	}
 	for _, r := range src.Rules {
