@@ -11,6 +11,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
@@ -243,11 +244,7 @@ func errNoRefund(op Op, r *rule) error {
 }
 
 func errNoDebt(what string, r *rule) error {
-	why := "which cannot be in debt: use another algorithm"
-	if l := r.limit; l.Capacity > contract.MaxTokens/100 || l.Window > 365*24*time.Hour { // its debt may have no room beside it
-		why = fmt.Sprintf("which cannot be in debt with the limit %d in %v: lower the limit, shorten its time, or use another algorithm", l.Capacity, l.Window)
-	}
-	return unsupported(what, r, why)
+	return unsupported(what, r, failure.NoDebt(r.limit.Capacity, r.limit.Window))
 }
 
 // unsupported returns an ErrUnsupported. Its text names the feature what and the rule r,

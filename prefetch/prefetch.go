@@ -86,7 +86,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/internal/onestore"
 )
@@ -225,10 +224,7 @@ func supported(rules []weir.RuleInfo) error {
 		case !r.Refunds:
 			why = "is a " + r.Kind + ", which cannot take unused tokens back: use another algorithm"
 		case !r.Debt:
-			why = "is a " + r.Kind + ", which cannot be in debt: use another algorithm"
-			if r.Limit > contract.MaxTokens/100 || r.Window > 365*24*time.Hour { // its debt may have no room beside it
-				why = fmt.Sprintf("is a %s, which cannot be in debt with the limit %d in %v: lower the limit, shorten its time, or use another algorithm", r.Kind, r.Limit, r.Window)
-			}
+			why = "is a " + r.Kind + ", " + failure.NoDebt(r.Limit, r.Window)
 		}
 		if why != "" {
 			return failure.New(weir.ErrUnsupported, "prefetch: rule %q %s", rules[i].Name, why)
