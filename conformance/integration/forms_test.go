@@ -315,8 +315,8 @@ func TestForms(t *testing.T) {
 // formMutants are errors in the Lua, which formCases must find. They are texts of composed
 // scripts of one rule.
 var formMutants = []struct{ old, wrong string }{
-	{"and m1[4] > n then", "and m1[4] > n + 1 then"},
-	{"and m1[4] > n then", "and m1[4] >= n then"},
+	{"and m[1][4] > n then", "and m[1][4] > n + 1 then"},
+	{"and m[1][4] > n then", "and m[1][4] >= n then"},
 	{"elseif rem1 > 0 then\ntat1 = tat1 - 1\nend", "end"},
 	{"tat1 = tat1 - 1\nend", "tat1 = tat1 - 2\nend"},
 	{"if rem > 0 then tat = tat + 1 end", ""},
@@ -331,7 +331,7 @@ var formMutants = []struct{ old, wrong string }{
 	{"if behind > 0 then back = 0 end", ""},
 	{"then held = held + m[1][2] end", "then held = held end"},
 	{" and moved1 == m[1][9] then", " then"},
-	{"if (m1[5] - ARGV[6]) % 8589934592 == 0 then some = true", "if true then some = true"},
+	{"if (m[1][5] - ARGV[6]) % 8589934592 == 0 then some = true", "if true then some = true"},
 	{"if kept > 0 and not some then return", "if kept > 99 and not some then return"},
 	{"total = math.min(total, spent + math.max(room + debt, 0))", ""},
 	{"if keeps[1] then kept = kept + 1 end", ""},

@@ -109,27 +109,26 @@ func (s *Source) replay(w *writer, v Verb) {
 	w.f("return reply .. code .. marks\nend\nend\n")
 }
 
-// refund writes Lua that does what run.refund does.
+// refund writes Lua that does what run.refund does. m is a table, as in settle.
 func (s *Source) refund(w *writer) {
-	w.f("local gave, keep, some, kept, first, mark = 0, 0, false, true\n")
+	w.f("local m, gave, keep, some, kept, first, mark = {}, 0, 0, false, true\n")
 	rules, markers := s.marked()
 	for _, r := range rules {
-		w.f("local m%d\n", r.number)
-		s.readMark(w, r, Refund, fmt.Sprintf("m%d", r.number))
-		s.spent(w, fmt.Sprintf("m%d", r.number))
+		s.readMark(w, r, Refund, fmt.Sprintf("m[%d]", r.number))
+		s.spent(w, fmt.Sprintf("m[%d]", r.number))
 	}
 	w.f("kept = 0\n")
 	for _, r := range rules {
 		if !r.own {
-			w.f("if m%d and n > 0 and m%d[4] > n then return '%d;' .. sec .. ' ' .. usec .. ';0 0' end\n", r.number, r.number, TooLittle)
+			w.f("if m[%d] and n > 0 and m[%d][4] > n then return '%d;' .. sec .. ' ' .. usec .. ';0 0' end\n", r.number, r.number, TooLittle)
 		}
-		w.f("if m%d and m%d[2] > 0 then\n", r.number, r.number)
-		w.f("if %s then some = true else kept = kept + %d end\nend\n", s.sameFit(r, Refund, fmt.Sprintf("m%d", r.number)), 1<<(r.number-1))
+		w.f("if m[%d] and m[%d][2] > 0 then\n", r.number, r.number)
+		w.f("if %s then some = true else kept = kept + %d end\nend\n", s.sameFit(r, Refund, fmt.Sprintf("m[%d]", r.number)), 1<<(r.number-1))
 	}
 	w.f("if kept > 0 and not some then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', first[3], kept) end\n")
 	for _, r := range rules {
-		w.f("if m%d and m%d[2] > 0 and %s then\n", r.number, r.number, s.sameFit(r, Refund, fmt.Sprintf("m%d", r.number)))
-		w.f("local n, was, gen = m%d[2], m%d, m%d[1]\n", r.number, r.number, r.number)
+		w.f("if m[%d] and m[%d][2] > 0 and %s then\n", r.number, r.number, s.sameFit(r, Refund, fmt.Sprintf("m[%d]", r.number)))
+		w.f("local n, was, gen = m[%d][2], m[%d], m[%d][1]\n", r.number, r.number, r.number)
 		r.giveBack(w)
 		w.f("end\n")
 	}
