@@ -45,6 +45,27 @@ func busyParallel(t *testing.T) {
 	t.Cleanup(func() { <-lanes })
 }
 
+// lonely is held by the test that takes every lane.
+var lonely sync.Mutex
+
+// aloneParallel is t.Parallel for a test whose calls have a deadline and a cost to a server
+// that is several processes: no test that keeps a processor busy runs beside it. On a busy
+// machine, calls that miss their deadline close their connections, and connecting again makes
+// the machine busier still.
+func aloneParallel(t *testing.T) {
+	t.Parallel()
+	lonely.Lock()
+	for range cap(lanes) {
+		lanes <- struct{}{}
+	}
+	t.Cleanup(func() {
+		for range cap(lanes) {
+			<-lanes
+		}
+		lonely.Unlock()
+	})
+}
+
 // inLua skips a test of Lua under the race detector, which sees only Go. The tests also run
 // without it.
 func inLua(t *testing.T) {

@@ -33,12 +33,14 @@ func TestPostgresMutants(t *testing.T) {
 	program := buildMutants(t)
 	run := func(t *testing.T, i int, check string, runs int) (failed bool, output string) {
 		t.Helper()
-		busyParallel(t)
-		progress(t)
 		test := "TestRun"
 		if strings.HasPrefix(check, "Faults/") {
 			test = "TestRunFaults"
+			aloneParallel(t)
+		} else {
+			busyParallel(t)
 		}
+		progress(t)
 		group, name, _ := strings.Cut(check, "/")
 		cmd := exec.Command(program, "-test.run", "^"+test+"$/^"+group+"$/^"+name+"$", fmt.Sprintf("-test.count=%d", runs), "-test.failfast", "-test.v")
 		cmd.Env = append(os.Environ(), "WEIR_MUTANT="+copyName(i), "WEIR_POSTGRES_URL="+server.PostgresURL("", "", ""))
