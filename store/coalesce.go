@@ -22,7 +22,7 @@ import (
 // most one other call or batch. No timer is involved.
 //
 // The store st must be a [Batcher]. Otherwise every method returns an error, and so does
-// weir.New. MGet, Time and EvalBatch go to st as they are.
+// weir.New. MGet, Time, EvalBatch and the List of a [Lister] go to st as they are.
 //
 // If the context of a call ends while the call waits, the call is not sent. If it ends
 // later, Eval returns the context's error at once, and the script may have run. The context
@@ -71,6 +71,7 @@ var (
 	_ Batcher         = (*coalesced)(nil)
 	_ Checker         = (*coalesced)(nil)
 	_ DeadlineChecker = (*coalesced)(nil)
+	_ Lister          = (*coalesced)(nil)
 )
 
 // A queued is a call that is sent with others.
@@ -96,6 +97,17 @@ func (c *coalesced) CheckDeadline() error {
 		return checker.CheckDeadline()
 	}
 	return c.err
+}
+
+func (c *coalesced) List(ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
+	if c.err != nil {
+		return keys, "", c.err
+	}
+	lister, ok := c.Store.(Lister)
+	if !ok {
+		return keys, "", fmt.Errorf("store: %w: %T is not a Lister: it cannot list keys", errors.ErrUnsupported, c.Store)
+	}
+	return lister.List(ctx, prefix, cursor, keys)
 }
 
 func (c *coalesced) Eval(ctx context.Context, script *Script, keys []string, args []Arg, reply []Value) ([]Value, error) {

@@ -16,7 +16,7 @@
 // table.
 //
 // A store can also implement the optional interfaces [Batcher], [Borrower],
-// [Checker] and [DeadlineChecker]. Package conformance tests a backend.
+// [Checker], [DeadlineChecker] and [Lister]. Package conformance tests a backend.
 //
 // All methods of a store must be safe for concurrent use.
 package store
@@ -120,4 +120,28 @@ type DeadlineChecker interface {
 	// Otherwise it returns an error that names the setting of the client to change. It
 	// makes no network call.
 	CheckDeadline() error
+}
+
+// A Lister is a [Store] that can list its keys, for tools that show who has consumed what. No
+// decision needs it. A listing takes several calls, of which each does a bounded amount of work:
+//
+//	for cursor, more := "", true; more; more = cursor != "" {
+//		if keys, cursor, err = lister.List(ctx, "weir:api:", cursor, keys); err != nil {
+//			return err
+//		}
+//	}
+type Lister interface {
+	// List appends keys that begin with prefix to keys, and returns the cursor for the
+	// next call. In the first call of a listing, cursor is empty. If next is empty, the
+	// listing has ended. A call can append no keys and not be the last one.
+	//
+	// A listing has every key that exists from its first call to its last one. Other
+	// keys, which were added or have ended meanwhile, may be among them or not. A key can
+	// come more than once. There is no order. If the servers of a store change, for
+	// example because a slot moves or a replica is promoted, keys can be missing.
+	//
+	// A cursor is only for the store that returned it, and for the same prefix. If it has
+	// another text, List returns an error. If List returns an error, it returns the
+	// unchanged keys and an empty cursor.
+	List(ctx context.Context, prefix, cursor string, keys []string) (list []string, next string, err error)
 }

@@ -95,6 +95,7 @@ var (
 	_ store.Store    = (*Store)(nil)
 	_ store.Borrower = (*Store)(nil)
 	_ store.Checker  = (*Store)(nil)
+	_ store.Lister   = (*Store)(nil)
 )
 
 // New returns an empty store. If opts is nil, New uses the defaults. If an option is
