@@ -24,7 +24,8 @@ const DefaultPrefix = "weir"
 // Make one with [KeyOf]: the zero Key is invalid.
 type Key struct {
 	segments [MaxSegments]string
-	count    int // the number of segments given; it can be above MaxSegments
+	count    int32      // the number of segments given; it can be above MaxSegments
+	hashed   segmentSet // the segments that are hashes: see Hashed
 }
 
 // KeyOf returns the key with these segments. KeyOf does not check them. If the key is
@@ -37,12 +38,16 @@ func KeyOf(segments ...string) Key {
 
 // Segments returns the segments of k. If k has more than [MaxSegments] segments, the
 // segments after the first MaxSegments are returned as empty strings. No limiter accepts
-// such a key.
+// such a key. A segment that is a hash begins with "%sha256=": see [Key.Hashed].
 func (k Key) Segments() []string {
 	segments := make([]string, k.count)
 	copy(segments, k.segments[:])
 	return segments
 }
+
+// Hashed reports whether segment i is the hash of a segment, as the store has it. Only
+// [Limiter.ParseStoreKey] returns keys with such segments.
+func (k Key) Hashed(i int) bool { return i >= 0 && i < MaxSegments && k.hashed.has(i) }
 
 // Size returns the length of all segments together, in bytes.
 func (k *Key) Size() int {
@@ -63,7 +68,7 @@ func (k Key) Clone() Key {
 
 // Equal reports whether k and other have the same segments. It is quicker than ==.
 func (k *Key) Equal(other *Key) bool {
-	if k.count != other.count {
+	if k.count != other.count || k.hashed != other.hashed {
 		return false
 	}
 	for i := range min(k.count, MaxSegments) {
@@ -86,7 +91,7 @@ func (k *Key) Hash(seed maphash.Seed) uint64 {
 }
 
 func (k *Key) set(segments []string) {
-	k.count = len(segments)
+	k.count, k.hashed = int32(len(segments)), 0
 	for i := range min(len(segments), MaxSegments) { // quicker than copy, for few segments
 		k.segments[i] = segments[i]
 	}

@@ -18,6 +18,7 @@ import (
 //
 //	prefix:name:{shared segments}:rule.tag:other segments
 type keySpace struct {
+	name     string // of the policy
 	head     string // prefix, name, and an opening brace
 	segments []string
 	secret   segmentSet
@@ -29,7 +30,7 @@ type keySpace struct {
 
 // newKeySpace returns the key space of p. It has no rules: addRules adds them.
 func newKeySpace(prefix string, p *Policy) (*keySpace, error) {
-	ks := &keySpace{segments: []string{"key"}}
+	ks := &keySpace{name: p.Name, segments: []string{"key"}}
 	if p.Segments != nil {
 		ks.segments = slices.Clone(p.Segments)
 	}
@@ -125,7 +126,7 @@ func (ks *keySpace) full(rk *ruleKey) bool { return rk.by == 1<<len(ks.segments)
 
 // check returns an ErrInvalidKey unless k is a key of this space.
 func (ks *keySpace) check(k *Key) error {
-	if k.count != len(ks.segments) {
+	if int(k.count) != len(ks.segments) {
 		return fail(ErrInvalidKey, "the key has %d segments: it must have %d: %s", k.count, len(ks.segments), ks.names())
 	}
 	for i, name := range ks.segments {
@@ -205,7 +206,10 @@ func (ks *keySpace) appendSegments(b []byte, list []int, k *Key) []byte {
 }
 
 func (ks *keySpace) appendSegment(b []byte, n int, k *Key) []byte {
-	if ks.secret.has(n) {
+	switch {
+	case k.hashed.has(n):
+		return append(b, k.segments[n]...)
+	case ks.secret.has(n):
 		return appendHash(b, k.segments[n])
 	}
 	return appendEscaped(b, k.segments[n])
@@ -279,8 +283,11 @@ func plainBytes(b []byte) bool {
 
 var escaped = [256]bool{'{': true, '}': true, ':': true, '%': true}
 
-// appendHash appends "%sha256=" and the hash of s. Escaping cannot produce "%sha256=".
+// hashPrefix is the beginning of a hash in a key. Escaping cannot produce it.
+const hashPrefix = "%sha256="
+
+// appendHash appends hashPrefix and the hash of s.
 func appendHash(b []byte, s string) []byte {
 	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s))) // []byte(s) would allocate
-	return hex.AppendEncode(append(b, "%sha256="...), sum[:])
+	return hex.AppendEncode(append(b, hashPrefix...), sum[:])
 }

@@ -1,0 +1,254 @@
+package weir
+
+import (
+	"encoding/hex"
+	"strconv"
+	"strings"
+
+	"github.com/weir-go/weir/internal/script"
+)
+
+// Name returns the name of the limiter's policy. It is empty if l is nil or a zero value.
+func (l *Limiter) Name() string {
+	if l == nil || l.bound == nil {
+		return ""
+	}
+	return l.bound.space.name
+}
+
+// A SegmentInfo describes a segment of the keys of a limiter: see [Limiter.Segments].
+type SegmentInfo struct {
+	Name   string
+	Secret bool // the store has only its hash: see Policy.Secret
+}
+
+// Segments describes the segments of the limiter's keys, in the order of [Policy].Segments.
+// There are none if l is nil or a zero value.
+func (l *Limiter) Segments() []SegmentInfo {
+	if l == nil || l.bound == nil {
+		return nil
+	}
+	ks := l.bound.space
+	infos := make([]SegmentInfo, len(ks.segments))
+	for i, name := range ks.segments {
+		infos[i] = SegmentInfo{Name: name, Secret: ks.secret.has(i)}
+	}
+	return infos
+}
+
+// Bare returns l without its wrappers. Its decisions come from the store, and no wrapper sees
+// them. Use it in tools that look at what the store holds. If l is nil or a zero value, so is
+// the result.
+func (l *Limiter) Bare() *Limiter {
+	if l == nil || l.bound == nil {
+		return l
+	}
+	return &Limiter{bound: l.bound, outer: l.bound}
+}
+
+// StoreKeys returns the keys in the store that a decision for k reads: one list for each rule,
+// in the order of [Limiter.Rules]. A list has one key, or several if the rule is an
+// algorithm.SlidingBuckets. The keys that a decision with an ID keeps are not among them.
+//
+// All keys of the rules that are not shadow rules have the same cluster slot: see [store.Slot].
+//
+// The error is [ErrInvalidKey] if k is not a key of l.
+func (l *Limiter) StoreKeys(k Key) ([][]string, error) {
+	if l == nil || l.bound == nil {
+		return nil, errNoLimiter
+	}
+	if err := l.bound.space.check(&k); err != nil {
+		return nil, err
+	}
+	lists := l.bound.appendStoreKeys(nil, &k)
+	for _, shadow := range l.bound.shadows {
+		lists = shadow.appendStoreKeys(lists, &k)
+	}
+	return lists, nil
+}
+
+// appendStoreKeys appends the keys of each rule of b for k to lists.
+func (b *bound) appendStoreKeys(lists [][]string, k *Key) [][]string {
+	q := query{group: b.all}
+	q.Program, q.Verb = b.all.program, script.Peek
+	var s scratch
+	b.setKeys(&s, &q, &Request{Key: *k}, false)
+	for n, at := 0, 0; n < len(b.rules); n++ {
+		end := at + q.Program.Keys(n)
+		lists = append(lists, s.keys[at:end:end])
+		at = end
+	}
+	return lists
+}
+
+// StorePrefix returns a text with which every key of l in the store begins whose first segments
+// are these. It is for [store.Lister]. Without segments, it is a prefix of all keys of l.
+// Other keys can begin with it too: see [Limiter.ParseStoreKey]. It is empty if l is nil or a
+// zero value.
+func (l *Limiter) StorePrefix(segments ...string) string {
+	if l == nil || l.bound == nil {
+		return ""
+	}
+	k := KeyOf(segments...)
+	prefix := l.bound.space.prefix(&k)
+	for _, shadow := range l.bound.shadows {
+		other := shadow.space.prefix(&k)
+		n := 0
+		for n < min(len(prefix), len(other)) && prefix[n] == other[n] {
+			n++
+		}
+		prefix = prefix[:n]
+	}
+	return prefix
+}
+
+// prefix returns the part of the keys that depends on the leading segments in k.
+func (ks *keySpace) prefix(k *Key) string {
+	b := []byte(ks.head)
+	for i, n := range ks.shared {
+		if n >= int(min(k.count, MaxSegments)) {
+			return string(b)
+		}
+		b = ks.appendSegment(b, n, k)
+		if i < len(ks.shared)-1 {
+			b = append(b, ':')
+		}
+	}
+	return string(append(b, "}:"...))
+}
+
+// A StoredKey is what a key in the store tells: see [Limiter.ParseStoreKey].
+type StoredKey struct {
+	Rule string // the name of the rule, as Limiter.Rules has it
+
+	// Key is a key whose state in the rule is at the stored key. Its segments that are
+	// not in By of the rule are "-", because the stored key does not have them. So use it
+	// with the result of Limiter.Only(Rule), for example to peek or to reset.
+	//
+	// If the store has only the hash of a segment, because it is secret or longer than
+	// MaxSegment, the segment is that hash: see Key.Hashed. Every decision can be made with
+	// such a key, but wrappers take it for another one than the key itself.
+	Key Key
+
+	// Segments are the segments of Key in By of the rule, in the order of By.
+	Segments []StoredSegment
+}
+
+// A StoredSegment is a segment of a [StoredKey].
+type StoredSegment struct {
+	Name   string // as in Policy.Segments
+	Value  string // the segment, or "%sha256=" and its SHA-256 in hexadecimal
+	Hashed bool   // Value is a hash
+}
+
+// ParseStoreKey returns the rule and the segments of a key in the store. It is the inverse of
+// [Limiter.StoreKeys]. It returns false if stored is not such a key: if it is the key of another
+// limiter, of another layout of this one, or the key that a decision with an ID keeps.
+func (l *Limiter) ParseStoreKey(stored string) (StoredKey, bool) {
+	if l == nil || l.bound == nil {
+		return StoredKey{}, false
+	}
+	if k, ok := l.bound.parseStoreKey(stored); ok {
+		return k, true
+	}
+	for _, shadow := range l.bound.shadows {
+		if k, ok := shadow.parseStoreKey(stored); ok {
+			return k, true
+		}
+	}
+	return StoredKey{}, false
+}
+
+func (b *bound) parseStoreKey(stored string) (StoredKey, bool) {
+	ks := b.space
+	rest, ok := strings.CutPrefix(stored, ks.head)
+	end := strings.IndexByte(rest, '}')
+	if !ok || end < 0 {
+		return StoredKey{}, false
+	}
+	shared, rest := rest[:end], rest[end:]
+	for n := range b.rules {
+		r := &b.rules[n]
+		tail, ok := strings.CutPrefix(rest, r.key.tail)
+		if !ok || tail != "" && tail[0] != ':' {
+			continue
+		}
+		if keys := b.all.program.Keys(n); keys > 1 {
+			colon := strings.LastIndexByte(tail, ':')
+			if colon < 0 || !isNumber(tail[colon+1:], keys) {
+				return StoredKey{}, false
+			}
+			tail = tail[:colon]
+		}
+		k := Key{count: int32(len(ks.segments))}
+		for i := range ks.segments {
+			k.segments[i] = "-"
+		}
+		if !ks.parse(&k, ks.shared, shared) || (tail == "") != (len(r.key.other) == 0) ||
+			tail != "" && !ks.parse(&k, r.key.other, tail[1:]) {
+			return StoredKey{}, false
+		}
+		out := StoredKey{Rule: r.name, Key: k}
+		for _, i := range r.key.by.list() {
+			out.Segments = append(out.Segments, StoredSegment{ks.segments[i], k.segments[i], k.hashed.has(i)})
+		}
+		return out, true
+	}
+	return StoredKey{}, false
+}
+
+// isNumber reports whether text is what appendNumber writes for a number below limit.
+func isNumber(text string, limit int) bool {
+	n, err := strconv.Atoi(text)
+	return err == nil && n >= 0 && n < limit && strconv.Itoa(n) == text
+}
+
+// parse sets the segments of k in list. text is what appendSegments has appended for them. If it
+// is another text, parse returns false.
+func (ks *keySpace) parse(k *Key, list []int, text string) bool {
+	parts := strings.Split(text, ":")
+	if len(parts) != len(list) {
+		return false
+	}
+	for i, n := range list {
+		if isHash(parts[i]) {
+			k.segments[n], k.hashed = parts[i], k.hashed|1<<n
+			continue
+		}
+		value, ok := unescape(parts[i])
+		if !ok || ks.secret.has(n) {
+			return false
+		}
+		k.segments[n] = value
+	}
+	return true
+}
+
+// isHash reports whether text is what appendHash appends.
+func isHash(text string) bool {
+	digits, ok := strings.CutPrefix(text, hashPrefix)
+	sum, err := hex.DecodeString(digits)
+	return ok && err == nil && len(sum) == 32 && hex.EncodeToString(sum) == digits
+}
+
+// unescape returns the segment that appendEscaped has appended as text. It returns false if text
+// is no such text.
+func unescape(text string) (string, bool) {
+	var b []byte
+	for rest := text; ; {
+		before, after, found := strings.Cut(rest, "%")
+		if b = append(b, before...); !found {
+			break
+		}
+		if len(after) < 2 {
+			return "", false
+		}
+		c, err := hex.DecodeString(after[:2])
+		if err != nil {
+			return "", false
+		}
+		b, rest = append(b, c[0]), after[2:]
+	}
+	segment := string(b)
+	return segment, segment != "" && string(appendEscaped(nil, segment)) == text
+}
