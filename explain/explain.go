@@ -1,0 +1,116 @@
+// Package explain says in words and in JSON why a limiter answers as it does: for a tool that
+// operators use, and for a page that they look at.
+//
+//	doc, err := explain.Explain(ctx, lim, "acme", "ann")
+//	if err != nil {
+//		return err
+//	}
+//	fmt.Println(doc.Why) // denied by rule "user": 0 of 20 tokens left; …
+//	for _, r := range doc.Rules {
+//		fmt.Printf("%s: %s\n", r.Name, r.State)
+//	}
+//
+// [List] lists the callers that have state in the store, and [Top] those that use most.
+//
+// Nothing here consumes a token or writes to the store. All questions go to the store: the
+// wrappers of the limiter neither answer them nor see them. So during an outage, the error is
+// [store.ErrUnavailable].
+package explain
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+)
+
+// Explain returns what lim would answer to a request of one token for the key now, and why. It
+// makes one Peek, and another for each shadow rule. Errors: see [weir.Limiter.Decide].
+func Explain(ctx context.Context, lim *weir.Limiter, key ...string) (*Document, error) {
+	return ExplainKey(ctx, lim, weir.KeyOf(key...))
+}
+
+// ExplainKey is [Explain] for a [weir.Key], for example of a [Caller] whose segments are hashes.
+func ExplainKey(ctx context.Context, lim *weir.Limiter, k weir.Key) (*Document, error) {
+	if err := lim.Valid(); err != nil {
+		return nil, err
+	}
+	bare, rules := lim.Bare(), lim.Rules()
+	keys, err := bare.StoreKeys(k)
+	if err != nil {
+		return nil, err
+	}
+	peek := weir.Request{Key: k, Op: weir.Peek}
+	each := make([]weir.Result, len(rules)) // the shadow rules are the last
+	res, err := bare.Decide(ctx, peek, each)
+	if err != nil {
+		return nil, err
+	}
+	doc := &Document{
+		Policy: lim.Name(), Key: segments(lim, k), Slot: store.Slot(keys[0][0]),
+		Allowed: res.Allowed, RetryAfter: Duration(res.RetryAfter),
+	}
+	if !res.Allowed {
+		doc.DeniedBy = res.Rule
+	}
+	for i, info := range rules {
+		if info.Shadow {
+			if each[i], err = peekOnly(ctx, bare, info.Name, peek); err != nil {
+				return nil, err
+			}
+		}
+		doc.Rules = append(doc.Rules, Rule{
+			Name: info.Name, By: info.By, Algorithm: info.Kind, Words: algorithm.Words(info.Algorithm),
+			Shadow: info.Shadow, Cost: max(info.Cost, 1), Keys: keys[i], Slot: store.Slot(keys[i][0]),
+			Usage: usage(&info, &each[i]),
+		})
+	}
+	doc.Why = why(doc, res.Rule)
+	return doc, nil
+}
+
+// peekOnly peeks at one rule of lim.
+func peekOnly(ctx context.Context, lim *weir.Limiter, rule string, peek weir.Request) (weir.Result, error) {
+	only, err := lim.Only(rule)
+	if err != nil {
+		return weir.Result{}, err
+	}
+	return only.Decide(ctx, peek, nil)
+}
+
+// segments returns the segments of k as the store has them, so that none of the secret ones is in
+// clear.
+func segments(lim *weir.Limiter, k weir.Key) []Segment {
+	list := storedSegments(lim, k.Segments())
+	for i := range list {
+		if k.Hashed(i) {
+			list[i].Value, list[i].Hashed = k.Segments()[i], true
+		}
+	}
+	return list
+}
+
+// storedSegments returns the first segments of a key as the store has them: secret and long ones
+// are hashed.
+func storedSegments(lim *weir.Limiter, values []string) []Segment {
+	infos := lim.Segments()
+	list := make([]Segment, len(values))
+	for i, value := range values {
+		list[i] = Segment{Name: infos[i].Name, Value: value}
+		if infos[i].Secret || len(value) > weir.MaxSegment {
+			sum := sha256.Sum256([]byte(value))
+			list[i].Value, list[i].Hashed = "%sha256="+hex.EncodeToString(sum[:]), true
+		}
+	}
+	return list
+}
+
+// find returns the rule of the document with that name.
+func (d *Document) find(name string) *Rule {
+	i := slices.IndexFunc(d.Rules, func(r Rule) bool { return r.Name == name })
+	return &d.Rules[max(i, 0)]
+}
