@@ -29,7 +29,11 @@ import (
 
 // groups returns the checks of Run.
 func groups() []suite.Group {
-	list := []suite.Group{{Name: "Store", Checks: stores.Checks}, {Name: "Batch", Checks: stores.BatchChecks}}
+	list := []suite.Group{
+		{Name: "Store", Checks: stores.Checks},
+		{Name: "Batch", Checks: stores.BatchChecks},
+		{Name: "List", Checks: stores.ListChecks},
+	}
 	for _, s := range algorithms.BuiltIn {
 		list = append(list, s.Group())
 	}

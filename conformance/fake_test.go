@@ -15,7 +15,7 @@ import (
 )
 
 // A fake is a correct store with all that a store can have, so that no check is skipped:
-// it has batches, borrows strings, loses scripts, and appears to run Lua. A mutant is a
+// it has batches, lists its keys, borrows strings, loses scripts, and appears to run Lua. A mutant is a
 // fake with one behaviour changed.
 type fake struct {
 	*memory.Store
@@ -32,6 +32,7 @@ type mutation struct {
 	mget  func(f *fake, ctx context.Context, keys []string, values []store.Value) ([]store.Value, error)
 	time  func(f *fake, ctx context.Context) (time.Time, error)
 	batch func(f *fake, ctx context.Context, calls []store.Eval)
+	list  func(f *fake, ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error)
 	tx    func(f *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx
 	after func(f *fake, s *store.Script, tx store.Tx, reply []store.Value) // runs inside the step
 	keys  func(key string) string                                          // renames keys on their way to the store
@@ -170,6 +171,13 @@ func (f *fake) EvalBatch(ctx context.Context, calls []store.Eval) {
 		c := &calls[i]
 		c.Reply, c.Err = f.right(ctx, c.Script, c.Keys, c.Args, c.Reply)
 	}
+}
+
+func (f *fake) List(ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
+	if f.mutation.list != nil {
+		return f.mutation.list(f, ctx, prefix, cursor, keys)
+	}
+	return f.Store.List(ctx, prefix, cursor, keys)
 }
 
 // A txFunc is a Tx of which a mutant changes some methods.

@@ -89,6 +89,7 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
 	_ store.Checker = (*Store)(nil)
+	_ store.Lister  = (*Store)(nil)
 
 	_ store.DeadlineChecker = (*Store)(nil)
 )

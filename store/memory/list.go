@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	listHomes  = 4096 // how many homes of slots a List visits
+	listHomes  = 1024 // how many homes of slots a List visits
 	lockedFor  = 256  // how many of them it visits under one lock
 	cursorBase = 36
 )
 
-// List implements [store.Lister]. A call looks at about 4,096 slots, and holds a lock for at most
+// List implements [store.Lister]. A call looks at about 1,024 slots, and holds a lock for at most
 // 256 of them.
 func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
 	if err := s.ready(ctx); err != nil {

@@ -90,6 +90,7 @@ var (
 	_ store.Batcher  = (*Store)(nil)
 	_ store.Borrower = (*Store)(nil)
 	_ store.Checker  = (*Store)(nil)
+	_ store.Lister   = (*Store)(nil)
 )
 
 // A Store keeps the state of limiters in the table weir of a database. Make one with [New].

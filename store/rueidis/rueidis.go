@@ -16,6 +16,7 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
 	_ store.Checker = (*Store)(nil)
+	_ store.Lister  = (*Store)(nil)
 )
 
 var errNil = errors.New("rueidis: the client is nil: it must be a client that rueidis.NewClient returned")

@@ -18,6 +18,7 @@ var (
 	_ store.Store   = (*Store)(nil)
 	_ store.Batcher = (*Store)(nil)
 	_ store.Checker = (*Store)(nil)
+	_ store.Lister  = (*Store)(nil)
 )
 
 var errNil = errors.New("valkey: the client is nil: it must be a client that valkey.NewClient returned")

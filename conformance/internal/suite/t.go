@@ -235,6 +235,15 @@ func (t *T) List(start string) map[string]time.Duration {
 	return t.host.Keys(t.test, t.hooked, t.Prefix+start)
 }
 
+// Lister returns the store as a Lister.
+func (t *T) Lister() store.Lister {
+	l, ok := t.hooked.(store.Lister)
+	if !ok {
+		t.Skipf("store is no Lister")
+	}
+	return l
+}
+
 // Left returns the keys that the check left in the store.
 func (t *T) Left() map[string]time.Duration {
 	if !t.Lists() {

@@ -1,0 +1,155 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/store"
+)
+
+// ListChecks are the checks of a store that lists its keys.
+var ListChecks = []suite.Check{
+	{Name: "Prefix", Text: "List lists every key that begins with the prefix, whatever bytes the prefix has, and no other key", Run: checkListPrefix},
+	{Name: "Meanwhile", Text: "a key that exists during a whole listing is listed, even if other keys are added and deleted between the calls", Run: checkListMeanwhile},
+	{Name: "Misuse", Text: "if the cursor is not one of List, there is an error; if the context is done, it is the context's own; in both cases the keys are unchanged", Run: checkListMisuse},
+}
+
+// listing lists the keys that begin with prefix, and calls between after each call but the last.
+func listing(t *suite.T, prefix string, between func()) []string {
+	l, list := t.Lister(), []string{"before"}
+	for cursor := ""; ; between() {
+		var err error
+		if list, cursor, err = l.List(t.Ctx, prefix, cursor, list); err != nil || list[0] != "before" {
+			t.Fatalf("List of %q: got error %v, and %d keys, want none and the earlier keys first", prefix, err, len(list))
+		}
+		if cursor == "" {
+			break
+		}
+	}
+	list = list[1:]
+	slices.Sort(list)
+	return slices.Compact(list) // a key can come twice
+}
+
+// checkListPrefix lists keys whose names have characters that mean something in a pattern of a
+// glob, of LIKE and of a regular expression. Each of them is the prefix of some, and as a pattern it
+// would match others.
+func checkListPrefix(t *suite.T) {
+	names := []string{
+		"", "a", "A", "ab", "aXb", "a*b", "a*", "*", "?", "a?", "??", "[a]", "[^a]", "[", "]", `\`, `\*`, `\\`, `a\b`, `a\`, "%", "a%", "%25", "_", "a_b",
+		"^a", "a$", ".", ".*", "(a)", "{", "}", "'", `"`, "\x00", "a\x00b", "\r\n", " ", "\xff", "a\xff", "\xff\xff", "\xfe", "é", "ключ", strings.Repeat("a", 300),
+	}
+	all := map[string]bool{}
+	for i, name := range names {
+		key := t.Key("tag", name)
+		all[key] = true
+		if i%4 == 3 {
+			t.Change(key, scripts.SetChange{Add: scripts.Member})
+			continue
+		}
+		t.Put(key, int64(i))
+	}
+	gone := t.Key("tag", "a*gone")
+	t.Put(gone, 1)
+	t.Delete(t.Store, gone)
+	prefixes := append([]string{t.Prefix, t.Prefix + ":{t", t.Key("other", "")}, slices.Sorted(maps.Keys(all))...)
+	for _, prefix := range prefixes {
+		var want []string
+		for key := range all {
+			if strings.HasPrefix(key, prefix) {
+				want = append(want, key)
+			}
+		}
+		slices.Sort(want)
+		got := listing(t, prefix, func() {})
+		if !slices.Equal(got, want) {
+			t.Errorf("List of the prefix %q:\ngot  %.200q\nwant %.200q", prefix, got, want)
+		}
+		if held := begin(t.List(strings.TrimPrefix(prefix, t.Prefix)), prefix); t.Lists() && !slices.Equal(got, held) {
+			t.Errorf("List of the prefix %q:\ngot  %.200q\nbut Backend.Keys returns %.200q", prefix, got, held)
+		}
+	}
+}
+
+// begin returns the keys that begin with prefix.
+func begin(keys map[string]time.Duration, prefix string) []string {
+	var list []string
+	for key := range keys {
+		if strings.HasPrefix(key, prefix) {
+			list = append(list, key)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// checkListMeanwhile lists keys of many slots while their number rises and falls.
+func checkListMeanwhile(t *suite.T) {
+	const slots = 40
+	each := t.Times(2400) / slots
+	var stay []string
+	put := func(name string) []string {
+		var keys []string
+		for slot := range slots {
+			var some []string
+			for i := range each {
+				some = append(some, t.Key(strconv.Itoa(slot), name+strconv.Itoa(i)))
+			}
+			keys = append(keys, some...)
+			args := append([]store.Arg{scripts.LongMillis}, slices.Repeat([]store.Arg{store.IntArg(1)}, each)...)
+			t.Eval(scripts.Put, some, args...)
+		}
+		return keys
+	}
+	remove := func(keys []string) {
+		for some := range slices.Chunk(keys, each) {
+			t.Delete(t.Store, some...)
+		}
+	}
+	early := put("early")
+	stay = put("stay")
+	var late []string
+	turn := 0
+	got := listing(t, t.Prefix, func() {
+		switch turn++; turn {
+		case 1:
+			remove(early)
+		case 2:
+			late = put("late")
+		case 3:
+			remove(late)
+		}
+	})
+	missing := slices.DeleteFunc(slices.Clone(stay), func(key string) bool {
+		_, found := slices.BinarySearch(got, key)
+		return found
+	})
+	if len(missing) > 0 {
+		t.Errorf("%d of %d keys that were there all the time are not listed, for example %q", len(missing), len(stay), missing[0])
+	}
+	if other := slices.DeleteFunc(got, func(key string) bool { return strings.HasPrefix(key, t.Prefix) }); len(other) > 0 {
+		t.Errorf("keys with another prefix are listed, for example %q", other[0])
+	}
+}
+
+func checkListMisuse(t *suite.T) {
+	l, before := t.Lister(), []string{"before"}
+	t.Put(t.Key("a", "x"), 1)
+	for _, cursor := range []string{"x", "no cursor", "-1", "\x00", "127.0.0.1:1 x"} {
+		if got, next, err := l.List(t.Ctx, t.Prefix, cursor, before); err == nil || next != "" || !slices.Equal(got, before) {
+			t.Errorf("List with the cursor %q: got %q, %q and error %v, want the keys before and an error", cursor, got, next, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Ctx)
+	cancel()
+	if got, next, err := l.List(ctx, t.Prefix, "", before); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) || next != "" || !slices.Equal(got, before) {
+		t.Errorf("List whose context is done: got %q, %q and error %v, want the keys before and %v alone", got, next, err, context.Canceled)
+	}
+}
