@@ -126,7 +126,7 @@ func (a adapter) on(t *testing.T, server *servers.Server) func(*testing.T) place
 	server.Start(t)
 	e := server.Endpoint
 	if e.User != "" {
-		e = server.Grant(t, "~weir* "+servers.ACL+" "+a.words[server.Kind])
+		e = server.Grant(t, "~weir* "+servers.ACL+" "+servers.ListACL+" "+a.words[server.Kind])
 	}
 	return a.always(t, e, server.Admin())
 }

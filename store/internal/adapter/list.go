@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/weir-go/weir/store"
 )
@@ -58,7 +59,7 @@ func (b *Base) List(ctx context.Context, prefix, cursor string, keys []string, n
 		return fail(errChanged(addr))
 	}
 	for ; n < len(masters); n, at = n+1, "0" {
-		next, found, err := nodes.Scan(ctx, masters[n], []string{at, "MATCH", globEscape.Replace(prefix) + "*", "COUNT", strconv.Itoa(scanCount)})
+		next, found, err := nodes.Scan(ctx, masters[n], []string{at, "MATCH", pattern(prefix), "COUNT", strconv.Itoa(scanCount)})
 		switch {
 		case errors.Is(err, ErrReplica) && at == "0":
 			continue
@@ -67,7 +68,12 @@ func (b *Base) List(ctx context.Context, prefix, cursor string, keys []string, n
 		case err != nil:
 			return keys, "", b.readError(ctx, "list", err)
 		}
-		list := append(keys, found...)
+		list := keys
+		for _, key := range found {
+			if strings.HasPrefix(key, prefix) {
+				list = append(list, key)
+			}
+		}
 		if next != "0" {
 			return list, join(masters[n], next), nil
 		}
@@ -89,6 +95,18 @@ func join(addr, at string) string {
 		return at
 	}
 	return addr + " " + at
+}
+
+// pattern returns a pattern that matches every key that begins with prefix. It has no bytes that are
+// not UTF-8, which some servers do not take in a pattern, so it can match other keys too.
+func pattern(prefix string) string {
+	for i, r := range prefix {
+		if r == utf8.RuneError {
+			prefix = prefix[:i]
+			break
+		}
+	}
+	return globEscape.Replace(prefix) + "*"
 }
 
 // globEscape escapes the characters with a meaning in the pattern of a SCAN.

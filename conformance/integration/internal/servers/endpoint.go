@@ -116,6 +116,9 @@ const ACL = "+eval +evalsha +mget +time " +
 	"+zadd +zcard +zcount +zrange +zrem +zremrangebyrank +zscore " +
 	"+rpush +lindex +lrange"
 
+// ListACL is what a user needs in addition to [ACL] for store.Lister.
+const ListACL = "+scan +role"
+
 // Grant makes a user by the rules, as ACL SETUSER takes them, on each of Nodes,
 // and returns the server as that user sees it. The user is gone when t ends.
 func (s *Server) Grant(t testing.TB, rules string) Endpoint {
