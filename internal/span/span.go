@@ -34,11 +34,12 @@ func Text(d time.Duration) string {
 	}
 	for i, u := range units[:len(units)-1] {
 		next := units[i+1]
-		if d = up(d, next.size); d < u.size {
+		up := up(d, next.size)
+		if up < u.size {
 			continue
 		}
-		parts := []string{fmt.Sprintf("%d %s", d/u.size, u.name)}
-		if rest := d % u.size / next.size; rest > 0 {
+		parts := []string{fmt.Sprintf("%d %s", up/u.size, u.name)}
+		if rest := up % u.size / next.size; rest > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", rest, next.name))
 		}
 		return strings.Join(parts, " ")

@@ -1,0 +1,249 @@
+package explain_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// A world is a memory store whose clock stands still until it is moved.
+type world struct {
+	st  *memory.Store
+	now time.Time
+}
+
+func newWorld() *world {
+	w := &world{now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)}
+	w.st = memory.New(&memory.Options{Now: func() time.Time { return w.now }})
+	return w
+}
+
+func (w *world) limiter(t *testing.T, p weir.Policy) *weir.Limiter {
+	t.Helper()
+	lim, err := weir.NewPolicy(w.st, p, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return lim
+}
+
+func explained(t *testing.T, lim *weir.Limiter, key ...string) *explain.Document {
+	t.Helper()
+	doc, err := explain.Explain(t.Context(), lim, key...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return doc
+}
+
+// The sentences of every algorithm, untouched, in use, and at the limit or beyond.
+func TestStates(t *testing.T) {
+	t.Parallel()
+	type step struct {
+		request weir.Request
+		pass    time.Duration // after it
+	}
+	lease := func(id string) step { return step{request: weir.Request{ID: id}} }
+	cost := func(n int64) step { return step{request: weir.Request{Cost: n}} }
+	force := func(n int64) step { return step{request: weir.Request{Op: weir.Force, Cost: n}} }
+	for _, c := range []struct {
+		name  string
+		a     algorithm.Algorithm
+		words string
+		steps []step
+		want  []string // before each step, and at the end
+		used  int64
+	}{
+		{
+			"gcra", algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, "10 tokens per second, burst 20",
+			[]step{cost(17), cost(3), force(30)},
+			[]string{
+				"all of 20 tokens left", "3 of 20 tokens left; full again in 1.7 s",
+				"0 of 20 tokens left; full again in 2 s; the next request is allowed in 100 ms",
+				"0 of 20 tokens left; full again in 5 s; the next request is allowed in 3.1 s",
+			}, 20,
+		},
+		{
+			"tokenbucket", algorithm.TokenBucket{Capacity: 4, Refill: algorithm.PerMinute(2), AtOnce: true}, "a bucket of 4 tokens, refilled at 2 tokens per minute, at once",
+			[]step{{weir.Request{Cost: 4}, 20 * time.Second}},
+			[]string{"all of 4 tokens left", "0 of 4 tokens left; full again in 1 min 40 s; the next request is allowed in 40 s"}, 4,
+		},
+		{
+			"leakybucket", algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 9}, "a queue that 10 requests per second leave, and in which up to 9 wait",
+			[]step{cost(1), {request: weir.Request{MaxWait: time.Second}}},
+			[]string{
+				"the queue of 10 turns is empty",
+				"1 of 10 turns taken; the queue is empty in 100 ms; the next request is allowed in 100 ms without waiting",
+				"2 of 10 turns taken; the queue is empty in 200 ms; the next request is allowed in 200 ms without waiting",
+			}, 2,
+		},
+		{
+			"fixedwindow", algorithm.FixedWindow{Limit: 1, Window: time.Hour, Aligned: true}, "1 token in each window of 1 h, aligned to the clock",
+			[]step{{weir.Request{}, 59 * time.Minute}},
+			[]string{"all of 1 token left", "0 of 1 token left; full again in 1 min; the next request is allowed in 1 min"}, 1,
+		},
+		{
+			"slidinglog", algorithm.SlidingLog{Limit: 3, Window: time.Minute}, "3 tokens in any 1 min",
+			[]step{cost(2)},
+			[]string{"all of 3 tokens left", "1 of 3 tokens left; full again in 1 min"}, 2,
+		},
+		{
+			"slidingcounter", algorithm.SlidingCounter{Limit: 3, Window: time.Minute}, "3 tokens in any 1 min, estimated",
+			[]step{cost(2)},
+			[]string{"all of 3 tokens left", "1 of 3 tokens left; full again in 2 min"}, 2,
+		},
+		{
+			"slidingbuckets", algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Limit: 3, Window: 2 * time.Second}, {Limit: 9, Window: 10 * time.Second}}},
+			"3 tokens in any 2 s and 9 tokens in any 10 s",
+			[]step{cost(3)},
+			[]string{"all of 3 tokens left", "0 of 3 tokens left; full again in 10 s; the next request is allowed in 2 s"}, 3,
+		},
+		{
+			"metadatawindow", algorithm.MetadataWindow{Limit: 3, Window: time.Minute}, "3 tokens in each window of 1 min",
+			[]step{cost(1)},
+			[]string{"all of 3 tokens left", "2 of 3 tokens left; full again in 1 min"}, 1,
+		},
+		{
+			"concurrency", algorithm.Concurrency{Limit: 2, Lease: 30 * time.Second}, "2 leases at once, each for up to 30 s",
+			[]step{{weir.Request{ID: "a"}, 10 * time.Second}, lease("b")},
+			[]string{
+				"none of 2 leases held", "1 of 2 leases held; the last one expires in 20 s unless it is renewed",
+				"2 of 2 leases held; the next request is allowed when one is released, or in 20 s when one expires; the last one expires in 30 s unless it is renewed",
+			}, 2,
+		},
+		{
+			"calendar", algorithm.Calendar{Limit: 10, Every: algorithm.Week, Day: 1, At: 6 * time.Hour, Zone: "Europe/Berlin"},
+			"10 tokens in each week, which starts on Monday at 06:00:00 in Europe/Berlin",
+			[]step{cost(10)},
+			[]string{"all of 10 tokens left", "0 of 10 tokens left; full again in 4 d 5 h; the next request is allowed in 4 d 5 h"}, 10,
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld()
+			lim := w.limiter(t, weir.Policy{Name: "api", Rules: []weir.Rule{{Algorithm: c.a}}})
+			for i, want := range c.want {
+				doc := explained(t, lim, "ann")
+				r := doc.Rules[0]
+				if r.State != want {
+					t.Errorf("after %d steps: got  %q\nwant %q", i, r.State, want)
+				}
+				if r.Words != c.words || r.Algorithm != c.name || r.Name != c.name {
+					t.Errorf("got the words %q of %q, want %q", r.Words, r.Algorithm, c.words)
+				}
+				if !strings.HasSuffix(doc.Why, want) || doc.Allowed != strings.HasPrefix(doc.Why, "allowed: ") || doc.Allowed != r.Allowed || (doc.DeniedBy == "") != doc.Allowed {
+					t.Errorf("got %q, allowed %v, denied by %q", doc.Why, doc.Allowed, doc.DeniedBy)
+				}
+				if i < len(c.steps) {
+					request := c.steps[i].request
+					request.Key = weir.KeyOf("ann")
+					if res, err := lim.Decide(t.Context(), request, nil); err != nil || !res.Allowed {
+						t.Fatalf("step %d: %+v, %v", i, res, err)
+					}
+					w.now = w.now.Add(c.steps[i].pass)
+				} else if r.Used != c.used || r.Share() != float64(c.used)/float64(r.Limit) {
+					t.Errorf("got %d used, a share of %v, want %d of %d", r.Used, r.Share(), c.used, r.Limit)
+				}
+			}
+		})
+	}
+}
+
+// A denied request is explained by the rule with the longest RetryAfter, and so is what a shadow
+// rule would have done. Secret segments are nowhere in clear.
+func TestExplainSeveralRules(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	second := func(n int64) algorithm.Algorithm {
+		return algorithm.FixedWindow{Limit: n, Window: time.Duration(n) * time.Second}
+	}
+	lim := w.limiter(t, weir.Policy{
+		Name: "api", Segments: []string{"tenant", "token"}, Secret: []string{"token"},
+		Rules: []weir.Rule{
+			{Name: "tenant", By: []string{"tenant"}, Algorithm: second(3)},
+			{Name: "trial", By: []string{"token"}, Algorithm: second(1), Shadow: true},
+			{Name: "token", Algorithm: second(2)},
+			{Name: "five", Algorithm: second(100), Cost: 50},
+		},
+	})
+	for range 2 {
+		if _, err := lim.Allow(t.Context(), "acme", "hunter2"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	doc := explained(t, lim, "acme", "hunter2")
+	want := `denied by rule "five": 0 of 100 tokens left; full again in 1 min 40 s; the next request, of 50 tokens, is allowed in 1 min 40 s` +
+		`; the shadow rule "trial" would deny it: 0 of 1 token left; full again in 1 s; the next request is allowed in 1 s`
+	if doc.Why != want || doc.DeniedBy != "five" || doc.RetryAfter != explain.Duration(100*time.Second) {
+		t.Errorf("got  %q\nwant %q, and RetryAfter %v of %q", doc.Why, want, doc.RetryAfter, doc.DeniedBy)
+	}
+	for i, name := range []string{"tenant", "token", "five", "trial"} {
+		r := doc.Rules[i]
+		if r.Name != name || r.Shadow != (name == "trial") || r.Allowed != (name == "tenant") || len(r.Keys) != 1 || r.Slot != store.Slot(r.Keys[0]) || !r.Shadow && r.Slot != doc.Slot {
+			t.Errorf("rule %d: got %+v, want %q", i, r, name)
+		}
+	}
+	text, err := json.Marshal(doc)
+	if err != nil || strings.Contains(string(text), "hunter2") {
+		t.Errorf("%v, or the secret is in clear: %s", err, text)
+	}
+	if !doc.Key[1].Hashed || !strings.Contains(doc.Rules[1].Keys[0], doc.Key[1].Value) || doc.Key[0] != (explain.Segment{Name: "tenant", Value: "acme"}) {
+		t.Errorf("got the key %+v, of %q", doc.Key, doc.Rules[1].Keys)
+	}
+	var back explain.Document
+	if err := json.Unmarshal(text, &back); err != nil || back.RetryAfter != doc.RetryAfter || back.Rules[0].State != doc.Rules[0].State {
+		t.Errorf("the document in JSON reads as %+v, %v", back, err)
+	}
+	k, ok := lim.ParseStoreKey(doc.Rules[1].Keys[0])
+	if !ok {
+		t.Fatal("the key is not parsed")
+	}
+	if again, err := explain.ExplainKey(t.Context(), lim, k.Key); err != nil || fmt.Sprint(again) != fmt.Sprint(doc) {
+		t.Errorf("by the key of the store: got %+v, %v", again, err)
+	}
+}
+
+// A Duration is a number of seconds, exact to the microsecond.
+func TestDurationJSON(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]string{
+		0: "0", time.Second: "1", 250 * time.Millisecond: "0.25", time.Microsecond: "0.000001", 1700 * time.Millisecond: "1.7",
+		weir.Never: "null", 142*366*24*time.Hour + time.Microsecond: "4490380800.000001",
+	} {
+		got, err := json.Marshal(explain.Duration(d))
+		var back explain.Duration
+		if err != nil || string(got) != want || json.Unmarshal(got, &back) != nil || time.Duration(back) != d {
+			t.Errorf("%v: got %s, %v, and back %v, want %s", d, got, err, back, want)
+		}
+	}
+	var d explain.Duration
+	if err := json.Unmarshal([]byte(`"1s"`), &d); err == nil {
+		t.Error("a text is a duration")
+	}
+}
+
+func TestExplainErrors(t *testing.T) {
+	t.Parallel()
+	lim := newWorld().limiter(t, weir.Policy{Name: "api", Rules: []weir.Rule{{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}}}})
+	if doc, err := explain.Explain(t.Context(), nil, "ann"); err == nil || doc != nil {
+		t.Errorf("nil: got %v, %v", doc, err)
+	}
+	if doc, err := explain.Explain(t.Context(), lim, "ann", "bob"); !errors.Is(err, weir.ErrInvalidKey) || doc != nil {
+		t.Errorf("two segments: got %v, %v", doc, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if doc, err := explain.Explain(ctx, lim, "ann"); !errors.Is(err, context.Canceled) || doc != nil {
+		t.Errorf("context done: got %v, %v", doc, err)
+	}
+}

@@ -1,0 +1,216 @@
+package weir_test
+
+import (
+	"context"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+)
+
+// storePolicy has rules of one, two and three segments, a rule with several keys, a rule with a
+// sorted set, and a shadow rule whose keys have another slot.
+func storePolicy(secret ...string) weir.Policy {
+	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}
+	return weir.Policy{
+		Name: "a:p%{i}", Segments: []string{"tenant", "user", "ip"}, Secret: secret,
+		Rules: []weir.Rule{
+			{Name: "t", By: []string{"tenant"}, Algorithm: gcra},
+			{Name: "t.g2", By: []string{"tenant", "user"}, Algorithm: gcra},
+			{Name: "all", Algorithm: algorithm.SlidingLog{Limit: 5, Window: time.Minute}},
+			{Name: "ring:", By: []string{"tenant", "ip"}, Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Limit: 9, Window: 4 * time.Second}}}},
+			{Name: "shadow", By: []string{"user", "ip"}, Algorithm: gcra, Shadow: true},
+		},
+	}
+}
+
+// hostile returns a segment with characters that mean something in a key.
+func hostile(r *rand.Rand) string {
+	parts := []string{"a", ":", "{", "}", "%", "%3A", "%sha256=", "-", ".", "g2", ":%id=", "\x00", "\xff", "ü", "*", " ", ":0", strings.Repeat("f", 64), strings.Repeat("x", 130)}
+	text := parts[r.IntN(len(parts))]
+	for range r.IntN(4) {
+		text += parts[r.IntN(len(parts))]
+	}
+	return text
+}
+
+// Every key that a decision writes is among StoreKeys, except for markers, and ParseStoreKey makes
+// the rule and the segments of it. With that Key, a decision finds the same state.
+func TestStoreKeysRoundTrip(t *testing.T) {
+	t.Parallel()
+	r, now := rand.New(rand.NewPCG(1, 2)), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for _, secret := range [][]string{nil, {"user"}, {"tenant", "ip"}} {
+		st := memory.New(&memory.Options{Now: func() time.Time { return now }})
+		policy := storePolicy(secret...)
+		lim, err := weir.NewPolicy(st, policy, &weir.Options{Prefix: "p:{"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if lim.Name() != policy.Name {
+			t.Errorf("Name is %q, want %q", lim.Name(), policy.Name)
+		}
+		written := map[string]bool{}
+		for range 300 {
+			segments := []string{hostile(r), hostile(r), hostile(r)}
+			k := weir.KeyOf(segments...)
+			if _, err := lim.Allow(t.Context(), segments...); err != nil {
+				t.Fatal(err)
+			}
+			lists, err := lim.StoreKeys(k)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i, info := range lim.Rules() {
+				if want := map[string]int{"ring:": 4}[info.Name]; len(lists[i]) != max(want, 1) {
+					t.Fatalf("rule %q has %d keys", info.Name, len(lists[i]))
+				}
+				for _, stored := range lists[i] {
+					written[stored] = true
+					checkParsed(t, lim, info, stored, segments)
+					for n := range len(segments) + 1 {
+						if prefix := lim.StorePrefix(segments[:n]...); !info.Shadow && !strings.HasPrefix(stored, prefix) {
+							t.Errorf("%q does not begin with %q", stored, prefix)
+						}
+					}
+				}
+				if slot := store.Slot(lists[0][0]); !info.Shadow && store.Slot(lists[i][0]) != slot {
+					t.Errorf("%q and %q have different slots", lists[0][0], lists[i][0])
+				}
+			}
+		}
+		for key := range st.All() {
+			if !written[key] {
+				t.Errorf("a decision wrote %q, which is not among StoreKeys", key)
+			}
+			if !strings.HasPrefix(key, lim.StorePrefix()) {
+				t.Errorf("%q does not begin with %q", key, lim.StorePrefix())
+			}
+		}
+	}
+}
+
+// checkParsed checks what ParseStoreKey returns for a key of the rule info.
+func checkParsed(t *testing.T, lim *weir.Limiter, info weir.RuleInfo, stored string, segments []string) {
+	t.Helper()
+	got, ok := lim.ParseStoreKey(stored)
+	if !ok || got.Rule != info.Name || len(got.Segments) != len(info.By) {
+		t.Fatalf("%q: got %+v, %v, want the rule %q", stored, got, ok, info.Name)
+	}
+	for i, s := range got.Segments {
+		n := slices.IndexFunc(lim.Segments(), func(of weir.SegmentInfo) bool { return of.Name == info.By[i] })
+		hashed := lim.Segments()[n].Secret || len(segments[n]) > weir.MaxSegment
+		if s.Name != info.By[i] || s.Hashed != hashed || got.Key.Hashed(n) != hashed || !hashed && s.Value != segments[n] {
+			t.Fatalf("%q: got segment %+v, want %q, hashed %v", stored, s, segments[n], hashed)
+		}
+		if hashed && (!strings.HasPrefix(s.Value, "%sha256=") || len(s.Value) != len("%sha256=")+64) {
+			t.Fatalf("%q: the segment is %q, want a hash", stored, s.Value)
+		}
+	}
+	only, err := lim.Only(info.Name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err1 := only.Peek(t.Context(), segments...)
+	res, err2 := only.Decide(t.Context(), weir.Request{Key: got.Key, Op: weir.Peek}, nil)
+	if err1 != nil || err2 != nil || res.Remaining != want.Remaining || res.Remaining == res.Limit {
+		t.Fatalf("%q: with the parsed key %d of %d remain, %v, and with the key %d, %v", stored, res.Remaining, res.Limit, err2, want.Remaining, err1)
+	}
+	keys, err := only.StoreKeys(got.Key)
+	if err != nil || !slices.Contains(keys[0], stored) {
+		t.Fatalf("the keys of the parsed key are %q, %v, want %q", keys, err, stored)
+	}
+}
+
+// A key that is not the state of a rule of the limiter is not parsed.
+func TestParseForeignStoreKey(t *testing.T) {
+	t.Parallel()
+	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}
+	st := memory.New(nil)
+	lim, err := weir.NewPolicy(st, weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Secret: []string{"user"}, Rules: []weir.Rule{
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: gcra}, {Name: "user", Algorithm: gcra},
+	}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf("acme", "ann"), ID: "1"}, nil); err != nil {
+		t.Fatal(err)
+	}
+	parsed, markers := 0, 0
+	for key := range st.All() {
+		if _, ok := lim.ParseStoreKey(key); ok {
+			parsed++
+		} else if strings.Contains(key, "%id=") {
+			markers++
+		}
+	}
+	if parsed != 2 || markers != 2 {
+		t.Errorf("of the keys of a decision with an ID, %d are parsed, and %d markers are not, want 2 and 2", parsed, markers)
+	}
+	hash := "%sha256=" + strings.Repeat("0", 64)
+	for _, key := range []string{
+		"weir:api:{acme}:user.g2:" + hash, "weir:api:{a%3Ab}:tenant.g2",
+	} {
+		if _, ok := lim.ParseStoreKey(key); !ok {
+			t.Errorf("%q is not parsed", key)
+		}
+	}
+	for _, key := range []string{
+		"", "weir:api:{", "weir:api:{}", "weir:api:{acme}", "weir:api:{acme}:", "weir:api:{acme}:tenant", "weir:api:{acme}:tenant.f2", "weir:api:{acme}:tenant.g22",
+		"weir:api:{acme}:tenant.g2:", "weir:api:{acme}:tenant.g2:ann", "weir:api:{}:tenant.g2", "weir:api:{a:b}:tenant.g2", "weir:api:{a%}:tenant.g2",
+		"weir:api:{a%3a}:tenant.g2", "weir:api:{%41}:tenant.g2", "weir:api:{a%zz}:tenant.g2", "weir:other:{acme}:tenant.g2", "other:api:{acme}:tenant.g2",
+		"weir:api:{acme}:user.g2:ann", "weir:api:{acme}:user.g2:" + strings.ToUpper(hash), "weir:api:{acme}:user.g2:" + hash + "0",
+		"weir:api:{acme}:user.g2:" + hash + ":0", "weir:api:{acme}:user.g2", "weir:api:{" + strings.Repeat("a", 129) + "}:tenant.g2",
+	} {
+		if got, ok := lim.ParseStoreKey(key); ok {
+			t.Errorf("%q is parsed as %+v", key, got)
+		}
+	}
+}
+
+// The decisions of a bare limiter go past the wrappers.
+func TestBare(t *testing.T) {
+	t.Parallel()
+	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	calls := 0
+	lim, err = lim.Wrap(func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
+		return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+			calls++
+			return next.Decide(ctx, r, each)
+		}), nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := lim.Allow(t.Context(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	res, err := lim.Bare().Peek(t.Context(), "ann")
+	if err != nil || res.Remaining != 4 || calls != 1 {
+		t.Errorf("got %+v, %v after %d calls of the wrapper, want 4 tokens left, after 1", res, err, calls)
+	}
+	var none *weir.Limiter
+	if none.Bare() != nil || none.Name() != "" || none.Segments() != nil || none.StorePrefix() != "" {
+		t.Error("a nil limiter has something")
+	}
+	if _, err := none.StoreKeys(weir.KeyOf("ann")); err == nil {
+		t.Error("StoreKeys of a nil limiter: got no error")
+	}
+	if _, err := lim.StoreKeys(weir.KeyOf("ann", "bob")); err == nil {
+		t.Error("StoreKeys of a key with two segments: got no error")
+	}
+}
+
+type deciderFunc func(context.Context, weir.Request, []weir.Result) (weir.Result, error)
+
+func (f deciderFunc) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	return f(ctx, r, each)
+}
