@@ -1,0 +1,166 @@
+package explain_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/store"
+)
+
+// users returns a limiter of 600 users of two tenants, whose names are secret. User n has used n%20+1
+// of 20 tokens. Each decision has an ID, so half of the keys are markers.
+func users(t *testing.T, w *world) *weir.Limiter {
+	t.Helper()
+	lim := w.limiter(t, weir.Policy{
+		Name: "api", Segments: []string{"tenant", "user"}, Secret: []string{"user"},
+		Rules: []weir.Rule{
+			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Limit: 1 << 20, Window: 8 * time.Second}}}},
+			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 20}},
+		},
+	})
+	for n := range 600 {
+		w.now = w.now.Add(time.Millisecond)
+		r := weir.Request{Key: weir.KeyOf([]string{"acme", "a*"}[n%2], fmt.Sprint("user", n)), Cost: int64(n%20 + 1), ID: fmt.Sprint(n)}
+		if res, err := lim.Decide(t.Context(), r, nil); err != nil || !res.Allowed {
+			t.Fatal(res, err)
+		}
+	}
+	return lim
+}
+
+func collect(t *testing.T, lim *weir.Limiter, opts *explain.ListOptions) map[string]int {
+	t.Helper()
+	got := map[string]int{}
+	for c, err := range explain.List(t.Context(), lim, opts) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got[c.Rule]++
+		if (c.Usage != nil) != (opts != nil && opts.Usage) {
+			t.Fatalf("got %+v", c)
+		}
+	}
+	return got
+}
+
+// Each caller is listed once for each rule, though it has several keys and markers.
+func TestList(t *testing.T) {
+	t.Parallel()
+	lim := users(t, newWorld())
+	for _, c := range []struct {
+		opts *explain.ListOptions
+		want map[string]int
+	}{
+		{nil, map[string]int{"tenant": 2, "user": 600}},
+		{&explain.ListOptions{Rule: "tenant", Usage: true}, map[string]int{"tenant": 2}},
+		{&explain.ListOptions{Segments: []string{"a*"}, Usage: true}, map[string]int{"tenant": 1, "user": 300}},
+		{&explain.ListOptions{Segments: []string{"acme", "user0"}}, map[string]int{"user": 1}},
+		{&explain.ListOptions{Segments: []string{"ac"}}, map[string]int{}},
+	} {
+		if got := collect(t, lim, c.opts); fmt.Sprint(got) != fmt.Sprint(c.want) {
+			t.Errorf("%+v: got %v, want %v", c.opts, got, c.want)
+		}
+	}
+	n := 0
+	for range explain.List(t.Context(), lim, nil) {
+		if n++; n == 3 {
+			break
+		}
+	}
+}
+
+// The callers that use most come first. A secret segment is a hash, by which the caller can be reset.
+func TestTop(t *testing.T) {
+	t.Parallel()
+	lim := users(t, newWorld())
+	top, err := explain.Top(t.Context(), lim, 40, &explain.ListOptions{Rule: "user"})
+	if err != nil || len(top.Callers) != 40 || top.Listed != 600 || !top.Complete {
+		t.Fatalf("got %+v, %v", top, err)
+	}
+	for i, c := range top.Callers {
+		want := int64(20)
+		if i >= 30 {
+			want = 19
+		}
+		if c.Used != want || !c.Segments[1].Hashed || c.Segments[0].Hashed {
+			t.Errorf("caller %d: got %d used, %+v, want %d", i, c.Used, c.Segments, want)
+		}
+	}
+	only, err := lim.Only("user")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := top.Callers[0]
+	if _, err := only.Decide(t.Context(), weir.Request{Key: first.Key, Op: weir.Reset}, nil); err != nil {
+		t.Fatal(err)
+	}
+	again, err := explain.Top(t.Context(), lim, 40, &explain.ListOptions{Rule: "user"})
+	if err != nil || slices.ContainsFunc(again.Callers, func(c explain.Caller) bool { return c.StoreKey == first.StoreKey }) {
+		t.Errorf("after a reset: got %v, and %q is still among them", err, first.StoreKey)
+	}
+	if part, err := explain.Top(t.Context(), lim, 1, &explain.ListOptions{MaxKeys: 500}); err != nil || part.Complete || part.Listed == 0 || len(part.Callers) != 1 {
+		t.Errorf("of 500 keys: got %+v, %v", part, err)
+	}
+	if got, err := explain.Top(t.Context(), lim, 0, nil); err == nil || got != nil {
+		t.Errorf("the top 0: got %v, %v", got, err)
+	}
+}
+
+// A queue's use is the turns taken, and not what remains.
+func TestTopOfQueues(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	lim := w.limiter(t, weir.Policy{Name: "queue", Rules: []weir.Rule{{Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 9}}}})
+	for n, key := range []string{"one", "two", "three"} {
+		for range n + 1 {
+			if _, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf(key), MaxWait: time.Minute}, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	top, err := explain.Top(t.Context(), lim, 2, nil)
+	if err != nil || len(top.Callers) != 2 || top.Callers[0].Used != 3 || top.Callers[1].Used != 2 {
+		t.Errorf("got %+v, %v", top, err)
+	}
+}
+
+// A store that is no Lister, for example one that wraps another.
+type notLister struct{ store.Store }
+
+func TestListErrors(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	lim := users(t, w)
+	other, err := weir.New("api", notLister{w.st}, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 20}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		lim  *weir.Limiter
+		opts *explain.ListOptions
+		want error
+		text string
+	}{
+		{nil, nil, nil, "nil"},
+		{other, nil, weir.ErrUnsupported, "explain_test.notLister"},
+		{lim, &explain.ListOptions{Rule: "other"}, weir.ErrInvalidRule, `"other"`},
+		{lim, &explain.ListOptions{Segments: []string{"a", "b", "c"}}, weir.ErrInvalidKey, "3 segments"},
+		{lim, &explain.ListOptions{Segments: []string{""}}, weir.ErrInvalidKey, "segment 0 is empty"},
+		{lim, &explain.ListOptions{MaxKeys: 10}, explain.ErrMore, "MaxKeys"},
+	} {
+		var last error
+		for _, err := range explain.List(t.Context(), c.lim, c.opts) {
+			last = err
+		}
+		if last == nil || c.want != nil && !errors.Is(last, c.want) || !strings.Contains(last.Error(), c.text) {
+			t.Errorf("%+v: got %v, want %v with %q", c.opts, last, c.want, c.text)
+		}
+	}
+}
