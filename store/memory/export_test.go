@@ -11,3 +11,10 @@ func (s *Store) Skew() {
 		c.wall = c.anchor.Add(time.Duration(i) * time.Second).UnixNano()
 	}
 }
+
+// Resize gives the table of every shard n slots, which is a power of two.
+func (s *Store) Resize(n int) {
+	for i := range s.shards {
+		s.shards[i].resize(n, 0)
+	}
+}
