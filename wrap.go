@@ -18,19 +18,31 @@ type StandIn interface {
 	StandsIn()
 }
 
+// maxDepth is the largest number of Deciders that stand around one another, as Find sees them.
+const maxDepth = 1000
+
 // Find returns the first T among d and the Deciders in d: the next one of a Decider is what
-// its method Unwrap() Decider returns. With Find, a [Wrapper] detects that it is used twice, or
-// in a wrong order.
+// its method Unwrap() Decider returns, and in a [Limiter] are its wrappers. With Find, a
+// [Wrapper] detects that it is used twice, or in a wrong order. Find gives up after 1,000
+// Deciders, for example if an Unwrap returns its own Decider.
 func Find[T any](d Decider) (found T, ok bool) {
-	for d != nil {
+	for range maxDepth {
+		if d == nil {
+			break
+		}
 		if found, ok = d.(T); ok {
 			return found, true
 		}
-		around, isAround := d.(interface{ Unwrap() Decider })
-		if !isAround {
-			break
+		switch around := d.(type) {
+		case *Limiter:
+			if d = nil; around != nil {
+				d = around.outer
+			}
+		case interface{ Unwrap() Decider }:
+			d = around.Unwrap()
+		default:
+			d = nil
 		}
-		d = around.Unwrap()
 	}
 	return found, false
 }

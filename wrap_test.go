@@ -226,3 +226,37 @@ func TestDecideMany(t *testing.T) {
 		}
 	}
 }
+
+// Find looks into a Limiter that a Wrapper returned.
+func TestFindInLimiter(t *testing.T) {
+	t.Parallel()
+	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.PerSecond)
+	inner := weirtest.Wrap(t, l, weirtest.Around(func(next weir.Decider) tracer { return tracer{"inner", next, new([]string)} }))
+	found := false
+	weirtest.Wrap(t, l, func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
+		_, found = weir.Find[tracer](next)
+		return next, nil
+	}, func(*weir.Limiter, weir.Decider) (weir.Decider, error) { return inner, nil })
+	if !found {
+		t.Error("Find does not look into a Limiter")
+	}
+	if got, ok := weir.Find[*weir.Limiter](inner); !ok || got != inner {
+		t.Errorf("got %v, %v, want the limiter itself", got, ok)
+	}
+	if _, ok := weir.Find[tracer]((*weir.Limiter)(nil)); ok {
+		t.Error("found a Decider in a nil Limiter")
+	}
+}
+
+// Find ends even if an Unwrap returns its own Decider.
+func TestFindInCircle(t *testing.T) {
+	t.Parallel()
+	if _, ok := weir.Find[tracer](new(circle)); ok {
+		t.Error("found a Decider that is not there")
+	}
+}
+
+// A circle stands around itself.
+type circle struct{ weir.Decider }
+
+func (c *circle) Unwrap() weir.Decider { return c }
