@@ -180,9 +180,10 @@ type Result struct {
 	ResetAfter time.Duration // the time until the rule is fully reset
 
 	// Degraded is nil if the store decided. Otherwise it says why not: see package
-	// outage. It is then a store.ErrUnavailable. If it is also a Decider, it decides
-	// further requests without the store, for a wrapper that asked for another decision
-	// than its caller.
+	// outage. It is then a store.ErrUnavailable. It is an ErrDenied too if the share of the
+	// process denied the request, so that the caller is over a limit. If Degraded is also a
+	// Decider, it decides further requests without the store, for a wrapper that asked for
+	// another decision than its caller.
 	Degraded error
 
 	// Shadow is nil if every shadow rule allows the request: see Rule.Shadow. If one

@@ -22,7 +22,7 @@ type decider struct {
 	next  weir.Decider
 	rules []weir.RuleInfo // without the shadow rules
 	share *weir.Limiter   // nil unless the Fallback is Local
-	last  atomic.Pointer[degradation]
+	last  atomic.Pointer[degradations]
 }
 
 // Unwrap returns the next Decider, for [weir.Find].
@@ -181,7 +181,7 @@ func (d *decider) batch(ctx context.Context, requests []weir.Request, answers []
 		}
 		failed = cause
 		if !answered {
-			answers[i].Result, answers[i].Err = d.degraded(cause).Decide(ctx, requests[i], nil)
+			answers[i].Result, answers[i].Err = d.degraded(cause).other.Decide(ctx, requests[i], nil)
 		}
 	}
 	switch {

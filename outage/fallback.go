@@ -16,8 +16,9 @@ import (
 
 // A degradation is the Degraded of a Result. It is a Decider too, which does not ask the store.
 type degradation struct {
-	cause *failure.Error
-	d     *decider
+	cause  *failure.Error
+	d      *decider
+	denied bool // the share of the process denied the request
 }
 
 // Error says why the store did not decide.
@@ -25,6 +26,10 @@ func (g *degradation) Error() string { return g.cause.Error() }
 
 // Unwrap returns [store.ErrUnavailable].
 func (g *degradation) Unwrap() error { return g.cause.Unwrap() }
+
+// Is reports whether target is [weir.ErrDenied], and a limit denied the request: the share of
+// the process.
+func (g *degradation) Is(target error) bool { return g.denied && target == weir.ErrDenied }
 
 // Decide implements [weir.Decider].
 func (g *degradation) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
@@ -40,13 +45,17 @@ func (g *degradation) Decide(ctx context.Context, r weir.Request, each []weir.Re
 	return weir.Result{}, g.cause
 }
 
-// degraded returns the Degraded of a Result. Answers with one cause share it, so that they
+// degradations are those of one cause: of a request that the share of the process denied, and of
+// all others.
+type degradations struct{ denied, other degradation }
+
+// degraded returns the degradations of cause. Answers with one cause share them, so that they
 // allocate nothing.
-func (d *decider) degraded(cause *failure.Error) *degradation {
-	if g := d.last.Load(); g != nil && g.cause == cause {
+func (d *decider) degraded(cause *failure.Error) *degradations {
+	if g := d.last.Load(); g != nil && g.other.cause == cause {
 		return g
 	}
-	g := &degradation{cause, d}
+	g := &degradations{degradation{cause, d, true}, degradation{cause, d, false}}
 	d.last.Store(g)
 	return g
 }
@@ -77,10 +86,10 @@ func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Resul
 
 // degrade marks a result of Local. After wait, the store may decide again: then the request
 // may be allowed.
-func degrade(res *weir.Result, why *degradation, wait time.Duration) {
-	res.Degraded = why
+func degrade(res *weir.Result, why *degradations, wait time.Duration) {
+	res.Degraded = &why.other
 	if !res.Allowed {
-		res.RetryAfter = min(res.RetryAfter, wait)
+		res.Degraded, res.RetryAfter = &why.denied, min(res.RetryAfter, wait)
 	}
 }
 
@@ -108,7 +117,7 @@ func (d *decider) never(r *weir.Request) bool {
 // fixed answers r without counting: Open allows it, and the others deny it.
 func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Error) (res weir.Result) {
 	open := d.opts.Fallback == Open
-	why, wait := d.degraded(cause), d.circuit.wait()
+	why, wait := &d.degraded(cause).other, d.circuit.wait()
 	allowed := open && !d.never(r)
 	most := max(r.Cost, 1)
 	for i := range d.rules {
@@ -184,7 +193,7 @@ func (d *decider) undo(ctx context.Context, r *weir.Request, each []weir.Result)
 		if len(each) > 0 {
 			clear(each[:len(d.rules)])
 		}
-		return weir.Result{Allowed: true, Granted: here.Granted, Degraded: d.degraded(cause)}, nil
+		return weir.Result{Allowed: true, Granted: here.Granted, Degraded: &d.degraded(cause).other}, nil
 	case cause != nil:
 		return weir.Result{}, cause
 	}

@@ -1,6 +1,7 @@
 package outage_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"testing/synctest"
@@ -97,6 +98,10 @@ func TestFallbacks(t *testing.T) {
 				res = weirtest.Degraded(t, res, err)
 				for i := range each {
 					weirtest.Degraded(t, each[i], nil)
+					over := tt.outage.Fallback == outage.Local && !each[i].Allowed && tt.request.Cost <= 40
+					if got := errors.Is(each[i].Degraded, weir.ErrDenied); got != over {
+						t.Errorf("rule %d: %+v is an ErrDenied: %v, want %v", i, each[i], got, over)
+					}
 					if each[i].Degraded = nil; each[i] != tt.each[i] {
 						t.Errorf("rule %d:\ngot  %+v\nwant %+v", i, each[i], tt.each[i])
 					}

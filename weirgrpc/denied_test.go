@@ -287,16 +287,24 @@ func TestRetryPolicyHeader(t *testing.T) {
 }
 
 // A call that is denied without the store ends with UNAVAILABLE, unless it can never be
-// allowed.
+// allowed, or the caller is over the share of the process.
 func TestDegraded(t *testing.T) {
-	for after, want := range map[time.Duration]codes.Code{time.Second: codes.Unavailable, weir.Never: codes.ResourceExhausted} {
+	for _, tt := range []struct {
+		after    time.Duration
+		degraded error
+		want     codes.Code
+	}{
+		{time.Second, store.ErrUnavailable, codes.Unavailable},
+		{weir.Never, store.ErrUnavailable, codes.ResourceExhausted},
+		{time.Second, fmt.Errorf("%w: %w", store.ErrUnavailable, weir.ErrDenied), codes.ResourceExhausted},
+	} {
 		synctest.Test(t, func(t *testing.T) {
-			limit, errs := newInterceptor(t, denier{weir.Result{Rule: "r", Window: time.Second, RetryAfter: after, Degraded: store.ErrUnavailable}}, all, weirgrpc.Options{})
+			limit, errs := newInterceptor(t, denier{weir.Result{Rule: "r", Window: time.Second, RetryAfter: tt.after, Degraded: tt.degraded}}, all, weirgrpc.Options{})
 			s := new(service)
 			c := serve(t, s, limit)
 			for kind, call := range kinds {
-				if got := status.Code(call(t.Context(), c)); got != want {
-					t.Errorf("%s, retry after %v: got %v, want %v", kind, after, got, want)
+				if got := status.Code(call(t.Context(), c)); got != tt.want {
+					t.Errorf("%s, %+v: got %v", kind, tt, got)
 				}
 			}
 			if s.count() != 0 || len(errs.all()) != 0 {

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/guard"
 )
 
@@ -52,10 +53,9 @@ func codeOf(ctx context.Context, err error) codes.Code {
 	return codes.Unavailable
 }
 
-// deniedCode returns the code for a denied call. A call that was denied without the store can
-// be within its limit, unless its cost is above the limit.
+// deniedCode returns the code for a denied call.
 func deniedCode(res *weir.Result) codes.Code {
-	if res.Degraded != nil && res.RetryAfter != weir.Never {
+	if gate.Unsure(res) {
 		return codes.Unavailable
 	}
 	return codes.ResourceExhausted

@@ -19,45 +19,67 @@ import (
 	"github.com/weir-go/weir/weirhttp"
 )
 
-// A request that is denied without the store is answered with 503, unless it can never be
-// allowed.
+// A request over the share of the process is answered with 429. A request that is denied without
+// a count can be within its limit, and is answered with 503 unless it can never be allowed.
 func TestDegraded(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lim, err := weir.New("test", down{memory.New(nil)}, algorithm.FixedWindow{Limit: 3, Window: time.Hour}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if lim, err = lim.Wrap(outage.New(&outage.Options{Fallback: outage.Local, Processes: 2, Failures: 1}).Wrap); err != nil {
-			t.Fatal(err)
-		}
-		request := func(r *http.Request) (weir.Request, error) {
-			req, err := all(r)
-			req.Cost = int64(len(r.Header.Get("Cost")))
-			return req, err
-		}
-		limit, errs := newMiddleware(t, lim, request, weirhttp.Options{})
-		next := new(counting)
-		for i, want := range []struct {
-			status int
-			after  string
-			body   string
-			cost   string
-		}{
-			{status: 204},
-			{status: 503, after: "1", body: "temporary-reduced-capacity"},
-			{status: 429, body: "quota-exceeded", cost: "four"},
-		} {
-			r := httptest.NewRequest(http.MethodGet, "/", nil)
-			r.Header.Set("Cost", want.cost)
-			w := serve(limit(next), r)
-			if w.Code != want.status || w.Header().Get("Retry-After") != want.after || !strings.Contains(w.Body.String(), want.body) {
-				t.Errorf("request %d: got %d, %v and %s, want %+v", i, w.Code, w.Header(), w.Body, want)
+	type answer struct {
+		status int
+		after  string
+		body   string
+		cost   string
+	}
+	for _, tt := range []struct {
+		name    string
+		options outage.Options
+		want    []answer
+	}{
+		{"closed", outage.Options{}, []answer{
+			{503, "1", "temporary-reduced-capacity", ""},
+			{429, "", "quota-exceeded", "four"},
+		}},
+		{"local", outage.Options{Fallback: outage.Local, Processes: 2}, []answer{
+			{204, "", "", ""},
+			{429, "1", "quota-exceeded", ""},
+			{429, "", "quota-exceeded", "four"},
+		}},
+		{"the process's memory is full", outage.Options{Fallback: outage.Local, Processes: 2, MaxKeys: 1}, []answer{
+			{204, "", "", ""},
+			{503, "1", "temporary-reduced-capacity", "1, of another caller"},
+		}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			lim, err := weir.New("test", down{memory.New(nil)}, algorithm.FixedWindow{Limit: 3, Window: time.Hour}, nil)
+			if err != nil {
+				t.Fatal(err)
 			}
-		}
-		if next.calls != 1 || len(*errs) != 0 {
-			t.Errorf("%d calls of the handler and errors %v, want 1 and none", next.calls, *errs)
-		}
-	})
+			tt.options.Failures = 1
+			if lim, err = lim.Wrap(outage.New(&tt.options).Wrap); err != nil {
+				t.Fatal(err)
+			}
+			request := func(r *http.Request) (weir.Request, error) {
+				req, err := all(r)
+				switch cost := r.Header.Get("Cost"); cost {
+				case "", "four":
+					req.Cost = int64(len(cost))
+				default:
+					req.Key = weir.KeyOf(cost)
+				}
+				return req, err
+			}
+			limit, errs := newMiddleware(t, lim, request, weirhttp.Options{})
+			for i, want := range tt.want {
+				r := httptest.NewRequest(http.MethodGet, "/", nil)
+				r.Header.Set("Cost", want.cost)
+				w := serve(limit(new(counting)), r)
+				if w.Code != want.status || w.Header().Get("Retry-After") != want.after || !strings.Contains(w.Body.String(), want.body) {
+					t.Errorf("%s: request %d: got %d, %v and %s, want %+v", tt.name, i, w.Code, w.Header(), w.Body, want)
+				}
+			}
+			if len(*errs) != 0 {
+				t.Errorf("%s: got errors %v", tt.name, *errs)
+			}
+		})
+	}
 }
 
 // unsure is lim, whose store decides, and whose outage.Breaker denies each request all the same, because

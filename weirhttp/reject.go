@@ -47,10 +47,9 @@ var (
 	internalError   = problem{Title: "Internal Server Error", Status: http.StatusInternalServerError}
 )
 
-// problemOf returns the answer to a denied request. A request that was denied without the
-// store can be within its limit, unless its cost is above the limit.
+// problemOf returns the answer to a denied request.
 func problemOf(res *weir.Result) *problem {
-	if res.Degraded != nil && res.RetryAfter != weir.Never {
+	if gate.Unsure(res) {
 		return &reducedCapacity
 	}
 	return &quotaExceeded

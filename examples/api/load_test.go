@@ -67,7 +67,8 @@ func TestLoad(t *testing.T) {
 	}
 	// If the machine is so busy that a decision takes 50 ms, the process decides some requests.
 	ok, denied, unknown := count(observe.Allowed)+count(observe.DegradedAllowed), count(observe.Denied), count(observe.DegradedDenied)
-	if statuses[200].Load() != ok || statuses[429].Load() != denied || statuses[503].Load() != unknown || ok+denied+unknown != clients*each {
+	over := statuses[429].Load() - denied // the share of the process
+	if statuses[200].Load() != ok || over < 0 || over+statuses[503].Load() != unknown || ok+denied+unknown != clients*each {
 		t.Errorf("status 200: %d, 429: %d, 503: %d; outcomes: %v", statuses[200].Load(), statuses[429].Load(), statuses[503].Load(), outcomes)
 	}
 }

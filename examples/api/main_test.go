@@ -198,7 +198,7 @@ func TestOutage(t *testing.T) {
 		for range 10 / processes {
 			want(t, ask("GET", "/items", "key-of-ann", nil), 200)
 		}
-		want(t, ask("GET", "/items", "key-of-ann", nil), 503)
+		want(t, ask("GET", "/items", "key-of-ann", nil), 429)
 		st.away.Store(false)
 		time.Sleep(time.Second) // the store is asked again
 		want(t, ask("GET", "/items", "key-of-ann", nil), 200)

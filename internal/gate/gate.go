@@ -96,6 +96,12 @@ func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold 
 	return Nothing
 }
 
+// Unsure reports whether res denies a request that can be within its limits: it was denied without
+// the store, and no share of the process has counted it: see package outage.
+func Unsure(res *weir.Result) bool {
+	return res.Degraded != nil && res.RetryAfter != weir.Never && !errors.Is(res.Degraded, weir.ErrDenied)
+}
+
 // undoable reports whether r can hold a lease or reserved tokens. Tokens with an ID of the
 // RequestFunc can be those of another request, which uses them.
 func (r *Request) undoable() bool { return r.ID != "" && (r.own || r.MaxWait == 0) }
