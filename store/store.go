@@ -29,7 +29,8 @@ import (
 // A Store keeps the state of limiters. Scripts change it atomically.
 //
 // The errors of a store can be told apart with [errors.Is]:
-//   - [ErrUnavailable]: the store could not serve the call.
+//   - [ErrUnavailable]: the store could not serve the call. It is an [ErrMisconfigured] too if
+//     this does not end before somebody corrects a setting.
 //   - [ErrScript]: the script failed.
 //   - [ErrForeign]: a key holds a value that no limiter wrote.
 //   - [ErrCrossSlot]: the keys do not have the same cluster slot.
