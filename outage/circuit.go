@@ -25,16 +25,33 @@ type circuit struct {
 	interval time.Duration // between two probes
 	born     time.Time     // times are measured from here
 
-	state atomic.Uint64                 // the generation, shifted by stateBits, and failing and open
-	cause atomic.Pointer[failure.Error] // the last failure that counted
+	state   atomic.Uint64                 // the generation, shifted by stateBits, and failing and open
+	cause   atomic.Pointer[failure.Error] // the last failure that counted
+	answers atomic.Int64                  // how many requests were answered without the store
+
+	onChange func(State) // can be nil
 
 	mu     sync.Mutex
 	due    int64 // when the next probe may begin, if the circuit is open
 	failed int   // consecutive failures
 	first  int64 // when the first of them ended
+	before int64 // answers before it
 	probes int64 // how many probes have begun
 	probe  int64 // the number of the probe that has not ended; 0 if there is none
 	began  int64 // when it began
+
+	outage  outage  // the last one
+	changes []State // for onChange
+	telling bool    // a goroutine calls onChange
+}
+
+// An outage is what a circuit keeps of an outage.
+type outage struct {
+	number       int64 // how many outages have begun
+	began, ended int64
+	before       int64          // answers before it began
+	answers      int64          // in the outage, when it ended
+	cause        *failure.Error // when it was last described
 }
 
 const (
@@ -104,43 +121,61 @@ func (c *circuit) exit(t ticket) {
 
 // succeed records an answer of the store.
 func (c *circuit) succeed() {
-	if c.state.Load()&(failing|open) == 0 {
-		return
+	if c.state.Load()&(failing|open) != 0 && c.close() {
+		c.tell()
 	}
+}
+
+// close closes c. It reports whether c was open.
+func (c *circuit) close() (ended bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.state.Load()
 	generation := s >> stateBits
-	if s&open != 0 {
+	if ended = s&open != 0; ended {
 		generation++
+		c.ends()
 	}
 	c.failed = 0
 	c.state.Store(generation << stateBits)
+	if ended {
+		c.note()
+	}
+	return ended
 }
 
 // fail records that the call of t failed because of cause.
 func (c *circuit) fail(t ticket, cause *failure.Error) {
+	if c.count(t, cause) {
+		c.tell()
+	}
+}
+
+// count counts the failure. It reports whether c has opened.
+func (c *circuit) count(t ticket, cause *failure.Error) (began bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.state.Load()
 	generation := s >> stateBits
 	if t.generation != generation {
-		return
+		return false
 	}
 	c.cause.Store(cause)
 	if s&open != 0 { // the next probe is due already
-		return
+		return false
 	}
 	now := c.now()
 	if c.failed++; c.failed == 1 {
-		c.first = now
+		c.first, c.before = now, c.answers.Load()
 	}
 	if c.failed < c.failures || c.failures > 1 && now-c.first < int64(c.span) {
 		c.state.Store(generation<<stateBits | failing)
-		return
+		return false
 	}
 	c.due = now + int64(c.interval)
 	c.state.Store(generation<<stateBits | failing | open)
+	c.begins()
+	return true
 }
 
 // wait returns the time until the next probe, in whole microseconds. If c is closed, it

@@ -114,7 +114,7 @@ func (d *decider) judge(ctx, short context.Context, err error) (cause *failure.E
 	down := errors.Is(err, store.ErrUnavailable)
 	over := short.Err() != nil || errors.Is(err, context.DeadlineExceeded)
 	switch {
-	case err == nil && !over, errors.Is(err, store.ErrForeign), errors.Is(err, store.ErrScript):
+	case err == nil && !over, guard.Answered(err):
 		return nil, true, err
 	case err != nil && !down && !guard.Contextual(err): // misuse
 		return nil, false, err
@@ -123,7 +123,11 @@ func (d *decider) judge(ctx, short context.Context, err error) (cause *failure.E
 	case guard.Ended(ctx):
 		return nil, false, callersError(ctx, err)
 	case down:
-		return failure.New(store.ErrUnavailable, "outage: the store did not decide: %s", plain(err)), false, nil
+		is := store.ErrUnavailable
+		if errors.Is(err, store.ErrMisconfigured) {
+			is = errMisconfigured
+		}
+		return failure.New(is, "outage: the store did not decide: %s", plain(err)), false, nil
 	case over && short != ctx:
 		text := fmt.Sprintf("outage: the store did not decide within the budget of %v", d.opts.Budget)
 		if end, _ := short.Deadline(); time.Since(end) > d.opts.Budget {
@@ -133,6 +137,9 @@ func (d *decider) judge(ctx, short context.Context, err error) (cause *failure.E
 	}
 	return nil, false, err // the error of another context, which a wrapper made
 }
+
+// errMisconfigured is what a cause wraps if somebody must correct a setting.
+var errMisconfigured = fmt.Errorf("%w: %w", store.ErrUnavailable, store.ErrMisconfigured)
 
 // callersError returns err as the error of ctx, which has ended.
 func callersError(ctx context.Context, err error) error {

@@ -63,6 +63,7 @@ func (d *decider) degraded(cause *failure.Error) *degradations {
 // answer answers r, which is valid, and consumes or peeks. cause says why the store did not
 // decide.
 func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Result, cause *failure.Error) (weir.Result, error) {
+	d.circuit.answers.Add(1)
 	if d.share == nil || d.never(r) {
 		return d.fixed(r, each, cause), nil
 	}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -130,7 +131,13 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 	m := &breakerModel{failures: 1 + rnd.IntN(5), budget: 50 * time.Millisecond, interval: time.Duration(50+rnd.IntN(1000)) * time.Millisecond}
 	p := new(play)
 	l := weirtest.Wrap(t, weirtest.New(t, weirtest.NewFaulty(), withMetadata), weirtest.Around(func(weir.Decider) *play { return p }))
-	l = onOutage(t, l, outage.Options{Fallback: outage.Open, Failures: m.failures, Probe: m.interval})
+	var changes atomic.Int64
+	out := outage.New(&outage.Options{Fallback: outage.Open, Failures: m.failures, Probe: m.interval, OnChange: func(s outage.State) {
+		if n := changes.Add(1); s.Down != (n%2 == 1) || s.Outages != (n+1)/2 {
+			t.Errorf("seed %d: change %d is %+v", seed, n, s)
+		}
+	}})
+	l = weirtest.Wrap(t, l, out.Wrap)
 	start := time.Now()
 	now := func() time.Duration { return time.Since(start) }
 	probes, opens := 0, 0
@@ -261,6 +268,13 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 			pass(11 * m.interval)
 		default:
 			pass(time.Duration(rnd.IntN(60)) * time.Millisecond)
+		}
+		want := 2 * opens
+		if m.open {
+			want--
+		}
+		if s := out.State(); s.Down != m.open || s.Outages != int64(opens) || changes.Load() != int64(want) {
+			t.Fatalf("seed %d, %v: after %d changes, the state is %+v, want that of a breaker that opened %d times, and is open: %v", seed, now(), changes.Load(), s, opens, m.open)
 		}
 	}
 	for len(p.calls) > 0 {

@@ -119,6 +119,16 @@ type Options struct {
 	// sent to the store during an outage. 0 means DefaultProbe, 1 s, or Budget if
 	// that is longer. Any other Probe must be at least Budget.
 	Probe time.Duration
+
+	// OnChange is called when an outage begins and when it ends, for a line in a log or an
+	// alert. An outage begins with the last of the failures that Failures requires, and ends
+	// with the first answer of the store. Both are found out by requests: without them,
+	// nothing is called.
+	//
+	// OnChange is called once for each change, in order, and never by two goroutines at
+	// once. It is called in the goroutine of a request, before the caller gets the answer,
+	// so it must return soon. No lock is held: it can use the limiter and the Breaker.
+	OnChange func(State)
 }
 
 // A Breaker is a circuit breaker for a store, with a fallback. Limiters over one store can share
@@ -143,6 +153,7 @@ func New(opts *Options) *Breaker {
 		return b
 	}
 	b.circuit.init(b.opts.Failures, b.opts.Budget, b.opts.Probe)
+	b.circuit.onChange = b.opts.OnChange
 	if b.opts.Fallback == Local {
 		b.local = memory.New(&memory.Options{MaxKeys: b.opts.MaxKeys, NoEviction: true})
 	}
