@@ -20,7 +20,14 @@ import (
 //   - [ErrUnsupported] if an algorithm cannot be divided: it holds leases or has a largest cost,
 //     and has no method Divide: see [algorithm.Divider].
 //   - the errors of [NewPolicy] for st.
-func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) {
+func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) { return l.divide(n, st, false) }
+
+// ShareFloor is Share, except that a share that would be less than one request, which is one
+// token or the Cost of the rule, is one request. So n processes together allow n requests, or
+// what the limit allows, whichever is more.
+func (l *Limiter) ShareFloor(n int, st store.Store) (*Limiter, error) { return l.divide(n, st, true) }
+
+func (l *Limiter) divide(n int, st store.Store, floor bool) (*Limiter, error) {
 	switch {
 	case l == nil || l.bound == nil:
 		return nil, errNoLimiter
@@ -34,7 +41,11 @@ func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) {
 	}
 	rules := slices.Clone(l.bound.rules)
 	for i := range rules {
-		if err := rules[i].divide(int64(n)); err != nil {
+		r, n := &rules[i], int64(n)
+		if floor {
+			n = min(n, r.limit.Capacity/max(r.cost, 1))
+		}
+		if err := r.divide(n); err != nil {
 			return nil, err
 		}
 	}

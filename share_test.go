@@ -64,6 +64,36 @@ func TestShare(t *testing.T) {
 	wantError(t, err, weir.ErrUnsupported, "can consume at most 1000 at once")
 }
 
+// ShareFloor gives each of many processes one request of a small limit, and no more than Share
+// of a large limit.
+func TestShareFloor(t *testing.T) {
+	t.Parallel()
+	st := weirtest.NewStore(weirtest.NewClock())
+	l := weirtest.NewPolicy(t, st, weirtest.Rules(
+		weir.Rule{Name: "small", Algorithm: weirtest.Window(3, time.Hour)},
+		weir.Rule{Name: "costly", Algorithm: weirtest.Window(19, time.Hour), Cost: 5},
+		weir.Rule{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 2, Window: time.Hour}},
+		weir.Rule{Name: "large", Algorithm: weirtest.Window(100, time.Hour)},
+	))
+	for n, want := range map[int][4]int64{1: {3, 19, 2, 100}, 3: {1, 6, 1, 33}, 20: {1, 6, 1, 5}, 1 << 30: {1, 6, 1, 1}} {
+		share, err := l.ShareFloor(n, st)
+		if err != nil {
+			t.Fatal(err)
+		}
+		each := make([]weir.Result, 4)
+		if _, err := share.Decide(t.Context(), weir.Request{Key: weir.KeyOf("u"), Op: weir.Peek}, each); err != nil {
+			t.Fatal(err)
+		}
+		for i, limit := range want {
+			if each[i].Limit != limit || !each[i].Allowed {
+				t.Errorf("%d processes: got %+v, want a limit of %d", n, each[i], limit)
+			}
+		}
+	}
+	_, err := l.ShareFloor(0, st)
+	wantError(t, err, weir.ErrInvalidRule, "Share: the number of processes is 0")
+}
+
 // A share cannot be divided again, and cannot get other limits: its tokens are parts of the
 // whole limit.
 func TestShareOfAShare(t *testing.T) {

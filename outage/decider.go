@@ -20,8 +20,8 @@ type decider struct {
 	*Breaker
 	lim   *weir.Limiter
 	next  weir.Decider
-	rules []weir.RuleInfo // without the shadow rules
-	share *weir.Limiter   // nil unless the Fallback is Local
+	rules []weir.RuleInfo       // without the shadow rules
+	share atomic.Pointer[share] // nil unless the Fallback is Local
 	last  atomic.Pointer[degradations]
 }
 

@@ -64,11 +64,12 @@ func (d *decider) degraded(cause *failure.Error) *degradations {
 // decide.
 func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Result, cause *failure.Error) (weir.Result, error) {
 	d.circuit.answers.Add(1)
-	if d.share == nil || d.never(r) {
+	own := d.ownShare()
+	if own == nil || d.never(r) {
 		return d.fixed(r, each, cause), nil
 	}
 	d.used.Store(true)
-	res, err := d.share.Decide(ctx, *r, each)
+	res, err := own.Decide(ctx, *r, each)
 	if errors.Is(err, store.ErrUnavailable) { // the process's store is full
 		return d.fixed(r, each, cause), nil
 	}
@@ -158,8 +159,10 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 
 // decideLocally lets the process's share decide r, if it has decided anything before.
 func (d *decider) decideLocally(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, err error) {
-	if d.share != nil && d.used.Load() {
-		return d.share.Decide(ctx, *r, each)
+	if d.used.Load() {
+		if own := d.ownShare(); own != nil {
+			return own.Decide(ctx, *r, each)
+		}
 	}
 	return res, nil
 }

@@ -45,7 +45,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/internal/onestore"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
@@ -92,8 +91,15 @@ type Options struct {
 
 	// Processes is the number of processes that share the limits, at least 1. Local
 	// needs it. With any other Fallback, it must be 0. If more processes run, they can
-	// together allow more than the limit.
+	// together allow more than the limit. Breaker.SetProcesses changes it.
 	Processes int
+
+	// Floor is for plans whose limit is small. With Local, a share that would be less than
+	// one request, which is one token or the Cost of the rule, is one request. So N
+	// processes together allow at most N requests or the limit, whichever is more. Without
+	// Floor, Wrap and With return an error for such a limit. With any other Fallback, Floor
+	// must be false.
+	Floor bool
 
 	// MaxKeys is the largest number of keys that Local holds in memory. A caller has
 	// at least one key for each rule. If all MaxKeys keys are in use, requests that need a
@@ -140,6 +146,7 @@ type Breaker struct {
 	local   *memory.Store // holds the state of the shares; nil unless Fallback is Local
 	used    atomic.Bool   // a share has decided a request
 	store   onestore.Mark
+	shares  shares
 }
 
 // New returns a Breaker. If opts is nil, the defaults are used. If a field is not valid,
@@ -155,6 +162,7 @@ func New(opts *Options) *Breaker {
 	b.circuit.init(b.opts.Failures, b.opts.Budget, b.opts.Probe)
 	b.circuit.onChange = b.opts.OnChange
 	if b.opts.Fallback == Local {
+		b.shares.n.Store(int64(b.opts.Processes))
 		b.local = memory.New(&memory.Options{MaxKeys: b.opts.MaxKeys, NoEviction: true})
 	}
 	return b
@@ -170,6 +178,8 @@ func (o *Options) complete() error {
 		return fmt.Errorf("outage: Options.Processes is %d: it must be the number of processes that share the limits, at least 1", o.Processes)
 	case !local && o.Processes != 0:
 		return fmt.Errorf("outage: Options.Processes is %d and Fallback is %v: only Local uses Processes: set Fallback to Local, or leave Processes out", o.Processes, o.Fallback)
+	case !local && o.Floor:
+		return fmt.Errorf("outage: Options.Floor is true and Fallback is %v: only Local uses Floor: set Fallback to Local, or leave Floor out", o.Fallback)
 	case !local && o.MaxKeys != 0:
 		return fmt.Errorf("outage: Options.MaxKeys is %d and Fallback is %v: only Local uses MaxKeys: set Fallback to Local, or leave MaxKeys out", o.MaxKeys, o.Fallback)
 	case o.MaxKeys < 0:
@@ -228,15 +238,15 @@ func (b *Breaker) Wrap(lim *weir.Limiter, next weir.Decider) (weir.Decider, erro
 			d.rules = append(d.rules, r)
 		}
 	}
-	if b.local != nil {
-		var err error
-		if d.share, err = lim.Share(b.opts.Processes, b.local); err != nil {
-			return nil, failure.New(err, "outage: %s; or set Fallback to Closed or Open", plain(err))
-		}
+	b.shares.mu.Lock()
+	defer b.shares.mu.Unlock()
+	if err := d.makeShare(); err != nil {
+		return nil, err
 	}
 	if !b.store.Is(st) {
 		return nil, errors.New("outage: the Breaker already stands around a limiter over another store: make a Breaker for each store")
 	}
+	d.boundShares()
 	return d, nil
 }
 

@@ -161,7 +161,11 @@ func TestNoShare(t *testing.T) {
 		l := weirtest.NewPolicy(t, st, weirtest.Rules(tt.rule))
 		_, err := l.Wrap(outage.New(&local).Wrap)
 		wantError(t, err, tt.is, tt.want)
-		if !strings.HasPrefix(err.Error(), "outage: rule ") || !strings.HasSuffix(err.Error(), "; or set Fallback to Closed or Open") {
+		advice := "set Fallback to Closed or Open"
+		if tt.is == weir.ErrInvalidRule {
+			advice = "set Floor, or " + advice
+		}
+		if !strings.HasPrefix(err.Error(), "outage: rule ") || !strings.HasSuffix(err.Error(), "; or "+advice) {
 			t.Errorf("got %v, want that it names the rule, and the other Fallbacks", err)
 		}
 	}
