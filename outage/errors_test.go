@@ -278,7 +278,7 @@ func TestOutageDeadline(t *testing.T) {
 	st := &deadlines{Store: memory.New(nil), err: ignores}
 	l := weirtest.New(t, st, weirtest.PerSecond)
 	_, err := l.Wrap(outage.New(nil).Wrap)
-	wantError(t, err, ignores, "Options.Budget has no effect: the client ignores deadlines: set Heed")
+	wantError(t, err, ignores, "the client of the store does not suit Options.Budget: the client ignores deadlines: set Heed")
 	if st.err = nil; onOutage(t, l, outage.Options{}) == nil {
 		t.Error("got no limiter")
 	}

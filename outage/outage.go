@@ -211,7 +211,8 @@ func (o *Options) complete() error {
 //   - if a field of the Options is not valid.
 //   - if next has a Breaker, or answers some requests itself: see [weir.StandIn].
 //   - if the Breaker already stands around a limiter over another store.
-//   - if the store is a [store.DeadlineChecker], and says that its client ignores deadlines.
+//   - if the store is a [store.DeadlineChecker], and says that its client ignores deadlines, or
+//     that a dead server looks slow.
 //   - with Local, if a rule has no share: see [weir.Limiter.Share].
 func (b *Breaker) Wrap(lim *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	switch {
@@ -229,7 +230,7 @@ func (b *Breaker) Wrap(lim *weir.Limiter, next weir.Decider) (weir.Decider, erro
 	st := lim.Store()
 	if c, ok := st.(store.DeadlineChecker); ok {
 		if err := c.CheckDeadline(); err != nil {
-			return nil, fmt.Errorf("outage: Options.Budget has no effect: %w", err)
+			return nil, fmt.Errorf("outage: the client of the store does not suit Options.Budget: %w", err)
 		}
 	}
 	d := &decider{Breaker: b, lim: lim, next: next}

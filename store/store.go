@@ -114,12 +114,12 @@ type Checker interface {
 	Check() error
 }
 
-// A DeadlineChecker is a [Store] whose client may ignore the deadlines of contexts, depending
-// on its settings.
+// A DeadlineChecker is a [Store] whose calls may take longer than they have to, depending on
+// the settings of its client.
 type DeadlineChecker interface {
-	// CheckDeadline returns nil if a call ends soon after the deadline of its context.
-	// Otherwise it returns an error that names the setting of the client to change. It
-	// makes no network call.
+	// CheckDeadline returns nil if a call ends soon after the deadline of its context, and
+	// at once if the server refuses the connection. Otherwise it returns an error that names
+	// the setting of the client to change. It makes no network call.
 	CheckDeadline() error
 }
 

@@ -73,9 +73,13 @@ func goredisOf(e servers.Endpoint, retries int, timeout time.Duration) (store.St
 // dialOnce sets DialerRetries to 1, if this version of go-redis has that field. Newer
 // versions dial five times by default.
 func dialOnce(options any) {
-	if f := reflect.ValueOf(options).Elem().FieldByName("DialerRetries"); f.IsValid() {
-		f.SetInt(1)
+	if hasDialerRetries(options) {
+		reflect.ValueOf(options).Elem().FieldByName("DialerRetries").SetInt(1)
 	}
+}
+
+func hasDialerRetries(options any) bool {
+	return reflect.ValueOf(options).Elem().FieldByName("DialerRetries").IsValid()
 }
 
 func boundedRueidis(e servers.Endpoint, timeout time.Duration) (store.Store, func(), error) {

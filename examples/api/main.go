@@ -44,7 +44,10 @@ func main() {
 	}
 	var st store.Store = memory.New(nil)
 	if *server != "" {
-		rdb := redis.NewClient(&redis.Options{Addr: *server, MaxRetries: -1, ContextTimeoutEnabled: true})
+		rdb := redis.NewClient(&redis.Options{
+			Addr: *server, MaxRetries: -1, ContextTimeoutEnabled: true,
+			// DialerRetries: 1, // from go-redis v9.15 on: without it, a dead server looks slow
+		})
 		st = store.Coalesce(goredis.New(rdb))
 	}
 	handler, err := newHandler(st, http.DefaultTransport)

@@ -5,6 +5,7 @@
 //		Addr:                  "localhost:6379",
 //		MaxRetries:            -1,
 //		ContextTimeoutEnabled: true,
+//		DialerRetries:         1, // from v9.15 on
 //	})
 //	lim, err := weir.New("api", goredis.New(rdb), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
@@ -55,8 +56,9 @@
 // replies is lost, versions of the client without NoRetry send the whole pipeline of that
 // server again, also the calls that were answered. Newer versions send no batch again.
 //
-// Versions of the client that have the option DialerRetries dial up to five times, 100
-// ms apart, unless the option is set. In versions that have the option
+// From v9.15 on, the client dials up to five times, 100 ms apart, unless the option
+// DialerRetries is set. A server that refuses connections then looks slow, so set it to 1. In
+// versions that have the option
 // DisableRoutingPolicies, a ClusterClient sends COMMAND, unless the option is set. If
 // the servers use an ACL, it must then allow COMMAND.
 //
@@ -98,6 +100,7 @@ var (
 	errNil  = errors.New("goredis: the client is nil: it must be a *redis.Client or a *redis.ClusterClient")
 	errRing = errors.New("goredis: the client is a *redis.Ring, which reads all keys of an MGET from one shard and " +
 		"loses limits if a shard is down: it must be a *redis.ClusterClient, or a *redis.Client of one server")
+	errDials    = errors.New("goredis: the client dials a server that refuses connections several times, with pauses, so that the server looks slow: set DialerRetries to 1 in its options")
 	errDeadline = errors.New("goredis: the client ignores the deadlines of contexts: set ContextTimeoutEnabled in its options")
 )
 
@@ -141,20 +144,29 @@ func (s *Store) Check() error {
 }
 
 // CheckDeadline implements [store.DeadlineChecker]. It returns an error if the option
-// ContextTimeoutEnabled of the client is not set.
+// ContextTimeoutEnabled of the client is not set, or if the client has the option
+// DialerRetries, and it is not 1.
 func (s *Store) CheckDeadline() error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	ignores := false
 	switch c := s.client.(type) { // also a type that embeds a client
 	case interface{ Options() *redis.Options }:
-		ignores = !c.Options().ContextTimeoutEnabled
+		return checkDeadline(c.Options(), c.Options().ContextTimeoutEnabled)
 	case interface{ Options() *redis.ClusterOptions }:
-		ignores = !c.Options().ContextTimeoutEnabled
+		return checkDeadline(c.Options(), c.Options().ContextTimeoutEnabled)
 	}
-	if ignores {
+	return nil
+}
+
+// checkDeadline checks options, which point to the options of a client.
+func checkDeadline(options any, heeds bool) error {
+	if !heeds {
 		return errDeadline
+	}
+	// Older versions of the client have no such option, and dial once.
+	if f := reflect.ValueOf(options).Elem().FieldByName("DialerRetries"); f.IsValid() && f.CanInt() && f.Int() != 1 {
+		return errDials
 	}
 	return nil
 }
