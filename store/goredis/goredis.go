@@ -85,6 +85,7 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/adapter"
+	"github.com/weir-go/weir/store/internal/errreply"
 )
 
 var (
@@ -127,8 +128,13 @@ func New(client redis.UniversalClient) *Store {
 	switch c := client.(type) {
 	case *redis.Client:
 		s.single = true
+		s.base.Client = errreply.Single
+		if c.Options().Addr == "FailoverClient" { // as redis.NewFailoverClient names it
+			s.base.Client = errreply.Sentinel
+		}
 	case *redis.ClusterClient:
 		s.cluster = c
+		s.base.Client = errreply.Cluster
 	case *redis.Ring:
 		s.unfit = errRing
 	}

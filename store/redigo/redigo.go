@@ -95,6 +95,7 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/adapter"
+	"github.com/weir-go/weir/store/internal/errreply"
 )
 
 var (
@@ -137,7 +138,7 @@ type Store struct {
 // a [redis.Pool] that cannot dial, Check returns an error.
 func New(pool Pool) *Store {
 	s := &Store{pool: pool}
-	s.base = adapter.Base{Name: "redigo", Replied: adapter.Replied[redis.Error], Follow: func() {}}
+	s.base = adapter.Base{Name: "redigo", Replied: adapter.Replied[redis.Error], Client: errreply.Single, Follow: func() {}}
 	v := reflect.ValueOf(pool)
 	p, known := pool.(*redis.Pool)
 	switch {
@@ -153,7 +154,7 @@ func New(pool Pool) *Store {
 // is nil, or has no StartupNodes, Check returns an error.
 func NewCluster(cluster *redisc.Cluster) *Store {
 	s := &Store{cluster: cluster}
-	s.base = adapter.Base{Name: "redigo", Replied: adapter.Replied[redis.Error], Follow: s.refresh}
+	s.base = adapter.Base{Name: "redigo", Replied: adapter.Replied[redis.Error], Client: errreply.Cluster, Follow: s.refresh}
 	switch {
 	case cluster == nil:
 		s.unfit = errNil

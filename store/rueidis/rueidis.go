@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/adapter"
+	"github.com/weir-go/weir/store/internal/errreply"
 )
 
 var (
@@ -43,8 +44,15 @@ func New(client rueidis.Client) *Store {
 		single: mode == rueidis.ClientModeStandalone || mode == rueidis.ClientModeSentinel,
 		// The client removes a leading ERR from error replies, and reads a new topology
 		// by itself.
-		base: adapter.Base{Name: "rueidis", Replied: adapter.Replied[*rueidis.RedisError], Follow: func() {}},
+		base: adapter.Base{Name: "rueidis", Replied: adapter.Replied[*rueidis.RedisError], Client: clients[mode], Follow: func() {}},
 	}
+}
+
+// clients are the modes that the client can have. A mode that is not known gives errreply.Unknown.
+var clients = map[rueidis.ClientMode]errreply.Client{
+	rueidis.ClientModeStandalone: errreply.Single,
+	rueidis.ClientModeSentinel:   errreply.Sentinel,
+	rueidis.ClientModeCluster:    errreply.Cluster,
 }
 
 // Check implements [store.Checker]. It returns an error if the client is nil.

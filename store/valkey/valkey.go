@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/internal/adapter"
+	"github.com/weir-go/weir/store/internal/errreply"
 )
 
 var (
@@ -45,8 +46,15 @@ func New(client valkey.Client) *Store {
 		single: mode == valkey.ClientModeStandalone || mode == valkey.ClientModeSentinel,
 		// The client removes a leading ERR from error replies, and reads a new topology
 		// by itself.
-		base: adapter.Base{Name: "valkey", Replied: adapter.Replied[*valkey.ValkeyError], Follow: func() {}},
+		base: adapter.Base{Name: "valkey", Replied: adapter.Replied[*valkey.ValkeyError], Client: clients[mode], Follow: func() {}},
 	}
+}
+
+// clients are the modes that the client can have. A mode that is not known gives errreply.Unknown.
+var clients = map[valkey.ClientMode]errreply.Client{
+	valkey.ClientModeStandalone: errreply.Single,
+	valkey.ClientModeSentinel:   errreply.Sentinel,
+	valkey.ClientModeCluster:    errreply.Cluster,
 }
 
 // Check implements [store.Checker]. It returns an error if the client is nil.

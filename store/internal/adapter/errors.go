@@ -23,6 +23,9 @@ type Base struct {
 	// false if err is not from a server.
 	Replied func(err error) (text string, ok bool)
 
+	// Client says which servers the client finds by itself.
+	Client errreply.Client
+
 	// Follow is called if a node cannot be reached, or reports that it no longer
 	// serves. The topology that the client knows can then be out of date.
 	Follow func()
@@ -67,12 +70,12 @@ func (b *Base) evalError(ctx context.Context, script *store.Script, keys []strin
 	if errors.Is(err, store.ErrScript) {
 		return b.callError(call, err)
 	}
-	return b.clientError(ctx, call, err, func(text string) error { return errreply.Eval(text, keys) })
+	return b.clientError(ctx, call, err, func(text string) error { return errreply.Eval(text, keys, b.Client) })
 }
 
 // readError returns the error of MGet or Time for err, which comes from the client.
 func (b *Base) readError(ctx context.Context, call string, err error) error {
-	return b.clientError(ctx, call, err, errreply.Read)
+	return b.clientError(ctx, call, err, func(text string) error { return errreply.Read(text, b.Client) })
 }
 
 // clientError wraps err, which comes from the client. If it is an error reply, meaning returns what

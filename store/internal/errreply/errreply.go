@@ -17,7 +17,6 @@ package errreply
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -53,26 +52,29 @@ var unavailable = map[string]bool{
 	"WRONGPASS":   true,
 }
 
-// refusals holds the beginnings of error texts that have no code except ERR. A server sends
-// them if it rejects a connection, during the set-up of a connection, or if the client is of
-// the wrong kind. Nothing has run then.
-var refusals = []string{
-	"max number of clients",
-	"invalid password",
-	"Protocol error: unauthenticated", // a long command before the client has logged in
-	"Client sent AUTH, but no password is set",
-	"AUTH <password> called without any password configured",
-	"DB index is out of range",
-	"This instance has cluster support disabled",
-	"unknown command",
+// refusals holds the beginnings of error texts that have no code except ERR, with their codes
+// here. A server sends them if it rejects a connection, during the set-up of a connection, or if
+// the client is of the wrong kind. Nothing has run then.
+var refusals = []refusal{
+	{"max number of clients", ""},
+	{"invalid password", "WRONGPASS"},
+	{"Protocol error: unauthenticated", "NOAUTH"}, // a long command before the client has logged in
+	{"Client sent AUTH, but no password is set", "no password"},
+	{"AUTH <password> called without any password configured", "no password"},
+	{"DB index is out of range", "no database"},
+	{"This instance has cluster support disabled", "no cluster"},
+	{"unknown command", "no scripts"},
 }
 
 // aclRefusals holds the beginnings of the error texts in a script that are NOPERM outside of
 // a script.
-var aclRefusals = []string{
-	"The user executing the script can't",
-	"ACL failure in script",
+var aclRefusals = []refusal{
+	{"The user executing the script can't", "NOPERM"},
+	{"ACL failure in script", "NOPERM"},
 }
+
+// A refusal is the beginning of an error text, and what stands for it in mistakes.
+type refusal struct{ text, code string }
 
 // wrapper matches the text that a server before 7.0 puts before the code of an error in a
 // script. Some clients remove the ERR.
@@ -95,8 +97,9 @@ func ReadOnly(text string) bool { return code(text) == "READONLY" }
 
 // Eval returns the meaning of text, the error reply to a script on keys. It is one of
 // [store.ErrUnavailable], [store.ErrCrossSlot], [store.ErrScript] and [store.ErrForeign]. An
+// ErrUnavailable is a [store.ErrMisconfigured] too if somebody must correct a setting. An
 // ErrForeign names the key, or the keys if it is not known which.
-func Eval(text string, keys []string) error {
+func Eval(text string, keys []string, client Client) error {
 	if match := foreign.FindStringSubmatch(text); match != nil {
 		if n, err := strconv.Atoi(strings.TrimSpace(match[1])); err == nil && 1 <= n && n <= len(keys) {
 			return store.Foreign(keys[n-1])
@@ -110,19 +113,26 @@ func Eval(text string, keys []string) error {
 		return fmt.Errorf("%w: one of %q", store.ErrForeign, keys)
 	case c == "CROSSSLOT":
 		return store.ErrCrossSlot
-	case unavailable[c], refused(text):
-		return store.ErrUnavailable
+	case unavailable[c]:
+		return because(c, client)
+	}
+	if r, ok := refused(text); ok {
+		return because(r.code, client)
 	}
 	return store.ErrScript
 }
 
 // Read returns the meaning of text, the error reply to a command that only reads. It is
-// [store.ErrCrossSlot] or [store.ErrUnavailable].
-func Read(text string) error {
-	if code(text) == "CROSSSLOT" {
+// [store.ErrCrossSlot] or [store.ErrUnavailable], as Eval returns it.
+func Read(text string, client Client) error {
+	c := code(text)
+	if c == "CROSSSLOT" {
 		return store.ErrCrossSlot
 	}
-	return store.ErrUnavailable
+	if r, ok := refused(text); ok {
+		c = r.code
+	}
+	return because(c, client)
 }
 
 // code returns the first word of text after the wrapper.
@@ -131,12 +141,20 @@ func code(text string) string {
 	return word
 }
 
-func refused(text string) bool {
-	inScript := strings.TrimPrefix(text[len(wrapper.FindString(text)):], "ERR ")
-	return startsWith(strings.TrimPrefix(text, "ERR "), refusals) || startsWith(inScript, aclRefusals)
+// refused returns the refusal with which text begins.
+func refused(text string) (refusal, bool) {
+	if r, ok := beginning(strings.TrimPrefix(text, "ERR "), refusals); ok {
+		return r, true
+	}
+	return beginning(strings.TrimPrefix(text[len(wrapper.FindString(text)):], "ERR "), aclRefusals)
 }
 
-// startsWith reports whether text begins with one of beginnings.
-func startsWith(text string, beginnings []string) bool {
-	return slices.ContainsFunc(beginnings, func(b string) bool { return strings.HasPrefix(text, b) })
+// beginning returns the refusal in list with which text begins.
+func beginning(text string, list []refusal) (refusal, bool) {
+	for _, r := range list {
+		if strings.HasPrefix(text, r.text) {
+			return r, true
+		}
+	}
+	return refusal{}, false
 }

@@ -74,7 +74,7 @@ func TestEval(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for _, text := range []string{c.text, strings.TrimPrefix(c.text, "ERR ")} { // as some clients do
-				if got := Eval(text, []string{"a{k}", "b{k}"}); !errors.Is(got, c.want) {
+				if got := Eval(text, []string{"a{k}", "b{k}"}, Unknown); !errors.Is(got, c.want) {
 					t.Errorf("Eval(%q) = %v, want %v", text, got, c.want)
 				}
 			}
@@ -95,7 +95,7 @@ func TestEvalNamesKeys(t *testing.T) {
 		{wrongType, []string{"a{k}", "b{k}"}, []string{`"a{k}"`, `"b{k}"`}},
 		{wrongType, []string{"a{k}"}, []string{`"a{k}"`}},
 	} {
-		got := Eval(c.text, c.keys).Error()
+		got := Eval(c.text, c.keys, Unknown).Error()
 		for _, key := range c.keys {
 			named := false
 			for _, n := range c.named {
@@ -116,7 +116,7 @@ func TestRead(t *testing.T) {
 		"NOPERM this user has no permissions to run the 'mget' command":           store.ErrUnavailable,
 		"ERR unknown command 'mget', with args beginning with: 'CROSSSLOT' 'key'": store.ErrUnavailable,
 	} {
-		if got := Read(text); !errors.Is(got, want) {
+		if got := Read(text, Unknown); !errors.Is(got, want) {
 			t.Errorf("Read(%q) = %v, want %v", text, got, want)
 		}
 	}
