@@ -16,8 +16,14 @@ var (
 	errReadOnly = errors.New("the server accepts no writes: it is a standby, or default_transaction_read_only is on")
 )
 
-// hints say what to do about an error of the server, by its code.
+// hints say what to do about an error of the server that comes again until a setting is
+// corrected, by its code.
 var hints = map[string]string{
+	"28P01": " (correct the user and the password in the URL)",
+	"28000": " (correct the user in the URL, or allow it in pg_hba.conf)",
+	"3D000": " (correct the name of the database in the URL)",
+	"3F000": " (correct the search path)",
+
 	"42P01": " (call Migrate, or check the search path)",
 	"42703": " (another table has the name weir)",
 	"42501": " (GRANT SELECT, INSERT, UPDATE, DELETE ON weir)",
@@ -34,6 +40,10 @@ func failed(ctx context.Context, call string, err error) error {
 	if errors.As(err, &reply) {
 		hint = hints[reply.Code]
 	}
+	down := store.ErrUnavailable
+	if hint != "" || errors.Is(err, errReadOnly) {
+		down = errMisconfigured
+	}
 	switch {
 	case done != nil && errors.Is(err, done):
 		return fmt.Errorf("postgres: %s: %w", call, err)
@@ -43,7 +53,19 @@ func failed(ctx context.Context, call string, err error) error {
 		// A timeout of the pool has passed, for example of a dial, not the caller's deadline.
 		return fmt.Errorf("postgres: %s: %w: %v", call, store.ErrUnavailable, err) //nolint:errorlint // on purpose
 	}
-	return fmt.Errorf("postgres: %s: %w: %w%s", call, store.ErrUnavailable, err, hint)
+	return fmt.Errorf("postgres: %s: %w: %w%s", call, down, err, hint)
+}
+
+// errMisconfigured means that an ErrUnavailable comes again until somebody corrects a setting.
+// A standby is one too: if target_session_attrs is read-write, the pool does not connect to it.
+var errMisconfigured error = misconfigured{}
+
+type misconfigured struct{}
+
+func (misconfigured) Error() string { return store.ErrMisconfigured.Error() }
+
+func (misconfigured) Unwrap() []error {
+	return []error{store.ErrUnavailable, store.ErrMisconfigured}
 }
 
 // awaitDeadline waits for the deadline of ctx, if the server has ended the wait for a lock

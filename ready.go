@@ -1,0 +1,107 @@
+package weir
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/store"
+)
+
+// Ready checks that the store can make the decisions of l, for the start of a program and for
+// a readiness probe. It tells a server that is away from a mistake that lasts:
+//   - nil: the store made a decision.
+//   - a [store.ErrUnavailable]: the server is away or too slow. This can end, so check again. A
+//     program with a fallback can start all the same: see package outage.
+//   - any other error: somebody must correct a setting, which the error names if it is a
+//     [store.ErrMisconfigured]. For example, the password is wrong, the user lacks a right, a
+//     table is missing, or the client is of the wrong kind. Until then, the store makes no
+//     decision, and a limiter that fails open has no limits.
+//
+// Ready calls the store directly, without the wrappers of l. It runs the scripts of l, also
+// those of shadow rules, on keys of its own, which no caller's key equals, and removes them.
+// The keys begin like those of l, so the rights of the user are checked too. Commands that only
+// a later decision of a key needs are not tried. A server that was demoted just now can look
+// like a mistake, so let a probe fail a few times before it counts.
+func (l *Limiter) Ready(ctx context.Context) error {
+	if l == nil || l.bound == nil {
+		return errNoLimiter
+	}
+	for _, b := range append([]*bound{l.bound}, l.bound.shadows...) {
+		p, err := b.probe()
+		if err == nil {
+			err = p.tryAll(ctx)
+		}
+		if err != nil {
+			return notReady(err)
+		}
+	}
+	return nil
+}
+
+// notReady returns the error of Ready for err.
+func notReady(err error) error {
+	switch {
+	case errors.Is(err, store.ErrMisconfigured): // and no ErrUnavailable
+		return fail(store.ErrMisconfigured, "Ready: %s", plain(err))
+	case guard.Contextual(err):
+		return fmt.Errorf("weir: Ready: %w: %w", store.ErrUnavailable, err)
+	}
+	return failure.New(err, "weir: Ready: %s", plain(err))
+}
+
+// probe returns b with keys for Ready: a part of each is "%ready:", which is no escaped text.
+func (b *bound) probe() (*bound, error) {
+	space := &keySpace{head: b.space.head + "%ready:", segments: b.space.segments, secret: b.space.secret}
+	rules := slices.Clone(b.rules)
+	by := make([]segmentSet, len(rules))
+	for i := range rules {
+		by[i] = rules[i].key.by
+	}
+	if err := space.addRules(rules, by); err != nil {
+		return nil, err
+	}
+	g := *b.ground
+	g.space = space
+	p, err := bind(&g, rules, true) // so that a Reset clears every rule
+	if err == nil {
+		p.way = byScript // the other ways take the text between the braces for segments
+	}
+	return p, err
+}
+
+// tryAll decides a request in each way, for a new key, and removes what it has written.
+func (b *bound) tryAll(ctx context.Context) (err error) {
+	var key Key
+	text := rand.Text()
+	key.set(slices.Repeat([]string{text}, len(b.space.segments)))
+	try := func(r Request) {
+		if err == nil {
+			r.Key = key
+			_, err = b.Decide(ctx, r, nil)
+		}
+	}
+	id, undo := "", Peek
+	switch {
+	case b.leases != nil:
+		id, undo = text, Release
+	case b.can.without(refunds) == nil:
+		id, undo = text, Refund
+	}
+	try(Request{ID: id})
+	try(Request{Op: Peek, ID: id})
+	try(Request{Op: undo, ID: id})
+	if err != nil {
+		_ = guard.Undo(ctx, func(ctx context.Context) (Result, error) {
+			_, _ = b.Decide(ctx, Request{Op: undo, Key: key, ID: id}, nil)
+			return b.Decide(ctx, Request{Op: Reset, Key: key}, nil)
+		})
+		return err
+	}
+	try(Request{Op: Reset})
+	return err
+}
