@@ -85,6 +85,17 @@ const (
 type Cache struct {
 	opts    Options // with the defaults
 	invalid error   // the error of Wrap if the Options are not valid
+	answers atomic.Int64
+}
+
+// Answers returns the number of requests that remembered denials have answered, in all limiters
+// of c. An observer around c counts them as denied, so the store has denied the others. If c is
+// nil, Answers returns 0.
+func (c *Cache) Answers() int64 {
+	if c == nil {
+		return 0
+	}
+	return c.answers.Load()
 }
 
 // New returns a Cache. If opts is nil, the defaults are used. If a field is not valid,
@@ -120,7 +131,7 @@ func (c *Cache) Wrap(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	if _, twice := weir.Find[*decider](next); twice {
 		return nil, errors.New("denycache: the limiter already has a Cache: wrap it in one, once")
 	}
-	d := &decider{Options: c.opts, next: next, seed: maphash.MakeSeed()}
+	d := &decider{Options: c.opts, answers: &c.answers, next: next, seed: maphash.MakeSeed()}
 	if d.start = time.Now(); d.Now != nil {
 		d.start = d.Now()
 	}
@@ -136,7 +147,8 @@ type freer interface{ OnFree(func(key *weir.Key)) }
 
 // A decider is the Decider of a limiter with a Cache.
 type decider struct {
-	Options // MaxKeys is a power of two
+	Options               // MaxKeys is a power of two
+	answers *atomic.Int64 // of the Cache
 	next    weir.Decider
 	start   time.Time // of the cache; times are measured from it
 	seed    maphash.Seed
@@ -193,6 +205,7 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 		}
 		res := old.result
 		res.Age(age)
+		d.answers.Add(1)
 		return res, nil
 	}
 	clear(each)

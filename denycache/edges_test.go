@@ -156,3 +156,27 @@ func TestDenyCacheBounds(t *testing.T) {
 	ask(1, false)
 	ask(0, false)
 }
+
+// Answers counts the requests that the store did not see, in all limiters of the Cache.
+func TestAnswers(t *testing.T) {
+	t.Parallel()
+	c := denycache.New(nil)
+	l := weirtest.Wrap(t, weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Window(1, time.Hour)), c.Wrap)
+	for _, l := range []*weir.Limiter{l, weirtest.With(t, l)} {
+		before := c.Answers()
+		for range 5 { // the first denial is the store's
+			if _, err := l.Allow(t.Context(), "ann"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := c.Answers() - before; got < 3 || got > 4 {
+			t.Errorf("the cache answered %d requests of 5", got)
+		}
+	}
+	if got := c.Answers(); got != 3+4 {
+		t.Errorf("the cache answered %d requests, want 7", got)
+	}
+	if got := (*denycache.Cache)(nil).Answers(); got != 0 {
+		t.Errorf("a nil Cache answered %d requests", got)
+	}
+}

@@ -33,13 +33,18 @@
 // Prometheus stores them. Import it, and choose the data source. It tells limiters apart by the
 // attribute weir.limiter.
 //
+// [WatchOutage] and [WatchDenyCache] add metrics that are read when they are exported:
+//
+//	weir.outage            gauge    1 during an outage of the store, otherwise 0
+//	weir.outages           counter  outages that have begun
+//	weir.denycache.answers counter  requests that remembered denials answered; weir.decisions counts them as denied
+//
 // No attribute holds a key: keys can be secret, and there are too many of them.
 package weirotel
 
 import (
 	"context"
 	"errors"
-	"reflect"
 	"slices"
 	"sync"
 
@@ -58,10 +63,10 @@ const Scope = "github.com/weir-go/weir/weirotel"
 // measurement has attrs too: name the limiter in weir.limiter, if there are several. If provider is
 // nil, or cannot make an instrument, New returns an error.
 func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (observe.Observer, error) {
-	if v := reflect.ValueOf(provider); provider == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, errors.New("weirotel: the MeterProvider is nil: pass one, for example otel.GetMeterProvider()")
+	meter, err := meterOf(provider)
+	if err != nil {
+		return nil, err
 	}
-	meter := provider.Meter(Scope)
 	decisions, err1 := meter.Int64Counter("weir.decisions",
 		metric.WithUnit("{decision}"), metric.WithDescription("Decisions of rate limiters."))
 	duration, err2 := meter.Float64Histogram("weir.decision.duration",
