@@ -8,6 +8,10 @@
 // last for at least the budget, it sends only one request in each Options.Probe to the store.
 // The first answer of the store ends the outage.
 //
+// A mistake that lasts, for example a wrong password, is an outage that never ends. With Open,
+// there is then no limit at all. So call [weir.Limiter.Ready] when the program starts, and set
+// Options.OnChange: the cause is a [store.ErrMisconfigured].
+//
 // The budget is a deadline of the context, so the client of the store must heed deadlines: see
 // docs/guide/outage.md.
 //
@@ -16,13 +20,15 @@
 // Result.Degraded is not nil if the store did not decide. After the outage, such a decision
 // consumes nothing from the store. But if only the store's reply was lost, the request has
 // consumed its tokens there. With Local, all processes together allow at most the limit,
-// and the store allows at most the limit. So at most twice the limit is allowed.
-// There is one exception: windows that start with a request, because a FixedWindow or
+// and the store allows at most the limit. So at most twice the limit is allowed. With
+// Options.Floor, each of N processes allows at least one request, so at most the limit and N
+// requests are allowed, or twice the limit if that is more. There is one exception: windows that start with a request, because a FixedWindow or
 // MetadataWindow is not Aligned, or because a TokenBucket is AtOnce. Then less than three
 // times the limit is allowed in one window of the store.
 //
 // During an outage:
-//   - Consume, TakeUpTo and Peek return the answer of the fallback. The RetryAfter of a
+//   - Consume, TakeUpTo and Peek return the answer of the fallback. If the share of the process
+//     denies the request, Degraded is a [weir.ErrDenied] too. The RetryAfter of a
 //     denied request is at most the time until the next probe. It is [weir.Never] only if the
 //     cost is above the capacity.
 //   - Refund, Settle, Release and Renew work on decisions and leases that Local made. For
