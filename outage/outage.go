@@ -22,15 +22,16 @@
 // consumed its tokens there. With Local, all processes together allow at most the limit,
 // and the store allows at most the limit. So at most twice the limit is allowed. With
 // Options.Floor, each of N processes allows at least one request, so at most the limit and N
-// requests are allowed, or twice the limit if that is more. There is one exception: windows that start with a request, because a FixedWindow or
-// MetadataWindow is not Aligned, or because a TokenBucket is AtOnce. Then less than three
-// times the limit is allowed in one window of the store.
+// requests are allowed, or twice the limit if that is more. There is one exception: windows
+// that start with a request, because a FixedWindow or MetadataWindow is not Aligned, or because
+// a TokenBucket is AtOnce. Then the processes can use their shares twice in one window of the
+// store, so less than three times the limit is allowed, or the limit and 2 × N requests.
 //
 // During an outage:
 //   - Consume, TakeUpTo and Peek return the answer of the fallback. If the share of the process
-//     denies the request, Degraded is a [weir.ErrDenied] too. The RetryAfter of a
-//     denied request is at most the time until the next probe. It is [weir.Never] only if the
-//     cost is above the capacity.
+//     denies the request, Degraded is a [weir.ErrDenied] too. The RetryAfter of a denied
+//     request is at most the time until the next probe. It is [weir.Never] only if the cost is
+//     above the capacity.
 //   - Refund, Settle, Release and Renew work on decisions and leases that Local made. For
 //     all others they return store.ErrUnavailable, and can be retried.
 //   - Reset and Force return store.ErrUnavailable. A Force with an ID can be retried: it
