@@ -103,6 +103,7 @@ type bound struct {
 	leases *group // the rules that hold leases; nil if there is none
 	resets *group // the rules identified by the full key; nil if there is none
 	kept   *group // the only rule that keeps metadata; nil if there is none, or several
+	pauses *group // the only rule that pauses keys; nil if there is none, or several
 
 	lease  time.Duration // the shortest lease time of all rules
 	renews time.Duration // the same, of the shadow rules too
@@ -143,6 +144,7 @@ func bind(g *ground, rules []rule, only bool) (*bound, error) {
 		{&b.leases, func(r *rule) bool { return r.has(leases) }},
 		{&b.resets, func(r *rule) bool { return only || g.space.full(r.key) }},
 		{&b.kept, func(r *rule) bool { return r.has(entries) && b.can.count(entries) == 1 }},
+		{&b.pauses, func(r *rule) bool { return r.has(pauses) && b.can.count(pauses) == 1 }},
 	} {
 		if *one.group, err = b.newGroup(one.has); err != nil {
 			return nil, err

@@ -24,7 +24,7 @@ var (
 	ErrInvalidRule = errors.New("weir: invalid rule")
 
 	// ErrInvalidKey means that a key has the wrong number of segments, that a segment is
-	// empty, or that the ID of a refund is empty.
+	// empty, or that the ID of a refund or a pause is empty or too long.
 	ErrInvalidKey = errors.New("weir: invalid key")
 
 	// ErrInvalidMetadata means that a request's metadata is longer than

@@ -80,6 +80,11 @@ func (b *bound) checkOp(q *query, r *Request) (err error) {
 		q.Verb, q.group, q.Call.Text, err = script.Renew, b.leases, r.ID, b.checkLease(r)
 	case Release:
 		q.Verb, q.group, q.Call.Text, err = script.Release, b.leases, r.ID, b.checkLease(r)
+	case Pause:
+		q.Verb, q.group, q.Call.Text = script.Pause, b.pauses, r.ID
+		q.Call.Wait, err = b.checkPause(r)
+	case Resume:
+		q.Verb, q.group, q.Call.Text, err = script.Resume, b.pauses, r.ID, b.checkResume(r)
 	case Reset:
 		q.Verb, q.group = script.Reset, b.resets
 		if q.group == nil {
@@ -171,7 +176,7 @@ func (b *bound) capCost(op Op, cost int64) (int64, error) {
 		limit := b.rules[i].limit
 		most := limit.MaxCost
 		if forces && (most == 0 || most > limit.Capacity+debt) {
-			most = limit.Capacity + debt
+			most = min(limit.Capacity+debt, contract.MaxTokens)
 		}
 		switch {
 		case most == 0 || b.rules[i].cost > 0 || cost <= most:

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
 )
 
 // Never is the longest duration. As Result.RetryAfter it means that the request can never
@@ -47,13 +48,20 @@ const (
 	// Release releases the lease named ID.
 	Release
 
+	// Pause closes the key for the time Request.For, in an algorithm.Pause. ID is the name
+	// of the pause. See Limiter.Pause.
+	Pause
+
+	// Resume ends the pause named ID. See Limiter.Resume.
+	Resume
+
 	// Reset clears the rules identified by the full key. See Limiter.Reset.
 	Reset
 )
 
 // String returns the name of op.
 func (op Op) String() string {
-	names := [...]string{"Consume", "Peek", "TakeUpTo", "Force", "Refund", "Settle", "Renew", "Release", "Reset"}
+	names := [...]string{"Consume", "Peek", "TakeUpTo", "Force", "Refund", "Settle", "Renew", "Release", "Pause", "Resume", "Reset"}
 	if int(op) < len(names) {
 		return names[op]
 	}
@@ -81,8 +89,12 @@ type Request struct {
 	// to wait. A fraction of a microsecond is ignored.
 	//
 	// If MaxWait is above 0, the algorithm of every rule must support it. algorithm.GCRA,
-	// TokenBucket and LeakyBucket do. TakeUpTo and Force do not support MaxWait.
+	// TokenBucket, LeakyBucket and Pause do. TakeUpTo and Force do not support MaxWait.
 	MaxWait time.Duration
+
+	// For is how long a Pause lasts, from 1 ns to algorithm.MaxSpan. It is rounded up to a
+	// microsecond. Other ops ignore it.
+	For time.Duration
 
 	// ID names the decision, so that it can be repeated and refunded. It can contain any
 	// bytes. Use another ID for each decision.
@@ -97,7 +109,7 @@ type Request struct {
 	// If the decision reserved tokens that are not available within MaxWait, and was not
 	// settled to another cost, the repeated request is denied, and RetryAfter says for
 	// how long. So is a repeated request whose decision is in the future, because the
-	// clock has stepped back. After a Settle, only a rule with a Cost still has a turn. If
+	// clock has stepped back, and one whose key is paused. After a Settle, only a rule with a Cost still has a turn. If
 	// the rate or the capacity has changed, Delay is an estimate, and the repeat is allowed.
 	//
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
@@ -115,6 +127,9 @@ type Request struct {
 	// If a rule is an algorithm.Concurrency, ID only names the lease: a repeated request
 	// consumes tokens from the other rules again, and cannot be refunded. Every op except
 	// Peek and Reset then needs an ID. It has at most algorithm.MaxLease bytes.
+	//
+	// For a Pause and a Resume, ID is the name of the pause. It has 1 to algorithm.MaxLease
+	// bytes.
 	ID string
 
 	// Actual is the cost that a Settle gives to the decision. Other ops ignore it.
@@ -150,9 +165,9 @@ func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
 // rule with the longest RetryAfter. If the request is allowed, it is the rule with the
 // fewest tokens remaining. If there are several such rules, it is the first of them.
 //
-// The ops Refund, Settle, Release and Reset set other fields. For Refund and Release, Allowed
-// reports whether anything was refunded or released, and for Settle, whether the decision was
-// found. For Refund and Settle, Granted and Rule are Cost and Kept of the [Settlement]. All
+// The ops Refund, Settle, Release, Pause, Resume and Reset set other fields. For Refund,
+// Release and Resume, Allowed reports whether anything was refunded, released or resumed, and
+// for Settle, whether the decision was found. After a Pause and a Reset, it is true. For Refund and Settle, Granted and Rule are Cost and Kept of the [Settlement]. All
 // other fields are zero.
 type Result struct {
 	Allowed bool // the caller may go ahead, after Delay
@@ -174,7 +189,7 @@ type Result struct {
 
 	Rule       string        // the rule's name; the algorithm's name if the rule has none
 	Limit      int64         // the capacity of the rule, in tokens
-	Window     time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency
+	Window     time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency and Pause
 	Remaining  int64         // whole tokens left after the request; for algorithm.Concurrency, free leases
 	RetryAfter time.Duration // if denied, the time until the same request would be allowed; Never if it cannot be
 	ResetAfter time.Duration // the time until the rule is fully reset
@@ -224,6 +239,9 @@ func (e *DeniedError) text() string {
 	}
 	if r.RetryAfter == Never {
 		return fmt.Sprintf("denied by rule %q: its limit is %d: the request can never be allowed", r.Rule, r.Limit)
+	}
+	if compose.Pauses(r.Limit, r.Window) {
+		return fmt.Sprintf("denied by rule %q, which pauses the key: retry after %v", r.Rule, r.RetryAfter)
 	}
 	return fmt.Sprintf("denied by rule %q: %d of %d tokens remain: retry after %v", r.Rule, r.Remaining, r.Limit, r.RetryAfter)
 }

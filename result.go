@@ -2,6 +2,7 @@ package weir
 
 import (
 	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 	"unsafe"
@@ -26,7 +27,7 @@ func (b *bound) result(q *query, s *scratch, reply []store.Value, each []Result,
 	case Reset:
 		res.Allowed = true
 		return nil
-	case Refund, Settle, Release:
+	case Refund, Settle, Release, Pause, Resume:
 		if o.TooLittle {
 			return fail(ErrInvalidCost, "Refund: Request.Cost is %d: the decision asked for more: pass the decision's request, to refund all of it; to refund a part, use Settle", q.Call.Cost)
 		}
@@ -71,8 +72,12 @@ func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, ea
 			a.Granted = 0
 		}
 		a.Replayed = o.Replayed
-		shown.Add(n, a.Remaining, a.RetryAfter, a.Delay)
-		shown.Grant(r.cost > 0, a.Granted)
+		left := a.Remaining
+		if allowed && r.has(pauses) {
+			left = math.MaxInt64
+		}
+		shown.Add(n, left, a.RetryAfter, a.Delay)
+		shown.Grant(r.cost > 0 || r.has(pauses), a.Granted)
 		if len(each) > 0 {
 			*twin(&each[r.index]) = *a
 		}

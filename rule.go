@@ -33,6 +33,8 @@ func newRule(label string, r Rule) (rule, error) {
 	switch {
 	case r.Cost < 0:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be 0, which means the request's cost, or more", label, r.Cost)
+	case r.Cost > 0 && pausesKind(limit.Kind):
+		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be 0, because a %s consumes no tokens", label, r.Cost, limit.Kind.Common().Name)
 	case r.Cost > limit.Capacity:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be at most %d, the limit", label, r.Cost, limit.Capacity)
 	case limit.MaxCost > 0 && r.Cost > limit.MaxCost:
@@ -93,6 +95,7 @@ const (
 	follows                      // the rule has no Cost: it consumes the cost of the request
 	bounded                      // the same, and the cost is bounded by the limit's MaxCost
 	divides                      // a TakeUpTo can consume a part of what was asked, or the rule has a Cost
+	pauses                       // the rule closes keys, and has no limit
 )
 
 // featuresOf returns the features of a rule. marked is true if its decisions have
@@ -108,6 +111,9 @@ func featuresOf(r *rule, marked bool) (f feature) {
 		set(k.Reserves, reserves)
 		set(k.Queues, queues)
 	case *contract.StepKind:
+		if pausesKind(k) { // it never stands in the way of what the other rules support
+			return pauses | reserves | refunds | debts | divides
+		}
 		set(k.Leases, leases)
 		set(k.Entries, entries)
 	}
@@ -117,6 +123,12 @@ func featuresOf(r *rule, marked bool) (f feature) {
 	set(r.cost == 0 && r.limit.MaxCost > 0, bounded)
 	set(r.cost > 0 || f&leases == 0, divides)
 	return f
+}
+
+// pausesKind reports whether k closes keys, and has no limit.
+func pausesKind(k contract.Kind) bool {
+	step, ok := k.(*contract.StepKind)
+	return ok && step.Pauses
 }
 
 // has reports whether r has a feature.
@@ -137,6 +149,9 @@ func capabilitiesOf(rules []rule) capabilities {
 	for i := range rules {
 		c.every &= rules[i].features
 		c.some |= rules[i].features
+	}
+	if c.every&pauses != 0 { // no rule has a Cost
+		c.some |= follows
 	}
 	return c
 }

@@ -37,6 +37,8 @@ func (b *bound) addShadows(prefix string, p *Policy, rules []Rule) error {
 			return err
 		case shadow.can.any(entries):
 			return fail(ErrInvalidRule, "%s: a %s keeps metadata, so it cannot be a shadow rule", label, one[0].kind().Name)
+		case shadow.can.any(pauses):
+			return fail(ErrInvalidRule, "%s: a %s closes keys, so it cannot be a shadow rule", label, one[0].kind().Name)
 		case shadow.leases != nil && b.leases == nil:
 			return fail(ErrInvalidRule, "%s: a %s holds leases, so it can be a shadow rule only if another rule holds leases too", label, one[0].kind().Name)
 		}
@@ -80,6 +82,7 @@ func (a *batch) add(b *bound, request int, r *Request, each int) error {
 		case r.Op == Refund:
 			own.Cost = 0 // a TakeUpTo of the shadow rule may have consumed more
 		case (r.Op == Renew || r.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil,
+			r.Op == Pause || r.Op == Resume,
 			r.Op == Settle && !shadow.can.any(follows): // beside other rules, it would keep its Cost
 			continue
 		case r.Op == TakeUpTo && !shadow.can.any(follows): // beside other rules, it would consume its Cost

@@ -60,7 +60,7 @@ func (l *Limiter) divide(n int, st store.Store, floor bool) (*Limiter, error) {
 
 // divide divides the limit of r by n.
 func (r *rule) divide(n int64) error {
-	if n == 1 {
+	if n == 1 || r.has(pauses) {
 		return nil
 	}
 	whole := r.limit

@@ -78,7 +78,7 @@ type RuleInfo struct {
 	Kind    string        // the name of the algorithm, for example "gcra"
 	Limit   int64         // the capacity, in tokens
 	MaxCost int64         // the most tokens that can be consumed at once; 0 means Limit
-	Window  time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency
+	Window  time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency and Pause
 
 	Reserves bool // Request.MaxWait can be above 0
 	Refunds  bool // Request.ID names a decision, which can be refunded if all rules can
@@ -86,6 +86,7 @@ type RuleInfo struct {
 	Leases   bool // an allowed request holds a lease
 	Entries  bool // Request.Metadata is stored
 	Queues   bool // requests that reserve tokens go ahead one by one
+	Pauses   bool // the rule has no limit: it closes keys, as algorithm.Pause does
 }
 
 // Rules describes the rules of l: first the rules of [Policy].Rules in their order, without the
@@ -111,7 +112,7 @@ func (b *bound) describe(n int, shadow bool) RuleInfo {
 		Name: r.name, Algorithm: r.algorithm, Cost: r.cost, Shadow: shadow,
 		Kind: r.kind().Name, Limit: r.limit.Capacity, MaxCost: r.limit.MaxCost, Window: r.limit.Window,
 		Reserves: r.has(reserves), Refunds: r.has(refunds), Debt: r.has(debts),
-		Leases: r.has(leases), Entries: r.has(entries), Queues: r.has(queues),
+		Leases: r.has(leases), Entries: r.has(entries), Queues: r.has(queues), Pauses: r.has(pauses),
 	}
 	for _, i := range r.key.by.list() {
 		info.By = append(info.By, b.space.segments[i])

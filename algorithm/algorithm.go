@@ -10,6 +10,7 @@
 // window. [Calendar] limits the number of tokens in a day, a week, a month, a quarter or
 // a year of a time zone. [MetadataWindow] is a fixed window that also keeps the metadata
 // of each allowed request. [Concurrency] limits the number of requests that run at once.
+// [Pause] closes a key for some time.
 // docs/reference/algorithms.md compares them.
 //
 // If a limit changes, the new limit applies to the stored state, and holds from then on: in

@@ -42,6 +42,7 @@ func builtIn(t testing.TB) []*contract.Limit {
 		algorithm.SlidingLog{Limit: 1, Window: time.Second},
 		algorithm.MetadataWindow{Limit: 1, Window: time.Second},
 		algorithm.Concurrency{Limit: 1, Lease: time.Second},
+		algorithm.Pause{},
 		buckets(64, 1, 16),
 		buckets(128, 1, 2, 3, 4, 5, 6, 7),
 	} {

@@ -43,6 +43,8 @@ func TestPinnedScripts(t *testing.T) {
 		{"queue of parts", 0, []algorithm.Algorithm{algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)}}},
 		{"log", 0, []algorithm.Algorithm{algorithm.SlidingLog{Limit: 1, Window: time.Second}}},
 		{"leases", 0, []algorithm.Algorithm{algorithm.Concurrency{Limit: 1, Lease: time.Second}}},
+		{"pauses", 0, []algorithm.Algorithm{algorithm.Pause{}}},
+		{"a rule that can be paused", 0, []algorithm.Algorithm{gcra, algorithm.Pause{}}},
 		{"spans of 1 and 3 buckets", 0, []algorithm.Algorithm{buckets(3, 1)}},
 		{"two rules", 0, []algorithm.Algorithm{gcra, window}},
 		{"two rules with costs", 1, []algorithm.Algorithm{gcra, window}},

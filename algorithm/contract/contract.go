@@ -110,7 +110,7 @@
 //
 // If the state is a sorted set, a list or several keys, write a [StepKind] with a [Step]
 // instead of a MeterKind with a Meter. Of the built-in algorithms, SlidingLog,
-// Concurrency, MetadataWindow and SlidingBuckets have a Step.
+// Concurrency, MetadataWindow, SlidingBuckets and Pause have a Step.
 package contract
 
 import (
@@ -205,7 +205,8 @@ type Limit struct {
 
 	// MaxWait is how far ahead tokens can be reserved, in microseconds, from 0 to
 	// MaxSpan. Choose it so that no number in the arithmetic reaches 2^53. A longer wait
-	// is cut to MaxWait. MaxWait is used only if MeterKind.Reserves is true.
+	// is cut to MaxWait. MaxWait is used only if MeterKind.Reserves or StepKind.Pauses is
+	// true.
 	MaxWait int64
 
 	// Lease is the time until a lease expires. It is used only if StepKind.Leases is

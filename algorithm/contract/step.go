@@ -10,7 +10,7 @@ import (
 type Ask struct {
 	Cost  int64  // tokens, 1 or more
 	Wait  int64  // how far ahead tokens may be reserved, in microseconds, 0 or more
-	Text  string // the name of a lease, or metadata; it can be empty
+	Text  string // the name of a lease or of a pause, or metadata; it can be empty
 	Renew bool   // allow the request only if the lease is held
 }
 
@@ -41,7 +41,8 @@ type State [MaxState]int64
 // The sections do the following:
 //
 //   - read sets $room and the integers that Head.Cell names. All of them are 0 at
-//     first. It can use now, n (the cost) and $renew (Ask.Renew). It writes nothing.
+//     first. It can use now, n (the cost), at (now plus Ask.Wait) and $renew (Ask.Renew).
+//     It writes nothing.
 //   - write consumes n tokens, and gives each key a TTL. It can use $gen. Its commands
 //     must not fail. For a Force, n can be above $room, by at most [Limit].MaxDebt.
 //   - entries sets $entries, a table of strings.

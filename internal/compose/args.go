@@ -13,7 +13,7 @@ import (
 // text if a rule uses one, and the arguments that all rules share: see [script.ArgCost].
 func (p *Program) AppendArgs(args []store.Arg, v script.Verb, c *Call) []store.Arg {
 	args = append(args, p.consts...)
-	if p.source.Texts {
+	if p.source.HasText(v) {
 		if c.Text == "" {
 			args = append(args, noText)
 		} else {
@@ -59,7 +59,7 @@ func (p *Program) parseArgs(v script.Verb, args []store.Arg) (Call, error) {
 	if len(args) < least || len(args) > most {
 		return c, fmt.Errorf("%s%s takes from %d to %d arguments, and got %d", p.Name(), v.Suffix(), least, most, len(args))
 	}
-	if p.source.Texts {
+	if p.source.HasText(v) {
 		c.Text = args[n-1].String()
 	}
 	if len(args) == most {

@@ -45,9 +45,9 @@ type Rule struct {
 // A Call is one request to a [Program].
 type Call struct {
 	Cost int64  // 1 or more
-	Wait int64  // microseconds; cut to Program.MaxWait
+	Wait int64  // microseconds; cut to Program.MaxWait; how long a Pause lasts
 	Now  int64  // 0 means the store's clock
-	Text string // the name of a lease, or metadata
+	Text string // the name of a lease or of a pause, or metadata
 	Gen  int64  // for verbs that write markers: from 1 to 2^53-1, different for each decision
 
 	// How many tokens a verb that Debts can consume beyond the limit of a rule, without
@@ -63,7 +63,7 @@ type Program struct {
 	consts  []store.Arg
 	fits    []store.Arg // FIT of each rule with a marker
 	layout  replyLayout
-	cells   bool // the state of every rule is a cell
+	cells   bool // the state of every rule is a cell, except rules that pause, of which there are fewer
 	maxWait int64
 	debt    int64 // the least MaxDebt of the rules without a Cost
 	ownDebt int64 // the least MaxDebt of the rules with a Cost
@@ -75,6 +75,7 @@ type rule struct {
 	Rule
 	layout *script.Rule
 	step   step
+	pauses bool
 	key    int // the index of its first key
 	arg    int // the index of its first constant
 	ints   int // the number of its integers in a reply
@@ -99,7 +100,7 @@ func New(rules []Rule) (*Program, error) {
 		return nil, err
 	}
 	p := &Program{source: src, cells: true, maxWait: contract.MaxSpan, debt: contract.MaxTokens, ownDebt: contract.MaxTokens}
-	keys := 0
+	keys, some := 0, false
 	for i, r := range rules {
 		l, layout := r.Limit, src.Rules[i]
 		form, err := newStep(layout, l)
@@ -109,15 +110,15 @@ func New(rules []Rule) (*Program, error) {
 		if r.Share > 1 {
 			form = shareOf(form, r.Share)
 		}
-		p.rules = append(p.rules, rule{Rule: r, layout: layout, step: form, key: keys, arg: len(p.consts), ints: len(layout.Cell)})
+		p.rules = append(p.rules, rule{Rule: r, layout: layout, step: form, pauses: layout.Pauses(), key: keys, arg: len(p.consts), ints: len(layout.Cell)})
 		keys += layout.Keys()
 		p.consts = append(p.consts, l.Args...)
-		p.cells = p.cells && form.meter != nil
+		p.cells, some = p.cells && (form.meter != nil || layout.Pauses()), some || form.meter != nil
 		p.maxWait = min(p.maxWait, l.MaxWait)
 		if r.Cost > 0 {
 			p.consts = append(p.consts, store.ConstArg(r.Cost))
 			p.ownDebt = min(p.ownDebt, l.MaxDebt)
-		} else {
+		} else if !layout.Pauses() {
 			p.debt = min(p.debt, l.MaxDebt)
 		}
 	}
@@ -126,6 +127,7 @@ func New(rules []Rule) (*Program, error) {
 			p.fits = append(p.fits, store.ConstArg(fitOf(&p.rules[i])))
 		}
 	}
+	p.cells = p.cells && some
 	p.layout = layReply(p.rules)
 	return p, nil
 }
@@ -139,6 +141,9 @@ func (p *Program) Keys(i int) int { return p.source.Rules[i].Keys() }
 // Marked reports whether rule i has a marker. If [script.Verb].Markers is true, the keys
 // of the markers follow the keys of all rules, in the order of the rules.
 func (p *Program) Marked(i int) bool { return p.source.Rules[i].Marker > 0 }
+
+// Pauses reports whether rule i pauses keys.
+func (p *Program) Pauses(i int) bool { return p.rules[i].pauses }
 
 // Sets reports whether a rule keeps its state in a sorted set or a list, which MGet
 // cannot read.
@@ -166,11 +171,12 @@ func (p *Program) Script(v script.Verb) *store.Script {
 
 // Verbs returns the verbs that the kinds of the rules support.
 func (p *Program) Verbs() []script.Verb {
-	leases, entries, marked := true, len(p.rules) == 1, true
+	leases, entries, marked, pauses := true, len(p.rules) == 1, true, true
 	for i := range p.rules {
 		leases = leases && p.source.Rules[i].Leases()
 		entries = entries && p.source.Rules[i].Entries()
-		marked = marked && p.Marked(i)
+		marked = marked && (p.Marked(i) || p.rules[i].pauses)
+		pauses = pauses && p.rules[i].pauses
 	}
 	list := []script.Verb{script.Consume, script.UpTo, script.Peek, script.Reset}
 	debt := min(p.debt, p.ownDebt) > 0
@@ -185,6 +191,9 @@ func (p *Program) Verbs() []script.Verb {
 	}
 	if leases {
 		list = append(list, script.Renew, script.Release)
+	}
+	if pauses {
+		list = append(list, script.Pause, script.Resume)
 	}
 	if entries {
 		list = append(list, script.Entries)

@@ -72,7 +72,9 @@ func (p *Program) run(v script.Verb, tx store.Tx, args []store.Arg, reply []stor
 		o, err = r.refund(held)
 	case script.Settle:
 		o, err = r.settle(held)
-	case script.Release:
+	case script.Pause:
+		err = r.pause(held)
+	case script.Release, script.Resume:
 		o.head, err = r.release(held)
 	case script.Entries:
 		return r.entries(reply, held)
@@ -194,7 +196,9 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 		for _, v := range ints[:q.ints] {
 			reply = append(reply, store.IntegerValue(v))
 		}
-		take = fit(r.verb, q.Cost > 0, r.cost(q), h.room+r.call.debt, take)
+		if !q.pauses || !r.verb.Forces() {
+			take = fit(r.verb, q.Cost > 0, r.cost(q), h.room+r.call.debt, take)
+		}
 	}
 	if r.verb.Marks() {
 		reply = append(reply, store.IntegerValue(0))
@@ -237,6 +241,9 @@ func fit(v script.Verb, own bool, cost, room, take int64) int64 {
 // tokens.
 func (r *run) consume(i int, h *held, take int64) error {
 	q, s := &r.rules[i], h.step
+	if q.pauses {
+		return nil
+	}
 	n, gen := r.cost(q), int64(0)
 	total, asked := r.spends(take)
 	if (r.verb.TakesUpTo() || r.verb.Forces()) && q.Cost == 0 {
@@ -273,12 +280,24 @@ func (r *run) consume(i int, h *held, take int64) error {
 	return nil
 }
 
-// release releases the leases of all rules. It returns 1 if one was held, otherwise 0.
+// pause begins a pause in all rules.
+func (r *run) pause(held []held) error {
+	for i := range r.rules {
+		q := &r.rules[i]
+		if err := held[i].step.raw.Write(r.tx, q.key, r.now, held[i].state, 1, r.ask(q), 0, r.slack); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// release releases the leases of all rules, or ends their pauses. It returns 1 if one was
+// held, otherwise 0.
 func (r *run) release(held []held) (gave int64, err error) {
 	for i := range r.rules {
 		raw, ok := held[i].step.raw.(contract.StepRefunder)
 		if !ok {
-			return 0, fmt.Errorf("kind %s has no leases", r.rules[i].layout.Head.Name)
+			return 0, fmt.Errorf("kind %s has no leases and no pauses", r.rules[i].layout.Head.Name)
 		}
 		ended, err := raw.Refund(r.tx, r.rules[i].key, r.now, held[i].state, r.ask(&r.rules[i]), contract.Cell{}, 0, 0, 0)
 		if err != nil {

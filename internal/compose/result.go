@@ -66,12 +66,14 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 		own := r.step.raw.Answer(o.Now, s, out.Granted, a)
 		out.Rule, out.Limit, out.Window, out.Remaining, out.ResetAfter = r.Name, own.Limit, own.Window, own.Remaining, own.ResetAfter
 		switch {
-		case a.Cost > r.Limit.Capacity:
+		case a.Cost > r.Limit.Capacity && !r.pauses:
 			out.deny(contract.Never)
 		case room < a.Cost:
 			out.deny(own.RetryAfter)
 		default:
-			out.Allowed = true
+			if out.Allowed = true; r.pauses {
+				out.Delay = out.ResetAfter // within the wait
+			}
 		}
 	default:
 		h := cellRun{step: &r.step, cell: cellOf(o.ints[r.state : r.state+r.ints])}
@@ -108,11 +110,18 @@ func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
 }
 
 // replayed returns the answer of rule i to a repeated decision: the state now, and what
-// the decision consumed earlier. If its tokens are not available within a.Wait, the
-// answer is a denial.
+// the decision consumed earlier. If its tokens are not available within a.Wait, or a pause
+// lasts longer, the answer is a denial.
 func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out Result) {
 	r := &p.rules[i]
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
+	if r.pauses && !v.Forces() { // the caller has not gone ahead
+		out = p.Result(i, script.Peek, &peek, &Call{Cost: 1, Wait: a.Wait})
+		if out.Allowed {
+			out.Granted = o.Granted
+		}
+		return out
+	}
 	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1})
 	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted
 	spent := o.ints[r.spent : r.spent+2+r.ints]

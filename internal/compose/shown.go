@@ -1,6 +1,16 @@
 package compose
 
-import "time"
+import (
+	"time"
+
+	"github.com/weir-go/weir/algorithm/contract"
+)
+
+// Pauses reports whether a Result with this Limit and Window is that of a rule that pauses
+// keys. No other rule has such a limit.
+func Pauses(limit int64, window time.Duration) bool {
+	return limit == contract.MaxTokens && window == 0
+}
 
 // A Shown collects the answers of the rules to a request, one by one, and tells which of
 // them the weir.Result describes. If the request is allowed, it is the rule with the
@@ -17,7 +27,8 @@ type Shown struct {
 	follows    bool // a rule has no Cost
 }
 
-// Add adds the answer of rule i. The first rule is 0.
+// Add adds the answer of rule i. The first rule is 0. If the rule pauses and the request is
+// allowed, remaining is math.MaxInt64, so that any other rule is shown instead.
 func (s *Shown) Add(i int, remaining int64, retryAfter, delay time.Duration) {
 	if i == 0 || s.Allowed && remaining < s.remaining || !s.Allowed && retryAfter > s.retryAfter {
 		s.Rule, s.remaining, s.retryAfter = i, remaining, retryAfter

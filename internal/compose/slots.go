@@ -26,7 +26,8 @@ type Query struct {
 	slack  int64 // microseconds: see clockSlack
 }
 
-// A Slot is the state of one rule in a decision on slots.
+// A Slot is the state of one rule in a decision on slots. A rule that pauses has only a Key,
+// and a Record unless the key is missing.
 type Slot struct {
 	Key    storekey.Key
 	Record *Record // the value of Key; the store sets it
@@ -48,7 +49,8 @@ type Record struct {
 	Denied  bool  // the last request that could have changed the value was denied
 }
 
-// HasCells reports whether every rule keeps a cell. Only then can slots decide.
+// HasCells reports whether every rule keeps a cell, except rules that pause, of which there
+// are fewer. Only then can slots decide.
 func (p *Program) HasCells() bool { return p.cells }
 
 // OnlyCells reports whether q reads and writes only cells, so that slots can decide it if
@@ -61,7 +63,7 @@ func (q *Query) OnlyCells() bool {
 // slots has one Slot for each rule, in which only Key and Record are set. each is empty,
 // or has one Result for each rule, which DecideOnSlots sets. If it returns false, it has
 // changed neither a record nor an Answer, and the store must run the script with Eval
-// instead, for example because a value is foreign.
+// instead, for example because a value is foreign, or a pause is stored.
 //
 // It sets a, which is zero, to the answer of the rule that a weir.Result describes. If
 // the request is allowed, Delay is the longest of all rules. If it consumes tokens,
@@ -90,7 +92,7 @@ func (d *Query) DecideOnSlots(now int64, slots []Slot, each []Result, a *Result)
 	}
 	d.answer(slots, each, a)
 	for i := range slots {
-		if d.Verb != script.Peek {
+		if d.Verb != script.Peek && slots[i].Record != nil {
 			slots[i].Record.deny(d.stored)
 		}
 	}
@@ -104,6 +106,12 @@ func (d *Query) read(slots []Slot) bool {
 	for i := range slots {
 		sl, q := &slots[i], &rules[i]
 		r, s := sl.Record, &q.step
+		if q.pauses {
+			if r != nil && r.Expires > stored {
+				return false
+			}
+			continue
+		}
 		m := s.meter
 		var c contract.Cell
 		sl.prev = math.MinInt64
@@ -137,6 +145,13 @@ func (d *Query) consume(slots []Slot, each []Result, a *Result) {
 	for i := range slots {
 		sl, q := &slots[i], &rules[i]
 		m, cost, delay := q.step.meter, q.costOf(d.Verb, d.take, d.Call.Cost), time.Duration(0)
+		if q.pauses {
+			if shown.Add(i, math.MaxInt64, 0, 0); len(each) > 0 {
+				q.open(&each[i])
+				each[i].Granted = cost
+			}
+			continue
+		}
 		if wait > 0 {
 			delay = contract.Micros(max(m.Ready(now, sl.cell, cost, 0)-now, 0))
 		}
@@ -169,15 +184,26 @@ func (d *Query) answer(slots []Slot, each []Result, a *Result) {
 		if i > 0 {
 			other, one = Result{}, &other
 		}
-		q.resultOfCell(one, d.now, sl.cell, sl.room, sl.used, q.costOf(d.Verb, d.take, d.Call.Cost), d.Call.Wait)
+		left := int64(math.MaxInt64)
+		if q.pauses {
+			q.open(one)
+		} else {
+			q.resultOfCell(one, d.now, sl.cell, sl.room, sl.used, q.costOf(d.Verb, d.take, d.Call.Cost), d.Call.Wait)
+			left = one.Remaining
+		}
 		if len(each) > 0 {
 			each[i] = *one
 		}
-		if shown.Add(i, one.Remaining, one.RetryAfter, one.Delay); shown.Rule == i && i > 0 {
+		if shown.Add(i, left, one.RetryAfter, one.Delay); shown.Rule == i && i > 0 {
 			*a = other
 		}
 	}
 	a.Delay = shown.Delay
+}
+
+// open sets out, which is zero, to the answer of a rule that pauses, for an open key.
+func (r *rule) open(out *Result) {
+	out.Allowed, out.Rule, out.Limit, out.Remaining = true, r.Name, r.Limit.Capacity, r.Limit.Capacity
 }
 
 // write writes the next cells to the records.
@@ -185,6 +211,9 @@ func (d *Query) write(slots []Slot) {
 	rules := d.Program.rules[:len(slots)]
 	for i := range slots {
 		sl, s := &slots[i], &rules[i].step
+		if s.meter == nil {
+			continue
+		}
 		sl.Record.set(s, &sl.cell)
 		if d.slack > 0 || s.writesTTL(sl.prev, sl.ends) {
 			sl.Record.Expires = d.stored + lifeMicros(d.now, sl.ends) + d.slack

@@ -19,13 +19,15 @@ const (
 	Refund  // refunds the decision of the markers, and deletes them; the cost is 0, or as high as the decision's
 	Settle  // makes the cost, which can be 0, the cost of the decision of the markers
 	Release // releases leases
+	Pause   // begins a pause
+	Resume  // ends a pause
 	Reset   // deletes the keys of every rule, if no value is foreign
 	Entries // lists the metadata of one rule
 
 	verbs = iota
 )
 
-var suffixes = [verbs]string{"", ".mark", ".upto", ".upto.mark", ".force", ".force.mark", ".peek", ".renew", ".refund", ".settle", ".release", ".reset", ".entries"}
+var suffixes = [verbs]string{"", ".mark", ".upto", ".upto.mark", ".force", ".force.mark", ".peek", ".renew", ".refund", ".settle", ".release", ".pause", ".resume", ".reset", ".entries"}
 
 // Suffix returns what follows the name of the rules in the name of a script.
 func (v Verb) Suffix() string { return suffixes[v] }
@@ -59,7 +61,7 @@ func (v Verb) Generates() bool { return v.Markers() || v.Debts() }
 func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 
 // The arguments of a script are the constants of each rule, followed by its Cost if it
-// has one, then the text if a rule uses one, and then the arguments that all rules share:
+// has one, then the text if it is used, and then the arguments that all rules share:
 // cost, wait and time. Those that are left out at the end have defaults: a cost of 1, a
 // wait of 0, and the store's clock.
 //
@@ -81,7 +83,7 @@ const (
 // Arg returns the index of arg, for example [ArgCost], in the arguments of v.
 func (s *Source) Arg(v Verb, arg int) int {
 	at := s.consts
-	if s.Texts {
+	if s.HasText(v) {
 		at++
 	}
 	if arg <= ArgWait || !v.Generates() {

@@ -55,7 +55,12 @@ func (s *Source) lua(v Verb) string {
 		s.refund(w)
 	case Settle:
 		s.settle(w)
-	case Release:
+	case Pause:
+		for _, r := range s.Rules {
+			w.f("do%send\n", r.sections["write"])
+		}
+		w.f("return '1;' .. sec .. ' ' .. usec\n")
+	case Release, Resume:
 		w.f("local gave, keep, was = 0, 0, {0, 0, 0, 0, 0, 0, 0, 0}\n")
 		for _, r := range s.Rules {
 			w.f("do%send\n", r.sections["refund"])
@@ -190,14 +195,14 @@ func (r *Rule) suffix(names []string, before, sep string) string {
 
 // decide writes Lua that checks the room of each rule, consumes the tokens, and replies.
 func (s *Source) decide(w *writer, v Verb) {
-	if v.Marks() {
+	if v.Marks() && s.markers > 0 {
 		s.replay(w, v)
 	}
 	switch {
 	case v.Forces():
 		w.f("local take, ok = n, true\n")
 		for _, r := range s.Rules {
-			if !r.own {
+			if !r.own && !r.Pauses() {
 				w.f("if room%d + debt < take then take = room%d + debt end\n", r.number, r.number)
 			}
 		}
@@ -222,6 +227,9 @@ func (s *Source) decide(w *writer, v Verb) {
 	if v != Peek {
 		w.f("if ok then\n")
 		for _, r := range s.Rules {
+			if r.Pauses() {
+				continue
+			}
 			w.f("do\n")
 			r.cost(w)
 			if v.Forces() {

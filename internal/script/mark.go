@@ -132,7 +132,9 @@ func (s *Source) refund(w *writer) {
 		r.giveBack(w)
 		w.f("end\n")
 	}
-	w.f("redis.call('UNLINK', %s)\n", strings.Join(markers, ", "))
+	if len(markers) > 0 {
+		w.f("redis.call('UNLINK', %s)\n", strings.Join(markers, ", "))
+	}
 	w.f("return gave .. ';' .. sec .. ' ' .. usec .. ';0 ' .. kept\n")
 }
 

@@ -80,8 +80,10 @@ func (r *Rule) parse(k contract.Kind) error {
 	switch {
 	case r.Entries() != listed:
 		return fmt.Errorf("its Entries is %t: it must be true if Lua has a section \"entries\", and only then", r.Entries())
-	case (marks || r.Leases()) && !refunds:
-		return fmt.Errorf("its Lua must have a section \"refund\", because it has a section \"mark\" or Leases is true")
+	case (marks || r.Leases() || r.Pauses()) && !refunds:
+		return fmt.Errorf("its Lua must have a section \"refund\", because it has a section \"mark\", or Leases or Pauses is true")
+	case r.Pauses() && (marks || listed || r.Leases()):
+		return fmt.Errorf("its Pauses is true: its Lua must have no section \"mark\" or \"entries\", and its Leases must be false")
 	}
 	return nil
 }

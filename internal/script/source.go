@@ -33,7 +33,7 @@ type Source struct {
 	Rules   []*Rule
 	Keys    int  // the keys of all rules, without markers
 	Sets    bool // a rule keeps its state in a sorted set or a list
-	Texts   bool // a rule uses the text of a call
+	Texts   bool // a rule uses the text of a decision
 	consts  int  // the entries of ARGV before the text and the shared arguments
 	markers int  // the number of rules with a marker
 	scripts [verbs]atomic.Pointer[store.Script]
@@ -67,8 +67,14 @@ func (r *Rule) Leases() bool { return r.Step != nil && r.Step.Leases }
 // Entries reports whether the rule keeps metadata.
 func (r *Rule) Entries() bool { return r.Step != nil && r.Step.Entries }
 
+// Pauses reports whether the rule closes keys, and has no limit. A decision only reads it.
+func (r *Rule) Pauses() bool { return r.Step != nil && r.Step.Pauses }
+
 // Refunds reports whether the Lua of the rule has a refund section.
 func (r *Rule) Refunds() bool { return r.sections["refund"] != "" }
+
+// HasText reports whether the script of v takes the text of a call.
+func (s *Source) HasText(v Verb) bool { return s.Texts || v == Pause || v == Resume }
 
 // Keys returns the number of keys of the rule, without its marker.
 func (r *Rule) Keys() int {

@@ -27,7 +27,7 @@ func (s *Store) DecideInLine(p *compose.Program, f *storekey.Frame, shared strin
 // each rule. DecideOnSlots sets a, which is zero, and each: see
 // [compose.Query.DecideOnSlots].
 //
-// If a key is missing, or in any other special case, DecideOnSlots changes nothing and
+// If the key of a cell is missing, or in any other special case, DecideOnSlots changes nothing and
 // returns false. The caller must then call Eval.
 func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []compose.Result, a *compose.Result) bool {
 	key := &slots[0].Key
@@ -59,6 +59,9 @@ func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []com
 		}
 		sl := sh.findKey(&t.Key)
 		if sl == nil {
+			if q.Program.Pauses(i) { // the key is open
+				continue
+			}
 			return false
 		}
 		t.Record = &sl.Record

@@ -1,0 +1,134 @@
+package algorithm
+
+import (
+	_ "embed"
+	"strings"
+	"time"
+
+	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/store"
+)
+
+// Pause is a rule without a limit, which can close a key for some time. While a key has a
+// pause, every process denies its requests. weir.Limiter.Pause begins a pause, and
+// weir.Limiter.Resume ends it. The request's ID is the name of the pause.
+//
+//	lim, err := weir.NewPolicy(st, weir.Policy{
+//		Name:     "partner",
+//		Segments: []string{"host"},
+//		Rules: []weir.Rule{
+//			{Name: "pace", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 10}},
+//			{Name: "pause", Algorithm: algorithm.Pause{}},
+//		},
+//	}, nil)
+//
+// A key can have several pauses, and is closed until the last of them ends. So a shorter
+// pause does not shorten a longer one, and holds again if the longer one is resumed. A
+// pause that begins again under its name ends later, or when it would have ended before,
+// and never earlier. A key has at most [MaxPauses] pauses with names. While it has that
+// many, all further pauses are kept together under no name, until the last of them ends,
+// so Resume cannot end them.
+//
+// A request consumes nothing from this rule, and writes nothing. While the key is open, the
+// rule allows any cost, and Remaining is MaxTokens. While it is closed, Remaining is 0, and
+// RetryAfter and ResetAfter are the time until the last pause ends. A request with a
+// MaxWait is allowed if that is within MaxWait, and Delay is then at least that time.
+//
+// Only new requests are denied. A Force, a Refund, a Settle, a Renew and a Release ignore
+// pauses. But a request that repeats an earlier decision, because of its ID, is denied
+// during a pause, or delayed until its end: its caller has not gone ahead. A Reset ends all
+// pauses of the key.
+//
+// The rule takes part in everything that all rules of a limiter must support, for example
+// refunds. It must have no Cost, and cannot be a shadow rule.
+//
+// The state is one sorted set with an entry for each pause. Without a pause there is no
+// key.
+type Pause struct{}
+
+// MaxPauses is the largest number of pauses with names that a key of a [Pause] has at once.
+const MaxPauses = 64
+
+//go:embed pause.lua
+var pauseLua string
+
+var pauseKind = &contract.StepKind{
+	Head: contract.Head{Name: "pause", Tag: store.Tag{'p', '1'}, Cell: "until", Lua: pauseLua},
+	Sets: true, Pauses: true,
+	Step: func([]store.Arg) contract.Step { return pause{} },
+}
+
+// NewLimit implements [Algorithm].
+func (Pause) NewLimit() (*contract.Limit, error) {
+	return &contract.Limit{Kind: pauseKind, Capacity: MaxTokens, MaxWait: MaxSpan}, nil
+}
+
+// A pause is the Step of a Pause. Its state is until: see pause.lua.
+type pause struct{}
+
+func (pause) Read(tx store.Tx, key int, _ int64, _ contract.Ask) (s contract.State, err error) {
+	last, ok, err := tx.At(key, 0)
+	if err != nil || !ok {
+		return s, err
+	}
+	if !strings.HasPrefix(last.Text, "p1 ") {
+		return s, store.ForeignAt(key)
+	}
+	s[0] = last.Score
+	return s, nil
+}
+
+func (pause) Room(now int64, s contract.State, a contract.Ask) int64 {
+	if s[0] > now+a.Wait {
+		return 0
+	}
+	return MaxTokens + 1
+}
+
+// Write adds the pause named a.Text, which ends after a.Wait.
+func (pause) Write(tx store.Tx, key int, now int64, s contract.State, _ int64, a contract.Ask, _ int64, slack time.Duration) error {
+	name := "p1 " + a.Text
+	held, _, err := tx.Score(key, name)
+	if err != nil {
+		return err
+	}
+	live, all, err := tx.Count(key, now)
+	if err != nil {
+		return err
+	}
+	if held <= now && live >= MaxPauses {
+		name = "p1 "
+		if held, _, err = tx.Score(key, name); err != nil {
+			return err
+		}
+	}
+	ends := max(now+a.Wait, held)
+	tx.Trim(key, all-live)
+	tx.Add(key, store.Member{Score: ends, Text: name}, contract.TTL(now, max(ends, s[0]), slack))
+	return nil
+}
+
+func (pause) Answer(now int64, s contract.State, _ int64, a contract.Ask) contract.Answer {
+	ans := contract.Answer{Limit: MaxTokens, ResetAfter: contract.Micros(max(s[0]-now, 0))}
+	if s[0] <= now {
+		ans.Remaining = MaxTokens
+	}
+	ans.RetryAfter = contract.Micros(max(s[0]-now-a.Wait, 0))
+	return ans
+}
+
+// Mark implements [contract.StepRefunder]. Pauses have no marker.
+func (pause) Mark(int64, contract.State, int64, int64) (contract.Cell, int64) {
+	return contract.Cell{}, 0
+}
+
+// Refund implements [contract.StepRefunder]: it ends the pause named by a.Text.
+func (pause) Refund(tx store.Tx, key int, now int64, _ contract.State, a contract.Ask, _ contract.Cell, _, _, _ int64) (bool, error) {
+	name := "p1 " + a.Text
+	held, ok, err := tx.Score(key, name)
+	if !ok || err != nil {
+		return false, err
+	}
+	tx.Remove(key, name)
+	return held > now, nil
+}

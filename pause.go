@@ -1,0 +1,74 @@
+package weir
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+
+	"github.com/weir-go/weir/algorithm"
+)
+
+// Pause closes a key for the time d: until then, every process denies its requests, with an
+// exact RetryAfter, and Wait waits. One of the rules must be an [algorithm.Pause], which
+// closes the key as its Rule.By identifies it. The other rules are neither read nor charged.
+// Pause takes one round trip.
+//
+// id is the random name of the pause, for [Limiter.Resume]. A pause never shortens another
+// one. To extend a pause, call [Limiter.Decide] with the op Pause and the same ID: it then
+// ends when the longer of both would. With an ID of your own, Pause is idempotent, and can be
+// retried after an error.
+//
+// The errors are:
+//   - [ErrUnsupported] if no rule is an algorithm.Pause.
+//   - [ErrInvalidRule] if several rules are. Select one with [Limiter.Only].
+//   - another error if d is not positive, or longer than [algorithm.MaxSpan].
+//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable] or the error of ctx, the
+//     key may be paused.
+func (l *Limiter) Pause(ctx context.Context, d time.Duration, key ...string) (id string, err error) {
+	r := Request{Key: KeyOf(key...), Op: Pause, ID: rand.Text(), For: d}
+	if _, err := l.Decide(ctx, r, nil); err != nil {
+		return "", err
+	}
+	return r.ID, nil
+}
+
+// Resume ends the pause with that ID, and reports whether it was running. Other pauses of the
+// key go on, so the key can still be closed. Resume is idempotent: it can be retried after an
+// error.
+//
+// The errors are those of [Limiter.Pause], and [ErrInvalidKey] if id is empty.
+func (l *Limiter) Resume(ctx context.Context, id string, key ...string) (bool, error) {
+	res, err := l.Decide(ctx, Request{Key: KeyOf(key...), Op: Resume, ID: id}, nil)
+	return res.Allowed, err
+}
+
+// checkPause checks a Pause, and returns how long it lasts, in microseconds.
+func (b *bound) checkPause(r *Request) (int64, error) {
+	if err := b.checkResume(r); err != nil {
+		return 0, err
+	}
+	us := r.For.Microseconds()
+	if r.For%time.Microsecond > 0 {
+		us++
+	}
+	if us < 1 || us > algorithm.MaxSpan {
+		return 0, fmt.Errorf("weir: Pause: the time is %v: it must be positive, and at most %v", r.For, time.Duration(algorithm.MaxSpan)*time.Microsecond)
+	}
+	return us, nil
+}
+
+// checkResume checks what a Pause and a Resume have in common.
+func (b *bound) checkResume(r *Request) error {
+	switch {
+	case !b.can.any(pauses):
+		return fail(ErrUnsupported, "%v: no rule pauses keys: add a rule with the Algorithm algorithm.Pause{}", r.Op)
+	case b.pauses == nil:
+		return fail(ErrInvalidRule, "%v: %d rules pause keys: select one with Limiter.Only", r.Op, b.can.count(pauses))
+	case r.ID == "":
+		return fail(ErrInvalidKey, "%v: Request.ID is empty: it must name the pause", r.Op)
+	case len(r.ID) > algorithm.MaxLease:
+		return fail(ErrInvalidKey, "%v: Request.ID has %d bytes: the name of a pause must have at most %d", r.Op, len(r.ID), algorithm.MaxLease)
+	}
+	return nil
+}
