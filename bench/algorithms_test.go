@@ -17,6 +17,7 @@ import (
 type contestant struct {
 	name      string
 	algorithm func(n int64) algorithm.Algorithm
+	pauses    bool                       // beside an algorithm.Pause, without a pause
 	single    bool                       // filled one by one, because the state grows with each request or token
 	request   func(i int64) weir.Request // the request without key and cost; nil means the zero Request
 }
@@ -36,6 +37,9 @@ var contestants = []contestant{
 		return algorithm.MetadataWindow{Limit: n, Window: steps(n)}
 	}, request: func(i int64) weir.Request { return weir.Request{Metadata: fmt.Sprintf("user-%06d", i%1_000_000)} }},
 	{name: "gcra", algorithm: func(n int64) algorithm.Algorithm {
+		return algorithm.GCRA{Rate: algorithm.Every(step), Burst: n}
+	}},
+	{name: "gcra-pause", pauses: true, algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.GCRA{Rate: algorithm.Every(step), Burst: n}
 	}},
 	{name: "tokenbucket", algorithm: func(n int64) algorithm.Algorithm {
@@ -111,7 +115,12 @@ func (c contestant) scene(tb testing.TB, rdb *redis.Client, n int64, allowed boo
 		r.Cost = cost
 		return r
 	}
-	r := newWeirAsking(tb, rdb, "weir-"+c.name, policy(weir.Rule{Algorithm: c.algorithm(n)}), clock, ask)
+	rules := []weir.Rule{{Algorithm: c.algorithm(n)}}
+	if c.pauses {
+		rules[0].Name = "rate"
+		rules = append(rules, weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}})
+	}
+	r := newWeirAsking(tb, rdb, "weir-"+c.name, policy(rules...), clock, ask)
 	path := []string{"full"}
 	key := func(int) []string { return path }
 	tb.Cleanup(func() { r.forget(tb, path...) })

@@ -49,6 +49,9 @@ func localDecisions() []localDecision {
 			add(rule.Name, func(tb testing.TB) func(string) bool { return newLocal(tb, rule) })
 		}
 		add("four-rules", func(tb testing.TB) func(string) bool { return newLocal(tb, rules[:4]...) })
+		add("gcra-pause", func(tb testing.TB) func(string) bool {
+			return newLocal(tb, rules[0], weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}})
+		})
 		add("leakybucket", func(tb testing.TB) func(string) bool {
 			return newLocalQueue(tb, algorithm.LeakyBucket{Rate: refill, Queue: limit - 1})
 		})

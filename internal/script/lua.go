@@ -270,9 +270,13 @@ func (s *Source) reply(w *writer, head string) {
 		if i > 0 && i%4 == 0 { // each operand needs a register, and the locals leave few
 			w.f("\nreply = reply")
 		}
-		if r.Step != nil {
+		switch {
+		case r.Pauses(): // an open key, as most are, costs less without a format
+			w.f(" .. (%s == 0 and ';%s' or string.format(';%s', %s))",
+				r.suffix(r.Cell, "", " == 0 and "), strings.Repeat(" 0", len(r.Cell))[1:], strings.Repeat(" %d", len(r.Cell))[1:], r.suffix(r.Cell, "", ", "))
+		case r.Step != nil:
 			w.f(" .. string.format(';%s', %s)", strings.Repeat(" %d", len(r.Cell))[1:], r.suffix(r.Cell, "", ", "))
-		} else {
+		default:
 			w.f(" .. ';' .. (v%d or '')", r.number)
 		}
 	}
