@@ -23,6 +23,7 @@ import (
 
 	"github.com/weir-go/weir/conformance/internal/algorithms"
 	"github.com/weir-go/weir/conformance/internal/limiters"
+	"github.com/weir-go/weir/conformance/internal/pauses"
 	"github.com/weir-go/weir/conformance/internal/stores"
 	"github.com/weir-go/weir/conformance/internal/suite"
 )
@@ -37,7 +38,7 @@ func groups() []suite.Group {
 	for _, s := range algorithms.BuiltIn {
 		list = append(list, s.Group())
 	}
-	return append(list, suite.Group{Name: "Limiter", Checks: limiters.Checks})
+	return append(list, suite.Group{Name: "Limiter", Checks: limiters.Checks}, suite.Group{Name: "Pause", Checks: pauses.Checks})
 }
 
 // Checks returns the names of all checks of [Run], in the order in which they run.

@@ -204,7 +204,7 @@ func unknownAhead(most func(args []store.Arg) int64) flaw {
 }
 
 var mutants = slices.Concat(storeMutants, sqlMutants, batchMutants, listMutants, gcraMutants, fixedWindowMutants, calendarMutants, metadataWindowMutants, slidingCounterMutants,
-	slidingBucketsMutants, slidingLogMutants, tokenBucketMutants, leakyBucketMutants, concurrencyMutants, limiterMutants, verbMutants)
+	slidingBucketsMutants, slidingLogMutants, tokenBucketMutants, leakyBucketMutants, concurrencyMutants, pauseMutants, limiterMutants, verbMutants)
 
 // TestFake shows that the fake that mutants are made of passes every check, and skips
 // none.

@@ -1,0 +1,433 @@
+// Package pauses holds the checks of an algorithm.Pause.
+package pauses
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/internal/decisions"
+	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/store"
+)
+
+// Checks are the checks of an algorithm.Pause.
+var Checks = []suite.Check{
+	of("Until", "every limiter denies a paused key until the last pause ends, to the microsecond, and consumes nothing; a shorter pause does not shorten a longer one", checkUntil),
+	of("Resume", "Resume ends only the pause that it names, once; other pauses go on", checkResume),
+	of("Full", "a key with more pauses than algorithm.MaxPauses is closed until the last of them ends, and has a bounded number of entries", checkFull),
+	of("Ignored", "Force, Refund, Settle, Renew and Release work during a pause", checkIgnored),
+	of("Wait", "a request that can wait is allowed if and only if the pause ends within MaxWait, and Delay is the longest wait of all rules", checkWait),
+	of("Same", "every verb gives the same answers as on the memory store, beside rules with any algorithms", checkSame),
+	of("Open", "while a key is open, a limiter answers as if it had no rule that pauses", checkOpen),
+	of("Many", "callers that pause and resume a key at once lose no pause, and end each once", checkMany),
+	of("Clock", "on the store's clock, RetryAfter is the rest of the pause", checkClock),
+	of("Foreign", "if the key holds a foreign value, the error is an ErrForeign that names the key, and no key changes", checkForeign),
+	of("TTL", "the key exists as long as a pause lasts, and expires at most 1.05 s later; Reset and the last Resume delete it", checkTTL),
+}
+
+func of(name, text string, run func(*decisions.T)) suite.Check {
+	return suite.Of(name, text, run, decisions.New)
+}
+
+// rules returns a rule that pauses, between two others.
+func rules() []weir.Rule {
+	return []weir.Rule{
+		{Name: "rate", Algorithm: decisions.TenPerMinute}, {Name: "pause", Algorithm: algorithm.Pause{}},
+		{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 7, Window: time.Minute}},
+	}
+}
+
+// pause pauses key for d under this name.
+func pause(t *decisions.T, l *weir.Limiter, key, name string, d time.Duration) {
+	if res := t.Do(l, weir.Request{Key: weir.KeyOf(key), Op: weir.Pause, ID: name, For: d}); !res.Allowed {
+		t.Errorf("Pause of %s: got %+v, want it allowed", key, res)
+	}
+}
+
+// resume ends the pause with this name, and checks whether it was running.
+func resume(t *decisions.T, l *weir.Limiter, key, name string, want bool) {
+	if res := t.Do(l, weir.Request{Key: weir.KeyOf(key), Op: weir.Resume, ID: name}); res.Allowed != want {
+		t.Errorf("Resume of %q of %s: got %v, want %v", name, key, res.Allowed, want)
+	}
+}
+
+// closed checks that key is closed for d, or open if d is 0, and that tokens remain in the
+// first rule.
+func closed(t *decisions.T, l *weir.Limiter, when, key string, d time.Duration, tokens int64) {
+	var each [3]weir.Result
+	for _, op := range []weir.Op{weir.Peek, weir.Consume, weir.TakeUpTo} {
+		if d == 0 && op != weir.Peek {
+			break
+		}
+		res := t.Do(l, weir.Request{Key: weir.KeyOf(key), Op: op}, each[:]...)
+		p := each[1]
+		if res.Allowed != (d == 0) || p.RetryAfter != d || p.ResetAfter != d || p.Limit != algorithm.MaxTokens || d > 0 && res != p || d == 0 && res.Rule == "pause" || each[0].Remaining != tokens {
+			t.Errorf("%s, %v: got %+v of %+v, want it closed for %v, and %d tokens of the rate", when, op, res, each, d, tokens)
+		}
+	}
+}
+
+func checkUntil(t *decisions.T) {
+	c := decisions.NewClock()
+	l, other := t.Limiter(c, rules()...), t.Limiter(c, rules()...)
+	t.Allow(l, 1, "k")
+	pause(t, l, "k", "a", 10*time.Second)
+	closed(t, other, "paused", "k", 10*time.Second, 4)
+	closed(t, other, "another key", "other", 0, 5)
+	c.Advance(time.Second)
+	pause(t, other, "k", "b", 2*time.Second)
+	closed(t, l, "after a shorter pause", "k", 9*time.Second, 4)
+	pause(t, l, "k", "a", time.Second)
+	closed(t, l, "after a shorter pause of the same name", "k", 9*time.Second, 4)
+	c.Advance(4 * time.Second)
+	closed(t, l, "after the end of the shorter one", "k", 5*time.Second, 4)
+	pause(t, l, "k", "a", 7*time.Second)
+	closed(t, other, "extended", "k", 7*time.Second, 4)
+	c.Advance(7*time.Second - time.Microsecond)
+	closed(t, other, "1µs before the end", "k", time.Microsecond, 5)
+	c.Advance(time.Microsecond)
+	closed(t, other, "at the end", "k", 0, 5)
+	if res := t.Allow(other, 1, "k"); !res.Allowed || res.Remaining != 4 {
+		t.Errorf("at the end: got %+v, want it allowed, with 4 left", res)
+	}
+	pause(t, l, "k", "µ", time.Microsecond)
+	closed(t, l, "for 1µs", "k", time.Microsecond, 4)
+	most := algorithm.MaxSpan * time.Microsecond
+	pause(t, l, "k", "most", most)
+	closed(t, l, "for the longest time", "k", most, 4)
+}
+
+func checkResume(t *decisions.T) {
+	c := decisions.NewClock()
+	l := t.Limiter(c, rules()...)
+	resume(t, l, "k", "a", false)
+	pause(t, l, "k", "a", 10*time.Second)
+	pause(t, l, "k", "b", 5*time.Second)
+	pause(t, l, "k", "\x00p1 a", 3*time.Second)
+	resume(t, l, "other", "a", false)
+	resume(t, l, "k", "c", false)
+	closed(t, l, "after Resume of an unknown pause", "k", 10*time.Second, 5)
+	resume(t, l, "k", "a", true)
+	resume(t, l, "k", "a", false)
+	closed(t, l, "after Resume of the longest", "k", 5*time.Second, 5)
+	c.Advance(3 * time.Second)
+	resume(t, l, "k", "\x00p1 a", false)
+	closed(t, l, "after the end of the shortest", "k", 2*time.Second, 5)
+	resume(t, l, "k", "b", true)
+	closed(t, l, "after Resume of all", "k", 0, 5)
+	pause(t, l, "k", "a", time.Second)
+	closed(t, l, "paused again", "k", time.Second, 5)
+	// A clock that steps back keeps closed what no Resume has ended.
+	c.Advance(time.Second)
+	resume(t, l, "k", "a", false)
+	c.Advance(-time.Millisecond)
+	closed(t, l, "after Resume of an ended pause, and a step back", "k", 0, 5)
+}
+
+func checkFull(t *decisions.T) {
+	c := decisions.NewClock()
+	l := t.Limiter(c, rules()...)
+	name := func(i int) string { return fmt.Sprint("holder ", i) }
+	entries := func(when string, want int64) {
+		t.Equal(t.Eval(scripts.Count, []string{t.KeyOf("k", "pause", algorithm.Pause{})})[0].Int(), want, "%s: %d entries, want %d", when)
+	}
+	for i := range algorithm.MaxPauses {
+		pause(t, l, "k", name(i), time.Minute+time.Duration(i)*time.Second)
+	}
+	pause(t, l, "k", "long", time.Hour)
+	pause(t, l, "k", "short", time.Second)
+	pause(t, l, "k", name(3), 2*time.Minute)
+	entries("full", algorithm.MaxPauses+1)
+	resume(t, l, "k", "long", false)
+	for i := range algorithm.MaxPauses {
+		resume(t, l, "k", name(i), true)
+	}
+	closed(t, l, "after Resume of all with names", "k", time.Hour, 5)
+	c.Advance(time.Hour)
+	closed(t, l, "at the end", "k", 0, 5)
+	pause(t, l, "k", "late", time.Second)
+	entries("after ended ones", 1)
+	resume(t, l, "k", "late", true)
+}
+
+func checkIgnored(t *decisions.T) {
+	c := decisions.NewClock()
+	l := t.Limiter(c, rules()...)
+	r := weir.Request{Key: weir.KeyOf("k"), ID: "id", Cost: 3}
+	t.Do(l, r)
+	pause(t, l, "k", "a", time.Hour)
+	if res := t.Do(l, r); res.Allowed || !res.Replayed || res.RetryAfter != time.Hour {
+		t.Errorf("a repeated request: got %+v, want it denied for 1h", res)
+	}
+	r.MaxWait = time.Hour
+	if res := t.Do(t.Limiter(c, rules()[:2]...), weir.Request{Key: r.Key, MaxWait: time.Hour}); !res.Allowed || res.Delay != time.Hour {
+		t.Errorf("a request that waits: got %+v, want it allowed after 1h", res)
+	}
+	if s, err := l.Settle(t.Ctx, r, 1); err != nil || !s.Found || s.Cost != 1 {
+		t.Errorf("Settle: got %+v, %v, want it found", s, err)
+	}
+	closed(t, l, "after Settle", "k", time.Hour, 3) // one token is that of the request that waits
+	if s, err := l.Refund(t.Ctx, r); err != nil || !s.Found {
+		t.Errorf("Refund: got %+v, %v, want it found", s, err)
+	}
+	closed(t, l, "after Refund", "k", time.Hour, 4)
+	if res := t.Do(l, weir.Request{Key: r.Key, Op: weir.Force, Cost: 9}); !res.Allowed || res.Granted != 9 || res.Rule == "pause" {
+		t.Errorf("Force: got %+v, want 9 granted", res)
+	}
+	closed(t, l, "after Force", "k", time.Hour, 0)
+
+	leases := t.Limiter(c, weir.Rule{Name: "leases", Algorithm: algorithm.Concurrency{Limit: 2, Lease: time.Minute}}, weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}})
+	r = weir.Request{Key: weir.KeyOf("leases"), ID: "a"}
+	t.Do(leases, r)
+	pause(t, leases, "leases", "a", time.Hour)
+	for _, tt := range []struct {
+		op   weir.Op
+		want bool
+	}{{weir.Renew, true}, {weir.Consume, false}, {weir.Release, true}, {weir.Consume, false}} {
+		if r.Op = tt.op; t.Do(leases, r).Allowed != tt.want {
+			t.Errorf("%v of a lease during a pause: allowed is %v, want %v", tt.op, !tt.want, tt.want)
+		}
+	}
+}
+
+func checkWait(t *decisions.T) {
+	c := decisions.NewClock()
+	l := t.Limiter(c, rules()[:2]...)
+	pause(t, l, "k", "a", 10*time.Second)
+	ask := func(op weir.Op, wait time.Duration) weir.Result {
+		return t.Do(l, weir.Request{Key: weir.KeyOf("k"), Op: op, Cost: 5, MaxWait: wait})
+	}
+	for _, op := range []weir.Op{weir.Peek, weir.Consume} {
+		if res := ask(op, 10*time.Second-time.Microsecond); res.Allowed || res.Rule != "pause" || res.RetryAfter != time.Microsecond {
+			t.Errorf("%v, 1µs short: got %+v, want it denied for 1µs", op, res)
+		}
+	}
+	for _, op := range []weir.Op{weir.Peek, weir.Consume} {
+		if res := ask(op, 10*time.Second); !res.Allowed || res.Rule != "rate" || res.Delay != 10*time.Second {
+			t.Errorf("%v, just in time: got %+v, want it allowed after 10s", op, res)
+		}
+	}
+	if res := ask(weir.Consume, time.Hour); !res.Allowed || res.Delay != 30*time.Second { // 5 tokens, one in 6 s
+		t.Errorf("behind the others: got %+v, want it allowed after 30s", res)
+	}
+	if res := ask(weir.Consume, 59*time.Second); res.Allowed || res.Rule != "rate" || res.RetryAfter != time.Second {
+		t.Errorf("too far behind: got %+v, want it denied by the rate for 1s", res)
+	}
+}
+
+// request returns a random request for key. Some pause it or resume it.
+func request(r *rand.Rand, key string, step int) weir.Request {
+	req := weir.Request{Key: weir.KeyOf(key), Cost: random.Cost(r)}
+	switch r.IntN(12) {
+	case 0, 1:
+		req.Op, req.For = weir.Pause, random.Pick(r, time.Microsecond, time.Second, 5*time.Second, time.Minute)
+		req.ID = random.Pick(r, "a", "b", "c", fmt.Sprint(step))
+	case 2, 3:
+		req.Op, req.ID = weir.Resume, random.Pick(r, "a", "b", "c")
+	case 4:
+		req.Op = weir.Peek
+	case 5:
+		req.Op, req.Cost = weir.TakeUpTo, 1+r.Int64N(9)
+	case 6:
+		req.Op = weir.Force
+		req.Cost = 1 + r.Int64N(3)
+	case 7:
+		req.ID, req.Cost = random.Pick(r, "x", "y"), 2
+	case 8:
+		req.Op, req.ID, req.Cost = weir.Refund, random.Pick(r, "x", "y"), 0
+	case 9:
+		req.Op, req.ID, req.Actual = weir.Settle, random.Pick(r, "x", "y"), weir.ActualCost(r.Int64N(4))
+	case 10:
+		if r.IntN(4) == 0 {
+			req.Op = weir.Reset
+		}
+	}
+	return req
+}
+
+// random3 returns three rules in random order: two of any algorithm, and one that pauses.
+func random3(r *rand.Rand) []weir.Rule {
+	list := []weir.Rule{
+		{Name: "pause", Algorithm: algorithm.Pause{}}, {Name: "one", Algorithm: random.Refundable(r)}, {Name: "two", Algorithm: random.Refundable(r), Cost: r.Int64N(2)},
+	}
+	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list
+}
+
+func checkSame(t *decisions.T) {
+	r := t.Rand()
+	for h := range t.Times(24) {
+		c, list := decisions.NewClock(), random3(r)
+		p := t.Pair(c, list...)
+		name := fmt.Sprint("same", h)
+		for step := range 60 {
+			c.Advance(random.Pause(r, 2*time.Second))
+			req := request(r, name, step)
+			got, err := p.Lim.Decide(t.Ctx, req, nil)
+			want, wantErr := p.Ref.Decide(t.Ctx, req, nil)
+			if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+				t.Errorf("got  %+v, %v\nwant %+v, %v, as on the reference store", got, err, want, wantErr)
+			}
+			t.StopFailed("history %d of %+v, step %d, %+v", h, list, step, req)
+		}
+	}
+}
+
+func checkOpen(t *decisions.T) {
+	r := t.Rand()
+	for h := range t.Times(16) {
+		c, list := decisions.NewClock(), random3(r)
+		name := fmt.Sprint("open", h)
+		l := t.Limiter(c, list...)
+		pause(t, l, name, "ended", time.Second)
+		c.Advance(time.Second)
+		var others []weir.Rule
+		for _, rule := range list {
+			if rule.Name != "pause" {
+				others = append(others, rule)
+			}
+		}
+		alone := t.Policy(t.Store, c, weir.Policy{Name: suite.Name + " alone", Segments: []string{"s0"}, Rules: others})
+		for step := range 40 {
+			c.Advance(max(random.Pause(r, 2*time.Second), 0))
+			req := request(r, name, step)
+			if req.Op == weir.Pause || req.Op == weir.Resume {
+				continue
+			}
+			got, err := l.Decide(t.Ctx, req, nil)
+			want, wantErr := alone.Decide(t.Ctx, req, nil)
+			if got != want || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+				t.Errorf("got   %+v, %v\nalone %+v, %v", got, err, want, wantErr)
+			}
+			t.StopFailed("history %d of %+v, step %d, %+v", h, list, step, req)
+		}
+	}
+}
+
+func checkMany(t *decisions.T) {
+	l := t.Limiter(nil, rules()...)
+	ids := t.Times(16) + 1
+	var wg sync.WaitGroup
+	var ended atomic.Int64
+	for i := range ids {
+		name := fmt.Sprint("p", i)
+		for range 2 { // each pause is made and ended twice, at once
+			t.Goes(&wg, func() {
+				pause(t, l, "k", name, time.Hour)
+				if res := t.Peek(l, 1, "k"); res.Allowed || res.Rule != "pause" {
+					t.Errorf("after a Pause: got %+v, want it closed", res)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	for i := range ids {
+		if i == 0 {
+			continue
+		}
+		for range 2 {
+			t.Goes(&wg, func() {
+				if t.Do(l, weir.Request{Key: weir.KeyOf("k"), Op: weir.Resume, ID: fmt.Sprint("p", i)}).Allowed {
+					ended.Add(1)
+				}
+				if res := t.Peek(l, 1, "k"); res.Allowed {
+					t.Errorf("one pause goes on: got %+v, want it closed", res)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	t.Equal(ended.Load(), int64(ids-1), "%d pauses were ended, want %d")
+	resume(t, l, "k", "p0", true)
+	if res := t.Peek(l, 1, "k"); !res.Allowed {
+		t.Errorf("after Resume of all: got %+v, want it open", res)
+	}
+}
+
+func checkClock(t *decisions.T) {
+	l := t.Limiter(nil, rules()...)
+	start := t.Time()
+	pause(t, l, "k", "a", time.Hour)
+	res := t.Peek(l, 1, "k")
+	since := t.Time().Sub(start)
+	if res.Allowed || res.RetryAfter < time.Hour-since-suite.Skew || res.RetryAfter > time.Hour+suite.Skew {
+		t.Errorf("up to %v after a Pause for 1h: got %+v", since, res)
+	}
+	resume(t, l, "k", "a", true)
+}
+
+func checkForeign(t *decisions.T) {
+	c := decisions.NewClock()
+	l := t.Limiter(c, rules()...)
+	for i, spoil := range []func(key string){
+		func(key string) { t.Put(key, 1) },
+		func(key string) { t.Change(key, scripts.SetChange{Add: scripts.Member}) },
+		func(key string) { t.Eval(scripts.PutText, []string{key}, store.StringArg("p1 a")) },
+		func(key string) { t.Change(key, scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: "p1"}}) },
+		func(key string) {
+			t.Change(key, scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: "p2 a"}})
+		},
+		func(key string) {
+			t.Change(key, scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: " p1 a"}})
+		},
+		func(key string) {
+			t.Change(key, scripts.SetChange{Add: store.Member{Score: c.Micros + 1, Text: "P1 a"}})
+		},
+	} {
+		name := fmt.Sprint("foreign", i)
+		all := append(t.KeysOf(name, "rate", decisions.TenPerMinute), t.KeyOf(name, "pause", algorithm.Pause{}))
+		key := all[1]
+		spoil(key)
+		before := t.MGet(all...)
+		for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo, weir.Force, weir.Refund, weir.Settle, weir.Pause, weir.Resume, weir.Reset} {
+			_, err := l.Decide(t.Ctx, weir.Request{Key: weir.KeyOf(name), Op: op, ID: "id", For: time.Second, Actual: weir.ActualCost(1)}, nil)
+			if !errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), `"`+key+`"`) {
+				t.Errorf("value %d, %v: got error %v, want an ErrForeign that names %q", i, op, err, key)
+			}
+		}
+		t.Equal(t.MGet(all...), before, "value %d: the keys hold %v, want %v", i)
+		if before[1].Kind() == store.Nil {
+			t.Equal(t.Eval(scripts.Count, []string{key})[0].Int(), int64(1), "value %d: the set has %d members, want %d", i)
+		}
+	}
+}
+
+func checkTTL(t *decisions.T) {
+	l := t.Limiter(nil, rules()...)
+	const slack = 1050*time.Millisecond + suite.Skew
+	for _, d := range []time.Duration{30 * time.Second, time.Hour} {
+		for _, more := range []time.Duration{0, time.Second} {
+			pause(t, l, "ttl", "a", d)
+			if more > 0 {
+				pause(t, l, "ttl", "b", more)
+			}
+			left := t.Do(l, weir.Request{Key: weir.KeyOf("ttl"), Op: weir.Peek}).RetryAfter
+			for key, ttl := range t.KeysLike("ttl}") {
+				if ttl > d+slack || ttl < left-10*time.Second {
+					t.Errorf("the key %q expires in %v, and the pause ends in %v", key, ttl, left)
+				}
+			}
+		}
+	}
+	gone := func(what string) {
+		if keys := t.KeysLike("ttl}"); len(keys) > 0 {
+			t.Errorf("after %s there is a key: %v", what, keys)
+		}
+	}
+	resume(t, l, "ttl", "a", true)
+	resume(t, l, "ttl", "b", true)
+	gone("the last Resume")
+	pause(t, l, "ttl", "a", time.Hour)
+	t.Reset(l, "ttl")
+	gone("Reset")
+	closed(t, l, "after Reset", "ttl", 0, 5)
+}
