@@ -33,14 +33,15 @@ end
 
 -- write
 local name, ends = 'p1 ' .. $text, at
-local after = string.format('(%d', now)
+local live = redis.call('ZCOUNT', $key1, string.format('(%d', now), '+inf')
+local ended = redis.call('ZCARD', $key1) - live
 local held = (redis.call('ZSCORE', $key1, name) or 0) + 0
-if held <= now and redis.call('ZCOUNT', $key1, after, '+inf') >= 64 then
+if held <= now and live >= 64 then
   name = 'p1 '
   held = (redis.call('ZSCORE', $key1, name) or 0) + 0
 end
 if ends < held then ends = held end
-redis.call('ZREMRANGEBYSCORE', $key1, '-inf', string.format('%d', now))
+if ended > 0 then redis.call('ZREMRANGEBYRANK', $key1, '0', string.format('%d', ended - 1)) end
 redis.call('ZADD', $key1, string.format('%d', ends), name)
 if ends < $until then ends = $until end
 local life = (ends - now + 999) / 1000

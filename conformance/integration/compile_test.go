@@ -33,6 +33,7 @@ func TestCompile(t *testing.T) {
 		algorithm.SlidingLog{Limit: 1, Window: time.Second},
 		algorithm.MetadataWindow{Limit: 1, Window: time.Second},
 		algorithm.Concurrency{Limit: 1, Lease: time.Second},
+		algorithm.Pause{},
 		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Minute, Limit: 1}}},
 		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 1}, {Window: time.Minute, Limit: 1}}},
 	} {

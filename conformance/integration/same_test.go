@@ -63,7 +63,7 @@ func TestTrace(t *testing.T) {
 		}
 	}
 	for _, what := range []string{
-		"decide", "take up to", "mark", "take up to with ID", "plan", "reserve", "acquire", "renew", "release", "refund", "refund of the plan", "cancel", "throttle",
+		"decide", "take up to", "mark", "take up to with ID", "plan", "reserve", "acquire", "renew", "release", "refund", "refund of the plan", "cancel", "throttle", "resume", "paused",
 	} {
 		for _, answer := range []string{"true", "false"} {
 			if !strings.Contains(text.String(), "\n"+what+": "+answer) {
@@ -110,6 +110,11 @@ var tracedPolicies = map[string][]weir.Rule{
 		{Name: "starts", By: perResource, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 20}},
 		{Name: "leases", Algorithm: algorithm.Concurrency{Limit: 2, Lease: 9 * time.Second}, Cost: 1},
 		{Name: "long", By: perResource, Algorithm: algorithm.Concurrency{Limit: 6, Lease: 20 * time.Second}, Cost: 1},
+	},
+	"paused": {
+		{Name: "tenant", By: perResource, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(4), Burst: 9}},
+		{Name: "pause", Algorithm: algorithm.Pause{}},
+		{Name: "queue", Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerMinute(50), Queue: 6}},
 	},
 	"large": {
 		{Name: "gcra", Algorithm: algorithm.GCRA{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Burst: 1 << 31}},
@@ -228,7 +233,9 @@ func (tr *tracer) decide(what string, lim *weir.Limiter, r weir.Request) {
 // step sends one random request, or a few.
 func (tr *tracer) step() {
 	mixed, refundable, reservable, leases := tr.limiters["mixed"], tr.limiters["refundable"], tr.limiters["reservable"], tr.limiters["leases"]
-	switch n := tr.rand.IntN(43); {
+	switch n := tr.rand.IntN(49); {
+	case n >= 43:
+		tr.pause(n - 43)
 	case n < 12:
 		r := tr.request([]weir.Op{weir.Consume, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Peek}[tr.rand.IntN(5)], 4, false)
 		r.Metadata = tr.user()
@@ -294,6 +301,27 @@ func (tr *tracer) step() {
 		r.Cost = 1 + tr.rand.Int64N(int64(1)<<tr.rand.IntN(40))
 		r.Op = []weir.Op{weir.Consume, weir.TakeUpTo, weir.Peek}[tr.rand.IntN(3)]
 		tr.decide("large", tr.limiters["large"], r)
+	}
+}
+
+// pause pauses or resumes a user, or sends a request of one who may be paused.
+func (tr *tracer) pause(n int) {
+	lim, name := tr.limiters["paused"], fmt.Sprint("p", tr.rand.IntN(4))
+	switch {
+	case n < 1:
+		r := tr.request(weir.Pause, 1, false)
+		r.ID, r.For = name, time.Duration(1+tr.rand.Int64N(4_000_000))*time.Microsecond
+		res, err := lim.Decide(tr.ctx, r, nil)
+		tr.say("pause", err, res)
+	case n < 2:
+		ok, err := lim.Resume(tr.ctx, name, "calc", tr.user())
+		tr.say("resume", err, ok)
+	default:
+		r := tr.request(weir.Consume, 2, n == 5)
+		if n == 2 {
+			r.MaxWait = time.Duration(tr.rand.Int64N(5_000_000)) * time.Microsecond
+		}
+		tr.decide("paused", lim, r)
 	}
 }
 

@@ -72,6 +72,7 @@ type Request struct {
 	Key      []string `json:"key"`
 	Cost     int64    `json:"cost,omitempty"`
 	MaxWait  int64    `json:"max_wait,omitempty"`
+	For      int64    `json:"for,omitempty"` // of a pause
 	ID       string   `json:"id,omitempty"`
 	Actual   *int64   `json:"actual,omitempty"` // of a settle
 	Metadata string   `json:"metadata,omitempty"`
@@ -194,7 +195,7 @@ func Record(ctx context.Context, h History, st store.Store, look func(keys []str
 
 func (s *Step) decide(ctx context.Context, lim *weir.Limiter, r weir.Request) error {
 	s.Request = Request{
-		Op: opNames[r.Op], Key: r.Key.Segments(), Cost: r.Cost, MaxWait: r.MaxWait.Microseconds(), ID: r.ID, Metadata: r.Metadata,
+		Op: opNames[r.Op], Key: r.Key.Segments(), Cost: r.Cost, MaxWait: r.MaxWait.Microseconds(), For: r.For.Microseconds(), ID: r.ID, Metadata: r.Metadata,
 	}
 	if n, ok := r.Actual.Cost(); ok {
 		s.Request.Actual = &n
@@ -227,6 +228,7 @@ const throttle = "throttle"
 var opNames = map[weir.Op]string{
 	weir.Consume: "consume", weir.Peek: "peek", weir.TakeUpTo: "take up to", weir.Force: "force",
 	weir.Refund: "refund", weir.Settle: "settle", weir.Renew: "renew", weir.Release: "release", weir.Reset: "reset",
+	weir.Pause: "pause", weir.Resume: "resume",
 }
 
 func micros(d time.Duration) int64 {

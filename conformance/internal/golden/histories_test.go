@@ -35,7 +35,7 @@ func Histories() []History {
 	for _, name := range slices.Sorted(maps.Keys(algorithms)) {
 		all = append(all, verbs(name, algorithms[name]))
 	}
-	return append(append(all, leases(), rules()), published()...)
+	return append(append(all, leases(), pauses(), rules()), published()...)
 }
 
 // ask returns a request of ann.
@@ -140,6 +140,62 @@ func leases() History {
 			ask(40*s, weir.Consume, 1, "d"), // all have expired
 			ask(41*s, weir.Reset, 0, ""),
 			ask(41*s, weir.Peek, 1, ""),
+		},
+	}
+}
+
+// pauses returns a history of a key that is paused.
+func pauses() History {
+	const s = time.Second
+	pause := func(after time.Duration, id string, d time.Duration) Ask {
+		a := ask(after, weir.Pause, 0, id)
+		a.Request.For = d
+		return a
+	}
+	wait := func(after, most time.Duration) Ask {
+		a := ask(after, weir.Consume, 1, "")
+		a.Request.MaxWait = most
+		return a
+	}
+	return History{
+		Name: "pause", Source: own,
+		Policy: weir.Policy{Name: "golden-pause", Rules: []weir.Rule{
+			{Name: "pause", Algorithm: algorithm.Pause{}},
+			{Name: "rate", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 4}},
+		}},
+		Asks: []Ask{
+			ask(0, weir.Consume, 1, ""),
+			ask(0, weir.Consume, 1, "first"),
+			pause(1*s, "a", 10*s),
+			pause(2*s, "b", 3*s), // a second, shorter one
+			pause(2*s, "a", 1*s), // and the first again
+			ask(2*s, weir.Consume, 1, ""),
+			ask(2*s, weir.Peek, 9, ""),
+			ask(2*s, weir.TakeUpTo, 3, ""),
+			ask(2*s, weir.Consume, 1, "first"), // a repeat waits too
+			wait(2*s, 9*s-time.Microsecond),
+			wait(2*s, 9*s),
+			ask(3*s, weir.Refund, 0, "first"),
+			ask(3*s, weir.Force, 2, ""),
+			pause(9*s, "a", 5*s),           // extended by its owner
+			ask(11*s, weir.Resume, 0, "b"), // a sleeper, which has its own end in mind
+			ask(11*s, weir.Consume, 1, ""),
+			ask(14*s-time.Microsecond, weir.Consume, 1, ""),
+			ask(14*s, weir.Consume, 1, ""),
+			ask(14*s, weir.Resume, 0, "a"), // it has ended
+			pause(20*s, "a", 5*s),
+			pause(20*s, "b", 9*s),
+			ask(19*s, weir.Peek, 1, ""), // the clock steps back
+			ask(21*s, weir.Resume, 0, "b"),
+			ask(21*s, weir.Resume, 0, "b"),
+			ask(21*s, weir.Peek, 1, ""),
+			ask(21*s, weir.Resume, 0, "a"),
+			ask(21*s, weir.Consume, 1, ""),
+			pause(22*s, "c", time.Microsecond),
+			ask(22*s, weir.Peek, 1, ""),
+			pause(30*s, "d", 3600*s),
+			ask(31*s, weir.Reset, 0, ""),
+			ask(31*s, weir.Peek, 1, ""),
 		},
 	}
 }

@@ -96,6 +96,7 @@ func (r *Rule) algorithm() (algorithm.Algorithm, error) {
 	for _, a := range []algorithm.Algorithm{
 		algorithm.GCRA{}, algorithm.TokenBucket{}, algorithm.LeakyBucket{}, algorithm.FixedWindow{}, algorithm.MetadataWindow{},
 		algorithm.SlidingCounter{}, algorithm.SlidingLog{}, algorithm.SlidingBuckets{}, algorithm.Concurrency{}, algorithm.Calendar{},
+		algorithm.Pause{},
 	} {
 		if kind := reflect.TypeOf(a); kind.Name() == r.Algorithm {
 			v := reflect.New(kind)
@@ -112,7 +113,7 @@ func (r *Request) ask() Ask {
 	if r.Op == throttle {
 		return Ask{Cell: &Cell{Key: r.Key[0], MaxBurst: r.MaxBurst, Count: r.Count, Period: time.Duration(r.Period) * us, Quantity: r.Cost}}
 	}
-	req := weir.Request{Key: weir.KeyOf(r.Key...), Cost: r.Cost, MaxWait: time.Duration(r.MaxWait) * us, ID: r.ID, Metadata: r.Metadata}
+	req := weir.Request{Key: weir.KeyOf(r.Key...), Cost: r.Cost, MaxWait: time.Duration(r.MaxWait) * us, For: time.Duration(r.For) * us, ID: r.ID, Metadata: r.Metadata}
 	for op, name := range opNames {
 		if name == r.Op {
 			req.Op = op

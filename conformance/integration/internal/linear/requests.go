@@ -21,6 +21,7 @@ var (
 		refund, refund, refund, settle, settle,
 	}
 	reservable = []ask{consume, takeUpTo, force, peek, reset, named(reserve), named(reserve), named(reserve), refund, refund, settle}
+	paused     = []ask{consume, consume, takeUpTo, force, named(reserve), named(reserve), again, refund, settle, pauseKey, pauseKey, resume, resume, peek, reset}
 	leases     = []ask{named(acquire), named(acquire), named(acquire), again, renew, renew, release, release, peek, reset}
 )
 
@@ -93,6 +94,17 @@ func release(p *planner, key weir.Key) weir.Request {
 	return weir.Request{Key: key, Op: weir.Release, ID: p.recent(key).ID}
 }
 
+// pauseKey pauses a key under one of a few names, so that pauses are extended.
+func pauseKey(p *planner, key weir.Key) weir.Request {
+	return weir.Request{Key: key, Op: weir.Pause, ID: p.pauseName(), For: time.Duration(1+p.Int64N(1_500_000)) * time.Microsecond}
+}
+
+func resume(p *planner, key weir.Key) weir.Request {
+	return weir.Request{Key: key, Op: weir.Resume, ID: p.pauseName()}
+}
+
+func (p *planner) pauseName() string { return [...]string{"p", "q", "r"}[p.IntN(3)] }
+
 // A policy is a limiter of the histories, with the requests that its clients make.
 type policy struct {
 	weir.Policy
@@ -101,6 +113,10 @@ type policy struct {
 
 // shared is the By of a rule that all users of a tenant share.
 var shared = []string{"tenant"}
+
+// manyRules is the number of limiters with several rules, except the one with leases, which is
+// the last.
+const manyRules = 4
 
 // policies are the limiters of the histories. Their limits are so low that requests are
 // allowed and denied. A history has one of the limiters with a single rule, one of those with
@@ -142,6 +158,11 @@ var policies = func() []policy {
 			{Name: "user", Algorithm: algorithm.SlidingCounter{Limit: 8, Window: 3 * time.Second}},
 			{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 4, Window: 4 * time.Second}, Cost: 1},
 		}}, refundable},
+		policy{weir.Policy{Name: "paused", Segments: segments, Rules: []weir.Rule{
+			{Name: "tenant", By: shared, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(5), Burst: 10}},
+			{Name: "pause", Algorithm: algorithm.Pause{}},
+			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 6, Refill: algorithm.PerSecond(2)}},
+		}}, paused},
 		policy{weir.Policy{Name: "leases", Segments: segments, Rules: []weir.Rule{
 			{Name: "starts", By: shared, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(5), Burst: 12}},
 			{Name: "leases", By: shared, Algorithm: algorithm.Concurrency{Limit: 4, Lease: 5 * time.Second}, Cost: 1},
@@ -174,8 +195,8 @@ type planner struct {
 // plan returns the calls of each client in a history. Their keys start with name.
 func plan(seed uint64, name string) (all [clients][]step) {
 	p := &planner{Rand: rand.New(rand.NewPCG(seed, 1)), asked: map[int][]weir.Request{}}
-	several := len(policies) - 1 - 3 // the index of the first with several rules
-	used := []int{p.IntN(several), several + p.IntN(3), len(policies) - 1}
+	several := len(policies) - 1 - manyRules // the index of the first with several rules
+	used := []int{p.IntN(several), several + p.IntN(manyRules), len(policies) - 1}
 	for range calls {
 		for c := range all {
 			s := step{policy: used[p.IntN(len(used))]}
