@@ -10,8 +10,9 @@
 //
 // The cache never allows a request that the store would deny. It can deny a request that
 // the store would allow, for at most MaxAge. This happens if tokens are freed:
-//   - by a refund, a reset or a higher limit in another process or through another limiter.
-//   - by a refund or a reset of another key, if both keys share the limit of a rule: see
+//   - by a refund, a reset, a resume or a higher limit in another process or through another
+//     limiter.
+//   - by a refund, a reset or a resume of another key, if both keys share the limit of a rule: see
 //     [weir.Rule].By.
 //
 // A Settle to less and the unused tokens of a prefetch.Pool are refunds here.
@@ -19,8 +20,8 @@
 // A remembered denial also answers a request that repeats an earlier decision: see
 // Request.ID. The store would allow it.
 //
-// After a Force, a Refund, a Settle, a Release, a Renew or a Reset of the same key through
-// the same limiter, the store decides again. It also does so after a prefetch.Pool in the
+// After a Force, a Refund, a Settle, a Release, a Renew, a Pause, a Resume or a Reset of the
+// same key through the same limiter, the store decides again. It also does so after a prefetch.Pool in the
 // limiter has returned tokens of the key.
 //
 // In a remembered result, the time since the denial is subtracted from RetryAfter and
@@ -50,6 +51,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/compose"
 )
 
 // Options are the settings of a [Cache]. The zero value is the default.
@@ -252,7 +254,8 @@ func life(r *weir.Result, most time.Duration) time.Duration {
 // time.
 func (d *decider) remember(place uint64, start time.Duration, r *weir.Request, res *weir.Result, each []weir.Result) {
 	until := life(res, d.MaxAge)
-	if res.Window == 0 || res.Degraded != nil || res.Replayed || until <= 0 || r.Key.Size() > maxKeySize {
+	leased := res.Window == 0 && !compose.Pauses(res.Limit, res.Window)
+	if leased || res.Degraded != nil || res.Replayed || until <= 0 || r.Key.Size() > maxKeySize {
 		return
 	}
 	old := &denial{request: *r, result: *res, at: start, life: until, lives: until}

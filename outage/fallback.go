@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -109,7 +110,7 @@ func (d *decider) cost(r *weir.Request, i int) int64 {
 // never reports whether r can never be allowed, whatever the store holds.
 func (d *decider) never(r *weir.Request) bool {
 	for i := range d.rules {
-		if d.cost(r, i) > d.rules[i].Limit {
+		if !d.rules[i].Pauses && d.cost(r, i) > d.rules[i].Limit {
 			return true
 		}
 	}
@@ -134,7 +135,7 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 		if !open {
 			one.RetryAfter = wait
 		}
-		if d.cost(r, i) > rule.Limit {
+		if !rule.Pauses && d.cost(r, i) > rule.Limit {
 			one.Allowed, one.RetryAfter = false, weir.Never
 		}
 		if !one.Allowed {
@@ -144,12 +145,16 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 			if one.Granted = rule.Cost; rule.Cost == 0 {
 				one.Granted = most
 			}
-			shown.Grant(rule.Cost > 0, one.Granted)
+			shown.Grant(rule.Cost > 0 || rule.Pauses, one.Granted)
 		}
 		if len(each) > 0 {
 			each[i] = one
 		}
-		if shown.Add(i, 0, one.RetryAfter, one.Delay); shown.Rule == i {
+		left, retry := int64(0), one.RetryAfter
+		if rule.Pauses { // any other rule is shown instead
+			left, retry = math.MaxInt64, -1
+		}
+		if shown.Add(i, left, retry, one.Delay); shown.Rule == i {
 			res = one
 		}
 	}

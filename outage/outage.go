@@ -34,6 +34,8 @@
 //     above the capacity.
 //   - Refund, Settle, Release and Renew work on decisions and leases that Local made. For
 //     all others they return store.ErrUnavailable, and can be retried.
+//   - Pause and Resume return store.ErrUnavailable. The pauses of the store are not known, so
+//     Open and Local can allow requests of a paused key.
 //   - Reset and Force return store.ErrUnavailable. A Force with an ID can be retried: it
 //     consumes its tokens once.
 //   - Misuse is an error, as it is without an outage. If the caller's context ends, its

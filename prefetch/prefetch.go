@@ -183,7 +183,7 @@ func (o *Options) complete() error {
 // Wrap returns an error:
 //   - if a field of the Options is not valid.
 //   - if next has a Pool, or if the Pool wraps a limiter over another store.
-//   - [weir.ErrUnsupported] if a rule has a Cost, or is a shadow rule.
+//   - [weir.ErrUnsupported] if a rule has a Cost, is a shadow rule, or is an algorithm.Pause.
 //   - [weir.ErrUnsupported] if the algorithm of a rule queues its requests, as
 //     algorithm.LeakyBucket does.
 //   - [weir.ErrUnsupported] if the algorithm of a rule cannot refund, cannot be in debt, or holds
@@ -215,6 +215,8 @@ func supported(rules []weir.RuleInfo) error {
 		switch r := &rules[i]; {
 		case r.Shadow:
 			why = "is a shadow rule, which decides each request by itself: remove the rule, or do not prefetch"
+		case r.Pauses:
+			why = "is a " + r.Kind + ", which requests with held tokens would not see: leave the rule out, or do not prefetch"
 		case r.Leases:
 			why = "is a " + r.Kind + ", which holds leases: put the other rules in another limiter"
 		case r.Cost > 0:

@@ -363,12 +363,13 @@ func TestPrefetchMisuse(t *testing.T) {
 	st := memory.New(nil)
 	good := weir.Rule{Name: "good", Algorithm: weirtest.PerSecond}
 	for want, p := range map[string]weir.Policy{
-		`rule "x" has the Cost 2`:                 weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: weirtest.PerSecond, Cost: 2}),
-		`rule "x" is a shadow rule`:               weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: weirtest.PerSecond, Shadow: true}),
-		`rule "x" is a concurrency, which holds`:  weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Second}, Cost: 1}),
-		`rule "x" is a leakybucket, whose`:        weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}}),
-		`"x" is a leakybucket, whose requests`:    weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: &algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}}),
-		`rule "x" is a metadatawindow, which can`: weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: algorithm.MetadataWindow{Limit: 1, Window: time.Second}}),
+		`rule "x" has the Cost 2`:                  weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: weirtest.PerSecond, Cost: 2}),
+		`rule "x" is a shadow rule`:                weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: weirtest.PerSecond, Shadow: true}),
+		`rule "x" is a concurrency, which holds`:   weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Second}, Cost: 1}),
+		`rule "x" is a leakybucket, whose`:         weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}}),
+		`"x" is a leakybucket, whose requests`:     weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: &algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)}}),
+		`rule "x" is a pause, which requests with`: weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: algorithm.Pause{}}),
+		`rule "x" is a metadatawindow, which can`:  weirtest.Rules(good, weir.Rule{Name: "x", Algorithm: algorithm.MetadataWindow{Limit: 1, Window: time.Second}}),
 	} {
 		_, err := weirtest.NewPolicy(t, st, p).Wrap(prefetch.New(nil).Wrap)
 		wantError(t, err, weir.ErrUnsupported, want)

@@ -20,14 +20,14 @@
 // allowed one has the fewest tokens left: see [weir.Result]. The metric weir.near_limit
 // looks at this rule only. It says little about an algorithm.LeakyBucket, which most
 // allowed requests leave without a token, and about a limit below 5, where it counts only
-// the requests that leave no token. If a decision failed, or is a Release or a Reset,
-// weir.rule is empty. For a Refund or a Settle, it is the rule that keeps another cost
+// the requests that leave no token. If a decision failed, or is a Release, a
+// Pause, a Resume or a Reset, weir.rule is empty. For a Refund or a Settle, it is the rule that keeps another cost
 // because its limit has changed, if there is one: see [weir.Settlement]. See
 // [observe.Outcome] for the outcomes.
 //
 // A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
 // and weir.remaining. If a request makes several decisions, the span shows the last one that is
-// not a Refund, a Settle, a Release, a Renew or a Reset.
+// not a Refund, a Settle, a Release, a Renew, a Pause, a Resume or a Reset.
 //
 // The file dashboard.json beside this package is a Grafana dashboard of these metrics, as
 // Prometheus stores them. Import it, and choose the data source. It tells limiters apart by the
@@ -117,7 +117,7 @@ func (r *recorder) observe(ctx context.Context, d observe.Decision) {
 		}
 	}
 	switch l.op {
-	case weir.Refund, weir.Settle, weir.Release, weir.Renew, weir.Reset: // they say nothing about the limit
+	case weir.Refund, weir.Settle, weir.Release, weir.Renew, weir.Pause, weir.Resume, weir.Reset: // they say nothing about the limit
 		return
 	}
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {

@@ -233,7 +233,7 @@ func (tr *tracer) decide(what string, lim *weir.Limiter, r weir.Request) {
 // step sends one random request, or a few.
 func (tr *tracer) step() {
 	mixed, refundable, reservable, leases := tr.limiters["mixed"], tr.limiters["refundable"], tr.limiters["reservable"], tr.limiters["leases"]
-	switch n := tr.rand.IntN(49); {
+	switch n := tr.rand.IntN(55); {
 	case n >= 43:
 		tr.pause(n - 43)
 	case n < 12:
@@ -306,19 +306,19 @@ func (tr *tracer) step() {
 
 // pause pauses or resumes a user, or sends a request of one who may be paused.
 func (tr *tracer) pause(n int) {
-	lim, name := tr.limiters["paused"], fmt.Sprint("p", tr.rand.IntN(4))
+	lim, name := tr.limiters["paused"], fmt.Sprint("p", tr.rand.IntN(2))
 	switch {
-	case n < 1:
+	case n < 3:
 		r := tr.request(weir.Pause, 1, false)
 		r.ID, r.For = name, time.Duration(1+tr.rand.Int64N(4_000_000))*time.Microsecond
 		res, err := lim.Decide(tr.ctx, r, nil)
 		tr.say("pause", err, res)
-	case n < 2:
+	case n < 6:
 		ok, err := lim.Resume(tr.ctx, name, "calc", tr.user())
 		tr.say("resume", err, ok)
 	default:
-		r := tr.request(weir.Consume, 2, n == 5)
-		if n == 2 {
+		r := tr.request(weir.Consume, 2, n == 11)
+		if n < 8 {
 			r.MaxWait = time.Duration(tr.rand.Int64N(5_000_000)) * time.Microsecond
 		}
 		tr.decide("paused", lim, r)

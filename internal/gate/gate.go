@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/guard"
 )
 
@@ -106,9 +107,10 @@ func Unsure(res *weir.Result) bool {
 // RequestFunc can be those of another request, which uses them.
 func (r *Request) undoable() bool { return r.ID != "" && (r.own || r.MaxWait == 0) }
 
-// leased reports whether a rule is an algorithm.Concurrency, which has no window.
+// leased reports whether a rule is an algorithm.Concurrency. Of the other rules, only those
+// that pause have no window.
 func leased(each []weir.Result) bool {
-	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Window == 0 })
+	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Window == 0 && !compose.Pauses(res.Limit, res.Window) })
 }
 
 // Undo refunds a request with a MaxWait, and releases the lease of another one. It does nothing if
