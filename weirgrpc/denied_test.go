@@ -185,6 +185,26 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// A paused call names the rule, and when the pause ends, and no quota.
+func TestPaused(t *testing.T) {
+	for kind, call := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				lim := newLimiter(t, algorithm.Pause{})
+				if _, err := lim.Pause(t.Context(), 90*time.Second, "all"); err != nil {
+					t.Fatal(err)
+				}
+				limit, _ := newInterceptor(t, lim, all, weirgrpc.Options{})
+				retry, quota := details(t, call(t.Context(), serve(t, new(service), limit)))
+				v := quota.GetViolations()
+				if retry.GetRetryDelay().AsDuration() != 90*time.Second || len(v) != 1 || v[0].GetDescription() != "paused" || v[0].GetQuotaValue() != 0 || v[0].GetQuotaId() != "pause" {
+					t.Errorf("got %v, %v, want that the call is paused for 90 s", retry, quota)
+				}
+			})
+		})
+	}
+}
+
 // denying returns a Decider that always answers with res.
 func denying(res weir.Result) weir.Decider {
 	return deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) { return res, nil })

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/guard"
 )
@@ -133,7 +134,10 @@ func violations(each []weir.Result) []protoadapt.MessageV1 {
 			QuotaId:     strings.ToValidUTF8(rule.Rule, "\uFFFD"), // protobuf allows nothing else
 			QuotaValue:  rule.Limit,
 		}
-		if rule.Window == 0 { // an algorithm.Concurrency
+		switch {
+		case compose.Pauses(rule.Limit, rule.Window):
+			v.Description, v.QuotaMetric, v.QuotaValue = "paused", "pauses", 0
+		case rule.Window == 0: // an algorithm.Concurrency
 			v.Description, v.QuotaMetric = fmt.Sprintf("at most %d leases at once", rule.Limit), "leases"
 		}
 		failure.Violations = append(failure.Violations, v)

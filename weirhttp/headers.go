@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/weirhttp/internal/sfv"
 )
@@ -25,7 +26,7 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 	case m.opts.Headers == NoHeaders || len(rules) == 0:
 		return
 	case m.opts.Headers == XRateLimit:
-		if res.Rule != "" {
+		if res.Rule != "" && !compose.Pauses(res.Limit, res.Window) {
 			h.Set(xRateLimitLimit, strconv.FormatInt(res.Limit, 10))
 			h.Set(xRateLimitRemaining, strconv.FormatInt(res.Remaining, 10))
 			h.Set(xRateLimitReset, strconv.FormatInt(seconds(res.ResetAfter), 10))
@@ -38,15 +39,23 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 	}
 	s.Text = appendItems(s.Text[:0], rules, pk, appendPolicy)
 	end := len(s.Text)
+	if end == 0 {
+		return
+	}
 	s.Text = appendItems(s.Text, rules, pk, appendState)
 	h[rateLimitPolicy] = append(h[rateLimitPolicy], string(s.Text[:end]))
 	h[rateLimit] = append(h[rateLimit], string(s.Text[end:]))
 }
 
-// appendItems appends an item for each rule, with the parameters that appendParams appends.
+// appendItems appends an item for each rule, with the parameters that appendParams appends. A
+// rule that pauses has no quota, so it has no item: Retry-After tells how long it denies.
 func appendItems(b []byte, rules []weir.Result, pk []byte, appendParams func(b []byte, rule *weir.Result) []byte) []byte {
+	start := len(b)
 	for i := range rules {
-		if i > 0 {
+		if compose.Pauses(rules[i].Limit, rules[i].Window) {
+			continue
+		}
+		if len(b) > start {
 			b = append(b, ", "...)
 		}
 		b = appendParams(sfv.AppendString(b, rules[i].Rule), &rules[i])

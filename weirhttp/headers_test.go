@@ -89,6 +89,45 @@ func testDialect(t *testing.T, opts weirhttp.Options, scripts bool, want []map[s
 	}
 }
 
+// A rule that pauses has no quota to show. If it denies, Retry-After tells for how long.
+func TestPausedFields(t *testing.T) {
+	type fields = map[string]string
+	rate := weir.Rule{Name: "rate", Algorithm: algorithm.FixedWindow{Limit: 3, Window: time.Minute}}
+	for _, tt := range []struct {
+		headers      weirhttp.Dialect
+		rules        []weir.Rule
+		open, paused fields
+	}{
+		{weirhttp.RateLimitDraft11, []weir.Rule{{Name: "pause", Algorithm: algorithm.Pause{}}, rate},
+			fields{"Ratelimit-Policy": `"rate";q=3;w=60`, "Ratelimit": `"rate";r=2;t=60`},
+			fields{"Ratelimit-Policy": `"rate";q=3;w=60`, "Ratelimit": `"rate";r=2;t=60`, "Retry-After": "7"}},
+		{weirhttp.RateLimitDraft11, []weir.Rule{rate, {Name: "pause", Algorithm: algorithm.Pause{}}},
+			fields{"Ratelimit-Policy": `"rate";q=3;w=60`, "Ratelimit": `"rate";r=2;t=60`},
+			fields{"Ratelimit-Policy": `"rate";q=3;w=60`, "Ratelimit": `"rate";r=2;t=60`, "Retry-After": "7"}},
+		{weirhttp.RateLimitDraft11, []weir.Rule{{Algorithm: algorithm.Pause{}}}, fields{}, fields{"Retry-After": "7"}},
+		{weirhttp.XRateLimit, []weir.Rule{{Name: "pause", Algorithm: algorithm.Pause{}}, rate},
+			fields{"X-Ratelimit-Limit": "3", "X-Ratelimit-Remaining": "2", "X-Ratelimit-Reset": "60"}, fields{"Retry-After": "7"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "test", Rules: tt.rules}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			limit, _ := newMiddleware(t, lim, all, weirhttp.Options{Headers: tt.headers})
+			h := limit(new(counting))
+			if got := limits(serve(h, nil).Header()); !reflect.DeepEqual(got, tt.open) {
+				t.Errorf("open: got %q, want %q", got, tt.open)
+			}
+			if _, err := lim.Pause(t.Context(), 6500*time.Millisecond, "all"); err != nil {
+				t.Fatal(err)
+			}
+			if w := serve(h, nil); w.Code != 429 || !reflect.DeepEqual(limits(w.Header()), tt.paused) {
+				t.Errorf("paused: got %d with %q, want 429 with %q", w.Code, limits(w.Header()), tt.paused)
+			}
+		})
+	}
+}
+
 // A rule that refills its tokens within a nanosecond is not taken for an algorithm.Concurrency.
 func TestQuickRule(t *testing.T) {
 	for _, a := range []algorithm.Algorithm{

@@ -38,12 +38,12 @@ func (p *pauses) left(key weir.Key) time.Duration {
 	return left
 }
 
-// note begins the pause that a response asks for. A pause never ends earlier because of
-// another response.
-func (p *pauses) note(key weir.Key, res *http.Response, most time.Duration) {
+// note begins the pause that a response asks for, and returns its length. A pause never ends
+// earlier because of another response.
+func (p *pauses) note(key weir.Key, res *http.Response, most time.Duration) time.Duration {
 	pause := min(askedPause(res), most)
 	if pause <= 0 {
-		return
+		return 0
 	}
 	now := time.Now()
 	p.mu.Lock()
@@ -58,6 +58,7 @@ func (p *pauses) note(key weir.Key, res *http.Response, most time.Duration) {
 	if until := now.Add(pause); until.After(p.until[key]) {
 		p.until[key] = until
 	}
+	return pause
 }
 
 // askedPause returns the pause that a response asks for. Retry-After takes precedence over

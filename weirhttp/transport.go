@@ -47,8 +47,9 @@ const DefaultMaxPause = 10 * time.Minute
 //   - with Retry-After, in seconds or as a date, in a response with a status from 400.
 //   - with an item r=0 of the field RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 //
-// Each Transport has its own pauses, so clients of one process should share a Transport. If
-// the pause is longer than the request may wait, the error is [ErrPaused].
+// Each Transport has its own pauses, so clients of one process should share a Transport.
+// Processes share their pauses through the field Pauses. If the pause is longer than the
+// request may wait, the error is [ErrPaused].
 //
 // Set Limiter or Leases. Without both, each request fails. A Transport is safe for
 // concurrent use. Do not change its fields or copy it after the first request.
@@ -81,6 +82,27 @@ type Transport struct {
 	// MaxPause is the longest pause that a server can ask for. A longer one is cut. 0
 	// means DefaultMaxPause. A negative MaxPause means that there are no pauses.
 	MaxPause time.Duration
+
+	// Pauses shares the pauses with other processes. One of its rules must be an
+	// algorithm.Pause. A pause that a server asks for then closes the key in Pauses too,
+	// under the ID PauseID, and every Transport over the same store waits for its end. So
+	// a key that an operator pauses there is paused too, whatever MaxPause is. Requests
+	// that are under way are not stopped.
+	//
+	// If Pauses is the Limiter, the decision of a request that need not wait looks at the
+	// pauses. Otherwise, and before and after a wait, a request asks Pauses with a Peek,
+	// which is one more round trip. If Pauses is nil, pauses are not shared.
+	//
+	// During an outage of the store, a Transport knows its own pauses only. If Pauses is
+	// not the Limiter, wrap it in an outage.Breaker too: otherwise, requests wait for the
+	// store.
+	Pauses *weir.Limiter
+
+	// Jitter makes a request that waits for the end of a pause wait longer, at random, by at
+	// most a tenth of that time. So requests of several processes that wait for the same
+	// pause are not sent at once. A request is never sent earlier than the server asked,
+	// and does not wait longer than it may.
+	Jitter bool
 
 	pauses pauses
 }
@@ -122,7 +144,9 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil || res == nil {
 		return res, err
 	}
-	t.pauses.note(req.Key, res, cmp.Or(t.MaxPause, DefaultMaxPause))
+	if pause := t.pauses.note(req.Key, res, cmp.Or(t.MaxPause, DefaultMaxPause)); pause > 0 {
+		t.share(ctx, req.Key, pause)
+	}
 	if held != nil && res.Body != nil && res.Body != http.NoBody {
 		keep = true
 		res.Body = held.body(res.Body)
@@ -174,7 +198,17 @@ func (t *Transport) lease(ctx context.Context, req *weir.Request, w *waiter) (*l
 	if req.MaxWait < 0 {
 		return nil, fmt.Errorf("weirhttp: Request.MaxWait is %v: it must be 0 or more", req.MaxWait)
 	}
-	if err := t.pause(ctx, req.Key, w); err != nil || t.Leases == nil {
+	if err := t.checkPauses(req.Key); err != nil {
+		return nil, err
+	}
+	shared, err := time.Duration(0), error(nil)
+	if t.Pauses != t.Limiter { // otherwise, the turn shows whether there is a pause
+		shared, err = t.shared(ctx, req.Key)
+	}
+	if err == nil {
+		err = t.pause(ctx, req.Key, w, shared)
+	}
+	if err != nil || t.Leases == nil {
 		return nil, err
 	}
 	return acquire(ctx, t.Leases, req.Key, w)
@@ -184,18 +218,34 @@ func (t *Transport) lease(ctx context.Context, req *weir.Request, w *waiter) (*l
 func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) error {
 	for {
 		var turn *weir.Reservation
+		var shared time.Duration
 		var err error
 		if t.Limiter != nil {
 			r := *req
 			r.MaxWait, r.Metadata = w.left(), ""
-			if turn, err = t.Limiter.Reserve(ctx, r); err == nil {
-				err = turn.Wait(ctx)
+			if turn, err = t.Limiter.Reserve(ctx, r); err != nil {
+				return paused(err)
 			}
-			if err != nil {
+			waits := turn.Delay > 0
+			if waits { // perhaps for a pause
+				if shared, err = t.shared(ctx, req.Key); err != nil {
+					return errors.Join(err, guard.Undo(ctx, turn.Cancel))
+				}
+			}
+			if shared <= 0 {
+				if err = turn.Wait(ctx); err == nil && waits {
+					shared, err = t.shared(ctx, req.Key)
+				}
+				if err != nil {
+					return err
+				}
+			}
+		} else if t.Leases != nil { // the lease may have come late
+			if shared, err = t.shared(ctx, req.Key); err != nil {
 				return err
 			}
 		}
-		if t.pauses.left(req.Key) <= 0 {
+		if shared <= 0 && t.pauses.left(req.Key) <= 0 {
 			return nil
 		}
 		// A pause has begun during the wait. After it, the request needs another turn:
@@ -204,23 +254,31 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) erro
 		if turn != nil && (req.ID == "" || !turn.Replayed) {
 			err = guard.Undo(ctx, turn.Cancel)
 		}
-		if err := errors.Join(err, t.pause(ctx, req.Key, w)); err != nil {
+		if err := errors.Join(err, t.pause(ctx, req.Key, w, shared)); err != nil {
 			return err
 		}
 	}
 }
 
-// pause waits until the server's pause ends.
-func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter) error {
+// pause waits until the server's pause ends. shared is the rest of the pause that other
+// processes share.
+func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter, shared time.Duration) (err error) {
 	for {
-		left := t.pauses.left(key)
+		left := max(t.pauses.left(key), shared)
 		if left <= 0 {
 			return nil
 		}
-		if deadline, ok := ctx.Deadline(); left > w.left() || ok && left > time.Until(deadline) {
+		may := w.left()
+		if deadline, ok := ctx.Deadline(); ok {
+			may = min(may, time.Until(deadline))
+		}
+		if left > may {
 			return fmt.Errorf("%w, which ends in %v: the request may not wait so long", ErrPaused, left)
 		}
-		if err := sleep.For(ctx, left); err != nil {
+		if err = sleep.For(ctx, t.jittered(left, may)); err != nil {
+			return err
+		}
+		if shared, err = t.shared(ctx, key); err != nil { // it may last longer now
 			return err
 		}
 	}

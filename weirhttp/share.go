@@ -1,0 +1,87 @@
+package weirhttp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/store"
+)
+
+// This file has what a Transport does to share its pauses with other processes.
+
+// PauseID is the ID of the pauses that a [Transport] makes in [Transport].Pauses. Pass it to
+// [weir.Limiter.Resume] to end such a pause early. The Transport that the server asked for the
+// pause keeps its own.
+const PauseID = "weirhttp"
+
+// checkPauses returns an error if Pauses cannot pause key.
+func (t *Transport) checkPauses(key weir.Key) error {
+	if t.Pauses == nil {
+		return nil
+	}
+	if err := t.Pauses.Check(pauseFor(key, time.Second), nil); err != nil {
+		return fmt.Errorf("weirhttp: Transport.Pauses: %w", err)
+	}
+	return nil
+}
+
+// pauseFor returns the request that pauses key for d.
+func pauseFor(key weir.Key, d time.Duration) weir.Request {
+	return weir.Request{Key: key, Op: weir.Pause, ID: PauseID, For: min(d, algorithm.MaxSpan*time.Microsecond)}
+}
+
+// share pauses key in Pauses, if it can. If it cannot, the pause of t remains.
+func (t *Transport) share(ctx context.Context, key weir.Key, d time.Duration) {
+	if t.Pauses != nil {
+		_ = guard.Undo(ctx, func(ctx context.Context) (weir.Result, error) { return t.Pauses.Decide(ctx, pauseFor(key, d), nil) })
+	}
+}
+
+// shared returns the rest of the pause of key in Pauses, or 0 if the store cannot say.
+func (t *Transport) shared(ctx context.Context, key weir.Key) (time.Duration, error) {
+	if t.Pauses == nil {
+		return 0, nil
+	}
+	var each [weir.MaxRules]weir.Result
+	res, err := t.Pauses.Decide(ctx, weir.Request{Key: key, Op: weir.Peek}, each[:])
+	switch {
+	case err == nil && res.Degraded == nil:
+	case ctx.Err() != nil:
+		return 0, ctx.Err()
+	case err == nil, errors.Is(err, store.ErrUnavailable):
+		return 0, nil
+	default:
+		return 0, err
+	}
+	left := time.Duration(0)
+	for i := range each {
+		if one := &each[i]; compose.Pauses(one.Limit, one.Window) {
+			left = max(left, one.RetryAfter)
+		}
+	}
+	return left, nil
+}
+
+// paused returns err, the error of a turn, as an ErrPaused if a pause denied it.
+func paused(err error) error {
+	var denied *weir.DeniedError
+	if errors.As(err, &denied) && compose.Pauses(denied.Result.Limit, denied.Result.Window) {
+		return fmt.Errorf("%w: %w", ErrPaused, err)
+	}
+	return err
+}
+
+// jittered returns a time from left to a tenth more, at most may.
+func (t *Transport) jittered(left, may time.Duration) time.Duration {
+	if most := min(left/10, may-left); t.Jitter && most > 0 {
+		left += rand.N(most + 1)
+	}
+	return left
+}

@@ -1,0 +1,241 @@
+package weirhttp_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/weirhttp"
+)
+
+var (
+	pauseRule = weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}}
+	fastRule  = weir.Rule{Name: "pace", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1000), Burst: 1000}}
+)
+
+// A fleet has two processes that call one service. Each makes its own limiters.
+type fleet struct {
+	*service
+	transports [2]*weirhttp.Transport
+}
+
+// newFleet returns a fleet whose limiters have the rules, over st. If apart is true, the pauses
+// are in a limiter of their own.
+func newFleet(t *testing.T, st store.Store, apart bool, pace weir.Rule) *fleet {
+	t.Helper()
+	f := &fleet{service: &service{start: time.Now()}}
+	for i := range f.transports {
+		policy := func(name string, rules ...weir.Rule) *weir.Limiter {
+			return weirtest.NewPolicy(t, st, weir.Policy{Name: name, Rules: rules})
+		}
+		tr := &weirhttp.Transport{Base: f}
+		if apart {
+			tr.Limiter, tr.Pauses = policy("pace", pace), policy("pauses", pauseRule)
+		} else {
+			tr.Limiter = policy("both", pauseRule, pace)
+			tr.Pauses = tr.Limiter
+		}
+		f.transports[i] = tr
+	}
+	return f
+}
+
+// asks returns an answer that asks for a pause at request n, and no other.
+func asks(n int, seconds string) func(int, *http.Request) (*http.Response, error) {
+	return func(i int, _ *http.Request) (*http.Response, error) {
+		if i == n {
+			return response(429, nil, "Retry-After", seconds), nil
+		}
+		return response(200, nil), nil
+	}
+}
+
+// What a server asks of one process, all processes obey: those that come later, and those
+// that wait for their turn. They then go at their pace.
+func TestSharedPause(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memory.New(nil), apart, weir.Rule{Name: "pace", Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 100}})
+			f.answer = asks(0, "10")
+			var wg sync.WaitGroup
+			for i := range 6 {
+				wg.Go(func() {
+					if err := send(t.Context(), t, f.transports[i%2], "http://a.test"); err != nil {
+						t.Error(err)
+					}
+				})
+				synctest.Wait()
+			}
+			wg.Wait()
+			want := []time.Duration{0}
+			for i := range 5 {
+				want = append(want, time.Duration(10+i)*time.Second)
+			}
+			if slices.Sort(f.times); !slices.Equal(f.times, want) {
+				t.Errorf("pauses apart: %v: requests left at %v, want %v", apart, f.times, want)
+			}
+		})
+	}
+}
+
+// A second, shorter Retry-After does not shorten the pause of the first, in any process, and a
+// longer one extends it.
+func TestSharedPauseLongest(t *testing.T) {
+	for _, tt := range []struct {
+		second string
+		want   time.Duration
+	}{{"1", 300 * time.Second}, {"400", 400 * time.Second}} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memory.New(nil), false, fastRule)
+			f.answer = func(n int, _ *http.Request) (*http.Response, error) {
+				time.Sleep(time.Second) // both are under way together
+				if n < 2 {
+					return response(429, nil, "Retry-After", [2]string{"300", tt.second}[n]), nil
+				}
+				return response(200, nil), nil
+			}
+			var wg sync.WaitGroup
+			for i := range 2 {
+				wg.Go(func() { _ = send(t.Context(), t, f.transports[i], "http://a.test") })
+				synctest.Wait()
+			}
+			wg.Wait()
+			for i := range 2 {
+				wg.Go(func() { _ = send(t.Context(), t, f.transports[i], "http://a.test") })
+			}
+			wg.Wait()
+			if got := f.times[2:]; got[0] != tt.want+time.Second || got[1] != got[0] {
+				t.Errorf("a second Retry-After of %s s: requests left at %v, want %v", tt.second, got, tt.want+time.Second)
+			}
+		})
+	}
+}
+
+// A request that need not wait makes one call of the store. Keys do not share pauses.
+func TestSharedPauseCalls(t *testing.T) {
+	for apart, want := range map[bool]int64{false: 1, true: 2} {
+		synctest.Test(t, func(t *testing.T) {
+			st := weirtest.NewFaulty()
+			f := newFleet(t, st, apart, fastRule)
+			f.answer = asks(1, "10")
+			for n := range int64(2) {
+				if err := send(t.Context(), t, f.transports[0], "http://a.test"); err != nil {
+					t.Fatal(err)
+				}
+				if got := st.Asked.Load(); got != want+n*(want+1) { // the second request begins a pause
+					t.Errorf("apart %v: %d calls of the store", apart, got)
+				}
+			}
+			if err := send(t.Context(), t, f.transports[1], "http://b.test"); err != nil || time.Since(f.start) > 0 {
+				t.Errorf("another host: %v after %v", err, time.Since(f.start))
+			}
+		})
+	}
+}
+
+// A request that may not wait so long gets an ErrPaused, in every process.
+func TestSharedPauseTooLong(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memory.New(nil), apart, fastRule)
+			f.answer = asks(0, "10")
+			for i, tr := range f.transports {
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second-time.Millisecond)
+				err := send(ctx, t, tr, "http://a.test")
+				cancel()
+				if i == 0 && err != nil || i == 1 && (!errors.Is(err, weirhttp.ErrPaused) || !errors.Is(err, weir.ErrDenied) || time.Since(f.start) > 0) {
+					t.Errorf("apart %v, process %d: %v after %v", apart, i, err, time.Since(f.start))
+				}
+			}
+		})
+	}
+}
+
+// During an outage, each process keeps its own pause, and the response is returned.
+func TestSharedPauseOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := weirtest.NewFaulty()
+		f := newFleet(t, st, true, fastRule)
+		local := weirtest.NewPolicy(t, memory.New(nil), weir.Policy{Name: "pace", Rules: []weir.Rule{fastRule}})
+		for _, tr := range f.transports {
+			tr.Limiter = local
+		}
+		f.answer = asks(0, "10")
+		st.Set(weirtest.Down)
+		for _, i := range []int{0, 1, 0} {
+			if err := send(t.Context(), t, f.transports[i], "http://a.test"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if want := []time.Duration{0, 0, 10 * time.Second}; !slices.Equal(f.times, want) {
+			t.Errorf("requests left at %v, want %v", f.times, want)
+		}
+	})
+}
+
+// An operator resumes a pause for the processes that have not been asked for it.
+func TestSharedPauseResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memory.New(nil), false, fastRule)
+		f.answer = asks(0, "10")
+		_ = send(t.Context(), t, f.transports[0], "http://a.test")
+		if ok, err := f.transports[1].Pauses.Resume(t.Context(), weirhttp.PauseID, "a.test"); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		for _, i := range []int{1, 0} {
+			_ = send(t.Context(), t, f.transports[i], "http://a.test")
+		}
+		if want := []time.Duration{0, 0, 10 * time.Second}; !slices.Equal(f.times, want) {
+			t.Errorf("requests left at %v, want %v", f.times, want)
+		}
+	})
+}
+
+// Jitter adds up to a tenth of the wait, and never exceeds what a request may wait.
+func TestJitter(t *testing.T) {
+	for _, limit := range []time.Duration{time.Hour, 105 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &service{start: time.Now(), answer: asks(0, "100")}
+			tr := &weirhttp.Transport{Limiter: newLimiter(t, fastRule.Algorithm), Base: s, Jitter: true}
+			_ = send(t.Context(), t, tr, "http://a.test")
+			var wg sync.WaitGroup
+			for range 50 {
+				wg.Go(func() {
+					ctx, cancel := context.WithTimeout(t.Context(), limit)
+					defer cancel()
+					if err := send(ctx, t, tr, "http://a.test"); err != nil {
+						t.Errorf("limit %v: %v", limit, err)
+					}
+				})
+			}
+			wg.Wait()
+			slices.Sort(s.times)
+			first, last := s.times[1], s.times[50]
+			if first < 100*time.Second || last > min(110*time.Second, limit) || last-first < time.Second {
+				t.Errorf("limit %v: requests left from %v to %v, want them spread from 100 s to 110 s", limit, first, last)
+			}
+		})
+	}
+}
+
+// A limiter that cannot pause is an error before the first request is sent.
+func TestSharedPauseMisuse(t *testing.T) {
+	s := new(service)
+	tr := &weirhttp.Transport{Limiter: newLimiter(t, fastRule.Algorithm), Base: s}
+	tr.Pauses = tr.Limiter
+	err := send(t.Context(), t, tr, "http://a.test")
+	weirtest.WantError(t, err, weir.ErrUnsupported, "weirhttp", "Transport.Pauses: weir: Pause: no rule pauses keys")
+	if len(s.times) > 0 {
+		t.Error("the request was sent")
+	}
+}
