@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -55,6 +56,8 @@ var footprints = []footprint{
 	{"slidinglog/entries=20", 20, time.Millisecond, one(tokens)},
 	{"concurrency/leases=3", 3, time.Millisecond, leases()},
 	{"concurrency/leases=20", 20, time.Millisecond, leases()},
+	{"pause/pauses=1", 1, time.Millisecond, pauses()},
+	{"pause/pauses=3", 3, time.Millisecond, pauses()},
 	{"consumer/entries=1", 1, 2 * time.Second, consumer},
 	{"consumer/entries=2", 2, 2 * time.Second, consumer},
 	{"consumer/entries=3", 3, 2 * time.Second, consumer},
@@ -86,6 +89,12 @@ func leases() newAsker {
 	return asking(algorithm.Concurrency{Limit: 20, Lease: 24 * time.Hour}, func(string) weir.Request {
 		calls++
 		return weir.Request{ID: fmt.Sprintf("%016x", calls)}
+	})
+}
+
+func pauses() newAsker {
+	return asking(algorithm.Pause{}, func(string) weir.Request {
+		return weir.Request{Op: weir.Pause, ID: rand.Text(), For: 24 * time.Hour}
 	})
 }
 
