@@ -9,15 +9,15 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// Pause closes a key for the time d: until then, every process denies its requests, with an
-// exact RetryAfter, and Wait waits. One of the rules must be an [algorithm.Pause], which
-// closes the key as its Rule.By identifies it. The other rules are neither read nor charged.
-// Pause takes one round trip.
+// Pause closes a key for the time d: until then, every process denies its requests, with
+// an exact RetryAfter, and Wait waits. One of the rules must be an [algorithm.Pause],
+// which closes the key as its Rule.By identifies it. The other rules are neither read nor
+// charged. Pause takes one round trip.
 //
-// id is the random name of the pause, for [Limiter.Resume]. A pause never shortens another
-// one. To extend a pause, call [Limiter.Decide] with the op Pause and the same ID: it then
-// ends when the longer of both would. With an ID of your own, Pause is idempotent, and can be
-// retried after an error.
+// id is the random name of the pause, for [Limiter.Resume]. A pause never shortens
+// another one. To extend a pause, call [Limiter.Decide] with the op Pause and the same
+// ID: it then ends when the longer of both would. With an ID of your own, Pause is
+// idempotent, and can be retried after an error.
 //
 // The errors are:
 //   - [ErrUnsupported] if no rule is an algorithm.Pause.
@@ -33,9 +33,9 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration, key ...string) (id
 	return r.ID, nil
 }
 
-// Resume ends the pause with that ID, and reports whether it was running. Other pauses of the
-// key go on, so the key can still be closed. Resume is idempotent: it can be retried after an
-// error.
+// Resume ends the pause with that ID, and reports whether it was running. Other pauses of
+// the key go on, so the key can still be closed. Resume is idempotent: it can be retried
+// after an error.
 //
 // The errors are those of [Limiter.Pause], and [ErrInvalidKey] if id is empty.
 func (l *Limiter) Resume(ctx context.Context, id string, key ...string) (bool, error) {

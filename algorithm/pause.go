@@ -29,15 +29,15 @@ import (
 // many, all further pauses are kept together under no name, until the last of them ends,
 // so Resume cannot end them.
 //
-// A request consumes nothing from this rule, and writes nothing. While the key is open, the
-// rule allows any cost, and Remaining is MaxTokens. While it is closed, Remaining is 0, and
-// RetryAfter and ResetAfter are the time until the last pause ends. A request with a
-// MaxWait is allowed if that is within MaxWait, and Delay is then at least that time.
+// A request consumes nothing from this rule, and writes nothing. While the key is open,
+// the rule allows any cost, and Remaining is MaxTokens. While it is closed, Remaining is
+// 0, and RetryAfter and ResetAfter are the time until the last pause ends. A request with
+// a MaxWait is allowed if that is within MaxWait, and Delay is then at least that time.
 //
 // Only new requests are denied. A Force, a Refund, a Settle, a Renew and a Release ignore
 // pauses. But a request that repeats an earlier decision, because of its ID, is denied
-// during a pause, or delayed until its end: its caller has not gone ahead. A Reset ends all
-// pauses of the key.
+// during a pause, or delayed until its end: its caller has not gone ahead. A Reset ends
+// all pauses of the key.
 //
 // The rule takes part in everything that all rules of a limiter must support, for example
 // refunds. It must have no Cost, and cannot be a shadow rule.
@@ -46,7 +46,8 @@ import (
 // key.
 type Pause struct{}
 
-// MaxPauses is the largest number of pauses with names that a key of a [Pause] has at once.
+// MaxPauses is the largest number of pauses with names that a key of a [Pause] has at
+// once.
 const MaxPauses = 64
 
 //go:embed pause.lua

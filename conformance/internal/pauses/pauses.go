@@ -60,8 +60,8 @@ func resume(t *decisions.T, l *weir.Limiter, key, name string, want bool) {
 	}
 }
 
-// closed checks that key is closed for d, or open if d is 0, and that tokens remain in the
-// first rule.
+// closed checks that key is closed for d, or open if d is 0, and that tokens remain in
+// the first rule.
 func closed(t *decisions.T, l *weir.Limiter, when, key string, d time.Duration, tokens int64) {
 	var each [3]weir.Result
 	for _, op := range []weir.Op{weir.Peek, weir.Consume, weir.TakeUpTo} {
