@@ -142,3 +142,6 @@ func (c Calendar) Describe() string {
 	}
 	return text
 }
+
+// Describe implements [Describer].
+func (Pause) Describe() string { return "no limit, unless the key is paused" }
