@@ -1,0 +1,160 @@
+package weirfile
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir"
+)
+
+// retryAfter is the time until Options.Override is called again after an error.
+const retryAfter = time.Second
+
+// answers keeps the results of Options.Override. recent and older have up to half of
+// Options.MaxOverrides each. If recent is full, it becomes older, so that keys that are not
+// asked about are dropped.
+type answers struct {
+	age  time.Duration
+	half int
+
+	mu            sync.RWMutex
+	recent, older map[asked]*answer
+}
+
+// asked is what Options.Override was asked about.
+type asked struct {
+	policy string
+	key    weir.Key
+}
+
+// An answer is what is known about a key.
+type answer struct {
+	state  atomic.Pointer[answerState] // nil at first
+	asking atomic.Bool                 // a goroutine replaces an old state
+}
+
+// An answerState is a result of Options.Override.
+type answerState struct {
+	override Override
+	found    bool
+	until    time.Time     // when the function is called again
+	of       *bound        // the policy that lim is of
+	lim      *weir.Limiter // nil if the key has no override
+}
+
+func newAnswers(o *Options) *answers {
+	a := &answers{age: o.OverrideAge, half: o.MaxOverrides / 2}
+	if a.age == 0 {
+		a.age = time.Minute
+	}
+	if o.MaxOverrides == 0 {
+		a.half = 5000
+	}
+	a.half = max(a.half, 1)
+	a.recent = make(map[asked]*answer)
+	return a
+}
+
+// get returns the answer about a key.
+func (a *answers) get(policy string, key *weir.Key) *answer {
+	k := asked{policy, *key}
+	a.mu.RLock()
+	found := a.recent[k]
+	a.mu.RUnlock()
+	if found != nil {
+		return found
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if found = a.recent[k]; found != nil {
+		return found
+	}
+	if found = a.older[k]; found == nil {
+		found = new(answer)
+	}
+	if len(a.recent) >= a.half {
+		a.older, a.recent = a.recent, make(map[asked]*answer)
+	}
+	k.key = k.key.Clone()
+	a.recent[k] = found
+	return found
+}
+
+// ask returns what is known about the override of a key. It calls Options.Override if the
+// result is missing or too old.
+func (l *Limits) ask(ctx context.Context, b *bound, key *weir.Key) (*answerState, error) {
+	if err := b.lim.Check(weir.Request{Key: *key}, nil); err != nil {
+		return nil, err
+	}
+	a := l.asked.get(b.Name, key)
+	s := a.state.Load()
+	switch {
+	case s == nil:
+		return l.call(ctx, a, b, key), nil
+	case time.Now().After(s.until) && a.asking.CompareAndSwap(false, true):
+		defer a.asking.Store(false)
+		return l.call(ctx, a, b, key), nil
+	case s.of != b: // the file has changed
+		s = l.bindAnswer(*s, b)
+		a.state.Store(s)
+	}
+	return s, nil
+}
+
+// call calls Options.Override, and keeps the result.
+func (l *Limits) call(ctx context.Context, a *answer, b *bound, key *weir.Key) *answerState {
+	o, found, err := l.options.Override(ctx, b.Name, *key)
+	s := &answerState{override: o, found: found, until: time.Now().Add(l.asked.age), of: b}
+	if err == nil && found {
+		s.lim, err = b.override(&o)
+	}
+	l.overrideResult(b.Name, err)
+	if err == nil {
+		a.state.Store(s)
+		return s
+	}
+	old := a.state.Load()
+	if old == nil {
+		old = &answerState{of: b}
+	}
+	if old.of != b {
+		old = l.bindAnswer(*old, b)
+	}
+	last := *old
+	last.until = time.Now().Add(retryAfter)
+	if ctx.Err() == nil { // otherwise, the error can be that of this request alone
+		a.state.Store(&last)
+	}
+	return &last
+}
+
+// bindAnswer returns s for the policy b, which has replaced that of s.
+func (l *Limits) bindAnswer(s answerState, b *bound) *answerState {
+	s.of, s.lim = b, nil
+	if s.found {
+		var err error
+		if s.lim, err = b.override(&s.override); err != nil {
+			l.overrideResult(b.Name, err)
+		}
+	}
+	return &s
+}
+
+// overrideResult counts a result of Options.Override.
+func (l *Limits) overrideResult(policy string, err error) {
+	if err != nil {
+		err = fmt.Errorf("weirfile: Options.Override for policy %q: %w", policy, err)
+	}
+	l.mu.Lock()
+	l.status.OverrideErr = err
+	if err != nil {
+		l.status.OverrideFailures++
+	}
+	l.mu.Unlock()
+	if err != nil && l.options.OnError != nil {
+		l.options.OnError(err)
+	}
+}

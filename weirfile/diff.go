@@ -1,0 +1,378 @@
+package weirfile
+
+import (
+	"cmp"
+	"fmt"
+	"reflect"
+	"slices"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// An Effect is what a change does to the state of callers: see [Diff].
+type Effect string
+
+const (
+	Kept      Effect = "kept"      // what callers have used stays used, exactly
+	Estimated Effect = "estimated" // the state stays, but stands for another number of tokens
+	Lost      Effect = "lost"      // the key in the store changes: callers have a full limit
+	Renamed   Effect = "renamed"   // Lost, because the rule has another name
+	Added     Effect = "added"     // the limit is new: callers start with a full limit
+	Removed   Effect = "removed"   // the limit no longer applies
+)
+
+// A Change is one difference between two files.
+type Change struct {
+	Policy string   `json:"policy"`
+	Plan   string   `json:"plan,omitempty"` // "" for the policy itself, and for an override
+	Key    []string `json:"key,omitempty"`  // of an override; secret segments are "(secret)"
+	Rule   string   `json:"rule,omitempty"` // "" if the change is about all rules
+	Effect Effect   `json:"effect"`
+	From   string   `json:"from,omitempty"` // the limit in the words of a file; "" if there was none
+	To     string   `json:"to,omitempty"`   // "" if there is none
+	Text   string   `json:"text"`           // why
+	Line   int      `json:"line,omitempty"` // in the new file; 0 if removed
+}
+
+// String describes c on one line.
+func (c Change) String() string {
+	text := fmt.Sprintf("policy %q", c.Policy)
+	if c.Plan != "" {
+		text += fmt.Sprintf(", plan %q", c.Plan)
+	}
+	if c.Key != nil {
+		text += fmt.Sprintf(", override of %q", c.Key)
+	}
+	if c.Rule != "" {
+		text += fmt.Sprintf(", rule %q", c.Rule)
+	}
+	text += ": " + string(c.Effect)
+	switch {
+	case c.From != "" && c.To != "":
+		text += fmt.Sprintf(": %s becomes %s", c.From, c.To)
+	case c.From != "" || c.To != "":
+		text += ": " + c.From + c.To
+	}
+	return text + ": " + c.Text
+}
+
+// Diff says what happens to the state of callers when the program puts the file to into use in
+// place of the file from. It reports each rule that differs, first of the policy, and then of
+// its plans and overrides. If nothing differs, there is no Change.
+//
+// The state of a rule is lost if its key in the store changes: see the section "What happens
+// to the state" of docs/guide/production.md.
+func Diff(from, to *File) []Change {
+	d := &differ{from: from, to: to}
+	for _, p := range to.policies {
+		if old := from.policy(p.Name); old != nil {
+			d.policy(old, p)
+			continue
+		}
+		d.add(Change{Policy: p.Name, Effect: Added, Text: "the policy is new", Line: p.at.line})
+	}
+	for _, p := range from.policies {
+		if to.policy(p.Name) == nil {
+			d.add(Change{Policy: p.Name, Effect: Removed, Text: "a running program keeps its limits and rejects the file until it is restarted"})
+		}
+	}
+	return d.changes
+}
+
+type differ struct {
+	from, to *File
+	changes  []Change
+}
+
+func (d *differ) add(c Change) { d.changes = append(d.changes, c) }
+
+// policy compares two policies with one name.
+func (d *differ) policy(old, p *filePolicy) {
+	moved := ""
+	if !sameKeys(old.sharedBy(), p.sharedBy()) {
+		moved = "the segments that all rules share change, and choose the key"
+	}
+	renamed := map[string]bool{}
+	for i, rule := range p.Rules {
+		c := Change{Policy: p.Name, Rule: rule.Name, To: d.to.words(rule), Line: p.rules[i].line}
+		was := old.rule(rule.Name)
+		if was == nil {
+			if was = renamedFrom(old, p, rule); was == nil {
+				c.Effect, c.Text = Added, "callers start with a full limit"
+			} else {
+				renamed[was.Name] = true
+				c.Effect, c.From, c.Text = Renamed, d.from.words(*was), fmt.Sprintf("the rule was named %q, and the name is part of the key: callers have a full limit again", was.Name)
+			}
+			d.add(c)
+			continue
+		}
+		c.From = d.from.words(*was)
+		d.rule(c, old, p, *was, rule, moved)
+	}
+	for _, rule := range old.Rules {
+		if p.rule(rule.Name) == nil && !renamed[rule.Name] {
+			d.add(Change{Policy: p.Name, Rule: rule.Name, Effect: Removed, From: d.from.words(rule), Text: "the limit no longer applies, and its keys expire"})
+		}
+	}
+	d.plans(old, p)
+	d.overrides(old, p)
+}
+
+// rule compares two rules of a policy with one name. moved says why all keys change, or is
+// empty.
+func (d *differ) rule(c Change, old, p *filePolicy, was, now weir.Rule, moved string) {
+	before, after := old.place(was), p.place(now)
+	switch {
+	case tag(was.Algorithm) != tag(now.Algorithm):
+		c.Effect, c.Text = Lost, "the algorithm is part of the key: callers have a full limit again"
+	case !sameKeys(before, after):
+		c.Effect, c.Text = Lost, "the segments that identify the limit change: callers have a full limit again"
+	case before.hidden != after.hidden:
+		c.Effect, c.Text = Lost, "the hash of a secret segment is part of the key: callers have a full limit again"
+	case was.Shadow && !now.Shadow && !sameKeys(after, p.sharedBy()), now.Shadow && !was.Shadow && !sameKeys(before, old.sharedBy()):
+		c.Effect, c.Text = Lost, "an enforced rule and a shadow rule with more segments than all rules share have different keys: callers have a full limit again"
+	case moved != "" && !(was.Shadow && now.Shadow):
+		c.Effect, c.Text = Lost, moved+": callers have a full limit again"
+	case c.From == c.To:
+		return
+	default:
+		c.Effect, c.Text = carries(was.Algorithm, now.Algorithm)
+	}
+	d.add(c)
+}
+
+// plans compares the plans.
+func (d *differ) plans(old, p *filePolicy) {
+	for i := range p.plans {
+		plan := &p.plans[i]
+		was := old.plan(plan.name)
+		if was == nil {
+			d.add(Change{Policy: p.Name, Plan: plan.name, Effect: Added, Text: "callers keep the state that they have under other limits", Line: plan.at.line})
+			continue
+		}
+		d.limits(Change{Policy: p.Name, Plan: plan.name, Line: plan.at.line}, old, p, was.rules, plan.rules)
+	}
+	for i := range old.plans {
+		if name := old.plans[i].name; p.plan(name) == nil {
+			d.add(Change{Policy: p.Name, Plan: name, Effect: Removed, Text: "a running program keeps its limits and rejects the file until it is restarted"})
+		}
+	}
+}
+
+// overrides compares the overrides.
+func (d *differ) overrides(old, p *filePolicy) {
+	before := make(map[weir.Key]*fileOverride, len(old.overrides))
+	for i := range old.overrides {
+		before[old.overrides[i].key] = &old.overrides[i]
+	}
+	for i := range p.overrides {
+		o := &p.overrides[i]
+		c := Change{Policy: p.Name, Key: p.shown(o.key), Line: o.at.line}
+		was := before[o.key]
+		delete(before, o.key)
+		if was == nil {
+			c.Effect, c.Text = Added, "the caller keeps the state that it has under other limits"
+			d.add(c)
+			continue
+		}
+		d.limits(c, old, p, old.effective(was), p.effective(o))
+	}
+	for i := range old.overrides {
+		if o := &old.overrides[i]; before[o.key] != nil {
+			d.add(Change{Policy: p.Name, Key: old.shown(o.key), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"})
+		}
+	}
+}
+
+// effective returns the rules of an override, with those of its plan.
+func (p *filePolicy) effective(o *fileOverride) []fileRule {
+	rules := slices.Clone(o.rules)
+	if plan := p.plan(o.plan); plan != nil {
+		for _, r := range plan.rules {
+			if !slices.ContainsFunc(rules, func(other fileRule) bool { return other.Name == r.Name }) {
+				rules = append(rules, r)
+			}
+		}
+	}
+	return rules
+}
+
+// limits compares the limits of a plan or an override. What happens to the keys is reported
+// for the policy.
+func (d *differ) limits(c Change, old, p *filePolicy, before, after []fileRule) {
+	for _, rule := range p.Rules {
+		was := old.rule(rule.Name)
+		if was == nil || tag(was.Algorithm) != tag(rule.Algorithm) {
+			continue
+		}
+		a, inOld := among(before, *was)
+		b, inNew := among(after, rule)
+		if !inOld && !inNew {
+			continue
+		}
+		c := c
+		c.Rule, c.From, c.To = rule.Name, d.from.words(a), d.to.words(b)
+		if c.From != c.To {
+			c.Effect, c.Text = carries(a.Algorithm, b.Algorithm)
+			d.add(c)
+		}
+	}
+}
+
+// among returns the rule of list with the name of rule, or rule itself if there is none.
+func among(list []fileRule, rule weir.Rule) (weir.Rule, bool) {
+	for _, r := range list {
+		if r.Name == rule.Name {
+			r.By, r.Shadow = rule.By, rule.Shadow
+			return r.Rule, true
+		}
+	}
+	return rule, false
+}
+
+// words describes the limit of a rule.
+func (f *File) words(r weir.Rule) string {
+	text := f.Describe(r.Algorithm)
+	if r.Cost != 0 {
+		text += fmt.Sprintf(", cost: %d", r.Cost)
+	}
+	if r.Shadow {
+		text += ", shadow: true"
+	}
+	return text
+}
+
+// rule returns the rule with the name, or nil.
+func (p *filePolicy) rule(name string) *weir.Rule {
+	for i := range p.Rules {
+		if p.Rules[i].Name == name {
+			return &p.Rules[i]
+		}
+	}
+	return nil
+}
+
+// renamedFrom returns the rule of old which rule seems to replace under another name, or nil.
+func renamedFrom(old, p *filePolicy, rule weir.Rule) *weir.Rule {
+	for i := range old.Rules {
+		was := &old.Rules[i]
+		if p.rule(was.Name) == nil && tag(was.Algorithm) == tag(rule.Algorithm) && sameKeys(old.place(*was), p.place(rule)) {
+			return was
+		}
+	}
+	return nil
+}
+
+// A keyPlace says which segments are part of a key.
+type keyPlace struct {
+	names   []string
+	indexes []int
+	hidden  string // which of them are secret
+}
+
+// sameKeys reports whether the keys have the same segments: by their names, or by their
+// places if only names have changed.
+func sameKeys(a, b keyPlace) bool {
+	return slices.Equal(a.names, b.names) || slices.Equal(a.indexes, b.indexes)
+}
+
+// place returns the segments that identify the limit of a rule.
+func (p *filePolicy) place(r weir.Rule) keyPlace {
+	return p.placeIf(func(name string) bool { return r.By == nil || slices.Contains(r.By, name) })
+}
+
+// sharedBy returns the segments that all rules share.
+func (p *filePolicy) sharedBy() keyPlace {
+	return p.placeIf(func(name string) bool {
+		return !slices.ContainsFunc(p.Rules, func(r weir.Rule) bool {
+			return !r.Shadow && r.By != nil && !slices.Contains(r.By, name)
+		})
+	})
+}
+
+func (p *filePolicy) placeIf(has func(name string) bool) keyPlace {
+	var k keyPlace
+	for i, name := range p.segments() {
+		if has(name) {
+			k.names, k.indexes = append(k.names, name), append(k.indexes, i)
+			k.hidden += fmt.Sprint(slices.Contains(p.Secret, name), " ")
+		}
+	}
+	return k
+}
+
+// shown returns the segments of a key without the secret ones.
+func (p *filePolicy) shown(key weir.Key) []string {
+	list := key.Segments()
+	for i, name := range p.segments() {
+		if slices.Contains(p.Secret, name) {
+			list[i] = "(secret)"
+		}
+	}
+	return list
+}
+
+// tag returns the part of the keys that stands for the algorithm.
+func tag(a algorithm.Algorithm) string {
+	limit, err := a.NewLimit()
+	if err != nil {
+		return ""
+	}
+	return string(limit.Kind.Common().Tag[:])
+}
+
+// carries says what happens to the state if the numbers of an algorithm change.
+func carries(from, to algorithm.Algorithm) (Effect, string) {
+	from, to = value(from), value(to)
+	switch old := from.(type) {
+	case algorithm.GCRA:
+		if now, ok := to.(algorithm.GCRA); ok && old.Rate == now.Rate {
+			return Kept, "the used tokens stay used"
+		}
+		return Estimated, "the time until the bucket is full stays, not the number of tokens"
+	case algorithm.LeakyBucket:
+		if now, ok := to.(algorithm.LeakyBucket); ok && old.Rate == now.Rate {
+			return Kept, "the queue stays"
+		}
+		return Estimated, "the time until the queue is empty stays, not its length"
+	case algorithm.TokenBucket:
+		return Kept, "the missing tokens stay, and are refilled at the new rate"
+	case algorithm.FixedWindow, algorithm.MetadataWindow:
+		return Kept, "the count and the end of the current window stay"
+	case algorithm.Calendar:
+		return Kept, "the count and the end of the current period stay"
+	case algorithm.SlidingLog:
+		return Kept, "the stored tokens stay"
+	case algorithm.SlidingCounter:
+		if now, ok := to.(algorithm.SlidingCounter); ok && old.Window == now.Window {
+			return Kept, "the counts of both windows stay"
+		}
+		return Estimated, "the counts stay, and are spread over windows of the new length"
+	case algorithm.SlidingBuckets:
+		if now, ok := to.(algorithm.SlidingBuckets); ok && old.Width == now.Width && longest(old) == longest(now) {
+			return Kept, "the counts stay"
+		}
+		return Estimated, "the width or the longest window changes: some counts are lost, and others move to other buckets"
+	case algorithm.Concurrency:
+		return Kept, "the leases stay until they are released or expire"
+	}
+	if reflect.DeepEqual(from, to) {
+		return Kept, "the state stays"
+	}
+	return Estimated, "the documentation of the algorithm says what stays"
+}
+
+func longest(b algorithm.SlidingBuckets) int64 {
+	return int64(slices.MaxFunc(b.Spans, func(x, y algorithm.Span) int { return cmp.Compare(x.Window, y.Window) }).Window)
+}
+
+// value returns the algorithm that a points to, if it is a pointer.
+func value(a algorithm.Algorithm) algorithm.Algorithm {
+	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
+		if inner, ok := v.Elem().Interface().(algorithm.Algorithm); ok {
+			return inner
+		}
+	}
+	return a
+}

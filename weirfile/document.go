@@ -1,0 +1,319 @@
+package weirfile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-go/weir"
+)
+
+// names is a set of names of fields.
+type names []string
+
+func (n names) has(name string) bool { return slices.Contains(n, name) }
+
+// The fields of each part of a file. $schema is for editors.
+var (
+	fileFields     = names{"policies", "$schema"}
+	policyFields   = names{"segments", "secret", "rules", "plans", "overrides"}
+	ruleFields     = names{"by", "algorithm", "cost", "shadow"}
+	limitFields    = names{"algorithm", "cost"} // of a rule in a plan or an override
+	overrideFields = names{"key", "plan", "rules"}
+)
+
+// A filePolicy is a policy with the places of its parts.
+type filePolicy struct {
+	weir.Policy
+	at        place
+	fields    map[string]place // of policyFields
+	rules     []place
+	plans     []filePlan
+	overrides []fileOverride
+}
+
+type filePlan struct {
+	name  string
+	at    place
+	rules []fileRule
+}
+
+type fileOverride struct {
+	key   weir.Key
+	plan  string
+	at    place
+	rules []fileRule
+}
+
+// A fileRule is a rule of a plan or an override.
+type fileRule struct {
+	weir.Rule
+	at place
+}
+
+// document reads the policies.
+func (r *reader) document(root *yaml.Node) []*filePolicy {
+	var list []*filePolicy
+	found := false
+	r.pairs(root, "the file", func(name string, key, value *yaml.Node) {
+		switch name {
+		case "policies":
+			found = true
+			r.pairs(value, "policies", func(name string, key, value *yaml.Node) {
+				list = append(list, r.policy(name, key, value))
+			})
+			if value.Kind == yaml.MappingNode && len(value.Content) == 0 {
+				r.fail(placeOf(value), "policies is empty: it must have at least one policy")
+			}
+		case "$schema":
+		default:
+			r.unknown(key, "the file", fileFields)
+		}
+	})
+	if root.Kind == yaml.MappingNode && !found {
+		r.fail(placeOf(root), "the file has no field \"policies\": it must have one")
+	}
+	return list
+}
+
+// policy reads one policy.
+func (r *reader) policy(name string, key, value *yaml.Node) *filePolicy {
+	what := fmt.Sprintf("policy %q", name)
+	p := &filePolicy{Policy: weir.Policy{Name: name}, at: placeOf(key), fields: map[string]place{}}
+	parts := map[string]*yaml.Node{}
+	r.pairs(value, what, func(name string, key, value *yaml.Node) {
+		if !policyFields.has(name) {
+			r.unknown(key, what, policyFields)
+			return
+		}
+		parts[name], p.fields[name] = value, placeOf(key)
+	})
+	if n := parts["segments"]; n != nil {
+		p.Segments = r.texts(n, "segments")
+	}
+	if n := parts["secret"]; n != nil {
+		p.Secret = r.segments(n, "secret", p)
+	}
+	switch n := parts["rules"]; {
+	case n != nil:
+		r.pairs(n, what+": rules", func(name string, key, value *yaml.Node) {
+			if rule, ok := r.rule(name, key, value, p); ok {
+				p.Rules, p.rules = append(p.Rules, rule), append(p.rules, placeOf(key))
+			}
+		})
+		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+			r.fail(placeOf(n), "%s: rules is empty: it must have at least one rule", what)
+		}
+	case value.Kind == yaml.MappingNode:
+		r.fail(p.at, "%s has no rules: it must have at least one", what)
+	}
+	if n := parts["plans"]; n != nil {
+		r.pairs(n, what+": plans", func(name string, key, value *yaml.Node) {
+			plan := filePlan{name: name, at: placeOf(key)}
+			if name == "" {
+				r.fail(plan.at, "%s: a plan has an empty name: give it one", what)
+			}
+			plan.rules = r.limits(value, fmt.Sprintf("plan %q", name), p, nil)
+			p.plans = append(p.plans, plan)
+		})
+	}
+	if n := parts["overrides"]; n != nil {
+		r.overrides(n, what, p)
+	}
+	return p
+}
+
+// segments reads a list of names of segments of p.
+func (r *reader) segments(n *yaml.Node, what string, p *filePolicy) []string {
+	known := p.segments()
+	list := r.texts(n, what)
+	for i, name := range list {
+		if !slices.Contains(known, name) {
+			r.fail(placeOf(n.Content[i]), "%s has the segment %q, which the policy lacks: %s", what, name, suggest(name, known))
+		}
+	}
+	return list
+}
+
+// segments returns the names of the segments.
+func (p *filePolicy) segments() []string {
+	if p.Segments == nil {
+		return []string{"key"}
+	}
+	return p.Segments
+}
+
+// rule reads a rule of a policy.
+func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) (weir.Rule, bool) {
+	what, bad := fmt.Sprintf("rule %q", name), len(r.errors)
+	rule := weir.Rule{Name: name}
+	if name == "" {
+		r.fail(placeOf(key), "a rule has an empty name: give it one")
+	}
+	fields := r.fields(value, what)
+	if n := fields.take("by"); n != nil {
+		rule.By = r.segments(n, what+": by", p)
+	}
+	if n := fields.take("shadow"); n != nil {
+		r.bool(n, what+": shadow", &rule.Shadow)
+	}
+	r.limit(fields, what, placeOf(key), &rule)
+	return rule, len(r.errors) == bad
+}
+
+// limits reads the rules of a plan or an override, which change those of the policy, or those
+// of the plan if it is not nil.
+func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan) []fileRule {
+	var list []fileRule
+	r.pairs(n, what, func(name string, key, value *yaml.Node) {
+		i := slices.IndexFunc(p.Rules, func(rule weir.Rule) bool { return rule.Name == name })
+		if i < 0 {
+			var known []string
+			for _, rule := range p.Rules {
+				known = append(known, rule.Name)
+			}
+			r.fail(placeOf(key), "%s has a rule %q, which the policy lacks: %s", what, name, suggest(name, known))
+			return
+		}
+		rule := fileRule{Rule: p.Rules[i], at: placeOf(key)}
+		if plan != nil {
+			for _, other := range plan.rules {
+				if other.Name == name {
+					rule.Rule = other.Rule
+				}
+			}
+		}
+		rule.By, rule.Shadow = nil, false
+		bad := len(r.errors)
+		r.limit(r.fields(value, fmt.Sprintf("%s: rule %q", what, name)), fmt.Sprintf("%s: rule %q", what, name), rule.at, &rule.Rule)
+		if len(r.errors) == bad {
+			list = append(list, rule)
+		}
+	})
+	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
+		r.fail(placeOf(n), "%s has no rules: name at least one that differs from the policy", what)
+	}
+	return list
+}
+
+// overrides reads the overrides of p.
+func (r *reader) overrides(n *yaml.Node, what string, p *filePolicy) {
+	items := r.items(n, what+": overrides")
+	seen := make(map[weir.Key]place, len(items))
+	p.overrides = make([]fileOverride, 0, len(items))
+	for _, item := range items {
+		o := fileOverride{at: placeOf(item)}
+		var key, plan, rules *yaml.Node
+		r.pairs(item, "an override", func(name string, at, value *yaml.Node) {
+			switch name {
+			case "key":
+				key = value
+			case "plan":
+				plan = value
+			case "rules":
+				rules = value
+			default:
+				r.unknown(at, "an override", overrideFields)
+			}
+		})
+		if item.Kind != yaml.MappingNode {
+			continue
+		}
+		switch {
+		case key == nil:
+			r.fail(o.at, "an override has no key: it must name the caller, for example key: %s", example(p))
+		case r.key(key, p, &o.key):
+			if first, twice := seen[o.key]; twice {
+				r.fail(placeOf(key), "the key has two overrides: the first is on line %d", first.line)
+			}
+			seen[o.key] = placeOf(key)
+		}
+		var base *filePlan
+		if plan != nil {
+			base = r.planOf(plan, p)
+		}
+		if base != nil {
+			o.plan = base.name
+		}
+		switch {
+		case rules != nil:
+			o.rules = r.limits(rules, "the override", p, base)
+		case plan == nil:
+			r.fail(o.at, "an override has neither a plan nor rules: it must have one of them")
+		}
+		p.overrides = append(p.overrides, o)
+	}
+}
+
+// plan returns the plan with the name, or nil.
+func (p *filePolicy) plan(name string) *filePlan {
+	for i := range p.plans {
+		if p.plans[i].name == name {
+			return &p.plans[i]
+		}
+	}
+	return nil
+}
+
+func (p *filePolicy) planNames() []string {
+	var list []string
+	for i := range p.plans {
+		list = append(list, p.plans[i].name)
+	}
+	return list
+}
+
+// planOf reads the name of a plan of p.
+func (r *reader) planOf(n *yaml.Node, p *filePolicy) *filePlan {
+	name, ok := r.text(n, "plan")
+	if !ok {
+		return nil
+	}
+	found := p.plan(name)
+	if found == nil {
+		r.fail(placeOf(n), "plan is %q, which the policy lacks: %s", name, suggest(name, p.planNames()))
+	}
+	return found
+}
+
+// key reads the key of an override. Errors do not show it, because it can be secret.
+func (r *reader) key(n *yaml.Node, p *filePolicy, key *weir.Key) bool {
+	items, bad := []*yaml.Node{n}, len(r.errors)
+	if n.Kind == yaml.SequenceNode {
+		items = n.Content
+	}
+	if want := p.segments(); len(items) != len(want) {
+		r.fail(placeOf(n), "the key has %d segments: it must have %d: %s", len(items), len(want), example(p))
+		return false
+	}
+	segments := make([]string, 0, weir.MaxSegments)
+	for i, item := range items {
+		text, ok := r.text(item, "a segment of the key")
+		if ok && text == "" {
+			r.fail(placeOf(item), "the key's segment %q is empty: it must have at least 1 byte", p.segments()[i])
+		}
+		segments = append(segments, text)
+	}
+	*key = weir.KeyOf(segments...)
+	return len(r.errors) == bad
+}
+
+// example shows the form of a key.
+func example(p *filePolicy) string {
+	if names := p.segments(); len(names) > 1 {
+		return "[" + strings.Join(names, ", ") + "]"
+	}
+	return p.segments()[0]
+}
+
+// plainYAML returns the text of an error of the parser on one line.
+func plainYAML(err error) string {
+	var inner = err
+	for errors.Unwrap(inner) != nil {
+		inner = errors.Unwrap(inner)
+	}
+	return strings.TrimPrefix(strings.Join(strings.Fields(inner.Error()), " "), "yaml: ")
+}

@@ -1,0 +1,178 @@
+package weirfile
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// An Error is one mistake in a file. The error of [Load] and [Parse] joins all of them: its
+// method Unwrap() []error lists them.
+type Error struct {
+	File         string // as given to Load or Parse
+	Line, Column int    // from 1; 0 if the mistake has no place
+	Text         string // what was given, what is wrong, and what would be right
+
+	is error
+}
+
+func (e *Error) Error() string {
+	if e.Line == 0 {
+		return fmt.Sprintf("weirfile: %s: %s", e.File, e.Text)
+	}
+	return fmt.Sprintf("weirfile: %s:%d:%d: %s", e.File, e.Line, e.Column, e.Text)
+}
+
+// Unwrap returns the error of package weir for a limit or a rule that is not valid, for
+// example [weir.ErrInvalidLimit], or nil.
+func (e *Error) Unwrap() error { return e.is }
+
+// maxErrors is the largest number of mistakes of a file that are reported together.
+const maxErrors = 20
+
+// A place is where something stands in a file.
+type place struct{ line, column int }
+
+func placeOf(n *yaml.Node) place { return place{n.Line, n.Column} }
+
+// A reader collects the mistakes of a file.
+type reader struct {
+	file   string
+	errors []*Error
+	kinds  []*kind
+}
+
+func (r *reader) fail(at place, format string, args ...any) {
+	r.failIs(nil, at, format, args...)
+}
+
+// failIs is fail for a mistake that wraps the error is.
+func (r *reader) failIs(is error, at place, format string, args ...any) {
+	text := strings.TrimPrefix(fmt.Sprintf(format, args...), "weir: ")
+	r.errors = append(r.errors, &Error{File: r.file, Line: at.line, Column: at.column, Text: text, is: is})
+}
+
+// err returns the mistakes as one error, in the order of the file.
+func (r *reader) err() error {
+	if len(r.errors) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(r.errors, func(a, b *Error) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	var list []error
+	for i, e := range r.errors {
+		if i == maxErrors {
+			list = append(list, fmt.Errorf("weirfile: %s: %d more mistakes are not shown", r.file, len(r.errors)-i))
+			break
+		}
+		list = append(list, e)
+	}
+	return errors.Join(list...)
+}
+
+// pairs calls each for every pair of the mapping n, in the order of the file. what names
+// n in errors.
+func (r *reader) pairs(n *yaml.Node, what string, each func(name string, key, value *yaml.Node)) {
+	if n.Kind != yaml.MappingNode {
+		r.wrong(n, what, "a mapping of names to values")
+		return
+	}
+	var many map[string]place
+	if len(n.Content) > 32 {
+		many = make(map[string]place, len(n.Content)/2)
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.Kind != yaml.ScalarNode || isNull(key) {
+			r.wrong(key, "a name in "+what, "a text")
+			continue
+		}
+		first, twice := many[key.Value]
+		for j := 0; many == nil && j < i && !twice; j += 2 {
+			if twice = n.Content[j].Value == key.Value; twice {
+				first = placeOf(n.Content[j])
+			}
+		}
+		if twice {
+			r.fail(placeOf(key), "%s has %q twice: the first is on line %d", what, key.Value, first.line)
+			continue
+		}
+		if many != nil {
+			many[key.Value] = placeOf(key)
+		}
+		each(key.Value, key, value)
+	}
+}
+
+// items returns the elements of the list n.
+func (r *reader) items(n *yaml.Node, what string) []*yaml.Node {
+	if n.Kind != yaml.SequenceNode {
+		r.wrong(n, what, "a list")
+		return nil
+	}
+	return n.Content
+}
+
+// text returns the text of the scalar n.
+func (r *reader) text(n *yaml.Node, what string) (string, bool) {
+	if n.Kind != yaml.ScalarNode || isNull(n) {
+		r.wrong(n, what, "a text")
+		return "", false
+	}
+	return n.Value, true
+}
+
+// texts returns a list of texts.
+func (r *reader) texts(n *yaml.Node, what string) []string {
+	list := []string{}
+	for _, item := range r.items(n, what) {
+		if text, ok := r.text(item, "an element of "+what); ok {
+			list = append(list, text)
+		}
+	}
+	return list
+}
+
+// wrong reports that n has the wrong type.
+func (r *reader) wrong(n *yaml.Node, what, want string) {
+	r.fail(placeOf(n), "%s is %s: it must be %s", what, show(n), want)
+}
+
+// unknown reports a field that does not exist.
+func (r *reader) unknown(key *yaml.Node, what string, names []string) {
+	hint := "the fields are " + strings.Join(names, ", ")
+	if near := nearest(key.Value, names); near != "" {
+		hint = "did you mean " + strconv.Quote(near) + "?"
+	}
+	r.fail(placeOf(key), "%s has no field %q: %s", what, key.Value, hint)
+}
+
+// show says what n is.
+func show(n *yaml.Node) string {
+	switch {
+	case n.Kind == yaml.MappingNode:
+		return "a mapping"
+	case n.Kind == yaml.SequenceNode:
+		return "a list"
+	case n.Kind == yaml.AliasNode:
+		return "an alias, which is not supported"
+	case isNull(n):
+		return "empty"
+	}
+	return strconv.Quote(n.Value)
+}
+
+func isNull(n *yaml.Node) bool { return n.Kind == yaml.ScalarNode && n.Tag == "!!null" }
+
+// quoted reports whether the scalar n is written in quotes, or as a block of text.
+func quoted(n *yaml.Node) bool {
+	return n.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle|yaml.LiteralStyle|yaml.FoldedStyle) != 0
+}

@@ -1,0 +1,154 @@
+package weirfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// A File is the policies of a file, which are valid. It does not change.
+type File struct {
+	name     string
+	path     string // "" if the file was not loaded
+	sum      [sha256.Size]byte
+	policies []*filePolicy
+	options  Options
+	kinds    []*kind
+}
+
+// A Policy is one policy of a File.
+type Policy struct {
+	weir.Policy
+	Plans     []Plan     // in the order of the file
+	Overrides []Override // in the order of the file
+	Line      int
+}
+
+// A Plan is a named set of limits. It has the rules that differ from the policy's.
+type Plan struct {
+	Name  string
+	Rules []weir.Rule // for weir.Limiter.With
+	Line  int
+}
+
+// An Override is the limits of one key. They replace those of the plan that a request names.
+type Override struct {
+	// Key is the key. A function of Options.Override can leave it zero.
+	Key weir.Key
+
+	// Plan is the name of a plan of the policy. "" means the policy itself.
+	Plan string
+
+	// Rules has the rules that differ from the plan's, or the policy's if there is no Plan.
+	// It is what weir.Limiter.With takes.
+	Rules []weir.Rule
+
+	// Line is the line of the file, or 0.
+	Line int
+}
+
+// Load reads the file, and checks it. If opts is nil, the defaults are used. The file must be
+// in YAML or JSON.
+//
+// The error joins an *[Error] for each mistake in the file, with its line.
+func Load(path string, opts *Options) (*File, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("weirfile: %w", err)
+	}
+	f, err := Parse(path, data, opts)
+	if err != nil {
+		return nil, err
+	}
+	f.path = path
+	return f, nil
+}
+
+// Parse is [Load] for data that the program already has. Errors use the name for the file.
+func Parse(name string, data []byte, opts *Options) (*File, error) {
+	o := opts.orDefault()
+	list, err := kinds(o.Algorithms)
+	if err != nil {
+		return nil, err
+	}
+	r := &reader{file: name, kinds: list}
+	root := r.parse(data)
+	if root == nil {
+		return nil, r.err()
+	}
+	f := &File{name: name, sum: sha256.Sum256(data), options: *o, kinds: list, policies: r.document(root)}
+	if len(r.errors) == 0 {
+		r.check(f)
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// parse returns the root of the document.
+func (r *reader) parse(data []byte) *yaml.Node {
+	text := bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff")))
+	switch {
+	case len(text) == 0:
+		r.fail(place{}, "the file is empty: it must have policies")
+		return nil
+	case text[0] != '{' && data[len(data)-1] != '\n':
+		r.fail(place{}, "the file does not end with a line break, so it may be cut off: add one at its end")
+		return nil
+	}
+	var doc yaml.Node
+	err := yaml.Load(data, &doc)
+	var bad *yaml.LoadError
+	switch {
+	case errors.As(err, &bad) && bad.Mark.Line > 0:
+		r.fail(place{bad.Mark.Line, bad.Mark.Column}, "the file is not valid YAML: %s", bad.Message)
+	case err != nil:
+		r.fail(place{}, "the file is not valid YAML: %s", plainYAML(err))
+	case len(doc.Content) == 0:
+		r.fail(place{}, "the file is empty: it must have policies")
+	default:
+		return doc.Content[0]
+	}
+	return nil
+}
+
+// Name returns the name of f: the path that was loaded, or the name that was parsed.
+func (f *File) Name() string { return f.name }
+
+// Policies returns the policies in the order of the file.
+func (f *File) Policies() []Policy {
+	var list []Policy
+	for _, p := range f.policies {
+		list = append(list, p.export())
+	}
+	return list
+}
+
+// policy returns the policy with the name, or nil.
+func (f *File) policy(name string) *filePolicy {
+	for _, p := range f.policies {
+		if p.Name == name {
+			return p
+		}
+	}
+	return nil
+}
+
+func (f *File) policyNames() []string {
+	var list []string
+	for _, p := range f.policies {
+		list = append(list, p.Name)
+	}
+	return list
+}
+
+// Describe returns a in the words of f: see the function [Describe].
+func (f *File) Describe(a algorithm.Algorithm) string { return describe(f.kinds, a) }

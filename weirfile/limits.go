@@ -1,0 +1,199 @@
+package weirfile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/store"
+)
+
+// Limits are the limiters of a [File] over a store. [Limits.Watch] replaces them when the
+// file changes. Limits are safe for concurrent use.
+type Limits struct {
+	store    store.Store
+	options  Options
+	current  atomic.Pointer[generation]
+	asked    *answers // nil without Options.Override
+	wrappers map[string][]weir.Wrapper
+
+	loading sync.Mutex // held while a file is loaded: for current and wrappers
+
+	mu     sync.Mutex
+	status Status
+}
+
+// A generation is the limiters of one file.
+type generation struct {
+	file     *File
+	policies map[string]*bound
+}
+
+// Limits makes the limiters of f over st. It calls neither the store nor Options.Override.
+//
+// The error joins an *[Error] for each policy, plan or override that the store or a wrapper
+// does not support.
+func (f *File) Limits(st store.Store) (*Limits, error) {
+	if st == nil {
+		return nil, errors.New("weirfile: Limits: the store is nil: pass one, for example memory.New(nil)")
+	}
+	l := &Limits{store: st, options: f.options, wrappers: map[string][]weir.Wrapper{}}
+	if f.options.Override != nil {
+		l.asked = newAnswers(&l.options)
+	}
+	g, err := l.generation(f)
+	if err != nil {
+		return nil, err
+	}
+	l.current.Store(g)
+	now := time.Now()
+	l.status = Status{File: f.name, Sum: f.sum, Generation: 1, Loaded: now, Checked: now}
+	return l, nil
+}
+
+// generation makes the limiters of f.
+func (l *Limits) generation(f *File) (*generation, error) {
+	r := &reader{file: f.name, kinds: f.kinds}
+	g := &generation{file: f, policies: make(map[string]*bound, len(f.policies))}
+	for _, p := range f.policies {
+		g.policies[p.Name] = r.bind(p, l.store, l.options.Limiter, l.wrap(p.Name))
+	}
+	if err := r.err(); err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// wrap returns the wrappers of the policy.
+func (l *Limits) wrap(policy string) []weir.Wrapper {
+	if l.options.Wrap == nil {
+		return nil
+	}
+	list, ok := l.wrappers[policy]
+	if !ok {
+		list = l.options.Wrap(policy)
+		l.wrappers[policy] = list
+	}
+	return list
+}
+
+// For returns the limiter for a request: that of the key's override if there is one, and
+// otherwise that of the plan. If plan is "", it is the limiter of the policy itself. Each
+// limiter is made once and kept, so For is cheap enough to be called for every request. Do
+// not keep the limiter for longer than a request, because the file can change.
+//
+// The error is [ErrUnknown] if the file has no such policy, or the policy no such plan, and
+// [weir.ErrInvalidKey] if the key has a wrong number of segments and Options.Override would
+// be asked about it. An error of Options.Override is not returned: see there.
+func (l *Limits) For(ctx context.Context, policy, plan string, key weir.Key) (*weir.Limiter, error) {
+	lim, _, err := l.find(ctx, policy, plan, &key)
+	return lim, err
+}
+
+// ErrUnknown means that the file has no policy, or the policy no plan, with the given name.
+var ErrUnknown = errors.New("weirfile: unknown name")
+
+// A Source says where the limits of a request come from: see [Limits.Source].
+type Source struct {
+	Policy   string
+	Plan     string // of the override, or of the request; "" means the policy itself
+	Override bool   // the key has an override
+	Asked    bool   // the override is a result of Options.Override
+	File     string
+	Line     int // of the override, the plan or the policy; 0 if Asked
+}
+
+// String describes s: "plan pro (limits.yaml:12)".
+func (s Source) String() string {
+	text := "policy " + s.Policy
+	switch {
+	case s.Override && s.Plan != "":
+		text = "override with plan " + s.Plan
+	case s.Override:
+		text = "override"
+	case s.Plan != "":
+		text = "plan " + s.Plan
+	}
+	if s.Asked {
+		return text + " (from Options.Override)"
+	}
+	return fmt.Sprintf("%s (%s:%d)", text, s.File, s.Line)
+}
+
+// Source says where the limits come from that [Limits.For] returns.
+func (l *Limits) Source(ctx context.Context, policy, plan string, key weir.Key) (Source, error) {
+	_, s, err := l.find(ctx, policy, plan, &key)
+	return s, err
+}
+
+// File returns the file whose limits are in use.
+func (l *Limits) File() *File {
+	if g := l.generationInUse(); g != nil {
+		return g.file
+	}
+	return nil
+}
+
+func (l *Limits) generationInUse() *generation {
+	if l == nil {
+		return nil
+	}
+	return l.current.Load()
+}
+
+var errNoLimits = errors.New("weirfile: the Limits are nil or a zero value: make them with File.Limits")
+
+// find returns the limiter of a request, and where it comes from.
+func (l *Limits) find(ctx context.Context, policy, plan string, key *weir.Key) (*weir.Limiter, Source, error) {
+	g := l.generationInUse()
+	if g == nil {
+		return nil, Source{}, errNoLimits
+	}
+	b := g.policies[policy]
+	if b == nil {
+		return nil, Source{}, unknown("policy", policy, g.file.name, g.file.policyNames())
+	}
+	lim, s := b.lim, Source{Policy: policy, Plan: plan, File: g.file.name, Line: b.at.line}
+	if plan != "" {
+		p := b.byPlan[plan]
+		if p == nil {
+			return nil, Source{}, unknownPlan(b.filePolicy, plan)
+		}
+		lim, s.Line = p.lim, p.plan.at.line
+	}
+	if o := b.byKey[*key]; o != nil {
+		s.Plan, s.Override, s.Line = o.override.plan, true, o.override.at.line
+		return o.lim, s, nil
+	}
+	if l.asked == nil {
+		return lim, s, nil
+	}
+	found, err := l.ask(ctx, b, key)
+	if err != nil {
+		return nil, Source{}, err
+	}
+	if found.lim != nil {
+		s.Plan, s.Override, s.Asked, s.Line = found.override.Plan, true, true, 0
+		return found.lim, s, nil
+	}
+	return lim, s, nil
+}
+
+func unknown(what, name, where string, known []string) error {
+	return &lookupError{fmt.Sprintf("weirfile: %s has no %s %q: %s", where, what, name, suggest(name, known))}
+}
+
+func unknownPlan(p *filePolicy, name string) error {
+	return unknown("plan", name, fmt.Sprintf("policy %q", p.Name), p.planNames())
+}
+
+// A lookupError is an ErrUnknown with its own text.
+type lookupError struct{ text string }
+
+func (e *lookupError) Error() string { return e.text }
+
+func (e *lookupError) Unwrap() error { return ErrUnknown }

@@ -1,0 +1,64 @@
+package weirfile
+
+import (
+	"context"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// Options are the optional settings of a [File] and its [Limits]. The zero value is the
+// default.
+type Options struct {
+	// Limiter are the options of every limiter.
+	Limiter *weir.Options
+
+	// Wrap returns the wrappers of the limiter of a policy, from the outermost to the
+	// innermost, as weir.Limiter.Wrap takes them. It is called once for each policy. The
+	// wrappers also stand around the limiters of plans and overrides, and of files that
+	// Watch loads later. nil means no wrappers.
+	Wrap func(policy string) []weir.Wrapper
+
+	// Algorithms are algorithms of your own, by the name that files use for them. A value
+	// is a struct or a pointer to one. A file can set its exported fields that are
+	// integers, texts, booleans, durations, rates, lists of structs of them, or that
+	// implement encoding.TextMarshaler and encoding.TextUnmarshaler. A field MaxUsers has
+	// the name "max users" in a file. Fields that a file does not set keep their value.
+	Algorithms map[string]algorithm.Algorithm
+
+	// Override returns the override of a key, for example from a database. found is false
+	// if the key has none. For asks it about keys that have no override in the file, and
+	// keeps the result for OverrideAge. It can be called by several goroutines at once.
+	//
+	// If it returns an error, or an override that is not valid, the last result stays in
+	// use. If there is none, the limits are those of the plan that the request names, or
+	// of the policy. The error is reported by OnError and by Status, and the function is
+	// called again after a second.
+	Override func(ctx context.Context, policy string, key weir.Key) (o Override, found bool, err error)
+
+	// OverrideAge is how long a result of Override is used. 0 means one minute.
+	OverrideAge time.Duration
+
+	// MaxOverrides is the largest number of results of Override that are kept. 0 means
+	// 10,000.
+	MaxOverrides int
+
+	// Interval is the time between two checks of the file by Watch. 0 means 5 seconds.
+	Interval time.Duration
+
+	// OnLoad is called after Watch or Reload has put a changed file into force.
+	OnLoad func(f *File)
+
+	// OnError is called after each check of the file that failed, even if the previous
+	// one failed for the same reason, and after each error of Override. The limits in use
+	// have not changed.
+	OnError func(err error)
+}
+
+func (o *Options) orDefault() *Options {
+	if o == nil {
+		return &Options{}
+	}
+	return o
+}

@@ -1,0 +1,120 @@
+package weirfile
+
+import (
+	"encoding/json"
+	"maps"
+
+	"github.com/weir-go/weir"
+)
+
+// Schema returns the JSON schema of a file, with the algorithms of opts, so that an editor
+// completes and checks it. The file schema.json beside this package has the schema without
+// algorithms of your own. For an editor with the YAML language server, name the schema in the
+// first line of a file:
+//
+//	# yaml-language-server: $schema=https://raw.githubusercontent.com/weir-go/weir/main/weirfile/schema.json
+//
+// The error is that of Options.Algorithms: see [Parse].
+func Schema(opts *Options) ([]byte, error) {
+	list, err := kinds(opts.orDefault().Algorithms)
+	if err != nil {
+		return nil, err
+	}
+	rule := closed(object{
+		"by":     object{"$ref": "#/$defs/segments", "description": "The segments that identify the limit. By default, all of them do."},
+		"shadow": object{"type": "boolean", "description": "The rule decides and counts, but denies no request."},
+	})
+	addLimit(rule, list)
+	limit := closed(object{})
+	addLimit(limit, list)
+	var kindRules []any
+	for _, k := range list {
+		required := []string{}
+		properties := object{"algorithm": object{"const": k.name}}
+		for _, name := range append(append(names{}, ruleFields...), namesOf(k.fields)...) {
+			if _, ok := properties[name]; !ok {
+				properties[name] = true
+			}
+		}
+		for _, f := range k.fields {
+			properties[f.name] = f.codec.schema
+			if f.required {
+				required = append(required, f.name)
+			}
+		}
+		kindRules = append(kindRules, object{
+			"if":   object{"properties": object{"algorithm": object{"const": k.name}}, "required": []string{"algorithm"}},
+			"then": object{"properties": properties, "required": required, "additionalProperties": false},
+		})
+	}
+	rule["required"], rule["allOf"] = []string{"algorithm"}, kindRules
+	limits := object{"type": "object", "minProperties": 1, "additionalProperties": object{"$ref": "#/$defs/limit"}, "description": "The rules that differ, with the fields that differ."}
+	override := closed(object{
+		"key":   object{"$ref": "#/$defs/key"},
+		"plan":  object{"type": "string"},
+		"rules": limits,
+	})
+	override["required"], override["anyOf"] = []string{"key"}, []any{object{"required": []string{"plan"}}, object{"required": []string{"rules"}}}
+	policy := closed(object{
+		"segments":  object{"$ref": "#/$defs/segments", "description": "The names of the segments of a key. By default, there is one."},
+		"secret":    object{"$ref": "#/$defs/segments", "description": "The segments that are stored as a hash."},
+		"rules":     object{"type": "object", "minProperties": 1, "maxProperties": weir.MaxRules, "additionalProperties": object{"$ref": "#/$defs/rule"}},
+		"plans":     object{"type": "object", "additionalProperties": limits, "description": "Named limits. A request names its plan."},
+		"overrides": object{"type": "array", "items": override, "description": "The limits of single keys."},
+	})
+	policy["required"] = []string{"rules"}
+	root := closed(object{
+		"$schema":  object{"type": "string"},
+		"policies": object{"type": "object", "minProperties": 1, "additionalProperties": policy},
+	})
+	root["$schema"], root["title"], root["required"] = "https://json-schema.org/draft/2020-12/schema", "Limits for weir", []string{"policies"}
+	scalar := object{"type": []string{"string", "number", "boolean"}}
+	root["$defs"] = object{
+		"rule":     rule,
+		"limit":    limit,
+		"segments": object{"type": "array", "items": object{"type": "string"}, "minItems": 1, "maxItems": weir.MaxSegments, "uniqueItems": true},
+		"key":      object{"anyOf": []any{scalar, object{"type": "array", "items": scalar, "minItems": 1, "maxItems": weir.MaxSegments}}},
+	}
+	text, err := json.MarshalIndent(root, "", "  ")
+	return append(text, '\n'), err
+}
+
+type object = map[string]any
+
+// closed is the schema of a mapping with these fields.
+func closed(properties object) object {
+	return object{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+// addLimit adds the fields of all algorithms to the schema of a rule.
+func addLimit(schema object, list []*kind) {
+	var known []string
+	properties := schema["properties"].(object)
+	fields := map[string][]any{}
+	for _, k := range list {
+		known = append(known, k.name)
+		for _, f := range k.fields {
+			if !hasSchema(fields[f.name], f.codec.schema) {
+				fields[f.name] = append(fields[f.name], f.codec.schema)
+			}
+		}
+	}
+	for name := range maps.Keys(fields) {
+		if properties[name] = fields[name][0]; len(fields[name]) > 1 {
+			properties[name] = object{"anyOf": fields[name]}
+		}
+	}
+	properties["algorithm"] = object{"enum": known}
+	properties["cost"] = object{"type": "integer", "minimum": 1, "description": "What each request consumes from this rule. By default, the cost of the request."}
+}
+
+// hasSchema reports whether list has the schema.
+func hasSchema(list []any, schema object) bool {
+	want, _ := json.Marshal(schema)
+	for _, s := range list {
+		if got, _ := json.Marshal(s); string(got) == string(want) {
+			return true
+		}
+	}
+	return false
+}

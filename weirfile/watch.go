@@ -1,0 +1,168 @@
+package weirfile
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// Status is the state of [Limits]: see [Limits.Status].
+type Status struct {
+	File       string    // the file whose limits are in use
+	Sum        [32]byte  // the SHA-256 of its content
+	Generation int64     // 1 at first, and one more after each change of the limits
+	Loaded     time.Time // when the limits were put into use
+	Checked    time.Time // when the file was last read and found valid
+	Failures   int64     // how many checks of the file have failed
+	Err        error     // of the last check; nil if it succeeded
+
+	OverrideFailures int64 // how many calls of Options.Override have failed
+	OverrideErr      error // of the last call; nil if it succeeded
+}
+
+// Status returns the state of l, for example for a metric. If l is nil or a zero value, the
+// Status is zero, except for Err.
+func (l *Limits) Status() Status {
+	if l.generationInUse() == nil {
+		return Status{Err: errNoLimits}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
+// Watch checks the file every Options.Interval until ctx ends, and replaces the limits when
+// the content of the file has changed. Watch reads a changed file again one interval later,
+// and puts it into use only then, so that a program that writes the file can finish. It
+// follows symbolic links at every check, so it sees the update of a Kubernetes ConfigMap.
+//
+// If the file cannot be read or is not valid, the limits stay as they are. So they do if the
+// file lacks a policy or a plan that it had, because requests ask for them by name: to remove
+// one, restart the program. Each such check calls Options.OnError, and counts in
+// [Limits.Status].
+//
+// Watch returns the error of ctx, or at once another error if the file was not loaded by
+// [Load].
+func (l *Limits) Watch(ctx context.Context) error {
+	path, err := l.path()
+	if err != nil {
+		return err
+	}
+	interval := l.options.Interval
+	if interval == 0 {
+		interval = 5 * time.Second
+	}
+	ticker := time.NewTicker(interval)
+	defer ticker.Stop()
+	for seen := false; ; {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		data, err := os.ReadFile(path)
+		if err == nil && !seen && sha256.Sum256(data) != l.Status().Sum {
+			seen = true
+			continue
+		}
+		seen = false
+		_ = l.load(path, data, err) // it is reported
+	}
+}
+
+// Reload checks the file once, as [Limits.Watch] does, and puts a changed file into use at
+// once. Use it for a signal, or in tests. Options.OnError is called for an error too.
+func (l *Limits) Reload() error {
+	path, err := l.path()
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(path)
+	return l.load(path, data, err)
+}
+
+// path returns the path of the file.
+func (l *Limits) path() (string, error) {
+	g := l.generationInUse()
+	switch {
+	case g == nil:
+		return "", errNoLimits
+	case g.file.path == "":
+		return "", fmt.Errorf("weirfile: %s was not read from a file: use Load instead of Parse", g.file.name)
+	}
+	return g.file.path, nil
+}
+
+// load puts the content of the file into use if it has changed. err is the error of reading
+// it.
+func (l *Limits) load(path string, data []byte, err error) error {
+	f, err := l.replace(path, data, err)
+	l.mu.Lock()
+	now := time.Now()
+	l.status.Err = err
+	switch {
+	case err != nil:
+		l.status.Failures++
+	case f != nil:
+		l.status.Sum, l.status.Loaded, l.status.Checked = f.sum, now, now
+		l.status.Generation++
+	default:
+		l.status.Checked = now
+	}
+	l.mu.Unlock()
+	switch {
+	case err != nil && l.options.OnError != nil:
+		l.options.OnError(err)
+	case f != nil && l.options.OnLoad != nil:
+		l.options.OnLoad(f)
+	}
+	return err
+}
+
+// replace puts the content into use, and returns its File, or nil if nothing has changed.
+func (l *Limits) replace(path string, data []byte, err error) (*File, error) {
+	if err != nil {
+		return nil, fmt.Errorf("weirfile: %w", err)
+	}
+	l.loading.Lock()
+	defer l.loading.Unlock()
+	old := l.current.Load()
+	if sha256.Sum256(data) == old.file.sum {
+		return nil, nil
+	}
+	f, err := Parse(path, data, &l.options)
+	if err != nil {
+		return nil, err
+	}
+	f.path = path
+	if err := keepsNames(old.file, f); err != nil {
+		return nil, err
+	}
+	g, err := l.generation(f)
+	if err != nil {
+		return nil, err
+	}
+	l.current.Store(g)
+	return f, nil
+}
+
+// keepsNames returns an error if f lacks a policy or a plan of old.
+func keepsNames(old, f *File) error {
+	var gone []error
+	for _, p := range old.policies {
+		now := f.policy(p.Name)
+		if now == nil {
+			gone = append(gone, fmt.Errorf("weirfile: %s lacks the policy %q, which is in use: it can be removed only with a restart", f.name, p.Name))
+			continue
+		}
+		for i := range p.plans {
+			if name := p.plans[i].name; now.plan(name) == nil {
+				gone = append(gone, fmt.Errorf("weirfile: %s: policy %q lacks the plan %q, which is in use: it can be removed only with a restart", f.name, p.Name, name))
+			}
+		}
+	}
+	return errors.Join(gone...)
+}
