@@ -27,6 +27,12 @@ type overrideLimiter struct {
 	override *fileOverride
 }
 
+// limitsOf are the limits of an override, of which many can have the same.
+type limitsOf struct {
+	plan  string
+	rules *fileRule
+}
+
 // bind makes the limiters of p. It reports errors to r.
 func (r *reader) bind(p *filePolicy, st store.Store, opts *weir.Options, wrap []weir.Wrapper) *bound {
 	b := &bound{filePolicy: p, byPlan: make(map[string]*planLimiter, len(p.plans)), byKey: make(map[weir.Key]*overrideLimiter, len(p.overrides))}
@@ -50,6 +56,7 @@ func (r *reader) bind(p *filePolicy, st store.Store, opts *weir.Options, wrap []
 		}
 		b.byPlan[plan.name] = &planLimiter{lim, plan}
 	}
+	known := map[limitsOf]*weir.Limiter{}
 	for i := range p.overrides {
 		o := &p.overrides[i]
 		base := b.lim
@@ -60,11 +67,19 @@ func (r *reader) bind(p *filePolicy, st store.Store, opts *weir.Options, wrap []
 			}
 			base = plan.lim
 		}
-		lim, err := with(base, o.rules)
-		if err != nil {
-			text, at := explainWith(err, o.at, o.rules)
-			r.failIs(err, at, "the override: %s", text)
+		if len(o.rules) == 0 {
+			b.byKey[o.key] = &overrideLimiter{base, o}
 			continue
+		}
+		limits := limitsOf{o.plan, &o.rules[0]}
+		lim, ok := known[limits]
+		if !ok {
+			var err error
+			if lim, err = with(base, o.rules); err != nil {
+				text, at := explainWith(err, o.at, o.rules)
+				r.failIs(err, at, "the override: %s", text)
+			}
+			known[limits] = lim
 		}
 		b.byKey[o.key] = &overrideLimiter{lim, o}
 	}
@@ -76,7 +91,7 @@ func with(lim *weir.Limiter, rules []fileRule) (*weir.Limiter, error) {
 	if len(rules) == 0 {
 		return lim, nil
 	}
-	list := make([]weir.Rule, 0, weir.MaxRules)
+	list := make([]weir.Rule, 0, len(rules))
 	for _, r := range rules {
 		list = append(list, r.Rule)
 	}

@@ -1,7 +1,6 @@
 package weirfile
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -45,7 +44,7 @@ type fileOverride struct {
 	key   weir.Key
 	plan  string
 	at    place
-	rules []fileRule
+	rules []fileRule // overrides with the same limits share the slice
 }
 
 // A fileRule is a rule of a plan or an override.
@@ -73,7 +72,7 @@ func (r *reader) document(root *yaml.Node) []*filePolicy {
 			r.unknown(key, "the file", fileFields)
 		}
 	})
-	if root.Kind == yaml.MappingNode && !found {
+	if root.Kind == yaml.MappingNode && !found && len(r.errors) == 0 {
 		r.fail(placeOf(root), "the file has no field \"policies\": it must have one")
 	}
 	return list
@@ -100,9 +99,7 @@ func (r *reader) policy(name string, key, value *yaml.Node) *filePolicy {
 	switch n := parts["rules"]; {
 	case n != nil:
 		r.pairs(n, what+": rules", func(name string, key, value *yaml.Node) {
-			if rule, ok := r.rule(name, key, value, p); ok {
-				p.Rules, p.rules = append(p.Rules, rule), append(p.rules, placeOf(key))
-			}
+			p.Rules, p.rules = append(p.Rules, r.rule(name, key, value, p)), append(p.rules, placeOf(key))
 		})
 		if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 			r.fail(placeOf(n), "%s: rules is empty: it must have at least one rule", what)
@@ -146,10 +143,9 @@ func (p *filePolicy) segments() []string {
 	return p.Segments
 }
 
-// rule reads a rule of a policy.
-func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) (weir.Rule, bool) {
-	what, bad := fmt.Sprintf("rule %q", name), len(r.errors)
-	rule := weir.Rule{Name: name}
+// rule reads a rule of a policy. If it has mistakes, its Algorithm can be nil.
+func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) weir.Rule {
+	what, rule := fmt.Sprintf("rule %q", name), weir.Rule{Name: name}
 	if name == "" {
 		r.fail(placeOf(key), "a rule has an empty name: give it one")
 	}
@@ -161,7 +157,7 @@ func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) (weir.R
 		r.bool(n, what+": shadow", &rule.Shadow)
 	}
 	r.limit(fields, what, placeOf(key), &rule)
-	return rule, len(r.errors) == bad
+	return rule
 }
 
 // limits reads the rules of a plan or an override, which change those of the policy, or those
@@ -186,12 +182,13 @@ func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan
 				}
 			}
 		}
-		rule.By, rule.Shadow = nil, false
-		bad := len(r.errors)
-		r.limit(r.fields(value, fmt.Sprintf("%s: rule %q", what, name)), fmt.Sprintf("%s: rule %q", what, name), rule.at, &rule.Rule)
-		if len(r.errors) == bad {
-			list = append(list, rule)
+		if rule.Algorithm == nil {
+			return // the mistake in the policy is reported
 		}
+		rule.By, rule.Shadow = nil, false
+		what := fmt.Sprintf("%s: rule %q", what, name)
+		r.limit(r.fields(value, what), what, rule.at, &rule.Rule)
+		list = append(list, rule)
 	})
 	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
 		r.fail(placeOf(n), "%s has no rules: name at least one that differs from the policy", what)
@@ -203,6 +200,7 @@ func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan
 func (r *reader) overrides(n *yaml.Node, what string, p *filePolicy) {
 	items := r.items(n, what+": overrides")
 	seen := make(map[weir.Key]place, len(items))
+	known := map[string][]fileRule{} // the rules that were read, by their text
 	p.overrides = make([]fileOverride, 0, len(items))
 	for _, item := range items {
 		o := fileOverride{at: placeOf(item)}
@@ -240,12 +238,28 @@ func (r *reader) overrides(n *yaml.Node, what string, p *filePolicy) {
 		}
 		switch {
 		case rules != nil:
-			o.rules = r.limits(rules, "the override", p, base)
+			text := string(appendText([]byte(o.plan), rules))
+			same, ok := known[text]
+			if !ok {
+				same = r.limits(rules, "the override", p, base)
+				known[text] = same
+			}
+			o.rules = same
 		case plan == nil:
 			r.fail(o.at, "an override has neither a plan nor rules: it must have one of them")
 		}
 		p.overrides = append(p.overrides, o)
 	}
+}
+
+// appendText appends a text of n that differs from those of other values.
+func appendText(b []byte, n *yaml.Node) []byte {
+	b = append(b, 0, byte('0'+n.Kind), byte('0'+n.Style))
+	b = append(b, n.Value...)
+	for _, child := range n.Content {
+		b = appendText(b, child)
+	}
+	return append(b, 1)
 }
 
 // plan returns the plan with the name, or nil.
@@ -307,13 +321,4 @@ func example(p *filePolicy) string {
 		return "[" + strings.Join(names, ", ") + "]"
 	}
 	return p.segments()[0]
-}
-
-// plainYAML returns the text of an error of the parser on one line.
-func plainYAML(err error) string {
-	var inner = err
-	for errors.Unwrap(inner) != nil {
-		inner = errors.Unwrap(inner)
-	}
-	return strings.TrimPrefix(strings.Join(strings.Fields(inner.Error()), " "), "yaml: ")
 }

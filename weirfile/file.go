@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"go.yaml.in/yaml/v4"
 
@@ -110,8 +111,10 @@ func (r *reader) parse(data []byte) *yaml.Node {
 	switch {
 	case errors.As(err, &bad) && bad.Mark.Line > 0:
 		r.fail(place{bad.Mark.Line, bad.Mark.Column}, "the file is not valid YAML: %s", bad.Message)
-	case err != nil:
-		r.fail(place{}, "the file is not valid YAML: %s", plainYAML(err))
+	case err != nil && strings.Contains(err.Error(), "multiple"):
+		r.fail(place{}, "the file has several documents, separated by ---: it must have one")
+	case err != nil && !strings.Contains(err.Error(), "no documents"):
+		r.fail(place{}, "the file is not valid YAML: %s", strings.Join(strings.Fields(err.Error()), " "))
 	case len(doc.Content) == 0:
 		r.fail(place{}, "the file is empty: it must have policies")
 	default:

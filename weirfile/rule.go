@@ -12,6 +12,7 @@ import (
 
 // ruleParts are the fields of a rule that are not yet read.
 type ruleParts struct {
+	wrong  bool     // the rule is no mapping, which is reported
 	names  []string // in the order of the file
 	keys   map[string]*yaml.Node
 	values map[string]*yaml.Node
@@ -19,7 +20,7 @@ type ruleParts struct {
 
 // fields returns the fields of the rule n.
 func (r *reader) fields(n *yaml.Node, what string) *ruleParts {
-	p := &ruleParts{keys: map[string]*yaml.Node{}, values: map[string]*yaml.Node{}}
+	p := &ruleParts{wrong: n.Kind != yaml.MappingNode, keys: map[string]*yaml.Node{}, values: map[string]*yaml.Node{}}
 	r.pairs(n, what, func(name string, key, value *yaml.Node) {
 		p.names = append(p.names, name)
 		p.keys[name], p.values[name] = key, value
@@ -93,7 +94,7 @@ func (r *reader) kind(p *ruleParts, what string, at place, rule *weir.Rule) *kin
 	}
 	n := p.take("algorithm")
 	if n == nil {
-		if was == nil && len(r.errors) == 0 {
+		if was == nil && !p.wrong {
 			r.fail(at, "%s has no algorithm: it must be %s", what, oneOf(known))
 		}
 		return was

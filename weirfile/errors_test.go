@@ -1,0 +1,214 @@
+package weirfile
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+)
+
+// good is a valid file. Tests replace its lines.
+const good = `policies:
+  api:
+    segments: [tenant, user]
+    secret: [user]
+    rules:
+      tenant:
+        by: [tenant]
+        algorithm: gcra
+        rate: 100 per second
+        burst: 200
+      user:
+        algorithm: fixed window
+        limit: 1000
+        window: 1h
+        cost: 5
+      month:
+        algorithm: calendar
+        limit: 1000
+        every: month
+      later: {algorithm: leaky bucket, rate: 1 per 10s, shadow: true}
+    plans:
+      pro:
+        user: {limit: 5000}
+    overrides:
+      - key: [acme, ann]
+        plan: pro
+      - key: [acme, bob]
+        rules:
+          user: {limit: 20000}
+`
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	if _, err := Parse("x.yaml", []byte(good), nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct{ old, given, want string }{
+		// The file.
+		{good, "", `0:0 the file is empty: it must have policies`},
+		{good, "# nothing\n", `0:0 the file is empty: it must have policies`},
+		{good, "null\n", `1:1 the file is empty: it must be a mapping of names to values`},
+		{good, "policies:\n", `1:10 policies is empty: it must be a mapping of names to values`},
+		{good, "policies: {}\n", `1:11 policies is empty: it must have at least one policy`},
+		{good, "policis: {}\n", `1:1 the file has no field "policis": did you mean "policies"?`},
+		{good, "other: {}\n", `1:1 the file has no field "other": the fields are policies, $schema`},
+		{good, "$schema: x\n", `1:1 the file has no field "policies": it must have one`},
+		{good, strings.TrimSpace(good), `0:0 the file does not end with a line break, so it may be cut off: add one at its end`},
+		{good, good[:len(good)/2], `0:0 the file does not end with a line break, so it may be cut off: add one at its end`},
+		{good, `{"policies": {`, `2:1 the file is not valid YAML: did not find expected node content`},
+		{good, "policies: a: b\n", `1:12 the file is not valid YAML: mapping values are not allowed in this context`},
+		{good, "a: 1\n---\nb: 1\n", `0:0 the file has several documents, separated by ---: it must have one`},
+		{good, "policies: *x\n", `1:11 the file is not valid YAML: unknown anchor 'x' referenced`},
+		{good, "policies: &x [*x]\n", `1:11 policies is a list: it must be a mapping of names to values`},
+		{good, "- a\n", `1:1 the file is a list: it must be a mapping of names to values`},
+		{good, "? [a]\n: b\n", `1:3 a name in the file is a list: it must be a text`},
+		{good, "policies:\n  api: &a {rules: {r: {algorithm: gcra, rate: 1 per second, burst: 1}}}\n  web: *a\n", `3:8 policy "web" is an alias, which is not supported: it must be a mapping of names to values`},
+
+		// Policies.
+		{"segments:", "segment:", `3:5 policy "api" has no field "segment": did you mean "segments"?`},
+		{"    plans:", "    rules:", `21:5 policy "api" has "rules" twice: the first is on line 5`},
+		{"secret: [user]", "secret: [usr]", `4:14 secret has the segment "usr", which the policy lacks: did you mean "user"?`},
+		{"secret: [user]", "secret: user", `4:13 secret is "user": it must be a list`},
+		{"secret: [user]", "secret: [user, user]", `4:5 policy "api": secret names the segment "user" twice: name it once`},
+		{good, "policies:\n  api:\n    segments: [user, user]\n    rules: {r: {algorithm: gcra, rate: 1 per second, burst: 1}}\n", `3:5 policy "api": segments has the name "user" twice: each segment needs its own name`},
+		{"  api:", "  \"\":", `2:3 policy "": the limiter's name is empty: give each limiter its own name, so that two limiters never share state by accident`},
+		{"by: [tenant]", "by: [tennant]", `7:14 rule "tenant": by has the segment "tennant", which the policy lacks: did you mean "tenant"?`},
+		{"by: [tenant]", "by: []", `6:7 policy "api": rule "tenant": by is empty: it must name at least one segment, or be nil for all`},
+
+		// Rules.
+		{"algorithm: gcra", "algorithm: grca", `8:20 rule "tenant": algorithm is "grca": did you mean "gcra"?`},
+		{"algorithm: fixed window", "algorithm: fixedwindow", `12:20 rule "user": algorithm is "fixedwindow": did you mean "fixed window"?`},
+		{"        algorithm: gcra\n", "", `6:7 rule "tenant" has no algorithm: it must be gcra, fixed window, sliding counter, sliding log, sliding buckets, token bucket, leaky bucket, calendar, metadata window or concurrency`},
+		{"burst: 200", "brust: 200", `6:7 rule "tenant" has no burst: the algorithm gcra needs it; 10:9 rule "tenant" has no field "brust": did you mean "burst"?`},
+		{"burst: 200", "burst: 200\n        size: 1", `11:9 rule "tenant" has no field "size": the fields of the algorithm gcra are rate, burst, by, algorithm, cost, shadow`},
+		{"burst: 200", "burst: 0", `10:16 rule "tenant": burst is 0: it must be from 1 to 9007199254740991`},
+		{"burst: 200", "burst: -5", `10:16 rule "tenant": burst is -5: it must be from 1 to 9007199254740991`},
+		{"burst: 200", "burst: \"200\"", `10:16 rule "tenant": burst is a text in quotes: write it without them: 200`},
+		{"burst: 200", "burst: 1e3", `10:16 rule "tenant": burst is "1e3": did you mean 1000?`},
+		{"burst: 200", "burst: [200]", `10:16 rule "tenant": burst is a list: it must be a text`},
+		{"burst: 200", "burst:", `10:15 rule "tenant": burst is empty: it must be a text`},
+		{"burst: 200", "burst: 200\n        burst: 300", `11:9 rule "tenant" has "burst" twice: the first is on line 10`},
+		{"rate: 100 per second", "rate: 100", `9:15 rule "tenant": rate is "100": ` + rateForm},
+		{"rate: 100 per second", "rate: 0.5 per second", `9:15 rule "tenant": rate is "0.5 per second": the number is 0.5: it must be a whole number, written in digits; for less than one per second, write 1 per a longer time: 1 per 30s`},
+		{"rate: 100 per second", "rate: 4503599627370 per 106751d", `10:16 rule "tenant": burst is 200: at 4503599627370 per 2562024h0m0s it must be at most 29, so that it can be counted exactly`},
+		{"window: 1h", "window: 1 hour", `14:17 rule "user": window is "1 hour": did you mean 1h?`},
+		{"window: 1h", "window: 3600", `14:17 rule "user": window is "3600": the unit is missing: did you mean 3600s?`},
+		{"window: 1h", "window: 1ns", `14:17 rule "user": window is 1ns: it must be a whole number of microseconds`},
+		{"window: 1h", "window: 1h\n        aligned: yes", `15:18 rule "user": aligned is "yes": it must be true or false`},
+		{"cost: 5", "cost: 0", `15:15 rule "user": cost is 0: it must be at least 1, or left out for the cost of the request`},
+		{"cost: 5", "cost: 2000", `11:7 policy "api": rule "user": cost is 2000: it must be at most 1000, the limit`},
+		{"every: month", "every: mnth", `19:16 rule "month": every is "mnth": did you mean "month"?`},
+		{"every: month", "every: week", `16:7 rule "month": day is 0: it must be the day on which a week starts, from 1 (Monday) to 7 (Sunday)`},
+		{"every: month", "every: week\n        day: 1", `20:14 rule "month": day is "1": it must be the day on which a week starts: it must be monday, tuesday, wednesday, thursday, friday, saturday or sunday`},
+		{"every: month", "every: week\n        day: Mondy", `20:14 rule "month": day is "Mondy": it must be the day on which a week starts: did you mean "monday"?`},
+		{"every: month", "day: monday\n        every: month", `19:14 rule "month": day is "monday": it must be a day of the month, from 1 to 31: only a week starts on a monday`},
+		{"every: month", "every: month\n        zone: Europe/Berln", `20:15 rule "month": zone is "Europe/Berln": unknown time zone Europe/Berln: it must be a name of the IANA database, for example "Europe/Berlin"; `},
+		{"every: month", "every: month\n        at: 6", `20:13 rule "month": at is "6": it must be a time of day from "00:00" to "23:59"`},
+		{"every: month", "every: month\n        month: may", `20:16 rule "month": month is 5: it must be 0, because it applies only to a quarter or a year`},
+		{"algorithm: leaky bucket, rate: 1 per 10s", "algorithm: sliding buckets, width: 1s, spans: [{windw: 1s, limit: 1}]", `20:62 rule "later": spans[0] has no window: it needs one; 20:63 rule "later": spans[0] has no field "windw": did you mean "window"?`},
+		{"algorithm: leaky bucket, rate: 1 per 10s", "algorithm: sliding buckets, width: 1s, spans: [{window: 1s}]", `20:62 rule "later": spans[0] has no limit: it needs one`},
+		{"algorithm: leaky bucket, rate: 1 per 10s", "algorithm: sliding buckets, width: 1s, spans: 1", `20:61 rule "later": spans is "1": it must be a list`},
+		{"algorithm: leaky bucket, rate: 1 per 10s", "algorithm: sliding buckets, width: 1s, spans: []", `20:61 rule "later": spans has 0 elements: it must have from 1 to 8`},
+		{"shadow: true", "shadw: true", `20:57 rule "later" has no field "shadw": did you mean "shadow"?`},
+		{"algorithm: leaky bucket, rate: 1 per 10s", "algorithm: metadata window, limit: 1, window: 1s", `20:7 policy "api": rule "later"`},
+
+		// Plans.
+		{"user: {limit: 5000}", "usr: {limit: 5000}", `23:9 plan "pro" has a rule "usr", which the policy lacks: did you mean "user"?`},
+		{"user: {limit: 5000}", "user: {limit: 0}", `23:23 plan "pro": rule "user": limit is 0: it must be from 1 to 9007199254740991`},
+		{"user: {limit: 5000}", "user: {limit: 2}", `23:9 plan "pro": rule "user": cost is 5: it must be at most 2, the limit`},
+		{"user: {limit: 5000}", "user: {limt: 1}", `23:16 plan "pro": rule "user" has no field "limt": did you mean "limit"?`},
+		{"user: {limit: 5000}", "user: {by: [user]}", `23:16 plan "pro": rule "user" has a field "by": it can be changed only in the policy`},
+		{"user: {limit: 5000}", "user: {shadow: true}", `23:16 plan "pro": rule "user" has a field "shadow": it can be changed only in the policy`},
+		{"user: {limit: 5000}", "user: {algorithm: gcra}", `23:27 plan "pro": rule "user": algorithm is "gcra": it must be "fixed window", as in the policy, because the keys hold the state of that algorithm`},
+		{"        user: {limit: 5000}\n", "        {}\n", `23:9 plan "pro" has no rules: name at least one that differs from the policy`},
+		{"      pro:\n", "      \"\":\n", `22:7 policy "api": a plan has an empty name: give it one; 26:15`},
+
+		// Overrides.
+		{"plan: pro", "plan: prp", `26:15 plan is "prp", which the policy lacks: did you mean "pro"?`},
+		{"        plan: pro\n", "", `25:9 an override has neither a plan nor rules: it must have one of them`},
+		{"plan: pro", "pln: pro", `25:9 an override has neither a plan nor rules: it must have one of them; 26:9 an override has no field "pln": did you mean "plan"?`},
+		{"- key: [acme, ann]\n        plan", "- plan", `25:9 an override has no key: it must name the caller, for example key: [tenant, user]`},
+		{"[acme, ann]", "[acme]", `25:14 the key has 1 segments: it must have 2: [tenant, user]`},
+		{"[acme, ann]", "acme", `25:14 the key has 1 segments: it must have 2: [tenant, user]`},
+		{"[acme, ann]", `[acme, ""]`, `25:21 the key's segment "user" is empty: it must have at least 1 byte`},
+		{"[acme, ann]", "[acme, ~]", `25:21 a segment of the key is empty: it must be a text`},
+		{"[acme, ann]", "[acme, bob]", `27:14 the key has two overrides: the first is on line 25`},
+		{"user: {limit: 20000}", "user: {limit: x}", `29:25 the override: rule "user": limit is "x": it must be a whole number, written in digits`},
+		{"user: {limit: 20000}", "user: {limit: 3}", `29:11 the override: rule "user": cost is 5: it must be at most 3, the limit`},
+	} {
+		text := strings.Replace(good, c.old, c.given, 1)
+		_, err := Parse("x.yaml", []byte(text), nil)
+		if err == nil {
+			t.Errorf("%q: got no error, want %s", c.given, c.want)
+			continue
+		}
+		if got := brief(err); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%q:\n got %s\nwant %s", c.given, got, c.want)
+		}
+	}
+}
+
+// brief returns the errors with their places.
+func brief(err error) string {
+	var list []string
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return "not joined: " + err.Error()
+	}
+	for _, err := range joined.Unwrap() {
+		var e *Error
+		if !errors.As(err, &e) {
+			list = append(list, err.Error())
+			continue
+		}
+		list = append(list, fmt.Sprintf("%d:%d %s", e.Line, e.Column, e.Text))
+	}
+	return strings.Join(list, "; ")
+}
+
+// All mistakes are reported at once, in the order of the file, but not too many.
+func TestManyMistakes(t *testing.T) {
+	t.Parallel()
+	_, err := Parse("x.yaml", []byte("policies:\n  b: {rules: {r: {algorithm: gcra, burst: 0, rate: 1}}}\n  a: 5\n  c: {rule: 1}\n"), nil)
+	want := `weirfile: x.yaml:2:52: rule "r": rate is "1": ` + rateForm + `
+weirfile: x.yaml:3:6: policy "a" is "5": it must be a mapping of names to values
+weirfile: x.yaml:4:6: policy "c" has no rules: it must have at least one
+weirfile: x.yaml:4:7: policy "c" has no field "rule": did you mean "rules"?`
+	want = strings.Replace(want, "4:6: policy \"c\" has no rules", "4:3: policy \"c\" has no rules", 1)
+	if err == nil || err.Error() != want {
+		t.Errorf("got:\n%v\nwant:\n%s", err, want)
+	}
+	_, err = Parse("x.yaml", manyOverrides(1000, "{key: [a, b%d], plan: prx}"), nil)
+	if lines := strings.Split(fmt.Sprint(err), "\n"); len(lines) != maxErrors+1 || lines[maxErrors] != "weirfile: x.yaml: 980 more mistakes are not shown" {
+		t.Errorf("got %d lines, the last is %s", len(lines), lines[len(lines)-1])
+	}
+}
+
+// An error wraps that of package weir.
+func TestErrorIs(t *testing.T) {
+	t.Parallel()
+	_, err := Parse("x.yaml", one("algorithm: gcra, rate: 1 per second, burst: 0"), nil)
+	if !errors.Is(err, algorithm.ErrInvalidLimit) {
+		t.Errorf("got %v, want an ErrInvalidLimit", err)
+	}
+	_, err = Parse("x.yaml", one("algorithm: gcra, rate: 1 per second, burst: 1, cost: 2"), nil)
+	if !errors.Is(err, weir.ErrInvalidRule) {
+		t.Errorf("got %v, want an ErrInvalidRule", err)
+	}
+}
+
+// Errors do not show the keys of overrides, because a segment can be secret.
+func TestErrorsHideKeys(t *testing.T) {
+	t.Parallel()
+	for _, key := range []string{"[hush]", "[acme, hush, hush]", "hush", "{hush: 1}", "[acme, [hush]]", "[hush, hush]"} {
+		text := strings.Replace(good, "[acme, bob]", key, 1)
+		text = strings.Replace(text, "[acme, ann]", key, 1)
+		if _, err := Parse("x.yaml", []byte(text), nil); err == nil || strings.Contains(err.Error(), "hush") {
+			t.Errorf("%s: got %v", key, err)
+		}
+	}
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package weirfile
+
+const raceEnabled = false
