@@ -75,6 +75,9 @@ func Load(path string, opts *Options) (*File, error) {
 // Parse is [Load] for data that the program already has. Errors use the name for the file.
 func Parse(name string, data []byte, opts *Options) (*File, error) {
 	o := opts.orDefault()
+	if err := o.check(); err != nil {
+		return nil, err
+	}
 	list, err := kinds(o.Algorithms)
 	if err != nil {
 		return nil, err

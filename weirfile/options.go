@@ -2,6 +2,7 @@ package weirfile
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -61,4 +62,17 @@ func (o *Options) orDefault() *Options {
 		return &Options{}
 	}
 	return o
+}
+
+// check returns an error if a field is out of range.
+func (o *Options) check() error {
+	switch {
+	case o.Interval < 0:
+		return fmt.Errorf("weirfile: Options.Interval is %v: it must be 0, which means 5s, or more", o.Interval)
+	case o.OverrideAge < 0:
+		return fmt.Errorf("weirfile: Options.OverrideAge is %v: it must be 0, which means 1m, or more", o.OverrideAge)
+	case o.MaxOverrides < 0:
+		return fmt.Errorf("weirfile: Options.MaxOverrides is %d: it must be 0, which means 10,000, or more", o.MaxOverrides)
+	}
+	return nil
 }
