@@ -89,10 +89,6 @@ func (d *differ) add(c Change) { d.changes = append(d.changes, c) }
 
 // policy compares two policies with one name.
 func (d *differ) policy(old, p *filePolicy) {
-	moved := ""
-	if !sameKeys(old.sharedBy(), p.sharedBy()) {
-		moved = "the segments that all rules share change, and choose the key"
-	}
 	renamed := map[string]bool{}
 	for i, rule := range p.Rules {
 		c := Change{Policy: p.Name, Rule: rule.Name, To: d.to.words(rule), Line: p.rules[i].line}
@@ -108,7 +104,7 @@ func (d *differ) policy(old, p *filePolicy) {
 			continue
 		}
 		c.From = d.from.words(*was)
-		d.rule(c, old, p, *was, rule, moved)
+		d.rule(c, old, p, *was, rule)
 	}
 	for _, rule := range old.Rules {
 		if p.rule(rule.Name) == nil && !renamed[rule.Name] {
@@ -119,9 +115,8 @@ func (d *differ) policy(old, p *filePolicy) {
 	d.overrides(old, p)
 }
 
-// rule compares two rules of a policy with one name. moved says why all keys change, or is
-// empty.
-func (d *differ) rule(c Change, old, p *filePolicy, was, now weir.Rule, moved string) {
+// rule compares two rules of a policy with one name.
+func (d *differ) rule(c Change, old, p *filePolicy, was, now weir.Rule) {
 	before, after := old.place(was), p.place(now)
 	switch {
 	case tag(was.Algorithm) != tag(now.Algorithm):
@@ -130,10 +125,10 @@ func (d *differ) rule(c Change, old, p *filePolicy, was, now weir.Rule, moved st
 		c.Effect, c.Text = Lost, "the segments that identify the limit change: callers have a full limit again"
 	case before.hidden != after.hidden:
 		c.Effect, c.Text = Lost, "the hash of a secret segment is part of the key: callers have a full limit again"
-	case was.Shadow && !now.Shadow && !sameKeys(after, p.sharedBy()), now.Shadow && !was.Shadow && !sameKeys(before, old.sharedBy()):
-		c.Effect, c.Text = Lost, "an enforced rule and a shadow rule with more segments than all rules share have different keys: callers have a full limit again"
-	case moved != "" && !(was.Shadow && now.Shadow):
-		c.Effect, c.Text = Lost, moved+": callers have a full limit again"
+	case !sameKeys(old.slotOf(was), p.slotOf(now)) && was.Shadow != now.Shadow:
+		c.Effect, c.Text = Lost, "the key of a shadow rule differs, because its segments are not just those that all rules share: callers have a full limit again"
+	case !sameKeys(old.slotOf(was), p.slotOf(now)):
+		c.Effect, c.Text = Lost, "the segments that all rules share change, and choose the key: callers have a full limit again"
 	case c.From == c.To:
 		return
 	default:
@@ -224,10 +219,10 @@ func (d *differ) limits(c Change, old, p *filePolicy, before, after []fileRule) 
 func among(list []fileRule, rule weir.Rule) (weir.Rule, bool) {
 	for _, r := range list {
 		if r.Name == rule.Name {
-			r.By, r.Shadow = rule.By, rule.Shadow
 			return r.Rule, true
 		}
 	}
+	rule.Shadow = false
 	return rule, false
 }
 
@@ -282,8 +277,12 @@ func (p *filePolicy) place(r weir.Rule) keyPlace {
 	return p.placeIf(func(name string) bool { return r.By == nil || slices.Contains(r.By, name) })
 }
 
-// sharedBy returns the segments that all rules share.
-func (p *filePolicy) sharedBy() keyPlace {
+// slotOf returns the segments that come first in the key of a rule, and choose its slot: those
+// that all rules share or, for a shadow rule, its own.
+func (p *filePolicy) slotOf(r weir.Rule) keyPlace {
+	if r.Shadow {
+		return p.place(r)
+	}
 	return p.placeIf(func(name string) bool {
 		return !slices.ContainsFunc(p.Rules, func(r weir.Rule) bool {
 			return !r.Shadow && r.By != nil && !slices.Contains(r.By, name)
