@@ -103,8 +103,12 @@ func run(t *testing.T, name, want string, compare bool, block func(*testing.T) e
 }
 `
 
+// yamlModule is what module weirfile requires besides this one.
+var yamlModule = regexp.MustCompile(`go\.yaml\.in/\S+ v\S+`)
+
 // writeModule writes a module of the blocks to a directory, and returns the directory and
-// the errors of blocks that are no Go code. It requires what the module at root requires.
+// the errors of blocks that are no Go code. It requires what the modules at root and
+// at weirfile require.
 func writeModule(t *testing.T, blocks []block) (dir string, errs []error) {
 	t.Helper()
 	dir = t.TempDir()
@@ -115,12 +119,22 @@ func writeModule(t *testing.T, blocks []block) (dir string, errs []error) {
 			t.Fatal(err)
 		}
 	}
+	weirfile := func(name string) string { // the nested module that blocks can use
+		t.Helper()
+		text, err := os.ReadFile(filepath.Join(root(t), "weirfile", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
 	for name, change := range map[string]func(string) string{
 		"go.mod": func(text string) string {
 			text = strings.Replace(text, "module "+module, "module example.com/snippets", 1)
-			return text + fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %[1]s => %s\n", module, root(t))
+			return text + fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %[1]s => %s\n", module, root(t)) +
+				fmt.Sprintf("\nrequire %s/weirfile v0.0.0\n\nreplace %[1]s/weirfile => %s/weirfile\n", module, root(t)) +
+				"\nrequire " + yamlModule.FindString(weirfile("go.mod")) + "\n"
 		},
-		"go.sum": func(text string) string { return text },
+		"go.sum": func(text string) string { return text + weirfile("go.sum") },
 	} {
 		text, err := os.ReadFile(filepath.Join(root(t), name))
 		if err != nil {

@@ -32,6 +32,7 @@ var known = map[string]string{
 	"prefetch":     module + "/prefetch",
 	"denycache":    module + "/denycache",
 	"observe":      module + "/observe",
+	"weirfile":     module + "/weirfile",
 
 	"redis":   "github.com/redis/go-redis/v9", // in a block that uses redigo or redisc, the client of redigo
 	"redisc":  "github.com/mna/redisc",

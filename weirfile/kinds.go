@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// builtin are the algorithms that every file can use. A name in the file is that of the
-// type, in words: "fixed window". So are the names of the fields: "at once". optional lists
+// builtin are the algorithms that every file can use. A file uses the names of the
+// types and of their fields, in words: "fixed window", "at once". optional lists
 // the fields that can be left out, besides those that are true or false.
 var builtin = []struct {
 	algorithm algorithm.Algorithm

@@ -81,10 +81,10 @@ func (l *Limits) wrap(policy string) []weir.Wrapper {
 	return list
 }
 
-// For returns the limiter for a request: that of the key's override if there is one, and
-// otherwise that of the plan. If plan is "", it is the limiter of the policy itself. Each
-// limiter is made once and kept, so For is cheap enough to be called for every request. Do
-// not keep the limiter for longer than a request, because the file can change.
+// For returns the limiter for a request: the limiter of the key's override if there is one,
+// and otherwise of the plan, or of the policy itself if plan is "". Each limiter is made once
+// and kept, so call For for every request. Do not keep the limiter for longer than a request,
+// because the file can change.
 //
 // The error is [ErrUnknown] if the file has no such policy, or the policy no such plan, and
 // [weir.ErrInvalidKey] if the key has a wrong number of segments and Options.Override would

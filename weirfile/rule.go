@@ -35,8 +35,9 @@ func (p *ruleParts) take(name string) *yaml.Node {
 	return n
 }
 
-// limit reads the algorithm and the cost. rule.Algorithm is that of the policy or of the plan,
-// of which the rule names the fields that differ, or nil.
+// limit reads the algorithm and the cost. In a plan or an override,
+// rule.Algorithm is the inherited one, and the file names the fields that differ. Otherwise it
+// is nil.
 func (r *reader) limit(p *ruleParts, what string, at place, rule *weir.Rule) {
 	inherits := rule.Algorithm != nil
 	if n := p.take("cost"); n != nil {

@@ -28,6 +28,6 @@ func TestSchema(t *testing.T) {
 	}
 	own, err := Schema(&Options{Algorithms: map[string]algorithm.Algorithm{"users": mine{}}})
 	if err != nil || !bytes.Contains(own, []byte(`"max users"`)) {
-		t.Errorf("the schema lacks the fields of an algorithm of one's own: %v", err)
+		t.Errorf("the schema lacks the fields of Options.Algorithms: %v", err)
 	}
 }
