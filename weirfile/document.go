@@ -91,7 +91,12 @@ func (r *reader) policy(name string, key, value *yaml.Node) *filePolicy {
 		parts[name], p.fields[name] = value, placeOf(key)
 	})
 	if n := parts["segments"]; n != nil {
-		p.Segments = r.texts(n, "segments")
+		if p.Segments = r.texts(n, "segments"); len(p.Segments) == 0 {
+			if n.Kind == yaml.SequenceNode {
+				r.fail(placeOf(n), "segments is empty: it must have at least one name, or be left out for one segment")
+			}
+			p.Segments = nil
+		}
 	}
 	if n := parts["secret"]; n != nil {
 		p.Secret = r.segments(n, "secret", p)

@@ -71,6 +71,8 @@ func TestMistakes(t *testing.T) {
 		// Policies.
 		{"segments:", "segment:", `3:5 policy "api" has no field "segment": did you mean "segments"?`},
 		{"    plans:", "    rules:", `21:5 policy "api" has "rules" twice: the first is on line 5`},
+		{"segments: [tenant, user]", "segments: []", `3:15 segments is empty: it must have at least one name, or be left out for one segment; 4:14`},
+		{"segments: [tenant, user]", "segments:", `3:14 segments is empty: it must be a list; 4:14`},
 		{"secret: [user]", "secret: [usr]", `4:14 secret has the segment "usr", which the policy lacks: did you mean "user"?`},
 		{"secret: [user]", "secret: user", `4:13 secret is "user": it must be a list`},
 		{"secret: [user]", "secret: [user, user]", `4:5 policy "api": secret names the segment "user" twice: name it once`},

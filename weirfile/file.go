@@ -109,7 +109,7 @@ func (r *reader) parse(data []byte) *yaml.Node {
 		return nil
 	}
 	var doc yaml.Node
-	err := yaml.Load(data, &doc)
+	err := loadYAML(data, &doc)
 	var bad *yaml.LoadError
 	switch {
 	case errors.As(err, &bad) && bad.Mark.Line > 0:
@@ -124,6 +124,17 @@ func (r *reader) parse(data []byte) *yaml.Node {
 		return doc.Content[0]
 	}
 	return nil
+}
+
+// loadYAML is yaml.Load, for which a panic is an error: a running program must not end because
+// of a file.
+func loadYAML(data []byte, doc *yaml.Node) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the parser failed: %v", p)
+		}
+	}()
+	return yaml.Load(data, doc)
 }
 
 // Name returns the name of f: the path that was loaded, or the name that was parsed.
