@@ -29,6 +29,7 @@ var builtin = []struct {
 	{algorithm.Calendar{}, "zone month day at"},
 	{algorithm.MetadataWindow{}, ""},
 	{algorithm.Concurrency{}, ""},
+	{algorithm.Pause{}, ""},
 }
 
 // A kind is an algorithm as the file has it: a name, and fields.
