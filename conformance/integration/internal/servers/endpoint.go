@@ -59,6 +59,10 @@ func dial(e Endpoint, timeout time.Duration, name string) redis.UniversalClient 
 	o := &redis.UniversalOptions{
 		Addrs: e.Addrs, MasterName: e.Master, TLSConfig: e.TLS, Username: e.User, Password: e.Password, DialTimeout: timeout, ClientName: name,
 	}
+	if timeout == 0 {
+		// The client sends a call again after a timeout, and a script would run twice.
+		o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute
+	}
 	if e.Kind == Cluster { // it can have one address
 		return redis.NewClusterClient(o.Cluster())
 	}
