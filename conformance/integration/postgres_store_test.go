@@ -301,8 +301,11 @@ func TestPostgresMigrate(t *testing.T) {
 	sql(t, admin, "CREATE SCHEMA migrate; GRANT USAGE ON SCHEMA migrate TO limiter")
 	inSchema := param("search_path", "migrate")
 	pool := limiterPool(t, newestPostgres(), inSchema)
-	if err := postgres.Migrate(t.Context(), pool); err == nil {
-		t.Error("a role that cannot create tables created one")
+	for schema, says := range map[string]string{"migrate": "GRANT CREATE ON the schema", "nowhere": "USAGE"} {
+		err := postgres.Migrate(t.Context(), limiterPool(t, newestPostgres(), param("search_path", schema)))
+		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), says) {
+			t.Errorf("a role that cannot create tables in schema %s: got %v, want %v that says %q", schema, err, store.ErrUnavailable, says)
+		}
 	}
 	if err := postgres.Migrate(t.Context(), openPool(t, newestPostgres().PostgresURL("", "", ""), inSchema)); err != nil {
 		t.Fatal(err)

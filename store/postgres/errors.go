@@ -16,17 +16,33 @@ var (
 	errReadOnly = errors.New("the server accepts no writes: it is a standby, or default_transaction_read_only is on")
 )
 
-// hints say what to do about an error of the server that comes again until a setting is
-// corrected, by its code.
-var hints = map[string]string{
-	"28P01": " (correct the user and the password in the URL)",
-	"28000": " (correct the user in the URL, or allow it in pg_hba.conf)",
-	"3D000": " (correct the name of the database in the URL)",
-	"3F000": " (correct the search path)",
+// lackOfLocks is the code of an error that can end before its setting is corrected.
+const lackOfLocks = "53200"
 
-	"42P01": " (call Migrate, or check the search path)",
-	"42703": " (another table has the name weir)",
-	"42501": " (GRANT SELECT, INSERT, UPDATE, DELETE ON weir)",
+// hints say what to do about an error of the server, by its code. Such an error comes again
+// until a setting is corrected, unless it is lackOfLocks.
+var hints = map[string]string{
+	"26000":     " (behind a pooler, set default_query_exec_mode=exec)",
+	"28000":     " (correct the user in the URL, or allow it in pg_hba.conf)",
+	"28P01":     " (correct the user and the password in the URL)",
+	"3D000":     " (correct the name of the database in the URL)",
+	"3F000":     " (no schema of the search path exists, or the role lacks USAGE on it)",
+	"42501":     " (GRANT SELECT, INSERT, UPDATE, DELETE ON weir)",
+	"42703":     " (another table has the name weir)",
+	"42P01":     " (call Migrate, or check the search path and USAGE on its schema)",
+	"42P05":     " (behind a pooler, set default_query_exec_mode=exec)",
+	lackOfLocks: " (if it is shared memory, set max_locks_per_transaction to 256)",
+}
+
+// migrateHint is the hint for 42501 if the table cannot be created.
+const migrateHint = " (GRANT CREATE ON the schema, or let a role that has it create the table)"
+
+// hint returns what to do about an error of the server in call.
+func hint(call string, reply *pgconn.PgError) string {
+	if call == "migrate" && reply.Code == "42501" {
+		return migrateHint
+	}
+	return hints[reply.Code]
 }
 
 // failed returns the error of a call for err, which comes from pgx. It is the error of ctx if
@@ -36,12 +52,12 @@ func failed(ctx context.Context, call string, err error) error {
 	if deadline, ok := ctx.Deadline(); done == nil && ok && !time.Now().Before(deadline) {
 		done = context.DeadlineExceeded // the timer of pgx was earlier than the timer of ctx
 	}
-	hint, reply := "", (*pgconn.PgError)(nil)
+	advice, reply := "", (*pgconn.PgError)(nil)
 	if errors.As(err, &reply) {
-		hint = hints[reply.Code]
+		advice = hint(call, reply)
 	}
 	down := store.ErrUnavailable
-	if hint != "" || errors.Is(err, errReadOnly) {
+	if advice != "" && reply.Code != lackOfLocks || errors.Is(err, errReadOnly) {
 		down = errMisconfigured
 	}
 	switch {
@@ -53,7 +69,7 @@ func failed(ctx context.Context, call string, err error) error {
 		// A timeout of the pool has passed, for example of a dial, not the caller's deadline.
 		return fmt.Errorf("postgres: %s: %w: %v", call, store.ErrUnavailable, err) //nolint:errorlint // on purpose
 	}
-	return fmt.Errorf("postgres: %s: %w: %w%s", call, down, err, hint)
+	return fmt.Errorf("postgres: %s: %w: %w%s", call, down, err, advice)
 }
 
 // errMisconfigured means that an ErrUnavailable comes again until somebody corrects a setting.

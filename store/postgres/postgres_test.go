@@ -97,7 +97,11 @@ func TestFailed(t *testing.T) {
 		"disk full":                {t.Context(), reply("53100"), store.ErrUnavailable, context.Canceled, "a message"},
 		"lock timeout of the role": {t.Context(), reply("55P03"), store.ErrUnavailable, context.DeadlineExceeded, "a message"},
 		"no table":                 {t.Context(), reply("42P01"), store.ErrUnavailable, context.Canceled, "Migrate"},
-		"no privilege":             {t.Context(), reply("42501"), store.ErrUnavailable, context.Canceled, "GRANT"},
+		"no privilege":             {t.Context(), reply("42501"), store.ErrUnavailable, context.Canceled, "GRANT SELECT"},
+		"no prepared statement":    {t.Context(), reply("26000"), store.ErrUnavailable, context.Canceled, "default_query_exec_mode=exec"},
+		"a prepared statement":     {t.Context(), reply("42P05"), store.ErrUnavailable, context.Canceled, "default_query_exec_mode=exec"},
+		"no schema":                {t.Context(), reply("3F000"), store.ErrUnavailable, context.Canceled, "USAGE"},
+		"too many locks":           {t.Context(), reply("53200"), store.ErrUnavailable, context.Canceled, "max_locks_per_transaction"},
 		"a timeout of a dial":      {t.Context(), fmt.Errorf("dial: %w", context.DeadlineExceeded), store.ErrUnavailable, context.DeadlineExceeded, "dial"},
 		"cancelled":                {cancelled, io.EOF, context.Canceled, store.ErrUnavailable, "EOF"},
 		"cancelled statement":      {cancelled, reply("57014"), context.Canceled, store.ErrUnavailable, "a message"},
@@ -109,6 +113,14 @@ func TestFailed(t *testing.T) {
 		if !errors.Is(err, c.want) || errors.Is(err, c.not) || !strings.Contains(err.Error(), c.text) || !strings.HasPrefix(err.Error(), "postgres: eval x: ") {
 			t.Errorf("%s: got %v, want an error that is %v, is not %v, and contains %q", name, err, c.want, c.not, c.text)
 		}
+	}
+}
+
+// A role that cannot create the table needs another privilege than one that cannot use it.
+func TestFailedMigrate(t *testing.T) {
+	err := failed(t.Context(), "migrate", &pgconn.PgError{Code: "42501", Message: "a message"})
+	if text := err.Error(); !strings.Contains(text, "GRANT CREATE ON the schema") || strings.Contains(text, "SELECT") {
+		t.Errorf("got %q, want the privilege to create a table", text)
 	}
 }
 

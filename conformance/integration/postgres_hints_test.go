@@ -1,0 +1,147 @@
+package integration
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/integration/internal/servers"
+	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/postgres"
+)
+
+// This file checks the errors of PostgreSQL that docs/reference/errors.md explains.
+
+// wantCode checks that err is an outage with a code of the server, and says what to do.
+func wantCode(t *testing.T, what string, err error, code, says string) {
+	t.Helper()
+	var reply *pgconn.PgError
+	if !errors.Is(err, store.ErrUnavailable) || !errors.As(err, &reply) || reply.Code != code || !strings.Contains(err.Error(), says) {
+		t.Errorf("%s: got %v, want %v with %s and %q", what, err, store.ErrUnavailable, code, says)
+	}
+}
+
+// TestPostgresPooler checks the errors of a pooler that gives a transaction to another
+// connection than the one before: its prepared statements are not there, or are already there.
+func TestPostgresPooler(t *testing.T) {
+	t.Parallel()
+	one := func(c *pgxpool.Config) { c.MaxConns = 1 }
+	pool := limiterPool(t, newestPostgres(), one)
+	allow := func(pool *pgxpool.Pool) error {
+		lim, err := weir.New(t.Name(), postgres.New(pool), algorithm.FixedWindow{Limit: 9, Window: time.Hour}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = lim.Allow(t.Context(), "ann")
+		return err
+	}
+	if err := allow(pool); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := pool.Query(t.Context(), "SELECT name FROM pg_prepared_statements", pgx.QueryExecModeSimpleProtocol)
+	if err != nil {
+		t.Fatal(err)
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil || len(names) == 0 {
+		t.Fatalf("got the prepared statements %v, %v", names, err)
+	}
+	sql(t, pool, "DEALLOCATE ALL")
+	wantCode(t, "no prepared statement", allow(pool), "26000", "default_query_exec_mode=exec")
+
+	other := limiterPool(t, newestPostgres(), one)
+	for _, name := range names {
+		sql(t, other, fmt.Sprintf("PREPARE %s AS SELECT 1", pgx.Identifier{name}.Sanitize()))
+	}
+	wantCode(t, "a prepared statement", allow(other), "42P05", "default_query_exec_mode=exec")
+}
+
+// TestPostgresLocks checks how many locks a server needs: a batch of calls takes up to 256, and
+// 256 for each connection suffice.
+func TestPostgresLocks(t *testing.T) {
+	t.Parallel()
+	const batches, keys = 20, 256
+	for _, tt := range []struct {
+		locks int
+		full  bool
+	}{{10, true}, {keys, false}} {
+		server := servers.NewPostgres(t, "max_connections=30", fmt.Sprint("max_locks_per_transaction=", tt.locks))
+		st := postgres.New(limiterPool(t, server, func(c *pgxpool.Config) { c.MaxConns = batches }))
+		var err error
+		for range 5 {
+			err = lockAll(t.Context(), st, batches, keys)
+			var reply *pgconn.PgError
+			if err == nil || errors.As(err, &reply) && reply.Code == "53200" {
+				break
+			}
+			t.Logf("a late machine: the server ended a transaction that held its locks for too long: %v", err)
+		}
+		if tt.full {
+			wantCode(t, "too many locks", err, "53200", "max_locks_per_transaction to 256")
+		} else if err != nil {
+			t.Errorf("with %d locks for each connection: %v", tt.locks, err)
+		}
+	}
+}
+
+// lockAll runs batches at once, each with as many locks as it has calls. Each holds its locks
+// until all have theirs, or one has failed. It returns the first error.
+func lockAll(ctx context.Context, st *postgres.Store, batches, calls int) error {
+	var held, done sync.WaitGroup
+	var first error
+	var once sync.Once
+	all, failed := make(chan struct{}), make(chan struct{})
+	held.Add(batches)
+	go func() { held.Wait(); close(all) }()
+	for b := range batches {
+		done.Go(func() {
+			arrive := sync.OnceFunc(held.Done)
+			defer arrive()
+			script := countingScript(func() {
+				arrive()
+				select {
+				case <-all:
+				case <-failed:
+				}
+			})
+			batch := make([]store.Eval, calls)
+			for i := range batch {
+				batch[i] = store.Eval{Script: script, Keys: []string{fmt.Sprintf("locks-%d-%d", b, i)}}
+			}
+			st.EvalBatch(ctx, batch)
+			if err := batch[0].Err; err != nil {
+				once.Do(func() { first = err; close(failed) })
+			}
+		})
+	}
+	done.Wait()
+	return first
+}
+
+// TestPostgresStatementTimeout checks that the statement_timeout of a role ends a wait for a lock
+// before the deadline does.
+func TestPostgresStatementTimeout(t *testing.T) {
+	t.Parallel()
+	st := postgres.New(limiterPool(t, newestPostgres()))
+	impatient := postgres.New(limiterPool(t, newestPostgres(), param("statement_timeout", "50")))
+	key := postgresKey(t)
+	release, result := hold(t, st, key)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	_, err := add(ctx, impatient, key)
+	wantCode(t, "a wait for a lock", err, "57014", "statement timeout")
+	release()
+	if err := <-result; err != nil && !errors.Is(err, store.ErrUnavailable) { // a late machine
+		t.Error(err)
+	}
+}
