@@ -35,10 +35,13 @@ func alone(t *testing.T, n *servers.Node) *redis.Client {
 	return c
 }
 
-func newCluster(t *testing.T) *cluster {
+func newCluster(t *testing.T) *cluster { return newClusterOf(t, "redis-8.0") }
+
+// newClusterOf is newCluster of a version.
+func newClusterOf(t *testing.T, version string) *cluster {
 	roomForClusters <- struct{}{}
 	t.Cleanup(func() { <-roomForClusters }) // once the cluster is removed
-	c := &cluster{Server: servers.NewCluster(t, "redis-8.0")}
+	c := &cluster{Server: servers.NewCluster(t, version)}
 	for _, n := range c.Nodes {
 		c.nodes = append(c.nodes, alone(t, n))
 	}

@@ -31,8 +31,8 @@ func wantCode(t *testing.T, what string, err error, code, says string) {
 	}
 }
 
-// TestPostgresPooler checks the errors of a pooler that gives a transaction to another
-// connection than the one before: its prepared statements are not there, or are already there.
+// TestPostgresPooler checks the errors of a pooler that gives each transaction another
+// connection: the prepared statements of the client are missing, or exist already.
 func TestPostgresPooler(t *testing.T) {
 	t.Parallel()
 	one := func(c *pgxpool.Config) { c.MaxConns = 1 }
