@@ -1,0 +1,270 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/conformance"
+	"github.com/weir-go/weir/store"
+)
+
+var conformCommand = &command{
+	name:    "conform",
+	args:    "[URL]",
+	summary: "Prove that a server keeps the promises that limiters need.",
+	example: "weir conform -report redis.json redis://localhost:6379",
+	text: `
+The conformance suite makes about 50,000 calls. Its keys begin with "weirtest-", belong to this run
+alone, and are deleted after it. The keys of others are not touched. If the server has more than
+100,000 keys, the suite does not list keys, and checks less.
+
+Without URL, the store is that of -store. Faults are not tested: nobody can stop, pause and promote
+servers through a URL. The tests in conformance/integration do that, on servers of their own.
+
+The exit code is 1 if a check failed. The report says why checks were skipped.`,
+	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
+		at, c := storeFlag(set), &conform{tool: t, output: formatFlag(set)}
+		set.StringVar(&c.report, "report", "", "write the report to `FILE`, which ends in .json, and for people to a .md beside it")
+		set.StringVar(&c.pattern, "run", "", "run only the checks whose names match the regular `expression`, for example ^GCRA/")
+		set.BoolVar(&c.brief, "brief", false, "let random checks try less: it takes a third of the time")
+		set.IntVar(&c.parallel, "parallel", 1, "the `number` of checks that run at once; more is quicker over a slow network")
+		set.Uint64Var(&c.seed, "seed", 0, "the `seed` of random checks, from a failure; 0 means a new one for each check")
+		set.BoolVar(&c.flush, "script-flush", false, "also test what happens if the server loses its scripts: SCRIPT FLUSH disturbs other users for a moment")
+		set.BoolVar(&c.migrate, "migrate", false, "create the table of store/postgres if it does not exist")
+		return func(ctx context.Context, args []string) error {
+			if len(args) > 1 {
+				return usagef("there are %d arguments: give one URL at most", len(args))
+			}
+			if len(args) == 1 {
+				at.url = args[0]
+			}
+			target, err := t.target(at)
+			if err != nil {
+				return err
+			}
+			return c.run(ctx, target)
+		}
+	},
+}
+
+// mostKeys is the largest number of keys on a server of which the suite lists keys. A check
+// lists them several times.
+const mostKeys = 100_000
+
+// A conform is a run of the suite.
+type conform struct {
+	*tool
+	output   *format
+	report   string
+	pattern  string
+	brief    bool
+	parallel int
+	seed     uint64
+	flush    bool
+	migrate  bool
+
+	server *server
+	checks []string // that run
+	done   int
+	note   string // why keys are not listed
+}
+
+func (c *conform) run(ctx context.Context, at *target) error {
+	if err := c.choose(); err != nil {
+		return err
+	}
+	file, remove, err := c.reportFile()
+	if err != nil {
+		return err
+	}
+	defer remove()
+	s, err := c.dial(ctx, at)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	c.server = s
+	if c.migrate && s.migrate != nil {
+		if err := s.migrate(ctx); err != nil {
+			return err
+		}
+	}
+	lists, err := c.listsKeys(ctx)
+	if err != nil {
+		return err
+	}
+	report := &conformance.Report{File: file, Store: at.client, Client: at.describe(), Server: s.product(ctx)}
+	if *c.output == "text" {
+		c.printf("%s %s on %s\n", report.Store, "("+report.Client+")", report.Server)
+		if c.note != "" {
+			c.printf("%s\n", c.note)
+		}
+	}
+	failures := c.suite(c.backend(report, lists))
+	c.progress("")
+	c.print(c.err, c.secrets.remove(failures))
+	return c.summary(file)
+}
+
+// choose sets the checks that run.
+func (c *conform) choose() error {
+	c.checks = conformance.Checks()
+	if c.pattern == "" {
+		return nil
+	}
+	pattern, err := regexp.Compile(c.pattern)
+	if err != nil {
+		return usagef("-run is %q: it must be a regular expression: %v", c.pattern, err)
+	}
+	c.checks = slices.DeleteFunc(c.checks, func(name string) bool { return !pattern.MatchString(name) })
+	if len(c.checks) == 0 {
+		return usagef("-run is %q: it must match the name of a check, for example Store/Atomic or GCRA/Exact", c.pattern)
+	}
+	return nil
+}
+
+// reportFile returns the name of the file of the report. Without -report, it is temporary.
+func (c *conform) reportFile() (string, func(), error) {
+	if c.report != "" {
+		if !strings.HasSuffix(c.report, ".json") {
+			return "", nil, usagef("-report is %q: it must end in .json", c.report)
+		}
+		probe, err := os.CreateTemp(filepath.Dir(c.report), ".weir-*")
+		if err != nil {
+			return "", nil, usagef("-report is %q: its directory cannot be written: %w", c.report, err)
+		}
+		_ = probe.Close()
+		return c.report, func() {}, os.Remove(probe.Name())
+	}
+	dir, err := os.MkdirTemp("", "weir-")
+	return filepath.Join(dir, "report.json"), func() { _ = os.RemoveAll(dir) }, err
+}
+
+// listsKeys reports whether the suite can list keys, or why not in c.note.
+func (c *conform) listsKeys(ctx context.Context) (bool, error) {
+	n, err := c.server.count(ctx)
+	if err == nil && n <= mostKeys {
+		_, err = c.server.keys(ctx, "weirtest-")
+	}
+	switch {
+	case errors.As(err, new(usageError)):
+		return false, err
+	case err != nil:
+		c.note = "The user may not list keys, so the checks of TTLs and of prefixes are skipped."
+	case n > mostKeys:
+		c.note = fmt.Sprintf("The server has more than %d keys, so keys are not listed, and the checks of TTLs and of prefixes are skipped.", mostKeys)
+	}
+	return c.note == "", nil
+}
+
+// backend returns the server as the suite takes it.
+func (c *conform) backend(report *conformance.Report, lists bool) conformance.Backend {
+	b := conformance.Backend{
+		New:      func(*testing.T) store.Store { return c.server.store },
+		Parallel: c.parallel, Seed: c.seed, Brief: c.brief, Report: report,
+		Peer: func(t *testing.T, _ store.Store) store.Store {
+			st, closeStore, err := c.server.open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(closeStore)
+			return st
+		},
+		Record: func(o conformance.Outcome) {
+			c.done++
+			c.progress(fmt.Sprintf("%d of %d: %s", c.done, len(c.checks), o.Check))
+		},
+	}
+	if lists {
+		b.Keys = func(t *testing.T, _ store.Store, part string) map[string]time.Duration {
+			found, err := c.server.keys(t.Context(), part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return found
+		}
+	}
+	if c.flush && c.server.dropScripts != nil {
+		b.DropScripts = func(t *testing.T, _ store.Store) {
+			if err := c.server.dropScripts(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	return b
+}
+
+// progress replaces the line of the terminal that says how far the run is.
+func (c *conform) progress(line string) {
+	if c.shown {
+		fmt.Fprint(os.Stderr, "\r\x1b[K"+line)
+	}
+}
+
+// A result is what the summary needs of a report.
+type result struct {
+	Result  string `json:"result"`
+	Millis  int64  `json:"milliseconds"`
+	Passed  int    `json:"passed"`
+	Skipped int    `json:"skipped"`
+	Failed  int    `json:"failed"`
+	NotRun  int    `json:"not_run"`
+	Checks  []struct {
+		Name    string `json:"name"`
+		Result  string `json:"result"`
+		Promise string `json:"promise"`
+		Reason  string `json:"reason"`
+	} `json:"checks"`
+}
+
+// summary prints the report in file, and returns errNo if a check failed or did not run.
+func (c *conform) summary(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	var r result
+	if err := json.Unmarshal(text, &r); err != nil {
+		return err
+	}
+	if *c.output == "json" {
+		c.print(c.out, string(text))
+	} else {
+		c.printSummary(r)
+	}
+	if r.Failed > 0 || r.Result == "failed" || r.Passed+r.Skipped < len(c.checks) {
+		return errNo
+	}
+	return nil
+}
+
+func (c *conform) printSummary(r result) {
+	for _, k := range r.Checks {
+		switch k.Result {
+		case "failed":
+			c.printf("failed   %s: %s\n", k.Name, k.Promise)
+		case "skipped":
+			c.printf("skipped  %s: %s\n", k.Name, k.Reason)
+		}
+	}
+	verdict := cmp.Or(map[string]string{"passed": "PASSED", "failed": "FAILED"}[r.Result], "INCOMPLETE")
+	c.printf("%s: %d checks passed, %d skipped, %d failed", verdict, r.Passed, r.Skipped, r.Failed)
+	if r.NotRun > 0 {
+		c.printf(", %d not run", r.NotRun)
+	}
+	c.printf(", in %.1f s\n", float64(r.Millis)/1000)
+	if c.report != "" {
+		c.printf("The report is in %s and %s.\n", quoted(c.report), quoted(strings.TrimSuffix(c.report, ".json")+".md"))
+	}
+}

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/weir-go/weir/store"
+)
+
+// The exit codes.
+const (
+	exitOK          = 0 // yes: done, allowed, valid, equal, passed
+	exitNo          = 1 // no: denied, not valid, different, a failed check, nothing to do
+	exitUsage       = 2 // the command cannot be run as it was given
+	exitUnavailable = 3 // the store does not answer, or does not serve this user
+)
+
+// errNo ends a command with exitNo. What the command found is printed already.
+var errNo = errors.New("no")
+
+// A usageError says what is wrong with a command line, a URL or a file.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// finish prints err, and returns its exit code.
+func (t *tool) finish(command string, err error) int {
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errNo):
+		return exitNo
+	case errors.Is(err, context.Canceled):
+		t.print(t.err, "weir: interrupted\n")
+		return exitNo
+	}
+	where := "weir"
+	if command != "" {
+		where += " " + command
+	}
+	t.print(t.err, fmt.Sprintf("%s: %s\n", where, t.secrets.remove(err.Error())))
+	switch {
+	case errors.As(err, new(usageError)):
+		return exitUsage
+	case unavailable(err):
+		return exitUnavailable
+	}
+	return exitNo
+}
+
+// unavailable reports whether err says that the store did not answer.
+func unavailable(err error) bool {
+	var network net.Error
+	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network)
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// print writes text. A pipe that nobody reads is no error of the command.
+func (t *tool) print(w io.Writer, text string) { _, _ = io.WriteString(w, text) }
+
+// printf formats to the output.
+func (t *tool) printf(format string, args ...any) { t.print(t.out, fmt.Sprintf(format, args...)) }
+
+// printJSON writes v to the output as JSON.
+func (t *tool) printJSON(v any) error {
+	e := json.NewEncoder(t.out)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}
+
+// quoted returns s as it is if it reads as one word, and otherwise as a Go string, in which a
+// terminal finds nothing to obey.
+func quoted(s string) string {
+	plain := func(r rune) bool { return r != ' ' && r != '"' && r != '\\' && r != utf8.RuneError && unicode.IsPrint(r) }
+	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// quotedAll returns the segments of a key as one text.
+func quotedAll(segments []string) string {
+	words := make([]string, len(segments))
+	for i, s := range segments {
+		words[i] = quoted(s)
+	}
+	return strings.Join(words, " ")
+}
+
+// A cleaner writes text in which nothing controls a terminal: an error of a server, or a key
+// that somebody chose, cannot clear the screen. The escapes are also those of JSON.
+type cleaner struct {
+	w    io.Writer
+	rest []byte // the start of a character
+}
+
+func (c *cleaner) Write(b []byte) (int, error) {
+	text := append(c.rest, b...)
+	c.rest = nil
+	var clean []byte
+	for len(text) > 0 {
+		r, size := utf8.DecodeRune(text)
+		switch {
+		case r == utf8.RuneError && size == 1 && !utf8.FullRune(text):
+			c.rest = slices.Clone(text)
+			size = len(text)
+		case r == utf8.RuneError && size == 1:
+			clean = utf8.AppendRune(clean, r)
+		case r == '\n' || r == '\t' || unicode.IsPrint(r):
+			clean = append(clean, text[:size]...)
+		default:
+			for _, unit := range utf16.Encode([]rune{r}) {
+				clean = fmt.Appendf(clean, `\u%04x`, unit)
+			}
+		}
+		text = text[size:]
+	}
+	if _, err := c.w.Write(clean); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+// secrets are texts that no output may have.
+type secrets []string
+
+func (s *secrets) add(texts ...string) {
+	for _, text := range texts {
+		if text != "" && !slices.Contains(*s, text) {
+			*s = append(*s, text)
+		}
+	}
+	// A secret that contains another is removed as a whole.
+	slices.SortFunc(*s, func(a, b string) int { return len(b) - len(a) })
+}
+
+// login is the part of a URL that has a password.
+var login = regexp.MustCompile(`://\S*@`)
+
+// remove replaces the secrets in text, and what stands before the host in every URL.
+func (s secrets) remove(text string) string {
+	text = login.ReplaceAllString(text, "://xxxxx@")
+	for _, secret := range s {
+		text = strings.ReplaceAll(text, secret, "xxxxx")
+	}
+	return text
+}
