@@ -39,7 +39,7 @@ func overview() string {
 	w.WriteString("See, pause, change and repair rate limits.\n\n")
 	w.WriteString("  export WEIR_STORE=redis://limiter:PASSWORD@localhost:6379\n")
 	for _, c := range commands() {
-		fmt.Fprintf(&w, "  weir %s\n", strings.SplitN(c.example, "\n", 2)[0])
+		fmt.Fprintf(&w, "  %s\n", strings.SplitN(c.example, "\n", 2)[0])
 	}
 	w.WriteString("\nCommands:\n")
 	for _, c := range commands() {

@@ -30,7 +30,9 @@ func (t *tool) printJSON(v any) error {
 // quoted returns s as it is if it reads as one word, and otherwise as a Go string, in which a
 // terminal finds nothing to obey.
 func quoted(s string) string {
-	plain := func(r rune) bool { return r != ' ' && r != '"' && r != '\\' && r != utf8.RuneError && unicode.IsPrint(r) }
+	plain := func(r rune) bool {
+		return r != ' ' && r != '"' && r != '\\' && r != utf8.RuneError && unicode.IsPrint(r)
+	}
 	if s != "" && !strings.ContainsFunc(s, func(r rune) bool { return !plain(r) }) {
 		return s
 	}

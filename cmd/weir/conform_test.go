@@ -1,0 +1,83 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestConform shows that a sound server passes, and that a broken one is named by the checks
+// that fail.
+func TestConform(t *testing.T) {
+	for _, test := range []struct {
+		url, run string
+		code     int
+		out, err []string // parts
+	}{
+		{"redis://sound", "^Store/(Reply|Atomic|Borrowed)$", exitOK, []string{
+			"goredis (go-redis ", ") on Fake 1\n", "skipped  Store/Borrowed: store does not borrow strings\nPASSED IN PART: 2 checks passed, 1 skipped, 0 failed, ",
+		}, nil},
+		{"redis://torn", "^Store/(Reply|Atomic)$", exitNo, []string{
+			"\nfailed   Store/Atomic: ", "FAILED: 1 checks passed, 0 skipped, 1 failed, ",
+		}, []string{"--- Store/Atomic\n    broken: ", "\n    seed "}},
+		{"redis://ttls", "^GCRA/(Exact|TTL)$", exitNo, []string{
+			"\nfailed   GCRA/TTL: ", "FAILED: 1 checks passed, 0 skipped, 1 failed, ",
+		}, []string{"--- GCRA/TTL\n    broken: "}},
+		{"redis://acl", "^GCRA/(Exact|TTL)$", exitOK, []string{"The user may not list keys", "skipped  GCRA/TTL: backend gives no Keys", "PASSED IN PART: 1 checks passed, 1 skipped"}, nil},
+		{"redis://large", "^GCRA/(Exact|TTL)$", exitOK, []string{"The server has more than 100000 keys", "skipped  GCRA/TTL"}, nil},
+	} {
+		t.Run(test.url, func(t *testing.T) {
+			t.Parallel()
+			o := tellProcess(t, "conform", "-brief", "-run", test.run, test.url)
+			if o.code != test.code {
+				t.Errorf("the exit code is %d, want %d", o.code, test.code)
+			}
+			for _, want := range test.out {
+				if !strings.Contains(o.out, want) {
+					t.Errorf("no %q in the output", want)
+				}
+			}
+			for _, want := range test.err {
+				if !strings.Contains(o.err, want) {
+					t.Errorf("no %q in the errors", want)
+				}
+			}
+			if test.err == nil && o.err != "" {
+				t.Error("there are errors")
+			}
+			if t.Failed() {
+				t.Logf("output:\n%s\nerrors:\n%s", o.out, o.err)
+			}
+		})
+	}
+}
+
+// TestConformReport shows that -report and -o json give the same report.
+func TestConformReport(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "r.json")
+	o := tellProcess(t, "conform", "-run", "^Store/Reply$", "-seed", "7", "-report", file, "-o", "json", "valkey://sound")
+	text, err := os.ReadFile(file)
+	if err != nil || o.out != string(text) {
+		t.Errorf("the file has\n%s (%v)\nthe output has\n%s%s", text, err, o.out, o.err)
+	}
+	var r struct {
+		Store, Client, Server string
+		Passed                int
+		Settings              struct {
+			Keys, Peer, Brief bool
+			Seed              string
+		}
+	}
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	if r.Store != "valkey" || !strings.HasPrefix(r.Client, "valkey-go ") || r.Server != "Fake 1" || r.Passed != 1 || !r.Settings.Keys || !r.Settings.Peer || r.Settings.Brief || r.Settings.Seed != "7" {
+		t.Errorf("got %+v", r)
+	}
+	if _, err := os.Stat(strings.TrimSuffix(file, ".json") + ".md"); err != nil {
+		t.Error(err)
+	}
+}
