@@ -21,10 +21,20 @@ func (t *tool) printf(format string, args ...any) { t.print(t.out, fmt.Sprintf(f
 
 // printJSON writes v to the output as JSON.
 func (t *tool) printJSON(v any) error {
-	e := json.NewEncoder(t.out)
+	t.print(t.out, jsonText(v))
+	return nil
+}
+
+// jsonText returns v, which has no value that JSON lacks, as JSON.
+func jsonText(v any) string {
+	var w strings.Builder
+	e := json.NewEncoder(&w)
 	e.SetEscapeHTML(false)
 	e.SetIndent("", "  ")
-	return e.Encode(v)
+	if err := e.Encode(v); err != nil {
+		panic(err)
+	}
+	return w.String()
 }
 
 // quoted returns s as it is if it reads as one word, and otherwise as a Go string, in which a

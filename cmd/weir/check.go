@@ -1,0 +1,123 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/weir-go/weir/weirfile"
+)
+
+var checkCommand = &command{
+	name:    "check",
+	args:    "FILE [CURRENT]",
+	summary: "Check a policy file, and say what it would change.",
+	example: "weir check new.yaml limits.yaml",
+	text: `
+With CURRENT, it says what happens to the state of callers when FILE replaces CURRENT:
+  kept       what callers have used stays used
+  estimated  the state stays, but stands for another number of tokens
+  lost       callers start with a full limit, because the key in the store changes
+
+It does not use a store. The exit code is 1 if FILE is not valid, or if it differs from CURRENT. Of
+algorithms that are not built in, the tool knows nothing.`,
+	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
+		f := &policyFlags{tool: t, output: formatFlag(set)}
+		return func(_ context.Context, args []string) error {
+			if len(args) != 1 && len(args) != 2 {
+				return usagef("there are %d arguments: give a file, or a new file and the current one", len(args))
+			}
+			return f.check(args)
+		}
+	},
+}
+
+// A checked is the result of check in JSON.
+type checked struct {
+	File     string            `json:"file"`
+	Valid    bool              `json:"valid"`
+	Errors   []checkedError    `json:"errors"`
+	Policies []string          `json:"policies"`
+	Changes  []weirfile.Change `json:"changes,omitzero"` // only with CURRENT
+}
+
+type checkedError struct {
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	Text   string `json:"text"`
+}
+
+func (f *policyFlags) check(args []string) error {
+	c := checked{File: args[0], Errors: []checkedError{}, Policies: []string{}}
+	file, err := f.load(args[0])
+	if err != nil {
+		c.Errors = listErrors(err)
+		return f.checked(c)
+	}
+	c.Valid = true
+	for _, p := range file.Policies() {
+		c.Policies = append(c.Policies, p.Name)
+	}
+	if len(args) == 2 {
+		current, err := f.load(args[1])
+		if err != nil {
+			return fmt.Errorf("the current file is not valid: %w", err)
+		}
+		c.Changes = append([]weirfile.Change{}, weirfile.Diff(current, file)...)
+	}
+	return f.checked(c)
+}
+
+// listErrors returns the mistakes in a file.
+func listErrors(err error) []checkedError {
+	var list []checkedError
+	var all interface{ Unwrap() []error }
+	if errors.As(err, &all) {
+		for _, err := range all.Unwrap() {
+			list = append(list, listErrors(err)...)
+		}
+		return list
+	}
+	var e *weirfile.Error
+	if errors.As(err, &e) {
+		return []checkedError{{e.Line, e.Column, e.Text}}
+	}
+	return []checkedError{{Text: err.Error()}}
+}
+
+// checked prints c.
+func (f *policyFlags) checked(c checked) error {
+	var end error
+	if !c.Valid || len(c.Changes) > 0 {
+		end = errNo
+	}
+	if *f.output == "json" {
+		if err := f.printJSON(c); err != nil {
+			return err
+		}
+		return end
+	}
+	for _, e := range c.Errors {
+		place := quoted(c.File)
+		if e.Line > 0 {
+			place += fmt.Sprintf(":%d:%d", e.Line, e.Column)
+		}
+		f.printf("%s: %s\n", place, e.Text)
+	}
+	switch {
+	case !c.Valid:
+		f.printf("%s is not valid.\n", quoted(c.File))
+	case c.Changes == nil:
+		f.printf("%s is valid: %s\n", quoted(c.File), strings.Join(c.Policies, ", "))
+	case len(c.Changes) == 0:
+		f.printf("%s is valid, and changes nothing.\n", quoted(c.File))
+	default:
+		f.printf("%s is valid, and changes this:\n", quoted(c.File))
+		for _, change := range c.Changes {
+			f.printf("  %s\n", change)
+		}
+	}
+	return end
+}

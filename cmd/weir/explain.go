@@ -1,0 +1,114 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-go/weir/explain"
+)
+
+var explainCommand = &command{
+	name:    "explain",
+	args:    "FILE POLICY KEY…",
+	summary: "Say why a caller is limited, and how much is left in each rule.",
+	example: "weir explain limits.yaml api acme ann",
+	text: `
+KEY has one argument for each segment of the policy. It prints what a request of one token would be
+answered now, where the caller's limits come from, and for each rule the limit, the state, the keys
+in the store and their cluster slot. It consumes nothing. Secret segments are shown as their hash.`,
+	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
+		f := t.policyFlags(set)
+		return func(ctx context.Context, args []string) error {
+			_, err := f.explain(ctx, args, f.explained)
+			return err
+		}
+	},
+}
+
+var peekCommand = &command{
+	name:    "peek",
+	args:    "FILE POLICY KEY…",
+	summary: "Say whether a request would be allowed now.",
+	example: "weir peek limits.yaml api acme ann",
+	text: `
+It consumes nothing. The exit code is 0 if the request would be allowed, and 1 if it would be
+denied. With -o json, the output is that of weir explain.`,
+	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
+		f := t.policyFlags(set)
+		return func(ctx context.Context, args []string) error {
+			doc, err := f.explain(ctx, args, func(d *document) { f.printf("%s\n", d.Why) })
+			if err == nil && !doc.Allowed {
+				return errNo
+			}
+			return err
+		}
+	},
+}
+
+// A document is an explanation, with what the file says about the caller.
+type document struct {
+	*explain.Document
+	Limits string `json:"limits"` // where the caller's limits come from
+}
+
+// explain prints the explanation of a key, as text with print.
+func (f *policyFlags) explain(ctx context.Context, args []string, print func(*document)) (*document, error) {
+	s, err := f.open(ctx, args, true)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	doc, err := explain.Explain(ctx, s.lim, s.key...)
+	if err != nil {
+		return nil, err
+	}
+	d := &document{doc, s.source.String()}
+	for i, rule := range s.lim.Rules() {
+		d.Rules[i].Words = s.file.Describe(rule.Algorithm)
+	}
+	if *f.output == "json" {
+		return d, f.printJSON(d)
+	}
+	print(d)
+	return d, nil
+}
+
+// explained prints a document as text.
+func (f *policyFlags) explained(d *document) {
+	f.printf("%s\n\n", d.Why)
+	f.printf("policy  %s\n", quoted(d.Policy))
+	f.printf("key     %s\n", segmentsText(d.Key))
+	f.printf("limits  %s\n", d.Limits)
+	for _, r := range d.Rules {
+		kind := "rule"
+		if r.Shadow {
+			kind = "shadow rule"
+		}
+		f.printf("\n%s %s, by %s\n", kind, quoted(r.Name), quotedAll(r.By))
+		f.printf("  limit  %s\n", r.Words)
+		f.printf("  state  %s\n", r.State)
+		for i, key := range r.Keys {
+			name := []string{"key ", "    "}[min(i, 1)]
+			f.printf("  %s   %s (slot %d)\n", name, quoted(key), r.Slot)
+		}
+	}
+}
+
+// segmentsText returns segments with their names.
+func segmentsText(list []explain.Segment) string {
+	var words []string
+	for _, s := range list {
+		words = append(words, fmt.Sprintf("%s=%s", s.Name, quoted(s.Value)))
+	}
+	return strings.Join(words, " ")
+}
+
+// sharedBy reports whether other keys of the policy share the limit of a rule.
+func (s *subject) sharedBy(by []string) bool {
+	return slices.ContainsFunc(s.policy.Segments, func(name string) bool { return !slices.Contains(by, name) })
+}

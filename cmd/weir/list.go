@@ -1,0 +1,184 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/weir-go/weir/explain"
+)
+
+const listHelp = `
+PREFIX has the first segments of the callers, for example a tenant. Callers with an override have
+its limits. A server of Redis or Valkey looks at all its keys, a few at a time, so that decisions are
+not held up. An algorithm of the callers' use is read with peeks, which consume nothing.`
+
+var listCommand = &command{
+	name:    "list",
+	args:    "FILE POLICY [PREFIX…]",
+	summary: "List the callers that use most of their limits.",
+	example: "weir list -n 10 limits.yaml api",
+	text:    listHelp,
+	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
+		l := t.listing(set)
+		return func(ctx context.Context, args []string) error {
+			s, err := l.open(ctx, args, false)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			text, err := l.list(ctx, s)
+			l.print(l.out, text)
+			return err
+		}
+	},
+}
+
+var topCommand = &command{
+	name:    "top",
+	args:    "FILE POLICY [PREFIX…]",
+	summary: "Show the callers that use most of their limits, again and again.",
+	example: "weir top limits.yaml api acme",
+	text:    listHelp + "\n\nIt ends on Ctrl-C. If the output is not a terminal, it prints the list once.",
+	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
+		l := t.listing(set)
+		every := set.Duration("every", 2*time.Second, "the `time` between two lists")
+		return func(ctx context.Context, args []string) error {
+			if *every <= 0 {
+				return usagef("-every is %v: it must be above 0", *every)
+			}
+			s, err := l.open(ctx, args, false)
+			if err != nil {
+				return err
+			}
+			defer s.close()
+			return l.top(ctx, s, time.Tick(*every))
+		}
+	},
+}
+
+// listTime bounds a listing, and mostListed the keys that it looks at.
+const (
+	listTime   = 2 * time.Minute
+	mostListed = 1_000_000
+)
+
+// A listing prints the callers of a policy.
+type listing struct {
+	*policyFlags
+	rule string
+	n    int
+}
+
+func (t *tool) listing(set *flag.FlagSet) *listing {
+	l := &listing{policyFlags: t.policyFlags(set)}
+	set.StringVar(&l.rule, "rule", "", "list only callers of the `rule` with this name")
+	set.IntVar(&l.n, "n", 20, "the largest `number` of callers in the list")
+	return l
+}
+
+// list returns the list as text or JSON.
+func (l *listing) list(ctx context.Context, s *subject) (string, error) {
+	if l.n < 1 {
+		return "", usagef("-n is %d: it must be at least 1", l.n)
+	}
+	ctx, cancel := context.WithTimeout(ctx, listTime)
+	defer cancel()
+	if _, err := s.base.Only(l.rule); err != nil && l.rule != "" {
+		return "", usageError{err}
+	}
+	ranking, err := explain.Top(ctx, s.base, l.n, &explain.ListOptions{Rule: l.rule, Segments: s.key, MaxKeys: mostListed})
+	if err != nil {
+		return "", err
+	}
+	if err := l.override(ctx, s, ranking); err != nil {
+		return "", err
+	}
+	if *l.output == "json" {
+		return jsonText(ranking), nil
+	}
+	return ranked(ranking), nil
+}
+
+// override replaces the usage of callers that have an override by that under its limits.
+func (l *listing) override(ctx context.Context, s *subject, ranking *explain.Ranking) error {
+	changed := false
+	for i := range ranking.Callers {
+		c := &ranking.Callers[i]
+		if len(c.Segments) < len(s.policy.Segments) || c.Usage == nil {
+			continue
+		}
+		source, err := s.limits.Source(ctx, s.policy.Name, l.plan, c.Key)
+		if err != nil || !source.Override {
+			continue
+		}
+		lim, err := s.limits.For(ctx, s.policy.Name, l.plan, c.Key)
+		if err != nil {
+			return err
+		}
+		if lim, err = lim.Only(c.Rule); err != nil {
+			return err
+		}
+		doc, err := explain.ExplainKey(ctx, lim, c.Key)
+		if err != nil {
+			return err
+		}
+		c.Usage, changed = &doc.Rules[0].Usage, true
+	}
+	if changed {
+		slices.SortStableFunc(ranking.Callers, func(a, b explain.Caller) int { return cmp.Compare(b.Share(), a.Share()) })
+	}
+	return nil
+}
+
+// ranked returns a ranking as a table.
+func ranked(r *explain.Ranking) string {
+	var text strings.Builder
+	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "USED\tOF\t%\tRULE\tCALLER\tSTATE")
+	for _, c := range r.Callers {
+		fmt.Fprintf(w, "%d\t%d\t%.0f\t%s\t%s\t%s\n", c.Used, c.Limit, 100*c.Share(), quoted(c.Rule), segmentsText(c.Segments), c.State)
+	}
+	_ = w.Flush() // to a strings.Builder
+	fmt.Fprintf(&text, "%d of %d callers with state\n", len(r.Callers), r.Listed)
+	if !r.Complete {
+		fmt.Fprintf(&text, "The list is not complete: it looked at %d keys. Give more segments.\n", mostListed)
+	}
+	return text.String()
+}
+
+// The sequences of a terminal that begin a new list in place of the last one.
+const clearScreen = "\x1b[H\x1b[2J"
+
+// top prints the list at once and at each tick, until ctx ends.
+func (l *listing) top(ctx context.Context, s *subject, tick <-chan time.Time) error {
+	for {
+		text, err := l.list(ctx, s)
+		switch {
+		case ctx.Err() != nil && l.live:
+			return nil
+		case err != nil && (!l.live || errors.As(err, new(usageError))):
+			return err
+		case err != nil: // an outage can end
+			text = l.secrets.remove(err.Error()) + "\n"
+		}
+		if l.live {
+			l.print(l.screen, clearScreen)
+		}
+		l.print(l.out, text)
+		if !l.live {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/weirfile"
+)
+
+// policyFlags are the flags of commands about the limits of a policy.
+type policyFlags struct {
+	*tool
+	*storeFlags
+	output       *format
+	prefix, plan string
+	address      string
+}
+
+func (t *tool) policyFlags(set *flag.FlagSet) *policyFlags {
+	f := &policyFlags{tool: t, storeFlags: storeFlag(set), output: formatFlag(set)}
+	set.StringVar(&f.prefix, "prefix", "", "the `prefix` of keys, if the program sets weir.Options.Prefix")
+	set.StringVar(&f.plan, "plan", "", "the name of the caller's `plan`; an override of the key wins over it")
+	set.StringVar(&f.address, "addr", "", "the name of the `segment` that is an IP address: an IPv6 address then stands for its /64 network, as in weirhttp")
+	return f
+}
+
+// A subject is the limits of a policy over the store, and the arguments that follow its name.
+type subject struct {
+	file   *weirfile.File
+	limits *weirfile.Limits
+	policy weir.Policy
+	base   *weir.Limiter // with the limits of the flag -plan
+	key    []string
+
+	// Of a whole key:
+	lim    *weir.Limiter
+	source weirfile.Source
+
+	close func()
+}
+
+// load reads a file of policies.
+func (f *policyFlags) load(path string) (*weirfile.File, error) {
+	file, err := weirfile.Load(path, &weirfile.Options{Limiter: &weir.Options{Prefix: f.prefix}})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return file, nil
+}
+
+// open opens the policy that args name: FILE POLICY KEY…. Unless whole is true, the key can be
+// its first segments.
+func (f *policyFlags) open(ctx context.Context, args []string, whole bool) (*subject, error) {
+	if len(args) < 2 {
+		return nil, usagef("there are %d arguments: give a file, a policy, and a key", len(args))
+	}
+	file, err := f.load(args[0])
+	if err != nil {
+		return nil, err
+	}
+	s := &subject{file: file, key: args[2:]}
+	var names []string
+	for _, p := range file.Policies() {
+		if p.Name == args[1] {
+			s.policy = p.Policy
+		}
+		names = append(names, quoted(p.Name))
+	}
+	if s.policy.Name == "" {
+		return nil, usagef("%s has no policy %q: it has %s", args[0], args[1], strings.Join(names, ", "))
+	}
+	if s.policy.Segments == nil {
+		s.policy.Segments = []string{"key"}
+	}
+	if err := f.complete(s, whole); err != nil {
+		return nil, err
+	}
+	at, err := f.target(f.storeFlags)
+	if err != nil {
+		return nil, err
+	}
+	server, err := f.dial(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	s.close = server.close
+	if err := s.find(ctx, f, server, whole); err != nil {
+		server.close()
+		if !unavailable(err) {
+			err = usageError{err}
+		}
+		return nil, err
+	}
+	return s, nil
+}
+
+// complete checks the key of s, and replaces an address in it.
+func (f *policyFlags) complete(s *subject, whole bool) error {
+	names := s.policy.Segments
+	switch n := len(s.key); {
+	case whole && n != len(names) || n > len(names):
+		return usagef("the key has %d segments: it must have %d: %s", n, len(names), quotedAll(names))
+	case slices.Contains(s.key, ""):
+		return usagef("the key's segment %q is empty: it must have at least 1 byte", names[slices.Index(s.key, "")])
+	case f.address == "":
+		return nil
+	}
+	i := slices.Index(names, f.address)
+	switch {
+	case i < 0:
+		return usagef("-addr is %q: it must be a segment of the policy: %s", f.address, quotedAll(names))
+	case i >= len(s.key):
+		return nil
+	}
+	s.key = slices.Clone(s.key)
+	segment, err := addressSegment(s.key[i])
+	if err != nil {
+		return usagef("the key's segment %q is %q: it must be an IP address, because -addr names it", f.address, s.key[i])
+	}
+	s.key[i] = segment
+	return nil
+}
+
+// find sets the limiters of s.
+func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whole bool) (err error) {
+	if s.limits, err = s.file.Limits(server.store); err != nil {
+		return err
+	}
+	// A key that cannot be one: it has no override.
+	if s.base, err = s.limits.For(ctx, s.policy.Name, f.plan, weir.Key{}); err != nil || !whole {
+		return planError(err, f.plan, s)
+	}
+	key := weir.KeyOf(s.key...)
+	if s.lim, err = s.limits.For(ctx, s.policy.Name, f.plan, key); err != nil {
+		return err
+	}
+	s.source, err = s.limits.Source(ctx, s.policy.Name, f.plan, key)
+	return err
+}
+
+// planError returns err, or, if the policy has no such plan, an error with the plans that it has.
+func planError(err error, plan string, s *subject) error {
+	if !errors.Is(err, weirfile.ErrUnknown) {
+		return err
+	}
+	var names []string
+	for _, p := range s.file.Policies() {
+		for _, has := range p.Plans {
+			if p.Name == s.policy.Name {
+				names = append(names, quoted(has.Name))
+			}
+		}
+	}
+	if names == nil {
+		return fmt.Errorf("-plan is %q: policy %q has no plans", plan, s.policy.Name)
+	}
+	return fmt.Errorf("-plan is %q: it must be a plan of policy %q: %s", plan, s.policy.Name, strings.Join(names, ", "))
+}

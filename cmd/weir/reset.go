@@ -1,0 +1,124 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/weir-go/weir"
+)
+
+var resetCommand = &command{
+	name:    "reset",
+	args:    "FILE POLICY KEY…",
+	summary: "Give a caller its full limit again.",
+	example: "weir reset -rule user limits.yaml api acme ann",
+	text: `
+Without -rule, it resets every rule that the whole key identifies. It asks before it resets more than
+one rule, or a rule that other keys share, for example that of a tenant. Without a terminal, it then
+needs -yes.`,
+	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
+		r := &reset{policyFlags: t.policyFlags(set)}
+		set.StringVar(&r.rule, "rule", "", "reset only the `rule` with this name")
+		set.BoolVar(&r.yes, "yes", false, "do not ask")
+		return r.run
+	},
+}
+
+type reset struct {
+	*policyFlags
+	rule string
+	yes  bool
+}
+
+// A resetRule is a rule that is reset.
+type resetRule struct {
+	Name string   `json:"name"`
+	By   []string `json:"by"`
+	Keys []string `json:"keys"`
+}
+
+func (r *reset) run(ctx context.Context, args []string) error {
+	s, err := r.open(ctx, args, true)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	lim := s.lim.Bare()
+	if r.rule != "" {
+		if lim, err = s.lim.Bare().Only(r.rule); err != nil {
+			return usageError{err}
+		}
+	}
+	rules, err := r.rules(s)
+	if err != nil {
+		return err
+	}
+	shared := s.sharedBy(rules[0].By)
+	if len(rules) > 1 || shared {
+		var names []string
+		for _, rule := range rules {
+			names = append(names, fmt.Sprintf("rule %s (%s)", quoted(rule.Name), quotedAll(rule.Keys)))
+		}
+		question := "This resets " + strings.Join(names, " and ")
+		if shared {
+			question += fmt.Sprintf(", for all keys with the same %s", strings.Join(rules[0].By, " and "))
+		}
+		if err := r.sure(question + "."); err != nil {
+			return err
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	if err := lim.Reset(ctx, s.key...); err != nil {
+		return err
+	}
+	if *r.output == "json" {
+		return r.printJSON(map[string]any{"policy": s.policy.Name, "rules": rules})
+	}
+	for _, rule := range rules {
+		r.printf("reset rule %s: %s\n", quoted(rule.Name), quotedAll(rule.Keys))
+	}
+	return nil
+}
+
+// rules returns the rules that are reset. There is at least one.
+func (r *reset) rules(s *subject) ([]resetRule, error) {
+	keys, err := s.lim.Bare().StoreKeys(weir.KeyOf(s.key...))
+	if err != nil {
+		return nil, err
+	}
+	var list []resetRule
+	for i, info := range s.lim.Rules() {
+		if r.rule == info.Name || r.rule == "" && !info.Shadow && !s.sharedBy(info.By) {
+			list = append(list, resetRule{info.Name, info.By, keys[i]})
+		}
+	}
+	if list == nil {
+		return nil, usagef("no rule is identified by the whole key: name one with -rule")
+	}
+	return list, nil
+}
+
+// sure asks whether to go on, unless -yes is given.
+func (r *reset) sure(question string) error {
+	switch {
+	case r.yes:
+		return nil
+	case !r.ask:
+		return usagef("%s Without a terminal to ask, it needs -yes", question)
+	}
+	r.print(r.err, question+" Go on? [y/N] ")
+	answer, err := bufio.NewReader(r.in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	if err != nil && answer == "" {
+		r.print(r.err, "\n")
+	}
+	return errors.New("nothing was reset")
+}
