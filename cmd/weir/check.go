@@ -94,9 +94,7 @@ func (f *policyFlags) checked(c checked) error {
 		end = errNo
 	}
 	if *f.output == "json" {
-		if err := f.printJSON(c); err != nil {
-			return err
-		}
+		f.print(f.out, jsonText(c))
 		return end
 	}
 	for _, e := range c.Errors {

@@ -72,7 +72,8 @@ func (f *policyFlags) explain(ctx context.Context, args []string, print func(*do
 		d.Rules[i].Words = s.file.Describe(rule.Algorithm)
 	}
 	if *f.output == "json" {
-		return d, f.printJSON(d)
+		f.print(f.out, jsonText(d))
+		return d, nil
 	}
 	print(d)
 	return d, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // A fake is a server in the memory of the test, with the defects that it is told to have.
@@ -116,4 +117,20 @@ func (f *fake) server() *server {
 		keys:    f.keys,
 		close:   func() {},
 	}
+}
+
+// A memoryServer is a server in the memory of the test, whose clock stands still.
+type memoryServer struct {
+	now   time.Time
+	store *memory.Store
+}
+
+func newMemoryServer() *memoryServer {
+	m := &memoryServer{now: time.Date(2026, 11, 25, 10, 3, 0, 0, time.UTC)}
+	m.store = memory.New(&memory.Options{Now: func() time.Time { return m.now }})
+	return m
+}
+
+func (m *memoryServer) dial() (*server, error) {
+	return &server{store: m.store, close: func() {}}, nil
 }

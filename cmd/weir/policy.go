@@ -120,7 +120,7 @@ func (f *policyFlags) complete(s *subject, whole bool) error {
 	s.key = slices.Clone(s.key)
 	segment, err := addressSegment(s.key[i])
 	if err != nil {
-		return usagef("the key's segment %q is %q: it must be an IP address, because -addr names it", f.address, s.key[i])
+		return usagef("the key's segment %q is not an IP address: it must be one, because -addr names it", f.address) // it can be secret
 	}
 	s.key[i] = segment
 	return nil

@@ -77,7 +77,8 @@ func (r *reset) run(ctx context.Context, args []string) error {
 		return err
 	}
 	if *r.output == "json" {
-		return r.printJSON(map[string]any{"policy": s.policy.Name, "rules": rules})
+		r.print(r.out, jsonText(map[string]any{"policy": s.policy.Name, "rules": rules}))
+		return nil
 	}
 	for _, rule := range rules {
 		r.printf("reset rule %s: %s\n", quoted(rule.Name), quotedAll(rule.Keys))

@@ -19,12 +19,6 @@ func (t *tool) print(w io.Writer, text string) { _, _ = io.WriteString(w, text) 
 // printf formats to the output.
 func (t *tool) printf(format string, args ...any) { t.print(t.out, fmt.Sprintf(format, args...)) }
 
-// printJSON writes v to the output as JSON.
-func (t *tool) printJSON(v any) error {
-	t.print(t.out, jsonText(v))
-	return nil
-}
-
 // jsonText returns v, which has no value that JSON lacks, as JSON.
 func jsonText(v any) string {
 	var w strings.Builder

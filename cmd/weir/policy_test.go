@@ -1,0 +1,308 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/weirfile"
+)
+
+const limitsFile = "testdata/limits.yaml"
+
+// A desk is an operator in front of a server, which has served a few requests.
+type desk struct {
+	*testing.T
+	*memoryServer
+	limits *weirfile.Limits
+	env    map[string]string
+}
+
+func newDesk(t *testing.T) *desk {
+	t.Helper()
+	d := &desk{T: t, memoryServer: newMemoryServer(), env: map[string]string{"WEIR_STORE": "redis://" + strings.ToLower(t.Name())}}
+	fakes[strings.ToLower(t.Name())] = d.dial
+	file, err := weirfile.Load(limitsFile, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.limits, err = file.Limits(d.store); err != nil {
+		t.Fatal(err)
+	}
+	d.allow(25, "api", "acme", "ann") // 20 are allowed
+	d.allow(9, "api", "acme", "bob")
+	d.allow(4, "api", "initech", "eve")
+	return d
+}
+
+// allow makes n requests.
+func (d *desk) allow(n int, policy string, key ...string) {
+	d.Helper()
+	lim, err := d.limits.For(d.Context(), policy, "", weir.KeyOf(key...))
+	if err != nil {
+		d.Fatal(err)
+	}
+	for range n {
+		if _, err := lim.Allow(d.Context(), key...); err != nil {
+			d.Fatal(err)
+		}
+	}
+}
+
+// want runs the tool, and compares its exit code and its output, in which IDs are ID.
+func (d *desk) want(code int, out string, args ...string) {
+	d.Helper()
+	o := tell(d.T, d.env, args...)
+	out = strings.TrimPrefix(out, "\n")
+	if got := ids.ReplaceAllString(o.out, "ID"); o.code != code || got != out || o.err != "" {
+		d.Errorf("%q: code %d, want %d\n%s%s\nwant\n%s", args, o.code, code, got, o.err, out)
+	}
+}
+
+// fails runs the tool, and looks for a text in its error.
+func (d *desk) fails(code int, text string, args ...string) {
+	d.Helper()
+	if o := tell(d.T, d.env, args...); o.code != code || !strings.Contains(o.err, text) || o.out != "" {
+		d.Errorf("%q: got %+v, want code %d and %q", args, o, code, text)
+	}
+}
+
+var ids = regexp.MustCompile(`\b[A-Z2-7]{26}\b`)
+
+func TestExplain(t *testing.T) {
+	d := newDesk(t)
+	d.want(exitOK, `
+denied by rule "user": 0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h
+
+policy  api
+key     tenant=acme user=ann
+limits  policy api (testdata/limits.yaml:2)
+
+rule pause, by tenant user
+  limit  algorithm: pause
+  state  not paused
+  key    weir:api:{acme}:pause.p1:ann (slot 11304)
+
+rule tenant, by tenant
+  limit  algorithm: gcra, rate: 100 per second, burst: 200
+  state  171 of 200 tokens left; full again in 290 ms
+  key    weir:api:{acme}:tenant.g2 (slot 11304)
+
+rule user, by tenant user
+  limit  algorithm: fixed window, limit: 20, window: 1h
+  state  0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h
+  key    weir:api:{acme}:user.f2:ann (slot 11304)
+`, "explain", limitsFile, "api", "acme", "ann")
+	d.want(exitNo, "denied by rule \"user\": 0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h\n",
+		"peek", limitsFile, "api", "acme", "ann")
+	d.want(exitOK, "allowed; the rule with the fewest tokens is \"tenant\": 171 of 200 tokens left; full again in 290 ms\n",
+		"peek", "-plan", "pro", limitsFile, "api", "acme", "ann")
+
+	o := tell(t, d.env, "explain", "-o", "json", limitsFile, "api", "acme", "bob")
+	var doc struct {
+		explain.Document
+		Limits string
+	}
+	if err := json.Unmarshal([]byte(o.out), &doc); err != nil || o.code != exitOK {
+		t.Fatalf("%v in\n%s%s", err, o.out, o.err)
+	}
+	if doc.Limits != "override (testdata/limits.yaml:20)" || doc.Rules[2].Limit != 200 || doc.Rules[2].Used != 9 {
+		t.Errorf("got\n%s", o.out)
+	}
+	if o := tell(t, d.env, "peek", "-o", "json", limitsFile, "api", "acme", "ann"); o.code != exitNo || !strings.Contains(o.out, `"allowed": false`) {
+		t.Errorf("got %+v", o)
+	}
+}
+
+func TestPolicyErrors(t *testing.T) {
+	d := newDesk(t)
+	d.fails(exitUsage, "there are 1 arguments: give a file, a policy, and a key", "explain", limitsFile)
+	d.fails(exitUsage, "no/such.yaml", "explain", "no/such.yaml", "api", "acme", "ann")
+	d.fails(exitUsage, "has no policy \"apx\": it has api, login", "explain", limitsFile, "apx", "acme", "ann")
+	d.fails(exitUsage, "the key has 1 segments: it must have 2: tenant user", "explain", limitsFile, "api", "acme")
+	d.fails(exitUsage, "the key has 3 segments: it must have 2: tenant user", "list", limitsFile, "api", "a", "b", "c")
+	d.fails(exitUsage, "the key's segment \"user\" is empty", "explain", limitsFile, "api", "acme", "")
+	d.fails(exitUsage, "-plan is \"prro\": it must be a plan of policy \"api\": pro", "explain", "-plan", "prro", limitsFile, "api", "acme", "ann")
+	d.fails(exitUsage, "-plan is \"pro\": policy \"login\" has no plans", "explain", "-plan", "pro", limitsFile, "login", "acme", "ann")
+	d.fails(exitUsage, "-addr is \"ip\": it must be a segment of the policy: tenant user", "explain", "-addr", "ip", limitsFile, "api", "acme", "ann")
+	d.fails(exitUsage, "-n is 0", "list", "-n", "0", limitsFile, "api")
+	d.fails(exitUsage, "usr", "list", "-rule", "usr", limitsFile, "api")
+	d.fails(exitUsage, "-every is 0s", "top", "-every", "0", limitsFile, "api")
+	d.env = map[string]string{"WEIR_STORE": "redis://ann:s3cret@down"}
+	for _, command := range []string{"explain", "peek", "list", "top", "pause", "resume", "reset"} {
+		args := []string{command, limitsFile, "api"}
+		switch command {
+		case "list", "top":
+		case "resume":
+			args = append(args, "-all", "acme", "ann")
+		default:
+			args = append(args, "acme", "ann")
+		}
+		o := tell(t, d.env, args...)
+		if o.code != exitUnavailable || strings.Contains(o.err, "s3cret") {
+			t.Errorf("%q: got %+v", args, o)
+		}
+	}
+}
+
+// TestSecretSegments shows that a secret segment is in no output, and that an address is that of
+// weirhttp.
+func TestSecretSegments(t *testing.T) {
+	d := newDesk(t)
+	d.allow(2, "login", "hunter2", "2001:db8:1:2::/64")
+	key := []string{limitsFile, "login", "hunter2", "2001:db8:1:2:3::4", "-addr", "address"}
+	for _, args := range [][]string{
+		{"explain"}, {"explain", "-o", "json"}, {"peek"}, {"peek", "-o", "json"}, {"reset", "-rule", "both"}, {"reset", "-rule", "both", "-o", "json"},
+		{"reset", "-rule", "account"}, {"pause"}, {"resume", "-all"}, {"explain", "-plan", "pro"}, {"explain", "-addr", "account"},
+	} {
+		o := tell(t, d.env, append(args, key...)...)
+		if strings.Contains(o.out+o.err, "hunter2") {
+			t.Errorf("%q: got %+v", args, o)
+		}
+		if args[0] == "explain" && len(args) == 1 && (!strings.Contains(o.out, "address=2001:db8:1:2::/64") || !strings.Contains(o.out, "3 of 5 tokens left")) {
+			t.Errorf("%q: got %+v", args, o)
+		}
+	}
+	if o := tell(t, d.env, "explain", "-addr", "account", limitsFile, "login", "hunter2", "x"); !strings.Contains(o.err, "is not an IP address") || strings.Contains(o.err, "hunter2") {
+		t.Errorf("got %+v", o)
+	}
+}
+
+// TestHostileKeys shows that keys that callers chose do not control the terminal.
+func TestHostileKeys(t *testing.T) {
+	d := newDesk(t)
+	hostile := "\x1b[2J\u202e\u009bé\nx"
+	d.allow(20, "api", "acme", hostile)
+	for _, args := range [][]string{
+		{"list", limitsFile, "api"}, {"explain", limitsFile, "api", "acme", hostile}, {"explain", "-o", "json", limitsFile, "api", "acme", hostile},
+		{"reset", "-rule", "tenant", limitsFile, "api", "acme", hostile}, {"peek", limitsFile, "api", "acme", "ann", hostile}, {hostile},
+		{"explain", limitsFile, hostile, "x"}, {"explain", hostile, "x", "y"}, {"check", hostile},
+	} {
+		o := tell(t, d.env, args...)
+		if text := o.out + o.err; strings.ContainsAny(text, "\x1b\u202e\u009b") {
+			t.Errorf("%q: got %q", args, text)
+		}
+	}
+	if o := tell(t, d.env, "list", limitsFile, "api"); !strings.Contains(o.out, `user="\x1b[2J\u202e\u009bé\nx"`) {
+		t.Errorf("got %s", o.out)
+	}
+}
+
+func TestList(t *testing.T) {
+	d := newDesk(t)
+	d.want(exitOK, `
+USED  OF   %    RULE    CALLER                   STATE
+20    20   100  user    tenant=acme user=ann     0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h
+4     20   20   user    tenant=initech user=eve  16 of 20 tokens left; full again in 1 h
+29    200  14   tenant  tenant=acme              171 of 200 tokens left; full again in 290 ms
+9     200  4    user    tenant=acme user=bob     191 of 200 tokens left; full again in 1 h
+4     200  2    tenant  tenant=initech           196 of 200 tokens left; full again in 40 ms
+5 of 5 callers with state
+`, "list", limitsFile, "api")
+	d.want(exitOK, `
+USED  OF   %    RULE  CALLER                STATE
+20    20   100  user  tenant=acme user=ann  0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h
+9     200  4    user  tenant=acme user=bob  191 of 200 tokens left; full again in 1 h
+2 of 2 callers with state
+`, "list", limitsFile, "api", "acme", "-rule", "user")
+	d.want(exitOK, `
+USED  OF  %    RULE  CALLER                STATE
+20    20  100  user  tenant=acme user=ann  0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h
+1 of 5 callers with state
+`, "top", "-n", "1", limitsFile, "api") // once: there is no terminal
+	var ranking explain.Ranking
+	o := tell(t, d.env, "list", "-o", "json", limitsFile, "api", "acme", "bob")
+	if err := json.Unmarshal([]byte(o.out), &ranking); err != nil || len(ranking.Callers) != 1 || ranking.Callers[0].Limit != 200 {
+		t.Errorf("%v in\n%s%s", err, o.out, o.err)
+	}
+}
+
+// TestTop shows that top replaces the list at every tick, survives an outage, and ends on Ctrl-C.
+func TestTop(t *testing.T) {
+	d := newDesk(t)
+	var screen strings.Builder
+	tool := newTool(&screen, &screen, func(name string) string { return d.env[name] })
+	tool.live = true
+	f := topCommandListing(tool)
+	s, err := f.open(t.Context(), []string{limitsFile, "api"}, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	tick := make(chan time.Time)
+	go func() {
+		tick <- time.Time{}
+		tick <- time.Time{}
+		cancel()
+	}()
+	if err := f.top(ctx, s, tick); err != nil {
+		t.Error(err)
+	}
+	if n := strings.Count(screen.String(), clearScreen); n < 2 || n > 3 {
+		t.Errorf("%d lists:\n%q", n, screen.String())
+	}
+}
+
+func topCommandListing(t *tool) *listing {
+	output := format("text")
+	return &listing{policyFlags: &policyFlags{tool: t, storeFlags: &storeFlags{}, output: &output}, n: 5}
+}
+
+func TestReset(t *testing.T) {
+	d := newDesk(t)
+	d.want(exitOK, "reset rule user: weir:api:{acme}:user.f2:ann\n", "reset", "-rule", "user", limitsFile, "api", "acme", "ann")
+	d.want(exitOK, "allowed; the rule with the fewest tokens is \"user\": all of 20 tokens left\n", "peek", limitsFile, "api", "acme", "ann")
+	d.want(exitOK, "allowed; the rule with the fewest tokens is \"tenant\": 171 of 200 tokens left; full again in 290 ms\n", "peek", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, `the limiter has no rule "usr"`, "reset", "-rule", "usr", limitsFile, "api", "acme", "ann")
+
+	// More than one rule, and a rule that others share.
+	d.fails(exitUsage, "This resets rule pause (weir:api:{acme}:pause.p1:bob) and rule user (weir:api:{acme}:user.f2:bob). Without a terminal to ask, it needs -yes",
+		"reset", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, "for all keys with the same tenant", "reset", "-rule", "tenant", limitsFile, "api", "acme", "bob")
+	for answer, code := range map[string]int{"y\n": exitOK, "YES\n": exitOK, "\n": exitNo, "": exitNo, "n\n": exitNo, "yesterday\n": exitNo} {
+		d.allow(1, "api", "acme", "bob")
+		var out, errs strings.Builder
+		tool := newTool(&out, &errs, func(name string) string { return d.env[name] })
+		tool.ask, tool.in = true, strings.NewReader(answer)
+		got := tool.run(t.Context(), []string{"reset", limitsFile, "api", "acme", "bob"})
+		o := tell(t, d.env, "list", "-rule", "user", limitsFile, "api", "acme", "bob")
+		if reset := !strings.Contains(o.out, "user=bob"); got != code || reset != (code == exitOK) || !strings.Contains(errs.String(), "Go on? [y/N] ") {
+			t.Errorf("%q: code %d, want %d: %q %q\n%s", answer, got, code, out.String(), errs.String(), o.out)
+		}
+	}
+	d.want(exitOK, "reset rule tenant: weir:api:{acme}:tenant.g2\n", "reset", "-yes", "-rule", "tenant", limitsFile, "api", "acme", "bob")
+	if o := tell(t, d.env, "reset", "-o", "json", "-rule", "user", limitsFile, "api", "acme", "ann"); o.code != exitOK || !json.Valid([]byte(o.out)) || !strings.Contains(o.out, `"weir:api:{acme}:user.f2:ann"`) {
+		t.Errorf("got %+v", o)
+	}
+}
+
+func TestPause(t *testing.T) {
+	d := newDesk(t)
+	first := tell(t, d.env, "pause", "-for", "5m", limitsFile, "api", "acme", "bob")
+	second := tell(t, d.env, "pause", "-for", "1m", "-o", "json", limitsFile, "api", "acme", "bob")
+	var json2 struct {
+		Policy, Rule, ID string
+		Seconds          float64
+	}
+	if err := json.Unmarshal([]byte(second.out), &json2); err != nil || json2.Rule != "pause" || json2.Seconds != 60 || !ids.MatchString(json2.ID) {
+		t.Errorf("%v in %+v", err, second)
+	}
+	if o := tell(t, d.env, "peek", limitsFile, "api", "acme", "bob"); o.code != exitNo || !strings.Contains(o.out, `denied by rule "pause"`) {
+		t.Errorf("got %+v", o)
+	}
+	d.want(exitOK, "resumed; the caller is paused for another 1m0s\n", "resume", "-id", strings.TrimSpace(first.out), limitsFile, "api", "acme", "bob")
+	d.want(exitNo, "there is no such pause; the caller is paused for another 1m0s\n", "resume", "-id", strings.TrimSpace(first.out), limitsFile, "api", "acme", "bob")
+	d.want(exitOK, "resumed\n", "resume", "-all", limitsFile, "api", "acme", "bob")
+	d.want(exitNo, "there is no such pause\n", "resume", "-all", limitsFile, "api", "acme", "bob")
+	d.want(exitOK, "allowed; the rule with the fewest tokens is \"tenant\": 171 of 200 tokens left; full again in 290 ms\n", "peek", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, "give either -id", "resume", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, "give either -id", "resume", "-all", "-id", "x", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, "-for is 0s", "pause", "-for", "0", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, "policy \"login\" cannot be paused", "pause", limitsFile, "login", "acme", "bob")
+	d.fails(exitUsage, "-rule is \"user\": it must be a rule with", "pause", "-rule", "user", limitsFile, "api", "acme", "bob")
+}
