@@ -160,7 +160,7 @@ func (c *conform) listsKeys(ctx context.Context) (bool, error) {
 	case errors.As(err, new(usageError)):
 		return false, err
 	case err != nil:
-		c.note = "The user may not list keys, so the checks of TTLs and of prefixes are skipped."
+		c.note = "Keys cannot be listed, so the checks of TTLs and of prefixes are skipped: " + c.secrets.remove(err.Error())
 	case n > mostKeys:
 		c.note = fmt.Sprintf("The server has more than %d keys, so keys are not listed, and the checks of TTLs and of prefixes are skipped.", mostKeys)
 	}

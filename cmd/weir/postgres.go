@@ -54,7 +54,7 @@ func (s *server) administerPostgres(at *target) {
 		return product
 	}
 	s.count = func(ctx context.Context) (n int64, err error) {
-		err = pool.QueryRow(ctx, "SELECT count(*) FROM (SELECT FROM weir LIMIT $1) AS some", mostKeys+1).Scan(&n)
+		err = pool.QueryRow(ctx, "SELECT count(*) FROM (SELECT FROM weir LIMIT $1) AS listed", mostKeys+1).Scan(&n)
 		var p *pgconn.PgError
 		if errors.As(err, &p) && p.Code == "42P01" {
 			err = usagef("the table weir does not exist: -migrate creates it, and store/postgres/schema.sql has its SQL")
