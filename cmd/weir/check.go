@@ -21,8 +21,8 @@ With CURRENT, it says what happens to the state of callers when FILE replaces CU
   estimated  the state stays, but stands for another number of tokens
   lost       callers start with a full limit, because the key in the store changes
 
-It does not use a store. The exit code is 1 if FILE is not valid, or if it differs from CURRENT. Of
-algorithms that are not built in, the tool knows nothing.`,
+It does not use a store. The exit code is 1 if FILE is not valid, or if it changes limits. A file with
+algorithms of your own is not valid for the tool.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		f := &policyFlags{tool: t, output: formatFlag(set)}
 		return func(_ context.Context, args []string) error {

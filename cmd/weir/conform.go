@@ -26,7 +26,8 @@ var conformCommand = &command{
 	text: `
 The conformance suite makes about 50,000 calls. Its keys begin with "weirtest-", belong to this run
 alone, and are deleted after it. The keys of others are not touched. If the server has more than
-100,000 keys, the suite does not list keys, and checks less.
+100,000 keys, the suite does not list keys, and checks less. After Ctrl-C, keys of the check that
+ran are left, and expire.
 
 Without URL, the store is that of -store. Faults are not tested: nobody can stop, pause and promote
 servers through a URL. The tests in conformance/integration do that, on servers of their own.
@@ -36,7 +37,7 @@ The exit code is 1 if a check failed. The report says why checks were skipped.`,
 		at, c := storeFlag(set), &conform{tool: t, output: formatFlag(set)}
 		set.StringVar(&c.report, "report", "", "write the report to `FILE`, which ends in .json, and for people to a .md beside it")
 		set.StringVar(&c.pattern, "run", "", "run only the checks whose names match the regular `expression`, for example ^GCRA/")
-		set.BoolVar(&c.brief, "brief", false, "let random checks try less: it takes a third of the time")
+		set.BoolVar(&c.brief, "brief", false, "let random checks try less, which is quicker")
 		set.IntVar(&c.parallel, "parallel", 1, "the `number` of checks that run at once; more is quicker over a slow network")
 		set.Uint64Var(&c.seed, "seed", 0, "the `seed` of random checks, from a failure; 0 means a new one for each check")
 		set.BoolVar(&c.flush, "script-flush", false, "also test what happens if the server loses its scripts: SCRIPT FLUSH disturbs other users for a moment")
@@ -110,8 +111,11 @@ func (c *conform) run(ctx context.Context, at *target) error {
 			c.printf("%s\n", c.note)
 		}
 	}
-	failures := c.suite(c.backend(report, lists))
+	failures, err := c.suite(ctx, c.backend(report, lists))
 	c.progress("")
+	if err != nil {
+		return err
+	}
 	c.print(c.err, c.secrets.remove(failures))
 	return c.summary(file)
 }

@@ -14,7 +14,9 @@ const (
 	exitOK          = 0 // yes: done, allowed, valid, equal, passed
 	exitNo          = 1 // no: denied, not valid, different, a failed check, nothing to do
 	exitUsage       = 2 // the command cannot be run as it was given
-	exitUnavailable = 3 // the store does not answer, or does not serve this user
+	exitUnavailable = 3 // the store does not answer, or cannot be used
+
+	exitInterrupted = 130 // Ctrl-C, as shells have it
 )
 
 // errNo ends a command with exitNo. What the command found is printed already.
@@ -36,20 +38,17 @@ func (t *tool) finish(command string, err error) int {
 		return exitNo
 	case errors.Is(err, context.Canceled):
 		t.print(t.err, "weir: interrupted\n")
-		return exitNo
+		return exitInterrupted
 	}
 	where := "weir"
 	if command != "" {
 		where += " " + command
 	}
 	t.print(t.err, fmt.Sprintf("%s: %s\n", where, t.secrets.remove(err.Error())))
-	switch {
-	case errors.As(err, new(usageError)):
+	if errors.As(err, new(usageError)) {
 		return exitUsage
-	case unavailable(err):
-		return exitUnavailable
 	}
-	return exitNo
+	return exitUnavailable
 }
 
 // unavailable reports whether err says that the store did not answer.

@@ -6,15 +6,19 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/weirfile"
 )
 
 const guide = "../../docs/guide/operate.md"
 
 var fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
+
+var passedLine = regexp.MustCompile(`PASSED: (\d+) checks passed, (\d+) skipped`)
 
 // TestGuide runs the commands of the guide, in its order, and compares what they print. The
 // program of the guide has served a few requests before the first of them.
@@ -44,6 +48,13 @@ func TestGuide(t *testing.T) {
 		for example := range strings.SplitSeq(m[2], "$ ") {
 			line, out, _ := strings.Cut(example, "\n")
 			args := strings.Fields(line)
+			if m := passedLine.FindStringSubmatch(out); m != nil {
+				passed, _ := strconv.Atoi(m[1])
+				skipped, _ := strconv.Atoi(m[2])
+				if all := len(conformance.Checks()); passed+skipped != all {
+					t.Errorf("the page says %q, and there are %d checks", m[0], all)
+				}
+			}
 			if len(args) < 2 || args[0] != "weir" || args[1] == "conform" || out == "" {
 				continue // conform: see TestTool in conformance/integration
 			}

@@ -30,7 +30,7 @@ const exits = `Exit codes:
   0  yes: done, allowed, valid, the same, passed
   1  no: denied, not valid, different, a check that failed, nothing to resume
   2  the command cannot be run as given: an argument, a URL or a file is wrong
-  3  the store does not answer, or does not serve this user
+  3  the store does not answer, or cannot be used
 `
 
 // overview returns the text of weir -h.

@@ -17,7 +17,7 @@ import (
 const listHelp = `
 PREFIX has the first segments of the callers, for example a tenant. Callers with an override have
 its limits. A server of Redis or Valkey looks at all its keys, a few at a time, so that decisions are
-not held up. An algorithm of the callers' use is read with peeks, which consume nothing.`
+not held up. What callers use is read with peeks, which consume nothing.`
 
 var listCommand = &command{
 	name:    "list",

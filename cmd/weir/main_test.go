@@ -150,3 +150,22 @@ func TestUnavailable(t *testing.T) {
 		t.Errorf("the error of a client shows a password, or controls the terminal: %q", o.err)
 	}
 }
+
+func TestExitCodes(t *testing.T) {
+	for _, test := range []struct {
+		err  error
+		code int
+	}{
+		{nil, exitOK},
+		{errNo, exitNo},
+		{usagef("wrong"), exitUsage},
+		{fmt.Errorf("peek: %w", store.ErrUnavailable), exitUnavailable},
+		{store.Foreign("weir:api:{acme}:user.f2:ann"), exitUnavailable}, // not a denial
+		{context.DeadlineExceeded, exitUnavailable},
+		{fmt.Errorf("peek: %w", context.Canceled), exitInterrupted},
+	} {
+		if got := newTool(io.Discard, io.Discard, nil).finish("peek", test.err); got != test.code {
+			t.Errorf("%v: got %d, want %d", test.err, got, test.code)
+		}
+	}
+}

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"strings"
@@ -121,5 +120,6 @@ func (r *reset) sure(question string) error {
 	if err != nil && answer == "" {
 		r.print(r.err, "\n")
 	}
-	return errors.New("nothing was reset")
+	r.print(r.err, "Nothing was reset.\n")
+	return errNo
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"flag"
 	"io"
 	"os"
@@ -13,19 +14,19 @@ import (
 	"github.com/weir-go/weir/conformance"
 )
 
-// suite runs the checks on b, and returns what the failed checks say. It can run once in a
-// process, and not in a process of go test.
-func (c *conform) suite(b conformance.Backend) string {
+// suite runs the checks on b until ctx ends, and returns what the failed checks say. It can run
+// once in a process, and not in a process of go test.
+func (c *conform) suite(ctx context.Context, b conformance.Backend) (string, error) {
 	testing.Init()
 	flags := []string{"-test.timeout=0", "-test.run=" + matching(c.checks)}
 	if err := flag.CommandLine.Parse(flags); err != nil {
-		return err.Error()
+		return "", err
 	}
 	stdout := os.Stdout
 	defer func() { os.Stdout = stdout }()
 	r, w, err := os.Pipe()
 	if err != nil {
-		return err.Error()
+		return "", err
 	}
 	os.Stdout = w // testing prints to it
 	var said bytes.Buffer
@@ -41,10 +42,14 @@ func (c *conform) suite(b conformance.Backend) string {
 		{Name: suiteName, F: func(t *testing.T) { conformance.Run(t, b) }},
 		{Name: "End", F: func(*testing.T) { close(ran); select {} }},
 	}, nil, nil)
-	<-ran
+	select {
+	case <-ran:
+	case <-ctx.Done():
+		return "", ctx.Err() // the process ends
+	}
 	_ = w.Close()
 	<-read
-	return failures(said.String())
+	return failures(said.String()), nil
 }
 
 const suiteName = "Suite"
