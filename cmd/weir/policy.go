@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/weirfile"
+	"github.com/weir-go/weir/weirhttp"
 )
 
 // policyFlags are the flags of commands about the limits of a policy.
@@ -118,7 +119,7 @@ func (f *policyFlags) complete(s *subject, whole bool) error {
 		return nil
 	}
 	s.key = slices.Clone(s.key)
-	segment, err := addressSegment(s.key[i])
+	segment, err := weirhttp.IPSegment(s.key[i], 0)
 	if err != nil {
 		return usagef("the key's segment %q is not an IP address: it must be one, because -addr names it", f.address) // it can be secret
 	}
