@@ -1,0 +1,232 @@
+package admin_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/observe"
+	"github.com/weir-go/weir/weirhttp/admin"
+)
+
+const annQuery = "limiter=api&key=acme&key=ann"
+
+// A reset of a rule resets this rule, through the wrappers, and leads back to the key.
+func TestResetRule(t *testing.T) {
+	var ops []weir.Op
+	lim, err := newAPI(t, nil).Wrap(observe.Observer(func(_ context.Context, d observe.Decision) { ops = append(ops, d.Request.Op) }).Wrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consume(t, lim, 4, "acme", "ann")
+	consume(t, lim, 3, "acme", "bob")
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
+	for _, step := range []struct {
+		button, note                   string
+		tenant, user, tight, userOfBob int64
+	}{
+		{"Reset user", "You have reset the rule user.", 93, 10, 0, 7},
+		{"Reset tight", "You have reset the rule tight.", 93, 10, 2, 7},
+		{"Reset tenant", "You have reset the rule tenant.", 100, 10, 2, 7},
+	} {
+		ops = nil
+		w := post(page, button(t, get(page, annQuery, "").Body.String(), step.button).values)
+		if w.Code != http.StatusSeeOther {
+			t.Fatalf("%s: status %d:\n%s", step.button, w.Code, w.Body)
+		}
+		if !slices.Equal(ops, []weir.Op{weir.Reset}) {
+			t.Errorf("%s: the wrappers see %v, want a Reset", step.button, ops)
+		}
+		got := []int64{left(t, lim, "tenant", "acme", "ann"), left(t, lim, "user", "acme", "ann"), left(t, lim, "tight", "acme", "ann"), left(t, lim, "user", "acme", "bob")}
+		if want := []int64{step.tenant, step.user, step.tight, step.userOfBob}; !slices.Equal(got, want) {
+			t.Errorf("%s: %v left, want %v", step.button, got, want)
+		}
+		to, ok := strings.CutPrefix(w.Header().Get("Location"), "?")
+		if text := get(page, to, "").Body.String(); !ok || !strings.Contains(text, step.note) || !strings.Contains(text, "<bdi>ann</bdi>") {
+			t.Errorf("%s leads to %q:\n%s", step.button, to, text)
+		}
+	}
+}
+
+// The reset of a rule that other keys share says so. The reset of the key leaves such a
+// rule.
+func TestResetKey(t *testing.T) {
+	lim := newAPI(t, nil)
+	consume(t, lim, 4, "acme", "ann")
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
+	text := get(page, annQuery, "").Body.String()
+	if !strings.Contains(text, "shared by all keys with the same tenant") {
+		t.Errorf("the page does not say who shares the rule:\n%s", text)
+	}
+	if w := post(page, button(t, text, "Reset this key").values); w.Code != http.StatusSeeOther {
+		t.Fatalf("status %d:\n%s", w.Code, w.Body)
+	}
+	got := []int64{left(t, lim, "tenant", "acme", "ann"), left(t, lim, "user", "acme", "ann"), left(t, lim, "tight", "acme", "ann")}
+	if want := []int64{96, 10, 2}; !slices.Equal(got, want) {
+		t.Errorf("%v left, want %v", got, want)
+	}
+}
+
+// A GET changes nothing.
+func TestGetChangesNothing(t *testing.T) {
+	lim := newAPI(t, nil)
+	consume(t, lim, 4, "acme", "ann")
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
+	for _, more := range []string{"&op=reset", "&op=reset&rule=user", "&done=reset&rule=user"} {
+		get(page, annQuery+more, "")
+	}
+	if got := left(t, lim, "user", "acme", "ann"); got != 6 {
+		t.Errorf("%d left, want 6", got)
+	}
+}
+
+func TestCrossOrigin(t *testing.T) {
+	lim := newAPI(t, nil)
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
+	for name, c := range map[string]struct {
+		field, value string
+		allowed      bool
+	}{
+		"a form of the page":             {"Sec-Fetch-Site", "same-origin", true},
+		"a form of another site":         {"Sec-Fetch-Site", "cross-site", false},
+		"a form of another subdomain":    {"Sec-Fetch-Site", "same-site", false},
+		"an older browser, here":         {"Origin", "http://example.com", true},
+		"an older browser, another site": {"Origin", "https://evil.example", false},
+		"a frame without an origin":      {"Origin", "null", false},
+		"a program":                      {"X", "", true},
+	} {
+		consume(t, lim, 1, "acme", "ann")
+		w := post(page, url.Values{"op": {"reset"}, "rule": {"user"}, "limiter": {"api"}, "key": {"acme", "ann"}}, func(r *http.Request) { r.Header.Set(c.field, c.value) })
+		want := http.StatusForbidden
+		if c.allowed {
+			want = http.StatusSeeOther
+		}
+		if reset := left(t, lim, "user", "acme", "ann") == 10; w.Code != want || reset != c.allowed {
+			t.Errorf("%s: status %d, want %d; reset: %v:\n%s", name, w.Code, want, reset, w.Body)
+		}
+	}
+}
+
+func TestBadForms(t *testing.T) {
+	lim := newAPI(t, nil)
+	consume(t, lim, 4, "acme", "ann")
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
+	for name, c := range map[string]struct {
+		form   url.Values
+		status int
+		text   string
+	}{
+		"empty":           {url.Values{}, http.StatusNotFound, "no limiter"},
+		"another limiter": {url.Values{"limiter": {"x"}}, http.StatusNotFound, "no limiter"},
+		"no op":           {url.Values{"limiter": {"api"}, "key": {"acme", "ann"}}, http.StatusBadRequest, "cannot"},
+		"another op":      {url.Values{"limiter": {"api"}, "key": {"acme", "ann"}, "op": {"force"}}, http.StatusBadRequest, "cannot"},
+		"no key":          {url.Values{"limiter": {"api"}, "op": {"reset"}}, http.StatusBadRequest, "no key"},
+		"a short key":     {url.Values{"limiter": {"api"}, "op": {"reset"}, "key": {"acme"}}, http.StatusBadRequest, "1 segments"},
+		"another rule":    {url.Values{"limiter": {"api"}, "op": {"reset"}, "key": {"acme", "ann"}, "rule": {"x"}}, http.StatusBadRequest, "no rule"},
+		"a bad target":    {url.Values{"target": {"%zz"}, "op": {"reset"}}, http.StatusBadRequest, "not valid"},
+		"a bad seal":      {url.Values{"target": {"limiter=api&sealed=x"}, "op": {"reset"}}, http.StatusBadRequest, "type the key again"},
+		"too large":       {url.Values{"limiter": {"api"}, "op": {"reset"}, "key": {"acme", strings.Repeat("x", 1<<20)}}, http.StatusRequestEntityTooLarge, "too large"},
+		"no pause rule":   {url.Values{"limiter": {"api"}, "op": {"pause"}, "key": {"acme", "ann"}, "for": {"5m"}}, http.StatusBadRequest, "algorithm.pause{}"},
+		"a bad time":      {url.Values{"limiter": {"api"}, "op": {"pause"}, "key": {"acme", "ann"}, "for": {"-5m"}}, http.StatusBadRequest, "above 0"},
+	} {
+		w := post(page, c.form)
+		if text := strings.ToLower(w.Body.String()); w.Code != c.status || !strings.Contains(text, c.text) || !strings.Contains(text, `role="alert"`) {
+			t.Errorf("%s: status %d, want %d and %q:\n%s", name, w.Code, c.status, c.text, text)
+		}
+	}
+	if got := left(t, lim, "user", "acme", "ann"); got != 6 {
+		t.Errorf("%d left, want 6", got)
+	}
+}
+
+// newPausable returns a limiter with a rule that pauses a tenant, and a rule that pauses
+// a user.
+func newPausable(t *testing.T) *weir.Limiter {
+	t.Helper()
+	return newPolicy(t, nil, weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+		{Name: "user", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
+		{Name: "pause", Algorithm: algorithm.Pause{}},
+		{Name: "pause all", By: []string{"tenant"}, Algorithm: algorithm.Pause{}},
+	}})
+}
+
+// A form pauses a key until it ends, or until a form ends it.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := newPausable(t)
+		page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
+		allowed := func(user string) bool {
+			t.Helper()
+			res, err := lim.Peek(t.Context(), "acme", user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return res.Allowed
+		}
+		// press presses a button of the page, with more fields, and returns the page that
+		// follows.
+		press := func(text, button string, rule string, more ...string) string {
+			t.Helper()
+			for _, f := range forms(text) {
+				if f.button != button || f.values.Get("rule") != rule {
+					continue
+				}
+				for i := 0; i < len(more); i += 2 {
+					f.values.Set(more[i], more[i+1])
+				}
+				w := post(page, f.values)
+				if w.Code != http.StatusSeeOther {
+					t.Fatalf("%s: status %d:\n%s", button, w.Code, w.Body)
+				}
+				return get(page, strings.TrimPrefix(w.Header().Get("Location"), "?"), "").Body.String()
+			}
+			t.Fatalf("the page has no button %q for the rule %q:\n%s", button, rule, text)
+			return ""
+		}
+		open := get(page, annQuery, "").Body.String()
+		if !strings.Contains(open, "not paused") || strings.Contains(open, "End") || !strings.Contains(open, `value="5m"`) {
+			t.Errorf("the page of a key that is not paused:\n%s", open)
+		}
+		paused := press(open, "Pause", "pause", "for", "5m")
+		if allowed("ann") || !allowed("bob") || !strings.Contains(paused, "You have paused this key") || !strings.Contains(paused, "is allowed in 5 min.") {
+			t.Errorf("after a pause: ann %v, bob %v:\n%s", allowed("ann"), allowed("bob"), paused)
+		}
+		time.Sleep(5*time.Minute - time.Microsecond)
+		if allowed("ann") {
+			t.Error("the pause has ended early")
+		}
+		time.Sleep(time.Microsecond)
+		if !allowed("ann") {
+			t.Error("the pause has not ended")
+		}
+		// The page that follows a pause can end this pause, and no other.
+		paused = press(open, "Pause", "pause", "for", "1h")
+		press(open, "Pause", "pause", "for", "1m")
+		resumed := press(paused, "End this pause", "pause")
+		if allowed("ann") || !strings.Contains(resumed, "You have ended the pause.") {
+			t.Errorf("after the end of one of two pauses: ann %v:\n%s", allowed("ann"), resumed)
+		}
+		if resumed = press(paused, "End this pause", "pause"); !strings.Contains(resumed, "had ended before") {
+			t.Errorf("the end of a pause that has ended:\n%s", resumed)
+		}
+		press(resumed, "End all pauses", "pause")
+		if !allowed("ann") {
+			t.Error("a pause goes on")
+		}
+		// A rule that keys share pauses all of them.
+		press(open, "Pause", "pause all", "for", "1m")
+		if allowed("ann") || allowed("bob") {
+			t.Error("a pause of the tenant does not pause every user")
+		}
+		if paused = press(open, "Pause", "pause", "for", "1m"); strings.Count(paused, "End this pause") != 1 {
+			t.Errorf("the page does not offer to end one pause:\n%s", paused)
+		}
+	})
+}

@@ -1,0 +1,194 @@
+package admin_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/observe"
+	"github.com/weir-go/weir/weirhttp/admin"
+)
+
+// hostile are segments that try to break out of a page, a URL or a form.
+var hostile = []string{
+	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, `</title><svg/onload=alert(1)>`, `{{.}}`, `javascript:alert(1)`,
+	"a&key=b", "a=b;c#d?e%2Ff+g h", "%", "%zz", "..", "/", "//evil.example", `\`, `"quoted"`, " space ", "\t", "a\nb", "a\r\nb", "a\x00b", "a\x1b[31mb",
+	"\u202egnp.exe", "\u2066x\u2069", "\u200b", "\ufeff", "\u0627\u0644\u0639", "e\u0301", "\xff", "a\xc3", "\xed\xa0\x80", "🦀", strings.Repeat("long", 200),
+}
+
+// Every key that was denied has a link. The page behind it shows this key, and its button
+// resets this key.
+func TestHostileKeys(t *testing.T) {
+	for _, segment := range hostile {
+		var top observe.TopDenied
+		lim, err := newAPI(t, nil).Wrap(top.Wrap)
+		if err != nil {
+			t.Fatal(err)
+		}
+		consume(t, lim, 11, "acme", segment)
+		name := segment
+		if strings.ContainsFunc(segment, unicode.IsControl) || !utf8.ValidString(segment) {
+			name = "api"
+		}
+		page := newPage(t, admin.Limiter{Name: name, Limiter: lim, Denied: &top})
+		pages := map[string]string{"overview": get(page, "", "").Body.String()}
+		var query string
+		for _, l := range links(pages["overview"]) {
+			q := strings.TrimPrefix(l, "?")
+			if values, err := url.ParseQuery(q); err == nil && values.Has("key") {
+				query = q
+			}
+		}
+		pages["limiter"] = get(page, url.Values{"limiter": {name}}.Encode(), "").Body.String()
+		pages["key"] = get(page, query, "").Body.String()
+		pages["error"] = get(page, query+"&key=", "").Body.String()
+		for name, text := range pages {
+			checkMarkup(t, segment, name, text)
+		}
+		var doc explain.Document
+		if err := json.Unmarshal(get(page, query, "application/json").Body.Bytes(), &doc); err != nil {
+			t.Fatalf("%q: %v", segment, err)
+		}
+		if got := doc.Key[1].Value; utf8.ValidString(segment) && len(segment) <= weir.MaxSegment && got != segment || doc.DeniedBy != "user" {
+			t.Errorf("%q: the link leads to %q, denied by %q", segment, got, doc.DeniedBy)
+		}
+		if w := post(page, button(t, pages["key"], "Reset user").values); w.Code != http.StatusSeeOther || left(t, lim, "user", "acme", segment) != 10 {
+			t.Errorf("%q: reset: status %d, %d left", segment, w.Code, left(t, lim, "user", "acme", segment))
+		}
+	}
+}
+
+// checkMarkup checks that a page has no tag or attribute of the segment, and no character
+// that cannot be seen.
+func checkMarkup(t *testing.T, segment, name, text string) {
+	t.Helper()
+	for _, bad := range []string{"<script", "<img", "<svg/", "onerror=alert(1)>", "' onmouseover='", `href="javascript`} {
+		if strings.Contains(text, bad) {
+			t.Errorf("%q: the page %s has %q:\n%s", segment, name, bad, text)
+		}
+	}
+	if !utf8.ValidString(text) {
+		t.Errorf("%q: the page %s is not UTF-8", segment, name)
+	}
+	for _, r := range text {
+		// A field of a form can hold what was typed.
+		if !unicode.IsGraphic(r) && r != '\n' && !strings.ContainsRune("\u202e\u2066\u2069\u200b\ufeff", r) || r == '\r' {
+			t.Errorf("%q: the page %s has %q", segment, name, r)
+			return
+		}
+	}
+	visible := inputTag.ReplaceAllString(text, "")
+	if i := strings.IndexFunc(visible, func(r rune) bool { return !unicode.IsPrint(r) && r != '\n' }); i >= 0 {
+		t.Errorf("%q: the page %s shows %q", segment, name, visible[i:min(len(visible), i+10)])
+	}
+}
+
+// A field of a form has what was typed, unless a browser would change it.
+func TestLookupForm(t *testing.T) {
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: newAPI(t, nil)})
+	for _, segment := range hostile {
+		f := button(t, get(page, url.Values{"limiter": {"api"}, "key": {"acme", segment}}.Encode(), "").Body.String(), "Show this key")
+		want := segment
+		if strings.ContainsAny(segment, "\t\n\r\x00\x1b") || !utf8.ValidString(segment) {
+			want = ""
+		}
+		if got := f.values["key"]; f.method != "get" || len(got) != 2 || got[0] != "acme" || got[1] != want {
+			t.Errorf("%q: the form is %+v", segment, f)
+		}
+	}
+}
+
+// A secret is in no page, in no URL, and in no answer to a program.
+func TestSecret(t *testing.T) {
+	const secret = "correct horse & battery"
+	var top observe.TopDenied
+	lim, err := newSecret(t, nil).Wrap(top.Wrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consume(t, lim, 6, "192.0.2.1", secret)
+	page := newPage(t, admin.Limiter{Name: "log-in", Limiter: lim, Denied: &top})
+	var texts []string
+	see := func(query, accept string) string {
+		t.Helper()
+		w := get(page, query, accept)
+		if w.Code != http.StatusOK {
+			t.Errorf("%s: status %d:\n%s", query, w.Code, w.Body)
+		}
+		texts = append(texts, query, w.Body.String())
+		return w.Body.String()
+	}
+	overview := see("", "")
+	see("", "application/json")
+	for _, l := range links(overview) {
+		if strings.Contains(l, "sealed=") {
+			see(strings.TrimPrefix(l, "?"), "")
+		}
+	}
+	f := button(t, see("limiter=log-in", ""), "Show this key")
+	if f.method != "post" || f.action != "?" {
+		t.Fatalf("the form is %+v", f)
+	}
+	f.values["key"] = []string{"192.0.2.1", secret} // typed
+	w := post(page, f.values)
+	to := strings.TrimPrefix(w.Header().Get("Location"), "?")
+	if w.Code != http.StatusSeeOther {
+		t.Fatalf("status %d:\n%s", w.Code, w.Body)
+	}
+	text := see(to, "")
+	see(to, "application/json")
+	if !strings.Contains(text, "Denied by rule") || !strings.Contains(text, "%sha256=") {
+		t.Errorf("the page does not show the key:\n%s", text)
+	}
+	w = post(page, button(t, text, "Reset attempts").values)
+	text = see(strings.TrimPrefix(w.Header().Get("Location"), "?"), "")
+	if left(t, lim, "attempts", "192.0.2.1", secret) != 5 || !strings.Contains(text, "You have reset the rule attempts.") {
+		t.Errorf("nothing was reset:\n%s", text)
+	}
+	for _, text := range texts {
+		for _, clear := range []string{"correct", "battery"} {
+			if strings.Contains(text, clear) {
+				t.Errorf("the secret is in %s", text)
+			}
+		}
+	}
+	// A link is for this limiter of this process.
+	other := newPage(t, admin.Limiter{Name: "log-in", Limiter: lim}, admin.Limiter{Name: "second", Limiter: lim})
+	if w := get(other, to, ""); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "made by another process") {
+		t.Errorf("another process: status %d:\n%s", w.Code, w.Body)
+	}
+	two := newPage(t, admin.Limiter{Name: "log-in", Limiter: lim}, admin.Limiter{Name: "second", Limiter: lim})
+	to = strings.TrimPrefix(post(two, f.values).Header().Get("Location"), "?")
+	if w := get(two, strings.Replace(to, "log-in", "second", 1), ""); w.Code != http.StatusBadRequest {
+		t.Errorf("another limiter: status %d:\n%s", w.Code, w.Body)
+	}
+	// The page never takes a secret from a URL.
+	w = get(page, url.Values{"limiter": {"log-in"}, "key": {"192.0.2.1", secret}}.Encode(), "")
+	if text := w.Body.String(); w.Code != http.StatusBadRequest || !strings.Contains(text, "must not be in a URL") || strings.Contains(text, "battery") {
+		t.Errorf("status %d:\n%s", w.Code, text)
+	}
+}
+
+// A TopDenied that counts several limiters can have keys that are none of this limiter.
+func TestDeniedOfAnother(t *testing.T) {
+	var top observe.TopDenied
+	other := newPolicy(t, nil, weir.Policy{Name: "other", Rules: []weir.Rule{{Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1}}}})
+	other, err := other.Wrap(top.Wrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	consume(t, other, 2, "only one")
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: newAPI(t, nil), Denied: &top})
+	for _, accept := range []string{"", "application/json"} {
+		if w := get(page, "", accept); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "only one") {
+			t.Errorf("status %d:\n%s", w.Code, w.Body)
+		}
+	}
+}
