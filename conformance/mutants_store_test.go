@@ -45,7 +45,7 @@ var storeMutants = []mutant{
 		}
 		return f.right(ctx, s, keys, args, reply)
 	}}},
-	{"keys end at a NUL", "Store/Keys", []string{"Limiter/Names"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"keys end at a NUL", "Store/Keys", []string{"Limiter/Names", "List/Prefix"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		keys = slices.Clone(keys)
 		for i, key := range keys {
 			keys[i], _, _ = strings.Cut(key, "\x00")
@@ -236,7 +236,7 @@ var storeMutants = []mutant{
 			tx.Trim(i, min(n, all-1))
 		}}
 	})},
-	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Concurrency/", "Limiter/Mix", "Limiter/Limits", "Limiter/Modes", "Limiter/Refund"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Concurrency/", "Limiter/Mix", "Limiter/Limits", "Limiter/Modes", "Limiter/Refund", "Pause/Full"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, count: func(i int, after int64) (above, all int64, err error) { return tx.Count(i, after-1) }}
 	}}},
 	{"a set keeps its first TTL", "Store/Expiry", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
@@ -269,7 +269,7 @@ var storeMutants = []mutant{
 	{"keys never expire", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl + time.Hour }}
 	})},
-	{"deleting does nothing", "Store/Delete", []string{"Store/Set", "Store/Foreign", "Store/Expiry", "/Refund"}, onlyFor("clean", func(_ *fake, tx store.Tx) store.Tx {
+	{"deleting does nothing", "Store/Delete", []string{"Store/Set", "Store/Foreign", "Store/Expiry", "/Refund", "List/Prefix"}, onlyFor("clean", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, del: func(int) {}}
 	})},
 	{"contexts are ignored", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {

@@ -256,6 +256,9 @@ func (m mutant) related(name string) bool {
 	if builtIn(own) && (group == own || group == "Limiter" || builtIn(group) && check != "Same") {
 		return true
 	}
+	if group == "Pause" && (builtIn(own) || own == "Limiter") { // a rule that pauses is always beside others
+		return true
+	}
 	return slices.ContainsFunc(m.also, func(a string) bool {
 		return a == name || strings.HasSuffix(a, "/") && strings.HasPrefix(name, a) || strings.HasPrefix(a, "/") && strings.HasSuffix(name, a)
 	})
