@@ -93,57 +93,93 @@ func (l *listing) list(ctx context.Context, s *subject) (string, error) {
 	if _, err := s.base.Only(l.rule); err != nil && l.rule != "" {
 		return "", usageError{err}
 	}
-	ranking, err := explain.Top(ctx, s.base, l.n, &explain.ListOptions{Rule: l.rule, Segments: s.key, MaxKeys: mostListed})
+	ranking, err := l.rank(ctx, s)
 	if err != nil {
-		return "", err
-	}
-	if err := l.override(ctx, s, ranking); err != nil {
 		return "", err
 	}
 	if *l.output == "json" {
 		return jsonText(ranking), nil
 	}
-	return ranked(ranking), nil
+	var pauses []string
+	for _, rule := range s.base.Rules() {
+		if rule.Pauses {
+			pauses = append(pauses, rule.Name)
+		}
+	}
+	return ranked(ranking, pauses), nil
 }
 
-// override replaces the usage of callers that have an override by that under its limits.
-func (l *listing) override(ctx context.Context, s *subject, ranking *explain.Ranking) error {
-	changed := false
-	for i := range ranking.Callers {
-		c := &ranking.Callers[i]
-		if len(c.Segments) < len(s.policy.Segments) || c.Usage == nil {
+// rank returns the l.n callers that use most. explain.Top would choose them without overrides.
+func (l *listing) rank(ctx context.Context, s *subject) (*explain.Ranking, error) {
+	r := &explain.Ranking{Callers: []explain.Caller{}, Complete: true}
+	opts := &explain.ListOptions{Rule: l.rule, Segments: s.key, Usage: true, MaxKeys: mostListed}
+	for c, err := range explain.List(ctx, s.base, opts) {
+		switch {
+		case errors.Is(err, explain.ErrMore):
+			r.Complete = false
+			continue
+		case err != nil:
+			return nil, err
+		}
+		r.Listed++
+		if err := l.override(ctx, s, &c); err != nil {
+			return nil, err
+		}
+		if c.Usage == nil || c.Used == 0 {
 			continue
 		}
-		source, err := s.limits.Source(ctx, s.policy.Name, l.plan, c.Key)
-		if err != nil || !source.Override {
-			continue
+		if at, _ := slices.BinarySearchFunc(r.Callers, c, byUse); at < l.n {
+			r.Callers = slices.Insert(r.Callers, at, c)
+			r.Callers = r.Callers[:min(len(r.Callers), l.n)]
 		}
-		lim, err := s.limits.For(ctx, s.policy.Name, l.plan, c.Key)
-		if err != nil {
-			return err
-		}
-		if lim, err = lim.Only(c.Rule); err != nil {
-			return err
-		}
-		doc, err := explain.ExplainKey(ctx, lim, c.Key)
-		if err != nil {
-			return err
-		}
-		c.Usage, changed = &doc.Rules[0].Usage, true
 	}
-	if changed {
-		slices.SortStableFunc(ranking.Callers, func(a, b explain.Caller) int { return cmp.Compare(b.Share(), a.Share()) })
+	return r, nil
+}
+
+// byUse compares two callers. The one that uses more of its limit comes first.
+func byUse(a, b explain.Caller) int {
+	return cmp.Or(
+		cmp.Compare(b.Share(), a.Share()),
+		cmp.Compare(time.Duration(b.ResetAfter), time.Duration(a.ResetAfter)),
+		cmp.Compare(a.StoreKey, b.StoreKey),
+	)
+}
+
+// override replaces the usage of a caller that has an override by that under its limits.
+func (l *listing) override(ctx context.Context, s *subject, c *explain.Caller) error {
+	if len(c.Segments) < len(s.policy.Segments) || c.Usage == nil {
+		return nil
 	}
+	source, err := s.limits.Source(ctx, s.policy.Name, l.plan, c.Key)
+	if err != nil || !source.Override {
+		return nil
+	}
+	lim, err := s.limits.For(ctx, s.policy.Name, l.plan, c.Key)
+	if err != nil {
+		return err
+	}
+	if lim, err = lim.Only(c.Rule); err != nil {
+		return err
+	}
+	doc, err := explain.ExplainKey(ctx, lim, c.Key)
+	if err != nil {
+		return err
+	}
+	c.Usage = &doc.Rules[0].Usage
 	return nil
 }
 
-// ranked returns a ranking as a table.
-func ranked(r *explain.Ranking) string {
+// ranked returns a ranking as a table. pauses are the names of the rules without a limit.
+func ranked(r *explain.Ranking, pauses []string) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "USED\tOF\t%\tRULE\tCALLER\tSTATE")
 	for _, c := range r.Callers {
-		fmt.Fprintf(w, "%d\t%d\t%.0f\t%s\t%s\t%s\n", c.Used, c.Limit, 100*c.Share(), quoted(c.Rule), segmentsText(c.Segments), c.State)
+		used, limit := fmt.Sprint(c.Used), fmt.Sprint(c.Limit)
+		if slices.Contains(pauses, c.Rule) { // a pause has no limit
+			used, limit = "-", "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%.0f\t%s\t%s\t%s\n", used, limit, 100*c.Share(), quoted(c.Rule), segmentsText(c.Segments), c.State)
 	}
 	_ = w.Flush() // to a strings.Builder
 	fmt.Fprintf(&text, "%d of %d callers with state\n", len(r.Callers), r.Listed)

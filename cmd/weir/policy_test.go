@@ -215,6 +215,18 @@ USED  OF  %    RULE  CALLER                STATE
 20    20  100  user  tenant=acme user=ann  0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h
 1 of 5 callers with state
 `, "top", "-n", "1", limitsFile, "api") // once: there is no terminal
+	d.want(exitOK, `
+USED  OF  %    RULE  CALLER                   STATE
+20    20  100  user  tenant=acme user=ann     0 of 20 tokens left; full again in 1 h; the next request is allowed in 1 h
+4     20  20   user  tenant=initech user=eve  16 of 20 tokens left; full again in 1 h
+2 of 3 callers with state
+`, "list", "-n", "2", "-rule", "user", limitsFile, "api") // bob would be among them without the override
+	tell(t, d.env, "pause", "-for", "5m", limitsFile, "api", "initech", "eve")
+	d.want(exitOK, `
+USED  OF  %    RULE   CALLER                   STATE
+-     -   100  pause  tenant=initech user=eve  paused: the next request is allowed in 5 min
+1 of 1 callers with state
+`, "list", "-rule", "pause", limitsFile, "api")
 	var ranking explain.Ranking
 	o := tell(t, d.env, "list", "-o", "json", limitsFile, "api", "acme", "bob")
 	if err := json.Unmarshal([]byte(o.out), &ranking); err != nil || len(ranking.Callers) != 1 || ranking.Callers[0].Limit != 200 {
