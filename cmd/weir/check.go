@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"strings"
 
 	"github.com/weir-go/weir/weirfile"
@@ -20,9 +21,12 @@ With CURRENT, it says what happens to the state of callers when FILE replaces CU
   kept       what callers have used stays used
   estimated  the state stays, but stands for another number of tokens
   lost       callers start with a full limit, because the key in the store changes
+  renamed    lost, because the rule has another name
+  added      the limit is new
+  removed    the limit no longer applies
 
-It does not use a store. The exit code is 1 if FILE is not valid, or if it changes limits. A file with
-algorithms of your own is not valid for the tool.`,
+It does not use a store. The exit code is 1 if FILE is not valid, or if it changes limits, and 2 if a
+file cannot be read. A file with algorithms of your own is not valid for the tool.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		f := &policyFlags{tool: t, output: formatFlag(set)}
 		return func(_ context.Context, args []string) error {
@@ -52,7 +56,10 @@ type checkedError struct {
 func (f *policyFlags) check(args []string) error {
 	c := checked{File: args[0], Errors: []checkedError{}, Policies: []string{}}
 	file, err := f.load(args[0])
-	if err != nil {
+	switch {
+	case errors.As(err, new(*fs.PathError)):
+		return err // there is no such file, or it cannot be read: this says nothing about the limits
+	case err != nil:
 		c.Errors = listErrors(err)
 		return f.checked(c)
 	}
@@ -63,7 +70,7 @@ func (f *policyFlags) check(args []string) error {
 	if len(args) == 2 {
 		current, err := f.load(args[1])
 		if err != nil {
-			return fmt.Errorf("the current file is not valid: %w", err)
+			return fmt.Errorf("the current file: %w", err)
 		}
 		c.Changes = append([]weirfile.Change{}, weirfile.Diff(current, file)...)
 	}

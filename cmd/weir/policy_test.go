@@ -131,6 +131,8 @@ func TestPolicyErrors(t *testing.T) {
 	d.fails(exitUsage, "-plan is \"pro\": policy \"login\" has no plans", "explain", "-plan", "pro", limitsFile, "login", "acme", "ann")
 	d.fails(exitUsage, "-addr is \"ip\": it must be a segment of the policy: tenant user", "explain", "-addr", "ip", limitsFile, "api", "acme", "ann")
 	d.fails(exitUsage, "-n is 0", "list", "-n", "0", limitsFile, "api")
+	d.fails(exitUsage, "missing.yaml", "check", "missing.yaml") // not "not valid": a script would blame the limits
+	d.fails(exitUsage, "the current file: ", "check", limitsFile, "missing.yaml")
 	d.fails(exitUsage, "usr", "list", "-rule", "usr", limitsFile, "api")
 	d.fails(exitUsage, "-every is 0s", "top", "-every", "0", limitsFile, "api")
 	d.env = map[string]string{"WEIR_STORE": "redis://ann:s3cret@down"}
