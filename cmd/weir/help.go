@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 )
 
 // A command is one of the tool's verbs.
@@ -97,6 +98,25 @@ func (t *tool) help(c *command, set *flag.FlagSet) {
 	set.PrintDefaults()
 	w.WriteString("\n" + exits)
 	t.print(t.out, w.String())
+}
+
+// A span is the value of a flag that is a time. The error of flag.Duration says only "parse error".
+type span time.Duration
+
+func (s *span) String() string { return time.Duration(*s).String() }
+
+func (s *span) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil {
+		return errors.New("it must have a unit, for example 90s, 5m or 1h30m")
+	}
+	*s = span(d)
+	return nil
+}
+
+// spanVar defines a flag that is a time, and whose default is the value of d.
+func spanVar(set *flag.FlagSet, d *time.Duration, name, usage string) {
+	set.Var((*span)(d), name, usage)
 }
 
 // A format is the value of the flag -o.

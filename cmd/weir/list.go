@@ -48,17 +48,18 @@ var topCommand = &command{
 	text:    listHelp + "\n\nIt ends on Ctrl-C. If the output is not a terminal, it prints the list once.",
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		l := t.listing(set)
-		every := set.Duration("every", 2*time.Second, "the `time` between two lists")
+		every := 2 * time.Second
+		spanVar(set, &every, "every", "the `time` between two lists")
 		return func(ctx context.Context, args []string) error {
-			if *every <= 0 {
-				return usagef("-every is %v: it must be above 0", *every)
+			if every <= 0 {
+				return usagef("-every is %v: it must be above 0", every)
 			}
 			s, err := l.open(ctx, args, false)
 			if err != nil {
 				return err
 			}
 			defer s.close()
-			return l.top(ctx, s, time.Tick(*every))
+			return l.top(ctx, s, time.Tick(every))
 		}
 	},
 }

@@ -20,7 +20,8 @@ The policy must have a rule with "algorithm: pause". It prints the ID of the pau
 needs to end it early. A second pause never shortens the first. The pause ends after -for in any case.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		p := &pause{policyFlags: t.policyFlags(set)}
-		set.DurationVar(&p.time, "for", 5*time.Minute, "the `time` until the caller is served again")
+		p.time = 5 * time.Minute
+		spanVar(set, &p.time, "for", "the `time` until the caller is served again")
 		set.StringVar(&p.rule, "rule", "", "the name of the `rule`, if several are pauses")
 		return p.pause
 	},

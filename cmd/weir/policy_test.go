@@ -316,6 +316,7 @@ func TestPause(t *testing.T) {
 	d.want(exitOK, "allowed; the rule with the fewest tokens is \"tenant\": 171 of 200 tokens left; full again in 290 ms\n", "peek", limitsFile, "api", "acme", "bob")
 	d.fails(exitUsage, "give either -id", "resume", limitsFile, "api", "acme", "bob")
 	d.fails(exitUsage, "give either -id", "resume", "-all", "-id", "x", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, `invalid value "5" for flag -for: it must have a unit, for example 90s, 5m or 1h30m`, "pause", "-for", "5", limitsFile, "api", "acme", "bob")
 	d.fails(exitUsage, "-for is 0s", "pause", "-for", "0", limitsFile, "api", "acme", "bob")
 	d.fails(exitUsage, "policy \"login\" cannot be paused", "pause", limitsFile, "login", "acme", "bob")
 	d.fails(exitUsage, "-rule is \"user\": it must be a rule with", "pause", "-rule", "user", limitsFile, "api", "acme", "bob")
