@@ -14,13 +14,15 @@ import (
 	"github.com/weir-go/weir/internal/sleep"
 )
 
-// ErrPaused means that a server asked for a pause that is longer than the request may
-// wait. The error is a [weir.ErrDenied] too.
+// ErrPaused means that a server, or an operator, asked for a pause that is longer than
+// the request may wait. The error is a [weir.ErrDenied] too.
 var ErrPaused error = pausedError{}
 
 type pausedError struct{}
 
-func (pausedError) Error() string { return "weirhttp: the server asked for a pause" }
+func (pausedError) Error() string {
+	return "weirhttp: the requests are paused for longer than this one may wait"
+}
 
 // Is reports whether target is [weir.ErrDenied].
 func (pausedError) Is(target error) bool { return target == weir.ErrDenied }
