@@ -115,12 +115,15 @@ func (l *limiter) change(ctx context.Context, form url.Values, key []string) (ur
 	case opPause:
 		d, err := time.ParseDuration(form.Get(paramFor))
 		if err != nil || d <= 0 {
-			return nil, misuseError(fmt.Sprintf("the time %q is not valid: it must be above 0, for example 5m", form.Get(paramFor)))
+			return nil, misuseError(fmt.Sprintf("the time %q is not valid: it must be above 0 and have a unit, for example 5m", form.Get(paramFor)))
 		}
 		id, err := lim.Pause(ctx, d, key...)
 		done.Set(paramPause, id)
 		return done, err
 	case opResume:
+		if form.Get(paramPause) == "" {
+			return nil, misuseError("the form has no pause: it must have the ID of the pause")
+		}
 		was, err := lim.Resume(ctx, form.Get(paramPause), key...)
 		if !was {
 			done.Set(paramDone, opResumed)

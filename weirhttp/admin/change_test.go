@@ -134,6 +134,8 @@ func TestBadForms(t *testing.T) {
 		"a bad seal":      {url.Values{"target": {"limiter=api&sealed=x"}, "op": {"reset"}}, http.StatusBadRequest, "type the key again"},
 		"too large":       {url.Values{"limiter": {"api"}, "op": {"reset"}, "key": {"acme", strings.Repeat("x", 1<<20)}}, http.StatusRequestEntityTooLarge, "too large"},
 		"no pause rule":   {url.Values{"limiter": {"api"}, "op": {"pause"}, "key": {"acme", "ann"}, "for": {"5m"}}, http.StatusBadRequest, "algorithm.pause{}"},
+		"no ID":           {url.Values{"limiter": {"api"}, "op": {"resume"}, "key": {"acme", "ann"}}, http.StatusBadRequest, "the id of the pause"},
+		"no unit":         {url.Values{"limiter": {"api"}, "op": {"pause"}, "key": {"acme", "ann"}, "for": {"5"}}, http.StatusBadRequest, "have a unit"},
 		"a bad time":      {url.Values{"limiter": {"api"}, "op": {"pause"}, "key": {"acme", "ann"}, "for": {"-5m"}}, http.StatusBadRequest, "above 0"},
 	} {
 		w := post(page, c.form)
