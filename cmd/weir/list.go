@@ -137,7 +137,7 @@ func (l *listing) rank(ctx context.Context, s *subject) (*explain.Ranking, error
 	return r, nil
 }
 
-// byUse compares two callers. The one that uses more of its limit comes first.
+// byUse compares two callers: those that use more of their limits come first.
 func byUse(a, b explain.Caller) int {
 	return cmp.Or(
 		cmp.Compare(b.Share(), a.Share()),
