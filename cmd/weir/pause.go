@@ -17,12 +17,15 @@ var pauseCommand = &command{
 	example: "weir pause -for 5m limits.yaml api acme ann",
 	text: `
 The policy must have a rule with "algorithm: pause". It prints the ID of the pause, which weir resume
-needs to end it early. A second pause never shortens the first. The pause ends after -for in any case.`,
+needs to end it early. A second pause never shortens the first. The pause ends after -for in any case.
+If other keys share the rule, for example those of a tenant, it asks, because all of them are denied.
+Without a terminal, it then needs -yes.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		p := &pause{policyFlags: t.policyFlags(set)}
 		p.time = 5 * time.Minute
 		spanVar(set, &p.time, "for", "the `time` until the caller is served again")
 		set.StringVar(&p.rule, "rule", "", "the name of the `rule`, if several are pauses")
+		p.sure = t.sure(set)
 		return p.pause
 	},
 }
@@ -34,12 +37,14 @@ var resumeCommand = &command{
 	example: "weir resume -id RKOMHVS2N5QXS4XKMFJHV7DHLD limits.yaml api acme ann",
 	text: `
 It ends the pause with the ID that weir pause printed, and leaves the pauses of others. The exit code
-is 1 if there is no such pause. With -all, it ends all pauses of the caller.`,
+is 1 if there is no such pause. With -all, it ends all pauses of the caller. If other keys share the
+rule, -all asks, because it ends their pauses too.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		p := &pause{policyFlags: t.policyFlags(set)}
 		set.StringVar(&p.id, "id", "", "the `ID` of the pause")
 		set.BoolVar(&p.all, "all", false, "end all pauses of the caller, of programs too")
 		set.StringVar(&p.rule, "rule", "", "the name of the `rule`, if several are pauses")
+		p.sure = t.sure(set)
 		return p.resume
 	},
 }
@@ -51,6 +56,7 @@ type pause struct {
 	rule string
 	id   string
 	all  bool
+	sure func(question string) error
 }
 
 // only returns the limiter of the rule that is a pause.
@@ -72,8 +78,9 @@ func (p *pause) only(s *subject) (*weir.Limiter, error) {
 	return nil, usagef("policy %q cannot be paused: add a rule with \"algorithm: pause\" to it", s.policy.Name)
 }
 
-// open opens the policy, for a call that is bounded by the returned context.
-func (p *pause) begin(ctx context.Context, args []string) (context.Context, *subject, *weir.Limiter, func(), error) {
+// begin opens the policy, for a call that is bounded by the returned context. If other keys share
+// the rule, it first asks whether to do what the words say.
+func (p *pause) begin(ctx context.Context, args []string, does string) (context.Context, *subject, *weir.Limiter, func(), error) {
 	s, err := p.open(ctx, args, true)
 	if err != nil {
 		return ctx, nil, nil, nil, err
@@ -83,6 +90,13 @@ func (p *pause) begin(ctx context.Context, args []string) (context.Context, *sub
 		s.close()
 		return ctx, nil, nil, nil, err
 	}
+	if rule := lim.Rules()[0]; does != "" && s.sharedBy(rule.By) {
+		err := p.sure(fmt.Sprintf("This %s all keys with the same %s.", does, strings.Join(rule.By, " and ")))
+		if err != nil {
+			s.close()
+			return ctx, nil, nil, nil, err
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	return ctx, s, lim, func() { cancel(); s.close() }, nil
 }
@@ -91,7 +105,7 @@ func (p *pause) pause(ctx context.Context, args []string) error {
 	if p.time <= 0 {
 		return usagef("-for is %v: it must be above 0", p.time)
 	}
-	ctx, s, lim, end, err := p.begin(ctx, args)
+	ctx, s, lim, end, err := p.begin(ctx, args, "pauses")
 	if err != nil {
 		return err
 	}
@@ -112,7 +126,11 @@ func (p *pause) resume(ctx context.Context, args []string) error {
 	if (p.id == "") != p.all {
 		return usagef("give either -id with the ID that weir pause printed, or -all")
 	}
-	ctx, s, lim, end, err := p.begin(ctx, args)
+	does := "" // a pause with an ID is of one command
+	if p.all {
+		does = "ends all pauses of"
+	}
+	ctx, s, lim, end, err := p.begin(ctx, args, does)
 	if err != nil {
 		return err
 	}

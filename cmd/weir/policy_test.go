@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -320,4 +322,39 @@ func TestPause(t *testing.T) {
 	d.fails(exitUsage, "-for is 0s", "pause", "-for", "0", limitsFile, "api", "acme", "bob")
 	d.fails(exitUsage, "policy \"login\" cannot be paused", "pause", limitsFile, "login", "acme", "bob")
 	d.fails(exitUsage, "-rule is \"user\": it must be a rule with", "pause", "-rule", "user", limitsFile, "api", "acme", "bob")
+}
+
+// file writes a file with the rules of a policy with a tenant and a user.
+func (d *desk) file(rules string) string {
+	d.Helper()
+	name := filepath.Join(d.TempDir(), "limits.yaml")
+	if err := os.WriteFile(name, []byte("policies: {api: {segments: [tenant, user], rules: {"+rules+"}}}\n"), 0o600); err != nil {
+		d.Fatal(err)
+	}
+	return name
+}
+
+// TestResetShadow shows that a reset says which shadow rules it clears.
+func TestResetShadow(t *testing.T) {
+	d := newDesk(t)
+	const live, shadow, shared = "user: {algorithm: fixed window, limit: 20, window: 1h}",
+		"new: {algorithm: fixed window, limit: 10, window: 1h, shadow: true}", "tenant: {by: [tenant], algorithm: fixed window, limit: 9, window: 1h}"
+	file := d.file(live + ", " + shadow)
+	d.fails(exitUsage, "This resets rule user (weir:api:{acme:ann}:user.f2) and rule new (weir:api:{acme:ann}:new.f2).", "reset", file, "api", "acme", "ann")
+	d.want(exitOK, "reset rule user: weir:api:{acme:ann}:user.f2\nreset rule new: weir:api:{acme:ann}:new.f2\n", "reset", "-yes", file, "api", "acme", "ann")
+	d.want(exitOK, "reset rule new: weir:api:{acme:ann}:new.f2\n", "reset", "-rule", "new", file, "api", "acme", "ann")
+	d.fails(exitUsage, "no rule is identified by the whole key", "reset", "-yes", d.file(shared+", "+shadow), "api", "acme", "ann")
+}
+
+// TestPauseShared shows that a pause asks before it stops other keys than the one given.
+func TestPauseShared(t *testing.T) {
+	d := newDesk(t)
+	file := d.file("pause: {by: [tenant], algorithm: pause}")
+	d.fails(exitUsage, "This pauses all keys with the same tenant. Without a terminal to ask, it needs -yes", "pause", file, "api", "acme", "ann")
+	d.want(exitOK, "allowed: not paused\n", "peek", file, "api", "acme", "bob")
+	first := tell(t, d.env, "pause", "-yes", file, "api", "acme", "ann")
+	d.want(exitOK, "ID\n", "pause", "-yes", file, "api", "acme", "ann")
+	d.want(exitOK, "resumed; the caller is paused for another 5m0s\n", "resume", "-id", strings.TrimSpace(first.out), file, "api", "acme", "bob")
+	d.fails(exitUsage, "This ends all pauses of all keys with the same tenant. Without", "resume", "-all", file, "api", "acme", "ann")
+	d.want(exitOK, "resumed\n", "resume", "-all", "-yes", file, "api", "acme", "ann")
 }

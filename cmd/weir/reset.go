@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"flag"
 	"fmt"
@@ -16,13 +15,13 @@ var resetCommand = &command{
 	summary: "Give a caller its full limit again.",
 	example: "weir reset -rule user limits.yaml api acme ann",
 	text: `
-Without -rule, it resets every rule that the whole key identifies. It asks before it resets more than
-one rule, or a rule that other keys share, for example that of a tenant. Without a terminal, it then
-needs -yes.`,
+Without -rule, it resets every rule that the whole key identifies, shadow rules too. It asks before it
+resets more than one rule, or a rule that other keys share, for example that of a tenant. Without a
+terminal, it then needs -yes.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		r := &reset{policyFlags: t.policyFlags(set)}
 		set.StringVar(&r.rule, "rule", "", "reset only the `rule` with this name")
-		set.BoolVar(&r.yes, "yes", false, "do not ask")
+		r.sure = t.sure(set)
 		return r.run
 	},
 }
@@ -30,7 +29,7 @@ needs -yes.`,
 type reset struct {
 	*policyFlags
 	rule string
-	yes  bool
+	sure func(question string) error
 }
 
 // A resetRule is a rule that is reset.
@@ -85,41 +84,23 @@ func (r *reset) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// rules returns the rules that are reset. There is at least one.
+// rules returns the rules that are reset. There is at least one. Limiter.Reset needs a rule that is
+// no shadow rule, and then clears shadow rules too.
 func (r *reset) rules(s *subject) ([]resetRule, error) {
 	keys, err := s.lim.Bare().StoreKeys(weir.KeyOf(s.key...))
 	if err != nil {
 		return nil, err
 	}
 	var list []resetRule
+	enforced := false
 	for i, info := range s.lim.Rules() {
-		if r.rule == info.Name || r.rule == "" && !info.Shadow && !s.sharedBy(info.By) {
+		if r.rule == info.Name || r.rule == "" && !s.sharedBy(info.By) {
 			list = append(list, resetRule{info.Name, info.By, keys[i]})
+			enforced = enforced || !info.Shadow || r.rule != ""
 		}
 	}
-	if list == nil {
+	if !enforced {
 		return nil, usagef("no rule is identified by the whole key: name one with -rule")
 	}
 	return list, nil
-}
-
-// sure asks whether to go on, unless -yes is given.
-func (r *reset) sure(question string) error {
-	switch {
-	case r.yes:
-		return nil
-	case !r.ask:
-		return usagef("%s Without a terminal to ask, it needs -yes", question)
-	}
-	r.print(r.err, question+" Go on? [y/N] ")
-	answer, err := bufio.NewReader(r.in).ReadString('\n')
-	switch strings.ToLower(strings.TrimSpace(answer)) {
-	case "y", "yes":
-		return nil
-	}
-	if err != nil && answer == "" {
-		r.print(r.err, "\n")
-	}
-	r.print(r.err, "Nothing was reset.\n")
-	return errNo
 }
