@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -32,6 +31,11 @@ type ListOptions struct {
 
 	// Usage asks for the state of each caller: see Caller.Usage. Top always does.
 	Usage bool
+
+	// Limiter returns the limiter whose limits a caller has, for example that of its plan,
+	// which weir.Limiter.With has made from the limiter that is listed. If it is nil or
+	// returns nil, the caller has the limits of the limiter that is listed.
+	Limiter func(c *Caller) *weir.Limiter
 
 	// MaxKeys is the largest number of keys of the limiter that are looked at. The keys
 	// that decisions with an ID keep are among them. 0 means no bound.
@@ -111,6 +115,7 @@ type listing struct {
 	prefix string
 	want   []Segment // of Segments, as they are stored
 	rules  map[string]*listedRule
+	others map[otherRule]*listedRule // of ListOptions.Limiter
 
 	cursor string
 	keys   []string // of the store, not looked at yet
@@ -125,11 +130,17 @@ type listedRule struct {
 	only *weir.Limiter
 }
 
+// An otherRule is a rule of a limiter that ListOptions.Limiter has returned.
+type otherRule struct {
+	lim  *weir.Limiter
+	name string
+}
+
 func newListing(lim *weir.Limiter, opts *ListOptions) (*listing, error) {
 	if err := lim.Valid(); err != nil {
 		return nil, err
 	}
-	l := &listing{lim: lim.Bare(), rules: map[string]*listedRule{}, seen: map[[16]byte]bool{}}
+	l := &listing{lim: lim.Bare(), rules: map[string]*listedRule{}, others: map[otherRule]*listedRule{}, seen: map[[16]byte]bool{}}
 	if opts != nil {
 		l.ListOptions = *opts
 	}
@@ -232,18 +243,21 @@ func (c *Caller) id() (id [16]byte) {
 
 // peek sets the usage of the callers of a page.
 func (l *listing) peek(ctx context.Context, page []Caller) error {
-	at := map[string][]int{}
-	for i, c := range page {
-		at[c.Rule] = append(at[c.Rule], i)
+	at := map[*listedRule][]int{}
+	for i := range page {
+		rule, err := l.rule(&page[i])
+		if err != nil {
+			return err
+		}
+		at[rule] = append(at[rule], i)
 	}
-	for _, name := range slices.Sorted(maps.Keys(at)) {
-		rule := l.rules[name]
-		requests := make([]weir.Request, len(at[name]))
-		for j, i := range at[name] {
+	for rule, list := range at {
+		requests := make([]weir.Request, len(list))
+		for j, i := range list {
 			requests[j] = weir.Request{Key: page[i].Key, Op: weir.Peek}
 		}
 		for j, a := range rule.only.DoMany(ctx, requests) {
-			c := &page[at[name][j]]
+			c := &page[list[j]]
 			switch {
 			case a.Err == nil:
 				u := usage(&rule.info, &a.Result)
@@ -256,6 +270,26 @@ func (l *listing) peek(ctx context.Context, page []Caller) error {
 		}
 	}
 	return nil
+}
+
+// rule returns the rule of c with the limits of c.
+func (l *listing) rule(c *Caller) (*listedRule, error) {
+	if l.Limiter == nil {
+		return l.rules[c.Rule], nil
+	}
+	lim := l.Limiter(c)
+	if lim == nil {
+		return l.rules[c.Rule], nil
+	}
+	other := otherRule{lim, c.Rule}
+	if l.others[other] == nil {
+		only, err := lim.Bare().Only(c.Rule)
+		if err != nil {
+			return nil, fmt.Errorf("explain: the result of ListOptions.Limiter: %w", err)
+		}
+		l.others[other] = &listedRule{only.Rules()[0], only}
+	}
+	return l.others[other], nil
 }
 
 // A Ranking is the result of [Top].

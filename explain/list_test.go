@@ -113,6 +113,37 @@ func TestTop(t *testing.T) {
 	}
 }
 
+// Callers are ranked by the limits that they have, and not by those of the limiter that is listed.
+func TestTopWithOtherLimits(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	lim := w.limiter(t, weir.Policy{Name: "api", Rules: []weir.Rule{{Name: "user", Algorithm: algorithm.FixedWindow{Limit: 100, Window: time.Hour}}}})
+	few, err := lim.With(weir.Rule{Name: "user", Algorithm: algorithm.FixedWindow{Limit: 4, Window: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, n := range map[string]int{"ann": 3, "bob": 50, "eve": 60} {
+		if _, err := lim.AllowN(t.Context(), int64(n), key); err != nil {
+			t.Fatal(err)
+		}
+	}
+	opts := &explain.ListOptions{Limiter: func(c *explain.Caller) *weir.Limiter {
+		if c.Segments[0].Value == "ann" {
+			return few
+		}
+		return nil
+	}}
+	top, err := explain.Top(t.Context(), lim, 2, opts)
+	if err != nil || len(top.Callers) != 2 || top.Callers[0].Segments[0].Value != "ann" || top.Callers[0].Limit != 4 || top.Callers[1].Used != 60 {
+		t.Errorf("got %+v, %v", top, err)
+	}
+	other := w.limiter(t, weir.Policy{Name: "api", Rules: []weir.Rule{{Name: "other", Algorithm: algorithm.FixedWindow{Limit: 100, Window: time.Hour}}}})
+	opts.Limiter = func(*explain.Caller) *weir.Limiter { return other }
+	if _, err := explain.Top(t.Context(), lim, 2, opts); !errors.Is(err, weir.ErrInvalidRule) || !strings.Contains(err.Error(), "ListOptions.Limiter") {
+		t.Errorf("a limiter without the rule: got %v", err)
+	}
+}
+
 // A queue's use is the turns taken, and not what remains.
 func TestTopOfQueues(t *testing.T) {
 	t.Parallel()

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -11,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/explain"
 )
 
@@ -94,7 +94,11 @@ func (l *listing) list(ctx context.Context, s *subject) (string, error) {
 	if _, err := s.base.Only(l.rule); err != nil && l.rule != "" {
 		return "", usageError{err}
 	}
-	ranking, err := l.rank(ctx, s)
+	limiter, err := l.overridden(ctx, s)
+	if err != nil {
+		return "", err
+	}
+	ranking, err := explain.Top(ctx, s.base, l.n, &explain.ListOptions{Rule: l.rule, Segments: s.key, Limiter: limiter, MaxKeys: mostListed})
 	if err != nil {
 		return "", err
 	}
@@ -110,64 +114,30 @@ func (l *listing) list(ctx context.Context, s *subject) (string, error) {
 	return ranked(ranking, pauses), nil
 }
 
-// rank returns the l.n callers that use most. explain.Top would choose them without overrides.
-func (l *listing) rank(ctx context.Context, s *subject) (*explain.Ranking, error) {
-	r := &explain.Ranking{Callers: []explain.Caller{}, Complete: true}
-	opts := &explain.ListOptions{Rule: l.rule, Segments: s.key, Usage: true, MaxKeys: mostListed}
-	for c, err := range explain.List(ctx, s.base, opts) {
-		switch {
-		case errors.Is(err, explain.ErrMore):
-			r.Complete = false
-			continue
-		case err != nil:
+// overridden returns a function that returns the limiter of a caller with an override in the file,
+// and nil for other callers. It knows callers by their keys in the store, which have only the hash
+// of a secret segment.
+func (l *listing) overridden(ctx context.Context, s *subject) (func(*explain.Caller) *weir.Limiter, error) {
+	limiters := map[string]*weir.Limiter{}
+	for _, o := range s.policy.Overrides {
+		lim, err := s.limits.For(ctx, s.policy.Name, l.plan, o.Key)
+		if err != nil {
 			return nil, err
 		}
-		r.Listed++
-		if err := l.override(ctx, s, &c); err != nil {
+		keys, err := lim.StoreKeys(o.Key)
+		if err != nil {
 			return nil, err
 		}
-		if c.Usage == nil || c.Used == 0 {
-			continue
+		for i, info := range lim.Rules() {
+			if s.sharedBy(info.By) {
+				continue // others have the limits of the policy
+			}
+			for _, key := range keys[i] {
+				limiters[key] = lim
+			}
 		}
-		if at, _ := slices.BinarySearchFunc(r.Callers, c, byUse); at < l.n {
-			r.Callers = slices.Insert(r.Callers, at, c)
-			r.Callers = r.Callers[:min(len(r.Callers), l.n)]
-		}
 	}
-	return r, nil
-}
-
-// byUse compares two callers: those that use more of their limits come first.
-func byUse(a, b explain.Caller) int {
-	return cmp.Or(
-		cmp.Compare(b.Share(), a.Share()),
-		cmp.Compare(time.Duration(b.ResetAfter), time.Duration(a.ResetAfter)),
-		cmp.Compare(a.StoreKey, b.StoreKey),
-	)
-}
-
-// override replaces the usage of a caller that has an override by that under its limits.
-func (l *listing) override(ctx context.Context, s *subject, c *explain.Caller) error {
-	if len(c.Segments) < len(s.policy.Segments) || c.Usage == nil {
-		return nil
-	}
-	source, err := s.limits.Source(ctx, s.policy.Name, l.plan, c.Key)
-	if err != nil || !source.Override {
-		return nil
-	}
-	lim, err := s.limits.For(ctx, s.policy.Name, l.plan, c.Key)
-	if err != nil {
-		return err
-	}
-	if lim, err = lim.Only(c.Rule); err != nil {
-		return err
-	}
-	doc, err := explain.ExplainKey(ctx, lim, c.Key)
-	if err != nil {
-		return err
-	}
-	c.Usage = &doc.Rules[0].Usage
-	return nil
+	return func(c *explain.Caller) *weir.Limiter { return limiters[c.StoreKey] }, nil
 }
 
 // ranked returns a ranking as a table. pauses are the names of the rules without a limit.

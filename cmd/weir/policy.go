@@ -34,7 +34,7 @@ func (t *tool) policyFlags(set *flag.FlagSet) *policyFlags {
 type subject struct {
 	file   *weirfile.File
 	limits *weirfile.Limits
-	policy weir.Policy
+	policy weirfile.Policy
 	base   *weir.Limiter // with the limits of the flag -plan
 	key    []string
 
@@ -68,7 +68,7 @@ func (f *policyFlags) open(ctx context.Context, args []string, whole bool) (*sub
 	var names []string
 	for _, p := range file.Policies() {
 		if p.Name == args[1] {
-			s.policy = p.Policy
+			s.policy = p
 		}
 		names = append(names, quoted(p.Name))
 	}

@@ -238,6 +238,35 @@ USED  OF  %    RULE   CALLER                   STATE
 	}
 }
 
+// TestListOverride shows that a caller with an override has the place that its own limits give it,
+// even if a segment of its key is secret.
+func TestListOverride(t *testing.T) {
+	d := newDesk(t)
+	file := d.file("user: {algorithm: fixed window, limit: 100, window: 1h}", ", secret: [user], overrides: [{key: [acme, ann], rules: {user: {limit: 4}}}]")
+	for user, n := range map[string]int64{"ann": 3, "bob": 50, "eve": 60} {
+		f, err := weirfile.Load(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits, err := f.Limits(d.store)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lim, err := limits.For(t.Context(), "api", "", weir.KeyOf("acme", user))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lim.AllowN(t.Context(), n, "acme", user); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var ranking explain.Ranking
+	o := tell(t, d.env, "list", "-o", "json", "-n", "2", file, "api")
+	if err := json.Unmarshal([]byte(o.out), &ranking); err != nil || len(ranking.Callers) != 2 || ranking.Callers[0].Used != 3 || ranking.Callers[0].Limit != 4 || ranking.Callers[1].Used != 60 {
+		t.Errorf("%v in\n%s%s", err, o.out, o.err)
+	}
+}
+
 // TestTop shows that top replaces the list at every tick, survives an outage, and ends on Ctrl-C.
 func TestTop(t *testing.T) {
 	d := newDesk(t)
@@ -324,11 +353,11 @@ func TestPause(t *testing.T) {
 	d.fails(exitUsage, "-rule is \"user\": it must be a rule with", "pause", "-rule", "user", limitsFile, "api", "acme", "bob")
 }
 
-// file writes a file with the rules of a policy with a tenant and a user.
-func (d *desk) file(rules string) string {
+// file writes a file with a policy of tenants and users: its rules, and what follows them.
+func (d *desk) file(rules, more string) string {
 	d.Helper()
 	name := filepath.Join(d.TempDir(), "limits.yaml")
-	if err := os.WriteFile(name, []byte("policies: {api: {segments: [tenant, user], rules: {"+rules+"}}}\n"), 0o600); err != nil {
+	if err := os.WriteFile(name, []byte("policies: {api: {segments: [tenant, user], rules: {"+rules+"}"+more+"}}\n"), 0o600); err != nil {
 		d.Fatal(err)
 	}
 	return name
@@ -339,17 +368,17 @@ func TestResetShadow(t *testing.T) {
 	d := newDesk(t)
 	const live, shadow, shared = "user: {algorithm: fixed window, limit: 20, window: 1h}",
 		"new: {algorithm: fixed window, limit: 10, window: 1h, shadow: true}", "tenant: {by: [tenant], algorithm: fixed window, limit: 9, window: 1h}"
-	file := d.file(live + ", " + shadow)
+	file := d.file(live+", "+shadow, "")
 	d.fails(exitUsage, "This resets rule user (weir:api:{acme:ann}:user.f2) and rule new (weir:api:{acme:ann}:new.f2).", "reset", file, "api", "acme", "ann")
 	d.want(exitOK, "reset rule user: weir:api:{acme:ann}:user.f2\nreset rule new: weir:api:{acme:ann}:new.f2\n", "reset", "-yes", file, "api", "acme", "ann")
 	d.want(exitOK, "reset rule new: weir:api:{acme:ann}:new.f2\n", "reset", "-rule", "new", file, "api", "acme", "ann")
-	d.fails(exitUsage, "no rule is identified by the whole key", "reset", "-yes", d.file(shared+", "+shadow), "api", "acme", "ann")
+	d.fails(exitUsage, "no rule is identified by the whole key", "reset", "-yes", d.file(shared+", "+shadow, ""), "api", "acme", "ann")
 }
 
 // TestPauseShared shows that a pause asks before it stops other keys than the one given.
 func TestPauseShared(t *testing.T) {
 	d := newDesk(t)
-	file := d.file("pause: {by: [tenant], algorithm: pause}")
+	file := d.file("pause: {by: [tenant], algorithm: pause}", "")
 	d.fails(exitUsage, "This pauses all keys with the same tenant. Without a terminal to ask, it needs -yes", "pause", file, "api", "acme", "ann")
 	d.want(exitOK, "allowed: not paused\n", "peek", file, "api", "acme", "bob")
 	first := tell(t, d.env, "pause", "-yes", file, "api", "acme", "ann")
