@@ -2,6 +2,8 @@ package weirfile
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -28,6 +30,24 @@ type answers struct {
 type asked struct {
 	policy string
 	key    weir.Key
+	sum    [sha256.Size]byte // of a long key, in place of the key
+}
+
+// longKey is the size of the longest key that is kept, in bytes. Callers choose their keys: without
+// a bound, those of requests that cost nothing would fill the memory.
+const longKey = 1024
+
+// askedOf returns what a key of the policy is kept under.
+func askedOf(policy string, key *weir.Key) asked {
+	if key.Size() <= longKey {
+		return asked{policy: policy, key: *key}
+	}
+	h := sha256.New()
+	for _, segment := range key.Segments() {
+		h.Write(binary.AppendUvarint(nil, uint64(len(segment))))
+		h.Write([]byte(segment))
+	}
+	return asked{policy: policy, sum: [sha256.Size]byte(h.Sum(nil))}
 }
 
 // An answer is what is known about a key.
@@ -60,7 +80,7 @@ func newAnswers(o *Options) *answers {
 
 // get returns the answer about a key.
 func (a *answers) get(policy string, key *weir.Key) *answer {
-	k := asked{policy, *key}
+	k := askedOf(policy, key)
 	a.mu.RLock()
 	found := a.recent[k]
 	a.mu.RUnlock()
