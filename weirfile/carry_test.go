@@ -234,6 +234,7 @@ func TestDiff(t *testing.T) {
 		{"    rules:", "    secret: [user]\n    rules:", `rule "user": lost`, []string{"user"}},
 		{"    rules:", "    secret: [tenant]\n    rules:", `rule "tenant": lost; rule "user": lost`, []string{"tenant", "user"}},
 		{"segments: [tenant, user]", "segments: [tenant, user, device]", "rule \"user\": lost", []string{"user"}},
+		{"      user: {algorithm", "      one: {algorithm: gcra, rate: 1 per hour, burst: 10}\n      person: {algorithm", `rule "one": renamed; rule "person": added`, []string{"one", "person"}},
 		{"window: 1h}", "window: 1h, shadow: true}", `rule "tenant": kept; rule "user": lost`, []string{"user"}},
 		{"burst: 10}", "burst: 10, shadow: true}", `rule "user": lost`, []string{"user"}},
 		{"    plans:", "      all: {by: [tenant], algorithm: gcra, rate: 1 per hour, burst: 5}\n    plans:", `rule "all": added`, []string{"all"}},
@@ -281,28 +282,65 @@ func TestDiff(t *testing.T) {
 	}
 }
 
+// If segments change places, and programs pass their keys in the new order, the state is lost where
+// the key in the store has them in another order.
+func TestDiffOfOrder(t *testing.T) {
+	t.Parallel()
+	const all, tenant = "all: {algorithm: fixed window, limit: 9, window: 1h}", "tenant: {by: [tenant], algorithm: fixed window, limit: 9, window: 1h}"
+	for _, c := range []struct{ from, to, rules, want string }{
+		{"tenant, user", "user, tenant", all, "all"},
+		{"tenant, user", "user, tenant", all + ", " + tenant, ""},
+		{"tenant, user, device", "tenant, device, user", all + ", " + tenant, "all"},
+		{"tenant, user, device", "user, tenant, device", all + ", " + tenant, ""},
+		{"tenant, user], secret: [user", "user, tenant], secret: [user", all + ", " + tenant, ""},
+	} {
+		parse := func(segments string) *File {
+			f, err := Parse("x.yaml", []byte("policies: {api: {segments: ["+segments+"], rules: {"+c.rules+"}}}\n"), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f
+		}
+		from, to := parse(c.from), parse(c.to)
+		var lost []string
+		for _, change := range Diff(from, to) {
+			if change.Effect != Lost || !strings.Contains(change.Text, "another order") {
+				t.Errorf("%q to %q: %v", c.from, c.to, change)
+			}
+			lost = append(lost, change.Rule)
+		}
+		if got, full := strings.Join(lost, " "), strings.Join(fullAfter(t, from, to), " "); got != c.want || full != c.want {
+			t.Errorf("%q to %q: Diff says that %q are lost, %q are, want %q", c.from, c.to, got, full, c.want)
+		}
+	}
+}
+
 // fullAfter uses tokens under from, and returns the rules that are full under to.
 func fullAfter(t *testing.T, from, to *File) []string {
 	t.Helper()
 	st := memory.New(nil)
-	limiter := func(f *File) *weir.Limiter {
+	limiter := func(f *File) (*weir.Limiter, []string) {
 		l, err := f.Limits(st)
 		if err != nil {
 			t.Fatal(err)
 		}
-		lim, err := l.For(t.Context(), "api", "", weir.KeyOf("acme", "ann"))
+		var key []string
+		for _, name := range f.policy("api").Segments {
+			key = append(key, map[string]string{"tenant": "acme", "user": "ann", "device": "x"}[name])
+		}
+		lim, err := l.For(t.Context(), "api", "", weir.KeyOf(key...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return lim
+		return lim, key
 	}
+	lim, key := limiter(from)
 	for range 3 {
-		if res, err := limiter(from).Allow(t.Context(), "acme", "ann"); err != nil || !res.Allowed {
+		if res, err := lim.Allow(t.Context(), key...); err != nil || !res.Allowed {
 			t.Fatal(res, err)
 		}
 	}
-	lim := limiter(to)
-	key := []string{"acme", "ann", "x"}[:len(to.policy("api").Segments)]
+	lim, key = limiter(to)
 	var full []string
 	for _, r := range lim.Rules() {
 		only, err := lim.Only(r.Name)
@@ -329,7 +367,15 @@ func TestDiffHidesSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, changes := range [][]Change{Diff(from, f), Diff(f, from)} {
+	clear, err := Parse("x.yaml", []byte(strings.Replace(string(to), "    secret: [key]\n", "", 1)), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bare, err := Parse("x.yaml", []byte(string(to)[:strings.Index(string(to), "    overrides")]), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, changes := range [][]Change{Diff(from, f), Diff(f, from), Diff(clear, bare), Diff(bare, clear)} {
 		if text := fmt.Sprint(changes); strings.Contains(text, "hush") || len(changes) != 2 {
 			t.Errorf("got %s", text)
 		}

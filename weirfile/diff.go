@@ -94,7 +94,7 @@ func (d *differ) policy(old, p *filePolicy) {
 		c := Change{Policy: p.Name, Rule: rule.Name, To: d.to.words(rule), Line: p.rules[i].line}
 		was := old.rule(rule.Name)
 		if was == nil {
-			if was = renamedFrom(old, p, rule); was == nil {
+			if was = renamedFrom(old, p, rule, renamed); was == nil {
 				c.Effect, c.Text = Added, "callers start with a full limit"
 			} else {
 				renamed[was.Name] = true
@@ -117,18 +117,21 @@ func (d *differ) policy(old, p *filePolicy) {
 
 // rule compares two rules of a policy with one name.
 func (d *differ) rule(c Change, old, p *filePolicy, was, now weir.Rule) {
-	before, after := old.place(was), p.place(now)
+	slot, slotNow := old.slotOf(was), p.slotOf(now)
+	rest, restNow := old.restOf(was), p.restOf(now)
 	switch {
 	case tag(was.Algorithm) != tag(now.Algorithm):
 		c.Effect, c.Text = Lost, "the algorithm is part of the key: callers have a full limit again"
-	case !sameKeys(before, after):
+	case !sameSegments(old.place(was), p.place(now)):
 		c.Effect, c.Text = Lost, "the segments that identify the limit change: callers have a full limit again"
-	case before.hidden != after.hidden:
-		c.Effect, c.Text = Lost, "the hash of a secret segment is part of the key: callers have a full limit again"
-	case !sameKeys(old.slotOf(was), p.slotOf(now)) && was.Shadow != now.Shadow:
+	case !sameKeys(slot, slotNow) && was.Shadow != now.Shadow:
 		c.Effect, c.Text = Lost, "the key of a shadow rule differs, because its segments are not just those that all rules share: callers have a full limit again"
-	case !sameKeys(old.slotOf(was), p.slotOf(now)):
+	case !sameKeys(slot, slotNow) && !sameSegments(slot, slotNow):
 		c.Effect, c.Text = Lost, "the segments that all rules share change, and choose the key: callers have a full limit again"
+	case !sameKeys(slot, slotNow) || !sameKeys(rest, restNow):
+		c.Effect, c.Text = Lost, "the key has the segments in another order: callers have a full limit again"
+	case slot.hidden != slotNow.hidden || rest.hidden != restNow.hidden:
+		c.Effect, c.Text = Lost, "the hash of a secret segment is part of the key: callers have a full limit again"
 	case c.From == c.To:
 		return
 	default:
@@ -163,7 +166,7 @@ func (d *differ) overrides(old, p *filePolicy) {
 	}
 	for i := range p.overrides {
 		o := &p.overrides[i]
-		c := Change{Policy: p.Name, Key: p.shown(o.key), Line: o.at.line}
+		c := Change{Policy: p.Name, Key: p.shown(o.key, old), Line: o.at.line}
 		was := before[o.key]
 		delete(before, o.key)
 		if was == nil {
@@ -175,7 +178,7 @@ func (d *differ) overrides(old, p *filePolicy) {
 	}
 	for i := range old.overrides {
 		if o := &old.overrides[i]; before[o.key] != nil {
-			d.add(Change{Policy: p.Name, Key: old.shown(o.key), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"})
+			d.add(Change{Policy: p.Name, Key: old.shown(o.key, p), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"})
 		}
 	}
 }
@@ -248,11 +251,12 @@ func (p *filePolicy) rule(name string) *weir.Rule {
 	return nil
 }
 
-// renamedFrom returns the rule of old which rule seems to replace under another name, or nil.
-func renamedFrom(old, p *filePolicy, rule weir.Rule) *weir.Rule {
+// renamedFrom returns the rule of old which rule seems to replace under another name, or nil. It is
+// none of the rules that others replace.
+func renamedFrom(old, p *filePolicy, rule weir.Rule, replaced map[string]bool) *weir.Rule {
 	for i := range old.Rules {
 		was := &old.Rules[i]
-		if p.rule(was.Name) == nil && tag(was.Algorithm) == tag(rule.Algorithm) && sameKeys(old.place(*was), p.place(rule)) {
+		if p.rule(was.Name) == nil && !replaced[was.Name] && tag(was.Algorithm) == tag(rule.Algorithm) && sameKeys(old.place(*was), p.place(rule)) {
 			return was
 		}
 	}
@@ -266,10 +270,26 @@ type keyPlace struct {
 	hidden  string // which of them are secret
 }
 
-// sameKeys reports whether the keys have the same segments: by their names, or by their
-// places if only names have changed.
+// sameSegments reports whether the segments are the same, in any order.
+func sameSegments(a, b keyPlace) bool {
+	return slices.Equal(slices.Sorted(slices.Values(a.names)), slices.Sorted(slices.Values(b.names))) || sameKeys(a, b)
+}
+
+// sameKeys reports whether keys have the same segments in the same order: by their names, or by
+// their places if only names have changed. If a name stands at another place, segments have moved.
 func sameKeys(a, b keyPlace) bool {
-	return slices.Equal(a.names, b.names) || slices.Equal(a.indexes, b.indexes)
+	if slices.Equal(a.names, b.names) {
+		return true
+	}
+	if !slices.Equal(a.indexes, b.indexes) {
+		return false
+	}
+	for i, name := range b.names {
+		if a.names[i] != name && slices.Contains(a.names, name) {
+			return false
+		}
+	}
+	return true
 }
 
 // place returns the segments that identify the limit of a rule.
@@ -290,6 +310,14 @@ func (p *filePolicy) slotOf(r weir.Rule) keyPlace {
 	})
 }
 
+// restOf returns the other segments in the key of a rule, which follow its name.
+func (p *filePolicy) restOf(r weir.Rule) keyPlace {
+	slot := p.slotOf(r)
+	return p.placeIf(func(name string) bool {
+		return (r.By == nil || slices.Contains(r.By, name)) && !slices.Contains(slot.names, name)
+	})
+}
+
 func (p *filePolicy) placeIf(has func(name string) bool) keyPlace {
 	var k keyPlace
 	for i, name := range p.segments() {
@@ -301,11 +329,11 @@ func (p *filePolicy) placeIf(has func(name string) bool) keyPlace {
 	return k
 }
 
-// shown returns the segments of a key without the secret ones.
-func (p *filePolicy) shown(key weir.Key) []string {
+// shown returns the segments of a key without those that are secret in p or in other.
+func (p *filePolicy) shown(key weir.Key, other *filePolicy) []string {
 	list := key.Segments()
 	for i, name := range p.segments() {
-		if slices.Contains(p.Secret, name) {
+		if slices.Contains(p.Secret, name) || slices.Contains(other.Secret, name) {
 			list[i] = "(secret)"
 		}
 	}
