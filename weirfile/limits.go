@@ -21,7 +21,7 @@ type Limits struct {
 	asked    *answers // nil without Options.Override
 	wrappers map[string][]weir.Wrapper
 
-	loading sync.Mutex // held while a file is loaded: for current and wrappers
+	loading sync.Mutex // held while a file is loaded: for current, wrappers and what status says of it
 
 	mu     sync.Mutex
 	status Status

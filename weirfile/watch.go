@@ -99,8 +99,23 @@ func (l *Limits) path() (string, error) {
 // load puts the content of the file into use if it has changed. err is the error of reading
 // it.
 func (l *Limits) load(path string, data []byte, err error) error {
+	f, err := l.replaceAndNote(path, data, err)
+	switch {
+	case err != nil && l.options.OnError != nil:
+		l.options.OnError(err)
+	case f != nil && l.options.OnLoad != nil:
+		l.options.OnLoad(f)
+	}
+	return err
+}
+
+// replaceAndNote is replace, with the result in the status.
+func (l *Limits) replaceAndNote(path string, data []byte, err error) (*File, error) {
+	l.loading.Lock() // so that the status is that of the limits in use
+	defer l.loading.Unlock()
 	f, err := l.replace(path, data, err)
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := time.Now()
 	l.status.Err = err
 	switch {
@@ -112,23 +127,15 @@ func (l *Limits) load(path string, data []byte, err error) error {
 	default:
 		l.status.Checked = now
 	}
-	l.mu.Unlock()
-	switch {
-	case err != nil && l.options.OnError != nil:
-		l.options.OnError(err)
-	case f != nil && l.options.OnLoad != nil:
-		l.options.OnLoad(f)
-	}
-	return err
+	return f, err
 }
 
-// replace puts the content into use, and returns its File, or nil if nothing has changed.
+// replace puts the content into use, and returns its File, or nil if nothing has changed. The
+// caller holds l.loading.
 func (l *Limits) replace(path string, data []byte, err error) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weirfile: %w", err)
 	}
-	l.loading.Lock()
-	defer l.loading.Unlock()
 	old := l.current.Load()
 	if sha256.Sum256(data) == old.file.sum {
 		return nil, nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -213,6 +214,29 @@ func TestIntervalIsChecked(t *testing.T) {
 	for _, opts := range []*Options{{Interval: -1}, {OverrideAge: -1}, {MaxOverrides: -1}} {
 		if _, err := Parse("x.yaml", []byte(shop), opts); err == nil || !strings.Contains(err.Error(), "it must be 0, which means") {
 			t.Errorf("%+v: got %v", opts, err)
+		}
+	}
+}
+
+// After reloads at once, the status is that of the limits in use.
+func TestReloadConcurrent(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "limits.yaml")
+	write(t, path, shop)
+	l := load(t, path, nil)
+	files := []string{strings.Replace(shop, five, six, 1), shop}
+	for range 200 {
+		var wg sync.WaitGroup
+		for _, text := range files {
+			wg.Go(func() {
+				if err := l.load(path, []byte(text), nil); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		if l.Status().Sum != l.File().sum {
+			t.Fatal("the status has the sum of a file that is not in use")
 		}
 	}
 }
