@@ -169,3 +169,13 @@ func TestExitCodes(t *testing.T) {
 		}
 	}
 }
+
+// TestCheckUnread shows that a file that cannot be read is not an invalid one, and that a URL given in
+// its place stays secret.
+func TestCheckUnread(t *testing.T) {
+	for _, args := range [][]string{{"check", "redis://ann:s3cret@host/0"}, {"check", limitsFile, "no/such.yaml"}, {"check", "-o", "json", "no/such.yaml"}} {
+		if o := tell(t, nil, args...); o.code != exitUsage || !strings.Contains(o.err, "no such file") || strings.Contains(o.out+o.err, "s3cret") || o.out != "" {
+			t.Errorf("%q: got %+v", args, o)
+		}
+	}
+}
