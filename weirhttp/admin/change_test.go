@@ -74,6 +74,26 @@ func TestResetKey(t *testing.T) {
 	}
 }
 
+// The page has no button that cannot work: only shadow rules cannot be reset together.
+func TestResetOfShadowRules(t *testing.T) {
+	lim := newPolicy(t, nil, weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+		{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
+		{Name: "tight", Shadow: true, Algorithm: algorithm.FixedWindow{Limit: 1, Window: time.Hour}},
+		{Name: "loose", Shadow: true, Algorithm: algorithm.FixedWindow{Limit: 9, Window: time.Hour}},
+	}})
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
+	text := get(page, annQuery, "").Body.String()
+	if strings.Contains(text, "Reset this key") {
+		w := post(page, button(t, text, "Reset this key").values)
+		t.Errorf("the page has a button to reset the key, which answers %d", w.Code)
+	}
+	for _, name := range []string{"Reset tenant", "Reset tight", "Reset loose"} {
+		if w := post(page, button(t, text, name).values); w.Code != http.StatusSeeOther {
+			t.Errorf("%s: status %d:\n%s", name, w.Code, w.Body)
+		}
+	}
+}
+
 // A GET changes nothing.
 func TestGetChangesNothing(t *testing.T) {
 	lim := newAPI(t, nil)

@@ -100,6 +100,7 @@ func (l *limiter) keyView(doc *explain.Document, target, rule, pause string) *ke
 	v := &keyView{Allowed: doc.Allowed, Sentence: "A request for this key is allowed now."}
 	now := time.Now()
 	var whole []string // the rules that a reset of the key clears
+	enforced := false  // one of them is no shadow rule, which weir.Limiter.Reset needs
 	for i := range doc.Rules {
 		d := &doc.Rules[i]
 		pauses := i < len(l.rules) && l.rules[i].Pauses
@@ -119,6 +120,7 @@ func (l *limiter) keyView(doc *explain.Document, target, rule, pause string) *ke
 			r.Shared = "This rule is shared by all keys with the same " + strings.Join(d.By, " and ") + "."
 		} else {
 			whole = append(whole, r.Name)
+			enforced = enforced || !d.Shadow
 		}
 		if pauses {
 			r.Limit, reset.Text = pauseWords, "End all pauses"
@@ -132,7 +134,7 @@ func (l *limiter) keyView(doc *explain.Document, target, rule, pause string) *ke
 		}
 		v.Rules = append(v.Rules, r)
 	}
-	if len(whole) > 1 {
+	if len(whole) > 1 && enforced {
 		v.Reset = &action{
 			ID: "reset", Text: "Reset this key", Describes: "Resets " + strings.Join(whole, ", ") + ".",
 			Hidden: fieldsOf(target, "", opReset),
