@@ -124,11 +124,11 @@ func (l *listing) overridden(ctx context.Context, s *subject) (func(*explain.Cal
 		if err != nil {
 			return nil, err
 		}
-		keys, err := lim.StoreKeys(o.Key)
+		keys, err := s.base.StoreKeys(o.Key) // as they are listed
 		if err != nil {
 			return nil, err
 		}
-		for i, info := range lim.Rules() {
+		for i, info := range s.base.Rules() {
 			if s.sharedBy(info.By) {
 				continue // others have the limits of the policy
 			}
