@@ -239,3 +239,81 @@ func TestSharedPauseMisuse(t *testing.T) {
 		t.Error("the request was sent")
 	}
 }
+
+// A pause that begins while a request waits for its lease holds the request too.
+func TestSharedPauseLease(t *testing.T) {
+	for _, paced := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFleet(t, memory.New(nil), true, fastRule)
+			tr := f.transports[0]
+			if !paced {
+				tr.Limiter = nil
+			}
+			tr.Leases = newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+			held, err := tr.Leases.TryAcquire(t.Context(), "a.test")
+			if err != nil {
+				t.Fatal(err)
+			}
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				if err := send(t.Context(), t, tr, "http://a.test"); err != nil {
+					t.Error(err)
+				}
+			})
+			synctest.Wait()
+			if _, err := f.transports[1].Pauses.Pause(t.Context(), time.Minute, "a.test"); err != nil {
+				t.Fatal(err)
+			}
+			if ok, err := held.Release(t.Context()); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			wg.Wait()
+			if len(f.times) != 1 || f.times[0] != time.Minute {
+				t.Errorf("with a pace %v: requests left at %v, want one at the end of the pause", paced, f.times)
+			}
+		})
+	}
+}
+
+// If the context ends while Pauses is asked about a turn, the turn is refunded, unless another
+// request with its ID can use it.
+func TestSharedPauseGivesUp(t *testing.T) {
+	for _, asked := range []int{2, 1} { // after and before the wait
+		for _, id := range []string{"", "mine"} {
+			synctest.Test(t, func(t *testing.T) {
+				pace := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
+				weirtest.Allow(t, pace, weir.Request{Key: weir.KeyOf("a.test")})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				n := -1 // the first Peek comes before the turn
+				st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error {
+					if n++; n == asked {
+						cancel()
+						return context.Canceled
+					}
+					return nil
+				}}
+				tr := &weirhttp.Transport{
+					Limiter: pace,
+					Pauses:  weirtest.NewPolicy(t, st, weir.Policy{Name: "pauses", Rules: []weir.Rule{pauseRule}}),
+					Base:    &service{},
+					Request: func(*http.Request) (weir.Request, error) {
+						return weir.Request{Key: weir.KeyOf("a.test"), ID: id}, nil
+					},
+				}
+				start := time.Now()
+				if err := send(ctx, t, tr, "http://a.test"); !errors.Is(err, context.Canceled) {
+					t.Errorf("got %v, want the error of the context", err)
+				}
+				// Without the turn, one token is there after the first minute.
+				if waited := time.Since(start); waited != time.Duration(asked-1)*time.Minute {
+					t.Errorf("the request waited %v", waited)
+				}
+				time.Sleep(time.Until(start.Add(time.Minute)))
+				if res := weirtest.Left(t, pace, "a.test"); res.Allowed != (id == "") {
+					t.Errorf("asked %d times, ID %q: got %+v", asked, id, res)
+				}
+			})
+		}
+	}
+}

@@ -92,8 +92,8 @@ type Transport struct {
 	// that are under way are not stopped.
 	//
 	// If Pauses is the Limiter, the decision of a request that need not wait looks at the
-	// pauses. Otherwise, and before and after a wait, a request asks Pauses with a Peek,
-	// which is one more round trip. If Pauses is nil, pauses are not shared.
+	// pauses. Otherwise, after a lease, and before and after a wait, a request asks Pauses
+	// with a Peek, which is one more round trip. If Pauses is nil, pauses are not shared.
 	//
 	// During an outage of the store, a Transport knows its own pauses only. If Pauses is
 	// not the Limiter, wrap it in an outage.Breaker too: otherwise, requests wait for the
@@ -218,6 +218,8 @@ func (t *Transport) lease(ctx context.Context, req *weir.Request, w *waiter) (*l
 
 // turn waits until the request can be sent.
 func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) error {
+	// A pause may have begun while the request waited for its lease.
+	late := t.Leases != nil && t.Pauses != t.Limiter
 	for {
 		var turn *weir.Reservation
 		var shared time.Duration
@@ -228,24 +230,22 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) erro
 			if turn, err = t.Limiter.Reserve(ctx, r); err != nil {
 				return paused(err)
 			}
-			waits := turn.Delay > 0
-			if waits { // perhaps for a pause
-				if shared, err = t.shared(ctx, req.Key); err != nil {
-					return errors.Join(err, guard.Undo(ctx, turn.Cancel))
-				}
-			}
-			if shared <= 0 {
-				if err = turn.Wait(ctx); err == nil && waits {
-					shared, err = t.shared(ctx, req.Key)
-				}
-				if err != nil {
-					return err
-				}
-			}
-		} else if t.Leases != nil { // the lease may have come late
-			if shared, err = t.shared(ctx, req.Key); err != nil {
+		}
+		waits := turn != nil && turn.Delay > 0 // perhaps for a pause
+		if waits || late {
+			shared, err = t.shared(ctx, req.Key)
+		}
+		if err == nil && shared <= 0 && waits {
+			if err = turn.Wait(ctx); err != nil {
 				return err
 			}
+			shared, err = t.shared(ctx, req.Key)
+		}
+		if err != nil {
+			if turn != nil && req.ID == "" { // otherwise another request can use the turn
+				err = errors.Join(err, guard.Undo(ctx, turn.Cancel))
+			}
+			return err
 		}
 		if shared <= 0 && t.pauses.left(req.Key) <= 0 {
 			return nil
@@ -259,6 +259,7 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) erro
 		if err := errors.Join(err, t.pause(ctx, req.Key, w, shared)); err != nil {
 			return err
 		}
+		late = false
 	}
 }
 
