@@ -24,7 +24,7 @@ func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) { return l.divi
 
 // ShareFloor is Share, except that a share that would be less than one request, which is one
 // token or the Cost of the rule, is one request. So n processes together allow n requests, or
-// what the limit allows, whichever is more.
+// what the limit allows, whichever is more, in the time in which the limit is refilled.
 func (l *Limiter) ShareFloor(n int, st store.Store) (*Limiter, error) { return l.divide(n, st, true) }
 
 func (l *Limiter) divide(n int, st store.Store, floor bool) (*Limiter, error) {

@@ -108,6 +108,11 @@ type Options struct {
 	// processes together allow at most N requests or the limit, whichever is more. Without
 	// Floor, Wrap and With return an error for such a limit. With any other Fallback, Floor
 	// must be false.
+	//
+	// This bound is that of the time in which the limit is refilled, Result.Window. A limit
+	// with a high rate and a burst below N has a short one: for example, N processes together
+	// let requests pass at N times the rate of a GCRA with a Burst of 1. Give such a limit a
+	// burst of at least N requests: its rate is then divided by N.
 	Floor bool
 
 	// MaxKeys is the largest number of keys that Local holds in memory. A caller has

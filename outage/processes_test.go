@@ -214,3 +214,39 @@ func TestSetProcessesErrors(t *testing.T) {
 	_, err := weirtest.New(t, st, weirtest.PerSecond).Wrap(outage.New(&outage.Options{Fallback: outage.Open, Floor: true}).Wrap)
 	wantError(t, err, nil, "Options.Floor is true and Fallback is Open: only Local uses Floor")
 }
+
+// With a Floor, the rate of a limit is divided by the number of processes if its burst has a
+// token for each. Otherwise it is divided by the burst.
+func TestFloorRate(t *testing.T) {
+	const n = 10
+	for _, tt := range []struct {
+		algorithm algorithm.Algorithm
+		want      int // in 60 s, at most
+	}{
+		{algorithm.GCRA{Rate: algorithm.PerMinute(120), Burst: n}, n + 120},
+		{algorithm.LeakyBucket{Rate: algorithm.PerMinute(120), Queue: n - 1}, n + 120},
+		{algorithm.GCRA{Rate: algorithm.PerMinute(120), Burst: 1}, n + n*120},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			st := weirtest.NewFaulty()
+			st.Set(weirtest.Down)
+			var processes [n]*weir.Limiter
+			for i := range processes {
+				processes[i] = onOutage(t, weirtest.New(t, st, tt.algorithm), outage.Options{Fallback: outage.Local, Processes: n, Floor: true, Probe: longProbe})
+			}
+			allowed := 0
+			for range 600 {
+				for _, l := range processes {
+					res, err := l.Allow(t.Context(), "ann")
+					if weirtest.Degraded(t, res, err).Allowed {
+						allowed++
+					}
+				}
+				time.Sleep(time.Minute / 600)
+			}
+			if allowed > tt.want || allowed < tt.want*9/10 {
+				t.Errorf("%+v: %d requests in a minute, want about %d", tt.algorithm, allowed, tt.want)
+			}
+		})
+	}
+}
