@@ -43,8 +43,8 @@ type Outcome string
 
 // Outcomes of decisions.
 const (
-	Allowed         Outcome = "allowed"          // for a Force, Refund, Settle, Release or Reset: done
-	Denied          Outcome = "denied"           // for a Refund, Settle or Release: nothing was done
+	Allowed         Outcome = "allowed"          // for a Force, Refund, Settle, Release, Pause, Resume or Reset: done
+	Denied          Outcome = "denied"           // for a Refund, Settle, Release or Resume: nothing was done
 	ShadowDenied    Outcome = "shadow_denied"    // allowed, but a shadow rule would have denied: see weir.Rule.Shadow
 	DegradedAllowed Outcome = "degraded_allowed" // without the store: see package outage
 	DegradedDenied  Outcome = "degraded_denied"  // without the store
