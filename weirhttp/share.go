@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/store"
 )
@@ -49,8 +50,9 @@ func (t *Transport) shared(ctx context.Context, key weir.Key) (time.Duration, er
 	if t.Pauses == nil {
 		return 0, nil
 	}
-	var each [weir.MaxRules]weir.Result
-	res, err := t.Pauses.Decide(ctx, weir.Request{Key: key, Op: weir.Peek}, each[:])
+	s := gate.NewScratch()
+	defer s.Free()
+	res, err := t.Pauses.Decide(ctx, weir.Request{Key: key, Op: weir.Peek}, s.Each[:])
 	switch {
 	case err == nil && res.Degraded == nil:
 	case ctx.Err() != nil:
@@ -61,8 +63,8 @@ func (t *Transport) shared(ctx context.Context, key weir.Key) (time.Duration, er
 		return 0, err
 	}
 	left := time.Duration(0)
-	for i := range each {
-		if one := &each[i]; compose.Pauses(one.Limit, one.Window) {
+	for _, one := range s.Rules(&res) {
+		if compose.Pauses(one.Limit, one.Window) {
 			left = max(left, one.RetryAfter)
 		}
 	}

@@ -317,3 +317,22 @@ func TestSharedPauseGivesUp(t *testing.T) {
 		}
 	}
 }
+
+// A pause is seen through a wrapper that leaves the results of the rules out.
+func TestSharedPauseWrapped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memory.New(nil), true, fastRule)
+		tr := f.transports[0]
+		tr.Pauses = weirtest.Wrap(t, tr.Pauses, weirtest.Around(func(next weir.Decider) deciderFunc {
+			return func(ctx context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
+				return next.Decide(ctx, r, nil)
+			}
+		}))
+		if _, err := tr.Pauses.Pause(t.Context(), time.Minute, "a.test"); err != nil {
+			t.Fatal(err)
+		}
+		if err := send(t.Context(), t, tr, "http://a.test"); err != nil || f.times[0] != time.Minute {
+			t.Errorf("%v: the request left at %v, want the end of the pause", err, f.times)
+		}
+	})
+}
