@@ -28,8 +28,8 @@ import (
 // a later decision of a key needs are not tried. A server that was demoted just now can look
 // like a mistake, so let a probe fail a few times before it counts.
 //
-// After an error, even that of ctx, Ready tries to remove its keys, which takes at most one
-// second. Keys that remain expire.
+// After an error, even that of ctx, Ready tries to remove its keys, which takes at most
+// one second. Keys that remain expire.
 func (l *Limiter) Ready(ctx context.Context) error {
 	if l == nil || l.bound == nil {
 		return errNoLimiter

@@ -36,8 +36,8 @@ import (
 //
 // Only new requests are denied. A Force, a Refund, a Settle, a Renew and a Release ignore
 // pauses. But a request that repeats an earlier decision, because of its ID, is denied
-// during a pause, or delayed until its end: its caller has not gone ahead. If the tokens of
-// the decision have been refilled by the end of the pause, the request is then decided
+// during a pause, or delayed until its end: its caller has not gone ahead. If the tokens
+// of the decision have been refilled by the end of the pause, the request is then decided
 // again. A Reset ends all pauses of the key.
 //
 // The rule takes part in everything that all rules of a limiter must support, for example

@@ -215,8 +215,8 @@ func TestSetProcessesErrors(t *testing.T) {
 	wantError(t, err, nil, "Options.Floor is true and Fallback is Open: only Local uses Floor")
 }
 
-// With a Floor, the rate of a limit is divided by the number of processes if its burst has a
-// token for each. Otherwise it is divided by the burst.
+// With a Floor, the rate of a limit is divided by the number of processes if its burst
+// has a token for each. Otherwise it is divided by the burst.
 func TestFloorRate(t *testing.T) {
 	const n = 10
 	for _, tt := range []struct {

@@ -275,8 +275,8 @@ func TestSharedPauseLease(t *testing.T) {
 	}
 }
 
-// If the context ends while Pauses is asked about a turn, the turn is refunded, unless another
-// request with its ID can use it.
+// If the context ends while Pauses is asked about a turn, the turn is refunded, unless
+// another request with its ID can use it.
 func TestSharedPauseGivesUp(t *testing.T) {
 	for _, asked := range []int{2, 1} { // after and before the wait
 		for _, id := range []string{"", "mine"} {
