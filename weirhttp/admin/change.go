@@ -99,10 +99,12 @@ func (l *limiter) change(ctx context.Context, form url.Values, key []string) (ur
 	}
 	op, rule := form.Get(paramOp), form.Get(paramRule)
 	done := url.Values{paramDone: {op}}
-	lim := l.lim
+	lim, err := l.of(ctx, key)
+	if err != nil {
+		return nil, err
+	}
 	if rule != "" {
 		done.Set(paramRule, rule)
-		var err error
 		if lim, err = lim.Only(rule); err != nil {
 			return nil, err
 		}

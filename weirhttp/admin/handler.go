@@ -104,7 +104,11 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, query url.Values)
 		return
 	}
 	doc, err := within(r.Context(), h.timeout, func(ctx context.Context) (*explain.Document, error) {
-		return explain.Explain(ctx, l.lim, key...)
+		lim, err := l.of(ctx, key)
+		if err != nil {
+			return nil, err
+		}
+		return explain.Explain(ctx, lim, key...)
 	})
 	if err != nil {
 		h.failKey(w, r, l, key, problemOf(err, ""))

@@ -1,11 +1,14 @@
 package admin_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -190,5 +193,45 @@ func TestDeniedOfAnother(t *testing.T) {
 		if w := get(page, "", accept); w.Code != http.StatusOK || strings.Contains(w.Body.String(), "only one") {
 			t.Errorf("status %d:\n%s", w.Code, w.Body)
 		}
+	}
+}
+
+// A key with limits of its own is shown and reset under them.
+func TestLimiterOfKey(t *testing.T) {
+	lim := newAPI(t, nil)
+	raised, err := lim.With(weir.Rule{Name: "user", Algorithm: algorithm.FixedWindow{Limit: 50, Window: time.Hour}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked []weir.Key
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim, For: func(_ context.Context, key weir.Key) (*weir.Limiter, error) {
+		asked = append(asked, key)
+		switch key {
+		case weir.KeyOf("acme", "ann"):
+			return raised, nil
+		case weir.KeyOf("acme", "eve"):
+			return nil, errors.New("the database is away")
+		}
+		return nil, nil
+	}})
+	for user, want := range map[string]int64{"ann": 50, "bob": 10} {
+		var doc explain.Document
+		if err := json.Unmarshal(get(page, "limiter=api&key=acme&key="+user, "application/json").Body.Bytes(), &doc); err != nil {
+			t.Fatal(err)
+		}
+		if doc.Rules[1].Limit != want {
+			t.Errorf("%s: the limit is %d, want %d", user, doc.Rules[1].Limit, want)
+		}
+	}
+	if got := get(page, "limiter=api&key=acme&key=eve", ""); got.Code != http.StatusInternalServerError || !strings.Contains(got.Body.String(), "The database is away") {
+		t.Errorf("got status %d for a key whose limits are not known:\n%s", got.Code, got.Body)
+	}
+	consume(t, raised, 20, "acme", "ann")
+	asked = nil
+	if got := post(page, url.Values{"limiter": {"api"}, "key": {"acme", "ann"}, "op": {"reset"}, "rule": {"user"}}); got.Code != http.StatusSeeOther || len(asked) != 1 {
+		t.Errorf("reset: got status %d, and the limiter was asked for %d times", got.Code, len(asked))
+	}
+	if res, err := raised.Peek(t.Context(), "acme", "ann"); err != nil || res.Remaining != 50 {
+		t.Errorf("after a reset: %+v, %v", res, err)
 	}
 }

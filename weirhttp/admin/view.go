@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"fmt"
 	"html/template"
 	"net/url"
@@ -31,6 +32,7 @@ const maxDenied = 5
 type limiter struct {
 	name     string
 	lim      *weir.Limiter
+	keyed    func(context.Context, weir.Key) (*weir.Limiter, error) // nil: lim for each key
 	denied   *observe.TopDenied
 	outage   *outage.Breaker
 	n        int // its index
@@ -39,7 +41,19 @@ type limiter struct {
 }
 
 func newLimiter(given Limiter, n int) *limiter {
-	return &limiter{name: given.Name, lim: given.Limiter, denied: given.Denied, outage: given.Outage, n: n, segments: given.Limiter.Segments(), rules: given.Limiter.Rules()}
+	return &limiter{name: given.Name, lim: given.Limiter, keyed: given.For, denied: given.Denied, outage: given.Outage, n: n, segments: given.Limiter.Segments(), rules: given.Limiter.Rules()}
+}
+
+// of returns the limiter of a key.
+func (l *limiter) of(ctx context.Context, key []string) (*weir.Limiter, error) {
+	if l.keyed == nil {
+		return l.lim, nil
+	}
+	lim, err := l.keyed(ctx, weir.KeyOf(key...))
+	if lim == nil {
+		lim = l.lim
+	}
+	return lim, err
 }
 
 // anySecret reports whether a segment is secret.
