@@ -15,15 +15,18 @@ import (
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
+	"github.com/weir-go/weir/store/postgres"
 )
 
-// These are the numbers of histories that a test records on a store. An adapter has 225 in all.
-// miniredis needs much more time for a history than a server.
+// These are the numbers of histories that a test records on a store, without those that have
+// pauses only. An adapter has 225 in all. miniredis needs much more time for a history than a
+// server.
 const (
 	inMemory    = 200
 	onMiniredis = 25
 	onSingle    = 100
 	onCluster   = 50
+	onPostgres  = 25
 )
 
 // some returns how many histories of n to record. With the race detector, a history takes
@@ -68,14 +71,24 @@ func TestLinearizable(t *testing.T) {
 			})
 		}
 	}
+	all := servers.AllPostgres()
+	newest := all[len(all)-1]
+	t.Run(newest.Name, func(t *testing.T) {
+		busyParallel(t)
+		progress(t)
+		linearizable(t, onPostgres, postgres.New(limiterPool(t, newest)), nil)
+	})
 }
 
-// linearizable records histories on st: some of n. It deletes their keys with admin, which may
-// be nil: many keys make it slow to list those of other tests.
+// linearizable records histories on st: some of n, and a tenth more that pause and resume keys
+// again and again. It deletes their keys with admin, which may be nil: many keys make it slow to
+// list those of other tests.
 func linearizable(t *testing.T, n int, st store.Store, admin redis.UniversalClient) {
 	t.Helper()
 	rec := recorder(t, st)
-	for range some(n) {
+	n = some(n)
+	for i := range n + (n+9)/10 {
+		rec.Pauses = i >= n
 		history, err := rec.Record(t.Context(), rand.Uint64(), nil)
 		if err != nil {
 			t.Fatal(err)

@@ -25,6 +25,10 @@ type Recorder struct {
 	// Prefix is what the keys of the histories begin with. No other key does.
 	Prefix string
 
+	// Pauses makes the next histories have requests to the limiter with pauses only.
+	// Otherwise, a quarter of the histories have some.
+	Pauses bool
+
 	clients   [clients]client
 	histories int
 }
@@ -122,7 +126,7 @@ func Yield(ctx context.Context) {
 // run returns a function that makes the calls of client i.
 func (r *Recorder) run(seed uint64, faults *Faults) func(ctx context.Context, i int) {
 	r.histories++
-	steps := plan(seed, fmt.Sprint(r.histories))
+	steps := plan(seed, fmt.Sprint(r.histories), r.Pauses)
 	var f Faults
 	if faults != nil {
 		f = *faults

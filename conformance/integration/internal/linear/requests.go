@@ -3,6 +3,7 @@ package linear
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -190,13 +191,20 @@ type planner struct {
 	policy int
 	ids    int
 	asked  map[int][]weir.Request // with an ID, by policy
+
+	tenants, users string // the letters of their names
 }
 
-// plan returns the calls of each client in a history. Their keys start with name.
-func plan(seed uint64, name string) (all [clients][]step) {
-	p := &planner{Rand: rand.New(rand.NewPCG(seed, 1)), asked: map[int][]weir.Request{}}
+// plan returns the calls of each client in a history. Their keys start with name. If pauses is
+// true, they are all to the limiter with pauses.
+func plan(seed uint64, name string, pauses bool) (all [clients][]step) {
+	p := &planner{Rand: rand.New(rand.NewPCG(seed, 1)), asked: map[int][]weir.Request{}, tenants: "ab", users: "xy"}
 	several := len(policies) - 1 - manyRules // the index of the first with several rules
 	used := []int{p.IntN(several), several + p.IntN(manyRules), len(policies) - 1}
+	if pauses {
+		p.tenants, p.users = "abcdef", "x" // else, the check of a group would need too many steps
+		used = []int{slices.IndexFunc(policies, func(p policy) bool { return p.Name == "paused" })}
+	}
 	for range calls {
 		for c := range all {
 			s := step{policy: used[p.IntN(len(used))]}
@@ -226,8 +234,13 @@ func plan(seed uint64, name string) (all [clients][]step) {
 
 // key returns a random key of the policy.
 func (p *planner) key(name string) weir.Key {
-	segments := []string{name + [...]string{"a", "b"}[p.IntN(2)], [...]string{"x", "y"}[p.IntN(2)]}
+	segments := []string{name + p.letter(p.tenants), p.letter(p.users)}
 	return weir.KeyOf(segments[:len(policies[p.policy].Segments)]...)
+}
+
+func (p *planner) letter(of string) string {
+	i := p.IntN(len(of))
+	return of[i : i+1]
 }
 
 // recent returns one of the last requests with an ID. If there is none, it returns one with
