@@ -25,7 +25,9 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/observe"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirotel"
@@ -143,6 +145,9 @@ func TestPrometheus(t *testing.T) {
 		`weir_decisions_total\{.*weir_op="Consume",weir_outcome="denied",weir_rule="user"\} 2`,
 		`weir_decision_duration_seconds_bucket\{.*weir_op="Peek",weir_outcome="allowed",le="\+Inf"\} 1`,
 		`weir_near_limit_total\{.*weir_rule="user"\} 3`,
+		`\nweir_outage\{.*weir_limiter="api"\} 0`,
+		`\nweir_outages_total\{.*weir_limiter="api"\} 0`,
+		`\nweir_denycache_answers_total\{.*\} 0`,
 	} {
 		if !regexp.MustCompile(want).MatchString(got) {
 			t.Errorf("no %s in\n%s", want, got)
@@ -153,14 +158,22 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// scrape makes decisions, and returns what the Prometheus exporter says of them.
+// scrape makes decisions, and returns what the Prometheus exporter says of them, of a Breaker
+// and of a Cache.
 func scrape(t *testing.T) string {
 	registry := prometheus.NewRegistry()
 	e, err := exporter.New(exporter.WithRegisterer(registry))
 	if err != nil {
 		t.Fatal(err)
 	}
-	use(t, observed(t, sdk.NewMeterProvider(sdk.WithReader(e))))
+	provider := sdk.NewMeterProvider(sdk.WithReader(e))
+	use(t, observed(t, provider))
+	if _, err := weirotel.WatchOutage(provider, outage.New(nil), attribute.String("weir.limiter", "api")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := weirotel.WatchDenyCache(provider, denycache.New(nil)); err != nil {
+		t.Fatal(err)
+	}
 	w := httptest.NewRecorder()
 	promhttp.HandlerFor(registry, promhttp.HandlerOpts{}).ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body.String()
