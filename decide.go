@@ -89,9 +89,9 @@ func (l *Limiter) Force(ctx context.Context, cost int64, key ...string) (res Res
 //   - If the store is a [store.Batcher], DoMany sends all requests in one batch.
 //   - Otherwise DoMany decides the requests one by one.
 //
-// MGet cannot read the state of algorithm.SlidingLog, Concurrency, MetadataWindow and Pause.
-// MGet can read the keys of different requests at different instants. If a key holds a
-// list or a sorted set, MGet treats it as missing.
+// MGet cannot read the state of algorithm.SlidingLog, Concurrency, MetadataWindow and
+// Pause. MGet can read the keys of different requests at different instants. If a key
+// holds a list or a sorted set, MGet treats it as missing.
 //
 // A batch is held in memory: pass thousands of requests at once, not millions.
 func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {

@@ -23,8 +23,8 @@ import (
 //   - [ErrUnsupported] if no rule is an algorithm.Pause.
 //   - [ErrInvalidRule] if several rules are. Select one with [Limiter.Only].
 //   - another error if d is not positive, or longer than [algorithm.MaxSpan].
-//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable] or the error of ctx, the
-//     key may be paused.
+//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable] or the error of ctx,
+//     the key may be paused.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration, key ...string) (id string, err error) {
 	r := Request{Key: KeyOf(key...), Op: Pause, ID: rand.Text(), For: d}
 	if _, err := l.Decide(ctx, r, nil); err != nil {

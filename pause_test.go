@@ -40,8 +40,8 @@ func resume(t testing.TB, l *weir.Limiter, want bool, id string, key ...string) 
 	}
 }
 
-// Every limiter over the store denies a paused key until the pause ends or is resumed, and
-// consumes nothing.
+// Every limiter over the store denies a paused key until the pause ends or is resumed,
+// and consumes nothing.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	for _, rules := range [][]weir.Rule{{pauseRule, rateRule}, {rateRule, pauseRule}} {
@@ -118,8 +118,8 @@ func TestPauseIgnored(t *testing.T) {
 	}
 }
 
-// A repeated request has not gone ahead, so it waits for the pause, or is denied. It still
-// consumes nothing.
+// A repeated request has not gone ahead, so it waits for the pause, or is denied. It
+// still consumes nothing.
 func TestPauseReplay(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -258,8 +258,8 @@ func TestPauseBy(t *testing.T) {
 	}
 }
 
-// The rule never stands in the way of what the other rules support, and is shown only if it
-// denies.
+// The rule never stands in the way of what the other rules support, and is shown only if
+// it denies.
 func TestPauseTransparent(t *testing.T) {
 	t.Parallel()
 	for name, other := range map[string]weir.Rule{
@@ -365,7 +365,8 @@ func TestPauseMistakes(t *testing.T) {
 	}
 }
 
-// A pause is one call of the store, and touches only its own key. Shadow rules see none of it.
+// A pause is one call of the store, and touches only its own key. Shadow rules see none
+// of it.
 func TestPauseOneCall(t *testing.T) {
 	t.Parallel()
 	rec := &recorder{Store: memory.New(nil)}

@@ -12,15 +12,15 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// Ready checks that the store can make the decisions of l, for the start of a program and for
-// a readiness probe. It tells a server that is away from a mistake that lasts:
+// Ready checks that the store can make the decisions of l, for the start of a program and
+// for a readiness probe. It tells a server that is away from a mistake that lasts:
 //   - nil: the store made a decision.
-//   - a [store.ErrUnavailable]: the server is away or too slow. This can end, so check again. A
-//     program with a fallback can start all the same: see package outage.
+//   - a [store.ErrUnavailable]: the server is away or too slow. This can end, so check
+//     again. A program with a fallback can start all the same: see package outage.
 //   - any other error: somebody must correct a setting, which the error names if it is a
-//     [store.ErrMisconfigured]. For example, the password is wrong, the user lacks a right, a
-//     table is missing, or the client is of the wrong kind. Until then, the store makes no
-//     decision, and a limiter that fails open has no limits.
+//     [store.ErrMisconfigured]. For example, the password is wrong, the user lacks a
+//     right, a table is missing, or the client is of the wrong kind. Until then, the
+//     store makes no decision, and a limiter that fails open has no limits.
 //
 // Ready calls the store directly, without the wrappers of l. It runs the scripts of l, also
 // those of shadow rules, on keys of its own, which no caller's key equals, and removes them.
@@ -57,7 +57,8 @@ func notReady(err error) error {
 	return failure.New(err, "weir: Ready: %s", plain(err))
 }
 
-// probe returns b with keys for Ready: a part of each is "%ready:", which is no escaped text.
+// probe returns b with keys for Ready: a part of each is "%ready:", which is no escaped
+// text.
 func (b *bound) probe() (*bound, error) {
 	space := &keySpace{head: b.space.head + "%ready:", segments: b.space.segments, secret: b.space.secret}
 	rules := slices.Clone(b.rules)

@@ -48,8 +48,8 @@ const (
 	// Release releases the lease named ID.
 	Release
 
-	// Pause closes the key for the time Request.For, in an algorithm.Pause. ID is the name
-	// of the pause. See Limiter.Pause.
+	// Pause closes the key for the time Request.For, in an algorithm.Pause. ID is the
+	// name of the pause. See Limiter.Pause.
 	Pause
 
 	// Resume ends the pause named ID. See Limiter.Resume.
@@ -92,8 +92,8 @@ type Request struct {
 	// TokenBucket, LeakyBucket and Pause do. TakeUpTo and Force do not support MaxWait.
 	MaxWait time.Duration
 
-	// For is how long a Pause lasts, from 1 ns to algorithm.MaxSpan. It is rounded up to a
-	// microsecond. Other ops ignore it.
+	// For is how long a Pause lasts, from 1 ns to algorithm.MaxSpan. It is rounded up to
+	// a microsecond. Other ops ignore it.
 	For time.Duration
 
 	// ID names the decision, so that it can be repeated and refunded. It can contain any
@@ -109,8 +109,9 @@ type Request struct {
 	// If the decision reserved tokens that are not available within MaxWait, and was not
 	// settled to another cost, the repeated request is denied, and RetryAfter says for
 	// how long. So is a repeated request whose decision is in the future, because the
-	// clock has stepped back, and one whose key is paused. After a Settle, only a rule with a Cost still has a turn. If
-	// the rate or the capacity has changed, Delay is an estimate, and the repeat is allowed.
+	// clock has stepped back, and one whose key is paused. After a Settle, only a rule
+	// with a Cost still has a turn. If the rate or the capacity has changed, Delay is an
+	// estimate, and the repeat is allowed.
 	//
 	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
 	// a TakeUpTo, the Cost must be at least what it consumed.
@@ -128,8 +129,8 @@ type Request struct {
 	// consumes tokens from the other rules again, and cannot be refunded. Every op except
 	// Peek and Reset then needs an ID. It has at most algorithm.MaxLease bytes.
 	//
-	// For a Pause and a Resume, ID is the name of the pause. It has 1 to algorithm.MaxLease
-	// bytes.
+	// For a Pause and a Resume, ID is the name of the pause. It has 1 to
+	// algorithm.MaxLease bytes.
 	ID string
 
 	// Actual is the cost that a Settle gives to the decision. Other ops ignore it.
@@ -166,8 +167,9 @@ func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
 // fewest tokens remaining. If there are several such rules, it is the first of them.
 //
 // The ops Refund, Settle, Release, Pause, Resume and Reset set other fields. For Refund,
-// Release and Resume, Allowed reports whether anything was refunded, released or resumed, and
-// for Settle, whether the decision was found. After a Pause and a Reset, it is true. For Refund and Settle, Granted and Rule are Cost and Kept of the [Settlement]. All
+// Release and Resume, Allowed reports whether anything was refunded, released or resumed,
+// and for Settle, whether the decision was found. After a Pause and a Reset, it is true.
+// For Refund and Settle, Granted and Rule are Cost and Kept of the [Settlement]. All
 // other fields are zero.
 type Result struct {
 	Allowed bool // the caller may go ahead, after Delay
@@ -195,10 +197,10 @@ type Result struct {
 	ResetAfter time.Duration // the time until the rule is fully reset
 
 	// Degraded is nil if the store decided. Otherwise it says why not: see package
-	// outage. It is then a store.ErrUnavailable. It is an ErrDenied too if the share of the
-	// process denied the request, so that the caller is over a limit. If Degraded is also a
-	// Decider, it decides further requests without the store, for a wrapper that asked for
-	// another decision than its caller.
+	// outage. It is then a store.ErrUnavailable. It is an ErrDenied too if the share of
+	// the process denied the request, so that the caller is over a limit. If Degraded is
+	// also a Decider, it decides further requests without the store, for a wrapper that
+	// asked for another decision than its caller.
 	Degraded error
 
 	// Shadow is nil if every shadow rule allows the request: see Rule.Shadow. If one

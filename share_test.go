@@ -64,8 +64,8 @@ func TestShare(t *testing.T) {
 	wantError(t, err, weir.ErrUnsupported, "can consume at most 1000 at once")
 }
 
-// ShareFloor gives each of many processes one request of a small limit, and no more than Share
-// of a large limit.
+// ShareFloor gives each of many processes one request of a small limit, and no more than
+// Share of a large limit.
 func TestShareFloor(t *testing.T) {
 	t.Parallel()
 	st := weirtest.NewStore(weirtest.NewClock())

@@ -22,8 +22,8 @@ type SegmentInfo struct {
 	Secret bool // the store has only its hash: see Policy.Secret
 }
 
-// Segments describes the segments of the limiter's keys, in the order of [Policy].Segments.
-// There are none if l is nil or a zero value.
+// Segments describes the segments of the limiter's keys, in the order of
+// [Policy].Segments. There are none if l is nil or a zero value.
 func (l *Limiter) Segments() []SegmentInfo {
 	if l == nil || l.bound == nil {
 		return nil
@@ -36,9 +36,9 @@ func (l *Limiter) Segments() []SegmentInfo {
 	return infos
 }
 
-// Bare returns l without its wrappers. Its decisions come from the store, and no wrapper sees
-// them. Use it in tools that look at what the store holds. If l is nil or a zero value, so is
-// the result.
+// Bare returns l without its wrappers. Its decisions come from the store, and no wrapper
+// sees them. Use it in tools that look at what the store holds. If l is nil or a zero
+// value, so is the result.
 func (l *Limiter) Bare() *Limiter {
 	if l == nil || l.bound == nil {
 		return l
@@ -46,11 +46,12 @@ func (l *Limiter) Bare() *Limiter {
 	return &Limiter{bound: l.bound, outer: l.bound}
 }
 
-// StoreKeys returns the keys in the store that a decision for k reads: one list for each rule,
-// in the order of [Limiter.Rules]. A list has one key, or several if the rule is an
+// StoreKeys returns the keys in the store that a decision for k reads: one list for each
+// rule, in the order of [Limiter.Rules]. A list has one key, or several if the rule is an
 // algorithm.SlidingBuckets. The keys that a decision with an ID keeps are not among them.
 //
-// All keys of the rules that are not shadow rules have the same cluster slot: see [store.Slot].
+// All keys of the rules that are not shadow rules have the same cluster slot: see
+// [store.Slot].
 //
 // The error is [ErrInvalidKey] if k is not a key of l.
 func (l *Limiter) StoreKeys(k Key) ([][]string, error) {
@@ -81,10 +82,10 @@ func (b *bound) appendStoreKeys(lists [][]string, k *Key) [][]string {
 	return lists
 }
 
-// StorePrefix returns a text with which every key of l in the store begins whose first segments
-// are these. It is for [store.Lister]. Without segments, it is a prefix of all keys of l.
-// Other keys can begin with it too: see [Limiter.ParseStoreKey]. It is empty if l is nil or a
-// zero value.
+// StorePrefix returns a text with which every key of l in the store begins whose first
+// segments are these. It is for [store.Lister]. Without segments, it is a prefix of all
+// keys of l. Other keys can begin with it too: see [Limiter.ParseStoreKey]. It is empty
+// if l is nil or a zero value.
 func (l *Limiter) StorePrefix(segments ...string) string {
 	if l == nil || l.bound == nil {
 		return ""
@@ -126,8 +127,8 @@ type StoredKey struct {
 	// with the result of Limiter.Only(Rule), for example to peek or to reset.
 	//
 	// If the store has only the hash of a segment, because it is secret or longer than
-	// MaxSegment, the segment is that hash: see Key.Hashed. Every decision can be made with
-	// such a key, but wrappers take it for another one than the key itself.
+	// MaxSegment, the segment is that hash: see Key.Hashed. Every decision can be made
+	// with such a key, but wrappers take it for another one than the key itself.
 	Key Key
 
 	// Segments are the segments of Key in By of the rule, in the order of By.
@@ -141,9 +142,10 @@ type StoredSegment struct {
 	Hashed bool   // Value is a hash
 }
 
-// ParseStoreKey returns the rule and the segments of a key in the store. It is the inverse of
-// [Limiter.StoreKeys]. It returns false if stored is not such a key: if it is the key of another
-// limiter, of another layout of this one, or the key that a decision with an ID keeps.
+// ParseStoreKey returns the rule and the segments of a key in the store. It is the
+// inverse of [Limiter.StoreKeys]. It returns false if stored is not such a key: if it is
+// the key of another limiter, of another layout of this one, or the key that a decision
+// with an ID keeps.
 func (l *Limiter) ParseStoreKey(stored string) (StoredKey, bool) {
 	if l == nil || l.bound == nil {
 		return StoredKey{}, false
@@ -203,8 +205,8 @@ func isNumber(text string, limit int) bool {
 	return err == nil && n >= 0 && n < limit && strconv.Itoa(n) == text
 }
 
-// parse sets the segments of k in list. text is what appendSegments has appended for them. If it
-// is another text, parse returns false.
+// parse sets the segments of k in list. text is what appendSegments has appended for
+// them. If it is another text, parse returns false.
 func (ks *keySpace) parse(k *Key, list []int, text string) bool {
 	parts := strings.Split(text, ":")
 	if len(parts) != len(list) {
@@ -231,8 +233,8 @@ func isHash(text string) bool {
 	return ok && err == nil && len(sum) == 32 && hex.EncodeToString(sum) == digits
 }
 
-// unescape returns the segment that appendEscaped has appended as text. It returns false if text
-// is no such text.
+// unescape returns the segment that appendEscaped has appended as text. It returns false
+// if text is no such text.
 func unescape(text string) (string, bool) {
 	var b []byte
 	for rest := text; ; {

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// storePolicy has rules of one, two and three segments, a rule with several keys, a rule with a
-// sorted set, and a shadow rule whose keys have another slot.
+// storePolicy has rules of one, two and three segments, a rule with several keys, a rule
+// with a sorted set, and a shadow rule whose keys have another slot.
 func storePolicy(secret ...string) weir.Policy {
 	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}
 	return weir.Policy{
@@ -40,8 +40,9 @@ func hostile(r *rand.Rand) string {
 	return text
 }
 
-// Every key that a decision writes is among StoreKeys, except for markers, and ParseStoreKey makes
-// the rule and the segments of it. With that Key, a decision finds the same state.
+// Every key that a decision writes is among StoreKeys, except for markers, and
+// ParseStoreKey makes the rule and the segments of it. With that Key, a decision finds
+// the same state.
 func TestStoreKeysRoundTrip(t *testing.T) {
 	t.Parallel()
 	r, now := rand.New(rand.NewPCG(1, 2)), time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)

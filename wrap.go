@@ -18,7 +18,8 @@ type StandIn interface {
 	StandsIn()
 }
 
-// maxDepth is the largest number of Deciders that stand around one another, as Find sees them.
+// maxDepth is the largest number of Deciders that stand around one another, as Find sees
+// them.
 const maxDepth = 1000
 
 // Find returns the first T among d and the Deciders in d: the next one of a Decider is what

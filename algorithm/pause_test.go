@@ -96,8 +96,8 @@ func TestPauseForce(t *testing.T) {
 	}
 }
 
-// Beyond MaxPauses, pauses share an entry. The key stays closed until the last of them ends,
-// even if all others are resumed.
+// Beyond MaxPauses, pauses share an entry. The key stays closed until the last of them
+// ends, even if all others are resumed.
 func TestPauseMany(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.Pause{})
@@ -131,8 +131,8 @@ func TestPauseMany(t *testing.T) {
 	}
 }
 
-// The key lives until the last pause would end, even if that pause is resumed or a shorter
-// one begins later, and to the end of a millisecond.
+// The key lives until the last pause would end, even if that pause is resumed or a
+// shorter one begins later, and to the end of a millisecond.
 func TestPauseTTL(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.Pause{})

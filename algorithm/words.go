@@ -8,15 +8,15 @@ import (
 	"github.com/weir-go/weir/internal/span"
 )
 
-// A Describer is an [Algorithm] that describes its limit in words, for people. The built-in
-// algorithms do.
+// A Describer is an [Algorithm] that describes its limit in words, for people. The
+// built-in algorithms do.
 type Describer interface {
 	// Describe returns the limit in words: "10 tokens per second, burst 20".
 	Describe() string
 }
 
-// Words describes the limit of a in words. If a is no [Describer], it is described by its limit:
-// "20 tokens in 2 s (mine)".
+// Words describes the limit of a in words. If a is no [Describer], it is described by its
+// limit: "20 tokens in 2 s (mine)".
 func Words(a Algorithm) string {
 	if d, ok := a.(Describer); ok {
 		return d.Describe()

@@ -15,8 +15,8 @@ import (
 )
 
 // A fake is a correct store with all that a store can have, so that no check is skipped:
-// it has batches, lists its keys, borrows strings, loses scripts, and appears to run Lua. A mutant is a
-// fake with one behaviour changed.
+// it has batches, lists its keys, borrows strings, loses scripts, and appears to run Lua.
+// A mutant is a fake with one behaviour changed.
 type fake struct {
 	*memory.Store
 	mu   sync.Mutex

@@ -11,8 +11,8 @@ import (
 
 type listFunc = func(f *fake, ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error)
 
-// lists returns a mutation whose List is a correct one, of which it keeps the keys for which keep
-// returns true.
+// lists returns a mutation whose List is a correct one, of which it keeps the keys for
+// which keep returns true.
 func lists(keep func(f *fake, prefix, key string) bool) mutation {
 	return mutation{list: func(f *fake, ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
 		list, next, err := f.Store.List(ctx, prefix, cursor, slices.Clone(keys))
@@ -20,8 +20,8 @@ func lists(keep func(f *fake, prefix, key string) bool) mutation {
 	}}
 }
 
-// matching returns a List of the keys whose beginning matches prefix, in which one character stands
-// for any.
+// matching returns a List of the keys whose beginning matches prefix, in which one
+// character stands for any.
 func matching(wild byte) listFunc {
 	return func(f *fake, ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
 		head, _, _ := strings.Cut(prefix, string(wild))

@@ -10,19 +10,19 @@
 //
 // The cache never allows a request that the store would deny. It can deny a request that
 // the store would allow, for at most MaxAge. This happens if tokens are freed:
-//   - by a refund, a reset, a resume or a higher limit in another process or through another
-//     limiter.
-//   - by a refund, a reset or a resume of another key, if both keys share the limit of a rule: see
-//     [weir.Rule].By.
+//   - by a refund, a reset, a resume or a higher limit in another process or through
+//     another limiter.
+//   - by a refund, a reset or a resume of another key, if both keys share the limit of a
+//     rule: see [weir.Rule].By.
 //
 // A Settle to less and the unused tokens of a prefetch.Pool are refunds here.
 //
 // A remembered denial also answers a request that repeats an earlier decision: see
 // Request.ID. The store would allow it.
 //
-// After a Force, a Refund, a Settle, a Release, a Renew, a Pause, a Resume or a Reset of the
-// same key through the same limiter, the store decides again. It also does so after a prefetch.Pool in the
-// limiter has returned tokens of the key.
+// After a Force, a Refund, a Settle, a Release, a Renew, a Pause, a Resume or a Reset of
+// the same key through the same limiter, the store decides again. It also does so after a
+// prefetch.Pool in the limiter has returned tokens of the key.
 //
 // In a remembered result, the time since the denial is subtracted from RetryAfter and
 // ResetAfter. The other fields, for example Remaining, are those of the denial. If a request
@@ -90,9 +90,9 @@ type Cache struct {
 	answers atomic.Int64
 }
 
-// Answers returns the number of requests that remembered denials have answered, in all limiters
-// of c. An observer around c counts them as denied, so the store has denied the others. If c is
-// nil, Answers returns 0.
+// Answers returns the number of requests that remembered denials have answered, in all
+// limiters of c. An observer around c counts them as denied, so the store has denied the
+// others. If c is nil, Answers returns 0.
 func (c *Cache) Answers() int64 {
 	if c == nil {
 		return 0

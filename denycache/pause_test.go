@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/internal/test/weirtest"
 )
 
-// A denial by a pause is remembered until the pause ends. A Pause and a Resume through the
-// limiter forget it, and one of another process is noticed after MaxAge.
+// A denial by a pause is remembered until the pause ends. A Pause and a Resume through
+// the limiter forget it, and one of another process is noticed after MaxAge.
 func TestDenyCachePause(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestErrors checks that errors.md explains every sentinel of weir and store, every code of
-// a Redis server that adapters know, and every code of PostgreSQL that has a hint.
+// TestErrors checks that errors.md explains every sentinel of weir and store, every code
+// of a Redis server that adapters know, and every code of PostgreSQL that has a hint.
 func TestErrors(t *testing.T) {
 	page := readFile(t, "docs/reference/errors.md")
 	for _, source := range []struct{ file, pattern, format string }{

@@ -8,8 +8,9 @@ import (
 	"github.com/weir-go/weir"
 )
 
-// A Document explains what a limiter would answer to a request for one key now: see [Explain]. In
-// JSON, its names are in lower case, and every [Duration] is a number of seconds.
+// A Document explains what a limiter would answer to a request for one key now: see
+// [Explain]. In JSON, its names are in lower case, and every [Duration] is a number of
+// seconds.
 type Document struct {
 	Policy string    `json:"policy"` // the name of the limiter
 	Key    []Segment `json:"key"`
@@ -64,8 +65,8 @@ func (u *Usage) Share() float64 {
 	return float64(u.Used) / float64(u.Limit)
 }
 
-// A Duration is a [time.Duration] that is a number of seconds in JSON, exact to the microsecond:
-// 0.25. [weir.Never] is null.
+// A Duration is a [time.Duration] that is a number of seconds in JSON, exact to the
+// microsecond: 0.25. [weir.Never] is null.
 type Duration time.Duration
 
 // String returns d as [time.Duration] does, or "never".

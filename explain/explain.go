@@ -1,5 +1,5 @@
-// Package explain says in words and in JSON why a limiter answers as it does: for a tool that
-// operators use, and for a page that they look at.
+// Package explain says in words and in JSON why a limiter answers as it does: for a tool
+// that operators use, and for a page that they look at.
 //
 //	doc, err := explain.Explain(ctx, lim, "acme", "ann")
 //	if err != nil {
@@ -12,9 +12,9 @@
 //
 // [List] lists the callers that have state in the store, and [Top] those that use most.
 //
-// Nothing here consumes a token or writes to the store. All questions go to the store: the
-// wrappers of the limiter neither answer them nor see them. So during an outage, the error is
-// [store.ErrUnavailable].
+// Nothing here consumes a token or writes to the store. All questions go to the store:
+// the wrappers of the limiter neither answer them nor see them. So during an outage, the
+// error is [store.ErrUnavailable].
 package explain
 
 import (
@@ -28,13 +28,15 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// Explain returns what lim would answer to a request of one token for the key now, and why. It
-// makes one Peek, and another for each shadow rule. Errors: see [weir.Limiter.Decide].
+// Explain returns what lim would answer to a request of one token for the key now, and
+// why. It makes one Peek, and another for each shadow rule. Errors: see
+// [weir.Limiter.Decide].
 func Explain(ctx context.Context, lim *weir.Limiter, key ...string) (*Document, error) {
 	return ExplainKey(ctx, lim, weir.KeyOf(key...))
 }
 
-// ExplainKey is [Explain] for a [weir.Key], for example of a [Caller] whose segments are hashes.
+// ExplainKey is [Explain] for a [weir.Key], for example of a [Caller] whose segments are
+// hashes.
 func ExplainKey(ctx context.Context, lim *weir.Limiter, k weir.Key) (*Document, error) {
 	if err := lim.Valid(); err != nil {
 		return nil, err
@@ -82,8 +84,8 @@ func peekOnly(ctx context.Context, lim *weir.Limiter, rule string, peek weir.Req
 	return only.Decide(ctx, peek, nil)
 }
 
-// segments returns the segments of k as the store has them, so that none of the secret ones is in
-// clear.
+// segments returns the segments of k as the store has them, so that none of the secret
+// ones is in clear.
 func segments(lim *weir.Limiter, k weir.Key) []Segment {
 	list := storedSegments(lim, k.Segments())
 	for i := range list {
@@ -94,8 +96,8 @@ func segments(lim *weir.Limiter, k weir.Key) []Segment {
 	return list
 }
 
-// storedSegments returns the first segments of a key as the store has them: secret and long ones
-// are hashed.
+// storedSegments returns the first segments of a key as the store has them: secret and
+// long ones are hashed.
 func storedSegments(lim *weir.Limiter, values []string) []Segment {
 	infos := lim.Segments()
 	list := make([]Segment, len(values))

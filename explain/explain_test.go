@@ -159,8 +159,8 @@ func TestStates(t *testing.T) {
 	}
 }
 
-// A denied request is explained by the rule with the longest RetryAfter, and so is what a shadow
-// rule would have done. Secret segments are nowhere in clear.
+// A denied request is explained by the rule with the longest RetryAfter, and so is what a
+// shadow rule would have done. Secret segments are nowhere in clear.
 func TestExplainSeveralRules(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

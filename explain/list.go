@@ -66,9 +66,10 @@ type Caller struct {
 // listPage is the number of callers whose state is read together.
 const listPage = 256
 
-// List lists the callers that have state in the store of lim, in no order: each caller once for
-// each rule for which it has state. If opts is nil, it lists all of them. A caller whose limits
-// are fully reset may be listed or not. Between the calls of the store, other callers come and go.
+// List lists the callers that have state in the store of lim, in no order: each caller
+// once for each rule for which it has state. If opts is nil, it lists all of them. A
+// caller whose limits are fully reset may be listed or not. Between the calls of the
+// store, other callers come and go.
 //
 //	for c, err := range explain.List(ctx, lim, &explain.ListOptions{Rule: "user", Usage: true}) {
 //		if err != nil {
@@ -77,15 +78,16 @@ const listPage = 256
 //		fmt.Println(c.Segments, c.State)
 //	}
 //
-// Each call of the store does a bounded amount of work, so that it does not hold up decisions. But
-// a Redis server looks at all its keys, of other programs too: give ctx a deadline. The listing
-// remembers a hash of each caller, which takes about 40 bytes.
+// Each call of the store does a bounded amount of work, so that it does not hold up
+// decisions. But a Redis server looks at all its keys, of other programs too: give ctx a
+// deadline. The listing remembers a hash of each caller, which takes about 40 bytes.
 //
 // An error is the last element. It is:
 //   - [ErrMore] if the listing is not complete because of ListOptions.MaxKeys.
 //   - [weir.ErrUnsupported] if the store is no [store.Lister].
 //   - [weir.ErrInvalidRule] if there is no rule with that name.
-//   - [weir.ErrInvalidKey] if there are more segments than the policy has, or an empty one.
+//   - [weir.ErrInvalidKey] if there are more segments than the policy has, or an empty
+//     one.
 //   - an error of the store, for example [store.ErrUnavailable].
 func List(ctx context.Context, lim *weir.Limiter, opts *ListOptions) iter.Seq2[Caller, error] {
 	return func(yield func(Caller, error) bool) {
@@ -206,8 +208,8 @@ func (l *listing) next(ctx context.Context) (page []Caller, more bool, err error
 	return page, !l.ended || len(l.keys) > 0, nil
 }
 
-// caller returns the caller of a key in the store. It returns false if the caller is not to be
-// listed, or was listed already.
+// caller returns the caller of a key in the store. It returns false if the caller is not
+// to be listed, or was listed already.
 func (l *listing) caller(stored string) (Caller, bool) {
 	k, ok := l.lim.ParseStoreKey(stored)
 	if !ok || l.rules[k.Rule] == nil {
@@ -305,9 +307,9 @@ type Ranking struct {
 	Complete bool `json:"complete"`
 }
 
-// Top returns the n callers of lim that use most of their limits, among those that [List] lists.
-// A caller that has consumed nothing, or whose state cannot be read, is not among them. Errors:
-// see [List], without [ErrMore].
+// Top returns the n callers of lim that use most of their limits, among those that [List]
+// lists. A caller that has consumed nothing, or whose state cannot be read, is not among
+// them. Errors: see [List], without [ErrMore].
 func Top(ctx context.Context, lim *weir.Limiter, n int, opts *ListOptions) (*Ranking, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("explain: Top: the number of callers is %d: it must be at least 1", n)

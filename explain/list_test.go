@@ -14,8 +14,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// users returns a limiter of 600 users of two tenants, whose names are secret. User n has used n%20+1
-// of 20 tokens. Each decision has an ID, so half of the keys are markers.
+// users returns a limiter of 600 users of two tenants, whose names are secret. User n has
+// used n%20+1 of 20 tokens. Each decision has an ID, so half of the keys are markers.
 func users(t *testing.T, w *world) *weir.Limiter {
 	t.Helper()
 	lim := w.limiter(t, weir.Policy{
@@ -76,7 +76,8 @@ func TestList(t *testing.T) {
 	}
 }
 
-// The callers that use most come first. A secret segment is a hash, by which the caller can be reset.
+// The callers that use most come first. A secret segment is a hash, by which the caller
+// can be reset.
 func TestTop(t *testing.T) {
 	t.Parallel()
 	lim := users(t, newWorld())

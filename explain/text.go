@@ -10,7 +10,8 @@ import (
 	"github.com/weir-go/weir/internal/span"
 )
 
-// pause is the name of the algorithm whose rule denies every request until its pause ends.
+// pause is the name of the algorithm whose rule denies every request until its pause
+// ends.
 const pause = "pause"
 
 // usage returns the state of the rule info that the peek r has found.
@@ -26,7 +27,8 @@ func usage(info *weir.RuleInfo, r *weir.Result) Usage {
 	return u
 }
 
-// scale returns d*n/per, rounded up. If it is too large, scale returns the largest integer.
+// scale returns d*n/per, rounded up. If it is too large, scale returns the largest
+// integer.
 func scale(d time.Duration, n int64, per time.Duration) int64 {
 	hi, lo := bits.Mul64(uint64(max(d, 0)), uint64(n))
 	if hi >= uint64(per) {
@@ -62,8 +64,8 @@ func state(info *weir.RuleInfo, u *Usage) string {
 	return strings.Join(append(parts, denial(u, cost)...), "; ")
 }
 
-// leases describes the state of a concurrency limit. Leases can be released at any time, so the
-// times are upper bounds.
+// leases describes the state of a concurrency limit. Leases can be released at any time,
+// so the times are upper bounds.
 func leases(u *Usage, cost int64) string {
 	parts := []string{fmt.Sprintf("%d of %s held", u.Used, count(u.Limit, "lease"))}
 	if u.Used == 0 {
@@ -82,7 +84,8 @@ func leases(u *Usage, cost int64) string {
 	return strings.Join(parts, "; ")
 }
 
-// queue describes the state of a queue. A request that can wait gets a turn while there is one.
+// queue describes the state of a queue. A request that can wait gets a turn while there
+// is one.
 func queue(u *Usage, cost int64) string {
 	if u.ResetAfter <= 0 {
 		return fmt.Sprintf("the queue of %s is empty", count(u.Limit, "turn"))
@@ -123,7 +126,8 @@ func count(n int64, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// why says why the request is allowed or denied. shown is the rule that the answer describes.
+// why says why the request is allowed or denied. shown is the rule that the answer
+// describes.
 func why(d *Document, shown string) string {
 	r := d.find(shown)
 	text := fmt.Sprintf("allowed; the rule with the fewest tokens is %q: %s", r.Name, r.State)

@@ -28,8 +28,8 @@ func (g *degradation) Error() string { return g.cause.Error() }
 // Unwrap returns [store.ErrUnavailable].
 func (g *degradation) Unwrap() error { return g.cause.Unwrap() }
 
-// Is reports whether target is [weir.ErrDenied], and a limit denied the request: the share of
-// the process.
+// Is reports whether target is [weir.ErrDenied], and a limit denied the request: the
+// share of the process.
 func (g *degradation) Is(target error) bool { return g.denied && target == weir.ErrDenied }
 
 // Decide implements [weir.Decider].
@@ -46,12 +46,12 @@ func (g *degradation) Decide(ctx context.Context, r weir.Request, each []weir.Re
 	return weir.Result{}, g.cause
 }
 
-// degradations are those of one cause: of a request that the share of the process denied, and of
-// all others.
+// degradations are those of one cause: of a request that the share of the process denied,
+// and of all others.
 type degradations struct{ denied, other degradation }
 
-// degraded returns the degradations of cause. Answers with one cause share them, so that they
-// allocate nothing.
+// degraded returns the degradations of cause. Answers with one cause share them, so that
+// they allocate nothing.
 func (d *decider) degraded(cause *failure.Error) *degradations {
 	if g := d.last.Load(); g != nil && g.other.cause == cause {
 		return g

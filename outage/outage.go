@@ -8,34 +8,35 @@
 // last for at least the budget, it sends only one request in each Options.Probe to the store.
 // The first answer of the store ends the outage.
 //
-// A mistake that lasts, for example a wrong password, is an outage that never ends. With Open,
-// there is then no limit at all. So call [weir.Limiter.Ready] when the program starts, and set
-// Options.OnChange: the cause is a [store.ErrMisconfigured].
+// A mistake that lasts, for example a wrong password, is an outage that never ends. With
+// Open, there is then no limit at all. So call [weir.Limiter.Ready] when the program
+// starts, and set Options.OnChange: the cause is a [store.ErrMisconfigured].
 //
 // The budget is a deadline of the context, so the client of the store must heed deadlines: see
 // docs/guide/outage.md.
 //
 // # Promise
 //
-// Result.Degraded is not nil if the store did not decide. After the outage, such a decision
-// consumes nothing from the store. But if only the store's reply was lost, the request has
-// consumed its tokens there. With Local, all processes together allow at most the limit,
-// and the store allows at most the limit. So at most twice the limit is allowed. With
-// Options.Floor, each of N processes allows at least one request, so at most the limit and N
-// requests are allowed, or twice the limit if that is more. There is one exception: windows
-// that start with a request, because a FixedWindow or MetadataWindow is not Aligned, or because
-// a TokenBucket is AtOnce. Then the processes can use their shares twice in one window of the
-// store, so less than three times the limit is allowed, or the limit and 2 × N requests.
+// Result.Degraded is not nil if the store did not decide. After the outage, such a
+// decision consumes nothing from the store. But if only the store's reply was lost, the
+// request has consumed its tokens there. With Local, all processes together allow at most
+// the limit, and the store allows at most the limit. So at most twice the limit is
+// allowed. With Options.Floor, each of N processes allows at least one request, so at
+// most the limit and N requests are allowed, or twice the limit if that is more. There is
+// one exception: windows that start with a request, because a FixedWindow or
+// MetadataWindow is not Aligned, or because a TokenBucket is AtOnce. Then the processes
+// can use their shares twice in one window of the store, so less than three times the
+// limit is allowed, or the limit and 2 × N requests.
 //
 // During an outage:
-//   - Consume, TakeUpTo and Peek return the answer of the fallback. If the share of the process
-//     denies the request, Degraded is a [weir.ErrDenied] too. The RetryAfter of a denied
-//     request is at most the time until the next probe. It is [weir.Never] only if the cost is
-//     above the capacity.
+//   - Consume, TakeUpTo and Peek return the answer of the fallback. If the share of the
+//     process denies the request, Degraded is a [weir.ErrDenied] too. The RetryAfter of a
+//     denied request is at most the time until the next probe. It is [weir.Never] only if
+//     the cost is above the capacity.
 //   - Refund, Settle, Release and Renew work on decisions and leases that Local made. For
 //     all others they return store.ErrUnavailable, and can be retried.
-//   - Pause and Resume return store.ErrUnavailable. The pauses of the store are not known, so
-//     Open and Local can allow requests of a paused key.
+//   - Pause and Resume return store.ErrUnavailable. The pauses of the store are not
+//     known, so Open and Local can allow requests of a paused key.
 //   - Reset and Force return store.ErrUnavailable. A Force with an ID can be retried: it
 //     consumes its tokens once.
 //   - Misuse is an error, as it is without an outage. If the caller's context ends, its
@@ -140,14 +141,15 @@ type Options struct {
 	// that is longer. Any other Probe must be at least Budget.
 	Probe time.Duration
 
-	// OnChange is called when an outage begins and when it ends, for a line in a log or an
-	// alert. An outage begins with the last of the failures that Failures requires, and ends
-	// with the first answer of the store. Both are found out by requests: without them,
-	// nothing is called.
+	// OnChange is called when an outage begins and when it ends, for a line in a log or
+	// an alert. An outage begins with the last of the failures that Failures requires,
+	// and ends with the first answer of the store. Both are found out by requests:
+	// without them, nothing is called.
 	//
 	// OnChange is called once for each change, in order, and never by two goroutines at
-	// once. It is called in the goroutine of a request, before the caller gets the answer,
-	// so it must return soon. No lock is held: it can use the limiter and the Breaker.
+	// once. It is called in the goroutine of a request, before the caller gets the
+	// answer, so it must return soon. No lock is held: it can use the limiter and the
+	// Breaker.
 	OnChange func(State)
 }
 
@@ -225,8 +227,8 @@ func (o *Options) complete() error {
 //   - if a field of the Options is not valid.
 //   - if next has a Breaker, or answers some requests itself: see [weir.StandIn].
 //   - if the Breaker already stands around a limiter over another store.
-//   - if the store is a [store.DeadlineChecker], and says that its client ignores deadlines, or
-//     that a dead server looks slow.
+//   - if the store is a [store.DeadlineChecker], and says that its client ignores
+//     deadlines, or that a dead server looks slow.
 //   - with Local, if a rule has no share: see [weir.Limiter.Share].
 func (b *Breaker) Wrap(lim *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// During an outage, Pause and Resume fail, and no fallback shows the rule that pauses. The
-// share of Local knows no pauses.
+// During an outage, Pause and Resume fail, and no fallback shows the rule that pauses.
+// The share of Local knows no pauses.
 func TestPause(t *testing.T) {
 	t.Parallel()
 	for _, opts := range []outage.Options{{Fallback: outage.Closed}, {Fallback: outage.Open}, {Fallback: outage.Local, Processes: 1}} {

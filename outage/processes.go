@@ -25,19 +25,20 @@ type share struct {
 	lim *weir.Limiter
 }
 
-// SetProcesses changes Options.Processes to n, for all limiters of b, for example because a
-// deployment was scaled. It can be called at any time, also during an outage.
+// SetProcesses changes Options.Processes to n, for all limiters of b, for example because
+// a deployment was scaled. It can be called at any time, also during an outage.
 //
-// The new shares apply from the next request on. What a process has consumed of its share stays
-// consumed, as the same fraction of the share. So in any window, a process allows at most the
-// limit divided by the smallest number that it had in that window. If the number changes once in
-// a window, all processes together allow less than twice the limit, and the store allows at most
-// the limit. A decision with an ID that was made under another number may keep its tokens when
-// it is refunded or settled to a lower cost: see [weir.Settlement].
+// The new shares apply from the next request on. What a process has consumed of its share
+// stays consumed, as the same fraction of the share. So in any window, a process allows
+// at most the limit divided by the smallest number that it had in that window. If the
+// number changes once in a window, all processes together allow less than twice the
+// limit, and the store allows at most the limit. A decision with an ID that was made
+// under another number may keep its tokens when it is refunded or settled to a lower
+// cost: see [weir.Settlement].
 //
-// SetProcesses returns an error, and changes nothing, if Options.Fallback is not Local, if n is
-// below 1, or if a limit of a limiter in b is too small to have n shares and Options.Floor is
-// false.
+// SetProcesses returns an error, and changes nothing, if Options.Fallback is not Local,
+// if n is below 1, or if a limit of a limiter in b is too small to have n shares and
+// Options.Floor is false.
 func (b *Breaker) SetProcesses(n int) error {
 	switch {
 	case b == nil, b.local == nil:
@@ -69,8 +70,8 @@ func (d *decider) makeShare() error {
 	return nil
 }
 
-// boundShares notes which numbers of processes the limits of d allow. The lock of the shares is
-// held.
+// boundShares notes which numbers of processes the limits of d allow. The lock of the
+// shares is held.
 func (d *decider) boundShares() {
 	if d.local == nil || d.opts.Floor {
 		return
@@ -95,8 +96,8 @@ func (d *decider) divide(n int64) error {
 	return err
 }
 
-// ownShare returns the share of the process for the current number of processes. It is nil unless
-// the Fallback is Local.
+// ownShare returns the share of the process for the current number of processes. It is
+// nil unless the Fallback is Local.
 func (d *decider) ownShare() *weir.Limiter {
 	own := d.share.Load()
 	if own == nil {

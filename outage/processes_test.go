@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// With a Floor, N processes over one store that fails now and then allow at most the limit and
-// one request each in a window, or twice the limit if that is more.
+// With a Floor, N processes over one store that fails now and then allow at most the
+// limit and one request each in a window, or twice the limit if that is more.
 func TestFloorBound(t *testing.T) {
 	const n, wide = 10, time.Minute
 	for _, tt := range []struct {
@@ -83,8 +83,8 @@ func TestFloorBound(t *testing.T) {
 	}
 }
 
-// With a Floor, a plan with a small limit has a share, and a plan with a large limit has no more
-// than its share.
+// With a Floor, a plan with a small limit has a share, and a plan with a large limit has
+// no more than its share.
 func TestFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()
@@ -113,8 +113,8 @@ func TestFloor(t *testing.T) {
 	})
 }
 
-// While the number of processes changes, a process allows in each window at most the limit
-// divided by the smallest number.
+// While the number of processes changes, a process allows in each window at most the
+// limit divided by the smallest number.
 func TestSetProcesses(t *testing.T) {
 	const limit, wide = 60, time.Minute
 	for _, a := range []algorithm.Algorithm{

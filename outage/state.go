@@ -7,7 +7,8 @@ type State struct {
 	// Down is true during an outage: only probes are sent to the store.
 	Down bool
 
-	// Outages is the number of outages that have begun. If it is 0, the fields below are zero.
+	// Outages is the number of outages that have begun. If it is 0, the fields below are
+	// zero.
 	Outages int64
 
 	// Cause says why the store did not decide. It is a store.ErrUnavailable, and a
@@ -15,8 +16,8 @@ type State struct {
 	// setting.
 	Cause error
 
-	// Began is the time of the first failure of the outage, or of the last outage if Down is
-	// false.
+	// Began is the time of the first failure of the outage, or of the last outage if Down
+	// is false.
 	Began time.Time
 
 	// Lasted is the time from Began until now, or until the outage ended.
@@ -78,8 +79,8 @@ func (c *circuit) note() {
 	}
 }
 
-// tell calls Options.OnChange for the states in the queue, one after the other, unless another
-// goroutine does so. The lock of c is not held.
+// tell calls Options.OnChange for the states in the queue, one after the other, unless
+// another goroutine does so. The lock of c is not held.
 func (c *circuit) tell() {
 	if c.onChange == nil {
 		return

@@ -18,8 +18,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// An outage is told once when it begins and once when it ends, with its cause, its time and the
-// number of answers. The state says the same meanwhile.
+// An outage is told once when it begins and once when it ends, with its cause, its time
+// and the number of answers. The state says the same meanwhile.
 func TestOnChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()
@@ -80,8 +80,8 @@ func TestOnChange(t *testing.T) {
 	})
 }
 
-// OnChange can use the limiter, the Breaker, and cause the next change. A panic in it does not
-// stop later calls.
+// OnChange can use the limiter, the Breaker, and cause the next change. A panic in it
+// does not stop later calls.
 func TestOnChangeCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()

@@ -183,7 +183,8 @@ func (o *Options) complete() error {
 // Wrap returns an error:
 //   - if a field of the Options is not valid.
 //   - if next has a Pool, or if the Pool wraps a limiter over another store.
-//   - [weir.ErrUnsupported] if a rule has a Cost, is a shadow rule, or is an algorithm.Pause.
+//   - [weir.ErrUnsupported] if a rule has a Cost, is a shadow rule, or is an
+//     algorithm.Pause.
 //   - [weir.ErrUnsupported] if the algorithm of a rule queues its requests, as
 //     algorithm.LeakyBucket does.
 //   - [weir.ErrUnsupported] if the algorithm of a rule cannot refund, cannot be in debt, or holds

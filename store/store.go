@@ -114,17 +114,18 @@ type Checker interface {
 	Check() error
 }
 
-// A DeadlineChecker is a [Store] whose calls may take longer than they have to, depending on
-// the settings of its client.
+// A DeadlineChecker is a [Store] whose calls may take longer than they have to, depending
+// on the settings of its client.
 type DeadlineChecker interface {
-	// CheckDeadline returns nil if a call ends soon after the deadline of its context, and
-	// at once if the server refuses the connection. Otherwise it returns an error that names
-	// the setting of the client to change. It makes no network call.
+	// CheckDeadline returns nil if a call ends soon after the deadline of its context,
+	// and at once if the server refuses the connection. Otherwise it returns an error
+	// that names the setting of the client to change. It makes no network call.
 	CheckDeadline() error
 }
 
-// A Lister is a [Store] that can list its keys, for tools that show who has consumed what. No
-// decision needs it. A listing takes several calls, of which each does a bounded amount of work:
+// A Lister is a [Store] that can list its keys, for tools that show who has consumed
+// what. No decision needs it. A listing takes several calls, of which each does a bounded
+// amount of work:
 //
 //	for cursor, more := "", true; more; more = cursor != "" {
 //		if keys, cursor, err = lister.List(ctx, "weir:api:", cursor, keys); err != nil {

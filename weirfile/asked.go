@@ -16,8 +16,8 @@ import (
 const retryAfter = time.Second
 
 // answers keeps the results of Options.Override. recent and older have up to half of
-// Options.MaxOverrides each. If recent is full, it becomes older, so that keys that are not
-// asked about are dropped.
+// Options.MaxOverrides each. If recent is full, it becomes older, so that keys that are
+// not asked about are dropped.
 type answers struct {
 	age  time.Duration
 	half int

@@ -9,7 +9,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A bound is a policy over a store: its limiter, and those of its plans and its overrides.
+// A bound is a policy over a store: its limiter, and those of its plans and its
+// overrides.
 type bound struct {
 	*filePolicy
 	lim    *weir.Limiter
@@ -124,8 +125,8 @@ func (r *reader) check(f *File) {
 // inWords has the words of a file for names of Go in errors.
 var inWords = strings.NewReplacer("Policy.Segments", "segments", "Policy.Secret", "secret", "By ", "by ", "Cost ", "cost ", "its Algorithm", "its algorithm", "Algorithm is", "algorithm is")
 
-// explain returns the text of an error of weir.NewPolicy in the words of the file, and its
-// place.
+// explain returns the text of an error of weir.NewPolicy in the words of the file, and
+// its place.
 func (p *filePolicy) explain(err error) (string, place) {
 	text, at := strings.TrimPrefix(err.Error(), "weir: "), p.at
 	for i := range p.Rules {

@@ -85,8 +85,8 @@ func TestCarriesOver(t *testing.T) {
 	}
 }
 
-// reload consumes used tokens under the rule from, loads a file with the rule to, and makes
-// one request at once. It returns the tokens that are left, or the time to wait.
+// reload consumes used tokens under the rule from, loads a file with the rule to, and
+// makes one request at once. It returns the tokens that are left, or the time to wait.
 func reload(t *testing.T, from, to string, used int64) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "limits.yaml")
@@ -128,8 +128,8 @@ func reload(t *testing.T, from, to string, used int64) string {
 	}
 }
 
-// While the file changes under load, no caller gets more than the highest limit, and the used
-// tokens stay used.
+// While the file changes under load, no caller gets more than the highest limit, and the
+// used tokens stay used.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "limits.yaml")
@@ -203,8 +203,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	}
 }
 
-// Diff says whether a change keeps the key: a limiter of the new file sees the used tokens, or
-// it does not.
+// Diff says whether a change keeps the key: a limiter of the new file sees the used
+// tokens, or it does not.
 func TestDiff(t *testing.T) {
 	t.Parallel()
 	const base = `policies:

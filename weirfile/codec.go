@@ -132,7 +132,8 @@ var (
 	every    = []string{string(algorithm.Day), string(algorithm.Week), string(algorithm.Month), string(algorithm.Quarter), string(algorithm.Year)}
 )
 
-// codecs are the codecs of types. Other types of the same kind have the codec of the kind.
+// codecs are the codecs of types. Other types of the same kind have the codec of the
+// kind.
 var codecs = map[reflect.Type]codec{
 	reflect.TypeFor[time.Duration]():    durationCodec,
 	reflect.TypeFor[algorithm.Rate]():   rateCodec,

@@ -57,12 +57,12 @@ func (c Change) String() string {
 	return text + ": " + c.Text
 }
 
-// Diff says what happens to the state of callers when the program puts the file to into use in
-// place of the file from. It reports each rule that differs, first of the policy, and then of
-// its plans and overrides. If nothing differs, there is no Change.
+// Diff says what happens to the state of callers when the program puts the file to into
+// use in place of the file from. It reports each rule that differs, first of the policy,
+// and then of its plans and overrides. If nothing differs, there is no Change.
 //
-// The state of a rule is lost if its key in the store changes: see the section "What happens
-// to the state" of docs/guide/production.md.
+// The state of a rule is lost if its key in the store changes: see the section "What
+// happens to the state" of docs/guide/production.md.
 func Diff(from, to *File) []Change {
 	d := &differ{from: from, to: to}
 	for _, p := range to.policies {
@@ -196,8 +196,8 @@ func (p *filePolicy) effective(o *fileOverride) []fileRule {
 	return rules
 }
 
-// limits compares the limits of a plan or an override. What happens to the keys is reported
-// for the policy.
+// limits compares the limits of a plan or an override. What happens to the keys is
+// reported for the policy.
 func (d *differ) limits(c Change, old, p *filePolicy, before, after []fileRule) {
 	for _, rule := range p.Rules {
 		was := old.rule(rule.Name)
@@ -297,8 +297,8 @@ func (p *filePolicy) place(r weir.Rule) keyPlace {
 	return p.placeIf(func(name string) bool { return r.By == nil || slices.Contains(r.By, name) })
 }
 
-// slotOf returns the segments that come first in the key of a rule, and choose its slot: those
-// that all rules share or, for a shadow rule, its own.
+// slotOf returns the segments that come first in the key of a rule, and choose its slot:
+// those that all rules share or, for a shadow rule, its own.
 func (p *filePolicy) slotOf(r weir.Rule) keyPlace {
 	if r.Shadow {
 		return p.place(r)

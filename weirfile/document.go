@@ -165,8 +165,8 @@ func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) weir.Ru
 	return rule
 }
 
-// limits reads the rules of a plan or an override, which change those of the policy, or those
-// of the plan if it is not nil.
+// limits reads the rules of a plan or an override, which change those of the policy, or
+// those of the plan if it is not nil.
 func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan) []fileRule {
 	var list []fileRule
 	r.pairs(n, what, func(name string, key, value *yaml.Node) {

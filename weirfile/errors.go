@@ -10,8 +10,8 @@ import (
 	"go.yaml.in/yaml/v4"
 )
 
-// An Error is one mistake in a file. The error of [Load] and [Parse] joins all of them: its
-// method Unwrap() []error lists them.
+// An Error is one mistake in a file. The error of [Load] and [Parse] joins all of them:
+// its method Unwrap() []error lists them.
 type Error struct {
 	File         string // as given to Load or Parse
 	Line, Column int    // from 1; 0 if the mistake has no place

@@ -39,7 +39,8 @@ type Plan struct {
 	Line  int
 }
 
-// An Override is the limits of one key. They replace those of the plan that a request names.
+// An Override is the limits of one key. They replace those of the plan that a request
+// names.
 type Override struct {
 	// Key is the key. A function of Options.Override can leave it zero.
 	Key weir.Key
@@ -47,16 +48,16 @@ type Override struct {
 	// Plan is the name of a plan of the policy. "" means the policy itself.
 	Plan string
 
-	// Rules has the rules that differ from the plan's, or the policy's if there is no Plan.
-	// It is what weir.Limiter.With takes.
+	// Rules has the rules that differ from the plan's, or the policy's if there is no
+	// Plan. It is what weir.Limiter.With takes.
 	Rules []weir.Rule
 
 	// Line is the line of the file, or 0.
 	Line int
 }
 
-// Load reads the file, and checks it. If opts is nil, the defaults are used. The file must be
-// in YAML or JSON.
+// Load reads the file, and checks it. If opts is nil, the defaults are used. The file
+// must be in YAML or JSON.
 //
 // The error joins an *[Error] for each mistake in the file, with its line.
 func Load(path string, opts *Options) (*File, error) {
@@ -72,7 +73,8 @@ func Load(path string, opts *Options) (*File, error) {
 	return f, nil
 }
 
-// Parse is [Load] for data that the program already has. Errors use the name for the file.
+// Parse is [Load] for data that the program already has. Errors use the name for the
+// file.
 func Parse(name string, data []byte, opts *Options) (*File, error) {
 	o := opts.orDefault()
 	if err := o.check(); err != nil {
@@ -126,8 +128,8 @@ func (r *reader) parse(data []byte) *yaml.Node {
 	return nil
 }
 
-// loadYAML is yaml.Load, for which a panic is an error: a running program must not end because
-// of a file.
+// loadYAML is yaml.Load, for which a panic is an error: a running program must not end
+// because of a file.
 func loadYAML(data []byte, doc *yaml.Node) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// FuzzParse: any text is an error, or a file of which every limiter decides. Its rules are
-// read again from their words.
+// FuzzParse: any text is an error, or a file of which every limiter decides. Its rules
+// are read again from their words.
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{good, shop, string(manyOverrides(2, "{key: [a, b%d], plan: pro}")), "{}", "policies: &x {a: *x}\n", `{"policies":{"a":{"rules":{"r":{"algorithm":"sliding log","limit":1,"window":"1s"}}}}}`} {
 		f.Add([]byte(text))

@@ -48,7 +48,8 @@ type field struct {
 	required bool
 }
 
-// kinds returns the kinds of algorithms that a file can name, in the order of the documentation.
+// kinds returns the kinds of algorithms that a file can name, in the order of the
+// documentation.
 func kinds(own map[string]algorithm.Algorithm) ([]*kind, error) {
 	var list []*kind
 	for _, b := range builtin {
@@ -157,8 +158,8 @@ func words(name string) string {
 //
 //	algorithm: gcra, rate: 100 per second, burst: 200
 //
-// In braces, the text is a rule of a file. If a is neither a built-in algorithm nor one of
-// Options.Algorithms, Describe returns the name of its type.
+// In braces, the text is a rule of a file. If a is neither a built-in algorithm nor one
+// of Options.Algorithms, Describe returns the name of its type.
 func Describe(a algorithm.Algorithm, opts *Options) string {
 	list, err := kinds(opts.orDefault().Algorithms)
 	if err != nil {

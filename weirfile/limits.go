@@ -33,10 +33,11 @@ type generation struct {
 	policies map[string]*bound
 }
 
-// Limits makes the limiters of f over st. It calls neither the store nor Options.Override.
+// Limits makes the limiters of f over st. It calls neither the store nor
+// Options.Override.
 //
-// The error joins an *[Error] for each policy, plan or override that the store or a wrapper
-// does not support.
+// The error joins an *[Error] for each policy, plan or override that the store or a
+// wrapper does not support.
 func (f *File) Limits(st store.Store) (*Limits, error) {
 	if st == nil {
 		return nil, errors.New("weirfile: Limits: the store is nil: pass one, for example memory.New(nil)")
@@ -81,20 +82,21 @@ func (l *Limits) wrap(policy string) []weir.Wrapper {
 	return list
 }
 
-// For returns the limiter for a request: the limiter of the key's override if there is one,
-// and otherwise of the plan, or of the policy itself if plan is "". Each limiter is made once
-// and kept, so call For for every request. Do not keep the limiter for longer than a request,
-// because the file can change.
+// For returns the limiter for a request: the limiter of the key's override if there is
+// one, and otherwise of the plan, or of the policy itself if plan is "". Each limiter is
+// made once and kept, so call For for every request. Do not keep the limiter for longer
+// than a request, because the file can change.
 //
-// The error is [ErrUnknown] if the file has no such policy, or the policy no such plan, and
-// [weir.ErrInvalidKey] if the key has a wrong number of segments and Options.Override would
-// be asked about it. An error of Options.Override is not returned: see there.
+// The error is [ErrUnknown] if the file has no such policy, or the policy no such plan,
+// and [weir.ErrInvalidKey] if the key has a wrong number of segments and Options.Override
+// would be asked about it. An error of Options.Override is not returned: see there.
 func (l *Limits) For(ctx context.Context, policy, plan string, key weir.Key) (*weir.Limiter, error) {
 	lim, _, err := l.find(ctx, policy, plan, &key)
 	return lim, err
 }
 
-// ErrUnknown means that the file has no policy, or the policy no plan, with the given name.
+// ErrUnknown means that the file has no policy, or the policy no plan, with the given
+// name.
 var ErrUnknown = errors.New("weirfile: unknown name")
 
 // A Source says where the limits of a request come from: see [Limits.Source].

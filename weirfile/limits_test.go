@@ -154,8 +154,8 @@ func TestForAllocs(t *testing.T) {
 	}
 }
 
-// The wrappers of a policy stand around the limiters of its plans and overrides, and are made
-// once.
+// The wrappers of a policy stand around the limiters of its plans and overrides, and are
+// made once.
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	seen, calls := 0, 0
@@ -284,7 +284,8 @@ func TestOverrideFunction(t *testing.T) {
 		expect("dan", pro, 1, 0)
 		time.Sleep(time.Minute)
 		expect("dan", pro, 1, 0)
-		// After a minute, the function is called again. If it fails, the last result stays.
+		// After a minute, the function is called again. If it fails, the last result
+		// stays.
 		a.next = func(string) (Override, bool, error) { return Override{}, false, boom }
 		time.Sleep(time.Nanosecond)
 		expect("dan", pro, 2, 1)

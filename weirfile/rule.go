@@ -35,9 +35,8 @@ func (p *ruleParts) take(name string) *yaml.Node {
 	return n
 }
 
-// limit reads the algorithm and the cost. In a plan or an override,
-// rule.Algorithm is the inherited one, and the file names the fields that differ. Otherwise it
-// is nil.
+// limit reads the algorithm and the cost. In a plan or an override, rule.Algorithm is the
+// inherited one, and the file names the fields that differ. Otherwise it is nil.
 func (r *reader) limit(p *ruleParts, what string, at place, rule *weir.Rule) {
 	inherits := rule.Algorithm != nil
 	if n := p.take("cost"); n != nil {
@@ -193,8 +192,8 @@ func namesOf(fields []field) []string {
 	return list
 }
 
-// explain returns the text of an error of NewLimit in the words of the file, and the place of
-// the field that it is about.
+// explain returns the text of an error of NewLimit in the words of the file, and the
+// place of the field that it is about.
 func (k *kind) explain(err error, at place, given map[string]place) (string, place) {
 	text := err.Error()
 	typ := k.prototype.Type()

@@ -7,10 +7,10 @@ import (
 	"github.com/weir-go/weir"
 )
 
-// Schema returns the JSON schema of a file, with the algorithms of opts, so that an editor
-// completes and checks it. The file schema.json beside this package has the schema without
-// algorithms of your own. For an editor with the YAML language server, name the schema in the
-// first line of a file:
+// Schema returns the JSON schema of a file, with the algorithms of opts, so that an
+// editor completes and checks it. The file schema.json beside this package has the schema
+// without algorithms of your own. For an editor with the YAML language server, name the
+// schema in the first line of a file:
 //
 //	# yaml-language-server: $schema=https://raw.githubusercontent.com/weir-go/weir/main/weirfile/schema.json
 //

@@ -23,8 +23,8 @@ type Status struct {
 	OverrideErr      error // of the last call; nil if it succeeded
 }
 
-// Status returns the state of l, for example for a metric. If l is nil or a zero value, the
-// Status is zero, except for Err.
+// Status returns the state of l, for example for a metric. If l is nil or a zero value,
+// the Status is zero, except for Err.
 func (l *Limits) Status() Status {
 	if l.generationInUse() == nil {
 		return Status{Err: errNoLimits}
@@ -34,15 +34,16 @@ func (l *Limits) Status() Status {
 	return l.status
 }
 
-// Watch checks the file every Options.Interval until ctx ends, and replaces the limits when
-// the content of the file has changed. Watch reads a changed file again one interval later,
-// and puts it into use only then, so that a program that writes the file can finish. It
-// follows symbolic links at every check, so it sees the update of a Kubernetes ConfigMap.
+// Watch checks the file every Options.Interval until ctx ends, and replaces the limits
+// when the content of the file has changed. Watch reads a changed file again one interval
+// later, and puts it into use only then, so that a program that writes the file can
+// finish. It follows symbolic links at every check, so it sees the update of a Kubernetes
+// ConfigMap.
 //
-// If the file cannot be read or is not valid, the limits stay as they are. So they do if the
-// file lacks a policy or a plan that it had, because requests ask for them by name: to remove
-// one, restart the program. Each such check calls Options.OnError, and counts in
-// [Limits.Status].
+// If the file cannot be read or is not valid, the limits stay as they are. So they do if
+// the file lacks a policy or a plan that it had, because requests ask for them by name:
+// to remove one, restart the program. Each such check calls Options.OnError, and counts
+// in [Limits.Status].
 //
 // Watch returns the error of ctx, or at once another error if the file was not loaded by
 // [Load].
@@ -73,8 +74,8 @@ func (l *Limits) Watch(ctx context.Context) error {
 	}
 }
 
-// Reload checks the file once, as [Limits.Watch] does, and puts a changed file into use at
-// once. Use it for a signal, or in tests. Options.OnError is called for an error too.
+// Reload checks the file once, as [Limits.Watch] does, and puts a changed file into use
+// at once. Use it for a signal, or in tests. Options.OnError is called for an error too.
 func (l *Limits) Reload() error {
 	path, err := l.path()
 	if err != nil {
@@ -96,8 +97,8 @@ func (l *Limits) path() (string, error) {
 	return g.file.path, nil
 }
 
-// load puts the content of the file into use if it has changed. err is the error of reading
-// it.
+// load puts the content of the file into use if it has changed. err is the error of
+// reading it.
 func (l *Limits) load(path string, data []byte, err error) error {
 	f, err := l.replaceAndNote(path, data, err)
 	switch {

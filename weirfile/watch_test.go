@@ -103,8 +103,8 @@ func TestReloadFailures(t *testing.T) {
 	}
 }
 
-// Watch puts a changed file into use at the second check that sees it, and reports a failure
-// at each check.
+// Watch puts a changed file into use at the second check that sees it, and reports a
+// failure at each check.
 func TestWatch(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "limits.yaml")
@@ -148,8 +148,8 @@ func TestWatch(t *testing.T) {
 	})
 }
 
-// Kubernetes updates a ConfigMap as here: the file is a link into the directory ..data, which
-// is a link that is replaced.
+// Kubernetes updates a ConfigMap as here: the file is a link into the directory ..data,
+// which is a link that is replaced.
 func TestConfigMap(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -40,8 +40,8 @@
 //   - UNAVAILABLE if the decision is unknown: the error is a [store.ErrUnavailable], or the
 //     deadline of [Options].Timeout has passed. With [Options].FailOpen, the call is passed
 //     on instead.
-//   - UNAVAILABLE if an outage.Breaker that fails closed denied the call. If its fallback is
-//     outage.Local, and the caller is over the share of the process, the code is
+//   - UNAVAILABLE if an outage.Breaker that fails closed denied the call. If its fallback
+//     is outage.Local, and the caller is over the share of the process, the code is
 //     RESOURCE_EXHAUSTED. In both cases, RetryInfo is at most the time until the store is
 //     asked again.
 //   - CANCELED if the caller cancels the call before the handler starts, and

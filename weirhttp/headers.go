@@ -47,8 +47,9 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 	h[rateLimit] = append(h[rateLimit], string(s.Text[end:]))
 }
 
-// appendItems appends an item for each rule, with the parameters that appendParams appends. A
-// rule that pauses has no quota, so it has no item: Retry-After tells how long it denies.
+// appendItems appends an item for each rule, with the parameters that appendParams
+// appends. A rule that pauses has no quota, so it has no item: Retry-After tells how long
+// it denies.
 func appendItems(b []byte, rules []weir.Result, pk []byte, appendParams func(b []byte, rule *weir.Result) []byte) []byte {
 	start := len(b)
 	for i := range rules {

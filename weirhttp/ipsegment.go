@@ -6,12 +6,13 @@ import (
 	"net/netip"
 )
 
-// IPSegment returns the segment that [RemoteIP] and [ClientIP] make of a client with this address,
-// so that an operator can look up a client by the address in a log. It is the network of an IPv6
-// address, which has ipv6Bits bits: see [Proxies].IPv6Bits. 0 means 64.
+// IPSegment returns the segment that [RemoteIP] and [ClientIP] make of a client with this
+// address, so that an operator can look up a client by the address in a log. It is the
+// network of an IPv6 address, which has ipv6Bits bits: see [Proxies].IPv6Bits. 0 means
+// 64.
 //
-// The address can have a port, brackets and a zone. It can also be a segment that IPSegment has
-// returned, for example 2001:db8::/64.
+// The address can have a port, brackets and a zone. It can also be a segment that
+// IPSegment has returned, for example 2001:db8::/64.
 func IPSegment(addr string, ipv6Bits int) (string, error) {
 	if ipv6Bits < 0 || ipv6Bits > 128 {
 		return "", fmt.Errorf("weirhttp: IPSegment: ipv6Bits is %d: it must be from 1 to 128, or 0, which means 64", ipv6Bits)

@@ -19,8 +19,9 @@ import (
 	"github.com/weir-go/weir/weirhttp"
 )
 
-// A request over the share of the process is answered with 429. A request that is denied without
-// a count can be within its limit, and is answered with 503 unless it can never be allowed.
+// A request over the share of the process is answered with 429. A request that is denied
+// without a count can be within its limit, and is answered with 503 unless it can never
+// be allowed.
 func TestDegraded(t *testing.T) {
 	type answer struct {
 		status int

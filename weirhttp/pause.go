@@ -38,8 +38,8 @@ func (p *pauses) left(key weir.Key) time.Duration {
 	return left
 }
 
-// note begins the pause that a response asks for, and returns its length. A pause never ends
-// earlier because of another response.
+// note begins the pause that a response asks for, and returns its length. A pause never
+// ends earlier because of another response.
 func (p *pauses) note(key weir.Key, res *http.Response, most time.Duration) time.Duration {
 	pause := min(askedPause(res), most)
 	if pause <= 0 {

@@ -29,8 +29,8 @@ type fleet struct {
 	transports [2]*weirhttp.Transport
 }
 
-// newFleet returns a fleet whose limiters have the rules, over st. If apart is true, the pauses
-// are in a limiter of their own.
+// newFleet returns a fleet whose limiters have the rules, over st. If apart is true, the
+// pauses are in a limiter of their own.
 func newFleet(t *testing.T, st store.Store, apart bool, pace weir.Rule) *fleet {
 	t.Helper()
 	f := &fleet{service: &service{start: time.Now()}}
@@ -88,8 +88,8 @@ func TestSharedPause(t *testing.T) {
 	}
 }
 
-// A second, shorter Retry-After does not shorten the pause of the first, in any process, and a
-// longer one extends it.
+// A second, shorter Retry-After does not shorten the pause of the first, in any process,
+// and a longer one extends it.
 func TestSharedPauseLongest(t *testing.T) {
 	for _, tt := range []struct {
 		second string

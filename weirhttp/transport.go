@@ -100,10 +100,10 @@ type Transport struct {
 	// store.
 	Pauses *weir.Limiter
 
-	// Jitter makes a request that waits for the end of a pause wait longer, at random, by at
-	// most a tenth of that time. So requests of several processes that wait for the same
-	// pause are not sent at once. A request is never sent earlier than the server asked,
-	// and does not wait longer than it may.
+	// Jitter makes a request that waits for the end of a pause wait longer, at random, by
+	// at most a tenth of that time. So requests of several processes that wait for the
+	// same pause are not sent at once. A request is never sent earlier than the server
+	// asked, and does not wait longer than it may.
 	Jitter bool
 
 	pauses pauses

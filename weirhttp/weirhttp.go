@@ -38,10 +38,10 @@
 //     of [Options].Timeout or of the request has passed. With [Options].FailOpen, the
 //     request is passed on instead.
 //   - 503 if an outage.Breaker that fails closed denied the request. If its fallback is
-//     outage.Local, and the caller is over the share of the process, the status is 429, and
-//     so it is if the cost is above the limit. In both cases, Retry-After is at most the time
-//     until the store is asked again, rounded up. [Options].FailOpen does not change this
-//     answer.
+//     outage.Local, and the caller is over the share of the process, the status is 429,
+//     and so it is if the cost is above the limit. In both cases, Retry-After is at most
+//     the time until the store is asked again, rounded up. [Options].FailOpen does not
+//     change this answer.
 //   - 500 after any other error, for example if the policy of the limiter has other
 //     segments than the key.
 //   - 499 if the client has cancelled the request. The client does not read this answer.

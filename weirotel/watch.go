@@ -28,10 +28,10 @@ func with(attrs []attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(slices.Clone(attrs)...))
 }
 
-// WatchOutage exports the metrics weir.outage and weir.outages of b. Every measurement has attrs:
-// name the Breaker there if there are several. The metrics end with Unregister of the
-// registration. If provider or b is nil, or provider cannot make an instrument, WatchOutage
-// returns an error.
+// WatchOutage exports the metrics weir.outage and weir.outages of b. Every measurement
+// has attrs: name the Breaker there if there are several. The metrics end with Unregister
+// of the registration. If provider or b is nil, or provider cannot make an instrument,
+// WatchOutage returns an error.
 func WatchOutage(provider metric.MeterProvider, b *outage.Breaker, attrs ...attribute.KeyValue) (metric.Registration, error) {
 	meter, err := meterOf(provider)
 	if err != nil {

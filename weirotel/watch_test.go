@@ -35,7 +35,8 @@ func (s *switched) Eval(ctx context.Context, script *store.Script, keys []string
 	return s.Store.Eval(ctx, script, keys, args, reply)
 }
 
-// The state of an outage, and the answers of a cache, are exported until they are unregistered.
+// The state of an outage, and the answers of a cache, are exported until they are
+// unregistered.
 func TestWatch(t *testing.T) {
 	reader := sdk.NewManualReader()
 	provider := sdk.NewMeterProvider(sdk.WithReader(reader))

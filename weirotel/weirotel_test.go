@@ -158,8 +158,8 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// scrape makes decisions, and returns what the Prometheus exporter says of them, of a Breaker
-// and of a Cache.
+// scrape makes decisions, and returns what the Prometheus exporter says of them, of a
+// Breaker and of a Cache.
 func scrape(t *testing.T) string {
 	registry := prometheus.NewRegistry()
 	e, err := exporter.New(exporter.WithRegisterer(registry))

@@ -58,8 +58,8 @@ The exit code is 1 if a check failed. The report says why checks were skipped.`,
 	},
 }
 
-// mostKeys is the largest number of keys on a server of which the suite lists keys. A check
-// lists them several times.
+// mostKeys is the largest number of keys on a server of which the suite lists keys. A
+// check lists them several times.
 const mostKeys = 100_000
 
 // A conform is a run of the suite.
@@ -137,7 +137,8 @@ func (c *conform) choose() error {
 	return nil
 }
 
-// reportFile returns the name of the file of the report. Without -report, it is temporary.
+// reportFile returns the name of the file of the report. Without -report, it is
+// temporary.
 func (c *conform) reportFile() (string, func(), error) {
 	if c.report != "" {
 		if !strings.HasSuffix(c.report, ".json") {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestConform shows that a sound server passes, and that a broken one is named by the checks
-// that fail.
+// TestConform shows that a sound server passes, and that a broken one is named by the
+// checks that fail.
 func TestConform(t *testing.T) {
 	for _, test := range []struct {
 		url, run string

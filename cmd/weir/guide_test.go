@@ -20,8 +20,8 @@ var fenced = regexp.MustCompile("(?ms)^```(\\w+)\n(.*?)^```$")
 
 var passedLine = regexp.MustCompile(`PASSED: (\d+) checks passed, (\d+) skipped`)
 
-// TestGuide runs the commands of the guide, in its order, and compares what they print. The
-// program of the guide has served a few requests before the first of them.
+// TestGuide runs the commands of the guide, in its order, and compares what they print.
+// The program of the guide has served a few requests before the first of them.
 func TestGuide(t *testing.T) {
 	text, err := os.ReadFile(guide)
 	if err != nil {
@@ -82,7 +82,8 @@ func (d *desk) serve(path string) {
 	d.allow(4, "api", "initech", "eve")
 }
 
-// follow runs a command of the guide. The ID in a command stands for that of the last pause.
+// follow runs a command of the guide. The ID in a command stands for that of the last
+// pause.
 func (d *desk) follow(args []string, want string) {
 	d.Helper()
 	for i, arg := range args {

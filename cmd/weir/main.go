@@ -1,5 +1,6 @@
-// Command weir is the operator's tool for rate limits: it shows, pauses and resets the limits
-// of a policy file, and proves that a server keeps the promises that limiters need.
+// Command weir is the operator's tool for rate limits: it shows, pauses and resets the
+// limits of a policy file, and proves that a server keeps the promises that limiters
+// need.
 //
 //	go run github.com/weir-go/weir/cmd/weir@latest conform redis://localhost:6379
 //

@@ -28,8 +28,8 @@ var fakes = map[string]func() (*server, error){
 
 func (f *fake) dial() (*server, error) { return f.server(), nil }
 
-// asTool makes this test binary the tool, in a process of its own: the suite cannot run in a
-// process of go test.
+// asTool makes this test binary the tool, in a process of its own: the suite cannot run
+// in a process of go test.
 const asTool = "WEIR_TEST_TOOL"
 
 func TestMain(m *testing.M) {

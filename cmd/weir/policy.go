@@ -30,7 +30,8 @@ func (t *tool) policyFlags(set *flag.FlagSet) *policyFlags {
 	return f
 }
 
-// A subject is the limits of a policy over the store, and the arguments that follow its name.
+// A subject is the limits of a policy over the store, and the arguments that follow its
+// name.
 type subject struct {
 	file   *weirfile.File
 	limits *weirfile.Limits
@@ -54,8 +55,8 @@ func (f *policyFlags) load(path string) (*weirfile.File, error) {
 	return file, nil
 }
 
-// open opens the policy that args name: FILE POLICY KEY…. Unless whole is true, the key can be
-// its first segments.
+// open opens the policy that args name: FILE POLICY KEY…. Unless whole is true, the key
+// can be its first segments.
 func (f *policyFlags) open(ctx context.Context, args []string, whole bool) (*subject, error) {
 	if len(args) < 2 {
 		return nil, usagef("there are %d arguments: give a file, a policy, and a key", len(args))
@@ -144,7 +145,8 @@ func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whol
 	return err
 }
 
-// planError returns err, or, if the policy has no such plan, an error with the plans that it has.
+// planError returns err, or, if the policy has no such plan, an error with the plans that
+// it has.
 func planError(err error, plan string, s *subject) error {
 	if !errors.Is(err, weirfile.ErrUnknown) {
 		return err

@@ -154,8 +154,8 @@ func TestPolicyErrors(t *testing.T) {
 	}
 }
 
-// TestSecretSegments shows that a secret segment is in no output, and that an address is that of
-// weirhttp.
+// TestSecretSegments shows that a secret segment is in no output, and that an address is
+// that of weirhttp.
 func TestSecretSegments(t *testing.T) {
 	d := newDesk(t)
 	d.allow(2, "login", "hunter2", "2001:db8:1:2::/64")

@@ -18,8 +18,8 @@ func unavailableError(at *target, err error) error {
 	return fmt.Errorf("the store at %s cannot be used: %w", at.where(), errors.Join(store.ErrUnavailable, err))
 }
 
-// administerRedis sets the functions of s for a server of Redis or Valkey. They use go-redis,
-// whatever the client of the store is.
+// administerRedis sets the functions of s for a server of Redis or Valkey. They use
+// go-redis, whatever the client of the store is.
 func (s *server) administerRedis(at *target) {
 	c := goredisOf(at)
 	closeStore := s.close
@@ -61,8 +61,8 @@ func eachMaster(ctx context.Context, c redis.UniversalClient, f func(context.Con
 	return f(ctx, c.(*redis.Client))
 }
 
-// scan returns the keys of a node that contain part, with their TTLs. Each command takes the
-// server less than a millisecond.
+// scan returns the keys of a node that contain part, with their TTLs. Each command takes
+// the server less than a millisecond.
 func scan(ctx context.Context, node *redis.Client, part string) (map[string]time.Duration, error) {
 	found := map[string]time.Duration{}
 	for cursor := uint64(0); ; {

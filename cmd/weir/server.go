@@ -27,8 +27,8 @@ type server struct {
 	// count returns the number of keys.
 	count func(ctx context.Context) (int64, error)
 
-	// keys returns the keys that contain part, with their TTLs, which are negative if there
-	// is none.
+	// keys returns the keys that contain part, with their TTLs, which are negative if
+	// there is none.
 	keys func(ctx context.Context, part string) (map[string]time.Duration, error)
 
 	// dropScripts makes the server lose its scripts. It is nil if the server has none.

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-go/weir/conformance"
 )
 
-// suite runs the checks on b until ctx ends, and returns what the failed checks say. It can run
-// once in a process, and not in a process of go test.
+// suite runs the checks on b until ctx ends, and returns what the failed checks say. It
+// can run once in a process, and not in a process of go test.
 func (c *conform) suite(ctx context.Context, b conformance.Backend) (string, error) {
 	testing.Init()
 	flags := []string{"-test.timeout=0", "-test.run=" + matching(c.checks)}

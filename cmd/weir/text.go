@@ -31,8 +31,8 @@ func jsonText(v any) string {
 	return w.String()
 }
 
-// quoted returns s as it is if it reads as one word, and otherwise as a Go string, in which a
-// terminal finds nothing to obey.
+// quoted returns s as it is if it reads as one word, and otherwise as a Go string, in
+// which a terminal finds nothing to obey.
 func quoted(s string) string {
 	plain := func(r rune) bool {
 		return r != ' ' && r != '"' && r != '\\' && r != utf8.RuneError && unicode.IsPrint(r)
@@ -52,8 +52,8 @@ func quotedAll(segments []string) string {
 	return strings.Join(words, " ")
 }
 
-// A cleaner writes text in which nothing controls a terminal: an error of a server, or a key
-// that somebody chose, cannot clear the screen. The escapes are also those of JSON.
+// A cleaner writes text in which nothing controls a terminal: an error of a server, or a
+// key that somebody chose, cannot clear the screen. The escapes are also those of JSON.
 type cleaner struct {
 	w    io.Writer
 	rest []byte // the start of a character

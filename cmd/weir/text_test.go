@@ -20,8 +20,8 @@ func TestQuoted(t *testing.T) {
 	}
 }
 
-// TestCleaner shows that nothing controls a terminal, and that JSON stays JSON with the same
-// meaning.
+// TestCleaner shows that nothing controls a terminal, and that JSON stays JSON with the
+// same meaning.
 func TestCleaner(t *testing.T) {
 	hostile := "a\x1b[2J\u009b\u202eé\U000e0001\t\n\x7f"
 	text, err := json.Marshal(hostile)

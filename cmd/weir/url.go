@@ -67,8 +67,8 @@ func (t *tool) target(f *storeFlags) (*target, error) {
 	return t.parseURL(raw, f.client)
 }
 
-// parseURL returns the store at a URL. No error says what the URL is: it can have a password,
-// even where none is expected.
+// parseURL returns the store at a URL. No error says what the URL is: it can have a
+// password, even where none is expected.
 func (t *tool) parseURL(raw, client string) (*target, error) {
 	t.secrets.add(raw)
 	u, err := url.Parse(raw)

@@ -69,7 +69,8 @@ func TestParseURLErrors(t *testing.T) {
 	}
 }
 
-// TestSecrets shows that an error of a client that repeats the password is printed without it.
+// TestSecrets shows that an error of a client that repeats the password is printed
+// without it.
 func TestSecrets(t *testing.T) {
 	for _, raw := range []string{
 		"redis://ann:p%40s3cret@h", "redis+sentinel://h?master_name=m&sentinel_password=p%40s3cret",

@@ -14,7 +14,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// This file checks what docs/guide/cluster.md says about lost masters and slots that move.
+// This file checks what docs/guide/cluster.md says about lost masters and slots that
+// move.
 
 // newClusterStore returns a store whose client has the settings of docs/guide/cluster.md.
 func newClusterStore(t *testing.T, c *cluster) store.Store {
@@ -27,8 +28,8 @@ func newClusterStore(t *testing.T, c *cluster) store.Store {
 	return st
 }
 
-// TestCoverage checks that the loss of a master and its replica stops every slot by default, and
-// only its own slots with cluster-require-full-coverage no.
+// TestCoverage checks that the loss of a master and its replica stops every slot by
+// default, and only its own slots with cluster-require-full-coverage no.
 func TestCoverage(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -98,8 +99,9 @@ func TestCoverage(t *testing.T) {
 	t.Logf("of %d callers, none was served with full coverage, and %d without", callers, len(names))
 }
 
-// TestOpenSlot checks which decisions a slot serves while it moves. A decision over several keys
-// needs all of them on one node, so it fails if it would create one, until the slot is closed.
+// TestOpenSlot checks which decisions a slot serves while it moves. A decision over
+// several keys needs all of them on one node, so it fails if it would create one, until
+// the slot is closed.
 func TestOpenSlot(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"redis-7.0", "redis-8.0", "valkey-8.1"} {
@@ -206,8 +208,8 @@ func openSlot(t *testing.T, c *cluster) {
 	check("closed", false)
 }
 
-// TestMigrateSlots checks that Valkey moves a slot without opening it: every decision that would
-// create one of several keys is made meanwhile.
+// TestMigrateSlots checks that Valkey moves a slot without opening it: every decision
+// that would create one of several keys is made meanwhile.
 func TestMigrateSlots(t *testing.T) {
 	notShort(t)
 	t.Parallel()

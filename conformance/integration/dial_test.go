@@ -19,8 +19,8 @@ import (
 	"github.com/weir-go/weir/store/goredis"
 )
 
-// TestDialerRetries checks that package outage rejects a client of go-redis that dials a server
-// again and again, and that such a server is refused after one dial otherwise.
+// TestDialerRetries checks that package outage rejects a client of go-redis that dials a
+// server again and again, and that such a server is refused after one dial otherwise.
 func TestDialerRetries(t *testing.T) {
 	t.Parallel()
 	var dials atomic.Int64
@@ -76,7 +76,8 @@ func TestDialerRetries(t *testing.T) {
 	}
 }
 
-// options returns o, with DialerRetries 1 if once is true and this version has that field.
+// options returns o, with DialerRetries 1 if once is true and this version has that
+// field.
 func options[O any](o *O, once bool) *O {
 	if once {
 		dialOnce(o)

@@ -14,8 +14,8 @@ import (
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 )
 
-// TestExplain explains a caller, and finds those that use most, with every adapter on a single
-// server and on a cluster, and on PostgreSQL.
+// TestExplain explains a caller, and finds those that use most, with every adapter on a
+// single server and on a cluster, and on PostgreSQL.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	for _, a := range adapters {

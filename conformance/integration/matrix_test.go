@@ -48,10 +48,10 @@ func busyParallel(t *testing.T) {
 // lonely is held by the test that takes every lane.
 var lonely sync.Mutex
 
-// aloneParallel is t.Parallel for a test whose calls have a deadline and a cost to a server
-// that is several processes: no test that keeps a processor busy runs beside it. On a busy
-// machine, calls that miss their deadline close their connections, and connecting again makes
-// the machine busier still.
+// aloneParallel is t.Parallel for a test whose calls have a deadline and a cost to a
+// server that is several processes: no test that keeps a processor busy runs beside it.
+// On a busy machine, calls that miss their deadline close their connections, and
+// connecting again makes the machine busier still.
 func aloneParallel(t *testing.T) {
 	t.Parallel()
 	lonely.Lock()

@@ -15,9 +15,9 @@ import (
 	"github.com/weir-go/weir/weirhttp"
 )
 
-// TestSharedPause checks that a Retry-After that one client saw stops another client, which has
-// connections and limiters of its own: it sends nothing until the pause ends. Afterwards, both
-// send.
+// TestSharedPause checks that a Retry-After that one client saw stops another client,
+// which has connections and limiters of its own: it sends nothing until the pause ends.
+// Afterwards, both send.
 func TestSharedPause(t *testing.T) {
 	t.Parallel()
 	servers.Need(t)

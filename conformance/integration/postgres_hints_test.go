@@ -66,8 +66,8 @@ func TestPostgresPooler(t *testing.T) {
 	wantCode(t, "a prepared statement", allow(other), "42P05", "default_query_exec_mode=exec")
 }
 
-// TestPostgresLocks checks how many locks a server needs: a batch of calls takes up to 256, and
-// 256 for each connection suffice.
+// TestPostgresLocks checks how many locks a server needs: a batch of calls takes up to
+// 256, and 256 for each connection suffice.
 func TestPostgresLocks(t *testing.T) {
 	t.Parallel()
 	const batches, keys = 20, 256
@@ -94,8 +94,8 @@ func TestPostgresLocks(t *testing.T) {
 	}
 }
 
-// lockAll runs batches at once, each with as many locks as it has calls. Each holds its locks
-// until all have theirs, or one has failed. It returns the first error.
+// lockAll runs batches at once, each with as many locks as it has calls. Each holds its
+// locks until all have theirs, or one has failed. It returns the first error.
 func lockAll(ctx context.Context, st *postgres.Store, batches, calls int) error {
 	var held, done sync.WaitGroup
 	var first error
@@ -128,8 +128,8 @@ func lockAll(ctx context.Context, st *postgres.Store, batches, calls int) error 
 	return first
 }
 
-// TestPostgresStatementTimeout checks that the statement_timeout of a role ends a wait for a lock
-// before the deadline does.
+// TestPostgresStatementTimeout checks that the statement_timeout of a role ends a wait
+// for a lock before the deadline does.
 func TestPostgresStatementTimeout(t *testing.T) {
 	t.Parallel()
 	st := postgres.New(limiterPool(t, newestPostgres()))

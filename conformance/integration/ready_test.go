@@ -14,7 +14,8 @@ import (
 	"github.com/weir-go/weir/store/postgres"
 )
 
-// ready returns what Ready says about a limiter over st. All keys begin with weirtest-ready.
+// ready returns what Ready says about a limiter over st. All keys begin with
+// weirtest-ready.
 func ready(t *testing.T, st store.Store) error {
 	t.Helper()
 	lim, err := weir.NewPolicy(st, weir.Policy{Name: "ready", Rules: []weir.Rule{
@@ -29,7 +30,8 @@ func ready(t *testing.T, st store.Store) error {
 	return lim.Ready(ctx)
 }
 
-// mistaken checks that err names a mistake, which does not look like a server that is away.
+// mistaken checks that err names a mistake, which does not look like a server that is
+// away.
 func mistaken(t *testing.T, what string, err error, says string) {
 	t.Helper()
 	if !errors.Is(err, store.ErrMisconfigured) || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), says) {

@@ -86,8 +86,8 @@ func toolURL(t *testing.T, s *servers.Server, scheme string) (string, []string) 
 	return u.String(), env
 }
 
-// TestTool shows that the report of weir conform is that of the matrix. A part of the checks runs;
-// with WEIR_TOOL_RUN, those that match it.
+// TestTool shows that the report of weir conform is that of the matrix. A part of the
+// checks runs; with WEIR_TOOL_RUN, those that match it.
 func TestTool(t *testing.T) {
 	notShort(t)
 	if raceEnabled {
@@ -124,7 +124,8 @@ func TestTool(t *testing.T) {
 	}
 }
 
-// compareReport compares a report with the published one of that name, as far as checks ran.
+// compareReport compares a report with the published one of that name, as far as checks
+// ran.
 func compareReport(t *testing.T, published *reports.Reports, name, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -171,7 +172,8 @@ func compareReport(t *testing.T, published *reports.Reports, name, file string) 
 	}
 }
 
-// TestToolOperates runs the commands of operators against a server, a cluster and PostgreSQL.
+// TestToolOperates runs the commands of operators against a server, a cluster and
+// PostgreSQL.
 func TestToolOperates(t *testing.T) {
 	notShort(t)
 	if raceEnabled {

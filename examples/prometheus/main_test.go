@@ -24,8 +24,8 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestAlerts makes an allowed and a denied request, and checks that the alert rules ask only
-// for metrics, labels, outcomes and ops that a scrape can have.
+// TestAlerts makes an allowed and a denied request, and checks that the alert rules ask
+// only for metrics, labels, outcomes and ops that a scrape can have.
 func TestAlerts(t *testing.T) {
 	server, err := newServer()
 	if err != nil {

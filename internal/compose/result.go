@@ -110,8 +110,8 @@ func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
 }
 
 // replayed returns the answer of rule i to a repeated decision: the state now, and what
-// the decision consumed earlier. If its tokens are not available within a.Wait, or a pause
-// lasts longer, the answer is a denial.
+// the decision consumed earlier. If its tokens are not available within a.Wait, or a
+// pause lasts longer, the answer is a denial.
 func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out Result) {
 	r := &p.rules[i]
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}

@@ -6,8 +6,8 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// Pauses reports whether a Result with this Limit and Window is that of a rule that pauses
-// keys. No other rule has such a limit.
+// Pauses reports whether a Result with this Limit and Window is that of a rule that
+// pauses keys. No other rule has such a limit.
 func Pauses(limit int64, window time.Duration) bool {
 	return limit == contract.MaxTokens && window == 0
 }
@@ -27,8 +27,8 @@ type Shown struct {
 	follows    bool // a rule has no Cost
 }
 
-// Add adds the answer of rule i. The first rule is 0. If the rule pauses and the request is
-// allowed, remaining is math.MaxInt64, so that any other rule is shown instead.
+// Add adds the answer of rule i. The first rule is 0. If the rule pauses and the request
+// is allowed, remaining is math.MaxInt64, so that any other rule is shown instead.
 func (s *Shown) Add(i int, remaining int64, retryAfter, delay time.Duration) {
 	if i == 0 || s.Allowed && remaining < s.remaining || !s.Allowed && retryAfter > s.retryAfter {
 		s.Rule, s.remaining, s.retryAfter = i, remaining, retryAfter

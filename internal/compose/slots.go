@@ -26,8 +26,8 @@ type Query struct {
 	slack  int64 // microseconds: see clockSlack
 }
 
-// A Slot is the state of one rule in a decision on slots. A rule that pauses has only a Key,
-// and a Record unless the key is missing.
+// A Slot is the state of one rule in a decision on slots. A rule that pauses has only a
+// Key, and a Record unless the key is missing.
 type Slot struct {
 	Key    storekey.Key
 	Record *Record // the value of Key; the store sets it
@@ -49,8 +49,8 @@ type Record struct {
 	Denied  bool  // the last request that could have changed the value was denied
 }
 
-// HasCells reports whether every rule keeps a cell, except rules that pause, of which there
-// are fewer. Only then can slots decide.
+// HasCells reports whether every rule keeps a cell, except rules that pause, of which
+// there are fewer. Only then can slots decide.
 func (p *Program) HasCells() bool { return p.cells }
 
 // OnlyCells reports whether q reads and writes only cells, so that slots can decide it if

@@ -97,8 +97,9 @@ func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold 
 	return Nothing
 }
 
-// Unsure reports whether res denies a request that can be within its limits: it was denied without
-// the store, and no share of the process has counted it: see package outage.
+// Unsure reports whether res denies a request that can be within its limits: it was
+// denied without the store, and no share of the process has counted it: see package
+// outage.
 func Unsure(res *weir.Result) bool {
 	return res.Degraded != nil && res.RetryAfter != weir.Never && !errors.Is(res.Degraded, weir.ErrDenied)
 }
@@ -107,8 +108,8 @@ func Unsure(res *weir.Result) bool {
 // RequestFunc can be those of another request, which uses them.
 func (r *Request) undoable() bool { return r.ID != "" && (r.own || r.MaxWait == 0) }
 
-// leased reports whether a rule is an algorithm.Concurrency. Of the other rules, only those
-// that pause have no window.
+// leased reports whether a rule is an algorithm.Concurrency. Of the other rules, only
+// those that pause have no window.
 func leased(each []weir.Result) bool {
 	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Window == 0 && !compose.Pauses(res.Limit, res.Window) })
 }

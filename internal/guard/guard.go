@@ -34,8 +34,8 @@ func Ended(ctx context.Context) bool {
 // Unknown reports whether err, the error of a decision, means that the decision is unknown.
 func Unknown(err error) bool { return errors.Is(err, store.ErrUnavailable) || Contextual(err) }
 
-// Answered reports whether err, the error of a decision, is an answer of the store. So the store
-// works.
+// Answered reports whether err, the error of a decision, is an answer of the store. So
+// the store works.
 func Answered(err error) bool {
 	return errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript)
 }

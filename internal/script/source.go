@@ -67,7 +67,8 @@ func (r *Rule) Leases() bool { return r.Step != nil && r.Step.Leases }
 // Entries reports whether the rule keeps metadata.
 func (r *Rule) Entries() bool { return r.Step != nil && r.Step.Entries }
 
-// Pauses reports whether the rule closes keys, and has no limit. A decision only reads it.
+// Pauses reports whether the rule closes keys, and has no limit. A decision only reads
+// it.
 func (r *Rule) Pauses() bool { return r.Step != nil && r.Step.Pauses }
 
 // Refunds reports whether the Lua of the rule has a refund section.

@@ -19,8 +19,8 @@ var units = []struct {
 	{time.Second, "s"},
 }
 
-// Text returns d with two or three digits of precision: "250 ms", "1.7 s", "2 min 5 s", "3 d 4 h". It
-// rounds up, so that nobody comes too early.
+// Text returns d with two or three digits of precision: "250 ms", "1.7 s", "2 min 5 s",
+// "3 d 4 h". It rounds up, so that nobody comes too early.
 func Text(d time.Duration) string {
 	switch {
 	case d <= 0:

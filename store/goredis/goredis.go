@@ -57,10 +57,10 @@
 // server again, also the calls that were answered. Newer versions send no batch again.
 //
 // From v9.15 on, the client dials up to five times, 100 ms apart, unless the option
-// DialerRetries is set. A server that refuses connections then looks slow, so set it to 1. In
-// versions that have the option
-// DisableRoutingPolicies, a ClusterClient sends COMMAND, unless the option is set. If
-// the servers use an ACL, it must then allow COMMAND.
+// DialerRetries is set. A server that refuses connections then looks slow, so set
+// it to 1. In versions that have the option DisableRoutingPolicies, a ClusterClient sends
+// COMMAND, unless the option is set. If the servers use an ACL, it must then allow
+// COMMAND.
 //
 // # Failover
 //

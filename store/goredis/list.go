@@ -12,10 +12,10 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// List implements [store.Lister]. It sends one SCAN, to one master. With a ClusterClient, the
-// client may read the topology first. A client that is neither a [redis.Client] nor a
-// [redis.ClusterClient], and embeds none of them, does not tell which servers it has: List then
-// returns an error.
+// List implements [store.Lister]. It sends one SCAN, to one master. With a ClusterClient,
+// the client may read the topology first. A client that is neither a [redis.Client] nor a
+// [redis.ClusterClient], and embeds none of them, does not tell which servers it has:
+// List then returns an error.
 func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
 	if err := s.Check(); err != nil {
 		return keys, "", err

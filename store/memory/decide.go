@@ -27,8 +27,8 @@ func (s *Store) DecideInLine(p *compose.Program, f *storekey.Frame, shared strin
 // each rule. DecideOnSlots sets a, which is zero, and each: see
 // [compose.Query.DecideOnSlots].
 //
-// If the key of a cell is missing, or in any other special case, DecideOnSlots changes nothing and
-// returns false. The caller must then call Eval.
+// If the key of a cell is missing, or in any other special case, DecideOnSlots changes
+// nothing and returns false. The caller must then call Eval.
 func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []compose.Result, a *compose.Result) bool {
 	key := &slots[0].Key
 	key.SetHash()

@@ -14,8 +14,8 @@ const (
 	cursorBase = 36
 )
 
-// List implements [store.Lister]. A call looks at about 1,024 slots, and holds a lock for at most
-// 256 of them.
+// List implements [store.Lister]. A call looks at about 1,024 slots, and holds a lock for
+// at most 256 of them.
 func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
 	if err := s.ready(ctx); err != nil {
 		return keys, "", err
@@ -50,13 +50,14 @@ func (s *Store) parseCursor(cursor string) (at int, home uint64, ok bool) {
 	return at, home, err1 == nil && err2 == nil && at >= 0 && at < len(s.shards)
 }
 
-// list appends the keys that begin with prefix, have not expired, and whose homes are among the
-// next lockedFor ones. It returns the first home of the next call, or 0 if there is none.
+// list appends the keys that begin with prefix, have not expired, and whose homes are
+// among the next lockedFor ones. It returns the first home of the next call, or 0 if
+// there is none.
 //
-// Between two calls, the table can become larger or smaller. So homes are visited in the order of
-// their reversed bits: if the table is twice as large, the two homes that a home has become follow
-// each other in this order. A key is thus never left out. After the table has become smaller, some
-// keys come again.
+// Between two calls, the table can become larger or smaller. So homes are visited in the
+// order of their reversed bits: if the table is twice as large, the two homes that a home
+// has become follow each other in this order. A key is thus never left out. After the
+// table has become smaller, some keys come again.
 func (sh *shard) list(prefix string, home uint64, keys []string) ([]string, uint64, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock() // also if the clock panics

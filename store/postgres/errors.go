@@ -19,8 +19,8 @@ var (
 // lackOfLocks is the code of an error that can end before its setting is corrected.
 const lackOfLocks = "53200"
 
-// hints say what to do about an error of the server, by its code. Such an error comes again
-// until a setting is corrected, unless it is lackOfLocks.
+// hints say what to do about an error of the server, by its code. Such an error comes
+// again until a setting is corrected, unless it is lackOfLocks.
 var hints = map[string]string{
 	"26000":     " (behind a pooler, set default_query_exec_mode=exec)",
 	"28000":     " (correct the user in the URL, or allow it in pg_hba.conf)",
@@ -72,8 +72,9 @@ func failed(ctx context.Context, call string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w%s", call, down, err, advice)
 }
 
-// errMisconfigured means that an ErrUnavailable comes again until somebody corrects a setting.
-// A standby is one too: if target_session_attrs is read-write, the pool does not connect to it.
+// errMisconfigured means that an ErrUnavailable comes again until somebody corrects a
+// setting. A standby is one too: if target_session_attrs is read-write, the pool does not
+// connect to it.
 var errMisconfigured error = misconfigured{}
 
 type misconfigured struct{}

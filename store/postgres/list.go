@@ -10,8 +10,9 @@ import (
 // listRows is the number of rows that a call of List reads.
 const listRows = 1000
 
-// list reads rows in the order of their keys, from the key $1. The row is live if it has not expired.
-// It has two forms: a condition on a bound that may be missing would not end the scan of the index.
+// list reads rows in the order of their keys, from the key $1. The row is live if it has
+// not expired. It has two forms: a condition on a bound that may be missing would not end
+// the scan of the index.
 const (
 	list = `SELECT key, expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM weir WHERE key >= $1 ORDER BY key LIMIT $2`
@@ -19,9 +20,9 @@ FROM weir WHERE key >= $1 ORDER BY key LIMIT $2`
 FROM weir WHERE key >= $1 AND key < $3 ORDER BY key LIMIT $2`
 )
 
-// List implements [store.Lister]. It reads up to 1,000 rows in one statement, in the order of the
-// keys, so no key comes twice. A key of 2,000 bytes or more is not listed, because the table has
-// only its beginning and its SHA-256.
+// List implements [store.Lister]. It reads up to 1,000 rows in one statement, in the
+// order of the keys, so no key comes twice. A key of 2,000 bytes or more is not listed,
+// because the table has only its beginning and its SHA-256.
 func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
 	if err := s.Check(); err != nil {
 		return keys, "", err
@@ -64,7 +65,8 @@ func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) 
 	return out, hex.EncodeToString(append(last, 0)), nil // the next key
 }
 
-// after returns the first key behind those that begin with prefix, or nil if there is none.
+// after returns the first key behind those that begin with prefix, or nil if there is
+// none.
 func after(prefix string) []byte {
 	key := []byte(prefix)
 	for i := len(key) - 1; i >= 0; i-- {

@@ -67,14 +67,15 @@
 //
 // # Poolers and replicas
 //
-// Behind PgBouncer with pool_mode=transaction, add default_query_exec_mode=exec to the URL.
-// The modes simple_protocol and cache_describe work too, and so does the default if PgBouncer
-// has max_prepared_statements above 0. Never use describe_exec there: Time and Sweep could run
-// the statement of another caller. A pooler in the mode statement cannot be used.
+// Behind PgBouncer with pool_mode=transaction, add default_query_exec_mode=exec to the
+// URL. The modes simple_protocol and cache_describe work too, and so does the default if
+// PgBouncer has max_prepared_statements above 0. Never use describe_exec there: Time and
+// Sweep could run the statement of another caller. A pooler in the mode statement cannot
+// be used.
 //
 // Set max_locks_per_transaction of the server to 256 if many processes send batches: each
-// transaction of a batch holds up to 256 locks. A statement_timeout includes the wait for a
-// lock, so the role should have none.
+// transaction of a batch holds up to 256 locks. A statement_timeout includes the wait for
+// a lock, so the role should have none.
 //
 // Decisions need a server that accepts writes. If there are several servers, name them all in
 // the URL, with target_session_attrs=read-write: if a server has become a standby, the store

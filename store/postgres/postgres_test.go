@@ -116,7 +116,8 @@ func TestFailed(t *testing.T) {
 	}
 }
 
-// A role that cannot create the table needs another privilege than one that cannot use it.
+// A role that cannot create the table needs another privilege than one that cannot use
+// it.
 func TestFailedMigrate(t *testing.T) {
 	err := failed(t.Context(), "migrate", &pgconn.PgError{Code: "42501", Message: "a message"})
 	if text := err.Error(); !strings.Contains(text, "GRANT CREATE ON the schema") || strings.Contains(text, "SELECT") {

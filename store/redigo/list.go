@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// List implements [store.Lister]. It sends one SCAN, to one master. On a cluster, it sends a ROLE
-// before it, and the first call of a listing makes redisc read the topology.
+// List implements [store.Lister]. It sends one SCAN, to one master. On a cluster, it
+// sends a ROLE before it, and the first call of a listing makes redisc read the topology.
 func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
 	if err := s.Check(); err != nil {
 		return keys, "", err

@@ -48,7 +48,8 @@ func New(client rueidis.Client) *Store {
 	}
 }
 
-// clients are the modes that the client can have. A mode that is not known gives errreply.Unknown.
+// clients are the modes that the client can have. A mode that is not known gives
+// errreply.Unknown.
 var clients = map[rueidis.ClientMode]errreply.Client{
 	rueidis.ClientModeStandalone: errreply.Single,
 	rueidis.ClientModeSentinel:   errreply.Sentinel,

@@ -16,8 +16,8 @@ import (
 // errNotScan is the error of a reply that SCAN or ROLE does not give.
 var errNotScan = errors.New("the reply is not a cursor and a list of keys, or not a role")
 
-// List implements [store.Lister]. It sends one SCAN, to one master. In a cluster, a ROLE goes with
-// it, and up to one more to each replica.
+// List implements [store.Lister]. It sends one SCAN, to one master. In a cluster, a ROLE
+// goes with it, and up to one more to each replica.
 func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) ([]string, string, error) {
 	if err := s.Check(); err != nil {
 		return keys, "", err
@@ -43,8 +43,8 @@ func (n *nodes) Masters(context.Context) ([]string, error) {
 	return slices.Collect(maps.Keys(n.all)), nil
 }
 
-// Scan implements [adapter.Nodes]. The command is not marked as one that only reads, so that the
-// client does not send it to a replica.
+// Scan implements [adapter.Nodes]. The command is not marked as one that only reads, so
+// that the client does not send it to a replica.
 func (n *nodes) Scan(ctx context.Context, addr string, args []string) (string, []string, error) {
 	if n.single != nil {
 		return parseScan(n.single.Do(ctx, n.single.B().Arbitrary("SCAN").Args(args...).Build()))

@@ -50,7 +50,8 @@ func New(client valkey.Client) *Store {
 	}
 }
 
-// clients are the modes that the client can have. A mode that is not known gives errreply.Unknown.
+// clients are the modes that the client can have. A mode that is not known gives
+// errreply.Unknown.
 var clients = map[valkey.ClientMode]errreply.Client{
 	valkey.ClientModeStandalone: errreply.Single,
 	valkey.ClientModeSentinel:   errreply.Sentinel,

@@ -7,8 +7,8 @@
 //	}
 //	mux.Handle("/limits", authenticate(page))
 //
-// The page shows keys, and anyone who can open it can reset and pause them. It authenticates
-// nobody: mount it behind your own authentication.
+// The page shows keys, and anyone who can open it can reset and pause them. It
+// authenticates nobody: mount it behind your own authentication.
 //
 // # Requests
 //

@@ -21,7 +21,8 @@ var ListChecks = []suite.Check{
 	{Name: "Misuse", Text: "if the cursor is not one of List, there is an error; if the context is done, it is the context's own; in both cases the keys are unchanged", Run: checkListMisuse},
 }
 
-// listing lists the keys that begin with prefix, and calls between after each call but the last.
+// listing lists the keys that begin with prefix, and calls between after each call but
+// the last.
 func listing(t *suite.T, prefix string, between func()) []string {
 	l, list := t.Lister(), []string{"before"}
 	for cursor := ""; ; between() {
@@ -38,9 +39,9 @@ func listing(t *suite.T, prefix string, between func()) []string {
 	return slices.Compact(list) // a key can come twice
 }
 
-// checkListPrefix lists keys whose names have characters that mean something in a pattern of a
-// glob, of LIKE and of a regular expression. Each of them is the prefix of some, and as a pattern it
-// would match others.
+// checkListPrefix lists keys whose names have characters that mean something in a pattern
+// of a glob, of LIKE and of a regular expression. Each of them is the prefix of some, and
+// as a pattern it would match others.
 func checkListPrefix(t *suite.T) {
 	names := []string{
 		"", "a", "A", "ab", "aXb", "a*b", "a*", "*", "?", "a?", "??", "[a]", "[^a]", "[", "]", `\`, `\*`, `\\`, `a\b`, `a\`, "%", "a%", "%25", "_", "a_b",

@@ -23,17 +23,17 @@ var errNotScan = errors.New("the reply is not a cursor and a list of keys")
 
 // Nodes are the servers whose keys List lists.
 type Nodes interface {
-	// Masters returns the addresses of the masters of a cluster. Replicas may be among them. If
-	// there is one server, its address is empty.
+	// Masters returns the addresses of the masters of a cluster. Replicas may be among
+	// them. If there is one server, its address is empty.
 	Masters(ctx context.Context) ([]string, error)
 
-	// Scan sends SCAN with these arguments to the server at address addr, which Masters has
-	// returned. It returns the two elements of the reply.
+	// Scan sends SCAN with these arguments to the server at address addr, which Masters
+	// has returned. It returns the two elements of the reply.
 	Scan(ctx context.Context, addr string, args []string) (cursor string, keys []string, err error)
 }
 
-// List is the List of a store. A cursor is the address of a server, a space and the cursor of that
-// server. The servers are scanned in the order of their addresses.
+// List is the List of a store. A cursor is the address of a server, a space and the
+// cursor of that server. The servers are scanned in the order of their addresses.
 func (b *Base) List(ctx context.Context, prefix, cursor string, keys []string, nodes Nodes) ([]string, string, error) {
 	fail := func(err error) ([]string, string, error) { return keys, "", b.callError("list", err) }
 	if err := ctx.Err(); err != nil {
@@ -97,8 +97,9 @@ func join(addr, at string) string {
 	return addr + " " + at
 }
 
-// pattern returns a pattern that matches every key that begins with prefix. It has no bytes that are
-// not UTF-8, which some servers do not take in a pattern, so it can match other keys too.
+// pattern returns a pattern that matches every key that begins with prefix. It has no
+// bytes that are not UTF-8, which some servers do not take in a pattern, so it can match
+// other keys too.
 func pattern(prefix string) string {
 	for i, r := range prefix {
 		if r == utf8.RuneError {
@@ -112,8 +113,8 @@ func pattern(prefix string) string {
 // globEscape escapes the characters with a meaning in the pattern of a SCAN.
 var globEscape = strings.NewReplacer(`*`, `\*`, `?`, `\?`, `[`, `\[`, `]`, `\]`, `\`, `\\`)
 
-// ParseScan returns the elements of val, the reply to a SCAN, for a client that represents strings
-// as string or []byte. If err is not nil, it returns err.
+// ParseScan returns the elements of val, the reply to a SCAN, for a client that
+// represents strings as string or []byte. If err is not nil, it returns err.
 func ParseScan(val any, err error) (cursor string, keys []string, _ error) {
 	if err != nil {
 		return "", nil, err

@@ -52,9 +52,9 @@ var unavailable = map[string]bool{
 	"WRONGPASS":   true,
 }
 
-// refusals holds the beginnings of error texts that have no code except ERR, with their codes
-// here. A server sends them if it rejects a connection, during the set-up of a connection, or if
-// the client is of the wrong kind. Nothing has run then.
+// refusals holds the beginnings of error texts that have no code except ERR, with their
+// codes here. A server sends them if it rejects a connection, during the set-up of a
+// connection, or if the client is of the wrong kind. Nothing has run then.
 var refusals = []refusal{
 	{"max number of clients", ""},
 	{"invalid password", "WRONGPASS"},

@@ -46,7 +46,8 @@ func because(code string, client Client) error {
 	return mistake(hint)
 }
 
-// A mistake is a [store.ErrUnavailable] and a [store.ErrMisconfigured]. It says what to correct.
+// A mistake is a [store.ErrUnavailable] and a [store.ErrMisconfigured]. It says what to
+// correct.
 type mistake string
 
 func (m mistake) Error() string { return store.ErrMisconfigured.Error() + ": " + string(m) }

@@ -9,8 +9,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// An error that comes again until a setting is corrected says which. An error that a client
-// answers by itself, for example by following a redirection, ends without a correction.
+// An error that comes again until a setting is corrected says which. An error that a
+// client answers by itself, for example by following a redirection, ends without a
+// correction.
 func TestMistake(t *testing.T) {
 	t.Parallel()
 	all := []Client{Unknown, Single, Sentinel, Cluster}

@@ -115,8 +115,8 @@ type policy struct {
 // shared is the By of a rule that all users of a tenant share.
 var shared = []string{"tenant"}
 
-// manyRules is the number of limiters with several rules, except the one with leases, which is
-// the last.
+// manyRules is the number of limiters with several rules, except the one with leases,
+// which is the last.
 const manyRules = 4
 
 // policies are the limiters of the histories. Their limits are so low that requests are
