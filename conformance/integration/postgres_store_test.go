@@ -85,7 +85,7 @@ func TestPostgresDeadline(t *testing.T) {
 
 	const wait, atOnce = 400 * time.Millisecond, 300 * time.Millisecond
 	quickest, kept := time.Hour, false // of several calls, because the machine can be slow
-	for range 8 {
+	for range 20 {
 		opened := pool.Stat().NewConnsCount()
 		ctx, cancel := context.WithTimeout(t.Context(), wait)
 		start := time.Now()
@@ -102,7 +102,7 @@ func TestPostgresDeadline(t *testing.T) {
 		if err != nil {
 			t.Errorf("a call on another key: %v", err)
 		}
-		if kept = pool.Stat().NewConnsCount() == opened; kept {
+		if kept = kept || pool.Stat().NewConnsCount() == opened; kept && quickest <= atOnce {
 			break
 		}
 	}
