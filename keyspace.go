@@ -1,9 +1,7 @@
 package weir
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
-	"encoding/hex"
 	"slices"
 	"strconv"
 	"strings"
@@ -210,7 +208,7 @@ func (ks *keySpace) appendSegment(b []byte, n int, k *Key) []byte {
 	case k.hashed.has(n):
 		return append(b, k.segments[n]...)
 	case ks.secret.has(n):
-		return appendHash(b, k.segments[n])
+		return storekey.AppendHash(b, k.segments[n])
 	}
 	return appendEscaped(b, k.segments[n])
 }
@@ -225,7 +223,7 @@ func appendNumber(b []byte, n int) []byte {
 // hexadecimal digits.
 func appendEscaped(b []byte, s string) []byte {
 	if len(s) > MaxSegment {
-		return appendHash(b, s)
+		return storekey.AppendHash(b, s)
 	}
 	if unescaped(s) {
 		return append(b, s...)
@@ -282,12 +280,3 @@ func plainBytes(b []byte) bool {
 }
 
 var escaped = [256]bool{'{': true, '}': true, ':': true, '%': true}
-
-// hashPrefix is the beginning of a hash in a key. Escaping cannot produce it.
-const hashPrefix = "%sha256="
-
-// appendHash appends hashPrefix and the hash of s.
-func appendHash(b []byte, s string) []byte {
-	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(s), len(s))) // []byte(s) would allocate
-	return hex.AppendEncode(append(b, hashPrefix...), sum[:])
-}

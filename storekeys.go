@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir/internal/script"
+	"github.com/weir-go/weir/internal/storekey"
 )
 
 // Name returns the name of the limiter's policy. It is empty if l is nil or a zero value.
@@ -226,9 +227,9 @@ func (ks *keySpace) parse(k *Key, list []int, text string) bool {
 	return true
 }
 
-// isHash reports whether text is what appendHash appends.
+// isHash reports whether text is what storekey.AppendHash appends.
 func isHash(text string) bool {
-	digits, ok := strings.CutPrefix(text, hashPrefix)
+	digits, ok := strings.CutPrefix(text, storekey.HashPrefix)
 	sum, err := hex.DecodeString(digits)
 	return ok && err == nil && len(sum) == 32 && hex.EncodeToString(sum) == digits
 }

@@ -19,12 +19,11 @@ package explain
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"slices"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/store"
 )
 
@@ -104,8 +103,7 @@ func storedSegments(lim *weir.Limiter, values []string) []Segment {
 	for i, value := range values {
 		list[i] = Segment{Name: infos[i].Name, Value: value}
 		if infos[i].Secret || len(value) > weir.MaxSegment {
-			sum := sha256.Sum256([]byte(value))
-			list[i].Value, list[i].Hashed = "%sha256="+hex.EncodeToString(sum[:]), true
+			list[i].Value, list[i].Hashed = string(storekey.AppendHash(nil, value)), true
 		}
 	}
 	return list

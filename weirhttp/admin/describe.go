@@ -1,12 +1,11 @@
 package admin
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/outage"
 )
 
@@ -93,6 +92,5 @@ func describeOutage(b *outage.Breaker) *describedOutage {
 
 // hash returns the text that the store has in place of a secret segment.
 func hash(segment string) string {
-	sum := sha256.Sum256([]byte(segment))
-	return "%sha256=" + hex.EncodeToString(sum[:])
+	return string(storekey.AppendHash(nil, segment))
 }

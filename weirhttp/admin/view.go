@@ -13,6 +13,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/internal/span"
+	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/outage"
 )
@@ -22,7 +23,7 @@ const (
 	maxHeading = weir.MaxSegment
 	maxCell    = 96
 	maxStored  = 2048
-	maxHash    = len("%sha256=") + 16
+	maxHash    = len(storekey.HashPrefix) + 16
 )
 
 // maxDenied is how many denied keys the page of all limiters shows for each limiter.
