@@ -36,14 +36,7 @@ func Words(a Algorithm) string {
 }
 
 // tokens returns n tokens in words.
-func tokens(n int64) string { return count(n, "token") }
-
-func count(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
-}
+func tokens(n int64) string { return span.Count(n, "token") }
 
 // per returns the rate in words: "10 tokens per second".
 func (r Rate) per(noun string) string {
@@ -58,7 +51,7 @@ func (r Rate) per(noun string) string {
 	case 24 * time.Hour:
 		unit = "day"
 	}
-	return count(r.Count, noun) + " per " + unit
+	return span.Count(r.Count, noun) + " per " + unit
 }
 
 // Describe implements [Describer].
@@ -115,7 +108,7 @@ func (s Span) describe() string { return tokens(s.Limit) + " in any " + span.Tex
 
 // Describe implements [Describer].
 func (c Concurrency) Describe() string {
-	return fmt.Sprintf("%s at once, each for up to %s", count(c.Limit, "lease"), span.Text(c.Lease))
+	return fmt.Sprintf("%s at once, each for up to %s", span.Count(c.Limit, "lease"), span.Text(c.Lease))
 }
 
 // Describe implements [Describer].

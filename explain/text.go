@@ -54,9 +54,9 @@ func state(info *weir.RuleInfo, u *Usage) string {
 	case info.Queues:
 		return queue(u, cost)
 	}
-	parts := []string{fmt.Sprintf("%d of %s left", u.Remaining, count(u.Limit, "token"))}
+	parts := []string{fmt.Sprintf("%d of %s left", u.Remaining, span.Count(u.Limit, "token"))}
 	if u.Used == 0 {
-		parts[0] = fmt.Sprintf("all of %s left", count(u.Limit, "token"))
+		parts[0] = fmt.Sprintf("all of %s left", span.Count(u.Limit, "token"))
 	}
 	if u.ResetAfter > 0 {
 		parts = append(parts, "full again in "+span.Text(time.Duration(u.ResetAfter)))
@@ -67,9 +67,9 @@ func state(info *weir.RuleInfo, u *Usage) string {
 // leases describes the state of a concurrency limit. Leases can be released at any time,
 // so the times are upper bounds.
 func leases(u *Usage, cost int64) string {
-	parts := []string{fmt.Sprintf("%d of %s held", u.Used, count(u.Limit, "lease"))}
+	parts := []string{fmt.Sprintf("%d of %s held", u.Used, span.Count(u.Limit, "lease"))}
 	if u.Used == 0 {
-		parts[0] = fmt.Sprintf("none of %s held", count(u.Limit, "lease"))
+		parts[0] = fmt.Sprintf("none of %s held", span.Count(u.Limit, "lease"))
 	}
 	switch {
 	case u.Allowed:
@@ -88,9 +88,9 @@ func leases(u *Usage, cost int64) string {
 // is one.
 func queue(u *Usage, cost int64) string {
 	if u.ResetAfter <= 0 {
-		return fmt.Sprintf("the queue of %s is empty", count(u.Limit, "turn"))
+		return fmt.Sprintf("the queue of %s is empty", span.Count(u.Limit, "turn"))
 	}
-	parts := []string{fmt.Sprintf("%d of %s taken", u.Used, count(u.Limit, "turn"))}
+	parts := []string{fmt.Sprintf("%d of %s taken", u.Used, span.Count(u.Limit, "turn"))}
 	parts = append(parts, "the queue is empty in "+span.Text(time.Duration(u.ResetAfter)))
 	for _, text := range denial(u, cost) {
 		parts = append(parts, text+" without waiting")
@@ -116,14 +116,6 @@ func next(cost int64, retry time.Duration) string {
 		return request + " can never be allowed"
 	}
 	return request + " is allowed in " + span.Text(retry)
-}
-
-// count returns n and the noun in its number.
-func count(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 // why says why the request is allowed or denied. shown is the rule that the answer

@@ -1,4 +1,4 @@
-// Package span writes durations for people.
+// Package span writes durations and counts for people.
 package span
 
 import (
@@ -53,4 +53,12 @@ func up(d, unit time.Duration) time.Duration {
 		return d - rest + unit
 	}
 	return d - d%unit
+}
+
+// Count returns n and the noun in its number: "1 token", "3 tokens".
+func Count(n int64, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.FormatInt(n, 10) + " " + noun + "s"
 }

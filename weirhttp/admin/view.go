@@ -239,7 +239,7 @@ func outageOf(b *outage.Breaker) *outageView {
 		return nil
 	}
 	s := b.State()
-	answers := "The fallback answered " + count(s.Answers, "request") + "."
+	answers := "The fallback answered " + span.Count(s.Answers, "request") + "."
 	switch {
 	case s.Down:
 		return &outageView{"outage", bad, fmt.Sprintf("The store has been away for %s, since %s: %v. %s", span.Text(s.Lasted), clock(s.Began), s.Cause, answers)}
@@ -247,14 +247,6 @@ func outageOf(b *outage.Breaker) *outageView {
 		return &outageView{"no outage", ok, "There has been no outage since this process started."}
 	}
 	return &outageView{"no outage", ok, fmt.Sprintf("The last outage began at %s and lasted %s. %s", clock(s.Began), span.Text(s.Lasted), answers)}
-}
-
-// count returns n and the noun in its number.
-func count(n int64, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.FormatInt(n, 10) + " " + noun + "s"
 }
 
 // clock returns t for people.
