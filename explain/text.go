@@ -10,10 +10,6 @@ import (
 	"github.com/weir-go/weir/internal/span"
 )
 
-// pause is the name of the algorithm whose rule denies every request until its pause
-// ends.
-const pause = "pause"
-
 // usage returns the state of the rule info that the peek r has found.
 func usage(info *weir.RuleInfo, r *weir.Result) Usage {
 	u := Usage{
@@ -45,9 +41,9 @@ func scale(d time.Duration, n int64, per time.Duration) int64 {
 func state(info *weir.RuleInfo, u *Usage) string {
 	cost := max(info.Cost, 1)
 	switch retry := time.Duration(u.RetryAfter); {
-	case info.Kind == pause && u.Allowed:
+	case info.Pauses && u.Allowed:
 		return "not paused"
-	case info.Kind == pause:
+	case info.Pauses:
 		return "paused: " + next(cost, retry)
 	case info.Leases:
 		return leases(u, cost)
