@@ -21,35 +21,36 @@ func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) 
 		return keys, "", err
 	}
 	n := nodes{store: s}
-	switch s.client.(type) { // also a type that embeds a client
-	case interface {
-		ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
-	}:
+	switch c := s.client.(type) { // also a type that embeds a client
+	case clusterClient:
+		n.cluster = c
 	case interface{ Options() *redis.Options }:
-		n.single = true
 	default:
 		return keys, "", fmt.Errorf("goredis: list: the client is a %T, which does not tell whether it is a cluster: it must be a *redis.Client or a *redis.ClusterClient", s.client)
 	}
 	return s.base.List(ctx, prefix, cursor, keys, &n)
 }
 
+// A clusterClient is a client of a cluster.
+type clusterClient interface {
+	ForEachMaster(ctx context.Context, f func(context.Context, *redis.Client) error) error
+}
+
 // nodes are the servers of a List.
 type nodes struct {
 	store   *Store
-	single  bool
+	cluster clusterClient // nil if there is one server
 	masters map[string]*redis.Client
 }
 
 // Masters implements [adapter.Nodes].
 func (n *nodes) Masters(ctx context.Context) ([]string, error) {
-	if n.single {
+	if n.cluster == nil {
 		return []string{""}, nil
 	}
 	var mu sync.Mutex
 	n.masters = map[string]*redis.Client{}
-	err := n.store.client.(interface {
-		ForEachMaster(context.Context, func(context.Context, *redis.Client) error) error
-	}).ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
+	err := n.cluster.ForEachMaster(ctx, func(_ context.Context, c *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
 		n.masters[c.Options().Addr] = c
@@ -65,7 +66,7 @@ func (n *nodes) Scan(ctx context.Context, addr string, args []string) (string, [
 		words = append(words, arg)
 	}
 	cmd := redis.NewCmd(ctx, words...)
-	if n.single {
+	if n.cluster == nil {
 		_ = n.store.client.Process(ctx, cmd) // cmd holds the error
 	} else {
 		_ = n.masters[addr].Process(ctx, cmd)
