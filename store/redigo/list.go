@@ -24,12 +24,8 @@ type nodes struct {
 	first bool // the call is the first of its listing
 }
 
-var (
-	// errFound ends a walk over the nodes.
-	errFound = errors.New("the node was found")
-
-	errNotRole = errors.New("the reply is not a role")
-)
+// errFound ends a walk over the nodes.
+var errFound = errors.New("the node was found")
 
 // Masters implements [adapter.Nodes].
 func (n nodes) Masters(ctx context.Context) (addrs []string, err error) {
@@ -66,7 +62,7 @@ func (n nodes) Scan(ctx context.Context, addr string, args []string) (cursor str
 		if at != addr {
 			return nil
 		}
-		if err = checkMaster(exchange(ctx, conn, &command{name: "ROLE"})); err == nil {
+		if err = adapter.CheckMaster(exchange(ctx, conn, &command{name: "ROLE"})); err == nil {
 			cursor, keys, err = adapter.ParseScan(exchange(ctx, conn, scan))
 		}
 		return errFound
@@ -75,19 +71,4 @@ func (n nodes) Scan(ctx context.Context, addr string, args []string) (cursor str
 		err = walk
 	}
 	return cursor, keys, err
-}
-
-// checkMaster returns an error unless val, the reply to a ROLE, is that of a master.
-func checkMaster(val any, err error) error {
-	if err != nil {
-		return err
-	}
-	list, _ := val.([]any)
-	if len(list) == 0 {
-		return errNotRole
-	}
-	if role, _ := redis.String(list[0], nil); role != "master" {
-		return adapter.ErrReplica
-	}
-	return nil
 }

@@ -4,7 +4,6 @@ package valkey
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 
@@ -12,9 +11,6 @@ import (
 
 	"github.com/weir-go/weir/store/internal/adapter"
 )
-
-// errNotScan is the error of a reply that SCAN or ROLE does not give.
-var errNotScan = errors.New("the reply is not a cursor and a list of keys, or not a role")
 
 // List implements [store.Lister]. It sends one SCAN, to one master. In a cluster, a ROLE
 // goes with it, and up to one more to each replica.
@@ -47,39 +43,16 @@ func (n *nodes) Masters(context.Context) ([]string, error) {
 // that the client does not send it to a replica.
 func (n *nodes) Scan(ctx context.Context, addr string, args []string) (string, []string, error) {
 	if n.single != nil {
-		return parseScan(n.single.Do(ctx, n.single.B().Arbitrary("SCAN").Args(args...).Build()))
+		reply := n.single.Do(ctx, n.single.B().Arbitrary("SCAN").Args(args...).Build())
+		return adapter.ParseScan(reply.ToAny())
 	}
 	c := n.all[addr]
 	results := c.DoMulti(ctx, c.B().Arbitrary("ROLE").Build(), c.B().Arbitrary("SCAN").Args(args...).Build())
 	if len(results) < 2 {
 		return "", nil, errUnsent
 	}
-	role, err := results[0].ToArray()
-	if err != nil {
+	if err := adapter.CheckMaster(results[0].ToAny()); err != nil {
 		return "", nil, err
 	}
-	if len(role) == 0 {
-		return "", nil, errNotScan
-	}
-	if name, err := role[0].ToString(); err != nil || name != "master" {
-		return "", nil, adapter.ErrReplica
-	}
-	return parseScan(results[1])
-}
-
-// parseScan returns the elements of the reply to a SCAN.
-func parseScan(result valkey.ValkeyResult) (cursor string, keys []string, err error) {
-	reply, err := result.ToArray()
-	if err != nil {
-		return "", nil, err
-	}
-	if len(reply) != 2 {
-		return "", nil, errNotScan
-	}
-	cursor, err1 := reply[0].ToString()
-	keys, err2 := reply[1].AsStrSlice()
-	if err1 != nil || err2 != nil {
-		return "", nil, errNotScan
-	}
-	return cursor, keys, nil
+	return adapter.ParseScan(results[1].ToAny())
 }

@@ -18,8 +18,11 @@ const scanCount = 1000
 // ErrReplica is the error of [Nodes].Scan if the server is not a master.
 var ErrReplica = errors.New("the server is not a master")
 
-// errNotScan is the error of a reply that SCAN does not give.
-var errNotScan = errors.New("the reply is not a cursor and a list of keys")
+// These are the errors of replies that SCAN and ROLE do not give.
+var (
+	errNotScan = errors.New("the reply is not a cursor and a list of keys")
+	errNotRole = errors.New("the reply is not a role")
+)
 
 // Nodes are the servers whose keys List lists.
 type Nodes interface {
@@ -136,4 +139,20 @@ func ParseScan(val any, err error) (cursor string, keys []string, _ error) {
 		keys = append(keys, key.Str())
 	}
 	return next.Str(), keys, nil
+}
+
+// CheckMaster returns an error unless val, the reply to a ROLE, is that of a master: an
+// [ErrReplica] if it is that of another server. If err is not nil, it returns err.
+func CheckMaster(val any, err error) error {
+	if err != nil {
+		return err
+	}
+	reply, _ := val.([]any)
+	if len(reply) == 0 {
+		return errNotRole
+	}
+	if role, known := Value(&reply[0]); !known || role.Kind() != store.Bulk || role.Str() != "master" {
+		return ErrReplica
+	}
+	return nil
 }
