@@ -2,6 +2,7 @@ package weirfile
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/weir-go/weir"
@@ -92,11 +93,7 @@ func with(lim *weir.Limiter, rules []fileRule) (*weir.Limiter, error) {
 	if len(rules) == 0 {
 		return lim, nil
 	}
-	list := make([]weir.Rule, 0, len(rules))
-	for _, r := range rules {
-		list = append(list, r.Rule)
-	}
-	return lim.With(list...)
+	return lim.With(exportRules(rules)...)
 }
 
 // override returns the limiter of a result of Options.Override.
@@ -172,7 +169,7 @@ func (o *fileOverride) export() Override {
 }
 
 func exportRules(rules []fileRule) []weir.Rule {
-	var list []weir.Rule
+	list := slices.Grow([]weir.Rule(nil), len(rules)) // nil if there are none
 	for _, r := range rules {
 		list = append(list, r.Rule)
 	}

@@ -218,17 +218,6 @@ func (d *differ) limits(c Change, old, p *filePolicy, before, after []fileRule) 
 	}
 }
 
-// among returns the rule of list with the name of rule, or rule itself if there is none.
-func among(list []fileRule, rule weir.Rule) (weir.Rule, bool) {
-	for _, r := range list {
-		if r.Name == rule.Name {
-			return r.Rule, true
-		}
-	}
-	rule.Shadow = false
-	return rule, false
-}
-
 // words describes the limit of a rule.
 func (f *File) words(r weir.Rule) string {
 	text := f.Describe(r.Algorithm)
@@ -239,16 +228,6 @@ func (f *File) words(r weir.Rule) string {
 		text += ", shadow: true"
 	}
 	return text
-}
-
-// rule returns the rule with the name, or nil.
-func (p *filePolicy) rule(name string) *weir.Rule {
-	for i := range p.Rules {
-		if p.Rules[i].Name == name {
-			return &p.Rules[i]
-		}
-	}
-	return nil
 }
 
 // renamedFrom returns the rule of old which rule seems to replace under another name, or nil. It is

@@ -170,8 +170,8 @@ func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) weir.Ru
 func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan) []fileRule {
 	var list []fileRule
 	r.pairs(n, what, func(name string, key, value *yaml.Node) {
-		i := slices.IndexFunc(p.Rules, func(rule weir.Rule) bool { return rule.Name == name })
-		if i < 0 {
+		own := p.rule(name)
+		if own == nil {
 			var known []string
 			for _, rule := range p.Rules {
 				known = append(known, rule.Name)
@@ -179,13 +179,9 @@ func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan
 			r.fail(placeOf(key), "%s has a rule %q, which the policy lacks: %s", what, name, suggest(name, known))
 			return
 		}
-		rule := fileRule{Rule: p.Rules[i], at: placeOf(key)}
+		rule := fileRule{Rule: *own, at: placeOf(key)}
 		if plan != nil {
-			for _, other := range plan.rules {
-				if other.Name == name {
-					rule.Rule = other.Rule
-				}
-			}
+			rule.Rule, _ = among(plan.rules, *own)
 		}
 		if rule.Algorithm == nil {
 			return // the mistake in the policy is reported
@@ -199,6 +195,27 @@ func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan
 		r.fail(placeOf(n), "%s has no rules: name at least one that differs from the policy", what)
 	}
 	return list
+}
+
+// rule returns the rule with the name, or nil.
+func (p *filePolicy) rule(name string) *weir.Rule {
+	for i := range p.Rules {
+		if p.Rules[i].Name == name {
+			return &p.Rules[i]
+		}
+	}
+	return nil
+}
+
+// among returns the rule of list with the name of rule, or rule itself if there is none.
+func among(list []fileRule, rule weir.Rule) (weir.Rule, bool) {
+	for _, r := range list {
+		if r.Name == rule.Name {
+			return r.Rule, true
+		}
+	}
+	rule.Shadow = false
+	return rule, false
 }
 
 // overrides reads the overrides of p.
