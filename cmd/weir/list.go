@@ -28,7 +28,7 @@ var listCommand = &command{
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		l := t.listing(set)
 		return func(ctx context.Context, args []string) error {
-			s, err := l.open(ctx, args, false)
+			s, err := l.start(ctx, args)
 			if err != nil {
 				return err
 			}
@@ -54,7 +54,7 @@ var topCommand = &command{
 			if every <= 0 {
 				return usagef("-every is %v: it must be above 0", every)
 			}
-			s, err := l.open(ctx, args, false)
+			s, err := l.start(ctx, args)
 			if err != nil {
 				return err
 			}
@@ -75,6 +75,8 @@ type listing struct {
 	*policyFlags
 	rule string
 	n    int
+
+	limiter func(*explain.Caller) *weir.Limiter // see overridden
 }
 
 func (t *tool) listing(set *flag.FlagSet) *listing {
@@ -82,6 +84,19 @@ func (t *tool) listing(set *flag.FlagSet) *listing {
 	set.StringVar(&l.rule, "rule", "", "list only callers of the `rule` with this name")
 	set.IntVar(&l.n, "n", 20, "the largest `number` of callers in the list")
 	return l
+}
+
+// start opens the policy that args name, and finds its overrides, which stay as they are.
+func (l *listing) start(ctx context.Context, args []string) (*subject, error) {
+	s, err := l.open(ctx, args, false)
+	if err != nil {
+		return nil, err
+	}
+	if l.limiter, err = l.overridden(ctx, s); err != nil {
+		s.close()
+		return nil, err
+	}
+	return s, nil
 }
 
 // list returns the list as text or JSON.
@@ -94,11 +109,7 @@ func (l *listing) list(ctx context.Context, s *subject) (string, error) {
 	if _, err := s.base.Only(l.rule); err != nil && l.rule != "" {
 		return "", usageError{err}
 	}
-	limiter, err := l.overridden(ctx, s)
-	if err != nil {
-		return "", err
-	}
-	ranking, err := explain.Top(ctx, s.base, l.n, &explain.ListOptions{Rule: l.rule, Segments: s.key, Limiter: limiter, MaxKeys: mostListed})
+	ranking, err := explain.Top(ctx, s.base, l.n, &explain.ListOptions{Rule: l.rule, Segments: s.key, Limiter: l.limiter, MaxKeys: mostListed})
 	if err != nil {
 		return "", err
 	}
