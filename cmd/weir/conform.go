@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/conformance"
+	"github.com/weir-go/weir/internal/report"
 	"github.com/weir-go/weir/store"
 )
 
@@ -216,54 +217,38 @@ func (c *conform) progress(line string) {
 	}
 }
 
-// A result is what the summary needs of a report.
-type result struct {
-	Result  string `json:"result"`
-	Millis  int64  `json:"milliseconds"`
-	Passed  int    `json:"passed"`
-	Skipped int    `json:"skipped"`
-	Failed  int    `json:"failed"`
-	NotRun  int    `json:"not_run"`
-	Checks  []struct {
-		Name    string `json:"name"`
-		Result  string `json:"result"`
-		Promise string `json:"promise"`
-		Reason  string `json:"reason"`
-	} `json:"checks"`
-}
-
 // summary prints the report in file, and returns errNo if a check failed or did not run.
 func (c *conform) summary(file string) error {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	var r result
+	var r report.Report
 	if err := json.Unmarshal(text, &r); err != nil {
 		return err
 	}
 	if *c.output == "json" {
 		c.print(c.out, string(text))
 	} else {
-		c.printSummary(r)
+		c.printSummary(&r)
 	}
-	if !c.passed(r) {
+	if !c.passed(&r) {
 		return errNo
 	}
 	return nil
 }
 
 // passed reports whether every check that was chosen passed or was skipped.
-func (c *conform) passed(r result) bool {
-	return r.Result != "failed" && r.Failed == 0 && r.Passed > 0 && r.Passed+r.Skipped == len(c.checks)
+func (c *conform) passed(r *report.Report) bool {
+	return r.Result != report.Failed && r.Failed == 0 && r.Passed > 0 && r.Passed+r.Skipped == len(c.checks)
 }
 
-func (c *conform) printSummary(r result) {
+func (c *conform) printSummary(r *report.Report) {
 	for _, k := range r.Checks {
 		switch k.Result {
-		case "failed":
+		case report.Failed:
 			c.printf("failed   %s: %s\n", k.Name, k.Promise)
-		case "skipped":
+		case report.Skipped:
 			c.printf("skipped  %s: %s\n", k.Name, k.Reason)
 		}
 	}
@@ -273,7 +258,7 @@ func (c *conform) printSummary(r result) {
 		verdict = "PASSED IN PART"
 	case c.passed(r):
 		verdict = "PASSED"
-	case r.Failed == 0 && r.Result != "failed":
+	case r.Failed == 0 && r.Result != report.Failed:
 		verdict = "INCOMPLETE"
 	}
 	c.printf("%s: %d checks passed, %d skipped, %d failed", verdict, r.Passed, r.Skipped, r.Failed)
