@@ -2,7 +2,10 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .NOTPARALLEL:
 
-.PHONY: demo test test-all run-test run-test-all bench bench-quick bench-large docs reports soak lint images
+.PHONY: help demo test test-all run-test run-test-all bench bench-quick bench-large docs playground reports soak lint images release
+
+help: ## What make can do.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## The main job, in memory.
 	go run ./examples/quickstart
@@ -21,7 +24,7 @@ run-test run-test-all: run-%:
 
 judge = $(if $(shell cat $(verdict)),$(error $(shell cat $(verdict); rm $(verdict))))rm $(verdict)
 
-bench: ## Every benchmark, docs/performance.md and a part of README.md: 15 minutes.
+bench: ## Every benchmark, docs/performance.md, and parts of README.md and docs/compare.md: 15 minutes.
 	cd bench && go run ./run full
 
 bench-quick: ## What docs/performance.md compares, in 3 minutes.
@@ -30,10 +33,13 @@ bench-quick: ## What docs/performance.md compares, in 3 minutes.
 bench-large: ## Memory stores with millions of keys, added to the results of the others.
 	cd bench && go run ./run large
 
-docs: ## The pictures of docs/reference/algorithms.md.
+docs: ## The pictures of docs/reference/algorithms.md and README.md.
 	cd docs/charts && go run .
 
-reports: images ## docs/conformance and a table of README.md: 4 minutes on two idle cores.
+playground: ## A page to compare algorithms on the same traffic, on http://127.0.0.1:8000.
+	cd docs/playground && go run .
+
+reports: images ## docs/conformance: 4 minutes on two idle cores.
 	cd conformance/integration && raw=$$(mktemp -d) && trap 'rm -r "$$raw"' EXIT && \
 		WEIR_REQUIRE_DOCKER=1 WEIR_PROGRESS=1 WEIR_REPORTS=$$raw \
 		go test -short -count=1 -parallel 16 -timeout 40m -run 'TestMatrix|TestPostgres$$' && \
@@ -47,8 +53,16 @@ soak: images ## Random clients and faults on a cluster, and docs/reference/soak.
 	cd conformance/integration && WEIR_REQUIRE_DOCKER=1 go test -count=1 -timeout 0 -run 'TestSoak$$' \
 		-soak $(TIME) -soak.seed $(SEED) -soak.report ../../docs/reference/soak.md
 
-lint:
+lint: ## Every static check of every module.
 	.ci/lint
 
 images: ## The images of the servers that the tests start.
 	conformance/integration/images.sh
+
+# For example v0.1.0. With TAG=1, the tags are made too.
+VERSION ?=
+TAG ?=
+
+release: ## Check that VERSION can be released, or with TAG=1, release it: see VERSIONING.md.
+	$(if $(TAG),.ci/run)
+	cd internal/release && go run . -version '$(VERSION)' $(if $(TAG),-tag)

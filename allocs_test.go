@@ -13,9 +13,9 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// The size of a Result is a multiple of 16 bytes. A Result is copied in parts of 16 bytes. With another size,
-// the last two parts overlap, and a processor waits if it soon copies the result of the copy. This took a
-// twentieth of a decision in memory.
+// The size of a Result is a multiple of 16 bytes. A Result is copied in parts of 16
+// bytes. With another size, the last two parts overlap, and a processor waits if it soon
+// copies the result of the copy. This took a twentieth of a decision in memory.
 func TestResultSize(t *testing.T) {
 	if size := unsafe.Sizeof(weir.Result{}); strconv.IntSize == 64 && size%16 != 0 {
 		t.Errorf("a Result has %d bytes, want a multiple of 16: order the fields so that small ones are neighbours", size)

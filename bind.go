@@ -155,7 +155,8 @@ func bind(g *ground, rules []rule, only bool) (*bound, error) {
 	return b, nil
 }
 
-// checkSettles returns an error if Options.Settles is true, and the rules cannot be settled.
+// checkSettles returns an error if Options.Settles is true, and the rules cannot be
+// settled.
 func (b *bound) checkSettles() error {
 	if !b.settles || b.only {
 		return nil
@@ -185,7 +186,7 @@ func (b *bound) newGroup(has func(r *rule) bool) (*group, error) {
 	}
 	switch {
 	case len(rules) == 0:
-		return nil, nil //nolint:nilnil // a limiter need not have such rules
+		return nil, nil // a limiter need not have such rules
 	case len(rules) == len(b.rules) && b.all != nil:
 		return b.all, nil
 	}

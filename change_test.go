@@ -35,9 +35,9 @@ func budget(perMinute, perDay int64) weir.Policy {
 	)
 }
 
-// A decision is repeated, settled and refunded by a process whose rate is another one, in both
-// directions of a rolling deployment. The rate keeps what it had consumed. The budget does not
-// depend on it.
+// A decision is repeated, settled and refunded by a process whose rate is another one, in
+// both directions of a rolling deployment. The rate keeps what it had consumed. The
+// budget does not depend on it.
 func TestChangeOfOneLimit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ first, then int64 }{{5000, 8000}, {8000, 5000}} {
@@ -172,8 +172,8 @@ func TestChangeToALowerBurst(t *testing.T) {
 	}
 }
 
-// A refund under a shorter window of a log leaves the tokens of other decisions, which the longer
-// window still counts.
+// A refund under a shorter window of a log leaves the tokens of other decisions, which
+// the longer window still counts.
 func TestChangeOfALogsWindow(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -275,8 +275,8 @@ func TestChangeToAFasterLimit(t *testing.T) {
 	}
 }
 
-// A Settle counts what each rule has consumed for the decision, even if another process settled
-// it without the rule, or could not adjust the rule.
+// A Settle counts what each rule has consumed for the decision, even if another process
+// settled it without the rule, or could not adjust the rule.
 func TestChangeBetweenSettles(t *testing.T) {
 	t.Parallel()
 	minute := func(perMinute, cost int64) weir.Rule {
@@ -354,8 +354,8 @@ func TestChangeOfAlignedWindow(t *testing.T) {
 	}
 }
 
-// If only the marker of a rule is left that a Settle could not adjust, a new rule consumes
-// nothing: what the other rules paid is not known.
+// If only the marker of a rule is left that a Settle could not adjust, a new rule
+// consumes nothing: what the other rules paid is not known.
 func TestChangeWithOnlyAKeptRule(t *testing.T) {
 	t.Parallel()
 	st := weirtest.NewStore(weirtest.NewClock())

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/internal/test/weirtest"
 )
 
-// If a key was reset or deleted after a decision, a refund of the decision does not change
-// the key. The new state of the key does not depend on earlier refunds.
+// If a key was reset or deleted after a decision, a refund of the decision does not
+// change the key. The new state of the key does not depend on earlier refunds.
 func TestDefectRefundAfterReset(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"Reset", "deleted", "deleted with the markers"} {
@@ -126,8 +126,8 @@ func TestDefectRefundOfFirstRequest(t *testing.T) {
 	}
 }
 
-// If an ID is used again after a Reset, refunds of decisions before the Reset still refund
-// nothing.
+// If an ID is used again after a Reset, refunds of decisions before the Reset still
+// refund nothing.
 func TestDefectReusedID(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()

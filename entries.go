@@ -10,20 +10,14 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// An Entry is an allowed request in the list of [Limiter.Entries]. It has two fields:
-// Cost is the number of tokens consumed, and Metadata is [Request].Metadata.
+// An Entry is an allowed request in the list of [Limiter.Entries]: Cost is the number of
+// tokens consumed, and Metadata is [Request].Metadata.
 type Entry = contract.Entry
 
-// Entries lists the allowed requests in the current window of an
-// algorithm.MetadataWindow, with their metadata. The oldest request comes first. If there
-// are more than algorithm.MaxEntries requests, Entries lists the newest of them. It makes
-// one read, changes nothing, and does not call wrappers.
-//
-// The errors are:
-//   - [ErrUnsupported] if no rule is an algorithm.MetadataWindow.
-//   - [ErrInvalidRule] if several rules are an algorithm.MetadataWindow. Select one with
-//     [Limiter.Only].
-//   - the errors of [Limiter.Decide].
+// Entries lists the newest allowed requests in the current window of an
+// algorithm.MetadataWindow, at most algorithm.MaxEntries, the oldest first. It does not
+// call wrappers. The error is [ErrUnsupported] if no rule is an algorithm.MetadataWindow,
+// and [ErrInvalidRule] if several are.
 func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter

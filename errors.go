@@ -13,34 +13,29 @@ var (
 	// ErrInvalidLimit means that a field of an algorithm is out of range.
 	ErrInvalidLimit = algorithm.ErrInvalidLimit
 
-	// ErrInvalidCost means that a cost is out of range, for example negative, or above 1
-	// for an algorithm.Concurrency, or that Request.ID names an earlier decision with
-	// another cost. If a cost is above the capacity of a rule, there is no error: the
-	// request is denied.
+	// ErrInvalidCost means that a cost is negative or too high, or that the decision with
+	// the same ID has another. A cost above the capacity of a rule is denied instead.
 	ErrInvalidCost = algorithm.ErrInvalidCost
 
-	// ErrInvalidRule means that a [Policy] or a [Rule] is not valid, or that a limiter
-	// has no rule with the given name.
+	// ErrInvalidRule means that a [Policy] or a [Rule] is not valid, or does not exist.
 	ErrInvalidRule = errors.New("weir: invalid rule")
 
-	// ErrInvalidKey means that a key has the wrong number of segments, that a segment is
-	// empty, or that the ID of a refund or a pause is empty or too long.
+	// ErrInvalidKey means that a key has the wrong number of segments or an empty one, or
+	// that a refund or a pause has no valid ID.
 	ErrInvalidKey = errors.New("weir: invalid key")
 
-	// ErrInvalidMetadata means that a request's metadata is longer than
-	// [algorithm.MaxMetadata] bytes.
+	// ErrInvalidMetadata means that metadata has more than algorithm.MaxMetadata bytes.
 	ErrInvalidMetadata = algorithm.ErrInvalidMetadata
 
-	// ErrInvalidLease means that the name of a lease, Request.ID, is empty or longer than
-	// [algorithm.MaxLease] bytes.
+	// ErrInvalidLease means that a lease needs an ID of 1 to algorithm.MaxLease bytes.
 	ErrInvalidLease = algorithm.ErrInvalidLease
 
-	// ErrUnsupported means that a limiter cannot do what a request asks, for example
-	// because the algorithm of a rule cannot refund. It wraps [errors.ErrUnsupported].
+	// ErrUnsupported means that a rule does not support what a request asks: see
+	// [RuleInfo]. It wraps [errors.ErrUnsupported].
 	ErrUnsupported = fmt.Errorf("weir: %w", errors.ErrUnsupported)
 
-	// ErrDenied means that a request was denied. Only Wait, WaitN, Reserve, Acquire and
-	// TryAcquire return it. The error is a *[DeniedError], or wraps one.
+	// ErrDenied means that a request was denied. The error is a *[DeniedError], or wraps
+	// one.
 	ErrDenied = errors.New("weir: denied")
 
 	// ErrLeaseLost means that a lease was released or has expired.

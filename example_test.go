@@ -219,3 +219,126 @@ func ExampleLimiter_Wrap() {
 	fmt.Println(res.Allowed, err)
 	// Output: true <nil>
 }
+
+// A budget is charged with an estimate, and settled when the cost is known.
+func ExampleLimiter_Settle() {
+	budget, err := weir.New("budget", memory.New(nil), algorithm.FixedWindow{Limit: 1000, Window: 24 * time.Hour}, &weir.Options{Settles: true})
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	job := weir.Request{Key: weir.KeyOf("acme"), Cost: 500, ID: "job-17"}
+	res, err := budget.Decide(ctx, job, nil)
+	fmt.Println(res.Allowed, res.Remaining, err)
+	settled, err := budget.Settle(ctx, job, 120)
+	fmt.Println(settled.Found, settled.Cost, err)
+	res, err = budget.Peek(ctx, "acme")
+	fmt.Println(res.Remaining, err)
+	// Output:
+	// true 500 <nil>
+	// true 120 <nil>
+	// 880 <nil>
+}
+
+// A partner asks for a pause, and an operator ends it early.
+func ExampleLimiter_Pause() {
+	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "partner", Segments: []string{"host"}, Rules: []weir.Rule{
+		{Name: "pace", Algorithm: algorithm.FixedWindow{Limit: 100, Window: time.Hour}},
+		{Name: "pause", Algorithm: algorithm.Pause{}},
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	id, err := lim.Pause(ctx, 5*time.Minute, "api.example.org")
+	if err != nil {
+		panic(err)
+	}
+	res, err := lim.Allow(ctx, "api.example.org")
+	fmt.Println(res.Allowed, res.Rule, res.RetryAfter.Round(time.Minute), err)
+	fmt.Println(lim.Resume(ctx, id, "api.example.org"))
+	res, err = lim.Allow(ctx, "api.example.org")
+	fmt.Println(res.Allowed, err)
+	// Output:
+	// false pause 5m0s <nil>
+	// true <nil>
+	// true <nil>
+}
+
+func ExampleLimiter_Entries() {
+	lim, err := weir.New("sign-up", memory.New(nil), algorithm.MetadataWindow{Limit: 2, Window: time.Hour}, nil)
+	if err != nil {
+		panic(err)
+	}
+	ctx := context.Background()
+	for _, account := range []string{"ann", "bob", "eve"} {
+		_, _ = lim.Decide(ctx, weir.Request{Key: weir.KeyOf("192.0.2.1"), Metadata: account}, nil)
+	}
+	entries, err := lim.Entries(ctx, "192.0.2.1")
+	for _, e := range entries {
+		fmt.Println(e.Metadata, e.Cost)
+	}
+	fmt.Println(err)
+	// Output:
+	// ann 1
+	// bob 1
+	// <nil>
+}
+
+func ExampleDeniedError() {
+	lim, err := weir.New("reports", memory.New(nil), algorithm.Concurrency{Limit: 1, Lease: time.Minute}, nil)
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		_, err := lim.TryAcquire(context.Background(), "ann")
+		var denied *weir.DeniedError
+		if errors.As(err, &denied) {
+			fmt.Println("retry after", denied.Result.RetryAfter.Round(time.Minute))
+		}
+	}
+	// Output: retry after 1m0s
+}
+
+// A shadow rule shows what a stricter limit would deny.
+func ExampleRule() {
+	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "api", Rules: []weir.Rule{
+		{Name: "now", Algorithm: algorithm.FixedWindow{Limit: 10, Window: time.Hour}},
+		{Name: "next", Algorithm: algorithm.FixedWindow{Limit: 1, Window: time.Hour}, Shadow: true},
+	}}, nil)
+	if err != nil {
+		panic(err)
+	}
+	for range 2 {
+		res, err := lim.Allow(context.Background(), "ann")
+		fmt.Println(res.Allowed, errors.Is(res.Shadow, weir.ErrDenied), err)
+	}
+	// Output:
+	// true false <nil>
+	// true true <nil>
+}
+
+func ExampleLimiter_StoreKeys() {
+	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{
+		Name:     "api",
+		Segments: []string{"tenant", "user"},
+		Rules: []weir.Rule{
+			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 200}},
+			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}},
+		},
+	}, nil)
+	if err != nil {
+		panic(err)
+	}
+	lists, err := lim.StoreKeys(weir.KeyOf("acme", "ann"))
+	if err != nil {
+		panic(err)
+	}
+	for i, rule := range lim.Rules() {
+		stored, ok := lim.ParseStoreKey(lists[i][0])
+		fmt.Println(rule.Name, rule.Limit, lists[i], stored.Key.Segments(), ok)
+	}
+	// Output:
+	// tenant 200 [weir:api:{acme}:tenant.g2] [acme -] true
+	// user 20 [weir:api:{acme}:user.g2:ann] [acme ann] true
+}

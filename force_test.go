@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/internal/test/weirtest"
 )
 
-// Force consumes tokens past the limit. Then requests are denied for exactly as long as the debt
-// takes to be refilled.
+// Force consumes tokens past the limit. Then requests are denied for exactly as long as
+// the debt takes to be refilled.
 func TestForce(t *testing.T) {
 	t.Parallel()
 	for _, a := range append(refundable, algorithm.MetadataWindow{Limit: 5, Window: time.Hour}) {
@@ -50,8 +50,9 @@ func TestForce(t *testing.T) {
 	}
 }
 
-// A Force consumes the same number of tokens from all rules without a Cost, and the Cost of
-// the others, also past their limits. If a debt has no room for all tokens, Granted is lower.
+// A Force consumes the same number of tokens from all rules without a Cost, and the Cost
+// of the others, even past their limits. If a debt has no room for all tokens, Granted is
+// lower.
 func TestForceOfSeveralRules(t *testing.T) {
 	t.Parallel()
 	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(

@@ -9,47 +9,42 @@ const (
 	// MaxSegments is the largest number of segments of a key.
 	MaxSegments = 8
 
-	// MaxSegment is the largest length, in bytes, of a segment that is part of a key
-	// in the store. A longer segment is replaced by "%sha256=" and its SHA-256 in
-	// hexadecimal. MaxSegment is also the largest length of the name of a limiter or
-	// a rule.
+	// MaxSegment is the largest length in bytes of a name, and of a segment that keys in
+	// the store have as it is. A longer one is replaced by "%sha256=" and its SHA-256 in
+	// hexadecimal.
 	MaxSegment = 128
 )
 
 // DefaultPrefix is the default of [Options].Prefix.
 const DefaultPrefix = "weir"
 
-// A Key identifies the caller being limited. It has one segment for each name in
-// [Policy].Segments, for example an IP address and an account. Keys are comparable.
-// Make one with [KeyOf]: the zero Key is invalid.
+// A Key identifies the caller being limited, with one segment for each name in
+// [Policy].Segments. Keys are comparable. Make one with [KeyOf]: the zero Key is invalid.
 type Key struct {
 	segments [MaxSegments]string
 	count    int32      // the number of segments given; it can be above MaxSegments
 	hashed   segmentSet // the segments that are hashes: see Hashed
 }
 
-// KeyOf returns the key with these segments. KeyOf does not check them. If the key is
-// invalid, the decision returns [ErrInvalidKey].
+// KeyOf returns the key with these segments, without checking them.
 func KeyOf(segments ...string) Key {
 	var k Key
 	k.set(segments)
 	return k
 }
 
-// Segments returns the segments of k. If k has more than [MaxSegments] segments, the
-// segments after the first MaxSegments are returned as empty strings. No limiter accepts
-// such a key. A segment that is a hash begins with "%sha256=": see [Key.Hashed].
+// Segments returns the segments of k. Those after the first [MaxSegments] are empty.
 func (k Key) Segments() []string {
 	segments := make([]string, k.count)
 	copy(segments, k.segments[:])
 	return segments
 }
 
-// Hashed reports whether segment i is the hash of a segment, as the store has it. Only
-// [Limiter.ParseStoreKey] returns keys with such segments.
+// Hashed reports whether segment i is the hash of one, as in keys from
+// [Limiter.ParseStoreKey].
 func (k Key) Hashed(i int) bool { return i >= 0 && i < MaxSegments && k.hashed.has(i) }
 
-// Size returns the length of all segments together, in bytes.
+// Size returns the total length of the segments, in bytes.
 func (k *Key) Size() int {
 	n := 0
 	for i := range k.segments {
@@ -58,7 +53,8 @@ func (k *Key) Size() int {
 	return n
 }
 
-// Clone copies the segments, so that k can be retained without the text that they are part of.
+// Clone copies the segments, so that k can be retained without the text that they are
+// part of.
 func (k Key) Clone() Key {
 	for i := range k.segments {
 		k.segments[i] = strings.Clone(k.segments[i])
@@ -66,7 +62,7 @@ func (k Key) Clone() Key {
 	return k
 }
 
-// Equal reports whether k and other have the same segments. It is quicker than ==.
+// Equal reports whether k and other have the same segments. It is faster than ==.
 func (k *Key) Equal(other *Key) bool {
 	if k.count != other.count || k.hashed != other.hashed {
 		return false

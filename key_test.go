@@ -78,7 +78,7 @@ func digest(s string) string {
 	return "%sha256=" + hex.EncodeToString(sum[:])
 }
 
-// Segments returns what KeyOf was given, also if the key is invalid.
+// Segments returns what KeyOf was given, even if the key is invalid.
 func TestKeySegments(t *testing.T) {
 	for _, want := range [][]string{{"a"}, {"a", "", "c"}, {}} {
 		if got := weir.KeyOf(want...).Segments(); !slices.Equal(got, want) {
@@ -308,7 +308,8 @@ func TestMarkerKeys(t *testing.T) {
 	}
 }
 
-// Every special byte is escaped at every place, among bytes that are alike, and no other is.
+// Every special byte is escaped at every place, among bytes that are alike, and no other
+// is.
 func TestKeyEscapes(t *testing.T) {
 	t.Parallel()
 	escape := strings.NewReplacer("{", "%7B", "}", "%7D", ":", "%3A", "%", "%25")

@@ -135,9 +135,9 @@ func (ks *keySpace) check(k *Key) error {
 	return nil
 }
 
-// setSlots sets the keys of slots, which are zero, to the keys of rules. The parts of the keys are
-// segments of k. If a part is not one segment as it is, setSlots returns false: buildSlots must
-// then build the parts.
+// setSlots sets the keys of slots, which are zero, to the keys of rules. The parts of the
+// keys are segments of k. If a part is not one segment as it is, setSlots returns false:
+// buildSlots must then build the parts.
 func (ks *keySpace) setSlots(slots []compose.Slot, rules []rule, k *Key) bool {
 	if ks.built {
 		return false
@@ -157,8 +157,8 @@ func (ks *keySpace) setSlots(slots []compose.Slot, rules []rule, k *Key) bool {
 	return true
 }
 
-// buildSlots sets the keys of slots, which are zero, to the keys of rules. It builds the parts of
-// the keys in buf, and returns the longer buf.
+// buildSlots sets the keys of slots, which are zero, to the keys of rules. It builds the
+// parts of the keys in buf, and returns the longer buf.
 func (ks *keySpace) buildSlots(slots []compose.Slot, rules []rule, k *Key, buf []byte) []byte {
 	var shared string
 	shared, buf = ks.join(ks.shared, k, buf)
@@ -171,8 +171,8 @@ func (ks *keySpace) buildSlots(slots []compose.Slot, rules []rule, k *Key, buf [
 	return buf
 }
 
-// join returns the segments of k in list, as appendSegments appends them to buf. The text is a
-// part of buf.
+// join returns the segments of k in list, as appendSegments appends them to buf. The text
+// is a part of buf.
 func (ks *keySpace) join(list []int, k *Key, buf []byte) (string, []byte) {
 	start := len(buf)
 	buf = ks.appendSegments(buf, list, k)
@@ -239,7 +239,8 @@ func appendEscaped(b []byte, s string) []byte {
 	return append(b, s[from:]...)
 }
 
-// unescaped reports whether s is part of a key as it is: it is short, and has no character to escape.
+// unescaped reports whether s is part of a key as it is: it is short, and has no
+// character to escape.
 func unescaped(s string) bool {
 	if len(s) > MaxSegment {
 		return false
@@ -260,11 +261,11 @@ func unescaped(s string) bool {
 	return plainBytes(b)
 }
 
-// suspect returns true if one of the eight bytes of x is a character to escape. It can also return true
-// if another byte is 'z' or above.
+// suspect returns true if one of the eight bytes of x is a character to escape. It can
+// also return true if another byte is 'z' or above.
 func suspect(x uint64) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	above := x + ones*(0x80-'{')             // sets the highest bit of a brace, also with a carry
+	above := x + ones*(0x80-'{')             // sets the highest bit of a brace, even with a carry
 	colon, percent := x^ones*':', x^ones*'%' // the character becomes 0
 	return (above|(colon-ones)&^colon|(percent-ones)&^percent)&highs != 0
 }

@@ -23,14 +23,10 @@ const (
 	minRenewal = time.Second
 )
 
-// A Lease allows its holder to run under a concurrency limit, an algorithm.Concurrency.
-// [Limiter.TryAcquire] and [Limiter.Acquire] return one. The lease is held until Release
-// is called or the lease expires. It expires when the time algorithm.Concurrency.Lease
-// has passed since the lease was acquired or last renewed. A Lease is safe for concurrent
-// use.
-//
-// Release and Renew of a nil or zero Lease return an error. KeepAlive passes that error
-// to its function lost.
+// A Lease allows its holder to run under a concurrency limit, an algorithm.Concurrency,
+// until Release is called, or until its lease time has passed since it was acquired or
+// last renewed. It is safe for concurrent use. The methods of a nil or zero Lease return
+// an error.
 type Lease struct {
 	Result // the answer when the lease was acquired
 
@@ -48,17 +44,12 @@ type Lease struct {
 
 var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acquire and TryAcquire return one")
 
-// TryAcquire acquires a lease with a random ID, if every rule allows the request now. It
-// does not wait.
+// TryAcquire acquires a lease with a random ID, if every rule allows the request now.
+// Otherwise the error is [ErrDenied]. One rule must be an algorithm.Concurrency.
 //
-// The errors are:
-//   - [ErrDenied] if the request is denied.
-//   - [ErrUnsupported] if no rule is an algorithm.Concurrency.
-//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the store may hold
-//     the lease until it expires.
-//
-// If ctx ends during the call, or if package outage denies the request, the store may
-// hold the lease. TryAcquire then releases it, which takes at most one second.
+// After [store.ErrUnavailable], the store may hold the lease until it expires. If ctx
+// ends or package outage denies the request, TryAcquire releases any lease that the store
+// may have granted, which takes at most one second.
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -71,17 +62,13 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 	return lease, nil
 }
 
-// Acquire acquires a lease with a random ID, and waits for it until ctx ends. While the
-// request is denied, Acquire repeats the request. The time between two attempts grows
-// from 5 ms to 250 ms, and is at most RetryAfter. Waiting callers get leases in no
-// particular order. If ctx ends, Acquire releases any lease the store may have granted.
+// Acquire is TryAcquire, but waits for a lease until ctx ends: it repeats a denied
+// request after 5 ms to 250 ms, and at most RetryAfter. Waiting callers get leases in no
+// particular order.
 //
-// The errors are:
-//   - [ErrDenied] if the request can never be allowed. Acquire then does not wait.
-//   - the error of ctx if ctx ends. If the request was denied before, the error is also
-//     an [ErrDenied].
-//   - the errors of [Limiter.TryAcquire]. Acquire does not wait for the end of an outage.
-//     But if package outage denies the request, Acquire waits, as after any denial.
+// If ctx ends, Acquire returns the error of ctx, which is also an [ErrDenied] if the
+// request was denied. Acquire returns at once if the request can never be allowed, or
+// fails during an outage.
 func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -183,7 +170,7 @@ func (l *Lease) end() time.Time {
 	return l.until
 }
 
-// ID returns the name of the lease, which is its [Request].ID.
+// ID returns the name of the lease, its [Request].ID.
 func (l *Lease) ID() string {
 	if l == nil {
 		return ""
@@ -191,11 +178,9 @@ func (l *Lease) ID() string {
 	return l.request.ID
 }
 
-// Release releases the lease, and reports whether it was held. It never releases the lease
-// of another holder, even if this one has expired. A released lease is not held again if
-// the clock steps back, as an expired one can be. Tokens that the request consumed from
-// other rules stay consumed. Release makes KeepAlive return. It is idempotent: it can be
-// retried after an error. Errors: see [Limiter.Decide].
+// Release releases the lease, and reports whether it was held. It makes KeepAlive return,
+// and never releases the lease of another holder. Tokens of other rules stay consumed.
+// Release can be retried after an error.
 func (l *Lease) Release(ctx context.Context) (bool, error) {
 	if l == nil || l.limiter == nil {
 		return false, errNoLease
@@ -205,13 +190,9 @@ func (l *Lease) Release(ctx context.Context) (bool, error) {
 	return res.Allowed, err
 }
 
-// Renew renews the lease: its full lease time starts again. Renew consumes nothing from
-// other rules.
-//
-// The errors are:
-//   - [ErrLeaseLost] if the lease was released or has expired. Another holder may have
-//     acquired a lease instead.
-//   - the errors of [Limiter.Decide].
+// Renew starts the full lease time again, and consumes nothing from other rules. The
+// error is [ErrLeaseLost] if the lease was released or has expired: another holder may
+// have one instead.
 func (l *Lease) Renew(ctx context.Context) error {
 	if l == nil || l.limiter == nil {
 		return errNoLease
@@ -228,15 +209,12 @@ func (l *Lease) Renew(ctx context.Context) error {
 	return nil
 }
 
-// KeepAlive renews the lease until ctx ends or Release is called, each time when a third
-// of the lease time has passed since the lease was acquired or last renewed. If a shadow
-// rule has a shorter lease time, the renewals follow it. Start KeepAlive in a goroutine.
+// KeepAlive renews the lease whenever a third of the lease time has passed, until ctx
+// ends or Release is called. Start it in a goroutine.
 //
-// If the lease is lost, KeepAlive calls lost once, with an [ErrLeaseLost], and returns.
-// If a renewal fails, for example during an outage, KeepAlive retries until the lease
-// expires by this process's clock. The lease is then lost. A renewal also fails if it
-// takes longer than a third of the lease time, and longer than 1 s. The function lost can
-// be nil.
+// A renewal that fails, or takes longer than both that third and 1 s, is retried until
+// the lease expires by this process's clock. If the lease is lost, KeepAlive calls lost,
+// unless it is nil, with an [ErrLeaseLost], and returns.
 func (l *Lease) KeepAlive(ctx context.Context, lost func(error)) {
 	err := l.keepAlive(ctx)
 	if err != nil && lost != nil {

@@ -102,7 +102,8 @@ func TestLeaseByID(t *testing.T) {
 	}
 }
 
-// Acquire returns at most a quarter of a second after a release, and when a lease expires.
+// Acquire returns at most a quarter of a second after a release, and when a lease
+// expires.
 func TestAcquireWaits(t *testing.T) {
 	t.Parallel()
 	for _, release := range []bool{true, false} {
@@ -136,8 +137,8 @@ func TestAcquireWaits(t *testing.T) {
 	}
 }
 
-// If ctx ends, Acquire returns the error of ctx joined with ErrDenied, and holds no lease.
-// A request that can never be allowed is denied at once.
+// If ctx ends, Acquire returns the error of ctx joined with ErrDenied, and holds no
+// lease. A request that can never be allowed is denied at once.
 func TestAcquireFails(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -182,7 +183,8 @@ func (denier) Decide(context.Context, weir.Request, []weir.Result) (weir.Result,
 	return weir.Result{Delay: weir.Never, RetryAfter: weir.Never, Rule: "denier"}, nil
 }
 
-// If a wrapper denies a request and sets no RetryAfter, Acquire waits between two attempts.
+// If a wrapper denies a request and sets no RetryAfter, Acquire waits between two
+// attempts.
 func TestAcquirePauses(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -204,7 +206,8 @@ func (b blocked) Decide(context.Context, weir.Request, []weir.Result) (weir.Resu
 	return weir.Result{}, nil
 }
 
-// A client can notice a deadline before the context does. The lease is released all the same.
+// A client can notice a deadline before the context does. The lease is released all the
+// same.
 func TestAcquirePastDeadline(t *testing.T) {
 	t.Parallel()
 	for name, acquire := range map[string]func(l *weir.Limiter, ctx context.Context) (*weir.Lease, error){
@@ -259,8 +262,8 @@ type overdue struct{ context.Context }
 
 func (overdue) Deadline() (time.Time, bool) { return time.Unix(1, 0), true }
 
-// The lease of a lost reply is released, also if the store denied the later attempts because of another
-// rule.
+// The lease of a lost reply is released, even if the store denied the later attempts
+// because of another rule.
 func TestAcquireDegradedOnce(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -363,8 +366,8 @@ func TestKeepAlive(t *testing.T) {
 	})
 }
 
-// KeepAlive renews the leases of shadow rules in time, even if they are shorter. A renewal that
-// fails does not lose the lease of the enforced rule earlier.
+// KeepAlive renews the leases of shadow rules in time, even if they are shorter. A
+// renewal that fails does not lose the lease of the enforced rule earlier.
 func TestKeepAliveShadow(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -417,8 +420,8 @@ func TestKeepAliveShadowSlow(t *testing.T) {
 	})
 }
 
-// KeepAlive counts from the last renewal, so it keeps the lease if it is started late, and if
-// each renewal takes long.
+// KeepAlive counts from the last renewal, so it keeps the lease if it is started late,
+// and if each renewal takes long.
 func TestKeepAliveLate(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ started, renewal time.Duration }{
@@ -446,7 +449,8 @@ func TestKeepAliveLate(t *testing.T) {
 	}
 }
 
-// A renewal of KeepAlive that hangs does not lose a lease that its user renewed meanwhile.
+// A renewal of KeepAlive that hangs does not lose a lease that its user renewed
+// meanwhile.
 func TestKeepAliveBeside(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -498,8 +502,8 @@ func TestKeepAliveEndsWithRelease(t *testing.T) {
 	})
 }
 
-// KeepAlive reports a lost lease once. If another process released the lease, it reports that at
-// the next renewal. If an outage lasts, it reports that when the lease expires.
+// KeepAlive reports a lost lease once. If another process released the lease, it reports
+// that at the next renewal. If an outage lasts, it reports that when the lease expires.
 func TestKeepAliveLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

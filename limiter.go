@@ -6,28 +6,21 @@ import (
 )
 
 // A Limiter decides which requests are allowed. Make one with [New] or [NewPolicy]. It is
-// safe for concurrent use, holds no connection, and needs no closing. If a Limiter is nil
-// or a zero value, its methods return an error.
-//
-// Every decision goes through the wrappers that [Limiter.Wrap] added. [Limiter.Entries]
-// makes no decision, so it does not call the wrappers.
+// safe for concurrent use, holds no connection, and needs no closing. The methods of a
+// nil or zero Limiter return an error, or nothing.
 type Limiter struct {
 	bound    *bound
 	wrappers []Wrapper // the innermost first
 	outer    Decider   // bound in its wrappers
 }
 
-// A Wrapper makes a [Decider] that stands around next: it answers a request itself, or
-// passes the request on to next. The packages outage, prefetch, denycache and observe
-// have ready ones.
-//
-// lim is the limiter without wrappers, which a Wrapper asks about its rules: see
-// [Limiter.Rules]. If the Wrapper does not suit these rules, or the Deciders in next, it
-// returns an error. See [Find].
+// A Wrapper makes a [Decider] that answers a request itself, or passes it on to next. lim
+// has the rules, and no wrappers. A Wrapper that does not suit them, or a Decider within
+// next, returns an error. [Find] looks for such a Decider.
 type Wrapper func(lim *Limiter, next Decider) (Decider, error)
 
-// Valid returns an error if l is nil or a zero Limiter. Call it where a Limiter is
-// configured, so that the mistake shows before the first request.
+// Valid returns an error if l is nil or a zero Limiter, so that the mistake shows before
+// the first request.
 func (l *Limiter) Valid() error {
 	if l == nil || l.bound == nil {
 		return errNoLimiter
@@ -62,36 +55,24 @@ var errNoWrapper = errors.New("weir: a Wrapper given to Limiter.Wrap is nil, or 
 
 var _ Decider = (*Limiter)(nil)
 
-// Decide makes the decision that r asks for, atomically. On a server, a decision is one
-// Lua script. It takes one round trip, or two if the server does not know the script yet.
-// Most other methods, for example Allow, call Decide.
+// Decide makes the decision that r asks for, atomically. Most other methods, such as
+// Allow, call it.
 //
-// The slice each can be empty. Otherwise it must have at least one element for each rule,
-// and Decide stores the result of each rule in it, in the order of Policy.Rules. Shadow
-// rules have no element. In these results, Allowed reports whether that rule alone allows
-// the request.
+// If each is not empty, Decide stores the result of each rule in it, in the order of
+// Policy.Rules and without the shadow rules. Allowed then reports whether that rule alone
+// allows the request.
 //
-// The errors of misuse are:
-//   - [ErrInvalidKey] if the key has another number of segments than the policy, or an
-//     empty segment, or if the ID of a Refund is empty.
-//   - [ErrInvalidCost] if the cost is negative, or above the largest cost of an
-//     algorithm, for example above 1 for an algorithm.Concurrency, or if the ID names an
-//     earlier decision with another cost.
-//   - [ErrInvalidLease] if a rule is an algorithm.Concurrency, and r.ID is too long, or
-//     empty where it is needed: see Request.ID.
-//   - [ErrInvalidMetadata] if the metadata is too long.
-//   - [ErrInvalidRule] if r is a Reset, and no rule is identified by the full key.
-//   - [ErrUnsupported] if the limiter cannot do what r asks, for example because the
-//     algorithm of a rule cannot refund. The error then names the rule.
-//   - another error if MaxWait is negative, if each is too short, or if Options.Clock
-//     returns a time out of range.
-//   - another error if the Limiter is nil or a zero value.
-//
-// The errors of the store are:
-//   - [store.ErrUnavailable] during an outage, or the context's error if ctx ends. Tokens
-//     may have been consumed.
+// The errors are:
+//   - [store.ErrUnavailable] during an outage, or the error of ctx if it ends. Tokens may
+//     have been consumed.
 //   - [store.ErrForeign] if a key holds a value that no limiter wrote.
 //   - [store.ErrScript] if the script failed.
+//   - [ErrInvalidKey], [ErrInvalidCost], [ErrInvalidLease] or [ErrInvalidMetadata] if
+//     that part of r is not valid.
+//   - [ErrInvalidRule] if r is a Reset, and no rule is identified by the full key.
+//   - [ErrUnsupported] if the limiter cannot do what r asks. The text names the rule.
+//   - another if MaxWait is negative, each is too short, or Options.Clock is out of
+//     range.
 func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
 	err = l.decide(ctx, &r, each, &res)
 	return res, err
@@ -110,24 +91,17 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 	return err
 }
 
-// With returns a limiter with the same keys and other limits, for example the limits of a
-// customer's plan. Each of rules replaces the Algorithm of the rule with the same Name,
-// also of a shadow rule, and its Cost unless the new Cost is 0. If the limiter has one
-// rule, Name can be empty. By must be nil or unchanged, and Shadow is ignored. The
-// algorithm must have the same type, because the keys hold its state. The documentation
-// of the algorithm says what happens to the state if the limit changes.
+// With returns a limiter with the same keys and other limits, for example those of a
+// customer's plan. It is cheap to call, and its result can be kept.
 //
-// With reuses the scripts of the limiter, so it is cheap to call. If a program makes many
-// requests under one plan, it can keep the Limiter and use it again. With calls each
-// [Wrapper] of the limiter again, for the new one.
+// Each of rules replaces the Algorithm of the rule or shadow rule with its Name, and the
+// Cost unless it is 0. The algorithm must keep its type, because the keys hold its state:
+// docs/guide/production.md says what a new limit makes of it. By must be nil or unchanged,
+// and Shadow is ignored. With calls each [Wrapper] again, and returns its error.
 //
-// The errors are:
-//   - [ErrInvalidRule] if a rule is not valid, if the limiter has no rule with its name,
-//     or if its algorithm has another type.
-//   - [ErrInvalidLimit] if a field of an algorithm is out of range.
-//   - [ErrUnsupported] if the limiter is the result of [Limiter.Share], or if
-//     [Options].Settles is true and a new limit cannot be settled.
-//   - the error of a [Wrapper] that does not suit the new limits.
+// Other errors are [ErrInvalidRule] if a rule is not valid or does not exist,
+// [ErrInvalidLimit] if a field of an algorithm is out of range, and [ErrUnsupported]
+// after [Limiter.Share] or because of [Options].Settles.
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	switch {
 	case l == nil || l.bound == nil:
@@ -188,16 +162,14 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	return newLimiter(other, l.wrappers)
 }
 
-// Only returns a limiter that has only the rule with this name, for example to peek at it
-// or to reset it. Both limiters share the state of the rule. In the returned limiter, a
-// shadow rule is enforced. If the limiter has one rule, name can be empty.
+// Only returns a limiter that has only the rule with this name, for example to reset it.
+// It shares the state of that rule, and enforces it even if it is a shadow rule. An empty
+// name means the only rule.
 //
-// The keys of the new limiter still have all segments of the policy, but only the
-// segments in By identify its limit. The other segments are ignored, but must not be
-// empty. So Reset clears the rule for all keys whose segments in By are the same.
+// Segments of a key that are not in By of the rule are ignored, but must not be empty. So
+// Reset clears the rule for every key with the same segments in By.
 //
-// The error is [ErrInvalidRule] if the limiter has no rule with that name, or the error
-// of a [Wrapper] that does not suit the rule.
+// The error is [ErrInvalidRule] if there is no such rule, or comes from a [Wrapper].
 func (l *Limiter) Only(name string) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter

@@ -117,8 +117,8 @@ func TestDoManyForeign(t *testing.T) {
 	}
 }
 
-// DoMany sends other requests than peeks, and peeks at state that MGet cannot read, in one
-// batch. If the store has no batches, each request is one call.
+// DoMany sends other requests than peeks, and peeks at state that MGet cannot read, in
+// one batch. If the store has no batches, each request is one call.
 func TestDoManyBatches(t *testing.T) {
 	t.Parallel()
 	gcra := []weir.Rule{{Name: "a", Algorithm: weirtest.PerSecond}}

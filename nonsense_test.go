@@ -115,8 +115,8 @@ func TestReplyOfServer(t *testing.T) {
 	}
 }
 
-// No reply makes a decision panic. If a number in the reply denies the request, the request
-// is not allowed.
+// No reply makes a decision panic. If a number in the reply denies the request, the
+// request is not allowed.
 func FuzzReply(f *testing.F) {
 	now := weirtest.Epoch.UnixMicro()
 	f.Add(int64(1), now, now, int64(0), int64(1), now, int64(3), int64(1))
@@ -207,8 +207,8 @@ func TestNonsenseMGet(t *testing.T) {
 	}
 }
 
-// A list of metadata that no script wrote is an error. If it can be the list of a key, the
-// value is foreign.
+// A list of metadata that no script wrote is an error. If it can be the list of a key,
+// the value is foreign.
 func TestNonsenseEntries(t *testing.T) {
 	t.Parallel()
 	for name, reply := range map[string][]store.Value{

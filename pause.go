@@ -10,21 +10,15 @@ import (
 )
 
 // Pause closes a key for the time d: until then, every process denies its requests, with
-// an exact RetryAfter, and Wait waits. One of the rules must be an [algorithm.Pause],
-// which closes the key as its Rule.By identifies it. The other rules are neither read nor
-// charged. Pause takes one round trip.
+// an exact RetryAfter, and Wait waits. It needs one rule that is an [algorithm.Pause],
+// whose By says what is closed, and ignores the others.
 //
 // id is the random name of the pause, for [Limiter.Resume]. A pause never shortens
-// another one. To extend a pause, call [Limiter.Decide] with the op Pause and the same
-// ID: it then ends when the longer of both would. With an ID of your own, Pause is
-// idempotent, and can be retried after an error.
+// another one. To extend one, or to choose a name so that Pause can be retried after an
+// error, call [Limiter.Decide] with the op Pause and an ID.
 //
-// The errors are:
-//   - [ErrUnsupported] if no rule is an algorithm.Pause.
-//   - [ErrInvalidRule] if several rules are. Select one with [Limiter.Only].
-//   - another error if d is not positive, or longer than [algorithm.MaxSpan].
-//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable] or the error of ctx,
-//     the key may be paused.
+// The error is [ErrUnsupported] if no rule is an algorithm.Pause, [ErrInvalidRule] if
+// several are, and another if d is not positive or longer than [algorithm.MaxSpan].
 func (l *Limiter) Pause(ctx context.Context, d time.Duration, key ...string) (id string, err error) {
 	r := Request{Key: KeyOf(key...), Op: Pause, ID: rand.Text(), For: d}
 	if _, err := l.Decide(ctx, r, nil); err != nil {
@@ -33,11 +27,8 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration, key ...string) (id
 	return r.ID, nil
 }
 
-// Resume ends the pause with that ID, and reports whether it was running. Other pauses of
-// the key go on, so the key can still be closed. Resume is idempotent: it can be retried
-// after an error.
-//
-// The errors are those of [Limiter.Pause], and [ErrInvalidKey] if id is empty.
+// Resume ends the pause with that ID, and reports whether it was running. The key stays
+// closed while another pause lasts. Resume can be retried after an error.
 func (l *Limiter) Resume(ctx context.Context, id string, key ...string) (bool, error) {
 	res, err := l.Decide(ctx, Request{Key: KeyOf(key...), Op: Resume, ID: id}, nil)
 	return res.Allowed, err

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/internal/test/weirtest"
 )
 
-// RetryAfter is exact with pauses beside other rules: 1 µs earlier, the request is denied,
-// and then it is allowed, whatever its op, its cost and its MaxWait are.
+// RetryAfter is exact with pauses beside other rules: 1 µs earlier, the request is
+// denied, and then it is allowed, whatever its op, its cost and its MaxWait are.
 func TestPauseExact(t *testing.T) {
 	t.Parallel()
 	denied := map[string]int{}

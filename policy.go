@@ -10,84 +10,66 @@ import (
 // MaxRules is the largest number of rules of a limiter.
 const MaxRules = compose.MaxRules
 
-// A Policy describes the keys and the rules of a [Limiter]. Processes that share limits
-// use the same Policy.
+// A Policy describes the keys and the rules of a [Limiter]. Limiters with the same name,
+// prefix and store share their state.
 type Policy struct {
-	// Name is part of every key in the store. It has 1 to MaxSegment bytes. Limiters with
-	// the same name, prefix and store share their state.
+	// Name is part of every key in the store. It has 1 to MaxSegment bytes.
 	Name string
 
-	// Segments names the segments of the keys. It has 1 to MaxSegments names. nil means
-	// one segment named "key".
+	// Segments names the segments of the keys, up to MaxSegments. nil means one named
+	// "key".
 	Segments []string
 
-	// Secret names the segments that are stored as a hash, for example API keys. nil
-	// means none. The hash is a SHA-256 without a salt. So whoever reads the store can
-	// find a value with few possibilities, for example a phone number or a short code, by
-	// trying them all: pass an HMAC of such a value, with a key of your own.
+	// Secret names the segments, such as API keys, that are stored as a SHA-256. It has no
+	// salt, so anyone who reads the store can find a phone number by trying all: pass an
+	// HMAC of such a value.
 	Secret []string
 
-	// Rules has 1 to MaxRules rules, and any shadow rules: see Rule.Shadow. A request is
-	// allowed only if all rules allow it. A policy cannot have both an
-	// algorithm.Concurrency and an algorithm.MetadataWindow.
+	// Rules has 1 to MaxRules rules, all of which must allow a request, and any number of
+	// shadow rules. An algorithm.Concurrency and an algorithm.MetadataWindow exclude each
+	// other.
 	Rules []Rule
 }
 
 // A Rule is one limit of a [Limiter].
 type Rule struct {
-	// Name identifies the rule in results and in keys. It has 1 to MaxSegment bytes. If a
-	// limiter has only one rule, the name can be empty. Results then show the name of the
-	// algorithm.
+	// Name identifies the rule in results and in keys, in 1 to MaxSegment bytes. The only
+	// rule of a limiter needs none.
 	Name string
 
-	// By names the segments that identify the limit. nil means all segments. At least one
-	// segment must be common to all rules of a limiter.
+	// By names the segments that identify the limit; nil means all. All rules must have
+	// one in common.
 	By []string
 
-	// Algorithm is the algorithm of the rule with its parameters, for example
-	// algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}.
 	Algorithm algorithm.Algorithm
 
-	// Cost is the number of tokens that each request consumes from this rule. 0 means
+	// Cost is the number of tokens that each request consumes from this rule, or 0 for
 	// Request.Cost.
 	Cost int64
 
-	// Shadow makes the rule a shadow rule: it decides every request and consumes tokens
+	// Shadow makes the rule a shadow rule, to try a limit out: it decides every request
 	// as if it were the only rule, but changes no answer. Result.Shadow says what it
-	// would have done. So a limit can be tried beside the enforced ones, in the
-	// same round trip if the store is a store.Batcher.
+	// would have done. It makes no decision during an outage, or when a wrapper answers.
 	//
-	// A shadow rule needs a Name, and By can be any segments. It also sees the requests
-	// that the other rules deny, and holds their leases until they expire or are
-	// released. It makes no decision during an outage, or when a wrapper answers. It
-	// cannot be an algorithm.MetadataWindow, and can be an algorithm.Concurrency only if
-	// another rule is one too.
-	//
-	// If Shadow is no longer set, the rule keeps its state only if its By has no segment
-	// besides those that all rules share.
+	// A shadow rule needs a Name, and can have any By. An algorithm.MetadataWindow or
+	// Pause cannot be one. See docs/guide/production.md.
 	Shadow bool
 }
 
-// Options are the optional settings of a [Limiter]. The zero value is the default.
+// Options are the optional settings of a [Limiter].
 type Options struct {
-	// Prefix is the beginning of every key. If it is empty, DefaultPrefix is used. It is
-	// escaped like a segment: { } : and % are replaced, for example : by %3A. If it is
-	// longer than MaxSegment bytes, it is replaced by its SHA-256.
+	// Prefix is the beginning of every key in the store, escaped like a segment. Empty
+	// means DefaultPrefix.
 	Prefix string
 
-	// Clock returns the time of a decision. If it is nil, the store's clock is used. Set
-	// Clock in tests, and for servers that do not allow the command TIME in scripts. If
-	// the clocks of several processes differ, more requests than the limit can be
-	// allowed. With a Clock, every key is kept one hour longer than needed.
-	//
-	// The time must be after the Unix epoch and before the year 2112.
+	// Clock returns the time of a decision, between 1970 and 2112. nil means the clock of
+	// the store. Set it in tests, and for servers that do not allow TIME in scripts. If
+	// the clocks of processes differ, more requests than the limit can be allowed. Keys
+	// are kept for one hour longer.
 	Clock func() time.Time
 
-	// Settles says that decisions will be settled. If Settle cannot be used with the
-	// rules, New, NewPolicy and With then return the ErrUnsupported that Settle would
-	// return after the work. They also return it if a rule without a Cost can be in debt
-	// by less than 100 times its limit: Settle might then charge only a part of an actual
-	// cost.
+	// Settles requires that decisions can be settled in full: each rule without a Cost
+	// must allow a debt of 100 times its limit. If not, the error is ErrUnsupported.
 	Settles bool
 }
 

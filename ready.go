@@ -13,23 +13,17 @@ import (
 )
 
 // Ready checks that the store can make the decisions of l, for the start of a program and
-// for a readiness probe. It tells a server that is away from a mistake that lasts:
+// for a readiness probe. It tells an outage from a mistake that lasts:
 //   - nil: the store made a decision.
-//   - a [store.ErrUnavailable]: the server is away or too slow. This can end, so check
-//     again. A program with a fallback can start all the same: see package outage.
-//   - any other error: somebody must correct a setting, which the error names if it is a
-//     [store.ErrMisconfigured]. For example, the password is wrong, the user lacks a
-//     right, a table is missing, or the client is of the wrong kind. Until then, the
-//     store makes no decision, and a limiter that fails open has no limits.
+//   - [store.ErrUnavailable]: the server is away or too slow, so check again. A program
+//     with a fallback can start all the same: see package outage.
+//   - any other error: somebody must correct a setting, such as a password or a right,
+//     which a [store.ErrMisconfigured] names. Until then, a limiter that fails open has
+//     no limits.
 //
-// Ready calls the store directly, without the wrappers of l. It runs the scripts of l, also
-// those of shadow rules, on keys of its own, which no caller's key equals, and removes them.
-// The keys begin like those of l, so the rights of the user are checked too. Commands that only
-// a later decision of a key needs are not tried. A server that was demoted just now can look
-// like a mistake, so let a probe fail a few times before it counts.
-//
-// After an error, even that of ctx, Ready tries to remove its keys, which takes at most
-// one second. Keys that remain expire.
+// Let a probe fail a few times before it counts: a server that was just demoted can look
+// like a mistake. Ready bypasses the wrappers, and uses keys of its own, which it removes
+// within one second, even after an error. See docs/guide/outage.md.
 func (l *Limiter) Ready(ctx context.Context) error {
 	if l == nil || l.bound == nil {
 		return errNoLimiter

@@ -27,7 +27,7 @@ var refundable = []algorithm.Algorithm{
 	algorithm.SlidingLog{Limit: 5, Window: time.Hour},
 }
 
-// A repeated request consumes nothing, and is allowed, also if no token is left.
+// A repeated request consumes nothing, and is allowed, even if no token is left.
 func TestReplay(t *testing.T) {
 	t.Parallel()
 	for _, a := range refundable {
@@ -104,8 +104,8 @@ func TestReplayOfADenial(t *testing.T) {
 	}
 }
 
-// The markers of several rules expire at different times. While one is left, the decision is
-// repeated, also if the only one is of a rule with a Cost.
+// The markers of several rules expire at different times. While one is left, the decision
+// is repeated, even if the only one is of a rule with a Cost.
 func TestReplayOfSeveralRules(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -156,8 +156,8 @@ func TestReplayOfAReservation(t *testing.T) {
 	}
 }
 
-// If the client of the store sends a script again because the reply was lost, the decision is
-// charged once, and the second try has the result.
+// If the client of the store sends a script again because the reply was lost, the
+// decision is charged once, and the second try has the result.
 func TestReplayOfALostReply(t *testing.T) {
 	t.Parallel()
 	lossy := &weirtest.Hooked{Store: weirtest.NewStore(weirtest.NewClock())}
@@ -173,8 +173,9 @@ func TestReplayOfALostReply(t *testing.T) {
 	}
 }
 
-// A repeated reservation with a shorter MaxWait is denied until its turn is within MaxWait: it
-// does not go ahead of its turn. The denial consumes nothing, and is not remembered.
+// A repeated reservation with a shorter MaxWait is denied until its turn is within
+// MaxWait: it does not go ahead of its turn. The denial consumes nothing, and is not
+// remembered.
 func TestReplayBeforeTheTurn(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{
@@ -215,7 +216,7 @@ func TestReplayBeforeTheTurn(t *testing.T) {
 	}
 }
 
-// After Settles, a repeat has no Delay, also if the tokens are as many as before.
+// After Settles, a repeat has no Delay, even if the tokens are as many as before.
 func TestReplayAfterSettles(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{
@@ -245,8 +246,8 @@ func TestReplayAfterSettles(t *testing.T) {
 	}
 }
 
-// The marker of a rule can end before that of another rule. If a Settle comes in between, and the clock
-// then steps back, the same Settle changes nothing.
+// The marker of a rule can end before that of another rule. If a Settle comes in between,
+// and the clock then steps back, the same Settle changes nothing.
 func TestSettleAndClockBack(t *testing.T) {
 	t.Parallel()
 	for _, first := range []bool{false, true} {
@@ -292,8 +293,8 @@ func TestReplayOfAForce(t *testing.T) {
 	}
 }
 
-// If every rule has a Cost, the Cost of a request is only in the markers. A server cannot keep an
-// integer above 2^53-1 in them.
+// If every rule has a Cost, the Cost of a request is only in the markers. A server cannot
+// keep an integer above 2^53-1 in them.
 func TestReplayOfAHugeCost(t *testing.T) {
 	t.Parallel()
 	st := weirtest.NewStore(weirtest.NewClock())

@@ -9,54 +9,25 @@ import (
 	"github.com/weir-go/weir/internal/compose"
 )
 
-// Never is the longest duration. As Result.RetryAfter it means that the request can never
-// be allowed. As Result.Delay it means that the caller must not go ahead. As
-// Request.MaxWait it means that any wait is acceptable.
+// Never is the longest duration: a RetryAfter if the request can never be allowed, a
+// Delay if the caller must not go ahead, and a MaxWait if any wait is acceptable.
 const Never = contract.Never
 
-// An Op is what a [Request] asks for.
+// An Op is what a [Request] asks for. The [Limiter] method of that name has the details.
 type Op uint8
 
 const (
-	// Consume consumes Cost tokens from every rule, if all rules allow the request.
-	Consume Op = iota
-
-	// Peek reports whether Consume would be allowed, and changes nothing. See
-	// Limiter.Peek.
-	Peek
-
-	// TakeUpTo consumes as many tokens as all rules allow, up to Cost. If no token can be
-	// consumed, the request is denied. See Limiter.TakeUpTo.
-	TakeUpTo
-
-	// Force consumes Cost tokens from every rule, even if a rule would deny the request.
-	// See Limiter.Force.
-	Force
-
-	// Refund refunds the tokens of the decision with the same Key and ID. See
-	// Limiter.Refund.
-	Refund
-
-	// Settle makes Request.Actual the cost of the decision with the same Key and ID. See
-	// Limiter.Settle.
-	Settle
-
-	// Renew renews the lease named ID: its full lease time starts again. If the lease is
-	// not held, the request is denied.
-	Renew
-
-	// Release releases the lease named ID.
-	Release
-
-	// Pause closes the key for the time Request.For, in an algorithm.Pause. ID is the
-	// name of the pause. See Limiter.Pause.
-	Pause
-
-	// Resume ends the pause named ID. See Limiter.Resume.
-	Resume
-
-	// Reset clears the rules identified by the full key. See Limiter.Reset.
-	Reset
+	Consume  Op = iota // consume Cost tokens from every rule, if all rules allow the request
+	Peek               // report whether Consume would be allowed, and change nothing
+	TakeUpTo           // consume as many tokens as all rules allow, up to Cost
+	Force              // consume Cost tokens from every rule, even if a rule would deny the request
+	Refund             // refund the decision with the same Key and ID
+	Settle             // make Actual the cost of the decision with the same Key and ID
+	Renew              // renew the lease named ID; denied if it is not held
+	Release            // release the lease named ID
+	Pause              // close the key for the time For, under the name ID
+	Resume             // end the pause named ID
+	Reset              // clear the rules identified by the full key
 )
 
 // String returns the name of op.
@@ -68,77 +39,53 @@ func (op Op) String() string {
 	return fmt.Sprintf("Op(%d)", uint8(op))
 }
 
-// A Request asks a [Decider] for one decision. Requests are comparable. Only Key is
-// always needed. The zero values of the other fields are the defaults.
+// A Request asks a [Decider] for one decision. Only Key is always needed. Requests are
+// comparable.
 type Request struct {
 	// Key identifies the caller being limited.
 	Key Key
 
-	// Op is what to do. The zero Op is Consume.
 	Op Op
 
-	// Cost is the number of tokens. 0 means 1. It must not be negative. The ops Consume,
-	// Peek, TakeUpTo and Force use it. If the Cost of a Consume or a Peek is above the
-	// capacity of a rule, the request is denied with RetryAfter Never. For the op Refund,
-	// see Limiter.Refund. The other ops ignore Cost.
+	// Cost is the number of tokens. 0 means 1. A Consume or Peek that costs more than the
+	// capacity of a rule is denied with RetryAfter Never.
 	Cost int64
 
-	// MaxWait is how far ahead tokens may be reserved by a Consume or a Peek. If MaxWait
-	// is 0, no tokens are reserved: the caller can go ahead now, or the request is
-	// denied. If MaxWait is above 0 and the request is allowed, Result.Delay is the time
-	// to wait. A fraction of a microsecond is ignored.
-	//
-	// If MaxWait is above 0, the algorithm of every rule must support it. algorithm.GCRA,
-	// TokenBucket, LeakyBucket and Pause do. TakeUpTo and Force do not support MaxWait.
+	// MaxWait lets a Consume or a Peek reserve tokens that will be available within that
+	// time. An allowed caller then waits for Result.Delay. 0 means that the tokens must
+	// be available now. algorithm.GCRA, TokenBucket, LeakyBucket and Pause support it.
 	MaxWait time.Duration
 
-	// For is how long a Pause lasts, from 1 ns to algorithm.MaxSpan. It is rounded up to
-	// a microsecond. Other ops ignore it.
+	// For is how long a Pause lasts, up to algorithm.MaxSpan.
 	For time.Duration
 
-	// ID names the decision, so that it can be repeated and refunded. It can contain any
-	// bytes. Use another ID for each decision.
+	// ID names the decision, so that it can be repeated, settled and refunded. Use a new
+	// one for each decision, and none that the limited caller chooses, because repeats
+	// are free.
 	//
-	// A request with an ID is idempotent. If it consumed tokens, and is sent again with
-	// the same Key, ID and Cost, it consumes nothing from any rule: it is allowed, and
-	// Result.Replayed is true. So it can be retried if its reply was lost, even by a process
-	// with other limits. This lasts until the slowest rule has refilled all tokens of the
-	// decision, under the limits that made it, or until a Refund. A denied request is
-	// decided again.
+	// If a request with an ID has consumed tokens, sending it again with the same Key, ID
+	// and Cost consumes nothing: the repeat is allowed, with Result.Replayed. So it can
+	// be retried after a lost reply, even by a process with other limits, until the
+	// slowest rule has refilled all tokens of the decision. An ID does not make the work
+	// run once: docs/guide/idempotency.md shows what does.
 	//
-	// If the decision reserved tokens that are not available within MaxWait, and was not
-	// settled to another cost, the repeated request is denied, and RetryAfter says for
-	// how long. So is a repeated request whose decision is in the future, because the
-	// clock has stepped back, and one whose key is paused. After a Settle, only a rule
-	// with a Cost still has a turn. If the rate or the capacity has changed, Delay is an
-	// estimate, and the repeat is allowed.
+	// A repeat is denied while its key is paused, or if its reserved tokens are not
+	// available within MaxWait. A denied request is decided again.
 	//
-	// If the ID is used for a request with another Cost, the error is ErrInvalidCost. For
-	// a TakeUpTo, the Cost must be at least what it consumed.
+	// While the decision can be refunded, the store keeps one more key for each rule. ID
+	// must be empty if a rule cannot refund.
 	//
-	// Do not take the ID from the caller who is limited: repeated requests are free. If
-	// callers send idempotency keys, make the ID of the key and a hash of the request. The ID
-	// does not make the work run once: keep a record of it, and claim it before you start.
-	//
-	// If a request has an ID, the store keeps one more key for each rule, until no token
-	// of the decision can be refunded. If the algorithm of a rule cannot refund, for
-	// example algorithm.MetadataWindow, ID must be empty. A Peek ignores the ID, unless
-	// it names a lease.
-	//
-	// If a rule is an algorithm.Concurrency, ID only names the lease: a repeated request
-	// consumes tokens from the other rules again, and cannot be refunded. Every op except
-	// Peek and Reset then needs an ID. It has at most algorithm.MaxLease bytes.
-	//
-	// For a Pause and a Resume, ID is the name of the pause. It has 1 to
-	// algorithm.MaxLease bytes.
+	// With an algorithm.Concurrency, ID names the lease: every op except Peek and Reset
+	// needs one, and a repeat consumes tokens from the other rules again. In a Pause or a
+	// Resume, it names the pause. Both names have 1 to algorithm.MaxLease bytes.
 	ID string
 
-	// Actual is the cost that a Settle gives to the decision. Other ops ignore it.
+	// Actual is the cost that a Settle gives to the decision.
 	Actual Actual
 
-	// Metadata is text that an algorithm.MetadataWindow stores with an allowed request.
-	// Limiter.Entries lists it. It has at most algorithm.MaxMetadata bytes. If no rule is
-	// an algorithm.MetadataWindow, Metadata must be empty.
+	// Metadata is text of at most algorithm.MaxMetadata bytes that an
+	// algorithm.MetadataWindow stores: see Limiter.Entries. Without such a rule, it must
+	// be empty.
 	Metadata string
 }
 
@@ -147,9 +94,8 @@ func (r *Request) plain() bool {
 	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
 }
 
-// An Actual is a number of tokens that is known after the work: see [Request]. It can be
-// 0. The zero Actual is no number, so a forgotten one is an error. Make one with
-// [ActualCost].
+// An Actual is a number of tokens that is known after the work. Make one with
+// [ActualCost]: it can be 0, but the zero Actual is an error.
 type Actual struct {
 	cost  int64
 	given bool
@@ -158,61 +104,52 @@ type Actual struct {
 // ActualCost returns an [Actual] of n tokens.
 func ActualCost(n int64) Actual { return Actual{n, true} }
 
-// Cost returns the number of tokens. It returns false for the zero Actual.
+// Cost returns the number of tokens, or false for the zero Actual.
 func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
 
 // A Result is the answer to a [Request]. Limit, Window, Remaining, RetryAfter and
-// ResetAfter describe one rule, whose name is Rule. If the request is denied, it is the
-// rule with the longest RetryAfter. If the request is allowed, it is the rule with the
-// fewest tokens remaining. If there are several such rules, it is the first of them.
+// ResetAfter describe the rule named Rule: if the request is denied, the first with the
+// longest RetryAfter, and otherwise the first with the fewest tokens remaining.
 //
-// The ops Refund, Settle, Release, Pause, Resume and Reset set other fields. For Refund,
-// Release and Resume, Allowed reports whether anything was refunded, released or resumed,
-// and for Settle, whether the decision was found. After a Pause and a Reset, it is true.
-// For Refund and Settle, Granted and Rule are Cost and Kept of the [Settlement]. All
-// other fields are zero.
+// A Refund, Settle, Release, Reset, Pause or Resume sets only Allowed, which is false if
+// there was nothing to do. A Refund or Settle also sets Granted and Rule, to Cost and
+// Kept of the [Settlement].
 type Result struct {
 	Allowed bool // the caller may go ahead, after Delay
 
-	// Replayed is true if the request repeats an earlier decision: see Request.ID. The
-	// request consumed nothing. If it is allowed, Granted is the number of tokens that
-	// the decision consumed. Delay is the time that is left to wait, or 0 after a Settle
-	// to another cost, unless a rule has a Cost. All other fields describe the current state.
+	// Replayed is true if the request repeats a decision: see Request.ID. If it is
+	// allowed, Granted is what the decision consumed, and Delay is the time left to wait.
+	// All other fields describe the current state.
 	Replayed bool
 
-	// Granted is the number of tokens consumed from each rule without a Cost. If all
-	// rules have a Cost, it is the number consumed from the rule named Rule. It is 0 if
-	// the request was denied, or if the op is Peek or Renew.
+	// Granted is the number of tokens consumed from each rule without a Cost, or from the
+	// rule named Rule if every rule has one. It is 0 after a denial, a Peek or a Renew.
 	Granted int64
 
-	// Delay is the time to wait before going ahead: the longest wait of all rules. If the
-	// request was denied, it is Never. Otherwise it is 0 if Request.MaxWait was 0.
+	// Delay is the time to wait before going ahead: the longest wait of all rules, or
+	// Never after a denial. It is 0 for an allowed request without MaxWait.
 	Delay time.Duration
 
-	Rule       string        // the rule's name; the algorithm's name if the rule has none
+	Rule       string        // its name, or that of its algorithm
 	Limit      int64         // the capacity of the rule, in tokens
-	Window     time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency and Pause
-	Remaining  int64         // whole tokens left after the request; for algorithm.Concurrency, free leases
-	RetryAfter time.Duration // if denied, the time until the same request would be allowed; Never if it cannot be
+	Window     time.Duration // the time in which Limit tokens are refilled; 0 if there is none
+	Remaining  int64         // whole tokens or free leases left after the request
+	RetryAfter time.Duration // if denied, the time until the same request would be allowed, or Never
 	ResetAfter time.Duration // the time until the rule is fully reset
 
-	// Degraded is nil if the store decided. Otherwise it says why not: see package
-	// outage. It is then a store.ErrUnavailable. It is an ErrDenied too if the share of
-	// the process denied the request, so that the caller is over a limit. If Degraded is
-	// also a Decider, it decides further requests without the store, for a wrapper that
-	// asked for another decision than its caller.
+	// Degraded is nil if the store decided. Otherwise it is a store.ErrUnavailable that
+	// says why not: see package outage. It is also an ErrDenied if the share of this
+	// process is used up, and may be a Decider for further decisions without the store.
 	Degraded error
 
-	// Shadow is nil if every shadow rule allows the request: see Rule.Shadow. If one
-	// would have denied it, Shadow is a *DeniedError, an ErrDenied, with the result of
-	// that rule: the one with the longest RetryAfter. If a shadow rule could not decide
-	// the request, Shadow is its error.
+	// Shadow is nil if every shadow rule allows the request. Otherwise it is the
+	// *DeniedError with the longest RetryAfter, or the error of a rule that could not
+	// decide.
 	Shadow error
 }
 
-// Age changes r to what it is after the time d: it subtracts d from RetryAfter and
-// ResetAfter, unless they are Never, down to 0. It is for wrappers that answer with an
-// earlier Result.
+// Age subtracts d from RetryAfter and ResetAfter, down to 0, unless they are Never. It is
+// for wrappers that answer with an earlier Result.
 func (r *Result) Age(d time.Duration) {
 	if r.RetryAfter != Never {
 		r.RetryAfter = max(r.RetryAfter-d, 0)
@@ -222,13 +159,12 @@ func (r *Result) Age(d time.Duration) {
 	}
 }
 
-// A DeniedError is the error for one denied request. It is an [ErrDenied], and holds the
-// Result of the request.
+// A DeniedError is the [ErrDenied] for one request. It holds the Result.
 type DeniedError struct {
 	Result Result // Allowed is false
 }
 
-// Error returns a text that names the rule that denied the request.
+// Error names the rule that denied the request.
 func (e *DeniedError) Error() string { return prefix + e.text() }
 
 // Is reports whether target is [ErrDenied].
@@ -248,32 +184,30 @@ func (e *DeniedError) text() string {
 	return fmt.Sprintf("denied by rule %q: %d of %d tokens remain: retry after %v", r.Rule, r.Remaining, r.Limit, r.RetryAfter)
 }
 
-// A Decider is a [Limiter], or stands around another Decider: see [Limiter.Wrap]. It then
-// passes on every request that it does not answer itself.
+// A Decider makes decisions: it is a [Limiter], or stands around another Decider, to
+// which it passes the requests that it does not answer itself.
 type Decider interface {
-	// Decide makes the decision that r asks for. The slice each can be empty. Otherwise
-	// it must have at least one element for each rule, and Decide stores the result of
-	// each rule in it, in the order of Policy.Rules. Shadow rules have no element. Decide
-	// does not use the slice after it returns.
+	// Decide makes the decision that r asks for, as [Limiter.Decide] does. It does not
+	// use each after it returns.
 	Decide(ctx context.Context, r Request, each []Result) (Result, error)
 }
 
 // An Answer is the answer to one request of [Limiter.DoMany].
 type Answer struct {
 	Result Result
-	Err    error // the error of this request; if it is not nil, Result is zero
+	Err    error // if it is not nil, Result is zero
 }
 
-// A ManyDecider is a [Decider] that decides many requests together. A Decider around
-// another one is a ManyDecider if [Limiter.DoMany] is to keep its batches.
+// A ManyDecider is a [Decider] that decides many requests together. A wrapper that is
+// none splits the batches of [Limiter.DoMany].
 type ManyDecider interface {
-	// DecideMany decides each of requests as Decide does, and sets the element of answers
-	// with the same index. answers are zero at first.
+	// DecideMany sets each of answers to what Decide returns for the request with its
+	// index.
 	DecideMany(ctx context.Context, requests []Request, answers []Answer)
 }
 
-// DecideMany decides requests with d: together if d is a [ManyDecider], and otherwise one
-// by one. answers has one element for each request.
+// DecideMany decides requests with d, together if d is a [ManyDecider], and otherwise one
+// by one. answers has a zero element for each request.
 func DecideMany(ctx context.Context, d Decider, requests []Request, answers []Answer) {
 	if many, ok := d.(ManyDecider); ok {
 		many.DecideMany(ctx, requests, answers)

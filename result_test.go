@@ -187,7 +187,7 @@ func TestRetryAfter(t *testing.T) {
 	}
 }
 
-// A cost above the capacity is denied with Never, also at the largest capacity. So is a
+// A cost above the capacity is denied with Never, even at the largest capacity. So is a
 // cost above the integers that Lua counts exactly.
 func TestLargestCosts(t *testing.T) {
 	t.Parallel()

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// Settle makes the actual cost the cost of a decision: less, more, and more than the limit. A
-// repeated Settle changes nothing.
+// Settle makes the actual cost the cost of a decision: less, more, and more than the
+// limit. A repeated Settle changes nothing.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	for _, a := range refundable {
@@ -71,8 +71,8 @@ func TestSettleAtZero(t *testing.T) {
 	}
 }
 
-// Settle of a decision that is not known, was denied, or has ended reports false, and changes
-// nothing.
+// Settle of a decision that is not known, was denied, or has ended reports false, and
+// changes nothing.
 func TestSettleOfNoDecision(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -175,8 +175,8 @@ func (d debtless) NewLimit() (*contract.Limit, error) {
 	return &limit, nil
 }
 
-// With Options.Settles, a limiter whose rules cannot be settled is an error of New, NewPolicy
-// and With. The advice in the error is true for the rule.
+// With Options.Settles, a limiter whose rules cannot be settled is an error of New,
+// NewPolicy and With. The advice in the error is true for the rule.
 func TestSettles(t *testing.T) {
 	t.Parallel()
 	window := algorithm.FixedWindow{Limit: 5, Window: time.Hour}

@@ -23,8 +23,8 @@ func shadowed(a algorithm.Algorithm, live ...weir.Rule) weir.Policy {
 	return weirtest.Rules(append(live, weir.Rule{Name: "next", Algorithm: a, Shadow: true})...)
 }
 
-// A shadow rule decides as if it were the only rule, and the other rules as if it were not
-// there. So a limiter with both answers like two limiters.
+// A shadow rule decides as if it were the only rule, and the other rules as if it were
+// not there. So a limiter with both answers like two limiters.
 func TestShadowAlone(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -205,12 +205,12 @@ func TestShadowLeases(t *testing.T) {
 		t.Fatal(err)
 	}
 	if res := weirtest.Decide(t, starts, weir.Request{Key: weir.KeyOf("k"), Op: weir.Peek}); res.Allowed || res.Shadow != nil {
-		t.Errorf("Only(starts): got %+v, want a rule in force, without tokens", res)
+		t.Errorf("Only(starts): got %+v, want an enforced rule without tokens", res)
 	}
 }
 
-// With replaces the limit of a shadow rule too. An Observer sees what it would have done, and
-// a denycache.Cache does not.
+// With replaces the limit of a shadow rule too. An Observer sees what it would have done,
+// and a denycache.Cache does not.
 func TestShadowAround(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -290,8 +290,8 @@ func TestShadowMisuse(t *testing.T) {
 	}
 }
 
-// A shadow rule with a Cost consumes it from a TakeUpTo, as beside other rules, and keeps it in a
-// Settle.
+// A shadow rule with a Cost consumes it from a TakeUpTo, as beside other rules, and keeps
+// it in a Settle.
 func TestShadowCost(t *testing.T) {
 	t.Parallel()
 	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(

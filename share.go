@@ -8,23 +8,18 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// Share returns a limiter over st, with the same keys, in which each limit is the share of one
-// of n processes. The shares of all processes together allow at most what the limits allow,
-// whatever the algorithms are. The limiter has no wrappers and no shadow rules. st is for example
-// a store in the memory of the process, for an outage of the store that the processes share.
-// With and Share of a share are ErrUnsupported: call With before Share.
+// Share returns a limiter over st with the same keys, in which each limit is the share of
+// one of n processes. Together, the shares allow at most what the limits allow. st is
+// usually in the memory of the process, for an outage of the shared store. Wrappers and
+// shadow rules are left out. Call With before Share, not after it.
 //
-// The errors are:
-//   - [ErrInvalidRule] if n is below 1, or if the share of a limit is less than one token, or
-//     less than the rule's Cost.
-//   - [ErrUnsupported] if an algorithm cannot be divided: it holds leases or has a largest cost,
-//     and has no method Divide: see [algorithm.Divider].
-//   - the errors of [NewPolicy] for st.
+// The error is [ErrInvalidRule] if n is below 1, or a share less than one request,
+// [ErrUnsupported] if a rule needs an [algorithm.Divider], or one of [NewPolicy].
 func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) { return l.divide(n, st, false) }
 
-// ShareFloor is Share, except that a share that would be less than one request, which is one
-// token or the Cost of the rule, is one request. So n processes together allow n requests, or
-// what the limit allows, whichever is more, in the time in which the limit is refilled.
+// ShareFloor is Share, except that no share is less than one request: one token, or the
+// Cost of the rule. So n processes may together allow n requests where the limit allows
+// fewer.
 func (l *Limiter) ShareFloor(n int, st store.Store) (*Limiter, error) { return l.divide(n, st, true) }
 
 func (l *Limiter) divide(n int, st store.Store, floor bool) (*Limiter, error) {
@@ -66,11 +61,11 @@ func (r *rule) divide(n int64) error {
 	whole := r.limit
 	share := whole.Capacity / n
 	if share < max(r.cost, 1) {
-		what := "nothing"
+		what := "less than one token"
 		if share > 0 {
 			what = "less than its Cost"
 		}
-		return fail(ErrInvalidRule, "rule %q: its limit is %d, of which each of %d processes would have %s: raise the limit, or lower the number of processes", r.name, whole.Capacity, n, what)
+		return fail(ErrInvalidRule, "rule %q: its limit is %d, and the share of each of %d processes is %s: raise the limit, or lower the number of processes", r.name, whole.Capacity, n, what)
 	}
 	if d, ok := r.algorithm.(algorithm.Divider); ok {
 		own, err := newLimit(fmt.Sprintf("rule %q", r.name), d.Divide(n))

@@ -47,8 +47,8 @@ func TestShare(t *testing.T) {
 	}
 	for n, says := range map[int]string{
 		0:  "Share: the number of processes is 0: it must be at least 1",
-		5:  `rule "b": its limit is 20, of which each of 5 processes would have less than its Cost`,
-		11: `rule "a": its limit is 10, of which each of 11 processes would have nothing`,
+		5:  `rule "b": its limit is 20, and the share of each of 5 processes is less than its Cost`,
+		11: `rule "a": its limit is 10, and the share of each of 11 processes is less than one token`,
 	} {
 		got, err := l.Share(n, other)
 		if got != nil {
@@ -94,8 +94,8 @@ func TestShareFloor(t *testing.T) {
 	wantError(t, err, weir.ErrInvalidRule, "Share: the number of processes is 0")
 }
 
-// A share cannot be divided again, and cannot get other limits: its tokens are parts of the
-// whole limit.
+// A share cannot be divided again, and cannot get other limits: its tokens are parts of
+// the whole limit.
 func TestShareOfAShare(t *testing.T) {
 	t.Parallel()
 	st := weirtest.NewStore(weirtest.NewClock())
@@ -117,8 +117,8 @@ func TestShareOfAShare(t *testing.T) {
 	}
 }
 
-// A hasty algorithm has the method Divide of the algorithm that it embeds, which does not know its
-// lower limit.
+// A hasty algorithm has the method Divide of the algorithm that it embeds, which does not
+// know its lower limit.
 type hasty struct{ algorithm.SlidingLog }
 
 func (h hasty) NewLimit() (*contract.Limit, error) {

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir/internal/storekey"
 )
 
-// Name returns the name of the limiter's policy. It is empty if l is nil or a zero value.
+// Name returns the name of the limiter's policy.
 func (l *Limiter) Name() string {
 	if l == nil || l.bound == nil {
 		return ""
@@ -24,7 +24,7 @@ type SegmentInfo struct {
 }
 
 // Segments describes the segments of the limiter's keys, in the order of
-// [Policy].Segments. There are none if l is nil or a zero value.
+// [Policy].Segments.
 func (l *Limiter) Segments() []SegmentInfo {
 	if l == nil || l.bound == nil {
 		return nil
@@ -37,9 +37,7 @@ func (l *Limiter) Segments() []SegmentInfo {
 	return infos
 }
 
-// Bare returns l without its wrappers. Its decisions come from the store, and no wrapper
-// sees them. Use it in tools that look at what the store holds. If l is nil or a zero
-// value, so is the result.
+// Bare returns l without its wrappers, for tools that look at what the store holds.
 func (l *Limiter) Bare() *Limiter {
 	if l == nil || l.bound == nil {
 		return l
@@ -48,13 +46,9 @@ func (l *Limiter) Bare() *Limiter {
 }
 
 // StoreKeys returns the keys in the store that a decision for k reads: one list for each
-// rule, in the order of [Limiter.Rules]. A list has one key, or several if the rule is an
-// algorithm.SlidingBuckets. The keys that a decision with an ID keeps are not among them.
-//
-// All keys of the rules that are not shadow rules have the same cluster slot: see
-// [store.Slot].
-//
-// The error is [ErrInvalidKey] if k is not a key of l.
+// rule, in the order of [Limiter.Rules]. Only an algorithm.SlidingBuckets has several.
+// Keys that an ID adds are left out. Except for shadow rules, all have the same cluster
+// slot: see [store.Slot].
 func (l *Limiter) StoreKeys(k Key) ([][]string, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -83,10 +77,9 @@ func (b *bound) appendStoreKeys(lists [][]string, k *Key) [][]string {
 	return lists
 }
 
-// StorePrefix returns a text with which every key of l in the store begins whose first
-// segments are these. It is for [store.Lister]. Without segments, it is a prefix of all
-// keys of l. Other keys can begin with it too: see [Limiter.ParseStoreKey]. It is empty
-// if l is nil or a zero value.
+// StorePrefix returns a prefix of every key of l in the store whose first segments are
+// these, for a [store.Lister]. Other keys can begin with it too: see
+// [Limiter.ParseStoreKey].
 func (l *Limiter) StorePrefix(segments ...string) string {
 	if l == nil || l.bound == nil {
 		return ""
@@ -123,13 +116,9 @@ func (ks *keySpace) prefix(k *Key) string {
 type StoredKey struct {
 	Rule string // the name of the rule, as Limiter.Rules has it
 
-	// Key is a key whose state in the rule is at the stored key. Its segments that are
-	// not in By of the rule are "-", because the stored key does not have them. So use it
-	// with the result of Limiter.Only(Rule), for example to peek or to reset.
-	//
-	// If the store has only the hash of a segment, because it is secret or longer than
-	// MaxSegment, the segment is that hash: see Key.Hashed. Every decision can be made
-	// with such a key, but wrappers take it for another one than the key itself.
+	// Key has the segments in By of the rule, and "-" for the others. Use it with
+	// Limiter.Only(Rule). Where the store has only a hash, so has Key: see Key.Hashed.
+	// Decisions accept it, but wrappers take it for another key than the original.
 	Key Key
 
 	// Segments are the segments of Key in By of the rule, in the order of By.
@@ -143,10 +132,8 @@ type StoredSegment struct {
 	Hashed bool   // Value is a hash
 }
 
-// ParseStoreKey returns the rule and the segments of a key in the store. It is the
-// inverse of [Limiter.StoreKeys]. It returns false if stored is not such a key: if it is
-// the key of another limiter, of another layout of this one, or the key that a decision
-// with an ID keeps.
+// ParseStoreKey returns the rule and the segments of a key that [Limiter.StoreKeys]
+// returns. It returns false for other keys, even those that an ID adds.
 func (l *Limiter) ParseStoreKey(stored string) (StoredKey, bool) {
 	if l == nil || l.bound == nil {
 		return StoredKey{}, false

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// Each of these tests is a plausible program that an earlier API allowed and that silently
-// did the wrong thing.
+// Each of these tests is a plausible program that an earlier API allowed and that
+// silently did the wrong thing.
 
 // Two limiters with the same algorithm and store have different names, so they share no
 // state.
@@ -108,8 +108,8 @@ func TestTrapReserveThatNeverFits(t *testing.T) {
 	}
 }
 
-// If several rules deny a request, all fields of the result describe one rule: the rule with
-// the longest RetryAfter.
+// If several rules deny a request, all fields of the result describe one rule: the rule
+// with the longest RetryAfter.
 func TestTrapDenialDescribesOneRule(t *testing.T) {
 	t.Parallel()
 	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(
@@ -151,8 +151,8 @@ func TestTrapSegmentsHaveNames(t *testing.T) {
 	wantError(t, err, weir.ErrInvalidKey, `"account" is empty`)
 }
 
-// Refund takes the request that it undoes. It finds the decision by the whole key and the ID,
-// under any limits.
+// Refund takes the request that it undoes. It finds the decision by the whole key and the
+// ID, under any limits.
 func TestTrapRefundTakesTheRequest(t *testing.T) {
 	t.Parallel()
 	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
@@ -239,7 +239,7 @@ func TestTrapChangedAlgorithmStartsAfresh(t *testing.T) {
 	}
 }
 
-// Granted is the number of tokens consumed, also if rules have a Cost.
+// Granted is the number of tokens consumed, even if rules have a Cost.
 func TestTrapGrantedIsWhatWasConsumed(t *testing.T) {
 	t.Parallel()
 	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(weir.Rule{Name: "a", Algorithm: weirtest.Window(10, time.Hour), Cost: 1}))

@@ -13,9 +13,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A Reservation is an allowed request, whose tokens may be available only later. Call Wait,
-// then go ahead. [Limiter.Reserve] returns one. It is for one request. It is safe for concurrent
-// use, and must not be copied. Wait and Cancel of a nil or zero Reservation return an error.
+// A Reservation is an allowed request whose tokens may be available only later: call
+// Wait, then go ahead. It is safe for concurrent use, and must not be copied. The methods
+// of a nil or zero Reservation return an error.
 type Reservation struct {
 	Result // the answer to the request
 
@@ -37,25 +37,15 @@ var errCancelled = errors.New("weir: the reservation was cancelled, or its conte
 var errNoReservation = errors.New("weir: the Reservation is nil or a zero value: Limiter.Reserve returns one")
 
 // Reserve consumes the tokens of r now, even if they will be available only later. They
-// must be available within r.MaxWait and before the deadline of ctx, otherwise the
-// request is denied. Callers go ahead in the order of their reservations. If ctx has a
-// deadline, r.MaxWait can be 0: then only the deadline limits the wait. If any wait is
-// acceptable, set r.MaxWait to [Never]. If r.ID is empty, Reserve uses a random ID. The
-// algorithm of every rule must support [Request].MaxWait.
+// must be available within r.MaxWait and before the deadline of ctx; otherwise the error
+// is [ErrDenied]. One of these bounds is needed: for any wait, set r.MaxWait to [Never].
+// Callers go ahead in the order of their reservations. If r.ID is empty, Reserve uses a
+// random one. r.Op must be Consume.
 //
-// If Reserve returns an error, the Reservation is nil. The errors are:
-//   - [ErrDenied] if the request is denied.
-//   - [ErrUnsupported] if r.Op is not Consume.
-//   - another error if r.MaxWait is 0 and ctx has no deadline.
-//   - the error of ctx if ctx ends before the answer arrives.
-//   - the errors of [Limiter.Decide]. After [store.ErrUnavailable], the tokens may have been
-//     consumed. To be able to refund them, set r.ID.
-//
-// If ctx ends before the answer arrives, or if package outage denies the request, the store
-// may have reserved the tokens. If r.ID is empty, Reserve then tries to refund them, which takes
-// at most one second. If that fails after ctx has ended, the error joins both errors with
-// [errors.Join]. If r has an ID, another request can use the tokens, so Reserve does not refund
-// them. To refund them, call [Limiter.Refund] with r.
+// After [store.ErrUnavailable], the tokens may have been consumed. If ctx ends or package
+// outage denies the request, Reserve tries to refund them, which takes at most one
+// second, and joins the error of a failed refund. But if r has an ID, another request can
+// use the tokens, so only [Limiter.Refund] refunds them.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -96,16 +86,12 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 	return nil, err
 }
 
-// Wait sleeps until Delay has passed since Reserve returned. If the error is nil, go ahead:
-// the tokens are available. If they are available at once, ctx makes no difference.
+// Wait sleeps until Delay has passed since Reserve returned. If the error is nil, go
+// ahead: the tokens are available.
 //
-// If ctx ends before the tokens are available, Wait returns the error of ctx. If the request had
-// no ID, Wait also tries to refund the tokens, which takes at most one second. If that fails,
-// the error joins both errors with [errors.Join]. If the request had an ID, another request can
-// use the tokens: call Cancel to refund them.
-//
-// If the reservation was cancelled, by Cancel or by another Wait, Wait returns another error.
-// Cancel does not wake a Wait that sleeps.
+// If ctx ends first, Wait refunds the tokens and returns the error of ctx. It does not
+// refund them if the request had an ID: then call Cancel. Afterwards, Wait returns an
+// error.
 func (r *Reservation) Wait(ctx context.Context) error {
 	if r == nil || r.limiter == nil {
 		return errNoReservation
@@ -125,10 +111,10 @@ func (r *Reservation) Wait(ctx context.Context) error {
 	return errCancelled
 }
 
-// Cancel refunds the reserved tokens, and reports whether anything was refunded. See
-// [Limiter.Refund]. Later reservations keep their time, so tokens that they depend on
-// are not refunded, and turns in the middle stay empty. Cancel is idempotent: it can be
-// retried after an error. After Cancel, Wait returns an error, even if the refund failed.
+// Cancel refunds the reserved tokens, and reports whether anything was refunded: see
+// [Limiter.Refund]. Later reservations keep their time, so the turn may stay empty.
+// Cancel can be retried after an error. Afterwards, Wait returns an error, unless it
+// already sleeps.
 func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	if r == nil || r.limiter == nil {
 		return false, errNoReservation
@@ -138,8 +124,8 @@ func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	return s.Found, err
 }
 
-// giveUp cancels the reservation if Reserve chose its ID, and returns err. If Cancel fails, it
-// returns both errors.
+// giveUp cancels the reservation if Reserve chose its ID, and returns err. If Cancel
+// fails, it returns both errors.
 func (r *Reservation) giveUp(ctx context.Context, err error) error {
 	if r.own {
 		if failed := guard.Undo(ctx, r.Cancel); failed != nil {
@@ -149,29 +135,19 @@ func (r *Reservation) giveUp(ctx context.Context, err error) error {
 	return err
 }
 
-// Wait consumes one token from every rule, and waits until these tokens are available.
-// It is short for [Limiter.WaitN] with cost 1.
+// Wait consumes one token from every rule, and waits until it is available: see
+// [Limiter.WaitN].
 func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
 	return l.WaitN(ctx, 1, key...)
 }
 
-// WaitN consumes cost tokens from every rule, and waits until they are available. It
-// reserves the tokens with one call of the store, and then sleeps. Callers go ahead in
-// the order of their reservations. If the error is nil, go ahead.
+// WaitN consumes cost tokens, at least 1, from every rule, and waits until they are
+// available. It reserves them with one call of the store, and then sleeps, so callers go
+// ahead in the order of their calls.
 //
-// If the tokens cannot be available before the deadline of ctx, WaitN returns
-// [ErrDenied] at once, and consumes nothing. The Result says why the request was
-// denied. If ctx ends during the wait, or if package outage denies the request, the tokens may
-// be reserved. WaitN then refunds them, which takes at most one second: see [Reservation.Cancel].
-//
-// The errors are:
-//   - [ErrDenied] if the tokens will not be available in time, or never, or if the
-//     queue of an algorithm.LeakyBucket is full.
-//   - the error of ctx if ctx ends. If the refund fails, the error is both errors,
-//     joined with [errors.Join].
-//   - [ErrInvalidCost] if cost is below 1.
-//   - the errors of [Limiter.Reserve]. After [store.ErrUnavailable], the tokens may have been
-//     consumed.
+// If the tokens cannot be available before the deadline of ctx, or a queue is full, WaitN
+// returns [ErrDenied] at once, and consumes nothing. The Result says why. If ctx ends
+// during the wait, WaitN refunds the tokens, as [Limiter.Reserve] does.
 func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result, error) {
 	if cost < 1 {
 		return Result{}, errCost("WaitN", cost)

@@ -125,7 +125,8 @@ func TestWaitN(t *testing.T) {
 	}
 }
 
-// If the tokens of a cancelled wait cannot be refunded, the error says so after at most 1 s.
+// If the tokens of a cancelled wait cannot be refunded, the error says so after at most 1
+// s.
 func TestWaitCancelledInAnOutage(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -208,7 +209,8 @@ func TestReserveBound(t *testing.T) {
 	}
 }
 
-// Cancel refunds the tokens of a reservation once. A later reservation can then have them.
+// Cancel refunds the tokens of a reservation once. A later reservation can then have
+// them.
 func TestReservationCancel(t *testing.T) {
 	t.Parallel()
 	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weir.Policy{Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
@@ -237,8 +239,9 @@ func TestReservationCancel(t *testing.T) {
 	}
 }
 
-// If ctx ends and the reply is lost, the tokens are refunded, unless another request can use
-// them. A client can notice a deadline before ctx does. After an outage, nothing is refunded.
+// If ctx ends and the reply is lost, the tokens are refunded, unless another request can
+// use them. A client can notice a deadline before ctx does. After an outage, nothing is
+// refunded.
 func TestReserveLost(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -322,8 +325,8 @@ func TestReserveLostForGood(t *testing.T) {
 	}
 }
 
-// If a client or a wrapper repeats the call, and the repeated request is denied, the tokens are
-// refunded: only this request knows the ID.
+// If a client or a wrapper repeats the call, and the repeated request is denied, the
+// tokens are refunded: only this request knows the ID.
 func TestReserveRepeated(t *testing.T) {
 	t.Parallel()
 	l := weirtest.New(t, weirtest.NewStore(weirtest.NewClock()), algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
@@ -345,7 +348,8 @@ func TestReserveRepeated(t *testing.T) {
 	}
 }
 
-// An impatient Decider sends each Consume twice, the second time with a MaxWait of a second.
+// An impatient Decider sends each Consume twice, the second time with a MaxWait of a
+// second.
 type impatient struct{ next weir.Decider }
 
 func (d impatient) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
@@ -358,9 +362,10 @@ func (d impatient) Decide(ctx context.Context, r weir.Request, each []weir.Resul
 	return d.next.Decide(ctx, r, each)
 }
 
-// If a Wait goes ahead, no other Wait refunds the tokens. If a Wait refunds them, no other goes
-// ahead. In real time, the contexts end at about the moment at which the tokens are available. The
-// clock of the store stands still, so that no token is refilled.
+// If a Wait goes ahead, no other Wait refunds the tokens. If a Wait refunds them, no
+// other goes ahead. In real time, the contexts end at about the moment at which the
+// tokens are available. The clock of the store stands still, so that no token is
+// refilled.
 func TestReservationManyWaits(t *testing.T) {
 	t.Parallel()
 	const delay = time.Millisecond
@@ -395,8 +400,8 @@ func TestReservationManyWaits(t *testing.T) {
 	}
 }
 
-// Wait sleeps for the rest of Delay. If its context ends before, it refunds the tokens, unless another
-// request can use them. After a refund, no Wait goes ahead.
+// Wait sleeps for the rest of Delay. If its context ends before, it refunds the tokens,
+// unless another request can use them. After a refund, no Wait goes ahead.
 func TestReservationWait(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -465,8 +470,8 @@ func TestReservationKeepsID(t *testing.T) {
 	}
 }
 
-// A repeated reservation whose turn comes too late is denied, and keeps its tokens. So does a request
-// with an ID that package outage denies.
+// A repeated reservation whose turn comes too late is denied, and keeps its tokens. So
+// does a request with an ID that package outage denies.
 func TestReserveDeniedWithID(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

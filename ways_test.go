@@ -20,12 +20,12 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A scripted store is a memory store that runs a script for every decision. A limiter does
-// not recognize it as a memory store.
+// A scripted store is a memory store that runs a script for every decision. A limiter
+// does not recognize it as a memory store.
 type scripted struct{ store.Store }
 
-// TestDirectIsEval runs random histories on two memory stores: one decides directly, and the
-// other with scripts. Their answers, errors, keys and TTLs must be equal.
+// TestDirectIsEval runs random histories on two memory stores: one decides directly, and
+// the other with scripts. Their answers, errors, keys and TTLs must be equal.
 func TestDirectIsEval(t *testing.T) {
 	decisions := 1_000_000
 	if testing.Short() {
@@ -177,8 +177,8 @@ func valuesOf(t *testing.T, st *memory.Store, keys map[string]time.Duration) str
 	return fmt.Sprint(names, values)
 }
 
-// If an algorithm panics, the store is unchanged: nothing is locked, and no rule has consumed
-// tokens.
+// If an algorithm panics, the store is unchanged: nothing is locked, and no rule has
+// consumed tokens.
 func TestDirectPanic(t *testing.T) {
 	c := weirtest.NewClock()
 	st := weirtest.NewStore(c)
@@ -253,7 +253,7 @@ func (m bombedMeter) Refund(now int64, c contract.Cell, ch contract.Charge, note
 	return m.Meter.(contract.Refunder).Refund(now, c, ch, note)
 }
 
-// Broken algorithms get the same answers and errors directly and from scripts, also if an
+// Broken algorithms get the same answers and errors directly and from scripts, even if an
 // integer in the store is out of range.
 func TestDirectNonsense(t *testing.T) {
 	t.Parallel()
@@ -277,8 +277,8 @@ func TestDirectNonsense(t *testing.T) {
 	}
 }
 
-// If a Meter has room for more than the capacity, a request above the capacity gets the same error
-// directly and from a script.
+// If a Meter has room for more than the capacity, a request above the capacity gets the
+// same error directly and from a script.
 func TestDirectRoomy(t *testing.T) {
 	t.Parallel()
 	a := metered(weirtest.Window(5, time.Hour), func(m refunding) contract.Meter { return roomy{m} })
@@ -303,7 +303,7 @@ func (m roomy) Room(now, at int64, c contract.Cell) int64 {
 	return max(m.refunding.Room(now, at, c), 100)
 }
 
-// A request that is not valid is an error, also if the store knows the key.
+// A request that is not valid is an error, even if the store knows the key.
 func TestDirectInvalid(t *testing.T) {
 	t.Parallel()
 	ended, cancel := context.WithCancel(t.Context())
@@ -331,7 +331,7 @@ func TestDirectInvalid(t *testing.T) {
 	}
 }
 
-// A key that lacks a segment is an error, also if the rule does not use that segment.
+// A key that lacks a segment is an error, even if the rule does not use that segment.
 func TestDirectSegments(t *testing.T) {
 	t.Parallel()
 	p := weir.Policy{Name: "t", Segments: []string{"a", "b"}, Rules: []weir.Rule{{By: []string{"a"}, Algorithm: weirtest.PerSecond}}}
@@ -371,7 +371,7 @@ func TestDirectForeign(t *testing.T) {
 	}
 }
 
-// A Meter does not get a cell that has ended, also if the key has not expired yet.
+// A Meter does not get a cell that has ended, even if the key has not expired yet.
 func TestDirectEnded(t *testing.T) {
 	t.Parallel()
 	for _, segments := range [][]string{{"a"}, {"a", "b"}} {
@@ -443,8 +443,8 @@ type nonsense struct {
 func (m nonsense) Take(contract.Cell, int64) contract.Cell { return m.taken }
 func (m nonsense) Ends(contract.Cell) int64                { return weirtest.Epoch.Add(time.Hour).UnixMicro() }
 
-// No script runs for known keys, whatever the number of rules and segments, also if the keys are in
-// different shards.
+// No script runs for known keys, whatever the number of rules and segments, even if the
+// keys are in different shards.
 func TestDirectKeys(t *testing.T) {
 	t.Parallel()
 	settled := 0

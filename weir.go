@@ -1,5 +1,5 @@
-// Package weir implements rate limiting over pluggable stores: Redis and Valkey
-// through the client that you already have, or the memory of the process.
+// Package weir implements rate limiting over pluggable stores: Redis and Valkey through
+// the client that you already have, SQL databases, NATS, or the memory of the process.
 //
 //	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //	if err != nil {
@@ -12,16 +12,29 @@
 //	default: // go ahead
 //	}
 //
-// A [Limiter] applies one or more rules, and keeps their state in a store. Each rule is
-// a limit. A decision is atomic: either all rules allow the request and consume its
-// cost, or no rule consumes anything. A decision takes one round trip, for any number of
-// rules, or two if the server does not know the script yet.
+// A [Limiter] applies one or more rules, and keeps their state in a store. A decision is
+// atomic: either every rule allows the request and consumes its cost, or no rule consumes
+// anything. It takes one round trip for any number of rules, or two if the server does
+// not know the script yet.
+//
+// # Answers
+//
+// A denied request is a [Result], not an error, so check both. Only [Limiter.Wait],
+// WaitN, Reserve, Acquire and TryAcquire also return an [ErrDenied].
+//
+// During an outage, a call returns [store.ErrUnavailable] or the error of its context.
+// The decision is then unknown, and the request may have consumed tokens. Fail open or
+// fail closed, as you prefer; package outage does it for you, within a time budget.
+//
+// Misuse is an error too, for example [ErrInvalidKey] or [ErrUnsupported]. It lasts until
+// the program is corrected, so do not fail open on it. Methods return the errors of
+// [Limiter.Decide], and any others that they name.
 //
 // # Keys
 //
-// A key identifies the caller being limited. It has one or more segments, for example
-// a tenant and a user. A [Policy] names the segments. Rule.By lists the segments that
-// identify the limit of a rule. If By is nil, all segments identify it.
+// A key identifies the caller being limited. It has one or more segments, which a
+// [Policy] names. Rule.By lists those that identify the limit of a rule; nil means all.
+// Here, the first rule limits each tenant, and the second each user of a tenant:
 //
 //	api, err := weir.NewPolicy(st, weir.Policy{
 //		Name:     "api",
@@ -31,41 +44,19 @@
 //			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}},
 //		},
 //	}, nil)
-//	if err != nil {
-//		return err
-//	}
+//	// ...
 //	res, err := api.Allow(ctx, "acme", "ann")
 //
-// In this example, the rule "tenant" limits each tenant. The rule "user" has no By, so it
-// limits each pair of a tenant and a user.
+// A key in the store has the form prefix:name:{shared segments}:rule.tag:other segments,
+// for example weir:api:{acme}:user.g2:ann. The shared segments, which every rule has in
+// By, choose the cluster slot of all keys of a decision. The tag names the algorithm, so
+// a rule whose algorithm is replaced starts afresh. Every part is escaped, so no segment
+// can look like two, or choose its slot.
 //
-// A key in the store has the form prefix:name:{shared segments}:rule.tag:other
-// segments, for example weir:api:{acme}:user.g2:ann. The shared segments are the
-// segments that every rule has in By. They choose the cluster slot, so all keys of
-// a decision have the same slot. If a rule has no name, only the tag is written. The tag
-// names the algorithm and the version of its layout. If you change the algorithm of a rule, the rule uses other keys, so its
-// earlier state has no effect.
+// # Wrappers
 //
-// Limiters with the same prefix, name and store share their state. All parts of a key
-// are escaped. So a segment with a colon or a brace cannot look like two segments, or
-// choose the cluster slot. A segment is replaced by its SHA-256 if it is longer than [MaxSegment]
-// bytes, or if [Policy].Secret names it.
-//
-// # Answers
-//
-// A denied request is a [Result], not an error. Only these methods also return
-// [ErrDenied] for a denied request: [Limiter.Wait], [Limiter.WaitN], [Limiter.Reserve],
-// [Limiter.Acquire] and [Limiter.TryAcquire].
-//
-// During an outage, a call returns [store.ErrUnavailable] or the context's error. The
-// caller then does not know the decision, and the request may have consumed tokens. Fail
-// open or fail closed as you prefer. Package outage does it for you, within a time budget.
-//
-// [Limiter.Wrap] puts wrappers around every decision. Package observe counts answers, package
-// denycache answers a blocked caller without a round trip, and package prefetch a busy one.
-//
-// Misuse is an error too, for example [ErrInvalidCost], [ErrInvalidKey] or
-// [ErrUnsupported]. It does not end by itself, so do not fail open on such an error.
+// [Limiter.Wrap] puts wrappers around every decision, such as those of packages outage,
+// denycache, prefetch and observe.
 package weir
 
 import (
@@ -73,21 +64,16 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// New returns a limiter with one rule, whose keys have one segment. If opts is nil, the
-// defaults are used. Errors: see [NewPolicy].
+// New returns a limiter with one rule, whose keys have one segment. See [NewPolicy].
 func New(name string, st store.Store, a algorithm.Algorithm, opts *Options) (*Limiter, error) {
 	return NewPolicy(st, Policy{Name: name, Rules: []Rule{{Algorithm: a}}}, opts)
 }
 
-// NewPolicy returns a limiter for p. If opts is nil, the defaults are used. The
-// store is not called.
+// NewPolicy returns a limiter for p, without calling the store. nil opts means the
+// defaults.
 //
-// The errors are:
-//   - [ErrInvalidRule] if p is not valid.
-//   - [ErrInvalidLimit] if a field of an algorithm is out of range.
-//   - [ErrUnsupported] if [Options].Settles is true, and a rule cannot be settled.
-//   - another error if st is nil, or if st is a [store.Checker] and its Check returns
-//     an error.
+// The error is [ErrInvalidRule] or [ErrInvalidLimit] if p is not valid, [ErrUnsupported]
+// because of [Options].Settles, or another if st is nil or fails its own [store.Checker].
 func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if err := checkStore(st); err != nil {
 		return nil, err

@@ -269,7 +269,8 @@ func TestEntries(t *testing.T) {
 	}
 }
 
-// A rule keeps its Cost in With if the new one is 0: a forgotten Cost does not allow more.
+// A rule keeps its Cost in With if the new one is 0: a forgotten Cost does not allow
+// more.
 func TestWithKeepsCost(t *testing.T) {
 	t.Parallel()
 	l := weirtest.NewPolicy(t, weirtest.NewStore(weirtest.NewClock()), weirtest.Rules(weir.Rule{Name: "calls", Cost: 5, Algorithm: weirtest.Window(10, time.Minute)}))
@@ -282,7 +283,8 @@ func TestWithKeepsCost(t *testing.T) {
 	}
 }
 
-// A limiter whose windows are longer finds a decision of this one, in the buckets that both have.
+// A limiter whose windows are longer finds a decision of this one, in the buckets that
+// both have.
 func TestWithOtherSpans(t *testing.T) {
 	t.Parallel()
 	spans := func(window time.Duration) algorithm.SlidingBuckets {
@@ -303,8 +305,9 @@ func TestWithOtherSpans(t *testing.T) {
 	}
 }
 
-// A stricter limit holds from the next request on. What the earlier limit let a caller consume
-// counts until the state ends by that limit or, after a Force under the new limit, by the new one.
+// A stricter limit holds from the next request on. What the earlier limit let a caller
+// consume counts until the state ends by that limit or, after a Force under the new
+// limit, by the new one.
 func TestWithStricter(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -10,9 +10,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A StandIn answers some requests in place of the store, as if the store had decided: it
-// remembers a denial, or holds tokens. Package outage must stand inside every StandIn, because
-// it would take such an answer for a sign that the store works.
+// A StandIn answers some requests in place of the store: it remembers a denial, or holds
+// tokens. Package outage must stand inside it, because it would take such an answer for
+// one of the store.
 type StandIn interface {
 	Decider
 	StandsIn()
@@ -22,10 +22,9 @@ type StandIn interface {
 // them.
 const maxDepth = 1000
 
-// Find returns the first T among d and the Deciders in d: the next one of a Decider is what
-// its method Unwrap() Decider returns, and in a [Limiter] are its wrappers. With Find, a
-// [Wrapper] detects that it is used twice, or in a wrong order. Find gives up after 1,000
-// Deciders, for example if an Unwrap returns its own Decider.
+// Find returns the first T among d and the Deciders inside it: the wrappers of a
+// [Limiter], and what the method Unwrap() Decider of another Decider returns. With Find,
+// a [Wrapper] detects that it is used twice, or in a wrong order.
 func Find[T any](d Decider) (found T, ok bool) {
 	for range maxDepth {
 		if d == nil {
@@ -48,15 +47,13 @@ func Find[T any](d Decider) (found T, ok bool) {
 	return found, false
 }
 
-// Wrap returns a limiter in which every decision passes through the wrappers w, from left to
-// right, and then through the wrappers of earlier calls:
+// Wrap returns a limiter in which every decision passes through the wrappers w, from left
+// to right, and then through those of earlier calls:
 //
 //	lim, err = lim.Wrap(observe.Observer(count).Wrap, denycache.New(nil).Wrap, out.Wrap)
 //
-// [Limiter.With] and [Limiter.Only] call the wrappers again, for the limiter that they return.
-//
-// The error is that of a wrapper, for example because the rules do not support it, or because
-// of the order of the wrappers. It is another error if a Wrapper is nil, or returns nil.
+// [Limiter.With] and [Limiter.Only] call the wrappers again. The error comes from a
+// wrapper that does not suit the rules or the other wrappers.
 func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -68,30 +65,30 @@ func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
 	return newLimiter(l.bound, wrappers)
 }
 
-// A RuleInfo describes a rule of a limiter: see [Limiter.Rules].
+// A RuleInfo describes a [Rule] of a limiter: see [Limiter.Rules].
 type RuleInfo struct {
-	Name      string              // as a Result has it: the algorithm's name if the rule has none
-	By        []string            // the segments that identify the limit
-	Algorithm algorithm.Algorithm // with its parameters
-	Cost      int64               // as in Rule.Cost
-	Shadow    bool                // as in Rule.Shadow
+	Name      string   // the algorithm's name if the rule has none
+	By        []string // never nil
+	Algorithm algorithm.Algorithm
+	Cost      int64
+	Shadow    bool
 
 	Kind    string        // the name of the algorithm, for example "gcra"
 	Limit   int64         // the capacity, in tokens
-	MaxCost int64         // the most tokens that can be consumed at once; 0 means Limit
-	Window  time.Duration // the time in which Limit tokens are refilled; 0 for algorithm.Concurrency and Pause
+	MaxCost int64         // the most tokens of one request; 0 means Limit
+	Window  time.Duration // as in Result
 
-	Reserves bool // Request.MaxWait can be above 0
-	Refunds  bool // Request.ID names a decision, which can be refunded if all rules can
-	Debt     bool // Force and Settle can consume more than Limit
-	Leases   bool // an allowed request holds a lease
-	Entries  bool // Request.Metadata is stored
-	Queues   bool // requests that reserve tokens go ahead one by one
-	Pauses   bool // the rule has no limit: it closes keys, as algorithm.Pause does
+	Reserves bool // supports Request.MaxWait
+	Refunds  bool // supports Refund, and an ID that names a decision
+	Debt     bool // supports Force, and Settle if it also refunds
+	Leases   bool // holds leases
+	Entries  bool // stores Request.Metadata
+	Queues   bool // lets requests that reserve tokens go ahead one by one
+	Pauses   bool // closes keys, and has no limit
 }
 
-// Rules describes the rules of l: first the rules of [Policy].Rules in their order, without the
-// shadow rules, and then the shadow rules. If l is nil or a zero value, there are none.
+// Rules describes the rules of l, in the order of [Policy].Rules but with the shadow
+// rules last.
 func (l *Limiter) Rules() []RuleInfo {
 	if l == nil || l.bound == nil {
 		return nil
@@ -121,7 +118,7 @@ func (b *bound) describe(n int, shadow bool) RuleInfo {
 	return info
 }
 
-// Store returns the store of l. It is nil if l is nil or a zero value.
+// Store returns the store of l.
 func (l *Limiter) Store() store.Store {
 	if l == nil || l.bound == nil {
 		return nil
@@ -129,8 +126,8 @@ func (l *Limiter) Store() store.Store {
 	return l.bound.store
 }
 
-// Check returns the error of misuse that [Limiter.Decide] would return for r and each, without
-// a call of the store. It does not look at the shadow rules.
+// Check returns the error of misuse that [Limiter.Decide] would return for r and each,
+// without a call of the store. It ignores shadow rules.
 func (l *Limiter) Check(r Request, each []Result) error {
 	if l == nil || l.bound == nil {
 		return errNoLimiter
@@ -139,9 +136,8 @@ func (l *Limiter) Check(r Request, each []Result) error {
 	return l.bound.check(&q, &r, len(each))
 }
 
-// Digest returns a hash of the keys and the limits of l. Over one store, limiters with the same
-// Digest decide alike, apart from their wrappers and shadow rules. It is zero if l is nil or a
-// zero value.
+// Digest returns a hash of the keys and the limits of l. Over one store, limiters with
+// the same Digest decide alike, apart from wrappers and shadow rules.
 func (l *Limiter) Digest() (sum [32]byte) {
 	if l == nil || l.bound == nil {
 		return sum

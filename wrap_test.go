@@ -29,8 +29,8 @@ func (tr tracer) Decide(ctx context.Context, r weir.Request, each []weir.Result)
 	return tr.next.Decide(ctx, r, each)
 }
 
-// Every method goes through all wrappers, in the documented order. The limiters of With and
-// Only have the wrappers too.
+// Every method goes through all wrappers, in the documented order. The limiters of With
+// and Only have the wrappers too.
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	var log []string

@@ -5,17 +5,17 @@
 //	algorithm.FixedWindow{Limit: 1000, Window: time.Hour}
 //	algorithm.SlidingLog{Limit: 5, Window: 15 * time.Minute}
 //
-// [GCRA], [TokenBucket] and [LeakyBucket] limit a rate. [FixedWindow],
-// [SlidingCounter], [SlidingLog] and [SlidingBuckets] limit the number of tokens in a
-// window. [Calendar] limits the number of tokens in a day, a week, a month, a quarter or
-// a year of a time zone. [MetadataWindow] is a fixed window that also keeps the metadata
-// of each allowed request. [Concurrency] limits the number of requests that run at once.
-// [Pause] closes a key for some time.
-// docs/reference/algorithms.md compares them.
+// [GCRA], [TokenBucket] and [LeakyBucket] limit a rate. [FixedWindow], [SlidingCounter],
+// [SlidingLog] and [SlidingBuckets] limit the number of tokens in a window, and
+// [Calendar] in a day, a week, a month, a quarter or a year of a time zone.
+// [MetadataWindow] is a fixed window that also keeps the metadata of each allowed
+// request. [Concurrency] limits the number of requests that run at once. [Pause] closes a
+// key for some time. docs/reference/algorithms.md compares them.
 //
-// If a limit changes, the new limit applies to the stored state, and holds from then on: in
-// any span of time, it allows at most what it allows any caller in such a span. The earlier
-// state counts too, until the limit that wrote it last would be fully reset.
+// If a limit changes, the new limit applies to the stored state, and holds from then on:
+// in any span of time, it allows at most what it allows any caller in such a span. What
+// was consumed under the old limit counts too, until it would have been refilled under
+// that limit.
 //
 // Times are exact to the microsecond, and quantities are integers below 2^53. Rates do
 // not drift: 3 per second is exactly 259,200 per day.
@@ -72,10 +72,11 @@ type Algorithm interface {
 	NewLimit() (*contract.Limit, error)
 }
 
-// A Divider is an [Algorithm] whose limit can be divided by changing its fields. If several
-// processes share a limit without a common store, each enforces one of n equal shares.
-// Without Divide, each token of a share stands for n tokens of the limit. If the state of an
-// algorithm has an element for each request or lease, implement Divide instead.
+// A Divider is an [Algorithm] whose limit can be divided by changing its fields. If
+// several processes share a limit without a common store, each enforces one of n equal
+// shares. Without Divide, each token of a share stands for n tokens of the limit. If the
+// state of an algorithm has an element for each request or lease, implement Divide
+// instead.
 type Divider interface {
 	// Divide returns the algorithm with its limit divided by n, which is at least 1. The
 	// shares of n processes together must not allow more than the limit does.
@@ -115,14 +116,14 @@ func floorDiv(a, b int64) int64 {
 // ceilDiv returns a/b, rounded up. b is positive.
 func ceilDiv(a, b int64) int64 { return -floorDiv(-a, b) }
 
-// window returns the time in which capacity tokens are refilled at rate r. It is at least a
-// nanosecond, because 0 means that there is no such time.
+// window returns the time in which capacity tokens are refilled at rate r. It is at least
+// a nanosecond, because 0 means that there is no such time.
 func window(capacity int64, r Rate) time.Duration {
 	return time.Duration(max(mulDiv(capacity, r.Period.Nanoseconds(), r.Count, int64(Never)), 1))
 }
 
-// checkWindow checks the fields Limit and Window of the algorithm with this name, and returns
-// the window in microseconds.
+// checkWindow checks the fields Limit and Window of the algorithm with this name, and
+// returns the window in microseconds.
 func checkWindow(name string, limit, most int64, window time.Duration) (int64, error) {
 	if limit < 1 || limit > most {
 		return 0, contract.Invalid("%s.Limit is %d: it must be from 1 to %d", name, limit, most)

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// NewLimit rejects every limit that cannot be counted exactly. The error names the field, and
-// says what would be right.
+// NewLimit rejects every limit that cannot be counted exactly. The error names the field,
+// and says what would be right.
 func TestInvalidLimit(t *testing.T) {
 	t.Parallel()
 	const maxCount = algorithm.MaxSpan / 1000

@@ -39,16 +39,16 @@ const (
 //
 // The time zone data of a process, from 1970 to 2112, is part of the script, and a server
 // keeps every script in memory: about 8 kB for each zone and method. A process reads a
-// zone once. If processes have different data because a government has changed its zone,
-// the current period keeps the end that is stored, and each new period ends according to
-// the process that makes its first decision.
+// zone once. After a government has changed a zone, processes can have different data. The
+// current period then keeps its stored end, and the process that makes the first decision
+// of a period determines its end.
 //
 // Force can raise the count above Limit. The debt ends with the period.
 //
-// If any field changes, the current period keeps its end and its count. The next period ends
-// as the new fields say, so it can be short: for example, after a change of Zone, up to Limit
-// more tokens can be consumed within hours. If the clock steps back, the period lasts until
-// the clock reaches its end again.
+// If any field changes, the current period keeps its end and its count. The next period
+// ends as the new fields say, so it can be short: for example, after a change of Zone, up
+// to Limit more tokens can be consumed within hours. If the clock steps back, the period
+// lasts until the clock reaches its end again.
 //
 // A refund returns the tokens of a decision while its period lasts.
 //
@@ -61,8 +61,9 @@ type Calendar struct {
 	// Every is the length of a period: Day, Week, Month, Quarter or Year.
 	Every Period
 
-	// Zone is the time zone, by its name in the IANA database: "America/New_York". Use the
-	// name of a place: "EST" never changes its clocks. The empty string is UTC. "Local" is not valid, because processes can differ in it.
+	// Zone is the time zone, by its name in the IANA database: "America/New_York". Use
+	// the name of a place: "EST" never changes its clocks. The empty string is UTC.
+	// "Local" is not valid, because processes can differ in it.
 	Zone string
 
 	// Month is the month in which a Quarter or a Year starts. 0 means January. For other
@@ -189,7 +190,8 @@ func (c *calendar) edge(now int64) int64 {
 	}
 }
 
-// next returns the local time at which the next period starts after the local time latest.
+// next returns the local time at which the next period starts after the local time
+// latest.
 func (c *calendar) next(latest int64) int64 {
 	if c.every > 12 {
 		return latest + c.every - (latest+c.shift)%c.every

@@ -101,8 +101,8 @@ func briefly(zones []string) []string {
 	return zones
 }
 
-// A period ends when clocks in its zone show the start of the next one, according to package
-// time.
+// A period ends when clocks in its zone show the start of the next one, according to
+// package time.
 func TestCalendarEnds(t *testing.T) {
 	t.Parallel()
 	for i, zone := range briefly(calendarZones) {

@@ -77,8 +77,8 @@ func TestCalendarDates(t *testing.T) {
 	}
 }
 
-// If a field changes, the current period keeps its end and its count. The key is the same for
-// all zones.
+// If a field changes, the current period keeps its end and its count. The key is the same
+// for all zones.
 func TestCalendarChanged(t *testing.T) {
 	t.Parallel()
 	was := algorithm.Calendar{Limit: 5, Every: algorithm.Month, Zone: "Europe/Berlin", Day: 17}

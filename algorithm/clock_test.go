@@ -56,8 +56,8 @@ func TestClockStepsBackWaits(t *testing.T) {
 	}
 }
 
-// If a clock steps back, at most as much is allowed as with a clock that instead stands still
-// at its latest time.
+// If a clock steps back, at most as much is allowed as with a clock that instead stands
+// still at its latest time.
 func TestClockStepsBackAllows(t *testing.T) {
 	t.Parallel()
 	for i, a := range clockLimits {
@@ -92,8 +92,8 @@ func TestClockStepsBackAllows(t *testing.T) {
 	}
 }
 
-// A key expires at the end of its state, rounded up to the next multiple of the quantum, and
-// then to the millisecond. With the caller's clock, it expires one hour later.
+// A key expires at the end of its state, rounded up to the next multiple of the quantum,
+// and then to the millisecond. With the caller's clock, it expires one hour later.
 func TestClockSlack(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -10,13 +10,12 @@ import (
 )
 
 // Concurrency is a concurrency limit: at most Limit requests run at once. An allowed
-// request holds a lease. The lease is held until the caller releases it, or until it
-// expires after the time Lease. So if a holder crashes, its lease becomes free.
+// request holds a lease until the caller releases it, or until it expires after the time
+// Lease. So if a holder crashes, its lease becomes free.
 //
-// The request's ID is the name of the lease. If a lease with that name is held, the
-// request renews it. The request is then allowed even if no lease is free, and acquires
-// no second lease. Give each holder its own name, for example a random one. Renewing
-// never shortens a lease. Releasing a lease does not affect leases with other names.
+// The request's ID is the name of the lease. Give each holder its own name, for example a
+// random one: a request whose lease is held renews it, and is allowed even if no lease is
+// free. Renewing never shortens a lease, and releasing it does not affect others.
 //
 // A request costs 1. Remaining is the number of free leases. RetryAfter is the time until
 // enough leases expire, if no holder releases or renews one. ResetAfter is the time until
@@ -24,14 +23,13 @@ import (
 //
 // The state is one sorted set with an entry for each lease. Before a lease is added, up
 // to 16 expired entries are removed. So there are at most Limit entries, unless Limit was
-// lowered.
+// lowered. A Concurrency cannot be in debt, because every lease belongs to a request that
+// runs.
 //
-// A Concurrency cannot be in debt, because every lease belongs to a request that runs.
-//
-// If Limit is lowered while leases are held, their holders keep them and can renew
-// them. A changed Lease applies to leases that are acquired or renewed after the
-// change. If the clock steps back, leases last longer by the same time. Leases that had
-// expired then count as held again. Still at most Limit leases are held.
+// If Limit is lowered while leases are held, their holders keep them and can renew them.
+// A changed Lease applies to leases that are acquired or renewed after the change. If the
+// clock steps back, leases last longer by the same time, and leases that had expired
+// count as held again, but never more than Limit.
 //
 // Source: the concurrent requests limiter of "Scaling your API with rate limiters" by
 // Stripe (2017).

@@ -17,8 +17,8 @@ func newLeases(t testing.TB, limit int64, lease time.Duration) *bench {
 	return newBench(t, algorithm.Concurrency{Limit: limit, Lease: lease})
 }
 
-// lease runs v for the lease with this name. For a release, Allowed says whether the lease
-// was held.
+// lease runs v for the lease with this name. For a release, Allowed says whether the
+// lease was held.
 func (b *bench) lease(v script.Verb, now int64, name string) (got verdict) {
 	c := compose.Call{Cost: 1, Text: name}
 	if v != script.Release {
@@ -78,7 +78,8 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// If the clock steps back, a lease that has expired is held again, unless it was released.
+// If the clock steps back, a lease that has expired is held again, unless it was
+// released.
 func TestConcurrencyReleaseExpired(t *testing.T) {
 	t.Parallel()
 	const s = int64(1_000_000)
@@ -122,8 +123,8 @@ func TestConcurrencyLowered(t *testing.T) {
 	ask(0, script.Renew, compose.Call{Cost: 1, Text: "4"})
 }
 
-// The key holds at most Limit leases, including expired ones. So if the clock steps back, at
-// most Limit leases are held.
+// The key holds at most Limit leases, including expired ones. So if the clock steps back,
+// at most Limit leases are held.
 func TestConcurrencyKeepsAtMostLimit(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))

@@ -8,26 +8,24 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// FixedWindow allows Limit tokens in each window. A window starts with its first
-// request or, if Aligned, at a multiple of Window since the Unix epoch.
+// FixedWindow allows Limit tokens in each window. A window starts with its first request
+// or, if Aligned, at a multiple of Window since the Unix epoch. RetryAfter is the time
+// until it ends.
 //
 // Up to twice Limit tokens can be consumed around the end of a window: Limit just before
-// the end, and Limit just after it. RetryAfter is the time until the window ends.
+// the end, and Limit just after it.
 //
-// The state is one string.
-//
-// In debt, the count of the window is above Limit, and the debt ends with the window.
+// The state is one string. In debt, the count of the window is above Limit, and the debt
+// ends with the window.
 //
 // If Limit or Window changes, the current window keeps its end and its count. If Aligned
 // is true and the window ends between two multiples of Window, the next allowed request
-// makes it last until the next multiple.
+// makes it last until the next multiple. If the clock steps back, the window lasts until
+// the clock reaches its end again.
 //
-// If the clock steps back, the window lasts until the clock reaches its end again.
-//
-// A refund returns the tokens of a decision while its window lasts. The window keeps its
-// end, even if the refunded request started it. There is one exception: if a refund
-// leaves no consumed tokens in the window, the next request starts a new window. A
-// decision can be refunded after any change of the limit.
+// A refund returns the tokens of a decision while its window lasts, after any change of
+// the limit. The window keeps its end, even if the refunded request started it. But if no
+// consumed tokens are left in it, the next request starts a new window.
 //
 // Source: the fixed window counter of the literature. The Redis documentation describes
 // the aligned form as a counter for each second.

@@ -37,8 +37,8 @@ func (m *windowModel) settled(now int64) (end, count *big.Int) {
 	return m.end, m.count
 }
 
-// after returns the end of the window after tokens are consumed. If a limit with other windows
-// started it, it lasts until the next multiple of align.
+// after returns the end of the window after tokens are consumed. If a limit with other
+// windows started it, it lasts until the next multiple of align.
 func (m *windowModel) after(end *big.Int) *big.Int {
 	up := new(big.Int).Add(end, m.align)
 	up.Sub(up, big.NewInt(1))
@@ -49,8 +49,8 @@ func (m *windowModel) after(end *big.Int) *big.Int {
 	return up
 }
 
-// force consumes cost tokens past the limit, if the count is then at most debt above the limit,
-// or fewer. It returns their number.
+// force consumes cost tokens past the limit, if the count is then at most debt above the
+// limit, or fewer. It returns their number.
 func (m *windowModel) force(now, cost, debt int64) int64 {
 	end, count := m.settled(now)
 	room := new(big.Int).Add(m.limit, big.NewInt(debt))
@@ -88,8 +88,8 @@ func (m *windowModel) decide(now, cost int64, commit bool) verdict {
 	return v
 }
 
-// The answers are the answers of the model, for any limits, costs and clocks, and whether or
-// not the store removes expired keys.
+// The answers are the answers of the model, for any limits, costs and clocks, and whether
+// or not the store removes expired keys.
 func FuzzFixedWindow(f *testing.F) {
 	ops := []byte{0, 1, 0, 1, 0, 3, 1, 1, 3, 1, 1, 5, 8, 0, 0, 0, 4, 2, 2, 1, 132, 0, 1, 2, 0, 200, 3, 1, 0, 0, 0, 255, 1, 9, 1, 1}
 	f.Add(int64(3), int64(time.Second), true, int64(7), int64(time.Minute), false, true, ops)

@@ -74,8 +74,8 @@ func TestFixedWindowAlignedDay(t *testing.T) {
 	}
 }
 
-// A window starts with its first request, even if it is longer than the time since 1970, or
-// if virtual time starts early.
+// A window starts with its first request, even if it is longer than the time since 1970,
+// or if virtual time starts early.
 func TestFixedWindowLongerThanSince1970(t *testing.T) {
 	t.Parallel()
 	const year = 365 * 24 * time.Hour
@@ -128,8 +128,8 @@ func TestFixedWindowChangedLimit(t *testing.T) {
 	}
 }
 
-// A decision does not depend on whether an expired key has been removed, even if the window
-// becomes longer under a live key.
+// A decision does not depend on whether an expired key has been removed, even if the
+// window becomes longer under a live key.
 func TestFixedWindowLengthened(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.FixedWindow{Limit: 1, Window: time.Second})
@@ -151,8 +151,8 @@ func TestFixedWindowLengthened(t *testing.T) {
 	}
 }
 
-// A refund returns tokens while their window lasts. It does not move the window. If it leaves
-// no consumed tokens in the window, the next request starts a new window.
+// A refund returns tokens while their window lasts. It does not move the window. If it
+// leaves no consumed tokens in the window, the next request starts a new window.
 func TestFixedWindowRefund(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000

@@ -50,8 +50,8 @@ func off(l *contract.Limit) int64 {
 	return 0
 }
 
-// A limit can go into debt by MaxDebt, at any time that a store's clock can show. No integer
-// reaches 2^53, RetryAfter is exact, and the key lives until ResetAfter.
+// A limit can go into debt by MaxDebt, at any time that a store's clock can show. No
+// integer reaches 2^53, RetryAfter is exact, and the key lives until ResetAfter.
 func TestDeepestDebt(t *testing.T) {
 	t.Parallel()
 	for _, tt := range deepest {
@@ -87,8 +87,8 @@ func TestDeepestDebt(t *testing.T) {
 	}
 }
 
-// A GCRA, a LeakyBucket and a TokenBucket of at most 2^45 tokens, which are refilled within a
-// year, can go into debt by at least 100 times as many.
+// A GCRA, a LeakyBucket and a TokenBucket of at most 2^45 tokens, which are refilled
+// within a year, can go into debt by at least 100 times as many.
 func TestDebtOfAHundredLimits(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 7))
@@ -115,8 +115,8 @@ func TestDebtOfAHundredLimits(t *testing.T) {
 	}
 }
 
-// A debt that is too deep to be exact is charged and refunded to within 8 µs, never in the
-// caller's favor.
+// A debt that is too deep to be exact is charged and refunded to within 8 µs, never in
+// the caller's favor.
 func TestDeepDebt(t *testing.T) {
 	t.Parallel()
 	a := algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 100_000}

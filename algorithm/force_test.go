@@ -52,8 +52,8 @@ func (b *bench) keeping(n int64) *bench {
 	return &other
 }
 
-// force consumes cost tokens past the limit, or as many as MaxDebt allows. It returns their
-// number, and the charge of the decision.
+// force consumes cost tokens past the limit, or as many as MaxDebt allows. It returns
+// their number, and the charge of the decision.
 func (b *bench) force(now, cost int64) (int64, charge) {
 	b.gen++
 	v, mark := script.Force, &b.state.keys[len(b.state.keys)-1]
@@ -72,8 +72,8 @@ func (b *bench) force(now, cost int64) (int64, charge) {
 	return o.Head(), *mark
 }
 
-// part refunds the last n tokens of a charge, and leaves the others in the charge. It reports
-// whether anything was refunded.
+// part refunds the last n tokens of a charge, and leaves the others in the charge. It
+// reports whether anything was refunded.
 func (b *bench) part(now int64, was *charge, n int64) bool {
 	last := *was
 	last.nums.N[1] = n

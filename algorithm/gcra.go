@@ -7,29 +7,28 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// GCRA is the generic cell rate algorithm. It is a bucket of Burst tokens, which is
-// full at first. One token is refilled every emission interval: the period of Rate
-// divided by its count. A request is allowed if the bucket has at least as many tokens
-// as the request costs.
+// GCRA is the generic cell rate algorithm: a bucket of Burst tokens, which is full at
+// first, and to which one token is added every emission interval, the period of Rate
+// divided by its count. A request is allowed if the bucket has at least as many tokens as
+// the request costs. Tokens can be reserved ahead of time with Request.MaxWait.
 //
-// The state is one string. It holds the theoretical arrival time (TAT), at which the
-// bucket will be full. A request of cost n would set TAT to max(TAT, now) plus n
-// intervals. The request is allowed if this new TAT is at most Burst intervals after
-// now. The interval is an exact fraction, so rates do not drift.
-//
-// Tokens can be reserved ahead of time with Request.MaxWait.
+// The state is one string with the theoretical arrival time (TAT), at which the bucket
+// will be full. A request of cost n is allowed if max(TAT, now) plus n intervals, the new
+// TAT, is at most Burst intervals after now. The interval is an exact fraction, so rates
+// do not drift.
 //
 // If Rate or Burst changes, the time until the bucket is full stays the same, not the
 // number of tokens. A fraction of a microsecond is then rounded up.
 //
-// In debt, TAT is more than Burst intervals after now, and refilled tokens reduce the debt
-// first. A debt can be at least 100 times Burst, if Burst is refilled within a year and is
-// at most 2^45. If the interval is not a whole number of microseconds, a Force that is
-// too large to be exact sets TAT up to 4 µs late, and its refund leaves it up to 8 µs late.
+// In debt, TAT is more than Burst intervals after now, and refilled tokens reduce the
+// debt first. The debt can be at least 100 times a Burst that is refilled within a year
+// and is at most 2^45. If the interval is not a whole number of microseconds, a Force
+// that is too large to be exact sets TAT up to 4 µs late, and its refund leaves it up to
+// 8 µs late.
 //
-// A refund returns the tokens that have not been refilled yet. Later reservations keep
-// their time, so tokens that they depend on are not refunded. A refund needs the Rate of
-// the decision: if Rate has changed since, nothing is refunded.
+// A refund returns the tokens that have not been refilled yet, except those that later
+// reservations depend on, which keep their time. If Rate has changed since the decision,
+// nothing is refunded.
 //
 // Source: ATM Forum Traffic Management Specification 4.0, section 4.4.2 (virtual
 // scheduling). redis-cell applies it too: its max_burst is Burst minus one.
@@ -37,12 +36,12 @@ type GCRA struct {
 	// Rate is how fast tokens are refilled. Its Count is at most 2^52/1000.
 	Rate Rate
 
-	// Burst is the capacity: the most tokens that one request can consume. It is at
-	// least 1, and an empty bucket must be full within MaxSpan.
+	// Burst is the capacity: the most tokens that one request can consume. It is at least
+	// 1, and an empty bucket must be full within MaxSpan.
 	//
-	// If the interval is not a whole number of microseconds, Burst has a second
-	// bound, because the arithmetic is exact. For example, at 3 per second, Burst is
-	// at most 9,007,199,254. If Burst is larger, the error names the bound.
+	// If the interval is not a whole number of microseconds, Burst has a second bound,
+	// because the arithmetic is exact: at 3 per second, for example, 9,007,199,254. The
+	// error for a larger Burst names the bound.
 	Burst int64
 }
 
@@ -52,8 +51,8 @@ var gcraLua string
 //go:embed gcrafraction.lua
 var gcraFractionLua string
 
-// Most rates have an interval of whole microseconds. Their script does not need fractions,
-// so it costs a server less. Both kinds use the same keys and values.
+// Most rates have an interval of whole microseconds. Their script does not need
+// fractions, so it costs a server less. Both kinds use the same keys and values.
 var (
 	gcraKind = &contract.MeterKind{
 		Head: contract.Head{Name: "gcra", Tag: store.Tag{'g', '2'}, Cell: "tat [rem den]", Args: "interval span", Lua: gcraLua},
@@ -86,7 +85,7 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 			g.Burst, g.Rate.Count, g.Rate.Period, years)
 	}
 	l := &contract.Limit{Kind: gcraKind, Capacity: g.Burst, Window: window(g.Burst, g.Rate), MaxWait: max(MaxSpan-1-span, 0)}
-	inSpan := mulDiv(MaxSpan-1, parts, num, MaxTokens) // with so many tokens missing, TAT is below 2^53
+	inSpan := mulDiv(MaxSpan-1, parts, num, MaxTokens) // with this many tokens missing, TAT is below 2^53
 	if parts == 1 {
 		l.Args, l.MaxDebt = consts(num, span), max(inSpan-g.Burst, 0)
 		return l, nil
@@ -99,7 +98,8 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 		}
 		return nil, contract.Invalid("GCRA.Burst is %d: at %d per %v it must be at most %d, so that it can be counted exactly", g.Burst, g.Rate.Count, g.Rate.Period, most)
 	}
-	// Up to most tokens, a debt is exact. A larger one is rounded, so it must end well before 2^52 µs.
+	// Up to most tokens, a debt is exact. A larger one is rounded, so it must end well
+	// before 2^52 µs.
 	far := min(mulDiv(MaxSpan-1000, parts, num, MaxTokens)-8, 101*min(g.Burst, MaxTokens/101))
 	l.Kind, l.Args, l.MaxDebt = gcraFractionKind, consts(num, parts, g.Burst*num), max(min(inSpan, most)-g.Burst, far-g.Burst, 0)
 	return l, nil
@@ -110,7 +110,7 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 // If bare is true, parts is 1, and den is not written.
 type gcra struct {
 	num, parts, total int64
-	far               int64 // if TAT is at most so many microseconds ahead, that is less than 2^53 parts
+	far               int64 // the most microseconds that TAT can be ahead, so that they are less than 2^53 parts
 	bare, queue       bool
 }
 
@@ -161,8 +161,8 @@ func (g *gcra) Room(_, at int64, c contract.Cell) int64 {
 	return floorDiv(g.total-ahead*g.parts-c.B, g.num)
 }
 
-// farRoom is Room for a TAT that is more than g.far microseconds ahead. If that is 2^53 parts
-// or more, the result is not exact, and rounded as in Lua.
+// farRoom is Room for a TAT that is more than g.far microseconds ahead. If that is 2^53
+// parts or more, the result is not exact, and rounded as in Lua.
 func (g *gcra) farRoom(ahead, rem int64) int64 {
 	debt := float64(float64(ahead)*float64(g.parts)) + float64(rem) // the conversion forbids a fused operation
 	if debt < 1<<53 {

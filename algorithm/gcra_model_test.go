@@ -55,8 +55,8 @@ func (m *gcraModel) settled(now int64) *big.Rat {
 	return at
 }
 
-// force returns how many of cost tokens can be consumed past the limit, so that at most debt
-// tokens are then missing beyond the burst.
+// force returns how many of cost tokens can be consumed past the limit, so that at most
+// debt tokens are then missing beyond the burst.
 func (m *gcraModel) force(now, cost, debt int64) int64 {
 	ahead := new(big.Rat).Sub(m.settled(now), rat(now))
 	room := new(big.Int).Sub(big.NewInt(m.burst+debt), ceil(ahead.Quo(ahead, m.interval)))
@@ -66,14 +66,16 @@ func (m *gcraModel) force(now, cost, debt int64) int64 {
 	return min(cost, room.Int64())
 }
 
-// deep reports whether us microseconds are 2^53 parts or more, so that the code rounds them.
+// deep reports whether us microseconds are 2^53 parts or more, so that the code rounds
+// them.
 func (m *gcraModel) deep(us *big.Rat) bool {
 	parts := new(big.Rat).Mul(us, new(big.Rat).SetInt(m.interval.Denom()))
 	return !m.interval.IsInt() && parts.Cmp(rat(1<<53)) >= 0
 }
 
-// took notes that n tokens were consumed at now. tat is the TAT of the code. It reports whether
-// tat is right: exact or, if the time of n tokens was rounded, less than 4 µs late.
+// took notes that n tokens were consumed at now. tat is the TAT of the code. It reports
+// whether tat is right: exact or, if the time of n tokens was rounded, less than 4 µs
+// late.
 func (m *gcraModel) took(now, n int64, tat *big.Rat) bool {
 	exact := new(big.Rat).Mul(m.interval, rat(n))
 	rounded := m.deep(new(big.Rat).Add(exact, rat(1)))
@@ -114,8 +116,8 @@ func (b *bench) tat() *big.Rat {
 	return new(big.Rat).Add(rat(n[0]), big.NewRat(n[1], max(n[2], 1)))
 }
 
-// The answers are the answers of the model, for any limits, costs and clocks, and whether or
-// not the store removes expired keys.
+// The answers are the answers of the model, for any limits, costs and clocks, and whether
+// or not the store removes expired keys.
 func FuzzGCRA(f *testing.F) {
 	ops := []byte{0, 1, 0, 1, 132, 0, 0, 1, 4, 0, 0, 2, 140, 9, 0, 1, 132, 1, 1, 2, 12, 3, 0, 3, 0, 1, 0, 0, 1, 3, 5, 2, 4, 0, 9, 0, 1, 1, 2, 6, 3, 200, 2, 0, 0, 0, 0, 0, 7, 1, 1, 4, 2, 0, 3, 1}
 	f.Add(int64(3), int64(time.Second), int64(5), int64(7), int64(time.Minute), int64(2), true, ops)

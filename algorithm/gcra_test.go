@@ -48,8 +48,8 @@ func TestGCRATrace(t *testing.T) {
 	}
 }
 
-// A caller who retries at each RetryAfter gets exactly the tokens of the rate in a day. No
-// caller gets more.
+// A caller who retries at each RetryAfter gets exactly the tokens of the rate in a day.
+// No caller gets more.
 func TestGCRANoDrift(t *testing.T) {
 	t.Parallel()
 	const burst = 7
@@ -133,8 +133,8 @@ func TestGCRACost(t *testing.T) {
 	}
 }
 
-// If the rate changes, the time until the bucket is full stays. A fraction of a microsecond
-// is rounded up.
+// If the rate changes, the time until the bucket is full stays. A fraction of a
+// microsecond is rounded up.
 func TestGCRAChangedLimit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 3})
@@ -180,8 +180,8 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// TakeUpTo never consumes more tokens than there are, however far the clock steps back, and
-// however short the interval is.
+// TakeUpTo never consumes more tokens than there are, however far the clock steps back,
+// and however short the interval is.
 func TestGCRAUpToAtTheBounds(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {

@@ -236,9 +236,9 @@ func (b *bench) use(l *contract.Limit) {
 	}
 }
 
-// do runs v at now, and returns the number in the reply and the answer. It checks that they
-// agree, and that a denied request writes nothing. It does not call t.Helper, because that
-// costs more time than the decision.
+// do runs v at now, and returns the number in the reply and the answer. It checks that
+// they agree, and that a denied request writes nothing. It does not call t.Helper,
+// because that costs more time than the decision.
 func (b *bench) do(v script.Verb, now int64, c compose.Call) (int64, verdict) {
 	b.state.now = now
 	before := b.state.writes
@@ -329,8 +329,8 @@ func (b *bench) refund(now int64, was charge) bool {
 	return n > 0
 }
 
-// admits returns the number of tokens allowed within span from the epoch on, for a caller who
-// retries at each RetryAfter.
+// admits returns the number of tokens allowed within span from the epoch on, for a caller
+// who retries at each RetryAfter.
 func (b *bench) admits(span time.Duration) int64 {
 	var n int64
 	end := epoch + span.Microseconds()
@@ -353,8 +353,8 @@ func (b *bench) integers() {
 	}
 }
 
-// fuzzStep returns how far a fuzzed clock at now moves. unit selects how step is scaled: not
-// at all, by one, by few/3, or by many. op makes one of four steps go backwards.
+// fuzzStep returns how far a fuzzed clock at now moves. unit selects how step is scaled:
+// not at all, by one, by few/3, or by many. op makes one of four steps go backwards.
 func fuzzStep(now int64, op byte, step int64, unit byte, one, few, many int64) int64 {
 	switch unit % 5 {
 	case 1:
@@ -378,8 +378,8 @@ func fuzzStep(now int64, op byte, step int64, unit byte, one, few, many int64) i
 	return step
 }
 
-// fuzzCost returns a cost for a byte of input: a small one, a fraction of the capacity, about
-// the capacity, or the largest cost.
+// fuzzCost returns a cost for a byte of input: a small one, a fraction of the capacity,
+// about the capacity, or the largest cost.
 func fuzzCost(cost, capacity int64) int64 {
 	switch {
 	case cost > 250:

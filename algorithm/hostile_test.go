@@ -32,8 +32,8 @@ func holding(t testing.TB, a algorithm.Algorithm, n store.Nums) *bench {
 	return b
 }
 
-// If a key holds a value of another algorithm, every verb returns an error. The request is not
-// allowed, and the value is not overwritten.
+// If a key holds a value of another algorithm, every verb returns an error. The request
+// is not allowed, and the value is not overwritten.
 func TestForeignKey(t *testing.T) {
 	t.Parallel()
 	gcra, third := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1}, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1}
@@ -69,8 +69,8 @@ func TestForeignKey(t *testing.T) {
 	}
 }
 
-// A set is foreign to an algorithm that stores integers. Integers are foreign to an algorithm
-// that stores a set.
+// A set is foreign to an algorithm that stores integers. Integers are foreign to an
+// algorithm that stores a set.
 func TestForeignKind(t *testing.T) {
 	t.Parallel()
 	set := value{held: true, set: []store.Member{{Score: 5, Text: "x"}}, expires: 1 << 62}
@@ -131,8 +131,8 @@ var hostileLimits = []algorithm.Algorithm{
 	algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
 }
 
-// If a value was edited by hand and still has the right layout, the script and the answer agree,
-// and the next value is within its bounds and expires.
+// If a value was edited by hand and still has the right layout, the script and the answer
+// agree, and the next value is within its bounds and expires.
 func FuzzHostileNums(f *testing.F) {
 	for i := range hostileLimits {
 		f.Add(i, int64(epoch), int64(epoch+1), int64(0), int64(0), int64(0), byte(0), int64(1))

@@ -7,24 +7,24 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// LeakyBucket is a queue, which requests leave one after another at Rate. If the queue is
-// empty, a request is allowed at once. Otherwise it is denied, unless it can wait. With
-// Wait, Reserve or Request.MaxWait, a request can wait: it is allowed, and Delay is the time
-// until its turn. Up to Queue requests can wait. The caller waits, not the limiter.
+// LeakyBucket is a queue that requests leave one after another at Rate. A request is
+// allowed at once if the queue is empty. Otherwise it is denied, unless it can wait, as
+// with Wait, Reserve or Request.MaxWait: then it is allowed, and Delay is the time until
+// its turn. The caller waits, not the limiter. Up to Queue requests can wait.
 //
 // A request of cost n uses n turns, so the next request leaves n intervals later. The
-// Limit of a result is Queue+1: one request that leaves at once, and Queue requests
-// that wait. Remaining is Queue+1 if the queue is empty, and 0 otherwise.
+// Limit of a result is Queue+1: one request that leaves at once, and Queue requests that
+// wait. Remaining is Queue+1 if the queue is empty, and 0 otherwise.
 //
 // The state is one string. Requests that wait for their Delay leave one interval apart,
 // exact to the microsecond.
 //
-// In debt, more turns than Queue+1 are used, and the next free turn is after all of them. The
-// bounds are those of a [GCRA] whose Burst is Queue+1.
+// In debt, more turns than Queue+1 are used, and the next free turn is after all of them.
+// The bounds are those of a [GCRA] whose Burst is Queue+1.
 //
 // If Rate changes, the time until the queue is empty stays the same. A refund returns
-// only the last turns of the queue, because the other callers keep their turns. If Rate
-// has changed since the decision, nothing is refunded.
+// only the last turns of the queue, because the other callers keep theirs, and nothing if
+// Rate has changed since the decision.
 //
 // Sources: limit_req of nginx, whose burst is Queue. The name is from Turner, "New
 // directions in communications (or which way to the information age?)", IEEE
@@ -52,9 +52,10 @@ func queueKind(k *contract.MeterKind) *contract.MeterKind {
 	return &q
 }
 
-// queueLua returns the Lua of a GCRA with the room and the refund of a queue. The free turns
-// are counted from now. The room is at most 0 unless the queue is empty at the time at. Only the
-// last requests of the queue can be refunded, because the others already know their turns.
+// queueLua returns the Lua of a GCRA with the room and the refund of a queue. The free
+// turns are counted from now. The room is at most 0 unless the queue is empty at the time
+// at. Only the last requests of the queue can be refunded, because the others already
+// know their turns.
 func queueLua(lua string) string {
 	advance, lua, _ := strings.Cut(lua, "-- room\n")
 	room, lua, _ := strings.Cut(lua, "-- take\n")

@@ -50,8 +50,8 @@ func TestLeakyBucketTrace(t *testing.T) {
 	}
 }
 
-// Without MaxWait, no request waits. TakeUpTo consumes all turns if the queue is empty, and
-// otherwise nothing.
+// Without MaxWait, no request waits. TakeUpTo consumes all turns if the queue is empty,
+// and otherwise nothing.
 func TestLeakyBucketAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 3})
@@ -62,8 +62,8 @@ func TestLeakyBucketAtOnce(t *testing.T) {
 	}
 }
 
-// Requests that wait for their Delay leave one interval apart, rounded up to the microsecond
-// and without drift. At three per second, 259,200 leave in a day.
+// Requests that wait for their Delay leave one interval apart, rounded up to the
+// microsecond and without drift. At three per second, 259,200 leave in a day.
 func TestLeakyBucketTurns(t *testing.T) {
 	t.Parallel()
 	const hour = 3_600_000_000
@@ -94,7 +94,7 @@ func TestLeakyBucketTurns(t *testing.T) {
 }
 
 // If requests can wait, a LeakyBucket allows the same requests as a GCRA whose Burst is
-// Queue+1, and writes the same integers, also in debt.
+// Queue+1, and writes the same integers, even in debt.
 func TestLeakyBucketIsGCRA(t *testing.T) {
 	t.Parallel()
 	for i, rate := range []algorithm.Rate{algorithm.PerSecond(10), algorithm.PerSecond(3), algorithm.PerSecond(7_000_000)} {
@@ -127,8 +127,8 @@ func TestLeakyBucketIsGCRA(t *testing.T) {
 	}
 }
 
-// The Lua of a LeakyBucket differs from the Lua of a GCRA in the room section, and in the line
-// of the refund section that checks for later requests in the queue.
+// The Lua of a LeakyBucket differs from the Lua of a GCRA in the room section, and in the
+// line of the refund section that checks for later requests in the queue.
 func TestLeakyBucketLua(t *testing.T) {
 	t.Parallel()
 	section := func(lua, name string) string {

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-go/weir/internal/luatool"
 )
 
-// buckets returns a limit whose spans have these lengths, in buckets of one second. most is
-// the longest.
+// buckets returns a limit whose spans have these lengths, in buckets of one second. most
+// is the longest.
 func buckets(most int, others ...int) algorithm.SlidingBuckets {
 	a := algorithm.SlidingBuckets{Width: time.Second}
 	for _, n := range append(others, most) {
@@ -80,14 +80,16 @@ func manyPrograms(t testing.TB) map[string]*compose.Program {
 		name := fmt.Sprintf("%s %d of %d keys", l.Kind.Common().Name, i, keys)
 		add(name, all[:1])
 		add(name+", own cost", []compose.Rule{{Limit: l, Cost: 1}})
-		add(fmt.Sprintf("%s, %d times", name, compose.MaxRules), all)
+		if !testing.Short() {
+			add(fmt.Sprintf("%s, %d times", name, compose.MaxRules), all)
+		}
 	}
 	return programs
 }
 
-// The scripts of all verbs are valid Lua 5.1 and 5.4. Sixteen rules of any kind fit into one
-// function, which has at most 200 locals and 60 upvalues. A script reads only globals of the
-// server, and sets no global.
+// The scripts of all verbs are valid Lua 5.1 and 5.4. Sixteen rules of any kind fit into
+// one function, which has at most 200 locals and 60 upvalues. A script reads only globals
+// of the server, and sets no global.
 func TestLuaCompiles(t *testing.T) {
 	t.Parallel()
 	// luac5.4 lists a global as a field of the upvalue _ENV.
@@ -128,9 +130,12 @@ func compileAll(t *testing.T, luac string, global *regexp.Regexp) {
 	}
 }
 
-// Luacheck finds nothing in the scripts that .luacheckrc does not allow. It is slow, so it
-// does not read those that have one kind sixteen times.
+// Luacheck finds nothing in the scripts that .luacheckrc does not allow. It is slow, so
+// it does not read those that have one kind sixteen times, and is skipped with -short.
 func TestLuacheck(t *testing.T) {
+	if testing.Short() {
+		t.Skip("-short: it takes half a minute of processor time")
+	}
 	t.Parallel()
 	luacheck, dir := luatool.Need(t, "luacheck"), t.TempDir()
 	const config = "../.luacheckrc"
@@ -153,8 +158,8 @@ func TestLuacheck(t *testing.T) {
 	}
 }
 
-// Keys are literals. Every number is formatted before it is sent. A read-only script calls no
-// command that writes.
+// Keys are literals. Every number is formatted before it is sent. A read-only script
+// calls no command that writes.
 func TestLuaText(t *testing.T) {
 	t.Parallel()
 	key, command := regexp.MustCompile(`KEYS(\W\w*\W?)`), regexp.MustCompile(`redis\.p?call\('(\w+)'`)

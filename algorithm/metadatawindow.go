@@ -17,8 +17,8 @@ import (
 // The state is one list. Each allowed request adds an entry of about 30 bytes and its
 // metadata. Metadata expires with its window. Tokens cannot be refunded.
 //
-// In debt, the count of the window is above Limit, by at most MaxLog, and the debt ends with
-// the window.
+// In debt, the count of the window is above Limit, by at most MaxLog, and the debt ends
+// with the window.
 type MetadataWindow struct {
 	// Limit is the number of tokens in a window, from 1 to MaxLog.
 	Limit int64
@@ -69,9 +69,9 @@ func (m MetadataWindow) Divide(n int64) Algorithm {
 	return m
 }
 
-// A metadataWindow is the Step of a MetadataWindow. Its state is edge and count, as in the
-// cell of a FixedWindow. In the Go form, the list is a sorted set, whose scores are the
-// counts.
+// A metadataWindow is the Step of a MetadataWindow. Its state is edge and count, as in
+// the cell of a FixedWindow. In the Go form, the list is a sorted set, whose scores are
+// the counts.
 type metadataWindow struct{ *fixedWindow }
 
 func (w metadataWindow) Read(tx store.Tx, key int, now int64, _ contract.Ask) (contract.State, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A MetadataWindow decides like a FixedWindow with the same fields, also in debt.
+// A MetadataWindow decides like a FixedWindow with the same fields, even in debt.
 func TestMetadataWindowDecides(t *testing.T) {
 	t.Parallel()
 	list := []algorithm.FixedWindow{{Limit: 7, Window: 10 * time.Second}, {Limit: 3, Window: 10 * time.Second}, {Limit: 20, Window: 7 * time.Second}}
@@ -68,7 +68,8 @@ func metadataEntries(b *bench, now int64) []algorithm.Entry {
 	return list
 }
 
-// Entries lists the allowed requests of the current window, at most the newest MaxEntries.
+// Entries lists the allowed requests of the current window, at most the newest
+// MaxEntries.
 func TestMetadataWindowEntries(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.MetadataWindow{Limit: 5000, Window: time.Second})
@@ -118,8 +119,8 @@ func TestMetadataWindowForeign(t *testing.T) {
 	}
 }
 
-// If an entry is foreign, or if the counts of a list do not grow, Entries returns an error that
-// does not quote the entry: no panic and no negative cost.
+// If an entry is foreign, or if the counts of a list do not grow, Entries returns an
+// error that does not quote the entry: no panic and no negative cost.
 func TestMetadataWindowNonsense(t *testing.T) {
 	t.Parallel()
 	p := mustProgram(t, mustLimit(t, algorithm.MetadataWindow{Limit: 3, Window: time.Second}))

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// Pause is a rule without a limit, which can close a key for some time. While a key has a
-// pause, every process denies its requests. weir.Limiter.Pause begins a pause, and
-// weir.Limiter.Resume ends it. The request's ID is the name of the pause.
+// Pause is a rule without a limit, which can close a key for some time: until then, every
+// process denies its requests. [weir.Limiter.Pause] begins a pause, and
+// [weir.Limiter.Resume] ends it. The request's ID is the name of the pause.
 //
 //	lim, err := weir.NewPolicy(st, weir.Policy{
 //		Name:     "partner",
@@ -24,24 +24,22 @@ import (
 //
 // A key can have several pauses, and is closed until the last of them ends. So a shorter
 // pause does not shorten a longer one, and holds again if the longer one is resumed. A
-// pause that begins again under its name ends later, or when it would have ended before,
-// and never earlier. A key has at most [MaxPauses] pauses with names. While it has that
-// many, all further pauses are kept together under no name, until the last of them ends,
-// so Resume cannot end them.
+// pause that begins again under its name never ends earlier than before. A key has at
+// most [MaxPauses] pauses with names. Further pauses are kept together under no name,
+// until the last of them ends, so Resume cannot end them.
 //
-// A request consumes nothing from this rule, and writes nothing. While the key is open,
-// the rule allows any cost, and Remaining is MaxTokens. While it is closed, Remaining is
-// 0, and RetryAfter and ResetAfter are the time until the last pause ends. A request with
-// a MaxWait is allowed if that is within MaxWait, and Delay is then at least that time.
+// The rule consumes and writes nothing for a request. While the key is open, it allows
+// any cost, and Remaining is MaxTokens. While the key is closed, Remaining is 0, and
+// RetryAfter and ResetAfter are the time until the last pause ends. A request is allowed
+// if its MaxWait is at least that long, and Delay is then that time or more.
 //
-// Only new requests are denied. A Force, a Refund, a Settle, a Renew and a Release ignore
-// pauses. But a request that repeats an earlier decision, because of its ID, is denied
-// during a pause, or delayed until its end: its caller has not gone ahead. If the tokens
-// of the decision have been refilled by the end of the pause, the request is then decided
-// again. A Reset ends all pauses of the key.
+// Only new requests are denied. Force, Refund, Settle, Renew and Release ignore pauses,
+// and a Reset ends all pauses of the key. A repeat of an earlier decision is denied, or
+// delayed until the end, because its caller has not gone ahead. If the tokens of the
+// decision have been refilled by then, it is decided again.
 //
-// The rule takes part in everything that all rules of a limiter must support, for example
-// refunds. It must have no Cost, and cannot be a shadow rule.
+// The rule supports what all rules of a limiter must support, for example refunds. It
+// must have no Cost, and cannot be a shadow rule.
 //
 // The state is one sorted set with an entry for each pause. Without a pause there is no
 // key.

@@ -15,9 +15,9 @@ import (
 var pin = flag.Bool("pin", false, "write testdata/scripts.sha1 again")
 
 // TestPinnedScripts fails if the SHA-1 of a script changes. Users notice such a change: a
-// server caches scripts, a dashboard can count by SHA-1, and during a deployment two versions
-// of a program share keys. So a change must be intended. CHANGELOG.md describes it under
-// Unreleased, and says what happens to keys that the old script wrote. Then run
+// server caches scripts, a dashboard can count by SHA-1, and during a deployment two
+// versions of a program share keys. So a change must be intended. CHANGELOG.md describes
+// it under Unreleased, and says what happens to keys that the old script wrote. Then run
 //
 //	go test ./algorithm -run TestPinnedScripts -pin
 func TestPinnedScripts(t *testing.T) {

@@ -52,8 +52,8 @@ func gcd(a, b int64) int64 {
 	return a
 }
 
-// mulDiv returns n*num/den, rounded down, or most if that is less. No argument is negative,
-// and den is positive.
+// mulDiv returns n*num/den, rounded down, or most if that is less. No argument is
+// negative, and den is positive.
 func mulDiv(n, num, den, most int64) int64 {
 	hi, lo := bits.Mul64(uint64(n), uint64(num))
 	if hi >= uint64(den) {

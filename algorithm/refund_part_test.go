@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/internal/script"
 )
 
-// inParts are limits of 9 tokens, each with a time in which at most one token is refilled, in
-// µs.
+// inParts are limits of 9 tokens, each with a time in which at most one token is
+// refilled, in µs.
 var inParts = []struct {
 	limit algorithm.Algorithm
 	one   int64
@@ -33,8 +33,8 @@ var inParts = []struct {
 }
 
 // If a decision is refunded in parts, the limit is after each part as if the decision had
-// consumed fewer tokens: exactly, also in debt, and if tokens before the decision have been
-// refilled.
+// consumed fewer tokens: exactly, even in debt, and if tokens before the decision have
+// been refilled.
 func TestRefundInParts(t *testing.T) {
 	t.Parallel()
 	for i, tt := range inParts {
@@ -90,7 +90,8 @@ func TestRefundInParts(t *testing.T) {
 	}
 }
 
-// If later requests had another limit, a refund returns no tokens that have been refilled.
+// If later requests had another limit, a refund returns no tokens that have been
+// refilled.
 func TestRefundBetweenLimits(t *testing.T) {
 	t.Parallel()
 	third, seventh := algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9}, algorithm.GCRA{Rate: algorithm.PerSecond(7), Burst: 9}

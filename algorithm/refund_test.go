@@ -64,10 +64,10 @@ func TestTokenBucketRefund(t *testing.T) {
 	}
 }
 
-// If a caller waits, tokens that were reserved after the refunded decision are not refunded.
-// No caller waits if the consumed tokens are at most the capacity. The TAT is then at most the
-// time of a full bucket ahead. The test also has one token, one microsecond and one part of a
-// microsecond more.
+// If a caller waits, tokens that were reserved after the refunded decision are not
+// refunded. No caller waits if the consumed tokens are at most the capacity. The TAT is
+// then at most the time of a full bucket ahead. The test also has one token, one
+// microsecond and one part of a microsecond more.
 func TestRefundWhileCallersWait(t *testing.T) {
 	t.Parallel()
 	whole, third := algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}
@@ -118,8 +118,8 @@ func TestRefundWhileCallersWait(t *testing.T) {
 	}
 }
 
-// A refund returns the tokens that its decision still holds, if several decisions are refunded
-// in their order or in the reverse order.
+// A refund returns the tokens that its decision still holds, if several decisions are
+// refunded in their order or in the reverse order.
 func TestRefundInOrder(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{
@@ -150,8 +150,8 @@ func TestRefundInOrder(t *testing.T) {
 	}
 }
 
-// A decision that was made after a refund can be refunded too, except for the tokens that have
-// been refilled.
+// A decision that was made after a refund can be refunded too, except for the tokens that
+// have been refilled.
 func TestRefundAfterRefund(t *testing.T) {
 	t.Parallel()
 	const s = 1_000_000
@@ -179,8 +179,8 @@ func TestRefundAfterRefund(t *testing.T) {
 	}
 }
 
-// A refund returns at most the consumed tokens. A new caller does not get the turn of a caller
-// who waits, nor an earlier turn.
+// A refund returns at most the consumed tokens. A new caller does not get the turn of a
+// caller who waits, nor an earlier turn.
 func TestRefundKeepsTurns(t *testing.T) {
 	t.Parallel()
 	type taken struct {
@@ -238,9 +238,10 @@ func TestRefundKeepsTurns(t *testing.T) {
 	}
 }
 
-// A refund never leaves more tokens than if the refunded request had not been made, for any
-// history of requests, reservations, forced requests, refunds, refunds of a part, and resets.
-// The only exception is the period of a TokenBucket, which the request can have started.
+// A refund never leaves more tokens than if the refunded request had not been made, for
+// any history of requests, reservations, forced requests, refunds, refunds of a part, and
+// resets. The only exception is the period of a TokenBucket, which the request can have
+// started.
 func TestRefundNeverFuller(t *testing.T) {
 	t.Parallel()
 	for i, tt := range []struct {

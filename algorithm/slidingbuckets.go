@@ -30,42 +30,36 @@ type Span struct {
 // SlidingBuckets limits several windows at once, for example 1000 tokens in 1 s, 5000 in
 // 10 s and 7000 in 15 s. Each of these limits is a [Span].
 //
-// SlidingBuckets counts tokens in buckets. A bucket is Width long, and starts at a
-// multiple of Width since the Unix epoch. A span of n buckets covers the current bucket
-// and the n-1 buckets before it. A request is allowed if its cost plus the count of
-// each span is at most the Limit of the span. So a cost above the smallest Limit is
-// never allowed.
+// It counts tokens in buckets, which are Width long and start at multiples of Width since
+// the Unix epoch. A span of n buckets covers the current bucket and the n-1 buckets
+// before it. A request is allowed if its cost plus the count of each span is at most the
+// Limit of the span, so a cost above the smallest Limit is never allowed.
 //
-// Any interval that is as long as a span has at most Limit tokens, plus those of one
-// bucket. The reason is that the interval can start and end within buckets, so it overlaps
-// one bucket more than the span has. An interval that is shorter by one bucket has at most
-// Limit tokens. Shorter buckets are more exact, and need more keys. A span of one bucket is
-// an aligned [FixedWindow].
+// A span moves on by whole buckets. So an interval of its length that starts within a
+// bucket may have Limit tokens plus those of one more bucket, and one that is shorter by a
+// bucket has at most Limit tokens. Shorter buckets are more exact, and need more keys. A
+// span of one bucket is an aligned FixedWindow.
 //
-// The Limit, Window and Remaining of a result describe one span. If the request is denied,
-// it is the span with the longest wait. Otherwise it is the span with the fewest tokens
-// left. If several spans are equal, it is the first of them. RetryAfter ends at the start
-// of a bucket.
+// The Limit, Window and Remaining of a result describe one span: if the request is
+// denied, the first with the longest wait, and otherwise the first with the fewest tokens
+// left. RetryAfter ends at the start of a bucket.
 //
-// The state is one string for each bucket of the longest span. One MGET reads all of them.
-// The lengths of the spans, in buckets, are part of the script, and a server keeps every
-// script in memory. So let operators choose Width and the windows, and let tenants choose
-// only the limits.
+// The state is one string for each bucket of the longest span, and one MGET reads all of
+// them. The lengths of the spans, in buckets, are part of the script, and a server keeps
+// every script in memory. So let operators choose Width and the windows, and let tenants
+// choose only the limits.
 //
 // In debt, the count of a span is above its Limit, and the debt ends as buckets leave the
 // span.
 //
 // If a Limit or a shorter span changes, the counts stay. If Width or the longest span
-// changes, some counts are lost, and others are counted in other buckets, until the longest
-// span of the limit that consumed them has passed. RetryAfter can then be longer than the
-// real wait.
+// changes, some counts are lost, and others are counted in other buckets, until the
+// longest span of the limit that consumed them has passed. RetryAfter can then be longer
+// than the real wait. If the clock steps back, the newest bucket stays the current one
+// until the clock reaches it again.
 //
-// If the clock steps back, the newest bucket stays the current bucket until the clock
-// reaches it again. A refund lowers the count of the bucket of its decision, if the longest span
-// still covers that bucket.
-//
-// A decision can be refunded after a change of a Limit or a shorter span, but not after a
-// change of Width or of the longest span.
+// A refund lowers the count of the bucket of its decision while the longest span covers
+// that bucket, unless Width or the longest span has changed since.
 //
 // Source: Redis recipes that keep a counter for each second, and read the counters with
 // one MGET.
@@ -117,8 +111,8 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 	return &contract.Limit{Kind: ringKind(lengths), Args: consts(append(args, width)...), Capacity: least.Limit, MaxDebt: MaxTokens - most, Window: least.Window}, nil
 }
 
-// widthHint returns a text that names a valid width: the shortest that is at least asked. If
-// there is none, it names the longest valid width.
+// widthHint returns a text that names a valid width: the shortest that is at least asked.
+// If there is none, it names the longest valid width.
 func widthHint(asked, longest, common int64) string {
 	best := int64(0)
 	for parts := int64(1); parts <= MaxBuckets; parts++ {
@@ -186,9 +180,9 @@ func newRing(lengths []int) *ring {
 // spanLetters are the names of the spans' limits in Lua.
 const spanLetters = "abcdefgh"
 
-// manyKeys is the largest number of arguments of a call in the script's main function. A Lua
-// function has 250 registers, for the arguments and for the locals of 15 other rules. Calls
-// with more arguments are made in a separate function.
+// manyKeys is the largest number of arguments of a call in the script's main function. A
+// Lua function has 250 registers, for the arguments and for the locals of 15 other rules.
+// Calls with more arguments are made in a separate function.
 const manyKeys = 48
 
 // lua returns the Lua of the ring: slidingbuckets.lua with its placeholders replaced.
@@ -222,9 +216,10 @@ func (r *ring) lua() string {
 	return out.String()
 }
 
-// A slidingBuckets is the Step of a SlidingBuckets. Its state is span, used, pass and reset,
-// as in slidingbuckets.lua, and three integers that are not in a reply: top and owner, as in
-// slidingbuckets.lua, and by how much another span has a smaller room than span.
+// A slidingBuckets is the Step of a SlidingBuckets. Its state is span, used, pass and
+// reset, as in slidingbuckets.lua, and three integers that are not in a reply: top and
+// owner, as in slidingbuckets.lua, and by how much another span has a smaller room than
+// span.
 type slidingBuckets struct {
 	*ring
 	limits      []int64
@@ -270,9 +265,9 @@ func (b *slidingBuckets) place(begin int64) (slot int, turn int64) {
 	return int(begin % b.turn / b.width), begin - begin%b.turn
 }
 
-// sum sets sums[i] to the number of tokens in the i+1 newest buckets. The newest bucket is
-// the one that began at top. ahead is when the newest stored bucket began: it is later than
-// top if the clock stepped back. owner is the GEN of the bucket that began at top.
+// sum sets sums[i] to the number of tokens in the i+1 newest buckets. The newest bucket
+// is the one that began at top. ahead is when the newest stored bucket began: it is later
+// than top if the clock stepped back. owner is the GEN of the bucket that began at top.
 func (b *slidingBuckets) sum(tx store.Tx, key int, top int64, sums *[MaxBuckets]int64) (ahead, owner int64, err error) {
 	total, ahead := int64(0), top
 	for age := range b.size {
@@ -305,8 +300,8 @@ func (b *slidingBuckets) Room(_ int64, s contract.State, _ contract.Ask) int64 {
 	return b.limits[b.span(s)] - s[1] - s[6]
 }
 
-// span returns the index of the span that s describes. If the index is out of range, which no
-// script replies, it returns the last span.
+// span returns the index of the span that s describes. If the index is out of range,
+// which no script replies, it returns the last span.
 func (b *slidingBuckets) span(s contract.State) int { return min(int(s[0]), len(b.limits)-1) }
 
 func (b *slidingBuckets) Write(tx store.Tx, key int, now int64, s contract.State, n int64, _ contract.Ask, gen int64, slack time.Duration) error {

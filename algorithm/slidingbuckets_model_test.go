@@ -53,8 +53,8 @@ func (m *plainRing) room(now, cost int64) (room int64, wait time.Duration) {
 	return room, wait
 }
 
-// A SlidingBuckets gives the answers of the model, also in debt. A refund lowers the count of
-// its bucket, unless the bucket was reset after the decision.
+// A SlidingBuckets gives the answers of the model, even in debt. A refund lowers the
+// count of its bucket, unless the bucket was reset after the decision.
 func TestSlidingBucketsModel(t *testing.T) {
 	t.Parallel()
 	const s = time.Second

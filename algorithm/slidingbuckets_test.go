@@ -133,8 +133,8 @@ func TestSlidingBucketsCopies(t *testing.T) {
 	}
 }
 
-// If the request is denied, the answer describes the span with the longest wait. Otherwise it
-// describes the span with the fewest tokens left.
+// If the request is denied, the answer describes the span with the longest wait.
+// Otherwise it describes the span with the fewest tokens left.
 func TestSlidingBucketsSpans(t *testing.T) {
 	t.Parallel()
 	const s = time.Second
@@ -188,8 +188,8 @@ func TestSlidingBucketsExpiredKeys(t *testing.T) {
 
 func pick(r *rand.Rand, list ...int64) int64 { return list[r.IntN(len(list))] }
 
-// For values with the right layout that no limiter wrote, there is an error, or the script
-// and the answer agree.
+// For values with the right layout that no limiter wrote, there is an error, or the
+// script and the answer agree.
 func FuzzSlidingBucketsHostile(f *testing.F) {
 	list := []algorithm.SlidingBuckets{
 		spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5}, algorithm.Span{Window: time.Second, Limit: 2}),
@@ -250,8 +250,8 @@ func TestSlidingBucketsNonsense(t *testing.T) {
 	}
 }
 
-// Limits with the same shape share a kind. The cache of shapes is bounded, and keeps the most
-// recently used shapes.
+// Limits with the same shape share a kind. The cache of shapes is bounded, and keeps the
+// most recently used shapes.
 func TestSlidingBucketsShapes(t *testing.T) {
 	a := spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 5}, algorithm.Span{Window: time.Second, Limit: 2})
 	first := mustLimit(t, a).Kind

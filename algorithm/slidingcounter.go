@@ -9,33 +9,31 @@ import (
 )
 
 // SlidingCounter is the sliding window counter: it allows about Limit tokens in any
-// interval of length Window. It keeps the counts of the current window and of the
-// previous window. A request is allowed if the sum of its cost, the current count and a
-// fraction of the previous count is at most Limit. For example, when a quarter of the
-// current window has passed, the fraction is three quarters.
+// interval of length Window. It keeps the counts of the current and of the previous
+// window. A request is allowed if its cost, the current count and a fraction of the
+// previous count are together at most Limit. When a quarter of the current window has
+// passed, for example, the fraction is three quarters.
 //
 // This is an estimate: it assumes that the tokens of the previous window were consumed
-// evenly. If they were consumed late in that window, more than Limit tokens can be allowed
-// in an interval, at worst almost twice Limit. If they were consumed early, fewer are
-// allowed. docs/reference/algorithms.md has the error on random traffic.
+// evenly. If they were consumed late in that window, more than Limit tokens can be
+// allowed in an interval, at worst almost twice Limit. If they were consumed early, fewer
+// are allowed. docs/reference/algorithms.md has the error on random traffic.
 //
 // The state is one string. Windows start at multiples of Window since the Unix epoch. The
-// fraction falls in steps of Window/2^20, rounded up to whole microseconds. The
+// fraction falls in steps of Window/2^20, rounded up to whole microseconds, and the
 // estimate is rounded up to whole tokens. RetryAfter is the time until the step at which
 // the request is allowed.
 //
-// In debt, the estimate is above Limit. A count above Limit also counts in the next window,
-// with its fraction, so the debt ends at the end of that window at the latest.
+// In debt, the estimate is above Limit. A count above Limit also counts in the next
+// window, with its fraction, so the debt ends with that window at the latest.
 //
-// If Limit or Window changes, the two counts stay, and the new limit applies to them, until
-// they have left the windows of the limit that consumed last. RetryAfter can then be longer
-// than the real wait.
-//
-// If the clock steps back to before the start of the current window, that window stays the
-// current one. The estimate then uses the whole previous count.
+// If Limit or Window changes, the new limit applies to the two counts, until they have
+// left the windows of the limit that consumed last. RetryAfter can then be longer than
+// the real wait. If the clock steps back to before the start of the current window, that
+// window stays the current one, and the estimate uses the whole previous count.
 //
 // A refund lowers the count of the window of its decision, if that is the current or the
-// previous window. If Window has changed since the decision, nothing is refunded.
+// previous window, unless Window has changed since the decision.
 //
 // Source: "How we built rate limiting capable of scaling to millions of domains" by
 // Cloudflare (2017). This implementation uses integers.
@@ -51,8 +49,8 @@ type SlidingCounter struct {
 // MaxCounter is the largest Limit of a [SlidingCounter].
 const MaxCounter = 1 << 32
 
-// counterSteps is the largest number of steps in a window. maxCount is the largest sum of the
-// counts, with debt. Their product is less than 2^53.
+// counterSteps is the largest number of steps in a window. maxCount is the largest sum of
+// the counts, with debt. Their product is less than 2^53.
 const counterSteps, maxCount = 1 << 20, 1<<33 - 1
 
 //go:embed slidingcounter.lua
@@ -80,9 +78,9 @@ func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 	}, nil
 }
 
-// A slidingCounter is the Meter of a SlidingCounter. Its cell has the integers start, count
-// and before. A window is divided into steps parts of step microseconds. The last part
-// may be shorter.
+// A slidingCounter is the Meter of a SlidingCounter. Its cell has the integers start,
+// count and before. A window is divided into steps parts of step microseconds. The last
+// part may be shorter.
 type slidingCounter struct{ limit, window, step, steps int64 }
 
 func (s *slidingCounter) Advance(now int64, c contract.Cell) contract.Cell {

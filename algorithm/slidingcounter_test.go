@@ -26,8 +26,8 @@ func (m *counterModel) at(now int64) {
 	}
 }
 
-// room returns the tokens left. The estimate is count plus the fraction of before that is less
-// than a window old, rounded up.
+// room returns the tokens left. The estimate is count plus the fraction of before that is
+// less than a window old, rounded up.
 func (m *counterModel) room(now int64) int64 {
 	m.at(now)
 	steps := (m.window + m.step - 1) / m.step
@@ -36,7 +36,8 @@ func (m *counterModel) room(now int64) int64 {
 	return new(big.Int).Sub(big.NewInt(m.limit-m.count), weight).Int64()
 }
 
-// A SlidingCounter gives the answers of the model, also in debt, and after refunds of a part.
+// A SlidingCounter gives the answers of the model, even in debt, and after refunds of a
+// part.
 func TestSlidingCounterModel(t *testing.T) {
 	t.Parallel()
 	for i, a := range []algorithm.SlidingCounter{
@@ -109,8 +110,8 @@ func TestSlidingCounterModel(t *testing.T) {
 	}
 }
 
-// On random traffic, below the limit and above it, a SlidingCounter differs little from the
-// exact count. docs/reference/algorithms.md has these figures.
+// On random traffic, below the limit and above it, a SlidingCounter differs little from
+// the exact count. docs/reference/algorithms.md has these figures.
 func TestSlidingCounterError(t *testing.T) {
 	t.Parallel()
 	const limit, window = 100, int64(10_000_000)
@@ -148,7 +149,8 @@ func TestSlidingCounterError(t *testing.T) {
 	}
 }
 
-// A refund returns tokens to the window in which they were consumed, while that window counts.
+// A refund returns tokens to the window in which they were consumed, while that window
+// counts.
 func TestSlidingCounterRefund(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000
@@ -179,8 +181,8 @@ func TestSlidingCounterRefund(t *testing.T) {
 	}
 }
 
-// If the window of a decision no longer counts, a refund refunds nothing, even if the key was
-// not written after the decision.
+// If the window of a decision no longer counts, a refund refunds nothing, even if the key
+// was not written after the decision.
 func TestSlidingCounterRefundTooLate(t *testing.T) {
 	t.Parallel()
 	const second = 1_000_000

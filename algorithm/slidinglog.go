@@ -14,31 +14,30 @@ import (
 
 // SlidingLog is the sliding window log: it allows at most Limit tokens in any interval of
 // length Window, exactly. It stores the time and the cost of each decision. A request is
-// allowed if its cost plus the number of tokens in the window is at most Limit. A token that
-// was consumed exactly Window ago is not in the window. RetryAfter is the time until enough
-// tokens have left the window.
+// allowed if its cost plus the number of tokens in the window is at most Limit. A token
+// that was consumed exactly Window ago is not in the window. RetryAfter is the time until
+// enough tokens have left the window.
 //
-// The state is one sorted set with an entry for each decision, whatever it costs. If every
-// request costs 1, there are up to Limit entries. An entry has a running total of the costs.
+// The state is one sorted set with an entry for each decision, whatever it costs: if
+// every request costs 1, up to Limit entries. An entry has a running total of the costs.
 // So if n entries are in the window, an allowed request reads two of them, and a denied
 // request reads O(log n).
 //
-// A key has at most MaxLog entries in the window, and up to one expired entry. If MaxLog
-// requests in the window were allowed, the next request is denied until the oldest of them
-// leaves the window. If Limit is at most MaxLog and no request is refunded, Limit tokens are
-// consumed first. Only a Force adds entries beyond MaxLog.
+// A key has at most [MaxLog] entries in the window, and up to one expired entry. If
+// MaxLog requests in the window were allowed, the next request is denied until the oldest
+// of them leaves the window, even if tokens are left. That can happen only if Limit is
+// above MaxLog, or if requests were refunded. Only a Force adds entries beyond MaxLog.
 //
-// If Limit or Window changes, the stored tokens stay, and the new limit applies to them.
-// If Window gets longer, tokens that have left the shorter window may be removed, all of
-// them if no request is allowed until the newest has left it. RetryAfter can then be longer
-// than the real wait. If the clock steps back, tokens are stored with the time of the newest
-// token.
+// If Limit or Window changes, the new limit applies to the stored tokens. If Window gets
+// longer, tokens that had already left the shorter window may be missing, and RetryAfter
+// can be longer than the real wait. If the clock steps back, tokens are stored with the
+// time of the newest token.
 //
 // A refund returns the tokens of its decision that are still in the window, and no
-// others. A refund of the newest decision changes or removes its entry. Otherwise the
-// entry stays until it has left the window, even if all its tokens were refunded. While a
-// refund of an earlier decision is in the window, every request reads O(log n) entries. A
-// decision can be refunded after any change of the limit.
+// others, after any change of the limit. A refund of the newest decision changes or
+// removes its entry. Otherwise the entry stays until it has left the window, even if all
+// its tokens were refunded. While a refund of an earlier decision is in the window, every
+// request reads O(log n) entries.
 //
 // Source: "Better Rate Limiting With Redis Sorted Sets" by ClassDojo (2015). The sums of
 // refunds are a Fenwick tree: "A New Data Structure for Cumulative Frequency Tables" by
@@ -57,15 +56,16 @@ const (
 	// number of entries in the window of a [SlidingLog].
 	MaxLog = 1_000_000
 
-	// MaxLogTokens is the largest Limit of a [SlidingLog], and the largest sum of its Limit
-	// and its debt: 2^52-1.
+	// MaxLogTokens is the largest Limit of a [SlidingLog], and the largest sum of its
+	// Limit and its debt: 2^52-1.
 	MaxLogTokens = logMod - 1
 
 	// BEFORE and BACK of an entry are modulo logMod, and NUMBER is modulo logNumbers: see
 	// slidinglog.lua.
 	logMod, logNumbers = 1 << 52, 1 << 23
 
-	// Expired entries are removed when there are logTrim of them, at most logTrimmed at once.
+	// Expired entries are removed when there are logTrim of them, at most logTrimmed at
+	// once.
 	logTrim, logTrimmed = 2, 16
 )
 
@@ -93,8 +93,8 @@ func (s SlidingLog) Divide(n int64) Algorithm {
 	return s
 }
 
-// A slidingLog is the Step of a SlidingLog. Its state is used, newest, last and back, as in
-// slidinglog.lua, and three integers that are not in a reply: number, total and age.
+// A slidingLog is the Step of a SlidingLog. Its state is used, newest, last and back, as
+// in slidinglog.lua, and three integers that are not in a reply: number, total and age.
 type slidingLog struct{ limit, window int64 }
 
 func (l slidingLog) Read(tx store.Tx, key int, now int64, a contract.Ask) (s contract.State, err error) {
@@ -169,12 +169,12 @@ func logMinus(a, b int64) int64 { return (a - b) & (logMod - 1) }
 // logDistance returns how many entries after b the entry a is.
 func logDistance(a, b int64) int64 { return (a - b) & (logNumbers - 1) }
 
-// logBit returns the number of entries in the block of an entry: the largest power of two that
-// divides its NUMBER.
+// logBit returns the number of entries in the block of an entry: the largest power of two
+// that divides its NUMBER.
 func logBit(number int64) int64 { return (number | logNumbers) & -(number | logNumbers) }
 
-// logAt returns an entry. fromEnd counts from the end. TIME must be at most latest. ok is false
-// if there is no such entry.
+// logAt returns an entry. fromEnd counts from the end. TIME must be at most latest. ok is
+// false if there is no such entry.
 func logAt(tx store.Tx, key int, fromEnd, latest int64) (e logEntry, ok bool, err error) {
 	m, ok, err := tx.At(key, fromEnd)
 	if err != nil || !ok {
@@ -211,8 +211,8 @@ func parseLogEntry(text string) (e logEntry, ok bool) {
 	return e, ok && e.time < logMod && e.number < logNumbers && e.before < logMod && e.age < logNumbers
 }
 
-// A logWalk walks over the entries in the window. first is the oldest of them, and later is the
-// number of entries after it.
+// A logWalk walks over the entries in the window. first is the oldest of them, and later
+// is the number of entries after it.
 type logWalk struct {
 	tx            store.Tx
 	key           int
@@ -229,8 +229,8 @@ func (w *logWalk) get(i int64) (logEntry, error) {
 	return e, err
 }
 
-// to returns TIME of the first entry that makes the tokens of the entries up to it at least
-// need. If there is none, it returns 0. sum is then the number of all tokens.
+// to returns TIME of the first entry that makes the tokens of the entries up to it at
+// least need. If there is none, it returns 0. sum is then the number of all tokens.
 func (w *logWalk) to(need int64) (at, sum int64, err error) {
 	e, i := w.first, int64(0)
 	for {
@@ -312,9 +312,9 @@ func (l slidingLog) Answer(now int64, s contract.State, n int64, _ contract.Ask)
 	return answer(now, l.limit, l.window, used, back, last+l.window)
 }
 
-// answer returns the answer of a limit from which used tokens are consumed. pass is when a
-// denied request would be allowed. ends is when the limit is fully reset. If the request is
-// allowed, package compose clears RetryAfter.
+// answer returns the answer of a limit from which used tokens are consumed. pass is when
+// a denied request would be allowed. ends is when the limit is fully reset. If the
+// request is allowed, package compose clears RetryAfter.
 func answer(now, limit, window, used, pass, ends int64) contract.Answer {
 	a := contract.Answer{Limit: limit, Window: contract.Micros(window), Remaining: max(limit-used, 0)}
 	a.RetryAfter = contract.Micros(max(pass-now, 1))

@@ -115,7 +115,8 @@ func (l *plainLog) take(now, cost, id int64) verdict {
 	return v
 }
 
-// tidy removes what no longer matters. The newest decision stays, because its time counts.
+// tidy removes what no longer matters. The newest decision stays, because its time
+// counts.
 func (l *plainLog) tidy() {
 	for n := len(l.decisions); n > 200 && l.decisions[0].at <= l.decisions[n-1].at-2*l.window; n-- {
 		l.decisions = l.decisions[1:]
@@ -129,9 +130,9 @@ var logHistories = []struct{ limit, cost, decisions int64 }{
 	{algorithm.MaxLogTokens, algorithm.MaxLogTokens, 3}, {algorithm.MaxLogTokens / 2, algorithm.MaxLogTokens / 40, 30},
 }
 
-// A SlidingLog gives the answers of the model for costs of all sizes, also in debt and when
-// BEFORE and NUMBER start again at 0. A refund returns the last tokens of its decision and no
-// others, whatever was reset, refunded or consumed after the decision.
+// A SlidingLog gives the answers of the model for costs of all sizes, even in debt and
+// when BEFORE and NUMBER start again at 0. A refund returns the last tokens of its
+// decision and no others, whatever was reset, refunded or consumed after the decision.
 func TestSlidingLogModel(t *testing.T) {
 	t.Parallel()
 	for i, tt := range logHistories {
@@ -144,8 +145,8 @@ func TestSlidingLogModel(t *testing.T) {
 	}
 }
 
-// afterWrap returns a time at which the next entry of a SlidingLog is stored. If the next NUMBER
-// is 0, that is later than the newest entry.
+// afterWrap returns a time at which the next entry of a SlidingLog is stored. If the next
+// NUMBER is 0, that is later than the newest entry.
 func (b *bench) afterWrap() int64 {
 	if n := len(b.state.keys[0].set); n > 0 && strings.Contains(b.state.keys[0].set[n-1].Text, " 8388607 ") {
 		return b.state.keys[0].set[n-1].Score + 1
@@ -153,8 +154,9 @@ func (b *bench) afterWrap() int64 {
 	return 0
 }
 
-// logHistory compares a random history with the model. decisions is about how many decisions
-// fit into the window. If late is true, BEFORE and NUMBER are near the highest at first.
+// logHistory compares a random history with the model. decisions is about how many
+// decisions fit into the window. If late is true, BEFORE and NUMBER are near the highest
+// at first.
 func logHistory(t *testing.T, limit, most, decisions int64, r *rand.Rand, debt, late bool) {
 	const window = 1000
 	b := newBench(t, algorithm.SlidingLog{Limit: limit, Window: window * us})
@@ -178,7 +180,8 @@ func logHistory(t *testing.T, limit, most, decisions int64, r *rand.Rand, debt, 
 		if r.IntN(3) == 0 {
 			cost = 1 + r.Int64N(min(most, 3))
 		}
-		// If the newest entry were removed and the clock stepped back, expired tokens could count again.
+		// If the newest entry were removed and the clock stepped back, expired tokens
+		// could count again.
 		if n := len(b.state.keys[0].set); n == 0 || b.state.keys[0].set[n-1].Score < seen {
 			now = max(now, seen)
 		}
@@ -343,7 +346,8 @@ func TestSlidingLogFull(t *testing.T) {
 	}
 }
 
-// A forced request can consume Limit and MaxDebt at once, and all its tokens can be refunded.
+// A forced request can consume Limit and MaxDebt at once, and all its tokens can be
+// refunded.
 func TestSlidingLogForceAtOnce(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.SlidingLog{Limit: 1000, Window: time.Second})
@@ -384,8 +388,8 @@ func (c *counting) At(i int, fromEnd int64) (store.Member, bool, error) {
 	return c.state.At(i, fromEnd)
 }
 
-// An allowed request reads two of n entries. A denied request, and every request after refunds,
-// read at most about 2 log2(n).
+// An allowed request reads two of n entries. A denied request, and every request after
+// refunds, read at most about 2 log2(n).
 func TestSlidingLogReads(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int64{100, 10_000, 100_000} {

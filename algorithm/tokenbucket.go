@@ -9,33 +9,31 @@ import (
 )
 
 // TokenBucket is a bucket of Capacity tokens, which is full at first. In each Period of
-// Refill, Count tokens are refilled: one by one, or all together at the end of the
-// period if AtOnce is true. A request is allowed if the bucket has at least as many
-// tokens as the request costs.
+// Refill, Count tokens are refilled: one by one, or all together at the end of the period
+// if AtOnce is true. A request is allowed if the bucket has at least as many tokens as
+// the request costs. Tokens can be reserved ahead of time with Request.MaxWait.
 //
-// If AtOnce is false, a [GCRA] makes the same decisions. The two differ if the clock steps
-// back, or if the limit changes: a TokenBucket keeps the number of missing tokens, and a GCRA
-// keeps the time until the bucket is full.
-//
-// If the limit changes, the missing tokens stay, and are refilled at the new rate. But when
-// the bucket would be full under the limit that consumed from it last, the state ends, and
-// the bucket is full. RetryAfter can then be longer than the real wait.
+// Unless AtOnce is true, a [GCRA] makes the same decisions. The two differ only if the
+// clock steps back, or if the limit changes: a TokenBucket keeps the number of missing
+// tokens, and a GCRA the time until the bucket is full.
 //
 // The state is one string. A period starts when the bucket was last full. Refilling is
-// exact, in integers. Tokens can be reserved ahead of time with Request.MaxWait.
+// exact, in integers. If the clock steps back to before the start of the period, no
+// tokens are refilled until the clock reaches that time again.
 //
-// If the clock steps back to before the start of the period, no tokens are refilled until
-// the clock reaches that time again.
+// If the limit changes, the missing tokens are refilled at the new rate, but no later
+// than the bucket would have been full under the limit that consumed from it last.
+// RetryAfter can then be longer than the real wait.
 //
-// In debt, more than Capacity tokens are missing, and refilled tokens reduce the debt first.
-// A debt can be at least 100 times Capacity, if Capacity is refilled within a year and is at
-// most 2^45.
+// In debt, more than Capacity tokens are missing, and refilled tokens reduce the debt
+// first. The debt can be at least 100 times a Capacity that is refilled within a year and
+// is at most 2^45.
 //
 // A refund returns the tokens that have not been refilled yet. It does not move the start
-// of the period. If the refunded request started the period, later tokens can be refilled
-// earlier than without that request. The difference is less than one Period if AtOnce is
-// true, and less than the time between two tokens otherwise. If Refill or AtOnce has
-// changed since the decision, nothing is refunded.
+// of the period. So if the refunded request started the period, later tokens can be
+// refilled earlier than without that request: by less than one Period if AtOnce is true,
+// and otherwise by less than the time between two tokens. If Refill or AtOnce has changed
+// since the decision, nothing is refunded.
 //
 // Sources: the bucket of "Scaling your API with rate limiters" by Stripe (2017), and the
 // greedy and interval refill of bucket4j.
@@ -51,8 +49,8 @@ type TokenBucket struct {
 	// If AtOnce is true, Period must be whole microseconds, from 1 µs to MaxSpan. If
 	// AtOnce is false, Refill has another bound, because the arithmetic is exact. For
 	// example, PerDay(n) is valid for every n up to 104,249. In general, the time between
-	// two tokens is a fraction of whole numbers, p/q microseconds in lowest terms, and p*q
-	// must be less than 2^53. If Refill is not valid, the error says what to change.
+	// two tokens is a fraction of whole numbers, p/q microseconds in lowest terms, and
+	// p*q must be less than 2^53. If Refill is not valid, the error says what to change.
 	Refill Rate
 
 	// If AtOnce is true, the tokens of a period are refilled together, at its end.
@@ -105,8 +103,8 @@ func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 	}, nil
 }
 
-// tooFine returns the error of a Refill that cannot be counted exactly. It names a rate that
-// can.
+// tooFine returns the error of a Refill that cannot be counted exactly. It names a rate
+// that can.
 func (b TokenBucket) tooFine() error {
 	part := gcd(b.Refill.Period.Nanoseconds(), 1000)
 	hi, lo := bits.Mul64(uint64(b.Refill.Period.Nanoseconds()/part), uint64(1000/part))
@@ -118,11 +116,11 @@ func (b TokenBucket) tooFine() error {
 		b.Refill.Count, b.Refill.Period, contract.Micros(MaxSpan))
 }
 
-// A tokenBucket is the Meter of a TokenBucket. Its cell has the integers anchor and missing:
-// anchor is when a period began, and missing is the number of tokens that were missing then
-// or consumed since then. In each period of num microseconds, den tokens are refilled. step
-// is den if they are refilled one by one, and 0 if all together. If step is den, num*den is
-// less than 2^53.
+// A tokenBucket is the Meter of a TokenBucket. Its cell has the integers anchor and
+// missing: anchor is when a period began, and missing is the number of tokens that were
+// missing then or consumed since then. In each period of num microseconds, den tokens are
+// refilled. step is den if they are refilled one by one, and 0 if all together. If step
+// is den, num*den is less than 2^53.
 type tokenBucket struct{ capacity, num, den, step int64 }
 
 // back returns the number of tokens that are refilled in past microseconds, at most 2^53.

@@ -82,8 +82,8 @@ func (m *tokenModel) settled(now int64) (anchor, missing *big.Int) {
 	return anchor, missing
 }
 
-// force consumes cost tokens past the limit, if at most debt tokens are then missing beyond
-// the capacity, or fewer. It returns their number.
+// force consumes cost tokens past the limit, if at most debt tokens are then missing
+// beyond the capacity, or fewer. It returns their number.
 func (m *tokenModel) force(now, cost, debt int64) int64 {
 	anchor, missing := m.settled(now)
 	room := new(big.Int).Sub(missing, m.back(new(big.Int).Sub(big.NewInt(now), anchor)))
@@ -127,8 +127,8 @@ func (m *tokenModel) decide(now, cost int64, commit bool) verdict {
 	return v
 }
 
-// The answers are the answers of the model, for any limits, costs and clocks, and whether or
-// not the store removes expired keys.
+// The answers are the answers of the model, for any limits, costs and clocks, and whether
+// or not the store removes expired keys.
 func FuzzTokenBucket(f *testing.F) {
 	ops := []byte{0, 1, 0, 1, 132, 0, 0, 1, 4, 0, 0, 2, 140, 9, 0, 1, 132, 1, 1, 2, 12, 3, 0, 3, 0, 1, 0, 0, 1, 3, 5, 2, 4, 0, 9, 0, 1, 1, 2, 6, 3, 200, 2, 0, 0, 0, 0, 0, 7, 1, 1, 4, 2, 0, 3, 1}
 	f.Add(int64(3), int64(time.Second), int64(5), byte(0), int64(7), int64(time.Minute), int64(2), true, ops)

@@ -68,8 +68,8 @@ func TestTokenBucketTrace(t *testing.T) {
 	}
 }
 
-// A caller who retries at each RetryAfter gets exactly the capacity and the tokens of the rate
-// in a day. No caller gets more.
+// A caller who retries at each RetryAfter gets exactly the capacity and the tokens of the
+// rate in a day. No caller gets more.
 func TestTokenBucketNoDrift(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -117,8 +117,8 @@ func TestTokenBucketIsGCRA(t *testing.T) {
 	}
 }
 
-// If the limit changes, missing tokens stay missing. Tokens refilled since the period began
-// are counted at the new rate.
+// If the limit changes, missing tokens stay missing. Tokens refilled since the period
+// began are counted at the new rate.
 func TestTokenBucketChangedLimit(t *testing.T) {
 	t.Parallel()
 	s := time.Second

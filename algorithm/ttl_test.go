@@ -7,8 +7,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// If a limit needs a longer TTL than the limit before, the key gets that TTL with the first
-// decision.
+// If a limit needs a longer TTL than the limit before, the key gets that TTL with the
+// first decision.
 func TestTTLGrowsWithTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ short, long algorithm.Algorithm }{

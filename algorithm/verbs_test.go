@@ -27,8 +27,8 @@ var reserving = []struct {
 	{algorithm.LeakyBucket{Rate: algorithm.PerSecond(10), Queue: 9}, 100_000},
 }
 
-// UpTo consumes the largest cost that is allowed, and changes the key like a request with that
-// cost.
+// UpTo consumes the largest cost that is allowed, and changes the key like a request with
+// that cost.
 func TestUpTo(t *testing.T) {
 	t.Parallel()
 	for i, tt := range append(reserving, []struct {
@@ -75,8 +75,8 @@ func TestUpTo(t *testing.T) {
 	}
 }
 
-// A request is denied if its Delay would be longer than MaxWait, even by one microsecond. Its
-// tokens are available when the Delay ends, and not before.
+// A request is denied if its Delay would be longer than MaxWait, even by one microsecond.
+// Its tokens are available when the Delay ends, and not before.
 func TestMaxWait(t *testing.T) {
 	t.Parallel()
 	for i, tt := range reserving {
@@ -153,8 +153,8 @@ func TestLongestWait(t *testing.T) {
 	}
 }
 
-// The longest wait is never negative. A bucket that fills in exactly MaxSpan can be used, but
-// no caller can wait for it.
+// The longest wait is never negative. A bucket that fills in exactly MaxSpan can be used,
+// but no caller can wait for it.
 func TestNoWait(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{

@@ -25,7 +25,8 @@ type zone struct {
 // microseconds.
 type offset struct{ start, offset int64 }
 
-// maxZones is the largest number of zones in the cache. The IANA database has fewer names.
+// maxZones is the largest number of zones in the cache. The IANA database has fewer
+// names.
 const maxZones = 1024
 
 // zones is a cache of zones by name.
@@ -34,8 +35,8 @@ var zones = struct {
 	byName map[string]*zone
 }{byName: map[string]*zone{}}
 
-// zoneOf returns the zone with this name. While it is in the cache, all limits in the zone
-// have the same kind.
+// zoneOf returns the zone with this name. While it is in the cache, all limits in the
+// zone have the same kind.
 func zoneOf(name string) (*zone, error) {
 	zones.Lock()
 	z := zones.byName[name]
@@ -76,8 +77,8 @@ func loadZone(name string) (*zone, error) {
 	return z, nil
 }
 
-// newZone returns the zone with the offsets of loc, from 1970 until a year after the latest
-// time of a decision.
+// newZone returns the zone with the offsets of loc, from 1970 until a year after the
+// latest time of a decision.
 func newZone(loc *time.Location) (*zone, error) {
 	z := &zone{}
 	var text strings.Builder

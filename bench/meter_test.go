@@ -94,7 +94,7 @@ func (m *meter) report(b *testing.B, n int) {
 	d.report(b, n)
 }
 
-// reportAny is report for decisions that are more than one EVALSHA.
+// reportAny is report for decisions that are not one EVALSHA.
 func (m *meter) reportAny(b *testing.B, n int) {
 	b.Helper()
 	if !counted {

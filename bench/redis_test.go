@@ -27,9 +27,9 @@ const depth = 64
 // keeps none.
 type remote struct {
 	name string
-	many bool // a decision is more than one EVALSHA
+	many bool // a decision is not one EVALSHA
 
-	// allow decides, in one round trip unless many is set.
+	// allow decides, in one EVALSHA unless many is set.
 	allow func(ctx context.Context, key ...string) (allowed bool, err error)
 
 	// queue adds to a pipeline the call that allow sends. flush sends the pipeline,
@@ -58,7 +58,7 @@ func remotes(tb testing.TB, rdb *redis.Client) []*remote {
 }
 
 // others returns the contenders that are asked one by one. FixedWindow is compared with
-// ulule.
+// ulule, and with INCREX where the server has it.
 func others(tb testing.TB, rdb *redis.Client) []*remote {
 	tb.Helper()
 	window := weir.Policy{Name: "windw", Rules: []weir.Rule{{Algorithm: algorithm.FixedWindow{Limit: burst, Window: window}}}}
@@ -66,6 +66,11 @@ func others(tb testing.TB, rdb *redis.Client) []*remote {
 		newWeirRedis(tb, rdb, "weir-window", window, nil),
 		newThrottledRedis(tb, rdb, time.Second/perSecond),
 		newUluleRedis(tb, rdb),
+	}
+	if hasCommand(tb, rdb, "INCREX") {
+		contenders = append(contenders, newIncrex(rdb))
+	} else {
+		note("skipped: %s/impl=increx: the server has no INCREX", tb.Name())
 	}
 	known(tb, contenders)
 	return contenders
@@ -241,6 +246,16 @@ func TestRemotesAllow(t *testing.T) {
 		})
 	}
 	others(t, connect(t)) // fails unless all are allowed
+}
+
+// hasCommand reports whether the server knows a command.
+func hasCommand(tb testing.TB, rdb *redis.Client, name string) bool {
+	tb.Helper()
+	info, err := rdb.Do(context.Background(), "COMMAND", "INFO", name).Slice()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return len(info) == 1 && info[0] != nil
 }
 
 var floorScript = redis.NewScript("return 1")

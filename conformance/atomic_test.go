@@ -5,17 +5,23 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/conformance/internal/stores"
 	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 )
 
+// atomicCheck returns the check Store/Atomic.
+func atomicCheck() suite.Check {
+	return stores.Checks[slices.IndexFunc(stores.Checks, func(c suite.Check) bool { return c.Name == "Atomic" })]
+}
+
 // TestNotAtomic shows that Store/Atomic names the promise that a store breaks whose scripts are
 // not atomic.
 func TestNotAtomic(t *testing.T) {
 	t.Parallel()
-	i := slices.IndexFunc(stores.Checks, func(c suite.Check) bool { return c.Name == "Atomic" })
 	for _, tt := range []struct {
 		name string
 		m    mutation
@@ -41,10 +47,43 @@ func TestNotAtomic(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			got := suite.Run(t, tt.m.host(), stores.Checks[i])
-			if len(got.Failures) == 0 || !strings.Contains(got.Failures[0], "a script is not atomic: ") {
+			got := suite.Run(t, tt.m.host(), atomicCheck())
+			if !strings.Contains(strings.Join(got.Failures, "\n"), "a script is not atomic: ") {
 				t.Errorf("got failures %q, want a script that is not atomic", got.Failures)
 			}
 		})
+	}
+}
+
+// TestClockSteps shows that Store/Atomic passes if the clock steps back twice, as that of a
+// server does at times, and fails if it does so three times.
+func TestClockSteps(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{2, 3} {
+		ahead := []int64{50, 120, 200}[:n]
+		wrong := mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+			if s != scripts.CounterThree {
+				return tx
+			}
+			var counted int64
+			return txFunc{Tx: tx,
+				get: func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
+					if i == 1 { // the second of three keys, in both orders
+						counted = n.N[0]
+					}
+					return n, ok, err
+				},
+				now: func() int64 {
+					if slices.Contains(ahead, counted) {
+						return tx.Now() + time.Minute.Microseconds()
+					}
+					return tx.Now()
+				},
+			}
+		}}
+		c := suite.Run(t, wrong.host(), atomicCheck())
+		if failed := len(c.Failures) > 0; failed != (n > 2) {
+			t.Errorf("the clock stepped back %d times: Store/Atomic returned the failures %q", n, c.Failures)
+		}
 	}
 }

@@ -10,12 +10,13 @@
 // Each check tests one promise, and is a subtest with a stable name: Store/Atomic,
 // GCRA/Exact. A failure starts with the broken promise, and names the seed and the source
 // lines of the check. Most checks run in virtual time. Each run uses its own keys, so a
-// server can be shared, and each check deletes its keys. A run makes about 50,000 calls,
-// and each check may take up to four minutes. If the network to the server is slow, set
-// [Backend.Parallel], and if a call takes 30 ms or more, set [Backend.Brief] too.
+// server can be shared, and each check deletes its keys. A run makes about 60,000 calls, or
+// 20,000 if [Backend.Brief] is set, and each check may take up to four minutes. If the
+// network to the server is slow, set [Backend.Parallel], and if a call takes 30 ms or more,
+// set [Backend.Brief] too.
 //
 // Authors of algorithms run [RunAlgorithm]. [Run] runs the same checks on every built-in
-// algorithm. [RunFaults] tests what a store does if its server fails.
+// algorithm. [Backend.Faults] tests what a store does if its server or its file fails.
 package conformance
 
 import (
@@ -73,7 +74,7 @@ func Run(t *testing.T, b Backend) {
 // error is ErrUnsupported, and are skipped. If the algorithm has leases, the checks acquire,
 // renew and release leases.
 //
-// Only b.New is required. If b.Keys is set, more is checked. b.Unsupported and
+// Only b.New is required. If b.Keys is set, more is checked. b.Faults, b.Unsupported and
 // b.Report are ignored. RunAlgorithm does not test the store: [Run] does.
 func RunAlgorithm(t *testing.T, b Backend, s Subject) {
 	switch {
@@ -82,7 +83,7 @@ func RunAlgorithm(t *testing.T, b Backend, s Subject) {
 	case s.New == nil || s.Unit == nil:
 		t.Fatal("conformance: Subject.New or Subject.Unit is nil: New must return an algorithm, and Unit the time in which its state changes")
 	}
-	b.Report = nil
+	b.Report, b.Faults = nil, nil
 	under := &algorithms.Subject{New: s.New, Unit: s.Unit, Huge: s.Huge}
 	run(t, b, []suite.Group{under.Group()}, declared{s.Unsupported, "algorithm", "Subject.Unsupported"})
 }

@@ -1,9 +1,11 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,8 +23,13 @@ type fake struct {
 	*memory.Store
 	mu   sync.Mutex
 	sets map[string]bool // keys that the suite made a set of
+	shut atomic.Bool     // it was closed
 	lost bool            // the scripts were dropped, and none was sent since
 	memo any             // what a mutant remembers
+
+	planted  map[string]bool // keys with a value that the fake cannot read: they hold a set
+	watching atomic.Bool     // values can be planted, and changes are counted
+	writes   atomic.Int64    // the changes
 	mutation
 }
 
@@ -36,18 +43,26 @@ type mutation struct {
 	tx    func(f *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx
 	after func(f *fake, s *store.Script, tx store.Tx, reply []store.Value) // runs inside the step
 	keys  func(key string) string                                          // renames keys on their way to the store
+	shut  func(method string) error                                        // of a store that was closed; nil means ErrUnavailable
 
-	policy func(*weir.Policy)
-	peer   bool // a peer's steps and the store's own interleave
+	policy   func(*weir.Policy)
+	deadline error               // of CheckDeadline
+	lends    bool                // it says that every store borrows strings
+	peer     bool                // a peer's steps and the store's own interleave
+	reopen   func(f *fake) *fake // what a store is after a restart
 }
 
 func newFake(m mutation) *fake {
-	return &fake{Store: memory.New(nil), sets: map[string]bool{}, mutation: m}
+	return &fake{Store: memory.New(nil), sets: map[string]bool{}, planted: map[string]bool{}, mutation: m}
 }
 
 func (m mutation) backend() Backend {
 	return Backend{
-		New: func(*testing.T) store.Store { return newFake(m) },
+		New: func(t *testing.T) store.Store {
+			f := newFake(m)
+			t.Cleanup(func() { f.shut.Store(true) })
+			return f
+		},
 		Keys: func(_ *testing.T, st store.Store, part string) map[string]time.Duration {
 			keys := map[string]time.Duration{}
 			for key, ttl := range st.(*fake).All() {
@@ -63,11 +78,29 @@ func (m mutation) backend() Backend {
 			}
 			return &fake{Store: st.(*fake).Store, sets: map[string]bool{}, mutation: torn("counter")}
 		},
+		Reopen: func(_ *testing.T, st store.Store) store.Store {
+			if m.reopen == nil {
+				return st
+			}
+			return m.reopen(st.(*fake))
+		},
 		DropScripts: func(_ *testing.T, st store.Store) {
 			f := st.(*fake)
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.lost = true
+		},
+		Plant: func(t *testing.T, st store.Store, key string, raw []byte) {
+			f := st.(*fake)
+			f.watching.Store(true)
+			f.planted[key] = true
+			if _, err := f.Store.Eval(t.Context(), scripts.PushText, []string{key}, []store.Arg{store.StringArg(string(raw[:1]))}, nil); err != nil {
+				t.Fatal(err)
+			}
+		},
+		Writes: func(_ *testing.T, st store.Store) int64 {
+			st.(*fake).watching.Store(true)
+			return st.(*fake).writes.Load()
 		},
 		Seed: 1,
 	}
@@ -80,7 +113,21 @@ func (m mutation) host() suite.Host {
 	return h
 }
 
+// closed returns the error of a method if f was closed.
+func (f *fake) closed(method string) error {
+	switch {
+	case !f.shut.Load():
+		return nil
+	case f.mutation.shut != nil:
+		return f.mutation.shut(method)
+	}
+	return store.ErrUnavailable
+}
+
 func (f *fake) Eval(ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	if err := f.closed("Eval"); err != nil {
+		return reply, err
+	}
 	if f.mutation.eval != nil {
 		return f.mutation.eval(f, ctx, s, keys, args, reply)
 	}
@@ -99,12 +146,15 @@ func (f *fake) right(ctx context.Context, s *store.Script, keys []string, args [
 	switch {
 	case s == scripts.LuaOnly:
 		return append(reply, store.IntegerValue(1)), nil
-	case f.tx == nil && f.after == nil:
+	case f.tx == nil && f.after == nil && !f.watching.Load():
 		return f.Store.Eval(ctx, s, keys, args, reply)
 	}
 	form := s.GoForm()
 	// The script is not read-only, so that a mutant can write.
 	return f.Store.Eval(ctx, store.NewScript(s.Name(), "", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if f.watching.Load() {
+			tx = watched{tx, f, keys}
+		}
 		if f.tx != nil {
 			tx = f.tx(f, s, args, tx)
 		}
@@ -116,6 +166,48 @@ func (f *fake) right(ctx context.Context, s *store.Script, keys []string, args [
 		return reply, err
 	}), keys, args, reply)
 }
+
+// A watched Tx counts changes, and does not read what was planted.
+type watched struct {
+	store.Tx
+	f    *fake
+	keys []string
+}
+
+func (w watched) err(i int) error {
+	if w.f.planted[w.keys[i]] {
+		return store.ForeignAt(i)
+	}
+	return nil
+}
+
+func (w watched) At(i int, fromEnd int64) (store.Member, bool, error) {
+	m, ok, err := w.Tx.At(i, fromEnd)
+	return m, ok, cmp.Or(err, w.err(i))
+}
+
+func (w watched) Count(i int, after int64) (above, all int64, err error) {
+	above, all, err = w.Tx.Count(i, after)
+	return above, all, cmp.Or(err, w.err(i))
+}
+
+func (w watched) Score(i int, text string) (score int64, ok bool, err error) {
+	score, ok, err = w.Tx.Score(i, text)
+	return score, ok, cmp.Or(err, w.err(i))
+}
+
+func (w watched) Put(i int, n store.Nums, ttl time.Duration) {
+	w.f.writes.Add(1)
+	w.Tx.Put(i, n, ttl)
+}
+
+func (w watched) Add(i int, m store.Member, ttl time.Duration) {
+	w.f.writes.Add(1)
+	w.Tx.Add(i, m, ttl)
+}
+
+// CheckDeadline returns nil: the calls of a fake end with their contexts.
+func (f *fake) CheckDeadline() error { return f.deadline }
 
 // renamed returns the names that keys have in the store.
 func (f *fake) renamed(keys []string) []string {
@@ -130,7 +222,7 @@ func (f *fake) renamed(keys []string) []string {
 }
 
 // BorrowsStrings reports true: a fake copies the strings that it keeps.
-func (f *fake) BorrowsStrings(st store.Store) bool { return st == store.Store(f) }
+func (f *fake) BorrowsStrings(st store.Store) bool { return f.lends || st == store.Store(f) }
 
 // has reports whether key is not missing.
 func (f *fake) has(key string) bool {
@@ -149,6 +241,9 @@ func (f *fake) scriptsLost() bool {
 }
 
 func (f *fake) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
+	if err := f.closed("MGet"); err != nil {
+		return values, err
+	}
 	if f.mutation.mget != nil {
 		return f.mutation.mget(f, ctx, keys, values)
 	}
@@ -156,6 +251,9 @@ func (f *fake) MGet(ctx context.Context, keys []string, values []store.Value) ([
 }
 
 func (f *fake) Time(ctx context.Context) (time.Time, error) {
+	if err := f.closed("Time"); err != nil {
+		return time.Time{}, err
+	}
 	if f.mutation.time != nil {
 		return f.mutation.time(f, ctx)
 	}
@@ -167,8 +265,16 @@ func (f *fake) EvalBatch(ctx context.Context, calls []store.Eval) {
 		f.mutation.batch(f, ctx, calls)
 		return
 	}
+	f.rightBatch(ctx, calls)
+}
+
+// rightBatch is a correct EvalBatch, but for what right does.
+func (f *fake) rightBatch(ctx context.Context, calls []store.Eval) {
 	for i := range calls {
 		c := &calls[i]
+		if c.Err = f.closed("EvalBatch"); c.Err != nil {
+			continue
+		}
 		c.Reply, c.Err = f.right(ctx, c.Script, c.Keys, c.Args, c.Reply)
 	}
 }

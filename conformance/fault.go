@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -16,15 +17,16 @@ type Fault struct {
 	Begin func()
 
 	// End ends the fault, or waits for its end, and returns when the server can
-	// serve.
+	// serve. The fault must last until End is called, or make a call fail before Begin
+	// returns.
 	End func()
 
 	// Within is the longest allowed time from the end of the fault until all
 	// calls are served again. 0 means 5 s.
 	Within time.Duration
 
-	// Longest is the longest time that a call may take. Its context ends after
-	// [CallTime]. 0 means four times CallTime.
+	// Longest is the longest time that a call may take, even if the fault lasts longer.
+	// Its context ends after [CallTime]. 0 means four times CallTime.
 	Longest time.Duration
 
 	// Repeats is the largest number of times that the client sends a script
@@ -52,13 +54,8 @@ type Fault struct {
 // CallTime is the timeout of each call in a check of faults.
 const CallTime = 250 * time.Millisecond
 
-// A FaultOutcome is the outcome of a check of a fault.
+// A FaultOutcome counts what happened in a check of a fault.
 type FaultOutcome struct {
-	Check   string // the name of the check: Faults/Name
-	Promise string // the promise of the check
-	Passed  bool   // the check passed
-	Skipped string // why the check was skipped, or empty
-
 	Calls       int           // calls from the start of the fault until all callers were served
 	Allowed     int           // calls that were allowed
 	Unavailable int           // calls that returned ErrUnavailable
@@ -69,6 +66,12 @@ type FaultOutcome struct {
 	Unconfirmed int64         // tokens that callers were granted after the last Confirm; Excess must not be larger
 }
 
+// String returns o as one line.
+func (o FaultOutcome) String() string {
+	return fmt.Sprintf("%d calls: %d allowed, %d unavailable, %d ended by their context; the slowest took %v; served again after %v; %d tokens lost",
+		o.Calls, o.Allowed, o.Unavailable, o.Cancelled, o.Slowest.Round(time.Millisecond), o.Recovery.Round(time.Millisecond), o.Excess)
+}
+
 // A faultCheck is a check of a fault.
 type faultCheck struct {
 	name string
@@ -76,6 +79,8 @@ type faultCheck struct {
 	// If serves is true, no call may fail. If servesOne is true, no call that
 	// decides over one key may fail.
 	serves, servesOne bool
+	// If mild is true, the fault may make no call fail.
+	mild bool
 	// If still is true, nobody calls while the fault starts and ends, and all
 	// writes are confirmed before.
 	still bool

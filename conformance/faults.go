@@ -1,12 +1,16 @@
 package conformance
 
 import (
+	"maps"
 	"slices"
+	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/internal/report"
 )
 
 var faultChecks = []faultCheck{
-	{name: "ScriptFlush", text: "if a server loses its scripts again and again, callers do not notice", serves: true},
+	{name: "ScriptFlush", text: "if a server loses its scripts again and again, callers do not notice", serves: true, mild: true},
 	{name: "Restart", text: "a server that restarts is unavailable until it is back, and has lost its scripts"},
 	{name: "ConnectionsKilled", text: "a call whose connection the server closes is unavailable, and the next call is served"},
 	{name: "Paused", text: "if a server does not answer, a call ends with its context"},
@@ -25,66 +29,81 @@ var faultChecks = []faultCheck{
 	{name: "WrongPassword", text: "a server that no longer accepts the password is unavailable"},
 	{name: "TooManyClients", text: "a server that accepts no more clients is unavailable"},
 	{name: "OutOfMemory", text: "a server without memory is unavailable, and loses nothing"},
-	{name: "Eviction", text: "a server that evicts keys serves every call, and an evicted limit is full again", serves: true},
+	{name: "Eviction", text: "a server that evicts keys serves every call, and an evicted limit is full again", serves: true, mild: true},
 	{name: "ClusterDown", text: "a cluster that has lost slots is unavailable"},
-	{name: "ClusterFailover", text: "a planned failover to a replica loses no token"},
+	{name: "ClusterFailover", text: "a planned failover to a replica loses no token", mild: true},
 	{name: "MasterKilled", text: "if a master is killed, no more tokens are lost than were unconfirmed"},
-	{name: "MasterKilledStill", text: "if a master is killed, no confirmed token is lost", still: true},
+	{name: "MasterKilledStill", text: "if a master is killed, no confirmed token is lost", still: true, mild: true},
 	{name: "MasterPaused", text: "if a master is paused and replaced, no more tokens are lost than were unconfirmed"},
 	{name: "SentinelFailover", text: "if sentinels replace a master, no more tokens are lost than were unconfirmed"},
 	{name: "Migration", text: "while a slot moves, decisions over one key are served, and decisions over several keys are unavailable", servesOne: true},
 }
 
-// FaultChecks returns the names of all checks of [RunFaults], in the order in which they
-// are listed.
+// FaultChecks returns the names of the checks of faults that the suite knows, in the order
+// in which they run. Each is "Faults/" and the name of a fault.
 func FaultChecks() []string {
 	names := make([]string, len(faultChecks))
-	for i, r := range faultChecks {
-		names[i] = "Faults/" + r.name
+	for i, c := range faultChecks {
+		names[i] = "Faults/" + c.name
 	}
 	return names
 }
 
-// RunFaults tests what a store does if its server fails. Each fault is a parallel subtest.
-// makers has a function for each fault. The function makes the [Fault] of the check with
-// that name: for the check "Faults/Restart", the name in makers is "Restart". If makers has
-// no function for a check, the check is skipped. The parameter key of the function says
-// which cluster slot the check uses: all keys of the check have the slot of key. record is
-// called with each outcome, by several goroutines. It can be nil.
+// faults returns the checks of the faults of b: those that the suite knows, and then the
+// others by name.
+func (b Backend) faults() []faultCheck {
+	var list []faultCheck
+	rest := maps.Clone(b.Faults)
+	for _, c := range faultChecks {
+		if b.Faults[c.name] != nil {
+			list = append(list, c)
+		}
+		delete(rest, c.name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(rest)) {
+		list = append(list, faultCheck{name: name, text: "during the fault, a call is served, is unavailable, or ends with its context"})
+	}
+	return list
+}
+
+// RunFaults runs the checks of b.Faults alone, each in a parallel subtest. It ignores the
+// fields of b that describe a store without faults, and the checks of other names in
+// b.Unsupported. [Run] runs these checks after all others.
 //
-// Callers call the store before, during and after the fault. The context of each call ends
-// after [CallTime]. These promises hold under every fault:
+// Callers call the store before, during and after a fault. The context of each call ends
+// after [CallTime]. A fault lasts until each caller has got an answer, and until a call has
+// failed, if it is a fault that makes calls fail. These promises hold under every fault:
 //   - No call panics.
 //   - A call that fails returns [store.ErrUnavailable] or the error of its context.
+//   - A call ends soon after its context, and not with the fault.
 //   - No call is allowed without consuming its tokens, and a later Peek counts them.
 //   - No call gets the answer to another call.
 //   - After the fault, all calls are served again.
 //   - When the client is closed, no goroutine and no connection is left.
-func RunFaults(t *testing.T, makers map[string]func(t *testing.T, key string) Fault, record func(FaultOutcome)) {
-	known := FaultChecks()
-	for name := range makers {
-		if !slices.Contains(known, "Faults/"+name) {
-			t.Errorf("conformance: makers has the key %q: it must be a name of FaultChecks without \"Faults/\"", name)
-		}
+func RunFaults(t *testing.T, b Backend) {
+	if len(b.Faults) == 0 {
+		t.Fatal("conformance: Backend.Faults is empty: it must have a function for each fault")
+	}
+	reasons := maps.Clone(b.Unsupported)
+	maps.DeleteFunc(reasons, func(name, _ string) bool { return !strings.HasPrefix(name, "Faults/") })
+	run(t, b, nil, declared{reasons, "store", "Backend.Unsupported"})
+}
+
+// runFaults runs the checks of the faults of b, all at once.
+func runFaults(t *testing.T, b Backend, recorder *report.Recorder, d declared) {
+	if len(b.Faults) == 0 {
+		return
 	}
 	t.Run("Faults", func(t *testing.T) {
-		for _, r := range faultChecks {
-			t.Run(r.name, func(t *testing.T) {
+		for _, c := range b.faults() {
+			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
-				w := newFaultRun(r)
-				if record != nil {
-					defer func() { record(w.out) }()
-				}
-				maker := makers[r.name]
-				if maker == nil {
-					w.out.Skipped = "backend makes no such fault"
-					t.Skip(w.out.Skipped)
-				}
-				w.run(t, maker(t, w.key))
-				for _, f := range w.failures {
-					t.Errorf("broken: %s\n%s", r.text, f)
-				}
-				w.out.Passed = !t.Failed()
+				judge(t, b, recorder, Outcome{Check: "Faults/" + c.name, Promise: c.text}, d, func(out *Outcome) found {
+					w := newFaultRun(c)
+					out.Fault = &w.out
+					w.run(t, b.Faults[c.name](t, w.key))
+					return found{failures: w.failures}
+				})
 			})
 		}
 	})

@@ -24,7 +24,8 @@ import (
 const (
 	faultCallers = 8
 	servedTime   = 300 * time.Millisecond // how long callers are served before a fault, and after it
-	faultTime    = 600 * time.Millisecond // how long they call during a fault
+	faultTime    = 600 * time.Millisecond // how long they call during a fault, at least
+	noFaultTime  = time.Minute            // how long a fault waits for a call to fail
 	leakTime     = 10 * time.Second       // until a closed client has ended its goroutines and connections
 )
 
@@ -62,6 +63,10 @@ type caller struct {
 	granted int64     // tokens
 	unknown int64     // tokens of the calls that ended in an error, which may have been consumed
 	served  time.Time // when the last call that was answered began
+
+	asked time.Time     // when the call that has not returned began; zero if there is none
+	late  time.Duration // the lateness then
+	ended time.Time     // when the last call that returned began
 }
 
 // faultTag is the segment that all keys share, so that they are in one slot.
@@ -88,7 +93,7 @@ func (r *faultRun) newCaller(t *testing.T, st store.Store, number int) *caller {
 }
 
 func newFaultRun(c faultCheck) *faultRun {
-	r := &faultRun{check: c, id: suite.NewID(), out: FaultOutcome{Check: "Faults/" + c.name, Promise: c.text}}
+	r := &faultRun{check: c, id: suite.NewID()}
 	r.key = r.id + ":" + suite.Name + ":{" + faultTag + "}:shared.f2"
 	return r
 }
@@ -139,23 +144,30 @@ func (r *faultRun) run(t *testing.T, f Fault) {
 	opened := time.Now()
 	if deadline := opened.Add(time.Minute); opened.Add(r.recovered(opened, deadline)).After(deadline) {
 		stop()
-		t.Fatalf("calls fail before the fault begins: %v", r.failures)
+		r.errorf("calls fail before the fault begins")
+		return
 	}
 	r.begun.Store(true)
 	if r.check.still {
 		stop()
 		if f.Confirm == nil {
-			t.Fatalf("%s needs Fault.Confirm", r.check.name)
+			r.errorf("Fault.Confirm is nil: this check needs it")
+			return
 		}
-		if err := f.Confirm(); err != nil {
-			t.Fatalf("%s: Confirm: %v", r.check.name, err)
+		err := f.Confirm()
+		for deadline := time.Now().Add(time.Minute); err != nil && time.Now().Before(deadline); err = f.Confirm() {
+			time.Sleep(20 * time.Millisecond) // a busy machine is not a fault
+		}
+		if err != nil {
+			r.errorf("Confirm: %v", err)
+			return
 		}
 		r.recent = nil
 	}
 	f.Begin()
 	r.effect.Store(true)
 	if !r.check.still {
-		time.Sleep(faultTime)
+		r.await(f, time.Now())
 	}
 	f.End()
 	ended := time.Now()
@@ -186,6 +198,45 @@ func (r *faultRun) run(t *testing.T, f Fault) {
 	for deadline := time.Now().Add(leakTime); f.Conns() > 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			r.errorf("%v after the client was closed, the server has %d connections", leakTime, f.Conns())
+			return
+		}
+	}
+}
+
+// await waits while the fault lasts, which is in effect since start: until each caller has got
+// an answer to a call that began since, and a call has failed if calls must fail. So a call
+// that ends only with the fault is found, however short other faults are.
+func (r *faultRun) await(f Fault, start time.Time) {
+	mustFail := !r.check.mild && f.Repeats == 0
+	for {
+		time.Sleep(5 * time.Millisecond)
+		late, now := r.lateness(), time.Now()
+		r.mu.Lock()
+		over := len(r.failures) > 0
+		quiet := mustFail && r.out.Unavailable+r.out.Cancelled == 0
+		waiting := slices.IndexFunc(r.callers, func(c *caller) bool { return !c.ended.After(start) })
+		stuck := slices.IndexFunc(r.callers, func(c *caller) bool {
+			return !c.asked.IsZero() && !r.serves(c) && now.Sub(c.asked) > f.Longest+2*(late-c.late)
+		})
+		var waited time.Duration
+		if stuck >= 0 {
+			waited = now.Sub(r.callers[stuck].asked)
+		}
+		r.mu.Unlock()
+		lasted := now.Sub(start)
+		switch {
+		case over && lasted > faultTime:
+			return
+		case stuck >= 0:
+			r.errorf("caller %d has waited %v for an answer, and waits on: its context ended after %v, so it must end within %v", stuck, waited, CallTime, f.Longest)
+			return
+		case lasted > faultTime && waiting < 0 && !quiet:
+			return
+		case lasted > noFaultTime && quiet:
+			r.errorf("no call failed within %v of the fault: Begin must make calls fail", noFaultTime)
+			return
+		case lasted > noFaultTime:
+			r.errorf("caller %d got no answer within %v of the fault", waiting, noFaultTime)
 			return
 		}
 	}
@@ -224,6 +275,9 @@ func (r *faultRun) ask(c *caller, f Fault, ended <-chan struct{}) {
 		}
 		late := r.lateness()
 		start := time.Now()
+		r.mu.Lock()
+		c.asked, c.late = start, late
+		r.mu.Unlock()
 		ctx, cancel := context.WithDeadline(context.Background(), start.Add(limit))
 		cost := 1 + int64(c.number) // so that a caller notices the answer to another
 		req := weir.Request{Key: c.key, Cost: cost}
@@ -291,6 +345,7 @@ func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now()
+	c.asked, c.ended = time.Time{}, start
 	if r.begun.Load() {
 		r.out.Calls++
 		r.out.Slowest = max(r.out.Slowest, took)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/weir-go/weir/internal/report"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -83,18 +85,13 @@ func hang(s *failing) *atomic.Bool { return &s.hang }
 // the checks make allowances for a busy machine, and so find less on one.
 func runFault(t *testing.T, name string, maker func(*testing.T, string) Fault) (*faultRun, FaultOutcome) {
 	t.Helper()
-	for _, r := range faultChecks {
-		if r.name == name {
-			w := newFaultRun(r)
-			synctest.Test(t, func(t *testing.T) {
-				w.run(t, maker(t, w.key))
-				time.Sleep(2 * leak)
-			})
-			return w, w.out
-		}
-	}
-	t.Fatalf("no check %s", name)
-	return nil, FaultOutcome{}
+	checks := Backend{Faults: map[string]func(*testing.T, string) Fault{name: maker}}.faults()
+	w := newFaultRun(checks[0])
+	synctest.Test(t, func(t *testing.T) {
+		w.run(t, maker(t, w.key))
+		time.Sleep(2 * leak)
+	})
+	return w, w.out
 }
 
 // leak is how long a goroutine lives that a test leaves.
@@ -183,6 +180,30 @@ func TestFaultsRepeats(t *testing.T) {
 	}
 }
 
+// untilOver waits until the fault is over, whatever the context.
+func untilOver(s *failing, _ context.Context, _ *store.Script, _ []string, _ []store.Arg) ([]store.Value, error) {
+	for s.down.Load() || s.hang.Load() {
+		time.Sleep(time.Millisecond)
+	}
+	return nil, fmt.Errorf("failing: %w", store.ErrUnavailable)
+}
+
+// uncommitted runs a script and loses its changes, as if a commit had failed, and returns no
+// error.
+func uncommitted(s *failing, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error) {
+	texts, err := s.inner().MGet(ctx, keys, nil)
+	if err != nil {
+		return nil, err
+	}
+	held := make([]store.Content, len(keys))
+	for i, text := range texts {
+		if n, ok := store.ParseNums(text.Str()); ok {
+			held[i] = store.Content{Kind: store.Numbers, Nums: n}
+		}
+	}
+	return script.Run(store.NewLoaded(time.Now().UnixMicro(), held), keys, args, nil)
+}
+
 // Each thing that a store can do wrong during a fault is found.
 func TestFaultsFail(t *testing.T) {
 	t.Parallel()
@@ -204,6 +225,11 @@ func TestFaultsFail(t *testing.T) {
 	}
 	var never atomic.Bool
 	never.Store(true)
+	// Whatever is wrong is found under faults that the suite does not know.
+	own := &failing{wrong: func(s *failing, ctx context.Context, _ *store.Script, _ []string, _ []store.Arg) ([]store.Value, error) {
+		<-ctx.Done()
+		return nil, errors.New("failing: interrupted")
+	}}
 	for _, tt := range []struct {
 		name, check string
 		store       *failing
@@ -240,6 +266,18 @@ func TestFaultsFail(t *testing.T) {
 		{"returns two errors for an outage", "NoPermission", fails(fmt.Errorf("%w: %w", store.ErrUnavailable, context.DeadlineExceeded)), down, nil, "want either"},
 		{"returns an unknown error for an outage", "WrongPassword", fails(errors.New("failing")), down, nil, "want either"},
 		{"blames a context that is not done", "ClosedPort", fails(context.DeadlineExceeded), down, nil, "before its deadline"},
+		{"does not mark the error of a context", "Locked", own, hang, nil, "want either"},
+		{"returns the error of a closed database", "Closed", fails(errors.New("database is closed")), down, nil, "want either ErrUnavailable"},
+		{"swallows the error of a commit", "DiskFull", &failing{wrong: uncommitted}, down, nil, "the last answer says"},
+		{"waits until a server is no longer busy", "Busy", &failing{wrong: untilOver}, down, nil, "waits on"},
+		{"waits until a file is no longer locked", "Locked", &failing{wrong: untilOver}, hang, nil, "waits on"},
+		{"waits for a lock for 5 s", "Locked", &failing{wrong: func(s *failing, _ context.Context, _ *store.Script, _ []string, _ []store.Arg) ([]store.Value, error) {
+			time.Sleep(5 * time.Second)
+			return nil, unavailable
+		}}, hang, nil, "waits on"},
+		{"does not fail", "Locked", &failing{wrong: func(s *failing, ctx context.Context, script *store.Script, keys []string, args []store.Arg) ([]store.Value, error) {
+			return s.inner().Eval(ctx, script, keys, args, nil)
+		}}, hang, nil, "no call failed"},
 		{"waits on", "BlackHole", &failing{wrong: func(*failing, context.Context, *store.Script, []string, []store.Arg) ([]store.Value, error) {
 			time.Sleep(16 * CallTime)
 			return nil, context.DeadlineExceeded
@@ -324,25 +362,40 @@ func TestFaultsLoses(t *testing.T) {
 	}
 }
 
-// Every check has a name, and is skipped if it has no maker.
+// RunFaults runs the faults that the backend has, those that it knows first, and records
+// them.
 func TestRunFaults(t *testing.T) {
 	t.Parallel()
 	names := FaultChecks()
 	if len(names) != len(faultChecks) || names[0] != "Faults/ScriptFlush" {
 		t.Errorf("FaultChecks() = %v", names)
 	}
-	var mu sync.Mutex
-	got := map[string]FaultOutcome{}
+	file := filepath.Join(t.TempDir(), "faults.json")
+	outcomes := map[string]Outcome{}
 	t.Run("run", func(t *testing.T) {
-		RunFaults(t, map[string]func(*testing.T, string) Fault{"Restart": new(failing).fault(down, nil)}, func(o FaultOutcome) {
-			mu.Lock()
-			defer mu.Unlock()
-			got[o.Check] = o
+		RunFaults(t, Backend{
+			Faults: map[string]func(*testing.T, string) Fault{
+				"Locked":  new(failing).fault(hang, nil),
+				"Closed":  (&failing{wrong: untilOver}).fault(down, nil),
+				"Restart": new(failing).fault(down, nil),
+			},
+			Unsupported: map[string]string{"Store/Atomic": "for Run", "Faults/Closed": "it waits"},
+			Strict:      true,
+			Record:      func(o Outcome) { outcomes[o.Check] = o },
+			Report:      &Report{File: file, Store: "failing"},
 		})
 	})
-	for _, name := range names {
-		if o, ok := got[name]; !ok || o.Passed != (name == "Faults/Restart") || o.Passed == (o.Skipped != "") || o.Promise == "" {
+	r := readReport(t, file)
+	if !r.Settings.Faults || r.Result != report.Passed || len(outcomes) != 3 {
+		t.Errorf("got the report %+v and the outcomes %+v", r, outcomes)
+	}
+	for i, name := range []string{"Restart", "Closed", "Locked"} {
+		o, passed := outcomes["Faults/"+name], name != "Closed"
+		if o.Passed != passed || passed == (o.Skipped != "") || o.Promise == "" || o.Fault.Calls == 0 {
 			t.Errorf("%s: got %+v", name, o)
+		}
+		if c := r.Checks[i]; c.Name != o.Check || c.Reason != o.Skipped || c.Fault != o.Fault.String() || (c.Result == report.Passed) != passed {
+			t.Errorf("%s: the report has %+v", name, c)
 		}
 	}
 }

@@ -60,7 +60,7 @@ var limiterMutants = []mutant{
 			reply[1] = store.IntegerValue(reply[1].Int() + 1)
 		}
 	})},
-	{"a denial charges", "Limiter/Mix", []string{"Limiter/Mix", "Limiter/Modes", "Limiter/Refund", "Limiter/Mix", "/Mix", "/Sixteen", "/Ask"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
+	{"a denial charges", "Limiter/Mix", []string{"Limiter/Writes", "Limiter/Mix", "Limiter/Modes", "Limiter/Refund", "Limiter/Mix", "/Mix", "/Sixteen", "/Ask"}, mutation{after: func(_ *fake, s *store.Script, tx store.Tx, reply []store.Value) {
 		if composed(s) && !asks(s) && !undoes(s) && reply[0].Int() == 0 {
 			spend(tx)
 		}

@@ -45,7 +45,7 @@ var sqlMutants = []mutant{
 		return append(reply, late...), nil
 	}}},
 	{"a key that was deleted is not locked", "Store/Atomic", []string{"Store/Peer"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
-		if s != scripts.Counter || len(args) == 0 {
+		if s != scripts.CounterThree || len(args) == 0 {
 			return f.right(ctx, s, keys, args, reply)
 		}
 		return torn("counter").eval(f, ctx, s, keys, args, reply)
@@ -150,7 +150,7 @@ var sqlMutants = []mutant{
 		}
 	}}},
 
-	{"a batch is not committed", "Batch/Independent", []string{"Store/Atomic", "Store/Peer", "Batch/ScriptLoss"}, miscounting(func(f *fake, ctx context.Context, calls []store.Eval) { undo(f, ctx, calls) })},
+	{"a batch is not committed", "Batch/Independent", []string{"Store/Atomic", "Store/Peer", "Batch/ScriptLoss", "Store/Panic"}, miscounting(func(f *fake, ctx context.Context, calls []store.Eval) { undo(f, ctx, calls) })},
 	{"a failed call undoes its batch", "Batch/Independent", []string{"Batch/ScriptLoss"}, miscounting(func(f *fake, ctx context.Context, calls []store.Eval) {
 		if slices.ContainsFunc(calls, func(c store.Eval) bool { return c.Script == scripts.Broken }) {
 			undo(f, ctx, calls)

@@ -12,6 +12,20 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
+// closedErrors are the errors of closed stores, of one method at a time, that are not marked.
+func closedErrors() []mutant {
+	var list []mutant
+	for _, method := range []string{"Eval", "MGet", "Time", "EvalBatch"} {
+		list = append(list, mutant{method + " of a closed database is not unavailable", "Store/Closed", nil, mutation{shut: func(m string) error {
+			if m == method {
+				return errors.New("database is closed")
+			}
+			return store.ErrUnavailable
+		}}})
+	}
+	return list
+}
+
 var storeMutants = []mutant{
 	{"a key that keeps its TTL gets an hour", "Store/Expiry", nil, mutation{tx: func(_ *fake, s *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		if s != scripts.Keep {
@@ -69,27 +83,27 @@ var storeMutants = []mutant{
 			tx.Keep(i, n)
 		}}
 	}}},
-	{"a foreign value of the second key names the first", "Store/Foreign", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"a foreign value of the second key names the first", "Store/Foreign", []string{"Store/Unreadable"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
 		if errors.Is(err, store.ErrForeign) && s.Name() == "read" {
 			err = store.Foreign(keys[0])
 		}
 		return got, err
 	}}},
-	{"a foreign value is a failed script", "Store/Foreign", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"a foreign value is a failed script", "Store/Foreign", []string{"Store/Unreadable"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
 		if errors.Is(err, store.ErrForeign) && s.Name() == "read" {
 			err = fmt.Errorf("%w: %v", store.ErrScript, err)
 		}
 		return got, err
 	}}},
-	{"a number passes for a set without members", "Store/Foreign", nil, onlyFor("read", func(_ *fake, tx store.Tx) store.Tx {
+	{"a number passes for a set without members", "Store/Foreign", []string{"Store/Unreadable"}, onlyFor("read", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, score: func(i int, text string) (int64, bool, error) {
 			score, ok, _ := tx.Score(i, text)
 			return score, ok, nil
 		}}
 	})},
-	{"a form that finds a foreign value writes before", "Store/Foreign", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"a form that finds a foreign value writes before", "Store/Foreign", []string{"Store/Unreadable"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
 		if errors.Is(err, store.ErrForeign) && s.Name() == "read" {
 			if _, err := f.right(ctx, scripts.Put, keys[:1], []store.Arg{scripts.LongMillis, store.IntArg(1)}, nil); err != nil {
@@ -114,7 +128,7 @@ var storeMutants = []mutant{
 		return got, err
 	}}},
 	{"a store locks only its own callers", "Store/Peer", nil, mutation{peer: true}},
-	{"steps run twice at times", "Store/Atomic", []string{"Store/Peer"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"steps run twice at times", "Store/Atomic", []string{"Store/Peer", "Store/Interrupted"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		if got, err := f.right(ctx, s, keys, args, reply); s.Name() != "counter" || err != nil || got[len(got)-3].Int()%100 != 50 {
 			return got, err
 		}
@@ -134,7 +148,7 @@ var storeMutants = []mutant{
 		f.memo = got[len(got)-1]
 		return got, nil
 	}}},
-	{"a failed script is an outage", "Store/ScriptError", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"a failed script is an outage", "Store/ScriptError", []string{"Store/Panic"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
 		if errors.Is(err, store.ErrScript) {
 			err = fmt.Errorf("%w: %v", store.ErrUnavailable, err)
@@ -148,7 +162,7 @@ var storeMutants = []mutant{
 		}
 		return got, err
 	}}},
-	{"a failed script spoils the reply", "Store/ScriptError", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"a failed script spoils the reply", "Store/ScriptError", []string{"Store/Panic"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		got, err := f.right(ctx, s, keys, args, reply)
 		if errors.Is(err, store.ErrScript) {
 			got = nil
@@ -215,7 +229,7 @@ var storeMutants = []mutant{
 			}
 		}}
 	})},
-	{"a text is not found everywhere", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+	{"a text is not found everywhere", "Store/Set", []string{"Store/Large"}, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, score: func(i int, text string) (int64, bool, error) {
 			score, ok, err := tx.Score(i, text)
 			return score, ok && score >= 10, err
@@ -227,7 +241,7 @@ var storeMutants = []mutant{
 			tx.Add(i, m, ttl)
 		}}
 	})},
-	{"a trim leaves one more", "Store/Set", []string{"Store/Expiry"}, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
+	{"a trim leaves one more", "Store/Set", []string{"Store/Large", "Store/Expiry"}, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, trim: func(i int, n int64) { tx.Trim(i, n-1) }}
 	})},
 	{"a set cannot be emptied", "Store/Set", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
@@ -236,7 +250,7 @@ var storeMutants = []mutant{
 			tx.Trim(i, min(n, all-1))
 		}}
 	})},
-	{"a count includes its bound", "Store/Set", []string{"SlidingLog/", "Concurrency/", "Limiter/Mix", "Limiter/Limits", "Limiter/Modes", "Limiter/Refund", "Pause/Full"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
+	{"a count includes its bound", "Store/Set", []string{"Store/Large", "SlidingLog/", "Concurrency/", "Limiter/Mix", "Limiter/Limits", "Limiter/Modes", "Limiter/Refund", "Pause/Full"}, mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, count: func(i int, after int64) (above, all int64, err error) { return tx.Count(i, after-1) }}
 	}}},
 	{"a set keeps its first TTL", "Store/Expiry", nil, onlyFor("setstep", func(_ *fake, tx store.Tx) store.Tx {
@@ -255,7 +269,7 @@ var storeMutants = []mutant{
 			}
 		}}
 	})},
-	{"keys expire early", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
+	{"keys expire early", "Store/Expiry", []string{"Store/Durable"}, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl / 10 }}
 	})},
 	{"a TTL is not renewed", "Store/Expiry", []string{"Store/Keys"}, onlyFor("put", func(f *fake, tx store.Tx) store.Tx {
@@ -266,10 +280,10 @@ var storeMutants = []mutant{
 			return n, ttl
 		}}
 	})},
-	{"keys never expire", "Store/Expiry", nil, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
+	{"keys never expire", "Store/Expiry", []string{"Store/Durable"}, onlyFor("put", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl + time.Hour }}
 	})},
-	{"deleting does nothing", "Store/Delete", []string{"Store/Set", "Store/Foreign", "Store/Expiry", "/Refund", "List/Prefix"}, onlyFor("clean", func(_ *fake, tx store.Tx) store.Tx {
+	{"deleting does nothing", "Store/Delete", []string{"Store/Unreadable", "Store/Set", "Store/Foreign", "Store/Expiry", "/Refund", "List/Prefix"}, onlyFor("clean", func(_ *fake, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, del: func(int) {}}
 	})},
 	{"contexts are ignored", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
@@ -365,7 +379,7 @@ var batchMutants = []mutant{
 			c.Reply, c.Err = torn("counter").eval(f, ctx, c.Script, c.Keys, c.Args, c.Reply)
 		}
 	}}},
-	{"a failed call ends the batch", "Batch/Independent", []string{"Batch/ScriptLoss", "Limiter/PeekMany", "Limiter/Many"}, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
+	{"a failed call ends the batch", "Batch/Independent", []string{"Batch/ScriptLoss", "Limiter/PeekMany", "Limiter/Many", "Store/Panic"}, mutation{batch: func(f *fake, ctx context.Context, calls []store.Eval) {
 		var err error
 		for i := range calls {
 			c := &calls[i]

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/internal/report"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -44,6 +46,7 @@ func TestReport(t *testing.T) {
 		Run(t, Backend{
 			New:      func(*testing.T) store.Store { return memory.New(nil) },
 			Peer:     func(_ *testing.T, st store.Store) store.Store { return st },
+			Reopen:   func(_ *testing.T, st store.Store) store.Store { return st },
 			Record:   func(o Outcome) { outcomes[o.Check] = o },
 			Report:   &Report{File: file, Store: "memory", Client: "none", Server: "this process"},
 			Parallel: 8, Brief: true, Seed: 7,
@@ -70,7 +73,8 @@ func TestReport(t *testing.T) {
 			len(names), passed, r.Result, r.Passed, r.Skipped, r.Failed, r.NotRun)
 	}
 	if r.Store != "memory" || r.Client != "none" || r.Server != "this process" || r.Type != "*memory.Store" || r.Weir != "(devel)" ||
-		r.Settings != (report.Settings{Peer: true, Brief: true, Seed: 7}) || time.Since(r.Started) > time.Hour || r.Millis == 0 {
+		r.Go != runtime.Version() || r.OS != runtime.GOOS+"/"+runtime.GOARCH || r.Race != weirtest.Race ||
+		r.Settings != (report.Settings{Peer: true, Reopen: true, Brief: true, Seed: 7}) || time.Since(r.Started) > time.Hour || r.Millis == 0 {
 		r.Checks = nil
 		t.Errorf("the report says %+v", r)
 	}
@@ -88,6 +92,9 @@ func TestReportRed(t *testing.T) {
 		t.Run("run", func(t *testing.T) { redRun(t, file) })
 		return
 	}
+	failure := map[string]string{
+		"fails": "it is not", "unsupported passes": "it passes", "strict": "there is none", "strict, New skips": "Backend.Strict",
+	}
 	for _, tt := range []struct {
 		name, pattern string
 		ok            bool // go test passes
@@ -102,6 +109,10 @@ func TestReportRed(t *testing.T) {
 		{"New fails", run, false, report.Failed, []string{report.Passed, report.Skipped, report.Failed}},
 		{"New skips", run, true, report.Incomplete, []string{report.Passed, report.Skipped, report.NotRun}},
 		{"unsupported passes", run, false, report.Failed, []string{report.Passed, report.Skipped, report.Failed}},
+		{"strict", run, false, report.Failed, []string{report.Passed, report.Failed, report.Passed}},
+		{"strict and declared", run, true, report.Passed, []string{report.Passed, report.Skipped, report.Passed}},
+		{"strict, unseen", run, true, report.Passed, []string{report.Passed, report.Skipped, report.Passed}},
+		{"strict, New skips", run, false, report.Failed, []string{report.Passed, report.Skipped, report.Failed}},
 		{"panics", run, false, report.Failed, []string{report.Passed, report.Skipped, report.NotRun}},
 		{"exits", run, false, report.Incomplete, []string{report.NotRun, report.NotRun, report.NotRun}},
 	} {
@@ -125,6 +136,9 @@ func TestReportRed(t *testing.T) {
 				if (c.Promise == "it is kept") != (c.Result == report.Failed) {
 					t.Errorf("%s: %s, and the promise is %q", c.Name, c.Result, c.Promise)
 				}
+				if want := failure[tt.name]; c.Result == report.Failed && !strings.Contains(strings.Join(c.Failures, "\n"), want) {
+					t.Errorf("%s failed, and the report says %q, want %q", c.Name, c.Failures, want)
+				}
 			}
 			if r.Result != tt.want || !slices.Equal(got, tt.results) {
 				t.Errorf("the report says %s: %q, want %s: %q\n%s", r.Result, got, tt.want, tt.results, out)
@@ -144,7 +158,7 @@ func redRun(t *testing.T, file string) {
 				t.Cleanup(func() { t.Error("late") })
 			case last && how == "New fails":
 				t.Fatal("no server")
-			case last && how == "New skips":
+			case last && strings.HasSuffix(how, "New skips"):
 				t.Skip("no server")
 			case last && how == "exits":
 				os.Exit(1)
@@ -155,12 +169,19 @@ func redRun(t *testing.T, file string) {
 		},
 		Report: &Report{File: file, Store: "memory"},
 	}
+	b.Strict = strings.HasPrefix(how, "strict")
 	d := declared{who: "store", field: "Backend.Unsupported"}
-	if how == "unsupported passes" {
+	switch how {
+	case "unsupported passes":
 		d.reasons = map[string]string{"B/one": "it cannot"}
+	case "strict and declared", "strict, New skips":
+		d.reasons = map[string]string{"A/two": "it cannot"}
 	}
 	one := suite.Check{Name: "one", Text: "it is kept", Run: func(*suite.T) {}}
 	two := suite.Check{Name: "two", Text: "it is kept", Run: func(t *suite.T) { t.Skipf("there is none") }}
+	if how == "strict, unseen" {
+		two.Run = func(t *suite.T) { t.Unseenf("it did not happen") }
+	}
 	last := one
 	if how == "fails" {
 		last.Run = func(t *suite.T) { t.Errorf("it is not") }

@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -18,10 +20,30 @@ type declared struct {
 	who, field string
 }
 
+// serves reports whether this process only serves a check of another process. If b can open
+// the state of the check, serves does so until the other process has finished.
+func serves(t *testing.T, b Backend) bool {
+	where, child := suite.Where()
+	if child && b.Open != nil {
+		suite.Serve(t.Context(), b.Open(t, where))
+		t.SkipNow()
+	}
+	return child
+}
+
 // run runs the checks of groups on b, up to b.Parallel at once.
 func run(t *testing.T, b Backend, groups []suite.Group, d declared) {
+	if serves(t, b) {
+		return
+	}
 	b.Brief = b.Brief || testing.Short()
 	known := suite.Names(groups)
+	for _, c := range b.faults() {
+		if c.name == "" || strings.ContainsAny(c.name, "/ ") {
+			t.Errorf("conformance: Backend.Faults has the key %q: it must be a word, without a slash and without a space", c.name)
+		}
+		known = append(known, "Faults/"+c.name)
+	}
 	for name := range d.reasons {
 		if !slices.Contains(known, name) {
 			t.Errorf("conformance: %s has the key %q: it must be the name of a check", d.field, name)
@@ -37,7 +59,10 @@ func run(t *testing.T, b Backend, groups []suite.Group, d declared) {
 	}
 	var recorder *report.Recorder
 	if b.Report != nil {
-		set := report.Settings{Keys: b.Keys != nil, Peer: b.Peer != nil, DropScripts: b.DropScripts != nil, Brief: b.Brief, Seed: b.Seed}
+		set := report.Settings{
+			Keys: b.Keys != nil, Peer: b.Peer != nil, Processes: b.Where != nil && b.Open != nil, Reopen: b.Reopen != nil,
+			DropScripts: b.DropScripts != nil, Faults: len(b.Faults) > 0, Brief: b.Brief, Seed: b.Seed,
+		}
 		r := b.Report
 		recorder = report.Start(t, report.Report{File: r.File, Store: r.Store, Client: r.Client, Server: r.Server, Settings: set}, known)
 	}
@@ -64,7 +89,12 @@ func run(t *testing.T, b Backend, groups []suite.Group, d declared) {
 						free <- struct{}{}
 						lock.Lock()
 						defer func() { lock.Unlock(); <-free }()
-						t.Run(c.Name, func(t *testing.T) { judge(t, b, recorder, g.Name+"/"+c.Name, c, d) })
+						t.Run(c.Name, func(t *testing.T) {
+							judge(t, b, recorder, Outcome{Check: g.Name + "/" + c.Name, Promise: c.Text}, d, func(*Outcome) found {
+								r := suite.Run(t, b.host(recorder), c)
+								return found{r.Failures, r.Skipped, r.Unseen, r.Seed, fmt.Sprintf("seed %d, check at %s\n", r.Seed, c.At())}
+							})
+						})
 					})
 				}
 				own.Wait()
@@ -72,36 +102,57 @@ func run(t *testing.T, b Backend, groups []suite.Group, d declared) {
 		})
 	}
 	all.Wait()
+	runFaults(t, b, recorder, d)
 }
 
-// judge runs the check c, named name, on b, and reports the outcome to t, to the recorder,
-// and to the backend.
-func judge(t *testing.T, b Backend, recorder *report.Recorder, name string, c suite.Check, d declared) {
+// found is what a check has found.
+type found struct {
+	failures []string
+	skipped  string // why it was skipped, or empty
+	unseen   bool   // it was skipped because it did not see what it looks for
+	seed     uint64
+	where    string // the seed and the source line of the check, for people
+}
+
+// judge runs a check, which may add to out, and reports the outcome to t, to the recorder, and
+// to the backend.
+func judge(t *testing.T, b Backend, recorder *report.Recorder, out Outcome, d declared, check func(out *Outcome) found) {
 	t.Helper()
-	out, noted, start := Outcome{Check: name}, report.Check{Name: name, Promise: c.Text}, time.Now()
+	var f found
+	reason, known := d.reasons[out.Check]
+	start := time.Now()
 	defer func() {
-		noted.Reason = out.Skipped
+		if b.Strict && t.Skipped() && !known && !out.Unseen {
+			f.failures = []string{fmt.Sprintf("skipped (%s), and Backend.Strict is true: give what the check needs, or declare it in %s",
+				cmp.Or(out.Skipped, "by a function of the Backend"), d.field)}
+			out.Skipped = ""
+			t.Error(f.failures[0])
+		}
+		noted := report.Check{Name: out.Check, Promise: out.Promise, Reason: out.Skipped, Failures: f.failures, Seed: f.seed}
+		if out.Fault != nil {
+			noted.Fault = out.Fault.String()
+		}
 		recorder.Check(noted, time.Since(start), out.Passed, t.Failed())
 		if b.Record != nil {
 			b.Record(out)
 		}
 	}()
-	r := suite.Run(t, b.host(recorder), c)
-	noted.Seed = r.Seed
-	if (t.Failed() || t.Skipped()) && len(r.Failures) == 0 {
+	f = check(&out)
+	if (t.Failed() || t.Skipped()) && len(f.failures) == 0 {
 		return // a function of the Backend failed or skipped the test
 	}
-	switch reason, known := d.reasons[name]; {
-	case known && r.Skipped == "" && len(r.Failures) == 0:
-		t.Errorf("declared unsupported (%s), and it passes: remove it from %s", reason, d.field)
+	switch {
+	case known && f.skipped == "" && len(f.failures) == 0:
+		f.failures = []string{fmt.Sprintf("declared unsupported (%s), and it passes: remove it from %s", reason, d.field)}
+		t.Error(f.failures[0])
 	case known:
-		out.Skipped = d.who + " does not support it: " + reason
+		out.Skipped, f.failures = d.who+" does not support it: "+reason, nil
 		t.Skip(out.Skipped)
-	case r.Skipped != "":
-		out.Skipped = r.Skipped
-		t.Skip(r.Skipped)
-	case len(r.Failures) > 0:
-		t.Errorf("broken: %s\nseed %d, check at %s\n%s", c.Text, r.Seed, c.At(), strings.Join(r.Failures, "\n"))
+	case f.skipped != "":
+		out.Skipped, out.Unseen = f.skipped, f.unseen
+		t.Skip(out.Skipped)
+	case len(f.failures) > 0:
+		t.Errorf("broken: %s\n%s%s", out.Promise, f.where, strings.Join(f.failures, "\n"))
 	default:
 		out.Passed = true
 	}

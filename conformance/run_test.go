@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"regexp"
 	"slices"
@@ -88,6 +89,45 @@ func TestParallel(t *testing.T) {
 		}
 		if !slices.Equal(checks, want) {
 			t.Errorf("Parallel %d: recorded %q, want %q", tt.parallel, checks, want)
+		}
+	}
+}
+
+// TestNoProcess checks what is said if the other process does not call Run.
+func TestNoProcess(t *testing.T) {
+	t.Parallel()
+	if _, child := suite.Where(); child {
+		fmt.Println("no server")
+		return
+	}
+	h := mutation{}.host()
+	h.Where = func(*testing.T, store.Store) string { return "nowhere" }
+	r := suite.Run(t, h, suite.Check{Name: "Process", Run: func(t *suite.T) { t.Process() }})
+	if got := strings.Join(r.Failures, ""); !strings.Contains(got, "should call conformance.Run with Backend.Open") || !strings.Contains(got, "no server") {
+		t.Errorf("got failures %q", got)
+	}
+}
+
+// TestCleanFails shows that a check fails if its keys cannot be deleted, with batches and
+// without.
+func TestCleanFails(t *testing.T) {
+	t.Parallel()
+	f := newFake(mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		if s == scripts.Clean {
+			return reply, store.ErrUnavailable
+		}
+		return f.right(ctx, s, keys, args, reply)
+	}})
+	f.mutation.batch = func(f *fake, ctx context.Context, calls []store.Eval) {
+		for i := range calls {
+			c := &calls[i]
+			c.Reply, c.Err = f.Eval(ctx, c.Script, c.Keys, c.Args, c.Reply)
+		}
+	}
+	for _, st := range []store.Store{f, struct{ store.Store }{f}} {
+		r := suite.Run(t, suite.Host{New: func(*testing.T) store.Store { return st }}, suite.Check{Name: "Clean", Run: func(t *suite.T) { t.Put(t.Key("a", "1"), 1) }})
+		if len(r.Failures) != 1 || !strings.Contains(r.Failures[0], "a script that deletes 1 of its keys failed: store unavailable") {
+			t.Errorf("%T: got failures %q", st, r.Failures)
 		}
 	}
 }

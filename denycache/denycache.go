@@ -1,43 +1,38 @@
-// Package denycache remembers denials in the process, so that a blocked caller costs no round
-// trip:
+// Package denycache remembers denials in the process, so that a blocked caller costs no
+// round trip:
 //
 //	lim, err = lim.Wrap(denycache.New(nil).Wrap)
 //
-// A denial is remembered until its RetryAfter, and for at most Options.MaxAge. It answers
-// requests with the same key, op, cost and MaxWait. A Wait or a Reserve with a deadline always
-// reaches the store, because its MaxWait is different each time, unless Request.MaxWait is
-// shorter. A Peek always reaches the store too.
+// A denial is remembered until its RetryAfter, and for at most [Options].MaxAge. It
+// answers requests with the same key, op, cost and MaxWait. A Peek always reaches the
+// store, and so does a Wait or a Reserve with a deadline, because its MaxWait is
+// different each time.
 //
-// The cache never allows a request that the store would deny. It can deny a request that
-// the store would allow, for at most MaxAge. This happens if tokens are freed:
-//   - by a refund, a reset, a resume or a higher limit in another process or through
-//     another limiter.
-//   - by a refund, a reset or a resume of another key, if both keys share the limit of a
-//     rule: see [weir.Rule].By.
+// The cache never allows a request that the store would deny. But it can deny a request
+// that the store would allow, for at most MaxAge:
+//   - if a refund, a reset, a resume or a higher limit frees tokens in another process or
+//     through another limiter. A Settle to less, and the unused tokens of a
+//     prefetch.Pool, are refunds here.
+//   - if a refund, a reset or a resume of another key frees tokens of a limit that both
+//     keys share: see [weir.Rule].By.
+//   - if the request repeats an earlier decision: see [weir.Request].ID.
 //
-// A Settle to less and the unused tokens of a prefetch.Pool are refunds here.
+// After a Force, Refund, Settle, Release, Renew, Pause, Resume or Reset of the same key
+// through the same limiter, the store decides again, and so it does after a prefetch.Pool
+// in the limiter has returned tokens of the key.
 //
-// A remembered denial also answers a request that repeats an earlier decision: see
-// Request.ID. The store would allow it.
+// In a remembered result, RetryAfter and ResetAfter count down. The other fields, for
+// example Remaining, are those of the denial. If a request asks for the result of each
+// rule, it is answered only until the shortest RetryAfter or ResetAfter of the results
+// has passed.
 //
-// After a Force, a Refund, a Settle, a Release, a Renew, a Pause, a Resume or a Reset of
-// the same key through the same limiter, the store decides again. It also does so after a
-// prefetch.Pool in the limiter has returned tokens of the key.
+// Denials without the store, of repeated requests, and by an algorithm.Concurrency, whose
+// leases can be released at any time, are not remembered. Denials by other rules beside a
+// Concurrency are, and answer requests with any ID.
 //
-// In a remembered result, the time since the denial is subtracted from RetryAfter and
-// ResetAfter. The other fields, for example Remaining, are those of the denial. If a request
-// asks for the result of each rule, a denial answers the request only until the shortest
-// RetryAfter or ResetAfter of the results has passed.
-//
-// A denial without the store is not remembered: see package outage. A denial of a repeated
-// request is not remembered either: see Request.ID. A denial by an algorithm.Concurrency is not
-// remembered, because a lease can be released at any time. If the limiter also has rules with
-// other algorithms, denials by these rules are remembered, and answer requests with any ID. After
-// such a RetryAfter, the Concurrency can still deny the request.
-//
-// A limiter with a cache decides the requests of DoMany one by one. With and Only return a
-// limiter with a cache of its own. Keep such a limiter, for example one for each plan: a limiter
-// that is made for each request remembers nothing.
+// A limiter with a cache decides the requests of DoMany one by one. With and Only return
+// a limiter with a cache of its own. Keep such a limiter, for example one for each plan:
+// a limiter that is made for each request remembers nothing.
 package denycache
 
 import (
@@ -60,9 +55,9 @@ type Options struct {
 	MaxAge time.Duration
 
 	// MaxKeys is how many denials are remembered, at most 1<<24. It is rounded up to a
-	// power of two. 0 means DefaultMaxKeys, 4,096. Each key has one place, for its last denial.
-	// Several keys can have the same place, so some denials are forgotten before the
-	// cache is full. A denial takes about 350 bytes, plus 80 for each rule if the
+	// power of two. 0 means DefaultMaxKeys, 4,096. Each key has one place, for its last
+	// denial. Several keys can have the same place, so some denials are forgotten before
+	// the cache is full. A denial takes about 350 bytes, plus 80 for each rule if the
 	// request asks for the result of each rule. A key whose segments are longer than
 	// 1,024 bytes together is not remembered.
 	MaxKeys int
@@ -119,8 +114,8 @@ func New(opts *Options) *Cache {
 	return c
 }
 
-// Wrap is a [weir.Wrapper], which answers with remembered denials. Each limiter has a memory of
-// its own.
+// Wrap is a [weir.Wrapper], which answers with remembered denials. Each limiter has a
+// memory of its own.
 //
 // Wrap returns an error if a field of the Options is not valid, or if next has a Cache.
 func (c *Cache) Wrap(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
@@ -221,8 +216,8 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 	return res, err
 }
 
-// matches reports whether old, after the time age, is the denial of r, whose results of each
-// rule go to a slice with that length.
+// matches reports whether old, after the time age, is the denial of r, whose results of
+// each rule go to a slice with that length.
 func (old *denial) matches(r *weir.Request, age time.Duration, each int) bool {
 	q := &old.request
 	return age >= 0 && age < old.life &&
@@ -230,7 +225,8 @@ func (old *denial) matches(r *weir.Request, age time.Duration, each int) bool {
 		(each == 0 || old.each != nil && each >= len(old.each) && age < old.lives)
 }
 
-// cost returns r.Cost, or its default. A negative Cost is an error, which no denial answers.
+// cost returns r.Cost, or its default. A negative Cost is an error, which no denial
+// answers.
 func cost(r *weir.Request) int64 {
 	if r.Cost == 0 {
 		return 1
@@ -238,8 +234,8 @@ func cost(r *weir.Request) int64 {
 	return r.Cost
 }
 
-// life returns how long the result of a denial agrees with itself, at most most: until its
-// rule allows the request, or has all its tokens.
+// life returns how long the result of a denial agrees with itself, at most most: until
+// its rule allows the request, or has all its tokens.
 func life(r *weir.Result, most time.Duration) time.Duration {
 	if !r.Allowed {
 		most = min(most, r.RetryAfter)

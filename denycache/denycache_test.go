@@ -29,8 +29,8 @@ func (c counter) Decide(ctx context.Context, r weir.Request, each []weir.Result)
 	return c.next.Decide(ctx, r, each)
 }
 
-// cached returns l with a cache of denials, and the number of its decisions that reach the
-// store.
+// cached returns l with a cache of denials, and the number of its decisions that reach
+// the store.
 func cached(t testing.TB, l *weir.Limiter, c *weirtest.Clock, cache denycache.Options) (*weir.Limiter, *int) {
 	n := new(int)
 	cache.Now = c.Now

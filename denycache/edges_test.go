@@ -67,8 +67,8 @@ func TestDenyCacheOvertaken(t *testing.T) {
 	}
 }
 
-// Every result of a remembered denial agrees with itself: a rule that denies has a time to
-// wait, and a rule that is not full has a time until it is.
+// Every result of a remembered denial agrees with itself: a rule that denies has a time
+// to wait, and a rule that is not full has a time until it is.
 func TestDenyCacheAgrees(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -128,8 +128,8 @@ func TestDenyCacheCancelled(t *testing.T) {
 	}
 }
 
-// A MaxAge of Never is no limit, also for a denial with the RetryAfter Never. A cost of 0 is
-// a cost of 1.
+// A MaxAge of Never is no limit, even for a denial with the RetryAfter Never. A cost of 0
+// is a cost of 1.
 func TestDenyCacheBounds(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()

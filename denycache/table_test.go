@@ -151,7 +151,7 @@ func TestDenyCacheNever(t *testing.T) {
 }
 
 // The slice each can be longer than the rules, and hold anything. If it is too short, the
-// limiter says so, also for a key whose denial is remembered.
+// limiter says so, even for a key whose denial is remembered.
 func TestDenyCacheEach(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()

@@ -127,12 +127,13 @@ func writeModule(t *testing.T, blocks []block) (dir string, errs []error) {
 		}
 		return string(text)
 	}
+	yaml := yamlModule.FindString(weirfile("go.mod"))
 	for name, change := range map[string]func(string) string{
 		"go.mod": func(text string) string {
 			text = strings.Replace(text, "module "+module, "module example.com/snippets", 1)
 			return text + fmt.Sprintf("\nrequire %s v0.0.0\n\nreplace %[1]s => %s\n", module, root(t)) +
 				fmt.Sprintf("\nrequire %s/weirfile v0.0.0\n\nreplace %[1]s/weirfile => %s/weirfile\n", module, root(t)) +
-				"\nrequire " + yamlModule.FindString(weirfile("go.mod")) + "\n"
+				"\nrequire " + yaml + "\n"
 		},
 		"go.sum": func(text string) string { return text + weirfile("go.sum") },
 	} {
@@ -141,6 +142,12 @@ func writeModule(t *testing.T, blocks []block) (dir string, errs []error) {
 			t.Fatal(err)
 		}
 		write(name, change(string(text)))
+	}
+	// This test was built with the modules of root. The other one may never have been used.
+	download := exec.Command("go", "mod", "download", strings.Replace(yaml, " ", "@", 1))
+	download.Dir = dir
+	if out, err := download.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", download, err, out)
 	}
 	write("given/given.go", givenFile)
 

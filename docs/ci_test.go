@@ -48,6 +48,17 @@ func TestWorkflow(t *testing.T) {
 	}
 }
 
+// TestOwnWorkflow checks the workflow of this repository as TestWorkflow does.
+func TestOwnWorkflow(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(root(t), ".github/workflows/ci.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, defect := range workflowDefects(t, string(text)) {
+		t.Errorf("ci.yml: %s", defect)
+	}
+}
+
 // workflowDefects returns what is wrong with a workflow.
 func workflowDefects(t *testing.T, text string) (defects []string) {
 	y := &yaml{lines: strings.Split(text, "\n")}

@@ -138,7 +138,7 @@ func markdown(t *testing.T) map[string]string {
 			return err
 		case d.IsDir() && strings.HasPrefix(d.Name(), "."):
 			return filepath.SkipDir
-		case filepath.Ext(path) != ".md" || !d.Type().IsRegular():
+		case filepath.Ext(path) != ".md" && d.Name() != "llms.txt" || !d.Type().IsRegular():
 			return nil
 		}
 		text, err := os.ReadFile(path)

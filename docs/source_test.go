@@ -292,7 +292,7 @@ func uses(code, name string) bool {
 		return false
 	}
 	found := false
-	for _, id := range f.Unresolved { //nolint:staticcheck // names without types are enough
+	for _, id := range f.Unresolved { // names without types are enough
 		found = found || id.Name == name
 	}
 	return found

@@ -24,21 +24,21 @@ type ListOptions struct {
 	// and those of the shadow rules too.
 	Rule string
 
-	// Segments are the first segments of the callers, for example a tenant. A caller of a
-	// rule that has one of them not in By is not listed. The store need not look at other
-	// keys if all rules have these segments in By.
+	// Segments are the first segments of the callers to list, for example a tenant. Only
+	// rules that have all of them in By are listed. If all rules have, the store need not
+	// look at other keys.
 	Segments []string
 
 	// Usage asks for the state of each caller: see Caller.Usage. Top always does.
 	Usage bool
 
-	// Limiter returns the limiter whose limits a caller has, for example that of its plan,
-	// which weir.Limiter.With has made from the limiter that is listed. If it is nil or
-	// returns nil, the caller has the limits of the limiter that is listed.
+	// Limiter returns the limiter for a caller, for example for its plan, which
+	// weir.Limiter.With has made from the listed limiter. If it is nil or returns nil,
+	// the caller has the limits of the listed limiter.
 	Limiter func(c *Caller) *weir.Limiter
 
-	// MaxKeys is the largest number of keys of the limiter that are looked at. The keys
-	// that decisions with an ID keep are among them. 0 means no bound.
+	// MaxKeys is the largest number of keys of the limiter to look at, including those
+	// that decisions with an ID keep. 0 means no bound.
 	MaxKeys int
 }
 
@@ -340,7 +340,7 @@ func Top(ctx context.Context, lim *weir.Limiter, n int, opts *ListOptions) (*Ran
 	return r, nil
 }
 
-// byUse compares two callers. The one that uses more comes first.
+// byUse compares two callers. The caller that uses more comes first.
 func byUse(a, b Caller) int {
 	return cmp.Or(
 		cmp.Compare(b.Share(), a.Share()),

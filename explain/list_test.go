@@ -114,7 +114,8 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// Callers are ranked by the limits that they have, and not by those of the limiter that is listed.
+// Callers are ranked by the limits that they have, and not by those of the limiter that
+// is listed.
 func TestTopWithOtherLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld()

@@ -16,18 +16,20 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// An Observer is called after every decision of a limiter, for metrics and logs. It is called in
-// the goroutine of the caller, before the caller gets the result. Several goroutines can call
-// it at once. Do not use keys as labels of metrics, because there are too many keys.
+// An Observer is called after every decision of a limiter, for metrics and logs. It is
+// called in the goroutine of the caller, before the caller gets the result, and several
+// goroutines can call it at once. Do not use keys as labels of metrics, because there are
+// too many keys.
 //
-// To see only the decisions that reach the store, make the Observer the last argument of
-// [weir.Limiter.Wrap]. To see every answer, including those of other wrappers, make it the
-// first.
+// To see every answer, including those of other wrappers, make the Observer the first
+// argument of [weir.Limiter.Wrap]. To see only the decisions that reach the store, make
+// it the last.
 //
-// An Observer sees the decisions of all verbs. A Wait makes one decision, and a Refund if its
-// context ends or if an outage denies it. Took does not include the wait. An Acquire makes a
-// decision for each attempt, and a Release if it fails and a reply may be lost. The decisions of
-// a DoMany that are made together have the same Took.
+// An Observer sees the decisions of all verbs. A Wait makes one decision, and then a
+// Refund if its context ends or if an outage denies it; Took does not include the wait.
+// An Acquire makes a decision for each attempt, and a Release if it fails after a reply
+// may have been lost. The decisions of a DoMany that are made together have the same
+// Took.
 type Observer func(ctx context.Context, d Decision)
 
 // A Decision is a request and its answer, as an [Observer] gets them.
@@ -76,7 +78,8 @@ func (d *Decision) Outcome() Outcome {
 	}
 }
 
-// Wrap is a [weir.Wrapper], which calls o after each decision. If o is nil, Wrap returns an error.
+// Wrap is a [weir.Wrapper], which calls o after each decision. If o is nil, Wrap returns
+// an error.
 func (o Observer) Wrap(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	if o == nil {
 		return nil, errors.New("observe: the Observer is nil: convert a function to an Observer")

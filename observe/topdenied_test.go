@@ -60,8 +60,8 @@ func TestTopDenied(t *testing.T) {
 	}
 }
 
-// The promise of Space-Saving holds for random denials: a key is there if it has more than
-// 1/Size of them, Denied is never too low, and at most Over too high.
+// The promise of Space-Saving holds for random denials: a key is there if it has more
+// than 1/Size of them, Denied is never too low, and at most Over too high.
 func TestTopDeniedBounds(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

@@ -53,8 +53,8 @@ func TestOutageAllocations(t *testing.T) {
 	}
 }
 
-// benched returns a limiter on the memory store, or on a store that fails, whose breaker is
-// open.
+// benched returns a limiter on the memory store, or on a store that fails, whose breaker
+// is open.
 func benched(t testing.TB, f weirtest.Fault, o *outage.Options) *weir.Limiter {
 	limit := weirtest.Window(1<<40, time.Hour)
 	if f == weirtest.Up {

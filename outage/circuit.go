@@ -10,15 +10,16 @@ import (
 )
 
 // A circuit says which calls may ask the store. It is closed at first: all may. After a
-// number of consecutive failures it opens: then one call in each interval may, a probe. The
-// first answer of the store closes it.
+// number of consecutive failures it opens: then one call in each interval may, a probe.
+// The first answer of the store closes it.
 //
-// The failures must also span some time. Otherwise, the loss of one node of a cluster would
-// open the circuit: at a high rate of calls, some failures follow one another by chance.
+// The failures must also span some time. Otherwise, the loss of one node of a cluster
+// would open the circuit: at a high rate of calls, some failures follow one another by
+// chance.
 //
-// The state has a generation, which changes when the circuit closes. A failure counts only in
-// the generation in which its call began. So calls that hung while the store came back do not
-// open the circuit again.
+// The state has a generation, which changes when the circuit closes. A failure counts
+// only in the generation in which its call began. So calls that hung while the store came
+// back do not open the circuit again.
 type circuit struct {
 	failures int           // how many open the circuit
 	span     time.Duration // how long they last, at least
@@ -60,8 +61,8 @@ const (
 	stateBits = iota
 )
 
-// lostProbe is the number of intervals after which a probe that has not ended is lost. Then
-// another probe may begin, in case that the first one never ends.
+// lostProbe is the number of intervals after which a probe that has not ended is lost.
+// Then another probe may begin, in case that the first one never ends.
 const lostProbe = 10
 
 // maxInterval is the longest interval, 14 years. So no sum of times overflows.

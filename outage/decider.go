@@ -52,7 +52,8 @@ func (d *decider) Decide(ctx context.Context, r weir.Request, each []weir.Result
 	return res, err
 }
 
-// ask sends r to the next Decider. If the store did not decide, cause says why, and r is valid.
+// ask sends r to the next Decider. If the store did not decide, cause says why, and r is
+// valid.
 func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, cause *failure.Error, err error) {
 	open := d.circuit.isOpen()
 	if open {
@@ -104,8 +105,8 @@ func (d *decider) within(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, d.opts.Budget)
 }
 
-// judge says what err means, which the next Decider returned. ctx is the caller's context,
-// and short is ctx with the budget.
+// judge says what err means, which the next Decider returned. ctx is the caller's
+// context, and short is ctx with the budget.
 //
 // cause is not nil if the call failed: the store was unavailable, or took longer than the
 // budget. answered reports whether the store answered. If neither holds, the call says

@@ -146,7 +146,7 @@ func TestOutageCallersContext(t *testing.T) {
 		weirtest.Healthy(t, res, err)
 		st.Set(weirtest.Hang)
 		fail(t, l)
-		expired(0) // also while the breaker is open
+		expired(0) // even while the breaker is open
 		ended, cancel := context.WithCancel(t.Context())
 		cancel()
 		_, err = l.Allow(ended, "ann")
@@ -156,7 +156,8 @@ func TestOutageCallersContext(t *testing.T) {
 		st.Set(weirtest.Up)
 		res, err = l.Allow(t.Context(), "ann")
 		weirtest.Healthy(t, res, err)
-		// A probe whose caller goes says nothing, and the next probe is due an interval later.
+		// A probe whose caller goes says nothing, and the next probe is due an interval
+		// later.
 		st.Set(weirtest.Hang)
 		fail(t, l)
 		time.Sleep(outage.DefaultProbe)
@@ -234,8 +235,8 @@ func TestOutageAnswerAfterTheCallerHasGone(t *testing.T) {
 	})
 }
 
-// An inner wrapper can return any error. Only ErrUnavailable and the end of the budget are
-// outages, and misuse is misuse in any case.
+// An inner wrapper can return any error. Only ErrUnavailable and the end of the budget
+// are outages, and misuse is misuse in any case.
 func TestOutageInnerErrors(t *testing.T) {
 	t.Parallel()
 	own := errors.New("an error of a wrapper")

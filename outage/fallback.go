@@ -15,7 +15,8 @@ import (
 
 // This file has what a decider answers if the store did not decide.
 
-// A degradation is the Degraded of a Result. It is a Decider too, which does not ask the store.
+// A degradation is the Degraded of a Result. It is a Decider too, which does not ask the
+// store.
 type degradation struct {
 	cause  *failure.Error
 	d      *decider
@@ -61,8 +62,8 @@ func (d *decider) degraded(cause *failure.Error) *degradations {
 	return g
 }
 
-// answer answers r, which is valid, and consumes or peeks. cause says why the store did not
-// decide.
+// answer answers r, which is valid, and consumes or peeks. cause says why the store did
+// not decide.
 func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Result, cause *failure.Error) (weir.Result, error) {
 	d.circuit.answers.Add(1)
 	own := d.ownShare()
@@ -87,8 +88,8 @@ func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Resul
 	return res, nil
 }
 
-// degrade marks a result of Local. After wait, the store may decide again: then the request
-// may be allowed.
+// degrade marks a result of Local. After wait, the store may decide again: then the
+// request may be allowed.
 func degrade(res *weir.Result, why *degradations, wait time.Duration) {
 	res.Degraded = &why.other
 	if !res.Allowed {
@@ -172,8 +173,8 @@ func (d *decider) decideLocally(ctx context.Context, r *weir.Request, each []wei
 	return res, nil
 }
 
-// renew renews a lease where it is held. A lease that the process's share gave stays there,
-// even after the outage.
+// renew renews a lease where it is held. A lease that the process's share gave stays
+// there, even after the outage.
 func (d *decider) renew(ctx context.Context, r *weir.Request, each []weir.Result) (weir.Result, error) {
 	if res, err := d.decideLocally(ctx, r, each); err == nil && res.Allowed {
 		res.Degraded = errLocalLease
@@ -189,8 +190,8 @@ func (d *decider) renew(ctx context.Context, r *weir.Request, each []weir.Result
 // errLocalLease is the Degraded of a lease that the store does not hold.
 var errLocalLease = failure.New(store.ErrUnavailable, "outage: the lease was acquired during an outage: the process holds it, and the store does not know it")
 
-// undo refunds, settles or releases r wherever it was decided. If the store's answer was lost, that
-// can be in the store and in the process.
+// undo refunds, settles or releases r wherever it was decided. If the store's answer was
+// lost, that can be in the store and in the process.
 func (d *decider) undo(ctx context.Context, r *weir.Request, each []weir.Result) (weir.Result, error) {
 	here, err := d.decideLocally(ctx, r, nil)
 	if errors.Is(err, weir.ErrInvalidCost) && r.Op != weir.Settle { // a share has a lower bound

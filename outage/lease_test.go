@@ -18,8 +18,8 @@ import (
 
 var twoLeases = algorithm.Concurrency{Limit: 4, Lease: time.Minute}
 
-// A lease that the process gave can be renewed and released, also after the outage. A lease of
-// the store can be renewed and released after it.
+// A lease that the process gave can be renewed and released, even after the outage. A
+// lease of the store can be renewed and released after it.
 func TestOutageLeases(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()
@@ -80,7 +80,7 @@ func TestOutageLeases(t *testing.T) {
 		if res := weirtest.Left(t, l, "ann"); res.Remaining != 3 || res.Degraded != nil {
 			t.Errorf("got %+v, want 3 free leases in the store", res)
 		}
-		// A lease that nobody releases ends by itself.
+		// A lease that nobody releases expires.
 		st.Set(weirtest.Down)
 		fail(t, l)
 		acquire()
@@ -90,8 +90,8 @@ func TestOutageLeases(t *testing.T) {
 	})
 }
 
-// KeepAlive keeps a lease across the beginning and the end of an outage: a lease of the store, and one of
-// the process.
+// KeepAlive keeps a lease across the beginning and the end of an outage: a lease of the
+// store, and one of the process.
 func TestOutageKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()
@@ -117,7 +117,8 @@ func TestOutageKeepAlive(t *testing.T) {
 	})
 }
 
-// Acquire waits for the end of an outage if it is denied. Wait returns the denial at once.
+// Acquire waits for the end of an outage if it is denied. Wait returns the denial at
+// once.
 func TestOutageWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()

@@ -78,8 +78,9 @@ func (b *faultyBatcher) EvalBatch(ctx context.Context, calls []store.Eval) {
 	}
 }
 
-// DoMany sends batches while the store works, within the budget each. The fallback answers
-// each request that the store did not decide. A batch without any answer is one failure.
+// DoMany sends batches while the store works, within the budget each. The fallback
+// answers each request that the store did not decide. A batch without any answer is one
+// failure.
 func TestOutageBatches(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := &faultyBatcher{Faulty: weirtest.NewFaulty(), bad: -1}

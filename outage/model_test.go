@@ -118,8 +118,8 @@ func (m *breakerModel) ends(c *call, answered, failed bool, now time.Duration) {
 	}
 }
 
-// Random histories of overlapping calls ask the store exactly when a model says so, and get
-// the answers that the model says.
+// Random histories of overlapping calls ask the store exactly when a model says so, and
+// get the answers that the model says.
 func TestBreakerModel(t *testing.T) {
 	for seed := range uint64(20) {
 		synctest.Test(t, func(t *testing.T) { playHistory(t, seed, 600) })
@@ -286,8 +286,8 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 	}
 }
 
-// If a probe never ends, another one begins after ten intervals. A probe that panics frees
-// its place at once.
+// If a probe never ends, another one begins after ten intervals. A probe that panics
+// frees its place at once.
 func TestLostProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(play)

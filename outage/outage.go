@@ -1,49 +1,47 @@
-// Package outage answers the requests of a limiter while its store is unavailable or too slow:
+// Package outage answers the requests of a limiter while its store is unavailable or too
+// slow:
 //
 //	out := outage.New(&outage.Options{Fallback: outage.Local, Processes: 10})
 //	lim, err = lim.Wrap(out.Wrap)
 //
-// If the store does not answer within Options.Budget, or returns [store.ErrUnavailable], the
-// limiter answers as Options.Fallback says. After Options.Failures consecutive failures, which
-// last for at least the budget, it sends only one request in each Options.Probe to the store.
-// The first answer of the store ends the outage.
+// If the store does not answer within Options.Budget, or returns [store.ErrUnavailable],
+// the limiter answers as Options.Fallback says. After Options.Failures consecutive
+// failures, which last for at least the budget, it sends only one request in each
+// Options.Probe to the store, until the store answers one.
 //
 // A mistake that lasts, for example a wrong password, is an outage that never ends. With
 // Open, there is then no limit at all. So call [weir.Limiter.Ready] when the program
 // starts, and set Options.OnChange: the cause is a [store.ErrMisconfigured].
 //
-// The budget is a deadline of the context, so the client of the store must heed deadlines: see
-// docs/guide/outage.md.
+// The budget is a deadline of the context, so the client of the store must heed
+// deadlines: see docs/guide/outage.md.
 //
 // # Promise
 //
-// Result.Degraded is not nil if the store did not decide. After the outage, such a
-// decision consumes nothing from the store. But if only the store's reply was lost, the
-// request has consumed its tokens there. With Local, all processes together allow at most
-// the limit, and the store allows at most the limit. So at most twice the limit is
-// allowed. With Options.Floor, each of N processes allows at least one request, so at
-// most the limit and N requests are allowed, or twice the limit if that is more. There is
-// one exception: windows that start with a request, because a FixedWindow or
-// MetadataWindow is not Aligned, or because a TokenBucket is AtOnce. Then the processes
-// can use their shares twice in one window of the store, so less than three times the
-// limit is allowed, or the limit and 2 × N requests.
+// If the store did not decide, Result.Degraded is not nil, and the decision consumes
+// nothing from the store, unless only the reply was lost.
+//
+// With Local, all processes together allow at most the limit, and the store allows at
+// most the limit, so at most twice the limit is allowed. Two things raise this bound:
+//   - With Options.Floor, each of N processes allows at least one request, so the limit
+//     and N requests are allowed if that is more than twice the limit.
+//   - If windows start with a request, as those of a FixedWindow or MetadataWindow that
+//     is not Aligned and of a TokenBucket that is AtOnce, the processes can use their
+//     shares twice in one window of the store. So less than three times the limit is
+//     allowed, or the limit and 2 × N requests.
 //
 // During an outage:
 //   - Consume, TakeUpTo and Peek return the answer of the fallback. If the share of the
-//     process denies the request, Degraded is a [weir.ErrDenied] too. The RetryAfter of a
-//     denied request is at most the time until the next probe. It is [weir.Never] only if
-//     the cost is above the capacity.
-//   - Refund, Settle, Release and Renew work on decisions and leases that Local made. For
-//     all others they return store.ErrUnavailable, and can be retried.
-//   - Pause and Resume return store.ErrUnavailable. The pauses of the store are not
+//     process denies the request, Degraded is a [weir.ErrDenied] too. RetryAfter is at
+//     most the time until the next probe, or [weir.Never] if the cost is above the
+//     capacity.
+//   - Refund, Settle, Release and Renew work on decisions and leases that Local made,
+//     even after the outage. For all others they return store.ErrUnavailable, and can be
+//     retried.
+//   - Pause and Resume return store.ErrUnavailable. The pauses in the store are not
 //     known, so Open and Local can allow requests of a paused key.
-//   - Reset and Force return store.ErrUnavailable. A Force with an ID can be retried: it
-//     consumes its tokens once.
-//   - Misuse is an error, as it is without an outage. If the caller's context ends, its
-//     error is returned.
-//
-// A lease that Local gave stays in the process: Renew and Release find it there, even after the
-// outage.
+//   - Reset and Force return store.ErrUnavailable. A Force with an ID can be retried.
+//   - Misuse is an error, and the end of the caller's context too, as without an outage.
 package outage
 
 import (
@@ -67,8 +65,8 @@ const (
 	// Closed denies every request: the limiter fails closed. It is the zero value.
 	Closed Fallback = iota
 
-	// Open allows every request: the limiter fails open. Only a request whose cost is above
-	// the capacity of a rule is denied.
+	// Open allows every request: the limiter fails open. Only a request whose cost is
+	// above the capacity of a rule is denied.
 	Open
 
 	// Local decides in the memory of the process, with a share of each limit: the limit
@@ -99,62 +97,58 @@ type Options struct {
 	// Fallback is the answer without the store. The zero value is Closed.
 	Fallback Fallback
 
-	// Processes is the number of processes that share the limits, at least 1. Local
-	// needs it. With any other Fallback, it must be 0. If more processes run, they can
-	// together allow more than the limit. Breaker.SetProcesses changes it.
+	// Processes is the number of processes that share the limits, at least 1. If more
+	// processes run, they can together allow more than the limit. Only Local uses it, and
+	// needs it. Breaker.SetProcesses changes it.
 	Processes int
 
-	// Floor is for plans whose limit is small. With Local, a share that would be less than
-	// one request, which is one token or the Cost of the rule, is one request. So N
-	// processes together allow at most N requests or the limit, whichever is more. Without
-	// Floor, Wrap and With return an error for such a limit. With any other Fallback, Floor
-	// must be false.
+	// Floor is for plans whose limit is small. With it, a share of Local is never less
+	// than one request, which is one token or the Cost of the rule. So N processes
+	// together allow at most N requests or the limit, whichever is more. Without Floor,
+	// Wrap and With return an error for such a limit. Only Local uses it.
 	//
-	// This bound is that of the time in which the limit is refilled, Result.Window. A limit
-	// with a high rate and a burst below N has a short one: for example, N processes together
-	// let requests pass at N times the rate of a GCRA with a Burst of 1. Give such a limit a
-	// burst of at least N requests: its rate is then divided by N.
+	// The bound holds for the time in which the limit is refilled, Result.Window, which
+	// is short for a high rate with a small burst: N processes together allow N times the
+	// rate of a GCRA with a Burst of 1. Give such a limit a burst of at least N requests,
+	// so that its rate is divided by N.
 	Floor bool
 
-	// MaxKeys is the largest number of keys that Local holds in memory. A caller has
-	// at least one key for each rule. If all MaxKeys keys are in use, requests that need a
-	// new key are denied. 0 means DefaultMaxKeys, 131,072. That many keys use 32 MiB, or
-	// more if keys are longer than 71 bytes or hold sorted sets. With any other Fallback,
-	// MaxKeys must be 0.
+	// MaxKeys is the largest number of keys that Local holds in memory, at least one for
+	// each caller and rule. If all are in use, requests that need a new key are denied. 0
+	// means DefaultMaxKeys, 131,072, which use 32 MiB, or more if keys are longer than 71
+	// bytes or hold sorted sets. Only Local uses it.
 	MaxKeys int
 
 	// Budget is the longest time that one decision of the store can take. 0 means
-	// DefaultBudget, 50 ms. Choose it shorter than the deadlines of the callers. If a
-	// caller's deadline passes before the budget ends, the call does not count as a failure
-	// of the store.
+	// DefaultBudget, 50 ms. Choose it shorter than the deadlines of the callers: a call
+	// whose deadline passes before the budget ends does not count as a failure of the
+	// store.
 	Budget time.Duration
 
 	// Failures is the number of consecutive failures after which the limiter sends only
 	// probes to the store. 0 means DefaultFailures, 5. If it is above 1, the failures
-	// must also last for at least Budget. Otherwise, the loss of one master of a cluster
-	// would look like the loss of all: at many requests per second, some failures follow one
-	// another by chance.
+	// must also last for at least Budget. Otherwise, at many requests per second, the loss
+	// of one master of a cluster would by chance look like the loss of all.
 	Failures int
 
-	// Probe is the time between two probes. A probe is one request of a caller that is
-	// sent to the store during an outage. 0 means DefaultProbe, 1 s, or Budget if
-	// that is longer. Any other Probe must be at least Budget.
+	// Probe is the time between two probes, at least Budget. A probe is one request of a
+	// caller that is sent to the store during an outage. 0 means DefaultProbe, 1 s, or
+	// Budget if that is longer.
 	Probe time.Duration
 
 	// OnChange is called when an outage begins and when it ends, for a line in a log or
-	// an alert. An outage begins with the last of the failures that Failures requires,
-	// and ends with the first answer of the store. Both are found out by requests:
-	// without them, nothing is called.
+	// an alert. An outage begins when as many calls as Failures have failed, and ends
+	// when the store answers. Only requests notice either, so without requests there is
+	// no call.
 	//
-	// OnChange is called once for each change, in order, and never by two goroutines at
-	// once. It is called in the goroutine of a request, before the caller gets the
-	// answer, so it must return soon. No lock is held: it can use the limiter and the
-	// Breaker.
+	// The calls come in order, and one at a time. Each is made in the goroutine of a
+	// request, before the caller gets the answer, so it must return soon. No lock is
+	// held: it can use the limiter and the Breaker.
 	OnChange func(State)
 }
 
-// A Breaker is a circuit breaker for a store, with a fallback. Limiters over one store can share
-// it. Make one with [New]. It is safe for concurrent use.
+// A Breaker is a circuit breaker for a store, with a fallback. Make one with [New].
+// Limiters over one store can share it. It is safe for concurrent use.
 type Breaker struct {
 	opts    Options // with the defaults
 	invalid error   // the error of Wrap if the Options are not valid
@@ -217,11 +211,10 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Wrap is a [weir.Wrapper]. Pass it to [weir.Limiter.Wrap] as the last argument of the first
-// call, so that the other wrappers see the answers of the fallback too. Only wrappers that pass
-// on every request, such as an observer, can follow it.
-//
-// The limiters that With and Only return share the state of the outage with the limiter.
+// Wrap is a [weir.Wrapper]. Pass it to [weir.Limiter.Wrap] as the last argument of the
+// first call, so that the other wrappers see the answers of the fallback too. Only
+// wrappers that pass on every request, such as an observer, can follow it. The limiters
+// that With and Only return share the state of the outage.
 //
 // Wrap returns an error:
 //   - if a field of the Options is not valid.

@@ -37,8 +37,8 @@ func fail(t testing.TB, l *weir.Limiter) {
 	}
 }
 
-// An outage costs its first calls the budget. Then the store is asked once in each interval,
-// until it answers.
+// An outage costs its first calls the budget. Then the store is asked once in each
+// interval, until it answers.
 func TestOutage(t *testing.T) {
 	for _, f := range []weirtest.Fault{weirtest.Hang, weirtest.Down} {
 		synctest.Test(t, func(t *testing.T) {
@@ -91,9 +91,9 @@ func TestOutage(t *testing.T) {
 	}
 }
 
-// An answer of the store ends a series of failures. So the loss of one master of three does
-// not open the breaker, and the other masters decide: also if many requests per second fail
-// one after the other by chance.
+// An answer of the store ends a series of failures. So the loss of one master of three
+// does not open the breaker, and the other masters decide, even if many requests per
+// second fail one after the other by chance.
 func TestOutageOfOneMaster(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()

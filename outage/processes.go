@@ -15,7 +15,7 @@ type shares struct {
 	n atomic.Int64 // the number of processes; 0 unless the Fallback is Local
 
 	mu   sync.Mutex
-	most int64  // the largest number of processes of which each has a share of all limits; 0 means any
+	most int64  // the largest number of processes that can share all limits; 0 means any
 	rule string // the name of the rule that has that limit
 }
 
@@ -26,19 +26,18 @@ type share struct {
 }
 
 // SetProcesses changes Options.Processes to n, for all limiters of b, for example because
-// a deployment was scaled. It can be called at any time, also during an outage.
+// a deployment was scaled. It can be called at any time, even during an outage.
 //
 // The new shares apply from the next request on. What a process has consumed of its share
 // stays consumed, as the same fraction of the share. So in any window, a process allows
-// at most the limit divided by the smallest number that it had in that window. If the
-// number changes once in a window, all processes together allow less than twice the
-// limit, and the store allows at most the limit. A decision with an ID that was made
-// under another number may keep its tokens when it is refunded or settled to a lower
-// cost: see [weir.Settlement].
+// at most the limit divided by the smallest number in that window, and if the number
+// changes once, all processes together allow less than twice the limit. A decision with
+// an ID that was made under another number may keep its tokens when it is refunded or
+// settled to a lower cost: see [weir.Settlement].
 //
 // SetProcesses returns an error, and changes nothing, if Options.Fallback is not Local,
-// if n is below 1, or if a limit of a limiter in b is too small to have n shares and
-// Options.Floor is false.
+// if n is below 1, or if a limit is too small to have n shares and Options.Floor is
+// false.
 func (b *Breaker) SetProcesses(n int) error {
 	switch {
 	case b == nil, b.local == nil:

@@ -21,8 +21,8 @@ import (
 // longProbe is so long that no probe is sent in a test.
 const longProbe = 100 * 365 * 24 * time.Hour
 
-// A share of n answers like the limit when each request costs n times as much. An algorithm
-// that has an element for each token answers like its limit divided by n.
+// A share of n answers like the limit when each request costs n times as much. An
+// algorithm that has an element for each token answers like its limit divided by n.
 func TestShares(t *testing.T) {
 	const n = 3
 	for _, tt := range []struct {
@@ -152,8 +152,8 @@ func TestNoShare(t *testing.T) {
 		is   error
 		want string
 	}{
-		{weir.Rule{Algorithm: weirtest.Window(3, time.Hour)}, weir.ErrInvalidRule, `rule "fixedwindow": its limit is 3, of which each of 4 processes would have nothing`},
-		{weir.Rule{Algorithm: weirtest.Window(39, time.Hour), Cost: 10}, weir.ErrInvalidRule, `rule "fixedwindow": its limit is 39, of which each of 4 processes would have less than its Cost`},
+		{weir.Rule{Algorithm: weirtest.Window(3, time.Hour)}, weir.ErrInvalidRule, `rule "fixedwindow": its limit is 3, and the share of each of 4 processes is less than one token`},
+		{weir.Rule{Algorithm: weirtest.Window(39, time.Hour), Cost: 10}, weir.ErrInvalidRule, `rule "fixedwindow": its limit is 39, and the share of each of 4 processes is less than its Cost`},
 		{weir.Rule{Algorithm: algorithm.Concurrency{Limit: 3, Lease: time.Minute}}, weir.ErrInvalidRule, `its limit is 3`},
 		{weir.Rule{Algorithm: around{algorithm.Concurrency{Limit: 30, Lease: time.Minute}}}, weir.ErrUnsupported, `a concurrency holds leases`},
 		{weir.Rule{Algorithm: weirtest.Capped(algorithm.SlidingLog{Limit: 3000, Window: time.Minute}, 1000)}, weir.ErrUnsupported, `a slidinglog can consume at most 1000 at once`},
@@ -187,7 +187,7 @@ func TestNoShare(t *testing.T) {
 	}
 }
 
-// A limit that is changed after New has no effect, also on shares.
+// A limit that is changed after New has no effect, even on shares.
 func TestShareOfAPointer(t *testing.T) {
 	t.Parallel()
 	st := weirtest.NewFaulty()
@@ -220,8 +220,8 @@ func TestShareOfHugeCost(t *testing.T) {
 	}
 }
 
-// N processes over one store that fails now and then allow at most the limit and N shares in
-// a window: at most twice the limit.
+// N processes over one store that fails now and then allow at most the limit and N shares
+// in a window: at most twice the limit.
 func TestOutageBound(t *testing.T) {
 	const limit, n, wide = 50, 4, time.Minute
 	for seed := range uint64(20) {

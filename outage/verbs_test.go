@@ -55,8 +55,8 @@ func TestOutageErrors(t *testing.T) {
 	}
 }
 
-// The limiters of With, Only and Wrap share the breaker and the state of the shares, and have
-// the shares of their own limits.
+// The limiters of With, Only and Wrap share the breaker and the state of the shares, and
+// have the shares of their own limits.
 func TestOutageWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()
@@ -123,7 +123,8 @@ func TestOutageSharedBreaker(t *testing.T) {
 	})
 }
 
-// The share has the limiter's own clock, the divided algorithm of With, and the reset of Only.
+// The share has the limiter's own clock, the divided algorithm of With, and the reset of
+// Only.
 func TestOutageShareIsBound(t *testing.T) {
 	t.Parallel()
 	st, clock := weirtest.NewFaulty(), weirtest.NewClock()
@@ -299,7 +300,8 @@ func TestOutageSettle(t *testing.T) {
 	}
 }
 
-// When the share's memory is full, a new key is denied, and known keys are decided as before.
+// When the share's memory is full, a new key is denied, and known keys are decided as
+// before.
 func TestOutageFull(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()

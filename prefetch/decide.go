@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/internal/guard"
 )
 
-// maxWaits is how often a goroutine waits for a prefetch. It waits again if others used the
-// tokens before it could run.
+// maxWaits is how often a goroutine waits for a prefetch. It waits again if others used
+// the tokens before it could run.
 const maxWaits = 4
 
 // A decider is the Decider of a limiter with a Pool.
@@ -32,8 +32,8 @@ func (d *decider) Unwrap() weir.Decider { return d.next }
 // StandsIn implements [weir.StandIn].
 func (*decider) StandsIn() {}
 
-// OnFree is for a wrapper around d that remembers denials: d calls f when it may have returned
-// tokens of a key to the store.
+// OnFree is for a wrapper around d that remembers denials: d calls f when it may have
+// returned tokens of a key to the store.
 func (d *decider) OnFree(f func(key *weir.Key)) { d.freed = f }
 
 // Decide implements [weir.Decider].
@@ -99,8 +99,8 @@ func (d *decider) send(ctx context.Context, r weir.Request, each []weir.Result) 
 	return res, err
 }
 
-// answered notes whether the store made the decision res. If it did, answered returns the unused
-// tokens of one prefetch.
+// answered notes whether the store made the decision res. If it did, answered returns the
+// unused tokens of one prefetch.
 func (d *decider) answered(ctx context.Context, res *weir.Result) {
 	if degraded := res.Degraded != nil; degraded != d.away.Load() {
 		d.away.Store(degraded)
@@ -127,9 +127,10 @@ func (d *decider) alone(ctx context.Context, r weir.Request, each []weir.Result,
 	return res, nil
 }
 
-// take asks the store for n tokens, and lets h hold them. resets is h.resets, as it was when h
-// became busy. ok reports whether res and each are the answer to the request that needs the tokens,
-// which has that cost. Otherwise the request must be decided without them.
+// take asks the store for n tokens, and lets h hold them. resets is h.resets, as it was
+// when h became busy. ok reports whether res and each are the answer to the request that
+// needs the tokens, which has that cost. Otherwise the request must be decided without
+// them.
 func (d *decider) take(ctx context.Context, h *holding, n int64, resets uint32, cost int64, each []weir.Result) (ok bool, res weir.Result, err error) {
 	defer func() { // even if the next Decider panics
 		h.mu.Lock()
@@ -170,9 +171,9 @@ func (d *decider) take(ctx context.Context, h *holding, n int64, resets uint32, 
 	return ok, res, nil
 }
 
-// keep lets the holding of f hold the tokens that res granted, except those that others need. It
-// sets res and each to the answer to a request with that cost. If there are fewer tokens, keep
-// returns them all, and returns false.
+// keep lets the holding of f hold the tokens that res granted, except those that others
+// need. It sets res and each to the answer to a request with that cost. If there are
+// fewer tokens, keep returns them all, and returns false.
 func (d *decider) keep(ctx context.Context, f *fetched, res *weir.Result, resets uint32, cost int64, each []weir.Result) bool {
 	f.charged = res.Granted
 	if res.Granted >= cost {

@@ -18,7 +18,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// Goroutines of several processes together are allowed the limit: never more, and nothing is lost.
+// Goroutines of several processes together are allowed the limit: never more, and nothing
+// is lost.
 func TestPrefetchConcurrent(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -66,8 +67,8 @@ func TestPrefetchConcurrent(t *testing.T) {
 	}
 }
 
-// prefetchWaiters starts n goroutines, and checks that each is allowed a request after one millisecond.
-// wait waits for them.
+// prefetchWaiters starts n goroutines, and checks that each is allowed a request after
+// one millisecond. wait waits for them.
 func prefetchWaiters(t *testing.T, l *weir.Limiter, n int) (wait func()) {
 	start := time.Now()
 	var wg sync.WaitGroup
@@ -81,8 +82,8 @@ func prefetchWaiters(t *testing.T, l *weir.Limiter, n int) (wait func()) {
 	return wg.Wait
 }
 
-// Goroutines that need tokens while a prefetch is under way wait for it. Other keys do not wait, and
-// a caller whose context ends does not either.
+// Goroutines that need tokens while a prefetch is under way wait for it. Other keys do
+// not wait, and a caller whose context ends does not either.
 func TestPrefetchOneAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -115,7 +116,8 @@ func TestPrefetchOneAtATime(t *testing.T) {
 	})
 }
 
-// As many goroutines wait for a prefetch as it asks tokens for. The others consume their own tokens.
+// As many goroutines wait for a prefetch as it asks tokens for. The others consume their
+// own tokens.
 func TestPrefetchWaits(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -131,7 +133,8 @@ func TestPrefetchWaits(t *testing.T) {
 	})
 }
 
-// Nobody waits for the return of the unused tokens of another key, except the caller that makes it.
+// Nobody waits for the return of the unused tokens of another key, except the caller that
+// makes it.
 func TestPrefetchWaitsForNoReturn(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -166,8 +169,8 @@ func TestPrefetchWaitsForNoReturn(t *testing.T) {
 	})
 }
 
-// If a prefetch does not bring enough tokens, a goroutine waits again, at most four times. If it brings
-// none, nobody waits again.
+// If a prefetch does not bring enough tokens, a goroutine waits again, at most four
+// times. If it brings none, nobody waits again.
 func TestPrefetchWaitsAgain(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -211,7 +214,8 @@ func TestPrefetchWaitsAgain(t *testing.T) {
 	}
 }
 
-// A sparing is a wrapper that consumes at most so many tokens at once. If that is 0, a TakeUpTo fails.
+// A sparing is a wrapper that consumes at most a number of tokens at once. If it is 0, a
+// TakeUpTo fails.
 type sparing struct {
 	next weir.Decider
 	most *int64
@@ -228,7 +232,8 @@ func (c sparing) Decide(ctx context.Context, r weir.Request, each []weir.Result)
 	return res, err
 }
 
-// A Reset ends the use of the held tokens, also of those of a prefetch that is under way.
+// A Reset ends the use of the held tokens, including those of a prefetch that is under
+// way.
 func TestPrefetchReset(t *testing.T) {
 	t.Parallel()
 	for _, during := range []bool{false, true} {
@@ -350,7 +355,8 @@ func TestPrefetchSharedPool(t *testing.T) {
 	wantError(t, err, nil, "limiter over another store: make a Pool for each store")
 }
 
-// Denials come from the store, with an exact RetryAfter, also if a cost is above what remains.
+// Denials come from the store, with an exact RetryAfter, even if a cost is above what
+// remains.
 func TestPrefetchDenials(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/prefetch"
 )
 
-// A prefetch asks for at most a quarter of what remains, and keeps at most half of what it finds. If
-// few tokens remain, requests consume them one by one.
+// A prefetch asks for at most a quarter of what remains, and keeps at most half of what
+// it finds. If few tokens remain, requests consume them one by one.
 func TestPrefetchFair(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -115,8 +115,9 @@ func TestPrefetchPart(t *testing.T) {
 	}
 }
 
-// When the last token is consumed, many processes together hold few tokens: of random programs,
-// half of them at most a fiftieth of the limit. They had no more than a third of the limit before.
+// When the last token is consumed, many processes together hold few tokens: of random
+// programs, half of them at most a fiftieth of the limit. They had no more than a third
+// of the limit before.
 func TestPrefetchLastTokens(t *testing.T) {
 	t.Parallel()
 	const limit = 20_000
@@ -156,8 +157,8 @@ func TestPrefetchLastTokens(t *testing.T) {
 	}
 }
 
-// A number of tokens follows what a key uses: about two prefetches in each MaxAge, and none for a
-// key that uses few tokens.
+// A number of tokens follows what a key uses: about two prefetches in each MaxAge, and
+// none for a key that uses few tokens.
 func TestPrefetchAdapts(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()

@@ -36,7 +36,8 @@ type holding struct {
 	last      time.Duration // when a token was last needed
 }
 
-// A fetched is the decision of one prefetch. The mutex of its holding guards held and used.
+// A fetched is the decision of one prefetch. The mutex of its holding guards held and
+// used.
 type fetched struct {
 	holding *holding
 	decider *decider // which made the decision
@@ -74,8 +75,8 @@ func (f *fetched) start(res *weir.Result) {
 	}
 }
 
-// serve uses cost tokens, if there are as many, and sets res and each to the answer. Otherwise it
-// returns false.
+// serve uses cost tokens, if there are as many, and sets res and each to the answer.
+// Otherwise it returns false.
 func (h *holding) serve(now time.Duration, cost int64, res *weir.Result, each []weir.Result) bool {
 	h.last = now
 	f := h.current
@@ -94,8 +95,8 @@ func (h *holding) serve(now time.Duration, cost int64, res *weir.Result, each []
 	return true
 }
 
-// answer sets res to the answer to a request with that cost, which leaves left tokens of f.
-// was is the result of the prefetch, which has that age.
+// answer sets res to the answer to a request with that cost, which leaves left tokens of
+// f. was is the result of the prefetch, which has that age.
 func (f *fetched) answer(res, was *weir.Result, cost, left int64, age time.Duration) {
 	*res = *was
 	res.Granted = cost
@@ -103,8 +104,8 @@ func (f *fetched) answer(res, was *weir.Result, cost, left int64, age time.Durat
 	res.Age(age)
 }
 
-// ask returns how many tokens to prefetch for a request with that cost, which needs them now. It
-// returns 0 if the request should consume its own tokens only.
+// ask returns how many tokens to prefetch for a request with that cost, which needs them
+// now. It returns 0 if the request should consume its own tokens only.
 func (h *holding) ask(now time.Duration, cost int64, o *Options) int64 {
 	if cost > o.MaxTokens/2 {
 		return 0
@@ -132,8 +133,8 @@ func (h *holding) note(granted, remaining int64) {
 	h.remaining, h.spent = max(remaining, 0), 0
 }
 
-// adapt makes size what the key uses in half of MaxAge, so that a key which stays as busy uses its
-// tokens in time. It at most doubles size.
+// adapt makes size what the key uses in half of MaxAge, so that a key which stays as busy
+// uses its tokens in time. It at most doubles size.
 func (h *holding) adapt(now time.Duration, cost int64, o *Options) {
 	half, past := o.MaxAge/2, now-h.since
 	if past < 0 {
@@ -153,7 +154,8 @@ func (h *holding) adapt(now time.Duration, cost int64, o *Options) {
 	h.since, h.used = now, 0
 }
 
-// learn notes the answer to a request that consumed its own tokens, or was denied. h can be nil.
+// learn notes the answer to a request that consumed its own tokens, or was denied. h can
+// be nil.
 func (h *holding) learn(res *weir.Result) {
 	if h == nil {
 		return
@@ -172,9 +174,9 @@ func (h *holding) end(o *owed) {
 	}
 }
 
-// idle reports whether another key can have the place of h. Its tokens are then too old to be used.
-// If h.last is slightly later than now, another goroutine has just used h. If it is much later, the
-// clock was set back. The caller holds h.mu.
+// idle reports whether another key can have the place of h. Its tokens are then too old
+// to be used. If h.last is slightly later than now, another goroutine has just used h. If
+// it is much later, the clock was set back. The caller holds h.mu.
 func (h *holding) idle(now, most time.Duration) bool {
 	return h.busy == nil && (now-h.last > most || h.last-now > most)
 }
@@ -203,8 +205,8 @@ func (p *Pool) find(key *weir.Key, l *limits) *holding {
 	return nil
 }
 
-// hold returns the holding of a key, and makes it if there is none. It returns nil if busy keys
-// have all its places. The key is used since the time since.
+// hold returns the holding of a key, and makes it if there is none. It returns nil if
+// busy keys have all its places. The key is used since the time since.
 func (p *Pool) hold(key *weir.Key, l *limits, since time.Duration) *holding {
 	if key.Size() > maxKeySize {
 		return nil

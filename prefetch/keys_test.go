@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/prefetch"
 )
 
-// More keys than places are decided one by one. The tokens of a key that is no longer used come
-// back when another key needs its place.
+// More keys than places are decided one by one. The tokens of a key that is no longer
+// used come back when another key needs its place.
 func TestPrefetchPlaces(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -51,8 +51,8 @@ func TestPrefetchPlaces(t *testing.T) {
 	}
 }
 
-// A key that is used keeps its place and its tokens, also if it is used while another key, which
-// needs a place, waits for the store.
+// A key that is used keeps its place and its tokens, even if it is used while another
+// key, which needs a place, waits for the store.
 func TestPrefetchKeepsPlaces(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -81,8 +81,8 @@ func TestPrefetchKeepsPlaces(t *testing.T) {
 	}
 }
 
-// A denial that a denycache.Cache around the Pool remembers ends when the Pool returns tokens of
-// the key, whoever makes it return them.
+// A denial that a denycache.Cache around the Pool remembers ends when the Pool returns
+// tokens of the key, whoever makes it return them.
 func TestReturnEndsDenials(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]func(t *testing.T, pool *prefetch.Pool, c *weirtest.Clock, l *weir.Limiter, denied func()){

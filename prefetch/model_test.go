@@ -41,8 +41,8 @@ type process struct {
 	alone   bool    // the store decided the last request by itself
 }
 
-// newProcess returns a process over l. If lose returns true, the reply to a prefetch or to a Settle
-// is lost.
+// newProcess returns a process over l. If lose returns true, the reply to a prefetch or
+// to a Settle is lost.
 func newProcess(t *testing.T, l *weir.Limiter, c *weirtest.Clock, p prefetch.Options, lose func() bool) *process {
 	t.Helper()
 	p.Now = c.Now
@@ -76,8 +76,8 @@ func newProcess(t *testing.T, l *weir.Limiter, c *weirtest.Clock, p prefetch.Opt
 	return out
 }
 
-// allow makes a request, and reports whether it was allowed. A token must have been consumed less
-// than MaxAge before it is used.
+// allow makes a request, and reports whether it was allowed. A token must have been
+// consumed less than MaxAge before it is used.
 func (p *process) allow(t *testing.T, cost int64) bool {
 	t.Helper()
 	p.alone, p.fresh = false, nil
@@ -109,8 +109,9 @@ func (p *process) returned() error {
 	return nil
 }
 
-// In random histories of several processes, each token is consumed before it is used, and at most
-// MaxAge before. At the end, everything that was not used is returned, also if replies were lost.
+// In random histories of several processes, each token is consumed before it is used, and
+// at most MaxAge before. At the end, everything that was not used is returned, even if
+// replies were lost.
 func TestPrefetchModel(t *testing.T) {
 	t.Parallel()
 	for _, a := range prefetchable {
@@ -178,7 +179,8 @@ func prefetchHistory(t *testing.T, a algorithm.Algorithm, faults bool, seed uint
 	return prefetched, len(allowed)
 }
 
-// bounded checks the bounds of what a limit of 1,000 tokens allows in any span, with that MaxAge.
+// bounded checks the bounds of what a limit of 1,000 tokens allows in any span, with that
+// MaxAge.
 func bounded(a algorithm.Algorithm, allowed []spent, maxAge time.Duration) error {
 	level := func(rate, capacity int64) error { // of a bucket that leaks
 		var level, last int64 // millionths of a token, microseconds

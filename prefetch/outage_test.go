@@ -18,8 +18,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// During an outage, the held tokens are used, and nothing else is held. The tokens of a prefetch
-// whose reply was lost come back.
+// During an outage, the held tokens are used, and nothing else is held. The tokens of a
+// prefetch whose reply was lost come back.
 func TestPrefetchOutage(t *testing.T) {
 	t.Parallel()
 	for _, fallback := range []outage.Fallback{outage.Open, outage.Closed, outage.Local} {
@@ -74,7 +74,8 @@ func TestPrefetchOutage(t *testing.T) {
 				if err := log.pool.Return(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				// Of the requests during the outage, some were lost on the way to the caller.
+				// Of the requests during the outage, some were lost on the way to the
+				// caller.
 				used := 200 + held + 20
 				if n := weirtest.Left(t, other, "u").Remaining; n > 1000-used || n < 1000-used-51 {
 					t.Errorf("%d tokens remain, want from %d to %d", n, 1000-used-51, 1000-used)
@@ -84,8 +85,8 @@ func TestPrefetchOutage(t *testing.T) {
 	}
 }
 
-// A prefetch that the process's share answers leaves the share for later requests. What it may have
-// consumed in the store comes back after the outage.
+// A prefetch that the process's share answers leaves the share for later requests. What
+// it may have consumed in the store comes back after the outage.
 func TestPrefetchShare(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -127,7 +128,8 @@ func TestPrefetchShare(t *testing.T) {
 			if err := log.pool.Return(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			// The breaker opened after five requests, whose replies were lost. The first was a prefetch.
+			// The breaker opened after five requests, whose replies were lost. The first
+			// was a prefetch.
 			if got, want := weirtest.Left(t, other, "u").Remaining, 800-held-4*tt.cost; got != want {
 				t.Errorf("cost %d: %d tokens remain, want %d", tt.cost, got, want)
 			}
@@ -176,8 +178,8 @@ func (f failOpen) Decide(ctx context.Context, r weir.Request, each []weir.Result
 	return res, err
 }
 
-// If a prefetch fails, its caller gets the error. What it consumed comes back with a later call,
-// also if returning it failed first.
+// If a prefetch fails, its caller gets the error. What it consumed comes back with a
+// later call, even if returning it failed first.
 func TestPrefetchLost(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -222,8 +224,8 @@ func TestPrefetchLost(t *testing.T) {
 	}
 }
 
-// The tokens of a prefetch whose reply was lost come back as long as any span of the limit has them,
-// also after Result.Window.
+// The tokens of a prefetch whose reply was lost come back as long as any span of the
+// limit has them, even after Result.Window.
 func TestPrefetchLostForLong(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -262,8 +264,9 @@ func fill(t *testing.T, l *weir.Limiter, keys ...string) {
 	}
 }
 
-// If the server of some keys does not answer, the return of their tokens delays one request of other
-// keys per second, by one second. Tokens of other keys come back in between.
+// If the server of some keys does not answer, the return of their tokens delays one
+// request of other keys per second, by one second. Tokens of other keys come back in
+// between.
 func TestPrefetchServerAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -304,8 +307,8 @@ func TestPrefetchServerAway(t *testing.T) {
 	})
 }
 
-// A key of a server that is away can stay busy: each prefetch of it fails. Tokens of other servers
-// still come back, and Return returns them too.
+// A key of a server that is away can stay busy: each prefetch of it fails. Tokens of
+// other servers still come back, and Return returns them too.
 func TestPrefetchBusyKeyAway(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -387,7 +390,7 @@ func TestPrefetchLateFirst(t *testing.T) {
 	})
 }
 
-// If the context ends while Return returns tokens, there is an error, also if the last
+// If the context ends while Return returns tokens, there is an error, even if the last
 // return succeeded.
 func TestReturnLate(t *testing.T) {
 	t.Parallel()
@@ -433,7 +436,8 @@ func TestPrefetchPanic(t *testing.T) {
 	weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
 }
 
-// If a return ends with the short deadline of its caller, callers with more time still return tokens.
+// If a return ends with the short deadline of its caller, callers with more time still
+// return tokens.
 func TestPrefetchReturnShort(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -470,8 +474,8 @@ func TestPrefetchReturnShort(t *testing.T) {
 	})
 }
 
-// While one server of a cluster is away, each of its prefetches delays the others once, and not
-// again and again.
+// While one server of a cluster is away, each of its prefetches delays the others once,
+// and not again and again.
 func TestPrefetchReturnTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -114,7 +114,7 @@ func (o *owed) len() int {
 
 // returnPause is the time after a return that failed in which no request returns tokens,
 // unless it has at least twice as much time as that return had. Otherwise, a server that
-// is away would delay every request, also those for other servers of a cluster.
+// is away would delay every request, including those for other servers of a cluster.
 const returnPause = time.Second
 
 // If a return failed less than lateAfter ago, prefetches of failed calls are returned

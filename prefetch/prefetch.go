@@ -1,5 +1,5 @@
-// Package prefetch consumes tokens ahead of the requests of busy keys, and then allows requests
-// without a round trip:
+// Package prefetch consumes tokens ahead of the requests of busy keys, and then allows
+// those requests without a round trip:
 //
 //	pre := prefetch.New(&prefetch.Options{MaxTokens: 1000})
 //	lim, err = lim.Wrap(pre.Wrap)
@@ -9,69 +9,64 @@
 //	// … after the last request:
 //	err = pre.Return(ctx)
 //
-// A prefetch is one round trip: a TakeUpTo of as many tokens as the key lately used in half of
-// [Options].MaxAge. This number at most doubles from one prefetch to the next, up to MaxTokens.
-// The process holds these tokens, and requests use them.
+// A prefetch is one round trip: a TakeUpTo of as many tokens as the key lately used in
+// half of [Options].MaxAge. This number at most doubles from one prefetch to the next, up
+// to MaxTokens. The process holds the tokens until requests use them.
 //
 // # Promise
 //
-// All processes together never allow more than the store granted. A token is consumed in the
-// store before it is used, by less than MaxAge:
-//   - In any span of time, at most as much is allowed as the limit grants in that span plus
-//     MaxAge.
-//   - For an algorithm.FixedWindow, at most the limit is allowed in each window, because held
-//     tokens end with their window.
-//   - A process holds at most MaxTokens unused tokens of a key. Until they are used or
-//     returned, no other process can use them. If the process dies, they are lost: the limit
-//     counts them as consumed, so they are refilled, or end with the window.
-//   - A prefetch asks for at most a quarter of this process's share of the remaining tokens.
-//     The share follows its recent use. The process keeps at most half of the tokens that it
-//     finds, or the cost of its request if that is more, and returns the others at once. So if
-//     few tokens remain, requests consume them one by one, in any process.
+// All processes together never allow more than the store granted, because a token is
+// consumed in the store before it is used. But it can be used up to MaxAge later: in any
+// span of time, as much may be allowed as the limit grants in that span plus MaxAge.
+// Tokens of an algorithm.FixedWindow end with their window, so each window allows at most
+// the limit.
+//
+// If a process dies, the tokens that it holds, at most MaxTokens of a key, are lost until
+// they are refilled. Until they are used or returned, no other process can use them, so a
+// request can be denied although tokens are held elsewhere. To keep this rare, a process
+// prefetches at most a quarter of its share of the remaining tokens, and returns the
+// surplus. Its share follows its recent use. When few tokens remain, requests consume
+// them one by one.
 //
 // # Requests
 //
-// Held tokens answer a Consume without ID, MaxWait and Metadata, if they cover its cost. Every
-// other request is passed on unchanged, so Wait, Reserve, Refund, Settle and Force work, and do
-// not change held tokens. The store, and therefore Peek, counts held tokens as consumed.
+// Held tokens answer a Consume without ID, MaxWait and Metadata, if they cover its cost.
+// Every other request is passed on, and does not change held tokens. The store, and
+// therefore Peek, counts held tokens as consumed.
 //
-// Denials come from the store. To remember them, wrap the Pool in a denycache.Cache, which forgets
-// a denial when the Pool returns tokens of its key. A request can be denied while other processes
-// hold tokens, or if its cost is above what this process holds.
+// In an answer from held tokens, Remaining and ResetAfter count down from the values that
+// the prefetch returned. If other processes consume tokens, Remaining is too high, for
+// less than MaxAge.
 //
-// In an answer from held tokens, Remaining counts down from the value that the prefetch
-// returned. If other processes consume tokens, it is too high, for less than MaxAge. ResetAfter
-// counts down too. The results of each rule are made in the same way.
+// Denials come from the store. To remember them, wrap the Pool in a denycache.Cache,
+// which forgets a denial when the Pool returns tokens of its key.
 //
-// If a goroutine needs tokens of a key while a prefetch of that key is under way, it waits for
-// the prefetch, until its context ends. It does not wait if others already wait for all tokens
-// of the prefetch, if it has waited four times, or after a prefetch that brought nothing. No
-// goroutine waits for another key.
+// While a prefetch is under way, requests for its key wait for it, as many as it asks
+// tokens for. No request waits for another key.
 //
-// A Reset of a key ends the use of the tokens that this Pool holds for the key. Other
-// processes, and other keys that share the limit of a rule, can use theirs in addition to the
-// reset limit, for less than MaxAge.
+// A Reset ends the use of the tokens that this Pool holds for the key. Other processes,
+// and other keys that share the limit of a rule, can use theirs in addition to the reset
+// limit, for less than MaxAge.
 //
 // # Unused tokens
 //
-// There is no goroutine and no timer. After MaxAge, unused tokens are returned with the next
-// call that reaches the store, for any key. Such a call takes two round trips instead of one.
-// The second takes at most one second. If it fails, only requests with at least twice as much
-// time return tokens in the next second. [Pool.Return] returns all tokens at once. Tokens that
-// have been refilled in the meantime are not returned: see [weir.Limiter.Refund].
+// A Pool has no goroutine and no timer. After MaxAge, unused tokens are returned with the
+// next call that reaches the store, for any key, which then takes a second round trip of
+// at most one second. [Pool.Return] returns all tokens at once. Tokens that have been
+// refilled in the meantime are not returned: see [weir.Limiter.Refund].
 //
-// A prefetch has an ID, so the store keeps one more key for each rule and prefetch, until the
-// tokens have been refilled. If a window is hours or days long, choose a longer MaxAge, so that
-// there are fewer prefetches in a window.
+// The store keeps one more key for each rule and prefetch, until the tokens have been
+// refilled. If a window is hours or days long, choose a longer MaxAge, so that there are
+// fewer prefetches in it.
 //
 // # Errors
 //
-// If a prefetch fails, its caller gets the error. What it may have consumed is returned later.
-// During an outage, held tokens are used up. After that, nothing is prefetched, and an
-// outage.Breaker inside the Pool answers.
+// If a prefetch fails, its caller gets the error, and what it may have consumed is
+// returned later. During an outage, held tokens are used up. Then an outage.Breaker
+// inside the Pool answers.
 //
-// A limiter that prefetches decides the requests of DoMany one by one. An observer inside the
-// Pool sees each TakeUpTo and Settle. One around it sees every answer.
+// A limiter that prefetches decides the requests of DoMany one by one. An observer inside
+// the Pool sees each TakeUpTo and Settle, and one around it sees every answer.
 package prefetch
 
 import (
@@ -106,31 +101,30 @@ const (
 
 // Options are the settings of a [Pool]. The zero value is the default.
 type Options struct {
-	// MaxTokens is the largest number of tokens that the process holds for a key, from 2 to
-	// 2^20. 0 means DefaultMaxTokens, 1,000.
+	// MaxTokens is the largest number of tokens that the process holds for a key, from 2
+	// to 2^20. 0 means DefaultMaxTokens, 1,000.
 	MaxTokens int64
 
 	// MaxAge is how long a prefetched token can be used, at most one hour. 0 means
-	// DefaultMaxAge, 1 s. A key must use more than four tokens in each MaxAge, or it is
-	// decided as if there was no Pool. So a longer MaxAge saves more round trips, and lets
-	// requests be counted that much earlier than they are made.
+	// DefaultMaxAge, 1 s. A longer MaxAge saves more round trips, but tokens can be used
+	// that much later than the limit granted them. Only a key that uses more than four
+	// tokens in each MaxAge is prefetched.
 	MaxAge time.Duration
 
-	// MaxKeys is the number of keys for which the process holds tokens, at most 2^24. It is
-	// rounded up to a power of two, at least 4. 0 means DefaultMaxKeys, 4,096. If there are more,
-	// the other keys are decided as if there was no Pool. A key takes about 650 bytes, plus 120
-	// for each rule. A key whose segments are longer than 1,024 bytes together is not
-	// prefetched.
+	// MaxKeys is the number of keys for which the process holds tokens, at most 2^24. It
+	// is rounded up to a power of two, at least 4. 0 means DefaultMaxKeys, 4,096. A key
+	// takes about 650 bytes, plus 120 for each rule. Further keys, and those whose
+	// segments have more than 1,024 bytes together, are decided as if there was no Pool.
 	MaxKeys int
 
-	// Now is the clock by which tokens age. The default is time.Now. Set it in tests that set
+	// Now is the clock by which tokens age. nil means time.Now. Set it in tests that set
 	// Options.Clock or the clock of the store.
 	Now func() time.Time
 }
 
-// A Pool holds tokens for the limiters that it wraps. Limiters can share it, if the wrappers
-// inside of it treat their requests alike. Make one with [New].
-// It is safe for concurrent use.
+// A Pool holds tokens for the limiters that it wraps. Make one with [New]. It is safe for
+// concurrent use. Limiters over one store can share it, if the wrappers inside of it
+// treat their requests alike.
 type Pool struct {
 	opts    Options   // with the defaults; MaxKeys is a power of two
 	invalid error     // the error of Wrap if the Options are not valid
@@ -144,7 +138,7 @@ type Pool struct {
 	store   onestore.Mark
 }
 
-// New returns a Pool. If opts is nil, the defaults are used. If a field is not valid, [Pool.Wrap]
+// New returns a Pool. nil opts means the defaults. If a field is not valid, [Pool.Wrap]
 // returns an error that names it.
 func New(opts *Options) *Pool {
 	p := &Pool{seed: maphash.MakeSeed()}
@@ -174,21 +168,16 @@ func (o *Options) complete() error {
 	return nil
 }
 
-// Wrap is a [weir.Wrapper]. Pass it to [weir.Limiter.Wrap] before an outage.Breaker, so that held
-// tokens are used during an outage, and after a denycache.Cache, which remembers the denials.
+// Wrap is a [weir.Wrapper]. Pass it to [weir.Limiter.Wrap] before an outage.Breaker, so
+// that held tokens are used during an outage, and after a denycache.Cache, which
+// remembers the denials. The limiters that With and Only return share the Pool, and hold
+// tokens of a key for each set of limits.
 //
-// The limiters that With and Only return share the tokens of the Pool. A key has held tokens for
-// each set of limits.
-//
-// Wrap returns an error:
-//   - if a field of the Options is not valid.
-//   - if next has a Pool, or if the Pool wraps a limiter over another store.
-//   - [weir.ErrUnsupported] if a rule has a Cost, is a shadow rule, or is an
-//     algorithm.Pause.
-//   - [weir.ErrUnsupported] if the algorithm of a rule queues its requests, as
-//     algorithm.LeakyBucket does.
-//   - [weir.ErrUnsupported] if the algorithm of a rule cannot refund, cannot be in debt, or holds
-//     leases, because unused tokens are returned with [weir.Limiter.Settle].
+// The error is [weir.ErrUnsupported] if a rule has a Cost, is a shadow rule or an
+// algorithm.Pause, queues its requests as an algorithm.LeakyBucket does, or cannot be
+// settled, because unused tokens are returned with [weir.Limiter.Settle]. It is another
+// if a field of the Options is not valid, if next has a Pool, or if the Pool wraps a
+// limiter over another store.
 func (p *Pool) Wrap(lim *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	switch {
 	case p == nil || p.start.IsZero():
@@ -236,13 +225,12 @@ func supported(rules []weir.RuleInfo) error {
 	return nil
 }
 
-// Return returns all unused tokens to the store. Call it at the end of a process, after the last
-// request, or when a process becomes idle: later requests prefetch again.
+// Return returns all unused tokens to the store. Call it after the last request, or when
+// a process becomes idle: later requests prefetch again.
 //
-// Each prefetch has one second for its return. If a return fails, for example because one master of a
-// cluster is away, Return goes on with the others until ctx ends, and returns the first error.
-// Its errors are the errors of [weir.Limiter.Settle]. After an error, some tokens may not be
-// returned yet: call Return again.
+// If a return fails or takes longer than one second, for example because one master of a
+// cluster is away, Return goes on with the others until ctx ends, and returns the first
+// error, one of [weir.Limiter.Settle]. Call it again after an error.
 func (p *Pool) Return(ctx context.Context) error {
 	if p == nil || p.start.IsZero() {
 		return errNoPool

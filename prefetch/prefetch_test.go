@@ -17,8 +17,9 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// A tap is a wrapper that records the requests that reach the store. If before is not nil, it is
-// called before each request. If after is not nil, its error replaces the answer.
+// A tap is a wrapper that records the requests that reach the store. If before is not
+// nil, it is called before each request. If after is not nil, its error replaces the
+// answer.
 type tap struct {
 	pool   *prefetch.Pool // around it
 	mu     sync.Mutex
@@ -123,7 +124,8 @@ var prefetchable = []algorithm.Algorithm{
 	&algorithm.SlidingLog{Limit: 1000, Window: 10 * time.Second},
 }
 
-// While no time passes, a limiter that prefetches answers as one without does, with few calls.
+// While no time passes, a limiter that prefetches answers as one without does, with few
+// calls.
 func TestPrefetchSame(t *testing.T) {
 	t.Parallel()
 	for _, a := range prefetchable {
@@ -212,8 +214,8 @@ func TestPrefetchAnswers(t *testing.T) {
 	}
 }
 
-// The results of held tokens are as of the prefetch, less the time since. A request that the limiter
-// would not decide is an error also if tokens are held.
+// The results of held tokens are as of the prefetch, less the time since. A request that
+// the limiter would not decide is an error, even if tokens are held.
 func TestPrefetchResults(t *testing.T) {
 	t.Parallel()
 	c := weirtest.NewClock()
@@ -244,8 +246,8 @@ func TestPrefetchResults(t *testing.T) {
 	}
 }
 
-// Tokens end with MaxAge, with their window, and when the clock goes back. They come back to the
-// limit with a later call.
+// Tokens end with MaxAge, with their window, and when the clock goes back. They come back
+// to the limit with a later call.
 func TestPrefetchEnds(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

@@ -120,8 +120,8 @@ func pick(rng *rand.Rand, sums []float64) int {
 	return i
 }
 
-// simulate runs the requests of all processes in virtual time. The busiest process dies after two
-// thirds of the time.
+// simulate runs the requests of all processes in virtual time. The busiest process dies
+// after two thirds of the time.
 func simulate(t *testing.T, s saving, tr traffic) (f figures) {
 	st := memory.New(nil)
 	nets, processes, pools := make([]*network, simProcesses), make([]*weir.Limiter, simProcesses), make([]*prefetch.Pool, simProcesses)
@@ -163,7 +163,8 @@ func simulate(t *testing.T, s saving, tr traffic) (f figures) {
 	underWay, taken := make([]int, simProcesses), map[time.Duration]bool{}
 	start, died, sampled := time.Now(), false, 0
 	for at := time.Duration(0); ; {
-		// No two things happen at the same instant, because everything takes halves of round trips.
+		// No two things happen at the same instant, because everything takes halves of
+		// round trips.
 		at += time.Duration(rng.ExpFloat64() * float64(time.Second) / simRate)
 		for taken[at%(simTrip/2)] {
 			at++
@@ -242,8 +243,9 @@ func (f figures) row(name string, base figures, limit float64) string {
 		100*float64(f.heldFirst)/limit, 100*float64(f.heldDenied)/float64(max(f.denials, 1))/limit, f.lost, f.unanswered)
 }
 
-// TestSimulation simulates processes with skewed traffic, and compares the figures with those of the
-// page. They can differ a little, because goroutines that wait for the same prefetch go on in any order.
+// TestSimulation simulates processes with skewed traffic, and compares the figures with
+// those of the page. They can differ a little, because goroutines that wait for the same
+// prefetch go on in any order.
 func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
@@ -288,8 +290,8 @@ func TestSimulation(t *testing.T) {
 
 var figure = regexp.MustCompile(`\d+(\.\d+)?`)
 
-// sameFigures returns an error if the texts of two tables differ, or two figures by more than 10 %.
-// A small figure can differ by 1, and a fraction by 0.1.
+// sameFigures returns an error if the texts of two tables differ, or two figures by more
+// than 10 %. A small figure can differ by 1, and a fraction by 0.1.
 func sameFigures(got, want string) error {
 	if figure.ReplaceAllString(got, "0") != figure.ReplaceAllString(want, "0") {
 		return fmt.Errorf("the texts differ")

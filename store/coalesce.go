@@ -9,32 +9,32 @@ import (
 	"time"
 )
 
-// Coalesce returns a store that sends concurrent calls of Eval together. Use it if many
-// goroutines of a process decide at once, over a client that does not send their commands
-// together itself. rueidis and valkey-go do. go-redis and redigo do not.
+// Coalesce returns a store that sends concurrent calls of Eval together, in one batch.
+// Use it if many goroutines of a process decide at once, over a client that does not do
+// so itself: rueidis and valkey-go do, go-redis and redigo do not.
 //
 //	lim, err := weir.New("api", store.Coalesce(goredis.New(rdb)), algorithm.GCRA{…}, nil)
 //
+// In a cluster, a batch ends when the slowest server has answered. If a server does not
+// answer, all calls wait for it, including calls for other servers. So give every call a
+// deadline, or set the timeouts of the client.
+//
 // If no other call is under way, a call is sent at once. Calls that arrive before it
-// returns wait, and are then sent together in one batch. If 16 calls wait, they are sent
-// beside the call or the batch that is under way, so that the client and the server work at
-// the same time. No third one is sent beside them. So before a call is sent, it waits for at
-// most one other call or batch. No timer is involved.
+// returns wait, and are then sent together. If 16 calls wait, they are sent beside the
+// call or the batch that is under way, so that the client and the server work at the same
+// time, but never as a third. So a call waits for at most one other call or batch before
+// it is sent. No timer is involved.
 //
 // The store st must be a [Batcher]. Otherwise every method returns an error, and so does
 // weir.New. MGet, Time, EvalBatch and the List of a [Lister] go to st as they are.
 //
 // If the context of a call ends while the call waits, the call is not sent. If it ends
-// later, Eval returns the context's error at once, and the script may have run. The context
-// of a batch ends at the latest deadline of its calls, or when all their contexts have
-// ended. It has none of the values of their contexts, for example no trace.
+// later, Eval returns the context's error at once, and the script may have run. The
+// context of a batch ends at the latest deadline of its calls, or when all their contexts
+// have ended. It has none of their values, for example no trace.
 //
-// In a cluster, a batch ends when the slowest server has answered. If a server does not
-// answer, all calls wait for it, also calls for other servers. So give every call a
-// deadline, or set the timeouts of the client.
-//
-// If calls wait, the returned store starts a goroutine, and a second one if 16 calls wait. Both end
-// when no call waits.
+// While calls wait, the returned store runs a goroutine, and a second one if 16 calls
+// wait.
 func Coalesce(st Store) Store {
 	c := &coalesced{Store: st}
 	c.batcher, _ = st.(Batcher)
@@ -51,8 +51,8 @@ func Coalesce(st Store) Store {
 	return c
 }
 
-// crowd is the number of waiting calls for which a second batch is sent. With fewer calls, two small
-// batches would cost more than one.
+// crowd is the number of waiting calls for which a second batch is sent. With fewer
+// calls, two small batches would cost more than one.
 const crowd = 16
 
 type coalesced struct {
@@ -160,8 +160,9 @@ func (c *coalesced) Time(ctx context.Context) (time.Time, error) {
 	return c.Store.Time(ctx)
 }
 
-// queue adds a call to those that wait. It copies the slices, which are the caller's again
-// as soon as Eval returns. If nothing is under way, queue returns nil: the call is sent alone.
+// queue adds a call to those that wait. It copies the slices, which are the caller's
+// again as soon as Eval returns. If nothing is under way, queue returns nil: the call is
+// sent alone.
 func (c *coalesced) queue(ctx context.Context, script *Script, keys []string, args []Arg) *queued {
 	deadline, _ := ctx.Deadline() // without the lock, because it can panic
 	c.mu.Lock()
@@ -199,7 +200,8 @@ func (c *coalesced) leave(q *queued) bool {
 		}
 		return true
 	}
-	// A trip can last. Until then, no more than twice the calls of present callers are kept.
+	// A trip can last. Until then, no more than twice the calls of present callers are
+	// kept.
 	if c.left++; 2*c.left > len(c.waiting) {
 		c.waiting = slices.DeleteFunc(c.waiting, func(q *queued) bool { return q.ctx.Err() != nil })
 		c.left = 0
@@ -229,8 +231,9 @@ func (c *coalesced) send() {
 	}
 }
 
-// take makes a batch of the calls that wait, and returns it with its context. If there are none,
-// it returns nil: one trip less is under way. A caller whose context has ended leaves by itself.
+// take makes a batch of the calls that wait, and returns it with its context. If there
+// are none, it returns nil: one trip less is under way. A caller whose context has ended
+// leaves on its own.
 func (c *coalesced) take() (*batch, context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -265,8 +268,8 @@ func (c *coalesced) take() (*batch, context.Context) {
 	return b, ctx
 }
 
-// run sends a batch, and hands out the answers. If the store panics, or ends the goroutine,
-// every call returns an error: no caller could recover the panic.
+// run sends a batch, and hands out the answers. If the store panics, or ends the
+// goroutine, every call returns an error: no caller could recover the panic.
 func (c *coalesced) run(ctx context.Context, b *batch) {
 	calls := make([]Eval, len(b.calls))
 	for i, q := range b.calls {
@@ -286,7 +289,7 @@ func (c *coalesced) run(ctx context.Context, b *batch) {
 			if q.Eval = calls[i]; !returned {
 				q.Err = fmt.Errorf("store: eval %s: a batch panicked: %v: %w", q.Script.Name(), reason, ErrScript)
 			}
-			q.done <- struct{}{} // never blocks, also if the caller has left
+			q.done <- struct{}{} // never blocks, even if the caller has left
 		}
 	}()
 	c.batcher.EvalBatch(ctx, calls)

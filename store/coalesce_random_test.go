@@ -16,7 +16,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// An erratic is a store whose calls take random times, and fail or panic as their keys say.
+// An erratic is a store whose calls take random times, and fail or panic as their keys
+// say.
 type erratic struct {
 	server
 	flying atomic.Int32 // calls and batches under way
@@ -139,8 +140,8 @@ type slowDone struct {
 func (s slowDone) Done() <-chan struct{} { return s.done }
 func (s slowDone) Err() error            { return context.Canceled }
 
-// A call whose context ends while it waits is not sent, even if its caller has not seen the
-// end of the context yet.
+// A call whose context ends while it waits is not sent, even if its caller has not seen
+// the end of the context yet.
 func TestCoalesceEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(server)
@@ -159,8 +160,8 @@ func TestCoalesceEnded(t *testing.T) {
 	})
 }
 
-// If all callers of a batch have left, the batch is canceled, and the next calls do not wait
-// for it.
+// If all callers of a batch have left, the batch is canceled, and the next calls do not
+// wait for it.
 func TestCoalesceDeserted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(server)
@@ -212,8 +213,8 @@ type tap struct {
 func (s *tap) EvalBatch(ctx context.Context, calls []store.Eval) { s.batch(ctx, calls) }
 func (s *tap) Check() error                                      { return s.unfit }
 
-// The slices of a caller that has left are its own again, although its batch is under way.
-// The context of a batch ends with the batch.
+// The slices of a caller that has left are its own again, although its batch is under
+// way. The context of a batch ends with the batch.
 func TestCoalesceSlices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var batch context.Context

@@ -129,7 +129,8 @@ func TestCoalesce(t *testing.T) {
 	})
 }
 
-// If 16 calls wait, they go at once, beside the call under way. A third trip waits for one of both.
+// If 16 calls wait, they go at once, beside the call under way. A third trip waits for
+// one of both.
 func TestCoalesceCrowd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := new(server)

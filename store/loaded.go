@@ -47,8 +47,9 @@ type Change struct {
 }
 
 // Loaded is a [Tx] over values that a store has already read. In Eval, a store locks and
-// reads the keys, calls [Script.Run] with a Loaded, and then writes [Loaded.Changes]. Make
-// a Loaded with [NewLoaded] for each run of a form. It is not safe for concurrent use.
+// reads the keys, calls [Script.Run] with a Loaded, and then writes [Loaded.Changes].
+// Make a Loaded with [NewLoaded] for each run of a form. It is not safe for concurrent
+// use.
 type Loaded struct {
 	now  int64
 	keys []loadedKey
@@ -65,9 +66,9 @@ type loadedKey struct {
 }
 
 // NewLoaded returns a Tx whose key i holds held[i]. Its clock shows now, in microseconds
-// since the Unix epoch. The caller must pass an expired value as Missing. The members of a
-// set can be in any order. A set without members is the same as Missing. A Loaded does not
-// change held, nor the members in it.
+// since the Unix epoch. The caller must pass an expired value as Missing. The members of
+// a set can be in any order. A set without members is the same as Missing. A Loaded does
+// not change held, nor the members in it.
 func NewLoaded(now int64, held []Content) *Loaded {
 	l := &Loaded{now: now, keys: make([]loadedKey, len(held))}
 	for i, h := range held {
@@ -84,8 +85,8 @@ func NewLoaded(now int64, held []Content) *Loaded {
 	return l
 }
 
-// Changes returns one change for each key that the store must write or delete, in the order
-// of the keys. Call it once, after [Script.Run] returned without an error.
+// Changes returns one change for each key that the store must write or delete, in the
+// order of the keys. Call it once, after [Script.Run] returned without an error.
 func (l *Loaded) Changes() []Change {
 	var list []Change
 	for i := range l.keys {
@@ -231,8 +232,8 @@ func (k *loadedKey) own() {
 	}
 }
 
-// find returns the index of the member with this text. It reads all members, as the store did
-// before.
+// find returns the index of the member with this text. It reads all members, as the store
+// did before.
 func (k *loadedKey) find(text string) int {
 	return slices.IndexFunc(k.held.Members, func(m Member) bool { return m.Text == text })
 }

@@ -50,6 +50,10 @@ func TestRunErrors(t *testing.T) {
 		{"ForeignAt, wrapped", store.NewScript("x", "", returns(fmt.Errorf("why: %w", store.ForeignAt(0)))), store.ErrForeign, `"{k}a"`},
 		{"ForeignAt, read-only", store.NewReadOnlyScript("x", "", returns(store.ForeignAt(1))), store.ErrForeign, `"{k}b"`},
 		{"ForeignAt, no such key", store.NewScript("x", "", returns(store.ForeignAt(2))), store.ErrScript, "ForeignAt(2): the script has 2 keys"},
+		{"panic", store.NewScript("x", "", changes(func(store.Tx) { panic("lost the plot") })), store.ErrScript, "panicked at run_test.go:"},
+		{"panic, read-only", readOnly(func(store.Tx) { panic("lost the plot") }), store.ErrScript, "lost the plot"},
+		{"panic of the runtime", store.NewScript("x", "", changes(func(tx store.Tx) { _ = make([]int, -tx.Now()) })), store.ErrScript, "panicked at run_test.go:"},
+		{"panic of the Tx", store.NewScript("x", "", changes(func(tx store.Tx) { _, _, _ = tx.Get(9) })), store.ErrScript, "out of range"},
 		{"read-only Put", readOnly(func(tx store.Tx) { tx.Put(0, store.Nums{}, time.Second) }), store.ErrScript, "read-only"},
 		{"read-only Keep", readOnly(func(tx store.Tx) { tx.Keep(0, store.Nums{}) }), store.ErrScript, "read-only"},
 		{"read-only Del", readOnly(func(tx store.Tx) { tx.Del(0) }), store.ErrScript, "read-only"},
@@ -80,7 +84,7 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
-// Run gives the form tx, args and reply, also if the script is read-only.
+// Run gives the form tx, args and reply, even if the script is read-only.
 func TestRun(t *testing.T) {
 	t.Parallel()
 	form := func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
@@ -115,7 +119,7 @@ func TestRunAllocatesNothing(t *testing.T) {
 	}
 }
 
-// ForeignAt is an ErrForeign, also before Run adds the name of the key.
+// ForeignAt is an ErrForeign, even before Run adds the name of the key.
 func TestForeignAt(t *testing.T) {
 	t.Parallel()
 	for _, i := range []int{0, 3, 1000} {

@@ -1,9 +1,12 @@
 package store
 
 import (
-	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by SHA-1
+	"crypto/sha1" // EVALSHA names scripts by SHA-1
 	"encoding/hex"
 	"fmt"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"sync"
 	"time"
 )
@@ -27,23 +30,25 @@ type Script struct {
 // keeps no state between runs. It does not keep args or reply.
 //
 // If a form returns an error, none of its changes takes effect. If a key holds a value of
-// another algorithm, the form returns [ForeignAt]. Other errors become an [ErrScript].
+// another algorithm, the form returns [ForeignAt]. Other errors, and panics, become an
+// [ErrScript].
 type GoForm func(tx Tx, args []Arg, reply []Value) ([]Value, error)
 
 // NewScript returns a script. The name is a short name for errors and metrics.
 //
-// The Lua form must use each key as a literal KEYS[n], and reply with an integer, a string, or
-// a flat array of them. One value counts as an array of one. It must do all reads before the
-// first write. If a script fails after a write, the server does not undo the write.
+// The Lua form must use each key as a literal KEYS[n], and reply with an integer, a
+// string, or a flat array of them. One value counts as an array of one. It must do all
+// reads before the first write, because a server does not undo the writes of a script
+// that fails.
 //
 // The Go form can be nil. Stores that run no Lua then return [ErrNoGoForm].
 func NewScript(name, lua string, form GoForm) *Script {
-	sum := sha1.Sum([]byte(lua)) //nolint:gosec // see the import
+	sum := sha1.Sum([]byte(lua))
 	return &Script{name: name, lua: lua, sha: hex.EncodeToString(sum[:]), form: form}
 }
 
 // NewReadOnlyScript is like [NewScript], for a script that writes nothing. A store can
-// run such a script on a replica, if the user of the store allows that.
+// run it on a replica, if its user allows that.
 func NewReadOnlyScript(name, lua string, form GoForm) *Script {
 	s := NewScript(name, lua, form)
 	s.readOnly = true
@@ -72,10 +77,10 @@ func (s *Script) ReadOnly() bool { return s.readOnly }
 // GoForm returns the script's Go form, or nil. A store calls [Script.Run].
 func (s *Script) GoForm() GoForm { return s.form }
 
-// Run runs the Go form of the script on tx, and appends its reply to reply. Key i of tx is
-// keys[i]. A store that runs no Lua calls Run in [Store.Eval], while it holds the locks of
-// all keys. If Run returns an error, the store must discard the changes. Run then returns
-// the unchanged reply.
+// Run runs the Go form of the script on tx, and appends its reply to reply. Key i of tx
+// is keys[i]. A store that runs no Lua calls Run in [Store.Eval], while it holds the
+// locks of all keys. If Run returns an error, the store must discard the changes. Run
+// then returns the unchanged reply.
 //
 // The errors are:
 //   - [ErrNoGoForm] if the script has no Go form.
@@ -84,18 +89,40 @@ func (s *Script) GoForm() GoForm { return s.form }
 //   - the error of the form, if it is an ErrScript, an ErrForeign, an [ErrUnavailable] or
 //     an error of a context.
 //   - [ErrScript] if the form returned any other error.
-func (s *Script) Run(tx Tx, keys []string, args []Arg, reply []Value) ([]Value, error) {
+//   - [ErrScript], which says where, if the form or tx panicked.
+func (s *Script) Run(tx Tx, keys []string, args []Arg, reply []Value) (out []Value, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			out, err = reply, fmt.Errorf("%w: its Go form panicked%s: %v", ErrScript, panicLine(), reason)
+		}
+	}()
 	switch {
 	case s.form == nil:
 		return reply, ErrNoGoForm
 	case s.readOnly:
 		return s.runReadOnly(tx, keys, args, reply)
 	}
-	out, err := s.form(tx, args, reply)
-	if err != nil {
+	if out, err = s.form(tx, args, reply); err != nil {
 		return reply, formError(err, keys)
 	}
 	return out, nil
+}
+
+// panicLine returns the source line that panicked. Only a deferred function can call it.
+func panicLine() string {
+	var pcs [32]uintptr
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(0, pcs[:])])
+	for panicked, more := false, true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		switch inRuntime := strings.HasPrefix(f.Function, "runtime."); {
+		case f.Function == "runtime.gopanic":
+			panicked = true
+		case panicked && !inRuntime:
+			return fmt.Sprintf(" at %s:%d", filepath.Base(f.File), f.Line)
+		}
+	}
+	return ""
 }
 
 func (s *Script) runReadOnly(tx Tx, keys []string, args []Arg, reply []Value) ([]Value, error) {

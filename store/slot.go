@@ -8,9 +8,9 @@ import (
 // Slots is the number of slots of a Redis or Valkey cluster.
 const Slots = 16384
 
-// Slot returns the cluster slot of key, from 0 to Slots-1. The Redis Cluster specification
-// defines it as the CRC16 (XMODEM) of the key's hash tag, modulo Slots. If the key has no
-// hash tag, it is the CRC16 of the whole key, modulo Slots.
+// Slot returns the cluster slot of key, from 0 to Slots-1. The Redis Cluster
+// specification defines it as the CRC16 (XMODEM) of the key's hash tag, modulo Slots. If
+// the key has no hash tag, it is the CRC16 of the whole key, modulo Slots.
 func Slot(key string) int {
 	crc := uint16(0)
 	for tag, i := hashTag(key), 0; i < len(tag); i++ {

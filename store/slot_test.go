@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// The golden vectors are from the Redis Cluster specification, and from CLUSTER KEYSLOT of
-// a server.
+// The golden vectors are from the Redis Cluster specification, and from CLUSTER KEYSLOT
+// of a server.
 func TestSlot(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -35,8 +35,8 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-// The slot of a key with a hash tag depends only on the tag. If there is no tag, or if the
-// tag is empty or not closed, the slot depends on the whole key.
+// The slot of a key with a hash tag depends only on the tag. If there is no tag, or if
+// the tag is empty or not closed, the slot depends on the whole key.
 func TestSlotHashTag(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ key, hashed string }{

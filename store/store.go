@@ -7,9 +7,10 @@
 //	}
 //
 // Authors of backends implement [Store]. It has three methods: Eval runs a [Script]
-// atomically, MGet reads many keys, and Time returns the time. A script has two forms that
-// do the same. The Lua form is for stores that run it on a server. The Go form is for
-// stores that run no Lua: it works on a [Tx]. [NewLoaded] returns a Tx for such a store.
+// atomically, MGet reads many keys, and Time returns the time. A script has two forms
+// that do the same. The Lua form is for stores that run it on a server. The Go form is
+// for stores that run no Lua: it works on a [Tx]. [NewLoaded] returns a Tx for such a
+// store.
 //
 // A key holds a [Nums] or a sorted set of [Member] values. A backend can store a Nums
 // as text, as Redis servers do, or as a tag and integers, for example in a row of a
@@ -29,8 +30,8 @@ import (
 // A Store keeps the state of limiters. Scripts change it atomically.
 //
 // The errors of a store can be told apart with [errors.Is]:
-//   - [ErrUnavailable]: the store could not serve the call. It is an [ErrMisconfigured] too if
-//     this does not end before somebody corrects a setting.
+//   - [ErrUnavailable]: the store could not serve the call. It is an [ErrMisconfigured]
+//     too if this does not end before somebody corrects a setting.
 //   - [ErrScript]: the script failed.
 //   - [ErrForeign]: a key holds a value that no limiter wrote.
 //   - [ErrCrossSlot]: the keys do not have the same cluster slot.
@@ -49,14 +50,13 @@ type Store interface {
 	//
 	// A store can read the keys without locks, and compare versions when it writes. A Go
 	// form can then see a torn snapshot: values that the keys never held together. So the
-	// store must also compare the versions if the form returned an error or changed
-	// nothing, and run the form again if they differ. A read-only script has a place
-	// among the calls that write, but its clock does not tell which.
+	// store must compare the versions even if the form returned an error or changed
+	// nothing, and run the form again if they differ. A read-only script sees the state
+	// between two calls that write, although its clock may show another time.
 	//
 	// If Eval returns an error, it returns the unchanged reply. If the error is
-	// ErrUnavailable or an error of ctx, the script may have run. Eval itself does
-	// not run the script again. But if the client of the store retries, the script can
-	// run again.
+	// ErrUnavailable or an error of ctx, the script may have run. Eval itself does not
+	// run it again, but the client of the store may.
 	//
 	// The store may keep the strings in keys and args, but not the slices.
 	Eval(ctx context.Context, script *Script, keys []string, args []Arg, reply []Value) ([]Value, error)
@@ -66,7 +66,8 @@ type Store interface {
 	// keys can have the same key twice.
 	//
 	// The keys can have different slots. MGet reads the keys of one slot atomically,
-	// but not the keys of different slots.
+	// but not the keys of different slots. If it returns an error, it returns the
+	// unchanged values.
 	MGet(ctx context.Context, keys []string, values []Value) ([]Value, error)
 
 	// Time returns the time of the store's clock, which scripts use, with a precision
@@ -82,7 +83,7 @@ type Eval struct {
 	Args   []Arg
 
 	Reply []Value // EvalBatch appends the reply to it
-	Err   error   // the error of this call
+	Err   error   // EvalBatch sets it to the error of this call, or to nil
 }
 
 // A Batcher is a [Store] that can send many calls together.
@@ -114,8 +115,8 @@ type Checker interface {
 	Check() error
 }
 
-// A DeadlineChecker is a [Store] whose calls may take longer than they have to, depending
-// on the settings of its client.
+// A DeadlineChecker is a [Store] that can tell whether the settings of its client let a
+// call outlast its deadline.
 type DeadlineChecker interface {
 	// CheckDeadline returns nil if a call ends soon after the deadline of its context,
 	// and at once if the server refuses the connection. Otherwise it returns an error
@@ -124,7 +125,7 @@ type DeadlineChecker interface {
 }
 
 // A Lister is a [Store] that can list its keys, for tools that show who has consumed
-// what. No decision needs it. A listing takes several calls, of which each does a bounded
+// what. No decision needs it. A listing takes several calls, each of which does a bounded
 // amount of work:
 //
 //	for cursor, more := "", true; more; more = cursor != "" {

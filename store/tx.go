@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// A Tx gives a Go form access to the keys of one call of [Store.Eval]. Key i is keys[i] of
-// the call. A key is missing, or it holds a [Nums], a sorted set, or a foreign value.
+// A Tx gives a Go form access to the keys of one call of [Store.Eval]. Key i is keys[i]
+// of the call. A key is missing, or it holds a [Nums], a sorted set, or a foreign value.
 //
 // A form follows these rules:
 //   - It reads a sorted set before it changes that set. The result of a later read of the
-//     set is not defined. If it has removed members, the result of a Keep, and of an Add that
-//     keeps the TTL, is not defined either.
+//     set is not defined. If it has removed members, the result of a Keep, and of an Add
+//     that keeps the TTL, is not defined either.
 //   - Get returns the result of earlier calls of Put, Keep and Del.
 //   - If its script is read-only, it makes no change.
 //
@@ -19,7 +19,7 @@ import (
 //   - A key that expires at Now, or that expired before Now, is missing.
 //   - Changes take effect in the order in which the form made them, when the form returns
 //     without an error. If the form returns an error, no change takes effect.
-//   - A store does not remove members by itself. A member stays until the form removes it,
+//   - A store never removes members: a member stays until the form removes it,
 //     or the key expires.
 //
 // If a Tx reads from a server while the form runs, its methods can also return
@@ -28,8 +28,8 @@ import (
 // [NewLoaded] returns a Tx for stores that read all keys first.
 type Tx interface {
 	// Now returns the time of the store's clock, in microseconds since the Unix epoch.
-	// The store reads the clock once for each call, after it has locked the keys, or after
-	// it has read them if it takes no locks.
+	// The store reads the clock once for each call, after it has locked the keys, or
+	// after it has read them if it takes no locks.
 	Now() int64
 
 	// Get returns the Nums at key i. The second result is false if the key is missing.
@@ -71,10 +71,10 @@ type Tx interface {
 	// The error is ForeignAt(i) if the key holds anything but a sorted set.
 	Score(i int, text string) (score int64, ok bool, err error)
 
-	// Add adds m to the sorted set at key i. If the set has a member with the same
-	// text, that member gets the new score. The key expires after ttl, which is a whole
-	// number of milliseconds. If ttl is 0, the key keeps its TTL, and if it is missing, Add
-	// does nothing.
+	// Add adds m to the sorted set at key i. If the set has a member with the same text,
+	// that member gets the new score. The key expires after ttl, which is a whole number
+	// of milliseconds. If ttl is 0, the key keeps its TTL, and if it is missing, Add does
+	// nothing.
 	Add(i int, m Member, ttl time.Duration)
 
 	// Remove removes the member with this text from the sorted set at key i, if there
@@ -96,12 +96,13 @@ type Member struct {
 	// Score is an integer from 0 to 2^53-1.
 	Score int64
 
-	// Text is a string of any bytes, at most MaxText. It is unique in its set.
+	// Text is a string of any bytes, at most MaxText, and can be empty. It is unique in
+	// its set.
 	Text string
 }
 
-// A Tag identifies the algorithm and the layout of a value. It is a letter for the algorithm
-// and a digit for the version of the layout.
+// A Tag identifies the algorithm and the layout of a value. It is a letter for the
+// algorithm and a digit for the version of the layout.
 type Tag [2]byte
 
 // MaxNums is the largest number of integers in a [Nums].
@@ -110,7 +111,8 @@ const MaxNums = 9
 // Nums is a value of a key: a tag and up to [MaxNums] integers from 0 to 2^53-1.
 //
 // Its text is, for example, "g1 1767225600000000 0 1": the tag, and then each integer in
-// decimal, without leading zeros, after a single space. Redis servers hold this text. Other stores can hold it too.
+// decimal, without leading zeros, after a single space. Redis servers hold this text.
+// Other stores can hold it too.
 type Nums struct {
 	Tag Tag
 	Len uint8 // the number of elements of N that are used; the others are 0

@@ -71,8 +71,8 @@ func (v Value) Int() int64 { return v.n }
 // Str returns the string of v. If v is not a Bulk, Str returns "".
 func (v Value) Str() string { return v.s }
 
-// String returns v as text for people: nil, an integer, or a quoted string. For the string of
-// v, use Str.
+// String returns v as text for people: nil, an integer, or a quoted string. For the
+// string of v, use Str.
 func (v Value) String() string {
 	switch v.kind {
 	case Integer:

@@ -33,8 +33,8 @@ type asked struct {
 	sum    [sha256.Size]byte // of a long key, in place of the key
 }
 
-// longKey is the size of the longest key that is kept, in bytes. Callers choose their keys: without
-// a bound, those of requests that cost nothing would fill the memory.
+// longKey is the size of the longest key that is kept, in bytes. Callers choose their
+// keys: without a bound, those of requests that cost nothing would fill the memory.
 const longKey = 1024
 
 // askedOf returns what a key of the policy is kept under.

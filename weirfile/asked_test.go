@@ -9,7 +9,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// The results about long keys are kept too, each under its own key, without the text of the key.
+// The results about long keys are kept too, each under its own key, without the text of
+// the key.
 func TestOverrideOfLongKeys(t *testing.T) {
 	long, asks := strings.Repeat("x", 1<<20), 0
 	opts := &Options{Override: func(_ context.Context, _ string, key weir.Key) (Override, bool, error) {

@@ -282,8 +282,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// If segments change places, and programs pass their keys in the new order, the state is lost where
-// the key in the store has them in another order.
+// If segments change places, and programs pass their keys in the new order, the state is
+// lost where the key in the store has them in another order.
 func TestDiffOfOrder(t *testing.T) {
 	t.Parallel()
 	const all, tenant = "all: {algorithm: fixed window, limit: 9, window: 1h}", "tenant: {by: [tenant], algorithm: fixed window, limit: 9, window: 1h}"

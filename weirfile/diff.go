@@ -230,8 +230,8 @@ func (f *File) words(r weir.Rule) string {
 	return text
 }
 
-// renamedFrom returns the rule of old which rule seems to replace under another name, or nil. It is
-// none of the rules that others replace.
+// renamedFrom returns the rule of old which rule seems to replace under another name, or
+// nil. It is none of the rules that others replace.
 func renamedFrom(old, p *filePolicy, rule weir.Rule, replaced map[string]bool) *weir.Rule {
 	for i := range old.Rules {
 		was := &old.Rules[i]
@@ -254,8 +254,9 @@ func sameSegments(a, b keyPlace) bool {
 	return slices.Equal(slices.Sorted(slices.Values(a.names)), slices.Sorted(slices.Values(b.names))) || sameKeys(a, b)
 }
 
-// sameKeys reports whether keys have the same segments in the same order: by their names, or by
-// their places if only names have changed. If a name stands at another place, segments have moved.
+// sameKeys reports whether keys have the same segments in the same order: by their names,
+// or by their places if only names have changed. If a name stands at another place,
+// segments have moved.
 func sameKeys(a, b keyPlace) bool {
 	if slices.Equal(a.names, b.names) {
 		return true

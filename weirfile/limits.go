@@ -82,14 +82,14 @@ func (l *Limits) wrap(policy string) []weir.Wrapper {
 	return list
 }
 
-// For returns the limiter for a request: the limiter of the key's override if there is
-// one, and otherwise of the plan, or of the policy itself if plan is "". Each limiter is
-// made once and kept, so call For for every request. Do not keep the limiter for longer
-// than a request, because the file can change.
+// For returns the limiter for a request, with the limits of the key's override if there
+// is one, and otherwise of the plan, or of the policy itself if plan is "". Call For for
+// every request: each limiter is made once and kept, and the file can change, so do not
+// keep the limiter for longer than a request.
 //
-// The error is [ErrUnknown] if the file has no such policy, or the policy no such plan,
-// and [weir.ErrInvalidKey] if the key has a wrong number of segments and Options.Override
-// would be asked about it. An error of Options.Override is not returned: see there.
+// The error is [ErrUnknown] if the file has no such policy, or the policy no such plan.
+// With [Options].Override, it is [weir.ErrInvalidKey] if the key has a wrong number of
+// segments. An error of Options.Override is not returned: see there.
 func (l *Limits) For(ctx context.Context, policy, plan string, key weir.Key) (*weir.Limiter, error) {
 	lim, _, err := l.find(ctx, policy, plan, &key)
 	return lim, err

@@ -15,10 +15,10 @@ type Options struct {
 	// Limiter are the options of every limiter.
 	Limiter *weir.Options
 
-	// Wrap returns the wrappers of the limiter of a policy, from the outermost to the
-	// innermost, as weir.Limiter.Wrap takes them. It is called once for each policy. The
-	// wrappers also stand around the limiters of plans and overrides, and of files that
-	// Watch loads later. nil means no wrappers.
+	// Wrap returns the wrappers of the limiters of a policy, from the outermost to the
+	// innermost, as weir.Limiter.Wrap takes them. nil means no wrappers. It is called
+	// once for each policy, and its wrappers also stand around the limiters of plans and
+	// overrides, and of files that are loaded later.
 	Wrap func(policy string) []weir.Wrapper
 
 	// Algorithms are algorithms of your own, by the name that files use for them. A value
@@ -32,10 +32,9 @@ type Options struct {
 	// if the key has none. For asks it about keys that have no override in the file, and
 	// keeps the result for OverrideAge. It can be called by several goroutines at once.
 	//
-	// If it returns an error, or an override that is not valid, the last result stays in
-	// use. If there is none, the limits are those of the plan that the request names, or
-	// of the policy. The error is reported by OnError and by Status, and the function is
-	// called again after a second.
+	// After an error, or an override that is not valid, the last result stays in use, or
+	// the limits of the plan or the policy if there is none. OnError and Status report
+	// the error, and the function is called again after a second.
 	Override func(ctx context.Context, policy string, key weir.Key) (o Override, found bool, err error)
 
 	// OverrideAge is how long a result of Override is used. 0 means one minute.
@@ -48,7 +47,7 @@ type Options struct {
 	// Interval is the time between two checks of the file by Watch. 0 means 5 seconds.
 	Interval time.Duration
 
-	// OnLoad is called after Watch or Reload has put a changed file into force.
+	// OnLoad is called after Watch or Reload has put a changed file into use.
 	OnLoad func(f *File)
 
 	// OnError is called after each check of the file that failed, even if the previous

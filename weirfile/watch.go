@@ -131,8 +131,8 @@ func (l *Limits) replaceAndNote(path string, data []byte, err error) (*File, err
 	return f, err
 }
 
-// replace puts the content into use, and returns its File, or nil if nothing has changed. The
-// caller holds l.loading.
+// replace puts the content into use, and returns its File, or nil if nothing has changed.
+// The caller holds l.loading.
 func (l *Limits) replace(path string, data []byte, err error) (*File, error) {
 	if err != nil {
 		return nil, fmt.Errorf("weirfile: %w", err)

@@ -11,9 +11,9 @@ import (
 	"github.com/weir-go/weir"
 )
 
-// A ClientInterceptor waits for its turn before it sends a call, so that a client keeps to the
-// limit of a server. Make one with [NewClientInterceptor]. It is safe for concurrent use. A
-// zero ClientInterceptor fails every call.
+// A ClientInterceptor waits for its turn before it sends a call, so that a client keeps
+// to the limit of a server. Make one with [NewClientInterceptor]. It is safe for
+// concurrent use. A zero ClientInterceptor fails every call.
 //
 //	pace, err := weirgrpc.NewClientInterceptor(lim, weirgrpc.By(weirgrpc.Text("billing")))
 //	if err != nil {
@@ -24,14 +24,14 @@ import (
 //		grpc.WithChainStreamInterceptor(pace.Stream),
 //	)
 //
-// It waits until the limiter allows the call, as [weir.Limiter.Wait] does: it reserves a turn,
-// and sleeps until then. It waits at most until the deadline of the call's context, and at
-// most Request.MaxWait. If the turn would come later, the call fails at once, and consumes
-// nothing. If the context ends during the wait, the turn is refunded.
+// It waits until the limiter allows the call, as [weir.Limiter.Wait] does: it reserves a
+// turn, and sleeps until then. It waits at most until the deadline of the call's context,
+// and at most Request.MaxWait. If the turn would come later, the call fails at once, and
+// consumes nothing. If the context ends during the wait, the turn is refunded.
 //
-// Only the fields Key, Cost, MaxWait and ID of the request are used. A MaxWait of 0 means that
-// only the context ends the wait. If the request has an ID, the turn is not refunded, because another
-// call with this ID can use it.
+// Only the fields Key, Cost, MaxWait and ID of the request are used. A MaxWait of 0 means
+// that only the context ends the wait. If the request has an ID, the turn is not
+// refunded, because another call with this ID can use it.
 //
 // A call that is not sent has one of these codes:
 //
@@ -42,20 +42,20 @@ import (
 //   - INVALID_ARGUMENT if the call has no key: [ErrNoKey].
 //   - INTERNAL after any other error.
 //
-// Such an error also wraps its cause. So errors.Is(err, [weir.ErrDenied]) reports that this
-// client's own limiter denied the call, and not the server. The text of the status does not
-// contain the text of the cause.
+// Such an error also wraps its cause. So errors.Is(err, [weir.ErrDenied]) reports that
+// this client's own limiter denied the call, and not the server. The text of the status
+// does not contain the text of the cause.
 //
-// Each call needs one turn, and a stream needs one when it opens. A call that gRPC retries by a
-// retryPolicy does not need another turn.
+// Each call needs one turn, and a stream needs one when it opens. A call that gRPC
+// retries by a retryPolicy does not need another turn.
 type ClientInterceptor struct {
 	limiter *weir.Limiter
 	request RequestFunc
 }
 
 // NewClientInterceptor returns interceptors that pace the calls of a client by lim. The
-// algorithms of its rules must support MaxWait, for example algorithm.LeakyBucket. Otherwise
-// each call fails with a [weir.ErrUnsupported].
+// algorithms of its rules must support MaxWait, for example algorithm.LeakyBucket.
+// Otherwise each call fails with a [weir.ErrUnsupported].
 //
 // The error says what is wrong if lim is nil or a zero Limiter, or if request is nil.
 func NewClientInterceptor(lim *weir.Limiter, request RequestFunc) (*ClientInterceptor, error) {
@@ -109,7 +109,8 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	return turn.Wait(ctx)
 }
 
-// An unsent is the error of a call that was not sent. It is a status, and wraps the cause.
+// An unsent is the error of a call that was not sent. It is a status, and wraps the
+// cause.
 type unsent struct {
 	status *status.Status
 	method string

@@ -36,8 +36,8 @@ func pace(t *testing.T, s *service, lim *weir.Limiter, request weirgrpc.RequestF
 	return serve(t, s, unlimited(t), grpc.WithChainUnaryInterceptor(p.Unary), grpc.WithChainStreamInterceptor(p.Stream))
 }
 
-// Calls wait for their turn. A call that would come after its deadline fails at once, and a
-// call that is cancelled gives its turn back.
+// Calls wait for their turn. A call that would come after its deadline fails at once, and
+// a call that is cancelled gives its turn back.
 func TestClient(t *testing.T) {
 	for kind, call := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -96,7 +96,8 @@ func TestClientRequest(t *testing.T) {
 	})
 }
 
-// A call that is not sent has a code, wraps its cause, and does not show it in its status.
+// A call that is not sent has a code, wraps its cause, and does not show it in its
+// status.
 func TestClientErrors(t *testing.T) {
 	secret := errors.New("secret")
 	wrap := func(err error) error { return fmt.Errorf("%w: %w", err, secret) }
@@ -170,8 +171,8 @@ func TestClientEnds(t *testing.T) {
 	}
 }
 
-// The timer of a store can be earlier than the timer of the context. The turn may be reserved
-// then, and is refunded.
+// The timer of a store can be earlier than the timer of the context. The turn may be
+// reserved then, and is refunded.
 func TestClientEarlyTimer(t *testing.T) {
 	for kind, call := range kinds {
 		t.Run(kind, func(t *testing.T) {
@@ -211,7 +212,8 @@ func TestClientZero(t *testing.T) {
 	}
 }
 
-// A server that passes a client's denial on answers with its code and RetryInfo, not its text.
+// A server that passes a client's denial on answers with its code and RetryInfo, not its
+// text.
 func TestClientDenialOfServer(t *testing.T) {
 	lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
 	backend := pace(t, new(service), lim, of(weir.Request{Key: weir.KeyOf("all"), MaxWait: time.Second}, nil))

@@ -26,8 +26,8 @@ import (
 
 const pushback = "grpc-retry-pushback-ms"
 
-// retries is a service config that retries RESOURCE_EXHAUSTED, with a backoff that no test
-// mistakes for a pushback.
+// retries is a service config that retries RESOURCE_EXHAUSTED, with a backoff that no
+// test mistakes for a pushback.
 var retries = grpc.WithDefaultServiceConfig(`{"methodConfig": [{"name": [{}], "retryPolicy": {
 	"maxAttempts": 5, "initialBackoff": "1000s", "maxBackoff": "1000s", "backoffMultiplier": 1,
 	"retryableStatusCodes": ["RESOURCE_EXHAUSTED"]}}]}`)

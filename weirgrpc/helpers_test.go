@@ -67,8 +67,8 @@ func newInterceptor(t testing.TB, d weir.Decider, request weirgrpc.RequestFunc, 
 	return limit, e
 }
 
-// A service is a health service. Its two methods call handle: Check is a unary call, and Watch
-// a stream.
+// A service is a health service. Its two methods call handle: Check is a unary call, and
+// Watch a stream.
 type service struct {
 	healthpb.UnimplementedHealthServer
 

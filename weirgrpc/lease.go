@@ -17,7 +17,8 @@ const (
 	renewTime = time.Second
 )
 
-// A lease is held while a handler runs. It is renewed when a third of the lease time has passed.
+// A lease is held while a handler runs. It is renewed when a third of the lease time has
+// passed.
 type lease struct {
 	call  call
 	third time.Duration
@@ -29,13 +30,14 @@ type lease struct {
 	released bool
 }
 
-// keep returns the lease that c holds, and renews it. each has the results of the rules. The
-// decision began at start.
+// keep returns the lease that c holds, and renews it. each has the results of the rules.
+// The decision began at start.
 func (c *call) keep(start time.Time, each []weir.Result) *lease {
 	span := leaseTime(c.req.Decider)
 	for i := range each {
 		if each[i].Window == 0 {
-			// The last lease of the rule expires after ResetAfter. It is the new one or a later one.
+			// The last lease of the rule expires after ResetAfter. It is the new one or a
+			// later one.
 			span = min(span, each[i].ResetAfter)
 		}
 	}
@@ -51,8 +53,8 @@ func (c *call) keep(start time.Time, each []weir.Result) *lease {
 	return l
 }
 
-// leaseTime returns the shortest lease time of the rules of d, shadow rules included. It returns
-// weir.Never if d does not say which rules it has.
+// leaseTime returns the shortest lease time of the rules of d, shadow rules included. It
+// returns weir.Never if d does not say which rules it has.
 func leaseTime(d weir.Decider) time.Duration {
 	span := weir.Never
 	if lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](d); ok {
@@ -65,13 +67,14 @@ func leaseTime(d weir.Decider) time.Duration {
 	return span
 }
 
-// next returns the time until the next renewal, if the last one, or the decision, began at start.
+// next returns the time until the next renewal, if the last one, or the decision, began
+// at start.
 func (l *lease) next(start time.Time) time.Duration {
 	return max(l.third-time.Since(start), minRenew)
 }
 
-// renew renews the lease, and starts the timer for the next time. ctx ends when the lease is
-// released.
+// renew renews the lease, and starts the timer for the next time. ctx ends when the lease
+// is released.
 func (l *lease) renew(ctx context.Context) {
 	once, cancel := context.WithTimeout(ctx, renewTime)
 	defer cancel()

@@ -83,7 +83,8 @@ func TestLease(t *testing.T) {
 	}
 }
 
-// A lease is renewed until the handler returns, also after an outage, and is then released.
+// A lease is renewed until the handler returns, even after an outage, and is then
+// released.
 func TestRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 30 * time.Second})
@@ -161,7 +162,8 @@ func TestRenewAfterCancel(t *testing.T) {
 	}
 }
 
-// The end of the handler ends a renewal for which the store has no answer, and reports nothing.
+// The end of the handler ends a renewal for which the store has no answer, and reports
+// nothing.
 func TestRenewEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: 30 * time.Second})
@@ -287,7 +289,8 @@ func TestMaxWait(t *testing.T) {
 						t.Errorf("call %d: got %v after %v, want none after %d s", i, err, time.Since(start), i)
 					}
 				}
-				// The turn comes in 1 s, which is after the deadline: the call is denied at once.
+				// The turn comes in 1 s, which is after the deadline: the call is denied
+				// at once.
 				ctx, cancel := context.WithTimeout(t.Context(), 900*time.Millisecond)
 				defer cancel()
 				if err := call(ctx, c); status.Code(err) != codes.ResourceExhausted || time.Since(start) != 2*time.Second {
@@ -356,8 +359,8 @@ func TestRenewSlow(t *testing.T) {
 	}
 }
 
-// A lease is renewed in time even if another lease of the key ends much later, or if a shadow rule
-// has shorter leases than the others.
+// A lease is renewed in time even if another lease of the key ends much later, or if a
+// shadow rule has shorter leases than the others.
 func TestRenewByLimit(t *testing.T) {
 	const short = 600 * time.Millisecond
 	for name, earlier := range map[string]func(t *testing.T, st store.Store, now *time.Duration){
@@ -420,12 +423,13 @@ func acquire(t *testing.T, st store.Store, jobs algorithm.Concurrency) {
 	}
 }
 
-// A lease or a turn that the store may hold is given back if an outage.Breaker denies the request. If that
-// fails, the outage is not reported for each request.
+// A lease or a turn that the store may hold is returned if an outage.Breaker denies the
+// request. If that fails, the outage is not reported for each request.
 func TestDegradedHeld(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			// unsure is lim, whose store decides, and whose outage.Breaker denies each request all the same.
+			// unsure is lim, whose store decides, and whose outage.Breaker denies each
+			// request all the same.
 			unsure := func(lim *weir.Limiter) *weir.Limiter {
 				return wrapped(lim, func(next weir.Decider) weir.Decider {
 					return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
@@ -490,8 +494,8 @@ func TestDegradedHeld(t *testing.T) {
 	}
 }
 
-// A call with an ID of its own can repeat an earlier one, which was served. If the repeated call is
-// cancelled, or if its reply is lost, the earlier one keeps its tokens.
+// A call with an ID of its own can repeat an earlier one, which was served. If the
+// repeated call is cancelled, or if its reply is lost, the earlier one keeps its tokens.
 func TestEarlierKept(t *testing.T) {
 	errFirst := errors.New("the first is cancelled while it waits, and the second goes on")
 	for _, lost := range []error{nil, errFirst, context.Canceled, context.DeadlineExceeded} { // nil: the second is cancelled while it waits

@@ -20,19 +20,19 @@ const ipv6Bits = 64
 
 var source = segment.Source{Package: "weirgrpc", Field: "metadata", NoKey: ErrNoKey}
 
-// A Segment returns the value of one segment of a key. If the call has none, it returns an
-// empty string or an error that wraps [ErrNoKey].
+// A Segment returns the value of one segment of a key. If the call has none, it returns
+// an empty string or an error that wraps [ErrNoKey].
 //
 // A value can have any length. A limiter replaces a value that is longer than
 // [weir.MaxSegment] by its SHA-256.
 type Segment func(ctx context.Context, method string) (string, error)
 
-// By returns a RequestFunc whose key has these segments, in the order of
+// By returns a [RequestFunc] whose key has these segments, in the order of
 // [weir.Policy].Segments. A limiter of [weir.New] has one segment.
 //
-// If no segment is given, if there are more than [weir.MaxSegments], or if one is nil, By
-// returns nil. The constructors then return an error. If the number of segments is not that of
-// the policy, each call ends with INTERNAL: [ByName] reports this mistake at once.
+// By returns nil if no segment is given, if there are more than [weir.MaxSegments], or if
+// one is nil. The constructors then return an error. If the policy has another number of
+// segments, each call ends with INTERNAL: [ByName] reports this mistake at once.
 func By(segments ...Segment) RequestFunc {
 	segments = slices.Clone(segments)
 	if len(segments) == 0 || len(segments) > weir.MaxSegments || slices.ContainsFunc(segments, isNil) {
@@ -45,9 +45,9 @@ func By(segments ...Segment) RequestFunc {
 
 func isNil(s Segment) bool { return s == nil }
 
-// ByName returns a RequestFunc for a limiter whose [weir.Policy].Segments are names. It needs
-// one segment for each name, and brings them into the order of names. If names is nil, the only
-// name is "key".
+// ByName returns a RequestFunc for a limiter whose [weir.Policy].Segments are names. It
+// needs one segment for each name, and brings them into the order of names. If names is
+// nil, the only name is "key".
 //
 // The error says what is wrong if a name has no segment, or a segment no name.
 func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
@@ -58,9 +58,9 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 	return By(ordered...), nil
 }
 
-// Leased returns a RequestFunc that adds a random ID to the requests of request, for a limiter
-// with an algorithm.Concurrency. A request that already has an ID keeps it: the ID must then be
-// another one for each call. If request is nil, Leased returns nil.
+// Leased returns a RequestFunc that adds a random ID to the requests of request, for a
+// limiter with an algorithm.Concurrency. A request that already has an ID keeps it: the
+// ID must then be another one for each call. If request is nil, Leased returns nil.
 func Leased(request RequestFunc) RequestFunc {
 	if request == nil {
 		return nil
@@ -75,22 +75,22 @@ func Leased(request RequestFunc) RequestFunc {
 }
 
 // Method is a [Segment]. Its value is the full method, for example
-// "/grpc.health.v1.Health/Check", so that all callers share the limit of the method. With a
-// grpc.UnknownServiceHandler, clients can choose the method.
+// "/grpc.health.v1.Health/Check", so that all callers share the limit of the method. With
+// a grpc.UnknownServiceHandler, clients can choose the method.
 func Method(_ context.Context, method string) (string, error) { return method, nil }
 
-// Text returns a segment with the same value for all calls, for example the name of a service,
-// or "anonymous" for calls without another key.
+// Text returns a segment with the same value for all calls, for example the name of a
+// service, or "anonymous" for calls without another key.
 func Text(value string) Segment {
 	return func(context.Context, string) (string, error) { return value, nil }
 }
 
-// PeerIP is a [Segment] of a server. Its value is the address of the connection, without the
-// port: of an IPv6 address, the /64 network. If the server is behind a proxy, this is the
-// address of the proxy.
+// PeerIP is a [Segment] of a server. Its value is the address of the connection without
+// the port, and for an IPv6 address its /64 network. Behind a proxy, that is the address
+// of the proxy.
 //
-// If the address is the IPv6 form of an IPv4 address, for example ::ffff:192.0.2.1 or, behind a
-// NAT64, 64:ff9b::192.0.2.1, the value is the IPv4 address. The error is [ErrNoKey] if the
+// The IPv6 form of an IPv4 address, for example ::ffff:192.0.2.1 or, behind a NAT64,
+// 64:ff9b::192.0.2.1, counts as the IPv4 address. The error is [ErrNoKey] if the
 // connection has no IP address, for example on a Unix socket.
 func PeerIP(ctx context.Context, _ string) (string, error) {
 	p, ok := peer.FromContext(ctx)
@@ -113,17 +113,18 @@ func PeerIP(ctx context.Context, _ string) (string, error) {
 	return addr.String(), nil // an IPv4 address has fewer bits
 }
 
-// Metadata returns a segment of a server whose value is the SHA-256, in hexadecimal, of the
-// incoming metadata with that key, for example of an API key. The store never sees the metadata
-// itself, but its reader can find a value with few possibilities by trying them all: see
-// [weir.Policy].Secret. Upper and lower case of the key are the same.
+// Metadata returns a segment of a server whose value is the SHA-256, in hexadecimal, of
+// the incoming metadata with that key, for example of an API key. The store never sees
+// the metadata, but anyone who reads the store can guess a value with few possibilities:
+// see [weir.Policy].Secret. Upper and lower case of the key are the same.
 //
-// The error is [ErrNoKey] if the call has no such metadata, if it is empty, or if the call has it
-// more than once: the program could read another one than the limiter. Spaces around the value
-// do not count, except if the key ends in "-bin".
+// The error is [ErrNoKey] if the call has no such metadata or an empty value, or has it
+// more than once, because the program could then read another one than the limiter.
+// Spaces around the value do not count, unless the key ends in "-bin".
 //
-// Metadata returns nil if metadata cannot have that key: it must consist of letters, digits and
-// the characters - _ and . and a first colon is allowed, for example ":authority".
+// Metadata returns nil if metadata cannot have that key: it must consist of letters,
+// digits and the characters - _ and . and a first colon is allowed, for example
+// ":authority".
 func Metadata(key string) Segment {
 	key = strings.ToLower(key)
 	name := strings.TrimPrefix(key, ":")
@@ -139,25 +140,26 @@ func Metadata(key string) Segment {
 	}
 }
 
-// BearerToken is a [Segment] of a server. Its value is the SHA-256, in hexadecimal, of the token
-// in the metadata authorization: Bearer. All spellings of the same token have the same value,
-// for example with "bearer" in lower case.
+// BearerToken is a [Segment] of a server. Its value is the SHA-256, in hexadecimal, of
+// the token in the metadata authorization: Bearer. All spellings of the same token have
+// the same value, for example with "bearer" in lower case.
 //
 // The error is [ErrNoKey] if the call does not have exactly one such token.
 func BearerToken(ctx context.Context, _ string) (string, error) {
 	return source.Bearer("authorization", metadata.ValueFromIncomingContext(ctx, "authorization"))
 }
 
-// FirstOf returns a segment with the value of the first of segments that the call has a value
-// for. Use it for calls without an API key:
+// FirstOf returns a segment with the value of the first of segments that the call has a
+// value for, for example for calls without an API key:
 //
 //	weirgrpc.FirstOf(weirgrpc.Metadata("x-api-key"), weirgrpc.PeerIP)
 //
-// A client that can choose between the segments has a limit under each of them. So reject an
-// API key that does not exist before. The error is [ErrNoKey] if no segment has a value.
-// Another error of a segment is returned at once. The same holds for the ErrNoKey of metadata
-// that the call has more than once: the program could read it. If no segment is given, or if
-// one is nil, FirstOf returns nil.
+// A client that can choose between the segments has a limit under each of them. So reject
+// an API key that does not exist before.
+//
+// If no segment has a value, the error is [ErrNoKey]. Another error of a segment is
+// returned at once, and so is that for metadata that the call has more than once, because
+// the program could read it. If no segment is given, or one is nil, FirstOf returns nil.
 func FirstOf(segments ...Segment) Segment {
 	segments = slices.Clone(segments)
 	if len(segments) == 0 || slices.ContainsFunc(segments, isNil) {

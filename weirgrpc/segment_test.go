@@ -247,7 +247,8 @@ func TestLeased(t *testing.T) {
 	}
 }
 
-// On a TCP connection, the segments see the peer, the metadata and the method of the call.
+// On a TCP connection, the segments see the peer, the metadata and the method of the
+// call.
 func TestSegmentsOfCall(t *testing.T) {
 	var got weir.Key
 	request := weirgrpc.By(weirgrpc.PeerIP, weirgrpc.Metadata("X-Key"), weirgrpc.Method)

@@ -32,9 +32,9 @@ func (s *ServerInterceptor) Unary(ctx context.Context, req any, info *grpc.Unary
 	return handler(ctx, req)
 }
 
-// Stream is a [grpc.StreamServerInterceptor]. It decides when a stream opens, and does not
-// count its messages. A lease is held until the stream ends. See the package documentation
-// for its errors.
+// Stream is a [grpc.StreamServerInterceptor]. It decides when a stream opens, and does
+// not count its messages. A lease is held until the stream ends. See the package
+// documentation for its errors.
 func (s *ServerInterceptor) Stream(srv any, ss grpc.ServerStream, info *grpc.StreamServerInfo, handler grpc.StreamHandler) error {
 	c := call{s: s, ctx: ss.Context(), method: info.FullMethod}
 	held, err := c.enter(func(md metadata.MD) error {

@@ -62,11 +62,11 @@ func deniedCode(res *weir.Result) codes.Code {
 	return codes.ResourceExhausted
 }
 
-// ended returns the code for a call whose context has ended, or whose deadline has passed. If
-// neither is so, it returns OK.
+// ended returns the code for a call whose context has ended, or whose deadline has
+// passed. If neither is so, it returns OK.
 func ended(ctx context.Context) codes.Code {
-	// A context can end a little after its deadline. On a server, it can also be cancelled at
-	// its deadline, because the client ends the call.
+	// A context can end a little after its deadline. On a server, it can also be
+	// cancelled at its deadline, because the client ends the call.
 	deadline, ok := ctx.Deadline()
 	switch err := ctx.Err(); {
 	case ok && time.Until(deadline) < time.Microsecond, errors.Is(err, context.DeadlineExceeded):
@@ -77,8 +77,8 @@ func ended(ctx context.Context) codes.Code {
 	return codes.OK
 }
 
-// deny sets the trailer of a denied call, and returns its status. each has the results of the
-// rules.
+// deny sets the trailer of a denied call, and returns its status. each has the results of
+// the rules.
 func (c *call) deny(res *weir.Result, each []weir.Result, setTrailer func(metadata.MD) error) error {
 	if res.RetryAfter > 0 {
 		if err := setTrailer(metadata.Pairs(pushback, milliseconds(c.ctx, res.RetryAfter))); err != nil {
@@ -98,8 +98,8 @@ func (c *call) deny(res *weir.Result, each []weir.Result, setTrailer func(metada
 	return st.Err()
 }
 
-// milliseconds returns d in milliseconds, rounded up. It returns -1 if d is Never, does not fit
-// into 32 bits, or ends after the deadline of ctx.
+// milliseconds returns d in milliseconds, rounded up. It returns -1 if d is Never, does
+// not fit into 32 bits, or ends after the deadline of ctx.
 func milliseconds(ctx context.Context, d time.Duration) string {
 	ms := int64(d / time.Millisecond)
 	if d%time.Millisecond > 0 {

@@ -37,13 +37,12 @@
 //
 //   - RESOURCE_EXHAUSTED if the call is denied.
 //   - INVALID_ARGUMENT if the call has no key: [ErrNoKey].
-//   - UNAVAILABLE if the decision is unknown: the error is a [store.ErrUnavailable], or the
-//     deadline of [Options].Timeout has passed. With [Options].FailOpen, the call is passed
-//     on instead.
-//   - UNAVAILABLE if an outage.Breaker that fails closed denied the call. If its fallback
-//     is outage.Local, and the caller is over the share of the process, the code is
-//     RESOURCE_EXHAUSTED. In both cases, RetryInfo is at most the time until the store is
-//     asked again.
+//   - UNAVAILABLE if the decision is unknown: the error is a [store.ErrUnavailable], or
+//     the deadline of [Options].Timeout has passed. With [Options].FailOpen, the call is
+//     passed on instead.
+//   - UNAVAILABLE if an outage.Breaker that fails closed denied the call, or
+//     RESOURCE_EXHAUSTED if the fallback is outage.Local and the caller is over the share
+//     of the process. RetryInfo is at most the time until the store is asked again.
 //   - CANCELED if the caller cancels the call before the handler starts, and
 //     DEADLINE_EXCEEDED if the caller's deadline passes before.
 //   - INTERNAL after any other error, for example of a limiter whose policy has other
@@ -53,40 +52,43 @@
 // these details:
 //
 //   - google.rpc.RetryInfo: the time until the same call would be allowed.
-//   - google.rpc.QuotaFailure: a violation for each rule that denies the call. Its quota_id
-//     is the name of the rule, its quota_value is the limit, and its quota_metric is
-//     "tokens" or, for an algorithm.Concurrency, "leases". Its subject is empty, because a
-//     key can be secret.
+//   - google.rpc.QuotaFailure: a violation for each rule that denies the call. Its
+//     quota_id is the name of the rule, its quota_value is the limit, and its
+//     quota_metric is "tokens" or, for an algorithm.Concurrency, "leases". Its subject is
+//     empty, because a key can be secret.
 //
 // A denied call also has the trailer grpc-retry-pushback-ms of gRFC A6: the same time in
-// milliseconds, rounded up. A client with a retryPolicy for RESOURCE_EXHAUSTED then retries
-// after that time. A client without a retryPolicy ignores the trailer.
+// milliseconds, rounded up. A client with a retryPolicy for RESOURCE_EXHAUSTED then
+// retries after that time. A client without a retryPolicy ignores the trailer.
 //
-// The trailer is -1 if a retry makes no sense, so that the client gets the answer at once:
+// The trailer is -1 if a retry makes no sense, so that the client gets the answer at
+// once:
 //
 //   - if the call can never be allowed. There is no RetryInfo then.
 //   - if the time ends after the deadline of the call.
 //   - if the time is above 2147483647 ms, about 24 days: the trailer has 32 bits.
 //
-// If a wrapper denies a call and says no time, there is neither a RetryInfo nor a trailer.
+// If a wrapper denies a call and says no time, there is neither a RetryInfo nor a
+// trailer.
 //
-// gRPC retries no call whose header has been sent. So if another interceptor sets a header
-// before this one denies the call, the client does not retry.
+// gRPC retries no call whose header has been sent. So if another interceptor sets a
+// header before this one denies the call, the client does not retry.
 //
 // # Leases
 //
-// If a rule is an algorithm.Concurrency, each request needs an ID of its own: use [Leased].
-// The lease is held until the handler returns or panics, and for a stream until the stream
-// ends. It is renewed in the meantime, each time when a third of the shortest lease time of the
-// rules has passed. If it is lost all the same, for example during an outage, Options.OnError
-// gets a [weir.ErrLeaseLost], and the handler goes on.
+// If a rule is an algorithm.Concurrency, each request needs an ID of its own: use
+// [Leased]. The lease is held until the handler returns or panics, and for a stream until
+// the stream ends. It is renewed in the meantime, each time when a third of the shortest
+// lease time of the rules has passed. If it is lost all the same, for example during an
+// outage, Options.OnError gets a [weir.ErrLeaseLost], and the handler goes on.
 //
-// If a Decider of your own stands between the interceptor and the limiter, give it a method
-// Unwrap() weir.Decider that returns the limiter. Otherwise the interceptor takes the lease time
-// from ResetAfter, and renews a lease too late if another lease of its key lasts longer.
+// If a Decider of your own stands between the interceptor and the limiter, give it a
+// method Unwrap() weir.Decider that returns the limiter. Otherwise the interceptor takes
+// the lease time from ResetAfter, and renews a lease too late if another lease of its key
+// lasts longer.
 //
-// If the RequestFunc or the Decider panics, the handler is not called. gRPC does not recover
-// from panics: if you need that, add an interceptor that does, before this one.
+// If the RequestFunc or the Decider panics, the handler is not called. gRPC does not
+// recover from panics: if you need that, add an interceptor that does, before this one.
 package weirgrpc
 
 import (
@@ -104,35 +106,35 @@ var (
 	// not limited. The interceptor then passes the call on without a decision.
 	ErrUnlimited = errors.New("weirgrpc: the call is not limited")
 
-	// ErrNoKey means that a call has no value for a segment of the key, for example no API
-	// key or no valid address. The interceptor rejects such a call with INVALID_ARGUMENT, and
-	// likewise a call whose key has an empty segment.
+	// ErrNoKey means that a call has no value for a segment of the key, for example no
+	// API key or no valid address. The interceptor rejects such a call with
+	// INVALID_ARGUMENT, and likewise a call whose key has an empty segment.
 	ErrNoKey = errors.New("weirgrpc: the call has no key")
 )
 
-// A RequestFunc makes the request to a limiter from a call: its key, and if needed its cost,
-// its ID, its MaxWait and its metadata. The Op must be [weir.Consume]. The method is the full
-// name, for example "/grpc.health.v1.Health/Check". ctx is the context of the call: on a
-// server, it holds the peer and the incoming metadata.
+// A RequestFunc makes the request to a limiter from a call: its key, and if needed its
+// cost, its ID, its MaxWait and its metadata. The Op must be [weir.Consume]. The method
+// is the full name, for example "/grpc.health.v1.Health/Check". ctx is the context of the
+// call: on a server, it holds the peer and the incoming metadata.
 //
-// If it returns [ErrUnlimited], or an error that wraps it, the call is not limited. After any
-// other error, the call is rejected: see the package documentation.
+// If it returns [ErrUnlimited], or an error that wraps it, the call is not limited. After
+// any other error, the call is rejected: see the package documentation.
 type RequestFunc func(ctx context.Context, method string) (weir.Request, error)
 
 // Options are the optional settings of [NewServerInterceptor]. The zero value is the
 // default.
 type Options struct {
 	// Plan returns the decider for a call, for example the limiter of a customer's plan.
-	// If it returns a nil Decider, the decider given to NewServerInterceptor decides. If
-	// it returns ErrUnlimited, the call is not limited. Other errors reject the call, like
-	// those of a RequestFunc. All deciders must have the same segments. A nil *weir.Limiter
-	// is no nil Decider: it rejects the call with INTERNAL.
+	// All deciders must have the same segments. If Plan returns nil, the decider given to
+	// NewServerInterceptor decides; a *weir.Limiter that is nil is a mistake, and rejects
+	// the call with INTERNAL. ErrUnlimited means that the call is not limited. Other
+	// errors reject it, like those of a RequestFunc.
 	Plan func(ctx context.Context, method string) (weir.Decider, error)
 
-	// Timeout is the longest time of a decision. 0 means that only the call's context ends
-	// it. Set it below the deadlines of your callers. Otherwise, if the store does not
-	// answer, each call waits until its caller gives up: FailOpen then has no effect, and
-	// OnError does not always learn of the outage.
+	// Timeout is the longest time of a decision. 0 means that only the call's context
+	// ends it. Set it below the deadlines of your callers. Otherwise each call waits for
+	// a store that does not answer until its caller gives up, so FailOpen has no effect,
+	// and OnError does not always learn of the outage.
 	Timeout time.Duration
 
 	// FailOpen passes calls on if the store is not available, or does not answer within
@@ -144,34 +146,35 @@ type Options struct {
 	// a log-in method: the limits help an attacker.
 	HideRules bool
 
-	// OnError is called with each error, even if the call is passed on. A denied call and a
-	// call that its caller cancels are not errors. If the caller's deadline passes during a
-	// decision, that is an error, because the store can be slow. But a client that gives up at
-	// its deadline can look like one that cancels.
+	// OnError is called with each error, even if the call is passed on. A denied call and
+	// a call that its caller cancels are not errors. If the caller's deadline passes
+	// during a decision, that is an error, because the store can be slow. But a client
+	// that gives up at its deadline can look like one that cancels.
 	//
 	// If OnError is nil, errors are logged by the default logger of log/slog, an ErrNoKey
 	// at level Debug. OnError is called by several goroutines at once.
 	OnError func(ctx context.Context, method string, err error)
 }
 
-// A ServerInterceptor limits the calls to a server. Make one with [NewServerInterceptor]. It
-// is safe for concurrent use. A zero ServerInterceptor rejects every call with INTERNAL.
+// A ServerInterceptor limits the calls to a server. Make one with [NewServerInterceptor].
+// It is safe for concurrent use. A zero ServerInterceptor rejects every call with
+// INTERNAL.
 type ServerInterceptor struct {
 	decider weir.Decider
 	request RequestFunc
 	opts    Options
 }
 
-// NewServerInterceptor returns interceptors that limit calls by d. If opts is nil, the
-// defaults are used.
+// NewServerInterceptor returns interceptors that limit calls by d. nil opts means the
+// defaults.
 //
-// A request with a MaxWait can be allowed after a delay: the interceptor then waits before it
-// calls the handler. MaxWait is cut to the time until the caller's deadline. If the caller
-// ends the call in the meantime, the tokens are refunded. But if the RequestFunc sets an ID, they are
-// not, because another call with this ID can use them.
+// A request with a MaxWait can be allowed after a delay, for which the interceptor waits.
+// MaxWait is cut to the time until the caller's deadline. If the caller ends the call in
+// the meantime, the tokens are refunded, unless the RequestFunc sets an ID, which another
+// call can use.
 //
-// The error says what is wrong if d or request is nil, if d is a zero Limiter, or if a field
-// of opts is not valid.
+// The error says what is wrong if d or request is nil, if d is a zero Limiter, or if a
+// field of opts is not valid.
 func NewServerInterceptor(d weir.Decider, request RequestFunc, opts *Options) (*ServerInterceptor, error) {
 	s := &ServerInterceptor{decider: d, request: request}
 	if opts != nil {

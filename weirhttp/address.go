@@ -15,24 +15,23 @@ import (
 // defaultIPv6Bits is the length of the network that one IPv6 user usually has.
 const defaultIPv6Bits = 64
 
-// Proxies describes the proxies in front of a server, for [ClientIP]. A zero Proxies means
-// that there is none.
+// Proxies describes the proxies in front of a server, for [ClientIP]. A zero Proxies
+// means that there is none.
 type Proxies struct {
 	// Trusted are the networks of your own proxies, for example 10.0.0.0/8. The client is
-	// the rightmost address that is not in these networks. A network must not contain all
-	// addresses.
+	// the rightmost address outside of them. A network must not contain all addresses.
 	Trusted []netip.Prefix
 
-	// Count is the number of your own proxies that each request goes through. Each of
-	// them adds one address to the field. Use Count if you do not know the addresses of
-	// the proxies. It is safe only if no client can reach the server without the proxies.
-	// Set either Trusted or Count.
+	// Count is the number of your own proxies that each request goes through, each of
+	// which adds one address to the field. It is safe only if no client can reach the
+	// server without the proxies. Use it instead of Trusted if you do not know their
+	// addresses.
 	Count int
 
 	// Header is the name of the field to which your proxies add the address of their own
-	// client. Empty means X-Forwarded-For. The field Forwarded is parsed as RFC 7239 says,
-	// and a field with any other name as a list of addresses. Only this field is read,
-	// because clients can set the others.
+	// client. Empty means X-Forwarded-For. Only this field is read, because clients can
+	// set the others. Forwarded is parsed as RFC 7239 says, and any other field as a list
+	// of addresses.
 	Header string
 
 	// IPv6Bits is the length of the network by which an IPv6 client is limited, from 1 to
@@ -40,13 +39,13 @@ type Proxies struct {
 	IPv6Bits int
 }
 
-// RemoteIP is a [Segment]. Its value is the address of the connection, without the port. If
-// it is an IPv6 address, the value is its /64 network. If the server is behind a proxy, the
-// value is the address of the proxy: use [ClientIP].
+// RemoteIP is a [Segment]. Its value is the address of the connection without the port,
+// and for an IPv6 address its /64 network. Behind a proxy, that is the address of the
+// proxy: use [ClientIP].
 //
-// If the address is the IPv6 form of an IPv4 address, for example ::ffff:192.0.2.1 or, behind
-// a NAT64, 64:ff9b::192.0.2.1, the value is the IPv4 address. The error is [ErrNoKey] if
-// http.Request.RemoteAddr is not an address, for example on a Unix socket.
+// The IPv6 form of an IPv4 address, for example ::ffff:192.0.2.1 or, behind a NAT64,
+// 64:ff9b::192.0.2.1, counts as the IPv4 address. The error is [ErrNoKey] if
+// [http.Request.RemoteAddr] is not an address, for example on a Unix socket.
 func RemoteIP(r *http.Request) (string, error) {
 	return remote.segment(r)
 }
@@ -56,16 +55,16 @@ var remote = addresser{bits: defaultIPv6Bits}
 // ClientIP returns a segment whose value is the address of the client, even if the server
 // is behind proxies. See [RemoteIP] for the form of the address.
 //
-// The addresses that proxies have added are read from the right, because everything to the
-// left of them can come from the client:
+// The addresses that proxies have added are read from the right, because everything to
+// the left of them can come from the client:
 //
-//   - With Proxies.Trusted, the address of the connection is read first, and then the field.
-//     The client is the first address that is not trusted. If all addresses are trusted, the
-//     client is the leftmost address.
+//   - With Proxies.Trusted, the address of the connection is read first, and then the
+//     field. The client is the first address that is not trusted. If all addresses are
+//     trusted, the client is the leftmost address.
 //   - With Proxies.Count n, the client is the nth address of the field from the right.
 //
-// The error of the segment is [ErrNoKey] if the field has fewer than n addresses, or if an
-// entry that must be read is no address, for example "unknown".
+// The error of the segment is [ErrNoKey] if the field has fewer than n addresses, or if
+// an entry that must be read is no address, for example "unknown".
 //
 // The error of ClientIP says what is wrong if a field of p is not valid.
 func ClientIP(p Proxies) (Segment, error) {
@@ -173,8 +172,8 @@ func parseAddress(s string) (address, bool) {
 	return address{addr.Unmap(), host}, true
 }
 
-// network returns the text of the IPv4 address that a is or has in it, or of the network of
-// another IPv6 address.
+// network returns the text of the IPv4 address that a is or has in it, or of the network
+// of another IPv6 address.
 func (a address) network(bits int) string {
 	addr := segment.Unmap(a.addr)
 	if addr.Is6() {
@@ -192,8 +191,8 @@ func (a address) network(bits int) string {
 const forwarded = "Forwarded"
 
 // entries returns the entries of the lines of a list, from right to left. It skips empty
-// entries. If rfc7239 is true, an entry is the parameter "for" of the element. If the element
-// has no such parameter, the entry is the element and the bool is false.
+// entries. If rfc7239 is true, an entry is the parameter "for" of the element. If the
+// element has no such parameter, the entry is the element and the bool is false.
 //
 // Only the entries that the server's own proxies have added can be trusted to be well
 // formed. So nothing is read from the left, and nothing beyond the last entry that the
@@ -220,8 +219,8 @@ func entries(lines []string, rfc7239 bool) iter.Seq2[string, bool] {
 	}
 }
 
-// cutLast cuts s around the last comma. If quotes is true, a comma in a quoted string does
-// not count.
+// cutLast cuts s around the last comma. If quotes is true, a comma in a quoted string
+// does not count.
 func cutLast(s string, quotes bool) (before, after string, found bool) {
 	quoted := false
 	for i := len(s) - 1; i >= 0; i-- {
@@ -235,14 +234,14 @@ func cutLast(s string, quotes bool) (before, after string, found bool) {
 	return "", s, false
 }
 
-// escaped reports whether the character after s is escaped: whether s ends in an odd number
-// of backslashes.
+// escaped reports whether the character after s is escaped: whether s ends in an odd
+// number of backslashes.
 func escaped(s string) bool {
 	return (len(s)-len(strings.TrimRight(s, `\`)))%2 == 1
 }
 
-// forParam returns the value of the parameter "for" of an element of Forwarded. If there is
-// not exactly one, it returns the element and false.
+// forParam returns the value of the parameter "for" of an element of Forwarded. If there
+// is not exactly one, it returns the element and false.
 func forParam(element string) (string, bool) {
 	value, found := "", 0
 	for rest := element; rest != ""; {
@@ -265,8 +264,8 @@ func forParam(element string) (string, bool) {
 	return value, true
 }
 
-// paramValue cuts a parameter's value, a token or a quoted string, and the semicolon behind
-// it off s. It does not remove backslashes: no address has any.
+// paramValue cuts a parameter's value, a token or a quoted string, and the semicolon
+// behind it off s. It does not remove backslashes: no address has any.
 func paramValue(s string) (value, rest string, ok bool) {
 	if !strings.HasPrefix(s, `"`) {
 		value, rest, _ = strings.Cut(s, ";")

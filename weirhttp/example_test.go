@@ -16,7 +16,8 @@ import (
 
 var hello = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "hello") })
 
-// stopped stops the clock, so that the examples always print the same. A program passes nil.
+// stopped stops the clock, so that the examples always print the same. A program passes
+// nil.
 var stopped = &weir.Options{Clock: func() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }}
 
 func ExampleNew() {
@@ -101,7 +102,8 @@ func ExampleClientIP() {
 	// 2001:db8:0:1::/64 <nil>
 }
 
-// A RequestFunc of the program's own: a health check is not limited, and a search costs more.
+// A RequestFunc of the program's own: a health check is not limited, and a search costs
+// more.
 func ExampleRequestFunc() {
 	lim, err := weir.New("api", memory.New(nil), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(1)}, stopped)
 	if err != nil {
@@ -133,7 +135,8 @@ func ExampleRequestFunc() {
 	// /search "14"
 }
 
-// An answer of the program's own. The status is set already, unless Reject sets another one.
+// An answer of the program's own. The status is set already, unless Reject sets another
+// one.
 func ExampleRejection() {
 	lim, err := weir.New("api", memory.New(nil), algorithm.FixedWindow{Limit: 1, Window: time.Minute}, stopped)
 	if err != nil {

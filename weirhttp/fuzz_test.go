@@ -27,9 +27,9 @@ func randomField(rnd *rand.Rand) string {
 	return b.String()
 }
 
-// checkField checks that garbage from the client does not change what the proxies say, and
-// that the garbage alone gives an address or an ErrNoKey. A proxy adds to the client's line,
-// or adds a line of its own.
+// checkField checks that garbage from the client does not change what the proxies say,
+// and that the garbage alone gives an address or an ErrNoKey. A proxy adds to the
+// client's line, or adds a line of its own.
 func checkField(t *testing.T, garbage string) {
 	t.Helper()
 	for _, tt := range []struct{ header, ours, want string }{

@@ -3,6 +3,7 @@ package weirhttp
 import (
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/compose"
@@ -25,11 +26,15 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 	switch {
 	case m.opts.Headers == NoHeaders || len(rules) == 0:
 		return
-	case m.opts.Headers == XRateLimit:
+	case m.opts.Headers != RateLimitDraft11:
 		if res.Rule != "" && !compose.Pauses(res.Limit, res.Window) {
 			h.Set(xRateLimitLimit, strconv.FormatInt(res.Limit, 10))
 			h.Set(xRateLimitRemaining, strconv.FormatInt(res.Remaining, 10))
-			h.Set(xRateLimitReset, strconv.FormatInt(seconds(res.ResetAfter), 10))
+			reset := seconds(res.ResetAfter)
+			if m.opts.Headers == XRateLimitUnix {
+				reset = time.Now().Add(res.ResetAfter).Add(time.Second - 1).Unix() // rounded up
+			}
+			h.Set(xRateLimitReset, strconv.FormatInt(reset, 10))
 		}
 		return
 	}

@@ -29,7 +29,8 @@ func limits(h http.Header) map[string]string {
 	return got
 }
 
-// Each dialect, in virtual time, over two rules: 3 per minute with a burst of 2, and 3 a day.
+// Each dialect, in virtual time, over two rules: 3 per minute with a burst of 2, and 3 a
+// day.
 func TestDialects(t *testing.T) {
 	type fields = map[string]string
 	for _, tt := range []struct {
@@ -49,6 +50,12 @@ func TestDialects(t *testing.T) {
 			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "40"},
 			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "38", "Retry-After": "18"},
 		}, `"status":429,"violated-policies":["burst"]}`},
+		// Virtual time starts at 946684800, the first second of the year 2000.
+		{"X-RateLimit, Unix", weirhttp.Options{Headers: weirhttp.XRateLimitUnix}, []fields{
+			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "1", "X-Ratelimit-Reset": "946684820"},
+			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "946684840"},
+			{"X-Ratelimit-Limit": "2", "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "946684840", "Retry-After": "18"},
+		}, `"status":429,"violated-policies":["burst"]}`},
 	} {
 		for _, scripts := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, scripts %v", tt.name, scripts), func(t *testing.T) {
@@ -58,8 +65,8 @@ func TestDialects(t *testing.T) {
 	}
 }
 
-// testDialect makes one request for each element of want. The last one is denied, with body.
-// If scripts is true, the limiter runs scripts, as over a server.
+// testDialect makes one request for each element of want. The last one is denied, with
+// body. If scripts is true, the limiter runs scripts, as over a server.
 func testDialect(t *testing.T, opts weirhttp.Options, scripts bool, want []map[string]string, body string) {
 	t.Helper()
 	var st store.Store = memory.New(nil)
@@ -86,6 +93,30 @@ func testDialect(t *testing.T, opts weirhttp.Options, scripts bool, want []map[s
 	}
 	if got := w.Body.String(); !strings.HasSuffix(got, body+"\n") {
 		t.Errorf("got body %q, want the end %q", got, body)
+	}
+}
+
+// XRateLimitUnix rounds the time of the reset up, not the time until the reset.
+func TestUnixReset(t *testing.T) {
+	for _, tt := range []struct {
+		after, resetAfter time.Duration
+		want              string
+	}{
+		{0, 0, "946684800"},
+		{0, 1, "946684801"},
+		{300 * time.Millisecond, 700 * time.Millisecond, "946684801"},
+		{300 * time.Millisecond, 700*time.Millisecond + 1, "946684802"},
+		{0, weir.Never, "10170056837"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			time.Sleep(tt.after)
+			limit, _ := newMiddleware(t, deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
+				return weir.Result{Allowed: true, Rule: "a", Limit: 2, Window: time.Minute, ResetAfter: tt.resetAfter}, nil
+			}), all, weirhttp.Options{Headers: weirhttp.XRateLimitUnix})
+			if got := serve(limit(new(counting)), nil).Header().Get("X-RateLimit-Reset"); got != tt.want {
+				t.Errorf("%v after %v: got %s, want %s", tt.resetAfter, tt.after, got, tt.want)
+			}
+		})
 	}
 }
 
@@ -128,7 +159,8 @@ func TestPausedFields(t *testing.T) {
 	}
 }
 
-// A rule that refills its tokens within a nanosecond is not taken for an algorithm.Concurrency.
+// A rule that refills its tokens within a nanosecond is not taken for an
+// algorithm.Concurrency.
 func TestQuickRule(t *testing.T) {
 	for _, a := range []algorithm.Algorithm{
 		algorithm.GCRA{Rate: algorithm.PerSecond(2_000_000_000), Burst: 1},

@@ -26,7 +26,8 @@ func newLimiter(t *testing.T, a algorithm.Algorithm) *weir.Limiter {
 	return lim
 }
 
-// newMiddleware returns the middleware, and collects its errors in errs if OnError is nil.
+// newMiddleware returns the middleware, and collects its errors in errs if OnError is
+// nil.
 func newMiddleware(t *testing.T, d weir.Decider, request weirhttp.RequestFunc, opts weirhttp.Options) (limit func(http.Handler) http.Handler, errs *[]error) {
 	t.Helper()
 	errs = new([]error)

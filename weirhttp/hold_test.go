@@ -43,8 +43,8 @@ func TestMaxWait(t *testing.T) {
 	})
 }
 
-// A request whose turn would come after its deadline is denied at once, and reserves nothing:
-// the next request gets the turn.
+// A request whose turn would come after its deadline is denied at once, and reserves
+// nothing: the next request gets the turn.
 func TestMaxWaitDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
@@ -77,7 +77,8 @@ func TestMaxWaitDeadline(t *testing.T) {
 	})
 }
 
-// A request that ends during its wait is refunded. The decider does not heed the deadline.
+// A request that ends during its wait is refunded. The decider does not heed the
+// deadline.
 func TestMaxWaitEnds(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -125,8 +126,8 @@ func TestMaxWaitEnds(t *testing.T) {
 	}
 }
 
-// A concurrency limit holds a lease while the handler runs, even if it panics, and even if a
-// wrapper leaves out the results of the rules.
+// A concurrency limit holds a lease while the handler runs, even if it panics, and even
+// if a wrapper leaves out the results of the rules.
 func TestLease(t *testing.T) {
 	lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
 	testLease(t, lim)
@@ -206,8 +207,8 @@ func TestID(t *testing.T) {
 	}
 }
 
-// If the time of a decision passes, its tokens may be reserved, or its lease held: they are
-// refunded or released, also if the request is passed on.
+// If the time of a decision passes, its tokens may be reserved, or its lease held: they
+// are refunded or released, even if the request is passed on.
 func TestLostReply(t *testing.T) {
 	for _, tt := range []struct {
 		name      string

@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A lease is a weir.Lease that is renewed until release is called or the request's context
-// ends.
+// A lease is a weir.Lease that is renewed until release is called or the request's
+// context ends.
 type lease struct {
 	held *weir.Lease
 	stop func() bool // stops waiting for the end of the context
@@ -78,7 +78,8 @@ func (l *lease) body(b io.ReadCloser) io.ReadCloser {
 	return held
 }
 
-// A heldBody is a body that releases a lease when it is closed, read to its end, or fails.
+// A heldBody is a body that releases a lease when it is closed, read to its end, or
+// fails.
 type heldBody struct {
 	io.ReadCloser
 

@@ -47,7 +47,7 @@ func TestTransportLease(t *testing.T) {
 		{"no body", answer(http.NoBody, nil), false, nil},
 		{"an error", answer(nil, broken), false, nil},
 		{"a panic", func(int, *http.Request) (*http.Response, error) { panic("base") }, false, nil},
-		{"no response", func(int, *http.Request) (*http.Response, error) { return nil, nil }, false, nil}, //nolint:nilnil // a broken base
+		{"no response", func(int, *http.Request) (*http.Response, error) { return nil, nil }, false, nil}, // a broken base
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -95,7 +95,8 @@ func TestTransportLease(t *testing.T) {
 	}
 }
 
-// A request waits for a lease, within its MaxWait and its deadline, and its turn comes after.
+// A request waits for a lease, within its MaxWait and its deadline, and its turn comes
+// after.
 func TestTransportLeaseWait(t *testing.T) {
 	for _, tt := range []struct {
 		name             string
@@ -183,8 +184,8 @@ func TestTransportUpgrade(t *testing.T) {
 	}
 }
 
-// If the store answers no more after a denial, the wait ends with MaxWait, and the error is
-// not the error of a context that the caller does not know.
+// If the store answers no more after a denial, the wait ends with MaxWait, and the error
+// is not the error of a context that the caller does not know.
 func TestTransportLeaseHangs(t *testing.T) {
 	for _, early := range []bool{false, true} { // the client of the store notices the deadline first
 		testTransportLeaseHangs(t, early)

@@ -222,7 +222,8 @@ func TestPanic(t *testing.T) {
 	serve(limit(&next), nil)
 }
 
-// Reject can set a status, write without one, flush, or do nothing: the status is never 200.
+// Reject can set a status, write without one, flush, or do nothing: the status is never
+// 200.
 func TestReject(t *testing.T) {
 	var got weirhttp.Rejection
 	for _, tt := range []struct {
@@ -266,8 +267,9 @@ func TestReject(t *testing.T) {
 	}
 }
 
-// Reject can take the connection over, for example to close it without an answer. Nothing is
-// written to it then. If the connection cannot be taken over, the answer has its status.
+// Reject can take the connection over, for example to close it without an answer. Nothing
+// is written to it then. If the connection cannot be taken over, the answer has its
+// status.
 func TestRejectHijack(t *testing.T) {
 	answers := make(chan error, 1)
 	limit, _ := newMiddleware(t, newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour}), all, weirhttp.Options{
@@ -304,8 +306,8 @@ func TestRejectHijack(t *testing.T) {
 	}
 }
 
-// A wrapper can deny a request without the results of the rules. What an outer handler has
-// said about the length of its own body does not hold for the answer.
+// A wrapper can deny a request without the results of the rules. What an outer handler
+// has said about the length of its own body does not hold for the answer.
 func TestRejectAlone(t *testing.T) {
 	denied := deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
 		return weir.Result{Rule: "cache"}, nil

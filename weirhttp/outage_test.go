@@ -83,8 +83,9 @@ func TestDegraded(t *testing.T) {
 	}
 }
 
-// unsure is lim, whose store decides, and whose outage.Breaker denies each request all the same, because
-// the reply came too late. While away is set, nothing else reaches the store.
+// unsure is lim, whose store decides, and whose outage.Breaker denies each request all
+// the same, because the reply came too late. While away is set, nothing else reaches the
+// store.
 func unsure(lim *weir.Limiter, away *bool) *weir.Limiter {
 	return wrapped(lim, func(next weir.Decider) weir.Decider {
 		return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
@@ -100,8 +101,8 @@ func unsure(lim *weir.Limiter, away *bool) *weir.Limiter {
 	})
 }
 
-// A lease or a turn that the store may hold is given back if an outage.Breaker denies the request. If that
-// fails, the outage is not reported for each request.
+// A lease or a turn that the store may hold is returned if an outage.Breaker denies the
+// request. If that fails, the outage is not reported for each request.
 func TestDegradedHeld(t *testing.T) {
 	for _, away := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -154,8 +155,9 @@ func TestDegradedHeld(t *testing.T) {
 	}
 }
 
-// A request with an ID of its own can repeat an earlier one, which was served. If the repeated
-// request is cancelled, or if its reply is lost, the earlier one keeps its tokens.
+// A request with an ID of its own can repeat an earlier one, which was served. If the
+// repeated request is cancelled, or if its reply is lost, the earlier one keeps its
+// tokens.
 func TestEarlierKept(t *testing.T) {
 	errFirst := errors.New("the first is cancelled while it waits, and the second goes on")
 	for _, lost := range []error{nil, errFirst, context.Canceled, context.DeadlineExceeded} { // nil: the second is cancelled while it waits
@@ -233,8 +235,8 @@ func TestEarlierKept(t *testing.T) {
 	}
 }
 
-// A request with an ID and without a lease, which an outage.Breaker denies, is not released: the limiter would
-// count an error.
+// A request with an ID and without a lease, which an outage.Breaker denies, is not
+// released: the limiter would count an error.
 func TestDegradedNoLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ops []weir.Op

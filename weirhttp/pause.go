@@ -61,8 +61,8 @@ func (p *pauses) note(key weir.Key, res *http.Response, most time.Duration) time
 	return pause
 }
 
-// askedPause returns the pause that a response asks for. Retry-After takes precedence over
-// RateLimit.
+// askedPause returns the pause that a response asks for. Retry-After takes precedence
+// over RateLimit.
 func askedPause(res *http.Response) time.Duration {
 	if res.StatusCode >= http.StatusBadRequest {
 		if pause, ok := retryAfter(res.Header); ok {

@@ -146,9 +146,9 @@ func TestPauses(t *testing.T) {
 	})
 }
 
-// Requests that wait for their turn when a pause begins wait for its end, and then leave at
-// the limiter's pace. Each of them consumes one token, and holds no lease during the pause
-// that it finds.
+// Requests that wait for their turn when a pause begins wait for its end, and then leave
+// at the limiter's pace. Each of them consumes one token, and holds no lease during the
+// pause that it finds.
 func TestPauseOfWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{start: time.Now(), answer: func(n int, _ *http.Request) (*http.Response, error) {
@@ -222,8 +222,8 @@ func TestPausedLease(t *testing.T) {
 	})
 }
 
-// Pauses that have ended are removed, so that many hosts do not fill the memory. What is left
-// still holds.
+// Pauses that have ended are removed, so that many hosts do not fill the memory. What is
+// left still holds.
 func TestManyPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &service{start: time.Now(), answer: func(int, *http.Request) (*http.Response, error) {

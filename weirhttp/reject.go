@@ -25,7 +25,8 @@ type Rejection struct {
 	// Violated names the rules that denied the request.
 	Violated []string
 
-	// Err is the error. It is nil if the request was denied. Do not show it to the client.
+	// Err is the error. It is nil if the request was denied. Do not show it to the
+	// client.
 	Err error
 }
 

@@ -13,8 +13,8 @@ import (
 var source = segment.Source{Package: "weirhttp", Field: "field", NoKey: ErrNoKey}
 
 // A Segment returns the value of one segment of a key. If the request has none, it
-// returns an empty string or an error that wraps [ErrNoKey]. This one returns the customer
-// that another middleware has put into the context:
+// returns an empty string or an error that wraps [ErrNoKey]. This one returns the
+// customer that another middleware has put into the context:
 //
 //	func customer(r *http.Request) (string, error) {
 //		id, _ := r.Context().Value(customerKey{}).(string)
@@ -25,11 +25,10 @@ var source = segment.Source{Package: "weirhttp", Field: "field", NoKey: ErrNoKey
 // [weir.MaxSegment] by its SHA-256.
 type Segment func(*http.Request) (string, error)
 
-// By returns a RequestFunc whose key has these segments, in the order of
-// [weir.Policy].Segments. A limiter of [weir.New] has one segment.
-//
-// Each request is rejected with status 500 if no segment is given, if one is nil, or if
-// the policy has another number of segments. [ByName] reports such mistakes at once.
+// By returns a [RequestFunc] whose key has these segments, in the order of
+// [weir.Policy].Segments. A limiter of [weir.New] has one segment. If none is given, one
+// is nil, or the policy has another number, each request is rejected with status 500:
+// [ByName] reports such mistakes at once.
 func By(segments ...Segment) RequestFunc {
 	segments = slices.Clone(segments)
 	var misuse error
@@ -47,9 +46,9 @@ func By(segments ...Segment) RequestFunc {
 	}
 }
 
-// ByName returns a RequestFunc for a limiter whose [weir.Policy].Segments are names. There
-// must be one segment for each name. The key has the segments in the order of names. If
-// names is nil, the only name is "key".
+// ByName returns a RequestFunc for a limiter whose [weir.Policy].Segments are names.
+// There must be one segment for each name. The key has the segments in the order of
+// names. If names is nil, the only name is "key".
 //
 // If a name has no segment, or a segment is not in names, ByName returns an error.
 func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
@@ -62,15 +61,15 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 
 func isNil(s Segment) bool { return s == nil }
 
-// Header returns a segment whose value is the SHA-256, in hexadecimal, of the header field
-// with that name, for example of an API key. The store never sees the field itself, but its
-// reader can find a value with few possibilities by trying them all: see [weir.Policy].Secret.
+// Header returns a segment whose value is the SHA-256, in hexadecimal, of the header
+// field with that name, for example of an API key. The store never sees the field, but
+// anyone who reads the store can guess a value with few possibilities: see
+// [weir.Policy].Secret.
 //
-// The error is [ErrNoKey] if the request has no such field, if the field is empty, or if
-// the request has the field more than once. If it were not an error, the handler could
-// read one of the fields, and the limiter another. For the field Authorization, use
-// [BearerToken]. The header of a request to a server has no field Host: use a function that
-// returns r.Host.
+// The error is [ErrNoKey] if the request has no such field or an empty one, or has it
+// more than once, because the handler could then read one field and the limiter another.
+// For the field Authorization, use [BearerToken]. A request to a server has no field
+// Host: use a function that returns r.Host.
 func Header(name string) Segment {
 	name = http.CanonicalHeaderKey(name)
 	return func(r *http.Request) (string, error) {
@@ -78,21 +77,21 @@ func Header(name string) Segment {
 	}
 }
 
-// BearerToken is a [Segment]. Its value is the SHA-256, in hexadecimal, of the token in the
-// field Authorization: Bearer. All spellings of the same token have the same value, for
-// example with "bearer" in lower case.
+// BearerToken is a [Segment]. Its value is the SHA-256, in hexadecimal, of the token in
+// the field Authorization: Bearer. All spellings of the same token have the same value,
+// for example with "bearer" in lower case.
 //
 // The error is [ErrNoKey] if the request does not have exactly one such field and token.
 func BearerToken(r *http.Request) (string, error) {
 	return source.Bearer("Authorization", r.Header["Authorization"])
 }
 
-// Pattern is a [Segment]. Its value is the pattern of the route, for example
-// "GET /users/{id}", so that all users share the limit of the route.
+// Pattern is a [Segment]. Its value is the pattern of the route, for example "GET
+// /users/{id}", so that all users share the limit of the route.
 //
-// A [http.ServeMux] sets the pattern when it has chosen the handler. So the middleware must
-// be between the mux and the handler: mux.Handle(pattern, limit(handler)). Otherwise there
-// is no pattern, and each request is rejected with status 500.
+// The middleware must be between the mux and the handler, as in mux.Handle(pattern,
+// limit(handler)), because an [http.ServeMux] sets the pattern when it has chosen the
+// handler. Otherwise each request is rejected with status 500.
 func Pattern(r *http.Request) (string, error) {
 	if r.Pattern == "" {
 		return "", errors.New("weirhttp: Pattern: the request has no pattern: limit the handler of a route, mux.Handle(pattern, limit(handler)), and not the mux")
@@ -106,16 +105,17 @@ func Text(value string) Segment {
 	return func(*http.Request) (string, error) { return value, nil }
 }
 
-// FirstOf returns a segment with the value of the first of segments that the request has a
-// value for. Use it for requests without an API key:
+// FirstOf returns a segment with the value of the first of segments that the request has
+// a value for, for example for requests without an API key:
 //
 //	weirhttp.FirstOf(weirhttp.Header("X-API-Key"), weirhttp.RemoteIP)
 //
 // A client that can choose between the segments has a separate limit for each of them. So
-// check API keys in front of the middleware, and reject unknown ones there. If no segment
-// has a value, the error is [ErrNoKey]. If a segment returns another error, that error is
-// returned at once. The same holds for the ErrNoKey of a header field that the request has
-// more than once: the handler could read it.
+// reject unknown API keys in front of the middleware.
+//
+// If no segment has a value, the error is [ErrNoKey]. Another error of a segment is
+// returned at once, and so is that for a header field that the request has more than
+// once, because the handler could read it.
 func FirstOf(segments ...Segment) Segment {
 	segments = slices.Clone(segments)
 	return func(r *http.Request) (string, error) {

@@ -63,8 +63,8 @@ func TestServer(t *testing.T) {
 	}
 }
 
-// 32 requests at once of a client with a concurrency limit of 4 to a real server never run
-// more than 4 at a time, and all of them succeed.
+// 32 requests at once of a client with a concurrency limit of 4 to a real server never
+// run more than 4 at a time, and all of them succeed.
 func TestServerLeases(t *testing.T) {
 	const atOnce = 4
 	var running, most atomic.Int64
@@ -119,7 +119,8 @@ func TestServerPanic(t *testing.T) {
 	}
 }
 
-// A client that hangs up during the decision: its handler does not run, and it is no error.
+// A client that hangs up during the decision: its handler does not run, and it is no
+// error.
 func TestServerHangUp(t *testing.T) {
 	asked, answered := make(chan struct{}), make(chan error, 1)
 	d := deciderFunc(func(ctx context.Context, _ weir.Request, _ []weir.Result) (weir.Result, error) {

@@ -17,9 +17,9 @@ import (
 
 // This file has what a Transport does to share its pauses with other processes.
 
-// PauseID is the ID of the pauses that a [Transport] makes in [Transport].Pauses. Pass it
-// to [weir.Limiter.Resume] to end such a pause early. The Transport that the server asked
-// for the pause keeps its own.
+// PauseID is the ID of the pauses that a [Transport] makes in Transport.Pauses. Pass it
+// to [weir.Limiter.Resume] to end such a pause early. The Transport that met the pause
+// itself still keeps to it.
 const PauseID = "weirhttp"
 
 // checkPauses returns an error if Pauses cannot pause key.

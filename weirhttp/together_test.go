@@ -12,8 +12,9 @@ import (
 	"github.com/weir-go/weir/weirhttp"
 )
 
-// A Transport that is faster than a limited server sends no request that the server denies:
-// it heeds the fields of the last answer. Without the fields, it heeds Retry-After.
+// A Transport that is faster than a limited server sends no request that the server
+// denies: it heeds the fields of the last answer. Without the fields, it heeds
+// Retry-After.
 func TestTogether(t *testing.T) {
 	const minute = time.Minute
 	for _, tt := range []struct {

@@ -30,22 +30,23 @@ func (pausedError) Is(target error) bool { return target == weir.ErrDenied }
 // DefaultMaxPause is the default of [Transport].MaxPause.
 const DefaultMaxPause = 10 * time.Minute
 
-// A Transport is an [http.RoundTripper] that waits for its turn before it sends a request.
+// A Transport is an [http.RoundTripper] that waits for its turn before it sends a
+// request.
 //
 //	client := &http.Client{Transport: &weirhttp.Transport{Limiter: lim}}
 //
 // It waits until the limiter allows the request, as [weir.Limiter.Wait] does: it reserves
 // a turn, and sleeps until then. It waits at most until the deadline of the request's
 // context, which http.Client.Timeout sets too, and at most the MaxWait of the
-// [weir.Request]. If the turn would come later, it returns a [weir.ErrDenied] at once, and
-// consumes nothing. If the context ends during the wait, it returns the error of the
+// [weir.Request]. If the turn would come later, it returns a [weir.ErrDenied] at once,
+// and consumes nothing. If the context ends during the wait, it returns the error of the
 // context, and refunds the turn. Each redirect needs a turn of its own. If the server
 // denies the request, the Transport returns the response, and does not send the request
 // again.
 //
-// A server can ask for a pause. Then no request with the same key is sent before the pause
-// ends: requests wait, and then take their turns. A server asks for a pause in one of two
-// ways:
+// A server can ask for a pause. Then no request with the same key is sent before the
+// pause ends: requests wait, and then take their turns. A server asks for a pause in one
+// of two ways:
 //   - with Retry-After, in seconds or as a date, in a response with a status from 400.
 //   - with an item r=0 of the field RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 //
@@ -60,50 +61,48 @@ type Transport struct {
 	// example algorithm.LeakyBucket. If Limiter is nil, requests are not paced.
 	Limiter *weir.Limiter
 
-	// Leases limits how many requests run at once. One of its rules must be an
-	// algorithm.Concurrency. A request acquires a lease before it takes its turn. The
-	// lease is renewed until the body of the response is read to its end or closed, until
-	// the request fails, or until its context ends. Then it is released. If Leases is nil,
-	// any number of requests run at once.
-	//
-	// A body that is neither read nor closed holds its lease, unless the request has a
-	// deadline.
+	// Leases limits how many requests run at once, with an algorithm.Concurrency as one
+	// of its rules. nil means no such limit. A request acquires a lease before it takes
+	// its turn, and releases it when the body of the response has been read to its end or
+	// closed, when the request fails, or when its context ends. Until then, the lease is
+	// renewed. So a body that is neither read nor closed holds its lease, unless the
+	// request has a deadline.
 	Leases *weir.Limiter
 
-	// Request makes the request to Limiter and Leases. Only the fields Key, Cost, MaxWait and ID
-	// are used. A MaxWait of 0 means that only the context ends the wait. If the error is
-	// ErrUnlimited, the request is sent at once. If Request sets an ID, the turn is not
-	// refunded when the context ends, because another request with this ID can use it. Leases
-	// uses only the Key, and each request costs one lease. If Request is nil, the key is the
-	// host of the URL, in lower case and without the port.
+	// Request makes the request to Limiter and Leases. nil means that the key is the host
+	// of the URL, in lower case and without the port. Only the fields Key, Cost, MaxWait
+	// and ID are used, and only Key for Leases. A MaxWait of 0 means that only the
+	// context ends the wait. If Request sets an ID, the turn is not refunded when the
+	// context ends, because another request with this ID can use it. After ErrUnlimited,
+	// the request is sent at once.
 	Request RequestFunc
 
 	// Base sends the requests. If it is nil, http.DefaultTransport is used.
 	Base http.RoundTripper
 
-	// MaxPause is the longest pause that a server can ask for. A longer one is cut. 0
-	// means DefaultMaxPause. A negative MaxPause means that there are no pauses.
+	// MaxPause is the longest pause that a server can ask for; a longer one is cut. 0
+	// means DefaultMaxPause, and a negative MaxPause no pauses.
 	MaxPause time.Duration
 
-	// Pauses shares the pauses with other processes. One of its rules must be an
-	// algorithm.Pause. A pause that a server asks for then closes the key in Pauses too,
-	// under the ID PauseID, and every Transport over the same store waits for its end. So
-	// a key that an operator pauses there is paused too, whatever MaxPause is. Requests
-	// that are under way are not stopped.
+	// Pauses shares the pauses with other processes, by an algorithm.Pause as one of its
+	// rules. nil means that they are not shared. A pause that a server asks for then
+	// closes the key in Pauses too, under the ID PauseID, and every Transport over the
+	// same store waits for its end. So an operator can pause a key there, for any time.
+	// Requests that are under way are not stopped.
 	//
-	// If Pauses is the Limiter, the decision of a request that need not wait looks at the
-	// pauses. Otherwise, after a lease, and before and after a wait, a request asks Pauses
-	// with a Peek, which is one more round trip. If Pauses is nil, pauses are not shared.
+	// If Pauses is the Limiter, most requests see the pauses in the decision that they
+	// make anyway. Otherwise each request asks Pauses with a Peek, which is one more
+	// round trip, and asks again after a wait.
 	//
 	// During an outage of the store, a Transport knows its own pauses only. If Pauses is
 	// not the Limiter, wrap it in an outage.Breaker too: otherwise, requests wait for the
 	// store.
 	Pauses *weir.Limiter
 
-	// Jitter makes a request that waits for the end of a pause wait longer, at random, by
-	// at most a tenth of that time. So requests of several processes that wait for the
-	// same pause are not sent at once. A request is never sent earlier than the server
-	// asked, and does not wait longer than it may.
+	// Jitter lets a request that waits for the end of a pause wait longer, at random, by
+	// at most a tenth of that time, so that requests of several processes are not sent at
+	// once. A request is never sent earlier than the server asked, and does not wait
+	// longer than it may.
 	Jitter bool
 
 	pauses pauses
@@ -192,7 +191,8 @@ func (t *Transport) request(r *http.Request) (weir.Request, error) {
 	return req, err
 }
 
-// lease waits until no pause is left, and acquires a lease. It returns nil if Leases is nil.
+// lease waits until no pause is left, and acquires a lease. It returns nil if Leases is
+// nil.
 func (t *Transport) lease(ctx context.Context, req *weir.Request, w *waiter) (*lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -251,8 +251,8 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) erro
 			return nil
 		}
 		// A pause has begun during the wait. After it, the request needs another turn:
-		// otherwise all requests that wait would be sent at once. A repeated request has no
-		// turn of its own.
+		// otherwise all requests that wait would be sent at once. A repeated request has
+		// no turn of its own.
 		if turn != nil && (req.ID == "" || !turn.Replayed) {
 			err = guard.Undo(ctx, turn.Cancel)
 		}
@@ -293,7 +293,8 @@ type waiter struct {
 	endless bool
 }
 
-// left returns the rest of the wait. It is at least 1 µs: a MaxWait of 0 has another meaning.
+// left returns the rest of the wait. It is at least 1 µs: a MaxWait of 0 has another
+// meaning.
 func (w *waiter) left() time.Duration {
 	if w.endless {
 		return weir.Never

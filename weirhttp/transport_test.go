@@ -103,8 +103,8 @@ func TestTransport(t *testing.T) {
 	})
 }
 
-// A turn that comes too late is an ErrDenied at once, and consumes nothing. A request that
-// ends while it waits gives its turn back.
+// A turn that comes too late is an ErrDenied at once, and consumes nothing. A request
+// that ends while it waits gives its turn back.
 func TestTransportLate(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -249,8 +249,8 @@ func (*idle) RoundTrip(*http.Request) (*http.Response, error) { return nil, erro
 
 func (i *idle) CloseIdleConnections() { *i++ }
 
-// The timer of a store can be earlier than the timer of the context. The turn may be reserved
-// then, and is refunded.
+// The timer of a store can be earlier than the timer of the context. The turn may be
+// reserved then, and is refunded.
 func TestTransportEarlyTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})

@@ -16,12 +16,12 @@
 //
 // # Keys
 //
-// A [RequestFunc] makes the key of a request. The key identifies the caller being limited.
-// [By] and [ByName] make a RequestFunc from segments. A segment is [RemoteIP], [ClientIP],
-// [Header], [BearerToken], [Pattern], [Text], [FirstOf], or a function of your own, for
-// example one that reads the customer from the context of the request. If a request has no
-// value for a segment, for example no API key, the error is [ErrNoKey], and the middleware
-// rejects the request.
+// A [RequestFunc] makes the key of a request. The key identifies the caller being
+// limited. [By] and [ByName] make a RequestFunc from segments. A segment is [RemoteIP],
+// [ClientIP], [Header], [BearerToken], [Pattern], [Text], [FirstOf], or a function of
+// your own, for example one that reads the customer from the context of the request. If a
+// request has no value for a segment, for example no API key, the error is [ErrNoKey],
+// and the middleware rejects the request.
 //
 // Use a key that the client cannot choose. A client that can send any API key gets a full
 // limit with each new key. So authenticate the API key first. Behind a proxy, RemoteIP is
@@ -31,27 +31,27 @@
 //
 // The middleware answers a request that it does not pass on:
 //
-//   - 429 if the request is denied. Retry-After is the time until the same request would be
-//     allowed, in seconds, rounded up. If it can never be allowed, there is no Retry-After.
+//   - 429 if the request is denied. Retry-After is the time until the same request would
+//     be allowed, in seconds, rounded up. If it can never be allowed, there is no
+//     Retry-After.
 //   - 400 if the request has no key: [ErrNoKey].
-//   - 503 if the decision is unknown: the error is a [store.ErrUnavailable], or the deadline
-//     of [Options].Timeout or of the request has passed. With [Options].FailOpen, the
-//     request is passed on instead.
-//   - 503 if an outage.Breaker that fails closed denied the request. If its fallback is
-//     outage.Local, and the caller is over the share of the process, the status is 429,
-//     and so it is if the cost is above the limit. In both cases, Retry-After is at most
-//     the time until the store is asked again, rounded up. [Options].FailOpen does not
-//     change this answer.
+//   - 503 if the decision is unknown: the error is a [store.ErrUnavailable], or the
+//     deadline of [Options].Timeout or of the request has passed. With
+//     [Options].FailOpen, the request is passed on instead.
+//   - 503 if an outage.Breaker that fails closed denied the request, whatever
+//     [Options].FailOpen is. If the fallback is outage.Local and the caller is over the
+//     share of the process, or if the cost is above the limit, the status is 429.
+//     Retry-After is at most the time until the store is asked again, rounded up.
 //   - 500 after any other error, for example if the policy of the limiter has other
 //     segments than the key.
-//   - 499 if the client has cancelled the request. The client does not read this answer.
-//     But a log shows that the request was neither served nor an error of the server.
+//   - 499 if the client has cancelled the request. The client does not read this answer,
+//     but a log shows that the request was neither served nor an error of the server.
 //
 // The body is a problem of RFC 9457, of type application/problem+json. It never contains
 // the text of an error. Options.Reject replaces the body.
 //
-// If the RequestFunc or the Decider panics, the handler is not called. The panic goes on to
-// net/http, which logs it and closes the connection.
+// If the RequestFunc or the Decider panics, the handler is not called. The panic goes on
+// to net/http, which logs it and closes the connection.
 package weirhttp
 
 import (
@@ -70,16 +70,17 @@ var (
 	ErrUnlimited = errors.New("weirhttp: the request is not limited")
 
 	// ErrNoKey means that a request has no value for a segment of the key, for example no
-	// API key or no valid address. The middleware rejects such a request with status 400, and
-	// likewise a request whose key has an empty segment.
+	// API key or no valid address. The middleware rejects such a request with status 400,
+	// and likewise a request whose key has an empty segment.
 	ErrNoKey = errors.New("weirhttp: the request has no key")
 )
 
-// A RequestFunc makes the request to a limiter from an HTTP request: its key, and if needed
-// its cost, its ID, its MaxWait and its metadata. The Op must be [weir.Consume].
+// A RequestFunc makes the request to a limiter from an HTTP request: its key, and if
+// needed its cost, its ID, its MaxWait and its metadata. The Op must be [weir.Consume].
 //
-// If it returns [ErrUnlimited], or an error that wraps it, the HTTP request is not limited.
-// After any other error, the HTTP request is rejected: see the package documentation.
+// If it returns [ErrUnlimited], or an error that wraps it, the HTTP request is not
+// limited. After any other error, the HTTP request is rejected: see the package
+// documentation.
 type RequestFunc func(*http.Request) (weir.Request, error)
 
 // A Dialect says which header fields describe the limits to the client.
@@ -103,82 +104,86 @@ const (
 	// concurrency limit has the parameter qu="concurrent-requests", and no times.
 	//
 	// If the response has such fields already, for example because another middleware has
-	// set them, the items are added. In the name of a rule, % and every byte that is not a
-	// printable ASCII character are replaced by % and two hexadecimal digits. The number
-	// 11 is the version of the draft. If a later version differs, it gets another dialect.
+	// set them, the items are added. In the name of a rule, % and every byte that is not
+	// a printable ASCII character are replaced by % and two hexadecimal digits. The
+	// number 11 is the version of the draft. If a later version differs, it gets another
+	// dialect.
 	RateLimitDraft11
 
 	// XRateLimit sets the fields X-RateLimit-Limit, X-RateLimit-Remaining and
-	// X-RateLimit-Reset. They describe one rule, which [weir.Result].Rule names. Reset is the
-	// time until the rule is fully reset, in seconds from now, rounded up. It is not a
-	// Unix time. If the response has such fields already, they are replaced.
+	// X-RateLimit-Reset. They describe one rule, which [weir.Result].Rule names. Reset is
+	// the time until the rule is fully reset, in seconds from now, rounded up. It is not
+	// a Unix time. If the response has such fields already, they are replaced.
 	XRateLimit
+
+	// XRateLimitUnix sets the fields of XRateLimit, with Reset as a Unix time in seconds,
+	// rounded up. The time is that of the process's clock. Clients whose clock differs
+	// wait too long or not long enough, so choose it only for clients that expect it.
+	XRateLimitUnix
 )
 
 // Options are the optional settings of [New]. The zero value is the default.
 type Options struct {
 	// Plan returns the decider for a request, for example the limiter of a customer's
-	// plan. If it returns a nil Decider, the decider given to New decides. If it returns
-	// ErrUnlimited, the request is not limited. Other errors reject the request, like
-	// those of a RequestFunc. All deciders must have the same segments. If Plan returns a
-	// *weir.Limiter that is nil, the Decider is not nil, and the request is rejected with
-	// status 500.
+	// plan. All deciders must have the same segments. If Plan returns nil, the decider
+	// given to New decides; a *weir.Limiter that is nil is a mistake, and rejects the
+	// request with status 500. ErrUnlimited means that the request is not limited. Other
+	// errors reject it, like those of a RequestFunc.
 	Plan func(*http.Request) (weir.Decider, error)
 
 	// Headers is the dialect of the fields that describe the limits. They are set before
 	// the handler is called, so the handler can replace them.
 	Headers Dialect
 
-	// PartitionKey returns the parameter pk of the RateLimit fields: it tells clients
-	// which of their requests share a limit. Clients see it, so it must not be a secret,
-	// for example an API key or a hash of one. If PartitionKey is nil, or returns nothing,
-	// there is no pk. The dialect must be RateLimitDraft11.
+	// PartitionKey returns the parameter pk of the RateLimit fields, which tells clients
+	// which of their requests share a limit. Clients see it, so it must be neither an API
+	// key nor a hash of one. If it is nil, or returns nothing, there is no pk. The
+	// dialect must be RateLimitDraft11.
 	PartitionKey func(*http.Request) []byte
 
 	// Timeout is the longest time of a decision. 0 means that only the request's context
-	// ends the decision. Set Timeout if FailOpen is true. Otherwise, if the store does not
-	// answer, each request waits for it. If a decision takes longer, the middleware releases
-	// its lease, or refunds its tokens as New says. It does so in the background.
+	// ends it. Set it if FailOpen is true, because each request waits for a store that
+	// does not answer. If a decision takes longer, the middleware releases its lease, or
+	// refunds its tokens as New says, in the background.
 	Timeout time.Duration
 
-	// If FailOpen is true, a request is passed on if the store is not available, or does
-	// not answer in time. If FailOpen is false, such a request is answered with status
-	// 503. After any other error, a request is never passed on.
+	// FailOpen passes a request on if the store is not available, or does not answer in
+	// time. Otherwise such a request is answered with status 503. After any other error,
+	// no request is passed on.
 	FailOpen bool
 
-	// Reject writes the answer to a request that is not passed on. Retry-After and the
-	// fields of the dialect are set before. If Reject does not set a status, the status is
-	// Rejection.Status. If Reject is nil, the answer is as in the package documentation.
-	// Reject is not called if the client has cancelled the request.
+	// Reject writes the answer to a request that is not passed on. If it is nil, the
+	// answer is as in the package documentation. Retry-After and the fields of the
+	// dialect are set before. The status is Rejection.Status, unless Reject sets one. It
+	// is not called if the client has cancelled the request.
 	Reject func(w http.ResponseWriter, r *http.Request, why Rejection)
 
 	// OnError is called with each error, even if FailOpen passes the request on. A denied
-	// request and a cancelled request are not errors. If OnError is nil, errors are logged
-	// by the default logger of log/slog, an ErrNoKey at level Debug.
+	// and a cancelled request are no errors. If OnError is nil, errors are logged by the
+	// default logger of log/slog, an ErrNoKey at level Debug.
 	OnError func(r *http.Request, err error)
 }
 
 // New returns a middleware that asks d to decide each request. It works with every router
-// that takes middlewares of net/http, for example with chi's Use. If opts is nil, the
-// defaults are used.
+// that takes middlewares of net/http, for example with chi's Use. nil opts means the
+// defaults.
 //
-// A request with a MaxWait can be allowed after a delay: the middleware then waits before
-// it calls the handler. MaxWait is cut to the time until the deadline of the request's
-// context, if it has one. If the client cancels the request in the meantime, the tokens are
-// refunded. But if the RequestFunc sets an ID, they are not, because another request with this
-// ID can use them.
-//
-// If a rule is an algorithm.Concurrency, the request needs an ID that no other request has,
-// not even a repeated request. The middleware releases the lease when the handler returns. It
-// does not renew the lease, so the lease must be longer than the handler takes. The response
-// ends after the release, which takes a round trip, and at most one second if the store does
+// If a rule is an algorithm.Concurrency, each request needs an ID of its own, even a
+// repeated request. The middleware releases the lease when the handler returns, but does
+// not renew it, so the lease must be longer than the handler takes. The response ends
+// after the release, which takes a round trip, and at most one second if the store does
 // not answer.
 //
-// If a request goes through two middlewares, both consume tokens, even if they are the same
-// middleware.
+// A request with a MaxWait can be allowed after a delay, for which the middleware waits.
+// MaxWait is cut to the time until the deadline of the request's context. If the client
+// cancels the request in the meantime, the tokens are refunded, unless the RequestFunc
+// sets an ID, which another request can use.
 //
-// New returns an error if d or request is nil, if d is a zero Limiter, or if a field of opts
-// is not valid.
+// A request that goes through two middlewares consumes tokens in both, even if they are
+// the same.
+//
+// New returns an error if d or request is nil, if d is a zero Limiter, or if a field of
+// opts is not valid.
 func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler) http.Handler, error) {
 	m := &middleware{decider: d, request: request}
 	if opts != nil {
@@ -190,8 +195,8 @@ func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler)
 	switch {
 	case request == nil:
 		return nil, errors.New("weirhttp: New: the RequestFunc is nil: pass one, for example weirhttp.By(weirhttp.RemoteIP)")
-	case m.opts.Headers > XRateLimit:
-		return nil, fmt.Errorf("weirhttp: New: Options.Headers is %d: it must be NoHeaders, RateLimitDraft11 or XRateLimit", m.opts.Headers)
+	case m.opts.Headers > XRateLimitUnix:
+		return nil, fmt.Errorf("weirhttp: New: Options.Headers is %d: it must be NoHeaders, RateLimitDraft11, XRateLimit or XRateLimitUnix", m.opts.Headers)
 	case m.opts.PartitionKey != nil && m.opts.Headers != RateLimitDraft11:
 		return nil, errors.New("weirhttp: New: Options.PartitionKey is set: Options.Headers must be RateLimitDraft11, because the other dialects have no partition key")
 	}

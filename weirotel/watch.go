@@ -58,7 +58,7 @@ func WatchOutage(provider metric.MeterProvider, b *outage.Breaker, attrs ...attr
 	}, down, begun)
 }
 
-// WatchDenyCache exports the metric weir.denycache.answers of c. For the rest, it is like
+// WatchDenyCache exports the metric weir.denycache.answers of c, in the same way as
 // [WatchOutage].
 func WatchDenyCache(provider metric.MeterProvider, c *denycache.Cache, attrs ...attribute.KeyValue) (metric.Registration, error) {
 	meter, err := meterOf(provider)

@@ -16,22 +16,23 @@
 //
 // A Peek counts only as a decision, not as a request.
 //
-// The rule of a denied request is the one with the longest RetryAfter, and the rule of an
-// allowed one has the fewest tokens left: see [weir.Result]. The metric weir.near_limit
-// looks at this rule only. It says little about an algorithm.LeakyBucket, which most
-// allowed requests leave without a token, and about a limit below 5, where it counts only
-// the requests that leave no token. If a decision failed, or is a Release, a Pause, a
-// Resume or a Reset, weir.rule is empty. For a Refund or a Settle, it is the rule that
-// keeps another cost because its limit has changed, if there is one: see
-// [weir.Settlement]. See [observe.Outcome] for the outcomes.
+// The rule of a denied request has the longest RetryAfter, and the rule of an allowed
+// request has the fewest tokens left: see [weir.Result]. For a Refund or a Settle, it is
+// Kept of the [weir.Settlement]. For a Release, a Pause, a Resume, a Reset or a failed
+// decision, weir.rule is empty. See [observe.Outcome] for the outcomes.
 //
-// A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule, weir.limit
-// and weir.remaining. If a request makes several decisions, the span shows the last one that is
-// not a Refund, a Settle, a Release, a Renew, a Pause, a Resume or a Reset.
+// The metric weir.near_limit looks at this rule only. It says little about an
+// algorithm.LeakyBucket, which most allowed requests leave without a token, and about a
+// limit below 5, where it counts only the requests that leave no token.
+//
+// A span that is recorded gets the attributes weir.op, weir.outcome, weir.rule,
+// weir.limit and weir.remaining. If a request makes several decisions, the span shows the
+// last one that is not a Refund, a Settle, a Release, a Renew, a Pause, a Resume or a
+// Reset.
 //
 // The file dashboard.json beside this package is a Grafana dashboard of these metrics, as
-// Prometheus stores them. Import it, and choose the data source. It tells limiters apart by the
-// attribute weir.limiter.
+// Prometheus stores them. Import it, and choose the data source. It tells limiters apart
+// by the attribute weir.limiter.
 //
 // [WatchOutage] and [WatchDenyCache] add metrics that are read when they are exported:
 //
@@ -60,8 +61,8 @@ import (
 const Scope = "github.com/weir-go/weir/weirotel"
 
 // New returns an observer that records decisions with instruments of provider. Every
-// measurement has attrs too: name the limiter in weir.limiter, if there are several. If provider is
-// nil, or cannot make an instrument, New returns an error.
+// measurement has attrs too: name the limiter in weir.limiter, if there are several. If
+// provider is nil, or cannot make an instrument, New returns an error.
 func New(provider metric.MeterProvider, attrs ...attribute.KeyValue) (observe.Observer, error) {
 	meter, err := meterOf(provider)
 	if err != nil {

@@ -33,8 +33,8 @@ import (
 	"github.com/weir-go/weir/weirotel"
 )
 
-// observed returns a limiter of two rules with an observer over provider: 10 tokens, and 20
-// of the whole tenant. A shadow rule has 8 tokens.
+// observed returns a limiter of two rules with an observer over provider: 10 tokens, and
+// 20 of the whole tenant. A shadow rule has 8 tokens.
 func observed(t testing.TB, provider metric.MeterProvider) *weir.Limiter {
 	t.Helper()
 	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{
@@ -137,8 +137,8 @@ func list(set attribute.Set) string {
 	return strings.Join(all, " ")
 }
 
-// A scrape of the Prometheus exporter has the metrics under the names that Prometheus gives
-// them.
+// A scrape of the Prometheus exporter has the metrics under the names that Prometheus
+// gives them.
 func TestPrometheus(t *testing.T) {
 	got := scrape(t)
 	for _, want := range []string{
@@ -179,7 +179,7 @@ func scrape(t *testing.T) string {
 	return w.Body.String()
 }
 
-// The span of the request shows the decision, also if it was refunded later.
+// The span of the request shows the decision, even if it was refunded later.
 func TestSpan(t *testing.T) {
 	spans := tracetest.NewSpanRecorder()
 	tracer := trace.NewTracerProvider(trace.WithSpanProcessor(spans)).Tracer("t")
@@ -232,7 +232,7 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// An observer keeps its attributes, also if the caller reuses the slice.
+// An observer keeps its attributes, even if the caller reuses the slice.
 func TestAttrs(t *testing.T) {
 	reader := sdk.NewManualReader()
 	attrs := []attribute.KeyValue{attribute.String("weir.limiter", "api")}

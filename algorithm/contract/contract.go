@@ -67,8 +67,8 @@
 //
 //   - a struct with a NewLimit method, which checks the fields and returns a [Limit] with
 //     the constants of the limit;
-//   - a [MeterKind], which all limits of the algorithm share. It names the integers of the
-//     cell and the constants, and holds the arithmetic in Lua, for servers;
+//   - a [MeterKind], which all limits of the algorithm share. It names the integers of
+//     the cell and the constants, and holds the arithmetic in Lua, for servers;
 //   - a [Meter], which holds the same arithmetic in Go, for stores that run no Lua.
 //
 // The module does the rest. It reads and parses the cell, and detects foreign values,
@@ -91,10 +91,10 @@
 //   - at is the time at which the caller goes ahead: now, or later if the caller waits.
 //   - n is the number of tokens. The sections advance and ends cannot use at and n.
 //   - $room and $ends are the results of the sections room and ends, which must set them.
-//   - The section refund sets the integers of the cell and of [MeterKind].Note. If all integers
-//     of the cell are then 0, the key is deleted. In refund, n is the number of tokens that
-//     the refunded decision consumed. $was_name is an integer of the cell just after that
-//     decision, and $was_moved is [Charge].Moved.
+//   - The section refund sets the integers of the cell and of [MeterKind].Note. If all
+//     integers of the cell are then 0, the key is deleted. In refund, n is the number of
+//     tokens that the refunded decision consumed. $was_name is an integer of the cell
+//     just after that decision, and $was_moved is [Charge].Moved.
 //
 // A refund is made only if the constants that it depends on are those of the decision.
 // They are the constants that the section refund names, if the section advance or take

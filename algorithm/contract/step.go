@@ -48,9 +48,9 @@ type State [MaxState]int64
 //   - entries sets $entries, a table of strings.
 //   - mark runs after write, and can use $gen. It sets $mark, a string of three integers
 //     separated by spaces, for refund. It also sets $ends: when the marker can expire.
-//   - refund can use $was1 to $was3 (the integers of $mark), $gen, n and $keep. It refunds
-//     n tokens of the decision, and leaves the first $keep tokens consumed. If it refunds
-//     anything, it sets $gave to 1.
+//   - refund can use $was1 to $was3 (the integers of $mark), $gen, n and $keep. It
+//     refunds n tokens of the decision, and leaves the first $keep tokens consumed. If it
+//     refunds anything, it sets $gave to 1.
 type Step interface {
 	// Read reads the keys of the rule. Their indices in tx start at key.
 	Read(tx store.Tx, key int, now int64, a Ask) (State, error)

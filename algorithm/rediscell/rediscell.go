@@ -112,8 +112,8 @@ func (t *Throttler) Throttle(ctx context.Context, key string, maxBurst, count in
 		return Throttled{}, err
 	}
 	if quantity == 0 {
-		// The time in which a bucket of maxBurst+1 tokens is full, rounded up. Decide has checked
-		// that it is in range.
+		// The time in which a bucket of maxBurst+1 tokens is full, rounded up. Decide has
+		// checked that it is in range.
 		high, low := bits.Mul64(uint64(maxBurst+1), uint64(period))
 		full, rest := bits.Div64(high, low, uint64(count)*1000)
 		if rest > 0 {

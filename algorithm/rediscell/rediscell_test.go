@@ -156,8 +156,8 @@ func TestZeroThrottler(t *testing.T) {
 	}
 }
 
-// A call of quantity 0 is not denied after calls of the same limit, whatever fraction of a
-// microsecond the interval has.
+// A call of quantity 0 is not denied after calls of the same limit, whatever fraction of
+// a microsecond the interval has.
 func TestThrottleNothing(t *testing.T) {
 	now := time.Unix(1767225600, 0)
 	th, err := rediscell.New("api", memory.New(&memory.Options{Now: func() time.Time { return now }}), nil)

@@ -1,5 +1,5 @@
 // Command run measures everything that docs/performance.md says, and writes that page, its
-// charts and a part of README.md. Run it in the directory bench:
+// charts, and parts of README.md and of docs/compare.md. Run it in the directory bench:
 //
 //	go run ./run quick    # 10 short rounds of what the page compares: 3 minutes
 //	go run ./run full     # 10 rounds of every benchmark: 15 minutes
@@ -195,7 +195,7 @@ func gather(command string) (now, before *page.Results, err error) {
 	return measured, before, nil
 }
 
-// write writes the results, the page and the part of README.md after a command. root is the
+// write writes the results, the page and the parts of others after a command. root is the
 // root of the repository.
 func write(command, root string) error {
 	r, former, err := gather(command)
@@ -210,7 +210,11 @@ func write(command, root string) error {
 	if err != nil {
 		return err
 	}
-	files, err := page.Make(r, former, string(instructions), string(readme))
+	compare, err := os.ReadFile(filepath.Join(root, page.Compare))
+	if err != nil {
+		return err
+	}
+	files, err := page.Make(r, former, string(instructions), string(readme), string(compare))
 	if err != nil {
 		return err
 	}

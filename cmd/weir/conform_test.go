@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/internal/report"
 )
 
 // TestConform shows that a sound server passes, and that a broken one is named by the
@@ -17,7 +19,7 @@ func TestConform(t *testing.T) {
 		out, err []string // parts
 	}{
 		{"redis://sound", "^Store/(Reply|Atomic|Borrowed)$", exitOK, []string{
-			"goredis (go-redis ", ") on Fake 1\n", "skipped  Store/Borrowed: store does not borrow strings\nPASSED IN PART: 2 checks passed, 1 skipped, 0 failed, ",
+			"goredis (go-redis ", ") on Fake 1\n", "\nLeft out: 1 skipped check; ", " not run; most tries of random checks, because the run was brief; faults.\n", "skipped  Store/Borrowed: store does not borrow strings\nPASSED IN PART: 2 checks passed, 1 skipped, 0 failed, ",
 		}, nil},
 		{"redis://torn", "^Store/(Reply|Atomic)$", exitNo, []string{
 			"\nfailed   Store/Atomic: ", "FAILED: 1 checks passed, 0 skipped, 1 failed, ",
@@ -51,6 +53,33 @@ func TestConform(t *testing.T) {
 				t.Logf("output:\n%s\nerrors:\n%s", o.out, o.err)
 			}
 		})
+	}
+}
+
+// TestConformSecrets shows that neither the output nor the files have the secrets of a
+// failure.
+func TestConformSecrets(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "r.json")
+	r := report.Report{Store: "s", Checks: []report.Check{{Name: "A", Result: report.Failed, Failures: []string{"dial: s3cret"}}}}
+	if err := os.WriteFile(file, r.JSON(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out strings.Builder
+	output := format("json")
+	c := &conform{tool: &tool{out: &out, secrets: secrets{"s3cret"}}, output: &output}
+	if err := c.summary(file); err != errNo {
+		t.Errorf("error %v, want %v", err, errNo)
+	}
+	for _, name := range []string{file, report.MarkdownName(file)} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out.Write(text)
+	}
+	if got := out.String(); strings.Contains(got, "s3cret") || strings.Count(got, "dial: xxxxx") != 3 {
+		t.Errorf("the output and the files are\n%s", got)
 	}
 }
 

@@ -67,6 +67,11 @@ func (s *server) administerPostgres(at *target) {
 		}
 		return nil
 	}
+	s.plant = func(ctx context.Context, key string, raw []byte) error {
+		_, err := pool.Exec(ctx, `INSERT INTO weir (key, nums, expires)
+VALUES ($1, $2, (extract(epoch FROM clock_timestamp() + interval '1 hour') * 1000000)::bigint)`, []byte(key), raw)
+		return err
+	}
 	s.keys = func(ctx context.Context, part string) (map[string]time.Duration, error) {
 		rows, err := pool.Query(ctx, `SELECT key, expires - (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM weir WHERE position($1::bytea IN key) > 0`, []byte(part))

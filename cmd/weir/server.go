@@ -31,6 +31,10 @@ type server struct {
 	// there is none.
 	keys func(ctx context.Context, part string) (map[string]time.Duration, error)
 
+	// plant makes raw the value of key. It is nil if the server runs Lua, which can do
+	// so.
+	plant func(ctx context.Context, key string, raw []byte) error
+
 	// dropScripts makes the server lose its scripts. It is nil if the server has none.
 	dropScripts func(ctx context.Context) error
 

@@ -3,6 +3,8 @@ package integration
 import (
 	"cmp"
 	"context"
+	"net"
+	"path"
 	"reflect"
 	"sync"
 	"testing"
@@ -82,7 +84,7 @@ func everywhere(t *testing.T, f func(t *testing.T, p place)) {
 		for _, server := range a.servers() {
 			t.Run(a.name+"/"+server.Name, func(t *testing.T) {
 				t.Parallel()
-				if reason := a.lacks[server.Kind]; reason != "" {
+				if reason := a.without(server); reason != "" {
 					t.Skip(reason)
 				}
 				server.Start(t)
@@ -112,12 +114,20 @@ func (a adapter) at(t *testing.T, e, admin servers.Endpoint) place {
 	return place{a.store(t, e), e, servers.Client(t, admin)}
 }
 
-// always returns the same place for each check.
+// always returns the same place for each check, except for Store/Closed.
 func (a adapter) always(t *testing.T, e, admin servers.Endpoint) func(*testing.T) place {
 	t.Helper()
 	p := a.at(t, e, admin)
-	return func(*testing.T) place { return p }
+	return func(t *testing.T) place {
+		if ofClosed(t) {
+			return a.at(t, e, admin)
+		}
+		return p
+	}
 }
+
+// ofClosed reports whether t is the test of a store that the check Store/Closed closes.
+func ofClosed(t *testing.T) bool { return path.Base(t.Name()) == "closed" }
 
 // on starts the server, and returns a place there, for backend. If the server has users, the
 // store's user has the rights that docs/reference/stores.md says.
@@ -148,6 +158,12 @@ func (a adapter) backend(where func(*testing.T) place) conformance.Backend {
 	return conformance.Backend{
 		New: func(t *testing.T) store.Store {
 			p := where(t)
+			places.Store(p.st, p)
+			return p.st
+		},
+		Reopen: func(t *testing.T, st store.Store) store.Store {
+			p := of(st)
+			p.st = a.store(t, p.e) // with another client
 			places.Store(p.st, p)
 			return p.st
 		},
@@ -241,6 +257,8 @@ func openRueidis(e servers.Endpoint) (store.Store, func(), error) {
 		Password:          e.Password,
 		ForceSingleClient: e.Kind == servers.Single,
 		DisableCache:      true, // miniredis has no CLIENT TRACKING
+		Dialer:            net.Dialer{Timeout: longTimeout},
+		ConnWriteTimeout:  longTimeout,
 	}
 	if e.Kind == servers.Sentinel {
 		options.Sentinel = rueidisclient.SentinelOption{MasterSet: e.Master}

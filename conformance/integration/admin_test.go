@@ -12,7 +12,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/conformance/integration/internal/chromium"
+	"github.com/weir-go/weir/internal/chromium"
 	"github.com/weir-go/weir/observe"
 	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store/memory"

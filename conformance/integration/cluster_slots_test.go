@@ -29,34 +29,61 @@ func newClusterStore(t *testing.T, c *cluster) store.Store {
 }
 
 // TestCoverage checks that the loss of a master and its replica stops every slot by
-// default, and only its own slots with cluster-require-full-coverage no.
+// default, and only its own slots with cluster-require-full-coverage no, with every adapter,
+// one by one and in a batch.
 func TestCoverage(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	const callers = 60
 	c := newCluster(t)
-	lim, err := weir.New("coverage", newClusterStore(t, c), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := func() (names []string) {
-		for i := range callers {
-			name := fmt.Sprint("user", i)
-			if _, err := lim.Allow(t.Context(), name); err == nil {
-				names = append(names, name)
-			} else if !errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("%s: got %v, want %v", name, err, store.ErrUnavailable)
-			}
-		}
-		return names
-	}
-	if n := len(served()); n != callers {
-		t.Fatalf("before: %d of %d callers were served", n, callers)
-	}
-	master, replica := c.master(t, "{user0}")
-	var want []string // callers of other masters
+	var names []string
+	var requests []weir.Request
 	for i := range callers {
 		name := fmt.Sprint("user", i)
+		names, requests = append(names, name), append(requests, weir.Request{Key: weir.KeyOf(name)})
+	}
+	limiters := map[string]*weir.Limiter{}
+	for _, a := range adapters {
+		st, closeClient, err := a.bounded(c.Endpoint, longTimeout)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(closeClient)
+		limiters[a.name], err = weir.New("coverage-"+a.name, st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	// serves checks which callers are served.
+	serves := func(when string, want []string) {
+		t.Helper()
+		check := func(how string, ask func(i int) error) {
+			t.Helper()
+			var served []string
+			for i, name := range names {
+				if err := ask(i); err == nil {
+					served = append(served, name)
+				} else if !errors.Is(err, store.ErrUnavailable) {
+					t.Errorf("%s, %s, %s: got %v, want %v", when, how, name, err, store.ErrUnavailable)
+				}
+			}
+			if !slices.Equal(served, want) {
+				t.Errorf("%s, %s: %d of %d callers were served, want the %d of masters that serve", when, how, len(served), callers, len(want))
+			}
+		}
+		for name, lim := range limiters {
+			check(name, func(i int) error {
+				_, err := lim.Allow(t.Context(), names[i])
+				return err
+			})
+			answers := lim.DoMany(t.Context(), requests)
+			check(name+" in a batch", func(i int) error { return answers[i].Err })
+		}
+	}
+	serves("before", names)
+	master, replica := c.master(t, "{user0}")
+	var want []string // callers of other masters
+	for _, name := range names {
 		found, err := c.serving(t.Context(), 0, "{"+name+"}")
 		if err != nil {
 			t.Fatal(err)
@@ -81,9 +108,7 @@ func TestCoverage(t *testing.T) {
 		})
 	}
 	living("fail")
-	if names := served(); len(names) > 0 {
-		t.Errorf("with full coverage: %d of %d callers were served, want none", len(names), callers)
-	}
+	serves("with full coverage", nil)
 	for i, n := range c.nodes {
 		if i != master && i != replica {
 			if err := n.ConfigSet(t.Context(), "cluster-require-full-coverage", "no").Err(); err != nil {
@@ -92,16 +117,13 @@ func TestCoverage(t *testing.T) {
 		}
 	}
 	living("ok")
-	names := served()
-	if !slices.Equal(names, want) {
-		t.Errorf("without full coverage: %d callers were served, want the %d of the other masters", len(names), len(want))
-	}
-	t.Logf("of %d callers, none was served with full coverage, and %d without", callers, len(names))
+	serves("without full coverage", want)
+	t.Logf("of %d callers, none was served with full coverage, and %d without", callers, len(want))
 }
 
 // TestOpenSlot checks which decisions a slot serves while it moves. A decision over
 // several keys needs all of them on one node, so it fails if it would create one, until
-// the slot is closed.
+// the slot is closed. A move that is aborted leaves the slot in one of the same states.
 func TestOpenSlot(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"redis-7.0", "redis-8.0", "valkey-8.1"} {
@@ -109,66 +131,124 @@ func TestOpenSlot(t *testing.T) {
 			if version != "redis-8.0" {
 				notShort(t)
 			}
-			openSlot(t, newClusterOf(t, version))
+			some := adapters[:1]
+			if version == "redis-8.0" {
+				some = adapters
+			}
+			openSlot(t, newClusterOf(t, version), some)
 		})
 	}
 }
 
-func openSlot(t *testing.T, c *cluster) {
-	st := newClusterStore(t, c)
+// known is the segment of a caller who has made decisions before the slot is opened.
+const known = "ann"
+
+// A slotUser has limiters over one store, whose keys are all in the slot of known.
+type slotUser struct {
+	name              string
+	one, two, buckets *weir.Limiter
+}
+
+func newSlotUser(t *testing.T, c *cluster, a adapter) *slotUser {
+	st, closeClient, err := a.bounded(c.Endpoint, longTimeout)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(closeClient)
 	window := algorithm.FixedWindow{Limit: 1000, Window: time.Hour}
 	limiter := func(name string, rules ...weir.Rule) *weir.Limiter {
-		lim, err := weir.NewPolicy(st, weir.Policy{Name: name, Segments: []string{"customer"}, Rules: rules}, nil)
+		lim, err := weir.NewPolicy(st, weir.Policy{Name: name + " " + a.name, Segments: []string{"customer"}, Rules: rules}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return lim
 	}
-	one := limiter("one", weir.Rule{Name: "a", Algorithm: window})
-	two := limiter("two", weir.Rule{Name: "a", Algorithm: window}, weir.Rule{Name: "b", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1000}})
-	buckets := limiter("buckets", weir.Rule{Name: "a", Algorithm: algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Limit: 1000, Window: time.Minute}}}})
-
-	const known = "ann"
-	slot, strangers := store.Slot("{"+known+"}"), []string(nil)
-	for i := 0; len(strangers) < 6; i++ {
-		if name := fmt.Sprint("new", i); store.Slot("{"+name+"}") == slot {
-			strangers = append(strangers, name)
-		}
+	u := &slotUser{
+		name: a.name,
+		one:  limiter("one", weir.Rule{Name: "a", Algorithm: window}),
+		two:  limiter("two", weir.Rule{Name: "a", Algorithm: window}, weir.Rule{Name: "b", Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1000}}),
+		buckets: limiter("buckets", weir.Rule{Name: "a", Algorithm: algorithm.SlidingBuckets{
+			Width: time.Second, Spans: []algorithm.Span{{Limit: 1000, Window: time.Minute}},
+		}}),
 	}
-	decide := func(lim *weir.Limiter, name, id string) error {
-		_, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf(name), ID: id}, nil)
-		return err
-	}
-	for _, err := range []error{decide(one, known, "known"), decide(two, known, ""), decide(buckets, known, "")} {
-		if err != nil {
+	for lim, id := range map[*weir.Limiter]string{u.one: "known", u.two: "", u.buckets: ""} {
+		if _, err := lim.Decide(t.Context(), weir.Request{Key: weir.KeyOf(known), ID: id}, nil); err != nil {
 			t.Fatal(err)
 		}
 	}
-	check := func(phase string, open bool) {
-		t.Helper()
-		stranger := strangers[0]
-		strangers = strangers[1:]
-		for _, tt := range []struct {
-			what    string
-			err     error
-			creates bool // one of several keys
-		}{
-			{"a known caller of one rule", decide(one, known, ""), false},
-			{"a known caller of two rules", decide(two, known, ""), false},
-			{"a known ID", decide(one, known, "known"), false},
-			{"a new ID", decide(one, known, phase), true},
-			{"a new caller of one rule", decide(one, stranger, ""), false},
-			{"a new caller of two rules", decide(two, stranger, ""), true},
-			{"a new caller of SlidingBuckets", decide(buckets, stranger, ""), true},
-			{"a known caller of SlidingBuckets", decide(buckets, known, ""), true},
-		} {
-			fails := open && tt.creates
-			if tt.err != nil != fails || fails && (!errors.Is(tt.err, store.ErrUnavailable) || !strings.Contains(tt.err.Error(), "TRYAGAIN")) {
-				t.Errorf("%s: %s: got %v, want TRYAGAIN: %v", phase, tt.what, tt.err, fails)
+	return u
+}
+
+// A slotState is what an open slot makes of decisions.
+type slotState struct {
+	name  string
+	split bool // the keys of a known caller of two rules are on two nodes
+	open  bool // decisions fail that would create one of several keys
+	loops bool // decisions of new callers are redirected forever
+}
+
+// check makes each kind of decision. stranger is the segment of a new caller.
+func (u *slotUser) check(t *testing.T, s slotState, stranger string) {
+	t.Helper()
+	for _, tt := range []struct {
+		what     string
+		lim      *weir.Limiter
+		name, id string
+		fails    bool
+	}{
+		{"a known caller of one rule", u.one, known, "", false},
+		{"a known caller of two rules", u.two, known, "", s.split},
+		{"a known ID", u.one, known, "known", false},
+		{"a new ID", u.one, known, s.name, s.open},
+		{"a new caller of one rule", u.one, stranger, "", s.loops},
+		{"a new caller of two rules", u.two, stranger, "", s.open},
+		{"a new caller of SlidingBuckets", u.buckets, stranger, "", s.open},
+		{"a known caller of SlidingBuckets", u.buckets, known, "", s.open},
+	} {
+		limit := time.Minute
+		if s.loops && tt.fails {
+			limit = 250 * time.Millisecond // some clients follow redirections until the call ends
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
+		_, err := tt.lim.Decide(ctx, weir.Request{Key: weir.KeyOf(tt.name), ID: tt.id}, nil)
+		cancel()
+		if (err != nil) != tt.fails {
+			t.Errorf("%s: %s: %s: got %v, want an error: %v", u.name, s.name, tt.what, err, tt.fails)
+		}
+		if err == nil {
+			continue
+		}
+		tryAgain := errors.Is(err, store.ErrUnavailable) && strings.Contains(err.Error(), "TRYAGAIN")
+		unavailable := errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)
+		if !tryAgain && !(s.loops && unavailable) || errors.Is(err, store.ErrMisconfigured) {
+			t.Errorf("%s: %s: %s: got %v, want that the store is unavailable", u.name, s.name, tt.what, err)
+		}
+	}
+}
+
+func openSlot(t *testing.T, c *cluster, some []adapter) {
+	var users []*slotUser
+	for _, a := range some {
+		users = append(users, newSlotUser(t, c, a))
+	}
+	slot := store.Slot("{" + known + "}")
+	next := 0
+	// stranger returns another segment of a key in the slot.
+	stranger := func() string {
+		for {
+			next++
+			if name := fmt.Sprint("new", next); store.Slot("{"+name+"}") == slot {
+				return name
 			}
 		}
 	}
-	check("before", false)
+	check := func(s slotState) {
+		t.Helper()
+		for _, u := range users {
+			u.check(t, s, stranger())
+		}
+	}
+	check(slotState{name: "before"})
 
 	from, _ := c.master(t, "{"+known+"}")
 	to := (from + 1) % 3
@@ -185,27 +265,42 @@ func openSlot(t *testing.T, c *cluster) {
 			t.Fatal(err)
 		}
 	}
-	tell(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from))
-	tell(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to))
-	check("no key has moved", true)
 	host, port, _ := strings.Cut(c.Nodes[to].Addr, ":")
-	for {
-		keys, err := c.nodes[from].ClusterGetKeysInSlot(t.Context(), slot, 100).Result()
+	// move moves the keys that contain part.
+	move := func(part string) {
+		keys, err := c.nodes[from].ClusterGetKeysInSlot(t.Context(), slot, 1000).Result()
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(keys) == 0 {
-			break
-		}
+		moved := 0
 		for _, key := range keys {
-			tell(from, "MIGRATE", host, port, key, 0, 10_000)
+			if strings.Contains(key, part) {
+				tell(from, "MIGRATE", host, port, key, 0, 10_000)
+				moved++
+			}
+		}
+		if moved == 0 {
+			t.Errorf("of %q, no key was moved with %q", keys, part)
 		}
 	}
-	check("all keys have moved", true)
+	importing := func() { tell(to, "CLUSTER", "SETSLOT", slot, "IMPORTING", id(from)) }
+
+	// The move can be aborted at each of these points.
+	importing()
+	check(slotState{name: "only the importing node has opened the slot"})
+	tell(from, "CLUSTER", "SETSLOT", slot, "MIGRATING", id(to))
+	check(slotState{name: "no key has moved", open: true})
+	move(":{" + known + "}:b") // one of the two keys of each known caller of two rules
+	check(slotState{name: "some keys have moved", open: true, split: true})
+	tell(to, "CLUSTER", "SETSLOT", slot, "STABLE")
+	check(slotState{name: "only the migrating node has opened the slot", open: true, split: true, loops: true})
+	importing()
+	move("")
+	check(slotState{name: "all keys have moved", open: true})
 	tell(to, "CLUSTER", "SETSLOT", slot, "NODE", id(to))
 	tell(from, "CLUSTER", "SETSLOT", slot, "NODE", id(to))
 	c.agree(t, "{"+known+"}", to)
-	check("closed", false)
+	check(slotState{name: "closed"})
 }
 
 // TestMigrateSlots checks that Valkey moves a slot without opening it: every decision

@@ -25,11 +25,12 @@ type cluster struct {
 	nodes []*redis.Client
 }
 
-// alone returns a client that gives up early and says what it is told at once.
+// alone returns a client that says what it is told at once, and gives up early if a node is
+// paused. A busy node needs up to a second to answer.
 func alone(t *testing.T, n *servers.Node) *redis.Client {
 	c := redis.NewClient(&redis.Options{
 		Addr: n.Addr, ClientName: servers.Name, MaxRetries: -1, ContextTimeoutEnabled: true,
-		DialTimeout: 500 * time.Millisecond, ReadTimeout: 500 * time.Millisecond, WriteTimeout: 500 * time.Millisecond,
+		DialTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: 5 * time.Second,
 	})
 	t.Cleanup(func() { _ = c.Close() })
 	return c

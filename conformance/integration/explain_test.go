@@ -32,8 +32,7 @@ func TestExplain(t *testing.T) {
 	}
 	t.Run("postgres", func(t *testing.T) {
 		t.Parallel()
-		all := servers.AllPostgres()
-		explains(t, postgres.New(limiterPool(t, all[len(all)-1])))
+		explains(t, postgres.New(limiterPool(t, newestPostgres())))
 	})
 }
 

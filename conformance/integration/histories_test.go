@@ -36,8 +36,7 @@ func TestHistories(t *testing.T) {
 			})
 		}
 	}
-	all := servers.AllPostgres()
-	server := all[len(all)-1]
+	server := newestPostgres()
 	t.Run(server.Name, func(t *testing.T) {
 		t.Parallel()
 		runHistories(t, postgres.New(limiterPool(t, server)), n)

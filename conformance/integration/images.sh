@@ -9,6 +9,11 @@
 # WEIR_IMAGE_REDIS_8_0=registry.example/redis:8.0. WEIR_DEBIAN_MIRROR replaces
 # the mirror, which is otherwise the one in this machine's apt sources.
 #
+# A suite that is not released moves on, and some servers are in no suite. So
+# those images are optional: if one cannot be had, this script says so and
+# succeeds, and the tests skip the server by its name. No other version takes
+# its place, because reports and tests are named after the version.
+#
 # It needs bash 4.4 and GNU coreutils.
 
 # shellcheck disable=SC2317 # Functions are reached through trap and start.
@@ -18,16 +23,23 @@ set -m # Each background job is a process group, which cleanup ends as a whole.
 
 readonly pull_seconds=120 debootstrap_seconds=600
 
-# An entry is: image, Debian suite that has the server, server, its version.
+# An entry is: image, Debian suite that has the server or -, server, its version,
+# and whether the image is optional.
 readonly images=(
 	"${WEIR_IMAGE_REDIS_6_0:-redis:6.0} bullseye redis 6.0"
 	"${WEIR_IMAGE_REDIS_7_0:-redis:7.0} bookworm redis 7.0"
 	"${WEIR_IMAGE_REDIS_8_0:-redis:8.0} trixie redis 8.0"
 	"${WEIR_IMAGE_VALKEY_8_1:-valkey/valkey:8.1} trixie valkey 8.1"
-	"${WEIR_IMAGE_VALKEY_9_1:-valkey/valkey:9.1} forky valkey 9.1"
+	"${WEIR_IMAGE_REDIS_8_6:-redis:8.6} experimental redis 8.6 optional"
+	"${WEIR_IMAGE_REDIS_8_10:-redis:8.10} - redis 8.10 optional"
+	"${WEIR_IMAGE_REDICT_7_3:-redict:7.3} forky redict 7.3 optional"
+	"${WEIR_IMAGE_VALKEY_9_1:-valkey/valkey:9.1} forky valkey 9.1 optional"
+	"${WEIR_IMAGE_VALKEY_9_2:-valkey/valkey:9.2} - valkey 9.2 optional"
 	"${WEIR_IMAGE_POSTGRES_15:-postgres:15} bookworm postgres 15"
 	"${WEIR_IMAGE_POSTGRES_17:-postgres:17} trixie postgres 17"
 	"${WEIR_IMAGE_POSTGRES_18:-postgres:18} forky postgres 18"
+	"${WEIR_IMAGE_POSTGRES_19:-postgres:19} experimental postgres 19 optional"
+	"${WEIR_IMAGE_PGBOUNCER_1_26:-pgbouncer:1.26} forky pgbouncer 1.26 optional"
 )
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/weir-images.XXXXXX")
@@ -61,23 +73,40 @@ die() {
 # version IMAGE SERVER prints the version of the server in the image.
 version() {
 	local program=$2-server
-	[[ $2 != postgres ]] || program=postgres
-	timeout 60 docker run --rm --network none "$1" "$program" --version |
-		sed -n 's/.* \(v=\|(PostgreSQL) \)\([0-9.]*\).*/\2/p'
+	[[ $2 != postgres && $2 != pgbouncer ]] || program=$2
+	timeout 60 docker run --rm --network none --entrypoint "$program" "$1" --version |
+		sed -nE 's/.*( v=|\(PostgreSQL\) |PgBouncer )([0-9][0-9a-z.]*).*/\2/p'
 }
 
 # check IMAGE SERVER VERSION prints the server's whole version when it is a
-# release of VERSION, and fails when it is not.
+# release of VERSION, or a candidate as in 19rc1, and fails when it is not.
 check() {
 	local got
 	got=$(version "$1" "$2") || return
 	case $got in
-	"$3".*) echo "$got" ;;
+	"$3"[.a-z]*) echo "$got" ;;
 	*)
 		echo "$2-server is ${got:-of an unknown version}, not $3" >&2
 		return 1
 		;;
 	esac
+}
+
+# packages SUITE KIND prints the packages that have the servers of the missing images, all
+# of them or the required ones, with commas. If SUITE is empty, they are those of every suite.
+packages() {
+	printf '%s\n' "${missing[@]}" | awk -v suite="$1" -v kind="$2" '
+		(suite == "" || $2 == suite) && (kind == "all" || $5 != "optional") {
+			print $3 == "postgres" ? "postgresql-" $4 : $3 == "pgbouncer" ? $3 : $3 "-server"
+		}' | paste -sd,
+}
+
+# give_up SUITE TEXT… ends the work on the missing images of SUITE, or of every suite if it is
+# empty. It fails if one of them is not optional.
+give_up() {
+	say "${*:2}" >&2
+	[[ -z $(packages "$1" required) ]]
+	exit
 }
 
 # pull IMAGE SERVER VERSION
@@ -106,8 +135,8 @@ find_keyring() {
 prepare() {
 	local apt=(apt-get -qq -o DPkg::Lock::Timeout=120)
 
-	[[ $(id -u) == 0 ]] || die "no registry gave them, and making them from Debian's packages takes root"
-	command -v apt-get >/dev/null || die "no registry gave them, and this machine has no apt to make them with"
+	[[ $(id -u) == 0 ]] || give_up '' "no registry gave them, and making them from Debian's packages takes root"
+	command -v apt-get >/dev/null || give_up '' "no registry gave them, and this machine has no apt to make them with"
 
 	mirror=${WEIR_DEBIAN_MIRROR:-$(debian_mirror)}
 	if [[ -z $mirror || -z $(find_keyring) ]] || ! command -v debootstrap >/dev/null; then
@@ -116,11 +145,11 @@ prepare() {
 				DEBIAN_FRONTEND=noninteractive timeout 300 "${apt[@]}" install --no-install-recommends \
 					debootstrap debian-archive-keyring
 		} >"$work/apt.log" 2>&1 </dev/null; then
-			die "apt-get gives no debootstrap: $(tail -n 3 "$work/apt.log")"
+			give_up '' "apt-get gives no debootstrap: $(tail -n 3 "$work/apt.log")"
 		fi
 		mirror=${mirror:-$(debian_mirror)}
 	fi
-	[[ -n $mirror ]] || die "this machine's apt sources name no Debian archive: set WEIR_DEBIAN_MIRROR"
+	[[ -n $mirror ]] || give_up '' "this machine's apt sources name no Debian archive: set WEIR_DEBIAN_MIRROR"
 	keyring=$(find_keyring)
 }
 
@@ -149,22 +178,33 @@ with_cluster() {
 	echo "$image"
 }
 
+# bootstrap SUITE TREE PACKAGES
+bootstrap() {
+	local script=/usr/share/debootstrap/scripts/$1 extra=()
+	# A suite younger than debootstrap differs in nothing from sid.
+	[[ -e $script ]] || script=${script%/*}/sid
+	# What experimental lacks comes from sid.
+	[[ $1 != experimental ]] || extra=(--extra-suites=sid)
+	rm -rf --one-file-system "$2"
+	# --foreign stops before the packages are configured: a server needs its
+	# files only, and configuring takes a third of the time.
+	timeout --foreground "$debootstrap_seconds" debootstrap --foreign --variant=minbase "${extra[@]}" \
+		--include="$3" --keyring="$keyring" "$1" "$2" "$mirror" "$script" >"$work/$1.log" 2>&1 ||
+		{ tail -n 5 "$work/$1.log" >&2 && return 1; }
+}
+
 # make_from SUITE makes the missing images whose server is in that suite. They
 # share one tree: what is asked of an image is its server, not to be small.
 make_from() {
-	local suite=$1 tree=$work/$1 entry image from server want package servers id got
-	local script=/usr/share/debootstrap/scripts/$suite
+	local suite=$1 tree=$work/$1 entry image from server want optional package servers id got made=0
 
-	servers=$(printf '%s\n' "${missing[@]}" | awk -v suite="$suite" \
-		'$2 == suite { print $3 == "postgres" ? "postgresql-" $4 : $3 "-server" }' | paste -sd,)
-	# A suite younger than debootstrap differs in nothing from sid.
-	[[ -e $script ]] || script=${script%/*}/sid
-	# --foreign stops before the packages are configured: a server needs its
-	# files only, and configuring takes a third of the time.
-	if ! timeout --foreground "$debootstrap_seconds" debootstrap --foreign --variant=minbase \
-		--include="$servers" --keyring="$keyring" "$suite" "$tree" "$mirror" "$script" >"$work/$suite.log" 2>&1; then
-		tail -n 5 "$work/$suite.log" >&2
-		die "debootstrap $suite failed"
+	servers=$(packages "$suite" all)
+	if ! bootstrap "$suite" "$tree" "$servers"; then
+		# Perhaps it no longer has a package of an optional image.
+		say "Debian $suite does not give $servers" >&2
+		servers=$(packages "$suite" required)
+		[[ -n $servers ]] || return 0
+		bootstrap "$suite" "$tree" "$servers" || die "debootstrap $suite failed"
 	fi
 	for package in $(<"$tree/debootstrap/base"); do
 		dpkg-deb --fsys-tarfile "$tree/var/cache/apt/archives/$package"_*.deb |
@@ -184,19 +224,22 @@ make_from() {
 	)
 	rm -rf --one-file-system "$tree"
 	if [[ $servers == *postgresql-* ]]; then
-		id=$(with_cluster "$id") || die "initdb failed in the image of $suite"
+		id=$(with_cluster "$id") || give_up "$suite" "initdb failed in the image of $suite"
 	fi
 
 	for entry in "${missing[@]}"; do
-		read -r image from server want <<<"$entry"
+		read -r image from server want optional <<<"$entry"
 		[[ $from == "$suite" ]] || continue
-		if ! got=$(check "$id" "$server" "$want"); then
-			docker rmi "$id" >/dev/null 2>&1 || true
-			die "$image: Debian $suite has no $server $want (any more)"
+		if got=$(check "$id" "$server" "$want"); then
+			docker tag "$id" "$image"
+			made=$((made + 1))
+			say "$image: made from Debian $suite ($server $got)"
+			continue
 		fi
-		docker tag "$id" "$image"
-		say "$image: made from Debian $suite ($server $got)"
+		say "$image: Debian $suite has no $server $want (any more)" >&2
+		[[ $optional == optional ]] || exit 1
 	done
+	((made)) || docker rmi "$id" >/dev/null 2>&1 || true
 }
 
 # start COMMAND… runs it in the background.
@@ -219,7 +262,7 @@ done
 
 missing=()
 for entry in "${absent[@]}"; do
-	read -r image suite server want <<<"$entry"
+	read -r image _ server want _ <<<"$entry"
 	start pull "$image" "$server" "$want" 2>"$work/pull-${#jobs[@]}.log"
 done
 for i in "${!absent[@]}"; do
@@ -228,11 +271,12 @@ for i in "${!absent[@]}"; do
 	missing+=("${absent[i]}")
 	say "$image: not pulled: $(tail -n 1 "$work/pull-$i.log")" >&2
 done
-((${#missing[@]})) || exit 0
+suites=$(printf '%s\n' "${missing[@]}" | awk 'NF > 1 && $2 != "-" && !seen[$2]++ { print $2 }')
+[[ -n $suites ]] || exit 0
 
 prepare
 running=0 failed=0
-for suite in $(printf '%s\n' "${missing[@]}" | awk '!seen[$2]++ { print $2 }'); do
+for suite in $suites; do
 	# Two at a time: a debootstrap waits for the network, then keeps one
 	# processor busy.
 	if ((running == 2)); then

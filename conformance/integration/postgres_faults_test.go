@@ -182,7 +182,7 @@ func (f *postgresFault) disconnect(t *testing.T) {
 
 // postgresTurn limits how many of these checks run at once. A server is several processes,
 // and if a machine has little time for each, calls fail without a fault.
-var postgresTurn = make(chan struct{}, 1)
+var postgresTurn = make(chan struct{}, 2)
 
 // newPostgresFault starts a server for the check.
 func newPostgresFault(t *testing.T, check string) *postgresFault {
@@ -240,26 +240,26 @@ func newPostgresFault(t *testing.T, check string) *postgresFault {
 }
 
 // TestPostgresFaults makes real servers fail while callers use them. It can update a table of
-// the outcomes in docs/reference/stores.md.
+// the outcomes in docs/reference/faults.md. It is not parallel, for the
+// reason of postgresTurn.
 func TestPostgresFaults(t *testing.T) {
 	notShort(t)
-	t.Parallel()
 	servers.Need(t)
 	progress(t)
 	makers := map[string]func(*testing.T, string) conformance.Fault{}
 	for name := range postgresFaults {
 		makers[name] = func(t *testing.T, _ string) conformance.Fault {
-			return noticed(t, name, newPostgresFault(t, name).Fault)
+			return newPostgresFault(t, name).Fault
 		}
 	}
 	var mu sync.Mutex
-	outcomes := map[string]conformance.FaultOutcome{}
+	outcomes := map[string]conformance.Outcome{}
 	t.Run("on", func(t *testing.T) {
-		conformance.RunFaults(t, makers, func(o conformance.FaultOutcome) {
+		conformance.RunFaults(t, conformance.Backend{Faults: makers, Record: func(o conformance.Outcome) {
 			mu.Lock()
 			defer mu.Unlock()
 			outcomes[strings.TrimPrefix(o.Check, "Faults/")] = o
-		})
+		}})
 	})
 	if pattern := flag.Lookup("test.run").Value.String(); pattern != "" && pattern != "TestPostgresFaults" {
 		t.Logf("%+v", outcomes)
@@ -273,16 +273,14 @@ func TestPostgresFaults(t *testing.T) {
 			continue
 		}
 		o, ran := outcomes[name]
-		switch {
-		case !ran:
+		if !ran {
 			t.Errorf("%s was not run: the checks are %v", name, slices.Sorted(maps.Keys(outcomes)))
-		case !mild[name] && o.Unavailable+o.Cancelled == 0:
-			t.Errorf("%s: no call failed, so there was no fault", name)
+			continue
 		}
-		text.WriteString("| " + name + ": " + o.Promise + " " + faultCells("postgres", o))
+		text.WriteString("| " + name + ": " + o.Promise + " " + faultCells("postgres", o.Fault))
 	}
 	t.Log("\n" + text.String())
 	if *update && !t.Failed() {
-		put(t, "../../docs/reference/stores.md", "<!-- faults of postgres -->\n", "<!-- end of faults of postgres -->\n", text.String())
+		put(t, "../../docs/reference/faults.md", "<!-- faults of postgres -->\n", "<!-- end of faults of postgres -->\n", text.String())
 	}
 }

@@ -31,3 +31,11 @@ FROM weir WHERE position($1::bytea IN key) > 0`, []byte(part))
 	}
 	return found
 }
+
+// plantPostgres makes raw the numbers in the row of key.
+func plantPostgres(t *testing.T, pool *pgxpool.Pool, key string, raw []byte) {
+	if _, err := pool.Exec(t.Context(), `INSERT INTO weir (key, nums, expires)
+VALUES ($1, $2, (extract(epoch FROM clock_timestamp() + interval '1 hour') * 1000000)::bigint)`, []byte(key), raw); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -38,7 +38,7 @@ func placeholders(expires string) []edit {
 }
 
 // postgresMutants are mistakes that the authors of stores make. The table in
-// docs/reference/backends.md lists them.
+// docs/reference/mistakes.md lists them.
 var postgresMutants = []postgresMutant{
 	// Locks and the clock.
 	{"The store takes no lock.", "Store/Atomic", []edit{{"pg_advisory_xact_lock(k)", "k"}}, ""},

@@ -18,7 +18,7 @@ const postgresModule = root + "/store/postgres"
 
 // TestPostgresMutants checks that the suite finds every mistake of postgresMutants on a real
 // server, and nothing in a copy without a mistake. Each runs in a process of its own, because
-// its check fails. The table of the mistakes is in docs/reference/backends.md.
+// its check fails. The table of the mistakes is in docs/reference/mistakes.md.
 func TestPostgresMutants(t *testing.T) {
 	notShort(t)
 	inLua(t) // the race detector would find none of them
@@ -187,10 +187,10 @@ const (
 	mistakesEnd   = "<!-- end of the table -->\n"
 )
 
-// TestPostgresMistakes checks that docs/reference/backends.md has the table of the mistakes.
+// TestPostgresMistakes checks that docs/reference/mistakes.md has the table of the mistakes.
 // With -update, it writes the table.
 func TestPostgresMistakes(t *testing.T) {
-	const page = root + "/docs/reference/backends.md"
+	const page = root + "/docs/reference/mistakes.md"
 	table := "| Mistake | Check that finds it |\n|---|---|\n"
 	for _, m := range postgresMutants {
 		table += "| " + m.mistake + " | " + m.check + " |\n"

@@ -3,6 +3,7 @@ package integration
 import (
 	"context"
 	"fmt"
+	"net"
 	"regexp"
 	"strconv"
 	"testing"
@@ -36,7 +37,7 @@ var fromReplicas = []struct {
 
 func goredisFromReplicas(o *redis.ClusterOptions) func(*testing.T, []string) store.Store {
 	return func(t *testing.T, addrs []string) store.Store {
-		o.Addrs = addrs
+		o.Addrs, o.DialTimeout, o.ReadTimeout, o.WriteTimeout = addrs, longTimeout, longTimeout, longTimeout
 		c := redis.NewClusterClient(o)
 		t.Cleanup(func() { _ = c.Close() })
 		return goredis.New(c)
@@ -49,6 +50,7 @@ func rueidisFromReplicas(t *testing.T, addrs []string) store.Store {
 		// node that it connected to before it knew the node's role.
 		InitAddress: addrs[:len(addrs)/2], DisableCache: true,
 		SendToReplicas: func(cmd rueidisclient.Completed) bool { return cmd.IsReadOnly() },
+		Dialer:         net.Dialer{Timeout: longTimeout}, ConnWriteTimeout: longTimeout,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -80,9 +82,7 @@ func TestReplicas(t *testing.T) {
 			lim := limiter(algorithm.FixedWindow{Limit: limit, Window: 24 * time.Hour})
 			logs := limiter(algorithm.SlidingLog{Limit: limit, Window: 24 * time.Hour})
 			for _, node := range c.nodes {
-				if err := node.ConfigResetStat(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				eventually(t, "CONFIG RESETSTAT", func(ctx context.Context) error { return node.ConfigResetStat(ctx).Err() })
 			}
 			peeks := make([]weir.Request, callers)
 			for i := range peeks {

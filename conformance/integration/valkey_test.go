@@ -34,6 +34,7 @@ func valkeyFromReplicas(t *testing.T, addrs []string) store.Store {
 	st, closeClient, err := valkeyOf(valkeyclient.ClientOption{
 		InitAddress: addrs[:len(addrs)/2], DisableCache: true,
 		SendToReplicas: func(cmd valkeyclient.Completed) bool { return cmd.IsReadOnly() },
+		Dialer:         net.Dialer{Timeout: longTimeout}, ConnWriteTimeout: longTimeout,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -48,6 +49,8 @@ func valkeyOptions(e servers.Endpoint) valkeyclient.ClientOption {
 		InitAddress: e.Addrs, TLSConfig: e.TLS, Username: e.User, Password: e.Password,
 		ForceSingleClient: e.Kind == servers.Single,
 		DisableCache:      true, // miniredis has no CLIENT TRACKING
+		Dialer:            net.Dialer{Timeout: longTimeout},
+		ConnWriteTimeout:  longTimeout,
 	}
 	if e.Kind == servers.Sentinel {
 		options.Sentinel.MasterSet = e.Master

@@ -156,11 +156,23 @@ type wiretap struct {
 
 // tap returns a proxy to the server at addr.
 func tap(t *testing.T, addr string) *wiretap {
+	w := &wiretap{n: map[string]int{}}
+	w.addr = relay(t, addr, func(wg *sync.WaitGroup, client, server *net.TCPConn) {
+		// If one side ends, the other side is closed too, after the data has arrived.
+		var lost atomic.Bool
+		wg.Go(func() { _, _ = io.Copy(losing{client, &lost}, server); _ = client.Close() })
+		wg.Go(func() { w.forward(client, server, &lost); _ = server.CloseWrite() })
+	})
+	return w
+}
+
+// relay listens at a loopback address, which it returns. It connects each client to the server at
+// addr, and calls pass, which starts what passes data on. t ends when all of that has ended.
+func relay(t *testing.T, addr string, pass func(wg *sync.WaitGroup, client, server *net.TCPConn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wiretap{addr: l.Addr().String(), n: map[string]int{}}
 	var wg sync.WaitGroup
 	t.Cleanup(wg.Wait)
 	t.Cleanup(func() { _ = l.Close() })
@@ -175,14 +187,11 @@ func tap(t *testing.T, addr string) *wiretap {
 				_ = client.Close()
 				continue
 			}
-			// If one side ends, the other side is closed too, after the data has arrived.
-			var lost atomic.Bool
-			wg.Go(func() { _, _ = io.Copy(losing{client, &lost}, server); _ = client.Close() })
-			wg.Go(func() { w.forward(client, server, &lost); _ = server.(*net.TCPConn).CloseWrite() })
+			pass(&wg, client.(*net.TCPConn), server.(*net.TCPConn))
 			t.Cleanup(func() { _, _ = client.Close(), server.Close() })
 		}
 	})
-	return w
+	return l.Addr().String()
 }
 
 // losing is a connection to a client that fails if the reply is to be lost.

@@ -19,10 +19,6 @@ func TestPictures(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	doc, err := os.ReadFile("../reference/algorithms.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var want []string
 	for _, p := range pictures {
 		want = append(want, p.file)
@@ -33,8 +29,8 @@ func TestPictures(t *testing.T) {
 		case !bytes.Equal(got, p.svg):
 			t.Errorf("%s differs from the picture that is drawn now: find out why, then run make docs", p.file)
 		}
-		if !strings.Contains(string(doc), p.link()+"\n") {
-			t.Errorf("docs/reference/algorithms.md does not have this line:\n%s", p.link())
+		if doc, err := os.ReadFile(filepath.Join("../..", p.page)); err != nil || !strings.Contains(string(doc), p.link()+"\n") {
+			t.Errorf("%s does not have this line (%v):\n%s", p.page, err, p.link())
 		}
 		if len(p.svg) > 40_000 {
 			t.Errorf("%s has %d bytes: a picture must have at most 40,000", p.file, len(p.svg))

@@ -1,5 +1,5 @@
-// Command charts draws the pictures of docs/reference/algorithms.md: what each algorithm allows of
-// the same traffic. The library itself decides, in virtual time.
+// Command charts draws the pictures of docs/reference/algorithms.md, what each algorithm allows
+// of the same traffic, and that of README.md, what two rules decide together. The library itself decides, in virtual time.
 //
 //	go run .    # in this directory, or make docs in the root
 //
@@ -31,12 +31,20 @@ type picture struct {
 	file string
 	alt  string // what it shows, for readers who do not see it
 	svg  []byte
+	page string // that shows it, from the root of the repository
 }
 
-// link is the line of docs/reference/algorithms.md that shows p.
-func (p picture) link() string { return fmt.Sprintf("![%s](../charts/%s)", p.alt, p.file) }
+// link is the line of the page that shows p.
+func (p picture) link() string {
+	dir := "docs/charts"
+	if p.page != "README.md" {
+		dir = "../charts"
+	}
+	return fmt.Sprintf("![%s](%s/%s)", p.alt, dir, p.file)
+}
 
-// drawAll draws one picture for each setup, one of all setups, and one of periods of the calendar.
+// drawAll draws one picture for each setup, one of all setups, one of periods of the calendar,
+// and one of two rules.
 func drawAll(ctx context.Context) ([]picture, error) {
 	var pictures []picture
 	var simulations []simulation
@@ -56,5 +64,9 @@ func drawAll(ctx context.Context) ([]picture, error) {
 		return nil, err
 	}
 	calendar, err := drawCalendar(ctx)
-	return append(pictures, edge, calendar), err
+	if err != nil {
+		return nil, err
+	}
+	rules, err := drawRules(ctx)
+	return append(pictures, edge, calendar, rules), err
 }

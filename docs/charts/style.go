@@ -184,7 +184,7 @@ func finish(p *plot.Plot, height, indent vg.Length, title string, keys []key, fi
 			anchors[mark.Label] = "end"
 		}
 	}
-	return picture{file + ".svg", alt, readable(out.String(), alt, anchors)}, nil
+	return picture{file + ".svg", alt, readable(out.String(), alt, anchors), "docs/reference/algorithms.md"}, nil
 }
 
 // The width of the sample of a key, and of the gap between it and its text.

@@ -60,9 +60,9 @@ func drawTimeline(p simulation) (picture, error) {
 	let, own, bound := stroke(blue, 1.25), stroke(orange, 1.25), stroke(black, 1, 5, 3)
 	recent := inWindow(p.turns, window)
 	pl.Add(
-		steps(recent, true, let), steps(recent, false, let),
+		steps(recent, 0, true, let), steps(recent, 0, false, let),
 		horizontal(stroke(grey, 0.75), 0), horizontal(bound, limit),
-		steps(p.counted, false, own),
+		steps(p.counted, 0, false, own),
 	)
 	for _, r := range rows {
 		pl.Add(verticals(stroke(r.color, 1), r.times, r.at-rowHeight/2, r.at+rowHeight/2))
@@ -85,12 +85,12 @@ func drawTimeline(p simulation) (picture, error) {
 	return finish(pl, 280, 0, p.title(), keys, p.file, alt)
 }
 
-// steps draws counts as stairs, or the area below.
-func steps(counts []count, fill bool, s draw.LineStyle) drawing {
+// steps draws counts as stairs from first on, or the area below.
+func steps(counts []count, first float64, fill bool, s draw.LineStyle) drawing {
 	return func(c draw.Canvas, x, y func(float64) vg.Length) {
 		var path vg.Path
-		path.Move(vg.Point{X: x(0), Y: y(0)})
-		last := y(0)
+		last := y(first)
+		path.Move(vg.Point{X: x(0), Y: last})
 		for _, n := range counts {
 			if n.at > length {
 				break // a queue goes on

@@ -8,6 +8,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -19,9 +20,12 @@ import (
 
 // Settings are the fields of conformance.Backend that change what is checked.
 type Settings struct {
-	Keys        bool   `json:"keys"` // the field is set; also the next two
+	Keys        bool   `json:"keys"` // the field is set, as for the other bools
 	Peer        bool   `json:"peer"`
+	Processes   bool   `json:"processes,omitzero"` // Where and Open are set
+	Reopen      bool   `json:"reopen,omitzero"`
 	DropScripts bool   `json:"drop_scripts"`
+	Faults      bool   `json:"faults"`
 	Brief       bool   `json:"brief"`
 	Seed        uint64 `json:"seed,string,omitzero"` // 0: each check had a new seed
 }
@@ -44,6 +48,9 @@ type Report struct {
 	Type     string    `json:"type,omitempty"` // the Go type of the store
 	Batch    bool      `json:"batch"`          // the store is a store.Batcher
 	Weir     string    `json:"weir"`           // the version of this module
+	Go       string    `json:"go,omitempty"`   // the version of Go
+	OS       string    `json:"os,omitempty"`   // the system and the processor, for example linux/amd64
+	Race     bool      `json:"race,omitempty"` // the race detector was on
 	Settings Settings  `json:"settings"`
 	Started  time.Time `json:"started,omitzero"`
 	Millis   int64     `json:"milliseconds,omitzero"`
@@ -57,12 +64,14 @@ type Report struct {
 
 // A Check says what a run found about one check.
 type Check struct {
-	Name    string `json:"name"`
-	Result  string `json:"result"`
-	Promise string `json:"promise,omitempty"` // what the check tests, if it failed
-	Reason  string `json:"reason,omitempty"`  // why it was skipped
-	Seed    uint64 `json:"seed,string,omitzero"`
-	Millis  int64  `json:"milliseconds,omitzero"`
+	Name     string   `json:"name"`
+	Result   string   `json:"result"`
+	Promise  string   `json:"promise,omitempty"`  // what the check tests, if it failed
+	Failures []string `json:"failures,omitempty"` // what it found, if it failed
+	Reason   string   `json:"reason,omitempty"`   // why it was skipped
+	Fault    string   `json:"fault,omitempty"`    // what happened during a fault
+	Seed     uint64   `json:"seed,string,omitzero"`
+	Millis   int64    `json:"milliseconds,omitzero"`
 }
 
 // A Recorder collects the outcomes of a run. If it is nil, it does nothing.
@@ -94,6 +103,7 @@ func Start(t testing.TB, r Report, names []string) *Recorder {
 	r.File = file // the test may change its directory
 	_, source, _, _ := runtime.Caller(0)
 	r.Weir, r.Started = version(source), time.Now()
+	r.Go, r.OS, r.Race = runtime.Version(), runtime.GOOS+"/"+runtime.GOARCH, raced()
 	for _, name := range names {
 		r.Checks = append(r.Checks, Check{Name: name, Result: NotRun})
 	}
@@ -146,7 +156,7 @@ func (rec *Recorder) Check(c Check, d time.Duration, passed, failed bool) {
 		c.Result = NotRun
 	}
 	if c.Result != Failed {
-		c.Promise = ""
+		c.Promise, c.Failures = "", nil
 	}
 	rec.r.Checks[i] = c
 }
@@ -166,6 +176,33 @@ func (r *Report) count(failed bool) {
 	default:
 		r.Result = Passed
 	}
+}
+
+// LeftOut says what a run did not test, or is empty.
+func (r *Report) LeftOut() string {
+	var parts []string
+	switch {
+	case r.Skipped == 1:
+		parts = append(parts, "1 skipped check")
+	case r.Skipped > 1:
+		parts = append(parts, fmt.Sprintf("%d skipped checks", r.Skipped))
+	}
+	if r.NotRun > 0 {
+		parts = append(parts, fmt.Sprintf("%d not run", r.NotRun))
+	}
+	if r.Settings.Brief {
+		parts = append(parts, "most tries of random checks, because the run was brief")
+	}
+	if !r.Settings.Faults {
+		parts = append(parts, "faults")
+	}
+	return strings.Join(parts, "; ")
+}
+
+// raced reports whether the race detector is on.
+func raced() bool {
+	info, ok := debug.ReadBuildInfo()
+	return ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"})
 }
 
 // version returns the version of this module, given the name of this source file. In the
@@ -249,6 +286,9 @@ func (r *Report) Markdown() string {
 	}
 	fmt.Fprintf(&w, " Of %d checks: %d passed, %d skipped, %d failed, %d not run.\n\n",
 		len(r.Checks), r.Passed, r.Skipped, r.Failed, r.NotRun)
+	if out := r.LeftOut(); out != "" {
+		fmt.Fprintf(&w, "**Left out:** %s.\n\n", out)
+	}
 
 	w.WriteString("| | |\n|---|---|\n")
 	row := func(name, text string) {
@@ -262,10 +302,16 @@ func (r *Report) Markdown() string {
 	row("Server", r.Server)
 	row("Go type of the store", r.Type)
 	row("Version of weir", r.Weir)
+	row("Go", r.Go)
+	row("System", r.OS)
+	row("Race detector", map[bool]string{true: "on", false: "off"}[r.Race])
 	row("Sends batches", yes[r.Batch])
 	row("Keys can be listed (`Keys`)", yes[r.Settings.Keys])
 	row("A second client exists (`Peer`)", yes[r.Settings.Peer])
+	row("Another process can open the state (`Where`, `Open`)", yes[r.Settings.Processes])
+	row("The store can be closed and opened again (`Reopen`)", yes[r.Settings.Reopen])
 	row("Scripts can be lost (`DropScripts`)", yes[r.Settings.DropScripts])
+	row("The server fails (`Faults`)", yes[r.Settings.Faults])
 	row("Random checks", map[bool]string{true: "brief", false: "full"}[r.Settings.Brief])
 	if r.Settings.Seed != 0 {
 		row("Seed", fmt.Sprint(r.Settings.Seed))
@@ -273,15 +319,23 @@ func (r *Report) Markdown() string {
 	row("Start", r.Started.UTC().Format(time.RFC3339))
 	row("Duration", fmt.Sprintf("%.1f s", float64(r.Millis)/1000))
 
-	r.table(&w, Failed, "Failed", "Promise that the check tests, and seed", func(c Check) string {
-		if c.Seed == 0 {
-			return c.Promise
+	r.table(&w, Failed, "Failed", "Promise that the check tests, seed, and what it found", func(c Check) string {
+		text := c.Promise
+		if c.Seed != 0 {
+			text += fmt.Sprintf(" (seed %d)", c.Seed)
 		}
-		return fmt.Sprintf("%s (seed %d)", c.Promise, c.Seed)
+		for _, part := range append(c.Failures, c.Fault) {
+			if part != "" {
+				text += "\n" + part
+			}
+		}
+		return text
 	})
 	r.table(&w, NotRun, "Not run", "", nil)
 	r.table(&w, Skipped, "Skipped", "Reason", func(c Check) string { return c.Reason })
-	r.table(&w, Passed, "Passed", "Duration", func(c Check) string { return fmt.Sprintf("%d ms", c.Millis) })
+	r.table(&w, Passed, "Passed", "Duration", func(c Check) string {
+		return strings.TrimSuffix(fmt.Sprintf("%d ms; %s", c.Millis, c.Fault), "; ")
+	})
 	return w.String()
 }
 
@@ -305,6 +359,6 @@ func (r *Report) table(w *strings.Builder, result, title, column string, of func
 }
 
 // escaper makes a text that somebody else wrote one cell of a table, without markup.
-var escaper = strings.NewReplacer("\\", `\\`, "|", `\|`, "<", "&lt;", "&", "&amp;", "*", `\*`, "_", `\_`, "[", `\[`, "`", "\\`", "\r", "", "\n", " ")
+var escaper = strings.NewReplacer("\\", `\\`, "|", `\|`, "<", "&lt;", "&", "&amp;", "*", `\*`, "_", `\_`, "[", `\[`, "`", "\\`", "\r", "", "\n", "<br>")
 
 func escape(text string) string { return escaper.Replace(text) }

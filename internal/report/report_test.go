@@ -88,23 +88,23 @@ func TestGolden(t *testing.T) {
 	f := &fakeT{TB: t}
 	rec := start(f, Report{
 		File: file, Store: "mine", Client: "a|b <v1.2>", Server: "Redis 8.0.2",
-		Settings: Settings{Keys: true, Peer: true, Seed: 1<<64 - 1},
+		Settings: Settings{Keys: true, Peer: true, Processes: true, Seed: 1<<64 - 1},
 	}, "Store/A", "Store/B", "Store/C", "Store/D", "GCRA/A")
 	if r := decode(t, file); r.Result != Incomplete || r.NotRun != 5 || r.Passed != 0 {
 		t.Errorf("before the end, the report says %s, %+v", r.Result, r)
 	}
 	rec.Store(listStore{})
-	rec.Check(Check{Name: "GCRA/A", Promise: "a", Seed: 5}, 1234567*time.Microsecond, true, false)
+	rec.Check(Check{Name: "GCRA/A", Promise: "a", Fault: "6 calls", Seed: 5}, 1234567*time.Microsecond, true, false)
 	rec.Check(Check{Name: "Store/A", Promise: "a", Seed: 5}, time.Millisecond, true, false)
 	rec.Check(Check{Name: "Store/B", Promise: "b", Seed: 6, Reason: "store does not support it:\na | b"}, 2*time.Millisecond, false, false)
-	rec.Check(Check{Name: "Store/C", Promise: "a key <k> & its TTL", Seed: 7}, 3*time.Millisecond, true, true) // the check passed, and a cleanup failed
-	rec.Check(Check{Name: "Store/D", Promise: "d"}, 4*time.Millisecond, false, false)                          // the Backend skipped it
+	rec.Check(Check{Name: "Store/C", Promise: "a key <k> & its TTL", Failures: []string{"got 1\n2", "got 3"}, Fault: "5 calls", Seed: 7}, 3*time.Millisecond, true, true) // the check passed, and a cleanup failed
+	rec.Check(Check{Name: "Store/D", Promise: "d"}, 4*time.Millisecond, false, false)                                                                                     // the Backend skipped it
 	if r := decode(t, file); r.Result != Incomplete || r.NotRun != 5 {
 		t.Errorf("before the end, the report says %s, %+v", r.Result, r)
 	}
 	f.failed = true
 	rec.r.Started = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	rec.r.Weir = "v1.2.3"
+	rec.r.Weir, rec.r.Go, rec.r.OS, rec.r.Race = "v1.2.3", "go1.26.0", "linux/amd64", false
 	f.cleanup()
 	r := decode(t, file)
 	if r.Millis < 60_000 { // since Started
@@ -223,6 +223,27 @@ func TestNil(t *testing.T) {
 	var rec *Recorder
 	rec.Store(listStore{})
 	rec.Check(Check{Name: "A"}, 0, true, false)
+}
+
+// TestLeftOut checks that a report says what the run did not test.
+func TestLeftOut(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		r    Report
+		want string
+	}{
+		{Report{Passed: 2, Settings: Settings{Faults: true}}, ""},
+		{Report{Passed: 2}, "faults"},
+		{Report{Skipped: 1, Settings: Settings{Faults: true}}, "1 skipped check"},
+		{Report{Skipped: 2, NotRun: 3, Settings: Settings{Brief: true}}, "2 skipped checks; 3 not run; most tries of random checks, because the run was brief; faults"},
+	} {
+		if got := tt.r.LeftOut(); got != tt.want {
+			t.Errorf("%+v: got %q, want %q", tt.r, got, tt.want)
+		}
+		if page := tt.r.Markdown(); strings.Contains(page, "**Left out:** "+tt.want+".\n") != (tt.want != "") {
+			t.Errorf("%+v: the page is\n%s", tt.r, page)
+		}
+	}
 }
 
 func TestVersion(t *testing.T) {

@@ -13,14 +13,14 @@ import (
 // errUnsent is the error of a command that has neither a reply nor an error.
 var errUnsent = errors.New("the client returned neither a reply nor an error")
 
-// A once is a command of a pipeline that the client must not send again. If the first command
-// of a node gets an error reply such as TRYAGAIN, a ClusterClient sends all commands of that
-// node again, though all were answered and have run. Older clients look at Err, which hides
-// error replies, and newer ones ask NoRetry.
+// A once is a command of a pipeline that the client must not send again. If the first
+// command of a node gets an error reply such as TRYAGAIN, a ClusterClient sends all
+// commands of that node again, though all were answered and have run. Older clients look
+// at Err, which hides error replies, and newer ones ask NoRetry.
 type once struct{ *redis.Cmd }
 
-// NoRetry tells newer clients to send no pipeline with this command again, also if a reply was
-// lost.
+// NoRetry tells newer clients to send no pipeline with this command again, even if a
+// reply was lost.
 func (once) NoRetry() bool { return true }
 
 // Err returns the error of the command, unless it is a reply.
@@ -32,9 +32,9 @@ func (c once) Err() error {
 	return err
 }
 
-// EvalBatch implements [store.Batcher]. It sends one pipeline, which a ClusterClient splits
-// by node. If a server does not know a script, it sends a second pipeline with the calls of
-// such scripts.
+// EvalBatch implements [store.Batcher]. It sends one pipeline, which a ClusterClient
+// splits by node. If a server does not know a script, it sends a second pipeline with the
+// calls of such scripts.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	if err := s.Check(); err != nil {
 		adapter.Fail(calls, err)
@@ -66,8 +66,8 @@ func (s *Store) run(ctx context.Context, name string, calls []store.Eval, pendin
 	}
 }
 
-// complete reports whether val is surely a whole reply. If a reply breaks off, the client leaves
-// a zero value.
+// complete reports whether val is surely a whole reply. If a reply breaks off, the client
+// leaves a zero value.
 func complete(val any) bool {
 	switch v := val.(type) {
 	case []any:
@@ -83,8 +83,8 @@ func complete(val any) bool {
 // firstKey is the index of the first key in the arguments of an EVAL.
 const firstKey = 3
 
-// command returns the command of that name that runs script. It allocates one slice; the client's
-// own EvalSha allocates two.
+// command returns the command of that name that runs script. It allocates one slice; the
+// client's own EvalSha allocates two.
 func command(ctx context.Context, name string, script *store.Script, keys []string, args []store.Arg) *redis.Cmd {
 	words := append(make([]any, 0, firstKey+len(keys)+len(args)), name)
 	cmd := redis.NewCmd(ctx, adapter.Words(words, name, script, keys, args)...)
@@ -92,8 +92,8 @@ func command(ctx context.Context, name string, script *store.Script, keys []stri
 	return cmd
 }
 
-// appendValues appends the values of val, the reply of a script, to reply. If err is not nil, it
-// returns err, unless err stands for a nil reply.
+// appendValues appends the values of val, the reply of a script, to reply. If err is not
+// nil, it returns err, unless err stands for a nil reply.
 func appendValues(reply []store.Value, val any, err error) ([]store.Value, error) {
 	if errors.Is(err, redis.Nil) {
 		val, err = nil, nil
@@ -101,8 +101,8 @@ func appendValues(reply []store.Value, val any, err error) ([]store.Value, error
 	return adapter.Append(reply, val, err)
 }
 
-// MGet implements [store.Store]. If the client is a [redis.Client], it sends one MGET. For
-// other clients, it sends one MGET for each slot, in one pipeline.
+// MGet implements [store.Store]. If the client is a [redis.Client], it sends one MGET.
+// For other clients, it sends one MGET for each slot, in one pipeline.
 func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return values, err
@@ -136,8 +136,8 @@ func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) err
 	return nil
 }
 
-// scatter stores value i of an MGET's reply in read[at[i]]. If at is nil, it stores value i
-// in read[i].
+// scatter stores value i of an MGET's reply in read[at[i]]. If at is nil, it stores value
+// i in read[i].
 func scatter(cmd *redis.SliceCmd, read []store.Value, at []int) error {
 	list, err := cmd.Result()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package goredis implements a store that keeps the state of limiters in Redis or Valkey. It
-// uses the client github.com/redis/go-redis/v9:
+// Package goredis implements a store that keeps the state of limiters in Redis or Valkey.
+// It uses the client github.com/redis/go-redis/v9:
 //
 //	rdb := redis.NewClient(&redis.Options{
 //		Addr:                  "localhost:6379",
@@ -18,7 +18,10 @@
 //   - a [redis.Client], for one server, or for a proxy that behaves like one server;
 //   - a [redis.Client] made by [redis.NewFailoverClient], for Sentinel;
 //   - a [redis.ClusterClient], for Redis Cluster and Valkey Cluster;
-//   - any client that [redis.NewUniversalClient] makes.
+//   - any client that [redis.NewUniversalClient] makes;
+//   - a struct that embeds one of these, or an interface that holds it, for example to
+//     instrument the calls. The store calls the methods of the struct, and otherwise
+//     treats it as the client that it embeds.
 //
 // The store rejects a nil client and a [redis.Ring]: every method of the store, and
 // weir.New, returns an error. A Ring sends an MGET only to the shard of the first key.
@@ -41,20 +44,22 @@
 // # Retries
 //
 // If a reply was lost, the store does not run the script again, but the client can. By
-// default, go-redis retries a command after a timeout or a lost connection. If the
-// script had already run, it then consumes tokens again. So a decision without an ID can
-// consume tokens up to MaxRetries+1 times, 4 by default, and 7 times if the server loses its
-// scripts meanwhile. A decision with a weir.Request.ID consumes them once. Set MaxRetries to
-// -1. Then every decision consumes tokens at most once, and the caller gets an error earlier.
-// With and without retries, no request is allowed without consuming tokens.
+// default, go-redis retries a command after a timeout or a lost connection. If the script
+// had already run, it then consumes tokens again. So a decision without an ID can consume
+// tokens up to MaxRetries+1 times, 4 by default, and 7 times if the server loses its
+// scripts meanwhile. A decision with a weir.Request.ID consumes them once. Set MaxRetries
+// to -1. Then every decision consumes tokens at most once, and the caller gets an error
+// earlier. With and without retries, no request is allowed without consuming tokens.
 //
 // A ClusterClient also retries after a lost reply, as often as MaxRedirects allows. So a
-// decision without an ID can consume tokens up to MaxRedirects+1 times, 4 by default. Its MaxRetries is -1
-// by default. Do not disable MaxRedirects: the client needs it to follow slots that move.
+// decision without an ID can consume tokens up to MaxRedirects+1 times, 4 by default. Its
+// MaxRetries is -1 by default. Do not disable MaxRedirects: the client needs it to follow
+// slots that move.
 //
-// A batch, for example of weir.Limiter.DoMany or store.Coalesce, is one pipeline. If one of its
-// replies is lost, versions of the client without NoRetry send the whole pipeline of that
-// server again, also the calls that were answered. Newer versions send no batch again.
+// A batch, for example of weir.Limiter.DoMany or store.Coalesce, is one pipeline. If one
+// of its replies is lost, versions of the client without NoRetry send the whole pipeline
+// of that server again, including calls that were answered. Newer versions send no batch
+// again.
 //
 // From v9.15 on, the client dials up to five times, 100 ms apart, unless the option
 // DialerRetries is set. A server that refuses connections then looks slow, so set
@@ -78,6 +83,7 @@ package goredis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"reflect"
 	"time"
 
@@ -105,13 +111,14 @@ var (
 	errDeadline = errors.New("goredis: the client ignores the deadlines of contexts: set ContextTimeoutEnabled in its options")
 )
 
-// A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
-// is safe for concurrent use. The methods of a nil or zero Store return an error.
+// A Store keeps the state of limiters on the servers of its client. Make one with [New].
+// It is safe for concurrent use. The methods of a nil or zero Store return an error.
 type Store struct {
 	client  redis.UniversalClient
-	cluster *redis.ClusterClient // the client, if it is a *redis.ClusterClient
-	single  bool                 // the client is a *redis.Client
-	unfit   error                // the reason why the client can never work
+	inner   redis.UniversalClient // the client that client wraps, or client itself
+	cluster *redis.ClusterClient  // inner, if it is a *redis.ClusterClient
+	single  bool                  // inner is a *redis.Client
+	unfit   error                 // the reason why the client can never work
 	base    adapter.Base
 	reload  adapter.Gate // limits reloads of the topology
 }
@@ -119,13 +126,13 @@ type Store struct {
 // New returns a store that uses client. It sends nothing to the server. If the client can
 // never work, because it is nil or a [redis.Ring], Check returns an error.
 func New(client redis.UniversalClient) *Store {
-	s := &Store{client: client}
+	s := &Store{client: client, inner: adapter.Wrapped(client)}
 	s.base = adapter.Base{Name: "goredis", Replied: adapter.Replied[redis.Error], Follow: s.follow}
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	if adapter.Nil(s.inner) {
 		s.unfit = errNil
 		return s
 	}
-	switch c := client.(type) {
+	switch c := s.inner.(type) {
 	case *redis.Client:
 		s.single = true
 		s.base.Client = errreply.Single
@@ -150,19 +157,21 @@ func (s *Store) Check() error {
 }
 
 // CheckDeadline implements [store.DeadlineChecker]. It returns an error if the option
-// ContextTimeoutEnabled of the client is not set, or if the client has the option
-// DialerRetries, and it is not 1.
+// ContextTimeoutEnabled of the client is not set, if the client has the option
+// DialerRetries, and it is not 1, or if the client is of another type that does not show
+// its options.
 func (s *Store) CheckDeadline() error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	switch c := s.client.(type) { // also a type that embeds a client
+	switch c := s.inner.(type) {
 	case interface{ Options() *redis.Options }:
 		return checkDeadline(c.Options(), c.Options().ContextTimeoutEnabled)
 	case interface{ Options() *redis.ClusterOptions }:
 		return checkDeadline(c.Options(), c.Options().ContextTimeoutEnabled)
 	}
-	return nil
+	return fmt.Errorf("goredis: the client is a %T, which does not show whether it heeds the deadlines of contexts: "+
+		"embed the *redis.Client or the *redis.ClusterClient that it wraps, or give it its method Options", s.client)
 }
 
 // checkDeadline checks options, which point to the options of a client.
@@ -177,8 +186,8 @@ func checkDeadline(options any, heeds bool) error {
 	return nil
 }
 
-// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not know
-// the script.
+// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not
+// know the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err

@@ -6,6 +6,7 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,6 +52,10 @@ func TestUnfitClient(t *testing.T) {
 		"nil ClusterClient": {(*redis.ClusterClient)(nil), "nil"},
 		"nil Ring":          {(*redis.Ring)(nil), "nil"},
 		"Ring":              {ring, "*redis.Ring"},
+		"embedded nil":      {struct{ *redis.Client }{}, "nil"},
+		"wrapped nil":       {&wrapper{}, "nil"},
+		"embedded Ring":     {struct{ *redis.Ring }{ring}, "*redis.Ring"},
+		"wrapped Ring":      {&wrapper{ring}, "*redis.Ring"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -84,10 +89,12 @@ func TestFitClient(t *testing.T) {
 func TestCheckDeadline(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		for name, client := range map[string]redis.UniversalClient{
-			"single":   redis.NewClient(&redis.Options{ContextTimeoutEnabled: heeds}),
-			"sentinel": redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: heeds}),
-			"wrapped":  struct{ *redis.Client }{redis.NewClient(&redis.Options{ContextTimeoutEnabled: heeds})},
-			"cluster":  redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: heeds}),
+			"single":          redis.NewClient(&redis.Options{ContextTimeoutEnabled: heeds}),
+			"sentinel":        redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "m", SentinelAddrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: heeds}),
+			"embedded":        struct{ *redis.Client }{redis.NewClient(&redis.Options{ContextTimeoutEnabled: heeds})},
+			"wrapped":         &wrapper{redis.NewClient(&redis.Options{ContextTimeoutEnabled: heeds})},
+			"wrapped cluster": wrapper{redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: heeds})},
+			"cluster":         redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}, ContextTimeoutEnabled: heeds}),
 		} {
 			defer client.Close()
 			for _, st := range []store.Store{New(client), store.Coalesce(New(client))} {
@@ -98,12 +105,62 @@ func TestCheckDeadline(t *testing.T) {
 			}
 		}
 	}
+	if err := New(struct{ stranger }{client(t, "127.0.0.1:1")}).CheckDeadline(); err == nil || !strings.Contains(err.Error(), "give it its method Options") {
+		t.Errorf("a client without options: got %v", err)
+	}
 	if err := New(nil).CheckDeadline(); err == nil || !strings.Contains(err.Error(), "the client is nil") {
 		t.Errorf("got %v, want the error of a nil client", err)
 	}
 }
 
-// Calls that the store rejects by itself send nothing.
+// A wrapper is a client that an application has instrumented.
+type wrapper struct{ redis.UniversalClient }
+
+// stranger is embedded by a name that is not exported, so that nobody can look into it.
+type stranger = redis.UniversalClient
+
+// A counter counts the commands that pass it.
+type counter struct {
+	*redis.ClusterClient
+	n atomic.Int64
+}
+
+func (c *counter) Process(ctx context.Context, cmd redis.Cmder) error {
+	c.n.Add(1)
+	return c.ClusterClient.Process(ctx, cmd)
+}
+
+// A store finds the client that a wrapper embeds, and calls the wrapper.
+func TestWrapper(t *testing.T) {
+	t.Parallel()
+	single, cluster := client(t, "127.0.0.1:1"), cluster(t, "127.0.0.1:1")
+	for name, tt := range map[string]struct {
+		client redis.UniversalClient
+		want   redis.UniversalClient
+	}{
+		"Client":                {single, single},
+		"embedded Client":       {struct{ *redis.Client }{single}, single},
+		"wrapped Client":        {wrapper{single}, single},
+		"Client, wrapped twice": {&wrapper{wrapper{single}}, single},
+		"ClusterClient":         {cluster, cluster},
+		"embedded Cluster":      {struct{ *redis.ClusterClient }{cluster}, cluster},
+		"wrapped Cluster":       {&wrapper{cluster}, cluster},
+	} {
+		s := New(tt.client)
+		if s.single != (tt.want == single) || (s.cluster == cluster) != (tt.want == cluster) {
+			t.Errorf("%s: single is %v, and the client of a cluster is %v", name, s.single, s.cluster)
+		}
+		if want := New(tt.want).base.Client; s.base.Client != want {
+			t.Errorf("%s: the kind of client is %v, want %v", name, s.base.Client, want)
+		}
+	}
+	c := &counter{ClusterClient: cluster}
+	if _, err := New(c).Eval(t.Context(), script, keys, nil, nil); err == nil || c.n.Load() == 0 {
+		t.Errorf("a call of a wrapper: %v, after %d commands", err, c.n.Load())
+	}
+}
+
+// Calls that the store rejects send nothing.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
 	srv := wiretest.NewServer(t, func([]string) string { return ":1\r\n" })
@@ -170,8 +227,8 @@ func TestClosedClient(t *testing.T) {
 	}
 }
 
-// The server never answers. If the caller's context has ended, the error is the error of the
-// context. If only the client's timeout has passed, it is ErrUnavailable.
+// The server never answers. If the caller's context has ended, the error is the error of
+// the context. If only the client's timeout has passed, it is ErrUnavailable.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup

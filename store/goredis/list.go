@@ -21,7 +21,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) 
 		return keys, "", err
 	}
 	n := nodes{store: s}
-	switch c := s.client.(type) { // also a type that embeds a client
+	switch c := s.inner.(type) {
 	case clusterClient:
 		n.cluster = c
 	case interface{ Options() *redis.Options }:

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/store/internal/wiretest"
 )
 
-// An error reply to one call of a batch does not make the client send the other calls again,
-// which have run.
+// An error reply to one call of a batch does not make the client send the other calls
+// again, which have run.
 func TestBatchRunsOnce(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []string{"TRYAGAIN Multiple keys request during rehashing of slot", "CLUSTERDOWN Hash slot not served", "LOADING Redis is loading the dataset in memory", "READONLY You can't write against a read only replica."} {

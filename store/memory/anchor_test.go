@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestAnchor checks that an anchor is a reading that follows another one at once. Times are
-// microseconds.
+// TestAnchor checks that an anchor is a reading that follows another one at once. Times
+// are microseconds.
 func TestAnchor(t *testing.T) {
 	for _, tt := range []struct {
 		name     string

@@ -28,8 +28,8 @@ func (c *clock) now() time.Time          { return time.UnixMicro(c.micros.Load()
 func (c *clock) set(t time.Time)         { c.micros.Store(t.UnixMicro()) }
 func (c *clock) advance(d time.Duration) { c.micros.Add(d.Microseconds()) }
 
-// put returns a script that sets n keys. Its first argument is the TTL in milliseconds, and
-// the others are the integers to set. It replies with the time of the clock.
+// put returns a script that sets n keys. Its first argument is the TTL in milliseconds,
+// and the others are the integers to set. It replies with the time of the clock.
 func put(n int) *store.Script {
 	return store.NewScript("put", "", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		for i := range n {
@@ -129,8 +129,8 @@ func TestExpiry(t *testing.T) {
 	}
 }
 
-// A store that was used in a testing/synctest bubble uses the real time again outside of the
-// bubble.
+// A store that was used in a testing/synctest bubble uses the real time again outside of
+// the bubble.
 func TestClockOfBubbles(t *testing.T) {
 	st := memory.New(nil)
 	now := func() int64 {

@@ -118,8 +118,8 @@ func TestMGetIsAtomic(t *testing.T) {
 	}
 }
 
-// The store never holds more than MaxKeys keys, while concurrent scripts evict keys, expired
-// keys are removed, and the clock moves.
+// The store never holds more than MaxKeys keys, while concurrent scripts evict keys,
+// expired keys are removed, and the clock moves.
 func TestConcurrentFlood(t *testing.T) {
 	t.Parallel()
 	const max = 1 << 12

@@ -13,7 +13,7 @@ func (s *Store) DecideInLine(p *compose.Program, f *storekey.Frame, shared strin
 	k.SetHash()
 	sh := s.shard(k.Caller())
 	sh.mu.Lock()
-	defer sh.mu.Unlock() // also if an algorithm panics
+	defer sh.mu.Unlock() // even if an algorithm panics
 	sl := sh.findKey(&k)
 	if sl == nil {
 		return false
@@ -50,7 +50,7 @@ func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []com
 		first = &s.shards[order[0]]
 	} else {
 		sh.mu.Lock()
-		defer sh.mu.Unlock() // also if an algorithm panics
+		defer sh.mu.Unlock() // even if an algorithm panics
 	}
 	for i := range slots {
 		t := &slots[i]

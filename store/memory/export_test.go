@@ -2,8 +2,8 @@ package memory
 
 import "time"
 
-// Skew sets the clock of shard i to i seconds ahead, as if the wall clock stepped between the
-// readings of the shards. The clocks stay so for anchorFor.
+// Skew sets the clock of shard i to i seconds ahead, as if the wall clock stepped between
+// the readings of the shards. The clocks stay so for anchorFor.
 func (s *Store) Skew() {
 	for i := range s.shards {
 		c := &s.shards[i].clock

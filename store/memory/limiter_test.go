@@ -205,8 +205,8 @@ func TestLimiterAllocations(t *testing.T) {
 	}
 }
 
-// A key whose last request was denied is not evicted before it expires. A Peek does not mark
-// a key.
+// A key whose last request was denied is not evicted before it expires. A Peek does not
+// mark a key.
 func TestPeekMarksNoKey(t *testing.T) {
 	for _, tt := range []struct {
 		op      weir.Op
@@ -230,8 +230,8 @@ func TestPeekMarksNoKey(t *testing.T) {
 	}
 }
 
-// A repeat of an allowed request, and a Settle that changes nothing, do not protect keys from
-// eviction as a denial does.
+// A repeat of an allowed request, and a Settle that changes nothing, do not protect keys
+// from eviction as a denial does.
 func TestRepeatsAreEvicted(t *testing.T) {
 	for what, again := range map[string]func(l *weir.Limiter, r weir.Request) error{
 		"repeat": func(l *weir.Limiter, r weir.Request) error {
@@ -259,8 +259,8 @@ func TestRepeatsAreEvicted(t *testing.T) {
 	}
 }
 
-// The release of a lease that is not held changes nothing: the key of a limit whose last request was
-// denied is still not evicted.
+// The release of a lease that is not held changes nothing: the key of a limit whose last
+// request was denied is still not evicted.
 func TestReleaseKeepsTheProtection(t *testing.T) {
 	t.Parallel()
 	c := newClock()
@@ -291,8 +291,8 @@ func TestReleaseKeepsTheProtection(t *testing.T) {
 	}
 }
 
-// If the keys of a decision are in several shards, all calls read the same clock. So a repeated
-// call reads no earlier time, also while the clocks of the shards differ.
+// If the keys of a decision are in several shards, all calls read the same clock. So a
+// repeated call reads no earlier time, even while the clocks of the shards differ.
 func TestOneClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(nil)

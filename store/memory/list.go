@@ -60,7 +60,7 @@ func (s *Store) parseCursor(cursor string) (at int, home uint64, ok bool) {
 // table has become smaller, some keys come again.
 func (sh *shard) list(prefix string, home uint64, keys []string) ([]string, uint64, error) {
 	sh.mu.Lock()
-	defer sh.mu.Unlock() // also if the clock panics
+	defer sh.mu.Unlock() // even if the clock panics
 	now, err := sh.clock.micros()
 	if err != nil || len(sh.slots) == 0 {
 		return keys, 0, err

@@ -11,28 +11,27 @@
 //
 // # When the store is full
 //
-// The store holds at most [Options].MaxKeys keys. If the store is full and a call adds
-// a key, the store samples a few keys, and evicts the one that expires soonest. Two
-// kinds of keys are never evicted before they expire:
-//   - A key whose last request was denied. Otherwise its caller would be allowed again.
-//   - A key that expires more than about one second later than the new key. The caller of
-//     such a key has usually consumed more tokens than the caller of the new key.
+// Choose [Options].MaxKeys much larger than the number of callers that you expect, and
+// use keys that a client cannot choose, for example an IP address rather than a user
+// name. Otherwise an attacker who creates MaxKeys keys can evict keys that have not been
+// denied yet, or fill the store with denied keys.
 //
-// If no sampled key can be evicted, the call returns [store.ErrUnavailable]. If
-// [Options].NoEviction is true, no key is evicted before it expires.
+// If a call adds a key to a full store, the store samples a few keys, and evicts the key
+// that expires soonest. Two kinds of keys are never evicted before they expire:
+//   - A key whose last request was denied. Otherwise its caller would be allowed again.
+//   - A key that expires more than about one second later than the new key. Its caller
+//     has usually consumed more tokens than the caller of the new key.
+//
+// If no sampled key can be evicted, or Options.NoEviction is true, the call returns
+// [store.ErrUnavailable].
 //
 // A decision with an ID adds a second key for each rule, its marker. A marker is never
-// evicted before the key that holds the tokens of its decision. So new keys, including the
+// evicted before the key that holds the tokens of its decision, and never if that key is
+// denied. So a repeated request never consumes tokens twice from a limit that is still
+// there; after both were evicted, it is a new request. But new keys, including the
 // markers of a caller's own IDs, may evict a limit, whose caller then has a full limit
-// again, but a repeated request never consumes tokens twice from a limit that is still
-// there. After both were evicted, the repeat is a new request. A denied key also keeps its
-// markers. If a key has more IDs than the store has room for, a request with a new ID
-// returns [store.ErrUnavailable].
-//
-// An attacker who can create MaxKeys keys can evict keys that have not been denied yet, or
-// fill the store with denied keys. So choose MaxKeys much larger than the number of callers
-// that you expect. Use keys that a client cannot choose, for example an IP address rather
-// than a user name.
+// again. If a key has more IDs than the store has room for, a request with a new ID
+// returns store.ErrUnavailable.
 package memory
 
 import (
@@ -47,9 +46,9 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// DefaultMaxKeys is the default of [Options].MaxKeys. With the default, a full store uses 256
-// bytes for each key. With another MaxKeys, it uses from 171 to 342 bytes. A key that is
-// longer than 67 bytes, or that holds more than 4 integers or a sorted set, uses more.
+// DefaultMaxKeys is the default of [Options].MaxKeys. With the default, a full store uses
+// 256 bytes for each key. With another MaxKeys, it uses from 171 to 342 bytes. A key that
+// is longer than 67 bytes, or that holds more than 4 integers or a sorted set, uses more.
 const DefaultMaxKeys = 1 << 20
 
 const (
@@ -62,11 +61,12 @@ const (
 type Options struct {
 	// MaxKeys is the largest number of keys. 0 means DefaultMaxKeys. It must not be
 	// negative. Each rule of a caller takes a key, and so does each ID of each rule until
-	// the tokens of its decision have been refilled. Keys are spread over shards of equal
-	// size. If several rules of a limiter limit the same caller, their keys are in one
-	// shard. One shard can be full before the others, so a store can evict keys when it
-	// holds fewer keys than MaxKeys: with one rule from 90 % of MaxKeys, with 4 rules
-	// from 80 %, and with 16 rules from 65 %. With the default, it is 97, 96 and 90 %.
+	// the tokens of its decision have been refilled.
+	//
+	// Keys are spread over shards of equal size, and the keys of a caller's rules share a
+	// shard. A full shard evicts keys even if others have room. With one rule, this can
+	// begin when the store holds 90 % of MaxKeys, with 4 rules at 80 %, and with 16 rules
+	// at 65 %. With the default, it is 97, 96 and 90 %.
 	MaxKeys int
 
 	// If NoEviction is true, a full store evicts no key before the key expires. A call
@@ -82,8 +82,8 @@ type Options struct {
 	Now func() time.Time
 }
 
-// A Store is an in-memory [store.Store]. Make one with [New]. It is safe for concurrent use.
-// Eval, MGet and Time of a nil or zero Store return an error.
+// A Store is an in-memory [store.Store]. Make one with [New]. It is safe for concurrent
+// use. Eval, MGet and Time of a nil or zero Store return an error.
 type Store struct {
 	now    func() time.Time // nil means the clocks of the shards
 	shards []shard
@@ -160,7 +160,7 @@ func (s *Store) run(ctx context.Context, script *store.Script, keys []string, ar
 	t := s.txs.Get().(*tx)
 	defer s.txs.Put(t)
 	t.lock(s, keys)
-	defer t.unlock() // also if the form panics
+	defer t.unlock() // even if the form panics
 
 	if err := ctx.Err(); err != nil { // it ended while the call waited for the locks
 		return nil, err
@@ -218,8 +218,8 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	return s.now(), nil
 }
 
-// Len returns the number of keys in the store. It includes expired keys that have not been
-// removed yet.
+// Len returns the number of keys in the store. It includes expired keys that have not
+// been removed yet.
 func (s *Store) Len() int {
 	n := 0
 	for i := range s.shards {
@@ -257,7 +257,7 @@ type entry struct {
 // live appends the keys of sh that have not expired to list.
 func (sh *shard) live(list []entry) []entry {
 	sh.mu.Lock()
-	defer sh.mu.Unlock() // also if the clock panics
+	defer sh.mu.Unlock() // even if the clock panics
 	now, _ := sh.clock.micros()
 	for i := range sh.slots {
 		if sl := &sh.slots[i]; sl.hash != 0 && sl.Expires > now {
@@ -280,12 +280,12 @@ func (s *Store) ready(ctx context.Context) error {
 // shard returns the shard of the keys of a caller. See storekey.Key.Caller.
 func (s *Store) shard(caller uint64) *shard { return &s.shards[s.shardIndex(caller)] }
 
-// shardIndex returns the index of the shard. It uses the high bits, because slots use the low
-// bits. The number of shards is a power of two.
+// shardIndex returns the index of the shard. It uses the high bits, because slots use the
+// low bits. The number of shards is a power of two.
 func (s *Store) shardIndex(caller uint64) int { return int(caller>>32) & (len(s.shards) - 1) }
 
-// lock locks the shards with these indices, and returns each index once. It takes the locks in
-// ascending order, so that two calls cannot deadlock.
+// lock locks the shards with these indices, and returns each index once. It takes the
+// locks in ascending order, so that two calls cannot deadlock.
 func (s *Store) lock(order []int) []int {
 	if len(order) > 1 {
 		slices.Sort(order)

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir/store/memory"
 )
 
-// With NoEviction, a full store keeps every key until it expires, and rejects new keys until
-// then.
+// With NoEviction, a full store keeps every key until it expires, and rejects new keys
+// until then.
 func TestNoEviction(t *testing.T) {
 	t.Parallel()
 	for _, max := range []int{1, 10, 1 << 14} {

@@ -171,6 +171,7 @@ func (sh *shard) spares(sl *slot, now int64) bool {
 }
 
 // rounding returns the largest difference between the expiries of two keys that count as
-// expiring together, for a key with this TTL. It is 1.05 s, because TTLs are rounded up by at
-// most about one second. It is at most a quarter of the TTL, so that short TTLs still differ.
+// expiring together, for a key with this TTL. It is 1.05 s, because TTLs are rounded up
+// by at most about one second. It is at most a quarter of the TTL, so that short TTLs
+// still differ.
 func rounding(ttl int64) int64 { return min(ttl/4, 1<<20) }

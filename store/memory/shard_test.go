@@ -216,7 +216,8 @@ func TestExtrasShrink(t *testing.T) {
 	runtime.KeepAlive(sh)
 }
 
-// The size of a slot is two cache lines. The size of a shard is a multiple of two cache lines.
+// The size of a slot is two cache lines. The size of a shard is a multiple of two cache
+// lines.
 func TestSizes(t *testing.T) {
 	if n := unsafe.Sizeof(slot{}); n != 128 {
 		t.Errorf("a slot has %d bytes, want 128", n)

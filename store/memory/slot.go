@@ -14,9 +14,9 @@ const (
 	setLen   = 99 // slot.Len of a sorted set
 )
 
-// A slot holds a key and its value. If its hash is 0, it is empty. It has 128 bytes, which
-// are two cache lines. It has no pointers, so the garbage collector does not scan it. Long
-// keys and large values are in shard.extras:
+// A slot holds a key and its value. If its hash is 0, it is empty. It has 128 bytes,
+// which are two cache lines. It has no pointers, so the garbage collector does not scan
+// it. Long keys and large values are in shard.extras:
 //
 //	key of 1 to 67 bytes   in key, keyLen bytes
 //	other key              keyLen is 0, and the key is in the extra
@@ -44,7 +44,8 @@ func (sh *shard) holds(sl *slot, hash uint64, key string) bool {
 	return sl.hash == hash && sh.text(sl) == key
 }
 
-// text returns the key in sl. Use it only with the lock of sh: it can be the text in the slot.
+// text returns the key in sl. Use it only with the lock of sh: it can be the text in the
+// slot.
 func (sh *shard) text(sl *slot) string {
 	if sl.keyLen > 0 {
 		return unsafe.String(&sl.key[0], int(sl.keyLen))

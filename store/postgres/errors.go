@@ -45,8 +45,8 @@ func hint(call string, reply *pgconn.PgError) string {
 	return hints[reply.Code]
 }
 
-// failed returns the error of a call for err, which comes from pgx. It is the error of ctx if
-// ctx is done, and otherwise ErrUnavailable.
+// failed returns the error of a call for err, which comes from pgx. It is the error of
+// ctx if ctx is done, and otherwise ErrUnavailable.
 func failed(ctx context.Context, call string, err error) error {
 	done := ctx.Err()
 	if deadline, ok := ctx.Deadline(); done == nil && ok && !time.Now().Before(deadline) {
@@ -66,8 +66,9 @@ func failed(ctx context.Context, call string, err error) error {
 	case done != nil:
 		return fmt.Errorf("postgres: %s: %w: %w", call, done, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		// A timeout of the pool has passed, for example of a dial, not the caller's deadline.
-		return fmt.Errorf("postgres: %s: %w: %v", call, store.ErrUnavailable, err) //nolint:errorlint // on purpose
+		// A timeout of the pool has passed, for example of a dial, not the caller's
+		// deadline.
+		return fmt.Errorf("postgres: %s: %w: %v", call, store.ErrUnavailable, err)
 	}
 	return fmt.Errorf("postgres: %s: %w: %w%s", call, down, err, advice)
 }
@@ -85,8 +86,8 @@ func (misconfigured) Unwrap() []error {
 	return []error{store.ErrUnavailable, store.ErrMisconfigured}
 }
 
-// awaitDeadline waits for the deadline of ctx, if the server has ended the wait for a lock
-// shortly before: see lockTimeout. The connection is free meanwhile.
+// awaitDeadline waits for the deadline of ctx, if the server has ended the wait for a
+// lock shortly before: see lockTimeout. The connection is free meanwhile.
 func awaitDeadline(ctx context.Context, err error) {
 	var reply *pgconn.PgError
 	if _, ok := ctx.Deadline(); ok && errors.As(err, &reply) && reply.Code == "55P03" { // lock_not_available

@@ -14,7 +14,8 @@ import (
 	"github.com/weir-go/weir/store/postgres"
 )
 
-// This program limits requests to 10 per second, and deletes expired rows every ten minutes.
+// This program limits requests to 10 per second, and deletes expired rows every ten
+// minutes.
 func Example() {
 	ctx := context.Background()
 	config, err := pgxpool.ParseConfig(os.Getenv("DATABASE_URL"))

@@ -15,37 +15,40 @@
 //	}
 //	lim, err := weir.New("api", postgres.New(pool), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
-// Use it if the application has PostgreSQL and no Redis. It supports PostgreSQL from 15, and
-// the client from v5.5.5.
+// Use it if the application has PostgreSQL and no Redis. It supports PostgreSQL from 15,
+// and the client from v5.5.5.
 //
 // # Costs
 //
 // A decision is one transaction. It takes two round trips, however many rules it has:
 //
 //   - The first begins the transaction, locks the keys, and reads the clock and the rows.
-//   - The second writes the changed rows, and commits. If the request is denied, it writes
-//     nothing, not even to the server's log (WAL).
+//   - The second writes the changed rows, and commits. If the request is denied, it
+//     writes nothing, not even to the server's log (WAL).
 //
 // A Peek takes one round trip and no lock. [store.Coalesce] makes one transaction of the
-// concurrent calls of a process. A batch of 100 calls takes little longer than a few calls.
+// concurrent calls of a process. A batch of 100 calls takes little longer than a few
+// calls.
 //
-// Each commit waits until the server's disk has written it. If the limits can lose the last
-// decisions before a crash of the server, of less than a second, let the role not wait:
+// Each commit waits until the server's disk has written it. If the limits can lose the
+// last decisions before a crash of the server, of less than a second, let the role not
+// wait:
 //
 //	ALTER ROLE limiter SET synchronous_commit = off
 //
-// A sorted set is a row too: each change of it writes the whole row. So if a SlidingLog or
-// a MetadataWindow has a limit of thousands of tokens, choose another algorithm.
+// A sorted set is a row too: each change of it writes the whole row. So if a SlidingLog
+// or a MetadataWindow has a limit of thousands of tokens, choose another algorithm.
 //
 // # The table
 //
-// All limiters share the table weir, which [Migrate] or your own tool creates from [Schema].
-// The role needs these privileges:
+// All limiters share the table weir, which [Migrate] or your own tool creates from
+// [Schema]. The role needs these privileges:
 //
 //	GRANT SELECT, INSERT, UPDATE, DELETE ON weir TO limiter
 //
-// Each row has a time at which it expires. An expired row changes no decision, but it uses
-// space: call [Store.Sweep] every ten minutes, in one process. To see the keys of a limiter:
+// Each row has a time at which it expires. An expired row changes no decision, but it
+// uses space: call [Store.Sweep] every ten minutes, in one process. To see the keys of a
+// limiter:
 //
 //	SELECT encode(key, 'escape'), encode(nums, 'escape'), to_timestamp(expires / 1e6)
 //	FROM weir WHERE key LIKE 'weir:api:%'
@@ -53,17 +56,17 @@
 // # Locks
 //
 // The locks are advisory locks of the transaction, on 64 bits of the SHA-256 of each key.
-// Calls that share a key wait for each other. Each process must be quick between the round
-// trips: if it stops there for 5 s, for example because its machine has lost the network,
-// the server closes its connection, and other calls get the lock.
+// Calls that share a key wait for each other. Each process must be quick between the
+// round trips: if it stops there for 5 s, for example because its machine has lost the
+// network, the server closes its connection, and other calls get the lock.
 //
 // # Contexts
 //
-// If the context is done before a call, nothing is sent. A deadline or a cancellation ends
-// a call at once, also while it waits for a connection or for a lock. pgx then closes the
-// connection, and asks the server to cancel the statement. If a call with a deadline waits
-// for a lock, the server ends the wait instead, and the connection stays open. The
-// transaction may have been committed. The store never repeats it.
+// If the context is done before a call, nothing is sent. A deadline or a cancellation
+// ends a call at once, even while it waits for a connection or for a lock. pgx then
+// closes the connection, and asks the server to cancel the statement. If a call with a
+// deadline waits for a lock, the server ends the wait instead, and the connection stays
+// open. The transaction may have been committed. The store never repeats it.
 //
 // # Poolers and replicas
 //
@@ -77,9 +80,9 @@
 // transaction of a batch holds up to 256 locks. A statement_timeout includes the wait for
 // a lock, so the role should have none.
 //
-// Decisions need a server that accepts writes. If there are several servers, name them all in
-// the URL, with target_session_attrs=read-write: if a server has become a standby, the store
-// closes its connections, and the pool finds the new one.
+// Decisions need a server that accepts writes. If there are several servers, name them
+// all in the URL, with target_session_attrs=read-write: if a server has become a standby,
+// the store closes its connections, and the pool finds the new one.
 package postgres
 
 import (
@@ -100,14 +103,15 @@ var (
 	_ store.Lister   = (*Store)(nil)
 )
 
-// A Store keeps the state of limiters in the table weir of a database. Make one with [New].
-// It is safe for concurrent use. The methods of a nil or zero Store return an error.
+// A Store keeps the state of limiters in the table weir of a database. Make one with
+// [New]. It is safe for concurrent use. The methods of a nil or zero Store return an
+// error.
 type Store struct {
 	pool *pgxpool.Pool
 }
 
-// New returns a store that uses pool. It sends nothing to the server. The store never closes
-// the pool.
+// New returns a store that uses pool. It sends nothing to the server. The store never
+// closes the pool.
 func New(pool *pgxpool.Pool) *Store { return &Store{pool} }
 
 // Check implements [store.Checker]. It returns an error if the pool is nil.
@@ -118,8 +122,8 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// BorrowsStrings implements [store.Borrower]. It reports whether st is s. A Store copies the
-// keys and texts that it sends.
+// BorrowsStrings implements [store.Borrower]. It reports whether st is s. A Store copies
+// the keys and texts that it sends.
 func (s *Store) BorrowsStrings(st store.Store) bool { return st == store.Store(s) }
 
 // Eval implements [store.Store]. It runs the Go form of script in a transaction.
@@ -129,8 +133,8 @@ func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, a
 	return calls[0].Reply, calls[0].Err
 }
 
-// EvalBatch implements [store.Batcher]. It runs the calls in one transaction, or in several
-// if they have more than 256 keys.
+// EvalBatch implements [store.Batcher]. It runs the calls in one transaction, or in
+// several if they have more than 256 keys.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	for len(calls) > 0 {
 		n := part(calls)
@@ -139,8 +143,9 @@ func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	}
 }
 
-// maxKeys is the largest number of keys of a transaction with several calls. Each key needs
-// an entry in the server's table of locks, which has at least 6,400 entries by default.
+// maxKeys is the largest number of keys of a transaction with several calls. Each key
+// needs an entry in the server's table of locks, which has at least 6,400 entries by
+// default.
 const maxKeys = 256
 
 // part returns how many of calls run in the next transaction.

@@ -17,8 +17,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A txn is a transaction over the keys of some calls. It reads all keys, runs the forms of
-// the calls one after the other, and writes what they have changed.
+// A txn is a transaction over the keys of some calls. It reads all keys, runs the forms
+// of the calls one after the other, and writes what they have changed.
 type txn struct {
 	calls   []*store.Eval
 	replies [][]store.Value // of calls
@@ -88,15 +88,17 @@ func (t *txn) run(ctx context.Context, pool *pgxpool.Pool) error {
 
 // rollBack ends the transaction after err, so that the connection can be used again.
 func (t *txn) rollBack(ctx context.Context, conn *pgxpool.Conn, err error) error {
-	// Another server may accept writes. If this connection is closed, the pool opens another.
+	// Another server may accept writes. If this connection is closed, the pool opens
+	// another.
 	if !errors.Is(err, errReadOnly) {
 		_ = reset(ctx, conn.Conn()) // if it fails, Release closes the connection
 	}
 	return err
 }
 
-// reset ends a transaction that failed. If a statement could not be prepared, older versions
-// of pgx forget the others that they have prepared with it, and prepare them again in vain.
+// reset ends a transaction that failed. If a statement could not be prepared, older
+// versions of pgx forget the others that they have prepared with it, and prepare them
+// again in vain.
 func reset(ctx context.Context, conn *pgx.Conn) error {
 	if conn.PgConn().TxStatus() == 'I' {
 		return conn.DeallocateAll(ctx)
@@ -105,19 +107,20 @@ func reset(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// With another isolation level, a statement could read what was there before the locks were
-// held.
+// With another isolation level, a statement could read what was there before the locks
+// were held.
 const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
-// If a process disappears while it holds locks, the server ends its transaction after idle.
-// If a call has a deadline, the server ends its wait for the locks shortly before. Otherwise
-// pgx would do so by closing the connection, and a key that many callers wait for would cost
-// a new connection for each of them. lock_timeout has to be set before the locks.
+// If a process disappears while it holds locks, the server ends its transaction after
+// idle. If a call has a deadline, the server ends its wait for the locks shortly before.
+// Otherwise pgx would do so by closing the connection, and a key that many callers wait
+// for would cost a new connection for each of them. lock_timeout has to be set before the
+// locks.
 //
-// The planner must not choose a sequential scan while the table is small: it can keep that
-// plan when the table has grown. It must keep its plans: it takes a list of one key for
-// cheaper than a list of any length, and would plan each statement again, which takes longer
-// than to run it.
+// The planner must not choose a sequential scan while the table is small: it can keep
+// that plan when the table has grown. It must keep its plans: it takes a list of one key
+// for cheaper than a list of any length, and would plan each statement again, which takes
+// longer than to run it.
 const (
 	idle = 5 * time.Second
 	lock = `SELECT current_setting('transaction_read_only'),
@@ -130,9 +133,9 @@ const (
 	set_config('plan_cache_mode', 'force_generic_plan', true)`
 )
 
-// read reads the rows and the clock. The clock is read in the statement that reads the rows,
-// which starts after the locks are held. OFFSET 0 keeps the planner from other joins than one
-// look-up for each key.
+// read reads the rows and the clock. The clock is read in the statement that reads the
+// rows, which starts after the locks are held. OFFSET 0 keeps the planner from other
+// joins than one look-up for each key.
 const read = `SELECT clock_timestamp(), k.i, w.nums, w.scores, w.texts, w.expires
 FROM unnest($1::bytea[]) WITH ORDINALITY AS k (key, i)
 LEFT JOIN LATERAL (SELECT * FROM weir WHERE weir.key = k.key OFFSET 0) AS w ON true`
@@ -188,8 +191,8 @@ func (t *txn) read(ctx context.Context, conn batcher) error {
 	return results.Close()
 }
 
-// lockTimeout returns the longest wait for the locks, in milliseconds. It ends an eighth of
-// the time before the deadline of ctx, or 100 ms before it. It is at most the largest
+// lockTimeout returns the longest wait for the locks, in milliseconds. It ends an eighth
+// of the time before the deadline of ctx, or 100 ms before it. It is at most the largest
 // lock_timeout of a server. Without a deadline, it is nil.
 func lockTimeout(ctx context.Context) *string {
 	deadline, ok := ctx.Deadline()
@@ -245,7 +248,8 @@ func held(nums []byte, scores []pgtype.Int8, texts [][]byte) store.Content {
 	return store.Content{Kind: store.Set, Members: members}
 }
 
-// runForms runs the forms of the calls, each on the rows as the calls before it left them.
+// runForms runs the forms of the calls, each on the rows as the calls before it left
+// them.
 func (t *txn) runForms() {
 	for _, c := range t.calls {
 		values := make([]store.Content, len(c.Keys))
@@ -304,8 +308,8 @@ func (t *txn) queueChanges(b *pgx.Batch) {
 	}
 }
 
-// closeResults closes results. In older versions of pgx, the first Close after an error of a
-// row does not read the other results, and the connection could not be used again.
+// closeResults closes results. In older versions of pgx, the first Close after an error
+// of a row does not read the other results, and the connection could not be used again.
 func closeResults(results pgx.BatchResults) {
 	_ = results.Close()
 	_ = results.Close()
@@ -328,9 +332,9 @@ func send(ctx context.Context, conn batcher, b *pgx.Batch) error {
 //
 //	config.AfterConnect = postgres.Prepare
 //
-// Without it, the first decision on each connection does so, and takes several times as long
-// as others. If its context ends meanwhile, pgx closes the connection, so under load, calls
-// with short deadlines could go on to open connections in vain.
+// Without it, the first decision on each connection does so, and takes several times as
+// long as others. If its context ends meanwhile, pgx closes the connection, so under
+// load, calls with short deadlines could go on to open connections in vain.
 //
 // Prepare takes at most as long as the connection may take to be opened: the parameter
 // connect_timeout, or ConnectTimeout in the configuration.

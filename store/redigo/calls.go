@@ -94,8 +94,8 @@ func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) err
 	return nil
 }
 
-// bulk returns an element of the reply to an MGET as a value. It returns false for a status, which
-// the client represents as a string.
+// bulk returns an element of the reply to an MGET as a value. It returns false for a
+// status, which the client represents as a string.
 func bulk(element *any) (store.Value, bool) {
 	if _, status := (*element).(string); status {
 		return store.Value{}, false

@@ -118,7 +118,8 @@ func eachWay(t *testing.T, test func(t *testing.T, batch, pooled bool)) {
 
 var one = []store.Value{store.IntegerValue(1)}
 
-// If a slot has moved, a call follows it, and the next call is sent to the new owner at once.
+// If a slot has moved, a call follows it, and the next call is sent to the new owner at
+// once.
 func TestMoved(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -169,8 +170,8 @@ func TestMovedInCircles(t *testing.T) {
 	})
 }
 
-// If the new owner of a slot is dead, redisc asks another node, which redirects the call to
-// the dead node again. The call then ends.
+// If the new owner of a slot is dead, redisc asks another node, which redirects the call
+// to the dead node again. The call then ends.
 func TestMovedToDeadNode(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {
@@ -286,7 +287,8 @@ func TestAskSilentNode(t *testing.T) {
 	})
 }
 
-// If the keys of a call are on two nodes, because their slot moves, the call does not wait.
+// If the keys of a call are on two nodes, because their slot moves, the call does not
+// wait.
 func TestTryAgain(t *testing.T) {
 	t.Parallel()
 	eachWay(t, func(t *testing.T, batch, pooled bool) {

@@ -8,8 +8,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// errNoContext and errNoTimeout are errors of a pool's connection: the connection in it has
-// no DoContext or no DoWithTimeout, and nothing was sent. redigo does not export them.
+// errNoContext and errNoTimeout are errors of a pool's connection: the connection in it
+// has no DoContext or no DoWithTimeout, and nothing was sent. redigo does not export
+// them.
 var errNoContext, errNoTimeout = func() (ctx, timeout error) {
 	var plain struct{ redis.Conn }
 	_, ctx = redis.ReceiveContext(plain, context.Background())
@@ -17,8 +18,8 @@ var errNoContext, errNoTimeout = func() (ctx, timeout error) {
 	return ctx, timeout
 }()
 
-// exchange sends all queued commands and cmd on conn, and returns the reply to cmd. It ends
-// with ctx, as far as conn supports that.
+// exchange sends all queued commands and cmd on conn, and returns the reply to cmd. It
+// ends with ctx, as far as conn supports that.
 func exchange(ctx context.Context, conn redis.Conn, cmd *command) (any, error) {
 	return within(ctx, conn,
 		func(c redis.ConnWithContext) (any, error) { return c.DoContext(ctx, cmd.name, cmd.args...) },
@@ -62,8 +63,8 @@ func within(ctx context.Context, conn redis.Conn,
 	return plain()
 }
 
-// drop makes the pool of conn close conn. conn must await no reply. drop waits for a reply,
-// and the timeout of that wait breaks conn. redigo has no other way to do this.
+// drop makes the pool of conn close conn. conn must await no reply. drop waits for a
+// reply, and the timeout of that wait breaks conn. redigo has no other way to do this.
 func drop(conn redis.Conn) {
 	_, _ = redis.ReceiveWithTimeout(conn, time.Nanosecond)
 }

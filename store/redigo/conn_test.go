@@ -211,7 +211,7 @@ func TestPlainConnections(t *testing.T) {
 // noConn is a pool that returns neither a connection nor an error.
 type noConn struct{}
 
-func (noConn) GetContext(context.Context) (redis.Conn, error) { return nil, nil } //nolint:nilnil // on purpose
+func (noConn) GetContext(context.Context) (redis.Conn, error) { return nil, nil }
 
 func TestPoolWithoutConnection(t *testing.T) {
 	t.Parallel()

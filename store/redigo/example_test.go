@@ -30,8 +30,8 @@ func newPool(addr string, options ...redis.DialOption) (*redis.Pool, error) {
 	}, nil
 }
 
-// This pool has one server. If all MaxActive connections are in use, callers wait until their
-// contexts end.
+// This pool has one server. If all MaxActive connections are in use, callers wait until
+// their contexts end.
 func ExampleNew() {
 	pool, err := newPool("localhost:6379", options...)
 	if err != nil {

@@ -18,8 +18,8 @@ const slots = 16384
 // errNotSlots is the error of a reply that CLUSTER SLOTS does not give.
 var errNotSlots = errors.New("the reply is not a list of slots")
 
-// A layout has the number of the node for each slot of a cluster. redisc does not export its
-// own layout.
+// A layout has the number of the node for each slot of a cluster. redisc does not export
+// its own layout.
 type layout [slots]uint16
 
 // readLayout reads the layout from any node.
@@ -31,9 +31,9 @@ func (s *Store) readLayout(ctx context.Context) (*layout, error) {
 	return parseLayout(val)
 }
 
-// parseLayout parses a reply to CLUSTER SLOTS. The reply has a list for each range of slots:
-// the first slot, the last slot, and the nodes. The first node is the master. A node is a
-// list that begins with its host and port.
+// parseLayout parses a reply to CLUSTER SLOTS. The reply has a list for each range of
+// slots: the first slot, the last slot, and the nodes. The first node is the master. A
+// node is a list that begins with its host and port.
 func parseLayout(val any) (*layout, error) {
 	ranges, ok := val.([]any)
 	if !ok {

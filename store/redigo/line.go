@@ -158,8 +158,8 @@ func (s *Store) redirection(err error) *redisc.RedirError {
 	return redisc.ParseRedir(err)
 }
 
-// refresh makes redisc read the topology again, in the background. It does so at most four
-// times per second, and not while an earlier refresh runs.
+// refresh makes redisc read the topology again, in the background. It does so at most
+// four times per second, and not while an earlier refresh runs.
 func (s *Store) refresh() {
 	if !s.reload.Open() || !s.refreshing.CompareAndSwap(false, true) {
 		return

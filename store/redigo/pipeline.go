@@ -8,10 +8,10 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// window is the largest size of the commands that await replies on a connection, in bytes. A
-// larger command is sent alone. This size fits into the buffers of two sockets. So there is
-// no deadlock: the server does not wait until its replies are read, while the store waits
-// until its commands are read.
+// window is the largest size of the commands that await replies on a connection, in
+// bytes. A larger command is sent alone. This size fits into the buffers of two sockets.
+// So there is no deadlock: the server does not wait until its replies are read, while the
+// store waits until its commands are read.
 const window = 32 << 10
 
 // pipeline sends cmds, node by node, and sets their replies and errors.

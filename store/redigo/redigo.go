@@ -1,5 +1,5 @@
-// Package redigo implements a store that keeps the state of limiters in Redis or Valkey. It
-// uses the client github.com/gomodule/redigo:
+// Package redigo implements a store that keeps the state of limiters in Redis or Valkey.
+// It uses the client github.com/gomodule/redigo:
 //
 //	pool := &redis.Pool{
 //		MaxIdle: 32,
@@ -9,15 +9,15 @@
 //	}
 //	lim, err := weir.New("api", redigo.New(pool), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
-// It supports Redis from 6.0, every version of Valkey, and redigo from v1.8.9. For clusters,
-// it uses github.com/mna/redisc from v1.4.0.
+// It supports Redis from 6.0, every version of Valkey, and redigo from v1.8.9. For
+// clusters, it uses github.com/mna/redisc from v1.4.0.
 //
 // # Clients
 //
 // [New] takes the [redis.Pool] that the application already has, for one server or for a
 // proxy that behaves like one server. [NewCluster] takes a [redisc.Cluster], for Redis
-// Cluster and Valkey Cluster. The store never closes them. If a client can never work, for
-// example because it is nil, the store rejects it: every method of the store, and
+// Cluster and Valkey Cluster. The store never closes them. If a client can never work,
+// for example because it is nil, the store rejects it: every method of the store, and
 // weir.New, returns an error.
 //
 // Scripts and reads are sent to masters. Time uses the clock of any server of a cluster.
@@ -30,40 +30,42 @@
 // restarted, one call fails for each idle connection, unless the pool has a
 // TestOnBorrow that checks idle connections.
 //
-// If the pool is exhausted or closed, calls return [store.ErrUnavailable]. If MaxActive is
-// set, set Wait too: callers then wait for a connection until their contexts end.
+// If the pool is exhausted or closed, calls return [store.ErrUnavailable]. If MaxActive
+// is set, set Wait too: callers then wait for a connection until their contexts end.
 //
 // # Contexts
 //
 // If the context is done before a call, nothing is sent. During a call on a pool, a
-// deadline or a cancellation ends the wait for a connection. It ends the dial, if the pool
-// has a DialContext. It ends the exchange of command and reply, and the connection is then
-// closed. redigo runs the exchange in a goroutine, which ends with the call or shortly after.
-// If a context cannot end, for example [context.Background], there is no goroutine.
+// deadline or a cancellation ends the wait for a connection. It ends the dial, if the
+// pool has a DialContext. It ends the exchange of command and reply, and the connection
+// is then closed. redigo runs the exchange in a goroutine, which ends with the call or
+// shortly after. If a context cannot end, for example [context.Background], there is no
+// goroutine.
 //
-// Without a deadline, these timeouts apply: [redis.DialConnectTimeout], 30 s by default, and
-// [redis.DialReadTimeout] and [redis.DialWriteTimeout], which are unlimited by default.
+// Without a deadline, these timeouts apply: [redis.DialConnectTimeout], 30 s by default,
+// and [redis.DialReadTimeout] and [redis.DialWriteTimeout], which are unlimited by
+// default.
 //
 // redisc does not support contexts. On a cluster:
 //
 //   - For each command, the time until the deadline replaces DialReadTimeout, even if
 //     it is longer.
-//   - A cancellation without a deadline takes effect only between commands. A command that
-//     was sent ends after DialReadTimeout.
+//   - A cancellation without a deadline takes effect only between commands. A command
+//     that was sent ends after DialReadTimeout.
 //   - Connecting takes up to DialConnectTimeout. If nodes cannot be reached, it can take
 //     several times as long.
-//   - The wait for a connection takes up to the cluster's PoolWaitTime, which is unlimited
-//     by default.
+//   - The wait for a connection takes up to the cluster's PoolWaitTime, which is
+//     unlimited by default.
 //
-// So set DialReadTimeout, DialConnectTimeout and PoolWaitTime. DialReadTimeout is needed even if
-// every call has a deadline: without it, a Refresh that asks a server which does not answer never
-// ends, and the store does not follow its cluster. If the connections of a
-// pool have a type without DoContext, for example a wrapper, calls behave as on a
+// So set DialReadTimeout, DialConnectTimeout and PoolWaitTime. DialReadTimeout is needed
+// even if every call has a deadline: without it, a Refresh that asks a server which does
+// not answer never ends, and the store does not follow its cluster. If the connections of
+// a pool have a type without DoContext, for example a wrapper, calls behave as on a
 // cluster. Without DoWithTimeout, only the timeouts of the connection apply.
 //
-// If a call fails after its context is done, it returns the context's error. The script may
-// have run. If a reply was lost, neither the store nor redigo nor redisc runs the script
-// again. So a decision consumes tokens at most once.
+// If a call fails after its context is done, it returns the context's error. The script
+// may have run. If a reply was lost, neither the store nor redigo nor redisc runs the
+// script again. So a decision consumes tokens at most once.
 //
 // # Clusters
 //
@@ -71,9 +73,9 @@
 // new connection, with CreatePool or DialOptions. If the reply is TRYAGAIN, the call
 // does not wait: it returns [store.ErrUnavailable].
 //
-// EvalBatch and MGet group keys by node, and send to one node after the other. To know the
-// nodes, the store sends CLUSTER SLOTS before the first such call, and again after the
-// cluster has changed. If CLUSTER SLOTS fails, keys are grouped by slot.
+// EvalBatch and MGet group keys by node, and send to one node after the other. To know
+// the nodes, the store sends CLUSTER SLOTS before the first such call, and again after
+// the cluster has changed. If CLUSTER SLOTS fails, keys are grouped by slot.
 //
 // redisc reads the topology again after a redirection. A node that is down sends no
 // redirection. So if a node cannot be reached, or reports that it no longer serves, the
@@ -86,7 +88,6 @@ package redigo
 import (
 	"context"
 	"errors"
-	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -114,17 +115,18 @@ var (
 	errNoNodes = errors.New("redigo: the *redisc.Cluster has no nodes: it must have StartupNodes")
 )
 
-// A Pool returns connections. The store closes a connection after use, which returns it to
-// the pool. A [*redis.Pool] is a Pool.
+// A Pool returns connections. The store closes a connection after use, which returns it
+// to the pool. A [*redis.Pool] is a Pool, and so is a struct that embeds one.
 type Pool interface {
 	GetContext(ctx context.Context) (redis.Conn, error)
 }
 
-// A Store keeps the state of limiters on the servers of its client. Make one with [New] or
-// [NewCluster]. It is safe for concurrent use. The methods of a nil or zero Store return an
-// error.
+// A Store keeps the state of limiters on the servers of its client. Make one with [New]
+// or [NewCluster]. It is safe for concurrent use. The methods of a nil or zero Store
+// return an error.
 type Store struct {
 	pool    Pool            // nil for a cluster
+	inner   Pool            // the Pool that pool embeds, or pool itself
 	cluster *redisc.Cluster // nil for a pool
 	unfit   error           // the reason why the client can never work
 	base    adapter.Base
@@ -134,15 +136,15 @@ type Store struct {
 	refreshing atomic.Bool
 }
 
-// New returns a store that uses pool. It sends nothing to the server. If pool is nil, or is
-// a [redis.Pool] that cannot dial, Check returns an error.
+// New returns a store that uses pool. It sends nothing to the server. If pool is nil, or
+// is a [redis.Pool] that cannot dial, Check returns an error.
 func New(pool Pool) *Store {
 	s := &Store{pool: pool}
 	s.base = adapter.Base{Name: "redigo", Replied: adapter.Replied[redis.Error], Client: errreply.Single, Follow: func() {}}
-	v := reflect.ValueOf(pool)
-	p, known := pool.(*redis.Pool)
+	s.inner = adapter.Wrapped(pool)
+	p, known := s.inner.(*redis.Pool)
 	switch {
-	case pool == nil || v.Kind() == reflect.Pointer && v.IsNil():
+	case adapter.Nil(s.inner):
 		s.unfit = errNil
 	case known && p.Dial == nil && p.DialContext == nil:
 		s.unfit = errNoDial
@@ -150,8 +152,8 @@ func New(pool Pool) *Store {
 	return s
 }
 
-// NewCluster returns a store that uses cluster. It sends nothing to any server. If cluster
-// is nil, or has no StartupNodes, Check returns an error.
+// NewCluster returns a store that uses cluster. It sends nothing to any server. If
+// cluster is nil, or has no StartupNodes, Check returns an error.
 func NewCluster(cluster *redisc.Cluster) *Store {
 	s := &Store{cluster: cluster}
 	s.base = adapter.Base{Name: "redigo", Replied: adapter.Replied[redis.Error], Client: errreply.Cluster, Follow: s.refresh}
@@ -172,20 +174,20 @@ func (s *Store) Check() error {
 	return s.unfit
 }
 
-// CheckDeadline implements [store.DeadlineChecker]. It returns an error if the client is a
-// [redis.Pool] without a DialContext.
+// CheckDeadline implements [store.DeadlineChecker]. It returns an error if the client is
+// a [redis.Pool] without a DialContext.
 func (s *Store) CheckDeadline() error {
 	if err := s.Check(); err != nil {
 		return err
 	}
-	if p, ok := s.pool.(*redis.Pool); ok && p.DialContext == nil {
+	if p, ok := s.inner.(*redis.Pool); ok && p.DialContext == nil {
 		return errDial
 	}
 	return nil
 }
 
-// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not know
-// the script.
+// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not
+// know the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err

@@ -56,6 +56,9 @@ func TestUnfitClient(t *testing.T) {
 		"nil":           {New(nil), "nil: call New with a *redis.Pool"},
 		"nil Pool":      {New((*redis.Pool)(nil)), "nil: call New with a *redis.Pool"},
 		"empty Pool":    {New(&redis.Pool{}), "must have a Dial"},
+		"embedded nil":  {New(struct{ *redis.Pool }{}), "nil: call New with a *redis.Pool"},
+		"wrapped nil":   {New(&struct{ Pool }{}), "nil: call New with a *redis.Pool"},
+		"wrapped empty": {New(struct{ Pool }{&redis.Pool{}}), "must have a Dial"},
 		"nil Cluster":   {NewCluster(nil), "or NewCluster with a *redisc.Cluster"},
 		"empty Cluster": {NewCluster(&redisc.Cluster{}), "must have StartupNodes"},
 		"zero Store":    {&Store{}, "nil: call New with a *redis.Pool"},
@@ -79,7 +82,9 @@ func TestFitClient(t *testing.T) {
 	for name, s := range map[string]*Store{
 		"Pool":        New(pool(t, "127.0.0.1:1")),
 		"Pool, Dial":  New(&redis.Pool{Dial: func() (redis.Conn, error) { return nil, net.ErrClosed }}),
-		"own Pool":    New(struct{ Pool }{}),
+		"own Pool":    New(noConn{}),
+		"embedded":    New(struct{ *redis.Pool }{pool(t, "127.0.0.1:1")}),
+		"wrapped":     New(&struct{ Pool }{pool(t, "127.0.0.1:1")}),
 		"Cluster":     NewCluster(cluster(t, "127.0.0.1:1")),
 		"Cluster, no": NewCluster(&redisc.Cluster{StartupNodes: []string{"127.0.0.1:1"}}),
 	} {
@@ -99,6 +104,8 @@ func TestCheckDeadline(t *testing.T) {
 	}{
 		"DialContext": {New(&redis.Pool{DialContext: func(context.Context) (redis.Conn, error) { return dial() }}), ""},
 		"Dial":        {New(&redis.Pool{Dial: dial}), "set DialContext"},
+		"embedded":    {New(struct{ *redis.Pool }{&redis.Pool{Dial: dial}}), "set DialContext"},
+		"wrapped":     {New(&struct{ Pool }{&redis.Pool{Dial: dial}}), "set DialContext"},
 		"another":     {New(noConn{}), ""},
 		"cluster":     {NewCluster(&redisc.Cluster{StartupNodes: []string{"127.0.0.1:1"}}), ""},
 		"nil":         {New(nil), "the client is nil"},
@@ -109,7 +116,7 @@ func TestCheckDeadline(t *testing.T) {
 	}
 }
 
-// Calls that the store rejects by itself send nothing.
+// Calls that the store rejects send nothing.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
 	srv := wiretest.NewServer(t, func([]string) string { return ":1\r\n" })
@@ -214,8 +221,8 @@ func TestExhaustedPool(t *testing.T) {
 	}
 }
 
-// The server never answers. If the caller's context has ended, the error is the error of the
-// context. If only the client's timeout has passed, it is ErrUnavailable.
+// The server never answers. If the caller's context has ended, the error is the error of
+// the context. If only the client's timeout has passed, it is ErrUnavailable.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	var release sync.WaitGroup
@@ -254,7 +261,8 @@ func TestSilentServer(t *testing.T) {
 	t.Run("cancelled meanwhile", func(t *testing.T) {
 		for name, s := range map[string]*Store{
 			"Pool": New(pool(t, srv.Addr, redis.DialReadTimeout(0))), // only the context ends the call
-			// The client's timeout is much later than the cancellation, also on a busy machine.
+			// The client's timeout is much later than the cancellation, even on a busy
+			// machine.
 			"Cluster": NewCluster(cluster(t, srv.Addr, redis.DialReadTimeout(time.Second))),
 		} {
 			for _, call := range wiretest.Calls {

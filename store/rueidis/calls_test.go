@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -24,6 +25,7 @@ func TestUnfitClient(t *testing.T) {
 	for name, s := range map[string]*Store{
 		"nil":         New(nil),
 		"nil pointer": New((*struct{ rueidis.Client })(nil)),
+		"wrapped nil": New(struct{ rueidis.Client }{}), // as of a hook around the nil client of an error
 		"zero":        {},
 		"nil store":   nil,
 	} {
@@ -37,7 +39,7 @@ func TestUnfitClient(t *testing.T) {
 	}
 }
 
-// Calls that the store rejects by itself send nothing, and do not reach the client's
+// Calls that the store rejects send nothing, and do not reach the client's
 // builder, which panics.
 func TestNothingSent(t *testing.T) {
 	t.Parallel()
@@ -180,8 +182,21 @@ func TestRetries(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for mode, single := range map[string]bool{"one server": true, "cluster": false} {
-				// Each has a server of its own: the last retry can arrive after its caller has left.
-				srv := wiretest.NewCluster(t, func([]string) string { return lost })
+				// Each has a server of its own: the last retry can arrive after its
+				// caller has left.
+				var second func() // called for the second read; not nil while it is awaited
+				var mu sync.Mutex
+				reads := 0
+				srv := wiretest.NewCluster(t, func([]string) string {
+					mu.Lock()
+					defer mu.Unlock()
+					if second != nil {
+						if reads++; reads == 2 {
+							second()
+						}
+					}
+					return lost
+				})
 				o := options(srv.Addr)
 				o.DisableRetry, o.ForceSingleClient = false, single
 				s := New(open(t, o))
@@ -191,10 +206,13 @@ func TestRetries(t *testing.T) {
 						t.Errorf("%s: %s: got %v after %q", mode, call, err, sent)
 					}
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				mu.Lock()
+				second = cancel
+				mu.Unlock()
 				err := wiretest.OneCall(ctx, s, "mget")
 				cancel()
-				if sent, _ := srv.Commands(); err == nil || len(sent) < 2 {
+				if sent, _ := srv.Commands(); !errors.Is(err, context.Canceled) || len(sent) < 2 {
 					t.Errorf("%s: mget: got %v after %q", mode, err, sent)
 				}
 			}

@@ -1,5 +1,5 @@
-// Package rueidis implements a store that keeps the state of limiters in Redis or Valkey. It
-// uses the client github.com/redis/rueidis:
+// Package rueidis implements a store that keeps the state of limiters in Redis or Valkey.
+// It uses the client github.com/redis/rueidis:
 //
 //	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	if err != nil {
@@ -15,13 +15,13 @@
 //
 // [New] takes the client that the application already has, and never closes it. It can be
 // any client that [rueidis.NewClient] makes: for one server, Sentinel, Redis Cluster or
-// Valkey Cluster. The store rejects a nil client: every method of the store, and weir.New,
-// returns an error.
+// Valkey Cluster. The store rejects a nil client: every method of the store, and
+// weir.New, returns an error.
 //
 // [rueidis.NewClient] connects to the server, and fails if there is none. With
-// ForceSingleClient, it returns a client together with the error. That client works as soon
-// as the server does. Without ForceSingleClient, the client sends CLUSTER SLOTS to a single
-// address, to find out whether the server is a cluster.
+// ForceSingleClient, it returns a client together with the error. That client works as
+// soon as the server does. Without ForceSingleClient, the client sends CLUSTER SLOTS to a
+// single address, to find out whether the server is a cluster.
 //
 // Set DisableCache, because the store does not use the client's cache. If a server does
 // not support RESP3 or CLIENT TRACKING, its clients need this option.
@@ -38,8 +38,8 @@
 // # Contexts
 //
 // If the context is done before a call, nothing is sent. During a call, a deadline or a
-// cancellation ends the call at once, with the context's error. The script may have run, or
-// may run later: the client does not remove it from the queue of a connection.
+// cancellation ends the call at once, with the context's error. The script may have run,
+// or may run later: the client does not remove it from the queue of a connection.
 //
 // If a connection has only one call, the client sets the deadline of the call on the
 // connection. When the deadline passes, the connection is closed. Other calls that use
@@ -61,8 +61,8 @@
 //
 // If a reply was lost, neither the store nor the client runs the script again. So a
 // decision consumes tokens at most once. The client retries only commands that are marked
-// as read-only or retryable. MGet is read-only: the client retries it until the context is
-// done, unless DisableRetry is set.
+// as read-only or retryable. MGet is read-only: the client retries it until the context
+// is done, unless DisableRetry is set.
 //
 // The client follows MOVED and ASK. This is safe, because the script has not run on the
 // first node. Unless MaxMovedRedirections is set, only the context limits the number of

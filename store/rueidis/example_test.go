@@ -10,7 +10,8 @@ import (
 	rueidisstore "github.com/weir-go/weir/store/rueidis"
 )
 
-// This client has one server. The timeouts limit the time of a decision without a deadline.
+// This client has one server. The timeouts limit the time of a decision without a
+// deadline.
 func ExampleNew() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:       []string{"localhost:6379"},

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// MGet implements [store.Store]. On one server, it sends one MGET. On a cluster, it sends one
-// MGET for each slot, in one pipeline.
+// MGet implements [store.Store]. On one server, it sends one MGET. On a cluster, it sends
+// one MGET for each slot, in one pipeline.
 func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return values, err
@@ -40,8 +40,8 @@ func (s *Store) mget(ctx context.Context, keys []string, read []store.Value) err
 	return nil
 }
 
-// scatter stores element i of result, the reply to an MGET, in read[at[i]]. If at is nil, it
-// stores element i in read[i].
+// scatter stores element i of result, the reply to an MGET, in read[at[i]]. If at is nil,
+// it stores element i in read[i].
 func scatter(result rueidis.RedisResult, read []store.Value, at []int) error {
 	m, err := result.ToMessage()
 	if err != nil && !rueidis.IsRedisNil(err) {

@@ -3,7 +3,6 @@ package rueidis
 import (
 	"context"
 	"errors"
-	"reflect"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -22,8 +21,8 @@ var (
 
 var errNil = errors.New("rueidis: the client is nil: it must be a client that rueidis.NewClient returned")
 
-// A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
-// is safe for concurrent use. The methods of a nil or zero Store return an error.
+// A Store keeps the state of limiters on the servers of its client. Make one with [New].
+// It is safe for concurrent use. The methods of a nil or zero Store return an error.
 type Store struct {
 	client rueidis.Client
 	single bool // all keys are on one server
@@ -31,14 +30,14 @@ type Store struct {
 }
 
 // New returns a store that uses client. It sends nothing to the server. If client is nil,
-// Check returns an error.
+// or a wrapper of nil, Check returns an error.
 func New(client rueidis.Client) *Store {
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	mode, ok := modeOf(client)
+	if !ok {
 		return &Store{}
 	}
 	// A wrapper can have no mode. The store treats an unknown mode as a cluster, because
 	// every server accepts the commands for a cluster.
-	mode := client.Mode()
 	return &Store{
 		client: client,
 		single: mode == rueidis.ClientModeStandalone || mode == rueidis.ClientModeSentinel,
@@ -46,6 +45,16 @@ func New(client rueidis.Client) *Store {
 		// by itself.
 		base: adapter.Base{Name: "rueidis", Replied: adapter.Replied[*rueidis.RedisError], Client: clients[mode], Follow: func() {}},
 	}
+}
+
+// modeOf returns the mode of client, and whether there is a client: a wrapper of a nil
+// client panics.
+func modeOf(client rueidis.Client) (mode rueidis.ClientMode, ok bool) {
+	if adapter.Nil(client) {
+		return "", false
+	}
+	defer func() { ok = recover() == nil }()
+	return client.Mode(), true
 }
 
 // clients are the modes that the client can have. A mode that is not known gives
@@ -64,8 +73,8 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not know
-// the script.
+// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not
+// know the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err

@@ -13,8 +13,8 @@ import (
 // What the calls send.
 var script, keys = wiretest.Script, wiretest.Keys
 
-// options returns the options of a client of one server. The client does not use features that
-// need RESP3, dials for at most a second, and has one connection.
+// options returns the options of a client of one server. The client does not use features
+// that need RESP3, dials for at most a second, and has one connection.
 func options(addr string) rueidis.ClientOption {
 	return rueidis.ClientOption{
 		InitAddress:       []string{addr},

@@ -5,6 +5,7 @@ package valkey
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/valkey-io/valkey-go"
 
@@ -12,13 +13,13 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// errUnsent is the error of a command for which the client, or a wrapper of it, returned no
-// result.
+// errUnsent is the error of a command for which the client, or a wrapper of it, returned
+// no result.
 var errUnsent = errors.New("the client returned no result")
 
-// EvalBatch implements [store.Batcher]. It sends one pipeline, which the client of a cluster
-// splits by node. If a server does not know a script, it sends a second pipeline with the
-// calls of such scripts.
+// EvalBatch implements [store.Batcher]. It sends one pipeline, which the client of a
+// cluster splits by node. If a server does not know a script, it sends a second pipeline
+// with the calls of such scripts.
 func (s *Store) EvalBatch(ctx context.Context, calls []store.Eval) {
 	if err := s.Check(); err != nil {
 		adapter.Fail(calls, err)
@@ -33,7 +34,7 @@ func (s *Store) run(ctx context.Context, name string, calls []store.Eval, pendin
 	for j, i := range pending {
 		cmds[j] = s.command(name, calls[i].Script, calls[i].Keys, calls[i].Args)
 	}
-	results := s.client.DoMulti(ctx, cmds...)
+	results := s.doMulti(ctx, cmds)
 	for j, i := range pending {
 		c := &calls[i]
 		c.Err = errUnsent
@@ -41,4 +42,17 @@ func (s *Store) run(ctx context.Context, name string, calls []store.Eval, pendin
 			c.Reply, c.Err = appendValues(c.Reply, results[j])
 		}
 	}
+}
+
+// doMulti sends the commands in one pipeline. If a cluster has lost all nodes of a slot,
+// the client sends nothing of a pipeline with that slot: then each half is sent alone, so
+// that the commands of other slots are.
+func (s *Store) doMulti(ctx context.Context, cmds []valkey.Completed) []valkey.ValkeyResult {
+	results := s.client.DoMulti(ctx, cmds...)
+	served := func(r valkey.ValkeyResult) bool { return !errors.Is(r.Error(), valkey.ErrNoSlot) }
+	if len(cmds) < 2 || len(results) < len(cmds) || slices.ContainsFunc(results, served) {
+		return results
+	}
+	half := len(cmds) / 2
+	return append(s.doMulti(ctx, cmds[:half]), s.doMulti(ctx, cmds[half:])...)
 }

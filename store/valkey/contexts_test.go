@@ -46,8 +46,8 @@ func openSilent(t *testing.T, srv *wiretest.Server, o valkey.ClientOption) *Stor
 	return New(c)
 }
 
-// The server never answers. If the caller's context has ended, the error is the error of the
-// context. If only the client's timeout has passed, it is ErrUnavailable.
+// The server never answers. If the caller's context has ended, the error is the error of
+// the context. If only the client's timeout has passed, it is ErrUnavailable.
 func TestSilentServer(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {
@@ -116,8 +116,9 @@ func TestSilentServer(t *testing.T) {
 	}
 }
 
-// If a deadline passes on a connection that only one caller uses, the connection is closed.
-// Callers that have joined it in the meantime get ErrUnavailable, and not DeadlineExceeded.
+// If a deadline passes on a connection that only one caller uses, the connection is
+// closed. Callers that have joined it in the meantime get ErrUnavailable, and not
+// DeadlineExceeded.
 func TestDeadlineOfAnotherCall(t *testing.T) {
 	t.Parallel()
 	for _, pipelining := range []bool{false, true} {

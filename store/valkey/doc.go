@@ -1,5 +1,5 @@
-// Package valkey implements a store that keeps the state of limiters in Valkey or Redis. It
-// uses the client github.com/valkey-io/valkey-go:
+// Package valkey implements a store that keeps the state of limiters in Valkey or Redis.
+// It uses the client github.com/valkey-io/valkey-go:
 //
 //	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{"localhost:6379"}})
 //	if err != nil {
@@ -8,7 +8,8 @@
 //	lim, err := weir.New("api", valkeystore.New(client), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
 //
 // It supports every version of Valkey, Redis from 6.0, and the client from v1.0.76. The
-// package has the same name as the client. The example imports this package as valkeystore.
+// package has the same name as the client. The example imports this package as
+// valkeystore.
 //
 // valkey-go is a fork of rueidis: the same version of both has the same code, with other
 // names of types. So this package behaves as store/rueidis does, and the documentation of
@@ -22,8 +23,8 @@
 // returns an error.
 //
 // [valkey.NewClient] connects to the server, and fails if there is none. With
-// ForceSingleClient, it returns a client together with the error. That client works as soon
-// as the server does.
+// ForceSingleClient, it returns a client together with the error. That client works as
+// soon as the server does.
 //
 // Set DisableCache, because the store does not use the client's cache. Concurrent calls
 // share connections, and the client sends them together. Scripts are sent to masters. The
@@ -33,16 +34,17 @@
 // # Errors and contexts
 //
 // If the context is done before a call, nothing is sent. During a call, a deadline or a
-// cancellation ends the call at once, with the context's error. The script may have run, or
-// may run later. If callers share a connection, set AlwaysPipelining: otherwise a deadline
-// can close the connection, and the calls of others return [store.ErrUnavailable].
+// cancellation ends the call at once, with the context's error. The script may have run,
+// or may run later. If callers share a connection, set AlwaysPipelining: otherwise a
+// deadline can close the connection, and the calls of others return
+// [store.ErrUnavailable].
 //
 // If a call has no deadline and the server does not reply, the call fails after
 // ConnWriteTimeout, 10 s by default. Set a lower value for a limiter.
 //
 // If a reply was lost, neither the store nor the client runs the script again. So a
-// decision consumes tokens at most once. MGet is retried until the context is done, unless
-// DisableRetry is set.
+// decision consumes tokens at most once. MGet is retried until the context is done,
+// unless DisableRetry is set.
 //
 // A client of a cluster or of Sentinel follows new masters by itself. Until a replica is
 // promoted, calls return [store.ErrUnavailable].

@@ -12,7 +12,8 @@ import (
 	valkeystore "github.com/weir-go/weir/store/valkey"
 )
 
-// This client has one server. The timeouts limit the time of a decision without a deadline.
+// This client has one server. The timeouts limit the time of a decision without a
+// deadline.
 func ExampleNew() {
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress:       []string{"localhost:6379"},

@@ -55,7 +55,8 @@ func TestNotAList(t *testing.T) {
 	}
 }
 
-// If a reply has too many values, the spare capacity of the caller's slice stays as it is.
+// If a reply has too many values, the spare capacity of the caller's slice stays as it
+// is.
 func TestTooManyValues(t *testing.T) {
 	t.Parallel()
 	srv := wiretest.NewServer(t, func([]string) string { return "*3\r\n$1\r\nx\r\n$1\r\ny\r\n$1\r\nz\r\n" })

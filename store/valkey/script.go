@@ -12,9 +12,9 @@ import (
 	"github.com/weir-go/weir/store/internal/adapter"
 )
 
-// command returns the command of that name that runs script. The keys must have the same slot, or
-// the builder panics. The client can recycle a command after its use, so a new one is made for
-// each call.
+// command returns the command of that name that runs script. The keys must have the same
+// slot, or the builder panics. The client can recycle a command after its use, so a new
+// one is made for each call.
 func (s *Store) command(name string, script *store.Script, keys []string, args []store.Arg) valkey.Completed {
 	verb, text := "EVALSHA", script.SHA() // the builder would copy a name in lower case
 	if name == adapter.Eval {
@@ -27,8 +27,9 @@ func (s *Store) command(name string, script *store.Script, keys []string, args [
 	return c.Build()
 }
 
-// appendValues appends the values of result to values. If an element of the reply is not an
-// integer, a string or nil, the error is [store.ErrScript]. Any other error is from the client.
+// appendValues appends the values of result to values. If an element of the reply is not
+// an integer, a string or nil, the error is [store.ErrScript]. Any other error is from
+// the client.
 func appendValues(values []store.Value, result valkey.ValkeyResult) ([]store.Value, error) {
 	m, err := result.ToMessage()
 	if valkey.IsValkeyNil(err) {

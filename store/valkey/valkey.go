@@ -5,7 +5,6 @@ package valkey
 import (
 	"context"
 	"errors"
-	"reflect"
 	"time"
 
 	"github.com/valkey-io/valkey-go"
@@ -24,8 +23,8 @@ var (
 
 var errNil = errors.New("valkey: the client is nil: it must be a client that valkey.NewClient returned")
 
-// A Store keeps the state of limiters on the servers of its client. Make one with [New]. It
-// is safe for concurrent use. The methods of a nil or zero Store return an error.
+// A Store keeps the state of limiters on the servers of its client. Make one with [New].
+// It is safe for concurrent use. The methods of a nil or zero Store return an error.
 type Store struct {
 	client valkey.Client
 	single bool // all keys are on one server
@@ -33,14 +32,14 @@ type Store struct {
 }
 
 // New returns a store that uses client. It sends nothing to the server. If client is nil,
-// Check returns an error.
+// or a wrapper of nil, Check returns an error.
 func New(client valkey.Client) *Store {
-	if v := reflect.ValueOf(client); client == nil || v.Kind() == reflect.Pointer && v.IsNil() {
+	mode, ok := modeOf(client)
+	if !ok {
 		return &Store{}
 	}
 	// A wrapper can have no mode. The store treats an unknown mode as a cluster, because
 	// every server accepts the commands for a cluster.
-	mode := client.Mode()
 	return &Store{
 		client: client,
 		single: mode == valkey.ClientModeStandalone || mode == valkey.ClientModeSentinel,
@@ -48,6 +47,16 @@ func New(client valkey.Client) *Store {
 		// by itself.
 		base: adapter.Base{Name: "valkey", Replied: adapter.Replied[*valkey.ValkeyError], Client: clients[mode], Follow: func() {}},
 	}
+}
+
+// modeOf returns the mode of client, and whether there is a client: a wrapper of a nil
+// client panics.
+func modeOf(client valkey.Client) (mode valkey.ClientMode, ok bool) {
+	if adapter.Nil(client) {
+		return "", false
+	}
+	defer func() { ok = recover() == nil }()
+	return client.Mode(), true
 }
 
 // clients are the modes that the client can have. A mode that is not known gives
@@ -66,8 +75,8 @@ func (s *Store) Check() error {
 	return nil
 }
 
-// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not know
-// the script.
+// Eval implements [store.Store]. It sends EVALSHA, and then EVAL if the server does not
+// know the script.
 func (s *Store) Eval(ctx context.Context, script *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	if err := s.Check(); err != nil {
 		return reply, err

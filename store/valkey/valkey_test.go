@@ -15,8 +15,8 @@ import (
 // What the calls send.
 var script, keys = wiretest.Script, wiretest.Keys
 
-// options returns the options of a client of one server. The client does not use features that
-// need RESP3, dials for at most a second, and has one connection.
+// options returns the options of a client of one server. The client does not use features
+// that need RESP3, dials for at most a second, and has one connection.
 func options(addr string) valkey.ClientOption {
 	return valkey.ClientOption{
 		InitAddress:       []string{addr},

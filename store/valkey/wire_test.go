@@ -45,8 +45,8 @@ func TestCommandsAreNotReused(t *testing.T) {
 	}
 }
 
-// If a connection breaks in the middle of a batch, and only one caller uses the connection, the
-// client drops all replies.
+// If a connection breaks in the middle of a batch, and only one caller uses the
+// connection, the client drops all replies.
 func TestBatchBroken(t *testing.T) {
 	t.Parallel()
 	srv := wiretest.NewServer(t, func(args []string) string {

@@ -60,9 +60,9 @@ type Limiter struct {
 	Limiter *weir.Limiter
 
 	// For returns the limiter of a key if some keys have other limits than Limiter, for
-	// example those of a plan or an override. It must have the same policy as Limiter. It is
-	// called for each look at a key and each change of it. If it is nil, or returns nil, a
-	// key has the limits of Limiter.
+	// example those of a plan or an override. It must have the same policy as Limiter. It
+	// is called for each look at a key and each change of it. If it is nil, or returns
+	// nil, a key has the limits of Limiter.
 	For func(ctx context.Context, key weir.Key) (*weir.Limiter, error)
 
 	// Denied has the keys that were denied most often. If it is nil, the page does not

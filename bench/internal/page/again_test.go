@@ -40,13 +40,16 @@ func TestAgain(t *testing.T) {
 	const want = `An earlier run of 2 rounds was made on a machine of the same kind, with the same version of Go.
 The server was the same.
 
-The 95 % confidence intervals overlap in 1 of 2 comparisons of times, and in 1 of 1 comparisons of bytes and allocations.
+The 95 % confidence intervals overlap in 1 of 2 comparisons of times, and in 1 of 1 comparisons
+of bytes and allocations.
 In the others, the earlier ratio is bold.
-The medians differ by at most 67 %: 2.50 in this run and 1.50 in the earlier run (in memory, 1,000 keys: time, x/time/rate).
+The medians differ by at most 67 %: 2.50 in this run and 1.50 in the earlier run
+(in memory, 1,000 keys: time, x/time/rate).
 Weir is worse than the peer in both runs in 1 comparisons, and in one run in 0 comparisons.
 
-An interval says how much the rounds of one run vary, and wide intervals overlap more easily. Two runs can differ more than the rounds
-of one: the machine can be another one, even if it is of the same kind, and weir can change between the runs.
+An interval says how much the rounds of one run vary, and wide intervals overlap more easily. Two
+runs can differ more than the rounds of one: the machine can be another one, even if it is of the
+same kind, and weir can change between the runs.
 
 | One decision | peer | ratio in this run | ratio in the earlier run |
 |---|---|---|---|
@@ -63,7 +66,7 @@ of one: the machine can be another one, even if it is of the same kind, and weir
 func TestAgainSame(t *testing.T) {
 	r := read(t, sample)
 	got := section(t, r, r)
-	if !strings.Contains(got, "and in 2 of 2 comparisons of bytes and allocations.\nThe medians differ by at most 0 %: ") || strings.Contains(got, "bold") || strings.Contains(got, "**") {
+	if !strings.Contains(got, "and in 2 of 2 comparisons\nof bytes and allocations.\nThe medians differ by at most 0 %: ") || strings.Contains(got, "bold") || strings.Contains(got, "**") {
 		t.Errorf("got\n%s", got)
 	}
 }

@@ -35,7 +35,7 @@ var own = map[string]string{
 // A comparison is a figure of weir and the same figure of a peer.
 type comparison struct {
 	what       string // of one decision
-	row        string // of README.md; "" if it does not have the ratio
+	row        string // of compare.md; "" if it does not have the ratio
 	weir, peer series
 }
 
@@ -94,7 +94,7 @@ var figures = []figure{
 	{"bytes on the wire", "wire-B/op", 1},
 }
 
-// comparisons returns everything that is compared. A row of README.md has its ratios in this
+// comparisons returns everything that is compared. A row of compare.md has its ratios in this
 // order.
 func comparisons() []comparison {
 	var all []comparison
@@ -239,13 +239,16 @@ func (w *writer) again() {
 	if times.n < times.of || sizes.n < sizes.of {
 		bold = "\nIn the others, the earlier ratio is bold."
 	}
-	w.p(`The 95 %% confidence intervals overlap in %d of %d comparisons of times, and in %d of %d comparisons of bytes and allocations.%s
-The medians differ by at most %.0f %%: %s in this run and %s in the earlier run (%s, %s).
+	w.p(`The 95 %% confidence intervals overlap in %d of %d comparisons of times, and in %d of %d comparisons
+of bytes and allocations.%s
+The medians differ by at most %.0f %%: %s in this run and %s in the earlier run
+(%s, %s).
 Weir is worse than the peer in both runs in %d comparisons, and in one run in %d comparisons.`,
 		times.n, times.of, sizes.n, sizes.of, bold,
 		100*(most.factor()-1), number(most.ratio.median), number(most.earlier.median), most.what, implName(impl(most.peer.name)), both, one)
-	w.p(`An interval says how much the rounds of one run vary, and wide intervals overlap more easily. Two runs can differ more than the rounds
-of one: the machine can be another one, even if it is of the same kind, and weir can change between the runs.`)
+	w.p(`An interval says how much the rounds of one run vary, and wide intervals overlap more easily. Two
+runs can differ more than the rounds of one: the machine can be another one, even if it is of the
+same kind, and weir can change between the runs.`)
 	w.table("| One decision | peer | ratio in this run | ratio in the earlier run |", rows)
 }
 

@@ -16,11 +16,12 @@ const (
 	Page     = "docs/performance.md"
 	ChartDir = "docs/performance"
 	Readme   = "README.md"
+	Compare  = "docs/compare.md"
 	Now      = "bench/results.txt"
 	Earlier  = "bench/earlier.txt"
 )
 
-// The marks around the part of README.md that [Make] replaces.
+// The marks around the parts of README.md and of compare.md that [Make] replaces.
 const (
 	begin = "<!-- bench/run writes this part from bench/results.txt. -->\n"
 	end   = "<!-- end -->\n"
@@ -40,9 +41,10 @@ type writer struct {
 }
 
 // Make returns the files, by their paths. The page compares the ratios of r with those of
-// earlier. instructions is the text of instructions.txt, and readme is README.md, of which
-// one part is replaced. Of the results, the files have only what the pages need.
-func Make(r, earlier *Results, instructions, readme string) (map[string]string, error) {
+// earlier. instructions is the text of instructions.txt. readme and compare are the texts of
+// README.md and of compare.md, of which one part is replaced. Of the results, the files have only
+// what the pages need.
+func Make(r, earlier *Results, instructions, readme, compare string) (map[string]string, error) {
 	if len(r.series) == 0 {
 		return nil, errors.New("there are no results: measure first")
 	}
@@ -65,11 +67,12 @@ func Make(r, earlier *Results, instructions, readme string) (map[string]string, 
 	w.method()
 	w.files[Page] = strings.TrimRight(w.String(), "\n") + "\n"
 	readme, err := marked.Replace(readme, begin, end, r.readme())
-	w.files[Readme], w.files[Now] = readme, r.Text()
+	compare, err2 := marked.Replace(compare, begin, end, r.ratios())
+	w.files[Readme], w.files[Compare], w.files[Now] = readme, compare, r.Text()
 	if text := earlier.Text(); text != "" {
 		w.files[Earlier] = text
 	}
-	return w.files, err
+	return w.files, errors.Join(err, err2)
 }
 
 // p writes a paragraph.
@@ -175,10 +178,13 @@ func (w *writer) picture(file, alt, title, format, unit string, items []named) {
 func (w *writer) head() {
 	w.p("<!-- bench/run writes this page from bench/results.txt and bench/earlier.txt. Do not edit it. -->")
 	w.p("# Performance")
-	w.p(`This page compares weir with other limiters, and helps to size a deployment. [bench](../bench/README.md) has the benchmarks.
+	w.p(`This page compares weir with other limiters, and helps to [size a deployment](#sizing).
+[Bench](../bench/README.md) explains the benchmarks.
+
 %s`, w.machine())
-	w.p(`Each number is the median of the rounds. In brackets is the 95 %% confidence interval of the median. A ratio is the median of the
-ratios of all rounds: 2 means that weir takes twice as much as the peer, and 0.5 means half as much.`)
+	w.p(`Each number is the median of the rounds, with the 95 %% confidence interval of the median in
+brackets. A ratio is the median of the ratios of all rounds: 2 means that weir takes twice as much
+as the peer.`)
 }
 
 // machine says where the results come from.
@@ -188,7 +194,7 @@ func (r *Results) machine() string {
 	case 1:
 		server = "The server was " + servers[0] + ", on the\nsame cores as its clients."
 	case 2:
-		server = "The servers were " + strings.Join(servers, ",\nand ") + ", on the same cores as their clients."
+		server = "The servers were " + strings.Join(servers, ",\nand ") + ",\non the same cores as their clients."
 	}
 	caution := ""
 	if r.rounds() < fewRounds {
@@ -229,11 +235,11 @@ func (w *writer) worse() {
 			rows = append(rows, c.row())
 		}
 	}
-	w.p("Weir is worse than a peer in %d of %d comparisons. In these, the whole interval of the ratio is above 1:", len(rows), len(all))
+	w.p("Weir is worse than a peer in %d of %d comparisons: the whole interval of the ratio is above 1.", len(rows), len(all))
 	w.table("| One decision | weir | peer | ratio |", rows)
-	w.p("[What the peers do differently](#what-the-peers-do-differently) says what such a peer does less.")
+	w.p("Such a peer does less: see [what the peers do differently](#what-the-peers-do-differently).")
 	if len(w.pairs()) > 0 {
-		w.p("[Compared with an earlier run](#compared-with-an-earlier-run) shows how much the ratios of two runs differ.")
+		w.p("[Compared with an earlier run](#compared-with-an-earlier-run) shows how far to trust a ratio.")
 	}
 }
 
@@ -242,18 +248,13 @@ func (w *writer) method() {
 	w.p("## Measure it")
 	w.WriteString("```\nmake bench-quick   # 3 minutes: 10 short rounds\nmake bench         # 15 minutes: everything\n" +
 		"make bench-large   # memory stores with up to 10 million keys: a few minutes and 6 GiB\n```\n\n")
-	w.p(`Each command writes this page, a part of [README.md](../README.md#performance), and
-bench/results.txt, which has the results that these need. The Docker engine runs the server, from an
-image that ` + "`make images`" + ` makes. Without an engine, the server is the ` + "`redis-server`" + ` of the
-machine. Without either, only the memory store is measured. A round runs every benchmark once, so a
-machine that becomes slower slows down everything that is compared. Leave the machine alone
-meanwhile.`)
-	w.p("`make bench` keeps the results that it replaces as bench/earlier.txt. The page compares the ratios\nof both files. The other commands keep bench/earlier.txt as it is.")
-	w.p(`- **Time** is the time of a call, or with several callers the time of the run divided by its decisions.
-- **CPU time of the server** is the CPU time of its main thread. It includes reading the request and writing the reply.
+	w.p(`Each command writes this page, and parts of [README.md](../README.md#performance) and of
+[Compared with other limiters](compare.md). Leave the machine alone meanwhile. [Bench](../bench/README.md) says which servers it needs, and which files it writes.`)
+	w.p(`- **Time** is the time of a call or, with several callers, of the run divided by its decisions.
+- **CPU time of the server** is that of its main thread, with reading requests and writing replies.
 - **Allocations** are those of the process that decides.
-- **Bytes on the wire** are those of the requests and replies, as the server counts them, without the headers of TCP.
-- **Bytes for each caller** are the growth of ` + "`used_memory`" + ` of a new server, divided by the number of callers.`)
+- **Bytes on the wire** are those of requests and replies, without the headers of TCP.
+- **Bytes for each caller** are the growth of ` + "`used_memory`" + ` of a new server for each of its callers.`)
 	if len(w.missing) > 0 {
 		w.p("This run did not measure %s.", strings.Join(w.missing, ", "))
 	}

@@ -29,10 +29,10 @@ func read(t *testing.T, text string) *Results {
 	return r
 }
 
-// makeFiles makes the files, and a README.md that has nothing else.
+// makeFiles makes the files, with a README.md and a compare.md that have nothing else.
 func makeFiles(t *testing.T, r, earlier *Results) map[string]string {
 	t.Helper()
-	files, err := Make(r, earlier, "", "Before\n"+begin+"old\n"+end+"After\n")
+	files, err := Make(r, earlier, "", "Before\n"+begin+"old\n"+end+"After\n", begin+end)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestCommitted(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(root, Earlier)); err == nil {
 		earlier = read(t, string(text))
 	}
-	files, err := Make(r, earlier, readFile(t, "bench", "instructions.txt"), readFile(t, Readme))
+	files, err := Make(r, earlier, readFile(t, "bench", "instructions.txt"), readFile(t, Readme), readFile(t, filepath.FromSlash(Compare)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,12 +111,16 @@ func TestRatio(t *testing.T) {
 // TestWorse checks that README.md and the page say what is worse first.
 func TestWorse(t *testing.T) {
 	r := read(t, sample)
-	const worst, others = "| in memory, 1,000 keys: time | 550 ns | x/time/rate, 200 ns | 2.50 (2–3) |\n", "| redis_rate, go-redis | 0.50 | – | 0.50 | – | 0.70 | – |\n"
+	const worst, others, ratios = "| in memory, 1,000 keys: time | 550 ns | x/time/rate, 200 ns | 2.50 (2–3) |\n", "Weir is worse than a peer in 1.\n[Compared",
+		"| redis_rate, go-redis | 0.50 | – | 0.50 | – | 0.70 | – |\n"
 	files := makeFiles(t, r, read(t, ""))
 	readme, text := files[Readme], files[Page]
 	first, second := strings.Index(readme, worst), strings.Index(readme, others)
 	if first < 0 || second < first || !strings.HasPrefix(readme, "Before\n"+begin) || !strings.HasSuffix(readme, end+"After\n") || strings.Contains(readme, "old") {
 		t.Errorf("the part of README.md is\n%s", readme)
+	}
+	if !strings.Contains(files[Compare], ratios) {
+		t.Errorf("the part of compare.md is\n%s", files[Compare])
 	}
 	if !strings.Contains(text, worst) || strings.Contains(text, "over go-redis: ") || !strings.Contains(text, "worse than a peer in 1 of 4 comparisons") {
 		t.Errorf("the page is\n%s", text)
@@ -130,10 +134,13 @@ func TestWorse(t *testing.T) {
 	if busy := makeFiles(t, read(t, "load: 5.0\n"+sample), read(t, ""))[Page]; !strings.Contains(busy, "a load average of 5.0") {
 		t.Error("the page does not say that the machine was busy")
 	}
-	if _, err := Make(r, read(t, ""), "", "no marks"); err == nil {
+	if _, err := Make(r, read(t, ""), "", "no marks", begin+end); err == nil {
 		t.Error("a README.md without marks is no error")
 	}
-	if _, err := Make(read(t, "goos: linux\n"), r, "", begin+end); err == nil {
+	if _, err := Make(r, read(t, ""), "", begin+end, "no marks"); err == nil {
+		t.Error("a compare.md without marks is no error")
+	}
+	if _, err := Make(read(t, "goos: linux\n"), r, "", begin+end, begin+end); err == nil {
 		t.Error("no results are no error")
 	}
 }
@@ -197,7 +204,7 @@ func TestServers(t *testing.T) {
 		{"", "There was no server.\n"},
 		{redis, "The server was Redis 7.0.15 as a process, on the\nsame cores as its clients.\n"},
 		{postgres, "The server was PostgreSQL 18.6 as a process, on the\nsame cores as its clients.\n"},
-		{redis + postgres, "The servers were Redis 7.0.15 as a process,\nand PostgreSQL 18.6 as a process, on the same cores as their clients.\n"},
+		{redis + postgres, "The servers were Redis 7.0.15 as a process,\nand PostgreSQL 18.6 as a process,\non the same cores as their clients.\n"},
 	} {
 		if got := read(t, tt.config).machine(); !strings.Contains(got, tt.want) {
 			t.Errorf("%q: got\n%s\nwant %q", tt.config, got, tt.want)

@@ -2,41 +2,46 @@ package page
 
 import "strings"
 
-// readme returns the part of README.md: what is worse than a peer first.
+// shown are the comparisons of README.md, besides the one that is worst for weir.
+var shown = []struct{ what, peer string }{
+	{"over go-redis: CPU time of the server", "redis_rate"},
+	{"in memory, 1,000 keys: time", "x/time/rate"},
+}
+
+// readme returns the part of README.md, the worst comparison first.
 func (r *Results) readme() string {
 	w := &writer{Results: r}
-	w.p("\n%s", w.machine())
 	all := r.compare()
-	var worst []string
-	worse, seen := 0, map[string]bool{}
-	for _, c := range all { // the worst first
-		if !c.ratio.worse() {
-			continue
+	worse := 0
+	var rows []string
+	for i, c := range all { // the worst first
+		if c.ratio.worse() {
+			worse++
 		}
-		worse++
-		if peer := impl(c.peer.name); !seen[peer] {
-			seen[peer] = true
-			worst = append(worst, c.row())
+		is := i == 0
+		for _, s := range shown {
+			is = is || c.what == s.what && implName(impl(c.peer.name)) == s.peer
+		}
+		if is {
+			rows = append(rows, c.row())
 		}
 	}
-	w.p("Weir is worse than a peer in %d of the %d comparisons of [Performance](docs/performance.md). These are the worst, one for each peer:", worse, len(all))
-	w.table("| One decision | weir | peer | ratio |", worst)
-	w.p("These are all ratios. Below 1, weir takes less than the peer:")
+	w.p("\nBelow 1, weir takes less than the peer. Measured on %s:", r.cores())
+	w.table("| One decision | weir | peer | ratio |", rows)
+	w.p("[Performance](docs/performance.md) has all %d comparisons. Weir is worse than a peer in %d.\n[Compared with other limiters](docs/compare.md) has features too, what weir lacks first.", len(all), worse)
+	return w.String()
+}
+
+// ratios returns the part of compare.md.
+func (r *Results) ratios() string {
+	w := &writer{Results: r}
+	w.p("\nRatios: below 1, weir takes less than the other library. Measured on %s.", r.cores())
 	w.table("| In memory: time | one key | 1,000 keys | 100,000 keys |", r.rows(true))
 	head := "| On a server |"
 	for _, f := range figures {
 		head += " " + f.what + " |"
 	}
 	w.table(head+" memory of the server |", r.rows(false))
-	w.p("[Performance](docs/performance.md) also helps to size a deployment, and says what the peers do differently.")
-	ns := func(what string) string {
-		s, _ := r.stat("Around/what="+what, "ns/op")
-		return number(s.median)
-	}
-	if _, ok := r.stat("Around/what=denycache", "ns/op"); ok {
-		w.p("A denial that package denycache remembers takes %s ns. During an outage, an answer of an `outage.Breaker` takes %s ns, and\n%s ns with a local share.",
-			ns("denycache"), ns("failopen"), ns("faillocal"))
-	}
 	return w.String()
 }
 

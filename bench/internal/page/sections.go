@@ -10,8 +10,9 @@ var locals = []string{
 
 func (w *writer) memory() {
 	w.p("## In memory")
-	w.p(`A decision for a random key that the limiter knows. All limiters allow one request per second and a burst of a billion, so that every
-request is allowed. The parallel calls come from as many goroutines as there are cores, with 1,000 keys.`)
+	w.p(`A decision for a random key that the limiter knows. All limiters allow one request per second and a
+burst of a billion, so that every request is allowed. The parallel calls come from as many
+goroutines as there are cores, with 1,000 keys.`)
 	const name = "Memory/impl=%s/keys="
 	w.table("| Limiter | ns, one key | ns, 1,000 keys | ns, 100,000 keys | ns, parallel | allocations |",
 		rows(implNames(locals), w.in(name+"1", "ns/op", 1), w.in(name+"1000", "ns/op", 1), w.in(name+"100000", "ns/op", 1),
@@ -41,8 +42,8 @@ func (w *writer) servers() {
 	if !w.start("## On a server", "Redis/impl=weir-gcra/callers=1", "ns/op", "decisions on a server") {
 		return
 	}
-	w.p(`A decision for one of 1,000 keys that exist. A caller sends the next request when it has the answer. The script that does nothing is an
-EVALSHA of ` + "`return 1`" + `: what any script costs with this client.`)
+	w.p(`A decision for one of 1,000 keys that exist. A caller sends the next request when it has the answer.
+The script that does nothing is an EVALSHA of ` + "`return 1`" + `: what any script costs with this client.`)
 	for _, c := range clients {
 		w.client(c)
 	}
@@ -51,10 +52,10 @@ EVALSHA of ` + "`return 1`" + `: what any script costs with this client.`)
 		"Redis/impl=%s/callers=32", cpu, implNames(clients[0].impls))
 	if s, ok := w.ratio(series{"Coalesce/impl=alone/callers=64", "ns/op"}, series{"Coalesce/impl=coalesced/callers=64", "ns/op"}); ok {
 		c, _ := w.ratio(series{"Coalesce/impl=coalesced/callers=64", cpu}, series{"Coalesce/impl=alone/callers=64", cpu})
-		w.p("`store.Coalesce` over go-redis makes %s times as many decisions for 64 callers, with %s times the CPU time of the server for each.", s, c)
+		w.p("`store.Coalesce` over go-redis makes %s times as many decisions for 64 callers,\nwith %s times the CPU time of the server for each.", s, c)
 	}
 	if s, ok := w.ratio(series{"Prefetch/impl=each/callers=1", "ns/op"}, series{"Prefetch/impl=prefetch/callers=1", "ns/op"}); ok {
-		w.p("Package prefetch, with 1,000 tokens in a round trip, makes %s times as many decisions for one caller and one key.", s)
+		w.p("Package prefetch, with 1,000 tokens in a round trip, makes %s times as many decisions\nfor one caller and one key.", s)
 	}
 }
 
@@ -74,8 +75,9 @@ func (w *writer) postgres() {
 	if !w.start("## On PostgreSQL", "Postgres/impl=weir-gcra/callers=1/keys=1000", "ns/op", "decisions on PostgreSQL") {
 		return
 	}
-	w.p(`A decision takes two round trips, with one of 1,000 known keys or always the same key. A caller sends the next request when it has
-the answer. The server does not wait for its disk (` + "`fsync=off`" + `), and writes these bytes to its log (WAL).`)
+	w.p(`A decision takes two round trips, with one of 1,000 known keys or always the same key. A caller
+sends the next request when it has the answer. The server does not wait for its disk (` + "`fsync=off`" + `),
+and writes these bytes to its log (WAL).`)
 	const name = "Postgres/impl=%s/callers="
 	all := rows([]named{
 		{"floor", "two round trips that do nothing"},
@@ -121,13 +123,14 @@ func (w *writer) around() {
 // differences says what peers do less. It has no measured figures.
 func (w *writer) differences() {
 	w.p("## What the peers do differently")
-	w.p(`All limiters have the same limit where they can. None of these peers decides over several rules in one step.`)
+	w.p(`All limiters have the same limit where they can. None of these peers decides over several rules at
+once.`)
 	w.table("| Peer | Algorithm | Less than weir | Compared with |", []string{
 		"| [x/time/rate](https://pkg.go.dev/golang.org/x/time/rate) in a `sync.Map` | token bucket, in floats | removes no key, so memory grows with every key that is ever seen | GCRA |",
 		"| [go-limiter](https://github.com/sethvargo/go-limiter), memorystore | fixed interval | a burst is the limit of a whole interval; a goroutine removes keys | GCRA |",
 		"| [throttled](https://github.com/throttled/throttled), memstore | GCRA | a map without a bound removes no key | GCRA |",
 		"| [ulule/limiter](https://github.com/ulule/limiter), memory | fixed window | counts denied requests; a goroutine removes keys | FixedWindow |",
-		"| [httprate](https://github.com/go-chi/httprate) | estimate from two windows, in floats | keeps a 64-bit hash in place of a key, so two keys can share a limit; one lock for all keys; formats header fields also if they are off | SlidingCounter |",
+		"| [httprate](https://github.com/go-chi/httprate) | estimate from two windows, in floats | keeps a 64-bit hash in place of a key, so two keys can share a limit; one lock for all keys; formats header fields even if they are off | SlidingCounter |",
 		"| [redis_rate](https://github.com/go-redis/redis_rate) | GCRA | computes in floats | GCRA |",
 		"| throttled over go-redis | GCRA | two round trips, and more if another caller was faster; sends the text of its script each time; a new key and its expiry are two steps | GCRA |",
 		"| ulule/limiter over go-redis | fixed window | counts denied requests | FixedWindow |",

@@ -11,13 +11,13 @@ func (w *writer) sizing() {
 	if !w.start("## Sizing", piped, cpu, "what a deployment needs") {
 		return
 	}
-	w.p(`A Redis server runs scripts on one core. So a shard makes 1,000,000 / (CPU time in µs) decisions per second, and each further shard
-makes as many again, because all keys of a decision are on one shard. Plan for half of that: a server whose core is always busy
-answers late.`)
-	w.p(`The CPU time of a decision has two parts: the script, and the network. The tables below were measured in pipelines of 64 decisions, where
-the network takes little. That is also what ` + "`DoMany`, `store.Coalesce` and rueidis send under load.")
+	w.p(`**Plan for half of what a core can do**, because a server whose core is always busy answers late. A
+Redis server runs scripts on one core, so a shard makes 1,000,000 / (CPU time in µs) decisions per
+second. Each further shard makes as many again, because all keys of a decision are on one shard.`)
+	w.p(`The CPU time of a decision has two parts: the script, and the network. The tables below were
+measured in pipelines of 64 decisions, where the network takes little. That is also what ` + "`DoMany`,\n`store.Coalesce` and rueidis send under load.")
 	if network, ok := w.minus(series{one, cpu}, series{piped, cpu}); ok {
-		w.p("If each decision is sent alone, **add %s µs** for the network. That is measured with a GCRA over go-redis and 32 callers, on a loopback address.", network)
+		w.p("If each decision is sent alone, **add %s µs** for the network, measured with a GCRA\nover go-redis and 32 callers on a loopback address.", network)
 	}
 	w.rules()
 	w.algorithms()
@@ -61,7 +61,7 @@ func (w *writer) algorithms() {
 	const name = "Algorithms/impl=%s/decision="
 	w.table("| Algorithm, limit 100 | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied | instructions of the server relative to redis_rate, allowed |",
 		rows(contestants, w.capacity(name+"allowed/limit=100"), w.in(name+"denied/limit=100", cpu, 1), func(name string) string { return w.ratios[name+" allowed"] }))
-	w.p("The cost does not grow with the limit. Instructions vary little from run to run: [instructions.txt](../bench/instructions.txt) has them.")
+	w.p("The cost does not grow with the limit. [instructions.txt](../bench/instructions.txt) has the\ninstructions, which vary little from run to run.")
 }
 
 func (w *writer) logs() {
@@ -69,7 +69,7 @@ func (w *writer) logs() {
 	entries := []named{{"100", "100"}, {"1000", "1,000"}, {"100000", "100,000"}}
 	rows := rows(entries, w.capacity(fmt.Sprintf(name, "allowed")), w.in(fmt.Sprintf(name, "denied"), cpu, 1))
 	if w.section("Entries of a SlidingLog", "| Live entries of a caller | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied |", rows, "the cost by the entries of a log") {
-		w.p("Up to 128 entries are a listpack on the server, which takes less memory and is slower. More entries are a skip list.")
+		w.p("Up to 128 entries are a listpack on the server, which is smaller and slower than a skip list.")
 	}
 }
 
@@ -95,8 +95,8 @@ func (w *writer) footprints() {
 	if !w.section("Memory", "| State of a caller | bytes for each caller, or MB for a million callers |", rows, "the memory of each algorithm") {
 		return
 	}
-	w.p(`A decision with several rules has such a state for each rule. The keys are like ` + "`weir:bench:{user-100000}:f2`" + `. Longer names need more
-memory.`)
+	w.p(`A decision with several rules has such a state for each rule. The keys are like
+` + "`weir:bench:{user-100000}:f2`" + `. Longer names need more memory.`)
 }
 
 // example sizes a deployment from the measured figures.
@@ -115,9 +115,10 @@ func (w *writer) example(one, piped string) {
 		shards++
 	}
 	w.p("### An example")
-	w.p("A service makes %s decisions per second, each with %d rules, for %s callers, and sends each decision alone:",
+	w.p("A service makes %s decisions per second, each with %d rules, for %s callers, and sends\neach decision alone:",
 		number(decisions), rules, number(callers))
-	w.p(`- CPU: %s + %s = %s µs for each decision, so %s × %[3]s µs = %[5]s cores. Shards at half load, on cores like those of this page: %[6]d.
+	w.p(`- CPU: %s + %s = %s µs for each decision, so %s × %[3]s µs = %[5]s cores, or %[6]d shards at
+  half load.
 - Memory: %[7]s × %[8]d rules × %[9]s bytes = %[10]s MB for all shards.`,
 		number(script.median), number(network.median), number(each), number(decisions), number(cores), shards,
 		number(callers), rules, number(bytes.median), number(callers*rules*bytes.median/1e6))
@@ -135,9 +136,9 @@ func (w *writer) clusters() {
 	if !w.section("Clusters", "| Masters | CPU of all masters, µs for each decision | ratio to one master |", rows, "clusters") {
 		return
 	}
-	w.p(`32 callers over go-redis, one GCRA, keys spread over the masters. All masters and the callers share %s cores here, so this shows what a
-decision costs, and not how fast a cluster is. A master that is less busy handles fewer requests each time it wakes up, so a decision
-can cost it more.`, w.config["gomaxprocs"])
+	w.p(`32 callers over go-redis, one GCRA, keys spread over the masters. All masters and the callers share
+%s cores here, so this shows what a decision costs, and not how fast a cluster is. A master that is
+less busy handles fewer requests each time it wakes up, so a decision can cost it more.`, w.config["gomaxprocs"])
 }
 
 func (w *writer) large() {
@@ -148,7 +149,7 @@ func (w *writer) large() {
 		rows, "memory stores with millions of keys (`make bench-large`)") {
 		return
 	}
-	w.p(`One GCRA in the memory store, measured by ` + "`make bench-large`" + ` in a run of its own. The time of a new key includes the
-growth of the store. The store has no goroutine that removes expired keys: each call that adds a key removes a few. The slots of the
-store contain no pointers, so a garbage collection does not scan them.`)
+	w.p(`One GCRA in the memory store, measured by ` + "`make bench-large`" + ` in a run of its own. The time of a
+new key includes the growth of the store. Each call that adds a key removes a few expired ones. The
+slots of the store contain no pointers, so a garbage collection does not scan them.`)
 }

@@ -1,5 +1,5 @@
-// Command reports writes docs/conformance, and a part of README.md, from the reports in a
-// directory. make reports runs it in the directory conformance/integration:
+// Command reports writes docs/conformance from the reports in a directory. make reports runs
+// it in the directory conformance/integration:
 //
 //	WEIR_REPORTS=DIR go test -run 'TestMatrix|TestPostgres$' .
 //	go run ./reports DIR
@@ -33,19 +33,11 @@ func write(dir string) error {
 	if err != nil {
 		return err
 	}
-	readme, err := os.ReadFile(filepath.Join(root, reports.Readme))
-	if err != nil {
-		return err
-	}
-	files, err := all.Files(string(readme))
-	if err != nil {
-		return err
-	}
-	for name, text := range files {
+	for name, text := range all.Files() {
 		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
-	log.Printf("wrote %d reports to %s, and a part of %s", len(all.Runs), reports.Data, reports.Readme)
+	log.Printf("wrote %d reports to %s", len(all.Runs), reports.Data)
 	return nil
 }

@@ -20,6 +20,9 @@ func checkHuge(t *T) {
 	for i, a := range list {
 		t.Leases = t.KindOf(a).Leases
 		for j, at := range []int64{decisions.NewClock().Micros, 1<<52 - 1} {
+			if t.Brief && i%2 != j { // each algorithm at one of the times
+				continue
+			}
 			t.hugeNumbers(a, &decisions.Clock{Micros: at}, "huge"+strconv.Itoa(i)+"."+strconv.Itoa(j))
 		}
 	}

@@ -80,20 +80,22 @@ func checkNames(t *decisions.T) {
 	}
 }
 
+// nines are algorithms of many kinds, with a limit of 9.
+var nines = []algorithm.Algorithm{
+	algorithm.GCRA{Rate: algorithm.PerHour(9), Burst: 9},
+	algorithm.FixedWindow{Limit: 9, Window: time.Hour},
+	algorithm.SlidingCounter{Limit: 9, Window: time.Hour},
+	algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerHour(9)},
+	algorithm.SlidingLog{Limit: 9, Window: time.Hour},
+	algorithm.MetadataWindow{Limit: 9, Window: time.Hour},
+	ringOf(4*time.Hour, 9),
+	algorithm.LeakyBucket{Rate: algorithm.PerHour(9), Queue: 8},
+	algorithm.Concurrency{Limit: 9, Lease: time.Hour},
+}
+
 func checkChanged(t *decisions.T) {
-	list := []algorithm.Algorithm{
-		algorithm.GCRA{Rate: algorithm.PerHour(9), Burst: 9},
-		algorithm.FixedWindow{Limit: 9, Window: time.Hour},
-		algorithm.SlidingCounter{Limit: 9, Window: time.Hour},
-		algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerHour(9)},
-		algorithm.SlidingLog{Limit: 9, Window: time.Hour},
-		algorithm.MetadataWindow{Limit: 9, Window: time.Hour},
-		ringOf(4*time.Hour, 9),
-		algorithm.LeakyBucket{Rate: algorithm.PerHour(9), Queue: 8},
-		algorithm.Concurrency{Limit: 9, Lease: time.Hour},
-	}
 	for round := range int64(2) {
-		for _, a := range list {
+		for _, a := range nines {
 			rules := []weir.Rule{{Name: "changes", Algorithm: a}, {Name: "stays", Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Hour}}}
 			req := weir.Request{Key: weir.KeyOf("changed")}
 			if t.KindOf(a).Leases {

@@ -26,6 +26,13 @@ var decisionChecks = []suite.Check{
 	of("PeekMany", "DoMany answers each peek as Peek does, over any slots and for any values, and names foreign keys", checkPeekMany),
 	of("Reset", "Reset clears the rules identified by the full key; after Only, Reset clears the named rule and no other", checkReset),
 	of("Throttle", "rediscell returns redis-cell's five numbers, rounded up", checkThrottle),
+	alone(of("Writes", "a denied request, a Peek, a refund of nothing and a foreign value write nothing to the database, not even an empty row", checkWrites)),
+}
+
+// alone returns c, beside which no other check runs.
+func alone(c suite.Check) suite.Check {
+	c.Alone = true
+	return c
 }
 
 // of returns a check that makes decisions.

@@ -35,13 +35,13 @@ func Nums(tag store.Tag, list ...int64) store.Nums {
 }
 
 // newCounter returns a script that adds 1 to each of its keys. It replies with their old
-// numbers and the time. If ARGV[1] is given, it deletes a key that would reach that number.
+// numbers and the time. If ARGV[i] is given, it deletes key i if that would reach it.
 func newCounter(keys int) *store.Script {
 	return store.NewScript("counter", `
 local n = {}
 for i = 1, #KEYS do n[i] = tonumber(string.match(redis.call('GET', KEYS[i]) or '', '^c1 (%d+)$') or 0) end
 for i = 1, #KEYS do
-  if n[i] + 1 == tonumber(ARGV[1]) then redis.call('UNLINK', KEYS[i])
+  if n[i] + 1 == tonumber(ARGV[i] or 0) then redis.call('UNLINK', KEYS[i])
   else redis.call('SET', KEYS[i], string.format('c1 %d', n[i] + 1), 'PX', 600000) end
 end
 local time = redis.call('TIME')
@@ -54,21 +54,21 @@ return n
 				return nil, err
 			}
 			reply = append(reply, store.IntegerValue(n.N[0]))
-			if keys == 2 && reply[len(reply)-i-1] != reply[len(reply)-1] {
-				return nil, errors.New("the form read different numbers from keys that always change together")
-			}
-			if len(args) > 0 && n.N[0]+1 == args[0].Int() {
+			if i < len(args) && n.N[0]+1 == args[i].Int() {
 				tx.Del(i)
 				continue
 			}
 			tx.Put(i, Nums(CounterTag, n.N[0]+1), LongTTL)
 		}
+		if n := reply[len(reply)-keys:]; n[1] != n[0] && n[1] != n[keys-1] {
+			return nil, errors.New("the form read different numbers from keys that always change together")
+		}
 		return append(reply, store.IntegerValue(tx.Now())), nil
 	})
 }
 
-// The two keys of counter always hold the same number. The third key of counterThree can
-// hold another.
+// The two keys of counter always hold the same number, and so do two of counterThree: the
+// first two or the last two. The third can hold another.
 var Counter, CounterThree = newCounter(2), newCounter(3)
 
 // Look is a read-only script of ARGV[1] keys. It replies with the first number of each, or
@@ -188,11 +188,12 @@ return {time[1] * 1000000 + time[2]}
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
 
-// Spread puts 100 keys, with TTLs of 200 ms, 201 ms and so on. It has only a Go form, and replies with the
-// time, or nil.
-var Spread = store.NewScript("put", "return {false}\n", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
-	for i := range 100 {
-		tx.Put(i, Nums(PutTag, 0), time.Duration(200+i)*time.Millisecond)
+// Spread puts ARGV[1] keys. The TTL of the first is ARGV[2] in milliseconds, and that of
+// each other one a millisecond longer. It has only a Go form, and replies with the time,
+// or nil.
+var Spread = store.NewScript("put", "return {false}\n", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	for i := range args[0].Int() {
+		tx.Put(int(i), Nums(PutTag, 0), time.Duration(args[1].Int()+i)*time.Millisecond)
 	}
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
@@ -246,6 +247,12 @@ return redis.error_reply('ERR broken on purpose')
 `, func(tx store.Tx, _ []store.Arg, _ []store.Value) ([]store.Value, error) {
 	tx.Put(0, Nums(CounterTag), time.Minute)
 	return nil, errors.New("broken on purpose")
+})
+
+// Panics fails like Broken, but its Go form panics.
+var Panics = store.NewScript("panics", Broken.Lua(), func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	_, err := Broken.GoForm()(tx, args, reply)
+	panic(err)
 })
 
 // LuaOnly has no Go form.
@@ -353,6 +360,19 @@ func (c SetChange) Args() []store.Arg {
 		store.IntArg(c.After), store.IntArg(c.At), store.StringArg(c.Find), store.IntArg(c.TTL.Milliseconds()),
 	}
 }
+
+// Fill adds members with the texts ARGV[2], ARGV[3] and so on to its sorted set. The
+// first has the score ARGV[1], and each other one a score that is higher by 1.
+var Fill = store.NewScript("fill", `
+for i = 2, #ARGV do redis.call('ZADD', KEYS[1], string.format('%d', ARGV[1] + i - 2), ARGV[i]) end
+redis.call('PEXPIRE', KEYS[1], 600000)
+return {1}
+`, func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	for i, text := range args[1:] {
+		tx.Add(0, store.Member{Score: args[0].Int() + int64(i), Text: text.String()}, LongTTL)
+	}
+	return append(reply, store.IntegerValue(1)), nil
+})
 
 // Count replies with the number of members of its sorted set.
 var Count = store.NewScript("count", `

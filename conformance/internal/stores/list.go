@@ -28,7 +28,7 @@ func listing(t *suite.T, prefix string, between func()) []string {
 	for cursor := ""; ; between() {
 		var err error
 		if list, cursor, err = l.List(t.Ctx, prefix, cursor, list); err != nil || list[0] != "before" {
-			t.Fatalf("List of %q: got error %v, and %d keys, want none and the earlier keys first", prefix, err, len(list))
+			t.Fatalf("List of the prefix %q: got error %v and %d keys, want no error, and first the keys of the slice that it got", prefix, err, len(list))
 		}
 		if cursor == "" {
 			break
@@ -43,15 +43,16 @@ func listing(t *suite.T, prefix string, between func()) []string {
 // of a glob, of LIKE and of a regular expression. Each of them is the prefix of some, and
 // as a pattern it would match others.
 func checkListPrefix(t *suite.T) {
+	t.Lister() // or the check is skipped
 	names := []string{
 		"", "a", "A", "ab", "aXb", "a*b", "a*", "*", "?", "a?", "??", "[a]", "[^a]", "[", "]", `\`, `\*`, `\\`, `a\b`, `a\`, "%", "a%", "%25", "_", "a_b",
 		"^a", "a$", ".", ".*", "(a)", "{", "}", "'", `"`, "\x00", "a\x00b", "\r\n", " ", "\xff", "a\xff", "\xff\xff", "\xfe", "é", "ключ", strings.Repeat("a", 300),
 	}
-	all := map[string]bool{}
+	all, sets := map[string]bool{}, map[string]bool{}
 	for i, name := range names {
 		key := t.Key("tag", name)
-		all[key] = true
-		if i%4 == 3 {
+		all[key], sets[key] = true, i%4 == 3
+		if sets[key] {
 			t.Change(key, scripts.SetChange{Add: scripts.Member})
 			continue
 		}
@@ -72,12 +73,26 @@ func checkListPrefix(t *suite.T) {
 		slices.Sort(want)
 		got := listing(t, prefix, func() {})
 		if !slices.Equal(got, want) {
-			t.Errorf("List of the prefix %q:\ngot  %.200q\nwant %.200q", prefix, got, want)
+			t.Errorf("List of the prefix %q, of which %d keys begin with it: it lacks %s, and has %s besides", prefix, len(want), without(want, got, sets), without(got, want, sets))
 		}
-		if keys := begin(held, prefix); t.Lists() && !slices.Equal(got, keys) {
-			t.Errorf("List of the prefix %q:\ngot  %.200q\nbut Backend.Keys returns %.200q", prefix, got, keys)
+		if keys := begin(held, prefix); t.Lists() && !slices.Equal(keys, want) {
+			t.Errorf("Backend.Keys, which is a function of the test and not of the store, was asked for the %d keys that begin with %q: it lacks %s, and has %s besides", len(want), prefix, without(want, keys, sets), without(keys, want, sets))
 		}
 	}
+}
+
+// without lists those of keys that are not in other, and says which of them hold sets.
+func without(keys, other []string, sets map[string]bool) string {
+	var list []string
+	for _, key := range keys {
+		if !slices.Contains(other, key) {
+			list = append(list, shown(key)+map[bool]string{true: " (a sorted set)"}[sets[key]])
+		}
+	}
+	if list == nil {
+		return "none"
+	}
+	return strings.Join(list, ", ")
 }
 
 // begin returns the keys that begin with prefix.
@@ -94,8 +109,9 @@ func begin(keys map[string]time.Duration, prefix string) []string {
 
 // checkListMeanwhile lists keys of many slots while their number rises and falls.
 func checkListMeanwhile(t *suite.T) {
+	t.Lister() // or the check is skipped
 	const slots = 40
-	each := t.Times(2400) / slots
+	each := max(t.Times(2400), 1200) / slots // more than a call lists
 	var stay []string
 	put := func(name string) []string {
 		var keys []string
@@ -146,12 +162,12 @@ func checkListMisuse(t *suite.T) {
 	t.Put(t.Key("a", "x"), 1)
 	for _, cursor := range []string{"x", "no cursor", "-1", "\x00", "127.0.0.1:1 x"} {
 		if got, next, err := l.List(t.Ctx, t.Prefix, cursor, before); err == nil || next != "" || !slices.Equal(got, before) {
-			t.Errorf("List with the cursor %q: got %q, %q and error %v, want the keys before and an error", cursor, got, next, err)
+			t.Errorf("List with the cursor %q: got keys %q, cursor %q and error %v, want the unchanged keys %q, no cursor, and an error", cursor, got, next, err, before)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Ctx)
 	cancel()
 	if got, next, err := l.List(ctx, t.Prefix, "", before); !errors.Is(err, context.Canceled) || errors.Is(err, store.ErrUnavailable) || next != "" || !slices.Equal(got, before) {
-		t.Errorf("List whose context is done: got %q, %q and error %v, want the keys before and %v alone", got, next, err, context.Canceled)
+		t.Errorf("List whose context is done: got keys %q, cursor %q and error %v, want the unchanged keys %q, no cursor, and %v without ErrUnavailable", got, next, err, before, context.Canceled)
 	}
 }

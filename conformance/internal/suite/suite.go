@@ -28,7 +28,7 @@ import (
 type Check struct {
 	Name, Text string
 	Run        func(*T)
-	Alone      bool // no other check may run meanwhile, because the server loses its scripts
+	Alone      bool // no other check may run meanwhile: the server loses its scripts, or stores are closed
 	source     any  // the function of the check, if it is not Run
 }
 
@@ -72,6 +72,10 @@ type Host struct {
 	Keys        func(t *testing.T, st store.Store, part string) map[string]time.Duration
 	DropScripts func(t *testing.T, st store.Store)
 	Peer        func(t *testing.T, st store.Store) store.Store
+	Where       func(t *testing.T, st store.Store) string
+	Reopen      func(t *testing.T, st store.Store) store.Store
+	Plant       func(t *testing.T, st store.Store, key string, raw []byte)
+	Writes      func(t *testing.T, st store.Store) int64
 	Seed        uint64
 	Brief       bool
 
@@ -131,7 +135,8 @@ type T struct {
 
 	host   Host
 	test   *testing.T
-	hooked store.Store // from New, for the functions of the Host
+	hooked store.Store // from New or Reopen, for the functions of the Host
+	stuck  bool        // calls do not return, so the keys cannot be deleted
 	verdicts
 }
 
@@ -212,8 +217,11 @@ func (n *notingBatcher) EvalBatch(ctx context.Context, calls []store.Eval) {
 	n.batcher.EvalBatch(ctx, calls)
 }
 
-// clean tries to delete the keys that the check wrote.
+// clean deletes the keys that the check wrote. If that fails, so does the check.
 func (t *T) clean() {
+	if t.stuck {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Ctx), CheckTime/4)
 	defer cancel()
 	t.Wrote.mu.Lock()
@@ -230,10 +238,17 @@ func (t *T) clean() {
 	}
 	if b, ok := t.hooked.(store.Batcher); ok {
 		b.EvalBatch(ctx, calls)
-		return
+	} else {
+		for i := range calls {
+			c := &calls[i]
+			if _, c.Err = t.hooked.Eval(ctx, c.Script, c.Keys, c.Args, nil); ctx.Err() != nil {
+				break
+			}
+		}
 	}
 	for _, c := range calls {
-		if _, err := t.hooked.Eval(ctx, c.Script, c.Keys, c.Args, nil); ctx.Err() != nil && err != nil {
+		if c.Err != nil {
+			t.Errorf("the check ended, and a script that deletes %d of its keys failed: %v", len(c.Keys), c.Err)
 			return
 		}
 	}

@@ -1,6 +1,8 @@
 package suite
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/weir-go/weir/conformance/internal/scripts"
@@ -27,6 +30,7 @@ type verdicts struct {
 	mu       sync.Mutex
 	Failures []string
 	Skipped  string
+	Unseen   bool // skipped, because the check did not see what it looks for
 	ended    bool // the check ran to its end
 }
 
@@ -95,6 +99,13 @@ func (t *T) Skipf(format string, args ...any) {
 	panic(stop{})
 }
 
+// Unseenf ends the check as skipped, because it did not see what it looks for: for example,
+// on a busy machine.
+func (t *T) Unseenf(format string, args ...any) {
+	t.Unseen = true
+	t.Skipf(format, args...)
+}
+
 // Times returns the number of times that a random check of a store runs: n, or fewer if the
 // run is brief.
 func (t *T) Times(n int) int {
@@ -160,7 +171,7 @@ func (t *T) MGet(keys ...string) []store.Value {
 // case.
 func (t *T) Holds(want store.Value, keys []string, format string, args ...any) {
 	for i, v := range t.MGet(keys...) {
-		t.Equal(v, want, "%s: key %q holds %v, want %v", fmt.Sprintf(format, args...), keys[i])
+		t.Equal(v, want, "%s: the key %.200q holds %v, want %v", fmt.Sprintf(format, args...), keys[i])
 	}
 }
 
@@ -221,6 +232,94 @@ func (t *T) Peer() store.Store {
 		t.Skipf("backend gives no Peer")
 	}
 	return Note(t.host.Peer(t.test, t.hooked), &t.Wrote)
+}
+
+// HasPeer reports whether the backend gives a Peer.
+func (t *T) HasPeer() bool { return t.host.Peer != nil }
+
+// Reopen closes the store, and replaces it by another one with the same state.
+func (t *T) Reopen() {
+	if t.host.Reopen == nil {
+		t.Skipf("backend gives no Reopen")
+	}
+	t.hooked = t.host.Reopen(t.test, t.hooked)
+	t.Store = Note(t.hooked, &t.Wrote)
+}
+
+// served is how long a call may take that need not wait for another call.
+const served = 20 * time.Second
+
+// Served counts with the two keys on st, and returns the reply. If the call is not served soon,
+// something of earlier calls is left, so Served ends the check. what has happened before.
+func (t *T) Served(st store.Store, keys []string, what string) []store.Value {
+	ctx, cancel := context.WithTimeout(t.Ctx, served)
+	defer cancel()
+	var reply []store.Value
+	var err error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer t.recover()
+		reply, err = st.Eval(ctx, scripts.Counter, keys, nil, nil)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(served + 5*time.Second):
+		t.stuck = true
+		t.Fatalf("%s, and then a call on the same keys did not return: a lock is still held", what)
+	}
+	if t.stuck = err != nil; err != nil || len(reply) != 3 {
+		t.Fatalf("%s, and then a call on the same keys failed: a lock, or a broken connection, is left: got %v, %v", what, reply, err)
+	}
+	return reply
+}
+
+// Plant makes raw the value of key, past the store. A store that runs Lua does it with a
+// script.
+func (t *T) Plant(key, raw string) {
+	if t.host.Plant != nil {
+		t.Wrote.note([]string{key})
+		t.host.Plant(t.test, t.hooked, key, []byte(raw))
+		return
+	}
+	_, err := t.Store.Eval(t.Ctx, scripts.PutText.WithForm(nil), []string{key}, []store.Arg{store.StringArg(raw)}, nil)
+	if errors.Is(err, store.ErrNoGoForm) {
+		t.Skipf("backend gives no Plant")
+	}
+	Must[any](t, "Eval of a script that sets a text")(nil, err)
+}
+
+// Writes returns a number that grows when the store writes.
+func (t *T) Writes() int64 {
+	if t.host.Writes == nil {
+		t.Skipf("backend gives no Writes")
+	}
+	return t.host.Writes(t.test, t.hooked)
+}
+
+// Borrows reports whether the store says that it borrows the strings of calls to it, and
+// whether it says so of calls to another store.
+func (t *T) Borrows() (own, other bool) {
+	b, ok := t.hooked.(store.Borrower)
+	return ok && b.BorrowsStrings(t.hooked), ok && b.BorrowsStrings(struct{ store.Store }{t.hooked})
+}
+
+// DeadlineError returns the error of CheckDeadline, or nil if the store does not have it.
+func (t *T) DeadlineError() error {
+	if c, ok := t.hooked.(store.DeadlineChecker); ok {
+		return c.CheckDeadline()
+	}
+	return nil
+}
+
+// Closed returns a store of New whose test has ended, so that New's cleanup functions have
+// run, or nil if New failed.
+func (t *T) Closed() store.Store {
+	var st store.Store
+	if !t.test.Run("closed", func(test *testing.T) { st = t.host.New(test) }) {
+		return nil
+	}
+	return Note(st, &t.Wrote)
 }
 
 // Lists reports whether the backend lists its keys.

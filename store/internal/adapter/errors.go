@@ -1,6 +1,6 @@
 // Package adapter has the code that the stores over Redis clients share: it checks their
-// calls, makes their errors, converts replies, groups keys by slot, and limits how often they
-// read a cluster's topology.
+// calls, makes their errors, converts replies, groups keys by slot, and limits how often
+// they read a cluster's topology.
 package adapter
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/store/internal/errreply"
 )
 
-// A Base is what the stores over Redis clients have in common. Each error that it returns names
-// the call once.
+// A Base is what the stores over Redis clients have in common. Each error that it returns
+// names the call once.
 type Base struct {
 	// Name is the store's package.
 	Name string
@@ -31,8 +31,8 @@ type Base struct {
 	Follow func()
 }
 
-// Replied returns the text of the error reply that err is or wraps, if E is the client's type of
-// error replies. It returns false if err is not from a server.
+// Replied returns the text of the error reply that err is or wraps, if E is the client's
+// type of error replies. It returns false if err is not from a server.
 func Replied[E error](err error) (text string, ok bool) {
 	var reply E
 	if !errors.As(err, &reply) {
@@ -60,8 +60,9 @@ func (b *Base) callError(call string, err error) error {
 	return fmt.Errorf("%s: %s: %w", b.Name, call, err)
 }
 
-// evalError returns the error of Eval for err, which comes from the client, or from Append or
-// its like if a value of the reply has another type. It returns nil if err is nil.
+// evalError returns the error of Eval for err, which comes from the client, or from
+// Append or its like if a value of the reply has another type. It returns nil if err is
+// nil.
 func (b *Base) evalError(ctx context.Context, script *store.Script, keys []string, err error) error {
 	if err == nil {
 		return nil
@@ -78,8 +79,8 @@ func (b *Base) readError(ctx context.Context, call string, err error) error {
 	return b.clientError(ctx, call, err, func(text string) error { return errreply.Read(text, b.Client) })
 }
 
-// clientError wraps err, which comes from the client. If it is an error reply, meaning returns what
-// its text means.
+// clientError wraps err, which comes from the client. If it is an error reply, meaning
+// returns what its text means.
 func (b *Base) clientError(ctx context.Context, call string, err error, meaning func(text string) error) error {
 	text, ok := b.Replied(err)
 	if !ok {
@@ -107,14 +108,16 @@ func (b *Base) unanswered(ctx context.Context, call string, err error) error {
 	case done != nil:
 		return fmt.Errorf("%s: %s: %w: %w", b.Name, call, done, err)
 	case errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled):
-		// The client's timeout has passed, for example of a dial, not the caller's deadline.
-		return fmt.Errorf("%s: %s: %w: %v", b.Name, call, store.ErrUnavailable, err) //nolint:errorlint // on purpose
+		// The client's timeout has passed, for example of a dial, not the caller's
+		// deadline.
+		return fmt.Errorf("%s: %s: %w: %v", b.Name, call, store.ErrUnavailable, err)
 	}
 	return fmt.Errorf("%s: %s: %w: %w", b.Name, call, store.ErrUnavailable, err)
 }
 
-// ended returns the error of ctx. If the deadline has passed, it returns DeadlineExceeded,
-// even if ctx has no error yet: the timer of the client can fire before the timer of ctx.
+// ended returns the error of ctx. If the deadline has passed, it returns
+// DeadlineExceeded, even if ctx has no error yet: the timer of the client can fire before
+// the timer of ctx.
 func ended(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err

@@ -13,8 +13,8 @@ const (
 	Eval    = "eval"
 )
 
-// A Run runs the pending calls in one pipeline, with the command name, and sets their replies
-// and errors.
+// A Run runs the pending calls in one pipeline, with the command name, and sets their
+// replies and errors.
 type Run func(ctx context.Context, name string, calls []store.Eval, pending []int)
 
 // Fail sets the error of all calls to err.
@@ -24,8 +24,8 @@ func Fail(calls []store.Eval, err error) {
 	}
 }
 
-// EvalBatch is the EvalBatch of a store. It runs the calls with EVALSHA, and those whose scripts
-// a server did not know again with EVAL.
+// EvalBatch is the EvalBatch of a store. It runs the calls with EVALSHA, and those whose
+// scripts a server did not know again with EVAL.
 func (b *Base) EvalBatch(ctx context.Context, calls []store.Eval, run Run) {
 	pending := make([]int, 0, len(calls))
 	for i := range calls {
@@ -49,8 +49,9 @@ func (b *Base) EvalBatch(ctx context.Context, calls []store.Eval, run Run) {
 	}
 }
 
-// Eval is the Eval of a store. The function run runs the script with the command name, and
-// appends the values of its reply to reply. It runs twice if the server does not know the script.
+// Eval is the Eval of a store. The function run runs the script with the command name,
+// and appends the values of its reply to reply. It runs twice if the server does not know
+// the script.
 func (b *Base) Eval(ctx context.Context, script *store.Script, keys []string, reply []store.Value,
 	run func(name string) ([]store.Value, error),
 ) ([]store.Value, error) {
@@ -66,8 +67,8 @@ func (b *Base) Eval(ctx context.Context, script *store.Script, keys []string, re
 	return out, b.evalError(ctx, script, keys, err)
 }
 
-// Words appends the arguments of the command name, which runs script, to words. They are made for
-// a client that takes strings and numbers.
+// Words appends the arguments of the command name, which runs script, to words. They are
+// made for a client that takes strings and numbers.
 func Words(words []any, name string, script *store.Script, keys []string, args []store.Arg) []any {
 	text := script.SHA()
 	if name == Eval {
@@ -83,8 +84,8 @@ func Words(words []any, name string, script *store.Script, keys []string, args [
 	return words
 }
 
-// checkEval returns the error of a call that must not be sent, because of its keys or because
-// ctx is done.
+// checkEval returns the error of a call that must not be sent, because of its keys or
+// because ctx is done.
 func (b *Base) checkEval(ctx context.Context, script *store.Script, keys []string) error {
 	err := store.CheckKeys(keys)
 	if err == nil {
@@ -96,8 +97,9 @@ func (b *Base) checkEval(ctx context.Context, script *store.Script, keys []strin
 	return nil
 }
 
-// Append appends the values of val, the reply of a script, to reply. If a value is none of those
-// that [Value] knows, the error is [store.ErrScript]. If err is not nil, Append returns it.
+// Append appends the values of val, the reply of a script, to reply. If a value is none
+// of those that [Value] knows, the error is [store.ErrScript]. If err is not nil, Append
+// returns it.
 func Append(reply []store.Value, val any, err error) ([]store.Value, error) {
 	if err != nil {
 		return reply, err
@@ -117,8 +119,8 @@ func Append(reply []store.Value, val any, err error) ([]store.Value, error) {
 	return out, nil
 }
 
-// Value returns an element of a reply as a value. The client represents strings as string or
-// []byte, and nil as nil. Value returns false for another type.
+// Value returns an element of a reply as a value. The client represents strings as string
+// or []byte, and nil as nil. Value returns false for another type.
 func Value(element *any) (store.Value, bool) {
 	switch v := (*element).(type) {
 	case int64:

@@ -44,8 +44,8 @@ func (b *Base) Time(ctx context.Context, get func(context.Context) (time.Time, e
 // errNotTime is the error of a reply that TIME does not give.
 var errNotTime = errors.New("the reply is not a list of seconds and microseconds")
 
-// ParseTime returns the time in reply, the values of the reply to TIME. If err is not nil, it
-// returns err, unless a value has another type.
+// ParseTime returns the time in reply, the values of the reply to TIME. If err is not
+// nil, it returns err, unless a value has another type.
 func ParseTime(reply []store.Value, err error) (time.Time, error) {
 	if err != nil && !errors.Is(err, store.ErrScript) {
 		return time.Time{}, err
@@ -61,8 +61,8 @@ func ParseTime(reply []store.Value, err error) (time.Time, error) {
 	return time.Unix(seconds, micros*int64(time.Microsecond)), nil
 }
 
-// BySlot returns the keys of each slot, with their indices in keys. If all keys have the same
-// slot, or are on a single server, it returns keys itself with nil indices.
+// BySlot returns the keys of each slot, with their indices in keys. If all keys have the
+// same slot, or are on a single server, it returns keys itself with nil indices.
 func BySlot(keys []string, single bool) iter.Seq2[[]string, []int] {
 	return func(yield func([]string, []int) bool) {
 		var slots []int
@@ -113,8 +113,9 @@ func Groups(numbers []int) iter.Seq[[]int] {
 // ErrNotMGet is the error of a reply that MGET does not give.
 var ErrNotMGet = errors.New("the reply is not a list of one string or nil for each key")
 
-// Scatter stores element i of list, the reply to an MGET, in read[at[i]]. If at is nil, it
-// stores element i in read[i]. The function value returns an element as a value, or false.
+// Scatter stores element i of list, the reply to an MGET, in read[at[i]]. If at is nil,
+// it stores element i in read[i]. The function value returns an element as a value, or
+// false.
 func Scatter[E any](list []E, read []store.Value, at []int, value func(*E) (store.Value, bool)) error {
 	want := len(read)
 	if at != nil {
@@ -140,13 +141,14 @@ func Scatter[E any](list []E, read []store.Value, at []int, value func(*E) (stor
 // reloadEvery is the shortest time between two reloads of the topology.
 const reloadEvery = 250 * time.Millisecond
 
-// A Gate limits how often a store makes its client read the topology: at most four times per
-// second, however many calls fail. The zero Gate is open.
+// A Gate limits how often a store makes its client read the topology: at most four times
+// per second, however many calls fail. The zero Gate is open.
 type Gate struct {
 	opened atomic.Pointer[time.Time]
 }
 
-// Open reports whether it is time for a reload. Of concurrent callers, only one gets true.
+// Open reports whether it is time for a reload. Of concurrent callers, only one gets
+// true.
 func (g *Gate) Open() bool {
 	now, last := time.Now(), g.opened.Load()
 	return (last == nil || now.Sub(*last) >= reloadEvery) && g.opened.CompareAndSwap(last, &now)

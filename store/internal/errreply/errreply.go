@@ -1,8 +1,8 @@
 // Package errreply maps the error replies of Redis and Valkey servers to the errors of
 // package store. All adapters use it.
 //
-// A code is recognized only at the places where a server puts it, because the message of a
-// script, or a key in a text, can contain the same word:
+// A code is recognized only at the places where a server puts it, because the message of
+// a script, or a key in a text, can contain the same word:
 //
 //	READONLY You can't write against a read only replica.
 //	OOM command not allowed … script: <sha>, on @user_script:10.
@@ -10,8 +10,8 @@
 //	ERR Error running script (call to f_<sha>): @user_script:10: @user_script: 10: -OOM command not allowed …
 //
 // A server before 7.0 replies the last two if a command in a script fails. Two words are
-// recognized anywhere in a text, because proxies rewrite the text before them: NOSCRIPT, and
-// WEIRFOREIGN, which only this module uses.
+// recognized anywhere in a text, because proxies rewrite the text before them: NOSCRIPT,
+// and WEIRFOREIGN, which only this module uses.
 package errreply
 
 import (
@@ -23,8 +23,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// foreign matches the reply of a script of this module if a key holds a foreign value. The index
-// of the key, counted from 1, follows the word.
+// foreign matches the reply of a script of this module if a key holds a foreign value.
+// The index of the key, counted from 1, follows the word.
 var foreign = regexp.MustCompile(`\bWEIRFOREIGN\b *([^ ]*)`)
 
 var noScript = regexp.MustCompile(`\bNOSCRIPT\b`)
@@ -66,8 +66,8 @@ var refusals = []refusal{
 	{"unknown command", "no scripts"},
 }
 
-// aclRefusals holds the beginnings of the error texts in a script that are NOPERM outside of
-// a script.
+// aclRefusals holds the beginnings of the error texts in a script that are NOPERM outside
+// of a script.
 var aclRefusals = []refusal{
 	{"The user executing the script can't", "NOPERM"},
 	{"ACL failure in script", "NOPERM"},
@@ -83,7 +83,8 @@ var wrapper = regexp.MustCompile(`^(?:(?:ERR )?Error running script \(call to f_
 // NoScript reports whether text says that the server does not know a script.
 func NoScript(text string) bool { return noScript.MatchString(text) }
 
-// Stale reports whether text suggests that the topology known to the client is out of date.
+// Stale reports whether text suggests that the topology known to the client is out of
+// date.
 func Stale(text string) bool {
 	switch code(text) {
 	case "CLUSTERDOWN", "LOADING", "MOVED", "READONLY":
@@ -96,9 +97,9 @@ func Stale(text string) bool {
 func ReadOnly(text string) bool { return code(text) == "READONLY" }
 
 // Eval returns the meaning of text, the error reply to a script on keys. It is one of
-// [store.ErrUnavailable], [store.ErrCrossSlot], [store.ErrScript] and [store.ErrForeign]. An
-// ErrUnavailable is a [store.ErrMisconfigured] too if somebody must correct a setting. An
-// ErrForeign names the key, or the keys if it is not known which.
+// [store.ErrUnavailable], [store.ErrCrossSlot], [store.ErrScript] and [store.ErrForeign].
+// An ErrUnavailable is a [store.ErrMisconfigured] too if somebody must correct a setting.
+// An ErrForeign names the key, or the keys if it is not known which.
 func Eval(text string, keys []string, client Client) error {
 	if match := foreign.FindStringSubmatch(text); match != nil {
 		if n, err := strconv.Atoi(strings.TrimSpace(match[1])); err == nil && 1 <= n && n <= len(keys) {

@@ -1,6 +1,7 @@
-// Genvalkey writes the package in the current directory, store/valkey, except for its doc.go. It
-// takes the files of store/rueidis: valkey-go is a fork of rueidis, and has the same API with
-// other names. With -check, it writes nothing, and fails if a file is not current.
+// Genvalkey writes the package in the current directory, store/valkey, except for its
+// doc.go. It takes the files of store/rueidis: valkey-go is a fork of rueidis, and has
+// the same API with other names. With -check, it writes nothing, and fails if a file is
+// not current.
 package main
 
 import (

@@ -12,7 +12,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// eval tests that Eval sends EVALSHA, and then EVAL if the server does not know the script.
+// eval tests that Eval sends EVALSHA, and then EVAL if the server does not know the
+// script.
 func (sub subject) eval(t *testing.T) {
 	for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.single, "cluster": sub.cluster} {
 		known := atomic.Bool{}
@@ -106,8 +107,8 @@ func (sub subject) replies(t *testing.T) {
 	}
 }
 
-// batch tests that a batch is one pipeline, and a second one for the scripts that the server does
-// not know.
+// batch tests that a batch is one pipeline, and a second one for the scripts that the
+// server does not know.
 func (sub subject) batch(t *testing.T) {
 	srv := NewCluster(t, func(args []string) string {
 		switch key := args[3]; {
@@ -152,7 +153,8 @@ func (sub subject) batch(t *testing.T) {
 	}
 }
 
-// cancelled tests that no EVAL is sent if the context has ended by the time of a NOSCRIPT.
+// cancelled tests that no EVAL is sent if the context has ended by the time of a
+// NOSCRIPT.
 func (sub subject) cancelled(t *testing.T) {
 	for _, call := range []string{"eval", "batch"} {
 		for name, open := range map[string]func(*testing.T, string) Store{"one server": sub.single, "cluster": sub.cluster} {
@@ -171,8 +173,8 @@ func (sub subject) cancelled(t *testing.T) {
 	}
 }
 
-// brokenBatch tests that earlier replies of every kind are kept if a connection breaks in the
-// middle of a batch.
+// brokenBatch tests that earlier replies of every kind are kept if a connection breaks in
+// the middle of a batch.
 func (sub subject) brokenBatch(t *testing.T) {
 	for _, answer := range []string{"*1\r\n:1\r\n", "$1\r\n1\r\n", ":1\r\n"} {
 		srv := NewServer(t, func(args []string) string {

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// A Server is a fake server of Redis: the test decides what it replies. It speaks RESP on a
-// loopback port, until its test ends.
+// A Server is a fake server of Redis: the test decides what it replies. It speaks RESP on
+// a loopback port, until its test ends.
 type Server struct {
 	Addr   string
 	answer func(args []string) string
@@ -24,9 +24,9 @@ type Server struct {
 	conns    []net.Conn
 }
 
-// NewServer starts a server. The function answer gets the name of a command in upper case and its
-// arguments. It returns the bytes of the reply, or "" to close the connection. The server itself
-// answers HELLO, CLIENT and PING: it does not know HELLO and CLIENT.
+// NewServer starts a server. The function answer gets the name of a command in upper case
+// and its arguments. It returns the bytes of the reply, or "" to close the connection.
+// The server itself answers HELLO, CLIENT and PING: it does not know HELLO and CLIENT.
 func NewServer(t *testing.T, answer func(args []string) string) *Server {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -96,9 +96,9 @@ func (s *Server) serve(conn net.Conn) {
 	}
 }
 
-// Commands returns the commands received since the last call. It leaves out COMMAND and the
-// requests for the topology, which a cluster client sends by itself. reloads is the number of
-// requests for the topology.
+// Commands returns the commands received since the last call. It leaves out COMMAND and
+// the requests for the topology, which a cluster client sexpires. reloads is the number
+// of requests for the topology.
 func (s *Server) Commands() (commands []string, reloads int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -159,8 +159,8 @@ func Slots(addr string, replicas ...string) string {
 	return "*1\r\n" + slotRange(0, slots-1, append([]string{addr}, replicas...)...)
 }
 
-// Shards returns the reply to CLUSTER SLOTS of a cluster with masters at addrs. The slots are
-// divided equally.
+// Shards returns the reply to CLUSTER SLOTS of a cluster with masters at addrs. The slots
+// are divided equally.
 func Shards(addrs ...string) string {
 	reply := fmt.Sprintf("*%d\r\n", len(addrs))
 	for i, addr := range addrs {
@@ -171,7 +171,8 @@ func Shards(addrs ...string) string {
 
 const slots = 16384
 
-// slotRange returns the slots from first to last in a reply to CLUSTER SLOTS, with their nodes.
+// slotRange returns the slots from first to last in a reply to CLUSTER SLOTS, with their
+// nodes.
 func slotRange(first, last int, addrs ...string) string {
 	reply := fmt.Sprintf("*%d\r\n:%d\r\n:%d\r\n", 2+len(addrs), first, last)
 	for _, addr := range addrs {

@@ -24,6 +24,10 @@ const (
 	readTimeout = 5 * time.Second
 )
 
+// unseen is the type of an embedded field that is not exported, so goredis cannot see
+// what it holds.
+type unseen = redis.UniversalClient
+
 func goredisSubject() subject {
 	client := func(t *testing.T, addr string) *redis.Client {
 		c := redis.NewClient(&redis.Options{
@@ -44,7 +48,7 @@ func goredisSubject() subject {
 			return goredis.New(c)
 		},
 		unknown: func(t *testing.T, addr string) Store {
-			return goredis.New(struct{ redis.UniversalClient }{client(t, addr)})
+			return goredis.New(struct{ unseen }{client(t, addr)})
 		},
 		pipelined:   single,
 		resp3:       true,

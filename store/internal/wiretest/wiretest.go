@@ -1,6 +1,6 @@
-// Package wiretest has what the tests of the stores over clients of Redis share: a fake server,
-// and calls to send to it. Its own tests run over every such store: they test which commands it
-// sends, and what it makes of the replies.
+// Package wiretest has what the tests of the stores over clients of Redis share: a fake
+// server, and calls to send to it. Its own tests run over every such store: they test
+// which commands it sends, and what it makes of the replies.
 package wiretest
 
 import (
@@ -64,8 +64,8 @@ func OneCall(ctx context.Context, s Store, name string) error {
 	return calls[0].Err
 }
 
-// NewCluster starts a server that is a cluster by itself. It answers CLUSTER, and answer the other
-// commands.
+// NewCluster starts a server that is a cluster by itself. It answers CLUSTER, and answer
+// the other commands.
 func NewCluster(t *testing.T, answer func(args []string) string) *Server {
 	t.Helper()
 	var srv atomic.Pointer[Server]
@@ -79,8 +79,8 @@ func NewCluster(t *testing.T, answer func(args []string) string) *Server {
 	return s
 }
 
-// AnswerMGet returns the reply to an MGET. Keys that begin with "no" are missing. The value of
-// each other key is its name.
+// AnswerMGet returns the reply to an MGET. Keys that begin with "no" are missing. The
+// value of each other key is its name.
 func AnswerMGet(args []string) string {
 	reply := fmt.Sprintf("*%d\r\n", len(args)-1)
 	for _, key := range args[1:] {

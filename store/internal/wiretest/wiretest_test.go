@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// A subject is the store under test. Each function makes a store over a client of the server
-// at addr. The client is closed when t ends.
+// A subject is the store under test. Each function makes a store over a client of the
+// server at addr. The client is closed when t ends.
 type subject struct {
 	// name is the store's package. Errors begin with it.
 	name string
@@ -14,8 +14,8 @@ type subject struct {
 	single  func(t *testing.T, addr string) Store // the client is for one server
 	cluster func(t *testing.T, addr string) Store // the client is for a cluster
 
-	// unknown makes a store that cannot see whether its client is for a cluster. It is nil if the
-	// store always can.
+	// unknown makes a store that cannot see whether its client is for a cluster. It is
+	// nil if the store always can.
 	unknown func(t *testing.T, addr string) Store
 
 	// pipelined is single with a client that keeps the first replies to a batch if its
@@ -54,5 +54,5 @@ func TestOnTheWire(t *testing.T) {
 var errAny = errors.New("any error")
 
 func is(err, want error) bool {
-	return want == errAny && err != nil || errors.Is(err, want) //nolint:errorlint // a marker
+	return want == errAny && err != nil || errors.Is(err, want) // a marker
 }

@@ -45,8 +45,8 @@ func (d *decider) Decide(_ context.Context, _ weir.Request, each []weir.Result) 
 	return res, nil
 }
 
-// What the middleware writes is a List of Items with the right types and values, in strict
-// syntax.
+// What the middleware writes is a List of Items with the right types and values, in
+// strict syntax.
 func TestFields(t *testing.T) {
 	d := &decider{rnd: rand.New(rand.NewPCG(1, 2))}
 	var pk []byte
@@ -159,8 +159,8 @@ func compare(t *testing.T, s string) {
 	}
 }
 
-// differs reports whether httpsfv rejects a valid s, or the other way round: where RFC 9651
-// says that a parser may be lenient with base64.
+// differs reports whether httpsfv rejects a valid s, or the other way round: where RFC
+// 9651 says that a parser may be lenient with base64.
 func differs(s string) bool { return strings.Contains(s, ":") }
 
 func same(t *testing.T, s string, got sfv.Value, want any) {

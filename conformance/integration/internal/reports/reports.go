@@ -1,5 +1,4 @@
-// Package reports makes docs/conformance, and a part of README.md, from the reports of runs
-// of the suite.
+// Package reports makes docs/conformance from the reports of runs of the suite.
 package reports
 
 import (
@@ -14,21 +13,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/weir-go/weir/internal/marked"
 	"github.com/weir-go/weir/internal/report"
 )
 
 // The files that the reports give, as paths from the root of the repository.
 const (
-	Data   = "docs/conformance/reports.json"
-	Page   = "docs/conformance/README.md"
-	Readme = "README.md"
-)
-
-// The marks around the part of README.md that [Reports.Files] replaces.
-const (
-	begin = "<!-- make reports writes this part from docs/conformance. -->\n"
-	end   = "<!-- end -->\n"
+	Data = "docs/conformance/reports.json"
+	Page = "docs/conformance/README.md"
 )
 
 // Reports are the reports of runs that passed, without what differs in each run: times, and
@@ -100,18 +91,9 @@ func decode[T any](path string) (*T, error) {
 	return v, nil
 }
 
-// Files returns the files by their paths from the root of the repository. The text of
-// README.md is readme: one part of it is replaced.
-func (all *Reports) Files(readme string) (map[string]string, error) {
-	part := `
-The suite tests every store on every server. Each cell has the number of checks that passed, and in
-brackets the number of checks that were skipped. No check failed. A dash means that the store cannot
-use the server. [Conformance](docs/conformance/README.md) has the clients, and says why checks were
-skipped.
-
-` + all.counts() + "\n"
-	readme, err := marked.Replace(readme, begin, end, part)
-	return map[string]string{Readme: readme, Page: all.page(), Data: all.data()}, err
+// Files returns the files by their paths from the root of the repository.
+func (all *Reports) Files() map[string]string {
+	return map[string]string{Page: all.page(), Data: all.data()}
 }
 
 // data returns the file Data.
@@ -142,8 +124,8 @@ func (all *Reports) page() string {
 
 # Conformance
 
-The conformance suite tests every store of this repository on every server, with the newest
-clients. This table shows the last run of its %d checks. Each cell has the number of checks that
+The conformance suite tests the stores for these servers with the newest clients. The stores over
+memory, SQLite and NATS pass it in tests of their own. This table shows the last run of its %d checks. Each cell has the number of checks that
 passed, and in brackets the number of checks that were skipped. No check failed.
 
 %s

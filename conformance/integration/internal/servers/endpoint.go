@@ -61,7 +61,7 @@ func dial(e Endpoint, timeout time.Duration, name string) redis.UniversalClient 
 	}
 	if timeout == 0 {
 		// The client sends a call again after a timeout, and a script would run twice.
-		o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute
+		o.DialTimeout, o.ReadTimeout, o.WriteTimeout = time.Minute, time.Minute, time.Minute
 	}
 	if e.Kind == Cluster { // it can have one address
 		return redis.NewClusterClient(o.Cluster())

@@ -173,7 +173,15 @@ func (n *Node) lastWords(ctx context.Context) string {
 // startNode adds a node that keeps nothing on disk and that clients outside its
 // container may use.
 func (s *Server) startNode(ctx context.Context, port string, args []string, options ...testcontainers.ContainerCustomizer) error {
-	always := []string{s.binary(), "--port", port, "--bind", s.bind, "--save", "", "--appendonly", "no", "--protected-mode", "no"}
+	var always []string
+	switch s.version {
+	case "dragonfly":
+		always = []string{"dragonfly", "--port=" + port, "--bind=" + s.bind, "--dbfilename="}
+	case "kvrocks":
+		always = []string{"--port", port, "--bind", s.bind} // the image has the program as its entry point
+	default:
+		always = []string{s.binary(), "--port", port, "--bind", s.bind, "--save", "", "--appendonly", "no", "--protected-mode", "no"}
+	}
 	node, err := s.startProcess(ctx, port, slices.Concat(always, args, s.args), options...)
 	if err != nil {
 		return err

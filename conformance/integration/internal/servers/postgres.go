@@ -3,8 +3,11 @@ package servers
 import (
 	"cmp"
 	"context"
+	"net"
 	"net/url"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 
@@ -19,17 +22,18 @@ const Postgres Kind = "postgres"
 // postgresAdmin may do everything, without a password.
 const postgresAdmin = "postgres"
 
-// AllPostgres returns the PostgreSQL servers of the matrix, the same ones at every call.
+// AllPostgres returns the PostgreSQL servers of the matrix, the same ones at every call. The
+// last one is not released.
 var AllPostgres = sync.OnceValue(func() []*Server {
 	var all []*Server
-	for _, version := range []string{"postgres-15", "postgres-17", "postgres-18"} {
+	for _, version := range []string{"postgres-15", "postgres-17", "postgres-18", "postgres-19"} {
 		all = append(all, newServer(version, version, postgres))
 	}
 	return all
 })
 
-// NewPostgres returns a PostgreSQL server of the newest version that belongs to t and is
-// removed with it. The settings are of its command line, as in "wal_level=minimal". It
+// NewPostgres returns a PostgreSQL server of the newest released version that belongs to t and
+// is removed with it. The settings are of its command line, as in "wal_level=minimal". It
 // keeps what it has in a restart.
 func NewPostgres(t testing.TB, settings ...string) *Server {
 	t.Helper()
@@ -41,6 +45,36 @@ func NewPostgres(t testing.TB, settings ...string) *Server {
 func NewPostgresReplicated(t testing.TB, settings ...string) *Server {
 	t.Helper()
 	return fresh(t, "postgres-18", postgresReplicated, settings)
+}
+
+// pgbouncer is the version of the poolers of [NewPostgresPooled].
+const pgbouncer = "pgbouncer-1.26"
+
+// Prepared are the values of max_prepared_statements of the poolers of [NewPostgresPooled].
+var Prepared = []int{0, 200}
+
+// NewPostgresPooled is NewPostgres behind PgBouncers, one for each of [Prepared]: their
+// addresses follow that of the server in Addrs. They log in as the user, which need not exist
+// yet. Their database postgres has pool_mode=transaction and 20 connections to the server,
+// "few" is the same with 4, and "session" and "statement" have these modes.
+func NewPostgresPooled(t testing.TB, user, password string) *Server {
+	t.Helper()
+	Need(t)
+	if reason := missing(pgbouncer); reason != "" {
+		t.Skip(reason)
+	}
+	start := func(s *Server, ctx context.Context, ports []string) error {
+		if err := s.startPostgres(ctx, ports[:1]); err != nil {
+			return err
+		}
+		for i, n := range Prepared {
+			if err := s.startPgBouncer(ctx, ports[i+1], ports[0], n, user, password); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fresh(t, "postgres-18", &topology{Postgres, 1 + len(Prepared), start}, nil)
 }
 
 // PostgresURL returns the URL of a PostgreSQL server for a user, or, if user is empty, for
@@ -106,6 +140,46 @@ func (s *Server) startPostgresNode(ctx context.Context, port, script string, arg
 			return err
 		}
 		return conn.Close(ctx)
+	}
+	return node.await(ctx)
+}
+
+// startPgBouncer starts a pooler of the server on a port.
+func (s *Server) startPgBouncer(ctx context.Context, port, server string, prepared int, user, password string) error {
+	config := strings.NewReplacer("SERVER", "host="+loopback.String()+" port="+server+" dbname=postgres user="+user+" password="+password,
+		"BIND", s.bind, "PORT", port, "PREPARED", strconv.Itoa(prepared)).Replace(`[databases]
+postgres = SERVER
+few = SERVER pool_size=4
+session = SERVER pool_mode=session
+statement = SERVER pool_mode=statement
+[pgbouncer]
+listen_addr = BIND
+listen_port = PORT
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+max_prepared_statements = PREPARED
+`)
+	const path = "/pgbouncer.ini"
+	node, err := s.startProcess(ctx, port, []string{path},
+		testcontainers.CustomizeRequestOption(func(r *testcontainers.GenericContainerRequest) error {
+			r.Image = images[pgbouncer]
+			return nil
+		}),
+		testcontainers.WithEntrypoint("pgbouncer"),
+		// It does not run as root.
+		testcontainers.WithConfigModifier(func(c *container.Config) { c.User = "70:70" }),
+		testcontainers.WithFiles(testcontainers.ContainerFile{Reader: strings.NewReader(config), ContainerFilePath: path, FileMode: 0o644}))
+	if err != nil {
+		return err
+	}
+	s.Nodes, s.Addrs = append(s.Nodes, node), append(s.Addrs, node.Addr)
+	node.ping = func(ctx context.Context) error {
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", node.Addr)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
 	}
 	return node.await(ctx)
 }

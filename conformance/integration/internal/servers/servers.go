@@ -20,7 +20,8 @@
 //
 // The images have to be in the Docker engine: images.sh puts them there. Where
 // no engine answers, Start skips the test, or fails it if WEIR_REQUIRE_DOCKER
-// is 1.
+// is 1. A few images are optional: where the engine lacks one, Start skips the
+// test, and [Server.Missing] says why.
 //
 // A server that runs already joins the matrix by its address: WEIR_REDIS_ADDR
 // names a single one, WEIR_CLUSTER_ADDRS nodes of a cluster, separated by commas.
@@ -39,7 +40,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containerd/errdefs"
 	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 )
 
 // startTimeout bounds the start of a server. A cluster takes a few seconds on
@@ -50,7 +53,7 @@ const startTimeout = time.Minute
 // a cluster, or a master with sentinels. What is exported, but for Name and
 // Kind, is set once Start has returned.
 type Server struct {
-	Name string // as in "redis-6.0" and "valkey-cluster-8.1"
+	Name string // as in "redis-6.0", "valkey-cluster-8.1" and "kvrocks"
 
 	// Endpoint is what an application would be told of the server.
 	Endpoint
@@ -101,21 +104,59 @@ var (
 var images = func() map[string]string {
 	images := map[string]string{}
 	for version, image := range map[string]string{
-		"redis-6.0":  "redis:6.0",
-		"redis-7.0":  "redis:7.0",
-		"redis-8.0":  "redis:8.0",
-		"valkey-8.1": "valkey/valkey:8.1",
-		"valkey-9.1": "valkey/valkey:9.1",
-
+		"redis-6.0":   "redis:6.0",
+		"redis-7.0":   "redis:7.0",
+		"redis-8.0":   "redis:8.0",
+		"redis-8.6":   "redis:8.6",
+		"redis-8.10":  "redis:8.10",
+		"redict-7.3":  "redict:7.3",
+		"valkey-8.1":  "valkey/valkey:8.1",
+		"valkey-9.1":  "valkey/valkey:9.1",
+		"valkey-9.2":  "valkey/valkey:9.2",
+		"dragonfly":   "dragonfly",
+		"kvrocks":     "kvrocks",
 		"postgres-15": "postgres:15",
 		"postgres-17": "postgres:17",
 		"postgres-18": "postgres:18",
+		"postgres-19": "postgres:19",
+		pgbouncer:     "pgbouncer:1.26",
 	} {
-		variable := "WEIR_IMAGE_" + strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(version))
-		images[version] = cmp.Or(os.Getenv(variable), image)
+		images[version] = cmp.Or(os.Getenv(variable(version)), image)
 	}
 	return images
 }()
+
+// optional are the versions whose images an engine may lack: Debian has them in suites that
+// are not released, or not at all. images.sh lists those that it makes or pulls.
+var optional = []string{
+	"redis-8.6", "redis-8.10", "redict-7.3", "valkey-9.1", "valkey-9.2", "dragonfly", "kvrocks", "postgres-19", pgbouncer,
+}
+
+// variable returns the name of the variable that names another image of a version.
+func variable(version string) string {
+	return "WEIR_IMAGE_" + strings.NewReplacer("-", "_", ".", "_").Replace(strings.ToUpper(version))
+}
+
+// Optional reports whether an engine may lack the image of the server.
+func (s *Server) Optional() bool { return slices.Contains(optional, s.version) }
+
+// Missing returns why the server cannot be started, or "" if it can be or must be: the engine
+// lacks its image, which is optional.
+func (s *Server) Missing() string { return missing(s.version) }
+
+func missing(version string) string {
+	if !slices.Contains(optional, version) || os.Getenv(variable(version)) != "" || engine() != nil {
+		return ""
+	}
+	err := withDocker(context.Background(), func(docker *client.Client) error {
+		_, err := docker.ImageInspect(context.Background(), images[version])
+		return err
+	})
+	if !errdefs.IsNotFound(err) {
+		return "" // if the engine fails, so does the start
+	}
+	return fmt.Sprintf("the engine has no image %q, and %s names no other", images[version], variable(version))
+}
 
 // All returns the servers of the matrix, the same ones at every call.
 var All = sync.OnceValue(func() []*Server {
@@ -128,6 +169,16 @@ var All = sync.OnceValue(func() []*Server {
 		newServer("valkey-cluster-8.1", "valkey-8.1", cluster),
 		newServer("sentinel-8.0", "redis-8.0", watched),
 		newServer("tls-8.0", "redis-8.0", encrypted))
+	for _, version := range []string{"redis-8.6", "redict-7.3"} {
+		all = append(all, newServer(version, version, single))
+	}
+	// The second cluster serves its slots even if others are lost.
+	partial := newServer("valkey-cluster-9.1", "valkey-9.1", cluster)
+	partial.args = []string{"--cluster-require-full-coverage", "no"}
+	all = append(all, newServer("redis-cluster-8.6", "redis-8.6", cluster), partial)
+	for _, version := range []string{"redis-8.10", "valkey-9.2", "dragonfly", "kvrocks"} {
+		all = append(all, newServer(version, version, single))
+	}
 	if addr := os.Getenv("WEIR_REDIS_ADDR"); addr != "" {
 		all = append(all, &Server{Name: "external", Endpoint: Endpoint{Kind: Single, Addrs: []string{addr}}})
 	}
@@ -164,6 +215,9 @@ func (s *Server) Start(t testing.TB) {
 		return
 	}
 	Need(t)
+	if reason := s.Missing(); reason != "" {
+		t.Skip(reason)
+	}
 	s.startOnce()
 	if s.err != nil {
 		t.Fatalf("%s: %v", s.Name, s.err)
@@ -201,7 +255,7 @@ func StartAll() {
 	}
 	var wg sync.WaitGroup
 	for _, s := range All() {
-		if s.version != "" {
+		if s.version != "" && s.Missing() == "" {
 			wg.Go(s.startOnce)
 		}
 	}

@@ -2,6 +2,7 @@ package servers
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,11 +52,14 @@ func checkNode(t *testing.T, server *Server, node *Node) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Valkey gives a redis_version too: the version of the Redis that it forked.
-	field, mode := "\nredis_version:", "\nredis_mode:standalone"
-	kind, version, _ := strings.Cut(server.version, "-")
+	// Forks give a redis_version too: the version of the Redis that they forked.
+	kind, version, versioned := strings.Cut(server.version, "-")
+	if !versioned {
+		return
+	}
+	field, mode := "\n"+kind+"_version:", "\n"+kind+"_mode:standalone"
 	if kind == "valkey" {
-		field, mode = "\nvalkey_version:", "\nserver_mode:standalone"
+		mode = "\nserver_mode:standalone"
 	}
 	if server.Kind == Cluster {
 		mode = strings.Replace(mode, "standalone", "cluster", 1)
@@ -67,5 +71,31 @@ func checkNode(t *testing.T, server *Server, node *Node) {
 		if !strings.Contains(info, want) {
 			t.Errorf("%s: INFO has no %q", node.Addr, strings.TrimSpace(want))
 		}
+	}
+}
+
+// TestMissing checks that only an optional image that no variable names can be missing.
+func TestMissing(t *testing.T) {
+	Need(t)
+	before := optional
+	t.Cleanup(func() {
+		optional = before
+		delete(images, "none-1")
+	})
+	images["none-1"] = "weir-none:1"
+	if got := missing("none-1"); got != "" {
+		t.Errorf("a required image: got %q", got)
+	}
+	optional = append(slices.Clone(optional), "none-1", "redis-8.0")
+	const want = `the engine has no image "weir-none:1", and WEIR_IMAGE_NONE_1 names no other`
+	if got := missing("none-1"); got != want {
+		t.Errorf("an optional image: got %q, want %q", got, want)
+	}
+	if got := missing("redis-8.0"); got != "" {
+		t.Errorf("an image that is there: got %q", got)
+	}
+	t.Setenv("WEIR_IMAGE_NONE_1", "weir-none:2")
+	if got := missing("none-1"); got != "" {
+		t.Errorf("an image that a variable names: got %q", got)
 	}
 }

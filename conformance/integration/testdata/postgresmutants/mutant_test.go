@@ -88,7 +88,7 @@ func TestRunFaults(t *testing.T) {
 			}
 		}
 	}
-	conformance.RunFaults(t, makers, nil)
+	conformance.RunFaults(t, conformance.Backend{Faults: makers})
 }
 
 // A proxy of the server breaks each connection after some calls, while it is set to.

@@ -1,11 +1,12 @@
-// Command quickstart creates the table of the limiters in a PostgreSQL database, sends requests
-// of two users to a limiter, and prints the answer to each request:
+// Command quickstart creates the table of the limiters in a PostgreSQL database, sends
+// requests of two users to a limiter, and prints the answer to each request:
 //
 //	cd store/postgres
 //	go run ./examples/quickstart -postgres postgres://postgres@localhost/postgres
 //
 // It is the second limiter of github.com/weir-go/weir/examples/quickstart, which needs no
-// PostgreSQL. It is in the module of the store, so only programs that use the store download pgx.
+// PostgreSQL. It is in the module of the store, so only programs that use the store
+// download pgx.
 package main
 
 import (
@@ -53,9 +54,9 @@ func run(ctx context.Context, w io.Writer, url string) error {
 		return err
 	}
 
-	// All consumers share the limit of a resource. Each consumer also has a smaller limit. A
-	// request consumes a token from both rules, or from neither. Every run uses its own prefix,
-	// so it finds no state of an earlier run.
+	// All consumers share the limit of a resource. Each consumer also has a smaller
+	// limit. A request consumes a token from both rules, or from neither. Every run uses
+	// its own prefix, so it finds no state of an earlier run.
 	lim, err := weir.NewPolicy(postgres.New(pool), weir.Policy{
 		Name:     "calc",
 		Segments: []string{"resource", "consumer"},

@@ -49,14 +49,14 @@ type message struct {
 }
 
 // Start starts Chromium, and ends it with the test. If it is not installed, the test is
-// skipped, or fails if WEIR_REQUIRE_DOCKER is 1.
+// skipped, or fails if WEIR_REQUIRE_DOCKER or WEIR_REQUIRE_LINT is 1.
 func Start(t *testing.T) *Browser {
 	t.Helper()
 	path, err := exec.LookPath("chromium")
 	switch {
 	case err == nil:
-	case os.Getenv("WEIR_REQUIRE_DOCKER") == "1":
-		t.Fatalf("chromium is not installed, and WEIR_REQUIRE_DOCKER is 1: %v", err)
+	case os.Getenv("WEIR_REQUIRE_DOCKER") == "1", os.Getenv("WEIR_REQUIRE_LINT") == "1":
+		t.Fatalf("chromium is not installed, and WEIR_REQUIRE_DOCKER or WEIR_REQUIRE_LINT is 1: %v", err)
 	default:
 		t.Skip("chromium is not installed")
 	}

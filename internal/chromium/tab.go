@@ -11,9 +11,10 @@ import (
 type View struct {
 	Width, Height int  // in CSS pixels
 	Dark          bool // prefers-color-scheme
+	Scripts       bool // the scripts of pages run
 }
 
-// A Tab is a tab of a Browser, in which the scripts of pages do not run.
+// A Tab is a tab of a Browser.
 type Tab struct {
 	browser *Browser
 	session string
@@ -49,7 +50,7 @@ func (b *Browser) Tab(t *testing.T, view View) *Tab {
 	}
 	tab.call(t, "Emulation.setDeviceMetricsOverride", map[string]any{"width": view.Width, "height": view.Height, "deviceScaleFactor": 1, "mobile": false}, nil)
 	tab.call(t, "Emulation.setEmulatedMedia", map[string]any{"features": []any{map[string]any{"name": "prefers-color-scheme", "value": scheme}}}, nil)
-	tab.call(t, "Emulation.setScriptExecutionDisabled", map[string]any{"value": true}, nil)
+	tab.call(t, "Emulation.setScriptExecutionDisabled", map[string]any{"value": !view.Scripts}, nil)
 	tab.call(t, "Emulation.setFocusEmulationEnabled", map[string]any{"enabled": true}, nil)
 	return tab
 }
@@ -70,15 +71,15 @@ func (tab *Tab) event(m message) {
 	switch m.Method {
 	case "Page.loadEventFired":
 		tab.loaded <- struct{}{}
-	case "Log.entryAdded", "Runtime.exceptionThrown", "Network.loadingFailed":
+	case "Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Network.loadingFailed":
 		tab.mu.Lock()
 		tab.problems = append(tab.problems, m.Method+" "+string(m.Params))
 		tab.mu.Unlock()
 	}
 }
 
-// Problems returns what the browser has logged for the pages of the tab, for example what
-// a Content-Security-Policy has blocked.
+// Problems returns what the browser and scripts have logged for the pages of the tab, for
+// example what a Content-Security-Policy has blocked.
 func (tab *Tab) Problems() []string {
 	tab.mu.Lock()
 	defer tab.mu.Unlock()
@@ -108,8 +109,9 @@ func (tab *Tab) Loaded(t *testing.T) {
 	}
 }
 
-// Eval computes a JavaScript expression in the page, and decodes its value to result. It
-// works although the scripts of the page do not run.
+// Eval computes a JavaScript expression in the page, and decodes its value to result. If
+// the value is a promise, Eval waits for it. It works even if the scripts of the page do
+// not run.
 func (tab *Tab) Eval(t *testing.T, expression string, result any) {
 	t.Helper()
 	var answer struct {
@@ -118,7 +120,7 @@ func (tab *Tab) Eval(t *testing.T, expression string, result any) {
 		} `json:"result"`
 		ExceptionDetails json.RawMessage `json:"exceptionDetails"`
 	}
-	tab.call(t, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true}, &answer)
+	tab.call(t, "Runtime.evaluate", map[string]any{"expression": expression, "returnByValue": true, "awaitPromise": true}, &answer)
 	if answer.ExceptionDetails != nil {
 		t.Fatalf("%s: %s", expression, answer.ExceptionDetails)
 	}
@@ -127,10 +129,17 @@ func (tab *Tab) Eval(t *testing.T, expression string, result any) {
 	}
 }
 
-// Press presses the key Tab or Enter.
+// Until waits until a JavaScript expression is true. The scripts of the page must run.
+func (tab *Tab) Until(t *testing.T, expression string) {
+	t.Helper()
+	var ok bool
+	tab.Eval(t, "new Promise(done => { const look = () => ("+expression+") ? done(true) : setTimeout(look, 10); look() })", &ok)
+}
+
+// Press presses the key Tab, Enter or ArrowRight.
 func (tab *Tab) Press(t *testing.T, key string) {
 	t.Helper()
-	codes := map[string]int{"Tab": 9, "Enter": 13}
+	codes := map[string]int{"Tab": 9, "Enter": 13, "ArrowRight": 39}
 	press := map[string]any{"type": "keyDown", "key": key, "code": key, "windowsVirtualKeyCode": codes[key]}
 	if key == "Enter" {
 		press["text"] = "\r"

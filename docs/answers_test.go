@@ -1,0 +1,50 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// questions are those of a reader who chooses a library. The pages of each lead from README.md
+// to its answer, each by a link of the one before, and the last has the text.
+var questions = []struct {
+	question string
+	pages    []string
+	text     string
+}{
+	{"What is it?", nil, "Weir is a rate limiter for Go."},
+	{"Can it limit by calendar month?", []string{"docs/reference/algorithms.md"}, "[Calendar](#calendar)"},
+	{"Does it work on a Valkey Cluster?", []string{"docs/conformance/README.md"}, "Valkey 9.1.2, cluster"},
+	{"What if Redis is away?", []string{"docs/guide/outage.md"}, "outage.Options"},
+	{"Is it proven on my server?", []string{"docs/guide/operate.md"}, "weir conform"},
+	{"How fast is it against redis_rate?", nil, "| redis_rate, "},
+	{"How do I move from redis_rate?", []string{"docs/migrate/README.md", "docs/migrate/redis_rate.md"}, "| `PerMinute(n)` |"},
+	{"Is it stable?", []string{"VERSIONING.md"}, "What a version promises"},
+	{"How do I see who is limited?", []string{"docs/guide/operate.md"}, "weir list"},
+	{"When should I not use it?", nil, "## When not to use weir"},
+}
+
+// TestAnswers checks that README.md leads to the answer of each question.
+func TestAnswers(t *testing.T) {
+	pages := markdown(t)
+	for _, q := range questions {
+		at := filepath.Join(root(t), "README.md")
+		for _, page := range q.pages {
+			to := filepath.Join(root(t), page)
+			leads := slices.ContainsFunc(link.FindAllStringSubmatch(pages[at], -1), func(m []string) bool {
+				path, _, _ := strings.Cut(m[1], "#")
+				return filepath.Join(filepath.Dir(at), path) == to
+			})
+			if _, err := os.Stat(to); err != nil || !leads {
+				t.Errorf("%s %s has no link to %s", q.question, at, page)
+			}
+			at = to
+		}
+		if !strings.Contains(pages[at], q.text) {
+			t.Errorf("%s %s does not have %q", q.question, at, q.text)
+		}
+	}
+}

@@ -1,0 +1,26 @@
+package kit
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/weir-go/weir/conformance"
+	"github.com/weir-go/weir/store"
+)
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	db := newTable()
+	conformance.Run(t, conformance.Backend{
+		New:  func(*testing.T) store.Store { return New("table", db) },
+		Peer: func(*testing.T, store.Store) store.Store { return New("table", db) },
+		Keys: func(t *testing.T, st store.Store, part string) map[string]time.Duration {
+			keys, err := st.(*Store).TTLs(context.Background(), part)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return keys
+		},
+	})
+}
