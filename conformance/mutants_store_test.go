@@ -289,7 +289,7 @@ var storeMutants = []mutant{
 	{"contexts are ignored", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		return f.right(context.WithoutCancel(ctx), s, keys, args, reply)
 	}}},
-	{"a cancellation is an outage", "Store/Cancelled", nil, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+	{"a cancellation is an outage", "Store/Cancelled", []string{"Limiter/Cancel"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 		if ctx.Err() != nil {
 			return reply, store.ErrUnavailable
 		}

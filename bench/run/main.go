@@ -64,7 +64,7 @@ var plans = map[string]plan{
 		each: []step{
 			{bench: "^BenchmarkMemory$|^BenchmarkMemoryParallel$/./keys=1000$|^BenchmarkAround$", benchtime: "20ms"},
 			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-gcra|weir-gcra-clock|redisstore)$|^BenchmarkCoalesce$/./callers=64$|^BenchmarkPrefetch$/./callers=1$", benchtime: "30ms"},
-			{bench: "^Benchmark(Server|Rules|SlidingLog)$|^BenchmarkAlgorithms$/././limit=100$|^BenchmarkPostgres", benchtime: "20ms"},
+			{bench: "^Benchmark(Server|Rules|SlidingLog)$|^BenchmarkAlgorithms$/././limit=100$|^Benchmark(Postgres|SQLite|NATS|Threads)", benchtime: "20ms"},
 		},
 		once: []step{
 			{bench: "^BenchmarkCluster$", benchtime: "50ms", rounds: true},

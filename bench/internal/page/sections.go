@@ -1,6 +1,9 @@
 package page
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // locals are the limiters in memory, in the order of the table.
 var locals = []string{
@@ -20,6 +23,9 @@ goroutines as there are cores, with 1,000 keys.`)
 	w.picture("memory.svg", "A bar for each limiter in memory: the time of a decision with 1,000 keys.",
 		"In memory, 1,000 keys: nanoseconds for one decision", name+"1000", "ns/op", implNames(locals))
 	w.likes("Memory/impl=%s/keys=1000", "ns/op", likes)
+	if four, ok := w.ratio(series{"Memory/impl=weir-four/keys=1000", "ns/op"}, series{"Memory/impl=xtimerate-syncmap/keys=1000", "ns/op"}); ok {
+		w.p("A decision of four rules takes %s times as long as four decisions of x/time/rate.", four.times(0.25))
+	}
 }
 
 // likes writes the ratios of weir to peers. name has a verb for the implementation.
@@ -50,13 +56,6 @@ The script that does nothing is an EVALSHA of ` + "`return 1`" + `: what any scr
 	w.picture("server.svg", "A bar for each limiter over go-redis: the CPU time of the server for a decision, with 32 callers.",
 		"Over go-redis, 32 callers: microseconds of the server's CPU for one decision",
 		"Redis/impl=%s/callers=32", cpu, implNames(clients[0].impls))
-	if s, ok := w.ratio(series{"Coalesce/impl=alone/callers=64", "ns/op"}, series{"Coalesce/impl=coalesced/callers=64", "ns/op"}); ok {
-		c, _ := w.ratio(series{"Coalesce/impl=coalesced/callers=64", cpu}, series{"Coalesce/impl=alone/callers=64", cpu})
-		w.p("`store.Coalesce` over go-redis makes %s times as many decisions for 64 callers,\nwith %s times the CPU time of the server for each.", s, c)
-	}
-	if s, ok := w.ratio(series{"Prefetch/impl=each/callers=1", "ns/op"}, series{"Prefetch/impl=prefetch/callers=1", "ns/op"}); ok {
-		w.p("Package prefetch, with 1,000 tokens in a round trip, makes %s times as many decisions\nfor one caller and one key.", s)
-	}
 }
 
 // client writes the table of a client.
@@ -69,6 +68,33 @@ func (w *writer) client(c client) {
 		rows(implNames(c.impls), w.in(one, "ns/op", 1e-3), w.in(many, "ns/op", 1e-3), w.in(many, cpu, 1),
 			w.in(one, "allocs/op", 1), w.in(one, "sent-B/op", 1), w.in(one, "received-B/op", 1)))
 	w.likes(c.benchmark+"/impl=%s/callers=32", cpu, c.likes)
+}
+
+// many writes what helps many callers, in the ratios of each round.
+func (w *writer) many() {
+	const name, unit = "Coalesce/impl=%s/callers=64", "ns/op"
+	if !w.start("### Many callers", fmt.Sprintf(name, "alone"), unit, "many callers") {
+		return
+	}
+	if s, ok := w.ratio(series{"Coalesce/impl=alone/callers=64", unit}, series{"Coalesce/impl=coalesced/callers=64", unit}); ok {
+		c, _ := w.ratio(series{"Coalesce/impl=coalesced/callers=64", cpu}, series{"Coalesce/impl=alone/callers=64", cpu})
+		w.p("`store.Coalesce` over go-redis makes %s times as many decisions for 64 callers,\nwith %s times the CPU time of the server for each.", s, c)
+	}
+	if s, ok := w.ratio(series{"Prefetch/impl=each/callers=1", unit}, series{"Prefetch/impl=prefetch/callers=1", unit}); ok {
+		w.p("Package prefetch, with 1,000 tokens in a round trip, makes %s times as many decisions\nfor one caller and one key.", s)
+	}
+	w.table("| 64 callers over go-redis | µs | CPU of the server's main thread, µs |", slices.Concat(
+		rows([]named{{"alone", "weir, GCRA"}, {"coalesced", "the same with `store.Coalesce`"}}, w.in(name, unit, 1e-3), w.in(name, cpu, 1)),
+		rows([]named{
+			{"impl=weir-gcra/threads=1", "weir, GCRA, Redis 8.6"},
+			{"impl=weir-gcra/threads=2", "the same with `io-threads 2`"},
+			{"impl=redis_rate/threads=1", "redis_rate, Redis 8.6"},
+			{"impl=redis_rate/threads=2", "the same with `io-threads 2`"},
+			{"impl=floor/threads=1", "a script that does nothing, Redis 8.6"},
+			{"impl=floor/threads=2", "the same with `io-threads 2`"},
+		}, w.in("Threads/%s", unit, 1e-3), w.in("Threads/%s", cpu, 1)),
+	))
+	w.p("An I/O thread takes the network from the main thread, which runs the scripts. Here it also takes a\ncore from the callers.")
 }
 
 func (w *writer) postgres() {
@@ -94,6 +120,41 @@ and writes these bytes to its log (WAL).`)
 		all = append(all, row+" | | |")
 	}
 	w.table("| One decision | µs, one caller | µs, 16 callers | µs, 16 callers, one key | bytes of WAL |", all)
+}
+
+func (w *writer) sqlite() {
+	if !w.start("## On SQLite", "SQLite/impl=weir-gcra/callers=1/keys=1000", "ns/op", "decisions on SQLite") {
+		return
+	}
+	w.p(`A decision for one of 1,000 known keys in a file, by goroutines of one process. The journal is a WAL
+with ` + "`synchronous(NORMAL)`" + `, so a loss of power can lose the last decisions.`)
+	const name = "SQLite/impl=%s/callers="
+	all := rows([]named{
+		{"floor", "a transaction that reads and writes a row"},
+		{"weir-gcra", "GCRA"},
+		{"weir-coalesce", "GCRA with `store.Coalesce`"},
+		{"weir-denied", "a denial, always of the same key"},
+	}, w.in(name+"1/keys=1000", "ns/op", 1e-3), w.in(name+"16/keys=1000", "ns/op", 1e-3))
+	for _, row := range rows([]named{{"10", "SlidingLog, 10 entries"}, {"100", "SlidingLog, 100 entries"}, {"1000", "SlidingLog, 1,000 entries"}}, w.in("SQLiteLog/entries=%s", "ns/op", 1e-3)) {
+		all = append(all, row+" – |")
+	}
+	w.table("| One decision | µs, one caller | µs, 16 callers |", all)
+}
+
+func (w *writer) nats() {
+	if !w.start("## On NATS", "NATS/impl=nats-memory/keys=1000/callers=1", "ns/op", "decisions on NATS") {
+		return
+	}
+	w.p("A decision of a GCRA takes two round trips, and more if other processes decide for the same key.\nThe server runs in the process of its callers. Redis, over go-redis, is for comparison.")
+	const name = "NATS/impl=%s/keys="
+	w.table("| One decision | µs, one caller | µs, 16 callers | µs, 16 callers, one key |", rows([]named{
+		{"nats-memory", "a stream in memory"},
+		{"nats-file", "a stream in a file"},
+		{"nats-coalesce", "in memory, with `store.Coalesce`"},
+		{"nats-apart", "in memory, each caller with a store of its own"},
+		{"nats-two-rules", "in memory, two rules"},
+		{"redis", "Redis"},
+	}, w.in(name+"1000/callers=1", "ns/op", 1e-3), w.in(name+"1000/callers=16", "ns/op", 1e-3), w.in(name+"1/callers=16", "ns/op", 1e-3)))
 }
 
 func (w *writer) bytes() {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"time"
 
@@ -32,6 +33,10 @@ type Options struct {
 
 	// Cluster makes the server a node of a cluster. It has no slots yet.
 	Cluster bool
+
+	// If IOThreads is not 0, the server is Redis 8.6 in a container, with so many threads
+	// that read requests and write replies. 1 is the main thread alone.
+	IOThreads int
 }
 
 // A Server is a running server that does not wait for its disk and listens on a loopback
@@ -55,8 +60,8 @@ func Start(o Options) (*Server, error) {
 		return start(o, process)
 	}
 	s, inContainer := start(o, container)
-	if inContainer == nil {
-		return s, nil
+	if inContainer == nil || o.IOThreads > 0 {
+		return s, inContainer
 	}
 	s, err := start(o, process)
 	if err != nil {
@@ -140,6 +145,9 @@ func (s *Server) args(o Options) []string {
 		// A node does not have to know the others: the client knows which node has a slot.
 		args = append(args, "--cluster-enabled", "yes", "--cluster-require-full-coverage", "no")
 	}
+	if o.IOThreads > 0 {
+		args = append(args, "--io-threads", strconv.Itoa(o.IOThreads))
+	}
 	return args
 }
 
@@ -160,7 +168,11 @@ func process(s *Server, o Options) error {
 
 // container starts a Redis server as a container.
 func container(s *Server, o Options) error {
-	return s.contain(image("WEIR_IMAGE_REDIS_7_0", "redis:7.0"), "", `redis-server --bind "$bind" --protected-mode no "$@" >/dev/null &`, s.args(o)...)
+	from := image("WEIR_IMAGE_REDIS_7_0", "redis:7.0")
+	if o.IOThreads > 0 {
+		from = image("WEIR_IMAGE_REDIS_8_6", "redis:8.6")
+	}
+	return s.contain(from, "", `redis-server --bind "$bind" --protected-mode no "$@" >/dev/null &`, s.args(o)...)
 }
 
 // image returns the name of an image, which a variable of the environment can replace.
