@@ -86,7 +86,11 @@ const firstKey = 3
 // command returns the command of that name that runs script. It allocates one slice; the
 // client's own EvalSha allocates two.
 func command(ctx context.Context, name string, script *store.Script, keys []string, args []store.Arg) *redis.Cmd {
-	words := append(make([]any, 0, firstKey+len(keys)+len(args)), name)
+	verb := any(adapter.EvalSHA) // a constant takes no allocation, and name would
+	if name == adapter.Eval {
+		verb = adapter.Eval
+	}
+	words := append(make([]any, 0, firstKey+len(keys)+len(args)), verb)
 	cmd := redis.NewCmd(ctx, adapter.Words(words, name, script, keys, args)...)
 	cmd.SetFirstKeyPos(firstKey)
 	return cmd
