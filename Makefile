@@ -24,10 +24,10 @@ run-test run-test-all: run-%:
 
 judge = $(if $(shell cat $(verdict)),$(error $(shell cat $(verdict); rm $(verdict))))rm $(verdict)
 
-bench: ## Every benchmark, docs/performance.md, and parts of README.md and docs/compare.md: 15 minutes.
+bench: ## Every benchmark, docs/performance.md, and parts of README.md and docs/compare.md: 21 minutes.
 	cd bench && go run ./run full
 
-bench-quick: ## What docs/performance.md compares, in 3 minutes.
+bench-quick: ## What docs/performance.md compares, in 4 minutes.
 	cd bench && go run ./run quick
 
 bench-large: ## Memory stores with millions of keys, added to the results of the others.

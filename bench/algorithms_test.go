@@ -31,7 +31,7 @@ var contestants = []contestant{
 		return algorithm.FixedWindow{Limit: n, Window: steps(n)}
 	}},
 	{name: "calendar", algorithm: func(n int64) algorithm.Algorithm {
-		return algorithm.Calendar{Limit: 50 * n, Every: algorithm.Month, Zone: "Europe/Berlin"} // all requests are in one month
+		return algorithm.Calendar{Limit: 1000 * n, Every: algorithm.Month, Zone: "Europe/Berlin"} // all requests are in one month
 	}},
 	{name: "metadatawindow", single: true, algorithm: func(n int64) algorithm.Algorithm {
 		return algorithm.MetadataWindow{Limit: n, Window: steps(n)}

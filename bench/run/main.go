@@ -1,8 +1,8 @@
 // Command run measures everything that docs/performance.md says, and writes that page, its
 // charts, and parts of README.md and of docs/compare.md. Run it in the directory bench:
 //
-//	go run ./run quick    # 10 short rounds of what the page compares: 3 minutes
-//	go run ./run full     # 10 rounds of every benchmark: 15 minutes
+//	go run ./run quick    # 10 short rounds of what the page compares: 4 minutes
+//	go run ./run full     # 10 rounds of every benchmark: 21 minutes
 //	go run ./run large    # memory stores with millions of keys: a few minutes and 6 GiB
 //	go run ./run page     # write the page again from the results
 //
@@ -60,7 +60,7 @@ type plan struct {
 
 var plans = map[string]plan{
 	"quick": {
-		takes: "about 3 minutes on two idle cores",
+		takes: "about 4 minutes on two idle cores",
 		each: []step{
 			{bench: "^BenchmarkMemory$|^BenchmarkMemoryParallel$/./keys=1000$|^BenchmarkAround$", benchtime: "20ms"},
 			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-gcra|weir-gcra-clock|redisstore)$|^BenchmarkCoalesce$/./callers=64$|^BenchmarkPrefetch$/./callers=1$", benchtime: "30ms"},
@@ -73,7 +73,7 @@ var plans = map[string]plan{
 		},
 	},
 	"full": {
-		takes: "about 15 minutes on two idle cores",
+		takes: "about 21 minutes on two idle cores",
 		each:  []step{{bench: ".", skip: "Bytes|Cluster|Large", benchtime: "100ms"}},
 		once: []step{
 			{bench: "^BenchmarkCluster$", benchtime: "200ms", rounds: true},

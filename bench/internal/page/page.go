@@ -249,7 +249,7 @@ func (w *writer) worse() {
 // method says how everything was measured, and how to measure it again.
 func (w *writer) method() {
 	w.p("## Measure it")
-	w.WriteString("```\nmake bench-quick   # 3 minutes: 10 short rounds\nmake bench         # 15 minutes: everything\n" +
+	w.WriteString("```\nmake bench-quick   # 4 minutes: 10 short rounds\nmake bench         # 21 minutes: everything\n" +
 		"make bench-large   # memory stores with up to 10 million keys: a few minutes and 6 GiB\n```\n\n")
 	w.p(`Each command writes this page, and parts of [README.md](../README.md#performance) and of
 [Compared with other limiters](compare.md). Leave the machine alone meanwhile. [Bench](../bench/README.md) says which servers it needs, and which files it writes.`)

@@ -49,6 +49,7 @@ var contestants = []named{
 	{"tokenbucket-atonce", "TokenBucket, `AtOnce`"},
 	{"leakybucket", "LeakyBucket"},
 	{"fixedwindow", "FixedWindow"},
+	{"calendar", "Calendar, a month"},
 	{"metadatawindow", "MetadataWindow"},
 	{"slidingcounter", "SlidingCounter"},
 	{"slidingbuckets", "SlidingBuckets, 10 buckets"},
