@@ -405,7 +405,7 @@ func checkTTL(t *decisions.T) {
 	l := t.Limiter(nil, rules()...)
 	const slack = 1050*time.Millisecond + suite.Skew
 	for _, d := range []time.Duration{30 * time.Second, time.Hour} {
-		for _, more := range []time.Duration{0, time.Second} {
+		for _, more := range []time.Duration{0, d / 2} { // long, because the Resume of both comes after it
 			pause(t, l, "ttl", "a", d)
 			if more > 0 {
 				pause(t, l, "ttl", "b", more)
