@@ -15,6 +15,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/bench/internal/server"
+	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/postgres"
 )
 
@@ -73,8 +74,9 @@ type row struct {
 
 func rows(tb testing.TB, pool *pgxpool.Pool) []row {
 	tb.Helper()
-	st := postgres.New(pool)
-	decide := func(want bool, a algorithm.Algorithm, rules ...string) func(context.Context, string) error {
+	plain := postgres.New(pool)
+	together := store.Coalesce(plain)
+	decide := func(st store.Store, want bool, a algorithm.Algorithm, rules ...string) func(context.Context, string) error {
 		var list []weir.Rule
 		for _, name := range rules {
 			list = append(list, weir.Rule{Name: name, Algorithm: a})
@@ -92,15 +94,16 @@ func rows(tb testing.TB, pool *pgxpool.Pool) []row {
 		}
 	}
 	once := algorithm.FixedWindow{Limit: 1, Window: 24 * time.Hour}
-	use, denied := decide(true, once, "denied"), decide(false, once, "denied")
+	use, denied := decide(plain, true, once, "denied"), decide(plain, false, once, "denied")
 	if err := use(context.Background(), "0"); err != nil {
 		tb.Fatal(err)
 	}
 	gcra := algorithm.GCRA{Rate: algorithm.PerSecond(perSecond), Burst: burst}
 	return []row{
 		{"floor", func(ctx context.Context, _ string) error { return emptyTrips(ctx, pool) }},
-		{"weir-gcra", decide(true, gcra, "one")},
-		{"weir-four", decide(true, gcra, "a", "b", "c", "d")},
+		{"weir-gcra", decide(plain, true, gcra, "one")},
+		{"weir-coalesce", decide(together, true, gcra, "one")},
+		{"weir-four", decide(plain, true, gcra, "a", "b", "c", "d")},
 		{"weir-denied", func(ctx context.Context, _ string) error { return denied(ctx, "0") }},
 	}
 }
@@ -127,7 +130,7 @@ func emptyTrips(ctx context.Context, pool *pgxpool.Pool) error {
 func BenchmarkPostgres(b *testing.B) {
 	pool := pool(b)
 	all := rows(b, pool)
-	for _, c := range []struct{ callers, keys int }{{1, remoteKeys}, {16, remoteKeys}, {16, 1}} {
+	for _, c := range []struct{ callers, keys int }{{1, remoteKeys}, {16, remoteKeys}, {1, 1}, {16, 1}} {
 		draws := drawKeys(c.keys)
 		for _, r := range all {
 			known := false

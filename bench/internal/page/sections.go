@@ -108,6 +108,7 @@ and writes these bytes to its log (WAL).`)
 	all := rows([]named{
 		{"floor", "two round trips that do nothing"},
 		{"weir-gcra", "GCRA"},
+		{"weir-coalesce", "GCRA with `store.Coalesce`"},
 		{"weir-four", "four rules of GCRA"},
 		{"weir-denied", "a denial, always of the same key"},
 	}, w.in(name+"1/keys=1000", "ns/op", 1e-3), w.in(name+"16/keys=1000", "ns/op", 1e-3), w.in(name+"16/keys=1", "ns/op", 1e-3), w.in(name+"1/keys=1000", "wal-B/op", 1))
@@ -120,6 +121,10 @@ and writes these bytes to its log (WAL).`)
 		all = append(all, row+" | | |")
 	}
 	w.table("| One decision | µs, one caller | µs, 16 callers | µs, 16 callers, one key | bytes of WAL |", all)
+	const same = "Postgres/impl=weir-gcra/callers=%d/keys=1"
+	if s, ok := w.ratio(series{fmt.Sprintf(same, 16), "ns/op"}, series{fmt.Sprintf(same, 1), "ns/op"}); ok {
+		w.p("Callers of one key wait for each other from the lock to the commit, so 16 of them take %s times\nas long for each decision as one. `store.Coalesce` puts their decisions into one transaction.", s)
+	}
 }
 
 func (w *writer) sqlite() {
