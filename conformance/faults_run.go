@@ -387,7 +387,7 @@ func (r *faultRun) confirm(f Fault, ended <-chan struct{}) {
 
 // account compares the tokens that callers were granted with the tokens that the store counts.
 func (r *faultRun) account(t *testing.T, f Fault) {
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, c := range r.callers {
 		req := weir.Request{Key: c.key, Op: weir.Peek}

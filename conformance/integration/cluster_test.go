@@ -38,6 +38,21 @@ func alone(t *testing.T, n *servers.Node) *redis.Client {
 
 func newCluster(t *testing.T) *cluster { return newClusterOf(t, "redis-8.0") }
 
+// patientNodes is a timeout of nodes in milliseconds. With it, no replica replaces a master
+// because the machine is busy.
+const patientNodes = "60000"
+
+// calm gives the nodes patientNodes, and returns c.
+func (c *cluster) calm(t *testing.T) *cluster {
+	t.Helper()
+	for i, n := range c.nodes {
+		eventually(t, fmt.Sprintf("node %d", i), func(ctx context.Context) error {
+			return n.ConfigSet(ctx, "cluster-node-timeout", patientNodes).Err()
+		})
+	}
+	return c
+}
+
 // newClusterOf is newCluster of a version.
 func newClusterOf(t *testing.T, version string) *cluster {
 	roomForClusters <- struct{}{}

@@ -65,7 +65,7 @@ func rueidisFromReplicas(t *testing.T, addrs []string) store.Store {
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	const callers, limit, used = 300, 5, 2
-	c := newCluster(t)
+	c := newCluster(t).calm(t)
 	for n, tt := range fromReplicas {
 		t.Run(tt.name, func(t *testing.T) {
 			if raceEnabled && tt.race != "" {

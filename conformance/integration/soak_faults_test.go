@@ -18,9 +18,6 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// patientNodes is the timeout of the nodes of a soakCluster between faults, in milliseconds.
-const patientNodes = "60000"
-
 // A soakCluster is a cluster whose replicas replace a master only if a fault asks for it: a busy
 // machine is no fault.
 type soakCluster struct {
@@ -246,7 +243,7 @@ func soakMigration(c *soakCluster, tag string) *soak.Fault {
 				return
 			}
 			for _, key := range found[leave:] {
-				c.tell(from, "MIGRATE", host, port, key, 0, 5000)
+				c.tell(from, "MIGRATE", host, port, key, 0, 5000, "REPLACE")
 			}
 		}
 	}

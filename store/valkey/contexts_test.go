@@ -129,12 +129,12 @@ func TestDeadlineOfAnotherCall(t *testing.T) {
 			o.AlwaysPipelining = pipelining
 			o.ConnWriteTimeout = time.Minute
 			s := openSilent(t, srv, o)
-			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 			defer cancel()
 			first := make(chan error, 1)
 			go func() { first <- wiretest.OneCall(ctx, s, "eval") }()
 			srv.Wait(1)
-			joined, leave := context.WithTimeout(t.Context(), 2*time.Second)
+			joined, leave := context.WithTimeout(t.Context(), 8*time.Second)
 			defer leave()
 			err := wiretest.OneCall(joined, s, "eval")
 			if got := <-first; !errors.Is(got, context.DeadlineExceeded) {

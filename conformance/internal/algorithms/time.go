@@ -135,17 +135,19 @@ func checkBackwards(t *T) {
 	}
 }
 
-// These are the shortest and the longest wait of checkRefill.
+// These are the shortest and the longest wait of checkRefill, and the longest if no request
+// was denied, because all came too late.
 const (
-	shortRefill = 300 * time.Millisecond
-	longRefill  = 10 * time.Second
+	shortRefill   = 300 * time.Millisecond
+	longRefill    = 10 * time.Second
+	longestRefill = 3 * time.Minute
 )
 
 // checkRefill waits in real time. If the machine is too busy to see when the request is
 // allowed, it tries again with a longer wait.
 func checkRefill(t *T) {
 	ever := false
-	for d := shortRefill; d <= longRefill; d *= 2 {
+	for d := shortRefill; d <= longRefill || !ever && d < longestRefill; d *= 2 {
 		a, key := t.subject.refill(d), "refill"+d.String()
 		t.Leases = t.KindOf(a).Leases
 		l := t.Limiter(nil, decisions.One(a))

@@ -3,6 +3,7 @@ package limiters
 import (
 	"context"
 	"errors"
+	"strconv"
 	"sync"
 	"time"
 
@@ -81,14 +82,47 @@ func checkRefused(t *decisions.T) {
 
 func checkCancel(t *decisions.T) {
 	l := t.Limiter(nil, decisions.One(algorithm.GCRA{Rate: algorithm.PerMinute(2), Burst: 1}))
+	for try := 1; ; try++ {
+		key := "cancelled" + strconv.Itoa(try)
+		before, after, late := cancelledWait(t, l, key)
+		if late {
+			return
+		}
+		if after.ResetAfter <= before.ResetAfter+suite.Skew && after.RetryAfter <= 30*time.Second {
+			break
+		}
+		if try == 3 { // a client can send the refund before the call, if that has not ended
+			t.Errorf("a cancelled wait made\n     %+v\nout of %+v", after, before)
+			break
+		}
+	}
 	t.Allow(l, 1, "k")
-	before := t.Peek(l, 1, "k")
+	res, err := l.Reserve(t.Ctx, weir.Request{Key: weir.KeyOf("k")})
+	if err != nil || !res.Allowed || res.Delay > 30*time.Second {
+		t.Fatalf("Reserve: got %+v, %v", res, err)
+	}
+	for _, want := range []bool{true, false} {
+		if gave, err := res.Cancel(t.Ctx); err != nil || gave != want {
+			t.Errorf("Cancel: got %v, %v, want %v", gave, err, want)
+		}
+	}
+	if after := t.Peek(l, 1, "k"); after.RetryAfter > 30*time.Second {
+		t.Errorf("a cancelled reservation left %+v", after)
+	}
+}
+
+// cancelledWait consumes the token of key, cancels a wait for the next one, and returns the
+// answers of a Peek before and after the wait. late reports that the refund of the wait did not
+// end within its second.
+func cancelledWait(t *decisions.T, l *weir.Limiter, key string) (before, after weir.Result, late bool) {
+	t.Allow(l, 1, key)
+	before = t.Peek(l, 1, key)
 	asked := t.Wrote.Evals.Load()
 	ctx, cancel := context.WithCancel(t.Ctx)
 	done := make(chan error, 1)
 	var wg sync.WaitGroup
 	t.Goes(&wg, func() {
-		_, err := l.Wait(ctx, "k")
+		_, err := l.Wait(ctx, key)
 		done <- err
 	})
 	for try := 0; t.Wrote.Evals.Load() == asked && try < 1000; try++ {
@@ -102,24 +136,8 @@ func checkCancel(t *decisions.T) {
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("a wait that was cancelled: got error %v, want context.Canceled", err)
 		}
-		if errors.Is(err, context.DeadlineExceeded) {
-			return // the refund did not end within a second
-		}
+		late = errors.Is(err, context.DeadlineExceeded)
 	default:
 	}
-	if after := t.Peek(l, 1, "k"); after.ResetAfter > before.ResetAfter+suite.Skew || after.RetryAfter > 30*time.Second {
-		t.Errorf("a cancelled wait made\n     %+v\nout of %+v", after, before)
-	}
-	res, err := l.Reserve(t.Ctx, weir.Request{Key: weir.KeyOf("k")})
-	if err != nil || !res.Allowed || res.Delay > 30*time.Second {
-		t.Fatalf("Reserve: got %+v, %v", res, err)
-	}
-	for _, want := range []bool{true, false} {
-		if gave, err := res.Cancel(t.Ctx); err != nil || gave != want {
-			t.Errorf("Cancel: got %v, %v, want %v", gave, err, want)
-		}
-	}
-	if after := t.Peek(l, 1, "k"); after.RetryAfter > 30*time.Second {
-		t.Errorf("a cancelled reservation left %+v", after)
-	}
+	return before, t.Peek(l, 1, key), late
 }

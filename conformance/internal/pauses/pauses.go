@@ -410,9 +410,10 @@ func checkTTL(t *decisions.T) {
 			if more > 0 {
 				pause(t, l, "ttl", "b", more)
 			}
+			began := time.Now()
 			left := t.Do(l, weir.Request{Key: weir.KeyOf("ttl"), Op: weir.Peek}).RetryAfter
 			for key, ttl := range t.KeysLike("ttl}") {
-				if ttl > d+slack || ttl < left-10*time.Second {
+				if ttl > d+slack || ttl < left-time.Since(began)-suite.Skew {
 					t.Errorf("the key %q expires in %v, and the pause ends in %v", key, ttl, left)
 				}
 			}

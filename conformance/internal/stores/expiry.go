@@ -343,7 +343,7 @@ func checkClosed(t *suite.T) {
 	if st == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.Ctx, 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Ctx, time.Minute)
 	defer cancel()
 	keys, failed := t.Keys("a", 2), false
 	look := func(name string, err error) {

@@ -148,7 +148,7 @@ func checkProcessWait(t *suite.T) {
 		switch {
 		case late == "":
 			return
-		case try == 3:
+		case try == 8:
 			t.Fatalf("%s with a timeout of %v waited for more than %v for keys that another process holds", late, lockTimeout, lockTimeout+mostLate)
 		}
 	}
@@ -194,7 +194,7 @@ func checkDurable(t *suite.T) {
 	t.Equal(state(), before, "after the store was opened again, two counters, a deleted key (-1 is missing), and a set hold %v, want %v as before")
 	t.Holds(store.BulkValue("c1 3"), counts, "after the store was opened again")
 	for key, left := range t.List("") {
-		if before := listed[key]; left <= 0 || left > before {
+		if before := listed[key]; left > before+suite.Skew || left <= 0 && before > ttl { // the others may end just now
 			t.Errorf("before the store was opened again, the TTL of key %q was %v, and then it was %v", key, before, left)
 		}
 	}

@@ -222,7 +222,7 @@ func (t *T) clean() {
 	if t.stuck {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Ctx), CheckTime/4)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Ctx), CheckTime/2)
 	defer cancel()
 	t.Wrote.mu.Lock()
 	defer t.Wrote.mu.Unlock()

@@ -36,7 +36,9 @@ func TestSingle(t *testing.T) {
 			t.Errorf("paused: got %v", err)
 		}
 		node.Unpause(t)
-		if err := pingOnce(t, node); err != nil {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		if err := poll(ctx, func() error { return pingOnce(t, node) }); err != nil {
 			t.Errorf("unpaused: got %v", err)
 		}
 		node.Kill(t)

@@ -32,8 +32,15 @@ func faultBehind(begin, end func(t *testing.T, p *proxy)) func(*testing.T, strin
 
 // client returns a store over a connection of its own, and a function that closes it.
 func client(t *testing.T, url string) (store.Store, func()) {
-	nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0),
-		nats.Timeout(200*time.Millisecond), nats.PingInterval(200*time.Millisecond), nats.MaxPingsOutstanding(2), nats.IgnoreDiscoveredServers())
+	var nc *nats.Conn
+	var err error
+	for range 20 { // on a busy machine, a connection can take longer than the timeout
+		nc, err = nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond), nats.ReconnectJitter(0, 0),
+			nats.Timeout(200*time.Millisecond), nats.PingInterval(200*time.Millisecond), nats.MaxPingsOutstanding(2), nats.IgnoreDiscoveredServers())
+		if err == nil {
+			break
+		}
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
