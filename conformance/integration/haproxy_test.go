@@ -26,7 +26,7 @@ import (
 	"github.com/weir-go/weir/store/redigo"
 )
 
-// haproxyConfig is what docs/reference/stores.md recommends, except for short times: proxyIdle
+// haproxyConfig is what docs/reference/stores.md recommends, except for short times: the idle time
 // closes connections that the clients' pools keep.
 const haproxyConfig = `global
   stats socket %s
@@ -46,8 +46,12 @@ backend redis
   default-server check inter 100ms fall 2 rise 1 on-marked-down shutdown-sessions
 `
 
-// proxyIdle is when HAProxy closes an idle connection.
-const proxyIdle = 10 * time.Second
+// HAProxy closes connections that are idle, or whose reply takes as long. rueidis and valkey-go
+// ping an idle connection after a second.
+const (
+	proxyIdle = time.Second      // where connections are to be closed
+	proxyWait = 10 * time.Second // where a busy server may be late
+)
 
 // An haproxy is a running HAProxy, which sends connections to the master of a server.
 type haproxy struct {
@@ -56,7 +60,7 @@ type haproxy struct {
 }
 
 // startHAProxy starts HAProxy in front of the nodes of the server. It ends with t.
-func startHAProxy(t *testing.T, server *servers.Server) *haproxy {
+func startHAProxy(t *testing.T, server *servers.Server, idle time.Duration) *haproxy {
 	t.Helper()
 	path, err := exec.LookPath("haproxy")
 	switch {
@@ -83,7 +87,7 @@ func startHAProxy(t *testing.T, server *servers.Server) *haproxy {
 		t.Fatal(err)
 	}
 	defer listener.Close()
-	config := fmt.Sprintf(haproxyConfig, h.socket, proxyIdle.Milliseconds(), "fd@3")
+	config := fmt.Sprintf(haproxyConfig, h.socket, idle.Milliseconds(), "fd@3")
 	for i, n := range server.Nodes {
 		config += fmt.Sprintf("  server node%d %s\n", i, n.Addr)
 	}
@@ -152,7 +156,7 @@ func TestHAProxy(t *testing.T) {
 		maker := func(begin func(t *testing.T, s *servers.Server, h *haproxy, f *conformance.Fault)) func(*testing.T, string) conformance.Fault {
 			return func(t *testing.T, _ string) conformance.Fault {
 				server := servers.NewReplicated(t, "redis-8.0")
-				h := startHAProxy(t, server)
+				h := startHAProxy(t, server, proxyWait)
 				f := a.fault(t, h.Endpoint)
 				f.Conns = nil // HAProxy has connections too
 				begin(t, server, h, &f)
@@ -208,7 +212,7 @@ func TestHAProxyIdle(t *testing.T) {
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			server, _ := a.single(t)
-			h := startHAProxy(t, server)
+			h := startHAProxy(t, server, proxyIdle)
 			st, closeClient, err := a.bounded(h.Endpoint, longTimeout)
 			if err != nil {
 				t.Fatal(err)
