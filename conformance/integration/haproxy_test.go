@@ -26,8 +26,8 @@ import (
 	"github.com/weir-go/weir/store/redigo"
 )
 
-// haproxyConfig is what docs/reference/stores.md recommends, except for short times: the idle time
-// closes connections that the clients' pools keep.
+// haproxyConfig is what docs/reference/stores.md recommends, except for short times: the
+// idle time closes connections that the clients' pools keep.
 const haproxyConfig = `global
   stats socket %s
 defaults
@@ -59,7 +59,8 @@ type haproxy struct {
 	socket string // for commands
 }
 
-// startHAProxy starts HAProxy in front of the nodes of the server. It ends with t.
+// startHAProxy starts HAProxy in front of the nodes of the server. It closes connections
+// that are idle for that long, and ends with t.
 func startHAProxy(t *testing.T, server *servers.Server, idle time.Duration) *haproxy {
 	t.Helper()
 	path, err := exec.LookPath("haproxy")
