@@ -265,7 +265,6 @@ func openSlot(t *testing.T, c *cluster, some []adapter) {
 			t.Fatal(err)
 		}
 	}
-	host, port, _ := strings.Cut(c.Nodes[to].Addr, ":")
 	// move moves the keys that contain part.
 	move := func(part string) {
 		keys, err := c.nodes[from].ClusterGetKeysInSlot(t.Context(), slot, 1000).Result()
@@ -275,9 +274,7 @@ func openSlot(t *testing.T, c *cluster, some []adapter) {
 		moved := 0
 		for _, key := range keys {
 			if strings.Contains(key, part) {
-				eventually(t, "MIGRATE", func(ctx context.Context) error { // a busy node can answer late
-					return c.nodes[from].Do(ctx, "MIGRATE", host, port, key, 0, 4000, "REPLACE").Err()
-				})
+				c.migrate(t, from, to, key)
 				moved++
 			}
 		}

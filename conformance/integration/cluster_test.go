@@ -53,6 +53,16 @@ func (c *cluster) calm(t *testing.T) *cluster {
 	return c
 }
 
+// migrate moves a key from one node to another. It repeats the command, because a busy node
+// can answer late.
+func (c *cluster) migrate(t *testing.T, from, to int, key string) {
+	t.Helper()
+	host, port, _ := strings.Cut(c.Nodes[to].Addr, ":")
+	eventually(t, "MIGRATE", func(ctx context.Context) error {
+		return c.nodes[from].Do(ctx, "MIGRATE", host, port, key, 0, 4000, "REPLACE").Err()
+	})
+}
+
 // newClusterOf is newCluster of a version.
 func newClusterOf(t *testing.T, version string) *cluster {
 	roomForClusters <- struct{}{}
