@@ -134,12 +134,12 @@ func TestLuaMutants(t *testing.T) {
 				t.Fatal(err)
 			}
 			subject, check, _ := strings.Cut(m.Check, "/")
-			// Random histories find some mutants in every second run only.
-			cmd := exec.Command(os.Args[0], "-test.run", "^TestLuaMutants$/^"+subject+"$/^"+check+"$", "-test.count=20", "-test.failfast")
+			// Random histories find some mutants in every second run, and one in every fourth.
+			cmd := exec.Command(os.Args[0], "-test.run", "^TestLuaMutants$/^"+subject+"$/^"+check+"$", "-test.count=100", "-test.failfast")
 			cmd.Env = append(os.Environ(), which+"="+string(text), where+"="+rdb.Options().Addr)
 			out, err := cmd.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "--- FAIL: TestLuaMutants/"+m.Check) {
-				t.Errorf("%q for %q: %s did not fail in 20 runs: %v\n%s", m.Wrong, m.Old, m.Check, err, out)
+				t.Errorf("%q for %q: %s did not fail in 100 runs: %v\n%s", m.Wrong, m.Old, m.Check, err, out)
 			}
 			if strings.Contains(string(out), notFound) {
 				t.Errorf("%q for %q: %s", m.Wrong, m.Old, notFound)
