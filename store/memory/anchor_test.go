@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestAnchor checks that an anchor is a reading that follows another one at once. Times
+// TestAnchor checks that the reading of an anchor is one that follows another one at once. Times
 // are microseconds.
 func TestAnchor(t *testing.T) {
 	for _, tt := range []struct {
@@ -21,7 +21,7 @@ func TestAnchor(t *testing.T) {
 		{"a clock that stands still", []int64{7, 7, 8}, 7},
 	} {
 		n := -1
-		got := anchor(func() time.Time {
+		got := reading(func() time.Time {
 			n++
 			return time.UnixMicro(tt.readings[n])
 		})

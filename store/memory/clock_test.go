@@ -3,6 +3,7 @@ package memory_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -155,4 +156,23 @@ func TestClockOfBubbles(t *testing.T) {
 			})
 		}
 	}
+}
+
+// All keys have one clock. So a call reads no earlier time than a call before it on one of its
+// keys, whichever its other keys are.
+func TestOneClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		st.Skew(time.Second)
+		for i := range 200 {
+			keys := []string{"{a}shared", fmt.Sprint("{a}own", i)}
+			reply, err := st.Eval(t.Context(), put(2), keys, []store.Arg{store.IntArg(1000), store.IntArg(1), store.IntArg(1)}, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, want := reply[0].Int(), time.Now().Add(time.Second).UnixMicro(); got != want {
+				t.Fatalf("%s: the clock reads %v, want %v", keys[1], time.UnixMicro(got), time.UnixMicro(want))
+			}
+		}
+	})
 }

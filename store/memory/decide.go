@@ -18,7 +18,7 @@ func (s *Store) DecideInLine(p *compose.Program, f *storekey.Frame, shared strin
 	if sl == nil {
 		return false
 	}
-	now, err := sh.clock.micros()
+	now, err := s.clock.micros()
 	return err == nil && p.DecideInLine(now, &sl.Record, cost, a)
 }
 
@@ -33,7 +33,6 @@ func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []com
 	key := &slots[0].Key
 	key.SetHash()
 	sh, apart := s.shard(key.Caller()), false
-	first := sh // the first that is locked; its clock is read
 	for i := 1; i < len(slots); i++ {
 		k := &slots[i].Key
 		k.SetHashAfter(&slots[i-1].Key)
@@ -47,7 +46,6 @@ func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []com
 		}
 		order = s.lock(order)
 		defer s.unlock(order)
-		first = &s.shards[order[0]]
 	} else {
 		sh.mu.Lock()
 		defer sh.mu.Unlock() // even if an algorithm panics
@@ -66,6 +64,6 @@ func (s *Store) DecideOnSlots(q *compose.Query, slots []compose.Slot, each []com
 		}
 		t.Record = &sl.Record
 	}
-	now, err := first.clock.micros()
+	now, err := s.clock.micros()
 	return err == nil && q.DecideOnSlots(now, slots, each, a)
 }

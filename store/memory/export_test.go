@@ -2,14 +2,11 @@ package memory
 
 import "time"
 
-// Skew sets the clock of shard i to i seconds ahead, as if the wall clock stepped between
-// the readings of the shards. The clocks stay so for anchorFor.
-func (s *Store) Skew() {
-	for i := range s.shards {
-		c := &s.shards[i].clock
-		c.anchor = time.Now()
-		c.wall = c.anchor.Add(time.Duration(i) * time.Second).UnixNano()
-	}
+// Skew sets the clock of s ahead by d, as if the wall clock had stepped back by as much just
+// after it was read. The clock stays so for anchorFor.
+func (s *Store) Skew(d time.Duration) {
+	now := time.Now()
+	s.clock.at.Store(&anchor{now, now.Add(d).UnixNano()})
 }
 
 // Resize gives the table of every shard n slots, which is a power of two.

@@ -27,7 +27,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) 
 	list := keys
 	for left := listHomes; left > 0; left -= lockedFor {
 		var err error
-		if list, home, err = s.shards[at].list(prefix, home, list); err != nil {
+		if list, home, err = s.shards[at].list(&s.clock, prefix, home, list); err != nil {
 			return keys, "", fmt.Errorf("memory: list: %w", err)
 		}
 		if home == 0 {
@@ -58,10 +58,10 @@ func (s *Store) parseCursor(cursor string) (at int, home uint64, ok bool) {
 // order of their reversed bits: if the table is twice as large, the two homes that a home
 // has become follow each other in this order. A key is thus never left out. After the
 // table has become smaller, some keys come again.
-func (sh *shard) list(prefix string, home uint64, keys []string) ([]string, uint64, error) {
+func (sh *shard) list(c *clock, prefix string, home uint64, keys []string) ([]string, uint64, error) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock() // even if the clock panics
-	now, err := sh.clock.micros()
+	now, err := c.micros()
 	if err != nil || len(sh.slots) == 0 {
 		return keys, 0, err
 	}

@@ -85,7 +85,7 @@ type Options struct {
 // A Store is an in-memory [store.Store]. Make one with [New]. It is safe for concurrent
 // use. Eval, MGet and Time of a nil or zero Store return an error.
 type Store struct {
-	now    func() time.Time // nil means the clocks of the shards
+	clock  clock
 	shards []shard
 	err    error // why the store cannot work
 	txs    sync.Pool
@@ -105,7 +105,9 @@ func New(opts *Options) *Store {
 	if opts != nil {
 		o = *opts
 	}
-	s := &Store{now: o.Now}
+	s := new(Store)
+	s.clock.now = o.Now
+	s.clock.at.Store(new(anchor)) // long ago
 	if o.MaxKeys == 0 {
 		o.MaxKeys = DefaultMaxKeys
 	}
@@ -120,7 +122,7 @@ func New(opts *Options) *Store {
 	s.shards = make([]shard, n)
 	for i := range s.shards {
 		sh := &s.shards[i]
-		sh.max, sh.keep, sh.clock.now = o.MaxKeys/n, o.NoEviction, o.Now
+		sh.max, sh.keep = o.MaxKeys/n, o.NoEviction
 	}
 	s.txs.New = func() any { return new(tx) }
 	return s
@@ -165,7 +167,7 @@ func (s *Store) run(ctx context.Context, script *store.Script, keys []string, ar
 	if err := ctx.Err(); err != nil { // it ended while the call waited for the locks
 		return nil, err
 	}
-	now, err := t.first().clock.micros()
+	now, err := s.clock.micros()
 	if err != nil {
 		return nil, err
 	}
@@ -192,7 +194,7 @@ func (s *Store) MGet(ctx context.Context, keys []string, values []store.Value) (
 	var t tx // not from the pool, which would keep the memory for all these keys
 	t.lock(s, keys)
 	defer t.unlock()
-	now, err := t.first().clock.micros()
+	now, err := s.clock.micros()
 	if err != nil {
 		return values, fmt.Errorf("memory: mget: %w", err)
 	}
@@ -212,10 +214,10 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.ready(ctx); err != nil {
 		return time.Time{}, err
 	}
-	if s.now == nil {
+	if s.clock.now == nil {
 		return time.Now(), nil
 	}
-	return s.now(), nil
+	return s.clock.now(), nil
 }
 
 // Len returns the number of keys in the store. It includes expired keys that have not
@@ -238,7 +240,7 @@ func (s *Store) All() iter.Seq2[string, time.Duration] {
 	return func(yield func(string, time.Duration) bool) {
 		var live []entry
 		for i := range s.shards {
-			live = s.shards[i].live(live[:0])
+			live = s.shards[i].live(&s.clock, live[:0])
 			for _, e := range live {
 				if !yield(e.key, e.ttl) {
 					return
@@ -255,10 +257,10 @@ type entry struct {
 }
 
 // live appends the keys of sh that have not expired to list.
-func (sh *shard) live(list []entry) []entry {
+func (sh *shard) live(c *clock, list []entry) []entry {
 	sh.mu.Lock()
 	defer sh.mu.Unlock() // even if the clock panics
-	now, _ := sh.clock.micros()
+	now, _ := c.micros()
 	for i := range sh.slots {
 		if sl := &sh.slots[i]; sl.hash != 0 && sl.Expires > now {
 			list = append(list, entry{sh.keyOf(sl), time.Duration(sl.Expires-now) * time.Microsecond})

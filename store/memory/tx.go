@@ -54,9 +54,6 @@ func (t *tx) lock(s *Store, keys []string) {
 	t.order = s.lock(t.order)
 }
 
-// first returns a shard whose lock t holds.
-func (t *tx) first() *shard { return &t.store.shards[t.order[0]] }
-
 func (t *tx) unlock() {
 	t.store.unlock(t.order)
 	clear(t.keys) // keep no borrowed key
