@@ -36,6 +36,7 @@ func TestMutants(t *testing.T) {
 	}
 	for _, m := range mutants {
 		t.Run(m.mistake, func(t *testing.T) {
+			t.Parallel()
 			file, err := filepath.Abs("sqlite.go")
 			if err != nil {
 				t.Fatal(err)
