@@ -133,12 +133,13 @@ func TestLinearizableBroken(t *testing.T) {
 	if raceEnabled {
 		t.Skip("one client runs at a time, so there are no races")
 	}
+	t.Parallel()
 	for name, defect := range map[string]defect{
 		"None": none, "LostUpdate": lostUpdate, "StaleRead": staleRead, "SplitLock": splitLock, "Twice": twice,
 		"OpenPause": openPause, "AnyResume": anyResume,
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			busyParallel(t)
 			dir, seeds, missed := t.TempDir(), uint64(20), 0
 			pauses := defect == openPause || defect == anyResume
 			if pauses {
