@@ -112,7 +112,10 @@ func checkBackwards(t *T) {
 			l := t.Limiter(c, decisions.One(a))
 			key := fmt.Sprintf("back%d.%d", h, i)
 			full := t.Allow(l, 1, key)
-			for full.Allowed {
+			for n := 1; full.Allowed; n++ {
+				if n > 2*smallLimit {
+					t.Fatalf("%+v: %d requests were allowed at one time, want at most the limit", a, n)
+				}
 				full = t.Allow(l, 1, key)
 			}
 			still := full.RetryAfter
