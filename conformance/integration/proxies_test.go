@@ -198,8 +198,8 @@ func harmful(t *testing.T, st store.Store, proxy *harmfulProxy, callers int, rep
 	if consumed < least || consumed > most {
 		t.Errorf("without IDs: the store holds %d tokens, want at least the %d that were granted, and at most %d", consumed, least, most)
 	}
-	if consumed == least || replayed == 0 {
-		t.Errorf("without IDs, %d tokens were consumed for %d, and with IDs, %d decisions were repeated: no call was made whose reply was lost", consumed, least, replayed)
+	if replayed == 0 {
+		t.Error("no decision was repeated after it had been made")
 	}
 	proxy.mu.Lock()
 	defer proxy.mu.Unlock()
