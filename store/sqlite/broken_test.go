@@ -34,11 +34,14 @@ func (r *brokenRows) Next(row []driver.Value) error {
 	return nil
 }
 
+func init() {
+	sql.Register("broken", broken{1})
+	sql.Register("broken at once", broken{0})
+}
+
 // TestBroken checks that no error of the disk reads as a missing entry, or as the last one.
 func TestBroken(t *testing.T) {
 	t.Parallel()
-	sql.Register("broken", broken{1})
-	sql.Register("broken at once", broken{0})
 	for _, name := range []string{"broken", "broken at once"} {
 		db, err := sql.Open(name, "")
 		if err != nil {
