@@ -125,8 +125,8 @@ var engine = sync.OnceValue(func() error {
 	return provider.Health(ctx)
 })
 
-// taken are the ports that freePorts has returned, so that tests in parallel
-// don't get the same ones before they listen.
+// taken has the ports that freePorts has returned, so that tests in parallel don't get the same
+// ones before they listen. Its values are what keeps them from other processes.
 var taken sync.Map
 
 // freePorts returns n ports of the loopback interface that nobody listens on.
@@ -148,6 +148,13 @@ func freePorts(n int) ([]string, error) {
 			continue
 		}
 		_ = listener.Close()
+		if runtime.GOOS == "linux" { // which has sockets with names that are no files
+			reserved, err := net.Listen("unix", "@weir-port-"+strconv.Itoa(port))
+			if err != nil {
+				continue
+			}
+			taken.Store(port, reserved)
+		}
 		ports = append(ports, strconv.Itoa(port))
 	}
 	return nil, errors.New("no free ports")
