@@ -257,12 +257,12 @@ func (w *wiretap) forward(client io.Reader, server io.Writer, lost *atomic.Bool)
 	}
 }
 
-// note counts a command, unless clients begin a connection with it.
+// note counts a command, unless clients begin a connection with it or look whether it works.
 func (w *wiretap) note(words []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch words[0] {
-	case "HELLO", "CLIENT":
+	case "HELLO", "CLIENT", "PING":
 		return
 	case "EVALSHA":
 		w.last = words
