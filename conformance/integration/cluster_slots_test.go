@@ -307,7 +307,7 @@ func openSlot(t *testing.T, c *cluster, some []adapter) {
 func TestMigrateSlots(t *testing.T) {
 	notShort(t)
 	t.Parallel()
-	c := newClusterOf(t, "valkey-9.1")
+	c := newClusterOf(t, "valkey-9.1").calm(t)
 	window := algorithm.FixedWindow{Limit: 1000, Window: time.Hour}
 	lim, err := weir.NewPolicy(newClusterStore(t, c), weir.Policy{
 		Name: "moved", Segments: []string{"customer"}, Rules: []weir.Rule{{Name: "a", Algorithm: window}, {Name: "b", Algorithm: window}},

@@ -44,7 +44,7 @@ func TestReady(t *testing.T) {
 	servers.Need(t)
 	locked := servers.NewReplicated(t, "redis-8.0", "--requirepass", "secret", "--masterauth", "secret")
 	open := servers.NewSingle(t, "redis-7.0")
-	cluster := servers.NewCluster(t, "redis-8.0")
+	cluster := newCluster(t).calm(t)
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
 			works := false // the client may work in spite of the mistake
