@@ -290,3 +290,37 @@ func TestReleaseKeepsTheProtection(t *testing.T) {
 		t.Errorf("the held lease was forgotten: %v, %v", ok, err)
 	}
 }
+
+// A decision without a script reads the clock that scripts read, even if its keys are in several
+// shards. So a repeated call reads no earlier time.
+func TestClockWithoutScript(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(nil)
+		p := weir.Policy{Name: "api", Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1000}},
+			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 10}},
+		}}
+		direct, err := weir.NewPolicy(st, p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		script, err := weir.NewPolicy(struct{ store.Store }{st}, p, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		st.Skew(time.Second)
+		for i := range 200 {
+			user := fmt.Sprint("user", i)
+			if _, err := script.Allow(t.Context(), "acme", user); err != nil {
+				t.Fatal(err)
+			}
+			got, err := direct.Peek(t.Context(), "acme", user)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want, err := script.Peek(t.Context(), "acme", user); got != want || err != nil {
+				t.Fatalf("%s: direct %+v, script %+v, %v", user, got, want, err)
+			}
+		}
+	})
+}
