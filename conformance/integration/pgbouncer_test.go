@@ -49,6 +49,7 @@ func TestPgBouncer(t *testing.T) {
 	behind := func(t *testing.T, pooler int, database string, mode pgx.QueryExecMode) *pgxpool.Pool {
 		t.Helper()
 		return openPool(t, server.PostgresURL("", "", server.Addrs[1+pooler]), func(c *pgxpool.Config) {
+			patiently(t)(c)
 			c.ConnConfig.Database, c.ConnConfig.DefaultQueryExecMode = database, mode
 		})
 	}

@@ -100,9 +100,7 @@ func TestPostgresDeadline(t *testing.T) {
 			return number(t, admin, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'waiting' AND wait_event = 'advisory'") == 0
 		})
 		release()
-		if lost := <-result; errors.Is(lost, store.ErrUnavailable) {
-			continue // the machine was so slow that the server ended the transaction that held the lock
-		} else if lost != nil {
+		if lost := <-result; lost != nil {
 			t.Error(lost)
 		}
 		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
@@ -134,7 +132,7 @@ func TestPostgresDeadline(t *testing.T) {
 // and that its call then changes nothing.
 func TestPostgresVanished(t *testing.T) {
 	t.Parallel()
-	st, other := postgres.New(limiterPool(t, newestPostgres())), postgres.New(limiterPool(t, newestPostgres()))
+	st, other := postgres.New(limiterPool(t, newestPostgres(), impatiently)), postgres.New(limiterPool(t, newestPostgres()))
 	key := postgresKey(t)
 	release, result := hold(t, st, key)
 	if n, err := add(t.Context(), other, key); n != 1 || err != nil { // it waits until the server ends the other
@@ -303,7 +301,7 @@ func TestPostgresMigrate(t *testing.T) {
 	admin := adminPool(t, newestPostgres())
 	sql(t, admin, "CREATE SCHEMA migrate; GRANT USAGE ON SCHEMA migrate TO limiter")
 	inSchema := param("search_path", "migrate")
-	pool := limiterPool(t, newestPostgres(), inSchema)
+	pool := limiterPool(t, newestPostgres(), inSchema, param("lock_timeout", "1s"))
 	for schema, says := range map[string]string{"migrate": "GRANT CREATE ON the schema", "nowhere": "USAGE"} {
 		err := postgres.Migrate(t.Context(), limiterPool(t, newestPostgres(), param("search_path", schema)))
 		if !errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), says) {
@@ -321,9 +319,7 @@ func TestPostgresMigrate(t *testing.T) {
 	if _, err := conn.Exec(t.Context(), "LOCK TABLE migrate.weir IN SHARE UPDATE EXCLUSIVE MODE"); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	if err := postgres.Migrate(ctx, pool); err != nil {
+	if err := postgres.Migrate(t.Context(), pool); err != nil {
 		t.Error(err)
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"context"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/weir-go/weir/conformance"
@@ -56,12 +58,49 @@ func adminPool(t testing.TB, server *servers.Server) *pgxpool.Pool {
 	return admin
 }
 
-// limiterPool starts and prepares the server. It returns a pool of the role of the limiters.
+// limiterPool starts and prepares the server. It returns a pool of the role of the limiters,
+// whose transactions can stop for any time: see patient.
 func limiterPool(t testing.TB, server *servers.Server, change ...func(*pgxpool.Config)) *pgxpool.Pool {
 	t.Helper()
 	adminPool(t, server)
-	return openPool(t, server.PostgresURL(limiterRole, limiterPassword, ""), change...)
+	return openPool(t, server.PostgresURL(limiterRole, limiterPassword, ""), append([]func(*pgxpool.Config){patiently(t)}, change...)...)
 }
+
+// patient lets the server wait for a process that stops while it holds locks. The store
+// lets it wait for 5 s, and a busy machine can stop the process of a test for longer.
+type patient struct{ testing.TB }
+
+func patiently(t testing.TB) func(*pgxpool.Config) {
+	return func(c *pgxpool.Config) { c.ConnConfig.Tracer = patient{t} }
+}
+
+// TraceBatchStart changes the batch before it is sent.
+func (p patient) TraceBatchStart(ctx context.Context, _ *pgx.Conn, data pgx.TraceBatchStartData) context.Context {
+	for _, q := range data.Batch.QueuedQueries {
+		if !strings.Contains(q.SQL, "pg_advisory_xact_lock") {
+			continue
+		}
+		if len(q.Arguments) < 2 || q.Arguments[1] != "5000" {
+			p.Errorf("the arguments of the lock are %v: the second must be the idle timeout", q.Arguments)
+			continue
+		}
+		q.Arguments[1] = "0" // for ever
+	}
+	return ctx
+}
+
+func (patient) TraceBatchQuery(context.Context, *pgx.Conn, pgx.TraceBatchQueryData) {}
+
+func (patient) TraceBatchEnd(context.Context, *pgx.Conn, pgx.TraceBatchEndData) {}
+
+func (patient) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	return ctx
+}
+
+func (patient) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// impatiently undoes patiently, for a test of a process that stops.
+func impatiently(c *pgxpool.Config) { c.ConnConfig.Tracer = nil }
 
 // sql runs statements.
 func sql(t testing.TB, pool *pgxpool.Pool, text string, args ...any) {

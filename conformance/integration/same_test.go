@@ -155,8 +155,6 @@ type tracer struct {
 // trace sends the requests of seed to st, and returns a line for each answer. The keys begin
 // with the prefix, which is in no answer.
 func trace(ctx context.Context, st store.Store, prefix string, seed uint64) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
-	defer cancel()
 	tr := &tracer{
 		ctx: ctx, rand: rand.New(rand.NewPCG(seed, 1)), now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), limiters: map[string]*weir.Limiter{},
 	}
