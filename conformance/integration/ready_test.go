@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -25,9 +24,7 @@ func ready(t *testing.T, st store.Store) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	return lim.Ready(ctx)
+	return lim.Ready(t.Context())
 }
 
 // mistaken checks that err names a mistake, which does not look like a server that is
