@@ -43,8 +43,8 @@ func (b *bound) checkPause(r *Request) (int64, error) {
 	if r.For%time.Microsecond > 0 {
 		us++
 	}
-	if us < 1 || us > algorithm.MaxSpan {
-		return 0, fmt.Errorf("weir: Pause: the time is %v: it must be positive, and at most %v", r.For, time.Duration(algorithm.MaxSpan)*time.Microsecond)
+	if us < 1 || r.For > algorithm.MaxSpan {
+		return 0, fmt.Errorf("weir: Pause: the time is %v: it must be positive, and at most %v", r.For, algorithm.MaxSpan)
 	}
 	return us, nil
 }

@@ -57,8 +57,8 @@ const (
 	Never = contract.Never
 
 	// MaxSpan is the longest window, and the longest time in which a bucket can be
-	// filled, in microseconds: 2^52 µs, about 142 years.
-	MaxSpan = contract.MaxSpan
+	// filled: 2^52 µs, about 142 years.
+	MaxSpan = time.Duration(maxSpan) * time.Microsecond
 
 	// MaxTokens is the largest capacity, 2^53-1.
 	MaxTokens = contract.MaxTokens
@@ -101,8 +101,10 @@ func consts(numbers ...int64) []store.Arg {
 	return args
 }
 
-// years is MaxSpan in years, for the texts of errors.
-const years = int64(MaxSpan) / (365 * 24 * 3600 * 1e6)
+const (
+	maxSpan = contract.MaxSpan                  // MaxSpan in microseconds
+	years   = maxSpan / (365 * 24 * 3600 * 1e6) // MaxSpan in years, for the texts of errors
+)
 
 // floorDiv returns a/b, rounded down. b is positive.
 func floorDiv(a, b int64) int64 {

@@ -8,13 +8,29 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 )
+
+// MaxSpan is a time: as a number of microseconds it would be 52 days wherever a time is
+// wanted. Numbers that an int of 32 bits does not hold are of type int64, so they are no
+// times, and can be formatted there.
+func TestTypesOfBounds(t *testing.T) {
+	t.Parallel()
+	if algorithm.MaxSpan != time.Duration(contract.MaxSpan)*us {
+		t.Errorf("MaxSpan is %v, want %d µs", algorithm.MaxSpan, contract.MaxSpan)
+	}
+	for _, n := range []any{algorithm.MaxTokens, algorithm.MaxLogTokens, algorithm.MaxCounter, contract.MaxTokens, contract.MaxSpan} {
+		if _, ok := n.(int64); !ok {
+			t.Errorf("%v is of type %T, want int64", n, n)
+		}
+	}
+}
 
 // NewLimit rejects every limit that cannot be counted exactly. The error names the field,
 // and says what would be right.
 func TestInvalidLimit(t *testing.T) {
 	t.Parallel()
-	const maxCount = algorithm.MaxSpan / 1000
+	const maxCount = contract.MaxSpan / 1000
 	for _, tt := range []struct {
 		name  string
 		limit algorithm.Algorithm
@@ -46,8 +62,8 @@ func TestInvalidLimit(t *testing.T) {
 		{"fills in a microsecond more", algorithm.GCRA{Rate: algorithm.Every(maxSpan + us), Burst: 1}, []string{"Burst 1", "142 years", "lower Burst"}},
 		{"fills in MaxSpan, two tokens", algorithm.GCRA{Rate: algorithm.Every(maxSpan / 2), Burst: 2}, nil},
 		{"fills in more, two tokens", algorithm.GCRA{Rate: algorithm.Every(maxSpan/2 + us), Burst: 2}, []string{"Burst 2", "142 years"}},
-		{"fills in MaxSpan, one a microsecond", algorithm.GCRA{Rate: algorithm.Every(us), Burst: algorithm.MaxSpan}, nil},
-		{"fills in more, one a microsecond", algorithm.GCRA{Rate: algorithm.Every(us), Burst: algorithm.MaxSpan + 1}, []string{"142 years", "raise Rate"}},
+		{"fills in MaxSpan, one a microsecond", algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan}, nil},
+		{"fills in more, one a microsecond", algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan + 1}, []string{"142 years", "raise Rate"}},
 		{"product beyond 64 bits", algorithm.GCRA{Rate: algorithm.Every(math.MaxInt64), Burst: algorithm.MaxTokens}, []string{"142 years"}},
 		{"product of 2^64 and little", algorithm.GCRA{Rate: algorithm.Every(1 << 32), Burst: 1 << 32}, []string{"142 years"}},
 
@@ -147,13 +163,13 @@ func TestLimitsAtTheBounds(t *testing.T) {
 		reset time.Duration // ResetAfter when the limit is used up
 	}{
 		{"one in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, 1, maxSpan, maxSpan},
-		{"one a microsecond, full in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(us), Burst: algorithm.MaxSpan}, algorithm.MaxSpan, us, maxSpan},
-		{"largest capacity at the highest rate", algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: 4503599627370991}, 4503599627370991, us, 2 * us},
+		{"one a microsecond, full in MaxSpan", algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan}, contract.MaxSpan, us, maxSpan},
+		{"largest capacity at the highest rate", algorithm.GCRA{Rate: algorithm.Rate{Count: contract.MaxSpan / 1000, Period: 1}, Burst: 4503599627370991}, 4503599627370991, us, 2 * us},
 		{"largest capacity of fractions", algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9_007_199_254}, 9_007_199_254, 333_334 * us, 3_002_399_751_333_334 * us},
-		{"bucket full in MaxSpan", algorithm.TokenBucket{Capacity: algorithm.MaxSpan, Refill: algorithm.Every(us)}, algorithm.MaxSpan, us, maxSpan},
+		{"bucket full in MaxSpan", algorithm.TokenBucket{Capacity: contract.MaxSpan, Refill: algorithm.Every(us)}, contract.MaxSpan, us, maxSpan},
 		{"bucket of most at once", algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 2, Refill: algorithm.Rate{Count: 2, Period: us}, AtOnce: true}, algorithm.MaxTokens - 2, us, maxSpan - us},
 		{"bucket of one at once in MaxSpan", algorithm.TokenBucket{Capacity: 7, Refill: algorithm.Rate{Count: 7, Period: maxSpan}, AtOnce: true}, 7, maxSpan, maxSpan},
-		{"queue empty in MaxSpan", algorithm.LeakyBucket{Rate: algorithm.Every(us), Queue: algorithm.MaxSpan - 1}, algorithm.MaxSpan, maxSpan, maxSpan},
+		{"queue empty in MaxSpan", algorithm.LeakyBucket{Rate: algorithm.Every(us), Queue: contract.MaxSpan - 1}, contract.MaxSpan, maxSpan, maxSpan},
 		{"most in the longest window", algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: maxSpan}, algorithm.MaxTokens, maxSpan, maxSpan},
 	} {
 		for _, now := range []int64{1, epoch, 1<<52 - 1} {

@@ -58,17 +58,17 @@ func calendarTimes(r *rand.Rand, zone string) iter.Seq2[weirtest.Dates, time.Tim
 		more := true
 		give := func(s weirtest.Dates, at time.Time) {
 			at = at.Truncate(us)
-			more = more && (at.UnixMicro() < 1 || at.UnixMicro() >= algorithm.MaxSpan || yield(s, at))
+			more = more && (at.UnixMicro() < 1 || at.UnixMicro() >= contract.MaxSpan || yield(s, at))
 		}
 		around := func(s weirtest.Dates, at time.Time) {
 			for _, d := range []time.Duration{-us, 0, us} {
 				give(s, at.Add(d))
 			}
 		}
-		last := time.UnixMicro(algorithm.MaxSpan - 1)
+		last := time.UnixMicro(contract.MaxSpan - 1)
 		for range 100 {
 			s := weirtest.NewDates(randomCalendar(r, zone))
-			at := time.UnixMicro(1 + r.Int64N(algorithm.MaxSpan-1))
+			at := time.UnixMicro(1 + r.Int64N(contract.MaxSpan-1))
 			give(s, at)
 			around(s, s.End(at))
 		}

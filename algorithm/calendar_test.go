@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 )
 
 // Days and months that are easily computed wrong.
@@ -65,7 +66,7 @@ func TestCalendarDates(t *testing.T) {
 		if got := b.take(now.UnixMicro(), 1); !got.Allowed || got.ResetAfter != end.Sub(now) {
 			t.Errorf("%s, at %s: ends in %v, want %v", tt.what, tt.now, got.ResetAfter, end.Sub(now))
 		}
-		if end.UnixMicro() >= algorithm.MaxSpan {
+		if end.UnixMicro() >= contract.MaxSpan {
 			continue
 		}
 		if got := b.take(end.UnixMicro()-1, 1); got.Allowed || got.RetryAfter != us {

@@ -17,7 +17,7 @@ type windowModel struct {
 }
 
 func (m *windowModel) set(w algorithm.FixedWindow) bool {
-	if w.Limit < 1 || w.Limit > algorithm.MaxTokens || w.Window < us || w.Window%us != 0 || w.Window/us > algorithm.MaxSpan {
+	if w.Limit < 1 || w.Limit > algorithm.MaxTokens || w.Window < us || w.Window%us != 0 || w.Window > algorithm.MaxSpan {
 		return false
 	}
 	m.limit, m.window, m.align = big.NewInt(w.Limit), big.NewInt(w.Window.Microseconds()), big.NewInt(1)

@@ -18,7 +18,7 @@ var deepest = []struct {
 	{algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}, 4_503_599_622}, // 2^52-1 µs
 	{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 5}, 9_007_199_249}, // 2^53-1-3 parts of a third of a microsecond
 	{algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: 1}, 1<<52 - 2},
-	{algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: 1}, algorithm.MaxTokens - 1000*(algorithm.MaxSpan/1000) - 1},
+	{algorithm.GCRA{Rate: algorithm.Rate{Count: contract.MaxSpan / 1000, Period: 1}, Burst: 1}, algorithm.MaxTokens - 1000*(contract.MaxSpan/1000) - 1},
 	{algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 10}, 52_114},
 	{algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1}, 0},
 	{algorithm.GCRA{Rate: algorithm.PerDay(1_000_003), Burst: 100_000}, 10_000_000},     // 100 * Burst
@@ -31,7 +31,7 @@ var deepest = []struct {
 	{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(3)}, 13_510_798_877},                         // in 2^52 µs
 	{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1_500_000_000)}, algorithm.MaxTokens - 1505}, // 1500 in a microsecond
 	{algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerDay(7), AtOnce: true}, 364_863},
-	{algorithm.TokenBucket{Capacity: algorithm.MaxSpan, Refill: algorithm.Every(us)}, 0},
+	{algorithm.TokenBucket{Capacity: contract.MaxSpan, Refill: algorithm.Every(us)}, 0},
 	{algorithm.FixedWindow{Limit: 5, Window: maxSpan}, algorithm.MaxTokens - 5},
 	{algorithm.MetadataWindow{Limit: 5, Window: maxSpan}, algorithm.MaxLog},
 	{algorithm.SlidingCounter{Limit: 5, Window: time.Hour}, 1<<33 - 6},

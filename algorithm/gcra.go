@@ -79,13 +79,13 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 	if g.Burst < 1 || g.Burst > MaxTokens {
 		return nil, contract.Invalid("GCRA.Burst is %d: it must be from 1 to %d", g.Burst, int64(MaxTokens))
 	}
-	span := mulDiv(g.Burst, num, parts, MaxSpan+1)
-	if span > MaxSpan {
+	span := mulDiv(g.Burst, num, parts, maxSpan+1)
+	if span > maxSpan {
 		return nil, contract.Invalid("GCRA with Burst %d at %d per %v takes longer than %v years to fill: lower Burst or raise Rate",
 			g.Burst, g.Rate.Count, g.Rate.Period, years)
 	}
-	l := &contract.Limit{Kind: gcraKind, Capacity: g.Burst, Window: window(g.Burst, g.Rate), MaxWait: max(MaxSpan-1-span, 0)}
-	inSpan := mulDiv(MaxSpan-1, parts, num, MaxTokens) // with this many tokens missing, TAT is below 2^53
+	l := &contract.Limit{Kind: gcraKind, Capacity: g.Burst, Window: window(g.Burst, g.Rate), MaxWait: max(maxSpan-1-span, 0)}
+	inSpan := mulDiv(maxSpan-1, parts, num, MaxTokens) // with this many tokens missing, TAT is below 2^53
 	if parts == 1 {
 		l.Args, l.MaxDebt = consts(num, span), max(inSpan-g.Burst, 0)
 		return l, nil
@@ -100,7 +100,7 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 	}
 	// Up to most tokens, a debt is exact. A larger one is rounded, so it must end well
 	// before 2^52 µs.
-	far := min(mulDiv(MaxSpan-1000, parts, num, MaxTokens)-8, 101*min(g.Burst, MaxTokens/101))
+	far := min(mulDiv(maxSpan-1000, parts, num, MaxTokens)-8, 101*min(g.Burst, MaxTokens/101))
 	l.Kind, l.Args, l.MaxDebt = gcraFractionKind, consts(num, parts, g.Burst*num), max(min(inSpan, most)-g.Burst, far-g.Burst, 0)
 	return l, nil
 }
@@ -168,7 +168,7 @@ func (g *gcra) farRoom(ahead, rem int64) int64 {
 	if debt < 1<<53 {
 		return floorDiv(g.total-int64(debt), g.num)
 	}
-	return -1 - int64(min((debt-float64(g.total))/float64(g.num), MaxTokens-1))
+	return -1 - int64(min((debt-float64(g.total))/float64(g.num), float64(MaxTokens-1)))
 }
 
 func (g *gcra) Take(c contract.Cell, n int64) contract.Cell {
@@ -202,7 +202,7 @@ func (g *gcra) Ready(_ int64, c contract.Cell, n, wait int64) int64 {
 
 // maxMoved is the largest sum that refunds can move while a key lives, in microseconds or
 // tokens. It keeps all sums below 2^53.
-const maxMoved = MaxSpan / 2
+const maxMoved = maxSpan / 2
 
 func (g *gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	moved, from := note.A, note.B

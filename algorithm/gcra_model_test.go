@@ -22,12 +22,12 @@ type gcraModel struct {
 // set changes the limit, and reports whether the limit is valid: the bucket fills within
 // algorithm.MaxSpan, and if the interval is not whole, its parts are below 2^53.
 func (m *gcraModel) set(g algorithm.GCRA) bool {
-	if g.Rate.Count < 1 || g.Rate.Period < 1 || g.Burst < 1 || g.Burst > algorithm.MaxTokens || g.Rate.Count > algorithm.MaxSpan/1000 {
+	if g.Rate.Count < 1 || g.Rate.Period < 1 || g.Burst < 1 || g.Burst > algorithm.MaxTokens || g.Rate.Count > contract.MaxSpan/1000 {
 		return false
 	}
 	interval := new(big.Rat).SetFrac(big.NewInt(int64(g.Rate.Period)), new(big.Int).Mul(big.NewInt(g.Rate.Count), big.NewInt(1000)))
 	span := new(big.Rat).Mul(interval, rat(g.Burst))
-	if floor(span).Cmp(big.NewInt(algorithm.MaxSpan)) > 0 {
+	if floor(span).Cmp(big.NewInt(contract.MaxSpan)) > 0 {
 		return false
 	}
 	if !interval.IsInt() {

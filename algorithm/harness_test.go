@@ -24,7 +24,7 @@ const (
 	never = algorithm.Never
 
 	// maxSpan is algorithm.MaxSpan as a duration.
-	maxSpan = time.Duration(algorithm.MaxSpan) * us
+	maxSpan = algorithm.MaxSpan
 
 	// quantum is the step to which the end of a cell's life is rounded up.
 	quantum = 1 << 20 * us
@@ -366,8 +366,8 @@ func fuzzStep(now int64, op byte, step int64, unit byte, one, few, many int64) i
 	case 4:
 		step *= many
 	}
-	if step < 0 || step > algorithm.MaxSpan/8 {
-		step = algorithm.MaxSpan / 8
+	if step < 0 || step > contract.MaxSpan/8 {
+		step = contract.MaxSpan / 8
 	}
 	if op&3 == 3 {
 		step = -step

@@ -117,7 +117,7 @@ var hostileLimits = []algorithm.Algorithm{
 	algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5},
 	algorithm.GCRA{Rate: algorithm.PerSecond(3_000_000), Burst: 1},
 	algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1},
-	algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: 4503599627370991},
+	algorithm.GCRA{Rate: algorithm.Rate{Count: contract.MaxSpan / 1000, Period: 1}, Burst: 4503599627370991},
 	algorithm.FixedWindow{Limit: 5, Window: time.Second},
 	algorithm.FixedWindow{Limit: 5, Window: time.Second, Aligned: true},
 	algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: maxSpan},

@@ -60,7 +60,7 @@ var pauseKind = &contract.StepKind{
 
 // NewLimit implements [Algorithm].
 func (Pause) NewLimit() (*contract.Limit, error) {
-	return &contract.Limit{Kind: pauseKind, Capacity: MaxTokens, MaxWait: MaxSpan}, nil
+	return &contract.Limit{Kind: pauseKind, Capacity: MaxTokens, MaxWait: maxSpan}, nil
 }
 
 // A pause is the Step of a Pause. Its state is until: see pause.lua.

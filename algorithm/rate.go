@@ -37,8 +37,8 @@ func (r Rate) interval() (num, den int64, err error) {
 		return 0, 0, contract.Invalid("Rate.Count is %d: it must be at least 1", r.Count)
 	case r.Period < 1:
 		return 0, 0, contract.Invalid("Rate.Period is %d ns: it must be at least 1 ns", r.Period.Nanoseconds())
-	case r.Count > MaxSpan/1000:
-		return 0, 0, contract.Invalid("Rate.Count is %d: it must be at most %d", r.Count, int64(MaxSpan/1000))
+	case r.Count > maxSpan/1000:
+		return 0, 0, contract.Invalid("Rate.Count is %d: it must be at most %d", r.Count, int64(maxSpan/1000))
 	}
 	num, den = r.Period.Nanoseconds(), 1000*r.Count
 	g := gcd(num, den)

@@ -279,7 +279,7 @@ func (b *slidingBuckets) sum(tx store.Tx, key int, top int64, sums *[MaxBuckets]
 		case err != nil:
 			return 0, 0, err
 		case !ok: // nothing was consumed
-		case n.Tag != b.kind.Tag || n.Len < 2 || n.Len > 3 || n.N[0] >= MaxSpan:
+		case n.Tag != b.kind.Tag || n.Len < 2 || n.Len > 3 || n.N[0] >= maxSpan:
 			return 0, 0, store.ForeignAt(key + slot)
 		case n.N[0] == turn:
 			total += n.N[1]
@@ -287,7 +287,7 @@ func (b *slidingBuckets) sum(tx store.Tx, key int, top int64, sums *[MaxBuckets]
 				owner = n.N[2]
 			}
 		case n.N[0]%b.turn == 0 && begin > ahead:
-			if ahead = begin; ahead >= MaxSpan {
+			if ahead = begin; ahead >= maxSpan {
 				return 0, 0, store.ForeignAt(key + slot)
 			}
 		}

@@ -47,7 +47,7 @@ type SlidingCounter struct {
 }
 
 // MaxCounter is the largest Limit of a [SlidingCounter].
-const MaxCounter = 1 << 32
+const MaxCounter int64 = 1 << 32
 
 // counterSteps is the largest number of steps in a window. maxCount is the largest sum of
 // the counts, with debt. Their product is less than 2^53.
@@ -69,8 +69,8 @@ func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	if window > MaxSpan/4 {
-		return nil, contract.Invalid("SlidingCounter.Window is %v: it must be at most %v", c.Window, contract.Micros(MaxSpan/4))
+	if window > maxSpan/4 {
+		return nil, contract.Invalid("SlidingCounter.Window is %v: it must be at most %v", c.Window, contract.Micros(maxSpan/4))
 	}
 	step := ceilDiv(window, counterSteps)
 	return &contract.Limit{

@@ -58,7 +58,7 @@ const (
 
 	// MaxLogTokens is the largest Limit of a [SlidingLog], and the largest sum of its
 	// Limit and its debt: 2^52-1.
-	MaxLogTokens = logMod - 1
+	MaxLogTokens int64 = logMod - 1
 
 	// BEFORE and BACK of an entry are modulo logMod, and NUMBER is modulo logNumbers: see
 	// slidinglog.lua.

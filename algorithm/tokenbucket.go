@@ -84,11 +84,11 @@ func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 			return nil, err
 		}
 		m = tokenBucket{b.Capacity, num, b.Refill.Count, 0}
-	} else if hi, lo := bits.Mul64(uint64(num), uint64(den)); hi > 0 || lo > MaxTokens {
+	} else if hi, lo := bits.Mul64(uint64(num), uint64(den)); hi > 0 || lo > uint64(MaxTokens) {
 		return nil, b.tooFine()
 	}
 	span := m.until(b.Capacity)
-	if span > MaxSpan {
+	if span > maxSpan {
 		return nil, contract.Invalid("TokenBucket with Capacity %d at %d per %v takes longer than %v years to fill: lower Capacity or raise Refill",
 			b.Capacity, b.Refill.Count, b.Refill.Period, years)
 	}
@@ -98,8 +98,8 @@ func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 	spare := MaxTokens - m.den - b.Capacity // tokens that can be reserved so that no number passes 2^53
 	return &contract.Limit{
 		Kind: tokenBucketKind, Args: consts(m.capacity, m.num, m.den, m.step), Capacity: b.Capacity, Window: window(b.Capacity, b.Refill),
-		MaxWait: max(min(MaxSpan-span, m.until(spare-spare%m.den)-m.num), 0),
-		MaxDebt: min(m.back(MaxSpan), MaxTokens-m.den) - b.Capacity,
+		MaxWait: max(min(maxSpan-span, m.until(spare-spare%m.den)-m.num), 0),
+		MaxDebt: min(m.back(maxSpan), MaxTokens-m.den) - b.Capacity,
 	}, nil
 }
 
@@ -108,12 +108,12 @@ func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 func (b TokenBucket) tooFine() error {
 	part := gcd(b.Refill.Period.Nanoseconds(), 1000)
 	hi, lo := bits.Mul64(uint64(b.Refill.Period.Nanoseconds()/part), uint64(1000/part))
-	if hi == 0 && lo <= MaxTokens {
+	if hi == 0 && lo <= uint64(MaxTokens) {
 		return contract.Invalid("TokenBucket.Refill is %d per %v, which is too fine to be counted exactly: with this Period, use a Count up to %d; GCRA allows more",
-			b.Refill.Count, b.Refill.Period, MaxTokens/lo)
+			b.Refill.Count, b.Refill.Period, uint64(MaxTokens)/lo)
 	}
 	return contract.Invalid("TokenBucket.Refill is %d per %v, which is too fine to be counted exactly: use a Period of whole microseconds, up to %v, and a small Count; GCRA allows more",
-		b.Refill.Count, b.Refill.Period, contract.Micros(MaxSpan))
+		b.Refill.Count, b.Refill.Period, contract.Micros(maxSpan))
 }
 
 // A tokenBucket is the Meter of a TokenBucket. Its cell has the integers anchor and
@@ -129,7 +129,7 @@ func (b *tokenBucket) back(past int64) int64 {
 		return 0
 	}
 	hi, lo := bits.Mul64(uint64(past/b.num), uint64(b.den))
-	if hi > 0 || lo > MaxTokens {
+	if hi > 0 || lo > uint64(MaxTokens) {
 		return MaxTokens + 1
 	}
 	return min(int64(lo)+past%b.num*b.step/b.num, MaxTokens+1)

@@ -26,10 +26,10 @@ func (m *tokenModel) period() (num, den *big.Int) {
 
 // good reports whether the limit is valid.
 func (m *tokenModel) good() bool {
-	if m.Refill.Count < 1 || m.Refill.Count > algorithm.MaxSpan/1000 || m.Refill.Period < 1 || m.Capacity < 1 || m.Capacity > algorithm.MaxTokens {
+	if m.Refill.Count < 1 || m.Refill.Count > contract.MaxSpan/1000 || m.Refill.Period < 1 || m.Capacity < 1 || m.Capacity > algorithm.MaxTokens {
 		return false
 	}
-	if us := m.Refill.Period.Microseconds(); m.AtOnce && (us < 1 || us > algorithm.MaxSpan || m.Refill.Period%time.Microsecond != 0) {
+	if us := m.Refill.Period.Microseconds(); m.AtOnce && (us < 1 || us > contract.MaxSpan || m.Refill.Period%time.Microsecond != 0) {
 		return false
 	}
 	num, den := m.period()
@@ -39,7 +39,7 @@ func (m *tokenModel) good() bool {
 	if new(big.Int).Add(den, big.NewInt(m.Capacity)).Cmp(big.NewInt(algorithm.MaxTokens)) > 0 {
 		return false
 	}
-	return m.until(big.NewInt(m.Capacity)).Cmp(big.NewInt(algorithm.MaxSpan)) <= 0
+	return m.until(big.NewInt(m.Capacity)).Cmp(big.NewInt(contract.MaxSpan)) <= 0
 }
 
 func (m *tokenModel) back(past *big.Int) *big.Int {
@@ -136,7 +136,7 @@ func FuzzTokenBucket(f *testing.F) {
 	f.Add(int64(1), int64(time.Second), int64(1), byte(1), int64(1), int64(time.Hour), int64(100), false, ops)
 	f.Add(int64(1500000), int64(time.Second), int64(10), byte(0), int64(1), int64(1), int64(1), false, ops)
 	f.Add(int64(4503599627370), int64(1e9), int64(algorithm.MaxTokens-5e12), byte(2), int64(104_249), int64(24*time.Hour), int64(1e9), true, ops)
-	f.Add(int64(997), int64(time.Minute), int64(100), byte(2), int64(algorithm.MaxSpan/1000), int64(4503599627370496000), int64(1), false, ops)
+	f.Add(int64(997), int64(time.Minute), int64(100), byte(2), int64(contract.MaxSpan/1000), int64(4503599627370496000), int64(1), false, ops)
 	debt := []byte{16, 0, 0, 9, 8, 1, 1, 1, 16, 1, 1, 255, 0, 0, 0, 1, 8, 1, 2, 1, 24, 9, 3, 245, 148, 0, 0, 7, 12, 3, 2, 2, 19, 2, 1, 40, 8, 2, 2, 9, 24, 255, 4, 1, 8, 255, 4, 252}
 	f.Add(int64(3), int64(time.Second), int64(5), byte(0), int64(7), int64(time.Minute), int64(2), true, debt)
 	f.Add(int64(3), int64(time.Second), int64(5), byte(3), int64(7), int64(time.Minute), int64(2), true, debt)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/script"
 )
@@ -128,10 +129,10 @@ func TestLongestWait(t *testing.T) {
 		algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 1000, Refill: algorithm.Rate{Count: 1000, Period: us}, AtOnce: true},
 		algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 10},
 		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 10},
-		algorithm.GCRA{Rate: algorithm.Every(us), Burst: algorithm.MaxSpan},
+		algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan},
 		algorithm.GCRA{Rate: algorithm.Every(maxSpan), Burst: 1},
 		algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 9},
-		algorithm.LeakyBucket{Rate: algorithm.Every(us), Queue: algorithm.MaxSpan - 1},
+		algorithm.LeakyBucket{Rate: algorithm.Every(us), Queue: contract.MaxSpan - 1},
 	} {
 		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
 			t.Parallel()
@@ -158,9 +159,9 @@ func TestLongestWait(t *testing.T) {
 func TestNoWait(t *testing.T) {
 	t.Parallel()
 	for _, a := range []algorithm.Algorithm{
-		algorithm.GCRA{Rate: algorithm.Every(us), Burst: algorithm.MaxSpan},
-		algorithm.LeakyBucket{Rate: algorithm.Every(us), Queue: algorithm.MaxSpan - 1},
-		algorithm.TokenBucket{Capacity: algorithm.MaxSpan, Refill: algorithm.Every(us)},
+		algorithm.GCRA{Rate: algorithm.Every(us), Burst: contract.MaxSpan},
+		algorithm.LeakyBucket{Rate: algorithm.Every(us), Queue: contract.MaxSpan - 1},
+		algorithm.TokenBucket{Capacity: contract.MaxSpan, Refill: algorithm.Every(us)},
 	} {
 		b := newBench(t, a)
 		if b.limit.MaxWait != 0 {

@@ -91,7 +91,7 @@ func newZone(loc *time.Location) (*zone, error) {
 			fmt.Fprintf(&text, "%010d%06d", at.Unix(), seconds+day/1e6)
 		}
 		_, end := at.ZoneBounds()
-		if end.IsZero() || end.UnixMicro() > MaxSpan+400*day {
+		if end.IsZero() || end.UnixMicro() > maxSpan+400*day {
 			break
 		}
 		if !end.After(at) { // on the last day of a leap year: for ZoneBounds, each year has 365 days

@@ -35,7 +35,7 @@ func (t *Transport) checkPauses(key weir.Key) error {
 
 // pauseFor returns the request that pauses key for d.
 func pauseFor(key weir.Key, d time.Duration) weir.Request {
-	return weir.Request{Key: key, Op: weir.Pause, ID: PauseID, For: min(d, algorithm.MaxSpan*time.Microsecond)}
+	return weir.Request{Key: key, Op: weir.Pause, ID: PauseID, For: min(d, algorithm.MaxSpan)}
 }
 
 // share pauses key in Pauses, if it can. If it cannot, the pause of t remains.

@@ -124,11 +124,11 @@ import (
 
 const (
 	// MaxTokens is the largest number of tokens: 2^53-1, which Lua represents exactly.
-	MaxTokens = 1<<53 - 1
+	MaxTokens int64 = 1<<53 - 1
 
 	// MaxSpan is the longest window, and the longest time in which a bucket can be
 	// filled, in microseconds: 2^52 µs, about 142 years.
-	MaxSpan = 1 << 52
+	MaxSpan int64 = 1 << 52
 
 	// Never is the longest duration. As RetryAfter it means that the request can never
 	// be allowed.

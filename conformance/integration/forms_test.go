@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
@@ -189,7 +190,7 @@ var formCases = func() []formCase {
 	// A Force consumes up to the largest debt, and then nothing.
 	for _, a := range []algorithm.Algorithm{
 		whole, third, fine, algorithm.LeakyBucket{Rate: fine.Rate, Queue: 99_999},
-		algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: 1}, Burst: 1}, queue, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
+		algorithm.GCRA{Rate: algorithm.Rate{Count: contract.MaxSpan / 1000, Period: 1}, Burst: 1}, queue, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
 		algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1_500_000_000)}, algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerDay(7), AtOnce: true},
 		algorithm.FixedWindow{Limit: 5, Window: time.Second}, algorithm.SlidingCounter{Limit: 5, Window: time.Second},
 		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 5}}},

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/conformance/internal/decisions"
 	"github.com/weir-go/weir/conformance/internal/random"
 )
@@ -18,13 +19,13 @@ var BuiltIn = []*Subject{
 		New:    random.GCRA,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.GCRA{Rate: algorithm.Every(d), Burst: 3} },
 		Huge: []algorithm.Algorithm{
-			algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: algorithm.MaxSpan},
+			algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: contract.MaxSpan},
 			algorithm.GCRA{Rate: algorithm.PerDay(7), Burst: 1000},
 			largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
 				return algorithm.GCRA{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Burst: n}
 			}),
 			largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
-				return algorithm.GCRA{Rate: algorithm.Rate{Count: algorithm.MaxSpan / 1000, Period: time.Second}, Burst: n}
+				return algorithm.GCRA{Rate: algorithm.Rate{Count: contract.MaxSpan / 1000, Period: time.Second}, Burst: n}
 			}),
 			largest(algorithm.MaxTokens, func(n int64) algorithm.Algorithm {
 				return algorithm.GCRA{Rate: algorithm.PerSecond(3_000_001), Burst: n}
@@ -39,7 +40,7 @@ var BuiltIn = []*Subject{
 		Huge: []algorithm.Algorithm{
 			algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: time.Hour},
 			algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: 24 * time.Hour, Aligned: true},
-			algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: algorithm.MaxSpan * time.Microsecond},
+			algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: algorithm.MaxSpan},
 		},
 		lacks: []string{"MaxWait"},
 	},
@@ -57,7 +58,7 @@ var BuiltIn = []*Subject{
 		New:    random.MetadataWindow,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.MetadataWindow{Limit: 3, Window: d} },
 		Huge: []algorithm.Algorithm{
-			algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan * time.Microsecond},
+			algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan},
 		},
 		// The times of most of these are in the current window.
 		members: []string{
@@ -76,7 +77,7 @@ var BuiltIn = []*Subject{
 		Huge: []algorithm.Algorithm{
 			algorithm.SlidingBuckets{Width: time.Hour, Spans: []algorithm.Span{{Window: 128 * time.Hour, Limit: algorithm.MaxTokens}}},
 			algorithm.SlidingBuckets{Width: time.Minute, Spans: []algorithm.Span{{Window: 128 * time.Minute, Limit: algorithm.MaxTokens - 1}, {Window: time.Minute, Limit: algorithm.MaxTokens - 2}}},
-			algorithm.SlidingBuckets{Width: algorithm.MaxSpan / 128 * time.Microsecond, Spans: []algorithm.Span{{Window: algorithm.MaxSpan * time.Microsecond, Limit: 10}}},
+			algorithm.SlidingBuckets{Width: algorithm.MaxSpan / 128, Spans: []algorithm.Span{{Window: algorithm.MaxSpan, Limit: 10}}},
 		},
 		lacks: []string{"MaxWait"},
 	},
@@ -87,7 +88,7 @@ var BuiltIn = []*Subject{
 		Huge: []algorithm.Algorithm{
 			algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: time.Second},
 			algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: 7_000_001 * time.Microsecond},
-			algorithm.SlidingCounter{Limit: 10, Window: algorithm.MaxSpan / 4 * time.Microsecond},
+			algorithm.SlidingCounter{Limit: 10, Window: algorithm.MaxSpan / 4},
 		},
 		lacks: []string{"MaxWait"},
 	},
@@ -95,7 +96,7 @@ var BuiltIn = []*Subject{
 		Name:   "SlidingLog",
 		New:    random.SlidingLog,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.SlidingLog{Limit: 3, Window: d} },
-		Huge:   []algorithm.Algorithm{algorithm.SlidingLog{Limit: algorithm.MaxLogTokens, Window: algorithm.MaxSpan * time.Microsecond}},
+		Huge:   []algorithm.Algorithm{algorithm.SlidingLog{Limit: algorithm.MaxLogTokens, Window: algorithm.MaxSpan}},
 		members: []string{
 			"l3 0000000000000001", "l3", "l3  1 1 1", "l3 -1 1 1 1", "l2 1 1 1 1", "x", " l3 1 1 1 1", "l3 1 1 1.5 1", "l3 1 1 1 1 x", "l3 1 1 1 1 1",
 			"l3 9007199254740992 1 1 1", "l3 4503599627370496 1 1 1", "l3 1 8388608 1 1", "l3 1 1 4503599627370496 1", "l3 99999999999999999999999999 1 1 1",
@@ -109,7 +110,7 @@ var BuiltIn = []*Subject{
 			return algorithm.TokenBucket{Capacity: 3, Refill: algorithm.Every(d)}
 		},
 		Huge: []algorithm.Algorithm{
-			algorithm.TokenBucket{Capacity: algorithm.MaxSpan, Refill: algorithm.PerSecond(1_000_000)},
+			algorithm.TokenBucket{Capacity: contract.MaxSpan, Refill: algorithm.PerSecond(1_000_000)},
 			algorithm.TokenBucket{Capacity: algorithm.MaxTokens - 2_000, Refill: algorithm.Rate{Count: 1999, Period: time.Microsecond}},
 			algorithm.TokenBucket{Capacity: 1 << 41, Refill: algorithm.Rate{Count: 1 << 40, Period: time.Hour}},
 			algorithm.TokenBucket{Capacity: 1 << 41, Refill: algorithm.Rate{Count: 1<<40 + 1, Period: time.Hour}, AtOnce: true},
@@ -123,7 +124,7 @@ var BuiltIn = []*Subject{
 			return algorithm.LeakyBucket{Rate: algorithm.Every(d / 3), Queue: 2}
 		},
 		Huge: []algorithm.Algorithm{
-			algorithm.LeakyBucket{Rate: algorithm.PerSecond(1_000_000), Queue: algorithm.MaxSpan - 1},
+			algorithm.LeakyBucket{Rate: algorithm.PerSecond(1_000_000), Queue: contract.MaxSpan - 1},
 			algorithm.LeakyBucket{Rate: algorithm.PerDay(7), Queue: 1000},
 			largest(algorithm.MaxTokens-1, func(n int64) algorithm.Algorithm {
 				return algorithm.LeakyBucket{Rate: algorithm.Rate{Count: 1 << 40, Period: time.Hour}, Queue: n}
@@ -135,7 +136,7 @@ var BuiltIn = []*Subject{
 		Name:    "Concurrency",
 		New:     random.Concurrency,
 		refill:  func(d time.Duration) algorithm.Algorithm { return algorithm.Concurrency{Limit: 3, Lease: d} },
-		Huge:    []algorithm.Algorithm{algorithm.Concurrency{Limit: algorithm.MaxLog, Lease: algorithm.MaxSpan * time.Microsecond}},
+		Huge:    []algorithm.Algorithm{algorithm.Concurrency{Limit: algorithm.MaxLog, Lease: algorithm.MaxSpan}},
 		members: []string{"c2", "c1 a", "l3 1767225600000000 0000001 0 1", "x", " c2 a", "C2 a"},
 		lacks:   []string{"Refund", "MaxWait"},
 	},

@@ -94,7 +94,7 @@ func checkAsk(t *T) {
 	r := t.Rand()
 	for h := range t.Times(24) {
 		a, c, l := t.drawn(r)
-		gate := weir.Rule{Name: "gate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: algorithm.MaxSpan * time.Microsecond / 2}}
+		gate := weir.Rule{Name: "gate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: algorithm.MaxSpan / 2}}
 		closed := t.Limiter(c, [][]weir.Rule{{decisions.One(a), gate}, {gate, decisions.One(a)}}[h%2]...)
 		name := "ask" + strconv.Itoa(h)
 		t.Allow(t.Limiter(c, gate), 1, name)

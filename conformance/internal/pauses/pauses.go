@@ -101,7 +101,7 @@ func checkUntil(t *decisions.T) {
 	}
 	pause(t, l, "k", "µ", time.Microsecond)
 	closed(t, l, "for 1µs", "k", time.Microsecond, 4)
-	most := algorithm.MaxSpan * time.Microsecond
+	most := algorithm.MaxSpan
 	pause(t, l, "k", "most", most)
 	closed(t, l, "for the longest time", "k", most, 4)
 }
