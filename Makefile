@@ -16,7 +16,7 @@ verdict := $(if $(filter test test-all,$(MAKECMDGOALS)),$(shell mktemp))
 test: run-test ## What has to pass before a push.
 	@$(call judge)
 
-test-all: run-test-all ## The same with the race detector, the oldest clients, every mutant, the faults and the counts of instructions.
+test-all: run-test-all ## The same with the race detector, 32 bits, the oldest clients, every mutant, the faults and the counts of instructions.
 	@$(call judge)
 
 run-test run-test-all: run-%:

@@ -165,7 +165,7 @@ func logHistory(t *testing.T, limit, most, decisions int64, r *rand.Rand, debt, 
 	marks := map[int64]charge{}
 	now, id, seen := int64(epoch), int64(0), int64(0)
 	if late {
-		text := fmt.Sprintf("l3 %d %d %d 1", epoch, 1<<23-5-r.IntN(40), int64(algorithm.MaxLogTokens)-r.Int64N(min(3*most, 1<<50)))
+		text := fmt.Sprintf("l3 %d %d %d 1", int64(epoch), 1<<23-5-r.IntN(40), int64(algorithm.MaxLogTokens)-r.Int64N(min(3*most, 1<<50)))
 		b.state.keys[0] = value{held: true, expires: 1 << 60, set: []store.Member{{Score: epoch, Text: text}}}
 		model.force(now, 1, 0)
 	}
@@ -396,7 +396,7 @@ func TestSlidingLogReads(t *testing.T) {
 		b := newBench(t, algorithm.SlidingLog{Limit: 100 * n, Window: time.Hour})
 		set := make([]store.Member, n)
 		for i := range set {
-			set[i] = store.Member{Score: epoch + int64(i), Text: fmt.Sprintf("l3 %016d %07d %d 100", epoch+i, i+1, 100*i)}
+			set[i] = store.Member{Score: epoch + int64(i), Text: fmt.Sprintf("l3 %016d %07d %d 100", epoch+int64(i), i+1, 100*i)}
 		}
 		logs := 0
 		for 1<<logs < n {

@@ -99,7 +99,7 @@ func newZone(loc *time.Location) (*zone, error) {
 		}
 		at = end
 	}
-	const last = 9_999_999_999 // seconds: in 2286
+	const last int64 = 9_999_999_999 // seconds: in 2286
 	z.offsets = append(z.offsets, offset{start: last * 1e6})
 	fmt.Fprint(&text, last)
 	z.kind = &contract.MeterKind{

@@ -75,7 +75,7 @@ func BenchmarkParts(b *testing.B) {
 			each(func(pipe redis.Pipeliner, keys []string) {
 				pipe.Set(ctx, keys[0], "f2 1767225600000000 1", window)
 				for i := range 3 {
-					at := 1767225600000000 + i
+					at := 1767225600000000 + int64(i)
 					pipe.ZAdd(ctx, keys[1], redis.Z{Score: float64(at), Member: fmt.Sprintf("l3 %d %07d %d 1", at, i+1, i)})
 				}
 				pipe.PExpire(ctx, keys[1], window)

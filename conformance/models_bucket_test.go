@@ -130,7 +130,7 @@ func (b *refilled) missing(now int64) int64 {
 
 // until returns how long it takes until at most n tokens are missing.
 func (b *refilled) until(now, n int64) time.Duration {
-	return time.Duration(sort.Search(1<<53, func(us int) bool { return b.missing(now+int64(us)) <= n })) * time.Microsecond
+	return time.Duration(search(1<<53, func(us int64) bool { return b.missing(now+us) <= n })) * time.Microsecond
 }
 
 func (b *refilled) retry(now, cost int64, wait time.Duration) time.Duration {

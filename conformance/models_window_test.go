@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"math/big"
 	"slices"
-	"sort"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -121,8 +120,21 @@ func predict(a algorithm.Algorithm, m model, now int64, r weir.Request) weir.Res
 // upToRequest returns the request that has the same answer as TakeUpTo of most tokens.
 func upToRequest(a algorithm.Algorithm, m model, now, most int64) weir.Request {
 	most = min(most, m.limit())
-	fits := sort.Search(int(most), func(n int) bool { return m.retry(now, int64(n+1), 0) > 0 })
-	return weir.Request{Cost: int64(max(fits, 1))}
+	fits := search(most, func(n int64) bool { return m.retry(now, n+1, 0) > 0 })
+	return weir.Request{Cost: max(fits, 1)}
+}
+
+// search is sort.Search for numbers that an int of 32 bits does not hold.
+func search(n int64, f func(int64) bool) int64 {
+	from := int64(0)
+	for from < n {
+		if i := from + (n-from)/2; f(i) {
+			n = i
+		} else {
+			from = i + 1
+		}
+	}
+	return from
 }
 
 // A counted is FixedWindow as a count and the end of its window.
@@ -384,8 +396,8 @@ func (w *weighted) retry(now, cost int64, _ time.Duration) time.Duration {
 	from := max(now, m.start)
 	for end := m.start + window; ; end += window {
 		if w.used(end-1)+cost <= w.Limit {
-			n := sort.Search(int(end-from), func(i int) bool { return w.used(from+int64(i))+cost <= w.Limit })
-			return time.Duration(from+int64(n)-now) * time.Microsecond
+			n := search(end-from, func(i int64) bool { return w.used(from+i)+cost <= w.Limit })
+			return time.Duration(from+n-now) * time.Microsecond
 		}
 		from = end
 	}

@@ -141,7 +141,7 @@ func TestSetProcesses(t *testing.T) {
 				}
 				r := weir.Request{Key: weir.KeyOf("ann")}
 				if rnd.IntN(3) == 0 { // refunded after a change
-					r.ID = weirtest.Number(rnd.IntN(1 << 40))
+					r.ID = weirtest.Number(rnd.IntN(1 << 30))
 				}
 				res, err := l.Decide(t.Context(), r, nil)
 				if weirtest.Degraded(t, res, err).Limit != limit/n {

@@ -52,7 +52,7 @@ func logForms(t *testing.T, addr string, seed uint64, mutate func(lua string) st
 	most := max(log.Limit/anyOf[int64](r, 1, 3, 40), 2)
 	key, held := "{x}:key", make([]store.Content, 2)
 	if r.IntN(3) == 0 {
-		score, entry := int64(formEpoch), fmt.Sprintf("l3 %d %d %d 1", formEpoch, 1<<23-1-r.IntN(30), algorithm.MaxLogTokens-r.Int64N(min(10*most, 1<<50)))
+		score, entry := int64(formEpoch), fmt.Sprintf("l3 %d %d %d 1", int64(formEpoch), 1<<23-1-r.IntN(30), algorithm.MaxLogTokens-r.Int64N(min(10*most, 1<<50)))
 		rdb.ZAdd(ctx, key, redis.Z{Score: float64(score), Member: entry})
 		held[0] = store.Content{Kind: store.Set, Members: []store.Member{{Score: score, Text: entry}}}
 	}
@@ -220,7 +220,7 @@ func TestLogFormsForeignEntry(t *testing.T) {
 		var members []store.Member
 		must(t, rdb, "FLUSHALL")
 		for i, tail := range []string{"0 5", "5 " + rest, "10 5 7 0 0", "15 5"} { // the entry 3 is refunded
-			m := store.Member{Score: formEpoch, Text: fmt.Sprintf("l3 %016d %07d %s", formEpoch, i+1, tail)}
+			m := store.Member{Score: formEpoch, Text: fmt.Sprintf("l3 %016d %07d %s", int64(formEpoch), i+1, tail)}
 			members = append(members, m)
 			rdb.ZAdd(ctx, keys[0], redis.Z{Score: formEpoch, Member: m.Text})
 		}

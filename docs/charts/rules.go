@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -52,7 +53,7 @@ func decideRules(ctx context.Context) ([]answer, error) {
 			list = append(list, answer{caller: i, at: at})
 		}
 	}
-	slices.SortStableFunc(list, func(a, b answer) int { return int(a.at - b.at) })
+	slices.SortStableFunc(list, func(a, b answer) int { return cmp.Compare(a.at, b.at) })
 	now := epoch
 	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "charts", Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
 		{Name: "tenant", By: []string{"tenant"}, Algorithm: tenantRule},

@@ -46,7 +46,7 @@ func (s *Source) fit(r *Rule, v Verb) string {
 
 // sameFit returns Lua that is true if FIT of the marker m allows a refund to r.
 func (s *Source) sameFit(r *Rule, v Verb, m string) string {
-	return fmt.Sprintf("(%s[%d] - %s) %% %d == 0", m, MarkFit+1, s.fit(r, v), 1<<FitBits)
+	return fmt.Sprintf("(%s[%d] - %s) %% %d == 0", m, MarkFit+1, s.fit(r, v), int64(1)<<FitBits)
 }
 
 // readMark writes Lua that sets mark to the text of the marker of r, and m to its

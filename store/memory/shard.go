@@ -2,6 +2,7 @@ package memory
 
 import (
 	"maps"
+	"math/bits"
 	"sync"
 
 	"github.com/weir-go/weir/internal/storekey"
@@ -25,9 +26,9 @@ type shard struct {
 	cursor int // the slot at which the next sweep or sample begins
 	slots  []slot
 	extras map[uint32]*extra
-	last   uint32         // the last key in extras that was used
-	keep   bool           // evict no key before it expires
-	_      [128 - 72]byte // padding, so that two shards share no cache line
+	last   uint32                        // the last key in extras that was used
+	keep   bool                          // evict no key before it expires
+	_      [112 - 7*bits.UintSize/8]byte // padding to 128 bytes, so that two shards share no cache line
 }
 
 // home returns the slot at which the search for hash begins. The lowest bit of a hash is

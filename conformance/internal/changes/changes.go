@@ -4,6 +4,7 @@
 package changes
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -87,7 +88,7 @@ func (h *history) run() error {
 			return err
 		}
 	}
-	slices.SortStableFunc(h.allowed, func(a, b grant) int { return int(a.at - b.at) })
+	slices.SortStableFunc(h.allowed, func(a, b grant) int { return cmp.Compare(a.at, b.at) })
 	for i := range h.allowed {
 		sum := int64(0)
 		for j, g := range h.allowed[i:] {

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -101,6 +102,6 @@ func newTraffic(s Settings) (*traffic, error) {
 	}
 	t := &traffic{random: rand.New(rand.NewPCG(s.Seed, 0)), tries: 1}
 	k.send(t, n)
-	slices.SortStableFunc(t.arrivals, func(a, b arrival) int { return int(a.at - b.at) })
+	slices.SortStableFunc(t.arrivals, func(a, b arrival) int { return cmp.Compare(a.at, b.at) })
 	return t, nil
 }
