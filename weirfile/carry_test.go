@@ -233,7 +233,7 @@ func TestDiff(t *testing.T) {
 		{"      user: {algorithm", "      person: {algorithm", `rule "person": renamed`, []string{"person"}},
 		{"    rules:", "    secret: [user]\n    rules:", `rule "user": lost`, []string{"user"}},
 		{"    rules:", "    secret: [tenant]\n    rules:", `rule "tenant": lost; rule "user": lost`, []string{"tenant", "user"}},
-		{"segments: [tenant, user]", "segments: [tenant, user, device]", "rule \"user\": lost", []string{"user"}},
+		{"segments: [tenant, user]", "segments: [tenant, user, device]", `policy "api": rejected; rule "user": lost`, []string{"user"}},
 		{"      user: {algorithm", "      one: {algorithm: gcra, rate: 1 per hour, burst: 10}\n      person: {algorithm", `rule "one": renamed; rule "person": added`, []string{"one", "person"}},
 		{"window: 1h}", "window: 1h, shadow: true}", `rule "tenant": kept; rule "user": lost`, []string{"user"}},
 		{"burst: 10}", "burst: 10, shadow: true}", `rule "user": lost`, []string{"user"}},
@@ -241,10 +241,10 @@ func TestDiff(t *testing.T) {
 		{"      tenant: {by: [tenant], algorithm: fixed window, limit: 10, window: 1h}\n", "", `rule "user": lost; rule "tenant": removed`, []string{"user"}},
 		{"burst: 50", "burst: 60", `plan "pro", rule "user": kept`, nil},
 		{"    overrides:", "      max: {user: {burst: 70}}\n    overrides:", `plan "max": added`, nil},
-		{"      pro: ", "      max: ", `plan "max": added; plan "pro": removed`, nil},
+		{"      pro: ", "      max: ", `plan "pro": rejected; plan "max": added`, nil},
 		{"burst: 20", "burst: 30", `override of ["acme" "bob"], rule "user": kept`, nil},
 		{"bob", "cid", `override of ["acme" "cid"]: added; override of ["acme" "bob"]: removed`, nil},
-		{"  api:", "  web:", `policy "web": added; policy "api": removed`, nil},
+		{"  api:", "  web:", `policy "api": rejected; policy "web": added`, nil},
 	} {
 		text := strings.Replace(base, c.old, c.given, 1)
 		if strings.Contains(c.given, "person") {
@@ -268,7 +268,7 @@ func TestDiff(t *testing.T) {
 			got = append(got, before+string(change.Effect))
 		}
 		if c.given == "segments: [tenant, user, device]" {
-			got = got[:1] // the overrides have other keys
+			got = got[:2] // the overrides have other keys
 		}
 		if list := strings.Join(got, "; "); list != c.want {
 			t.Errorf("%q:\n got %s\nwant %s", c.given, list, c.want)
@@ -282,8 +282,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// If segments change places, and programs pass their keys in the new order, the state is
-// lost where the key in the store has them in another order.
+// If segments change places, and the next program passes its keys in the new order, the
+// state is lost where the key in the store has them in another order.
 func TestDiffOfOrder(t *testing.T) {
 	t.Parallel()
 	const all, tenant = "all: {algorithm: fixed window, limit: 9, window: 1h}", "tenant: {by: [tenant], algorithm: fixed window, limit: 9, window: 1h}"
@@ -303,7 +303,11 @@ func TestDiffOfOrder(t *testing.T) {
 		}
 		from, to := parse(c.from), parse(c.to)
 		var lost []string
-		for _, change := range Diff(from, to) {
+		changes := Diff(from, to)
+		if len(changes) == 0 || changes[0].Effect != Rejected {
+			t.Fatalf("%q to %q: got %v, want that a running program rejects it", c.from, c.to, changes)
+		}
+		for _, change := range changes[1:] {
 			if change.Effect != Lost || !strings.Contains(change.Text, "another order") {
 				t.Errorf("%q to %q: %v", c.from, c.to, change)
 			}

@@ -20,6 +20,7 @@ const (
 	Renamed   Effect = "renamed"   // Lost, because the rule has another name
 	Added     Effect = "added"     // the limit is new: callers start with a full limit
 	Removed   Effect = "removed"   // the limit no longer applies
+	Rejected  Effect = "rejected"  // a running program rejects the file: see Limits.Watch
 )
 
 // A Change is one difference between two files.
@@ -29,7 +30,7 @@ type Change struct {
 	Key    []string `json:"key,omitempty"`  // of an override; secret segments are "(secret)"
 	Rule   string   `json:"rule,omitempty"` // "" if the change is about all rules
 	Effect Effect   `json:"effect"`
-	From   string   `json:"from,omitempty"` // the limit in the words of a file; "" if there was none
+	From   string   `json:"from,omitempty"` // the limit in the words of a file, or the segments; "" if there was none
 	To     string   `json:"to,omitempty"`   // "" if there is none
 	Text   string   `json:"text"`           // why
 	Line   int      `json:"line,omitempty"` // in the new file; 0 if removed
@@ -58,24 +59,21 @@ func (c Change) String() string {
 }
 
 // Diff says what happens to the state of callers when the program puts the file to into
-// use in place of the file from. It reports each rule that differs, first of the policy,
-// and then of its plans and overrides. If nothing differs, there is no Change.
+// use in place of the file from. It first reports what a running program rejects, and
+// then each rule that differs: of the policy, its plans and its overrides. If nothing
+// differs, there is no Change.
 //
 // The state of a rule is lost if its key in the store changes: see the section "What
 // happens to the state" of docs/guide/production.md.
 func Diff(from, to *File) []Change {
 	d := &differ{from: from, to: to}
+	d.rejects()
 	for _, p := range to.policies {
 		if old := from.policy(p.Name); old != nil {
 			d.policy(old, p)
 			continue
 		}
 		d.add(Change{Policy: p.Name, Effect: Added, Text: "the policy is new", Line: p.at.line})
-	}
-	for _, p := range from.policies {
-		if to.policy(p.Name) == nil {
-			d.add(Change{Policy: p.Name, Effect: Removed, Text: "a running program keeps its limits and rejects the file until it is restarted"})
-		}
 	}
 	return d.changes
 }
@@ -150,11 +148,6 @@ func (d *differ) plans(old, p *filePolicy) {
 			continue
 		}
 		d.limits(Change{Policy: p.Name, Plan: plan.name, Line: plan.at.line}, old, p, was.rules, plan.rules)
-	}
-	for i := range old.plans {
-		if name := old.plans[i].name; p.plan(name) == nil {
-			d.add(Change{Policy: p.Name, Plan: name, Effect: Removed, Text: "a running program keeps its limits and rejects the file until it is restarted"})
-		}
 	}
 }
 

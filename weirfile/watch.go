@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"time"
+
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // Status is the state of [Limits]: see [Limits.Status].
@@ -41,9 +45,10 @@ func (l *Limits) Status() Status {
 // ConfigMap.
 //
 // If the file cannot be read or is not valid, the limits stay as they are. So they do if
-// the file lacks a policy or a plan that it had, because requests ask for them by name:
-// to remove one, restart the program. Each such check calls Options.OnError, and counts
-// in [Limits.Status].
+// the file does not suit the running program, for example because it lacks a plan, or has
+// the segments of a policy in another order: docs/guide/file.md lists what needs a
+// restart, and [Diff] reports it as [Rejected]. Each such check calls Options.OnError,
+// and counts in [Limits.Status].
 //
 // Watch returns the error of ctx, or at once another error if the file was not loaded by
 // [Load].
@@ -146,7 +151,7 @@ func (l *Limits) replace(path string, data []byte, err error) (*File, error) {
 		return nil, err
 	}
 	f.path = path
-	if err := keepsNames(old.file, f); err != nil {
+	if err := suits(old.file, f); err != nil {
 		return nil, err
 	}
 	g, err := l.generation(f)
@@ -157,20 +162,73 @@ func (l *Limits) replace(path string, data []byte, err error) (*File, error) {
 	return f, nil
 }
 
-// keepsNames returns an error if f lacks a policy or a plan of old.
-func keepsNames(old, f *File) error {
-	var gone []error
-	for _, p := range old.policies {
-		now := f.policy(p.Name)
-		if now == nil {
-			gone = append(gone, fmt.Errorf("weirfile: %s lacks the policy %q, which is in use: it can be removed only with a restart", f.name, p.Name))
+// suits returns an error if a program that runs with old cannot use f.
+func suits(old, f *File) error {
+	d := &differ{from: old, to: f}
+	d.rejects()
+	var list []error
+	for _, c := range d.changes {
+		list = append(list, fmt.Errorf("weirfile: %s: %v", f.name, c))
+	}
+	return errors.Join(list...)
+}
+
+// uses are requests that need a kind of rule, or its absence.
+var uses = []struct {
+	text string
+	r    weir.Request
+}{
+	{"calls Allow, and a rule holds leases now", weir.Request{}},
+	{"calls Acquire, and no rule holds leases any more", weir.Request{Op: weir.Renew, ID: "x"}},
+	{"calls Pause, and no rule pauses keys any more", weir.Request{Op: weir.Pause, ID: "x", For: time.Hour}},
+	{"sets Request.Metadata, and no rule stores it any more", weir.Request{Metadata: "x"}},
+}
+
+// rejects adds the changes that are Rejected.
+func (d *differ) rejects() {
+	for _, old := range d.from.policies {
+		reject := func(c Change, text string) {
+			c.Policy, c.Effect = old.Name, Rejected
+			c.Text = "a running program " + text + ": restart it with code that suits the file, or leave the policy as it is and give the new one another name"
+			d.add(c)
+		}
+		p := d.to.policy(old.Name)
+		if p == nil {
+			reject(Change{}, "asks for the policy, which the file lacks")
 			continue
 		}
-		for i := range p.plans {
-			if name := p.plans[i].name; now.plan(name) == nil {
-				gone = append(gone, fmt.Errorf("weirfile: %s: policy %q lacks the plan %q, which is in use: it can be removed only with a restart", f.name, p.Name, name))
+		for _, name := range old.planNames() {
+			if p.plan(name) == nil {
+				reject(Change{Plan: name}, "asks for the plan, which the file lacks")
+			}
+		}
+		if was, now := old.segments(), p.segments(); moved(was, now) {
+			reject(Change{From: fmt.Sprintf("segments: %q", was), To: fmt.Sprintf("segments: %q", now), Line: p.at.line}, "passes the segments of its keys in their order")
+		}
+		for _, r := range old.Rules {
+			if now := p.rule(r.Name); d.from.options.Override != nil && (now == nil || tag(now.Algorithm) != tag(r.Algorithm)) {
+				reject(Change{Rule: r.Name}, "can get the rule from Options.Override, and it is removed or has another algorithm")
+			}
+		}
+		for _, use := range uses {
+			if d.from.supports(old, use.r) && !d.to.supports(p, use.r) {
+				reject(Change{Line: p.at.line}, use.text)
 			}
 		}
 	}
-	return errors.Join(gone...)
+}
+
+// moved reports whether segments change their number or their places. A name that only
+// one of the lists has is that of a segment with another name.
+func moved(was, now []string) bool {
+	return len(was) != len(now) || slices.ContainsFunc(was, func(name string) bool {
+		return slices.Contains(now, name) && slices.Index(now, name) != slices.Index(was, name)
+	})
+}
+
+// supports reports whether r is a valid request for the policy p.
+func (f *File) supports(p *filePolicy, r weir.Request) bool {
+	r.Key = weir.KeyOf(p.segments()...)
+	lim, err := weir.NewPolicy(memory.New(nil), p.Policy, f.options.Limiter)
+	return err == nil && lim.Check(r, nil) == nil
 }

@@ -65,8 +65,8 @@ func TestReloadFailures(t *testing.T) {
 		{shop[:len(shop)/2], "does not end with a line break"},
 		{shop + "x: y\n", `no field "x"`},
 		{strings.Replace(shop, five, "limit: 0,", 1), "limit is 0"},
-		{shop[:strings.Index(shop, "  login:")], `lacks the policy "login", which is in use`},
-		{strings.NewReplacer("pro:", "max:", "plan: pro", "plan: max").Replace(shop), `lacks the plan "pro", which is in use`},
+		{shop[:strings.Index(shop, "  login:")], `policy "login": rejected: a running program asks for the policy, which the file lacks`},
+		{strings.NewReplacer("pro:", "max:", "plan: pro", "plan: max").Replace(shop), `policy "api", plan "pro": rejected: a running program asks for the plan, which the file lacks`},
 		{"gone", "no such file"},
 	} {
 		write(t, path, c.text)

@@ -24,6 +24,7 @@ With CURRENT, it says what happens to the state of callers when FILE replaces CU
   renamed    lost, because the rule has another name
   added      the limit is new
   removed    the limit no longer applies
+  rejected   a running program keeps its limits until it is restarted
 
 It does not use a store. The exit code is 1 if FILE is not valid, or if it changes limits, and 2 if a
 file cannot be read. A file with algorithms of your own is not valid for the tool.`,
