@@ -33,7 +33,7 @@ type Lease struct {
 	limiter *Limiter
 	request Request
 	time    time.Duration // the lease time
-	lost    bool          // the store may have acquired the lease, and the reply to try is lost
+	lost    int           // the tries whose reply is lost: the store may have acquired the lease
 
 	released context.Context // ends when Release is called
 	release  context.CancelFunc
@@ -49,15 +49,22 @@ var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acq
 //
 // After [store.ErrUnavailable], the store may hold the lease until it expires. If ctx
 // ends or package outage denies the request, TryAcquire releases any lease that the store
-// may have granted, which takes at most one second.
+// may have granted, which takes at most one second. If ctx has ended, it joins the error
+// of a failed release.
+//
+// The lease can be granted after its release. So if the release fails or finds no lease,
+// this process sends it again 1 s, 5 s and 25 s later, each up to a quarter later still,
+// but not after the lease time. It does so for at most 1,024 leases and reservations at
+// once, and observe.DroppedUndos counts the others. If the process ends, or every release
+// fails, the lease is held until it expires: choose a short lease time, and use
+// [Lease.KeepAlive].
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
 		return nil, err
 	}
 	if err := lease.try(ctx); err != nil {
-		lease.giveUp(ctx)
-		return nil, err
+		return nil, lease.giveUp(ctx, err)
 	}
 	return lease, nil
 }
@@ -67,8 +74,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 // particular order.
 //
 // If ctx ends, Acquire returns the error of ctx, which is also an [ErrDenied] if the
-// request was denied. Acquire returns at once if the request can never be allowed, or
-// fails during an outage.
+// request was denied, and releases any lease as TryAcquire does. Acquire returns at once
+// if the request can never be allowed, or fails during an outage.
 func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -76,7 +83,7 @@ func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err 
 	}
 	defer func() {
 		if held == nil {
-			lease.giveUp(ctx)
+			err = lease.giveUp(ctx, err)
 		}
 	}()
 	var denied *DeniedError
@@ -134,18 +141,51 @@ func (l *Lease) try(ctx context.Context) error {
 		l.extend(start)
 		return nil
 	case err == nil:
-		l.lost = l.lost || res.Degraded != nil
+		if guard.Lost(res.Degraded) {
+			l.lost++
+		}
 		return &DeniedError{res}
 	}
-	l.lost = l.lost || ctx.Err() != nil || guard.Contextual(err)
+	if lost(ctx, err) {
+		l.lost++
+	}
 	return err
 }
 
-// giveUp releases any lease that the store may have granted to a try whose reply is lost.
-func (l *Lease) giveUp(ctx context.Context) {
-	if l.lost {
-		_ = guard.Undo(ctx, l.Release)
+// lost reports whether err, the error of a decision, means that its reply is lost because
+// ctx has ended. The timer of the store can be earlier than the timer of ctx.
+func lost(ctx context.Context, err error) bool {
+	return guard.Contextual(err) || errors.Is(err, store.ErrUnavailable) && ctx.Err() != nil
+}
+
+// giveUp releases any lease that the store may have granted to a try whose reply is lost,
+// and returns err. If that fails, and err is no denial, it returns both errors.
+func (l *Lease) giveUp(ctx context.Context, err error) error {
+	if l.lost == 0 {
+		return err
 	}
+	failed := guard.Chase(ctx, l.limiter.bound.life(0), func(ctx context.Context) (bool, error) {
+		found, err := l.Release(ctx)
+		return found && l.lost == 1, err // each lost try can still acquire the lease again
+	})
+	if _, denied := err.(*DeniedError); failed == nil || denied {
+		return err
+	}
+	return errors.Join(err, failed)
+}
+
+// life returns how long a lease can live without a renewal, or reserved tokens that are
+// available within wait. It is Never if a rule does not say.
+func (b *bound) life(wait time.Duration) (life time.Duration) {
+	for _, r := range b.every() {
+		switch {
+		case b.leases == nil && !r.has(pauses):
+			life = max(life, cmp.Or(r.limit.Window, Never))
+		case r.has(leases):
+			life = max(life, r.limit.Lease)
+		}
+	}
+	return min(life, Never-wait) + wait
 }
 
 func (l *Lease) do(ctx context.Context, op Op) (Result, error) {

@@ -10,7 +10,6 @@ import (
 
 	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/internal/sleep"
-	"github.com/weir-go/weir/store"
 )
 
 // A Reservation is an allowed request whose tokens may be available only later: call
@@ -44,8 +43,10 @@ var errNoReservation = errors.New("weir: the Reservation is nil or a zero value:
 //
 // After [store.ErrUnavailable], the tokens may have been consumed. If ctx ends or package
 // outage denies the request, Reserve tries to refund them, which takes at most one
-// second, and joins the error of a failed refund. But if r has an ID, another request can
-// use the tokens, so only [Limiter.Refund] refunds them.
+// second. If ctx has ended, it joins the error of a failed refund. A refund that fails or
+// finds nothing is repeated as [Limiter.TryAcquire] says, until the tokens would have
+// been refilled. But if r has an ID, another request can use the tokens, so only
+// [Limiter.Refund] refunds them.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -75,12 +76,11 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 		turn.Result, turn.turn = res, time.Now().Add(res.Delay)
 		return turn, nil
 	case err == nil:
-		if res.Degraded != nil || res.Replayed { // a client or a wrapper can repeat a call
+		if guard.Lost(res.Degraded) || res.Replayed { // a client or a wrapper can repeat a call
 			_ = turn.giveUp(ctx, nil) // the answer is the denial, even if this fails
 		}
 		return nil, &DeniedError{res}
-	case guard.Contextual(err), errors.Is(err, store.ErrUnavailable) && ctx.Err() != nil:
-		// The timer of the store can be earlier than the timer of ctx.
+	case lost(ctx, err):
 		return nil, turn.giveUp(ctx, cmp.Or(ctx.Err(), err))
 	}
 	return nil, err
@@ -127,10 +127,16 @@ func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 // giveUp cancels the reservation if Reserve chose its ID, and returns err. If Cancel
 // fails, it returns both errors.
 func (r *Reservation) giveUp(ctx context.Context, err error) error {
-	if r.own {
-		if failed := guard.Undo(ctx, r.Cancel); failed != nil {
-			return errors.Join(err, failed)
-		}
+	var failed error
+	switch {
+	case !r.own:
+	case r.turn.IsZero(): // the reply is lost
+		failed = guard.Chase(ctx, r.limiter.bound.life(r.request.MaxWait), r.Cancel)
+	default:
+		failed = guard.Undo(ctx, r.Cancel)
+	}
+	if failed != nil {
+		return errors.Join(err, failed)
 	}
 	return err
 }

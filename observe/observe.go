@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/store"
 )
 
@@ -28,7 +29,8 @@ import (
 // An Observer sees the decisions of all verbs. A Wait makes one decision, and then a
 // Refund if its context ends or if an outage denies it; Took does not include the wait.
 // An Acquire makes a decision for each attempt, and a Release if it fails after a reply
-// may have been lost. The decisions of a DoMany that are made together have the same
+// may have been lost. Such a Release or Refund can be repeated in the background: see
+// [weir.Limiter.TryAcquire]. The decisions of a DoMany that are made together have the same
 // Took.
 type Observer func(ctx context.Context, d Decision)
 
@@ -39,6 +41,11 @@ type Decision struct {
 	Err     error
 	Took    time.Duration // the time from the request to the answer
 }
+
+// DroppedUndos returns how many undos this process did not repeat, because 1,024 others
+// were waiting: see [weir.Limiter.TryAcquire]. Their leases and tokens can stay until
+// they expire or are refilled.
+func DroppedUndos() int64 { return guard.Dropped() }
 
 // An Outcome says in one word how a decision ended. It suits a label of a metric.
 type Outcome string

@@ -1,12 +1,14 @@
 package outage
 
 import (
+	"errors"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/failure"
+	"github.com/weir-go/weir/internal/guard"
 )
 
 // A circuit says which calls may ask the store. It is closed at first: all may. After a
@@ -28,6 +30,7 @@ type circuit struct {
 
 	state   atomic.Uint64                 // the generation, shifted by stateBits, and failing and open
 	cause   atomic.Pointer[failure.Error] // the last failure that counted
+	unsent  atomic.Pointer[failure.Error] // cause, for calls that may not ask the store
 	answers atomic.Int64                  // how many requests were answered without the store
 
 	onChange func(State) // can be nil
@@ -162,6 +165,7 @@ func (c *circuit) count(t ticket, cause *failure.Error) (began bool) {
 		return false
 	}
 	c.cause.Store(cause)
+	c.unsent.Store(&failure.Error{Text: cause.Text, Is: errors.Join(cause.Is, guard.ErrUnsent)})
 	if s&open != 0 { // the next probe is due already
 		return false
 	}

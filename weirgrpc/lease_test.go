@@ -253,6 +253,45 @@ func TestLeaseOfLostReply(t *testing.T) {
 	}
 }
 
+// A lease or a turn that the store grants after its undo is undone by a later one, if
+// Leased or the interceptor made its ID. An ID of the caller is undone once.
+func TestLateGrant(t *testing.T) {
+	all := weir.KeyOf("all")
+	for _, tt := range []struct {
+		a    algorithm.Algorithm
+		req  weir.Request
+		free int64
+	}{
+		{algorithm.Concurrency{Limit: 1, Lease: time.Hour}, weir.Request{Key: all}, 1},
+		{algorithm.Concurrency{Limit: 1, Lease: time.Hour}, weir.Request{Key: all, ID: "mine"}, 0},
+		{algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}, weir.Request{Key: all, MaxWait: time.Hour}, 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			lim := newLimiter(t, tt.a)
+			late := wrapped(lim, func(next weir.Decider) weir.Decider {
+				return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+					if r.Op != weir.Consume {
+						return next.Decide(ctx, r, each)
+					}
+					time.AfterFunc(300*time.Millisecond, func() { _, _ = next.Decide(context.WithoutCancel(ctx), r, nil) })
+					<-ctx.Done()
+					return weir.Result{}, ctx.Err()
+				})
+			})
+			request := of(tt.req, nil)
+			if tt.req.MaxWait == 0 {
+				request = weirgrpc.Leased(request)
+			}
+			limit, _ := newInterceptor(t, late, request, weirgrpc.Options{Timeout: 100 * time.Millisecond})
+			_ = check(t.Context(), serve(t, new(service), limit))
+			time.Sleep(time.Minute)
+			if n := free(t, lim); n != tt.free {
+				t.Errorf("%+v: got %d free, want %d", tt.req, n, tt.free)
+			}
+		})
+	}
+}
+
 // An ID of a limiter without leases does no harm: a handler can use it for a refund.
 func TestID(t *testing.T) {
 	lim := newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour})

@@ -2,7 +2,6 @@ package weirgrpc
 
 import (
 	"context"
-	"crypto/rand"
 	"net"
 	"net/netip"
 	"slices"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/grpc/peer"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/segment"
 )
 
@@ -59,8 +59,13 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 }
 
 // Leased returns a RequestFunc that adds a random ID to the requests of request, for a
-// limiter with an algorithm.Concurrency. A request that already has an ID keeps it: the
-// ID must then be another one for each call. If request is nil, Leased returns nil.
+// limiter with an algorithm.Concurrency. If the reply of a decision is lost, the lease of
+// such an ID is released, repeatedly as [weir.Limiter.TryAcquire] says. So do not use the
+// ID for another call.
+//
+// A request that already has an ID keeps it. That ID must be another one for each call,
+// and its lease is released once, because a retry can use it. If request is nil, Leased
+// returns nil.
 func Leased(request RequestFunc) RequestFunc {
 	if request == nil {
 		return nil
@@ -68,7 +73,7 @@ func Leased(request RequestFunc) RequestFunc {
 	return func(ctx context.Context, method string) (weir.Request, error) {
 		req, err := request(ctx, method)
 		if err == nil && req.ID == "" {
-			req.ID = rand.Text()
+			req.ID = gate.NewID()
 		}
 		return req, err
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/segment"
 )
 
@@ -60,6 +61,27 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 }
 
 func isNil(s Segment) bool { return s == nil }
+
+// Leased returns a RequestFunc that adds a random ID to the requests of request, for a
+// limiter with an algorithm.Concurrency. If the reply of a decision is lost, the lease of
+// such an ID is released, repeatedly as [weir.Limiter.TryAcquire] says. So do not use the
+// ID for another request.
+//
+// A request that already has an ID keeps it. That ID must be another one for each
+// request, and its lease is released once, because a retry can use it. If request is nil,
+// Leased returns nil.
+func Leased(request RequestFunc) RequestFunc {
+	if request == nil {
+		return nil
+	}
+	return func(r *http.Request) (weir.Request, error) {
+		req, err := request(r)
+		if err == nil && req.ID == "" {
+			req.ID = gate.NewID()
+		}
+		return req, err
+	}
+}
 
 // Header returns a segment whose value is the SHA-256, in hexadecimal, of the header
 // field with that name, for example of an API key. The store never sees the field, but

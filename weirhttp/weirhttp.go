@@ -144,7 +144,8 @@ type Options struct {
 	// Timeout is the longest time of a decision. 0 means that only the request's context
 	// ends it. Set it if FailOpen is true, because each request waits for a store that
 	// does not answer. If a decision takes longer, the middleware releases its lease, or
-	// refunds its tokens as New says, in the background.
+	// refunds its tokens as New says, in the background. If Leased or the middleware made
+	// the ID, it repeats that as [weir.Limiter.TryAcquire] does.
 	Timeout time.Duration
 
 	// FailOpen passes a request on if the store is not available, or does not answer in
@@ -169,10 +170,10 @@ type Options struct {
 // defaults.
 //
 // If a rule is an algorithm.Concurrency, each request needs an ID of its own, even a
-// repeated request. The middleware releases the lease when the handler returns, but does
-// not renew it, so the lease must be longer than the handler takes. The response ends
-// after the release, which takes a round trip, and at most one second if the store does
-// not answer.
+// repeated request: use [Leased]. The middleware releases the lease when the handler
+// returns, but does not renew it, so the lease must be longer than the handler takes. The
+// response ends after the release, which takes a round trip, and at most one second if
+// the store does not answer.
 //
 // A request with a MaxWait can be allowed after a delay, for which the middleware waits.
 // MaxWait is cut to the time until the deadline of the request's context. If the client

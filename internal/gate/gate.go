@@ -3,11 +3,13 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +40,14 @@ type Request struct {
 
 	Decider weir.Decider
 	own     bool // nobody else can use the ID
+	lost    bool // the reply is lost
 }
+
+// made begins each ID of NewID, and no ID of a caller.
+var made = "~" + rand.Text()[:6]
+
+// NewID returns an ID for one request.
+func NewID() string { return made + rand.Text() }
 
 // Prepare checks r, and completes it for a caller whose context is ctx. pkg is the name of the
 // calling package.
@@ -46,13 +55,14 @@ func (r *Request) Prepare(ctx context.Context, pkg string) error {
 	if r.Op != weir.Consume {
 		return fmt.Errorf("%s: Request.Op is %v: it must be Consume", pkg, r.Op)
 	}
+	r.own = strings.HasPrefix(r.ID, made)
 	if r.MaxWait > 0 {
 		if deadline, ok := ctx.Deadline(); ok {
 			// Not 0, which has another meaning.
 			r.MaxWait = max(min(r.MaxWait, time.Until(deadline)), time.Microsecond)
 		}
-		if r.own = r.ID == ""; r.own {
-			r.ID = rand.Text() // for the refund
+		if r.ID == "" {
+			r.own, r.ID = true, rand.Text() // for the refund
 		}
 	}
 	return nil
@@ -60,6 +70,10 @@ func (r *Request) Prepare(ctx context.Context, pkg string) error {
 
 // Decide decides r. If timeout is not 0, it is the longest time of the decision.
 func (r *Request) Decide(ctx context.Context, timeout time.Duration, each []weir.Result) (weir.Result, error) {
+	if err := ctx.Err(); err != nil {
+		r.ID = "" // nothing is sent, so there is nothing to undo
+		return weir.Result{}, err
+	}
 	if timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, timeout)
@@ -82,6 +96,12 @@ const (
 // Hold returns what r may hold after Decide. s has the results of the rules. gone reports whether
 // the caller has gone, if there was an error.
 func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold {
+	h := r.hold(res, err, s, gone)
+	r.lost = h >= Denied && (err == nil || guard.Unknown(err))
+	return h
+}
+
+func (r *Request) hold(res *weir.Result, err error, s *Scratch, gone bool) Hold {
 	switch {
 	case !r.undoable():
 	case err != nil && gone:
@@ -91,7 +111,7 @@ func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold 
 	case err != nil:
 	case res.Allowed && r.MaxWait == 0 && leased(s.Rules(res)):
 		return Lease
-	case !res.Allowed && res.Degraded != nil && (r.own || leased(s.Rules(res))):
+	case !res.Allowed && guard.Lost(res.Degraded) && (r.own || leased(s.Rules(res))):
 		return Denied
 	}
 	return Nothing
@@ -116,7 +136,7 @@ func leased(each []weir.Result) bool {
 
 // Undo refunds a request with a MaxWait, and releases the lease of another one. It does nothing if
 // another request can use the tokens. It returns no error if the algorithm cannot refund, or has no
-// leases.
+// leases. If the reply is lost, and nobody else can use the ID, it repeats the undo: see guard.Chase.
 func (r *Request) Undo(ctx context.Context) error {
 	if !r.undoable() {
 		return nil
@@ -125,11 +145,42 @@ func (r *Request) Undo(ctx context.Context) error {
 	if r.MaxWait > 0 {
 		back.Op = weir.Refund
 	}
-	err := guard.Undo(ctx, func(ctx context.Context) (weir.Result, error) { return r.Decider.Decide(ctx, back, nil) })
-	if errors.Is(err, weir.ErrUnsupported) {
-		return nil
+	if r.own && r.lost {
+		return chase(ctx, r.Decider, back, r.life())
 	}
-	return err
+	return guard.Undo(ctx, func(ctx context.Context) (bool, error) { return undo(ctx, r.Decider, &back) })
+}
+
+func chase(ctx context.Context, d weir.Decider, back weir.Request, life time.Duration) error {
+	return guard.Chase(ctx, life, func(ctx context.Context) (bool, error) { return undo(ctx, d, &back) })
+}
+
+// undo sends back, and reports whether there is nothing left to undo.
+func undo(ctx context.Context, d weir.Decider, back *weir.Request) (bool, error) {
+	res, err := d.Decide(ctx, *back, nil)
+	if errors.Is(err, weir.ErrUnsupported) {
+		return true, nil
+	}
+	return res.Allowed, err
+}
+
+// life returns how long the lease or the tokens of r can stay. It is Never if a rule or the Decider
+// does not say.
+func (r *Request) life() (life time.Duration) {
+	lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](r.Decider)
+	if !ok {
+		return weir.Never
+	}
+	for _, rule := range lim.Rules() {
+		if limit, err := rule.Algorithm.NewLimit(); err != nil || rule.Pauses {
+			continue
+		} else if r.MaxWait > 0 {
+			life = max(life, cmp.Or(limit.Window, weir.Never))
+		} else if rule.Leases {
+			life = max(life, limit.Lease)
+		}
+	}
+	return min(life, weir.Never-r.MaxWait) + r.MaxWait
 }
 
 // A Scratch holds the buffers of one decision, which are reused.

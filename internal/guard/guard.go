@@ -15,10 +15,14 @@ const Time = time.Second
 
 // Undo calls undo with a context that goes on when ctx ends, and that ends after Time.
 func Undo[T any](ctx context.Context, undo func(context.Context) (T, error)) error {
+	_, err := within(ctx, undo)
+	return err
+}
+
+func within[T any](ctx context.Context, undo func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Time)
 	defer cancel()
-	_, err := undo(ctx)
-	return err
+	return undo(ctx)
 }
 
 // Ended reports whether ctx has ended, or its deadline has passed. A timer can end ctx a
@@ -39,6 +43,13 @@ func Unknown(err error) bool { return errors.Is(err, store.ErrUnavailable) || Co
 func Answered(err error) bool {
 	return errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript)
 }
+
+// ErrUnsent is wrapped by the Degraded of an answer for which the store was not asked.
+var ErrUnsent = errors.New("the store was not asked")
+
+// Lost reports whether the store may have granted a request that was denied with this
+// Degraded.
+func Lost(degraded error) bool { return degraded != nil && !errors.Is(degraded, ErrUnsent) }
 
 // Contextual reports whether err is the error of a context.
 func Contextual(err error) bool {
