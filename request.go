@@ -53,7 +53,8 @@ type Request struct {
 
 	// MaxWait lets a Consume or a Peek reserve tokens that will be available within that
 	// time. An allowed caller then waits for Result.Delay. 0 means that the tokens must
-	// be available now. algorithm.GCRA, TokenBucket, LeakyBucket and Pause support it.
+	// be available now. algorithm.GCRA, TokenBucket and LeakyBucket support it. While an
+	// algorithm.Pause closes the key, the request is denied, whatever MaxWait is.
 	MaxWait time.Duration
 
 	// For is how long a Pause lasts, up to algorithm.MaxSpan.

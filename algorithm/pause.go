@@ -29,14 +29,16 @@ import (
 // until the last of them ends, so Resume cannot end them.
 //
 // The rule consumes and writes nothing for a request. While the key is open, it allows
-// any cost, and Remaining is MaxTokens. While the key is closed, Remaining is 0, and
-// RetryAfter and ResetAfter are the time until the last pause ends. A request is allowed
-// if its MaxWait is at least that long, and Delay is then that time or more.
+// any cost, and Remaining is MaxTokens. While the key is closed, every request is denied,
+// whatever its MaxWait is, so nobody reserves tokens. Remaining is then 0, and RetryAfter
+// and ResetAfter are the time until the last pause ends. [weir.Limiter.Wait] sleeps until
+// then, and asks again.
 //
 // Only new requests are denied. Force, Refund, Settle, Renew and Release ignore pauses,
-// and a Reset ends all pauses of the key. A repeat of an earlier decision is denied, or
-// delayed until the end, because its caller has not gone ahead. If the tokens of the
-// decision have been refilled by then, it is decided again.
+// and a Reset ends all pauses of the key. A reservation made before the pause goes ahead
+// at its turn. A repeat of an earlier decision is denied, because its caller has not gone
+// ahead. If the tokens of the decision have been refilled by the end of the pause, it is
+// decided again.
 //
 // The rule supports what all rules of a limiter must support, for example refunds. It
 // must have no Cost, and cannot be a shadow rule.
@@ -60,7 +62,7 @@ var pauseKind = &contract.StepKind{
 
 // NewLimit implements [Algorithm].
 func (Pause) NewLimit() (*contract.Limit, error) {
-	return &contract.Limit{Kind: pauseKind, Capacity: MaxTokens, MaxWait: maxSpan}, nil
+	return &contract.Limit{Kind: pauseKind, Capacity: MaxTokens}, nil
 }
 
 // A pause is the Step of a Pause. Its state is until: see pause.lua.
@@ -78,8 +80,8 @@ func (pause) Read(tx store.Tx, key int, _ int64, _ contract.Ask) (s contract.Sta
 	return s, nil
 }
 
-func (pause) Room(now int64, s contract.State, a contract.Ask) int64 {
-	if s[0] > now+a.Wait {
+func (pause) Room(now int64, s contract.State, _ contract.Ask) int64 {
+	if s[0] > now {
 		return 0
 	}
 	return MaxTokens + 1
@@ -108,12 +110,12 @@ func (pause) Write(tx store.Tx, key int, now int64, s contract.State, _ int64, a
 	return nil
 }
 
-func (pause) Answer(now int64, s contract.State, _ int64, a contract.Ask) contract.Answer {
-	ans := contract.Answer{Limit: MaxTokens, ResetAfter: contract.Micros(max(s[0]-now, 0))}
-	if s[0] <= now {
+func (pause) Answer(now int64, s contract.State, _ int64, _ contract.Ask) contract.Answer {
+	left := contract.Micros(max(s[0]-now, 0))
+	ans := contract.Answer{Limit: MaxTokens, RetryAfter: left, ResetAfter: left}
+	if left == 0 {
 		ans.Remaining = MaxTokens
 	}
-	ans.RetryAfter = contract.Micros(max(s[0]-now-a.Wait, 0))
 	return ans
 }
 

@@ -28,7 +28,7 @@ if redis.call('EXISTS', $key1) == 1 then
   if $until < 0 or $until > 9007199254740991 or $until % 1 ~= 0 then
     return $foreign1
   end
-  if $until > at then $room = 0 end
+  if $until > now then $room = 0 end
 end
 
 -- write

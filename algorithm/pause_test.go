@@ -63,18 +63,21 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// A request that can wait is allowed if the pause ends in time. It writes nothing.
+// A request is denied until the end of the pause, however long it can wait. It writes
+// nothing.
 func TestPauseWait(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, algorithm.Pause{})
 	b.pause(script.Pause, epoch, "a", 10*time.Second)
 	writes := b.state.writes
 	for _, v := range []script.Verb{script.Consume, script.Peek} {
-		if got := b.wait(v, epoch+1, 1, 10*time.Second-2*us); got.Allowed || got.RetryAfter != us || got.ResetAfter != 10*time.Second-us {
-			t.Errorf("1 µs short: got %+v", got)
+		for _, wait := range []time.Duration{us, 10*time.Second - us, time.Hour, maxSpan} {
+			if got := b.wait(v, epoch+1, 1, wait); got.Allowed || got.RetryAfter != 10*time.Second-us || got.ResetAfter != got.RetryAfter || got.Remaining != 0 {
+				t.Errorf("with a wait of %v: got %+v", wait, got)
+			}
 		}
-		if got := b.wait(v, epoch+1, 1, 10*time.Second-us); !got.Allowed || got.Delay != 10*time.Second-us || got.RetryAfter != 0 {
-			t.Errorf("just in time: got %+v", got)
+		if got := b.wait(v, epoch+10_000_000, 1, time.Hour); !got.Allowed || got.Delay != 0 || got.RetryAfter != 0 {
+			t.Errorf("at the end: got %+v", got)
 		}
 	}
 	for _, v := range []script.Verb{script.Consume, script.UpTo, script.Force, script.ConsumeMark, script.UpToMark, script.ForceMark, script.Refund, script.Settle} {

@@ -62,11 +62,8 @@ var pauseMutants = []mutant{
 			reply[0], reply[2] = store.IntegerValue(0), store.IntegerValue(0)
 		}
 	})},
-	{"nobody waits for the end", "Pause/Wait", ofPauses, badPause(func(b *badStep) {
-		b.room = func(now int64, s contract.State, a contract.Ask) int64 {
-			a.Wait = 0
-			return b.Step.Room(now, s, a)
-		}
+	{"a request reserves tokens for the time after the pause", "Pause/Wait", ofPauses, badPause(func(b *badStep) {
+		b.room = func(now int64, s contract.State, a contract.Ask) int64 { return b.Step.Room(now+a.Wait, s, a) }
 	})},
 	{"the wait is rounded up", "Pause/Same", ofPauses, badPause(func(b *badStep) {
 		b.answer = func(now int64, s contract.State, n int64, a contract.Ask) contract.Answer {

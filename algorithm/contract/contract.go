@@ -205,8 +205,7 @@ type Limit struct {
 
 	// MaxWait is how far ahead tokens can be reserved, in microseconds, from 0 to
 	// MaxSpan. Choose it so that no number in the arithmetic reaches 2^53. A longer wait
-	// is cut to MaxWait. MaxWait is used only if MeterKind.Reserves or StepKind.Pauses is
-	// true.
+	// is cut to MaxWait. MaxWait is used only if MeterKind.Reserves is true.
 	MaxWait int64
 
 	// Lease is the time until a lease expires. It is used only if StepKind.Leases is

@@ -114,7 +114,9 @@ func New(rules []Rule) (*Program, error) {
 		keys += layout.Keys()
 		p.consts = append(p.consts, l.Args...)
 		p.cells, some = p.cells && (form.meter != nil || layout.Pauses()), some || form.meter != nil
-		p.maxWait = min(p.maxWait, l.MaxWait)
+		if !layout.Pauses() {
+			p.maxWait = min(p.maxWait, l.MaxWait)
+		}
 		if r.Cost > 0 {
 			p.consts = append(p.consts, store.ConstArg(r.Cost))
 			p.ownDebt = min(p.ownDebt, l.MaxDebt)

@@ -24,7 +24,7 @@ type Result struct {
 	Remaining  int64
 	RetryAfter time.Duration
 	ResetAfter time.Duration
-	Degraded   error // only package weir uses it
+	Degraded   error // this package does not set it
 	Shadow     error // only package weir uses it
 }
 
@@ -71,9 +71,7 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 		case room < a.Cost:
 			out.deny(own.RetryAfter)
 		default:
-			if out.Allowed = true; r.pauses {
-				out.Delay = out.ResetAfter // within the wait
-			}
+			out.Allowed = true
 		}
 	default:
 		h := cellRun{step: &r.step, cell: cellOf(o.ints[r.state : r.state+r.ints])}
@@ -110,19 +108,15 @@ func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
 }
 
 // replayed returns the answer of rule i to a repeated decision: the state now, and what
-// the decision consumed earlier. If its tokens are not available within a.Wait, or a
-// pause lasts longer, the answer is a denial.
+// the decision consumed earlier. If its tokens are not available within a.Wait, or the
+// key is paused, the answer is a denial.
 func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out Result) {
 	r := &p.rules[i]
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
-	if r.pauses && !v.Forces() { // the caller has not gone ahead
-		out = p.Result(i, script.Peek, &peek, &Call{Cost: 1, Wait: a.Wait})
-		if out.Allowed {
-			out.Granted = o.Granted
-		}
+	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1})
+	if r.pauses && !v.Forces() && !out.Allowed { // the caller has not gone ahead
 		return out
 	}
-	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1})
 	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted
 	spent := o.ints[r.spent : r.spent+2+r.ints]
 	n, changed, meter := spent[0].Int(), spent[1].Int() > 0, r.step.meter

@@ -12,6 +12,15 @@ func Pauses(limit int64, window time.Duration) bool {
 	return limit == contract.MaxTokens && window == 0
 }
 
+// Paused returns the rest of the pause that denied the request, or 0 if another rule did,
+// or the decision was made without the store.
+func (a *Result) Paused() time.Duration {
+	if a.Allowed || a.Degraded != nil || !Pauses(a.Limit, a.Window) {
+		return 0
+	}
+	return a.RetryAfter
+}
+
 // A Shown collects the answers of the rules to a request, one by one, and tells which of
 // them the weir.Result describes. If the request is allowed, it is the rule with the
 // fewest tokens remaining, otherwise the rule with the longest RetryAfter. If there are

@@ -172,7 +172,7 @@ func pauses() History {
 			ask(2*s, weir.Consume, 1, ""),
 			ask(2*s, weir.Peek, 9, ""),
 			ask(2*s, weir.TakeUpTo, 3, ""),
-			ask(2*s, weir.Consume, 1, "first"), // a repeat waits too
+			ask(2*s, weir.Consume, 1, "first"), // a repeat is denied too
 			wait(2*s, 9*s-time.Microsecond),
 			wait(2*s, 9*s),
 			ask(3*s, weir.Refund, 0, "first"),

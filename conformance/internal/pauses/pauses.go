@@ -25,7 +25,7 @@ var Checks = []suite.Check{
 	of("Resume", "Resume ends only the pause that it names, once; other pauses go on", checkResume),
 	of("Full", "a key with more pauses than algorithm.MaxPauses is closed until the last of them ends, and has a bounded number of entries", checkFull),
 	of("Ignored", "Force, Refund, Settle, Renew and Release work during a pause", checkIgnored),
-	of("Wait", "a request that can wait is allowed if and only if the pause ends within MaxWait, and Delay is the longest wait of all rules", checkWait),
+	of("Wait", "a paused key denies a request until the last pause ends, whatever its MaxWait is, and reserves nothing; after the pause, requests leave at the pace of the other rules", checkWait),
 	of("Same", "every verb gives the same answers as on the memory store, beside rules with any algorithms", checkSame),
 	of("Open", "while a key is open, a limiter answers as if it had no rule that pauses", checkOpen),
 	of("Many", "callers that pause and resume a key at once lose no pause, and end each once", checkMany),
@@ -169,17 +169,17 @@ func checkIgnored(t *decisions.T) {
 		t.Errorf("a repeated request: got %+v, want it denied for 1h", res)
 	}
 	r.MaxWait = time.Hour
-	if res := t.Do(t.Limiter(c, rules()[:2]...), weir.Request{Key: r.Key, MaxWait: time.Hour}); !res.Allowed || res.Delay != time.Hour {
-		t.Errorf("a request that waits: got %+v, want it allowed after 1h", res)
+	if res := t.Do(t.Limiter(c, rules()[:2]...), r); res.Allowed || !res.Replayed || res.RetryAfter != time.Hour {
+		t.Errorf("a repeated request that can wait: got %+v, want it denied for 1h", res)
 	}
 	if s, err := l.Settle(t.Ctx, r, 1); err != nil || !s.Found || s.Cost != 1 {
 		t.Errorf("Settle: got %+v, %v, want it found", s, err)
 	}
-	closed(t, l, "after Settle", "k", time.Hour, 3) // one token is that of the request that waits
+	closed(t, l, "after Settle", "k", time.Hour, 4)
 	if s, err := l.Refund(t.Ctx, r); err != nil || !s.Found {
 		t.Errorf("Refund: got %+v, %v, want it found", s, err)
 	}
-	closed(t, l, "after Refund", "k", time.Hour, 4)
+	closed(t, l, "after Refund", "k", time.Hour, 5)
 	if res := t.Do(l, weir.Request{Key: r.Key, Op: weir.Force, Cost: 9}); !res.Allowed || res.Granted != 9 || res.Rule == "pause" {
 		t.Errorf("Force: got %+v, want 9 granted", res)
 	}
@@ -200,27 +200,26 @@ func checkIgnored(t *decisions.T) {
 }
 
 func checkWait(t *decisions.T) {
+	const callers, burst, interval = 40, 4, 100 * time.Millisecond
 	c := decisions.NewClock()
-	l := t.Limiter(c, rules()[:2]...)
-	pause(t, l, "k", "a", 10*time.Second)
+	l := t.Limiter(c, weir.Rule{Name: "pace", Algorithm: algorithm.GCRA{Rate: algorithm.Every(interval), Burst: burst}}, weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}})
 	ask := func(op weir.Op, wait time.Duration) weir.Result {
-		return t.Do(l, weir.Request{Key: weir.KeyOf("k"), Op: op, Cost: 5, MaxWait: wait})
+		return t.Do(l, weir.Request{Key: weir.KeyOf("k"), Op: op, MaxWait: wait})
 	}
-	for _, op := range []weir.Op{weir.Peek, weir.Consume} {
-		if res := ask(op, 10*time.Second-time.Microsecond); res.Allowed || res.Rule != "pause" || res.RetryAfter != time.Microsecond {
-			t.Errorf("%v, 1µs short: got %+v, want it denied for 1µs", op, res)
+	pause(t, l, "k", "a", 10*time.Second)
+	for n := range callers {
+		wait := []time.Duration{time.Microsecond, 10*time.Second - time.Microsecond, 10 * time.Second, time.Hour, weir.Never}[n%5]
+		for _, op := range []weir.Op{weir.Peek, weir.Consume} {
+			if res := ask(op, wait); res.Allowed || res.Rule != "pause" || res.RetryAfter != 10*time.Second || res.ResetAfter != 10*time.Second || res.Delay != weir.Never {
+				t.Errorf("%v with a MaxWait of %v: got %+v, want it denied for 10s", op, wait, res)
+			}
 		}
 	}
-	for _, op := range []weir.Op{weir.Peek, weir.Consume} {
-		if res := ask(op, 10*time.Second); !res.Allowed || res.Rule != "rate" || res.Delay != 10*time.Second {
-			t.Errorf("%v, just in time: got %+v, want it allowed after 10s", op, res)
+	c.Advance(10 * time.Second)
+	for n := range callers {
+		if res := ask(weir.Consume, weir.Never); !res.Allowed || res.Rule != "pace" || res.Delay != max(time.Duration(n+1-burst), 0)*interval {
+			t.Errorf("caller %d after the pause: got %+v, want it allowed after %v", n, res, max(time.Duration(n+1-burst), 0)*interval)
 		}
-	}
-	if res := ask(weir.Consume, time.Hour); !res.Allowed || res.Delay != 30*time.Second { // 5 tokens, one in 6 s
-		t.Errorf("behind the others: got %+v, want it allowed after 30s", res)
-	}
-	if res := ask(weir.Consume, 59*time.Second); res.Allowed || res.Rule != "rate" || res.RetryAfter != time.Second {
-		t.Errorf("too far behind: got %+v, want it denied by the rate for 1s", res)
 	}
 }
 
