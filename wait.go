@@ -41,6 +41,10 @@ var errNoReservation = errors.New("weir: the Reservation is nil or a zero value:
 // Callers go ahead in the order of their reservations. If r.ID is empty, Reserve uses a
 // random one. r.Op must be Consume.
 //
+// While the key is paused, Reserve returns [ErrDenied] at once, whatever r.MaxWait is,
+// and consumes nothing: [Limiter.WaitFor] sleeps until the end. A reservation made before
+// the pause goes ahead at its turn, even if the key is still closed.
+//
 // After [store.ErrUnavailable], the tokens may have been consumed. If ctx ends or package
 // outage denies the request, Reserve tries to refund them, which takes at most one
 // second. If ctx has ended, it joins the error of a failed refund. A refund that fails or
@@ -142,32 +146,56 @@ func (r *Reservation) giveUp(ctx context.Context, err error) error {
 }
 
 // Wait consumes one token from every rule, and waits until it is available: see
-// [Limiter.WaitN].
+// [Limiter.WaitFor].
 func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
 	return l.WaitN(ctx, 1, key...)
 }
 
 // WaitN consumes cost tokens, at least 1, from every rule, and waits until they are
-// available. It reserves them with one call of the store, and then sleeps, so callers go
-// ahead in the order of their calls.
-//
-// If the tokens cannot be available before the deadline of ctx, or a queue is full, WaitN
-// returns [ErrDenied] at once, and consumes nothing. The Result says why. If ctx ends
-// during the wait, WaitN refunds the tokens, as [Limiter.Reserve] does.
+// available: see [Limiter.WaitFor].
 func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result, error) {
 	if cost < 1 {
 		return Result{}, errCost("WaitN", cost)
 	}
-	r, err := l.Reserve(ctx, Request{Key: KeyOf(key...), Cost: cost, MaxWait: Never})
-	if err == nil {
-		err = r.Wait(ctx)
+	return l.WaitFor(ctx, Request{Key: KeyOf(key...), Cost: cost, MaxWait: Never})
+}
+
+// WaitFor consumes the tokens of r, and waits until they are available. It is
+// [Limiter.Reserve], which has the rules for r, and then [Reservation.Wait]: it reserves
+// the tokens with one call of the store, and sleeps, so callers go ahead in the order of
+// their calls.
+//
+// If the tokens cannot be available within r.MaxWait and before the deadline of ctx, or a
+// queue is full, WaitFor returns [ErrDenied] at once, and consumes nothing. The Result
+// says why. If ctx ends during the wait, WaitFor refunds the tokens, as Reserve does.
+//
+// While the key is paused, nobody reserves tokens. WaitFor sleeps until the pause ends if
+// that leaves time to wait, and then asks again, so callers who sleep go ahead in no
+// particular order, at the pace of the other rules. It can be denied then: the tokens may
+// be available only after the deadline. It notices a longer pause, a shorter one and a
+// Resume only at the end of its sleep. If its tokens are reserved when a pause begins, it
+// goes ahead at its turn, even if the key is still closed.
+func (l *Limiter) WaitFor(ctx context.Context, r Request) (Result, error) {
+	may := sleep.NewBudget(r.MaxWait)
+	for {
+		turn, err := l.Reserve(ctx, r)
+		if err == nil {
+			if err = turn.Wait(ctx); err == nil {
+				return turn.Result, nil
+			}
+			return Result{}, err
+		}
+		var denied *DeniedError
+		if !errors.As(err, &denied) {
+			return Result{}, err
+		}
+		slept, ended := may.Pause(ctx, twin(&denied.Result).Paused())
+		switch {
+		case !slept:
+			return denied.Result, err
+		case ended != nil:
+			return Result{}, ended
+		}
+		r.MaxWait = may.Left()
 	}
-	var denied *DeniedError
-	switch {
-	case err == nil:
-		return r.Result, nil
-	case errors.As(err, &denied):
-		return denied.Result, err
-	}
-	return Result{}, err
 }

@@ -20,7 +20,7 @@
 // # Answers
 //
 // A denied request is a [Result], not an error, so check both. Only [Limiter.Wait],
-// WaitN, Reserve, Acquire and TryAcquire also return an [ErrDenied].
+// WaitN, WaitFor, Reserve, Acquire and TryAcquire also return an [ErrDenied].
 //
 // During an outage, a call returns [store.ErrUnavailable] or the error of its context.
 // The decision is then unknown, and the request may have consumed tokens. Fail open or

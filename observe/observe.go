@@ -28,6 +28,7 @@ import (
 //
 // An Observer sees the decisions of all verbs. A Wait makes one decision, and then a
 // Refund if its context ends or if an outage denies it; Took does not include the wait.
+// If its key is paused, the decision is a denial, and the Wait makes another one later.
 // An Acquire makes a decision for each attempt, and a Release if it fails after a reply
 // may have been lost. Such a Release or Refund can be repeated in the background: see
 // [weir.Limiter.TryAcquire]. The decisions of a DoMany that are made together have the same

@@ -24,8 +24,9 @@ import (
 //		grpc.WithChainStreamInterceptor(pace.Stream),
 //	)
 //
-// It waits until the limiter allows the call, as [weir.Limiter.Wait] does: it reserves a
-// turn, and sleeps until then. It waits at most until the deadline of the call's context,
+// It waits until the limiter allows the call, as [weir.Limiter.WaitFor] does: it reserves
+// a turn, and sleeps until then. While the key is paused, it sleeps until the pause ends,
+// and then asks for a turn. It waits at most until the deadline of the call's context,
 // and at most Request.MaxWait. If the turn would come later, the call fails at once, and
 // consumes nothing. If the context ends during the wait, the turn is refunded.
 //
@@ -102,11 +103,8 @@ func (c *ClientInterceptor) turn(ctx context.Context, method string) error {
 	if req.MaxWait == 0 {
 		req.MaxWait = weir.Never
 	}
-	turn, err := c.limiter.Reserve(ctx, req)
-	if err != nil {
-		return source.Empty(req.Key, err)
-	}
-	return turn.Wait(ctx)
+	_, err = c.limiter.WaitFor(ctx, req)
+	return source.Empty(req.Key, err)
 }
 
 // An unsent is the error of a call that was not sent. It is a status, and wraps the

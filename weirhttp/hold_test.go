@@ -16,6 +16,7 @@ import (
 	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
 )
 
@@ -399,4 +400,24 @@ func TestEnded(t *testing.T) {
 func withRequest(r weir.Request) weirhttp.RequestFunc {
 	r.Key = weir.KeyOf("all")
 	return func(*http.Request) (weir.Request, error) { return r, nil }
+}
+
+// The middleware does not wait for the end of a pause, even if MaxWait is longer.
+func TestMaxWaitPaused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lim := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(fastRule, pauseRule))
+		limit, _ := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
+			req, err := all(r)
+			req.MaxWait = 5 * time.Second
+			return req, err
+		}, weirhttp.Options{})
+		if _, err := lim.Pause(t.Context(), 2*time.Second, "all"); err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		w := serve(limit(new(counting)), nil)
+		if w.Code != 429 || w.Header().Get("Retry-After") != "2" || time.Since(start) > 0 {
+			t.Errorf("got status %d, Retry-After %q after %v, want 429 and 2 at once", w.Code, w.Header().Get("Retry-After"), time.Since(start))
+		}
+	})
 }

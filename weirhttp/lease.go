@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/internal/guard"
+	"github.com/weir-go/weir/internal/sleep"
 	"github.com/weir-go/weir/store"
 )
 
@@ -21,7 +22,7 @@ type lease struct {
 }
 
 // acquire acquires a lease.
-func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *waiter) (*lease, error) {
+func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *sleep.Budget) (*lease, error) {
 	held, err := acquireOrWait(ctx, leases, key.Segments(), w)
 	if err != nil {
 		return nil, err
@@ -32,8 +33,8 @@ func acquire(ctx context.Context, leases *weir.Limiter, key weir.Key, w *waiter)
 	return l, nil
 }
 
-func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *waiter) (*weir.Lease, error) {
-	if w.endless {
+func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *sleep.Budget) (*weir.Lease, error) {
+	if w.Endless {
 		return leases.Acquire(ctx, key...)
 	}
 	held, err := leases.TryAcquire(ctx, key...)
@@ -41,14 +42,14 @@ func acquireOrWait(ctx context.Context, leases *weir.Limiter, key []string, w *w
 	if !errors.As(err, &denied) {
 		return held, err
 	}
-	short, cancel := context.WithDeadline(ctx, w.until)
+	short, cancel := context.WithDeadline(ctx, w.Until)
 	defer cancel()
 	if short.Err() != nil {
 		return nil, err
 	}
 	held, err = leases.Acquire(short, key...)
 	again := errors.As(err, &denied)
-	late := ctx.Err() == nil && !time.Now().Before(w.until)
+	late := ctx.Err() == nil && !time.Now().Before(w.Until)
 	if late && (again || guard.Contextual(err) && !errors.Is(err, store.ErrUnavailable)) {
 		return nil, denied // not the error of short, which the caller does not know
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -71,19 +70,11 @@ func (t *Transport) shared(ctx context.Context, key weir.Key) (time.Duration, er
 	return left, nil
 }
 
-// paused returns err, the error of a turn, as an ErrPaused if a pause denied it.
-func paused(err error) error {
+// pausedFor returns the rest of the pause that denied a turn, whose error is err, or 0.
+func pausedFor(err error) time.Duration {
 	var denied *weir.DeniedError
-	if errors.As(err, &denied) && compose.Pauses(denied.Result.Limit, denied.Result.Window) {
-		return fmt.Errorf("%w: %w", ErrPaused, err)
+	if !errors.As(err, &denied) {
+		return 0
 	}
-	return err
-}
-
-// jittered returns a time from left to a tenth more, at most may.
-func (t *Transport) jittered(left, may time.Duration) time.Duration {
-	if most := min(left/10, may-left); t.Jitter && most > 0 {
-		left += rand.N(most + 1)
-	}
-	return left
+	return (*compose.Result)(&denied.Result).Paused()
 }

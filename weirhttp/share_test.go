@@ -3,6 +3,7 @@ package weirhttp_test
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"slices"
 	"sync"
@@ -278,7 +279,7 @@ func TestSharedPauseLease(t *testing.T) {
 // If the context ends while Pauses is asked about a turn, the turn is refunded, unless
 // another request with its ID can use it.
 func TestSharedPauseGivesUp(t *testing.T) {
-	for _, asked := range []int{2, 1} { // after and before the wait
+	for _, late := range []bool{false, true} { // after the wait, and before it because of a lease
 		for _, id := range []string{"", "mine"} {
 			synctest.Test(t, func(t *testing.T) {
 				pace := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
@@ -287,7 +288,7 @@ func TestSharedPauseGivesUp(t *testing.T) {
 				defer cancel()
 				n := -1 // the first Peek comes before the turn
 				st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error {
-					if n++; n == asked {
+					if n++; n == 1 {
 						cancel()
 						return context.Canceled
 					}
@@ -301,17 +302,20 @@ func TestSharedPauseGivesUp(t *testing.T) {
 						return weir.Request{Key: weir.KeyOf("a.test"), ID: id}, nil
 					},
 				}
+				if late {
+					tr.Leases = newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+				}
 				start := time.Now()
 				if err := send(ctx, t, tr, "http://a.test"); !errors.Is(err, context.Canceled) {
 					t.Errorf("got %v, want the error of the context", err)
 				}
 				// Without the turn, one token is there after the first minute.
-				if waited := time.Since(start); waited != time.Duration(asked-1)*time.Minute {
-					t.Errorf("the request waited %v", waited)
+				if waited := time.Since(start); late != (waited == 0) || !late && waited != time.Minute {
+					t.Errorf("late %v: the request waited %v", late, waited)
 				}
 				time.Sleep(time.Until(start.Add(time.Minute)))
 				if res := weirtest.Left(t, pace, "a.test"); res.Allowed != (id == "") {
-					t.Errorf("asked %d times, ID %q: got %+v", asked, id, res)
+					t.Errorf("late %v, ID %q: got %+v", late, id, res)
 				}
 			})
 		}
@@ -335,4 +339,96 @@ func TestSharedPauseWrapped(t *testing.T) {
 			t.Errorf("%v: the request left at %v, want the end of the pause", err, f.times)
 		}
 	})
+}
+
+// After a shared pause, the requests of all processes leave at the pace of the other
+// rule: no second has more than its burst allows, wherever the pause is.
+func TestSharedPausePace(t *testing.T) {
+	for pauses, calls := range map[string]int64{"in the limiter": 3, "apart": 4, "not shared": 2} { // of each request
+		synctest.Test(t, func(t *testing.T) {
+			st := weirtest.NewFaulty()
+			f := newFleet(t, st, pauses == "apart", weir.Rule{Name: "pace", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 4}})
+			if _, err := f.transports[0].Pauses.Pause(t.Context(), time.Minute, "a.test"); err != nil {
+				t.Fatal(err)
+			}
+			if pauses == "not shared" { // only the rule of the limiter
+				f.transports[0].Pauses, f.transports[1].Pauses = nil, nil
+			}
+			st.Asked.Store(0)
+			var wg sync.WaitGroup
+			for i := range 300 {
+				wg.Go(func() {
+					if err := send(t.Context(), t, f.transports[i%2], "http://a.test"); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			slices.Sort(f.times)
+			most := 0
+			for i, first := range f.times {
+				end, _ := slices.BinarySearch(f.times, first+time.Second+1)
+				most = max(most, end-i)
+			}
+			if len(f.times) != 300 || f.times[0] != time.Minute || most > 14 {
+				t.Errorf("pauses %s: %d requests left from %v, %d in one second, want at most 14", pauses, len(f.times), f.times[0], most)
+			}
+			if n := st.Asked.Load(); n > 300*calls {
+				t.Errorf("pauses %s: %d calls of the store, want at most %d of each request", pauses, n, calls)
+			}
+		})
+	}
+}
+
+// The error of a request that may not wait for a shared pause wraps the denial.
+func TestSharedPauseDenial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFleet(t, memory.New(nil), false, fastRule)
+		if _, err := f.transports[0].Pauses.Pause(t.Context(), time.Minute, "a.test"); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		err := send(ctx, t, f.transports[1], "http://a.test")
+		var denied *weir.DeniedError
+		if !errors.Is(err, weirhttp.ErrPaused) || !errors.As(err, &denied) || denied.Result.RetryAfter != time.Minute || time.Since(f.start) > 0 {
+			t.Errorf("got %v after %v, want an ErrPaused at once that wraps the denial", err, time.Since(f.start))
+		}
+	})
+}
+
+// A request draws its jitter once: if the pause is extended while it sleeps, the second
+// sleep is longer by the same part as the first.
+func TestJitterOnce(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			start := time.Now()
+			var asked []float64 // in seconds
+			st := &weirtest.Hooked{Store: memory.New(nil), Before: func(context.Context, *store.Script) error {
+				asked = append(asked, time.Since(start).Seconds())
+				return nil
+			}}
+			f := newFleet(t, st, apart, fastRule)
+			tr := f.transports[0]
+			tr.Jitter = true
+			pause := func() {
+				if _, err := tr.Pauses.Pause(t.Context(), 1000*time.Second, "a.test"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			pause()
+			done := make(chan error)
+			go func() { done <- send(t.Context(), t, tr, "http://a.test") }()
+			time.Sleep(999 * time.Second)
+			pause() // until 1999 s
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			first := asked[3] // after two pauses and the first question
+			second := f.times[0].Seconds() - first
+			if part := first / 1000; part < 1 || part >= 1.1 || math.Abs(second/(1999-first)-part) > 1e-6 {
+				t.Errorf("apart %v: asked at %v, and left after %v: want both sleeps longer by the same part", apart, asked, f.times[0])
+			}
+		})
+	}
 }

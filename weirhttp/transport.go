@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"strings"
 	"time"
@@ -14,8 +15,8 @@ import (
 	"github.com/weir-go/weir/internal/sleep"
 )
 
-// ErrPaused means that a server, or an operator, asked for a pause that is longer than
-// the request may wait. The error is a [weir.ErrDenied] too.
+// ErrPaused means that a server, or an operator, asked for a pause, and that the request
+// may not wait longer than it lasts. The error is a [weir.ErrDenied] too.
 var ErrPaused error = pausedError{}
 
 type pausedError struct{}
@@ -35,9 +36,9 @@ const DefaultMaxPause = 10 * time.Minute
 //
 //	client := &http.Client{Transport: &weirhttp.Transport{Limiter: lim}}
 //
-// It waits until the limiter allows the request, as [weir.Limiter.Wait] does: it reserves
-// a turn, and sleeps until then. It waits at most until the deadline of the request's
-// context, which http.Client.Timeout sets too, and at most the MaxWait of the
+// It waits until the limiter allows the request, as [weir.Limiter.WaitFor] does: it
+// reserves a turn, and sleeps until then. It waits at most until the deadline of the
+// request's context, which http.Client.Timeout sets too, and at most the MaxWait of the
 // [weir.Request]. If the turn would come later, it returns a [weir.ErrDenied] at once,
 // and consumes nothing. If the context ends during the wait, it returns the error of the
 // context, and refunds the turn. Each redirect needs a turn of its own. If the server
@@ -45,14 +46,15 @@ const DefaultMaxPause = 10 * time.Minute
 // again.
 //
 // A server can ask for a pause. Then no request with the same key is sent before the
-// pause ends: requests wait, and then take their turns. A server asks for a pause in one
-// of two ways:
+// pause ends: requests wait, and then take their turns, at the pace of Limiter. A request
+// that waits for its turn when the pause begins gives the turn back, and takes another
+// one after the pause. A server asks for a pause in one of two ways:
 //   - with Retry-After, in seconds or as a date, in a response with a status from 400.
 //   - with an item r=0 of the field RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 //
 // Each Transport has its own pauses, so clients of one process should share a Transport.
-// Processes share their pauses through the field Pauses. If the pause is longer than the
-// request may wait, the error is [ErrPaused].
+// Processes share their pauses through the field Pauses. If the request may not wait
+// longer than the pause lasts, the error is [ErrPaused], at once.
 //
 // Set Limiter or Leases. Without both, each request fails. A Transport is safe for
 // concurrent use. Do not change its fields or copy it after the first request.
@@ -126,7 +128,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, w := r.Context(), waiter{until: time.Now().Add(req.MaxWait), endless: req.MaxWait == 0 || req.MaxWait == weir.Never}
+	ctx, w := r.Context(), sleep.NewBudget(req.MaxWait)
+	if t.Jitter {
+		w.Jitter = rand.Float64()
+	}
 	held, err := t.lease(ctx, &req, &w)
 	if err != nil {
 		return nil, err
@@ -193,7 +198,7 @@ func (t *Transport) request(r *http.Request) (weir.Request, error) {
 
 // lease waits until no pause is left, and acquires a lease. It returns nil if Leases is
 // nil.
-func (t *Transport) lease(ctx context.Context, req *weir.Request, w *waiter) (*lease, error) {
+func (t *Transport) lease(ctx context.Context, req *weir.Request, w *sleep.Budget) (*lease, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -208,7 +213,7 @@ func (t *Transport) lease(ctx context.Context, req *weir.Request, w *waiter) (*l
 		shared, err = t.shared(ctx, req.Key)
 	}
 	if err == nil {
-		err = t.pause(ctx, req.Key, w, shared)
+		err = t.pause(ctx, req.Key, w, shared, nil)
 	}
 	if err != nil || t.Leases == nil {
 		return nil, err
@@ -217,7 +222,7 @@ func (t *Transport) lease(ctx context.Context, req *weir.Request, w *waiter) (*l
 }
 
 // turn waits until the request can be sent.
-func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) error {
+func (t *Transport) turn(ctx context.Context, req *weir.Request, w *sleep.Budget) error {
 	// A pause may have begun while the request waited for its lease.
 	late := t.Leases != nil && t.Pauses != t.Limiter
 	for {
@@ -226,16 +231,22 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) erro
 		var err error
 		if t.Limiter != nil {
 			r := *req
-			r.MaxWait, r.Metadata = w.left(), ""
-			if turn, err = t.Limiter.Reserve(ctx, r); err != nil {
-				return paused(err)
+			r.MaxWait, r.Metadata = w.Left(), ""
+			turn, err = t.Limiter.Reserve(ctx, r)
+			if left := pausedFor(err); left > 0 {
+				if err = t.pause(ctx, req.Key, w, left, err); err != nil {
+					return err
+				}
+				continue
+			}
+			if err != nil {
+				return err
 			}
 		}
-		waits := turn != nil && turn.Delay > 0 // perhaps for a pause
-		if waits || late {
+		if late {
 			shared, err = t.shared(ctx, req.Key)
 		}
-		if err == nil && shared <= 0 && waits {
+		if err == nil && shared <= 0 && turn != nil && turn.Delay > 0 {
 			if err = turn.Wait(ctx); err != nil {
 				return err
 			}
@@ -256,7 +267,7 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) erro
 		if turn != nil && (req.ID == "" || !turn.Replayed) {
 			err = guard.Undo(ctx, turn.Cancel)
 		}
-		if err := errors.Join(err, t.pause(ctx, req.Key, w, shared)); err != nil {
+		if err := errors.Join(err, t.pause(ctx, req.Key, w, shared, nil)); err != nil {
 			return err
 		}
 		late = false
@@ -264,40 +275,27 @@ func (t *Transport) turn(ctx context.Context, req *weir.Request, w *waiter) erro
 }
 
 // pause waits until the server's pause ends. shared is the rest of the pause that other
-// processes share.
-func (t *Transport) pause(ctx context.Context, key weir.Key, w *waiter, shared time.Duration) (err error) {
+// processes share, and denied the error of the turn that a pause has denied, or nil.
+func (t *Transport) pause(ctx context.Context, key weir.Key, w *sleep.Budget, shared time.Duration, denied error) error {
 	for {
 		left := max(t.pauses.left(key), shared)
 		if left <= 0 {
 			return nil
 		}
-		may := w.left()
-		if deadline, ok := ctx.Deadline(); ok {
-			may = min(may, time.Until(deadline))
-		}
-		if left > may {
+		slept, err := w.Pause(ctx, left)
+		switch {
+		case err != nil:
+			return err
+		case !slept && denied != nil:
+			return fmt.Errorf("%w: %w", ErrPaused, denied)
+		case !slept:
 			return fmt.Errorf("%w, which ends in %v: the request may not wait so long", ErrPaused, left)
 		}
-		if err = sleep.For(ctx, t.jittered(left, may)); err != nil {
-			return err
-		}
-		if shared, err = t.shared(ctx, key); err != nil { // it may last longer now
-			return err
+		shared = 0
+		if t.Pauses != t.Limiter { // otherwise, the next turn shows whether it lasts longer now
+			if shared, err = t.shared(ctx, key); err != nil {
+				return err
+			}
 		}
 	}
-}
-
-// A waiter knows how long a request may wait in all.
-type waiter struct {
-	until   time.Time
-	endless bool
-}
-
-// left returns the rest of the wait. It is at least 1 µs: a MaxWait of 0 has another
-// meaning.
-func (w *waiter) left() time.Duration {
-	if w.endless {
-		return weir.Never
-	}
-	return max(time.Until(w.until), time.Microsecond)
 }
