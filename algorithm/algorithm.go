@@ -101,10 +101,8 @@ func consts(numbers ...int64) []store.Arg {
 	return args
 }
 
-const (
-	maxSpan = contract.MaxSpan                  // MaxSpan in microseconds
-	years   = maxSpan / (365 * 24 * 3600 * 1e6) // MaxSpan in years, for the texts of errors
-)
+// maxSpan is MaxSpan in microseconds. years is MaxSpan in years, for the texts of errors.
+const maxSpan, years = contract.MaxSpan, contract.MaxSpan / (365 * 24 * 3600 * 1e6)
 
 // floorDiv returns a/b, rounded down. b is positive.
 func floorDiv(a, b int64) int64 {
