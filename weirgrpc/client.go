@@ -60,7 +60,7 @@ type ClientInterceptor struct {
 //
 // The error says what is wrong if lim is nil or a zero Limiter, or if request is nil.
 func NewClientInterceptor(lim *weir.Limiter, request RequestFunc) (*ClientInterceptor, error) {
-	if err := check("NewClientInterceptor", lim, request, 0); err != nil {
+	if err := check("NewClientInterceptor", lim, request, 0, 0); err != nil {
 		return nil, err
 	}
 	return &ClientInterceptor{limiter: lim, request: request}, nil
@@ -123,7 +123,7 @@ func notSent(ctx context.Context, method string, cause error) error {
 	}
 	st := newStatus(code)
 	if denied != nil {
-		if with, err := st.WithDetails(retryInfo(&denied.Result)...); err == nil {
+		if with, err := st.WithDetails(retryInfo(denied.Result.RetryAfter)...); err == nil {
 			st = with
 		}
 	}

@@ -185,6 +185,51 @@ func TestDenied(t *testing.T) {
 	}
 }
 
+// If all leases are held, the time is that of another rule that denies, or else a short
+// one. So a client with a retryPolicy is served soon after a lease is released.
+func TestDeniedLease(t *testing.T) {
+	running := weir.Rule{Name: "running", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Hour}}
+	rate := weir.Rule{Name: "rate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: 20 * time.Second}}
+	for _, tt := range []struct {
+		name     string
+		rules    []weir.Rule
+		hint     time.Duration
+		pushback string
+		retry    time.Duration
+	}{
+		{"alone", []weir.Rule{running}, 0, "100", 100 * time.Millisecond},
+		{"alone, with an option", []weir.Rule{running}, 1500 * time.Microsecond, "2", 1500 * time.Microsecond},
+		{"a rate denies", []weir.Rule{running, rate}, 0, "20000", 20 * time.Second},
+	} {
+		for kind, call := range kinds {
+			t.Run(tt.name+", "+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "test", Rules: tt.rules}, nil)
+					if err != nil {
+						t.Fatal(err)
+					}
+					held, err := lim.Acquire(t.Context(), "all")
+					if err != nil {
+						t.Fatal(err)
+					}
+					limit, _ := newInterceptor(t, lim, weirgrpc.Leased(all), weirgrpc.Options{LeaseRetryAfter: tt.hint})
+					var trailer metadata.MD
+					err = call(t.Context(), serve(t, new(service), limit), grpc.Trailer(&trailer))
+					retry, _ := details(t, err)
+					if got := strings.Join(trailer[pushback], "|"); got != tt.pushback || retry.GetRetryDelay().AsDuration() != tt.retry {
+						t.Errorf("got %v, pushback %q, RetryInfo %v, want %q and %v", err, got, retry, tt.pushback, tt.retry)
+					}
+					time.AfterFunc(tt.retry/2, func() { _, _ = held.Release(context.Background()) })
+					start := time.Now()
+					if err := call(t.Context(), serve(t, new(service), limit, retries)); err != nil || time.Since(start) != tt.retry.Round(time.Millisecond) {
+						t.Errorf("got %v after %v, want a call after %v", err, time.Since(start), tt.retry)
+					}
+				})
+			})
+		}
+	}
+}
+
 // A paused call names the rule, and when the pause ends, and no quota.
 func TestPaused(t *testing.T) {
 	for kind, call := range kinds {

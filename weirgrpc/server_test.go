@@ -150,6 +150,7 @@ func TestMisuse(t *testing.T) {
 		{"an empty FirstOf", lim, weirgrpc.By(weirgrpc.FirstOf()), nil, "the RequestFunc is nil"},
 		{"a nil segment of FirstOf", lim, weirgrpc.By(weirgrpc.FirstOf(weirgrpc.Method, nil)), nil, "the RequestFunc is nil"},
 		{"Leased without a RequestFunc", lim, weirgrpc.Leased(nil), nil, "the RequestFunc is nil"},
+		{"a negative LeaseRetryAfter", lim, all, &weirgrpc.Options{LeaseRetryAfter: -1}, "Options.LeaseRetryAfter is -1ns: it must be above 0"},
 		{"a negative timeout", lim, all, &weirgrpc.Options{Timeout: -1}, "Options.Timeout is -1ns: it must be above 0"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

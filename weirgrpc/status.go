@@ -80,13 +80,14 @@ func ended(ctx context.Context) codes.Code {
 // deny sets the trailer of a denied call, and returns its status. each has the results of
 // the rules.
 func (c *call) deny(res *weir.Result, each []weir.Result, setTrailer func(metadata.MD) error) error {
-	if res.RetryAfter > 0 {
-		if err := setTrailer(metadata.Pairs(pushback, milliseconds(c.ctx, res.RetryAfter))); err != nil {
+	after := c.req.RetryAfter(res, each, cmp.Or(c.s.opts.LeaseRetryAfter, 100*time.Millisecond))
+	if after > 0 {
+		if err := setTrailer(metadata.Pairs(pushback, milliseconds(c.ctx, after))); err != nil {
 			c.report(fmt.Errorf("weirgrpc: the trailer %s cannot be set: %w", pushback, err))
 		}
 	}
 	code := deniedCode(res)
-	details := retryInfo(res)
+	details := retryInfo(after)
 	if code == codes.ResourceExhausted && !c.s.opts.HideRules {
 		details = append(details, violations(each)...)
 	}
@@ -113,11 +114,11 @@ func milliseconds(ctx context.Context, d time.Duration) string {
 }
 
 // retryInfo returns when to retry, if that is known.
-func retryInfo(res *weir.Result) []protoadapt.MessageV1 {
-	if res.RetryAfter <= 0 || res.RetryAfter == weir.Never {
+func retryInfo(after time.Duration) []protoadapt.MessageV1 {
+	if after <= 0 || after == weir.Never {
 		return nil
 	}
-	return []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(res.RetryAfter)}}
+	return []protoadapt.MessageV1{&errdetails.RetryInfo{RetryDelay: durationpb.New(after)}}
 }
 
 // violations returns which rules deny a call, if that is known.

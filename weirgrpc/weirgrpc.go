@@ -51,7 +51,8 @@
 // A status never contains a key or the text of an error. The status of a denied call has
 // these details:
 //
-//   - google.rpc.RetryInfo: the time until the same call would be allowed.
+//   - google.rpc.RetryInfo: the time until the same call would be allowed, or
+//     [Options].LeaseRetryAfter if only leases are missing.
 //   - google.rpc.QuotaFailure: a violation for each rule that denies the call. Its
 //     quota_id is the name of the rule, its quota_value is the limit, and its
 //     quota_metric is "tokens" or, for an algorithm.Concurrency, "leases". Its subject is
@@ -137,6 +138,12 @@ type Options struct {
 	// and OnError does not always learn of the outage.
 	Timeout time.Duration
 
+	// LeaseRetryAfter is the time in RetryInfo and the trailer of a call that is denied
+	// only because all leases of an algorithm.Concurrency are held, at most 1 h. One can
+	// be released at any time, so the time until one expires is sent only if it is
+	// shorter. 0 means 100 ms, so that most deadlines leave time for a retry.
+	LeaseRetryAfter time.Duration
+
 	// FailOpen passes calls on if the store is not available, or does not answer within
 	// Timeout. Otherwise such a call ends with UNAVAILABLE. After other errors, calls are
 	// never passed on.
@@ -183,15 +190,15 @@ func NewServerInterceptor(d weir.Decider, request RequestFunc, opts *Options) (*
 	if opts != nil {
 		s.opts = *opts
 	}
-	if err := check("NewServerInterceptor", d, request, s.opts.Timeout); err != nil {
+	if err := check("NewServerInterceptor", d, request, s.opts.Timeout, s.opts.LeaseRetryAfter); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
 // check checks the arguments of a constructor.
-func check(name string, d weir.Decider, request RequestFunc, timeout time.Duration) error {
-	err := gate.Check("weirgrpc: "+name, d, timeout)
+func check(name string, d weir.Decider, request RequestFunc, timeout, hint time.Duration) error {
+	err := gate.Check("weirgrpc: "+name, d, timeout, hint)
 	if err == nil && request == nil {
 		return fmt.Errorf("weirgrpc: %s: the RequestFunc is nil: pass one, for example weirgrpc.By(weirgrpc.Method); By returns nil if it has no segment, more than %d, or a segment that is nil", name, weir.MaxSegments)
 	}

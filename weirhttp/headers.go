@@ -34,7 +34,9 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 			if m.opts.Headers == XRateLimitUnix {
 				reset = time.Now().Add(res.ResetAfter).Add(time.Second - 1).Unix() // rounded up
 			}
-			h.Set(xRateLimitReset, strconv.FormatInt(reset, 10))
+			if h.Set(xRateLimitReset, strconv.FormatInt(reset, 10)); res.Window == 0 { // a concurrency limit
+				h.Del(xRateLimitReset)
+			}
 		}
 		return
 	}

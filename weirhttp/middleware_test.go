@@ -375,6 +375,8 @@ func TestNewErrors(t *testing.T) {
 		{lim, nil, weirhttp.Options{}, "the RequestFunc is nil"},
 		{lim, all, weirhttp.Options{Headers: 9}, "Options.Headers is 9"},
 		{lim, all, weirhttp.Options{Timeout: -1}, "Options.Timeout is -1ns"},
+		{lim, all, weirhttp.Options{LeaseRetryAfter: -1}, "Options.LeaseRetryAfter is -1ns: it must be above 0"},
+		{lim, all, weirhttp.Options{LeaseRetryAfter: time.Hour + 1}, "at most 1h0m0s"},
 		{lim, all, weirhttp.Options{PartitionKey: func(*http.Request) []byte { return nil }}, "Options.Headers must be RateLimitDraft11"},
 	} {
 		limit, err := weirhttp.New(tt.d, tt.request, &tt.opts)

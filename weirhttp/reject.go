@@ -2,6 +2,7 @@ package weirhttp
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"net"
 	"net/http"
@@ -57,12 +58,13 @@ func problemOf(res *weir.Result) *problem {
 }
 
 // deny answers a denied request.
-func (m *middleware) deny(w http.ResponseWriter, r *http.Request, res *weir.Result, s *gate.Scratch) {
-	if res.RetryAfter != weir.Never {
-		w.Header().Set("Retry-After", strconv.FormatInt(max(seconds(res.RetryAfter), 1), 10))
+func (m *middleware) deny(w http.ResponseWriter, r *http.Request, req *gate.Request, res *weir.Result, s *gate.Scratch) {
+	rules := s.Rules(res)
+	if after := req.RetryAfter(res, rules, cmp.Or(m.opts.LeaseRetryAfter, time.Second)); after != weir.Never {
+		w.Header().Set("Retry-After", strconv.FormatInt(max(seconds(after), 1), 10))
 	}
 	why := Rejection{Result: *res}
-	for _, rule := range s.Rules(res) {
+	for _, rule := range rules {
 		if !rule.Allowed {
 			why.Violated = append(why.Violated, rule.Rule)
 		}

@@ -33,7 +33,7 @@
 //
 //   - 429 if the request is denied. Retry-After is the time until the same request would
 //     be allowed, in seconds, rounded up. If it can never be allowed, there is no
-//     Retry-After.
+//     Retry-After. If only leases are missing, it is [Options].LeaseRetryAfter.
 //   - 400 if the request has no key: [ErrNoKey].
 //   - 503 if the decision is unknown: the error is a [store.ErrUnavailable], or the
 //     deadline of [Options].Timeout or of the request has passed. With
@@ -113,7 +113,8 @@ const (
 	// XRateLimit sets the fields X-RateLimit-Limit, X-RateLimit-Remaining and
 	// X-RateLimit-Reset. They describe one rule, which [weir.Result].Rule names. Reset is
 	// the time until the rule is fully reset, in seconds from now, rounded up. It is not
-	// a Unix time. If the response has such fields already, they are replaced.
+	// a Unix time. A concurrency limit has no Reset, because a lease can be released at
+	// any time. If the response has such fields already, they are replaced.
 	XRateLimit
 
 	// XRateLimitUnix sets the fields of XRateLimit, with Reset as a Unix time in seconds,
@@ -147,6 +148,12 @@ type Options struct {
 	// refunds its tokens as New says, in the background. If Leased or the middleware made
 	// the ID, it repeats that as [weir.Limiter.TryAcquire] does.
 	Timeout time.Duration
+
+	// LeaseRetryAfter is the Retry-After of a request that is denied only because all
+	// leases of an algorithm.Concurrency are held, at most 1 h. One can be released at
+	// any time, so the time until one expires is sent only if it is shorter. 0 means 1 s,
+	// the shortest Retry-After: without the field, some clients would retry at once.
+	LeaseRetryAfter time.Duration
 
 	// FailOpen passes a request on if the store is not available, or does not answer in
 	// time. Otherwise such a request is answered with status 503. After any other error,
@@ -193,7 +200,7 @@ func New(d weir.Decider, request RequestFunc, opts *Options) (func(http.Handler)
 	if opts != nil {
 		m.opts = *opts
 	}
-	if err := gate.Check("weirhttp: New", d, m.opts.Timeout); err != nil {
+	if err := gate.Check("weirhttp: New", d, m.opts.Timeout, m.opts.LeaseRetryAfter); err != nil {
 		return nil, err
 	}
 	switch {

@@ -18,8 +18,8 @@ import (
 	"github.com/weir-go/weir/internal/guard"
 )
 
-// Check checks the arguments of the constructor with that name.
-func Check(name string, d weir.Decider, timeout time.Duration) error {
+// Check checks the arguments of the constructor with that name. hint is LeaseRetryAfter.
+func Check(name string, d weir.Decider, timeout, hint time.Duration) error {
 	if lim, ok := d.(interface{ Valid() error }); ok {
 		if err := lim.Valid(); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
@@ -30,6 +30,8 @@ func Check(name string, d weir.Decider, timeout time.Duration) error {
 		return fmt.Errorf("%s: the decider is nil: pass a limiter, for example of weir.New", name)
 	case timeout < 0:
 		return fmt.Errorf("%s: Options.Timeout is %v: it must be above 0, or 0 for none", name, timeout)
+	case hint < 0 || hint > time.Hour:
+		return fmt.Errorf("%s: Options.LeaseRetryAfter is %v: it must be above 0, and at most %v, or 0 for the default", name, hint, time.Hour)
 	}
 	return nil
 }
@@ -122,6 +124,32 @@ func (r *Request) hold(res *weir.Result, err error, s *Scratch, gone bool) Hold 
 // outage.
 func Unsure(res *weir.Result) bool {
 	return res.Degraded != nil && res.RetryAfter != weir.Never && !errors.Is(res.Degraded, weir.ErrDenied)
+}
+
+// RetryAfter returns when to tell the caller of a denied request to retry. each has the results of
+// the rules. A lease can be released at any time, so only the other rules count. If none of them
+// denies the request, the time is hint, or until a lease expires if that is sooner.
+func (r *Request) RetryAfter(res *weir.Result, each []weir.Result, hint time.Duration) time.Duration {
+	after, busy := time.Duration(0), false
+	for i := range each {
+		switch one := &each[i]; {
+		case one.Allowed:
+		case leased(each[i:i+1]) && r.leases(one.Rule):
+			busy = true
+		default:
+			after = max(after, one.RetryAfter)
+		}
+	}
+	if !busy || res.RetryAfter == weir.Never || Unsure(res) {
+		return res.RetryAfter
+	}
+	return min(cmp.Or(after, hint), res.RetryAfter)
+}
+
+// leases reports whether the rule with that name holds leases, unless the Decider is no limiter.
+func (r *Request) leases(name string) bool {
+	lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](r.Decider)
+	return !ok || slices.ContainsFunc(lim.Rules(), func(rule weir.RuleInfo) bool { return rule.Leases && rule.Name == name })
 }
 
 // undoable reports whether r can hold a lease or reserved tokens. Tokens with an ID of the

@@ -109,6 +109,9 @@ func (l *limiter) keyView(doc *explain.Document, target, rule, pause string) *ke
 			Bar: !pauses && d.Limit > 0, Percent: percent(d.Remaining, d.Limit), Facts: facts(d, pauses, now), Slot: d.Slot,
 		}
 		r.State, r.Level = state(d, pauses)
+		if i < len(l.rules) && l.rules[i].Leases {
+			r.Facts = nil // a lease can be released at any time: the sentence says so
+		}
 		for _, key := range d.Keys {
 			r.Stored = append(r.Stored, visible(key, maxStored))
 		}
