@@ -50,14 +50,11 @@ var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acq
 // After [store.ErrUnavailable], the store may hold the lease until it expires. If ctx
 // ends or package outage denies the request, TryAcquire releases any lease that the store
 // may have granted, which takes at most one second. If ctx has ended, it joins the error
-// of a failed release.
-//
-// The lease can be granted after its release. So if the release fails or finds no lease,
-// this process sends it again 1 s, 5 s and 25 s later, each up to a quarter later still,
-// but not after the lease time. It does so for at most 1,024 leases and reservations at
-// once, and observe.DroppedUndos counts the others. If the process ends, or every release
-// fails, the lease is held until it expires: choose a short lease time, and use
-// [Lease.KeepAlive].
+// of a failed release. If the release fails or finds nothing, the lease can still be
+// granted later. So this process sends it again 1 s, 5 s and 25 s later, each up to a
+// quarter later still, but not after the lease time. It does so for at most 1,024 leases
+// and reservations at once; observe.DroppedUndos counts the others. What still remains
+// ends with the lease time: choose a short one, and use [Lease.KeepAlive].
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -74,8 +71,8 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 // particular order.
 //
 // If ctx ends, Acquire returns the error of ctx, which is also an [ErrDenied] if the
-// request was denied, and releases any lease as TryAcquire does. Acquire returns at once
-// if the request can never be allowed, or fails during an outage.
+// request was denied, and releases what may be granted, as TryAcquire does. Acquire
+// returns at once if the request can never be allowed, or fails during an outage.
 func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -135,27 +132,18 @@ func (l *Lease) try(ctx context.Context) error {
 	}
 	start := time.Now()
 	res, err := l.limiter.Decide(ctx, l.request, nil)
+	if guard.Lost(err, res.Degraded, ctx.Err() != nil) {
+		l.lost++
+	}
 	switch {
 	case err == nil && res.Allowed:
 		l.Result = res
 		l.extend(start)
 		return nil
 	case err == nil:
-		if guard.Lost(res.Degraded) {
-			l.lost++
-		}
 		return &DeniedError{res}
 	}
-	if lost(ctx, err) {
-		l.lost++
-	}
 	return err
-}
-
-// lost reports whether err, the error of a decision, means that its reply is lost because
-// ctx has ended. The timer of the store can be earlier than the timer of ctx.
-func lost(ctx context.Context, err error) bool {
-	return guard.Contextual(err) || errors.Is(err, store.ErrUnavailable) && ctx.Err() != nil
 }
 
 // giveUp releases any lease that the store may have granted to a try whose reply is lost,
@@ -164,9 +152,9 @@ func (l *Lease) giveUp(ctx context.Context, err error) error {
 	if l.lost == 0 {
 		return err
 	}
-	failed := guard.Chase(ctx, l.limiter.bound.life(0), func(ctx context.Context) (bool, error) {
+	failed := guard.Chase(ctx, l.limiter.bound.Life(&l.request), func(ctx context.Context) (bool, error) {
 		found, err := l.Release(ctx)
-		return found && l.lost == 1, err // each lost try can still acquire the lease again
+		return found && l.lost == 1, err // each of several tries can still be granted
 	})
 	if _, denied := err.(*DeniedError); failed == nil || denied {
 		return err
@@ -174,18 +162,16 @@ func (l *Lease) giveUp(ctx context.Context, err error) error {
 	return errors.Join(err, failed)
 }
 
-// life returns how long a lease can live without a renewal, or reserved tokens that are
-// available within wait. It is Never if a rule does not say.
-func (b *bound) life(wait time.Duration) (life time.Duration) {
-	for _, r := range b.every() {
-		switch {
-		case b.leases == nil && !r.has(pauses):
-			life = max(life, cmp.Or(r.limit.Window, Never))
-		case r.has(leases):
-			life = max(life, r.limit.Lease)
+// Life returns how long what r is granted can stay. Package gate finds it with Find.
+func (b *bound) Life(r *Request) (life time.Duration) {
+	for _, rule := range b.every() {
+		if rule.has(leases) {
+			life = max(life, rule.limit.Lease)
+		} else if b.leases == nil && !rule.has(pauses) {
+			life = max(life, cmp.Or(rule.limit.Window, Never))
 		}
 	}
-	return min(life, Never-wait) + wait
+	return min(life, Never-r.MaxWait) + r.MaxWait
 }
 
 func (l *Lease) do(ctx context.Context, op Op) (Result, error) {

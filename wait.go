@@ -47,10 +47,9 @@ var errNoReservation = errors.New("weir: the Reservation is nil or a zero value:
 //
 // After [store.ErrUnavailable], the tokens may have been consumed. If ctx ends or package
 // outage denies the request, Reserve tries to refund them, which takes at most one
-// second. If ctx has ended, it joins the error of a failed refund. A refund that fails or
-// finds nothing is repeated as [Limiter.TryAcquire] says, until the tokens would have
-// been refilled. But if r has an ID, another request can use the tokens, so only
-// [Limiter.Refund] refunds them.
+// second, and joins the error of a failed refund. A refund that fails or finds nothing is
+// repeated as [Limiter.TryAcquire] says, until the tokens would be refilled. But if r has
+// an ID, another request can use the tokens, so only [Limiter.Refund] refunds them.
 func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -80,11 +79,11 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 		turn.Result, turn.turn = res, time.Now().Add(res.Delay)
 		return turn, nil
 	case err == nil:
-		if guard.Lost(res.Degraded) || res.Replayed { // a client or a wrapper can repeat a call
+		if guard.Lost(nil, res.Degraded, false) || res.Replayed { // a client or a wrapper can repeat a call
 			_ = turn.giveUp(ctx, nil) // the answer is the denial, even if this fails
 		}
 		return nil, &DeniedError{res}
-	case lost(ctx, err):
+	case guard.Lost(err, nil, ctx.Err() != nil):
 		return nil, turn.giveUp(ctx, cmp.Or(ctx.Err(), err))
 	}
 	return nil, err
@@ -134,8 +133,8 @@ func (r *Reservation) giveUp(ctx context.Context, err error) error {
 	var failed error
 	switch {
 	case !r.own:
-	case r.turn.IsZero(): // the reply is lost
-		failed = guard.Chase(ctx, r.limiter.bound.life(r.request.MaxWait), r.Cancel)
+	case r.turn.IsZero(): // the reply of Reserve is lost
+		failed = guard.Chase(ctx, r.limiter.bound.Life(&r.request), r.Cancel)
 	default:
 		failed = guard.Undo(ctx, r.Cancel)
 	}

@@ -30,9 +30,8 @@ import (
 // Refund if its context ends or if an outage denies it; Took does not include the wait.
 // If its key is paused, the decision is a denial, and the Wait makes another one later.
 // An Acquire makes a decision for each attempt, and a Release if it fails after a reply
-// may have been lost. Such a Release or Refund can be repeated in the background: see
-// [weir.Limiter.TryAcquire]. The decisions of a DoMany that are made together have the same
-// Took.
+// may have been lost, perhaps repeatedly. The decisions of a DoMany that are made
+// together have the same Took.
 type Observer func(ctx context.Context, d Decision)
 
 // A Decision is a request and its answer, as an [Observer] gets them.
@@ -43,10 +42,9 @@ type Decision struct {
 	Took    time.Duration // the time from the request to the answer
 }
 
-// DroppedUndos returns how many undos this process did not repeat, because 1,024 others
-// were waiting: see [weir.Limiter.TryAcquire]. Their leases and tokens can stay until
-// they expire or are refilled.
-func DroppedUndos() int64 { return guard.Dropped() }
+// DroppedUndos returns how many undos this process did not repeat, because it was already
+// repeating 1,024: see [weir.Limiter.TryAcquire].
+func DroppedUndos() int64 { return guard.Dropped.Load() }
 
 // An Outcome says in one word how a decision ended. It suits a label of a metric.
 type Outcome string

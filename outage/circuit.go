@@ -29,8 +29,7 @@ type circuit struct {
 	born     time.Time     // times are measured from here
 
 	state   atomic.Uint64                 // the generation, shifted by stateBits, and failing and open
-	cause   atomic.Pointer[failure.Error] // the last failure that counted
-	unsent  atomic.Pointer[failure.Error] // cause, for calls that may not ask the store
+	cause   atomic.Pointer[failure.Error] // the last failure that counted, as an ErrUnsent
 	answers atomic.Int64                  // how many requests were answered without the store
 
 	onChange func(State) // can be nil
@@ -164,8 +163,7 @@ func (c *circuit) count(t ticket, cause *failure.Error) (began bool) {
 	if t.generation != generation {
 		return false
 	}
-	c.cause.Store(cause)
-	c.unsent.Store(&failure.Error{Text: cause.Text, Is: errors.Join(cause.Is, guard.ErrUnsent)})
+	c.cause.Store(&failure.Error{Text: cause.Text, Is: errors.Join(cause.Is, guard.ErrUnsent)})
 	if s&open != 0 { // the next probe is due already
 		return false
 	}

@@ -78,7 +78,7 @@ func (d *decider) ask(ctx context.Context, r *weir.Request, each []weir.Result) 
 func (d *decider) try(ctx context.Context, r *weir.Request, each []weir.Result) (res weir.Result, cause *failure.Error, err error) {
 	t, ok := d.circuit.enter()
 	if !ok {
-		return weir.Result{}, d.circuit.unsent.Load(), nil
+		return weir.Result{}, d.circuit.cause.Load(), nil
 	}
 	defer d.circuit.exit(t)
 	short, cancel := d.within(ctx)

@@ -253,40 +253,25 @@ func TestLeaseOfLostReply(t *testing.T) {
 	}
 }
 
-// A lease or a turn that the store grants after its undo is undone by a later one, if
-// Leased or the interceptor made its ID. An ID of the caller is undone once.
+// A lease that the store grants after its undo is undone by a later one, if Leased made its
+// ID. An ID of the caller is undone once.
 func TestLateGrant(t *testing.T) {
-	all := weir.KeyOf("all")
-	for _, tt := range []struct {
-		a    algorithm.Algorithm
-		req  weir.Request
-		free int64
-	}{
-		{algorithm.Concurrency{Limit: 1, Lease: time.Hour}, weir.Request{Key: all}, 1},
-		{algorithm.Concurrency{Limit: 1, Lease: time.Hour}, weir.Request{Key: all, ID: "mine"}, 0},
-		{algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}, weir.Request{Key: all, MaxWait: time.Hour}, 1},
-	} {
+	for id, want := range map[string]int64{"": 1, "mine": 0} {
 		synctest.Test(t, func(t *testing.T) {
-			lim := newLimiter(t, tt.a)
-			late := wrapped(lim, func(next weir.Decider) weir.Decider {
-				return deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-					if r.Op != weir.Consume {
-						return next.Decide(ctx, r, each)
-					}
-					time.AfterFunc(300*time.Millisecond, func() { _, _ = next.Decide(context.WithoutCancel(ctx), r, nil) })
-					<-ctx.Done()
-					return weir.Result{}, ctx.Err()
-				})
+			lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+			late := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+				if r.Op != weir.Consume {
+					return lim.Decide(ctx, r, each)
+				}
+				time.AfterFunc(300*time.Millisecond, func() { _, _ = lim.Decide(context.WithoutCancel(ctx), r, nil) })
+				<-ctx.Done()
+				return weir.Result{}, ctx.Err()
 			})
-			request := of(tt.req, nil)
-			if tt.req.MaxWait == 0 {
-				request = weirgrpc.Leased(request)
-			}
+			request := weirgrpc.Leased(of(weir.Request{Key: weir.KeyOf("all"), ID: id}, nil))
 			limit, _ := newInterceptor(t, late, request, weirgrpc.Options{Timeout: 100 * time.Millisecond})
 			_ = check(t.Context(), serve(t, new(service), limit))
-			time.Sleep(time.Minute)
-			if n := free(t, lim); n != tt.free {
-				t.Errorf("%+v: got %d free, want %d", tt.req, n, tt.free)
+			if time.Sleep(time.Minute); free(t, lim) != want {
+				t.Errorf("the ID %q: got %d free leases, want %d", id, free(t, lim), want)
 			}
 		})
 	}

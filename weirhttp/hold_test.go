@@ -6,15 +6,14 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/internal/test/weirtest"
-	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
@@ -259,147 +258,121 @@ func TestLostReply(t *testing.T) {
 	}
 }
 
+// An observed Decider lets f answer instead of it.
+type observed struct {
+	weir.Decider
+	f deciderFunc
+}
+
+func (o observed) Unwrap() weir.Decider { return o.Decider }
+
+func (o observed) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	return o.f(ctx, r, each)
+}
+
 // A lease or a turn that the store grants after its undo is undone by a later one, if the
-// middleware or Leased made its ID. An ID of the caller is undone at once, and never
-// again: a retry with it within the second keeps its lease.
+// middleware or Leased made its ID. An ID of the caller is undone at most once, at once:
+// a retry with it within the second keeps its lease.
 func TestLateGrant(t *testing.T) {
 	job, turn := algorithm.Concurrency{Limit: 1, Lease: time.Hour}, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}
-	for _, tt := range []struct {
-		name  string
+	for name, tt := range map[string]struct {
 		a     algorithm.Algorithm
-		req   weirhttp.RequestFunc
+		req   weir.Request
 		undos int
 		free  int64
 	}{
-		{"Leased", job, weirhttp.Leased(all), 2, 1},
-		{"a turn", turn, withRequest(weir.Request{MaxWait: time.Hour}), 2, 1},
-		{"a short turn", algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 1}, withRequest(weir.Request{MaxWait: 400 * time.Millisecond}), 1, 1},
-		{"a short lease", algorithm.Concurrency{Limit: 1, Lease: 900 * time.Millisecond}, weirhttp.Leased(all), 1, 1},
-		{"Leased without leases", turn, weirhttp.Leased(all), 1, 0},
-		{"an ID of the caller", job, weirhttp.Leased(withRequest(weir.Request{ID: "mine"})), 1, 0},
-		{"a turn with an ID of the caller", turn, withRequest(weir.Request{MaxWait: time.Hour, ID: "mine"}), 0, 0},
+		"Leased":            {job, weir.Request{}, 2, 1},
+		"a short lease":     {algorithm.Concurrency{Limit: 1, Lease: 900 * time.Millisecond}, weir.Request{}, 1, 1},
+		"no lease":          {turn, weir.Request{}, 1, 0},
+		"a turn":            {turn, weir.Request{MaxWait: time.Hour}, 2, 1},
+		"the caller's":      {job, weir.Request{ID: "mine"}, 1, 0},
+		"the caller's turn": {turn, weir.Request{MaxWait: time.Hour, ID: "mine"}, 0, 0},
 	} {
-		for _, opts := range []weirhttp.Options{{}, {Timeout: 50 * time.Millisecond}, {Timeout: 50 * time.Millisecond, FailOpen: true}} {
-			t.Run(fmt.Sprint(tt.name, opts.Timeout, opts.FailOpen), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					lim, lost := newLimiter(t, tt.a), true
-					var undos atomic.Int64
-					late := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-						switch {
-						case r.Op != weir.Consume:
-							undos.Add(1)
-						case lost:
-							time.AfterFunc(300*time.Millisecond, func() { _, _ = lim.Decide(context.WithoutCancel(ctx), r, nil) })
-							<-ctx.Done()
-							return weir.Result{}, ctx.Err()
-						}
-						return lim.Decide(ctx, r, each)
-					})
-					around := wrapped(lim, func(weir.Decider) weir.Decider { return late }) // it says which rules it has
-					limit, _ := newMiddleware(t, around, tt.req, opts)
-					ctx, cancel := context.WithCancel(t.Context())
-					time.AfterFunc(100*time.Millisecond, cancel)
-					serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+		for _, timeout := range []time.Duration{0, 50 * time.Millisecond} { // the client goes, or the decision takes too long
+			synctest.Test(t, func(t *testing.T) {
+				lim, undos, late := newLimiter(t, tt.a), 0, true
+				d := observed{lim, func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+					if r.Op != weir.Consume {
+						undos++
+					} else if late {
+						time.AfterFunc(300*time.Millisecond, func() { _, _ = lim.Decide(context.WithoutCancel(ctx), r, nil) })
+						<-ctx.Done()
+						return weir.Result{}, ctx.Err()
+					}
+					return lim.Decide(ctx, r, each)
+				}}
+				request := func(*http.Request) (weir.Request, error) {
+					req := tt.req
+					req.Key = weir.KeyOf("all")
+					return req, nil
+				}
+				if tt.req.MaxWait == 0 {
+					request = weirhttp.Leased(request)
+				}
+				limit, _ := newMiddleware(t, d, request, weirhttp.Options{Timeout: timeout})
+				ctx, cancel := context.WithCancel(t.Context())
+				time.AfterFunc(100*time.Millisecond, cancel)
+				serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+				sleep := func(http.ResponseWriter, *http.Request) {
 					time.Sleep(time.Minute)
 					synctest.Wait()
-					if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != tt.free || undos.Load() != int64(tt.undos) {
-						t.Errorf("got %+v, %v after %d undos, want %d free after %d", res, err, undos.Load(), tt.free, tt.undos)
+					if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != tt.free || undos != tt.undos {
+						t.Errorf("%s, Timeout %v: got %+v, %v after %d undos, want %d free after %d", name, timeout, res, err, undos, tt.free, tt.undos)
 					}
-				})
+				}
+				if late = false; tt.req.ID == "" {
+					sleep(nil, nil)
+				} else if w := serve(limit(http.HandlerFunc(sleep)), nil); w.Code != 200 { // a retry
+					t.Errorf("%s: the retry got status %d", name, w.Code)
+				}
 			})
 		}
 	}
-	synctest.Test(t, func(t *testing.T) {
-		lim, lost := newLimiter(t, job), true
-		limit, _ := newMiddleware(t, deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-			if lost && r.Op == weir.Consume {
-				<-ctx.Done()
-				return weir.Result{}, ctx.Err()
-			}
-			return lim.Decide(ctx, r, each)
-		}), withRequest(weir.Request{ID: "mine"}), weirhttp.Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		time.AfterFunc(100*time.Millisecond, cancel)
-		serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-		lost = false
-		serve(limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-			for range 60 {
-				time.Sleep(time.Second)
-				if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != 0 {
-					t.Fatalf("the retry lost its lease: %+v, %v", res, err)
-				}
-			}
-		})), nil)
-	})
 }
 
-// The undo of a request without a lost reply is not repeated: after its handler, after an
-// answer of the store, or after a denial by a package outage that did not ask the store.
+// An undo is repeated only after a lost reply: not after the handler, nor after an answer of the
+// store. Nothing is undone if the store was not asked.
 func TestNoLateGrant(t *testing.T) {
-	st := weirtest.NewFaulty()
-	lim := weirtest.New(t, st, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+	lease := weir.Result{Rule: "job"}
 	for name, tt := range map[string]struct {
-		fault weirtest.Fault
-		err   error // of the decision, after which the client has gone
-		want  []int // undos of two requests
+		gone     bool // the client, before the decision
+		allowed  bool
+		degraded error
+		err      error // after which the client has gone
+		undos    int
 	}{
-		"a release that fails":  {weirtest.Up, nil, []int{1, 0}}, // the second is denied
-		"an answer":             {weirtest.Up, store.ErrScript, []int{1, 1}},
-		"an outage that begins": {weirtest.Down, nil, []int{4, 0}},
+		"a handler":                 {false, true, nil, nil, 1},
+		"an answer":                 {false, false, nil, store.ErrScript, 1},
+		"a denial":                  {false, false, nil, nil, 0},
+		"an outage":                 {false, false, store.ErrUnavailable, nil, 4},
+		"an outage, without a call": {false, false, guard.ErrUnsent, nil, 0},
+		"a client that has gone":    {true, false, nil, context.Canceled, 0},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var undos atomic.Int64
+			undos := 0
 			ctx, cancel := context.WithCancel(t.Context())
-			around := func(next weir.Decider) deciderFunc {
-				return func(c context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-					switch {
-					case r.Op == weir.Release:
-						undos.Add(1)
-						return weir.Result{}, store.ErrUnavailable
-					case tt.err != nil:
-						cancel()
-						return weir.Result{}, tt.err
-					}
-					return next.Decide(c, r, each)
+			defer cancel()
+			limit, _ := newMiddleware(t, deciderFunc(func(_ context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
+				if r.Op == weir.Release {
+					undos++
+					return weir.Result{}, store.ErrUnavailable
 				}
-			}
-			breaker := outage.New(&outage.Options{Failures: 1, Probe: time.Hour})
-			limit, _ := newMiddleware(t, weirtest.Wrap(t, lim, weirtest.Around(around), breaker.Wrap), weirhttp.Leased(all), weirhttp.Options{})
-			st.Set(tt.fault)
-			for i, want := range tt.want {
-				serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-				time.Sleep(time.Minute)
-				synctest.Wait()
-				if n := undos.Swap(0); n != int64(want) {
-					t.Errorf("%s: request %d was undone %d times, want %d", name, i, n, want)
+				if tt.err != nil {
+					cancel()
 				}
+				lease.Allowed, lease.Degraded = tt.allowed, tt.degraded
+				return lease, tt.err
+			}), weirhttp.Leased(all), weirhttp.Options{})
+			if tt.gone {
 				cancel()
-				ctx, cancel = context.WithCancel(t.Context())
 			}
-			cancel()
+			serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+			time.Sleep(time.Minute)
+			if synctest.Wait(); undos != tt.undos {
+				t.Errorf("%s: %d undos, want %d", name, undos, tt.undos)
+			}
 		})
 	}
-}
-
-// A request that has ended before its decision holds nothing, so nothing is undone.
-func TestEnded(t *testing.T) {
-	asked := 0
-	limit, errs := newMiddleware(t, deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
-		asked++
-		return weir.Result{}, context.Canceled
-	}), weirhttp.Leased(all), weirhttp.Options{})
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	w := serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-	if w.Code != 499 || asked != 0 || len(*errs) > 0 {
-		t.Errorf("got status %d, errors %v, and the decider was asked %d times, want 499 and nothing", w.Code, *errs, asked)
-	}
-}
-
-// withRequest returns a RequestFunc that returns r with the key of all.
-func withRequest(r weir.Request) weirhttp.RequestFunc {
-	r.Key = weir.KeyOf("all")
-	return func(*http.Request) (weir.Request, error) { return r, nil }
 }
 
 // The middleware does not wait for the end of a pause, even if MaxWait is longer.

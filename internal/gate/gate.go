@@ -45,7 +45,7 @@ type Request struct {
 	lost    bool // the reply is lost
 }
 
-// made begins each ID of NewID, and no ID of a caller.
+// made begins each ID of NewID, and no other.
 var made = "~" + rand.Text()[:6]
 
 // NewID returns an ID for one request.
@@ -97,13 +97,8 @@ const (
 
 // Hold returns what r may hold after Decide. s has the results of the rules. gone reports whether
 // the caller has gone, if there was an error.
-func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold {
-	h := r.hold(res, err, s, gone)
-	r.lost = h >= Denied && (err == nil || guard.Unknown(err))
-	return h
-}
-
-func (r *Request) hold(res *weir.Result, err error, s *Scratch, gone bool) Hold {
+func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) (h Hold) {
+	defer func() { r.lost = h >= Denied && (err == nil || guard.Unknown(err)) }()
 	switch {
 	case !r.undoable():
 	case err != nil && gone:
@@ -113,7 +108,7 @@ func (r *Request) hold(res *weir.Result, err error, s *Scratch, gone bool) Hold 
 	case err != nil:
 	case res.Allowed && r.MaxWait == 0 && leased(s.Rules(res)):
 		return Lease
-	case !res.Allowed && guard.Lost(res.Degraded) && (r.own || leased(s.Rules(res))):
+	case !res.Allowed && guard.Lost(nil, res.Degraded, false) && (r.own || leased(s.Rules(res))):
 		return Denied
 	}
 	return Nothing
@@ -164,7 +159,7 @@ func leased(each []weir.Result) bool {
 
 // Undo refunds a request with a MaxWait, and releases the lease of another one. It does nothing if
 // another request can use the tokens. It returns no error if the algorithm cannot refund, or has no
-// leases. If the reply is lost, and nobody else can use the ID, it repeats the undo: see guard.Chase.
+// leases. If the reply is lost, and weir made the ID, it repeats the undo in the background.
 func (r *Request) Undo(ctx context.Context) error {
 	if !r.undoable() {
 		return nil
@@ -173,42 +168,30 @@ func (r *Request) Undo(ctx context.Context) error {
 	if r.MaxWait > 0 {
 		back.Op = weir.Refund
 	}
-	if r.own && r.lost {
-		return chase(ctx, r.Decider, back, r.life())
+	if !r.own || !r.lost {
+		return guard.Undo(ctx, (&undo{r.Decider, back}).send)
 	}
-	return guard.Undo(ctx, func(ctx context.Context) (bool, error) { return undo(ctx, r.Decider, &back) })
+	life := weir.Never
+	if rules, ok := weir.Find[interface {
+		Life(*weir.Request) time.Duration
+	}](r.Decider); ok {
+		life = rules.Life(&r.Request)
+	}
+	return guard.Chase(ctx, life, (&undo{r.Decider, back}).send)
 }
 
-func chase(ctx context.Context, d weir.Decider, back weir.Request, life time.Duration) error {
-	return guard.Chase(ctx, life, func(ctx context.Context) (bool, error) { return undo(ctx, d, &back) })
+type undo struct {
+	decider weir.Decider
+	back    weir.Request
 }
 
-// undo sends back, and reports whether there is nothing left to undo.
-func undo(ctx context.Context, d weir.Decider, back *weir.Request) (bool, error) {
-	res, err := d.Decide(ctx, *back, nil)
+// send reports whether there is nothing left to undo.
+func (u *undo) send(ctx context.Context) (bool, error) {
+	res, err := u.decider.Decide(ctx, u.back, nil)
 	if errors.Is(err, weir.ErrUnsupported) {
 		return true, nil
 	}
 	return res.Allowed, err
-}
-
-// life returns how long the lease or the tokens of r can stay. It is Never if a rule or the Decider
-// does not say.
-func (r *Request) life() (life time.Duration) {
-	lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](r.Decider)
-	if !ok {
-		return weir.Never
-	}
-	for _, rule := range lim.Rules() {
-		if limit, err := rule.Algorithm.NewLimit(); err != nil || rule.Pauses {
-			continue
-		} else if r.MaxWait > 0 {
-			life = max(life, cmp.Or(limit.Window, weir.Never))
-		} else if rule.Leases {
-			life = max(life, limit.Lease)
-		}
-	}
-	return min(life, weir.Never-r.MaxWait) + r.MaxWait
 }
 
 // A Scratch holds the buffers of one decision, which are reused.

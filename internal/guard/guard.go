@@ -5,6 +5,8 @@ package guard
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"sync/atomic"
 	"time"
 
 	"github.com/weir-go/weir/store"
@@ -15,14 +17,65 @@ const Time = time.Second
 
 // Undo calls undo with a context that goes on when ctx ends, and that ends after Time.
 func Undo[T any](ctx context.Context, undo func(context.Context) (T, error)) error {
-	_, err := within(ctx, undo)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Time)
+	defer cancel()
+	_, err := undo(ctx)
 	return err
 }
 
-func within[T any](ctx context.Context, undo func(context.Context) (T, error)) (T, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Time)
-	defer cancel()
-	return undo(ctx)
+// MaxPending is the largest number of grants that a process undoes again at once.
+const MaxPending = 1024
+
+// delays are the times after the first undo at which Chase sends it again, at the earliest.
+var delays = [...]time.Duration{time.Second, 5 * time.Second, 25 * time.Second}
+
+// Pending is the number of grants that are undone again, and Dropped of those that are not,
+// because there were MaxPending.
+var Pending, Dropped atomic.Int64
+
+// Chase is Undo for a grant whose reply was lost, under an ID that nobody else can use. The
+// grant can reach the server after its undo, and the undo can be lost too. So until undo
+// reports that it found the grant, Chase repeats it in the background, but not after life.
+func Chase(ctx context.Context, life time.Duration, undo func(context.Context) (bool, error)) error {
+	start := time.Now()
+	try := func() (found bool, err error) {
+		err = Undo(ctx, func(ctx context.Context) (_ bool, err error) { found, err = undo(ctx); return })
+		return found && err == nil, err
+	}
+	var again func(i int)
+	again = func(i int) {
+		if i == len(delays) || delays[i] > life {
+			Pending.Add(-1)
+			return
+		}
+		wait := delays[i] + rand.N(min(delays[i]/4, life-delays[i])+1) // so that those of one stall are spread
+		time.AfterFunc(wait-time.Since(start), func() {
+			if found, _ := try(); found {
+				i = len(delays) - 1
+			}
+			again(i + 1)
+		})
+	}
+	found, err := try()
+	switch {
+	case found:
+	case Pending.Add(1) > MaxPending:
+		Pending.Add(-1)
+		Dropped.Add(1)
+	default:
+		again(0)
+	}
+	return err
+}
+
+// ErrUnsent is wrapped by the Degraded of an answer for which the store was not asked.
+var ErrUnsent = errors.New("the store was not asked")
+
+// Lost reports whether a request with this error, or a denial with this Degraded, may have been
+// granted. ended reports whether its context has ended, for which the timer of the store can be
+// too early.
+func Lost(err, degraded error, ended bool) bool {
+	return Contextual(err) || ended && errors.Is(err, store.ErrUnavailable) || degraded != nil && !errors.Is(degraded, ErrUnsent)
 }
 
 // Ended reports whether ctx has ended, or its deadline has passed. A timer can end ctx a
@@ -43,13 +96,6 @@ func Unknown(err error) bool { return errors.Is(err, store.ErrUnavailable) || Co
 func Answered(err error) bool {
 	return errors.Is(err, store.ErrForeign) || errors.Is(err, store.ErrScript)
 }
-
-// ErrUnsent is wrapped by the Degraded of an answer for which the store was not asked.
-var ErrUnsent = errors.New("the store was not asked")
-
-// Lost reports whether the store may have granted a request that was denied with this
-// Degraded.
-func Lost(degraded error) bool { return degraded != nil && !errors.Is(degraded, ErrUnsent) }
 
 // Contextual reports whether err is the error of a context.
 func Contextual(err error) bool {
