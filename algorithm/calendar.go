@@ -129,6 +129,11 @@ func (c Calendar) NewLimit() (*contract.Limit, error) {
 	}, nil
 }
 
+// Carry implements [Carrier]. Like Result.Window, Wait ignores changes of clocks.
+func (c Calendar) Carry(to *contract.Limit) contract.Carried {
+	return counted(c.Limit, time.Duration(periods[c.Every].days)*24*time.Hour, to, "the count and the end of the current period stay")
+}
+
 // check checks the fields other than Zone. p describes Every.
 func (c Calendar) check(p period) error {
 	switch {

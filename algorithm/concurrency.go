@@ -71,6 +71,11 @@ func (c Concurrency) NewLimit() (*contract.Limit, error) {
 	return l, nil
 }
 
+// Carry implements [Carrier].
+func (c Concurrency) Carry(to *contract.Limit) contract.Carried {
+	return counted(c.Limit, c.Lease, to, "the leases stay until they are released or expire")
+}
+
 // Divide implements [Divider].
 func (c Concurrency) Divide(n int64) Algorithm {
 	c.Limit /= n

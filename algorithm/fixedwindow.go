@@ -67,6 +67,11 @@ func (f FixedWindow) NewLimit() (*contract.Limit, error) {
 	}, nil
 }
 
+// Carry implements [Carrier].
+func (f FixedWindow) Carry(to *contract.Limit) contract.Carried {
+	return counted(f.Limit, f.Window, to, "the count and the end of the current window stay")
+}
+
 // A fixedWindow is the Meter of a FixedWindow. Its cell has the integers edge and count.
 type fixedWindow struct{ limit, window, align int64 }
 

@@ -9,16 +9,16 @@ import (
 
 // GCRA is the generic cell rate algorithm: a bucket of Burst tokens, which is full at
 // first, and to which one token is added every emission interval, the period of Rate
-// divided by its count. A request is allowed if the bucket has at least as many tokens as
-// the request costs. Tokens can be reserved ahead of time with Request.MaxWait.
+// divided by its count. If Rate changes, callers keep the time until the bucket is full,
+// not the number of tokens: one that has used up 60 per hour waits for 59 minutes and 59
+// seconds even after a change to 100 per second, so use a [TokenBucket] for a limit that
+// can change. A request is allowed if the bucket has at least as many tokens as the request
+// costs. Tokens can be reserved ahead of time with Request.MaxWait.
 //
 // The state is one string with the theoretical arrival time (TAT), at which the bucket
 // will be full. A request of cost n is allowed if max(TAT, now) plus n intervals, the new
 // TAT, is at most Burst intervals after now. The interval is an exact fraction, so rates
-// do not drift.
-//
-// If Rate or Burst changes, the time until the bucket is full stays the same, not the
-// number of tokens. A fraction of a microsecond is then rounded up.
+// do not drift. After a change of Rate, a fraction of a microsecond is rounded up.
 //
 // In debt, TAT is more than Burst intervals after now, and refilled tokens reduce the
 // debt first. The debt can be at least 100 times a Burst that is refilled within a year
@@ -103,6 +103,11 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 	far := min(mulDiv(maxSpan-1000, parts, num, MaxTokens)-8, 101*min(g.Burst, MaxTokens/101))
 	l.Kind, l.Args, l.MaxDebt = gcraFractionKind, consts(num, parts, g.Burst*num), max(min(inSpan, most)-g.Burst, far-g.Burst, 0)
 	return l, nil
+}
+
+// Carry implements [Carrier].
+func (g GCRA) Carry(to *contract.Limit) contract.Carried {
+	return refilled(g, to, 0, contract.Cell{}, "the used tokens stay used", "the time until the bucket is full stays, not the number of tokens")
 }
 
 // A gcra is the Meter of a GCRA. Its cell has the integers tat, rem and den. The interval

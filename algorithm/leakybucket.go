@@ -7,10 +7,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// LeakyBucket is a queue that requests leave one after another at Rate. A request is
-// allowed at once if the queue is empty. Otherwise it is denied, unless it can wait, as
-// with Wait, Reserve or Request.MaxWait: then it is allowed, and Delay is the time until
-// its turn. The caller waits, not the limiter. Up to Queue requests can wait.
+// LeakyBucket is a queue that requests leave one after another at Rate. If Rate changes,
+// the time until the queue is empty stays the same: a queue of 60 requests at 60 per hour
+// lasts for an hour even after a change to 100 per second. A request is allowed at once if
+// the queue is empty. Otherwise it is denied, unless it can wait, as with Wait, Reserve or
+// Request.MaxWait: then it is allowed, and Delay is the time until its turn. The caller
+// waits, not the limiter. Up to Queue requests can wait.
 //
 // A request of cost n uses n turns, so the next request leaves n intervals later. The
 // Limit of a result is Queue+1: one request that leaves at once, and Queue requests that
@@ -22,9 +24,8 @@ import (
 // In debt, more turns than Queue+1 are used, and the next free turn is after all of them.
 // The bounds are those of a [GCRA] whose Burst is Queue+1.
 //
-// If Rate changes, the time until the queue is empty stays the same. A refund returns
-// only the last turns of the queue, because the other callers keep theirs, and nothing if
-// Rate has changed since the decision.
+// A refund returns only the last turns of the queue, because the other callers keep theirs,
+// and nothing if Rate has changed since the decision.
 //
 // Sources: limit_req of nginx, whose burst is Queue. The name is from Turner, "New
 // directions in communications (or which way to the information age?)", IEEE
@@ -84,6 +85,11 @@ func (b LeakyBucket) NewLimit() (*contract.Limit, error) {
 		l.Kind = leakyBucketFractionKind
 	}
 	return l, nil
+}
+
+// Carry implements [Carrier].
+func (b LeakyBucket) Carry(to *contract.Limit) contract.Carried {
+	return refilled(b, to, 0, contract.Cell{}, "the queue stays", "the time until the queue is empty stays, not its length")
 }
 
 type leakyBucket struct{ *gcra }

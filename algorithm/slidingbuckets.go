@@ -1,6 +1,7 @@
 package algorithm
 
 import (
+	"cmp"
 	_ "embed"
 	"fmt"
 	"slices"
@@ -109,6 +110,29 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 		lengths[i] = int(window / width)
 	}
 	return &contract.Limit{Kind: ringKind(lengths), Args: consts(append(args, width)...), Capacity: least.Limit, MaxDebt: MaxTokens - most, Window: least.Window}, nil
+}
+
+// Carry implements [Carrier]. If the buckets change, a count can move to a later bucket.
+func (b SlidingBuckets) Carry(to *contract.Limit) (c contract.Carried) {
+	kind, _ := to.Kind.(*contract.StepKind)
+	if kind == nil || kind.Name != "slidingbuckets" || len(b.Spans) == 0 {
+		return c
+	}
+	now := kind.Step(to.Args).(*slidingBuckets)
+	longest := slices.MaxFunc(b.Spans, func(x, y Span) int { return cmp.Compare(x.Window, y.Window) })
+	if contract.Micros(now.width) != b.Width || contract.Micros(now.turn) != longest.Window {
+		c.Text = "the width or the longest window changes: some counts are lost, and others move to other buckets"
+		c.Wait = contract.Micros(2 * now.turn)
+		return c
+	}
+	c.Exact, c.Text = true, "the counts stay"
+	for i, limit := range now.limits {
+		window := contract.Micros(now.width * int64(now.lengths[i]))
+		if !slices.ContainsFunc(b.Spans, func(s Span) bool { return s.Limit < limit && s.Window >= window }) {
+			c.Wait = max(c.Wait, window)
+		}
+	}
+	return c
 }
 
 // widthHint returns a text that names a valid width: the shortest that is at least asked.

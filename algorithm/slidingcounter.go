@@ -78,6 +78,17 @@ func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 	}, nil
 }
 
+// Carry implements [Carrier].
+func (c SlidingCounter) Carry(to *contract.Limit) contract.Carried {
+	window := c.Window.Microseconds()
+	last := contract.Cell{A: window, B: c.Limit, C: c.Limit} // at the end of the window
+	carried := refilled(c, to, 2*window, last, "the counts of both windows stay", "")
+	if to.Window != c.Window {
+		carried.Exact, carried.Text = false, "the counts stay, and are spread over windows of the new length"
+	}
+	return carried
+}
+
 // A slidingCounter is the Meter of a SlidingCounter. Its cell has the integers start,
 // count and before. A window is divided into steps parts of step microseconds. The last
 // part may be shorter.

@@ -87,6 +87,16 @@ func (s SlidingLog) NewLimit() (*contract.Limit, error) {
 	return &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, MaxDebt: MaxLogTokens - s.Limit, Window: s.Window}, nil
 }
 
+// Carry implements [Carrier]. In a longer window, tokens can count again that had left the
+// shorter one.
+func (s SlidingLog) Carry(to *contract.Limit) contract.Carried {
+	limit := s.Limit
+	if to.Window > s.Window {
+		limit = MaxLogTokens
+	}
+	return counted(limit, to.Window, to, "the stored tokens stay")
+}
+
 // Divide implements [Divider].
 func (s SlidingLog) Divide(n int64) Algorithm {
 	s.Limit /= n

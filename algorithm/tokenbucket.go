@@ -103,6 +103,21 @@ func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 	}, nil
 }
 
+// Carry implements [Carrier].
+func (b TokenBucket) Carry(to *contract.Limit) contract.Carried {
+	at, last := int64(0), contract.Cell{}
+	l, err := b.NewLimit()
+	if err == nil && !b.AtOnce { // a period ends, and each of its tokens was consumed at once
+		m := tokenBucketKind.Meter(l.Args).(*tokenBucket)
+		at, last.B = m.until(m.den-1), m.capacity+m.den-1
+	}
+	c := refilled(b, to, at, last, "the missing tokens stay, and are refilled at the new rate", "")
+	if at > 0 && to.Kind == tokenBucketKind && to.Args[3].Int() == 0 {
+		c.Wait = max(c.Wait, c.Wait+contract.Micros(to.Args[1].Int())) // earlier in the period; it may overflow
+	}
+	return c
+}
+
 // tooFine returns the error of a Refill that cannot be counted exactly. It names a rate
 // that can.
 func (b TokenBucket) tooFine() error {

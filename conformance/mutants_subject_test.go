@@ -261,6 +261,24 @@ var subjectMutants = []subjectMutant{
 		}
 	}}), mutation{}},
 	{"large numbers lose digits", "Huge", nil, anyTally(rounded), mutation{}},
+	{"a changed rate keeps the tokens", "Carry", nil, carrying(func(c *contract.Carried) { c.Exact = true }), mutation{}},
+	{"a caller may wait a microsecond longer", "Carry", nil, carrying(func(c *contract.Carried) { c.Wait -= time.Microsecond }), mutation{}},
+}
+
+// A badCarrier is a GCRA that says something wrong about changes of its limit.
+type badCarrier struct {
+	algorithm.GCRA
+	wrong func(*contract.Carried)
+}
+
+func (b badCarrier) Carry(to *contract.Limit) contract.Carried {
+	c := b.GCRA.Carry(to)
+	b.wrong(&c)
+	return c
+}
+
+func carrying(wrong func(*contract.Carried)) func(*rand.Rand) algorithm.Algorithm {
+	return func(r *rand.Rand) algorithm.Algorithm { return badCarrier{random.GCRA(r).(algorithm.GCRA), wrong} }
 }
 
 // unitOfAny is a Subject.Unit of everything that mutants are made of.
@@ -268,6 +286,8 @@ func unitOfAny(a algorithm.Algorithm) time.Duration {
 	switch a := a.(type) {
 	case flawedOne:
 		return unitOfAny(a.Algorithm)
+	case badCarrier:
+		return random.Unit(a.GCRA)
 	case tally, unchecked:
 		return 3 * time.Minute
 	}

@@ -81,6 +81,15 @@ func TestCarriesOver(t *testing.T) {
 					t.Errorf("got %v, want %s", changes, c.effect)
 				}
 			}
+			for _, way := range []struct {
+				from, to string
+				all      int64
+			}{{c.low, c.high, 3}, {c.high, c.low, 100}} {
+				_, wait, waits := strings.Cut(Diff(ruleFile(t, way.from), ruleFile(t, way.to))[0].Text, "; a caller who has used all waits at most ")
+				if got := reload(t, way.from, way.to, way.all); waits != !strings.Contains(got, "left") || waits && got != wait {
+					t.Errorf("%s becomes %s: a caller who has used all gets %s, and Diff says %q", way.from, way.to, got, wait)
+				}
+			}
 		})
 	}
 }
@@ -240,10 +249,10 @@ func TestDiff(t *testing.T) {
 		{"    plans:", "      all: {by: [tenant], algorithm: gcra, rate: 1 per hour, burst: 5}\n    plans:", `rule "all": added`, []string{"all"}},
 		{"      tenant: {by: [tenant], algorithm: fixed window, limit: 10, window: 1h}\n", "", `rule "user": lost; rule "tenant": removed`, []string{"user"}},
 		{"burst: 50", "burst: 60", `plan "pro", rule "user": kept`, nil},
-		{"    overrides:", "      max: {user: {burst: 70}}\n    overrides:", `plan "max": added`, nil},
-		{"      pro: ", "      max: ", `plan "pro": rejected; plan "max": added`, nil},
+		{"    overrides:", "      max: {user: {burst: 70}}\n    overrides:", `plan "max": added; plan "max", rule "user": kept`, nil},
+		{"      pro: ", "      max: ", `plan "pro": rejected; plan "max": added; plan "max", rule "user": kept`, nil},
 		{"burst: 20", "burst: 30", `override of ["acme" "bob"], rule "user": kept`, nil},
-		{"bob", "cid", `override of ["acme" "cid"]: added; override of ["acme" "bob"]: removed`, nil},
+		{"bob", "cid", `override of ["acme" "cid"]: added; override of ["acme" "cid"], rule "user": kept; override of ["acme" "bob"]: removed; override of ["acme" "bob"], rule "user": kept`, nil},
 		{"  api:", "  web:", `policy "api": rejected; policy "web": added`, nil},
 	} {
 		text := strings.Replace(base, c.old, c.given, 1)
@@ -358,6 +367,36 @@ func fullAfter(t *testing.T, from, to *File) []string {
 	return full
 }
 
+// An upgrade of one customer, by a plan or an override, can lock it out: Diff says for how
+// long.
+func TestDiffOfUpgrade(t *testing.T) {
+	t.Parallel()
+	const base = "policies: {api: {rules: {r: {algorithm: %s}}%s}}\n"
+	for _, c := range []struct{ rule, up, wait string }{
+		{"gcra, rate: 60 per hour, burst: 60", "rate: 100 per second, burst: 100", "59m59.01s"},
+		{"leaky bucket, rate: 60 per hour, queue: 59", "rate: 100 per second, queue: 99", "1h0m0s"},
+		{"token bucket, refill: 60 per hour, capacity: 60", "refill: 100 per second, capacity: 100", ""},
+	} {
+		for _, way := range []string{"plans: {pro: {r: {%s}}}", "overrides: [{key: ann, rules: {r: {%s}}}]"} {
+			var files [2]*File
+			for i, more := range []string{"", ", " + fmt.Sprintf(way, c.up)} {
+				f, err := Parse("x.yaml", fmt.Appendf(nil, base, c.rule, more), nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				files[i] = f
+			}
+			changes := Diff(files[0], files[1])
+			if len(changes) != 2 || changes[0].Effect != Added {
+				t.Fatalf("got %v", changes)
+			}
+			if _, wait, _ := strings.Cut(changes[1].Text, "waits at most "); wait != c.wait {
+				t.Errorf("%s, %s: got the wait %q, want %q", c.rule, way, wait, c.wait)
+			}
+		}
+	}
+}
+
 // Secret segments are not shown.
 func TestDiffHidesSecrets(t *testing.T) {
 	t.Parallel()
@@ -380,7 +419,7 @@ func TestDiffHidesSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, changes := range [][]Change{Diff(from, f), Diff(f, from), Diff(clear, bare), Diff(bare, clear)} {
-		if text := fmt.Sprint(changes); strings.Contains(text, "hush") || len(changes) != 2 {
+		if text := fmt.Sprint(changes); strings.Contains(text, "hush") || len(changes) != 3 {
 			t.Errorf("got %s", text)
 		}
 	}

@@ -1,7 +1,6 @@
 package weirfile
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -142,12 +141,14 @@ func (d *differ) rule(c Change, old, p *filePolicy, was, now weir.Rule) {
 func (d *differ) plans(old, p *filePolicy) {
 	for i := range p.plans {
 		plan := &p.plans[i]
+		c := Change{Policy: p.Name, Plan: plan.name, Line: plan.at.line}
 		was := old.plan(plan.name)
 		if was == nil {
-			d.add(Change{Policy: p.Name, Plan: plan.name, Effect: Added, Text: "callers keep the state that they have under other limits", Line: plan.at.line})
-			continue
+			c.Effect, c.Text = Added, "callers keep the state that they have under other limits"
+			d.add(c)
+			was = &filePlan{} // the limits of the policy
 		}
-		d.limits(Change{Policy: p.Name, Plan: plan.name, Line: plan.at.line}, old, p, was.rules, plan.rules)
+		d.limits(c, old, p, was.rules, plan.rules)
 	}
 }
 
@@ -165,13 +166,15 @@ func (d *differ) overrides(old, p *filePolicy) {
 		if was == nil {
 			c.Effect, c.Text = Added, "the caller keeps the state that it has under other limits"
 			d.add(c)
-			continue
+			was = &fileOverride{} // the limits of the policy
 		}
 		d.limits(c, old, p, old.effective(was), p.effective(o))
 	}
 	for i := range old.overrides {
 		if o := &old.overrides[i]; before[o.key] != nil {
-			d.add(Change{Policy: p.Name, Key: old.shown(o.key, p), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"})
+			c := Change{Policy: p.Name, Key: old.shown(o.key, p), Effect: Removed, Text: "the caller has the limits of its plan, and keeps its state"}
+			d.add(c)
+			d.limits(c, old, p, old.effective(o), nil)
 		}
 	}
 }
@@ -324,55 +327,20 @@ func tag(a algorithm.Algorithm) string {
 
 // carries says what happens to the state if the numbers of an algorithm change.
 func carries(from, to algorithm.Algorithm) (Effect, string) {
-	from, to = value(from), value(to)
-	switch old := from.(type) {
-	case algorithm.GCRA:
-		if now, ok := to.(algorithm.GCRA); ok && old.Rate == now.Rate {
-			return Kept, "the used tokens stay used"
-		}
-		return Estimated, "the time until the bucket is full stays, not the number of tokens"
-	case algorithm.LeakyBucket:
-		if now, ok := to.(algorithm.LeakyBucket); ok && old.Rate == now.Rate {
-			return Kept, "the queue stays"
-		}
-		return Estimated, "the time until the queue is empty stays, not its length"
-	case algorithm.TokenBucket:
-		return Kept, "the missing tokens stay, and are refilled at the new rate"
-	case algorithm.FixedWindow, algorithm.MetadataWindow:
-		return Kept, "the count and the end of the current window stay"
-	case algorithm.Calendar:
-		return Kept, "the count and the end of the current period stay"
-	case algorithm.SlidingLog:
-		return Kept, "the stored tokens stay"
-	case algorithm.SlidingCounter:
-		if now, ok := to.(algorithm.SlidingCounter); ok && old.Window == now.Window {
-			return Kept, "the counts of both windows stay"
-		}
-		return Estimated, "the counts stay, and are spread over windows of the new length"
-	case algorithm.SlidingBuckets:
-		if now, ok := to.(algorithm.SlidingBuckets); ok && old.Width == now.Width && longest(old) == longest(now) {
-			return Kept, "the counts stay"
-		}
-		return Estimated, "the width or the longest window changes: some counts are lost, and others move to other buckets"
-	case algorithm.Concurrency:
-		return Kept, "the leases stay until they are released or expire"
-	}
-	if reflect.DeepEqual(from, to) {
+	carrier, ok := from.(algorithm.Carrier)
+	limit, err := to.NewLimit()
+	switch {
+	case reflect.DeepEqual(from, to):
 		return Kept, "the state stays"
+	case !ok || err != nil:
+		return Estimated, "the documentation of the algorithm says what stays"
 	}
-	return Estimated, "the documentation of the algorithm says what stays"
-}
-
-func longest(b algorithm.SlidingBuckets) int64 {
-	return int64(slices.MaxFunc(b.Spans, func(x, y algorithm.Span) int { return cmp.Compare(x.Window, y.Window) }).Window)
-}
-
-// value returns the algorithm that a points to, if it is a pointer.
-func value(a algorithm.Algorithm) algorithm.Algorithm {
-	if v := reflect.ValueOf(a); v.Kind() == reflect.Pointer {
-		if inner, ok := v.Elem().Interface().(algorithm.Algorithm); ok {
-			return inner
-		}
+	c := carrier.Carry(limit)
+	if c.Wait > 0 {
+		c.Text += fmt.Sprintf("; a caller who has used all waits at most %v", c.Wait)
 	}
-	return a
+	if c.Exact {
+		return Kept, c.Text
+	}
+	return Estimated, c.Text
 }

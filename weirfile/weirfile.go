@@ -7,9 +7,9 @@
 //	    rules:
 //	      tenant:
 //	        by: [tenant]
-//	        algorithm: gcra
-//	        rate: 100 per second
-//	        burst: 200
+//	        algorithm: token bucket
+//	        capacity: 200
+//	        refill: 100 per second
 //	      user:
 //	        algorithm: fixed window
 //	        limit: 1000

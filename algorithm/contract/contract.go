@@ -213,6 +213,17 @@ type Limit struct {
 	Lease time.Duration
 }
 
+// Carried says what callers keep if a limit changes. See algorithm.Carrier.
+type Carried struct {
+	Exact bool   // consumed tokens stay consumed; otherwise the state means another number
+	Text  string // what stays, for people: "the count and the end of the window stay"
+
+	// Wait is the longest RetryAfter of a request for one token just after the change, if
+	// its caller has consumed all tokens of the earlier limit, and none beyond them by a
+	// reservation or a Force. 0 means that the request is allowed.
+	Wait time.Duration
+}
+
 // Micros returns n microseconds as a duration. If n is too large, it returns [Never].
 func Micros(n int64) time.Duration {
 	if n > int64(Never)/1000 {

@@ -91,9 +91,9 @@ rule pause, by tenant user
   key    weir:api:{acme}:pause.p1:ann (slot 11304)
 
 rule tenant, by tenant
-  limit  algorithm: gcra, rate: 100 per second, burst: 200
+  limit  algorithm: token bucket, capacity: 200, refill: 100 per second
   state  171 of 200 tokens left; full again in 290 ms
-  key    weir:api:{acme}:tenant.g2 (slot 11304)
+  key    weir:api:{acme}:tenant.t2 (slot 11304)
 
 rule user, by tenant user
   limit  algorithm: fixed window, limit: 20, window: 1h
@@ -337,7 +337,7 @@ func TestReset(t *testing.T) {
 			t.Errorf("%q: code %d, want %d: %q %q\n%s", answer, got, code, out.String(), errs.String(), o.out)
 		}
 	}
-	d.want(exitOK, "reset rule tenant: weir:api:{acme}:tenant.g2\n", "reset", "-yes", "-rule", "tenant", limitsFile, "api", "acme", "bob")
+	d.want(exitOK, "reset rule tenant: weir:api:{acme}:tenant.t2\n", "reset", "-yes", "-rule", "tenant", limitsFile, "api", "acme", "bob")
 	if o := tell(t, d.env, "reset", "-o", "json", "-rule", "user", limitsFile, "api", "acme", "ann"); o.code != exitOK || !json.Valid([]byte(o.out)) || !strings.Contains(o.out, `"weir:api:{acme}:user.f2:ann"`) {
 		t.Errorf("got %+v", o)
 	}

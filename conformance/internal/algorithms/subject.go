@@ -99,6 +99,7 @@ func (s *Subject) Group() suite.Group {
 		of("Huge", "numbers near their bounds are as exact as small ones", checkHuge),
 	}
 	if !s.builtIn() {
+		checks = append(checks, of("Carry", "Carry says, if the limit changes, whether consumed tokens stay consumed, and how long a caller that has consumed all waits at most", checkCarry))
 		return suite.Group{Name: "Algorithm", Checks: checks}
 	}
 	checks = slices.DeleteFunc(checks, func(c suite.Check) bool { return slices.Contains(s.lacks, c.Name) })
