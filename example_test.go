@@ -15,7 +15,7 @@ import (
 )
 
 func ExampleNew() {
-	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 2}, nil)
+	lim, err := weir.New("api", memory.New(nil), algorithm.TokenBucket{Capacity: 2, Refill: algorithm.PerMinute(1)}, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -38,7 +38,7 @@ func ExampleNewPolicy() {
 		Name:     "login",
 		Segments: []string{"shop", "ip", "account"},
 		Rules: []weir.Rule{
-			{Name: "ip", By: []string{"shop", "ip"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(30), Burst: 100}},
+			{Name: "ip", By: []string{"shop", "ip"}, Algorithm: algorithm.TokenBucket{Capacity: 100, Refill: algorithm.PerMinute(30)}},
 			{Name: "account", By: []string{"shop", "account"}, Algorithm: algorithm.SlidingLog{Limit: 2, Window: 15 * time.Minute}},
 		},
 	}, nil)
@@ -93,7 +93,7 @@ func ExampleLimiter_With() {
 }
 
 func ExampleLimiter_Wait() {
-	lim, err := weir.New("mails", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}, nil)
+	lim, err := weir.New("mails", memory.New(nil), algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerHour(1)}, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -207,7 +207,7 @@ func (f failOpen) Decide(ctx context.Context, r weir.Request, each []weir.Result
 
 func ExampleLimiter_Wrap() {
 	down := liar{err: store.ErrUnavailable} // a store during an outage
-	lim, err := weir.New("api", down, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+	lim, err := weir.New("api", down, algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 	if err != nil {
 		panic(err)
 	}
@@ -323,8 +323,8 @@ func ExampleLimiter_StoreKeys() {
 		Name:     "api",
 		Segments: []string{"tenant", "user"},
 		Rules: []weir.Rule{
-			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 200}},
-			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}},
+			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.TokenBucket{Capacity: 200, Refill: algorithm.PerSecond(100)}},
+			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}},
 		},
 	}, nil)
 	if err != nil {
@@ -339,6 +339,6 @@ func ExampleLimiter_StoreKeys() {
 		fmt.Println(rule.Name, rule.Limit, lists[i], stored.Key.Segments(), ok)
 	}
 	// Output:
-	// tenant 200 [weir:api:{acme}:tenant.g2] [acme -] true
-	// user 20 [weir:api:{acme}:user.g2:ann] [acme ann] true
+	// tenant 200 [weir:api:{acme}:tenant.t2] [acme -] true
+	// user 20 [weir:api:{acme}:user.t2:ann] [acme ann] true
 }

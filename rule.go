@@ -68,7 +68,7 @@ func copied(a algorithm.Algorithm) algorithm.Algorithm {
 // newLimit returns the limit of a. Errors name the rule by label.
 func newLimit(label string, a algorithm.Algorithm) (*contract.Limit, error) {
 	if v := reflect.ValueOf(a); a == nil || v.Kind() == reflect.Pointer && v.IsNil() {
-		return nil, fail(ErrInvalidRule, "%s: its Algorithm is nil: set one, for example algorithm.GCRA", label)
+		return nil, fail(ErrInvalidRule, "%s: its Algorithm is nil: set one, for example algorithm.TokenBucket", label)
 	}
 	limit, err := a.NewLimit()
 	switch {

@@ -1,7 +1,7 @@
 // Package weir implements rate limiting over pluggable stores: Redis and Valkey through
 // the client that you already have, SQL databases, NATS, or the memory of the process.
 //
-//	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	lim, err := weir.New("api", memory.New(nil), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //	if err != nil {
 //		return err
 //	}
@@ -40,15 +40,15 @@
 //		Name:     "api",
 //		Segments: []string{"tenant", "user"},
 //		Rules: []weir.Rule{
-//			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 200}},
-//			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}},
+//			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.TokenBucket{Capacity: 200, Refill: algorithm.PerSecond(100)}},
+//			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}},
 //		},
 //	}, nil)
 //	// ...
 //	res, err := api.Allow(ctx, "acme", "ann")
 //
 // A key in the store has the form prefix:name:{shared segments}:rule.tag:other segments,
-// for example weir:api:{acme}:user.g2:ann. The shared segments, which every rule has in
+// for example weir:api:{acme}:user.t2:ann. The shared segments, which every rule has in
 // By, choose the cluster slot of all keys of a decision. The tag names the algorithm, so
 // a rule whose algorithm is replaced starts afresh. Every part is escaped, so no segment
 // can look like two, or choose its slot.

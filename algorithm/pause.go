@@ -17,7 +17,7 @@ import (
 //		Name:     "partner",
 //		Segments: []string{"host"},
 //		Rules: []weir.Rule{
-//			{Name: "pace", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 10}},
+//			{Name: "pace", Algorithm: algorithm.TokenBucket{Capacity: 10, Refill: algorithm.PerSecond(10)}},
 //			{Name: "pause", Algorithm: algorithm.Pause{}},
 //		},
 //	}, nil)

@@ -20,8 +20,8 @@ func api() *weir.Limiter {
 		Name:     "api",
 		Segments: []string{"tenant", "user"},
 		Rules: []weir.Rule{
-			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(100), Burst: 200}},
-			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}},
+			{Name: "tenant", By: []string{"tenant"}, Algorithm: algorithm.TokenBucket{Capacity: 200, Refill: algorithm.PerSecond(100)}},
+			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}},
 		},
 	}, nil)
 	if err != nil {
@@ -53,8 +53,8 @@ func ExampleExplain() {
 	}
 	// Output:
 	// denied by rule "user": 0 of 20 tokens left; full again in 2 s; the next request is allowed in 100 ms
-	// tenant 100 tokens per second, burst 200: 175 of 200 tokens left; full again in 250 ms
-	// user   10 tokens per second, burst 20: 0 of 20 tokens left; full again in 2 s; the next request is allowed in 100 ms
+	// tenant a bucket of 200 tokens, refilled at 100 tokens per second: 175 of 200 tokens left; full again in 250 ms
+	// user   a bucket of 20 tokens, refilled at 10 tokens per second: 0 of 20 tokens left; full again in 2 s; the next request is allowed in 100 ms
 }
 
 func ExampleTop() {
@@ -103,11 +103,11 @@ func ExampleDocument() {
 	//       "by": [
 	//         "tenant"
 	//       ],
-	//       "algorithm": "gcra",
-	//       "words": "100 tokens per second, burst 200",
+	//       "algorithm": "tokenbucket",
+	//       "words": "a bucket of 200 tokens, refilled at 100 tokens per second",
 	//       "cost": 1,
 	//       "keys": [
-	//         "weir:api:{acme}:tenant.g2"
+	//         "weir:api:{acme}:tenant.t2"
 	//       ],
 	//       "slot": 11304,
 	//       "limit": 200,
@@ -125,11 +125,11 @@ func ExampleDocument() {
 	//         "tenant",
 	//         "user"
 	//       ],
-	//       "algorithm": "gcra",
-	//       "words": "10 tokens per second, burst 20",
+	//       "algorithm": "tokenbucket",
+	//       "words": "a bucket of 20 tokens, refilled at 10 tokens per second",
 	//       "cost": 1,
 	//       "keys": [
-	//         "weir:api:{acme}:user.g2:bob"
+	//         "weir:api:{acme}:user.t2:bob"
 	//       ],
 	//       "slot": 11304,
 	//       "limit": 20,

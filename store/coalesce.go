@@ -13,7 +13,7 @@ import (
 // Use it if many goroutines of a process decide at once, over a client that does not do
 // so itself: rueidis and valkey-go do, go-redis and redigo do not.
 //
-//	lim, err := weir.New("api", store.Coalesce(goredis.New(rdb)), algorithm.GCRA{…}, nil)
+//	lim, err := weir.New("api", store.Coalesce(goredis.New(rdb)), algorithm.TokenBucket{…}, nil)
 //
 // In a cluster, a batch ends when the slowest server has answered. If a server does not
 // answer, all calls wait for it, including calls for other servers. So give every call a

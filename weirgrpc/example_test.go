@@ -77,7 +77,7 @@ func ExampleByName() {
 	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{
 		Name:     "api",
 		Segments: segments,
-		Rules:    []weir.Rule{{Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}}},
+		Rules:    []weir.Rule{{Algorithm: algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}}},
 	}, nil)
 	if err != nil {
 		log.Fatal(err)

@@ -50,7 +50,7 @@ func ExampleByName() {
 		Segments: []string{"customer", "route"},
 		Rules: []weir.Rule{
 			{Name: "customer", By: []string{"customer"}, Algorithm: algorithm.FixedWindow{Limit: 1000, Window: time.Hour}},
-			{Name: "route", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5}},
+			{Name: "route", Algorithm: algorithm.TokenBucket{Capacity: 5, Refill: algorithm.PerSecond(1)}},
 		},
 	}
 	lim, err := weir.NewPolicy(memory.New(nil), policy, nil)

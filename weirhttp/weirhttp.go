@@ -1,6 +1,6 @@
 // Package weirhttp limits the requests to an HTTP server, and those of an HTTP client.
 //
-//	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	lim, err := weir.New("api", memory.New(nil), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //	if err != nil {
 //		return err
 //	}

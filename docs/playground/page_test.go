@@ -204,8 +204,8 @@ func pageAnswers(t *testing.T, browser *chromium.Browser, url string) {
 	}
 	// A link that is not valid leads to the defaults, and rules that do not go together
 	// to an error.
-	follow(t, tab, "#traffic=x&a=&a.burst=1e3&b=gcra&b.burst=61&seed=-1&b2=%3Cscript%3E")
-	if s := same(t, tab); s.Seed != 1 || s.Traffic.Kind != "bursts" || s.Sides[0][0].Numbers["burst"] != 10 || s.Sides[1][0].Numbers["burst"] != 10 || len(s.Sides[1]) != 1 {
+	follow(t, tab, "#traffic=x&a=&a.capacity=1e3&b=gcra&b.burst=61&seed=-1&b2=%3Cscript%3E")
+	if s := same(t, tab); s.Seed != 1 || s.Traffic.Kind != "bursts" || s.Sides[0][0].Numbers["capacity"] != 10 || s.Sides[1][0].Numbers["burst"] != 10 || len(s.Sides[1]) != 1 {
 		t.Errorf("a link that is not valid leads to %+v", s)
 	}
 	follow(t, tab, "#a=concurrency&a2=metadata-window")
@@ -227,7 +227,7 @@ func pageLooks(t *testing.T, browser *chromium.Browser, url string) {
 		tab := browser.Tab(t, view)
 		open(t, tab, url, "")
 		for page, link := range map[string]string{
-			"first": "#a=gcra", "storm": "#traffic=storm&a=leaky-bucket&b=sliding-counter&b2=calendar", "clients": "#traffic=clients&a=concurrency&a2=token-bucket&b=gcra&b.by=1",
+			"first": "#a=token-bucket", "storm": "#traffic=storm&a=leaky-bucket&b=sliding-counter&b2=calendar", "clients": "#traffic=clients&a=concurrency&a2=token-bucket&b=gcra&b.by=1",
 			"error": "#a=concurrency&a2=metadata-window",
 		} {
 			follow(t, tab, link)
@@ -300,7 +300,7 @@ func pageKeyboard(t *testing.T, browser *chromium.Browser, url string) {
 	tab := browser.Tab(t, chromium.View{Width: 360, Height: 800, Scripts: true})
 	open(t, tab, url, "")
 	var order []string
-	for range 18 {
+	for range 19 {
 		tab.Press(t, "Tab")
 		var e struct {
 			Name string
@@ -324,14 +324,14 @@ func pageKeyboard(t *testing.T, browser *chromium.Browser, url string) {
 	}
 	want := []string{
 		"traffic-kind", "traffic-size", "traffic-every", "link",
-		"a-kind", "a-tokens", "a-period", "a-burst", "a-wait", "a-by", "Add a second rule", "Go code", "Policy file",
+		"a-kind", "a-capacity", "a-tokens", "a-period", "a-at-once", "a-wait", "a-by", "Add a second rule", "Go code", "Policy file",
 		"b-kind", "b-limit", "b-window", "b-aligned", "b-by",
 	}
 	if !slices.Equal(order, want) {
 		t.Errorf("the Tab key leads to\n%q, want\n%q", order, want)
 	}
 	s := same(t, tab)
-	if n := s.Sides[0][0].Numbers; s.Traffic.Numbers["size"] != 21 || n["tokens"] != 11 || n["period"] != 11 || n["burst"] != 11 || n["wait"] != 1 {
+	if n := s.Sides[0][0].Numbers; s.Traffic.Numbers["size"] != 21 || n["tokens"] != 11 || n["period"] != 11 || n["capacity"] != 11 || n["wait"] != 1 {
 		t.Errorf("the arrow key on each slider leads to %+v", s)
 	}
 	quiet(t, tab)

@@ -21,7 +21,7 @@ func Example() {
 	// It is one hour before midnight. At two o'clock, the clocks go forward.
 	now := time.Date(2026, 3, 28, 23, 0, 0, 0, berlin)
 	lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "api", Rules: []weir.Rule{
-		{Name: "burst", Algorithm: algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 3}},
+		{Name: "burst", Algorithm: algorithm.TokenBucket{Capacity: 3, Refill: algorithm.PerMinute(1)}},
 		{Name: "day", Algorithm: dailyquota.Quota{Limit: 10, Zone: berlin, From: now.AddDate(-1, 0, 0)}},
 	}}, &weir.Options{Clock: func() time.Time { return now }}) // only for the example: by default, the store's clock is used
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 func newServer() (http.Handler, error) {
-	lim, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+	lim, err := weir.New("api", memory.New(nil), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 	if err != nil {
 		return nil, err
 	}

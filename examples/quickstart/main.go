@@ -53,11 +53,11 @@ func run(ctx context.Context, w io.Writer, st store.Store) error {
 	opts := &weir.Options{Prefix: fmt.Sprintf("quickstart-%d", time.Now().UnixNano())}
 
 	// Each user has 2 tokens per second, and at most 3 at once.
-	api, err := weir.New("api", st, algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 3}, opts)
+	api, err := weir.New("api", st, algorithm.TokenBucket{Capacity: 3, Refill: algorithm.PerSecond(2)}, opts)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(w, "GCRA: 2 per second, burst 3, for each user")
+	fmt.Fprintln(w, "TokenBucket: 2 per second, capacity 3, for each user")
 	if err := burst(ctx, w, api, [][]string{{"ann"}, {"ann"}, {"bob"}, {"ann"}, {"ann"}, {"bob"}}); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@
 //		ContextTimeoutEnabled: true,
 //		DialerRetries:         1, // from v9.15 on
 //	})
-//	lim, err := weir.New("api", goredis.New(rdb), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	lim, err := weir.New("api", goredis.New(rdb), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //
 // It supports Redis from 6.0, every version of Valkey, and the client from v9.7.3.
 //

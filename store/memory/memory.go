@@ -2,7 +2,7 @@
 // process. Use it for the limits of a single process and in tests.
 //
 //	st := memory.New(&memory.Options{MaxKeys: 100_000})
-//	lim, err := weir.New("api", st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	lim, err := weir.New("api", st, algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //
 // The store runs the Go forms of scripts. If the store holds the key, most decisions
 // allocate no memory. Decisions with an ID do, and so do decisions of

@@ -31,7 +31,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	lim, err := weir.New("api", weirnats.New(js, "limits"), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+	lim, err := weir.New("api", weirnats.New(js, "limits"), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -12,7 +12,7 @@
 //	if _, err := js.CreateOrUpdateStream(ctx, weirnats.StreamConfig("limits")); err != nil {
 //		return err
 //	}
-//	lim, err := weir.New("api", weirnats.New(js, "limits"), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	lim, err := weir.New("api", weirnats.New(js, "limits"), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //
 // Use it if the application has NATS and no Redis. It supports nats-server from 2.15, and
 // the client from v1.55.0.

@@ -40,7 +40,7 @@ func Example() {
 		}
 	}()
 
-	lim, err := weir.New("api", st, algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+	lim, err := weir.New("api", st, algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 	if err != nil {
 		log.Fatal(err)
 	}

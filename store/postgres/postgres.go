@@ -13,7 +13,7 @@
 //	if err := postgres.Migrate(ctx, pool); err != nil {
 //		return err
 //	}
-//	lim, err := weir.New("api", postgres.New(pool), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	lim, err := weir.New("api", postgres.New(pool), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //
 // Use it if the application has PostgreSQL and no Redis. It supports PostgreSQL from 15,
 // and the client from v5.5.5.

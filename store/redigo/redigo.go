@@ -7,7 +7,7 @@
 //			return redis.DialContext(ctx, "tcp", "localhost:6379", redis.DialReadTimeout(200*time.Millisecond))
 //		},
 //	}
-//	lim, err := weir.New("api", redigo.New(pool), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	lim, err := weir.New("api", redigo.New(pool), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //
 // It supports Redis from 6.0, every version of Valkey, and redigo from v1.8.9. For
 // clusters, it uses github.com/mna/redisc from v1.4.0.

@@ -8,7 +8,7 @@
 //		return err
 //	}
 //	db.SetMaxIdleConns(4)
-//	lim, err := weir.New("api", sqlite.New(db), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	lim, err := weir.New("api", sqlite.New(db), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //
 // With github.com/mattn/go-sqlite3, the name is "sqlite3", and the DSN is
 // "file:limits.db?_journal_mode=WAL&_synchronous=NORMAL".

@@ -5,7 +5,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	lim, err := weir.New("api", valkeystore.New(client), algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 20}, nil)
+//	lim, err := weir.New("api", valkeystore.New(client), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //
 // It supports every version of Valkey, Redis from 6.0, and the client from v1.0.76. The
 // package has the same name as the client. The example imports this package as

@@ -3,7 +3,7 @@
 // The slots of the form, in which a kind and its numbers are chosen. The second rule of a
 // side can be missing.
 const slots = ["traffic", "a", "a2", "b", "b2"];
-const normal = { traffic: "bursts", a: "gcra", b: "fixed-window" };
+const normal = { traffic: "bursts", a: "token-bucket", b: "fixed-window" };
 
 let catalog;
 const chosen = {}; // by slot: { kind, numbers: { kind: { name: value } } }; kind is "" if the rule is missing

@@ -118,14 +118,14 @@ var periods = []algorithm.Period{algorithm.Day, algorithm.Week, algorithm.Month,
 // algorithms are in the order of docs/reference/algorithms.md.
 var algorithms = []Kind{
 	{
-		Name: "gcra", Title: "GCRA", About: "A burst at once, then an even rate.",
+		Name: "gcra", Title: "GCRA", About: "Decides like a token bucket, for a limit that never changes.",
 		Numbers: []Number{tokens, period, quantity("burst", "Burst", "tokens", 1, 60, 10), wait, by},
 		rule: func(n numbers) algorithm.Algorithm {
 			return algorithm.GCRA{Rate: n.rate(), Burst: n["burst"]}
 		},
 	},
 	{
-		Name: "token-bucket", Title: "Token bucket", About: "Decides like GCRA, or refills all tokens of a period together.",
+		Name: "token-bucket", Title: "Token bucket", About: "A burst at once, then an even rate, or all tokens of a period together.",
 		Numbers: []Number{
 			quantity("capacity", "Capacity", "tokens", 1, 60, 10), tokens, period,
 			option("at-once", "Tokens are refilled", "one by one", "together"), wait, by,

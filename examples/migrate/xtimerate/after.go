@@ -12,7 +12,7 @@ import (
 
 // After limits each user to a request in 20 seconds and a burst of 3.
 func After(st store.Store, next http.Handler) (http.Handler, error) {
-	lim, err := weir.New("api", st, algorithm.GCRA{Rate: algorithm.Every(20 * time.Second), Burst: 3}, nil)
+	lim, err := weir.New("api", st, algorithm.TokenBucket{Capacity: 3, Refill: algorithm.Every(20 * time.Second)}, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func TestTraffic(t *testing.T) {
 }
 
 func TestNoBurst(t *testing.T) {
-	_, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.PerSecond(1)}, nil)
+	_, err := weir.New("api", memory.New(nil), algorithm.TokenBucket{Refill: algorithm.PerSecond(1)}, nil)
 	if rate.NewLimiter(1, 0).Allow() || !errors.Is(err, weir.ErrInvalidLimit) {
 		t.Errorf("a burst of 0: got %v, want ErrInvalidLimit", err)
 	}
@@ -50,7 +50,7 @@ func TestWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx := t.Context()
 		before := rate.NewLimiter(rate.Every(20*time.Second), 3)
-		after, err := weir.New("api", memory.New(nil), algorithm.GCRA{Rate: algorithm.Every(20 * time.Second), Burst: 3}, nil)
+		after, err := weir.New("api", memory.New(nil), algorithm.TokenBucket{Capacity: 3, Refill: algorithm.Every(20 * time.Second)}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
