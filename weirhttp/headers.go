@@ -30,13 +30,15 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 		if res.Rule != "" && !compose.Pauses(res.Limit, res.Window) {
 			h.Set(xRateLimitLimit, strconv.FormatInt(res.Limit, 10))
 			h.Set(xRateLimitRemaining, strconv.FormatInt(res.Remaining, 10))
+			if res.Window == 0 { // a concurrency limit: a lease can be released at any time
+				h.Del(xRateLimitReset)
+				return
+			}
 			reset := seconds(res.ResetAfter)
 			if m.opts.Headers == XRateLimitUnix {
 				reset = time.Now().Add(res.ResetAfter).Add(time.Second - 1).Unix() // rounded up
 			}
-			if h.Set(xRateLimitReset, strconv.FormatInt(reset, 10)); res.Window == 0 { // a concurrency limit
-				h.Del(xRateLimitReset)
-			}
+			h.Set(xRateLimitReset, strconv.FormatInt(reset, 10))
 		}
 		return
 	}
