@@ -210,8 +210,9 @@ func (d *differ) rejects() {
 				reject(Change{Rule: r.Name}, "can get the rule from Options.Override, and it is removed or has another algorithm")
 			}
 		}
+		before, after := d.from.supports(old), d.to.supports(p)
 		for _, use := range uses {
-			if d.from.supports(old, use.r) && !d.to.supports(p, use.r) {
+			if before(use.r) && !after(use.r) {
 				reject(Change{Line: p.at.line}, use.text)
 			}
 		}
@@ -226,9 +227,12 @@ func moved(was, now []string) bool {
 	})
 }
 
-// supports reports whether r is a valid request for the policy p.
-func (f *File) supports(p *filePolicy, r weir.Request) bool {
-	r.Key = weir.KeyOf(p.segments()...)
+// supports returns a function that reports whether a request is valid for the policy p.
+func (f *File) supports(p *filePolicy) func(r weir.Request) bool {
 	lim, err := weir.NewPolicy(memory.New(nil), p.Policy, f.options.Limiter)
-	return err == nil && lim.Check(r, nil) == nil
+	key := weir.KeyOf(p.segments()...)
+	return func(r weir.Request) bool {
+		r.Key = key
+		return err == nil && lim.Check(r, nil) == nil
+	}
 }
