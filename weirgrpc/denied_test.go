@@ -144,29 +144,39 @@ func TestDenied(t *testing.T) {
 			return lim
 		}
 	}
+	held := func(t *testing.T) weir.Decider {
+		lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
+		if _, err := lim.Acquire(t.Context(), "all"); err != nil {
+			t.Fatal(err)
+		}
+		return lim
+	}
 	answer := func(res weir.Result) func(*testing.T) weir.Decider {
 		return func(*testing.T) weir.Decider { return denying(res) }
 	}
 	for _, tt := range []struct {
 		name     string
 		decider  func(*testing.T) weir.Decider
+		hint     time.Duration // LeaseRetryAfter
 		pushback string        // in milliseconds; empty means none
 		retry    time.Duration // 0 means no RetryInfo
 	}{
-		{"a minute", window(time.Minute), "60000", time.Minute},
-		{"one microsecond more than a second", window(time.Second + time.Microsecond), "1001", time.Second + time.Microsecond},
-		{"a microsecond", window(time.Microsecond), "1", time.Microsecond},
-		{"the largest of 32 bits", window(limit32), "2147483647", limit32},
-		{"more than 32 bits", window(limit32 + time.Microsecond), "-1", limit32 + time.Microsecond},
-		{"never", answer(weir.Result{RetryAfter: weir.Never}), "-1", 0},
-		{"almost never", answer(weir.Result{RetryAfter: weir.Never - 1}), "-1", weir.Never - 1},
-		{"unknown", answer(weir.Result{}), "", 0},
+		{"a minute", window(time.Minute), 0, "60000", time.Minute},
+		{"one microsecond more than a second", window(time.Second + time.Microsecond), 0, "1001", time.Second + time.Microsecond},
+		{"a microsecond", window(time.Microsecond), 0, "1", time.Microsecond},
+		{"the largest of 32 bits", window(limit32), 0, "2147483647", limit32},
+		{"more than 32 bits", window(limit32 + time.Microsecond), 0, "-1", limit32 + time.Microsecond},
+		{"never", answer(weir.Result{RetryAfter: weir.Never}), 0, "-1", 0},
+		{"almost never", answer(weir.Result{RetryAfter: weir.Never - 1}), 0, "-1", weir.Never - 1},
+		{"unknown", answer(weir.Result{}), 0, "", 0},
+		{"a lease", held, 0, "100", 100 * time.Millisecond},
+		{"a lease, with an option", held, 1500 * time.Microsecond, "2", 1500 * time.Microsecond},
 	} {
 		for kind, call := range kinds {
 			t.Run(tt.name+", "+kind, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					s := new(service)
-					limit, errs := newInterceptor(t, tt.decider(t), all, weirgrpc.Options{})
+					limit, errs := newInterceptor(t, tt.decider(t), weirgrpc.Leased(all), weirgrpc.Options{LeaseRetryAfter: tt.hint})
 					var trailer metadata.MD
 					err := call(t.Context(), serve(t, s, limit), grpc.Trailer(&trailer))
 					if got := strings.Join(trailer[pushback], "|"); status.Code(err) != codes.ResourceExhausted || got != tt.pushback || s.count() > 0 {
@@ -178,51 +188,6 @@ func TestDenied(t *testing.T) {
 					}
 					if len(errs.all()) > 0 {
 						t.Errorf("got errors %v, want none", errs.all())
-					}
-				})
-			})
-		}
-	}
-}
-
-// If all leases are held, the time is that of another rule that denies, or else a short
-// one. So a client with a retryPolicy is served soon after a lease is released.
-func TestDeniedLease(t *testing.T) {
-	running := weir.Rule{Name: "running", Algorithm: algorithm.Concurrency{Limit: 1, Lease: time.Hour}}
-	rate := weir.Rule{Name: "rate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: 20 * time.Second}}
-	for _, tt := range []struct {
-		name     string
-		rules    []weir.Rule
-		hint     time.Duration
-		pushback string
-		retry    time.Duration
-	}{
-		{"alone", []weir.Rule{running}, 0, "100", 100 * time.Millisecond},
-		{"alone, with an option", []weir.Rule{running}, 1500 * time.Microsecond, "2", 1500 * time.Microsecond},
-		{"a rate denies", []weir.Rule{running, rate}, 0, "20000", 20 * time.Second},
-	} {
-		for kind, call := range kinds {
-			t.Run(tt.name+", "+kind, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "test", Rules: tt.rules}, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
-					held, err := lim.Acquire(t.Context(), "all")
-					if err != nil {
-						t.Fatal(err)
-					}
-					limit, _ := newInterceptor(t, lim, weirgrpc.Leased(all), weirgrpc.Options{LeaseRetryAfter: tt.hint})
-					var trailer metadata.MD
-					err = call(t.Context(), serve(t, new(service), limit), grpc.Trailer(&trailer))
-					retry, _ := details(t, err)
-					if got := strings.Join(trailer[pushback], "|"); got != tt.pushback || retry.GetRetryDelay().AsDuration() != tt.retry {
-						t.Errorf("got %v, pushback %q, RetryInfo %v, want %q and %v", err, got, retry, tt.pushback, tt.retry)
-					}
-					time.AfterFunc(tt.retry/2, func() { _, _ = held.Release(context.Background()) })
-					start := time.Now()
-					if err := call(t.Context(), serve(t, new(service), limit, retries)); err != nil || time.Since(start) != tt.retry.Round(time.Millisecond) {
-						t.Errorf("got %v after %v, want a call after %v", err, time.Since(start), tt.retry)
 					}
 				})
 			})

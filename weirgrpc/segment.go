@@ -68,11 +68,7 @@ func Leased(request RequestFunc) RequestFunc {
 		return nil
 	}
 	return func(ctx context.Context, method string) (weir.Request, error) {
-		req, err := request(ctx, method)
-		if err == nil && req.ID == "" {
-			req.ID = gate.NewID()
-		}
-		return req, err
+		return gate.Leased(request(ctx, method))
 	}
 }
 

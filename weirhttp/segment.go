@@ -71,13 +71,7 @@ func Leased(request RequestFunc) RequestFunc {
 	if request == nil {
 		return nil
 	}
-	return func(r *http.Request) (weir.Request, error) {
-		req, err := request(r)
-		if err == nil && req.ID == "" {
-			req.ID = gate.NewID()
-		}
-		return req, err
-	}
+	return func(r *http.Request) (weir.Request, error) { return gate.Leased(request(r)) }
 }
 
 // Header returns a segment whose value is the SHA-256, in hexadecimal, of the header

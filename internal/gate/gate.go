@@ -45,11 +45,16 @@ type Request struct {
 	lost    bool // the reply is lost
 }
 
-// made begins each ID of NewID, and no other.
+// made begins each ID of Leased, and no other.
 var made = "~" + rand.Text()[:6]
 
-// NewID returns an ID for one request.
-func NewID() string { return made + rand.Text() }
+// Leased adds a random ID to the request r of a RequestFunc, unless it has one.
+func Leased(r weir.Request, err error) (weir.Request, error) {
+	if err == nil && r.ID == "" {
+		r.ID = made + rand.Text()
+	}
+	return r, err
+}
 
 // Prepare checks r, and completes it for a caller whose context is ctx. pkg is the name of the
 // calling package.
