@@ -2,8 +2,6 @@ package weirhttp_test
 
 import (
 	"context"
-	"net/http"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,32 +86,4 @@ func TestLeaseRetryAfter(t *testing.T) {
 			t.Errorf("%+v: got %v, want Retry-After %q and no Reset", tt.res, h, tt.want)
 		}
 	}
-}
-
-// Clients that obey Retry-After get their places soon after others give them up.
-func TestBusyService(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		limit, _ := newMiddleware(t, newLimiter(t, algorithm.Concurrency{Limit: 2, Lease: time.Minute}), weirhttp.Leased(all), weirhttp.Options{})
-		h := limit(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { time.Sleep(10 * time.Millisecond) }))
-		paced := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1000), Queue: 9})
-		rt := &weirhttp.Transport{Limiter: paced, Base: &service{answer: func(_ int, r *http.Request) (*http.Response, error) { return serve(h, r).Result(), nil }}}
-		var callers sync.WaitGroup
-		start := time.Now()
-		for range 3 {
-			callers.Go(func() {
-				for status := 0; status != 200; {
-					r, _ := http.NewRequest(http.MethodGet, "http://a.test", nil)
-					res, err := rt.RoundTrip(r)
-					if err != nil {
-						t.Error(err)
-						return
-					}
-					status = res.StatusCode
-				}
-			})
-		}
-		if callers.Wait(); time.Since(start) > 1100*time.Millisecond {
-			t.Errorf("the last of 3 callers was served after %v, want about 1 s", time.Since(start))
-		}
-	})
 }

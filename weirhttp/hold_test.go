@@ -3,7 +3,6 @@ package weirhttp_test
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -19,56 +18,39 @@ import (
 	"github.com/weir-go/weir/weirhttp"
 )
 
-// A request with a MaxWait reaches the handler when it is its turn.
+// A request with a MaxWait reaches the handler when it is its turn. If the turn would come
+// after its MaxWait or its deadline, or if the key is paused, it is denied at once, and
+// reserves nothing: the next request gets the turn.
 func TestMaxWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		lim := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(1), Queue: 10})
-		limit, _ := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
-			req, err := all(r)
-			req.MaxWait = 2 * time.Second
-			return req, err
-		}, weirhttp.Options{})
-		start := time.Now()
-		for i, want := range []time.Duration{0, time.Second, 2 * time.Second} {
-			w := serve(limit(new(counting)), nil)
-			if took := time.Since(start); w.Code != 204 || took != want {
-				t.Errorf("request %d: got status %d after %v, want 204 after %v", i, w.Code, took, want)
-			}
-		}
-		// Three at once: the third would have to wait for 3 s.
-		codes := make(chan int, 3)
-		for range 3 {
-			go func() { codes <- serve(limit(new(counting)), nil).Code }()
-			synctest.Wait()
-		}
-		if got := []int{<-codes, <-codes, <-codes}; got[0] != 429 || got[1] != 204 || got[2] != 204 {
-			t.Errorf("got %v, want 429 at once, and then 204 twice", got)
-		}
-	})
-}
-
-// A request whose turn would come after its deadline is denied at once, and reserves
-// nothing: the next request gets the turn.
-func TestMaxWaitDeadline(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lim := newLimiter(t, algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10})
+		lim := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(weir.Rule{Name: "pace", Algorithm: algorithm.LeakyBucket{Rate: algorithm.PerMinute(1), Queue: 10}}, pauseRule))
+		wait := weir.Never
 		limit, errs := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
 			req, err := all(r)
-			req.MaxWait = weir.Never
+			req.MaxWait = wait
 			return req, err
 		}, weirhttp.Options{})
 		start := time.Now()
 		for i, tt := range []struct {
-			timeout, took time.Duration
-			want          int
-			after         string
+			wait, timeout, pause, took time.Duration
+			want                       int
+			after                      string
 		}{
-			{time.Second, 0, 204, ""},
-			{time.Second, 0, 429, "59"},
-			{time.Minute - time.Microsecond, 0, 429, "1"},
-			{time.Hour, time.Minute, 204, ""},
+			{weir.Never, time.Second, 0, 0, 204, ""},
+			{weir.Never, time.Second, 0, 0, 429, "59"},
+			{weir.Never, time.Minute - time.Microsecond, 0, 0, 429, "1"},
+			{time.Minute - time.Microsecond, time.Hour, 0, 0, 429, "1"},
+			{time.Minute, time.Hour, 0, time.Minute, 204, ""},
+			{weir.Never, time.Hour, 0, 2 * time.Minute, 204, ""},
+			{weir.Never, time.Hour, 2 * time.Minute, 2 * time.Minute, 429, "120"},
 		} {
+			if tt.pause > 0 {
+				if _, err := lim.Pause(t.Context(), tt.pause, "all"); err != nil {
+					t.Fatal(err)
+				}
+			}
 			ctx, cancel := context.WithTimeout(t.Context(), tt.timeout)
+			wait = tt.wait
 			w := serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
 			cancel()
 			if took := time.Since(start); w.Code != tt.want || took != tt.took || w.Header().Get("Retry-After") != tt.after {
@@ -85,47 +67,35 @@ func TestMaxWaitDeadline(t *testing.T) {
 // deadline.
 func TestMaxWaitEnds(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		end  func(context.Context) (context.Context, context.CancelFunc)
-		want int
-		errs int
-	}{
-		{"cancelled", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(time.Second, cancel)
-			return ctx, cancel
-		}, 499, 0},
-		{"deadline", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Second)
-		}, 503, 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
-				patient := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-					if r.MaxWait > 0 {
-						r.MaxWait = weir.Never
-					}
-					return lim.Decide(ctx, r, each)
-				})
-				limit, errs := newMiddleware(t, patient, func(r *http.Request) (weir.Request, error) {
-					req, err := all(r)
-					req.MaxWait = weir.Never
-					return req, err
-				}, weirhttp.Options{FailOpen: true})
-				var next counting
-				serve(limit(&next), nil)
-				ctx, cancel := tt.end(t.Context())
-				defer cancel()
-				w := serve(limit(&next), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-				if w.Code != tt.want || next.calls != 1 || len(*errs) != tt.errs {
-					t.Errorf("got status %d, %d calls, errors %v, want %d and one call", w.Code, next.calls, *errs, tt.want)
+		cancel, deadline time.Duration
+		want, errs       int
+	}{{time.Second, time.Hour, 499, 0}, {time.Hour, time.Second, 503, 1}} {
+		synctest.Test(t, func(t *testing.T) {
+			lim := newLimiter(t, algorithm.GCRA{Rate: algorithm.PerMinute(1), Burst: 1})
+			patient := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+				if r.MaxWait > 0 {
+					r.MaxWait = weir.Never
 				}
-				res, err := lim.Peek(t.Context(), "all")
-				if err != nil || res.RetryAfter != 59*time.Second {
-					t.Errorf("got %+v, %v: want to retry after 59s, as if the second request had not been made", res, err)
-				}
+				return lim.Decide(ctx, r, each)
 			})
+			limit, errs := newMiddleware(t, patient, func(r *http.Request) (weir.Request, error) {
+				req, err := all(r)
+				req.MaxWait = weir.Never
+				return req, err
+			}, weirhttp.Options{FailOpen: true})
+			var next counting
+			serve(limit(&next), nil)
+			ctx, cancel := context.WithTimeout(t.Context(), tt.deadline)
+			defer cancel()
+			time.AfterFunc(tt.cancel, cancel)
+			w := serve(limit(&next), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+			if w.Code != tt.want || next.calls != 1 || len(*errs) != tt.errs {
+				t.Errorf("got status %d, %d calls, errors %v, want %d and one call", w.Code, next.calls, *errs, tt.want)
+			}
+			res, err := lim.Peek(t.Context(), "all")
+			if err != nil || res.RetryAfter != 59*time.Second {
+				t.Errorf("got %+v, %v: want to retry after 59s, as if the second request had not been made", res, err)
+			}
 		})
 	}
 }
@@ -169,27 +139,6 @@ func testLease(t *testing.T, lim weir.Decider) {
 	}
 }
 
-// If the client hangs up during the decision, the lease may be held: it is released.
-func TestLeaseCancelled(t *testing.T) {
-	lim := newLimiter(t, algorithm.Concurrency{Limit: 1, Lease: time.Hour})
-	ctx, cancel := context.WithCancel(t.Context())
-	lost := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-		res, err := lim.Decide(ctx, r, each)
-		if r.Op == weir.Consume { // the store has decided, and the reply is lost
-			cancel()
-			return weir.Result{}, ctx.Err()
-		}
-		return res, err
-	})
-	limit, errs := newMiddleware(t, lost, func(r *http.Request) (weir.Request, error) {
-		return weir.Request{Key: weir.KeyOf("all"), ID: "one"}, nil
-	}, weirhttp.Options{})
-	w := serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-	if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != 1 || w.Code != 499 || len(*errs) > 0 {
-		t.Errorf("got status %d, errors %v, %+v, %v, want 499 and a free lease", w.Code, *errs, res, err)
-	}
-}
-
 // An ID of a limiter without leases does no harm: a handler can use it for a refund.
 func TestID(t *testing.T) {
 	lim := newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
@@ -211,53 +160,6 @@ func TestID(t *testing.T) {
 	}
 }
 
-// If the time of a decision passes, its tokens may be reserved, or its lease held: they
-// are refunded or released, even if the request is passed on.
-func TestLostReply(t *testing.T) {
-	for _, tt := range []struct {
-		name      string
-		algorithm algorithm.Algorithm
-		req       weir.Request
-	}{
-		{"lease", algorithm.Concurrency{Limit: 1, Lease: time.Hour}, weir.Request{ID: "one"}},
-		{"turn", algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}, weir.Request{MaxWait: time.Minute}},
-	} {
-		for _, opts := range []weirhttp.Options{{}, {Timeout: time.Second}, {Timeout: time.Second, FailOpen: true}} {
-			t.Run(fmt.Sprintf("%s, Timeout %v, FailOpen %v", tt.name, opts.Timeout, opts.FailOpen), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					lim := newLimiter(t, tt.algorithm)
-					lost := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-						res, err := lim.Decide(ctx, r, each)
-						if r.Op == weir.Consume { // the store has decided, and the reply is lost
-							<-ctx.Done()
-							return weir.Result{}, ctx.Err()
-						}
-						return res, err
-					})
-					limit, errs := newMiddleware(t, lost, func(*http.Request) (weir.Request, error) {
-						req := tt.req
-						req.Key = weir.KeyOf("all")
-						return req, nil
-					}, opts)
-					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-					defer cancel()
-					next := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { r.Header.Set("Changed", "yes") })
-					w := serve(limit(next), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
-					synctest.Wait()
-					want := http.StatusServiceUnavailable
-					if opts.FailOpen {
-						want = http.StatusOK
-					}
-					res, err := lim.Peek(t.Context(), "all")
-					if err != nil || res.Remaining != 1 || w.Code != want || len(*errs) != 1 {
-						t.Errorf("got status %d, errors %v, %+v, %v, want %d, one error, and a full limit", w.Code, *errs, res, err, want)
-					}
-				})
-			})
-		}
-	}
-}
-
 // An observed Decider lets f answer instead of it.
 type observed struct {
 	weir.Decider
@@ -270,32 +172,46 @@ func (o observed) Decide(ctx context.Context, r weir.Request, each []weir.Result
 	return o.f(ctx, r, each)
 }
 
-// A lease or a turn that the store grants after its undo is undone by a later one, if the
-// middleware or Leased made its ID. An ID of the caller is undone at most once, at once:
-// a retry with it within the second keeps its lease.
-func TestLateGrant(t *testing.T) {
+// A lease or a turn whose reply is lost is undone, even if the request is passed on. If the
+// store grants it after the undo, a later one undoes it, if the middleware or Leased made
+// the ID. An ID of the caller is undone at most once, at once: a retry with it within the
+// second keeps its lease.
+func TestLostReply(t *testing.T) {
+	const late, end = 300 * time.Millisecond, 100 * time.Millisecond
 	job, turn := algorithm.Concurrency{Limit: 1, Lease: time.Hour}, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1}
 	for name, tt := range map[string]struct {
 		a     algorithm.Algorithm
 		req   weir.Request
+		late  time.Duration // of the grant
 		undos int
 		free  int64
 	}{
-		"Leased":            {job, weir.Request{}, 2, 1},
-		"a short lease":     {algorithm.Concurrency{Limit: 1, Lease: 900 * time.Millisecond}, weir.Request{}, 1, 1},
-		"no lease":          {turn, weir.Request{}, 1, 0},
-		"a turn":            {turn, weir.Request{MaxWait: time.Hour}, 2, 1},
-		"the caller's":      {job, weir.Request{ID: "mine"}, 1, 0},
-		"the caller's turn": {turn, weir.Request{MaxWait: time.Hour, ID: "mine"}, 0, 0},
+		"Leased":            {job, weir.Request{}, 0, 1, 1},
+		"Leased, late":      {job, weir.Request{}, late, 2, 1},
+		"a short lease":     {algorithm.Concurrency{Limit: 1, Lease: 900 * time.Millisecond}, weir.Request{}, late, 1, 1},
+		"no lease":          {turn, weir.Request{}, late, 1, 0},
+		"a turn":            {turn, weir.Request{MaxWait: time.Hour}, 0, 1, 1},
+		"a turn, late":      {turn, weir.Request{MaxWait: time.Hour}, late, 2, 1},
+		"the caller's":      {job, weir.Request{ID: "mine"}, late, 1, 0},
+		"the caller's turn": {turn, weir.Request{MaxWait: time.Hour, ID: "mine"}, late, 0, 0},
 	} {
-		for _, timeout := range []time.Duration{0, 50 * time.Millisecond} { // the client goes, or the decision takes too long
+		for _, end := range []struct {
+			opts             weirhttp.Options
+			cancel, deadline time.Duration
+			status, errs     int
+		}{
+			{weirhttp.Options{}, end, time.Hour, 499, 0},
+			{weirhttp.Options{}, time.Hour, end, 503, 1},
+			{weirhttp.Options{Timeout: end}, time.Hour, time.Hour, 503, 1},
+			{weirhttp.Options{Timeout: end, FailOpen: true}, time.Hour, time.Hour, 200, 1},
+		} {
 			synctest.Test(t, func(t *testing.T) {
-				lim, undos, late := newLimiter(t, tt.a), 0, true
+				lim, undos, lost := newLimiter(t, tt.a), 0, true
 				d := observed{lim, func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
 					if r.Op != weir.Consume {
 						undos++
-					} else if late {
-						time.AfterFunc(300*time.Millisecond, func() { _, _ = lim.Decide(context.WithoutCancel(ctx), r, nil) })
+					} else if lost {
+						time.AfterFunc(tt.late, func() { _, _ = lim.Decide(context.WithoutCancel(ctx), r, nil) })
 						<-ctx.Done()
 						return weir.Result{}, ctx.Err()
 					}
@@ -309,18 +225,21 @@ func TestLateGrant(t *testing.T) {
 				if tt.req.MaxWait == 0 {
 					request = weirhttp.Leased(request)
 				}
-				limit, _ := newMiddleware(t, d, request, weirhttp.Options{Timeout: timeout})
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(100*time.Millisecond, cancel)
-				serve(limit(new(counting)), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx))
+				limit, errs := newMiddleware(t, d, request, end.opts)
+				ctx, cancel := context.WithTimeout(t.Context(), end.deadline)
+				time.AfterFunc(end.cancel, cancel)
+				change := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { r.Header.Set("Changed", "yes") })
+				if w := serve(limit(change), httptest.NewRequest(http.MethodGet, "/", nil).WithContext(ctx)); w.Code != end.status {
+					t.Errorf("%s, %+v: got status %d", name, end, w.Code)
+				}
 				sleep := func(http.ResponseWriter, *http.Request) {
 					time.Sleep(time.Minute)
 					synctest.Wait()
-					if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != tt.free || undos != tt.undos {
-						t.Errorf("%s, Timeout %v: got %+v, %v after %d undos, want %d free after %d", name, timeout, res, err, undos, tt.free, tt.undos)
+					if res, err := lim.Peek(t.Context(), "all"); err != nil || res.Remaining != tt.free || undos != tt.undos || len(*errs) != end.errs {
+						t.Errorf("%s, %+v: got %+v, %v after %d undos, errors %v, want %d free after %d", name, end, res, err, undos, *errs, tt.free, tt.undos)
 					}
 				}
-				if late = false; tt.req.ID == "" {
+				if lost = false; tt.req.ID == "" {
 					sleep(nil, nil)
 				} else if w := serve(limit(http.HandlerFunc(sleep)), nil); w.Code != 200 { // a retry
 					t.Errorf("%s: the retry got status %d", name, w.Code)
@@ -373,24 +292,4 @@ func TestNoLateGrant(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The middleware does not wait for the end of a pause, even if MaxWait is longer.
-func TestMaxWaitPaused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		lim := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(fastRule, pauseRule))
-		limit, _ := newMiddleware(t, lim, func(r *http.Request) (weir.Request, error) {
-			req, err := all(r)
-			req.MaxWait = 5 * time.Second
-			return req, err
-		}, weirhttp.Options{})
-		if _, err := lim.Pause(t.Context(), 2*time.Second, "all"); err != nil {
-			t.Fatal(err)
-		}
-		start := time.Now()
-		w := serve(limit(new(counting)), nil)
-		if w.Code != 429 || w.Header().Get("Retry-After") != "2" || time.Since(start) > 0 {
-			t.Errorf("got status %d, Retry-After %q after %v, want 429 and 2 at once", w.Code, w.Header().Get("Retry-After"), time.Since(start))
-		}
-	})
 }

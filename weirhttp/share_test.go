@@ -24,7 +24,8 @@ var (
 	fastRule  = weir.Rule{Name: "pace", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(1000), Burst: 1000}}
 )
 
-// A fleet has two processes that call one service. Each makes its own limiters.
+// A fleet has two processes that call one service. Each makes its own limiters. If the second
+// has a limiter of pauses, its wrapper leaves the results of the rules out.
 type fleet struct {
 	*service
 	transports [2]*weirhttp.Transport
@@ -42,6 +43,13 @@ func newFleet(t *testing.T, st store.Store, apart bool, pace weir.Rule) *fleet {
 		tr := &weirhttp.Transport{Base: f}
 		if apart {
 			tr.Limiter, tr.Pauses = policy("pace", pace), policy("pauses", pauseRule)
+			if i == 1 {
+				tr.Pauses = weirtest.Wrap(t, tr.Pauses, weirtest.Around(func(next weir.Decider) deciderFunc {
+					return func(ctx context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
+						return next.Decide(ctx, r, nil)
+					}
+				}))
+			}
 		} else {
 			tr.Limiter = policy("both", pauseRule, pace)
 			tr.Pauses = tr.Limiter
@@ -89,39 +97,6 @@ func TestSharedPause(t *testing.T) {
 	}
 }
 
-// A second, shorter Retry-After does not shorten the pause of the first, in any process,
-// and a longer one extends it.
-func TestSharedPauseLongest(t *testing.T) {
-	for _, tt := range []struct {
-		second string
-		want   time.Duration
-	}{{"1", 300 * time.Second}, {"400", 400 * time.Second}} {
-		synctest.Test(t, func(t *testing.T) {
-			f := newFleet(t, memory.New(nil), false, fastRule)
-			f.answer = func(n int, _ *http.Request) (*http.Response, error) {
-				time.Sleep(time.Second) // both are under way together
-				if n < 2 {
-					return response(429, nil, "Retry-After", [2]string{"300", tt.second}[n]), nil
-				}
-				return response(200, nil), nil
-			}
-			var wg sync.WaitGroup
-			for i := range 2 {
-				wg.Go(func() { _ = send(t.Context(), t, f.transports[i], "http://a.test") })
-				synctest.Wait()
-			}
-			wg.Wait()
-			for i := range 2 {
-				wg.Go(func() { _ = send(t.Context(), t, f.transports[i], "http://a.test") })
-			}
-			wg.Wait()
-			if got := f.times[2:]; got[0] != tt.want+time.Second || got[1] != got[0] {
-				t.Errorf("a second Retry-After of %s s: requests left at %v, want %v", tt.second, got, tt.want+time.Second)
-			}
-		})
-	}
-}
-
 // A request that need not wait makes one call of the store. Keys do not share pauses.
 func TestSharedPauseCalls(t *testing.T) {
 	for apart, want := range map[bool]int64{false: 1, true: 2} {
@@ -144,19 +119,22 @@ func TestSharedPauseCalls(t *testing.T) {
 	}
 }
 
-// A request that may not wait so long gets an ErrPaused, in every process.
+// A request that may not wait so long gets an ErrPaused at once, in every process. It wraps
+// the denial if the limiter has the pause.
 func TestSharedPauseTooLong(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			f := newFleet(t, memory.New(nil), apart, fastRule)
 			f.answer = asks(0, "10")
-			for i, tr := range f.transports {
-				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second-time.Millisecond)
-				err := send(ctx, t, tr, "http://a.test")
-				cancel()
-				if i == 0 && err != nil || i == 1 && (!errors.Is(err, weirhttp.ErrPaused) || !errors.Is(err, weir.ErrDenied) || time.Since(f.start) > 0) {
-					t.Errorf("apart %v, process %d: %v after %v", apart, i, err, time.Since(f.start))
-				}
+			if err := send(t.Context(), t, f.transports[0], "http://a.test"); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			err := send(ctx, t, f.transports[1], "http://a.test")
+			var denied *weir.DeniedError
+			if !errors.Is(err, weirhttp.ErrPaused) || !errors.Is(err, weir.ErrDenied) || errors.As(err, &denied) == apart || time.Since(f.start) > 0 {
+				t.Errorf("apart %v: got %v after %v, want an ErrPaused at once", apart, err, time.Since(f.start))
 			}
 		})
 	}
@@ -322,25 +300,6 @@ func TestSharedPauseGivesUp(t *testing.T) {
 	}
 }
 
-// A pause is seen through a wrapper that leaves the results of the rules out.
-func TestSharedPauseWrapped(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, memory.New(nil), true, fastRule)
-		tr := f.transports[0]
-		tr.Pauses = weirtest.Wrap(t, tr.Pauses, weirtest.Around(func(next weir.Decider) deciderFunc {
-			return func(ctx context.Context, r weir.Request, _ []weir.Result) (weir.Result, error) {
-				return next.Decide(ctx, r, nil)
-			}
-		}))
-		if _, err := tr.Pauses.Pause(t.Context(), time.Minute, "a.test"); err != nil {
-			t.Fatal(err)
-		}
-		if err := send(t.Context(), t, tr, "http://a.test"); err != nil || f.times[0] != time.Minute {
-			t.Errorf("%v: the request left at %v, want the end of the pause", err, f.times)
-		}
-	})
-}
-
 // After a shared pause, the requests of all processes leave at the pace of the other
 // rule: no second has more than its burst allows, wherever the pause is.
 func TestSharedPausePace(t *testing.T) {
@@ -378,23 +337,6 @@ func TestSharedPausePace(t *testing.T) {
 			}
 		})
 	}
-}
-
-// The error of a request that may not wait for a shared pause wraps the denial.
-func TestSharedPauseDenial(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		f := newFleet(t, memory.New(nil), false, fastRule)
-		if _, err := f.transports[0].Pauses.Pause(t.Context(), time.Minute, "a.test"); err != nil {
-			t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		err := send(ctx, t, f.transports[1], "http://a.test")
-		var denied *weir.DeniedError
-		if !errors.Is(err, weirhttp.ErrPaused) || !errors.As(err, &denied) || denied.Result.RetryAfter != time.Minute || time.Since(f.start) > 0 {
-			t.Errorf("got %v after %v, want an ErrPaused at once that wraps the denial", err, time.Since(f.start))
-		}
-	})
 }
 
 // A request draws its jitter once: if the pause is extended while it sleeps, the second
