@@ -145,7 +145,7 @@ func TestNoLateGrant(t *testing.T) {
 				undos++
 			}
 		})
-		check := func(what string, want int, call func(context.Context) error) {
+		check := func(what string, want int, call func(context.Context) error) error {
 			t.Helper()
 			undos = 0
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
@@ -155,6 +155,7 @@ func TestNoLateGrant(t *testing.T) {
 			if synctest.Wait(); undos != want {
 				t.Errorf("%s: %d undos after %v, want %d", what, undos, err, want)
 			}
+			return err
 		}
 		jobs := weirtest.Wrap(t, weirtest.New(t, st, oneJob), count.Wrap)
 		pace := weirtest.Wrap(t, weirtest.New(t, st, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5}), count.Wrap)
@@ -162,7 +163,7 @@ func TestNoLateGrant(t *testing.T) {
 		st.Set(weirtest.Lost)
 		time.AfterFunc(80*time.Millisecond, func() { st.Set(weirtest.Up) })
 		var lease *weir.Lease
-		check("Acquire, after a lost reply", 0, func(ctx context.Context) (err error) {
+		_ = check("Acquire, after a lost reply", 0, func(ctx context.Context) (err error) {
 			lease, err = weirtest.Wrap(t, jobs, breaker.Wrap).Acquire(ctx, "k")
 			return err
 		})
@@ -172,14 +173,16 @@ func TestNoLateGrant(t *testing.T) {
 			t.Fatal(err, err2, lease)
 		}
 		st.Set(weirtest.Down)
-		check("Release", 1, func(ctx context.Context) error { _, err := lease.Release(ctx); return err })
-		check("Wait of a turn", 1, turn.Wait)
-		check("misuse", 0, func(ctx context.Context) error { _, err := jobs.Acquire(overdue{ctx}, ""); return err })
+		_ = check("Release", 1, func(ctx context.Context) error { _, err := lease.Release(ctx); return err })
+		if err := check("Wait of a turn", 1, turn.Wait); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("Wait of a turn: got %v, want both errors", err)
+		}
+		_ = check("misuse", 0, func(ctx context.Context) error { _, err := jobs.Acquire(overdue{ctx}, ""); return err })
 		for what, call := range map[string]grantCall{"TryAcquire": tryAcquire, "Wait": wait} {
 			breaker := outage.New(&outage.Options{Failures: 1, Probe: time.Hour})
 			l := weirtest.Wrap(t, weirtest.Wrap(t, map[string]*weir.Limiter{"TryAcquire": jobs, "Wait": pace}[what], breaker.Wrap), count.Wrap)
 			for i, want := range []int{4, 0} { // the first request opens the circuit
-				check(fmt.Sprint(what, " in an outage ", i), want, func(ctx context.Context) error {
+				_ = check(fmt.Sprint(what, " in an outage ", i), want, func(ctx context.Context) error {
 					err := call(ctx, l)
 					if !errors.Is(err, weir.ErrDenied) || errors.Is(err, store.ErrUnavailable) {
 						t.Errorf("%s in an outage: got %v, want a denial alone", what, err)

@@ -291,57 +291,6 @@ func TestAcquireDegradedOnce(t *testing.T) {
 	})
 }
 
-// If package outage denies the request because only the reply is lost, the lease is
-// released.
-func TestAcquireDegraded(t *testing.T) {
-	t.Parallel()
-	for _, acquire := range []func(*weir.Limiter, context.Context, ...string) (*weir.Lease, error){
-		(*weir.Limiter).TryAcquire, (*weir.Limiter).Acquire,
-	} {
-		synctest.Test(t, func(t *testing.T) {
-			mem := memory.New(nil)
-			st := &weirtest.Hooked{Store: mem, Lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
-			st.Before = func(_ context.Context, s *store.Script) error {
-				if strings.HasSuffix(s.Name(), ".release") {
-					st.Lose = nil
-				}
-				return nil
-			}
-			l := weirtest.Wrap(t, weirtest.New(t, st, oneJob), outage.New(&outage.Options{Budget: time.Hour, Failures: 1000}).Wrap)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-			defer cancel()
-			if lease, err := acquire(l, ctx, "u"); lease != nil || !errors.Is(err, weir.ErrDenied) {
-				t.Errorf("got %+v, %v, want ErrDenied", lease, err)
-			}
-			if keys := keysIn(mem); len(keys) > 0 {
-				t.Errorf("left %q", keys)
-			}
-		})
-	}
-}
-
-// If ctx ends while the store decides, the lease is released.
-func TestAcquireCancelled(t *testing.T) {
-	t.Parallel()
-	mem := memory.New(nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	st := &weirtest.Hooked{Store: mem, Lose: context.Canceled}
-	st.Before = func(_ context.Context, s *store.Script) error {
-		cancel()
-		if strings.HasSuffix(s.Name(), ".release") {
-			st.Lose = nil
-		}
-		return nil
-	}
-	l := weirtest.New(t, st, oneJob)
-	if lease, err := l.Acquire(ctx, "u"); lease != nil || !errors.Is(err, context.Canceled) {
-		t.Errorf("got %+v, %v", lease, err)
-	}
-	if keys := keysIn(mem); len(keys) > 0 {
-		t.Errorf("left %q", keys)
-	}
-}
-
 // KeepAlive holds a lease until its context ends. It renews the lease each time that a
 // third of the lease time has passed.
 func TestKeepAlive(t *testing.T) {

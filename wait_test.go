@@ -125,32 +125,6 @@ func TestWaitN(t *testing.T) {
 	}
 }
 
-// If the tokens of a cancelled wait cannot be refunded, the error says so after at most 1
-// s.
-func TestWaitCancelledInAnOutage(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		down := errors.New("the cable is out")
-		calls := 0
-		st := &weirtest.Hooked{Store: memory.New(nil), Before: func(ctx context.Context, _ *store.Script) error {
-			if calls++; calls < 3 {
-				return nil
-			}
-			if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > time.Second {
-				t.Errorf("the refund has no deadline, or a late one: %v", deadline)
-			}
-			return down
-		}}
-		l := weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 1})
-		weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("k")})
-		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Hour)
-		time.AfterFunc(time.Minute, cancel)
-		if res, err := l.Wait(ctx, "k"); !errors.Is(err, context.Canceled) || !errors.Is(err, down) || res != (weir.Result{}) {
-			t.Errorf("got %+v, %v, want both errors", res, err)
-		}
-	})
-}
-
 // Reserve needs MaxWait or a deadline. If there are both, the earlier one applies.
 func TestReserveBound(t *testing.T) {
 	t.Parallel()
@@ -309,19 +283,6 @@ func TestReserveLost(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// If a refund fails too, the error is both errors.
-func TestReserveLostForGood(t *testing.T) {
-	t.Parallel()
-	st := &weirtest.Hooked{Store: memory.New(nil)}
-	l := weirtest.New(t, st, algorithm.GCRA{Rate: algorithm.PerHour(1), Burst: 2})
-	ctx, cancel := context.WithCancel(t.Context())
-	st.Before = func(context.Context, *store.Script) error { cancel(); return nil }
-	st.Lose = store.ErrUnavailable
-	if r, err := l.Reserve(ctx, weir.Request{Key: weir.KeyOf("k"), MaxWait: weir.Never}); r != nil || !errors.Is(err, context.Canceled) || !errors.Is(err, store.ErrUnavailable) {
-		t.Errorf("got %+v, %v, want both errors", r, err)
 	}
 }
 
@@ -505,40 +466,4 @@ func TestReserveDeniedWithID(t *testing.T) {
 		reservation, err = queue.Reserve(ctx, r)
 		check("repeated", reservation, err, time.Minute)
 	})
-}
-
-// If package outage denies the request, the store may have reserved the tokens: they are
-// refunded.
-func TestWaitDegraded(t *testing.T) {
-	t.Parallel()
-	for name, call := range map[string]func(*weir.Limiter) error{
-		"Wait": func(l *weir.Limiter) error { _, err := l.Wait(t.Context(), "u"); return err },
-		"Reserve": func(l *weir.Limiter) error {
-			r, err := l.Reserve(t.Context(), weir.Request{Key: weir.KeyOf("u"), MaxWait: weir.Never})
-			if r != nil {
-				t.Errorf("got a Reservation %+v", r)
-			}
-			return err
-		},
-	} {
-		t.Run(name, func(t *testing.T) { testWaitDegraded(t, call) })
-	}
-}
-
-func testWaitDegraded(t *testing.T, call func(*weir.Limiter) error) {
-	st := &weirtest.Hooked{Store: memory.New(nil), Lose: fmt.Errorf("lost: %w", store.ErrUnavailable)}
-	plain := weirtest.New(t, st, algorithm.LeakyBucket{Rate: algorithm.PerHour(1), Queue: 5})
-	l := weirtest.Wrap(t, plain, outage.New(&outage.Options{Budget: time.Hour}).Wrap)
-	st.Before = func(_ context.Context, s *store.Script) error {
-		if strings.HasSuffix(s.Name(), ".refund") {
-			st.Lose = nil
-		}
-		return nil
-	}
-	if err := call(l); !errors.Is(err, weir.ErrDenied) {
-		t.Fatalf("got %v, want ErrDenied", err)
-	}
-	if st.Lose != nil || weirtest.Left(t, plain, "u").Remaining != 6 {
-		t.Errorf("got %+v, want the whole queue", weirtest.Left(t, plain, "u"))
-	}
 }
