@@ -177,23 +177,6 @@ func TestSecretSegments(t *testing.T) {
 	}
 }
 
-// TestCheckRejected shows that a check says what a running program rejects.
-func TestCheckRejected(t *testing.T) {
-	d := newDesk(t)
-	const rules = "user: {algorithm: fixed window, limit: 100, window: 1h}, tenant: {by: [tenant], algorithm: fixed window, limit: 2, window: 1h}"
-	current, file := d.file(rules, ""), filepath.Join(t.TempDir(), "new.yaml")
-	text, err := os.ReadFile(current)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(strings.Replace(string(text), "[tenant, user]", "[user, tenant]", 1)), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	d.want(exitNo, file+` is valid, and changes this:
-  policy "api": rejected: segments: ["tenant" "user"] becomes segments: ["user" "tenant"]: a running program passes the segments of its keys in their order: restart it with code that suits the file, or leave the policy as it is and give the new one another name
-`, "check", file, current)
-}
-
 // TestHostileKeys shows that keys that callers chose do not control the terminal.
 func TestHostileKeys(t *testing.T) {
 	d := newDesk(t)
