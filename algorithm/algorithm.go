@@ -16,7 +16,7 @@
 // in any span of time, it allows at most what it allows any caller in such a span. What
 // was consumed under the old limit counts too, until it would have been refilled under
 // that limit. With [GCRA] and [LeakyBucket], a caller that has used all waits that long even
-// if the limit was raised: see [Carrier].
+// if the limit was raised: see [contract.Limit].Carry.
 //
 // Times are exact to the microsecond, and quantities are integers below 2^53. Rates do
 // not drift: 3 per second is exactly 259,200 per day.
@@ -84,13 +84,6 @@ type Divider interface {
 	Divide(n int64) Algorithm
 }
 
-// A Carrier is an [Algorithm] that says what callers keep if its fields change, as all of
-// this package do except [Pause]. weirfile.Diff and the command weir check show it.
-type Carrier interface {
-	// Carry says what carries over if the limit becomes to, a limit of the same algorithm.
-	Carry(to *contract.Limit) contract.Carried
-}
-
 var (
 	_ Divider = Concurrency{}
 	_ Divider = MetadataWindow{}
@@ -130,37 +123,41 @@ func window(capacity int64, r Rate) time.Duration {
 	return time.Duration(max(mulDiv(capacity, r.Period.Nanoseconds(), r.Count, int64(Never)), 1))
 }
 
-// counted is the Carry of an algorithm that counts tokens, all of which are free again
-// after the time rest at the latest.
-func counted(limit int64, rest time.Duration, to *contract.Limit, text string) contract.Carried {
-	if to.Capacity > limit {
-		rest = 0
+// counted returns the Carry of a limit of tokens, all of which are free again after the
+// time rest at the latest.
+func counted(limit int64, rest time.Duration, text string) func(to *contract.Limit) contract.Carried {
+	return func(to *contract.Limit) contract.Carried {
+		c := contract.Carried{Exact: true, Text: text}
+		if to.Capacity <= limit {
+			c.Wait = rest
+		}
+		return c
 	}
-	return contract.Carried{Exact: true, Text: text, Wait: rest}
 }
 
-// refilled is the Carry of an algorithm with a Meter. The caller that waits longest has
+// refilled returns the Carry of a limit with a Meter. The caller that waits longest has
 // consumed all tokens at the time 0, or has the cell last at the time at. If one token
 // changes the cell in another way than before, the result is not exact, and Text is loose.
-func refilled(a Algorithm, to *contract.Limit, at int64, last contract.Cell, exact, loose string) contract.Carried {
-	from, err := a.NewLimit()
-	kind, ok := to.Kind.(*contract.MeterKind)
-	if err != nil || !ok {
-		return contract.Carried{}
-	}
-	old, now := from.Kind.(*contract.MeterKind).Meter(from.Args), kind.Meter(to.Args)
-	fresh := old.Advance(0, contract.Cell{})
-	c := contract.Carried{Exact: true, Text: exact}
-	if old.Take(fresh, 1) != now.Take(now.Advance(0, contract.Cell{}), 1) {
-		c.Exact, c.Text = false, loose
-	}
-	for i, cell := range []contract.Cell{old.Take(fresh, from.Capacity), last} {
-		at := at * int64(i)
-		if cell = now.Advance(at, cell); now.Room(at, at, cell) < 1 {
-			c.Wait = max(c.Wait, contract.Micros(now.Ready(at, cell, 1, 0)-at))
+func refilled(from *contract.Limit, at int64, last contract.Cell, exact, loose string) func(to *contract.Limit) contract.Carried {
+	return func(to *contract.Limit) contract.Carried {
+		kind, ok := to.Kind.(*contract.MeterKind)
+		if !ok {
+			return contract.Carried{}
 		}
+		old, now := from.Kind.(*contract.MeterKind).Meter(from.Args), kind.Meter(to.Args)
+		fresh := old.Advance(0, contract.Cell{})
+		c := contract.Carried{Exact: true, Text: exact}
+		if old.Take(fresh, 1) != now.Take(now.Advance(0, contract.Cell{}), 1) {
+			c.Exact, c.Text = false, loose
+		}
+		for i, cell := range []contract.Cell{old.Take(fresh, from.Capacity), last} {
+			at := at * int64(i)
+			if cell = now.Advance(at, cell); now.Room(at, at, cell) < 1 {
+				c.Wait = max(c.Wait, contract.Micros(now.Ready(at, cell, 1, 0)-at))
+			}
+		}
+		return c
 	}
-	return c
 }
 
 // checkWindow checks the fields Limit and Window of the algorithm with this name, and

@@ -123,15 +123,11 @@ func (c Calendar) NewLimit() (*contract.Limit, error) {
 		first = int64(max(c.Month, time.January)-time.March+12) % p.every
 	}
 	args := append(consts(c.Limit, p.every, shift, first), store.StringArg(name))
+	window := time.Duration(p.days) * 24 * time.Hour
 	return &contract.Limit{
-		Kind: z.kind, Args: args, Capacity: c.Limit, MaxDebt: MaxTokens - c.Limit,
-		Window: time.Duration(p.days) * 24 * time.Hour,
+		Kind: z.kind, Args: args, Capacity: c.Limit, MaxDebt: MaxTokens - c.Limit, Window: window,
+		Carry: counted(c.Limit, window, "the count and the end of the current period stay"),
 	}, nil
-}
-
-// Carry implements [Carrier]. Like Result.Window, Wait ignores changes of clocks.
-func (c Calendar) Carry(to *contract.Limit) contract.Carried {
-	return counted(c.Limit, time.Duration(periods[c.Every].days)*24*time.Hour, to, "the count and the end of the current period stay")
 }
 
 // check checks the fields other than Zone. p describes Every.

@@ -64,16 +64,14 @@ func (c Concurrency) NewLimit() (*contract.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &contract.Limit{Kind: concurrencyKind, Args: consts(c.Limit, lease), Capacity: c.Limit, Lease: c.Lease}
+	l := &contract.Limit{
+		Kind: concurrencyKind, Args: consts(c.Limit, lease), Capacity: c.Limit, Lease: c.Lease,
+		Carry: counted(c.Limit, c.Lease, "the leases stay until they are released or expire"),
+	}
 	if c.Limit > 1 {
 		l.MaxCost = 1
 	}
 	return l, nil
-}
-
-// Carry implements [Carrier].
-func (c Concurrency) Carry(to *contract.Limit) contract.Carried {
-	return counted(c.Limit, c.Lease, to, "the leases stay until they are released or expire")
 }
 
 // Divide implements [Divider].

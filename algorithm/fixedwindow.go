@@ -64,12 +64,8 @@ func (f FixedWindow) NewLimit() (*contract.Limit, error) {
 	}
 	return &contract.Limit{
 		Kind: fixedWindowKind, Args: consts(f.Limit, window, align), Capacity: f.Limit, MaxDebt: MaxTokens - f.Limit, Window: f.Window,
+		Carry: counted(f.Limit, f.Window, "the count and the end of the current window stay"),
 	}, nil
-}
-
-// Carry implements [Carrier].
-func (f FixedWindow) Carry(to *contract.Limit) contract.Carried {
-	return counted(f.Limit, f.Window, to, "the count and the end of the current window stay")
 }
 
 // A fixedWindow is the Meter of a FixedWindow. Its cell has the integers edge and count.

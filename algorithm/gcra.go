@@ -85,6 +85,7 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 			g.Burst, g.Rate.Count, g.Rate.Period, years)
 	}
 	l := &contract.Limit{Kind: gcraKind, Capacity: g.Burst, Window: window(g.Burst, g.Rate), MaxWait: max(maxSpan-1-span, 0)}
+	l.Carry = refilled(l, 0, contract.Cell{}, "the used tokens stay used", "the time until the bucket is full stays, not the number of tokens")
 	inSpan := mulDiv(maxSpan-1, parts, num, MaxTokens) // with this many tokens missing, TAT is below 2^53
 	if parts == 1 {
 		l.Args, l.MaxDebt = consts(num, span), max(inSpan-g.Burst, 0)
@@ -103,11 +104,6 @@ func (g GCRA) NewLimit() (*contract.Limit, error) {
 	far := min(mulDiv(maxSpan-1000, parts, num, MaxTokens)-8, 101*min(g.Burst, MaxTokens/101))
 	l.Kind, l.Args, l.MaxDebt = gcraFractionKind, consts(num, parts, g.Burst*num), max(min(inSpan, most)-g.Burst, far-g.Burst, 0)
 	return l, nil
-}
-
-// Carry implements [Carrier].
-func (g GCRA) Carry(to *contract.Limit) contract.Carried {
-	return refilled(g, to, 0, contract.Cell{}, "the used tokens stay used", "the time until the bucket is full stays, not the number of tokens")
 }
 
 // A gcra is the Meter of a GCRA. Its cell has the integers tat, rem and den. The interval

@@ -84,12 +84,8 @@ func (b LeakyBucket) NewLimit() (*contract.Limit, error) {
 	} else {
 		l.Kind = leakyBucketFractionKind
 	}
+	l.Carry = refilled(l, 0, contract.Cell{}, "the queue stays", "the time until the queue is empty stays, not its length")
 	return l, nil
-}
-
-// Carry implements [Carrier].
-func (b LeakyBucket) Carry(to *contract.Limit) contract.Carried {
-	return refilled(b, to, 0, contract.Cell{}, "the queue stays", "the time until the queue is empty stays, not its length")
 }
 
 type leakyBucket struct{ *gcra }

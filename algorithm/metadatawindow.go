@@ -63,9 +63,6 @@ func (m MetadataWindow) NewLimit() (*contract.Limit, error) {
 	return l, err
 }
 
-// Carry implements [Carrier].
-func (m MetadataWindow) Carry(to *contract.Limit) contract.Carried { return FixedWindow(m).Carry(to) }
-
 // Divide implements [Divider].
 func (m MetadataWindow) Divide(n int64) Algorithm {
 	m.Limit /= n

@@ -109,13 +109,13 @@ func (b SlidingBuckets) NewLimit() (*contract.Limit, error) {
 	for i, window := range windows {
 		lengths[i] = int(window / width)
 	}
-	return &contract.Limit{Kind: ringKind(lengths), Args: consts(append(args, width)...), Capacity: least.Limit, MaxDebt: MaxTokens - most, Window: least.Window}, nil
+	return &contract.Limit{Kind: ringKind(lengths), Args: consts(append(args, width)...), Capacity: least.Limit, MaxDebt: MaxTokens - most, Window: least.Window, Carry: b.carry}, nil
 }
 
-// Carry implements [Carrier]. If the buckets change, a count can move to a later bucket.
-func (b SlidingBuckets) Carry(to *contract.Limit) (c contract.Carried) {
+// carry is the Limit.Carry. If the buckets change, a count can move to a later bucket.
+func (b SlidingBuckets) carry(to *contract.Limit) (c contract.Carried) {
 	kind, _ := to.Kind.(*contract.StepKind)
-	if kind == nil || kind.Name != "slidingbuckets" || len(b.Spans) == 0 {
+	if kind == nil || kind.Name != "slidingbuckets" {
 		return c
 	}
 	now := kind.Step(to.Args).(*slidingBuckets)

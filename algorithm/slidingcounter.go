@@ -73,20 +73,18 @@ func (c SlidingCounter) NewLimit() (*contract.Limit, error) {
 		return nil, contract.Invalid("SlidingCounter.Window is %v: it must be at most %v", c.Window, contract.Micros(maxSpan/4))
 	}
 	step := ceilDiv(window, counterSteps)
-	return &contract.Limit{
+	l := &contract.Limit{
 		Kind: slidingCounterKind, Args: consts(c.Limit, window, step, ceilDiv(window, step)), Capacity: c.Limit, MaxDebt: maxCount - c.Limit, Window: c.Window,
-	}, nil
-}
-
-// Carry implements [Carrier].
-func (c SlidingCounter) Carry(to *contract.Limit) contract.Carried {
-	window := c.Window.Microseconds()
-	last := contract.Cell{A: window, B: c.Limit, C: c.Limit} // at the end of the window
-	carried := refilled(c, to, 2*window, last, "the counts of both windows stay", "")
-	if to.Window != c.Window {
-		carried.Exact, carried.Text = false, "the counts stay, and are spread over windows of the new length"
 	}
-	return carried
+	carry := refilled(l, 2*window, contract.Cell{A: window, B: c.Limit, C: c.Limit}, "the counts of both windows stay", "")
+	l.Carry = func(to *contract.Limit) contract.Carried {
+		carried := carry(to)
+		if to.Window != c.Window {
+			carried.Exact, carried.Text = false, "the counts stay, and are spread over windows of the new length"
+		}
+		return carried
+	}
+	return l, nil
 }
 
 // A slidingCounter is the Meter of a SlidingCounter. Its cell has the integers start,

@@ -84,17 +84,14 @@ func (s SlidingLog) NewLimit() (*contract.Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, MaxDebt: MaxLogTokens - s.Limit, Window: s.Window}, nil
-}
-
-// Carry implements [Carrier]. In a longer window, tokens can count again that had left the
-// shorter one.
-func (s SlidingLog) Carry(to *contract.Limit) contract.Carried {
-	limit := s.Limit
-	if to.Window > s.Window {
-		limit = MaxLogTokens
+	carry := func(to *contract.Limit) contract.Carried {
+		limit := s.Limit
+		if to.Window > s.Window {
+			limit = MaxLogTokens // tokens can count again that had left the shorter window
+		}
+		return counted(limit, to.Window, "the stored tokens stay")(to)
 	}
-	return counted(limit, to.Window, to, "the stored tokens stay")
+	return &contract.Limit{Kind: slidingLogKind, Args: consts(s.Limit, window), Capacity: s.Limit, MaxDebt: MaxLogTokens - s.Limit, Window: s.Window, Carry: carry}, nil
 }
 
 // Divide implements [Divider].

@@ -96,26 +96,24 @@ func (b TokenBucket) NewLimit() (*contract.Limit, error) {
 		return nil, contract.Invalid("TokenBucket.Capacity is %d: with %d tokens in a period of %d µs it must be at most %d", b.Capacity, m.den, m.num, most)
 	}
 	spare := MaxTokens - m.den - b.Capacity // tokens that can be reserved so that no number passes 2^53
-	return &contract.Limit{
+	l := &contract.Limit{
 		Kind: tokenBucketKind, Args: consts(m.capacity, m.num, m.den, m.step), Capacity: b.Capacity, Window: window(b.Capacity, b.Refill),
 		MaxWait: max(min(maxSpan-span, m.until(spare-spare%m.den)-m.num), 0),
 		MaxDebt: min(m.back(maxSpan), MaxTokens-m.den) - b.Capacity,
-	}, nil
-}
-
-// Carry implements [Carrier].
-func (b TokenBucket) Carry(to *contract.Limit) contract.Carried {
+	}
 	at, last := int64(0), contract.Cell{}
-	l, err := b.NewLimit()
-	if err == nil && !b.AtOnce { // a period ends, and each of its tokens was consumed at once
-		m := tokenBucketKind.Meter(l.Args).(*tokenBucket)
+	if !b.AtOnce { // a period ends, and each of its tokens was consumed at once
 		at, last.B = m.until(m.den-1), m.capacity+m.den-1
 	}
-	c := refilled(b, to, at, last, "the missing tokens stay, and are refilled at the new rate", "")
-	if at > 0 && to.Kind == tokenBucketKind && to.Args[3].Int() == 0 {
-		c.Wait = max(c.Wait, c.Wait+contract.Micros(to.Args[1].Int())) // earlier in the period; it may overflow
+	carry := refilled(l, at, last, "the missing tokens stay, and are refilled at the new rate", "")
+	l.Carry = func(to *contract.Limit) contract.Carried {
+		c := carry(to)
+		if at > 0 && to.Kind == tokenBucketKind && to.Args[3].Int() == 0 {
+			c.Wait = max(c.Wait, c.Wait+contract.Micros(to.Args[1].Int())) // earlier in the period; it may overflow
+		}
+		return c
 	}
-	return c
+	return l, nil
 }
 
 // tooFine returns the error of a Refill that cannot be counted exactly. It names a rate

@@ -271,10 +271,17 @@ type badCarrier struct {
 	wrong func(*contract.Carried)
 }
 
-func (b badCarrier) Carry(to *contract.Limit) contract.Carried {
-	c := b.GCRA.Carry(to)
-	b.wrong(&c)
-	return c
+func (b badCarrier) NewLimit() (*contract.Limit, error) {
+	l, err := b.GCRA.NewLimit()
+	if err == nil {
+		carry := l.Carry
+		l.Carry = func(to *contract.Limit) contract.Carried {
+			c := carry(to)
+			b.wrong(&c)
+			return c
+		}
+	}
+	return l, err
 }
 
 func carrying(wrong func(*contract.Carried)) func(*rand.Rand) algorithm.Algorithm {

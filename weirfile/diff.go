@@ -327,15 +327,15 @@ func tag(a algorithm.Algorithm) string {
 
 // carries says what happens to the state if the numbers of an algorithm change.
 func carries(from, to algorithm.Algorithm) (Effect, string) {
-	carrier, ok := from.(algorithm.Carrier)
-	limit, err := to.NewLimit()
+	was, err1 := from.NewLimit()
+	now, err2 := to.NewLimit()
 	switch {
 	case reflect.DeepEqual(from, to):
 		return Kept, "the state stays"
-	case !ok || err != nil:
+	case err1 != nil || err2 != nil || was.Carry == nil:
 		return Estimated, "the documentation of the algorithm says what stays"
 	}
-	c := carrier.Carry(limit)
+	c := was.Carry(now)
 	if c.Wait > 0 {
 		c.Text += fmt.Sprintf("; a caller who has used all waits at most %v", c.Wait)
 	}

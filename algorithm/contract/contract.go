@@ -211,9 +211,13 @@ type Limit struct {
 	// Lease is the time until a lease expires. It is used only if StepKind.Leases is
 	// true.
 	Lease time.Duration
+
+	// Carry, which is optional, says what carries over if the limit becomes to, a limit of
+	// the same algorithm. weirfile.Diff and the command weir check show it.
+	Carry func(to *Limit) Carried
 }
 
-// Carried says what callers keep if a limit changes. See algorithm.Carrier.
+// Carried says what callers keep if a limit changes. See [Limit].Carry.
 type Carried struct {
 	Exact bool   // consumed tokens stay consumed; otherwise the state means another number
 	Text  string // what stays, for people: "the count and the end of the window stay"
