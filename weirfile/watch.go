@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"time"
 
 	"github.com/weir-go/weir"
@@ -202,8 +201,8 @@ func (d *differ) rejects() {
 				reject(Change{Plan: name}, "asks for the plan, which the file lacks")
 			}
 		}
-		if was, now := old.segments(), p.segments(); moved(was, now) {
-			reject(Change{From: fmt.Sprintf("segments: %q", was), To: fmt.Sprintf("segments: %q", now), Line: p.at.line}, "passes the segments of its keys in their order")
+		if was, now := old.place(weir.Rule{}), p.place(weir.Rule{}); !sameKeys(was, now) {
+			reject(Change{From: fmt.Sprintf("segments: %q", was.names), To: fmt.Sprintf("segments: %q", now.names), Line: p.at.line}, "passes the segments of its keys in their order")
 		}
 		for _, r := range old.Rules {
 			if now := p.rule(r.Name); d.from.options.Override != nil && (now == nil || tag(now.Algorithm) != tag(r.Algorithm)) {
@@ -217,14 +216,6 @@ func (d *differ) rejects() {
 			}
 		}
 	}
-}
-
-// moved reports whether segments change their number or their places. A name that only
-// one of the lists has is that of a segment with another name.
-func moved(was, now []string) bool {
-	return len(was) != len(now) || slices.ContainsFunc(was, func(name string) bool {
-		return slices.Contains(now, name) && slices.Index(now, name) != slices.Index(was, name)
-	})
 }
 
 // supports returns a function that reports whether a request is valid for the policy p.

@@ -42,7 +42,7 @@ type Request struct {
 
 	Decider weir.Decider
 	own     bool // nobody else can use the ID
-	lost    bool // the reply is lost
+	lost    bool // the reply is lost, if there is something to undo
 }
 
 // made begins each ID of Leased, and no other.
@@ -102,8 +102,8 @@ const (
 
 // Hold returns what r may hold after Decide. s has the results of the rules. gone reports whether
 // the caller has gone, if there was an error.
-func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) (h Hold) {
-	defer func() { r.lost = h >= Denied && (err == nil || guard.Unknown(err)) }()
+func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold {
+	r.lost = guard.Unknown(err) || err == nil && !res.Allowed
 	switch {
 	case !r.undoable():
 	case err != nil && gone:
@@ -173,8 +173,16 @@ func (r *Request) Undo(ctx context.Context) error {
 	if r.MaxWait > 0 {
 		back.Op = weir.Refund
 	}
+	decider := r.Decider
+	send := func(ctx context.Context) (done bool, err error) {
+		res, err := decider.Decide(ctx, back, nil)
+		if errors.Is(err, weir.ErrUnsupported) {
+			return true, nil
+		}
+		return res.Allowed, err
+	}
 	if !r.own || !r.lost {
-		return guard.Undo(ctx, (&undo{r.Decider, back}).send)
+		return guard.Undo(ctx, send)
 	}
 	life := weir.Never
 	if rules, ok := weir.Find[interface {
@@ -182,21 +190,7 @@ func (r *Request) Undo(ctx context.Context) error {
 	}](r.Decider); ok {
 		life = rules.Life(&r.Request)
 	}
-	return guard.Chase(ctx, life, (&undo{r.Decider, back}).send)
-}
-
-type undo struct {
-	decider weir.Decider
-	back    weir.Request
-}
-
-// send reports whether there is nothing left to undo.
-func (u *undo) send(ctx context.Context) (bool, error) {
-	res, err := u.decider.Decide(ctx, u.back, nil)
-	if errors.Is(err, weir.ErrUnsupported) {
-		return true, nil
-	}
-	return res.Allowed, err
+	return guard.Chase(ctx, life, send)
 }
 
 // A Scratch holds the buffers of one decision, which are reused.
