@@ -32,6 +32,7 @@ func TestCarry(t *testing.T) {
 		{algorithm.MetadataWindow{Limit: 5, Window: time.Hour}, algorithm.MetadataWindow{Limit: 6, Window: time.Minute}, true, 0},
 		{algorithm.Calendar{Limit: 5, Every: algorithm.Day}, algorithm.Calendar{Limit: 4, Every: algorithm.Month}, true, 24 * time.Hour},
 		{algorithm.SlidingLog{Limit: 5, Window: time.Hour}, algorithm.SlidingLog{Limit: 4, Window: time.Minute}, true, time.Minute},
+		{algorithm.SlidingLog{Limit: 5, Window: time.Hour}, algorithm.SlidingLog{Limit: 6, Window: time.Hour}, true, 0},
 		{algorithm.SlidingCounter{Limit: 8, Window: time.Minute}, algorithm.SlidingCounter{Limit: 4, Window: time.Minute}, true, 97_500_016 * us},
 		{algorithm.SlidingCounter{Limit: 8, Window: time.Minute}, algorithm.SlidingCounter{Limit: 9, Window: time.Second}, false, 0},
 		{spans(time.Second, algorithm.Span{Window: time.Minute, Limit: 3}), spans(time.Second, algorithm.Span{Window: 9 * time.Second, Limit: 9}, algorithm.Span{Window: time.Minute, Limit: 3}), true, time.Minute},
@@ -39,8 +40,8 @@ func TestCarry(t *testing.T) {
 		{algorithm.Concurrency{Limit: 3, Lease: time.Hour}, algorithm.Concurrency{Limit: 2, Lease: time.Second}, true, time.Hour},
 		{algorithm.Concurrency{Limit: 3, Lease: time.Hour}, algorithm.Concurrency{Limit: 4, Lease: time.Second}, true, 0},
 	} {
-		to := mustLimit(t, tt.to)
-		if got := mustLimit(t, tt.from).Carry(to); got.Exact != tt.exact || got.Wait != tt.wait || got.Text == "" {
+		from, to := mustLimit(t, tt.from), mustLimit(t, tt.to)
+		if got := from.Carry(to); got.Exact != tt.exact || got.Wait != tt.wait || got.Text == "" {
 			t.Errorf("%+v becomes %+v: Carry returns %+v, want %v and %v", tt.from, tt.to, got, tt.exact, tt.wait)
 		}
 		b := newBench(t, tt.from)
@@ -57,7 +58,36 @@ func TestCarry(t *testing.T) {
 			t.Errorf("%+v becomes %+v: got %+v, want a RetryAfter of %v", tt.from, tt.to, b.peek(epoch, 1), tt.wait)
 		}
 		for _, other := range []algorithm.Algorithm{algorithm.Pause{}, algorithm.GCRA{Rate: second, Burst: 1}} {
-			mustLimit(t, tt.from).Carry(mustLimit(t, other)) // whatever it says, it does not panic
+			from.Carry(mustLimit(t, other)) // whatever it says, it does not panic
+		}
+	}
+}
+
+// A caller that consumes each token as soon as it can may wait longer than after a burst, but
+// no longer than Carry says.
+func TestCarryOfGreed(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		from, to algorithm.Algorithm
+		pace     int64 // the shortest time between two requests
+	}{
+		{algorithm.TokenBucket{Refill: algorithm.PerMinute(997), Capacity: 5}, algorithm.TokenBucket{Refill: algorithm.PerSecond(1), Capacity: 5}, 0},
+		{algorithm.TokenBucket{Refill: algorithm.PerMinute(11), Capacity: 5}, algorithm.TokenBucket{Refill: algorithm.PerHour(4), Capacity: 5, AtOnce: true}, 0},
+		{algorithm.SlidingCounter{Limit: 8, Window: time.Minute}, algorithm.SlidingCounter{Limit: 9, Window: time.Hour}, 0},
+		{algorithm.SlidingLog{Limit: 3, Window: time.Minute}, algorithm.SlidingLog{Limit: 4, Window: time.Hour}, 7_000_000},
+		{spans(time.Second, algorithm.Span{Window: time.Minute, Limit: 3}), spans(2*time.Second, algorithm.Span{Window: time.Minute, Limit: 1}), 10_000_000},
+	} {
+		b, from, to := newBench(t, tt.from), mustLimit(t, tt.from), mustLimit(t, tt.to)
+		longest, says := time.Duration(0), from.Carry(to).Wait
+		for now, end := int64(epoch), int64(epoch+10*60_000_000); now < end; {
+			b.use(from)
+			v := b.take(now, 1)
+			b.use(to)
+			longest = max(longest, b.peek(now, 1).RetryAfter)
+			now += max(v.RetryAfter.Microseconds(), tt.pace)
+		}
+		if longest > says || longest < says*2/3 {
+			t.Errorf("%+v becomes %+v: the longest RetryAfter is %v, and Carry says %v", tt.from, tt.to, longest, says)
 		}
 	}
 }
