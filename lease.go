@@ -51,10 +51,10 @@ var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acq
 // ends or package outage denies the request, TryAcquire releases any lease that the store
 // may have granted, which takes at most one second. If ctx has ended, it joins the error
 // of a failed release. If the release fails or finds nothing, the lease can still be
-// granted later. So this process sends it again 1 s, 5 s and 25 s later, each up to a
-// quarter later still, but not after the lease time. It does so for at most 1,024 leases
-// and reservations at once; observe.DroppedUndos counts the others. What still remains
-// ends with the lease time: choose a short one, and use [Lease.KeepAlive].
+// granted later. So this process sends it again about 1 s, 5 s and 25 s later, but not
+// after the lease time, for at most 1,024 leases and reservations at once;
+// observe.DroppedUndos counts the others. What still remains ends with the lease time:
+// choose a short one, and use [Lease.KeepAlive].
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {

@@ -10,10 +10,9 @@ import (
 // GCRA is the generic cell rate algorithm: a bucket of Burst tokens, which is full at
 // first, and to which one token is added every emission interval, the period of Rate
 // divided by its count. If Rate changes, callers keep the time until the bucket is full,
-// not the number of tokens: one that has used up 60 per hour waits for 59 minutes and 59
-// seconds even after a change to 100 per second, so use a [TokenBucket] for a limit that
-// can change. A request is allowed if the bucket has at least as many tokens as the request
-// costs. Tokens can be reserved ahead of time with Request.MaxWait.
+// not the number of tokens, so use a [TokenBucket] for a limit that can change. A request is
+// allowed if the bucket has at least as many tokens as the request costs. Tokens can be
+// reserved ahead of time with Request.MaxWait.
 //
 // The state is one string with the theoretical arrival time (TAT), at which the bucket
 // will be full. A request of cost n is allowed if max(TAT, now) plus n intervals, the new

@@ -8,11 +8,10 @@ import (
 )
 
 // LeakyBucket is a queue that requests leave one after another at Rate. If Rate changes,
-// the time until the queue is empty stays the same: a queue of 60 requests at 60 per hour
-// lasts for an hour even after a change to 100 per second. A request is allowed at once if
-// the queue is empty. Otherwise it is denied, unless it can wait, as with Wait, Reserve or
-// Request.MaxWait: then it is allowed, and Delay is the time until its turn. The caller
-// waits, not the limiter. Up to Queue requests can wait.
+// the time until the queue is empty stays the same, as with [GCRA]. A request is allowed at
+// once if the queue is empty. Otherwise it is denied, unless it can wait, as with Wait,
+// Reserve or Request.MaxWait: then it is allowed, and Delay is the time until its turn. The
+// caller waits, not the limiter. Up to Queue requests can wait.
 //
 // A request of cost n uses n turns, so the next request leaves n intervals later. The
 // Limit of a result is Queue+1: one request that leaves at once, and Queue requests that

@@ -6,8 +6,7 @@
 // A denial is remembered until its RetryAfter, and for at most [Options].MaxAge. It
 // answers requests with the same key, op, cost and MaxWait. A Peek always reaches the
 // store, and so does a Wait or a Reserve with a deadline, because its MaxWait is
-// different each time. A denial by a pause answers all callers of Wait without a
-// deadline, who then sleep until its end.
+// different each time.
 //
 // The cache never allows a request that the store would deny. But it can deny a request
 // that the store would allow, for at most MaxAge:

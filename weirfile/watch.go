@@ -43,11 +43,10 @@ func (l *Limits) Status() Status {
 // finish. It follows symbolic links at every check, so it sees the update of a Kubernetes
 // ConfigMap.
 //
-// If the file cannot be read or is not valid, the limits stay as they are. So they do if
-// the file does not suit the running program, for example because it lacks a plan, or has
-// the segments of a policy in another order: docs/guide/file.md lists what needs a
-// restart, and [Diff] reports it as [Rejected]. Each such check calls Options.OnError,
-// and counts in [Limits.Status].
+// If the file cannot be read, is not valid, or does not suit the running program, the
+// limits stay as they are: docs/guide/file.md lists what needs a restart, and [Diff]
+// reports it as [Rejected]. Each such check calls Options.OnError, and counts in
+// [Limits.Status].
 //
 // Watch returns the error of ctx, or at once another error if the file was not loaded by
 // [Load].
@@ -150,7 +149,11 @@ func (l *Limits) replace(path string, data []byte, err error) (*File, error) {
 		return nil, err
 	}
 	f.path = path
-	if err := suits(old.file, f); err != nil {
+	d := &differ{from: old.file, to: f}
+	for _, c := range d.rejects() {
+		err = errors.Join(err, fmt.Errorf("weirfile: %s: %v", f.name, c))
+	}
+	if err != nil {
 		return nil, err
 	}
 	g, err := l.generation(f)
@@ -159,17 +162,6 @@ func (l *Limits) replace(path string, data []byte, err error) (*File, error) {
 	}
 	l.current.Store(g)
 	return f, nil
-}
-
-// suits returns an error if a program that runs with old cannot use f.
-func suits(old, f *File) error {
-	d := &differ{from: old, to: f}
-	d.rejects()
-	var list []error
-	for _, c := range d.changes {
-		list = append(list, fmt.Errorf("weirfile: %s: %v", f.name, c))
-	}
-	return errors.Join(list...)
 }
 
 // uses are requests that need a kind of rule, or its absence.
@@ -183,8 +175,8 @@ var uses = []struct {
 	{"sets Request.Metadata, and no rule stores it any more", weir.Request{Metadata: "x"}},
 }
 
-// rejects adds the changes that are Rejected.
-func (d *differ) rejects() {
+// rejects adds and returns the changes that are Rejected.
+func (d *differ) rejects() []Change {
 	for _, old := range d.from.policies {
 		reject := func(c Change, text string) {
 			c.Policy, c.Effect = old.Name, Rejected
@@ -216,6 +208,7 @@ func (d *differ) rejects() {
 			}
 		}
 	}
+	return d.changes
 }
 
 // supports returns a function that reports whether a request is valid for the policy p.

@@ -24,11 +24,10 @@ import (
 //		grpc.WithChainStreamInterceptor(pace.Stream),
 //	)
 //
-// It waits until the limiter allows the call, as [weir.Limiter.WaitFor] does: it reserves
-// a turn, and sleeps until then. While the key is paused, it sleeps until the pause ends,
-// and then asks for a turn. It waits at most until the deadline of the call's context,
-// and at most Request.MaxWait. If the turn would come later, the call fails at once, and
-// consumes nothing. If the context ends during the wait, the turn is refunded.
+// It waits until the limiter allows the call, as [weir.Limiter.WaitFor] does: at most until
+// the deadline of the call's context, and at most Request.MaxWait. If the turn would come
+// later, the call fails at once, and consumes nothing. If the context ends during the wait,
+// the turn is refunded.
 //
 // Only the fields Key, Cost, MaxWait and ID of the request are used. A MaxWait of 0 means
 // that only the context ends the wait. If the request has an ID, the turn is not

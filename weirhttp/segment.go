@@ -63,10 +63,9 @@ func ByName(names []string, segments map[string]Segment) (RequestFunc, error) {
 func isNil(s Segment) bool { return s == nil }
 
 // Leased returns a RequestFunc that adds a random ID to the requests of request, for a
-// limiter with an algorithm.Concurrency. Do not use that ID for another request: if a
-// reply is lost, its lease is released, repeatedly as [weir.Limiter.TryAcquire] says. A
-// request that already has an ID keeps it, and its lease is released once. If request is
-// nil, Leased returns nil.
+// limiter with an algorithm.Concurrency. Do not use that ID for another request: after a
+// lost reply, its lease is released as [weir.Limiter.TryAcquire] says. A request that has an
+// ID keeps it, and its lease is released once. If request is nil, Leased returns nil.
 func Leased(request RequestFunc) RequestFunc {
 	if request == nil {
 		return nil

@@ -36,14 +36,13 @@ const DefaultMaxPause = 10 * time.Minute
 //
 //	client := &http.Client{Transport: &weirhttp.Transport{Limiter: lim}}
 //
-// It waits until the limiter allows the request, as [weir.Limiter.WaitFor] does: it
-// reserves a turn, and sleeps until then. It waits at most until the deadline of the
-// request's context, which http.Client.Timeout sets too, and at most the MaxWait of the
-// [weir.Request]. If the turn would come later, it returns a [weir.ErrDenied] at once,
-// and consumes nothing. If the context ends during the wait, it returns the error of the
-// context, and refunds the turn. Each redirect needs a turn of its own. If the server
-// denies the request, the Transport returns the response, and does not send the request
-// again.
+// It waits until the limiter allows the request, as [weir.Limiter.WaitFor] does: at most
+// until the deadline of the request's context, which http.Client.Timeout sets too, and at
+// most the MaxWait of the [weir.Request]. If the turn would come later, it returns a
+// [weir.ErrDenied] at once, and consumes nothing. If the context ends during the wait, it
+// returns the error of the context, and refunds the turn. Each redirect needs a turn of its
+// own. If the server denies the request, the Transport returns the response, and does not
+// send the request again.
 //
 // A server can ask for a pause. Then no request with the same key is sent before the
 // pause ends: requests wait, and then take their turns, at the pace of Limiter. A request

@@ -145,8 +145,7 @@ type Options struct {
 	// Timeout is the longest time of a decision. 0 means that only the request's context
 	// ends it. Set it if FailOpen is true, because each request waits for a store that
 	// does not answer. If a decision takes longer, the middleware releases its lease, or
-	// refunds its tokens as New says, in the background. If Leased or the middleware made
-	// the ID, it repeats that as [weir.Limiter.TryAcquire] does.
+	// refunds its tokens as New says, in the background.
 	Timeout time.Duration
 
 	// LeaseRetryAfter is the Retry-After of a request that is denied only because all
@@ -183,9 +182,6 @@ type Options struct {
 // the store does not answer.
 //
 // A request with a MaxWait can be allowed after a delay, for which the middleware waits.
-// It does not wait for the end of a pause: with a MaxWait of 5 s, a request to a key that
-// is paused for 2 s more is denied at once, with Retry-After: 2.
-//
 // MaxWait is cut to the time until the deadline of the request's context. If the client
 // cancels the request in the meantime, the tokens are refunded, unless the RequestFunc
 // sets an ID, which another request can use.
