@@ -59,7 +59,7 @@ func TestChangeOfOneLimit(t *testing.T) {
 		if got, err := after.Refund(t.Context(), r); got != (weir.Settlement{Found: true}) || err != nil {
 			t.Errorf("%+v: Refund: got %+v, %v", tt, got, err)
 		}
-		left(t, after, "day", 99_900, "u") // of a Settle to more, only what it added can be refunded
+		left(t, after, "day", 100_000, "u") // a window returns the tokens before a Settle to more, too
 		if res := weirtest.Decide(t, before, r); res.Replayed {
 			t.Errorf("%+v: a request after the refund: got %+v", tt, res)
 		}

@@ -8,13 +8,14 @@ type Settlement struct {
 	// denied or refunded, or no token was left to refund.
 	Found bool
 
-	// Cost is what the decision costs now, in tokens of each rule without a Cost: the
-	// actual cost after a Settle, 0 after a Refund, or another if no rule could be
-	// adjusted or one is too deep in debt.
+	// Cost is what the decision costs now, in tokens of each rule without a Cost: after a
+	// Settle the actual cost, or less if a rule is too deep in debt; after a Refund the
+	// most that such a rule keeps. If no rule could be adjusted, it is the earlier cost.
 	Cost int64
 
-	// Kept is the name of the first rule, if any, that keeps what it had consumed,
-	// because its limit has changed since the decision.
+	// Kept is the name of the first rule, if any, that may still hold tokens of the
+	// decision, but returned none: its limit has changed since, or later reservations or
+	// a debt depend on the tokens.
 	Kept string
 }
 
@@ -28,9 +29,9 @@ type Settlement struct {
 // algorithm.GCRA, TokenBucket or LeakyBucket can refund less if it made other decisions
 // for the key in between.
 //
-// If a limit has changed since the decision, its rule may keep its tokens until they are
-// refilled, as [Settlement].Kept says. If no rule can be adjusted, nothing changes, and
-// the ID stays. docs/guide/production.md has the conditions, and
+// A rule may keep its tokens until they are refilled, as [Settlement].Kept says. If one
+// does, and no rule returns any, nothing changes: Cost is the earlier cost, the ID stays,
+// and a repeat consumes nothing. docs/guide/production.md has the conditions, and
 // docs/reference/algorithms.md three exceptions to the bound.
 //
 // r.Cost must be 0, or at least the Cost of the decision. Other fields of r are ignored.
@@ -49,7 +50,8 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 //
 // Settle can be retried after an error. The ID stays, so the decision can be settled
 // again, or refunded. If a Settle has consumed a difference, a later Settle or Refund may
-// return only that difference, although its Settlement has the Cost asked for.
+// return only that difference, although its Settlement has the Cost asked for. The window
+// of an algorithm.FixedWindow, Calendar or SlidingCounter returns all.
 //
 // One rule must have no Cost, and each must support both Refund and Force.
 func (l *Limiter) Settle(ctx context.Context, r Request, actual int64) (Settlement, error) {

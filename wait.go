@@ -119,8 +119,10 @@ func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 		return false, errNoReservation
 	}
 	r.state.Store(cancelled)
-	s, err := r.limiter.Refund(ctx, r.request)
-	return s.Found, err
+	refund := r.request
+	refund.Op = Refund
+	res, err := r.limiter.Decide(ctx, refund, nil)
+	return res.Allowed, err
 }
 
 // giveUp cancels the reservation if Reserve chose its ID, and returns err. If Cancel

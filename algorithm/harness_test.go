@@ -217,6 +217,7 @@ type bench struct {
 	limit   *contract.Limit
 	program *compose.Program
 	gen     int64
+	kept    bool // the last reply says that tokens are kept
 }
 
 func newBench(t testing.TB, a algorithm.Algorithm) *bench {
@@ -252,6 +253,9 @@ func (b *bench) do(v script.Verb, now int64, c compose.Call) (int64, verdict) {
 	}
 	if at := cmp.Or(c.Now, now); o.Now != at {
 		b.t.Fatalf("decided at %d, want %d", o.Now, at)
+	}
+	if b.kept = o.Kept > 0; b.kept && (o.Allowed || o.Granted == 0) {
+		b.t.Fatalf("%s kept tokens, and replied %d and the cost %d", b.program.Script(v).Name(), o.Head(), o.Granted)
 	}
 	if wrote := b.state.writes > before; wrote && (o.Head() == 0 && v != script.Refund && v != script.Resume || v == script.Peek) {
 		b.t.Fatalf("%s replied %d, and wrote", b.program.Script(v).Name(), o.Head())
@@ -323,8 +327,8 @@ func (b *bench) refund(now int64, was charge) bool {
 	mark := &b.state.keys[len(b.state.keys)-1]
 	*mark = was
 	n, _ := b.do(script.Refund, now, compose.Call{})
-	if mark.held && mark.expires > now {
-		b.t.Fatal("a refund left its marker")
+	if held := mark.held && mark.expires > now; held != b.kept {
+		b.t.Fatalf("a refund left its marker: %v, and kept the tokens: %v", held, b.kept)
 	}
 	return n > 0
 }

@@ -181,6 +181,20 @@ var limiterMutants = []mutant{
 			return n, ok, err
 		}}
 	}}},
+	{"a refund that returns nothing ends the ID", "Limiter/RefundLimits", []string{"GCRA/"}, mutation{eval: func(f *fake, ctx context.Context, s *store.Script, keys []string, args []store.Arg, reply []store.Value) ([]store.Value, error) {
+		start := len(reply)
+		reply, err := f.right(ctx, s, keys, args, reply)
+		if err == nil && s.Name() == "gcra.refund" && reply[start].Int() == 0 {
+			reply[start+2], reply[start+3] = store.IntegerValue(0), store.IntegerValue(0)
+			_, err = f.right(ctx, scripts.Clean, keys[1:], []store.Arg{store.IntArg(1)}, nil)
+		}
+		return reply, err
+	}}},
+	{"a Settle that returns nothing names no rule", "Limiter/RefundLimits", []string{"GCRA/"}, changed(func(s *store.Script, _ []string, reply []store.Value) {
+		if s.Name() == "gcra.settle" {
+			reply[3] = store.IntegerValue(0)
+		}
+	})},
 	{"seconds are rounded down", "Limiter/Throttle", nil, changed(func(_ *store.Script, keys []string, reply []store.Value) {
 		if strings.HasSuffix(keys[0], "}:g2") {
 			now := reply[1].Int()

@@ -199,16 +199,18 @@ func (d *decider) undo(ctx context.Context, r *weir.Request, each []weir.Result)
 	}
 	res, cause, err := d.ask(ctx, r, each)
 	switch {
-	case cause != nil && here.Allowed:
+	case cause != nil && (here.Allowed || here.Rule != ""):
 		if len(each) > 0 {
 			clear(each[:len(d.rules)])
 		}
-		return weir.Result{Allowed: true, Granted: here.Granted, Degraded: &d.degraded(cause).other}, nil
+		return weir.Result{Allowed: here.Allowed, Rule: here.Rule, Granted: here.Granted, Degraded: &d.degraded(cause).other}, nil
 	case cause != nil:
 		return weir.Result{}, cause
 	}
 	if err == nil && !res.Allowed {
-		res.Allowed, res.Granted = here.Allowed, here.Granted
+		if res.Allowed = here.Allowed; res.Rule == "" { // otherwise a rule of the store keeps its tokens
+			res.Rule, res.Granted = here.Rule, here.Granted
+		}
 	}
 	return res, err
 }

@@ -71,6 +71,8 @@ var luaMutants = []luaMutant{
 	{"gcra", "Algorithm/Refund", "~= '' and $gen == gen then", "~= '' then"},
 	{"gcra", "Algorithm/Refund", "redis.call('UNLINK', KEYS[2])", ""},
 	{"gcra", "Algorithm/Refund", "' ' .. ARGV[3] .. ' ' .. ARGV[6] .. ints", "' 1 ' .. ARGV[6] .. ints"},
+	{"gcra", "Algorithm/Refund", "else\ngave = 2\nend", "end"},
+	{"gcra", "Algorithm/Refund", "if gave < 2 then was[2] = keep end", "was[2] = keep"},
 	{"leakybucket", "Algorithm/Same", "waits = $tat > at or", "waits = $tat >= at or"},
 	{"leakybucket", "Algorithm/Same", "if waits and $room > 0 then $room = 0 end", ""},
 	{"leakybucket", "Algorithm/Exact", "local at = now\n", ""},

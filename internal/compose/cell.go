@@ -160,25 +160,25 @@ func lifeMicros(now, ends int64) int64 {
 	return (min(max(ends-now, 1), 2*contract.MaxSpan) + 999) / 1000 * 1000
 }
 
-// refund refunds the charge ch, and reports whether anything was refunded. If the
-// generation of the value is not gen, the key was deleted or its state ended after the
-// decision. Nothing is then refunded.
-func (h *held) refund(tx store.Tx, key int, now int64, ch contract.Charge, gen int64) bool {
+// refund refunds the charge ch, and reports whether anything was refunded, or else kept. If
+// the generation of the value is not gen, the key was deleted or its state ended after the
+// decision, so there is nothing to refund.
+func (h *held) refund(tx store.Tx, key int, now int64, ch contract.Charge, gen int64) (gave, keeps bool) {
 	s := h.step
 	if !h.tail || h.nums.N[s.cell] != gen {
-		return false
+		return false, false
 	}
 	note := h.nums.N[s.cell+1 : s.full]
 	c, after := s.meter.(contract.Refunder).Refund(now, h.cell, ch, toCell(note))
 	if c == h.cell {
-		return false
+		return false, true
 	}
 	if c == (contract.Cell{}) {
 		tx.Del(key)
-		return true
+		return true, false
 	}
 	copy(note, []int64{after.A, after.B, after.C})
 	h.set(&h.nums, c, 0)
 	tx.Keep(key, h.nums)
-	return true
+	return true, false
 }

@@ -180,7 +180,7 @@ func (h *history) step() {
 		h.t.Fatal(err)
 	}
 	h.last = h.last[:0]
-	if v == script.Refund && !o.TooLittle {
+	if v == script.Refund && !o.TooLittle && (o.Allowed || o.Kept == 0) {
 		delete(h.known, id)
 	}
 	if v > script.Renew || h.repeated(p, v, id, &o, &c, before) {

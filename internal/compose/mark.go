@@ -150,41 +150,40 @@ func (r *run) putMark(i int, ends int64, ints [store.MaxNums]int64) {
 	r.tx.Put(r.rules[i].layout.Marker, n, life(r.now, ends, r.slack))
 }
 
-// refund refunds the decision of the markers, and deletes the markers. A rule whose FIT has
-// changed keeps the tokens. If no rule can refund any, nothing changes.
+// refund refunds the decision of the markers, and deletes the markers. A rule can keep its
+// tokens: see giveBack. If one does, and no rule refunds any, nothing changes.
 func (r *run) refund(held []held) (o outcome, err error) {
 	var m marks
 	if _, err := r.readMarks(&m); err != nil {
 		return o, err
 	}
-	some := false
 	for i := range r.rules {
-		switch n := &m[i]; {
-		case r.rules[i].Cost == 0 && r.call.Cost > 0 && n.N[script.MarkAsked] > r.call.Cost:
+		if r.rules[i].Cost == 0 && r.call.Cost > 0 && m[i].N[script.MarkAsked] > r.call.Cost {
 			return outcome{head: script.TooLittle}, nil
-		case n.N[script.MarkHeld] == 0: // a missing marker, or one that was settled to 0
-		case r.sameFit(i, n):
-			some = true
-		default:
-			o.kept |= 1 << i
 		}
-	}
-	if o.kept > 0 && !some {
-		o.cost, _, _ = m.spent()
-		return o, nil
 	}
 	for i := range r.rules {
 		n := &m[i]
-		if n.N[script.MarkHeld] == 0 || o.kept>>i&1 > 0 {
+		spent := spentBy(n, 0)
+		if spent == 0 { // a missing marker, or one that was settled to 0
 			continue
 		}
-		ok, err := r.giveBack(i, &held[i], n, n.N[script.MarkHeld])
-		if err != nil {
+		gave, keeps, err := r.giveBack(i, &held[i], n, spent)
+		switch {
+		case err != nil:
 			return o, err
-		}
-		if ok {
+		case gave:
 			o.head = 1
+		case keeps:
+			o.kept |= 1 << i
+			if r.rules[i].Cost == 0 && n.N[script.MarkFit]%2 == 0 {
+				o.cost = max(o.cost, spent)
+			}
 		}
+	}
+	if o.kept > 0 && o.head == 0 {
+		o.cost, _, _ = m.spent()
+		return o, nil
 	}
 	for i := range r.rules {
 		if key := r.rules[i].layout.Marker; key > 0 {
@@ -195,16 +194,26 @@ func (r *run) refund(held []held) (o outcome, err error) {
 }
 
 // giveBack refunds the last k tokens of the decision with the marker m to rule i, and
-// reports whether anything was refunded.
-func (r *run) giveBack(i int, h *held, m *store.Nums, k int64) (bool, error) {
+// reports whether anything was refunded. If not, the rule may keep the tokens: its FIT has
+// changed, the marker holds none, or later reservations depend on them. It keeps no tokens that
+// were refilled before the marker ended, or deleted.
+func (r *run) giveBack(i int, h *held, m *store.Nums, k int64) (gave, keeps bool, err error) {
 	key, s, gen := r.rules[i].key, h.step, m.N[script.MarkGen]
+	if k = min(k, m.N[script.MarkHeld]); k == 0 || !r.sameFit(i, m) {
+		return false, true, nil
+	}
 	if s.raw != nil {
 		was := toCell(m.N[script.MarkHead : script.MarkHead+3])
-		return s.raw.(contract.StepRefunder).Refund(r.tx, key, r.now, h.state, contract.Ask{Cost: 1}, was, k, m.N[script.MarkHeld]-k, gen)
+		gave, err = s.raw.(contract.StepRefunder).Refund(r.tx, key, r.now, h.state, contract.Ask{Cost: 1}, was, k, m.N[script.MarkHeld]-k, gen)
+	} else {
+		ch := contract.Charge{Was: toCell(m.N[script.MarkHead : script.MarkHead+s.cell]), N: k}
+		if s.notes() {
+			ch.Moved = m.N[script.MarkHead+s.cell]
+		}
+		gave, keeps = h.refund(r.tx, key, r.now, ch, gen)
 	}
-	ch := contract.Charge{Was: toCell(m.N[script.MarkHead : script.MarkHead+s.cell]), N: k}
-	if s.notes() {
-		ch.Moved = m.N[script.MarkHead+s.cell]
+	if !keeps {
+		m.N[script.MarkHeld] -= k
 	}
-	return h.refund(r.tx, key, r.now, ch, gen), nil
+	return gave, keeps, err
 }

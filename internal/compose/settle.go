@@ -8,8 +8,8 @@ import (
 // settle makes the call's cost the cost of the decision of the markers, in all rules
 // without a Cost.
 //
-// If a rule has consumed more, its last tokens are refunded. A rule whose FIT has changed
-// keeps them, and its marker, with KeptTag, tells a later Settle. If no rule can be adjusted,
+// If a rule has consumed more, its last tokens are refunded. If it keeps them, as giveBack
+// says, its marker has KeptTag, which tells a later Settle. If no rule can be adjusted,
 // nothing changes. If a rule has consumed less, the difference is consumed as by a Force, even
 // if the rule's marker has ended, or the rule is new.
 func (r *run) settle(held []held) (o outcome, err error) {
@@ -31,8 +31,8 @@ func (r *run) settle(held []held) (o outcome, err error) {
 			}
 		}
 	}
-	var by [MaxRules]int64 // the tokens that a rule has to consume, or to refund if negative
-	some, change := false, o.cost != old
+	var by [MaxRules]int64                             // the tokens that a rule has to consume, or to refund if negative
+	some, ended, change := false, false, o.cost != old // ended: a rule without a marker would refund tokens
 	for i := range held {
 		switch q, n := &r.rules[i], &m[i]; {
 		case q.layout.Marker == 0:
@@ -41,15 +41,23 @@ func (r *run) settle(held []held) (o outcome, err error) {
 				o.kept |= 1 << i
 			}
 		case q.Cost == 0:
-			by[i] = o.cost - spentBy(n, fresh)
-			if by[i] < 0 && n.Len > 0 && !r.sameFit(i, n) {
+			keeps := false
+			if by[i] = o.cost - spentBy(n, fresh); by[i] < 0 && n.Len > 0 {
+				if _, keeps, err = r.giveBack(i, &held[i], n, -by[i]); err != nil {
+					return o, err
+				}
+			}
+			switch {
+			case keeps:
 				o.kept |= 1 << i
-			} else {
+			case n.Len == 0 && by[i] < 0:
+				ended = true
+			default:
 				some, change = true, change || by[i] != 0
 			}
 		}
 	}
-	if !some {
+	if !some && (o.kept > 0 || !ended) {
 		o.cost = old
 		return o, nil
 	}
@@ -66,9 +74,9 @@ func (r *run) otherCost(i int, n *store.Nums) bool {
 	return n.Len > 0 && (n.N[script.MarkFit]^r.fit(i))%2 != 0
 }
 
-// settleRule consumes by tokens from rule i, or refunds them if by is negative, for the
-// decision of the marker m, and writes the marker.
-func (r *run) settleRule(i int, h *held, m *store.Nums, by, asked int64, o *outcome) (err error) {
+// settleRule consumes by tokens from rule i, unless by is negative, for the decision of the
+// marker m, and writes the marker.
+func (r *run) settleRule(i int, h *held, m *store.Nums, by, asked int64, o *outcome) error {
 	key := r.rules[i].layout.Marker
 	switch {
 	case by > 0:
@@ -77,23 +85,20 @@ func (r *run) settleRule(i int, h *held, m *store.Nums, by, asked int64, o *outc
 		r.tx.Del(key)
 		return nil
 	}
-	if back := min(-by, m.N[script.MarkHeld]); back > 0 && r.sameFit(i, m) {
-		_, err = r.giveBack(i, h, m, back)
-		m.N[script.MarkHeld] -= back
-	}
 	if m.Tag = script.SettledTag; o.kept>>i&1 > 0 && m.N[script.MarkFit]%2 == 0 {
 		m.Tag = script.KeptTag
 	} else {
 		m.N[script.MarkTotal] = o.cost
 	}
 	r.tx.Keep(key, *m)
-	return err
+	return nil
 }
 
 // addTo consumes k tokens from rule i for the decision of the marker m, and writes its
 // new marker with these TOTAL and ASKED. Of the earlier tokens of the decision, it is not
 // known which are still held, so only the k tokens can be refunded. But if nothing has
-// changed since the decision, it is as if the decision had consumed the k tokens too.
+// changed since the decision, or the k tokens are in the same window, it is as if the decision
+// had consumed the k tokens too.
 func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error {
 	q, s, gen := &r.rules[i], h.step, r.call.Gen
 	if s.raw != nil {
@@ -103,12 +108,12 @@ func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error 
 		r.markStep(i, h, k, total, asked, gen)
 		return nil
 	}
-	held := k
-	if m.Len > 0 && r.sameFit(i, m) && h.tail && h.nums.N[s.cell] == m.N[script.MarkGen] && h.cell == toCell(m.N[script.MarkHead:script.MarkHead+s.cell]) &&
-		(!s.notes() || h.nums.N[s.cell+1] == m.N[script.MarkHead+s.cell]) {
+	held, was := k, toCell(m.N[script.MarkHead:script.MarkHead+s.cell])
+	h.take(k)
+	if m.Len > 0 && r.sameFit(i, m) && h.tail && h.nums.N[s.cell] == m.N[script.MarkGen] &&
+		(s.notes() && h.cell == was && h.nums.N[s.cell+1] == m.N[script.MarkHead+s.cell] || !s.notes() && h.ends == s.meter.Ends(was)) {
 		held += m.N[script.MarkHeld]
 	}
-	h.take(k)
 	h.set(&h.nums, h.next, gen)
 	r.tx.Put(q.key, h.nums, life(r.now, h.ends, r.slack))
 	r.markCell(i, h, held, total, asked)

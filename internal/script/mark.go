@@ -111,7 +111,7 @@ func (s *Source) replay(w *writer, v Verb) {
 
 // refund writes Lua that does what run.refund does. m is a table, as in settle.
 func (s *Source) refund(w *writer) {
-	w.f("local m, gave, keep, some, kept, first, mark = {}, 0, 0, false, true\n")
+	w.f("local m, gave, some, cost, kept, first, mark = {}, 0, 0, 0, true\n")
 	rules, markers := s.marked()
 	for _, r := range rules {
 		s.readMark(w, r, Refund, fmt.Sprintf("m[%d]", r.number))
@@ -122,29 +122,36 @@ func (s *Source) refund(w *writer) {
 		if !r.own {
 			w.f("if m[%d] and n > 0 and m[%d][4] > n then return '%d;' .. sec .. ' ' .. usec .. ';0 0' end\n", r.number, r.number, TooLittle)
 		}
-		w.f("if m[%d] and m[%d][2] > 0 then\n", r.number, r.number)
-		w.f("if %s then some = true else kept = kept + %d end\nend\n", s.sameFit(r, Refund, fmt.Sprintf("m[%d]", r.number)), 1<<(r.number-1))
 	}
-	w.f("if kept > 0 and not some then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', first[3], kept) end\n")
 	for _, r := range rules {
-		w.f("if m[%d] and m[%d][2] > 0 and %s then\n", r.number, r.number, s.sameFit(r, Refund, fmt.Sprintf("m[%d]", r.number)))
-		w.f("local n, was, gen = m[%d][2], m[%d], m[%d][1]\n", r.number, r.number, r.number)
-		r.giveBack(w)
-		w.f("end\n")
+		i := r.number
+		w.f("if m[%d] and m[%d][3 - m[%d][5] %% 2] > 0 then\n", i, i, i)
+		s.giveBack(w, r, Refund, fmt.Sprintf("m[%d][3 - m[%d][5] %% 2]", i, i))
+		w.f("if gave == 1 then some = 1 end\nif gave == 2 then\nkept = kept + %d\n", 1<<(i-1))
+		if !r.own {
+			w.f("if m[%d][5] %% 2 == 0 then cost = math.max(cost, m[%d][3]) end\n", i, i)
+		}
+		w.f("end\nend\n")
 	}
+	w.f("if kept > 0 and some == 0 then return '0;' .. sec .. ' ' .. usec .. string.format(';%%d %%d', first[3], kept) end\n")
 	if len(markers) > 0 {
 		w.f("redis.call('UNLINK', %s)\n", strings.Join(markers, ", "))
 	}
-	w.f("return gave .. ';' .. sec .. ' ' .. usec .. ';0 ' .. kept\n")
+	w.f("return some .. ';' .. sec .. ' ' .. usec .. string.format(';%%d %%d', cost, kept)\n")
 }
 
-// giveBack writes Lua that refunds n tokens of the decision with the marker was.
-func (r *Rule) giveBack(w *writer) {
+// giveBack writes Lua that does what run.giveBack does for the marker m[i]. It sets gave to 1 if
+// anything was refunded, to 2 if the rule keeps the tokens, and otherwise to 0.
+func (s *Source) giveBack(w *writer, r *Rule, v Verb, k string) {
+	i := r.number
+	w.f("do\nlocal n, was, gen = math.min(%s, m[%d][2]), m[%d], m[%d][1]\ngave = 2\n", k, i, i, i)
+	w.f("if n > 0 and %s then\nlocal keep = was[2] - n\ngave = 0\n", s.sameFit(r, v, "was"))
 	if r.Step != nil {
 		w.f("do%send\n", r.sections["refund"])
 	} else {
 		r.refundCell(w)
 	}
+	w.f("if gave < 2 then was[2] = keep end\nend\nend\n")
 }
 
 // refundCell writes Lua that refunds a rule that keeps a cell. A changed cell counts as a
@@ -170,5 +177,5 @@ func (r *Rule) refundCell(w *writer) {
 	w.f("if %s == 0 then\nredis.call('UNLINK', %s)\nelse\n", r.suffix(r.Cell, "", " == 0 and "), luaKey(r.key))
 	r.ints(w, "value", string(r.Head.Tag[:]))
 	w.f("value = value .. string.format('%s', %s)\n", strings.Repeat(" %d", 1+len(r.Note)), r.suffix(append([]string{"gen"}, r.Note...), "", ", "))
-	w.f("redis.call('SET', %s, value, 'KEEPTTL')\nend\nend\nend\n", luaKey(r.key))
+	w.f("redis.call('SET', %s, value, 'KEEPTTL')\nend\nelse\ngave = 2\nend\nend\n", luaKey(r.key))
 }

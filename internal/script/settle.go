@@ -10,7 +10,6 @@ import (
 func (s *Source) settle(w *writer) {
 	w.f("local m, by, keeps, kept, first, mark, gave = {}, {}, {}, true\n")
 	rules, _ := s.marked()
-	same := func(r *Rule) string { return s.sameFit(r, Settle, fmt.Sprintf("m[%d]", r.number)) }
 	for _, r := range rules {
 		s.readMark(w, r, Settle, fmt.Sprintf("m[%d]", r.number))
 		s.spent(w, fmt.Sprintf("m[%d]", r.number))
@@ -30,7 +29,7 @@ func (s *Source) settle(w *writer) {
 		}
 		w.f("end\nend\n")
 	}
-	w.f("local some, change = false, total ~= old\nkept = 0\n")
+	w.f("local some, ended, change = false, false, total ~= old\nkept = 0\n")
 	for _, r := range rules {
 		i, held := r.number, MarkHeld
 		if r.own {
@@ -39,12 +38,14 @@ func (s *Source) settle(w *writer) {
 		w.f("by[%d] = 0\nif m[%d] and (m[%d][5] - %s) %% 2 ~= 0 then\nkeeps[%d] = m[%d][%d] ~= total\n", i, i, i, s.fit(r, Settle), i, i, held+1)
 		if !r.own {
 			w.f("else\nby[%d] = total - (m[%d] and m[%d][3] or fresh)\n", i, i, i)
-			w.f("if by[%d] >= 0 or not m[%d] or %s then\nsome, change = true, change or by[%d] ~= 0\n", i, i, same(r), i)
-			w.f("else\nkeeps[%d] = true\nend\n", i)
+			w.f("if by[%d] < 0 and m[%d] then\n", i, i)
+			s.giveBack(w, r, Settle, fmt.Sprintf("-by[%d]", i))
+			w.f("keeps[%d] = gave == 2\nend\n", i)
+			w.f("if not m[%d] and by[%d] < 0 then ended = true elseif not keeps[%d] then some, change = true, change or by[%d] ~= 0 end\n", i, i, i, i)
 		}
 		w.f("end\nif keeps[%d] then kept = kept + %d end\n", i, 1<<(i-1))
 	}
-	w.f("if not some then total, change = old, false end\nif change then\n")
+	w.f("if not some and (kept > 0 or not ended) then total, change = old, false end\nif change then\n")
 	for _, r := range rules {
 		i := r.number
 		if !r.own {
@@ -57,12 +58,6 @@ func (s *Source) settle(w *writer) {
 			w.f("else")
 		}
 		w.f("if m[%d] then\n", i)
-		if !r.own {
-			w.f("if by[%d] < 0 and %s then\n", i, same(r))
-			w.f("local n, was, gen = math.min(-by[%d], m[%d][2]), m[%d], m[%d][1]\nlocal keep = was[2] - n\nif n > 0 then\n", i, i, i, i)
-			r.giveBack(w)
-			w.f("end\nwas[2] = keep\nend\n")
-		}
 		w.f("local tag = '%s'\nif keeps[%d] and m[%d][5] %% 2 == 0 then tag = '%s' else m[%d][3] = total end\n", SettledTag[:], i, i, KeptTag[:], i)
 		w.f("redis.call('SET', %s, tag .. string.format('%s', (table.unpack or unpack)(m[%d])), 'KEEPTTL')\n", luaKey(r.Marker), strings.Repeat(" %d", r.MarkInts()), i)
 		w.f("else\nredis.call('UNLINK', %s)\nend\n", luaKey(r.Marker))
@@ -83,18 +78,24 @@ func (s *Source) addStep(w *writer, r *Rule) {
 // its new marker: see run.addTo.
 func (s *Source) addCell(w *writer, r *Rule) {
 	i := r.number
-	w.f("local n, held = by[%d], by[%d]\nif m[%d] and %s and tail%d ~= '' and gen%d == m[%d][1]", i, i, i, s.sameFit(r, Settle, fmt.Sprintf("m[%d]", i)), i, i, i)
-	same := r.Cell
+	var was, is []string
+	for j, name := range r.Cell {
+		was = append(was, fmt.Sprintf("m[%d][%d]", i, MarkHead+1+j))
+		is = append(is, fmt.Sprintf("%s%d == %s", name, i, was[j]))
+	}
+	w.f("local n, held, same = by[%d], by[%d]\nif m[%d] and %s and tail%d ~= '' and gen%d == m[%d][1] then\n", i, i, i, s.sameFit(r, Settle, fmt.Sprintf("m[%d]", i)), i, i, i)
 	if len(r.Note) > 0 {
-		same = append(same[:len(same):len(same)], r.Note[0])
+		is = append(is, fmt.Sprintf("%s%d == m[%d][%d]", r.Note[0], i, i, MarkHead+1+len(was)))
+		w.f("if %s then held = held + m[%d][2] end\nend\n", strings.Join(is, " and "), i)
+	} else {
+		w.f("local %s = %s\nlocal ends%ssame = ends\nend\n", r.suffix(r.Cell, "", ", "), strings.Join(was, ", "), r.sections["ends"])
 	}
-	for j, name := range same {
-		w.f(" and %s%d == m[%d][%d]", name, i, i, MarkHead+1+j)
-	}
-	w.f(" then held = held + m[%d][2] end\n", i)
 	tail := append([]string{"gen"}, r.Note...)
 	w.f("if tail%d == '' then tail%d, %s = ' ', %s + 0.0%s end\n", i, i, r.suffix(tail, "", ", "), s.shared(Settle, ArgGen), strings.Repeat(", 0", len(r.Note)))
 	w.f("%slocal ends%slocal from = ends - ends %% 1048576\n%s", r.sections["take"][1:], r.sections["ends"], luaLife)
+	if len(r.Note) == 0 {
+		w.f("if ends == same then held = held + m[%d][2] end\n", i)
+	}
 	r.ints(w, "ints", "")
 	w.f("redis.call('SET', %s, '%s' .. ints .. string.format('%s', %s), 'PX', life)\n", luaKey(r.key), r.Head.Tag[:], strings.Repeat(" %d", len(tail)), r.suffix(tail, "", ", "))
 	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d ', total, asked) .. %s .. ints\n", SettledTag[:], i, s.fit(r, Settle))

@@ -307,8 +307,18 @@ func (h *refunding) refundOne(id string, before weir.Result, slack int64) {
 	if !h.undone {
 		slack = 0
 	}
-	gave := h.Refund(id, h.name)
-	after := h.Both(h.next)
+	refund := weir.Request{Key: weir.KeyOf(h.name), ID: id, Op: weir.Refund}
+	res := h.Both(refund)
+	after, again := h.Both(h.next), res
+	if again.Allowed = false; res.Allowed || res.Rule == "" {
+		again = weir.Result{}
+	} else if res.Granted != h.costs[id] {
+		h.Errorf("a refund of %s: got %+v, want that it costs %d", id, res, h.costs[id])
+	}
+	if got := h.Both(refund); got != again {
+		h.Errorf("a second refund of %s: got %+v and then %+v", id, res, got)
+	}
+	gave := res.Allowed
 	switch {
 	case gave && !slices.ContainsFunc(at, func(i int) bool { return !h.past[i].gone }):
 		h.Errorf("the refund of %s refunded something, although that was refunded, or the key was reset or deleted since", id)
@@ -334,11 +344,14 @@ func (h *refunding) settleOne(id string, actual int64) {
 	}
 	r := weir.Request{Key: h.next.Key, Op: weir.Settle, ID: id, Actual: weir.ActualCost(actual)}
 	fresh := h.Do(h.Ref, h.next).ResetAfter == 0 // after a reset, a Settle to more starts the window
-	res, before := h.Both(r), h.Both(h.next)
-	if again := h.Both(r); again != res || h.Both(h.next) != before || res.Allowed && res.Granted != actual {
-		h.Errorf("%+v: got %+v and then %+v: want the same, and that the second changes nothing", r, res, again)
+	then, res, before := h.Both(h.next), h.Both(r), h.Both(h.next)
+	if res.Rule != "" && before == then { // the rule keeps its tokens
+		actual = h.costs[id]
 	}
-	if !res.Allowed {
+	if again := h.Both(r); again != res || h.Both(h.next) != before || res.Allowed && res.Granted != actual {
+		h.Errorf("%+v: got %+v and then %+v, want the cost %d twice, and that the second changes nothing", r, res, again, actual)
+	}
+	if !res.Allowed || res.Rule != "" {
 		return
 	}
 	more := actual - h.costs[id]

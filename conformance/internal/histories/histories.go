@@ -4,6 +4,7 @@ package histories
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -30,7 +31,7 @@ type version struct {
 type seen map[string]struct{ used, end int64 }
 
 // Stats counts what histories did.
-type Stats struct{ Steps, Exact, Bounds, Kept, Replayed, Settled, Refunded int }
+type Stats struct{ Steps, Exact, Bounds, Kept, Replayed, Settled, Refunded, Held int }
 
 type history struct {
 	ctx       context.Context
@@ -77,7 +78,9 @@ func Run(ctx context.Context, st store.Store, prefix string, seed uint64, stats 
 	}
 	for range 12 + h.r.IntN(20) {
 		h.stats.Steps++
-		if err := h.step(); err != nil {
+		if err := h.step(); errors.Is(err, errUnknown) {
+			return nil
+		} else if err != nil {
 			return err
 		}
 	}
@@ -156,8 +159,8 @@ func (h *history) state(name, user string) *state {
 
 // see peeks at all rules, and compares them with the model.
 func (h *history) see(v *version, user string) (seen, error) {
-	each := make([]weir.Result, len(h.names))
-	if _, err := v.wide.Decide(h.ctx, weir.Request{Key: key(user), Op: weir.Peek}, each); err != nil {
+	each, err := h.peek(v, key(user))
+	if err != nil {
 		return nil, err
 	}
 	got := seen{}

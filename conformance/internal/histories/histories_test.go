@@ -32,7 +32,7 @@ func TestHistories(t *testing.T) {
 		}
 	}
 	t.Logf("%+v", stats)
-	if stats.Exact < 4*stats.Bounds || min(stats.Kept, stats.Replayed, stats.Settled, stats.Refunded) < n/10 {
+	if stats.Exact < 4*stats.Bounds || min(stats.Kept, stats.Replayed, stats.Settled, stats.Refunded, 4*stats.Held) < n/10 {
 		t.Errorf("%+v: want more of it", stats)
 	}
 }
