@@ -26,8 +26,11 @@ import (
 // 8 µs late.
 //
 // A refund returns the tokens that have not been refilled yet, except those that later
-// reservations depend on, which keep their time. If Rate has changed since the decision,
-// nothing is refunded.
+// reservations depend on, which keep their time. After refunds of other decisions, it may
+// return fewer: if 18 jobs start at once and settle 2 ms later on average, 0.2 % of the
+// tokens that they return are lost, and 15 % after 50 ms, at 1000 per second with a Burst
+// of 1000. If every token counts, settle a [FixedWindow], a [Calendar] or a [SlidingLog],
+// which lose none. If Rate has changed since the decision, nothing is refunded.
 //
 // Source: ATM Forum Traffic Management Specification 4.0, section 4.4.2 (virtual
 // scheduling). redis-cell applies it too: its max_burst is Burst minus one.
@@ -212,11 +215,16 @@ func (g *gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contr
 		ch.Was.B = 0
 	}
 	e := g.exact(c)
-	late := ch.Was.A + ch.Moved
-	if moved > 0 && late > from {
-		late -= moved
+	shift := ch.Moved - moved
+	late := ch.Was.A + shift
+	rest, cost, size, kept := ch.Was.B, mulDiv(ch.N, num, 1, MaxTokens), mulDiv(ch.Held, num, 1, MaxTokens), int64(0)
+	exact := size <= most*parts || g.bare
+	if least := from + size/parts; exact && least > late {
+		late, rest = least, 0
 	}
-	rest, cost, kept := ch.Was.B, mulDiv(ch.N, num, 1, MaxTokens), int64(0)
+	if late >= ch.Was.A {
+		late, rest, shift = ch.Was.A, ch.Was.B, 0
+	}
 	if cost > most*parts && !g.bare { // see gcrafraction.lua
 		if e.B > rest {
 			late--
@@ -226,7 +234,7 @@ func (g *gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contr
 		parts, num, total = 1, 1, total/parts-1
 	}
 	behind := in(e.A-late, e.B-rest)
-	if over := behind % num; behind > 0 && !g.bare && over/parts < in(ch.Was.A-late, 0)/num { // see gcrafraction.lua
+	if over := behind % num; behind > 0 && !g.bare && over/parts < in(-shift, 0)/num { // see gcrafraction.lua
 		behind, rest = behind-over, rest+over
 		late, rest = late+rest/parts, rest%parts
 	}
@@ -243,9 +251,9 @@ func (g *gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contr
 	if back <= 0 || up > e.A || moved+up > maxMoved {
 		return c, note
 	}
-	first := max(late-up, 0)
-	if part := back % parts; up > 1 && part > 0 && rest >= part {
-		first++ // up is rounded up, and no decision ends between the two values
+	first := int64(0)
+	if exact {
+		first = max(late-max(up, ceilDiv(size-rest, parts)), 0)
 	}
 	if moved > 0 {
 		first = min(first, from)

@@ -29,22 +29,23 @@ if $rem > 0 then $ends = $tat + 1 end
 -- TAT, so later decisions end earlier. The note keeps what that changes:
 --
 -- $moved  the sum of all refunds, in microseconds
--- $from   a decision ends $moved microseconds earlier if its end without refunds is later than $from
+-- $from   when the first token of any refunded decision began to be refilled
 --
--- `late` is the end of the refunded decision, after earlier refunds. Only the time from now to `late`
+-- `late` is the end of the refunded decision, after earlier refunds. It is at most $moved earlier than
+-- before them. If they moved the decision at all, its tokens begin at $from or later, so it ends at $from
+-- plus the time of the tokens that it holds, or later. Only the time from now to `late`
 -- can be refunded, because the tokens before now have been refilled. `behind` is the time that later
 -- decisions reserved after `late`. If a caller still waits, $tat is more than $span ahead. Then the
 -- refund is lower by `behind`, so that later reservations keep their time.
 if $rem > 0 then $tat = $tat + 1 end
-local shift = $was_moved
-if $moved > 0 and $was_tat > $from - shift then shift = shift - $moved end
-local late = $was_tat + shift
+local size = $was_held * $interval
+local late = math.min(math.max($was_tat + $was_moved - $moved, $from + size), $was_tat)
 local back = math.min(late - now, n * $interval)
 local behind = $tat - late
 if behind > 0 and $tat - now > $span then back = back - behind end
 back = math.min(back, $tat - now)
 if back > 0 and $moved + back <= 2251799813685248 then
-  local first = math.max(late - back, 0)
+  local first = math.max(late - size, 0)
   if $moved > 0 then first = math.min(first, $from) end
   $moved, $from = $moved + back, first
   $tat, $rem, $den = $tat - back, 0, 0

@@ -52,9 +52,14 @@ if $den ~= parts then
   rem = 0
 end
 local most = (9007199254740991 - 9007199254740991 % parts) / parts - 1
-local shift = $was_moved
-if $moved > 0 and $was_tat > $from - shift then shift = shift - $moved end
-local late, rest, cost = $was_tat + shift, $was_rem, n * num
+local shift = $was_moved - $moved
+local late, rest, cost, size = $was_tat + shift, $was_rem, n * num, $was_held * num
+local exact = size <= most * parts
+if exact then
+  local least = $from + (size - size % parts) / parts
+  if least > late then late, rest = least, 0 end
+end
+if late >= $was_tat then late, rest, shift = $was_tat, $was_rem, 0 end
 if cost > most * parts then
   if rem > rest then late = late - 1 end
   kept = rem
@@ -76,8 +81,11 @@ if behind > 0 and ahead > total then back = back - behind end
 back = math.min(back, ahead)
 local up = (back + parts - 1 - (back + parts - 1) % parts) / parts
 if back > 0 and up <= tat and $moved + up <= 2251799813685248 then
-  local first, part = math.max(late - up, 0), back % parts
-  if up > 1 and part > 0 and rest >= part then first = first + 1 end
+  local first, part = 0, back % parts
+  if exact then
+    local whole = size - rest + parts - 1
+    first = math.max(late - math.max(up, (whole - whole % parts) / parts), 0)
+  end
   if $moved > 0 then first = math.min(first, $from) end
   $moved, $from = $moved + up, first
   rem = rem - part

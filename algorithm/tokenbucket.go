@@ -29,7 +29,8 @@ import (
 // first. The debt can be at least 100 times a Capacity that is refilled within a year and
 // is at most 2^45.
 //
-// A refund returns the tokens that have not been refilled yet. It does not move the start
+// A refund returns the tokens that have not been refilled yet, or fewer after refunds of
+// other decisions: see [GCRA] for figures. It does not move the start
 // of the period. So if the refunded request started the period, later tokens can be
 // refilled earlier than without that request: by less than one Period if AtOnce is true,
 // and otherwise by less than the time between two tokens. If Refill or AtOnce has changed
@@ -197,11 +198,9 @@ func (b *tokenBucket) Ready(now int64, c contract.Cell, n, wait int64) int64 {
 func (b *tokenBucket) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
 	moved, from := note.A, note.B-b.back(now-note.C)
 	lack := c.B - b.back(now-c.A)
-	behind := ch.Was.B + ch.Moved // the tokens missing just after the decision
-	left := behind - b.back(now-ch.Was.A)
-	if moved > 0 && left > from {
-		behind, left = behind-moved, left-moved
-	}
+	past := b.back(now - ch.Was.A)
+	left := ch.Was.B - past
+	left = min(max(left+ch.Moved-moved, from+ch.Held), left)
 	give := min(left, ch.N)
 	if lack > b.capacity {
 		give -= max(lack-left, 0)
@@ -209,8 +208,8 @@ func (b *tokenBucket) Refund(now int64, c contract.Cell, ch contract.Charge, not
 	if give = min(give, lack); give <= 0 || moved+give > maxMoved {
 		return c, note
 	}
-	after := contract.Cell{A: moved + give, B: min(max(behind-give, 0), MaxTokens), C: ch.Was.A}
-	if moved > 0 && from < left-give {
+	after := contract.Cell{A: moved + give, B: min(max(left+past-ch.Held, 0), MaxTokens), C: ch.Was.A}
+	if moved > 0 && from < left-ch.Held {
 		after.B, after.C = note.B, note.C
 	}
 	if give == lack {

@@ -42,8 +42,11 @@ $ends = math.min($ends, 9007199254740991)
 -- changes:
 --
 -- $moved         the sum of all refunds, in tokens
--- $from, $since  `from` is $from minus the tokens refilled since $since. If the `left` of a decision
---                would be above `from` without refunds, then refunds have lowered it by $moved.
+-- $from, $since  `from` is $from minus the tokens refilled since $since: the tokens that are refilled
+--                before the first token of any refunded decision
+--
+-- Refunds lower `left` by at most $moved. If they lowered it at all, the tokens of the decision come after
+-- `from`.
 --
 -- At most `left` tokens can be refunded. If a caller still waits, more tokens than $capacity are missing.
 -- Then the refund is lower by the tokens that later decisions consumed, so that later reservations keep
@@ -55,16 +58,16 @@ local function back(since)
   return (past - part) / $num * $den + (some - some % $num) / $num
 end
 local from, lack = $from - back($since), $missing - back($anchor)
-local shift, left = $was_moved, $was_missing - back($was_anchor)
-if $moved > 0 and left > from - shift then shift = shift - $moved end
-local behind = $was_missing + shift
-left = left + shift
+local past = back($was_anchor)
+local left = $was_missing - past
+left = math.min(math.max(left + $was_moved - $moved, from + $was_held), left)
+local behind = left + past
 local give = math.min(left, n)
 if lack > $capacity then give = give - math.max(lack - left, 0) end
 give = math.min(give, lack)
 if give > 0 and $moved + give <= 2251799813685248 then
-  local first, since = math.min(math.max(behind - give, 0), 9007199254740991), $was_anchor
-  if $moved > 0 and from < left - give then first, since = $from, $since end
+  local first, since = math.min(math.max(behind - $was_held, 0), 9007199254740991), $was_anchor
+  if $moved > 0 and from < left - $was_held then first, since = $from, $since end
   $moved, $from, $since = $moved + give, first, since
   $missing = $missing - give
   if give == lack then $anchor, $missing = 0, 0 end

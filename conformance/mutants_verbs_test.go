@@ -64,6 +64,7 @@ var verbMutants = []mutant{
 	{"no more than one at a time", "SlidingLog/Same", nil, oneAtATime("slidinglog")},
 	{"what has come back is refunded again", "GCRA/Refund", nil, bad[algorithm.GCRA](refilledAgain)},
 	{"one more is refunded", "FixedWindow/Refund", nil, bad[algorithm.FixedWindow](oneMoreBack)},
+	{"a refund knows only the sum of the others", "GCRA/Refund", nil, bad[algorithm.GCRA](badRefund(func(_ contract.Cell, ch *contract.Charge, note *contract.Cell) { note.B, ch.Held = 0, 0 }))},
 	{"a late refund goes to the current window", "SlidingCounter/Refund", nil, bad[algorithm.SlidingCounter](badRefund(func(c contract.Cell, ch *contract.Charge, _ *contract.Cell) { ch.Was.A = c.A }))},
 	{"a refund goes to the newest entries", "SlidingLog/Refund", nil, bad[algorithm.SlidingLog](newestEntries)},
 	{"a refund goes to the newest bucket", "SlidingBuckets/Refund", nil, bad[algorithm.SlidingBuckets](badStepRefund(func(s contract.State, mark *contract.Cell, _ *int64) { mark.A, mark.B = s[4], s[5] }))},

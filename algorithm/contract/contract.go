@@ -93,8 +93,8 @@
 //   - $room and $ends are the results of the sections room and ends, which must set them.
 //   - The section refund sets the integers of the cell and of [MeterKind].Note. If all
 //     integers of the cell are then 0, the key is deleted. In refund, n is the number of
-//     tokens that the refunded decision consumed. $was_name is an integer of the cell
-//     just after that decision, and $was_moved is [Charge].Moved.
+//     tokens to refund. $was_name is an integer of the cell just after the decision, and
+//     $was_moved and $was_held are those fields of [Charge].
 //
 // A refund is made only if the constants that it depends on are those of the decision.
 // They are the constants that the section refund names, if the section advance or take

@@ -160,6 +160,7 @@ type Refunder interface {
 // [Refunder].
 type Charge struct {
 	Was   Cell  // the cell just after the decision
-	N     int64 // the tokens that the decision consumed
+	N     int64 // the tokens to refund: the last of the decision
+	Held  int64 // the tokens that the decision still holds, at least N
 	Moved int64 // the first integer of the note just after the decision; 0 if there is no Note
 }

@@ -54,11 +54,11 @@ var luaMutants = []luaMutant{
 	{"gcra", "Algorithm/Same", "if $den ~= $parts then", "if $den == $parts then"},
 	{"gcra", "Algorithm/Same", "if $tat >= at then ahead", "if $tat > at then ahead"},
 	{"gcra", "Algorithm/Refund", "$tat - now > $span then", "$tat - now >= $span then"},
-	{"gcra", "Algorithm/Refund", "$was_tat > $from - shift", "$was_tat >= $from - shift"},
+	{"gcra", "Algorithm/Refund", "$from + size), $was_tat)", "$from), $was_tat)"},
 	{"gcra", "Algorithm/Refund", "and ahead > $total then", "and ahead >= $total then"},
 	{"gcra", "Algorithm/Refund", "behind, rest = behind - over, rest + over", ""},
 	{"gcra", "Algorithm/Refund", "if rem < 0 then tat", "if rem <= 0 then tat"},
-	{"gcra", "Algorithm/Refund", "math.max(late - back, 0)", "math.min(late - back, 0)"},
+	{"gcra", "Algorithm/Refund", "math.max(late - size, 0)", "math.min(late - size, 0)"},
 	{"gcra", "Algorithm/Refund", "math.min(first, $from)", "math.max(first, $from)"},
 	{"gcra", "Algorithm/Same", "local ok = $room >= n", "local ok = $room > n"},
 	{"gcra", "Algorithm/Same", "if slack == 0 and from", "if from"},
@@ -97,8 +97,8 @@ var luaMutants = []luaMutant{
 	{"slidinglog", "Algorithm/Same", "after + 1), nil, nil", "after), nil, nil"},
 	{"slidinglog", "Algorithm/Refund", "(back + more) % 4503599627370496", "back"},
 	{"tokenbucket", "Algorithm/Refund", "if lack > $capacity then", "if lack >= $capacity then"},
-	{"tokenbucket", "Algorithm/Refund", "left > from - shift", "left >= from - shift"},
-	{"tokenbucket", "Algorithm/Refund", "from < left - give", "from <= left - give"},
+	{"tokenbucket", "Algorithm/Refund", "from + was[2]), left)", "from), left)"},
+	{"tokenbucket", "Algorithm/Refund", "from < left - was[2]", "from <= left - was[2]"},
 }
 
 // TestLuaMutants checks that the suite finds every mutant on a real server. Each runs in a

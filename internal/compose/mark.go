@@ -206,7 +206,7 @@ func (r *run) giveBack(i int, h *held, m *store.Nums, k int64) (gave, keeps bool
 		was := toCell(m.N[script.MarkHead : script.MarkHead+3])
 		gave, err = s.raw.(contract.StepRefunder).Refund(r.tx, key, r.now, h.state, contract.Ask{Cost: 1}, was, k, m.N[script.MarkHeld]-k, gen)
 	} else {
-		ch := contract.Charge{Was: toCell(m.N[script.MarkHead : script.MarkHead+s.cell]), N: k}
+		ch := contract.Charge{Was: toCell(m.N[script.MarkHead : script.MarkHead+s.cell]), N: k, Held: m.N[script.MarkHeld]}
 		if s.notes() {
 			ch.Moved = m.N[script.MarkHead+s.cell]
 		}

@@ -246,7 +246,7 @@ func TestSettledSum(t *testing.T) {
 			}
 		}
 	}
-	if exact < checked*3/4 || settled < histories || kept < histories/100 {
+	if exact < checked*3/4 || settled < histories || kept < histories/200 {
 		t.Errorf("%d of %d sums were exact, %d settlements were made, and %d refunds kept all tokens, in %d histories", exact, checked, settled, kept, histories)
 	}
 }

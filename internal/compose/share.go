@@ -39,7 +39,7 @@ func (m meterShare) Ready(now int64, c contract.Cell, n, wait int64) int64 {
 }
 
 func (m meterShare) Refund(now int64, c contract.Cell, ch contract.Charge, note contract.Cell) (contract.Cell, contract.Cell) {
-	ch.N *= m.n
+	ch.N, ch.Held = ch.N*m.n, ch.Held*m.n
 	return m.Meter.(contract.Refunder).Refund(now, c, ch, note)
 }
 

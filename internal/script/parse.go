@@ -162,7 +162,7 @@ func (r *Rule) fill(src *Source) error {
 		for _, name := range r.Cell {
 			names["was_"+name] = "was_" + name
 		}
-		names["was_moved"] = "was_moved"
+		names["was_moved"], names["was_held"] = "was_moved", fmt.Sprintf("was[%d]", MarkHeld+1)
 	} else {
 		for i := range 3 {
 			names["was"+strconv.Itoa(i+1)] = fmt.Sprintf("was[%d]", MarkHead+1+i)

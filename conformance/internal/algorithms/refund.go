@@ -49,6 +49,19 @@ func (t *T) refunds(a algorithm.Algorithm, name string) {
 	if t.Refund(l, "a", name) || t.Refund(l, "nobody", name) || t.Peek(l, 1, name) != again {
 		t.Errorf("%+v: a second refund, or the refund of an unknown decision, changes the limit: %+v, then %+v", a, again, t.Peek(l, 1, name))
 	}
+	if _, queue := a.(algorithm.LeakyBucket); t.subject.builtIn() && !queue && before.Remaining >= 6 && took.ResetAfter > 2*time.Microsecond { // at most 1 token per microsecond
+		t.Reset(l, name)
+		for _, id := range []string{"0", "1", "2"} {
+			t.Do(l, weir.Request{Key: key, Cost: 2, ID: id})
+		}
+		for _, id := range []string{"0", "2", "1"} {
+			t.Refund(l, id, name)
+		}
+		if left := t.Peek(l, 1, name).Remaining; left != before.Remaining {
+			t.Errorf("%+v: three decisions were refunded, and %d tokens are left of %d", a, left, before.Remaining)
+		}
+		t.Reset(l, name)
+	}
 	if t.LimitOf(a).MaxDebt > 0 { // the refund of a debt leaves what was consumed before
 		force := weir.Request{Key: key, Op: weir.Force, Cost: t.Fitting(a, before.Limit)}
 		full := t.Do(l, force)
