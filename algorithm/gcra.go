@@ -222,7 +222,7 @@ func (g *gcra) Refund(now int64, c contract.Cell, ch contract.Charge, note contr
 	if least := from + size/parts; exact && least > late {
 		late, rest = least, 0
 	}
-	if late >= ch.Was.A {
+	if late > ch.Was.A {
 		late, rest, shift = ch.Was.A, ch.Was.B, 0
 	}
 	if cost > most*parts && !g.bare { // see gcrafraction.lua

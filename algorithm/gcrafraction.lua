@@ -59,7 +59,7 @@ if exact then
   local least = $from + (size - size % parts) / parts
   if least > late then late, rest = least, 0 end
 end
-if late >= $was_tat then late, rest, shift = $was_tat, $was_rem, 0 end
+if late > $was_tat then late, rest, shift = $was_tat, $was_rem, 0 end
 if cost > most * parts then
   if rem > rest then late = late - 1 end
   kept = rem

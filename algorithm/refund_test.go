@@ -151,6 +151,23 @@ func TestRefundInOrder(t *testing.T) {
 	}
 }
 
+// The end of a decision that refunds have moved is rounded down to a microsecond, also in the
+// microsecond in which the decision ended before.
+func TestRefundWithinAMicrosecond(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(7_000_000), Burst: 30})
+	_, first := b.force(epoch, 10)
+	b.take(epoch+1, 12)
+	b.part(epoch+1, &first, 1)
+	for _, n := range []int64{3, 3, 4} {
+		b.force(epoch+1, n)
+	}
+	b.part(epoch+1, &first, 9)
+	if got := b.peek(epoch+1, 1); got.Remaining > 8 || got.ResetAfter < 4*time.Microsecond {
+		t.Errorf("%+v, but 22 of 30 tokens were consumed in this microsecond", got)
+	}
+}
+
 // A decision that was made after a refund can be refunded too, except for the tokens that
 // have been refilled.
 func TestRefundAfterRefund(t *testing.T) {
