@@ -13,6 +13,10 @@ import (
 // an exact RetryAfter, whatever their MaxWait is. It needs one rule that is an
 // [algorithm.Pause], whose By says what is closed, and ignores the others.
 //
+// Nobody reserves tokens during a pause. Wait, WaitN and WaitFor sleep until its end, ask
+// again, and go ahead at the pace of the other rules. Requests that were allowed or
+// reserved before the pause go ahead at their turn, even if the key is still closed.
+//
 // id is the random name of the pause, for [Limiter.Resume]. A pause never shortens
 // another one. To extend one, or to choose a name so that Pause can be retried after an
 // error, call [Limiter.Decide] with the op Pause and an ID.
@@ -28,7 +32,9 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration, key ...string) (id
 }
 
 // Resume ends the pause with that ID, and reports whether it was running. The key stays
-// closed while another pause lasts. Resume can be retried after an error.
+// closed while another pause lasts. Otherwise, new requests are allowed at once, but who
+// sleeps in a Wait notices it when the pause would have ended. Resume can be retried
+// after an error.
 func (l *Limiter) Resume(ctx context.Context, id string, key ...string) (bool, error) {
 	res, err := l.Decide(ctx, Request{Key: KeyOf(key...), Op: Resume, ID: id}, nil)
 	return res.Allowed, err

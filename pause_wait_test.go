@@ -79,6 +79,28 @@ func TestPauseSleepers(t *testing.T) {
 	}
 }
 
+// Who sleeps reserves nothing, so an open user who shares the pace does not wait behind
+// the sleepers of a paused one.
+func TestPauseOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := weirtest.NewPolicy(t, memory.New(nil), weir.Policy{Name: "t", Segments: []string{"tenant", "user"}, Rules: []weir.Rule{
+			{Name: "pace", By: []string{"tenant"}, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(10), Burst: 4}}, pauseRule,
+		}})
+		pause(t, l, time.Minute, "acme", "ann")
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			sleepers(t, l, 200, "acme", "ann")
+		}()
+		synctest.Wait()
+		if took := sleepers(t, l, 4, "acme", "bob"); took[3] != 0 {
+			t.Errorf("an open user waited %v, want 0 s", took[3])
+		}
+		<-done
+	})
+}
+
 // A Resume opens the key for new callers at once. Who sleeps notices it, a shorter pause
 // and a longer one at the end of the sleep.
 func TestPauseSleeps(t *testing.T) {

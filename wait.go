@@ -41,6 +41,10 @@ var errNoReservation = errors.New("weir: the Reservation is nil or a zero value:
 // Callers go ahead in the order of their reservations. If r.ID is empty, Reserve uses a
 // random one. r.Op must be Consume.
 //
+// While the key is paused, Reserve returns [ErrDenied] at once, whatever r.MaxWait is,
+// and consumes nothing: [Limiter.WaitFor] sleeps until the end. A reservation made before
+// the pause goes ahead at its turn, even if the key is still closed.
+//
 // After [store.ErrUnavailable], the tokens may have been consumed. If ctx ends or package
 // outage denies the request, Reserve tries to refund them, which takes at most one
 // second, and joins the error of a failed refund. A refund that fails or finds nothing is
@@ -170,7 +174,8 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 // that leaves time to wait, and then asks again, so callers who sleep go ahead in no
 // particular order, at the pace of the other rules. It can be denied then: the tokens may
 // be available only after the deadline. It notices a longer pause, a shorter one and a
-// Resume only at the end of its sleep.
+// Resume only at the end of its sleep. If its tokens are reserved when a pause begins, it
+// goes ahead at its turn, even if the key is still closed.
 func (l *Limiter) WaitFor(ctx context.Context, r Request) (Result, error) {
 	may := sleep.NewBudget(r.MaxWait)
 	for {

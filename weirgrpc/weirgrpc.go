@@ -176,6 +176,9 @@ type ServerInterceptor struct {
 // defaults.
 //
 // A request with a MaxWait can be allowed after a delay, for which the interceptor waits.
+// It does not wait for the end of a pause: with a MaxWait of 5 s, a call whose key is
+// paused for 2 s more is denied at once, with a RetryInfo of 2 s.
+//
 // MaxWait is cut to the time until the caller's deadline. If the caller ends the call in
 // the meantime, the tokens are refunded, unless the RequestFunc sets an ID, which another
 // call can use.

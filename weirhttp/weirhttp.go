@@ -182,6 +182,9 @@ type Options struct {
 // the store does not answer.
 //
 // A request with a MaxWait can be allowed after a delay, for which the middleware waits.
+// It does not wait for the end of a pause: with a MaxWait of 5 s, a request to a key that
+// is paused for 2 s more is denied at once, with Retry-After: 2.
+//
 // MaxWait is cut to the time until the deadline of the request's context. If the client
 // cancels the request in the meantime, the tokens are refunded, unless the RequestFunc
 // sets an ID, which another request can use.
