@@ -74,8 +74,9 @@ func (b *bench) eval(p *compose.Program, rules int, v script.Verb, id string, c 
 	return b.st.Eval(context.Background(), p.Script(v), keysOf(p, rules, v, id), p.AppendArgs(nil, v, &c), nil)
 }
 
-// do runs v, and returns Outcome.Head and the answer of each rule.
-func (b *bench) do(p *compose.Program, rules int, v script.Verb, id string, c compose.Call) (int64, []compose.Result) {
+// run runs v for the decision id, and returns the reply.
+func (b *bench) run(p *compose.Program, rules int, v script.Verb, id string, c compose.Call) compose.Reply {
+	b.t.Helper()
 	reply, err := b.eval(p, rules, v, id, c)
 	if err != nil {
 		b.t.Fatal(err)
@@ -84,6 +85,13 @@ func (b *bench) do(p *compose.Program, rules int, v script.Verb, id string, c co
 	if err != nil {
 		b.t.Fatal(err)
 	}
+	return o
+}
+
+// do runs v, and returns Outcome.Head and the answer of each rule.
+func (b *bench) do(p *compose.Program, rules int, v script.Verb, id string, c compose.Call) (int64, []compose.Result) {
+	b.t.Helper()
+	o := b.run(p, rules, v, id, c)
 	if v > script.Renew {
 		return o.Head(), nil
 	}

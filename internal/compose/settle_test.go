@@ -18,7 +18,7 @@ import (
 // found. No rule must keep tokens.
 func (b *bench) settle(p *compose.Program, rules int, id string, actual, gen int64) int64 {
 	b.t.Helper()
-	o := b.adjust(p, rules, script.Settle, id, compose.Call{Cost: actual, Gen: gen})
+	o := b.run(p, rules, script.Settle, id, compose.Call{Cost: actual, Gen: gen})
 	switch {
 	case o.Kept > 0:
 		b.t.Fatalf("%+v", o)
@@ -26,20 +26,6 @@ func (b *bench) settle(p *compose.Program, rules int, id string, actual, gen int
 		return -1
 	}
 	return o.Granted
-}
-
-// adjust settles or refunds the decision id.
-func (b *bench) adjust(p *compose.Program, rules int, v script.Verb, id string, c compose.Call) compose.Reply {
-	b.t.Helper()
-	reply, err := b.eval(p, rules, v, id, c)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	o, err := p.Parse(v, reply, nil)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	return o
 }
 
 // Settle refunds or consumes the difference, in all rules without a Cost, and keeps the
@@ -196,7 +182,7 @@ func TestSettledSum(t *testing.T) {
 				books[id] = a
 				log = append(log, fmt.Sprintf("%s: verb %d consumes %d", id, v, n))
 			case r.IntN(6) == 0:
-				if o := b.adjust(p, len(list), script.Refund, id, compose.Call{}); o.Kept > 0 && !o.Allowed {
+				if o := b.run(p, len(list), script.Refund, id, compose.Call{}); o.Kept > 0 && !o.Allowed {
 					if o.Granted != a.total {
 						t.Fatalf("%v, then a refund of %s: %+v, want the cost %d", log, id, o, a.total)
 					}
@@ -212,7 +198,7 @@ func TestSettledSum(t *testing.T) {
 			default:
 				actual := pick(r, r.Int64N(30), a.total, 0)
 				for range 1 + r.IntN(2) { // also repeated
-					o := b.adjust(p, len(list), script.Settle, id, compose.Call{Cost: actual, Gen: gen})
+					o := b.run(p, len(list), script.Settle, id, compose.Call{Cost: actual, Gen: gen})
 					if o.Granted != actual && (o.Kept == 0 || o.Granted != a.total) {
 						t.Fatalf("%v, then %s settled at %d: %+v", log, id, actual, o)
 					}
