@@ -107,13 +107,13 @@ func (h *history) settle(v *version, user string, d *decision, say func(string, 
 			return err
 		}
 	}
-	before, _ := h.peek(v, d.Key)
+	before, err3 := h.peek(v, d.Key)
 	got, err := v.lim.Settle(h.ctx, weir.Request{Key: d.Key, ID: d.ID}, actual)
-	after, _ := h.peek(v, d.Key)
+	after, err4 := h.peek(v, d.Key)
 	again, err2 := v.lim.Settle(h.ctx, weir.Request{Key: d.Key, ID: d.ID}, actual)
 	say("settle %q at %d: %+v, %v", d.ID, actual, got, err)
-	if err != nil || err2 != nil {
-		return fmt.Errorf("%w, and then %w", err, err2)
+	if err := errors.Join(err3, err, err4, err2); err != nil {
+		return err
 	}
 	want := weir.Settlement{}
 	for _, r := range v.rules {
@@ -254,14 +254,14 @@ func (m *mark) returns(r weir.Rule) bool {
 // refund refunds d, twice.
 func (h *history) refund(v *version, user string, d *decision, say func(string, ...any)) error {
 	live := h.live(v, d)
-	before, _ := h.peek(v, d.Key)
+	before, err3 := h.peek(v, d.Key)
 	res, err := v.lim.Decide(h.ctx, weir.Request{Key: d.Key, ID: d.ID, Op: weir.Refund}, nil)
-	after, _ := h.peek(v, d.Key)
+	after, err4 := h.peek(v, d.Key)
 	again, err2 := v.lim.Refund(h.ctx, weir.Request{Key: d.Key, ID: d.ID})
 	got := weir.Settlement{Found: res.Allowed || res.Rule != "", Cost: res.Granted, Kept: res.Rule}
 	say("refund %q: %+v, %v, and then %+v, %v", d.ID, res, err, again, err2)
-	if err != nil || err2 != nil {
-		return errors.Join(err, err2)
+	if err := errors.Join(err3, err, err4, err2); err != nil {
+		return err
 	}
 	want, must, can, sure := weir.Settlement{}, false, false, true
 	for _, r := range v.rules {
