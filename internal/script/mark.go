@@ -143,22 +143,21 @@ func (s *Source) refund(w *writer) {
 // giveBack writes Lua that does what run.giveBack does for the marker m[i]. It sets gave to 1 if
 // anything was refunded, to 2 if the rule keeps the tokens, and otherwise to 0.
 func (s *Source) giveBack(w *writer, r *Rule, v Verb, k string) {
-	i := r.number
-	w.f("do\nlocal n, was, gen = math.min(%s, m[%d][2]), m[%d], m[%d][1]\ngave = 2\n", k, i, i, i)
-	w.f("if n > 0 and %s then\nlocal keep = was[2] - n\ngave = 0\n", s.sameFit(r, v, "was"))
+	w.f("do\nlocal n, was = math.min(%s, m[%d][2]), m[%d]\ngave = 2\n", k, r.number, r.number)
+	w.f("if n > 0 and %s then\ngave = 0\n", s.sameFit(r, v, "was"))
 	if r.Step != nil {
-		w.f("do%send\n", r.sections["refund"])
+		w.f("local keep, gen = was[2] - n, was[1]\ndo%send\n", r.sections["refund"])
 	} else {
 		r.refundCell(w)
 	}
-	w.f("if gave < 2 then was[2] = keep end\nend\nend\n")
+	w.f("if gave < 2 then was[2] = was[2] - n end\nend\nend\n")
 }
 
 // refundCell writes Lua that refunds a rule that keeps a cell. A changed cell counts as a
 // refund.
 func (r *Rule) refundCell(w *writer) {
 	i := r.number
-	w.f("if tail%d ~= '' and gen%d == gen then\n", i, i)
+	w.f("if tail%d ~= '' and gen%d == was[1] then\n", i, i)
 	var was, ints, changed []string
 	for _, name := range r.Cell {
 		was = append(was, "was_"+name)

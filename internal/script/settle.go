@@ -15,7 +15,7 @@ func (s *Source) settle(w *writer) {
 		s.spent(w, fmt.Sprintf("m[%d]", r.number))
 	}
 	w.f("if not first then return '0;' .. sec .. ' ' .. usec .. ';0 0' end\n")
-	w.f("local old, asked, total, fresh = first[3], first[4], actual, kept and actual or first[3]\n")
+	w.f("local total, fresh = actual, kept and actual or first[3]\n")
 	for _, r := range rules {
 		i := r.number
 		if r.own {
@@ -29,7 +29,7 @@ func (s *Source) settle(w *writer) {
 		}
 		w.f("end\nend\n")
 	}
-	w.f("local some, ended, change = false, false, total ~= old\nkept = 0\n")
+	w.f("local some, ended, change = false, false, total ~= first[3]\nkept = 0\n")
 	for _, r := range rules {
 		i, held := r.number, MarkHeld
 		if r.own {
@@ -45,7 +45,7 @@ func (s *Source) settle(w *writer) {
 		}
 		w.f("end\nif keeps[%d] then kept = kept + %d end\n", i, 1<<(i-1))
 	}
-	w.f("if not some and (kept > 0 or not ended) then total, change = old, false end\nif change then\n")
+	w.f("if not some and (kept > 0 or not ended) then total, change = first[3], false end\nif change then\n")
 	for _, r := range rules {
 		i := r.number
 		if !r.own {
@@ -70,7 +70,7 @@ func (s *Source) settle(w *writer) {
 func (s *Source) addStep(w *writer, r *Rule) {
 	w.f("local n = by[%d]\n%s", r.number, r.sections["write"][1:])
 	w.f("local mark, ends%slocal from = ends - ends %% 1048576\n%s", r.sections["mark"], luaLife)
-	w.f("redis.call('SET', %s, '%s' .. string.format(' %%d %%d %%d %%d ', gen, n, total, asked) .. %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', life)\n",
+	w.f("redis.call('SET', %s, '%s' .. string.format(' %%d %%d %%d %%d ', gen, n, total, first[4]) .. %s .. ' ' .. mark .. string.format(' %%d', ends), 'PX', life)\n",
 		luaKey(r.Marker), SettledTag[:], s.fit(r, Settle))
 }
 
@@ -98,7 +98,7 @@ func (s *Source) addCell(w *writer, r *Rule) {
 	}
 	r.ints(w, "ints", "")
 	w.f("redis.call('SET', %s, '%s' .. ints .. string.format('%s', %s), 'PX', life)\n", luaKey(r.key), r.Head.Tag[:], strings.Repeat(" %d", len(tail)), r.suffix(tail, "", ", "))
-	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d ', total, asked) .. %s .. ints\n", SettledTag[:], i, s.fit(r, Settle))
+	w.f("local text = string.format('%s %%d %%d', gen%d, held) .. string.format(' %%d %%d ', total, first[4]) .. %s .. ints\n", SettledTag[:], i, s.fit(r, Settle))
 	if len(r.Note) > 0 {
 		w.f("text = text .. string.format(' %%d', %s%d)\n", r.Note[0], i)
 	}
