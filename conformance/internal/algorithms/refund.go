@@ -49,7 +49,7 @@ func (t *T) refunds(a algorithm.Algorithm, name string) {
 	if t.Refund(l, "a", name) || t.Refund(l, "nobody", name) || t.Peek(l, 1, name) != again {
 		t.Errorf("%+v: a second refund, or the refund of an unknown decision, changes the limit: %+v, then %+v", a, again, t.Peek(l, 1, name))
 	}
-	if _, queue := a.(algorithm.LeakyBucket); t.subject.builtIn() && !queue && before.Remaining >= 6 && took.ResetAfter > 2*time.Microsecond { // at most 1 token per microsecond
+	if _, queue := a.(algorithm.LeakyBucket); t.subject.builtIn() && !queue && before.Remaining >= 6 && took.ResetAfter > 4*time.Microsecond { // at most 1 token per 2 microseconds: see gcrafraction.lua
 		t.Reset(l, name)
 		for _, id := range []string{"0", "1", "2"} {
 			t.Do(l, weir.Request{Key: key, Cost: 2, ID: id})
