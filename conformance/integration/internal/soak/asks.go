@@ -228,12 +228,13 @@ func settle(w *worker, g *group, user int, d *decision) {
 	actual := w.random.Int64N(d.held + 2)
 	c := call{verb: "Settle", cost: max(actual-d.held, 0), back: max(d.held-actual, 0), unset: true}
 	r := weir.Request{Key: d.request.Key, ID: d.request.ID}
-	ok := w.give(g, user, d, c, func(ctx context.Context, l *weir.Limiter) (bool, error) {
-		s, err := l.Settle(ctx, r, actual)
+	var s weir.Settlement
+	ok := w.give(g, user, d, c, func(ctx context.Context, l *weir.Limiter) (_ bool, err error) {
+		s, err = l.Settle(ctx, r, actual)
 		return s.Found, err
 	})
-	if ok && actual <= d.held {
-		d.held, d.settled = actual, true
+	if ok && actual <= d.held { // a rule whose later reservations depend on the tokens keeps them
+		d.held, d.settled = s.Cost, true
 		g.hold(user, d)
 	}
 }
