@@ -173,14 +173,18 @@ func TestPlainConnections(t *testing.T) {
 		"plain": func(c redis.Conn) redis.Conn { return plain{c} },
 	} {
 		silent.Store(false)
-		p := &redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) {
-			c, err := redis.Dial("tcp", srv.Addr, redis.DialReadTimeout(150*time.Millisecond))
-			if err != nil {
-				return nil, err
-			}
-			return wrap(c), nil
-		}}
-		defer func() { _ = p.Close() }()
+		open := func(opts ...redis.DialOption) *redis.Pool {
+			p := &redis.Pool{MaxIdle: 1, Dial: func() (redis.Conn, error) {
+				c, err := redis.Dial("tcp", srv.Addr, opts...)
+				if err != nil {
+					return nil, err
+				}
+				return wrap(c), nil
+			}}
+			t.Cleanup(func() { _ = p.Close() })
+			return p
+		}
+		p := open()
 		s := New(p)
 		deadline, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -195,6 +199,8 @@ func TestPlainConnections(t *testing.T) {
 			t.Errorf("%s: %d connections for calls one after the other, want 1", name, n)
 		}
 		silent.Store(true)
+		p = open(redis.DialReadTimeout(150 * time.Millisecond)) // what ends a call on a plain connection
+		s = New(p)
 		for _, call := range wiretest.Calls {
 			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond) // long enough to connect
 			if err := wiretest.OneCall(ctx, s, call); !errors.Is(err, context.DeadlineExceeded) {

@@ -208,7 +208,8 @@ func TestRetries(t *testing.T) {
 				mu.Unlock()
 				err := wiretest.OneCall(ctx, s, "mget")
 				cancel()
-				if sent, _ := srv.Commands(); !errors.Is(err, context.Canceled) || len(sent) < 2 {
+				// The reply to the second read can be there before the client sees that ctx is done.
+				if sent, _ := srv.Commands(); !errors.Is(err, context.Canceled) && !errors.Is(err, store.ErrUnavailable) || len(sent) < 2 {
 					t.Errorf("%s: mget: got %v after %q", mode, err, sent)
 				}
 			}
