@@ -30,9 +30,9 @@
 // leases can be released at any time, are not remembered. Denials by other rules beside a
 // Concurrency are, and answer requests with any ID.
 //
-// A limiter with a cache decides the requests of DoMany one by one. With and Only return
-// a limiter with a cache of its own. Keep such a limiter, for example one for each plan:
-// a limiter that is made for each request remembers nothing.
+// A limiter with a cache decides the requests of DoMany one by one. What With and Only
+// return shares the places of the cache, but not the denials. Keep such a limiter, for
+// example one for each plan: a limiter that is made for each request remembers nothing.
 package denycache
 
 import (
@@ -54,12 +54,12 @@ type Options struct {
 	// MaxAge is how long a denial is remembered at most. 0 means DefaultMaxAge, 1 s.
 	MaxAge time.Duration
 
-	// MaxKeys is how many denials are remembered, at most 1<<24. It is rounded up to a
-	// power of two. 0 means DefaultMaxKeys, 4,096. Each key has one place, for its last
-	// denial. Several keys can have the same place, so some denials are forgotten before
-	// the cache is full. A denial takes about 350 bytes, plus 80 for each rule if the
-	// request asks for the result of each rule. A key whose segments are longer than
-	// 1,024 bytes together is not remembered.
+	// MaxKeys is how many denials all limiters of the Cache remember, at most 1<<24. It is
+	// rounded up to a power of two. 0 means DefaultMaxKeys, 4,096. Each key of a limiter has
+	// one place, for its last denial. Several can have the same place, so some denials are
+	// forgotten before the cache is full. A denial takes about 350 bytes, plus 80 for each
+	// rule if the request asks for the result of each rule. A key whose segments are longer
+	// than 1,024 bytes together is not remembered.
 	MaxKeys int
 
 	// Now is the clock by which denials end. The default is time.Now. Set it in tests
@@ -80,9 +80,15 @@ const (
 
 // A Cache makes limiters remember denials. Make one with [New].
 type Cache struct {
-	opts    Options // with the defaults
-	invalid error   // the error of Wrap if the Options are not valid
-	answers atomic.Int64
+	opts     Options // with the defaults; MaxKeys is a power of two
+	invalid  error   // the error of Wrap if the Options are not valid
+	answers  atomic.Int64
+	limiters atomic.Int64                             // how many were wrapped
+	places   atomic.Pointer[[]atomic.Pointer[denial]] // nil until the first denial
+
+	// freed counts the refunds and resets of the keys whose places have the same
+	// remainder. A denial that was under way meanwhile can be older than they are.
+	freed [64]atomic.Uint32
 }
 
 // Answers returns the number of requests that remembered denials have answered, in all
@@ -114,8 +120,7 @@ func New(opts *Options) *Cache {
 	return c
 }
 
-// Wrap is a [weir.Wrapper], which answers with remembered denials. Each limiter has a
-// memory of its own.
+// Wrap is a [weir.Wrapper], which answers with remembered denials of the same limiter.
 //
 // Wrap returns an error if a field of the Options is not valid, or if next has a Cache.
 func (c *Cache) Wrap(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
@@ -128,9 +133,9 @@ func (c *Cache) Wrap(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	if _, twice := weir.Find[*decider](next); twice {
 		return nil, errors.New("denycache: the limiter already has a Cache: wrap it in one, once")
 	}
-	d := &decider{Options: c.opts, answers: &c.answers, next: next, seed: maphash.MakeSeed()}
-	if d.start = time.Now(); d.Now != nil {
-		d.start = d.Now()
+	d := &decider{Cache: c, id: c.limiters.Add(1), next: next, seed: maphash.MakeSeed()}
+	if d.start = time.Now(); c.opts.Now != nil {
+		d.start = c.opts.Now()
 	}
 	if pool, ok := weir.Find[freer](next); ok {
 		pool.OnFree(func(key *weir.Key) { d.free(d.place(key), key) })
@@ -144,20 +149,16 @@ type freer interface{ OnFree(func(key *weir.Key)) }
 
 // A decider is the Decider of a limiter with a Cache.
 type decider struct {
-	Options               // MaxKeys is a power of two
-	answers *atomic.Int64 // of the Cache
-	next    weir.Decider
-	start   time.Time // of the cache; times are measured from it
-	seed    maphash.Seed
-	places  atomic.Pointer[[]atomic.Pointer[denial]] // nil until the first denial
-
-	// freed counts the refunds and resets of the keys whose places have the same
-	// remainder. A denial that was under way meanwhile can be older than they are.
-	freed [64]atomic.Uint32
+	*Cache
+	id    int64 // of the limiter
+	next  weir.Decider
+	start time.Time    // times are measured from it
+	seed  maphash.Seed // spreads the same keys of several limiters
 }
 
 // A denial is remembered. It does not change.
 type denial struct {
+	by      int64        // the id of the limiter
 	request weir.Request // without ID and Metadata, which do not matter
 	result  weir.Result
 	each    []weir.Result // nil if the request did not ask for them
@@ -173,8 +174,8 @@ func (d *decider) Unwrap() weir.Decider { return d.next }
 func (*decider) StandsIn() {}
 
 func (d *decider) now() time.Duration {
-	if d.Now != nil {
-		return d.Now().Sub(d.start)
+	if d.opts.Now != nil {
+		return d.opts.Now().Sub(d.start)
 	}
 	return time.Since(d.start) // quicker than time.Now
 }
@@ -249,12 +250,12 @@ func life(r *weir.Result, most time.Duration) time.Duration {
 // remember keeps a denial that was asked for at the time start, unless it can end at any
 // time.
 func (d *decider) remember(place uint64, start time.Duration, r *weir.Request, res *weir.Result, each []weir.Result) {
-	until := life(res, d.MaxAge)
+	until := life(res, d.opts.MaxAge)
 	leased := res.Window == 0 && !compose.Pauses(res.Limit, res.Window)
 	if leased || res.Degraded != nil || res.Replayed || until <= 0 || r.Key.Size() > maxKeySize {
 		return
 	}
-	old := &denial{request: *r, result: *res, at: start, life: until, lives: until}
+	old := &denial{by: d.id, request: *r, result: *res, at: start, life: until, lives: until}
 	old.request.Key, old.request.ID, old.request.Metadata = r.Key.Clone(), "", ""
 	old.result.Shadow = nil // no shadow rule decides a request that the cache answers
 	for i := range each {
@@ -265,24 +266,25 @@ func (d *decider) remember(place uint64, start time.Duration, r *weir.Request, r
 	}
 	places := d.places.Load()
 	if places == nil {
-		all := make([]atomic.Pointer[denial], d.MaxKeys)
+		all := make([]atomic.Pointer[denial], d.opts.MaxKeys)
 		d.places.CompareAndSwap(nil, &all)
 		places = d.places.Load()
 	}
 	(*places)[place].Store(old)
 }
 
-// find returns the denial in a place, or nil. Keys can share a place.
+// find returns the denial of d in a place, or nil. Keys can share a place.
 func (d *decider) find(place uint64) *denial {
-	places := d.places.Load()
-	if places == nil {
-		return nil
+	if places := d.places.Load(); places != nil {
+		if old := (*places)[place].Load(); old != nil && old.by == d.id {
+			return old
+		}
 	}
-	return (*places)[place].Load()
+	return nil
 }
 
 // place returns the place of a key.
-func (d *decider) place(key *weir.Key) uint64 { return key.Hash(d.seed) & uint64(d.MaxKeys-1) }
+func (d *decider) place(key *weir.Key) uint64 { return key.Hash(d.seed) & uint64(d.opts.MaxKeys-1) }
 
 // freedOf returns the counter of a place.
 func (d *decider) freedOf(place uint64) *atomic.Uint32 { return &d.freed[place%uint64(len(d.freed))] }

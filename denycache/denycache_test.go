@@ -237,11 +237,12 @@ func TestDenyCacheMisuse(t *testing.T) {
 	}
 }
 
-// The limiters of one Cache, and those of With and Only, remember denials of their own.
+// The limiters of one Cache, and those of With and Only, remember denials of their own, but
+// MaxKeys counts them all. The only place is the last limiter's.
 func TestDenyCacheOwn(t *testing.T) {
 	t.Parallel()
 	c, n := weirtest.NewClock(), new(int)
-	cache := denycache.New(&denycache.Options{Now: c.Now})
+	cache := denycache.New(&denycache.Options{Now: c.Now, MaxKeys: 1})
 	l := weirtest.NewPolicy(t, weirtest.NewStore(c), weirtest.Rules(weir.Rule{Name: "a", Algorithm: weirtest.Window(1, time.Minute)}))
 	one, two := weirtest.Wrap(t, l, cache.Wrap, counting(n)), weirtest.Wrap(t, l, cache.Wrap, counting(n))
 	weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u")})
@@ -254,6 +255,9 @@ func TestDenyCacheOwn(t *testing.T) {
 		if *n != i+1 {
 			t.Errorf("limiter %d: %d decisions reached the store, want %d", i, *n, i+1)
 		}
+	}
+	if weirtest.Decide(t, one, weir.Request{Key: weir.KeyOf("u")}); *n != 5 {
+		t.Errorf("a denial was remembered beside the one of another limiter, with MaxKeys 1: %d decisions reached the store, want 5", *n)
 	}
 }
 
