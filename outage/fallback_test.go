@@ -126,6 +126,7 @@ func TestOpenOwnCosts(t *testing.T) {
 	}{
 		{costs{{9, 3}, {9, 5}}, weir.Request{}, "0", 3},
 		{costs{{9, 3}, {9, 0}}, weir.Request{Cost: 7}, "0", 7},
+		{costs{{9, 0}, {5, 1}}, weir.Request{Cost: 7}, "0", 7},
 		{costs{{40, 0}, {30, 2}}, weir.Request{Op: weir.TakeUpTo, Cost: 35}, "0", 35},
 		{costs{{40, 0}, {30, 0}}, weir.Request{Op: weir.TakeUpTo, Cost: 35}, "0", 30},
 		{costs{{40, 0}, {30, 0}}, weir.Request{Cost: 35}, "1", 0},

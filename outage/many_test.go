@@ -122,6 +122,11 @@ func TestOutageBatches(t *testing.T) {
 		st.Set(weirtest.Down)
 		many(249, 3, 3, 0)
 		time.Sleep(outage.DefaultBudget)
+		st.Set(weirtest.Up)
+		many(0, 3, 3, 0) // ends the series of failures
+		st.Set(weirtest.Down)
+		many(249, 3, 3, 0)
+		time.Sleep(outage.DefaultBudget)
 		many(249, 1, 1, 0) // opens the breaker
 		many(249, 0, 0, 0)
 		st.Set(weirtest.Up)

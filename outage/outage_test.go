@@ -91,6 +91,23 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// Each answer says why the store did not decide that request.
+func TestOutageCauses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		st := weirtest.NewFaulty()
+		l := onOutage(t, weirtest.New(t, st, weirtest.Window(10, time.Hour)), outage.Options{Fallback: outage.Open, Failures: 10})
+		for range 2 {
+			for f, late := range map[weirtest.Fault]bool{weirtest.Hang: true, weirtest.Down: false} {
+				st.Set(f)
+				res, err := l.Allow(t.Context(), "ann")
+				if res = weirtest.Degraded(t, res, err); strings.Contains(res.Degraded.Error(), "within the budget") != late {
+					t.Errorf("fault %v: got %v", f, res.Degraded)
+				}
+			}
+		}
+	})
+}
+
 // An answer of the store ends a series of failures. So the loss of one master of three
 // does not open the breaker, and the other masters decide, even if many requests per
 // second fail one after the other by chance.

@@ -158,7 +158,8 @@ func TestOutageShareIsBound(t *testing.T) {
 	exhaust()
 }
 
-// Reset and Entries are errors during an outage. A Reset after it clears the share too.
+// Reset and Entries are errors during an outage. A Reset after it clears the share too, and
+// a Force after it consumes nothing there.
 func TestOutageReset(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := weirtest.NewFaulty()
@@ -192,6 +193,9 @@ func TestOutageReset(t *testing.T) {
 		st.Set(weirtest.Up)
 		time.Sleep(outage.DefaultProbe)
 		if err := l.Reset(t.Context(), "ann"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := l.Force(t.Context(), 1, "ann"); err != nil {
 			t.Fatal(err)
 		}
 		st.Set(weirtest.Down)
@@ -285,8 +289,9 @@ func TestOutageSettle(t *testing.T) {
 		t.Errorf("Settle of a decision of the store = %v, %v, want ErrUnavailable", ok, err)
 	}
 	during.Op, during.Actual = weir.Settle, weir.ActualCost(5)
-	if res := weirtest.Decide(t, l, during); !res.Allowed || res.Granted != 5 || res.Degraded == nil {
-		t.Errorf("Settle of a decision of the process: got %+v", res)
+	each := []weir.Result{{Rule: "of another request"}}
+	if res := weirtest.Decide(t, l, during, each...); !res.Allowed || res.Granted != 5 || res.Degraded == nil || each[0] != (weir.Result{}) {
+		t.Errorf("Settle of a decision of the process: got %+v and %+v", res, each)
 	}
 	if res := weirtest.Decide(t, l, weir.Request{Key: key, Op: weir.Peek}); res.Allowed || res.Degraded == nil {
 		t.Errorf("got %+v, want no token of the share left", res)
