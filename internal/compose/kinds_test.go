@@ -201,6 +201,11 @@ func TestBadKinds(t *testing.T) {
 		{"no room", lua("$room = $limit - $count", "local room = $limit"), `section "room" does not set $room`},
 		{"no end", lua("$ends = $edge", "local ends = $edge"), `section "ends" does not set $ends`},
 
+		{"a local that the frame uses", lua("-- ends\n", "-- ends\nlocal x, m = 1, 2\n"), `section "ends" declares the local m, which the script uses behind the section: it must have another name`},
+		{"a function that the frame uses", lua("-- take\n", "-- take\nlocal function take() end\n"), `section "take" declares the local take`},
+		{"a local of the frame's own number", lua("-- room\n", "-- room\nif $edge > 0 then local tail1 end\n"), `section "room" declares the local tail1`},
+		{"a local in a block of its own", lua("-- advance\n", "-- advance\nlocal m = 1\n"), ""},
+
 		{"refund in Lua alone", lua("-- ends\n", refundLua+"-- ends\n"), `both must be true, or both false`},
 		{"refund in Go alone", kind(func(k *contract.MeterKind) { k.Meter = func([]store.Arg) contract.Meter { return refunder{} } }), `both must be true, or both false`},
 		{"refund in both", kind(func(k *contract.MeterKind) {

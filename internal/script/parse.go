@@ -19,7 +19,16 @@ var (
 	// reserved matches the names that package contract gives to sections, and the locals
 	// of the frame.
 	reserved = regexp.MustCompile(`^(room|ends|text|gen|gave|keep|mark|entries|renew|own|n|prev|tail|v|m|(was|t|b)_.*)$`)
+
+	// luaLocals matches a declaration of locals, and shadows what the frame has declared
+	// before a section, and uses behind it in the same block.
+	luaLocals = regexp.MustCompile(`\blocal\s+(?:function\s+)?(\w+(?:\s*,\s*\w+)*)`)
+	shadows   = regexp.MustCompile(`^(ARGV|KEYS|redis|string|math|now|slack|sec|usec|n|take|m|by|gen|held|same|total|spent|debt|first|(tail|prev|v|gen|room)\d+)$`)
 )
+
+// shared are the sections that the frame does not put into a block of their own, unless the
+// kind pauses.
+var shared = []string{"room", "ends", "take", "write", "mark"}
 
 // results are the names that a section must set.
 var results = map[string][]string{
@@ -131,6 +140,13 @@ func (r *Rule) split(sections [2][]string) error {
 		for _, result := range results[name] {
 			if (r.Step != nil || name != "refund") && !strings.Contains(text, result) {
 				return fmt.Errorf("section %q does not set %s: it must set it", name, result)
+			}
+		}
+		for _, declared := range luaLocals.FindAllStringSubmatch(text, -1) {
+			for _, local := range strings.FieldsFunc(declared[1], func(c rune) bool { return c == ',' || c == ' ' }) {
+				if slices.Contains(shared, name) && !r.Pauses() && shadows.MatchString(local) {
+					return fmt.Errorf("section %q declares the local %s, which the script uses behind the section: it must have another name", name, local)
+				}
 			}
 		}
 	}
