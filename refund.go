@@ -49,7 +49,9 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 // found, and had consumed less than actual, use Force for the difference.
 //
 // Settle can be retried after an error. The ID stays, so the decision can be settled
-// again, or refunded. If a Settle has consumed a difference, a later Settle or Refund may
+// again, or refunded. A limiter that lacks a rule of the decision leaves that rule's
+// tokens; a repeat of the decision then has the cost of one of its rules as Granted. If a
+// Settle has consumed a difference, a later Settle or Refund may
 // return only that difference, although its Settlement has the Cost asked for. The window
 // of an algorithm.FixedWindow, Calendar or SlidingCounter returns all.
 //

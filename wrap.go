@@ -137,7 +137,8 @@ func (l *Limiter) Check(r Request, each []Result) error {
 }
 
 // Digest returns a hash of the keys and the limits of l. Over one store, limiters with
-// the same Digest decide alike, apart from wrappers and shadow rules.
+// the same Digest decide alike, apart from wrappers and shadow rules, and from a Calendar
+// if their processes have different time zone data.
 func (l *Limiter) Digest() (sum [32]byte) {
 	if l == nil || l.bound == nil {
 		return sum

@@ -66,7 +66,8 @@ type Backend struct {
 	Faults map[string]func(t *testing.T, key string) Fault
 
 	// Unsupported lists the checks that the store fails, each with the reason. They still
-	// run. If such a check fails, it counts as skipped. If it passes, the test fails.
+	// run. If such a check fails, it counts as skipped. If it passes, perhaps by chance,
+	// the test logs that.
 	Unsupported map[string]string
 
 	// Strict makes a check fail if it is skipped and not in Unsupported. Store/Expiry is
@@ -133,7 +134,8 @@ type Subject struct {
 	// New returns an algorithm with random parameters from r. It is called many times.
 	// Use a wide range of parameters, so that more cases are checked. Some of the
 	// algorithms must have a limit of at most 50 tokens. Of these algorithms, some must
-	// refill no token within a minute.
+	// refill no token within a minute. Whenever it is asked for first, a key must have
+	// Capacity tokens: the checks cannot prove a limit that is stricter at night.
 	New func(r *rand.Rand) algorithm.Algorithm
 
 	// Unit returns a time in which the state of a changes, for example the time until
@@ -144,8 +146,7 @@ type Subject struct {
 	// Huge lists algorithms at their bounds: the largest limit, the longest time.
 	Huge []algorithm.Algorithm
 
-	// Unsupported lists the checks that the algorithm fails, each with the reason.
-	// They still run. If such a check fails, it counts as skipped. If it passes,
-	// the test fails.
+	// Unsupported lists the checks that the algorithm fails, each with the reason, as
+	// Backend.Unsupported does for a store.
 	Unsupported map[string]string
 }
