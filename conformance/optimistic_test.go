@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir/conformance/internal/stores"
 	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/store"
 )
@@ -16,7 +18,7 @@ import (
 // An optimistic store reads each key without a lock, runs the form, and writes if no key has
 // another version by then. Otherwise it tries again. So a form can see a torn snapshot.
 type optimistic struct {
-	trusts bool // an error of a form without comparing versions, which is a mistake
+	flaw int // a mistake
 
 	mu   sync.Mutex
 	rows map[string]versioned // deleted keys too
@@ -64,13 +66,14 @@ func (o *optimistic) try(script *store.Script, keys []string, args []store.Arg, 
 	}
 	tx := store.NewLoaded(now, held)
 	out, err = script.Run(tx, keys, args, reply)
-	if err != nil && o.trusts {
+	if err != nil && o.flaw == trusts || err == nil && o.flaw == idle && len(tx.Changes()) == 0 {
 		return out, err, true
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for i, key := range keys {
-		if o.rows[key].version != before[i].version {
+		changes := slices.ContainsFunc(tx.Changes(), func(c store.Change) bool { return c.Key == i })
+		if o.rows[key].version != before[i].version && (changes || o.flaw != blind) {
 			return reply, nil, false
 		}
 	}
@@ -82,7 +85,9 @@ func (o *optimistic) try(script *store.Script, keys []string, args []store.Arg, 
 		if c.TTL > 0 {
 			r.expires = now + c.TTL.Microseconds()
 		}
-		o.rows[strings.Clone(keys[c.Key])] = r
+		if o.rows[strings.Clone(keys[c.Key])] = r; c.Deleted && o.flaw == reborn {
+			delete(o.rows, keys[c.Key])
+		}
 	}
 	return out, nil, true
 }
@@ -138,17 +143,38 @@ func TestOptimistic(t *testing.T) {
 	Run(t, b)
 }
 
-// TestOptimisticError shows that a store is found that returns the error of a form that saw a
-// torn snapshot.
-func TestOptimisticError(t *testing.T) {
+// Mistakes of an optimistic store: its flaw is the index in optimisticFlaws, plus 1.
+const (
+	trusts = iota + 1
+	blind
+	idle
+	reborn
+)
+
+// optimisticFlaws has the check that finds each flaw, and what it says.
+var optimisticFlaws = []struct{ name, check, says string }{
+	{"an error of a form is returned without comparing versions", "Store/Atomic", "always change together"},
+	{"keys that a form only reads are not compared", "Store/Peer", "only reads"},
+	{"nothing is compared if nothing changed", "Store/Peer", "changes nothing"},
+	{"a version starts again after a delete", "Store/Peer", "made again"},
+}
+
+// TestOptimisticFlaws shows that each flaw is found.
+func TestOptimisticFlaws(t *testing.T) {
 	t.Parallel()
-	for range 10 { // the callers must meet
-		if r := suite.Run(t, (&optimistic{trusts: true}).backend().host(nil), atomicCheck()); len(r.Failures) > 0 {
-			if !strings.Contains(r.Failures[0], "always change together") {
-				t.Errorf("got failures %q", r.Failures)
+	for i, tt := range optimisticFlaws {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			check := stores.Checks[slices.IndexFunc(stores.Checks, func(c suite.Check) bool { return "Store/"+c.Name == tt.check })]
+			for range 10 { // the callers must meet
+				if r := suite.Run(t, (&optimistic{flaw: i + 1}).backend().host(nil), check); len(r.Failures) > 0 {
+					if !strings.Contains(strings.Join(r.Failures, " "), tt.says) {
+						t.Errorf("got failures %q, want one that says %q", r.Failures, tt.says)
+					}
+					return
+				}
 			}
-			return
-		}
+			t.Errorf("%s passed", tt.check)
+		})
 	}
-	t.Error("Store/Atomic passed")
 }

@@ -34,8 +34,9 @@ type Versioned interface {
 	// [ErrConflict]. If the reply was lost, it is another error, and Put does not try
 	// again.
 	//
-	// If all writes are Same, Put must not write. It can then read the versions again: if
-	// none has changed since Get, the entries have existed together.
+	// If all writes are Same, Put must not write. It must then read the versions again: if
+	// none has changed since Get, the entries have existed together. Only a database whose
+	// Get returns entries that have existed together can leave that out.
 	//
 	// There are at most 2,064 writes: each of 16 rules has a key, or up to 128 if it is a
 	// SlidingBuckets, and one more in a decision with an ID. A database that bounds the
