@@ -70,9 +70,7 @@ type Backend struct {
 	// the test logs that.
 	Unsupported map[string]string
 
-	// Strict makes a check fail if it is skipped and not in Unsupported. Store/Expiry is
-	// skipped even then if it meets no call at the end of a TTL, as on a busy machine: see
-	// Outcome.Unseen.
+	// Strict makes a check fail if it is skipped and not in Unsupported.
 	Strict bool
 
 	// Record is called with the outcome of each check, by one goroutine at a time, and in
@@ -125,7 +123,6 @@ type Outcome struct {
 	Promise string        // what the check tests
 	Passed  bool          // the check passed
 	Skipped string        // why the check was skipped, or empty
-	Unseen  bool          // skipped, because it did not see what it looks for: the machine was busy
 	Fault   *FaultOutcome // what happened in a check of a fault; nil in other checks
 }
 

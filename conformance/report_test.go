@@ -111,7 +111,6 @@ func TestReportRed(t *testing.T) {
 		{"unsupported passes", run, true, report.Passed, []string{report.Passed, report.Skipped, report.Passed}},
 		{"strict", run, false, report.Failed, []string{report.Passed, report.Failed, report.Passed}},
 		{"strict and declared", run, true, report.Passed, []string{report.Passed, report.Skipped, report.Passed}},
-		{"strict, unseen", run, true, report.Passed, []string{report.Passed, report.Skipped, report.Passed}},
 		{"strict, New skips", run, false, report.Failed, []string{report.Passed, report.Skipped, report.Failed}},
 		{"panics", run, false, report.Failed, []string{report.Passed, report.Skipped, report.NotRun}},
 		{"exits", run, false, report.Incomplete, []string{report.NotRun, report.NotRun, report.NotRun}},
@@ -179,9 +178,6 @@ func redRun(t *testing.T, file string) {
 	}
 	one := suite.Check{Name: "one", Text: "it is kept", Run: func(*suite.T) {}}
 	two := suite.Check{Name: "two", Text: "it is kept", Run: func(t *suite.T) { t.Skipf("there is none") }}
-	if how == "strict, unseen" {
-		two.Run = func(t *suite.T) { t.Unseenf("it did not happen") }
-	}
 	last := one
 	if how == "fails" {
 		last.Run = func(t *suite.T) { t.Errorf("it is not") }

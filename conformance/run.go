@@ -92,7 +92,7 @@ func run(t *testing.T, b Backend, groups []suite.Group, d declared) {
 						t.Run(c.Name, func(t *testing.T) {
 							judge(t, b, recorder, Outcome{Check: g.Name + "/" + c.Name, Promise: c.Text}, d, func(*Outcome) found {
 								r := suite.Run(t, b.host(recorder), c)
-								return found{r.Failures, r.Skipped, r.Unseen, r.Seed, fmt.Sprintf("seed %d, check at %s\n", r.Seed, c.At())}
+								return found{r.Failures, r.Skipped, r.Note, r.Seed, fmt.Sprintf("seed %d, check at %s\n", r.Seed, c.At())}
 							})
 						})
 					})
@@ -109,7 +109,7 @@ func run(t *testing.T, b Backend, groups []suite.Group, d declared) {
 type found struct {
 	failures []string
 	skipped  string // why it was skipped, or empty
-	unseen   bool   // it was skipped because it did not see what it looks for
+	note     string // what the check could not see
 	seed     uint64
 	where    string // the seed and the source line of the check, for people
 }
@@ -122,7 +122,7 @@ func judge(t *testing.T, b Backend, recorder *report.Recorder, out Outcome, d de
 	reason, known := d.reasons[out.Check]
 	start := time.Now()
 	defer func() {
-		if b.Strict && t.Skipped() && !known && !out.Unseen {
+		if b.Strict && t.Skipped() && !known {
 			f.failures = []string{fmt.Sprintf("skipped (%s), and Backend.Strict is true: give what the check needs, or declare it in %s",
 				cmp.Or(out.Skipped, "by a function of the Backend"), d.field)}
 			out.Skipped = ""
@@ -149,11 +149,12 @@ func judge(t *testing.T, b Backend, recorder *report.Recorder, out Outcome, d de
 		out.Skipped, f.failures = d.who+" does not support it: "+reason, nil
 		t.Skip(out.Skipped)
 	case f.skipped != "":
-		out.Skipped, out.Unseen = f.skipped, f.unseen
+		out.Skipped = f.skipped
 		t.Skip(out.Skipped)
 	case len(f.failures) > 0:
 		t.Errorf("broken: %s\n%s%s", out.Promise, f.where, strings.Join(f.failures, "\n"))
 	default:
 		out.Passed = true
+		t.Log(strings.TrimSpace(out.Promise + "\n" + f.note))
 	}
 }

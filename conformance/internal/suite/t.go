@@ -30,8 +30,8 @@ type verdicts struct {
 	mu       sync.Mutex
 	Failures []string
 	Skipped  string
-	Unseen   bool // skipped, because the check did not see what it looks for
-	ended    bool // the check ran to its end
+	Note     string // what the check could not see
+	ended    bool   // the check ran to its end
 }
 
 // MaxFailures limits the output for a store with defects.
@@ -97,13 +97,6 @@ func (t *T) StopFailed(format string, args ...any) {
 func (t *T) Skipf(format string, args ...any) {
 	t.Skipped = fmt.Sprintf(format, args...)
 	panic(stop{})
-}
-
-// Unseenf ends the check as skipped, because it did not see what it looks for: for example,
-// on a busy machine.
-func (t *T) Unseenf(format string, args ...any) {
-	t.Unseen = true
-	t.Skipf(format, args...)
 }
 
 // Times returns the number of times that a random check of a store runs: n, or fewer if the
