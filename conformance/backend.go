@@ -70,7 +70,8 @@ type Backend struct {
 	// the test logs that.
 	Unsupported map[string]string
 
-	// Strict makes a check fail if it is skipped and not in Unsupported.
+	// Strict makes a check fail if it is skipped and not in Unsupported. The test fails too
+	// if Faults is empty, unless Unsupported has "Faults".
 	Strict bool
 
 	// Record is called with the outcome of each check, by one goroutine at a time, and in

@@ -93,7 +93,7 @@ func TestReportRed(t *testing.T) {
 		return
 	}
 	failure := map[string]string{
-		"fails": "it is not", "strict": "there is none", "strict, New skips": "Backend.Strict",
+		"fails": "it is not", "strict": "there is none", "strict, New skips": "Backend.Strict", "strict, no faults": "Backend.Faults is empty",
 	}
 	for _, tt := range []struct {
 		name, pattern string
@@ -111,6 +111,7 @@ func TestReportRed(t *testing.T) {
 		{"unsupported passes", run, true, report.Passed, []string{report.Passed, report.Skipped, report.Passed}},
 		{"strict", run, false, report.Failed, []string{report.Passed, report.Failed, report.Passed}},
 		{"strict and declared", run, true, report.Passed, []string{report.Passed, report.Skipped, report.Passed}},
+		{"strict, no faults", run, false, report.Failed, []string{report.Passed, report.Skipped, report.Passed}},
 		{"strict, New skips", run, false, report.Failed, []string{report.Passed, report.Skipped, report.Failed}},
 		{"panics", run, false, report.Failed, []string{report.Passed, report.Skipped, report.NotRun}},
 		{"exits", run, false, report.Incomplete, []string{report.NotRun, report.NotRun, report.NotRun}},
@@ -169,11 +170,13 @@ func redRun(t *testing.T, file string) {
 		Report: &Report{File: file, Store: "memory"},
 	}
 	b.Strict = strings.HasPrefix(how, "strict")
-	d := declared{who: "store", field: "Backend.Unsupported"}
+	d := declared{map[string]string{"Faults": "there are none"}, "store", "Backend.Unsupported"}
 	switch how {
 	case "unsupported passes":
-		d.reasons = map[string]string{"B/one": "it cannot"}
+		d.reasons["B/one"] = "it cannot"
 	case "strict and declared", "strict, New skips":
+		d.reasons["A/two"] = "it cannot"
+	case "strict, no faults":
 		d.reasons = map[string]string{"A/two": "it cannot"}
 	}
 	one := suite.Check{Name: "one", Text: "it is kept", Run: func(*suite.T) {}}

@@ -66,10 +66,14 @@ type Write struct {
 
 	// TTL is how long the database must keep the value. After that, the database can
 	// remove it, at any time or never. The value itself says when it expires, so the
-	// removal changes no decision. TTL is one hour longer than that, because clocks
+	// removal changes no decision. TTL is longer than that by [Spare], because clocks
 	// differ. The kit removes nothing itself: if the database ignores TTL, it fills up.
 	TTL time.Duration
 }
+
+// Spare is how much longer a database keeps a value than the value counts. So Backend.Keys
+// of the conformance suite returns the TTLs of the database minus Spare.
+const Spare = time.Hour
 
 // VersionedOptions are options of [NewVersioned].
 type VersionedOptions struct {
@@ -267,7 +271,7 @@ func (s *VersionedStore) attempt(ctx context.Context, calls []*store.Eval, names
 		} else if r.changed {
 			writes[i].Value = encode(r.held, r.expires)
 		}
-		writes[i].TTL = time.Duration(max(r.expires-now, 0))*time.Microsecond + time.Hour
+		writes[i].TTL = time.Duration(max(r.expires-now, 0))*time.Microsecond + Spare
 	}
 	// Even if the form changed nothing or failed: it may have seen values that never were
 	// together.
