@@ -135,7 +135,7 @@ func (w *writer) sqlite() {
 with ` + "`synchronous(NORMAL)`" + `, so a loss of power can lose the last decisions.`)
 	const name = "SQLite/impl=%s/callers="
 	all := rows([]named{
-		{"floor", "a transaction that reads and writes a row"},
+		{"floor", "a transaction that reads and writes a row, with statements that are not prepared"},
 		{"weir-gcra", "GCRA"},
 		{"weir-coalesce", "GCRA with `store.Coalesce`"},
 		{"weir-denied", "a denial, always of the same key"},
