@@ -38,8 +38,8 @@ func (l *Limits) Status() Status {
 }
 
 // Watch checks the file every Options.Interval until ctx ends, and replaces the limits
-// when the content of the file has changed. Watch reads a changed file again one interval
-// later, and puts it into use only then, so that a program that writes the file can
+// when the content of the file has changed. Watch puts a changed file into use only if two
+// checks in a row read the same content, so that a program that writes the file can
 // finish. It follows symbolic links at every check, so it sees the update of a Kubernetes
 // ConfigMap.
 //
@@ -61,18 +61,19 @@ func (l *Limits) Watch(ctx context.Context) error {
 	}
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	for seen := false; ; {
+	for last := [sha256.Size]byte{}; ; {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-ticker.C:
 		}
 		data, err := os.ReadFile(path)
-		if err == nil && !seen && sha256.Sum256(data) != l.Status().Sum {
-			seen = true
+		before := last
+		if last = sha256.Sum256(data); err != nil {
+			last = [sha256.Size]byte{}
+		} else if last != before && last != l.Status().Sum {
 			continue
 		}
-		seen = false
 		_ = l.load(path, data, err) // it is reported
 	}
 }

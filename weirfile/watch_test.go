@@ -133,13 +133,29 @@ func TestWatch(t *testing.T) {
 		}
 		pass(1)
 		write(t, path, shop)
+		if pass(1); login(t, l) != "address 6" || len(reported) != 0 {
+			t.Errorf("got %s, %v: the change was used at the first check", login(t, l), reported)
+		}
 		if pass(1); login(t, l) != "address 5" || len(reported) != 0 {
+			t.Errorf("got %s, %v", login(t, l), reported)
+		}
+		// After a check that cannot read the file, two more have to agree.
+		write(t, path, strings.Replace(shop, five, six, 1))
+		pass(1)
+		if err := os.Rename(path, path+".gone"); err != nil {
+			t.Fatal(err)
+		}
+		pass(1)
+		if err := os.Rename(path+".gone", path); err != nil {
+			t.Fatal(err)
+		}
+		if pass(1); login(t, l) != "address 5" || len(reported) != 1 {
 			t.Errorf("got %s, %v", login(t, l), reported)
 		}
 		write(t, path, "x: y\n")
 		pass(6)
-		if len(reported) != 3 || login(t, l) != "address 5" {
-			t.Errorf("%d failures were reported in 6 checks, want 3: %v", len(reported), reported)
+		if len(reported) != 6 || login(t, l) != "address 5" {
+			t.Errorf("%d failures were reported, want 6, of which 5 in 6 checks: %v", len(reported), reported)
 		}
 		cancel()
 		if err := <-done; !errors.Is(err, context.Canceled) {
