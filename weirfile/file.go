@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
 	"strings"
 
 	"go.yaml.in/yaml/v4"
@@ -49,7 +50,8 @@ type Override struct {
 	Plan string
 
 	// Rules has the rules that differ from the plan's, or the policy's if there is no
-	// Plan. It is what weir.Limiter.With takes.
+	// Plan. It is what weir.Limiter.With takes. Leave out rules that other keys share: see
+	// File.Warnings.
 	Rules []weir.Rule
 
 	// Line is the line of the file, or 0.
@@ -97,6 +99,30 @@ func Parse(name string, data []byte, opts *Options) (*File, error) {
 		return nil, err
 	}
 	return f, nil
+}
+
+// Warnings returns what is valid but probably a mistake, as an error like that of [Load],
+// or nil: overrides of a rule that other keys share, because its By leaves out segments.
+// They share its state, so an override must not give one of them another limit.
+func (f *File) Warnings() error {
+	r := &reader{file: f.name}
+	for _, p := range f.policies {
+		for i := range p.overrides {
+			o := &p.overrides[i]
+			others := fileOverride{plan: o.plan}
+			if len(o.rules) == 0 {
+				others.plan = "" // o is there to give its plan to one key
+			}
+			for _, rule := range p.effective(o) {
+				own := *p.rule(rule.Name)
+				theirs, _ := among(p.effective(&others), own)
+				if by := p.place(own).names; len(by) < len(p.segments()) && !reflect.DeepEqual(rule.Algorithm, theirs.Algorithm) {
+					r.fail(o.at, "the override of the key changes the rule %q, which counts all keys with the same %s together: let these keys share a plan that has the limit instead", rule.Name, strings.Join(by, " and "))
+				}
+			}
+		}
+	}
+	return r.err()
 }
 
 // parse returns the root of the document.

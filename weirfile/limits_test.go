@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +62,35 @@ const shop = `policies:
     overrides:
       - {key: 10.0.0.1, rules: {address: {limit: 500}}}
 `
+
+// An override that changes a shared rule for one of its callers is a warning. In a plan,
+// which can be that of all of them, and with the limit of that plan, it is none.
+func TestWarnings(t *testing.T) {
+	t.Parallel()
+	const ann, cid = "12:9 the override of the key changes", "14:9 the override of the key changes"
+	for _, c := range []struct {
+		rules string
+		want  []string
+	}{
+		{"", []string{ann}},
+		{", tenant: {rate: 900 per second}", []string{ann, cid}},
+		{", tenant: {burst: 500}", []string{ann}},
+		{", tenant: {cost: 2}", []string{ann}},
+	} {
+		text := strings.Replace(shop, "{limit: 70}", "{limit: 70}"+c.rules, 1)
+		f, err := Parse("x.yaml", []byte(text), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		if err := f.Warnings(); err != nil {
+			got = strings.Split(brief(err), "; ")
+		}
+		if !slices.EqualFunc(got, c.want, strings.HasPrefix) {
+			t.Errorf("%s: got %q, want %q", c.rules, got, c.want)
+		}
+	}
+}
 
 func TestFor(t *testing.T) {
 	t.Parallel()

@@ -26,8 +26,9 @@ With CURRENT, it says what happens to the state of callers when FILE replaces CU
   removed    the limit no longer applies
   rejected   a running program keeps its limits until it is restarted
 
-It does not use a store. The exit code is 1 if FILE is not valid, or if it changes limits, and 2 if a
-file cannot be read. A file with algorithms of your own is not valid for the tool.`,
+It also warns of overrides that change a rule for one of the callers who share it. It does not use a
+store. The exit code is 1 if FILE is not valid, or if it changes limits, and 2 if a file cannot be
+read. A file with algorithms of your own is not valid for the tool.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		f := &policyFlags{tool: t, output: formatFlag(set)}
 		return func(_ context.Context, args []string) error {
@@ -44,6 +45,7 @@ type checked struct {
 	File     string            `json:"file"`
 	Valid    bool              `json:"valid"`
 	Errors   []checkedError    `json:"errors"`
+	Warnings []checkedError    `json:"warnings,omitempty"`
 	Policies []string          `json:"policies"`
 	Changes  []weirfile.Change `json:"changes,omitzero"` // only with CURRENT
 }
@@ -65,6 +67,9 @@ func (f *policyFlags) check(args []string) error {
 		return f.checked(c)
 	}
 	c.Valid = true
+	if err := file.Warnings(); err != nil {
+		c.Warnings = listErrors(err)
+	}
 	for _, p := range file.Policies() {
 		c.Policies = append(c.Policies, p.Name)
 	}
@@ -105,10 +110,13 @@ func (f *policyFlags) checked(c checked) error {
 		f.print(f.out, jsonText(c))
 		return end
 	}
-	for _, e := range c.Errors {
+	for _, e := range append(c.Errors, c.Warnings...) { // only one of them has elements
 		place := quoted(c.File)
 		if e.Line > 0 {
 			place += fmt.Sprintf(":%d:%d", e.Line, e.Column)
+		}
+		if c.Valid {
+			place += ": warning"
 		}
 		f.printf("%s: %s\n", place, e.Text)
 	}
