@@ -191,9 +191,6 @@ func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan
 		r.limit(r.fields(value, what), what, rule.at, &rule.Rule)
 		list = append(list, rule)
 	})
-	if n.Kind == yaml.MappingNode && len(n.Content) == 0 {
-		r.fail(placeOf(n), "%s has no rules: name at least one that differs from the policy", what)
-	}
 	return list
 }
 
@@ -259,6 +256,8 @@ func (r *reader) overrides(n *yaml.Node, what string, p *filePolicy) {
 			o.plan = base.name
 		}
 		switch {
+		case rules != nil && rules.Kind == yaml.MappingNode && len(rules.Content) == 0:
+			r.fail(placeOf(rules), "the override has no rules: name at least one that differs from the policy")
 		case rules != nil:
 			text := string(appendText([]byte(o.plan), rules))
 			same, ok := known[text]

@@ -53,7 +53,15 @@ func (r *reader) fail(at place, format string, args ...any) {
 // failIs is fail for a mistake that wraps the error is.
 func (r *reader) failIs(is error, at place, format string, args ...any) {
 	text := strings.TrimPrefix(fmt.Sprintf(format, args...), "weir: ")
-	r.errors = append(r.errors, &Error{File: r.file, Line: at.line, Column: at.column, Text: text, is: is})
+	r.errors = append(r.errors, &Error{File: r.file, Line: at.line, Column: at.column, Text: short(text), is: is})
+}
+
+// short returns the text of an error without the middle of a value that is too long.
+func short(text string) string {
+	if len(text) > 1024 {
+		text = strings.ToValidUTF8(text[:512], "") + "…" + strings.ToValidUTF8(text[len(text)-512:], "")
+	}
+	return text
 }
 
 // err returns the mistakes as one error, in the order of the file.
@@ -93,6 +101,10 @@ func (r *reader) pairs(n *yaml.Node, what string, each func(name string, key, va
 		key, value := n.Content[i], n.Content[i+1]
 		if key.Kind != yaml.ScalarNode || isNull(key) {
 			r.wrong(key, "a name in "+what, "a text")
+			continue
+		}
+		if key.Tag == "!!merge" {
+			r.fail(placeOf(key), "%s has a merge key <<, which is not supported: write its fields again", what)
 			continue
 		}
 		first, twice := many[key.Value]
@@ -143,6 +155,10 @@ func (r *reader) texts(n *yaml.Node, what string) []string {
 
 // wrong reports that n has the wrong type.
 func (r *reader) wrong(n *yaml.Node, what, want string) {
+	if n.Kind == yaml.AliasNode {
+		r.fail(placeOf(n), "%s is the alias *%s, which is not supported: write the value again", what, n.Value)
+		return
+	}
 	r.fail(placeOf(n), "%s is %s: it must be %s", what, show(n), want)
 }
 
@@ -162,8 +178,6 @@ func show(n *yaml.Node) string {
 		return "a mapping"
 	case n.Kind == yaml.SequenceNode:
 		return "a list"
-	case n.Kind == yaml.AliasNode:
-		return "an alias, which is not supported"
 	case isNull(n):
 		return "empty"
 	}

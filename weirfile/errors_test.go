@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // good is a valid file. Tests replace its lines.
@@ -66,7 +68,11 @@ func TestMistakes(t *testing.T) {
 		{good, "policies: &x [*x]\n", `1:11 policies is a list: it must be a mapping of names to values`},
 		{good, "- a\n", `1:1 the file is a list: it must be a mapping of names to values`},
 		{good, "? [a]\n: b\n", `1:3 a name in the file is a list: it must be a text`},
-		{good, "policies:\n  api: &a {rules: {r: {algorithm: gcra, rate: 1 per second, burst: 1}}}\n  web: *a\n", `3:8 policy "web" is an alias, which is not supported: it must be a mapping of names to values`},
+		{good, "policies:\n  api: &a {rules: {r: {algorithm: gcra, rate: 1 per second, burst: 1}}}\n  web: *a\n", `3:8 policy "web" is the alias *a, which is not supported: write the value again`},
+		{"user: {limit: 5000}", "user: &u {limit: 5000}\n      max:\n        user:\n          <<: *u", `26:11 plan "max": rule "user" has a merge key <<, which is not supported: write its fields again`},
+		{"window: 1h", "window: \xff", `14:17 the file is not valid YAML: invalid leading UTF-8 octet (value: 255): it must be UTF-8 without control characters`},
+		{"policies", "\x00", `1:1 the file is not valid YAML: control characters are not allowed (value: 0): it must be`},
+		{good, "\ufeffa: é\x00\n", `1:5 the file is not valid YAML: control`},
 
 		// Policies.
 		{"segments:", "segment:", `3:5 policy "api" has no field "segment": did you mean "segments"?`},
@@ -91,12 +97,15 @@ func TestMistakes(t *testing.T) {
 		{"burst: 200", "burst: -5", `10:16 rule "tenant": burst is -5: it must be from 1 to 9007199254740991`},
 		{"burst: 200", "burst: \"200\"", `10:16 rule "tenant": burst is a text in quotes: write it without them: 200`},
 		{"burst: 200", "burst: 1e3", `10:16 rule "tenant": burst is "1e3": did you mean 1000?`},
+		{"algorithm: gcra", "algoritm: gcra", `8:9 rule "tenant" has no field "algoritm": did you mean "algorithm"?`},
+		{"algorithm: gcra", "algorithm: gcr", `8:20 rule "tenant": algorithm is "gcr": did you mean "gcra"?`},
+		{"window: 1h", "window: 0s", `14:17 rule "user": window is 0s: it must be a whole number of microseconds, from 1us to 52124d23h53m47s370ms496us`},
 		{"burst: 200", "burst: [200]", `10:16 rule "tenant": burst is a list: it must be a text`},
 		{"burst: 200", "burst:", `10:15 rule "tenant": burst is empty: it must be a text`},
 		{"burst: 200", "burst: 200\n        burst: 300", `11:9 rule "tenant" has "burst" twice: the first is on line 10`},
 		{"rate: 100 per second", "rate: 100", `9:15 rule "tenant": rate is "100": ` + rateForm},
 		{"rate: 100 per second", "rate: 0.5 per second", `9:15 rule "tenant": rate is "0.5 per second": the number is 0.5: it must be a whole number, written in digits; for less than one per second, write 1 per a longer time: 1 per 30s`},
-		{"rate: 100 per second", "rate: 4503599627370 per 106751d", `10:16 rule "tenant": burst is 200: at 4503599627370 per 2562024h0m0s it must be at most 29, so that it can be counted exactly`},
+		{"rate: 100 per second", "rate: 4503599627370 per 106751d", `10:16 rule "tenant": burst is 200: at 4503599627370 per 106751d it must be at most 29, so that it can be counted exactly`},
 		{"window: 1h", "window: 1 hour", `14:17 rule "user": window is "1 hour": did you mean 1h?`},
 		{"window: 1h", "window: 3600", `14:17 rule "user": window is "3600": the unit is missing: did you mean 3600s?`},
 		{"window: 1h", "window: 1ns", `14:17 rule "user": window is 1ns: it must be a whole number of microseconds`},
@@ -126,10 +135,10 @@ func TestMistakes(t *testing.T) {
 		{"user: {limit: 5000}", "user: {by: [user]}", `23:16 plan "pro": rule "user" has a field "by": it can be changed only in the policy`},
 		{"user: {limit: 5000}", "user: {shadow: true}", `23:16 plan "pro": rule "user" has a field "shadow": it can be changed only in the policy`},
 		{"user: {limit: 5000}", "user: {algorithm: gcra}", `23:27 plan "pro": rule "user": algorithm is "gcra": it must be "fixed window", as in the policy, because the keys hold the state of that algorithm`},
-		{"        user: {limit: 5000}\n", "        {}\n", `23:9 plan "pro" has no rules: name at least one that differs from the policy`},
 		{"      pro:\n", "      \"\":\n", `22:7 policy "api": a plan has an empty name: give it one; 26:15`},
 
 		// Overrides.
+		{"user: {limit: 20000}", "{}", `29:11 the override has no rules: name at least one that differs from the policy`},
 		{"plan: pro", "plan: prp", `26:15 plan is "prp", which the policy lacks: did you mean "pro"?`},
 		{"        plan: pro\n", "", `25:9 an override has neither a plan nor rules: it must have one of them`},
 		{"plan: pro", "pln: pro", `25:9 an override has neither a plan nor rules: it must have one of them; 26:9 an override has no field "pln": did you mean "plan"?`},
@@ -170,6 +179,31 @@ func brief(err error) string {
 		list = append(list, fmt.Sprintf("%d:%d %s", e.Line, e.Column, e.Text))
 	}
 	return strings.Join(list, "; ")
+}
+
+// A value is cut in an error, and the advice stays.
+func TestLongMistakes(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("é", 1<<20)
+	f, err := Parse("x.yaml", []byte(shop), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := f.Limits(memory.New(nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = l.For(t.Context(), "api", long, weir.KeyOf("acme", "x"))
+	errs := map[string]error{"it must be pro": err}
+	for given, advice := range map[string]string{"window: 1h": durationForm, "rate: 100 per second": rateForm, "every: month": "day, week, month, quarter or year", "secret: [user]": "must be a list", "gcra": "concurrency or pause"} {
+		name, _, _ := strings.Cut(given, " ")
+		_, errs[advice] = Parse("x.yaml", []byte(strings.Replace(good, given, strings.TrimPrefix(name+" "+long, "gcra "), 1)), nil)
+	}
+	for advice, err := range errs {
+		if text := fmt.Sprint(err); len(text) > 2000 || !utf8.ValidString(text) || !strings.Contains(text, "é…") || !strings.Contains(text, advice) {
+			t.Errorf("got %d bytes, want %s: %.3000s", len(text), advice, text)
+		}
+	}
 }
 
 // All mistakes are reported at once, in the order of the file, but not too many.

@@ -3,11 +3,14 @@ package weirfile
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 	"reflect"
+	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v4"
 
@@ -127,7 +130,8 @@ func (f *File) Warnings() error {
 
 // parse returns the root of the document.
 func (r *reader) parse(data []byte) *yaml.Node {
-	text := bytes.TrimSpace(bytes.TrimPrefix(data, []byte("\ufeff")))
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	text := bytes.TrimSpace(data)
 	switch {
 	case len(text) == 0:
 		r.fail(place{}, "the file is empty: it must have policies")
@@ -136,10 +140,23 @@ func (r *reader) parse(data []byte) *yaml.Node {
 		r.fail(place{}, "the file does not end with a line break, so it may be cut off: add one at its end")
 		return nil
 	}
+	if text[0] == '{' && json.Valid(text) {
+		data = escapes.ReplaceAllFunc(data, func(escape []byte) []byte {
+			text := string(escape)
+			if len(text) > 2 {
+				_ = json.Unmarshal([]byte(`"`+text+`"`), &text) // it is valid
+			}
+			return []byte(text)
+		})
+	}
 	var doc yaml.Node
 	err := loadYAML(data, &doc)
 	var bad *yaml.LoadError
 	switch {
+	case errors.As(err, &bad) && bad.Stage == yaml.ReaderStage:
+		before := data[:min(bad.Mark.Index, len(data))]
+		at := place{1 + bytes.Count(before, []byte("\n")), utf8.RuneCount(before[1+bytes.LastIndexByte(before, '\n'):]) + 1}
+		r.fail(at, "the file is not valid YAML: %s: it must be UTF-8 without control characters", bad.Message)
 	case errors.As(err, &bad) && bad.Mark.Line > 0:
 		r.fail(place{bad.Mark.Line, bad.Mark.Column}, "the file is not valid YAML: %s", bad.Message)
 	case err != nil && strings.Contains(err.Error(), "multiple"):
@@ -153,6 +170,9 @@ func (r *reader) parse(data []byte) *yaml.Node {
 	}
 	return nil
 }
+
+// escapes are the surrogate pairs of JSON, which YAML lacks, and other escapes.
+var escapes = regexp.MustCompile(`(?i)\\ud[89ab]..\\ud[c-f]..|\\.`)
 
 // loadYAML is yaml.Load, for which a panic is an error: a running program must not end
 // because of a file.

@@ -186,7 +186,7 @@ func (l *Limits) find(ctx context.Context, policy, plan string, key *weir.Key) (
 }
 
 func unknown(what, name, where string, known []string) error {
-	return &lookupError{fmt.Sprintf("weirfile: %s has no %s %q: %s", where, what, name, suggest(name, known))}
+	return &lookupError{short(fmt.Sprintf("weirfile: %s has no %s %q: %s", where, what, name, suggest(name, known)))}
 }
 
 func unknownPlan(p *filePolicy, name string) error {

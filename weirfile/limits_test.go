@@ -92,6 +92,21 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
+// JSON has surrogate pairs, which YAML lacks. A plan without rules has the policy's.
+func TestJSON(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{`\ud83d\ude00`: "😀", `\uD83D\uDE00\ud83d\ude01`: "😀😁", `\\ud83d\\ude00`: `\ud83d\ude00`, `\u00e9\"\ud83d\ude00`: `é"😀`} {
+		l := limitsOfText(t, `{"policies":{"api":{"rules":{"r":{"algorithm":"sliding log","limit":1,"window":"1s"}},"plans":{"`+text+`":{}}}}}`, nil)
+		lim, err := l.For(t.Context(), "api", want, weir.KeyOf("a"))
+		if err != nil || wordsOf(lim) != "r 1" {
+			t.Errorf("%s: got %v, %v", text, wordsOf(lim), err)
+		}
+	}
+	if _, err := Parse("x.yaml", []byte(`{"a": "\ud83d"}`), nil); err == nil || !strings.Contains(err.Error(), "escape code") {
+		t.Errorf("half a pair: got %v", err)
+	}
+}
+
 func TestFor(t *testing.T) {
 	t.Parallel()
 	l := limitsOfText(t, shop, nil)

@@ -3,7 +3,9 @@ package weirfile
 import (
 	"fmt"
 	"reflect"
+	"regexp"
 	"strings"
+	"time"
 
 	"go.yaml.in/yaml/v4"
 
@@ -94,7 +96,9 @@ func (r *reader) kind(p *ruleParts, what string, at place, rule *weir.Rule) *kin
 	}
 	n := p.take("algorithm")
 	if n == nil {
-		if was == nil && !p.wrong {
+		if near := nearest("algorithm", p.names); was == nil && near != "" {
+			r.unknown(p.keys[near], what, names{"algorithm"})
+		} else if was == nil && !p.wrong {
 			r.fail(at, "%s has no algorithm: it must be %s", what, oneOf(known))
 		}
 		return was
@@ -209,5 +213,12 @@ func (k *kind) explain(err error, at place, given map[string]place) (string, pla
 		}
 		text = strings.ReplaceAll(text, full, f.name)
 	}
+	text = goDuration.ReplaceAllStringFunc(text, func(s string) string {
+		d, _ := time.ParseDuration(s)
+		return formatDuration(d)
+	})
 	return strings.TrimPrefix(text, "weir: "), at
 }
+
+// goDuration is a duration as Go writes it.
+var goDuration = regexp.MustCompile(`\b(\d+(\.\d+)?(h|m|s|ms|µs|ns))+\b`)

@@ -48,11 +48,11 @@ func Schema(opts *Options) ([]byte, error) {
 		})
 	}
 	rule["required"], rule["allOf"] = []string{"algorithm"}, kindRules
-	limits := object{"type": "object", "minProperties": 1, "additionalProperties": object{"$ref": "#/$defs/limit"}, "description": "The rules that differ, with the fields that differ."}
+	limits := object{"type": "object", "additionalProperties": object{"$ref": "#/$defs/limit"}, "description": "The rules that differ, with the fields that differ."}
 	override := closed(object{
 		"key":   object{"$ref": "#/$defs/key"},
 		"plan":  object{"type": "string"},
-		"rules": limits,
+		"rules": object{"allOf": []any{limits}, "minProperties": 1},
 	})
 	override["required"], override["anyOf"] = []string{"key"}, []any{object{"required": []string{"plan"}}, object{"required": []string{"rules"}}}
 	policy := closed(object{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -12,12 +13,17 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// The units of a duration, from the longest to the shortest. A day has 24 hours.
-var units = []struct {
+// The units that people write, from the longest to the shortest. A duration has those
+// from d on. A day has 24 hours.
+var allUnits = []struct {
 	name   string
 	length time.Duration
-	words  string // what people write instead
+	words  string // what people write instead; the first is for a rate
 }{
+	{"y", 365 * 24 * time.Hour, " year years yr yrs "},
+	{"quarter", 90 * 24 * time.Hour, " quarters "},
+	{"mo", 30 * 24 * time.Hour, " month months "},
+	{"w", 7 * 24 * time.Hour, " week weeks wk "},
 	{"d", 24 * time.Hour, " day days "},
 	{"h", time.Hour, " hour hours hr hrs "},
 	{"m", time.Minute, " minute minutes min mins "},
@@ -25,6 +31,25 @@ var units = []struct {
 	{"ms", time.Millisecond, " millisecond milliseconds msec "},
 	{"us", time.Microsecond, " microsecond microseconds µs μs usec "},
 	{"ns", time.Nanosecond, " nanosecond nanoseconds nsec "},
+}
+
+var units = allUnits[4:]
+
+const calendarHint = " The algorithm calendar counts weeks, months, quarters and years"
+
+// lengthOf returns the length of n units as people write them, and a hint. It is 0 if there
+// is no such unit, or if it is too long.
+func lengthOf(n int64, unit string) (length time.Duration, hint string) {
+	unit = strings.ToLower(strings.TrimSpace(unit))
+	for _, u := range allUnits {
+		if (unit == u.name || strings.Contains(u.words, " "+unit+" ")) && n <= math.MaxInt64/int64(u.length) {
+			if u.length > units[0].length {
+				hint = calendarHint
+			}
+			return time.Duration(n) * u.length, hint
+		}
+	}
+	return 0, ""
 }
 
 const durationForm = "it must be whole numbers with the units d, h, m, s, ms, us or ns, the longest unit first: 1h30m"
@@ -56,20 +81,14 @@ func parseDuration(text string) (time.Duration, error) {
 // badDuration is the error of a text that is no duration. It suggests what was meant.
 func badDuration(text string) error {
 	number, unit := cut(text, isDigit)
-	unit = strings.ToLower(strings.TrimSpace(unit))
-	switch {
+	n, _ := strconv.ParseInt(number, 10, 64)
+	switch length, hint := lengthOf(n, unit); {
 	case number != "" && unit == "":
 		return fmt.Errorf("the unit is missing: did you mean %ss?", number)
-	case number != "" && strings.Contains(" w week weeks ", " "+unit+" "):
-		if n, err := strconv.ParseInt(number, 10, 32); err == nil {
-			return fmt.Errorf("did you mean %dd?", 7*n)
-		}
-	case number != "":
-		for _, u := range units {
-			if unit == u.name || strings.Contains(u.words, " "+unit+" ") {
-				return fmt.Errorf("did you mean %s%s?", number, u.name)
-			}
-		}
+	case number != "" && strings.TrimSpace(unit) == "M":
+		return fmt.Errorf("did you mean %sm, or %dd for months?", number, 30*n)
+	case length > 0:
+		return fmt.Errorf("did you mean %s?%s", formatDuration(length), hint)
 	}
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return fmt.Errorf("%s; did you mean %s?", durationForm, formatDuration(d))
@@ -92,12 +111,6 @@ func formatDuration(d time.Duration) string {
 	return b.String()
 }
 
-// The periods of a rate that have a name.
-var periods = []struct {
-	name   string
-	length time.Duration
-}{{"second", time.Second}, {"minute", time.Minute}, {"hour", time.Hour}, {"day", 24 * time.Hour}}
-
 const rateForm = "it must be a whole number per second, minute, hour or day, or per duration: 10 per second, 1 per 30s"
 
 // parseRate reads a rate, for example 10 per second.
@@ -116,49 +129,50 @@ func parseRate(text string) (algorithm.Rate, error) {
 	if count < 1 {
 		return algorithm.Rate{}, errors.New("the number must be at least 1")
 	}
-	var names []string
-	for _, p := range periods {
-		if words[2] == p.name {
-			return algorithm.Rate{Count: count, Period: p.length}, nil
+	for _, u := range units[:4] {
+		if strings.HasPrefix(u.words, " "+words[2]+" ") {
+			return algorithm.Rate{Count: count, Period: u.length}, nil
 		}
-		names = append(names, p.name)
 	}
 	period, err := parseDuration(words[2])
 	switch {
 	case err == nil && period > 0:
 		return algorithm.Rate{Count: count, Period: period}, nil
 	case err == nil:
-		return algorithm.Rate{}, errors.New("the time must be longer than 0")
-	case strings.Contains(" week month quarter year ", " "+words[2]+" "):
-		return algorithm.Rate{}, fmt.Errorf("a rate has no %s: write the days, for example %d per 30d, or use the algorithm calendar", words[2], count)
+		return algorithm.Rate{}, errors.New("the time must be longer than 0: 1 per 30s")
 	case isDigit(words[2][0]):
 		return algorithm.Rate{}, fmt.Errorf("in %q, %w", words[2], err)
 	}
-	if near := nearest(words[2], names); near != "" {
-		return algorithm.Rate{}, fmt.Errorf("%q is no unit: did you mean %d per %s?", words[2], count, near)
-	}
-	return algorithm.Rate{}, fmt.Errorf("%q is no unit: %s", words[2], rateForm)
+	return algorithm.Rate{}, badRate(text)
 }
+
+// otherRates are the rates of other programs: 10/s, 10r/s, 1000-H, 10 per second/ip.
+var otherRates = regexp.MustCompile(`^(?i)(\d{1,18}) *(?:r|req|requests?)? *(?:/|-|per) *(\d{0,9}) *([a-z]+)(?: *(?:/|per) *(\w+))?$`)
 
 // badRate is the error of a text that is no rate. It suggests what was meant.
 func badRate(text string) error {
-	short := map[string]string{"s": "second", "sec": "second", "m": "minute", "min": "minute", "h": "hour", "d": "day"}
-	if number, unit, found := strings.Cut(strings.ReplaceAll(text, " per ", "/"), "/"); found {
-		number, unit = strings.TrimSpace(number), strings.TrimSpace(unit)
-		if _, err := parseInt(number); err == nil && unit != "" {
-			if unit = cmp.Or(short[unit], unit); !strings.Contains(unit, " ") {
-				return fmt.Errorf("did you mean %q?", number+" per "+unit)
-			}
-		}
+	m := otherRates.FindStringSubmatch(text)
+	if m == nil {
+		return errors.New(rateForm)
 	}
-	return errors.New(rateForm)
+	count, _ := strconv.ParseInt(m[1], 10, 64)
+	n, _ := strconv.ParseInt(cmp.Or(m[2], "1"), 10, 64)
+	unit := cmp.Or(nearest(m[3], names{"second", "minute", "hour", "day", "week", "month", "year"}), m[3])
+	length, hint := lengthOf(n, unit)
+	if count < 1 || length <= 0 {
+		return errors.New(rateForm)
+	}
+	if m[4] != "" {
+		hint += fmt.Sprintf(" For a limit for each %s, the rule of the policy needs by: [%[1]s]", m[4])
+	}
+	return fmt.Errorf("did you mean %q?%s", formatRate(algorithm.Rate{Count: count, Period: length}), hint)
 }
 
 // formatRate writes r as parseRate reads it.
 func formatRate(r algorithm.Rate) string {
-	for _, p := range periods {
-		if r.Period == p.length {
-			return fmt.Sprintf("%d per %s", r.Count, p.name)
+	for _, u := range units[:4] {
+		if r.Period == u.length {
+			return fmt.Sprintf("%d per %s", r.Count, strings.Fields(u.words)[0])
 		}
 	}
 	return fmt.Sprintf("%d per %s", r.Count, formatDuration(r.Period))

@@ -19,10 +19,11 @@ func TestDuration(t *testing.T) {
 			t.Errorf("%q: got %v, %v, want %v", text, got, err, want)
 		}
 	}
-	const form = durationForm
+	const form, hint = durationForm, calendarHint
 	for text, want := range map[string]string{
 		"": form, "h": form, "1": "the unit is missing: did you mean 1s?", "1 hour": "did you mean 1h?",
-		"5 minutes": "did you mean 5m?", "2 days": "did you mean 2d?", "2w": "did you mean 14d?", "10S": "did you mean 10s?",
+		"5 minutes": "did you mean 5m?", "2 days": "did you mean 2d?", "2w": "did you mean 14d?" + hint, "1mo": "did you mean 30d?" + hint, "1 year": "did you mean 365d?" + hint,
+		"1M": "did you mean 1m, or 30d for months?", "90 mins": "did you mean 1h30m?", "9999999 years": form, "0 hours": form, "10S": "did you mean 10s?",
 		"1.5h": form + "; did you mean 1h30m?", "30m1h": form + "; did you mean 1h30m?", "1h1h": form + "; did you mean 2h?",
 		"-1s": form, "1h 30m": form, "one hour": form, "3 fortnights": form, "10µs": "did you mean 10us?",
 		"106752d": "it must be at most 106751d", "99999999999999999999s": "it must be at most 106751d",
@@ -46,12 +47,16 @@ func TestRate(t *testing.T) {
 	for text, want := range map[string]string{
 		"": rateForm, "10": rateForm, "fast": rateForm, "ten per second": rateForm,
 		"10/s": `did you mean "10 per second"?`, "10 / minute": `did you mean "10 per minute"?`, "10/min": `did you mean "10 per minute"?`,
-		"10 per secnd": `"secnd" is no unit: did you mean 10 per second?`, "10 per seconds": `"seconds" is no unit: did you mean 10 per second?`,
-		"10 per fortnight": `"fortnight" is no unit: ` + rateForm, "0 per second": "the number must be at least 1",
-		"10 per month":   "a rate has no month: write the days, for example 10 per 30d, or use the algorithm calendar",
+		"10 per secnd": `did you mean "10 per second"?`, "10 per seconds": `did you mean "10 per second"?`, "1000-H": `did you mean "1000 per hour"?`,
+		"10r/s": `did you mean "10 per second"?`, "10 requests/s": `did you mean "10 per second"?`, "60 per hr": `did you mean "60 per hour"?`,
+		"10 Per 5 Minutes": `did you mean "10 per 5m"?`, "10/ms": `did you mean "10 per 1ms"?`, "0/s": rateForm, "1 per 99999 years": rateForm,
+		"10 per second/ip": `did you mean "10 per second"? For a limit for each ip, the rule of the policy needs by: [ip]`,
+		"10/week":          `did you mean "10 per 7d"?` + calendarHint, "10 per 1M": `in "1M", did you mean 1m, or 30d for months?`,
+		"10 per fortnight": rateForm, "0 per second": "the number must be at least 1",
+		"10 per month":   `did you mean "10 per 30d"?` + calendarHint,
 		"0.5 per second": "the number is 0.5: it must be a whole number, written in digits; for less than one per second, write 1 per a longer time: 1 per 30s",
 		"1e3 per second": "the number is 1e3: did you mean 1000?; for less than one per second, write 1 per a longer time: 1 per 30s",
-		"5 per 0s":       "the time must be longer than 0", "5 per 10": `in "10", the unit is missing: did you mean 10s?`,
+		"5 per 0s":       "the time must be longer than 0: 1 per 30s", "5 per 10": `in "10", the unit is missing: did you mean 10s?`,
 		"-1 per second": "the number must be at least 1",
 	} {
 		if got, err := parseRate(text); err == nil || err.Error() != want {
