@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -53,7 +54,7 @@ func askedOf(policy string, key *weir.Key) asked {
 // An answer is what is known about a key.
 type answer struct {
 	state  atomic.Pointer[answerState] // nil at first
-	asking atomic.Bool                 // a goroutine replaces an old state
+	asking chan struct{}               // has an element while a goroutine asks
 }
 
 // An answerState is a result of Options.Override.
@@ -93,7 +94,7 @@ func (a *answers) get(policy string, key *weir.Key) *answer {
 		return found
 	}
 	if found = a.older[k]; found == nil {
-		found = new(answer)
+		found = &answer{asking: make(chan struct{}, 1)}
 	}
 	if len(a.recent) >= a.half {
 		a.older, a.recent = a.recent, make(map[asked]*answer)
@@ -113,11 +114,24 @@ func (l *Limits) ask(ctx context.Context, b *bound, key *weir.Key) (*answerState
 	s := a.state.Load()
 	switch {
 	case s == nil:
-		return l.call(ctx, a, b, key), nil
-	case time.Now().After(s.until) && a.asking.CompareAndSwap(false, true):
-		defer a.asking.Store(false)
-		return l.call(ctx, a, b, key), nil
-	case s.of != b: // the file has changed
+		select {
+		case a.asking <- struct{}{}:
+		case <-ctx.Done():
+			return &answerState{of: b}, nil // as after an error
+		}
+		defer func() { <-a.asking }()
+		if s = a.state.Load(); s == nil {
+			return l.call(ctx, a, b, key), nil
+		}
+	case time.Now().After(s.until):
+		select {
+		case a.asking <- struct{}{}:
+			defer func() { <-a.asking }()
+			return l.call(ctx, a, b, key), nil
+		default:
+		}
+	}
+	if s.of != b { // the file has changed
 		s = l.bindAnswer(*s, b)
 		a.state.Store(s)
 	}
@@ -125,8 +139,15 @@ func (l *Limits) ask(ctx context.Context, b *bound, key *weir.Key) (*answerState
 }
 
 // call calls Options.Override, and keeps the result.
-func (l *Limits) call(ctx context.Context, a *answer, b *bound, key *weir.Key) *answerState {
-	o, found, err := l.options.Override(ctx, b.Name, *key)
+func (l *Limits) call(ctx context.Context, a *answer, b *bound, key *weir.Key) (s *answerState) {
+	o, found, err := Override{}, false, errors.New("it panicked")
+	defer func() { s = l.keep(ctx, a, b, o, found, err) }() // even after a panic
+	o, found, err = l.options.Override(ctx, b.Name, *key)
+	return s
+}
+
+// keep keeps a result of Options.Override.
+func (l *Limits) keep(ctx context.Context, a *answer, b *bound, o Override, found bool, err error) *answerState {
 	s := &answerState{override: o, found: found, until: time.Now().Add(l.asked.age), of: b}
 	if err == nil && found {
 		s.lim, err = b.override(&o)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -387,6 +388,61 @@ func TestMaxOverrides(t *testing.T) {
 	if len(a.calls) != 101 {
 		t.Errorf("the function was called %d times, want 101", len(a.calls))
 	}
+}
+
+// Calls about a new key wait for the first one, at most until their own context ends. If
+// its context ends, the next one asks. A panic counts as a failure.
+func TestOverrideAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var calls atomic.Int64
+		l := limitsOfText(t, shop, &Options{Override: func(ctx context.Context, _ string, key weir.Key) (Override, bool, error) {
+			calls.Add(1)
+			select {
+			case <-ctx.Done():
+				return Override{}, false, ctx.Err()
+			case <-time.After(time.Minute):
+			}
+			if key.Segments()[1] == "mad" {
+				panic("mad")
+			}
+			return Override{Plan: "pro"}, true, nil
+		}})
+		get := func(ctx context.Context, user, want string, after time.Duration) {
+			start := time.Now()
+			if lim, err := l.For(ctx, "api", "", weir.KeyOf("acme", user)); err != nil || wordsOf(lim) != want || time.Since(start) != after {
+				t.Errorf("got %v, %v after %v, want %s after %v", wordsOf(lim), err, time.Since(start), want, after)
+			}
+		}
+		const plain, pro = "tenant 100, user 10", "tenant 500, user 50"
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var wg sync.WaitGroup
+		wg.Go(func() { get(short, "dan", plain, time.Second) })
+		synctest.Wait()
+		wg.Go(func() { get(short, "dan", plain, time.Second) })
+		for range 100 {
+			wg.Go(func() { get(t.Context(), "dan", pro, time.Second+time.Minute) })
+		}
+		wg.Wait()
+		if calls.Load() != 2 || l.Status().OverrideFailures != 1 {
+			t.Errorf("the function was called %d times, want 2: %+v", calls.Load(), l.Status())
+		}
+		wg.Go(func() {
+			defer func() {
+				if p := recover(); p != "mad" {
+					t.Errorf("got the panic %v", p)
+				}
+			}()
+			get(t.Context(), "mad", plain, 0)
+		})
+		synctest.Wait()
+		get(t.Context(), "mad", plain, time.Minute)
+		wg.Wait()
+		if s := l.Status(); calls.Load() != 3 || s.OverrideFailures != 2 || s.OverrideErr == nil || !strings.Contains(s.OverrideErr.Error(), "panicked") {
+			t.Errorf("after %d calls, %+v", calls.Load(), s)
+		}
+	})
 }
 
 // One goroutine replaces an old result, and the others use it meanwhile. A call whose own
