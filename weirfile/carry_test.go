@@ -265,6 +265,9 @@ func TestDiff(t *testing.T) {
 		for _, change := range Diff(from, to) {
 			text := strings.TrimPrefix(change.String(), `policy "api", `)
 			before, after, _ := strings.Cut(text, string(change.Effect))
+			if fresh := change.Effect == Added && change.Rule != "" && change.Plan == "" && change.Key == nil; (fresh || change.Effect == Lost || change.Effect == Renamed) != strings.Contains(after, "full limit, unless the store still has keys of an earlier file") {
+				t.Errorf("%q: %s", c.given, change)
+			}
 			text = before + string(change.Effect)
 			if _, wait, ok := strings.Cut(after, "; a caller who has used all waits at most "); ok {
 				text += " " + wait

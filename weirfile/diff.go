@@ -15,12 +15,14 @@ type Effect string
 const (
 	Kept      Effect = "kept"      // what callers have used stays used, exactly
 	Estimated Effect = "estimated" // the state stays, but stands for another number of tokens
-	Lost      Effect = "lost"      // the key in the store changes: callers have a full limit
+	Lost      Effect = "lost"      // the key in the store changes, and the state stays behind
 	Renamed   Effect = "renamed"   // Lost, because the rule has another name
-	Added     Effect = "added"     // the limit is new: callers start with a full limit
+	Added     Effect = "added"     // the limit is new
 	Removed   Effect = "removed"   // the limit no longer applies
 	Rejected  Effect = "rejected"  // a running program rejects the file: see Limits.Watch
 )
+
+const fresh = "callers start with a full limit, unless the store still has keys of an earlier file with the same rule"
 
 // A Change is one difference between two files.
 type Change struct {
@@ -92,10 +94,10 @@ func (d *differ) policy(old, p *filePolicy) {
 		was := old.rule(rule.Name)
 		if was == nil {
 			if was = renamedFrom(old, p, rule, renamed); was == nil {
-				c.Effect, c.Text = Added, "callers start with a full limit"
+				c.Effect, c.Text = Added, fresh
 			} else {
 				renamed[was.Name] = true
-				c.Effect, c.From, c.Text = Renamed, d.from.words(*was), fmt.Sprintf("the rule was named %q, and the name is part of the key: callers have a full limit again", was.Name)
+				c.Effect, c.From, c.Text = Renamed, d.from.words(*was), fmt.Sprintf("the rule was named %q, and the name is part of the key: %s", was.Name, fresh)
 			}
 			d.add(c)
 			continue
@@ -118,17 +120,17 @@ func (d *differ) rule(c Change, old, p *filePolicy, was, now weir.Rule) {
 	rest, restNow := old.restOf(was), p.restOf(now)
 	switch {
 	case tag(was.Algorithm) != tag(now.Algorithm):
-		c.Effect, c.Text = Lost, "the algorithm is part of the key: callers have a full limit again"
+		c.Effect, c.Text = Lost, "the algorithm is part of the key: "+fresh
 	case !sameSegments(old.place(was), p.place(now)):
-		c.Effect, c.Text = Lost, "the segments that identify the limit change: callers have a full limit again"
+		c.Effect, c.Text = Lost, "the segments that identify the limit change: "+fresh
 	case !sameKeys(slot, slotNow) && was.Shadow != now.Shadow:
-		c.Effect, c.Text = Lost, "the key of a shadow rule differs, because its segments are not just those that all rules share: callers have a full limit again"
+		c.Effect, c.Text = Lost, "the key of a shadow rule differs, because its segments are not just those that all rules share: "+fresh
 	case !sameKeys(slot, slotNow) && !sameSegments(slot, slotNow):
-		c.Effect, c.Text = Lost, "the segments that all rules share change, and choose the key: callers have a full limit again"
+		c.Effect, c.Text = Lost, "the segments that all rules share change, and choose the key: "+fresh
 	case !sameKeys(slot, slotNow) || !sameKeys(rest, restNow):
-		c.Effect, c.Text = Lost, "the key has the segments in another order: callers have a full limit again"
+		c.Effect, c.Text = Lost, "the key has the segments in another order: "+fresh
 	case slot.hidden != slotNow.hidden || rest.hidden != restNow.hidden:
-		c.Effect, c.Text = Lost, "the hash of a secret segment is part of the key: callers have a full limit again"
+		c.Effect, c.Text = Lost, "the hash of a secret segment is part of the key: "+fresh
 	case c.From == c.To:
 		return
 	default:

@@ -20,7 +20,7 @@ var checkCommand = &command{
 With CURRENT, it says what happens to the state of callers when FILE replaces CURRENT:
   kept       what callers have used stays used
   estimated  the state stays, but stands for another number of tokens
-  lost       callers start with a full limit, because the key in the store changes
+  lost       the key in the store changes, and the state stays behind
   renamed    lost, because the rule has another name
   added      the limit is new
   removed    the limit no longer applies
