@@ -75,26 +75,24 @@ func askedPause(res *http.Response) time.Duration {
 	return exhausted(res.Header[rateLimit])
 }
 
-// retryAfter returns the time of the field Retry-After, which is a number of seconds or a
-// date. It is negative if the date has passed.
-func retryAfter(h http.Header) (time.Duration, bool) {
-	value := h.Get("Retry-After")
-	if value != "" && strings.Trim(value, "0123456789") == "" {
-		n, err := strconv.ParseInt(value, 10, 64)
-		if err != nil {
-			return weir.Never, true // more seconds than there are numbers
+// retryAfter returns the longest time of the fields Retry-After, each of which is a number
+// of seconds or a date. It is negative if all dates have passed.
+func retryAfter(h http.Header) (longest time.Duration, found bool) {
+	for _, value := range h.Values("Retry-After") {
+		at, err := http.ParseTime(value)
+		after := time.Until(at)
+		if now, unknown := http.ParseTime(h.Get("Date")); unknown == nil {
+			after = at.Sub(now) // by the server's clock: the clocks can differ
 		}
-		return ofSeconds(n), true
+		if value != "" && strings.Trim(value, "0123456789") == "" {
+			n, _ := strconv.ParseInt(value, 10, 64) // the largest number, if it is larger
+			after, err = ofSeconds(n), nil
+		}
+		if err == nil && (!found || after > longest) {
+			longest, found = after, true
+		}
 	}
-	at, err := http.ParseTime(value)
-	if err != nil {
-		return 0, false
-	}
-	// By the server's clock, if it is known: the clocks can differ.
-	if now, err := http.ParseTime(h.Get("Date")); err == nil {
-		return at.Sub(now), true
-	}
-	return time.Until(at), true
+	return longest, found
 }
 
 // exhausted returns the longest time t of the items of the field RateLimit with r=0. A

@@ -45,6 +45,8 @@ func TestPause(t *testing.T) {
 		{"a date", 429, []string{"Retry-After", date(8 * time.Second)}, 0, 8 * time.Second},
 		{"a date by the server's clock", 429, []string{"Retry-After", date(time.Hour + 8*time.Second), "Date", date(time.Hour)}, 0, 8 * time.Second},
 		{"a date that has passed", 429, []string{"Retry-After", date(-time.Hour)}, 0, 0},
+		{"the longer of two", 429, []string{"Retry-After", "2", "Retry-After", date(8 * time.Second)}, 0, 8 * time.Second},
+		{"the valid one of two", 429, []string{"Retry-After", "soon", "Retry-After", "7", "Retry-After", "1"}, 0, 7 * time.Second},
 		{"RateLimit", 200, []string{"RateLimit", `"a";r=0;t=9`}, 0, 9 * time.Second},
 		{"RateLimit of several rules", 429, []string{"RateLimit", `"a";r=1;t=60, "b";r=0;t=3;pk=:YQ==:`, "RateLimit", `"c";t=5;r=0;x;y="\"";z=1.5`}, 0, 5 * time.Second},
 		{"RateLimit with tokens left", 200, []string{"RateLimit", `"a";r=1;t=9`}, 0, 0},

@@ -48,7 +48,8 @@ const DefaultMaxPause = 10 * time.Minute
 // pause ends: requests wait, and then take their turns, at the pace of Limiter. A request
 // that waits for its turn when the pause begins gives the turn back, and takes another
 // one after the pause. A server asks for a pause in one of two ways:
-//   - with Retry-After, in seconds or as a date, in a response with a status from 400.
+//   - with Retry-After, in seconds or as a date, in a response with a status from 400. Of
+//     several such fields, the longest time counts.
 //   - with an item r=0 of the field RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
 //
 // Each Transport has its own pauses, so clients of one process should share a Transport.
