@@ -23,7 +23,9 @@
 // a key, it is an [explain.Document].
 //
 // Changes are made only by POST. An [http.CrossOriginProtection] rejects those that
-// another site makes a browser send. The answer to a change is a redirect to the key.
+// another site makes a browser send. Over plain HTTP, it compares the fields Origin and
+// Host, so a proxy must leave Host as it is. The answer to a change is a redirect to the
+// key.
 //
 // The page never shows a segment that [weir.Policy].Secret names, and never accepts it in
 // a URL. It shows the hash. Its own links then hold the key encrypted, and only the

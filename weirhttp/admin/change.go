@@ -33,7 +33,7 @@ const maxForm = 1 << 20
 // change makes the change that a form asks for.
 func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 	if err := h.protection.Check(r); err != nil {
-		h.fail(w, r, nil, &problem{http.StatusForbidden, "Nothing was changed.", "The form was sent by another site."})
+		h.fail(w, r, nil, &problem{http.StatusForbidden, "Nothing was changed.", "The form was sent by another site, or a proxy has changed the field Host."})
 		return
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
@@ -78,6 +78,9 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 	case err != nil:
 		h.failKey(w, r, l, key, problemOf(err, " The change may have been made: look at the key again."))
 		return
+	}
+	if done.Has(paramDone) {
+		done.Set(paramDone, h.seal.close(l.changed(done, key), done[paramDone]))
 	}
 	for name, values := range h.query(l, key) {
 		done[name] = values

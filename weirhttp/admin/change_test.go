@@ -100,10 +100,20 @@ func TestGetChangesNothing(t *testing.T) {
 	consume(t, lim, 4, "acme", "ann")
 	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
 	for _, more := range []string{"&op=reset", "&op=reset&rule=user", "&done=reset&rule=user"} {
-		get(page, annQuery+more, "")
+		if text := get(page, annQuery+more, "").Body.String(); strings.Contains(text, "Done.") {
+			t.Errorf("%s: the page says that something was done", more)
+		}
 	}
 	if got := left(t, lim, "user", "acme", "ann"); got != 6 {
 		t.Errorf("%d left, want 6", got)
+	}
+	// What a change leads to says nothing about another rule or another key.
+	to := post(page, button(t, get(page, annQuery, "").Body.String(), "Reset user").values).Header().Get("Location")[1:]
+	for _, replace := range []string{"rule=user", "key=acme", "key=ann"} {
+		other := strings.Replace(to, replace, replace+"2", 1)
+		if text := get(page, other, "").Body.String(); other == to || strings.Contains(text, "Done.") {
+			t.Errorf("%s: the page says that something was done", other)
+		}
 	}
 }
 

@@ -10,9 +10,11 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"mime"
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -189,11 +191,12 @@ func (h *handler) answer(w http.ResponseWriter, r *http.Request, status int, pag
 
 // wantsJSON reports whether the client accepts JSON, and no HTML.
 func wantsJSON(r *http.Request) bool {
-	accept := strings.ToLower(strings.Join(r.Header.Values("Accept"), ","))
+	accept := strings.Join(r.Header.Values("Accept"), ",")
 	names := func(t string) bool {
 		return slices.ContainsFunc(strings.Split(accept, ","), func(item string) bool {
-			name, _, _ := strings.Cut(item, ";")
-			return strings.TrimSpace(name) == t
+			name, params, _ := mime.ParseMediaType(item)
+			q, err := strconv.ParseFloat(params["q"], 64)
+			return name == t && (err != nil || q > 0)
 		})
 	}
 	return names("application/json") && !names("text/html")

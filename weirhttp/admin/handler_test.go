@@ -182,6 +182,7 @@ func TestJSON(t *testing.T) {
 		const query = "limiter=api&key=acme&key=ann"
 		for accept, isJSON := range map[string]bool{
 			"application/json": true, "Application/JSON;q=0.9, text/plain": true, "text/plain, application/json": true,
+			"application/json, text/html; q=0": true, "application/json;q=0.0": false, "text/html;q=0.1, application/json": false,
 			"": false, "*/*": false, "text/html,application/json": false, "application/jsonx": false, "text/html": false,
 		} {
 			w := get(page, query, accept)

@@ -19,12 +19,13 @@ const (
 	paramLimiter = "limiter"
 	paramKey     = "key"    // one for each segment
 	paramSealed  = "sealed" // a key with secret segments
-	paramDone    = "done"   // the change that led here
+	paramDone    = "done"   // the change that led here, sealed
 	paramRule    = "rule"
 	paramPause   = "pause" // the name of a pause
 )
 
-// A seal hides keys with secret segments in links and forms of this process.
+// A seal hides keys with secret segments in links and forms of this process, and proves
+// that this process has made a link.
 type seal struct{ aead cipher.AEAD }
 
 func newSeal() (seal, error) {

@@ -64,7 +64,7 @@ func (h *handler) key(l *limiter, key []string, doc *explain.Document, query url
 	p := h.page(title+" – "+name, q, crumb{"Limiters", "?"}, crumb{name, link(url.Values{paramLimiter: {l.name}})}, crumb{Text: "Key"})
 	p.Parts = parts
 	if doc != nil {
-		p.Done = done(query)
+		p.Done = h.done(l, key, query)
 		p.Key = l.keyView(doc, q.Encode(), query.Get(paramRule), query.Get(paramPause))
 	}
 	other := h.lookup(l, key)
@@ -76,9 +76,19 @@ func (h *handler) key(l *limiter, key []string, doc *explain.Document, query url
 	return p
 }
 
-// done says in words what the change did that led to the page.
-func done(query url.Values) string {
-	switch query.Get(paramDone) {
+// changed returns what a change is about, for the seal.
+func (l *limiter) changed(query url.Values, key []string) string {
+	return fmt.Sprintf("%q", append([]string{l.name, query.Get(paramRule)}, key...))
+}
+
+// done says in words what the change did that led to the page. It does not believe a link
+// that this process has not made.
+func (h *handler) done(l *limiter, key []string, query url.Values) string {
+	op, err := h.seal.open(l.changed(query, key), query.Get(paramDone))
+	if err != nil || len(op) != 1 {
+		return ""
+	}
+	switch op[0] {
 	case opReset:
 		if rule := query.Get(paramRule); rule != "" {
 			return "You have reset the rule " + visible(rule, maxCell) + "."
