@@ -144,8 +144,9 @@ function summary(a) {
 	text += `. Denies ${a.denied}.`;
 	if (a.longestRetry > 0) text += ` The longest RetryAfter is ${time(a.longestRetry)}.`;
 	if (a.rules.length > 1) {
-		const by = rule => a.decisions.filter(d => !d.allowed && d.rule === rule).length;
-		text += ` The first rule denies ${by("first")}, the second ${by("second")}.`;
+		const [first, second] = a.deniedBy;
+		const both = first + second - a.denied;
+		text += ` The first rule denies ${first}, the second ${second}${both ? `, and both deny ${both} of them` : ""}.`;
 	}
 	return text;
 }

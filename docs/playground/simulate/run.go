@@ -34,6 +34,7 @@ type Answer struct {
 	Allowed      int   `json:"allowed"` // with those that waited
 	Waited       int   `json:"waited"`
 	Denied       int   `json:"denied"`
+	DeniedBy     []int `json:"deniedBy"` // by each rule; a request can be denied by several
 	LongestDelay int64 `json:"longestDelay"`
 	LongestRetry int64 `json:"longestRetry"` // of the denied requests that can be allowed later
 
@@ -122,6 +123,8 @@ func (s side) answer(ctx context.Context, t *traffic) (Answer, error) {
 	for _, r := range s.policy.Rules {
 		a.Rules = append(a.Rules, algorithm.Words(r.Algorithm))
 	}
+	a.DeniedBy = make([]int, len(a.Rules))
+	each := make([]weir.Result, len(a.Rules))
 	var later events // retries and releases
 	seq := 0
 	push := func(e event) {
@@ -165,11 +168,11 @@ func (s side) answer(ctx context.Context, t *traffic) (Answer, error) {
 			if s.hold > 0 {
 				r.ID = strconv.Itoa(len(a.Decisions))
 			}
-			res, err := lim.Decide(ctx, r, nil)
+			res, err := lim.Decide(ctx, r, each)
 			if err != nil {
 				return Answer{}, err
 			}
-			a.add(e, res)
+			a.add(e, res, each)
 			again := event{arrival: e.arrival, try: e.try + 1}
 			switch {
 			case res.Allowed && s.hold > 0:
@@ -190,7 +193,7 @@ func (s side) answer(ctx context.Context, t *traffic) (Answer, error) {
 func key(client int) weir.Key { return weir.KeyOf("acme", "client-"+strconv.Itoa(client+1)) }
 
 // add adds the answer to a request.
-func (a *Answer) add(e event, res weir.Result) {
+func (a *Answer) add(e event, res weir.Result, each []weir.Result) {
 	d := Decision{
 		At: e.at.Microseconds(), Client: e.client, Try: e.try, Allowed: res.Allowed, Rule: res.Rule,
 		Remaining: res.Remaining, RetryAfter: res.RetryAfter.Microseconds(),
@@ -207,6 +210,11 @@ func (a *Answer) add(e event, res weir.Result) {
 		}
 	} else {
 		a.Denied++
+		for i := range each {
+			if !each[i].Allowed {
+				a.DeniedBy[i]++
+			}
+		}
 		a.LongestRetry = max(a.LongestRetry, d.RetryAfter)
 	}
 	a.Decisions = append(a.Decisions, d)

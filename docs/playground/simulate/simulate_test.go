@@ -116,6 +116,9 @@ func TestAnswers(t *testing.T) {
 			if got := res.Sides[0].Decisions; !slices.Equal(got, test.want) {
 				t.Errorf("got\n%v\nwant\n%v", got, test.want)
 			}
+			if got := res.Sides[0].DeniedBy; name == "two rules" && !slices.Equal(got, []int{3, 2}) { // both at 30 s
+				t.Errorf("the rules deny %v, want 3 and 2", got)
+			}
 		})
 	}
 }
