@@ -125,19 +125,17 @@ var inWords = strings.NewReplacer("Policy.Segments", "segments", "Policy.Secret"
 // explain returns the text of an error of weir.NewPolicy in the words of the file, and
 // its place.
 func (p *filePolicy) explain(err error) (string, place) {
-	text, at := strings.TrimPrefix(err.Error(), "weir: "), p.at
-	for i := range p.Rules {
-		if strings.Contains(text, fmt.Sprintf("rule %q", p.Rules[i].Name)) {
-			at = p.rules[i]
-			break
-		}
+	var rules []fileRule
+	for i, rule := range p.Rules {
+		rules = append(rules, fileRule{rule, p.rules[i]})
 	}
-	for field, name := range map[string]string{"Policy.Segments": "segments", "Policy.Secret": "secret"} {
-		if where, ok := p.fields[name]; ok && strings.HasPrefix(text, field) {
+	text, at := explainWith(err, p.at, rules)
+	for _, name := range []string{"segments", "secret"} {
+		if where, ok := p.fields[name]; ok && strings.HasPrefix(text, name) {
 			at = where
 		}
 	}
-	return inWords.Replace(text), at
+	return text, at
 }
 
 // explainWith is explain for an error of Limiter.With.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -138,7 +139,7 @@ var codecs = map[reflect.Type]codec{
 	reflect.TypeFor[time.Duration]():    durationCodec,
 	reflect.TypeFor[algorithm.Rate]():   rateCodec,
 	reflect.TypeFor[time.Month]():       choice(months, func(v reflect.Value) int { return int(v.Int()) - 1 }, func(v reflect.Value, n int) { v.SetInt(int64(n) + 1) }),
-	reflect.TypeFor[algorithm.Period](): choice(every, func(v reflect.Value) int { return indexOf(every, v.String()) }, func(v reflect.Value, n int) { v.SetString(every[n]) }),
+	reflect.TypeFor[algorithm.Period](): choice(every, func(v reflect.Value) int { return slices.Index(every, v.String()) }, func(v reflect.Value, n int) { v.SetString(every[n]) }),
 }
 
 // codecOf returns the codec of a field of the struct t, or false if a file cannot set it.
@@ -176,7 +177,7 @@ func codecOf(t reflect.Type, f reflect.StructField) (codec, bool) {
 func choice(names []string, get func(reflect.Value) int, set func(reflect.Value, int)) codec {
 	return codec{
 		parse: func(text string, value, _ reflect.Value) error {
-			n := indexOf(names, text)
+			n := slices.Index(names, text)
 			if n < 0 {
 				return errors.New(suggest(text, names))
 			}
@@ -224,7 +225,7 @@ func listOf(t reflect.Type) (codec, bool) {
 // parseDay reads the Day of a Calendar: of the week, or of the month.
 func parseDay(text string, value, in reflect.Value) error {
 	if !weekly(in) {
-		if n := indexOf(weekdays, text); n >= 0 {
+		if n := slices.Index(weekdays, text); n >= 0 {
 			return fmt.Errorf("it must be a day of the month, from 1 to 31: only a week starts on a %s", text)
 		}
 		if text == "0" {
@@ -232,7 +233,7 @@ func parseDay(text string, value, in reflect.Value) error {
 		}
 		return intCodec.parse(text, value, in)
 	}
-	n := indexOf(weekdays, text)
+	n := slices.Index(weekdays, text)
 	if n < 0 {
 		return fmt.Errorf("it must be the day on which a week starts: %s", suggest(text, weekdays))
 	}
@@ -243,15 +244,6 @@ func parseDay(text string, value, in reflect.Value) error {
 // weekly reports whether the periods of a Calendar are weeks.
 func weekly(in reflect.Value) bool {
 	return in.FieldByName("Every").String() == string(algorithm.Week)
-}
-
-func indexOf(list []string, s string) int {
-	for i := range list {
-		if list[i] == s {
-			return i
-		}
-	}
-	return -1
 }
 
 // quote returns s as YAML and JSON have it. A word needs no quotes.

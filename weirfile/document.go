@@ -2,6 +2,7 @@ package weirfile
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -159,7 +160,7 @@ func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) weir.Ru
 		rule.By = r.segments(n, what+": by", p)
 	}
 	if n := fields.take("shadow"); n != nil {
-		r.bool(n, what+": shadow", &rule.Shadow)
+		r.scalar(n, what+": shadow", &boolCodec, reflect.ValueOf(&rule.Shadow).Elem(), reflect.Value{})
 	}
 	r.limit(fields, what, placeOf(key), &rule)
 	return rule
@@ -256,8 +257,6 @@ func (r *reader) overrides(n *yaml.Node, what string, p *filePolicy) {
 			o.plan = base.name
 		}
 		switch {
-		case rules != nil && rules.Kind == yaml.MappingNode && len(rules.Content) == 0:
-			r.fail(placeOf(rules), "the override has no rules: name at least one that differs from the policy")
 		case rules != nil:
 			text := string(appendText([]byte(o.plan), rules))
 			same, ok := known[text]

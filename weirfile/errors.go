@@ -1,6 +1,7 @@
 package weirfile
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -69,12 +70,7 @@ func (r *reader) err() error {
 	if len(r.errors) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(r.errors, func(a, b *Error) int {
-		if a.Line != b.Line {
-			return a.Line - b.Line
-		}
-		return a.Column - b.Column
-	})
+	slices.SortStableFunc(r.errors, func(a, b *Error) int { return cmp.Or(a.Line-b.Line, a.Column-b.Column) })
 	var list []error
 	for i, e := range r.errors {
 		if i == maxErrors {
@@ -93,33 +89,18 @@ func (r *reader) pairs(n *yaml.Node, what string, each func(name string, key, va
 		r.wrong(n, what, "a mapping of names to values")
 		return
 	}
-	var many map[string]place
-	if len(n.Content) > 32 {
-		many = make(map[string]place, len(n.Content)/2)
-	}
+	seen := make(map[string]place, len(n.Content)/2)
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
-		if key.Kind != yaml.ScalarNode || isNull(key) {
+		if key.Kind != yaml.ScalarNode || isNull(key) || key.Tag == "!!merge" {
 			r.wrong(key, "a name in "+what, "a text")
 			continue
 		}
-		if key.Tag == "!!merge" {
-			r.fail(placeOf(key), "%s has a merge key <<, which is not supported: write its fields again", what)
-			continue
-		}
-		first, twice := many[key.Value]
-		for j := 0; many == nil && j < i && !twice; j += 2 {
-			if twice = n.Content[j].Value == key.Value; twice {
-				first = placeOf(n.Content[j])
-			}
-		}
-		if twice {
+		if first, twice := seen[key.Value]; twice {
 			r.fail(placeOf(key), "%s has %q twice: the first is on line %d", what, key.Value, first.line)
 			continue
 		}
-		if many != nil {
-			many[key.Value] = placeOf(key)
-		}
+		seen[key.Value] = placeOf(key)
 		each(key.Value, key, value)
 	}
 }
@@ -155,8 +136,8 @@ func (r *reader) texts(n *yaml.Node, what string) []string {
 
 // wrong reports that n has the wrong type.
 func (r *reader) wrong(n *yaml.Node, what, want string) {
-	if n.Kind == yaml.AliasNode {
-		r.fail(placeOf(n), "%s is the alias *%s, which is not supported: write the value again", what, n.Value)
+	if n.Kind == yaml.AliasNode || n.Tag == "!!merge" {
+		r.fail(placeOf(n), "%s is an alias or a merge key, which are not supported: write the values again", what)
 		return
 	}
 	r.fail(placeOf(n), "%s is %s: it must be %s", what, show(n), want)

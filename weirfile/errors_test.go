@@ -9,7 +9,6 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/store/memory"
 )
 
 // good is a valid file. Tests replace its lines.
@@ -68,8 +67,8 @@ func TestMistakes(t *testing.T) {
 		{good, "policies: &x [*x]\n", `1:11 policies is a list: it must be a mapping of names to values`},
 		{good, "- a\n", `1:1 the file is a list: it must be a mapping of names to values`},
 		{good, "? [a]\n: b\n", `1:3 a name in the file is a list: it must be a text`},
-		{good, "policies:\n  api: &a {rules: {r: {algorithm: gcra, rate: 1 per second, burst: 1}}}\n  web: *a\n", `3:8 policy "web" is the alias *a, which is not supported: write the value again`},
-		{"user: {limit: 5000}", "user: &u {limit: 5000}\n      max:\n        user:\n          <<: *u", `26:11 plan "max": rule "user" has a merge key <<, which is not supported: write its fields again`},
+		{good, "policies:\n  api: &a {rules: {r: {algorithm: gcra, rate: 1 per second, burst: 1}}}\n  web: *a\n", `3:8 policy "web" is an alias or a merge key, which are not supported: write the values again`},
+		{"user: {limit: 5000}", "user: &u {limit: 5000}\n      max:\n        user:\n          <<: *u", `26:11 a name in plan "max": rule "user" is an alias or a merge key`},
 		{"window: 1h", "window: \xff", `14:17 the file is not valid YAML: invalid leading UTF-8 octet (value: 255): it must be UTF-8 without control characters`},
 		{"policies", "\x00", `1:1 the file is not valid YAML: control characters are not allowed (value: 0): it must be`},
 		{good, "\ufeffa: é\x00\n", `1:5 the file is not valid YAML: control`},
@@ -138,7 +137,7 @@ func TestMistakes(t *testing.T) {
 		{"      pro:\n", "      \"\":\n", `22:7 policy "api": a plan has an empty name: give it one; 26:15`},
 
 		// Overrides.
-		{"user: {limit: 20000}", "{}", `29:11 the override has no rules: name at least one that differs from the policy`},
+		{"user: {limit: 20000}", "", `28:15 the override is empty: it must be a mapping of names to values`},
 		{"plan: pro", "plan: prp", `26:15 plan is "prp", which the policy lacks: did you mean "pro"?`},
 		{"        plan: pro\n", "", `25:9 an override has neither a plan nor rules: it must have one of them`},
 		{"plan: pro", "pln: pro", `25:9 an override has neither a plan nor rules: it must have one of them; 26:9 an override has no field "pln": did you mean "plan"?`},
@@ -185,15 +184,7 @@ func brief(err error) string {
 func TestLongMistakes(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("é", 1<<20)
-	f, err := Parse("x.yaml", []byte(shop), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	l, err := f.Limits(memory.New(nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = l.For(t.Context(), "api", long, weir.KeyOf("acme", "x"))
+	_, err := limitsOfText(t, shop, nil).For(t.Context(), "api", long, weir.KeyOf("acme", "x"))
 	errs := map[string]error{"it must be pro": err}
 	for given, advice := range map[string]string{"window: 1h": durationForm, "rate: 100 per second": rateForm, "every: month": "day, week, month, quarter or year", "secret: [user]": "must be a list", "gcra": "concurrency or pause"} {
 		name, _, _ := strings.Cut(given, " ")

@@ -184,10 +184,6 @@ func (r *reader) scalar(n *yaml.Node, what string, c *codec, value, in reflect.V
 	return true
 }
 
-func (r *reader) bool(n *yaml.Node, what string, b *bool) {
-	r.scalar(n, what, &boolCodec, reflect.ValueOf(b).Elem(), reflect.Value{})
-}
-
 func namesOf(fields []field) []string {
 	var list []string
 	for _, f := range fields {
@@ -213,10 +209,7 @@ func (k *kind) explain(err error, at place, given map[string]place) (string, pla
 		}
 		text = strings.ReplaceAll(text, full, f.name)
 	}
-	text = goDuration.ReplaceAllStringFunc(text, func(s string) string {
-		d, _ := time.ParseDuration(s)
-		return formatDuration(d)
-	})
+	text = goDuration.ReplaceAllStringFunc(text, func(s string) string { d, _ := time.ParseDuration(s); return formatDuration(d) })
 	return strings.TrimPrefix(text, "weir: "), at
 }
 

@@ -3,6 +3,8 @@ package weirfile
 import (
 	"encoding/json"
 	"maps"
+	"reflect"
+	"slices"
 
 	"github.com/weir-go/weir"
 )
@@ -52,7 +54,7 @@ func Schema(opts *Options) ([]byte, error) {
 	override := closed(object{
 		"key":   object{"$ref": "#/$defs/key"},
 		"plan":  object{"type": "string"},
-		"rules": object{"allOf": []any{limits}, "minProperties": 1},
+		"rules": limits,
 	})
 	override["required"], override["anyOf"] = []string{"key"}, []any{object{"required": []string{"plan"}}, object{"required": []string{"rules"}}}
 	policy := closed(object{
@@ -94,7 +96,7 @@ func addLimit(schema object, list []*kind) {
 	for _, k := range list {
 		known = append(known, k.name)
 		for _, f := range k.fields {
-			if !hasSchema(fields[f.name], f.codec.schema) {
+			if !slices.ContainsFunc(fields[f.name], func(s any) bool { return reflect.DeepEqual(s, f.codec.schema) }) {
 				fields[f.name] = append(fields[f.name], f.codec.schema)
 			}
 		}
@@ -106,15 +108,4 @@ func addLimit(schema object, list []*kind) {
 	}
 	properties["algorithm"] = object{"enum": known}
 	properties["cost"] = object{"type": "integer", "minimum": 1, "description": "What each request consumes from this rule. By default, the cost of the request."}
-}
-
-// hasSchema reports whether list has the schema.
-func hasSchema(list []any, schema object) bool {
-	want, _ := json.Marshal(schema)
-	for _, s := range list {
-		if got, _ := json.Marshal(s); string(got) == string(want) {
-			return true
-		}
-	}
-	return false
 }

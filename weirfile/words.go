@@ -19,18 +19,19 @@ var allUnits = []struct {
 	name   string
 	length time.Duration
 	words  string // what people write instead; the first is for a rate
+	hint   string
 }{
-	{"y", 365 * 24 * time.Hour, " year years yr yrs "},
-	{"quarter", 90 * 24 * time.Hour, " quarters "},
-	{"mo", 30 * 24 * time.Hour, " month months "},
-	{"w", 7 * 24 * time.Hour, " week weeks wk "},
-	{"d", 24 * time.Hour, " day days "},
-	{"h", time.Hour, " hour hours hr hrs "},
-	{"m", time.Minute, " minute minutes min mins "},
-	{"s", time.Second, " second seconds sec secs "},
-	{"ms", time.Millisecond, " millisecond milliseconds msec "},
-	{"us", time.Microsecond, " microsecond microseconds µs μs usec "},
-	{"ns", time.Nanosecond, " nanosecond nanoseconds nsec "},
+	{"y", 365 * 24 * time.Hour, " year years yr yrs ", calendarHint},
+	{"quarter", 90 * 24 * time.Hour, " quarters ", calendarHint},
+	{"mo", 30 * 24 * time.Hour, " month months ", calendarHint},
+	{"w", 7 * 24 * time.Hour, " week weeks wk ", calendarHint},
+	{"d", 24 * time.Hour, " day days ", ""},
+	{"h", time.Hour, " hour hours hr hrs ", ""},
+	{"m", time.Minute, " minute minutes min mins ", ""},
+	{"s", time.Second, " second seconds sec secs ", ""},
+	{"ms", time.Millisecond, " millisecond milliseconds msec ", ""},
+	{"us", time.Microsecond, " microsecond microseconds µs μs usec ", ""},
+	{"ns", time.Nanosecond, " nanosecond nanoseconds nsec ", ""},
 }
 
 var units = allUnits[4:]
@@ -39,14 +40,11 @@ const calendarHint = " The algorithm calendar counts weeks, months, quarters and
 
 // lengthOf returns the length of n units as people write them, and a hint. It is 0 if there
 // is no such unit, or if it is too long.
-func lengthOf(n int64, unit string) (length time.Duration, hint string) {
+func lengthOf(n int64, unit string) (time.Duration, string) {
 	unit = strings.ToLower(strings.TrimSpace(unit))
 	for _, u := range allUnits {
 		if (unit == u.name || strings.Contains(u.words, " "+unit+" ")) && n <= math.MaxInt64/int64(u.length) {
-			if u.length > units[0].length {
-				hint = calendarHint
-			}
-			return time.Duration(n) * u.length, hint
+			return time.Duration(n) * u.length, u.hint
 		}
 	}
 	return 0, ""

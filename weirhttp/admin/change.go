@@ -80,7 +80,7 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if done.Has(paramDone) {
-		done.Set(paramDone, h.seal.close(l.changed(done, key), done[paramDone]))
+		done.Set(paramDone, h.seal.close(fmt.Sprintf("%q", append(key, l.name, done.Get(paramRule))), done[paramDone]))
 	}
 	for name, values := range h.query(l, key) {
 		done[name] = values

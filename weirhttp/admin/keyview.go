@@ -76,19 +76,11 @@ func (h *handler) key(l *limiter, key []string, doc *explain.Document, query url
 	return p
 }
 
-// changed returns what a change is about, for the seal.
-func (l *limiter) changed(query url.Values, key []string) string {
-	return fmt.Sprintf("%q", append([]string{l.name, query.Get(paramRule)}, key...))
-}
-
-// done says in words what the change did that led to the page. It does not believe a link
-// that this process has not made.
+// done says in words what the change did that led to the page, if this process has made
+// the link.
 func (h *handler) done(l *limiter, key []string, query url.Values) string {
-	op, err := h.seal.open(l.changed(query, key), query.Get(paramDone))
-	if err != nil || len(op) != 1 {
-		return ""
-	}
-	switch op[0] {
+	op, _ := h.seal.open(fmt.Sprintf("%q", append(key, l.name, query.Get(paramRule))), query.Get(paramDone))
+	switch strings.Join(op, "") {
 	case opReset:
 		if rule := query.Get(paramRule); rule != "" {
 			return "You have reset the rule " + visible(rule, maxCell) + "."
