@@ -41,7 +41,7 @@ func (k Key) Segments() []string {
 }
 
 // Hashed reports whether segment i is the hash of one, as in keys from
-// [Limiter.ParseStoreKey].
+// [Limiter.ParseStoreKey] and [HashedKeyOf].
 func (k Key) Hashed(i int) bool { return i >= 0 && i < MaxSegments && k.hashed.has(i) }
 
 // Size returns the total length of the segments, in bytes.

@@ -132,6 +132,19 @@ type StoredSegment struct {
 	Hashed bool   // Value is a hash
 }
 
+// HashedKeyOf is [KeyOf], except that a segment of the form of a hashed
+// [StoredSegment].Value stands for the segment that has this hash: see [Key.Hashed]. It
+// is for what operators type. If callers chose the segments, one could name another.
+func HashedKeyOf(segments ...string) Key {
+	k := KeyOf(segments...)
+	for i, segment := range k.segments {
+		if isHash(segment) {
+			k.hashed |= 1 << i
+		}
+	}
+	return k
+}
+
 // ParseStoreKey returns the rule and the segments of a key that [Limiter.StoreKeys]
 // returns. It returns false for other keys, even those that an ID adds.
 func (l *Limiter) ParseStoreKey(stored string) (StoredKey, bool) {

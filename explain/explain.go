@@ -83,26 +83,14 @@ func peekOnly(ctx context.Context, lim *weir.Limiter, rule string, peek weir.Req
 	return only.Decide(ctx, peek, nil)
 }
 
-// segments returns the segments of k as the store has them, so that none of the secret
-// ones is in clear.
+// segments returns the segments of k as the store has them: secret and long ones are
+// hashed. k can have only the first segments.
 func segments(lim *weir.Limiter, k weir.Key) []Segment {
-	list := storedSegments(lim, k.Segments())
-	for i := range list {
-		if k.Hashed(i) {
-			list[i].Value, list[i].Hashed = k.Segments()[i], true
-		}
-	}
-	return list
-}
-
-// storedSegments returns the first segments of a key as the store has them: secret and
-// long ones are hashed.
-func storedSegments(lim *weir.Limiter, values []string) []Segment {
-	infos := lim.Segments()
+	infos, values := lim.Segments(), k.Segments()
 	list := make([]Segment, len(values))
 	for i, value := range values {
-		list[i] = Segment{Name: infos[i].Name, Value: value}
-		if infos[i].Secret || len(value) > weir.MaxSegment {
+		list[i] = Segment{Name: infos[i].Name, Value: value, Hashed: k.Hashed(i)}
+		if !k.Hashed(i) && (infos[i].Secret || len(value) > weir.MaxSegment) {
 			list[i].Value, list[i].Hashed = string(storekey.AppendHash(nil, value)), true
 		}
 	}

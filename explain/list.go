@@ -24,7 +24,8 @@ type ListOptions struct {
 	// and those of the shadow rules too.
 	Rule string
 
-	// Segments are the first segments of the callers to list, for example a tenant. Only
+	// Segments are the first segments of the callers to list, for example a tenant. A
+	// segment can be a hash, as Segment.Value has it for a secret or a long one. Only
 	// rules that have all of them in By are listed. If all rules have, the store need not
 	// look at other keys.
 	Segments []string
@@ -171,7 +172,11 @@ func newListing(lim *weir.Limiter, opts *ListOptions) (*listing, error) {
 		_, err := lim.Only(l.Rule) // it says what is wrong
 		return nil, err
 	}
-	l.want, l.prefix = storedSegments(l.lim, l.Segments), l.lim.StorePrefix(l.Segments...)
+	k, clear := weir.HashedKeyOf(l.Segments...), 0
+	for clear < len(l.Segments) && !k.Hashed(clear) {
+		clear++
+	}
+	l.want, l.prefix = segments(l.lim, k), l.lim.StorePrefix(l.Segments[:clear]...)
 	return l, nil
 }
 
@@ -220,7 +225,7 @@ func (l *listing) caller(stored string) (Caller, bool) {
 		c.Segments = append(c.Segments, Segment(s))
 	}
 	for _, want := range l.want {
-		if !slices.Contains(c.Segments, want) {
+		if !slices.ContainsFunc(c.Segments, func(s Segment) bool { return s.Name == want.Name && s.Value == want.Value }) {
 			return Caller{}, false
 		}
 	}

@@ -63,7 +63,7 @@ func (f *policyFlags) explain(ctx context.Context, args []string, print func(*do
 	defer s.close()
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	doc, err := explain.Explain(ctx, s.lim, s.key...)
+	doc, err := explain.ExplainKey(ctx, s.lim, s.caller)
 	if err != nil {
 		return nil, err
 	}

@@ -34,6 +34,11 @@ const exits = `Exit codes:
   3  the store does not answer, or cannot be used
 `
 
+// keys is the part about callers of weir COMMAND -h.
+const keys = `A secret or long segment of a caller can be the hash that weir list prints. The argument - stands for
+a line of standard input, because other users of the machine can see arguments.
+`
+
 // overview returns the text of weir -h.
 func overview() string {
 	var w strings.Builder
@@ -92,6 +97,9 @@ func (t *tool) help(c *command, set *flag.FlagSet) {
 	fmt.Fprintf(&w, "\n\nUsage:\n  weir %s [flags] %s\n", c.name, c.args)
 	if c.text != "" {
 		w.WriteString("\n" + strings.TrimSpace(c.text) + "\n")
+	}
+	if strings.Contains(c.args, "POLICY") {
+		w.WriteString("\n" + keys)
 	}
 	w.WriteString("\nFlags:\n")
 	set.SetOutput(&w)

@@ -9,6 +9,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"io"
 	"os"
@@ -23,7 +24,7 @@ func main() {
 	// A second Ctrl-C ends the process at once.
 	context.AfterFunc(ctx, stop)
 	t := &tool{
-		in: os.Stdin, out: &cleaner{w: os.Stdout}, err: &cleaner{w: os.Stderr}, screen: os.Stdout,
+		in: bufio.NewReader(os.Stdin), out: &cleaner{w: os.Stdout}, err: &cleaner{w: os.Stderr}, screen: os.Stdout,
 		getenv: os.Getenv, dial: dial,
 		ask:   term.IsTerminal(int(os.Stdin.Fd())),
 		live:  term.IsTerminal(int(os.Stdout.Fd())),
@@ -34,7 +35,7 @@ func main() {
 
 // A tool runs commands.
 type tool struct {
-	in       io.Reader
+	in       *bufio.Reader
 	out, err io.Writer // text, in which nothing controls a terminal
 	screen   io.Writer // out, for the sequences that control a terminal
 	getenv   func(name string) string

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"flag"
 	"fmt"
 	"strings"
@@ -110,8 +111,8 @@ func (p *pause) pause(ctx context.Context, args []string) error {
 		return err
 	}
 	defer end()
-	id, err := lim.Pause(ctx, p.time, s.key...)
-	if err != nil {
+	id := rand.Text()
+	if _, err := lim.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Pause, ID: id, For: p.time}, nil); err != nil {
 		return err
 	}
 	if *p.output == "json" {
@@ -135,27 +136,34 @@ func (p *pause) resume(ctx context.Context, args []string) error {
 		return err
 	}
 	defer end()
+	do := func(op weir.Op) (weir.Result, error) {
+		return lim.Decide(ctx, weir.Request{Key: s.caller, Op: op, ID: p.id}, nil)
+	}
 	resumed := true
 	if p.all {
-		res, err := lim.Peek(ctx, s.key...)
+		res, err := do(weir.Peek)
 		if err != nil {
 			return err
 		}
 		if resumed = !res.Allowed; resumed {
-			err = lim.Reset(ctx, s.key...)
+			_, err = do(weir.Reset)
 		}
 		if err != nil {
 			return err
 		}
-	} else if resumed, err = lim.Resume(ctx, p.id, s.key...); err != nil {
-		return err
+	} else {
+		res, err := do(weir.Resume)
+		if err != nil {
+			return err
+		}
+		resumed = res.Allowed
 	}
 	return p.resumed(ctx, s, lim, resumed)
 }
 
 // resumed prints what resume did, and what holds now: another pause can go on.
 func (p *pause) resumed(ctx context.Context, s *subject, lim *weir.Limiter, resumed bool) error {
-	res, err := lim.Peek(ctx, s.key...)
+	res, err := lim.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Peek}, nil)
 	if err != nil {
 		return err
 	}

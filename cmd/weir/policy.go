@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/weirfile"
 	"github.com/weir-go/weir/weirhttp"
 )
@@ -40,6 +41,7 @@ type subject struct {
 	key    []string
 
 	// Of a whole key:
+	caller weir.Key
 	lim    *weir.Limiter
 	source weirfile.Source
 
@@ -65,7 +67,7 @@ func (f *policyFlags) open(ctx context.Context, args []string, whole bool) (*sub
 	if err != nil {
 		return nil, err
 	}
-	s := &subject{file: file, key: args[2:]}
+	s := &subject{file: file, key: slices.Clone(args[2:])}
 	var names []string
 	for _, p := range file.Policies() {
 		if p.Name == args[1] {
@@ -101,12 +103,21 @@ func (f *policyFlags) open(ctx context.Context, args []string, whole bool) (*sub
 	return s, nil
 }
 
-// complete checks the key of s, and replaces an address in it.
+// complete checks the key of s, reads the segments that are "-", and replaces an address.
 func (f *policyFlags) complete(s *subject, whole bool) error {
 	names := s.policy.Segments
-	switch n := len(s.key); {
-	case whole && n != len(names) || n > len(names):
+	if n := len(s.key); whole && n != len(names) || n > len(names) {
 		return usagef("the key has %d segments: it must have %d: %s", n, len(names), quotedAll(names))
+	}
+	for i := range s.key {
+		if s.key[i] == "-" {
+			if f.ask {
+				f.print(f.err, names[i]+": ")
+			}
+			s.key[i], _ = f.line()
+		}
+	}
+	switch {
 	case slices.Contains(s.key, ""):
 		return usagef("the key's segment %q is empty: it must have at least 1 byte", names[slices.Index(s.key, "")])
 	case f.address == "":
@@ -116,10 +127,9 @@ func (f *policyFlags) complete(s *subject, whole bool) error {
 	switch {
 	case i < 0:
 		return usagef("-addr is %q: it must be a segment of the policy: %s", f.address, quotedAll(names))
-	case i >= len(s.key):
+	case i >= len(s.key) || weir.HashedKeyOf(s.key...).Hashed(i):
 		return nil
 	}
-	s.key = slices.Clone(s.key)
 	segment, err := weirhttp.IPSegment(s.key[i], 0)
 	if err != nil {
 		return usagef("the key's segment %q is not an IP address: it must be one, because -addr names it", f.address) // it can be secret
@@ -137,11 +147,18 @@ func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whol
 	if s.base, err = s.limits.For(ctx, s.policy.Name, f.plan, weir.Key{}); err != nil || !whole {
 		return planError(err, f.plan, s)
 	}
-	key := weir.KeyOf(s.key...)
-	if s.lim, err = s.limits.For(ctx, s.policy.Name, f.plan, key); err != nil {
+	s.caller = weir.HashedKeyOf(s.key...)
+	for _, o := range s.policy.Overrides { // the file has their segments in clear
+		if slices.EqualFunc(o.Key.Segments(), s.key, func(clear, given string) bool {
+			return clear == given || string(storekey.AppendHash(nil, clear)) == given
+		}) {
+			s.caller = o.Key
+		}
+	}
+	if s.lim, err = s.limits.For(ctx, s.policy.Name, f.plan, s.caller); err != nil {
 		return err
 	}
-	s.source, err = s.limits.Source(ctx, s.policy.Name, f.plan, key)
+	s.source, err = s.limits.Source(ctx, s.policy.Name, f.plan, s.caller)
 	return err
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"os"
@@ -53,6 +54,26 @@ func (d *desk) allow(n int, policy string, key ...string) {
 		if _, err := lim.Allow(d.Context(), key...); err != nil {
 			d.Fatal(err)
 		}
+	}
+}
+
+// consume consumes n tokens of the policy "api" in a file.
+func (d *desk) consume(name string, n int64, key ...string) {
+	d.Helper()
+	file, err := weirfile.Load(name, nil)
+	if err != nil {
+		d.Fatal(err)
+	}
+	limits, err := file.Limits(d.store)
+	if err != nil {
+		d.Fatal(err)
+	}
+	lim, err := limits.For(d.Context(), "api", "", weir.KeyOf(key...))
+	if err != nil {
+		d.Fatal(err)
+	}
+	if _, err := lim.AllowN(d.Context(), n, key...); err != nil {
+		d.Fatal(err)
 	}
 }
 
@@ -190,6 +211,55 @@ func TestSecretSegments(t *testing.T) {
 	}
 }
 
+// TestHashedSegments shows that every command takes a secret or long segment as weir list prints it,
+// and from standard input.
+func TestHashedSegments(t *testing.T) {
+	d := newDesk(t)
+	long := strings.Repeat("x", weir.MaxSegment+1)
+	file := d.file("user: {algorithm: fixed window, limit: 20, window: 1h}, pause: {algorithm: pause}", ", secret: [user], overrides: [{key: [acme, ann], rules: {user: {limit: 4}}}]")
+	for _, key := range [][]string{{"acme", "bob"}, {"acme", "ann"}, {long, "bob"}} {
+		d.consume(file, 1, key...)
+		var ranking explain.Ranking
+		o := tell(t, d.env, "list", "-o", "json", "-rule", "user", file, "api")
+		if err := json.Unmarshal([]byte(o.out), &ranking); err != nil || len(ranking.Callers) != 1 {
+			t.Fatalf("%v in\n%s%s", err, o.out, o.err)
+		}
+		args := []string{file, "api", ranking.Callers[0].Segments[0].Value, ranking.Callers[0].Segments[1].Value}
+		says := func(code int, text string, command ...string) {
+			t.Helper()
+			o := tell(t, d.env, append(command, args...)...)
+			if o.code != code || !strings.Contains(o.out, text) {
+				t.Errorf("%q of %.20q: got %+v, want code %d and %q", command, key, o, code, text)
+			}
+		}
+		left := "19 of 20"
+		if key[1] == "ann" {
+			left = "3 of 4" // of the override
+		}
+		says(exitOK, left, "peek")
+		says(exitOK, "user="+args[3]+"\n", "explain")
+		says(exitOK, "1 of 1 callers", "list", "-rule", "user")
+		says(exitOK, "", "pause")
+		says(exitNo, "paused", "peek")
+		says(exitOK, "resumed", "resume", "-all")
+		says(exitOK, "reset rule user", "reset", "-rule", "user")
+		says(exitOK, "there was nothing to reset in rule user", "reset", "-rule", "user")
+		says(exitOK, "0 of 0 callers", "list")
+
+		d.consume(file, 1, key...)
+		var out, errs strings.Builder
+		tool := newTool(&out, &errs, func(name string) string { return d.env[name] })
+		tool.in = bufio.NewReader(strings.NewReader(key[0] + "\r\n" + key[1]))
+		if code := tool.run(t.Context(), []string{"reset", "-rule", "user", file, "api", "-", "-"}); code != exitOK || !strings.HasPrefix(out.String(), "reset rule user") {
+			t.Errorf("from the input: code %d, %s%s", code, &out, &errs)
+		}
+	}
+	d.fails(exitUsage, "the key's segment \"user\" is empty", "peek", file, "api", "acme", "-")
+	if o := tell(t, d.env, "explain", "-addr", "user", file, "api", "acme", "%sha256="+strings.Repeat("0", 64)); o.code != exitOK {
+		t.Errorf("a hash of an address: got %+v", o)
+	}
+}
+
 // TestHostileKeys shows that keys that callers chose do not control the terminal.
 func TestHostileKeys(t *testing.T) {
 	d := newDesk(t)
@@ -257,21 +327,7 @@ func TestListOverride(t *testing.T) {
 	d := newDesk(t)
 	file := d.file("user: {algorithm: fixed window, limit: 100, window: 1h}", ", secret: [user], overrides: [{key: [acme, ann], rules: {user: {limit: 4}}}]")
 	for user, n := range map[string]int64{"ann": 3, "bob": 50, "eve": 60} {
-		f, err := weirfile.Load(file, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		limits, err := f.Limits(d.store)
-		if err != nil {
-			t.Fatal(err)
-		}
-		lim, err := limits.For(t.Context(), "api", "", weir.KeyOf("acme", user))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := lim.AllowN(t.Context(), n, "acme", user); err != nil {
-			t.Fatal(err)
-		}
+		d.consume(file, n, "acme", user)
 	}
 	var ranking explain.Ranking
 	o := tell(t, d.env, "list", "-o", "json", "-n", "2", file, "api")
@@ -326,7 +382,7 @@ func TestReset(t *testing.T) {
 		d.allow(1, "api", "acme", "bob")
 		var out, errs strings.Builder
 		tool := newTool(&out, &errs, func(name string) string { return d.env[name] })
-		tool.ask, tool.in = true, strings.NewReader(answer)
+		tool.ask, tool.in = true, bufio.NewReader(strings.NewReader(answer))
 		got := tool.run(t.Context(), []string{"reset", limitsFile, "api", "acme", "bob"})
 		o := tell(t, d.env, "list", "-rule", "user", limitsFile, "api", "acme", "bob")
 		if reset := !strings.Contains(o.out, "user=bob"); got != code || reset != (code == exitOK) || !strings.Contains(errs.String(), "Go on? [y/N] ") {
@@ -383,8 +439,9 @@ func TestResetShadow(t *testing.T) {
 		"new: {algorithm: fixed window, limit: 10, window: 1h, shadow: true}", "tenant: {by: [tenant], algorithm: fixed window, limit: 9, window: 1h}"
 	file := d.file(live+", "+shadow, "")
 	d.fails(exitUsage, "This resets rule user (weir:api:{acme:ann}:user.f2) and rule new (weir:api:{acme:ann}:new.f2).", "reset", file, "api", "acme", "ann")
-	d.want(exitOK, "reset rule user: weir:api:{acme:ann}:user.f2\nreset rule new: weir:api:{acme:ann}:new.f2\n", "reset", "-yes", file, "api", "acme", "ann")
+	d.consume(file, 5, "acme", "ann")
 	d.want(exitOK, "reset rule new: weir:api:{acme:ann}:new.f2\n", "reset", "-rule", "new", file, "api", "acme", "ann")
+	d.want(exitOK, "reset rule user: weir:api:{acme:ann}:user.f2\nthere was nothing to reset in rule new: weir:api:{acme:ann}:new.f2\n", "reset", "-yes", file, "api", "acme", "ann")
 	d.fails(exitUsage, "no rule is identified by the whole key", "reset", "-yes", d.file(shared+", "+shadow, ""), "api", "acme", "ann")
 }
 

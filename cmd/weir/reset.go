@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"strings"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/store"
 )
 
 var resetCommand = &command{
@@ -37,6 +40,9 @@ type resetRule struct {
 	Name string   `json:"name"`
 	By   []string `json:"by"`
 	Keys []string `json:"keys"`
+
+	Reset bool `json:"reset"` // there was state
+	n     int  // its index in Limiter.Rules
 }
 
 func (r *reset) run(ctx context.Context, args []string) error {
@@ -71,7 +77,14 @@ func (r *reset) run(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	if err := lim.Reset(ctx, s.key...); err != nil {
+	doc, err := explain.ExplainKey(ctx, s.lim, s.caller)
+	for i := range rules {
+		rules[i].Reset = err != nil || doc.Rules[rules[i].n].Used > 0 || doc.Rules[rules[i].n].ResetAfter > 0
+	}
+	if err != nil && !errors.Is(err, store.ErrForeign) { // a reset removes it
+		return err
+	}
+	if _, err := lim.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Reset}, nil); err != nil {
 		return err
 	}
 	if *r.output == "json" {
@@ -79,7 +92,11 @@ func (r *reset) run(ctx context.Context, args []string) error {
 		return nil
 	}
 	for _, rule := range rules {
-		r.printf("reset rule %s: %s\n", quoted(rule.Name), quotedAll(rule.Keys))
+		did := "reset rule %s: %s\n"
+		if !rule.Reset {
+			did = "there was nothing to reset in rule %s: %s\n"
+		}
+		r.printf(did, quoted(rule.Name), quotedAll(rule.Keys))
 	}
 	return nil
 }
@@ -87,7 +104,7 @@ func (r *reset) run(ctx context.Context, args []string) error {
 // rules returns the rules that are reset. There is at least one. Limiter.Reset needs a rule that is
 // no shadow rule, and then clears shadow rules too.
 func (r *reset) rules(s *subject) ([]resetRule, error) {
-	keys, err := s.lim.Bare().StoreKeys(weir.KeyOf(s.key...))
+	keys, err := s.lim.Bare().StoreKeys(s.caller)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +112,7 @@ func (r *reset) rules(s *subject) ([]resetRule, error) {
 	enforced := false
 	for i, info := range s.lim.Rules() {
 		if r.rule == info.Name || r.rule == "" && !s.sharedBy(info.By) {
-			list = append(list, resetRule{info.Name, info.By, keys[i]})
+			list = append(list, resetRule{Name: info.Name, By: info.By, Keys: keys[i], n: i})
 			enforced = enforced || !info.Shadow || r.rule != ""
 		}
 	}

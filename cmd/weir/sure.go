@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"flag"
 	"strings"
 )
@@ -18,15 +17,21 @@ func (t *tool) sure(set *flag.FlagSet) func(question string) error {
 			return usagef("%s Without a terminal to ask, it needs -yes", question)
 		}
 		t.print(t.err, question+" Go on? [y/N] ")
-		answer, err := bufio.NewReader(t.in).ReadString('\n')
+		answer, ok := t.line()
 		switch strings.ToLower(strings.TrimSpace(answer)) {
 		case "y", "yes":
 			return nil
 		}
-		if err != nil && answer == "" {
+		if !ok {
 			t.print(t.err, "\n")
 		}
 		t.print(t.err, "Nothing was changed.\n")
 		return errNo
 	}
+}
+
+// line reads a line of the input. It returns false if there is none.
+func (t *tool) line() (string, bool) {
+	text, err := t.in.ReadString('\n')
+	return strings.TrimRight(text, "\r\n"), err == nil || text != ""
 }

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
+
+	"github.com/weir-go/weir"
 )
 
 // The parameters of a form, besides those of a query.
@@ -66,6 +69,11 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 			h.fail(w, r, l, &problem{http.StatusBadRequest, "Nothing was changed.", sentence(err)})
 			return
 		}
+	} else if typed := weir.HashedKeyOf(key...); slices.ContainsFunc(l.segments, func(s weir.SegmentInfo) bool {
+		return s.Secret && typed.Hashed(slices.Index(l.names(), s.Name))
+	}) {
+		h.fail(w, r, l, &problem{http.StatusBadRequest, "Nothing was changed.", "A secret segment is a hash: send the segment itself. The command weir takes hashes."})
+		return
 	}
 	done, err := within(r.Context(), h.timeout, func(ctx context.Context) (url.Values, error) {
 		return l.change(ctx, form, key)

@@ -147,7 +147,7 @@ func TestCrossOrigin(t *testing.T) {
 func TestBadForms(t *testing.T) {
 	lim := newAPI(t, nil)
 	consume(t, lim, 4, "acme", "ann")
-	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim})
+	page := newPage(t, admin.Limiter{Name: "api", Limiter: lim}, admin.Limiter{Name: "log-in", Limiter: newSecret(t, nil)})
 	for name, c := range map[string]struct {
 		form   url.Values
 		status int
@@ -159,6 +159,7 @@ func TestBadForms(t *testing.T) {
 		"another op":      {url.Values{"limiter": {"api"}, "key": {"acme", "ann"}, "op": {"force"}}, http.StatusBadRequest, "cannot"},
 		"no key":          {url.Values{"limiter": {"api"}, "op": {"reset"}}, http.StatusBadRequest, "no key"},
 		"a short key":     {url.Values{"limiter": {"api"}, "op": {"reset"}, "key": {"acme"}}, http.StatusBadRequest, "1 segments"},
+		"a hash":          {url.Values{"limiter": {"log-in"}, "op": {"reset"}, "key": {"192.0.2.1", "%sha256=" + strings.Repeat("0", 64)}}, http.StatusBadRequest, "send the segment itself"},
 		"another rule":    {url.Values{"limiter": {"api"}, "op": {"reset"}, "key": {"acme", "ann"}, "rule": {"x"}}, http.StatusBadRequest, "no rule"},
 		"a bad target":    {url.Values{"target": {"%zz"}, "op": {"reset"}}, http.StatusBadRequest, "not valid"},
 		"a bad seal":      {url.Values{"target": {"limiter=api&sealed=x"}, "op": {"reset"}}, http.StatusBadRequest, "type the key again"},
