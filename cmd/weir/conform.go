@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -15,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance"
 	"github.com/weir-go/weir/internal/report"
 	"github.com/weir-go/weir/store"
@@ -34,7 +37,9 @@ After Ctrl-C, keys of the check that ran are left, and expire.
 Without URL, the store is that of -store. Faults are not tested: nobody can stop, pause and promote
 servers through a URL. The tests in conformance/integration do that, on servers of their own.
 
-The exit code is 1 if a check failed. The report says why checks were skipped.`,
+The exit code is 1 if a check failed, and 3 if the server cannot run the checks, for example because
+the user lacks a right: docs/reference/stores.md lists those that are needed. The report says why
+checks were skipped.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		at, c := storeFlag(set), &conform{tool: t, output: formatFlag(set)}
 		set.StringVar(&c.report, "report", "", "write the report to `FILE`, which ends in .json, and for people to a .md beside it")
@@ -157,15 +162,34 @@ func (c *conform) reportFile() (string, func(), error) {
 	return filepath.Join(dir, "report.json"), func() { _ = os.RemoveAll(dir) }, err
 }
 
-// listsKeys reports whether the suite can list keys, or why not in c.note.
+// listsKeys reports whether the suite can list keys, or why not in c.note. The error says why
+// nearly all checks would fail.
 func (c *conform) listsKeys(ctx context.Context) (bool, error) {
 	n, err := c.server.count(ctx)
+	if errors.As(err, new(usageError)) {
+		return false, err
+	}
+	prefix := "weirtest-" + rand.Text()
+	lim, readyErr := weir.NewPolicy(c.server.store, weir.Policy{Name: "ready", Rules: []weir.Rule{
+		{Name: "string", Algorithm: algorithm.FixedWindow{Limit: 1, Window: time.Minute}},
+		{Name: "set", Algorithm: algorithm.SlidingLog{Limit: 1, Window: time.Minute}},
+		{Name: "list", Algorithm: algorithm.MetadataWindow{Limit: 1, Window: time.Minute}},
+	}}, &weir.Options{Prefix: prefix})
+	if readyErr == nil {
+		readyErr = lim.Ready(ctx)
+	}
+	if lister, ok := c.server.store.(store.Lister); ok && readyErr == nil {
+		_, _, readyErr = lister.List(ctx, prefix, "", nil)
+	}
+	if unavailable(readyErr) || errors.Is(readyErr, store.ErrMisconfigured) {
+		return false, fmt.Errorf("the server cannot run the checks: %w", readyErr)
+	}
 	if err == nil && n <= mostKeys {
-		_, err = c.server.keys(ctx, "weirtest-")
+		_, _ = lim.Allow(ctx, "key") // a key to list
+		defer func() { _ = lim.Reset(ctx, "key") }()
+		_, err = c.server.keys(ctx, prefix)
 	}
 	switch {
-	case errors.As(err, new(usageError)):
-		return false, err
 	case err != nil:
 		c.note = "Keys cannot be listed, so the checks of TTLs and of prefixes are skipped: " + c.secrets.remove(err.Error())
 	case n > mostKeys:
@@ -253,10 +277,15 @@ func (c *conform) summary(file string) error {
 	} else {
 		c.printSummary(&r)
 	}
-	if !c.passed(&r) {
-		return errNo
+	if c.passed(&r) {
+		return nil
 	}
-	return nil
+	last := fmt.Sprintf("%d of %d checks failed", r.Failed, len(c.checks))
+	if i := slices.IndexFunc(r.Checks, func(k report.Check) bool { return k.Result == report.Failed }); i >= 0 {
+		last += "; the first is " + r.Checks[i].Name
+	}
+	c.print(c.err, last+"\n")
+	return errNo
 }
 
 // passed reports whether every check that was chosen passed or was skipped.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"runtime"
 	"strings"
@@ -13,9 +14,10 @@ import (
 
 // A fake is a server in the memory of the test, with the defects that it is told to have.
 type fake struct {
-	torn     bool // scripts of several callers run at once
-	keepsAll bool // keys lose their TTLs
-	hides    bool // keys cannot be listed
+	torn     bool  // scripts of several callers run at once
+	keepsAll bool  // keys lose their TTLs
+	hides    bool  // keys cannot be listed
+	fails    error // of every script
 	many     int64
 
 	mu   sync.Mutex
@@ -41,7 +43,7 @@ func (f *fake) Eval(ctx context.Context, s *store.Script, keys []string, args []
 	if err := store.CheckKeys(keys); err != nil {
 		return reply, err
 	}
-	if err := ctx.Err(); err != nil {
+	if err := cmp.Or(ctx.Err(), f.fails); err != nil {
 		return reply, err
 	}
 	f.mu.Lock()
@@ -90,9 +92,6 @@ func (f *fake) Time(ctx context.Context) (time.Time, error) { return time.Now(),
 func (f *fake) keys(_ context.Context, part string) (map[string]time.Duration, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.hides {
-		return nil, store.ErrUnavailable
-	}
 	found, now := map[string]time.Duration{}, time.Now().UnixMicro()
 	for key, r := range f.rows {
 		switch {
@@ -102,6 +101,9 @@ func (f *fake) keys(_ context.Context, part string) (map[string]time.Duration, e
 		default:
 			found[key] = time.Duration(r.expires-now) * time.Microsecond
 		}
+	}
+	if f.hides && len(found) > 0 { // SCAN is allowed, and PTTL is not
+		return nil, store.ErrUnavailable
 	}
 	return found, nil
 }

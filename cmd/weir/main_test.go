@@ -17,11 +17,13 @@ import (
 
 // fakes are the servers of the tests by the host of their URLs.
 var fakes = map[string]func() (*server, error){
-	"sound": (&fake{}).dial,
-	"torn":  (&fake{torn: true}).dial,
-	"ttls":  (&fake{keepsAll: true}).dial,
-	"acl":   (&fake{hides: true}).dial,
-	"large": (&fake{many: mostKeys + 1}).dial,
+	"sound":   (&fake{}).dial,
+	"torn":    (&fake{torn: true}).dial,
+	"ttls":    (&fake{keepsAll: true}).dial,
+	"acl":     (&fake{hides: true}).dial,
+	"full":    (&fake{fails: store.ErrUnavailable}).dial,
+	"large":   (&fake{many: mostKeys + 1}).dial,
+	"replica": (&fake{fails: fmt.Errorf("%w: the server is a replica", store.ErrMisconfigured)}).dial,
 	"down": func() (*server, error) {
 		return nil, fmt.Errorf("dial redis://ann:s3cret@down: \x1b[2J %w", store.ErrUnavailable)
 	},

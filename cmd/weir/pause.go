@@ -127,38 +127,24 @@ func (p *pause) resume(ctx context.Context, args []string) error {
 	if (p.id == "") != p.all {
 		return usagef("give either -id with the ID that weir pause printed, or -all")
 	}
-	does := "" // a pause with an ID is of one command
+	does, op := "", weir.Resume // a pause with an ID is of one command
 	if p.all {
-		does = "ends all pauses of"
+		does, op = "ends all pauses of", weir.Reset
 	}
 	ctx, s, lim, end, err := p.begin(ctx, args, does)
 	if err != nil {
 		return err
 	}
 	defer end()
-	do := func(op weir.Op) (weir.Result, error) {
-		return lim.Decide(ctx, weir.Request{Key: s.caller, Op: op, ID: p.id}, nil)
+	before, err := lim.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Peek}, nil)
+	if err != nil {
+		return err
 	}
-	resumed := true
-	if p.all {
-		res, err := do(weir.Peek)
-		if err != nil {
-			return err
-		}
-		if resumed = !res.Allowed; resumed {
-			_, err = do(weir.Reset)
-		}
-		if err != nil {
-			return err
-		}
-	} else {
-		res, err := do(weir.Resume)
-		if err != nil {
-			return err
-		}
-		resumed = res.Allowed
+	res, err := lim.Decide(ctx, weir.Request{Key: s.caller, Op: op, ID: p.id}, nil)
+	if err != nil {
+		return err
 	}
-	return p.resumed(ctx, s, lim, resumed)
+	return p.resumed(ctx, s, lim, res.Allowed && !before.Allowed)
 }
 
 // resumed prints what resume did, and what holds now: another pause can go on.

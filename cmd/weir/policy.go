@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"flag"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -111,9 +109,6 @@ func (f *policyFlags) complete(s *subject, whole bool) error {
 	}
 	for i := range s.key {
 		if s.key[i] == "-" {
-			if f.ask {
-				f.print(f.err, names[i]+": ")
-			}
 			s.key[i], _ = f.line()
 		}
 	}
@@ -145,7 +140,7 @@ func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whol
 	}
 	// A key that cannot be one: it has no override.
 	if s.base, err = s.limits.For(ctx, s.policy.Name, f.plan, weir.Key{}); err != nil || !whole {
-		return planError(err, f.plan, s)
+		return err
 	}
 	s.caller = weir.HashedKeyOf(s.key...)
 	for _, o := range s.policy.Overrides { // the file has their segments in clear
@@ -160,24 +155,4 @@ func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whol
 	}
 	s.source, err = s.limits.Source(ctx, s.policy.Name, f.plan, s.caller)
 	return err
-}
-
-// planError returns err, or, if the policy has no such plan, an error with the plans that
-// it has.
-func planError(err error, plan string, s *subject) error {
-	if !errors.Is(err, weirfile.ErrUnknown) {
-		return err
-	}
-	var names []string
-	for _, p := range s.file.Policies() {
-		for _, has := range p.Plans {
-			if p.Name == s.policy.Name {
-				names = append(names, quoted(has.Name))
-			}
-		}
-	}
-	if names == nil {
-		return fmt.Errorf("-plan is %q: policy %q has no plans", plan, s.policy.Name)
-	}
-	return fmt.Errorf("-plan is %q: it must be a plan of policy %q: %s", plan, s.policy.Name, strings.Join(names, ", "))
 }

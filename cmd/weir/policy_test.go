@@ -150,8 +150,8 @@ func TestPolicyErrors(t *testing.T) {
 	d.fails(exitUsage, "the key has 1 segments: it must have 2: tenant user", "explain", limitsFile, "api", "acme")
 	d.fails(exitUsage, "the key has 3 segments: it must have 2: tenant user", "list", limitsFile, "api", "a", "b", "c")
 	d.fails(exitUsage, "the key's segment \"user\" is empty", "explain", limitsFile, "api", "acme", "")
-	d.fails(exitUsage, "-plan is \"prro\": it must be a plan of policy \"api\": pro", "explain", "-plan", "prro", limitsFile, "api", "acme", "ann")
-	d.fails(exitUsage, "-plan is \"pro\": policy \"login\" has no plans", "explain", "-plan", "pro", limitsFile, "login", "acme", "ann")
+	d.fails(exitUsage, "policy \"api\" has no plan \"prro\": did you mean \"pro\"?", "explain", "-plan", "prro", limitsFile, "api", "acme", "ann")
+	d.fails(exitUsage, "policy \"login\" has no plan \"pro\": there is none", "explain", "-plan", "pro", limitsFile, "login", "acme", "ann")
 	d.fails(exitUsage, "-addr is \"ip\": it must be a segment of the policy: tenant user", "explain", "-addr", "ip", limitsFile, "api", "acme", "ann")
 	d.fails(exitUsage, "-n is 0", "list", "-n", "0", limitsFile, "api")
 	d.fails(exitUsage, "missing.yaml", "check", "missing.yaml") // not "not valid": a script would blame the limits

@@ -41,8 +41,7 @@ type resetRule struct {
 	By   []string `json:"by"`
 	Keys []string `json:"keys"`
 
-	Reset bool `json:"reset"` // there was state
-	n     int  // its index in Limiter.Rules
+	Reset bool `json:"reset"` // there is state
 }
 
 func (r *reset) run(ctx context.Context, args []string) error {
@@ -57,7 +56,7 @@ func (r *reset) run(ctx context.Context, args []string) error {
 			return usageError{err}
 		}
 	}
-	rules, err := r.rules(s)
+	rules, err := r.rules(ctx, s)
 	if err != nil {
 		return err
 	}
@@ -77,13 +76,6 @@ func (r *reset) run(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
-	doc, err := explain.ExplainKey(ctx, s.lim, s.caller)
-	for i := range rules {
-		rules[i].Reset = err != nil || doc.Rules[rules[i].n].Used > 0 || doc.Rules[rules[i].n].ResetAfter > 0
-	}
-	if err != nil && !errors.Is(err, store.ErrForeign) { // a reset removes it
-		return err
-	}
 	if _, err := lim.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Reset}, nil); err != nil {
 		return err
 	}
@@ -103,16 +95,22 @@ func (r *reset) run(ctx context.Context, args []string) error {
 
 // rules returns the rules that are reset. There is at least one. Limiter.Reset needs a rule that is
 // no shadow rule, and then clears shadow rules too.
-func (r *reset) rules(s *subject) ([]resetRule, error) {
+func (r *reset) rules(ctx context.Context, s *subject) ([]resetRule, error) {
 	keys, err := s.lim.Bare().StoreKeys(s.caller)
 	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	doc, err := explain.ExplainKey(ctx, s.lim, s.caller)
+	if err != nil && !errors.Is(err, store.ErrForeign) { // a reset removes it
 		return nil, err
 	}
 	var list []resetRule
 	enforced := false
 	for i, info := range s.lim.Rules() {
 		if r.rule == info.Name || r.rule == "" && !s.sharedBy(info.By) {
-			list = append(list, resetRule{Name: info.Name, By: info.By, Keys: keys[i], n: i})
+			list = append(list, resetRule{info.Name, info.By, keys[i], err != nil || doc.Rules[i].Used > 0 || doc.Rules[i].ResetAfter > 0})
 			enforced = enforced || !info.Shadow || r.rule != ""
 		}
 	}
