@@ -52,6 +52,9 @@ func lengthOf(n int64, unit string) (time.Duration, string) {
 
 const durationForm = "it must be whole numbers with the units d, h, m, s, ms, us or ns, the longest unit first: 1h30m"
 
+// ParseDuration reads a duration as files have it, for example 1d or 1h30m.
+func ParseDuration(text string) (time.Duration, error) { return parseDuration(text) }
+
 // parseDuration reads a duration, for example 1h30m.
 func parseDuration(text string) (time.Duration, error) {
 	var sum time.Duration

@@ -8,6 +8,8 @@ import (
 	"io"
 	"strings"
 	"time"
+
+	"github.com/weir-go/weir/weirfile"
 )
 
 // A command is one of the tool's verbs.
@@ -108,18 +110,15 @@ func (t *tool) help(c *command, set *flag.FlagSet) {
 	t.print(t.out, w.String())
 }
 
-// A span is the value of a flag that is a time. The error of flag.Duration says only "parse error".
+// A span is the value of a flag that is a time, which is written as in a policy file.
 type span time.Duration
 
 func (s *span) String() string { return time.Duration(*s).String() }
 
 func (s *span) Set(text string) error {
-	d, err := time.ParseDuration(text)
-	if err != nil {
-		return errors.New("it must have a unit, for example 90s, 5m or 1h30m")
-	}
+	d, err := weirfile.ParseDuration(text)
 	*s = span(d)
-	return nil
+	return err
 }
 
 // spanVar defines a flag that is a time, and whose default is the value of d.

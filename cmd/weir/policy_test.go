@@ -157,7 +157,7 @@ func TestPolicyErrors(t *testing.T) {
 	d.fails(exitUsage, "missing.yaml", "check", "missing.yaml") // not "not valid": a script would blame the limits
 	d.fails(exitUsage, "the current file: ", "check", limitsFile, "missing.yaml")
 	d.fails(exitUsage, "usr", "list", "-rule", "usr", limitsFile, "api")
-	d.fails(exitUsage, "-every is 0s", "top", "-every", "0", limitsFile, "api")
+	d.fails(exitUsage, "-every is 0s", "top", "-every", "0s", limitsFile, "api")
 	d.env = map[string]string{"WEIR_STORE": "redis://ann:s3cret@down"}
 	for _, command := range []string{"explain", "peek", "list", "top", "pause", "resume", "reset"} {
 		args := []string{command, limitsFile, "api"}
@@ -416,8 +416,11 @@ func TestPause(t *testing.T) {
 	d.want(exitOK, "allowed; the rule with the fewest tokens is \"tenant\": 171 of 200 tokens left; full again in 290 ms\n", "peek", limitsFile, "api", "acme", "bob")
 	d.fails(exitUsage, "give either -id", "resume", limitsFile, "api", "acme", "bob")
 	d.fails(exitUsage, "give either -id", "resume", "-all", "-id", "x", limitsFile, "api", "acme", "bob")
-	d.fails(exitUsage, `invalid value "5" for flag -for: it must have a unit, for example 90s, 5m or 1h30m`, "pause", "-for", "5", limitsFile, "api", "acme", "bob")
-	d.fails(exitUsage, "-for is 0s", "pause", "-for", "0", limitsFile, "api", "acme", "bob")
+	tell(t, d.env, "pause", "-for", "1d12h", limitsFile, "api", "acme", "bob")
+	d.want(exitNo, "denied by rule \"pause\": paused: the next request is allowed in 1 d 12 h\n", "peek", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, `invalid value "5" for flag -for: the unit is missing: did you mean 5s?`, "pause", "-for", "5", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, `invalid value "1.5h" for flag -for: `, "pause", "-for", "1.5h", limitsFile, "api", "acme", "bob")
+	d.fails(exitUsage, "-for is 0s", "pause", "-for", "0s", limitsFile, "api", "acme", "bob")
 	d.fails(exitUsage, "policy \"login\" cannot be paused", "pause", limitsFile, "login", "acme", "bob")
 	d.fails(exitUsage, "-rule is \"user\": it must be a rule with", "pause", "-rule", "user", limitsFile, "api", "acme", "bob")
 }
