@@ -63,13 +63,13 @@ func TestConform(t *testing.T) {
 func TestConformSecrets(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "r.json")
-	r := report.Report{Store: "s", Checks: []report.Check{{Name: "A", Result: report.Failed, Failures: []string{"dial: s3cret"}}}}
+	r := report.Report{Store: "s", Checks: []report.Check{{Name: "A", Result: report.Failed, Failures: []string{"dial: s3cretive"}}}}
 	if err := os.WriteFile(file, r.JSON(), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
 	output := format("json")
-	c := &conform{tool: &tool{out: &out, err: &out, secrets: secrets{"s3cret"}}, output: &output}
+	c := &conform{tool: &tool{out: &out, err: &out, secrets: secrets{"s3cretive"}}, output: &output}
 	if err := c.summary(file); err != errNo {
 		t.Errorf("error %v, want %v", err, errNo)
 	}

@@ -89,24 +89,20 @@ func (c *cleaner) Write(b []byte) (int, error) {
 // secrets are texts that no output may have.
 type secrets []string
 
-func (s *secrets) add(texts ...string) {
-	for _, text := range texts {
-		if text != "" && !slices.Contains(*s, text) {
-			*s = append(*s, text)
-		}
-	}
-	// A secret that contains another is removed as a whole.
-	slices.SortFunc(*s, func(a, b string) int { return len(b) - len(a) })
-}
+// login is the part of a URL, or a parameter of it, that has a password.
+var login = regexp.MustCompile(`(://)\S*(@)|((?i:password)=)[^\s&'"]+()`)
 
-// login is the part of a URL that has a password.
-var login = regexp.MustCompile(`://\S*@`)
-
-// remove replaces the secrets in text, and what stands before the host in every URL.
+// remove masks the passwords in the URLs in text, and the secrets that are quoted there. A short
+// secret, or one of letters only, is not masked elsewhere: it can be a part of other words, which
+// would be spoilt, and would tell it.
 func (s secrets) remove(text string) string {
-	text = login.ReplaceAllString(text, "://xxxxx@")
+	text = login.ReplaceAllString(text, "${1}${3}xxxxx${2}")
 	for _, secret := range s {
-		text = strings.ReplaceAll(text, secret, "xxxxx")
+		word := regexp.QuoteMeta(secret)
+		if len(secret) < 8 || !strings.ContainsFunc(secret, func(r rune) bool { return !unicode.IsLetter(r) }) {
+			word = "(['\"`])" + word + "(['\"`])"
+		}
+		text = regexp.MustCompile(word).ReplaceAllString(text, "${1}xxxxx${2}")
 	}
 	return text
 }

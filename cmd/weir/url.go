@@ -70,7 +70,6 @@ func (t *tool) target(f *storeFlags) (*target, error) {
 // parseURL returns the store at a URL. No error says what the URL is: it can have a
 // password, even where none is expected.
 func (t *tool) parseURL(raw, client string) (*target, error) {
-	t.secrets.add(raw)
 	u, err := url.Parse(raw)
 	if err != nil || u.Host == "" {
 		return nil, usagef("the URL of the store is not a URL: it must be like redis://localhost:6379, and in a password, the characters / ? # @ : %% must be percent-encoded")
@@ -79,8 +78,11 @@ func (t *tool) parseURL(raw, client string) (*target, error) {
 	at := &target{url: raw, kind: single, user: u.User.Username(), sentinelUser: query.Get("sentinel_username"), sentinelPassword: query.Get("sentinel_password")}
 	at.password, _ = u.User.Password()
 	for _, password := range []string{at.password, at.sentinelPassword, query.Get("password"), query.Get("sslpassword")} {
-		t.secrets.add(password, url.QueryEscape(password), url.PathEscape(password))
+		if password != "" {
+			t.secrets = append(t.secrets, password, url.QueryEscape(password), url.PathEscape(password))
+		}
 	}
+	slices.SortFunc(t.secrets, func(a, b string) int { return len(b) - len(a) }) // one can contain another
 	scheme, how, _ := strings.Cut(u.Scheme, "+")
 	byScheme := map[string]string{"redis": "goredis", "rediss": "goredis", "valkey": "valkey", "valkeys": "valkey", "postgres": "postgres", "postgresql": "postgres"}
 	at.client = cmp.Or(client, byScheme[scheme])

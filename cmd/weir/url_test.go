@@ -70,8 +70,24 @@ func TestParseURLErrors(t *testing.T) {
 }
 
 // TestSecrets shows that an error of a client that repeats the password is printed
-// without it.
+// without it, and that other words stay as they are.
 func TestSecrets(t *testing.T) {
+	for _, test := range []struct{ password, text, want string }{
+		{"e", "unknown command `HELLO`, with: 'AUTH' 'me' 'e'", "unknown command `HELLO`, with: 'AUTH' 'me' 'xxxxx'"},
+		{"e", "dial redis://me:e@here: refused", "dial redis://xxxxx@here: refused"},
+		{"e", "postgres://h/d?sslpassword=e&user=me", "postgres://h/d?sslpassword=xxxxx&user=me"},
+		{"password", "invalid username-password pair", "invalid username-password pair"},
+		{"redis", `redis://h:6379: "redis" is wrong`, `redis://h:6379: "xxxxx" is wrong`},
+		{"s3cretive", "as s3cretive, on h", "as xxxxx, on h"},
+	} {
+		var tool tool
+		if _, err := tool.parseURL("redis://me:"+test.password+"@h", ""); err != nil {
+			t.Fatal(err)
+		}
+		if got := tool.secrets.remove(test.text); got != test.want {
+			t.Errorf("%q: got %q, want %q", test.password, got, test.want)
+		}
+	}
 	for _, raw := range []string{
 		"redis://ann:p%40s3cret@h", "redis+sentinel://h?master_name=m&sentinel_password=p%40s3cret",
 		"postgres://h/db?password=p%40s3cret", "postgres://h/db?sslpassword=p%40s3cret",
