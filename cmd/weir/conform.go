@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -265,12 +264,9 @@ func (c *conform) summary(file string) error {
 			k.Failures[i] = c.secrets.remove(failure)
 		}
 	}
-	if clean := r.JSON(); !bytes.Equal(clean, text) {
-		text = clean
-		err := errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(report.MarkdownName(file), []byte(r.Markdown()), 0o644))
-		if err != nil {
-			return err
-		}
+	text = r.JSON()
+	if err := errors.Join(os.WriteFile(file, text, 0o644), os.WriteFile(report.MarkdownName(file), []byte(r.Markdown()), 0o644)); err != nil {
+		return err
 	}
 	if *c.output == "json" {
 		c.print(c.out, string(text))

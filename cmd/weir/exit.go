@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strings"
 
 	"github.com/weir-go/weir/store"
 )
@@ -40,11 +41,7 @@ func (t *tool) finish(command string, err error) int {
 		t.print(t.err, "weir: interrupted\n")
 		return exitInterrupted
 	}
-	where := "weir"
-	if command != "" {
-		where += " " + command
-	}
-	t.print(t.err, fmt.Sprintf("%s: %s\n", where, t.secrets.remove(err.Error())))
+	t.print(t.err, fmt.Sprintf("%s: %s\n", strings.TrimSpace("weir "+command), t.secrets.remove(err.Error())))
 	if errors.As(err, new(usageError)) {
 		return exitUsage
 	}

@@ -53,7 +53,8 @@ func overview() string {
 	for _, c := range commands() {
 		fmt.Fprintf(&w, "  %-8s %s\n", c.name, c.summary)
 	}
-	w.WriteString("\nweir COMMAND -h says more. Every command has -o json.\n\n" + urls + "\n" + exits)
+	w.WriteString("  version  Print the version: " + versions())
+	w.WriteString("\nweir COMMAND -h says more. Every other command has -o json.\n\n" + urls + "\n" + exits)
 	return w.String()
 }
 
@@ -119,11 +120,6 @@ func (s *span) Set(text string) error {
 	d, err := weirfile.ParseDuration(text)
 	*s = span(d)
 	return err
-}
-
-// spanVar defines a flag that is a time, and whose default is the value of d.
-func spanVar(set *flag.FlagSet, d *time.Duration, name, usage string) {
-	set.Var((*span)(d), name, usage)
 }
 
 // A format is the value of the flag -o.

@@ -49,7 +49,7 @@ var topCommand = &command{
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		l := t.listing(set)
 		every := 2 * time.Second
-		spanVar(set, &every, "every", "the `time` between two lists")
+		set.Var((*span)(&every), "every", "the `time` between two lists")
 		return func(ctx context.Context, args []string) error {
 			if every <= 0 {
 				return usagef("-every is %v: it must be above 0", every)

@@ -57,6 +57,10 @@ func (t *tool) run(ctx context.Context, args []string) int {
 		}
 		return exitOK
 	}
+	if slices.Contains([]string{"version", "-version", "--version"}, args[0]) {
+		t.print(t.out, versions())
+		return exitOK
+	}
 	for _, c := range commands() {
 		if c.name == args[0] {
 			return t.finish(c.name, t.command(ctx, c, args[1:]))

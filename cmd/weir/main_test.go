@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -106,6 +107,17 @@ func TestHelp(t *testing.T) {
 				t.Errorf("%s: no %q in\n%s", c.name, want, o.out)
 			}
 		}
+	}
+}
+
+func TestVersion(t *testing.T) {
+	for _, arg := range []string{"version", "-version", "--version"} {
+		if o := tell(t, nil, arg); o.code != exitOK || !strings.HasPrefix(o.out, "weir ") || !strings.HasSuffix(o.out, ", built with "+runtime.Version()+"\n") || o.out != versions() {
+			t.Errorf("%s: got %+v", arg, o)
+		}
+	}
+	if o := tell(t, nil, "-h"); !strings.Contains(o.out, "\n  version  Print the version: "+versions()) {
+		t.Errorf("the help is\n%s", o.out)
 	}
 }
 

@@ -24,7 +24,7 @@ Without a terminal, it then needs -yes.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		p := &pause{policyFlags: t.policyFlags(set)}
 		p.time = 5 * time.Minute
-		spanVar(set, &p.time, "for", "the `time` until the caller is served again")
+		set.Var((*span)(&p.time), "for", "the `time` until the caller is served again")
 		set.StringVar(&p.rule, "rule", "", "the name of the `rule`, if several are pauses")
 		p.sure = t.sure(set)
 		return p.pause
@@ -79,38 +79,31 @@ func (p *pause) only(s *subject) (*weir.Limiter, error) {
 	return nil, usagef("policy %q cannot be paused: add a rule with \"algorithm: pause\" to it", s.policy.Name)
 }
 
-// begin opens the policy, for a call that is bounded by the returned context. If other keys share
-// the rule, it first asks whether to do what the words say.
-func (p *pause) begin(ctx context.Context, args []string, does string) (context.Context, *subject, *weir.Limiter, func(), error) {
-	s, err := p.open(ctx, args, true)
-	if err != nil {
-		return ctx, nil, nil, nil, err
+// begin opens the policy. If other keys share the rule, it asks whether to do what the words say.
+func (p *pause) begin(ctx context.Context, args []string, does string) (s *subject, lim *weir.Limiter, err error) {
+	if s, err = p.open(ctx, args, true); err != nil {
+		return nil, nil, err
 	}
-	lim, err := p.only(s)
+	if lim, err = p.only(s); err == nil && does != "" && s.sharedBy(lim.Rules()[0].By) {
+		err = p.sure(fmt.Sprintf("This %s all keys with the same %s.", does, strings.Join(lim.Rules()[0].By, " and ")))
+	}
 	if err != nil {
 		s.close()
-		return ctx, nil, nil, nil, err
 	}
-	if rule := lim.Rules()[0]; does != "" && s.sharedBy(rule.By) {
-		err := p.sure(fmt.Sprintf("This %s all keys with the same %s.", does, strings.Join(rule.By, " and ")))
-		if err != nil {
-			s.close()
-			return ctx, nil, nil, nil, err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	return ctx, s, lim, func() { cancel(); s.close() }, nil
+	return s, lim, err
 }
 
 func (p *pause) pause(ctx context.Context, args []string) error {
 	if p.time <= 0 {
 		return usagef("-for is %v: it must be above 0", p.time)
 	}
-	ctx, s, lim, end, err := p.begin(ctx, args, "pauses")
+	s, lim, err := p.begin(ctx, args, "pauses")
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer s.close()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	id := rand.Text()
 	if _, err := lim.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Pause, ID: id, For: p.time}, nil); err != nil {
 		return err
@@ -131,11 +124,13 @@ func (p *pause) resume(ctx context.Context, args []string) error {
 	if p.all {
 		does, op = "ends all pauses of", weir.Reset
 	}
-	ctx, s, lim, end, err := p.begin(ctx, args, does)
+	s, lim, err := p.begin(ctx, args, does)
 	if err != nil {
 		return err
 	}
-	defer end()
+	defer s.close()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
 	before, err := lim.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Peek}, nil)
 	if err != nil {
 		return err

@@ -25,10 +25,7 @@ func (s *server) administerRedis(at *target) {
 	closeStore := s.close
 	s.close = func() { _ = c.Close(); closeStore() }
 	s.product = func(ctx context.Context) string {
-		info, err := c.Info(ctx, "server").Result()
-		if err != nil {
-			info = ""
-		}
+		info, _ := c.Info(ctx, "server").Result()
 		product := productOf(info) + map[kind]string{cluster: ", cluster", sentinel: ", Sentinel"}[at.kind]
 		if at.tls != nil {
 			product += ", TLS"

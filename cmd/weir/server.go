@@ -83,6 +83,15 @@ func version(module string) string {
 	return "?"
 }
 
+// versions returns the versions of this program and of Go.
+func versions() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "weir of unknown version\n"
+	}
+	return fmt.Sprintf("weir %s, built with %s\n", info.Main.Version, info.GoVersion)
+}
+
 // dial connects to the store at a target.
 func dial(ctx context.Context, at *target) (*server, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
