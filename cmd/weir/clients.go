@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -57,7 +58,7 @@ func openRueidis(_ context.Context, at *target) (store.Store, func(), error) {
 	}
 	c, err := rueidisclient.NewClient(options)
 	if err != nil {
-		return nil, nil, unavailableError(at, err)
+		return nil, nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return rueidis.New(c), sync.OnceFunc(c.Close), nil
 }
@@ -79,7 +80,7 @@ func openValkey(_ context.Context, at *target) (store.Store, func(), error) {
 		if c != nil {
 			c.Close()
 		}
-		return nil, nil, unavailableError(at, err)
+		return nil, nil, fmt.Errorf("%w: %w", store.ErrUnavailable, err)
 	}
 	return valkey.New(c), sync.OnceFunc(c.Close), nil
 }

@@ -169,14 +169,12 @@ func (c *conform) listsKeys(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	prefix := "weirtest-" + rand.Text()
-	lim, readyErr := weir.NewPolicy(c.server.store, weir.Policy{Name: "ready", Rules: []weir.Rule{
+	lim, _ := weir.NewPolicy(c.server.store, weir.Policy{Name: "ready", Rules: []weir.Rule{
 		{Name: "string", Algorithm: algorithm.FixedWindow{Limit: 1, Window: time.Minute}},
 		{Name: "set", Algorithm: algorithm.SlidingLog{Limit: 1, Window: time.Minute}},
 		{Name: "list", Algorithm: algorithm.MetadataWindow{Limit: 1, Window: time.Minute}},
 	}}, &weir.Options{Prefix: prefix})
-	if readyErr == nil {
-		readyErr = lim.Ready(ctx)
-	}
+	readyErr := lim.Ready(ctx)
 	if lister, ok := c.server.store.(store.Lister); ok && readyErr == nil {
 		_, _, readyErr = lister.List(ctx, prefix, "", nil)
 	}

@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/conformance"
-	"github.com/weir-go/weir/weirfile"
 )
 
 const guide = "../../docs/guide/operate.md"
@@ -70,13 +69,7 @@ func TestGuide(t *testing.T) {
 // serve makes the requests of the guide's program.
 func (d *desk) serve(path string) {
 	d.Helper()
-	file, err := weirfile.Load(path, nil)
-	if err != nil {
-		d.Fatal(err)
-	}
-	if d.limits, err = file.Limits(d.store); err != nil {
-		d.Fatal(err)
-	}
+	d.limits = d.limitsOf(path)
 	d.allow(25, "api", "acme", "ann")
 	d.allow(9, "api", "acme", "bob")
 	d.allow(4, "api", "initech", "eve")

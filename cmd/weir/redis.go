@@ -2,20 +2,54 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/weir-go/weir/store"
 )
 
-// unavailableError returns the error of a client that could not connect.
-func unavailableError(at *target, err error) error {
-	return fmt.Errorf("the store at %s cannot be used: %w", at.where(), errors.Join(store.ErrUnavailable, err))
+// mistake returns what is wrong with the URL of at if its first server is another than the URL says.
+func (at *target) mistake(ctx context.Context) string {
+	if at.kind == postgres {
+		return ""
+	}
+	if _, plain := at.info(ctx, nil); at.tls != nil && plain {
+		return "it does not use TLS: the URL must begin with redis or valkey, without the second s"
+	} else if at.tls == nil && !plain {
+		if _, secure := at.info(ctx, &tls.Config{InsecureSkipVerify: true}); secure {
+			return "it uses TLS: the URL must begin with rediss or valkeys"
+		}
+	}
+	info, _ := at.info(ctx, at.tls)
+	for _, is := range []struct {
+		kind
+		mode, url string
+	}{{single, "standalone", "redis://HOST:6379"}, {cluster, "cluster", "redis+cluster://HOST:7000"}, {sentinel, "sentinel", "redis+sentinel://HOST:26379?master_name=NAME"}} {
+		if is.kind != at.kind && strings.Contains(info, "_mode:"+is.mode) {
+			return fmt.Sprintf("it is a %s server: its URL is like %s", is.kind, is.url)
+		}
+	}
+	return ""
+}
+
+// info returns what the first server of at says about itself, and whether it answers. Only with the
+// TLS of at, it is told the password.
+func (at target) info(ctx context.Context, config *tls.Config) (string, bool) {
+	if config != at.tls {
+		at.tls, at.user, at.password = config, "", ""
+	}
+	at.kind, at.addrs, at.master, at.db = single, at.addrs[:1], "", 0
+	c := goredisOf(&at)
+	defer func() { _ = c.Close() }()
+	ctx, cancel := context.WithTimeout(ctx, callTime)
+	defer cancel()
+	info, err := c.Info(ctx, "server").Result()
+	return info, err == nil || errors.As(err, new(redis.Error))
 }
 
 // administerRedis sets the functions of s for a server of Redis or Valkey. They use

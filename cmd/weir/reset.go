@@ -84,11 +84,8 @@ func (r *reset) run(ctx context.Context, args []string) error {
 		return nil
 	}
 	for _, rule := range rules {
-		did := "reset rule %s: %s\n"
-		if !rule.Reset {
-			did = "there was nothing to reset in rule %s: %s\n"
-		}
-		r.printf(did, quoted(rule.Name), quotedAll(rule.Keys))
+		did := map[bool]string{true: "reset", false: "there was nothing to reset in"}[rule.Reset]
+		r.printf("%s rule %s: %s\n", did, quoted(rule.Name), quotedAll(rule.Keys))
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"time"
@@ -74,7 +75,7 @@ func (at *target) describe() string {
 // version returns the version of a module of this program, or "?".
 func version(module string) string {
 	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range info.Deps {
+		for _, m := range append(info.Deps, &info.Main) {
 			if m.Path == module {
 				return m.Version
 			}
@@ -85,33 +86,31 @@ func version(module string) string {
 
 // versions returns the versions of this program and of Go.
 func versions() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "weir of unknown version\n"
-	}
-	return fmt.Sprintf("weir %s, built with %s\n", info.Main.Version, info.GoVersion)
+	return fmt.Sprintf("weir %s, built with %s\n", version("github.com/weir-go/weir/cmd/weir"), runtime.Version())
 }
 
 // dial connects to the store at a target.
 func dial(ctx context.Context, at *target) (*server, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTime)
+	timeout, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	s := &server{}
 	s.open = func(ctx context.Context) (store.Store, func(), error) { return clients[at.client].open(ctx, at) }
 	var err error
-	if s.store, s.close, err = s.open(ctx); err != nil {
-		return nil, err
-	}
-	if at.kind == postgres {
-		s.administerPostgres(at)
-	} else {
-		s.administerRedis(at)
-	}
-	if _, err := s.store.Time(ctx); err != nil {
+	if s.store, s.close, err = s.open(timeout); err == nil {
+		if at.kind == postgres {
+			s.administerPostgres(at)
+		} else {
+			s.administerRedis(at)
+		}
+		if _, err = s.store.Time(timeout); err == nil {
+			return s, nil
+		}
 		s.close()
-		return nil, fmt.Errorf("the store at %s cannot be used: %w", at.where(), err)
 	}
-	return s, nil
+	if mistake := at.mistake(ctx); mistake != "" {
+		return nil, usagef("the URL of the store does not suit the server at %s: %s", at.where(), mistake)
+	}
+	return nil, fmt.Errorf("the store at %s cannot be used: %w", at.where(), err)
 }
 
 // where returns the addresses of at.

@@ -71,6 +71,9 @@ func (t *tool) target(f *storeFlags) (*target, error) {
 // password, even where none is expected.
 func (t *tool) parseURL(raw, client string) (*target, error) {
 	u, err := url.Parse(raw)
+	if err == nil && slices.Contains([]string{"memory", "sqlite", "file", "nats"}, u.Scheme) {
+		return nil, usagef("the command does not reach a store with the scheme %s: it must be redis, valkey or postgres, and for others, the program can serve the page for operators (weirhttp/admin)", u.Scheme)
+	}
 	if err != nil || u.Host == "" {
 		return nil, usagef("the URL of the store is not a URL: it must be like redis://localhost:6379, and in a password, the characters / ? # @ : %% must be percent-encoded")
 	}

@@ -47,6 +47,8 @@ func TestParseURLErrors(t *testing.T) {
 	for _, test := range []struct{ raw, client, want string }{
 		{"s3cret", "", "it must be like redis://localhost:6379"},
 		{"redis:s3cret", "", "it must be like"},
+		{"memory:", "", "the scheme memory: it must be redis, valkey or postgres"},
+		{"sqlite:///s3cret.db", "", "the scheme sqlite: it must be"},
 		{"redis://:s3cret/x@h:1", "", "percent-encoded"},
 		{"redis://:12/s3cret@h", "", "not the number of a database"},
 		{"redis://:12?s3cret@h", "", "unknown parameter"},
