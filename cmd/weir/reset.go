@@ -100,7 +100,7 @@ func (r *reset) rules(ctx context.Context, s *subject) ([]resetRule, error) {
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
 	doc, err := explain.ExplainKey(ctx, s.lim, s.caller)
-	if err != nil && !errors.Is(err, store.ErrForeign) { // a reset removes it
+	if err != nil && !errors.Is(err, store.ErrForeign) { // it can be of another rule
 		return nil, err
 	}
 	var list []resetRule

@@ -108,7 +108,7 @@ func dial(ctx context.Context, at *target) (*server, error) {
 		s.close()
 	}
 	if mistake := at.mistake(ctx); mistake != "" {
-		return nil, usagef("the URL of the store does not suit the server at %s: %s", at.where(), mistake)
+		return nil, usagef("the URL of the store does not suit the server at %s: %s", at.addrs[0], mistake)
 	}
 	return nil, fmt.Errorf("the store at %s cannot be used: %w", at.where(), err)
 }
