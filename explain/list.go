@@ -172,11 +172,11 @@ func newListing(lim *weir.Limiter, opts *ListOptions) (*listing, error) {
 		_, err := lim.Only(l.Rule) // it says what is wrong
 		return nil, err
 	}
-	k, clear := weir.HashedKeyOf(l.Segments...), 0
-	for clear < len(l.Segments) && !k.Hashed(clear) {
-		clear++
+	k, n := weir.HashedKeyOf(l.Segments...), 0
+	for n < len(l.Segments) && !k.Hashed(n) { // StorePrefix would hash a hash
+		n++
 	}
-	l.want, l.prefix = segments(l.lim, k), l.lim.StorePrefix(l.Segments[:clear]...)
+	l.want, l.prefix = segments(l.lim, k), l.lim.StorePrefix(l.Segments[:n]...)
 	return l, nil
 }
 

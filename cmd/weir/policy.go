@@ -144,8 +144,8 @@ func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whol
 	}
 	s.caller = weir.HashedKeyOf(s.key...)
 	for _, o := range s.policy.Overrides { // the file has their segments in clear
-		if slices.EqualFunc(o.Key.Segments(), s.key, func(clear, given string) bool {
-			return clear == given || string(storekey.AppendHash(nil, clear)) == given
+		if slices.EqualFunc(o.Key.Segments(), s.key, func(own, given string) bool {
+			return own == given || string(storekey.AppendHash(nil, own)) == given
 		}) {
 			s.caller = o.Key
 		}
