@@ -17,12 +17,13 @@ import (
 //   - nil: the store made a decision.
 //   - [store.ErrUnavailable]: the server is away or too slow, so check again. A program
 //     with a fallback can start all the same: see package outage.
-//   - any other error: somebody must correct a setting, such as a password or a right,
-//     which a [store.ErrMisconfigured] names. Until then, a limiter that fails open has
-//     no limits.
+//   - any other error: somebody must act, for example correct a password, a right or a
+//     certificate, or give the server more memory. A [store.ErrMisconfigured] says what
+//     to do. Until then, a limiter that fails open has no limits.
 //
-// Let a probe fail a few times before it counts: a server that was just demoted can look
-// like a mistake. Ready bypasses the wrappers, and uses keys of its own, which it removes
+// Some mistakes look like an outage, for example TLS on one side only, or a wrong address.
+// So alert on an ErrUnavailable that stays. Let a probe fail a few times before it counts:
+// a server that was just demoted can look like a mistake. Ready bypasses the wrappers, and uses keys of its own, which it removes
 // within one second, even after an error. See docs/guide/outage.md.
 func (l *Limiter) Ready(ctx context.Context) error {
 	if l == nil || l.bound == nil {

@@ -14,9 +14,9 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 
 	// ErrMisconfigured means that calls fail until somebody corrects a setting, for
-	// example a password, the rights of the user, or the kind of the client. A store
-	// returns it with ErrUnavailable, so that the error is both: the decision is not
-	// known.
+	// example a password, a certificate, the rights of the user, or the kind of the
+	// client, or makes room on a full server. A store returns it with ErrUnavailable, so
+	// that the error is both: the decision is not known.
 	ErrMisconfigured = errors.New("store misconfigured")
 
 	// ErrScript means that the script failed, or that its reply holds something

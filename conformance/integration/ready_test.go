@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"crypto/tls"
 	"errors"
 	"strings"
 	"testing"
@@ -41,6 +42,9 @@ func TestReady(t *testing.T) {
 	servers.Need(t)
 	locked := servers.NewReplicated(t, "redis-8.0", "--requirepass", "secret", "--masterauth", "secret")
 	open := servers.NewSingle(t, "redis-7.0")
+	full := servers.NewSingle(t, "redis-7.0", "--maxmemory", "1mb", "--maxmemory-policy", "noeviction")
+	alone := servers.NewSingle(t, "redis-7.0", "--min-replicas-to-write", "1")
+	secure := servers.NewTLS(t, "redis-8.0")
 	cluster := newCluster(t).calm(t)
 	for _, a := range adapters {
 		t.Run(a.name, func(t *testing.T) {
@@ -74,6 +78,10 @@ func TestReady(t *testing.T) {
 			try("a password too many", with(open.Endpoint, func(e *servers.Endpoint) { e.Password = "secret" }), "has no password")
 			works = false
 			try("a replica", with(locked.Endpoint, func(e *servers.Endpoint) { e.Addrs = []string{locked.Nodes[1].Addr} }), "the server is a replica")
+			try("a full memory", full.Endpoint, "raise maxmemory")
+			try("no replicas", alone.Endpoint, "lower min-replicas-to-write")
+			try("TLS", secure.Endpoint, "")
+			try("an unknown authority", with(secure.Endpoint, func(e *servers.Endpoint) { e.TLS = &tls.Config{} }), "rejects the certificate of the server")
 			own := a.words[servers.Single]
 			try("a user", open.Grant(t, "~weirtest-* "+servers.ACL+" "+own), "")
 			try("no EVALSHA", open.Grant(t, "~weirtest-* "+servers.ACL+" -evalsha -eval "+own), "grant the commands")

@@ -112,7 +112,7 @@ func (b *Base) unanswered(ctx context.Context, call string, err error) error {
 		// deadline.
 		return fmt.Errorf("%s: %s: %w: %v", b.Name, call, store.ErrUnavailable, err)
 	}
-	return fmt.Errorf("%s: %s: %w: %w", b.Name, call, store.ErrUnavailable, err)
+	return fmt.Errorf("%s: %s: %w: %w", b.Name, call, errreply.Connection(err), err)
 }
 
 // ended returns the error of ctx. If the deadline has passed, it returns

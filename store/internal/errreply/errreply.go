@@ -62,6 +62,7 @@ var refusals = []refusal{
 	{"Client sent AUTH, but no password is set", "no password"},
 	{"AUTH <password> called without any password configured", "no password"},
 	{"DB index is out of range", "no database"},
+	{"SELECT is not allowed in cluster mode", "no database"},
 	{"This instance has cluster support disabled", "no cluster"},
 	{"unknown command", "no scripts"},
 }

@@ -1,6 +1,12 @@
 package errreply
 
-import "github.com/weir-go/weir/store"
+import (
+	"crypto/tls"
+	"errors"
+	"net"
+
+	"github.com/weir-go/weir/store"
+)
 
 // A Client says which servers the client of a store finds by itself.
 type Client uint8
@@ -22,13 +28,16 @@ var mistakes = map[string]string{
 	"no password": "the server has no password: remove it from the options of the client",
 	"no database": "the server has no such database: choose another in the options of the client",
 	"no cluster":  "the server is not in a cluster: use a client of a single server",
+	"OOM":         "the memory of the server is full, and it evicts nothing: give it more memory, and raise maxmemory",
+	"MISCONF":     "the server cannot save to its disk, and rejects writes: free the disk, or set stop-writes-on-bgsave-error to no",
 	"no scripts":  "the server does not know a command that a limiter needs: it must run Lua scripts",
 }
 
 // The mistakes that depend on the client. Another client follows the server's answer.
 const (
-	wantsCluster = "the server is a node of a cluster: use a client of a cluster"
-	wantsMaster  = "the server is a replica: connect to the master; if it was demoted just now, this ends when the client has the new master"
+	wantsCluster  = "the server is a node of a cluster: use a client of a cluster"
+	wantsMaster   = "the server is a replica: connect to the master; if it was demoted just now, this ends when the client has the new master"
+	wantsReplicas = "too few replicas are connected: start them, or lower min-replicas-to-write; if one restarts just now, this ends when it is connected"
 )
 
 // because returns the ErrUnavailable for a code.
@@ -37,13 +46,33 @@ func because(code string, client Client) error {
 	switch {
 	case code == "MOVED" && (client == Single || client == Sentinel):
 		hint = wantsCluster
-	case code == "READONLY" && client == Single:
+	case (code == "READONLY" || code == "MASTERDOWN") && client == Single:
 		hint = wantsMaster
+	case code == "NOREPLICAS" && client == Single: // others see it during each failover
+		hint = wantsReplicas
 	}
 	if hint == "" {
 		return store.ErrUnavailable
 	}
 	return mistake(hint)
+}
+
+// Connection returns the meaning of err, which is the error of a connection and no reply.
+// It is [store.ErrUnavailable], and [store.ErrMisconfigured] too if one side rejects the
+// other's TLS.
+func Connection(err error) error {
+	var untrusted *tls.CertificateVerificationError
+	var noTLS tls.RecordHeaderError
+	var remote *net.OpError
+	switch {
+	case errors.As(err, &untrusted):
+		return mistake("the client rejects the certificate of the server: correct its TLS configuration, or the certificate")
+	case errors.As(err, &noTLS):
+		return mistake("the server does not speak TLS: name its port for TLS, or remove the TLS configuration of the client")
+	case errors.As(err, &remote) && remote.Op == "remote error": // a TLS alert
+		return mistake("the server rejects the TLS of the client: correct its TLS configuration, which may lack a certificate")
+	}
+	return store.ErrUnavailable
 }
 
 // A mistake is a [store.ErrUnavailable] and a [store.ErrMisconfigured]. It says what to

@@ -41,7 +41,12 @@ func TestMistake(t *testing.T) {
 		{"LOADING Redis is loading the dataset in memory", nil, ""},
 		{"CLUSTERDOWN Hash slot not served", nil, ""},
 		{"TRYAGAIN Multiple keys request during rehashing of slot", nil, ""},
-		{"OOM command not allowed when used memory > 'maxmemory'." + tail, nil, ""},
+		{"OOM command not allowed when used memory > 'maxmemory'." + tail, all, "raise maxmemory"},
+		{call + line + "-OOM command not allowed when used memory > 'maxmemory'. ", all, "raise maxmemory"},
+		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk." + tail, all, "free the disk"},
+		{"NOREPLICAS Not enough good replicas to write." + tail, []Client{Single}, "min-replicas-to-write"},
+		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", []Client{Single}, "connect to the master"},
+		{"ERR SELECT is not allowed in cluster mode", all, "no such database"},
 		{"ERR max number of clients reached", nil, ""},
 	} {
 		for _, client := range all {
