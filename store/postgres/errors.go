@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/errreply"
 )
 
 var (
@@ -20,7 +22,7 @@ var (
 const lackOfLocks = "53200"
 
 // hints say what to do about an error of the server, by its code. Such an error comes
-// again until a setting is corrected, unless it is lackOfLocks.
+// again until somebody acts, unless it is lackOfLocks.
 var hints = map[string]string{
 	"26000":     " (behind a pooler, set default_query_exec_mode=exec)",
 	"28000":     " (correct the user in the URL, or allow it in pg_hba.conf)",
@@ -28,21 +30,37 @@ var hints = map[string]string{
 	"3D000":     " (correct the name of the database in the URL)",
 	"3F000":     " (no schema of the search path exists, or the role lacks USAGE on it)",
 	"42501":     " (GRANT SELECT, INSERT, UPDATE, DELETE ON weir)",
-	"42703":     " (another table has the name weir)",
+	"42704":     " (correct the parameters in the URL)",
 	"42P01":     " (call Migrate, or check the search path and USAGE on its schema)",
 	"42P05":     " (behind a pooler, set default_query_exec_mode=exec)",
+	"53100":     " (free the disk of the server)",
+	"55000":     otherTable,
 	lackOfLocks: " (if it is shared memory, set max_locks_per_transaction to 256)",
 }
 
-// migrateHint is the hint for 42501 if the table cannot be created.
-const migrateHint = " (GRANT CREATE ON the schema, or let a role that has it create the table)"
+// otherTable is the hint for 55000, and for other codes of the classes 23 and 42, which
+// say that a statement does not suit the table.
+const otherTable = " (another table has the name weir)"
 
-// hint returns what to do about an error of the server in call.
-func hint(call string, reply *pgconn.PgError) string {
-	if call == "migrate" && reply.Code == "42501" {
-		return migrateHint
+// hint returns what to do about err, an error of a call, if that is known. It lasts if it
+// comes again until somebody acts.
+func hint(call string, err error) (advice string, lasts bool) {
+	var reply *pgconn.PgError
+	switch errors.As(err, &reply); {
+	case errors.Is(err, errReadOnly):
+		return "", true
+	case reply == nil && strings.Contains(err.Error(), "server refused TLS"):
+		return " (set sslmode=disable in the URL, or ssl=on on the server)", true
+	case reply == nil:
+		return "", false
+	case call == "migrate" && reply.Code == "42501":
+		return " (GRANT CREATE ON the schema, or let a role that has it create the table)", true
+	case strings.Contains(reply.Message, "statement pooling mode"):
+		return " (set pool_mode=transaction in PgBouncer)", true
+	case call != "migrate" && hints[reply.Code] == "" && (strings.HasPrefix(reply.Code, "23") || strings.HasPrefix(reply.Code, "42")):
+		return otherTable, true
 	}
-	return hints[reply.Code]
+	return hints[reply.Code], hints[reply.Code] != "" && reply.Code != lackOfLocks
 }
 
 // failed returns the error of a call for err, which comes from pgx. It is the error of
@@ -52,12 +70,9 @@ func failed(ctx context.Context, call string, err error) error {
 	if deadline, ok := ctx.Deadline(); done == nil && ok && !time.Now().Before(deadline) {
 		done = context.DeadlineExceeded // the timer of pgx was earlier than the timer of ctx
 	}
-	advice, reply := "", (*pgconn.PgError)(nil)
-	if errors.As(err, &reply) {
-		advice = hint(call, reply)
-	}
-	down := store.ErrUnavailable
-	if advice != "" && reply.Code != lackOfLocks || errors.Is(err, errReadOnly) {
+	down := errreply.Connection(err)
+	advice, lasts := hint(call, err)
+	if lasts {
 		down = errMisconfigured
 	}
 	switch {
@@ -73,8 +88,7 @@ func failed(ctx context.Context, call string, err error) error {
 	return fmt.Errorf("postgres: %s: %w: %w%s", call, down, err, advice)
 }
 
-// errMisconfigured means that an ErrUnavailable comes again until somebody corrects a
-// setting. A standby is one too: if target_session_attrs is read-write, the pool does not
+// errMisconfigured means that an ErrUnavailable comes again until somebody acts. A standby is one too: if target_session_attrs is read-write, the pool does not
 // connect to it.
 var errMisconfigured error = misconfigured{}
 

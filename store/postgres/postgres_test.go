@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -86,22 +87,29 @@ func TestFailed(t *testing.T) {
 	late, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	reply := func(code string) error { return &pgconn.PgError{Code: code, Message: "a message"} }
+	pooling := &pgconn.PgError{Code: "08P01", Message: "transaction blocks not allowed in statement pooling mode"}
 	for name, c := range map[string]struct {
 		ctx       context.Context
 		err       error
 		want, not error
 		text      string
 	}{
-		"lost connection":          {t.Context(), io.ErrUnexpectedEOF, store.ErrUnavailable, context.Canceled, ""},
-		"serialization failure":    {t.Context(), reply("40001"), store.ErrUnavailable, context.Canceled, "a message"},
-		"disk full":                {t.Context(), reply("53100"), store.ErrUnavailable, context.Canceled, "a message"},
+		"lost connection":          {t.Context(), io.ErrUnexpectedEOF, store.ErrUnavailable, store.ErrMisconfigured, ""},
+		"serialization failure":    {t.Context(), reply("40001"), store.ErrUnavailable, store.ErrMisconfigured, "a message"},
+		"disk full":                {t.Context(), reply("53100"), store.ErrMisconfigured, context.Canceled, "free the disk"},
+		"no operator":              {t.Context(), reply("42883"), store.ErrMisconfigured, context.Canceled, "another table"},
+		"a column without value":   {t.Context(), reply("23502"), store.ErrMisconfigured, context.Canceled, "another table"},
+		"a view":                   {t.Context(), reply("55000"), store.ErrMisconfigured, context.Canceled, "another table"},
+		"no TLS":                   {t.Context(), errors.New("tls error: server refused TLS connection"), store.ErrMisconfigured, context.Canceled, "sslmode=disable"},
+		"an unknown authority":     {t.Context(), &tls.CertificateVerificationError{Err: io.EOF}, store.ErrMisconfigured, context.Canceled, "certificate"},
+		"statement pooling":        {t.Context(), pooling, store.ErrMisconfigured, context.Canceled, "pool_mode=transaction"},
 		"lock timeout of the role": {t.Context(), reply("55P03"), store.ErrUnavailable, context.DeadlineExceeded, "a message"},
-		"no table":                 {t.Context(), reply("42P01"), store.ErrUnavailable, context.Canceled, "Migrate"},
-		"no privilege":             {t.Context(), reply("42501"), store.ErrUnavailable, context.Canceled, "GRANT SELECT"},
-		"no prepared statement":    {t.Context(), reply("26000"), store.ErrUnavailable, context.Canceled, "default_query_exec_mode=exec"},
-		"a prepared statement":     {t.Context(), reply("42P05"), store.ErrUnavailable, context.Canceled, "default_query_exec_mode=exec"},
-		"no schema":                {t.Context(), reply("3F000"), store.ErrUnavailable, context.Canceled, "USAGE"},
-		"too many locks":           {t.Context(), reply("53200"), store.ErrUnavailable, context.Canceled, "max_locks_per_transaction"},
+		"no table":                 {t.Context(), reply("42P01"), store.ErrMisconfigured, context.Canceled, "Migrate"},
+		"no privilege":             {t.Context(), reply("42501"), store.ErrMisconfigured, context.Canceled, "GRANT SELECT"},
+		"no prepared statement":    {t.Context(), reply("26000"), store.ErrMisconfigured, context.Canceled, "default_query_exec_mode=exec"},
+		"a prepared statement":     {t.Context(), reply("42P05"), store.ErrMisconfigured, context.Canceled, "default_query_exec_mode=exec"},
+		"no schema":                {t.Context(), reply("3F000"), store.ErrMisconfigured, context.Canceled, "USAGE"},
+		"too many locks":           {t.Context(), reply("53200"), store.ErrUnavailable, store.ErrMisconfigured, "max_locks_per_transaction"},
 		"a timeout of a dial":      {t.Context(), fmt.Errorf("dial: %w", context.DeadlineExceeded), store.ErrUnavailable, context.DeadlineExceeded, "dial"},
 		"cancelled":                {cancelled, io.EOF, context.Canceled, store.ErrUnavailable, "EOF"},
 		"cancelled statement":      {cancelled, reply("57014"), context.Canceled, store.ErrUnavailable, "a message"},
