@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/internal/errreply"
 	"github.com/weir-go/weir/store/kit"
 )
 
@@ -21,16 +25,28 @@ var conflicts = map[jetstream.ErrorCode]bool{
 	10210: true, // too many batches are under way
 }
 
-// hints say what to do about errors that come again until somebody corrects a setting.
+// hints say what to do about errors that come again until somebody acts.
 var hints = map[jetstream.ErrorCode]string{
 	jetstream.JSErrCodeStreamNotFound:                "create the bucket with StreamConfig",
 	jetstream.JSErrCodeJetStreamNotEnabled:           "enable JetStream on the server",
 	jetstream.JSErrCodeJetStreamNotEnabledForAccount: "enable JetStream for the account",
 	jetstream.JSErrCodeStreamMessageExceedsMaximum:   "raise MaxMsgSize of the stream, or choose an algorithm without a sorted set",
+	10002: moreRoom,
+	10023: moreRoom,
+	10028: moreRoom,
+	10047: moreRoom,
+	10077: "raise MaxBytes or MaxMsgs of the stream", // with the texts of full only
 	10109: "the stream is sealed: create another bucket",
 	10166: "set AllowMsgTTL, as StreamConfig does",
 	10174: "set AllowAtomicPublish, as StreamConfig does",
 	10199: "raise max_msgs in limits.batch of JetStream, 1,000 by default, or choose fewer rules or buckets",
+}
+
+const moreRoom = "raise the limits of JetStream, of the server or of the account"
+
+// full reports whether e is no error with code 10077, or says that the stream is full.
+func full(e *jetstream.APIError) bool {
+	return e.ErrorCode != 10077 || strings.HasPrefix(e.Description, "maximum ")
 }
 
 // failed returns the error of a request for err, which comes from the client or the
@@ -40,7 +56,7 @@ func failed(err error) error {
 	switch {
 	case errors.As(err, &reply) && conflicts[reply.ErrorCode]:
 		return fmt.Errorf("%w: %w", kit.ErrConflict, err)
-	case errors.As(err, &reply) && hints[reply.ErrorCode] != "":
+	case errors.As(err, &reply) && hints[reply.ErrorCode] != "" && full(reply):
 		return misconfigured(fmt.Errorf("%w (%s)", err, hints[reply.ErrorCode]))
 	case errors.Is(err, nats.ErrMaxPayload):
 		return misconfigured(fmt.Errorf("%w (raise max_payload of the server, or choose an algorithm without a sorted set)", err))
@@ -50,26 +66,75 @@ func failed(err error) error {
 	return err
 }
 
+// unanswered returns the error of a request for err, if no reply came. If the user of the
+// connection lacks a right, the server says so, but not in a reply.
+func (b *bucketDB) unanswered(err error) error {
+	last := b.js.Conn().LastError()
+	if errors.Is(err, context.DeadlineExceeded) && errors.Is(last, nats.ErrPermissionViolation) &&
+		(strings.Contains(last.Error(), b.bucket) || strings.Contains(last.Error(), `"_INBOX.`)) {
+		return misconfigured(fmt.Errorf("%v: %w (grant it to the user of the connection)", err, last))
+	}
+	return failed(err)
+}
+
+var unwelcome = regexp.MustCompile(`(?i)authorization violation|authentication (expired|revoked)|secure connection`)
+
+// connected returns an error if the client has no connection. It would keep a message
+// until it has one.
+func (b *bucketDB) connected() error {
+	status, last := b.js.Conn().Status(), b.js.Conn().LastError()
+	if status == nats.CONNECTED {
+		return nil
+	}
+	err := fmt.Errorf("the client is not connected: %v", status)
+	switch {
+	case last == nil:
+		return err
+	case unwelcome.MatchString(last.Error()):
+		return misconfigured(fmt.Errorf("%w: %w (correct the credentials or the TLS of the connection)", err, last))
+	}
+	return fmt.Errorf("%w: %w: %w", errreply.Connection(last), err, last)
+}
+
 func misconfigured(err error) error {
 	return fmt.Errorf("%w: %w: %w", store.ErrUnavailable, store.ErrMisconfigured, err)
 }
 
-// checkStream checks the settings of the stream, once, and again after it was missing.
+// lookAgain is the time after which a call looks at the settings of the stream again.
+const lookAgain = time.Minute
+
+// checkStream checks the settings of the stream: in the first call, in one call after each
+// lookAgain, and in each call after an error.
 func (b *bucketDB) checkStream(ctx context.Context) error {
-	if b.checked.Load() {
+	last := b.looked.Load()
+	if last != nil && time.Since(*last) < lookAgain {
 		return nil
 	}
+	now := time.Now()
+	if last != nil && !b.looked.CompareAndSwap(last, &now) {
+		return nil // another call looks
+	}
+	err := b.look(ctx)
+	if err != nil {
+		b.looked.Store(nil)
+	} else if last == nil {
+		b.looked.Store(&now)
+	}
+	return err
+}
+
+// look returns an error if the stream is missing or has a wrong setting.
+func (b *bucketDB) look(ctx context.Context) error {
 	if err := b.connected(); err != nil {
 		return err
 	}
 	s, err := b.js.Stream(ctx, streamName(b.bucket))
 	if err != nil {
-		return failed(err)
+		return b.unanswered(err)
 	}
 	if wrong := wrongSetting(s.CachedInfo().Config); wrong != "" {
 		return misconfigured(fmt.Errorf("the stream %s has %s: pass StreamConfig to UpdateStream", streamName(b.bucket), wrong))
 	}
-	b.checked.Store(true)
 	return nil
 }
 

@@ -46,11 +46,12 @@
 // # The bucket
 //
 // The bucket is a stream with the settings of [StreamConfig]. The store checks them
-// before its first call, and otherwise returns [store.ErrMisconfigured]. A call over
-// several keys, for example of a policy with two rules, is an atomic batch of JetStream,
-// which needs AllowAtomicPublish. A server accepts 1,000 keys in a batch, unless its
-// limits.batch.max_msgs is larger. Each value has a TTL, one hour longer than it is
-// needed, which needs AllowMsgTTL. A TTL of the whole bucket would end limits early.
+// before its first call and once a minute, and returns [store.ErrMisconfigured] if they
+// are wrong. A call over several keys, for example of a policy with two rules, is an
+// atomic batch of JetStream, which needs AllowAtomicPublish. A server accepts 1,000 keys
+// in a batch, unless its limits.batch.max_msgs is larger. Each value has a TTL, one hour
+// longer than it is needed, which needs AllowMsgTTL. A TTL of the whole bucket would end
+// limits early.
 //
 // With one replica and file storage, a server takes milliseconds for each atomic batch,
 // because it writes it to a file of its own first. For several rules, use three replicas,
@@ -175,7 +176,7 @@ type bucketDB struct {
 	api     string // the prefix of requests
 	put     string // the prefix of subjects to which values are published
 	timeout time.Duration
-	checked atomic.Bool // the settings of the stream were right, and it was there since
+	looked  atomic.Pointer[time.Time] // when the settings of the stream were right; nil if a call must look
 }
 
 var validBucket = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
@@ -394,15 +395,6 @@ func (b *bucketDB) publish(ctx context.Context, batch []*nats.Msg) error {
 	return err
 }
 
-// connected returns an error if the client has no connection. It would keep a message
-// until it has one.
-func (b *bucketDB) connected() error {
-	if status := b.js.Conn().Status(); status != nats.CONNECTED {
-		return fmt.Errorf("the client is not connected: %v", status)
-	}
-	return nil
-}
-
 // request sends m, and returns the reply.
 func (b *bucketDB) request(ctx context.Context, m *nats.Msg) (r reply, err error) {
 	if err := b.connected(); err != nil {
@@ -410,17 +402,17 @@ func (b *bucketDB) request(ctx context.Context, m *nats.Msg) (r reply, err error
 	}
 	got, err := b.js.Conn().RequestMsgWithContext(ctx, m)
 	if errors.Is(err, nats.ErrNoResponders) {
-		b.checked.Store(false) // somebody may have deleted the bucket, and make another
+		b.looked.Store(nil) // somebody may have deleted the bucket, and make another
 	}
 	if err != nil {
-		return r, failed(err)
+		return r, b.unanswered(err)
 	}
 	if err := json.Unmarshal(got.Data, &r); err != nil {
 		return r, fmt.Errorf("the reply is not that of JetStream: %w", err)
 	}
 	if r.Error != nil {
 		if hints[r.Error.ErrorCode] != "" {
-			b.checked.Store(false)
+			b.looked.Store(nil)
 		}
 		return r, failed(r.Error)
 	}
