@@ -128,7 +128,7 @@ func TestPostgresReady(t *testing.T) {
 		t.Errorf("a limiter's role: %v", err)
 	}
 	mistaken(t, "a wrong password", ready(t, postgres.New(openPool(t, server.PostgresURL(limiterRole, "guess", "")))), "correct the user and the password")
-	mistaken(t, "no TLS", ready(t, postgres.New(openPool(t, server.PostgresURL(limiterRole, limiterPassword, "")+"?sslmode=require"))), "sslmode=disable")
+	mistaken(t, "no TLS", ready(t, postgres.New(openPool(t, server.PostgresURL(limiterRole, limiterPassword, "")+"?sslmode=require"))), "does not speak TLS")
 	mistaken(t, "no table", ready(t, postgres.New(limiterPool(t, server, param("search_path", "pg_catalog")))), "call Migrate")
 	mistaken(t, "read-only", ready(t, postgres.New(limiterPool(t, server, param("default_transaction_read_only", "on")))), "accepts no writes")
 	sql(t, admin, "SELECT pg_advisory_xact_lock(1); CREATE ROLE without_rights LOGIN PASSWORD 'secret'")

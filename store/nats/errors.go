@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/internal/errreply"
 	"github.com/weir-go/weir/store/kit"
 )
 
@@ -31,22 +31,12 @@ var hints = map[jetstream.ErrorCode]string{
 	jetstream.JSErrCodeJetStreamNotEnabled:           "enable JetStream on the server",
 	jetstream.JSErrCodeJetStreamNotEnabledForAccount: "enable JetStream for the account",
 	jetstream.JSErrCodeStreamMessageExceedsMaximum:   "raise MaxMsgSize of the stream, or choose an algorithm without a sorted set",
-	10002: moreRoom,
-	10023: moreRoom,
-	10028: moreRoom,
-	10047: moreRoom,
-	10077: "raise MaxBytes or MaxMsgs of the stream", // with the texts of full only
+	10002: "raise the limits of JetStream for the account",
+	10023: "raise the limits of JetStream on the server",
 	10109: "the stream is sealed: create another bucket",
 	10166: "set AllowMsgTTL, as StreamConfig does",
 	10174: "set AllowAtomicPublish, as StreamConfig does",
 	10199: "raise max_msgs in limits.batch of JetStream, 1,000 by default, or choose fewer rules or buckets",
-}
-
-const moreRoom = "raise the limits of JetStream, of the server or of the account"
-
-// full reports whether e is no error with code 10077, or says that the stream is full.
-func full(e *jetstream.APIError) bool {
-	return e.ErrorCode != 10077 || strings.HasPrefix(e.Description, "maximum ")
 }
 
 // failed returns the error of a request for err, which comes from the client or the
@@ -56,8 +46,10 @@ func failed(err error) error {
 	switch {
 	case errors.As(err, &reply) && conflicts[reply.ErrorCode]:
 		return fmt.Errorf("%w: %w", kit.ErrConflict, err)
-	case errors.As(err, &reply) && hints[reply.ErrorCode] != "" && full(reply):
+	case errors.As(err, &reply) && hints[reply.ErrorCode] != "":
 		return misconfigured(fmt.Errorf("%w (%s)", err, hints[reply.ErrorCode]))
+	case errors.As(err, &reply) && strings.HasPrefix(reply.Description, "maximum "): // bytes or messages exceeded
+		return misconfigured(fmt.Errorf("%w (raise MaxBytes and MaxMsgs of the stream)", err))
 	case errors.Is(err, nats.ErrMaxPayload):
 		return misconfigured(fmt.Errorf("%w (raise max_payload of the server, or choose an algorithm without a sorted set)", err))
 	case errors.Is(err, nats.ErrNoResponders):
@@ -77,7 +69,7 @@ func (b *bucketDB) unanswered(err error) error {
 	return failed(err)
 }
 
-var unwelcome = regexp.MustCompile(`(?i)authorization violation|authentication (expired|revoked)|secure connection`)
+var unwelcome = regexp.MustCompile(`(?i)authorization violation|authentication (expired|revoked)|secure connection|tls: `)
 
 // connected returns an error if the client has no connection. It would keep a message
 // until it has one.
@@ -86,14 +78,11 @@ func (b *bucketDB) connected() error {
 	if status == nats.CONNECTED {
 		return nil
 	}
-	err := fmt.Errorf("the client is not connected: %v", status)
-	switch {
-	case last == nil:
-		return err
-	case unwelcome.MatchString(last.Error()):
-		return misconfigured(fmt.Errorf("%w: %w (correct the credentials or the TLS of the connection)", err, last))
+	err := fmt.Errorf("the client is not connected: %v: %w", status, cmp.Or(last, errors.New("no server was found")))
+	if unwelcome.MatchString(err.Error()) {
+		return misconfigured(fmt.Errorf("%w (correct the credentials or the TLS of the connection)", err))
 	}
-	return fmt.Errorf("%w: %w: %w", errreply.Connection(last), err, last)
+	return err
 }
 
 func misconfigured(err error) error {
@@ -106,20 +95,15 @@ const lookAgain = time.Minute
 // checkStream checks the settings of the stream: in the first call, in one call after each
 // lookAgain, and in each call after an error.
 func (b *bucketDB) checkStream(ctx context.Context) error {
-	last := b.looked.Load()
-	if last != nil && time.Since(*last) < lookAgain {
+	last, now := b.looked.Load(), time.Now().UnixNano()
+	if last != 0 && (now-last < int64(lookAgain) || !b.looked.CompareAndSwap(last, now)) {
 		return nil
-	}
-	now := time.Now()
-	if last != nil && !b.looked.CompareAndSwap(last, &now) {
-		return nil // another call looks
 	}
 	err := b.look(ctx)
 	if err != nil {
-		b.looked.Store(nil)
-	} else if last == nil {
-		b.looked.Store(&now)
+		now = 0
 	}
+	b.looked.Store(now)
 	return err
 }
 

@@ -62,8 +62,8 @@ func TestLookAgain(t *testing.T) {
 		age, maxAge time.Duration
 		wrong       bool
 	}{{0, 0, false}, {0, time.Second, false}, {lookAgain, time.Second, true}, {0, time.Second, true}, {0, 0, false}, {0, time.Second, false}} {
-		if past := time.Now().Add(-step.age); b.looked.Load() != nil {
-			b.looked.Store(&past)
+		if b.looked.Load() != 0 {
+			b.looked.Store(time.Now().Add(-step.age).UnixNano())
 		}
 		js.cfg.MaxAge = step.maxAge
 		if err := b.checkStream(t.Context()); errors.Is(err, store.ErrMisconfigured) != step.wrong || err != nil != step.wrong {

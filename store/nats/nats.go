@@ -176,7 +176,7 @@ type bucketDB struct {
 	api     string // the prefix of requests
 	put     string // the prefix of subjects to which values are published
 	timeout time.Duration
-	looked  atomic.Pointer[time.Time] // when the settings of the stream were right; nil if a call must look
+	looked  atomic.Int64 // when the settings of the stream were right; 0 if a call must look
 }
 
 var validBucket = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
@@ -402,7 +402,7 @@ func (b *bucketDB) request(ctx context.Context, m *nats.Msg) (r reply, err error
 	}
 	got, err := b.js.Conn().RequestMsgWithContext(ctx, m)
 	if errors.Is(err, nats.ErrNoResponders) {
-		b.looked.Store(nil) // somebody may have deleted the bucket, and make another
+		b.looked.Store(0) // somebody may have deleted the bucket, and make another
 	}
 	if err != nil {
 		return r, b.unanswered(err)
@@ -412,7 +412,7 @@ func (b *bucketDB) request(ctx context.Context, m *nats.Msg) (r reply, err error
 	}
 	if r.Error != nil {
 		if hints[r.Error.ErrorCode] != "" {
-			b.looked.Store(nil)
+			b.looked.Store(0)
 		}
 		return r, failed(r.Error)
 	}

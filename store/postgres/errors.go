@@ -14,53 +14,52 @@ import (
 )
 
 var (
-	errNil      = errors.New("postgres: the pool is nil: it must be a *pgxpool.Pool")
-	errReadOnly = errors.New("the server accepts no writes: it is a standby, or default_transaction_read_only is on")
+	errNil = errors.New("postgres: the pool is nil: it must be a *pgxpool.Pool")
+
+	// If target_session_attrs is read-write, the pool does not connect to a standby.
+	errReadOnly = errreply.Mistake("the server accepts no writes: it is a standby, or default_transaction_read_only is on")
 )
 
-// lackOfLocks is the code of an error that can end before its setting is corrected.
-const lackOfLocks = "53200"
-
-// hints say what to do about an error of the server, by its code. Such an error comes
-// again until somebody acts, unless it is lackOfLocks.
-var hints = map[string]string{
-	"26000":     " (behind a pooler, set default_query_exec_mode=exec)",
-	"28000":     " (correct the user in the URL, or allow it in pg_hba.conf)",
-	"28P01":     " (correct the user and the password in the URL)",
-	"3D000":     " (correct the name of the database in the URL)",
-	"3F000":     " (no schema of the search path exists, or the role lacks USAGE on it)",
-	"42501":     " (GRANT SELECT, INSERT, UPDATE, DELETE ON weir)",
-	"42704":     " (correct the parameters in the URL)",
-	"42P01":     " (call Migrate, or check the search path and USAGE on its schema)",
-	"42P05":     " (behind a pooler, set default_query_exec_mode=exec)",
-	"53100":     " (free the disk of the server)",
-	"55000":     otherTable,
-	lackOfLocks: " (if it is shared memory, set max_locks_per_transaction to 256)",
+// mistakes say what to do about an error of the server, by its code. Such an error comes
+// again until somebody acts.
+var mistakes = map[string]string{
+	"26000": "behind a pooler, set default_query_exec_mode=exec",
+	"28000": "correct the user in the URL, or allow it in pg_hba.conf",
+	"28P01": "correct the user and the password in the URL",
+	"3D000": "correct the name of the database in the URL",
+	"3F000": "no schema of the search path exists, or the role lacks USAGE on it",
+	"42501": "GRANT SELECT, INSERT, UPDATE, DELETE ON weir",
+	"42704": "correct the parameters in the URL",
+	"42P01": "call Migrate, or check the search path and USAGE on its schema",
+	"42P05": "behind a pooler, set default_query_exec_mode=exec",
+	"53100": "free the disk of the server",
+	"55000": otherTable,
 }
 
-// otherTable is the hint for 55000, and for other codes of the classes 23 and 42, which
+// otherTable is the advice for 55000, and for other codes of the classes 23 and 42, which
 // say that a statement does not suit the table.
-const otherTable = " (another table has the name weir)"
+const otherTable = "another table has the name weir"
 
-// hint returns what to do about err, an error of a call, if that is known. It lasts if it
-// comes again until somebody acts.
-func hint(call string, err error) (advice string, lasts bool) {
+// meaning returns the meaning of err, an error of a call.
+func meaning(call string, err error) error {
 	var reply *pgconn.PgError
-	switch errors.As(err, &reply); {
-	case errors.Is(err, errReadOnly):
-		return "", true
-	case reply == nil && strings.Contains(err.Error(), "server refused TLS"):
-		return " (set sslmode=disable in the URL, or ssl=on on the server)", true
-	case reply == nil:
-		return "", false
-	case call == "migrate" && reply.Code == "42501":
-		return " (GRANT CREATE ON the schema, or let a role that has it create the table)", true
-	case strings.Contains(reply.Message, "statement pooling mode"):
-		return " (set pool_mode=transaction in PgBouncer)", true
-	case call != "migrate" && hints[reply.Code] == "" && (strings.HasPrefix(reply.Code, "23") || strings.HasPrefix(reply.Code, "42")):
-		return otherTable, true
+	if !errors.As(err, &reply) {
+		return errreply.Connection(err)
 	}
-	return hints[reply.Code], hints[reply.Code] != "" && reply.Code != lackOfLocks
+	advice := mistakes[reply.Code]
+	switch {
+	case reply.Code == "53200": // this can end before the setting is corrected
+		return fmt.Errorf("%w (if it is shared memory, set max_locks_per_transaction to 256)", store.ErrUnavailable)
+	case call == "migrate" && reply.Code == "42501":
+		advice = "GRANT CREATE ON the schema, or let a role that has it create the table"
+	case strings.Contains(reply.Message, "statement pooling mode"):
+		advice = "set pool_mode=transaction in PgBouncer"
+	case advice == "" && call != "migrate" && (strings.HasPrefix(reply.Code, "23") || strings.HasPrefix(reply.Code, "42")):
+		advice = otherTable
+	case advice == "":
+		return store.ErrUnavailable
+	}
+	return errreply.Mistake(advice)
 }
 
 // failed returns the error of a call for err, which comes from pgx. It is the error of
@@ -69,11 +68,6 @@ func failed(ctx context.Context, call string, err error) error {
 	done := ctx.Err()
 	if deadline, ok := ctx.Deadline(); done == nil && ok && !time.Now().Before(deadline) {
 		done = context.DeadlineExceeded // the timer of pgx was earlier than the timer of ctx
-	}
-	down := errreply.Connection(err)
-	advice, lasts := hint(call, err)
-	if lasts {
-		down = errMisconfigured
 	}
 	switch {
 	case done != nil && errors.Is(err, done):
@@ -85,19 +79,7 @@ func failed(ctx context.Context, call string, err error) error {
 		// deadline.
 		return fmt.Errorf("postgres: %s: %w: %v", call, store.ErrUnavailable, err)
 	}
-	return fmt.Errorf("postgres: %s: %w: %w%s", call, down, err, advice)
-}
-
-// errMisconfigured means that an ErrUnavailable comes again until somebody acts. A standby is one too: if target_session_attrs is read-write, the pool does not
-// connect to it.
-var errMisconfigured error = misconfigured{}
-
-type misconfigured struct{}
-
-func (misconfigured) Error() string { return store.ErrMisconfigured.Error() }
-
-func (misconfigured) Unwrap() []error {
-	return []error{store.ErrUnavailable, store.ErrMisconfigured}
+	return fmt.Errorf("postgres: %s: %w: %w", call, meaning(call, err), err)
 }
 
 // awaitDeadline waits for the deadline of ctx, if the server has ended the wait for a

@@ -100,7 +100,7 @@ func TestFailed(t *testing.T) {
 		"no operator":              {t.Context(), reply("42883"), store.ErrMisconfigured, context.Canceled, "another table"},
 		"a column without value":   {t.Context(), reply("23502"), store.ErrMisconfigured, context.Canceled, "another table"},
 		"a view":                   {t.Context(), reply("55000"), store.ErrMisconfigured, context.Canceled, "another table"},
-		"no TLS":                   {t.Context(), errors.New("tls error: server refused TLS connection"), store.ErrMisconfigured, context.Canceled, "sslmode=disable"},
+		"no TLS":                   {t.Context(), errors.New("tls error: server refused TLS connection"), store.ErrMisconfigured, context.Canceled, "does not speak TLS"},
 		"an unknown authority":     {t.Context(), &tls.CertificateVerificationError{Err: io.EOF}, store.ErrMisconfigured, context.Canceled, "certificate"},
 		"statement pooling":        {t.Context(), pooling, store.ErrMisconfigured, context.Canceled, "pool_mode=transaction"},
 		"lock timeout of the role": {t.Context(), reply("55P03"), store.ErrUnavailable, context.DeadlineExceeded, "a message"},

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"strings"
 
 	"github.com/weir-go/weir/store"
 )
@@ -54,7 +55,7 @@ func because(code string, client Client) error {
 	if hint == "" {
 		return store.ErrUnavailable
 	}
-	return mistake(hint)
+	return Mistake(hint)
 }
 
 // Connection returns the meaning of err, which is the error of a connection and no reply.
@@ -66,19 +67,19 @@ func Connection(err error) error {
 	var remote *net.OpError
 	switch {
 	case errors.As(err, &untrusted):
-		return mistake("the client rejects the certificate of the server: correct its TLS configuration, or the certificate")
-	case errors.As(err, &noTLS):
-		return mistake("the server does not speak TLS: name its port for TLS, or remove the TLS configuration of the client")
+		return Mistake("the client rejects the certificate of the server: correct its TLS configuration, or the certificate")
+	case errors.As(err, &noTLS) || strings.Contains(err.Error(), "server refused TLS"): // as pgx says it
+		return Mistake("the server does not speak TLS: name its port for TLS, or use none in the options of the client")
 	case errors.As(err, &remote) && remote.Op == "remote error": // a TLS alert
-		return mistake("the server rejects the TLS of the client: correct its TLS configuration, which may lack a certificate")
+		return Mistake("the server rejects the TLS of the client: correct its TLS configuration, which may lack a certificate")
 	}
 	return store.ErrUnavailable
 }
 
-// A mistake is a [store.ErrUnavailable] and a [store.ErrMisconfigured]. It says what to
+// A Mistake is a [store.ErrUnavailable] and a [store.ErrMisconfigured]. It says what to
 // correct.
-type mistake string
+type Mistake string
 
-func (m mistake) Error() string { return store.ErrMisconfigured.Error() + ": " + string(m) }
+func (m Mistake) Error() string { return store.ErrMisconfigured.Error() + ": " + string(m) }
 
-func (m mistake) Unwrap() []error { return []error{store.ErrUnavailable, store.ErrMisconfigured} }
+func (m Mistake) Unwrap() []error { return []error{store.ErrUnavailable, store.ErrMisconfigured} }

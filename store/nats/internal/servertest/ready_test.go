@@ -34,7 +34,7 @@ func TestReady(t *testing.T) {
 	}{
 		"correct the credentials":   {users, all, nil},
 		"grant it to the user":      {users, all, []nats.Option{nats.UserInfo("few", "b")}},
-		"rejects the certificate":   {secure, nats.Secure(&tls.Config{InsecureSkipVerify: true}), []nats.Option{nats.Secure(&tls.Config{})}},
+		"certificate signed by":     {secure, nats.Secure(&tls.Config{InsecureSkipVerify: true}), []nats.Option{nats.Secure(&tls.Config{})}},
 		"secure connection not":     {&server.Options{}, nil, []nats.Option{nats.Secure(&tls.Config{})}},
 		"maximum messages exceeded": {&server.Options{}, nil, nil},
 	} {
