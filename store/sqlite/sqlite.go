@@ -18,7 +18,8 @@
 // Give the store a [sql.DB] of its own, for a file of its own, without _txlock in its
 // DSN. The journal mode must be WAL, and the file must be on a disk of the machine, not
 // on a network. The store creates its table, weir, when it is first used. The clock of
-// scripts is the clock of the machine.
+// scripts is the clock of the machine. If somebody deletes or replaces the file, calls
+// return [store.ErrMisconfigured] after at most a second.
 //
 // With synchronous=NORMAL, no decision is lost if a process ends or crashes. If the
 // machine loses power, the last decisions can be lost. With synchronous=FULL, the default
@@ -50,6 +51,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"sync"
@@ -69,8 +71,11 @@ type database struct {
 	db    *sql.DB
 	stmts atomic.Pointer[statements] // nil until the table exists
 
-	mu    sync.Mutex
-	known map[any]bool // the driver's connections that were set up
+	mu     sync.Mutex
+	known  map[any]bool // the driver's connections that were set up
+	file   string       // the path that the first of them has opened
+	opened os.FileInfo  // what was there
+	looked time.Time    // when it was still there
 }
 
 // Check implements [store.Checker].
@@ -113,6 +118,8 @@ var hints = map[string]string{
 	"no such column":               "another table has the name weir: give the store a file of its own",
 	"readonly database":            "let the process write the file and its directory",
 	"unable to open database file": "create the directory, and let the process write it",
+	"database or disk is full":     "free the disk, or raise max_page_count",
+	"malformed":                    "the file is damaged: restore it, or delete it and start all processes again",
 	"no such table: weir":          "somebody has dropped the table weir: start the process again",
 }
 
@@ -161,6 +168,7 @@ func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 		return nil, err
 	}
 	if err := d.setUp(conn); err != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // it may have opened another file
 		_ = conn.Close()
 		return nil, err
 	}
@@ -178,19 +186,26 @@ func (d *database) setUp(conn *sql.Conn) error {
 	}
 	comparable := reflect.TypeOf(raw).Comparable()
 	d.mu.Lock()
-	known := comparable && d.known[raw]
+	known, err := comparable && d.known[raw], error(nil)
+	if known && time.Since(d.looked) > time.Second {
+		err = d.same(d.file)
+	}
 	d.mu.Unlock()
 	if known {
-		return nil
+		return err
 	}
 	if _, err := conn.ExecContext(context.Background(), "PRAGMA busy_timeout = 0"); err != nil {
 		return err
 	}
-	if err := settings(conn); err != nil || !comparable {
+	file, err := settings(conn)
+	if err != nil {
 		return err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if err := d.same(file); err != nil || !comparable {
+		return err
+	}
 	if d.known == nil || len(d.known) == mostKnown {
 		d.known = map[any]bool{}
 	}
@@ -198,20 +213,33 @@ func (d *database) setUp(conn *sql.Conn) error {
 	return nil
 }
 
-// settings returns an error if the store cannot work with the settings of the database.
-func settings(conn *sql.Conn) error {
-	var mode, file string
-	row := conn.QueryRowContext(context.Background(), "SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'), (SELECT journal_mode FROM pragma_journal_mode)")
-	if err := row.Scan(&file, &mode); err != nil {
-		return err
-	}
+// same returns an error if file is not the one that the first connection has opened.
+func (d *database) same(file string) error {
+	info, err := os.Stat(file)
 	switch {
-	case file == "":
-		return fmt.Errorf("%w: the database is in memory or temporary: name a file in the DSN, or use package memory", store.ErrMisconfigured)
-	case mode != "wal":
-		return fmt.Errorf("%w: the journal mode of %s is %s: it must be wal, so add _pragma=journal_mode(WAL) to the DSN, or for go-sqlite3, _journal_mode=WAL", store.ErrMisconfigured, file, mode)
+	case d.opened == nil:
+		d.file, d.opened = file, info
+	case err != nil || !os.SameFile(info, d.opened):
+		return fmt.Errorf("%w: somebody has deleted or replaced the file %s: end all processes that use it, and start them again", store.ErrMisconfigured, file)
 	}
+	d.looked = time.Now()
 	return nil
+}
+
+// settings returns the file of the database, or an error if the store cannot work with the
+// settings.
+func settings(conn *sql.Conn) (file string, err error) {
+	var mode string
+	row := conn.QueryRowContext(context.Background(), "SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'), (SELECT journal_mode FROM pragma_journal_mode)")
+	err = row.Scan(&file, &mode)
+	switch {
+	case err != nil:
+	case file == "":
+		err = fmt.Errorf("%w: the database is in memory or temporary: name a file in the DSN, or use package memory", store.ErrMisconfigured)
+	case mode != "wal":
+		err = fmt.Errorf("%w: the journal mode of %s is %s: it must be wal, so add _pragma=journal_mode(WAL) to the DSN, or for go-sqlite3, _journal_mode=WAL", store.ErrMisconfigured, file, mode)
+	}
+	return file, err
 }
 
 // A statements are the prepared statements of all connections.

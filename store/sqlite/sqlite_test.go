@@ -390,6 +390,33 @@ func TestSettings(t *testing.T) {
 	}
 }
 
+// TestReplaced shows that a file that is no longer the one first opened is an error, even
+// of a new connection.
+func TestReplaced(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "limits.db")
+	d := &database{db: open(t, file)}
+	lim := limiter(t, kit.New("sqlite", d))
+	for what, change := range []func() error{
+		func() error { return nil },
+		func() error { return os.Remove(file) },
+		func() error { return os.WriteFile(file, nil, 0o600) },
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+		d.looked = time.Time{}
+		_, known := lim.Allow(t.Context(), "ann")
+		conn, _ := d.db.Conn(t.Context()) // so that the next call opens another
+		_, fresh := lim.Allow(t.Context(), "ann")
+		_ = conn.Close()
+		for _, err := range []error{known, fresh} {
+			if errors.Is(err, store.ErrMisconfigured) != (what > 0) || err != nil != (what > 0) {
+				t.Errorf("change %d: got %v", what, err)
+			}
+		}
+	}
+}
+
 // TestClosed shows that a closed handle is an outage.
 func TestClosed(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "limits.db"))
