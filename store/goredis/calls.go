@@ -11,7 +11,7 @@ import (
 )
 
 // errUnsent is the error of a command that has neither a reply nor an error.
-var errUnsent = errors.New("the client returned neither a reply nor an error")
+var errUnsent = errors.New("the client returned neither a reply nor an error: a hook of it may not call the next one")
 
 // A once is a command of a pipeline that the client must not send again. If the first
 // command of a node gets an error reply such as TRYAGAIN, a ClusterClient sends all
@@ -58,9 +58,7 @@ func (s *Store) run(ctx context.Context, name string, calls []store.Eval, pendin
 		if complete(val) {
 			err = nil // if a pipeline breaks, newer clients set its error on answered commands too
 		} else if val == nil && err == nil { // there was no reply: a nil reply is the error redis.Nil
-			if err = failure; err == nil {
-				err = errUnsent
-			}
+			err = failure
 		}
 		c.Reply, c.Err = appendValues(c.Reply, val, err)
 	}
@@ -99,8 +97,11 @@ func command(ctx context.Context, name string, script *store.Script, keys []stri
 // appendValues appends the values of val, the reply of a script, to reply. If err is not
 // nil, it returns err, unless err stands for a nil reply.
 func appendValues(reply []store.Value, val any, err error) ([]store.Value, error) {
-	if errors.Is(err, redis.Nil) {
+	switch {
+	case errors.Is(err, redis.Nil):
 		val, err = nil, nil
+	case val == nil && err == nil:
+		err = errUnsent
 	}
 	return adapter.Append(reply, val, err)
 }

@@ -23,7 +23,7 @@
 //     instrument the calls. The store calls the methods of the struct, and otherwise
 //     treats it as the client that it embeds.
 //
-// The store rejects a nil client and a [redis.Ring]: every method of the store, and
+// The store rejects a nil or zero client and a [redis.Ring]: every method of the store, and
 // weir.New, returns an error. A Ring sends an MGET only to the shard of the first key.
 // If a shard is down, the Ring uses other shards for the keys of that shard, and these
 // shards do not have the state of the limits.
@@ -104,7 +104,7 @@ var (
 )
 
 var (
-	errNil  = errors.New("goredis: the client is nil: it must be a *redis.Client or a *redis.ClusterClient")
+	errNil  = errors.New("goredis: the client is nil or a zero value: it must be a *redis.Client of NewClient, or a *redis.ClusterClient of NewClusterClient")
 	errRing = errors.New("goredis: the client is a *redis.Ring, which reads all keys of an MGET from one shard and " +
 		"loses limits if a shard is down: it must be a *redis.ClusterClient, or a *redis.Client of one server")
 	errDials    = errors.New("goredis: the client dials a server that refuses connections several times, with pauses, so that the server looks slow: set DialerRetries to 1 in its options")
@@ -124,11 +124,11 @@ type Store struct {
 }
 
 // New returns a store that uses client. It sends nothing to the server. If the client can
-// never work, because it is nil or a [redis.Ring], Check returns an error.
+// never work, because it is nil, zero or a [redis.Ring], Check returns an error.
 func New(client redis.UniversalClient) *Store {
 	s := &Store{client: client, inner: adapter.Wrapped(client)}
 	s.base = adapter.Base{Name: "goredis", Replied: adapter.Replied[redis.Error], Follow: s.follow}
-	if adapter.Nil(s.inner) {
+	if adapter.Nil(s.inner) || zero(s.inner) {
 		s.unfit = errNil
 		return s
 	}
@@ -146,6 +146,15 @@ func New(client redis.UniversalClient) *Store {
 		s.unfit = errRing
 	}
 	return s
+}
+
+// zero reports whether client was not made by a function of package redis.
+func zero(client redis.UniversalClient) bool {
+	switch client.(type) {
+	case *redis.Client, *redis.ClusterClient, *redis.Ring:
+		return reflect.ValueOf(client).Elem().IsZero()
+	}
+	return false
 }
 
 // Check implements [store.Checker]. It returns an error if the client can never work.
@@ -204,7 +213,13 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err
 	}
-	return s.base.Time(ctx, func(ctx context.Context) (time.Time, error) { return s.client.Time(ctx).Result() })
+	return s.base.Time(ctx, func(ctx context.Context) (time.Time, error) {
+		now, err := s.client.Time(ctx).Result()
+		if err == nil && now.IsZero() {
+			err = errUnsent
+		}
+		return now, err
+	})
 }
 
 // follow makes a cluster client read the topology again, in the background. It does so at

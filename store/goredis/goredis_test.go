@@ -51,6 +51,9 @@ func TestUnfitClient(t *testing.T) {
 		"nil Client":        {(*redis.Client)(nil), "nil"},
 		"nil ClusterClient": {(*redis.ClusterClient)(nil), "nil"},
 		"nil Ring":          {(*redis.Ring)(nil), "nil"},
+		"zero Client":       {&redis.Client{}, "zero"},
+		"zero Cluster":      {&redis.ClusterClient{}, "zero"},
+		"wrapped zero":      {&wrapper{&redis.Client{}}, "zero"},
 		"Ring":              {ring, "*redis.Ring"},
 		"embedded nil":      {struct{ *redis.Client }{}, "nil"},
 		"wrapped nil":       {&wrapper{}, "nil"},
@@ -188,6 +191,28 @@ func TestNothingSent(t *testing.T) {
 	}
 	if sent, _ := srv.Commands(); len(sent) != 0 {
 		t.Errorf("the server received %q", sent)
+	}
+}
+
+// A swallower is a hook that calls no next one.
+type swallower struct{}
+
+func (swallower) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (swallower) ProcessHook(redis.ProcessHook) redis.ProcessHook {
+	return func(context.Context, redis.Cmder) error { return nil }
+}
+func (swallower) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(context.Context, []redis.Cmder) error { return nil }
+}
+
+func TestSwallowed(t *testing.T) {
+	t.Parallel()
+	c := client(t, "127.0.0.1:1")
+	c.AddHook(swallower{})
+	for call, err := range wiretest.EveryCall(t.Context(), New(c)) {
+		if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrScript) {
+			t.Errorf("%s: got %v, want %v", call, err, store.ErrUnavailable)
+		}
 	}
 }
 
