@@ -81,7 +81,7 @@ func TestReady(t *testing.T) {
 			try("a full memory", full.Endpoint, "raise maxmemory")
 			try("no replicas", alone.Endpoint, "lower min-replicas-to-write")
 			try("TLS", secure.Endpoint, "")
-			try("an unknown authority", with(secure.Endpoint, func(e *servers.Endpoint) { e.TLS = &tls.Config{} }), "rejects the certificate of the server")
+			try("an unknown authority", with(secure.Endpoint, func(e *servers.Endpoint) { e.TLS = &tls.Config{} }), "do not agree on TLS")
 			own := a.words[servers.Single]
 			try("a user", open.Grant(t, "~weirtest-* "+servers.ACL+" "+own), "")
 			try("no EVALSHA", open.Grant(t, "~weirtest-* "+servers.ACL+" -evalsha -eval "+own), "grant the commands")
@@ -128,7 +128,7 @@ func TestPostgresReady(t *testing.T) {
 		t.Errorf("a limiter's role: %v", err)
 	}
 	mistaken(t, "a wrong password", ready(t, postgres.New(openPool(t, server.PostgresURL(limiterRole, "guess", "")))), "correct the user and the password")
-	mistaken(t, "no TLS", ready(t, postgres.New(openPool(t, server.PostgresURL(limiterRole, limiterPassword, "")+"?sslmode=require"))), "does not speak TLS")
+	mistaken(t, "no TLS", ready(t, postgres.New(openPool(t, server.PostgresURL(limiterRole, limiterPassword, "")+"?sslmode=require"))), "do not agree on TLS")
 	mistaken(t, "no table", ready(t, postgres.New(limiterPool(t, server, param("search_path", "pg_catalog")))), "call Migrate")
 	mistaken(t, "read-only", ready(t, postgres.New(limiterPool(t, server, param("default_transaction_read_only", "on")))), "accepts no writes")
 	sql(t, admin, "SELECT pg_advisory_xact_lock(1); CREATE ROLE without_rights LOGIN PASSWORD 'secret'")

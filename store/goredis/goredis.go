@@ -128,7 +128,8 @@ type Store struct {
 func New(client redis.UniversalClient) *Store {
 	s := &Store{client: client, inner: adapter.Wrapped(client)}
 	s.base = adapter.Base{Name: "goredis", Replied: adapter.Replied[redis.Error], Follow: s.follow}
-	if adapter.Nil(s.inner) || zero(s.inner) {
+	const module = "github.com/redis/go-redis/v9"
+	if v := reflect.Indirect(reflect.ValueOf(s.inner)); adapter.Nil(s.inner) || v.Type().PkgPath() == module && v.IsZero() {
 		s.unfit = errNil
 		return s
 	}
@@ -146,15 +147,6 @@ func New(client redis.UniversalClient) *Store {
 		s.unfit = errRing
 	}
 	return s
-}
-
-// zero reports whether client was not made by a function of package redis.
-func zero(client redis.UniversalClient) bool {
-	switch client.(type) {
-	case *redis.Client, *redis.ClusterClient, *redis.Ring:
-		return reflect.ValueOf(client).Elem().IsZero()
-	}
-	return false
 }
 
 // Check implements [store.Checker]. It returns an error if the client can never work.
@@ -213,13 +205,7 @@ func (s *Store) Time(ctx context.Context) (time.Time, error) {
 	if err := s.Check(); err != nil {
 		return time.Time{}, err
 	}
-	return s.base.Time(ctx, func(ctx context.Context) (time.Time, error) {
-		now, err := s.client.Time(ctx).Result()
-		if err == nil && now.IsZero() {
-			err = errUnsent
-		}
-		return now, err
-	})
+	return s.base.Time(ctx, func(ctx context.Context) (time.Time, error) { return s.client.Time(ctx).Result() })
 }
 
 // follow makes a cluster client read the topology again, in the background. It does so at

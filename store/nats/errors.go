@@ -78,7 +78,7 @@ func (b *bucketDB) connected() error {
 	if status == nats.CONNECTED {
 		return nil
 	}
-	err := fmt.Errorf("the client is not connected: %v: %w", status, cmp.Or(last, errors.New("no server was found")))
+	err := fmt.Errorf("the client is not connected: %v: %w", status, cmp.Or(last, nats.ErrNoServers))
 	if unwelcome.MatchString(err.Error()) {
 		return misconfigured(fmt.Errorf("%w (correct the credentials or the TLS of the connection)", err))
 	}
@@ -94,21 +94,17 @@ const lookAgain = time.Minute
 
 // checkStream checks the settings of the stream: in the first call, in one call after each
 // lookAgain, and in each call after an error.
-func (b *bucketDB) checkStream(ctx context.Context) error {
+func (b *bucketDB) checkStream(ctx context.Context) (err error) {
 	last, now := b.looked.Load(), time.Now().UnixNano()
 	if last != 0 && (now-last < int64(lookAgain) || !b.looked.CompareAndSwap(last, now)) {
 		return nil
 	}
-	err := b.look(ctx)
-	if err != nil {
-		now = 0
-	}
-	b.looked.Store(now)
-	return err
-}
-
-// look returns an error if the stream is missing or has a wrong setting.
-func (b *bucketDB) look(ctx context.Context) error {
+	defer func() {
+		if err != nil {
+			now = 0
+		}
+		b.looked.Store(now)
+	}()
 	if err := b.connected(); err != nil {
 		return err
 	}

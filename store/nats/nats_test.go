@@ -1,11 +1,16 @@
 package nats
 
 import (
+	"bufio"
+	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
+	"net"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -89,4 +94,61 @@ func TestCheck(t *testing.T) {
 	if err := New(js, "limits").Check(); err != nil {
 		t.Error(err)
 	}
+}
+
+// A changing is a JetStream whose stream has the settings cfg.
+type changing struct {
+	jetstream.JetStream
+	conn *nats.Conn
+	cfg  jetstream.StreamConfig
+}
+
+type stream struct {
+	jetstream.Stream
+	cfg jetstream.StreamConfig
+}
+
+func (c *changing) Conn() *nats.Conn { return c.conn }
+func (c *changing) Stream(context.Context, string) (jetstream.Stream, error) {
+	return stream{cfg: c.cfg}, nil
+}
+func (s stream) CachedInfo() *jetstream.StreamInfo { return &jetstream.StreamInfo{Config: s.cfg} }
+
+// A piped is a server at the other end of a pipe.
+type piped struct{ net.Conn }
+
+func (p piped) InProcessConn() (net.Conn, error) { return p.Conn, nil }
+
+// A store notices after a minute that somebody has changed the settings of the bucket, and
+// at once that they are right again.
+func TestLookAgain(t *testing.T) {
+	client, server := net.Pipe()
+	go func() { // a server that only greets
+		_, _ = io.WriteString(server, "INFO {}\r\n")
+		for in := bufio.NewScanner(server); in.Scan(); {
+			if in.Text() == "PING" {
+				_, _ = io.WriteString(server, "PONG\r\n")
+			}
+		}
+	}()
+	conn, err := nats.Connect("", nats.InProcessServer(piped{client}), nats.Timeout(time.Minute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	js := &changing{conn: conn, cfg: StreamConfig("limits")}
+	b := &bucketDB{js: js, bucket: "limits"}
+	check := func(maxAge time.Duration, wrong bool) {
+		t.Helper()
+		js.cfg.MaxAge = maxAge
+		if err := b.checkStream(t.Context()); errors.Is(err, store.ErrMisconfigured) != wrong || err != nil != wrong {
+			t.Errorf("MaxAge %v: got %v, want an error: %v", maxAge, err, wrong)
+		}
+	}
+	check(0, false)
+	check(1, false)
+	b.looked.Add(-int64(lookAgain))
+	check(1, true)
+	check(1, true)
+	check(0, false)
 }

@@ -72,10 +72,8 @@ type database struct {
 	stmts atomic.Pointer[statements] // nil until the table exists
 
 	mu     sync.Mutex
-	known  map[any]bool // the driver's connections that were set up
-	file   string       // the path that the first of them has opened
-	opened os.FileInfo  // what was there
-	looked time.Time    // when it was still there
+	known  map[any]time.Time // when the driver's connections were set up
+	opened os.FileInfo       // the file of the first one; nil if it is no file of the system
 }
 
 // Check implements [store.Checker].
@@ -178,7 +176,8 @@ func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 // mostKnown is the number of connections from which the known ones are set up again.
 const mostKnown = 128
 
-// setUp sets up conn when it is first used.
+// setUp sets up conn when it is first used, and once a second, so that a file that somebody has
+// deleted or replaced does not go unnoticed.
 func (d *database) setUp(conn *sql.Conn) error {
 	var raw any
 	if err := conn.Raw(func(c any) error { raw = c; return nil }); err != nil {
@@ -186,13 +185,10 @@ func (d *database) setUp(conn *sql.Conn) error {
 	}
 	comparable := reflect.TypeOf(raw).Comparable()
 	d.mu.Lock()
-	known, err := comparable && d.known[raw], error(nil)
-	if known && time.Since(d.looked) > time.Second {
-		err = d.same(d.file)
-	}
+	known := comparable && time.Since(d.known[raw]) < time.Second
 	d.mu.Unlock()
 	if known {
-		return err
+		return nil
 	}
 	if _, err := conn.ExecContext(context.Background(), "PRAGMA busy_timeout = 0"); err != nil {
 		return err
@@ -203,26 +199,19 @@ func (d *database) setUp(conn *sql.Conn) error {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.same(file); err != nil || !comparable {
-		return err
-	}
-	if d.known == nil || len(d.known) == mostKnown {
-		d.known = map[any]bool{}
-	}
-	d.known[raw] = true
-	return nil
-}
-
-// same returns an error if file is not the one that the first connection has opened.
-func (d *database) same(file string) error {
 	info, err := os.Stat(file)
 	switch {
 	case d.opened == nil:
-		d.file, d.opened = file, info
+		d.opened = info
 	case err != nil || !os.SameFile(info, d.opened):
 		return fmt.Errorf("%w: somebody has deleted or replaced the file %s: end all processes that use it, and start them again", store.ErrMisconfigured, file)
 	}
-	d.looked = time.Now()
+	if d.known == nil || len(d.known) == mostKnown {
+		d.known = map[any]time.Time{}
+	}
+	if comparable {
+		d.known[raw] = time.Now()
+	}
 	return nil
 }
 

@@ -404,7 +404,7 @@ func TestReplaced(t *testing.T) {
 		if err := change(); err != nil {
 			t.Fatal(err)
 		}
-		d.looked = time.Time{}
+		clear(d.known) // a second has passed
 		_, known := lim.Allow(t.Context(), "ann")
 		conn, _ := d.db.Conn(t.Context()) // so that the next call opens another
 		_, fresh := lim.Allow(t.Context(), "ann")

@@ -35,6 +35,9 @@ func (b *Base) Time(ctx context.Context, get func(context.Context) (time.Time, e
 		return time.Time{}, b.callError("time", err)
 	}
 	now, err := get(ctx)
+	if err == nil && now.IsZero() {
+		err = errNotTime
+	}
 	if err != nil {
 		return time.Time{}, b.readError(ctx, "time", err)
 	}

@@ -58,20 +58,15 @@ func because(code string, client Client) error {
 	return Mistake(hint)
 }
 
-// Connection returns the meaning of err, which is the error of a connection and no reply.
-// It is [store.ErrUnavailable], and [store.ErrMisconfigured] too if one side rejects the
-// other's TLS.
+// Connection returns the meaning of err, the error of a connection, which is no reply. It is
+// [store.ErrUnavailable], and [store.ErrMisconfigured] too if one side rejects the other's TLS.
 func Connection(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	var noTLS tls.RecordHeaderError
-	var remote *net.OpError
-	switch {
-	case errors.As(err, &untrusted):
-		return Mistake("the client rejects the certificate of the server: correct its TLS configuration, or the certificate")
-	case errors.As(err, &noTLS) || strings.Contains(err.Error(), "server refused TLS"): // as pgx says it
-		return Mistake("the server does not speak TLS: name its port for TLS, or use none in the options of the client")
-	case errors.As(err, &remote) && remote.Op == "remote error": // a TLS alert
-		return Mistake("the server rejects the TLS of the client: correct its TLS configuration, which may lack a certificate")
+	var remote *net.OpError // an alert of TLS has the Op "remote error"
+	if errors.As(err, &untrusted) || errors.As(err, &noTLS) || errors.As(err, &remote) && remote.Op == "remote error" ||
+		strings.Contains(err.Error(), "server refused TLS") { // as pgx says it
+		return Mistake("client and server do not agree on TLS: correct the certificates, the port, or the options of the client")
 	}
 	return store.ErrUnavailable
 }

@@ -1,7 +1,11 @@
 package errreply
 
 import (
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -57,6 +61,21 @@ func TestMistake(t *testing.T) {
 						t.Errorf("%s(%q) for client %d: got %v, a mistake: %v, want %v that says %q", what, text, client, err, got, want, c.says)
 					}
 				}
+			}
+		}
+	}
+}
+
+// A TLS that one side rejects is a mistake. A connection that is lost is none.
+func TestConnection(t *testing.T) {
+	t.Parallel()
+	for wrong, errs := range map[bool][]error{
+		true:  {&tls.CertificateVerificationError{Err: io.EOF}, tls.RecordHeaderError{}, &net.OpError{Op: "remote error", Err: io.EOF}},
+		false: {io.EOF, &net.OpError{Op: "dial", Err: io.EOF}},
+	} {
+		for _, err := range errs {
+			if got := Connection(fmt.Errorf("x: %w", err)); !errors.Is(got, store.ErrUnavailable) || errors.Is(got, store.ErrMisconfigured) != wrong {
+				t.Errorf("%T became %v", err, got)
 			}
 		}
 	}

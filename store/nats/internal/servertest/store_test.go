@@ -2,8 +2,10 @@ package servertest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -260,6 +262,41 @@ func TestDisconnected(t *testing.T) {
 	_, err := lim.Allow(context.Background(), "ann")
 	if !errors.Is(err, store.ErrUnavailable) || errors.Is(err, store.ErrMisconfigured) {
 		t.Errorf("got %v, want ErrUnavailable", err)
+	}
+}
+
+// Ready names a mistake of the connection, though the client goes on to connect, or sends
+// what the user has no right to.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	cert := httptest.NewTLSServer(nil)
+	defer cert.Close()
+	few := &server.User{Username: "few", Permissions: &server.Permissions{Publish: &server.SubjectPermission{Allow: []string{"$JS.>"}}}}
+	users := &server.Options{Users: []*server.User{{Username: "all"}, few}}
+	secure := &server.Options{TLS: true, TLSTimeout: 60, TLSConfig: &tls.Config{Certificates: cert.TLS.Certificates}}
+	for says, c := range map[string]struct {
+		server        *server.Options
+		admin, client nats.Option
+	}{
+		"the credentials":         {users, nats.UserInfo("all", ""), nil},
+		"grant it to the user":    {users, nats.UserInfo("all", ""), nats.UserInfo("few", "")},
+		"certificate signed by":   {secure, nats.Secure(&tls.Config{InsecureSkipVerify: true}), nats.Secure(&tls.Config{})},
+		"secure connection not":   {&server.Options{}, nil, nats.Secure(&tls.Config{})},
+		"MaxBytes and MaxMsgs of": {&server.Options{}, nil, nil},
+	} {
+		s := start(t, c.server.Clone())
+		defer stop(s)
+		create(t, connect(t, s.ClientURL(), c.admin), func(cfg *jetstream.StreamConfig) { cfg.MaxMsgs = 1 })
+		lim := limiter(t, weirnats.New(connect(t, s.ClientURL(), c.client, nats.RetryOnFailedConnect(true)), "limits"))
+		var err error
+		for !errors.Is(err, store.ErrMisconfigured) { // the client connects in the background
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			err = lim.Ready(ctx)
+			cancel()
+		}
+		if errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), says) {
+			t.Errorf("got %v, want a mistake alone that says %q", err, says)
+		}
 	}
 }
 
