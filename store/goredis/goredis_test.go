@@ -51,7 +51,6 @@ func TestUnfitClient(t *testing.T) {
 		"nil Client":        {(*redis.Client)(nil), "nil"},
 		"nil ClusterClient": {(*redis.ClusterClient)(nil), "nil"},
 		"nil Ring":          {(*redis.Ring)(nil), "nil"},
-		"zero Client":       {&redis.Client{}, "zero"},
 		"zero Cluster":      {&redis.ClusterClient{}, "zero"},
 		"wrapped zero":      {&wrapper{&redis.Client{}}, "zero"},
 		"Ring":              {ring, "*redis.Ring"},

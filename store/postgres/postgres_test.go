@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -100,7 +99,6 @@ func TestFailed(t *testing.T) {
 		"no operator":              {t.Context(), reply("42883"), store.ErrMisconfigured, context.Canceled, "another table"},
 		"a view":                   {t.Context(), reply("55000"), store.ErrMisconfigured, context.Canceled, "another table"},
 		"no TLS":                   {t.Context(), errors.New("tls error: server refused TLS connection"), store.ErrMisconfigured, context.Canceled, "agree on TLS"},
-		"an unknown authority":     {t.Context(), &tls.CertificateVerificationError{Err: io.EOF}, store.ErrMisconfigured, context.Canceled, "agree on TLS"},
 		"statement pooling":        {t.Context(), pooling, store.ErrMisconfigured, context.Canceled, "pool_mode=transaction"},
 		"lock timeout of the role": {t.Context(), reply("55P03"), store.ErrUnavailable, context.DeadlineExceeded, "a message"},
 		"no table":                 {t.Context(), reply("42P01"), store.ErrMisconfigured, context.Canceled, "Migrate"},

@@ -281,7 +281,6 @@ func TestReady(t *testing.T) {
 		"the credentials":         {users, nats.UserInfo("all", ""), nil},
 		"grant it to the user":    {users, nats.UserInfo("all", ""), nats.UserInfo("few", "")},
 		"certificate signed by":   {secure, nats.Secure(&tls.Config{InsecureSkipVerify: true}), nats.Secure(&tls.Config{})},
-		"secure connection not":   {&server.Options{}, nil, nats.Secure(&tls.Config{})},
 		"MaxBytes and MaxMsgs of": {&server.Options{}, nil, nil},
 	} {
 		s := start(t, c.server.Clone())
