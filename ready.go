@@ -23,8 +23,9 @@ import (
 //
 // Some mistakes look like an outage, for example TLS on one side only, or a wrong address.
 // So alert on an ErrUnavailable that stays. Let a probe fail a few times before it counts:
-// a server that was just demoted can look like a mistake. Ready bypasses the wrappers, and uses keys of its own, which it removes
-// within one second, even after an error. See docs/guide/outage.md.
+// a server that was just demoted can look like a mistake. Ready bypasses the wrappers, and
+// uses keys of its own, which it removes within one second, even after an error. See
+// docs/guide/outage.md.
 func (l *Limiter) Ready(ctx context.Context) error {
 	if l == nil || l.bound == nil {
 		return errNoLimiter

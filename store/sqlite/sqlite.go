@@ -176,8 +176,8 @@ func (d *database) conn(ctx context.Context) (*sql.Conn, error) {
 // mostKnown is the number of connections from which the known ones are set up again.
 const mostKnown = 128
 
-// setUp sets up conn when it is first used, and once a second, so that a file that somebody has
-// deleted or replaced does not go unnoticed.
+// setUp sets up conn when it is first used, and once a second, to notice that somebody has
+// deleted or replaced the file.
 func (d *database) setUp(conn *sql.Conn) error {
 	var raw any
 	if err := conn.Raw(func(c any) error { raw = c; return nil }); err != nil {
@@ -215,8 +215,8 @@ func (d *database) setUp(conn *sql.Conn) error {
 	return nil
 }
 
-// settings returns the file of the database, or an error if the store cannot work with the
-// settings.
+// settings returns the file of the database, or an error if the store cannot work with
+// its settings.
 func settings(conn *sql.Conn) (file string, err error) {
 	var mode string
 	row := conn.QueryRowContext(context.Background(), "SELECT (SELECT file FROM pragma_database_list WHERE name = 'main'), (SELECT journal_mode FROM pragma_journal_mode)")

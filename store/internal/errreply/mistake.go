@@ -58,8 +58,9 @@ func because(code string, client Client) error {
 	return Mistake(hint)
 }
 
-// Connection returns the meaning of err, the error of a connection, which is no reply. It is
-// [store.ErrUnavailable], and [store.ErrMisconfigured] too if one side rejects the other's TLS.
+// Connection returns the meaning of err, the error of a connection. It is
+// [store.ErrUnavailable], and [store.ErrMisconfigured] too if one side rejects the TLS of
+// the other.
 func Connection(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	var noTLS tls.RecordHeaderError
