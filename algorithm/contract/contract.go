@@ -103,8 +103,8 @@
 // sections need: if they need none, a decision can be refunded after any change of the
 // limit.
 //
-// Declare every other variable local. A local must not have the name of a variable that
-// the script uses behind the section, such as m or take: that is an error of construction.
+// Declare every other variable local. A local must not have a name that the generated
+// script uses after the section, such as now or take: that is an error of construction.
 // Lua's numbers are floats, which are exact only below 2^53: keep sums and products below
 // 2^53, and divide with (a - a % b) / b.
 //

@@ -201,10 +201,13 @@ func TestBadKinds(t *testing.T) {
 		{"no room", lua("$room = $limit - $count", "local room = $limit"), `section "room" does not set $room`},
 		{"no end", lua("$ends = $edge", "local ends = $edge"), `section "ends" does not set $ends`},
 
-		{"a local that the frame uses", lua("-- ends\n", "-- ends\nlocal x, m = 1, 2\n"), `section "ends" declares the local m, which the script uses behind the section: it must have another name`},
-		{"a function that the frame uses", lua("-- take\n", "-- take\nlocal function take() end\n"), `section "take" declares the local take`},
-		{"a local of the frame's own number", lua("-- room\n", "-- room\nif $edge > 0 then local tail1 end\n"), `section "room" declares the local tail1`},
-		{"a local in a block of its own", lua("-- advance\n", "-- advance\nlocal m = 1\n"), ""},
+		{"a local that the script uses", lua("-- ends\n", "-- ends\nlocal x,\n\tnow = 1, 2\n"), `section "ends" declares the local now, a name that the generated script uses after the section: rename it`},
+		{"a function that a refund uses", lua("-- ends\n", refundLua+"-- ends\nlocal function m() end\n"), `section "ends" declares the local m`},
+		{"a name of a refund", lua("-- ends\n", "-- ends\nlocal m, total = 1, 2\n"), ""},
+		{"a local of the script's own number", lua("-- room\n", "-- room\nlocal tail1\n"), `section "room" declares the local tail1`},
+		{"a local of a step", step(func(k *contract.StepKind) { k.Lua = strings.Replace(k.Lua, "-- read\n", "-- read\nlocal rooms\n", 1) }), `section "read" declares the local rooms`},
+		{"locals in blocks", lua("-- room\n", "-- room\nfor now = 1, 2 do local now = 3 end\nif now then local now elseif now then local now end -- a local now\nlocal text = 'local now'\n"), ""},
+		{"a local in a section of its own", lua("-- advance\n", "-- advance\nlocal now = 1\n"), ""},
 
 		{"refund in Lua alone", lua("-- ends\n", refundLua+"-- ends\n"), `both must be true, or both false`},
 		{"refund in Go alone", kind(func(k *contract.MeterKind) { k.Meter = func([]store.Arg) contract.Meter { return refunder{} } }), `both must be true, or both false`},

@@ -20,15 +20,16 @@ var (
 	// of the frame.
 	reserved = regexp.MustCompile(`^(room|ends|text|gen|gave|keep|mark|entries|renew|own|n|prev|tail|v|m|(was|t|b)_.*)$`)
 
-	// luaLocals matches a declaration of locals, and shadows what the frame has declared
-	// before a section, and uses behind it in the same block.
-	luaLocals = regexp.MustCompile(`\blocal\s+(?:function\s+)?(\w+(?:\s*,\s*\w+)*)`)
-	shadows   = regexp.MustCompile(`^(ARGV|KEYS|redis|string|math|now|slack|sec|usec|n|take|m|by|gen|held|same|total|spent|debt|first|(tail|prev|v|gen|room)\d+)$`)
-)
+	// luaWords matches what begins or ends a block of Lua, and declarations of locals.
+	// Strings and comments are matched so that nothing in them is.
+	luaWords = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"|--[^\n]*|\blocal\s+(function\s+)?(\w+(?:\s*,\s*\w+)*)|\b(do|then|repeat|function|end|until|elseif)\b`)
+	luaName  = regexp.MustCompile(`\w+`)
 
-// shared are the sections that the frame does not put into a block of their own, unless the
-// kind pauses.
-var shared = []string{"room", "ends", "take", "write", "mark"}
+	// shadows matches what the script has declared before a section, and uses after it in
+	// the same block: always, or only if the kind has a refund.
+	shadows   = regexp.MustCompile(`^(ARGV|KEYS|redis|string|math|now|slack|rooms|(tail|prev|v|gen|room)\d+)$`)
+	shadowsOf = regexp.MustCompile(`^(n|take|m|by|gen|held|same|total|spent|debt|first)$`)
+)
 
 // results are the names that a section must set.
 var results = map[string][]string{
@@ -142,15 +143,39 @@ func (r *Rule) split(sections [2][]string) error {
 				return fmt.Errorf("section %q does not set %s: it must set it", name, result)
 			}
 		}
-		for _, declared := range luaLocals.FindAllStringSubmatch(text, -1) {
-			for _, local := range strings.FieldsFunc(declared[1], func(c rune) bool { return c == ',' || c == ' ' }) {
-				if slices.Contains(shared, name) && !r.Pauses() && shadows.MatchString(local) {
-					return fmt.Errorf("section %q declares the local %s, which the script uses behind the section: it must have another name", name, local)
-				}
-			}
+		if local := r.shadowed(name, text); local != "" {
+			return fmt.Errorf("section %q declares the local %s, a name that the generated script uses after the section: rename it", name, local)
 		}
 	}
 	return nil
+}
+
+// shadowed returns a local that a section declares outside of all blocks, and that the
+// script uses after the section, or "". The other sections are blocks of their own, and so
+// are all of a kind that pauses.
+func (r *Rule) shadowed(section, text string) string {
+	if r.Pauses() || !slices.Contains([]string{"read", "room", "ends", "take", "write", "mark"}, section) {
+		return ""
+	}
+	depth := 0
+	for _, w := range luaWords.FindAllStringSubmatch(text, -1) {
+		for _, local := range luaName.FindAllString(w[2], -1) {
+			if depth == 0 && (shadows.MatchString(local) || section != "read" && r.Refunds() && shadowsOf.MatchString(local)) {
+				return local
+			}
+		}
+		switch w[3] {
+		case "":
+			if w[1] != "" {
+				depth++
+			}
+		case "end", "until", "elseif":
+			depth--
+		default:
+			depth++
+		}
+	}
+	return ""
 }
 
 // bind sets Bound. A refund computes with these constants, and the cell was written with them:
