@@ -49,11 +49,12 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 // found, and had consumed less than actual, use Force for the difference.
 //
 // Settle can be retried after an error. The ID stays, so the decision can be settled
-// again, or refunded. A limiter that lacks a rule of the decision leaves that rule's
-// tokens; a repeat of the decision then has the cost of one of its rules as Granted. If a
-// Settle has consumed a difference, a later Settle or Refund may
+// again, or refunded. If a Settle has consumed a difference, a later Settle or Refund may
 // return only that difference, although its Settlement has the Cost asked for. The window
 // of an algorithm.FixedWindow, Calendar or SlidingCounter returns all.
+//
+// If the limiter lacks a rule of the decision, that rule's tokens stay consumed. The Granted
+// of a repeated decision is then the cost of one of its rules.
 //
 // One rule must have no Cost, and each must support both Refund and Force.
 func (l *Limiter) Settle(ctx context.Context, r Request, actual int64) (Settlement, error) {

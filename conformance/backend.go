@@ -132,8 +132,8 @@ type Subject struct {
 	// New returns an algorithm with random parameters from r. It is called many times.
 	// Use a wide range of parameters, so that more cases are checked. Some of the
 	// algorithms must have a limit of at most 50 tokens. Of these algorithms, some must
-	// refill no token within a minute. Whenever it is asked for first, a key must have
-	// Capacity tokens: the checks cannot prove a limit that is stricter at night.
+	// refill no token within a minute. A new key must start with Capacity tokens at any
+	// time: the checks do not support limits that depend on the time of day.
 	New func(r *rand.Rand) algorithm.Algorithm
 
 	// Unit returns a time in which the state of a changes, for example the time until

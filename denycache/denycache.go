@@ -30,9 +30,10 @@
 // leases can be released at any time, are not remembered. Denials by other rules beside a
 // Concurrency are, and answer requests with any ID.
 //
-// A limiter with a cache decides the requests of DoMany one by one. What With and Only
-// return shares the places of the cache, but not the denials. Keep such a limiter, for
-// example one for each plan: a limiter that is made for each request remembers nothing.
+// A limiter with a cache decides the requests of DoMany one by one. Limiters from With and
+// Only share the capacity of the cache, but each answers only from its own denials: raise
+// MaxKeys if there are many. Keep such a limiter, for example one for each plan: a limiter
+// that is made for each request remembers nothing.
 package denycache
 
 import (

@@ -119,14 +119,13 @@ func (l *Limits) ask(ctx context.Context, b *bound, key *weir.Key) (*answerState
 		case <-ctx.Done():
 			return &answerState{of: b}, nil // as after an error
 		}
-		defer func() { <-a.asking }()
 		if s = a.state.Load(); s == nil {
 			return l.call(ctx, a, b, key), nil
 		}
+		<-a.asking
 	case time.Now().After(s.until):
 		select {
 		case a.asking <- struct{}{}:
-			defer func() { <-a.asking }()
 			return l.call(ctx, a, b, key), nil
 		default:
 		}
@@ -138,7 +137,7 @@ func (l *Limits) ask(ctx context.Context, b *bound, key *weir.Key) (*answerState
 	return s, nil
 }
 
-// call calls Options.Override, and keeps the result.
+// call calls Options.Override, keeps the result, and ends asking.
 func (l *Limits) call(ctx context.Context, a *answer, b *bound, key *weir.Key) (s *answerState) {
 	o, found, err := Override{}, false, errors.New("it panicked")
 	defer func() { s = l.keep(ctx, a, b, o, found, err) }() // even after a panic
@@ -152,7 +151,10 @@ func (l *Limits) keep(ctx context.Context, a *answer, b *bound, o Override, foun
 	if err == nil && found {
 		s.lim, err = b.override(&o)
 	}
-	l.overrideResult(b.Name, err)
+	defer func() {
+		<-a.asking
+		l.overrideResult(b.Name, err) // OnError may ask again
+	}()
 	if err == nil {
 		a.state.Store(s)
 		return s

@@ -30,13 +30,14 @@ type Options struct {
 
 	// Override returns the override of a key, for example from a database. found is false
 	// if the key has none. For asks it about keys that have no override in the file, and
-	// keeps the result for OverrideAge. It can be called by several goroutines at once, but
-	// about one key by one of them: the others wait, or use the last result.
+	// keeps the result for OverrideAge. Several goroutines can call it at once, but never for
+	// the same key: other requests use its last result, or wait for the first until their
+	// context ends.
 	//
 	// After an error, or an override that is not valid, the last result stays in use, or
 	// the limits of the plan or the policy if there is none. OnError and Status report
-	// the error, and the function is called again after a second. A panic counts as an
-	// error, and goes on.
+	// the error, and the function is called again after a second. A panic is
+	// counted as an error, and propagates.
 	Override func(ctx context.Context, policy string, key weir.Key) (o Override, found bool, err error)
 
 	// OverrideAge is how long a result of Override is used. 0 means one minute.

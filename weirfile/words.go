@@ -86,7 +86,7 @@ func badDuration(text string) error {
 	switch length, hint := lengthOf(n, unit); {
 	case number != "" && unit == "":
 		return fmt.Errorf("the unit is missing: did you mean %ss?", number)
-	case number != "" && strings.TrimSpace(unit) == "M":
+	case length > 0 && strings.TrimSpace(unit) == "M":
 		return fmt.Errorf("did you mean %sm, or %dd for months?", number, 30*n)
 	case length > 0:
 		return fmt.Errorf("did you mean %s?%s", formatDuration(length), hint)

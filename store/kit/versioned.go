@@ -71,8 +71,8 @@ type Write struct {
 	TTL time.Duration
 }
 
-// Spare is how much longer a database keeps a value than the value counts. So Backend.Keys
-// of the conformance suite returns the TTLs of the database minus Spare.
+// Spare is how long a database keeps a value after it has expired. Backend.Keys of the
+// conformance suite must subtract it from the TTLs of the database.
 const Spare = time.Hour
 
 // VersionedOptions are options of [NewVersioned].

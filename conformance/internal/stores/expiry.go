@@ -128,7 +128,7 @@ func checkEnd(t *suite.T) {
 	until := time.Now().Add(enough)
 	for round := 1; !t.Failed() && !expiresAtNow(t, &width, until); round++ {
 		if time.Now().After(until) && !t.Failed() {
-			t.Note = fmt.Sprintf("in %d rounds, no call had the microsecond in which a key expired as its time, so that it is not known whether a key is missing then", round)
+			t.Note = fmt.Sprintf("in %d rounds, no call ran in the very microsecond in which a key expires, so this run does not show whether the key is missing then", round)
 			return
 		}
 	}

@@ -62,10 +62,10 @@ func between(t *suite.T, peer store.Store) {
 
 // meet evaluates the script that form returns, and calls other once while it runs, from met. It
 // reports whether the store runs forms.
-func meet(t *suite.T, keys []string, form func(met func()) *store.Script, other func()) bool {
+func meet(t *suite.T, keys []string, form func(met func()) *store.Script, other func()) (runs bool) {
 	var wg sync.WaitGroup
+	defer wg.Wait()
 	var once sync.Once
-	runs := false
 	t.Eval(form(func() {
 		once.Do(func() {
 			runs = true
@@ -80,7 +80,6 @@ func meet(t *suite.T, keys []string, form func(met func()) *store.Script, other 
 			}
 		})
 	}), keys)
-	wg.Wait()
 	return runs
 }
 
@@ -89,6 +88,8 @@ func together(t *suite.T, peer store.Store) {
 	keys := t.Keys("together", 2)
 	var wg sync.WaitGroup
 	var stop atomic.Bool
+	defer wg.Wait()
+	defer stop.Store(true)
 	t.Goes(&wg, func() {
 		for !stop.Load() {
 			suite.Must[[]store.Value](t, "Eval of the peer")(peer.Eval(t.Ctx, scripts.Counter, keys, nil, nil))
@@ -100,6 +101,4 @@ func together(t *suite.T, peer store.Store) {
 			break
 		}
 	}
-	stop.Store(true)
-	wg.Wait()
 }

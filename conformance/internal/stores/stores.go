@@ -27,7 +27,7 @@ var Checks = []suite.Check{
 	{Name: "Foreign", Text: "if a script finds a foreign value, the error is an ErrForeign that names the key, and nothing is written", Run: checkForeign},
 	{Name: "Unreadable", Text: "a value that the store cannot read is a foreign value, and not a missing key: nothing overwrites it, and it can be deleted", Run: checkUnreadable},
 	{Name: "Atomic", Text: "the calls of Eval on a key are linearizable, the times of calls have the same order, a read-only call reads its clock after its keys, and MGet reads the keys of a slot atomically", Run: checkAtomic},
-	{Name: "Peer", Text: "the calls of several stores with the same state are linearizable, whenever one comes between the steps of another", Run: checkPeer},
+	{Name: "Peer", Text: "the calls of several stores with the same state are linearizable, even if one runs between the steps of another", Run: checkPeer},
 	{Name: "Processes", Text: "the calls of several processes on a key are linearizable, and the calls of a process that was killed hold no key", Run: checkProcesses},
 	{Name: "ProcessWait", Text: "a call that waits for a key of another process ends when its context does", Run: checkProcessWait},
 	{Name: "OwnReply", Text: "every caller gets the reply to its own call", Run: checkOwnReply},
