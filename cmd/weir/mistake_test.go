@@ -2,11 +2,15 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
+
+	"github.com/weir-go/weir/store"
 )
 
 // speaking returns the address of a server that knows only INFO.
@@ -53,7 +57,7 @@ func TestMistakenURL(t *testing.T) {
 		{"rediss://%s", secure, "certificate"},
 		{"redis+sentinel://%s?master_name=m", plain, "it is a single server: its URL is like redis://"},
 		{"redis+sentinel://%s?master_name=m", speaking(t, "cluster", nil), "it is a cluster server: its URL is like redis+cluster://"},
-		{"redis+sentinel://%s?master_name=m", speaking(t, "sentinel", nil), "cannot be used"},
+		{"redis+sentinel://ann:s3cret@%s?master_name=m", speaking(t, "sentinel", nil), "cannot be used"},
 		{"redis://%s", speaking(t, "sentinel", nil), "it is a sentinel server: its URL is like redis+sentinel://"},
 		{"redis://%s", plain, "cannot be used"},
 	} {
@@ -65,6 +69,11 @@ func TestMistakenURL(t *testing.T) {
 		s, err := dial(t.Context(), at)
 		if s != nil || err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: got %v, want %q", test.url, err, test.want)
+		} else if !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("%s: got %v, which hides the error of the store", test.url, err)
+		}
+		if got := at.mistake(t.Context(), fmt.Errorf("dial: %w", os.ErrDeadlineExceeded)); got != "" {
+			t.Errorf("%s: after a timeout, got %q, want no advice", test.url, got)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net"
 	"strings"
 	"sync"
 	"time"
@@ -13,11 +14,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// probeTime bounds the search for a mistake in a URL.
+const probeTime = 2 * time.Second
+
 // mistake returns what is wrong with the URL of at if its first server is another than the URL says.
-func (at *target) mistake(ctx context.Context) string {
-	if at.kind == postgres {
+// err is the error of the store: if it is a timeout, nobody answers, and mistake does not ask.
+func (at *target) mistake(ctx context.Context, err error) string {
+	var network net.Error
+	if at.kind == postgres || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() {
 		return ""
 	}
+	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	defer cancel()
 	if _, plain := at.info(ctx, nil); at.tls != nil && plain {
 		return "it does not use TLS: the URL must begin with redis or valkey, without the second s"
 	} else if at.tls == nil && !plain {
@@ -40,14 +48,15 @@ func (at *target) mistake(ctx context.Context) string {
 // info returns what the first server of at says about itself, and whether it answers. Only with the
 // TLS of at, it is told the password.
 func (at target) info(ctx context.Context, config *tls.Config) (string, bool) {
+	if at.kind == sentinel { // the other user is the master's
+		at.user, at.password = at.sentinelUser, at.sentinelPassword
+	}
 	if config != at.tls {
 		at.tls, at.user, at.password = config, "", ""
 	}
 	at.kind, at.addrs, at.master, at.db = single, at.addrs[:1], "", 0
 	c := goredisOf(&at)
 	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
 	info, err := c.Info(ctx, "server").Result()
 	return info, err == nil || errors.As(err, new(redis.Error))
 }

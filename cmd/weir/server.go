@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
@@ -107,8 +108,11 @@ func dial(ctx context.Context, at *target) (*server, error) {
 		}
 		s.close()
 	}
-	if mistake := at.mistake(ctx); mistake != "" {
-		return nil, usagef("the URL of the store does not suit the server at %s: %s", at.addrs[0], mistake)
+	if errors.As(err, new(usageError)) {
+		return nil, err
+	}
+	if mistake := at.mistake(ctx, err); mistake != "" {
+		return nil, usagef("the URL of the store does not suit the server at %s: %s (%w)", at.addrs[0], mistake, err)
 	}
 	return nil, fmt.Errorf("the store at %s cannot be used: %w", at.where(), err)
 }
