@@ -128,18 +128,22 @@ type StoredKey struct {
 // A StoredSegment is a segment of a [StoredKey].
 type StoredSegment struct {
 	Name   string // as in Policy.Segments
-	Value  string // the segment, or "%sha256=" and its SHA-256 in hexadecimal
+	Value  string // the segment, or "%sha256=" and its SHA-256 in hexadecimal: see HashedKeyOf
 	Hashed bool   // Value is a hash
 }
 
-// HashedKeyOf is [KeyOf], except that a segment of the form of a hashed
-// [StoredSegment].Value stands for the segment that has this hash: see [Key.Hashed]. It
-// is for what operators type. If callers chose the segments, one could name another.
+// HashedKeyOf is [KeyOf] for keys that operators type: a segment that looks like a hash,
+// "%sha256=" and 64 hexadecimal digits, stands for the segment with that hash: see
+// [Key.Hashed]. To name a segment that itself looks like one, write %25 for its %, as
+// [StoredSegment].Value does. Do not use it for segments that callers choose: one could
+// name another.
 func HashedKeyOf(segments ...string) Key {
 	k := KeyOf(segments...)
 	for i, segment := range k.segments {
-		if isHash(segment) {
+		if storekey.IsHash(segment) {
 			k.hashed |= 1 << i
+		} else if storekey.LooksHashed(segment) {
+			k.segments[i] = "%" + segment[len("%25"):]
 		}
 	}
 	return k
@@ -193,7 +197,8 @@ func (b *bound) parseStoreKey(stored string) (StoredKey, bool) {
 		}
 		out := StoredKey{Rule: r.name, Key: k}
 		for _, i := range r.key.by.list() {
-			out.Segments = append(out.Segments, StoredSegment{ks.segments[i], k.segments[i], k.hashed.has(i)})
+			hashed := k.hashed.has(i)
+			out.Segments = append(out.Segments, StoredSegment{ks.segments[i], storekey.Typed(k.segments[i], hashed), hashed})
 		}
 		return out, true
 	}
@@ -214,7 +219,7 @@ func (ks *keySpace) parse(k *Key, list []int, text string) bool {
 		return false
 	}
 	for i, n := range list {
-		if isHash(parts[i]) {
+		if storekey.IsHash(parts[i]) {
 			k.segments[n], k.hashed = parts[i], k.hashed|1<<n
 			continue
 		}
@@ -225,13 +230,6 @@ func (ks *keySpace) parse(k *Key, list []int, text string) bool {
 		k.segments[n] = value
 	}
 	return true
-}
-
-// isHash reports whether text is what storekey.AppendHash appends.
-func isHash(text string) bool {
-	digits, ok := strings.CutPrefix(text, storekey.HashPrefix)
-	sum, err := hex.DecodeString(digits)
-	return ok && err == nil && len(sum) == 32 && hex.EncodeToString(sum) == digits
 }
 
 // unescape returns the segment that appendEscaped has appended as text. It returns false

@@ -27,7 +27,7 @@ type Document struct {
 // A Segment is a segment of a key. The value of a secret segment is never in clear.
 type Segment struct {
 	Name   string `json:"name"`
-	Value  string `json:"value"`            // the segment, or "%sha256=" and its SHA-256 in hexadecimal, as the store has it
+	Value  string `json:"value"`            // the segment, or "%sha256=" and its SHA-256 in hexadecimal, as weir.HashedKeyOf takes it
 	Hashed bool   `json:"hashed,omitempty"` // Value is a hash
 }
 

@@ -84,12 +84,12 @@ func peekOnly(ctx context.Context, lim *weir.Limiter, rule string, peek weir.Req
 }
 
 // segments returns the segments of k as the store has them: secret and long ones are
-// hashed. k can have only the first segments.
+// hashed, and others are as weir.HashedKeyOf takes them. k can have only the first segments.
 func segments(lim *weir.Limiter, k weir.Key) []Segment {
 	infos, values := lim.Segments(), k.Segments()
 	list := make([]Segment, len(values))
 	for i, value := range values {
-		list[i] = Segment{Name: infos[i].Name, Value: value, Hashed: k.Hashed(i)}
+		list[i] = Segment{Name: infos[i].Name, Value: storekey.Typed(value, k.Hashed(i)), Hashed: k.Hashed(i)}
 		if !k.Hashed(i) && (infos[i].Secret || len(value) > weir.MaxSegment) {
 			list[i].Value, list[i].Hashed = string(storekey.AppendHash(nil, value)), true
 		}

@@ -176,7 +176,7 @@ func newListing(lim *weir.Limiter, opts *ListOptions) (*listing, error) {
 	for n < len(l.Segments) && !k.Hashed(n) { // StorePrefix would hash a hash
 		n++
 	}
-	l.want, l.prefix = segments(l.lim, k), l.lim.StorePrefix(l.Segments[:n]...)
+	l.want, l.prefix = segments(l.lim, k), l.lim.StorePrefix(k.Segments()[:n]...)
 	return l, nil
 }
 

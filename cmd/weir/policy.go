@@ -144,9 +144,14 @@ func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whol
 	}
 	s.caller = weir.HashedKeyOf(s.key...)
 	for _, o := range s.policy.Overrides { // the file has their segments in clear
-		if slices.EqualFunc(o.Key.Segments(), s.key, func(own, given string) bool {
-			return own == given || string(storekey.AppendHash(nil, own)) == given
-		}) {
+		own := o.Key.Segments()
+		for i, segment := range own {
+			hidden := len(segment) > weir.MaxSegment || slices.Contains(s.policy.Secret, s.policy.Segments[i])
+			if own[i] = storekey.Typed(segment, false); hidden && s.caller.Hashed(i) {
+				own[i] = string(storekey.AppendHash(nil, segment))
+			}
+		}
+		if weir.HashedKeyOf(own...) == s.caller {
 			s.caller = o.Key
 		}
 	}

@@ -3,7 +3,9 @@ package main
 import (
 	"bufio"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/explain"
+	"github.com/weir-go/weir/internal/storekey"
 	"github.com/weir-go/weir/weirfile"
 )
 
@@ -216,8 +219,13 @@ func TestSecretSegments(t *testing.T) {
 func TestHashedSegments(t *testing.T) {
 	d := newDesk(t)
 	long := strings.Repeat("x", weir.MaxSegment+1)
-	file := d.file("user: {algorithm: fixed window, limit: 20, window: 1h}, pause: {algorithm: pause}", ", secret: [user], overrides: [{key: [acme, ann], rules: {user: {limit: 4}}}]")
-	for _, key := range [][]string{{"acme", "bob"}, {"acme", "ann"}, {long, "bob"}} {
+	const rules, overrides = "user: {algorithm: fixed window, limit: 20, window: 1h}, pause: {algorithm: pause}", ", overrides: [{key: [acme, ann], rules: {user: {limit: 4}}}]"
+	file, looks := d.file(rules, ", secret: [user]"+overrides), fmt.Sprintf("%%sha256=%x", sha256.Sum256([]byte("ann")))
+	for _, key := range [][]string{{"acme", "bob"}, {"acme", "ann"}, {long, "bob"}, {"acme", looks}, {looks, "%25" + looks[1:]}} {
+		file := file
+		if strings.HasPrefix(key[1], "%") { // chosen by a caller: it is no hash
+			file = d.file(rules, overrides)
+		}
 		d.consume(file, 1, key...)
 		var ranking explain.Ranking
 		o := tell(t, d.env, "list", "-o", "json", "-rule", "user", file, "api")
@@ -236,6 +244,9 @@ func TestHashedSegments(t *testing.T) {
 		if key[1] == "ann" {
 			left = "3 of 4" // of the override
 		}
+		if s := ranking.Callers[0].Segments[1]; s.Hashed == strings.HasPrefix(key[1], "%") || !s.Hashed && s.Value != "%25"+key[1][1:] {
+			t.Errorf("%q is listed as %+v", key, s)
+		}
 		says(exitOK, left, "peek")
 		says(exitOK, "user="+args[3]+"\n", "explain")
 		says(exitOK, "1 of 1 callers", "list", "-rule", "user")
@@ -249,11 +260,12 @@ func TestHashedSegments(t *testing.T) {
 		d.consume(file, 1, key...)
 		var out, errs strings.Builder
 		tool := newTool(&out, &errs, func(name string) string { return d.env[name] })
-		tool.in = bufio.NewReader(strings.NewReader(key[0] + "\r\n" + key[1]))
+		tool.in = bufio.NewReader(strings.NewReader(storekey.Typed(key[0], false) + "\r\n" + storekey.Typed(key[1], false)))
 		if code := tool.run(t.Context(), []string{"reset", "-rule", "user", file, "api", "-", "-"}); code != exitOK || !strings.HasPrefix(out.String(), "reset rule user") {
 			t.Errorf("from the input: code %d, %s%s", code, &out, &errs)
 		}
 	}
+	d.want(exitOK, "allowed; the rule with the fewest tokens is \"user\": all of 20 tokens left\n", "peek", d.file(rules, overrides), "api", "acme", looks) // a hash, but not of ann
 	d.fails(exitUsage, "the key's segment \"user\" is empty", "peek", file, "api", "acme", "-")
 	d.want(exitOK, "allowed; the rule with the fewest tokens is \"user\": all of 20 tokens left\n", "peek", "-addr", "user", file, "api", "acme", "%sha256="+strings.Repeat("0", 64))
 }

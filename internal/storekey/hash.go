@@ -3,6 +3,7 @@ package storekey
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"unsafe"
 )
 
@@ -14,4 +15,30 @@ const HashPrefix = "%sha256="
 func AppendHash(b []byte, segment string) []byte {
 	sum := sha256.Sum256(unsafe.Slice(unsafe.StringData(segment), len(segment))) // []byte(segment) would allocate
 	return hex.AppendEncode(append(b, HashPrefix...), sum[:])
+}
+
+// IsHash reports whether text is what AppendHash appends.
+func IsHash(text string) bool {
+	digits, ok := strings.CutPrefix(text, HashPrefix)
+	sum, err := hex.DecodeString(digits)
+	return ok && err == nil && len(sum) == 32 && hex.EncodeToString(sum) == digits
+}
+
+// LooksHashed reports whether text is a hash, or has the digits 25 after the % of a hash,
+// once or several times.
+func LooksHashed(text string) bool {
+	rest, ok := strings.CutPrefix(text, "%")
+	for strings.HasPrefix(rest, "25") {
+		rest = rest[2:]
+	}
+	return ok && IsHash("%"+rest)
+}
+
+// Typed returns what stands for a segment where operators can type hashes: the segment,
+// but %25 for the first % of one that is in clear and LooksHashed.
+func Typed(segment string, hashed bool) string {
+	if !hashed && LooksHashed(segment) {
+		return "%25" + segment[1:]
+	}
+	return segment
 }

@@ -112,6 +112,11 @@ func (h *handler) show(w http.ResponseWriter, r *http.Request, query url.Values)
 		}
 		return explain.Explain(ctx, lim, key...)
 	})
+	for i := 0; err == nil && i < len(key); i++ {
+		if !doc.Key[i].Hashed { // the page takes no hashes, so nothing looks like one
+			doc.Key[i].Value = key[i]
+		}
+	}
 	if err != nil {
 		h.failKey(w, r, l, key, problemOf(err, ""))
 		return

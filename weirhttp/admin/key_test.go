@@ -23,7 +23,7 @@ import (
 var hostile = []string{
 	`<script>alert(1)</script>`, `"><img src=x onerror=alert(1)>`, `' onmouseover='alert(1)`, `</title><svg/onload=alert(1)>`, `{{.}}`, `javascript:alert(1)`,
 	"a&key=b", "a=b;c#d?e%2Ff+g h", "%", "%zz", "..", "/", "//evil.example", `\`, `"quoted"`, " space ", "\t", "a\nb", "a\r\nb", "a\x00b", "a\x1b[31mb",
-	"\u202egnp.exe", "\u2066x\u2069", "\u200b", "\ufeff", "\u0627\u0644\u0639", "e\u0301", "\xff", "a\xc3", "\xed\xa0\x80", "🦀", strings.Repeat("long", 200),
+	"\u202egnp.exe", "\u2066x\u2069", "\u200b", "\ufeff", "\u0627\u0644\u0639", "e\u0301", "\xff", "a\xc3", "\xed\xa0\x80", "🦀", strings.Repeat("long", 200), "%sha256=" + strings.Repeat("0", 64),
 }
 
 // Every key that was denied has a link. The page behind it shows this key, and its button
