@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -16,6 +17,8 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/explain"
 	"github.com/weir-go/weir/internal/storekey"
+	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/weirfile"
 )
 
@@ -457,6 +460,28 @@ func TestResetShadow(t *testing.T) {
 	d.want(exitOK, "reset rule user: weir:api:{acme:ann}:user.f2\nthere was nothing to reset in rule new: weir:api:{acme:ann}:new.f2\n", "reset", "-yes", file, "api", "acme", "ann")
 	d.fails(exitUsage, "no rule is identified by the whole key", "reset", "-yes", d.file(shared+", "+shadow, ""), "api", "acme", "ann")
 }
+
+// TestResetLooksLast shows that a reset looks for state after the answer, and only at its own rules.
+func TestResetLooksLast(t *testing.T) {
+	d := newDesk(t)
+	weirtest.Plant(t, d.store, "weir:api:{acme}:tenant.t2", store.Tag{'x', '1'}, 1)
+	d.want(exitOK, "reset rule user: weir:api:{acme}:user.f2:ann\n", "reset", "-rule", "user", limitsFile, "api", "acme", "ann")
+	d.want(exitOK, "there was nothing to reset in rule user: weir:api:{acme}:user.f2:ann\n", "reset", "-rule", "user", limitsFile, "api", "acme", "ann")
+	d.fails(exitUnavailable, "tenant.t2", "reset", "-yes", "-rule", "tenant", limitsFile, "api", "acme", "ann")
+	var out strings.Builder
+	tool := newTool(&out, io.Discard, func(name string) string { return d.env[name] })
+	tool.ask, tool.in = true, bufio.NewReader(reader(func(b []byte) (int, error) {
+		d.allow(1, "api", "zeta", "ann") // while the question is on the screen
+		return copy(b, "y\n"), nil
+	}))
+	if code := tool.run(t.Context(), []string{"reset", limitsFile, "api", "zeta", "ann"}); code != exitOK || !strings.Contains(out.String(), "reset rule user: ") || !strings.Contains(out.String(), "there was nothing to reset in rule pause") {
+		t.Errorf("code %d: %s", code, &out)
+	}
+}
+
+type reader func(b []byte) (int, error)
+
+func (r reader) Read(b []byte) (int, error) { return r(b) }
 
 // TestPauseShared shows that a pause asks before it stops other keys than the one given.
 func TestPauseShared(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/explain"
 	"github.com/weir-go/weir/store"
 )
 
@@ -56,7 +55,7 @@ func (r *reset) run(ctx context.Context, args []string) error {
 			return usageError{err}
 		}
 	}
-	rules, err := r.rules(ctx, s)
+	rules, err := r.rules(s)
 	if err != nil {
 		return err
 	}
@@ -76,6 +75,17 @@ func (r *reset) run(ctx context.Context, args []string) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTime)
 	defer cancel()
+	for i := range rules {
+		only, err := s.lim.Bare().Only(rules[i].Name)
+		if err != nil {
+			return err
+		}
+		res, err := only.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Peek}, nil)
+		if err != nil && !errors.Is(err, store.ErrForeign) { // the reset deletes it, or says what it is
+			return err
+		}
+		rules[i].Reset = err != nil || res.Remaining < res.Limit || res.ResetAfter > 0
+	}
 	if _, err := lim.Decide(ctx, weir.Request{Key: s.caller, Op: weir.Reset}, nil); err != nil {
 		return err
 	}
@@ -92,22 +102,16 @@ func (r *reset) run(ctx context.Context, args []string) error {
 
 // rules returns the rules that are reset. There is at least one. Limiter.Reset needs a rule that is
 // no shadow rule, and then clears shadow rules too.
-func (r *reset) rules(ctx context.Context, s *subject) ([]resetRule, error) {
+func (r *reset) rules(s *subject) ([]resetRule, error) {
 	keys, err := s.lim.Bare().StoreKeys(s.caller)
 	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, callTime)
-	defer cancel()
-	doc, err := explain.ExplainKey(ctx, s.lim, s.caller)
-	if err != nil && !errors.Is(err, store.ErrForeign) { // it can be of another rule
 		return nil, err
 	}
 	var list []resetRule
 	enforced := false
 	for i, info := range s.lim.Rules() {
 		if r.rule == info.Name || r.rule == "" && !s.sharedBy(info.By) {
-			list = append(list, resetRule{info.Name, info.By, keys[i], err != nil || doc.Rules[i].Used > 0 || doc.Rules[i].ResetAfter > 0})
+			list = append(list, resetRule{Name: info.Name, By: info.By, Keys: keys[i]})
 			enforced = enforced || !info.Shadow || r.rule != ""
 		}
 	}
