@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -109,7 +111,13 @@ func (f *policyFlags) complete(s *subject, whole bool) error {
 	}
 	for i := range s.key {
 		if s.key[i] == "-" {
-			s.key[i], _ = f.line()
+			if f.ask {
+				f.print(f.err, names[i]+": ")
+			}
+			var ok bool
+			if s.key[i], ok = f.line(); !ok {
+				return usagef("standard input has no line for the segment %q", names[i])
+			}
 		}
 	}
 	switch {
@@ -139,7 +147,9 @@ func (s *subject) find(ctx context.Context, f *policyFlags, server *server, whol
 		return err
 	}
 	// A key that cannot be one: it has no override.
-	if s.base, err = s.limits.For(ctx, s.policy.Name, f.plan, weir.Key{}); err != nil || !whole {
+	if s.base, err = s.limits.For(ctx, s.policy.Name, f.plan, weir.Key{}); errors.Is(err, weirfile.ErrUnknown) {
+		return fmt.Errorf("-plan: %w", err)
+	} else if err != nil || !whole {
 		return err
 	}
 	s.caller = weir.HashedKeyOf(s.key...)

@@ -156,7 +156,7 @@ func TestPolicyErrors(t *testing.T) {
 	d.fails(exitUsage, "the key has 1 segments: it must have 2: tenant user", "explain", limitsFile, "api", "acme")
 	d.fails(exitUsage, "the key has 3 segments: it must have 2: tenant user", "list", limitsFile, "api", "a", "b", "c")
 	d.fails(exitUsage, "the key's segment \"user\" is empty", "explain", limitsFile, "api", "acme", "")
-	d.fails(exitUsage, "policy \"api\" has no plan \"prro\": did you mean \"pro\"?", "explain", "-plan", "prro", limitsFile, "api", "acme", "ann")
+	d.fails(exitUsage, "-plan: weirfile: policy \"api\" has no plan \"prro\": did you mean \"pro\"?", "explain", "-plan", "prro", limitsFile, "api", "acme", "ann")
 	d.fails(exitUsage, "policy \"login\" has no plan \"pro\": there is none", "explain", "-plan", "pro", limitsFile, "login", "acme", "ann")
 	d.fails(exitUsage, "-addr is \"ip\": it must be a segment of the policy: tenant user", "explain", "-addr", "ip", limitsFile, "api", "acme", "ann")
 	d.fails(exitUsage, "-n is 0", "list", "-n", "0", limitsFile, "api")
@@ -263,13 +263,13 @@ func TestHashedSegments(t *testing.T) {
 		d.consume(file, 1, key...)
 		var out, errs strings.Builder
 		tool := newTool(&out, &errs, func(name string) string { return d.env[name] })
-		tool.in = bufio.NewReader(strings.NewReader(storekey.Typed(key[0], false) + "\r\n" + storekey.Typed(key[1], false)))
-		if code := tool.run(t.Context(), []string{"reset", "-rule", "user", file, "api", "-", "-"}); code != exitOK || !strings.HasPrefix(out.String(), "reset rule user") {
+		tool.ask, tool.in = true, bufio.NewReader(strings.NewReader(storekey.Typed(key[0], false)+"\r\n"+storekey.Typed(key[1], false)))
+		if code := tool.run(t.Context(), []string{"reset", "-rule", "user", file, "api", "-", "-"}); code != exitOK || !strings.HasPrefix(out.String(), "reset rule user") || errs.String() != "tenant: user: " {
 			t.Errorf("from the input: code %d, %s%s", code, &out, &errs)
 		}
 	}
 	d.want(exitOK, "allowed; the rule with the fewest tokens is \"user\": all of 20 tokens left\n", "peek", d.file(rules, overrides), "api", "acme", looks) // a hash, but not of ann
-	d.fails(exitUsage, "the key's segment \"user\" is empty", "peek", file, "api", "acme", "-")
+	d.fails(exitUsage, "standard input has no line for the segment \"user\"", "peek", file, "api", "acme", "-")
 	d.want(exitOK, "allowed; the rule with the fewest tokens is \"user\": all of 20 tokens left\n", "peek", "-addr", "user", file, "api", "acme", "%sha256="+strings.Repeat("0", 64))
 }
 

@@ -18,7 +18,7 @@ import (
 func poolOf(at *target) (*pgxpool.Pool, error) {
 	config, err := pgxpool.ParseConfig(at.url)
 	if err != nil {
-		return nil, usagef("the URL of the store is not valid: pgx cannot read one of its parameters")
+		return nil, usagef("pgx cannot read a parameter of its URL")
 	}
 	if config.ConnConfig.ConnectTimeout == 0 {
 		config.ConnConfig.ConnectTimeout = callTime

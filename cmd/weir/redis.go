@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"net"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -14,17 +14,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// probeTime bounds the search for a mistake in a URL.
-const probeTime = 2 * time.Second
-
 // mistake returns what is wrong with the URL of at if its first server is another than the URL says.
 // err is the error of the store: if it is a timeout, nobody answers, and mistake does not ask.
 func (at *target) mistake(ctx context.Context, err error) string {
-	var network net.Error
-	if at.kind == postgres || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) && network.Timeout() {
+	if at.kind == postgres || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return ""
 	}
-	ctx, cancel := context.WithTimeout(ctx, probeTime)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second) // it is only advice
 	defer cancel()
 	if _, plain := at.info(ctx, nil); at.tls != nil && plain {
 		return "it does not use TLS: the URL must begin with redis or valkey, without the second s"

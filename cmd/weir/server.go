@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
@@ -107,9 +106,6 @@ func dial(ctx context.Context, at *target) (*server, error) {
 			return s, nil
 		}
 		s.close()
-	}
-	if errors.As(err, new(usageError)) {
-		return nil, err
 	}
 	if mistake := at.mistake(ctx, err); mistake != "" {
 		return nil, usagef("the URL of the store does not suit the server at %s: %s (%w)", at.addrs[0], mistake, err)
