@@ -47,12 +47,12 @@ func (t *T) sameTTLs(a algorithm.Algorithm, name string, keys []string, referenc
 	slop := time.Since(begin) + 2*time.Millisecond
 	for _, key := range keys {
 		if d := got[key] - want[key]; d > slop || d < -slop {
-			t.Errorf("%+v: key %q has the TTL %v, on the memory store %v; 0 means a missing key", a, key, got[key], want[key])
+			t.Errorf("%+v: for key %q, Backend.Keys returned the TTL %v, and the memory store has %v; 0 means a missing key", a, key, got[key], want[key])
 		}
 		delete(got, key)
 	}
 	for key := range got {
-		t.Errorf("%+v: %q was written, which is not one of its keys", a, key)
+		t.Errorf("%+v: Backend.Keys returned %q, which is not one of its keys", a, key)
 	}
 }
 

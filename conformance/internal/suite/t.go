@@ -9,6 +9,7 @@ import (
 	"reflect"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,8 +49,8 @@ func (t *T) Errorf(format string, args ...any) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.Failures) < MaxFailures {
-		t.Failures = append(t.Failures, at+fmt.Sprintf(format, args...))
+	if text := at + fmt.Sprintf(format, args...); len(t.Failures) < MaxFailures && !slices.Contains(t.Failures, text) {
+		t.Failures = append(t.Failures, text)
 	}
 }
 
