@@ -6,10 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"time"
-
-	"github.com/weir-go/weir"
 )
 
 // The parameters of a form, besides those of a query.
@@ -69,9 +66,7 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 			h.fail(w, r, l, &problem{http.StatusBadRequest, "Nothing was changed.", sentence(err)})
 			return
 		}
-	} else if typed := weir.HashedKeyOf(key...); slices.ContainsFunc(l.segments, func(s weir.SegmentInfo) bool {
-		return s.Secret && typed.Hashed(slices.Index(l.names(), s.Name))
-	}) {
+	} else if l.hashed(key) {
 		h.fail(w, r, l, &problem{http.StatusBadRequest, "Nothing was changed.", "A secret segment is a hash: send the segment itself. The command weir takes hashes."})
 		return
 	}
@@ -88,7 +83,7 @@ func (h *handler) change(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if done.Has(paramDone) {
-		done.Set(paramDone, h.seal.close(fmt.Sprintf("%q", append(key, l.name, done.Get(paramRule))), done[paramDone]))
+		done.Set(paramDone, h.seal.close(l.changed(key, done), done[paramDone]))
 	}
 	for name, values := range h.query(l, key) {
 		done[name] = values

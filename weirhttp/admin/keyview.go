@@ -76,10 +76,15 @@ func (h *handler) key(l *limiter, key []string, doc *explain.Document, query url
 	return p
 }
 
+// changed names what a change was made of: paramDone is sealed for that alone.
+func (l *limiter) changed(key []string, query url.Values) string {
+	return fmt.Sprintf("%q %q %q", key, l.name, query.Get(paramRule))
+}
+
 // done says in words what the change did that led to the page, if this process has made
 // the link.
 func (h *handler) done(l *limiter, key []string, query url.Values) string {
-	op, _ := h.seal.open(fmt.Sprintf("%q", append(key, l.name, query.Get(paramRule))), query.Get(paramDone))
+	op, _ := h.seal.open(l.changed(key, query), query.Get(paramDone))
 	switch strings.Join(op, "") {
 	case opReset:
 		if rule := query.Get(paramRule); rule != "" {

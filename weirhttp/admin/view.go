@@ -207,6 +207,17 @@ func (l *limiter) names() []string {
 	return names
 }
 
+// hashed reports whether a secret segment of key is given as its hash.
+func (l *limiter) hashed(key []string) bool {
+	k := weir.HashedKeyOf(key...)
+	for i, s := range l.segments {
+		if s.Secret && k.Hashed(i) {
+			return true
+		}
+	}
+	return false
+}
+
 // parts returns what a page shows of the segments of a key.
 func (l *limiter) parts(key []string, max int) []part {
 	var parts []part
