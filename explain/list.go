@@ -225,7 +225,7 @@ func (l *listing) caller(stored string) (Caller, bool) {
 		c.Segments = append(c.Segments, Segment(s))
 	}
 	for _, want := range l.want {
-		if !slices.ContainsFunc(c.Segments, func(s Segment) bool { return s.Name == want.Name && s.Value == want.Value }) {
+		if !slices.Contains(c.Segments, want) {
 			return Caller{}, false
 		}
 	}
