@@ -11,6 +11,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/failure"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -166,8 +167,8 @@ func (b *bound) checkSettles() error {
 	}
 	for i := range b.rules {
 		if r := &b.rules[i]; r.has(follows) && r.limit.MaxDebt/100 < r.limit.Capacity {
-			return unsupported("Settle", r, fmt.Sprintf("which has the limit %d in %v and can be in debt by %d: Options.Settles needs 100 times the limit: lower the limit, shorten its time, or use another algorithm",
-				r.limit.Capacity, r.limit.Window, r.limit.MaxDebt))
+			limit, advice := failure.Limit(r.limit.Capacity, r.limit.Window)
+			return unsupported("Settle", r, fmt.Sprintf("which has the %s and can be in debt by %d: Options.Settles needs 100 times the limit: %s", limit, r.limit.MaxDebt, advice))
 		}
 	}
 	return nil

@@ -54,7 +54,7 @@ func TestPause(t *testing.T) {
 		at := slices.IndexFunc(rules, func(r weir.Rule) bool { return r.Name == "pause" })
 		for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo} {
 			got := weirtest.Decide(t, other, weir.Request{Key: weir.KeyOf("u"), Op: op}, each...)
-			want := weir.Result{Rule: "pause", Limit: algorithm.MaxTokens, Delay: weir.Never, RetryAfter: 9 * time.Second, ResetAfter: 9 * time.Second}
+			want := weir.Result{Type: weir.PauseRule, Rule: "pause", Limit: algorithm.MaxTokens, Delay: weir.Never, RetryAfter: 9 * time.Second, ResetAfter: 9 * time.Second}
 			if got != want || each[at] != want || !each[1-at].Allowed || each[1-at].Remaining != 5 {
 				t.Errorf("%v: got %+v of %+v, want %+v", op, got, each, want)
 			}
@@ -317,7 +317,7 @@ func TestPauseMistakes(t *testing.T) {
 	if keys := keysIn(st); len(keys) != 0 {
 		t.Errorf("mistakes wrote %q", keys)
 	}
-	if info := l.Rules()[0]; !info.Pauses || !info.Reserves || !info.Refunds || !info.Debt || info.Leases || info.Limit != algorithm.MaxTokens || l.Rules()[1].Pauses {
+	if info := l.Rules()[0]; info.Type != weir.PauseRule || !info.Reserves || !info.Refunds || !info.Debt || info.Limit != algorithm.MaxTokens || l.Rules()[1].Type != weir.LimitRule {
 		t.Errorf("Rules: %+v", info)
 	}
 }

@@ -191,6 +191,20 @@ func TestPauseDenied(t *testing.T) {
 	}
 }
 
+// WaitFor does not take a limit as high as that of a pause for a pause.
+func TestWaitHighLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := weirtest.New(t, memory.New(nil), weirtest.Windowless(weirtest.PerSecond, algorithm.MaxTokens))
+		for _, cost := range []int64{5, 5, 5} {
+			weirtest.Allow(t, l, weir.Request{Key: weir.KeyOf("u"), Cost: cost, MaxWait: weir.Never})
+		}
+		start := time.Now()
+		if res, err := l.WaitFor(t.Context(), weir.Request{Key: weir.KeyOf("u"), MaxWait: 6 * time.Second}); !errors.Is(err, weir.ErrDenied) || time.Since(start) > 0 {
+			t.Errorf("got %+v, %v after %v, want a denial at once", res, err, time.Since(start))
+		}
+	})
+}
+
 // Reserve never sleeps. A reservation made before the pause goes ahead at its turn, and
 // none is made during the pause. A caller whose context ends during the sleep has
 // consumed nothing.

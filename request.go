@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm/contract"
-	"github.com/weir-go/weir/internal/compose"
 )
 
 // Never is the longest duration: a RetryAfter if the request can never be allowed, a
@@ -108,7 +107,16 @@ func ActualCost(n int64) Actual { return Actual{n, true} }
 // Cost returns the number of tokens, or false for the zero Actual.
 func (a Actual) Cost() (n int64, ok bool) { return a.cost, a.given }
 
-// A Result is the answer to a [Request]. Limit, Window, Remaining, RetryAfter and
+// A RuleType says what a rule does: see [Result].Type.
+type RuleType = contract.RuleType
+
+const (
+	LimitRule = contract.LimitRule // limits how many tokens are consumed
+	LeaseRule = contract.LeaseRule // limits how many leases are held at once
+	PauseRule = contract.PauseRule // closes keys, and has no limit
+)
+
+// A Result is the answer to a [Request]. Type, Limit, Window, Remaining, RetryAfter and
 // ResetAfter describe the rule named Rule: if the request is denied, the first with the
 // longest RetryAfter, and otherwise the first with the fewest tokens remaining.
 //
@@ -122,6 +130,11 @@ type Result struct {
 	// allowed, Granted is what the decision consumed, and Delay is the time left to wait.
 	// All other fields describe the current state.
 	Replayed bool
+
+	// Type says what the rule named Rule does. Its numbers do not tell: a limit need not
+	// have a Window, and can be as high as that of a pause. A Decider that makes its own
+	// Results sets it.
+	Type RuleType
 
 	// Granted is the number of tokens consumed from each rule without a Cost, or from the
 	// rule named Rule if every rule has one. It is 0 after a denial, a Peek or a Renew.
@@ -179,7 +192,7 @@ func (e *DeniedError) text() string {
 	if r.RetryAfter == Never {
 		return fmt.Sprintf("denied by rule %q: its limit is %d: the request can never be allowed", r.Rule, r.Limit)
 	}
-	if compose.Pauses(r.Limit, r.Window) {
+	if r.Type == PauseRule {
 		return fmt.Sprintf("denied by rule %q, which pauses the key: retry after %v", r.Rule, r.RetryAfter)
 	}
 	return fmt.Sprintf("denied by rule %q: %d of %d tokens remain: retry after %v", r.Rule, r.Remaining, r.Limit, r.RetryAfter)

@@ -33,7 +33,7 @@ func newRule(label string, r Rule) (rule, error) {
 	switch {
 	case r.Cost < 0:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be 0, which means the request's cost, or more", label, r.Cost)
-	case r.Cost > 0 && pausesKind(limit.Kind):
+	case r.Cost > 0 && limit.Kind.Type() == PauseRule:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be 0, because a %s consumes no tokens", label, r.Cost, limit.Kind.Common().Name)
 	case r.Cost > limit.Capacity:
 		return rule{}, fail(ErrInvalidRule, "%s: Cost is %d: it must be at most %d, the limit", label, r.Cost, limit.Capacity)
@@ -111,7 +111,7 @@ func featuresOf(r *rule, marked bool) (f feature) {
 		set(k.Reserves, reserves)
 		set(k.Queues, queues)
 	case *contract.StepKind:
-		if pausesKind(k) { // it never stands in the way of what the other rules support
+		if k.Pauses { // it never stands in the way of what the other rules support
 			return pauses | reserves | refunds | debts | divides
 		}
 		set(k.Leases, leases)
@@ -123,12 +123,6 @@ func featuresOf(r *rule, marked bool) (f feature) {
 	set(r.cost == 0 && r.limit.MaxCost > 0, bounded)
 	set(r.cost > 0 || f&leases == 0, divides)
 	return f
-}
-
-// pausesKind reports whether k closes keys, and has no limit.
-func pausesKind(k contract.Kind) bool {
-	step, ok := k.(*contract.StepKind)
-	return ok && step.Pauses
 }
 
 // has reports whether r has a feature.

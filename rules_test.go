@@ -3,12 +3,15 @@ package weir_test
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/denycache"
 	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/outage"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -35,7 +38,7 @@ func TestRules(t *testing.T) {
 		}, []weir.RuleInfo{
 			{Name: "tenant", By: []string{"tenant"}, Algorithm: gcra, Cost: 2, Kind: "gcra", Limit: 10, Window: 5 * time.Second, Reserves: true, Refunds: true, Debt: true},
 			{Name: "queue", By: []string{"tenant", "user"}, Algorithm: queue, Kind: "leakybucket", Limit: 5, Window: 5 * time.Second, Reserves: true, Refunds: true, Debt: true, Queues: true},
-			{Name: "jobs", By: []string{"tenant", "user"}, Algorithm: jobs, Kind: "concurrency", Limit: 2, MaxCost: 1, Leases: true},
+			{Name: "jobs", By: []string{"tenant", "user"}, Algorithm: jobs, Kind: "concurrency", Limit: 2, MaxCost: 1, Type: weir.LeaseRule},
 			{Name: "next", By: []string{"tenant", "user"}, Algorithm: gcra, Shadow: true, Kind: "gcra", Limit: 10, Window: 5 * time.Second, Reserves: true, Refunds: true, Debt: true},
 		}},
 		{nil, []weir.Rule{{Algorithm: weirtest.Capped(log, 1000)}}, []weir.RuleInfo{
@@ -51,6 +54,63 @@ func TestRules(t *testing.T) {
 		got := weirtest.NewPolicy(t, memory.New(nil), weir.Policy{Segments: tt.segments, Rules: tt.rules}).Rules()
 		if !reflect.DeepEqual(got, tt.want) {
 			t.Errorf("got  %+v\nwant %+v", got, tt.want)
+		}
+	}
+}
+
+// What a rule does is asked of its kind, and not guessed from its numbers: in memory, by
+// scripts, in wrappers and in the text of a denial.
+func TestRuleTypes(t *testing.T) {
+	t.Parallel()
+	other := weir.Rule{Name: "other", Algorithm: weirtest.Window(algorithm.MaxTokens, time.Hour)}
+	for _, tt := range []struct {
+		a    algorithm.Algorithm
+		want weir.RuleType
+		text string // of a denial
+	}{
+		{weirtest.Windowless(weirtest.Window(5, time.Minute), 0), weir.LimitRule, "0 of 5 tokens remain"},
+		{weirtest.Windowless(other.Algorithm, 0), weir.LimitRule, "0 of 9007199254740991 tokens remain"},
+		{weirtest.Windowless(algorithm.SlidingLog{Limit: 5, Window: time.Minute}, 0), weir.LimitRule, "0 of 5 tokens remain"},
+		{algorithm.Concurrency{Limit: 1, Lease: time.Minute}, weir.LeaseRule, "0 of 1 tokens remain"},
+		{algorithm.Pause{}, weir.PauseRule, "which pauses the key"},
+	} {
+		for name, wrap := range map[string]weir.Wrapper{
+			"memory": nil, "scripts": weirtest.Pass, "denycache": denycache.New(nil).Wrap, "closed": outage.New(nil).Wrap,
+			"open": outage.New(&outage.Options{Fallback: outage.Open}).Wrap, "local": outage.New(&outage.Options{Fallback: outage.Local, Processes: 1}).Wrap,
+		} {
+			st, rules := weirtest.NewFaulty(), weirtest.Rules(weir.Rule{Name: "first", Algorithm: tt.a}, other)
+			l := weirtest.NewPolicy(t, memory.New(nil), rules)
+			if wrap != nil {
+				l = weirtest.Wrap(t, weirtest.NewPolicy(t, st, rules), wrap)
+			}
+			info, each := l.Rules()[0], make([]weir.Result, 2)
+			r := weir.Request{Key: weir.KeyOf("u"), Cost: info.Limit}
+			switch tt.want {
+			case weir.LeaseRule:
+				r.ID = "id"
+			case weir.PauseRule:
+				r.Cost = 1
+			}
+			for i := range 4 {
+				switch {
+				case i == 1 && tt.want == weir.PauseRule:
+					pause(t, l, time.Minute, "u")
+				case i == 1 && r.ID != "":
+					r.ID = "other"
+				case i == 3: // only the outages differ from the request before
+					st.Set(weirtest.Down)
+				}
+				res, err := l.Decide(t.Context(), r, each)
+				switch {
+				case errors.Is(err, store.ErrUnavailable) && i == 3:
+					continue
+				case err != nil || info.Type != tt.want || each[0].Type != tt.want || res.Rule == "first" && res.Type != tt.want || each[1].Type != weir.LimitRule:
+					t.Errorf("%s, %v, request %d: got %+v, %v of %+v, want the type %v", name, info.Kind, i, res, err, each, tt.want)
+				}
+				if text := (&weir.DeniedError{Result: res}).Error(); i == 1 && !strings.Contains(text, tt.text) {
+					t.Errorf("%s, %v: got %q, want %q", name, info.Kind, text, tt.text)
+				}
+			}
 		}
 	}
 }

@@ -193,6 +193,8 @@ func TestSettles(t *testing.T) {
 		{weir.Rule{Algorithm: algorithm.Concurrency{Limit: 5, Lease: time.Hour}}, "Settle: a rule holds leases"},
 		{weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.Every(algorithm.MaxSpan), Burst: 1}}, "which cannot be in debt with the limit 1 in 1250999h53m47.370496s: lower the limit, shorten its time"},
 		{weir.Rule{Algorithm: algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 1000}}, "which has the limit 1000 in 24000h0m0s and can be in debt by 51124: Options.Settles needs 100 times the limit"},
+		{weir.Rule{Algorithm: weirtest.Windowless(algorithm.GCRA{Rate: algorithm.PerDay(1), Burst: 1000}, 0)}, "which has the limit 1000 and can be in debt by 51124: Options.Settles needs 100 times the limit: lower the limit, or use another algorithm"},
+		{weir.Rule{Algorithm: weirtest.Windowless(weirtest.Window(algorithm.MaxTokens, time.Hour), 0)}, "which cannot be in debt with the limit 9007199254740991: lower the limit, or use another algorithm"},
 		{weir.Rule{Algorithm: algorithm.SlidingCounter{Limit: 1 << 27, Window: time.Hour}}, "can be in debt by 8455716863"},
 	} {
 		st := weirtest.NewStore(weirtest.NewClock())

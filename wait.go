@@ -190,7 +190,10 @@ func (l *Limiter) WaitFor(ctx context.Context, r Request) (Result, error) {
 		if !errors.As(err, &denied) {
 			return Result{}, err
 		}
-		slept, ended := may.Pause(ctx, twin(&denied.Result).Paused())
+		if denied.Result.Type != PauseRule || denied.Result.Degraded != nil {
+			return denied.Result, err
+		}
+		slept, ended := may.Pause(ctx, denied.Result.RetryAfter)
 		switch {
 		case !slept:
 			return denied.Result, err

@@ -74,6 +74,7 @@ type RuleInfo struct {
 	Shadow    bool
 
 	Kind    string        // the name of the algorithm, for example "gcra"
+	Type    RuleType      // as in Result
 	Limit   int64         // the capacity, in tokens
 	MaxCost int64         // the most tokens of one request; 0 means Limit
 	Window  time.Duration // as in Result
@@ -81,10 +82,8 @@ type RuleInfo struct {
 	Reserves bool // supports Request.MaxWait
 	Refunds  bool // supports Refund, and an ID that names a decision
 	Debt     bool // supports Force, and Settle if it also refunds
-	Leases   bool // holds leases
 	Entries  bool // stores Request.Metadata
 	Queues   bool // lets requests that reserve tokens go ahead one by one
-	Pauses   bool // closes keys, and has no limit
 }
 
 // Rules describes the rules of l, in the order of [Policy].Rules but with the shadow
@@ -108,9 +107,9 @@ func (b *bound) describe(n int, shadow bool) RuleInfo {
 	r := &b.rules[n]
 	info := RuleInfo{
 		Name: r.name, Algorithm: r.algorithm, Cost: r.cost, Shadow: shadow,
-		Kind: r.kind().Name, Limit: r.limit.Capacity, MaxCost: r.limit.MaxCost, Window: r.limit.Window,
+		Kind: r.kind().Name, Type: r.limit.Kind.Type(), Limit: r.limit.Capacity, MaxCost: r.limit.MaxCost, Window: r.limit.Window,
 		Reserves: r.has(reserves), Refunds: r.has(refunds), Debt: r.has(debts),
-		Leases: r.has(leases), Entries: r.has(entries), Queues: r.has(queues), Pauses: r.has(pauses),
+		Entries: r.has(entries), Queues: r.has(queues),
 	}
 	for _, i := range r.key.by.list() {
 		info.By = append(info.By, b.space.segments[i])

@@ -61,6 +61,9 @@ func decide(rules []weir.Rule, models []model, now int64, r weir.Request) (weir.
 		if d, ok := m.(delayed); ok && retry == 0 {
 			each[i].Delay = d.delay(now, costs[i])
 		}
+		if _, leases := m.(*leased); leases {
+			each[i].Type = weir.LeaseRule
+		}
 		if retry > 0 {
 			ok, each[i].Delay = false, weir.Never
 		}

@@ -47,7 +47,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/compose"
 )
 
 // Options are the settings of a [Cache]. The zero value is the default.
@@ -252,8 +251,7 @@ func life(r *weir.Result, most time.Duration) time.Duration {
 // time.
 func (d *decider) remember(place uint64, start time.Duration, r *weir.Request, res *weir.Result, each []weir.Result) {
 	until := life(res, d.opts.MaxAge)
-	leased := res.Window == 0 && !compose.Pauses(res.Limit, res.Window)
-	if leased || res.Degraded != nil || res.Replayed || until <= 0 || r.Key.Size() > maxKeySize {
+	if res.Type == weir.LeaseRule || res.Degraded != nil || res.Replayed || until <= 0 || r.Key.Size() > maxKeySize {
 		return
 	}
 	old := &denial{by: d.id, request: *r, result: *res, at: start, life: until, lives: until}

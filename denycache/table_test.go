@@ -95,8 +95,8 @@ func TestDenyCachePlaces(t *testing.T) {
 func TestDenyCacheRemembers(t *testing.T) {
 	t.Parallel()
 	u := weir.KeyOf("u")
-	lease, now := denied, denied
-	lease.Window, now.RetryAfter = 0, 0
+	lease, windowless, now := denied, denied, denied
+	lease.Type, windowless.Window, now.RetryAfter = weir.LeaseRule, 0, 0
 	broken := errors.New("broken")
 	for name, tt := range map[string]struct {
 		res         weir.Result
@@ -119,6 +119,7 @@ func TestDenyCacheRemembers(t *testing.T) {
 		"1,024 bytes":            {res: denied, first: weir.Request{Key: weir.KeyOf(strings.Repeat("x", 1000), strings.Repeat("x", 24))}, then: weir.Request{Key: weir.KeyOf(strings.Repeat("x", 1000), strings.Repeat("x", 24))}},
 		"1,025 bytes":            {res: denied, first: weir.Request{Key: weir.KeyOf(strings.Repeat("x", 1000), strings.Repeat("x", 25))}, then: weir.Request{Key: weir.KeyOf(strings.Repeat("x", 1000), strings.Repeat("x", 25))}, reached: true},
 		"a concurrency limit":    {res: lease, first: weir.Request{Key: u}, then: weir.Request{Key: u}, reached: true},
+		"a limit with no Window": {res: windowless, first: weir.Request{Key: u}, then: weir.Request{Key: u}},
 		"a RetryAfter of 0":      {res: now, first: weir.Request{Key: u}, then: weir.Request{Key: u}, reached: true},
 		"an error with a denial": {res: denied, err: broken, first: weir.Request{Key: u}, then: weir.Request{Key: u}, reached: true},
 	} {

@@ -41,11 +41,11 @@ func scale(d time.Duration, n int64, per time.Duration) int64 {
 func state(info *weir.RuleInfo, u *Usage) string {
 	cost := max(info.Cost, 1)
 	switch retry := time.Duration(u.RetryAfter); {
-	case info.Pauses && u.Allowed:
+	case info.Type == weir.PauseRule && u.Allowed:
 		return "not paused"
-	case info.Pauses:
+	case info.Type == weir.PauseRule:
 		return "paused: " + next(cost, retry)
-	case info.Leases:
+	case info.Type == weir.LeaseRule:
 		return leases(u, cost)
 	case info.Queues:
 		return queue(u, cost)

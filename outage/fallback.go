@@ -111,7 +111,7 @@ func (d *decider) cost(r *weir.Request, i int) int64 {
 // never reports whether r can never be allowed, whatever the store holds.
 func (d *decider) never(r *weir.Request) bool {
 	for i := range d.rules {
-		if !d.rules[i].Pauses && d.cost(r, i) > d.rules[i].Limit {
+		if d.rules[i].Type != weir.PauseRule && d.cost(r, i) > d.rules[i].Limit {
 			return true
 		}
 	}
@@ -132,11 +132,11 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 	shown := compose.Shown{Allowed: allowed}
 	for i := range d.rules {
 		rule := &d.rules[i]
-		one := weir.Result{Allowed: open, Rule: rule.Name, Limit: rule.Limit, Window: rule.Window, Degraded: why}
+		one := weir.Result{Allowed: open, Type: rule.Type, Rule: rule.Name, Limit: rule.Limit, Window: rule.Window, Degraded: why}
 		if !open {
 			one.RetryAfter = wait
 		}
-		if !rule.Pauses && d.cost(r, i) > rule.Limit {
+		if rule.Type != weir.PauseRule && d.cost(r, i) > rule.Limit {
 			one.Allowed, one.RetryAfter = false, weir.Never
 		}
 		if !one.Allowed {
@@ -146,13 +146,13 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 			if one.Granted = rule.Cost; rule.Cost == 0 {
 				one.Granted = most
 			}
-			shown.Grant(rule.Cost > 0 || rule.Pauses, one.Granted)
+			shown.Grant(rule.Cost > 0 || rule.Type == weir.PauseRule, one.Granted)
 		}
 		if len(each) > 0 {
 			each[i] = one
 		}
 		left, retry := int64(0), one.RetryAfter
-		if rule.Pauses { // any other rule is shown instead
+		if rule.Type == weir.PauseRule { // any other rule is shown instead
 			left, retry = math.MaxInt64, -1
 		}
 		if shown.Add(i, left, retry, one.Delay); shown.Rule == i {

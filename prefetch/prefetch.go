@@ -205,9 +205,9 @@ func supported(rules []weir.RuleInfo) error {
 		switch r := &rules[i]; {
 		case r.Shadow:
 			why = "is a shadow rule, which decides each request by itself: remove the rule, or do not prefetch"
-		case r.Pauses:
+		case r.Type == weir.PauseRule:
 			why = "is a " + r.Kind + ", which requests with held tokens would not see: leave the rule out, or do not prefetch"
-		case r.Leases:
+		case r.Type == weir.LeaseRule:
 			why = "is a " + r.Kind + ", which holds leases: put the other rules in another limiter"
 		case r.Cost > 0:
 			why = fmt.Sprintf("has the Cost %d for each request, but a prefetch would consume it once: leave Cost out, and give each request its cost", r.Cost)

@@ -252,6 +252,8 @@ func TestViolations(t *testing.T) {
 			"running 2 leases: at most 2 leases at once",
 		}},
 		{"hidden", lim, true, nil},
+		{"no Window", denying(weir.Result{Rule: "mine", Limit: 3}), false, []string{"mine 3 tokens: at most 3 tokens"}},
+		{"the highest limit, and no Window", denying(weir.Result{Rule: "mine", Limit: algorithm.MaxTokens}), false, []string{"mine 9007199254740991 tokens: at most 9007199254740991 tokens"}},
 		{"a wrapper without the results of the rules", denying(weir.Result{Rule: "mine", Limit: 3, Window: time.Minute}), false, []string{"mine 3 tokens: at most 3 tokens in 1m0s"}},
 		{"a wrapper without a rule", denying(weir.Result{}), false, nil},
 	} {

@@ -35,7 +35,7 @@ type lease struct {
 func (c *call) keep(start time.Time, each []weir.Result) *lease {
 	span := leaseTime(c.req.Decider)
 	for i := range each {
-		if each[i].Window == 0 {
+		if each[i].Type == weir.LeaseRule {
 			// The last lease of the rule expires after ResetAfter. It is the new one or a
 			// later one.
 			span = min(span, each[i].ResetAfter)
@@ -59,7 +59,7 @@ func leaseTime(d weir.Decider) time.Duration {
 	span := weir.Never
 	if lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](d); ok {
 		for _, rule := range lim.Rules() {
-			if limit, err := rule.Algorithm.NewLimit(); rule.Leases && err == nil {
+			if limit, err := rule.Algorithm.NewLimit(); rule.Type == weir.LeaseRule && err == nil {
 				span = min(span, limit.Lease)
 			}
 		}

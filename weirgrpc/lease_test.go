@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirgrpc"
@@ -254,7 +255,7 @@ func TestLeaseOfLostReply(t *testing.T) {
 
 // An ID of a limiter without leases does no harm: a handler can use it for a refund.
 func TestID(t *testing.T) {
-	lim := newLimiter(t, algorithm.FixedWindow{Limit: 1, Window: time.Hour})
+	lim := newLimiter(t, weirtest.Windowless(algorithm.FixedWindow{Limit: 1, Window: time.Hour}, 0)) // which is no lease
 	req := weir.Request{Key: weir.KeyOf("all"), ID: "one"}
 	var ops []weir.Op
 	d := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {

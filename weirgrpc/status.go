@@ -18,7 +18,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/guard"
 )
@@ -80,7 +79,7 @@ func ended(ctx context.Context) codes.Code {
 // deny sets the trailer of a denied call, and returns its status. each has the results of
 // the rules.
 func (c *call) deny(res *weir.Result, each []weir.Result, setTrailer func(metadata.MD) error) error {
-	after := c.req.RetryAfter(res, each, cmp.Or(c.s.opts.LeaseRetryAfter, 100*time.Millisecond))
+	after := gate.RetryAfter(res, each, cmp.Or(c.s.opts.LeaseRetryAfter, 100*time.Millisecond))
 	if after > 0 {
 		if err := setTrailer(metadata.Pairs(pushback, milliseconds(c.ctx, after))); err != nil {
 			c.report(fmt.Errorf("weirgrpc: the trailer %s cannot be set: %w", pushback, err))
@@ -136,10 +135,12 @@ func violations(each []weir.Result) []protoadapt.MessageV1 {
 			QuotaValue:  rule.Limit,
 		}
 		switch {
-		case compose.Pauses(rule.Limit, rule.Window):
+		case rule.Type == weir.PauseRule:
 			v.Description, v.QuotaMetric, v.QuotaValue = "paused", "pauses", 0
-		case rule.Window == 0: // an algorithm.Concurrency
+		case rule.Type == weir.LeaseRule:
 			v.Description, v.QuotaMetric = fmt.Sprintf("at most %d leases at once", rule.Limit), "leases"
+		case rule.Window == 0:
+			v.Description = fmt.Sprintf("at most %d tokens", rule.Limit)
 		}
 		failure.Violations = append(failure.Violations, v)
 	}

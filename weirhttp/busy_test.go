@@ -8,20 +8,11 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
 )
-
-// A windowless is an algorithm of others, which has no window and holds no leases.
-type windowless struct{ algorithm.FixedWindow }
-
-func (w windowless) NewLimit() (*contract.Limit, error) {
-	l, err := w.FixedWindow.NewLimit()
-	l.Window = 0
-	return l, err
-}
 
 // If all leases are held, the client is told the time of another rule that denies, or
 // else a short time. It is not told when a lease expires, unless that is sooner.
@@ -30,13 +21,13 @@ func TestLeaseRetryAfter(t *testing.T) {
 	short := weir.Rule{Name: "running", Algorithm: algorithm.Concurrency{Limit: 1, Lease: 1500 * time.Millisecond}}
 	rate := weir.Rule{Name: "rate", Algorithm: algorithm.FixedWindow{Limit: 1, Window: 20 * time.Second}}
 	left := weir.Rule{Name: "left", Algorithm: algorithm.FixedWindow{Limit: 9, Window: time.Minute}}
-	other := weir.Rule{Name: "other", Algorithm: windowless{rate.Algorithm.(algorithm.FixedWindow)}}
+	other := weir.Rule{Name: "other", Algorithm: weirtest.Windowless(rate.Algorithm, 0)}
 	pause := weir.Rule{Name: "pause", Algorithm: algorithm.Pause{}}
 	for _, tt := range []struct {
 		name  string
 		rules []weir.Rule
 		hint  time.Duration
-		bare  bool // the Decider does not say which rules it has
+		bare  bool // the Decider is no limiter
 		want  string
 	}{
 		{"alone", []weir.Rule{running}, 0, false, "1"},
@@ -46,7 +37,7 @@ func TestLeaseRetryAfter(t *testing.T) {
 		{"other rules deny", []weir.Rule{rate, running, pause}, 0, false, "20"},
 		{"a pause denies", []weir.Rule{pause, running}, 0, false, "7"},
 		{"a rule without a window", []weir.Rule{running, other}, 0, false, "20"},
-		{"a Decider that names no rules", []weir.Rule{running, other}, 0, true, "1"},
+		{"a rule without a window, without its limiter", []weir.Rule{running, other}, 0, true, "20"},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "test", Rules: tt.rules}, nil)
@@ -78,7 +69,7 @@ func TestLeaseRetryAfter(t *testing.T) {
 		{weir.Result{Degraded: store.ErrUnavailable, RetryAfter: 5 * time.Second}, "5"}, // until the store is asked again
 	} {
 		limit, _ := newMiddleware(t, deciderFunc(func(context.Context, weir.Request, []weir.Result) (weir.Result, error) {
-			tt.res.Rule, tt.res.Limit, tt.res.ResetAfter = "running", 2, time.Hour
+			tt.res.Type, tt.res.Rule, tt.res.Limit, tt.res.ResetAfter = weir.LeaseRule, "running", 2, time.Hour
 			return tt.res, nil
 		}), all, weirhttp.Options{Headers: weirhttp.XRateLimit})
 		h := serve(limit(new(counting)), nil).Header()

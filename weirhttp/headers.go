@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/weirhttp/internal/sfv"
 )
@@ -27,10 +26,10 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 	case m.opts.Headers == NoHeaders || len(rules) == 0:
 		return
 	case m.opts.Headers != RateLimitDraft11:
-		if res.Rule != "" && !compose.Pauses(res.Limit, res.Window) {
+		if res.Rule != "" && res.Type != weir.PauseRule {
 			h.Set(xRateLimitLimit, strconv.FormatInt(res.Limit, 10))
 			h.Set(xRateLimitRemaining, strconv.FormatInt(res.Remaining, 10))
-			if res.Window == 0 { // a concurrency limit: a lease can be released at any time
+			if res.Type == weir.LeaseRule { // a lease can be released at any time
 				h.Del(xRateLimitReset)
 				return
 			}
@@ -62,7 +61,7 @@ func (m *middleware) setHeaders(h http.Header, r *http.Request, res *weir.Result
 func appendItems(b []byte, rules []weir.Result, pk []byte, appendParams func(b []byte, rule *weir.Result) []byte) []byte {
 	start := len(b)
 	for i := range rules {
-		if compose.Pauses(rules[i].Limit, rules[i].Window) {
+		if rules[i].Type == weir.PauseRule {
 			continue
 		}
 		if len(b) > start {
@@ -79,10 +78,13 @@ func appendItems(b []byte, rules []weir.Result, pk []byte, appendParams func(b [
 // appendPolicy appends the parameters of RateLimit-Policy.
 func appendPolicy(b []byte, rule *weir.Result) []byte {
 	b = sfv.AppendInteger(append(b, ";q="...), max(rule.Limit, 0))
-	if rule.Window > 0 {
-		return sfv.AppendInteger(append(b, ";w="...), seconds(rule.Window))
+	switch {
+	case rule.Type == weir.LeaseRule:
+		b = append(b, `;qu="concurrent-requests"`...)
+	case rule.Window > 0:
+		b = sfv.AppendInteger(append(b, ";w="...), seconds(rule.Window))
 	}
-	return append(b, `;qu="concurrent-requests"`...)
+	return b
 }
 
 // appendState appends the parameters of RateLimit.
@@ -92,7 +94,7 @@ func appendState(b []byte, rule *weir.Result) []byte {
 	if !rule.Allowed && rule.RetryAfter != weir.Never {
 		window = max(rule.RetryAfter, 1)
 	}
-	if rule.Window > 0 {
+	if rule.Type != weir.LeaseRule {
 		b = sfv.AppendInteger(append(b, ";t="...), seconds(window))
 	}
 	return b

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 	"github.com/weir-go/weir/weirhttp"
@@ -159,6 +161,42 @@ func TestPausedFields(t *testing.T) {
 	}
 }
 
+// A limit without a Window is neither a lease nor a pause, even if it is as high as the
+// limit of a pause.
+func TestWindowless(t *testing.T) {
+	for _, limit := range []int64{1, algorithm.MaxTokens} {
+		q := fmt.Sprint(min(limit, 999_999_999_999_999))
+		for dialect, want := range map[weirhttp.Dialect]map[string]string{
+			weirhttp.RateLimitDraft11: {"Ratelimit-Policy": `"mine";q=` + q, "Ratelimit": `"mine";r=0;t=60`, "Retry-After": "60"},
+			weirhttp.XRateLimit:       {"X-Ratelimit-Limit": fmt.Sprint(limit), "X-Ratelimit-Remaining": "0", "X-Ratelimit-Reset": "60", "Retry-After": "60"},
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				var ops []weir.Op
+				lim := weirtest.Wrap(t, weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(weir.Rule{Name: "mine", Algorithm: weirtest.Windowless(weirtest.Window(limit, time.Minute), 0)})),
+					weirtest.Around(func(next weir.Decider) deciderFunc {
+						return func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+							ops = append(ops, r.Op)
+							return next.Decide(ctx, r, each)
+						}
+					}))
+				request := func(*http.Request) (weir.Request, error) {
+					return weir.Request{Key: weir.KeyOf("all"), Cost: limit}, nil
+				}
+				mw, errs := newMiddleware(t, lim, weirhttp.Leased(request), weirhttp.Options{Headers: dialect})
+				h := mw(new(counting))
+				serve(h, nil)
+				w := serve(h, nil)
+				if got, body := limits(w.Header()), w.Body.String(); !reflect.DeepEqual(got, want) || !strings.HasSuffix(body, `"violated-policies":["mine"]}`+"\n") {
+					t.Errorf("limit %d: got %q, %s, want %q", limit, got, body, want)
+				}
+				if want := []weir.Op{weir.Consume, weir.Consume}; !slices.Equal(ops, want) || len(*errs) > 0 {
+					t.Errorf("limit %d: got the ops %v, errors %v, want %v: there is no lease to release", limit, ops, *errs, want)
+				}
+			})
+		}
+	}
+}
+
 // A rule that refills its tokens within a nanosecond is not taken for an
 // algorithm.Concurrency.
 func TestQuickRule(t *testing.T) {
@@ -217,7 +255,7 @@ func TestResults(t *testing.T) {
 		},
 		{
 			"a concurrency limit", weir.Result{Rule: "a"},
-			[]weir.Result{{Rule: "a", Limit: 2, RetryAfter: time.Minute, ResetAfter: time.Minute}},
+			[]weir.Result{{Type: weir.LeaseRule, Rule: "a", Limit: 2, RetryAfter: time.Minute, ResetAfter: time.Minute}},
 			`"a";q=2;qu="concurrent-requests" / "a";r=0`,
 		},
 		{

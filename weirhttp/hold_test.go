@@ -252,7 +252,7 @@ func TestLostReply(t *testing.T) {
 // An undo is repeated only after a lost reply: not after the handler, nor after an answer of the
 // store. Nothing is undone if the store was not asked.
 func TestNoLateGrant(t *testing.T) {
-	lease := weir.Result{Rule: "job"}
+	lease := weir.Result{Type: weir.LeaseRule, Rule: "job"}
 	for name, tt := range map[string]struct {
 		gone     bool // the client, before the decision
 		allowed  bool

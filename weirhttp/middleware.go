@@ -92,7 +92,7 @@ func (m *middleware) answer(w http.ResponseWriter, r *http.Request, req *gate.Re
 	case err == nil:
 		m.setHeaders(w.Header(), r, res, s)
 		if !res.Allowed {
-			m.deny(w, r, req, res, s)
+			m.deny(w, r, res, s)
 		}
 		return res.Allowed
 	case guard.Unknown(err) && m.opts.FailOpen && !cancelled(r):

@@ -58,9 +58,9 @@ func problemOf(res *weir.Result) *problem {
 }
 
 // deny answers a denied request.
-func (m *middleware) deny(w http.ResponseWriter, r *http.Request, req *gate.Request, res *weir.Result, s *gate.Scratch) {
+func (m *middleware) deny(w http.ResponseWriter, r *http.Request, res *weir.Result, s *gate.Scratch) {
 	rules := s.Rules(res)
-	if after := req.RetryAfter(res, rules, cmp.Or(m.opts.LeaseRetryAfter, time.Second)); after != weir.Never {
+	if after := gate.RetryAfter(res, rules, cmp.Or(m.opts.LeaseRetryAfter, time.Second)); after != weir.Never {
 		w.Header().Set("Retry-After", strconv.FormatInt(max(seconds(after), 1), 10))
 	}
 	why := Rejection{Result: *res}

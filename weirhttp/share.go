@@ -8,7 +8,6 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/gate"
 	"github.com/weir-go/weir/internal/guard"
 	"github.com/weir-go/weir/store"
@@ -63,7 +62,7 @@ func (t *Transport) shared(ctx context.Context, key weir.Key) (time.Duration, er
 	}
 	left := time.Duration(0)
 	for _, one := range s.Rules(&res) {
-		if compose.Pauses(one.Limit, one.Window) {
+		if one.Type == weir.PauseRule {
 			left = max(left, one.RetryAfter)
 		}
 	}
@@ -73,8 +72,8 @@ func (t *Transport) shared(ctx context.Context, key weir.Key) (time.Duration, er
 // pausedFor returns the rest of the pause that denied a turn, whose error is err, or 0.
 func pausedFor(err error) time.Duration {
 	var denied *weir.DeniedError
-	if !errors.As(err, &denied) {
+	if !errors.As(err, &denied) || denied.Result.Type != weir.PauseRule || denied.Result.Degraded != nil {
 		return 0
 	}
-	return (*compose.Result)(&denied.Result).Paused()
+	return denied.Result.RetryAfter
 }

@@ -140,6 +140,31 @@ func TestSharedPauseTooLong(t *testing.T) {
 	}
 }
 
+// A limit as high as that of a pause pauses nobody: neither its denial of a turn, nor what
+// it answers to the peek at the pauses.
+func TestSharedPauseHighLimit(t *testing.T) {
+	for _, apart := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			high := weir.Rule{Name: "high", Algorithm: weirtest.Windowless(weirtest.PerSecond, algorithm.MaxTokens)}
+			lim := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(high, pauseRule))
+			for _, cost := range []int64{5, 5, 5} {
+				weirtest.Decide(t, lim, weir.Request{Key: weir.KeyOf("all"), Cost: cost, MaxWait: weir.Never})
+			}
+			f := &service{start: time.Now()}
+			tr := &weirhttp.Transport{Base: f, Limiter: lim, Pauses: lim, Request: func(*http.Request) (weir.Request, error) {
+				return weir.Request{Key: weir.KeyOf("all"), MaxWait: 6 * time.Second}, nil
+			}}
+			if apart {
+				tr.Limiter = weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(fastRule))
+			}
+			err := send(t.Context(), t, tr, "http://a.test")
+			if errors.Is(err, weirhttp.ErrPaused) || errors.Is(err, weir.ErrDenied) == apart || time.Since(f.start) > 0 {
+				t.Errorf("apart %v: got %v after %v, want a denial by the limit at once, or no wait", apart, err, time.Since(f.start))
+			}
+		})
+	}
+}
+
 // During an outage, each process keeps its own pause, and the response is returned.
 func TestSharedPauseOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

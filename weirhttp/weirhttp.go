@@ -100,8 +100,9 @@ const (
 	//
 	// The parameter q is the limit, w the window, and r the remaining tokens. t is the
 	// time until the rule is fully reset. If the rule denied the request, t is the time
-	// until the same request would be allowed. Times are in seconds, rounded up. A
-	// concurrency limit has the parameter qu="concurrent-requests", and no times.
+	// until the same request would be allowed. Times are in seconds, rounded up. A limit
+	// without a Window has no w. A concurrency limit has the parameter
+	// qu="concurrent-requests", and no times.
 	//
 	// If the response has such fields already, for example because another middleware has
 	// set them, the items are added. In the name of a rule, % and every byte that is not

@@ -7,7 +7,19 @@ import "github.com/weir-go/weir/store"
 type Kind interface {
 	// Common returns the Head of the kind, or nil if the kind is a nil pointer.
 	Common() *Head
+
+	// Type says what a rule of this kind does. The kind must not be a nil pointer.
+	Type() RuleType
 }
+
+// A RuleType says what a rule does, which its numbers do not tell.
+type RuleType uint8
+
+const (
+	LimitRule RuleType = iota // limits how many tokens are consumed
+	LeaseRule                 // limits how many leases are held at once
+	PauseRule                 // closes keys, and has no limit
+)
 
 // A Head holds the fields that a [MeterKind] and a [StepKind] have in common.
 type Head struct {
@@ -70,6 +82,9 @@ func (k *MeterKind) Common() *Head {
 	return &k.Head
 }
 
+// Type implements [Kind].
+func (*MeterKind) Type() RuleType { return LimitRule }
+
 // A StepKind is the [Kind] of an algorithm whose state is not a [Cell].
 type StepKind struct {
 	Head
@@ -111,6 +126,17 @@ func (k *StepKind) Common() *Head {
 		return nil
 	}
 	return &k.Head
+}
+
+// Type implements [Kind].
+func (k *StepKind) Type() RuleType {
+	switch {
+	case k.Leases:
+		return LeaseRule
+	case k.Pauses:
+		return PauseRule
+	}
+	return LimitRule
 }
 
 // A Meter is the arithmetic of one limit. Its methods are pure functions of their

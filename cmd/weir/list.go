@@ -118,7 +118,7 @@ func (l *listing) list(ctx context.Context, s *subject) (string, error) {
 	}
 	var pauses []string
 	for _, rule := range s.base.Rules() {
-		if rule.Pauses {
+		if rule.Type == weir.PauseRule {
 			pauses = append(pauses, rule.Name)
 		}
 	}

@@ -64,7 +64,7 @@ type pause struct {
 func (p *pause) only(s *subject) (*weir.Limiter, error) {
 	var names []string
 	for _, info := range s.lim.Rules() {
-		if info.Pauses && (p.rule == "" || p.rule == info.Name) {
+		if info.Type == weir.PauseRule && (p.rule == "" || p.rule == info.Name) {
 			names = append(names, info.Name)
 		}
 	}

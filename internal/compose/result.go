@@ -14,11 +14,12 @@ import (
 // decision in memory thus writes the Result of the caller while it holds the lock: a
 // processor waits if a struct is copied right after its fields were written.
 type Result struct {
-	Allowed    bool          // the rule allows the request
-	Replayed   bool          // only package weir uses it
-	Granted    int64         // the tokens consumed from the rule
-	Delay      time.Duration // if allowed, the time until the tokens are available; otherwise Never
-	Rule       string        // Rule.Name
+	Allowed    bool              // the rule allows the request
+	Replayed   bool              // only package weir uses it
+	Type       contract.RuleType // the zero value for every rule that keeps a cell
+	Granted    int64             // the tokens consumed from the rule
+	Delay      time.Duration     // if allowed, the time until the tokens are available; otherwise Never
+	Rule       string            // Rule.Name
 	Limit      int64
 	Window     time.Duration
 	Remaining  int64
@@ -64,7 +65,7 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 		room := r.step.raw.Room(o.Now, s, a)
 		out.Granted = granted(room)
 		own := r.step.raw.Answer(o.Now, s, out.Granted, a)
-		out.Rule, out.Limit, out.Window, out.Remaining, out.ResetAfter = r.Name, own.Limit, own.Window, own.Remaining, own.ResetAfter
+		out.Type, out.Rule, out.Limit, out.Window, out.Remaining, out.ResetAfter = r.Limit.Kind.Type(), r.Name, own.Limit, own.Window, own.Remaining, own.ResetAfter
 		switch {
 		case a.Cost > r.Limit.Capacity && !r.pauses:
 			out.deny(contract.Never)

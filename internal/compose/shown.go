@@ -1,25 +1,6 @@
 package compose
 
-import (
-	"time"
-
-	"github.com/weir-go/weir/algorithm/contract"
-)
-
-// Pauses reports whether a Result with this Limit and Window is that of a rule that
-// pauses keys. No other rule has such a limit.
-func Pauses(limit int64, window time.Duration) bool {
-	return limit == contract.MaxTokens && window == 0
-}
-
-// Paused returns the rest of the pause that denied the request, or 0 if another rule did,
-// or the decision was made without the store.
-func (a *Result) Paused() time.Duration {
-	if a.Allowed || a.Degraded != nil || !Pauses(a.Limit, a.Window) {
-		return 0
-	}
-	return a.RetryAfter
-}
+import "time"
 
 // A Shown collects the answers of the rules to a request, one by one, and tells which of
 // them the weir.Result describes. If the request is allowed, it is the rule with the

@@ -203,7 +203,7 @@ func (d *Query) answer(slots []Slot, each []Result, a *Result) {
 
 // open sets out, which is zero, to the answer of a rule that pauses, for an open key.
 func (r *rule) open(out *Result) {
-	out.Allowed, out.Rule, out.Limit, out.Remaining = true, r.Name, r.Limit.Capacity, r.Limit.Capacity
+	out.Allowed, out.Type, out.Rule, out.Limit, out.Remaining = true, contract.PauseRule, r.Name, r.Limit.Capacity, r.Limit.Capacity
 }
 
 // write writes the next cells to the records.

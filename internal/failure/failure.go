@@ -27,7 +27,16 @@ func (e *Error) Unwrap() error { return e.Is }
 // in debt, and what would be right.
 func NoDebt(capacity int64, window time.Duration) string {
 	if capacity > contract.MaxTokens/100 || window > 365*24*time.Hour { // its debt may have no room beside it
-		return fmt.Sprintf("which cannot be in debt with the limit %d in %v: lower the limit, shorten its time, or use another algorithm", capacity, window)
+		limit, advice := Limit(capacity, window)
+		return "which cannot be in debt with the " + limit + ": " + advice
 	}
 	return "which cannot be in debt: use another algorithm"
+}
+
+// Limit returns a limit of capacity tokens in window for a text, and what to do if it is too high.
+func Limit(capacity int64, window time.Duration) (limit, advice string) {
+	if window == 0 {
+		return fmt.Sprintf("limit %d", capacity), "lower the limit, or use another algorithm"
+	}
+	return fmt.Sprintf("limit %d in %v", capacity, window), "lower the limit, shorten its time, or use another algorithm"
 }

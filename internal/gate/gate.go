@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
-	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/guard"
 )
 
@@ -129,12 +128,12 @@ func Unsure(res *weir.Result) bool {
 // RetryAfter returns when to tell the caller of a denied request to retry. each has the results of
 // the rules. A lease can be released at any time, so only the other rules count. If none of them
 // denies the request, the time is hint, or until a lease expires if that is sooner.
-func (r *Request) RetryAfter(res *weir.Result, each []weir.Result, hint time.Duration) time.Duration {
+func RetryAfter(res *weir.Result, each []weir.Result, hint time.Duration) time.Duration {
 	after, busy := time.Duration(0), false
 	for i := range each {
 		switch one := &each[i]; {
 		case one.Allowed:
-		case leased(each[i:i+1]) && r.leases(one.Rule):
+		case one.Type == weir.LeaseRule:
 			busy = true
 		default:
 			after = max(after, one.RetryAfter)
@@ -146,20 +145,13 @@ func (r *Request) RetryAfter(res *weir.Result, each []weir.Result, hint time.Dur
 	return min(cmp.Or(after, hint), res.RetryAfter)
 }
 
-// leases reports whether the rule with that name holds leases, unless the Decider is no limiter.
-func (r *Request) leases(name string) bool {
-	lim, ok := weir.Find[interface{ Rules() []weir.RuleInfo }](r.Decider)
-	return !ok || slices.ContainsFunc(lim.Rules(), func(rule weir.RuleInfo) bool { return rule.Leases && rule.Name == name })
-}
-
 // undoable reports whether r can hold a lease or reserved tokens. Tokens with an ID of the
 // RequestFunc can be those of another request, which uses them.
 func (r *Request) undoable() bool { return r.ID != "" && (r.own || r.MaxWait == 0) }
 
-// leased reports whether a rule is an algorithm.Concurrency. Of the other rules, only
-// those that pause have no window.
+// leased reports whether a rule holds leases.
 func leased(each []weir.Result) bool {
-	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Window == 0 && !compose.Pauses(res.Limit, res.Window) })
+	return slices.ContainsFunc(each, func(res weir.Result) bool { return res.Type == weir.LeaseRule })
 }
 
 // Undo refunds a request with a MaxWait, and releases the lease of another one. It does nothing if

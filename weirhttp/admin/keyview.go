@@ -110,13 +110,13 @@ func (l *limiter) keyView(doc *explain.Document, target, rule, pause string) *ke
 	enforced := false  // one of them is no shadow rule, which weir.Limiter.Reset needs
 	for i := range doc.Rules {
 		d := &doc.Rules[i]
-		pauses := i < len(l.rules) && l.rules[i].Pauses
+		pauses := i < len(l.rules) && l.rules[i].Type == weir.PauseRule
 		r := keyRule{
 			Name: visible(d.Name, maxCell), Limit: d.Words, Sentence: first(d.State) + ".", Shadow: d.Shadow,
 			Bar: !pauses && d.Limit > 0, Percent: percent(d.Remaining, d.Limit), Facts: facts(d, pauses, now), Slot: d.Slot,
 		}
 		r.State, r.Level = state(d, pauses)
-		if i < len(l.rules) && l.rules[i].Leases {
+		if i < len(l.rules) && l.rules[i].Type == weir.LeaseRule {
 			r.Facts = nil // a lease can be released at any time: the sentence says so
 		}
 		for _, key := range d.Keys {

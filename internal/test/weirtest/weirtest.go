@@ -2,6 +2,7 @@
 package weirtest
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -67,20 +68,33 @@ func Window(limit int64, d time.Duration) algorithm.FixedWindow {
 
 // Capped returns an algorithm that decides as a does, and can consume at most so many
 // tokens at once.
-func Capped(a algorithm.Algorithm, most int64) algorithm.Algorithm { return capped{a, most} }
-
-type capped struct {
-	algorithm.Algorithm
-	most int64
+func Capped(a algorithm.Algorithm, most int64) algorithm.Algorithm {
+	return changed{Algorithm: a, most: most}
 }
 
-func (c capped) NewLimit() (*contract.Limit, error) {
+// Windowless returns an algorithm that decides as a does, and names no Window. It names
+// this capacity, unless it is 0.
+func Windowless(a algorithm.Algorithm, capacity int64) algorithm.Algorithm {
+	return changed{a, 0, capacity, true}
+}
+
+type changed struct {
+	algorithm.Algorithm
+	most, capacity int64
+	windowless     bool
+}
+
+func (c changed) NewLimit() (*contract.Limit, error) {
 	l, err := c.Algorithm.NewLimit()
 	if err != nil {
 		return nil, err
 	}
 	other := *l
-	other.MaxCost = c.most
+	if c.windowless {
+		other.Window = 0
+	}
+	other.MaxCost, other.Capacity = cmp.Or(c.most, l.MaxCost), cmp.Or(c.capacity, l.Capacity)
+	other.MaxDebt = min(l.MaxDebt, contract.MaxTokens-other.Capacity)
 	return &other, nil
 }
 

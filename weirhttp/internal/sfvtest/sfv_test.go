@@ -32,7 +32,7 @@ func (d *decider) Decide(_ context.Context, _ weir.Request, each []weir.Result) 
 			name[j] = byte(d.rnd.Uint32() >> d.rnd.IntN(3))
 		}
 		d.rules[i] = weir.Result{
-			Allowed: d.rnd.IntN(2) == 0, Rule: string(name), Limit: number(), Remaining: number(),
+			Allowed: d.rnd.IntN(2) == 0, Type: weir.RuleType(d.rnd.IntN(2)), Rule: string(name), Limit: number(), Remaining: number(),
 			Window: time.Duration(number()) * time.Duration(d.rnd.IntN(2)), ResetAfter: time.Duration(number()), RetryAfter: time.Duration(number()),
 		}
 		if d.rnd.IntN(9) == 0 {
@@ -74,6 +74,9 @@ func TestFields(t *testing.T) {
 			}
 			unit := any(nil)
 			if rule.Window == 0 {
+				window = nil
+			}
+			if rule.Type == weir.LeaseRule {
 				window, timed, unit = nil, nil, "concurrent-requests"
 			}
 			check(t, policy[i], rule, pk, map[string]any{"q": integer(rule.Limit), "w": window, "qu": unit, "r": nil, "t": nil})
