@@ -93,7 +93,7 @@ func TestRuleTypes(t *testing.T) {
 			}
 			for i := range 4 {
 				switch {
-				case i == 1 && tt.want == weir.PauseRule:
+				case i == 2 && tt.want == weir.PauseRule:
 					pause(t, l, time.Minute, "u")
 				case i == 1 && r.ID != "":
 					r.ID = "other"
@@ -107,7 +107,7 @@ func TestRuleTypes(t *testing.T) {
 				case err != nil || info.Type != tt.want || each[0].Type != tt.want || res.Rule == "first" && res.Type != tt.want || each[1].Type != weir.LimitRule:
 					t.Errorf("%s, %v, request %d: got %+v, %v of %+v, want the type %v", name, info.Kind, i, res, err, each, tt.want)
 				}
-				if text := (&weir.DeniedError{Result: res}).Error(); i == 1 && !strings.Contains(text, tt.text) {
+				if text := (&weir.DeniedError{Result: res}).Error(); i == 2 && !strings.Contains(text, tt.text) {
 					t.Errorf("%s, %v: got %q, want %q", name, info.Kind, text, tt.text)
 				}
 			}
