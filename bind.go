@@ -166,7 +166,7 @@ func (b *bound) checkSettles() error {
 		return err
 	}
 	for i := range b.rules {
-		if r := &b.rules[i]; r.has(follows) && r.limit.MaxDebt/100 < r.limit.Capacity {
+		if r := &b.rules[i]; r.costBy == CostRequest && r.limit.MaxDebt/100 < r.limit.Capacity {
 			limit, advice := failure.Limit(r.limit.Capacity, r.limit.Window)
 			return unsupported("Settle", r, fmt.Sprintf("which has the %s and can be in debt by %d: Options.Settles needs 100 times the limit: %s", limit, r.limit.MaxDebt, advice))
 		}

@@ -1,6 +1,7 @@
 package weir
 
 import (
+	"cmp"
 	"context"
 	"errors"
 )
@@ -122,9 +123,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 			return nil, fail(ErrInvalidRule, "With: %s is given twice: give it once", label)
 		}
 		changed[n] = true
-		if r.Cost == 0 { // a forgotten Cost must not allow more
-			r.Cost = with[n].cost
-		}
+		r.Cost = cmp.Or(r.Cost, with[n].cost) // a forgotten Cost must not allow more
 		other, err := newRule(label, r)
 		if err != nil {
 			return nil, err
@@ -143,7 +142,7 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 				return nil, fail(ErrInvalidRule, "With: %s: By is %q, and differs from the policy: leave it nil", label, r.By)
 			}
 		}
-		with[n].limit, with[n].cost, with[n].algorithm = other.limit, other.cost, other.algorithm
+		with[n].limit, with[n].cost, with[n].costBy, with[n].algorithm = other.limit, other.cost, other.costBy, other.algorithm
 	}
 	live := len(b.rules)
 	other, err := bind(b.ground, with[:live], b.only)

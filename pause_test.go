@@ -317,7 +317,7 @@ func TestPauseMistakes(t *testing.T) {
 	if keys := keysIn(st); len(keys) != 0 {
 		t.Errorf("mistakes wrote %q", keys)
 	}
-	if info := l.Rules()[0]; info.Type != weir.PauseRule || !info.Reserves || !info.Refunds || !info.Debt || info.Limit != algorithm.MaxTokens || l.Rules()[1].Type != weir.LimitRule {
+	if info := l.Rules()[0]; info.Type != weir.PauseRule || info.CostBy != weir.CostNothing || !info.Reserves || !info.Refunds || !info.Debt || info.Limit != algorithm.MaxTokens || l.Rules()[1].Type != weir.LimitRule {
 		t.Errorf("Rules: %+v", info)
 	}
 }

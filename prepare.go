@@ -119,7 +119,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 		return errNoDebt("Force", noDebt)
 	case r.MaxWait > 0 && noWait != nil:
 		return unsupported("MaxWait, Wait and Reserve", noWait, "whose tokens cannot be reserved: use algorithm.GCRA, TokenBucket or LeakyBucket")
-	case r.Op == TakeUpTo && !b.can.any(follows):
+	case r.Op == TakeUpTo && !b.can.follows:
 		return fail(ErrUnsupported, "TakeUpTo: every rule has a Cost: at least one rule must have none")
 	case r.Op == TakeUpTo && noPart != nil:
 		return unsupported("TakeUpTo", noPart, "which holds one lease for each request: set the Cost of the rule to 1")
@@ -135,7 +135,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 		return errNoRefund(r.Op, noRefund)
 	}
 	cost := cutCost(r.Cost)
-	if !b.can.any(follows) {
+	if !b.can.follows {
 		cost = min(cost, contract.MaxTokens) // only the markers hold it
 	}
 	if b.can.any(bounded) || r.Op == Force {
@@ -179,7 +179,7 @@ func (b *bound) capCost(op Op, cost int64) (int64, error) {
 			most = min(limit.Capacity+debt, contract.MaxTokens)
 		}
 		switch {
-		case most == 0 || b.rules[i].cost > 0 || cost <= most:
+		case most == 0 || b.rules[i].costBy == CostOwn || cost <= most:
 		case op == TakeUpTo:
 			cost = most
 		case cost <= limit.Capacity || forces:
@@ -217,7 +217,7 @@ func (b *bound) checkSettle(r *Request) (int64, error) {
 		return 0, fail(ErrInvalidCost, "Settle: Request.Actual is not set: set it to ActualCost(n), where n is the actual cost")
 	case actual < 0:
 		return 0, fail(ErrInvalidCost, "Settle: the actual cost is %d: it must be 0 or more", actual)
-	case !b.can.any(follows):
+	case !b.can.follows:
 		return 0, fail(ErrUnsupported, "Settle: every rule has a Cost: at least one rule must have none")
 	case noDebt != nil:
 		return 0, errNoDebt("Settle", noDebt)

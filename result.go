@@ -77,7 +77,7 @@ func (b *bound) combine(q *query, o *compose.Reply, answers []compose.Result, ea
 			left = math.MaxInt64
 		}
 		shown.Add(n, left, a.RetryAfter, a.Delay)
-		shown.Grant(r.cost > 0 || r.has(pauses), a.Granted)
+		shown.Grant(r.costBy, a.Granted)
 		if len(each) > 0 {
 			*twin(&each[r.index]) = *a
 		}

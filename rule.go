@@ -6,6 +6,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/storekey"
 )
 
@@ -14,11 +15,12 @@ type rule struct {
 	given string // Rule.Name: it can be empty
 	name  string // the name in results
 	limit *contract.Limit
-	cost  int64 // 0 means the cost of the request
+	cost  int64 // 0 unless costBy is CostOwn
 	key   *ruleKey
 	index int // the rule's index in the limiter
 
 	features feature
+	costBy   CostBy
 
 	algorithm algorithm.Algorithm // which made the limit
 	share     int64               // of how many shares of the algorithm's limit the limit is one; 0 means the whole
@@ -44,7 +46,7 @@ func newRule(label string, r Rule) (rule, error) {
 	if name == "" {
 		name = limit.Kind.Common().Name
 	}
-	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, algorithm: copied(r.Algorithm)}, nil
+	return rule{given: r.Name, name: name, limit: limit, cost: r.Cost, costBy: compose.CostOf(limit.Kind, r.Cost), algorithm: copied(r.Algorithm)}, nil
 }
 
 // ruleLabel returns the text that names rule i in an error.
@@ -92,8 +94,7 @@ const (
 	leases                       // an allowed request holds a lease
 	entries                      // the metadata of allowed requests is kept
 	queues                       // requests leave one by one
-	follows                      // the rule has no Cost: it consumes the cost of the request
-	bounded                      // the same, and the cost is bounded by the limit's MaxCost
+	bounded                      // the cost of the request is bounded by the limit's MaxCost
 	divides                      // a TakeUpTo can consume a part of what was asked, or the rule has a Cost
 	pauses                       // the rule closes keys, and has no limit
 )
@@ -119,9 +120,8 @@ func featuresOf(r *rule, marked bool) (f feature) {
 	}
 	set(marked, refunds)
 	set(r.limit.MaxDebt > 0, debts)
-	set(r.cost == 0, follows)
-	set(r.cost == 0 && r.limit.MaxCost > 0, bounded)
-	set(r.cost > 0 || f&leases == 0, divides)
+	set(r.costBy == CostRequest && r.limit.MaxCost > 0, bounded)
+	set(r.costBy == CostOwn || f&leases == 0, divides)
 	return f
 }
 
@@ -136,6 +136,8 @@ type capabilities struct {
 	rules []rule
 	every feature // the features of every rule
 	some  feature // the features of at least one rule
+
+	follows bool // a rule consumes the cost of the request, or all of them pause keys
 }
 
 func capabilitiesOf(rules []rule) capabilities {
@@ -143,10 +145,9 @@ func capabilitiesOf(rules []rule) capabilities {
 	for i := range rules {
 		c.every &= rules[i].features
 		c.some |= rules[i].features
+		c.follows = c.follows || rules[i].costBy == CostRequest
 	}
-	if c.every&pauses != 0 { // no rule has a Cost
-		c.some |= follows
-	}
+	c.follows = c.follows || c.every&pauses != 0
 	return c
 }
 
@@ -178,7 +179,7 @@ func (c *capabilities) count(f feature) (n int) {
 
 // plain reports whether a Consume with neither an ID nor another option needs no check
 // besides those of its key and its cost.
-func (c *capabilities) plain() bool { return c.some&(leases|bounded|follows) == follows }
+func (c *capabilities) plain() bool { return c.follows && c.some&(leases|bounded) == 0 }
 
 type ruleKey struct {
 	n     int    // its index in keySpace.rules

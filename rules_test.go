@@ -36,7 +36,7 @@ func TestRules(t *testing.T) {
 			{Name: "queue", Algorithm: &queue},
 			{Name: "jobs", Algorithm: jobs},
 		}, []weir.RuleInfo{
-			{Name: "tenant", By: []string{"tenant"}, Algorithm: gcra, Cost: 2, Kind: "gcra", Limit: 10, Window: 5 * time.Second, Reserves: true, Refunds: true, Debt: true},
+			{Name: "tenant", By: []string{"tenant"}, Algorithm: gcra, CostBy: weir.CostOwn, Cost: 2, Kind: "gcra", Limit: 10, Window: 5 * time.Second, Reserves: true, Refunds: true, Debt: true},
 			{Name: "queue", By: []string{"tenant", "user"}, Algorithm: queue, Kind: "leakybucket", Limit: 5, Window: 5 * time.Second, Reserves: true, Refunds: true, Debt: true, Queues: true},
 			{Name: "jobs", By: []string{"tenant", "user"}, Algorithm: jobs, Kind: "concurrency", Limit: 2, MaxCost: 1, Type: weir.LeaseRule},
 			{Name: "next", By: []string{"tenant", "user"}, Algorithm: gcra, Shadow: true, Kind: "gcra", Limit: 10, Window: 5 * time.Second, Reserves: true, Refunds: true, Debt: true},

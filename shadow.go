@@ -83,9 +83,9 @@ func (a *batch) add(b *bound, request int, r *Request, each int) error {
 			own.Cost = 0 // a TakeUpTo of the shadow rule may have consumed more
 		case (r.Op == Renew || r.Op == Release) && shadow.leases == nil, r.Op == Reset && shadow.resets == nil,
 			r.Op == Pause || r.Op == Resume,
-			r.Op == Settle && !shadow.can.any(follows): // beside other rules, it would keep its Cost
+			r.Op == Settle && !shadow.can.follows: // beside other rules, it would keep its Cost
 			continue
-		case r.Op == TakeUpTo && !shadow.can.any(follows): // beside other rules, it would consume its Cost
+		case r.Op == TakeUpTo && !shadow.can.follows: // beside other rules, it would consume its Cost
 			own.Op, own.Cost = Consume, 0
 		case b.leases != nil && shadow.leases == nil:
 			own.ID = "" // it names a lease

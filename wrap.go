@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/store"
 )
 
@@ -65,12 +66,22 @@ func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
 	return newLimiter(l.bound, wrappers)
 }
 
+// A CostBy says whose cost a rule consumes.
+type CostBy = compose.CostBy
+
+const (
+	CostRequest = compose.CostRequest // that of the request
+	CostOwn     = compose.CostOwn     // Rule.Cost, which is the same for each request
+	CostNothing = compose.CostNothing // none: the rule pauses keys
+)
+
 // A RuleInfo describes a [Rule] of a limiter: see [Limiter.Rules].
 type RuleInfo struct {
 	Name      string   // the algorithm's name if the rule has none
 	By        []string // never nil
 	Algorithm algorithm.Algorithm
-	Cost      int64
+	CostBy    CostBy
+	Cost      int64 // 0 unless CostBy is CostOwn
 	Shadow    bool
 
 	Kind    string        // the name of the algorithm, for example "gcra"
@@ -106,7 +117,7 @@ func (l *Limiter) Rules() []RuleInfo {
 func (b *bound) describe(n int, shadow bool) RuleInfo {
 	r := &b.rules[n]
 	info := RuleInfo{
-		Name: r.name, Algorithm: r.algorithm, Cost: r.cost, Shadow: shadow,
+		Name: r.name, Algorithm: r.algorithm, CostBy: r.costBy, Cost: r.cost, Shadow: shadow,
 		Kind: r.kind().Name, Type: r.limit.Kind.Type(), Limit: r.limit.Capacity, MaxCost: r.limit.MaxCost, Window: r.limit.Window,
 		Reserves: r.has(reserves), Refunds: r.has(refunds), Debt: r.has(debts),
 		Entries: r.has(entries), Queues: r.has(queues),

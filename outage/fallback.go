@@ -99,9 +99,9 @@ func degrade(res *weir.Result, why *degradations, wait time.Duration) {
 
 // cost returns what r consumes from rule i, at least.
 func (d *decider) cost(r *weir.Request, i int) int64 {
-	switch own := d.rules[i].Cost; {
-	case own > 0:
-		return own
+	switch rule := &d.rules[i]; {
+	case rule.CostBy != weir.CostRequest:
+		return rule.Cost
 	case r.Op == weir.TakeUpTo:
 		return 1
 	}
@@ -111,7 +111,7 @@ func (d *decider) cost(r *weir.Request, i int) int64 {
 // never reports whether r can never be allowed, whatever the store holds.
 func (d *decider) never(r *weir.Request) bool {
 	for i := range d.rules {
-		if d.rules[i].Type != weir.PauseRule && d.cost(r, i) > d.rules[i].Limit {
+		if d.cost(r, i) > d.rules[i].Limit {
 			return true
 		}
 	}
@@ -125,7 +125,7 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 	allowed := open && !d.never(r)
 	most := max(r.Cost, 1)
 	for i := range d.rules {
-		if rule := &d.rules[i]; rule.Cost == 0 && r.Op == weir.TakeUpTo {
+		if rule := &d.rules[i]; rule.CostBy == weir.CostRequest && r.Op == weir.TakeUpTo {
 			most = min(most, rule.Limit, cmp.Or(rule.MaxCost, rule.Limit))
 		}
 	}
@@ -136,17 +136,17 @@ func (d *decider) fixed(r *weir.Request, each []weir.Result, cause *failure.Erro
 		if !open {
 			one.RetryAfter = wait
 		}
-		if rule.Type != weir.PauseRule && d.cost(r, i) > rule.Limit {
+		if d.cost(r, i) > rule.Limit {
 			one.Allowed, one.RetryAfter = false, weir.Never
 		}
 		if !one.Allowed {
 			one.Delay = weir.Never
 		}
 		if allowed && r.Op != weir.Peek {
-			if one.Granted = rule.Cost; rule.Cost == 0 {
+			if one.Granted = rule.Cost; rule.CostBy != weir.CostOwn {
 				one.Granted = most
 			}
-			shown.Grant(rule.Cost > 0 || rule.Type == weir.PauseRule, one.Granted)
+			shown.Grant(rule.CostBy, one.Granted)
 		}
 		if len(each) > 0 {
 			each[i] = one

@@ -209,7 +209,7 @@ func supported(rules []weir.RuleInfo) error {
 			why = "is a " + r.Kind + ", which requests with held tokens would not see: leave the rule out, or do not prefetch"
 		case r.Type == weir.LeaseRule:
 			why = "is a " + r.Kind + ", which holds leases: put the other rules in another limiter"
-		case r.Cost > 0:
+		case r.CostBy == weir.CostOwn:
 			why = fmt.Sprintf("has the Cost %d for each request, but a prefetch would consume it once: leave Cost out, and give each request its cost", r.Cost)
 		case r.Queues:
 			why = "is a " + r.Kind + ", whose requests leave one by one: use algorithm.GCRA or TokenBucket"

@@ -95,7 +95,7 @@ func fitOf(r *rule) int64 {
 		fmt.Fprintf(h, "%d shares", r.Share) // the last bytes of a text hardly change the first bits of its hash
 		fit = int64(h.Sum64() >> 32 << 1)
 	}
-	if r.Cost > 0 {
+	if r.costBy == CostOwn {
 		fit++
 	}
 	if k := r.layout.Meter; k != nil && k.Reserves {

@@ -34,11 +34,31 @@ const MaxRules = script.MaxRules
 // store's clock, which can be ahead of the caller's clock.
 const clockSlack = time.Hour
 
+// A CostBy says whose cost a rule consumes.
+type CostBy uint8
+
+const (
+	CostRequest CostBy = iota // that of the request
+	CostOwn                   // that of the rule, which is the same for each request
+	CostNothing               // none: the rule pauses keys
+)
+
+// CostOf returns the CostBy of a rule of this kind. own is its Cost, and 0 if it has none.
+func CostOf(kind contract.Kind, own int64) CostBy {
+	switch {
+	case kind.Type() == contract.PauseRule:
+		return CostNothing
+	case own > 0:
+		return CostOwn
+	}
+	return CostRequest
+}
+
 // A Rule is one limit of a decision.
 type Rule struct {
 	Name  string // Result.Rule
 	Limit *contract.Limit
-	Cost  int64 // the tokens that each decision consumes from this limit; 0 means Call.Cost
+	Cost  int64 // the tokens that each decision consumes from this limit: see CostOf
 	Share int64 // if above 1, the Capacity is that of one of so many shares: see share.go
 }
 
@@ -65,8 +85,8 @@ type Program struct {
 	layout  replyLayout
 	cells   bool // the state of every rule is a cell, except rules that pause, of which there are fewer
 	maxWait int64
-	debt    int64 // the least MaxDebt of the rules without a Cost
-	ownDebt int64 // the least MaxDebt of the rules with a Cost
+	debt    int64 // the least MaxDebt of the rules with CostRequest
+	ownDebt int64 // the least MaxDebt of the rules with CostOwn
 	scripts [script.Entries + 1]atomic.Pointer[store.Script]
 }
 
@@ -75,6 +95,7 @@ type rule struct {
 	Rule
 	layout *script.Rule
 	step   step
+	costBy CostBy
 	pauses bool
 	key    int // the index of its first key
 	arg    int // the index of its first constant
@@ -93,7 +114,7 @@ func New(rules []Rule) (*Program, error) {
 		if r.Limit == nil || r.Limit.Kind == nil || r.Limit.Kind.Common() == nil {
 			return nil, fmt.Errorf("limit %d is nil, or has no Kind: NewLimit must return a Limit with a Kind", i+1)
 		}
-		kinds[i], own[i] = r.Limit.Kind, r.Cost > 0
+		kinds[i], own[i] = r.Limit.Kind, CostOf(r.Limit.Kind, r.Cost) == CostOwn
 	}
 	src, err := script.Of(kinds, own)
 	if err != nil {
@@ -103,6 +124,7 @@ func New(rules []Rule) (*Program, error) {
 	keys, some := 0, false
 	for i, r := range rules {
 		l, layout := r.Limit, src.Rules[i]
+		pauses := layout.Type == contract.PauseRule
 		form, err := newStep(layout, l)
 		if err != nil {
 			return nil, fmt.Errorf("kind %s: %w", layout.Head.Name, err)
@@ -110,17 +132,18 @@ func New(rules []Rule) (*Program, error) {
 		if r.Share > 1 {
 			form = shareOf(form, r.Share)
 		}
-		p.rules = append(p.rules, rule{Rule: r, layout: layout, step: form, pauses: layout.Pauses(), key: keys, arg: len(p.consts), ints: len(layout.Cell)})
+		p.rules = append(p.rules, rule{Rule: r, layout: layout, step: form, costBy: CostOf(l.Kind, r.Cost), pauses: pauses, key: keys, arg: len(p.consts), ints: len(layout.Cell)})
 		keys += layout.Keys()
 		p.consts = append(p.consts, l.Args...)
-		p.cells, some = p.cells && (form.meter != nil || layout.Pauses()), some || form.meter != nil
-		if !layout.Pauses() {
+		p.cells, some = p.cells && (form.meter != nil || pauses), some || form.meter != nil
+		if !pauses {
 			p.maxWait = min(p.maxWait, l.MaxWait)
 		}
-		if r.Cost > 0 {
+		switch p.rules[i].costBy {
+		case CostOwn:
 			p.consts = append(p.consts, store.ConstArg(r.Cost))
 			p.ownDebt = min(p.ownDebt, l.MaxDebt)
-		} else if !layout.Pauses() {
+		case CostRequest:
 			p.debt = min(p.debt, l.MaxDebt)
 		}
 	}
@@ -175,7 +198,7 @@ func (p *Program) Script(v script.Verb) *store.Script {
 func (p *Program) Verbs() []script.Verb {
 	leases, entries, marked, pauses := true, len(p.rules) == 1, true, true
 	for i := range p.rules {
-		leases = leases && p.source.Rules[i].Leases()
+		leases = leases && p.source.Rules[i].Type == contract.LeaseRule
 		entries = entries && p.source.Rules[i].Entries()
 		marked = marked && (p.Marked(i) || p.rules[i].pauses)
 		pauses = pauses && p.rules[i].pauses

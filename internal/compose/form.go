@@ -142,7 +142,7 @@ func (r *run) step(i int) *step {
 // fit. It is also 1 for Settle, which asks for nothing yet.
 func (r *run) cost(q *rule) int64 {
 	switch {
-	case q.Cost > 0:
+	case q.costBy == CostOwn:
 		return r.args[q.arg+len(q.Limit.Args)].Int()
 	case r.verb.TakesUpTo() || r.verb == script.Settle:
 		return 1
@@ -197,7 +197,7 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 			reply = append(reply, store.IntegerValue(v))
 		}
 		if !q.pauses || !r.verb.Forces() {
-			take = fit(r.verb, q.Cost > 0, r.cost(q), h.room+r.call.debt, take)
+			take = fit(r.verb, q.costBy == CostOwn, r.cost(q), h.room+r.call.debt, take)
 		}
 	}
 	if r.verb.Marks() {
@@ -246,11 +246,11 @@ func (r *run) consume(i int, h *held, take int64) error {
 	}
 	n, gen := r.cost(q), int64(0)
 	total, asked := r.spends(take)
-	if (r.verb.TakesUpTo() || r.verb.Forces()) && q.Cost == 0 {
+	if (r.verb.TakesUpTo() || r.verb.Forces()) && q.costBy == CostRequest {
 		n = take
 	}
 	if r.verb.Forces() {
-		if q.Cost > 0 {
+		if q.costBy == CostOwn {
 			n = min(n, h.room+r.call.ownDebt)
 		}
 		if n <= 0 {

@@ -14,7 +14,7 @@ func newStep(r *script.Rule, l *contract.Limit) (step, error) {
 	if err := checkLimit(r.Args, l); err != nil {
 		return step{}, err
 	}
-	if r.Pauses() && (l.Capacity != contract.MaxTokens || l.Window != 0 || l.MaxCost != 0) {
+	if r.Type == contract.PauseRule && (l.Capacity != contract.MaxTokens || l.Window != 0 || l.MaxCost != 0) {
 		return step{}, fmt.Errorf("its Pauses is true: its Limit must have the Capacity %d, and neither a Window nor a MaxCost", int64(contract.MaxTokens))
 	}
 	s := stepOf(r, l.Args)

@@ -97,7 +97,7 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store.Value {
 	q := &p.rules[i]
 	var ints [2 + store.MaxNums]int64
-	if n := m.N[script.MarkHeld]; m.Len > 0 && (q.Cost > 0 || m.Tag == script.MarkTag && n == m.N[script.MarkTotal] && n == m.N[script.MarkAsked]) {
+	if n := m.N[script.MarkHeld]; m.Len > 0 && (q.costBy == CostOwn || m.Tag == script.MarkTag && n == m.N[script.MarkTotal] && n == m.N[script.MarkAsked]) {
 		ints[0] = n
 		if m.N[script.MarkFit] != p.fits[q.layout.Marker-p.source.Keys].Int() {
 			ints[1] = 1
@@ -158,7 +158,7 @@ func (r *run) refund(held []held) (o outcome, err error) {
 		return o, err
 	}
 	for i := range r.rules {
-		if r.rules[i].Cost == 0 && r.call.Cost > 0 && m[i].N[script.MarkAsked] > r.call.Cost {
+		if r.rules[i].costBy == CostRequest && r.call.Cost > 0 && m[i].N[script.MarkAsked] > r.call.Cost {
 			return outcome{head: script.TooLittle}, nil
 		}
 	}
@@ -176,7 +176,7 @@ func (r *run) refund(held []held) (o outcome, err error) {
 			o.head = 1
 		case keeps:
 			o.kept |= 1 << i
-			if r.rules[i].Cost == 0 && n.N[script.MarkFit]%2 == 0 {
+			if r.rules[i].costBy == CostRequest && n.N[script.MarkFit]%2 == 0 {
 				o.cost = max(o.cost, spent)
 			}
 		}

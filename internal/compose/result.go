@@ -46,7 +46,7 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 	}
 	granted := func(room int64) int64 {
 		switch {
-		case v.Forces() && r.Cost == 0:
+		case v.Forces() && r.costBy != CostOwn:
 			return o.Granted
 		case v.Forces():
 			return max(min(r.Cost, room+p.ownDebt), 0)
@@ -100,7 +100,7 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 // n is the number of tokens for an UpTo.
 func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
 	switch {
-	case r.Cost > 0:
+	case r.costBy == CostOwn:
 		return r.Cost
 	case v.TakesUpTo():
 		return max(n, 1)
@@ -121,7 +121,7 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out 
 	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted
 	spent := o.ints[r.spent : r.spent+2+r.ints]
 	n, changed, meter := spent[0].Int(), spent[1].Int() > 0, r.step.meter
-	if r.Cost > 0 {
+	if r.costBy == CostOwn {
 		out.Granted = cmp.Or(n, r.Cost) // a Force can have consumed less than the Cost
 	}
 	if n > 0 && meter != nil && r.step.kind.Reserves && !v.Forces() {

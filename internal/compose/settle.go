@@ -24,7 +24,7 @@ func (r *run) settle(held []held) (o outcome, err error) {
 	}
 	o = outcome{head: 1, cost: r.call.Cost}
 	for i := range held {
-		if q, h := &r.rules[i], &held[i]; q.layout.Marker > 0 && q.Cost == 0 && !r.otherCost(i, &m[i]) {
+		if q, h := &r.rules[i], &held[i]; q.layout.Marker > 0 && q.costBy == CostRequest && !r.otherCost(i, &m[i]) {
 			if spent := spentBy(&m[i], fresh); o.cost > spent {
 				r.measure(i, h) // a Settle has no Wait
 				o.cost = min(o.cost, spent+max(h.room+r.call.debt, 0))
@@ -40,7 +40,7 @@ func (r *run) settle(held []held) (o outcome, err error) {
 			if spentBy(n, fresh) != o.cost {
 				o.kept |= 1 << i
 			}
-		case q.Cost == 0:
+		case q.costBy == CostRequest:
 			keeps := false
 			if by[i] = o.cost - spentBy(n, fresh); by[i] < 0 && n.Len > 0 {
 				if _, keeps, err = r.giveBack(i, &held[i], n, -by[i]); err != nil {

@@ -14,7 +14,7 @@ type Shown struct {
 	remaining  int64
 	retryAfter time.Duration
 	granted    int64
-	follows    bool // a rule has no Cost
+	follows    bool // a rule consumes the cost of the request
 }
 
 // Add adds the answer of rule i. The first rule is 0. If the rule pauses and the request
@@ -26,9 +26,9 @@ func (s *Shown) Add(i int, remaining int64, retryAfter, delay time.Duration) {
 	s.Delay = max(s.Delay, delay)
 }
 
-// Grant adds the tokens that a rule consumed. own is true if the rule has a Cost.
-func (s *Shown) Grant(own bool, tokens int64) {
-	if !own {
+// Grant adds the tokens that a rule consumed.
+func (s *Shown) Grant(by CostBy, tokens int64) {
+	if by == CostRequest {
 		s.granted, s.follows = tokens, true
 	}
 }

@@ -11,10 +11,11 @@ import (
 // for the longest time. Of equal rules, it is the first.
 func TestShown(t *testing.T) {
 	t.Parallel()
+	const request, own = compose.CostRequest, compose.CostOwn
 	type answer struct {
 		remaining    int64
 		retry, delay time.Duration
-		own          bool
+		by           compose.CostBy
 		granted      int64
 	}
 	for _, tt := range []struct {
@@ -25,15 +26,15 @@ func TestShown(t *testing.T) {
 		delay   time.Duration
 		granted int64
 	}{
-		{"one rule", true, []answer{{9, 0, 1, false, 2}}, 0, 1, 2},
-		{"the least remaining", true, []answer{{9, 0, 5, false, 2}, {3, 0, 1, true, 7}, {3, 0, 2, true, 8}}, 1, 5, 2},
-		{"every rule has a Cost", true, []answer{{9, 0, 0, true, 6}, {3, 0, 0, true, 7}}, 1, 0, 7},
-		{"the longest RetryAfter", false, []answer{{9, 0, 0, false, 0}, {3, 4, 0, false, 0}, {0, 7, 0, true, 0}, {0, 7, 0, true, 0}}, 2, 0, 0},
+		{"one rule", true, []answer{{9, 0, 1, request, 2}}, 0, 1, 2},
+		{"the least remaining", true, []answer{{9, 0, 5, request, 2}, {3, 0, 1, own, 7}, {3, 0, 2, own, 8}}, 1, 5, 2},
+		{"every rule has a Cost", true, []answer{{9, 0, 0, own, 6}, {3, 0, 0, own, 7}}, 1, 0, 7},
+		{"the longest RetryAfter", false, []answer{{9, 0, 0, request, 0}, {3, 4, 0, request, 0}, {0, 7, 0, own, 0}, {0, 7, 0, own, 0}}, 2, 0, 0},
 	} {
 		s := compose.Shown{Allowed: tt.allowed}
 		for i, a := range tt.answers {
 			s.Add(i, a.remaining, a.retry, a.delay)
-			s.Grant(a.own, a.granted)
+			s.Grant(a.by, a.granted)
 		}
 		if got := s.Granted(tt.answers[s.Rule].granted); s.Rule != tt.rule || s.Delay != tt.delay || got != tt.granted {
 			t.Errorf("%s: got rule %d, delay %v, granted %d, want %d, %v, %d", tt.name, s.Rule, s.Delay, got, tt.rule, tt.delay, tt.granted)

@@ -129,7 +129,7 @@ func (d *Query) read(slots []Slot) bool {
 		}
 		c = m.Advance(now, c)
 		sl.cell, sl.room = c, m.Room(now, at, c)
-		n = fit(d.Verb, q.Cost > 0, q.costOf(d.Verb, n, d.Call.Cost), sl.room, n)
+		n = fit(d.Verb, q.costBy == CostOwn, q.costOf(d.Verb, n, d.Call.Cost), sl.room, n)
 		if n > 0 && q.costOf(d.Verb, n, d.Call.Cost) > q.Limit.Capacity {
 			return false // a Meter with a defect
 		}
@@ -159,7 +159,7 @@ func (d *Query) consume(slots []Slot, each []Result, a *Result) {
 		sl.cell, sl.ends = c, m.Ends(c)
 		left := min(max(m.Room(now, now, c), 0), q.Limit.Capacity)
 		shown.Add(i, left, 0, delay)
-		shown.Grant(q.Cost > 0, cost)
+		shown.Grant(q.costBy, cost)
 		if len(each) > 0 {
 			each[i] = Result{
 				Allowed: true, Granted: cost, Delay: delay, Rule: q.Name, Limit: q.Limit.Capacity, Window: q.Limit.Window,

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/store"
 )
 
@@ -202,7 +203,7 @@ func (s *Source) decide(w *writer, v Verb) {
 	case v.Forces():
 		w.f("local take, ok = n, true\n")
 		for _, r := range s.Rules {
-			if !r.own && !r.Pauses() {
+			if !r.own && r.Type != contract.PauseRule {
 				w.f("if room%d + debt < take then take = room%d + debt end\n", r.number, r.number)
 			}
 		}
@@ -227,7 +228,7 @@ func (s *Source) decide(w *writer, v Verb) {
 	if v != Peek {
 		w.f("if ok then\n")
 		for _, r := range s.Rules {
-			if r.Pauses() {
+			if r.Type == contract.PauseRule {
 				continue
 			}
 			w.f("do\n")
@@ -271,7 +272,7 @@ func (s *Source) reply(w *writer, head string) {
 			w.f("\nreply = reply")
 		}
 		switch {
-		case r.Pauses(): // an open key, as most are, costs less without a format
+		case r.Type == contract.PauseRule: // an open key, as most are, costs less without a format
 			w.f(" .. (%s == 0 and ';%s' or string.format(';%s', %s))",
 				r.suffix(r.Cell, "", " == 0 and "), strings.Repeat(" 0", len(r.Cell))[1:], strings.Repeat(" %d", len(r.Cell))[1:], r.suffix(r.Cell, "", ", "))
 		case r.Step != nil:

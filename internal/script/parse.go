@@ -90,9 +90,9 @@ func (r *Rule) parse(k contract.Kind) error {
 	switch {
 	case r.Entries() != listed:
 		return fmt.Errorf("its Entries is %t: it must be true if Lua has a section \"entries\", and only then", r.Entries())
-	case (marks || r.Leases() || r.Pauses()) && !refunds:
+	case (marks || r.Type != contract.LimitRule) && !refunds:
 		return fmt.Errorf("its Lua must have a section \"refund\", because it has a section \"mark\", or Leases or Pauses is true")
-	case r.Pauses() && (marks || listed || r.Leases()):
+	case r.Step != nil && r.Step.Pauses && (marks || listed || r.Step.Leases):
 		return fmt.Errorf("its Pauses is true: its Lua must have no section \"mark\" or \"entries\", and its Leases must be false")
 	}
 	return nil
@@ -154,7 +154,7 @@ func (r *Rule) split(sections [2][]string) error {
 // script uses after the section, or "". The other sections are blocks of their own, and so
 // are all of a kind that pauses.
 func (r *Rule) shadowed(section, text string) string {
-	if r.Pauses() || !slices.Contains([]string{"read", "room", "ends", "take", "write", "mark"}, section) {
+	if r.Type == contract.PauseRule || !slices.Contains([]string{"read", "room", "ends", "take", "write", "mark"}, section) {
 		return ""
 	}
 	depth := 0

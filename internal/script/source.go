@@ -42,6 +42,7 @@ type Source struct {
 // A Rule is one rule of a [Source]: its kind, and the places of its keys and arguments.
 type Rule struct {
 	Head   *contract.Head
+	Type   contract.RuleType   // a decision only reads a PauseRule
 	Meter  *contract.MeterKind // nil if the rule has a Step
 	Step   *contract.StepKind  // nil if the rule has a Meter
 	Cell   []string            // the names of the integers of the cell, or of the State in a reply
@@ -61,15 +62,8 @@ type Rule struct {
 // TextMark ends the names of constants that are strings.
 const TextMark = ":text"
 
-// Leases reports whether the rule gives out leases.
-func (r *Rule) Leases() bool { return r.Step != nil && r.Step.Leases }
-
 // Entries reports whether the rule keeps metadata.
 func (r *Rule) Entries() bool { return r.Step != nil && r.Step.Entries }
-
-// Pauses reports whether the rule closes keys, and has no limit. A decision only reads
-// it.
-func (r *Rule) Pauses() bool { return r.Step != nil && r.Step.Pauses }
 
 // Refunds reports whether the Lua of the rule has a refund section.
 func (r *Rule) Refunds() bool { return r.sections["refund"] != "" }
@@ -146,7 +140,7 @@ func newSource(kinds []contract.Kind, own []bool) (*Source, error) {
 	src, locals := &Source{}, 0
 	names := make([]string, len(kinds))
 	for i, k := range kinds {
-		r := &Rule{Head: k.Common(), number: i + 1, key: src.Keys, arg: src.consts, own: own[i]}
+		r := &Rule{Head: k.Common(), Type: k.Type(), number: i + 1, key: src.Keys, arg: src.consts, own: own[i]}
 		src.Rules = append(src.Rules, r)
 		if err := r.parse(k); err != nil {
 			return nil, fmt.Errorf("kind %s: %w", r.Head.Name, err)
@@ -162,7 +156,7 @@ func newSource(kinds []contract.Kind, own []bool) (*Source, error) {
 			src.consts++
 		}
 		src.Sets = src.Sets || r.Step != nil && r.Step.Sets
-		src.Texts = src.Texts || r.Leases() || r.Entries()
+		src.Texts = src.Texts || r.Type == contract.LeaseRule || r.Entries()
 	}
 	if locals > maxLocals {
 		return nil, fmt.Errorf("%d rules of %s need %d locals in one Lua function: they must need at most %d, so use fewer rules",
