@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -37,7 +38,7 @@ func (s side) code() string {
 		if r.By != nil {
 			by = fmt.Sprintf("By: %#v, ", r.By)
 		}
-		fmt.Fprintf(&rules, "\t\t\t{Name: %q, %sAlgorithm: %s},\n", r.Name, by, literal(r.Algorithm))
+		fmt.Fprintf(&rules, "\t\t\t{Name: %q, %sAlgorithm: %s},\n", r.Name, by, literal(reflect.ValueOf(r.Algorithm)))
 	}
 	request, parameters := "Key: weir.KeyOf(tenant, client)", "tenant, client"
 	if s.wait > 0 {
@@ -62,46 +63,32 @@ func (s side) code() string {
 	return b.String()
 }
 
-// literal returns a as Go code.
-func literal(a algorithm.Algorithm) string {
-	text := ""
-	switch a := a.(type) {
-	case algorithm.GCRA:
-		text = fmt.Sprintf("Rate: %s, Burst: %d", rate(a.Rate), a.Burst)
-	case algorithm.TokenBucket:
-		text = fmt.Sprintf("Capacity: %d, Refill: %s", a.Capacity, rate(a.Refill))
-		if a.AtOnce {
-			text += ", AtOnce: true"
-		}
-	case algorithm.LeakyBucket:
-		text = fmt.Sprintf("Rate: %s, Queue: %d", rate(a.Rate), a.Queue)
-	case algorithm.FixedWindow:
-		text = quota(a.Limit, a.Window, a.Aligned)
-	case algorithm.MetadataWindow:
-		text = quota(a.Limit, a.Window, a.Aligned)
-	case algorithm.SlidingCounter:
-		text = quota(a.Limit, a.Window, false)
-	case algorithm.SlidingLog:
-		text = quota(a.Limit, a.Window, false)
-	case algorithm.Calendar:
-		text = fmt.Sprintf("Limit: %d, Every: algorithm.%s", a.Limit, strings.ToUpper(string(a.Every[:1]))+string(a.Every[1:]))
-		if a.Day != 0 {
-			text += fmt.Sprintf(", Day: %d", a.Day)
-		}
-	case algorithm.SlidingBuckets:
-		text = fmt.Sprintf("Width: %s, Spans: []algorithm.Span{{Window: %s, Limit: %d}}", duration(a.Width), duration(a.Spans[0].Window), a.Spans[0].Limit)
-	case algorithm.Concurrency:
-		text = fmt.Sprintf("Limit: %d, Lease: %s", a.Limit, duration(a.Lease))
+// literal returns a value as Go code.
+func literal(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case algorithm.Rate:
+		return rate(x)
+	case algorithm.Period:
+		return "algorithm." + strings.ToUpper(string(x[:1])) + string(x[1:])
+	case time.Duration:
+		return duration(x)
 	}
-	return fmt.Sprintf("%T{%s}", a, text)
-}
-
-func quota(limit int64, window time.Duration, aligned bool) string {
-	text := fmt.Sprintf("Limit: %d, Window: %s", limit, duration(window))
-	if aligned {
-		text += ", Aligned: true"
+	var parts []string
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if field := v.Field(i); !field.IsZero() {
+				parts = append(parts, v.Type().Field(i).Name+": "+literal(field))
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			parts = append(parts, strings.TrimPrefix(literal(v.Index(i)), v.Type().Elem().String()))
+		}
+	default:
+		return fmt.Sprintf("%#v", v)
 	}
-	return text
+	return fmt.Sprintf("%v{%s}", v.Type(), strings.Join(parts, ", "))
 }
 
 func rate(r algorithm.Rate) string {
