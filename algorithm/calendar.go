@@ -74,12 +74,12 @@ type Calendar struct {
 	// (Sunday), and must be set. For a Month, a Quarter or a Year, it is the day of the
 	// month, from 1 to 31, or the last day of the month if the month is shorter. 0 means
 	// 1. For a Day, it must be 0.
-	Day int
+	Day int `weirfile:"day"`
 
 	// At is the time of day at which a period starts, as a clock in the zone shows it:
 	// 6*time.Hour is six o'clock. It must be whole microseconds, below 24 hours. 0 means
 	// midnight.
-	At time.Duration
+	At time.Duration `weirfile:"clock"`
 }
 
 // day is the length of a day in microseconds, without changes of clocks.

@@ -142,15 +142,13 @@ var codecs = map[reflect.Type]codec{
 	reflect.TypeFor[algorithm.Period](): choice(every, func(v reflect.Value) int { return slices.Index(every, v.String()) }, func(v reflect.Value, n int) { v.SetString(every[n]) }),
 }
 
-// codecOf returns the codec of a field of the struct t, or false if a file cannot set it.
-func codecOf(t reflect.Type, f reflect.StructField) (codec, bool) {
-	if t == reflect.TypeFor[algorithm.Calendar]() {
-		switch f.Name {
-		case "At":
-			return clockCodec, true
-		case "Day":
-			return dayCodec, true
-		}
+// tagged are the codecs of integers whose type does not tell what they are, by their tag.
+var tagged = map[string]codec{"clock": clockCodec, "day": dayCodec}
+
+// codecOf returns the codec of a field, or false if a file cannot set it.
+func codecOf(f reflect.StructField) (codec, bool) {
+	if c, ok := tagged[f.Tag.Get("weirfile")]; ok && reflect.Zero(f.Type).CanInt() {
+		return c, true
 	}
 	if c, ok := codecs[f.Type]; ok {
 		return c, true

@@ -102,7 +102,7 @@ func fieldsOf(t reflect.Type) []field {
 		if !f.IsExported() {
 			continue
 		}
-		if c, ok := codecOf(t, f); ok {
+		if c, ok := codecOf(f); ok {
 			list = append(list, field{name: words(f.Name), index: i, codec: c})
 		}
 	}

@@ -231,6 +231,7 @@ type mine struct {
 	MaxUsers int32
 	Slow     bool
 	Until    time.Time
+	From     time.Duration `weirfile:"clock"`
 }
 
 func (m mine) NewLimit() (*contract.Limit, error) {
@@ -240,20 +241,27 @@ func (m mine) NewLimit() (*contract.Limit, error) {
 func TestOwnAlgorithm(t *testing.T) {
 	t.Parallel()
 	opts := &Options{Algorithms: map[string]algorithm.Algorithm{"users": mine{FixedWindow: algorithm.FixedWindow{Window: time.Hour}}}}
-	f, err := Parse("x.yaml", one(`algorithm: users, max users: 5, slow: true, until: "2030-01-02T03:04:05Z"`), opts)
+	f, err := Parse("x.yaml", one(`algorithm: users, max users: 5, slow: true, until: "2030-01-02T03:04:05Z", from: "06:00"`), opts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := mine{algorithm.FixedWindow{Window: time.Hour}, 5, true, time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
+	want := mine{algorithm.FixedWindow{Window: time.Hour}, 5, true, time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC), 6 * time.Hour}
 	got := f.Policies()[0].Rules[0].Algorithm
 	if got != want {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if text, want := f.Describe(got), `algorithm: users, max users: 5, slow: true, until: "2030-01-02T03:04:05Z"`; text != want {
+	if text, want := f.Describe(got), `algorithm: users, max users: 5, slow: true, until: "2030-01-02T03:04:05Z", from: "06:00"`; text != want {
 		t.Errorf("got %s, want %s", text, want)
 	}
 	if got := Describe(got, nil); got != "weirfile.mine" {
 		t.Errorf("got %s", got)
+	}
+	to, err := Parse("x.yaml", one(`algorithm: users, max users: 9, slow: true, until: "2030-01-02T03:04:05Z", from: "06:00"`), opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := Diff(f, to); len(c) != 1 || c[0].Effect != Kept || c[0].Text != "the count and the end of the current window stay" {
+		t.Errorf("got %+v, want what Carry says", c)
 	}
 	_, err = Parse("x.yaml", one("algorithm: user, max users: 5"), opts)
 	if err == nil || !strings.Contains(err.Error(), `algorithm is "user": did you mean "users"?`) {

@@ -26,6 +26,7 @@ type Options struct {
 	// integers, texts, booleans, durations, rates, lists of structs of them, or that
 	// implement encoding.TextMarshaler and encoding.TextUnmarshaler. A field MaxUsers has
 	// the name "max users" in a file. Fields that a file does not set keep their value.
+	// With the tag `weirfile:"clock"`, a time.Duration is a time of day: "06:00".
 	Algorithms map[string]algorithm.Algorithm
 
 	// Override returns the override of a key, for example from a database. found is false
