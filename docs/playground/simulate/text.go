@@ -67,7 +67,12 @@ func (s side) code() string {
 func literal(v reflect.Value) string {
 	switch x := v.Interface().(type) {
 	case algorithm.Rate:
-		return rate(x)
+		switch x.Period {
+		case time.Second:
+			return fmt.Sprintf("algorithm.PerSecond(%d)", x.Count)
+		case time.Minute:
+			return fmt.Sprintf("algorithm.PerMinute(%d)", x.Count)
+		}
 	case algorithm.Period:
 		return "algorithm." + strings.ToUpper(string(x[:1])) + string(x[1:])
 	case time.Duration:
@@ -91,24 +96,13 @@ func literal(v reflect.Value) string {
 	return fmt.Sprintf("%v{%s}", v.Type(), strings.Join(parts, ", "))
 }
 
-func rate(r algorithm.Rate) string {
-	switch r.Period {
-	case time.Second:
-		return fmt.Sprintf("algorithm.PerSecond(%d)", r.Count)
-	case time.Minute:
-		return fmt.Sprintf("algorithm.PerMinute(%d)", r.Count)
-	}
-	return fmt.Sprintf("algorithm.Rate{Count: %d, Period: %s}", r.Count, duration(r.Period))
-}
-
 func duration(d time.Duration) string {
-	switch {
-	case d == time.Second:
-		return "time.Second"
-	case d == time.Minute:
-		return "time.Minute"
-	case d%time.Minute == 0:
-		return fmt.Sprintf("%d * time.Minute", d/time.Minute)
+	n, unit := d/time.Second, "time.Second"
+	if d%time.Minute == 0 {
+		n, unit = d/time.Minute, "time.Minute"
 	}
-	return fmt.Sprintf("%d * time.Second", d/time.Second)
+	if n == 1 {
+		return unit
+	}
+	return fmt.Sprintf("%d * %s", n, unit)
 }
