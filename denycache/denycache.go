@@ -228,12 +228,7 @@ func (old *denial) matches(r *weir.Request, age time.Duration, each int) bool {
 
 // cost returns r.Cost, or its default. A negative Cost is an error, which no denial
 // answers.
-func cost(r *weir.Request) int64 {
-	if r.Cost == 0 {
-		return 1
-	}
-	return r.Cost
-}
+func cost(r *weir.Request) int64 { return cmp.Or(r.Cost, 1) }
 
 // life returns how long the result of a denial agrees with itself, at most most: until
 // its rule allows the request, or has all its tokens.
