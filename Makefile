@@ -2,7 +2,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .NOTPARALLEL:
 
-.PHONY: help demo test test-all run-test run-test-all bench bench-quick bench-large docs playground reports soak lint images release
+.PHONY: help demo test test-all run-test run-test-all bench bench-quick bench-large docs playground reports soak long lint images release
 
 help: ## What make can do.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ soak: images ## Random clients and faults on a cluster, and docs/reference/soak.
 	cd conformance/integration && WEIR_REQUIRE_DOCKER=1 go test -count=1 -timeout 0 -run 'TestSoak$$' \
 		-soak $(TIME) -soak.seed $(SEED) -soak.report ../../docs/reference/soak.md
 
+long: ## What make test-all tries a random share of, in full, and long histories.
+	WEIR_LONG=1 WEIR_HISTORIES=25000 go test -count=1 -parallel 8 -timeout 0 -v \
+		-run 'TestMutants|TestDirectIsEval|TestHistories' . ./conformance/... | grep -vE '^ +--- PASS|^ *=== '
+
 lint: ## Every static check of every module.
 	.ci/lint
 
@@ -64,5 +68,5 @@ VERSION ?=
 TAG ?=
 
 release: ## Check that VERSION can be released, or with TAG=1, release it: see VERSIONING.md.
-	$(if $(TAG),.ci/run)
+	$(if $(TAG),.ci/run && $(MAKE) long)
 	cd internal/release && go run . -version '$(VERSION)' $(if $(TAG),-tag)

@@ -27,11 +27,14 @@ type scripted struct{ store.Store }
 // TestDirectIsEval runs random histories on two memory stores: one decides directly, and
 // the other with scripts. Their answers, errors, keys and TTLs must be equal.
 func TestDirectIsEval(t *testing.T) {
-	decisions := 1_000_000
-	if testing.Short() {
+	decisions := 200_000
+	switch {
+	case weirtest.Long():
+		decisions = 5_000_000
+	case testing.Short():
 		decisions = 20_000
 	}
-	seed := rand.Uint64()
+	seed := weirtest.Seed(t)
 	synctest.Test(t, func(t *testing.T) { // in virtual time, because generations depend on the time
 		for n := uint64(0); decisions > 0 && !t.Failed(); n++ {
 			decisions -= playDirect(t, rand.New(rand.NewPCG(seed, n)), fmt.Sprintf("seed %d, %d", seed, n))

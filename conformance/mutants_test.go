@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"context"
+	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/conformance/internal/algorithms"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 )
 
@@ -230,6 +233,7 @@ func TestMutants(t *testing.T) {
 	for _, m := range subjectMutants {
 		covered["/"+m.check] = true // TestSubjectMutants runs it
 	}
+	seed := weirtest.Seed(t)
 	for i, m := range mutants {
 		covered[m.check] = true
 		if !sampled(i) {
@@ -237,7 +241,7 @@ func TestMutants(t *testing.T) {
 		}
 		t.Run(strings.ReplaceAll(m.check, "/", ".")+" "+m.name, func(t *testing.T) {
 			t.Parallel()
-			m.test(t)
+			m.test(t, seed)
 		})
 	}
 	for _, name := range Checks() {
@@ -272,12 +276,14 @@ func builtIn(name string) bool {
 	return slices.ContainsFunc(algorithms.BuiltIn, func(s *algorithms.Subject) bool { return s.Name == name })
 }
 
-func (m mutant) test(t *testing.T) {
+// test runs the check of m, and a quarter of the others, which the seed chooses. With
+// weirtest.Long, it runs all of them.
+func (m mutant) test(t *testing.T, seed uint64) {
 	var wg sync.WaitGroup
 	for _, g := range groups() {
 		for _, c := range g.Checks {
 			name := g.Name + "/" + c.Name
-			if name != m.check && m.related(name) {
+			if name != m.check && (m.related(name) || !weirtest.Long() && !chosen(seed, m.name+name)) {
 				continue
 			}
 			wg.Go(func() { // most of a check's time is spent waiting
@@ -286,6 +292,13 @@ func (m mutant) test(t *testing.T) {
 		}
 	}
 	wg.Wait()
+}
+
+// chosen reports whether the text is in the quarter of all texts that the seed chooses.
+func chosen(seed uint64, text string) bool {
+	h := fnv.New64a()
+	fmt.Fprint(h, seed, text)
+	return h.Sum64()>>7%4 == 0
 }
 
 // breaks checks that the mutant h fails the check r, which is called name, if that is its

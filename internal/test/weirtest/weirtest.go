@@ -6,6 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -17,6 +20,24 @@ import (
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
+
+// Long reports whether tests try everything of which .ci/run tries a random share. make
+// long sets WEIR_LONG to 1.
+func Long() bool { return os.Getenv("WEIR_LONG") == "1" }
+
+// Seed returns the seed in WEIR_SEED, or a random one, and logs it.
+func Seed(t *testing.T) uint64 {
+	t.Helper()
+	seed := rand.Uint64()
+	if text := os.Getenv("WEIR_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("to repeat it, set WEIR_SEED to %d", seed)
+	return seed
+}
 
 // Epoch is the start of virtual time.
 var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
