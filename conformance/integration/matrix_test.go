@@ -35,6 +35,13 @@ func notShort(t *testing.T) {
 	}
 }
 
+// share makes tests that take long and depend on the client share their cases between the two
+// runs of .ci/run: the odd ones run with the newest clients, and the even ones with the oldest.
+var share = flag.Int("share", 0, "run every second case of some tests: 1 or 2; 0 means all")
+
+// shared reports whether case i is in this share.
+func shared(i int) bool { return *share == 0 || i%2 == *share-1 }
+
 // lanes has room for the parallel tests that keep a processor busy.
 var lanes = make(chan struct{}, 4)
 
