@@ -13,31 +13,29 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// goldenDir has the golden vectors. docs/reference/golden-vectors.md describes them.
-const goldenDir = "../testdata"
-
 // TestGolden replays the golden vectors on a server, over every adapter: the calls, the
 // replies, the answers and what the keys hold must be those of the files. With -update, it
-// first writes the files.
+// first writes the files. docs/reference/golden-vectors.md describes them.
 func TestGolden(t *testing.T) {
 	servers.Need(t)
-	names, err := golden.Names(goldenDir)
-	if err != nil || len(names) == 0 {
-		t.Fatal(names, err)
+	const dir = "../testdata"
+	files, err := golden.Read(dir)
+	if err != nil {
+		t.Fatal(err)
 	}
 	if *update {
 		server, rdb := adapters[0].single(t)
 		st := adapters[0].store(t, server.Endpoint)
-		for _, name := range names {
-			_, h := readGolden(t, name)
-			f, err := golden.OnMemory(t.Context(), h)
+		for i, f := range files {
+			got, err := f.OnMemory(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.TakeReplies(recordOnServer(t, h, st, rdb))
-			if err := f.Write(goldenDir); err != nil {
+			got.TakeReplies(recordOnServer(t, f, st, rdb))
+			if err := got.Write(dir); err != nil {
 				t.Fatal(err)
 			}
+			files[i] = got
 		}
 	}
 	for _, a := range adapters {
@@ -45,37 +43,22 @@ func TestGolden(t *testing.T) {
 			t.Parallel()
 			server, rdb := a.single(t)
 			st := a.store(t, server.Endpoint)
-			for _, name := range names {
-				want, h := readGolden(t, name)
+			for _, want := range files {
 				start := time.Now()
-				got := recordOnServer(t, h, st, rdb)
+				got := recordOnServer(t, want, st, rdb)
 				got.TakeTTLs(want, time.Since(start)+2*time.Millisecond)
 				if diff := got.Differ(want); diff != "" {
-					t.Errorf("%s: %s", h.Name, diff)
+					t.Errorf("%s: %s", want.Name, diff)
 				}
 			}
 		})
 	}
 }
 
-// readGolden reads the file of that name, and its history.
-func readGolden(t *testing.T, name string) (*golden.File, golden.History) {
+// recordOnServer records the history of f on a server.
+func recordOnServer(t *testing.T, f *golden.File, st store.Store, rdb *redis.Client) *golden.File {
 	t.Helper()
-	f, err := golden.Read(goldenDir, name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h, err := f.History()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f, h
-}
-
-// recordOnServer records h on a server.
-func recordOnServer(t *testing.T, h golden.History, st store.Store, rdb *redis.Client) *golden.File {
-	t.Helper()
-	f, err := golden.Record(t.Context(), h, st, func(keys []string) (map[string]golden.Content, error) {
+	got, err := f.Record(t.Context(), st, func(keys []string) (map[string]golden.Content, error) {
 		found := map[string]golden.Content{}
 		for _, key := range keys {
 			c, err := content(t.Context(), rdb, key)
@@ -91,7 +74,7 @@ func recordOnServer(t *testing.T, h golden.History, st store.Store, rdb *redis.C
 	if err != nil {
 		t.Fatal(err)
 	}
-	return f
+	return got
 }
 
 // content returns what a key holds, or nil if it does not exist.

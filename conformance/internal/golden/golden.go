@@ -1,7 +1,7 @@
 // Package golden records the golden vectors of histories of decisions: what is sent to a
 // store, what the store replies, what the limiter answers, and what the keys then hold.
-// docs/reference/golden-vectors.md describes the files. The histories are in the tests, and
-// a file has all that is needed to record it again.
+// docs/reference/golden-vectors.md describes the files. A file has the requests of its history,
+// so it can be recorded again.
 package golden
 
 import (
@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/rediscell"
 	"github.com/weir-go/weir/store"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // Format is the version of the files' format.
@@ -121,63 +123,35 @@ type Member struct {
 	Score int64  `json:"score"`
 }
 
-// A History is a list of requests to one limiter, or to a rediscell.Throttler.
-type History struct {
-	Name   string
-	Source string
-	Policy weir.Policy // has no rules if the requests are calls of redis-cell
-	Asks   []Ask
-}
-
-// An Ask is one request of a history.
-type Ask struct {
-	After     time.Duration // the time since the beginning
-	Request   weir.Request
-	Cell      *Cell
-	Published string // the answer in the source
-}
-
-// A Cell is a call of redis-cell.
-type Cell struct {
-	Key             string
-	MaxBurst, Count int64
-	Period          time.Duration
-	Quantity        int64
-}
-
-// Start is the time at which every history begins.
-var Start = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-
-// Record sends the requests of h to st, and returns the vectors. The function look returns
+// Record sends the requests of f to st, and returns their vectors. The function look returns
 // what those of the keys hold that exist.
-func Record(ctx context.Context, h History, st store.Store, look func(keys []string) (map[string]Content, error)) (*File, error) {
-	f := &File{Format: Format, Name: h.Name, Source: h.Source, Scripts: map[string]string{}}
-	tape := &tape{Store: st, file: f}
+func (f *File) Record(ctx context.Context, st store.Store, look func(keys []string) (map[string]Content, error)) (*File, error) {
+	got := &File{Format: Format, Name: f.Name, Source: f.Source, Policy: f.Policy, Scripts: map[string]string{}}
+	tape := &tape{Store: st, file: got}
 	var now time.Time
 	opts := &weir.Options{Clock: func() time.Time { return now }}
 	var lim *weir.Limiter
 	var cells *rediscell.Throttler
 	var err error
-	if h.Policy.Rules == nil {
-		cells, err = rediscell.New(h.Policy.Name, tape, opts)
-	} else if lim, err = weir.NewPolicy(tape, h.Policy, opts); err == nil {
-		f.Policy, err = describe(h.Policy)
+	if f.Policy == nil { // a limiter of redis-cell, whose name is in its keys
+		cells, err = rediscell.New(strings.Split(f.Steps[0].Calls[0].Keys[0], ":")[1], tape, opts)
+	} else {
+		lim, err = f.Policy.limiter(tape, opts)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%s: %w", f.Name, err)
 	}
 	var seen []string
-	for i, a := range h.Asks {
-		now = Start.Add(a.After)
+	for i, want := range f.Steps {
+		now = time.UnixMicro(want.At).UTC()
 		tape.calls = []Call{}
-		s := Step{At: now.UnixMicro(), Published: a.Published}
-		if a.Cell != nil {
-			err = s.throttle(ctx, cells, *a.Cell)
+		s := Step{At: want.At, Request: want.Request, Published: want.Published}
+		if r := &s.Request; cells != nil {
+			res, err1 := cells.Throttle(ctx, r.Key[0], r.MaxBurst, r.Count, duration(r.Period), r.Cost)
+			numbers := res.Numbers()
+			s.Numbers, err = numbers[:], err1
 		} else {
-			err = s.decide(ctx, lim, a.Request)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("%s, step %d: %w", h.Name, i, err)
+			s.Answer, err = r.decide(ctx, lim)
 		}
 		s.Calls = tape.calls
 		for _, c := range s.Calls {
@@ -185,47 +159,77 @@ func Record(ctx context.Context, h History, st store.Store, look func(keys []str
 		}
 		slices.Sort(seen)
 		seen = slices.Compact(seen)
-		if s.Keys, err = look(seen); err != nil {
-			return nil, fmt.Errorf("%s, step %d: %w", h.Name, i, err)
+		if err == nil {
+			s.Keys, err = look(seen)
 		}
-		f.Steps = append(f.Steps, s)
+		if err != nil {
+			return nil, fmt.Errorf("%s, step %d: %w", f.Name, i, err)
+		}
+		got.Steps = append(got.Steps, s)
 	}
-	return f, nil
+	return got, nil
 }
 
-func (s *Step) decide(ctx context.Context, lim *weir.Limiter, r weir.Request) error {
-	s.Request = Request{
-		Op: opNames[r.Op], Key: r.Key.Segments(), Cost: r.Cost, MaxWait: r.MaxWait.Microseconds(), For: r.For.Microseconds(), ID: r.ID, Metadata: r.Metadata,
+// limiter returns the limiter of p.
+func (p *Policy) limiter(st store.Store, opts *weir.Options) (*weir.Limiter, error) {
+	opts.Prefix = p.Prefix
+	policy := weir.Policy{Name: p.Name, Segments: p.Segments, Secret: p.Secret}
+	for _, r := range p.Rules {
+		a, err := r.algorithm()
+		if err != nil {
+			return nil, fmt.Errorf("rule %q: %w", r.Name, err)
+		}
+		policy.Rules = append(policy.Rules, weir.Rule{Name: r.Name, By: r.By, Algorithm: a, Cost: r.Cost})
 	}
-	if n, ok := r.Actual.Cost(); ok {
-		s.Request.Actual = &n
+	return weir.NewPolicy(st, policy, opts)
+}
+
+// algorithm returns the algorithm of r.
+func (r *Rule) algorithm() (algorithm.Algorithm, error) {
+	for _, a := range []algorithm.Algorithm{
+		algorithm.GCRA{}, algorithm.TokenBucket{}, algorithm.LeakyBucket{}, algorithm.FixedWindow{}, algorithm.MetadataWindow{},
+		algorithm.SlidingCounter{}, algorithm.SlidingLog{}, algorithm.SlidingBuckets{}, algorithm.Concurrency{}, algorithm.Calendar{},
+		algorithm.Pause{},
+	} {
+		if kind := reflect.TypeOf(a); kind.Name() == r.Algorithm {
+			v := reflect.New(kind)
+			err := json.Unmarshal(r.Limit, v.Interface())
+			return v.Elem().Interface().(algorithm.Algorithm), err
+		}
+	}
+	return nil, fmt.Errorf("there is no algorithm %q", r.Algorithm)
+}
+
+// decide makes the decision that r describes.
+func (r *Request) decide(ctx context.Context, lim *weir.Limiter) (*Answer, error) {
+	i := slices.Index(ops, r.Op)
+	if i < 0 {
+		return nil, fmt.Errorf("there is no op %q", r.Op)
+	}
+	req := weir.Request{
+		Key: weir.KeyOf(r.Key...), Op: weir.Op(i), Cost: r.Cost, MaxWait: duration(r.MaxWait), For: duration(r.For), ID: r.ID, Metadata: r.Metadata,
+	}
+	if r.Actual != nil {
+		req.Actual = weir.ActualCost(*r.Actual)
 	}
 	each := make([]weir.Result, weir.MaxRules)
-	res, err := lim.Decide(ctx, r, each)
-	s.Answer = &Answer{
+	res, err := lim.Decide(ctx, req, each)
+	a := &Answer{
 		Allowed: res.Allowed, Granted: res.Granted, Delay: micros(res.Delay), Rule: res.Rule, Limit: res.Limit, Window: micros(res.Window),
 		Remaining: res.Remaining, RetryAfter: micros(res.RetryAfter), ResetAfter: micros(res.ResetAfter), Replayed: res.Replayed,
 	}
 	for _, rule := range each {
 		if rule.Rule != "" && !rule.Allowed {
-			s.Answer.DeniedBy = append(s.Answer.DeniedBy, rule.Rule)
+			a.DeniedBy = append(a.DeniedBy, rule.Rule)
 		}
 	}
-	return err
+	return a, err
 }
 
-func (s *Step) throttle(ctx context.Context, cells *rediscell.Throttler, c Cell) error {
-	s.Request = Request{Op: throttle, Key: []string{c.Key}, Cost: c.Quantity, MaxBurst: c.MaxBurst, Count: c.Count, Period: c.Period.Microseconds()}
-	res, err := cells.Throttle(ctx, c.Key, c.MaxBurst, c.Count, c.Period, c.Quantity)
-	numbers := res.Numbers()
-	s.Numbers = numbers[:]
-	return err
-}
+func duration(us int64) time.Duration { return time.Duration(us) * time.Microsecond }
 
-// throttle is the Op of a call of redis-cell.
-const throttle = "throttle"
-
-var opNames = map[weir.Op]string{
+// ops are the names of each weir.Op.
+var ops = []string{
 	weir.Consume: "consume", weir.Peek: "peek", weir.TakeUpTo: "take up to", weir.Force: "force",
 	weir.Refund: "refund", weir.Settle: "settle", weir.Renew: "renew", weir.Release: "release", weir.Reset: "reset",
 	weir.Pause: "pause", weir.Resume: "resume",
@@ -236,21 +240,6 @@ func micros(d time.Duration) int64 {
 		return Never
 	}
 	return d.Microseconds()
-}
-
-func describe(p weir.Policy) (*Policy, error) {
-	d := &Policy{Prefix: weir.DefaultPrefix, Name: p.Name, Segments: p.Segments, Secret: p.Secret}
-	if d.Segments == nil {
-		d.Segments = []string{"key"}
-	}
-	for _, r := range p.Rules {
-		limit, err := json.Marshal(r.Algorithm)
-		if err != nil {
-			return nil, err
-		}
-		d.Rules = append(d.Rules, Rule{Name: r.Name, By: r.By, Algorithm: reflect.TypeOf(r.Algorithm).Name(), Limit: limit, Cost: r.Cost})
-	}
-	return d, nil
 }
 
 // A tape is a store that keeps what is sent through it.
@@ -316,17 +305,23 @@ func encode(v any, indent string) (string, error) {
 	return text.String(), err
 }
 
-// Read reads the file of a history in a directory.
-func Read(dir, name string) (*File, error) {
-	b, err := os.ReadFile(filepath.Join(dir, name+".json"))
-	if err != nil {
-		return nil, err
+// Read reads the files in a directory.
+func Read(dir string) ([]*File, error) {
+	names, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	var all []*File
+	for _, name := range names {
+		b, err1 := os.ReadFile(name)
+		f := new(File)
+		err = errors.Join(err, err1, json.Unmarshal(b, f))
+		if f.Name+".json" != filepath.Base(name) {
+			err = errors.Join(err, fmt.Errorf("%s has the name %q", name, f.Name))
+		}
+		all = append(all, f)
 	}
-	f := new(File)
-	if err := json.Unmarshal(b, f); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
+	if len(all) == 0 {
+		err = errors.Join(err, fmt.Errorf("%s has no file", dir))
 	}
-	return f, nil
+	return all, err
 }
 
 // Write writes f to a directory.
@@ -376,4 +371,47 @@ func (f *File) Differ(want *File) string {
 		}
 	}
 	return ""
+}
+
+// OnMemory records f on a memory store whose clock stands still. So no key expires, as on a
+// server, where all requests of a history come within a minute.
+func (f *File) OnMemory(ctx context.Context) (*File, error) {
+	now := time.UnixMicro(f.Steps[0].At)
+	st := memory.New(&memory.Options{Now: func() time.Time { return now }})
+	return f.Record(ctx, st, look(ctx, st))
+}
+
+// look returns what keys of a memory store hold. The list of a MetadataWindow is a sorted
+// set there.
+func look(ctx context.Context, st *memory.Store) func(keys []string) (map[string]Content, error) {
+	return func(keys []string) (map[string]Content, error) {
+		found := map[string]Content{}
+		for key, ttl := range st.All() {
+			if !slices.Contains(keys, key) {
+				return nil, fmt.Errorf("%q is a key that no script had", key)
+			}
+			c := Content{TTL: ttl.Milliseconds()}
+			script := store.NewReadOnlyScript("look", "", func(tx store.Tx, _ []store.Arg, reply []store.Value) ([]store.Value, error) {
+				if n, ok, err := tx.Get(0); err == nil && ok {
+					c.Text = n.String()
+					return reply, nil
+				}
+				_, all, err := tx.Count(0, 0)
+				for i := all - 1; i >= 0 && err == nil; i-- {
+					var m store.Member
+					if m, _, err = tx.At(0, i); strings.HasPrefix(m.Text, "m") {
+						c.List = append(c.List, m.Text)
+					} else {
+						c.Set = append(c.Set, Member{m.Text, m.Score})
+					}
+				}
+				return reply, err
+			})
+			if _, err := st.Eval(ctx, script, []string{key}, nil, nil); err != nil {
+				return nil, err
+			}
+			found[key] = c
+		}
+		return found, nil
+	}
 }

@@ -1,7 +1,6 @@
 package golden
 
 import (
-	"flag"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,70 +9,42 @@ import (
 	"github.com/weir-go/weir"
 )
 
-const dir = "../../testdata"
-
-var update = flag.Bool("update", false, "write the files, with replies of Go forms")
+// files returns the files of all histories.
+func files(t *testing.T) []*File {
+	t.Helper()
+	all, err := Read("../../testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
 
 // TestGolden records every history on the memory store, and compares the vectors with the
-// files. A file has all of its history: recorded again, it is the same.
+// files.
 func TestGolden(t *testing.T) {
-	names := []string{}
-	for _, h := range Histories() {
-		names = append(names, h.Name)
-		got := record(t, h)
-		if *update {
-			if err := got.Write(dir); err != nil {
-				t.Fatal(err)
-			}
-		}
-		want := read(t, h)
-		got.TakeReplies(want)
-		if diff := got.Differ(want); diff != "" {
-			t.Errorf("%s: %s\nIf the change is on purpose: cd conformance/integration && go test -run TestGolden -update . "+
-				"If a history has changed, first: go test -run TestGolden -update ./conformance/internal/golden", h.Name, diff)
-		}
-		again, err := want.History()
+	for _, want := range files(t) {
+		got, err := want.OnMemory(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		got = record(t, again)
 		got.TakeReplies(want)
 		if diff := got.Differ(want); diff != "" {
-			t.Errorf("%s, recorded again from its file: %s", h.Name, diff)
+			t.Errorf("%s: %s\nIf the change is on purpose: cd conformance/integration && go test -run TestGolden -update .", want.Name, diff)
 		}
 	}
-	files, err := Names(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range files {
-		if !slices.Contains(names, name) {
-			t.Errorf("%s/%s.json belongs to no history", dir, name)
-		}
-	}
-}
-
-func record(t *testing.T, h History) *File {
-	t.Helper()
-	f, err := OnMemory(t.Context(), h)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
 }
 
 // TestPublished compares the answers with the published ones.
 func TestPublished(t *testing.T) {
 	n := 0
-	for _, h := range Histories() {
-		f := record(t, h)
+	for _, f := range files(t) {
 		for i, s := range f.Steps {
 			if s.Published == "" || s.Published == "-" {
 				continue
 			}
 			n++
 			if got := s.answer(); got != s.Published && got != inSeconds(s.Published) {
-				t.Errorf("%s, step %d: got %q, published is %q", h.Name, i, got, s.Published)
+				t.Errorf("%s, step %d: got %q, published is %q", f.Name, i, got, s.Published)
 			}
 		}
 	}
@@ -119,8 +90,7 @@ func inSeconds(published string) string {
 // TestVerbs checks that the histories have every verb, each allowed and denied.
 func TestVerbs(t *testing.T) {
 	seen := map[string]bool{}
-	for _, h := range Histories() {
-		f := record(t, h)
+	for _, f := range files(t) {
 		for _, s := range f.Steps {
 			if s.Answer != nil {
 				seen[fmt.Sprint(s.Request.Op, s.Answer.Allowed)] = true
@@ -130,8 +100,8 @@ func TestVerbs(t *testing.T) {
 	}
 	for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo, weir.Refund, weir.Renew, weir.Release} {
 		for _, allowed := range []bool{true, false} {
-			if !seen[fmt.Sprint(opNames[op], allowed)] {
-				t.Errorf("no %s is answered with %t", opNames[op], allowed)
+			if !seen[fmt.Sprint(ops[op], allowed)] {
+				t.Errorf("no %s is answered with %t", ops[op], allowed)
 			}
 		}
 	}

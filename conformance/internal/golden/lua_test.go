@@ -1,7 +1,6 @@
 package golden
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -26,11 +25,11 @@ func TestLua(t *testing.T) {
 			t.Parallel()
 			path := luatool.Need(t, lua)
 			steps := 0
-			for _, h := range Histories() {
-				f := read(t, h)
+			for _, f := range files(t) {
 				steps += len(f.Steps)
-				if err := f.replay(path, t.TempDir()); err != nil {
-					t.Errorf("%s: %v", h.Name, err)
+				got, err := f.run(path, t.TempDir(), "exact")
+				if diff := differ(got, f.lines()); err != nil || diff != "" {
+					t.Errorf("%s: %v %s", f.Name, err, diff)
 				}
 			}
 			if steps < 600 {
@@ -44,10 +43,9 @@ func TestLua(t *testing.T) {
 // than in the vectors, for example numbers around 2^53 and 2^63, and if the clock is the server's.
 func TestLuaEdges(t *testing.T) {
 	t.Parallel()
-	for _, h := range Histories() {
-		t.Run(h.Name, func(t *testing.T) {
+	for _, f := range files(t) {
+		t.Run(f.Name, func(t *testing.T) {
 			t.Parallel()
-			f := read(t, h)
 			var outs [][]string
 			for _, lua := range luas {
 				out, err := f.run(luatool.Need(t, lua), t.TempDir(), "edges")
@@ -77,8 +75,7 @@ func TestLuaUnportable(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			changed, failed := false, ""
-			for _, h := range Histories() {
-				f := read(t, h)
+			for _, f := range files(t) {
 				for sha, text := range f.Scripts {
 					f.Scripts[sha] = strings.ReplaceAll(text, m.old, m.new)
 					changed = changed || f.Scripts[sha] != text
@@ -93,11 +90,11 @@ func TestLuaUnportable(t *testing.T) {
 				}
 				if m.mode == "exact" {
 					if diff := differ(outs[0], f.lines()); diff != "" {
-						t.Errorf("%s, %s: %s", luas[0], h.Name, diff)
+						t.Errorf("%s, %s: %s", luas[0], f.Name, diff)
 					}
 				}
 				if diff := differ(outs[1], outs[0]); diff != "" {
-					failed = h.Name
+					failed = f.Name
 					break
 				}
 			}
@@ -106,27 +103,6 @@ func TestLuaUnportable(t *testing.T) {
 			}
 		})
 	}
-}
-
-func read(t *testing.T, h History) *File {
-	t.Helper()
-	f, err := Read(dir, h.Name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return f
-}
-
-// replay replays f in an interpreter, and returns the first difference.
-func (f *File) replay(lua, temp string) error {
-	got, err := f.run(lua, temp, "exact")
-	if err != nil {
-		return err
-	}
-	if diff := differ(got, f.lines()); diff != "" {
-		return errors.New(diff)
-	}
-	return nil
 }
 
 // run runs testdata/replay.lua over f, and returns the lines that it writes. temp is an empty
