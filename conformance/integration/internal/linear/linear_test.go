@@ -14,6 +14,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/conformance/integration/internal/requests"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -74,9 +75,9 @@ func TestAnswers(t *testing.T) {
 	for _, p := range policies {
 		ops := []weir.Op{weir.Consume, weir.Peek}
 		switch {
-		case reflect.ValueOf(p.asks).Pointer() == reflect.ValueOf(leases).Pointer():
+		case reflect.ValueOf(p.asks).Pointer() == reflect.ValueOf(requests.Leases).Pointer():
 			ops = append(ops, weir.Renew, weir.Release)
-		case reflect.ValueOf(p.asks).Pointer() == reflect.ValueOf(plain).Pointer():
+		case reflect.ValueOf(p.asks).Pointer() == reflect.ValueOf(requests.Plain).Pointer():
 			ops = append(ops, weir.TakeUpTo)
 			want = append(want, fmt.Sprint(p.Name, " ", weir.Force, " true"))
 		default:

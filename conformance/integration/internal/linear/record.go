@@ -3,7 +3,6 @@ package linear
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -17,6 +16,7 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/conformance/integration/internal/requests"
 	"github.com/weir-go/weir/store"
 )
 
@@ -144,7 +144,7 @@ func (r *Recorder) run(seed uint64, faults *Faults) func(ctx context.Context, i 
 			Yield(ctx)
 			c.now = time.UnixMicro(now.Add(s.advance.Microseconds())).UTC()
 			call := ticks.Add(1)
-			answers := c.call(ctx, s)
+			answers := requests.Call(ctx, c.limiters[s.policy], len(policies[s.policy].Rules), s.requests)
 			err := c.note(i, s, answers, call, ticks.Add(1))
 			switch {
 			case err == nil:
@@ -158,38 +158,17 @@ func (r *Recorder) run(seed uint64, faults *Faults) func(ctx context.Context, i 
 	}
 }
 
-// An answer is the answer to one request of a call.
-type answer struct {
-	weir.Answer
-	each []weir.Result
-}
-
-// call makes the call of s.
-func (c *client) call(ctx context.Context, s *step) []answer {
-	l := c.limiters[s.policy]
-	if len(s.requests) == 1 {
-		a := answer{each: make([]weir.Result, len(policies[s.policy].Rules))}
-		a.Result, a.Err = l.Decide(ctx, s.requests[0], a.each)
-		return []answer{a}
-	}
-	var answers []answer
-	for _, a := range l.DoMany(ctx, s.requests) {
-		answers = append(answers, answer{Answer: a})
-	}
-	return answers
-}
-
 // note adds the requests of s to the history of client i. If an outcome is unknown, it
 // returns the error of the call.
-func (c *client) note(i int, s *step, answers []answer, call, returned int64) (err error) {
+func (c *client) note(i int, s *step, answers []requests.Answer, call, returned int64) (err error) {
 	for n, a := range answers {
 		op := porcupine.Operation{ClientId: i + n*clients, Call: call, Return: returned}
 		in := input{policy: s.policy, request: s.requests[n], now: c.now, many: len(answers) > 1}
-		out := output{result: a.Result, each: a.each}
+		out := output{result: a.Result, each: a.Each}
 		if a.Err != nil {
 			out = output{err: a.Err.Error()}
 		}
-		if lost(a.Err) {
+		if requests.Lost(a.Err) {
 			err = a.Err
 			c.unknown++
 			if in.request.Op == weir.Peek {
@@ -201,11 +180,6 @@ func (c *client) note(i int, s *step, answers []answer, call, returned int64) (e
 		c.ops = append(c.ops, op)
 	}
 	return err
-}
-
-// lost reports whether err leaves open whether the decision was made.
-func lost(err error) bool {
-	return errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // history returns the history that the clients have recorded.

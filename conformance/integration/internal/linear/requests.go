@@ -8,108 +8,13 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/integration/internal/requests"
 )
-
-// An ask makes a random request for a key. To test another op of weir.Request, write an ask,
-// and add it to the lists below.
-type ask func(p *planner, key weir.Key) weir.Request
-
-// These are the lists of a policy's asks. An ask that a list has twice is made twice as often.
-var (
-	plain      = []ask{consume, consume, consume, takeUpTo, takeUpTo, force, peek, reset}
-	refundable = []ask{
-		consume, takeUpTo, peek, reset, named(consume), named(consume), named(takeUpTo), again,
-		refund, refund, refund, settle, settle,
-	}
-	reservable = []ask{consume, takeUpTo, force, peek, reset, named(reserve), named(reserve), named(reserve), refund, refund, settle}
-	paused     = []ask{consume, consume, takeUpTo, force, named(reserve), named(reserve), again, refund, settle, pauseKey, pauseKey, resume, resume, peek, reset}
-	leases     = []ask{named(acquire), named(acquire), named(acquire), again, renew, renew, release, release, peek, reset}
-)
-
-func consume(p *planner, key weir.Key) weir.Request {
-	return weir.Request{Key: key, Cost: p.Int64N(4)}
-}
-
-func takeUpTo(p *planner, key weir.Key) weir.Request {
-	return weir.Request{Key: key, Op: weir.TakeUpTo, Cost: 1 + p.Int64N(5)}
-}
-
-func peek(p *planner, key weir.Key) weir.Request {
-	return weir.Request{Key: key, Op: weir.Peek, Cost: p.Int64N(4)}
-}
-
-// force is rare: in debt, most requests are denied.
-func force(p *planner, key weir.Key) weir.Request {
-	if p.IntN(2) > 0 {
-		return consume(p, key)
-	}
-	return weir.Request{Key: key, Op: weir.Force, Cost: 1 + p.Int64N(5)}
-}
-
-// reset is rare: after it, concurrent requests are easily in order.
-func reset(p *planner, key weir.Key) weir.Request {
-	if p.IntN(3) > 0 {
-		return peek(p, key)
-	}
-	return weir.Request{Key: key, Op: weir.Reset}
-}
-
-func reserve(p *planner, key weir.Key) weir.Request {
-	return weir.Request{Key: key, Cost: p.Int64N(4), MaxWait: time.Duration(p.Int64N(3000)) * time.Millisecond}
-}
-
-func acquire(p *planner, key weir.Key) weir.Request {
-	return weir.Request{Key: key}
-}
-
-// named returns an ask whose requests have IDs of their own.
-func named(a ask) ask {
-	return func(p *planner, key weir.Key) weir.Request {
-		p.ids++
-		r := a(p, key)
-		r.ID = fmt.Sprint("id", p.ids)
-		p.asked[p.policy] = append(p.asked[p.policy], r)
-		return r
-	}
-}
-
-// again repeats a request with an ID, as after a lost reply.
-func again(p *planner, key weir.Key) weir.Request { return p.recent(key) }
-
-func refund(p *planner, key weir.Key) weir.Request {
-	r := p.recent(key)
-	// A Cost below the Cost of the decision is misuse that only the store can see.
-	return weir.Request{Key: r.Key, Op: weir.Refund, ID: r.ID, Cost: max(r.Cost-p.Int64N(2), 0)}
-}
-
-func settle(p *planner, key weir.Key) weir.Request {
-	r := p.recent(key)
-	return weir.Request{Key: r.Key, Op: weir.Settle, ID: r.ID, Actual: weir.ActualCost(p.Int64N(7))}
-}
-
-func renew(p *planner, key weir.Key) weir.Request {
-	return weir.Request{Key: key, Op: weir.Renew, ID: p.recent(key).ID}
-}
-
-func release(p *planner, key weir.Key) weir.Request {
-	return weir.Request{Key: key, Op: weir.Release, ID: p.recent(key).ID}
-}
-
-// pauseKey pauses a key under one of a few names, so that pauses are extended.
-func pauseKey(p *planner, key weir.Key) weir.Request {
-	return weir.Request{Key: key, Op: weir.Pause, ID: p.pauseName(), For: time.Duration(1+p.Int64N(1_500_000)) * time.Microsecond}
-}
-
-func resume(p *planner, key weir.Key) weir.Request {
-	return weir.Request{Key: key, Op: weir.Resume, ID: p.pauseName()}
-}
-
-func (p *planner) pauseName() string { return [...]string{"p", "q", "r"}[p.IntN(3)] }
 
 // A policy is a limiter of the histories, with the requests that its clients make.
 type policy struct {
 	weir.Policy
-	asks []ask
+	asks []requests.Ask
 }
 
 // shared is the By of a rule that all users of a tenant share.
@@ -126,20 +31,20 @@ var policies = func() []policy {
 	var all []policy
 	for _, rules := range []struct {
 		algorithm.Algorithm
-		asks []ask
+		asks []requests.Ask
 	}{
-		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 6}, reservable},
-		{algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 6}, refundable},
-		{algorithm.TokenBucket{Capacity: 6, Refill: algorithm.Rate{Count: 5, Period: 2 * time.Second}}, refundable},
-		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(2), Queue: 6}, reservable},
-		{algorithm.FixedWindow{Limit: 9, Window: 3 * time.Second}, refundable},
-		{algorithm.SlidingCounter{Limit: 9, Window: 3 * time.Second}, refundable},
-		{algorithm.SlidingLog{Limit: 7, Window: 3 * time.Second}, refundable},
-		{algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 5}, {Window: 3 * time.Second, Limit: 9}}}, refundable},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 6}, requests.Reservable},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 6}, requests.Refundable},
+		{algorithm.TokenBucket{Capacity: 6, Refill: algorithm.Rate{Count: 5, Period: 2 * time.Second}}, requests.Refundable},
+		{algorithm.LeakyBucket{Rate: algorithm.PerSecond(2), Queue: 6}, requests.Reservable},
+		{algorithm.FixedWindow{Limit: 9, Window: 3 * time.Second}, requests.Refundable},
+		{algorithm.SlidingCounter{Limit: 9, Window: 3 * time.Second}, requests.Refundable},
+		{algorithm.SlidingLog{Limit: 7, Window: 3 * time.Second}, requests.Refundable},
+		{algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 5}, {Window: 3 * time.Second, Limit: 9}}}, requests.Refundable},
 		// Without IDs, the memory store decides without a script.
-		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9}, plain},
-		{algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerSecond(3)}, plain},
-		{algorithm.MetadataWindow{Limit: 9, Window: 3 * time.Second}, plain},
+		{algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 9}, requests.Plain},
+		{algorithm.TokenBucket{Capacity: 9, Refill: algorithm.PerSecond(3)}, requests.Plain},
+		{algorithm.MetadataWindow{Limit: 9, Window: 3 * time.Second}, requests.Plain},
 	} {
 		p := weir.Policy{Name: fmt.Sprint("single", len(all)), Segments: shared, Rules: []weir.Rule{{Algorithm: rules.Algorithm}}}
 		all = append(all, policy{p, rules.asks})
@@ -149,26 +54,26 @@ var policies = func() []policy {
 		policy{weir.Policy{Name: "plain", Segments: segments, Rules: []weir.Rule{
 			{Name: "tenant", By: shared, Algorithm: algorithm.FixedWindow{Limit: 14, Window: 3 * time.Second}},
 			{Name: "user", Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 6}},
-		}}, plain},
+		}}, requests.Plain},
 		policy{weir.Policy{Name: "cells", Segments: segments, Rules: []weir.Rule{
 			{Name: "tenant", By: shared, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(5), Burst: 10}},
 			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 6, Refill: algorithm.PerSecond(2)}},
-		}}, reservable},
+		}}, requests.Reservable},
 		policy{weir.Policy{Name: "mixed", Segments: segments, Rules: []weir.Rule{
 			{Name: "tenant", By: shared, Algorithm: algorithm.FixedWindow{Limit: 14, Window: 3 * time.Second}},
 			{Name: "user", Algorithm: algorithm.SlidingCounter{Limit: 8, Window: 3 * time.Second}},
 			{Name: "log", Algorithm: algorithm.SlidingLog{Limit: 4, Window: 4 * time.Second}, Cost: 1},
-		}}, refundable},
+		}}, requests.Refundable},
 		policy{weir.Policy{Name: "paused", Segments: segments, Rules: []weir.Rule{
 			{Name: "tenant", By: shared, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(5), Burst: 10}},
 			{Name: "pause", Algorithm: algorithm.Pause{}},
 			{Name: "user", Algorithm: algorithm.TokenBucket{Capacity: 6, Refill: algorithm.PerSecond(2)}},
-		}}, paused},
+		}}, requests.Paused},
 		policy{weir.Policy{Name: "leases", Segments: segments, Rules: []weir.Rule{
 			{Name: "starts", By: shared, Algorithm: algorithm.GCRA{Rate: algorithm.PerSecond(5), Burst: 12}},
 			{Name: "leases", By: shared, Algorithm: algorithm.Concurrency{Limit: 4, Lease: 5 * time.Second}, Cost: 1},
 			{Name: "own", Algorithm: algorithm.Concurrency{Limit: 3, Lease: 4 * time.Second}, Cost: 1},
-		}}, leases},
+		}}, requests.Leases},
 	)
 	for _, p := range all {
 		for i := range p.Rules {
@@ -187,7 +92,7 @@ type step struct {
 
 // A planner makes the requests of a history.
 type planner struct {
-	*rand.Rand
+	requests.Source
 	policy int
 	ids    int
 	asked  map[int][]weir.Request // with an ID, by policy
@@ -198,7 +103,11 @@ type planner struct {
 // plan returns the calls of each client in a history. Their keys start with name. If pauses is
 // true, they are all to the limiter with pauses.
 func plan(seed uint64, name string, pauses bool) (all [clients][]step) {
-	p := &planner{Rand: rand.New(rand.NewPCG(seed, 1)), asked: map[int][]weir.Request{}, tenants: "ab", users: "xy"}
+	p := &planner{asked: map[int][]weir.Request{}, tenants: "ab", users: "xy"}
+	p.Source = requests.Source{
+		Rand: rand.New(rand.NewPCG(seed, 1)), Rare: 3, NewID: p.name, Recent: p.recent,
+		MaxWait: func() time.Duration { return time.Duration(p.Int64N(3000)) * time.Millisecond },
+	}
 	several := len(policies) - 1 - manyRules // the index of the first with several rules
 	used := []int{p.IntN(several), several + p.IntN(manyRules), len(policies) - 1}
 	if pauses {
@@ -219,10 +128,10 @@ func plan(seed uint64, name string, pauses bool) (all [clients][]step) {
 			peeks := p.IntN(3) == 0
 			for range n {
 				key := p.key(name)
-				r := peek(p, key)
+				r := requests.Peek(&p.Source, key)
 				if n == 1 || !peeks {
 					asks := policies[p.policy].asks
-					r = asks[p.IntN(len(asks))](p, key)
+					r = asks[p.IntN(len(asks))](&p.Source, key)
 				}
 				s.requests = append(s.requests, r)
 			}
@@ -241,6 +150,14 @@ func (p *planner) key(name string) weir.Key {
 func (p *planner) letter(of string) string {
 	i := p.IntN(len(of))
 	return of[i : i+1]
+}
+
+// name gives r an ID, with which it can be repeated or refunded.
+func (p *planner) name(r weir.Request) weir.Request {
+	p.ids++
+	r.ID = fmt.Sprint("id", p.ids)
+	p.asked[p.policy] = append(p.asked[p.policy], r)
+	return r
 }
 
 // recent returns one of the last requests with an ID. If there is none, it returns one with

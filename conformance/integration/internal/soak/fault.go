@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/conformance/integration/internal/requests"
 )
 
 // fault makes the servers fail for at least the time d.
@@ -122,7 +123,7 @@ func (s *Soak) served(groups []*group, members ...*member) {
 				if err == nil {
 					break
 				}
-				if !lost(err) || time.Now().After(deadline) {
+				if !requests.Lost(err) || time.Now().After(deadline) {
 					s.Violate(Failed, "%s is not served: %v", m.Name, err)
 					return
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
+	"github.com/weir-go/weir/conformance/integration/internal/requests"
 	"github.com/weir-go/weir/examples/dailyquota"
 	"github.com/weir-go/weir/store"
 )
@@ -37,7 +38,7 @@ type rule struct {
 // A kind is a policy, and the verbs that it supports.
 type kind struct {
 	name  string
-	asks  []ask
+	asks  []requests.Ask
 	rules []rule
 }
 
@@ -48,30 +49,31 @@ func kinds(limit int64, now time.Time) []kind {
 	one := func(limit int64, loose bool, a algorithm.Algorithm) []rule {
 		return []rule{{Rule: weir.Rule{Algorithm: a}, limit: limit, loose: loose}}
 	}
+	debts := slices.Concat(requests.Plain, requests.Refundable)
 	return []kind{
-		{"FixedWindow", refundable, one(limit, false, algorithm.FixedWindow{Limit: limit, Window: aDay})},
-		{"SlidingCounter", refundable, one(limit, false, algorithm.SlidingCounter{Limit: limit, Window: 30 * aDay})},
-		{"SlidingBuckets", refundable, one(limit, false, algorithm.SlidingBuckets{
+		{"FixedWindow", debts, one(limit, false, algorithm.FixedWindow{Limit: limit, Window: aDay})},
+		{"SlidingCounter", debts, one(limit, false, algorithm.SlidingCounter{Limit: limit, Window: 30 * aDay})},
+		{"SlidingBuckets", debts, one(limit, false, algorithm.SlidingBuckets{
 			Width: anHour,
 			Spans: []algorithm.Span{{Window: 2 * anHour, Limit: limit}, {Window: 6 * anHour, Limit: limit}},
 		})},
-		{"SlidingLog", refundable, one(limit, false, algorithm.SlidingLog{Limit: limit, Window: aDay})},
-		{"GCRA", reservable, one(limit, true, algorithm.GCRA{Rate: hourly, Burst: limit})},
-		{"GCRA with fractions", refundable, one(limit, true, algorithm.GCRA{
+		{"SlidingLog", debts, one(limit, false, algorithm.SlidingLog{Limit: limit, Window: aDay})},
+		{"GCRA", requests.Reservable, one(limit, true, algorithm.GCRA{Rate: hourly, Burst: limit})},
+		{"GCRA with fractions", debts, one(limit, true, algorithm.GCRA{
 			Rate:  algorithm.Rate{Count: 7, Period: 9 * anHour},
 			Burst: limit,
 		})},
-		{"TokenBucket", reservable, one(limit, true, algorithm.TokenBucket{Capacity: limit, Refill: hourly})},
-		{"TokenBucket at once", refundable, one(limit, true, algorithm.TokenBucket{
+		{"TokenBucket", requests.Reservable, one(limit, true, algorithm.TokenBucket{Capacity: limit, Refill: hourly})},
+		{"TokenBucket at once", debts, one(limit, true, algorithm.TokenBucket{
 			Capacity: limit,
 			Refill:   algorithm.Rate{Count: 50, Period: aDay},
 			AtOnce:   true,
 		})},
-		{"LeakyBucket", queued, one(limit, true, algorithm.LeakyBucket{Rate: hourly, Queue: limit - 1})},
-		{"MetadataWindow", listed, one(limit, false, algorithm.MetadataWindow{Limit: limit, Window: aDay})},
-		{"dailyquota", noDebt, one(limit, false, dailyquota.Quota{Limit: limit, Zone: zone})},
-		{"Concurrency", leased, one(limit/6, false, algorithm.Concurrency{Limit: limit / 6, Lease: anHour})},
-		{"several rules", refundable, []rule{
+		{"LeakyBucket", requests.Queued, one(limit, true, algorithm.LeakyBucket{Rate: hourly, Queue: limit - 1})},
+		{"MetadataWindow", requests.Listed, one(limit, false, algorithm.MetadataWindow{Limit: limit, Window: aDay})},
+		{"dailyquota", requests.NoDebt, one(limit, false, dailyquota.Quota{Limit: limit, Zone: zone})},
+		{"Concurrency", requests.Leases, one(limit/6, false, algorithm.Concurrency{Limit: limit / 6, Lease: anHour})},
+		{"several rules", debts, []rule{
 			{Rule: weir.Rule{Name: "all", By: []string{"tenant"}, Algorithm: algorithm.SlidingCounter{Limit: 2 * limit, Window: 30 * aDay}}, limit: 2 * limit, shared: true},
 			{Rule: weir.Rule{Name: "user", Algorithm: algorithm.FixedWindow{Limit: limit, Window: aDay}}, limit: limit},
 			{Rule: weir.Rule{Name: "rate", Algorithm: algorithm.GCRA{Rate: hourly, Burst: 2 * limit}}, limit: 2 * limit, loose: true},
@@ -98,16 +100,14 @@ type group struct {
 	held [users][]*decision // decisions that nobody uses now
 }
 
-// A decision has an ID, and tokens that can be refunded, or it is a lease.
+// A decision has an ID, and tokens that can be refunded, or a lease.
 type decision struct {
 	plan    int
 	request weir.Request
-	ahead   int64       // as of its call
-	held    int64       // tokens, as settled
-	settled bool        // it is not settled again
-	lost    bool        // nobody knows whether it was made
-	lease   *weir.Lease // or nil
-	owner   *member     // of the lease
+	ahead   int64 // as of its call
+	held    int64 // tokens, as settled
+	settled bool  // it is not settled again
+	lost    bool  // nobody knows whether it was made
 }
 
 // groups returns the groups of a round.

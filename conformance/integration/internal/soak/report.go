@@ -151,7 +151,7 @@ func (r *Report) Markdown() string {
 // Verbs returns the names of the calls that a soak makes.
 func Verbs() []string {
 	return []string{
-		"Allow", "AllowN", "TakeUpTo", "Force", "Peek", "Reset", "DoMany", "DoMany of peeks", "Consume with ID", "TakeUpTo with ID", "a repeated ID",
-		"Refund", "Settle", "Reserve", "Wait", "Consume with metadata", "Entries", "TryAcquire", "Acquire", "Renew", "Release",
+		"Consume", "TakeUpTo", "Force", "Peek", "Reset", "DoMany", "DoMany of peeks", "Consume with ID", "TakeUpTo with ID", "a repeated ID",
+		"Refund", "Settle", "Reserve", "Wait", "Consume with metadata", "Entries", "Renew", "Release",
 	}
 }

@@ -37,8 +37,6 @@
 package soak
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -306,10 +304,4 @@ func (s *Soak) churn(d time.Duration, groups []*group, start func(*member)) {
 			start(m)
 		}
 	}
-}
-
-// lost reports whether err leaves open whether the decision was made.
-func lost(err error) bool {
-	return (errors.Is(err, store.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded)) &&
-		!errors.Is(err, store.ErrForeign) && !errors.Is(err, store.ErrScript) && !errors.Is(err, store.ErrCrossSlot)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-go/weir"
+	"github.com/weir-go/weir/conformance/integration/internal/requests"
 )
 
 // A worker is a goroutine of a client that makes one call at a time.
@@ -30,7 +31,7 @@ func (w *worker) run() {
 		if n := w.random.IntN(len(w.groups) + 1); n < len(w.groups) {
 			g := w.groups[n]
 			g.gate.RLock()
-			g.asks[w.random.IntN(len(g.asks))](w, g, w.random.IntN(users))
+			w.ask(g, w.random.IntN(users))
 			g.gate.RUnlock()
 		} else {
 			w.paces[w.random.IntN(len(w.paces))].ask(w)
@@ -40,20 +41,19 @@ func (w *worker) run() {
 
 // A call is what a worker asks of a limiter.
 type call struct {
-	verb  string
-	group *group
-	user  int
-	plan  int
-	cost  int64 // tokens of each rule without a Cost
-	back  int64 // tokens that it asks to refund
-	named bool  // it has an ID, so it has its effect once if the client repeats it
-	free  bool  // it needs no room: Force, Settle, and a repeated decision
-	upTo  bool  // it is a TakeUpTo
-	ahead int64 // tokens of the future that it can consume
-	again bool  // it repeats a call of the same cost, whose outcome is unknown
-	gives bool  // it is a Refund, a Release or a Settle: Allowed says whether it had an effect
-	unset bool  // a rule with a Cost keeps it
-	brief bool  // its context ends after a moment: then nobody knows its outcome
+	verb    string // in the report; empty means that of the request
+	request weir.Request
+	group   *group
+	user    int
+	plan    int
+	cost    int64 // tokens of each rule without a Cost
+	back    int64 // tokens that it asks to refund
+	free    bool  // it needs no room: Force, Settle, and a repeated decision
+	upTo    bool  // it is a TakeUpTo
+	ahead   int64 // tokens of the future that it can consume
+	again   bool  // it repeats a call of the same cost, whose outcome is unknown
+	gives   bool  // it is a Refund, a Release or a Settle: Allowed says whether it had an effect
+	unset   bool  // a rule with a Cost keeps it
 }
 
 // of returns the tokens that c asks of a rule to consume and to refund, if it asks n and back of a
@@ -68,30 +68,25 @@ func (c *call) of(r *rule, n, back int64) (int64, int64) {
 	return min(n, 1) * r.Cost, min(back, 1) * r.Cost
 }
 
-// A verb makes a call of a limiter.
-type verb func(ctx context.Context, l *weir.Limiter) (weir.Result, error)
-
-// deciding returns a verb that decides r.
-func deciding(r weir.Request) verb {
-	return func(ctx context.Context, l *weir.Limiter) (weir.Result, error) { return l.Decide(ctx, r, nil) }
-}
-
 // do makes a call, notes it in the ledgers, and judges its answer. It returns false if the
 // outcome is unknown.
-func (w *worker) do(c call, f verb) (res weir.Result, known bool) {
+func (w *worker) do(c call) (weir.Result, bool) {
 	marks := w.begin(&c)
-	var err error
+	var a requests.Answer
 	risky := w.timed(perCall, func(ctx context.Context) {
-		res, err = f(ctx, w.limiter(w.member, c.group, c.plan))
+		a = requests.Call(ctx, w.limiter(w.member, c.group, c.plan), len(c.group.plans[c.plan]), []weir.Request{c.request})[0]
 	})
-	return w.end(&c, marks, res, err, risky)
+	if op := c.request.Op; op == weir.Refund || op == weir.Settle {
+		a.Result.Allowed = a.Result.Allowed || a.Result.Rule != "" // the decision was found, and a rule keeps its tokens
+	}
+	return w.end(&c, marks, a.Result, a.Err, risky)
 }
 
 // bounded is do. It also returns the bounds of the first rule, including the call itself.
-func (w *worker) bounded(c call, f verb) (res weir.Result, known bool, b bounds) {
+func (w *worker) bounded(c call) (res weir.Result, known bool, b bounds) {
 	l := c.group.ledgers[0][c.user]
 	before := l.begin(0, 0)
-	res, known = w.do(c, f)
+	res, known = w.do(c)
 	return res, known, l.end(before, effect{})
 }
 
@@ -119,15 +114,15 @@ func (w *worker) begin(c *call) []mark {
 // end notes the outcome of c in the ledgers, and judges it.
 func (w *worker) end(c *call, marks []mark, res weir.Result, err error, risky bool) (weir.Result, bool) {
 	rules := c.group.plans[c.plan]
-	if c.brief && errors.Is(err, context.DeadlineExceeded) {
-		risky = true
+	if c.verb == "" {
+		c.verb = verbOf(c.request)
 	}
-	known := w.outcome(c.verb, c.group.kind.name, &res, err, risky) && !(c.brief && err != nil)
+	known := w.outcome(c.verb, c.group.kind.name, &res, err, risky)
 	if known && c.gives && !res.Allowed && risky && w.member.Repeats > 0 {
 		known = false // the client may have repeated a call that had its effect
 	}
 	repeats := int64(0)
-	if risky && !c.named {
+	if risky && c.request.ID == "" { // a call with an ID has its effect once
 		repeats = int64(w.member.Repeats)
 	}
 	all := make([]bounds, len(rules))
@@ -169,7 +164,7 @@ func (s *worker) outcome(verb, kind string, res *weir.Result, err error, risky b
 	case err == nil:
 	default:
 		s.Report.count(s.member.Name, kind, verb, "unknown")
-		if !lost(err) {
+		if !requests.Lost(err) {
 			s.Violate(Failed, "%s: %s of %s: an error that no fault explains: %v", s.member.Name, verb, kind, err)
 		} else if !s.faulty.Load() && !risky && s.member.credit.Add(-1) < 0 {
 			s.Violate(Failed, "%s: %s of %s failed without a fault: %v", s.member.Name, verb, kind, err)
@@ -222,12 +217,11 @@ func (w *worker) judge(c *call, rules []rule, all []bounds, res weir.Result) {
 func (s *Soak) audit(m *member, g *group) {
 	w := &worker{Soak: s, member: m, random: s.random}
 	for user := range users {
-		if len(g.plans[0]) == 1 && g.kind.name != "LeakyBucket" {
-			w.peekAt(g, user, 0)
-		}
+		w.peek(g, user, 0)
 		if g.takesUpTo() {
-			w.ofCost(call{verb: "TakeUpTo", group: g, user: user, cost: 2 * plans[0], upTo: true}, (*weir.Limiter).TakeUpTo)
-			w.ofKey(call{verb: "Allow", group: g, user: user, cost: 1}, (*weir.Limiter).Allow)
+			r := weir.Request{Key: g.key(user), Op: weir.TakeUpTo, Cost: 2 * plans[0]}
+			w.do(call{request: r, group: g, user: user, cost: r.Cost, upTo: true})
+			w.do(call{request: weir.Request{Key: r.Key}, group: g, user: user, cost: 1})
 		}
 	}
 }
