@@ -3,9 +3,6 @@ package compose_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -353,31 +350,5 @@ func TestHistories(t *testing.T) {
 				t.Errorf("RetryAfter was checked %d times, and repeats %d times", exact, repeats)
 			}
 		})
-	}
-}
-
-// The scripts of random programs are Lua 5.1.
-func TestHistoriesLua(t *testing.T) {
-	t.Parallel()
-	luac, err := exec.LookPath("luac5.1")
-	if err != nil {
-		t.Skip("no luac5.1 here: the Lua forms are not compiled")
-	}
-	r, dir := rand.New(rand.NewPCG(1, 73)), t.TempDir()
-	var files []string
-	for i := range 40 {
-		for _, p := range newHistory(t, r).programs {
-			for _, v := range p.Verbs() {
-				file := filepath.Join(dir, fmt.Sprintf("%d-%s.lua", i, p.Script(v).SHA()))
-				if err := os.WriteFile(file, []byte(p.Script(v).Lua()), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				files = append(files, file)
-			}
-		}
-	}
-	slices.Sort(files)
-	if out, err := exec.Command(luac, append([]string{"-p"}, slices.Compact(files)...)...).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
 	}
 }

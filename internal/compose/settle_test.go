@@ -10,7 +10,6 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
-	"github.com/weir-go/weir/internal/lualocals"
 	"github.com/weir-go/weir/internal/script"
 )
 
@@ -97,23 +96,6 @@ func TestSettleAfterTheEndOfARule(t *testing.T) {
 			t.Errorf("%d and %d left, want %v", answers[0].Remaining, answers[1].Remaining, want)
 		}
 		b.do(p, 2, script.Refund, "a", compose.Call{})
-	}
-}
-
-// The scripts of sixteen rules have no more locals than Lua allows.
-func TestLocals(t *testing.T) {
-	t.Parallel()
-	for _, a := range settleable {
-		rules := make([]compose.Rule, compose.MaxRules)
-		for i := range rules {
-			rules[i] = compose.Rule{Limit: mustLimit(t, a), Cost: int64(i % 2)}
-		}
-		p := mustProgram(t, rules...)
-		for _, v := range p.Verbs() {
-			if n := lualocals.Of(p.Script(v)); n > lualocals.Max {
-				t.Errorf("%s has %d locals, and Lua allows %d", p.Script(v).Name(), n, lualocals.Max)
-			}
-		}
 	}
 }
 
