@@ -3,7 +3,6 @@ package algorithm_test
 import (
 	"cmp"
 	"fmt"
-	"math/big"
 	"slices"
 	"strings"
 	"testing"
@@ -218,6 +217,7 @@ type bench struct {
 	program *compose.Program
 	gen     int64
 	kept    bool // the last reply says that tokens are kept
+	result  compose.Result
 }
 
 func newBench(t testing.TB, a algorithm.Algorithm) *bench {
@@ -270,6 +270,7 @@ func (b *bench) do(v script.Verb, now int64, c compose.Call) (int64, verdict) {
 	if !a.Allowed && a.Delay != never {
 		b.t.Fatalf("a denied request has the Delay %v", a.Delay)
 	}
+	b.result = a
 	return o.Head(), verdictOf(a)
 }
 
@@ -357,45 +358,6 @@ func (b *bench) integers() {
 	}
 }
 
-// fuzzStep returns how far a fuzzed clock at now moves. unit selects how step is scaled:
-// not at all, by one, by few/3, or by many. op makes one of four steps go backwards.
-func fuzzStep(now int64, op byte, step int64, unit byte, one, few, many int64) int64 {
-	switch unit % 5 {
-	case 1:
-		step *= one
-	case 2:
-		step = step*one + 1
-	case 3:
-		step = max(0, step*few/3-1)
-	case 4:
-		step *= many
-	}
-	if step < 0 || step > contract.MaxSpan/8 {
-		step = contract.MaxSpan / 8
-	}
-	if op&3 == 3 {
-		step = -step
-	}
-	if now+step < 1 || now+step >= 1<<52 {
-		return 0
-	}
-	return step
-}
-
-// fuzzCost returns a cost for a byte of input: a small one, a fraction of the capacity,
-// about the capacity, or the largest cost.
-func fuzzCost(cost, capacity int64) int64 {
-	switch {
-	case cost > 250:
-		cost = capacity + cost - 254 // from three below it to one above
-	case cost > 240:
-		cost = algorithm.MaxTokens
-	case cost > 100:
-		cost = capacity / (cost - 99)
-	}
-	return min(max(cost, 1), algorithm.MaxTokens)
-}
-
 // checkExact fails the test if the RetryAfter of a denied request is not exact: the same
 // request must be allowed at RetryAfter, and denied one microsecond earlier.
 func (b *bench) checkExact(now, cost int64, wait time.Duration, v verdict) {
@@ -416,25 +378,6 @@ func (b *bench) checkPossible(v verdict) {
 	if v.Remaining < 0 || v.Remaining > v.Limit || v.RetryAfter < 0 || v.ResetAfter < 0 || v.Delay < 0 || v.Allowed != (v.RetryAfter == 0) {
 		b.t.Fatalf("impossible: %+v", v)
 	}
-}
-
-func rat(n int64) *big.Rat { return new(big.Rat).SetInt64(n) }
-
-// floor and ceil round x down and up.
-func floor(x *big.Rat) *big.Int { return new(big.Int).Div(x.Num(), x.Denom()) } // Euclidean; the denominator is positive
-
-func ceil(x *big.Rat) *big.Int {
-	up := new(big.Int).Add(x.Num(), new(big.Int).Sub(x.Denom(), big.NewInt(1)))
-	return up.Div(up, x.Denom())
-}
-
-// micros returns x microseconds as a duration, or Never if that is out of range.
-func micros(x *big.Int) time.Duration {
-	ns := new(big.Int).Mul(x, big.NewInt(1000))
-	if !ns.IsInt64() {
-		return algorithm.Never
-	}
-	return time.Duration(ns.Int64())
 }
 
 // reserves reports whether tokens of l can be reserved ahead of time.

@@ -2,113 +2,12 @@ package algorithm_test
 
 import (
 	"math"
-	"math/big"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
 )
-
-// A counterModel is a model of SlidingCounter with unbounded integers.
-type counterModel struct {
-	limit, window, step  int64
-	start, count, before int64
-}
-
-// at moves the model to the window of now.
-func (m *counterModel) at(now int64) {
-	for m.count+m.before > 0 && now >= m.start+m.window {
-		m.start, m.count, m.before = m.start+m.window, 0, m.count
-	}
-	if m.count+m.before == 0 {
-		m.start = now - now%m.window
-	}
-}
-
-// room returns the tokens left. The estimate is count plus the fraction of before that is
-// less than a window old, rounded up.
-func (m *counterModel) room(now int64) int64 {
-	m.at(now)
-	steps := (m.window + m.step - 1) / m.step
-	part := new(big.Int).Mul(big.NewInt(m.before), big.NewInt(steps-max(now-m.start, 0)/m.step))
-	weight := ceil(new(big.Rat).SetFrac(part, big.NewInt(steps)))
-	return new(big.Int).Sub(big.NewInt(m.limit-m.count), weight).Int64()
-}
-
-// A SlidingCounter gives the answers of the model, even in debt, and after refunds of a
-// part.
-func TestSlidingCounterModel(t *testing.T) {
-	t.Parallel()
-	for i, a := range []algorithm.SlidingCounter{
-		{Limit: 9, Window: time.Second}, {Limit: 9, Window: 7 * us}, {Limit: 1, Window: time.Hour}, {Limit: algorithm.MaxCounter, Window: time.Hour},
-	} {
-		window := a.Window.Microseconds()
-		m := &counterModel{limit: a.Limit, window: window, step: (window + 1<<20 - 1) >> 20}
-		r := rand.New(rand.NewPCG(9, uint64(i)))
-		b, now := newBench(t, a), int64(epoch)
-		var made []charge
-		for step := range 4000 {
-			if r.IntN(2) == 0 {
-				now += r.Int64N(window/4 + 2)
-			} else if r.IntN(100) == 0 {
-				now += 3 * window
-			}
-			cost := 1 + r.Int64N(a.Limit)
-			room := m.room(now)
-			switch op := r.IntN(8); {
-			case op == 0:
-				if r.IntN(10) == 0 {
-					cost = algorithm.MaxTokens
-				}
-				want := max(min(cost, room+b.limit.MaxDebt), 0)
-				n, mark := b.force(now, cost)
-				if n != want {
-					t.Fatalf("%+v, step %d: a force of %d consumed %d, want %d", a, step, cost, n, want)
-				}
-				if m.count += n; n > 0 {
-					made = append(made, mark)
-				}
-			case op == 1 && len(made) > 0:
-				j := r.IntN(len(made))
-				part, start := 1+r.Int64N(made[j].nums.N[1]), made[j].nums.N[5]
-				want := true
-				switch {
-				case !made[j].held || b.state.live(0) == nil || b.state.keys[0].nums.N[3] != made[j].nums.N[0]:
-					want = false // the key was written again
-				case start == m.start && m.count > 0:
-					m.count = max(m.count-part, 0)
-				case start == m.start-window && m.before > 0:
-					m.before = max(m.before-part, 0)
-				default:
-					want = false
-				}
-				if got := b.part(now, &made[j], part); got != want {
-					t.Fatalf("%+v, step %d: the refund of %d tokens says %v", a, step, part, got)
-				}
-				if made[j].nums.N[1] == 0 {
-					made = append(made[:j], made[j+1:]...)
-				}
-			case op < 5:
-				if got := b.peek(now, cost); got.Allowed != (room >= cost) || got.Remaining != max(room, 0) {
-					t.Fatalf("%+v, step %d, peek of %d: got %+v, want room %d", a, step, cost, got, room)
-				}
-			default:
-				mark, got := b.charge(now, cost, 0)
-				if got.Allowed != (room >= cost) {
-					t.Fatalf("%+v, step %d, cost %d: got %+v, want room %d", a, step, cost, got, room)
-				}
-				if got.Allowed {
-					m.count += cost
-					made = append(made, mark)
-				}
-				b.checkPossible(got)
-				b.checkExact(now, cost, 0, got)
-			}
-			b.integers()
-		}
-	}
-}
 
 // On random traffic, below the limit and above it, a SlidingCounter differs little from
 // the exact count. docs/reference/algorithms.md has these figures.

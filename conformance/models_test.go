@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/algorithms"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // modelled returns a check that makes n random histories of steps requests, and checks that
@@ -22,13 +22,13 @@ func modelled(s *algorithms.Subject, n, steps int) suite.Check {
 		r := t.Rand()
 		for h := range n {
 			a, c := t.Draw(r), decisions.NewClock()
-			l, m, key := t.Limiter(c, decisions.One(a)), newModel(a), "model"+strconv.Itoa(h)
+			l, m, key := t.Limiter(c, decisions.One(a)), model.New(a), "model"+strconv.Itoa(h)
 			limit := t.LimitOf(a)
 			for s := range steps {
-				c.Advance(random.Pause(r, t.Unit(a)))
+				c.Advance(model.Pause(r, t.Unit(a)))
 				req := t.AnyRequest(r, a, key)
 				if req.Op == weir.Consume && r.IntN(12) == 0 {
-					req.Cost = random.Pick(r, limit.Capacity+1, 1<<40, 1<<63-1)
+					req.Cost = model.Pick(r, limit.Capacity+1, 1<<40, 1<<63-1)
 				}
 				sameAsModel(t, a, m, c, l, req, s)
 			}
@@ -44,7 +44,7 @@ func atBounds(s *algorithms.Subject) suite.Check {
 			t.Leases = t.KindOf(a).Leases
 			for j, at := range []int64{decisions.NewClock().Micros, 1<<52 - 1} {
 				c := &decisions.Clock{Micros: at}
-				l, m, key := t.Limiter(c, decisions.One(a)), newModel(a), "bounds"+strconv.Itoa(i)+"."+strconv.Itoa(j)
+				l, m, key := t.Limiter(c, decisions.One(a)), model.New(a), "bounds"+strconv.Itoa(i)+"."+strconv.Itoa(j)
 				limit := t.LimitOf(a).Capacity
 				list := []weir.Request{{}, {Cost: limit / 3}, {Cost: 1}, {Cost: limit / 2}, {Cost: limit}}
 				if longest := t.LongestWait(a); longest > 0 {
@@ -67,13 +67,41 @@ func atBounds(s *algorithms.Subject) suite.Check {
 }
 
 // sameAsModel makes a request, and checks that the model gives the same answer.
-func sameAsModel(t *algorithms.T, a algorithm.Algorithm, m model, c *decisions.Clock, l *weir.Limiter, req weir.Request, step int) {
+func sameAsModel(t *algorithms.T, a algorithm.Algorithm, m model.Model, c *decisions.Clock, l *weir.Limiter, req weir.Request, step int) {
 	got := t.Do(l, req)
 	if req.Op == weir.Release {
 		got = weir.Result{Allowed: got.Allowed}
 	}
-	if want := predict(a, m, c.Micros, req); got != want {
+	if want := predict(m, c.Micros, req); got != want {
 		t.Fatalf("%+v, step %d, %+v:\ngot  %+v\nwant %+v, as a plain model answers", a, step, req, got, want)
+	}
+}
+
+// predict returns what a limiter with one rule must answer to r at now, and to a Release only
+// whether the lease was held.
+func predict(m model.Model, now int64, r weir.Request) weir.Result {
+	cost, rules := max(r.Cost, 1), []model.Rule{{Model: m}}
+	if l, ok := m.(*model.Leases); ok {
+		if r.Op == weir.Release {
+			return weir.Result{Allowed: l.Release(now, r.ID)}
+		}
+		l.Name, l.Renew = r.ID, r.Op == weir.Renew
+	}
+	if r.Op == weir.TakeUpTo {
+		cost = max(model.UpTo(rules, now, 0, cost), 1)
+	}
+	_, each := model.Decide(rules, now, r.MaxWait.Microseconds(), cost, r.Op != weir.Peek)
+	if r.Op == weir.Renew {
+		each[0].Granted = 0
+	}
+	return result(each[0])
+}
+
+// result returns a as the result of the rule of decisions.One.
+func result(a model.Answer) weir.Result {
+	return weir.Result{
+		Rule: "one", Allowed: a.Allowed, Granted: a.Granted, Limit: a.Limit, Remaining: a.Remaining,
+		Window: a.Window, RetryAfter: a.RetryAfter, ResetAfter: a.ResetAfter, Delay: a.Delay,
 	}
 }
 

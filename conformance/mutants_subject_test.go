@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/conformance/internal/algorithms"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
@@ -145,7 +145,7 @@ var subjectMutants = []subjectMutant{
 			tx.Put(0, n, 48*time.Hour)
 		}
 	}}},
-	{"Peek answers less than Consume", "Peek", nil, flawed(random.SlidingLog, badStepAnswer(func(ans *contract.Answer, _ contract.State, n int64) {
+	{"Peek answers less than Consume", "Peek", nil, flawed(model.Usual.SlidingLog, badStepAnswer(func(ans *contract.Answer, _ contract.State, n int64) {
 		if n == 2 {
 			ans.Window = time.Second
 		}
@@ -157,7 +157,7 @@ var subjectMutants = []subjectMutant{
 		}
 		return values, err
 	}}},
-	{"a denial miscounts", "Remaining", []string{"Huge"}, flawed(random.SlidingLog, flaw{step: func(b *badStep, args []store.Arg) {
+	{"a denial miscounts", "Remaining", []string{"Huge"}, flawed(model.Usual.SlidingLog, flaw{step: func(b *badStep, args []store.Arg) {
 		b.answer = func(now int64, s contract.State, n int64, a contract.Ask) contract.Answer {
 			ans := b.Step.Answer(now, s, n, a)
 			if n == 0 && b.Step.Room(now, s, a) < a.Cost && a.Cost > 1 && a.Cost <= args[0].Int() {
@@ -218,7 +218,7 @@ var subjectMutants = []subjectMutant{
 		return txFunc{Tx: tx, put: func(_ int, n store.Nums, ttl time.Duration) (store.Nums, time.Duration) { return n, ttl - time.Hour }}
 	}}},
 	{"a TTL is kept, and the end depends on the limit", "TTL", []string{"Expired"}, anyTally(flaw{meter: fromStart}), mutation{}},
-	{"keys live too short", "Expired", []string{"TTL"}, flawed(random.SlidingLog, flaw{step: func(b *badStep, _ []store.Arg) {
+	{"keys live too short", "Expired", []string{"TTL"}, flawed(model.Usual.SlidingLog, flaw{step: func(b *badStep, _ []store.Arg) {
 		b.write = func(tx store.Tx, key int, now int64, s contract.State, n int64, a contract.Ask, gen int64, slack time.Duration) error {
 			half := txFunc{Tx: tx, add: func(i int, m store.Member, ttl time.Duration) {
 				tx.Add(i, m, max((ttl/2).Truncate(time.Millisecond), time.Millisecond))
@@ -226,11 +226,11 @@ var subjectMutants = []subjectMutant{
 			return b.Step.Write(half, key, now, s, n, a, gen, slack)
 		}
 	}}), mutation{}},
-	{"a bucket keeps the TTL that another rate gave it", "Expired", []string{"TTL"}, flawed(random.TokenBucket, flaw{kind: func(k *contract.MeterKind) { k.Absolute = true }}), mutation{}},
+	{"a bucket keeps the TTL that another rate gave it", "Expired", []string{"TTL"}, flawed(model.Usual.TokenBucket, flaw{kind: func(k *contract.MeterKind) { k.Absolute = true }}), mutation{}},
 	{"a window ends a second later than it is settled", "ResetAfter", nil, anyTally(flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.ends = func(c contract.Cell) int64 { return c.A + 1_000_000 }
 	}}), mutation{}},
-	{"a settled cell ends a window late", "ResetAfter", nil, flawed(random.SlidingCounter, flaw{meter: func(m *badMeter, args []store.Arg) {
+	{"a settled cell ends a window late", "ResetAfter", nil, flawed(model.Usual.SlidingCounter, flaw{meter: func(m *badMeter, args []store.Arg) {
 		m.ends = func(c contract.Cell) int64 { return c.A + 2*args[1].Int() }
 	}}), mutation{}},
 	{"a reset does nothing", "Reset", []string{"Refund", "Huge"}, nil, ofTally(func(_ *fake, s *store.Script, tx store.Tx) store.Tx {
@@ -242,17 +242,17 @@ var subjectMutants = []subjectMutant{
 	{"no more than one at a time", "Same", []string{"Mix", "Huge", "Refund", "Sixteen"}, nil, oneAtATime("tally")},
 	{"more is refunded than was consumed", "Refund", nil, anyTally(oneMoreBack), mutation{}},
 	{"a second refund refunds again", "Refund", nil, nil, keptMarkers("tally.refund")},
-	{"refunds know nothing of each other", "Refund", []string{"Huge"}, flawed(random.GCRA, unaware), mutation{}},
-	{"in Lua refunds know nothing of each other", "Refund", []string{"Huge"}, random.GCRA, bad[algorithm.GCRA](unaware)},
-	{"in Lua a full bucket counts as one that others wait for", "Refund", []string{"Huge"}, random.TokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(-1)))},
-	{"in Lua the first who waits for a bucket is not seen", "Refund", []string{"Huge"}, random.TokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(1)))},
-	{"in Lua a used up GCRA counts as one that others wait for", "Refund", []string{"Huge"}, random.GCRA, bad[algorithm.GCRA](otherWaiting(2, constant(-1)))},
-	{"in Lua the first who waits for a GCRA is not seen", "Refund", []string{"Huge"}, random.GCRA, bad[algorithm.GCRA](otherWaiting(2, firstArg))},
-	{"a turn is told a microsecond late", "MaxWait", []string{"Peek", "Exact", "Backwards", "Refund", "Same", "Huge"}, flawed(random.GCRA, lateDelays(1)), mutation{}},
-	{"the time at which a caller goes is ignored", "MaxWait", []string{"Exact", "Refund", "Peek", "Remaining"}, flawed(random.GCRA, flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"refunds know nothing of each other", "Refund", []string{"Huge"}, flawed(model.Usual.GCRA, unaware), mutation{}},
+	{"in Lua refunds know nothing of each other", "Refund", []string{"Huge"}, model.Usual.GCRA, bad[algorithm.GCRA](unaware)},
+	{"in Lua a full bucket counts as one that others wait for", "Refund", []string{"Huge"}, model.Usual.TokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(-1)))},
+	{"in Lua the first who waits for a bucket is not seen", "Refund", []string{"Huge"}, model.Usual.TokenBucket, bad[algorithm.TokenBucket](otherWaiting(0, constant(1)))},
+	{"in Lua a used up GCRA counts as one that others wait for", "Refund", []string{"Huge"}, model.Usual.GCRA, bad[algorithm.GCRA](otherWaiting(2, constant(-1)))},
+	{"in Lua the first who waits for a GCRA is not seen", "Refund", []string{"Huge"}, model.Usual.GCRA, bad[algorithm.GCRA](otherWaiting(2, firstArg))},
+	{"a turn is told a microsecond late", "MaxWait", []string{"Peek", "Exact", "Backwards", "Refund", "Same", "Huge"}, flawed(model.Usual.GCRA, lateDelays(1)), mutation{}},
+	{"the time at which a caller goes is ignored", "MaxWait", []string{"Exact", "Refund", "Peek", "Remaining"}, flawed(model.Usual.GCRA, flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.room = func(now, _ int64, c contract.Cell) int64 { return m.Meter.Room(now, now, c) }
 	}}), mutation{}},
-	{"a turn that comes just now is denied", "MaxWait", []string{"Exact", "Refund", "Peek", "Same", "Huge"}, flawed(random.LeakyBucket, flaw{meter: func(m *badMeter, _ []store.Arg) {
+	{"a turn that comes just now is denied", "MaxWait", []string{"Exact", "Refund", "Peek", "Same", "Huge"}, flawed(model.Usual.LeakyBucket, flaw{meter: func(m *badMeter, _ []store.Arg) {
 		m.room = func(now, at int64, c contract.Cell) int64 {
 			if at > now && c.A == at {
 				return 0
@@ -285,7 +285,7 @@ func (b badCarrier) NewLimit() (*contract.Limit, error) {
 }
 
 func carrying(wrong func(*contract.Carried)) func(*rand.Rand) algorithm.Algorithm {
-	return func(r *rand.Rand) algorithm.Algorithm { return badCarrier{random.GCRA(r).(algorithm.GCRA), wrong} }
+	return func(r *rand.Rand) algorithm.Algorithm { return badCarrier{model.Usual.GCRA(r).(algorithm.GCRA), wrong} }
 }
 
 // unitOfAny is a Subject.Unit of everything that mutants are made of.
@@ -294,11 +294,11 @@ func unitOfAny(a algorithm.Algorithm) time.Duration {
 	case flawedOne:
 		return unitOfAny(a.Algorithm)
 	case badCarrier:
-		return random.Unit(a.GCRA)
+		return model.Unit(a.GCRA)
 	case tally, unchecked:
 		return 3 * time.Minute
 	}
-	return random.Unit(a)
+	return model.Unit(a)
 }
 
 // subject is the Subject that a mutant is checked as.

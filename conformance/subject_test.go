@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/weir-go/weir/conformance/internal/algorithms"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // TestBuiltIn shows that RunAlgorithm skips, of a built-in algorithm, exactly the checks
@@ -28,7 +28,7 @@ func TestBuiltIn(t *testing.T) {
 					t.Errorf("%s: passed %v, skipped %q", o.Check, o.Passed, o.Skipped)
 				}
 			}
-			RunAlgorithm(t, b, Subject{New: s.New, Unit: random.Unit, Huge: s.Huge})
+			RunAlgorithm(t, b, Subject{New: s.New, Unit: model.Unit, Huge: s.Huge})
 		})
 	}
 }

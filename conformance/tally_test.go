@@ -7,7 +7,7 @@ import (
 
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
-	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
@@ -106,6 +106,6 @@ func (a unchecked) NewLimit() (*contract.Limit, error) {
 func anyTally(f flaw) func(*rand.Rand) algorithm.Algorithm {
 	kinds := &flawedKinds{flaw: f}
 	return func(r *rand.Rand) algorithm.Algorithm {
-		return tally{1 + r.Int64N(12), random.Pick(r, time.Minute, 7_000_001*time.Microsecond, time.Hour, 24*time.Hour), kinds}
+		return tally{1 + r.Int64N(12), model.Pick(r, time.Minute, 7_000_001*time.Microsecond, time.Hour, 24*time.Hour), kinds}
 	}
 }

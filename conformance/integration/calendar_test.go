@@ -11,7 +11,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
-	"github.com/weir-go/weir/internal/test/weirtest"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // calendarZones are zones with all kinds of offsets and changes.
@@ -43,7 +43,7 @@ func TestCalendarPostgres(t *testing.T) {
 	}
 	for i, zone := range zones {
 		o := postgresCalendar{t: t, pool: pool, zone: zone, r: rand.New(rand.NewPCG(1, uint64(i))), seen: map[string]int{}}
-		if o.dates = weirtest.NewDates(algorithm.Calendar{Zone: zone}); !o.sameZone() {
+		if o.dates = model.NewDates(algorithm.Calendar{Zone: zone}); !o.sameZone() {
 			skipped++
 			continue
 		}
@@ -64,7 +64,7 @@ type postgresCalendar struct {
 	t     *testing.T
 	pool  *pgxpool.Pool
 	zone  string
-	dates weirtest.Dates
+	dates model.Dates
 	r     *rand.Rand
 	seen  map[string]int
 }
@@ -74,7 +74,7 @@ func (o *postgresCalendar) wall(at int64) int64 { return o.dates.Wall(time.UnixM
 
 // offsetChanges returns when clocks are changed.
 func (o *postgresCalendar) offsetChanges() (list []int64) {
-	for at := weirtest.Bound(firstDay.In(o.dates.Location())); !at.IsZero() && at.Before(lastDay); at = weirtest.Bound(at) {
+	for at := model.Bound(firstDay.In(o.dates.Location())); !at.IsZero() && at.Before(lastDay); at = model.Bound(at) {
 		if c := at.UnixMicro(); o.wall(c) != o.wall(c-1)+1 {
 			list = append(list, c)
 		}

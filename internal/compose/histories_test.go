@@ -6,69 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
-
-func pick[T any](r *rand.Rand, list ...T) T { return list[r.IntN(len(list))] }
-
-// randomLimits has a function for each kind. It returns a small limit, or a limit near
-// the bounds.
-var randomLimits = []func(r *rand.Rand) algorithm.Algorithm{
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.GCRA{Rate: randomRate(r), Burst: randomQuantity(r)}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.LeakyBucket{Rate: randomRate(r), Queue: randomQuantity(r) - 1}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.FixedWindow{Limit: randomQuantity(r), Window: randomSpan(r), Aligned: r.IntN(2) == 0}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.SlidingCounter{Limit: randomQuantity(r), Window: randomSpan(r)}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.TokenBucket{Capacity: randomQuantity(r), Refill: randomRate(r), AtOnce: r.IntN(3) == 0}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.SlidingLog{Limit: 1 + r.Int64N(12), Window: randomSpan(r)}
-	},
-	func(r *rand.Rand) algorithm.Algorithm {
-		return algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{
-			{Window: time.Second, Limit: randomQuantity(r)}, {Window: time.Duration(2+r.Int64N(4)) * time.Second, Limit: randomQuantity(r)},
-		}}
-	},
-}
-
-func randomRate(r *rand.Rand) algorithm.Rate {
-	switch r.IntN(6) {
-	case 0:
-		return algorithm.Rate{Count: 1 + r.Int64N(1<<(1+r.IntN(42))), Period: time.Duration(1 + r.Int64N(1<<(1+r.IntN(62))))}
-	case 1:
-		return algorithm.Rate{Count: 7, Period: 10 * time.Microsecond}
-	default:
-		return algorithm.PerSecond(pick[int64](r, 1, 2, 3, 7, 10, 1000))
-	}
-}
-
-func randomQuantity(r *rand.Rand) int64 {
-	if r.IntN(6) == 0 {
-		return 1 + r.Int64N(1<<(1+r.IntN(53)))
-	}
-	return 1 + r.Int64N(12)
-}
-
-func randomSpan(r *rand.Rand) time.Duration {
-	if r.IntN(6) == 0 {
-		return time.Duration(1+r.Int64N(1<<(1+r.IntN(52)))) * time.Microsecond
-	}
-	return pick(r, time.Second, 10*time.Second, 5*time.Millisecond)
-}
 
 // A history is a random list of calls over the keys of a few programs.
 type history struct {
@@ -94,18 +38,15 @@ type known struct {
 
 func newHistory(t *testing.T, r *rand.Rand) *history {
 	h := &history{bench: newBench(t), r: r, rules: 1 + r.IntN(3), known: map[string]known{}}
-	kinds := make([]int, h.rules)
-	for i := range kinds {
-		kinds[i] = r.IntN(len(randomLimits))
+	makers := make([]model.Maker, h.rules)
+	for i := range makers {
+		makers[i] = model.Pick(r, model.Wide.All()[:8]...)
 	}
 	for range 1 + r.IntN(2) {
 		var rules []compose.Rule
 		var own []int64
-		for _, kind := range kinds {
-			var l *contract.Limit
-			for err := error(nil); l == nil || err != nil; {
-				l, err = randomLimits[kind](r).NewLimit()
-			}
+		for _, make := range makers {
+			l := mustLimit(t, make(r))
 			cost := int64(0)
 			if r.IntN(4) == 0 {
 				cost = 1 + r.Int64N(min(l.Capacity, 4))
@@ -114,8 +55,8 @@ func newHistory(t *testing.T, r *rand.Rand) *history {
 		}
 		h.programs, h.own = append(h.programs, mustProgram(t, rules...)), append(h.own, own)
 	}
-	h.now = pick(r, int64(epoch), 1+r.Int64N(1<<52-1), 1, 1<<52-1)
-	h.unit = pick[int64](r, 10, 1000, 1_000_000, 10_000_000, 1<<40)
+	h.now = model.Pick(r, int64(epoch), 1+r.Int64N(1<<52-1), 1, 1<<52-1)
+	h.unit = model.Pick[int64](r, 10, 1000, 1_000_000, 10_000_000, 1<<40)
 	return h
 }
 
@@ -124,7 +65,7 @@ func (h *history) step() {
 	r := h.r
 	which := r.IntN(len(h.programs))
 	p := h.programs[which]
-	v := pick(r, script.Consume, script.Consume, script.ConsumeMark, script.UpTo, script.UpToMark, script.Force, script.ForceMark, script.Peek, script.Refund, script.Refund, script.Reset)
+	v := model.Pick(r, script.Consume, script.Consume, script.ConsumeMark, script.UpTo, script.UpToMark, script.Force, script.ForceMark, script.Peek, script.Refund, script.Refund, script.Reset)
 	if v == script.Reset && r.IntN(4) > 0 {
 		v = script.Consume
 	}
@@ -141,8 +82,8 @@ func (h *history) step() {
 		c.Wait = r.Int64N(1 << (1 + r.IntN(52)))
 	case 1:
 		if len(h.last) > 0 {
-			a := pick(r, h.last...)
-			c.Wait = max(pick(r, a.RetryAfter, a.Delay).Microseconds()+r.Int64N(3)-1, 0)
+			a := model.Pick(r, h.last...)
+			c.Wait = max(model.Pick(r, a.RetryAfter, a.Delay).Microseconds()+r.Int64N(3)-1, 0)
 		}
 	}
 	now := h.now
@@ -153,8 +94,8 @@ func (h *history) step() {
 		now -= r.Int64N(h.unit + 1)
 	case 2:
 		if len(h.last) > 0 {
-			a := pick(r, h.last...)
-			if d := pick(r, a.RetryAfter, a.ResetAfter); d < contract.Never {
+			a := model.Pick(r, h.last...)
+			if d := model.Pick(r, a.RetryAfter, a.ResetAfter); d < contract.Never {
 				now += d.Microseconds() + r.Int64N(3) - 1
 			}
 		}

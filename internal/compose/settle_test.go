@@ -10,6 +10,7 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/internal/script"
 )
 
@@ -145,7 +146,7 @@ func TestSettledSum(t *testing.T) {
 	for h := range histories {
 		list := []compose.Rule{{Limit: mustLimit(t, settleable[h%len(settleable)])}}
 		for range r.IntN(3) {
-			list = append(list, compose.Rule{Limit: mustLimit(t, pick(r, settleable...))})
+			list = append(list, compose.Rule{Limit: mustLimit(t, model.Pick(r, settleable...))})
 		}
 		b, p, books := newBench(t), mustProgram(t, list...), ledger{}
 		var log []string
@@ -154,7 +155,7 @@ func TestSettledSum(t *testing.T) {
 			a := books[id]
 			switch {
 			case a == nil:
-				v := pick(r, script.ConsumeMark, script.UpToMark, script.ForceMark)
+				v := model.Pick(r, script.ConsumeMark, script.UpToMark, script.ForceMark)
 				a = &account{verb: v, cost: 1 + r.Int64N(20)}
 				n, _ := b.do(p, len(list), v, id, compose.Call{Cost: a.cost, Gen: gen})
 				if v == script.ConsumeMark {
@@ -178,7 +179,7 @@ func TestSettledSum(t *testing.T) {
 				delete(books, id)
 				log = append(log, id+": refund")
 			default:
-				actual := pick(r, r.Int64N(30), a.total, 0)
+				actual := model.Pick(r, r.Int64N(30), a.total, 0)
 				for range 1 + r.IntN(2) { // also repeated
 					o := b.run(p, len(list), script.Settle, id, compose.Call{Cost: actual, Gen: gen})
 					if o.Granted != actual && (o.Kept == 0 || o.Granted != a.total) {

@@ -9,11 +9,11 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/lualocals"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -41,7 +41,7 @@ func checkSame(t *T) {
 			if r.IntN(4) == 0 {
 				i = r.IntN(len(list))
 			}
-			c.Advance(random.Pause(r, t.Unit(a)))
+			c.Advance(model.Pause(r, t.Unit(a)))
 			req := t.AnyRequest(r, list[i], name)
 			pairs[i].Both(req)
 			if t.Leases || s%3 == 2 {
@@ -75,10 +75,10 @@ func checkPeek(t *T) {
 	for h := range t.Times(32) {
 		a, c, l := t.drawn(r)
 		for s := range 16 {
-			c.Advance(random.Pause(r, t.Unit(a)))
+			c.Advance(model.Pause(r, t.Unit(a)))
 			req := t.request(r, a, 1+r.Int64N(4), "peek"+strconv.Itoa(h))
 			if t.KindOf(a).Reserves && r.IntN(3) == 0 {
-				req.MaxWait = random.Wait(r, t.Unit(a))
+				req.MaxWait = model.Wait(r, t.Unit(a))
 			}
 			peek := req
 			peek.Op = weir.Peek
@@ -107,7 +107,7 @@ func checkRemaining(t *T) {
 		a, c, l := t.drawn(r)
 		key := "left" + strconv.Itoa(h)
 		for s := range 12 {
-			c.Advance(random.Pause(r, t.Unit(a)))
+			c.Advance(model.Pause(r, t.Unit(a)))
 			there := t.Peek(l, 1, key)
 			left := there.Remaining
 			if left < 0 || left > there.Limit || there.Allowed != (left > 0) {
@@ -159,10 +159,10 @@ func checkExact(t *T) {
 		}
 		a, c, l := t.drawn(r)
 		for range 8 {
-			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
+			c.Advance(max(model.Pause(r, t.Unit(a)), 0))
 			req := t.request(r, a, 1+r.Int64N(3), "exact"+strconv.Itoa(h))
 			if t.KindOf(a).Reserves && r.IntN(3) == 0 {
-				req.MaxWait = random.Wait(r, t.Unit(a))
+				req.MaxWait = model.Wait(r, t.Unit(a))
 			}
 			res := t.Do(l, req)
 			if res.Allowed || res.RetryAfter == weir.Never {
@@ -227,7 +227,7 @@ func checkResetAfter(t *T) {
 		key := "reset" + strconv.Itoa(h)
 		var last weir.Result
 		for range 1 + r.IntN(8) {
-			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
+			c.Advance(max(model.Pause(r, t.Unit(a)), 0))
 			last = t.Do(l, t.request(r, a, 1+r.Int64N(3), key))
 		}
 		if last.ResetAfter <= 0 || last.ResetAfter > tooFar {
@@ -258,7 +258,7 @@ func checkMix(t *T) {
 	t.Beside(t.Times(80), 20, func(r *rand.Rand) []algorithm.Algorithm {
 		list := []algorithm.Algorithm{t.Draw(r)}
 		for range 1 + r.IntN(4) {
-			list = append(list, random.Pick(r, random.GCRA, random.FixedWindow, random.SlidingCounter, random.SlidingLog, t.Draw)(r))
+			list = append(list, model.Pick(r, model.Usual.GCRA, model.Usual.FixedWindow, model.Usual.SlidingCounter, model.Usual.SlidingLog, t.Draw)(r))
 		}
 		return list
 	})

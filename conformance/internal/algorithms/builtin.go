@@ -9,14 +9,14 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // BuiltIn are the built-in algorithms.
 var BuiltIn = []*Subject{
 	{
 		Name:   "GCRA",
-		New:    random.GCRA,
+		New:    model.Usual.GCRA,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.GCRA{Rate: algorithm.Every(d), Burst: 3} },
 		Huge: []algorithm.Algorithm{
 			algorithm.GCRA{Rate: algorithm.PerSecond(1_000_000), Burst: contract.MaxSpan},
@@ -35,7 +35,7 @@ var BuiltIn = []*Subject{
 	},
 	{
 		Name:   "FixedWindow",
-		New:    random.FixedWindow,
+		New:    model.Usual.FixedWindow,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.FixedWindow{Limit: 3, Window: d} },
 		Huge: []algorithm.Algorithm{
 			algorithm.FixedWindow{Limit: algorithm.MaxTokens, Window: time.Hour},
@@ -46,7 +46,7 @@ var BuiltIn = []*Subject{
 	},
 	{
 		Name: "Calendar",
-		New:  random.Calendar,
+		New:  model.Usual.Calendar,
 		Huge: []algorithm.Algorithm{
 			algorithm.Calendar{Limit: algorithm.MaxTokens, Every: algorithm.Day},
 			algorithm.Calendar{Limit: algorithm.MaxTokens, Every: algorithm.Year, Zone: "Europe/Berlin", Month: time.December, Day: 31, At: 24*time.Hour - time.Microsecond},
@@ -55,7 +55,7 @@ var BuiltIn = []*Subject{
 	},
 	{
 		Name:   "MetadataWindow",
-		New:    random.MetadataWindow,
+		New:    model.Usual.MetadataWindow,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.MetadataWindow{Limit: 3, Window: d} },
 		Huge: []algorithm.Algorithm{
 			algorithm.MetadataWindow{Limit: algorithm.MaxLog, Window: algorithm.MaxSpan},
@@ -70,7 +70,7 @@ var BuiltIn = []*Subject{
 	},
 	{
 		Name: "SlidingBuckets",
-		New:  random.SlidingBuckets,
+		New:  model.Usual.SlidingBuckets,
 		refill: func(d time.Duration) algorithm.Algorithm {
 			return algorithm.SlidingBuckets{Width: d / 4, Spans: []algorithm.Span{{Window: d, Limit: 3}, {Window: d * 3 / 2, Limit: 100}}}
 		},
@@ -83,7 +83,7 @@ var BuiltIn = []*Subject{
 	},
 	{
 		Name:   "SlidingCounter",
-		New:    random.SlidingCounter,
+		New:    model.Usual.SlidingCounter,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.SlidingCounter{Limit: 3, Window: 2 * d} },
 		Huge: []algorithm.Algorithm{
 			algorithm.SlidingCounter{Limit: algorithm.MaxCounter, Window: time.Second},
@@ -94,7 +94,7 @@ var BuiltIn = []*Subject{
 	},
 	{
 		Name:   "SlidingLog",
-		New:    random.SlidingLog,
+		New:    model.Usual.SlidingLog,
 		refill: func(d time.Duration) algorithm.Algorithm { return algorithm.SlidingLog{Limit: 3, Window: d} },
 		Huge:   []algorithm.Algorithm{algorithm.SlidingLog{Limit: algorithm.MaxLogTokens, Window: algorithm.MaxSpan}},
 		members: []string{
@@ -105,7 +105,7 @@ var BuiltIn = []*Subject{
 	},
 	{
 		Name: "TokenBucket",
-		New:  random.TokenBucket,
+		New:  model.Usual.TokenBucket,
 		refill: func(d time.Duration) algorithm.Algorithm {
 			return algorithm.TokenBucket{Capacity: 3, Refill: algorithm.Every(d)}
 		},
@@ -119,7 +119,7 @@ var BuiltIn = []*Subject{
 	},
 	{
 		Name: "LeakyBucket",
-		New:  random.LeakyBucket,
+		New:  model.Usual.LeakyBucket,
 		refill: func(d time.Duration) algorithm.Algorithm {
 			return algorithm.LeakyBucket{Rate: algorithm.Every(d / 3), Queue: 2}
 		},
@@ -134,7 +134,7 @@ var BuiltIn = []*Subject{
 	},
 	{
 		Name:    "Concurrency",
-		New:     random.Concurrency,
+		New:     model.Usual.Concurrency,
 		refill:  func(d time.Duration) algorithm.Algorithm { return algorithm.Concurrency{Limit: 3, Lease: d} },
 		Huge:    []algorithm.Algorithm{algorithm.Concurrency{Limit: algorithm.MaxLog, Lease: algorithm.MaxSpan}},
 		members: []string{"c2", "c1 a", "l3 1767225600000000 0000001 0 1", "x", " c2 a", "C2 a"},

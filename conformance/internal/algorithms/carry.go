@@ -4,7 +4,7 @@ import (
 	"strconv"
 
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // checkCarry consumes all tokens of a limit up to four times, and then changes the limit. An
@@ -21,7 +21,7 @@ func checkCarry(t *T) {
 		c, key, says := decisions.NewClock(), "carry"+strconv.Itoa(h), carry(t.LimitOf(b))
 		old, now := t.Limiter(c, decisions.One(a)), t.Limiter(c, decisions.One(b))
 		for range 1 + r.IntN(4) {
-			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
+			c.Advance(max(model.Pause(r, t.Unit(a)), 0))
 			used := t.takeAll(old, a, key)
 			got := t.Peek(now, 1, key)
 			if got.RetryAfter > says.Wait || says.Text == "" {

@@ -10,8 +10,8 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/scripts"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
@@ -56,7 +56,7 @@ func (t *T) foreign(name string, spoil func(key string)) {
 				continue
 			}
 		}
-		key := random.Pick(r, keys...)
+		key := model.Pick(r, keys...)
 		spoil(key)
 		before := t.MGet(all...)
 		t.refused(l, a, name, key)

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -247,9 +247,9 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 	}
 	jump := t.jump(a)
 	for s := range 20 {
-		switch at := random.Pick(r, h.events[len(h.events)-1], random.Pick(r, h.events...)) + r.Int64N(3) - 1; {
+		switch at := model.Pick(r, h.events[len(h.events)-1], model.Pick(r, h.events...)) + r.Int64N(3) - 1; {
 		case r.IntN(3) == 0:
-			c.Advance(max(random.Pause(r, t.Unit(a)/2), 0))
+			c.Advance(max(model.Pause(r, t.Unit(a)/2), 0))
 		case r.IntN(2) == 0 && at > c.Micros && at-c.Micros < tooFar.Microseconds():
 			c.Micros = at
 		}
@@ -263,13 +263,13 @@ func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full
 			t.Delete(h.Reference, t.KeysOf(name, "one", a)...)
 			h.past, h.undone = nil, false
 		case verb < 7 && len(h.ids) > 0 && h.force == weir.Force:
-			h.settleOne(random.Pick(r, h.ids...), random.Pick(r, 0, r.Int64N(5), r.Int64N(h.limit+4)))
+			h.settleOne(model.Pick(r, h.ids...), model.Pick(r, 0, r.Int64N(5), r.Int64N(h.limit+4)))
 		case verb < 14 && len(h.ids) > 0:
-			h.refundOne(random.Pick(r, h.ids...), before, jump)
+			h.refundOne(model.Pick(r, h.ids...), before, jump)
 		case full:
-			h.consume(r, random.Pick(r, 1, 2, h.limit/3, h.limit/2), h.next.MaxWait)
+			h.consume(r, model.Pick(r, 1, 2, h.limit/3, h.limit/2), h.next.MaxWait)
 		case t.KindOf(a).Reserves && r.IntN(3) == 0:
-			h.consume(r, 1+r.Int64N(4), random.Wait(r, t.Unit(a)))
+			h.consume(r, 1+r.Int64N(4), model.Wait(r, t.Unit(a)))
 		default:
 			h.consume(r, 1+r.Int64N(4), 0)
 		}
@@ -290,7 +290,7 @@ func (h *refunding) consume(r *rand.Rand, cost int64, wait time.Duration) {
 	}
 	made := req
 	if wait == 0 && r.IntN(3) == 0 {
-		made.Op = random.Pick(r, weir.TakeUpTo, h.force)
+		made.Op = model.Pick(r, weir.TakeUpTo, h.force)
 	}
 	res := h.Both(made)
 	if !res.Allowed {

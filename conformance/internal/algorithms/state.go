@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -145,7 +145,7 @@ func checkAsk(t *T) {
 				before = after
 			}
 			t.Do(l, req)
-			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
+			c.Advance(max(model.Pause(r, t.Unit(a)), 0))
 		}
 	}
 }
@@ -175,7 +175,7 @@ func (t *T) ttls(r *rand.Rand, list []algorithm.Algorithm, c *decisions.Clock, l
 	refunds, refunded := t.refundable(list[0]), false
 	var wrote time.Time
 	for s := range 8 {
-		a := random.Pick(r, list...)
+		a := model.Pick(r, list...)
 		l := t.Limiter(c, decisions.One(a))
 		req := t.request(r, a, 1+r.Int64N(3), name)
 		if refunds && r.IntN(2) == 0 {
@@ -237,8 +237,8 @@ func checkExpired(t *T) {
 		refunds := t.refundable(a) && len(list) == 1
 		for s := range 30 {
 			i := r.IntN(len(list))
-			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
-			req := t.request(r, list[i], random.Cost(r), name)
+			c.Advance(max(model.Pause(r, t.Unit(a)), 0))
+			req := t.request(r, list[i], model.Cost(r), name)
 			if refunds && r.IntN(2) == 0 {
 				req.ID = "id" + strconv.Itoa(s)
 			}
@@ -277,7 +277,7 @@ func checkReset(t *T) {
 		a, c, l := t.drawn(r)
 		name, other := "reset"+strconv.Itoa(h), "other"+strconv.Itoa(h)
 		for range 4 {
-			c.Advance(max(random.Pause(r, t.Unit(a)), 0))
+			c.Advance(max(model.Pause(r, t.Unit(a)), 0))
 			cost := 1 + r.Int64N(3)
 			t.Do(l, t.request(r, a, cost, name))
 			t.Do(l, t.request(r, a, cost, other))

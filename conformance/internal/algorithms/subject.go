@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -185,7 +185,7 @@ func (t *T) request(r *rand.Rand, a algorithm.Algorithm, cost int64, key string)
 	req := weir.Request{Key: weir.KeyOf(key), Cost: t.Fitting(a, cost)}
 	switch kind := t.KindOf(a); {
 	case kind.Entries:
-		req.Metadata = random.Pick(r, "", "some", "\x00\xff m1 ", strings.Repeat("\xff", algorithm.MaxMetadata))
+		req.Metadata = model.Pick(r, "", "some", "\x00\xff m1 ", strings.Repeat("\xff", algorithm.MaxMetadata))
 	case kind.Leases:
 		req.ID = t.Lease()
 	}
@@ -195,23 +195,23 @@ func (t *T) request(r *rand.Rand, a algorithm.Algorithm, cost int64, key string)
 // AnyRequest returns a random request to a: Consume, Peek or TakeUpTo or, if a has leases,
 // Consume, Peek, Renew or Release.
 func (t *T) AnyRequest(r *rand.Rand, a algorithm.Algorithm, key string) weir.Request {
-	req := t.request(r, a, random.Pick(r, random.Cost(r), random.Cost(r), r.Int64N(9)), key)
+	req := t.request(r, a, model.Pick(r, model.Cost(r), model.Cost(r), r.Int64N(9)), key)
 	if t.Leases {
-		req.ID = random.Pick(r, leaseNames[:min(int64(len(leaseNames)), t.LimitOf(a).Capacity+2)]...)
-		switch req.Op = random.Pick(r, weir.Consume, weir.Consume, weir.Consume, weir.Consume, weir.Peek, weir.Renew, weir.Release); req.Op {
+		req.ID = model.Pick(r, leaseNames[:min(int64(len(leaseNames)), t.LimitOf(a).Capacity+2)]...)
+		switch req.Op = model.Pick(r, weir.Consume, weir.Consume, weir.Consume, weir.Consume, weir.Peek, weir.Renew, weir.Release); req.Op {
 		case weir.Renew, weir.Release:
 			req.Cost = 0
 		case weir.Peek:
-			req.ID = random.Pick(r, req.ID, "")
+			req.ID = model.Pick(r, req.ID, "")
 		}
 		return req
 	}
-	req.Op = random.Pick(r, weir.Consume, weir.Consume, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Peek)
+	req.Op = model.Pick(r, weir.Consume, weir.Consume, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Peek)
 	switch {
 	case req.Op == weir.TakeUpTo:
-		req.Cost = random.Pick(r, req.Cost, 1+r.Int64N(30), hugeCost)
+		req.Cost = model.Pick(r, req.Cost, 1+r.Int64N(30), hugeCost)
 	case t.KindOf(a).Reserves && r.IntN(4) == 0:
-		req.MaxWait = random.Wait(r, t.Unit(a))
+		req.MaxWait = model.Wait(r, t.Unit(a))
 	}
 	return req
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // checkHotKey makes concurrent requests for one key, on the store's own clock, until all
@@ -220,14 +220,14 @@ func checkMaxWait(t *T) {
 func (t *T) maxWait(r *rand.Rand, a algorithm.Algorithm, name string) (waited int) {
 	c := decisions.NewClock()
 	p := t.Pair(c, decisions.One(a))
-	p.Both(weir.Request{Key: weir.KeyOf(name), Cost: random.Pick(r, 1, t.Peek(p.Lim, 1, name).Limit)}) // so that the next request has a Delay
+	p.Both(weir.Request{Key: weir.KeyOf(name), Cost: model.Pick(r, 1, t.Peek(p.Lim, 1, name).Limit)}) // so that the next request has a Delay
 	for s := range 12 {
 		unit := max(t.Unit(a), time.Microsecond)
-		c.Advance(max(random.Pause(r, unit), 0) / 8)
+		c.Advance(max(model.Pause(r, unit), 0) / 8)
 		req := t.request(r, a, 1+r.Int64N(3), name)
 		req.Op = weir.Peek
 		plain := t.Do(p.Lim, req)
-		req.MaxWait = random.Pick(r, time.Duration(1+r.IntN(8))*unit, weir.Never)
+		req.MaxWait = model.Pick(r, time.Duration(1+r.IntN(8))*unit, weir.Never)
 		got := t.Do(p.Lim, req)
 		d := got.Delay
 		switch {

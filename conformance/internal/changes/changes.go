@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
@@ -106,8 +106,8 @@ func (h *history) run() error {
 
 // pause lets time pass: none, a microsecond, a part of the unit of a limit, or several.
 func (h *history) pause(i int) {
-	unit := random.Unit(h.list[i])
-	h.wait(random.Pick(h.r, 0, 0, us, time.Duration(h.r.Int64N(int64(unit))), unit, unit*time.Duration(h.r.IntN(12)), time.Duration(h.r.Int64N(int64(5*time.Second)))))
+	unit := model.Unit(h.list[i])
+	h.wait(model.Pick(h.r, 0, 0, us, time.Duration(h.r.Int64N(int64(unit))), unit, unit*time.Duration(h.r.IntN(12)), time.Duration(h.r.Int64N(int64(5*time.Second)))))
 }
 
 func (h *history) wait(d time.Duration) {
@@ -120,7 +120,7 @@ func (h *history) wait(d time.Duration) {
 func (h *history) any(lim *weir.Limiter) error {
 	r := h.request()
 	if _, leases := h.list[0].(algorithm.Concurrency); leases {
-		r.Op = random.Pick(h.r, weir.Consume, weir.Consume, weir.Renew, weir.Release)
+		r.Op = model.Pick(h.r, weir.Consume, weir.Consume, weir.Renew, weir.Release)
 		r.ID = strconv.Itoa(h.r.IntN(h.ids + 1))
 		_, err := lim.Decide(h.ctx, r, nil)
 		return err
@@ -197,7 +197,7 @@ func (h *history) request() weir.Request {
 func (h *history) maxWait() time.Duration {
 	switch h.list[0].(type) {
 	case algorithm.GCRA, algorithm.TokenBucket, algorithm.LeakyBucket:
-		return random.Pick(h.r, 0, 0, time.Duration(h.r.Int64N(int64(10*time.Second))))
+		return model.Pick(h.r, 0, 0, time.Duration(h.r.Int64N(int64(10*time.Second))))
 	}
 	return 0
 }
@@ -263,7 +263,7 @@ var Kinds = map[string]func(*rand.Rand) algorithm.Algorithm{
 		return algorithm.Concurrency{Limit: limit(r), Lease: window(r)}
 	},
 	"SlidingBuckets": func(r *rand.Rand) algorithm.Algorithm {
-		a := algorithm.SlidingBuckets{Width: random.Pick(r, 100*time.Millisecond, 250*time.Millisecond, time.Second, 4*time.Second)}
+		a := algorithm.SlidingBuckets{Width: model.Pick(r, 100*time.Millisecond, 250*time.Millisecond, time.Second, 4*time.Second)}
 		for i := range 1 + r.IntN(2) {
 			a.Spans = append(a.Spans, algorithm.Span{Window: a.Width * time.Duration(1+7*i+r.IntN(7)), Limit: limit(r)})
 		}
@@ -274,9 +274,9 @@ var Kinds = map[string]func(*rand.Rand) algorithm.Algorithm{
 func limit(r *rand.Rand) int64 { return 1 + r.Int64N(8) }
 
 func rate(r *rand.Rand) algorithm.Rate {
-	return algorithm.Rate{Count: random.Pick(r, int64(1), 2, 3, 7), Period: random.Pick(r, 200*time.Millisecond, time.Second, 5*time.Second, time.Minute)}
+	return algorithm.Rate{Count: model.Pick(r, int64(1), 2, 3, 7), Period: model.Pick(r, 200*time.Millisecond, time.Second, 5*time.Second, time.Minute)}
 }
 
 func window(r *rand.Rand) time.Duration {
-	return random.Pick(r, 100*time.Millisecond, 700*time.Millisecond, time.Second, 3*time.Second, 10*time.Second, time.Minute)
+	return model.Pick(r, 100*time.Millisecond, 700*time.Millisecond, time.Second, 3*time.Second, 10*time.Second, time.Minute)
 }

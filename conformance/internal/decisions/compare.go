@@ -8,8 +8,8 @@ import (
 
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -70,18 +70,18 @@ func (t *T) Beside(n, steps int, maker func(*rand.Rand) []algorithm.Algorithm) {
 		l := t.Limiter(m.c, m.rules...)
 		each := make([]weir.Result, len(list))
 		for s := range steps {
-			m.c.Advance(random.Pause(r, unit))
+			m.c.Advance(model.Pause(r, unit))
 			name := ""
 			if m.leases {
-				name = random.Pick(r, "a", "\x00", "c2 a", strconv.Itoa(s))
+				name = model.Pick(r, "a", "\x00", "c2 a", strconv.Itoa(s))
 			}
 			if m.leases && r.IntN(6) == 0 {
 				m.release(t, l, weir.Request{Key: key, Op: weir.Release, ID: name})
 				continue
 			}
-			req := weir.Request{Key: key, Cost: min(random.Cost(r), m.most), ID: name}
+			req := weir.Request{Key: key, Cost: min(model.Cost(r), m.most), ID: name}
 			if m.wait > 0 && r.IntN(4) == 0 {
-				req.MaxWait = min(random.Wait(r, unit), m.wait)
+				req.MaxWait = min(model.Wait(r, unit), m.wait)
 			}
 			switch verb := r.IntN(5); {
 			case verb == 0:

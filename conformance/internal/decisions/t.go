@@ -12,8 +12,8 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/memory"
 )
@@ -27,7 +27,7 @@ type T struct {
 }
 
 // New returns a T for built-in algorithms.
-func New(t *suite.T) *T { return &T{T: t, Unit: random.Unit} }
+func New(t *suite.T) *T { return &T{T: t, Unit: model.Unit} }
 
 // TenPerMinute is a limit for checks that need any algorithm.
 var TenPerMinute = algorithm.GCRA{Rate: algorithm.PerMinute(10), Burst: 5}

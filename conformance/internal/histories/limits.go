@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/conformance/internal/random"
+	"github.com/weir-go/weir/internal/model"
 )
 
 // wide is a limit that shows all tokens in use.
 const wide = 1 << 20
 
-func pick[E any](r *rand.Rand, list ...E) E { return random.Pick(r, list...) }
+func pick[E any](r *rand.Rand, list ...E) E { return model.Pick(r, list...) }
 
 var limits = []func(r *rand.Rand) algorithm.Algorithm{
 	func(r *rand.Rand) algorithm.Algorithm { return algorithm.GCRA{Rate: rate(r), Burst: size(r)} },

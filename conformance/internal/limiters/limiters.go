@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/rediscell"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
@@ -155,9 +155,9 @@ func checkThrottle(t *decisions.T) {
 // checkMix makes decisions over rules with any algorithms. Some rules have a Cost.
 func checkMix(t *decisions.T) {
 	t.Beside(t.Times(40), 30, func(r *rand.Rand) []algorithm.Algorithm {
-		list := []algorithm.Algorithm{random.Pick(r, random.MetadataWindow, random.Refundable, random.Concurrency, random.Concurrency)(r)}
+		list := []algorithm.Algorithm{model.Pick(r, model.Usual.MetadataWindow, model.Usual.Refundable, model.Usual.Concurrency, model.Usual.Concurrency)(r)}
 		for range 1 + r.IntN(3) {
-			list = append(list, random.Refundable(r))
+			list = append(list, model.Usual.Refundable(r))
 		}
 		return list
 	})

@@ -9,8 +9,8 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
@@ -96,18 +96,18 @@ func checkRefund(t *decisions.T) {
 func checkModes(t *decisions.T) {
 	r := t.Rand()
 	for h := range t.Times(8) {
-		rules := make([]weir.Rule, random.Pick(r, 2, 3, 4))
+		rules := make([]weir.Rule, model.Pick(r, 2, 3, 4))
 		if h%4 == 3 {
 			rules = make([]weir.Rule, weir.MaxRules)
 		}
 		var unit time.Duration
 		for i := range rules {
-			a := random.Refundable(r)
+			a := model.Usual.Refundable(r)
 			rules[i] = weir.Rule{Name: "r" + strconv.Itoa(i), Algorithm: a}
 			if i > 0 { // TakeUpTo needs a rule without a Cost
-				rules[i].Cost = min(random.Pick[int64](r, 0, 0, 0, 1, 2), t.LimitOf(a).Capacity)
+				rules[i].Cost = min(model.Pick[int64](r, 0, 0, 0, 1, 2), t.LimitOf(a).Capacity)
 			}
-			unit = random.Unit(a)
+			unit = model.Unit(a)
 		}
 		c := decisions.NewClock()
 		p := t.Pair(c, rules...)
@@ -118,8 +118,8 @@ func checkModes(t *decisions.T) {
 			keys = append(keys, t.KeysOf(path, rule.Name, rule.Algorithm)...)
 		}
 		for s := range 20 {
-			c.Advance(random.Pause(r, unit))
-			req := weir.Request{Key: weir.KeyOf(path), Cost: 1 + r.Int64N(9), Op: random.Pick(r, weir.Consume, weir.TakeUpTo, weir.TakeUpTo, weir.Force)}
+			c.Advance(model.Pause(r, unit))
+			req := weir.Request{Key: weir.KeyOf(path), Cost: 1 + r.Int64N(9), Op: model.Pick(r, weir.Consume, weir.TakeUpTo, weir.TakeUpTo, weir.Force)}
 			if r.IntN(3) > 0 {
 				req.ID = strconv.Itoa(s)
 				keys = append(keys, t.MarkersOf(req, rules...)...)

@@ -13,9 +13,9 @@ import (
 	"github.com/weir-go/weir"
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/internal/decisions"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
@@ -225,13 +225,13 @@ func checkWait(t *decisions.T) {
 
 // request returns a random request for key. Some pause it or resume it.
 func request(r *rand.Rand, key string, step int) weir.Request {
-	req := weir.Request{Key: weir.KeyOf(key), Cost: random.Cost(r)}
+	req := weir.Request{Key: weir.KeyOf(key), Cost: model.Cost(r)}
 	switch r.IntN(12) {
 	case 0, 1:
-		req.Op, req.For = weir.Pause, random.Pick(r, time.Microsecond, time.Second, 5*time.Second, time.Minute)
-		req.ID = random.Pick(r, "a", "b", "c", fmt.Sprint(step))
+		req.Op, req.For = weir.Pause, model.Pick(r, time.Microsecond, time.Second, 5*time.Second, time.Minute)
+		req.ID = model.Pick(r, "a", "b", "c", fmt.Sprint(step))
 	case 2, 3:
-		req.Op, req.ID = weir.Resume, random.Pick(r, "a", "b", "c")
+		req.Op, req.ID = weir.Resume, model.Pick(r, "a", "b", "c")
 	case 4:
 		req.Op = weir.Peek
 	case 5:
@@ -240,11 +240,11 @@ func request(r *rand.Rand, key string, step int) weir.Request {
 		req.Op = weir.Force
 		req.Cost = 1 + r.Int64N(3)
 	case 7:
-		req.ID, req.Cost = random.Pick(r, "x", "y"), 2
+		req.ID, req.Cost = model.Pick(r, "x", "y"), 2
 	case 8:
-		req.Op, req.ID, req.Cost = weir.Refund, random.Pick(r, "x", "y"), 0
+		req.Op, req.ID, req.Cost = weir.Refund, model.Pick(r, "x", "y"), 0
 	case 9:
-		req.Op, req.ID, req.Actual = weir.Settle, random.Pick(r, "x", "y"), weir.ActualCost(r.Int64N(4))
+		req.Op, req.ID, req.Actual = weir.Settle, model.Pick(r, "x", "y"), weir.ActualCost(r.Int64N(4))
 	case 10:
 		if r.IntN(4) == 0 {
 			req.Op = weir.Reset
@@ -256,7 +256,7 @@ func request(r *rand.Rand, key string, step int) weir.Request {
 // random3 returns three rules in random order: two of any algorithm, and one that pauses.
 func random3(r *rand.Rand) []weir.Rule {
 	list := []weir.Rule{
-		{Name: "pause", Algorithm: algorithm.Pause{}}, {Name: "one", Algorithm: random.Refundable(r)}, {Name: "two", Algorithm: random.Refundable(r), Cost: r.Int64N(2)},
+		{Name: "pause", Algorithm: algorithm.Pause{}}, {Name: "one", Algorithm: model.Usual.Refundable(r)}, {Name: "two", Algorithm: model.Usual.Refundable(r), Cost: r.Int64N(2)},
 	}
 	r.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 	return list
@@ -269,7 +269,7 @@ func checkSame(t *decisions.T) {
 		p := t.Pair(c, list...)
 		name := fmt.Sprint("same", h)
 		for step := range 60 {
-			c.Advance(random.Pause(r, 2*time.Second))
+			c.Advance(model.Pause(r, 2*time.Second))
 			req := request(r, name, step)
 			got, err := p.Lim.Decide(t.Ctx, req, nil)
 			want, wantErr := p.Ref.Decide(t.Ctx, req, nil)
@@ -297,7 +297,7 @@ func checkOpen(t *decisions.T) {
 		}
 		alone := t.Policy(t.Store, c, weir.Policy{Name: suite.Name + " alone", Segments: []string{"s0"}, Rules: others})
 		for step := range 40 {
-			c.Advance(max(random.Pause(r, 2*time.Second), 0))
+			c.Advance(max(model.Pause(r, 2*time.Second), 0))
 			req := request(r, name, step)
 			if req.Op == weir.Pause || req.Op == weir.Resume {
 				continue

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/conformance/internal/scripts"
 	"github.com/weir-go/weir/conformance/internal/suite"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/store"
 )
 
@@ -74,7 +74,7 @@ func checkSet(t *suite.T) {
 	for i := range 300 {
 		c := scripts.SetChange{
 			Add:  store.Member{Score: r.Int64N(20), Text: text(i)},
-			Trim: random.Pick[int64](r, 0, 0, 0, 0, 0, 0, 1, 2), After: r.Int64N(20), At: r.Int64N(int64(len(list)) + 2), Find: anyText(i),
+			Trim: model.Pick[int64](r, 0, 0, 0, 0, 0, 0, 1, 2), After: r.Int64N(20), At: r.Int64N(int64(len(list)) + 2), Find: anyText(i),
 		}
 		if i%4 == 0 {
 			c.At = r.Int64N(4)

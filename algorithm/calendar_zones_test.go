@@ -15,28 +15,9 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/luatool"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/internal/script"
-	"github.com/weir-go/weir/internal/test/weirtest"
 )
-
-func randomCalendar(r *rand.Rand, zone string) algorithm.Calendar {
-	c := algorithm.Calendar{Limit: 1, Zone: zone, Every: periods[r.IntN(len(periods))]}
-	if r.IntN(2) == 0 {
-		c.At = time.Duration(r.Int64N(24*3600*1e6)) * time.Microsecond
-		if r.IntN(2) == 0 {
-			c.At = c.At.Truncate(30 * time.Minute)
-		}
-	}
-	switch c.Every {
-	case algorithm.Week:
-		c.Day = 1 + r.IntN(7)
-	case algorithm.Month:
-		c.Day = r.IntN(32)
-	case algorithm.Quarter, algorithm.Year:
-		c.Day, c.Month = r.IntN(32), time.Month(r.IntN(13))
-	}
-	return c
-}
 
 var periods = []algorithm.Period{algorithm.Day, algorithm.Week, algorithm.Month, algorithm.Quarter, algorithm.Year}
 
@@ -53,32 +34,32 @@ var calendarZones = []string{
 
 // calendarTimes yields random calendars in a zone, each with a time: random times, times
 // around the end of a period, and times around each change of clocks.
-func calendarTimes(r *rand.Rand, zone string) iter.Seq2[weirtest.Dates, time.Time] {
-	return func(yield func(weirtest.Dates, time.Time) bool) {
+func calendarTimes(r *rand.Rand, zone string) iter.Seq2[model.Dates, time.Time] {
+	return func(yield func(model.Dates, time.Time) bool) {
 		more := true
-		give := func(s weirtest.Dates, at time.Time) {
+		give := func(s model.Dates, at time.Time) {
 			at = at.Truncate(us)
 			more = more && (at.UnixMicro() < 1 || at.UnixMicro() >= contract.MaxSpan || yield(s, at))
 		}
-		around := func(s weirtest.Dates, at time.Time) {
+		around := func(s model.Dates, at time.Time) {
 			for _, d := range []time.Duration{-us, 0, us} {
 				give(s, at.Add(d))
 			}
 		}
 		last := time.UnixMicro(contract.MaxSpan - 1)
 		for range 100 {
-			s := weirtest.NewDates(randomCalendar(r, zone))
+			s := model.NewDates(model.Usual.CalendarIn(r, zone))
 			at := time.UnixMicro(1 + r.Int64N(contract.MaxSpan-1))
 			give(s, at)
 			around(s, s.End(at))
 		}
-		s := weirtest.NewDates(randomCalendar(r, zone))
+		s := model.NewDates(model.Usual.CalendarIn(r, zone))
 		give(s, time.UnixMicro(1))
 		give(s, last)
-		for at := weirtest.Bound(time.Unix(0, 0).In(s.Location())); more && !at.IsZero() && at.Before(last); at = weirtest.Bound(at) {
+		for at := model.Bound(time.Unix(0, 0).In(s.Location())); more && !at.IsZero() && at.Before(last); at = model.Bound(at) {
 			for _, every := range periods {
 				for s.Every = ""; s.Every != every; {
-					s.Calendar = randomCalendar(r, zone)
+					s.Calendar = model.Usual.CalendarIn(r, zone)
 				}
 				around(s, at)
 				show := s.Wall(at) // a period starts at the change

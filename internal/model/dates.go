@@ -1,4 +1,4 @@
-package weirtest
+package model
 
 import (
 	"time"
