@@ -29,69 +29,6 @@ var clockLimits = []algorithm.Algorithm{
 	spans(time.Second, algorithm.Span{Window: 3 * time.Second, Limit: 9}, algorithm.Span{Window: time.Second, Limit: 4}),
 }
 
-// If a clock steps back, a wait gets longer by at most the step.
-func TestClockStepsBackWaits(t *testing.T) {
-	t.Parallel()
-	for _, a := range clockLimits {
-		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
-			t.Parallel()
-			for _, step := range []time.Duration{us, time.Millisecond, time.Second, time.Hour, 40 * 365 * 24 * time.Hour} {
-				b := newBench(t, a)
-				before := b.take(epoch, 1)
-				for before.Allowed {
-					before = b.take(epoch, 1)
-				}
-				got := b.peek(epoch-step.Microseconds(), 1)
-				if got.Allowed || got.RetryAfter > before.RetryAfter+step || got.ResetAfter > before.ResetAfter+step {
-					t.Errorf("a step back of %v makes of %+v: %+v", step, before, got)
-				}
-				if got.Remaining != 0 {
-					t.Errorf("a step back of %v leaves %d", step, got.Remaining)
-				}
-				if got := b.peek(epoch+before.RetryAfter.Microseconds(), 1); !got.Allowed {
-					t.Errorf("the wait outlasts a step back of %v: %+v", step, got)
-				}
-			}
-		})
-	}
-}
-
-// If a clock steps back, at most as much is allowed as with a clock that instead stands
-// still at its latest time.
-func TestClockStepsBackAllows(t *testing.T) {
-	t.Parallel()
-	for i, a := range clockLimits {
-		t.Run(fmt.Sprintf("%+v", a), func(t *testing.T) {
-			t.Parallel()
-			r := rand.New(rand.NewPCG(uint64(i), 17))
-			stepping, standing := newBench(t, a), newBench(t, a)
-			keys := len(standing.state.keys)
-			for round := range 300 {
-				stepping.state, standing.state = newState(epoch, keys), newState(epoch, keys)
-				now, highest := int64(epoch), int64(0)
-				var got, most int
-				for step := range 100 {
-					d := r.Int64N(800_000)
-					if r.IntN(3) == 0 {
-						d = -r.Int64N(2_500_000)
-					}
-					now += d
-					highest = max(highest, now)
-					if stepping.take(now, 1).Allowed {
-						got++
-					}
-					if standing.take(highest, 1).Allowed {
-						most++
-					}
-					if got > most {
-						t.Fatalf("round %d: after %d steps, %d allowed, and %d by a clock that stands", round, step+1, got, most)
-					}
-				}
-			}
-		})
-	}
-}
-
 // A key expires at the end of its state, rounded up to the next multiple of the quantum,
 // and then to the millisecond. With the caller's clock, it expires one hour later.
 func TestClockSlack(t *testing.T) {

@@ -3,7 +3,6 @@ package algorithm_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -78,29 +77,6 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// If the clock steps back, a lease that has expired is held again, unless it was
-// released.
-func TestConcurrencyReleaseExpired(t *testing.T) {
-	t.Parallel()
-	const s = int64(1_000_000)
-	for _, released := range []bool{false, true} {
-		b := newLeases(t, 2, 10*time.Second)
-		b.state.keep = true
-		b.lease(script.Consume, epoch, "a")
-		b.lease(script.Consume, epoch+5*s, "b")
-		if released && b.lease(script.Release, epoch+11*s, "a").Allowed {
-			t.Error("the lease had expired, and was released as if it was held")
-		}
-		want := int64(0)
-		if released {
-			want = 1
-		}
-		if got := b.lease(script.Peek, epoch+9*s, ""); got.Remaining != want {
-			t.Errorf("released %v: got %d free leases after a step back, want %d", released, got.Remaining, want)
-		}
-	}
-}
-
 // If Limit is lowered, holders can renew. A new lease is denied until enough leases have
 // expired.
 func TestConcurrencyLowered(t *testing.T) {
@@ -121,33 +97,6 @@ func TestConcurrencyLowered(t *testing.T) {
 	ask(10*time.Second, script.Peek, compose.Call{Cost: 2})
 	ask(never, script.Peek, compose.Call{Cost: 3})
 	ask(0, script.Renew, compose.Call{Cost: 1, Text: "4"})
-}
-
-// The key holds at most Limit leases, including expired ones. So if the clock steps back,
-// at most Limit leases are held.
-func TestConcurrencyKeepsAtMostLimit(t *testing.T) {
-	t.Parallel()
-	r := rand.New(rand.NewPCG(1, 2))
-	for _, limit := range []int64{1, 2, 5, 40} {
-		b := newLeases(t, limit, time.Second)
-		b.state.keep = true
-		now := int64(epoch)
-		for i := range 3000 {
-			now += r.Int64N(2_000_000/limit) - r.Int64N(500_000/limit)
-			if i%40 == 0 {
-				now -= 3_000_000
-			}
-			got := b.lease(script.Consume, now, fmt.Sprint(r.Int64N(3*limit)))
-			b.checkPossible(got)
-			n := int64(len(b.state.keys[0].set))
-			if n > limit {
-				t.Fatalf("step %d: %d leases, want at most %d", i, n, limit)
-			}
-			if last := b.state.keys[0].set[n-1].Score; b.state.keys[0].expires < last {
-				t.Fatalf("step %d: the key expires at %d, before its last lease at %d", i, b.state.keys[0].expires, last)
-			}
-		}
-	}
 }
 
 // A lease costs 1. The limiter rejects other costs by MaxCost.

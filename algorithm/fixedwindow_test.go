@@ -63,44 +63,6 @@ func TestFixedWindowTrace(t *testing.T) {
 	}
 }
 
-// A day starts at midnight UTC.
-func TestFixedWindowAlignedDay(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, algorithm.FixedWindow{Limit: 1, Window: 24 * time.Hour, Aligned: true})
-	at := time.Date(2026, 3, 14, 15, 9, 26, 0, time.UTC)
-	midnight := time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC)
-	if got, want := b.take(at.UnixMicro(), 1).ResetAfter, midnight.Sub(at); got != want {
-		t.Errorf("ResetAfter %v, want %v", got, want)
-	}
-}
-
-// A window starts with its first request, even if it is longer than the time since 1970,
-// or if virtual time starts early.
-func TestFixedWindowLongerThanSince1970(t *testing.T) {
-	t.Parallel()
-	const year = 365 * 24 * time.Hour
-	for _, tt := range []struct {
-		name   string
-		now    int64
-		window time.Duration
-	}{
-		{"80 years", epoch, 80 * year},
-		{"an hour, at the first microsecond", 1, time.Hour},
-		{"an hour, half an hour in", (30 * time.Minute).Microseconds(), time.Hour},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, algorithm.FixedWindow{Limit: 1, Window: tt.window})
-			if got := b.take(tt.now, 1); !got.Allowed || got.ResetAfter != tt.window {
-				t.Errorf("got %+v, want a window of %v from now", got, tt.window)
-			}
-			if got := b.take(tt.now, 1); got.Allowed || got.RetryAfter != tt.window {
-				t.Errorf("got %+v, want a wait of %v", got, tt.window)
-			}
-		})
-	}
-}
-
 // If the limit changes, the current window keeps its count and its end.
 func TestFixedWindowChangedLimit(t *testing.T) {
 	t.Parallel()
@@ -148,43 +110,5 @@ func TestFixedWindowLengthened(t *testing.T) {
 	b.state.keep = false
 	if got := b.peek(epoch+1e6-1+before.RetryAfter.Microseconds()-1, 1); got.Allowed {
 		t.Errorf("told to wait %v, and one microsecond earlier it passes", before.RetryAfter)
-	}
-}
-
-// A refund returns tokens while their window lasts. It does not move the window. If it
-// leaves no consumed tokens in the window, the next request starts a new window.
-func TestFixedWindowRefund(t *testing.T) {
-	t.Parallel()
-	const second = 1_000_000
-	for _, tt := range []struct {
-		name   string
-		others int64 // tokens of an earlier request
-		after  int64
-		gave   bool
-		left   int64         // tokens left after the refund
-		next   time.Duration // ResetAfter after one more token
-	}{
-		{"the only tokens", 0, second / 2, true, 5, time.Second},
-		{"with others", 2, second / 2, true, 3, time.Second / 2},
-		{"just before the end", 2, second - 1, true, 3, us},
-		{"at the end", 2, second, false, 5, time.Second},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, algorithm.FixedWindow{Limit: 5, Window: time.Second})
-			if tt.others > 0 {
-				b.take(epoch, tt.others)
-			}
-			was, _ := b.charge(epoch, 3, 0)
-			if gave := b.refund(epoch+tt.after, was); gave != tt.gave {
-				t.Errorf("refunded: %v, want %v", gave, tt.gave)
-			}
-			if got := b.peek(epoch+tt.after, 1); got.Remaining != tt.left {
-				t.Errorf("%d are left, want %d", got.Remaining, tt.left)
-			}
-			if got := b.take(epoch+tt.after, 1); got.ResetAfter != tt.next {
-				t.Errorf("the window ends in %v, want %v", got.ResetAfter, tt.next)
-			}
-		})
 	}
 }

@@ -75,64 +75,6 @@ func TestGCRANoDrift(t *testing.T) {
 	}
 }
 
-// At any rate, exactly the capacity can be consumed at one instant.
-func TestGCRABurst(t *testing.T) {
-	t.Parallel()
-	for _, rate := range []algorithm.Rate{
-		algorithm.PerDay(1), algorithm.PerSecond(3), algorithm.PerSecond(1_000_000), algorithm.PerSecond(6_000_000),
-		algorithm.PerSecond(4_503_599_627_370), algorithm.Every(time.Nanosecond), algorithm.Every(1001 * time.Nanosecond),
-	} {
-		for _, burst := range []int64{1, 2, 10, 6000} {
-			t.Run(fmt.Sprintf("%d per %v, burst %d", rate.Count, rate.Period, burst), func(t *testing.T) {
-				t.Parallel()
-				b := newBench(t, algorithm.GCRA{Rate: rate, Burst: burst})
-				for left := burst - 1; left >= 0; left-- {
-					if v := b.take(epoch, 1); !v.Allowed || v.Remaining != left {
-						t.Fatalf("token %d: got %+v, want it allowed and %d left", burst-left, v, left)
-					}
-				}
-				v := b.take(epoch, 1)
-				if v.Allowed || v.Remaining != 0 || v.RetryAfter < us {
-					t.Fatalf("one too many: got %+v, want it denied", v)
-				}
-				full := epoch + v.ResetAfter.Microseconds()
-				if v := b.peek(full, burst); !v.Allowed || v.Remaining != burst || v.ResetAfter != 0 {
-					t.Errorf("after ResetAfter: got %+v, want it full", v)
-				}
-				if v := b.peek(full-1, burst); v.ResetAfter == 0 {
-					t.Errorf("one microsecond before ResetAfter: got %+v, want it not full", v)
-				}
-			})
-		}
-	}
-}
-
-// A request that can never be allowed is denied with Never, and writes nothing.
-func TestGCRACost(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 5})
-	for _, tt := range []struct {
-		at   int64 // seconds
-		cost int64 // 0: a peek of 1
-		want verdict
-	}{
-		{0, 0, verdict{Allowed: true, Limit: 5, Remaining: 5}},
-		{0, 1 << 62, verdict{Limit: 5, Remaining: 5, RetryAfter: never}},
-		{0, 5, verdict{Allowed: true, Limit: 5, ResetAfter: 5 * time.Second}},
-		{0, 0, verdict{Limit: 5, RetryAfter: time.Second, ResetAfter: 5 * time.Second}},
-		{0, 6, verdict{Limit: 5, RetryAfter: never, ResetAfter: 5 * time.Second}},
-		{2, 6, verdict{Limit: 5, Remaining: 2, RetryAfter: never, ResetAfter: 3 * time.Second}},
-		{2, 4, verdict{Limit: 5, Remaining: 2, RetryAfter: 2 * time.Second, ResetAfter: 3 * time.Second}},
-	} {
-		if got := b.takeOrPeek(epoch+tt.at*1e6, tt.cost); got != tt.want {
-			t.Errorf("at %d s, cost %d: got %+v, want %+v", tt.at, tt.cost, got, tt.want)
-		}
-	}
-	if b.state.writes != 1 {
-		t.Errorf("%d writes, want 1", b.state.writes)
-	}
-}
-
 // If the rate changes, the time until the bucket is full stays. A fraction of a
 // microsecond is rounded up.
 func TestGCRAChangedLimit(t *testing.T) {

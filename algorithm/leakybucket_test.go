@@ -1,14 +1,12 @@
 package algorithm_test
 
 import (
-	"math/rand/v2"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-go/weir/algorithm"
-	"github.com/weir-go/weir/internal/compose"
 	"github.com/weir-go/weir/internal/script"
 )
 
@@ -46,83 +44,6 @@ func TestLeakyBucketTrace(t *testing.T) {
 		want := verdict{Allowed: tt.allowed, Limit: 4, Remaining: tt.left, Delay: tt.delay, ResetAfter: tt.reset, RetryAfter: tt.retry}
 		if got := b.wait(script.Consume, epoch+tt.at*1000, tt.cost, tt.wait); got != want {
 			t.Errorf("at %d ms, cost %d, wait %v:\ngot  %+v\nwant %+v", tt.at, tt.cost, tt.wait, got, want)
-		}
-	}
-}
-
-// Without MaxWait, no request waits. TakeUpTo consumes all turns if the queue is empty,
-// and otherwise nothing.
-func TestLeakyBucketAtOnce(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 3})
-	for _, tt := range []struct{ at, want int64 }{{0, 4}, {1, 0}, {1_333_333, 0}, {1_333_334, 4}} {
-		if n, v := b.do(script.UpTo, epoch+tt.at, compose.Call{Cost: 9}); n != tt.want || v.Delay != 0 {
-			t.Errorf("at %d µs: %d tokens, %+v, want %d", tt.at, n, v, tt.want)
-		}
-	}
-}
-
-// Requests that wait for their Delay leave one interval apart, rounded up to the
-// microsecond and without drift. At three per second, 259,200 leave in a day.
-func TestLeakyBucketTurns(t *testing.T) {
-	t.Parallel()
-	const hour = 3_600_000_000
-	hours := int64(24)
-	if testing.Short() {
-		hours = 1
-	}
-	b := newBench(t, algorithm.LeakyBucket{Rate: algorithm.PerSecond(3), Queue: 10})
-	n := int64(0)
-	for now := int64(epoch); ; {
-		v := b.wait(script.Consume, now, 1, time.Hour)
-		if !v.Allowed {
-			now += v.RetryAfter.Microseconds()
-			continue
-		}
-		turn := now - epoch + v.Delay.Microseconds()
-		if want := (n*1_000_000 + 2) / 3; turn != want {
-			t.Fatalf("request %d has its turn at %d µs, want %d", n, turn, want)
-		}
-		if turn >= hours*hour {
-			break
-		}
-		n++
-	}
-	if n != hours*10_800 {
-		t.Errorf("%d left in %d hours, want %d", n, hours, hours*10_800)
-	}
-}
-
-// If requests can wait, a LeakyBucket allows the same requests as a GCRA whose Burst is
-// Queue+1, and writes the same integers, even in debt.
-func TestLeakyBucketIsGCRA(t *testing.T) {
-	t.Parallel()
-	for i, rate := range []algorithm.Rate{algorithm.PerSecond(10), algorithm.PerSecond(3), algorithm.PerSecond(7_000_000)} {
-		r := rand.New(rand.NewPCG(uint64(i), 7))
-		left, right := newBench(t, algorithm.LeakyBucket{Rate: rate, Queue: 8}), newBench(t, algorithm.GCRA{Rate: rate, Burst: 9})
-		now := int64(epoch)
-		for range 2000 {
-			now += r.Int64N(3*max(rate.Period.Microseconds()/rate.Count, 1)+1) - 1
-			cost := 1 + r.Int64N(3)
-			if r.IntN(10) == 0 {
-				most := 1 + r.Int64N(20)
-				n, _ := left.force(now, most)
-				m, _ := right.force(now, most)
-				if v := left.peek(now, 1); n != most || m != most || v.Allowed || v.Remaining > 0 {
-					t.Fatalf("a force of %d at %v consumed %d, of a GCRA %d, and then %+v", most, rate, n, m, v)
-				}
-			}
-			got, want := left.wait(script.Consume, now, cost, time.Hour), right.take(now, cost)
-			if got.Allowed != want.Allowed || got.RetryAfter != want.RetryAfter || got.ResetAfter != want.ResetAfter {
-				t.Fatalf("cost %d at %v: got %+v, GCRA says %+v", cost, rate, got, want)
-			}
-			if got.Allowed && got.Delay > want.ResetAfter {
-				t.Fatalf("%v: a Delay of %v in a queue that is empty in %v", rate, got.Delay, want.ResetAfter)
-			}
-			holds, gcra := left.state.keys[0].nums, right.state.keys[0].nums
-			if holds.N[0] != gcra.N[0] || holds.N[1] != gcra.N[1] {
-				t.Fatalf("it holds %v, of a GCRA %v", holds, gcra)
-			}
 		}
 	}
 }

@@ -3,7 +3,6 @@ package algorithm_test
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -13,46 +12,6 @@ import (
 	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 )
-
-// A MetadataWindow decides like a FixedWindow with the same fields, even in debt.
-func TestMetadataWindowDecides(t *testing.T) {
-	t.Parallel()
-	list := []algorithm.FixedWindow{{Limit: 7, Window: 10 * time.Second}, {Limit: 3, Window: 10 * time.Second}, {Limit: 20, Window: 7 * time.Second}}
-	for _, aligned := range []bool{false, true} {
-		for i := range list {
-			list[i].Aligned = aligned
-		}
-		r := rand.New(rand.NewPCG(8, 2))
-		b, want := newBench(t, algorithm.MetadataWindow(list[0])), newBench(t, list[0])
-		now := int64(epoch)
-		for step := range 5000 {
-			if now += r.Int64N(2_000_000); r.IntN(10) == 0 {
-				now -= r.Int64N(8_000_000)
-			}
-			if r.IntN(20) == 0 {
-				a := list[r.IntN(len(list))]
-				b.change(algorithm.MetadataWindow(a))
-				want.change(a)
-			}
-			if r.IntN(8) == 0 {
-				cost := 1 + r.Int64N(30)
-				n1, _ := b.force(now, cost)
-				n2, _ := want.force(now, cost)
-				if n1 != cost || n2 != cost {
-					t.Fatalf("step %d: a force of %d consumed %d and %d", step, cost, n1, n2)
-				}
-			}
-			v := []script.Verb{script.Consume, script.Peek, script.UpTo}[r.IntN(3)]
-			c := compose.Call{Cost: 1 + r.Int64N(5), Text: "x"}
-			n1, v1 := b.do(v, now, c)
-			n2, v2 := want.do(v, now, c)
-			if n1 != n2 || v1 != v2 {
-				t.Fatalf("step %d, verb %d, cost %d at %d:\ngot  %d %+v\nwant %d %+v", step, v, c.Cost, now-epoch, n1, v1, n2, v2)
-			}
-			b.checkPossible(v1)
-		}
-	}
-}
 
 func metadataEntries(b *bench, now int64) []algorithm.Entry {
 	b.t.Helper()

@@ -64,28 +64,6 @@ func TestSlidingLogDebtTrims(t *testing.T) {
 	}
 }
 
-// A refund does not remove the entry that another decision wrote in the same microsecond,
-// after a reset.
-func TestSlidingLogRefundAfterReset(t *testing.T) {
-	t.Parallel()
-	for _, marked := range []bool{true, false} {
-		b := newBench(t, algorithm.SlidingLog{Limit: 5, Window: time.Second})
-		mark, _ := b.charge(epoch, 2, 0)
-		b.do(script.Reset, epoch, compose.Call{Cost: 1})
-		if marked {
-			b.charge(epoch, 2, 0)
-		} else {
-			b.take(epoch, 2)
-		}
-		if b.refund(epoch, mark) {
-			t.Errorf("marked %v: a refund after a reset gave something", marked)
-		}
-		if got := b.peek(epoch, 1); got.Remaining != 3 {
-			t.Errorf("marked %v: after the refund %+v, want 3 left", marked, got)
-		}
-	}
-}
-
 // If NUMBER starts again at 0 within a microsecond, the entry gets a time that is one
 // microsecond later. So the entries stay sorted.
 func TestSlidingLogNumber(t *testing.T) {

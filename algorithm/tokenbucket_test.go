@@ -1,7 +1,6 @@
 package algorithm_test
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -63,33 +62,6 @@ func TestTokenBucketTrace(t *testing.T) {
 				if got := b.takeOrPeek(epoch+s.at.Microseconds(), s.cost); got != want {
 					t.Errorf("at %v, cost %d: got %+v, want %+v", s.at, s.cost, got, want)
 				}
-			}
-		})
-	}
-}
-
-// A caller who retries at each RetryAfter gets exactly the capacity and the tokens of the
-// rate in a day. No caller gets more.
-func TestTokenBucketNoDrift(t *testing.T) {
-	t.Parallel()
-	const day = 24 * time.Hour
-	for _, tt := range []struct {
-		limit algorithm.TokenBucket
-		span  time.Duration
-		want  int64
-	}{
-		{algorithm.TokenBucket{Capacity: 7, Refill: algorithm.PerSecond(3)}, day, 259_200 + 7},
-		{algorithm.TokenBucket{Capacity: 7, Refill: algorithm.PerSecond(3), AtOnce: true}, day, 259_200 + 7},
-		{algorithm.TokenBucket{Capacity: 7, Refill: algorithm.PerMinute(7)}, 7 * day, 70_560 + 7},
-		{algorithm.TokenBucket{Capacity: 7, Refill: algorithm.PerDay(86_401)}, day, 86_401 + 7},
-		{algorithm.TokenBucket{Capacity: 7, Refill: algorithm.PerSecond(7_000_000)}, 10 * time.Millisecond, 70_000 + 7},
-		{algorithm.TokenBucket{Capacity: 2, Refill: algorithm.PerMinute(5), AtOnce: true}, day, 2*1440 + 2},
-	} {
-		t.Run(fmt.Sprintf("%+v", tt.limit), func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, tt.limit)
-			if got := b.admits(tt.span); got != tt.want {
-				t.Errorf("%v allowed %d, want %d", tt.span, got, tt.want)
 			}
 		})
 	}
