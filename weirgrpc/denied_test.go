@@ -169,6 +169,7 @@ func TestDenied(t *testing.T) {
 		{"never", answer(weir.Result{RetryAfter: weir.Never}), 0, "-1", 0},
 		{"almost never", answer(weir.Result{RetryAfter: weir.Never - 1}), 0, "-1", weir.Never - 1},
 		{"unknown", answer(weir.Result{}), 0, "", 0},
+		{"a pause", answer(weir.Result{Type: weir.PauseRule, Rule: "pause", RetryAfter: 90 * time.Second}), 0, "90000", 90 * time.Second},
 		{"a lease", held, 0, "100", 100 * time.Millisecond},
 		{"a lease, with an option", held, 1500 * time.Microsecond, "2", 1500 * time.Microsecond},
 	} {
@@ -192,26 +193,6 @@ func TestDenied(t *testing.T) {
 				})
 			})
 		}
-	}
-}
-
-// A paused call names the rule, and when the pause ends, and no quota.
-func TestPaused(t *testing.T) {
-	for kind, call := range kinds {
-		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				lim := newLimiter(t, algorithm.Pause{})
-				if _, err := lim.Pause(t.Context(), 90*time.Second, "all"); err != nil {
-					t.Fatal(err)
-				}
-				limit, _ := newInterceptor(t, lim, all, weirgrpc.Options{})
-				retry, quota := details(t, call(t.Context(), serve(t, new(service), limit)))
-				v := quota.GetViolations()
-				if retry.GetRetryDelay().AsDuration() != 90*time.Second || len(v) != 1 || v[0].GetDescription() != "paused" || v[0].GetQuotaValue() != 0 || v[0].GetQuotaId() != "pause" {
-					t.Errorf("got %v, %v, want that the call is paused for 90 s", retry, quota)
-				}
-			})
-		})
 	}
 }
 
@@ -252,6 +233,7 @@ func TestViolations(t *testing.T) {
 			"running 2 leases: at most 2 leases at once",
 		}},
 		{"hidden", lim, true, nil},
+		{"a pause, and no quota", denying(weir.Result{Type: weir.PauseRule, Rule: "pause", Limit: algorithm.MaxTokens}), false, []string{"pause 0 pauses: paused"}},
 		{"no Window", denying(weir.Result{Rule: "mine", Limit: 3}), false, []string{"mine 3 tokens: at most 3 tokens"}},
 		{"the highest limit, and no Window", denying(weir.Result{Rule: "mine", Limit: algorithm.MaxTokens}), false, []string{"mine 9007199254740991 tokens: at most 9007199254740991 tokens"}},
 		{"a wrapper without the results of the rules", denying(weir.Result{Rule: "mine", Limit: 3, Window: time.Minute}), false, []string{"mine 3 tokens: at most 3 tokens in 1m0s"}},

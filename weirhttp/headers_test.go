@@ -172,17 +172,12 @@ func TestWindowless(t *testing.T) {
 		} {
 			synctest.Test(t, func(t *testing.T) {
 				var ops []weir.Op
-				lim := weirtest.Wrap(t, weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(weir.Rule{Name: "mine", Algorithm: weirtest.Windowless(weirtest.Window(limit, time.Minute), 0)})),
-					weirtest.Around(func(next weir.Decider) deciderFunc {
-						return func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-							ops = append(ops, r.Op)
-							return next.Decide(ctx, r, each)
-						}
-					}))
-				request := func(*http.Request) (weir.Request, error) {
-					return weir.Request{Key: weir.KeyOf("all"), Cost: limit}, nil
-				}
-				mw, errs := newMiddleware(t, lim, weirhttp.Leased(request), weirhttp.Options{Headers: dialect})
+				lim := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(weir.Rule{Name: "mine", Algorithm: weirtest.Windowless(weirtest.Window(limit, time.Minute), 0)}))
+				d := deciderFunc(func(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+					ops, r.Cost = append(ops, r.Op), limit
+					return lim.Decide(ctx, r, each)
+				})
+				mw, errs := newMiddleware(t, d, weirhttp.Leased(all), weirhttp.Options{Headers: dialect})
 				h := mw(new(counting))
 				serve(h, nil)
 				w := serve(h, nil)
