@@ -81,7 +81,8 @@ func sameAsModel(t *algorithms.T, a algorithm.Algorithm, m model.Model, c *decis
 // whether the lease was held.
 func predict(m model.Model, now int64, r weir.Request) weir.Result {
 	cost, rules := max(r.Cost, 1), []model.Rule{{Model: m}}
-	if l, ok := m.(*model.Leases); ok {
+	l, leases := m.(*model.Leases)
+	if leases {
 		if r.Op == weir.Release {
 			return weir.Result{Allowed: l.Release(now, r.ID)}
 		}
@@ -94,7 +95,11 @@ func predict(m model.Model, now int64, r weir.Request) weir.Result {
 	if r.Op == weir.Renew {
 		each[0].Granted = 0
 	}
-	return result(each[0])
+	res := result(each[0])
+	if leases {
+		res.Type = weir.LeaseRule
+	}
+	return res
 }
 
 // result returns a as the result of the rule of decisions.One.
