@@ -218,16 +218,17 @@ func oneAdapter(s *servers.Server) bool {
 }
 
 // servers returns the servers on which the suite runs with a. For reports, those are all.
-// Under the race detector, they are a single server and a cluster: the Go is the same on the
-// others. Otherwise, a version between the oldest and the newest has only the adapter that is
-// thorough there, as have the servers of which oneAdapter is true.
+// Under the race detector, and so for the newest clients in .ci/run, they are the oldest server
+// and a cluster: the Go is the same on the others. Otherwise, a version between the oldest and the
+// newest has only the adapter that is thorough there, as have the servers of which oneAdapter is
+// true.
 func (a adapter) servers() []*servers.Server {
 	return slices.DeleteFunc(slices.Clone(servers.All()), func(s *servers.Server) bool {
 		switch {
 		case strings.HasPrefix(s.Name, "external"):
 			return false
 		case raceEnabled:
-			return s.Name != "redis-8.0" && s.Name != "redis-cluster-8.0"
+			return s.Name != "redis-6.0" && s.Name != "redis-cluster-8.0"
 		}
 		between := reportDir == "" && (s.Name == "redis-7.0" || s.Name == "valkey-8.1")
 		return (between || oneAdapter(s)) && !a.thorough(s)

@@ -47,7 +47,7 @@ import (
 
 // startTimeout bounds the start of a server. A cluster takes a few seconds on
 // an idle machine.
-const startTimeout = time.Minute
+const startTimeout = 3 * time.Minute
 
 // A Server is one that the tests use: a single one, with or without a replica,
 // a cluster, or a master with sentinels. What is exported, but for Name and
