@@ -1,14 +1,14 @@
 package integration
 
 import (
+	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/yuin/gopher-lua"
 	"github.com/yuin/gopher-lua/parse"
 
-	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/algorithm/contract"
 	"github.com/weir-go/weir/internal/compose"
 )
@@ -21,27 +21,11 @@ func TestCompile(t *testing.T) {
 	inLua(t)
 	t.Parallel()
 	var limits []*contract.Limit
-	for _, a := range []algorithm.Algorithm{
-		algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 1},
-		algorithm.GCRA{Rate: algorithm.PerSecond(3), Burst: 1},
-		algorithm.FixedWindow{Limit: 1, Window: time.Second},
-		algorithm.Calendar{Limit: 1, Every: algorithm.Month, Zone: "Europe/Berlin"},
-		algorithm.SlidingCounter{Limit: 1, Window: time.Second},
-		algorithm.TokenBucket{Capacity: 1, Refill: algorithm.PerSecond(1)},
-		algorithm.LeakyBucket{Rate: algorithm.PerSecond(1)},
-		algorithm.LeakyBucket{Rate: algorithm.PerSecond(3)},
-		algorithm.SlidingLog{Limit: 1, Window: time.Second},
-		algorithm.MetadataWindow{Limit: 1, Window: time.Second},
-		algorithm.Concurrency{Limit: 1, Lease: time.Second},
-		algorithm.Pause{},
-		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Minute, Limit: 1}}},
-		algorithm.SlidingBuckets{Width: time.Second, Spans: []algorithm.Span{{Window: time.Second, Limit: 1}, {Window: time.Minute, Limit: 1}}},
-	} {
-		l, err := a.NewLimit()
-		if err != nil {
-			t.Fatal(err)
+	for _, k := range formKinds(rand.New(rand.NewPCG(1, 22))) {
+		l := program(k.limits[0]).Limit(0)
+		if !slices.ContainsFunc(limits, func(other *contract.Limit) bool { return other.Kind == l.Kind }) {
+			limits = append(limits, l)
 		}
-		limits = append(limits, l)
 	}
 	for i, most := range limits {
 		for j, other := range limits {

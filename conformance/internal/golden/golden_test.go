@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/weir-go/weir"
 )
 
 // files returns the files of all histories.
@@ -85,27 +83,4 @@ func inSeconds(published string) string {
 		after = seconds(after)
 	}
 	return fmt.Sprint(limited, 5, remaining, after, seconds(reset))
-}
-
-// TestVerbs checks that the histories have every verb, each allowed and denied.
-func TestVerbs(t *testing.T) {
-	seen := map[string]bool{}
-	for _, f := range files(t) {
-		for _, s := range f.Steps {
-			if s.Answer != nil {
-				seen[fmt.Sprint(s.Request.Op, s.Answer.Allowed)] = true
-				seen[fmt.Sprint("wait", s.Answer.Delay > 0)] = true
-			}
-		}
-	}
-	for _, op := range []weir.Op{weir.Consume, weir.Peek, weir.TakeUpTo, weir.Refund, weir.Renew, weir.Release} {
-		for _, allowed := range []bool{true, false} {
-			if !seen[fmt.Sprint(ops[op], allowed)] {
-				t.Errorf("no %s is answered with %t", ops[op], allowed)
-			}
-		}
-	}
-	if !seen["waittrue"] {
-		t.Error("no request has to wait")
-	}
 }

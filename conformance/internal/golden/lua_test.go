@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -154,18 +155,7 @@ func (f *File) source() string {
 }
 
 // literal returns text as a string of Lua.
-func literal(text string) string {
-	var b strings.Builder
-	b.WriteString(`"`)
-	for _, c := range []byte(text) {
-		if c < ' ' || c > '~' || c == '"' || c == '\\' {
-			fmt.Fprintf(&b, `\%03d`, c)
-		} else {
-			b.WriteByte(c)
-		}
-	}
-	return b.String() + `"`
-}
+func literal(text string) string { return `"` + quote(text) + `"` }
 
 // lines returns the lines that testdata/replay.lua has to write for f.
 func (f *File) lines() []string {
@@ -208,19 +198,16 @@ func (f *File) lines() []string {
 
 // quote does what quote in testdata/redis.lua does.
 func quote(text string) string {
-	var b strings.Builder
-	for _, c := range []byte(text) {
-		switch {
-		case c == ' ':
-			b.WriteByte('+')
-		case c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || strings.IndexByte(";:._{}-", c) >= 0:
-			b.WriteByte(c)
-		default:
-			fmt.Fprintf(&b, "%%%02X", c)
+	return special.ReplaceAllStringFunc(text, func(c string) string {
+		var b strings.Builder
+		for _, c := range []byte(c) {
+			fmt.Fprintf(&b, `\%03d`, c)
 		}
-	}
-	return b.String()
+		return b.String()
+	})
 }
+
+var special = regexp.MustCompile(`[^0-9A-Za-z;:._{}-]`)
 
 // differ returns the first line in which got differs from want, with the line of its step, or "".
 func differ(got, want []string) string {

@@ -248,10 +248,7 @@ end
 
 -- quote returns text without spaces and control characters.
 local function quote(text)
-  return (string.gsub(text, '[^%w;:._{}-]', function(c)
-    if c == ' ' then return '+' end
-    return string.format('%%%02X', string.byte(c))
-  end))
+  return (string.gsub(text, '[^%w;:._{}-]', function(c) return string.format('\\%03d', string.byte(c)) end))
 end
 
 -- show returns the text of a reply. A reply is text, an error, or a list of texts and nil. A number
