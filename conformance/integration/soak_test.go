@@ -5,7 +5,6 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -14,13 +13,10 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	rueidisclient "github.com/redis/rueidis"
 
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/conformance/integration/internal/soak"
 	"github.com/weir-go/weir/store"
-	"github.com/weir-go/weir/store/goredis"
-	"github.com/weir-go/weir/store/rueidis"
 )
 
 var (
@@ -60,11 +56,7 @@ func soakOn(t *testing.T, seed uint64, e servers.Endpoint, nodes []*redis.Client
 	k := &soaking{t: t, prefix: fmt.Sprintf("soak-%x", rand.Uint32()), admin: servers.Client(t, e), nodes: nodes, start: time.Now(), patience: 20 * time.Second}
 	k.Soak = soak.New(soak.Config{Seed: seed, Prefix: k.prefix, Clients: soakClients, Open: func(i int) (soak.Client, error) {
 		a := adapters[i%len(adapters)]
-		open := a.open
-		if f := soakOpen[a.name]; f != nil {
-			open = f
-		}
-		st, closeClient, err := open(e)
+		st, closeClient, err := a.bounded(e, longTimeout)
 		if err == nil && wrap != nil {
 			st = wrap(st)
 		}
@@ -76,42 +68,6 @@ func soakOn(t *testing.T, seed uint64, e servers.Endpoint, nodes []*redis.Client
 	}})
 	t.Cleanup(k.Leave)
 	return k
-}
-
-// soakOpen has adapter.open of the clients that have timeouts by default: on a busy machine, a
-// call would fail without a fault. Some calls have short deadlines, so clients that share
-// connections also need AlwaysPipelining: see docs/reference/stores.md.
-var soakOpen = map[string]func(servers.Endpoint) (store.Store, func(), error){
-	"goredis": func(e servers.Endpoint) (store.Store, func(), error) {
-		var c redis.UniversalClient
-		if e.Kind == servers.Cluster {
-			c = redis.NewClusterClient(&redis.ClusterOptions{
-				Addrs: e.Addrs, DialTimeout: longTimeout, ReadTimeout: longTimeout, WriteTimeout: longTimeout, PoolTimeout: longTimeout,
-			})
-		} else {
-			c = redis.NewClient(&redis.Options{
-				Addr: e.Addrs[0], DialTimeout: longTimeout, ReadTimeout: longTimeout, WriteTimeout: longTimeout, PoolTimeout: longTimeout,
-			})
-		}
-		return goredis.New(c), sync.OnceFunc(func() { _ = c.Close() }), nil
-	},
-	"rueidis": func(e servers.Endpoint) (store.Store, func(), error) {
-		c, err := rueidisclient.NewClient(rueidisclient.ClientOption{
-			InitAddress: e.Addrs, ForceSingleClient: e.Kind == servers.Single, DisableCache: true, AlwaysPipelining: true,
-			Dialer: net.Dialer{Timeout: longTimeout}, ConnWriteTimeout: longTimeout,
-		})
-		if err != nil {
-			return nil, nil, err
-		}
-		return rueidis.New(c), sync.OnceFunc(c.Close), nil
-	},
-	"valkey": func(e servers.Endpoint) (store.Store, func(), error) {
-		options := valkeyOptions(e)
-		options.AlwaysPipelining = true
-		options.Dialer = net.Dialer{Timeout: longTimeout}
-		options.ConnWriteTimeout = longTimeout
-		return valkeyOf(options)
-	},
 }
 
 // round runs a round, and looks at the TTLs of keys meanwhile.
