@@ -73,102 +73,98 @@ func every(n int64) func() bool {
 	return func() bool { return calls.Add(1)%n == 0 }
 }
 
-// A wrapper is a Decider that asks next, and then changes the answer or what was done.
-type wrapper struct {
-	next   weir.Decider
-	decide func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error)
+// An ask makes a request to a limiter.
+type ask func(r weir.Request) (weir.Result, error)
+
+// A sabotage answers a request to a limiter.
+type sabotage func(next ask, r weir.Request) (weir.Result, error)
+
+// around returns a wrapper that does the sabotage.
+func around(do sabotage) func(weir.Decider) weir.Decider {
+	return func(next weir.Decider) weir.Decider { return sabotaged{next, do} }
 }
 
-func (w wrapper) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
-	return w.decide(ctx, w.next, r, each)
+type sabotaged struct {
+	next weir.Decider
+	do   sabotage
+}
+
+func (s sabotaged) Decide(ctx context.Context, r weir.Request, each []weir.Result) (weir.Result, error) {
+	return s.do(func(r weir.Request) (weir.Result, error) { return s.next.Decide(ctx, r, each) }, r)
 }
 
 // TestSabotage checks that a soak finds what is wrong with the answers of a limiter.
 func TestSabotage(t *testing.T) {
-	type decide = func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error)
-	// ignored answers some requests of an op as if the store had done what they ask.
-	ignored := func(op weir.Op) func(func() bool) decide {
-		return func(now func() bool) decide {
-			return func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
-				if r.Op == op && now() {
-					n, _ := r.Actual.Cost()
-					return weir.Result{Allowed: true, Granted: n}, nil
-				}
-				return next.Decide(ctx, r, each)
+	// ignored answers one in n requests of an op as if the store had done what they ask.
+	ignored := func(op weir.Op, n int64) sabotage {
+		now := every(n)
+		return func(next ask, r weir.Request) (weir.Result, error) {
+			if r.Op == op && now() {
+				n, _ := r.Actual.Cost()
+				return weir.Result{Allowed: true, Granted: n}, nil
 			}
+			return next(r)
 		}
 	}
+	// spoiled does something after one in n answers, which it can change.
+	spoiled := func(n int64, of func(r weir.Request, res weir.Result) bool, do func(next ask, r weir.Request, res *weir.Result) error) sabotage {
+		now := every(n)
+		return func(next ask, r weir.Request) (weir.Result, error) {
+			res, err := next(r)
+			if err == nil && of(r, res) && now() {
+				err = do(next, r, &res)
+			}
+			return res, err
+		}
+	}
+	// extra makes a request more.
+	extra := func(f func(weir.Request) weir.Request) func(ask, weir.Request, *weir.Result) error {
+		return func(next ask, r weir.Request, _ *weir.Result) error {
+			_, _ = next(f(r))
+			return nil
+		}
+	}
+	failing := func(with error) sabotage {
+		return spoiled(30, always, func(ask, weir.Request, *weir.Result) error { return fmt.Errorf("sabotage: %w", with) })
+	}
+	consumes := func(r weir.Request, _ weir.Result) bool { return r.Op == weir.Consume && r.ID == "" }
+	deny := every(30)
 	for name, tt := range map[string]struct {
-		n    int64 // one in n requests is sabotaged
-		make func(now func() bool) decide
+		do   sabotage
 		want Promise
 	}{
-		"a denied request is allowed": {30, func(now func() bool) decide {
-			return func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
-				res, err := next.Decide(ctx, r, each)
-				if r.Op == weir.Consume && err == nil && !res.Allowed && now() {
-					res.Allowed, res.Granted = true, max(r.Cost, 1)
-				}
-				return res, err
+		"a denied request is allowed": {spoiled(30, func(r weir.Request, res weir.Result) bool { return r.Op == weir.Consume && !res.Allowed },
+			func(_ ask, r weir.Request, res *weir.Result) error {
+				res.Allowed, res.Granted = true, max(r.Cost, 1)
+				return nil
+			}), More},
+		"a request that has room is denied": {func(next ask, r weir.Request) (weir.Result, error) {
+			if r.Op != weir.Consume || !deny() {
+				return next(r)
 			}
-		}, More},
-		"a request that has room is denied": {30, func(now func() bool) decide {
-			return func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
-				if r.Op != weir.Consume || !now() {
-					return next.Decide(ctx, r, each)
-				}
-				r.Op = weir.Peek
-				res, err := next.Decide(ctx, r, each)
-				res.Allowed = false
-				return res, err
-			}
+			r.Op = weir.Peek
+			res, err := next(r)
+			res.Allowed = false
+			return res, err
 		}, Fewer},
-		"a request consumes more than it says": {50, func(now func() bool) decide {
-			return func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
-				if r.Op == weir.Consume && r.ID == "" && now() {
-					_, _ = next.Decide(ctx, r, each)
-				}
-				return next.Decide(ctx, r, each)
-			}
-		}, Answer},
-		"tokens come back by themselves": {200, func(now func() bool) decide {
-			return func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
-				res, err := next.Decide(ctx, r, each)
-				if now() {
-					_, _ = next.Decide(ctx, weir.Request{Key: r.Key, Op: weir.Reset}, nil)
-				}
-				return res, err
-			}
-		}, More},
-		"a repeated ID consumes again": {1, func(func() bool) decide {
-			return func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
-				res, err := next.Decide(ctx, r, each)
-				if res.Replayed {
-					_, _ = next.Decide(ctx, weir.Request{Key: r.Key, Cost: r.Cost}, each)
-				}
-				return res, err
-			}
-		}, Answer},
-		"a denied caller must retry later than RetryAfter": {1, func(func() bool) decide {
-			return func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
-				res, err := next.Decide(ctx, r, each)
-				res.RetryAfter /= 2
-				return res, err
-			}
-		}, Retry},
-		"a call fails":           {30, failing(store.ErrUnavailable), Failed},
-		"an error is unexpected": {30, failing(store.ErrScript), Failed},
-		"refunds are lost":       {3, ignored(weir.Refund), Answer},
-		"settlements are lost":   {3, ignored(weir.Settle), Answer},
-		"releases are lost":      {3, ignored(weir.Release), Answer},
-		"resets are lost":        {1, ignored(weir.Reset), Fewer},
+		"a request consumes more than it says": {spoiled(50, consumes, extra(func(r weir.Request) weir.Request { return r })), Answer},
+		"tokens come back by themselves":       {spoiled(200, always, extra(func(r weir.Request) weir.Request { return weir.Request{Key: r.Key, Op: weir.Reset} })), More},
+		"a repeated ID consumes again": {spoiled(1, func(_ weir.Request, res weir.Result) bool { return res.Replayed },
+			extra(func(r weir.Request) weir.Request { return weir.Request{Key: r.Key, Cost: r.Cost} })), Answer},
+		"a denied caller must retry later than RetryAfter": {spoiled(1, always, func(_ ask, _ weir.Request, res *weir.Result) error {
+			res.RetryAfter /= 2
+			return nil
+		}), Retry},
+		"a call fails":           {failing(store.ErrUnavailable), Failed},
+		"an error is unexpected": {failing(store.ErrScript), Failed},
+		"refunds are lost":       {ignored(weir.Refund, 3), Answer},
+		"settlements are lost":   {ignored(weir.Settle, 3), Answer},
+		"releases are lost":      {ignored(weir.Release, 3), Answer},
+		"resets are lost":        {ignored(weir.Reset, 1), Fewer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			now := every(tt.n)
-			s := run(func(next weir.Decider) weir.Decider { return wrapper{next, tt.make(now)} }, nil, func(s *Soak) bool {
-				return s.Report.Broken[tt.want] > 0
-			})
+			s := run(around(tt.do), nil, func(s *Soak) bool { return s.Report.Broken[tt.want] > 0 })
 			if s.Report.Broken[tt.want] == 0 {
 				t.Errorf("got %v, want that %s", s.Err(), tt.want)
 			}
@@ -176,35 +172,22 @@ func TestSabotage(t *testing.T) {
 	}
 }
 
-// failing makes some requests fail that the store has answered.
-func failing(with error) func(func() bool) func(context.Context, weir.Decider, weir.Request, []weir.Result) (weir.Result, error) {
-	return func(now func() bool) func(context.Context, weir.Decider, weir.Request, []weir.Result) (weir.Result, error) {
-		return func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
-			res, err := next.Decide(ctx, r, each)
-			if now() {
-				return weir.Result{}, fmt.Errorf("sabotage: %w", with)
-			}
-			return res, err
-		}
-	}
-}
+func always(weir.Request, weir.Result) bool { return true }
 
 // TestUnknown checks that calls without a reply, of which some were made, are no violations.
 func TestUnknown(t *testing.T) {
 	t.Parallel()
 	var down atomic.Bool
 	made := every(2)
-	s := run(func(next weir.Decider) weir.Decider {
-		return wrapper{next, func(ctx context.Context, next weir.Decider, r weir.Request, each []weir.Result) (weir.Result, error) {
-			if !down.Load() {
-				return next.Decide(ctx, r, each)
-			}
-			if made() {
-				_, _ = next.Decide(ctx, r, each)
-			}
-			return weir.Result{}, store.ErrUnavailable
-		}}
-	}, nil, nil, &Fault{Name: "down", Begin: func() { down.Store(true) }, End: func() { down.Store(false) }})
+	s := run(around(func(next ask, r weir.Request) (weir.Result, error) {
+		if !down.Load() {
+			return next(r)
+		}
+		if made() {
+			_, _ = next(r)
+		}
+		return weir.Result{}, store.ErrUnavailable
+	}), nil, nil, &Fault{Name: "down", Begin: func() { down.Store(true) }, End: func() { down.Store(false) }})
 	if err := s.Err(); err != nil {
 		t.Error(err)
 	}
