@@ -18,9 +18,9 @@ import (
 	"github.com/weir-go/weir/algorithm"
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/conformance/internal/algorithms"
-	"github.com/weir-go/weir/conformance/internal/random"
 	"github.com/weir-go/weir/examples/dailyquota"
 	"github.com/weir-go/weir/internal/compose"
+	"github.com/weir-go/weir/internal/model"
 	"github.com/weir-go/weir/internal/script"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/goredis"
@@ -292,8 +292,8 @@ func formKinds(r *rand.Rand) []formKind {
 		k.scale, k.steps = max(k.scale, 1), 30
 		all = append(all, k)
 	}
-	log := algorithm.SlidingLog{Limit: random.Pick[int64](r, 1, 3, 5, 6, 40, 100_000, algorithm.MaxLogTokens), Window: time.Millisecond}
-	most := max(log.Limit/random.Pick[int64](r, 1, 3, 40), 2)
+	log := algorithm.SlidingLog{Limit: model.Pick[int64](r, 1, 3, 5, 6, 40, 100_000, algorithm.MaxLogTokens), Window: time.Millisecond}
+	most := max(log.Limit/model.Pick[int64](r, 1, 3, 40), 2)
 	logs := formKind{
 		limits: []algorithm.Algorithm{log, algorithm.SlidingLog{Limit: log.Limit/2 + 1, Window: log.Window}, algorithm.SlidingLog{Limit: log.Limit, Window: log.Window / 2}},
 		unit:   15 * time.Microsecond, scale: max(most/4, 1), steps: 150,
@@ -304,7 +304,7 @@ func formKinds(r *rand.Rand) []formKind {
 	all = append(all, logs)
 	for _, s := range algorithms.BuiltIn {
 		a := s.New(r)
-		k := formKind{limits: []algorithm.Algorithm{a}, unit: max(random.Unit(a), time.Microsecond), scale: 1, steps: 30}
+		k := formKind{limits: []algorithm.Algorithm{a}, unit: max(model.Unit(a), time.Microsecond), scale: 1, steps: 30}
 		for range 3 { // other limits that share its state
 			if b := s.New(r); program(a).Limit(0).Kind == program(b).Limit(0).Kind {
 				k.limits = append(k.limits, b)
@@ -346,19 +346,19 @@ func (k formKind) history(r *rand.Rand) formCase {
 			}
 		case 11: // a window of a decision ends, or a pause
 			if r.IntN(2) == 0 {
-				now = max(now, random.Pick(r, ends...))
+				now = max(now, model.Pick(r, ends...))
 			}
 		}
 		now = now.Truncate(time.Microsecond)
-		call := formCall{limit: k.limits[0], after: now, verb: random.Pick(r, verbs...), cost: (1 + r.Int64N(4)) * k.scale, want: anything}
+		call := formCall{limit: k.limits[0], after: now, verb: model.Pick(r, verbs...), cost: (1 + r.Int64N(4)) * k.scale, want: anything}
 		if r.IntN(8) == 0 {
-			call.limit = random.Pick(r, k.limits...)
+			call.limit = model.Pick(r, k.limits...)
 		}
 		switch {
 		case pauses && r.IntN(2) == 0:
 			call.verb = script.Pause
 		case !pauses && marked && r.IntN(8) > 0:
-			call.verb = random.Pick(r, script.ConsumeMark, script.ConsumeMark, script.ForceMark, script.Consume, script.Settle, script.Refund, script.Refund, script.Refund)
+			call.verb = model.Pick(r, script.ConsumeMark, script.ConsumeMark, script.ForceMark, script.Consume, script.Settle, script.Refund, script.Refund, script.Refund)
 		}
 		switch v := call.verb; {
 		case v == script.Reset && r.IntN(6) > 0:
@@ -378,7 +378,7 @@ func (k formKind) history(r *rand.Rand) formCase {
 		}
 		ends = append(ends, now+window+call.wait)[max(0, len(ends)-15):]
 		if p.Sets() {
-			call.text = random.Pick(r, "a", "b", "c", "d")
+			call.text = model.Pick(r, "a", "b", "c", "d")
 		}
 		c.calls = append(c.calls, call)
 	}
