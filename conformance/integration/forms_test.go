@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -100,11 +101,7 @@ func (f *formServer) run(c formCase, old, wrong string) error {
 	ctx, begin, st := context.Background(), time.Now(), goredis.New(f.Client)
 	tag := fmt.Sprintf("{%d}:", f.runs.Add(1))
 	held, ttls := map[string]store.Content{}, map[string]time.Duration{}
-	defer func() {
-		for key := range held {
-			f.Unlink(ctx, key)
-		}
-	}()
+	defer func() { f.Unlink(ctx, slices.Collect(maps.Keys(held))...) }()
 	for i, call := range c.calls {
 		p := program(call.limit)
 		s, name := p.Script(call.verb), fmt.Sprintf("%s, call %d, %+v", c.name, i, call)
