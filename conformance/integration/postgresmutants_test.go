@@ -73,6 +73,9 @@ func TestPostgresMutants(t *testing.T) {
 	}
 }
 
+// mutantsModule is the module of the copies. Its path lets them import what is internal to store.
+const mutantsModule = "github.com/weir-go/weir/store/mutants"
+
 func copyName(i int) string { return fmt.Sprintf("m%02d", i) }
 
 // buildMutants compiles a test program with all copies, and returns its path. Copy 0 has no
@@ -102,7 +105,7 @@ func buildMutants(t *testing.T) (program string) {
 		}
 		return string(text)
 	}
-	mod := regexp.MustCompile(`(?m)^module .*`).ReplaceAllString(read("go.mod"), "module mutants")
+	mod := regexp.MustCompile(`(?m)^module .*`).ReplaceAllString(read("go.mod"), "module "+mutantsModule)
 	write("go.mod", strings.ReplaceAll(mod, "=> ../..", "=> "+absolute))
 	write("go.sum", read("go.sum"))
 	write("mutant_test.go", read("testdata/postgresmutants/mutant_test.go"))
@@ -125,7 +128,7 @@ func buildMutants(t *testing.T) (program string) {
 		for file, text := range m.apply(t, files) {
 			write(filepath.Join(name, file), text)
 		}
-		imports += fmt.Sprintf("\t%s %q\n", name, "mutants/"+name)
+		imports += fmt.Sprintf("\t%s %q\n", name, mutantsModule+"/"+name)
 		list += fmt.Sprintf("\t%q: {func(p *pgxpool.Pool) store.Store { return %[2]s.New(p) }, %[2]s.Migrate},\n", name, name)
 	}
 	write("copies_test.go", `package mutants
