@@ -273,6 +273,7 @@ func formKinds(r *rand.Rand) []formKind {
 	var all []formKind
 	for _, k := range []formKind{
 		{limits: []algorithm.Algorithm{whole}, unit: time.Second},
+		{limits: []algorithm.Algorithm{whole, algorithm.GCRA{Rate: algorithm.PerSecond(1), Burst: 2}, algorithm.GCRA{Rate: algorithm.PerSecond(2), Burst: 7}}, unit: time.Second},
 		{limits: []algorithm.Algorithm{third}, unit: time.Second / 3},
 		{limits: []algorithm.Algorithm{algorithm.GCRA{Rate: algorithm.PerSecond(7_000_000), Burst: 30}}, unit: time.Microsecond},
 		{limits: []algorithm.Algorithm{algorithm.GCRA{Rate: algorithm.Every(1<<51 + 1), Burst: 3}}, unit: 1 << 51}, // a debt of one token is deep
