@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/weir-go/weir/conformance/internal/decisions"
 	"github.com/weir-go/weir/conformance/internal/suite"
 	"github.com/weir-go/weir/internal/model"
+	"github.com/weir-go/weir/store/memory"
 )
 
 // modelled returns a check that makes n random histories of steps requests, and checks that
@@ -81,8 +83,7 @@ func sameAsModel(t *algorithms.T, a algorithm.Algorithm, m model.Model, c *decis
 // whether the lease was held.
 func predict(m model.Model, now int64, r weir.Request) weir.Result {
 	cost, rules := max(r.Cost, 1), []model.Rule{{Model: m}}
-	l, leases := m.(*model.Leases)
-	if leases {
+	if l, ok := m.(*model.Leases); ok {
 		if r.Op == weir.Release {
 			return weir.Result{Allowed: l.Release(now, r.ID)}
 		}
@@ -95,17 +96,17 @@ func predict(m model.Model, now int64, r weir.Request) weir.Result {
 	if r.Op == weir.Renew {
 		each[0].Granted = 0
 	}
-	res := result(each[0])
-	if leases {
+	res := result("one", each[0])
+	if _, leases := m.(*model.Leases); leases {
 		res.Type = weir.LeaseRule
 	}
 	return res
 }
 
-// result returns a as the result of the rule of decisions.One.
-func result(a model.Answer) weir.Result {
+// result returns a as the result of a rule.
+func result(name string, a model.Answer) weir.Result {
 	return weir.Result{
-		Rule: "one", Allowed: a.Allowed, Granted: a.Granted, Limit: a.Limit, Remaining: a.Remaining,
+		Rule: name, Allowed: a.Allowed, Granted: a.Granted, Limit: a.Limit, Remaining: a.Remaining,
 		Window: a.Window, RetryAfter: a.RetryAfter, ResetAfter: a.ResetAfter, Delay: a.Delay,
 	}
 }
@@ -132,6 +133,66 @@ func TestModels(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestModelsTogether compares limiters with several rules, of which some have a Cost, with the
+// models of these rules.
+func TestModelsTogether(t *testing.T) {
+	t.Parallel()
+	histories := uint64(500)
+	if testing.Short() {
+		histories = 50
+	}
+	for seed := range histories {
+		r, c := rand.New(rand.NewPCG(seed, 3)), decisions.NewClock()
+		var rules []weir.Rule
+		var models []model.Rule
+		makers, waits := model.Usual.All()[:8], true // without leases
+		if r.IntN(2) == 0 {
+			makers = []model.Maker{model.Usual.GCRA, model.Usual.TokenBucket, model.Usual.LeakyBucket}
+		}
+		for i := range 2 + r.IntN(2) {
+			a := model.Pick(r, makers...)(r)
+			rule := weir.Rule{Name: strconv.Itoa(i), Algorithm: a}
+			if i > 0 && r.IntN(3) == 0 {
+				rule.Cost = 1
+			}
+			rules, models = append(rules, rule), append(models, model.Rule{Model: model.New(a), Cost: rule.Cost})
+			waits = waits && model.Rated(a)
+		}
+		lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "models", Segments: []string{"user"}, Rules: rules}, &weir.Options{Clock: c.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for step := range 40 {
+			unit := model.Unit(rules[r.IntN(len(rules))].Algorithm)
+			c.Advance(model.Pause(r, unit))
+			req := weir.Request{Key: weir.KeyOf("ann"), Op: model.Pick(r, weir.Consume, weir.Consume, weir.TakeUpTo, weir.Peek), Cost: 1 + r.Int64N(6)}
+			cost := req.Cost
+			if req.Op == weir.TakeUpTo {
+				cost = max(model.UpTo(models, c.Micros, 0, cost), 1)
+			} else if waits && r.IntN(2) == 0 {
+				req.MaxWait = model.Wait(r, unit)
+			}
+			each := make([]weir.Result, len(rules))
+			got, err := lim.Decide(t.Context(), req, each)
+			if err != nil {
+				t.Fatal(err)
+			}
+			which, answers := model.Decide(models, c.Micros, req.MaxWait.Microseconds(), cost, req.Op != weir.Peek)
+			want := result(rules[which].Name, answers[which])
+			want.Granted = answers[0].Granted // rule 0 has no Cost
+			for i, a := range answers {
+				want.Delay = max(want.Delay, a.Delay)
+				if one := result(rules[i].Name, a); each[i] != one {
+					t.Fatalf("seed %d, %+v, step %d, %+v: rule %d:\ngot  %+v\nwant %+v", seed, rules, step, req, i, each[i], one)
+				}
+			}
+			if got != want {
+				t.Fatalf("seed %d, %+v, step %d, %+v:\ngot  %+v\nwant %+v", seed, rules, step, req, got, want)
+			}
+		}
 	}
 }
 
