@@ -62,7 +62,7 @@ var Usual = Sizes{
 	Rate: func(r *rand.Rand) algorithm.Rate {
 		return algorithm.Rate{
 			Count:  Pick(r, 1, 2, 3, 7, 10, 60, 997, 1000, 3_000_000, 1+r.Int64N(1000)),
-			Period: Pick(r, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 1500*time.Nanosecond, 1+time.Duration(r.Int64N(int64(time.Minute)))),
+			Period: Pick(r, time.Microsecond, time.Millisecond, time.Second, time.Minute, time.Hour, 24*time.Hour, 1500*time.Nanosecond, 1+time.Duration(r.Int64N(int64(time.Minute)))),
 		}
 	},
 }
