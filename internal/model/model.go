@@ -61,6 +61,12 @@ func New(a algorithm.Algorithm) (m Model) {
 	return m
 }
 
+// Rated reports whether the tokens of a are refilled at a rate.
+func Rated(a algorithm.Algorithm) bool {
+	_, ok := New(a).(reserver)
+	return ok
+}
+
 // A Rule is a model, and its own cost if that is not 0.
 type Rule struct {
 	Model Model
