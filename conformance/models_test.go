@@ -148,7 +148,7 @@ func TestModelsTogether(t *testing.T) {
 		r, c := rand.New(rand.NewPCG(seed, 3)), decisions.NewClock()
 		var rules []weir.Rule
 		var models []model.Rule
-		makers, waits := model.Usual.All()[:8], true // without leases
+		makers, waits, longest := model.Usual.All()[:8], true, int64(algorithm.MaxSpan/time.Microsecond) // without leases
 		if r.IntN(2) == 0 {
 			makers = []model.Maker{model.Usual.GCRA, model.Usual.TokenBucket, model.Usual.LeakyBucket}
 		}
@@ -159,7 +159,11 @@ func TestModelsTogether(t *testing.T) {
 				rule.Cost = 1
 			}
 			rules, models = append(rules, rule), append(models, model.Rule{Model: model.New(a), Cost: rule.Cost})
-			waits = waits && model.Rated(a)
+			limit, err := a.NewLimit()
+			if err != nil {
+				t.Fatal(err)
+			}
+			waits, longest = waits && model.Rated(a), min(longest, limit.MaxWait)
 		}
 		lim, err := weir.NewPolicy(memory.New(nil), weir.Policy{Name: "models", Segments: []string{"user"}, Rules: rules}, &weir.Options{Clock: c.Now})
 		if err != nil {
@@ -180,7 +184,7 @@ func TestModelsTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			which, answers := model.Decide(models, c.Micros, req.MaxWait.Microseconds(), cost, req.Op != weir.Peek)
+			which, answers := model.Decide(models, c.Micros, min(req.MaxWait.Microseconds(), longest), cost, req.Op != weir.Peek)
 			want := result(rules[which].Name, answers[which])
 			want.Granted = answers[0].Granted // rule 0 has no Cost
 			for i, a := range answers {

@@ -130,6 +130,8 @@ func TestFields(t *testing.T) {
 				v.SetBool(!v.Bool())
 			case reflect.String:
 				v.SetString(v.String() + "x")
+			case reflect.Uint8:
+				v.SetUint(v.Uint() + 1)
 			default:
 				v.SetInt(v.Int() + 1)
 			}
