@@ -47,6 +47,12 @@ var formCases = func() []formCase {
 			{limit: algorithm.GCRA{Rate: algorithm.Rate{Count: 2, Period: 7_999_999 * us}, Burst: 5}, verb: script.Force, cost: 1, want: 1},
 			{limit: whole, verb: script.Refund},
 		}},
+		{"a decision is settled for less behind another, which took exactly the rest", []formCall{
+			{limit: whole, verb: script.ConsumeMark, cost: 2, want: 1},
+			{limit: whole, cost: 3, want: 1},
+			{limit: whole, verb: script.Settle, cost: 1, want: 1},
+			{limit: whole, verb: script.Refund, want: 1},
+		}},
 		{"a decision is settled when nothing has changed", []formCall{
 			{limit: whole, verb: script.ConsumeMark, cost: 2, want: 1},
 			{limit: whole, verb: script.Settle, after: us, cost: 9, want: 1},
