@@ -148,7 +148,7 @@ func TestModelsTogether(t *testing.T) {
 		r, c := rand.New(rand.NewPCG(seed, 3)), decisions.NewClock()
 		var rules []weir.Rule
 		var models []model.Rule
-		makers, waits, longest := model.Usual.All()[:8], true, int64(algorithm.MaxSpan/time.Microsecond) // without leases
+		makers, waits, longest := model.Usual.AllRefundable(), true, int64(algorithm.MaxSpan/time.Microsecond) // without leases
 		if r.IntN(2) == 0 {
 			makers = []model.Maker{model.Usual.GCRA, model.Usual.TokenBucket, model.Usual.LeakyBucket}
 		}

@@ -40,7 +40,7 @@ func newHistory(t *testing.T, r *rand.Rand) *history {
 	h := &history{bench: newBench(t), r: r, rules: 1 + r.IntN(3), known: map[string]known{}}
 	makers := make([]model.Maker, h.rules)
 	for i := range makers {
-		makers[i] = model.Pick(r, model.Wide.All()[:8]...)
+		makers[i] = model.Pick(r, model.Wide.AllRefundable()...)
 	}
 	for range 1 + r.IntN(2) {
 		var rules []compose.Rule

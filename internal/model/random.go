@@ -90,17 +90,16 @@ var Wide = Sizes{
 	},
 }
 
-// All returns the makers of all algorithms that have a model. The decisions of the first
-// eight can be refunded.
-func (s Sizes) All() []Maker {
-	return []Maker{
-		s.GCRA, s.FixedWindow, s.Calendar, s.SlidingBuckets, s.SlidingCounter, s.SlidingLog, s.TokenBucket, s.LeakyBucket,
-		s.MetadataWindow, s.Concurrency,
-	}
+// All returns the makers of all algorithms that have a model.
+func (s Sizes) All() []Maker { return append(s.AllRefundable(), s.MetadataWindow, s.Concurrency) }
+
+// AllRefundable returns the makers of the algorithms whose decisions can be refunded.
+func (s Sizes) AllRefundable() []Maker {
+	return []Maker{s.GCRA, s.FixedWindow, s.Calendar, s.SlidingBuckets, s.SlidingCounter, s.SlidingLog, s.TokenBucket, s.LeakyBucket}
 }
 
 // Refundable returns a random algorithm whose decisions can be refunded.
-func (s Sizes) Refundable(r *rand.Rand) algorithm.Algorithm { return Pick(r, s.All()[:8]...)(r) }
+func (s Sizes) Refundable(r *rand.Rand) algorithm.Algorithm { return Pick(r, s.AllRefundable()...)(r) }
 
 // valid returns the first valid algorithm that make returns.
 func valid[A algorithm.Algorithm](make func() A) algorithm.Algorithm {
