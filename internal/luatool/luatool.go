@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Need returns the path of a program, for example the compiler luac5.4. If the machine
+// Need returns the path of a program, for example the interpreter lua5.4. If the machine
 // lacks it, the test is skipped, or fails if WEIR_REQUIRE_LINT is 1.
 func Need(t *testing.T, name string) string {
 	t.Helper()
