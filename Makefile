@@ -53,7 +53,8 @@ soak: images ## Random clients and faults on a cluster, and docs/reference/soak.
 	cd conformance/integration && WEIR_REQUIRE_DOCKER=1 go test -count=1 -timeout 0 -run 'TestSoak$$' \
 		-soak $(TIME) -soak.seed $(SEED) -soak.report ../../docs/reference/soak.md
 
-long: ## What make test-all tries a random share of, in full, and long histories.
+long: ## What make test-all tries a random share of, in full, long histories, and go vet for 32 bits.
+	WEIR_LONG=1 .ci/lint
 	WEIR_LONG=1 WEIR_HISTORIES=25000 go test -count=1 -parallel 8 -timeout 0 -v \
 		-run 'TestMutants|TestDirectIsEval|TestHistories' . ./conformance/... | grep -vE '^ +--- PASS|^ *=== '
 
