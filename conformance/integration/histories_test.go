@@ -3,13 +3,12 @@ package integration
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"sync"
 	"testing"
 
 	"github.com/weir-go/weir/conformance/integration/internal/servers"
 	"github.com/weir-go/weir/conformance/internal/histories"
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store"
 	"github.com/weir-go/weir/store/postgres"
 )
@@ -19,13 +18,7 @@ import (
 func TestHistories(t *testing.T) {
 	inLua(t)
 	t.Parallel()
-	n := 300
-	if text := os.Getenv("WEIR_HISTORIES"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
+	n := weirtest.Histories(t, 300)
 	for _, server := range servers.All() {
 		if server.Name == "redis-8.0" || server.Name == "redis-cluster-8.0" {
 			t.Run(server.Name, func(t *testing.T) {

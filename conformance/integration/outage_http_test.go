@@ -3,6 +3,7 @@ package integration
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -65,7 +66,7 @@ func (n noted) Eval(ctx context.Context, s *store.Script, keys []string, args []
 	return n.Store.Eval(ctx, s, keys, args, reply)
 }
 
-// newSite returns a site over a new client for the fault f.
+// newSite returns a site over a new client for the fault f, with a limit of its own.
 func newSite(t *testing.T, f conformance.Fault, o *outage.Options) *site {
 	t.Helper()
 	st, closeClient := f.Open()
@@ -82,7 +83,7 @@ func newSite(t *testing.T, f conformance.Fault, o *outage.Options) *site {
 	if err != nil {
 		t.Fatal(err)
 	}
-	limit, err := weirhttp.New(lim, weirhttp.By(weirhttp.Text("all")), nil)
+	limit, err := weirhttp.New(lim, weirhttp.By(weirhttp.Text(rand.Text())), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

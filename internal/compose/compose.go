@@ -96,13 +96,14 @@ type rule struct {
 	layout *script.Rule
 	step   step
 	costBy CostBy
-	pauses bool
 	key    int // the index of its first key
 	arg    int // the index of its first constant
 	ints   int // the number of its integers in a reply
 	state  int // the index of the first of them
 	spent  int // the index of what appendSpent appends
 }
+
+func (r *rule) pauses() bool { return r.costBy == CostNothing }
 
 // New returns a Program with the rules. The error says which kind or limit is wrong.
 func New(rules []Rule) (*Program, error) {
@@ -124,7 +125,8 @@ func New(rules []Rule) (*Program, error) {
 	keys, some := 0, false
 	for i, r := range rules {
 		l, layout := r.Limit, src.Rules[i]
-		pauses := layout.Type == contract.PauseRule
+		costBy := CostOf(l.Kind, r.Cost)
+		pauses := costBy == CostNothing
 		form, err := newStep(layout, l)
 		if err != nil {
 			return nil, fmt.Errorf("kind %s: %w", layout.Head.Name, err)
@@ -132,14 +134,14 @@ func New(rules []Rule) (*Program, error) {
 		if r.Share > 1 {
 			form = shareOf(form, r.Share)
 		}
-		p.rules = append(p.rules, rule{Rule: r, layout: layout, step: form, costBy: CostOf(l.Kind, r.Cost), pauses: pauses, key: keys, arg: len(p.consts), ints: len(layout.Cell)})
+		p.rules = append(p.rules, rule{Rule: r, layout: layout, step: form, costBy: costBy, key: keys, arg: len(p.consts), ints: len(layout.Cell)})
 		keys += layout.Keys()
 		p.consts = append(p.consts, l.Args...)
 		p.cells, some = p.cells && (form.meter != nil || pauses), some || form.meter != nil
 		if !pauses {
 			p.maxWait = min(p.maxWait, l.MaxWait)
 		}
-		switch p.rules[i].costBy {
+		switch costBy {
 		case CostOwn:
 			p.consts = append(p.consts, store.ConstArg(r.Cost))
 			p.ownDebt = min(p.ownDebt, l.MaxDebt)
@@ -168,7 +170,7 @@ func (p *Program) Keys(i int) int { return p.source.Rules[i].Keys() }
 func (p *Program) Marked(i int) bool { return p.source.Rules[i].Marker > 0 }
 
 // Pauses reports whether rule i pauses keys.
-func (p *Program) Pauses(i int) bool { return p.rules[i].pauses }
+func (p *Program) Pauses(i int) bool { return p.rules[i].pauses() }
 
 // Sets reports whether a rule keeps its state in a sorted set or a list, which MGet
 // cannot read.
@@ -200,8 +202,8 @@ func (p *Program) Verbs() []script.Verb {
 	for i := range p.rules {
 		leases = leases && p.source.Rules[i].Type == contract.LeaseRule
 		entries = entries && p.source.Rules[i].Entries()
-		marked = marked && (p.Marked(i) || p.rules[i].pauses)
-		pauses = pauses && p.rules[i].pauses
+		marked = marked && (p.Marked(i) || p.rules[i].pauses())
+		pauses = pauses && p.rules[i].pauses()
 	}
 	list := []script.Verb{script.Consume, script.UpTo, script.Peek, script.Reset}
 	debt := min(p.debt, p.ownDebt) > 0

@@ -196,7 +196,7 @@ func (r *run) decide(reply []store.Value, held []held) (_ []store.Value, err err
 		for _, v := range ints[:q.ints] {
 			reply = append(reply, store.IntegerValue(v))
 		}
-		if !q.pauses || !r.verb.Forces() {
+		if !q.pauses() || !r.verb.Forces() {
 			take = fit(r.verb, q.costBy == CostOwn, r.cost(q), h.room+r.call.debt, take)
 		}
 	}
@@ -241,7 +241,7 @@ func fit(v script.Verb, own bool, cost, room, take int64) int64 {
 // tokens.
 func (r *run) consume(i int, h *held, take int64) error {
 	q, s := &r.rules[i], h.step
-	if q.pauses {
+	if q.pauses() {
 		return nil
 	}
 	n, gen := r.cost(q), int64(0)

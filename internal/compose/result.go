@@ -67,7 +67,7 @@ func (p *Program) Result(i int, v script.Verb, o *Reply, c *Call) (out Result) {
 		own := r.step.raw.Answer(o.Now, s, out.Granted, a)
 		out.Type, out.Rule, out.Limit, out.Window, out.Remaining, out.ResetAfter = r.Limit.Kind.Type(), r.Name, own.Limit, own.Window, own.Remaining, own.ResetAfter
 		switch {
-		case a.Cost > r.Limit.Capacity && !r.pauses:
+		case a.Cost > r.Limit.Capacity && !r.pauses():
 			out.deny(contract.Never)
 		case room < a.Cost:
 			out.deny(own.RetryAfter)
@@ -115,7 +115,7 @@ func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out 
 	r := &p.rules[i]
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}
 	out = p.Result(i, script.Peek, &peek, &Call{Cost: 1})
-	if r.pauses && !v.Forces() && !out.Allowed { // the caller has not gone ahead
+	if r.pauses() && !v.Forces() && !out.Allowed { // the caller has not gone ahead
 		return out
 	}
 	out.Allowed, out.Delay, out.RetryAfter, out.Granted = true, 0, 0, o.Granted

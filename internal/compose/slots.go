@@ -106,7 +106,7 @@ func (d *Query) read(slots []Slot) bool {
 	for i := range slots {
 		sl, q := &slots[i], &rules[i]
 		r, s := sl.Record, &q.step
-		if q.pauses {
+		if q.pauses() {
 			if r != nil && r.Expires > stored {
 				return false
 			}
@@ -145,7 +145,7 @@ func (d *Query) consume(slots []Slot, each []Result, a *Result) {
 	for i := range slots {
 		sl, q := &slots[i], &rules[i]
 		m, cost, delay := q.step.meter, q.costOf(d.Verb, d.take, d.Call.Cost), time.Duration(0)
-		if q.pauses {
+		if q.pauses() {
 			if shown.Add(i, math.MaxInt64, 0, 0); len(each) > 0 {
 				q.open(&each[i])
 				each[i].Granted = cost
@@ -185,7 +185,7 @@ func (d *Query) answer(slots []Slot, each []Result, a *Result) {
 			other, one = Result{}, &other
 		}
 		left := int64(math.MaxInt64)
-		if q.pauses {
+		if q.pauses() {
 			q.open(one)
 		} else {
 			q.resultOfCell(one, d.now, sl.cell, sl.room, sl.used, q.costOf(d.Verb, d.take, d.Call.Cost), d.Call.Wait)

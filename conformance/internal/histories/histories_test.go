@@ -1,10 +1,9 @@
 package histories
 
 import (
-	"os"
-	"strconv"
 	"testing"
 
+	"github.com/weir-go/weir/internal/test/weirtest"
 	"github.com/weir-go/weir/store/memory"
 )
 
@@ -15,15 +14,9 @@ func TestHistories(t *testing.T) {
 	if testing.Short() {
 		n = 500
 	}
-	if text := os.Getenv("WEIR_HISTORIES"); text != "" {
-		var err error
-		if n, err = strconv.Atoi(text); err != nil {
-			t.Fatal(err)
-		}
-	}
 	var stats Stats
 	failed := 0
-	for seed := range uint64(n) {
+	for seed := range uint64(weirtest.Histories(t, n)) {
 		if err := Run(t.Context(), memory.New(nil), "h", seed, &stats); err != nil {
 			t.Error(err)
 			if failed++; failed == 10 {

@@ -25,6 +25,18 @@ import (
 // long sets WEIR_LONG to 1.
 func Long() bool { return os.Getenv("WEIR_LONG") == "1" }
 
+// Histories returns the number of random histories in WEIR_HISTORIES, or n.
+func Histories(t *testing.T, n int) int {
+	t.Helper()
+	if text := os.Getenv("WEIR_HISTORIES"); text != "" {
+		var err error
+		if n, err = strconv.Atoi(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return n
+}
+
 // Seed returns the seed in WEIR_SEED, or a random one, and logs it.
 func Seed(t *testing.T) uint64 {
 	t.Helper()
