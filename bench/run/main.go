@@ -63,7 +63,7 @@ var plans = map[string]plan{
 		takes: "about 4 minutes on two idle cores",
 		each: []step{
 			{bench: "^BenchmarkMemory$|^BenchmarkMemoryParallel$/./keys=1000$|^BenchmarkAround$", benchtime: "20ms"},
-			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-gcra|weir-gcra-clock|redisstore)$|^BenchmarkCoalesce$/./callers=64$|^BenchmarkPrefetch$/./callers=1$", benchtime: "30ms"},
+			{bench: "^Benchmark(Redis|Rueidis)$|^BenchmarkRedigo$/impl=(floor|weir-gcra|redisstore)$|^BenchmarkCoalesce$/./callers=64$|^BenchmarkPrefetch$/./callers=1$", benchtime: "30ms"},
 			{bench: "^Benchmark(Server|Rules|SlidingLog)$|^BenchmarkAlgorithms$/././limit=100$|^Benchmark(Postgres|SQLite|NATS|Threads)", benchtime: "20ms"},
 		},
 		once: []step{
@@ -202,10 +202,6 @@ func write(command, root string) error {
 	if err != nil {
 		return err
 	}
-	instructions, err := os.ReadFile("instructions.txt")
-	if err != nil {
-		return err
-	}
 	readme, err := os.ReadFile(filepath.Join(root, page.Readme))
 	if err != nil {
 		return err
@@ -214,7 +210,7 @@ func write(command, root string) error {
 	if err != nil {
 		return err
 	}
-	files, err := page.Make(r, former, string(instructions), string(readme), string(compare))
+	files, err := page.Make(r, former, string(readme), string(compare))
 	if err != nil {
 		return err
 	}

@@ -41,7 +41,7 @@ func TestGather(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		files, err := page.Make(now, before, "", parts, parts)
+		files, err := page.Make(now, before, parts, parts)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -60,7 +60,7 @@ func TestGather(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := page.Make(now, before, "", parts, parts); err == nil || !strings.Contains(err.Error(), "no results") {
+	if _, err := page.Make(now, before, parts, parts); err == nil || !strings.Contains(err.Error(), "no results") {
 		t.Errorf("a page without results: error %v", err)
 	}
 }

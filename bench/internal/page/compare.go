@@ -17,27 +17,27 @@ var others = map[string]string{
 	"httprate":              "httprate",
 	"redis_rate":            "redis_rate",
 	"redisstore":            "go-redisstore",
-	"redisstore-new":        "go-redisstore, `New`",
 	"rueidislimiter":        "rueidislimiter",
 	"floor":                 "a script that does nothing",
 }
 
 // own are weir's algorithms, by their names in the results.
 var own = map[string]string{
-	"weir-gcra":         "weir, GCRA",
-	"weir-gcra-clock":   "weir, GCRA, the caller's clock",
-	"weir-window":       "weir, FixedWindow",
-	"weir-window-clock": "weir, FixedWindow, the caller's clock",
-	"weir-counter":      "weir, SlidingCounter",
-	"weir-four":         "weir, four rules",
+	"weir-gcra":    "weir, GCRA",
+	"weir-window":  "weir, FixedWindow",
+	"weir-counter": "weir, SlidingCounter",
+	"weir-four":    "weir, four rules",
 }
 
 // A comparison is a figure of weir and the same figure of a peer.
 type comparison struct {
 	what       string // of one decision
-	row        string // of compare.md; "" if it does not have the ratio
+	row        string // of the tables of ratios
 	weir, peer series
 }
+
+func (c comparison) inMemory() bool { return strings.HasPrefix(c.what, "in memory") }
+func (c comparison) onServer() bool { return !c.inMemory() }
 
 // implName returns how tables name an implementation.
 func implName(impl string) string { return cmp.Or(others[impl], own[impl]) }
@@ -66,17 +66,13 @@ var likes = []like{
 // A client has a benchmark of its own.
 type client struct {
 	benchmark, name string
-	impls           []string
 	likes           []like
 }
 
 var clients = []client{
-	{"Redis", "go-redis", []string{"weir-gcra", "weir-gcra-clock", "weir-window", "redis_rate", "throttled", "ulule", "floor"},
-		[]like{{"redis_rate", "weir-gcra"}, {"throttled", "weir-gcra"}, {"ulule", "weir-window"}}},
-	{"Rueidis", "rueidis", []string{"weir-gcra", "weir-window", "weir-window-clock", "rueidislimiter", "floor"},
-		[]like{{"rueidislimiter", "weir-window"}}},
-	{"Redigo", "redigo", []string{"weir-gcra", "weir-gcra-clock", "redisstore", "redisstore-new", "floor"},
-		[]like{{"redisstore", "weir-gcra"}}},
+	{"Redis", "go-redis", []like{{"redis_rate", "weir-gcra"}, {"throttled", "weir-gcra"}, {"ulule", "weir-window"}}},
+	{"Rueidis", "rueidis", []like{{"rueidislimiter", "weir-window"}}},
+	{"Redigo", "redigo", []like{{"redisstore", "weir-gcra"}}},
 }
 
 // A figure is a unit of the results on a server that is compared.
@@ -94,8 +90,7 @@ var figures = []figure{
 	{"bytes on the wire", "wire-B/op", 1},
 }
 
-// comparisons returns everything that is compared. A row of compare.md has its ratios in this
-// order.
+// comparisons returns everything that is compared. The ratios of a row have this order.
 func comparisons() []comparison {
 	var all []comparison
 	add := func(what, row, format, unit string, l like) { // format has a verb for the implementation
@@ -107,7 +102,7 @@ func comparisons() []comparison {
 		}
 	}
 	for _, l := range likes {
-		add("in memory, 1,000 keys, parallel: time", "", "MemoryParallel/impl=%s/keys=1000", "ns/op", l)
+		add("in memory, 1,000 keys, parallel: time", implName(l.peer), "MemoryParallel/impl=%s/keys=1000", "ns/op", l)
 	}
 	for _, c := range clients {
 		for _, l := range c.likes {
@@ -170,111 +165,43 @@ func impl(name string) string {
 	return value
 }
 
-// A pair is a comparison in this run, and the ratio of the earlier run.
-type pair struct {
-	compared
-	earlier stat
-}
-
-// pairs returns the comparisons that both runs have, in the order of compare.
-func (w *writer) pairs() []pair {
-	var all []pair
+// again says how far the ratios of the earlier run differ, or "" if there is nothing to compare.
+func (w *writer) again() string {
+	all, overlap, factor := 0, 0, 0.0
+	var most compared
 	for _, c := range w.compare() {
-		if ratio, ok := w.earlier.ratio(c.weir, c.peer); ok {
-			all = append(all, pair{c, ratio})
+		before, ok := w.earlier.ratio(c.weir, c.peer)
+		if !ok {
+			continue
+		}
+		all++
+		if hundredths(c.ratio.low) <= hundredths(before.high) && hundredths(before.low) <= hundredths(c.ratio.high) {
+			overlap++
+		}
+		if f := max(c.ratio.median/before.median, before.median/c.ratio.median); f > factor {
+			factor, most = f, c
 		}
 	}
-	return all
-}
-
-// overlap reports whether the intervals of both ratios overlap, as the table shows them.
-func (p pair) overlap() bool {
-	return hundredths(p.ratio.low) <= hundredths(p.earlier.high) && hundredths(p.earlier.low) <= hundredths(p.ratio.high)
-}
-
-// factor returns the larger median divided by the smaller median.
-func (p pair) factor() float64 {
-	return max(p.ratio.median, p.earlier.median) / min(p.ratio.median, p.earlier.median)
-}
-
-// A tally is how many of some comparisons have intervals that overlap.
-type tally struct{ n, of int }
-
-// again compares the ratios of this run with those of the earlier run.
-func (w *writer) again() {
-	all := w.pairs()
-	if len(all) == 0 {
-		return
+	if all == 0 {
+		return ""
 	}
-	w.p("## Compared with an earlier run")
-	w.p("%s", w.earlier.ranBefore(w.Results))
-	var times, sizes tally
-	both, one := 0, 0 // comparisons in which weir is worse
-	most := all[0]
-	var rows []string
-	for _, p := range all {
-		t := &sizes
-		if p.weir.unit == "ns/op" || p.weir.unit == cpu {
-			t = &times
-		}
-		t.of++
-		earlier := p.earlier.String()
-		if p.overlap() {
-			t.n++
-		} else {
-			earlier = "**" + earlier + "**"
-		}
-		switch now, before := p.ratio.worse(), p.earlier.worse(); {
-		case now && before:
-			both++
-		case now != before:
-			one++
-		}
-		if p.factor() > most.factor() {
-			most = p
-		}
-		rows = append(rows, fmt.Sprintf("| %s | %s | %s | %s |", p.what, implName(impl(p.peer.name)), p.ratio, earlier))
-	}
-	bold := ""
-	if times.n < times.of || sizes.n < sizes.of {
-		bold = "\nIn the others, the earlier ratio is bold."
-	}
-	w.p(`The 95 %% confidence intervals overlap in %d of %d comparisons of times, and in %d of %d comparisons
-of bytes and allocations.%s
-The medians differ by at most %.0f %%: %s in this run and %s in the earlier run
-(%s, %s).
-Weir is worse than the peer in both runs in %d comparisons, and in one run in %d comparisons.`,
-		times.n, times.of, sizes.n, sizes.of, bold,
-		100*(most.factor()-1), number(most.ratio.median), number(most.earlier.median), most.what, implName(impl(most.peer.name)), both, one)
-	w.p(`An interval says how much the rounds of one run vary, and wide intervals overlap more easily. Two
-runs can differ more than the rounds of one: the machine can be another one, even if it is of the
-same kind, and weir can change between the runs.`)
-	w.table("| One decision | peer | ratio in this run | ratio in the earlier run |", rows)
+	return fmt.Sprintf("%s\nTwo runs can differ more than the rounds of one.\nThe intervals of both overlap in %d of %d comparisons, and the ratios differ by at most %.0f %%\n(%s, %s).",
+		w.earlier.ranBefore(w.Results), overlap, all, 100*(factor-1), most.what, implName(impl(most.peer.name)))
 }
 
-// ranBefore says where the run r was made. It names what differs from the run now.
+// ranBefore says where the run r was made, if that differs from the run now.
 func (r *Results) ranBefore(now *Results) string {
-	machine, toolchain, servers := "a machine of the same kind", "the same version of Go", strings.Join(r.servers(), ",\nand ")
-	if r.cores() != now.cores() {
-		machine = r.cores()
-	}
-	if r.toolchain() != now.toolchain() {
-		toolchain = r.toolchain()
-	}
-	if slices.Equal(r.servers(), now.servers()) {
-		servers = "the same"
-	}
-	text := fmt.Sprintf("An earlier run of %d rounds was made on %s, with %s.\n", r.rounds(), machine, toolchain)
-	switch len(r.servers()) {
-	case 0:
-		text += "There was no server."
-	case 1:
-		text += "The server was " + servers + "."
-	default:
-		text += "The servers were " + servers + "."
+	var other []string
+	for _, of := range []func(r *Results) string{(*Results).cores, (*Results).toolchain, (*Results).servers} {
+		if of(r) != of(now) {
+			other = append(other, of(r))
+		}
 	}
 	if load := r.config["load"]; load != "" {
-		text += fmt.Sprintf("\n**The machine of the earlier run was busy, with a load average of %s.**", load)
+		other = append(other, "a load average of "+load)
 	}
-	return text
+	if len(other) == 0 {
+		return fmt.Sprintf("An earlier run of %d rounds had the same kind of machine, Go and servers.", r.rounds())
+	}
+	return fmt.Sprintf("Unlike this run, an earlier run of %d rounds had %s.", r.rounds(), strings.Join(other, ", "))
 }

@@ -36,37 +36,29 @@ type writer struct {
 	strings.Builder
 	earlier *Results          // of another run
 	files   map[string]string // by path
-	ratios  map[string]string // instructions.txt: "gcra allowed" and the ratio
 	missing []string          // sections without results
 }
 
 // Make returns the files, by their paths. The page compares the ratios of r with those of
-// earlier. instructions is the text of instructions.txt. readme and compare are the texts of
-// README.md and of compare.md, of which one part is replaced. Of the results, the files have only
-// what the pages need.
-func Make(r, earlier *Results, instructions, readme, compare string) (map[string]string, error) {
+// earlier. readme and compare are the texts of README.md and of compare.md, of which one part is
+// replaced. Of the results, the files have only what the pages need.
+func Make(r, earlier *Results, readme, compare string) (map[string]string, error) {
 	if len(r.series) == 0 {
 		return nil, errors.New("there are no results: measure first")
 	}
-	w := &writer{Results: r, earlier: earlier, files: map[string]string{}, ratios: map[string]string{}}
-	for line := range strings.Lines(instructions) {
-		if fields := strings.Fields(line); len(fields) == 3 {
-			w.ratios[fields[0]+" "+fields[1]] = fields[2]
-		}
-	}
+	w := &writer{Results: r, earlier: earlier, files: map[string]string{}}
 	w.head()
 	w.worse()
+	w.allRatios()
+	w.differences()
 	w.memory()
 	w.servers()
 	w.many()
 	w.postgres()
 	w.sqlite()
 	w.nats()
-	w.bytes()
-	w.sizing()
 	w.around()
-	w.again()
-	w.differences()
+	w.sizing()
 	w.method()
 	w.files[Page] = strings.TrimRight(w.String(), "\n") + "\n"
 	readme, err := marked.Replace(readme, begin, end, r.readme())
@@ -119,24 +111,14 @@ func rows(items []named, columns ...cells) []string {
 	return all
 }
 
-// cell returns cells with what text returns for a figure. format has a verb for the row's name.
-func (w *writer) cell(format, unit string, text func(s stat) string) cells {
+// in returns cells with medians. format has a verb for the row's name.
+func (w *writer) in(format, unit string, factor float64) cells {
 	return func(name string) string {
 		if s, ok := w.stat(fmt.Sprintf(format, name), unit); ok {
-			return text(s)
+			return number(s.median * factor)
 		}
 		return ""
 	}
-}
-
-// in returns cells with figures.
-func (w *writer) in(format, unit string, factor float64) cells {
-	return w.cell(format, unit, func(s stat) string { return s.times(factor).String() })
-}
-
-// capacity returns cells with a CPU time of the server in µs, and decisions per second.
-func (w *writer) capacity(format string) cells {
-	return w.cell(format, cpu, func(s stat) string { return fmt.Sprintf("%s | %s", s, number(1e6/s.median)) })
 }
 
 // start writes a heading, and reports whether a benchmark has results. If it has none, it writes
@@ -149,18 +131,6 @@ func (w *writer) start(heading, name, unit, what string) bool {
 		w.missing = append(w.missing, what)
 	}
 	return ok
-}
-
-// section writes a heading and a table, and reports whether it has rows. If it has none, it
-// writes nothing, and notes its subject.
-func (w *writer) section(heading, head string, rows []string, what string) bool {
-	if len(rows) == 0 {
-		w.missing = append(w.missing, what)
-		return false
-	}
-	w.p("### %s", heading)
-	w.table(head, rows)
-	return true
 }
 
 // picture adds a chart, unless one of its bars lacks results.
@@ -182,23 +152,17 @@ func (w *writer) head() {
 	w.p("<!-- bench/run writes this page from bench/results.txt and bench/earlier.txt. Do not edit it. -->")
 	w.p("# Performance")
 	w.p(`This page compares weir with other limiters, and helps to [size a deployment](#sizing).
-[Bench](../bench/README.md) explains the benchmarks.
+[Bench](../bench/README.md) says how to measure on your own machine.
 
 %s`, w.machine())
-	w.p(`Each number is the median of the rounds, with the 95 %% confidence interval of the median in
-brackets. A ratio is the median of the ratios of all rounds: 2 means that weir takes twice as much
-as the peer.`)
+	w.p(`Each figure is the median of the rounds. A ratio is the median of the ratios of all rounds: 2 means
+that weir takes twice as much as the peer. Its 95 %% confidence interval is in brackets.`)
+	w.p(`With several callers, a time is that of the run divided by its decisions. CPU time is that of the
+server's main thread.`)
 }
 
 // machine says where the results come from.
 func (r *Results) machine() string {
-	server := "There was no server."
-	switch servers := r.servers(); len(servers) {
-	case 1:
-		server = "The server was " + servers[0] + ", on the\nsame cores as its clients."
-	case 2:
-		server = "The servers were " + strings.Join(servers, ",\nand ") + ",\non the same cores as their clients."
-	}
 	caution := ""
 	if r.rounds() < fewRounds {
 		caution += fmt.Sprintf("\n**These figures are provisional: the run had less than %d rounds.**", fewRounds)
@@ -206,8 +170,8 @@ func (r *Results) machine() string {
 	if load := cmp.Or(r.config["load"], r.config[largeLoad]); load != "" {
 		caution += fmt.Sprintf("\n**These figures are provisional: the machine was busy, with a load average of %s.**", load)
 	}
-	return fmt.Sprintf("The figures come from one run of %d rounds on %s, with %s.\n%s\nCompare ratios: the times are those of this machine.%s",
-		r.rounds(), r.cores(), r.toolchain(), server, caution)
+	return fmt.Sprintf("The figures come from %d rounds on\n%s, with %s,\nand on the same cores %s.\nCompare ratios: the times hold for this machine only.%s",
+		r.rounds(), r.cores(), r.toolchain(), r.servers(), caution)
 }
 
 // cores returns the cores that a run had.
@@ -219,45 +183,57 @@ func (r *Results) cores() string {
 func (r *Results) toolchain() string { return "Go " + strings.TrimPrefix(r.config["go"], "go") }
 
 // servers returns the servers that a run measured.
-func (r *Results) servers() []string {
+func (r *Results) servers() string {
 	var servers []string
 	for _, name := range []string{"server", "postgres"} {
 		if server := r.config[name]; server != "" {
 			servers = append(servers, server)
 		}
 	}
-	return servers
+	return cmp.Or(strings.Join(servers, ",\nand "), "no server")
 }
 
 func (w *writer) worse() {
-	w.p("## What is worse than a peer")
-	var rows []string
-	all := w.compare()
-	for _, c := range all {
-		if c.ratio.worse() {
-			rows = append(rows, c.row())
-		}
+	w.p("## Where weir is worse")
+	head, all, earlier := "| One decision | weir | peer | ratio |", w.compare(), w.again()
+	if earlier != "" {
+		head += " earlier run |"
 	}
-	w.p("Weir is worse than a peer in %d of %d comparisons: the whole interval of the ratio is above 1.", len(rows), len(all))
-	w.table("| One decision | weir | peer | ratio |", rows)
-	w.p("Such a peer does less: see [what the peers do differently](#what-the-peers-do-differently).")
-	if len(w.pairs()) > 0 {
-		w.p("[Compared with an earlier run](#compared-with-an-earlier-run) shows how far to trust a ratio.")
+	var rows []string
+	for _, c := range all {
+		if !c.ratio.worse() {
+			continue
+		}
+		row := c.row()
+		if earlier != "" {
+			cell := "–"
+			if before, ok := w.earlier.ratio(c.weir, c.peer); ok {
+				cell = before.String()
+			}
+			row += " " + cell + " |"
+		}
+		rows = append(rows, row)
+	}
+	w.p("Weir is worse than a peer in %d of %d comparisons: the whole interval of the ratio is above 1.\nSuch a peer does less: see [what the peers do differently](#what-the-peers-do-differently).", len(rows), len(all))
+	w.table(head, rows)
+	if earlier != "" {
+		w.p("%s", earlier)
 	}
 }
 
-// method says how everything was measured, and how to measure it again.
+// allRatios writes the ratio of each comparison.
+func (w *writer) allRatios() {
+	w.p("## All ratios")
+	head := "| Time in memory |"
+	for _, keys := range keyCounts {
+		head += " " + keys.text + " |"
+	}
+	w.table(head+" 1,000 keys, parallel |", w.rows(comparison.inMemory, stat.String))
+	w.table(serverHead(), w.rows(comparison.onServer, stat.String))
+}
+
+// method says what was not measured.
 func (w *writer) method() {
-	w.p("## Measure it")
-	w.WriteString("```\nmake bench-quick   # 4 minutes: 10 short rounds\nmake bench         # 21 minutes: everything\n" +
-		"make bench-large   # memory stores with up to 10 million keys: a few minutes and 6 GiB\n```\n\n")
-	w.p(`Each command writes this page, and parts of [README.md](../README.md#performance) and of
-[Compared with other limiters](compare.md). Leave the machine alone meanwhile. [Bench](../bench/README.md) says which servers it needs, and which files it writes.`)
-	w.p(`- **Time** is the time of a call or, with several callers, of the run divided by its decisions.
-- **CPU time of the server** is that of its main thread, with reading requests and writing replies.
-- **Allocations** are those of the process that decides.
-- **Bytes on the wire** are those of requests and replies, without the headers of TCP.
-- **Bytes for each caller** are the growth of ` + "`used_memory`" + ` of a new server for each of its callers.`)
 	if len(w.missing) > 0 {
 		w.p("This run did not measure %s.", strings.Join(w.missing, ", "))
 	}

@@ -32,7 +32,7 @@ func read(t *testing.T, text string) *Results {
 // makeFiles makes the files, with a README.md and a compare.md that have nothing else.
 func makeFiles(t *testing.T, r, earlier *Results) map[string]string {
 	t.Helper()
-	files, err := Make(r, earlier, "", "Before\n"+begin+"old\n"+end+"After\n", begin+end)
+	files, err := Make(r, earlier, "Before\n"+begin+"old\n"+end+"After\n", begin+end)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestCommitted(t *testing.T) {
 	if text, err := os.ReadFile(filepath.Join(root, Earlier)); err == nil {
 		earlier = read(t, string(text))
 	}
-	files, err := Make(r, earlier, readFile(t, "bench", "instructions.txt"), readFile(t, Readme), readFile(t, filepath.FromSlash(Compare)))
+	files, err := Make(r, earlier, readFile(t, Readme), readFile(t, filepath.FromSlash(Compare)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,13 +134,13 @@ func TestWorse(t *testing.T) {
 	if busy := makeFiles(t, read(t, "load: 5.0\n"+sample), read(t, ""))[Page]; !strings.Contains(busy, "a load average of 5.0") {
 		t.Error("the page does not say that the machine was busy")
 	}
-	if _, err := Make(r, read(t, ""), "", "no marks", begin+end); err == nil {
+	if _, err := Make(r, read(t, ""), "no marks", begin+end); err == nil {
 		t.Error("a README.md without marks is no error")
 	}
-	if _, err := Make(r, read(t, ""), "", begin+end, "no marks"); err == nil {
+	if _, err := Make(r, read(t, ""), begin+end, "no marks"); err == nil {
 		t.Error("a compare.md without marks is no error")
 	}
-	if _, err := Make(read(t, "goos: linux\n"), r, "", begin+end, begin+end); err == nil {
+	if _, err := Make(read(t, "goos: linux\n"), r, begin+end, begin+end); err == nil {
 		t.Error("no results are no error")
 	}
 }
@@ -201,10 +201,9 @@ func TestLarge(t *testing.T) {
 func TestServers(t *testing.T) {
 	const redis, postgres = "server: Redis 7.0.15 as a process\n", "postgres: PostgreSQL 18.6 as a process\n"
 	for _, tt := range []struct{ config, want string }{
-		{"", "There was no server.\n"},
-		{redis, "The server was Redis 7.0.15 as a process, on the\nsame cores as its clients.\n"},
-		{postgres, "The server was PostgreSQL 18.6 as a process, on the\nsame cores as its clients.\n"},
-		{redis + postgres, "The servers were Redis 7.0.15 as a process,\nand PostgreSQL 18.6 as a process,\non the same cores as their clients.\n"},
+		{"", "and on the same cores no server.\n"},
+		{postgres, "and on the same cores PostgreSQL 18.6 as a process.\n"},
+		{redis + postgres, "and on the same cores Redis 7.0.15 as a process,\nand PostgreSQL 18.6 as a process.\n"},
 	} {
 		if got := read(t, tt.config).machine(); !strings.Contains(got, tt.want) {
 			t.Errorf("%q: got\n%s\nwant %q", tt.config, got, tt.want)

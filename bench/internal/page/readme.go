@@ -36,22 +36,29 @@ func (r *Results) readme() string {
 func (r *Results) ratios() string {
 	w := &writer{Results: r}
 	w.p("\nRatios: below 1, weir takes less than the other library. Measured on %s.", r.cores())
-	w.table("| In memory: time | one key | 1,000 keys | 100,000 keys |", r.rows(true))
+	median := func(s stat) string { return number(s.median) }
+	w.table("| In memory: time | one key | 1,000 keys | 100,000 keys |",
+		r.rows(func(c comparison) bool { return c.inMemory() && !strings.Contains(c.what, "parallel") }, median))
+	w.table(serverHead(), r.rows(comparison.onServer, median))
+	return w.String()
+}
+
+// serverHead returns the head of a table of ratios on a server.
+func serverHead() string {
 	head := "| On a server |"
 	for _, f := range figures {
 		head += " " + f.what + " |"
 	}
-	w.table(head+" memory of the server |", r.rows(false))
-	return w.String()
+	return head + " memory of the server |"
 }
 
-// rows returns rows of ratios to the peers in memory, or to those on a server. A dash stands
-// for a ratio that is missing. A peer without ratios has no row.
-func (r *Results) rows(memory bool) []string {
+// rows returns rows of ratios, as text writes them. A dash stands for a ratio that is missing. A
+// peer without ratios has no row.
+func (r *Results) rows(of func(c comparison) bool, text func(s stat) string) []string {
 	var peers []string
 	rows, measured := map[string]string{}, map[string]bool{}
 	for _, c := range comparisons() {
-		if c.row == "" || strings.HasPrefix(c.what, "in memory") != memory {
+		if !of(c) {
 			continue
 		}
 		if rows[c.row] == "" {
@@ -60,7 +67,7 @@ func (r *Results) rows(memory bool) []string {
 		}
 		cell := "–"
 		if ratio, ok := r.ratio(c.weir, c.peer); ok {
-			cell, measured[c.row] = number(ratio.median), true
+			cell, measured[c.row] = text(ratio), true
 		}
 		rows[c.row] += " " + cell + " |"
 	}

@@ -14,42 +14,36 @@ func (w *writer) sizing() {
 	w.p(`**Plan for half of what a core can do**, because a server whose core is always busy answers late. A
 Redis server runs scripts on one core, so a shard makes 1,000,000 / (CPU time in µs) decisions per
 second. Each further shard makes as many again, because all keys of a decision are on one shard.`)
-	w.p(`The CPU time of a decision has two parts: the script, and the network. The tables below were
-measured in pipelines of 64 decisions, where the network takes little. That is also what ` + "`DoMany`,\n`store.Coalesce` and rueidis send under load.")
 	if network, ok := w.minus(series{one, cpu}, series{piped, cpu}); ok {
-		w.p("If each decision is sent alone, **add %s µs** for the network, measured with a GCRA\nover go-redis and 32 callers on a loopback address.", network)
+		w.p(`The tables below were measured in pipelines of 64 decisions, as `+"`DoMany`, `store.Coalesce` and\n"+`rueidis send them under load. If each decision is sent alone, **add %s µs** for the network.`, number(network.median))
 	}
 	w.rules()
 	w.algorithms()
-	w.logs()
 	w.footprints()
 	w.example(one, piped)
-	w.clusters()
-	w.large()
 }
 
 func (w *writer) rules() {
 	w.p("### Rules in a decision")
-	var counts, labels []named
+	var counts []named
 	for _, n := range []string{"1", "2", "4", "8", "16"} {
 		counts = append(counts, named{n, n})
-		labels = append(labels, named{n, "rules: " + n})
 	}
 	const name = "Rules/impl=rules-%s"
-	w.table("| Rules, each a GCRA | server's CPU, µs | decisions per second of a core | bytes sent | bytes received |",
-		rows(counts, w.capacity(name), w.in(name, "sent-B/op", 1), w.in(name, "received-B/op", 1)))
-	w.picture("rules.svg", "A bar for 1, 2, 4, 8 and 16 rules: the CPU time of the server for a decision.",
-		"Rules in one decision: microseconds of the server's CPU", name, cpu, labels)
+	w.table("| Rules, each a GCRA | server's CPU, µs |",
+		rows(counts, w.in(name, cpu, 1)))
+	if ratio, ok := w.ratio(series{"Cluster/masters=3", cpu}, series{"Cluster/masters=1", cpu}); ok {
+		w.p(`On a cluster of 3 masters, a decision takes %s times the CPU time, because a master
+that is less busy handles fewer requests each time it wakes up.`, ratio)
+	}
 }
 
 // contestants are the algorithms, by their names in the results.
 var contestants = []named{
 	{"gcra", "GCRA"},
 	{"tokenbucket", "TokenBucket"},
-	{"tokenbucket-atonce", "TokenBucket, `AtOnce`"},
 	{"leakybucket", "LeakyBucket"},
 	{"fixedwindow", "FixedWindow"},
-	{"calendar", "Calendar, a month"},
 	{"metadatawindow", "MetadataWindow"},
 	{"slidingcounter", "SlidingCounter"},
 	{"slidingbuckets", "SlidingBuckets, 10 buckets"},
@@ -60,44 +54,28 @@ var contestants = []named{
 func (w *writer) algorithms() {
 	w.p("### Algorithms")
 	const name = "Algorithms/impl=%s/decision="
-	w.table("| Algorithm, limit 100 | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied | instructions of the server relative to redis_rate, allowed |",
-		rows(contestants, w.capacity(name+"allowed/limit=100"), w.in(name+"denied/limit=100", cpu, 1), func(name string) string { return w.ratios[name+" allowed"] }))
-	w.p("The cost does not grow with the limit. [instructions.txt](../bench/instructions.txt) has the\ninstructions, which vary little from run to run.")
-}
-
-func (w *writer) logs() {
-	const name = "SlidingLog/decision=%s/live=%%s"
-	entries := []named{{"100", "100"}, {"1000", "1,000"}, {"100000", "100,000"}}
-	rows := rows(entries, w.capacity(fmt.Sprintf(name, "allowed")), w.in(fmt.Sprintf(name, "denied"), cpu, 1))
-	if w.section("Entries of a SlidingLog", "| Live entries of a caller | server's CPU, µs, allowed | decisions per second of a core | server's CPU, µs, denied |", rows, "the cost by the entries of a log") {
-		w.p("Up to 128 entries are a listpack on the server, which is smaller and slower than a skip list.")
+	w.table("| Algorithm, limit 100 | server's CPU, µs, allowed | denied |",
+		rows(contestants, w.in(name+"allowed/limit=100", cpu, 1), w.in(name+"denied/limit=100", cpu, 1)))
+	const log = "SlidingLog/decision=allowed/live="
+	few, _ := w.stat(log+"1000", cpu)
+	if many, ok := w.stat(log+"100000", cpu); ok {
+		w.p("The cost does not grow with the limit: a SlidingLog takes %s µs with 1,000 live entries, and\n%s µs with 100,000. [Instructions](../bench/instructions.txt) vary less from run to run.", number(few.median), number(many.median))
 	}
 }
 
-// footprints are states of a caller, by their names in the results.
-var footprints = []named{
-	{"gcra", "GCRA"},
-	{"tokenbucket", "TokenBucket"},
-	{"leakybucket", "LeakyBucket"},
-	{"fixedwindow", "FixedWindow"},
-	{"slidingcounter", "SlidingCounter"},
-	{"metadatawindow/entries=3", "MetadataWindow, 3 entries of 11 bytes"},
-	{"metadatawindow/entries=10", "MetadataWindow, 10 entries of 11 bytes"},
-	{"slidingbuckets/used=1", "SlidingBuckets, one bucket in use"},
-	{"slidingbuckets/used=15", "SlidingBuckets, 15 buckets in use"},
-	{"slidinglog/entries=3", "SlidingLog, 3 entries"},
-	{"slidinglog/entries=20", "SlidingLog, 20 entries"},
-	{"concurrency/leases=3", "Concurrency, 3 leases named by 16 bytes"},
-	{"concurrency/leases=20", "Concurrency, 20 leases named by 16 bytes"},
-}
-
+// footprints writes the memory of callers.
 func (w *writer) footprints() {
-	rows := rows(footprints, w.in("Bytes/state=%s", "bytes/key", 1))
-	if !w.section("Memory", "| State of a caller | bytes for each caller, or MB for a million callers |", rows, "the memory of each algorithm") {
+	gcra, _ := w.stat("Bytes/state=gcra", "bytes/key")
+	few, _ := w.stat("Bytes/state=slidinglog/entries=3", "bytes/key")
+	many, ok := w.stat("Bytes/state=slidinglog/entries=20", "bytes/key")
+	if !ok {
+		w.missing = append(w.missing, "the memory of each algorithm")
 		return
 	}
-	w.p(`A decision with several rules has such a state for each rule. The keys are like
-` + "`weir:bench:{user-100000}:f2`" + `. Longer names need more memory.`)
+	w.p("### Memory")
+	w.p(`For each rule, a caller takes %s bytes on Redis with a GCRA, %s with a SlidingLog of 3
+entries, and %s with one of 20. [Algorithms](reference/algorithms.md) has the others.
+Longer names than `+"`weir:bench:{user-100000}:f2`"+` take more.`, number(gcra.median), number(few.median), number(many.median))
 }
 
 // example sizes a deployment from the measured figures.
@@ -125,32 +103,16 @@ func (w *writer) example(one, piped string) {
 		number(callers), rules, number(bytes.median), number(callers*rules*bytes.median/1e6))
 }
 
-func (w *writer) clusters() {
-	var rows []string
-	for masters := 1; masters <= 3; masters++ {
-		name := fmt.Sprintf("Cluster/masters=%d", masters)
-		if s, ok := w.stat(name, cpu); ok {
-			ratio, _ := w.ratio(series{name, cpu}, series{"Cluster/masters=1", cpu})
-			rows = append(rows, fmt.Sprintf("| %d | %s | %s |", masters, s, ratio))
-		}
-	}
-	if !w.section("Clusters", "| Masters | CPU of all masters, µs for each decision | ratio to one master |", rows, "clusters") {
-		return
-	}
-	w.p(`32 callers over go-redis, one GCRA, keys spread over the masters. All masters and the callers share
-%s cores here, so this shows what a decision costs, and not how fast a cluster is. A master that is
-less busy handles fewer requests each time it wakes up, so a decision can cost it more.`, w.config["gomaxprocs"])
-}
-
+// large writes what make bench-large measured.
 func (w *writer) large() {
-	const name = "Large/impl=weir-gcra/keys=%s"
-	rows := rows([]named{{"1000000", "1,000,000"}, {"10000000", "10,000,000"}}, w.in(name, "bytes/key", 1), w.in(name, "ns/op", 1),
-		w.in(name, "new-ns/op", 1), w.in(name, "swept-ns/op", 1), w.in(name, "gc-ms", 1), w.in(name, "gc-pause-µs", 1))
-	if !w.section("Many keys in memory", "| Keys | bytes for each key | ns, known key | ns, new key | ns, new key that removes expired keys | ms, collection | µs, longest pause of collections |",
-		rows, "memory stores with millions of keys (`make bench-large`)") {
+	const name = "Large/impl=weir-gcra/keys=10000000"
+	bytes, _ := w.stat(name, "bytes/key")
+	known, _ := w.stat(name, "ns/op")
+	pause, ok := w.stat(name, "gc-pause-µs")
+	if !ok {
+		w.missing = append(w.missing, "memory stores with millions of keys (`make bench-large`)")
 		return
 	}
-	w.p(`One GCRA in the memory store, measured by ` + "`make bench-large`" + ` in a run of its own. The time of a
-new key includes the growth of the store. Each call that adds a key removes a few expired ones. The
-slots of the store contain no pointers, so a garbage collection does not scan them.`)
+	w.p("With 10 million keys, the store takes %s bytes for each key, and a decision %s ns. The longest\npause of a garbage collection is %s µs.",
+		number(bytes.median), number(known.median), number(pause.median))
 }
