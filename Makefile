@@ -49,9 +49,9 @@ reports: images ## docs/conformance: 4 minutes on two idle cores.
 TIME ?= 5m
 SEED ?= 0
 
-soak: images ## Random clients and faults on a cluster, and docs/reference/soak.md: TIME, by default 5m.
+soak: images ## Random clients and faults on a cluster, and conformance/reports/soak.md: TIME, by default 5m.
 	cd conformance/integration && WEIR_REQUIRE_DOCKER=1 go test -count=1 -timeout 0 -run 'TestSoak$$' \
-		-soak $(TIME) -soak.seed $(SEED) -soak.report ../../docs/reference/soak.md
+		-soak $(TIME) -soak.seed $(SEED) -soak.report ../reports/soak.md
 
 long: ## What make test-all tries a random share of, in full, long histories, and go vet for 32 bits.
 	WEIR_LONG=1 .ci/lint

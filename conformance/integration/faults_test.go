@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -80,10 +81,10 @@ func (f faulty) spared(name string) string {
 	return f.lacks[needs[name]]
 }
 
-var update = flag.Bool("update", false, "write what the test records: the golden vectors, the table of TestFaults in docs/reference/faults.md, or that of TestOutageLatency in docs/guide/outage.md")
+var update = flag.Bool("update", false, "write what the test records: the golden vectors, the tables in conformance/reports, or that of TestOutageLatency in docs/guide/outage.md")
 
-// TestFaults makes real servers fail while callers use every adapter, and writes the
-// outcomes to faults.md. In a share, each adapter takes part in every second fault, and each
+// TestFaults makes real servers fail while callers use every adapter. It can update the outcomes
+// in ../reports/faults.md. In a share, each adapter takes part in every second fault, and each
 // fault has every second adapter.
 func TestFaults(t *testing.T) {
 	notShort(t)
@@ -118,11 +119,9 @@ func TestFaults(t *testing.T) {
 		t.Logf("no table of a run of %q alone", pattern)
 		return
 	}
-	var text strings.Builder
-	text.WriteString(faultHead)
+	rows := map[string][]*conformance.FaultOutcome{}
 	for j, check := range conformance.FaultChecks() {
 		name := strings.TrimPrefix(check, "Faults/")
-		promise := ""
 		for i, s := range faulties() {
 			if s.left(i, j) {
 				continue
@@ -135,40 +134,55 @@ func TestFaults(t *testing.T) {
 			case o.Skipped != "":
 				t.Errorf("%s: %s was skipped: %s", check, s.name, o.Skipped)
 			}
-			if o.Fault == nil {
-				continue
+			if o.Fault != nil {
+				t.Logf("%s: %s: %s", check, s.name, o.Fault)
+				rows[name+": "+o.Promise] = append(rows[name+": "+o.Promise], o.Fault)
 			}
-			if promise == "" {
-				promise = name + ": " + o.Promise
-				fmt.Fprintf(&text, "| %s ", promise)
-			} else {
-				text.WriteString("| ")
-			}
-			text.WriteString(faultCells(s.name, o.Fault))
 		}
 	}
-	if *share != 0 {
-		return // a table of half of the outcomes
-	}
-	if err := os.WriteFile("faults.md", []byte(text.String()), 0o644); err != nil {
-		t.Error(err)
-	}
-	if *update && !t.Failed() {
-		put(t, "../../docs/reference/faults.md", "<!-- faults -->\n", "<!-- end of faults -->\n", text.String())
+	if *update && *share == 0 && !t.Failed() { // a share has half of the outcomes
+		putFaults(t, 2, rows)
 	}
 }
 
-// faultHead is the head of a table of faults.
-const faultHead = "| Fault | Store | Calls | Allowed | Unavailable | Deadline | Slowest | Served again after | Lost |\n|---|---|--:|--:|--:|--:|--:|--:|--:|\n"
-
-// faultCells returns the rest of a line of that table, after the first cell.
-func faultCells(store string, f *conformance.FaultOutcome) string {
-	lost := fmt.Sprint(f.Excess)
-	if f.Unconfirmed > 0 {
-		lost = fmt.Sprintf("%d of %d unconfirmed", f.Excess, f.Unconfirmed)
+// putFaults replaces the cells of a column in the table of ../reports/faults.md, of which each row
+// begins with a name and a promise. A cell has the most tokens that were lost and, if it took longer
+// than 100 ms, the time until callers were served again.
+func putFaults(t *testing.T, column int, rows map[string][]*conformance.FaultOutcome) {
+	const page = "../reports/faults.md"
+	old, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return fmt.Sprintf("| %s | %d | %d | %d | %d | %d ms | %d ms | %s |\n", store,
-		f.Calls, f.Allowed, f.Unavailable, f.Cancelled, f.Slowest.Milliseconds(), f.Recovery.Milliseconds(), lost)
+	lines := strings.Split(string(old), "\n")
+	for i, line := range lines {
+		cells := strings.Split(line, " | ")
+		row := strings.TrimPrefix(cells[0], "| ")
+		if rows[row] == nil {
+			continue
+		}
+		var lost int64
+		var recovery time.Duration
+		for _, o := range rows[row] {
+			lost, recovery = max(lost, o.Excess), max(recovery, o.Recovery)
+		}
+		cell := fmt.Sprint(lost)
+		if recovery > 100*time.Millisecond {
+			cell += fmt.Sprintf("; %d ms", recovery.Milliseconds())
+		}
+		cells[column-1] = cell
+		if column == len(cells) {
+			cells[column-1] += " |"
+		}
+		lines[i] = strings.Join(cells, " | ")
+		delete(rows, row)
+	}
+	if len(rows) > 0 {
+		t.Errorf("%s has no row for %q", page, slices.Sorted(maps.Keys(rows)))
+	}
+	if err := os.WriteFile(page, []byte(strings.Join(lines, "\n")), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // put replaces the text between two lines of a file.

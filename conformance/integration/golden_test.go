@@ -15,7 +15,7 @@ import (
 
 // TestGolden replays the golden vectors on a server, over every adapter: the calls, the
 // replies, the answers and what the keys hold must be those of the files. With -update, it
-// first writes the files. docs/reference/golden-vectors.md describes them.
+// first writes the files. conformance/reports/golden-vectors.md describes them.
 func TestGolden(t *testing.T) {
 	servers.Need(t)
 	const dir = "../testdata"

@@ -239,9 +239,8 @@ func newPostgresFault(t *testing.T, check string) *postgresFault {
 	return f
 }
 
-// TestPostgresFaults makes real servers fail while callers use them. It can update a table of
-// the outcomes in docs/reference/faults.md. It is not parallel, for the
-// reason of postgresTurn.
+// TestPostgresFaults makes real servers fail while callers use them. It can update the outcomes in
+// ../reports/faults.md. It is not parallel, for the reason of postgresTurn.
 func TestPostgresFaults(t *testing.T) {
 	notShort(t)
 	servers.Need(t)
@@ -265,22 +264,17 @@ func TestPostgresFaults(t *testing.T) {
 		t.Logf("%+v", outcomes)
 		return
 	}
-	var text strings.Builder
-	text.WriteString(faultHead)
-	for _, check := range conformance.FaultChecks() {
-		name := strings.TrimPrefix(check, "Faults/")
-		if postgresFaults[name] == nil {
-			continue
-		}
+	rows := map[string][]*conformance.FaultOutcome{}
+	for name := range postgresFaults {
 		o, ran := outcomes[name]
 		if !ran {
 			t.Errorf("%s was not run: the checks are %v", name, slices.Sorted(maps.Keys(outcomes)))
 			continue
 		}
-		text.WriteString("| " + name + ": " + o.Promise + " " + faultCells("postgres", o.Fault))
+		t.Logf("%s: %s", name, o.Fault)
+		rows[name+": "+o.Promise] = append(rows[name+": "+o.Promise], o.Fault)
 	}
-	t.Log("\n" + text.String())
 	if *update && !t.Failed() {
-		put(t, "../../docs/reference/faults.md", "<!-- faults of postgres -->\n", "<!-- end of faults of postgres -->\n", text.String())
+		putFaults(t, 3, rows)
 	}
 }

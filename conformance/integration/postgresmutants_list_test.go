@@ -37,13 +37,13 @@ func placeholders(expires string) []edit {
 	}
 }
 
-// postgresMutants are mistakes that the authors of stores make. The table in
-// docs/reference/mistakes.md lists them.
+// postgresMutants are mistakes that the authors of stores make. conformance/reports/mistakes.md
+// lists them.
 var postgresMutants = []postgresMutant{
 	// Locks and the clock.
 	{"The store takes no lock.", "Store/Atomic", []edit{{"pg_advisory_xact_lock(k)", "k"}}, ""},
 	{"The store locks only the first key.", "Store/Atomic", []edit{{lockColumn, `(SELECT pg_advisory_xact_lock(($1::bigint[])[1]) IS NULL)`}}, ""},
-	{"The store locks the keys in the order in which the call names them.", "Store/Atomic", []edit{{"slices.Sort(t.locks)", "_ = slices.Sort[[]int64]"}}, ""},
+	{"The store locks the keys in the order of the call.", "Store/Atomic", []edit{{"slices.Sort(t.locks)", "_ = slices.Sort[[]int64]"}}, ""},
 	{"The store locks within a process, and not in the database.", "Store/Peer", []edit{
 		{"pg_advisory_xact_lock(k)", "k"},
 		{"pool *pgxpool.Pool\n}", "pool *pgxpool.Pool\n\tturn\n}"},
@@ -54,11 +54,11 @@ import "sync"
 
 type turn struct{ sync.Mutex }
 `},
-	{"The store inserts a row for each missing key, and then locks the rows that it sees.", "Store/Atomic", append(placeholders("0"),
+	{"The store inserts missing rows, and then locks the rows that it sees.", "Store/Atomic", append(placeholders("0"),
 		edit{"pg_advisory_xact_lock(k)", "k"},
 		edit{"WHERE weir.key = k.key OFFSET 0", "WHERE weir.key = k.key OFFSET 0 FOR UPDATE"}), ""},
-	{"The store reads the rows as they were before the locks, with the level REPEATABLE READ.", "Store/Atomic", []edit{{"LEVEL READ COMMITTED", "LEVEL REPEATABLE READ"}}, ""},
-	{"The store reads the keys of a read-only script one after the other.", "Store/Atomic", []edit{{
+	{"The store reads the rows as they were before the locks, with REPEATABLE READ.", "Store/Atomic", []edit{{"LEVEL READ COMMITTED", "LEVEL REPEATABLE READ"}}, ""},
+	{"The store reads the keys of a read-only script one by one.", "Store/Atomic", []edit{{
 		`if err := t.read(ctx, conn); err != nil {`, `if err := t.readEach(ctx, conn); err != nil {`,
 	}}, `
 import "context"
@@ -79,7 +79,7 @@ func (t *txn) readEach(ctx context.Context, conn batcher) error {
 	return nil
 }
 `},
-	{"The clock is now(), the time at which the transaction began.", "Store/Atomic", []edit{{"SELECT clock_timestamp(), k.i", "SELECT now(), k.i"}}, ""},
+	{"The clock is now(), when the transaction began.", "Store/Atomic", []edit{{"SELECT clock_timestamp(), k.i", "SELECT now(), k.i"}}, ""},
 	{"The clock is read when the first of several keys is locked.", "Store/Atomic", []edit{
 		{lockColumn, `(SELECT min(c) FROM (SELECT pg_advisory_xact_lock(k), clock_timestamp() AS c FROM unnest($1::bigint[]) AS k OFFSET 0) AS x)`},
 		{"var readOnly string", "var readOnly string\n\t\tvar first time.Time"},
@@ -101,7 +101,7 @@ func (moving) Now() int64 { return time.Now().UnixMicro() }
 
 	// Expiry.
 	{"Scripts find a key for an hour after it has expired.", "Store/Expiry", []edit{{liveRow, `if expires.Int64 > t.now || t.calls != nil && expires.Int64 > t.now-3600_000_000 {`}}, ""},
-	{"Scripts find an expired key for ever.", "Store/Expiry", []edit{{liveRow, `if expires.Int64 > t.now || t.calls != nil && expires.Valid {`}}, ""},
+	{"Scripts find an expired key forever.", "Store/Expiry", []edit{{liveRow, `if expires.Int64 > t.now || t.calls != nil && expires.Valid {`}}, ""},
 	{"Scripts find a key that expires exactly at Now.", "Store/Expiry", []edit{{liveRow, `if expires.Int64 >= t.now {`}}, ""},
 	{"MGet finds expired keys.", "Store/Expiry", []edit{{liveRow, `if expires.Int64 > t.now || t.calls == nil && expires.Valid {`}}, ""},
 	{"The members of an expired set come back with the first member of the next set.", "Store/Expiry", []edit{{setEnds, `nums = NULL,
@@ -109,7 +109,7 @@ func (moving) Now() int64 { return time.Now().UnixMicro() }
 	texts = CASE WHEN weir.expires < excluded.expires - 540000000 THEN weir.texts ELSE NULL END || excluded.texts, expires = excluded.expires`}}, ""},
 	{"A set leaves the numbers of the key in the row.", "Store/Expiry", []edit{{"UPDATE SET nums = NULL, scores", "UPDATE SET scores"}}, ""},
 	{"Numbers leave the members of the key in the row.", "Store/Nums", []edit{{"nums = excluded.nums, scores = NULL, texts = NULL,", "nums = excluded.nums,"}}, ""},
-	{"Keep after Put in one step keeps the TTL from before the step.", "Store/Expiry", []edit{
+	{"Keep after Put in one step keeps the old TTL.", "Store/Expiry", []edit{
 		{runScript, "keep := keeping{tx, nil}\n\t\tfor _, key := range c.Keys {\n\t\t\tkeep.ends = append(keep.ends, t.rows[t.index[key]].expires)\n\t\t}\n\t\treply, err := c.Script.Run(keep, c.Keys, c.Args, c.Reply)"},
 	}, `
 import (
@@ -155,7 +155,7 @@ func (k keeping) Keep(i int, n store.Nums) {
 
 	// Errors and contexts.
 	{"An error of a form is not marked.", "Store/ScriptError", []edit{{`c.Err = fmt.Errorf("postgres: eval %s: %w", c.Script.Name(), err)`, `c.Err = fmt.Errorf("postgres: eval %s: %v", c.Script.Name(), err)`}}, ""},
-	{"A call that failed is repeated, whatever the error.", "Store/ScriptError", []edit{{"s.EvalBatch(ctx, calls[:])", "for range 3 {\n\t\tif s.EvalBatch(ctx, calls[:]); calls[0].Err == nil {\n\t\t\tbreak\n\t\t}\n\t}"}}, ""},
+	{"A failed call is repeated, whatever the error.", "Store/ScriptError", []edit{{"s.EvalBatch(ctx, calls[:])", "for range 3 {\n\t\tif s.EvalBatch(ctx, calls[:]); calls[0].Err == nil {\n\t\t\tbreak\n\t\t}\n\t}"}}, ""},
 	{"A call whose commit got no reply is repeated.", "Faults/Reset", []edit{{"if err := t.run(ctx, s.pool); err != nil {\n\t\tawait", `err := t.run(ctx, s.pool)
 	for try := 0; err != nil && try < 5; try++ {
 		t.now, t.replies, t.errs = 0, nil, nil

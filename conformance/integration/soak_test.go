@@ -198,7 +198,7 @@ func (k *soaking) measure() soak.Rest {
 	runtime.GC() // also what had a finalizer
 	var stats runtime.MemStats
 	runtime.ReadMemStats(&stats)
-	r := soak.Rest{After: time.Since(k.start), Heap: stats.HeapAlloc, Goroutines: runtime.NumGoroutine()}
+	r := soak.Rest{Heap: stats.HeapAlloc, Goroutines: runtime.NumGoroutine()}
 	for _, node := range k.nodes {
 		var used int64
 		eventually(k.t, "used_memory", func(ctx context.Context) error {
@@ -279,7 +279,7 @@ func soakAbout(t *testing.T, node *redis.Client) [][2]string {
 	}
 	for _, a := range adapters {
 		c := clients[a.name]
-		about = append(about, [2]string{"Client of " + a.name, c.name + " " + versionOf(c.function)})
+		about = append(about, [2]string{a.name, c.name + " " + versionOf(c.function)})
 	}
 	return about
 }

@@ -1,6 +1,6 @@
 // Package golden records the golden vectors of histories of decisions: what is sent to a
 // store, what the store replies, what the limiter answers, and what the keys then hold.
-// docs/reference/golden-vectors.md describes the files. A file has the requests of its history,
+// conformance/reports/golden-vectors.md describes the files. A file has the requests of its history,
 // so it can be recorded again.
 package golden
 

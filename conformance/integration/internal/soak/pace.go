@@ -130,7 +130,7 @@ func (p *pace) ask(w *worker) {
 		p.maybe.Add(1) // if it was cancelled, its token can be lost
 	}
 	if w.hurried(err) {
-		w.Report.count(w.member.Name, paced, "Wait", "unknown")
+		w.Report.count(paced, "Wait", "unknown")
 		return
 	}
 	if known := w.outcome("Wait", paced, &res, err, risky); known {

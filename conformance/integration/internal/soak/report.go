@@ -2,7 +2,6 @@ package soak
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ type Report struct {
 	About   [][2]string // what is tested: names and values
 	Seed    uint64
 	Took    time.Duration
-	Rounds  int
 	Left    int // clients that left while others called
 	Changes int // of limits
 	Judged  int // answers that were compared with a ledger
@@ -28,7 +26,7 @@ type Report struct {
 	Faults  []*FaultCount
 
 	mu     sync.Mutex
-	counts map[[3]string]int // calls by column, name and outcome: "allowed", "denied" or "unknown"
+	counts map[[3]string]int // calls by limit, verb and outcome: "allowed", "denied" or "unknown"
 }
 
 // A FaultCount has the counts of the faults of a name.
@@ -41,19 +39,16 @@ type FaultCount struct {
 
 // A Rest is a moment in which no client runs, and the keys are deleted.
 type Rest struct {
-	After      time.Duration // since the start
-	Heap       uint64        // bytes of this process, after a collection
+	Heap       uint64 // bytes of this process, after a collection
 	Goroutines int
 	Server     int64 // bytes of used_memory, of the server with the most
 }
 
 // count counts a call.
-func (r *Report) count(client, kind, verb, outcome string) {
+func (r *Report) count(kind, verb, outcome string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts[[3]string{"Adapter", client, outcome}]++
-	r.counts[[3]string{"Limit", kind, outcome}]++
-	r.counts[[3]string{"Verb", verb, outcome}]++
+	r.counts[[3]string{kind, verb, outcome}]++
 }
 
 // add adds 1 to a count of r.
@@ -94,14 +89,14 @@ func (r *Report) sum(verb string, of ...string) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for name, count := range r.counts {
-		if name[0] == "Verb" && (verb == "" || name[1] == verb) && slices.Contains(of, name[2]) {
+		if (verb == "" || name[1] == verb) && slices.Contains(of, name[2]) {
 			n += count
 		}
 	}
 	return n
 }
 
-// Markdown returns the report as tables.
+// Markdown returns the report as a table.
 func (r *Report) Markdown() string {
 	var b strings.Builder
 	line := func(what string, value any) { fmt.Fprintf(&b, "| %s | %v |\n", what, value) }
@@ -111,40 +106,28 @@ func (r *Report) Markdown() string {
 	}
 	line("Seed", r.Seed)
 	line("Time", r.Took.Round(time.Second))
-	line("Rounds", r.Rounds)
 	line("Calls", r.Calls(""))
 	line("Answers compared with a ledger", r.Judged)
 	line("Rates compared with the time between two denials", r.Paced)
-	line("Rates not compared, because the machine was too slow", r.Unpaced)
 	line("Denied callers who waited for `RetryAfter`", r.Retried)
-	line("Clients that left while others called, each replaced by another", r.Left)
+	line("Clients replaced", r.Left)
 	line("Changes of limits", r.Changes)
-	line("Keys whose TTL was looked at", r.Keys)
+	line("TTLs looked at", r.Keys)
+	var names []string
+	var times, lost, unconfirmed int64
+	for _, f := range r.Faults {
+		names = append(names, f.Name)
+		times, lost, unconfirmed = times+int64(f.Times), lost+f.Lost, unconfirmed+f.Unconfirmed
+	}
+	slices.Sort(names)
+	line("Faults", fmt.Sprintf("%d: %s", times, strings.Join(names, "; ")))
+	line("Tokens lost, of the unconfirmed", fmt.Sprintf("%d of %d", lost, unconfirmed))
+	for i, rest := range r.Rests {
+		if when := map[int]string{0: "first", len(r.Rests) - 1: "last"}[i]; when != "" {
+			line("At the "+when+" rest", fmt.Sprintf("%d goroutines, %.1f MB of heap, %.1f MB of `used_memory`", rest.Goroutines, float64(rest.Heap)/1e6, float64(rest.Server)/1e6))
+		}
+	}
 	line("**Violations**", r.Violations())
-
-	for _, column := range []string{"Adapter", "Limit", "Verb"} {
-		fmt.Fprintf(&b, "\n| %s | Allowed | Denied | Failed |\n|---|--:|--:|--:|\n", column)
-		names := map[string]bool{}
-		for name := range r.counts {
-			if name[0] == column {
-				names[name[1]] = true
-			}
-		}
-		for _, name := range slices.Sorted(maps.Keys(names)) {
-			of := func(outcome string) int { return r.counts[[3]string{column, name, outcome}] }
-			fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", name, of("allowed"), of("denied"), of("unknown"))
-		}
-	}
-
-	b.WriteString("\n| Fault | Times | Tokens granted after the last confirmed write | Of these, lost |\n|---|--:|--:|--:|\n")
-	for _, f := range slices.SortedFunc(slices.Values(r.Faults), func(a, b *FaultCount) int { return strings.Compare(a.Name, b.Name) }) {
-		fmt.Fprintf(&b, "| %s | %d | %d | %d |\n", f.Name, f.Times, f.Unconfirmed, f.Lost)
-	}
-
-	b.WriteString("\n| Rest after | Goroutines | Heap of the process | `used_memory` of the largest server |\n|--:|--:|--:|--:|\n")
-	for _, rest := range r.Rests {
-		fmt.Fprintf(&b, "| %v | %d | %.1f MB | %.1f MB |\n", rest.After.Round(time.Second), rest.Goroutines, float64(rest.Heap)/1e6, float64(rest.Server)/1e6)
-	}
 	return b.String()
 }
 

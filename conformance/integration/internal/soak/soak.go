@@ -282,7 +282,6 @@ func (s *Soak) Round(d time.Duration, f *Fault) {
 		s.audit(m, g)
 	}
 	s.settlePaces(m, paces, f)
-	s.Report.Rounds++
 }
 
 // churn lets clients join and leave, and changes limits, for the time d.

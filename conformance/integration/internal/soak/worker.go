@@ -163,7 +163,7 @@ func (s *worker) outcome(verb, kind string, res *weir.Result, err error, risky b
 		*res = denied.Result
 	case err == nil:
 	default:
-		s.Report.count(s.member.Name, kind, verb, "unknown")
+		s.Report.count(kind, verb, "unknown")
 		if !requests.Lost(err) {
 			s.Violate(Failed, "%s: %s of %s: an error that no fault explains: %v", s.member.Name, verb, kind, err)
 		} else if !s.faulty.Load() && !risky && s.member.credit.Add(-1) < 0 {
@@ -175,7 +175,7 @@ func (s *worker) outcome(verb, kind string, res *weir.Result, err error, risky b
 	if res.Allowed {
 		outcome = "allowed"
 	}
-	s.Report.count(s.member.Name, kind, verb, outcome)
+	s.Report.count(kind, verb, outcome)
 	return true
 }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Replays the golden vectors on a Redis or Valkey server: see golden-vectors.md.
 
-    python3 replay.py [--host HOST] [--port PORT] ../../conformance/testdata/*.json
+    python3 replay.py [--host HOST] [--port PORT] ../testdata/*.json
 
 It needs the package redis (python3-redis in Debian). It deletes the keys of each file before
 and after the replay, so use a server without limiters of the same names.
