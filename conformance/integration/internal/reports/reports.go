@@ -110,12 +110,9 @@ func (all *Reports) data() string {
 
 // page returns the file Page.
 func (all *Reports) page() string {
-	yes := map[bool]string{true: "yes", false: "no"}
-	random := map[bool]string{true: "brief", false: "full"}
-	setups, skips := map[string][]string{}, map[string][]string{} // servers and stores, by the start of a row
+	clients, skips := map[string][]string{}, map[string][]string{} // by the start of a row
 	for _, r := range all.Runs {
-		add(setups, r.Server, r.Store, r.Client, "`"+r.Type+"`", r.Weir, yes[r.Batch], yes[r.Settings.Keys],
-			yes[r.Settings.Peer], yes[r.Settings.DropScripts], random[r.Settings.Brief])
+		add(clients, r.Client, r.Store)
 		for _, c := range r.Checks {
 			add(skips, r.Store, c.Name, c.Reason)
 		}
@@ -124,31 +121,23 @@ func (all *Reports) page() string {
 
 # Conformance
 
-The conformance suite tests the stores for these servers with the newest clients. The stores over
-memory, SQLite and NATS pass it in tests of their own. This table shows the last run of its %d checks. Each cell has the number of checks that
-passed, and in brackets the number of checks that were skipped. No check failed.
+This table shows the last run of the %d checks of the conformance suite, for each store on each
+server. A cell has the number of checks that passed and, in brackets, of those that were skipped.
+No check failed. The stores over memory, SQLite and NATS pass the suite in tests of their own.
 
 %s
-A dash means that the store cannot use the server. The stores for Redis do not work with
-PostgreSQL, and redigo does not know Sentinel.
+A dash means that the store cannot use the server: the stores for Redis do not work with PostgreSQL,
+and redigo does not know Sentinel. These are the newest clients:
 
-This is how each store was tested. %[3]sKeys%[3]s, %[3]sPeer%[3]s and %[3]sDropScripts%[3]s say whether the test could list
-keys, use a second client, and make the server lose scripts:
+%[4]s
+The stores skip these checks:
 
-%s
-These checks were skipped:
-
-%s
-[reports.json](reports.json) has the same, and the name of every check. Neither file has times or
-seeds, because these differ in each run: a change of a file is a change of what passes, or of a
-version.
-
-To write both files again, run %[3]smake reports%[3]s. It needs a Docker engine.
-[Testing](../reference/testing.md#a-report) says how to write a report about your own server, with
-the duration and the seed of each check.
-`, len(all.Checks), all.counts(), "`",
-		table("Store | Client | Go type of the store | weir | Sends batches | `Keys` | `Peer` | `DropScripts` | Random checks | Servers", setups),
-		table("Check | Reason | Stores", skips))
+%[5]s
+[reports.json](reports.json) has the same, the settings of each run, and the name of every check.
+%[3]smake reports%[3]s writes both files again with Docker. Neither has times or seeds, so a file
+changes only if a version changes, or what passes. [Testing](../reference/testing.md#a-report) says
+how to write a report about your own server, with the duration and the seed of each check.
+`, len(all.Checks), all.counts(), "`", table("Store | Client", clients), table("Check | Reason | Stores", skips))
 }
 
 // counts returns the table of the checks that passed and of those that were skipped.
