@@ -41,16 +41,16 @@ const (
 
 // A traffic is a limit, and the number of keys in a simulation.
 type traffic struct {
-	name      string
 	algorithm algorithm.Algorithm
-	limit     float64
 	keys      int
 }
 
-var traffics = []traffic{
-	{"below", algorithm.GCRA{Rate: algorithm.PerSecond(4000), Burst: 4000}, 4000, 20},
-	{"above", algorithm.FixedWindow{Limit: 400, Window: time.Second}, 400, 100},
-	{"budget", algorithm.FixedWindow{Limit: 12_000, Window: time.Hour}, 12_000, 1}, // is used up in half of the time
+// traffics are most keys below their limit, several keys above it, and a budget that is used up in
+// half of the time.
+var traffics = [3]traffic{
+	{algorithm.GCRA{Rate: algorithm.PerSecond(4000), Burst: 4000}, 20},
+	{algorithm.FixedWindow{Limit: 400, Window: time.Second}, 100},
+	{algorithm.FixedWindow{Limit: 12_000, Window: time.Hour}, 1},
 }
 
 // A saving is a way to save round trips.
@@ -94,14 +94,10 @@ func (n *network) EvalBatch(ctx context.Context, calls []store.Eval) {
 
 // A figures is what a simulation measures.
 type figures struct {
-	requests, allowed, trips int
-	took                     time.Duration // all requests together
-	heldMost                 int64         // by all processes at one time
-	denials                  int
-	heldDenied, heldFirst    int64  // of the key, at all denials together, and at the first one
-	busy, others             [2]int // requests and allowed requests of the key with most requests
-	lost                     int64  // tokens, when the busiest process died
-	unanswered               int    // requests, when it died
+	requests, trips int
+	took            time.Duration // all requests together
+	busy, others    [2]int        // requests and allowed requests of the key with most requests
+	lost            int64         // tokens, when the busiest process died
 }
 
 // zipf returns the cumulated weights of n things: the i-th has the weight 1/i.
@@ -144,24 +140,11 @@ func simulate(t *testing.T, s saving, tr traffic) (f figures) {
 		}
 		processes[i] = l
 	}
-	held := func(key string) (n int64) {
-		for i, p := range pools {
-			n += p.Held(processes[i], key)
-		}
-		return n
-	}
-	heldNow := func() (n int64) {
-		for k := range tr.keys {
-			n += held(weirtest.Number(k))
-		}
-		return n
-	}
 	rng := rand.New(rand.NewPCG(1, 2))
 	byKey, byProcess := zipf(tr.keys), zipf(simProcesses)
 	var wg sync.WaitGroup
-	var mu sync.Mutex // for f, died and underWay
-	underWay, taken := make([]int, simProcesses), map[time.Duration]bool{}
-	start, died, sampled := time.Now(), false, 0
+	var mu sync.Mutex // for f and died
+	start, died, taken := time.Now(), false, map[time.Duration]bool{}
 	for at := time.Duration(0); ; {
 		// No two things happen at the same instant, because everything takes halves of
 		// round trips.
@@ -174,14 +157,11 @@ func simulate(t *testing.T, s saving, tr traffic) (f figures) {
 			break
 		}
 		time.Sleep(time.Until(start.Add(at)))
-		if now := int(at / (10 * time.Millisecond)); now > sampled {
-			sampled, f.heldMost = now, max(f.heldMost, heldNow())
-		}
 		p, k := pick(rng, byProcess), pick(rng, byKey)
 		if at > simTime*2/3 && p == 0 {
 			if !died {
 				mu.Lock()
-				died, f.unanswered = true, underWay[0]
+				died = true
 				mu.Unlock()
 				for k := range tr.keys {
 					f.lost += pools[0].Held(processes[0], weirtest.Number(k))
@@ -190,9 +170,6 @@ func simulate(t *testing.T, s saving, tr traffic) (f figures) {
 			}
 			continue
 		}
-		mu.Lock()
-		underWay[p]++
-		mu.Unlock()
 		asked, l := time.Now(), processes[p]
 		wg.Go(func() {
 			res, err := l.Allow(context.Background(), weirtest.Number(k))
@@ -201,18 +178,8 @@ func simulate(t *testing.T, s saving, tr traffic) (f figures) {
 			}
 			mu.Lock() // the requests of one batch end together
 			defer mu.Unlock()
-			underWay[p]--
 			f.requests++
 			f.took += time.Since(asked)
-			if !res.Allowed {
-				n := held(weirtest.Number(k))
-				if f.heldDenied += n; f.denials == 0 {
-					f.heldFirst = n
-				}
-				f.denials++
-			} else {
-				f.allowed++
-			}
 			if k == 0 && !died {
 				group := &f.others
 				if p < simProcesses/10 {
@@ -233,14 +200,17 @@ func simulate(t *testing.T, s saving, tr traffic) (f figures) {
 	return f
 }
 
-// row returns a line of the table of the page. base is the simulation without a saving.
-func (f figures) row(name string, base figures, limit float64) string {
-	ratio := func(a, b [2]int) float64 { return float64(a[1]) / float64(a[0]) / (float64(b[1]) / float64(b[0])) }
-	return fmt.Sprintf("| %s | %.0f %% | %.2f | %d | %.2f | %d | %.0f %% | %.0f %% | %d | %d |\n", name,
-		100-100*float64(f.trips)/float64(base.trips),
-		f.took.Seconds()/float64(f.requests)/simTrip.Seconds(),
-		f.allowed, ratio(f.busy, f.others), f.heldMost,
-		100*float64(f.heldFirst)/limit, 100*float64(f.heldDenied)/float64(max(f.denials, 1))/limit, f.lost, f.unanswered)
+// row returns a line of the table of the page. f and base have the figures of each traffic, and base
+// those without a saving.
+func row(name string, f, base [3]figures) string {
+	line, lost := "| "+name+" |", int64(0)
+	for i := range f {
+		line += fmt.Sprintf(" %.0f %% |", 100-100*float64(f[i].trips)/float64(base[i].trips))
+		lost = max(lost, f[i].lost)
+	}
+	above := f[1]
+	fair := float64(above.busy[1]) / float64(above.busy[0]) / (float64(above.others[1]) / float64(above.others[0]))
+	return line + fmt.Sprintf(" %.2f | %.2f | %d |\n", above.took.Seconds()/float64(above.requests)/simTrip.Seconds(), fair, lost)
 }
 
 // TestSimulation simulates processes with skewed traffic, and compares the figures with
@@ -250,41 +220,37 @@ func TestSimulation(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes long")
 	}
+	const begin, end = "<!-- simulation -->\n", "\n<!-- end -->"
+	table := "\n| | Saved, below the limit | Saved, above | Saved, budget | Time, above | Busy processes, above | Tokens lost |\n|---|--:|--:|--:|--:|--:|--:|\n"
+	var base [3]figures
+	for i, s := range savings {
+		var f [3]figures
+		for j, tr := range traffics {
+			synctest.Test(t, func(t *testing.T) { f[j] = simulate(t, s, tr) })
+		}
+		if i == 0 {
+			base = f
+		}
+		table += row(s.name, f, base)
+	}
 	page, err := os.ReadFile(simulationPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, tr := range traffics {
-		table := "\n| | Round trips saved | Time | Allowed | Busy processes | Held at most | Held at the first denial | Held at denials | Tokens lost | Requests lost |\n|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
-		var base figures
-		for i, s := range savings {
-			synctest.Test(t, func(t *testing.T) {
-				f := simulate(t, s, tr)
-				if i == 0 {
-					base = f
-				}
-				table += f.row(s.name, base, tr.limit)
-			})
-		}
-		begin, end := "<!-- simulation "+tr.name+" -->\n", "\n<!-- end -->"
-		if *update {
-			text, err := marked.Replace(string(page), begin, end, table)
-			if err != nil {
-				t.Fatal(err)
-			}
-			page = []byte(text)
-			continue
-		}
-		_, rest, _ := strings.Cut(string(page), begin)
-		want, _, ok := strings.Cut(rest, end)
-		if err := sameFigures(table, want); !ok || err != nil {
-			t.Errorf("the table %q of %s is not up to date: %v: run go test ./prefetch -run TestSimulation -update\ngot:%s", tr.name, simulationPage, err, table)
-		}
-	}
 	if *update {
-		if err := os.WriteFile(simulationPage, page, 0o644); err != nil {
+		text, err := marked.Replace(string(page), begin, end, table)
+		if err == nil {
+			err = os.WriteFile(simulationPage, []byte(text), 0o644)
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
+		return
+	}
+	_, rest, _ := strings.Cut(string(page), begin)
+	want, _, ok := strings.Cut(rest, end)
+	if err := sameFigures(table, want); !ok || err != nil {
+		t.Errorf("the table of %s is not up to date: %v: run go test ./prefetch -run TestSimulation -update\ngot:%s", simulationPage, err, table)
 	}
 }
 
