@@ -1,7 +1,6 @@
 // Package patterns has six published rate limiters, each written with weir. They run on any
 // store and in virtual time, so they print the same on every store.
-// docs/reference/patterns.md describes what each one stores, what it costs, and how it
-// differs from its source.
+// docs/reference/patterns.md shows what each one stores.
 package patterns
 
 import (
