@@ -157,7 +157,7 @@ func (w *writer) head() {
 %s`, w.machine())
 	w.p(`Each figure is the median of the rounds. A ratio is the median of the ratios of all rounds: 2 means
 that weir takes twice as much as the peer. Its 95 %% confidence interval is in brackets.`)
-	w.p(`With several callers, a time is that of the run divided by its decisions. CPU time is that of the
+	w.p(`With several callers, a time is the run's duration divided by its decisions. CPU time counts the
 server's main thread.`)
 }
 
@@ -170,7 +170,7 @@ func (r *Results) machine() string {
 	if load := cmp.Or(r.config["load"], r.config[largeLoad]); load != "" {
 		caution += fmt.Sprintf("\n**These figures are provisional: the machine was busy, with a load average of %s.**", load)
 	}
-	return fmt.Sprintf("The figures come from %d rounds on\n%s, with %s,\nand on the same cores %s.\nCompare ratios: the times hold for this machine only.%s",
+	return fmt.Sprintf("The figures come from %d rounds on\n%s, with %s.\nThe same cores ran %s.\nCompare ratios: the times hold for this machine only.%s",
 		r.rounds(), r.cores(), r.toolchain(), r.servers(), caution)
 }
 

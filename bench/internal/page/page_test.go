@@ -201,9 +201,9 @@ func TestLarge(t *testing.T) {
 func TestServers(t *testing.T) {
 	const redis, postgres = "server: Redis 7.0.15 as a process\n", "postgres: PostgreSQL 18.6 as a process\n"
 	for _, tt := range []struct{ config, want string }{
-		{"", "and on the same cores no server.\n"},
-		{postgres, "and on the same cores PostgreSQL 18.6 as a process.\n"},
-		{redis + postgres, "and on the same cores Redis 7.0.15 as a process,\nand PostgreSQL 18.6 as a process.\n"},
+		{"", "The same cores ran no server.\n"},
+		{postgres, "The same cores ran PostgreSQL 18.6 as a process.\n"},
+		{redis + postgres, "The same cores ran Redis 7.0.15 as a process,\nand PostgreSQL 18.6 as a process.\n"},
 	} {
 		if got := read(t, tt.config).machine(); !strings.Contains(got, tt.want) {
 			t.Errorf("%q: got\n%s\nwant %q", tt.config, got, tt.want)
