@@ -165,7 +165,7 @@ func impl(name string) string {
 	return value
 }
 
-// again says how far the ratios of the earlier run differ, or "" if there is nothing to compare.
+// again returns how far the ratios of the earlier run differ, or "" if there is nothing to compare.
 func (w *writer) again() string {
 	all, overlap, factor := 0, 0, 0.0
 	var most compared
@@ -189,7 +189,7 @@ func (w *writer) again() string {
 		w.earlier.ranBefore(w.Results), overlap, all, 100*(factor-1), most.what, implName(impl(most.peer.name)))
 }
 
-// ranBefore says where the run r was made, if that differs from the run now.
+// ranBefore returns where the run r was made, if that differs from the run now.
 func (r *Results) ranBefore(now *Results) string {
 	var other []string
 	for _, of := range []func(r *Results) string{(*Results).cores, (*Results).toolchain, (*Results).servers} {

@@ -59,7 +59,7 @@ func Make(r, earlier *Results, readme, compare string) (map[string]string, error
 	w.nats()
 	w.around()
 	w.sizing()
-	w.method()
+	w.unmeasured()
 	w.files[Page] = strings.TrimRight(w.String(), "\n") + "\n"
 	readme, err := marked.Replace(readme, begin, end, r.readme())
 	compare, err2 := marked.Replace(compare, begin, end, r.ratios())
@@ -232,8 +232,8 @@ func (w *writer) allRatios() {
 	w.table(serverHead(), w.rows(comparison.onServer, stat.String))
 }
 
-// method says what was not measured.
-func (w *writer) method() {
+// unmeasured names what has no results.
+func (w *writer) unmeasured() {
 	if len(w.missing) > 0 {
 		w.p("This run did not measure %s.", strings.Join(w.missing, ", "))
 	}
