@@ -152,7 +152,7 @@ func (w *writer) head() {
 	w.p("<!-- bench/run writes this page from bench/results.txt and bench/earlier.txt. Do not edit it. -->")
 	w.p("# Performance")
 	w.p(`This page compares weir with other limiters, and helps to [size a deployment](#sizing).
-[Bench](../bench/README.md) says how to measure on your own machine.
+[Bench](../bench/README.md) says how to measure yourself.
 
 %s`, w.machine())
 	w.p(`Each figure is the median of the rounds. A ratio is the median of the ratios of all rounds: 2 means
@@ -214,7 +214,7 @@ func (w *writer) worse() {
 		}
 		rows = append(rows, row)
 	}
-	w.p("Weir is worse than a peer in %d of %d comparisons: the whole interval of the ratio is above 1.\nSuch a peer does less: see [what the peers do differently](#what-the-peers-do-differently).", len(rows), len(all))
+	w.p("Weir is worse than a peer in %d of %d comparisons: the whole interval of the ratio is above 1.\nSuch a peer does less, as [shown below](#what-the-peers-do-differently).", len(rows), len(all))
 	w.table(head, rows)
 	if earlier != "" {
 		w.p("%s", earlier)

@@ -1,5 +1,7 @@
 package page
 
+import "fmt"
+
 // locals are the limiters in memory.
 var locals = []string{
 	"weir-gcra", "weir-window", "weir-counter", "weir-four",
@@ -76,6 +78,10 @@ are 1,000 keys, except in the last column.`)
 	}
 	w.table("| One decision | µs, one caller | µs, 16 callers | µs, 16 callers, one key |", all)
 	w.p("Callers of one key wait for each other from the lock to the commit, unless `store.Coalesce` puts\ntheir decisions into one transaction.")
+	if four, ok := w.stat(fmt.Sprintf(name, "weir-four")+"1/keys=1000", "wal-B/op"); ok {
+		one, _ := w.stat(fmt.Sprintf(name, "weir-gcra")+"1/keys=1000", "wal-B/op")
+		w.p("A GCRA writes %s bytes to the log (WAL), and four rules %s.", number(one.median), number(four.median))
+	}
 }
 
 func (w *writer) sqlite() {

@@ -59,7 +59,7 @@ func (w *writer) algorithms() {
 	const log = "SlidingLog/decision=allowed/live="
 	few, _ := w.stat(log+"1000", cpu)
 	if many, ok := w.stat(log+"100000", cpu); ok {
-		w.p("The cost does not grow with the limit: a SlidingLog takes %s µs with 1,000 live entries, and\n%s µs with 100,000. [Instructions](../bench/instructions.txt) vary less from run to run.", number(few.median), number(many.median))
+		w.p("The cost does not grow with the limit: a SlidingLog takes %s µs with 1,000 live entries, and\n%s µs with 100,000. [Instructions](../bench/instructions.txt) vary less.", number(few.median), number(many.median))
 	}
 }
 
