@@ -10,7 +10,7 @@ var locals = []string{
 
 func (w *writer) memory() {
 	w.p("## In memory")
-	w.p("A decision is for a random known key, with rules of a GCRA.")
+	w.p("A decision by a GCRA is for a random known key.")
 	const name = "Memory/impl=%s/keys="
 	w.table("| | ns, one key | ns, 1,000 keys | ns, 100,000 keys | ns, 1,000 keys, all cores | allocations |",
 		rows([]named{{"weir-gcra", "one rule"}, {"weir-four", "four rules"}}, w.in(name+"1", "ns/op", 1), w.in(name+"1000", "ns/op", 1),
@@ -69,7 +69,7 @@ are 1,000 keys, except in the last column.`)
 		{"weir-gcra", "GCRA"},
 		{"weir-coalesce", "GCRA with `store.Coalesce`"},
 		{"weir-four", "four rules of GCRA"},
-		{"weir-denied", "a denial"},
+		{"weir-denied", "a denial of one key"},
 	}, w.in(name+"1/keys=1000", "ns/op", 1e-3), w.in(name+"16/keys=1000", "ns/op", 1e-3), w.in(name+"16/keys=1", "ns/op", 1e-3))
 	batches := rows([]named{{"keys=100", "one of 100 decisions of `DoMany`"}}, w.in("PostgresMany/%s", "ns/decision", 1e-3))
 	logs := rows([]named{{"1000", "SlidingLog, 1,000 entries"}}, w.in("PostgresLog/entries=%s", "ns/op", 1e-3))
@@ -95,7 +95,7 @@ the last decisions.`)
 		{"floor", "an unprepared transaction that reads and writes a row"},
 		{"weir-gcra", "GCRA"},
 		{"weir-coalesce", "GCRA with `store.Coalesce`"},
-		{"weir-denied", "a denial"},
+		{"weir-denied", "a denial of one key"},
 	}, w.in(name+"1/keys=1000", "ns/op", 1e-3), w.in(name+"16/keys=1000", "ns/op", 1e-3)))
 }
 

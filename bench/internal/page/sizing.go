@@ -113,6 +113,6 @@ func (w *writer) large() {
 		w.missing = append(w.missing, "memory stores with millions of keys (`make bench-large`)")
 		return
 	}
-	w.p("With 10 million keys, the store takes %s bytes for each key, and a decision %s ns. The longest\npause of a garbage collection is %s µs.",
+	w.p("With 10 million keys, the store takes %s bytes for each, and a decision %s ns. The longest\npause of a garbage collection is %s µs.",
 		number(bytes.median), number(known.median), number(pause.median))
 }
