@@ -32,7 +32,7 @@ func TestLinks(t *testing.T) {
 // TestLinkErrors checks that links that lead nowhere are found.
 func TestLinkErrors(t *testing.T) {
 	file := filepath.Join(root(t), "README.md")
-	for _, to := range []string{"LICENSE", "docs", "#set-up", "docs/reference/stores.md#the-acl-line"} {
+	for _, to := range []string{"LICENSE", "docs", "#status", "docs/reference/stores.md#the-acl-line"} {
 		if err := follow(file, to); err != "" {
 			t.Errorf("%s %s", to, err)
 		}

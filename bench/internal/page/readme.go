@@ -28,7 +28,7 @@ func (r *Results) readme() string {
 	}
 	w.p("\nBelow 1, weir takes less than the peer. Measured on %s:", r.cores())
 	w.table("| One decision | weir | peer | ratio |", rows)
-	w.p("[Performance](docs/performance.md) has all %d comparisons. Weir is worse than a peer in %d.\n[Compared with other limiters](docs/compare.md) has features too, what weir lacks first.", len(all), worse)
+	w.p("[Performance](docs/performance.md) has all %d comparisons. Weir is worse than a peer in %d.\n[Compared with other limiters](docs/compare.md) says what only weir has, and what it lacks.", len(all), worse)
 	return w.String()
 }
 
