@@ -15,7 +15,7 @@ var questions = []struct {
 	pages    []string
 	text     string
 }{
-	{"What is it?", nil, "Weir is a rate limiter for Go."},
+	{"What is it?", nil, "Weir is a rate limiter for Go"},
 	{"Can it limit by calendar month?", []string{"docs/reference/algorithms.md"}, "[Calendar](#calendar)"},
 	{"Does it work on a Valkey Cluster?", []string{"docs/conformance/README.md"}, "Valkey 9.1.2, cluster"},
 	{"What if Redis is away?", []string{"docs/guide/outage.md"}, "outage.Options"},
@@ -25,6 +25,16 @@ var questions = []struct {
 	{"Is it stable?", []string{"VERSIONING.md"}, "What a version promises"},
 	{"How do I see who is limited?", []string{"docs/guide/operate.md"}, "weir list"},
 	{"When should I not use it?", nil, "## When not to use weir"},
+	{"Can I correct a cost when the work is done?", []string{"docs/guide/budget.md"}, "`Settle` refunds the difference"},
+	{"Can one request cost more than another?", []string{"docs/guide/README.md", "docs/guide/api.md"}, "lim.AllowN(ctx, 5,"},
+	{"Can it limit what runs at once?", []string{"docs/guide/README.md", "docs/guide/api.md"}, "algorithm.Concurrency{"},
+	{"Can the limits be in a file?", []string{"docs/guide/README.md", "docs/guide/file.md"}, "weirfile.Load("},
+	{"What becomes of used tokens if a limit changes?", []string{"docs/guide/production.md"}, "## What carries over"},
+	{"Can two versions share a server during an upgrade?", []string{"VERSIONING.md"}, "## Stored values and scripts"},
+	{"Which requests does an outage allow?", []string{"docs/guide/outage.md"}, "| `Closed`, the default |"},
+	{"Does it run on 32-bit platforms?", []string{"VERSIONING.md"}, "32-bit"},
+	{"How do I reset one caller?", []string{"docs/guide/operate.md"}, "weir reset "},
+	{"Is a retry free?", []string{"docs/guide/README.md", "docs/guide/idempotency.md"}, "makes a retry free of charge"},
 }
 
 // TestAnswers checks that README.md leads to the answer of each question.
