@@ -3,9 +3,12 @@
 //
 //	rdb := redis.NewClient(&redis.Options{
 //		Addr:                  "localhost:6379",
-//		MaxRetries:            -1,
-//		ContextTimeoutEnabled: true,
-//		DialerRetries:         1, // from v9.15 on
+//		MaxRetries:            -1, // a script whose reply was lost is not sent again
+//		DialTimeout:           200 * time.Millisecond,
+//		ReadTimeout:           200 * time.Millisecond,
+//		WriteTimeout:          200 * time.Millisecond,
+//		ContextTimeoutEnabled: true, // calls end at their deadlines
+//		// DialerRetries: 1, if your version has it: without it, a dead server looks slow
 //	})
 //	lim, err := weir.New("api", goredis.New(rdb), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //
@@ -78,6 +81,10 @@
 // If a server with a version before Redis 7.0 is demoted, it replies READONLY from
 // inside the script. go-redis does not detect this, and keeps the connection. If such
 // servers have a fixed address, set ConnMaxLifetime.
+//
+// With Sentinel, set all three timeouts. A client that knows no master asks the sentinels
+// under a lock, for which other callers wait past their deadlines. The timeouts limit how
+// long it is held.
 package goredis
 
 import (

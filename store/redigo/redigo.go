@@ -2,9 +2,15 @@
 // It uses the client github.com/gomodule/redigo:
 //
 //	pool := &redis.Pool{
-//		MaxIdle: 32,
+//		MaxIdle:     32, // about the number of concurrent decisions: others dial
+//		MaxActive:   128,
+//		Wait:        true,
+//		IdleTimeout: time.Minute, // shorter than the server's timeout
 //		DialContext: func(ctx context.Context) (redis.Conn, error) {
-//			return redis.DialContext(ctx, "tcp", "localhost:6379", redis.DialReadTimeout(200*time.Millisecond))
+//			return redis.DialContext(ctx, "tcp", "localhost:6379",
+//				redis.DialConnectTimeout(time.Second),
+//				redis.DialReadTimeout(200*time.Millisecond),
+//				redis.DialWriteTimeout(200*time.Millisecond))
 //		},
 //	}
 //	lim, err := weir.New("api", redigo.New(pool), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
@@ -28,7 +34,12 @@
 // in its pool. If a server was demoted, it replies READONLY. The store then closes the
 // connection, because another server can now have the same address. After a server was
 // restarted, one call fails for each idle connection, unless the pool has a
-// TestOnBorrow that checks idle connections.
+// TestOnBorrow that checks idle connections. A PING in it doubles the round trips, so send
+// one only after some idle seconds.
+//
+// Set IdleTimeout to less than the timeout of the server and of every proxy between.
+// Otherwise, as with the default of 0, each idle connection costs one call (EOF) after a
+// quiet time.
 //
 // If the pool is exhausted or closed, calls return [store.ErrUnavailable]. If MaxActive
 // is set, set Wait too: callers then wait for a connection until their contexts end.
@@ -68,6 +79,9 @@
 // script again. So a decision consumes tokens at most once.
 //
 // # Clusters
+//
+// Set CreatePool, because redisc otherwise dials for every call, and call Refresh first,
+// because the first call for each slot is otherwise redirected.
 //
 // A call follows MOVED and ASK, at most three times. For each ASK, the store makes a
 // new connection, with CreatePool or DialOptions. If the reply is TRYAGAIN, the call

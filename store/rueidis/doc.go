@@ -1,7 +1,15 @@
 // Package rueidis implements a store that keeps the state of limiters in Redis or Valkey.
 // It uses the client github.com/redis/rueidis:
 //
-//	client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	client, err := rueidis.NewClient(rueidis.ClientOption{
+//		InitAddress:       []string{"localhost:6379"},
+//		ForceSingleClient: true, // leave it out for a cluster
+//		DisableCache:      true, // the store does not use the client's cache
+//		DisableRetry:      true, // MGet is not retried
+//		AlwaysPipelining:  true, // a deadline ends only one call
+//		Dialer:            net.Dialer{Timeout: time.Second},
+//		ConnWriteTimeout:  time.Second,
+//	})
 //	if err != nil {
 //		return err
 //	}
@@ -26,7 +34,12 @@
 // Set DisableCache, because the store does not use the client's cache. If a server does
 // not support RESP3 or CLIENT TRACKING, its clients need this option.
 //
-// Concurrent calls share connections. The client sends such calls together.
+// Concurrent calls share connections, and the client sends them together. Do not set
+// DisableAutoPipelining: each call would then use another connection.
+//
+// For TLS, set TLSConfig, and Sentinel.TLSConfig for sentinels, and use v1.0.79 or newer.
+// With older versions, a reply that arrives while its connection is being closed can crash
+// the process.
 //
 // Scripts are sent to masters, because the store marks no script as read-only. The
 // function SendToReplicas must return false for scripts, as the method IsReadOnly of a
@@ -62,7 +75,7 @@
 // If a reply was lost, neither the store nor the client runs the script again. So a
 // decision consumes tokens at most once. The client retries only commands that are marked
 // as read-only or retryable. MGet is read-only: the client retries it until the context
-// is done, unless DisableRetry is set.
+// is done, or forever if it has no end, unless DisableRetry is set.
 //
 // The client follows MOVED and ASK. This is safe, because the script has not run on the
 // first node. Unless MaxMovedRedirections is set, only the context limits the number of

@@ -1,7 +1,15 @@
 // Package valkey implements a store that keeps the state of limiters in Valkey or Redis.
 // It uses the client github.com/valkey-io/valkey-go:
 //
-//	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{"localhost:6379"}})
+//	client, err := valkey.NewClient(valkey.ClientOption{
+//		InitAddress:       []string{"localhost:6379"},
+//		ForceSingleClient: true, // leave it out for a cluster
+//		DisableCache:      true, // the store does not use the client's cache
+//		DisableRetry:      true, // MGet is not retried
+//		AlwaysPipelining:  true, // a deadline ends only one call
+//		Dialer:            net.Dialer{Timeout: time.Second},
+//		ConnWriteTimeout:  time.Second,
+//	})
 //	if err != nil {
 //		return err
 //	}
@@ -46,7 +54,7 @@
 // decision consumes tokens at most once. MGet is retried until the context is done,
 // unless DisableRetry is set.
 //
-// A client of a cluster or of Sentinel follows new masters by itself. Until a replica is
+// A client of a cluster or of Sentinel follows new masters. Until a replica is
 // promoted, calls return [store.ErrUnavailable].
 package valkey
 
