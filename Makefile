@@ -33,7 +33,7 @@ bench-quick: ## What docs/performance.md compares, in 4 minutes.
 bench-large: ## Memory stores with millions of keys, added to the results of the others.
 	cd bench && go run ./run large
 
-docs: ## The pictures of docs/reference/algorithms.md and README.md.
+docs: ## The pictures of the documentation, which docs/charts draws.
 	cd docs/charts && go run .
 
 playground: ## A page to compare algorithms on the same traffic, on http://127.0.0.1:8000.

@@ -1,5 +1,6 @@
-// Command charts draws the pictures of docs/reference/algorithms.md, what each algorithm allows
-// of the same traffic, and that of README.md, what two rules decide together. The library itself decides, in virtual time.
+// Command charts draws the pictures of the documentation: what each algorithm allows of the
+// same traffic and what two rules decide together, which the library itself decides in virtual
+// time, an outage, and the lives of a decision and of a lease.
 //
 //	go run .    # in this directory, or make docs in the root
 //
@@ -44,7 +45,7 @@ func (p picture) link() string {
 }
 
 // drawAll draws one picture for each setup, one of all setups, one of periods of the calendar,
-// and one of two rules.
+// one of two rules, one of an outage, and the lives of a decision and of a lease.
 func drawAll(ctx context.Context) ([]picture, error) {
 	var pictures []picture
 	var simulations []simulation
@@ -63,10 +64,13 @@ func drawAll(ctx context.Context) ([]picture, error) {
 	if err != nil {
 		return nil, err
 	}
-	calendar, err := drawCalendar(ctx)
-	if err != nil {
-		return nil, err
+	pictures = append(pictures, edge)
+	for _, draw := range []func(context.Context) (picture, error){drawCalendar, drawRules, drawOutage, decision.draw, lease.draw} {
+		p, err := draw(ctx)
+		if err != nil {
+			return nil, err
+		}
+		pictures = append(pictures, p)
 	}
-	rules, err := drawRules(ctx)
-	return append(pictures, edge, calendar, rules), err
+	return pictures, nil
 }
