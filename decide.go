@@ -30,10 +30,9 @@ func (l *Limiter) Peek(ctx context.Context, key ...string) (res Result, err erro
 	return res, err
 }
 
-// TakeUpTo consumes as many tokens as all rules allow, up to most, and Result.Granted is
-// their number. If there are none, the request is denied, and RetryAfter is the time
-// until one token can be consumed. Otherwise a rule with a Cost consumes exactly its
-// Cost.
+// TakeUpTo consumes as many tokens as all rules allow, up to most, and [Result].Granted
+// is their number. If there are none, the request is denied, and RetryAfter says when
+// there is one. A rule with a Cost consumes exactly its Cost.
 //
 // The error is [ErrUnsupported] if every rule has a Cost, or an algorithm.Concurrency has
 // none.
@@ -48,14 +47,13 @@ func (l *Limiter) TakeUpTo(ctx context.Context, most int64, key ...string) (res 
 }
 
 // Force consumes cost tokens, at least 1, from every rule, even if a rule would deny the
-// request. It is for work that has already happened, so the result is always allowed. A
-// rule can then be in debt: its Remaining is 0, and requests are denied until the debt
-// has been refilled.
+// request. It is for work that has already happened. A rule can then be in debt: its
+// Remaining is 0, and requests are denied until the debt has been refilled.
 //
 // Debt has a bound, in most rules at least 100 times the limit: see
 // docs/reference/algorithms.md. A cost above it is an [ErrInvalidCost]. If earlier debt
-// leaves less than cost, Force consumes what is left, and Result.Granted is lower. An
-// algorithm.Concurrency has no debt: the error is [ErrUnsupported].
+// leaves less, Force consumes what is left, and [Result].Granted is lower. An
+// algorithm.Concurrency has no debt.
 func (l *Limiter) Force(ctx context.Context, cost int64, key ...string) (res Result, err error) {
 	if cost < 1 {
 		return Result{}, errCost("Force", cost)
@@ -70,9 +68,7 @@ func (l *Limiter) Force(ctx context.Context, cost int64, key ...string) (res Res
 // order of requests. Of two requests with the same key, either can be decided first.
 //
 // If the store is a [store.Batcher] and every wrapper a [ManyDecider], the requests form
-// one batch, which is held in memory: pass thousands of requests at once, not millions.
-// If all of them are peeks, one MGet reads their state where it can, on a cluster perhaps
-// at different instants.
+// one batch. It is held in memory, so pass thousands of requests at once, not millions.
 func (l *Limiter) DoMany(ctx context.Context, requests []Request) []Answer {
 	answers := make([]Answer, len(requests))
 	if l != nil && l.bound != nil {

@@ -15,9 +15,9 @@ import (
 type Entry = contract.Entry
 
 // Entries lists the newest allowed requests in the current window of an
-// algorithm.MetadataWindow, at most algorithm.MaxEntries, the oldest first. It does not
-// call wrappers. The error is [ErrUnsupported] if no rule is an algorithm.MetadataWindow,
-// and [ErrInvalidRule] if several are.
+// algorithm.MetadataWindow, at most algorithm.MaxEntries, the oldest first. The error is
+// [ErrUnsupported] if no rule is an algorithm.MetadataWindow, and [ErrInvalidRule] if
+// several are.
 func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter

@@ -14,7 +14,7 @@ var (
 	ErrInvalidLimit = algorithm.ErrInvalidLimit
 
 	// ErrInvalidCost means that a cost is negative or too high, or that the decision with
-	// the same ID has another. A cost above the capacity of a rule is denied instead.
+	// the same ID has another cost.
 	ErrInvalidCost = algorithm.ErrInvalidCost
 
 	// ErrInvalidRule means that a [Policy] or a [Rule] is not valid, or does not exist.

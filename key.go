@@ -9,9 +9,8 @@ const (
 	// MaxSegments is the largest number of segments of a key.
 	MaxSegments = 8
 
-	// MaxSegment is the largest length in bytes of a name, and of a segment that keys in
-	// the store have as it is. A longer one is replaced by "%sha256=" and its SHA-256 in
-	// hexadecimal.
+	// MaxSegment is the largest length in bytes of a name, and of a segment in the store.
+	// A longer segment is replaced by "%sha256=" and its SHA-256 in hexadecimal.
 	MaxSegment = 128
 )
 
@@ -53,8 +52,7 @@ func (k *Key) Size() int {
 	return n
 }
 
-// Clone copies the segments, so that k can be retained without the text that they are
-// part of.
+// Clone copies the segments, so that k can be retained.
 func (k Key) Clone() Key {
 	for i := range k.segments {
 		k.segments[i] = strings.Clone(k.segments[i])

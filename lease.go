@@ -23,10 +23,9 @@ const (
 	minRenewal = time.Second
 )
 
-// A Lease allows its holder to run under a concurrency limit, an algorithm.Concurrency,
-// until Release is called, or until its lease time has passed since it was acquired or
-// last renewed. It is safe for concurrent use. The methods of a nil or zero Lease return
-// an error.
+// A Lease allows its holder to run under an algorithm.Concurrency until Release is
+// called, or until its lease time has passed since the last renewal. It is safe for
+// concurrent use.
 type Lease struct {
 	Result // the answer when the lease was acquired
 
@@ -49,12 +48,10 @@ var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acq
 //
 // After [store.ErrUnavailable], the store may hold the lease until it expires. If ctx
 // ends or package outage denies the request, TryAcquire releases any lease that the store
-// may have granted, which takes at most one second. If ctx has ended, it joins the error
-// of a failed release. If the release fails or finds nothing, the lease can still be
-// granted later. So this process sends it again about 1 s, 5 s and 25 s later, but not
-// after the lease time, for at most 1,024 leases and reservations at once;
-// observe.DroppedUndos counts the others. What still remains ends with the lease time:
-// choose a short one, and use [Lease.KeepAlive].
+// may have granted, within one second. If that fails or finds nothing, the lease may
+// still be granted later, so this process repeats the release about 1 s, 5 s and 25 s
+// later. A lease that still remains ends with its lease time, so choose a short one, and
+// use [Lease.KeepAlive].
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -66,13 +63,12 @@ func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error)
 	return lease, nil
 }
 
-// Acquire is TryAcquire, but waits for a lease until ctx ends: it repeats a denied
-// request after 5 ms to 250 ms, and at most RetryAfter. Waiting callers get leases in no
-// particular order.
+// Acquire is [Limiter.TryAcquire], but waits for a lease until ctx ends. It repeats a
+// denied request after 5 ms to 250 ms. Waiting callers get leases in no particular order.
 //
-// If ctx ends, Acquire returns the error of ctx, which is also an [ErrDenied] if the
-// request was denied, and releases what may be granted, as TryAcquire does. Acquire
-// returns at once if the request can never be allowed, or fails during an outage.
+// If ctx ends, the error is that of ctx, and also an [ErrDenied] if the request was
+// denied. Acquire returns at once if the request can never be allowed, or fails during an
+// outage.
 func (l *Limiter) Acquire(ctx context.Context, key ...string) (held *Lease, err error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -204,9 +200,8 @@ func (l *Lease) ID() string {
 	return l.request.ID
 }
 
-// Release releases the lease, and reports whether it was held. It makes KeepAlive return,
-// and never releases the lease of another holder. Tokens of other rules stay consumed.
-// Release can be retried after an error.
+// Release releases the lease, and reports whether it was held. It makes KeepAlive return.
+// Tokens of other rules stay consumed. Release can be retried after an error.
 func (l *Lease) Release(ctx context.Context) (bool, error) {
 	if l == nil || l.limiter == nil {
 		return false, errNoLease
@@ -217,8 +212,7 @@ func (l *Lease) Release(ctx context.Context) (bool, error) {
 }
 
 // Renew starts the full lease time again, and consumes nothing from other rules. The
-// error is [ErrLeaseLost] if the lease was released or has expired: another holder may
-// have one instead.
+// error is [ErrLeaseLost] if the lease was released or has expired.
 func (l *Lease) Renew(ctx context.Context) error {
 	if l == nil || l.limiter == nil {
 		return errNoLease
@@ -238,9 +232,9 @@ func (l *Lease) Renew(ctx context.Context) error {
 // KeepAlive renews the lease whenever a third of the lease time has passed, until ctx
 // ends or Release is called. Start it in a goroutine.
 //
-// A renewal that fails, or takes longer than both that third and 1 s, is retried until
-// the lease expires by this process's clock. If the lease is lost, KeepAlive calls lost,
-// unless it is nil, with an [ErrLeaseLost], and returns.
+// A renewal that fails, or takes too long, is retried until the lease expires by this
+// process's clock. If the lease is lost, KeepAlive calls lost, unless it is nil, with an
+// [ErrLeaseLost], and returns.
 func (l *Lease) KeepAlive(ctx context.Context, lost func(error)) {
 	err := l.keepAlive(ctx)
 	if err != nil && lost != nil {

@@ -7,8 +7,8 @@ import (
 )
 
 // A Limiter decides which requests are allowed. Make one with [New] or [NewPolicy]. It is
-// safe for concurrent use, holds no connection, and needs no closing. The methods of a
-// nil or zero Limiter return an error, or nothing.
+// safe for concurrent use, and needs no closing. The methods of a nil or zero Limiter
+// return an error, or nothing.
 type Limiter struct {
 	bound    *bound
 	wrappers []Wrapper // the innermost first
@@ -16,8 +16,8 @@ type Limiter struct {
 }
 
 // A Wrapper makes a [Decider] that answers a request itself, or passes it on to next. lim
-// has the rules, and no wrappers. A Wrapper that does not suit them, or a Decider within
-// next, returns an error. [Find] looks for such a Decider.
+// has the rules, and no wrappers. A Wrapper that does not suit the rules, or the wrappers
+// in next, returns an error.
 type Wrapper func(lim *Limiter, next Decider) (Decider, error)
 
 // Valid returns an error if l is nil or a zero Limiter, so that the mistake shows before
@@ -56,24 +56,18 @@ var errNoWrapper = errors.New("weir: a Wrapper given to Limiter.Wrap is nil, or 
 
 var _ Decider = (*Limiter)(nil)
 
-// Decide makes the decision that r asks for, atomically. Most other methods, such as
-// Allow, call it.
+// Decide makes the decision that r asks for. Most other methods, such as Allow, call it.
 //
 // If each is not empty, Decide stores the result of each rule in it, in the order of
-// Policy.Rules and without the shadow rules. Allowed then reports whether that rule alone
-// allows the request.
+// [Policy].Rules and without the shadow rules. Its Allowed reports whether that rule
+// alone allows the request.
 //
-// The errors are:
-//   - [store.ErrUnavailable] during an outage, or the error of ctx if it ends. Tokens may
-//     have been consumed.
-//   - [store.ErrForeign] if a key holds a value that no limiter wrote.
-//   - [store.ErrScript] if the script failed.
-//   - [ErrInvalidKey], [ErrInvalidCost], [ErrInvalidLease] or [ErrInvalidMetadata] if
-//     that part of r is not valid.
-//   - [ErrInvalidRule] if r is a Reset, and no rule is identified by the full key.
-//   - [ErrUnsupported] if the limiter cannot do what r asks. The text names the rule.
-//   - another if MaxWait is negative, each is too short, or Options.Clock is out of
-//     range.
+// During an outage, the error is [store.ErrUnavailable], or that of ctx if it ends, and
+// tokens may have been consumed. It is [store.ErrForeign] if a key holds a value that no
+// limiter wrote, and [store.ErrScript] if the script failed. The errors of misuse are
+// [ErrInvalidKey], [ErrInvalidCost], [ErrInvalidLease] and [ErrInvalidMetadata] for that
+// part of r, [ErrInvalidRule] if a Reset clears no rule, and [ErrUnsupported] if a rule,
+// which the text names, cannot do what r asks.
 func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
 	err = l.decide(ctx, &r, each, &res)
 	return res, err
@@ -93,16 +87,14 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 }
 
 // With returns a limiter with the same keys and other limits, for example those of a
-// customer's plan. It is cheap to call, and its result can be kept.
+// customer's plan. Its result can be kept.
 //
 // Each of rules replaces the Algorithm of the rule or shadow rule with its Name, and the
-// Cost unless it is 0. The algorithm must keep its type, because the keys hold its state:
-// docs/guide/production.md says what a new limit makes of it. By must be nil or unchanged,
-// and Shadow is ignored. With calls each [Wrapper] again, and returns its error.
+// Cost unless it is 0. The algorithm must keep its type: docs/guide/production.md says
+// what a new limit makes of the stored state. By must be nil or unchanged, and Shadow is
+// ignored.
 //
-// Other errors are [ErrInvalidRule] if a rule is not valid or does not exist,
-// [ErrInvalidLimit] if a field of an algorithm is out of range, and [ErrUnsupported]
-// after [Limiter.Share] or because of [Options].Settles.
+// The errors are those of [NewPolicy], and those of the wrappers, which With calls again.
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	switch {
 	case l == nil || l.bound == nil:
@@ -162,13 +154,12 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 }
 
 // Only returns a limiter that has only the rule with this name, for example to reset it.
-// It shares the state of that rule, and enforces it even if it is a shadow rule. An empty
-// name means the only rule.
+// It enforces even a shadow rule. An empty name means the only rule.
 //
-// Segments of a key that are not in By of the rule are ignored, but must not be empty. So
-// Reset clears the rule for every key with the same segments in By.
+// Segments that are not in By of the rule are ignored, but must not be empty. So Reset
+// clears the rule for every key with the same segments in By.
 //
-// The error is [ErrInvalidRule] if there is no such rule, or comes from a [Wrapper].
+// The error is [ErrInvalidRule] if there is no such rule.
 func (l *Limiter) Only(name string) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter

@@ -9,20 +9,20 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// Pause closes a key for the time d: until then, every process denies its requests, with
-// an exact RetryAfter, whatever their MaxWait is. It needs one rule that is an
-// [algorithm.Pause], whose By says what is closed, and ignores the others.
+// Pause closes a key for the time d. Every process denies its requests, whatever their
+// MaxWait is, with an exact RetryAfter. One rule must be an algorithm.Pause, whose By
+// says what is closed.
 //
-// Nobody reserves tokens during a pause. Wait, WaitN and WaitFor sleep until its end, ask
-// again, and go ahead at the pace of the other rules. Requests that were allowed or
-// reserved before the pause go ahead at their turn, even if the key is still closed.
+// During a pause, a Reserve is denied, and a Wait sleeps: see [Limiter.WaitFor]. Requests
+// that were allowed or reserved before it go ahead at their turn, even if the key is
+// still closed.
 //
 // id is the random name of the pause, for [Limiter.Resume]. A pause never shortens
-// another one. To extend one, or to choose a name so that Pause can be retried after an
-// error, call [Limiter.Decide] with the op Pause and an ID.
+// another one. To extend one, or to retry after an error, choose the name: call
+// [Limiter.Decide] with the op Pause and an ID.
 //
-// The error is [ErrUnsupported] if no rule is an algorithm.Pause, [ErrInvalidRule] if
-// several are, and another if d is not positive or longer than [algorithm.MaxSpan].
+// The error is [ErrUnsupported] if no rule is an algorithm.Pause, and [ErrInvalidRule] if
+// several are.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration, key ...string) (id string, err error) {
 	r := Request{Key: KeyOf(key...), Op: Pause, ID: rand.Text(), For: d}
 	if _, err := l.Decide(ctx, r, nil); err != nil {
@@ -32,9 +32,8 @@ func (l *Limiter) Pause(ctx context.Context, d time.Duration, key ...string) (id
 }
 
 // Resume ends the pause with that ID, and reports whether it was running. The key stays
-// closed while another pause lasts. Otherwise, new requests are allowed at once, but who
-// sleeps in a Wait notices it when the pause would have ended. Resume can be retried
-// after an error.
+// closed while another pause lasts. Callers who sleep notice it only when the pause would
+// have ended. Resume can be retried after an error.
 func (l *Limiter) Resume(ctx context.Context, id string, key ...string) (bool, error) {
 	res, err := l.Decide(ctx, Request{Key: KeyOf(key...), Op: Resume, ID: id}, nil)
 	return res.Allowed, err

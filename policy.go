@@ -20,14 +20,12 @@ type Policy struct {
 	// "key".
 	Segments []string
 
-	// Secret names the segments, such as API keys, that are stored as a SHA-256. It has no
-	// salt, so anyone who reads the store can find a phone number by trying all: pass an
-	// HMAC of such a value.
+	// Secret names the segments, such as API keys, that are stored as a SHA-256. It has
+	// no salt, so pass an HMAC of a value that can be guessed, such as a phone number.
 	Secret []string
 
-	// Rules has 1 to MaxRules rules, all of which must allow a request, and any number of
-	// shadow rules. An algorithm.Concurrency and an algorithm.MetadataWindow exclude each
-	// other.
+	// Rules has 1 to [MaxRules] rules, all of which must allow a request, and any number
+	// of shadow rules.
 	Rules []Rule
 }
 
@@ -37,8 +35,8 @@ type Rule struct {
 	// rule of a limiter needs none.
 	Name string
 
-	// By names the segments that identify the limit; nil means all. All rules must have
-	// one in common.
+	// By names the segments that identify the limit; nil means all. All rules must share
+	// one.
 	By []string
 
 	Algorithm algorithm.Algorithm
@@ -47,12 +45,12 @@ type Rule struct {
 	// Request.Cost.
 	Cost int64
 
-	// Shadow makes the rule a shadow rule, to try a limit out: it decides every request
-	// as if it were the only rule, but changes no answer. Result.Shadow says what it
+	// Shadow makes the rule a shadow rule, to try a limit out. It decides every request
+	// as if it were the only rule, but changes no answer. [Result].Shadow says what it
 	// would have done. It makes no decision during an outage, or when a wrapper answers.
 	//
-	// A shadow rule needs a Name, and can have any By. An algorithm.MetadataWindow or
-	// Pause cannot be one. See docs/guide/production.md.
+	// It needs a Name, and can have any By. An algorithm.MetadataWindow or Pause cannot
+	// be one.
 	Shadow bool
 }
 
@@ -64,12 +62,12 @@ type Options struct {
 
 	// Clock returns the time of a decision, between 1970 and 2112. nil means the clock of
 	// the store. Set it in tests, and for servers that do not allow TIME in scripts. If
-	// the clocks of processes differ, more requests than the limit can be allowed. Keys
-	// are kept for one hour longer.
+	// the clocks of processes differ, more requests than the limit can be allowed.
 	Clock func() time.Time
 
-	// Settles requires that decisions can be settled in full: each rule without a Cost
-	// must allow a debt of 100 times its limit. If not, the error is ErrUnsupported.
+	// Settles requires that decisions can be settled in full. The error is
+	// [ErrUnsupported] unless each rule without a Cost allows a debt of 100 times its
+	// limit.
 	Settles bool
 }
 

@@ -12,20 +12,18 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// Ready checks that the store can make the decisions of l, for the start of a program and
-// for a readiness probe. It tells an outage from a mistake that lasts:
-//   - nil: the store made a decision.
-//   - [store.ErrUnavailable]: the server is away or too slow, so check again. A program
-//     with a fallback can start all the same: see package outage.
-//   - any other error: somebody must act, for example correct a password, a right or a
-//     certificate, or give the server more memory. A [store.ErrMisconfigured] says what
-//     to do. Until then, a limiter that fails open has no limits.
+// Ready checks that the store can make the decisions of l, when a program starts or in a
+// readiness probe. It returns:
+//   - nil if the store made a decision.
+//   - store.ErrUnavailable if the server is away or too slow. Check again, or start with
+//     a fallback: see package outage.
+//   - any other error if somebody must act, for example correct a password. Until then, a
+//     limiter that fails open has no limits.
 //
-// Some mistakes look like an outage, for example TLS on one side only, or a wrong address.
-// So alert on an ErrUnavailable that stays. Let a probe fail a few times before it counts:
-// a server that was just demoted can look like a mistake. Ready bypasses the wrappers, and
-// uses keys of its own, which it removes within one second, even after an error. See
-// docs/guide/outage.md.
+// Some mistakes look like an outage, for example a wrong address, so alert on an
+// ErrUnavailable that stays. A server that was just demoted can look like a mistake, so
+// let a probe fail a few times before it counts. Ready bypasses the wrappers, and uses
+// keys of its own, which it removes.
 func (l *Limiter) Ready(ctx context.Context) error {
 	if l == nil || l.bound == nil {
 		return errNoLimiter

@@ -16,12 +16,12 @@ const Never = contract.Never
 type Op uint8
 
 const (
-	Consume  Op = iota // consume Cost tokens from every rule, if all rules allow the request
+	Consume  Op = iota // consume Cost tokens from every rule, if all rules allow it
 	Peek               // report whether Consume would be allowed, and change nothing
 	TakeUpTo           // consume as many tokens as all rules allow, up to Cost
-	Force              // consume Cost tokens from every rule, even if a rule would deny the request
-	Refund             // refund the decision with the same Key and ID
-	Settle             // make Actual the cost of the decision with the same Key and ID
+	Force              // consume Cost tokens from every rule, even past the limit
+	Refund             // refund the decision named ID
+	Settle             // make Actual the cost of the decision named ID
 	Renew              // renew the lease named ID; denied if it is not held
 	Release            // release the lease named ID
 	Pause              // close the key for the time For, under the name ID
@@ -46,46 +46,44 @@ type Request struct {
 
 	Op Op
 
-	// Cost is the number of tokens. 0 means 1. A Consume or Peek that costs more than the
-	// capacity of a rule is denied with RetryAfter Never.
+	// Cost is the number of tokens. 0 means 1. A Consume above the capacity of a rule is
+	// denied with RetryAfter [Never].
 	Cost int64
 
 	// MaxWait lets a Consume or a Peek reserve tokens that will be available within that
-	// time. An allowed caller then waits for Result.Delay. 0 means that the tokens must
-	// be available now. algorithm.GCRA, TokenBucket and LeakyBucket support it. While an
-	// algorithm.Pause closes the key, the request is denied, whatever MaxWait is.
+	// time. An allowed caller then waits for [Result].Delay. 0 means now. algorithm.GCRA,
+	// TokenBucket and LeakyBucket support it.
 	MaxWait time.Duration
 
 	// For is how long a Pause lasts, up to algorithm.MaxSpan.
 	For time.Duration
 
 	// ID names the decision, so that it can be repeated, settled and refunded. Use a new
-	// one for each decision, and none that the limited caller chooses, because repeats
-	// are free.
+	// one for each decision. Never let the limited caller choose it, because repeats are
+	// free.
 	//
-	// If a request with an ID has consumed tokens, sending it again with the same Key, ID
-	// and Cost consumes nothing: the repeat is allowed, with Result.Replayed. So it can
-	// be retried after a lost reply, even by a process with other limits, until the
-	// slowest rule has refilled all tokens of the decision. An ID does not make the work
-	// run once: docs/guide/idempotency.md shows what does.
+	// If the request has consumed tokens, sending it again with the same Key, ID and Cost
+	// consumes nothing. The repeat is allowed, with [Result].Replayed, until the slowest
+	// rule has refilled all tokens of the decision. So it can be retried after a lost
+	// reply. An ID does not make the work run once: docs/guide/idempotency.md shows what
+	// does.
 	//
 	// A repeat is denied while its key is paused, or if its reserved tokens are not
 	// available within MaxWait. A denied request is decided again.
 	//
-	// While the decision can be refunded, the store keeps one more key for each rule. ID
-	// must be empty if a rule cannot refund.
+	// The store keeps one more key for each rule. ID must be empty if a rule cannot
+	// refund.
 	//
-	// With an algorithm.Concurrency, ID names the lease: every op except Peek and Reset
+	// With an algorithm.Concurrency, ID names the lease. Every op except Peek and Reset
 	// needs one, and a repeat consumes tokens from the other rules again. In a Pause or a
-	// Resume, it names the pause. Both names have 1 to algorithm.MaxLease bytes.
+	// Resume, it names the pause.
 	ID string
 
 	// Actual is the cost that a Settle gives to the decision.
 	Actual Actual
 
-	// Metadata is text of at most algorithm.MaxMetadata bytes that an
-	// algorithm.MetadataWindow stores: see Limiter.Entries. Without such a rule, it must
-	// be empty.
+	// Metadata is text that an algorithm.MetadataWindow stores: see [Limiter.Entries].
+	// Without such a rule, it must be empty.
 	Metadata string
 }
 
@@ -116,9 +114,9 @@ const (
 	PauseRule = contract.PauseRule // closes keys, and has no limit
 )
 
-// A Result is the answer to a [Request]. Type, Limit, Window, Remaining, RetryAfter and
-// ResetAfter describe the rule named Rule: if the request is denied, the first with the
-// longest RetryAfter, and otherwise the first with the fewest tokens remaining.
+// A Result is the answer to a [Request]. Type and the numbers from Limit on describe the
+// rule named Rule. If the request is denied, it is the rule with the longest RetryAfter,
+// and otherwise the one with the fewest tokens remaining.
 //
 // A Refund, Settle, Release, Reset, Pause or Resume sets only Allowed, which is false if
 // there was nothing to do. A Refund or Settle also sets Granted and Rule, to Cost and
@@ -126,22 +124,21 @@ const (
 type Result struct {
 	Allowed bool // the caller may go ahead, after Delay
 
-	// Replayed is true if the request repeats a decision: see Request.ID. If it is
-	// allowed, Granted is what the decision consumed, and Delay is the time left to wait.
-	// All other fields describe the current state.
+	// Replayed is true if the request repeats a decision: see [Request].ID. Granted is
+	// then what the decision consumed, and Delay is the time left to wait. All other
+	// fields describe the current state.
 	Replayed bool
 
-	// Type says what the rule named Rule does. Its numbers do not tell: a limit need not
-	// have a Window, and can be as high as that of a pause. A Decider that makes its own
-	// Results sets it.
+	// Type says what the rule named Rule does. A [Decider] that makes its own Results
+	// sets it.
 	Type RuleType
 
-	// Granted is the number of tokens consumed from each rule without a Cost, or from the
-	// rule named Rule if every rule has one. It is 0 after a denial, a Peek or a Renew.
+	// Granted is what each rule without a Cost consumed. If every rule has one, it is the
+	// Cost of the rule named Rule. It is 0 after a denial, a Peek or a Renew.
 	Granted int64
 
-	// Delay is the time to wait before going ahead: the longest wait of all rules, or
-	// Never after a denial. It is 0 for an allowed request without MaxWait.
+	// Delay is the time to wait before going ahead, or [Never] after a denial. It is 0
+	// for an allowed request without MaxWait.
 	Delay time.Duration
 
 	Rule       string        // its name, or that of its algorithm
@@ -151,14 +148,13 @@ type Result struct {
 	RetryAfter time.Duration // if denied, the time until the same request would be allowed, or Never
 	ResetAfter time.Duration // the time until the rule is fully reset
 
-	// Degraded is nil if the store decided. Otherwise it is a store.ErrUnavailable that
-	// says why not: see package outage. It is also an ErrDenied if the share of this
-	// process is used up, and may be a Decider for further decisions without the store.
+	// Degraded is nil if the store decided. Otherwise it is a [store.ErrUnavailable] that
+	// says why not: see package outage. It is also an [ErrDenied] if the share of this
+	// process is used up.
 	Degraded error
 
-	// Shadow is nil if every shadow rule allows the request. Otherwise it is the
-	// *DeniedError with the longest RetryAfter, or the error of a rule that could not
-	// decide.
+	// Shadow is nil if every shadow rule allows the request. Otherwise it is a
+	// *[DeniedError], or the error of a rule that could not decide.
 	Shadow error
 }
 
@@ -212,8 +208,8 @@ type Answer struct {
 	Err    error // if it is not nil, Result is zero
 }
 
-// A ManyDecider is a [Decider] that decides many requests together. A wrapper that is
-// none splits the batches of [Limiter.DoMany].
+// A ManyDecider is a [Decider] that decides many requests together. Any other wrapper
+// splits the batches of [Limiter.DoMany].
 type ManyDecider interface {
 	// DecideMany sets each of answers to what Decide returns for the request with its
 	// index.

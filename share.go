@@ -9,17 +9,15 @@ import (
 )
 
 // Share returns a limiter over st with the same keys, in which each limit is the share of
-// one of n processes. Together, the shares allow at most what the limits allow. st is
-// usually in the memory of the process, for an outage of the shared store. Wrappers and
-// shadow rules are left out. Call With before Share, not after it.
+// one of n processes. Together, the shares allow at most what the limits allow. Wrappers
+// and shadow rules are left out. Call With before Share, not after it.
 //
-// The error is [ErrInvalidRule] if n is below 1, or a share less than one request,
-// [ErrUnsupported] if a rule needs an [algorithm.Divider], or one of [NewPolicy].
+// The error is [ErrInvalidRule] if n is below 1 or a share is less than one request, and
+// [ErrUnsupported] if a rule needs an algorithm.Divider.
 func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) { return l.divide(n, st, false) }
 
-// ShareFloor is Share, except that no share is less than one request: one token, or the
-// Cost of the rule. So n processes may together allow n requests where the limit allows
-// fewer.
+// ShareFloor is [Limiter.Share], except that no share is less than one request. So n
+// processes may together allow n requests where the limit allows fewer.
 func (l *Limiter) ShareFloor(n int, st store.Store) (*Limiter, error) { return l.divide(n, st, true) }
 
 func (l *Limiter) divide(n int, st store.Store, floor bool) (*Limiter, error) {

@@ -47,8 +47,7 @@ func (l *Limiter) Bare() *Limiter {
 
 // StoreKeys returns the keys in the store that a decision for k reads: one list for each
 // rule, in the order of [Limiter.Rules]. Only an algorithm.SlidingBuckets has several.
-// Keys that an ID adds are left out. Except for shadow rules, all have the same cluster
-// slot: see [store.Slot].
+// Markers of IDs are left out.
 func (l *Limiter) StoreKeys(k Key) ([][]string, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -78,7 +77,7 @@ func (b *bound) appendStoreKeys(lists [][]string, k *Key) [][]string {
 }
 
 // StorePrefix returns a prefix of every key of l in the store whose first segments are
-// these, for a [store.Lister]. Other keys can begin with it too: see
+// these, for a [store.Lister]. Other keys can begin with it too, so use
 // [Limiter.ParseStoreKey].
 func (l *Limiter) StorePrefix(segments ...string) string {
 	if l == nil || l.bound == nil {
@@ -117,8 +116,8 @@ type StoredKey struct {
 	Rule string // the name of the rule, as Limiter.Rules has it
 
 	// Key has the segments in By of the rule, and "-" for the others. Use it with
-	// Limiter.Only(Rule). Where the store has only a hash, so has Key: see Key.Hashed.
-	// Decisions accept it, but wrappers take it for another key than the original.
+	// Limiter.Only(Rule). It has a hash where the store has one. Decisions accept it, but
+	// wrappers such as denycache treat it as another caller.
 	Key Key
 
 	// Segments are the segments of Key in By of the rule, in the order of By.
@@ -132,11 +131,10 @@ type StoredSegment struct {
 	Hashed bool   // Value is a hash
 }
 
-// HashedKeyOf is [KeyOf] for keys that operators type: a segment that looks like a hash,
-// "%sha256=" and 64 hexadecimal digits, stands for the segment with that hash: see
-// [Key.Hashed]. To name a segment that itself looks like one, write %25 for its %, as
-// [StoredSegment].Value does. Do not use it for segments that callers choose: one could
-// name another.
+// HashedKeyOf is [KeyOf] for keys that operators type. A segment that looks like a hash,
+// "%sha256=" and 64 hexadecimal digits, stands for the segment with that hash. To name a
+// segment that itself looks like one, write %25 for its %. Do not use it for segments
+// that callers choose, because one could name another's.
 func HashedKeyOf(segments ...string) Key {
 	k := KeyOf(segments...)
 	for i, segment := range k.segments {
@@ -150,7 +148,7 @@ func HashedKeyOf(segments ...string) Key {
 }
 
 // ParseStoreKey returns the rule and the segments of a key that [Limiter.StoreKeys]
-// returns. It returns false for other keys, even those that an ID adds.
+// returns, and false for any other key.
 func (l *Limiter) ParseStoreKey(stored string) (StoredKey, bool) {
 	if l == nil || l.bound == nil {
 		return StoredKey{}, false

@@ -13,8 +13,7 @@ import (
 )
 
 // A Reservation is an allowed request whose tokens may be available only later: call
-// Wait, then go ahead. It is safe for concurrent use, and must not be copied. The methods
-// of a nil or zero Reservation return an error.
+// Wait, then go ahead. It is safe for concurrent use, and must not be copied.
 type Reservation struct {
 	Result // the answer to the request
 
@@ -35,21 +34,16 @@ const (
 var errCancelled = errors.New("weir: the reservation was cancelled, or its context ended during Wait: make another one with Limiter.Reserve")
 var errNoReservation = errors.New("weir: the Reservation is nil or a zero value: Limiter.Reserve returns one")
 
-// Reserve consumes the tokens of r now, even if they will be available only later. They
-// must be available within r.MaxWait and before the deadline of ctx; otherwise the error
-// is [ErrDenied]. One of these bounds is needed: for any wait, set r.MaxWait to [Never].
-// Callers go ahead in the order of their reservations. If r.ID is empty, Reserve uses a
-// random one. r.Op must be Consume.
-//
-// While the key is paused, Reserve returns [ErrDenied] at once, whatever r.MaxWait is,
-// and consumes nothing: [Limiter.WaitFor] sleeps until the end. A reservation made before
-// the pause goes ahead at its turn, even if the key is still closed.
+// Reserve consumes the tokens of r now, even if they will be available only later. If
+// that is after r.MaxWait or the deadline of ctx, the error is [ErrDenied]. One of these
+// bounds is needed: for any wait, set r.MaxWait to [Never]. Callers go ahead in the order
+// of their reservations. If r.ID is empty, Reserve uses a random one. r.Op must be
+// [Consume].
 //
 // After [store.ErrUnavailable], the tokens may have been consumed. If ctx ends or package
-// outage denies the request, Reserve tries to refund them, which takes at most one
-// second, and joins the error of a failed refund. A refund that fails or finds nothing is
-// repeated as [Limiter.TryAcquire] says, until the tokens would be refilled. But if r has
-// an ID, another request can use the tokens, so only [Limiter.Refund] refunds them.
+// outage denies the request, Reserve refunds them, and repeats the refund as
+// [Limiter.TryAcquire] repeats a release. If r has an ID, it does not, because another
+// request can use the tokens: call [Limiter.Refund].
 func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -90,11 +84,10 @@ func (l *Limiter) Reserve(ctx context.Context, r Request) (*Reservation, error) 
 }
 
 // Wait sleeps until Delay has passed since Reserve returned. If the error is nil, go
-// ahead: the tokens are available.
+// ahead.
 //
-// If ctx ends first, Wait refunds the tokens and returns the error of ctx. It does not
-// refund them if the request had an ID: then call Cancel. Afterwards, Wait returns an
-// error.
+// If ctx ends first, Wait returns the error of ctx. It refunds the tokens, unless the
+// request had an ID: then call Cancel.
 func (r *Reservation) Wait(ctx context.Context) error {
 	if r == nil || r.limiter == nil {
 		return errNoReservation
@@ -116,8 +109,7 @@ func (r *Reservation) Wait(ctx context.Context) error {
 
 // Cancel refunds the reserved tokens, and reports whether anything was refunded: see
 // [Limiter.Refund]. Later reservations keep their time, so the turn may stay empty.
-// Cancel can be retried after an error. Afterwards, Wait returns an error, unless it
-// already sleeps.
+// Cancel can be retried after an error. Afterwards, Wait returns an error.
 func (r *Reservation) Cancel(ctx context.Context) (bool, error) {
 	if r == nil || r.limiter == nil {
 		return false, errNoReservation
@@ -162,20 +154,17 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 }
 
 // WaitFor consumes the tokens of r, and waits until they are available. It is
-// [Limiter.Reserve], which has the rules for r, and then [Reservation.Wait]: it reserves
-// the tokens with one call of the store, and sleeps, so callers go ahead in the order of
-// their calls.
+// [Limiter.Reserve], which has the rules for r, and then [Reservation.Wait]. So callers
+// go ahead in the order of their calls.
 //
 // If the tokens cannot be available within r.MaxWait and before the deadline of ctx, or a
-// queue is full, WaitFor returns [ErrDenied] at once, and consumes nothing. The Result
-// says why. If ctx ends during the wait, WaitFor refunds the tokens, as Reserve does.
+// queue is full, WaitFor returns [ErrDenied] at once, and consumes nothing. If ctx ends
+// during the wait, WaitFor refunds the tokens, unless r has an ID.
 //
-// While the key is paused, nobody reserves tokens. WaitFor sleeps until the pause ends if
-// that leaves time to wait, and then asks again, so callers who sleep go ahead in no
-// particular order, at the pace of the other rules. It can be denied then: the tokens may
-// be available only after the deadline. It notices a longer pause, a shorter one and a
-// Resume only at the end of its sleep. If its tokens are reserved when a pause begins, it
-// goes ahead at its turn, even if the key is still closed.
+// While the key is paused, WaitFor sleeps until the pause ends, if that leaves time to
+// wait, and then asks again. So callers who sleep go ahead in no particular order, and
+// can then be denied because of the deadline. It notices a longer pause, a shorter one
+// and a Resume only at the end of its sleep.
 func (l *Limiter) WaitFor(ctx context.Context, r Request) (Result, error) {
 	may := sleep.NewBudget(r.MaxWait)
 	for {

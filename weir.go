@@ -14,8 +14,7 @@
 //
 // A [Limiter] applies one or more rules, and keeps their state in a store. A decision is
 // atomic: either every rule allows the request and consumes its cost, or no rule consumes
-// anything. It takes one round trip for any number of rules, or two if the server does
-// not know the script yet.
+// anything. It takes one round trip for any number of rules.
 //
 // # Answers
 //
@@ -24,11 +23,11 @@
 //
 // During an outage, a call returns [store.ErrUnavailable] or the error of its context.
 // The decision is then unknown, and the request may have consumed tokens. Fail open or
-// fail closed, as you prefer; package outage does it for you, within a time budget.
+// fail closed, as you prefer. Package outage does it for you.
 //
 // Misuse is an error too, for example [ErrInvalidKey] or [ErrUnsupported]. It lasts until
 // the program is corrected, so do not fail open on it. Methods return the errors of
-// [Limiter.Decide], and any others that they name.
+// [Limiter.Decide], and those that they name.
 //
 // # Keys
 //
@@ -47,11 +46,9 @@
 //	// ...
 //	res, err := api.Allow(ctx, "acme", "ann")
 //
-// A key in the store has the form prefix:name:{shared segments}:rule.tag:other segments,
-// for example weir:api:{acme}:user.t2:ann. The shared segments, which every rule has in
-// By, choose the cluster slot of all keys of a decision. The tag names the algorithm, so
-// a rule whose algorithm is replaced starts afresh. Every part is escaped, so no segment
-// can look like two, or choose its slot.
+// A key in the store looks like weir:api:{acme}:user.t2:ann, where t2 stands for the
+// algorithm. So a rule whose algorithm is replaced starts afresh. The segments in braces,
+// which every rule has in By, choose the cluster slot.
 //
 // # Wrappers
 //
@@ -72,8 +69,8 @@ func New(name string, st store.Store, a algorithm.Algorithm, opts *Options) (*Li
 // NewPolicy returns a limiter for p, without calling the store. nil opts means the
 // defaults.
 //
-// The error is [ErrInvalidRule] or [ErrInvalidLimit] if p is not valid, [ErrUnsupported]
-// because of [Options].Settles, or another if st is nil or fails its own [store.Checker].
+// The error is [ErrInvalidRule] or [ErrInvalidLimit] if p is not valid, and another if st
+// can never work.
 func NewPolicy(st store.Store, p Policy, opts *Options) (*Limiter, error) {
 	if err := checkStore(st); err != nil {
 		return nil, err

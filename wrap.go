@@ -12,8 +12,8 @@ import (
 )
 
 // A StandIn answers some requests in place of the store: it remembers a denial, or holds
-// tokens. Package outage must stand inside it, because it would take such an answer for
-// one of the store.
+// tokens. Package outage must stand inside it, or it would take such an answer for the
+// store's.
 type StandIn interface {
 	Decider
 	StandsIn()
@@ -23,9 +23,9 @@ type StandIn interface {
 // them.
 const maxDepth = 1000
 
-// Find returns the first T among d and the Deciders inside it: the wrappers of a
-// [Limiter], and what the method Unwrap() Decider of another Decider returns. With Find,
-// a [Wrapper] detects that it is used twice, or in a wrong order.
+// Find returns the first T among d and the Deciders inside it, which the method Unwrap()
+// Decider returns. With Find, a [Wrapper] detects that it is used twice, or in a wrong
+// order.
 func Find[T any](d Decider) (found T, ok bool) {
 	for range maxDepth {
 		if d == nil {
@@ -52,9 +52,6 @@ func Find[T any](d Decider) (found T, ok bool) {
 // to right, and then through those of earlier calls:
 //
 //	lim, err = lim.Wrap(observe.Observer(count).Wrap, denycache.New(nil).Wrap, out.Wrap)
-//
-// [Limiter.With] and [Limiter.Only] call the wrappers again. The error comes from a
-// wrapper that does not suit the rules or the other wrappers.
 func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter
@@ -147,8 +144,8 @@ func (l *Limiter) Check(r Request, each []Result) error {
 }
 
 // Digest returns a hash of the keys and the limits of l. Over one store, limiters with
-// the same Digest decide alike, apart from wrappers and shadow rules, and from a Calendar
-// if their processes have different time zone data.
+// the same Digest decide alike, apart from wrappers, shadow rules and different time zone
+// data.
 func (l *Limiter) Digest() (sum [32]byte) {
 	if l == nil || l.bound == nil {
 		return sum
