@@ -60,8 +60,8 @@ func (b *bound) eval(ctx context.Context, q *query, r *Request, each []Result, r
 }
 
 // decideOnSlots decides q on the memory store, without a script. It returns false if Eval
-// must decide, for example because a key is missing. The slots are on the stack. There
-// are arrays of three sizes, because Go clears them first.
+// must decide, for example because a key is missing. The slots are on the stack. Go
+// zeroes the array on each call, hence three sizes.
 func (b *bound) decideOnSlots(q *query, r *Request, each []Result, res *Result) bool {
 	switch n := len(b.rules); {
 	case n == 1:

@@ -67,9 +67,9 @@ func (l *Limiter) Wrap(w ...Wrapper) (*Limiter, error) {
 type CostBy = compose.CostBy
 
 const (
-	CostRequest = compose.CostRequest // that of the request
-	CostOwn     = compose.CostOwn     // Rule.Cost, which is the same for each request
-	CostNothing = compose.CostNothing // none: the rule pauses keys
+	CostRequest = compose.CostRequest // Request.Cost
+	CostOwn     = compose.CostOwn     // Rule.Cost
+	CostNothing = compose.CostNothing // no cost: the rule pauses keys
 )
 
 // A RuleInfo describes a [Rule] of a limiter: see [Limiter.Rules].

@@ -13,8 +13,8 @@ import (
 	"github.com/weir-go/weir/internal/report"
 )
 
-// declared holds the checks that are known to fail, with the reasons. who fails them: the
-// store or the algorithm. field is the field that declares them.
+// declared lists the checks that are expected to fail, and why. who names the culprit in
+// messages: store or algorithm. field is the field that declares them.
 type declared struct {
 	reasons    map[string]string
 	who, field string

@@ -18,22 +18,21 @@
 //   - if the request repeats an earlier decision: see [weir.Request].ID.
 //
 // After a Force, Refund, Settle, Release, Renew, Pause, Resume or Reset of the same key
-// through the same limiter, the store decides again, and so it does after a prefetch.Pool
+// through the same limiter, the store decides again. The same holds after a prefetch.Pool
 // in the limiter has returned tokens of the key.
 //
-// In a remembered result, RetryAfter and ResetAfter count down. The other fields, for
-// example Remaining, are those of the denial. If a request asks for the result of each
-// rule, it is answered only until the shortest RetryAfter or ResetAfter of the results
-// has passed.
+// In a remembered result, RetryAfter and ResetAfter count down, and all other fields stay
+// as they were at the denial. If a request asks for the result of each rule, the cache
+// answers it only until the shortest RetryAfter or ResetAfter has passed.
 //
-// Denials without the store, of repeated requests, and by an algorithm.Concurrency, whose
-// leases can be released at any time, are not remembered. Denials by other rules beside a
-// Concurrency are, and answer requests with any ID.
+// The cache does not remember denials without the store, of repeated requests, and by an
+// algorithm.Concurrency, whose leases can be released at any time. It remembers denials
+// by the other rules of such a policy, and they answer requests with any ID.
 //
-// A limiter with a cache decides the requests of DoMany one by one. Limiters from With and
-// Only share the capacity of the cache, but each answers only from its own denials: raise
-// MaxKeys if there are many. Keep such a limiter, for example one for each plan: a limiter
-// that is made for each request remembers nothing.
+// A limiter with a cache decides the requests of DoMany one by one. Limiters from With
+// and Only share the capacity of the cache, but each answers only from its own denials.
+// Raise MaxKeys if there are many such limiters, and keep them: a limiter that is made
+// for each request remembers nothing.
 package denycache
 
 import (

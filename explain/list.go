@@ -301,11 +301,10 @@ func (l *listing) rule(c *Caller) (*listedRule, error) {
 
 // A Ranking is the result of [Top].
 type Ranking struct {
-	// Callers are the callers that use most: first those with the highest Usage.Share,
-	// and of these, those whose limits take longest to reset.
+	// Callers is sorted by Usage.Share, highest first, then by ResetAfter, longest first.
 	Callers []Caller `json:"callers"`
 
-	// Listed is the number of callers among which they are.
+	// Listed is the number of callers that were listed.
 	Listed int `json:"listed"`
 
 	// Complete is false if ListOptions.MaxKeys has ended the listing.

@@ -9,9 +9,9 @@
 //	// … after the last request:
 //	err = pre.Return(ctx)
 //
-// A prefetch is one round trip: a TakeUpTo of as many tokens as the key lately used in
-// half of [Options].MaxAge. This number at most doubles from one prefetch to the next, up
-// to MaxTokens. The process holds the tokens until requests use them.
+// A prefetch is one round trip, a TakeUpTo. It asks for as many tokens as the key
+// recently used in half of Options.MaxAge, at most MaxTokens, and at most twice as many
+// as the previous prefetch. The process holds the tokens until requests use them.
 //
 // # Promise
 //
@@ -41,7 +41,7 @@
 // Denials come from the store. To remember them, wrap the Pool in a denycache.Cache,
 // which forgets a denial when the Pool returns tokens of its key.
 //
-// While a prefetch is under way, requests for its key wait for it, as many as it asks
+// While a prefetch is under way, up to as many requests for its key wait as it asks
 // tokens for. No request waits for another key.
 //
 // A Reset ends the use of the tokens that this Pool holds for the key. Other processes,
@@ -61,9 +61,9 @@
 //
 // # Errors
 //
-// If a prefetch fails, its caller gets the error, and what it may have consumed is
-// returned later. During an outage, held tokens are used up. Then an outage.Breaker
-// inside the Pool answers.
+// If a prefetch fails, its caller gets the error, and the Pool later returns any tokens
+// that it consumed. During an outage, requests use up the held tokens. Then an
+// outage.Breaker inside the Pool answers.
 //
 // A limiter that prefetches decides the requests of DoMany one by one. An observer inside
 // the Pool sees each TakeUpTo and Settle, and one around it sees every answer.

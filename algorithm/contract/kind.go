@@ -66,8 +66,8 @@ type MeterKind struct {
 	// limit. The script then keeps a key's TTL where possible, which costs a server less.
 	Absolute bool
 
-	// Queues is true if requests queue up one by one and leave one by one, as those of
-	// algorithm.LeakyBucket do. No tokens are then consumed ahead of their requests.
+	// Queues is true if requests leave one at a time, as with algorithm.LeakyBucket.
+	// Package prefetch rejects such a rule.
 	Queues bool
 
 	// Meter returns the arithmetic in Go for a limit with these constants.

@@ -38,9 +38,9 @@ const clockSlack = time.Hour
 type CostBy uint8
 
 const (
-	CostRequest CostBy = iota // that of the request
-	CostOwn                   // that of the rule, which is the same for each request
-	CostNothing               // none: the rule pauses keys
+	CostRequest CostBy = iota // Request.Cost
+	CostOwn                   // Rule.Cost
+	CostNothing               // no cost: the rule pauses keys
 )
 
 // CostOf returns the CostBy of a rule of this kind. own is its Cost, and 0 if it has none.

@@ -27,8 +27,9 @@ func (m *marks) spent() (total, asked int64, kept bool) {
 	return total, asked, kept
 }
 
-// spentBy returns what the rule with the marker n has consumed for a decision of this cost. If
-// the marker is missing, the rule is new or its marker has ended: it counts as settled.
+// spentBy returns what the rule with the marker n has consumed for a decision of this
+// cost. Without a marker (a new rule, or an expired marker), the rule counts as settled
+// at cost.
 func spentBy(n *store.Nums, cost int64) int64 {
 	switch {
 	case n.Len == 0:

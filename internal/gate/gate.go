@@ -145,8 +145,8 @@ func RetryAfter(res *weir.Result, each []weir.Result, hint time.Duration) time.D
 	return min(cmp.Or(after, hint), res.RetryAfter)
 }
 
-// undoable reports whether r can hold a lease or reserved tokens. Tokens with an ID of the
-// RequestFunc can be those of another request, which uses them.
+// undoable reports whether r can hold a lease or reserved tokens that no other request
+// uses. If the RequestFunc chose the ID, another request may use the tokens.
 func (r *Request) undoable() bool { return r.ID != "" && (r.own || r.MaxWait == 0) }
 
 // leased reports whether a rule holds leases.

@@ -1,4 +1,4 @@
-// Package onestore keeps what wraps limiters to one store, whose state it holds.
+// Package onestore detects that one wrapper is used with two stores.
 package onestore
 
 import (
