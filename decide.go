@@ -64,8 +64,8 @@ func (l *Limiter) Force(ctx context.Context, cost int64, key ...string) (res Res
 	return res, err
 }
 
-// DoMany decides many requests, each independently of the others. The answers are in the
-// order of requests. Of two requests with the same key, either can be decided first.
+// DoMany decides many requests independently. The answers are in the order of requests.
+// Of two requests with the same key, either can be decided first.
 //
 // If the store is a [store.Batcher] and every wrapper a [ManyDecider], the requests form
 // one batch. It is held in memory, so pass thousands of requests at once, not millions.

@@ -10,14 +10,12 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// An Entry is an allowed request in the list of [Limiter.Entries]: Cost is the number of
-// tokens consumed, and Metadata is [Request].Metadata.
+// An Entry is an allowed request in the list of [Limiter.Entries].
 type Entry = contract.Entry
 
 // Entries lists the newest allowed requests in the current window of an
-// algorithm.MetadataWindow, at most algorithm.MaxEntries, the oldest first. The error is
-// [ErrUnsupported] if no rule is an algorithm.MetadataWindow, and [ErrInvalidRule] if
-// several are.
+// algorithm.MetadataWindow, at most algorithm.MaxEntries, the oldest first. If several
+// rules keep metadata, select one with [Limiter.Only].
 func (l *Limiter) Entries(ctx context.Context, key ...string) ([]Entry, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter

@@ -50,8 +50,7 @@ var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acq
 // ends or package outage denies the request, TryAcquire releases any lease that the store
 // may have granted, within one second. If that fails or finds nothing, the lease may
 // still be granted later, so this process repeats the release about 1 s, 5 s and 25 s
-// later. A lease that still remains ends with its lease time, so choose a short one, and
-// use [Lease.KeepAlive].
+// later. So choose a short lease time, and use [Lease.KeepAlive].
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {

@@ -154,10 +154,9 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 }
 
 // Only returns a limiter that has only the rule with this name, for example to reset it.
-// It enforces even a shadow rule. An empty name means the only rule.
+// It enforces even a shadow rule.
 //
-// Segments that are not in By of the rule are ignored, but must not be empty. So Reset
-// clears the rule for every key with the same segments in By.
+// Segments that are not in By of the rule are ignored, but must not be empty.
 //
 // The error is [ErrInvalidRule] if there is no such rule.
 func (l *Limiter) Only(name string) (*Limiter, error) {

@@ -10,19 +10,16 @@ import (
 )
 
 // Pause closes a key for the time d. Every process denies its requests, whatever their
-// MaxWait is, with an exact RetryAfter. One rule must be an algorithm.Pause, whose By
-// says what is closed.
+// MaxWait is, with an exact RetryAfter. Exactly one rule must be an algorithm.Pause,
+// whose By says what is closed.
 //
 // During a pause, a Reserve is denied, and a Wait sleeps: see [Limiter.WaitFor]. Requests
 // that were allowed or reserved before it go ahead at their turn, even if the key is
 // still closed.
 //
 // id is the random name of the pause, for [Limiter.Resume]. A pause never shortens
-// another one. To extend one, or to retry after an error, choose the name: call
-// [Limiter.Decide] with the op Pause and an ID.
-//
-// The error is [ErrUnsupported] if no rule is an algorithm.Pause, and [ErrInvalidRule] if
-// several are.
+// another one. To extend one, or to retry after an error, call [Limiter.Decide] with the
+// op Pause and an ID.
 func (l *Limiter) Pause(ctx context.Context, d time.Duration, key ...string) (id string, err error) {
 	r := Request{Key: KeyOf(key...), Op: Pause, ID: rand.Text(), For: d}
 	if _, err := l.Decide(ctx, r, nil); err != nil {

@@ -65,9 +65,9 @@ type Options struct {
 	// the clocks of processes differ, more requests than the limit can be allowed.
 	Clock func() time.Time
 
-	// Settles requires that decisions can be settled in full. The error is
-	// [ErrUnsupported] unless each rule without a Cost allows a debt of 100 times its
-	// limit.
+	// Settles requires that each rule without a Cost allows a debt of 100 times its
+	// limit, so that decisions can be settled in full. Otherwise the error is
+	// [ErrUnsupported].
 	Settles bool
 }
 

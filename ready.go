@@ -21,9 +21,9 @@ import (
 //     limiter that fails open has no limits.
 //
 // Some mistakes look like an outage, for example a wrong address, so alert on an
-// ErrUnavailable that stays. A server that was just demoted can look like a mistake, so
-// let a probe fail a few times before it counts. Ready bypasses the wrappers, and uses
-// keys of its own, which it removes.
+// ErrUnavailable that stays. A server that was just demoted looks like a mistake, so let
+// a probe fail a few times. Ready bypasses the wrappers, and uses keys of its own, which
+// it removes.
 func (l *Limiter) Ready(ctx context.Context) error {
 	if l == nil || l.bound == nil {
 		return errNoLimiter

@@ -64,9 +64,8 @@ type Request struct {
 	//
 	// If the request has consumed tokens, sending it again with the same Key, ID and Cost
 	// consumes nothing. The repeat is allowed, with [Result].Replayed, until the slowest
-	// rule has refilled all tokens of the decision. So it can be retried after a lost
-	// reply. An ID does not make the work run once: docs/guide/idempotency.md shows what
-	// does.
+	// rule has refilled all tokens of the decision. An ID does not make the work run
+	// once: docs/guide/idempotency.md shows what does.
 	//
 	// A repeat is denied while its key is paused, or if its reserved tokens are not
 	// available within MaxWait. A denied request is decided again.

@@ -12,8 +12,8 @@ import (
 // one of n processes. Together, the shares allow at most what the limits allow. Wrappers
 // and shadow rules are left out. Call With before Share, not after it.
 //
-// The error is [ErrInvalidRule] if n is below 1 or a share is less than one request, and
-// [ErrUnsupported] if a rule needs an algorithm.Divider.
+// The error is [ErrInvalidRule] if a share is less than one request, and [ErrUnsupported]
+// if a rule needs an algorithm.Divider.
 func (l *Limiter) Share(n int, st store.Store) (*Limiter, error) { return l.divide(n, st, false) }
 
 // ShareFloor is [Limiter.Share], except that no share is less than one request. So n

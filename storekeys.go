@@ -77,8 +77,7 @@ func (b *bound) appendStoreKeys(lists [][]string, k *Key) [][]string {
 }
 
 // StorePrefix returns a prefix of every key of l in the store whose first segments are
-// these, for a [store.Lister]. Other keys can begin with it too, so use
-// [Limiter.ParseStoreKey].
+// these. Other keys can begin with it too, so use [Limiter.ParseStoreKey].
 func (l *Limiter) StorePrefix(segments ...string) string {
 	if l == nil || l.bound == nil {
 		return ""

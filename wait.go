@@ -138,14 +138,12 @@ func (r *Reservation) giveUp(ctx context.Context, err error) error {
 	return err
 }
 
-// Wait consumes one token from every rule, and waits until it is available: see
-// [Limiter.WaitFor].
+// Wait consumes one token from every rule, as [Limiter.WaitFor] does.
 func (l *Limiter) Wait(ctx context.Context, key ...string) (Result, error) {
 	return l.WaitN(ctx, 1, key...)
 }
 
-// WaitN consumes cost tokens, at least 1, from every rule, and waits until they are
-// available: see [Limiter.WaitFor].
+// WaitN consumes cost tokens, at least 1, from every rule, as [Limiter.WaitFor] does.
 func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result, error) {
 	if cost < 1 {
 		return Result{}, errCost("WaitN", cost)

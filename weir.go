@@ -52,8 +52,8 @@
 //
 // # Wrappers
 //
-// [Limiter.Wrap] puts wrappers around every decision, such as those of packages outage,
-// denycache, prefetch and observe.
+// [Limiter.Wrap] puts wrappers such as outage, denycache, prefetch and observe around
+// every decision.
 package weir
 
 import (

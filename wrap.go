@@ -144,8 +144,7 @@ func (l *Limiter) Check(r Request, each []Result) error {
 }
 
 // Digest returns a hash of the keys and the limits of l. Over one store, limiters with
-// the same Digest decide alike, apart from wrappers, shadow rules and different time zone
-// data.
+// the same Digest decide alike, apart from wrappers, shadow rules and time zone data.
 func (l *Limiter) Digest() (sum [32]byte) {
 	if l == nil || l.bound == nil {
 		return sum
