@@ -64,10 +64,9 @@ var _ Decider = (*Limiter)(nil)
 //
 // During an outage, the error is [store.ErrUnavailable], or that of ctx if it ends, and
 // tokens may have been consumed. It is [store.ErrForeign] if a key holds a value that no
-// limiter wrote, and [store.ErrScript] if the script failed. The errors of misuse are
-// [ErrInvalidKey], [ErrInvalidCost], [ErrInvalidLease] and [ErrInvalidMetadata] for that
-// part of r, [ErrInvalidRule] if a Reset clears no rule, and [ErrUnsupported] if a rule,
-// which the text names, cannot do what r asks.
+// limiter wrote, and [store.ErrScript] if the script failed. Misuse is an
+// [ErrInvalidKey], [ErrInvalidCost], [ErrInvalidLease], [ErrInvalidMetadata],
+// [ErrInvalidRule] or [ErrUnsupported].
 func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
 	err = l.decide(ctx, &r, each, &res)
 	return res, err
