@@ -46,11 +46,11 @@ var errNoLease = errors.New("weir: the Lease is nil or a zero value: Limiter.Acq
 // TryAcquire acquires a lease with a random ID, if every rule allows the request now.
 // Otherwise the error is [ErrDenied]. One rule must be an algorithm.Concurrency.
 //
-// After [store.ErrUnavailable], the store may hold the lease until it expires. If ctx
-// ends or package outage denies the request, TryAcquire releases any lease that the store
-// may have granted, within one second. If that fails or finds nothing, the lease may
-// still be granted later, so this process repeats the release about 1 s, 5 s and 25 s
-// later. So choose a short lease time, and use [Lease.KeepAlive].
+// After [store.ErrUnavailable], the store may hold the lease until it expires, so choose
+// a short lease time, and use [Lease.KeepAlive]. If ctx ends or package outage denies the
+// request, TryAcquire releases any lease that the store may have granted, within one
+// second. If that fails or finds nothing, the lease may still be granted later, so this
+// process repeats the release about 1 s, 5 s and 25 s later.
 func (l *Limiter) TryAcquire(ctx context.Context, key ...string) (*Lease, error) {
 	lease, err := l.newLease(key)
 	if err != nil {
@@ -210,8 +210,8 @@ func (l *Lease) Release(ctx context.Context) (bool, error) {
 	return res.Allowed, err
 }
 
-// Renew starts the full lease time again, and consumes nothing from other rules. The
-// error is [ErrLeaseLost] if the lease was released or has expired.
+// Renew starts the full lease time again, or returns [ErrLeaseLost]. It consumes nothing
+// from other rules.
 func (l *Lease) Renew(ctx context.Context) error {
 	if l == nil || l.limiter == nil {
 		return errNoLease

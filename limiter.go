@@ -62,11 +62,10 @@ var _ Decider = (*Limiter)(nil)
 // [Policy].Rules and without the shadow rules. Its Allowed reports whether that rule
 // alone allows the request.
 //
-// During an outage, the error is [store.ErrUnavailable], or that of ctx if it ends, and
-// tokens may have been consumed. It is [store.ErrForeign] if a key holds a value that no
-// limiter wrote, and [store.ErrScript] if the script failed. Misuse is an
-// [ErrInvalidKey], [ErrInvalidCost], [ErrInvalidLease], [ErrInvalidMetadata],
-// [ErrInvalidRule] or [ErrUnsupported].
+// The package documentation has the errors of an outage. Otherwise, the error is
+// [store.ErrForeign] if a key holds a value that no limiter wrote, and [store.ErrScript]
+// if the script failed. Misuse is an [ErrInvalidKey], [ErrInvalidCost],
+// [ErrInvalidLease], [ErrInvalidMetadata], [ErrInvalidRule] or [ErrUnsupported].
 func (l *Limiter) Decide(ctx context.Context, r Request, each []Result) (res Result, err error) {
 	err = l.decide(ctx, &r, each, &res)
 	return res, err
@@ -86,14 +85,14 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 }
 
 // With returns a limiter with the same keys and other limits, for example those of a
-// customer's plan. Its result can be kept.
+// customer's plan. That limiter can be kept.
 //
 // Each of rules replaces the Algorithm of the rule or shadow rule with its Name, and the
 // Cost unless it is 0. The algorithm must keep its type: docs/guide/production.md says
 // what a new limit makes of the stored state. By must be nil or unchanged, and Shadow is
 // ignored.
 //
-// The errors are those of [NewPolicy], and those of the wrappers, which With calls again.
+// With calls the wrappers again, and returns their errors and those of [NewPolicy].
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	switch {
 	case l == nil || l.bound == nil:
@@ -153,11 +152,8 @@ func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 }
 
 // Only returns a limiter that has only the rule with this name, for example to reset it.
-// It enforces even a shadow rule.
-//
-// Segments that are not in By of the rule are ignored, but must not be empty.
-//
-// The error is [ErrInvalidRule] if there is no such rule.
+// It enforces even a shadow rule. Segments that are not in By of the rule are ignored,
+// but must not be empty.
 func (l *Limiter) Only(name string) (*Limiter, error) {
 	if l == nil || l.bound == nil {
 		return nil, errNoLimiter

@@ -9,9 +9,9 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// Pause closes a key for the time d. Every process denies its requests, whatever their
-// MaxWait is, with an exact RetryAfter. Exactly one rule must be an algorithm.Pause,
-// whose By says what is closed.
+// Pause closes a key for the time d. Every process then denies its requests, with an
+// exact RetryAfter. Exactly one rule must be an algorithm.Pause, whose By says what is
+// closed.
 //
 // During a pause, a Reserve is denied, and a Wait sleeps: see [Limiter.WaitFor]. Requests
 // that were allowed or reserved before it go ahead at their turn, even if the key is

@@ -24,8 +24,7 @@ type Policy struct {
 	// no salt, so pass an HMAC of a value that can be guessed, such as a phone number.
 	Secret []string
 
-	// Rules has 1 to [MaxRules] rules, all of which must allow a request, and any number
-	// of shadow rules.
+	// Rules has 1 to [MaxRules] rules, and any number of shadow rules.
 	Rules []Rule
 }
 

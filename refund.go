@@ -42,8 +42,8 @@ func (l *Limiter) Refund(ctx context.Context, r Request) (Settlement, error) {
 // difference as [Limiter.Refund] does. If it consumed less, Settle consumes the
 // difference as [Limiter.Force] does, even past the limit. A rule with a Cost keeps it.
 //
-// Check that the [Settlement] has Found and the Cost actual. If it was not Found, and had
-// consumed less, use Force for the difference.
+// Check that the [Settlement] has Found, and the Cost actual. If the decision was not
+// found, and consumed less, use Force for the difference.
 //
 // Settle can be retried after an error. The ID stays, so the decision can be settled
 // again, or refunded. After a Settle that consumed a difference, a later Settle or Refund
@@ -65,8 +65,7 @@ func (l *Limiter) settlement(ctx context.Context, r Request) (Settlement, error)
 }
 
 // Reset clears the rules identified by the full key, atomically. To clear one with fewer
-// segments in By, which other keys share, select it with [Limiter.Only]. The error is
-// [ErrInvalidRule] if no rule is identified by the full key.
+// segments in By, which other keys share, select it with [Limiter.Only].
 func (l *Limiter) Reset(ctx context.Context, key ...string) error {
 	_, err := l.Decide(ctx, Request{Key: KeyOf(key...), Op: Reset}, nil)
 	return err

@@ -8,8 +8,8 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// Never is the longest duration: a RetryAfter if the request can never be allowed, a
-// Delay if the caller must not go ahead, and a MaxWait if any wait is acceptable.
+// Never is the longest duration: a RetryAfter if the request can never be allowed, the
+// Delay of a denied request, and a MaxWait if any wait is acceptable.
 const Never = contract.Never
 
 // An Op is what a [Request] asks for. The [Limiter] method of that name has the details.
@@ -91,8 +91,8 @@ func (r *Request) plain() bool {
 	return r.Op == Consume && r.Cost >= 0 && r.MaxWait == 0 && r.ID == "" && r.Metadata == ""
 }
 
-// An Actual is a number of tokens that is known after the work. Make one with
-// [ActualCost]: it can be 0, but the zero Actual is an error.
+// An Actual is a cost that is known after the work. Make one with [ActualCost], even for
+// 0: the zero Actual is an error.
 type Actual struct {
 	cost  int64
 	given bool
@@ -128,8 +128,7 @@ type Result struct {
 	// fields describe the current state.
 	Replayed bool
 
-	// Type says what the rule named Rule does. A [Decider] that makes its own Results
-	// sets it.
+	// Type says what the rule does. A [Decider] that makes its own Results sets it.
 	Type RuleType
 
 	// Granted is what each rule without a Cost consumed. If every rule has one, it is the
@@ -193,8 +192,7 @@ func (e *DeniedError) text() string {
 	return fmt.Sprintf("denied by rule %q: %d of %d tokens remain: retry after %v", r.Rule, r.Remaining, r.Limit, r.RetryAfter)
 }
 
-// A Decider makes decisions: it is a [Limiter], or stands around another Decider, to
-// which it passes the requests that it does not answer itself.
+// A Decider makes decisions. It is a [Limiter], or what a [Wrapper] makes.
 type Decider interface {
 	// Decide makes the decision that r asks for, as [Limiter.Decide] does. It does not
 	// use each after it returns.

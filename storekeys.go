@@ -17,7 +17,7 @@ func (l *Limiter) Name() string {
 	return l.bound.space.name
 }
 
-// A SegmentInfo describes a segment of the keys of a limiter: see [Limiter.Segments].
+// A SegmentInfo describes a segment: see [Limiter.Segments].
 type SegmentInfo struct {
 	Name   string
 	Secret bool // the store has only its hash: see Policy.Secret
@@ -126,7 +126,7 @@ type StoredKey struct {
 // A StoredSegment is a segment of a [StoredKey].
 type StoredSegment struct {
 	Name   string // as in Policy.Segments
-	Value  string // the segment, or "%sha256=" and its SHA-256 in hexadecimal: see HashedKeyOf
+	Value  string // the segment, or its hash as HashedKeyOf takes it
 	Hashed bool   // Value is a hash
 }
 

@@ -155,14 +155,14 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 // [Limiter.Reserve], which has the rules for r, and then [Reservation.Wait]. So callers
 // go ahead in the order of their calls.
 //
-// If the tokens cannot be available within r.MaxWait and before the deadline of ctx, or a
-// queue is full, WaitFor returns [ErrDenied] at once, and consumes nothing. If ctx ends
+// If the tokens will not be available within r.MaxWait and before the deadline of ctx, or
+// a queue is full, WaitFor returns [ErrDenied] at once, and consumes nothing. If ctx ends
 // during the wait, WaitFor refunds the tokens, unless r has an ID.
 //
 // While the key is paused, WaitFor sleeps until the pause ends, if that leaves time to
-// wait, and then asks again. So callers who sleep go ahead in no particular order, and
-// can then be denied because of the deadline. It notices a longer pause, a shorter one
-// and a Resume only at the end of its sleep.
+// wait, and then asks again. It can then be denied because of the deadline, and callers
+// who slept go ahead in no particular order. A change of the pause has no effect before
+// the sleep ends.
 func (l *Limiter) WaitFor(ctx context.Context, r Request) (Result, error) {
 	may := sleep.NewBudget(r.MaxWait)
 	for {

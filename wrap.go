@@ -72,7 +72,7 @@ const (
 	CostNothing = compose.CostNothing // no cost: the rule pauses keys
 )
 
-// A RuleInfo describes a [Rule] of a limiter: see [Limiter.Rules].
+// A RuleInfo describes a [Rule]: see [Limiter.Rules].
 type RuleInfo struct {
 	Name      string   // the algorithm's name if the rule has none
 	By        []string // never nil

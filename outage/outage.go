@@ -25,10 +25,10 @@
 // most the limit, so at most twice the limit is allowed. Two things raise this bound:
 //   - With Options.Floor, each of N processes allows at least one request, so the limit
 //     and N requests are allowed if that is more than twice the limit.
-//   - If windows start with a request, as those of a FixedWindow or MetadataWindow that
-//     is not Aligned and of a TokenBucket that is AtOnce, the processes can use their
-//     shares twice in one window of the store. So less than three times the limit is
-//     allowed, or the limit and 2 × N requests.
+//   - If windows start with a request (a FixedWindow or MetadataWindow that is not
+//     Aligned, or a TokenBucket that is AtOnce), the processes can use their shares twice
+//     in one window of the store. So they allow less than three times the limit, or the
+//     limit and 2 × N requests with Floor.
 //
 // During an outage:
 //   - Consume, TakeUpTo and Peek return the answer of the fallback. If the share of the
