@@ -6,11 +6,11 @@ import (
 	"github.com/weir-go/weir/algorithm/contract"
 )
 
-// This file repeats what slots.go does, for the decision that is made most often: a
-// Consume without options by one rule. It takes three quarters of the time in a straight
-// line, in which the state of the rule stays in registers. Its callers are
-// memory.Store.DecideInLine and weir.Limiter.Decide. A test of package weir compares its
-// answers and values with those of scripts.
+// This file repeats what slots.go does for the most frequent decision: a Consume without
+// options by one rule. Straight-line code keeps the state of the rule in registers, and
+// takes three quarters of the time. Its callers are memory.Store.DecideInLine and
+// weir.Limiter.Decide. A test of package weir compares its answers and values with those
+// of scripts.
 
 // DecideInLine decides a Consume of cost tokens by the only rule of p, which keeps a cell
 // and has no Cost. It writes the record r, and the answer a, which is zero. now is the

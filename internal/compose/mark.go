@@ -14,9 +14,10 @@ type outcome struct{ head, cost, kept int64 }
 // marks holds the markers of all rules. If a marker is missing or has ended, Len is 0.
 type marks [MaxRules]store.Nums
 
-// spent returns what the decision costs, and ASKED. The markers of all rules agree, unless a
-// rule kept its tokens, or a limiter without the rule settled the decision. The cost is TOTAL of
-// a rule that kept its tokens only if there is no other marker: kept is then true.
+// spent returns what the decision costs, and ASKED. The markers of all rules agree,
+// unless a rule kept its tokens, or a limiter without the rule settled the decision. If
+// all markers are of rules that kept their tokens, the cost is TOTAL of one of them, and
+// kept is true.
 func (m *marks) spent() (total, asked int64, kept bool) {
 	kept = true
 	for i := range m {
@@ -91,10 +92,10 @@ func (r *run) replay(reply []store.Value, head int) (_ []store.Value, done bool,
 	return reply, true, nil
 }
 
-// appendSpent appends the last integers of rule i to a reply: the tokens that the decision of
-// the marker m consumed, 1 if its FIT has changed, and the cell after it. Program.replayed
-// uses them. They are all 0 if the rule has no marker. They are also 0 if a Settle changed the
-// tokens, unless the rule has a Cost. The cell is 0 if the rule has a Step.
+// appendSpent appends the last integers of rule i to a reply, for Program.replayed: the
+// tokens that the decision of the marker m consumed, 1 if its FIT has changed, and the
+// cell after it. They are all 0 if the rule has no marker, or if it has no Cost and a
+// Settle changed the tokens. The cell is 0 if the rule has a Step.
 func (p *Program) appendSpent(i int, m *store.Nums, reply []store.Value) []store.Value {
 	q := &p.rules[i]
 	var ints [2 + store.MaxNums]int64
@@ -131,7 +132,7 @@ func (r *run) markStep(i int, h *held, n, total, asked, gen int64) {
 	r.putMark(i, ends, [store.MaxNums]int64{gen, n, total, asked, r.fit(i), c.A, c.B, c.C, ends})
 }
 
-// markCell writes the marker of rule i, whose cell is the one after the decision.
+// markCell writes the marker of rule i, whose next cell is known.
 func (r *run) markCell(i int, h *held, held, total, asked int64) {
 	s := h.step
 	ints := [store.MaxNums]int64{h.nums.N[s.cell], held, total, asked, r.fit(i)}
@@ -151,8 +152,8 @@ func (r *run) putMark(i int, ends int64, ints [store.MaxNums]int64) {
 	r.tx.Put(r.rules[i].layout.Marker, n, life(r.now, ends, r.slack))
 }
 
-// refund refunds the decision of the markers, and deletes the markers. A rule can keep its
-// tokens: see giveBack. If one does, and no rule refunds any, nothing changes.
+// refund refunds the decision of the markers, and deletes the markers. But if a rule
+// keeps its tokens (see giveBack), and no rule refunds any, nothing changes.
 func (r *run) refund(held []held) (o outcome, err error) {
 	var m marks
 	if _, err := r.readMarks(&m); err != nil {
@@ -195,9 +196,9 @@ func (r *run) refund(held []held) (o outcome, err error) {
 }
 
 // giveBack refunds the last k tokens of the decision with the marker m to rule i, and
-// reports whether anything was refunded. If not, the rule may keep the tokens: its FIT has
-// changed, the marker holds none, or later reservations depend on them. It keeps no tokens that
-// were refilled before the marker ended, or deleted.
+// reports whether anything was refunded. A rule keeps the tokens if its FIT has changed,
+// if the marker holds none, or if later reservations depend on them. Tokens that were
+// refilled before the marker ended, or deleted, are not kept.
 func (r *run) giveBack(i int, h *held, m *store.Nums, k int64) (gave, keeps bool, err error) {
 	key, s, gen := r.rules[i].key, h.step, m.N[script.MarkGen]
 	if k = min(k, m.N[script.MarkHeld]); k == 0 || !r.sameFit(i, m) {

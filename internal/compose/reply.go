@@ -15,19 +15,19 @@ import (
 //   - at replyHead, 1 if the request is allowed, and 0 otherwise. For UpTo and Force it
 //     is the number of tokens consumed. For Refund and Release it is 1 if anything was
 //     refunded or released, and for Refund it can be script.TooLittle. For Settle it is 1
-//     if there is such a decision.
+//     if the decision was found.
 //   - at replyTime, the time of the decision.
-//   - for Refund and Settle, at replyState, the cost of the decision now, and then the rules
-//     that keep another cost: bit i stands for rule i.
+//   - for Refund and Settle, at replyState, the new cost of the decision, and then the
+//     rules that keep another cost: bit i stands for rule i.
 //   - if the verb decides, at rule.state of each rule, the integers of its state before
 //     the decision.
 //   - if the verb marks, at code, a code: 0, script.Replayed or script.OtherCost. With
 //     one of these two, the head is TOTAL or ASKED of the markers.
 //   - after script.Replayed, at rule.spent of each rule, the integers of appendSpent.
 //
-// A server replies with one string, "HEAD;SEC USEC;value;value…", which has the earlier
-// value of each rule's key. Behind them, a repeated decision has ";CODE" and the values
-// of the markers. To Refund and Settle, it replies "HEAD;SEC USEC;COST KEPT".
+// A server replies with one string, "HEAD;SEC USEC;value;value…", with the earlier value
+// of each rule's key. A repeated decision adds ";CODE" and the values of the markers. To
+// Refund and Settle, it replies "HEAD;SEC USEC;COST KEPT".
 type replyLayout struct {
 	code int // the number of integers before the code
 	all  int // the number of all integers
@@ -57,9 +57,8 @@ func layReply(rules []rule) (l replyLayout) {
 // MaxReply returns the largest number of integers of a reply.
 func (p *Program) MaxReply() int { return p.layout.all }
 
-// A Reply is a parsed reply of a script. Allowed and Granted are those of the
-// weir.Result, except that Granted of an allowed Consume is 0: it is the cost of the
-// call.
+// A Reply is a parsed reply of a script. Allowed and Granted go into the weir.Result,
+// except that an allowed Consume has Granted 0 and consumes the cost of the call.
 type Reply struct {
 	Now       int64 // the time of the decision
 	Allowed   bool

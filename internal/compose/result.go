@@ -108,9 +108,9 @@ func (r *rule) costOf(v script.Verb, n, cost int64) int64 {
 	return cost
 }
 
-// replayed returns the answer of rule i to a repeated decision: the state now, and what
-// the decision consumed earlier. If its tokens are not available within a.Wait, or the
-// key is paused, the answer is a denial.
+// replayed returns the answer of rule i to a repeated decision: the current state, and
+// what the decision consumed. If its tokens are not available within a.Wait, or the key
+// is paused, the answer is a denial.
 func (p *Program) replayed(i int, v script.Verb, o *Reply, a contract.Ask) (out Result) {
 	r := &p.rules[i]
 	peek := Reply{Allowed: true, Now: o.Now, ints: o.ints}

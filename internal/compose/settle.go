@@ -8,10 +8,10 @@ import (
 // settle makes the call's cost the cost of the decision of the markers, in all rules
 // without a Cost.
 //
-// If a rule has consumed more, its last tokens are refunded. If it keeps them, as giveBack
-// says, its marker has KeptTag, which tells a later Settle. If no rule can be adjusted,
-// nothing changes. If a rule has consumed less, the difference is consumed as by a Force, even
-// if the rule's marker has ended, or the rule is new.
+// If a rule has consumed more, its last tokens are refunded. If it keeps them (see
+// giveBack), its marker gets KeptTag for a later Settle. If a rule has consumed less, the
+// difference is consumed as by a Force, even if the rule's marker has ended, or the rule
+// is new. If no rule can be adjusted, nothing changes.
 func (r *run) settle(held []held) (o outcome, err error) {
 	var m marks
 	if found, err := r.readMarks(&m); !found || err != nil {
@@ -95,10 +95,10 @@ func (r *run) settleRule(i int, h *held, m *store.Nums, by, asked int64, o *outc
 }
 
 // addTo consumes k tokens from rule i for the decision of the marker m, and writes its
-// new marker with these TOTAL and ASKED. Of the earlier tokens of the decision, it is not
-// known which are still held, so only the k tokens can be refunded. But if nothing has
-// changed since the decision, or the k tokens are in the same window, it is as if the decision
-// had consumed the k tokens too.
+// new marker with these TOTAL and ASKED. Which earlier tokens of the decision are still
+// held is not known, so only the k tokens can be refunded. But if nothing has changed
+// since the decision, or the k tokens are in the same window, they count as consumed by
+// the decision.
 func (r *run) addTo(i int, h *held, m *store.Nums, k, total, asked int64) error {
 	q, s, gen := &r.rules[i], h.step, r.call.Gen
 	if s.raw != nil {

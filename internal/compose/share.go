@@ -9,7 +9,7 @@ import (
 
 // A share is the part of a limit that one of several processes may use. Each token of the
 // share is n tokens of the limit. So all shares together never allow more than the limit
-// does, whatever the algorithm is, and what is left of a division is never lost.
+// does, whatever the algorithm is, and no remainder of a division is lost.
 
 // shareOf returns s with its limit divided by n.
 func shareOf(s step, n int64) step {
@@ -43,7 +43,7 @@ func (m meterShare) Refund(now int64, c contract.Cell, ch contract.Charge, note 
 	return m.Meter.(contract.Refunder).Refund(now, c, ch, note)
 }
 
-// A stepShare is the Step of a share. Its limit holds no leases, and nobody asks for its
+// A stepShare is the Step of a share. The limit has no leases, and nobody asks for its
 // entries. If the Step of the limit is no contract.StepRefunder, its rule has no marker,
 // so Mark and Refund are not called.
 type stepShare struct {

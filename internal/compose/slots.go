@@ -67,7 +67,7 @@ func (q *Query) OnlyCells() bool {
 //
 // It sets a, which is zero, to the answer of the rule that a weir.Result describes. If
 // the request is allowed, Delay is the longest of all rules. If it consumes tokens,
-// Granted is what each rule without a Cost consumes, if there is one.
+// Granted is the result of [Shown.Granted].
 //
 // It calls Meters, which can be third-party code and can panic. So it writes no record
 // before it has called all of them. After a panic, each and a can be partly written.

@@ -85,8 +85,7 @@ func (r *Rule) readCell(w *writer, v Verb) {
 }
 
 // padded returns Lua that is true, behind other conditions, if the text of a name has
-// leading zeros. A comparison of texts costs less than one of numbers, and a length less
-// than both.
+// leading zeros. Texts are cheaper to compare than numbers, and lengths than texts.
 func (r *Rule) padded(names []string) string {
 	var b strings.Builder
 	for _, name := range names {

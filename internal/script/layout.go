@@ -62,13 +62,13 @@ func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 
 // The arguments of a script are the constants of each rule, followed by its Cost if it
 // has one, then the text if it is used, and then the arguments that all rules share:
-// cost, wait and time. Those that are left out at the end have defaults: a cost of 1, a
+// cost, wait and time. If the last ones are left out, the defaults are a cost of 1, a
 // wait of 0, and the store's clock.
 //
-// A verb that Generates has other arguments: the cost, the wait, or in its
-// place the largest debt of the rules without a Cost if the verb Debts, the generation, the
-// largest debt of the rules with a Cost if the verb Debts, FIT of each marker, and the time,
-// which can be left out. A server allocates more if there are more than eight arguments.
+// A verb that Generates has other arguments: the cost, the wait, the generation, FIT of
+// each marker, and the time, which can be left out. If the verb Debts, the largest debt
+// of the rules without a Cost replaces the wait, and that of the rules with a Cost
+// follows the generation. A server allocates more if there are more than eight arguments.
 const (
 	ArgCost    = iota // tokens
 	ArgWait           // microseconds
@@ -118,7 +118,7 @@ const TooLittle = 2
 
 // MarkTag is the tag of a marker. A marker is "i2 GEN HELD TOTAL ASKED FIT" and further
 // integers, which are described at MarkGen. If a Settle wrote the marker, its tag is
-// SettledTag. The cell can then be that of another cost. If the Settle could not adjust the
+// SettledTag, and the cell may belong to another cost. If the Settle could not adjust the
 // rule, the tag is KeptTag, and TOTAL is what the rule has consumed.
 var MarkTag, SettledTag, KeptTag = store.Tag{'i', '2'}, store.Tag{'i', '3'}, store.Tag{'i', '4'}
 
@@ -135,16 +135,16 @@ const (
 
 	// MarkHead is the number of these integers. Further integers follow: for a rule with
 	// a cell, the cell just after the decision and the first integer of the note. The
-	// decision has ended when that cell has. If it depends on constants when that is, and
-	// FIT has changed, the decision ends with its marker. For a Step, they are the three
-	// integers of contract.StepRefunder.Mark, and when the decision ends.
+	// decision ends with that cell. If that time depends on constants, and FIT has
+	// changed, the decision ends with its marker. For a Step, they are the three integers
+	// of contract.StepRefunder.Mark, and when the decision ends.
 	MarkHead
 )
 
 // FitBits is the number of bits of FIT that must be the same for a refund: a hash of the
-// constants in Rule.Bound, and in the last bit, whether the rule has a Cost. If the rule's
-// tokens can be reserved, a hash of its capacity follows: with another capacity, the turn of a
-// decision is an estimate.
+// constants in Rule.Bound, and in the last bit, whether the rule has a Cost. If the
+// rule's tokens can be reserved, a hash of its capacity follows, because the turn of a
+// decision is an estimate under another capacity.
 const FitBits = 33
 
 // MarkInts returns the number of integers of a marker.

@@ -25,8 +25,8 @@ var (
 	luaWords = regexp.MustCompile(`'[^'\n]*'|"[^"\n]*"|--[^\n]*|\blocal\s+(function\s+)?(\w+(?:\s*,\s*\w+)*)|\b(do|then|repeat|function|end|until|elseif)\b`)
 	luaName  = regexp.MustCompile(`\w+`)
 
-	// shadows matches what the script has declared before a section, and uses after it in
-	// the same block: always, or only if the kind has a refund.
+	// shadows matches the names that the script declares before a section, and uses after
+	// it in the same block: always, or only if the kind has a refund.
 	shadows   = regexp.MustCompile(`^(ARGV|KEYS|redis|string|math|now|slack|rooms|(tail|prev|v|gen|room)\d+)$`)
 	shadowsOf = regexp.MustCompile(`^(n|take|m|by|gen|held|same|total|spent|debt|first)$`)
 )
@@ -151,8 +151,8 @@ func (r *Rule) split(sections [2][]string) error {
 }
 
 // shadowed returns a local that a section declares outside of all blocks, and that the
-// script uses after the section, or "". The other sections are blocks of their own, and so
-// are all of a kind that pauses.
+// script uses after the section, or "". Other sections, and all sections of a kind that
+// pauses, are blocks of their own.
 func (r *Rule) shadowed(section, text string) string {
 	if r.Type == contract.PauseRule || !slices.Contains([]string{"read", "room", "ends", "take", "write", "mark"}, section) {
 		return ""
