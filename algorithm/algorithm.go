@@ -12,11 +12,11 @@
 // request. [Concurrency] limits the number of requests that run at once. [Pause] closes a
 // key for some time. docs/reference/algorithms.md compares them.
 //
-// If a limit changes, the new limit applies to the stored state, and holds from then on:
-// in any span of time, it allows at most what it allows any caller in such a span. What
-// was consumed under the old limit counts too, until it would have been refilled under
-// that limit. With [GCRA] and [LeakyBucket], a caller that has used all waits that long even
-// if the limit was raised: see [contract.Limit].Carry.
+// If a limit changes, the new limit applies to the stored state from then on: in any span
+// of time, no caller gets more than the new limit allows. Tokens that were consumed under
+// the old limit count until that limit would have refilled them. With [GCRA] and
+// [LeakyBucket], a caller that has used all tokens waits that long even if the limit was
+// raised: see [contract.Limit].Carry.
 //
 // Times are exact to the microsecond, and quantities are integers below 2^53. Rates do
 // not drift: 3 per second is exactly 259,200 per day.

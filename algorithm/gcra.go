@@ -20,17 +20,18 @@ import (
 // do not drift. After a change of Rate, a fraction of a microsecond is rounded up.
 //
 // In debt, TAT is more than Burst intervals after now, and refilled tokens reduce the
-// debt first. The debt can be at least 100 times a Burst that is refilled within a year
-// and is at most 2^45. If the interval is not a whole number of microseconds, a Force
+// debt first. If Burst is at most 2^45 and is refilled within a year, the debt can be at
+// least 100 times Burst. If the interval is not a whole number of microseconds, a Force
 // that is too large to be exact sets TAT up to 4 µs late, and its refund leaves it up to
 // 8 µs late.
 //
 // A refund returns the tokens that have not been refilled yet, except those that later
 // reservations depend on, which keep their time. After refunds of other decisions, it may
-// return fewer: if 18 jobs start at once and settle 2 ms later on average, 0.2 % of the
-// tokens that they return are lost, and 15 % after 50 ms, at 1000 per second with a Burst
-// of 1000. If every token counts, settle a [FixedWindow], a [Calendar] or a [SlidingLog],
-// which lose none. If Rate has changed since the decision, nothing is refunded.
+// return fewer. For example, 18 jobs start at once, at 1000 per second with a Burst of
+// 1000. If they settle 2 ms later on average, 0.2 % of the tokens that they return are
+// lost, and 15 % if they settle after 50 ms. If every token counts, settle a
+// [FixedWindow], a [Calendar] or a [SlidingLog], which lose none. If Rate has changed
+// since the decision, nothing is refunded.
 //
 // Source: ATM Forum Traffic Management Specification 4.0, section 4.4.2 (virtual
 // scheduling). redis-cell applies it too: its max_burst is Burst minus one.

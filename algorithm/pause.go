@@ -40,8 +40,8 @@ import (
 // ahead. If the tokens of the decision have been refilled by the end of the pause, it is
 // decided again.
 //
-// The rule supports what all rules of a limiter must support, for example refunds. It
-// must have no Cost, and cannot be a shadow rule.
+// The rule takes no feature, for example refunds, away from a limiter. It must have no
+// Cost, and cannot be a shadow rule.
 //
 // The state is one sorted set with an entry for each pause. Without a pause there is no
 // key.

@@ -36,14 +36,14 @@ type Span struct {
 // before it. A request is allowed if its cost plus the count of each span is at most the
 // Limit of the span, so a cost above the smallest Limit is never allowed.
 //
-// A span moves on by whole buckets. So an interval of its length that starts within a
-// bucket may have Limit tokens plus those of one more bucket, and one that is shorter by a
-// bucket has at most Limit tokens. Shorter buckets are more exact, and need more keys. A
-// span of one bucket is an aligned FixedWindow.
+// A span moves on by whole buckets. So an interval of its length may contain a part of
+// one more bucket, and the tokens of that part beyond Limit. An interval that is one
+// bucket shorter has at most Limit tokens. Shorter buckets are more exact, and need more
+// keys. A span of one bucket is an aligned FixedWindow.
 //
-// The Limit, Window and Remaining of a result describe one span: if the request is
-// denied, the first with the longest wait, and otherwise the first with the fewest tokens
-// left. RetryAfter ends at the start of a bucket.
+// The Limit, Window and Remaining of a result describe one span. After a denial, it is
+// the first with the longest wait, and otherwise the first with the fewest tokens left.
+// RetryAfter ends at the start of a bucket.
 //
 // The state is one string for each bucket of the longest span, and one MGET reads all of
 // them. The lengths of the spans, in buckets, are part of the script, and a server keeps
@@ -54,10 +54,10 @@ type Span struct {
 // span.
 //
 // If a Limit or a shorter span changes, the counts stay. If Width or the longest span
-// changes, some counts are lost, and others are counted in other buckets, until the
-// longest span of the limit that consumed them has passed. RetryAfter can then be longer
-// than the real wait. If the clock steps back, the newest bucket stays the current one
-// until the clock reaches it again.
+// changes, some counts are lost, and others are counted in other buckets, until the old
+// limit's longest span has passed. RetryAfter can then be longer than the real wait. If
+// the clock steps back, the newest bucket stays the current one until the clock reaches
+// it again.
 //
 // A refund lowers the count of the bucket of its decision while the longest span covers
 // that bucket, unless Width or the longest span has changed since.

@@ -26,8 +26,8 @@ import (
 // RetryAfter can then be longer than the real wait.
 //
 // In debt, more than Capacity tokens are missing, and refilled tokens reduce the debt
-// first. The debt can be at least 100 times a Capacity that is refilled within a year and
-// is at most 2^45.
+// first. If Capacity is at most 2^45 and is refilled within a year, the debt can be at
+// least 100 times Capacity.
 //
 // A refund returns the tokens that have not been refilled yet, or fewer after refunds of
 // other decisions: see [GCRA] for figures. It does not move the start
@@ -39,10 +39,9 @@ import (
 // Sources: the bucket of "Scaling your API with rate limiters" by Stripe (2017), and the
 // greedy and interval refill of bucket4j.
 type TokenBucket struct {
-	// Capacity is the most tokens that one request can consume. It is at least 1,
-	// and an empty bucket must be full within MaxSpan. If AtOnce is true, Capacity plus
-	// Refill.Count must be less than 2^53. Otherwise Capacity plus q must be: see Refill
-	// for q.
+	// Capacity is the most tokens that one request can consume. It is at least 1, and an
+	// empty bucket must be full within MaxSpan. Capacity plus q, which Refill explains,
+	// must be less than 2^53. If AtOnce is true, Refill.Count replaces q.
 	Capacity int64
 
 	// Refill is how fast tokens are refilled. Its Count is at most 2^52/1000.

@@ -96,12 +96,11 @@
 //     tokens to refund. $was_name is an integer of the cell just after the decision, and
 //     $was_moved and $was_held are those fields of [Charge].
 //
-// A refund is made only if the constants that it depends on are those of the decision.
-// They are the constants that the section refund names, if the section advance or take
-// names them too, and all that the section ends names. The Refund of a [Step] depends on
-// all constants that its section refund names. So name only the constants that these
-// sections need: if they need none, a decision can be refunded after any change of the
-// limit.
+// A decision is refunded only if the constants that its refund depends on have not
+// changed. These are all constants that the section ends names, and those that the
+// section refund and also advance or take name. For a [Step], they are all constants that
+// its section refund names. So name only the constants that these sections need. If they
+// need none, a decision can be refunded after any change of the limit.
 //
 // Declare every other variable local. A local must not have a name that the generated
 // script uses after the section, such as now or take: that is an error of construction.
@@ -224,8 +223,8 @@ type Carried struct {
 	Exact bool   // consumed tokens stay consumed; otherwise the state means another number
 	Text  string // what stays, for people: "the count and the end of the window stay"
 
-	// Wait is the longest RetryAfter of a request for one token just after the change, if
-	// its caller has consumed all tokens of the earlier limit, and none beyond them by a
+	// Wait is the longest RetryAfter of a request for one token just after the change.
+	// The caller has consumed all tokens of the earlier limit, and none beyond them by a
 	// reservation or a Force. 0 means that the request is allowed.
 	Wait time.Duration
 }

@@ -106,14 +106,13 @@ type StepKind struct {
 	// metadata. The Step must then be a [Lister].
 	Entries bool
 
-	// Pauses is true if the limit is no limit, but a switch, which closes a key for some
-	// time, as algorithm.Pause does. A decision only reads it, and a Force, a Refund and
-	// a Settle ignore it. Its Limit has the Capacity [MaxTokens], and no Window. While
-	// the key is open, room is 2^53. While it is closed, room is 0, whatever Ask.Wait is.
-	// [Answer].RetryAfter and ResetAfter are the time until the key is open. The section
-	// write, and the method Write, begin the pause named Ask.Text, which ends after
-	// Ask.Wait; in Lua, at is the end. The section refund, and the method Refund, end the
-	// pause with that name. There is no section mark.
+	// Pauses is true if the kind limits nothing, but closes a key for some time, as
+	// algorithm.Pause does. A decision only reads it. Force, Refund and Settle ignore it.
+	// Its Limit has the Capacity [MaxTokens], and no Window. While the key is open, room
+	// is 2^53. While it is closed, room is 0, whatever Ask.Wait is. [Answer].RetryAfter
+	// and ResetAfter are the time until the key is open. The section write and the method
+	// Write begin the pause named Ask.Text, which ends after Ask.Wait, or at the time at
+	// in Lua. The section refund and the method Refund end it. There is no section mark.
 	Pauses bool
 
 	// Step returns the Step of a limit with these constants.

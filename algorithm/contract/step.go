@@ -83,8 +83,8 @@ type StepRefunder interface {
 	// tokens, and the last n are refunded. mark and gen are from the marker of the
 	// decision. Refund reports whether anything was refunded or released.
 	//
-	// A decision is refunded only if the constants that the Lua of refund names are those
-	// of the decision. Other constants can differ.
+	// A decision is refunded only if the constants that the section refund names have not
+	// changed. Other constants can differ.
 	Refund(tx store.Tx, key int, now int64, s State, a Ask, mark Cell, n, keep, gen int64) (bool, error)
 }
 
