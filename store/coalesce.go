@@ -10,8 +10,8 @@ import (
 )
 
 // Coalesce returns a store that sends concurrent calls of Eval together, in one batch.
-// Use it if many goroutines of a process decide at once, over a client that does not do
-// so itself: rueidis and valkey-go do, go-redis and redigo do not.
+// Use it with go-redis or redigo if many goroutines of a process decide at once. The
+// clients rueidis and valkey-go send concurrent calls together themselves.
 //
 //	lim, err := weir.New("api", store.Coalesce(goredis.New(rdb)), algorithm.TokenBucket{…}, nil)
 //
@@ -20,13 +20,13 @@ import (
 // deadline, or set the timeouts of the client.
 //
 // If no other call is under way, a call is sent at once. Calls that arrive before it
-// returns wait, and are then sent together. If 16 calls wait, they are sent beside the
-// call or the batch that is under way, so that the client and the server work at the same
-// time, but never as a third. So a call waits for at most one other call or batch before
-// it is sent. No timer is involved.
+// returns wait, and are then sent together. If 16 calls wait, they are sent as a second
+// batch while the first is under way, so that the client and the server work at the same
+// time. There is never a third. So a call waits for at most one other call or batch
+// before it is sent. No timer is involved.
 //
 // The store st must be a [Batcher]. Otherwise every method returns an error, and so does
-// weir.New. MGet, Time, EvalBatch and the List of a [Lister] go to st as they are.
+// weir.New. MGet, Time, EvalBatch and List go to st unchanged.
 //
 // If the context of a call ends while the call waits, the call is not sent. If it ends
 // later, Eval returns the context's error at once, and the script may have run. The

@@ -13,10 +13,10 @@ var (
 	// memory or not a master. The script may or may not have run.
 	ErrUnavailable = errors.New("store unavailable")
 
-	// ErrMisconfigured means that calls fail until somebody corrects a setting, for
-	// example a password, a certificate, the rights of the user, or the kind of the
-	// client, or makes room on a full server. A store returns it with ErrUnavailable, so
-	// that the error is both: the decision is not known.
+	// ErrMisconfigured means that calls fail until somebody acts, for example corrects a
+	// password, a certificate or the rights of the user, passes another kind of client,
+	// or makes room on a full server. The error of a store is an ErrUnavailable too,
+	// because the decision is not known.
 	ErrMisconfigured = errors.New("store misconfigured")
 
 	// ErrScript means that the script failed, or that its reply holds something

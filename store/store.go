@@ -138,13 +138,13 @@ type Lister interface {
 	// next call. In the first call of a listing, cursor is empty. If next is empty, the
 	// listing has ended. A call can append no keys and not be the last one.
 	//
-	// A listing has every key that exists from its first call to its last one. Other
-	// keys, which were added or have ended meanwhile, may be among them or not. A key can
-	// come more than once. There is no order. If the servers of a store change, for
-	// example because a slot moves or a replica is promoted, keys can be missing.
+	// A listing has every key that exists from its first call to its last one. Keys that
+	// are added or end meanwhile may be among them or not. A key can come more than once.
+	// There is no order. If the servers of a store change, for example because a slot
+	// moves or a replica is promoted, keys can be missing.
 	//
-	// A cursor is only for the store that returned it, and for the same prefix. If it has
-	// another text, List returns an error. If List returns an error, it returns the
-	// unchanged keys and an empty cursor.
+	// A cursor is only for the store that returned it, and for the same prefix. List
+	// returns an error for any other text. An error comes with the unchanged keys and an
+	// empty cursor.
 	List(ctx context.Context, prefix, cursor string, keys []string) (list []string, next string, err error)
 }

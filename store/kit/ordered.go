@@ -17,9 +17,9 @@ import (
 // weir.New returns the error of that method.
 type DB interface {
 	// Begin begins a transaction, which reads a consistent snapshot. If write is true,
-	// the transaction can write: Begin waits until no other such transaction is open, in
-	// this process and in others, and the snapshot has what the last one wrote. A Store
-	// begins only one such transaction at a time itself.
+	// the transaction can write. Begin then waits until no other such transaction is
+	// open, in any process, and the snapshot has what the last one wrote. A Store itself
+	// begins only one such transaction at a time.
 	//
 	// Begin returns the error of ctx soon after ctx has ended, even while it waits.
 	// [Wait] helps if the database cannot do so.

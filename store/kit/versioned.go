@@ -30,16 +30,16 @@ type Versioned interface {
 	Get(ctx context.Context, keys []string) ([]Entry, error)
 
 	// Put makes all writes if each key has the version of its Write, and otherwise none,
-	// in one atomic step. If it was reported that a key has another version, the error is
-	// [ErrConflict]. If the reply was lost, it is another error, and Put does not try
-	// again.
+	// in one atomic step. If the database reports that a key has another version, the
+	// error is [ErrConflict]. If the reply was lost, Put returns another error, and does
+	// not retry.
 	//
-	// If all writes are Same, Put must not write. It must then read the versions again: if
-	// none has changed since Get, the entries have existed together. Only a database whose
-	// Get returns entries that have existed together can leave that out.
+	// If all writes are Same, Put must not write. It must then read the versions again.
+	// If none has changed since Get, the entries have existed together. A database whose
+	// Get guarantees that need not read them.
 	//
-	// There are at most 2,064 writes: each of 16 rules has a key, or up to 128 if it is a
-	// SlidingBuckets, and one more in a decision with an ID. A database that bounds the
+	// There are at most 2,064 writes: each of 16 rules has up to 128 keys (a
+	// SlidingBuckets), and one more in a decision with an ID. A database that bounds the
 	// operations of a transaction must allow as many: etcd, for example, has the setting
 	// --max-txn-ops. If there are more, return an error that wraps
 	// [store.ErrMisconfigured]. A value has the whole sorted set of its key.
@@ -110,8 +110,8 @@ var (
 // share a key wait for each other, in order: they do not compete, so only other processes
 // cause conflicts.
 //
-// The clock is that of the process. If the clocks of processes differ by d, a limit over
-// a window w can allow as much as over w+d, and a wait can last longer by d.
+// Scripts use the clock of the process. If the clocks of processes differ by d, a limit
+// over a window w can allow as much as over w+d, and a wait can last longer by d.
 func NewVersioned(name string, db Versioned, opts *VersionedOptions) *VersionedStore {
 	s := &VersionedStore{db: db}
 	if opts != nil {

@@ -28,8 +28,8 @@
 // A decision with an ID adds a second key for each rule, its marker. A marker is never
 // evicted before the key that holds the tokens of its decision, and never if that key is
 // denied. So a repeated request never consumes tokens twice from a limit that is still
-// there; after both were evicted, it is a new request. But new keys, including the
-// markers of a caller's own IDs, may evict a limit, whose caller then has a full limit
+// there. After both were evicted, it is a new request. But new keys, including the
+// markers of a caller's own IDs, may evict a limit. Its caller then has a full limit
 // again. If a key has more IDs than the store has room for, a request with a new ID
 // returns store.ErrUnavailable.
 package memory
