@@ -61,7 +61,7 @@ type Backend struct {
 	Writes func(t *testing.T, st store.Store) int64
 
 	// Faults makes the faults under which the store is tested, by name: the check of
-	// "Locked" is Faults/Locked. A name can be any word, and some of those in [FaultChecks]
+	// "Locked" is Faults/Locked. A name can be any word, and some names in [FaultChecks]
 	// promise more. All keys of a check have the slot of key. See [RunFaults].
 	Faults map[string]func(t *testing.T, key string) Fault
 

@@ -71,11 +71,11 @@ func (b Backend) faults() []faultCheck {
 // b.Unsupported. [Run] runs these checks after all others.
 //
 // Callers call the store before, during and after a fault. The context of each call ends
-// after [CallTime]. A fault lasts until each caller has got an answer, and until a call has
-// failed, if it is a fault that makes calls fail. These promises hold under every fault:
+// after [CallTime]. A fault lasts until each caller has got an answer. A fault that makes
+// calls fail also lasts until one has failed. These promises hold under every fault:
 //   - No call panics.
 //   - A call that fails returns [store.ErrUnavailable] or the error of its context.
-//   - A call ends soon after its context, and not with the fault.
+//   - A call ends soon after its context, even if the fault lasts.
 //   - No call is allowed without consuming its tokens, and a later Peek counts them.
 //   - No call gets the answer to another call.
 //   - After the fault, all calls are served again.

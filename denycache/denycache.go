@@ -25,9 +25,9 @@
 // as they were at the denial. If a request asks for the result of each rule, the cache
 // answers it only until the shortest RetryAfter or ResetAfter has passed.
 //
-// The cache does not remember denials without the store, of repeated requests, and by an
-// algorithm.Concurrency, whose leases can be released at any time. It remembers denials
-// by the other rules of such a policy, and they answer requests with any ID.
+// The cache does not remember denials of an outage, denials of repeated requests, or
+// denials by an algorithm.Concurrency, whose leases can be released at any time. Denials
+// by other rules of such a policy answer requests with any ID.
 //
 // A limiter with a cache decides the requests of DoMany one by one. Limiters from With
 // and Only share the capacity of the cache, but each answers only from its own denials.

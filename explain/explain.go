@@ -10,7 +10,7 @@
 //		fmt.Printf("%s: %s\n", r.Name, r.State)
 //	}
 //
-// [List] lists the callers that have state in the store, and [Top] those that use most.
+// [List] lists the callers that have state in the store, and [Top] ranks them.
 //
 // Nothing here consumes a token or writes to the store. All questions go to the store:
 // the wrappers of the limiter neither answer them nor see them. So during an outage, the

@@ -21,7 +21,7 @@ var ErrMore = errors.New("explain: the listing is not complete: raise MaxKeys, o
 // ListOptions says what [List] and [Top] list. The zero value is everything.
 type ListOptions struct {
 	// Rule is the name of the rule. If it is empty, the callers of all rules are listed,
-	// and those of the shadow rules too.
+	// even of shadow rules.
 	Rule string
 
 	// Segments are the first segments of the callers to list, for example a tenant. A
@@ -311,9 +311,9 @@ type Ranking struct {
 	Complete bool `json:"complete"`
 }
 
-// Top returns the n callers of lim that use most of their limits, among those that [List]
-// lists. A caller that has consumed nothing, or whose state cannot be read, is not among
-// them. Errors: see [List], without [ErrMore].
+// Top lists callers as [List] does, and returns the n that use most of their limits. It
+// leaves out callers that have consumed nothing, or whose state cannot be read. Its
+// errors are those of [List], except [ErrMore].
 func Top(ctx context.Context, lim *weir.Limiter, n int, opts *ListOptions) (*Ranking, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("explain: Top: the number of callers is %d: it must be at least 1", n)

@@ -27,11 +27,11 @@ import (
 // it the last.
 //
 // An Observer sees the decisions of all verbs. A Wait makes one decision, and then a
-// Refund if its context ends or if an outage denies it; Took does not include the wait.
-// If its key is paused, the decision is a denial, and the Wait makes another one later.
-// An Acquire makes a decision for each attempt, and a Release if it fails after a reply
-// may have been lost, perhaps repeatedly. The decisions of a DoMany that are made
-// together have the same Took.
+// Refund if its context ends or if an outage denies it. Took does not include the wait.
+// While its key is paused, the decision is a denial, and the Wait makes another one
+// later. An Acquire makes a decision for each attempt. If it fails, and a reply may have
+// been lost, it also makes one or more Releases. Decisions that a DoMany makes together
+// have the same Took.
 type Observer func(ctx context.Context, d Decision)
 
 // A Decision is a request and its answer, as an [Observer] gets them.

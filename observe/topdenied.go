@@ -25,8 +25,8 @@ import (
 // among them. The zero value counts 100 keys. It is safe for concurrent use, and must not
 // be copied after its first use.
 //
-// It does not count denials without the store: see package outage. It does not count keys
-// whose segments are longer than 1,024 bytes together.
+// It does not count denials without the store (see package outage), or keys whose
+// segments are longer than 1,024 bytes together.
 //
 // Keys can be secret, for example API keys: show them only to those who may see them.
 type TopDenied struct {

@@ -41,7 +41,7 @@
 //   - Pause and Resume return store.ErrUnavailable. The pauses in the store are not
 //     known, so Open and Local can allow requests of a paused key.
 //   - Reset and Force return store.ErrUnavailable. A Force with an ID can be retried.
-//   - Misuse is an error, and the end of the caller's context too, as without an outage.
+//   - Misuse and the end of the caller's context are errors, as without an outage.
 package outage
 
 import (
@@ -138,8 +138,8 @@ type Options struct {
 
 	// OnChange is called when an outage begins and when it ends, for a line in a log or
 	// an alert. An outage begins when as many calls as Failures have failed, and ends
-	// when the store answers. Only requests notice either, so without requests there is
-	// no call.
+	// when the store answers. Only requests notice that, so without requests there is no
+	// call.
 	//
 	// The calls come in order, and one at a time. Each is made in the goroutine of a
 	// request, before the caller gets the answer, so it must return soon. No lock is

@@ -30,10 +30,10 @@ type share struct {
 //
 // The new shares apply from the next request on. What a process has consumed of its share
 // stays consumed, as the same fraction of the share. So in any window, a process allows
-// at most the limit divided by the smallest number in that window, and if the number
-// changes once, all processes together allow less than twice the limit. A decision with
-// an ID that was made under another number may keep its tokens when it is refunded or
-// settled to a lower cost: see [weir.Settlement].
+// at most the limit divided by the smallest number in that window. If the number changes
+// once, all processes together allow less than twice the limit. A decision with an ID
+// that was made under another number may keep its tokens when it is refunded or settled
+// to a lower cost: see [weir.Settlement].
 //
 // SetProcesses returns an error, and changes nothing, if Options.Fallback is not Local,
 // if n is below 1, or if a limit is too small to have n shares and Options.Floor is

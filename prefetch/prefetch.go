@@ -16,10 +16,10 @@
 // # Promise
 //
 // All processes together never allow more than the store granted, because a token is
-// consumed in the store before it is used. But it can be used up to MaxAge later: in any
-// span of time, as much may be allowed as the limit grants in that span plus MaxAge.
-// Tokens of an algorithm.FixedWindow end with their window, so each window allows at most
-// the limit.
+// consumed in the store before it is used. But it can be used up to MaxAge later. So in
+// any span of time, requests may use as much as the limit grants in that span plus
+// MaxAge. Tokens of an algorithm.FixedWindow end with their window, so each window allows
+// at most the limit.
 //
 // If a process dies, the tokens that it holds, at most MaxTokens of a key, are lost until
 // they are refilled. Until they are used or returned, no other process can use them, so a
@@ -41,8 +41,8 @@
 // Denials come from the store. To remember them, wrap the Pool in a denycache.Cache,
 // which forgets a denial when the Pool returns tokens of its key.
 //
-// While a prefetch is under way, up to as many requests for its key wait as it asks
-// tokens for. No request waits for another key.
+// While a prefetch is under way, requests for its key wait, at most one for each token
+// that it asks for. No request waits for another key.
 //
 // A Reset ends the use of the tokens that this Pool holds for the key. Other processes,
 // and other keys that share the limit of a rule, can use theirs in addition to the reset
@@ -113,8 +113,8 @@ type Options struct {
 
 	// MaxKeys is the number of keys for which the process holds tokens, at most 2^24. It
 	// is rounded up to a power of two, at least 4. 0 means DefaultMaxKeys, 4,096. A key
-	// takes about 650 bytes, plus 120 for each rule. Further keys, and those whose
-	// segments have more than 1,024 bytes together, are decided as if there was no Pool.
+	// takes about 650 bytes, plus 120 for each rule. Further keys, and keys with more
+	// than 1,024 bytes of segments, are decided as if there was no Pool.
 	MaxKeys int
 
 	// Now is the clock by which tokens age. nil means time.Now. Set it in tests that set
@@ -175,9 +175,9 @@ func (o *Options) complete() error {
 //
 // The error is [weir.ErrUnsupported] if a rule has a Cost, is a shadow rule or an
 // algorithm.Pause, queues its requests as an algorithm.LeakyBucket does, or cannot be
-// settled, because unused tokens are returned with [weir.Limiter.Settle]. It is another
-// if a field of the Options is not valid, if next has a Pool, or if the Pool wraps a
-// limiter over another store.
+// settled, because unused tokens are returned with [weir.Limiter.Settle]. Wrap also
+// rejects Options that are not valid, a next that has a Pool, and a limiter over another
+// store than the first.
 func (p *Pool) Wrap(lim *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	switch {
 	case p == nil || p.start.IsZero():
@@ -230,7 +230,7 @@ func supported(rules []weir.RuleInfo) error {
 //
 // If a return fails or takes longer than one second, for example because one master of a
 // cluster is away, Return goes on with the others until ctx ends, and returns the first
-// error, one of [weir.Limiter.Settle]. Call it again after an error.
+// error of [weir.Limiter.Settle]. Call it again after an error.
 func (p *Pool) Return(ctx context.Context) error {
 	if p == nil || p.start.IsZero() {
 		return errNoPool

@@ -105,8 +105,8 @@ func Parse(name string, data []byte, opts *Options) (*File, error) {
 }
 
 // Warnings returns what is valid but probably a mistake, as an error like that of [Load],
-// or nil: overrides of a rule that other keys share, because its By leaves out segments.
-// They share its state, so an override must not give one of them another limit.
+// or nil. Such are overrides of a rule whose By leaves out segments. Other keys share its
+// state, so an override must not give one of them another limit.
 func (f *File) Warnings() error {
 	r := &reader{file: f.name}
 	for _, p := range f.policies {

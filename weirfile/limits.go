@@ -126,7 +126,7 @@ func (s Source) String() string {
 	return fmt.Sprintf("%s (%s:%d)", text, s.File, s.Line)
 }
 
-// Source says where the limits come from that [Limits.For] returns.
+// Source says where the limits that [Limits.For] returns come from.
 func (l *Limits) Source(ctx context.Context, policy, plan string, key weir.Key) (Source, error) {
 	_, s, err := l.find(ctx, policy, plan, &key)
 	return s, err

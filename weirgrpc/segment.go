@@ -117,11 +117,11 @@ func PeerIP(ctx context.Context, _ string) (string, error) {
 // see [weir.Policy].Secret. Upper and lower case of the key are the same.
 //
 // The error is [ErrNoKey] if the call has no such metadata or an empty value, or has it
-// more than once, because the program could then read another one than the limiter.
+// more than once, because the program and the limiter could then read different ones.
 // Spaces around the value do not count, unless the key ends in "-bin".
 //
-// Metadata returns nil if metadata cannot have that key: it must consist of letters,
-// digits and the characters - _ and . and a first colon is allowed, for example
+// Metadata returns nil if metadata cannot have that key. A key consists of letters,
+// digits and the characters - _ and . and can begin with a colon, for example
 // ":authority".
 func Metadata(key string) Segment {
 	key = strings.ToLower(key)
@@ -153,11 +153,11 @@ func BearerToken(ctx context.Context, _ string) (string, error) {
 //	weirgrpc.FirstOf(weirgrpc.Metadata("x-api-key"), weirgrpc.PeerIP)
 //
 // A client that can choose between the segments has a limit under each of them. So reject
-// an API key that does not exist before.
+// unknown API keys in an earlier interceptor.
 //
-// If no segment has a value, the error is [ErrNoKey]. Another error of a segment is
-// returned at once, and so is that for metadata that the call has more than once, because
-// the program could read it. If no segment is given, or one is nil, FirstOf returns nil.
+// If no segment has a value, the error is [ErrNoKey]. Another error is returned at once.
+// So is an ErrNoKey for metadata that the call has more than once, because the program
+// could read it. If no segment is given, or one is nil, FirstOf returns nil.
 func FirstOf(segments ...Segment) Segment {
 	segments = slices.Clone(segments)
 	if len(segments) == 0 || slices.ContainsFunc(segments, isNil) {

@@ -1,4 +1,4 @@
-// Package weirgrpc limits the calls to a gRPC server, and those of a gRPC client.
+// Package weirgrpc limits the calls that a gRPC server gets or a gRPC client makes.
 //
 //	lim, err := weir.New("api", memory.New(nil), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //	if err != nil {
@@ -127,9 +127,9 @@ type RequestFunc func(ctx context.Context, method string) (weir.Request, error)
 type Options struct {
 	// Plan returns the decider for a call, for example the limiter of a customer's plan.
 	// All deciders must have the same segments. If Plan returns nil, the decider given to
-	// NewServerInterceptor decides; a *weir.Limiter that is nil is a mistake, and rejects
-	// the call with INTERNAL. ErrUnlimited means that the call is not limited. Other
-	// errors reject it, like those of a RequestFunc.
+	// NewServerInterceptor decides. A nil *weir.Limiter is a mistake, and rejects the
+	// call with INTERNAL. ErrUnlimited means that the call is not limited. Other errors
+	// reject it, like those of a RequestFunc.
 	Plan func(ctx context.Context, method string) (weir.Decider, error)
 
 	// Timeout is the longest time of a decision. 0 means that only the call's context

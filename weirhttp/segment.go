@@ -125,9 +125,9 @@ func Text(value string) Segment {
 // A client that can choose between the segments has a separate limit for each of them. So
 // reject unknown API keys in front of the middleware.
 //
-// If no segment has a value, the error is [ErrNoKey]. Another error of a segment is
-// returned at once, and so is that for a header field that the request has more than
-// once, because the handler could read it.
+// If no segment has a value, the error is [ErrNoKey]. Another error is returned at once.
+// So is an ErrNoKey for a header field that the request has more than once, because the
+// handler could read it.
 func FirstOf(segments ...Segment) Segment {
 	segments = slices.Clone(segments)
 	return func(r *http.Request) (string, error) {

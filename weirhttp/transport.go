@@ -16,7 +16,7 @@ import (
 )
 
 // ErrPaused means that a server, or an operator, asked for a pause, and that the request
-// may not wait longer than it lasts. The error is a [weir.ErrDenied] too.
+// may not wait until it has ended. The error is a [weir.ErrDenied] too.
 var ErrPaused error = pausedError{}
 
 type pausedError struct{}
@@ -46,8 +46,8 @@ const DefaultMaxPause = 10 * time.Minute
 //
 // A server can ask for a pause. Then no request with the same key is sent before the
 // pause ends: requests wait, and then take their turns, at the pace of Limiter. A request
-// that waits for its turn when the pause begins gives the turn back, and takes another
-// one after the pause. A server asks for a pause in one of two ways:
+// that waits for its turn when the pause begins refunds the turn, and takes another one
+// after the pause. A server asks for a pause in one of two ways:
 //   - with Retry-After, in seconds or as a date, in a response with a status from 400. Of
 //     several such fields, the longest time counts.
 //   - with an item r=0 of the field RateLimit of draft-ietf-httpapi-ratelimit-headers-11.
@@ -56,7 +56,7 @@ const DefaultMaxPause = 10 * time.Minute
 // Processes share their pauses through the field Pauses. If the request may not wait
 // longer than the pause lasts, the error is [ErrPaused], at once.
 //
-// Set Limiter or Leases. Without both, each request fails. A Transport is safe for
+// Set Limiter or Leases. With neither, each request fails. A Transport is safe for
 // concurrent use. Do not change its fields or copy it after the first request.
 type Transport struct {
 	// Limiter paces the requests. The algorithms of its rules must support MaxWait, for
@@ -82,8 +82,8 @@ type Transport struct {
 	// Base sends the requests. If it is nil, http.DefaultTransport is used.
 	Base http.RoundTripper
 
-	// MaxPause is the longest pause that a server can ask for; a longer one is cut. 0
-	// means DefaultMaxPause, and a negative MaxPause no pauses.
+	// MaxPause is the longest pause that a server can ask for. A longer one is cut. 0
+	// means DefaultMaxPause, and a negative MaxPause ignores pauses.
 	MaxPause time.Duration
 
 	// Pauses shares the pauses with other processes, by an algorithm.Pause as one of its

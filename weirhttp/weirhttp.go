@@ -1,4 +1,4 @@
-// Package weirhttp limits the requests to an HTTP server, and those of an HTTP client.
+// Package weirhttp limits the requests that an HTTP server gets or an HTTP client makes.
 //
 //	lim, err := weir.New("api", memory.New(nil), algorithm.TokenBucket{Capacity: 20, Refill: algorithm.PerSecond(10)}, nil)
 //	if err != nil {
@@ -119,8 +119,8 @@ const (
 	XRateLimit
 
 	// XRateLimitUnix sets the fields of XRateLimit, with Reset as a Unix time in seconds,
-	// rounded up. The time is that of the process's clock. Clients whose clock differs
-	// wait too long or not long enough, so choose it only for clients that expect it.
+	// rounded up. It comes from the process's clock. Clients whose clock differs wait too
+	// long or not long enough, so choose it only for clients that expect it.
 	XRateLimitUnix
 )
 
@@ -128,9 +128,9 @@ const (
 type Options struct {
 	// Plan returns the decider for a request, for example the limiter of a customer's
 	// plan. All deciders must have the same segments. If Plan returns nil, the decider
-	// given to New decides; a *weir.Limiter that is nil is a mistake, and rejects the
-	// request with status 500. ErrUnlimited means that the request is not limited. Other
-	// errors reject it, like those of a RequestFunc.
+	// given to New decides. A nil *weir.Limiter is a mistake, and rejects the request
+	// with status 500. ErrUnlimited means that the request is not limited. Other errors
+	// reject it, like those of a RequestFunc.
 	Plan func(*http.Request) (weir.Decider, error)
 
 	// Headers is the dialect of the fields that describe the limits. They are set before
