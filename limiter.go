@@ -92,7 +92,7 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 // what a new limit makes of the stored state. By must be nil or unchanged, and Shadow is
 // ignored.
 //
-// With calls the wrappers again, and returns their errors and those of [NewPolicy].
+// With calls the wrappers again, and returns their errors and the errors of [NewPolicy].
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {
 	switch {
 	case l == nil || l.bound == nil:

@@ -191,7 +191,7 @@ func TestPauseDenied(t *testing.T) {
 	}
 }
 
-// WaitFor does not take a limit as high as that of a pause for a pause.
+// WaitFor does not mistake a limit as high as a pause's for a pause.
 func TestWaitHighLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := weirtest.New(t, memory.New(nil), weirtest.Windowless(weirtest.PerSecond, algorithm.MaxTokens))

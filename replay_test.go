@@ -246,8 +246,8 @@ func TestReplayAfterSettles(t *testing.T) {
 	}
 }
 
-// The marker of a rule can end before that of another rule. If a Settle comes in between,
-// and the clock then steps back, the same Settle changes nothing.
+// The marker of a rule can end before another rule's. If a Settle comes in between, and
+// the clock then steps back, the same Settle changes nothing.
 func TestSettleAndClockBack(t *testing.T) {
 	t.Parallel()
 	for _, first := range []bool{false, true} {

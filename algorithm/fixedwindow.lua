@@ -23,7 +23,7 @@ if rest and rest > 0 then $edge = math.min($edge - rest + align, 900719925474099
 $ends = $edge
 
 -- refund
--- The generation of the value tells that the window is that of the decision, even if its end has moved.
+-- The generation of the value identifies the window of the decision, even if its end has moved.
 -- If no consumed tokens are left, the key is deleted: the cell is then all 0.
 $count = math.max($count - n, 0)
 if $count == 0 then $edge = 0 end

@@ -25,7 +25,7 @@ end
 -- take
 local sum = $rem + n * $num
 if sum >= 9007199254740992 then
-  -- So many tokens are not exact. In $num microseconds, $parts tokens are refilled. The time of the
+  -- The time of this many tokens is not exact. In $num microseconds, $parts tokens are refilled. The time of the
   -- other tokens is off by up to a microsecond, and two fractions are cut off. So 3 are added.
   local some = n % $parts
   local time = some * $num / $parts

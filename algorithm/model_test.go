@@ -254,7 +254,7 @@ func (w *walk) ask() {
 	w.integers()
 }
 
-// compare checks that an answer is that of the model.
+// compare checks that an answer is the model's.
 func (w *walk) compare(v script.Verb, c compose.Call, want model.Answer) {
 	w.t.Helper()
 	want.Tally = nil

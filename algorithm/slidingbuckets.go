@@ -290,8 +290,8 @@ func (b *slidingBuckets) place(begin int64) (slot int, turn int64) {
 }
 
 // sum sets sums[i] to the number of tokens in the i+1 newest buckets. The newest bucket
-// is the one that began at top. ahead is when the newest stored bucket began: it is later
-// than top if the clock stepped back. owner is the GEN of the bucket that began at top.
+// began at top. ahead is when the newest stored bucket began, which is later than top if
+// the clock stepped back. owner is the GEN of the bucket that began at top.
 func (b *slidingBuckets) sum(tx store.Tx, key int, top int64, sums *[MaxBuckets]int64) (ahead, owner int64, err error) {
 	total, ahead := int64(0), top
 	for age := range b.size {

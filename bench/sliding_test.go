@@ -124,8 +124,8 @@ var pairCases = []pairCase{
 }
 
 // scene asks for all resources in turn, on the server's clock. With published limits a
-// turn ends when the resources are full. With wide limits there is one turn, which
-// starts after two windows: entries expire as fast as new ones come.
+// turn ends when the resources are full. With wide limits there is one turn, which starts
+// after two windows: entries then expire as fast as others come.
 func (c pairCase) scene(tb testing.TB, r *remote) scene {
 	tb.Helper()
 	keys := someKeys(c.pairs)

@@ -11,8 +11,8 @@ import (
 	"github.com/weir-go/weir/bench/internal/server"
 )
 
-// BenchmarkThreads asks Redis 8.6 as 64 callers at once, with all work in its main thread and
-// with an I/O thread beside it. The CPU time of the server is that of its main thread.
+// BenchmarkThreads asks Redis 8.6 as 64 callers at once, with all work in its main
+// thread, and with one I/O thread more. Only the CPU time of the main thread counts.
 func BenchmarkThreads(b *testing.B) {
 	type group struct {
 		rdb        *redis.Client

@@ -4,7 +4,7 @@
 -- expire. Do not use it.
 --
 -- KEYS[1]  sorted set of the resource: TIME's text by whole seconds
--- KEYS[2]  that of the consumer
+-- KEYS[2]  sorted set of the consumer
 -- ARGV[1]  window, in seconds
 -- ARGV[2]  limit of the resource
 -- ARGV[3]  limit of the consumer

@@ -55,8 +55,8 @@ func TestNotAtomic(t *testing.T) {
 	}
 }
 
-// TestClockSteps shows that Store/Atomic passes if the clock steps back twice, as that of a
-// server does at times, and fails if it does so three times.
+// TestClockSteps shows that Store/Atomic passes if the clock steps back twice, as a
+// server's does at times, and fails if it does so three times.
 func TestClockSteps(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{2, 3} {

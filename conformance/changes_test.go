@@ -74,7 +74,7 @@ func txChanged(change func(tx store.Tx, had func(i int) bool) store.Tx) func(*me
 		f := newFake(mutation{tx: func(_ *fake, _ *store.Script, _ []store.Arg, tx store.Tx) store.Tx {
 			return change(tx, func(i int) bool {
 				_, ok, err := tx.Get(i)
-				return ok || err != nil // the error is that of a set
+				return ok || err != nil // the key holds a set
 			})
 		}})
 		f.Store = st

@@ -140,7 +140,7 @@ func (r *faultRun) run(t *testing.T, f Fault) {
 
 	stop := ask()
 	closeClient = sync.OnceFunc(closeClient)
-	defer func() { stop(); closeClient() }() // also if a function of f ends the test
+	defer func() { stop(); closeClient() }() // even if a function of f ends the test
 	opened := time.Now()
 	if deadline := opened.Add(time.Minute); opened.Add(r.recovered(opened, deadline)).After(deadline) {
 		stop()

@@ -176,7 +176,7 @@ var limiterMutants = []mutant{
 	{"a refund ignores that the rate has changed", "Limiter/RefundLimits", nil, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
 		return txFunc{Tx: tx, get: func(i int, n store.Nums, ok bool, err error) (store.Nums, bool, error) {
 			if ok && i == 2 && s.Name() == "gcra+gcra.settle" {
-				n.N[4] = args[len(args)-3].Int() // FIT of the first marker, before that of the second and the time
+				n.N[4] = args[len(args)-3].Int() // FIT of the first marker; the second's and the time follow
 			}
 			return n, ok, err
 		}}
@@ -225,7 +225,7 @@ var limiterMutants = []mutant{
 		}}
 	})},
 	{"a caller's clock lengthens nothing", "GCRA/TTL", []string{"GCRA/", "FixedWindow/", "SlidingBuckets/", "SlidingCounter/", "TokenBucket/", "LeakyBucket/", "Limiter/", "/TTL", "/Same"}, mutation{tx: func(_ *fake, s *store.Script, args []store.Arg, tx store.Tx) store.Tx {
-		at := len(args) - 1 // the time is the last argument, or the one before the generation
+		at := len(args) - 1 // the index of the time: last, or before the generation
 		switch {
 		case strings.Contains(s.Name(), ".force"), strings.HasSuffix(s.Name(), ".settle"):
 			at -= 2

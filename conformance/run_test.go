@@ -180,7 +180,7 @@ func TestCleanRun(t *testing.T) {
 	}
 }
 
-// TestFailureLine shows that a failure names the source lines of the check, also if a
+// TestFailureLine shows that a failure names the source lines of the check, even if a
 // helper finds it, and where the check is.
 func TestFailureLine(t *testing.T) {
 	t.Parallel()

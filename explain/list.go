@@ -312,8 +312,8 @@ type Ranking struct {
 }
 
 // Top lists callers as [List] does, and returns the n that use most of their limits. It
-// leaves out callers that have consumed nothing, or whose state cannot be read. Its
-// errors are those of [List], except [ErrMore].
+// leaves out callers that have consumed nothing, or whose state cannot be read. It
+// returns the errors of [List], except [ErrMore].
 func Top(ctx context.Context, lim *weir.Limiter, n int, opts *ListOptions) (*Ranking, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("explain: Top: the number of callers is %d: it must be at least 1", n)

@@ -167,7 +167,7 @@ func TestOutageWaits(t *testing.T) {
 			t.Errorf("got %v, want %v", err, context.Canceled)
 		}
 		if _, err := shared.Wait(t.Context(), "ann"); err != nil || time.Since(start) != 4*time.Second {
-			t.Errorf("got %v after %v, want the place of the one that went", err, time.Since(start))
+			t.Errorf("got %v after %v, want the place of the caller that went", err, time.Since(start))
 		}
 	})
 }

@@ -274,7 +274,7 @@ func playHistory(t *testing.T, seed uint64, steps int) {
 			want--
 		}
 		if s := out.State(); s.Down != m.open || s.Outages != int64(opens) || changes.Load() != int64(want) {
-			t.Fatalf("seed %d, %v: after %d changes, the state is %+v, want that of a breaker that opened %d times, and is open: %v", seed, now(), changes.Load(), s, opens, m.open)
+			t.Fatalf("seed %d, %v: after %d changes, the state is %+v, want a breaker that opened %d times, and is open: %v", seed, now(), changes.Load(), s, opens, m.open)
 		}
 	}
 	for len(p.calls) > 0 {

@@ -82,7 +82,7 @@ func TestPrefetchKeepsPlaces(t *testing.T) {
 }
 
 // A denial that a denycache.Cache around the Pool remembers ends when the Pool returns
-// tokens of the key, whoever makes it return them.
+// tokens of the key, for whatever reason.
 func TestReturnEndsDenials(t *testing.T) {
 	t.Parallel()
 	for name, back := range map[string]func(t *testing.T, pool *prefetch.Pool, c *weirtest.Clock, l *weir.Limiter, denied func()){

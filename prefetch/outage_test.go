@@ -60,7 +60,7 @@ func TestPrefetchOutage(t *testing.T) {
 					weirtest.Degraded(t, res, err)
 				}
 				if n := log.prefetches(); n != 1 {
-					t.Errorf("%d prefetches during the outage, want the one that failed", n)
+					t.Errorf("%d prefetches during the outage, want only the failed one", n)
 				}
 				st.Set(weirtest.Up)
 				time.Sleep(2 * time.Second)

@@ -63,8 +63,8 @@ const shop = `policies:
       - {key: 10.0.0.1, rules: {address: {limit: 500}}}
 `
 
-// An override that changes a shared rule for one of its callers is a warning. In a plan,
-// which can be that of all of them, and with the limit of that plan, it is none.
+// An override that changes a shared rule for one of its callers is a warning. It is none
+// in a plan, which all of them can have, or with the limit of that plan.
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	for rules, want := range map[string]int{"": 1, ", tenant: {rate: 900 per second}": 2, ", tenant: {burst: 500}": 1, ", tenant: {cost: 2}": 1} {

@@ -116,7 +116,7 @@ func (l *Limits) load(path string, data []byte, err error) error {
 
 // replaceAndNote is replace, with the result in the status.
 func (l *Limits) replaceAndNote(path string, data []byte, err error) (*File, error) {
-	l.loading.Lock() // so that the status is that of the limits in use
+	l.loading.Lock() // so that the status describes the limits in use
 	defer l.loading.Unlock()
 	f, err := l.replace(path, data, err)
 	l.mu.Lock()

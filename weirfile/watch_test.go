@@ -230,7 +230,7 @@ func TestIntervalIsChecked(t *testing.T) {
 	}
 }
 
-// After reloads at once, the status is that of the limits in use.
+// After concurrent reloads, the status describes the limits in use.
 func TestReloadConcurrent(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "limits.yaml")

@@ -84,7 +84,7 @@ func TestLease(t *testing.T) {
 }
 
 // A lease is renewed until the handler returns, even after an outage, and is then
-// released. A rule beside it that names no Window is no lease to renew.
+// released. Another rule without a Window is no lease to renew.
 func TestRenew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lim := weirtest.NewPolicy(t, memory.New(nil), weirtest.Rules(

@@ -140,8 +140,8 @@ func TestSharedPauseTooLong(t *testing.T) {
 	}
 }
 
-// A limit as high as that of a pause pauses nobody: neither its denial of a turn, nor what
-// it answers to the peek at the pauses.
+// A limit as high as a pause's pauses nobody: neither its denial of a turn, nor its
+// answer to the peek at the pauses.
 func TestSharedPauseHighLimit(t *testing.T) {
 	for _, apart := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {

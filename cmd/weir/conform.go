@@ -41,7 +41,7 @@ the user lacks a right: docs/reference/stores.md lists those that are needed. Th
 checks were skipped.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		at, c := storeFlag(set), &conform{tool: t, output: formatFlag(set)}
-		set.StringVar(&c.report, "report", "", "write the report to `FILE`, which ends in .json, and for people to a .md beside it")
+		set.StringVar(&c.report, "report", "", "write the report to `FILE`, which ends in .json, and to a .md for people")
 		set.StringVar(&c.pattern, "run", "", "run only the checks whose names match the regular `expression`, for example ^GCRA/")
 		set.BoolVar(&c.brief, "brief", false, "let random checks try less, which is quicker")
 		set.IntVar(&c.parallel, "parallel", 1, "the `number` of checks that run at once; more is quicker over a slow network")

@@ -75,8 +75,7 @@ func (d *desk) serve(path string) {
 	d.allow(4, "api", "initech", "eve")
 }
 
-// follow runs a command of the guide. The ID in a command stands for that of the last
-// pause.
+// follow runs a command of the guide. The ID in a command stands for the last pause's.
 func (d *desk) follow(args []string, want string) {
 	d.Helper()
 	for i, arg := range args {

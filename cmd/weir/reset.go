@@ -18,7 +18,7 @@ var resetCommand = &command{
 	example: "weir reset -rule user limits.yaml api acme ann",
 	text: `
 Without -rule, it resets every rule that the whole key identifies, shadow rules too. It asks before it
-resets more than one rule, or a rule that other keys share, for example that of a tenant. Without a
+resets more than one rule, or a rule that other keys share, for example a tenant's. Without a
 terminal, it then needs -yes.`,
 	flags: func(t *tool, set *flag.FlagSet) func(context.Context, []string) error {
 		r := &reset{policyFlags: t.policyFlags(set)}

@@ -50,7 +50,7 @@ type formCall struct {
 	want  int64    // what the script replies, or one of the numbers below
 }
 
-// serverClock as the time of a call means that of the server.
+// serverClock as the time of a call means the server's time.
 const serverClock = time.Duration(-1)
 
 const (

@@ -32,7 +32,7 @@ func (l lagging) Write(p []byte) (int, error) {
 
 // giveBack calls undo until it succeeds. A client whose dials have just failed can refuse to dial.
 func giveBack(t *testing.T, undo func(context.Context) (bool, error)) {
-	eventually(t, "the grant is given back", func(ctx context.Context) error { _, err := undo(ctx); return err })
+	eventually(t, "the grant is undone", func(ctx context.Context) error { _, err := undo(ctx); return err })
 }
 
 // TestLateGrants lets the contexts of many callers end while a server is stopped, or while their

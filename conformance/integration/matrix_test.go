@@ -57,7 +57,7 @@ func busyParallel(t *testing.T) {
 var lonely sync.Mutex
 
 // aloneParallel is t.Parallel for a test whose calls have a deadline and a cost to a
-// server that is several processes: no test that keeps a processor busy runs beside it.
+// server that is several processes. Meanwhile, no test runs that keeps a processor busy.
 // On a busy machine, calls that miss their deadline close their connections, and
 // connecting again makes the machine busier still.
 func aloneParallel(t *testing.T) {

@@ -66,7 +66,7 @@ func TestSharedPause(t *testing.T) {
 	}
 	for _, at := range came[1:] {
 		if at.Sub(came[0]) < pause {
-			t.Errorf("a request came %v after the one that was asked to wait for %v", at.Sub(came[0]), pause)
+			t.Errorf("a request came %v after the server asked for a pause of %v", at.Sub(came[0]), pause)
 		}
 	}
 }

@@ -293,9 +293,9 @@ func TestPostgresReadOnly(t *testing.T) {
 	}
 }
 
-// TestPostgresMigrate checks that Migrate needs no privilege and waits for no lock if the table
-// exists. If it waited, all decisions would wait behind it. The lock is that of a vacuum, which
-// does not conflict with decisions.
+// TestPostgresMigrate checks that Migrate needs no privilege and waits for no lock if the
+// table exists. If it waited, all decisions would wait behind it. A vacuum holds the
+// lock, which does not conflict with decisions.
 func TestPostgresMigrate(t *testing.T) {
 	t.Parallel()
 	admin := adminPool(t, newestPostgres())

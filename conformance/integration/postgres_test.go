@@ -125,8 +125,8 @@ func param(name, value string) func(*pgxpool.Config) {
 }
 
 // TestPostgres runs the suite on PostgreSQL. It is brief on all versions but the newest
-// released one. On the oldest, the client sends no prepared statements, and the role's
-// isolation level is not the one that the store needs.
+// released one. On the oldest, the client sends no prepared statements, and the role has
+// another isolation level than the store needs.
 func TestPostgres(t *testing.T) {
 	t.Parallel()
 	for i, server := range servers.AllPostgres() {

@@ -68,7 +68,7 @@ func (p *harmfulProxy) delay(_, to *net.TCPConn, data []byte) bool {
 // A harmfulProxy is a proxy on the loopback interface that does one harm after the other.
 type harmfulProxy struct {
 	addr  string
-	every int64 // it harms each so many pieces of data of a direction
+	every int64 // it harms each every-th piece of data of a direction
 	calm  atomic.Bool
 
 	mu   sync.Mutex
@@ -164,7 +164,7 @@ func harmful(t *testing.T, st store.Store, proxy *harmfulProxy, callers int, rep
 		t.Fatal(err)
 	}
 	var granted, unknown atomic.Int64 // tokens without an ID
-	// answer repeats r until there is an answer, and gives each call more time than the one before.
+	// answer repeats r until there is an answer, and gives each call twice the time.
 	answer := func(lim *weir.Limiter, r weir.Request) (res weir.Result, failures int64, err error) {
 		for limit := harmTime / 2; ; limit *= 2 {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)

@@ -232,7 +232,7 @@ func soakMigration(c *soakCluster, tag string) *soak.Fault {
 		}
 		return text
 	}
-	// move moves keys until so many are left.
+	// move moves keys until that number is left.
 	move := func(leave int) {
 		for {
 			found, err := c.nodes[from].ClusterGetKeysInSlot(c.t.Context(), slot, 10+leave).Result()

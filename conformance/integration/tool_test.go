@@ -86,8 +86,8 @@ func toolURL(t *testing.T, s *servers.Server, scheme string) (string, []string) 
 	return u.String(), env
 }
 
-// TestTool shows that the report of weir conform is that of the matrix. A part of the
-// checks runs; with WEIR_TOOL_RUN, those that match it.
+// TestTool shows that weir conform reports what the matrix does. Only a part of the
+// checks runs, or with WEIR_TOOL_RUN, the checks that match it.
 func TestTool(t *testing.T) {
 	notShort(t)
 	if raceEnabled {

@@ -258,7 +258,7 @@ func TestRefund(t *testing.T) {
 	}
 }
 
-// While a key is in use, it keeps its first generation, also if later decisions have
+// While a key is in use, it keeps its first generation, even if later decisions have
 // other generations. The markers of all these decisions have the first generation.
 func TestGenerations(t *testing.T) {
 	t.Parallel()

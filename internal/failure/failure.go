@@ -26,7 +26,7 @@ func (e *Error) Unwrap() error { return e.Is }
 // NoDebt returns the part of a text that says why a limit of capacity tokens in window cannot be
 // in debt, and what would be right.
 func NoDebt(capacity int64, window time.Duration) string {
-	if capacity > contract.MaxTokens/100 || window > 365*24*time.Hour { // its debt may have no room beside it
+	if capacity > contract.MaxTokens/100 || window > 365*24*time.Hour { // there may be no room for its debt
 		limit, advice := Limit(capacity, window)
 		return "which cannot be in debt with the " + limit + ": " + advice
 	}

@@ -32,8 +32,8 @@ func (s Dates) Wall(now time.Time) time.Time {
 	return time.Date(y, m, d, h, minute, sec, now.Nanosecond(), time.UTC)
 }
 
-// start returns the local time at which the period number n after that of the time around
-// starts.
+// start returns the local time at which a period starts: n periods after the one around
+// that time.
 func (s Dates) start(around time.Time, n int) time.Time {
 	y, m, d := around.Date()
 	on := func(y int, m time.Month) time.Time {

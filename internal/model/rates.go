@@ -76,9 +76,9 @@ func (g *GCRA) rounds(parts *big.Int) bool {
 	return g.den.Cmp(big.NewInt(1)) > 0 && parts.Cmp(big.NewInt(1<<53)) >= 0
 }
 
-// Follow sets the time of the model to that of an algorithm after n tokens were consumed: whole
-// microseconds, and rest parts of one. It reports whether it was right: the same or, if the
-// time of n tokens is rounded, less than 4 µs late.
+// Follow sets the time of the model to an algorithm's after n tokens were consumed: whole
+// microseconds, and rest parts of one. It reports whether the algorithm was right: exact
+// or, if the time of n tokens is rounded, less than 4 µs late.
 func (g *GCRA) Follow(n, whole, rest int64) bool {
 	was := g.tat
 	g.tat = new(big.Int).Mul(big.NewInt(whole), g.den)

@@ -66,9 +66,9 @@ func (v Verb) readOnly() bool { return v == Peek || v == Entries }
 // wait of 0, and the store's clock.
 //
 // A verb that Generates has other arguments: the cost, the wait, the generation, FIT of
-// each marker, and the time, which can be left out. If the verb Debts, the largest debt
-// of the rules without a Cost replaces the wait, and that of the rules with a Cost
-// follows the generation. A server allocates more if there are more than eight arguments.
+// each marker, and the time, which can be left out. If the verb Debts, ArgDebt replaces
+// the wait, and ArgOwnDebt follows the generation. A server allocates more if there are
+// more than eight arguments.
 const (
 	ArgCost    = iota // tokens
 	ArgWait           // microseconds

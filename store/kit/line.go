@@ -16,7 +16,7 @@ type lines struct {
 
 type line struct {
 	turn    chan struct{} // holds an element while somebody is in
-	callers int           // in the line, and the one that is in
+	callers int           // in the line, including the caller that is in
 }
 
 // enter waits until the caller is in for all keys, or ctx ends. leave lets the next

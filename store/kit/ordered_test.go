@@ -229,7 +229,7 @@ func TestContexts(t *testing.T) {
 		}
 		for range cap(done) {
 			if err := <-done; !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, store.ErrUnavailable) {
-				t.Errorf("got error %v, want that of the deadline alone", err)
+				t.Errorf("got error %v, want context.DeadlineExceeded alone", err)
 			}
 		}
 		if took := time.Since(start); took != time.Second {
@@ -254,7 +254,7 @@ func TestContexts(t *testing.T) {
 		time.AfterFunc(time.Minute, func() { close(goOn) })
 		start = time.Now()
 		if _, err := lim.Allow(late, "ann"); !errors.Is(err, context.DeadlineExceeded) || time.Since(start) != time.Second {
-			t.Errorf("got error %v after %v, want that of the deadline after 1s", err, time.Since(start))
+			t.Errorf("got error %v after %v, want context.DeadlineExceeded after 1s", err, time.Since(start))
 		}
 		if err := <-done; err != nil {
 			t.Error(err)

@@ -19,7 +19,7 @@ var mutants = []struct{ mistake, from, to, test string }{
 	{"another connection's lock is an outage", `"database is locked"`, `"database is busy"`, "TestProcesses|TestLocked"},
 	{"the transaction has the context of the call", "conn.BeginTx(context.Background(),", "conn.BeginTx(ctx,", "TestCancelled"},
 	{"a rollback commits", "err := t.tx.Rollback()", "err := t.tx.Commit()", "TestCancelled"},
-	{"a connection is not given back", "return errors.Join(err, t.conn.Close())", "return err", "TestCancelled"},
+	{"a connection is not closed", "return errors.Join(err, t.conn.Close())", "return err", "TestCancelled"},
 	{"the statements are prepared while a connection is held", "errors.Join(err, conn.Close()); err != nil {", "err; err != nil {", "TestLocked"},
 	{"any journal mode is accepted", `mode != "wal"`, "false", "TestSettings"},
 	{"a database in memory is accepted", `case file == "":`, "case false:", "TestSettings"},

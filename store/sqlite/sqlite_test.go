@@ -245,7 +245,7 @@ func TestLocked(t *testing.T) {
 				_, err = lim.Allow(ctx, "ann")
 				cancel()
 				if took := time.Since(start); !errors.Is(err, context.DeadlineExceeded) || took > 20*time.Second {
-					t.Fatalf("got error %v after %v, want that of the deadline", err, took)
+					t.Fatalf("got error %v after %v, want context.DeadlineExceeded", err, took)
 				}
 				if _, err := holder.ExecContext(t.Context(), "ROLLBACK"); err != nil {
 					t.Fatal(err) // the call waited for longer than the lock was held, if it is not held

@@ -154,7 +154,7 @@ func first(text string) string {
 	return string(unicode.ToUpper(r)) + text[n:]
 }
 
-// fail answers with a problem, on the page of l, or on that of all limiters if l is nil.
+// fail answers with a problem, on the page of l or, if l is nil, of all limiters.
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, l *limiter, p *problem) {
 	h.failKey(w, r, l, nil, p)
 }

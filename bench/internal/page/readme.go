@@ -2,7 +2,7 @@ package page
 
 import "strings"
 
-// shown are the comparisons of README.md, besides the one that is worst for weir.
+// shown are the comparisons of README.md, besides weir's worst.
 var shown = []struct{ what, peer string }{
 	{"over go-redis: CPU time of the server", "redis_rate"},
 	{"in memory, 1,000 keys: time", "x/time/rate"},

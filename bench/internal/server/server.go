@@ -34,8 +34,8 @@ type Options struct {
 	// Cluster makes the server a node of a cluster. It has no slots yet.
 	Cluster bool
 
-	// If IOThreads is not 0, the server is Redis 8.6 in a container, with so many threads
-	// that read requests and write replies. 1 is the main thread alone.
+	// If IOThreads is not 0, the server is Redis 8.6 in a container, in which IOThreads
+	// threads read requests and write replies. 1 is the main thread alone.
 	IOThreads int
 }
 

@@ -72,8 +72,8 @@ func Run(ctx context.Context, seed uint64, kind string, st store.Store, advance 
 	return err
 }
 
-// run makes the requests. The last limiter is the one that decides after the last change. It
-// decides before that too, in every second history.
+// run makes the requests. After the last change, the last limiter decides. In every
+// second history, it also decides before.
 func (h *history) run() error {
 	last, rolling := len(h.lims)-1, h.r.IntN(2)
 	for range h.r.IntN(before) {

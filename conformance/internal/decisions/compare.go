@@ -141,7 +141,8 @@ func (t *T) newMix(r *rand.Rand, list []algorithm.Algorithm) *mix {
 	return m
 }
 
-// canForce reports whether no rule is near its largest debt, also after the clock stepped back.
+// canForce reports whether no rule is near its largest debt, even after the clock stepped
+// back.
 func (m *mix) canForce(t *T, key weir.Key) bool {
 	for i, l := range m.alone {
 		if res := t.Do(l, weir.Request{Key: key, Op: weir.Peek}); t.LimitOf(m.rules[i].Algorithm).MaxDebt < 1000 || res.ResetAfter > 2*res.Window {

@@ -164,7 +164,7 @@ func expiresAtNow(t *suite.T, width *atomic.Int64, until time.Time) bool {
 		return true
 	}
 	took := time.Since(start)
-	span := min(max(int(2*took/time.Millisecond), 40), most)        // each call writes a key for each of so many milliseconds
+	span := min(max(int(2*took/time.Millisecond), 40), most)        // in milliseconds: each call writes a key for each
 	target := time.Now().Add(20*time.Millisecond + 3*writes*took/2) // when the first keys expire
 	if target.After(until) {
 		return false // the call has waited for something else, or the store is slow
@@ -396,7 +396,7 @@ func checkTime(t *suite.T) {
 		t.Errorf("the clock of scripts showed whole milliseconds in 20 calls, want microseconds")
 	}
 	if off := time.Since(last).Abs(); off > 10*time.Minute { // a clock in another time zone is wrong
-		t.Errorf("Time returned %v, and it is %v here: want the real time, and not that of another time zone", last, time.Now())
+		t.Errorf("Time returned %v, and it is %v here: want the real time, in the same time zone", last, time.Now())
 	}
 	moves(t)
 }

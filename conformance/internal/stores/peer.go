@@ -56,7 +56,7 @@ func between(t *suite.T, peer store.Store) {
 		suite.Must[[]store.Value](t, "Eval of the peer")(peer.Eval(t.Ctx, scripts.Put, again, []store.Arg{scripts.LongMillis, store.IntArg(7)}, nil))
 	})
 	if got := t.Look(again...)[0].Int(); got != 7 && got != 8 {
-		t.Errorf("a call adds 1 to a key that holds 5, and beside it the key is deleted and gets 7: it holds %d, want 7 or 8. A key that is made again must not have a version that it had before it was deleted", got)
+		t.Errorf("a call adds 1 to a key that holds 5, and meanwhile the key is deleted and gets 7: it holds %d, want 7 or 8. A key that is made again must not have a version that it had before it was deleted", got)
 	}
 }
 

@@ -142,8 +142,9 @@ func ParseScan(val any, err error) (cursor string, keys []string, _ error) {
 	return next.Str(), keys, nil
 }
 
-// CheckMaster returns an error unless val, the reply to a ROLE, is that of a master: an
-// [ErrReplica] if it is that of another server. If err is not nil, it returns err.
+// CheckMaster returns an error unless val, the reply to a ROLE, comes from a master. It
+// is an [ErrReplica] if another server replied. If err is not nil, CheckMaster returns
+// err.
 func CheckMaster(val any, err error) error {
 	if err != nil {
 		return err

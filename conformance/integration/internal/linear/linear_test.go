@@ -152,7 +152,7 @@ func TestUnknown(t *testing.T) {
 			Input: input{policy: policy, request: weir.Request{Key: key, Op: op, Cost: 2}, now: start, many: true}, Call: call, Return: returned, Output: out,
 		}
 	}
-	// left returns the answer to a peek, if so many tokens are left.
+	// left returns the answer to a peek after used tokens were consumed.
 	left := func(used int64) output {
 		s := sequentials.Get().(*sequential)
 		defer sequentials.Put(s)

@@ -115,8 +115,7 @@ var engine = sync.OnceValue(func() error {
 		return err
 	}
 	defer provider.Close()
-	// Testcontainers looks for another engine if the one that was asked for
-	// does not answer.
+	// Testcontainers looks for another engine if DOCKER_HOST does not answer.
 	if host := os.Getenv("DOCKER_HOST"); host != "" && host != provider.Client().DaemonHost() {
 		return fmt.Errorf("DOCKER_HOST is %s, which does not answer", host)
 	}

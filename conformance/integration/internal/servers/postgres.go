@@ -54,9 +54,9 @@ const pgbouncer = "pgbouncer-1.26"
 var Prepared = []int{0, 200}
 
 // NewPostgresPooled is NewPostgres behind PgBouncers, one for each of [Prepared]: their
-// addresses follow that of the server in Addrs. They log in as the user, which need not exist
-// yet. Their database postgres has pool_mode=transaction and 20 connections to the server,
-// "few" is the same with 4, and "session" and "statement" have these modes.
+// addresses follow the server's in Addrs. They log in as the user, which need not exist
+// yet. Their database postgres has pool_mode=transaction and 20 connections to the
+// server, "few" is the same with 4, and "session" and "statement" have these modes.
 func NewPostgresPooled(t testing.TB, user, password string) *Server {
 	t.Helper()
 	Need(t)

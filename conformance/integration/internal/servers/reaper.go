@@ -149,9 +149,9 @@ func remove(ctx context.Context, label string) error {
 		var wg sync.WaitGroup
 		for i, item := range list.Items {
 			wg.Go(func() {
-				// Force kills it, also when it is paused: a server has nothing to
-				// save, and sleep, as the first process of its container, ignores
-				// the polite signal.
+				// Force kills it, even if it is paused. A server has nothing to save, and
+				// sleep, as the first process of its container, ignores the polite
+				// signal.
 				_, errs[i] = docker.ContainerRemove(ctx, item.ID, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 			})
 		}

@@ -48,7 +48,7 @@ func (w *worker) ask(g *group, user int) {
 	}
 }
 
-// limits returns the plan that is in force.
+// limits returns the current plan.
 func (g *group) limits() int { return int(g.plan.Load()) }
 
 func (g *group) takesUpTo() bool { return !g.queues() && !g.leases() }

@@ -41,7 +41,7 @@ func (w *worker) run() {
 
 // A call is what a worker asks of a limiter.
 type call struct {
-	verb    string // in the report; empty means that of the request
+	verb    string // in the report; empty means the Op of the request
 	request weir.Request
 	group   *group
 	user    int
