@@ -319,8 +319,8 @@ func (r *faultRun) lateness() time.Duration {
 	return r.late
 }
 
-// answered checks and counts an answer. took is the duration of the call, and late is the
-// time for which the machine was late meanwhile. The cost of a Peek is 0.
+// answered checks and counts an answer. took is the duration of the call, and late is how
+// long this process was starved meanwhile. The cost of a Peek is 0.
 func (r *faultRun) answered(c *caller, f Fault, start time.Time, took, late time.Duration, done bool, cost int64, res weir.Result, err error) {
 	cancelled := errors.Is(err, context.DeadlineExceeded)
 	unavailable := errors.Is(err, store.ErrUnavailable)

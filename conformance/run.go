@@ -20,8 +20,8 @@ type declared struct {
 	who, field string
 }
 
-// serves reports whether this process only serves a check of another process. If b can open
-// the state of the check, serves does so until the other process has finished.
+// serves reports whether this process only serves a check of another process. If b can
+// open the state of the check, serves first serves until the other process has finished.
 func serves(t *testing.T, b Backend) bool {
 	where, child := suite.Where()
 	if child && b.Open != nil {

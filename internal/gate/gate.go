@@ -118,9 +118,8 @@ func (r *Request) Hold(res *weir.Result, err error, s *Scratch, gone bool) Hold 
 	return Nothing
 }
 
-// Unsure reports whether res denies a request that can be within its limits: it was
-// denied without the store, and no share of the process has counted it: see package
-// outage.
+// Unsure reports whether res denies a request that may be within its limits, because
+// neither the store nor the process's share has counted it: see package outage.
 func Unsure(res *weir.Result) bool {
 	return res.Degraded != nil && res.RetryAfter != weir.Never && !errors.Is(res.Degraded, weir.ErrDenied)
 }

@@ -29,8 +29,8 @@ const MaxPending = 1024
 // delays are the times after the first undo at which Chase sends it again, at the earliest.
 var delays = [...]time.Duration{time.Second, 5 * time.Second, 25 * time.Second}
 
-// Pending is the number of grants that are undone again, and Dropped of those that are not,
-// because there were MaxPending.
+// Pending is the number of grants whose undo is repeated. Dropped counts the grants whose
+// undo is not, because MaxPending were pending.
 var Pending, Dropped atomic.Int64
 
 // Chase is Undo for a grant whose reply was lost, under an ID that nobody else can use. The
@@ -71,9 +71,9 @@ func Chase(ctx context.Context, life time.Duration, undo func(context.Context) (
 // ErrUnsent is wrapped by the Degraded of an answer for which the store was not asked.
 var ErrUnsent = errors.New("the store was not asked")
 
-// Lost reports whether a request with this error, or a denial with this Degraded, may have been
-// granted. ended reports whether its context has ended, for which the timer of the store can be
-// too early.
+// Lost reports whether a request with this error, or a denial with this Degraded, may
+// have been granted. ended reports whether its context has ended: the store's timer can
+// be too early.
 func Lost(err, degraded error, ended bool) bool {
 	return Contextual(err) || ended && errors.Is(err, store.ErrUnavailable) || degraded != nil && !errors.Is(degraded, ErrUnsent)
 }

@@ -3,10 +3,10 @@
 //	make release VERSION=v0.1.0        # checks everything, and changes nothing
 //	make release VERSION=v0.1.0 TAG=1  # makes the tags too, and says how to push them
 //
-// In the repository, the nested modules use the root through a replace directive, so a change
-// of several modules is one commit. A replace directive does not reach users, and go install
-// refuses it. So the tags are on a commit beside main: there, nested modules have no replace
-// directive, and require the version that is released.
+// In the repository, the nested modules use the root through a replace directive, so a
+// change of several modules is one commit. A replace directive does not reach users, and
+// go install refuses it. So the tags are on a commit beside main, in which nested modules
+// have no replace directive, and require the released version.
 //
 // Before anything is tagged, the modules are served as a proxy would serve them, and modules of
 // users download, build and run them.

@@ -34,7 +34,7 @@ type Budget struct {
 	Jitter  float64   // from 0, below 1: of a tenth of a pause, how much a sleep is longer
 }
 
-// NewBudget returns the Budget of a request with this MaxWait, of which 0 is endless.
+// NewBudget returns the Budget of a request with this MaxWait. 0 means no end.
 func NewBudget(maxWait time.Duration) Budget {
 	return Budget{Until: time.Now().Add(maxWait), Endless: maxWait == 0 || maxWait == math.MaxInt64}
 }

@@ -34,8 +34,8 @@ func LooksHashed(text string) bool {
 	return ok && IsHash("%"+rest)
 }
 
-// Typed returns what stands for a segment where operators can type hashes: the segment,
-// but %25 for the first % of one that is in clear and LooksHashed.
+// Typed returns a segment as operators type it where they can type hashes. If it is no
+// hash, but LooksHashed, %25 replaces its first %.
 func Typed(segment string, hashed bool) string {
 	if !hashed && LooksHashed(segment) {
 		return "%25" + segment[1:]

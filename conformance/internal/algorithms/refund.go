@@ -223,10 +223,10 @@ type refunding struct {
 	events []int64 // when the state changes
 }
 
-// refundHistory makes requests and refunds them in any order, at the instants at which the
-// state changes, and resets and deletes the key. It compares the answers with those on the
-// memory store, and with a history in which the refunded requests were never made. If full
-// is true, all tokens are consumed first, or more are reserved.
+// refundHistory makes requests and refunds them in any order, at the instants at which
+// the state changes, and resets and deletes the key. It compares the answers with the
+// memory store's, and with a history in which the refunded requests were never made. If
+// full is true, all tokens are consumed first, or more are reserved.
 func (t *T) refundHistory(r *rand.Rand, a algorithm.Algorithm, name string, full bool) {
 	c := decisions.NewClock()
 	h := &refunding{T: t, Pair: t.Pair(c, decisions.One(a)), a: a, c: c, name: name, next: weir.Request{Key: weir.KeyOf(name), Op: weir.Peek}, events: []int64{c.Micros}, costs: map[string]int64{}}

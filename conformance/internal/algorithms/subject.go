@@ -25,12 +25,11 @@ type Subject struct {
 	Unit func(a algorithm.Algorithm) time.Duration
 	Huge []algorithm.Algorithm
 
-	// The following are set for a built-in algorithm. Name is its name. lacks are the names
-	// of the checks that it leaves out, because the algorithm does not support the verb.
-	// refill returns an algorithm that, without tokens, denies for about d. It is nil if the
-	// algorithm has no such limit. members are
-	// texts that no decision writes to its key: members of a sorted set or, if list is true,
-	// of a list.
+	// The following are set for a built-in algorithm. Name is its name. lacks names the
+	// checks that it leaves out, because it does not support the verb. refill returns an
+	// algorithm that denies for about d when no tokens are left. It is nil if there is
+	// none. members are texts that no decision writes to its key: members of a sorted set
+	// or, if list is true, of a list.
 	Name    string
 	lacks   []string
 	refill  func(d time.Duration) algorithm.Algorithm

@@ -45,12 +45,12 @@ type grant struct {
 	tokens int64
 }
 
-// Run runs the random history with this seed on st, whose clock advance moves. The clock of st
-// is at Start. Several processes with different limits of one algorithm decide for one key, and
-// then one of them alone. From the last decision of the others on, the tokens that are allowed
-// in any span must be at most what the remaining limit allows to any caller, and every denied
-// request must be allowed after its RetryAfter. If not, Run returns an error. If own is true,
-// the limiters use a clock of their own.
+// Run runs the random history with this seed on st, whose clock advance moves. The clock
+// of st is at Start. Several processes with different limits of one algorithm decide for
+// one key, and then one of them alone. After the last decision of the others, any span
+// may have at most the tokens that the remaining limit allows, and every denied request
+// must be allowed after its RetryAfter. If not, Run returns an error. If own is true, the
+// limiters use a clock of their own.
 func Run(ctx context.Context, seed uint64, kind string, st store.Store, advance func(time.Duration), own bool) error {
 	h := &history{ctx: ctx, r: rand.New(rand.NewPCG(seed, 0)), advance: advance}
 	opts := &weir.Options{}

@@ -123,8 +123,8 @@ type Member struct {
 	Score int64  `json:"score"`
 }
 
-// Record sends the requests of f to st, and returns their vectors. The function look returns
-// what those of the keys hold that exist.
+// Record sends the requests of f to st, and returns their vectors. The function look
+// returns what each existing key holds.
 func (f *File) Record(ctx context.Context, st store.Store, look func(keys []string) (map[string]Content, error)) (*File, error) {
 	got := &File{Format: Format, Name: f.Name, Source: f.Source, Policy: f.Policy, Scripts: map[string]string{}}
 	tape := &tape{Store: st, file: got}
@@ -333,8 +333,8 @@ func (f *File) Write(dir string) error {
 	return os.WriteFile(filepath.Join(dir, f.Name+".json"), []byte(text), 0o644)
 }
 
-// TakeReplies sets the replies of f to those of other. The Go forms of scripts reply with
-// other values than a server does.
+// TakeReplies copies the replies of other to f, because the Go forms of scripts reply
+// with other values than a server does.
 func (f *File) TakeReplies(other *File) {
 	for i := range min(len(f.Steps), len(other.Steps)) {
 		for j := range min(len(f.Steps[i].Calls), len(other.Steps[i].Calls)) {
@@ -343,8 +343,8 @@ func (f *File) TakeReplies(other *File) {
 	}
 }
 
-// TakeTTLs sets the TTLs of f to those of other, if they are shorter by less than slack: on a
-// server, time passes.
+// TakeTTLs copies each TTL of other to f that is longer by less than slack, because time
+// passes on a server.
 func (f *File) TakeTTLs(other *File, slack time.Duration) {
 	for i := range min(len(f.Steps), len(other.Steps)) {
 		for key, c := range f.Steps[i].Keys {

@@ -297,9 +297,9 @@ return {1}
 
 // SetStep removes the member with text ARGV[1], adds a member of score ARGV[2] and text
 // ARGV[3] with a TTL of ARGV[8] ms, and removes the ARGV[4] lowest members. An empty text
-// and 0 mean none. Before that it reads how many members have a score above ARGV[5], how
-// many members there are, the score of the member with text ARGV[7], or -1, and the
-// member that is ARGV[6] places before the last, if there is one.
+// and 0 mean none. It first reads the number of members with a score above ARGV[5], the
+// number of all members, the score of the member with text ARGV[7], or -1, and the member
+// ARGV[6] places before the last, if there is one.
 var SetStep = store.NewScript("setstep", `
 local above, all = redis.call('ZCOUNT', KEYS[1], '(' .. ARGV[5], '+inf'), redis.call('ZCARD', KEYS[1])
 local score = tonumber(redis.call('ZSCORE', KEYS[1], ARGV[7]) or -1)

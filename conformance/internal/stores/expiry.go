@@ -148,10 +148,10 @@ func missing(t *suite.T, key, what string) {
 	}
 }
 
-// expiresAtNow lets many keys expire in the same milliseconds, each in a microsecond of
-// its own, and reads those that are about to, about as many as width in a call. It
-// reports whether a key expired at the time of a call, or the store runs Lua. It gives up
-// when until has passed, and at once if the keys would expire after it.
+// expiresAtNow lets many keys expire in the same milliseconds, each in another
+// microsecond, and reads keys that are about to expire, about width in a call. It reports
+// whether a key expired at the time of a call, or the store runs Lua. It gives up when
+// until has passed, and at once if the keys would expire later.
 func expiresAtNow(t *suite.T, width *atomic.Int64, until time.Time) bool {
 	const writes, most, callers = 30, 100, 8
 	keys := t.Keys("now", writes*most)

@@ -243,8 +243,9 @@ func (t *T) Reopen() {
 // served is how long a call may take that need not wait for another call.
 const served = 20 * time.Second
 
-// Served counts with the two keys on st, and returns the reply. If the call is not served soon,
-// something of earlier calls is left, so Served ends the check. what has happened before.
+// Served counts with the two keys on st, and returns the reply. If the call is not served
+// soon, an earlier call has left something behind, so Served ends the check. what tells
+// the history.
 func (t *T) Served(st store.Store, keys []string, what string) []store.Value {
 	ctx, cancel := context.WithTimeout(t.Ctx, served)
 	defer cancel()

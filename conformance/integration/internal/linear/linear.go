@@ -15,12 +15,12 @@
 //
 // # The model
 //
-// The limiter that gets the requests one by one is the sequential model. It runs the Go forms of
-// the scripts on a map. The suite in package conformance is the reason to trust it. On the
-// memory store, which runs the same Go forms, the suite's tests compare every algorithm with a
-// plain model. On every server, the suite compares the Lua with the Go forms. It does so one
-// request at a time. What is left is what happens between concurrent requests, and that is what
-// this package checks.
+// The limiter that gets the requests one by one is the sequential model. It runs the Go
+// forms of the scripts on a map. The suite in package conformance is the reason to trust
+// it. On the memory store, which runs the same Go forms, the suite's tests compare every
+// algorithm with a plain model. On every server, the suite compares the Lua with the Go
+// forms. It does so one request at a time. This package checks what remains: concurrent
+// requests.
 //
 // The answer of a limiter also depends on the time. So the limiters have an Options.Clock, and
 // each request in a history has the time that its client's clock showed. The clients share a
@@ -30,9 +30,9 @@
 //
 // # Unknown outcomes
 //
-// During a fault, a call can return an error that does not tell whether the store made the
-// decision. Such a request never returns in the history. So it may come anywhere in the
-// sequence after its call began, also at the end, which is as if it had not been made. Any
+// During a fault, a call can return an error that does not tell whether the store made
+// the decision. Such a request never returns in the history. So it may come anywhere in
+// the sequence after its call began, even at the end, as if it had never been made. Any
 // answer is right.
 //
 // # The time of a check

@@ -25,8 +25,8 @@ var shared = []string{"tenant"}
 const manyRules = 4
 
 // policies are the limiters of the histories. Their limits are so low that requests are
-// allowed and denied. A history has one of the limiters with a single rule, one of those with
-// several rules, and the one with leases.
+// allowed and denied. A history has one limiter with a single rule, one with several
+// rules, and the one with leases.
 var policies = func() []policy {
 	var all []policy
 	for _, rules := range []struct {

@@ -14,16 +14,16 @@
 //
 // # Never more, never fewer
 //
-// Most limits refill nothing within a round: their windows take days, and their rates are one
-// token an hour. So the time of a call has no influence, and a slow machine none either. For
-// each limit, a ledger has two bounds of the tokens that the store must count as consumed. They
-// differ by the calls that are under way, and by those whose reply was lost. Each of those was
-// made once, or not at all:
+// Most limits refill nothing within a round: their windows take days, and their rates are
+// one token an hour. So neither the time of a call nor a slow machine has any influence.
+// For each limit, a ledger has two bounds of the tokens that the store must count as
+// consumed. They differ by the calls that are under way or whose reply was lost. Each of
+// these was made once, or not at all:
 //
-//   - Never more: an allowed request has room, even if only the tokens count that callers were
-//     surely granted.
-//   - Never fewer: a denied request has no room, even if every token counts that a call without
-//     a reply can have consumed.
+//   - Never more: an allowed request has room, counting only tokens that callers surely
+//     got.
+//   - Never fewer: a denied request has no room, counting every token that a call without
+//     a reply may have consumed.
 //
 // Without a fault, both bounds are equal when no call is under way. Then the check is exact.
 // Other limits are refilled within a round: see pace.go. Their checks count tokens between
@@ -31,9 +31,9 @@
 //
 // # Faults that lose writes
 //
-// If a replica replaces a master, tokens that it had not received are lost. Before the fault,
-// Fault.Confirm waits until the replica has all writes. The ledgers allow that what was granted
-// since then, until the master died, is lost, and no more.
+// If a replica replaces a master, tokens that it had not received are lost. Before the
+// fault, Fault.Confirm waits until the replica has all writes. The ledgers allow the loss
+// of what was granted between then and the death of the master, and no more.
 package soak
 
 import (
