@@ -200,7 +200,7 @@ func (c *coalesced) leave(q *queued) bool {
 		}
 		return true
 	}
-	// A trip can last. Until then, no more than twice the calls of present callers are
+	// A trip can take long. Until it ends, at most twice the calls of present callers are
 	// kept.
 	if c.left++; 2*c.left > len(c.waiting) {
 		c.waiting = slices.DeleteFunc(c.waiting, func(q *queued) bool { return q.ctx.Err() != nil })
@@ -231,9 +231,9 @@ func (c *coalesced) send() {
 	}
 }
 
-// take makes a batch of the calls that wait, and returns it with its context. If there
-// are none, it returns nil: one trip less is under way. A caller whose context has ended
-// leaves on its own.
+// take makes a batch of the calls that wait, and returns it with its context. If no call
+// waits, it returns nil, and the trip has ended. A caller whose context has ended leaves
+// on its own.
 func (c *coalesced) take() (*batch, context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

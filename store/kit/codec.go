@@ -10,9 +10,8 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// A value in a database is text for people, as far as it is one line: a mark for its kind
-// and its layout, the time at which it expires in microseconds since the Unix epoch, and
-// the rest:
+// A value in a database begins with text for people: a mark for its kind and its layout,
+// the time at which it expires in microseconds since the Unix epoch, and the rest:
 //
 //	n1 1767225600000000 g2 1767225600000000     a Nums
 //	s1 1767225600000000 …                       a sorted set with its members, in binary
@@ -40,7 +39,7 @@ func encode(c store.Content, expires int64) []byte {
 	return b
 }
 
-// decode returns what a key holds at now whose value is b, and when it expires. The key
+// decode returns what a key with the value b holds at now, and when it expires. The key
 // is missing if b is nil, or if it has expired. If encode did not write b, decode returns
 // an error that says why, and the key holds Other.
 func decode(b []byte, now int64) (c store.Content, expires int64, err error) {

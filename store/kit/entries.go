@@ -123,7 +123,7 @@ func parseHead(value []byte) head {
 // A span is about a minute, so a key that is in use is rarely filed again.
 const span = 1 << 26 // in microseconds
 
-// sweepEvery is the number of calls of which one sweeps even if it makes no key.
+// One of sweepEvery calls sweeps even if it makes no key.
 const sweepEvery = 16
 
 // sweep deletes up to n keys that have expired, and up to 16n members of sets that are

@@ -39,8 +39,8 @@ type setOp struct {
 	trim   int64        // if not 0, how many of the lowest members to remove
 }
 
-// load reads the heads of keys, and then the clock: a transaction that only reads can
-// have its snapshot from the first read on.
+// load reads the heads of keys, and then the clock, because the snapshot of a transaction
+// that only reads may begin with its first read.
 func load(tx Tx, keys []string) (*form, error) {
 	f := &form{tx: tx, keys: make([]formKey, len(keys))}
 	for i, key := range keys {
@@ -119,8 +119,8 @@ func (f *form) change(i int, op setOp) {
 	}
 }
 
-// A window is what was read of the members of a set: the lowest, and the highest from the
-// last one on.
+// A window holds the members of a set that were read: low in rising order, and high in
+// falling order.
 type window struct{ low, high []store.Member }
 
 // members returns the members at one end of the set at key i: n, or all if it has fewer.

@@ -26,7 +26,7 @@ type engine interface {
 	check() error
 
 	// run runs calls, which passed the checks of keys and contexts, and returns a result
-	// for each. If it returns an error, no call took effect, or it is not known.
+	// for each. After an error, either no call took effect, or that is not known.
 	run(ctx context.Context, calls []*store.Eval) ([]result, error)
 
 	// get returns the values of keys. Expired ones are Missing.

@@ -26,15 +26,15 @@ type DB interface {
 	Begin(ctx context.Context, write bool) (Tx, error)
 }
 
-// A Tx is a transaction of a [DB]. One goroutine at a time uses it. Its errors can be
-// any: the kit makes them a [store.ErrUnavailable]. Wrap [store.ErrMisconfigured] in an
-// error that comes again until somebody corrects a setting.
+// A Tx is a transaction of a [DB]. One goroutine at a time uses it. It can return any
+// error, which the kit makes a [store.ErrUnavailable]. If the error lasts until somebody
+// corrects a setting, wrap [store.ErrMisconfigured].
 //
 // The keys of entries have 1 to 2,050 bytes, and the values at most some hundred. Both
 // can have any bytes. The kit does not change a slice that it passes or gets.
 type Tx interface {
 	// Get returns the value of an entry as the transaction left it, or nil if there is
-	// none. The value stays as it is until the next call of a method of the Tx.
+	// none. The value is valid until the next call of a method of the Tx.
 	Get(key []byte) ([]byte, error)
 
 	// Put writes an entry, which can exist.
@@ -45,7 +45,7 @@ type Tx interface {
 
 	// Scan calls visit for each entry whose key is at least from and less than to, in the
 	// order of the bytes of the keys, or from the last to the first if backward is true.
-	// It ends when visit returns false. The slices are visit's until it returns. visit
+	// It ends when visit returns false. The slices are valid until visit returns. visit
 	// calls no method of the Tx.
 	Scan(from, to []byte, backward bool, visit func(key, value []byte) bool) error
 
@@ -60,7 +60,7 @@ type Tx interface {
 }
 
 // A Store is a store over a [DB]. Make one with [New]. It is safe for concurrent use. The
-// methods of a zero Store return an error, and so does Check of a nil one.
+// methods of a zero Store return an error, and so does Check of a nil Store.
 //
 // It writes an entry for each key, and another for each member of a sorted set, so a
 // decision on a large set reads and writes only a few entries. Each call that writes may

@@ -21,8 +21,8 @@ var ErrConflict = errors.New("a key has changed since it was read")
 // entries only if their versions are still the same: for example NATS, etcd or DynamoDB.
 // If it has a method Check() error, [VersionedStore.Check] calls it.
 //
-// An error of a method is an outage of the database. If it comes again until somebody
-// corrects a setting, it wraps [store.ErrMisconfigured] too.
+// An error of a method is an outage of the database. If it lasts until somebody corrects
+// a setting, wrap [store.ErrMisconfigured].
 type Versioned interface {
 	// Get returns the entries of keys, in order. No key comes twice. Each entry is the
 	// latest: Get returns what every earlier Put has written, even in another process.
@@ -199,7 +199,7 @@ func (s *VersionedStore) names(keys []string) []string {
 }
 
 // The waits of a call between its attempts are random, at most mostWait, and do not get
-// much longer: a call that has waited for long must not lose to those that begin.
+// much longer, so that a call that has waited for long does not lose to new calls.
 const (
 	attempts  = 64
 	leastWait = 500 * time.Microsecond
@@ -341,8 +341,8 @@ func (s *VersionedStore) get(ctx context.Context, keys []string) ([]store.Conten
 }
 
 // snapshot reads some of the entries again until they have existed together. It reads
-// after the wait of an attempt, and then compares at once, so that it succeeds beside
-// busy writers.
+// after the wait of an attempt, and then compares at once, so that it succeeds even while
+// others write.
 func (s *VersionedStore) snapshot(ctx context.Context, names []string, entries []Entry, some []int) error {
 	if len(some) == 1 {
 		return nil

@@ -66,7 +66,7 @@ type Options struct {
 	// Keys are spread over shards of equal size, and the keys of a caller's rules share a
 	// shard. A full shard evicts keys even if others have room. With one rule, this can
 	// begin when the store holds 90 % of MaxKeys, with 4 rules at 80 %, and with 16 rules
-	// at 65 %. With the default, it is 97, 96 and 90 %.
+	// at 65 %. With the default MaxKeys, these are 97, 96 and 90 %.
 	MaxKeys int
 
 	// If NoEviction is true, a full store evicts no key before the key expires. A call

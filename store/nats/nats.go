@@ -35,8 +35,8 @@
 // The store takes no lock. It writes a key only if nobody else has written it since the
 // read. Otherwise it decides again after a short, random wait, at most 64 times. The
 // calls of a process that share a key wait for each other instead. So a key that is busy
-// in many processes gets slow. [store.Coalesce] makes one read and one write of the calls
-// of a process that wait for a key.
+// in many processes gets slow. [store.Coalesce] combines the calls of a process that wait
+// for a key into one read and one write.
 //
 // A value is a message, which is at most as long as the server's max_payload, 1 MB by
 // default. A sorted set is one value: each change of it writes all of it. So if a

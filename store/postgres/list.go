@@ -11,8 +11,8 @@ import (
 const listRows = 1000
 
 // list reads rows in the order of their keys, from the key $1. The row is live if it has
-// not expired. It has two forms: a condition on a bound that may be missing would not end
-// the scan of the index.
+// not expired. It has two forms, because a condition on a bound that may be missing would
+// not end the scan of the index.
 const (
 	list = `SELECT key, expires > (extract(epoch FROM clock_timestamp()) * 1000000)::bigint
 FROM weir WHERE key >= $1 ORDER BY key LIMIT $2`
@@ -65,8 +65,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string, keys []string) 
 	return out, hex.EncodeToString(append(last, 0)), nil // the next key
 }
 
-// after returns the first key behind those that begin with prefix, or nil if there is
-// none.
+// after returns the first key that follows all keys with prefix, or nil if there is none.
 func after(prefix string) []byte {
 	key := []byte(prefix)
 	for i := len(key) - 1; i >= 0; i-- {

@@ -30,9 +30,8 @@
 // concurrent calls of a process. A batch of 100 calls takes little longer than a few
 // calls.
 //
-// Each commit waits until the server's disk has written it. If the limits can lose the
-// last decisions before a crash of the server, of less than a second, let the role not
-// wait:
+// Each commit waits until the server's disk has written it. If a crash of the server may
+// lose the decisions of its last second, let the role not wait:
 //
 //	ALTER ROLE limiter SET synchronous_commit = off
 //

@@ -117,10 +117,10 @@ const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
 // for would cost a new connection for each of them. lock_timeout has to be set before the
 // locks.
 //
-// The planner must not choose a sequential scan while the table is small: it can keep
-// that plan when the table has grown. It must keep its plans: it takes a list of one key
-// for cheaper than a list of any length, and would plan each statement again, which takes
-// longer than to run it.
+// The planner must not choose a sequential scan while the table is small, because it can
+// keep that plan when the table has grown. It must keep its plans. Otherwise it takes a
+// list of one key for cheaper than a list of any length, and plans each statement again,
+// which takes longer than to run it.
 const (
 	idle = 5 * time.Second
 	lock = `SELECT current_setting('transaction_read_only'),
@@ -333,11 +333,11 @@ func send(ctx context.Context, conn batcher, b *pgx.Batch) error {
 //	config.AfterConnect = postgres.Prepare
 //
 // Without it, the first decision on each connection does so, and takes several times as
-// long as others. If its context ends meanwhile, pgx closes the connection, so under
-// load, calls with short deadlines could go on to open connections in vain.
+// long as others. If its context ends meanwhile, pgx closes the connection. So under
+// load, calls with short deadlines could open connection after connection in vain.
 //
-// Prepare takes at most as long as the connection may take to be opened: the parameter
-// connect_timeout, or ConnectTimeout in the configuration.
+// Prepare takes at most the time that opening the connection may take: connect_timeout in
+// the URL, or ConnectTimeout in the configuration.
 func Prepare(ctx context.Context, conn *pgx.Conn) error {
 	if timeout := conn.Config().ConnectTimeout; timeout > 0 {
 		var cancel context.CancelFunc

@@ -6,9 +6,9 @@ import "reflect"
 const maxWrappers = 16
 
 // Wrapped returns the client that client embeds, if client is a struct that wraps another
-// one, as the types of instrumented clients do. It looks into wrappers of wrappers too.
-// If there is no wrapper, it returns client. If a wrapper embeds a nil client, it returns
-// that.
+// client, for example to instrument it. It also looks into wrappers of wrappers. If there
+// is no wrapper, it returns client. If a wrapper embeds a nil client, it returns the nil
+// client.
 //
 // T is the interface that client and the embedded client have. What Wrapped returns says
 // which client it is. Calls belong to client, because the wrapper may add something to
