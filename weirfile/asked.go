@@ -35,7 +35,7 @@ type asked struct {
 }
 
 // longKey is the size of the longest key that is kept, in bytes. Callers choose their
-// keys: without a bound, those of requests that cost nothing would fill the memory.
+// keys, which would otherwise fill the memory at no cost.
 const longKey = 1024
 
 // askedOf returns what a key of the policy is kept under.

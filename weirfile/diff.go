@@ -228,8 +228,8 @@ func (f *File) words(r weir.Rule) string {
 	return text
 }
 
-// renamedFrom returns the rule of old which rule seems to replace under another name, or
-// nil. It is none of the rules that others replace.
+// renamedFrom returns the rule of old that rule seems to replace under another name, or
+// nil. It skips rules that others replace.
 func renamedFrom(old, p *filePolicy, rule weir.Rule, replaced map[string]bool) *weir.Rule {
 	for i := range old.Rules {
 		was := &old.Rules[i]
@@ -275,8 +275,8 @@ func (p *filePolicy) place(r weir.Rule) keyPlace {
 	return p.placeIf(func(name string) bool { return r.By == nil || slices.Contains(r.By, name) })
 }
 
-// slotOf returns the segments that come first in the key of a rule, and choose its slot:
-// those that all rules share or, for a shadow rule, its own.
+// slotOf returns the segments that come first in the key of a rule, and choose its slot.
+// All rules share them, except that a shadow rule has its own.
 func (p *filePolicy) slotOf(r weir.Rule) keyPlace {
 	if r.Shadow {
 		return p.place(r)
@@ -307,7 +307,7 @@ func (p *filePolicy) placeIf(has func(name string) bool) keyPlace {
 	return k
 }
 
-// shown returns the segments of a key without those that are secret in p or in other.
+// shown returns the segments of a key, and hides what is secret in p or in other.
 func (p *filePolicy) shown(key weir.Key, other *filePolicy) []string {
 	list := key.Segments()
 	for i, name := range p.segments() {

@@ -166,8 +166,8 @@ func (r *reader) rule(name string, key, value *yaml.Node, p *filePolicy) weir.Ru
 	return rule
 }
 
-// limits reads the rules of a plan or an override, which change those of the policy, or
-// those of the plan if it is not nil.
+// limits reads the rules of a plan or an override. They change the rules of the policy
+// or, if plan is not nil, of the plan.
 func (r *reader) limits(n *yaml.Node, what string, p *filePolicy, plan *filePlan) []fileRule {
 	var list []fileRule
 	r.pairs(n, what, func(name string, key, value *yaml.Node) {
@@ -272,7 +272,7 @@ func (r *reader) overrides(n *yaml.Node, what string, p *filePolicy) {
 	}
 }
 
-// appendText appends a text of n that differs from those of other values.
+// appendText appends a text of n, which no other value has.
 func appendText(b []byte, n *yaml.Node) []byte {
 	b = append(b, 0, byte('0'+n.Kind), byte('0'+n.Style))
 	b = append(b, n.Value...)

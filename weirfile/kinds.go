@@ -12,9 +12,9 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// builtin are the algorithms that every file can use. A file uses the names of the
-// types and of their fields, in words: "fixed window", "at once". optional lists
-// the fields that can be left out, besides those that are true or false.
+// builtin are the algorithms that every file can use. A file uses the names of the types
+// and of their fields, in words: "fixed window", "at once". optional lists the fields
+// that can be left out, besides booleans.
 var builtin = []struct {
 	algorithm algorithm.Algorithm
 	optional  string
@@ -180,8 +180,8 @@ func describe(list []*kind, a algorithm.Algorithm) string {
 	return text
 }
 
-// formatFields writes the fields of v as a file has them, without those that are zero and
-// need not be written.
+// formatFields writes the fields of v as a file has them, and leaves out optional fields
+// that are zero.
 func formatFields(fields []field, v reflect.Value) string {
 	var parts []string
 	for _, f := range fields {

@@ -43,8 +43,8 @@
 //   - UNAVAILABLE if an outage.Breaker that fails closed denied the call, or
 //     RESOURCE_EXHAUSTED if the fallback is outage.Local and the caller is over the share
 //     of the process. RetryInfo is at most the time until the store is asked again.
-//   - CANCELED if the caller cancels the call before the handler starts, and
-//     DEADLINE_EXCEEDED if the caller's deadline passes before.
+//   - CANCELED or DEADLINE_EXCEEDED if the caller cancels the call, or its deadline
+//     passes, before the handler starts.
 //   - INTERNAL after any other error, for example of a limiter whose policy has other
 //     segments.
 //
@@ -79,9 +79,9 @@
 //
 // If a rule is an algorithm.Concurrency, each request needs an ID of its own: use
 // [Leased]. The lease is held until the handler returns or panics, and for a stream until
-// the stream ends. It is renewed in the meantime, each time when a third of the shortest
-// lease time of the rules has passed. If it is lost all the same, for example during an
-// outage, Options.OnError gets a [weir.ErrLeaseLost], and the handler goes on.
+// the stream ends. Until then, it is renewed whenever a third of the shortest lease time
+// of the rules has passed. If it is lost nevertheless, for example during an outage,
+// Options.OnError gets a [weir.ErrLeaseLost], and the handler goes on.
 //
 // If a Decider of your own stands between the interceptor and the limiter, give it a
 // method Unwrap() weir.Decider that returns the limiter. Otherwise the interceptor takes

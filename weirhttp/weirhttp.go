@@ -146,7 +146,7 @@ type Options struct {
 	// Timeout is the longest time of a decision. 0 means that only the request's context
 	// ends it. Set it if FailOpen is true, because each request waits for a store that
 	// does not answer. If a decision takes longer, the middleware releases its lease, or
-	// refunds its tokens as New says, in the background.
+	// refunds its tokens as [New] says, in the background.
 	Timeout time.Duration
 
 	// LeaseRetryAfter is the Retry-After of a request that is denied only because all
@@ -162,8 +162,8 @@ type Options struct {
 
 	// Reject writes the answer to a request that is not passed on. If it is nil, the
 	// answer is as in the package documentation. Retry-After and the fields of the
-	// dialect are set before. The status is Rejection.Status, unless Reject sets one. It
-	// is not called if the client has cancelled the request.
+	// dialect are already set. The status is Rejection.Status, unless Reject sets one.
+	// Reject is not called if the client has cancelled the request.
 	Reject func(w http.ResponseWriter, r *http.Request, why Rejection)
 
 	// OnError is called with each error, even if FailOpen passes the request on. A denied
