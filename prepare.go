@@ -169,7 +169,7 @@ func (b *bound) checkDecision(q *query, r *Request) error {
 
 // capCost returns the cost of a request. It is an error if the cost is above the MaxCost
 // of a rule. For TakeUpTo, the cost is instead cut to the lowest MaxCost. For Force and
-// Settle, the largest cost is also the capacity and the largest debt.
+// Settle, the capacity plus the largest debt is another bound.
 func (b *bound) capCost(op Op, cost int64) (int64, error) {
 	debt, forces := b.all.program.MaxDebt(), op == Force || op == Settle
 	for i := range b.rules {
@@ -295,7 +295,7 @@ func (b *bound) setKeys(s *scratch, q *query, r *Request, borrow bool) {
 }
 
 // addMarkers adds the keys of the markers, and sets the call's generation. A marker's key
-// is that of its rule, with a hash of the whole key and the ID. It does not depend on the
+// is its rule's, with a hash of the whole key and the ID. It does not depend on the
 // limits, so a decision is found after they have changed. The generation also depends on
 // the time, the number of calls, the limits, and the cost of a Settle: if an ID is used
 // again, the generation differs, even if the clock stands still, and even if another

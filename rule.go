@@ -177,8 +177,8 @@ func (c *capabilities) count(f feature) (n int) {
 	return n
 }
 
-// plain reports whether a Consume with neither an ID nor another option needs no check
-// besides those of its key and its cost.
+// plain reports whether a Consume without an ID or another option needs only the checks
+// of its key and its cost.
 func (c *capabilities) plain() bool { return c.follows && c.some&(leases|bounded) == 0 }
 
 type ruleKey struct {

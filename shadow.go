@@ -155,8 +155,8 @@ func (one *storeCall) shadow(evals []store.Eval, s *scratch) error {
 	return nil
 }
 
-// worse returns the one of two errors of shadow rules that a Result has: the denial with
-// the longest RetryAfter, or else the first error.
+// worse returns which of two errors of shadow rules a Result has: the denial with the
+// longest RetryAfter, or else the first error.
 func worse(a, b error) error {
 	var first, second *DeniedError
 	switch {

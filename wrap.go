@@ -19,8 +19,7 @@ type StandIn interface {
 	StandsIn()
 }
 
-// maxDepth is the largest number of Deciders that stand around one another, as Find sees
-// them.
+// maxDepth is the largest number of nested Deciders that Find follows.
 const maxDepth = 1000
 
 // Find returns the first T among d and the Deciders inside it, which the method Unwrap()

@@ -11,8 +11,8 @@
 // The cache never allows a request that the store would deny. But it can deny a request
 // that the store would allow, for at most MaxAge:
 //   - if a refund, a reset, a resume or a higher limit frees tokens in another process or
-//     through another limiter. A Settle to less, and the unused tokens of a
-//     prefetch.Pool, are refunds here.
+//     through another limiter. A Settle to a lower cost and a prefetch.Pool that returns
+//     tokens also refund.
 //   - if a refund, a reset or a resume of another key frees tokens of a limit that both
 //     keys share: see [weir.Rule].By.
 //   - if the request repeats an earlier decision: see [weir.Request].ID.
@@ -86,7 +86,7 @@ type Cache struct {
 	places   atomic.Pointer[[]atomic.Pointer[denial]] // nil until the first denial
 
 	// freed counts the refunds and resets of the keys whose places have the same
-	// remainder. A denial that was under way meanwhile can be older than they are.
+	// remainder. A denial that was then under way may be older.
 	freed [64]atomic.Uint32
 }
 
@@ -142,8 +142,8 @@ func (c *Cache) Wrap(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) {
 	return d, nil
 }
 
-// A freer is a Decider that returns tokens to the store on its own, such as the one a
-// prefetch.Pool makes. It calls the function with their keys.
+// A freer is a Decider that returns tokens to the store on its own, such as a
+// prefetch.Pool's. It calls the function with their keys.
 type freer interface{ OnFree(func(key *weir.Key)) }
 
 // A decider is the Decider of a limiter with a Cache.

@@ -11,9 +11,9 @@ import (
 	"github.com/weir-go/weir/internal/guard"
 )
 
-// A circuit says which calls may ask the store. It is closed at first: all may. After a
-// number of consecutive failures it opens: then one call in each interval may, a probe.
-// The first answer of the store closes it.
+// A circuit says which calls may ask the store. It is closed at first, and all may. A
+// number of consecutive failures opens it. Then only one call in each interval may, the
+// probe. The first answer of the store closes it.
 //
 // The failures must also span some time. Otherwise, the loss of one node of a cluster
 // would open the circuit: at a high rate of calls, some failures follow one another by
@@ -64,7 +64,7 @@ const (
 )
 
 // lostProbe is the number of intervals after which a probe that has not ended is lost.
-// Then another probe may begin, in case that the first one never ends.
+// Then another probe may begin, in case the first never ends.
 const lostProbe = 10
 
 // maxInterval is the longest interval, 14 years. So no sum of times overflows.

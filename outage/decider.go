@@ -105,12 +105,12 @@ func (d *decider) within(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, d.opts.Budget)
 }
 
-// judge says what err means, which the next Decider returned. ctx is the caller's
-// context, and short is ctx with the budget.
+// judge says what err, an error of the next Decider, means. ctx is the caller's context,
+// and short is ctx with the budget.
 //
 // cause is not nil if the call failed: the store was unavailable, or took longer than the
 // budget. answered reports whether the store answered. If neither holds, the call says
-// nothing about the store. The error is for the caller; it is nil if cause is not.
+// nothing about the store. If there is no cause, the error is for the caller.
 func (d *decider) judge(ctx, short context.Context, err error) (cause *failure.Error, answered bool, _ error) {
 	down := errors.Is(err, store.ErrUnavailable)
 	over := short.Err() != nil || errors.Is(err, context.DeadlineExceeded)
@@ -152,9 +152,9 @@ func callersError(ctx context.Context, err error) error {
 
 const manyPerBudget = 100 // the largest number of requests that are sent at once within one budget
 
-// DecideMany implements [weir.ManyDecider]. While the store works, it sends the requests
-// in batches, if they only consume and peek, and the next Decider takes batches.
-// Otherwise each request has the budget for itself.
+// DecideMany implements [weir.ManyDecider]. While the store works, it sends requests that
+// only consume and peek in batches, if the next Decider takes batches. Otherwise each
+// request has its own budget.
 func (d *decider) DecideMany(ctx context.Context, requests []weir.Request, answers []weir.Answer) {
 	_, together := d.next.(weir.ManyDecider)
 	for n := 0; len(requests) > 0; requests, answers = requests[n:], answers[n:] {

@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// This file has what a decider answers if the store did not decide.
+// This file has the answers of a decider if the store did not decide.
 
 // A degradation is the Degraded of a Result. It is a Decider too, which does not ask the
 // store.
@@ -47,8 +47,8 @@ func (g *degradation) Decide(ctx context.Context, r weir.Request, each []weir.Re
 	return weir.Result{}, g.cause
 }
 
-// degradations are those of one cause: of a request that the share of the process denied,
-// and of all others.
+// degradations has two for one cause: denied if the share of the process denied the
+// request, and other.
 type degradations struct{ denied, other degradation }
 
 // degraded returns the degradations of cause. Answers with one cause share them, so that
@@ -88,8 +88,8 @@ func (d *decider) answer(ctx context.Context, r *weir.Request, each []weir.Resul
 	return res, nil
 }
 
-// degrade marks a result of Local. After wait, the store may decide again: then the
-// request may be allowed.
+// degrade marks a result of Local. After wait, the store may decide again, and allow the
+// request.
 func degrade(res *weir.Result, why *degradations, wait time.Duration) {
 	res.Degraded = &why.other
 	if !res.Allowed {

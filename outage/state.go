@@ -12,8 +12,7 @@ type State struct {
 	Outages int64
 
 	// Cause says why the store did not decide. It is a store.ErrUnavailable, and a
-	// store.ErrMisconfigured too if the outage does not end before somebody corrects a
-	// setting.
+	// store.ErrMisconfigured too if the outage lasts until somebody corrects a setting.
 	Cause error
 
 	// Began is the time of the first failure of the outage, or of the last outage if Down

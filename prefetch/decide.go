@@ -127,10 +127,9 @@ func (d *decider) alone(ctx context.Context, r weir.Request, each []weir.Result,
 	return res, nil
 }
 
-// take asks the store for n tokens, and lets h hold them. resets is h.resets, as it was
-// when h became busy. ok reports whether res and each are the answer to the request that
-// needs the tokens, which has that cost. Otherwise the request must be decided without
-// them.
+// take asks the store for n tokens for a request of that cost, and lets h hold them.
+// resets is the value of h.resets when h became busy. ok reports whether res and each
+// answer the request. Otherwise the request must be decided without the tokens.
 func (d *decider) take(ctx context.Context, h *holding, n int64, resets uint32, cost int64, each []weir.Result) (ok bool, res weir.Result, err error) {
 	defer func() { // even if the next Decider panics
 		h.mu.Lock()
@@ -173,7 +172,7 @@ func (d *decider) take(ctx context.Context, h *holding, n int64, resets uint32, 
 
 // keep lets the holding of f hold the tokens that res granted, except those that others
 // need. It sets res and each to the answer to a request with that cost. If there are
-// fewer tokens, keep returns them all, and returns false.
+// fewer tokens, keep refunds them all, and returns false.
 func (d *decider) keep(ctx context.Context, f *fetched, res *weir.Result, resets uint32, cost int64, each []weir.Result) bool {
 	f.charged = res.Granted
 	if res.Granted >= cost {

@@ -55,8 +55,8 @@ func (o *owed) remove(f *fetched) {
 	}
 }
 
-// maxEnded is the largest number of prefetches that wait for their return. There are so
-// many only after an outage.
+// maxEnded is the largest number of prefetches that wait for their return. Only an outage
+// leaves that many.
 const maxEnded = 1 << 16
 
 // push adds f to l, which is ended or late. If too many prefetches wait, it removes one.
@@ -79,9 +79,9 @@ func (o *owed) again(f *fetched) {
 	o.push(&o.late, f)
 }
 
-// next removes and returns the next prefetch whose tokens are to be returned, or nil. A
-// live one is only returned if it is too old at the time now. Those of failed calls are
-// every second one if late is true, and otherwise the last.
+// next removes and returns the next prefetch whose tokens are to be returned, or nil. It
+// returns a live prefetch only if that is too old at the time now. Prefetches of failed
+// calls come last or, if late is true, every second time.
 func (o *owed) next(now time.Duration, late bool) *fetched {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -121,7 +121,7 @@ const returnPause = time.Second
 // last: their server can be away, and the others need not wait for it.
 const lateAfter = 10 * returnPause
 
-// A failedReturn is a return that failed at a time. It was given so much time.
+// A failedReturn says when a return failed, and how much time it had.
 type failedReturn struct{ at, given time.Duration }
 
 // returnOne returns the unused tokens of at most one prefetch. After an error, they are
@@ -150,8 +150,8 @@ func (p *Pool) returnOne(ctx context.Context) {
 	}
 }
 
-// returnAll returns the tokens of all prefetches that are there now, as far as their
-// servers answer. It returns the first error.
+// returnAll tries to return the unused tokens of all current prefetches. It returns the
+// first error.
 func (p *Pool) returnAll(ctx context.Context) error {
 	now := p.now()
 	var first error
