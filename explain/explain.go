@@ -1,5 +1,5 @@
-// Package explain says in words and in JSON why a limiter answers as it does: for a tool
-// that operators use, and for a page that they look at.
+// Package explain says in words and in JSON why a limiter answers as it does, for the
+// tools and pages of operators.
 //
 //	doc, err := explain.Explain(ctx, lim, "acme", "ann")
 //	if err != nil {

@@ -26,7 +26,7 @@ type ListOptions struct {
 
 	// Segments are the first segments of the callers to list, for example a tenant. A
 	// segment can be a hash, as Segment.Value has it for a secret or a long one. Only
-	// rules that have all of them in By are listed. If all rules have, the store need not
+	// rules that have all of them in By are listed. If all rules do, the store need not
 	// look at other keys.
 	Segments []string
 
@@ -69,8 +69,8 @@ const listPage = 256
 
 // List lists the callers that have state in the store of lim, in no order: each caller
 // once for each rule for which it has state. If opts is nil, it lists all of them. A
-// caller whose limits are fully reset may be listed or not. Between the calls of the
-// store, other callers come and go.
+// caller whose limits are fully reset may be listed or not. Callers may come and go
+// during the listing.
 //
 //	for c, err := range explain.List(ctx, lim, &explain.ListOptions{Rule: "user", Usage: true}) {
 //		if err != nil {
@@ -80,8 +80,8 @@ const listPage = 256
 //	}
 //
 // Each call of the store does a bounded amount of work, so that it does not hold up
-// decisions. But a Redis server looks at all its keys, of other programs too: give ctx a
-// deadline. The listing remembers a hash of each caller, which takes about 40 bytes.
+// decisions. But a Redis server looks at all its keys, even other programs', so give ctx
+// a deadline. The listing remembers a hash of each caller, which takes about 40 bytes.
 //
 // An error is the last element. It is:
 //   - [ErrMore] if the listing is not complete because of ListOptions.MaxKeys.

@@ -105,8 +105,8 @@ func (d *decider) within(ctx context.Context) (context.Context, context.CancelFu
 	return context.WithTimeout(ctx, d.opts.Budget)
 }
 
-// judge says what err, an error of the next Decider, means. ctx is the caller's context,
-// and short is ctx with the budget.
+// judge says what err, from the next Decider, means. ctx is the caller's context, and
+// short is ctx with the budget.
 //
 // cause is not nil if the call failed: the store was unavailable, or took longer than the
 // budget. answered reports whether the store answered. If neither holds, the call says

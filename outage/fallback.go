@@ -13,7 +13,7 @@ import (
 	"github.com/weir-go/weir/store"
 )
 
-// This file has the answers of a decider if the store did not decide.
+// This file answers requests that the store did not decide.
 
 // A degradation is the Degraded of a Result. It is a Decider too, which does not ask the
 // store.

@@ -133,8 +133,8 @@ func (h *holding) note(granted, remaining int64) {
 	h.remaining, h.spent = max(remaining, 0), 0
 }
 
-// adapt sets size to the tokens that the key uses in half of MaxAge, and at most doubles
-// it. So a key that stays as busy uses its tokens in time.
+// adapt sets size to the tokens that the key uses in half of MaxAge, so that they are
+// used in time, and at most doubles it.
 func (h *holding) adapt(now time.Duration, cost int64, o *Options) {
 	half, past := o.MaxAge/2, now-h.since
 	if past < 0 {

@@ -43,8 +43,7 @@ type Plan struct {
 	Line  int
 }
 
-// An Override holds the limits of one key. They replace the limits of the plan that a
-// request names.
+// An Override holds the limits of one key. They replace the plan that a request names.
 type Override struct {
 	// Key is the key. A function of Options.Override can leave it zero.
 	Key weir.Key

@@ -14,8 +14,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// mistake returns what is wrong with the URL of at if its first server is another than the URL says.
-// err is the error of the store: if it is a timeout, nobody answers, and mistake does not ask.
+// mistake says what is wrong with the URL of at if its first server is not what the URL
+// says. If err, the error of the store, is a timeout, mistake does not ask the server.
 func (at *target) mistake(ctx context.Context, err error) string {
 	if at.kind == postgres || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return ""
@@ -41,8 +41,8 @@ func (at *target) mistake(ctx context.Context, err error) string {
 	return ""
 }
 
-// info returns what the first server of at says about itself, and whether it answers. Only with the
-// TLS of at, it is told the password.
+// info returns what the first server of at says about itself, and whether it answers. It
+// sends the password only over the TLS of at.
 func (at target) info(ctx context.Context, config *tls.Config) (string, bool) {
 	if at.kind == sentinel { // the other user is the master's
 		at.user, at.password = at.sentinelUser, at.sentinelPassword

@@ -92,9 +92,9 @@ type secrets []string
 // login is the part of a URL, or a parameter of it, that has a password.
 var login = regexp.MustCompile(`(://)\S*(@)|((?i:password)=)[^\s&'"]+()`)
 
-// remove masks the passwords in the URLs in text, and the secrets that are quoted there. A short
-// secret, or one of letters only, is not masked elsewhere: it can be a part of other words, which
-// would be spoilt, and would tell it.
+// remove masks the passwords in the URLs in text, and the secrets that are quoted there.
+// Elsewhere, it does not mask a short secret or one of letters only, because masking a
+// part of other words would spoil them and reveal the secret.
 func (s secrets) remove(text string) string {
 	text = login.ReplaceAllString(text, "${1}${3}xxxxx${2}")
 	for _, secret := range s {

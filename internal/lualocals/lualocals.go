@@ -73,8 +73,8 @@ func (s *scanner) next() string {
 	return ""
 }
 
-// names returns how many names a list has, and skips it. Of a function that is a local itself, it
-// skips nothing.
+// names returns how many names a list has, and skips it. If the local is a function, it
+// returns 1, and skips nothing.
 func (s *scanner) names() (n int) {
 	for rest := *s; ; {
 		switch word := rest.next(); {

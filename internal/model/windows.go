@@ -38,8 +38,8 @@ func sum(list []*Tally) (n int64) {
 	return n
 }
 
-// A window is the model of a FixedWindow, a MetadataWindow or a Calendar. The tally is that of
-// the window, which ends at its time.
+// A window is the model of a FixedWindow, a MetadataWindow or a Calendar. The tally
+// belongs to the window that ends at its time.
 type window struct {
 	algorithm.FixedWindow
 	dates Dates // of a Calendar
@@ -129,8 +129,8 @@ func (c *counter) counts(now int64, t *Tally) bool {
 	return t == current || t == before
 }
 
-// Used adds the part of the window before that is less than a window old. The part falls in at
-// most 2^20 steps.
+// Used adds the part of the previous window that is less than a window old. That part
+// falls in at most 2^20 steps.
 func (c *counter) Used(at int64, _ algorithm.Span) int64 {
 	current, before := c.windows(at)
 	length := c.Window.Microseconds()

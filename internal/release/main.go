@@ -25,8 +25,8 @@ import (
 	"strings"
 )
 
-// published are the directories of the modules that users can require, each after those that
-// it requires. The others are for the tests of this repository.
+// published are the directories of the modules that users can require. Each comes after
+// its requirements. The other modules are for the tests of this repository.
 var published = []string{".", "weirfile", "weirgrpc", "weirotel", "store/postgres", "store/sqlite", "store/nats", "cmd/weir"}
 
 const root = "github.com/weir-go/weir"

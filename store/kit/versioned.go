@@ -199,7 +199,7 @@ func (s *VersionedStore) names(keys []string) []string {
 }
 
 // The waits of a call between its attempts are random, at most mostWait, and do not get
-// much longer, so that a call that has waited for long does not lose to new calls.
+// much longer, so that old calls do not lose to new ones.
 const (
 	attempts  = 64
 	leastWait = 500 * time.Microsecond

@@ -31,9 +31,9 @@ type anchor struct {
 	wall int64 // nanoseconds since the epoch at time
 }
 
-// micros returns the microseconds since the epoch. The caller holds the locks of the shards
-// that it reads at that time. So a call reads an earlier time than a call before it on the same
-// key only if the wall clock stepped back between two anchors.
+// micros returns the microseconds since the epoch. The caller holds the locks of the
+// shards that it reads at that time. So a call reads an earlier time than a previous call
+// on the same key only if the wall clock stepped back between two anchors.
 func (c *clock) micros() (int64, error) {
 	var now int64
 	if c.now == nil {

@@ -164,8 +164,8 @@ func (sh *shard) sample(visit func(at int) bool) {
 	}
 }
 
-// spares reports whether the key in sl is not evicted now: it has not expired, and its
-// last request was denied, or the shard evicts no key before it expires.
+// spares reports whether the key in sl must stay, because it has not expired, and its
+// last request was denied or the shard evicts no key early.
 func (sh *shard) spares(sl *slot, now int64) bool {
 	return (sl.Denied || sh.keep) && sl.Expires > now
 }

@@ -47,10 +47,10 @@
 // # Contexts
 //
 // If the context is done before a call, nothing is sent. During a call on a pool, a
-// deadline or a cancellation ends the wait for a connection. It ends the dial, if the
-// pool has a DialContext. It ends the exchange of command and reply, and the connection
-// is then closed. redigo runs the exchange in a goroutine, which ends with the call or
-// shortly after. If a context cannot end, for example [context.Background], there is no
+// deadline or a cancellation ends the wait for a connection, the dial if the pool has a
+// DialContext, and the exchange of command and reply, after which the connection is
+// closed. redigo runs the exchange in a goroutine, which ends with the call or shortly
+// after. If a context cannot end, for example [context.Background], there is no
 // goroutine.
 //
 // Without a deadline, these timeouts apply: [redis.DialConnectTimeout], 30 s by default,

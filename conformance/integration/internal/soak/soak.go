@@ -33,7 +33,7 @@
 //
 // If a replica replaces a master, tokens that it had not received are lost. Before the
 // fault, Fault.Confirm waits until the replica has all writes. The ledgers allow the loss
-// of what was granted between then and the death of the master, and no more.
+// of what was granted between then and the master's death, and no more.
 package soak
 
 import (
