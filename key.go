@@ -39,8 +39,8 @@ func (k Key) Segments() []string {
 	return segments
 }
 
-// Hashed reports whether segment i is the hash of one, as in keys from
-// [Limiter.ParseStoreKey] and [HashedKeyOf].
+// Hashed reports whether segment i is a hash, as in keys from [Limiter.ParseStoreKey] and
+// [HashedKeyOf].
 func (k Key) Hashed(i int) bool { return i >= 0 && i < MaxSegments && k.hashed.has(i) }
 
 // Size returns the total length of the segments, in bytes.

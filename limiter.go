@@ -89,8 +89,7 @@ func (l *Limiter) decide(ctx context.Context, r *Request, each []Result, res *Re
 //
 // Each of rules replaces the Algorithm of the rule or shadow rule with its Name, and the
 // Cost unless it is 0. The algorithm must keep its type: docs/guide/production.md says
-// what a new limit makes of the stored state. By must be nil or unchanged, and Shadow is
-// ignored.
+// what becomes of the stored state. By must be nil or unchanged, and Shadow is ignored.
 //
 // With calls the wrappers again, and returns their errors and the errors of [NewPolicy].
 func (l *Limiter) With(rules ...Rule) (*Limiter, error) {

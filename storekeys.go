@@ -110,7 +110,7 @@ func (ks *keySpace) prefix(k *Key) string {
 	return string(append(b, "}:"...))
 }
 
-// A StoredKey is what a key in the store tells: see [Limiter.ParseStoreKey].
+// A StoredKey is a parsed key of the store: see [Limiter.ParseStoreKey].
 type StoredKey struct {
 	Rule string // the name of the rule, as Limiter.Rules has it
 

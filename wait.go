@@ -151,9 +151,9 @@ func (l *Limiter) WaitN(ctx context.Context, cost int64, key ...string) (Result,
 	return l.WaitFor(ctx, Request{Key: KeyOf(key...), Cost: cost, MaxWait: Never})
 }
 
-// WaitFor consumes the tokens of r, and waits until they are available. It is
-// [Limiter.Reserve], which has the rules for r, and then [Reservation.Wait]. So callers
-// go ahead in the order of their calls.
+// WaitFor consumes the tokens of r, and waits until they are available. It calls
+// [Limiter.Reserve], whose rules apply to r, and then [Reservation.Wait]. So callers go
+// ahead in the order of their calls.
 //
 // If the tokens will not be available within r.MaxWait and before the deadline of ctx, or
 // a queue is full, WaitFor returns [ErrDenied] at once, and consumes nothing. If ctx ends

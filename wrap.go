@@ -12,8 +12,8 @@ import (
 )
 
 // A StandIn answers some requests in place of the store: it remembers a denial, or holds
-// tokens. Package outage must stand inside it, or it would take such an answer for the
-// store's.
+// tokens. Package outage must stand inside it, because it would take such an answer for
+// the store's.
 type StandIn interface {
 	Decider
 	StandsIn()

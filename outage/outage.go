@@ -27,8 +27,8 @@
 //     and N requests are allowed if that is more than twice the limit.
 //   - If windows start with a request (a FixedWindow or MetadataWindow that is not
 //     Aligned, or a TokenBucket that is AtOnce), the processes can use their shares twice
-//     in one window of the store. So they allow less than three times the limit, or the
-//     limit and 2 × N requests with Floor.
+//     in one window of the store. So less than three times the limit is allowed or, with
+//     Floor, the limit and 2 × N requests if that is more.
 //
 // During an outage:
 //   - Consume, TakeUpTo and Peek return the answer of the fallback. If the share of the

@@ -136,7 +136,7 @@ type DeadlineChecker interface {
 type Lister interface {
 	// List appends keys that begin with prefix to keys, and returns the cursor for the
 	// next call. In the first call of a listing, cursor is empty. If next is empty, the
-	// listing has ended. A call can append no keys and not be the last one.
+	// listing has ended. A call may append no keys without being the last.
 	//
 	// A listing has every key that exists from its first call to its last one. Keys that
 	// are added or end meanwhile may be among them or not. A key can come more than once.

@@ -22,10 +22,10 @@
 //
 // # Keys
 //
-// A [RequestFunc] says by what a call is limited. [By] and [ByName] make one of segments:
-// [PeerIP], [Metadata], [BearerToken], [Method], [Text], [FirstOf], or a function of your
-// own. If a call has no value for a segment, for example no API key, the error is
-// [ErrNoKey], and the interceptor rejects the call.
+// A [RequestFunc] says by what a call is limited. [By] and [ByName] make one from
+// segments: [PeerIP], [Metadata], [BearerToken], [Method], [Text], [FirstOf], or a
+// function of your own. If a call has no value for a segment, for example no API key, the
+// error is [ErrNoKey], and the interceptor rejects the call.
 //
 // Choose what the client cannot choose. A client that can send any API key gets a fresh
 // limit with each new one, so authenticate the key in an interceptor before this one.
@@ -138,9 +138,9 @@ type Options struct {
 	// and OnError does not always learn of the outage.
 	Timeout time.Duration
 
-	// LeaseRetryAfter is the time in RetryInfo and the trailer of a call that is denied
-	// only because all leases of an algorithm.Concurrency are held, at most 1 h. One can
-	// be released at any time, so the time until one expires is sent only if it is
+	// LeaseRetryAfter is the time, at most 1 h, in RetryInfo and the trailer of a call
+	// that is denied only because all leases of an algorithm.Concurrency are held. One
+	// can be released at any time, so the time until one expires is sent only if it is
 	// shorter. 0 means 100 ms, so that most deadlines leave time for a retry.
 	LeaseRetryAfter time.Duration
 

@@ -7,9 +7,8 @@ import (
 )
 
 // IPSegment returns the segment that [RemoteIP] and [ClientIP] make of a client with this
-// address, so that an operator can look up a client by the address in a log. It is the
-// network of an IPv6 address, which has ipv6Bits bits: see [Proxies].IPv6Bits. 0 means
-// 64.
+// address, so that an operator can look up a client by the address in a log. For an IPv6
+// address, it is the network of ipv6Bits bits: see [Proxies].IPv6Bits. 0 means 64.
 //
 // The address can have a port, brackets and a zone. It can also be a segment that
 // IPSegment has returned, for example 2001:db8::/64.

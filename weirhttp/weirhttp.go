@@ -149,10 +149,10 @@ type Options struct {
 	// refunds its tokens as [New] says, in the background.
 	Timeout time.Duration
 
-	// LeaseRetryAfter is the Retry-After of a request that is denied only because all
-	// leases of an algorithm.Concurrency are held, at most 1 h. One can be released at
-	// any time, so the time until one expires is sent only if it is shorter. 0 means 1 s,
-	// the shortest Retry-After: without the field, some clients would retry at once.
+	// LeaseRetryAfter is the Retry-After, at most 1 h, of a request that is denied only
+	// because all leases of an algorithm.Concurrency are held. One can be released at any
+	// time, so the time until one expires is sent only if it is shorter. 0 means 1 s, the
+	// shortest Retry-After: without the field, some clients would retry at once.
 	LeaseRetryAfter time.Duration
 
 	// FailOpen passes a request on if the store is not available, or does not answer in

@@ -174,10 +174,10 @@ type Refunder interface {
 	// zero Cell, the key is deleted.
 	//
 	// c is the cell that was read. It is not advanced, and has not ended. note is the
-	// note that was read. Refund is not called if the key was deleted, or if the cell
-	// ended, after the decision. It is not called either if a constant has changed that
-	// the refund depends on: see the documentation of the package. Other constants can
-	// differ from those of the decision.
+	// note that was read. Refund is not called if the key was deleted or the cell ended
+	// after the decision, or if a constant that the refund depends on has changed: see
+	// the documentation of the package. Other constants can differ from those of the
+	// decision.
 	Refund(now int64, c Cell, ch Charge, note Cell) (Cell, Cell)
 }
 

@@ -29,8 +29,8 @@ const MaxPending = 1024
 // delays are the times after the first undo at which Chase sends it again, at the earliest.
 var delays = [...]time.Duration{time.Second, 5 * time.Second, 25 * time.Second}
 
-// Pending is the number of grants whose undo is repeated. Dropped counts the grants whose
-// undo is not, because MaxPending were pending.
+// Pending is the number of grants whose undo is repeated. Dropped counts those whose undo
+// was dropped, because MaxPending were pending.
 var Pending, Dropped atomic.Int64
 
 // Chase is Undo for a grant whose reply was lost, under an ID that nobody else can use. The

@@ -32,8 +32,8 @@ func (s Dates) Wall(now time.Time) time.Time {
 	return time.Date(y, m, d, h, minute, sec, now.Nanosecond(), time.UTC)
 }
 
-// start returns the local time at which a period starts: n periods after the one around
-// that time.
+// start returns the local time at which the nth period after the period of the time
+// around starts.
 func (s Dates) start(around time.Time, n int) time.Time {
 	y, m, d := around.Date()
 	on := func(y int, m time.Month) time.Time {

@@ -37,7 +37,7 @@ type Tx interface {
 	// none. The value is valid until the next call of a method of the Tx.
 	Get(key []byte) ([]byte, error)
 
-	// Put writes an entry, which can exist.
+	// Put adds an entry, or replaces it.
 	Put(key, value []byte) error
 
 	// Delete deletes an entry, if it exists.

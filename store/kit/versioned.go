@@ -66,7 +66,7 @@ type Write struct {
 
 	// TTL is how long the database must keep the value. After that, the database can
 	// remove it, at any time or never. The value itself says when it expires, so the
-	// removal changes no decision. TTL is longer than that by [Spare], because clocks
+	// removal changes no decision. TTL exceeds that time by [Spare], because clocks
 	// differ. The kit removes nothing itself: if the database ignores TTL, it fills up.
 	TTL time.Duration
 }

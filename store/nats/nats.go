@@ -22,9 +22,8 @@
 // Decisions use the clock of the process, because NATS tells no time when it answers a
 // read. So let all machines keep their time with NTP. If the clocks of two processes
 // differ by d, a limit over a window w can allow as much as over w+d, and a wait can last
-// longer by d. A difference of milliseconds does not matter to a limit per second. The
-// expiry of values in the bucket depends on no clock, as long as clocks differ by less
-// than an hour.
+// longer by d. A difference of milliseconds does not matter to a limit per second. Values
+// in the bucket do not expire early as long as clocks differ by less than an hour.
 //
 // # Costs
 //

@@ -26,8 +26,8 @@
 //   - The second writes the changed rows, and commits. If the request is denied, it
 //     writes nothing, not even to the server's log (WAL).
 //
-// A Peek takes one round trip and no lock. [store.Coalesce] makes one transaction of the
-// concurrent calls of a process. A batch of 100 calls takes little longer than a few
+// A Peek takes one round trip and no lock. [store.Coalesce] combines the concurrent calls
+// of a process into one transaction. A batch of 100 calls takes little longer than a few
 // calls.
 //
 // Each commit waits until the server's disk has written it. If a crash of the server may

@@ -15,11 +15,11 @@
 //
 // # The database
 //
-// Give the store a [sql.DB] of its own, for a file of its own, without _txlock in its
-// DSN. The journal mode must be WAL, and the file must be on a disk of the machine, not
-// on a network. The store creates its table, weir, when it is first used. The clock of
-// scripts is the clock of the machine. If somebody deletes or replaces the file, calls
-// return [store.ErrMisconfigured] after at most a second.
+// Give the store its own [sql.DB] for its own file, without _txlock in its DSN. The
+// journal mode must be WAL, and the file must be on a disk of the machine, not on a
+// network. The store creates its table, weir, when it is first used. The clock of scripts
+// is the clock of the machine. If somebody deletes or replaces the file, calls return
+// [store.ErrMisconfigured] after at most a second.
 //
 // With synchronous=NORMAL, no decision is lost if a process ends or crashes. If the
 // machine loses power, the last decisions can be lost. With synchronous=FULL, the default
