@@ -203,9 +203,9 @@ func (r *faultRun) run(t *testing.T, f Fault) {
 	}
 }
 
-// await waits while the fault lasts, which is in effect since start: until each caller has got
-// an answer to a call that began since, and a call has failed if calls must fail. So a call
-// that ends only with the fault is found, however short other faults are.
+// await waits until each caller has got an answer to a call that began after start, when
+// the fault took effect. If calls must fail, it also waits for a failure. So it finds a
+// call that ends only with the fault, however short other faults are.
 func (r *faultRun) await(f Fault, start time.Time) {
 	mustFail := !r.check.mild && f.Repeats == 0
 	for {

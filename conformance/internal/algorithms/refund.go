@@ -117,9 +117,9 @@ func (t *T) sameInstant(l *weir.Limiter, key weir.Key, cost int64) {
 	t.Do(l, first)
 }
 
-// jump returns the largest number of tokens of a that are refilled at one instant, after all
-// were consumed at one instant. A refund does not move the period of an algorithm. So that
-// many tokens may be refilled earlier than if the refunded request had never been made.
+// jump returns the largest number of tokens of a that are refilled at one instant, after
+// all were consumed at one instant. A refund does not move the period of an algorithm. So
+// this number of tokens may be refilled earlier than without the refunded request.
 func (t *T) jump(a algorithm.Algorithm) int64 {
 	c := decisions.NewClock()
 	l := t.Reference(memory.New(nil), c, decisions.One(a))

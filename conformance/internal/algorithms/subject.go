@@ -55,9 +55,9 @@ func (s *Subject) On(t *suite.T) *T {
 }
 
 // Times returns the number of times that a random check runs, given the number n for a
-// check of a store. RunAlgorithm runs it half as often. There are many built-in algorithms,
-// so Run runs it an eighth as often for each, and in a brief run a quarter of that: what one
-// algorithm misses on a store, another finds.
+// check of a store. RunAlgorithm runs it half as often. There are many built-in
+// algorithms, so Run runs it an eighth as often for each, and in a brief run a quarter of
+// that, because one algorithm finds what another misses on a store.
 func (t *T) Times(n int) int {
 	switch {
 	case t.subject.builtIn() && t.Brief:

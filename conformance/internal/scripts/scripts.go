@@ -188,9 +188,8 @@ return {time[1] * 1000000 + time[2]}
 	return append(reply, store.IntegerValue(tx.Now())), nil
 })
 
-// Spread puts ARGV[1] keys. The TTL of the first is ARGV[2] in milliseconds, and that of
-// each other one a millisecond longer. It has only a Go form, and replies with the time,
-// or nil.
+// Spread puts ARGV[1] keys. The first has a TTL of ARGV[2] milliseconds, and each further
+// key one millisecond more. It has only a Go form, and replies with the time, or nil.
 var Spread = store.NewScript("put", "return {false}\n", func(tx store.Tx, args []store.Arg, reply []store.Value) ([]store.Value, error) {
 	for i := range args[0].Int() {
 		tx.Put(int(i), Nums(PutTag, 0), time.Duration(args[1].Int()+i)*time.Millisecond)

@@ -216,7 +216,7 @@ func checkUnreadable(t *suite.T) {
 func checkAtomic(t *suite.T) { linearizable(t, t.Store) }
 
 // steps notes where the times of the calls on a key went back. Some clocks step back at
-// times: that of Valkey 9.1 did so 6 times in 5 million scripts, by up to 61 µs on an idle
+// times. Valkey 9.1's did so 6 times in 5 million scripts, by up to 61 µs on an idle
 // machine. A store that reads its clock too early, or several clocks, does so often.
 type steps struct {
 	n     int

@@ -244,8 +244,8 @@ func (t *T) Reopen() {
 const served = 20 * time.Second
 
 // Served counts with the two keys on st, and returns the reply. If the call is not served
-// soon, an earlier call has left something behind, so Served ends the check. what tells
-// the history.
+// soon, an earlier call has left something behind, so Served ends the check. what says
+// what happened before.
 func (t *T) Served(st store.Store, keys []string, what string) []store.Value {
 	ctx, cancel := context.WithTimeout(t.Ctx, served)
 	defer cancel()

@@ -7,11 +7,12 @@
 //	…
 //	err = history.Check(dir)
 //
-// A history has the requests of several clients, each with its answer, and the order in which
-// the calls began and returned. It is linearizable if there is a sequence of all its requests
-// with two properties. A call that returned before another call began comes before it. And a
-// limiter that gets the requests one by one, in this sequence, gives the recorded answers. The
-// package compares every field of an answer, also the results of each rule.
+// A history has the requests of several clients, each with its answer, and the order in
+// which the calls began and returned. It is linearizable if there is a sequence of all
+// its requests with two properties. A call that returned before another call began comes
+// before it. And a limiter that gets the requests one by one, in this sequence, gives the
+// recorded answers. The package compares every field of an answer, even the results of
+// each rule.
 //
 // # The model
 //

@@ -128,9 +128,9 @@ var engine = sync.OnceValue(func() error {
 // ones before they listen. Its values are what keeps them from other processes.
 var taken sync.Map
 
-// freePorts returns n ports of the loopback interface that nobody listens on.
-// They are below those that the kernel gives to outgoing connections, of which
-// any could take one before its node listens, or while it is restarted.
+// freePorts returns n ports of the loopback interface that nobody listens on. They are
+// below the ports of outgoing connections, which could otherwise take one before its node
+// listens, or while it restarts.
 func freePorts(n int) ([]string, error) {
 	const first, last, tries = 10_000, 30_000, 1000
 	var ports []string

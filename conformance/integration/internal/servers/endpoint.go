@@ -112,9 +112,9 @@ func (s *Server) startTLS(ctx context.Context, ports []string) error {
 	return s.startNode(ctx, ports[0], args, testcontainers.WithFiles(files...))
 }
 
-// ACL is what a user needs, beside a pattern of keys, for all that limiters
-// send, by the rules of ACL SETUSER. What a client sends of its own accord comes
-// on top. docs/reference/stores.md has the same line.
+// ACL has the rules of ACL SETUSER that a user needs for all that limiters send, besides
+// a pattern of keys. What a client sends on its own comes on top.
+// docs/reference/stores.md has the same line.
 const ACL = "+eval +evalsha +mget +time " +
 	"+get +set +exists +unlink +pexpire " +
 	"+zadd +zcard +zcount +zrange +zrem +zremrangebyrank +zscore " +

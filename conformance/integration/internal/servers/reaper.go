@@ -18,10 +18,10 @@ import (
 	"github.com/testcontainers/testcontainers-go/log"
 )
 
-// The containers are removed by a second process of the test binary, which
-// waits for the first to end. Only so are they removed after a panic in a test,
-// a timeout or a kill too, which end a test binary with nothing deferred.
-// Testcontainers has the same in a container, whose image must be pulled.
+// A second process of the test binary waits for the first to end, and then removes the
+// containers. So they are removed even after a panic in a test, a timeout or a kill,
+// which skip deferred calls. Testcontainers has the same in a container, whose image must
+// be pulled.
 
 const (
 	// The labels are on every container, with the IDs of the run and of the

@@ -1,6 +1,6 @@
-// Package servers gives tests the Redis and Valkey servers of the matrix, and
-// PostgreSQL servers: see [AllPostgres]. Each is started in containers at its first use, once for a run of the test
-// binary, and removed when the binary ends, however it ends:
+// Package servers gives tests the Redis and Valkey servers of the matrix, and PostgreSQL
+// servers: see [AllPostgres]. Each starts in containers at its first use, once for a run
+// of the test binary, and is removed when the binary ends, however it ends:
 //
 //	func TestMain(m *testing.M) { servers.Main(m) }
 //
@@ -49,9 +49,9 @@ import (
 // an idle machine.
 const startTimeout = 3 * time.Minute
 
-// A Server is one that the tests use: a single one, with or without a replica,
-// a cluster, or a master with sentinels. What is exported, but for Name and
-// Kind, is set once Start has returned.
+// A Server is one that the tests use: a single one, with or without a replica, a cluster,
+// or a master with sentinels. The exported fields except Name and Kind are set when Start
+// has returned.
 type Server struct {
 	Name string // as in "redis-6.0", "valkey-cluster-8.1" and "kvrocks"
 

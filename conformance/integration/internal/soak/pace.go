@@ -12,9 +12,9 @@ import (
 	"github.com/weir-go/weir/algorithm"
 )
 
-// This file checks limits that are refilled within a round. The time of a decision is between
-// the time before its call and the time after it, because the clock of the servers runs as fast
-// as that of this process.
+// This file checks limits that are refilled within a round. The time of a decision is
+// between the time before its call and the time after it, because the servers' clock runs
+// as fast as this process's.
 
 const (
 	paceRate  = 100  // tokens a second
