@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// questions are those of a reader who chooses a library. The pages of each lead from README.md
-// to its answer, each by a link of the one before, and the last has the text.
+// questions are what a reader who chooses a library asks. README.md has a link to the
+// first of a question's pages, each page to the next, and the last has the text.
 var questions = []struct {
 	question string
 	pages    []string

@@ -192,10 +192,10 @@ const sample, gap = 18, 5
 
 var texts = regexp.MustCompile(`(?s)<text x="([0-9.-]+)"([^>]*font-weight:(\w+);[^>]*)>([^<]*)</text>`)
 
-// readable adds what vgsvg leaves out: fonts for machines without the one that the
-// drawing was laid out with, the width and the anchor of each text, and the text that a
-// screen reader reads. A text without an entry in anchors is centred. Some viewers ignore
-// the width: the anchors keep a text in its place there.
+// readable adds what vgsvg leaves out: fonts for machines that lack the drawing's, the
+// width and the anchor of each text, and the text that a screen reader reads. A text
+// without an entry in anchors is centred. Some viewers ignore the width: the anchors keep
+// a text in its place there.
 func readable(svg, alt string, anchors map[string]string) []byte {
 	svg = strings.ReplaceAll(svg, "font-family:Liberation Sans;font-variant:normal;", "font-family:Liberation Sans,Arial,Helvetica,sans-serif;")
 	svg = texts.ReplaceAllStringFunc(svg, func(s string) string {

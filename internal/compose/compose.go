@@ -59,7 +59,7 @@ type Rule struct {
 	Name  string // Result.Rule
 	Limit *contract.Limit
 	Cost  int64 // the tokens that each decision consumes from this limit: see CostOf
-	Share int64 // if above 1, the number of shares of the limit, of which this is one: see share.go
+	Share int64 // if above 1, the limit is divided by it, as Limit.Capacity already is: see share.go
 }
 
 // A Call is one request to a [Program].
