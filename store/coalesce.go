@@ -10,8 +10,8 @@ import (
 )
 
 // Coalesce returns a store that sends concurrent calls of Eval together, in one batch.
-// Use it with go-redis or redigo if many goroutines of a process decide at once. The
-// clients rueidis and valkey-go send concurrent calls together themselves.
+// Use it if many goroutines of a process decide at once, unless the client is rueidis or
+// valkey-go, which send concurrent calls together themselves.
 //
 //	lim, err := weir.New("api", store.Coalesce(goredis.New(rdb)), algorithm.TokenBucket{…}, nil)
 //
