@@ -50,6 +50,7 @@ func openRueidis(_ context.Context, at *target) (store.Store, func(), error) {
 		InitAddress: at.addrs, TLSConfig: at.tls, Username: at.user, Password: at.password, SelectDB: at.db, Dialer: dialer,
 		ForceSingleClient: at.kind == single,
 		DisableCache:      true,
+		DialCtxFn:         rueidis.Dial,
 	}
 	if at.kind == sentinel {
 		options.Sentinel = rueidisclient.SentinelOption{
@@ -69,6 +70,7 @@ func openValkey(_ context.Context, at *target) (store.Store, func(), error) {
 		InitAddress: at.addrs, TLSConfig: at.tls, Username: at.user, Password: at.password, SelectDB: at.db, Dialer: dialer,
 		ForceSingleClient: at.kind == single,
 		DisableCache:      true,
+		DialCtxFn:         valkey.Dial,
 	}
 	if at.kind == sentinel {
 		options.Sentinel = valkeyclient.SentinelOption{

@@ -258,6 +258,7 @@ func openRueidis(e servers.Endpoint) (store.Store, func(), error) {
 		ForceSingleClient: e.Kind == servers.Single,
 		DisableCache:      true, // miniredis has no CLIENT TRACKING
 		Dialer:            net.Dialer{Timeout: longTimeout},
+		DialCtxFn:         rueidis.Dial,
 		ConnWriteTimeout:  longTimeout,
 	}
 	if e.Kind == servers.Sentinel {

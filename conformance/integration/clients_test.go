@@ -90,6 +90,7 @@ func boundedRueidis(e servers.Endpoint, timeout time.Duration) (store.Store, fun
 		DisableRetry:      true,
 		AlwaysPipelining:  true,
 		Dialer:            net.Dialer{Timeout: timeout},
+		DialCtxFn:         rueidis.Dial,
 		ConnWriteTimeout:  timeout,
 	}
 	if e.Kind == servers.Sentinel {

@@ -50,6 +50,7 @@ func valkeyOptions(e servers.Endpoint) valkeyclient.ClientOption {
 		ForceSingleClient: e.Kind == servers.Single,
 		DisableCache:      true, // miniredis has no CLIENT TRACKING
 		Dialer:            net.Dialer{Timeout: longTimeout},
+		DialCtxFn:         valkey.Dial,
 		ConnWriteTimeout:  longTimeout,
 	}
 	if e.Kind == servers.Sentinel {

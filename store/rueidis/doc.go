@@ -8,6 +8,7 @@
 //		DisableRetry:      true, // MGet is not retried
 //		AlwaysPipelining:  true, // a deadline ends only one call
 //		Dialer:            net.Dialer{Timeout: time.Second},
+//		DialCtxFn:         rueidisstore.Dial, // the client could panic
 //		ConnWriteTimeout:  time.Second,
 //	})
 //	if err != nil {
@@ -36,6 +37,10 @@
 //
 // Concurrent calls share connections, and the client sends them together. Do not set
 // DisableAutoPipelining: each call would then use another connection.
+//
+// Set DialCtxFn to [Dial]. Without it, the client can end the process: it panics if a server
+// that has too many clients rejects a connection, and the deadline of the call that made the
+// connection has just passed.
 //
 // For TLS, set TLSConfig, and Sentinel.TLSConfig for sentinels, and use v1.0.79 or newer.
 // With older versions, a reply that arrives while its connection is being closed can crash

@@ -19,6 +19,7 @@ func ExampleNew() {
 		DisableCache:      true,
 		DisableRetry:      true,
 		Dialer:            net.Dialer{Timeout: time.Second},
+		DialCtxFn:         rueidisstore.Dial,
 		ConnWriteTimeout:  time.Second,
 	})
 	if err != nil {
@@ -35,6 +36,7 @@ func ExampleNew() {
 func ExampleNew_cluster() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:  []string{"10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"},
+		DialCtxFn:    rueidisstore.Dial,
 		DisableCache: true,
 	})
 	if err != nil {
@@ -49,6 +51,7 @@ func ExampleNew_sentinel() {
 	client, err := rueidis.NewClient(rueidis.ClientOption{
 		InitAddress:  []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"},
 		Sentinel:     rueidis.SentinelOption{MasterSet: "mymaster"},
+		DialCtxFn:    rueidisstore.Dial,
 		DisableCache: true,
 	})
 	if err != nil {

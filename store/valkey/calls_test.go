@@ -269,3 +269,45 @@ func TestSendToReplicas(t *testing.T) {
 		t.Errorf("the master received %d commands, want 60: %q", len(wrote), wrote)
 	}
 }
+
+// A server that has too many clients sends an error before it is asked. If the deadline of the
+// call that connects has passed by then, the client would panic without Dial.
+func TestTooManyClients(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("-ERR max number of clients reached\r\n"))
+			_ = conn.Close()
+		}
+	}()
+	o := options(l.Addr().String())
+	o.AlwaysPipelining = true
+	o.DialCtxFn = func(ctx context.Context, addr string, d *net.Dialer, config *tls.Config) (net.Conn, error) {
+		conn, err := Dial(ctx, addr, d, config)
+		if _, ok := ctx.Deadline(); ok {
+			<-ctx.Done()
+		}
+		return conn, err
+	}
+	c, err := valkey.NewClient(o)
+	if err == nil || c == nil {
+		t.Fatalf("the client is %v, and its error %v: want both", c, err)
+	}
+	defer c.Close()
+	for range 20 {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		if _, err := New(c).Time(ctx); !errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, store.ErrUnavailable) {
+			t.Errorf("got %v, want an error of the deadline or the server", err)
+		}
+		cancel()
+	}
+}

@@ -8,6 +8,7 @@
 //		DisableRetry:      true, // MGet is not retried
 //		AlwaysPipelining:  true, // a deadline ends only one call
 //		Dialer:            net.Dialer{Timeout: time.Second},
+//		DialCtxFn:         valkeystore.Dial, // the client could panic
 //		ConnWriteTimeout:  time.Second,
 //	})
 //	if err != nil {

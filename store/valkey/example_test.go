@@ -21,6 +21,7 @@ func ExampleNew() {
 		DisableCache:      true,
 		DisableRetry:      true,
 		Dialer:            net.Dialer{Timeout: time.Second},
+		DialCtxFn:         valkeystore.Dial,
 		ConnWriteTimeout:  time.Second,
 	})
 	if err != nil {
@@ -37,6 +38,7 @@ func ExampleNew() {
 func ExampleNew_cluster() {
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress:  []string{"10.0.0.1:6379", "10.0.0.2:6379", "10.0.0.3:6379"},
+		DialCtxFn:    valkeystore.Dial,
 		DisableCache: true,
 	})
 	if err != nil {
@@ -51,6 +53,7 @@ func ExampleNew_sentinel() {
 	client, err := valkey.NewClient(valkey.ClientOption{
 		InitAddress:  []string{"10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"},
 		Sentinel:     valkey.SentinelOption{MasterSet: "mymaster"},
+		DialCtxFn:    valkeystore.Dial,
 		DisableCache: true,
 	})
 	if err != nil {

@@ -123,8 +123,8 @@ func (all *Reports) page() string {
 
 This table shows the last run of the %d checks of the conformance suite, for each store on each
 server. A cell has the number of checks that passed and, in brackets, of those that were skipped.
-No check failed. These runs were brief, with short random histories and no faults. Longer runs and
-[faults](../../conformance/reports/faults.md) are part of `make test-all`. The stores over memory,
+No check failed. These runs were brief, with short random histories and no faults. Other tests
+have long histories and [faults](../../conformance/reports/faults.md). The stores over memory,
 SQLite and NATS pass the suite in tests of their own.
 
 %s
