@@ -319,7 +319,7 @@ func (l slidingLog) Answer(now int64, s contract.State, n int64, _ contract.Ask)
 	return answer(now, l.limit, l.window, used, back, last+l.window)
 }
 
-// answer returns the answer of a limit from which used tokens are consumed. pass is when
+// answer returns the answer of a limit of which used tokens are consumed. pass is when
 // a denied request would be allowed. ends is when the limit is fully reset. If the
 // request is allowed, package compose clears RetryAfter.
 func answer(now, limit, window, used, pass, ends int64) contract.Answer {

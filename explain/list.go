@@ -83,7 +83,7 @@ const listPage = 256
 // decisions. But a Redis server looks at all its keys, even other programs', so give ctx
 // a deadline. The listing remembers a hash of each caller, which takes about 40 bytes.
 //
-// An error is the last element. It is:
+// If the listing fails, the last element has the error:
 //   - [ErrMore] if the listing is not complete because of ListOptions.MaxKeys.
 //   - [weir.ErrUnsupported] if the store is no [store.Lister].
 //   - [weir.ErrInvalidRule] if there is no rule with that name.

@@ -56,8 +56,8 @@
 // refilled in the meantime are not returned: see [weir.Limiter.Refund].
 //
 // The store keeps one more key for each rule and prefetch, until the tokens have been
-// refilled. If a window is hours or days long, choose a longer MaxAge, so that there are
-// fewer prefetches in it.
+// refilled. If a window is hours or days long, choose a longer MaxAge, so that it has fewer
+// of these keys.
 //
 // # Errors
 //

@@ -1,6 +1,6 @@
-// Api is a small HTTP server whose limits are those of weir: plans for the customers of an
-// API, log-ins, a client of somebody else's service, a budget of tokens, answers during an
-// outage of Redis, and metrics.
+// Api is a small HTTP server with plans for the customers of an API, a limit of log-ins, a
+// client of somebody else's service, a budget of tokens, answers during an outage of Redis,
+// and metrics.
 //
 //	go run ./examples/api
 //	go run ./examples/api -redis localhost:6379

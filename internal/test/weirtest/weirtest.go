@@ -236,8 +236,8 @@ func Around[D weir.Decider](around func(next weir.Decider) D) weir.Wrapper {
 	return func(_ *weir.Limiter, next weir.Decider) (weir.Decider, error) { return around(next), nil }
 }
 
-// A Hooked store calls Before before each Eval, and returns its error. If Lose is not
-// nil, it makes the call, and then returns Lose, as if the reply was lost.
+// A Hooked store calls Before first in each Eval, and returns its error if there is one. If
+// Lose is not nil, Eval makes the call, and then returns Lose, as if the reply was lost.
 type Hooked struct {
 	store.Store
 	Before func(ctx context.Context, s *store.Script) error
