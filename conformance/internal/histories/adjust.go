@@ -118,7 +118,7 @@ func (h *history) settle(v *version, user string, d *decision, say func(string, 
 	want := weir.Settlement{}
 	for _, r := range v.rules {
 		i := slices.Index(h.names, r.Name)
-		if m := live[r.Name]; m != nil && m.spent > actual && m.returns(r) && (rated(r.Algorithm) || h.state(r.Name, user).loose) && before[i] == after[i] {
+		if m := live[r.Name]; m != nil && m.spent > actual && m.returns(r) && (rated(r.Algorithm) || h.state(r.Name, user).loose || h.stepped >= d.at) && before[i] == after[i] {
 			return errUnknown // it may have kept the tokens, or they were refilled
 		}
 	}
@@ -281,6 +281,8 @@ func (h *history) refund(v *version, user string, d *decision, say func(string, 
 			if must, can = must || gave, can || may; !res.Allowed {
 				m.parts = parts
 			}
+			// After a step back of the clock, d can be live again, and its window not.
+			sure = sure && (may || h.stepped < d.at)
 		}
 	}
 	stays := !res.Allowed && got.Found
